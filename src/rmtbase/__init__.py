@@ -1,0 +1,63 @@
+"""rmtbase: how would this weight matrix look if it had learned nothing?
+
+The four calls that most users need, loaded on first use so that ``import rmtbase`` costs nothing:
+
+* :func:`baseline`: the null's table for any (d_model, d_head, sigma), simulated and analytic side by side;
+* :func:`open_baseline`: such a table from a file, validated;
+* :func:`score`: every head and matrix of a checkpoint against the null;
+* :func:`score_heads`: the same for plain arrays.
+
+The rooms ``laws``, ``ensembles``, ``statistics``, ``montecarlo``, ``models``, ``scoring`` and ``plots`` hold the parts.
+"""
+
+from __future__ import annotations
+
+import importlib
+from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rmtbase.montecarlo import baseline
+    from rmtbase.scoring import score, score_heads
+    from rmtbase.tables import open_baseline
+
+try:
+    __version__ = version("rmtbase")
+except PackageNotFoundError:  # imported from a source tree that was never installed
+    __version__ = "0+unknown"
+
+__all__ = ["__version__", "baseline", "open_baseline", "score", "score_heads"]
+
+_HOME = {
+    "baseline": "rmtbase.montecarlo",
+    "open_baseline": "rmtbase.tables",
+    "score": "rmtbase.scoring",
+    "score_heads": "rmtbase.scoring",
+}
+_ROOMS = frozenset(
+    {
+        "ensembles",
+        "errors",
+        "laws",
+        "linalg",
+        "models",
+        "montecarlo",
+        "plots",
+        "report",
+        "scoring",
+        "statistics",
+        "tables",
+    }
+)
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOME:
+        return getattr(importlib.import_module(_HOME[name]), name)
+    if name in _ROOMS:
+        return importlib.import_module(f"rmtbase.{name}")
+    raise AttributeError(f"module 'rmtbase' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*__all__, *_ROOMS})

@@ -1,0 +1,60 @@
+"""``rmtbase demo``: the three jobs on the bundled model, offline."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def demo(
+    out_folder: Annotated[Path, typer.Option("--out", help="Folder for the results.")] = Path("rmtbase-demo"),
+) -> None:
+    """Baseline table, scores and report for the bundled trained model, offline, in under a minute.
+
+    Example: rmtbase demo --out results
+    """
+    from rmtbase.cli._tables import print_summary
+    from rmtbase.cli._terminal import bars, note, out
+    from rmtbase.errors import OutputError
+    from rmtbase.models import demo_revisions, open_model
+    from rmtbase.montecarlo import baseline
+    from rmtbase.report import render
+    from rmtbase.scoring import draws_for, heads_csv, score, summarize_scores
+    from rmtbase.tables import check_writable, write_bytes, write_table
+
+    try:
+        out_folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OutputError(out_folder, error.strerror or str(error)) from error
+    table_path = check_writable(out_folder / "baseline.nc")
+    revisions = demo_revisions()
+    first, last = revisions[0], revisions[-1]
+    final = open_model("demo", last)
+    with bars() as progress:
+        draws = draws_for(final.n_layers * final.n_heads)
+        table = baseline(
+            final.d_model,
+            final.d_head,
+            [1.0, float(final.config["initializer_range"])],
+            draws,
+            normalization="none",
+            progress=progress.bar("drawing the null", draws),
+        )
+        write_table(table, table_path)
+        note(f"wrote {table_path}")
+        for revision in (first, last):
+            tree = score("demo", table_path, revision=revision, matrices="spectra")
+            name = f"scores-{revision}"
+            for path, content in (
+                (out_folder / f"{name}.nc", None),
+                (out_folder / f"{name}.csv", heads_csv(tree)),
+                (out_folder / f"report-{revision}.html", render(tree)),
+            ):
+                if content is None:
+                    write_table(tree, path)
+                else:
+                    write_bytes(content.encode(), path)
+                note(f"wrote {path}")
+            print_summary(summarize_scores(tree), f"demo, revision {revision}", out())

@@ -1,0 +1,73 @@
+"""``rmtbase score``: the heads and matrices of a checkpoint against the null."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def score(
+    model: Annotated[str, typer.Argument(help="A checkpoint folder, a hub id, or 'demo' (bundled).")],
+    baseline: Annotated[Path | None, typer.Option(help="Baseline table to take the null from.")] = None,
+    null: Annotated[
+        str, typer.Option(help="'gaussian': i.i.d. Gaussian weights at each head's own sigma.")
+    ] = "gaussian",
+    revision: Annotated[str | None, typer.Option(help="Revision of a hub id or of 'demo'.")] = None,
+    matrices: Annotated[
+        str,
+        typer.Option(help="Whole weight matrices: 'none', 'elements', or 'spectra' (a full SVD of each)."),
+    ] = "elements",
+    draws: Annotated[int | None, typer.Option(help="Null draws; default max(10000, 50 per head of the model).")] = None,
+    seed: Annotated[int, typer.Option(help="Seed of the null draws.")] = 0,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="Scores file to write (netCDF4).")] = None,
+    csv: Annotated[Path | None, typer.Option(help="Also write the heads as CSV.")] = None,
+    report: Annotated[Path | None, typer.Option(help="Also write a self-contained HTML report.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
+) -> None:
+    """Score a model: how far is every head and weight matrix from random?
+
+    Example: rmtbase score demo -o scores.nc --report report.html
+    """
+    from rmtbase.cli._tables import print_summary, summary_json
+    from rmtbase.cli._terminal import bars, note, out
+    from rmtbase.models import open_model
+    from rmtbase.scoring import heads_csv, summarize_scores
+    from rmtbase.scoring import score as score_model
+    from rmtbase.tables import check_writable, write_bytes, write_table
+
+    for path in (output, csv, report):
+        if path is not None:
+            check_writable(path)
+    opened = open_model(model, revision)
+    with bars() as progress:
+        tree = score_model(
+            opened,
+            baseline,
+            null,
+            matrices=matrices,  # type: ignore[arg-type]  # checked where it is used
+            draws=draws,
+            seed=seed,
+            progress=progress.bar("drawing the null", None),
+            layer_done=progress.bar("reading layers", opened.n_layers),
+            note=progress.note,
+        )
+    summary = summarize_scores(tree)
+    if output is not None:
+        write_table(tree, output)
+    if csv is not None:
+        write_bytes(heads_csv(tree).encode(), csv)
+    if report is not None:
+        from rmtbase.report import render
+
+        write_bytes(render(tree).encode(), report)
+    if as_json:
+        print(json.dumps(summary_json(summary), indent=1))
+    else:
+        title = opened.name + (f", revision {opened.revision}" if opened.revision else "")
+        print_summary(summary, title, out())
+    for path in (output, csv, report):
+        if path is not None:
+            note(f"wrote {path}")

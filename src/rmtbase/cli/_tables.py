@@ -1,0 +1,128 @@
+"""Tables for the terminal, and the same as JSON."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import xarray as xr
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from rmtbase.scoring import Summary
+
+_LISTED = 12
+
+
+def baseline_json(table: xr.Dataset, path: Path) -> dict[str, Any]:
+    """The statistics of every case of a baseline table."""
+    fields = ("mean", "std", "standard_error", "analytic_mean", "analytic_std", "analytic_method")
+    cases = []
+    for place in range(table.sizes["case"]):
+        case = table.isel(case=place)
+        statistics = {
+            name: {field: _plain(case[field].sel(statistic=name).item()) for field in fields}
+            for name in table["statistic"].values.tolist()
+        }
+        cases.append({**_case(case), "statistics": statistics})
+    return {"file": str(path), "normalization": table.attrs["normalization"], "cases": cases}
+
+
+def print_baseline(table: xr.Dataset, console: Console) -> None:
+    """Each case's statistics: simulated with standard error, analytic, and how the latter is known."""
+    for place in range(table.sizes["case"]):
+        case = table.isel(case=place)
+        facts = _case(case)
+        shown = Table(
+            title=(
+                f"W_QK at d_model {facts['d_model']}, d_head {facts['d_head']}, sigma {facts['sigma_q']:g}, "
+                f"{facts['sigma_k']:g}; normalization {table.attrs['normalization']}; {table.attrs['draws']} draws"
+            ),
+            title_justify="left",
+            box=box.SIMPLE_HEAD,
+        )
+        for name, justify in (
+            ("statistic", "left"),
+            ("mean", "right"),
+            ("std. error", "right"),
+            ("sd", "right"),
+            ("analytic mean", "right"),
+            ("analytic sd", "right"),
+            ("analytic value is", "left"),
+        ):
+            shown.add_column(name, justify=justify, no_wrap=justify == "right", overflow="fold")  # type: ignore[arg-type]
+        for name in table["statistic"].values.tolist():
+            one = case.sel(statistic=name)
+            numbers = (
+                one[field].item() for field in ("mean", "standard_error", "std", "analytic_mean", "analytic_std")
+            )
+            texts = [_number(number, digits) for number, digits in zip(numbers, (8, 2, 5, 8, 5), strict=True)]
+            shown.add_row(name, *texts, _short(str(one["analytic_method"].item())))
+        console.print(shown)
+
+
+def print_summary(summary: Summary, title: str, console: Console) -> None:
+    """The scores in words, and the farthest heads as a table."""
+    console.print(f"[bold]{title}[/bold]")
+    for line in summary.sentences():
+        if not line.startswith(("Layer ", "And ")):
+            console.print(line, markup=False)
+    if summary.findings:
+        shown = Table(box=box.SIMPLE_HEAD)
+        for name in ("layer", "head"):
+            shown.add_column(name, justify="right")
+        shown.add_column("farthest statistic")
+        for name in ("observed", "null mean", "null sd", "z", "q", "above edge", "below edge"):
+            shown.add_column(name, justify="right")
+        for finding in summary.findings[:_LISTED]:
+            shown.add_row(
+                str(finding.layer),
+                str(finding.head),
+                finding.statistic,
+                _number(finding.observed, 4),
+                _number(finding.null_mean, 4),
+                _number(finding.null_std, 2),
+                f"{finding.z_score:+.1f}",
+                f"{finding.omnibus_q_value:.2g}",
+                str(finding.outliers_above),
+                str(finding.outliers_below),
+            )
+        console.print(shown)
+        if len(summary.findings) > _LISTED:
+            console.print(f"and {len(summary.findings) - _LISTED} more heads; all are in the file")
+
+
+def summary_json(summary: Summary) -> dict[str, Any]:
+    """A summary as plain data."""
+    return {
+        "n_heads": summary.n_heads,
+        "false_discovery_rate": summary.level,
+        "flagged": summary.flagged,
+        "findings": [{key: _plain(value) for key, value in finding._asdict().items()} for finding in summary.findings],
+        "warnings": list(summary.warnings),
+        "sentences": summary.sentences(),
+    }
+
+
+def _case(case: xr.Dataset) -> dict[str, Any]:
+    return {name: case[name].item() for name in ("d_model", "d_head", "sigma_q", "sigma_k")}
+
+
+def _plain(value: Any) -> Any:
+    # JSON has neither NaN nor infinity.
+    return str(value) if isinstance(value, float) and math.isinf(value) else _without_nan(value)
+
+
+def _without_nan(value: Any) -> Any:
+    return None if isinstance(value, float) and math.isnan(value) else value
+
+
+def _number(value: float, digits: int) -> str:
+    return "" if math.isnan(value) else f"{value:.{digits}g}"
+
+
+def _short(method: str) -> str:
+    """How a value is known, without its accuracy, which is in the file."""
+    return method.partition(";")[0].partition(":")[0]

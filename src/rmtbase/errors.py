@@ -1,0 +1,201 @@
+"""The exception tree of rmtbase.
+
+Every error that rmtbase raises on purpose derives from :class:`RmtbaseError`. An error carries the values
+that explain it as attributes, and its message says what was found, what was expected, and what to do.
+The command line turns each of them into one line on stderr and exit status 2.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Sequence
+from pathlib import Path
+from typing import SupportsFloat, SupportsIndex
+
+
+class RmtbaseError(Exception):
+    """Base class of every error that rmtbase raises on purpose."""
+
+
+class ParameterError(RmtbaseError, ValueError):
+    """A parameter lies outside its domain.
+
+    Attributes:
+        name: the parameter.
+        found: the value that was passed.
+        expected: its domain, in words.
+    """
+
+    def __init__(self, name: str, found: object, expected: str) -> None:
+        self.name, self.found, self.expected = name, found, expected
+        super().__init__(f"{name} = {found!r}: expected {expected}")
+
+
+def require_positive_integer(name: str, value: object) -> int:
+    """``value`` as an int, or a :class:`ParameterError` if it is not a positive integer (bool excluded)."""
+    if isinstance(value, bool) or not isinstance(value, SupportsIndex):
+        raise ParameterError(name, value, "a positive integer")
+    number = operator.index(value)
+    if number < 1:
+        raise ParameterError(name, value, "a positive integer")
+    return number
+
+
+def require_positive_number(name: str, value: object) -> float:
+    """``value`` as a float, or a :class:`ParameterError` if it is not a finite positive real number."""
+    if isinstance(value, bool) or not isinstance(value, SupportsFloat):
+        raise ParameterError(name, value, "a finite positive number")
+    number = float(value)
+    if not (math.isfinite(number) and number > 0):
+        raise ParameterError(name, value, "a finite positive number")
+    return number
+
+
+class MissingDependencyError(RmtbaseError, ImportError):
+    """An optional package is needed for what was asked.
+
+    Attributes:
+        package: what is missing.
+        purpose: what it is needed for.
+        extra: the extra of rmtbase that installs it.
+    """
+
+    def __init__(self, package: str, purpose: str, extra: str) -> None:
+        self.package, self.purpose, self.extra = package, purpose, extra
+        super().__init__(
+            f'{purpose} needs the package {package!r}, which is not installed: run pip install "rmtbase[{extra}]"'
+        )
+
+
+class OutputError(RmtbaseError, OSError):
+    """A file cannot be written. What was there before is untouched.
+
+    Attributes:
+        path: the file.
+        reason: why not.
+    """
+
+    def __init__(self, path: Path | str, reason: str) -> None:
+        self.path, self.reason = Path(path), reason
+        super().__init__(f"cannot write {path}: {reason}")
+
+
+class TableError(RmtbaseError):
+    """A file is not a table of the kind and version that was expected.
+
+    Attributes:
+        path: the file.
+        found: what it holds.
+        expected: what it should hold.
+    """
+
+    def __init__(self, path: Path | str, found: str, expected: str) -> None:
+        self.path, self.found, self.expected = Path(path), found, expected
+        super().__init__(f"{path}: found {found}; expected {expected}")
+
+
+class CheckpointError(RmtbaseError):
+    """A model checkpoint cannot be read as it stands.
+
+    Attributes:
+        path: the file or folder concerned.
+    """
+
+    def __init__(self, path: Path | str, message: str) -> None:
+        self.path = Path(path)
+        super().__init__(f"{path}: {message}")
+
+
+class MissingFileError(CheckpointError):
+    """A file that the checkpoint names, or needs, is not there.
+
+    Attributes:
+        needed_by: what names it (an index, say), or None.
+    """
+
+    def __init__(self, path: Path | str, needed_by: str | None = None) -> None:
+        self.needed_by = needed_by
+        why = f" (named in {needed_by})" if needed_by else ""
+        super().__init__(path, f"no such file{why}; download the checkpoint again, or pass its folder")
+
+
+class CorruptFileError(CheckpointError):
+    """A file is truncated or not in the format that its name says.
+
+    Attributes:
+        found: what is wrong with it.
+        expected: what it should be.
+    """
+
+    def __init__(self, path: Path | str, found: str, expected: str) -> None:
+        self.found, self.expected = found, expected
+        super().__init__(path, f"found {found}; expected {expected}")
+
+
+class MissingTensorError(CheckpointError):
+    """A tensor that the layout needs is not in the checkpoint.
+
+    Attributes:
+        tensor: its name.
+    """
+
+    def __init__(self, path: Path | str, tensor: str, architecture: str) -> None:
+        self.tensor, self.architecture = tensor, architecture
+        super().__init__(path, f"tensor {tensor!r}, which a {architecture} model has, is not in this checkpoint")
+
+
+class ShapeError(CheckpointError):
+    """A tensor's shape contradicts the configuration.
+
+    Attributes:
+        tensor: its name.
+        found: its shape.
+        expected: the shape that the configuration implies.
+    """
+
+    def __init__(
+        self,
+        path: Path | str,
+        tensor: str,
+        found: Sequence[int],
+        expected: Sequence[int],
+        because: str,
+    ) -> None:
+        self.tensor, self.found, self.expected = tensor, tuple(found), tuple(expected)
+        super().__init__(path, f"tensor {tensor!r} has shape {self.found}; expected {self.expected} ({because})")
+
+
+class NonFiniteError(CheckpointError):
+    """A weight is NaN or infinite.
+
+    Attributes:
+        tensor: the tensor's name.
+        nan_count, inf_count: how many.
+    """
+
+    def __init__(self, path: Path | str, tensor: str, nan_count: int, inf_count: int) -> None:
+        self.tensor, self.nan_count, self.inf_count = tensor, nan_count, inf_count
+        super().__init__(
+            path,
+            f"tensor {tensor!r} holds {nan_count} NaN and {inf_count} infinite values; "
+            "expected finite weights (a diverged or damaged checkpoint cannot be scored)",
+        )
+
+
+class UnknownArchitectureError(CheckpointError):
+    """No layout is known for the model's architecture.
+
+    Attributes:
+        architecture: what the configuration names.
+        supported: the architectures that have a layout.
+    """
+
+    def __init__(self, path: Path | str, architecture: str, supported: Sequence[str]) -> None:
+        self.architecture, self.supported = architecture, tuple(supported)
+        super().__init__(
+            path,
+            f"unknown architecture {architecture!r}; supported: {', '.join(self.supported)}. "
+            "For any other model, pass its matrices as arrays of shape (head, d_head, d_model) "
+            "to rmtbase.score_heads(w_q, w_k)",
+        )

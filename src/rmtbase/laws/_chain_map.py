@@ -1,0 +1,247 @@
+"""The map psi -> x = prod_l (1 + c_l psi) / psi of a Gaussian chain, its edges, and its inverse on the cut.
+
+With r = min n_l, c_l = r / n_l and C = prod sigma_l^2 prod n_l / r, the eigenvalues are lambda = C x and
+psi(lambda) is the moment generating function of the r nonzero ones (Burda, Jarosz, Livan, Nowak, Swiech 2010).
+Everything here is dimensionless, so one map serves every sigma. The n_l need not be integers: the edge laws
+shift them by one half.
+
+On the cut, psi lies in the upper half plane on the curve
+
+    sum_l arg(1 + c_l psi) = arg psi,
+
+which names the physical one of the L + 1 roots: the others have the same sum shifted by multiples of 2 pi. At
+a given arg psi the left side grows with |psi|, so the curve is a function of arg psi in (0, pi). It starts
+at the upper edge psi_+ > 0 and ends at the lower one, psi_- < -1 (soft), or at -1 (hard, where two or more
+of the n_l equal r).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.interpolate import CubicSpline
+from scipy.optimize import brentq
+
+FloatArray = NDArray[np.float64]
+ComplexArray = NDArray[np.complex128]
+
+_BISECTIONS = 64
+_NEWTON_STEPS = 4
+
+
+def _root(function: Callable[[float], float], low: float, high: float) -> float:
+    return brentq(function, low, high, xtol=1e-15, rtol=1e-15)  # type: ignore[arg-type, return-value]
+
+
+def _upper_half(delta: ComplexArray) -> ComplexArray:
+    """Undo a sign that rounding gives the imaginary part at a soft edge."""
+    return np.asarray(np.real(delta) + 1j * np.abs(np.imag(delta)), dtype=np.complex128)
+
+
+@dataclass(frozen=True)
+class ChainMap:
+    """The dimensionless map of a chain with dimensions (n_0, ..., n_L).
+
+    Attributes:
+        dims: positive numbers, integers or not.
+    """
+
+    dims: tuple[float, ...]
+
+    @cached_property
+    def rank(self) -> float:
+        """The rank r = min n_l."""
+        return min(self.dims)
+
+    @cached_property
+    def minimal_count(self) -> int:
+        """How many of the n_l equal r: one for a soft lower edge, more for a hard one."""
+        return sum(n == self.rank for n in self.dims)
+
+    @cached_property
+    def wide(self) -> list[tuple[float, float, int]]:
+        """(c, 1 - c, multiplicity) for each distinct n_l > r, widest last."""
+        larger = [n for n in self.dims if n > self.rank]
+        return [(self.rank / n, (n - self.rank) / n, larger.count(n)) for n in sorted(set(larger))]
+
+    @cached_property
+    def factors(self) -> int:
+        """L, the number of matrices."""
+        return len(self.dims) - 1
+
+    @property
+    def has_hard_edge(self) -> bool:
+        """Whether the support reaches zero."""
+        return self.minimal_count > 1
+
+    def slope(self, delta: float) -> float:
+        """Return psi x'(psi) / x at psi = delta - 1: its zeros are the critical points of the map."""
+        psi = delta - 1.0
+        return (
+            self.minimal_count * psi / delta
+            + math.fsum(multiplicity * c * psi / (gap + c * delta) for c, gap, multiplicity in self.wide)
+            - 1.0
+        )
+
+    def log_x(self, delta: float) -> float:
+        """Return ln |x| at real psi = delta - 1."""
+        return (
+            self.minimal_count * math.log(abs(delta))
+            + math.fsum(m * math.log(abs(gap + c * delta)) for c, gap, m in self.wide)
+            - math.log(abs(delta - 1.0))
+        )
+
+    def log_curvature(self, delta: float) -> float:
+        """Return x''/x at a critical point psi = delta - 1."""
+        return (
+            (delta - 1.0) ** -2
+            - self.minimal_count / delta**2
+            - math.fsum(m * (c / (gap + c * delta)) ** 2 for c, gap, m in self.wide)
+        )
+
+    @cached_property
+    def upper_delta(self) -> float:
+        """1 + psi_+, psi_+ > 0 the critical point of the upper edge."""
+        # sum c psi / (1 + c psi) = 1 has psi >= 1/L (all c = 1) and, by its second term, a finite bound.
+        widest = max((1.0 / c for c, _, _ in self.wide), default=1.0)
+        root = _root(
+            lambda log_psi: self.slope(1.0 + math.exp(log_psi)),
+            math.log(0.5 / self.factors),
+            math.log(2.0 * widest + 2.0),
+        )
+        return 1.0 + math.exp(root)
+
+    @cached_property
+    def lower_delta(self) -> float:
+        """1 + psi_-, psi_- in (-1/c_1, -1) with c_1 the second largest ratio; 0 for a hard edge."""
+        if self.has_hard_edge:
+            return 0.0
+        c, gap, _ = self.wide[0]
+        # x rises from 0 at psi = -1, and falls back to 0 at -1/c_1; bracket in the logarithm of the
+        # fraction of the way, since for c_1 -> 1 the interval is short.
+        width = gap / c
+        root = _root(lambda t: self.slope(-width / (1.0 + math.exp(-t))), -30.0, 30.0)
+        return -width / (1.0 + math.exp(-root))
+
+    @cached_property
+    def log_upper(self) -> float:
+        """Ln x_+."""
+        return self.log_x(self.upper_delta)
+
+    @cached_property
+    def log_lower(self) -> float:
+        """Ln x_-, -inf for a hard edge."""
+        return -math.inf if self.has_hard_edge else self.log_x(self.lower_delta)
+
+    def angle(self, log_x: FloatArray) -> FloatArray:
+        """Return the coordinate chi of ln x in which psi is analytic and odd at the soft edges.
+
+        ln x = ln x_+ - ln(x_+/x_-) sin^2(chi/2), chi in [0, pi], for two soft edges;
+        ln x = ln x_+ - chi^2, chi in [0, inf), for a hard one.
+        """
+        above = np.maximum(self.log_upper - log_x, 0.0)
+        if self.has_hard_edge:
+            return np.sqrt(above)
+        return 2.0 * np.arctan2(np.sqrt(above), np.sqrt(np.maximum(log_x - self.log_lower, 0.0)))
+
+    def log_x_at_angle(self, chi: FloatArray) -> FloatArray:
+        """Invert :meth:`angle`."""
+        if self.has_hard_edge:
+            return self.log_upper - chi**2
+        return self.log_upper - (self.log_upper - self.log_lower) * np.sin(0.5 * chi) ** 2
+
+    @cached_property
+    def curve(self) -> tuple[FloatArray, ComplexArray]:
+        """(chi, ln(1 + psi)) at nodes along the curve, from the upper edge down."""
+        # Near psi = -1 the curve bends on the scale of the smallest gap 1 - c, and for a hard edge on
+        # every scale down to zero.
+        gap = min((gap for _, gap, _ in self.wide), default=1.0)
+        finest = (1e-6 if self.has_hard_edge else 0.02) * gap
+        from_pi = np.union1d(np.linspace(0.0, np.pi, 129)[1:-1], np.geomspace(finest, 0.5, 257))[::-1]
+        direction = -np.cos(from_pi) + 1j * np.sin(from_pi)
+        low = np.full(from_pi.shape, math.log(1e-3 / self.factors))
+        high = np.full(from_pi.shape, math.log(1e4 * max(self.dims) / self.rank))
+        for _ in range(_BISECTIONS):
+            middle = 0.5 * (low + high)
+            psi = np.exp(middle) * direction
+            angle = self.minimal_count * np.angle(1.0 + psi)
+            for c, _, multiplicity in self.wide:
+                angle = angle + multiplicity * np.angle(1.0 + c * psi)
+            too_far = angle > np.pi - from_pi
+            low, high = np.where(too_far, low, middle), np.where(too_far, middle, high)
+        delta = 1.0 + np.exp(0.5 * (low + high)) * direction
+        log_delta = np.log(delta)
+        log_x = (self._log_numerator(log_delta, delta) - np.log(delta - 1.0)).real
+        chi = np.concatenate([[0.0], self.angle(log_x)])
+        log_delta = np.concatenate([[math.log(self.upper_delta)], log_delta])
+        if not self.has_hard_edge:
+            chi = np.append(chi, np.pi)
+            log_delta = np.append(log_delta, math.log(-self.lower_delta) + 1j * np.pi)
+        return chi, log_delta
+
+    @cached_property
+    def curve_cdf(self) -> FloatArray:
+        """The mass below each node of :attr:`curve`, from 1 down."""
+        mass = self.cdf(_upper_half(np.exp(self.curve[1])))
+        mass[0] = 1.0
+        if not self.has_hard_edge:
+            mass[-1] = 0.0
+        return mass
+
+    @cached_property
+    def _guess(self) -> CubicSpline:
+        return CubicSpline(*self.curve)
+
+    def _log_numerator(self, log_delta: ComplexArray, delta: ComplexArray) -> ComplexArray:
+        total = self.minimal_count * log_delta
+        for c, gap, multiplicity in self.wide:
+            total = total + multiplicity * np.log(gap + c * delta)
+        return total
+
+    def solve(self, log_x: FloatArray) -> ComplexArray:
+        """Return 1 + psi in the upper half plane at each ln x strictly inside the support.
+
+        Numerical: a spline along the curve, then Newton steps on
+        sum_l ln(1 + c_l psi) - ln psi = ln x in the variable ln(1 + psi), in which the equation is nearly linear
+        at a hard edge. The backward error in ln x is a few units of rounding.
+        """
+        nodes = self.curve[0]
+        chi = self.angle(log_x)
+        log_delta = self._guess(np.minimum(chi, nodes[-1]))
+        if self.has_hard_edge:
+            constant = math.fsum(m * math.log(gap) for _, gap, m in self.wide)
+            leading = (log_x - constant + 1j * np.pi) / self.minimal_count
+            log_delta = np.where(chi > nodes[-1], leading, log_delta)
+        for _ in range(_NEWTON_STEPS):
+            delta = np.exp(log_delta)
+            residual = self._log_numerator(log_delta, delta) - np.log(delta - 1.0) - log_x
+            slope = self.minimal_count - delta / (delta - 1.0)
+            for c, gap, multiplicity in self.wide:
+                slope = slope + multiplicity * c * delta / (gap + c * delta)
+            log_delta = log_delta - residual / slope
+        return _upper_half(np.exp(log_delta))
+
+    def cdf(self, delta: ComplexArray) -> FloatArray:
+        """Return the mass below x at psi = delta - 1 on the curve.
+
+        pi cdf = L Im psi + pi - arg psi - sum_l (1/c_l - 1) arg(1 + c_l psi): the primitive
+        L psi - sum_l ln(1 + c_l psi) / c_l of psi x'/x, with the equation of the curve used to keep full relative
+        accuracy at a hard edge.
+        """
+        psi_imag = delta.imag
+        total = self.factors * psi_imag + np.arctan2(psi_imag, 1.0 - delta.real)
+        for c, gap, multiplicity in self.wide:
+            total = total - multiplicity * (gap / c) * np.angle(gap + c * delta)
+        return np.clip(total / np.pi, 0.0, 1.0)
+
+    def sf(self, delta: ComplexArray) -> FloatArray:
+        """Return the mass above x at psi = delta - 1: pi sf = sum_l arg(1 + c_l psi) / c_l - L Im psi."""
+        total = self.minimal_count * np.angle(delta) - self.factors * delta.imag
+        for c, gap, multiplicity in self.wide:
+            total = total + (multiplicity / c) * np.angle(gap + c * delta)
+        return np.clip(total / np.pi, 0.0, 1.0)

@@ -1,0 +1,94 @@
+"""Checks of the parameters that the laws share."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Iterable, Sequence
+from fractions import Fraction
+
+from rmtbase.errors import ParameterError
+
+NORMALIZATIONS = ("none", "sqrt_d")
+
+
+def checked_dimension(name: str, value: object) -> int:
+    """Return ``value`` as an int if it is a positive integer; raise ParameterError otherwise."""
+    expected = "a positive integer"
+    if isinstance(value, bool):
+        raise ParameterError(name, value, expected)
+    try:
+        dimension = operator.index(value)  # type: ignore[arg-type]
+    except TypeError:
+        raise ParameterError(name, value, expected) from None
+    if dimension < 1:
+        raise ParameterError(name, value, expected)
+    return dimension
+
+
+def checked_dims(dims: object) -> tuple[int, ...]:
+    """Return the dimensions (n_0, ..., n_L) of a chain, L >= 1, as a tuple of ints."""
+    if not isinstance(dims, Iterable) or isinstance(dims, str | bytes):
+        raise ParameterError("dims", dims, "a sequence (n_0, ..., n_L) of at least two positive integers")
+    checked = tuple(checked_dimension(f"dims[{index}]", n) for index, n in enumerate(dims))
+    if len(checked) < 2:
+        raise ParameterError("dims", checked, "at least two dimensions (n_0, ..., n_L)")
+    return checked
+
+
+def checked_sigma(name: str, value: object) -> float:
+    """Return a standard deviation as a float if it is positive and finite."""
+    expected = "a positive finite number"
+    if isinstance(value, bool):
+        raise ParameterError(name, value, expected)
+    try:
+        sigma = float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        raise ParameterError(name, value, expected) from None
+    if not (math.isfinite(sigma) and sigma > 0):
+        raise ParameterError(name, value, expected)
+    return sigma
+
+
+def checked_sigmas(sigmas: object, count: int) -> tuple[float, ...]:
+    """Return one standard deviation per factor; None means 1 for each."""
+    if sigmas is None:
+        return (1.0,) * count
+    if not isinstance(sigmas, Iterable) or isinstance(sigmas, str | bytes):
+        raise ParameterError("sigmas", sigmas, f"a sequence of {count} positive numbers, one per factor")
+    checked = tuple(checked_sigma(f"sigmas[{index}]", value) for index, value in enumerate(sigmas))
+    if len(checked) != count:
+        raise ParameterError("sigmas", checked, f"{count} values, one per factor of the chain")
+    return checked
+
+
+def checked_normalization(normalization: object) -> str:
+    """Return ``normalization`` if it is one of NORMALIZATIONS."""
+    if normalization not in NORMALIZATIONS:
+        raise ParameterError("normalization", normalization, "'none' or 'sqrt_d'")
+    return str(normalization)
+
+
+def checked_head(d_model: object, d_head: object) -> tuple[int, int]:
+    """Return (d_model, d_head) if both are positive integers and d_head <= d_model."""
+    width, head = checked_dimension("d_model", d_model), checked_dimension("d_head", d_head)
+    if head > width:
+        raise ParameterError("d_head", head, f"at most d_model = {width}")
+    return width, head
+
+
+def variance_factor(dims: Sequence[int], sigmas: Sequence[float], normalization: str) -> Fraction:
+    """Return, exactly, what multiplies the eigenvalues of the sigma = 1, raw chain.
+
+    It is prod sigma_l^2, divided by n_0 for ``sqrt_d``, which divides the product by sqrt(n_0).
+    """
+    factor = math.prod((Fraction(sigma) ** 2 for sigma in sigmas), start=Fraction(1))
+    return factor / dims[0] if normalization == "sqrt_d" else factor
+
+
+def as_float(value: Fraction) -> float:
+    """Return the nearest double, inf where the value is too large."""
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf

@@ -1,0 +1,21 @@
+"""Factored matrices and their spectra through the small core, in double precision."""
+
+from rmtbase.linalg._factored import core_of_triangles, product_core, product_singular_values, triangle
+from rmtbase.linalg._precision import DTYPE, MATMUL_PRECISION, PRNG_IMPLEMENTATION, reproducible_jax
+from rmtbase.linalg._solver import SpectrumSolver, available_cores, single_threaded_blas
+from rmtbase.linalg._tridiagonal import extreme_eigenvalues
+
+__all__ = [
+    "DTYPE",
+    "MATMUL_PRECISION",
+    "PRNG_IMPLEMENTATION",
+    "SpectrumSolver",
+    "available_cores",
+    "core_of_triangles",
+    "extreme_eigenvalues",
+    "product_core",
+    "product_singular_values",
+    "reproducible_jax",
+    "single_threaded_blas",
+    "triangle",
+]

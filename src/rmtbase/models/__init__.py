@@ -1,0 +1,19 @@
+"""Trained models: their checkpoints, read lazily, and their weight matrices, head by head.
+
+Importing this room imports neither torch nor transformers nor jax.
+"""
+
+from rmtbase.models._checkpoint import Checkpoint
+from rmtbase.models._demo import demo_revisions
+from rmtbase.models._layouts import COMPONENTS, supported_architectures
+from rmtbase.models._model import Model
+from rmtbase.models._open import open_model
+
+__all__ = [
+    "COMPONENTS",
+    "Checkpoint",
+    "Model",
+    "demo_revisions",
+    "open_model",
+    "supported_architectures",
+]

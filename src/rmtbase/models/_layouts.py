@@ -1,0 +1,158 @@
+"""Where each architecture keeps its weight matrices: data only.
+
+Tensor names are those of the ``transformers`` classes. What stands in front of the layer's name (``model.``,
+``transformer.``, nothing at all) differs between checkpoints of one architecture and is found from the names
+present.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+COMPONENTS = (
+    "attention_query",
+    "attention_key",
+    "attention_value",
+    "attention_output",
+    "mlp_in",
+    "mlp_gate",
+    "mlp_out",
+)
+"""The weight matrices of a layer, by one name for every architecture."""
+
+ATTENTION_PARTS = COMPONENTS[:3]
+
+
+@dataclass(frozen=True)
+class Stored:
+    """Where one component lies within a layer.
+
+    Attributes:
+        tensor: the tensor's name within the layer, without ``.weight``.
+        kind: how query, key and value share it, a name of ``_layout_kinds.KINDS``.
+        transposed: stored as (inputs, outputs), as ``transformers``' Conv1D does, not as torch.nn.Linear's
+            (outputs, inputs).
+    """
+
+    tensor: str
+    kind: str = "separate"
+    transposed: bool = False
+
+
+@dataclass(frozen=True)
+class ConfigKeys:
+    """The keys of config.json that hold each dimension, the first one present counting.
+
+    An absent ``n_key_heads`` means one key head per query head; an absent ``d_head`` means d_model / n_heads;
+    an absent ``d_mlp`` means ``d_mlp_over_d_model`` times d_model, where that is given.
+    """
+
+    n_layers: tuple[str, ...] = ("num_hidden_layers",)
+    n_heads: tuple[str, ...] = ("num_attention_heads",)
+    n_key_heads: tuple[str, ...] = ()
+    d_model: tuple[str, ...] = ("hidden_size",)
+    d_head: tuple[str, ...] = ()
+    d_mlp: tuple[str, ...] = ("intermediate_size",)
+    d_mlp_over_d_model: int | None = None
+
+
+@dataclass(frozen=True)
+class Layout:
+    """One architecture.
+
+    Attributes:
+        class_prefix: what the model classes in the ``architectures`` of config.json begin with.
+        layer: the layer's name, with a place for its index.
+        components: component -> where it lies.
+        config: the keys of its dimensions.
+        query_key_norms: names within the layer of norms applied to queries and keys.
+        rotary: whether positions enter by rotating queries and keys.
+    """
+
+    class_prefix: str
+    layer: str
+    components: Mapping[str, Stored]
+    config: ConfigKeys = field(default_factory=ConfigKeys)
+    query_key_norms: tuple[str, ...] = ()
+    rotary: bool = False
+
+
+def _llama_like(class_prefix: str, query_key_norms: tuple[str, ...] = ()) -> Layout:
+    return Layout(
+        class_prefix=class_prefix,
+        layer="layers.{}.",
+        components={
+            "attention_query": Stored("self_attn.q_proj"),
+            "attention_key": Stored("self_attn.k_proj"),
+            "attention_value": Stored("self_attn.v_proj"),
+            "attention_output": Stored("self_attn.o_proj"),
+            "mlp_in": Stored("mlp.up_proj"),
+            "mlp_gate": Stored("mlp.gate_proj"),
+            "mlp_out": Stored("mlp.down_proj"),
+        },
+        config=ConfigKeys(n_key_heads=("num_key_value_heads",), d_head=("head_dim",)),
+        query_key_norms=query_key_norms,
+        rotary=True,
+    )
+
+
+LAYOUTS: Mapping[str, Layout] = MappingProxyType(
+    {
+        "bert": Layout(
+            class_prefix="Bert",
+            layer="encoder.layer.{}.",
+            components={
+                "attention_query": Stored("attention.self.query"),
+                "attention_key": Stored("attention.self.key"),
+                "attention_value": Stored("attention.self.value"),
+                "attention_output": Stored("attention.output.dense"),
+                "mlp_in": Stored("intermediate.dense"),
+                "mlp_out": Stored("output.dense"),
+            },
+        ),
+        "gpt2": Layout(
+            class_prefix="GPT2",
+            layer="h.{}.",
+            components={
+                "attention_query": Stored("attn.c_attn", "concatenated", transposed=True),
+                "attention_key": Stored("attn.c_attn", "concatenated", transposed=True),
+                "attention_value": Stored("attn.c_attn", "concatenated", transposed=True),
+                "attention_output": Stored("attn.c_proj", transposed=True),
+                "mlp_in": Stored("mlp.c_fc", transposed=True),
+                "mlp_out": Stored("mlp.c_proj", transposed=True),
+            },
+            config=ConfigKeys(
+                n_layers=("n_layer", "num_hidden_layers"),
+                n_heads=("n_head", "num_attention_heads"),
+                d_model=("n_embd", "hidden_size"),
+                d_mlp=("n_inner",),
+                d_mlp_over_d_model=4,
+            ),
+        ),
+        "gpt_neox": Layout(
+            class_prefix="GPTNeoX",
+            layer="layers.{}.",
+            components={
+                "attention_query": Stored("attention.query_key_value", "interleaved"),
+                "attention_key": Stored("attention.query_key_value", "interleaved"),
+                "attention_value": Stored("attention.query_key_value", "interleaved"),
+                "attention_output": Stored("attention.dense"),
+                "mlp_in": Stored("mlp.dense_h_to_4h"),
+                "mlp_out": Stored("mlp.dense_4h_to_h"),
+            },
+            rotary=True,
+        ),
+        "llama": _llama_like("Llama"),
+        "mistral": _llama_like("Mistral"),
+        "qwen2": _llama_like("Qwen2"),
+        "qwen3": _llama_like("Qwen3", query_key_norms=("self_attn.q_norm", "self_attn.k_norm")),
+    }
+)
+"""Layout by the ``model_type`` of config.json."""
+
+
+def supported_architectures() -> tuple[str, ...]:
+    """The architectures whose checkpoints can be read, by the ``model_type`` of their config.json."""
+    return tuple(sorted(LAYOUTS))

@@ -1,0 +1,242 @@
+"""A trained model as its weight matrices."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import defaultdict
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rmtbase.errors import CheckpointError, ParameterError
+from rmtbase.models._checkpoint import Checkpoint, read_json_object
+from rmtbase.models._config import Dimensions, read_architecture, read_dimensions
+from rmtbase.models._layout_kinds import KINDS
+from rmtbase.models._layouts import ATTENTION_PARTS, LAYOUTS, Layout
+from rmtbase.models._tensors import find_prefix, part_rows, present_components, require_shapes, tensor_name
+
+_CONTENT_PART = "rotary: W_QK is the content part at zero relative position"
+_NORMS = "query/key norm present: recorded, not folded in"
+_BIASES = "biases present: recorded, not folded in"
+_ROUNDED = "stored in float64: rounded to float32"
+
+
+class _LastTensor:
+    """Reads tensors and keeps the last one, since queries, keys and values may share it."""
+
+    def __init__(self, checkpoint: Checkpoint) -> None:
+        self._checkpoint = checkpoint
+        self._last: tuple[str, NDArray[np.float32]] | None = None
+
+    def read(self, name: str) -> NDArray[np.float32]:
+        last = self._last
+        if last is not None and last[0] == name:
+            return last[1]
+        self._last = last = None  # so that two tensors are never held at once
+        values = _to_float32(self._checkpoint, name)
+        values.flags.writeable = False
+        self._last = (name, values)
+        return values
+
+
+@dataclass(frozen=True)
+class Model:
+    """The weight matrices of one trained model, each read from its checkpoint when asked for.
+
+    The arrays are float32, read-only, and checked to be finite. One stored tensor is kept in memory, no more.
+
+    Attributes:
+        name: what the model was asked for as.
+        revision: the revision, or None where it has none.
+        path: the checkpoint's folder.
+        architecture: the ``model_type`` of its configuration.
+        config: the configuration.
+        n_layers: number of layers.
+        n_heads: number of query heads of a layer.
+        n_key_heads: number of key heads of a layer; each serves n_heads / n_key_heads query heads.
+        d_model: width of the residual stream.
+        d_head: head dimension.
+        components: the weight matrices that each layer has, by the names of ``COMPONENTS``.
+        notes: what must be known to read W_QK = W_QᵀW_K of this model rightly.
+    """
+
+    name: str
+    revision: str | None
+    path: Path
+    architecture: str
+    config: dict[str, Any] = field(repr=False, compare=False)
+    n_layers: int
+    n_heads: int
+    n_key_heads: int
+    d_model: int
+    d_head: int
+    components: tuple[str, ...]
+    notes: tuple[str, ...]
+    _dimensions: Dimensions = field(repr=False, compare=False)
+    _prefix: str = field(repr=False, compare=False)
+    _checkpoint: Checkpoint = field(repr=False, compare=False)
+    _tensors: _LastTensor = field(repr=False, compare=False)
+
+    @classmethod
+    def from_folder(cls, folder: Path, name: str, revision: str | None = None, notes: tuple[str, ...] = ()) -> Model:
+        """Read the configuration and the headers of a checkpoint folder, and check one against the other.
+
+        Raises:
+            CheckpointError: or one of its kinds, naming the file, the tensor, what was found and expected.
+            MissingDependencyError: the weights are ``.bin`` files and torch is not installed.
+        """
+        config_path = folder / "config.json"
+        config = read_json_object(config_path)
+        architecture = read_architecture(config, config_path)
+        layout = LAYOUTS[architecture]
+        dimensions = read_dimensions(config, layout.config, config_path)
+        checkpoint = Checkpoint.open(folder)
+        prefix = find_prefix(checkpoint, layout, architecture)
+        components = present_components(checkpoint, prefix, layout, dimensions.n_layers, architecture)
+        require_shapes(checkpoint, prefix, layout, dimensions, components)
+        return cls(
+            name=name,
+            revision=revision,
+            path=folder,
+            architecture=architecture,
+            config=config,
+            n_layers=dimensions.n_layers,
+            n_heads=dimensions.n_heads,
+            n_key_heads=dimensions.n_key_heads,
+            d_model=dimensions.d_model,
+            d_head=dimensions.d_head,
+            components=components,
+            notes=(*_notes(checkpoint, prefix, layout, components, dimensions.n_layers), *notes),
+            _dimensions=dimensions,
+            _prefix=prefix,
+            _checkpoint=checkpoint,
+            _tensors=_LastTensor(checkpoint),
+        )
+
+    def queries(self, layer: int) -> NDArray[np.float32]:
+        """The query matrices of a layer, shape (n_heads, d_head, d_model): q = W_Q x.
+
+        Raises:
+            ParameterError: there is no such layer.
+            CheckpointError: the tensor cannot be read, or is not finite.
+        """
+        return self.matrix(layer, "attention_query").reshape(self.n_heads, self.d_head, self.d_model)
+
+    def keys(self, layer: int) -> NDArray[np.float32]:
+        """The key matrices of a layer, shape (n_key_heads, d_head, d_model): k = W_K x.
+
+        Raises:
+            ParameterError: there is no such layer.
+            CheckpointError: the tensor cannot be read, or is not finite.
+        """
+        return self.matrix(layer, "attention_key").reshape(self.n_key_heads, self.d_head, self.d_model)
+
+    def key_head(self, head: int) -> int:
+        """The key head that a query head is scored against: head // (n_heads / n_key_heads).
+
+        Raises:
+            ParameterError: there is no such head.
+        """
+        _require_index("head", head, self.n_heads)
+        return head // (self.n_heads // self.n_key_heads)
+
+    def matrix(self, layer: int, component: str) -> NDArray[np.float32]:
+        """One weight matrix, shape (d_out, d_in): rows are outputs, whatever the stored orientation.
+
+        Raises:
+            ParameterError: there is no such layer or component.
+            CheckpointError: the tensor cannot be read, or is not finite.
+        """
+        _require_index("layer", layer, self.n_layers)
+        if component not in self.components:
+            raise ParameterError("component", component, f"one of {', '.join(self.components)}")
+        stored = self._layout.components[component]
+        whole = self._tensors.read(self._tensor_name(layer, component))
+        linear = whole.T if stored.transposed else whole
+        if component in ATTENTION_PARTS:
+            part = ATTENTION_PARTS.index(component)
+            linear = KINDS[stored.kind](linear, part, part_rows(self._dimensions), self.d_head)
+        matrix = np.ascontiguousarray(linear)
+        matrix.flags.writeable = False
+        return matrix
+
+    def fingerprint(self) -> str:
+        """SHA-256, in hexadecimal, over the stored query and key tensors of all layers, in order.
+
+        Two checkpoints with the same fingerprint hold the same attention weights, whatever their names: some
+        published revisions do (step 0 and step 1 of several Pythia models). Where the values share a tensor
+        with queries and keys, they are in it. Reads all these tensors once.
+
+        Raises:
+            CheckpointError: a tensor cannot be read.
+        """
+        return hashlib.sha256(b"".join(self._layer_digests)).hexdigest()
+
+    @cached_property
+    def warnings(self) -> tuple[str, ...]:
+        """What is suspicious about the weights: layers whose queries and keys are the same to the byte.
+
+        Reads all query and key tensors once, when first asked for.
+
+        Raises:
+            CheckpointError: a tensor cannot be read.
+        """
+        layers = defaultdict(list)
+        for layer, digest in enumerate(self._layer_digests):
+            layers[digest].append(str(layer))
+        return tuple(
+            f"layers {', '.join(same)} hold byte-identical query and key weights: they are one observation"
+            for same in layers.values()
+            if len(same) > 1
+        )
+
+    @cached_property
+    def _layer_digests(self) -> tuple[bytes, ...]:
+        return tuple(
+            self._checkpoint.digest(dict.fromkeys(self._tensor_name(layer, part) for part in ATTENTION_PARTS[:2]))
+            for layer in range(self.n_layers)
+        )
+
+    @property
+    def _layout(self) -> Layout:
+        return LAYOUTS[self.architecture]
+
+    def _tensor_name(self, layer: int, component: str) -> str:
+        return tensor_name(self._prefix, self._layout, layer, component)
+
+
+def _require_index(name: str, index: int, count: int) -> None:
+    if not isinstance(index, (int, np.integer)) or not 0 <= index < count:
+        raise ParameterError(name, index, f"an integer from 0 to {count - 1}")
+
+
+def _to_float32(checkpoint: Checkpoint, name: str) -> NDArray[np.float32]:
+    values = checkpoint.read(name)
+    try:
+        with np.errstate(over="raise"):
+            return values.astype(np.float32, copy=False)
+    except FloatingPointError as error:
+        raise CheckpointError(
+            checkpoint.file(name),
+            f"tensor {name!r} holds values beyond the range of float32; expected weights",
+        ) from error
+
+
+def _notes(
+    checkpoint: Checkpoint, prefix: str, layout: Layout, components: tuple[str, ...], n_layers: int
+) -> tuple[str, ...]:
+    names = [tensor_name(prefix, layout, n, part) for n in range(n_layers) for part in ATTENTION_PARTS[:2]]
+    norms = [
+        f"{prefix}{layout.layer.format(n)}{norm}.weight" for n in range(n_layers) for norm in layout.query_key_norms
+    ]
+    found = {
+        _CONTENT_PART: layout.rotary,
+        _NORMS: any(norm in checkpoint for norm in norms),
+        _BIASES: any(name.removesuffix("weight") + "bias" in checkpoint for name in names),
+        _ROUNDED: any(checkpoint.dtype(name) == "F64" for name in names),
+    }
+    return tuple(note for note, holds in found.items() if holds)

@@ -1,0 +1,65 @@
+"""Opening a model by folder, by hub name, or the bundled one."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from rmtbase.errors import CheckpointError, MissingFileError, ParameterError
+from rmtbase.models._demo import demo_checkpoint
+from rmtbase.models._hub import fetch_checkpoint
+from rmtbase.models._model import Model
+
+_HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?", re.ASCII)
+
+
+def open_model(model: str | Path, revision: str | None = None) -> Model:
+    """Open a trained model. Configuration and headers are read and checked; weights are read when asked for.
+
+    Args:
+        model: the folder of a checkpoint in Hugging Face format; or ``"demo"``, the bundled model (write
+            ``"./demo"`` for a folder of that name); or the name of a model on the hub, such as
+            ``"EleutherAI/pythia-70m"``. A folder comes before a model of the hub with the same name.
+        revision: the checkpoint of the bundled model, or the branch, tag or commit on the hub.
+
+    Raises:
+        ParameterError: the name is empty, no such revision is bundled, or a folder was given a revision.
+        MissingFileError: there is no such folder, or it lacks a file.
+        CheckpointError: or another of its kinds: the checkpoint cannot be fetched, or cannot be read.
+        MissingDependencyError: the weights are only there as ``.bin`` files, and torch is not installed.
+    """
+    if not isinstance(model, (str, Path)) or not str(model).strip():
+        raise ParameterError("model", model, "a folder, the name of a model on the hub, or 'demo'")
+    if model == "demo":
+        folder, revision = demo_checkpoint(revision)
+        return Model.from_folder(folder, "demo", revision)
+    folder = _expand(Path(model))
+    if _exists(folder):
+        return _open_folder(folder, revision)
+    if isinstance(model, Path) or not _HUB_ID.fullmatch(model):
+        raise MissingFileError(folder)
+    folder = fetch_checkpoint(model, revision)
+    # The hub's cache names the folder after the commit.
+    return Model.from_folder(folder, model, revision or "main", (f"hub commit {folder.name}",))
+
+
+def _open_folder(folder: Path, revision: str | None) -> Model:
+    if not folder.is_dir():
+        raise CheckpointError(folder, "is a file; pass the folder that holds it and its config.json")
+    if revision is not None:
+        raise ParameterError("revision", revision, "none for a folder: pass the folder of that revision")
+    return Model.from_folder(folder, folder.resolve().name)
+
+
+def _expand(path: Path) -> Path:
+    try:
+        return path.expanduser()
+    except RuntimeError:  # ~name, where there is no such user: then it is the name itself
+        return path
+
+
+def _exists(folder: Path) -> bool:
+    try:
+        return folder.exists()
+    except OSError as error:
+        raise CheckpointError(folder, f"cannot be read: {error.strerror}") from error

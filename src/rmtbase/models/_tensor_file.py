@@ -1,0 +1,92 @@
+"""What every file of tensors offers, whatever its format, and how its numbers are widened.
+
+Formats differ in how they find the bits; from the bits on, everything is the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import prod
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Protocol
+
+import ml_dtypes
+import numpy as np
+from numpy.typing import NDArray
+
+from rmtbase.errors import CheckpointError, NonFiniteError
+
+STORAGE: Mapping[str, np.dtype[Any]] = MappingProxyType(
+    {"F64": np.dtype("<f8"), "F32": np.dtype("<f4"), "F16": np.dtype("<f2"), "BF16": np.dtype("<u2")}
+)
+"""How the bits of each supported element type are held; NumPy has no bfloat16, so its bits are integers."""
+
+
+@dataclass(frozen=True)
+class TensorEntry:
+    """One tensor of a file, as the file describes it.
+
+    Attributes:
+        dtype: the element type under its safetensors name ("F32", "BF16", ...), supported or not.
+        shape: the stored shape.
+    """
+
+    dtype: str
+    shape: tuple[int, ...]
+
+    @property
+    def size(self) -> int:
+        """The number of elements."""
+        return prod(self.shape)
+
+
+class TensorFile(Protocol):
+    """One file of named tensors."""
+
+    @property
+    def path(self) -> Path:
+        """The file."""
+        ...
+
+    @property
+    def entries(self) -> Mapping[str, TensorEntry]:
+        """The tensors by name."""
+        ...
+
+    def read_bits(self, name: str, start: int, stop: int) -> NDArray[Any]:
+        """The elements ``start <= i < stop`` of the flattened tensor, as ``STORAGE`` holds them."""
+        ...
+
+
+def require_supported(path: Path, name: str, entry: TensorEntry) -> None:
+    """Raise CheckpointError unless the tensor has elements, of a type that can be widened exactly."""
+    if entry.dtype not in STORAGE:
+        raise CheckpointError(
+            path,
+            f"tensor {name!r} has element type {entry.dtype}; expected one of {', '.join(STORAGE)} "
+            "(quantised weights are not the trained weights: pass the checkpoint they were made from)",
+        )
+    if entry.size == 0:
+        raise CheckpointError(path, f"tensor {name!r} has shape {entry.shape}, no elements; expected weights")
+
+
+def widen(bits: NDArray[Any], dtype: str) -> NDArray[Any]:
+    """The numbers that the bits stand for: float32, or float64 where they are stored so. Always exact."""
+    with np.errstate(invalid="ignore"):  # a NaN is no reason to warn: require_finite counts and names it
+        if dtype == "BF16":
+            return bits.astype(np.uint16, copy=False).view(ml_dtypes.bfloat16).astype(np.float32)
+        return bits.astype(np.float64 if dtype == "F64" else np.float32, copy=False)
+
+
+def require_finite(path: Path, name: str, values: NDArray[Any]) -> None:
+    """Raise NonFiniteError unless every value is finite."""
+    # One NaN or infinity makes the sum non-finite, and a sum is cheaper than a test of each value. But the
+    # sum of finite values may overflow, so a non-finite sum is a reason to count, not yet an error.
+    with np.errstate(over="ignore", invalid="ignore"):
+        if np.isfinite(values.sum()):
+            return
+    nan_count, inf_count = int(np.isnan(values).sum()), int(np.isinf(values).sum())
+    if nan_count or inf_count:
+        raise NonFiniteError(path, name, nan_count, inf_count)

@@ -1,0 +1,70 @@
+"""Nulls already simulated, kept in the user's cache folder: one file for each (shape, draws, seed)."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import cast
+
+import xarray as xr
+
+from rmtbase.errors import OutputError, TableError
+from rmtbase.montecarlo._baseline import baseline
+from rmtbase.tables import SCHEMA_VERSION, open_baseline, write_table
+
+
+class CacheWarning(UserWarning):
+    """A simulated null could not be kept, or a kept one was damaged and is made again."""
+
+
+def cache_folder() -> Path:
+    """``$RMTBASE_CACHE``, or ``rmtbase`` in ``$XDG_CACHE_HOME`` or in ``~/.cache``."""
+    if "RMTBASE_CACHE" in os.environ:
+        return Path(os.environ["RMTBASE_CACHE"])
+    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(home) / "rmtbase"
+
+
+def cached_baseline(
+    d_model: int,
+    d_head: int,
+    draws: int,
+    seed: int = 0,
+    progress: Callable[[int], None] | None = None,
+    note: Callable[[str], None] | None = None,
+) -> xr.Dataset:
+    """The raw-product baseline at σ = 1 of one shape: from the cache if it is there, else simulated and kept.
+
+    A damaged cache file is named in a warning and made again. Where the cache cannot be written a warning says so, and the
+    result is returned all the same.
+
+    Args:
+        d_model, d_head: the shape.
+        draws: Monte Carlo draws.
+        seed: of the draws.
+        progress: called with the number of draws finished since the last call.
+        note: called with one line that says where the null came from.
+    """
+    tell = note or (lambda line: None)
+    path = cache_folder() / f"baseline-v{SCHEMA_VERSION}-d{d_model}-h{d_head}-n{draws}-seed{seed}.nc"
+    what = f"null of (d_model, d_head) = ({d_model}, {d_head}), {draws} draws, seed {seed}"
+    if path.is_file():
+        try:
+            table = open_baseline(path)
+        except TableError as error:
+            warnings.warn(f"damaged cache file, made again: {error}", CacheWarning, stacklevel=2)
+        else:
+            tell(f"{what}: from the cache, {path}")
+            return table
+    table = baseline(d_model, d_head, 1.0, draws, seed, "none", progress)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_table(table, path)
+        tell(f"{what}: simulated now and kept in the cache, {path}")
+    except OSError as error:
+        reason = error.reason if isinstance(error, OutputError) else error
+        warnings.warn(f"the simulated null is not kept: {path}: {reason}", CacheWarning, stacklevel=2)
+        tell(f"{what}: simulated now")
+    return cast(xr.Dataset, table)

@@ -1,0 +1,33 @@
+"""Random keys: a draw is a function of (seed, case, draw index) alone."""
+
+from __future__ import annotations
+
+import zlib
+
+import jax
+from jax import Array
+from jaxtyping import Key, UInt32
+
+from rmtbase.errors import ParameterError
+from rmtbase.linalg import PRNG_IMPLEMENTATION
+
+_MAX_SEED = 2**63
+
+
+def case_key(seed: int, case: str) -> Key[Array, ""]:
+    """The key of one case: the seed's key with the case's name folded in.
+
+    The name, and not the place in a list, so that a case draws the same numbers in whatever table it stands. Call inside
+    :func:`rmtbase.linalg.reproducible_jax`.
+
+    Raises:
+        ParameterError: the seed is not an integer in [0, 2^63).
+    """
+    if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < _MAX_SEED:
+        raise ParameterError("seed", seed, "an integer from 0 to 2^63 - 1")
+    return jax.random.fold_in(jax.random.key(seed, impl=PRNG_IMPLEMENTATION), zlib.crc32(case.encode()))
+
+
+def draw_keys(key: Key[Array, ""], indices: UInt32[Array, " draw"]) -> Key[Array, " draw"]:
+    """The key of each draw: the case's key with the draw's index folded in."""
+    return jax.vmap(lambda index: jax.random.fold_in(key, index))(indices)

@@ -1,0 +1,18 @@
+"""Scoring: how far each head and each matrix of a model is from random, with calibrated p-values."""
+
+from rmtbase.scoring._csv import heads_csv
+from rmtbase.scoring._heads import score_heads
+from rmtbase.scoring._null import GaussianNull, draws_for
+from rmtbase.scoring._score import score
+from rmtbase.scoring._summary import HeadFinding, Summary, summarize_scores
+
+__all__ = [
+    "GaussianNull",
+    "HeadFinding",
+    "Summary",
+    "draws_for",
+    "heads_csv",
+    "score",
+    "score_heads",
+    "summarize_scores",
+]

@@ -1,0 +1,32 @@
+"""The scores of heads as comma-separated values, one row per head."""
+
+from __future__ import annotations
+
+import csv
+import io
+
+import xarray as xr
+
+_PER_HEAD = ("sigma_q", "sigma_k", "outliers_above", "outliers_below", "omnibus_p_value", "omnibus_q_value")
+_PER_STATISTIC = ("observed", "null_mean", "null_std", "z_score", "p_value", "q_value")
+
+
+def heads_csv(tree: xr.DataTree) -> str:
+    """One row per head: layer, head, its σ's and outliers, then ``STATISTIC.VARIABLE`` for each statistic.
+
+    Numbers carry all their digits, so that nothing is lost on the way through.
+    """
+    heads = tree["heads"].to_dataset()
+    statistics = heads["statistic"].values.tolist()
+    file = io.StringIO()
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow(
+        ["layer", "head", *_PER_HEAD, *(f"{name}.{field}" for name in statistics for field in _PER_STATISTIC)]
+    )
+    for layer in heads["layer"].values.tolist():
+        for head in heads["head"].values.tolist():
+            one = heads.sel(layer=layer, head=head)
+            facts = [one[name].item() for name in _PER_HEAD]
+            scores = [one[field].sel(statistic=name).item() for name in statistics for field in _PER_STATISTIC]
+            writer.writerow([layer, head, *facts, *scores])
+    return file.getvalue()

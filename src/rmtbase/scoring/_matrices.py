@@ -1,0 +1,151 @@
+"""Scoring whole weight matrices: their elements always, their spectrum where asked."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+import xarray as xr
+from numpy.typing import NDArray
+
+from rmtbase.laws import gaussian_sample_statistic, marchenko_pastur
+from rmtbase.montecarlo import GaussianMatrixSample, simulate_gaussian_matrix
+from rmtbase.scoring._null import DRAWS_PER_TEST, EDGE_LEVEL
+from rmtbase.statistics import (
+    ELEMENT_STATISTICS,
+    benjamini_hochberg,
+    element_moments,
+    monte_carlo_p_value,
+    spectral_statistics,
+)
+from rmtbase.tables import SCORES_SCHEMA, describe
+
+MATRIX_MODES = ("none", "elements", "spectra")
+
+MATRIX_SPECTRAL_STATISTICS = (
+    "largest_eigenvalue",
+    "smallest_eigenvalue",
+    "trace_of_square",
+    "normalized_participation_ratio",
+    "condition_number",
+    "stable_rank",
+    "log_determinant",
+)
+"""Statistics of a whole matrix's spectrum, at σ̂ = 1 and on λ / max(m, n); all from the extremes and the traces, so that
+the null costs O(min(m, n)) a draw."""
+
+_FIELDS = ("observed", "null_mean", "null_std", "z_score", "p_value")
+_NULL_DRAWS = 5_000
+
+Array = NDArray[np.float64]
+
+
+class MatrixScorer:
+    """Scores matrices one at a time, then gives the ``/matrices`` dataset.
+
+    The null is i.i.d. Gaussian elements with the matrix's own standard deviation. Element-wise statistics have analytic nulls;
+    the spectrum's is simulated once per shape from its exact bidiagonal form.
+    """
+
+    def __init__(self, components: tuple[str, ...], n_layers: int, spectra: bool, seed: int) -> None:
+        self.components, self.spectra, self.seed = components, spectra, seed
+        self.draws = max(_NULL_DRAWS, DRAWS_PER_TEST * n_layers * len(components))
+        self.statistics = ELEMENT_STATISTICS + (MATRIX_SPECTRAL_STATISTICS if spectra else ())
+        self._scores: dict[tuple[int, str], Array] = {}
+        self._facts: dict[tuple[int, str], tuple[float, ...]] = {}
+
+    def add(self, layer: int, component: str, matrix: NDArray[np.floating]) -> None:
+        """Score one matrix (rows = outputs). A constant matrix has no shape: its entries are NaN."""
+        moments = element_moments(matrix)
+        observed = {
+            "mean": moments.mean / moments.std if moments.std > 0 else np.nan,
+            "skewness": moments.skewness,
+            "excess_kurtosis": moments.excess_kurtosis,
+            "largest_magnitude": moments.largest_magnitude,
+        }
+        rows = [self._element(name, observed[name], moments.count) for name in ELEMENT_STATISTICS]
+        facts: tuple[float, ...] = (moments.std, *matrix.shape)
+        if self.spectra:
+            spectrum, outliers = self._spectrum(matrix)
+            rows += spectrum
+            facts += outliers
+        self._scores[layer, component] = np.array(rows)
+        self._facts[layer, component] = facts
+
+    @staticmethod
+    def _element(name: str, observed: float, count: int) -> tuple[float, ...]:
+        law = gaussian_sample_statistic(name, count)
+        mean, std = law.mean(), law.std()
+        return observed, mean, std, (observed - mean) / std, float(law.p_value(observed))
+
+    def _spectrum(self, matrix: NDArray[np.floating]) -> tuple[list[tuple[float, ...]], tuple[float, ...]]:
+        rank, long = min(matrix.shape), max(matrix.shape)
+        values = np.linalg.svd(matrix.astype(np.float64), compute_uv=False)
+        # At σ̂ = 1, where Σλ = m n, and per long dimension, so that the bulk lies between (1 ± √(r/N))².
+        standard = values / np.sqrt((values**2).sum() / rank)
+        observed = spectral_statistics(standard, MATRIX_SPECTRAL_STATISTICS)
+        null = matrix_null(*matrix.shape, self.draws, self.seed)
+        rows = []
+        for name, value in zip(MATRIX_SPECTRAL_STATISTICS, observed, strict=True):
+            sample = null[name]
+            mean, std = float(sample.mean()), float(sample.std(ddof=1))
+            p_value = float(monte_carlo_p_value(value, sample))
+            rows.append((float(value), mean, std, float((value - mean) / std), p_value))
+        eigenvalues = standard**2
+        upper = np.quantile(null["largest_eigenvalue"], 1.0 - EDGE_LEVEL)
+        lower = np.quantile(null["smallest_eigenvalue"], EDGE_LEVEL)
+        law = marchenko_pastur(rank, long, sigma=long**-0.5)
+        level = law.cdf(eigenvalues[::-1])
+        step = np.arange(rank) / rank
+        distance = np.maximum(np.abs(level - step), np.abs(level - step - 1.0 / rank)).max()
+        return rows, (float((eigenvalues > upper).sum()), float((eigenvalues < lower).sum()), float(distance))
+
+    def dataset(self) -> xr.Dataset:
+        """The scores of all the matrices added, with q-values over all of them, each statistic by itself."""
+        layers = sorted({layer for layer, _ in self._scores})
+        shape = (len(layers), len(self.components), len(self.statistics), len(_FIELDS))
+        scores = np.full(shape, np.nan)
+        facts = np.full((len(layers), len(self.components), 6 if self.spectra else 3), np.nan)
+        for (layer, component), score in self._scores.items():
+            place = layers.index(layer), self.components.index(component)
+            scores[place], facts[place] = score, self._facts[layer, component]
+        dims = ("layer", "component", "statistic")
+        variables: dict[str, tuple] = {name: (dims, scores[..., k]) for k, name in enumerate(_FIELDS)}
+        p_value = scores[..., _FIELDS.index("p_value")]
+        variables["q_value"] = (
+            dims,
+            np.stack([benjamini_hochberg(p_value[..., k]) for k in range(shape[2])], axis=-1),
+        )
+        names = ["sigma", "n_rows", "n_columns"]
+        if self.spectra:
+            names += ["outliers_above", "outliers_below", "marchenko_pastur_distance"]
+        variables |= {name: (dims[:2], facts[..., k]) for k, name in enumerate(names)}
+        dataset = xr.Dataset(
+            variables,
+            coords={
+                "layer": layers,
+                "component": list(self.components),
+                "statistic": list(self.statistics),
+            },
+        )
+        schema = SCORES_SCHEMA["matrices"] | (SCORES_SCHEMA["spectra"] if self.spectra else {})
+        return describe(dataset, schema)
+
+
+@cache
+def matrix_null(n_rows: int, n_columns: int, draws: int, seed: int) -> dict[str, Array]:
+    """The null of each spectral statistic at σ̂ = 1 on λ / max(m, n), every draw at its own σ̂; (draw,) each."""
+    sample: GaussianMatrixSample = simulate_gaussian_matrix(n_rows, n_columns, draws, seed)
+    rank = min(n_rows, n_columns)
+    unit = sample.trace / rank  # brings every draw to Σλ = rank
+    largest, smallest = sample.largest_eigenvalue / unit, sample.smallest_eigenvalue / unit
+    square = sample.trace_of_square / unit**2
+    return {
+        "largest_eigenvalue": largest,
+        "smallest_eigenvalue": smallest,
+        "trace_of_square": square,
+        "normalized_participation_ratio": rank / square,
+        "condition_number": largest / smallest,
+        "stable_rank": rank / largest,
+        "log_determinant": sample.log_determinant - rank * np.log(unit),
+    }

@@ -1,0 +1,182 @@
+"""Scoring a model: every head's W_QK, and every weight matrix, against what learned nothing."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+import numpy as np
+import xarray as xr
+from numpy.typing import NDArray
+
+import rmtbase
+from rmtbase.errors import ParameterError
+from rmtbase.linalg import available_cores, core_of_triangles, single_threaded_blas, triangle
+from rmtbase.models import Model, open_model
+from rmtbase.scoring._heads import heads_dataset, sigma_estimate
+from rmtbase.scoring._matrices import MATRIX_MODES, MatrixScorer
+from rmtbase.scoring._null import EDGE_LEVEL, GaussianNull, check_null_name
+from rmtbase.scoring._source import find_null
+from rmtbase.tables import SCHEMA_VERSION, SCORES_SCHEMA, describe, provenance
+
+Array = NDArray[np.float64]
+
+
+def score(
+    model: Model | Path | str,
+    baseline: xr.Dataset | Path | str | None = None,
+    null: str = "gaussian",
+    revision: str | None = None,
+    matrices: Literal["none", "elements", "spectra"] = "elements",
+    draws: int | None = None,
+    seed: int = 0,
+    progress: Callable[[int], None] | None = None,
+    layer_done: Callable[[int], None] | None = None,
+    note: Callable[[str], None] | None = None,
+) -> xr.DataTree:
+    """Score every head and weight matrix of a checkpoint against the null. One matrix at a time is in memory.
+
+    Args:
+        model: a folder, a hub id, ``"demo"`` for the bundled model, or an opened model.
+        baseline: a baseline table to take the null from; without one, or where it lacks the model's shape, the null is
+            simulated or taken from the cache.
+        null: ``"gaussian"``.
+        revision: of the hub id or the bundled model.
+        matrices: what to do with whole weight matrices: ``"none"``, ``"elements"`` (element-wise moments), or
+            ``"spectra"`` (also the spectrum against Marchenko–Pastur: a full SVD of each).
+        draws: null draws to simulate; ``max(10 000, 50 · heads)`` if None.
+        seed: of the null draws.
+        progress: called with the number of null draws finished since the last call.
+        layer_done: called with 1 after each layer.
+        note: called with one line at a time: where the null came from, what was recorded about the model.
+
+    Returns:
+        The tree of a scores file: ``/heads``, ``/matrices`` and ``/null``; see ``rmtbase.tables.SCORES_SCHEMA``.
+
+    Raises:
+        ParameterError: an unknown null, mode or revision.
+        CheckpointError: the checkpoint cannot be read as it stands; its subclasses say what is wrong.
+        TableError, MissingFileError: ``baseline`` is no baseline table.
+    """
+    check_null_name(null)
+    if matrices not in MATRIX_MODES:
+        raise ParameterError("matrices", matrices, f"one of {', '.join(MATRIX_MODES)}")
+    tell = note or (lambda line: None)
+    if not isinstance(model, Model):
+        model = open_model(model, revision)
+    table = find_null(
+        model.d_model, model.d_head, model.n_layers * model.n_heads, baseline, draws, seed, progress, tell
+    )
+    scorer = None if matrices == "none" else MatrixScorer(model.components, model.n_layers, matrices == "spectra", seed)
+    layers = []
+    with single_threaded_blas(), ThreadPoolExecutor(available_cores()) as pool:
+        for layer in range(model.n_layers):
+            layers.append(_read_layer(model, layer, pool))
+            if scorer is not None:
+                for component in model.components:
+                    scorer.add(layer, component, model.matrix(layer, component))
+            if layer_done is not None:
+                layer_done(1)
+    values, sigma_q, sigma_k = (np.stack(part) for part in zip(*layers, strict=True))
+    key_head = np.array([model.key_head(head) for head in range(model.n_heads)])
+    warnings = [*model.warnings, *_zero_heads(sigma_q, sigma_k)]
+    for line in (*model.notes, *warnings):
+        tell(line)
+    heads = heads_dataset(values, sigma_q, sigma_k, key_head, table, ("layer", "head"))
+    heads = heads.assign_coords(layer=np.arange(model.n_layers))
+    children = {"heads": heads, "null": _null_dataset(table)}
+    if scorer is not None:
+        children["matrices"] = scorer.dataset()
+    tree = xr.DataTree.from_dict({f"/{name}": dataset for name, dataset in children.items()})
+    tree.attrs = _attributes(model, table, matrices, warnings)
+    return tree
+
+
+class _Layer(NamedTuple):
+    singular_values: Array
+    sigma_q: Array
+    sigma_k: Array
+
+
+def _read_layer(model: Model, layer: int, pool: ThreadPoolExecutor) -> _Layer:
+    queries = model.queries(layer)
+    sigma_q = sigma_estimate(queries)
+    r_q = np.stack(list(pool.map(triangle, queries)))
+    del queries  # before the keys are read: the two are never held together
+    keys = model.keys(layer)
+    group = model.n_heads // model.n_key_heads
+    sigma_k = np.repeat(sigma_estimate(keys), group)
+    r_k = np.repeat(np.stack(list(pool.map(triangle, keys))), group, axis=0)
+    values = np.stack(list(pool.map(_values, r_q, r_k)))
+    return _Layer(values, sigma_q, sigma_k)
+
+
+def _values(r_q: Array, r_k: Array) -> Array:
+    return np.linalg.svd(core_of_triangles(r_q, r_k), compute_uv=False)
+
+
+def _zero_heads(sigma_q: Array, sigma_k: Array) -> list[str]:
+    return [
+        f"layer {layer} head {head}: {which} is all zeros, so the head has no shape and is not scored"
+        for which, sigma in (("W_Q", sigma_q), ("W_K", sigma_k))
+        for layer, head in zip(*np.nonzero(sigma == 0), strict=True)
+    ]
+
+
+def _null_dataset(null: GaussianNull) -> xr.Dataset:
+    row, unit, h = null.row, null.unit, null.d_head
+    lower, upper = null.edge_quantiles
+    dataset = xr.Dataset(
+        {
+            "eigenvalue_mean": ("index", row["eigenvalue_mean"].values[:h] * unit),
+            "eigenvalue_quantile": (
+                ("index", "probability"),
+                row["eigenvalue_quantile_self_normalized"].values[:h] * unit,
+            ),
+            "bin_edge": ("edge", row["bin_edge"].values * unit),
+            "density": ("bin", row["density"].values / unit),
+            "density_standard_error": ("bin", row["density_standard_error"].values / unit),
+            "density_free": ("bin", row["density_free"].values / unit),
+            "edge_quantile_lower": ((), lower),
+            "edge_quantile_upper": ((), upper),
+        },
+        coords={"probability": row["probability"].values, "index": np.arange(h)},
+    )
+    return describe(dataset, SCORES_SCHEMA["null"])
+
+
+def _attributes(model: Model, null: GaussianNull, matrices: str, warnings: list[str]) -> dict[str, object]:
+    call = {
+        "function": "rmtbase.score",
+        "model": model.name,
+        "revision": model.revision,
+        "matrices": matrices,
+        "null_draws": null.draws,
+        "null_source": null.source,
+    }
+    weights = {"architecture": model.architecture, "query_key_sha256": model.fingerprint()}
+    null_record = {"table": json.loads(null.row.attrs["provenance"])}
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "rmtbase_version": rmtbase.__version__,
+        "kind": "scores",
+        "model": model.name,
+        "revision": model.revision or "",
+        "family": model.architecture,
+        "null": "gaussian: i.i.d. Gaussian W_Q and W_K at the head's own sigma, every null draw at its own estimate",
+        "table": null.source,
+        "normalization": "none",
+        "n_layers": model.n_layers,
+        "n_heads": model.n_heads,
+        "n_key_heads": model.n_key_heads,
+        "d_model": model.d_model,
+        "d_head": model.d_head,
+        "null_draws": null.draws,
+        "edge_level": EDGE_LEVEL,
+        "notes": json.dumps(model.notes),
+        "warnings": json.dumps(warnings),
+        "provenance": provenance(call, weights=weights, null=null_record),
+    }

@@ -1,0 +1,130 @@
+"""What the scores say, in words."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import xarray as xr
+
+from rmtbase.scoring._null import FALSE_DISCOVERY_RATE
+from rmtbase.statistics import SPECTRAL_STATISTICS
+
+_NAMED = 8  # heads that the sentences name
+
+
+class HeadFinding(NamedTuple):
+    """A head that left the null.
+
+    Attributes:
+        layer, head: which.
+        statistic: the statistic farthest from the null (|z|, of its logarithm where it is positive and unbounded).
+        observed, null_mean, null_std, z_score: of that statistic.
+        omnibus_q_value: over all statistics and heads.
+        outliers_above, outliers_below: eigenvalues beyond the null's edge quantiles.
+    """
+
+    layer: int
+    head: int
+    statistic: str
+    observed: float
+    null_mean: float
+    null_std: float
+    z_score: float
+    omnibus_q_value: float
+    outliers_above: int
+    outliers_below: int
+
+    def sentence(self) -> str:
+        """The finding as one sentence."""
+        name = SPECTRAL_STATISTICS[self.statistic].long_name
+        side = "above" if self.z_score > 0 else "below"
+        return (
+            f"Layer {self.layer} head {self.head}: {name} {self.observed:.4g}, "
+            f"{abs(self.z_score):.1f} standard deviations {side} the null's {self.null_mean:.4g} ± {self.null_std:.2g} "
+            f"(q = {self.omnibus_q_value:.2g}; {self.outliers_above} eigenvalues above the null's edge, "
+            f"{self.outliers_below} below)."
+        )
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What the scores of a model say.
+
+    Attributes:
+        n_heads: heads scored.
+        findings: heads with an omnibus q-value under ``level``, the farthest first.
+        flagged: by statistic, how many heads have a q-value under ``level``.
+        level: false discovery rate.
+        warnings: what was recorded about the checkpoint.
+    """
+
+    n_heads: int
+    findings: tuple[HeadFinding, ...]
+    flagged: dict[str, int]
+    level: float
+    warnings: tuple[str, ...]
+
+    def sentences(self) -> list[str]:
+        """Plain sentences: how many heads left the null, by which statistics, and the farthest of them one by one."""
+        if not self.findings:
+            lines = [
+                f"None of the {self.n_heads} heads can be told from random: no head leaves the null at a false "
+                f"discovery rate of {self.level:.0%}, all statistics taken together."
+            ]
+        else:
+            lines = [
+                f"{len(self.findings)} of {self.n_heads} heads left the null at a false discovery rate of "
+                f"{self.level:.0%}, all statistics taken together."
+            ]
+        by_count: dict[int, list[str]] = {}
+        for name, count in sorted(self.flagged.items(), key=lambda item: -item[1]):
+            if count:
+                by_count.setdefault(count, []).append(SPECTRAL_STATISTICS[name].long_name)
+        if by_count:
+            parts = "; ".join(f"{count} by {', '.join(names)}" for count, names in by_count.items())
+            lines.append(f"Heads flagged by one statistic alone (q < {self.level:g}): {parts}.")
+        lines += [finding.sentence() for finding in self.findings[:_NAMED]]
+        if len(self.findings) > _NAMED:
+            lines.append(f"And {len(self.findings) - _NAMED} more.")
+        return lines
+
+
+def summarize_scores(tree: xr.DataTree, level: float = FALSE_DISCOVERY_RATE) -> Summary:
+    """Which heads left the null, how far, and by which statistic.
+
+    A head has left the null when its omnibus q-value, one test over all statistics with their correlations, is under
+    ``level``; the statistic named with it is the farthest one.
+    """
+    heads = tree["heads"].to_dataset()
+    names = heads["statistic"].values.tolist()
+    omnibus = heads["omnibus_q_value"].values
+    z = heads["z_score"].values
+    findings = []
+    for layer, head in zip(*np.nonzero(omnibus < level), strict=True):
+        k = names.index(str(heads["farthest_statistic"].values[layer, head]))
+        findings.append(
+            HeadFinding(
+                int(heads["layer"].values[layer]),
+                int(heads["head"].values[head]),
+                names[k],
+                float(heads["observed"].values[layer, head, k]),
+                float(heads["null_mean"].values[layer, head, k]),
+                float(heads["null_std"].values[layer, head, k]),
+                float(z[layer, head, k]),
+                float(omnibus[layer, head]),
+                int(heads["outliers_above"].values[layer, head]),
+                int(heads["outliers_below"].values[layer, head]),
+            )
+        )
+    findings.sort(key=lambda finding: (finding.omnibus_q_value, -abs(finding.z_score)))
+    flagged = (heads["q_value"] < level).sum(dim=("layer", "head")).values
+    return Summary(
+        n_heads=int(np.isfinite(omnibus).sum()),
+        findings=tuple(findings),
+        flagged=dict(zip(names, (int(n) for n in flagged), strict=True)),
+        level=level,
+        warnings=tuple(json.loads(tree.attrs["warnings"])),
+    )

@@ -1,0 +1,54 @@
+"""From a null sample to p-values, and from many p-values to q-values."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.stats import false_discovery_control
+
+from rmtbase.errors import ParameterError
+
+
+def monte_carlo_p_value(observed: ArrayLike, null_sample: ArrayLike) -> NDArray[np.float64]:
+    """Two-sided Monte Carlo p-value p = min(1, 2 min(b_≤ + 1, b_≥ + 1) / (n + 1)).
+
+    b_≤ and b_≥ count the null draws not above and not below the observed value. Counting the observation itself (the
+    +1's) makes the test valid at every n, and p is never zero: its smallest value is 2 / (n + 1).
+
+    Args:
+        observed: any shape; infinities are allowed and are as extreme as can be. NaN gives NaN.
+        null_sample: the n null draws, one-dimensional and without NaN.
+
+    Returns:
+        p-values of the shape of ``observed``.
+
+    Raises:
+        ParameterError: the null sample is empty, not one-dimensional or holds NaN.
+
+    Source: B. Phipson and G. K. Smyth, Stat. Appl. Genet. Mol. Biol. 9, 39 (2010); the rule is that of
+        ``scipy.stats.monte_carlo_test``, which redraws the null for every observation where this one sorts it once.
+    """
+    null = np.sort(np.asarray(null_sample, dtype=np.float64))
+    if null.ndim != 1 or null.size == 0 or np.isnan(null[-1]):
+        raise ParameterError("null_sample", null.shape, "a non-empty one-dimensional array without NaN")
+    x = np.asarray(observed, dtype=np.float64)
+    at_most = np.searchsorted(null, x, side="right")
+    at_least = null.size - np.searchsorted(null, x, side="left")
+    p = np.minimum(1.0, 2.0 * (np.minimum(at_most, at_least) + 1) / (null.size + 1))
+    return np.where(np.isnan(x), np.nan, p)
+
+
+def benjamini_hochberg(p_values: ArrayLike) -> NDArray[np.float64]:
+    """Benjamini–Hochberg q-values over all the entries that are not NaN, in the shape of ``p_values``.
+
+    The q-value of a test is the smallest false discovery rate at which it is called. NaN marks a test that was not
+    made; it stays NaN and does not count.
+
+    Source: Y. Benjamini and Y. Hochberg, J. R. Stat. Soc. B 57, 289 (1995), by ``scipy.stats.false_discovery_control``.
+    """
+    p = np.asarray(p_values, dtype=np.float64)
+    q = np.full(p.shape, np.nan)
+    made = ~np.isnan(p)
+    if made.any():
+        q[made] = false_discovery_control(p[made], method="bh")
+    return q

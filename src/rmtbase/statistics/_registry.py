@@ -1,0 +1,214 @@
+"""The registry of spectral statistics: name, symbol, formula, convention, scaling and range, with the code.
+
+λ_1 ≥ … ≥ λ_h are the eigenvalues of W_QKᵀ W_QK and s_k = √λ_k the singular values of W_QK; only the h = d_head
+structurally nonzero ones count. Both conventions in use are offered under different names: a name that ends in
+``_singular`` is the same formula on s instead of λ. Mixing the two flips conclusions: for a random head of
+(768, 64) the normalized participation ratio is 0.855 on λ and 0.958 on s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import entr
+
+from rmtbase.errors import ParameterError
+
+Convention = Literal["eigenvalue", "singular value"]
+Values = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Statistic:
+    """One number of a spectrum.
+
+    Attributes:
+        name: its one name, in code, files and reports.
+        long_name: in words, for axes and tables.
+        symbol: in LaTeX.
+        formula: in LaTeX, on the values that ``convention`` names.
+        convention: ``"eigenvalue"`` (a function of λ = s²) or ``"singular value"`` (a function of s).
+        scaling: power of σ_Q² σ_K² that it scales with; ``"additive"`` for h ln(σ_Q² σ_K²).
+        lower, upper: its range, in words.
+        function: maps values (..., h), descending, to (...).
+    """
+
+    name: str
+    long_name: str
+    symbol: str
+    formula: str
+    convention: Convention
+    scaling: int | Literal["additive"]
+    lower: str
+    upper: str
+    function: Callable[[Values], Values]
+
+    @property
+    def on_log_scale(self) -> bool:
+        """Whether distances from the null are taken in its logarithm: positive and without an upper bound."""
+        return self.scaling != "additive" and self.upper == "inf"
+
+    def rescale(self, value: ArrayLike, scale: ArrayLike, rank: int) -> Values:
+        """The statistic of a spectrum whose eigenvalues are ``scale`` times larger.
+
+        Args:
+            value: the statistic of the spectrum at hand.
+            scale: factor on the eigenvalues, σ_Q² σ_K² say.
+            rank: number h of eigenvalues.
+        """
+        value, scale = np.asarray(value, dtype=float), np.asarray(scale, dtype=float)
+        if self.scaling == "additive":
+            return value + rank * np.log(scale)
+        if self.scaling == 0:
+            return value * np.ones_like(scale)
+        return value * scale**self.scaling
+
+
+def _first(x: Values) -> Values:
+    return x[..., 0]
+
+
+def _last(x: Values) -> Values:
+    return x[..., -1]
+
+
+def _sum(x: Values) -> Values:
+    return x.sum(axis=-1)
+
+
+def _sum_of_squares(x: Values) -> Values:
+    return np.einsum("...k,...k->...", x, x)
+
+
+def _participation_ratio(x: Values) -> Values:
+    return _sum(x) ** 2 / _sum_of_squares(x)
+
+
+def _normalized_participation_ratio(x: Values) -> Values:
+    return _participation_ratio(x) / x.shape[-1]
+
+
+def _entropy(x: Values) -> Values:
+    return entr(x / _sum(x)[..., None]).sum(axis=-1)
+
+
+def _effective_rank(x: Values) -> Values:
+    return np.exp(_entropy(x))
+
+
+def _condition_number(x: Values) -> Values:
+    return _first(x) / _last(x)
+
+
+def _stable_rank(x: Values) -> Values:
+    return _sum(x) / _first(x)
+
+
+def _log_determinant(x: Values) -> Values:
+    return np.log(x).sum(axis=-1)
+
+
+_ON_BOTH: tuple[tuple[str, str, str, str, str, str, Callable[[Values], Values]], ...] = (
+    (
+        "participation_ratio",
+        "participation ratio",
+        r"\mathrm{PR}",
+        r"(\sum_k x_k)^2 / \sum_k x_k^2",
+        "1",
+        "h",
+        _participation_ratio,
+    ),
+    (
+        "normalized_participation_ratio",
+        "normalized participation ratio",
+        r"\mathrm{NPR}",
+        r"(\sum_k x_k)^2 / (h \sum_k x_k^2)",
+        "1/h",
+        "1",
+        _normalized_participation_ratio,
+    ),
+    (
+        "spectral_entropy",
+        "spectral entropy",
+        "S",
+        r"-\sum_k p_k \ln p_k,\ p_k = x_k / \sum_j x_j",
+        "0",
+        "ln h",
+        _entropy,
+    ),
+    ("condition_number", "condition number", r"\kappa", r"x_1 / x_h", "1", "inf", _condition_number),
+    ("stable_rank", "stable rank", r"r_s", r"\sum_k x_k / x_1", "1", "h", _stable_rank),
+)
+
+_LAMBDA: Convention = "eigenvalue"
+
+_ALL = (
+    Statistic("largest_eigenvalue", "largest eigenvalue", r"\lambda_1", r"\lambda_1", _LAMBDA, 1, "0", "inf", _first),
+    Statistic("smallest_eigenvalue", "smallest eigenvalue", r"\lambda_h", r"\lambda_h", _LAMBDA, 1, "0", "inf", _last),
+    Statistic("trace", "trace", r"\Sigma\lambda", r"\sum_k \lambda_k", _LAMBDA, 1, "0", "inf", _sum),
+    Statistic(
+        "trace_of_square", "trace of the square", r"\Sigma\lambda^2", r"\sum_k \lambda_k^2", _LAMBDA, 2, "0", "inf",
+        _sum_of_squares,
+    ),
+    *(
+        Statistic(name, words, symbol, formula.replace("x", r"\lambda"), _LAMBDA, 0, lower, upper, function)
+        for name, words, symbol, formula, lower, upper, function in _ON_BOTH
+    ),
+    Statistic(
+        "log_determinant", "log-determinant", r"\ln\det", r"\sum_k \ln \lambda_k", _LAMBDA, "additive", "-inf", "inf",
+        _log_determinant,
+    ),
+    Statistic(
+        "effective_rank", "effective rank", r"r_{\mathrm{eff}}",
+        r"\exp(-\sum_k p_k \ln p_k),\ p_k = s_k / \sum_j s_j", "singular value", 0, "1", "h", _effective_rank,
+    ),
+    *(
+        Statistic(
+            f"{name}_singular", f"{words} of singular values", symbol + "^{(s)}", formula.replace("x", "s"),
+            "singular value", 0, lower, upper, function,
+        )
+        for name, words, symbol, formula, lower, upper, function in _ON_BOTH
+    ),
+)  # fmt: skip
+
+SPECTRAL_STATISTICS: dict[str, Statistic] = {statistic.name: statistic for statistic in _ALL}
+"""Every spectral statistic by name, in the order in which tables list them."""
+
+
+def get_statistic(name: str) -> Statistic:
+    """The registered statistic of that name.
+
+    Raises:
+        ParameterError: there is none; the message lists those there are.
+    """
+    try:
+        return SPECTRAL_STATISTICS[name]
+    except KeyError:
+        raise ParameterError("statistic", name, f"one of {', '.join(SPECTRAL_STATISTICS)}") from None
+
+
+def spectral_statistics(
+    singular_values: ArrayLike, names: Iterable[str] = tuple(SPECTRAL_STATISTICS)
+) -> NDArray[np.float64]:
+    """Spectral statistics of many spectra at once.
+
+    Args:
+        singular_values: shape ``(..., h)``, descending, structural zeros left out.
+        names: which statistics; all by default.
+
+    Returns:
+        Array of shape ``(..., len(names))``, in the order of ``names``. A spectrum with λ_h = 0 has an infinite
+        condition number and a log-determinant of -inf.
+
+    Raises:
+        ParameterError: an unknown name.
+    """
+    s = np.asarray(singular_values, dtype=np.float64)
+    on = {"eigenvalue": s**2, "singular value": s}
+    chosen = [get_statistic(name) for name in names]
+    with np.errstate(divide="ignore"):  # λ_h = 0 is a fact about the matrix, reported as an infinity
+        return np.stack([statistic.function(on[statistic.convention]) for statistic in chosen], axis=-1)

@@ -1,0 +1,51 @@
+"""A sample -> its mean, spread, standard errors and quantiles."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from rmtbase.errors import ParameterError
+
+
+class SampleSummary(NamedTuple):
+    """Moments and quantiles of a sample of n draws along the first axis.
+
+    Attributes:
+        mean: the sample mean.
+        std: the sample standard deviation, with n - 1.
+        standard_error: of the mean, std / √n.
+        std_standard_error: of the standard deviation, from the sample's own fourth moment,
+            √((μ₄/s⁴ - (n-3)/(n-1)) / n) · s / 2: no normality is assumed.
+        quantile: shape ``(..., probability)``.
+    """
+
+    mean: NDArray[np.float64]
+    std: NDArray[np.float64]
+    standard_error: NDArray[np.float64]
+    std_standard_error: NDArray[np.float64]
+    quantile: NDArray[np.float64]
+
+
+def summarize(sample: ArrayLike, probabilities: ArrayLike) -> SampleSummary:
+    """Summarise a sample of shape ``(draw, ...)``; at least two draws.
+
+    Raises:
+        ParameterError: fewer than two draws.
+    """
+    x = np.asarray(sample, dtype=np.float64)
+    n = x.shape[0]
+    if n < 2:
+        raise ParameterError("draws", n, "at least 2 (a standard error needs a spread)")
+    mean = x.mean(axis=0)
+    deviation = x - mean
+    variance = (deviation**2).sum(axis=0) / (n - 1)
+    std = np.sqrt(variance)
+    fourth = (deviation**4).mean(axis=0)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        relative = np.where(variance > 0, fourth / variance**2 - (n - 3) / (n - 1), 0.0)
+    std_error = 0.5 * std * np.sqrt(np.maximum(relative, 0.0) / n)
+    quantile = np.moveaxis(np.quantile(x, np.asarray(probabilities, dtype=float), axis=0), 0, -1)
+    return SampleSummary(mean, std, std / np.sqrt(n), std_error, quantile)

@@ -1,0 +1,33 @@
+"""Tables: schema, units, provenance and atomic netCDF. The only writer of files that last."""
+
+from rmtbase.tables._files import (
+    check_writable,
+    open_baseline,
+    open_scores,
+    open_table,
+    write_bytes,
+    write_table,
+)
+from rmtbase.tables._provenance import provenance
+from rmtbase.tables._schema import (
+    BASELINE_SCHEMA,
+    SCHEMA_VERSION,
+    SCORES_SCHEMA,
+    describe,
+    validate_baseline,
+)
+
+__all__ = [
+    "BASELINE_SCHEMA",
+    "SCHEMA_VERSION",
+    "SCORES_SCHEMA",
+    "check_writable",
+    "describe",
+    "open_baseline",
+    "open_scores",
+    "open_table",
+    "provenance",
+    "validate_baseline",
+    "write_bytes",
+    "write_table",
+]

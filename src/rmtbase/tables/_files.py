@@ -1,0 +1,144 @@
+"""Atomic writing and validated reading of netCDF files."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import xarray as xr
+
+from rmtbase.errors import MissingFileError, OutputError, TableError
+from rmtbase.tables._schema import validate_baseline, validate_scores
+
+_LARGE = 4096  # values from which compression pays for its header
+
+
+def check_writable(path: Path | str) -> Path:
+    """The path, or :class:`~rmtbase.errors.OutputError` if a file cannot be put there: asked before long work, not after."""
+    path = Path(path)
+    if path.is_dir():
+        raise OutputError(path, "it is a folder; expected a file name")
+    if not path.parent.is_dir():
+        raise OutputError(path, f"the folder {path.parent} does not exist; make it first")
+    try:
+        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}."):
+            pass
+    except OSError as error:
+        raise OutputError(path, f"{error.strerror or error} (folder {path.parent})") from error
+    return path
+
+
+def write_table(table: xr.Dataset | xr.DataTree, path: Path | str) -> Path:
+    """Write a dataset or tree as netCDF4, so that the path holds the old file or the whole new one, never a part.
+
+    Raises:
+        OutputError: the file cannot be written; what was there is untouched.
+    """
+    if isinstance(table, xr.DataTree):
+        encoding = {node.path: _encoding(node.to_dataset(inherit=False)) for node in table.subtree if node.data_vars}
+        return _replace(
+            path,
+            lambda target: table.to_netcdf(target, engine="netcdf4", format="NETCDF4", encoding=encoding),
+        )
+    return _replace(
+        path,
+        lambda target: table.to_netcdf(target, engine="netcdf4", format="NETCDF4", encoding=_encoding(table)),
+    )
+
+
+def write_bytes(content: bytes, path: Path | str) -> Path:
+    """Write a file of bytes with the same promise as :func:`write_table`."""
+    return _replace(path, lambda target: target.write_bytes(content))
+
+
+def _replace(path: Path | str, write: Callable[[Path], object]) -> Path:
+    path = check_writable(path)
+    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
+    os.close(descriptor)
+    temporary = Path(name)
+    try:
+        write(temporary)
+        with temporary.open("rb+") as file:
+            os.fsync(file.fileno())
+        temporary.chmod(0o666 & ~_umask())
+        temporary.replace(path)
+        _sync_folder(path.parent)
+    except OSError as error:
+        raise OutputError(path, error.strerror or str(error)) from error
+    finally:
+        temporary.unlink(missing_ok=True)
+    return path
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _encoding(dataset: xr.Dataset) -> dict[str, dict]:
+    return {
+        str(name): {"zlib": True, "complevel": 4, "shuffle": True}
+        for name, variable in dataset.data_vars.items()
+        if variable.dtype.kind == "f" and variable.size >= _LARGE
+    }
+
+
+def open_baseline(path: Path | str) -> xr.Dataset:
+    """Open a baseline table, validated, and loaded into memory.
+
+    Raises:
+        MissingFileError: there is no such file.
+        TableError: it is not a baseline table, of another schema version, or damaged.
+    """
+    dataset = _load(path, xr.load_dataset)
+    validate_baseline(dataset, path)
+    return dataset
+
+
+def open_table(path: Path | str) -> xr.Dataset | xr.DataTree:
+    """Open a baseline table or a scores file, whichever the file is, validated.
+
+    Raises:
+        MissingFileError: there is no such file.
+        TableError: it is neither, of another schema version, or damaged.
+    """
+    attributes = _load(path, xr.load_dataset).attrs
+    return open_scores(path) if attributes.get("kind") == "scores" else open_baseline(path)
+
+
+def open_scores(path: Path | str) -> xr.DataTree:
+    """Open a scores file, validated, and loaded into memory.
+
+    Raises:
+        MissingFileError: there is no such file.
+        TableError: it is not a scores file, of another schema version, or damaged.
+    """
+
+    def load(target: Path, **options: str) -> xr.DataTree:
+        with xr.open_datatree(target, **options) as tree:
+            return tree.load()
+
+    tree = _load(path, load)
+    validate_scores(tree, path)
+    return tree
+
+
+def _load(path: Path | str, load: Callable[..., xr.Dataset | xr.DataTree]) -> xr.Dataset | xr.DataTree:
+    path = Path(path)
+    if not path.is_file():
+        raise MissingFileError(path)
+    try:
+        return load(path, engine="netcdf4")
+    except (OSError, ValueError, RuntimeError) as error:
+        raise TableError(path, f"no readable netCDF4 file ({error})", "a file written by rmtbase") from error

@@ -1,0 +1,34 @@
+"""How a table came to be: enough to make it again, and to see why it could differ."""
+
+from __future__ import annotations
+
+import json
+import platform
+from collections.abc import Mapping
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+_PACKAGES = ("rmtbase", "jax", "jaxlib", "numpy", "scipy", "xarray", "netCDF4")
+
+REQUIRED = ("software", "platform", "call")
+
+
+def provenance(call: Mapping[str, Any], **sections: Mapping[str, Any]) -> str:
+    """A JSON record of the software, the platform, the call with its parameters, and any further sections.
+
+    There is no date in it, so that the same call on the same software writes the same record.
+    """
+    record = {
+        "software": {"python": platform.python_version(), **{name: _version(name) for name in _PACKAGES}},
+        "platform": {"system": platform.system(), "machine": platform.machine()},
+        "call": dict(call),
+        **{name: dict(section) for name, section in sections.items()},
+    }
+    return json.dumps(record, sort_keys=True, indent=1)
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None

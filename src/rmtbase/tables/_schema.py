@@ -1,0 +1,215 @@
+"""What a file of rmtbase holds: every variable with its dimensions, long name and units.
+
+A table is built by :func:`describe`, which attaches the long names and units written here, and checked against the same
+lines when it is opened, so that a file and its description cannot drift apart.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import xarray as xr
+
+from rmtbase.errors import TableError
+
+SCHEMA_VERSION = "1.0"
+
+
+@dataclass(frozen=True)
+class Variable:
+    """One variable of a table."""
+
+    dims: tuple[str, ...]
+    long_name: str
+    units: str = "1"
+
+
+BASELINE_SCHEMA: dict[str, Variable] = {
+    "d_model": Variable(("case",), "width of the residual stream d"),
+    "d_head": Variable(("case",), "head dimension h, the rank of W_QK"),
+    "sigma_q": Variable(("case",), "standard deviation of the elements of W_Q"),
+    "sigma_k": Variable(("case",), "standard deviation of the elements of W_K"),
+    "mean": Variable(("case", "statistic"), "Monte Carlo mean"),
+    "std": Variable(("case", "statistic"), "Monte Carlo standard deviation of one draw"),
+    "standard_error": Variable(("case", "statistic"), "standard error of the Monte Carlo mean"),
+    "std_standard_error": Variable(("case", "statistic"), "standard error of the Monte Carlo standard deviation"),
+    "quantile": Variable(("case", "statistic", "probability"), "Monte Carlo quantile"),
+    "analytic_mean": Variable(("case", "statistic"), "analytic mean, NaN where no formula is offered"),
+    "analytic_std": Variable(("case", "statistic"), "analytic standard deviation, NaN where no formula is offered"),
+    "analytic_method": Variable(("case", "statistic"), "how the analytic value is known, with its accuracy"),
+    "sample": Variable(("case", "statistic", "draw"), "the statistic of each draw"),
+    "sigma_q_estimate": Variable(("case", "draw"), "each draw's own estimate of sigma_Q, sqrt(|W_Q|_F^2 / (d h))"),
+    "sigma_k_estimate": Variable(("case", "draw"), "each draw's own estimate of sigma_K, sqrt(|W_K|_F^2 / (d h))"),
+    "eigenvalue_mean": Variable(("case", "index"), "mean of the ordered eigenvalue; padded with NaN from d_head on"),
+    "eigenvalue_std": Variable(
+        ("case", "index"), "standard deviation of the ordered eigenvalue; padded with NaN from d_head on"
+    ),
+    "eigenvalue_quantile": Variable(
+        ("case", "index", "probability"), "quantile of the ordered eigenvalue; padded with NaN from d_head on"
+    ),
+    "eigenvalue_quantile_self_normalized": Variable(
+        ("case", "index", "probability"),
+        "quantile of the ordered eigenvalue after rescaling each draw by sigma^4 over its own estimate of it; "
+        "padded with NaN from d_head on",
+    ),
+    "bin_edge": Variable(("case", "edge"), "edges of the histogram bins in lambda"),
+    "density": Variable(("case", "bin"), "Monte Carlo density of the nonzero eigenvalues, bin average", "1/lambda"),
+    "density_standard_error": Variable(
+        ("case", "bin"), "standard error of the density, from the spread between draws", "1/lambda"
+    ),
+    "density_marchenko_pastur": Variable(
+        ("case", "bin"),
+        "bin average of the Marchenko-Pastur density with edges d sigma^4 (1 +- sqrt(gamma))^2, often quoted for "
+        "W_QK but the law of a single factor: too narrow",
+        "1/lambda",
+    ),
+    "density_free": Variable(
+        ("case", "bin"), "bin average of the free-product density, the limit of W_QK's spectrum", "1/lambda"
+    ),
+    "edge_lower": Variable(("case",), "lower edge of the free-product law"),
+    "edge_upper": Variable(("case",), "upper edge of the free-product law"),
+}
+"""The variables of a baseline file. All dimensionless; an eigenvalue is in units where the elements have the case's
+sigma_q and sigma_k, divided by d_model where the file's ``normalization`` is ``sqrt_d``."""
+
+BASELINE_ATTRIBUTES = (
+    "schema_version",
+    "rmtbase_version",
+    "provenance",
+    "kind",
+    "normalization",
+    "draws",
+    "seed",
+)
+
+_HEAD = ("layer", "head")
+_STATISTIC = ("layer", "head", "statistic")
+
+SCORES_SCHEMA: dict[str, dict[str, Variable]] = {
+    "heads": {
+        "observed": Variable(_STATISTIC, "observed value, raw product W_Q^T W_K"),
+        "null_mean": Variable(_STATISTIC, "mean of the null at the head's own sigma estimates"),
+        "null_std": Variable(_STATISTIC, "standard deviation of the null at the head's own sigma estimates"),
+        "null_quantile": Variable(
+            (*_STATISTIC, "probability"), "quantile of the null at the head's own sigma estimates"
+        ),
+        "z_score": Variable(_STATISTIC, "(observed - null_mean) / null_std"),
+        "p_value": Variable(_STATISTIC, "two-sided p-value against the null"),
+        "q_value": Variable(
+            _STATISTIC, "Benjamini-Hochberg q-value over all heads of the model, each statistic by itself"
+        ),
+        "omnibus_p_value": Variable(
+            _HEAD, "p-value of the largest distance over all statistics, against the null draws' own largest"
+        ),
+        "farthest_statistic": Variable(
+            _HEAD, "statistic with the largest distance from the null: |z|, of ln x where x > 0 has no upper bound"
+        ),
+        "omnibus_q_value": Variable(_HEAD, "Benjamini-Hochberg q-value of omnibus_p_value over all heads"),
+        "sigma_q": Variable(_HEAD, "estimate of sigma_Q, sqrt(|W_Q|_F^2 / (d h))"),
+        "sigma_k": Variable(_HEAD, "estimate of sigma_K, sqrt(|W_K|_F^2 / (d h))"),
+        "outliers_above": Variable(_HEAD, "eigenvalues above the null's upper edge quantile"),
+        "outliers_below": Variable(_HEAD, "eigenvalues below the null's lower edge quantile"),
+        "key_head": Variable(_HEAD, "index of the key head that the query head reads"),
+        "eigenvalue": Variable((*_HEAD, "index"), "eigenvalues of W_QK^T W_QK, descending, raw product"),
+    },
+    "matrices": {
+        "observed": Variable(("layer", "component", "statistic"), "observed value"),
+        "null_mean": Variable(("layer", "component", "statistic"), "mean of the null"),
+        "null_std": Variable(("layer", "component", "statistic"), "standard deviation of the null"),
+        "z_score": Variable(("layer", "component", "statistic"), "(observed - null_mean) / null_std"),
+        "p_value": Variable(("layer", "component", "statistic"), "two-sided p-value against the null"),
+        "q_value": Variable(
+            ("layer", "component", "statistic"),
+            "Benjamini-Hochberg q-value over all matrices of the model, each statistic by itself",
+        ),
+        "sigma": Variable(("layer", "component"), "standard deviation of the elements"),
+        "n_rows": Variable(("layer", "component"), "rows (outputs)"),
+        "n_columns": Variable(("layer", "component"), "columns (inputs)"),
+    },
+    "spectra": {
+        "outliers_above": Variable(("layer", "component"), "eigenvalues above the null's upper edge quantile"),
+        "outliers_below": Variable(("layer", "component"), "eigenvalues below the null's lower edge quantile"),
+        "marchenko_pastur_distance": Variable(
+            ("layer", "component"),
+            "largest distance between the spectrum's distribution function and Marchenko-Pastur's",
+        ),
+    },
+    "null": {
+        "eigenvalue_mean": Variable(("index",), "mean ordered eigenvalue of the null, sigma = 1, raw product"),
+        "eigenvalue_quantile": Variable(
+            ("index", "probability"),
+            "quantile of the null's ordered eigenvalue, each draw at its own estimate of sigma, raw product",
+        ),
+        "bin_edge": Variable(("edge",), "edges of the histogram bins in lambda, sigma = 1, raw product"),
+        "density": Variable(("bin",), "Monte Carlo density of the null's eigenvalues, bin average", "1/lambda"),
+        "density_standard_error": Variable(("bin",), "standard error of the density", "1/lambda"),
+        "density_free": Variable(("bin",), "bin average of the free-product density", "1/lambda"),
+        "edge_quantile_lower": Variable((), "edge quantile of the self-normalised smallest eigenvalue"),
+        "edge_quantile_upper": Variable((), "edge quantile of the self-normalised largest eigenvalue"),
+    },
+}
+"""The variables of each group of a scores file. ``spectra`` are further variables of ``/matrices``, present where
+asked for; all else is always there."""
+
+SCORES_ATTRIBUTES = (
+    "schema_version",
+    "rmtbase_version",
+    "provenance",
+    "kind",
+    "model",
+    "family",
+    "null",
+    "table",
+)
+
+
+def describe(dataset: xr.Dataset, schema: dict[str, Variable]) -> xr.Dataset:
+    """The dataset with the schema's long names and units on every variable it knows; its dimensions are checked."""
+    for name, variable in schema.items():
+        if name not in dataset.variables:
+            continue
+        if dataset[name].dims != variable.dims:
+            raise ValueError(f"variable {name!r} has dims {dataset[name].dims}; expected {variable.dims}")
+        dataset[name].attrs.update(long_name=variable.long_name, units=variable.units)
+    return dataset
+
+
+def validate_baseline(dataset: xr.Dataset, path: Path | str) -> None:
+    """Raise :class:`~rmtbase.errors.TableError` unless the dataset is a baseline table of this schema's major version."""
+    _check_attributes(dataset.attrs, "baseline", BASELINE_ATTRIBUTES, path)
+    _check_variables(dataset, BASELINE_SCHEMA, path)
+
+
+def validate_scores(tree: xr.DataTree, path: Path | str) -> None:
+    """Raise :class:`~rmtbase.errors.TableError` unless the tree is a scores file of this schema's major version."""
+    _check_attributes(tree.attrs, "scores", SCORES_ATTRIBUTES, path)
+    for group in ("heads", "null"):
+        if group not in tree.children:
+            raise TableError(path, f"no group /{group}", f"the groups of a scores file, /{group} among them")
+        _check_variables(tree[group].to_dataset(), SCORES_SCHEMA[group], path)
+
+
+def _check_attributes(found: dict, kind: str, expected: tuple[str, ...], path: Path | str) -> None:
+    want = f"a {kind} file written by rmtbase (schema {SCHEMA_VERSION})"
+    if "schema_version" not in found or "rmtbase_version" not in found:
+        raise TableError(path, "a netCDF file that rmtbase did not write (no schema_version)", want)
+    if found.get("kind") != kind:
+        raise TableError(path, f"a file of kind {found.get('kind')!r}", want)
+    if str(found["schema_version"]).split(".")[0] != SCHEMA_VERSION.split(".")[0]:
+        raise TableError(
+            path,
+            f"schema version {found['schema_version']}",
+            f"{want}; make the table again with this version",
+        )
+    missing = [name for name in expected if name not in found]
+    if missing:
+        raise TableError(path, f"attributes {', '.join(missing)} missing", want)
+
+
+def _check_variables(dataset: xr.Dataset, schema: dict[str, Variable], path: Path | str) -> None:
+    for name, variable in schema.items():
+        if name not in dataset.variables:
+            raise TableError(path, f"no variable {name!r}", f"{name}{variable.dims}")
+        if dataset[name].dims != variable.dims:
+            raise TableError(path, f"variable {name!r} with dims {dataset[name].dims}", f"{name}{variable.dims}")

@@ -1,0 +1,171 @@
+"""The lazy tensor store: what it reads, and how little."""
+
+import json
+import pickle
+import tracemalloc
+
+import ml_dtypes
+import numpy as np
+import pytest
+import torch
+from safetensors.numpy import save_file
+
+from rmtbase.errors import MissingDependencyError, NonFiniteError, ParameterError
+from rmtbase.models import Checkpoint
+
+STORED = {
+    "F64": np.float64,
+    "F32": np.float32,
+    "F16": np.float16,
+    "BF16": ml_dtypes.bfloat16,
+}
+
+
+@pytest.mark.parametrize("dtype", STORED)
+def test_reads_every_floating_type_exactly(dtype, tmp_path):
+    stored = np.random.default_rng(1).standard_normal((5, 7)).astype(STORED[dtype])
+    save_file({"a": np.ones(3, np.float32), "w": stored}, tmp_path / "model.safetensors")
+    checkpoint = Checkpoint.open(tmp_path)
+    assert checkpoint.names == ("a", "w")
+    assert (checkpoint.shape("w"), checkpoint.dtype("w")) == ((5, 7), dtype)
+    values = checkpoint.read("w")
+    assert values.dtype == (np.float64 if dtype == "F64" else np.float32)
+    np.testing.assert_array_equal(values, stored.astype(values.dtype))
+    np.testing.assert_array_equal(checkpoint.read_rows("w", 2, 4), values[2:4])
+
+
+HALVES = {"F16": (np.float16, 0x7C00), "BF16": (ml_dtypes.bfloat16, 0x7F80)}  # and the bits of the exponent
+
+
+@pytest.mark.parametrize("dtype", HALVES)
+def test_all_half_precision_numbers_are_widened_exactly(dtype, tmp_path):
+    kind, exponent = HALVES[dtype]
+    bits = np.arange(1 << 16, dtype=np.uint16)
+    finite = bits[bits & exponent != exponent].view(kind)
+    save_file({"w": finite}, tmp_path / "model.safetensors")
+    values = Checkpoint.open(tmp_path).read("w")
+    np.testing.assert_array_equal(values.astype(np.float64), finite.astype(np.float64))
+    np.testing.assert_array_equal(np.signbit(values), np.signbit(finite))
+
+
+@pytest.mark.parametrize("dtype", HALVES)
+def test_all_half_precision_nans_and_infinities_are_counted(dtype, tmp_path):
+    kind, exponent = HALVES[dtype]
+    bits = np.arange(1 << 16, dtype=np.uint16)
+    save_file({"w": bits[bits & exponent == exponent].view(kind)}, tmp_path / "model.safetensors")
+    with pytest.raises(NonFiniteError) as caught:
+        Checkpoint.open(tmp_path).read("w")
+    assert caught.value.inf_count == 2
+    assert caught.value.nan_count == 2 * (0xFFFF & ~exponent & 0x7FFF)
+
+
+def test_large_finite_weights_are_not_mistaken_for_infinite_ones(tmp_path):
+    save_file({"w": np.full((4, 4), 3e38, np.float32)}, tmp_path / "model.safetensors")
+    assert (Checkpoint.open(tmp_path).read("w") == np.float32(3e38)).all()
+
+
+def test_sharded_reads_as_single(parts, tmp_path):
+    single = Checkpoint.open(parts.write(tmp_path / "single"))
+    sharded = Checkpoint.open(parts.write_sharded(tmp_path / "sharded"))
+    assert sharded.names == single.names
+    for name in single.names:
+        np.testing.assert_array_equal(sharded.read(name), single.read(name))
+    assert sharded.digest(single.names) == single.digest(single.names)
+
+
+def test_the_hub_cache_layout_of_links_is_followed(parts, tmp_path):
+    blobs, snapshot = tmp_path / "blobs", tmp_path / "snapshots" / "abc"
+    parts.write_sharded(blobs)
+    snapshot.mkdir(parents=True)
+    for file in blobs.iterdir():
+        (snapshot / file.name).symlink_to(f"../../blobs/{file.name}")
+    assert Checkpoint.open(snapshot).names == tuple(sorted(parts.tensors))
+
+
+def test_memory_holds_the_tensor_asked_for_and_its_bits(tmp_path):
+    n, count = 1 << 20, 16  # sixteen tensors of 2 MiB; one is 4 MiB when widened
+    header = {
+        f"w{i}": {"dtype": "BF16", "shape": [1024, 1024], "data_offsets": [2 * n * i, 2 * n * (i + 1)]}
+        for i in range(count)
+    }
+    text = json.dumps(header).encode()
+    with (tmp_path / "model.safetensors").open("wb") as stream:
+        stream.write(len(text).to_bytes(8, "little") + text)
+        stream.truncate(8 + len(text) + 2 * n * count)
+    checkpoint = Checkpoint.open(tmp_path)
+    tracemalloc.start()
+    for name in checkpoint.names:
+        checkpoint.read(name)
+    whole = tracemalloc.get_traced_memory()[1]
+    tracemalloc.reset_peak()
+    checkpoint.read_rows("w3", 10, 20)
+    rows = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert whole < 1.1 * 6 * n
+    assert rows < 0.1 * n
+
+
+@pytest.mark.parametrize("rows", [(-1, 2), (2, 2), (3, 2), (0, 13)])
+def test_rows_outside_the_tensor_are_refused(rows, parts, tmp_path):
+    checkpoint = Checkpoint.open(parts.write(tmp_path))
+    with pytest.raises(ParameterError, match=r"rows = .*rows of the shape \(12, 12\)"):
+        checkpoint.read_rows(checkpoint.names[1], *rows)
+
+
+def test_unknown_tensor_is_named(parts, tmp_path):
+    with pytest.raises(ParameterError, match="'nope'"):
+        Checkpoint.open(parts.write(tmp_path)).read("nope")
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("zip_format", [True, False], ids=["zip", "legacy"])
+def test_bin_file_reads_exactly(dtype, zip_format, tmp_path):
+    generator = torch.Generator().manual_seed(2)
+    weight = torch.randn(4, 6, generator=generator).to(dtype).T  # not contiguous
+    state = {"w": weight, "steps": 3, "mask": torch.ones(2, dtype=torch.bool)}
+    torch.save(state, tmp_path / "pytorch_model.bin", _use_new_zipfile_serialization=zip_format)
+    checkpoint = Checkpoint.open(tmp_path)
+    assert checkpoint.names == ("mask", "w")
+    expected = weight.double().numpy()
+    np.testing.assert_array_equal(checkpoint.read("w").astype(np.float64), expected)
+    np.testing.assert_array_equal(checkpoint.read_rows("w", 1, 3).astype(np.float64), expected[1:3])
+
+
+def test_bin_shards_have_the_digest_of_the_safetensors_file(parts, tmp_path):
+    single = Checkpoint.open(parts.write(tmp_path / "safetensors"))
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    shards = {name: f"pytorch_model-{i}.bin" for i, name in enumerate(parts.tensors)}
+    for name, shard in shards.items():
+        torch.save({name: torch.from_numpy(parts.tensors[name])}, folder / shard)
+    (folder / "pytorch_model.bin.index.json").write_text(json.dumps({"weight_map": shards}))
+    assert Checkpoint.open(folder).digest(single.names) == single.digest(single.names)
+
+
+def test_safetensors_comes_before_bin(parts, tmp_path):
+    parts.write(tmp_path)
+    (tmp_path / "pytorch_model.bin").write_bytes(b"never looked at")
+    assert Checkpoint.open(tmp_path).names
+
+
+class Attack:
+    def __init__(self, target):
+        self.target = target
+
+    def __reduce__(self):
+        return open, (self.target, "w")
+
+
+@pytest.mark.parametrize("save", [torch.save, lambda value, path: path.write_bytes(pickle.dumps(value))])
+def test_a_pickle_that_would_run_code_is_refused_and_does_not_run(save, tmp_path):
+    save({"w": Attack(str(tmp_path / "attacked"))}, tmp_path / "pytorch_model.bin")
+    with pytest.raises(Exception, match=r"pytorch_model\.bin: found what torch refuses to load"):
+        Checkpoint.open(tmp_path)
+    assert not (tmp_path / "attacked").exists()
+
+
+def test_bin_without_torch_says_what_to_install(tmp_path, monkeypatch):
+    torch.save({"w": torch.ones(2)}, tmp_path / "pytorch_model.bin")
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(MissingDependencyError, match=r'pip install "rmtbase\[hf\]"'):
+        Checkpoint.open(tmp_path)

@@ -1,0 +1,274 @@
+"""Every layout against the queries, keys and values that the architecture's own module computes."""
+
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+
+import torch
+import transformers
+from transformers.models.llama.modeling_llama import repeat_kv
+
+from rmtbase.models import COMPONENTS, Checkpoint, Model, open_model, supported_architectures
+from rmtbase.models._layout_kinds import KINDS
+
+COMMON = {"vocab_size": 32, "attn_implementation": "rmtbase_capture"}
+PLAIN = COMMON | {
+    "hidden_size": 48,
+    "num_attention_heads": 6,
+    "num_hidden_layers": 2,
+    "intermediate_size": 80,
+}
+CONFIGS = {
+    "bert": transformers.BertConfig(**PLAIN),
+    "gpt2": transformers.GPT2Config(
+        **COMMON, n_embd=48, n_head=6, n_layer=2, n_positions=32, bos_token_id=0, eos_token_id=0
+    ),
+    "gpt_neox": transformers.GPTNeoXConfig(**PLAIN),
+    "llama": transformers.LlamaConfig(**PLAIN, num_key_value_heads=2, attention_bias=True),
+    "mistral": transformers.MistralConfig(**PLAIN, num_key_value_heads=3, head_dim=10),
+    "qwen2": transformers.Qwen2Config(**PLAIN, num_key_value_heads=2),
+    "qwen3": transformers.Qwen3Config(**PLAIN, num_key_value_heads=2, head_dim=20),
+}
+PROJECTIONS = {
+    "bert": {
+        "attention_query": "attention.self.query",
+        "attention_output": "attention.output.dense",
+        "mlp_in": "intermediate.dense",
+        "mlp_out": "output.dense",
+    },
+    "gpt2": {
+        "attention_query": "attn.c_attn",
+        "attention_output": "attn.c_proj",
+        "mlp_in": "mlp.c_fc",
+        "mlp_out": "mlp.c_proj",
+    },
+    "gpt_neox": {
+        "attention_query": "attention.query_key_value",
+        "attention_output": "attention.dense",
+        "mlp_in": "mlp.dense_h_to_4h",
+        "mlp_out": "mlp.dense_4h_to_h",
+    },
+}
+for name in ("llama", "mistral", "qwen2", "qwen3"):
+    PROJECTIONS[name] = {
+        "attention_query": "self_attn.q_proj",
+        "attention_output": "self_attn.o_proj",
+        "mlp_in": "mlp.up_proj",
+        "mlp_gate": "mlp.gate_proj",
+        "mlp_out": "mlp.down_proj",
+    }
+LAYERS = {"bert": "encoder.layer", "gpt2": "h"}
+
+
+@dataclass
+class Run:
+    """One forward pass: the model as rmtbase reads it, and what its own modules took in and gave out.
+
+    Arrays are float64. ``heads[layer]`` holds the query, key and value of every position, each of shape
+    (head, position, d_head), with the keys repeated as the module repeats them, once per query head.
+    """
+
+    folder: Path
+    model: Model
+    heads: list = field(default_factory=list)
+    inputs: dict = field(default_factory=dict)
+    outputs: dict = field(default_factory=dict)
+
+
+CAPTURED = []
+
+
+def capture(module, query, key, value, attention_mask, **_):
+    """Attention that keeps the queries, keys and values that the module hands to it."""
+    group = query.shape[1] // key.shape[1]
+    key, value = repeat_kv(key, group), repeat_kv(value, group)
+    CAPTURED.append([x[0].numpy() for x in (query, key, value)])
+    return torch.softmax(query @ key.mT, -1).matmul(value).transpose(1, 2).contiguous(), None
+
+
+transformers.AttentionInterface.register("rmtbase_capture", capture)
+
+
+def build(architecture: str, folder: Path) -> Run:
+    torch.manual_seed(7)
+    network = transformers.AutoModel.from_config(CONFIGS[architecture])
+    with torch.no_grad():
+        for name, parameter in network.named_parameters():
+            if name.endswith("bias"):
+                parameter.zero_()
+            elif parameter.ndim == 2:
+                parameter.normal_(0, 0.3)
+    network.save_pretrained(folder)
+    run = Run(folder, open_model(folder))
+
+    def record(layer, component):
+        def hook(module, inputs, output):
+            run.inputs[layer, component] = inputs[0][0].numpy()
+            run.outputs[layer, component] = output[0].numpy()
+
+        return hook
+
+    network = network.double().eval()  # exact up to 1e-15, so that a wrong layout cannot hide in the tolerance
+    for layer, block in enumerate(network.get_submodule(LAYERS.get(architecture, "layers"))):
+        for component, name in PROJECTIONS[architecture].items():
+            block.get_submodule(name).register_forward_hook(record(layer, component))
+        for norm in ("q_norm", "k_norm"):
+            if hasattr(getattr(block, "self_attn", None), norm):
+                setattr(block.self_attn, norm, torch.nn.Identity())
+    tokens = torch.randint(0, 32, (1, 9))
+    with torch.no_grad():  # all at position zero, where the rotation of queries and keys is by angle zero
+        CAPTURED.clear()
+        network(input_ids=tokens, position_ids=torch.zeros_like(tokens))
+    run.heads.extend(CAPTURED)
+    return run
+
+
+@pytest.fixture(scope="module", params=sorted(CONFIGS))
+def run(request, tmp_path_factory) -> Run:
+    return build(request.param, tmp_path_factory.mktemp(request.param))
+
+
+def mismatch(found: np.ndarray, expected: np.ndarray) -> float:
+    return float(np.abs(found - expected).max() / np.abs(expected).max())
+
+
+def score_mismatch(run: Run, layer: int, w_q: np.ndarray, w_k: np.ndarray, key_head=None) -> list[float]:
+    """Per head, how far xᵀ W_QK x' is from the module's own q·k, over all pairs of positions."""
+    query, key, _ = run.heads[layer]
+    x = run.inputs[layer, "attention_query"]
+    key_head = key_head or run.model.key_head
+    return [
+        mismatch(
+            x @ (w_q[i].T.astype(np.float64) @ w_k[key_head(i)].astype(np.float64)) @ x.T,
+            query[i] @ key[i].T,
+        )
+        for i in range(run.model.n_heads)
+    ]
+
+
+def test_every_supported_architecture_is_proved_here():
+    assert set(CONFIGS) == set(supported_architectures())
+
+
+def test_q_dot_k_is_x_w_qk_x_for_every_head(run):
+    assert len(run.heads) == run.model.n_layers == 2
+    for layer in range(2):
+        errors = score_mismatch(run, layer, run.model.queries(layer), run.model.keys(layer))
+        assert len(errors) == 6
+        assert max(errors) < 1e-12
+
+
+def test_every_matrix_maps_inputs_to_outputs_as_its_module_does(run):
+    model = run.model
+    assert model.components == tuple(
+        name for name in COMPONENTS if name in {*PROJECTIONS[model.architecture], *COMPONENTS[:3]}
+    )
+    for layer in range(2):
+        for component in PROJECTIONS[model.architecture].keys() - {"attention_query"}:
+            computed = run.inputs[layer, component] @ model.matrix(layer, component).T.astype(np.float64)
+            assert mismatch(computed, run.outputs[layer, component]) < 1e-12
+        x = run.inputs[layer, "attention_query"]
+        for component, heads in zip(COMPONENTS[:3], run.heads[layer], strict=True):
+            weight = model.matrix(layer, component).astype(np.float64)
+            assert weight.shape == (len(weight) // model.d_head * model.d_head, model.d_model)
+            own = (x @ weight.T).reshape(len(x), -1, model.d_head).transpose(1, 0, 2)
+            assert mismatch(own.repeat(model.n_heads // len(own), axis=0), heads) < 1e-12
+
+
+def test_weights_are_float32_equal_to_the_bit_and_read_only(run):
+    matrix = run.model.matrix(0, "mlp_out")
+    assert matrix.dtype == np.float32
+    assert not matrix.flags.writeable
+    assert run.model.queries(0).flags.c_contiguous
+
+
+def test_flat_three_way_split_of_gpt_neox_is_wrong(tmp_path):
+    run = build("gpt_neox", tmp_path)
+    stored = Checkpoint.open(tmp_path).read("layers.0.attention.query_key_value.weight")
+    w_q, w_k = (KINDS["concatenated"](stored, part, (48, 48, 48), 8).reshape(6, 8, 48) for part in (0, 1))
+    assert w_q.shape == run.model.queries(0).shape
+    assert min(score_mismatch(run, 0, w_q, w_k)) > 0.1
+
+
+def test_pairing_heads_with_key_heads_in_turn_is_wrong(tmp_path):
+    run = build("llama", tmp_path)
+    w_q, w_k = run.model.queries(0), run.model.keys(0)
+    assert [run.model.key_head(i) for i in range(6)] == [0, 0, 0, 1, 1, 1]
+    errors = score_mismatch(run, 0, w_q, w_k, key_head=lambda i: i % 2)
+    assert min(errors[i] for i in range(6) if i % 2 != i // 3) > 0.1
+
+
+@pytest.mark.parametrize(
+    ("architecture", "d_head", "n_key_heads"), [("mistral", 10, 3), ("qwen3", 20, 2), ("gpt2", 8, 6)]
+)
+def test_head_dimension_is_that_of_the_configuration(architecture, d_head, n_key_heads, tmp_path):
+    model = build(architecture, tmp_path).model
+    assert model.queries(1).shape == (6, d_head, 48)
+    assert model.keys(1).shape == (n_key_heads, d_head, 48)
+
+
+@pytest.mark.parametrize(
+    ("architecture", "notes"),
+    [
+        ("bert", ["biases"]),
+        ("gpt2", ["biases"]),
+        ("gpt_neox", ["rotary", "biases"]),
+        ("llama", ["rotary", "biases"]),
+        ("mistral", ["rotary"]),
+        ("qwen2", ["rotary", "biases"]),
+        ("qwen3", ["rotary", "query/key norm"]),
+    ],
+)
+def test_what_is_not_in_w_qk_is_recorded(architecture, notes, tmp_path):
+    found = build(architecture, tmp_path).model.notes
+    assert len(found) == len(notes)
+    assert all(note.startswith(start) for note, start in zip(found, notes, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("task_class", "prefix"),
+    [
+        ("GPT2Model", ""),
+        ("GPT2LMHeadModel", "transformer."),
+        ("BertModel", ""),
+        ("BertForMaskedLM", "bert."),
+        ("GPTNeoXForCausalLM", "gpt_neox."),
+        ("LlamaForCausalLM", "model."),
+    ],
+)
+def test_prefix_is_found_from_the_names_present(task_class, prefix, tmp_path):
+    network_class = getattr(transformers, task_class)
+    network_class(CONFIGS[network_class.config_class.model_type]).save_pretrained(tmp_path)
+    model = open_model(tmp_path)
+    first = {"gpt2": "h.0.attn.c_attn", "bert": "encoder.layer.0.attention.self.query"}.get(model.architecture)
+    if first:
+        assert f"{prefix}{first}.weight" in Checkpoint.open(tmp_path)
+    assert model.n_layers == 2
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16, torch.float64])
+def test_every_precision_is_widened_exactly(dtype, tmp_path):
+    torch.manual_seed(3)
+    network = transformers.LlamaModel(CONFIGS["llama"]).to(dtype)
+    network.save_pretrained(tmp_path)
+    expected = network.layers[1].self_attn.q_proj.weight.detach().to(torch.float32).numpy()
+    np.testing.assert_array_equal(open_model(tmp_path).matrix(1, "attention_query"), expected)
+
+
+def test_sharded_checkpoint_reads_as_the_single_file(tmp_path):
+    torch.manual_seed(4)
+    network = transformers.Qwen2ForCausalLM(CONFIGS["qwen2"]).to(torch.bfloat16)
+    network.save_pretrained(tmp_path / "single")
+    network.save_pretrained(tmp_path / "sharded", max_shard_size="20KB")
+    assert len(list((tmp_path / "sharded").glob("*.safetensors"))) > 2
+    single, sharded = open_model(tmp_path / "single"), open_model(tmp_path / "sharded")
+    assert single.fingerprint() == sharded.fingerprint()
+    for layer in range(2):
+        for component in single.components:
+            expected = single.matrix(layer, component)
+            np.testing.assert_array_equal(sharded.matrix(layer, component), expected)
