@@ -1,5 +1,6 @@
 """Ensembles: how to draw. ``sample(key)`` makes one unbatched draw; the caller vmaps."""
 
+from rmtbase.ensembles._gaussian_matrix import BidiagonalDraw, BidiagonalGaussianMatrix
 from rmtbase.ensembles._low_rank_product import (
     DenseLowRankProduct,
     LowRankProduct,
@@ -7,7 +8,6 @@ from rmtbase.ensembles._low_rank_product import (
     ThinLowRankProduct,
     low_rank_product,
 )
-from rmtbase.ensembles._gaussian_matrix import BidiagonalDraw, BidiagonalGaussianMatrix
 
 __all__ = [
     "BidiagonalDraw",

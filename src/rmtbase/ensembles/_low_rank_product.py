@@ -36,10 +36,10 @@ class ProductDraw(NamedTuple):
 class ThinLowRankProduct:
     """The exact law of W_QK's spectrum at a cost that does not depend on d_model.
 
-    An orthogonal change of basis brings a Gaussian W (h × d) to W = L O, with O Oᵀ = I and L lower triangular (Bartlett):
-    standard normals below the diagonal, and χ with d, d-1, …, d-h+1 degrees of freedom on it, all independent. Then
-    W_Qᵀ W_K = O_Qᵀ (L_Qᵀ L_K) O_K, and the h × h core L_Qᵀ L_K has *exactly* the structurally nonzero singular values
-    of the product. O(h³) for any d. ‖W‖_F² = ‖L‖_F² comes for free.
+    An orthogonal change of basis brings a Gaussian W (h × d) to W = L O, with O Oᵀ = I and L lower triangular
+    (Bartlett): standard normals below the diagonal, and χ with d, d-1, …, d-h+1 degrees of freedom on it, all
+    independent. Then W_Qᵀ W_K = O_Qᵀ (L_Qᵀ L_K) O_K, and the h × h core L_Qᵀ L_K has *exactly* the structurally
+    nonzero singular values of the product. O(h³) for any d. ‖W‖_F² = ‖L‖_F² comes for free.
 
     ``d_model`` is data, not shape, so that one compilation serves every d_model.
 

@@ -56,8 +56,8 @@ class SampleStatisticLaw:
         """Two-sided p-value 2 min(P(T ≤ t), P(T ≥ t)).
 
         Exact (Student's t) for the mean. Skewness and kurtosis by their transforms to normality, of D'Agostino and of
-        Anscombe and Glynn, asymptotic with errors that vanish as 1/n. Largest magnitude: each standardised deviation has
-        Thompson's exact law; that the n are nearly independent neglects terms of order 1/n.
+        Anscombe and Glynn, asymptotic with errors that vanish as 1/n. Largest magnitude: each standardised deviation
+        has Thompson's exact law; that the n are nearly independent neglects terms of order 1/n.
 
         Source: R. B. D'Agostino, Biometrika 57, 679 (1970); F. J. Anscombe and W. J. Glynn, Biometrika 70, 227 (1983);
             W. R. Thompson, Ann. Math. Stat. 6, 214 (1935).

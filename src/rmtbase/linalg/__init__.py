@@ -2,7 +2,13 @@
 
 from rmtbase.linalg._factored import core_of_triangles, product_core, product_singular_values, triangle
 from rmtbase.linalg._precision import DTYPE, MATMUL_PRECISION, PRNG_IMPLEMENTATION, reproducible_jax
-from rmtbase.linalg._solver import SpectrumSolver, available_cores, single_threaded_blas
+from rmtbase.linalg._solver import (
+    SpectrumSolver,
+    available_cores,
+    single_threaded_blas,
+    singular_values,
+    threaded_singular_values,
+)
 from rmtbase.linalg._tridiagonal import extreme_eigenvalues
 
 __all__ = [
@@ -17,5 +23,7 @@ __all__ = [
     "product_singular_values",
     "reproducible_jax",
     "single_threaded_blas",
+    "singular_values",
+    "threaded_singular_values",
     "triangle",
 ]

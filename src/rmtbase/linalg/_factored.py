@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from rmtbase.linalg._solver import singular_values
+
 
 def product_core(w_q: ArrayLike, w_k: ArrayLike) -> NDArray[np.float64]:
     """The core ``(..., d_head, d_head)`` of W_Qᵀ W_K for factors of shape ``(..., d_head, d_model)``.
@@ -29,10 +31,10 @@ def product_singular_values(w_q: ArrayLike, w_k: ArrayLike) -> NDArray[np.float6
         w_k: key factors of the same shape; leading axes broadcast.
 
     Returns:
-        Array of shape ``(..., min(d_head, d_model))``. The d_model - d_head structural zeros of the full matrix are never
-        computed, so that no rounding noise stands in for them.
+        Array of shape ``(..., min(d_head, d_model))``. The d_model - d_head structural zeros of the full matrix are
+        never computed, so that no rounding noise stands in for them.
     """
-    return np.linalg.svd(product_core(w_q, w_k), compute_uv=False)
+    return singular_values(product_core(w_q, w_k))
 
 
 def triangle(factor: ArrayLike) -> NDArray[np.float64]:
@@ -41,4 +43,4 @@ def triangle(factor: ArrayLike) -> NDArray[np.float64]:
     What a key head that several query heads read need give only once.
     """
     columns = np.swapaxes(np.asarray(factor, dtype=np.float64), -1, -2)
-    return np.linalg.qr(columns, mode="r")
+    return np.asarray(np.linalg.qr(columns, mode="r"), dtype=np.float64)

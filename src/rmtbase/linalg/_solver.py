@@ -26,6 +26,17 @@ def single_threaded_blas() -> threadpool_limits:
     return threadpool_limits(limits=1, user_api="blas")
 
 
+def singular_values(stack: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Singular values ``(..., min(p, q))`` of matrices ``(..., p, q)``, descending; without the vectors."""
+    return np.asarray(np.linalg.svd(stack, compute_uv=False), dtype=np.float64)
+
+
+def threaded_singular_values(matrix: NDArray[np.float64], cores: int | None = None) -> NDArray[np.float64]:
+    """Singular values of one large matrix, descending, with BLAS's own threads on all cores."""
+    with threadpool_limits(limits=available_cores() if cores is None else cores, user_api="blas"):
+        return singular_values(matrix)
+
+
 class SpectrumSolver:
     """Values-only SVD of a stack ``(n, p, q)``: one single-threaded LAPACK call per matrix, spread over the cores.
 
@@ -71,12 +82,7 @@ class SpectrumSolver:
         if stack.shape[0] == 0:
             return np.empty((0, min(stack.shape[1:])))
         if max(stack.shape[1:]) > _STACKED_BELOW:
-            with threadpool_limits(limits=self.cores, user_api="blas"):
-                return np.stack([np.linalg.svd(matrix, compute_uv=False) for matrix in stack])
+            return np.stack([threaded_singular_values(matrix, self.cores) for matrix in stack])
         # More parts than cores: the last part of an uneven split is then a short one.
         parts = np.array_split(stack, min(len(stack), 4 * self.cores))
-        return np.concatenate(list(self._pool.map(_values, parts)))
-
-
-def _values(part: NDArray[np.float64]) -> NDArray[np.float64]:
-    return np.linalg.svd(part, compute_uv=False)
+        return np.concatenate(list(self._pool.map(singular_values, parts)))

@@ -1,7 +1,7 @@
 """Monte Carlo: keys, runner, baseline tables, and the cache of nulls already simulated."""
 
 from rmtbase.montecarlo._baseline import PROBABILITIES, baseline
-from rmtbase.montecarlo._cache import cached_baseline, cache_folder
+from rmtbase.montecarlo._cache import cache_folder, cached_baseline
 from rmtbase.montecarlo._keys import case_key, draw_keys
 from rmtbase.montecarlo._matrix_null import GaussianMatrixSample, simulate_gaussian_matrix
 from rmtbase.montecarlo._runner import SpectrumChunk, draw_spectra

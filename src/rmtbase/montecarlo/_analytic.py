@@ -22,7 +22,7 @@ class AnalyticValue(NamedTuple):
 
 
 def analytic_values(d_model: int, d_head: int) -> dict[str, AnalyticValue]:
-    """The analytic mean and standard deviation of every registered statistic of W_QK at (d_model, d_head), σ = 1, raw."""
+    """The analytic mean and sd of every registered statistic of the raw W_QK at (d_model, d_head), σ = 1."""
     known = _exact(d_model, d_head)
     if d_head >= _ASYMPTOTIC_FROM:
         known |= _limits(d_model, d_head) | _edges(d_model, d_head) | _ratios(d_model, d_head)

@@ -45,24 +45,24 @@ def baseline(
 ) -> xr.Dataset:
     """The null of W_QK = W_Qᵀ W_K with Gaussian factors, for any (d_model, d_head, σ).
 
-    Each shape is simulated once and every σ follows by exact scaling: λ at (σ_Q, σ_K) is σ_Q² σ_K² times λ at σ = 1. Beside
-    each simulated value stand its standard error and the analytic value with the way it is known.
+    Each shape is simulated once and every σ follows by exact scaling: λ at (σ_Q, σ_K) is σ_Q² σ_K² times λ at σ = 1.
+    Beside each simulated value stand its standard error and the analytic value with the way it is known.
 
     Args:
         d_model: width of the residual stream; one, or a sequence paired with ``d_head``.
         d_head: head dimension; one, or a sequence paired with ``d_model``.
-        sigma: standard deviation of the elements of W_Q and W_K; a pair for (σ_Q, σ_K); a list for several. The table holds
-            every shape at every σ.
+        sigma: standard deviation of the elements of W_Q and W_K; a pair for (σ_Q, σ_K); a list for several. The table
+            holds every shape at every σ.
         draws: Monte Carlo draws per shape, at least 2.
         seed: the same seed gives the same numbers to the bit, whatever else is in the table.
         normalization: ``"sqrt_d"`` for W_QK / √d_model, ``"none"`` for the raw product.
         progress: called with the number of draws finished since the last call.
 
     Returns:
-        A dataset with dims case, statistic, probability, index, bin, edge and draw; see ``rmtbase.tables.BASELINE_SCHEMA``
-        for each variable. Eigenvalues λ are those of W_QKᵀ W_QK, the d_head structurally nonzero ones, descending; where
-        cases differ in d_head the shorter are padded with NaN. The table holds every draw's statistics and, while it is
-        made, 8 · draws · d_head bytes of eigenvalues per shape.
+        A dataset with dims case, statistic, probability, index, bin, edge and draw; see
+        ``rmtbase.tables.BASELINE_SCHEMA`` for each variable. Eigenvalues λ are those of W_QKᵀ W_QK, the d_head
+        structurally nonzero ones, descending; where cases differ in d_head the shorter are padded with NaN. The table
+        holds every draw's statistics and, while it is made, 8 · draws · d_head bytes of eigenvalues per shape.
 
     Raises:
         ParameterError: a dimension, σ, draws, seed or normalization outside its domain.

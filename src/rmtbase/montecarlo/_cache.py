@@ -37,11 +37,12 @@ def cached_baseline(
 ) -> xr.Dataset:
     """The raw-product baseline at σ = 1 of one shape: from the cache if it is there, else simulated and kept.
 
-    A damaged cache file is named in a warning and made again. Where the cache cannot be written a warning says so, and the
-    result is returned all the same.
+    A damaged cache file is named in a warning and made again. Where the cache cannot be written a warning says so,
+    and the result is returned all the same.
 
     Args:
-        d_model, d_head: the shape.
+        d_model: width of the residual stream.
+        d_head: head dimension.
         draws: Monte Carlo draws.
         seed: of the draws.
         progress: called with the number of draws finished since the last call.

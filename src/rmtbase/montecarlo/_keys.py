@@ -17,8 +17,8 @@ _MAX_SEED = 2**63
 def case_key(seed: int, case: str) -> Key[Array, ""]:
     """The key of one case: the seed's key with the case's name folded in.
 
-    The name, and not the place in a list, so that a case draws the same numbers in whatever table it stands. Call inside
-    :func:`rmtbase.linalg.reproducible_jax`.
+    The name, and not the place in a list, so that a case draws the same numbers in whatever table it stands. Call
+    inside :func:`rmtbase.linalg.reproducible_jax`.
 
     Raises:
         ParameterError: the seed is not an integer in [0, 2^63).

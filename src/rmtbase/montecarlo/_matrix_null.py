@@ -38,11 +38,12 @@ def _sample_many(ensemble: BidiagonalGaussianMatrix, key: jax.Array, indices: ja
 def simulate_gaussian_matrix(n_rows: int, n_columns: int, draws: int, seed: int = 0) -> GaussianMatrixSample:
     """Spectral statistics of n_rows × n_columns standard normal matrices, exact in law.
 
-    The matrix's bidiagonal form B has independent χ entries; the traces and the log-determinant of B Bᵀ are sums over them,
-    and its extreme eigenvalues come from the tridiagonal B Bᵀ by bisection. No matrix is formed, at any size.
+    The matrix's bidiagonal form B has independent χ entries; the traces and the log-determinant of B Bᵀ are sums over
+    them, and its extreme eigenvalues come from the tridiagonal B Bᵀ by bisection. No matrix is formed, at any size.
 
     Args:
-        n_rows, n_columns: shape of the matrix.
+        n_rows: rows of the matrix.
+        n_columns: columns of the matrix.
         draws: how many.
         seed: the draws are a function of (seed, shape, index) alone.
 

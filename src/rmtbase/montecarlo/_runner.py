@@ -56,8 +56,8 @@ def draw_spectra(
 ) -> Iterator[SpectrumChunk]:
     """Spectra of draws 0, …, draws - 1, chunk by chunk.
 
-    While the host solves the spectra of one chunk, JAX already draws the next. The draws do not depend on ``chunk``, and the
-    first n of a longer run are those of a run of n.
+    While the host solves the spectra of one chunk, JAX already draws the next. The draws do not depend on ``chunk``,
+    and the first n of a longer run are those of a run of n.
 
     Args:
         ensemble: what to draw.

@@ -34,10 +34,10 @@ def score_heads(
 
     Args:
         w_q: query factors (head, d_head, d_model), so that q = W_Q x.
-        w_k: key factors (key_head, d_head, d_model). Fewer key heads than heads means grouped queries: query head i reads
-            key head i // (heads / key heads).
-        baseline: a baseline table (a dataset or file) to take the null from. Where it lacks the shape, and where there is
-            none, the null is simulated, or taken from the cache.
+        w_k: key factors (key_head, d_head, d_model). Fewer key heads than heads means grouped queries: query head i
+            reads key head i // (heads / key heads).
+        baseline: a baseline table (a dataset or file) to take the null from. Where it lacks the shape, and where
+            there is none, the null is simulated, or taken from the cache.
         null: ``"gaussian"``: i.i.d. Gaussian factors, every draw at its own estimate of σ, as the head is.
         draws: null draws to simulate; ``max(10 000, 50 · heads)`` if None, so that one head alone can reach q < 0.05.
         seed: of the null draws.
@@ -45,8 +45,8 @@ def score_heads(
         note: called with one line that says where the null came from.
 
     Returns:
-        The ``/heads`` dataset of a scores file without its layer: dims head, statistic, probability, index. ``observed`` is
-        of the raw product; the null is brought to each head's own σ.
+        The ``/heads`` dataset of a scores file without its layer: dims head, statistic, probability, index.
+        ``observed`` is of the raw product; the null is brought to each head's own σ.
 
     Raises:
         ParameterError: wrong shapes, a value that is not finite, a factor that is zero, an unknown null, or d_head = 1

@@ -9,6 +9,7 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from rmtbase.laws import gaussian_sample_statistic, marchenko_pastur
+from rmtbase.linalg import threaded_singular_values
 from rmtbase.montecarlo import GaussianMatrixSample, simulate_gaussian_matrix
 from rmtbase.scoring._null import DRAWS_PER_TEST, EDGE_LEVEL
 from rmtbase.statistics import (
@@ -43,8 +44,8 @@ Array = NDArray[np.float64]
 class MatrixScorer:
     """Scores matrices one at a time, then gives the ``/matrices`` dataset.
 
-    The null is i.i.d. Gaussian elements with the matrix's own standard deviation. Element-wise statistics have analytic nulls;
-    the spectrum's is simulated once per shape from its exact bidiagonal form.
+    The null is i.i.d. Gaussian elements with the matrix's own standard deviation. Element-wise statistics have
+    analytic nulls; the spectrum's is simulated once per shape from its exact bidiagonal form.
     """
 
     def __init__(self, components: tuple[str, ...], n_layers: int, spectra: bool, seed: int) -> None:
@@ -80,7 +81,7 @@ class MatrixScorer:
 
     def _spectrum(self, matrix: NDArray[np.floating]) -> tuple[list[tuple[float, ...]], tuple[float, ...]]:
         rank, long = min(matrix.shape), max(matrix.shape)
-        values = np.linalg.svd(matrix.astype(np.float64), compute_uv=False)
+        values = threaded_singular_values(matrix.astype(np.float64))
         # At σ̂ = 1, where Σλ = m n, and per long dimension, so that the bulk lies between (1 ± √(r/N))².
         standard = values / np.sqrt((values**2).sum() / rank)
         observed = spectral_statistics(standard, MATRIX_SPECTRAL_STATISTICS)

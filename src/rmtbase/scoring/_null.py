@@ -72,7 +72,7 @@ class GaussianNull:
 
     @classmethod
     def from_baseline(cls, table: xr.Dataset, d_model: int, d_head: int, source: str) -> GaussianNull | None:
-        """The null of that shape from a baseline table, whatever σ and normalization it holds; None if it is not there."""
+        """The null of that shape from a baseline table at whatever σ and normalization, or None if it is not there."""
         rows = np.flatnonzero((table["d_model"].values == d_model) & (table["d_head"].values == d_head))
         if rows.size == 0:
             return None

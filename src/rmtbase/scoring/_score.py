@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 import rmtbase
 from rmtbase.errors import ParameterError
-from rmtbase.linalg import available_cores, core_of_triangles, single_threaded_blas, triangle
+from rmtbase.linalg import available_cores, core_of_triangles, single_threaded_blas, singular_values, triangle
 from rmtbase.models import Model, open_model
 from rmtbase.scoring._heads import heads_dataset, sigma_estimate
 from rmtbase.scoring._matrices import MATRIX_MODES, MatrixScorer
@@ -115,7 +115,7 @@ def _read_layer(model: Model, layer: int, pool: ThreadPoolExecutor) -> _Layer:
 
 
 def _values(r_q: Array, r_k: Array) -> Array:
-    return np.linalg.svd(core_of_triangles(r_q, r_k), compute_uv=False)
+    return singular_values(core_of_triangles(r_q, r_k))
 
 
 def _zero_heads(sigma_q: Array, sigma_k: Array) -> list[str]:

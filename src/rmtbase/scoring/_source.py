@@ -25,7 +25,8 @@ def find_null(
 ) -> GaussianNull:
     """The null of (d_model, d_head), exactly that shape: a neighbour's is never used.
 
-    A given table that lacks the shape is left as it is; the case is simulated (or found in the cache) and a note says so.
+    A given table that lacks the shape is left as it is; the case is simulated (or found in the cache) and a note says
+    so.
     """
     if d_head < 2:
         raise ParameterError(

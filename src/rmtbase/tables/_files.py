@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import xarray as xr
@@ -16,7 +17,7 @@ _LARGE = 4096  # values from which compression pays for its header
 
 
 def check_writable(path: Path | str) -> Path:
-    """The path, or :class:`~rmtbase.errors.OutputError` if a file cannot be put there: asked before long work, not after."""
+    """The path, or :class:`~rmtbase.errors.OutputError` if no file can be put there: asked before long work."""
     path = Path(path)
     if path.is_dir():
         raise OutputError(path, "it is a folder; expected a file name")
@@ -101,20 +102,9 @@ def open_baseline(path: Path | str) -> xr.Dataset:
         MissingFileError: there is no such file.
         TableError: it is not a baseline table, of another schema version, or damaged.
     """
-    dataset = _load(path, xr.load_dataset)
+    dataset = _load_root(path)
     validate_baseline(dataset, path)
     return dataset
-
-
-def open_table(path: Path | str) -> xr.Dataset | xr.DataTree:
-    """Open a baseline table or a scores file, whichever the file is, validated.
-
-    Raises:
-        MissingFileError: there is no such file.
-        TableError: it is neither, of another schema version, or damaged.
-    """
-    attributes = _load(path, xr.load_dataset).attrs
-    return open_scores(path) if attributes.get("kind") == "scores" else open_baseline(path)
 
 
 def open_scores(path: Path | str) -> xr.DataTree:
@@ -124,21 +114,33 @@ def open_scores(path: Path | str) -> xr.DataTree:
         MissingFileError: there is no such file.
         TableError: it is not a scores file, of another schema version, or damaged.
     """
-
-    def load(target: Path, **options: str) -> xr.DataTree:
-        with xr.open_datatree(target, **options) as tree:
-            return tree.load()
-
-    tree = _load(path, load)
+    with _reading(path), xr.open_datatree(path, engine="netcdf4") as file:
+        tree = file.load()
     validate_scores(tree, path)
     return tree
 
 
-def _load(path: Path | str, load: Callable[..., xr.Dataset | xr.DataTree]) -> xr.Dataset | xr.DataTree:
-    path = Path(path)
-    if not path.is_file():
+def open_table(path: Path | str) -> xr.Dataset | xr.DataTree:
+    """Open a baseline table or a scores file, whichever the file is, validated.
+
+    Raises:
+        MissingFileError: there is no such file.
+        TableError: it is neither, of another schema version, or damaged.
+    """
+    return open_scores(path) if _load_root(path).attrs.get("kind") == "scores" else open_baseline(path)
+
+
+def _load_root(path: Path | str) -> xr.Dataset:
+    with _reading(path):
+        return xr.load_dataset(path, engine="netcdf4")
+
+
+@contextmanager
+def _reading(path: Path | str) -> Iterator[None]:
+    """Turn what netCDF says of a file it cannot read into the errors of this library."""
+    if not Path(path).is_file():
         raise MissingFileError(path)
     try:
-        return load(path, engine="netcdf4")
+        yield
     except (OSError, ValueError, RuntimeError) as error:
         raise TableError(path, f"no readable netCDF4 file ({error})", "a file written by rmtbase") from error

@@ -176,13 +176,13 @@ def describe(dataset: xr.Dataset, schema: dict[str, Variable]) -> xr.Dataset:
 
 
 def validate_baseline(dataset: xr.Dataset, path: Path | str) -> None:
-    """Raise :class:`~rmtbase.errors.TableError` unless the dataset is a baseline table of this schema's major version."""
+    """Raise :class:`~rmtbase.errors.TableError` unless this is a baseline table of the schema's major version."""
     _check_attributes(dataset.attrs, "baseline", BASELINE_ATTRIBUTES, path)
     _check_variables(dataset, BASELINE_SCHEMA, path)
 
 
 def validate_scores(tree: xr.DataTree, path: Path | str) -> None:
-    """Raise :class:`~rmtbase.errors.TableError` unless the tree is a scores file of this schema's major version."""
+    """Raise :class:`~rmtbase.errors.TableError` unless this is a scores file of the schema's major version."""
     _check_attributes(tree.attrs, "scores", SCORES_ATTRIBUTES, path)
     for group in ("heads", "null"):
         if group not in tree.children:
