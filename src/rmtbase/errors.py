@@ -7,11 +7,8 @@ The command line turns each of them into one line on stderr and exit status 2.
 
 from __future__ import annotations
 
-import math
-import operator
 from collections.abc import Sequence
 from pathlib import Path
-from typing import SupportsFloat, SupportsIndex
 
 
 class RmtbaseError(Exception):
@@ -30,26 +27,6 @@ class ParameterError(RmtbaseError, ValueError):
     def __init__(self, name: str, found: object, expected: str) -> None:
         self.name, self.found, self.expected = name, found, expected
         super().__init__(f"{name} = {found!r}: expected {expected}")
-
-
-def require_positive_integer(name: str, value: object) -> int:
-    """``value`` as an int, or a :class:`ParameterError` if it is not a positive integer (bool excluded)."""
-    if isinstance(value, bool) or not isinstance(value, SupportsIndex):
-        raise ParameterError(name, value, "a positive integer")
-    number = operator.index(value)
-    if number < 1:
-        raise ParameterError(name, value, "a positive integer")
-    return number
-
-
-def require_positive_number(name: str, value: object) -> float:
-    """``value`` as a float, or a :class:`ParameterError` if it is not a finite positive real number."""
-    if isinstance(value, bool) or not isinstance(value, SupportsFloat):
-        raise ParameterError(name, value, "a finite positive number")
-    number = float(value)
-    if not (math.isfinite(number) and number > 0):
-        raise ParameterError(name, value, "a finite positive number")
-    return number
 
 
 class MissingDependencyError(RmtbaseError, ImportError):

@@ -12,7 +12,7 @@ from jax import Array
 from jaxtyping import Float, Key
 
 from rmtbase.ensembles._chi import chi
-from rmtbase.errors import require_positive_integer
+from rmtbase.parameters import require_positive_integer
 
 
 class BidiagonalDraw(NamedTuple):

@@ -13,7 +13,8 @@ from jax import Array
 from jaxtyping import Float, Key
 
 from rmtbase.ensembles._chi import chi
-from rmtbase.errors import ParameterError, require_positive_integer
+from rmtbase.errors import ParameterError
+from rmtbase.parameters import require_head_shape
 
 
 class ProductDraw(NamedTuple):
@@ -124,10 +125,7 @@ def low_rank_product(
     Raises:
         ParameterError: a dimension is not a positive integer, d_head > d_model, or the method is unknown.
     """
-    d_model = require_positive_integer("d_model", d_model)
-    d_head = require_positive_integer("d_head", d_head)
-    if d_head > d_model:
-        raise ParameterError("d_head", d_head, f"at most d_model = {d_model} (W_Q is d_head × d_model, of rank d_head)")
+    d_model, d_head = require_head_shape(d_model, d_head)
     if method == "thin":
         return ThinLowRankProduct(d_model, d_head)
     if method == "dense":

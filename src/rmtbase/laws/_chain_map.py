@@ -32,6 +32,7 @@ ComplexArray = NDArray[np.complex128]
 
 _BISECTIONS = 64
 _NEWTON_STEPS = 4
+_LONGEST_STEP = 0.5  # the spline is far nearer than this; a longer step is rounding over a vanishing slope
 
 
 def _root(function: Callable[[float], float], low: float, high: float) -> float:
@@ -223,7 +224,9 @@ class ChainMap:
             slope = self.minimal_count - delta / (delta - 1.0)
             for c, gap, multiplicity in self.wide:
                 slope = slope + multiplicity * c * delta / (gap + c * delta)
-            log_delta = log_delta - residual / slope
+            # The slope vanishes at a soft edge: within rounding of it the spline's value stands.
+            step = np.divide(residual, slope, out=np.zeros_like(residual), where=np.abs(slope) > 1e-12)
+            log_delta = log_delta - np.where(np.abs(step) < _LONGEST_STEP, step, 0.0)
         return _upper_half(np.exp(log_delta))
 
     def cdf(self, delta: ComplexArray) -> FloatArray:

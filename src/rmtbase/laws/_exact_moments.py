@@ -12,17 +12,15 @@ from itertools import product
 from scipy.special import digamma, polygamma
 
 from rmtbase.laws._moments import Moments
-from rmtbase.laws._parameters import (
-    as_float,
-    checked_dimension,
-    checked_dims,
-    checked_head,
-    checked_normalization,
-    checked_sigma,
-    variance_factor,
-)
+from rmtbase.laws._parameters import as_float, checked_dims, variance_factor
 from rmtbase.laws._partitions import Partition, sorted_partition
 from rmtbase.laws._zonal import power_sum_in_zonals, zonal_at_identity
+from rmtbase.parameters import (
+    require_head_shape,
+    require_normalization,
+    require_positive_integer,
+    require_positive_number,
+)
 
 _EXACT = "exact"
 
@@ -45,7 +43,7 @@ def trace_moment(partition: Sequence[int], dims: Sequence[int]) -> Fraction:
     Raises:
         ParameterError: for exponents or dimensions that are not positive integers.
     """
-    mu = sorted_partition([checked_dimension("partition", part) for part in partition])
+    mu = sorted_partition([require_positive_integer("partition", part) for part in partition])
     return _trace_moment(mu, checked_dims(dims))
 
 
@@ -86,10 +84,10 @@ def trace_moments(
     Raises:
         ParameterError: as :func:`rmtbase.laws.low_rank_product`.
     """
-    width, head = checked_head(d_model, d_head)
-    sigmas = (checked_sigma("sigma_q", sigma_q), checked_sigma("sigma_k", sigma_k))
+    width, head = require_head_shape(d_model, d_head)
+    sigmas = (require_positive_number("sigma_q", sigma_q), require_positive_number("sigma_k", sigma_k))
     dims = (width, head, width)
-    factor = variance_factor(dims, sigmas, checked_normalization(normalization))
+    factor = variance_factor(dims, sigmas, require_normalization(normalization))
     first, second = _trace_moment((1,), dims), _trace_moment((2,), dims)
     return TraceMoments(
         as_float(factor * first),
@@ -109,12 +107,12 @@ def participation_ratio(d_model: int, d_head: int) -> Moments:
     Raises:
         ParameterError: for d_head > d_model, or dimensions that are not positive integers.
     """
-    return _participation_ratio(*checked_head(d_model, d_head))
+    return _participation_ratio(*require_head_shape(d_model, d_head))
 
 
 def normalized_participation_ratio(d_model: int, d_head: int) -> Moments:
     """Return mean and standard deviation of the participation ratio divided by d_head, as above."""
-    width, head = checked_head(d_model, d_head)
+    width, head = require_head_shape(d_model, d_head)
     moments = _participation_ratio(width, head)
     return Moments(
         moments.mean / head,
@@ -195,9 +193,11 @@ def log_determinant(
     Raises:
         ParameterError: as :func:`rmtbase.laws.low_rank_product`.
     """
-    width, head = checked_head(d_model, d_head)
-    log_sigma = math.log(checked_sigma("sigma_q", sigma_q)) + math.log(checked_sigma("sigma_k", sigma_k))
-    shift = 2.0 * log_sigma - (math.log(width) if checked_normalization(normalization) == "sqrt_d" else 0.0)
+    width, head = require_head_shape(d_model, d_head)
+    log_sigma = math.log(require_positive_number("sigma_q", sigma_q)) + math.log(
+        require_positive_number("sigma_k", sigma_k)
+    )
+    shift = 2.0 * log_sigma - (math.log(width) if require_normalization(normalization) == "sqrt_d" else 0.0)
     halves = [0.5 * (width - i) for i in range(head)]
     mean = 2.0 * math.fsum(math.log(2.0) + float(digamma(x)) for x in halves) + head * shift
     return Moments(mean, math.sqrt(2.0 * math.fsum(float(polygamma(1, x)) for x in halves)), _EXACT)

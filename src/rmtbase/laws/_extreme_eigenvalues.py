@@ -11,13 +11,9 @@ from numpy.typing import ArrayLike
 from rmtbase.errors import ParameterError
 from rmtbase.laws._chain_map import ChainMap, FloatArray
 from rmtbase.laws._gaussian_chain import chain_map, chain_scale, edge_scale
-from rmtbase.laws._parameters import (
-    checked_dims,
-    checked_normalization,
-    checked_sigmas,
-    variance_factor,
-)
+from rmtbase.laws._parameters import checked_dims, checked_sigmas, variance_factor
 from rmtbase.laws._tracy_widom import TracyWidom
+from rmtbase.parameters import require_normalization
 
 _TRACY_WIDOM = TracyWidom(1)
 
@@ -154,7 +150,7 @@ def _shifted_chain(
 ) -> tuple[ChainMap, float]:
     """The chain's map, shifted or not, and the unit C of its eigenvalues."""
     checked = checked_dims(dims)
-    factor = variance_factor(checked, checked_sigmas(sigmas, len(checked) - 1), checked_normalization(normalization))
+    factor = variance_factor(checked, checked_sigmas(sigmas, len(checked) - 1), require_normalization(normalization))
     if not isinstance(half_shift, bool):
         raise ParameterError("half_shift", half_shift, "True or False")
     chain = chain_map(tuple(n - 0.5 if half_shift else float(n) for n in checked))

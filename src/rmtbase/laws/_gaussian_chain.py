@@ -16,7 +16,8 @@ from scipy.optimize.elementwise import find_root
 
 from rmtbase.errors import ParameterError
 from rmtbase.laws._chain_map import ChainMap, FloatArray
-from rmtbase.laws._parameters import as_float, checked_dims, checked_normalization, checked_sigmas, variance_factor
+from rmtbase.laws._parameters import as_float, checked_dims, checked_sigmas, variance_factor
+from rmtbase.parameters import require_normalization
 
 _SMALLEST_LOG = -740.0  # below ln of the smallest positive double the eigenvalue is reported as zero
 _MOST_NODES = 2**16
@@ -68,7 +69,7 @@ class GaussianChain:
         dims = checked_dims(self.dims)
         object.__setattr__(self, "dims", dims)
         object.__setattr__(self, "sigmas", checked_sigmas(self.sigmas, len(dims) - 1))
-        object.__setattr__(self, "normalization", checked_normalization(self.normalization))
+        object.__setattr__(self, "normalization", require_normalization(self.normalization))
         if not isinstance(self.atom, bool):
             raise ParameterError("atom", self.atom, "True or False")
         if not 1e-280 < self._scale < 1e280:

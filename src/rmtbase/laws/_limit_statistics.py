@@ -12,7 +12,7 @@ from rmtbase.errors import ParameterError
 from rmtbase.laws._extreme_eigenvalues import EdgeLaw, largest_eigenvalue, smallest_eigenvalue
 from rmtbase.laws._gaussian_chain import GaussianChain
 from rmtbase.laws._low_rank_product import low_rank_product
-from rmtbase.laws._parameters import checked_head
+from rmtbase.parameters import require_head_shape
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ def limit_mean(statistic: str, d_model: int, d_head: int) -> LimitMean:
     """
     if statistic not in _STATISTICS:
         raise ParameterError("statistic", statistic, f"one of {', '.join(LIMIT_STATISTICS)}")
-    width, head = checked_head(d_model, d_head)
+    width, head = require_head_shape(d_model, d_head)
     if head == 1:
         return LimitMean(0.0 if statistic.startswith("spectral_entropy") else 1.0, "exact")
     mean, method = _STATISTICS[statistic]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rmtbase.laws._gaussian_chain import GaussianChain
-from rmtbase.laws._parameters import checked_head, checked_sigma
+from rmtbase.parameters import require_head_shape, require_positive_number
 
 
 def low_rank_product(
@@ -29,6 +29,6 @@ def low_rank_product(
         ParameterError: for d_head > d_model, dimensions that are not positive integers, sigmas that are not
             positive and finite, or an unknown normalization.
     """
-    width, head = checked_head(d_model, d_head)
-    sigmas = (checked_sigma("sigma_q", sigma_q), checked_sigma("sigma_k", sigma_k))
+    width, head = require_head_shape(d_model, d_head)
+    sigmas = (require_positive_number("sigma_q", sigma_q), require_positive_number("sigma_k", sigma_k))
     return GaussianChain((width, head, width), sigmas, normalization, atom)

@@ -5,7 +5,12 @@ from __future__ import annotations
 import math
 
 from rmtbase.laws._gaussian_chain import GaussianChain
-from rmtbase.laws._parameters import checked_dimension, checked_head, checked_normalization, checked_sigma
+from rmtbase.parameters import (
+    require_head_shape,
+    require_normalization,
+    require_positive_integer,
+    require_positive_number,
+)
 
 
 def marchenko_pastur(
@@ -19,8 +24,8 @@ def marchenko_pastur(
     Raises:
         ParameterError: as :class:`GaussianChain`.
     """
-    dims = (checked_dimension("n_rows", n_rows), checked_dimension("n_columns", n_columns))
-    return GaussianChain(dims, (checked_sigma("sigma", sigma),), normalization, atom)
+    dims = (require_positive_integer("n_rows", n_rows), require_positive_integer("n_columns", n_columns))
+    return GaussianChain(dims, (require_positive_number("sigma", sigma),), normalization, atom)
 
 
 def naive_marchenko_pastur(
@@ -42,8 +47,8 @@ def naive_marchenko_pastur(
     Raises:
         ParameterError: as :func:`low_rank_product`.
     """
-    width, head = checked_head(d_model, d_head)
-    scale = checked_sigma("sigma_q", sigma_q) * checked_sigma("sigma_k", sigma_k)
-    if checked_normalization(normalization) == "none":
+    width, head = require_head_shape(d_model, d_head)
+    scale = require_positive_number("sigma_q", sigma_q) * require_positive_number("sigma_k", sigma_k)
+    if require_normalization(normalization) == "none":
         scale *= math.sqrt(width)
     return GaussianChain((head, width), (scale,), "none", atom)

@@ -3,51 +3,21 @@
 from __future__ import annotations
 
 import math
-import operator
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
 
 from rmtbase.errors import ParameterError
-
-NORMALIZATIONS = ("none", "sqrt_d")
-
-
-def checked_dimension(name: str, value: object) -> int:
-    """Return ``value`` as an int if it is a positive integer; raise ParameterError otherwise."""
-    expected = "a positive integer"
-    if isinstance(value, bool):
-        raise ParameterError(name, value, expected)
-    try:
-        dimension = operator.index(value)  # type: ignore[arg-type]
-    except TypeError:
-        raise ParameterError(name, value, expected) from None
-    if dimension < 1:
-        raise ParameterError(name, value, expected)
-    return dimension
+from rmtbase.parameters import require_positive_integer, require_positive_number
 
 
 def checked_dims(dims: object) -> tuple[int, ...]:
     """Return the dimensions (n_0, ..., n_L) of a chain, L >= 1, as a tuple of ints."""
     if not isinstance(dims, Iterable) or isinstance(dims, str | bytes):
         raise ParameterError("dims", dims, "a sequence (n_0, ..., n_L) of at least two positive integers")
-    checked = tuple(checked_dimension(f"dims[{index}]", n) for index, n in enumerate(dims))
+    checked = tuple(require_positive_integer(f"dims[{index}]", n) for index, n in enumerate(dims))
     if len(checked) < 2:
         raise ParameterError("dims", checked, "at least two dimensions (n_0, ..., n_L)")
     return checked
-
-
-def checked_sigma(name: str, value: object) -> float:
-    """Return a standard deviation as a float if it is positive and finite."""
-    expected = "a positive finite number"
-    if isinstance(value, bool):
-        raise ParameterError(name, value, expected)
-    try:
-        sigma = float(value)  # type: ignore[arg-type]
-    except (TypeError, ValueError):
-        raise ParameterError(name, value, expected) from None
-    if not (math.isfinite(sigma) and sigma > 0):
-        raise ParameterError(name, value, expected)
-    return sigma
 
 
 def checked_sigmas(sigmas: object, count: int) -> tuple[float, ...]:
@@ -56,25 +26,10 @@ def checked_sigmas(sigmas: object, count: int) -> tuple[float, ...]:
         return (1.0,) * count
     if not isinstance(sigmas, Iterable) or isinstance(sigmas, str | bytes):
         raise ParameterError("sigmas", sigmas, f"a sequence of {count} positive numbers, one per factor")
-    checked = tuple(checked_sigma(f"sigmas[{index}]", value) for index, value in enumerate(sigmas))
+    checked = tuple(require_positive_number(f"sigmas[{index}]", value) for index, value in enumerate(sigmas))
     if len(checked) != count:
         raise ParameterError("sigmas", checked, f"{count} values, one per factor of the chain")
     return checked
-
-
-def checked_normalization(normalization: object) -> str:
-    """Return ``normalization`` if it is one of NORMALIZATIONS."""
-    if normalization not in NORMALIZATIONS:
-        raise ParameterError("normalization", normalization, "'none' or 'sqrt_d'")
-    return str(normalization)
-
-
-def checked_head(d_model: object, d_head: object) -> tuple[int, int]:
-    """Return (d_model, d_head) if both are positive integers and d_head <= d_model."""
-    width, head = checked_dimension("d_model", d_model), checked_dimension("d_head", d_head)
-    if head > width:
-        raise ParameterError("d_head", head, f"at most d_model = {width}")
-    return width, head
 
 
 def variance_factor(dims: Sequence[int], sigmas: Sequence[float], normalization: str) -> Fraction:

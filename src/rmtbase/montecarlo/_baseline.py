@@ -8,12 +8,18 @@ from typing import Literal, NamedTuple
 import numpy as np
 import xarray as xr
 
-from rmtbase.errors import ParameterError, require_positive_integer, require_positive_number
+from rmtbase.errors import ParameterError
 from rmtbase.laws import low_rank_product as low_rank_product_law
 from rmtbase.laws import naive_marchenko_pastur
 from rmtbase.linalg import DTYPE, MATMUL_PRECISION, PRNG_IMPLEMENTATION, SpectrumSolver
 from rmtbase.montecarlo._analytic import AnalyticValue, analytic_values
 from rmtbase.montecarlo._shape import BINS, ShapeSimulation, simulate_shape
+from rmtbase.parameters import (
+    require_head_shape,
+    require_normalization,
+    require_positive_integer,
+    require_positive_number,
+)
 from rmtbase.statistics import SPECTRAL_STATISTICS, summarize
 from rmtbase.tables import BASELINE_SCHEMA, SCHEMA_VERSION, describe, provenance
 
@@ -71,8 +77,7 @@ def baseline(
     draws = require_positive_integer("draws", draws)
     if draws < 2:
         raise ParameterError("draws", draws, "at least 2 (a standard error needs a spread)")
-    if normalization not in ("sqrt_d", "none"):
-        raise ParameterError("normalization", normalization, "'sqrt_d' or 'none'")
+    require_normalization(normalization)
     longest = max(shape[1] for shape in shapes)
     rows, cases = [], []
     for shape in shapes:
@@ -102,12 +107,7 @@ def _shapes(d_model: int | Sequence[int], d_head: int | Sequence[int]) -> list[t
         raise ParameterError("d_head", heads, f"one value, or one for each of the {len(models)} of d_model")
     count = max(len(models), len(heads))
     models, heads = models * (count // len(models)), heads * (count // len(heads))
-    shapes = []
-    for d, h in zip(models, heads, strict=True):
-        shape = require_positive_integer("d_model", d), require_positive_integer("d_head", h)
-        if shape[1] > shape[0]:
-            raise ParameterError("d_head", h, f"at most d_model = {d} (W_Q is d_head × d_model, of rank d_head)")
-        shapes.append(shape)
+    shapes = [require_head_shape(d, h) for d, h in zip(models, heads, strict=True)]
     return list(dict.fromkeys(shapes))
 
 

@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rmtbase.ensembles import BidiagonalDraw, BidiagonalGaussianMatrix
-from rmtbase.errors import require_positive_integer
 from rmtbase.linalg import extreme_eigenvalues, reproducible_jax
 from rmtbase.montecarlo._keys import case_key, draw_keys
+from rmtbase.parameters import require_positive_integer
 
 
 class GaussianMatrixSample(NamedTuple):

@@ -10,9 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rmtbase.ensembles import LowRankProduct, ProductDraw
-from rmtbase.errors import ParameterError, require_positive_integer
+from rmtbase.errors import ParameterError
 from rmtbase.linalg import SpectrumSolver, reproducible_jax
 from rmtbase.montecarlo._keys import case_key, draw_keys
+from rmtbase.parameters import require_positive_integer
 
 _CHUNK_BYTES = 1 << 24  # of matrices: large enough to hide the dispatch, small enough for the last-level cache
 _MAX_CHUNK = 1024

@@ -1,0 +1,48 @@
+"""Checks of parameters that every room makes alike: the value in its own type, or a ParameterError that names it."""
+
+from __future__ import annotations
+
+import math
+import operator
+from typing import SupportsFloat, SupportsIndex
+
+from rmtbase.errors import ParameterError
+
+NORMALIZATIONS = ("none", "sqrt_d")
+"""``"none"``: the raw product; ``"sqrt_d"``: the product divided by √d_model."""
+
+
+def require_positive_integer(name: str, value: object) -> int:
+    """``value`` as an int, or a :class:`ParameterError` if it is not a positive integer (bool excluded)."""
+    if isinstance(value, bool) or not isinstance(value, SupportsIndex):
+        raise ParameterError(name, value, "a positive integer")
+    number = operator.index(value)
+    if number < 1:
+        raise ParameterError(name, value, "a positive integer")
+    return number
+
+
+def require_positive_number(name: str, value: object) -> float:
+    """``value`` as a float, or a :class:`ParameterError` if it is not a finite positive real number."""
+    if isinstance(value, bool) or not isinstance(value, SupportsFloat):
+        raise ParameterError(name, value, "a finite positive number")
+    number = float(value)
+    if not (math.isfinite(number) and number > 0):
+        raise ParameterError(name, value, "a finite positive number")
+    return number
+
+
+def require_head_shape(d_model: object, d_head: object) -> tuple[int, int]:
+    """(d_model, d_head) as ints, or a :class:`ParameterError` unless both are positive and d_head ≤ d_model."""
+    width = require_positive_integer("d_model", d_model)
+    head = require_positive_integer("d_head", d_head)
+    if head > width:
+        raise ParameterError("d_head", head, f"at most d_model = {width} (W_Q is d_head × d_model, of rank d_head)")
+    return width, head
+
+
+def require_normalization(normalization: object) -> str:
+    """``normalization``, or a :class:`ParameterError` if it is none of :data:`NORMALIZATIONS`."""
+    if normalization not in NORMALIZATIONS:
+        raise ParameterError("normalization", normalization, "'none' or 'sqrt_d'")
+    return str(normalization)

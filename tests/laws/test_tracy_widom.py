@@ -1,0 +1,135 @@
+"""The Tracy-Widom laws."""
+
+from __future__ import annotations
+
+import math
+
+import mpmath
+import numpy as np
+import pytest
+
+from rmtbase.errors import ParameterError
+from rmtbase.laws import TracyWidom
+
+# s, F_1, 1 - F_1, F_2, 1 - F_2: determinants of 48-point Gauss-Legendre quadrature in 50-digit arithmetic.
+# F_1(0) and F_2(0) have the digits that Bornemann (2010) gives.
+REFERENCE = [
+    (-8.0, 1.80682792249271583e-12, 0.9999999999981932, 1.98590042712793027e-19, 1.0),
+    (-7.0, 5.48286259155353143e-9, 0.9999999945171374, 2.63961476724373570e-13, 0.9999999999997360),
+    (-6.0, 2.70731932530478305e-6, 0.9999972926806747, 1.06225467412445151e-8, 0.9999999893774533),
+    (-4.0, 0.00756767859879640050, 0.9924323214012036, 0.00354455359550920030, 0.9964554464044908),
+    (-2.0, 0.274320197909217857672, 0.7256798020907821423, 0.413224142505122554689, 0.5867758574948774453),
+    (0.0, 0.831908066202951927462, 0.1680919337970480725, 0.969372828355262668350, 0.0306271716447373317),
+    (2.0, 0.989597571084826992073, 0.01040242891517300793, 0.999887553698309172925, 1.124463016908270750e-4),
+    (5.0, 0.999977128481955679562, 2.287151804432043776e-5, 0.999999999468220673667, 5.317793263332426396e-10),
+    (9.9, 0.999999999976414296062, 2.358570393765675766e-11, 1.0, 5.602318707484810395e-22),
+]
+
+
+@pytest.mark.parametrize("beta", [0, 3, 4, 1.5, True, "1", None])
+def test_an_unknown_beta_is_refused(beta):
+    with pytest.raises(ParameterError, match="beta"):
+        TracyWidom(beta)
+
+
+def _relative_tolerance_of_cdf(s: float) -> float:
+    return 1e-6 if s < -6 else 1e-8 if s < -4 else 1e-11
+
+
+@pytest.mark.parametrize("row", REFERENCE, ids=lambda row: str(row[0]))
+def test_cdf_and_sf_agree_with_high_precision_digits(row):
+    s, f1, one_minus_f1, f2, one_minus_f2 = row
+    for beta, cdf, sf in ((1, f1, one_minus_f1), (2, f2, one_minus_f2)):
+        law = TracyWidom(beta)
+        assert law.cdf(s) == pytest.approx(cdf, rel=_relative_tolerance_of_cdf(s), abs=0)
+        assert law.sf(s) == pytest.approx(sf, rel=1e-12, abs=0)
+        assert law.logsf(s) == pytest.approx(math.log(sf), rel=1e-12, abs=1e-14)
+
+
+def test_cdf_agrees_with_an_independent_determinant_in_30_digits():
+    # The kernel Ai((x + y)/2)/2 on (s, s + 26) and tanh-sinh quadrature, in place of Ai(x + y + s) and Gauss-Legendre;
+    # the step leaves a relative error below 1e-12.
+    s = 1.0
+    with mpmath.workdps(30):
+        step = mpmath.mpf("0.1")
+        nodes, weights = [], []
+        for k in range(-32, 33):
+            u = mpmath.pi / 2 * mpmath.sinh(k * step)
+            nodes.append(s + 13 * (1 + mpmath.tanh(u)))
+            weights.append(13 * step * mpmath.pi / 2 * mpmath.cosh(k * step) / mpmath.cosh(u) ** 2)
+        size = len(nodes)
+        matrix = mpmath.eye(size)
+        for i in range(size):
+            for j in range(i, size):
+                value = mpmath.sqrt(weights[i] * weights[j]) * mpmath.airyai((nodes[i] + nodes[j]) / 2) / 2
+                matrix[i, j] -= value
+                matrix[j, i] -= value if i != j else 0
+        determinant = float(mpmath.det(matrix))
+    assert TracyWidom(1).cdf(s) == pytest.approx(determinant, rel=1e-11)
+
+
+@pytest.mark.parametrize(
+    ("beta", "mean", "variance"),
+    [(1, -1.2065335745820, 1.6077810345810), (2, -1.7710868074116, 0.8131947928329)],
+)
+def test_mean_and_variance_have_bornemanns_digits(beta, mean, variance):
+    law = TracyWidom(beta)
+    assert law.mean() == pytest.approx(mean, abs=2e-12)
+    assert law.var() == pytest.approx(variance, abs=2e-12)
+    assert law.std() == math.sqrt(law.var())
+
+
+@pytest.mark.parametrize("beta", [1, 2])
+def test_pdf_is_the_derivative_of_cdf(beta):
+    law = TracyWidom(beta)
+    nodes, weights = np.polynomial.legendre.leggauss(30)
+    for low, high in [(-7.5, -6.5), (-5.0, -3.5), (-2.0, 0.0), (0.0, 1.0)]:
+        s = 0.5 * (low + high) + 0.5 * (high - low) * nodes
+        mass = 0.5 * (high - low) * np.sum(weights * law.pdf(s))
+        assert mass == pytest.approx(law.cdf(high) - law.cdf(low), rel=1e-5 if high < -6 else 1e-11)
+    # In the right tail from the survival function, relative to itself.
+    for low, high in [(3.0, 4.5), (8.0, 12.0), (40.0, 41.0)]:
+        s = 0.5 * (low + high) + 0.5 * (high - low) * nodes
+        mass = 0.5 * (high - low) * np.sum(weights * law.pdf(s))
+        assert mass == pytest.approx(law.sf(low) - law.sf(high), rel=1e-11)
+
+
+@pytest.mark.parametrize("beta", [1, 2])
+def test_pieces_join(beta):
+    law = TracyWidom(beta)
+    for s, tolerance in [(-8.0, 1e-6), (-6.0, 1e-8), (-4.0, 1e-10), (-1.0, 1e-12), (4.0, 1e-12), (10.0, 1e-12)]:
+        left, right = np.nextafter(s, -100), np.nextafter(s, 100)
+        assert law.cdf(left) == pytest.approx(law.cdf(right), rel=tolerance)
+        assert law.sf(left) == pytest.approx(law.sf(right), rel=tolerance)
+        assert law.pdf(left) == pytest.approx(law.pdf(right), rel=20 * tolerance)
+
+
+@pytest.mark.parametrize("beta", [1, 2])
+def test_far_right_tail_has_its_leading_asymptotics(beta):
+    law = TracyWidom(beta)
+    s = 400.0
+    constant = 1 / (4 * math.sqrt(math.pi)) if beta == 1 else 1 / (16 * math.pi)
+    leading = math.log(constant) - 2 * beta / 3 * s**1.5 - 0.75 * beta * math.log(s)
+    assert law.logsf(s) == pytest.approx(leading, abs=5e-4)  # the next term is of order s^(-3/2) = 1e-4
+
+
+@pytest.mark.parametrize("beta", [1, 2])
+def test_quantiles_invert_the_cdf_into_both_tails(beta):
+    law = TracyWidom(beta)
+    q = np.concatenate([10.0 ** -np.arange(1, 300, 13.0), np.linspace(0.01, 0.99, 50)])
+    np.testing.assert_allclose(law.logcdf(law.ppf(q)), np.log(q), rtol=1e-12)
+    np.testing.assert_allclose(law.logsf(law.isf(q)), np.log(q), rtol=1e-12)
+    assert law.ppf(0.5) == pytest.approx(law.isf(0.5), abs=1e-12)
+
+
+@pytest.mark.parametrize("beta", [1, 2])
+def test_values_outside_the_domain(beta):
+    law = TracyWidom(beta)
+    np.testing.assert_array_equal(law.ppf([0.0, 1.0]), [-np.inf, np.inf])
+    np.testing.assert_array_equal(law.isf([0.0, 1.0]), [np.inf, -np.inf])
+    assert np.isnan(law.ppf([-0.1, 1.1, np.nan])).all() and np.isnan(law.isf([-0.1, 1.1, np.nan])).all()
+    np.testing.assert_array_equal(law.cdf([-np.inf, np.inf]), [0.0, 1.0])
+    np.testing.assert_array_equal(law.sf([-np.inf, np.inf]), [1.0, 0.0])
+    np.testing.assert_array_equal(law.pdf([-np.inf, np.inf]), [0.0, 0.0])
+    assert np.isnan(law.cdf(np.nan))
+    assert law.cdf(np.zeros((2, 3))).shape == (2, 3)
