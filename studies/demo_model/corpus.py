@@ -63,9 +63,7 @@ class Corpus:
         if recorded.get("sha256") == self.sha256:
             return []
         found = self.describe()
-        changed = [
-            f"{key}: {recorded.get(key)} -> {found[key]}" for key in found if recorded.get(key) != found[key]
-        ]
+        changed = [f"{key}: {recorded.get(key)} -> {found[key]}" for key in found if recorded.get(key) != found[key]]
         return ["the standard library here is not the one that the recorded numbers belong to", *changed]
 
 
@@ -102,9 +100,7 @@ def standard_library() -> Path:
 
 def source_paths(root: Path) -> list[str]:
     """POSIX paths, below `root`, of the corpus's files, sorted by code point."""
-    return sorted(
-        path for path in (p.relative_to(root).as_posix() for p in root.rglob("*.py")) if belongs(path)
-    )
+    return sorted(path for path in (p.relative_to(root).as_posix() for p in root.rglob("*.py")) if belongs(path))
 
 
 def load(root: Path | None = None) -> Corpus:

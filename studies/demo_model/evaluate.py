@@ -10,14 +10,15 @@ from __future__ import annotations
 import argparse
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from corpus import Corpus, load
 from figure import draw, read_curve
 from heads import compare, null_npr
+from held_out import CONTEXT, STRIDE, bits_per_byte
 from ngram import fit, join, mean_bits, probabilities, tune
-from scoring import CONTEXT, STRIDE, bits_per_byte
 from transformers import AutoModelForCausalLM
 
 HERE = Path(__file__).resolve().parent
@@ -42,7 +43,7 @@ def score_revisions(models: Path, revisions: dict[str, int], corpus: Corpus) -> 
     return result
 
 
-def score_ngrams(corpus: Corpus) -> dict[str, object]:
+def score_ngrams(corpus: Corpus) -> dict[str, Any]:
     """Held-out bits per byte of the n-gram models of order 1 … ORDERS."""
     rest = join([text for path, text in corpus.train.items() if path not in corpus.tuning])
     kappa = tune(rest, join(list(corpus.tuning.values())), ORDERS)
@@ -76,16 +77,14 @@ def score_heads(models: Path, revisions: dict[str, int]) -> dict[str, object]:
     }
 
 
-def evaluate(models: Path, record: Path, out: Path) -> dict[str, object]:
+def evaluate(models: Path, record: Path, out: Path) -> dict[str, Any]:
     """Evaluate the checkpoints under `models`; `record` holds training.json and loss_curve.csv."""
     training = json.loads((record / "training.json").read_text(encoding="utf-8"))
     corpus = load()
     for line in (differences := corpus.differences(training["corpus"])):
         print(f"NOTE: {line}", flush=True)
     if differences:
-        print(
-            "NOTE: held-out numbers will differ, and files held out here may have been trained on", flush=True
-        )
+        print("NOTE: held-out numbers will differ, and files held out here may have been trained on", flush=True)
     ngrams = score_ngrams(corpus)
     results = {
         "corpus": corpus.describe(),
@@ -98,23 +97,15 @@ def evaluate(models: Path, record: Path, out: Path) -> dict[str, object]:
     }
     out.mkdir(parents=True, exist_ok=True)
     (out / "results.json").write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
-    bits = ngrams["held_out_bits_per_byte"]
-    assert isinstance(bits, dict)
-    lines = {order: bits[order] for order in ("1", "2", "3", "4", "5")}
-    draw(read_curve(record / "loss_curve.csv"), lines, training["revisions"], out / "loss_curve.png")
+    curve = read_curve(record / "loss_curve.csv")
+    draw(curve, ngrams["held_out_bits_per_byte"], training["revisions"], out / "loss_curve.png")
     return results
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument(
-        "--models", type=Path, default=SHIPPED, help="folder that holds one folder per revision"
-    )
-    parser.add_argument(
-        "--record", type=Path, default=HERE, help="folder of training.json and loss_curve.csv"
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--models", type=Path, default=SHIPPED, help="folder that holds one folder per revision")
+    parser.add_argument("--record", type=Path, default=HERE, help="folder of training.json and loss_curve.csv")
     parser.add_argument("--out", type=Path, default=HERE)
     parser.add_argument("--threads", type=int, default=2)
     args = parser.parse_args()

@@ -80,17 +80,13 @@ def count(text: Text, order: int) -> Counts:
     )
 
 
-def look_up(
-    keys: NDArray[np.int64], values: NDArray[np.int64], wanted: NDArray[np.int64]
-) -> NDArray[np.int64]:
+def look_up(keys: NDArray[np.int64], values: NDArray[np.int64], wanted: NDArray[np.int64]) -> NDArray[np.int64]:
     """Values at the wanted keys, 0 where a key is absent; `keys` is sorted."""
     at = np.minimum(np.searchsorted(keys, wanted), keys.size - 1)
     return np.where(keys[at] == wanted, values[at], 0)
 
 
-def refine(
-    lower: NDArray[np.float64], text: Text, counts: Counts, order: int, kappa: float
-) -> NDArray[np.float64]:
+def refine(lower: NDArray[np.float64], text: Text, counts: Counts, order: int, kappa: float) -> NDArray[np.float64]:
     """p_n from p_{n−1}, for every byte of the text; bytes with too short a past keep p_{n−1}."""
     here = text.position >= order - 1
     gram = codes(text, order)

@@ -59,13 +59,9 @@ def copy_over(source: Path, target: Path) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--work", type=Path, required=True)
-    parser.add_argument(
-        "--publish", action="store_true", help="replace the repository's files by the new ones"
-    )
+    parser.add_argument("--publish", action="store_true", help="replace the repository's files by the new ones")
     args, training_options = parser.parse_known_args()  # anything else goes to train.py
 
     run, models, study = (args.work / name for name in ("run", "demo", "study"))

@@ -22,8 +22,8 @@ from typing import Any
 import numpy as np
 import torch
 from corpus import Corpus, load
+from held_out import CONTEXT, bits_per_byte
 from numpy.typing import NDArray
-from scoring import CONTEXT, bits_per_byte
 from transformers import LlamaConfig, LlamaForCausalLM
 
 LOG_COLUMNS: tuple[str, ...] = (
@@ -120,9 +120,7 @@ def train(args: argparse.Namespace) -> None:
     model = make_model(args.seed)
     optimizer = make_optimizer(model, args.weight_decay)
     state_path = args.out / "state.pt"
-    settings = {
-        key: getattr(args, key) for key in ("seed", "steps", "batch_size", "peak", "warm_up", "weight_decay")
-    }
+    settings = {key: getattr(args, key) for key in ("seed", "steps", "batch_size", "peak", "warm_up", "weight_decay")}
     settings["corpus"] = corpus.sha256
     first, wall, cpu, rows = 0, 0.0, 0.0, []
     if state_path.exists():
@@ -200,9 +198,7 @@ def train(args: argparse.Namespace) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, required=True, help="folder for checkpoints, log and state")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--steps", type=int, default=3500)
@@ -210,9 +206,7 @@ def main() -> None:
     parser.add_argument("--peak", type=float, default=3e-3, help="peak learning rate")
     parser.add_argument("--warm-up", type=int, default=200, help="steps of linear warm-up")
     parser.add_argument("--weight-decay", type=float, default=0.1)
-    parser.add_argument(
-        "--keep", type=int, nargs="*", default=[0, 200, 1000], help="steps to write as step-N"
-    )
+    parser.add_argument("--keep", type=int, nargs="*", default=[0, 200, 1000], help="steps to write as step-N")
     parser.add_argument("--every", type=int, default=100, help="steps between points of the loss curve")
     parser.add_argument("--threads", type=int, default=2)
     train(parser.parse_args())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import importlib
+import importlib.util
 import json
 import sys
 from pathlib import Path
@@ -37,15 +37,16 @@ TRAINING_FILES = (
 
 
 def study_module(name: str) -> ModuleType:
-    """A module of the study, under its own name while it is imported, as its scripts see it."""
-    sys.path.insert(0, str(STUDY))
-    try:
-        return importlib.import_module(name)
-    finally:
-        sys.path.remove(str(STUDY))
+    """A file of the study as a module, under a name that no other study's file can take."""
+    spec = importlib.util.spec_from_file_location(f"demo_model_{name}", STUDY / f"{name}.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[module.__name__] = module
+    spec.loader.exec_module(module)
+    return module
 
 
-corpus, heads, ngram, scoring = (study_module(name) for name in ("corpus", "heads", "ngram", "scoring"))
+corpus, heads, ngram, held_out = (study_module(name) for name in ("corpus", "heads", "ngram", "held_out"))
 
 
 def open_model(name: str) -> torch.nn.Module:
@@ -66,7 +67,7 @@ def held_out_text() -> np.ndarray:
 @pytest.fixture(scope="module")
 def bits(held_out_text: np.ndarray) -> dict[str, float]:
     """Bits per byte of the first and last checkpoint on the held-out text."""
-    return {name: scoring.bits_per_byte(open_model(name), [held_out_text])[0] for name in ("step-0", "final")}
+    return {name: held_out.bits_per_byte(open_model(name), [held_out_text])[0] for name in ("step-0", "final")}
 
 
 @pytest.fixture(scope="module")
@@ -129,20 +130,20 @@ def test_recorded_results_and_index_agree():
 
 def test_training_and_held_out_files_are_disjoint_and_both_sides_are_populated():
     paths = corpus.source_paths(corpus.standard_library())
-    held_out = {path for path in paths if corpus.is_held_out(path)}
+    kept_out = {path for path in paths if corpus.is_held_out(path)}
     tuning = {path for path in paths if corpus.is_tuning(path)}
-    assert not held_out & tuning
-    assert not held_out.intersection(TRAINING_FILES)
-    assert 0.05 < len(held_out) / len(paths) < 0.2
+    assert not kept_out & tuning
+    assert not kept_out.intersection(TRAINING_FILES)
+    assert 0.05 < len(kept_out) / len(paths) < 0.2
     assert not any("/test" in f"/{path}" for path in paths)
 
 
 def test_every_byte_but_the_first_is_scored_once():
     for size in (1, 2, 255, 256, 257, 300, 1000):
         scored = []
-        for start, stop, first in scoring.windows(np.zeros(size, dtype=np.uint8)):
-            assert stop - start <= scoring.CONTEXT
-            assert first == 1 or first - start > scoring.CONTEXT - scoring.STRIDE
+        for start, stop, first in held_out.windows(np.zeros(size, dtype=np.uint8)):
+            assert stop - start <= held_out.CONTEXT
+            assert first == 1 or first - start > held_out.CONTEXT - held_out.STRIDE
             scored += range(first, stop + 1)
         assert scored == list(range(1, size))
 
@@ -154,6 +155,11 @@ def test_ngram_probabilities_sum_to_one_over_the_next_byte():
         text = ngram.join([np.frombuffer(b"se", dtype=np.uint8), np.array([*b"se", byte], dtype=np.uint8)])
         total += [p[-1] for p in ngram.probabilities(model, text)]
     np.testing.assert_allclose(total, 1, rtol=1e-12)
+
+
+def test_ngram_order_beyond_seven_is_refused():
+    with pytest.raises(ValueError, match="order = 8: expected 1 to 7"):
+        ngram.count(ngram.join([np.zeros(20, dtype=np.uint8)]), 8)
 
 
 def test_step_0_knows_nothing_about_text(bits: dict[str, float]):

@@ -13,9 +13,7 @@ CONTEXT = 256
 STRIDE = 128
 
 
-def windows(
-    text: NDArray[np.uint8], context: int = CONTEXT, stride: int = STRIDE
-) -> Iterator[tuple[int, int, int]]:
+def windows(text: NDArray[np.uint8], context: int = CONTEXT, stride: int = STRIDE) -> Iterator[tuple[int, int, int]]:
     """Cover bytes 1 … n−1 of a text, each scored exactly once.
 
     Yields:
@@ -49,9 +47,7 @@ def bits_per_byte(
         targets = torch.full((len(batch), width), -100)
         for row, (text, start, stop, first) in enumerate(batch):
             tokens[row, : stop - start] = torch.from_numpy(text[start:stop].astype(np.int64))
-            targets[row, first - 1 - start : stop - start] = torch.from_numpy(
-                text[first : stop + 1].astype(np.int64)
-            )
+            targets[row, first - 1 - start : stop - start] = torch.from_numpy(text[first : stop + 1].astype(np.int64))
         logits = model(input_ids=tokens, use_cache=False).logits.float()
         total += torch.nn.functional.cross_entropy(
             logits.flatten(0, 1), targets.flatten(), ignore_index=-100, reduction="sum"
