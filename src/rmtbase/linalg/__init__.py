@@ -5,9 +5,9 @@ from rmtbase.linalg._precision import DTYPE, MATMUL_PRECISION, PRNG_IMPLEMENTATI
 from rmtbase.linalg._solver import (
     SpectrumSolver,
     available_cores,
+    matrix_singular_values,
     single_threaded_blas,
     singular_values,
-    threaded_singular_values,
 )
 from rmtbase.linalg._tridiagonal import extreme_eigenvalues
 
@@ -19,11 +19,11 @@ __all__ = [
     "available_cores",
     "core_of_triangles",
     "extreme_eigenvalues",
+    "matrix_singular_values",
     "product_core",
     "product_singular_values",
     "reproducible_jax",
     "single_threaded_blas",
     "singular_values",
-    "threaded_singular_values",
     "triangle",
 ]

@@ -31,8 +31,10 @@ def singular_values(stack: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.asarray(np.linalg.svd(stack, compute_uv=False), dtype=np.float64)
 
 
-def threaded_singular_values(matrix: NDArray[np.float64], cores: int | None = None) -> NDArray[np.float64]:
-    """Singular values of one large matrix, descending, with BLAS's own threads on all cores."""
+def matrix_singular_values(matrix: NDArray[np.float64], cores: int | None = None) -> NDArray[np.float64]:
+    """Singular values of one matrix, descending: on all cores where it is large enough to gain by it."""
+    if max(matrix.shape) <= _STACKED_BELOW:
+        return singular_values(matrix)
     with threadpool_limits(limits=available_cores() if cores is None else cores, user_api="blas"):
         return singular_values(matrix)
 
@@ -82,7 +84,7 @@ class SpectrumSolver:
         if stack.shape[0] == 0:
             return np.empty((0, min(stack.shape[1:])))
         if max(stack.shape[1:]) > _STACKED_BELOW:
-            return np.stack([threaded_singular_values(matrix, self.cores) for matrix in stack])
+            return np.stack([matrix_singular_values(matrix, self.cores) for matrix in stack])
         # More parts than cores: the last part of an uneven split is then a short one.
         parts = np.array_split(stack, min(len(stack), 4 * self.cores))
         return np.concatenate(list(self._pool.map(singular_values, parts)))

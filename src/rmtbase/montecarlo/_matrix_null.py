@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from rmtbase.ensembles import BidiagonalDraw, BidiagonalGaussianMatrix
 from rmtbase.linalg import extreme_eigenvalues, reproducible_jax
 from rmtbase.montecarlo._keys import case_key, draw_keys
+from rmtbase.montecarlo._runner import chunk_size
 from rmtbase.parameters import require_positive_integer
 
 
@@ -54,8 +55,18 @@ def simulate_gaussian_matrix(n_rows: int, n_columns: int, draws: int, seed: int 
     draws = require_positive_integer("draws", draws)
     with reproducible_jax():
         key = case_key(seed, f"gaussian_matrix {ensemble.long}x{ensemble.rank}")
-        draw = _sample_many(ensemble, key, np.arange(draws, dtype=np.uint32))
-    diagonal, below = np.asarray(draw.diagonal), np.asarray(draw.below)
+    size = min(chunk_size((2, ensemble.rank)), draws)
+    indices = np.arange(size, dtype=np.uint32)
+    chunks = []
+    for start in range(0, draws, size):
+        with reproducible_jax():
+            draw = _sample_many(ensemble, key, indices + np.uint32(start))
+        count = min(size, draws - start)
+        chunks.append(_statistics(np.asarray(draw.diagonal)[:count], np.asarray(draw.below)[:count]))
+    return GaussianMatrixSample(*(np.concatenate(part) for part in zip(*chunks, strict=True)))
+
+
+def _statistics(diagonal: NDArray[np.float64], below: NDArray[np.float64]) -> GaussianMatrixSample:
     # B Bᵀ of a lower bidiagonal B is tridiagonal.
     main = diagonal**2
     main[:, 1:] += below**2

@@ -23,10 +23,10 @@ def heads_csv(tree: xr.DataTree) -> str:
     writer.writerow(
         ["layer", "head", *_PER_HEAD, *(f"{name}.{field}" for name in statistics for field in _PER_STATISTIC)]
     )
-    for layer in heads["layer"].values.tolist():
-        for head in heads["head"].values.tolist():
-            one = heads.sel(layer=layer, head=head)
-            facts = [one[name].item() for name in _PER_HEAD]
-            scores = [one[field].sel(statistic=name).item() for name in statistics for field in _PER_STATISTIC]
-            writer.writerow([layer, head, *facts, *scores])
+    facts = [heads[name].values for name in _PER_HEAD]
+    scores = [heads[field].sel(statistic=name).values for name in statistics for field in _PER_STATISTIC]
+    layers, indices = heads["layer"].values.tolist(), heads["head"].values.tolist()
+    for i, layer in enumerate(layers):
+        for j, head in enumerate(indices):
+            writer.writerow([layer, head, *(column[i, j].item() for column in (*facts, *scores))])
     return file.getvalue()

@@ -9,7 +9,7 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from rmtbase.laws import gaussian_sample_statistic, marchenko_pastur
-from rmtbase.linalg import threaded_singular_values
+from rmtbase.linalg import matrix_singular_values
 from rmtbase.montecarlo import GaussianMatrixSample, simulate_gaussian_matrix
 from rmtbase.scoring._null import DRAWS_PER_TEST, EDGE_LEVEL
 from rmtbase.statistics import (
@@ -81,11 +81,11 @@ class MatrixScorer:
 
     def _spectrum(self, matrix: NDArray[np.floating]) -> tuple[list[tuple[float, ...]], tuple[float, ...]]:
         rank, long = min(matrix.shape), max(matrix.shape)
-        values = threaded_singular_values(matrix.astype(np.float64))
+        values = matrix_singular_values(matrix.astype(np.float64))
         # At σ̂ = 1, where Σλ = m n, and per long dimension, so that the bulk lies between (1 ± √(r/N))².
         standard = values / np.sqrt((values**2).sum() / rank)
         observed = spectral_statistics(standard, MATRIX_SPECTRAL_STATISTICS)
-        null = matrix_null(*matrix.shape, self.draws, self.seed)
+        null = matrix_null(long, rank, self.draws, self.seed)
         rows = []
         for name, value in zip(MATRIX_SPECTRAL_STATISTICS, observed, strict=True):
             sample = null[name]
@@ -134,10 +134,9 @@ class MatrixScorer:
 
 
 @cache
-def matrix_null(n_rows: int, n_columns: int, draws: int, seed: int) -> dict[str, Array]:
+def matrix_null(long: int, rank: int, draws: int, seed: int) -> dict[str, Array]:
     """The null of each spectral statistic at σ̂ = 1 on λ / max(m, n), every draw at its own σ̂; (draw,) each."""
-    sample: GaussianMatrixSample = simulate_gaussian_matrix(n_rows, n_columns, draws, seed)
-    rank = min(n_rows, n_columns)
+    sample: GaussianMatrixSample = simulate_gaussian_matrix(long, rank, draws, seed)
     unit = sample.trace / rank  # brings every draw to Σλ = rank
     largest, smallest = sample.largest_eigenvalue / unit, sample.smallest_eigenvalue / unit
     square = sample.trace_of_square / unit**2

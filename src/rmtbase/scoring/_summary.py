@@ -44,7 +44,7 @@ class HeadFinding(NamedTuple):
         return (
             f"Layer {self.layer} head {self.head}: {name} {self.observed:.4g}, "
             f"{abs(self.z_score):.1f} standard deviations {side} the null's {self.null_mean:.4g} ± {self.null_std:.2g} "
-            f"(q = {self.omnibus_q_value:.2g}; {self.outliers_above} eigenvalues above the null's edge, "
+            f"(q = {self.omnibus_q_value:.2g}; eigenvalues beyond the null's edges: {self.outliers_above} above, "
             f"{self.outliers_below} below)."
         )
 
@@ -84,7 +84,10 @@ class Summary:
             if count:
                 by_count.setdefault(count, []).append(SPECTRAL_STATISTICS[name].long_name)
         if by_count:
-            parts = "; ".join(f"{count} by {', '.join(names)}" for count, names in by_count.items())
+            parts = "; ".join(
+                f"{count} by {'every one' if len(names) == len(self.flagged) else ', '.join(names)}"
+                for count, names in by_count.items()
+            )
             lines.append(f"Heads flagged by one statistic alone (q < {self.level:g}): {parts}.")
         lines += [finding.sentence() for finding in self.findings[:_NAMED]]
         if len(self.findings) > _NAMED:

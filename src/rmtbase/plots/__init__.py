@@ -1,0 +1,30 @@
+"""Plots: xarray in, Axes out. No function here touches pyplot or Matplotlib's settings."""
+
+from rmtbase.plots._axes import statistic_label, statistic_words
+from rmtbase.plots._figures import MAIN_STATISTICS, compare, figures
+from rmtbase.plots._null_spectrum import null_spectrum
+from rmtbase.plots._ordered_eigenvalues import farthest_z, ordered_eigenvalues
+from rmtbase.plots._p_value_qq import p_value_qq
+from rmtbase.plots._statistic_by_layer import statistic_by_layer
+from rmtbase.plots._theme import DARK, LIGHT, Theme
+from rmtbase.plots._z_heatmap import Z_LEVELS, matrix_z_heatmap, z_colorbar, z_heatmap
+
+__all__ = [
+    "DARK",
+    "LIGHT",
+    "MAIN_STATISTICS",
+    "Z_LEVELS",
+    "Theme",
+    "compare",
+    "farthest_z",
+    "figures",
+    "matrix_z_heatmap",
+    "null_spectrum",
+    "ordered_eigenvalues",
+    "p_value_qq",
+    "statistic_by_layer",
+    "statistic_label",
+    "statistic_words",
+    "z_colorbar",
+    "z_heatmap",
+]

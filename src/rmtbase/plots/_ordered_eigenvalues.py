@@ -1,0 +1,139 @@
+"""Ordered eigenvalues: the null's bands, and heads on top of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import cycle
+
+import numpy as np
+import xarray as xr
+from matplotlib.axes import Axes
+from numpy.typing import NDArray
+
+from rmtbase.errors import ParameterError
+from rmtbase.plots._axes import (
+    add_legend,
+    heads_of,
+    log_axis,
+    null_of,
+    own_axes,
+    prefer_log,
+    require_case,
+    titled,
+)
+from rmtbase.plots._null_spectrum import case_title, eigenvalue_label
+from rmtbase.plots._theme import LIGHT, Theme
+
+BANDS = ((0.01, 0.99, 0.22), (0.16, 0.84, 0.4))
+"""Lower and upper probability of each null band, with its opacity."""
+
+_MARKERS = ("o", "s", "^", "D", "v")
+
+
+def ordered_eigenvalues(
+    table: xr.Dataset | xr.DataTree,
+    heads: Sequence[tuple[int, int]] | None = None,
+    case: int = 0,
+    ax: Axes | None = None,
+    theme: Theme = LIGHT,
+    legend: bool = True,
+) -> Axes:
+    """Draw the null's ordered eigenvalues with quantile bands (1-99 % and 16-84 %), and heads of a model on top.
+
+    Each eigenvalue has its own band: a head can leave it at any rank. A head's eigenvalues are divided by its own
+    σ̂_Q² σ̂_K², as every null draw's are.
+
+    Args:
+        table: a baseline table (the null alone) or a scores tree.
+        heads: (layer, head) pairs of a scores tree, at most five. Three if None: the head farthest from the null, the
+            middle one and the nearest, by the |z| of each one's farthest statistic.
+        case: which row of a baseline table.
+        ax: where to draw; new axes if None.
+        theme: colours.
+        legend: whether to draw one.
+
+    Returns:
+        The axes: rank k of the eigenvalue against λ_k.
+
+    Raises:
+        ParameterError: no such head or case, more than five heads, heads asked of a baseline table.
+    """
+    if isinstance(table, xr.DataTree):
+        null = null_of(table)
+        bands, probability = null["eigenvalue_quantile"].values, null["probability"].values
+        lines = _head_lines(heads_of(table), heads)
+        label = r"$\lambda_k \,/\, \hat\sigma_Q^2 \hat\sigma_K^2$ (dimensionless)"
+        title = f"Ordered eigenvalues at $d = {table.attrs['d_model']}$, $h = {table.attrs['d_head']}$"
+    else:
+        if heads is not None:
+            raise ParameterError("heads", heads, "None for a baseline table, which holds no heads")
+        row = require_case(table, case)
+        rank = int(row["d_head"])
+        bands, probability = row["eigenvalue_quantile"].values[:rank], row["probability"].values
+        lines, label = {}, eigenvalue_label(table.attrs["normalization"])
+        title = case_title(int(row["d_model"]), rank, float(row["sigma_q"]), float(row["sigma_k"]))
+    ax = own_axes(ax, theme)
+    k = np.arange(1, bands.shape[0] + 1)
+
+    def at(level: float) -> NDArray[np.float64]:
+        return bands[:, int(np.argmin(np.abs(probability - level)))]
+
+    for lower, upper, alpha in BANDS:
+        ax.fill_between(
+            k, at(lower), at(upper), color=theme.null, alpha=alpha, linewidth=0,
+            label=f"null, {lower * 100:g}–{upper * 100:g} %",
+        )  # fmt: skip
+    ax.plot(k, at(0.5), color=theme.null, linewidth=1.2, label="null, median")
+    for (name, values), colour, marker in zip(lines.items(), cycle(theme.series), cycle(_MARKERS), strict=False):
+        ax.plot(
+            k, values, color=colour, marker=marker, markersize=3.2 if k.size <= 32 else 1.8, linewidth=1.1, label=name
+        )
+    if prefer_log(bands, *lines.values()):
+        log_axis(ax)
+    else:
+        ax.set_ylim(bottom=0.0)
+    ax.set_xlim(1 - 0.02 * k.size, k.size * 1.02)
+    ax.set(xlabel="rank $k$ of the eigenvalue, largest first", ylabel=label)
+    titled(ax, title)
+    if legend:
+        add_legend(ax, theme)
+    return ax
+
+
+def _head_lines(heads: xr.Dataset, chosen: Sequence[tuple[int, int]] | None) -> dict[str, NDArray[np.float64]]:
+    """Self-normalised eigenvalues of the chosen heads by label."""
+    layers, places = heads["layer"].values.tolist(), heads["head"].values.tolist()
+    scale = (heads["sigma_q"] * heads["sigma_k"]).values ** 2
+    if chosen is None:
+        named = _far_middle_near(heads)
+    else:
+        if not 1 <= len(chosen) <= len(_MARKERS):
+            raise ParameterError("heads", chosen, f"1 to {len(_MARKERS)} pairs (layer, head)")
+        for layer, head in chosen:
+            if layer not in layers or head not in places:
+                raise ParameterError(
+                    "heads", (layer, head), f"a layer from {layers[0]} to {layers[-1]}, a head from 0 to {places[-1]}"
+                )
+        named = {(layers.index(layer), places.index(head)): "" for layer, head in chosen}
+    return {
+        f"layer {layers[i]} head {places[j]}{words}": heads["eigenvalue"].values[i, j] / scale[i, j]
+        for (i, j), words in named.items()
+    }
+
+
+def _far_middle_near(heads: xr.Dataset) -> dict[tuple[int, int], str]:
+    distance = farthest_z(heads)
+    order = [k for k in np.argsort(-np.abs(distance), axis=None) if np.isfinite(distance.flat[k])]
+    if not order:
+        return {}
+    picks = {order[-1]: " (nearest the null)", order[len(order) // 2]: " (middle)", order[0]: " (farthest)"}
+    pairs = {k: np.unravel_index(k, distance.shape) for k in picks}
+    return {(int(pairs[k][0]), int(pairs[k][1])): picks[k] for k in reversed(picks)}
+
+
+def farthest_z(heads: xr.Dataset) -> NDArray[np.float64]:
+    """The z-score of each head's farthest statistic, (layer, head); NaN where a head was not scored."""
+    z = heads["z_score"].transpose("layer", "head", "statistic").values
+    names = heads["statistic"].values.tolist()
+    place = np.vectorize(names.index, otypes=[int])(heads["farthest_statistic"].transpose("layer", "head").values)
+    return np.take_along_axis(z, place[..., None], axis=-1)[..., 0]

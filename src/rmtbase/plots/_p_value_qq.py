@@ -1,0 +1,110 @@
+"""Observed against expected p-values of all heads."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import cycle
+
+import numpy as np
+import xarray as xr
+from matplotlib.axes import Axes
+from numpy.typing import NDArray
+from scipy import stats
+
+from rmtbase.plots._axes import add_legend, heads_of, own_axes, require_statistic, statistic_words, titled
+from rmtbase.plots._theme import LIGHT, Theme
+
+OMNIBUS = "omnibus"
+QQ_STATISTICS = (OMNIBUS, "normalized_participation_ratio", "largest_eigenvalue", "smallest_eigenvalue")
+"""What the figure shows unless told: the test of all statistics together, and three by themselves."""
+
+_MARKERS = ("o", "s", "^", "D", "v")
+_EVERY = 200  # smallest p-values that are all drawn; beyond, ranks are thinned evenly on the figure's scale
+
+Array = NDArray[np.float64]
+
+
+def p_value_qq(
+    scores: xr.DataTree | xr.Dataset,
+    statistics: Sequence[str] | None = None,
+    draws: int | None = None,
+    ax: Axes | None = None,
+    theme: Theme = LIGHT,
+    legend: bool = True,
+) -> Axes:
+    """Draw the sorted p-values of all heads against those expected of as many null heads, both as -log10 p.
+
+    The band holds 95 % of null models at each rank: the i-th smallest of n independent uniform p-values has the law
+    Beta(i, n + 1 - i). Heads that read the same key head are dependent, so for grouped-query models the true band is
+    somewhat wider. No Monte Carlo p-value is below its floor, 2 / (draws + 1), which a dashed line shows (the omnibus
+    test, one-sided, reaches half of it).
+
+    Args:
+        scores: a scores tree, its /heads, or the dataset of ``rmtbase.score_heads``.
+        statistics: names, ``"omnibus"`` for the test of all together; :data:`QQ_STATISTICS` if None.
+        draws: number of null draws, for the floor; the tree's own if None (no floor for a bare dataset).
+        ax: where to draw; new axes if None.
+        theme: colours.
+        legend: whether to draw one, to the right of the axes.
+
+    Returns:
+        The axes: expected against observed -log10 p.
+
+    Raises:
+        ParameterError: no scores of heads, or not of one of these statistics.
+    """
+    heads = heads_of(scores)
+    if draws is None and "null_draws" in scores.attrs:
+        draws = int(scores.attrs["null_draws"])
+    columns = {name: _p_values(heads, name) for name in statistics or QQ_STATISTICS}
+    ax = own_axes(ax, theme)
+    n = max((column.size for column in columns.values()), default=0)
+    if n:
+        expected, lower, upper = expected_p_values(n)
+        ax.fill_between(
+            -np.log10(expected), -np.log10(upper), -np.log10(lower), color=theme.null, alpha=0.28, linewidth=0,
+            label="null, 95 % at each rank",
+        )  # fmt: skip
+        ax.plot(-np.log10(expected), -np.log10(expected), color=theme.null, linewidth=1.2, label="null, expected")
+    for (name, column), colour, marker in zip(columns.items(), cycle(theme.series), cycle(_MARKERS), strict=False):
+        shown = _thinned(column.size)
+        ax.plot(
+            -np.log10(expected_p_values(column.size)[0][shown]), -np.log10(column[shown]), linestyle="none",
+            marker=marker, markersize=4.0 if column.size <= _EVERY else 2.8, markerfacecolor="none",
+            markeredgecolor=colour, label="all statistics together" if name == OMNIBUS else statistic_words(name),
+        )  # fmt: skip
+    if draws is not None:
+        floor = -np.log10(2 / (draws + 1))
+        ax.axhline(floor, color=theme.muted, linewidth=1.0, linestyle="--", label=f"floor 2 / ({draws} + 1)")
+    ax.set_xlim(left=0.0)
+    ax.set_ylim(bottom=0.0)
+    ax.set(
+        xlabel=r"expected $-\log_{10} p$ of null heads",
+        ylabel=r"observed $-\log_{10} p$",
+    )
+    titled(ax, f"p-values of {n} heads")
+    if legend:
+        add_legend(ax, theme, "outside")
+    return ax
+
+
+def expected_p_values(n: int, coverage: float = 0.95) -> tuple[Array, Array, Array]:
+    """The mean of each ordered p-value of n independent null heads, i / (n + 1), and its central interval."""
+    i = np.arange(1, n + 1)
+    law = stats.beta(i, n + 1 - i)
+    return i / (n + 1), law.ppf((1 - coverage) / 2), law.ppf((1 + coverage) / 2)
+
+
+def _p_values(heads: xr.Dataset, name: str) -> Array:
+    if name == OMNIBUS:
+        column = heads["omnibus_p_value"].values
+    else:
+        column = heads["p_value"].sel(statistic=require_statistic(heads, name)).values
+    return np.sort(column[np.isfinite(column)])
+
+
+def _thinned(n: int) -> NDArray[np.int64]:
+    if n <= _EVERY:
+        return np.arange(n)
+    tail = np.geomspace(_EVERY, n, 100).round().astype(np.int64) - 1
+    return np.unique(np.concatenate([np.arange(_EVERY), tail]))

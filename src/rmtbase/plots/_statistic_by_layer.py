@@ -1,0 +1,123 @@
+"""One statistic of every head, layer by layer, against the null's band."""
+
+from __future__ import annotations
+
+import numpy as np
+import xarray as xr
+from matplotlib.axes import Axes
+from numpy.typing import NDArray
+
+from rmtbase.plots._axes import (
+    LEVEL,
+    add_legend,
+    heads_of,
+    index_axis,
+    log_axis,
+    own_axes,
+    prefer_log,
+    require_statistic,
+    statistic_label,
+)
+from rmtbase.plots._theme import LIGHT, Theme
+from rmtbase.statistics import Statistic, get_statistic
+
+BAND = (0.005, 0.995)
+"""The null band of the figure: 99 % of null heads lie in it."""
+
+Array = NDArray[np.float64]
+
+
+def statistic_by_layer(
+    scores: xr.DataTree | xr.Dataset,
+    statistic: str = "normalized_participation_ratio",
+    level: float = LEVEL,
+    ax: Axes | None = None,
+    theme: Theme = LIGHT,
+    legend: bool = True,
+) -> Axes:
+    """Draw every head as a point at its layer, the layers' means, and the band that holds 99 % of null heads.
+
+    Within a layer, heads stand from left to right in their order. A statistic that scales with σ_Q² σ_K², of which each
+    head has its own, is drawn over its null mean (the log-determinant: minus its null mean), and the axis says so.
+
+    Args:
+        scores: a scores tree, its /heads, or the dataset of ``rmtbase.score_heads``.
+        statistic: its name.
+        level: heads with a q-value of this statistic under it are drawn filled.
+        ax: where to draw; new axes if None.
+        theme: colours.
+        legend: whether to draw one.
+
+    Returns:
+        The axes: layer against the statistic.
+
+    Raises:
+        ParameterError: no scores of heads, or not of this statistic.
+    """
+    heads = heads_of(scores)
+    one = get_statistic(require_statistic(heads, statistic))
+    table = heads.sel(statistic=statistic).transpose("layer", "head", ...)
+    mean = table["null_mean"].values
+    value = _relative(one, table["observed"].values, mean)
+    lower, middle, upper = _null_levels(one, table, mean)
+    flagged = table["q_value"].values < level
+    n_layers, n_heads = value.shape
+
+    ax = own_axes(ax, theme)
+    ax.axhspan(lower, upper, color=theme.null, alpha=0.28, linewidth=0, label="null, 99 % of heads")
+    ax.axhline(middle, color=theme.null, linewidth=1.2, label="null, median")
+    offset = np.linspace(-0.3, 0.3, n_heads) if n_heads > 1 else np.zeros(1)
+    x = np.arange(n_layers)[:, None] + offset
+    size = float(np.clip(30 / n_layers**0.5 / n_heads**0.25, 2.0, 4.5))
+    for chosen, colour, fill, sign in (
+        (~flagged, theme.observed, "none", "≥"),
+        (flagged, theme.flagged, theme.flagged, "<"),
+    ):
+        ax.plot(
+            x[chosen], value[chosen], linestyle="none", marker="o", markersize=size, markeredgecolor=colour,
+            markerfacecolor=fill, markeredgewidth=0.9, label=f"head, q {sign} {level:g}",
+        )  # fmt: skip
+    ax.hlines(
+        _layer_means(value), np.arange(n_layers) - 0.4, np.arange(n_layers) + 0.4, color=theme.text, linewidth=1.6,
+        label="mean of the layer",
+    )  # fmt: skip
+    if one.scaling != "additive" and prefer_log(value, np.array([lower, upper])):
+        log_axis(ax)
+    ax.set_xlim(-0.6, n_layers - 0.4)
+    index_axis(ax, "x", heads["layer"].values.tolist())
+    ax.set(xlabel="layer", ylabel=_axis_label(one))
+    if legend:
+        add_legend(ax, theme)
+    return ax
+
+
+def _relative(one: Statistic, value: Array, null_mean: Array) -> Array:
+    if one.scaling == 0:
+        return value
+    return value - null_mean if one.scaling == "additive" else value / null_mean
+
+
+def _axis_label(one: Statistic) -> str:
+    name = statistic_label(one.name)
+    if one.scaling == 0:
+        return name
+    return f"{name} − null mean" if one.scaling == "additive" else f"{name} / null mean"
+
+
+def _null_levels(one: Statistic, table: xr.Dataset, null_mean: Array) -> tuple[float, float, float]:
+    """The band and the median, on the figure's scale: there they are the same for every head that was scored."""
+    scored = np.flatnonzero(np.isfinite(null_mean))
+    if scored.size == 0:
+        return (np.nan, np.nan, np.nan)
+    place = np.unravel_index(scored[0], null_mean.shape)
+    quantile = table["null_quantile"].values[place]
+    probability = table["probability"].values
+    levels = [quantile[int(np.argmin(np.abs(probability - one)))] for one in (BAND[0], 0.5, BAND[1])]
+    low, middle, high = _relative(one, np.array(levels), null_mean[place])
+    return float(low), float(middle), float(high)
+
+
+def _layer_means(value: Array) -> Array:
+    count = np.isfinite(value).sum(axis=1)
+    total = np.where(np.isfinite(value), value, 0.0).sum(axis=1)
+    return np.where(count > 0, total / np.maximum(count, 1), np.nan)
