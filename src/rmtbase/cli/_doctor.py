@@ -4,25 +4,12 @@ from __future__ import annotations
 
 import json
 import platform
+import re
 import sys
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import PackageNotFoundError, requires, version
 from typing import Annotated, Any
 
 import typer
-
-_CORE = (
-    "jax",
-    "jaxlib",
-    "numpy",
-    "scipy",
-    "mpmath",
-    "xarray",
-    "netCDF4",
-    "matplotlib",
-    "safetensors",
-    "ml_dtypes",
-)
-_OPTIONAL = ("huggingface-hub", "torch", "transformers")
 
 
 def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False) -> None:
@@ -47,7 +34,7 @@ def _examine() -> dict[str, dict[str, Any]]:
     from rmtbase.linalg import DTYPE, PRNG_IMPLEMENTATION, SpectrumSolver, available_cores
     from rmtbase.montecarlo import cache_folder
 
-    packages = {name: _version(name) or "not installed" for name in (*_CORE, *_OPTIONAL)}
+    packages = {name: _version(name) or "not installed" for name in _requirements()}
     return {
         "software": {"rmtbase": rmtbase.__version__, "python": platform.python_version(), **packages},
         "machine": {
@@ -89,6 +76,20 @@ def _precision() -> dict[str, str]:
         "spectrum, thin / dense - 1": f"{spectrum:.1e}",
         "verdict": "good" if good else "bad: expected both below 1e-12 in float64",
     }
+
+
+def _requirements() -> list[str]:
+    """The packages that rmtbase asks for, those of the extras `hf` and `cuda` among them."""
+    try:
+        lines = requires("rmtbase") or []
+    except PackageNotFoundError:
+        return []
+    names = [re.split(r"[^\w.-]", line, maxsplit=1)[0] for line in lines if _is_wanted(line)]
+    return list(dict.fromkeys(names))
+
+
+def _is_wanted(requirement: str) -> bool:
+    return "extra ==" not in requirement or re.search(r"extra == .(hf|cuda)", requirement) is not None
 
 
 def _version(package: str) -> str | None:

@@ -21,7 +21,7 @@ from rmtbase.parameters import (
     require_positive_number,
 )
 from rmtbase.statistics import SPECTRAL_STATISTICS, summarize
-from rmtbase.tables import BASELINE_SCHEMA, SCHEMA_VERSION, describe, provenance
+from rmtbase.tables import BASELINE_SCHEMA, SCHEMA_VERSION, describe, provenance, software_version
 
 Normalization = Literal["sqrt_d", "none"]
 
@@ -218,8 +218,6 @@ def _record(
 ) -> dict[str, str]:
     import jax
 
-    import rmtbase
-
     call = {
         "function": "rmtbase.baseline",
         "shapes": shapes,
@@ -239,4 +237,4 @@ def _record(
         "device": jax.devices()[0].device_kind,
         "backend": jax.default_backend(),
     }
-    return {"rmtbase_version": rmtbase.__version__, "provenance": provenance(call, numerics=numerics)}
+    return {"rmtbase_version": software_version(), "provenance": provenance(call, numerics=numerics)}

@@ -12,7 +12,6 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-import rmtbase
 from rmtbase.errors import ParameterError
 from rmtbase.linalg import available_cores, core_of_triangles, single_threaded_blas, singular_values, triangle
 from rmtbase.models import Model, open_model
@@ -20,7 +19,7 @@ from rmtbase.scoring._heads import heads_dataset, sigma_estimate
 from rmtbase.scoring._matrices import MATRIX_MODES, MatrixScorer
 from rmtbase.scoring._null import EDGE_LEVEL, GaussianNull, check_null_name
 from rmtbase.scoring._source import find_null
-from rmtbase.tables import SCHEMA_VERSION, SCORES_SCHEMA, describe, provenance
+from rmtbase.tables import SCHEMA_VERSION, SCORES_SCHEMA, describe, provenance, software_version
 
 Array = NDArray[np.float64]
 
@@ -161,7 +160,7 @@ def _attributes(model: Model, null: GaussianNull, matrices: str, warnings: list[
     null_record = {"table": json.loads(null.row.attrs["provenance"])}
     return {
         "schema_version": SCHEMA_VERSION,
-        "rmtbase_version": rmtbase.__version__,
+        "rmtbase_version": software_version(),
         "kind": "scores",
         "model": model.name,
         "revision": model.revision or "",

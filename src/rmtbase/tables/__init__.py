@@ -8,7 +8,7 @@ from rmtbase.tables._files import (
     write_bytes,
     write_table,
 )
-from rmtbase.tables._provenance import provenance
+from rmtbase.tables._provenance import provenance, software_version
 from rmtbase.tables._schema import (
     BASELINE_SCHEMA,
     SCHEMA_VERSION,
@@ -27,6 +27,7 @@ __all__ = [
     "open_scores",
     "open_table",
     "provenance",
+    "software_version",
     "validate_baseline",
     "write_bytes",
     "write_table",

@@ -10,7 +10,10 @@ from typing import Any
 
 _PACKAGES = ("rmtbase", "jax", "jaxlib", "numpy", "scipy", "xarray", "netCDF4")
 
-REQUIRED = ("software", "platform", "call")
+
+def software_version() -> str:
+    """The version of rmtbase that is installed; ``"0+unknown"`` in a source tree that never was."""
+    return _version("rmtbase") or "0+unknown"
 
 
 def provenance(call: Mapping[str, Any], **sections: Mapping[str, Any]) -> str:

@@ -1,0 +1,24 @@
+import pytest
+from scored_model import D_HEAD, D_MODEL, write_checkpoint
+
+import rmtbase
+
+
+@pytest.fixture(scope="session")
+def baseline():
+    return rmtbase.baseline([D_MODEL, 24], [D_HEAD, 6], [1.0, (0.5, 0.02)], draws=2000)
+
+
+@pytest.fixture(scope="session")
+def scores(tmp_path_factory, baseline):
+    """Scores of a model by whether it learned something."""
+    folder = tmp_path_factory.mktemp("models")
+    return {
+        name: rmtbase.score(write_checkpoint(folder / name, name == "learned"), baseline)
+        for name in ("random", "learned")
+    }
+
+
+@pytest.fixture(scope="session")
+def learned(scores):
+    return scores["learned"]

@@ -1,0 +1,151 @@
+import subprocess
+import sys
+
+import matplotlib
+import numpy as np
+import pytest
+import xarray as xr
+from matplotlib.colors import to_rgb
+
+from rmtbase.errors import ParameterError
+from rmtbase.plots import (
+    DARK,
+    LIGHT,
+    Z_LEVELS,
+    compare,
+    figures,
+    null_spectrum,
+    ordered_eigenvalues,
+    statistic_by_layer,
+    z_heatmap,
+)
+
+
+def test_what_is_no_table_is_refused():
+    with pytest.raises(ParameterError, match="baseline table"):
+        figures(xr.Dataset({"x": ("day", [1.0])}))
+    with pytest.raises(ParameterError, match="at least one"):
+        compare(z_heatmap, {})
+
+
+def test_a_baseline_has_two_figures_for_each_shape_whatever_the_sigmas(baseline):
+    assert list(figures(baseline)) == [
+        "null-spectrum-32x8",
+        "ordered-eigenvalues-32x8",
+        "null-spectrum-24x6",
+        "ordered-eigenvalues-24x6",
+    ]
+
+
+def test_scores_have_their_standard_figures(learned):
+    drawn = figures(learned)
+    assert list(drawn) == [
+        "z-heat-map",
+        "ordered-eigenvalues",
+        "statistics-by-layer",
+        "p-value-qq",
+        "null-spectrum",
+        "matrix-z-heat-map",
+    ]
+    for figure in drawn.values():
+        figure.draw_without_rendering()
+    tree = learned.copy()
+    del tree["matrices"]
+    assert "matrix-z-heat-map" not in figures(tree)
+
+
+def test_compared_panels_share_their_limits(scores):
+    figure = compare(statistic_by_layer, scores, statistic="stable_rank")
+    assert [ax.get_title() for ax in figure.axes] == ["random", "learned"]
+    assert len({(*ax.get_xlim(), *ax.get_ylim()) for ax in figure.axes}) == 1
+    assert len(figure.legends) == 1
+    assert not any(ax.get_legend() for ax in figure.axes)
+
+
+def test_compared_heat_maps_have_one_colour_bar(scores):
+    figure = compare(z_heatmap, scores)
+    assert len(figure.axes) == 3
+    assert [ax.get_title().split("\n")[0] for ax in figure.axes[:2]] == ["random", "learned"]
+
+
+def test_compared_panels_that_show_different_things_have_their_own_legends(scores, baseline):
+    figure = compare(ordered_eigenvalues, scores)
+    assert all(ax.get_legend() for ax in figure.axes)
+    assert len(compare(null_spectrum, {"a table": baseline}).axes) == 1
+
+
+@pytest.mark.parametrize("theme", [LIGHT, DARK])
+def test_nothing_global_is_changed(theme, learned, baseline):
+    before = dict(matplotlib.rcParams)
+    figures(learned, theme)
+    figures(baseline, theme)
+    assert dict(matplotlib.rcParams) == before
+
+
+def test_matplotlib_is_loaded_by_plots_alone_and_pyplot_by_nothing():
+    code = (
+        "import sys, rmtbase; assert 'matplotlib' not in sys.modules; "
+        "import rmtbase.plots, rmtbase.report; assert 'matplotlib.pyplot' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+# Colours.
+
+
+def luminance(colour):
+    rgb = linear(to_rgb(colour))
+    return float(rgb @ [0.2126, 0.7152, 0.0722])
+
+
+def linear(rgb):
+    c = np.asarray(rgb)
+    return np.where(c <= 0.04045, c / 12.92, ((c + 0.055) / 1.055) ** 2.4)
+
+
+def contrast(one, other):
+    low, high = sorted((luminance(one), luminance(other)))
+    return (high + 0.05) / (low + 0.05)
+
+
+@pytest.mark.parametrize("theme", [LIGHT, DARK])
+def test_text_is_readable_and_marks_stand_out(theme):
+    assert contrast(theme.text, theme.surface) >= 7
+    assert contrast(theme.muted, theme.surface) >= 4.5
+    for mark in (theme.null, theme.free_law, theme.observed, theme.flagged):
+        assert contrast(mark, theme.surface) >= 3
+
+
+# Machado, Oliveira & Fernandes (2009), severity 1.0, on linear RGB.
+PROTAN = [[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216], [-0.003882, -0.048116, 1.051998]]
+DEUTAN = [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.011820, 0.042940, 0.968881]]
+
+
+def lab(linear_rgb):
+    xyz = np.array([[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]]) @ linear_rgb
+    f = np.cbrt(np.clip(xyz / [0.9505, 1.0, 1.089], 0, None))
+    return np.array([116 * f[1] - 16, 500 * (f[0] - f[1]), 200 * (f[1] - f[2])])
+
+
+@pytest.mark.parametrize("theme", [LIGHT, DARK])
+@pytest.mark.parametrize("deficiency", [np.eye(3), PROTAN, DEUTAN])
+def test_colours_stay_apart_for_colour_blind_readers(theme, deficiency):
+    def seen(colour):
+        return lab(np.clip(np.asarray(deficiency) @ linear(to_rgb(colour)), 0, 1))
+
+    for one, other in (
+        (theme.observed, theme.flagged),
+        (theme.free_law, theme.naive),
+        (theme.diverging[4], theme.diverging[10]),
+        (theme.diverging[1], theme.diverging[13]),
+    ):
+        assert np.linalg.norm(seen(one) - seen(other)) > 20
+
+
+@pytest.mark.parametrize("theme", [LIGHT, DARK])
+def test_the_diverging_colours_match_the_levels_and_grow_stronger_from_the_middle(theme):
+    middle = len(Z_LEVELS)
+    assert len(theme.diverging) == 2 * middle + 1
+    from_middle = [contrast(colour, theme.diverging[middle]) for colour in theme.diverging]
+    assert from_middle[: middle + 1] == sorted(from_middle[: middle + 1], reverse=True)
+    assert from_middle[middle:] == sorted(from_middle[middle:])

@@ -1,0 +1,333 @@
+import numpy as np
+import pytest
+import xarray as xr
+from matplotlib.collections import PolyCollection, QuadMesh
+from matplotlib.colors import to_hex
+from matplotlib.figure import Figure
+from scipy import stats
+from scored_model import D_HEAD, D_MODEL, HEADS, LAYERS, PLANTED, ZERO
+
+import rmtbase
+from rmtbase.errors import ParameterError
+from rmtbase.plots import (
+    LIGHT,
+    Z_LEVELS,
+    farthest_z,
+    matrix_z_heatmap,
+    null_spectrum,
+    ordered_eigenvalues,
+    p_value_qq,
+    statistic_by_layer,
+    z_heatmap,
+)
+
+OF_SCORES = [null_spectrum, ordered_eigenvalues, statistic_by_layer, z_heatmap, matrix_z_heatmap, p_value_qq]
+
+
+def line(ax, label):
+    (found,) = [one for one in ax.lines if label in one.get_label()]
+    return found
+
+
+def bands(ax):
+    return {one.get_label(): one for one in ax.collections if isinstance(one, PolyCollection)}
+
+
+# Bad input first.
+
+
+@pytest.mark.parametrize("plot", OF_SCORES)
+def test_what_is_no_table_is_refused(plot):
+    with pytest.raises(ParameterError, match="expected"):
+        plot(xr.Dataset({"temperature": ("day", [1.0])}))
+
+
+@pytest.mark.parametrize("plot", [statistic_by_layer, z_heatmap, matrix_z_heatmap])
+def test_an_unknown_statistic_is_refused_with_those_there_are(plot, learned):
+    with pytest.raises(ParameterError, match=r"'alpha'.*holds: "):
+        plot(learned, "alpha")
+
+
+@pytest.mark.parametrize("plot", [null_spectrum, ordered_eigenvalues])
+@pytest.mark.parametrize("case", [-1, 4])
+def test_a_case_that_the_table_lacks_is_refused(plot, case, baseline):
+    with pytest.raises(ParameterError, match="0 to 3"):
+        plot(baseline, case=case)
+
+
+@pytest.mark.parametrize("heads", [[], [(0, 0)] * 6, [(LAYERS, 0)], [(0, HEADS)]])
+def test_heads_that_the_model_lacks_are_refused(heads, learned):
+    with pytest.raises(ParameterError, match="heads"):
+        ordered_eigenvalues(learned, heads)
+
+
+def test_a_baseline_has_no_heads_to_draw(baseline):
+    with pytest.raises(ParameterError, match="holds no heads"):
+        ordered_eigenvalues(baseline, heads=[(0, 0)])
+
+
+def test_scores_without_matrices_have_no_matrix_map(learned):
+    tree = learned.copy()
+    del tree["matrices"]
+    with pytest.raises(ParameterError, match="/matrices"):
+        matrix_z_heatmap(tree)
+
+
+# What every picture promises.
+
+
+@pytest.mark.parametrize("plot", OF_SCORES)
+def test_the_axes_given_come_back_with_labels(plot, learned):
+    ax = Figure().add_subplot()
+    assert plot(learned, ax=ax) is ax
+    assert ax.get_xlabel()
+    assert ax.get_ylabel()
+
+
+@pytest.mark.parametrize("plot", OF_SCORES)
+def test_new_axes_are_made_where_none_are_given(plot, learned):
+    figure = plot(learned).get_figure()
+    assert isinstance(figure, Figure)
+    figure.draw_without_rendering()
+
+
+# The null's spectrum.
+
+
+@pytest.mark.parametrize("case", range(4))
+def test_the_free_edges_stand_where_the_table_says(case, baseline):
+    ax = null_spectrum(baseline, case)
+    row = baseline.isel(case=case)
+    vertical = sorted(one.get_xdata()[0] for one in ax.lines if one.get_xdata()[0] == one.get_xdata()[-1])
+    assert vertical == [float(row["edge_lower"]), float(row["edge_upper"])]
+
+
+def test_the_histogram_is_a_density_and_lies_within_the_axes(baseline):
+    ax = null_spectrum(baseline)
+    values, edges, _ = ax.patches[0].get_data()
+    assert np.sum(values * np.diff(edges)) == pytest.approx(1.0)
+    held = edges[np.flatnonzero(values > 0)]
+    left, right = ax.get_xlim()
+    assert left <= held.min()
+    assert held.max() <= right
+    assert ax.get_ylim()[1] > values.max()
+
+
+def test_the_error_bars_are_the_standard_errors(baseline):
+    (bars,) = [one for one in null_spectrum(baseline).collections if hasattr(one, "get_segments")]
+    row = baseline.isel(case=0)
+    held = row["density"].values > 0
+    length = [segment[1][1] - segment[0][1] for segment in bars.get_segments()]
+    np.testing.assert_allclose(length, 2 * row["density_standard_error"].values[held], rtol=1e-9)
+
+
+def test_the_naive_law_is_named_too_narrow_and_is(baseline):
+    ax = null_spectrum(baseline)
+    naive, free = line(ax, "too narrow"), line(ax, "free-product law")
+
+    def width(curve):
+        x = curve.get_xdata()[curve.get_ydata() > 0]
+        return x.max() - x.min()
+
+    assert width(naive) < width(free)
+    assert "(dimensionless)" in ax.get_xlabel()
+    assert r"1/\lambda" in ax.get_ylabel()
+
+
+def test_the_null_of_scores_is_the_table_at_unit_sigma(learned, baseline):
+    of_scores, of_table = null_spectrum(learned), null_spectrum(baseline)
+    unit = D_MODEL  # the table is per d_model, the scores' null is of the raw product
+    for label in ("free-product law", "too narrow"):
+        np.testing.assert_allclose(
+            line(of_scores, label).get_ydata() * unit, line(of_table, label).get_ydata(), rtol=1e-9
+        )
+
+
+# Ordered eigenvalues.
+
+
+def test_the_bands_are_the_table_s_quantiles_and_nest(baseline):
+    ax = ordered_eigenvalues(baseline, case=2)
+    quantile = baseline["eigenvalue_quantile"].isel(case=2, index=slice(0, 6))
+    outer, inner = bands(ax)["null, 1–99 %"], bands(ax)["null, 16–84 %"]
+    for band, levels in ((outer, (0.01, 0.99)), (inner, (0.16, 0.84))):
+        y = band.get_paths()[0].vertices[:, 1]
+        assert y.min() == pytest.approx(float(quantile.sel(probability=levels[0]).min()))
+        assert y.max() == pytest.approx(float(quantile.sel(probability=levels[1]).max()))
+    np.testing.assert_array_equal(line(ax, "median").get_ydata(), quantile.sel(probability=0.5))
+    np.testing.assert_array_equal(line(ax, "median").get_xdata(), np.arange(1, 7))
+
+
+def test_a_head_is_drawn_at_its_own_scale(learned):
+    ax = ordered_eigenvalues(learned, [(1, 0), (2, 3)])
+    head = learned["heads"].to_dataset().sel(layer=1, head=0)
+    expected = head["eigenvalue"] / (head["sigma_q"] * head["sigma_k"]) ** 2
+    np.testing.assert_allclose(line(ax, "layer 1 head 0").get_ydata(), expected)
+    assert len(line(ax, "layer 2 head 3").get_ydata()) == D_HEAD
+
+
+def test_the_farthest_head_is_chosen_and_a_zero_head_is_not(learned):
+    labels = [one.get_label() for one in ordered_eigenvalues(learned).lines]
+    z = np.abs(farthest_z(learned["heads"].to_dataset()))
+    assert np.isnan(z[ZERO])
+    farthest = np.unravel_index(np.nanargmax(z), z.shape)
+    assert farthest in PLANTED
+    assert f"layer {farthest[0]} head {farthest[1]} (farthest)" in labels
+    assert not any(f"layer {ZERO[0]} head {ZERO[1]}" in label for label in labels)
+
+
+def test_a_planted_direction_leaves_the_band_at_the_first_rank(learned):
+    ax = ordered_eigenvalues(learned, [PLANTED[0]])
+    first = line(ax, "layer 1 head 0").get_ydata()[0]
+    assert first > bands(ax)["null, 1–99 %"].get_paths()[0].vertices[:, 1].max()
+
+
+# One statistic by layer.
+
+
+def test_every_scored_head_is_a_point_and_the_flagged_are_filled(learned):
+    ax = statistic_by_layer(learned)
+    heads = learned["heads"].to_dataset().sel(statistic="normalized_participation_ratio")
+    flagged = heads["q_value"].values < 0.05
+    drawn = line(ax, "q < 0.05")
+    np.testing.assert_array_equal(drawn.get_ydata(), heads["observed"].values[flagged])
+    assert drawn.get_markerfacecolor() == LIGHT.flagged
+    others = line(ax, "q ≥ 0.05")
+    assert others.get_markerfacecolor() == "none"
+    assert np.isfinite(others.get_ydata()).sum() + flagged.sum() == LAYERS * HEADS - 1
+
+
+def test_points_stand_in_their_layer(learned):
+    ax = statistic_by_layer(learned)
+    x = np.concatenate([line(ax, "q < 0.05").get_xdata(), line(ax, "q ≥ 0.05").get_xdata()])
+    assert sorted(np.round(x)) == sorted(np.repeat(np.arange(LAYERS), HEADS))
+
+
+@pytest.mark.parametrize(
+    ("statistic", "words"),
+    [("stable_rank", "stable rank"), ("largest_eigenvalue", "/ null mean"), ("log_determinant", "− null mean")],
+)
+def test_the_band_holds_random_heads_and_the_axis_names_the_scale(statistic, words, scores):
+    ax = statistic_by_layer(scores["random"], statistic)
+    low, high = band_of(ax)
+    values = line(ax, "q ≥ 0.05").get_ydata()
+    # 12 random heads in a 99 % band: all but at most one, except with probability 0.006; the seed is fixed.
+    assert ((values >= low) & (values <= high)).sum() >= values.size - 1
+    assert low < line(ax, "median").get_ydata()[0] < high
+    assert words in ax.get_ylabel()
+
+
+def band_of(ax):
+    corners = ax.patches[0].get_corners()[:, 1]
+    return corners.min(), corners.max()
+
+
+def test_the_band_is_the_null_s_and_spans_all_layers(learned):
+    ax = statistic_by_layer(learned)
+    heads = learned["heads"].to_dataset().sel(statistic="normalized_participation_ratio", layer=1, head=0)
+    np.testing.assert_allclose(band_of(ax), heads["null_quantile"].sel(probability=[0.005, 0.995]))
+    low, high = ax.get_ylim()
+    assert low < band_of(ax)[0]
+    assert band_of(ax)[1] < high
+
+
+def test_layer_means_leave_out_the_head_that_was_not_scored(learned):
+    (means,) = [one for one in statistic_by_layer(learned).collections if "mean" in one.get_label()]
+    observed = learned["heads"]["observed"].sel(statistic="normalized_participation_ratio")
+    drawn = [segment[0][1] for segment in means.get_segments()]
+    np.testing.assert_allclose(drawn, observed.mean("head", skipna=True))
+
+
+def test_scores_of_plain_arrays_are_one_layer(baseline):
+    rng = np.random.default_rng(0)
+    dataset = rmtbase.score_heads(*rng.standard_normal((2, 5, D_HEAD, D_MODEL)), baseline=baseline)
+    for plot in (statistic_by_layer, z_heatmap, p_value_qq):
+        assert plot(dataset).get_ylabel()
+    assert z_heatmap(dataset, colorbar=False).get_ylim() == (0.5, -0.5)
+
+
+# Heat maps.
+
+
+def mesh_of(ax):
+    (mesh,) = [one for one in ax.collections if isinstance(one, QuadMesh)]
+    return mesh
+
+
+def test_cells_are_z_with_layer_0_on_top(learned):
+    ax = z_heatmap(learned, "stable_rank")
+    z = learned["heads"]["z_score"].sel(statistic="stable_rank").values
+    drawn = mesh_of(ax).get_array()
+    np.testing.assert_array_equal(drawn.filled(np.nan), z)
+    assert drawn.mask[ZERO]
+    assert ax.get_ylim() == (LAYERS - 0.5, -0.5)
+
+
+def test_dots_mark_the_flagged_heads(learned):
+    ax = z_heatmap(learned, "stable_rank")
+    q = learned["heads"]["q_value"].sel(statistic="stable_rank").values
+    dots = line(ax, "q < 0.05")
+    assert set(zip(dots.get_ydata(), dots.get_xdata(), strict=True)) == set(zip(*np.nonzero(q < 0.05), strict=True))
+    assert "dot: q < 0.05" in ax.get_title()
+
+
+def test_colours_are_symmetric_and_the_same_for_every_statistic(learned):
+    norms = [mesh_of(z_heatmap(learned, name)).norm for name in ("stable_rank", "log_determinant")]
+    assert [list(norm.boundaries) for norm in norms] == [[-z for z in reversed(Z_LEVELS)] + list(Z_LEVELS)] * 2
+
+
+@pytest.mark.parametrize(
+    ("z", "colour"), [(0.0, 7), (0.99, 7), (-0.99, 7), (1.5, 8), (-1.5, 6), (99, 13), (101, 14), (1e9, 14), (-1e9, 0)]
+)
+def test_a_z_has_its_colour_and_beyond_the_last_level_the_last(z, colour, learned):
+    mesh = mesh_of(z_heatmap(learned))
+    assert to_hex(mesh.cmap(mesh.norm(z))) == LIGHT.diverging[colour]
+
+
+def test_the_colour_bar_names_the_levels_and_extends_beyond_them(learned):
+    figure = z_heatmap(learned).get_figure()
+    bar = figure.axes[1]
+    texts = [text.get_text() for text in bar.get_yticklabels()]
+    assert texts == [f"−{z:g}" for z in reversed(Z_LEVELS)] + [f"{z:g}" for z in Z_LEVELS]
+    assert "standard deviations" in bar.get_ylabel()
+
+
+def test_a_matrix_map_has_a_column_for_each_component(learned):
+    ax = matrix_z_heatmap(learned, "skewness")
+    components = learned["matrices"]["component"].values
+    assert [text.get_text().replace("\n", "_") for text in ax.get_xticklabels()] == list(components)
+    np.testing.assert_array_equal(
+        mesh_of(ax).get_array(), learned["matrices"]["z_score"].sel(statistic="skewness").values
+    )
+
+
+# p-values.
+
+
+def test_the_p_value_band_is_that_of_ordered_uniforms(learned):
+    ax = p_value_qq(learned, ["stable_rank"])
+    n = LAYERS * HEADS - 1
+    i = np.arange(1, n + 1)
+    path = bands(ax)["null, 95 % at each rank"].get_paths()[0].vertices
+    assert path[:, 1].max() == pytest.approx(-np.log10(stats.beta(1, n).ppf(0.025)))
+    assert path[:, 1].min() == pytest.approx(-np.log10(stats.beta(n, 1).ppf(0.975)))
+    np.testing.assert_allclose(line(ax, "expected").get_xdata(), -np.log10(i / (n + 1)))
+
+
+def test_random_p_values_stay_in_the_band_and_learned_ones_leave_it(scores):
+    def below_band(tree):
+        p = np.sort(line(p_value_qq(tree, ["omnibus"]), "together").get_ydata())[::-1]
+        n = p.size
+        i = np.arange(1, n + 1)
+        # Simultaneous over the ranks: each at 1e-4, all at about 1e-3; the seed is fixed.
+        return (p > -np.log10(stats.beta(i, n + 1 - i).ppf(1e-4))).any()
+
+    assert not below_band(scores["random"])
+    assert below_band(scores["learned"])
+
+
+def test_the_floor_is_two_over_draws_plus_one(learned):
+    assert line(p_value_qq(learned), "floor").get_ydata()[0] == pytest.approx(-np.log10(2 / 2001))
+    bare = learned["heads"].to_dataset()
+    assert not [one for one in p_value_qq(bare).lines if "floor" in one.get_label()]
+    assert line(p_value_qq(bare, draws=99), "floor").get_ydata()[0] == pytest.approx(-np.log10(0.02))

@@ -1,0 +1,146 @@
+"""The page in a real browser, opened from disk."""
+
+import html
+import json
+import re
+import shutil
+import subprocess
+from itertools import groupby
+from pathlib import Path
+
+import pytest
+
+from rmtbase.scoring import summarize_scores
+from rmtbase.statistics import SPECTRAL_STATISTICS
+
+NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+FLAGS = (
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-dev-shm-usage",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--enable-logging=stderr",
+    "--v=0",
+    "--virtual-time-budget=5000",
+    "--dump-dom",
+)
+LIGHT, DARK = "--blink-settings=preferredColorScheme=1", "--blink-settings=preferredColorScheme=0"
+PROBE = (Path(__file__).parent / "probe.js").read_text()
+
+
+def opened(path, folder, *flags):
+    """The page's DOM after it ran, and what was written to the console."""
+    browser = next(filter(None, map(shutil.which, NAMES)), None)
+    if browser is None:
+        pytest.fail(
+            f"the report is checked in Chromium, and none of {', '.join(NAMES)} is installed: apt install chromium"
+        )
+    done = subprocess.run(
+        [browser, *FLAGS, f"--user-data-dir={folder / 'profile'}", *flags, path.as_uri()],
+        capture_output=True, text=True, timeout=120, check=True,
+    )  # fmt: skip
+    return done.stdout, [line for line in done.stderr.splitlines() if "CONSOLE" in line]
+
+
+def probed(page, folder, *flags):
+    """What the probe saw in a copy of the page whose policy admits it."""
+    copy = folder / "copy.html"
+    admitted = re.sub(r"script-src 'sha256-[^']*'", "script-src 'unsafe-inline'", page)
+    copy.write_text(admitted.replace("</body>", f"<script>{PROBE}</script></body>"), encoding="utf-8")
+    dom, console = opened(copy, folder, *flags)
+    assert console == []
+    return json.loads(html.unescape(re.search(r'<pre id="probe">(.*?)</pre>', dom, re.DOTALL).group(1)))
+
+
+@pytest.fixture(scope="module")
+def light(page, tmp_path_factory):
+    return probed(page, tmp_path_factory.mktemp("light"), LIGHT, "--window-size=1280,1000")
+
+
+@pytest.fixture(scope="module")
+def dark(page, tmp_path_factory):
+    return probed(page, tmp_path_factory.mktemp("dark"), DARK, "--window-size=500,900")
+
+
+def test_the_page_opens_from_disk_without_a_word_on_the_console(page, tmp_path):
+    (tmp_path / "report.html").write_text(page, encoding="utf-8")
+    dom, console = opened(tmp_path / "report.html", tmp_path)
+    assert console == []
+    assert 'aria-sort="none"' in dom  # the page's own script ran under its policy
+
+
+def test_an_error_would_be_seen_on_the_console_and_the_policy_stops_foreign_scripts(page, tmp_path):
+    broken = page.replace("</body>", "<script>window.hacked = 1</script><img src='http://127.0.0.1:9/x.png'></body>")
+    (tmp_path / "report.html").write_text(broken, encoding="utf-8")
+    _, console = opened(tmp_path / "report.html", tmp_path)
+    assert len([line for line in console if "Content Security Policy" in line]) == 2
+
+
+@pytest.mark.parametrize("look", ["light", "dark"])
+def test_every_figure_is_visible(look, request):
+    seen = request.getfixturevalue(look)
+    assert len(seen["figures"]) == 6
+    for figure in seen["figures"]:
+        assert figure["width"] > 300
+        assert figure["height"] > 150
+        assert figure["marks"] > 30
+
+
+@pytest.mark.parametrize("look", ["light", "dark"])
+def test_nothing_overflows_the_window(look, request):
+    assert request.getfixturevalue(look)["overflow"] <= 0
+
+
+def test_the_page_and_its_figures_follow_light_and_dark(light, dark):
+    assert (light["dark"], dark["dark"]) == (False, True)
+    assert light["background"] == "rgb(255, 255, 255)"
+    assert dark["background"] != light["background"]
+    assert light["text_colour"] in light["figure_colours"]
+    assert dark["text_colour"] in dark["figure_colours"]
+    assert light["text_colour"] not in dark["figure_colours"]
+
+
+def numbers(cells):
+    return [float(cell.replace("−", "-")) for cell in cells if cell != "–"]
+
+
+def test_a_column_sorts_both_ways_by_value_with_missing_last(light):
+    up, down = light["ascending"], light["descending"]
+    assert (up["sort"], down["sort"]) == ("ascending", "descending")
+    assert up["focused"]
+    assert numbers(up["column"]) == sorted(numbers(up["column"]))
+    assert numbers(down["column"]) == sorted(numbers(up["column"]), reverse=True)
+    assert up["column"][-1] == down["column"][-1] == "–"
+    assert len(set(up["column"])) > 5
+
+
+def test_a_column_of_words_sorts_as_words(light):
+    words = light["text"]["column"]
+    assert light["text"]["sort"] == "ascending"
+    assert len(set(words)) > 1
+    assert [word for word, _ in groupby(words)] == list(dict.fromkeys(words))  # equal words stand together
+
+
+def test_picking_a_statistic_shows_it(light, tree):
+    assert light["chosen"] == SPECTRAL_STATISTICS["stable_rank"].long_name
+    observed = tree["heads"]["observed"].sel(statistic="stable_rank").values.ravel()
+    assert numbers(light["observed"]) == pytest.approx(sorted(observed[observed == observed]), rel=1e-3)
+
+
+def test_the_filter_keeps_the_heads_that_left_the_null(light, tree):
+    n = len(summarize_scores(tree).findings)
+    assert light["filtered"] == n
+    assert light["status"].startswith(f"{n} of ")
+
+
+def test_the_header_of_the_table_stays_in_sight(light):
+    assert abs(light["sticky"]) <= 2
+
+
+def test_hostile_names_run_nothing(light):
+    assert not light["hacked"]

@@ -1,0 +1,229 @@
+import html
+import json
+import re
+from html.parser import HTMLParser
+from itertools import pairwise
+
+import matplotlib
+import numpy as np
+import pytest
+import xarray as xr
+
+from rmtbase.errors import ParameterError
+from rmtbase.report import render
+from rmtbase.report._html import embedded_json, formula, mean_and_std, number, z_text
+from rmtbase.scoring import summarize_scores
+from rmtbase.statistics import SPECTRAL_STATISTICS
+
+VOID = {"meta", "link", "input", "br", "img"}
+
+
+class Outline(HTMLParser):
+    """Checks that elements nest; collects elements, identifiers and text."""
+
+    def __init__(self, page):
+        super().__init__()
+        self.open, self.elements, self.identifiers, self.text = [], [], [], []
+        self.feed(page)
+
+    def handle_starttag(self, tag, attrs):
+        self.elements.append((tag, dict(attrs)))
+        self.identifiers += [value for name, value in attrs if name == "id"]
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.handle_starttag(tag, attrs)
+        if tag not in VOID:
+            self.open.pop()
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        if not {"script", "style"} & set(self.open):
+            self.text.append(data)
+
+    def of(self, tag):
+        return [attrs for found, attrs in self.elements if found == tag]
+
+
+@pytest.fixture(scope="session")
+def outline(page):
+    return Outline(page)
+
+
+@pytest.mark.parametrize("scores", [None, xr.Dataset(), xr.DataTree.from_dict({"/heads": xr.Dataset()})])
+def test_what_is_no_scores_tree_is_refused(scores):
+    with pytest.raises(ParameterError, match="scores tree"):
+        render(scores)
+
+
+def test_elements_nest_and_identifiers_are_unique(outline):
+    assert outline.open == []
+    assert len(outline.identifiers) == len(set(outline.identifiers))
+
+
+def test_references_within_the_page_lead_somewhere(page, outline):
+    targets = re.findall(r'href="#([^"]+)"|url\(#([^)]+)\)|aria-labelledby="([^"]+)"', page)
+    assert {next(filter(None, target)) for target in targets} <= set(outline.identifiers)
+
+
+def test_nothing_is_loaded_from_anywhere(page, outline):
+    for tag, attrs in outline.elements:
+        for name in ("src", "href", "xlink:href", "data", "action", "poster", "srcset"):
+            assert attrs.get(name, "#").startswith(("#", "data:")), (tag, attrs)
+    assert set(re.findall(r"url\((.)", page)) <= {"#"}
+    assert "@import" not in page
+    policy = next(attrs["content"] for attrs in outline.of("meta") if "http-equiv" in attrs)
+    assert policy.startswith("default-src 'none';")
+
+
+def test_hostile_names_stay_text(tree, page, outline):
+    hostile = tree.attrs["model"]
+    assert "<script>window.hacked" in hostile
+    assert outline.of("img") == []
+    assert "window.hacked" not in "".join(re.findall(r"<script.*?</script>", page, re.DOTALL))
+    assert "<script>window.hacked" not in page
+    assert "".join(outline.text).count(hostile) >= 6
+    assert all("onerror" not in attrs for _, attrs in outline.elements)
+
+
+def test_the_finding_comes_first_and_in_words(tree, outline):
+    text = " ".join("".join(outline.text).split())
+    places = [text.index(" ".join(sentence.split())) for sentence in summarize_scores(tree).sentences()]
+    assert places == sorted(places)
+    assert places[-1] < text.index("How far every head is from random")
+
+
+def test_warnings_and_notes_are_told(tree, outline):
+    text = "".join(outline.text)
+    assert "Warnings about the checkpoint" in text
+    assert "Notes about the checkpoint" in text
+    for line in json.loads(tree.attrs["warnings"]):
+        assert line in text
+
+
+def test_every_figure_has_a_description_and_a_caption(outline):
+    figures = outline.of("svg")
+    assert len(figures) == len(outline.of("figure")) == len(outline.of("figcaption")) == 6
+    for svg in figures:
+        assert svg["role"] == "img"
+        assert len(svg["aria-label"]) > 20
+
+
+def test_headings_do_not_skip_a_level(outline):
+    levels = [int(tag[1]) for tag, _ in outline.elements if re.fullmatch("h[1-6]", tag)]
+    assert levels[0] == 1
+    assert levels.count(1) == 1
+    assert all(later - earlier <= 1 for earlier, later in pairwise(levels))
+
+
+def test_every_colour_of_a_figure_follows_the_page(page):
+    for svg in re.findall(r"<svg.*?</svg>", page, re.DOTALL):
+        assert re.findall(r"#[0-9a-fA-F]{3,8}\b", re.sub(r'(href="#|url\(#)[^")]+', "", svg)) == []
+        assert "var(--text)" in svg
+    used = set(re.findall(r"var\((--[\w-]+)\)", page))
+    set_for_light = set(re.findall(r"(--[\w-]+):", page.split("@media (prefers-color-scheme: dark)")[0]))
+    defined_by_css = set(re.findall(r"(--[\w-]+):", page))
+    assert used <= defined_by_css
+    assert {"--text", "--surface", "--diverging-7", "--flagged"} <= set_for_light
+
+
+def test_the_table_lists_every_head_with_every_statistic(tree, page):
+    table = page[page.index('id="heads-table"') :]
+    rows = re.findall(r"<tr( data-flagged)?>(.*?)</tr>", table[table.index("<tbody>") : table.index("</tbody>")])
+    heads = tree["heads"].to_dataset()
+    assert len(rows) == heads["observed"].sizes["layer"] * heads["observed"].sizes["head"]
+    assert sum(bool(flag) for flag, _ in rows) == len(summarize_scores(tree).findings)
+    texts = json.loads(table[table.index('json">') + 6 : table.index("</script>")])
+    assert list(texts) == list(SPECTRAL_STATISTICS)
+    observed = [float(cell.replace("−", "-")) for cell in texts["stable_rank"]["cells"][0].split("|") if cell != "–"]
+    expected = heads["observed"].sel(statistic="stable_rank").values.ravel()
+    np.testing.assert_allclose(observed, expected[np.isfinite(expected)], rtol=1e-3)
+
+
+def test_the_null_is_explained_with_its_provenance(tree, page):
+    assert html.escape(tree.attrs["provenance"], quote=True) in page
+    assert "never below 2 / (2000 + 1) = 0.001" in page
+
+
+def test_a_page_without_matrices_has_no_section_for_them(tree):
+    bare = tree.copy()
+    del bare["matrices"]
+    assert "Weight matrices" in render(tree)
+    assert "Weight matrices" not in render(bare)
+
+
+def test_the_same_scores_give_the_same_page_whatever_the_caller_s_matplotlib_settings(tree, page):
+    with matplotlib.rc_context({"font.size": 30, "axes.facecolor": "red", "svg.fonttype": "none"}):
+        before = dict(matplotlib.rcParams)
+        assert render(tree) == page
+        assert dict(matplotlib.rcParams) == before
+
+
+def test_a_model_of_1024_heads_stays_below_3_megabytes(tree):
+    heads = tree["heads"].to_dataset()
+    many = heads.isel(layer=np.arange(32) % 3, head=np.arange(32) % 4)
+    many = many.assign_coords(layer=np.arange(32), head=np.arange(32))
+    noise = np.random.default_rng(0).normal(1.0, 0.1, many["observed"].shape)
+    for name in ("observed", "null_mean", "z_score", "p_value", "q_value"):
+        many[name] = many[name] * np.clip(noise, 0.5, None)
+    big = xr.DataTree.from_dict({"/heads": many, "/null": tree["null"].to_dataset()})
+    big.attrs = tree.attrs | {"n_layers": 32, "n_heads": 32}
+    assert len(render(big).encode()) < 3e6
+
+
+# Numbers and formulas.
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0.0, "0"),
+        (0.79234, "0.7923"),
+        (-33.7, "−33.7"),
+        (12345.6, "12346"),
+        (1.5e8, "1.5e8"),
+        (4.8e-13, "4.8e−13"),
+        (-2e-7, "−2e−7"),
+        (np.nan, "–"),
+        (np.inf, "∞"),
+        (-np.inf, "−∞"),
+    ],
+)
+def test_numbers_are_short(value, text):
+    assert number(value) == text
+
+
+@pytest.mark.parametrize(("z", "text"), [(-0.04, "0.0"), (-33.74, "−33.7"), (12345.6, "12346"), (np.nan, "–")])
+def test_z_has_one_decimal(z, text):
+    assert z_text(z) == text
+
+
+@pytest.mark.parametrize(
+    ("mean", "std", "text"),
+    [
+        (0.79234, 0.02134, "0.792 ± 0.021"),
+        (-0.000366, 0.038, "0.000 ± 0.038"),
+        (5706.4, 453.1, "5706 ± 453"),
+        (1e9, 1e7, "1e9 ± 1e7"),
+        (np.nan, np.nan, "– ± –"),
+    ],
+)
+def test_a_mean_is_as_long_as_its_standard_deviation_says(mean, std, text):
+    assert mean_and_std(mean, std) == text
+
+
+def test_formulas_have_no_latex_left():
+    for one in SPECTRAL_STATISTICS.values():
+        for latex in (one.symbol, one.formula):
+            assert not set("\\{}$") & set(formula(latex))
+    assert formula(r"(\sum_k \lambda_k)^2 / \sum_k \lambda_k^2") == (
+        "(Σ<sub>k</sub> λ<sub>k</sub>)<sup>2</sup> / Σ<sub>k</sub> λ<sub>k</sub><sup>2</sup>"
+    )
+
+
+def test_embedded_json_cannot_end_its_element():
+    assert "<" not in embedded_json({"a": "</script><script>"})
+    assert json.loads(embedded_json({"a": "</script>"})) == {"a": "</script>"}
