@@ -66,9 +66,8 @@ def print_baseline(table: xr.Dataset, console: Console) -> None:
 def print_summary(summary: Summary, title: str, console: Console) -> None:
     """The scores in words, and the farthest heads as a table."""
     console.print(f"[bold]{title}[/bold]")
-    for line in summary.sentences():
-        if not line.startswith(("Layer ", "And ")):
-            console.print(line, markup=False)
+    for line in summary.overview():
+        console.print(line, markup=False)
     if summary.findings:
         shown = Table(box=box.SIMPLE_HEAD)
         for name in ("layer", "head"):

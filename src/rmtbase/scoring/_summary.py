@@ -12,7 +12,7 @@ import xarray as xr
 from rmtbase.scoring._null import FALSE_DISCOVERY_RATE
 from rmtbase.statistics import SPECTRAL_STATISTICS
 
-_NAMED = 8  # heads that the sentences name
+_NAMED = 5  # heads that have a sentence of their own
 
 
 class HeadFinding(NamedTuple):
@@ -68,7 +68,14 @@ class Summary:
     warnings: tuple[str, ...]
 
     def sentences(self) -> list[str]:
-        """Plain sentences: how many heads left the null, by which statistics, and the farthest of them one by one."""
+        """Plain sentences: which heads left the null, by which statistics, and the farthest of them one by one."""
+        lines = self.overview() + [finding.sentence() for finding in self.findings[:_NAMED]]
+        if len(self.findings) > _NAMED:
+            lines.append(f"The other {len(self.findings) - _NAMED} are in the table of heads.")
+        return lines
+
+    def overview(self) -> list[str]:
+        """How many heads left the null, which, and how many are flagged by each statistic alone."""
         if not self.findings:
             lines = [
                 f"None of the {self.n_heads} heads can be told from random: no head leaves the null at a false "
@@ -77,7 +84,8 @@ class Summary:
         else:
             lines = [
                 f"{len(self.findings)} of {self.n_heads} heads left the null at a false discovery rate of "
-                f"{self.level:.0%}, all statistics taken together."
+                f"{self.level:.0%}, all statistics taken together.",
+                f"They are, by layer: {self._heads_by_layer()}.",
             ]
         by_count: dict[int, list[str]] = {}
         for name, count in sorted(self.flagged.items(), key=lambda item: -item[1]):
@@ -89,10 +97,25 @@ class Summary:
                 for count, names in by_count.items()
             )
             lines.append(f"Heads flagged by one statistic alone (q < {self.level:g}): {parts}.")
-        lines += [finding.sentence() for finding in self.findings[:_NAMED]]
-        if len(self.findings) > _NAMED:
-            lines.append(f"And {len(self.findings) - _NAMED} more.")
         return lines
+
+    def _heads_by_layer(self) -> str:
+        layers: dict[int, list[int]] = {}
+        for finding in self.findings:
+            layers.setdefault(finding.layer, []).append(finding.head)
+        return "; ".join(f"layer {layer}: {_ranges(sorted(heads))}" for layer, heads in sorted(layers.items()))
+
+
+def _ranges(numbers: list[int]) -> str:
+    """Sorted numbers with runs of three or more drawn together: 0-3, 5, 7."""
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    parts = [f"{run[0]}-{run[-1]}" if len(run) > 2 else ", ".join(map(str, run)) for run in runs]
+    return "heads " + ", ".join(parts) if len(numbers) > 1 else f"head {numbers[0]}"
 
 
 def summarize_scores(tree: xr.DataTree, level: float = FALSE_DISCOVERY_RATE) -> Summary:
