@@ -91,10 +91,15 @@ class MissingFileError(CheckpointError):
         needed_by: what names it (an index, say), or None.
     """
 
-    def __init__(self, path: Path | str, needed_by: str | None = None) -> None:
+    def __init__(
+        self,
+        path: Path | str,
+        needed_by: str | None = None,
+        advice: str = "download the checkpoint again, or pass its folder",
+    ) -> None:
         self.needed_by = needed_by
         why = f" (named in {needed_by})" if needed_by else ""
-        super().__init__(path, f"no such file{why}; download the checkpoint again, or pass its folder")
+        super().__init__(path, f"no such file{why}; {advice}")
 
 
 class CorruptFileError(CheckpointError):

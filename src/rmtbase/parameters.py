@@ -12,6 +12,9 @@ NORMALIZATIONS = ("none", "sqrt_d")
 """``"none"``: the raw product; ``"sqrt_d"``: the product divided by √d_model."""
 
 
+_WIDEST = 10**12  # beyond it the laws' own accuracy is no longer that of float64
+
+
 def require_positive_integer(name: str, value: object) -> int:
     """``value`` as an int, or a :class:`ParameterError` if it is not a positive integer (bool excluded)."""
     if isinstance(value, bool) or not isinstance(value, SupportsIndex):
@@ -36,6 +39,8 @@ def require_head_shape(d_model: object, d_head: object) -> tuple[int, int]:
     """(d_model, d_head) as ints, or a :class:`ParameterError` unless both are positive and d_head ≤ d_model."""
     width = require_positive_integer("d_model", d_model)
     head = require_positive_integer("d_head", d_head)
+    if width > _WIDEST:
+        raise ParameterError("d_model", width, f"at most {_WIDEST}")
     if head > width:
         raise ParameterError("d_head", head, f"at most d_model = {width} (W_Q is d_head × d_model, of rank d_head)")
     return width, head

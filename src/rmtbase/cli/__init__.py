@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import traceback
 from collections.abc import Sequence
 
 import typer
@@ -28,17 +29,22 @@ for command in (demo, baseline, score, plot, doctor):
     app.command()(command)
 
 
-@app.callback()
-def options(
-    version: bool = typer.Option(False, "--version", help="Print the version and leave.", is_eager=True),
-    debug: bool = typer.Option(False, "--debug", help="Show the traceback of an error; anywhere on the line."),
-) -> None:
-    """How would this weight matrix look if it had learned nothing?"""
-    if version:
+def _print_version(wanted: bool) -> None:
+    if wanted:
         import rmtbase
 
         print(rmtbase.__version__)
         raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: bool = typer.Option(
+        False, "--version", help="Print the version and leave.", is_eager=True, callback=_print_version
+    ),
+    debug: bool = typer.Option(False, "--debug", help="Show the traceback of an error; anywhere on the line."),
+) -> None:
+    """How would this weight matrix look if it had learned nothing?"""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -51,7 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         status = typer.main.get_command(app).main(given, prog_name="rmtbase", standalone_mode=False)
     except RmtbaseError as error:
         if debug:
-            raise
+            traceback.print_exc()
         raise SystemExit(_refuse(str(error))) from error
     except (typer.Abort, KeyboardInterrupt) as error:
         print("rmtbase: stopped", file=sys.stderr)

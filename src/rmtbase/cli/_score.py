@@ -33,15 +33,23 @@ def score(
     """
     from rmtbase.cli._tables import print_summary, summary_json
     from rmtbase.cli._terminal import bars, note, out
+    from rmtbase.errors import OutputError
     from rmtbase.models import open_model
     from rmtbase.scoring import heads_csv, summarize_scores
     from rmtbase.scoring import score as score_model
     from rmtbase.tables import check_writable, write_bytes, write_table
 
-    for path in (output, csv, report):
-        if path is not None:
-            check_writable(path)
+    outputs = [path for path in (output, csv, report) if path is not None]
+    for path in outputs:
+        check_writable(path)
+        if [other.resolve() for other in outputs].count(path.resolve()) > 1:
+            raise OutputError(path, "it is named for two outputs; expected a name for each")
+        if baseline is not None and path.resolve() == baseline.resolve():
+            raise OutputError(path, "it is the baseline that is read; expected another name")
     opened = open_model(model, revision)
+    for path in outputs:
+        if path.resolve().parent == opened.path.resolve() and path.exists():
+            raise OutputError(path, "it is a file of the model that is read; expected another name")
     with bars() as progress:
         tree = score_model(
             opened,

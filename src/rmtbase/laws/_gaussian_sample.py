@@ -57,7 +57,9 @@ class SampleStatisticLaw:
 
         Exact (Student's t) for the mean. Skewness and kurtosis by their transforms to normality, of D'Agostino and of
         Anscombe and Glynn, asymptotic with errors that vanish as 1/n. Largest magnitude: each standardised deviation
-        has Thompson's exact law; that the n are nearly independent neglects terms of order 1/n.
+        has Thompson's exact law, and the n are taken as independent. That neglects terms of order (ln n)²/n in the
+        lower tail, where the test is conservative: its true size at 0.05 is 0.035 at n = 200, 0.045 at 1000 and 0.05
+        from 8000 on. The upper tail is right at every n.
 
         Source: R. B. D'Agostino, Biometrika 57, 679 (1970); F. J. Anscombe and W. J. Glynn, Biometrika 70, 227 (1983);
             W. R. Thompson, Ann. Math. Stat. 6, 214 (1935).

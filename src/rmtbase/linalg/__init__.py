@@ -1,6 +1,12 @@
 """Factored matrices and their spectra through the small core, in double precision."""
 
-from rmtbase.linalg._factored import core_of_triangles, product_core, product_singular_values, triangle
+from rmtbase.linalg._factored import (
+    core_of_triangles,
+    core_singular_values,
+    product_core,
+    product_singular_values,
+    triangle,
+)
 from rmtbase.linalg._precision import DTYPE, MATMUL_PRECISION, PRNG_IMPLEMENTATION, reproducible_jax
 from rmtbase.linalg._solver import (
     SpectrumSolver,
@@ -18,6 +24,7 @@ __all__ = [
     "SpectrumSolver",
     "available_cores",
     "core_of_triangles",
+    "core_singular_values",
     "extreme_eigenvalues",
     "matrix_singular_values",
     "product_core",

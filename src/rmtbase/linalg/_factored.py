@@ -34,7 +34,17 @@ def product_singular_values(w_q: ArrayLike, w_k: ArrayLike) -> NDArray[np.float6
         Array of shape ``(..., min(d_head, d_model))``. The d_model - d_head structural zeros of the full matrix are
         never computed, so that no rounding noise stands in for them.
     """
-    return singular_values(product_core(w_q, w_k))
+    return core_singular_values(product_core(w_q, w_k))
+
+
+def core_singular_values(core: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Singular values (..., h) of cores (..., h, h), descending, with those below their own rounding error set to zero.
+
+    A value under h ε s_1 (ε of float64) is the noise of the factorisation: it stands for an exact zero.
+    """
+    values = singular_values(core)
+    noise = values[..., :1] * (core.shape[-1] * np.finfo(np.float64).eps)
+    return np.where(values > noise, values, 0.0)
 
 
 def triangle(factor: ArrayLike) -> NDArray[np.float64]:

@@ -2,7 +2,7 @@
 
 from rmtbase.montecarlo._baseline import PROBABILITIES, baseline
 from rmtbase.montecarlo._cache import cache_folder, cached_baseline
-from rmtbase.montecarlo._keys import case_key, draw_keys
+from rmtbase.montecarlo._keys import case_key, draw_keys, require_seed
 from rmtbase.montecarlo._matrix_null import GaussianMatrixSample, simulate_gaussian_matrix
 from rmtbase.montecarlo._runner import SpectrumChunk, draw_spectra
 
@@ -16,5 +16,6 @@ __all__ = [
     "case_key",
     "draw_keys",
     "draw_spectra",
+    "require_seed",
     "simulate_gaussian_matrix",
 ]

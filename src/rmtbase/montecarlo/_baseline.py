@@ -13,6 +13,7 @@ from rmtbase.laws import low_rank_product as low_rank_product_law
 from rmtbase.laws import naive_marchenko_pastur
 from rmtbase.linalg import DTYPE, MATMUL_PRECISION, PRNG_IMPLEMENTATION, SpectrumSolver
 from rmtbase.montecarlo._analytic import AnalyticValue, analytic_values
+from rmtbase.montecarlo._keys import require_seed
 from rmtbase.montecarlo._shape import BINS, ShapeSimulation, simulate_shape
 from rmtbase.parameters import (
     require_head_shape,
@@ -29,6 +30,9 @@ PROBABILITIES = (
     0.001, 0.005, 0.01, 0.025, 0.05, 0.16, 0.25, 0.5, 0.75, 0.84, 0.95, 0.975, 0.99, 0.995, 0.999,
 )  # fmt: skip
 """The probabilities at which every quantile of a table is given."""
+
+
+_LEAST_SCALE = 1e-30  # beyond it the variance of trace_of_square, which goes as the eighth power, leaves float64
 
 
 class Case(NamedTuple):
@@ -74,7 +78,7 @@ def baseline(
         ParameterError: a dimension, σ, draws, seed or normalization outside its domain.
     """
     shapes, sigmas = _shapes(d_model, d_head), _sigmas(sigma)
-    draws = require_positive_integer("draws", draws)
+    draws, seed = require_positive_integer("draws", draws), require_seed(seed)
     if draws < 2:
         raise ParameterError("draws", draws, "at least 2 (a standard error needs a spread)")
     require_normalization(normalization)
@@ -118,11 +122,16 @@ def _sigmas(sigma: object) -> list[tuple[float, float]]:
         pair = one if isinstance(one, tuple) else (one, one)
         if len(pair) != 2:
             raise ParameterError("sigma", one, "a number, or a pair (sigma_q, sigma_k)")
-        pairs.append(tuple(require_positive_number("sigma", value) for value in pair))
+        pair = tuple(require_positive_number("sigma", value) for value in pair)
+        if not _LEAST_SCALE <= pair[0] * pair[1] <= 1 / _LEAST_SCALE:
+            raise ParameterError("sigma", one, f"sigma_q * sigma_k from {_LEAST_SCALE:g} to {1 / _LEAST_SCALE:g}")
+        pairs.append(pair)
     return list(dict.fromkeys(pairs))
 
 
 def _listed(value: object) -> list:
+    if isinstance(value, np.ndarray):
+        value = value.reshape(-1).tolist()
     listed = list(value) if isinstance(value, Iterable) and not isinstance(value, str | tuple) else value
     if isinstance(listed, tuple):
         listed = list(listed)

@@ -21,10 +21,18 @@ class CacheWarning(UserWarning):
 
 def cache_folder() -> Path:
     """``$RMTBASE_CACHE``, or ``rmtbase`` in ``$XDG_CACHE_HOME`` or in ``~/.cache``."""
-    if "RMTBASE_CACHE" in os.environ:
+    if os.environ.get("RMTBASE_CACHE"):
         return Path(os.environ["RMTBASE_CACHE"])
     home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(home) / "rmtbase"
+
+
+def _require_call(table: xr.Dataset, path: Path, d_model: int, d_head: int, draws: int, seed: int) -> None:
+    shapes = list(zip(table["d_model"].values.tolist(), table["d_head"].values.tolist(), strict=True))
+    found = (shapes, table.attrs["draws"], table.attrs["seed"])
+    expected = ([(d_model, d_head)], draws, seed)
+    if found != expected:
+        raise TableError(path, f"(shapes, draws, seed) = {found}", f"{expected}")
 
 
 def cached_baseline(
@@ -54,6 +62,7 @@ def cached_baseline(
     if path.is_file():
         try:
             table = open_baseline(path)
+            _require_call(table, path, d_model, d_head, draws, seed)
         except TableError as error:
             warnings.warn(f"damaged cache file, made again: {error}", CacheWarning, stacklevel=2)
         else:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import operator
 import zlib
+from typing import SupportsIndex
 
 import jax
 from jax import Array
@@ -23,9 +25,15 @@ def case_key(seed: int, case: str) -> Key[Array, ""]:
     Raises:
         ParameterError: the seed is not an integer in [0, 2^63).
     """
-    if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < _MAX_SEED:
-        raise ParameterError("seed", seed, "an integer from 0 to 2^63 - 1")
+    seed = require_seed(seed)
     return jax.random.fold_in(jax.random.key(seed, impl=PRNG_IMPLEMENTATION), zlib.crc32(case.encode()))
+
+
+def require_seed(seed: object) -> int:
+    """``seed`` as an int, or a :class:`~rmtbase.errors.ParameterError` if it is no integer in [0, 2^63)."""
+    if isinstance(seed, bool) or not isinstance(seed, SupportsIndex) or not 0 <= operator.index(seed) < _MAX_SEED:
+        raise ParameterError("seed", seed, "an integer from 0 to 2^63 - 1")
+    return operator.index(seed)
 
 
 def draw_keys(key: Key[Array, ""], indices: UInt32[Array, " draw"]) -> Key[Array, " draw"]:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rmtbase.ensembles import low_rank_product
+from rmtbase.errors import ParameterError
 from rmtbase.laws import largest_eigenvalue, smallest_eigenvalue
 from rmtbase.montecarlo._runner import draw_spectra
 from rmtbase.statistics import spectral_statistics
@@ -59,7 +60,11 @@ def simulate_shape(
     """Draw one shape. Memory grows as 8 · draws · d_head bytes for the ordered eigenvalues, beside one chunk."""
     ensemble = low_rank_product(d_model, d_head)
     edges = histogram_edges(d_model, d_head)
-    eigenvalues = np.empty((draws, d_head))
+    try:
+        eigenvalues = np.empty((draws, d_head))
+    except (MemoryError, ValueError) as error:
+        needed = 8 * draws * d_head / 2**30
+        raise ParameterError("draws", draws, f"fewer: {needed:.3g} GiB of eigenvalues do not fit in memory") from error
     sample, norms = [], []
     counts, squares = np.zeros(BINS), np.zeros(BINS)
     for chunk in draw_spectra(ensemble, draws, seed, case_name(d_model, d_head), progress=progress):

@@ -7,7 +7,16 @@ import io
 
 import xarray as xr
 
-_PER_HEAD = ("sigma_q", "sigma_k", "outliers_above", "outliers_below", "omnibus_p_value", "omnibus_q_value")
+_PER_HEAD = (
+    "key_head",
+    "sigma_q",
+    "sigma_k",
+    "outliers_above",
+    "outliers_below",
+    "omnibus_p_value",
+    "omnibus_q_value",
+    "farthest_statistic",
+)
 _PER_STATISTIC = ("observed", "null_mean", "null_std", "z_score", "p_value", "q_value")
 
 

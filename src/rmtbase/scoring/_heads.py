@@ -19,6 +19,8 @@ from rmtbase.tables import SCORES_SCHEMA, describe
 
 Array = NDArray[np.float64]
 
+_LEAST = 1e-70  # beyond it eigenvalues squared leave float64
+
 
 def score_heads(
     w_q: ArrayLike,
@@ -61,10 +63,13 @@ def score_heads(
             "w_k", k.shape, f"shape (key heads, {d_head}, {d_model}), key heads a divisor of {n_heads}"
         )
     key_head = np.arange(n_heads) // (n_heads // k.shape[0])
+    for name, factors in (("w_q", q), ("w_k", k)):
+        empty = ~factors.any(axis=(1, 2))
+        if empty.any():
+            raise ParameterError(name, f"head {int(np.argmax(empty))} is all zeros", "heads with weights in them")
     sigma_q, sigma_k = sigma_estimate(q), sigma_estimate(k)[key_head]
-    for name, sigma in (("w_q", sigma_q), ("w_k", sigma_k)):
-        if (sigma == 0).any():
-            raise ParameterError(name, f"head {int(np.argmin(sigma))} is all zeros", "heads with weights in them")
+    if not ((sigma_q * sigma_k > _LEAST) & (sigma_q * sigma_k < 1 / _LEAST)).all():
+        raise ParameterError("w_q, w_k", "weights", f"sigma_q sigma_k between {_LEAST:g} and {1 / _LEAST:g}; rescale")
     table = find_null(d_model, d_head, n_heads, baseline, draws, seed, progress, note)
     values = product_singular_values(q, k[key_head])
     return heads_dataset(values, sigma_q, sigma_k, key_head, table, ("head",))
@@ -96,7 +101,10 @@ def heads_dataset(
             **_score_variables(scores, dims),
             "q_value": ((*dims, "statistic"), q_value),
             "omnibus_q_value": (dims, benjamini_hochberg(scores.omnibus_p_value)),
-            "farthest_statistic": (dims, np.array(list(SPECTRAL_STATISTICS))[scores.farthest]),
+            "farthest_statistic": (
+                dims,
+                np.where(np.isnan(scores.omnibus_p_value), "", np.array(list(SPECTRAL_STATISTICS))[scores.farthest]),
+            ),
             "sigma_q": (dims, sigma_q),
             "sigma_k": (dims, sigma_k),
             "key_head": (dims, np.broadcast_to(key_head, sigma_q.shape).copy()),
@@ -131,14 +139,17 @@ def _score_variables(scores: HeadScores, dims: tuple[str, ...]) -> dict[str, tup
 
 
 def _checked(name: str, factors: ArrayLike) -> Array:
-    array = np.asarray(factors)
+    try:
+        array = np.asarray(factors)
+    except (ValueError, TypeError, RuntimeError) as error:  # a ragged list, a tensor that is no NumPy array
+        raise ParameterError(name, type(factors).__name__, f"a NumPy array of real numbers ({error})") from error
     if array.ndim != 3 or 0 in array.shape:
         raise ParameterError(name, array.shape, "an array of shape (head, d_head, d_model)")
     if array.shape[1] > array.shape[2]:
         raise ParameterError(
             name, array.shape, "shape (head, d_head, d_model) with d_head ≤ d_model; transpose each head"
         )
-    if array.dtype.kind in "bcOSU":
+    if array.dtype.kind in "bcOSUmM":
         raise ParameterError(name, array.dtype, "an array of real floating-point numbers")
     array = array.astype(np.float64)
     finite = np.isfinite(array)

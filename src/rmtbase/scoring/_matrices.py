@@ -52,12 +52,15 @@ class MatrixScorer:
         self.components, self.spectra, self.seed = components, spectra, seed
         self.draws = max(_NULL_DRAWS, DRAWS_PER_TEST * n_layers * len(components))
         self.statistics = ELEMENT_STATISTICS + (MATRIX_SPECTRAL_STATISTICS if spectra else ())
+        self.constant: list[str] = []
         self._scores: dict[tuple[int, str], Array] = {}
         self._facts: dict[tuple[int, str], tuple[float, ...]] = {}
 
     def add(self, layer: int, component: str, matrix: NDArray[np.floating]) -> None:
         """Score one matrix (rows = outputs). A constant matrix has no shape: its entries are NaN."""
         moments = element_moments(matrix)
+        if moments.std == 0:
+            self.constant.append(f"layer {layer} {component}: constant, so the matrix has no shape and is not scored")
         observed = {
             "mean": moments.mean / moments.std if moments.std > 0 else np.nan,
             "skewness": moments.skewness,
@@ -82,6 +85,8 @@ class MatrixScorer:
     def _spectrum(self, matrix: NDArray[np.floating]) -> tuple[list[tuple[float, ...]], tuple[float, ...]]:
         rank, long = min(matrix.shape), max(matrix.shape)
         values = matrix_singular_values(matrix.astype(np.float64))
+        if values[0] == 0:
+            return [(np.nan,) * len(_FIELDS)] * len(MATRIX_SPECTRAL_STATISTICS), (0.0, 0.0, np.nan)
         # At σ̂ = 1, where Σλ = m n, and per long dimension, so that the bulk lies between (1 ± √(r/N))².
         standard = values / np.sqrt((values**2).sum() / rank)
         observed = spectral_statistics(standard, MATRIX_SPECTRAL_STATISTICS)

@@ -14,7 +14,7 @@ import numpy as np
 import xarray as xr
 from numpy.typing import ArrayLike, NDArray
 
-from rmtbase.errors import ParameterError
+from rmtbase.errors import ParameterError, TableError
 from rmtbase.montecarlo import PROBABILITIES
 from rmtbase.statistics import SPECTRAL_STATISTICS, monte_carlo_p_value
 
@@ -76,6 +76,11 @@ class GaussianNull:
         rows = np.flatnonzero((table["d_model"].values == d_model) & (table["d_head"].values == d_head))
         if rows.size == 0:
             return None
+        lacking = [name for name in SPECTRAL_STATISTICS if name not in table["statistic"].values]
+        if lacking:
+            raise TableError(
+                source, f"no statistic {', '.join(lacking)}", "all that this version scores; make it again"
+            )
         row = table.isel(case=int(rows[0]))
         divisor = d_model if table.attrs["normalization"] == "sqrt_d" else 1.0
         own_scale = (row["sigma_q_estimate"] * row["sigma_k_estimate"]).values ** 2 / divisor

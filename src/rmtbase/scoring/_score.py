@@ -13,7 +13,7 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from rmtbase.errors import ParameterError
-from rmtbase.linalg import available_cores, core_of_triangles, single_threaded_blas, singular_values, triangle
+from rmtbase.linalg import available_cores, core_of_triangles, core_singular_values, single_threaded_blas, triangle
 from rmtbase.models import Model, open_model
 from rmtbase.scoring._heads import heads_dataset, sigma_estimate
 from rmtbase.scoring._matrices import MATRIX_MODES, MatrixScorer
@@ -66,6 +66,8 @@ def score(
     tell = note or (lambda line: None)
     if not isinstance(model, Model):
         model = open_model(model, revision)
+    elif revision is not None:
+        raise ParameterError("revision", revision, "none beside an opened model, which has its own")
     table = find_null(
         model.d_model, model.d_head, model.n_layers * model.n_heads, baseline, draws, seed, progress, tell
     )
@@ -81,7 +83,8 @@ def score(
                 layer_done(1)
     values, sigma_q, sigma_k = (np.stack(part) for part in zip(*layers, strict=True))
     key_head = np.array([model.key_head(head) for head in range(model.n_heads)])
-    warnings = [*model.warnings, *_zero_heads(sigma_q, sigma_k)]
+    constant = scorer.constant if scorer is not None else []
+    warnings = [*model.warnings, *_zero_heads(sigma_q, sigma_k), *constant]
     for line in (*model.notes, *warnings):
         tell(line)
     heads = heads_dataset(values, sigma_q, sigma_k, key_head, table, ("layer", "head"))
@@ -114,7 +117,7 @@ def _read_layer(model: Model, layer: int, pool: ThreadPoolExecutor) -> _Layer:
 
 
 def _values(r_q: Array, r_k: Array) -> Array:
-    return singular_values(core_of_triangles(r_q, r_k))
+    return core_singular_values(core_of_triangles(r_q, r_k))
 
 
 def _zero_heads(sigma_q: Array, sigma_k: Array) -> list[str]:

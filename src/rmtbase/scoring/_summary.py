@@ -76,6 +76,8 @@ class Summary:
 
     def overview(self) -> list[str]:
         """How many heads left the null, which, and how many are flagged by each statistic alone."""
+        if not self.n_heads:
+            return ["No head could be scored: each has a factor that is all zeros."]
         if not self.findings:
             lines = [
                 f"None of the {self.n_heads} heads can be told from random: no head leaves the null at a false "

@@ -28,9 +28,10 @@ def monte_carlo_p_value(observed: ArrayLike, null_sample: ArrayLike) -> NDArray[
     Source: B. Phipson and G. K. Smyth, Stat. Appl. Genet. Mol. Biol. 9, 39 (2010); the rule is that of
         ``scipy.stats.monte_carlo_test``, which redraws the null for every observation where this one sorts it once.
     """
-    null = np.sort(np.asarray(null_sample, dtype=np.float64))
-    if null.ndim != 1 or null.size == 0 or np.isnan(null[-1]):
+    null = np.asarray(null_sample, dtype=np.float64)
+    if null.ndim != 1 or null.size == 0 or np.isnan(null).any():
         raise ParameterError("null_sample", null.shape, "a non-empty one-dimensional array without NaN")
+    null = np.sort(null)
     x = np.asarray(observed, dtype=np.float64)
     at_most = np.searchsorted(null, x, side="right")
     at_least = null.size - np.searchsorted(null, x, side="left")

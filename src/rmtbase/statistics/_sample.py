@@ -43,9 +43,9 @@ def summarize(sample: ArrayLike, probabilities: ArrayLike) -> SampleSummary:
     deviation = x - mean
     variance = (deviation**2).sum(axis=0) / (n - 1)
     std = np.sqrt(variance)
-    fourth = (deviation**4).mean(axis=0)
     with np.errstate(invalid="ignore", divide="ignore"):
-        relative = np.where(variance > 0, fourth / variance**2 - (n - 3) / (n - 1), 0.0)
+        kurtosis = ((deviation / std) ** 4).mean(axis=0)  # of the standardised sample: fourth powers overflow early
+        relative = np.where(variance > 0, kurtosis - (n - 3) / (n - 1), 0.0)
     std_error = 0.5 * std * np.sqrt(np.maximum(relative, 0.0) / n)
     quantile = np.moveaxis(np.quantile(x, np.asarray(probabilities, dtype=float), axis=0), 0, -1)
     return SampleSummary(mean, std, std / np.sqrt(n), std_error, quantile)

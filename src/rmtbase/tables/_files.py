@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,21 +15,36 @@ from rmtbase.errors import MissingFileError, OutputError, TableError
 from rmtbase.tables._schema import validate_baseline, validate_scores
 
 _LARGE = 4096  # values from which compression pays for its header
+_PREFIX = ".rmtbase-"
 
 
 def check_writable(path: Path | str) -> Path:
     """The path, or :class:`~rmtbase.errors.OutputError` if no file can be put there: asked before long work."""
     path = Path(path)
-    if path.is_dir():
-        raise OutputError(path, "it is a folder; expected a file name")
-    if not path.parent.is_dir():
-        raise OutputError(path, f"the folder {path.parent} does not exist; make it first")
     try:
-        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}."):
+        kind = _file_type(path)
+        if kind == stat.S_IFDIR:
+            raise OutputError(path, "it is a folder; expected a file name")
+        if kind not in (None, stat.S_IFREG):  # a rename onto /dev/null would replace the device
+            raise OutputError(path, "it is no regular file; expected a file name")
+        folder = path.resolve().parent
+        if not folder.is_dir():
+            raise OutputError(path, f"the folder {path.parent} does not exist; make it first")
+        with tempfile.NamedTemporaryFile(dir=folder, prefix=_PREFIX):
             pass
+    except OutputError:
+        raise
     except OSError as error:
         raise OutputError(path, f"{error.strerror or error} (folder {path.parent})") from error
     return path
+
+
+def _file_type(path: Path) -> int | None:
+    """The type of the file there, links followed, or None where there is none."""
+    try:
+        return stat.S_IFMT(path.stat().st_mode)
+    except FileNotFoundError:
+        return None
 
 
 def write_table(table: xr.Dataset | xr.DataTree, path: Path | str) -> Path:
@@ -56,7 +72,8 @@ def write_bytes(content: bytes, path: Path | str) -> Path:
 
 def _replace(path: Path | str, write: Callable[[Path], object]) -> Path:
     path = check_writable(path)
-    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
+    target = path.resolve()  # where it is a link, the link stays and what it points to is replaced
+    descriptor, name = tempfile.mkstemp(dir=target.parent, prefix=_PREFIX, suffix=".part")
     os.close(descriptor)
     temporary = Path(name)
     try:
@@ -64,10 +81,10 @@ def _replace(path: Path | str, write: Callable[[Path], object]) -> Path:
         with temporary.open("rb+") as file:
             os.fsync(file.fileno())
         temporary.chmod(0o666 & ~_umask())
-        temporary.replace(path)
-        _sync_folder(path.parent)
-    except OSError as error:
-        raise OutputError(path, error.strerror or str(error)) from error
+        temporary.replace(target)
+        _sync_folder(target.parent)
+    except (OSError, RuntimeError) as error:  # netCDF4 turns a full disk into a RuntimeError
+        raise OutputError(path, getattr(error, "strerror", None) or str(error)) from error
     finally:
         temporary.unlink(missing_ok=True)
     return path
@@ -138,9 +155,13 @@ def _load_root(path: Path | str) -> xr.Dataset:
 @contextmanager
 def _reading(path: Path | str) -> Iterator[None]:
     """Turn what netCDF says of a file it cannot read into the errors of this library."""
-    if not Path(path).is_file():
-        raise MissingFileError(path)
     try:
+        if _file_type(Path(path)) is None:
+            raise MissingFileError(path, advice="check the name, or make the table first")
+        if _file_type(Path(path)) != stat.S_IFREG:
+            raise TableError(path, "a folder or device", "a file written by rmtbase")
         yield
-    except (OSError, ValueError, RuntimeError) as error:
+    except (MissingFileError, TableError):
+        raise
+    except Exception as error:  # a damaged file can make HDF5, netCDF4 and xarray raise anything
         raise TableError(path, f"no readable netCDF4 file ({error})", "a file written by rmtbase") from error

@@ -179,6 +179,7 @@ def validate_baseline(dataset: xr.Dataset, path: Path | str) -> None:
     """Raise :class:`~rmtbase.errors.TableError` unless this is a baseline table of the schema's major version."""
     _check_attributes(dataset.attrs, "baseline", BASELINE_ATTRIBUTES, path)
     _check_variables(dataset, BASELINE_SCHEMA, path)
+    _check_contents(dataset, path)
 
 
 def validate_scores(tree: xr.DataTree, path: Path | str) -> None:
@@ -188,6 +189,25 @@ def validate_scores(tree: xr.DataTree, path: Path | str) -> None:
         if group not in tree.children:
             raise TableError(path, f"no group /{group}", f"the groups of a scores file, /{group} among them")
         _check_variables(tree[group].to_dataset(), SCORES_SCHEMA[group], path)
+    if "matrices" in tree.children:
+        _check_variables(tree["matrices"].to_dataset(), SCORES_SCHEMA["matrices"], path)
+
+
+def _check_contents(dataset: xr.Dataset, path: Path | str) -> None:
+    normalization = dataset.attrs["normalization"]
+    if normalization not in ("sqrt_d", "none"):
+        raise TableError(path, f"normalization {normalization!r}", "'sqrt_d' or 'none'")
+    for dim, least in (("case", 1), ("statistic", 1), ("draw", 2)):
+        if dataset.sizes[dim] < least:
+            raise TableError(path, f"{dataset.sizes[dim]} entries of {dim}", f"at least {least}")
+    for name in BASELINE_SCHEMA:
+        if name != "analytic_method" and dataset[name].dtype.kind not in "fiu":
+            raise TableError(path, f"variable {name!r} of type {dataset[name].dtype}", "numbers")
+    if bool(dataset["sample"].isnull().any()):
+        raise TableError(path, "NaN in variable 'sample'", "a number for every draw")
+    for name in ("sigma_q", "sigma_k", "sigma_q_estimate", "sigma_k_estimate"):
+        if not bool((dataset[name] > 0).all()):
+            raise TableError(path, f"values of {name!r} that are not positive", "positive numbers")
 
 
 def _check_attributes(found: dict, kind: str, expected: tuple[str, ...], path: Path | str) -> None:

@@ -1,0 +1,365 @@
+"""Every bad input ends in one clear line and exit status 2, and every file stays as it was."""
+
+import errno
+import json
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+import xarray as xr
+
+import rmtbase
+from rmtbase.models import demo_revisions, supported_architectures
+from rmtbase.tables import open_baseline, write_table
+
+QUERY = "model.layers.{}.self_attn.q_proj.weight"
+
+
+@pytest.fixture
+def refused(run, tmp_path, watch, monkeypatch):
+    """Run a command that must fail: status 2, one line of error with these words, no result, files untouched."""
+    monkeypatch.chdir(tmp_path)
+
+    def check(*fragments, command):
+        before = watch(tmp_path)
+        ran = run(*command)
+        assert ran.status == 2, ran.err
+        *notes, line = ran.err.splitlines()
+        assert line.startswith("rmtbase: error: ")
+        assert all(note.startswith("rmtbase: ") for note in notes)
+        assert "Traceback" not in ran.err
+        for fragment in fragments:
+            assert str(fragment) in line
+        assert ran.out == ""
+        before.assert_untouched()
+
+    return check
+
+
+# Parameters of the null
+
+
+@pytest.mark.parametrize(
+    ("options", "fragments"),
+    [
+        (["--d-model", 32, "--d-head", 33], ["d_head = 33", "at most d_model = 32"]),
+        (["--d-model", 0, "--d-head", 0], ["d_model = 0", "a positive integer"]),
+        (["--d-model", 32, "--d-head", -8], ["d_head = -8", "a positive integer"]),
+        (["--d-model", 32, "--d-model", 64, "--d-head", 8, "--d-head", 4, "--d-head", 2], ["d_head = [8, 4, 2]"]),
+        (["--d-model", 32, "--d-head", 8, "--draws", 0], ["draws = 0", "a positive integer"]),
+        (["--d-model", 32, "--d-head", 8, "--draws", 1], ["draws = 1", "at least 2"]),
+        (["--d-model", 32, "--d-head", 8, "--draws", -5], ["draws = -5", "a positive integer"]),
+        (["--d-model", 32, "--d-head", 8, "--draws", 10**13], ["draws = 10000000000000"]),
+        (["--d-model", 32, "--d-head", 8, "--sigma", -1], ["sigma = -1.0", "a finite positive number"]),
+        (["--d-model", 32, "--d-head", 8, "--sigma", 0], ["sigma = 0.0", "a finite positive number"]),
+        (["--d-model", 32, "--d-head", 8, "--sigma", "nan"], ["sigma = nan", "a finite positive number"]),
+        (["--d-model", 32, "--d-head", 8, "--sigma", "inf"], ["sigma = inf", "a finite positive number"]),
+        (["--d-model", 32, "--d-head", 8, "--sigma", 1, "--sigma", -1], ["sigma = -1.0"]),
+        (["--d-model", 32, "--d-head", 8, "--sigma", 1e100], ["sigma"]),
+        (["--d-model", 32, "--d-head", 8, "--seed", -1], ["seed = -1", "from 0 to 2^63 - 1"]),
+        (["--d-model", 32, "--d-head", 8, "--seed", 2**63], [f"seed = {2**63}", "from 0 to 2^63 - 1"]),
+        (["--d-model", 32, "--d-head", 8, "--normalization", "unit"], ["normalization = 'unit'", "'none'"]),
+    ],
+)
+def test_baseline_of_parameters_outside_their_domain(options, fragments, refused, tmp_path):
+    (tmp_path / "kept.nc").write_bytes(b"what was there")
+    refused(*fragments, command=["baseline", *options, "-o", tmp_path / "kept.nc"])
+
+
+# Command lines
+
+
+@pytest.mark.parametrize(
+    ("command", "fragments"),
+    [
+        (["baseline"], ["--d-model"]),
+        (["baseline", "--d-model", 32], ["--d-head"]),
+        (["baseline", "--d-model", "wide", "--d-head", 8], ["--d-model", "integer"]),
+        (["baseline", "--d-model", 32, "--d-head", 8, "--draws", "1e3"], ["--draws", "integer"]),
+        (["baseline", "--d-model", 32, "--d-head", 8, "--draws", 2.5], ["--draws", "integer"]),
+        (["baseline", "--d-model", 32, "--d-head", 8, "--sigma", "wide"], ["--sigma"]),
+        (["baseline", "--d-model", 32, "--d-head", 8, "--colour", "red"], ["--colour"]),
+        (["baseline", "--d-model", 32, "--d-head", 8, "extra"], ["extra"]),
+        (["score"], ["Missing argument"]),
+        (["plot"], ["Missing argument"]),
+        (["scores", "demo"], ["scores"]),
+        (["--wat"], ["--wat"]),
+    ],
+)
+def test_wrong_command_line_points_to_the_help(command, fragments, refused):
+    refused(*fragments, "rmtbase --help explains", command=command)
+
+
+# Outputs
+
+
+@pytest.fixture(params=["baseline", "score -o", "score --csv", "score --report"])
+def writing(request, shape, model_folder, null_file):
+    """A command that writes the file it is given, by each of the ways there are."""
+    if request.param == "baseline":
+        return lambda path: ["baseline", *shape, "--draws", 5, "-o", path]
+    return lambda path: ["score", model_folder, "--baseline", null_file, request.param.split()[1], path]
+
+
+def test_output_in_a_missing_folder(writing, refused, tmp_path):
+    path = tmp_path / "missing" / "out.nc"
+    refused(f"cannot write {path}", "missing does not exist", command=writing(path))
+
+
+def test_output_that_is_a_folder(writing, refused, tmp_path):
+    (tmp_path / "folder").mkdir()
+    refused("cannot write", "folder", "it is a folder", command=writing(tmp_path / "folder"))
+
+
+def test_output_below_a_file(writing, refused, tmp_path):
+    (tmp_path / "file").write_text("kept")
+    refused("cannot write", "file", command=writing(tmp_path / "file" / "out.nc"))
+
+
+def test_output_on_a_file_system_that_cannot_be_written(writing, refused):
+    refused("cannot write /proc/out.nc", command=writing("/proc/out.nc"))
+
+
+def test_output_with_a_name_too_long(writing, refused, tmp_path):
+    refused("cannot write", "too long", command=writing(tmp_path / ("a" * 300)))
+
+
+def test_output_that_is_a_device_or_pipe_is_not_replaced(writing, refused, tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    refused("cannot write", "pipe", command=writing(tmp_path / "pipe"))
+    assert (tmp_path / "pipe").is_fifo()
+
+
+def test_unwritable_output_is_found_before_the_work(run, model_folder, monkeypatch, tmp_path):
+    monkeypatch.setattr("rmtbase.montecarlo._baseline.simulate_shape", lambda *arguments: pytest.fail("work was begun"))
+    monkeypatch.setattr("rmtbase.scoring._score.find_null", lambda *arguments: pytest.fail("work was begun"))
+    missing = tmp_path / "missing" / "out"
+    assert run("baseline", "--d-model", 32, "--d-head", 8, "-o", missing).status == 2
+    for option in ("-o", "--csv", "--report"):
+        assert run("score", model_folder, option, missing).status == 2
+
+
+def half_then_full(self, path, **options):
+    Path(path).write_bytes(b"\x89HDF half a table")
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def half_then_netcdf_error(self, path, **options):
+    Path(path).write_bytes(b"\x89HDF half a table")
+    raise RuntimeError("NetCDF: HDF error")
+
+
+@pytest.mark.parametrize("failing", [half_then_full, half_then_netcdf_error])
+def test_disk_that_fills_up_while_writing_keeps_the_old_file(failing, shape, refused, null_file, tmp_path, monkeypatch):
+    path = tmp_path / "kept.nc"
+    path.write_bytes(null_file.read_bytes())
+    monkeypatch.setattr(xr.Dataset, "to_netcdf", failing)
+    refused(f"cannot write {path}", command=["baseline", *shape, "--draws", 5, "-o", path])
+
+
+def test_two_outputs_with_one_name(refused, model_folder, null_file, tmp_path):
+    path = tmp_path / "scores"
+    refused("scores", command=["score", model_folder, "--baseline", null_file, "-o", path, "--csv", path])
+
+
+def test_output_never_overwrites_an_input(refused, model_folder, null_file, tmp_path):
+    own = tmp_path / "null.nc"
+    own.write_bytes(null_file.read_bytes())
+    refused("null.nc", command=["score", model_folder, "--baseline", own, "-o", own])
+    weights = model_folder / "model.safetensors"
+    refused("model.safetensors", command=["score", model_folder, "--baseline", null_file, "--csv", weights])
+
+
+# Models
+
+
+@pytest.fixture
+def unscorable(refused, null_file, tmp_path):
+    """Scoring this folder must fail, whatever stands at the outputs' places."""
+
+    def check(folder, *fragments):
+        for name in ("scores.nc", "scores.csv"):
+            (tmp_path / name).write_bytes(b"what was there")
+        outputs = ["-o", tmp_path / "scores.nc", "--csv", tmp_path / "scores.csv"]
+        refused(*fragments, command=["score", folder, "--baseline", null_file, *outputs])
+
+    return check
+
+
+def test_missing_shard(weights, unscorable, tmp_path):
+    folder = weights.save(tmp_path / "model", sharded=True)
+    (folder / "model-00002.safetensors").unlink()
+    unscorable(folder, "model-00002.safetensors: no such file", "model.safetensors.index.json", "download")
+
+
+@pytest.mark.parametrize("kept", [0, 7, 100, -1])
+def test_truncated_safetensors(kept, model_folder, unscorable):
+    path = model_folder / "model.safetensors"
+    path.write_bytes(path.read_bytes()[:kept])
+    unscorable(model_folder, "model.safetensors", "expected")
+
+
+@pytest.mark.parametrize(
+    ("config", "fragments"),
+    [
+        ({"num_attention_heads": 8}, ["q_proj.weight", "(32, 32)", "expected (64, 32)", "num_attention_heads = 8"]),
+        ({"hidden_size": 64}, ["q_proj.weight", "(32, 32)", "expected (32, 64)", "hidden_size = 64"]),
+        ({"num_key_value_heads": 4}, ["k_proj.weight", "(16, 32)", "expected (32, 32)"]),
+        ({"num_key_value_heads": 3}, ["multiple of the key heads"]),
+        ({"head_dim": 16}, ["(32, 32)", "expected (64, 32)"]),
+        ({"num_hidden_layers": 3}, ["model.layers.2.self_attn.q_proj.weight"]),
+        ({"num_hidden_layers": 1}, ["model.layers.1.self_attn.q_proj.weight", "beyond"]),
+        ({"num_attention_heads": 0}, ["num_attention_heads = 0", "a positive integer"]),
+    ],
+)
+def test_shapes_that_contradict_the_configuration(config, fragments, weights, unscorable, tmp_path):
+    unscorable(weights.save(tmp_path / "model", **config), *fragments)
+
+
+@pytest.mark.parametrize(("bad", "said"), [(np.nan, "1 NaN and 0 infinite"), (np.inf, "0 NaN and 1 infinite")])
+def test_weight_that_is_not_finite_is_named_by_its_tensor(bad, said, weights, unscorable, tmp_path):
+    weights.queries[1, 2, 3, 4] = bad
+    unscorable(weights.save(tmp_path / "model"), f"tensor '{QUERY.format(1)}'", said, "model.safetensors")
+
+
+def test_unknown_architecture_lists_the_supported_and_the_way_by_arrays(weights, unscorable, tmp_path):
+    folder = weights.save(tmp_path / "model", model_type="mamba")
+    unscorable(
+        folder,
+        "unknown architecture 'mamba'",
+        *supported_architectures(),
+        "rmtbase.score_heads(w_q, w_k)",
+        "(head, d_head, d_model)",
+    )
+
+
+def test_heads_of_one_dimension(weights, make_weights, unscorable, tmp_path):
+    folder = make_weights(weights.queries[:, :, :1], weights.keys[:, :, :1]).save(tmp_path / "model")
+    unscorable(folder, "d_head = 1", "at least 2")
+
+
+def test_heads_wider_than_the_model(weights, make_weights, unscorable, tmp_path):
+    folder = make_weights(weights.queries[..., :6], weights.keys[..., :6]).save(tmp_path / "model")
+    unscorable(folder, "d_head = 8", "at most d_model = 6")
+
+
+def test_folder_without_configuration_or_weights(model_folder, unscorable):
+    (model_folder / "model.safetensors").unlink()
+    unscorable(model_folder, "model.safetensors: no such file")
+    (model_folder / "config.json").unlink()
+    unscorable(model_folder, "config.json: no such file")
+
+
+def test_model_that_is_not_there(unscorable):
+    unscorable("./nowhere", "nowhere: no such file")
+
+
+def test_file_given_as_model(model_folder, unscorable):
+    unscorable(model_folder / "model.safetensors", "is a file", "pass the folder")
+
+
+def test_hub_id_while_offline(unscorable):
+    unscorable("some-people/some-model", "some-people/some-model", "cannot be fetched from the hub", "connection")
+
+
+def test_unknown_revision_of_the_bundled_model(refused, null_file):
+    command = ["score", "demo", "--revision", "step-x", "--baseline", null_file]
+    refused("revision = 'step-x'", "one of the bundled", *demo_revisions(), command=command)
+
+
+def test_revision_of_a_folder(model_folder, refused):
+    refused("revision = 'main'", "none for a folder", command=["score", model_folder, "--revision", "main"])
+
+
+@pytest.mark.parametrize(
+    ("options", "fragments"),
+    [
+        (["--null", "haar"], ["null = 'haar'", "'gaussian'"]),
+        (["--matrices", "all"], ["matrices = 'all'", "none, elements, spectra"]),
+        (["--draws", 0], ["draws = 0"]),
+        (["--draws", 1], ["draws = 1"]),
+        (["--draws", -1], ["draws = -1"]),
+        (["--draws", 100, "--seed", -1], ["seed = -1"]),
+    ],
+)
+@pytest.mark.parametrize("given", [False, True], ids=["simulated", "given"])
+def test_scoring_options_outside_their_domain(given, options, fragments, model_folder, refused, null_file):
+    if given and "--draws" in options:
+        options = [*options, "--baseline", null_file]
+    refused(*fragments, command=["score", model_folder, *options])
+
+
+# Baselines
+
+
+def given_as_baseline(path, model_folder):
+    return ["score", model_folder, "--baseline", path]
+
+
+def test_baseline_that_is_not_there(model_folder, refused):
+    refused("none.nc: no such file", command=given_as_baseline("none.nc", model_folder))
+
+
+def test_foreign_netcdf_as_baseline(model_folder, refused, tmp_path):
+    xr.Dataset({"temperature": ("time", [1.0])}).to_netcdf(tmp_path / "weather.nc", engine="netcdf4")
+    refused("weather.nc", "rmtbase did not write", command=given_as_baseline("weather.nc", model_folder))
+
+
+def test_text_as_baseline(model_folder, refused, tmp_path):
+    (tmp_path / "notes.txt").write_text("d_model 768, d_head 64\n")
+    refused("notes.txt", "netCDF", command=given_as_baseline("notes.txt", model_folder))
+
+
+def test_old_schema_as_baseline(model_folder, refused, null_file, tmp_path):
+    write_table(open_baseline(null_file).assign_attrs(schema_version="0.3"), tmp_path / "old.nc")
+    refused("old.nc", "0.3", "make the table again", command=given_as_baseline("old.nc", model_folder))
+
+
+def test_truncated_baseline(model_folder, refused, null_file, tmp_path):
+    (tmp_path / "half.nc").write_bytes(null_file.read_bytes()[:20_000])
+    refused("half.nc", "netCDF", command=given_as_baseline("half.nc", model_folder))
+
+
+def test_scores_as_baseline(model_folder, refused, null_file, tmp_path):
+    write_table(rmtbase.score(model_folder, null_file, matrices="none"), tmp_path / "scores.nc")
+    refused("scores.nc", "kind 'scores'", "a baseline file", command=given_as_baseline("scores.nc", model_folder))
+
+
+def test_baseline_that_lacks_the_shape_is_answered_with_a_visible_note(run, model_folder, tmp_path, monkeypatch, watch):
+    monkeypatch.setenv("RMTBASE_CACHE", str(tmp_path / "cache"))
+    other = write_table(rmtbase.baseline([32, 31], [7, 8], draws=20), tmp_path / "other.nc")
+    before = other.read_bytes()
+    first = run("score", model_folder, "--baseline", other, "--draws", 300, "--json")
+    assert first.status == 0
+    assert f"rmtbase: {other} holds (31, 8), (32, 7) and not (32, 8), which is needed" in first.err
+    assert "null of (d_model, d_head) = (32, 8), 300 draws, seed 0: simulated now and kept in the cache" in first.err
+    assert len(list((tmp_path / "cache").iterdir())) == 1
+    second = run("score", model_folder, "--baseline", other, "--draws", 300, "--json")
+    assert "from the cache" in second.err
+    assert json.loads(first.out) == json.loads(second.out) == json.loads(run_without(run, model_folder).out)
+    assert other.read_bytes() == before
+
+
+def run_without(run, model_folder):
+    return run("score", model_folder, "--draws", 300, "--json")
+
+
+# Plots and the demo
+
+
+def test_plot_of_what_is_no_table(refused, tmp_path):
+    (tmp_path / "notes.txt").write_text("nothing to see")
+    refused("notes.txt", "netCDF", command=["plot", "notes.txt"])
+    refused("none.nc: no such file", command=["plot", "none.nc"])
+
+
+def test_plot_into_a_file(refused, null_file, tmp_path):
+    (tmp_path / "file").write_text("kept")
+    refused("cannot write", "file", command=["plot", null_file, "-o", tmp_path / "file"])
+
+
+def test_demo_into_a_file(refused, tmp_path):
+    (tmp_path / "file").write_text("kept")
+    refused("cannot write", "file", command=["demo", "--out", tmp_path / "file"])
+    refused("cannot write", "file", command=["demo", "--out", tmp_path / "file" / "below"])

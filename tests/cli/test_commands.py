@@ -1,0 +1,167 @@
+"""What each command prints and writes."""
+
+import csv
+import io
+import json
+import platform
+
+import numpy as np
+import pytest
+
+import rmtbase
+from rmtbase.scoring import summarize_scores
+from rmtbase.tables import open_baseline, open_scores
+
+COMMANDS = ("demo", "baseline", "score", "plot", "doctor")
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_of_each_command_has_an_example(command, run):
+    ran = run(command, "--help")
+    assert ran.status == 0
+    assert f"Example: rmtbase {command}" in " ".join(ran.out.split())
+
+
+def test_help_names_every_command(run):
+    ran = run("--help")
+    assert ran.status == 0
+    for command in COMMANDS:
+        assert command in ran.out
+
+
+def test_no_arguments_at_all_print_the_help_and_fail(run):
+    ran = run()
+    assert ran.status == 2
+    assert "baseline" in ran.out + ran.err
+    assert "error" not in ran.err
+
+
+def test_version(run):
+    ran = run("--version")
+    assert (ran.status, ran.out) == (0, f"{rmtbase.__version__}\n")
+
+
+def test_baseline_writes_the_table_of_the_python_call(run, tmp_path):
+    path = tmp_path / "table.nc"
+    options = ["--d-model", 32, "--d-head", 8, "--sigma", 0.5, "--sigma", 2, "--draws", 40, "--seed", 9]
+    ran = run("baseline", *options, "--normalization", "none", "-o", path)
+    assert ran.status == 0
+    assert ran.err == f"rmtbase: wrote {path}\n"
+    assert "normalized_participation_ratio" in ran.out
+    expected = rmtbase.baseline(32, 8, [0.5, 2.0], 40, 9, "none")
+    assert open_baseline(path).identical(expected)
+
+
+def test_baseline_takes_several_shapes(run, tmp_path):
+    path = tmp_path / "table.nc"
+    options = ["--d-model", 32, "--d-model", 16, "--d-head", 8, "--d-head", 4]
+    assert run("baseline", *options, "--draws", 10, "-o", path).status == 0
+    assert open_baseline(path)["d_head"].values.tolist() == [8, 4]
+
+
+def test_same_command_gives_the_same_numbers_twice(run, tmp_path, shape):
+    ran = [run("baseline", *shape, "--draws", 30, "--json", "-o", tmp_path / "table.nc") for _ in range(2)]
+    assert ran[0].out == ran[1].out
+
+
+def test_baseline_without_a_name_is_named_by_its_shape(run, tmp_path, shape, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert run("baseline", *shape, "--draws", 10).status == 0
+    assert [path.name for path in tmp_path.iterdir()] == ["baseline-32x8.nc"]
+
+
+def strict_json(text):
+    """JSON as its standard has it: no NaN, no Infinity."""
+    return json.loads(text, parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
+
+
+def test_baseline_as_json(run, tmp_path, shape):
+    path = tmp_path / "table.nc"
+    ran = run("baseline", *shape, "--draws", 40, "--json", "-o", path)
+    printed = strict_json(ran.out)
+    table = open_baseline(path)
+    (case,) = printed["cases"]
+    assert (case["d_model"], case["d_head"], case["sigma_q"]) == (32, 8, 1.0)
+    assert set(case["statistics"]) == set(table["statistic"].values.tolist())
+    trace = case["statistics"]["trace"]
+    assert trace["mean"] == table["mean"].sel(statistic="trace").item()
+    assert trace["analytic_method"] == "exact"
+    assert printed["file"] == str(path)
+
+
+def test_score_writes_scores_and_csv_and_prints_the_summary(run, model_folder, null_file, tmp_path):
+    nc, table = tmp_path / "scores.nc", tmp_path / "scores.csv"
+    ran = run("score", model_folder, "--baseline", null_file, "-o", nc, "--csv", table, "--json")
+    assert ran.status == 0
+    tree = open_scores(nc)
+    assert tree.identical(rmtbase.score(model_folder, null_file))
+    rows = list(csv.DictReader(io.StringIO(table.read_text())))
+    assert len(rows) == 8
+    p_value = [float(row["trace.p_value"]) for row in rows]
+    np.testing.assert_array_equal(p_value, tree["heads"]["p_value"].sel(statistic="trace").values.ravel())
+    printed = strict_json(ran.out)
+    summary = summarize_scores(tree)
+    assert printed["n_heads"] == 8
+    assert printed["sentences"] == summary.sentences()
+    assert printed["flagged"] == summary.flagged
+    assert ran.err.splitlines()[-2:] == [f"rmtbase: wrote {nc}", f"rmtbase: wrote {table}"]
+
+
+def test_score_in_words(run, model_folder, null_file):
+    ran = run("score", model_folder, "--baseline", null_file)
+    assert ran.status == 0
+    assert ran.out.startswith("model\n")
+    assert "of the 8 heads" in ran.out or "of 8 heads left the null" in ran.out
+    assert f"rmtbase: null of (32, 8): 200 draws from {null_file}" in ran.err
+    assert "rmtbase: rotary" in ran.err
+
+
+def test_score_of_a_rank_deficient_head_prints_strict_json(run, weights, null_file, tmp_path):
+    weights.queries[0, 1, 3] = 0
+    ran = run("score", weights.save(tmp_path / "model"), "--baseline", null_file, "--json")
+    (finding,) = strict_json(ran.out)["findings"]
+    assert (finding["layer"], finding["head"]) == (0, 1)
+
+
+def test_score_says_warnings_about_the_model(run, weights, null_file, tmp_path):
+    weights.queries[0, 1] = 0
+    ran = run("score", weights.save(tmp_path / "model"), "--baseline", null_file, "--json")
+    assert "layer 0 head 1: W_Q is all zeros" in ran.err
+    assert strict_json(ran.out)["warnings"] == [
+        "layer 0 head 1: W_Q is all zeros, so the head has no shape and is not scored"
+    ]
+
+
+def test_report_is_one_page_without_links_out(run, model_folder, null_file, tmp_path):
+    path = tmp_path / "report.html"
+    ran = run("score", model_folder, "--baseline", null_file, "--report", path)
+    assert ran.status == 0
+    text = path.read_text()
+    assert text.lstrip().lower().startswith("<!doctype html>")
+    assert 'src="http' not in text
+    assert 'href="http' not in text
+
+
+def test_plot_draws_a_baseline_and_scores(run, model_folder, null_file, tmp_path):
+    scores = tmp_path / "scores.nc"
+    run("score", model_folder, "--baseline", null_file, "-o", scores)
+    for file in (null_file, scores):
+        ran = run("plot", file, "-o", tmp_path / file.stem)
+        assert ran.status == 0
+        pictures = list((tmp_path / file.stem).iterdir())
+        assert pictures
+        assert all(picture.read_bytes().startswith(b"\x89PNG") for picture in pictures)
+
+
+def test_doctor_says_versions_devices_and_precision(run):
+    ran = run("doctor", "--json")
+    assert ran.status == 0
+    facts = strict_json(ran.out)
+    assert facts["software"]["rmtbase"] == rmtbase.__version__
+    assert facts["software"]["python"] == platform.python_version()
+    assert facts["precision"]["verdict"] == "good"
+    assert facts["devices"]
+    text = run("doctor")
+    assert text.status == 0
+    for section in facts:
+        assert section in text.out

@@ -1,0 +1,69 @@
+"""The demo does the three jobs on the bundled model, offline, and leaves their results."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from rmtbase.models import demo_revisions
+from rmtbase.scoring import summarize_scores
+from rmtbase.tables import open_baseline, open_scores
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory):
+    """What the demo said, and the folder that it left."""
+    folder = tmp_path_factory.mktemp("demo") / "results"
+    ended = subprocess.run(
+        [sys.executable, "-c", "from rmtbase.cli import main; main()", "demo", "--out", folder],
+        capture_output=True,
+        text=True,
+        env=os.environ | {"HF_HUB_OFFLINE": "1"},
+        cwd=folder.parent,
+        timeout=300,
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stderr
+    return ended, folder
+
+
+def test_demo_leaves_table_scores_and_reports_and_nothing_else(demo):
+    _, folder = demo
+    first, last = demo_revisions()[0], demo_revisions()[-1]
+    kinds = [f"{kind}-{step}.{end}" for step in (first, last) for kind, end in (("scores", "nc"), ("scores", "csv"))]
+    reports = [f"report-{step}.html" for step in (first, last)]
+    assert {path.name for path in folder.iterdir()} == {"baseline.nc", *kinds, *reports}
+    assert [path.name for path in folder.parent.iterdir()] == ["results"]
+
+
+def test_demo_says_each_file_that_it_wrote(demo):
+    ended, folder = demo
+    for path in folder.iterdir():
+        assert f"rmtbase: wrote {path}" in ended.stderr
+
+
+def test_untrained_heads_are_not_flagged_and_trained_ones_are(demo):
+    _, folder = demo
+    first, last = (
+        summarize_scores(open_scores(folder / f"scores-{step}.nc"))
+        for step in (demo_revisions()[0], demo_revisions()[-1])
+    )
+    assert not first.findings
+    assert len(last.findings) > last.n_heads / 2
+
+
+def test_demos_null_is_of_the_models_shape(demo):
+    _, folder = demo
+    table, scores = open_baseline(folder / "baseline.nc"), open_scores(folder / f"scores-{demo_revisions()[-1]}.nc")
+    assert table["d_head"].values[0] == scores.attrs["d_head"]
+    assert scores.attrs["table"] == str(folder / "baseline.nc")
+
+
+def test_reports_open_without_a_network(demo):
+    _, folder = demo
+    for path in folder.glob("*.html"):
+        text = path.read_text()
+        assert "<script src=" not in text
+        assert 'src="http' not in text
+        assert 'rel="stylesheet"' not in text

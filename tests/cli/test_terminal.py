@@ -1,0 +1,104 @@
+"""Quiet where nobody watches, a bar where somebody does, and a traceback only where it is asked for."""
+
+import os
+import pty
+import re
+import select
+import subprocess
+import sys
+import time
+
+import pytest
+
+COMMAND = (sys.executable, "-c", "from rmtbase.cli import main; main()")
+
+
+def in_terminal(*arguments):
+    """Run the command line with its stderr on a pseudo-terminal; its status and what was shown there."""
+    ours, theirs = pty.openpty()
+    environment = os.environ | {"TERM": "xterm", "COLUMNS": "120"}
+    process = subprocess.Popen(
+        [*COMMAND, *map(str, arguments)], stdout=subprocess.DEVNULL, stderr=theirs, stdin=theirs, env=environment
+    )
+    os.close(theirs)
+    shown, end = b"", time.monotonic() + 120
+    while time.monotonic() < end:
+        ready, _, _ = select.select([ours], [], [], 0.2)
+        try:
+            part = os.read(ours, 65536) if ready else b""
+        except OSError:  # the terminal's other end is closed
+            break
+        if ready and not part:
+            break
+        shown += part
+        if not ready and process.poll() is not None:
+            break
+    process.wait(timeout=30)
+    os.close(ours)
+    return process.returncode, shown.decode(errors="replace")
+
+
+def plain(shown):
+    """What was shown, without the terminal's control sequences."""
+    return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown)
+
+
+def test_terminal_shows_a_bar_with_counts_a_rate_and_the_time_left(tmp_path):
+    status, shown = in_terminal(
+        "baseline", "--d-model", 128, "--d-head", 64, "--draws", 4000, "-o", tmp_path / "table.nc"
+    )
+    assert status == 0, shown
+    text = plain(shown)
+    assert "drawing" in text
+    assert "/4000" in text
+    assert re.search(r"[\d,]+/s", text)
+    assert "left" in text
+    assert re.search(r"\d:\d\d:\d\d", text)
+    assert "rmtbase: wrote" in text
+
+
+def test_scoring_in_a_terminal_shows_notes_above_the_bars(model_folder, null_file):
+    status, shown = in_terminal("score", model_folder, "--baseline", null_file)
+    assert status == 0, shown
+    assert "null of (32, 8): 200 draws" in re.sub(r"\s+", " ", shown)
+
+
+def test_error_in_a_terminal_is_the_same_line():
+    status, shown = in_terminal("baseline", "--d-model", 8, "--d-head", 9)
+    assert status == 2
+    last = plain(shown).splitlines()[-1]
+    assert last == "rmtbase: error: d_head = 9: expected at most d_model = 8 (W_Q is d_head × d_model, of rank d_head)"
+
+
+def test_away_from_a_terminal_stderr_holds_the_notes_only(run_process, shape, tmp_path):
+    path = tmp_path / "table.nc"
+    ran = run_process("baseline", *shape, "--draws", 100, "-o", path)
+    assert (ran.status, ran.err) == (0, f"rmtbase: wrote {path}\n")
+
+
+def test_error_of_a_process_is_one_line_and_status_two(run_process):
+    ran = run_process("baseline", "--d-model", 8, "--d-head", 9)
+    assert ran.status == 2
+    assert ran.out == ""
+    assert ran.err.count("\n") == 1
+    assert ran.err.startswith("rmtbase: error: d_head = 9")
+
+
+@pytest.mark.parametrize("place", [0, 1, 5])
+def test_debug_shows_the_traceback_wherever_it_stands(place, run_process):
+    command = ["baseline", "--d-model", 8, "--d-head", 9]
+    ran = run_process(*command[:place], "--debug", *command[place:])
+    assert ran.status == 2
+    assert "Traceback" in ran.err
+    assert "ParameterError: d_head = 9" in ran.err
+
+
+def test_reader_that_stops_reading_ends_the_command_quietly(shape, tmp_path):
+    command = [*COMMAND, "baseline", *map(str, shape), "--draws", "20", "--json", "-o", str(tmp_path / "table.nc")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        err = process.stderr.read()
+    assert "Traceback" not in err
+    assert "BrokenPipe" not in err

@@ -1,0 +1,166 @@
+"""What all tests share: a cache of their own, JAX on the CPU, no network, checked array shapes, and small models."""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+from jaxtyping import install_import_hook
+from numpy.typing import NDArray
+from safetensors.numpy import save_file
+
+os.environ["JAX_PLATFORMS"] = "cpu"
+os.environ["HF_HUB_OFFLINE"] = "1"
+
+# Where shapes are all that a signature says: elsewhere beartype would refuse bad arguments before the code itself can.
+install_import_hook("rmtbase.ensembles._chi", "beartype.beartype")
+
+D_MODEL, D_HEAD, N_HEADS, N_KEY_HEADS, N_LAYERS = 32, 8, 4, 2, 2
+
+
+@pytest.fixture(scope="session", autouse=True)
+def cache_of_the_tests() -> Iterator[Path]:
+    """Nulls simulated by tests are kept in a folder of this session, never in the user's cache."""
+    with tempfile.TemporaryDirectory(prefix="rmtbase-tests-") as folder:
+        before = os.environ.get("RMTBASE_CACHE")
+        os.environ["RMTBASE_CACHE"] = folder
+        yield Path(folder)
+        if before is None:
+            del os.environ["RMTBASE_CACHE"]
+        else:
+            os.environ["RMTBASE_CACHE"] = before
+
+
+@dataclass(frozen=True)
+class Weights:
+    """Query and key factors of a small model: (layer, head, d_head, d_model) and (layer, key head, d_head, d_model)."""
+
+    queries: NDArray[np.float32]
+    keys: NDArray[np.float32]
+
+    @classmethod
+    def random(cls, seed: int = 3, sigma: float = 0.05) -> "Weights":
+        rng = np.random.default_rng(seed)
+        return cls(
+            (sigma * rng.standard_normal((N_LAYERS, N_HEADS, D_HEAD, D_MODEL))).astype(np.float32),
+            (sigma * rng.standard_normal((N_LAYERS, N_KEY_HEADS, D_HEAD, D_MODEL))).astype(np.float32),
+        )
+
+    def save(self, folder: Path, sharded: bool = False, **config: object) -> Path:
+        """Write them as a Llama checkpoint: its configuration and one safetensors file, or one shard per tensor."""
+        folder.mkdir(parents=True, exist_ok=True)
+        n_layers, n_heads, d_head, d_model = self.queries.shape
+        settings = {
+            "model_type": "llama",
+            "hidden_size": d_model,
+            "head_dim": d_head,
+            "num_hidden_layers": n_layers,
+            "num_attention_heads": n_heads,
+            "num_key_value_heads": self.keys.shape[1],
+        } | config
+        (folder / "config.json").write_text(json.dumps(settings))
+        tensors = {
+            f"model.layers.{layer}.self_attn.{name}.weight": np.ascontiguousarray(part[layer].reshape(-1, d_model))
+            for layer in range(n_layers)
+            for name, part in (("q_proj", self.queries), ("k_proj", self.keys))
+        }
+        if not sharded:
+            save_file(tensors, folder / "model.safetensors")
+            return folder
+        places = {name: f"model-{number:05d}.safetensors" for number, name in enumerate(tensors)}
+        for name, shard in places.items():
+            save_file({name: tensors[name]}, folder / shard)
+        (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": places}))
+        return folder
+
+
+@pytest.fixture(scope="session")
+def make_weights() -> Callable[[NDArray[np.floating], NDArray[np.floating]], Weights]:
+    """Weights from query and key factors of any shape, to be saved as a checkpoint."""
+    return lambda queries, keys: Weights(queries.astype(np.float32), keys.astype(np.float32))
+
+
+@pytest.fixture
+def weights() -> Weights:
+    """Random weights of the small model's shape."""
+    return Weights.random()
+
+
+@pytest.fixture
+def model_folder(weights: Weights, tmp_path: Path) -> Path:
+    """The small model's checkpoint, in a folder of its own."""
+    return weights.save(tmp_path / "model")
+
+
+@dataclass(frozen=True)
+class Ran:
+    """How a command ended, and what it said."""
+
+    status: int
+    out: str
+    err: str
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Callable[..., Ran]:
+    """Run the command line in this process."""
+    from rmtbase.cli import main
+
+    def run_command(*arguments: object) -> Ran:
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as left:
+            main([str(argument) for argument in arguments])
+        said = capsys.readouterr()
+        return Ran(int(left.value.code or 0), said.out, said.err)
+
+    return run_command
+
+
+COMMAND = (sys.executable, "-c", "from rmtbase.cli import main; main()")
+
+
+@pytest.fixture
+def run_process() -> Callable[..., Ran]:
+    """Run the command line in a process of its own."""
+
+    def run_command(*arguments: object, **environment: str) -> Ran:
+        ended = subprocess.run(
+            [*COMMAND, *map(str, arguments)],
+            capture_output=True,
+            text=True,
+            env=os.environ | environment,
+            timeout=300,
+            check=False,
+        )
+        return Ran(ended.returncode, ended.stdout, ended.stderr)
+
+    return run_command
+
+
+class Folder:
+    """The files under a folder as they are now, to be compared with what they are later."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.before = self.contents()
+
+    def contents(self) -> dict[str, bytes]:
+        return {str(path.relative_to(self.root)): path.read_bytes() for path in self.root.rglob("*") if path.is_file()}
+
+    def assert_untouched(self) -> None:
+        """Nothing is changed, added or removed: no half-written and no temporary file either."""
+        now = self.contents()
+        assert set(now) == set(self.before)
+        assert now == self.before
+
+
+@pytest.fixture
+def watch() -> Callable[[Path], Folder]:
+    """Take note of a folder's files."""
+    return Folder

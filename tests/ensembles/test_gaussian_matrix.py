@@ -1,0 +1,87 @@
+"""The bidiagonal stand-in of a Gaussian matrix: shapes, degrees of freedom, and what is refused."""
+
+import jax
+import numpy as np
+import pytest
+
+from rmtbase.ensembles import BidiagonalGaussianMatrix
+from rmtbase.errors import ParameterError
+from rmtbase.linalg import reproducible_jax
+from rmtbase.montecarlo import case_key, draw_keys, simulate_gaussian_matrix
+
+DRAWS = 4_000
+
+
+@jax.jit
+def sample_many(ensemble, key, indices):
+    return jax.vmap(ensemble.sample)(draw_keys(key, indices))
+
+
+def draws(ensemble, seed=0, case="case"):
+    with reproducible_jax():
+        draw = sample_many(ensemble, case_key(seed, case), np.arange(DRAWS, dtype=np.uint32))
+        return jax.tree.map(np.asarray, draw)
+
+
+@pytest.mark.parametrize(("shape", "rank"), [((1, 1), 1), ((1, 6), 1), ((5, 5), 5), ((5, 9), 5), ((9, 5), 5)])
+def test_a_draw_is_a_square_bidiagonal_matrix_of_the_rank(shape, rank):
+    ensemble = BidiagonalGaussianMatrix.of_shape(*shape)
+    assert (ensemble.long, ensemble.rank) == (max(shape), rank)
+    got = draws(ensemble)
+    assert got.diagonal.shape == (DRAWS, rank)
+    assert got.below.shape == (DRAWS, rank - 1)
+    assert got.diagonal.dtype == got.below.dtype == np.float64
+    assert (got.diagonal > 0).all() and (got.below > 0).all()
+
+
+def test_a_matrix_and_its_transpose_are_one_ensemble():
+    assert BidiagonalGaussianMatrix.of_shape(5, 9) == BidiagonalGaussianMatrix.of_shape(9, 5)
+    first, second = simulate_gaussian_matrix(5, 9, 6), simulate_gaussian_matrix(9, 5, 6)
+    for of_first, of_second in zip(first, second, strict=True):
+        np.testing.assert_array_equal(of_first, of_second)
+
+
+def test_squares_of_the_entries_have_the_degrees_of_freedom_as_means():
+    # E χ²_ν = ν with variance 2 ν: 5 standard errors over 9 entries fail for one seed in 200 000.
+    got = draws(BidiagonalGaussianMatrix.of_shape(12, 5))
+    degrees = np.array([12, 11, 10, 9, 8, 4, 3, 2, 1])
+    mean = (np.concatenate([got.diagonal, got.below], axis=1) ** 2).mean(axis=0)
+    assert (np.abs(mean - degrees) < 5 * np.sqrt(2 * degrees / DRAWS)).all()
+
+
+def test_statistics_are_those_of_the_bidiagonal_matrix_itself():
+    got = simulate_gaussian_matrix(7, 5, 6, seed=3)
+    draw = draws(BidiagonalGaussianMatrix.of_shape(7, 5), 3, "gaussian_matrix 7x5")
+    for k in range(6):
+        matrix = np.diag(draw.diagonal[k]) + np.diag(draw.below[k], -1)
+        eigenvalues = np.linalg.svd(matrix, compute_uv=False) ** 2
+        assert got.largest_eigenvalue[k] == pytest.approx(eigenvalues[0], rel=1e-13)
+        assert got.smallest_eigenvalue[k] == pytest.approx(eigenvalues[-1], abs=1e-12 * eigenvalues[0])
+        assert got.trace[k] == pytest.approx(eigenvalues.sum(), rel=1e-13)
+        assert got.trace_of_square[k] == pytest.approx((eigenvalues**2).sum(), rel=1e-13)
+        assert got.log_determinant[k] == pytest.approx(np.log(eigenvalues).sum(), abs=1e-11)
+
+
+def test_the_first_draws_of_a_longer_run_are_those_of_a_shorter_one():
+    for of_long, of_short in zip(simulate_gaussian_matrix(9, 5, 17), simulate_gaussian_matrix(9, 5, 6), strict=True):
+        np.testing.assert_allclose(of_long[:6], of_short, rtol=1e-12)
+
+
+def test_seeds_and_shapes_give_other_draws_and_the_users_settings_stay():
+    traces = [simulate_gaussian_matrix(9, 5, 6, seed).trace for seed in (0, 1)]
+    assert (traces[0] != traces[1]).all()
+    assert traces[0].dtype == np.float64
+    assert jax.config.jax_enable_x64 is False
+
+
+@pytest.mark.parametrize("value", [0, -1, 2.0, True, "3"])
+@pytest.mark.parametrize("name", ["n_rows", "n_columns"])
+def test_sizes_that_are_not_positive_integers_are_refused(name, value):
+    with pytest.raises(ParameterError, match=f"{name} = .*: expected a positive integer"):
+        BidiagonalGaussianMatrix.of_shape(**({"n_rows": 3, "n_columns": 4} | {name: value}))
+
+
+@pytest.mark.parametrize(("name", "value"), [("draws", 0), ("seed", -1), ("seed", 1.5), ("seed", 2**63)])
+def test_a_simulation_with_parameters_outside_their_domain_is_refused(name, value):
+    with pytest.raises(ParameterError, match=f"{name} = "):
+        simulate_gaussian_matrix(3, 4, **({"draws": 2} | {name: value}))

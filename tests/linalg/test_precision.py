@@ -1,0 +1,40 @@
+"""The numerical settings hold where they are asked for, and nowhere else."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import rmtbase
+from rmtbase.linalg import reproducible_jax
+
+
+def test_double_precision_holds_inside_and_the_callers_setting_comes_back():
+    before = jax.config.jax_enable_x64
+    with reproducible_jax():
+        assert jnp.ones(2).dtype == np.float64
+    assert jax.config.jax_enable_x64 == before
+
+
+def test_settings_come_back_after_an_error():
+    before = jnp.ones(2).dtype
+    try:
+        with reproducible_jax():
+            raise KeyError
+    except KeyError:
+        pass
+    assert jnp.ones(2).dtype == before
+
+
+def test_a_table_leaves_the_callers_jax_and_numpy_state_alone():
+    precision, state = jax.config.jax_default_matmul_precision, np.random.get_state()[1].copy()  # noqa: NPY002
+    rmtbase.baseline(16, 4, draws=4)
+    assert jnp.ones(2).dtype == jnp.float32
+    assert jax.config.jax_default_matmul_precision == precision
+    np.testing.assert_array_equal(np.random.get_state()[1], state)  # noqa: NPY002
+
+
+def test_a_table_is_the_same_whatever_the_callers_settings():
+    usual = rmtbase.baseline(16, 4, draws=10)
+    with jax.enable_x64(True), jax.default_matmul_precision("bfloat16"):
+        other = rmtbase.baseline(16, 4, draws=10)
+    assert usual.identical(other)

@@ -1,0 +1,47 @@
+"""Spectra of stacks: exact, and the same whatever the stack and the cores."""
+
+import numpy as np
+import pytest
+
+from rmtbase.linalg import SpectrumSolver, extreme_eigenvalues
+
+
+def stack(n, rows, columns):
+    return np.random.default_rng(7).standard_normal((n, rows, columns))
+
+
+def test_values_are_numpys():
+    matrices = stack(9, 6, 6)
+    with SpectrumSolver() as solver:
+        values = solver.singular_values(matrices)
+    np.testing.assert_allclose(values, np.linalg.svd(matrices, compute_uv=False), rtol=1e-12)
+
+
+@pytest.mark.parametrize("cores", [1, 2, 5])
+def test_values_depend_neither_on_the_cores_nor_on_the_stack(cores):
+    matrices = stack(11, 16, 16)
+    with SpectrumSolver(1) as solver:
+        alone = np.concatenate([solver.singular_values(matrix[None]) for matrix in matrices])
+    with SpectrumSolver(cores) as solver:
+        np.testing.assert_array_equal(solver.singular_values(matrices), alone)
+
+
+def test_empty_stack_gives_no_values():
+    with SpectrumSolver() as solver:
+        assert solver.singular_values(stack(0, 4, 3)).shape == (0, 3)
+
+
+def test_solver_outside_its_block_is_refused():
+    with pytest.raises(RuntimeError, match="with"):
+        SpectrumSolver().singular_values(stack(1, 2, 2))
+
+
+@pytest.mark.parametrize("size", [1, 2, 12])
+def test_extreme_eigenvalues_are_those_of_the_whole_tridiagonal_matrix(size):
+    rng = np.random.default_rng(8)
+    main, off = rng.standard_normal((5, size)), rng.standard_normal((5, size - 1))
+    largest, smallest = extreme_eigenvalues(main, off)
+    for place in range(5):
+        matrix = np.diag(main[place]) + np.diag(off[place], 1) + np.diag(off[place], -1)
+        values = np.linalg.eigvalsh(matrix)
+        np.testing.assert_allclose([smallest[place], largest[place]], values[[0, -1]], atol=1e-12)

@@ -1,0 +1,114 @@
+"""One simulation serves every σ, both normalizations and every table that the shape stands in."""
+
+import json
+
+import numpy as np
+import pytest
+import xarray as xr
+
+import rmtbase
+from rmtbase.statistics import SPECTRAL_STATISTICS
+
+DRAWS = 60
+EIGENVALUES = ("eigenvalue_mean", "eigenvalue_std", "eigenvalue_quantile", "eigenvalue_quantile_self_normalized")
+
+
+@pytest.fixture(scope="module")
+def unit():
+    return rmtbase.baseline(24, 6, 1.0, draws=DRAWS, normalization="none")
+
+
+def assert_scaled(table, unit, scale):
+    """Every value of the table is the unit table's, brought to eigenvalues ``scale`` times larger."""
+    for name, statistic in SPECTRAL_STATISTICS.items():
+        here, there = table.sel(statistic=name), unit.sel(statistic=name)
+        for field in ("mean", "quantile", "sample", "analytic_mean"):
+            expected = statistic.rescale(there[field].values, scale, 6)
+            np.testing.assert_allclose(here[field].values, expected, rtol=1e-12, atol=1e-13, err_msg=f"{name} {field}")
+        power = 0 if statistic.scaling == "additive" else statistic.scaling
+        for field in ("std", "standard_error", "std_standard_error", "analytic_std"):
+            expected = there[field].values * scale**power
+            np.testing.assert_allclose(here[field].values, expected, rtol=1e-9, err_msg=f"{name} {field}")
+    for name in (*EIGENVALUES, "bin_edge", "edge_lower", "edge_upper"):
+        np.testing.assert_allclose(table[name].values, unit[name].values * scale, rtol=1e-9, err_msg=name)
+    for name in ("density", "density_standard_error", "density_marchenko_pastur", "density_free"):
+        np.testing.assert_allclose(
+            table[name].values * scale, unit[name].values, rtol=1e-6, atol=1e-9 * unit[name].max().item(), err_msg=name
+        )
+
+
+@pytest.mark.parametrize("sigma", [0.02, (0.5, 3.0), 1e-6, 1e6, 1e-12, 1e12])
+def test_sigma_scales_every_variable_exactly(sigma, unit):
+    q, k = sigma if isinstance(sigma, tuple) else (sigma, sigma)
+    table = rmtbase.baseline(24, 6, sigma, draws=DRAWS, normalization="none")
+    assert_scaled(table, unit, (q * k) ** 2)
+    np.testing.assert_allclose(table["sigma_q_estimate"], q * unit["sigma_q_estimate"], rtol=1e-14)
+    np.testing.assert_allclose(table["sigma_k_estimate"], k * unit["sigma_k_estimate"], rtol=1e-14)
+
+
+def test_normalization_by_sqrt_d_divides_eigenvalues_by_d_model(unit):
+    assert_scaled(rmtbase.baseline(24, 6, draws=DRAWS), unit, 1 / 24)
+
+
+def rows(table, **values):
+    chosen = np.logical_and.reduce([table[name].values == value for name, value in values.items()])
+    return table.isel(case=np.flatnonzero(chosen))
+
+
+def test_rows_do_not_depend_on_what_else_is_in_the_table():
+    together = rmtbase.baseline([24, 16], [6, 4], [1.0, 0.1], draws=DRAWS)
+    for d_model, d_head in ((24, 6), (16, 4)):
+        for sigma in (1.0, 0.1):
+            alone = rmtbase.baseline(d_model, d_head, sigma, draws=DRAWS)
+            row = rows(together, d_model=d_model, sigma_q=sigma).isel(index=slice(0, d_head))
+            xr.testing.assert_equal(row, alone)
+
+
+def test_the_same_call_gives_the_same_table_and_the_same_record():
+    first, second = (rmtbase.baseline([24, 16], [6, 4], [1.0, 0.1], draws=DRAWS) for _ in range(2))
+    assert first.identical(second)
+    assert first.attrs["provenance"] == second.attrs["provenance"]
+
+
+def test_another_seed_gives_another_table_with_the_same_analytic_values(unit):
+    other = rmtbase.baseline(24, 6, draws=DRAWS, seed=1, normalization="none")
+    assert not np.isin(other["sample"].values, unit["sample"].values).any()
+    np.testing.assert_array_equal(other["analytic_mean"], unit["analytic_mean"])
+    assert json.loads(other.attrs["provenance"])["call"]["seed"] == 1
+
+
+def test_progress_counts_every_draw_and_changes_no_number(unit):
+    counted = []
+    table = rmtbase.baseline(24, 6, 1.0, draws=DRAWS, normalization="none", progress=counted.append)
+    assert sum(counted) == DRAWS
+    assert table.identical(unit)
+
+
+def test_more_draws_continue_the_same_sequence(unit):
+    longer = rmtbase.baseline(24, 6, draws=1500, normalization="none")  # more than one chunk
+    np.testing.assert_array_equal(longer["sample"].values[..., :DRAWS], unit["sample"].values)
+
+
+def test_repeated_cases_are_given_once():
+    assert rmtbase.baseline([16, 16], 4, [1.0, 1.0], draws=8).sizes["case"] == 1
+
+
+@pytest.mark.parametrize(("d_model", "d_head"), [(1, 1), (9, 1), (2, 2), (7, 7)])
+def test_smallest_and_square_shapes_have_finite_tables(d_model, d_head):
+    table = rmtbase.baseline(d_model, d_head, draws=20)
+    for name in ("mean", "std", "standard_error", "quantile", "density", "density_free", *EIGENVALUES):
+        assert np.isfinite(table[name].values).all(), name
+
+
+def test_summaries_are_those_of_the_sample(unit):
+    sample = unit["sample"]
+    np.testing.assert_allclose(unit["mean"], sample.mean("draw"), rtol=1e-12)
+    np.testing.assert_allclose(unit["std"], sample.std("draw", ddof=1), rtol=1e-9)
+    np.testing.assert_allclose(unit["standard_error"], sample.std("draw", ddof=1) / np.sqrt(DRAWS), rtol=1e-9)
+    quantile = sample.quantile(unit["probability"].values, dim="draw").transpose("case", "statistic", "quantile")
+    np.testing.assert_allclose(unit["quantile"].values, quantile.values, rtol=1e-12)
+
+
+def test_histogram_density_integrates_to_one_where_the_bins_hold_all(unit):
+    mass = float((unit["density"].values * np.diff(unit["bin_edge"].values)).sum())
+    assert 0.99 < mass <= 1 + 1e-12

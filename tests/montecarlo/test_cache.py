@@ -1,0 +1,110 @@
+"""Nulls are kept between runs, and what is kept is never taken for something else."""
+
+import errno
+import os
+
+import numpy as np
+import pytest
+import xarray as xr
+
+import rmtbase
+from rmtbase.montecarlo import cache_folder, cached_baseline
+from rmtbase.tables import open_baseline, write_table
+
+
+@pytest.fixture
+def cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("RMTBASE_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+def test_second_call_reads_what_the_first_one_kept(cache):
+    notes = []
+    first = cached_baseline(16, 4, 20, note=notes.append)
+    (kept,) = cache.iterdir()
+    written = kept.stat().st_mtime_ns
+    second = cached_baseline(16, 4, 20, note=notes.append)
+    assert first.identical(second)
+    assert kept.stat().st_mtime_ns == written
+    assert notes[0].startswith("null of (d_model, d_head) = (16, 4), 20 draws, seed 0: simulated now and kept")
+    assert notes[1] == f"null of (d_model, d_head) = (16, 4), 20 draws, seed 0: from the cache, {kept}"
+
+
+def test_shape_draws_and_seed_each_have_their_own_file(cache):
+    for call in ((16, 4, 20, 0), (16, 4, 21, 0), (16, 4, 20, 1), (16, 3, 20, 0)):
+        cached_baseline(*call)
+    assert len(list(cache.iterdir())) == 4
+
+
+def test_kept_table_is_the_raw_product_at_unit_sigma(cache):
+    assert cached_baseline(16, 4, 20).equals(rmtbase.baseline(16, 4, 1.0, 20, normalization="none"))
+
+
+@pytest.mark.parametrize("content", [b"", b"not a table", bytes(1000)])
+def test_damaged_file_is_named_and_made_again(content, cache):
+    good = cached_baseline(16, 4, 20)
+    (kept,) = cache.iterdir()
+    kept.write_bytes(content)
+    with pytest.warns(UserWarning, match=rf"damaged cache file, made again.*{kept.name}"):
+        again = cached_baseline(16, 4, 20)
+    assert again.equals(good)
+    assert open_baseline(kept).equals(good)
+
+
+@pytest.mark.parametrize("other", [{"d_model": 12}, {"draws": 30}, {"seed": 5}], ids=["shape", "draws", "seed"])
+def test_file_that_holds_another_null_than_its_name_says_is_made_again(other, cache):
+    good = cached_baseline(16, 4, 20)
+    (kept,) = cache.iterdir()
+    call = {"d_model": 16, "d_head": 4, "draws": 20, "normalization": "none"} | other
+    write_table(rmtbase.baseline(**call), kept)
+    with pytest.warns(UserWarning, match="made again"):
+        again = cached_baseline(16, 4, 20)
+    assert again.equals(good)
+
+
+def test_cache_that_cannot_be_written_is_said_and_the_null_is_returned(cache):
+    cache.write_text("a file where the folder should be")
+    notes = []
+    with pytest.warns(UserWarning, match="is not kept"):
+        table = cached_baseline(16, 4, 20, note=notes.append)
+    assert table.sizes["draw"] == 20
+    assert notes[-1].endswith("simulated now")
+    assert cache.read_text() == "a file where the folder should be"
+
+
+def test_full_disk_leaves_no_part_of_a_file(cache, monkeypatch):
+    def fail(self, path, **options):
+        path.write_bytes(b"half")
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(xr.Dataset, "to_netcdf", fail)
+    with pytest.warns(UserWarning, match="is not kept.*No space left"):
+        cached_baseline(16, 4, 20)
+    assert list(cache.iterdir()) == []
+
+
+def test_folder_is_the_named_one_or_the_users(tmp_path, monkeypatch):
+    monkeypatch.setenv("RMTBASE_CACHE", str(tmp_path))
+    assert cache_folder() == tmp_path
+    monkeypatch.delenv("RMTBASE_CACHE")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "x"))
+    assert cache_folder() == tmp_path / "x" / "rmtbase"
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert cache_folder() == tmp_path / ".cache" / "rmtbase"
+
+
+def test_empty_variable_counts_as_unset(tmp_path, monkeypatch):
+    # Else nulls would be left in whatever folder the command was started in.
+    monkeypatch.setenv("RMTBASE_CACHE", "")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert cache_folder() == tmp_path / "rmtbase"
+
+
+def test_progress_is_reported_only_where_something_is_drawn(cache):
+    counted = []
+    cached_baseline(16, 4, 20, progress=counted.append)
+    assert sum(counted) == 20
+    cached_baseline(16, 4, 20, progress=counted.append)
+    assert sum(counted) == 20
+    assert np.isfinite(counted).all()

@@ -1,0 +1,27 @@
+"""Arrays, a null table and the scores of a small model."""
+
+import numpy as np
+import pytest
+
+import rmtbase
+
+D_MODEL, D_HEAD, DRAWS = 32, 8, 400
+
+
+@pytest.fixture
+def arrays():
+    """Random factors of four heads that share two key heads."""
+    rng = np.random.default_rng(11)
+    return rng.standard_normal((4, D_HEAD, D_MODEL)), rng.standard_normal((2, D_HEAD, D_MODEL))
+
+
+@pytest.fixture(scope="session")
+def null_table():
+    """The raw-product null of the small shape at σ = 1."""
+    return rmtbase.baseline(D_MODEL, D_HEAD, 1.0, DRAWS, normalization="none")
+
+
+@pytest.fixture
+def score_arrays(null_table):
+    """``rmtbase.score_heads`` against the small null."""
+    return lambda w_q, w_k, **options: rmtbase.score_heads(w_q, w_k, **{"baseline": null_table} | options)

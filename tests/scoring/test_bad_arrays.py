@@ -1,0 +1,106 @@
+"""Arrays that are no heads, each refused by name."""
+
+import numpy as np
+import pytest
+
+import rmtbase
+from rmtbase.errors import ParameterError
+
+
+def refused(name, fragments, call):
+    with pytest.raises(ParameterError) as caught:
+        call()
+    assert caught.value.name == name
+    for fragment in fragments:
+        assert fragment in str(caught.value)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("name", ["w_q", "w_k"])
+def test_value_that_is_not_finite_is_named_with_its_head(name, bad, arrays, score_arrays):
+    w_q, w_k = arrays
+    (w_q if name == "w_q" else w_k)[1, 2, 3] = bad
+    refused(name, ["NaN or infinity in head 1", "finite"], lambda: score_arrays(w_q, w_k))
+
+
+def test_transposed_heads_are_recognised(arrays, score_arrays):
+    w_q, w_k = (np.swapaxes(w, 1, 2) for w in arrays)
+    refused("w_q", ["(4, 32, 8)", "(head, d_head, d_model)", "transpose"], lambda: score_arrays(w_q, w_k))
+
+
+@pytest.mark.parametrize("shape", [(8, 32), (1, 4, 8, 32), (0, 8, 32), (4, 0, 32), ()])
+def test_shape_that_is_not_head_d_head_d_model(shape, arrays, score_arrays):
+    refused("w_q", [str(shape), "(head, d_head, d_model)"], lambda: score_arrays(np.ones(shape), arrays[1]))
+    refused("w_k", [str(shape), "(head, d_head, d_model)"], lambda: score_arrays(arrays[0], np.ones(shape)))
+
+
+@pytest.mark.parametrize("shape", [(2, 8, 31), (2, 7, 32), (3, 8, 32), (8, 8, 32)])
+def test_keys_that_do_not_fit_the_queries(shape, arrays, score_arrays):
+    refused("w_k", [str(shape), "8, 32", "divisor of 4"], lambda: score_arrays(arrays[0], np.ones(shape)))
+
+
+@pytest.mark.parametrize("dtype", [complex, bool, object, str, "datetime64[s]"])
+def test_elements_that_are_no_real_numbers(dtype, arrays, score_arrays):
+    bad = np.ones(arrays[0].shape).astype(np.int64).astype(dtype)
+    refused("w_q", ["dtype", "real"], lambda: score_arrays(bad, arrays[1]))
+
+
+@pytest.mark.parametrize("bad", ["a name", None, {}, [[[1.0, 2.0], [3.0]]]])
+def test_what_is_no_array(bad, arrays, score_arrays):
+    refused("w_q", [], lambda: score_arrays(bad, arrays[1]))
+
+
+def test_head_of_zeros_is_named_in_its_own_array(arrays, score_arrays):
+    w_q, w_k = arrays
+    w_k[1] = 0
+    refused("w_k", ["head 1 is all zeros"], lambda: score_arrays(*arrays))
+    w_q[3] = 0
+    refused("w_q", ["head 3 is all zeros"], lambda: score_arrays(*arrays))
+
+
+def test_one_dimensional_heads_have_nothing_but_a_scale(arrays):
+    w_q, w_k = (w[:, :1] for w in arrays)
+    refused("d_head", ["d_head = 1", "at least 2"], lambda: rmtbase.score_heads(w_q, w_k, draws=100))
+
+
+@pytest.mark.parametrize("null", ["permutation", "haar", "", None])
+def test_null_that_is_not_offered(null, arrays, score_arrays):
+    refused("null", [repr(null), "'gaussian'"], lambda: score_arrays(*arrays, null=null))
+
+
+@pytest.mark.parametrize("draws", [0, 1, -5, 2.5, "10"])
+def test_draws_out_of_range(draws, arrays, score_arrays):
+    refused("draws", [repr(draws)], lambda: score_arrays(*arrays, baseline=None, draws=draws))
+
+
+@pytest.mark.parametrize("seed", [-1, 2**63, 0.5])
+def test_seed_out_of_range(seed, arrays, score_arrays):
+    refused("seed", [repr(seed)], lambda: score_arrays(*arrays, baseline=None, draws=50, seed=seed))
+
+
+@pytest.mark.parametrize("bad", [{"draws": 0}, {"draws": -1}, {"seed": -1}])
+def test_bad_draws_and_seed_are_refused_where_a_baseline_is_given_too(bad, arrays, score_arrays):
+    refused(next(iter(bad)), [], lambda: score_arrays(*arrays, **bad))
+
+
+@pytest.mark.parametrize("scale", [1e-200, 1e200])
+def test_weights_whose_spectrum_leaves_double_precision_never_give_a_silent_nan(scale, arrays, score_arrays):
+    w_q, w_k = arrays
+    try:
+        scores = score_arrays(scale * w_q, w_k)
+    except ParameterError as error:
+        assert "zeros" not in str(error)
+    else:
+        assert np.isfinite(scores["p_value"]).all()
+
+
+def test_baseline_that_is_no_baseline(arrays):
+    with pytest.raises(ParameterError, match="baseline = 3"):
+        rmtbase.score_heads(*arrays, baseline=3)
+
+
+def test_the_callers_arrays_are_left_as_they_are(arrays, score_arrays):
+    before = [w.copy() for w in arrays]
+    score_arrays(*arrays)
+    for now, then in zip(arrays, before, strict=True):
+        np.testing.assert_array_equal(now, then)

@@ -1,0 +1,114 @@
+"""Where the null comes from: the table given, in any units; or simulated, with a note; never a neighbour."""
+
+import numpy as np
+import pytest
+
+import rmtbase
+from rmtbase.errors import TableError
+from rmtbase.scoring import draws_for
+from rmtbase.tables import write_table
+
+SCORES = ("z_score", "p_value", "q_value", "omnibus_p_value", "null_mean", "null_std", "null_quantile")
+
+
+@pytest.mark.parametrize(
+    "units",
+    [
+        {"normalization": "sqrt_d"},
+        {"normalization": "none", "sigma": 0.02},
+        {"normalization": "sqrt_d", "sigma": (0.02, 3.0)},
+        {"normalization": "sqrt_d", "sigma": [0.5, 1.0]},
+    ],
+)
+def test_units_of_the_baseline_do_not_matter(units, arrays, score_arrays, null_table):
+    other = rmtbase.baseline(32, 8, draws=null_table.sizes["draw"], **units)
+    here, there = score_arrays(*arrays), score_arrays(*arrays, baseline=other)
+    for name in SCORES:
+        np.testing.assert_allclose(here[name], there[name], rtol=1e-7, atol=1e-9, err_msg=name)
+    for name in ("outliers_above", "outliers_below"):
+        np.testing.assert_array_equal(here[name], there[name])
+
+
+@pytest.mark.parametrize("units", [{"normalization": "sqrt_d", "sigma": 0.02}])
+def test_null_of_a_scores_tree_is_in_raw_units_whatever_the_baselines(units, model_folder, null_table):
+    other = rmtbase.baseline(32, 8, draws=null_table.sizes["draw"], **units)
+    here, there = (rmtbase.score(model_folder, table, matrices="none")["null"] for table in (null_table, other))
+    for name in here.data_vars:
+        np.testing.assert_allclose(here[name], there[name], rtol=1e-6, atol=1e-12, err_msg=name)
+
+
+def test_file_path_and_dataset_are_the_same_baseline(arrays, score_arrays, null_table, tmp_path):
+    path = write_table(null_table, tmp_path / "null.nc")
+    expected = score_arrays(*arrays)
+    assert score_arrays(*arrays, baseline=path).identical(expected)
+    assert score_arrays(*arrays, baseline=str(path)).identical(expected)
+
+
+def test_the_shape_is_found_among_others(arrays, score_arrays, null_table):
+    several = rmtbase.baseline([64, 32, 16], [8, 8, 8], draws=null_table.sizes["draw"], normalization="none")
+    np.testing.assert_array_equal(score_arrays(*arrays, baseline=several)["p_value"], score_arrays(*arrays)["p_value"])
+
+
+@pytest.mark.parametrize(("d_model", "d_head"), [(32, 7), (33, 8), (31, 8), (32, 9), (8, 8), (64, 8)])
+def test_a_neighbours_null_is_never_used(d_model, d_head, arrays):
+    neighbour = rmtbase.baseline(d_model, d_head, draws=20)
+    notes = []
+    scores = rmtbase.score_heads(*arrays, baseline=neighbour, draws=300, note=notes.append)
+    expected = rmtbase.score_heads(*arrays, draws=300)
+    np.testing.assert_array_equal(scores["p_value"], expected["p_value"])
+    np.testing.assert_array_equal(scores["null_mean"], expected["null_mean"])
+    assert notes[0] == (
+        f"the baseline dataset holds ({d_model}, {d_head}) and not (32, 8), which is needed: "
+        "that case is taken separately"
+    )
+    assert notes[1].startswith("null of (d_model, d_head) = (32, 8), 300 draws, seed 0: ")
+
+
+def test_lacking_case_is_simulated_and_kept_and_then_found(arrays, tmp_path, monkeypatch):
+    monkeypatch.setenv("RMTBASE_CACHE", str(tmp_path / "cache"))
+    neighbour = rmtbase.baseline(32, 7, draws=20)
+    first, second = [], []
+    rmtbase.score_heads(*arrays, baseline=neighbour, draws=300, note=first.append)
+    assert "simulated now and kept in the cache" in first[1]
+    (kept,) = (tmp_path / "cache").iterdir()
+    assert str(kept) in first[1]
+    rmtbase.score_heads(*arrays, baseline=neighbour, draws=300, note=second.append)
+    assert f"from the cache, {kept}" in second[1]
+
+
+def test_baseline_file_that_lacks_the_case_is_left_as_it_is(arrays, tmp_path, watch):
+    path = write_table(rmtbase.baseline(32, 7, draws=20), tmp_path / "other.nc")
+    before = watch(tmp_path)
+    rmtbase.score_heads(*arrays, baseline=path, draws=300)
+    before.assert_untouched()
+
+
+def test_baseline_that_lacks_a_statistic_is_refused_by_its_name(arrays, null_table):
+    with pytest.raises(TableError, match="effective_rank"):
+        rmtbase.score_heads(*arrays, baseline=null_table.drop_sel(statistic="effective_rank"))
+
+
+def test_coarse_baseline_is_said_to_be_coarse(arrays):
+    notes = []
+    rmtbase.score_heads(*arrays, baseline=rmtbase.baseline(32, 8, draws=50), note=notes.append)
+    # The smallest q of a lone head among 4 is 2 * 4 / 51.
+    assert "with 50 null draws and 4 heads a lone head cannot reach q below 0.16" in notes[1]
+    assert "10000 draws" in notes[1]
+
+
+def test_fine_baseline_is_not_said_to_be_coarse(arrays, null_table):
+    notes = []
+    rmtbase.score_heads(*arrays, baseline=null_table, note=notes.append)
+    assert len(notes) == 1
+
+
+@pytest.mark.parametrize("n_heads", [1, 200, 201, 1024])
+def test_default_draws_let_a_lone_head_reach_five_per_cent(n_heads):
+    assert draws_for(n_heads) >= 10_000
+    assert 2 * n_heads / (draws_for(n_heads) + 1) < 0.05
+
+
+def test_tables_own_sample_is_not_changed(arrays, score_arrays, null_table):
+    before = null_table.copy(deep=True)
+    score_arrays(*arrays)
+    assert null_table.identical(before)

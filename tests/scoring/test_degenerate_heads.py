@@ -1,0 +1,135 @@
+"""Heads without a shape, and heads without full rank: said, never hidden, and the others scored as ever."""
+
+import json
+
+import numpy as np
+import pytest
+
+import rmtbase
+from rmtbase.cli._tables import summary_json
+from rmtbase.errors import ParameterError
+from rmtbase.scoring import heads_csv, summarize_scores
+from rmtbase.tables import open_scores, write_table
+
+DRAWS = 400
+
+
+@pytest.fixture
+def score_model(null_table, tmp_path):
+    """Score weights as a checkpoint."""
+    return lambda weights, **options: rmtbase.score(weights.save(tmp_path / "model"), null_table, **options)
+
+
+@pytest.mark.parametrize("mode", ["none", "elements", "spectra"])
+def test_zero_head_is_recorded_and_the_rest_is_scored(mode, weights, score_model):
+    usual = score_model(weights, matrices=mode)
+    weights.queries[1, 2] = 0
+    notes = []
+    tree = score_model(weights, matrices=mode, note=notes.append)
+    line = "layer 1 head 2: W_Q is all zeros, so the head has no shape and is not scored"
+    assert json.loads(tree.attrs["warnings"]) == [line]
+    assert line in notes
+    heads = tree["heads"].to_dataset()
+    for name in ("z_score", "p_value", "q_value", "omnibus_p_value", "omnibus_q_value"):
+        missing = np.isnan(heads[name].values.reshape(2, 4, -1)).all(axis=-1)
+        assert np.argwhere(missing).tolist() == [[1, 2]], name
+    rest = np.ones((2, 4), bool)
+    rest[1, 2] = False
+    np.testing.assert_array_equal(heads["p_value"].values[rest], usual["heads"]["p_value"].values[rest])
+    assert heads["farthest_statistic"].values[1, 2] not in heads["statistic"].values
+    summary = summarize_scores(tree)
+    assert summary.n_heads == 7
+    assert summary.warnings == (line,)
+
+
+def test_zero_key_head_takes_its_whole_group(weights, score_model):
+    weights.keys[0, 1] = 0
+    tree = score_model(weights)
+    lines = json.loads(tree.attrs["warnings"])
+    assert [line.partition(":")[0] for line in lines] == ["layer 0 head 2", "layer 0 head 3"]
+    assert np.isnan(tree["heads"]["omnibus_p_value"].values).sum() == 2
+
+
+@pytest.mark.parametrize("mode", ["elements", "spectra"])
+def test_zero_matrix_is_recorded_and_scores_nan(mode, weights, score_model):
+    weights.queries[1] = 0
+    tree = score_model(weights, matrices=mode)
+    matrices = tree["matrices"].to_dataset()
+    found = np.isnan(matrices["p_value"].values).all(axis=-1)
+    assert np.argwhere(found).tolist() == [[1, 0]]
+    assert any("layer 1" in line and "attention_query" in line for line in json.loads(tree.attrs["warnings"]))
+
+
+def test_model_of_zeros_only_has_no_head_to_judge(weights, score_model):
+    weights.queries[:], weights.keys[:] = 0, 0
+    summary = summarize_scores(score_model(weights))
+    assert summary.n_heads == 0
+    assert not summary.findings
+    assert "can be told from random" not in summary.sentences()[0]
+
+
+def dead_dimension(weights):
+    weights.queries[0, 1, 3] = 0  # one of the eight query dimensions of layer 0 head 1 is dead
+
+
+def twin_dimension(weights):
+    weights.queries[0, 1, 3] = 2 * weights.queries[0, 1, 5]
+
+
+@pytest.mark.parametrize("defect", [dead_dimension, twin_dimension])
+def test_rank_deficient_head_is_infinitely_far_and_no_rounding_noise_stands_in_for_a_zero(
+    defect, weights, score_model, tmp_path
+):
+    defect(weights)
+    tree = score_model(weights)
+    head = tree["heads"].to_dataset().sel(layer=0, head=1)
+    assert head["eigenvalue"].values[-1] == 0
+    assert (head["eigenvalue"].values[:-1] > 0).all()
+    assert head["observed"].sel(statistic="log_determinant") == -np.inf
+    assert head["observed"].sel(statistic="condition_number") == np.inf
+    assert head["observed"].sel(statistic="smallest_eigenvalue") == 0
+    assert head["z_score"].sel(statistic="log_determinant") == -np.inf
+    for name in ("log_determinant", "condition_number", "smallest_eigenvalue"):
+        assert head["p_value"].sel(statistic=name).item() == pytest.approx(2 / (DRAWS + 1)), name
+    assert head["omnibus_p_value"].item() == pytest.approx(1 / (DRAWS + 1))
+    assert head["outliers_below"] >= 1
+
+    opened = open_scores(write_table(tree, tmp_path / "scores.nc"))
+    assert opened["heads"].to_dataset().identical(tree["heads"].to_dataset())
+    assert "-inf" in heads_csv(tree)
+    summary = summarize_scores(tree)
+    assert [(finding.layer, finding.head) for finding in summary.findings] == [(0, 1)]
+    text = json.dumps(summary_json(summary), allow_nan=False)
+    assert json.loads(text)["findings"][0]["head"] == 1
+    assert "nan" not in summary.findings[0].sentence()
+
+
+def test_one_dimensional_heads_are_refused(weights, make_weights, tmp_path):
+    folder = make_weights(weights.queries[:, :, :1], weights.keys[:, :, :1]).save(tmp_path / "thin")
+    with pytest.raises(ParameterError, match="d_head = 1: expected at least 2"):
+        rmtbase.score(folder, draws=100)
+
+
+def test_heads_wider_than_the_model_are_refused(make_weights, tmp_path):
+    queries, keys = np.random.default_rng(0).standard_normal((2, 1, 2, 8, 6))
+    with pytest.raises(ParameterError, match="d_head = 8: expected at most d_model = 6"):
+        rmtbase.score(make_weights(queries, keys).save(tmp_path / "wide"), draws=100)
+
+
+def test_byte_identical_layers_are_recorded(weights, score_model):
+    weights.queries[1], weights.keys[1] = weights.queries[0], weights.keys[0]
+    (line,) = json.loads(score_model(weights).attrs["warnings"])
+    assert line.startswith("layers 0, 1 hold byte-identical")
+
+
+@pytest.mark.parametrize("mode", ["all", "", None, True])
+def test_unknown_matrices_mode(mode, weights, score_model):
+    with pytest.raises(ParameterError, match="expected one of none, elements, spectra"):
+        score_model(weights, matrices=mode)
+
+
+def test_revision_beside_an_opened_model_is_refused(model_folder, null_table):
+    from rmtbase.models import open_model
+
+    with pytest.raises(ParameterError, match="revision = 'step-7'"):
+        rmtbase.score(open_model(model_folder), null_table, revision="step-7")

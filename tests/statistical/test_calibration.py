@@ -1,0 +1,196 @@
+"""On models that have learned nothing, p-values are uniform and false discoveries as rare as promised.
+
+One hundred random checkpoints of grouped-query Llamas, scored from file to q-value, with q and k of different spread.
+Heads that share a key are not independent, so the claims about heads are made of one head per key group: 2 400.
+
+False failures: the whole file is allowed one seed in 1 000, shared evenly by all its comparisons (Bonferroni). The
+seeds are fixed.
+"""
+
+import json
+
+import numpy as np
+import pytest
+import xarray as xr
+from harness import uniform
+from safetensors.numpy import save_file
+from scipy import stats
+
+import rmtbase
+from rmtbase.scoring import GaussianNull
+from rmtbase.statistics import ELEMENT_STATISTICS, SPECTRAL_STATISTICS, benjamini_hochberg
+
+MODELS, LAYERS, HEADS, KEY_HEADS = 100, 3, 16, 8
+D_MODEL, D_HEAD, D_MLP = 32, 8, 64
+NULL_DRAWS = 20_000
+MATRIX_NULL_DRAWS = 5_000  # the default for so small a model
+SIGMA = {
+    "q_proj": 0.02,
+    "k_proj": 0.7,
+    "v_proj": 0.1,
+    "o_proj": 3.0,
+    "gate_proj": 0.02,
+    "up_proj": 0.5,
+    "down_proj": 1.0,
+}
+SHAPE = {
+    "q_proj": (HEADS * D_HEAD, D_MODEL),
+    "k_proj": (KEY_HEADS * D_HEAD, D_MODEL),
+    "v_proj": (KEY_HEADS * D_HEAD, D_MODEL),
+    "o_proj": (D_MODEL, HEADS * D_HEAD),
+    "gate_proj": (D_MLP, D_MODEL),
+    "up_proj": (D_MLP, D_MODEL),
+    "down_proj": (D_MODEL, D_MLP),
+}
+COMPARISONS = 3 * (len(SPECTRAL_STATISTICS) + 1) + 2 * 11
+LEVEL = 1e-3 / COMPARISONS
+
+
+def write_random_llama(folder, rng):
+    folder.mkdir()
+    config = {
+        "model_type": "llama",
+        "hidden_size": D_MODEL,
+        "head_dim": D_HEAD,
+        "intermediate_size": D_MLP,
+        "num_hidden_layers": LAYERS,
+        "num_attention_heads": HEADS,
+        "num_key_value_heads": KEY_HEADS,
+    }
+    (folder / "config.json").write_text(json.dumps(config))
+    tensors = {}
+    for layer in range(LAYERS):
+        for name, sigma in SIGMA.items():
+            room = "self_attn" if name in ("q_proj", "k_proj", "v_proj", "o_proj") else "mlp"
+            weight = sigma * rng.standard_normal(SHAPE[name], dtype=np.float32)
+            tensors[f"model.layers.{layer}.{room}.{name}.weight"] = weight
+    save_file(tensors, folder / "model.safetensors")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def table():
+    """The null: one simulation for all the models."""
+    return rmtbase.baseline(D_MODEL, D_HEAD, draws=NULL_DRAWS, seed=5)
+
+
+@pytest.fixture(scope="module")
+def models(table, tmp_path_factory):
+    """The scores of every model, along a dim of that name: the heads, and the matrices."""
+    rng, work = np.random.default_rng(6), tmp_path_factory.mktemp("models")
+    trees = [
+        rmtbase.score(write_random_llama(work / str(k), rng), baseline=table, matrices="spectra") for k in range(MODELS)
+    ]
+    return tuple(xr.concat([tree[room].to_dataset() for tree in trees], dim="model") for room in ("heads", "matrices"))
+
+
+@pytest.fixture(scope="module")
+def heads(models):
+    """One head per key group."""
+    return models[0].isel(head=slice(None, None, HEADS // KEY_HEADS))
+
+
+def test_the_heads_are_one_per_key_group_and_enough(heads):
+    np.testing.assert_array_equal(heads["key_head"][0, 0], np.arange(KEY_HEADS))
+    assert heads["omnibus_p_value"].size == 2_400
+    assert float(heads["sigma_q"].mean()) == pytest.approx(SIGMA["q_proj"], rel=1e-2)
+    assert float(heads["sigma_k"].mean()) == pytest.approx(SIGMA["k_proj"], rel=1e-2)
+
+
+@pytest.mark.parametrize("statistic", SPECTRAL_STATISTICS)
+def test_p_values_of_heads_are_uniform(heads, statistic):
+    assert uniform(heads["p_value"].sel(statistic=statistic), NULL_DRAWS) > LEVEL
+
+
+def test_omnibus_p_values_of_heads_are_uniform(heads):
+    assert uniform(heads["omnibus_p_value"], NULL_DRAWS) > LEVEL
+
+
+def test_every_matrix_statistic_is_reported(models):
+    names = models[1]["statistic"].values.tolist()
+    assert len(names) == 11
+    assert set(ELEMENT_STATISTICS) < set(names)
+    assert set(names) - set(ELEMENT_STATISTICS) < set(SPECTRAL_STATISTICS)
+
+
+@pytest.mark.parametrize("place", range(11))
+def test_p_values_of_matrices_are_uniform(models, place):
+    # 2 100 matrices. The element-wise laws at 2 048 elements and more; each spectral null has 5 000 draws.
+    one = models[1]["p_value"].isel(statistic=place)
+    on_elements = str(one["statistic"].values) in ELEMENT_STATISTICS
+    assert one.size == MODELS * LAYERS * len(SIGMA)
+    assert uniform(one, None if on_elements else MATRIX_NULL_DRAWS) > LEVEL
+
+
+def flagged(q_values):
+    """Number of models with anything at q < 0.05; q-values (model, test)."""
+    return int((q_values.reshape(len(q_values), -1) < 0.05).any(axis=1).sum())
+
+
+def compatible_with_five_percent(count):
+    return stats.binomtest(count, MODELS, 0.05).pvalue > LEVEL
+
+
+@pytest.mark.parametrize("statistic", SPECTRAL_STATISTICS)
+def test_one_model_in_twenty_has_any_head_flagged_on_a_statistic(heads, statistic):
+    p = heads["p_value"].sel(statistic=statistic).values.reshape(MODELS, -1)
+    assert compatible_with_five_percent(flagged(np.stack([benjamini_hochberg(one) for one in p])))
+
+
+@pytest.mark.parametrize("statistic", SPECTRAL_STATISTICS)
+def test_heads_that_share_keys_are_flagged_no_more_often(models, statistic):
+    # Their p-values depend on each other positively, so that five percent is an upper bound.
+    count = flagged(models[0]["q_value"].sel(statistic=statistic).values)
+    assert stats.binomtest(count, MODELS, 0.05, alternative="greater").pvalue > LEVEL
+
+
+def test_one_model_in_twenty_has_any_head_flagged_by_the_omnibus_test(heads, models):
+    p = heads["omnibus_p_value"].values.reshape(MODELS, -1)
+    assert compatible_with_five_percent(flagged(np.stack([benjamini_hochberg(one) for one in p])))
+    assert (
+        stats.binomtest(flagged(models[0]["omnibus_q_value"].values), MODELS, 0.05, alternative="greater").pvalue
+        > LEVEL
+    )
+
+
+@pytest.mark.parametrize("place", range(11))
+def test_one_model_in_twenty_has_any_matrix_flagged_on_a_statistic(models, place):
+    assert compatible_with_five_percent(flagged(models[1]["q_value"].isel(statistic=place).values))
+
+
+def test_eigenvalues_leave_the_edges_as_rarely_as_stated(heads):
+    # One head in a thousand on each side: of 2 400, at most 12 but for one seed in 10 000.
+    for side in ("outliers_above", "outliers_below"):
+        assert int((heads[side] > 0).sum()) <= 12
+
+
+def test_five_percent_is_told_from_ten():
+    assert compatible_with_five_percent(5)
+    assert not compatible_with_five_percent(20)
+
+
+@pytest.mark.parametrize("statistic", ["trace", "largest_eigenvalue", "log_determinant"])
+def test_a_null_at_the_true_sigma_would_not_be_calibrated(heads, table, statistic):
+    # The estimate takes the fluctuation of the scale out of the heads, and must take it out of the null as well.
+    true_sigma = table.copy()
+    for name in ("sigma_q_estimate", "sigma_k_estimate"):
+        true_sigma[name] = xr.ones_like(table[name])
+    assert refused(true_sigma, D_HEAD, heads, statistic)
+
+
+@pytest.mark.parametrize("neighbour", [D_HEAD - 1, D_HEAD + 1])
+@pytest.mark.parametrize("statistic", ["trace", "participation_ratio", "smallest_eigenvalue"])
+def test_a_null_of_the_neighbouring_d_head_would_not_be_calibrated(heads, neighbour, statistic):
+    assert refused(rmtbase.baseline(D_MODEL, neighbour, draws=2_000), neighbour, heads, statistic)
+
+
+def refused(table, d_head, heads, statistic):
+    null = GaussianNull.from_baseline(table, D_MODEL, d_head, "a wrong one")
+    assert null is not None
+    scale = (heads["sigma_q"] * heads["sigma_k"]) ** 2
+    standard = [
+        one.rescale(heads["observed"].sel(statistic=name), 1 / scale, D_HEAD)
+        for name, one in SPECTRAL_STATISTICS.items()
+    ]
+    p = null.p_value(np.stack(standard, axis=-1))[..., list(SPECTRAL_STATISTICS).index(statistic)]
+    return uniform(p, null.draws) < LEVEL

@@ -1,0 +1,168 @@
+"""A path holds the old file or the whole new one, whatever happens in between."""
+
+import errno
+import os
+import signal
+import stat
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import xarray as xr
+
+from rmtbase.errors import OutputError
+from rmtbase.tables import check_writable, open_baseline, open_scores, write_bytes, write_table
+
+
+def half_then(error):
+    """A ``to_netcdf`` that writes half a file and then fails."""
+
+    def to_netcdf(self, path, **options):
+        Path(path).write_bytes(b"\x89HDF half a table")
+        raise error
+
+    return to_netcdf
+
+
+FULL = [
+    OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)),
+    OSError(errno.EIO, os.strerror(errno.EIO)),
+    RuntimeError("NetCDF: HDF error"),  # what netCDF4 makes of a disk that fills up
+]
+
+
+@pytest.mark.parametrize("error", FULL, ids=["no_space", "io_error", "netcdf_error"])
+@pytest.mark.parametrize("kind", ["table", "scores"])
+def test_write_that_fails_midway_leaves_the_old_file_and_nothing_else(
+    kind, error, table, scores, tmp_path, watch, monkeypatch
+):
+    what = table if kind == "table" else scores
+    write_table(what, tmp_path / "kept.nc")
+    before = watch(tmp_path)
+    monkeypatch.setattr(type(what), "to_netcdf", half_then(error))
+    with pytest.raises(OutputError, match=r"cannot write .*kept\.nc: ") as caught:
+        write_table(what, tmp_path / "kept.nc")
+    assert str(error.args[-1]) in str(caught.value)
+    before.assert_untouched()
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), MemoryError()])
+def test_interruption_leaves_the_old_file_and_nothing_else(error, table, table_file, tmp_path, watch, monkeypatch):
+    before = watch(tmp_path)
+    monkeypatch.setattr(xr.Dataset, "to_netcdf", half_then(error))
+    with pytest.raises(type(error)):
+        write_table(table, table_file)
+    before.assert_untouched()
+
+
+def test_file_size_limit_reached_while_writing_leaves_the_old_file(table_file, tmp_path, watch):
+    before = watch(tmp_path)
+    code = (
+        "import resource, signal, sys\n"
+        "from rmtbase.tables import open_baseline, write_table\n"
+        "from rmtbase.errors import OutputError\n"
+        "table = open_baseline(sys.argv[1])\n"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))\n"
+        "try:\n"
+        "    write_table(table, sys.argv[1])\n"
+        "except OutputError as error:\n"
+        "    print(error)\n"
+    )
+    ended = subprocess.run([sys.executable, "-c", code, table_file], capture_output=True, text=True, check=False)
+    assert ended.stdout.startswith(f"cannot write {table_file}"), ended.stderr
+    before.assert_untouched()
+
+
+def test_killed_writer_leaves_a_whole_file(table, tmp_path):
+    # The writer replaces the file again and again and is killed 12 times at moments spread over a write (about 30 ms).
+    path = write_table(table, tmp_path / "table.nc")
+    code = (
+        "import sys\n"
+        "from rmtbase.tables import open_baseline, write_table\n"
+        "table = open_baseline(sys.argv[1])\n"
+        "for count in range(100_000):\n"
+        "    write_table(table.assign_attrs(seed=count), sys.argv[1])\n"
+        "    if count == 0: print('writing', flush=True)\n"
+    )
+    for attempt in range(12):
+        with subprocess.Popen([sys.executable, "-c", code, path], stdout=subprocess.PIPE) as writer:
+            assert writer.stdout is not None
+            assert writer.stdout.readline() == b"writing\n"
+            time.sleep(0.007 * attempt)
+            writer.send_signal(signal.SIGKILL)
+        kept = open_baseline(path)
+        xr.testing.assert_equal(kept, table)
+        assert kept.attrs["seed"] >= 0
+    assert all(name.name == "table.nc" or name.name.endswith(".part") for name in tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("write", [lambda path: write_bytes(b"new", path), check_writable])
+def test_missing_folder_is_named(write, tmp_path, watch):
+    before = watch(tmp_path)
+    with pytest.raises(OutputError, match=r"the folder .*missing does not exist"):
+        write(tmp_path / "missing" / "table.nc")
+    before.assert_untouched()
+
+
+@pytest.mark.parametrize("write", [lambda path: write_bytes(b"new", path), check_writable])
+def test_folder_given_as_file_is_refused(write, tmp_path):
+    with pytest.raises(OutputError, match="it is a folder"):
+        write(tmp_path)
+
+
+def test_file_given_as_folder_is_refused(tmp_path, watch):
+    (tmp_path / "notes").write_text("kept")
+    before = watch(tmp_path)
+    with pytest.raises(OutputError, match="notes"):
+        write_bytes(b"new", tmp_path / "notes" / "table.nc")
+    before.assert_untouched()
+
+
+def test_file_system_that_cannot_be_written_is_refused():
+    with pytest.raises(OutputError, match=r"cannot write /proc/rmtbase\.nc"):
+        check_writable("/proc/rmtbase.nc")
+
+
+def test_name_too_long_for_the_file_system_is_refused(tmp_path):
+    with pytest.raises(OutputError, match="too long"):
+        check_writable(tmp_path / ("a" * 300))
+
+
+def test_longest_name_that_the_file_system_takes_is_written(tmp_path):
+    path = tmp_path / ("a" * 252 + ".nc")
+    assert write_bytes(b"new", path).read_bytes() == b"new"
+
+
+def test_what_is_no_regular_file_is_never_replaced(tmp_path):
+    # As root, a rename onto /dev/null would replace the device.
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with pytest.raises(OutputError, match="pipe"):
+        write_bytes(b"new", pipe)
+    assert stat.S_ISFIFO(pipe.stat().st_mode)
+
+
+def test_link_stays_a_link_to_the_new_contents(tmp_path):
+    (tmp_path / "store").mkdir()
+    target, link = tmp_path / "store" / "table.nc", tmp_path / "table.nc"
+    target.write_bytes(b"old")
+    link.symlink_to(target)
+    write_bytes(b"new", link)
+    assert link.is_symlink()
+    assert target.read_bytes() == b"new"
+
+
+def test_new_file_has_the_permissions_of_any_new_file(tmp_path):
+    (tmp_path / "plain").write_bytes(b"")
+    path = write_bytes(b"new", tmp_path / "table.nc")
+    assert path.stat().st_mode == (tmp_path / "plain").stat().st_mode
+    assert [one.name for one in sorted(tmp_path.iterdir())] == ["plain", "table.nc"]
+
+
+def test_written_scores_can_be_written_over(scores, tmp_path):
+    path = write_table(scores, tmp_path / "scores.nc")
+    again = open_scores(path)
+    xr.testing.assert_identical(open_scores(write_table(again, path)), again)

@@ -1,0 +1,142 @@
+"""Files that are not what they are given as: each refused by name, never read as something near."""
+
+import contextlib
+
+import numpy as np
+import pytest
+import xarray as xr
+
+import rmtbase
+from rmtbase.errors import MissingFileError, RmtbaseError, TableError
+from rmtbase.tables import open_baseline, open_scores, open_table, write_bytes, write_table
+
+OPENERS = [open_baseline, open_scores, open_table]
+
+
+def refused(opening, path, *fragments):
+    with pytest.raises(TableError) as caught:
+        opening(path)
+    for fragment in (str(path), *fragments):
+        assert fragment in str(caught.value)
+
+
+@pytest.mark.parametrize("opening", OPENERS)
+def test_foreign_netcdf_is_refused(opening, tmp_path):
+    xr.Dataset({"temperature": ("time", [1.0, 2.0])}).to_netcdf(tmp_path / "weather.nc", engine="netcdf4")
+    refused(opening, tmp_path / "weather.nc", "rmtbase did not write", "written by rmtbase")
+
+
+@pytest.mark.parametrize("opening", OPENERS)
+@pytest.mark.parametrize("content", [b"", b"d_model,d_head\n768,64\n", b"\x89HDF\r\n\x1a\n", b"CDF\x01", bytes(4096)])
+def test_file_that_is_no_netcdf_is_refused(opening, content, tmp_path):
+    (tmp_path / "table.nc").write_bytes(content)
+    refused(opening, tmp_path / "table.nc", "netCDF", "a file written by rmtbase")
+
+
+@pytest.mark.parametrize("opening", OPENERS)
+def test_missing_file_is_named_and_the_advice_fits_a_table(opening, tmp_path):
+    with pytest.raises(MissingFileError, match=r"none\.nc: no such file") as caught:
+        opening(tmp_path / "none.nc")
+    assert "checkpoint" not in str(caught.value)
+
+
+@pytest.mark.parametrize("opening", OPENERS)
+def test_folder_given_as_table_is_refused(opening, tmp_path):
+    with pytest.raises(RmtbaseError, match=str(tmp_path)):
+        opening(tmp_path)
+
+
+@pytest.mark.parametrize("opening", OPENERS)
+def test_name_too_long_for_the_file_system_is_refused(opening, tmp_path):
+    with pytest.raises(RmtbaseError, match="aaaa"):
+        opening(tmp_path / ("a" * 300))
+
+
+@pytest.mark.parametrize("kept", [0.02, 0.3, 0.6, 0.9, 0.99])
+def test_truncated_table_is_refused(kept, table_file):
+    whole = table_file.read_bytes()
+    table_file.write_bytes(whole[: int(kept * len(whole))])
+    refused(open_baseline, table_file, "netCDF")
+
+
+def test_scores_given_as_baseline_and_baseline_given_as_scores(scores, table_file, tmp_path):
+    write_table(scores, tmp_path / "scores.nc")
+    refused(open_baseline, tmp_path / "scores.nc", "kind 'scores'", "a baseline file")
+    refused(open_scores, table_file, "kind 'baseline'", "a scores file")
+
+
+@pytest.mark.parametrize("version", ["0.9", "2.0", "99"])
+def test_another_major_version_is_refused_with_the_way_out(version, table, tmp_path):
+    write_table(table.assign_attrs(schema_version=version), tmp_path / "old.nc")
+    refused(open_baseline, tmp_path / "old.nc", f"schema version {version}", "make the table again")
+
+
+def test_a_later_minor_version_is_read(table, tmp_path):
+    write_table(table.assign_attrs(schema_version="1.7"), tmp_path / "later.nc")
+    assert open_baseline(tmp_path / "later.nc").attrs["schema_version"] == "1.7"
+
+
+@pytest.mark.parametrize("lost", ["provenance", "normalization", "draws", "seed"])
+def test_missing_attribute_is_named(lost, table, tmp_path):
+    del table.attrs[lost]
+    write_table(table, tmp_path / "less.nc")
+    refused(open_baseline, tmp_path / "less.nc", f"attributes {lost} missing")
+
+
+@pytest.mark.parametrize("lost", ["sample", "sigma_q_estimate", "d_head", "eigenvalue_quantile_self_normalized"])
+def test_missing_variable_is_named(lost, table, tmp_path):
+    write_table(table.drop_vars(lost), tmp_path / "less.nc")
+    refused(open_baseline, tmp_path / "less.nc", f"no variable '{lost}'")
+
+
+def test_variable_with_other_dimensions_is_named(table, tmp_path):
+    write_table(table.rename(draw="sample_index"), tmp_path / "other.nc")
+    refused(open_baseline, tmp_path / "other.nc", "sample", "sample_index")
+
+
+@pytest.mark.parametrize(
+    ("change", "fragment"),
+    [
+        (lambda t: t.assign_attrs(normalization="per_head"), "per_head"),
+        (lambda t: t.isel(draw=slice(0, 0)), "draw"),
+        (lambda t: t.isel(draw=slice(0, 1)), "draw"),
+        (lambda t: t.isel(case=slice(0, 0)), "case"),
+        (lambda t: t.assign(sample=t["sample"].where(t["draw"] > 3)), "sample"),
+        (lambda t: t.assign(sigma_q_estimate=0.0 * t["sigma_q_estimate"]), "sigma_q_estimate"),
+        (lambda t: t.assign(mean=t["mean"].astype(str)), "mean"),
+    ],
+    ids=["normalization", "no_draws", "one_draw", "no_cases", "nan", "zero_scale", "text"],
+)
+def test_table_with_contents_that_cannot_be_is_refused(change, fragment, table, tmp_path):
+    write_table(change(table), tmp_path / "odd.nc")
+    refused(open_baseline, tmp_path / "odd.nc", fragment)
+
+
+def test_dataset_in_memory_is_validated_as_a_file_is(table):
+    rng = np.random.default_rng(0)
+    with pytest.raises(TableError, match="baseline dataset"):
+        rmtbase.score_heads(*rng.standard_normal((2, 2, 4, 16)), baseline=table.drop_attrs())
+
+
+def test_scores_without_a_group_are_refused(scores, tmp_path):
+    pruned = xr.DataTree.from_dict({"/heads": scores["heads"].to_dataset()})
+    pruned.attrs = scores.attrs
+    write_table(pruned, tmp_path / "less.nc")
+    refused(open_scores, tmp_path / "less.nc", "/null")
+
+
+def test_scores_with_matrices_that_lack_a_variable_are_refused(scores, tmp_path):
+    scores["matrices"] = scores["matrices"].to_dataset().drop_vars("p_value")
+    write_table(scores, tmp_path / "less.nc")
+    refused(open_scores, tmp_path / "less.nc", "p_value")
+
+
+def test_a_damaged_byte_never_ends_in_another_error(table_file):
+    # 60 places over the whole file: the outcome is the table or a TableError, whatever HDF5 makes of the damage.
+    whole = table_file.read_bytes()
+    for place in np.linspace(8, len(whole) - 1, 60, dtype=int):
+        damaged = bytearray(whole)
+        damaged[place] ^= 0xFF
+        write_bytes(bytes(damaged), table_file)
+        with contextlib.suppress(TableError):
+            open_baseline(table_file)

@@ -1,0 +1,53 @@
+"""A scores file holds what its schema says, as a tree that xarray opens."""
+
+import json
+
+import numpy as np
+import xarray as xr
+
+from rmtbase.tables import SCORES_SCHEMA, open_scores, open_table, write_table
+
+
+def test_every_variable_comes_back_with_dims_long_name_and_units(scores, tmp_path):
+    with xr.open_datatree(write_table(scores, tmp_path / "scores.nc")) as opened:
+        groups = dict(SCORES_SCHEMA)
+        groups["matrices"] = groups["matrices"] | groups.pop("spectra")
+        for group, schema in groups.items():
+            for name, variable in schema.items():
+                found = opened[group][name]
+                assert found.dims == variable.dims, (group, name)
+                assert found.attrs["long_name"] == variable.long_name, (group, name)
+                assert found.attrs["units"] == variable.units, (group, name)
+
+
+def test_what_is_read_is_what_was_written_text_and_counts_included(scores, tmp_path):
+    opened = open_scores(write_table(scores, tmp_path / "scores.nc"))
+    xr.testing.assert_identical(opened, scores)
+    heads = opened["heads"]
+    assert heads["key_head"].dtype.kind == "i"
+    assert heads["outliers_above"].dtype.kind == "i"
+    assert set(heads["farthest_statistic"].values.ravel().tolist()) <= set(heads["statistic"].values.tolist())
+    assert opened["matrices"]["component"].values.tolist() == ["attention_query", "attention_key"]
+
+
+def test_open_table_gives_a_tree_for_scores(scores, tmp_path):
+    assert isinstance(open_table(write_table(scores, tmp_path / "scores.nc")), xr.DataTree)
+
+
+def test_infinities_and_nan_come_back(scores, tmp_path):
+    scores["heads"]["observed"].values[0, 0, 0] = -np.inf
+    scores["heads"]["z_score"].values[0, 0, :2] = np.inf, np.nan
+    opened = open_scores(write_table(scores, tmp_path / "scores.nc"))["heads"]
+    assert opened["observed"].values[0, 0, 0] == -np.inf
+    np.testing.assert_array_equal(opened["z_score"].values[0, 0, :2], [np.inf, np.nan])
+
+
+def test_attributes_name_model_family_null_and_table(scores, tmp_path):
+    attributes = open_scores(write_table(scores, tmp_path / "scores.nc")).attrs
+    assert (attributes["model"], attributes["family"]) == ("model", "llama")
+    assert attributes["null"].startswith("gaussian")
+    assert attributes["null_draws"] == 400
+    record = json.loads(attributes["provenance"])
+    assert len(record["weights"]["query_key_sha256"]) == 64
+    assert record["null"]["table"]["call"]["shapes"] == [[32, 8]]
+    assert json.loads(attributes["warnings"]) == []

@@ -1,0 +1,85 @@
+"""What importing takes in, what the low rooms can do alone, and who may import whom."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import rmtbase
+
+
+def python(code: str, folder: Path) -> str:
+    """What a fresh interpreter prints, started outside the source tree."""
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=folder, check=False)
+    assert ended.returncode == 0, ended.stderr
+    return ended.stdout.strip()
+
+
+HEAVY = ("jax", "torch", "transformers", "matplotlib", "xarray", "scipy", "netCDF4", "huggingface_hub", "safetensors")
+
+
+def test_importing_the_package_takes_in_nothing_heavy(tmp_path):
+    found = python(f"import sys, rmtbase; print([m for m in {HEAVY} if m in sys.modules])", tmp_path)
+    assert found == "[]"
+
+
+def test_importing_the_command_line_takes_in_nothing_heavy(tmp_path):
+    found = python(f"import sys, rmtbase.cli; print([m for m in {HEAVY[:4]} if m in sys.modules])", tmp_path)
+    assert found == "[]"
+
+
+@pytest.mark.parametrize("room", ["laws", "tables", "statistics"])
+def test_numpy_rooms_import_no_jax_torch_or_matplotlib(room, tmp_path):
+    found = python(f"import sys, rmtbase.{room}; print([m for m in {HEAVY[:4]} if m in sys.modules])", tmp_path)
+    assert found == "[]"
+
+
+def test_models_import_neither_torch_nor_transformers_nor_jax(tmp_path):
+    found = python(f"import sys, rmtbase.models; print([m for m in {HEAVY[:3]} if m in sys.modules])", tmp_path)
+    assert found == "[]"
+
+
+def test_laws_work_where_jax_cannot_be_imported(tmp_path):
+    code = (
+        "import sys; sys.modules['jax'] = sys.modules['jaxlib'] = None\n"
+        "from rmtbase.laws import low_rank_product\n"
+        "law = low_rank_product(768, 64)\n"
+        "low, high = law.support\n"
+        "print(law.pdf(0.5 * (low + high)) > 0, round(float(law.cdf(high)), 9))"
+    )
+    assert python(code, tmp_path) == "True 1.0"
+
+
+def test_the_public_names_are_there():
+    for name in rmtbase.__all__:
+        assert getattr(rmtbase, name) is not None
+    assert set(rmtbase.__all__) <= set(dir(rmtbase))
+    assert {"baseline", "open_baseline", "score", "score_heads", "laws", "models"} <= set(dir(rmtbase))
+
+
+@pytest.mark.parametrize("room", sorted(set(dir(rmtbase)) - set(rmtbase.__all__)))
+def test_every_room_that_dir_lists_imports_and_has_what_it_exports(room):
+    module = getattr(rmtbase, room)
+    for name in getattr(module, "__all__", ()):
+        assert hasattr(module, name)
+
+
+def test_an_unknown_name_is_an_attribute_error():
+    with pytest.raises(AttributeError, match="no attribute 'basline'"):
+        _ = rmtbase.basline
+
+
+def test_the_version_is_that_of_the_installed_package(tmp_path):
+    said = python("import rmtbase; print(rmtbase.__version__)", tmp_path)
+    assert said == rmtbase.__version__
+
+
+def test_the_rooms_keep_to_their_contracts():
+    root = Path(__file__).parents[1]
+    command = (
+        "import sys; from importlinter.cli import lint_imports\n"
+        "sys.exit(lint_imports(config_filename='pyproject.toml', no_cache=True))"
+    )
+    ended = subprocess.run([sys.executable, "-c", command], capture_output=True, text=True, cwd=root, check=False)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
