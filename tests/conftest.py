@@ -18,8 +18,10 @@ from safetensors.numpy import save_file
 os.environ["JAX_PLATFORMS"] = "cpu"
 os.environ["HF_HUB_OFFLINE"] = "1"
 
-# Where shapes are all that a signature says: elsewhere beartype would refuse bad arguments before the code itself can.
-install_import_hook("rmtbase.ensembles._chi", "beartype.beartype")
+# The samplers, whose signatures are shapes. Where a user passes arguments beartype would refuse the bad ones before the
+# code itself could, with another message than the one that is tested.
+SAMPLERS = ("chi", "product_draw", "thin_low_rank_product", "dense_low_rank_product", "bidiagonal_gaussian_matrix")
+install_import_hook([f"rmtbase.ensembles._{name}" for name in SAMPLERS], "beartype.beartype")
 
 D_MODEL, D_HEAD, N_HEADS, N_KEY_HEADS, N_LAYERS = 32, 8, 4, 2, 2
 

@@ -4,7 +4,7 @@ import jax
 import numpy as np
 import pytest
 
-from rmtbase.ensembles import BidiagonalGaussianMatrix
+from rmtbase.ensembles import gaussian_matrix
 from rmtbase.errors import ParameterError
 from rmtbase.linalg import reproducible_jax
 from rmtbase.montecarlo import case_key, draw_keys, simulate_gaussian_matrix
@@ -25,7 +25,7 @@ def draws(ensemble, seed=0, case="case"):
 
 @pytest.mark.parametrize(("shape", "rank"), [((1, 1), 1), ((1, 6), 1), ((5, 5), 5), ((5, 9), 5), ((9, 5), 5)])
 def test_a_draw_is_a_square_bidiagonal_matrix_of_the_rank(shape, rank):
-    ensemble = BidiagonalGaussianMatrix.of_shape(*shape)
+    ensemble = gaussian_matrix(*shape)
     assert (ensemble.long, ensemble.rank) == (max(shape), rank)
     got = draws(ensemble)
     assert got.diagonal.shape == (DRAWS, rank)
@@ -35,7 +35,7 @@ def test_a_draw_is_a_square_bidiagonal_matrix_of_the_rank(shape, rank):
 
 
 def test_a_matrix_and_its_transpose_are_one_ensemble():
-    assert BidiagonalGaussianMatrix.of_shape(5, 9) == BidiagonalGaussianMatrix.of_shape(9, 5)
+    assert gaussian_matrix(5, 9) == gaussian_matrix(9, 5)
     first, second = simulate_gaussian_matrix(5, 9, 6), simulate_gaussian_matrix(9, 5, 6)
     for of_first, of_second in zip(first, second, strict=True):
         np.testing.assert_array_equal(of_first, of_second)
@@ -43,7 +43,7 @@ def test_a_matrix_and_its_transpose_are_one_ensemble():
 
 def test_squares_of_the_entries_have_the_degrees_of_freedom_as_means():
     # E χ²_ν = ν with variance 2 ν: 5 standard errors over 9 entries fail for one seed in 200 000.
-    got = draws(BidiagonalGaussianMatrix.of_shape(12, 5))
+    got = draws(gaussian_matrix(12, 5))
     degrees = np.array([12, 11, 10, 9, 8, 4, 3, 2, 1])
     mean = (np.concatenate([got.diagonal, got.below], axis=1) ** 2).mean(axis=0)
     assert (np.abs(mean - degrees) < 5 * np.sqrt(2 * degrees / DRAWS)).all()
@@ -51,7 +51,7 @@ def test_squares_of_the_entries_have_the_degrees_of_freedom_as_means():
 
 def test_statistics_are_those_of_the_bidiagonal_matrix_itself():
     got = simulate_gaussian_matrix(7, 5, 6, seed=3)
-    draw = draws(BidiagonalGaussianMatrix.of_shape(7, 5), 3, "gaussian_matrix 7x5")
+    draw = draws(gaussian_matrix(7, 5), 3, "gaussian_matrix 7x5")
     for k in range(6):
         matrix = np.diag(draw.diagonal[k]) + np.diag(draw.below[k], -1)
         eigenvalues = np.linalg.svd(matrix, compute_uv=False) ** 2
@@ -78,7 +78,7 @@ def test_seeds_and_shapes_give_other_draws_and_the_users_settings_stay():
 @pytest.mark.parametrize("name", ["n_rows", "n_columns"])
 def test_sizes_that_are_not_positive_integers_are_refused(name, value):
     with pytest.raises(ParameterError, match=f"{name} = .*: expected a positive integer"):
-        BidiagonalGaussianMatrix.of_shape(**({"n_rows": 3, "n_columns": 4} | {name: value}))
+        gaussian_matrix(**({"n_rows": 3, "n_columns": 4} | {name: value}))
 
 
 @pytest.mark.parametrize(("name", "value"), [("draws", 0), ("seed", -1), ("seed", 1.5), ("seed", 2**63)])

@@ -1,52 +1,17 @@
-"""A rectangular Gaussian matrix, drawn as the bidiagonal matrix with the same singular values."""
+"""The ensemble of rectangular matrices with i.i.d. standard normal elements."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import partial
-from typing import NamedTuple
-
-import jax
-import jax.numpy as jnp
-from jax import Array
-from jaxtyping import Float, Key
-
-from rmtbase.ensembles._chi import chi
+from rmtbase.ensembles._bidiagonal_gaussian_matrix import BidiagonalGaussianMatrix
 from rmtbase.parameters import require_positive_integer
 
 
-class BidiagonalDraw(NamedTuple):
-    """A square lower bidiagonal matrix: its diagonal and the entries below it."""
+def gaussian_matrix(n_rows: int, n_columns: int) -> BidiagonalGaussianMatrix:
+    """The ensemble of n_rows × n_columns standard normal matrices, drawn in bidiagonal form.
 
-    diagonal: Float[Array, " rank"]
-    below: Float[Array, " rank_less_one"]
-
-
-@partial(jax.tree_util.register_dataclass, data_fields=["long"], meta_fields=["rank"])
-@dataclass(frozen=True)
-class BidiagonalGaussianMatrix:
-    """The exact law of the singular values of an m × n standard normal matrix from 2 min(m, n) - 1 numbers.
-
-    Householder reflections from both sides bring the matrix to a lower bidiagonal one with independent entries:
-    χ with N, N-1, …, N-r+1 degrees of freedom on the diagonal and r-1, r-2, …, 1 below it, where r = min(m, n) and
-    N = max(m, n).
-
-    Source: I. Dumitriu and A. Edelman, J. Math. Phys. 43, 5830 (2002), β = 1 Laguerre ensemble.
+    Raises:
+        ParameterError: a dimension is not a positive integer.
     """
-
-    long: int
-    rank: int
-
-    @classmethod
-    def of_shape(cls, n_rows: int, n_columns: int) -> BidiagonalGaussianMatrix:
-        """The ensemble of n_rows × n_columns standard normal matrices."""
-        n_rows = require_positive_integer("n_rows", n_rows)
-        n_columns = require_positive_integer("n_columns", n_columns)
-        return cls(long=max(n_rows, n_columns), rank=min(n_rows, n_columns))
-
-    def sample(self, key: Key[Array, ""]) -> BidiagonalDraw:
-        """One draw: the ``rank`` diagonal entries and the ``rank - 1`` entries below them."""
-        key_diagonal, key_below = jax.random.split(key)
-        diagonal = chi(key_diagonal, self.long - jnp.arange(self.rank, dtype=float))
-        below = chi(key_below, jnp.arange(self.rank - 1, 0, -1, dtype=float))
-        return BidiagonalDraw(diagonal, below)
+    n_rows = require_positive_integer("n_rows", n_rows)
+    n_columns = require_positive_integer("n_columns", n_columns)
+    return BidiagonalGaussianMatrix(long=max(n_rows, n_columns), rank=min(n_rows, n_columns))

@@ -8,7 +8,7 @@ import jax
 import numpy as np
 from numpy.typing import NDArray
 
-from rmtbase.ensembles import BidiagonalDraw, BidiagonalGaussianMatrix
+from rmtbase.ensembles import BidiagonalDraw, BidiagonalGaussianMatrix, gaussian_matrix
 from rmtbase.linalg import extreme_eigenvalues, reproducible_jax
 from rmtbase.montecarlo._keys import case_key, draw_keys
 from rmtbase.montecarlo._runner import chunk_size
@@ -51,7 +51,7 @@ def simulate_gaussian_matrix(n_rows: int, n_columns: int, draws: int, seed: int 
     Raises:
         ParameterError: a dimension or ``draws`` is not a positive integer, or the seed is out of range.
     """
-    ensemble = BidiagonalGaussianMatrix.of_shape(n_rows, n_columns)
+    ensemble = gaussian_matrix(n_rows, n_columns)
     draws = require_positive_integer("draws", draws)
     with reproducible_jax():
         key = case_key(seed, f"gaussian_matrix {ensemble.long}x{ensemble.rank}")

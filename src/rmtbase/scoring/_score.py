@@ -23,6 +23,8 @@ from rmtbase.tables import SCHEMA_VERSION, SCORES_SCHEMA, describe, provenance, 
 
 Array = NDArray[np.float64]
 
+_HEADS_PER_PART = 4
+
 
 def score(
     model: Model | Path | str,
@@ -106,18 +108,20 @@ class _Layer(NamedTuple):
 def _read_layer(model: Model, layer: int, pool: ThreadPoolExecutor) -> _Layer:
     queries = model.queries(layer)
     sigma_q = sigma_estimate(queries)
-    r_q = np.stack(list(pool.map(triangle, queries)))
+    r_q = _in_parts(pool, triangle, queries)
     del queries  # before the keys are read: the two are never held together
     keys = model.keys(layer)
     group = model.n_heads // model.n_key_heads
     sigma_k = np.repeat(sigma_estimate(keys), group)
-    r_k = np.repeat(np.stack(list(pool.map(triangle, keys))), group, axis=0)
-    values = np.stack(list(pool.map(_values, r_q, r_k)))
+    r_k = np.repeat(_in_parts(pool, triangle, keys), group, axis=0)
+    values = _in_parts(pool, core_singular_values, core_of_triangles(r_q, r_k))
     return _Layer(values, sigma_q, sigma_k)
 
 
-def _values(r_q: Array, r_k: Array) -> Array:
-    return core_singular_values(core_of_triangles(r_q, r_k))
+def _in_parts(pool: ThreadPoolExecutor, solve: Callable[[Array], Array], stack: NDArray) -> Array:
+    """``solve`` over a stack, a few heads at a time: for one small matrix NumPy does not let go of the interpreter."""
+    parts = np.array_split(stack, max(1, len(stack) // _HEADS_PER_PART))
+    return np.concatenate(list(pool.map(solve, parts)))
 
 
 def _zero_heads(sigma_q: Array, sigma_k: Array) -> list[str]:

@@ -1,0 +1,217 @@
+"""Scoring a Llama-3-8B-shaped attention stack of random weights, against the dense way.
+
+Writes queries and keys of 32 layers, 32/8 heads, d_model 4096, d_head 128, in bfloat16, as sharded safetensors with an
+index under the names of ``transformers`` (about 1.3 GB, in a temporary folder that is removed). Then, each in a fresh
+process:
+
+* ``rmtbase score`` with ``--matrices elements`` and ``none``, each with the null simulated and with the null cached;
+* the same work step by step, to see where the time goes.
+
+The files were just written, so that they are read from the page cache. The dense way, the d × d product and its
+values-only SVD in float64, is timed on two heads and extrapolated. The weights are the null itself: the p-values of one
+head for each key head (heads that share a key are not independent) are tested for uniformity.
+
+    python benchmarks/scoring.py [--quick] [--output FILE]
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import struct
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import ml_dtypes
+import numpy as np
+import xarray as xr
+from numpy.typing import NDArray
+from scipy.stats import kstest
+
+from _machine import RMTBASE, Check, Process, arguments, describe_machine, finish, recorded, run_process, timed
+from rmtbase.statistics import spectral_statistics
+
+SIGMA = 0.02
+
+
+@dataclass(frozen=True)
+class Stack:
+    """The attention stack to score."""
+
+    n_layers: int = 32
+    n_heads: int = 32
+    n_key_heads: int = 8
+    d_model: int = 4096
+    d_head: int = 128
+    layers_per_shard: int = 8
+
+    @property
+    def heads(self) -> int:
+        """Heads of the whole stack."""
+        return self.n_layers * self.n_heads
+
+    def tensors(self, layer: int) -> dict[str, tuple[int, int]]:
+        """Names and shapes of a layer's tensors."""
+        name = f"model.layers.{layer}.self_attn.{{}}_proj.weight"
+        return {
+            name.format("q"): (self.n_heads * self.d_head, self.d_model),
+            name.format("k"): (self.n_key_heads * self.d_head, self.d_model),
+        }
+
+
+QUICK = Stack(n_layers=4, n_heads=8, n_key_heads=2, d_model=1024, layers_per_shard=2)
+
+
+def write_stack(stack: Stack, folder: Path) -> int:
+    """Write the checkpoint, a tensor at a time; returns its size in bytes."""
+    rng = np.random.default_rng(0)
+    config = {
+        "model_type": "llama",
+        "architectures": ["LlamaForCausalLM"],
+        "num_hidden_layers": stack.n_layers,
+        "num_attention_heads": stack.n_heads,
+        "num_key_value_heads": stack.n_key_heads,
+        "hidden_size": stack.d_model,
+        "head_dim": stack.d_head,
+        "torch_dtype": "bfloat16",
+    }
+    (folder / "config.json").write_text(json.dumps(config))
+    starts = range(0, stack.n_layers, stack.layers_per_shard)
+    shards = [range(stack.n_layers)[start : start + stack.layers_per_shard] for start in starts]
+    weight_map: dict[str, str] = {}
+    size = 0
+    for number, layers in enumerate(shards, 1):
+        name = f"model-{number:05d}-of-{len(shards):05d}.safetensors"
+        tensors = {tensor: shape for layer in layers for tensor, shape in stack.tensors(layer).items()}
+        size += write_safetensors(folder / name, tensors, rng)
+        weight_map |= dict.fromkeys(tensors, name)
+    index = {"metadata": {"total_size": size}, "weight_map": weight_map}
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+    return size
+
+
+def write_safetensors(path: Path, tensors: Mapping[str, tuple[int, int]], rng: np.random.Generator) -> int:
+    """Write N(0, σ²) tensors in bfloat16: the header's length, the header, the numbers."""
+    header, end = {}, 0
+    for name, shape in tensors.items():
+        begin, end = end, end + 2 * shape[0] * shape[1]
+        header[name] = {"dtype": "BF16", "shape": shape, "data_offsets": [begin, end]}
+    text = json.dumps(header).encode()
+    with path.open("wb") as file:
+        file.write(struct.pack("<Q", len(text)) + text)
+        for shape in tensors.values():
+            weights = np.float32(SIGMA) * rng.standard_normal(shape, dtype=np.float32)
+            file.write(weights.astype(ml_dtypes.bfloat16).view(np.uint16).tobytes())
+    return end
+
+
+def steps(folder: str) -> None:
+    """Score step by step and print the [wall, processor] seconds of each as JSON. The cache must be empty."""
+    begin = clocks()
+    from rmtbase.models import open_model
+    from rmtbase.montecarlo import cached_baseline
+    from rmtbase.scoring import draws_for, score
+
+    seconds = {"import": clocks() - begin}
+    model = open_model(folder)
+    draws = draws_for(model.n_layers * model.n_heads)
+    begin = clocks()
+    cached_baseline(model.d_model, model.d_head, draws)
+    seconds["null: simulate"] = clocks() - begin
+    begin = clocks()
+    model.fingerprint()  # the model remembers it, so that the scores below find it made
+    seconds["fingerprint: SHA-256 of queries and keys"] = clocks() - begin
+    whole, layers = {}, {}
+    for mode in ("none", "elements"):
+        ticks = []
+        tick = lambda _, ticks=ticks: ticks.append(clocks())  # noqa: E731
+        begin = clocks()
+        score(model, matrices=mode, note=tick, layer_done=tick)
+        whole[mode] = clocks() - begin
+        layers[mode] = ticks[model.n_layers] - ticks[0]  # the first tick says where the null came from
+    seconds["heads: read, QR, core, singular values"] = layers["none"]
+    seconds["heads: load the null, statistics, p- and q-values"] = whole["none"] - layers["none"]
+    seconds["matrices: element moments, p- and q-values"] = whole["elements"] - whole["none"]
+    print(json.dumps({name: one.tolist() for name, one in seconds.items()}))
+
+
+def clocks() -> NDArray[np.float64]:
+    """Wall and processor time of this process, in seconds."""
+    return np.array([time.perf_counter(), time.process_time()])
+
+
+def dense(stack: Stack, rng: np.random.Generator) -> None:
+    """One head the dense way: the d × d product and its singular values, in float64."""
+    w_q, w_k = SIGMA * rng.standard_normal((2, stack.d_head, stack.d_model))
+    spectral_statistics(np.linalg.svd(w_q.T @ w_k, compute_uv=False)[: stack.d_head])
+
+
+def uniformity(scores: Path, stack: Stack) -> dict[str, float]:
+    """p-value of the KS test of each statistic's p-values against the uniform law, one head for each key head."""
+    with xr.open_dataset(scores, group="heads") as heads:
+        first = heads.isel(head=slice(None, None, stack.n_heads // stack.n_key_heads))
+        samples = {name: first["p_value"].sel(statistic=name).values for name in heads["statistic"].values.tolist()}
+        samples["omnibus"] = first["omnibus_p_value"].values
+    return {name: float(kstest(sample.ravel(), "uniform").pvalue) for name, sample in samples.items()}
+
+
+def main() -> None:
+    options = arguments("Scoring a Llama-3-8B-shaped stack.", "scoring.json")
+    stack = QUICK if options.quick else Stack()
+    with tempfile.TemporaryDirectory() as temporary:
+        folder, scores = Path(temporary) / "model", Path(temporary) / "scores.nc"
+        folder.mkdir()
+        size = write_stack(stack, folder)
+        print(f"{stack.heads} heads of ({stack.d_model}, {stack.d_head}), {size / 2**30:.2f} GiB of weights")
+        runs: dict[str, Process] = {}
+        for name, mode, cache in (
+            ("elements, null simulated", "elements", "cache"),
+            ("elements, null cached", "elements", "cache"),
+            ("none, null simulated", "none", "another cache"),
+            ("none, null cached", "none", "cache"),
+        ):
+            command = [*RMTBASE, "score", str(folder), "--matrices", mode, "-o", str(scores)]
+            runs[name] = run_process(command, {"RMTBASE_CACHE": str(Path(temporary) / cache)})
+            print(f"  {name:28}{runs[name].seconds:8.1f} s   peak {runs[name].peak_rss_gib:5.2f} GiB")
+        by_step = run_process(
+            [sys.executable, __file__, "--steps", str(folder)], {"RMTBASE_CACHE": str(Path(temporary) / "third cache")}
+        )
+        seconds = json.loads(by_step.output)
+        ks = uniformity(scores, stack)
+    for name, (wall, processor) in seconds.items():
+        print(f"    {name:52}{wall:8.2f} s   processor {processor:8.2f} s")
+    rng = np.random.default_rng(1)
+    heads = [timed(lambda: dense(stack, rng)) for _ in range(2)]
+    extrapolated = statistics.mean(one.seconds for one in heads) * stack.heads
+    worst = runs["elements, null simulated"]
+    print(f"  the dense way, extrapolated from two heads: {extrapolated / 3600:.2f} h")
+    result = {
+        "benchmark": "scoring",
+        "command": "python benchmarks/scoring.py" + (" --quick" if options.quick else ""),
+        "machine": describe_machine(),
+        "stack": {**asdict(stack), "heads": stack.heads, "dtype": "bfloat16", "gib": size / 2**30},
+        "runs": {name: recorded(run) for name, run in runs.items()},
+        "step_by_step": {"wall_and_processor_seconds": seconds, **recorded(by_step)},
+        "dense_heads": [asdict(one) for one in heads],
+        "dense_extrapolated_seconds": extrapolated,
+        "times_faster_than_dense": extrapolated / worst.seconds,
+        "times_faster_than_dense_with_null_cached": extrapolated / runs["elements, null cached"].seconds,
+        "uniformity_ks_p_value": ks,
+    }
+    checks = [
+        Check("seconds to score every head and matrix, the null's simulation included", worst.seconds, at_most=120.0),
+        Check("peak memory in GiB", max(run.peak_rss_gib for run in runs.values()), at_most=2.0),
+        Check("KS p-value of the p-values, the smallest times their number", len(ks) * min(ks.values()), at_least=0.01),
+    ]
+    finish(result, checks, options.output)
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["--steps"]:
+        steps(sys.argv[2])
+    else:
+        main()
