@@ -135,5 +135,7 @@ def farthest_z(heads: xr.Dataset) -> NDArray[np.float64]:
     """The z-score of each head's farthest statistic, (layer, head); NaN where a head was not scored."""
     z = heads["z_score"].transpose("layer", "head", "statistic").values
     names = heads["statistic"].values.tolist()
-    place = np.vectorize(names.index, otypes=[int])(heads["farthest_statistic"].transpose("layer", "head").values)
+    farthest = heads["farthest_statistic"].transpose("layer", "head").values
+    # A head that was not scored has no farthest statistic; its z are NaN whichever is taken.
+    place = np.array([[names.index(name) if name else 0 for name in layer] for layer in farthest])
     return np.take_along_axis(z, place[..., None], axis=-1)[..., 0]

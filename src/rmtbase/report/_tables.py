@@ -134,10 +134,7 @@ def heads_table(heads: xr.Dataset, level: float, first: str) -> str:
     layer, head = (one.ravel() for one in np.meshgrid(heads["layer"].values, heads["head"].values, indexing="ij"))
     flat = heads.stack(row=("layer", "head")).transpose("row", ...).reset_index("row")
     farthest = farthest_z(heads).ravel()
-    symbols = [
-        _symbol(str(one)) if np.isfinite(z) else "–"
-        for one, z in zip(flat["farthest_statistic"].values, farthest, strict=True)
-    ]
+    symbols = [_symbol(str(one)) if one else "–" for one in flat["farthest_statistic"].values]
     columns = [
         Column("layer", [str(one) for one in layer]),
         Column("head", [str(one) for one in head]),
