@@ -70,9 +70,9 @@ def score_heads(
     sigma_q, sigma_k = sigma_estimate(q), sigma_estimate(k)[key_head]
     if not ((sigma_q * sigma_k > _LEAST) & (sigma_q * sigma_k < 1 / _LEAST)).all():
         raise ParameterError("w_q, w_k", "weights", f"sigma_q sigma_k between {_LEAST:g} and {1 / _LEAST:g}; rescale")
-    table = find_null(d_model, d_head, n_heads, baseline, draws, seed, progress, note)
+    gaussian = find_null(d_model, d_head, n_heads, baseline, draws, seed, progress, note)
     values = product_singular_values(q, k[key_head])
-    return heads_dataset(values, sigma_q, sigma_k, key_head, table, ("head",))
+    return heads_dataset(values, sigma_q, sigma_k, key_head, gaussian, ("head",))
 
 
 def sigma_estimate(factors: ArrayLike) -> Array:

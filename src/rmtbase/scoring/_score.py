@@ -70,7 +70,7 @@ def score(
         model = open_model(model, revision)
     elif revision is not None:
         raise ParameterError("revision", revision, "none beside an opened model, which has its own")
-    table = find_null(
+    gaussian = find_null(
         model.d_model, model.d_head, model.n_layers * model.n_heads, baseline, draws, seed, progress, tell
     )
     scorer = None if matrices == "none" else MatrixScorer(model.components, model.n_layers, matrices == "spectra", seed)
@@ -89,13 +89,13 @@ def score(
     warnings = [*model.warnings, *_zero_heads(sigma_q, sigma_k), *constant]
     for line in (*model.notes, *warnings):
         tell(line)
-    heads = heads_dataset(values, sigma_q, sigma_k, key_head, table, ("layer", "head"))
+    heads = heads_dataset(values, sigma_q, sigma_k, key_head, gaussian, ("layer", "head"))
     heads = heads.assign_coords(layer=np.arange(model.n_layers))
-    children = {"heads": heads, "null": _null_dataset(table)}
+    children = {"heads": heads, "null": _null_dataset(gaussian)}
     if scorer is not None:
         children["matrices"] = scorer.dataset()
     tree = xr.DataTree.from_dict({f"/{name}": dataset for name, dataset in children.items()})
-    tree.attrs = _attributes(model, table, matrices, warnings)
+    tree.attrs = _attributes(model, gaussian, matrices, warnings)
     return tree
 
 
