@@ -35,6 +35,14 @@ def require_positive_number(name: str, value: object) -> float:
     return number
 
 
+def require_draws(value: object) -> int:
+    """``value`` as an int, or a :class:`ParameterError` unless it is an integer of at least 2."""
+    draws = require_positive_integer("draws", value)
+    if draws < 2:
+        raise ParameterError("draws", value, "at least 2 (a standard error needs a spread)")
+    return draws
+
+
 def require_head_shape(d_model: object, d_head: object) -> tuple[int, int]:
     """(d_model, d_head) as ints, or a :class:`ParameterError` unless both are positive and d_head ≤ d_model."""
     width = require_positive_integer("d_model", d_model)

@@ -16,9 +16,9 @@ from rmtbase.montecarlo._analytic import AnalyticValue, analytic_values
 from rmtbase.montecarlo._keys import require_seed
 from rmtbase.montecarlo._shape import BINS, ShapeSimulation, simulate_shape
 from rmtbase.parameters import (
+    require_draws,
     require_head_shape,
     require_normalization,
-    require_positive_integer,
     require_positive_number,
 )
 from rmtbase.statistics import SPECTRAL_STATISTICS, summarize
@@ -78,9 +78,7 @@ def baseline(
         ParameterError: a dimension, σ, draws, seed or normalization outside its domain.
     """
     shapes, sigmas = _shapes(d_model, d_head), _sigmas(sigma)
-    draws, seed = require_positive_integer("draws", draws), require_seed(seed)
-    if draws < 2:
-        raise ParameterError("draws", draws, "at least 2 (a standard error needs a spread)")
+    draws, seed = require_draws(draws), require_seed(seed)
     require_normalization(normalization)
     longest = max(shape[1] for shape in shapes)
     rows, cases = [], []
@@ -178,11 +176,7 @@ def _row(
             [one.rescale(v.mean, scale, h) for one, v in zip(statistics, values, strict=True)], dtype=float
         ),
         "analytic_std": np.array(
-            [
-                v.std if one.scaling == "additive" else one.rescale(v.std, scale, h)
-                for one, v in zip(statistics, values, strict=True)
-            ],
-            dtype=float,
+            [one.rescale_spread(v.std, scale) for one, v in zip(statistics, values, strict=True)], dtype=float
         ),
         "analytic_method": np.array([v.method for v in values], dtype=object),
         "sample": sample.T,

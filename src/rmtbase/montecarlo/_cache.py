@@ -12,7 +12,7 @@ import xarray as xr
 
 from rmtbase.errors import OutputError, TableError
 from rmtbase.montecarlo._baseline import baseline
-from rmtbase.tables import SCHEMA_VERSION, open_baseline, write_table
+from rmtbase.tables import SCHEMA_VERSION, baseline_shapes, open_baseline, write_table
 
 
 class CacheWarning(UserWarning):
@@ -28,8 +28,7 @@ def cache_folder() -> Path:
 
 
 def _require_call(table: xr.Dataset, path: Path, d_model: int, d_head: int, draws: int, seed: int) -> None:
-    shapes = list(zip(table["d_model"].values.tolist(), table["d_head"].values.tolist(), strict=True))
-    found = (shapes, table.attrs["draws"], table.attrs["seed"])
+    found = (baseline_shapes(table), table.attrs["draws"], table.attrs["seed"])
     expected = ([(d_model, d_head)], draws, seed)
     if found != expected:
         raise TableError(path, f"(shapes, draws, seed) = {found}", f"{expected}")

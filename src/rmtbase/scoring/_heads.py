@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -117,9 +118,10 @@ def heads_dataset(
             "index": np.arange(singular_values.shape[-1]),
         },
     )
-    schema = SCORES_SCHEMA["heads"] if dims == ("layer", "head") else {}
-    for name, variable in SCORES_SCHEMA["heads"].items():
-        dataset[name].attrs.update(long_name=variable.long_name, units=variable.units)
+    # The schema's leading dims are (layer, head); heads given as arrays have no layer.
+    schema = {
+        name: replace(variable, dims=(*dims, *variable.dims[2:])) for name, variable in SCORES_SCHEMA["heads"].items()
+    }
     return describe(dataset, schema)
 
 

@@ -82,8 +82,7 @@ class GaussianNull:
                 source, f"no statistic {', '.join(lacking)}", "all that this version scores; make it again"
             )
         row = table.isel(case=int(rows[0]))
-        divisor = d_model if table.attrs["normalization"] == "sqrt_d" else 1.0
-        own_scale = (row["sigma_q_estimate"] * row["sigma_k_estimate"]).values ** 2 / divisor
+        own_scale = (row["sigma_q_estimate"] * row["sigma_k_estimate"]).values ** 2 / _divisor(table, d_model)
         statistics = SPECTRAL_STATISTICS.values()
         columns = [
             one.rescale(row["sample"].sel(statistic=one.name).values, 1.0 / own_scale, d_head) for one in statistics
@@ -98,8 +97,7 @@ class GaussianNull:
     @property
     def unit(self) -> float:
         """The factor that brings an eigenvalue of the table's row to σ = 1 and the raw product."""
-        divisor = self.d_model if self.row.attrs["normalization"] == "sqrt_d" else 1.0
-        return float(divisor / (self.row["sigma_q"] * self.row["sigma_k"]) ** 2)
+        return float(_divisor(self.row, self.d_model) / (self.row["sigma_q"] * self.row["sigma_k"]) ** 2)
 
     @cached_property
     def mean(self) -> Array:
@@ -183,22 +181,14 @@ class GaussianNull:
             return np.stack(np.broadcast_arrays(*parts), axis=-1)
 
         standard = rescaled(statistics, 1.0 / scale)
-        spread = np.stack(
-            np.broadcast_arrays(
-                *[
-                    one.rescale(std, scale, self.d_head) if one.scaling != "additive" else std + 0.0 * scale
-                    for one, std in zip(registry, self.std, strict=True)
-                ]
-            ),
-            axis=-1,
-        )
+        spreads = [one.rescale_spread(std, scale) for one, std in zip(registry, self.std, strict=True)]
         quantile = np.stack([rescaled(self.quantile[:, j], scale) for j in range(len(PROBABILITIES))], axis=-1)
         lower, upper = self.edge_quantiles
         eigenvalues = singular_values**2 / scale[..., None]
         return HeadScores(
             observed=statistics,
             null_mean=rescaled(self.mean, scale),
-            null_std=spread,
+            null_std=np.stack(spreads, axis=-1),
             null_quantile=quantile,
             z_score=(standard - self.mean) / self.std,
             p_value=self.p_value(standard),
@@ -207,6 +197,11 @@ class GaussianNull:
             outliers_above=(eigenvalues > upper).sum(axis=-1),
             outliers_below=(eigenvalues < lower).sum(axis=-1),
         )
+
+
+def _divisor(table: xr.Dataset, d_model: int) -> float:
+    """What the table's normalization has divided the eigenvalues of the raw product by."""
+    return float(d_model) if table.attrs["normalization"] == "sqrt_d" else 1.0
 
 
 def check_null_name(null: str) -> None:

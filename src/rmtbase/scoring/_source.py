@@ -9,9 +9,9 @@ import xarray as xr
 
 from rmtbase.errors import ParameterError
 from rmtbase.montecarlo import cached_baseline, require_seed
-from rmtbase.parameters import require_positive_integer
+from rmtbase.parameters import require_draws
 from rmtbase.scoring._null import GaussianNull, draws_for
-from rmtbase.tables import open_baseline, validate_baseline
+from rmtbase.tables import baseline_shapes, open_baseline, validate_baseline
 
 
 def find_null(
@@ -34,8 +34,7 @@ def find_null(
             "d_head", d_head, "at least 2: at d_head = 1 the scale is all there is, and it is estimated"
         )
     require_seed(seed)
-    if draws is not None and require_positive_integer("draws", draws) < 2:
-        raise ParameterError("draws", draws, "at least 2 (a standard error needs a spread)")
+    draws = draws_for(n_heads) if draws is None else require_draws(draws)
     if baseline is not None and not isinstance(baseline, xr.Dataset | Path | str):
         raise ParameterError("baseline", baseline, "a baseline table: a dataset or a file")
     tell = note or (lambda line: None)
@@ -46,10 +45,9 @@ def find_null(
             tell(f"null of ({d_model}, {d_head}): {null.draws} draws from {source}")
             _tell_if_coarse(null, n_heads, tell)
             return null
-        shapes = sorted(set(zip(table["d_model"].values.tolist(), table["d_head"].values.tolist(), strict=True)))
-        held = ", ".join(f"({d}, {h})" for d, h in shapes)
+        held = ", ".join(f"({d}, {h})" for d, h in sorted(set(baseline_shapes(table))))
         tell(f"{source} holds {held} and not ({d_model}, {d_head}), which is needed: that case is taken separately")
-    table = cached_baseline(d_model, d_head, draws_for(n_heads) if draws is None else draws, seed, progress, tell)
+    table = cached_baseline(d_model, d_head, draws, seed, progress, tell)
     null = GaussianNull.from_baseline(table, d_model, d_head, "simulated")
     assert null is not None  # the table was made for this shape
     _tell_if_coarse(null, n_heads, tell)

@@ -67,6 +67,13 @@ class Statistic:
             return value * np.ones_like(scale)
         return value * scale**self.scaling
 
+    def rescale_spread(self, spread: ArrayLike, scale: ArrayLike) -> Values:
+        """The statistic's standard deviation when the eigenvalues are ``scale`` times larger; no shift moves it."""
+        spread, scale = np.asarray(spread, dtype=float), np.asarray(scale, dtype=float)
+        if self.scaling == "additive":
+            return spread + 0.0 * scale  # NaN for a head whose scale is not known
+        return spread * scale**self.scaling
+
 
 def _first(x: Values) -> Values:
     return x[..., 0]

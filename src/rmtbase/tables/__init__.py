@@ -13,6 +13,7 @@ from rmtbase.tables._schema import (
     BASELINE_SCHEMA,
     SCHEMA_VERSION,
     SCORES_SCHEMA,
+    baseline_shapes,
     describe,
     validate_baseline,
 )
@@ -21,6 +22,7 @@ __all__ = [
     "BASELINE_SCHEMA",
     "SCHEMA_VERSION",
     "SCORES_SCHEMA",
+    "baseline_shapes",
     "check_writable",
     "describe",
     "open_baseline",

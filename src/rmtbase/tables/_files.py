@@ -144,7 +144,11 @@ def open_table(path: Path | str) -> xr.Dataset | xr.DataTree:
         MissingFileError: there is no such file.
         TableError: it is neither, of another schema version, or damaged.
     """
-    return open_scores(path) if _load_root(path).attrs.get("kind") == "scores" else open_baseline(path)
+    dataset = _load_root(path)
+    if dataset.attrs.get("kind") == "scores":
+        return open_scores(path)
+    validate_baseline(dataset, path)
+    return dataset
 
 
 def _load_root(path: Path | str) -> xr.Dataset:

@@ -12,6 +12,7 @@ from pathlib import Path
 import xarray as xr
 
 from rmtbase.errors import TableError
+from rmtbase.parameters import NORMALIZATIONS
 
 SCHEMA_VERSION = "1.0"
 
@@ -175,6 +176,11 @@ def describe(dataset: xr.Dataset, schema: dict[str, Variable]) -> xr.Dataset:
     return dataset
 
 
+def baseline_shapes(dataset: xr.Dataset) -> list[tuple[int, int]]:
+    """(d_model, d_head) of every case of a baseline table."""
+    return list(zip(dataset["d_model"].values.tolist(), dataset["d_head"].values.tolist(), strict=True))
+
+
 def validate_baseline(dataset: xr.Dataset, path: Path | str) -> None:
     """Raise :class:`~rmtbase.errors.TableError` unless this is a baseline table of the schema's major version."""
     _check_attributes(dataset.attrs, "baseline", BASELINE_ATTRIBUTES, path)
@@ -195,7 +201,7 @@ def validate_scores(tree: xr.DataTree, path: Path | str) -> None:
 
 def _check_contents(dataset: xr.Dataset, path: Path | str) -> None:
     normalization = dataset.attrs["normalization"]
-    if normalization not in ("sqrt_d", "none"):
+    if normalization not in NORMALIZATIONS:
         raise TableError(path, f"normalization {normalization!r}", "'sqrt_d' or 'none'")
     for dim, least in (("case", 1), ("statistic", 1), ("draw", 2)):
         if dataset.sizes[dim] < least:
