@@ -4,8 +4,10 @@ Writes queries and keys of 32 layers, 32/8 heads, d_model 4096, d_head 128, in b
 index under the names of ``transformers`` (about 1.3 GB, in a temporary folder that is removed). Then, each in a fresh
 process:
 
-* ``rmtbase score`` with ``--matrices elements`` and ``none``, each with the null simulated and with the null cached;
-* the same work step by step, to see where the time goes.
+* ``rmtbase score`` with ``--matrices elements`` and ``none``, each with the null simulated and with the null cached,
+  and with the analytic null;
+* the same work step by step, to see where the time goes;
+* the analytic null of the shape, and what scoring with it adds to reading the heads.
 
 The files were just written, so that they are read from the page cache. The dense way, the d × d product and its
 values-only SVD in float64, is timed on two heads and extrapolated. The weights are the null itself: the p-values of one
@@ -25,6 +27,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import ml_dtypes
 import numpy as np
@@ -35,7 +38,13 @@ from scipy.stats import kstest
 from _machine import RMTBASE, Check, Process, arguments, describe_machine, finish, recorded, run_process, timed
 from rmtbase.statistics import spectral_statistics
 
+if TYPE_CHECKING:
+    from rmtbase.models import Model
+
 SIGMA = 0.02
+
+Seconds = NDArray[np.float64]
+"""[wall, processor]."""
 
 
 @dataclass(frozen=True)
@@ -114,7 +123,7 @@ def steps(folder: str) -> None:
     begin = clocks()
     from rmtbase.models import open_model
     from rmtbase.montecarlo import cached_baseline
-    from rmtbase.scoring import draws_for, score
+    from rmtbase.scoring import draws_for
 
     seconds = {"import": clocks() - begin}
     model = open_model(folder)
@@ -125,21 +134,48 @@ def steps(folder: str) -> None:
     begin = clocks()
     model.fingerprint()  # the model remembers it, so that the scores below find it made
     seconds["fingerprint: SHA-256 of queries and keys"] = clocks() - begin
-    whole, layers = {}, {}
-    for mode in ("none", "elements"):
-        ticks = []
-        tick = lambda _, ticks=ticks: ticks.append(clocks())  # noqa: E731
-        begin = clocks()
-        score(model, matrices=mode, note=tick, layer_done=tick)
-        whole[mode] = clocks() - begin
-        layers[mode] = ticks[model.n_layers] - ticks[0]  # the first tick says where the null came from
-    seconds["heads: read, QR, core, singular values"] = layers["none"]
-    seconds["heads: load the null, statistics, p- and q-values"] = whole["none"] - layers["none"]
-    seconds["matrices: element moments, p- and q-values"] = whole["elements"] - whole["none"]
+    heads, rest = scored(model, matrices="none")
+    seconds["heads: read, QR, core, singular values"] = heads
+    seconds["heads: load the null, statistics, p- and q-values"] = rest
+    seconds["matrices: element moments, p- and q-values"] = sum(scored(model, matrices="elements")) - heads - rest
     print(json.dumps({name: one.tolist() for name, one in seconds.items()}))
 
 
-def clocks() -> NDArray[np.float64]:
+def scored(model: Model, **options: Any) -> tuple[Seconds, Seconds]:
+    """Score, and return the seconds from the null's first note to the last layer, and those of all the rest."""
+    from rmtbase.scoring import score
+
+    ticks = []
+    begin = clocks()
+    score(model, note=lambda _: ticks.append(clocks()), layer_done=lambda _: ticks.append(clocks()), **options)
+    whole = clocks() - begin
+    layers = ticks[model.n_layers] - ticks[0]  # the first tick says where the null came from
+    return layers, whole - layers
+
+
+def analytic_null(folder: str) -> None:
+    """Build all of the analytic null of a model's shape and print the [wall, processor] seconds."""
+    from rmtbase.models import open_model
+    from rmtbase.scoring import AnalyticNull
+
+    model = open_model(folder)
+    begin = clocks()
+    null = AnalyticNull(model.d_model, model.d_head)
+    _ = null.mean, null.std, null.quantile, null.edge_quantiles, null.spectrum()  # each is made when it is asked for
+    print(json.dumps((clocks() - begin).tolist()))
+
+
+def analytic_scores(folder: str) -> None:
+    """Score heads by the analytic null and print the [wall, processor] seconds beside those of reading them."""
+    from rmtbase.models import open_model
+
+    model = open_model(folder)
+    model.fingerprint()
+    _, rest = scored(model, baseline="analytic", matrices="none")
+    print(json.dumps(rest.tolist()))
+
+
+def clocks() -> Seconds:
     """Wall and processor time of this process, in seconds."""
     return np.array([time.perf_counter(), time.process_time()])
 
@@ -163,26 +199,33 @@ def main() -> None:
     options = arguments("Scoring a Llama-3-8B-shaped stack.", "scoring.json")
     stack = QUICK if options.quick else Stack()
     with tempfile.TemporaryDirectory() as temporary:
-        folder, scores = Path(temporary) / "model", Path(temporary) / "scores.nc"
+        folder = Path(temporary) / "model"
+        scores = {kind: Path(temporary) / f"{kind}.nc" for kind in ("simulated", "analytic")}
         folder.mkdir()
         size = write_stack(stack, folder)
         print(f"{stack.heads} heads of ({stack.d_model}, {stack.d_head}), {size / 2**30:.2f} GiB of weights")
         runs: dict[str, Process] = {}
-        for name, mode, cache in (
-            ("elements, null simulated", "elements", "cache"),
-            ("elements, null cached", "elements", "cache"),
-            ("none, null simulated", "none", "another cache"),
-            ("none, null cached", "none", "cache"),
+        for name, mode, cache, kind in (
+            ("elements, null simulated", "elements", "cache", "simulated"),
+            ("elements, null cached", "elements", "cache", "simulated"),
+            ("none, null simulated", "none", "another cache", "simulated"),
+            ("none, null cached", "none", "cache", "simulated"),
+            ("none, null analytic", "none", "cache", "analytic"),
         ):
-            command = [*RMTBASE, "score", str(folder), "--matrices", mode, "-o", str(scores)]
+            command = [*RMTBASE, "score", str(folder), "--matrices", mode, "-o", str(scores[kind])]
+            command += ["--baseline", "analytic"] if kind == "analytic" else []
             runs[name] = run_process(command, {"RMTBASE_CACHE": str(Path(temporary) / cache)})
             print(f"  {name:28}{runs[name].seconds:8.1f} s   peak {runs[name].peak_rss_gib:5.2f} GiB")
         by_step = run_process(
             [sys.executable, __file__, "--steps", str(folder)], {"RMTBASE_CACHE": str(Path(temporary) / "third cache")}
         )
         seconds = json.loads(by_step.output)
-        ks = uniformity(scores, stack)
-    for name, (wall, processor) in seconds.items():
+        analytic = {
+            name: json.loads(run_process([sys.executable, __file__, f"--{name}", str(folder)]).output)
+            for name in ("analytic-null", "analytic-scores")
+        }
+        ks = {f"{kind}, {name}": p for kind, path in scores.items() for name, p in uniformity(path, stack).items()}
+    for name, (wall, processor) in (seconds | analytic).items():
         print(f"    {name:52}{wall:8.2f} s   processor {processor:8.2f} s")
     rng = np.random.default_rng(1)
     heads = [timed(lambda: dense(stack, rng)) for _ in range(2)]
@@ -196,6 +239,7 @@ def main() -> None:
         "stack": {**asdict(stack), "heads": stack.heads, "dtype": "bfloat16", "gib": size / 2**30},
         "runs": {name: recorded(run) for name, run in runs.items()},
         "step_by_step": {"wall_and_processor_seconds": seconds, **recorded(by_step)},
+        "analytic_wall_and_processor_seconds": analytic,
         "dense_heads": [asdict(one) for one in heads],
         "dense_extrapolated_seconds": extrapolated,
         "times_faster_than_dense": extrapolated / worst.seconds,
@@ -204,6 +248,8 @@ def main() -> None:
     }
     checks = [
         Check("seconds to score every head and matrix, the null's simulation included", worst.seconds, at_most=120.0),
+        Check("seconds to build the analytic null of one shape", analytic["analytic-null"][0], at_most=0.2),
+        Check("seconds that analytic scoring adds to reading the heads", analytic["analytic-scores"][0], at_most=1.0),
         Check("peak memory in GiB", max(run.peak_rss_gib for run in runs.values()), at_most=2.0),
         Check("KS p-value of the p-values, the smallest times their number", len(ks) * min(ks.values()), at_least=0.01),
     ]
@@ -211,7 +257,8 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    if sys.argv[1:2] == ["--steps"]:
-        steps(sys.argv[2])
+    parts = {"--steps": steps, "--analytic-null": analytic_null, "--analytic-scores": analytic_scores}
+    if len(sys.argv) == 3 and sys.argv[1] in parts:
+        parts[sys.argv[1]](sys.argv[2])
     else:
         main()

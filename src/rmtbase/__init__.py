@@ -7,7 +7,8 @@ The four calls that most users need, loaded on first use so that ``import rmtbas
 * :func:`score`: every head and matrix of a checkpoint against the null;
 * :func:`score_heads`: the same for plain arrays.
 
-The rooms ``laws``, ``ensembles``, ``statistics``, ``montecarlo``, ``models``, ``scoring`` and ``plots`` hold the parts.
+The rooms ``constants``, ``laws``, ``ensembles``, ``statistics``, ``montecarlo``, ``models``, ``scoring`` and ``plots``
+hold the parts.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ _HOME = {
 }
 _ROOMS = frozenset(
     {
+        "constants",
         "ensembles",
         "errors",
         "laws",

@@ -59,3 +59,15 @@ def require_normalization(normalization: object) -> str:
     if normalization not in NORMALIZATIONS:
         raise ParameterError("normalization", normalization, "'none' or 'sqrt_d'")
     return str(normalization)
+
+
+def require_interval(name: str, value: object) -> tuple[float, float]:
+    """``value`` as (low, high), or a :class:`ParameterError` unless it is two finite numbers with low < high."""
+    expected = "two finite numbers (low, high) with low < high"
+    try:
+        low, high = (float(end) for end in value)  # type: ignore[attr-defined]
+    except (TypeError, ValueError):
+        raise ParameterError(name, value, expected) from None
+    if not (math.isfinite(low) and math.isfinite(high) and low < high):
+        raise ParameterError(name, value, expected)
+    return low, high

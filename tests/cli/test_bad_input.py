@@ -163,6 +163,17 @@ def test_two_outputs_with_one_name(refused, model_folder, null_file, tmp_path):
     refused("scores", command=["score", model_folder, "--baseline", null_file, "-o", path, "--csv", path])
 
 
+def test_analytic_null_of_heads_too_thin_for_it(refused, weights, make_weights, tmp_path):
+    folder = make_weights(weights.queries[:, :, :7], weights.keys[:, :, :7]).save(tmp_path / "thin")
+    outputs = ["-o", tmp_path / "scores.nc", "--report", tmp_path / "page.html"]
+    refused(
+        "baseline = 'analytic'",
+        "d_head = 7",
+        "8 or more",
+        command=["score", folder, "--baseline", "analytic", *outputs],
+    )
+
+
 def test_output_never_overwrites_an_input(refused, model_folder, null_file, tmp_path):
     own = tmp_path / "null.nc"
     own.write_bytes(null_file.read_bytes())

@@ -85,7 +85,7 @@ def test_baseline_as_json(run, tmp_path, shape):
     assert set(case["statistics"]) == set(table["statistic"].values.tolist())
     trace = case["statistics"]["trace"]
     assert trace["mean"] == table["mean"].sel(statistic="trace").item()
-    assert trace["analytic_method"] == "exact"
+    assert trace["analytic_method"].startswith("exact: ")
     assert printed["file"] == str(path)
 
 
@@ -105,6 +105,25 @@ def test_score_writes_scores_and_csv_and_prints_the_summary(run, model_folder, n
     assert printed["sentences"] == summary.sentences()
     assert printed["flagged"] == summary.flagged
     assert ran.err.splitlines()[-2:] == [f"rmtbase: wrote {nc}", f"rmtbase: wrote {table}"]
+
+
+def test_score_against_the_analytic_null_draws_nothing(run, model_folder, tmp_path, monkeypatch):
+    monkeypatch.setattr("rmtbase.scoring._source.cached_baseline", lambda *arguments: pytest.fail("a draw was made"))
+    monkeypatch.chdir(tmp_path)
+    # An output may be called what the baseline is called: no file of that name is read.
+    ran = run("score", model_folder, "--baseline", "analytic", "-o", "analytic", "--report", "page.html", "--json")
+    assert ran.status == 0
+    assert "rmtbase: null of (32, 8): analytic, no draws" in ran.err
+    assert open_scores("analytic").identical(rmtbase.score(model_folder, "analytic"))
+    assert strict_json(ran.out)["n_heads"] == 8
+    assert run("plot", "analytic", "-o", "pictures").status == 0
+
+
+def test_a_baseline_file_called_analytic_is_given_with_its_folder(run, model_folder, null_file, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "analytic").write_bytes(null_file.read_bytes())
+    ran = run("score", model_folder, "--baseline", "./analytic")
+    assert "rmtbase: null of (32, 8): 200 draws from analytic" in ran.err.replace("./", "")
 
 
 def test_score_in_words(run, model_folder, null_file):

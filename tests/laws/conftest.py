@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -26,3 +27,20 @@ def draw_eigenvalues(d_model: int, d_head: int, draws: int) -> np.ndarray:
 @pytest.fixture(scope="session")
 def simulated():
     return draw_eigenvalues
+
+
+@cache
+def draw_chain(dims: tuple[int, ...], draws: int) -> tuple[np.ndarray, np.ndarray]:
+    """Nonzero eigenvalues of W^T W for dense W = X_1 ... X_L, shape (draws, rank), and prod_l sigma_hat_l^2 of each."""
+    rng = np.random.default_rng([*dims, draws])
+    product, own = np.eye(dims[0])[None], np.ones(draws)
+    for rows, columns in pairwise(dims):
+        factor = rng.standard_normal((draws, rows, columns))
+        own = own * (factor**2).mean(axis=(1, 2))
+        product = product @ factor
+    return np.linalg.svd(product, compute_uv=False)[:, : min(dims)] ** 2, own
+
+
+@pytest.fixture(scope="session")
+def simulated_chain():
+    return draw_chain

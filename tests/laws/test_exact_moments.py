@@ -1,20 +1,23 @@
-"""Exact finite-size moments, against Wick's theorem by brute force and against simulation."""
+"""Exact finite-size moments of the traces, against Wick's theorem by brute force and against simulation."""
 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from fractions import Fraction
-from itertools import product
+from itertools import pairwise, product
 
 import numpy as np
 import pytest
 
 from rmtbase.errors import ParameterError
 from rmtbase.laws import (
-    log_determinant,
-    normalized_participation_ratio,
-    participation_ratio,
+    self_normalization,
+    trace_covariance,
+    trace_cumulant,
+    trace_cumulants,
     trace_moment,
+    trace_moment_polynomial,
     trace_moments,
 )
 from rmtbase.laws._partitions import partitions
@@ -26,15 +29,25 @@ from rmtbase.laws._zonal import hook_product, power_sum_in_zonals, zonal_at_iden
     [
         (trace_moment, ((0,), (3, 3)), "partition"),
         (trace_moment, ((1.5,), (3, 3)), "partition"),
+        (trace_moment, ((True,), (3, 3)), "partition"),
+        (trace_moment, (2, (3, 3)), "partition"),
         (trace_moment, ((1,), (3,)), "dims"),
         (trace_moment, ((1,), (3, -3)), "dims"),
+        (trace_moment, ((1,), (3, 3), 1), "self_normalized"),
+        (trace_cumulant, ((), (3, 3)), "powers"),
+        (trace_cumulant, ((1, -1), (3, 3)), "powers"),
+        (trace_cumulant, ((1,), (3, math.nan)), "dims"),
+        (trace_covariance, (0, (3, 3)), "max_power"),
+        (trace_cumulants, (0, (3, 3)), "power"),
+        (trace_cumulants, (1, (3, 3), (math.inf,)), "sigmas"),
+        (trace_cumulants, (1, (3, 3), (1.0, 1.0)), "sigmas"),
+        (trace_cumulants, (1, (3, 3), None, "d"), "normalization"),
+        (trace_cumulants, (1, (3, 3), None, "none", "yes"), "self_normalized"),
+        (self_normalization, (0, (3, 3)), "power"),
+        (self_normalization, (1, "33"), "dims"),
         (trace_moments, (8, 9), "d_head"),
         (trace_moments, (8, 4, -1.0), "sigma_q"),
         (trace_moments, (8, 4, 1.0, 1.0, "d"), "normalization"),
-        (participation_ratio, (8, 9), "d_head"),
-        (normalized_participation_ratio, (8, 0), "d_head"),
-        (log_determinant, (8, 9), "d_head"),
-        (log_determinant, (8, 4, 1.0, 0.0), "sigma_k"),
     ],
 )
 def test_bad_parameters_are_named(function, arguments, name):
@@ -52,9 +65,11 @@ def _pairings(items: list[int]):
             yield [(first, other), *remaining]
 
 
-def _wick(mu: tuple[int, ...], dims: tuple[int, ...]) -> int:
-    """E prod tr (W^T W)^m by summing over all pairings of the entries of each factor and counting free indices."""
-    factors = len(dims) - 1
+def _wick(mu: tuple[int, ...], factors: int) -> Counter[tuple[int, ...]]:
+    """E prod tr (W^T W)^m by Wick's theorem, as a polynomial {powers of (n_0, ..., n_L): how many pairings}.
+
+    Every pairing of the entries of each factor glues their row and their column indices; what stays free counts.
+    """
     entries: list[list[tuple[int, int]]] = [[] for _ in range(factors)]  # per factor: (row index, column index)
     levels: list[int] = []
 
@@ -74,37 +89,36 @@ def _wick(mu: tuple[int, ...], dims: tuple[int, ...]) -> int:
                 following = first if last else new_index(level)
                 entries[level - 1].append((current, following))
                 current = following
-    total = 0
+    terms: Counter[tuple[int, ...]] = Counter()
     for choice in product(*(list(_pairings(list(range(len(e))))) for e in entries)):
-        parent = list(range(len(levels)))
-
-        def root(i: int, parent: list[int] = parent) -> int:
-            while parent[i] != i:
-                i = parent[i]
-            return i
-
-        for factor, pairs in enumerate(choice):
+        glued = list(range(len(levels)))
+        for entry, pairs in zip(entries, choice, strict=True):
             for a, b in pairs:
-                for side in (0, 1):
-                    parent[root(entries[factor][a][side])] = root(entries[factor][b][side])
-        total += math.prod(dims[levels[i]] for i in range(len(levels)) if parent[i] == i)
-    return total
+                for one, other in zip(entry[a], entry[b], strict=True):
+                    while glued[one] != one:
+                        one = glued[one]
+                    while glued[other] != other:
+                        other = glued[other]
+                    glued[one] = other
+        free = Counter(level for index, level in enumerate(levels) if glued[index] == index)
+        terms[tuple(free[level] for level in range(factors + 1))] += 1
+    return terms
 
 
-@pytest.mark.parametrize("dims", [(5, 3), (2, 7), (5, 3, 5), (4, 2, 3), (1, 6, 2)])
+@pytest.mark.parametrize("factors", [1, 2])
+@pytest.mark.parametrize("mu", [mu for k in (1, 2, 3, 4) for mu in partitions(k)])
+def test_trace_moments_are_wicks_to_degree_four(mu, factors):
+    symbols = tuple(f"n_{level}" for level in range(factors + 1))
+    wick = _wick(mu, factors)
+    assert trace_moment_polynomial(mu, symbols).coefficients == wick
+    for dims in [(5, 3, 4), (2, 7, 2), (1, 6, 2)]:
+        counted = sum(count * math.prod(map(pow, dims, powers)) for powers, count in wick.items())
+        assert trace_moment(mu, dims[: factors + 1]) == counted
+
+
 @pytest.mark.parametrize("mu", [mu for k in (1, 2, 3) for mu in partitions(k)])
-def test_trace_moments_are_wicks(mu, dims):
-    assert trace_moment(mu, dims) == _wick(mu, dims)
-
-
-@pytest.mark.parametrize("mu", [(1,), (2,), (1, 1)])
 def test_trace_moments_of_three_factors_are_wicks(mu):
-    assert trace_moment(mu, (4, 2, 3, 5)) == _wick(mu, (4, 2, 3, 5))
-
-
-@pytest.mark.parametrize("mu", partitions(4))
-def test_fourth_degree_of_one_factor_is_wicks(mu):
-    assert trace_moment(mu, (5, 3)) == _wick(mu, (5, 3))
+    assert trace_moment_polynomial(mu, ("a", "b", "c", "d")).coefficients == _wick(mu, 3)
 
 
 @pytest.mark.parametrize("k", range(1, 9))
@@ -113,6 +127,7 @@ def test_rank_one_gives_the_moments_of_chi_square(k):
     for mu in partitions(k):
         assert trace_moment(mu, (5, 1)) == chi_square[0]
         assert trace_moment(mu, (5, 1, 7)) == math.prod(chi_square)
+        assert trace_moment(mu, (5, 1, 7), self_normalized=True) == 35**k
 
 
 @pytest.mark.parametrize("k", range(1, 9))
@@ -128,11 +143,62 @@ def test_zonal_polynomials_have_their_known_values_at_the_identity(k):
 def test_the_empty_moment_and_the_order_of_exponents():
     assert trace_moment((), (3, 2)) == 1
     assert trace_moment((1, 3, 2), (3, 2)) == trace_moment((3, 2, 1), (3, 2))
+    assert trace_cumulant((1, 3, 2), (3, 2)) == trace_cumulant((3, 2, 1), (3, 2))
 
 
 def test_mean_of_the_trace_of_the_square_has_its_closed_form():
     for d, h in [(768, 64), (7, 3), (5, 5), (9, 1)]:
         assert trace_moment((2,), (d, h, d)) == d * d * h * (d * d + 2 * d * h + 2 * d + h + 3)
+
+
+def test_cumulants_are_those_of_chi_square_for_one_factor():
+    # tr M is chi^2 of N = n_0 n_1 degrees of freedom: kappa_k = 2^(k-1) (k-1)! N.
+    for k in range(1, 9):
+        assert trace_cumulant((1,) * k, (5, 3)) == 2 ** (k - 1) * math.factorial(k - 1) * 15
+
+
+def test_joint_cumulants_are_sums_over_set_partitions():
+    def moment(*powers):
+        return trace_moment(powers, (4, 2, 5))
+
+    a, b, c = (trace_moment((power,), (4, 2, 5)) for power in (3, 2, 1))
+    assert trace_cumulant((3, 2), (4, 2, 5)) == moment(3, 2) - a * b
+    assert trace_cumulant((3, 2, 1), (4, 2, 5)) == (
+        moment(3, 2, 1) - moment(3, 2) * c - moment(3, 1) * b - moment(2, 1) * a + 2 * a * b * c
+    )
+    second = trace_cumulant((2, 2), (4, 2, 5))
+    central = sum(math.comb(4, i) * (-b) ** (4 - i) * moment(*(2,) * i) for i in range(5))
+    assert trace_cumulant((2, 2, 2, 2), (4, 2, 5)) == central - 3 * second**2
+
+
+def test_the_covariance_matrix_is_that_of_the_cumulants_and_positive():
+    for own in (False, True):
+        covariance = trace_covariance(4, (6, 3, 5), own)
+        assert all(
+            covariance[i][j] == trace_cumulant((i + 1, j + 1), (6, 3, 5), own) for i in range(4) for j in range(4)
+        )
+        scale = np.array([float(trace_moment((i,), (6, 3, 5), own)) for i in range(1, 5)])
+        assert np.linalg.eigvalsh(np.array(covariance, dtype=float) / np.outer(scale, scale)).min() > 0
+
+
+def test_self_normalization_is_the_moment_of_chi_squares_over_their_degrees_of_freedom():
+    assert self_normalization(1, (3, 4, 5)) == 1
+    assert self_normalization(3, (3, 4, 5)) == Fraction(12 * 14 * 16, 12**3) * Fraction(20 * 22 * 24, 20**3)
+
+
+def test_a_self_normalized_factor_has_a_fixed_trace():
+    moments = trace_cumulants(1, (5, 3), self_normalized=True)
+    assert (moments.mean, moments.std) == (15.0, 0.0)
+    assert math.isnan(moments.skewness) and math.isnan(moments.excess_kurtosis)
+
+
+@pytest.mark.parametrize("dims", [(4, 3), (3, 2, 4), (3, 4, 2, 3)])
+def test_self_normalized_moments_times_those_of_the_scales_are_the_raw_ones(dims):
+    entries = [n * m for n, m in pairwise(dims)]
+    for k in range(1, 6):
+        scales = math.prod(Fraction(n + 2 * i, n) for n in entries for i in range(k))
+        for mu in partitions(k):
+            assert trace_moment(mu, dims, self_normalized=True) * scales == trace_moment(mu, dims)
 
 
 def test_trace_moments_have_their_reference_values():
@@ -153,45 +219,52 @@ def test_trace_moments_scale_exactly():
     assert scaled.covariance == pytest.approx(factor**3 * raw.covariance, rel=1e-15)
 
 
-def test_participation_ratio_has_its_reference_values():
-    moments = normalized_participation_ratio(768, 64)
-    assert moments.mean == pytest.approx(0.8552522, abs=5e-8)
-    assert moments.std == pytest.approx(0.0040127, abs=5e-8)
-    assert 0 < moments.error < 1e-6 and 0 < moments.std_error < 1e-5
-    assert participation_ratio(768, 64).mean == pytest.approx(64 * moments.mean, rel=1e-15)
-
-
-def test_a_single_eigenvalue_has_participation_ratio_one():
-    assert participation_ratio(50, 1).mean == 1.0
-    assert participation_ratio(50, 1).std == participation_ratio(50, 1).error == 0.0
+def test_trace_cumulants_scale_and_agree_with_the_moments_of_the_head():
+    head = trace_moments(24, 6, 0.5, 3.0, "sqrt_d")
+    trace, square = (trace_cumulants(k, (24, 6, 24), (0.5, 3.0), "sqrt_d") for k in (1, 2))
+    assert (trace.mean, trace.std) == (head.mean_trace, head.std_trace)
+    assert (square.mean, square.std) == (head.mean_trace_of_square, head.std_trace_of_square)
+    raw, own = trace_cumulants(2, (24, 6, 24)), trace_cumulants(2, (24, 6, 24), (0.5, 3.0), "sqrt_d", True)
+    assert (square.skewness, square.excess_kurtosis) == (raw.skewness, raw.excess_kurtosis)
+    assert own == trace_cumulants(2, (24, 6, 24), None, "sqrt_d", True)
+    assert own.std < trace_cumulants(2, (24, 6, 24), None, "sqrt_d").std
 
 
 # Means within 5 standard errors and spreads within 5 of theirs: each comparison fails by chance at 6e-7, seeded.
 @pytest.mark.parametrize(
     ("d_model", "d_head", "draws"), [(384, 32, 8000), (64, 64, 2000), (48, 6, 20000), (12, 2, 20000)]
 )
-def test_simulated_draws_have_the_stated_moments(simulated, d_model, d_head, draws):
+def test_simulated_heads_have_the_stated_moments(simulated, d_model, d_head, draws):
     eigenvalues = simulated(d_model, d_head, draws)
     trace, square = eigenvalues.sum(axis=1), (eigenvalues**2).sum(axis=1)
-    moments, ratio = trace_moments(d_model, d_head), participation_ratio(d_model, d_head)
-    logarithm = log_determinant(d_model, d_head)
-    for sample, mean, std, error, std_error in [
-        (trace, moments.mean_trace, moments.std_trace, 0.0, 0.0),
-        (square, moments.mean_trace_of_square, moments.std_trace_of_square, 0.0, 0.0),
-        (trace**2 / square, ratio.mean, ratio.std, ratio.error, ratio.std_error),
-        (np.log(eigenvalues).sum(axis=1), logarithm.mean, logarithm.std, 0.0, 0.0),
+    moments = trace_moments(d_model, d_head)
+    for sample, mean, std in [
+        (trace, moments.mean_trace, moments.std_trace),
+        (square, moments.mean_trace_of_square, moments.std_trace_of_square),
     ]:
-        assert abs(sample.mean() - mean) < 5 * std / math.sqrt(draws) + 3 * error
+        assert abs(sample.mean() - mean) < 5 * std / math.sqrt(draws)
         excess = np.mean(((sample - sample.mean()) / sample.std()) ** 4) - 1.0
-        assert abs(sample.std() - std) < 5 * std * math.sqrt(excess / draws) / 2 + 3 * std_error
+        assert abs(sample.std() - std) < 5 * std * math.sqrt(excess / draws) / 2
     covariance = np.cov(trace, square)[0, 1]
     spread = ((trace - trace.mean()) * (square - square.mean())).std() / math.sqrt(draws)
     assert abs(covariance - moments.covariance) < 5 * spread
 
 
-def test_log_determinant_has_its_reference_value_and_scales():
-    raw = log_determinant(768, 64, normalization="none")
-    assert raw.mean == pytest.approx(844.830, abs=5e-4) and raw.method == "exact"
-    scaled = log_determinant(768, 64, 0.5, 3.0, "sqrt_d")
-    assert scaled.mean == pytest.approx(raw.mean + 64 * math.log(0.25 * 9.0 / 768), rel=1e-13)
-    assert scaled.std == raw.std
+# Moments about the exact mean within 5 standard errors: the first two of each sum, and all four of the trace of up to
+# two factors, whose tails are light enough for their standard errors to be those of the sample.
+@pytest.mark.parametrize("own", [False, True])
+@pytest.mark.parametrize(("dims", "draws"), [((6, 4), 20000), ((9, 4, 7), 20000), ((6, 4, 5, 4), 20000)])
+def test_simulated_chains_have_the_stated_shape(simulated_chain, dims, draws, own):
+    eigenvalues, own_variance = simulated_chain(dims, draws)
+    if own:
+        eigenvalues = eigenvalues / own_variance[:, None]
+    for power in (1, 2):
+        moments = trace_cumulants(power, dims, self_normalized=own)
+        sample = (eigenvalues**power).sum(axis=1)
+        if moments.std == 0.0:
+            np.testing.assert_allclose(sample, moments.mean, rtol=1e-12)
+            continue
+        z = (sample - moments.mean) / moments.std
+        shape = (0.0, 1.0, moments.skewness, 3.0 + moments.excess_kurtosis)
+        for order, expected in enumerate(shape[: 4 if power == 1 and len(dims) < 4 else 2], start=1):
+            assert abs((z**order).mean() - expected) < 5 * (z**order).std() / math.sqrt(draws)

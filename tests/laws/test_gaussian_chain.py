@@ -5,14 +5,17 @@ from __future__ import annotations
 import math
 import subprocess
 import sys
+from fractions import Fraction
 
 import mpmath
 import numpy as np
 import pytest
 from scipy.integrate import IntegrationWarning
+from scipy.special import entr, gamma
 
 from rmtbase.errors import ParameterError
 from rmtbase.laws import GaussianChain, low_rank_product
+from rmtbase.laws._gaussian_chain import chain_map, chain_scale
 
 # Soft and hard edges, L = 1 ... 8, aspect ratios from 1e-4 to 1, and nearly hard edges.
 CHAINS = [
@@ -30,6 +33,10 @@ CHAINS = [
     (10_000, 100, 200, 10_000, 300),
     (50,) * 9,
     (50, 51, 52, 53, 54, 55, 56, 57, 58),
+    (1, 2, 1000, 50, 3, 3, 7, 1000, 1),
+    (1000, 1, 1000, 2, 1000, 3, 1000, 4, 1000),
+    (1_000_000, 1_000_000, 1_000_001),
+    (7,) * 13,
 ]
 PROBABILITIES = np.concatenate([[1e-12, 1e-6], np.linspace(0.001, 0.999, 41), [1 - 1e-6]])
 
@@ -66,6 +73,19 @@ def test_a_moment_needs_a_non_negative_integer(k):
         GaussianChain((4, 4)).moment(k)
 
 
+@pytest.mark.parametrize("k", [0, -1, 1.5, True, "2"])
+@pytest.mark.parametrize("kind", ["cumulant", "free_cumulant"])
+def test_a_cumulant_needs_a_positive_integer(kind, k):
+    with pytest.raises(ParameterError, match="k ="):
+        getattr(GaussianChain((4, 4)), kind)(k)
+
+
+@pytest.mark.parametrize("f", [np.log, lambda x: 1.0 / x])
+def test_expect_refuses_a_function_without_a_value_at_the_atom(f):
+    with pytest.raises(ParameterError, match="atom"):
+        GaussianChain((4, 8), atom=True).expect(f)
+
+
 @pytest.mark.parametrize("f", [lambda x: 1.0, lambda x: x[:2], lambda x: x + np.inf])
 def test_expect_refuses_a_function_that_is_not_elementwise_and_finite(f):
     with pytest.raises(ParameterError, match="one finite number per eigenvalue"):
@@ -99,12 +119,52 @@ def test_moments_of_square_chains_are_fuss_catalan_numbers(factors):
         assert law.moment(k) == math.comb((factors + 1) * k, k) // (factors * k + 1)
 
 
+@pytest.mark.parametrize("factors", range(1, 9))
+def test_expectations_of_powers_of_square_chains_are_fuss_catalan(factors):
+    # E lambda^t = Gamma((L + 1) t + 1) / (Gamma(t + 1) Gamma(L t + 2)), at fractions and below zero too.
+    law = GaussianChain((1,) * (factors + 1))
+    for t in (0.5, 1.5, 3.0, -0.4 / (factors + 1)):
+        expected = gamma((factors + 1) * t + 1) / (gamma(t + 1) * gamma(factors * t + 2))
+        assert law.expect(lambda x, t=t: x**t) == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.parametrize("factors", range(1, 9))
+def test_free_cumulants_of_square_chains_are_fuss_catalan_numbers_of_one_factor_less(factors):
+    law = GaussianChain((1,) * (factors + 1))
+    for k in range(1, 8):
+        assert law.free_cumulant(k) == math.comb(factors * k, k) // ((factors - 1) * k + 1)
+
+
+def test_free_cumulants_of_one_factor_are_those_of_the_free_poisson_law():
+    law = GaussianChain((7, 5), (0.5,), atom=True)
+    for k in range(1, 9):
+        assert law.free_cumulant(k) == 7 * 5 ** (k - 1) * 0.25**k
+
+
+@pytest.mark.parametrize("atom", [False, True])
+def test_classical_cumulants_follow_from_the_moments(atom):
+    law = GaussianChain((9, 7, 8, 11), atom=atom)
+    m1, m2, m3, m4 = (law.moment(k) for k in range(1, 5))
+    assert law.cumulant(1) == law.mean()
+    assert law.cumulant(2) == pytest.approx(law.var(), rel=1e-14)
+    assert law.cumulant(3) == pytest.approx(m3 - 3 * m2 * m1 + 2 * m1**3, rel=1e-12)
+    assert law.cumulant(4) == pytest.approx(m4 - 4 * m3 * m1 - 3 * m2**2 + 12 * m2 * m1**2 - 6 * m1**4, rel=1e-12)
+
+
+def test_cumulants_of_a_narrow_law_do_not_cancel():
+    # Semicircle of variance 2 gamma (relative to the mean) up to order gamma^2; its fourth cumulant is -variance^2.
+    law = GaussianChain((10**8, 1, 10**8))
+    variance = law.cumulant(2)
+    assert variance == pytest.approx(2e-8 * law.mean() ** 2, rel=1e-14)
+    assert law.cumulant(4) == pytest.approx(-(variance**2), rel=1e-6)
+
+
 def test_edges_of_w_qk_have_the_closed_form():
     for d_model, d_head in [(768, 64), (4096, 128), (10_000, 1), (100, 99)]:
         ratio = d_head / d_model
         psi = (-1 + np.array([-1, 1]) * math.sqrt(1 + 8 / ratio)) / 4
         edges = d_model * (1 + psi) * (1 + ratio * psi) ** 2 / psi
-        np.testing.assert_allclose(low_rank_product(d_model, d_head).support, edges, rtol=1e-9)
+        np.testing.assert_allclose(low_rank_product(d_model, d_head).support, edges, rtol=1e-12)
 
 
 @pytest.mark.parametrize("atom", [False, True])
@@ -120,6 +180,7 @@ def test_pdf_cdf_moments_and_quantiles_are_of_one_law(dims, atom):
     expected = np.maximum(PROBABILITIES, law.atom_mass)
     np.testing.assert_allclose(law.cdf(quantile), expected, rtol=0, atol=5e-14)
     np.testing.assert_allclose(law.sf(quantile), 1.0 - expected, rtol=0, atol=5e-14)
+    np.testing.assert_allclose(law.sf(law.isf(PROBABILITIES)), np.minimum(PROBABILITIES, 1 - law.atom_mass), atol=5e-14)
     assert law.mean() == law.moment(1)
     assert law.var() == pytest.approx(law.moment(2) - law.mean() ** 2, rel=1e-9)
     assert law.std() == math.sqrt(law.var())
@@ -173,20 +234,78 @@ def test_pdf_agrees_with_the_cubic_in_40_digits(d_model, d_head):
             assert law.pdf(x) == pytest.approx(float(density), rel=1e-11)
 
 
-def test_the_longest_chain_agrees_with_its_polynomial_in_60_digits():
-    dims = (50, 51, 52, 53, 54, 55, 56, 57, 58)
-    law = GaussianChain(dims)
-    x = float(law.ppf(0.4))
-    with mpmath.workdps(60):
-        scale = mpmath.mpf(math.prod(dims)) / min(dims)
+def _exactly(law, x):
+    """(pdf, cdf, sf) at the double x in 80 digits: a root of the polynomial of psi, and its masses in closed form."""
+    with mpmath.workdps(80):
+        rank, x = min(law.dims), mpmath.mpf(float(x))
+        ratios = [mpmath.mpf(rank) / n for n in law.dims]
         polynomial = [mpmath.mpf(1)]
-        for n in dims:
-            ratio = mpmath.mpf(min(dims)) / n
+        for ratio in ratios:
             polynomial = [a + ratio * b for a, b in zip([*polynomial, 0], [0, *polynomial], strict=True)]
-        polynomial[1] -= mpmath.mpf(x) / scale
-        roots = mpmath.polyroots(polynomial[::-1], maxsteps=2000, extraprec=800)
-        densities = [abs(mpmath.im(root)) / (mpmath.pi * x) for root in roots]
-        assert min(abs(float(density / law.pdf(x)) - 1) for density in densities if density) < 1e-12
+        polynomial[1] -= x * rank / math.prod(law.dims)
+        roots = mpmath.polyroots(polynomial[::-1], maxsteps=4000, extraprec=1200)
+        # On the physical branch sum arg(1 + c psi) = arg psi; the other roots miss it by multiples of 2 pi.
+        (psi,) = (
+            root
+            for root in roots
+            if mpmath.im(root) > 1e-60
+            and abs(mpmath.fsum(mpmath.arg(1 + c * root) for c in ratios) - mpmath.arg(root)) < 1
+        )
+        above = mpmath.fsum(mpmath.arg(1 + c * psi) / c for c in ratios) - (len(ratios) - 1) * mpmath.im(psi)
+        return mpmath.im(psi) / (mpmath.pi * x), 1 - above / mpmath.pi, above / mpmath.pi
+
+
+@pytest.mark.parametrize(
+    "dims",
+    [
+        (768, 64),
+        (768, 64, 768),
+        (64, 64, 64),
+        (10_000, 1, 10_000),
+        (1, 10**12, 10**12),
+        (1000, 999, 1000),
+        (9, 7, 8, 11),
+        (50, 51, 52, 53, 54, 55, 56, 57, 58),
+    ],
+    ids=str,
+)
+def test_pdf_cdf_and_sf_are_relatively_accurate_up_to_the_edges(dims):
+    law = GaussianChain(dims)
+    lower, upper = law.support
+    near = 10.0 ** np.array([-3.0, -8.0, -14.0])
+    points = [*(upper - (upper - lower) * near), *law.ppf([1e-9, 0.4])]
+    points += [] if law.has_hard_edge else list(lower + (upper - lower) * near)
+    for x in points:
+        if lower < x < upper:  # 1e-14 of a narrow support is below a double's resolution
+            pdf, cdf, sf = _exactly(law, x)
+            assert abs(law.pdf(x) / pdf - 1) < 2e-14
+            assert abs(law.sf(x) / sf - 1) < 2e-14
+            assert abs(law.cdf(x) / cdf - 1) < 2e-13
+
+
+@pytest.mark.parametrize("dims", CHAINS)
+def test_masses_agree_with_their_closed_forms_in_psi(dims):
+    law, chain = GaussianChain(dims), chain_map(tuple(map(float, dims)))
+    x = law.ppf(np.linspace(0.02, 0.98, 49))
+    delta = chain.solve(np.log(x / chain_scale(chain, Fraction(1))))
+    # The closed forms cancel as 1/c: that is their own rounding.
+    tolerance = 4e-16 * sum(n / law.rank for n in dims) + 1e-13
+    np.testing.assert_allclose(law.cdf(x), chain.cdf(delta), rtol=0, atol=tolerance)
+    np.testing.assert_allclose(law.sf(x), chain.sf(delta), rtol=0, atol=tolerance)
+
+
+@pytest.mark.parametrize("dims", [(7, 7), (7, 9, 7, 30), (7, 7, 7, 9), (7,) * 9, (7, 1000, 7)], ids=str)
+def test_density_far_down_a_hard_edge_has_its_leading_form(dims):
+    # psi + 1 -> (x / prod(1 - c))^(1/k) exp(i pi / k): density sin(pi/k) / (pi lambda) times the modulus.
+    law = GaussianChain(dims)
+    k = dims.count(7)
+    gaps = math.prod(1 - 7 / n for n in dims if n > 7)
+    unit = math.prod(dims) / 7 * gaps
+    for x in (1e-150, 1e-250, 1e-300):
+        leading = math.sin(math.pi / k) / (math.pi * x) * (x / unit) ** (1 / k)
+        assert law.pdf(x) == pytest.approx(leading, rel=2e-13)
+        assert law.cdf(x) == pytest.approx(k * leading * x, rel=2e-13)
+    assert 0.0 < law.cdf(5e-324) < law.cdf(1e-300) and math.isfinite(law.pdf(1e-310))
 
 
 def test_a_tiny_quantile_at_a_hard_edge_is_relatively_accurate():
@@ -206,6 +325,33 @@ def test_the_atom_is_seen_by_every_method():
     assert full.moment(3) == pytest.approx(mass * plain.moment(3), rel=1e-15)
     assert full.moment(0) == 1.0
     assert full.expect(lambda x: x + 1.0) == pytest.approx(mass * 768 + 1.0, rel=1e-13)
+
+
+def test_quantiles_from_above_know_the_atom():
+    law = low_rank_product(768, 64, atom=True)
+    q = np.array([[0.0, 1e-30, 1e-6], [0.05, 0.5, 1.0]])
+    quantile = law.isf(q)
+    assert quantile.shape == q.shape
+    assert quantile[0, 0] == law.support[1] and (quantile[1, 1:] == 0.0).all()
+    np.testing.assert_allclose(law.sf(quantile[0, 2]), 1e-6, rtol=1e-9)
+    np.testing.assert_allclose(law.sf(quantile[1, 0]), 0.05, rtol=1e-13)
+    assert np.isnan(law.isf([-0.1, 1.1, np.nan])).all()
+    assert low_rank_product(768, 64).isf(1.0) == low_rank_product(768, 64).support[0]
+
+
+def test_entropy_has_its_closed_form_and_shifts_with_the_scale():
+    # (1, 1): the square of a quarter-circle variable of radius 2.
+    assert GaussianChain((1, 1)).entropy() == pytest.approx(math.log(2 * math.pi) - 1, rel=1e-13)
+    nodes, weights = np.polynomial.legendre.leggauss(1000)
+    angle = 0.5 * math.pi * (nodes + 1.0)
+    for dims in [(768, 64, 768), (10_000, 1, 10_000), (1000, 999, 1000), (9, 7, 8, 11)]:
+        law, wide = GaussianChain(dims), GaussianChain(dims, (8.0,) + (1.0,) * (len(dims) - 2))
+        assert wide.entropy() == pytest.approx(law.entropy() + math.log(64), abs=1e-12)
+        span = np.log(law.support[1] / law.support[0])
+        x = law.support[0] * np.exp(0.5 * span * (1.0 - np.cos(angle)))
+        total = 0.5 * math.pi * np.sum(weights * entr(law.pdf(x)) * x * 0.5 * span * np.sin(angle))
+        assert law.entropy() == pytest.approx(total, abs=1e-9)
+    assert GaussianChain((4, 8), atom=True).entropy() == -math.inf
 
 
 def test_the_atom_counts_columns():

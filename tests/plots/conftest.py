@@ -22,3 +22,13 @@ def scores(tmp_path_factory, baseline):
 @pytest.fixture(scope="session")
 def learned(scores):
     return scores["learned"]
+
+
+@pytest.fixture(scope="session")
+def analytic(tmp_path_factory):
+    """The scores of the same models against the analytic null."""
+    folder = tmp_path_factory.mktemp("models")
+    return {
+        name: rmtbase.score(write_checkpoint(folder / name, name == "learned"), "analytic")
+        for name in ("random", "learned")
+    }

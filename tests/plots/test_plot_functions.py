@@ -331,3 +331,42 @@ def test_the_floor_is_two_over_draws_plus_one(learned):
     bare = learned["heads"].to_dataset()
     assert not [one for one in p_value_qq(bare).lines if "floor" in one.get_label()]
     assert line(p_value_qq(bare, draws=99), "floor").get_ydata()[0] == pytest.approx(-np.log10(0.02))
+
+
+# The analytic null.
+
+
+def test_an_analytic_null_has_no_draws_to_show(analytic):
+    ax = null_spectrum(analytic["learned"])
+    labels = [one.get_label() for one in (*ax.lines, *ax.patches, *ax.containers)]
+    assert "free-product law" in labels
+    assert not any("Monte Carlo" in label or "error" in label for label in labels)
+    assert len(ax.lines) == 4  # the law, the naive law, and the two edges
+    density = analytic["learned"]["null"]["density_free"].values
+    np.testing.assert_array_equal(line(ax, "free-product law").get_ydata(), density)
+    assert ax.get_ylim()[1] > density.max()
+
+
+def test_an_analytic_null_has_a_floor_where_a_head_lies_on_it(analytic):
+    assert line(p_value_qq(analytic["learned"]), "floor 1e-16").get_ydata()[0] == pytest.approx(16.0)
+    lines = p_value_qq(analytic["random"]).lines
+    assert not [one for one in lines if "floor" in one.get_label()]
+    assert all(np.isfinite(one.get_ydata()).all() for one in lines)
+
+
+def test_a_file_that_does_not_say_how_its_null_is_known_has_a_simulated_one(learned):
+    old = learned.copy()
+    old.attrs = {name: value for name, value in learned.attrs.items() if name not in ("null_method", "p_value_floor")}
+    assert line(p_value_qq(old), "floor").get_ydata()[0] == pytest.approx(-np.log10(2 / 2001))
+    assert any("Monte Carlo" in one.get_label() for one in null_spectrum(old).patches)
+
+
+@pytest.mark.parametrize("plot", [statistic_by_layer, z_heatmap, p_value_qq])
+def test_a_statistic_without_a_null_leaves_an_empty_picture(plot):
+    rng = np.random.default_rng(1)
+    scores = rmtbase.score_heads(*rng.standard_normal((2, 5, 16, 20)), baseline="analytic")
+    names = ["condition_number"] if plot is p_value_qq else "condition_number"
+    figure = plot(scores, names).get_figure()
+    figure.draw_without_rendering()
+    shown = p_value_qq(scores)  # one of its standard statistics has no null at this shape
+    assert "smallest eigenvalue" not in [one.get_label() for one in shown.lines]

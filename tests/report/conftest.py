@@ -39,3 +39,9 @@ def tree(tmp_path_factory, baseline):
 @pytest.fixture(scope="session")
 def page(tree):
     return render(tree)
+
+
+@pytest.fixture(scope="session")
+def analytic_tree(tmp_path_factory):
+    """Scores of the same model against the analytic null."""
+    return rmtbase.score(write_checkpoint(tmp_path_factory.mktemp("models") / "learned", learned=True), "analytic")

@@ -9,9 +9,11 @@ import numpy as np
 import pytest
 import xarray as xr
 
+import rmtbase
 from rmtbase.errors import ParameterError
 from rmtbase.report import render
 from rmtbase.report._html import embedded_json, formula, mean_and_std, number, z_text
+from rmtbase.report._method import method
 from rmtbase.scoring import summarize_scores
 from rmtbase.statistics import SPECTRAL_STATISTICS
 
@@ -146,6 +148,51 @@ def test_the_table_lists_every_head_with_every_statistic(tree, page):
 def test_the_null_is_explained_with_its_provenance(tree, page):
     assert html.escape(tree.attrs["provenance"], quote=True) in page
     assert "never below 2 / (2000 + 1) = 0.001" in page
+
+
+def test_an_analytic_null_is_explained_as_what_it_is(analytic_tree):
+    page = render(analytic_tree)
+    outline = Outline(page)
+    assert outline.open == []
+    assert len(outline.identifiers) == len(set(outline.identifiers))
+    text = " ".join("".join(outline.text).split())
+    for words in ("Monte Carlo", "(b + 1)", "null draws' own", "simulated"):
+        assert words not in text, words
+    for words in (
+        "None; source: the laws of rmtbase",
+        "below 1e−16, where they end, nothing is claimed",
+        "the Cauchy combination of its statistics' p-values",
+        "The law of the log-determinant",
+        "expansions in 1/dhead",
+        "How well each law is known",
+        "log-determinant: exact: exact in all respects",
+    ):
+        assert words in text, words
+    assert "e−17" not in page
+
+
+def test_a_page_names_the_statistics_that_have_no_null(make_weights, tmp_path):
+    queries, keys = np.random.default_rng(2).standard_normal((2, 2, 3, 16, 20))
+    tree = rmtbase.score(make_weights(queries, keys).save(tmp_path / "model"), "analytic")
+    page = render(tree)
+    assert "Not scored, as their null is not known at this shape: smallest eigenvalue, condition number" in page
+    assert "the lower one is not known at this shape" in page
+    assert "none is known at this shape, so that no head is scored on it" in page
+
+
+def test_hostile_provenance_of_an_analytic_null_stays_text(tree, analytic_tree):
+    hostile = analytic_tree.copy()
+    script = tree.attrs["model"]
+    hostile.attrs = analytic_tree.attrs | {
+        "table": script,
+        "provenance": json.dumps({"null": {"trace": script, script: "none"}}),
+    }
+    outline = Outline(method(hostile))
+    assert outline.open == []
+    assert outline.of("img") == outline.of("script") == []
+    assert "".join(outline.text).count(script) >= 3
+    hostile.attrs["provenance"] = json.dumps({"model": script})
+    assert "How well each law is known" not in method(hostile)
 
 
 def test_a_page_without_matrices_has_no_section_for_them(tree):

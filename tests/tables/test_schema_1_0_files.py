@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 import rmtbase
+from rmtbase.report._method import method
 from rmtbase.scoring import summarize_scores
-from rmtbase.tables import open_baseline, open_scores
+from rmtbase.tables import null_method, open_baseline, open_scores
 
 DATA = Path(__file__).parents[1] / "data"
 
@@ -34,3 +35,5 @@ def test_scores_of_schema_1_0_are_read():
     assert tree["heads"]["p_value"].sel(statistic="trace").shape == (2, 4)
     assert tree["heads"]["z_score"].values[0, 0, 0] == pytest.approx(-0.27162619, rel=1e-6)
     assert summarize_scores(tree).n_heads == 8
+    assert null_method(tree.attrs) == "simulated"
+    assert "never below 2 / (100 + 1)" in method(tree)

@@ -9,8 +9,10 @@ from collections.abc import Sequence
 import typer
 
 from rmtbase.cli._baseline import baseline
+from rmtbase.cli._constants import constants
 from rmtbase.cli._demo import demo
 from rmtbase.cli._doctor import doctor
+from rmtbase.cli._law import law
 from rmtbase.cli._plot import plot
 from rmtbase.cli._score import score
 from rmtbase.errors import RmtbaseError
@@ -25,7 +27,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (demo, baseline, score, plot, doctor):
+for command in (demo, baseline, score, law, constants, plot, doctor):
     app.command()(command)
 
 

@@ -11,7 +11,10 @@ import typer
 
 def score(
     model: Annotated[str, typer.Argument(help="A checkpoint folder, a hub id, or 'demo' (bundled).")],
-    baseline: Annotated[Path | None, typer.Option(help="Baseline table to take the null from.")] = None,
+    baseline: Annotated[
+        str | None,
+        typer.Option(help="Baseline table to take the null from, or 'analytic': from the laws, without draws."),
+    ] = None,
     null: Annotated[
         str, typer.Option(help="'gaussian': i.i.d. Gaussian weights at each head's own sigma.")
     ] = "gaussian",
@@ -35,7 +38,7 @@ def score(
     from rmtbase.cli._terminal import bars, note, out
     from rmtbase.errors import OutputError
     from rmtbase.models import open_model
-    from rmtbase.scoring import heads_csv, summarize_scores
+    from rmtbase.scoring import ANALYTIC, heads_csv, summarize_scores
     from rmtbase.scoring import score as score_model
     from rmtbase.tables import check_writable, write_bytes, write_table
 
@@ -44,7 +47,7 @@ def score(
         check_writable(path)
         if [other.resolve() for other in outputs].count(path.resolve()) > 1:
             raise OutputError(path, "it is named for two outputs; expected a name for each")
-        if baseline is not None and path.resolve() == baseline.resolve():
+        if baseline not in (None, ANALYTIC) and path.resolve() == Path(baseline).resolve():
             raise OutputError(path, "it is the baseline that is read; expected another name")
     opened = open_model(model, revision)
     for path in outputs:

@@ -3,42 +3,142 @@
 NumPy, SciPy and the standard library only: nothing here imports jax.
 """
 
-from rmtbase.laws._exact_moments import (
-    TraceMoments,
-    log_determinant,
-    normalized_participation_ratio,
-    participation_ratio,
-    trace_moment,
-    trace_moments,
-)
+from rmtbase.laws._adamw import AdamWNoise
+from rmtbase.laws._contaminated_normal import ContaminatedNormal
+from rmtbase.laws._dimension_polynomial import DimensionPolynomial
+from rmtbase.laws._element_average import element_average
+from rmtbase.laws._element_histogram import histogram_entropy, histogram_kl
+from rmtbase.laws._element_neighbours import nearest_neighbour_entropy, nearest_neighbour_kl
 from rmtbase.laws._extreme_eigenvalues import EdgeLaw, largest_eigenvalue, smallest_eigenvalue
+from rmtbase.laws._free_multiplicative_brownian import FreeMultiplicativeBrownian
+from rmtbase.laws._gaussian import normal_entropy, normal_kl
 from rmtbase.laws._gaussian_chain import GaussianChain
 from rmtbase.laws._gaussian_sample import SampleStatisticLaw, gaussian_sample_statistic
-from rmtbase.laws._limit_statistics import LIMIT_STATISTICS, LimitMean, limit_mean
+from rmtbase.laws._linear_statistics import LinearStatistics, linear_statistics
+from rmtbase.laws._log_determinant import LogDeterminant, log_determinant
 from rmtbase.laws._low_rank_product import low_rank_product
 from rmtbase.laws._marchenko_pastur import marchenko_pastur, naive_marchenko_pastur
 from rmtbase.laws._moments import Moments
+from rmtbase.laws._null import NULL_STATISTICS, NullLaw, null
+from rmtbase.laws._ordered_eigenvalues import OrderedEigenvalues, ordered_eigenvalues
+from rmtbase.laws._participation_ratio import (
+    chain_participation_ratio,
+    normalized_participation_ratio,
+    participation_ratio,
+)
+from rmtbase.laws._path_length import PathLength
+from rmtbase.laws._pearson_bound import TwoPoint, pearson_bound, pearson_distance, unimodal_bound
+from rmtbase.laws._product_element import ProductElement, product_element
+from rmtbase.laws._residual_moments import residual_trace_moment, residual_trace_moments
+from rmtbase.laws._residual_path import ResidualPath
+from rmtbase.laws._residual_update import ResidualUpdate
+from rmtbase.laws._self_normalization import self_normalization
+from rmtbase.laws._spike import RankOneSpike
+from rmtbase.laws._trace_moments import (
+    TraceMoments,
+    trace_covariance,
+    trace_cumulant,
+    trace_cumulants,
+    trace_moment,
+    trace_moments,
+)
+from rmtbase.laws._trace_polynomials import trace_cumulant_polynomial, trace_moment_polynomial
 from rmtbase.laws._tracy_widom import TracyWidom
+from rmtbase.laws._weibull import (
+    LargeSampleLaw,
+    NoiseOptimum,
+    WeibullAnchor,
+    WeibullClosure,
+    WeibullFit,
+    WeibullNull,
+    WeibullProjection,
+    WeibullScore,
+    parents,
+    weibull_anchor,
+    weibull_body_tail_gap,
+    weibull_closure,
+    weibull_fit,
+    weibull_maximum_likelihood,
+    weibull_moment_match,
+    weibull_noise_optimum,
+    weibull_null,
+    weibull_plot_noise,
+    weibull_quantile_noise,
+)
 
 __all__ = [
-    "LIMIT_STATISTICS",
+    "NULL_STATISTICS",
+    "AdamWNoise",
+    "ContaminatedNormal",
+    "DimensionPolynomial",
     "EdgeLaw",
+    "FreeMultiplicativeBrownian",
     "GaussianChain",
-    "LimitMean",
+    "LargeSampleLaw",
+    "LinearStatistics",
+    "LogDeterminant",
     "Moments",
+    "NoiseOptimum",
+    "NullLaw",
+    "OrderedEigenvalues",
+    "PathLength",
+    "ProductElement",
+    "RankOneSpike",
+    "ResidualPath",
+    "ResidualUpdate",
     "SampleStatisticLaw",
     "TraceMoments",
     "TracyWidom",
+    "TwoPoint",
+    "WeibullAnchor",
+    "WeibullClosure",
+    "WeibullFit",
+    "WeibullNull",
+    "WeibullProjection",
+    "WeibullScore",
+    "chain_participation_ratio",
+    "element_average",
     "gaussian_sample_statistic",
+    "histogram_entropy",
+    "histogram_kl",
     "largest_eigenvalue",
-    "limit_mean",
+    "linear_statistics",
     "log_determinant",
     "low_rank_product",
     "marchenko_pastur",
     "naive_marchenko_pastur",
+    "nearest_neighbour_entropy",
+    "nearest_neighbour_kl",
+    "normal_entropy",
+    "normal_kl",
     "normalized_participation_ratio",
+    "null",
+    "ordered_eigenvalues",
+    "parents",
     "participation_ratio",
+    "pearson_bound",
+    "pearson_distance",
+    "product_element",
+    "residual_trace_moment",
+    "residual_trace_moments",
+    "self_normalization",
     "smallest_eigenvalue",
+    "trace_covariance",
+    "trace_cumulant",
+    "trace_cumulant_polynomial",
+    "trace_cumulants",
     "trace_moment",
+    "trace_moment_polynomial",
     "trace_moments",
+    "unimodal_bound",
+    "weibull_anchor",
+    "weibull_body_tail_gap",
+    "weibull_closure",
+    "weibull_fit",
+    "weibull_maximum_likelihood",
+    "weibull_moment_match",
+    "weibull_noise_optimum",
+    "weibull_null",
+    "weibull_plot_noise",
+    "weibull_quantile_noise",
 ]

@@ -20,6 +20,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cached_property
 
 import numpy as np
@@ -31,17 +32,21 @@ FloatArray = NDArray[np.float64]
 ComplexArray = NDArray[np.complex128]
 
 _BISECTIONS = 64
-_NEWTON_STEPS = 4
-_LONGEST_STEP = 0.5  # the spline is far nearer than this; a longer step is rounding over a vanishing slope
+_NEWTON_STEPS = 3  # the first from a spline that is within 1e-5 of the root
+_SERIES_RADIUS, _SERIES_TERMS = 0.3, 29  # 0.3^29 is below the rounding of a double
 
 
 def _root(function: Callable[[float], float], low: float, high: float) -> float:
     return brentq(function, low, high, xtol=1e-15, rtol=1e-15)  # type: ignore[arg-type, return-value]
 
 
-def _upper_half(delta: ComplexArray) -> ComplexArray:
-    """Undo a sign that rounding gives the imaginary part at a soft edge."""
-    return np.asarray(np.real(delta) + 1j * np.abs(np.imag(delta)), dtype=np.complex128)
+def _log_excess(z: ComplexArray, ratio: ComplexArray) -> ComplexArray:
+    """Return ln(1 + z) - z, relatively accurate at small z; ``ratio`` is 1 + z, relatively accurate near zero."""
+    result = np.log(ratio) - z
+    small = np.abs(z) < _SERIES_RADIUS
+    terms = (-1.0) ** np.arange(1, _SERIES_TERMS) / np.arange(2, _SERIES_TERMS + 1)
+    result[small] = z[small] ** 2 * np.polyval(terms[::-1], z[small])
+    return result
 
 
 @dataclass(frozen=True)
@@ -83,11 +88,9 @@ class ChainMap:
     def slope(self, delta: float) -> float:
         """Return psi x'(psi) / x at psi = delta - 1: its zeros are the critical points of the map."""
         psi = delta - 1.0
-        return (
-            self.minimal_count * psi / delta
-            + math.fsum(multiplicity * c * psi / (gap + c * delta) for c, gap, multiplicity in self.wide)
-            - 1.0
-        )
+        # psi/delta - 1 = -1/delta for one of the minimal n_l: at small aspect ratios the terms of order one are gone.
+        wide = math.fsum(multiplicity * c * psi / (gap + c * delta) for c, gap, multiplicity in self.wide)
+        return ((self.minimal_count - 1) * psi - 1.0) / delta + wide
 
     def log_x(self, delta: float) -> float:
         """Return ln |x| at real psi = delta - 1."""
@@ -97,11 +100,17 @@ class ChainMap:
             - math.log(abs(delta - 1.0))
         )
 
+    def rational_x(self, delta: float) -> Fraction:
+        """Return x at psi = delta - 1 exactly: at a critical point, an edge to the square of delta's own error."""
+        psi, rank = Fraction(delta) - 1, Fraction(self.rank)
+        return math.prod(1 + rank / Fraction(n) * psi for n in self.dims) / psi
+
     def log_curvature(self, delta: float) -> float:
         """Return x''/x at a critical point psi = delta - 1."""
+        psi = delta - 1.0
         return (
-            (delta - 1.0) ** -2
-            - self.minimal_count / delta**2
+            (psi + delta) / (psi * delta) ** 2
+            - (self.minimal_count - 1) / delta**2
             - math.fsum(m * (c / (gap + c * delta)) ** 2 for c, gap, m in self.wide)
         )
 
@@ -139,6 +148,14 @@ class ChainMap:
         """Ln x_-, -inf for a hard edge."""
         return -math.inf if self.has_hard_edge else self.log_x(self.lower_delta)
 
+    @cached_property
+    def log_span(self) -> float:
+        """ln(x_+/x_-), relatively accurate for a narrow support too; inf for a hard edge."""
+        if self.has_hard_edge:
+            return math.inf
+        upper, lower = self.rational_x(self.upper_delta), self.rational_x(self.lower_delta)
+        return math.log1p(float((upper - lower) / lower))
+
     def angle(self, log_x: FloatArray) -> FloatArray:
         """Return the coordinate chi of ln x in which psi is analytic and odd at the soft edges.
 
@@ -154,7 +171,7 @@ class ChainMap:
         """Invert :meth:`angle`."""
         if self.has_hard_edge:
             return self.log_upper - chi**2
-        return self.log_upper - (self.log_upper - self.log_lower) * np.sin(0.5 * chi) ** 2
+        return self.log_upper - self.log_span * np.sin(0.5 * chi) ** 2
 
     @cached_property
     def curve(self) -> tuple[FloatArray, ComplexArray]:
@@ -186,15 +203,6 @@ class ChainMap:
         return chi, log_delta
 
     @cached_property
-    def curve_cdf(self) -> FloatArray:
-        """The mass below each node of :attr:`curve`, from 1 down."""
-        mass = self.cdf(_upper_half(np.exp(self.curve[1])))
-        mass[0] = 1.0
-        if not self.has_hard_edge:
-            mass[-1] = 0.0
-        return mass
-
-    @cached_property
     def _guess(self) -> CubicSpline:
         return CubicSpline(*self.curve)
 
@@ -207,27 +215,52 @@ class ChainMap:
     def solve(self, log_x: FloatArray) -> ComplexArray:
         """Return 1 + psi in the upper half plane at each ln x strictly inside the support.
 
-        Numerical: a spline along the curve, then Newton steps on
-        sum_l ln(1 + c_l psi) - ln psi = ln x in the variable ln(1 + psi), in which the equation is nearly linear
-        at a hard edge. The backward error in ln x is a few units of rounding.
+        As :meth:`solve_at_angle`; near an edge the rounding of ln x itself is felt.
         """
+        return self.solve_at_angle(self.angle(log_x))
+
+    def solve_at_angle(self, chi: FloatArray) -> ComplexArray:
+        """Return 1 + psi in the upper half plane at each coordinate chi, see :meth:`angle`.
+
+        Numerical: a spline along the curve, then Newton steps for the difference w = psi - psi_edge to an edge. The
+        terms of ln x - ln x_edge that are linear in w add up to zero and are left out, so that Im psi is right to a
+        few units of rounding relative to itself, however close to the edge.
+        """
+        shape, chi = np.shape(chi), np.ravel(chi)
         nodes = self.curve[0]
-        chi = self.angle(log_x)
-        log_delta = self._guess(np.minimum(chi, nodes[-1]))
+        delta = np.exp(self._guess(np.minimum(chi, nodes[-1])))
         if self.has_hard_edge:
-            constant = math.fsum(m * math.log(gap) for _, gap, m in self.wide)
-            leading = (log_x - constant + 1j * np.pi) / self.minimal_count
-            log_delta = np.where(chi > nodes[-1], leading, log_delta)
+            beyond = chi > nodes[-1]
+            gaps = math.fsum(m * math.log(gap) for _, gap, m in self.wide)
+            delta[beyond] = np.exp((self.log_upper - chi[beyond] ** 2 - gaps + 1j * np.pi) / self.minimal_count)
+            return self._newton(delta, self.upper_delta, -(chi**2)).reshape(shape)
+        low = np.abs(delta - self.lower_delta) < 1.5 * abs(self.lower_delta)
+        delta[low] = self._newton(delta[low], self.lower_delta, self.log_span * np.cos(0.5 * chi[low]) ** 2)
+        delta[~low] = self._newton(delta[~low], self.upper_delta, -self.log_span * np.sin(0.5 * chi[~low]) ** 2)
+        return delta.reshape(shape)
+
+    def _newton(self, delta: ComplexArray, edge: float, log_ratio: FloatArray) -> ComplexArray:
+        """Improve psi = delta - 1 at ln(x / x_edge) = ``log_ratio``, the edge at psi = ``edge`` - 1."""
+        w = delta - edge
         for _ in range(_NEWTON_STEPS):
-            delta = np.exp(log_delta)
-            residual = self._log_numerator(log_delta, delta) - np.log(delta - 1.0) - log_x
-            slope = self.minimal_count - delta / (delta - 1.0)
+            psi = delta - 1.0
+            # ln(1 + psi) - ln psi together: at small aspect ratios each is large, and their difference is not.
+            residual = (
+                _log_excess(-w / (psi * edge), delta * (edge - 1.0) / (psi * edge))
+                + w**2 / (edge * psi * (edge - 1.0))
+                - log_ratio
+            )
+            slope = -1.0 / (delta * psi)
+            if self.minimal_count > 1:
+                residual = residual + (self.minimal_count - 1) * _log_excess(w / edge, delta / edge)
+                slope = slope + (self.minimal_count - 1) / delta
             for c, gap, multiplicity in self.wide:
-                slope = slope + multiplicity * c * delta / (gap + c * delta)
-            # The slope vanishes at a soft edge: within rounding of it the spline's value stands.
-            step = np.divide(residual, slope, out=np.zeros_like(residual), where=np.abs(slope) > 1e-12)
-            log_delta = log_delta - np.where(np.abs(step) < _LONGEST_STEP, step, 0.0)
-        return _upper_half(np.exp(log_delta))
+                at_edge = gap + c * edge
+                residual = residual + multiplicity * _log_excess(c * w / at_edge, (gap + c * delta) / at_edge)
+                slope = slope + multiplicity * c / (gap + c * delta)
+            step = residual / slope
+            w, delta = w - step, delta - step
+        return delta
 
     def cdf(self, delta: ComplexArray) -> FloatArray:
         """Return the mass below x at psi = delta - 1 on the curve.

@@ -10,16 +10,16 @@ from fractions import Fraction
 from functools import cached_property, lru_cache
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from scipy.integrate import IntegrationWarning
-from scipy.optimize.elementwise import find_root
 
 from rmtbase.errors import ParameterError
 from rmtbase.laws._chain_map import ChainMap, FloatArray
+from rmtbase.laws._chain_profile import ChainProfile, Position, chain_profile
+from rmtbase.laws._cumulants import classical_cumulants, free_cumulants
 from rmtbase.laws._parameters import as_float, checked_dims, checked_sigmas, variance_factor
-from rmtbase.parameters import require_normalization
+from rmtbase.parameters import require_normalization, require_positive_integer
 
-_SMALLEST_LOG = -740.0  # below ln of the smallest positive double the eigenvalue is reported as zero
 _MOST_NODES = 2**16
 
 
@@ -44,7 +44,10 @@ class GaussianChain:
 
     The law itself is asymptotic: exact for n_l -> infinity at fixed ratios; the mean density of a finite draw
     differs by O(1/r) inside the support and has tails of Tracy-Widom width beyond it. Its functions are
-    numerical, to rounding (about 1e-13 relative to the value, away from the edges' own conditioning).
+    numerical, to rounding: pdf and sf are within 2e-14 of themselves and cdf within 1e-13, everywhere in the support up
+    to the last double inside an edge, where pdf vanishes as the square root of the distance and cdf or sf as its power
+    3/2 (measured in 90 digits, aspect ratios from 1e-12 to 1, L up to 20). The first call for new dimensions takes some
+    milliseconds, each further value some tens of nanoseconds.
 
     Attributes:
         dims: (n_0, ..., n_L), positive integers, L >= 1.
@@ -111,9 +114,9 @@ class GaussianChain:
     def pdf(self, x: ArrayLike) -> FloatArray:
         """Density at eigenvalue ``x``, same shape, in 1/eigenvalue; inf at a hard edge, 0 outside the support."""
         values = np.asarray(x, dtype=np.float64)
-        inside, delta = self._solve(values)
+        inside, at = self._locate(values)
         density = np.where(np.isnan(values), np.nan, 0.0)
-        density[inside] = delta.imag / (np.pi * values[inside])
+        density[inside] = self._profile.imag_psi(at) / (np.pi * values[inside])
         if self.has_hard_edge:
             density[values == 0.0] = np.inf
         return self._mass * density
@@ -130,19 +133,19 @@ class GaussianChain:
         return density
 
     def cdf(self, x: ArrayLike) -> FloatArray:
-        """P(lambda <= x), in closed form in psi(x); the atom's jump at zero included."""
+        """P(lambda <= x), the atom's jump at zero included; without an atom accurate relative to itself."""
         values = np.asarray(x, dtype=np.float64)
-        inside, delta = self._solve(values)
-        nonzero = np.where(np.isnan(values), np.nan, (values >= self.support[1]).astype(np.float64))
-        nonzero[inside] = self._map.cdf(delta)
+        inside, at = self._locate(values)
+        nonzero = np.where(np.isnan(values), np.nan, values > sum(self.support) / 2.0)
+        nonzero[inside] = self._profile.cdf(at)
         return self._mass * nonzero + self.atom_mass * (values >= 0.0)
 
     def sf(self, x: ArrayLike) -> FloatArray:
-        """P(lambda > x) = 1 - cdf(x), without the cancellation."""
+        """P(lambda > x) = 1 - cdf(x), accurate relative to itself up to the upper edge."""
         values = np.asarray(x, dtype=np.float64)
-        inside, delta = self._solve(values)
-        nonzero = np.where(np.isnan(values), np.nan, (values < self.support[1]).astype(np.float64))
-        nonzero[inside] = self._map.sf(delta)
+        inside, at = self._locate(values)
+        nonzero = np.where(np.isnan(values), np.nan, values < sum(self.support) / 2.0)
+        nonzero[inside] = self._profile.sf(at)
         return self._mass * nonzero + self.atom_mass * (values < 0.0)
 
     def ppf(self, q: ArrayLike) -> FloatArray:
@@ -150,32 +153,46 @@ class GaussianChain:
 
         ``ppf(0)`` is the lower edge (0 with an atom), ``ppf(1)`` the upper edge.
         """
-        probability = np.asarray(q, dtype=np.float64)
-        lower, upper = self.support
+        below = np.asarray(q, dtype=np.float64)
         with np.errstate(invalid="ignore"):
-            valid = (probability >= 0.0) & (probability <= 1.0)
-            inner = (probability - self.atom_mass) / self._mass
-        quantile = np.full(probability.shape, np.nan)
-        quantile[valid & (inner <= 0.0)] = 0.0 if self.atom_mass > 0.0 else lower
-        quantile[valid & (inner >= 1.0)] = upper
-        between = valid & (inner > 0.0) & (inner < 1.0)
-        if between.any():
-            quantile[between] = self._scale * np.exp(self._log_x_quantile(inner[between]))
-        return quantile if quantile.ndim else quantile[()]
+            return self._quantile((below - self.atom_mass) / self._mass, (1.0 - below) / self._mass)
+
+    def isf(self, q: ArrayLike) -> FloatArray:
+        """Smallest lambda with sf(lambda) <= q, accurate for tiny q: ``ppf(1 - q)``."""
+        above = np.asarray(q, dtype=np.float64)
+        with np.errstate(invalid="ignore"):
+            return self._quantile((self._mass - above) / self._mass, above / self._mass)
 
     def moment(self, k: int) -> float:
         """E[lambda^k], k = 0, 1, 2, ...: exact for the law, rounded once.
 
         m_k = (C^k / k) [psi^(k-1)] prod_l (1 + c_l psi)^k, Lagrange's inversion of psi(lambda) in rational arithmetic.
+
+        Raises:
+            ParameterError: if k is not a non-negative integer.
         """
         if isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 0:
             raise ParameterError("k", k, "a non-negative integer")
-        if k == 0:
-            return 1.0
-        moment = _rational_moment(self.dims, int(k)) * self._variance_factor ** int(k)
-        if self.atom:
-            moment *= Fraction(self.rank, self.dims[-1])
-        return as_float(moment)
+        return as_float(self._rational_moments(int(k))[-1]) if k else 1.0
+
+    def cumulant(self, k: int) -> float:
+        """The k-th classical cumulant of lambda, k = 1, 2, ...: mean, variance, ...; exact, rounded once.
+
+        Raises:
+            ParameterError: if k is not a positive integer.
+        """
+        return as_float(classical_cumulants(self._rational_moments(require_positive_integer("k", k)))[-1])
+
+    def free_cumulant(self, k: int) -> float:
+        """The k-th free cumulant of the law, k = 1, 2, ...: exact, rounded once.
+
+        Free cumulants add where free random matrices do. With ``atom=True`` those of one factor X of shape (n, p)
+        are n p^(k-1) sigma^(2k), the free Poisson law.
+
+        Raises:
+            ParameterError: if k is not a positive integer.
+        """
+        return as_float(free_cumulants(self._rational_moments(require_positive_integer("k", k)))[-1])
 
     def mean(self) -> float:
         """E[lambda]."""
@@ -201,7 +218,7 @@ class GaussianChain:
         of nodes doubles until two results agree to ``rtol`` relative to E|f|. A kink or a jump in f costs nodes.
 
         Raises:
-            ParameterError: if f does not return one finite number per eigenvalue.
+            ParameterError: if f does not return one finite number per eigenvalue, or at 0 where the atom is.
 
         Warns:
             scipy.integrate.IntegrationWarning: if 65 536 nodes do not reach ``rtol``.
@@ -218,10 +235,25 @@ class GaussianChain:
             previous, count = total, 2 * count
         else:
             warnings.warn(f"expect: {_MOST_NODES} nodes do not reach rtol = {rtol}", IntegrationWarning, stacklevel=2)
-        if self.atom_mass > 0.0:
+        if self.atom_mass == 0.0:
+            return total
+        with np.errstate(all="ignore"):
             at_zero = float(np.asarray(f(np.zeros(1)), dtype=np.float64)[0])
-            return self._mass * total + self.atom_mass * at_zero
-        return total
+        if not math.isfinite(at_zero):
+            raise ParameterError("f", f, "a function that is finite at 0, where the law has its atom")
+        return self._mass * total + self.atom_mass * at_zero
+
+    def entropy(self) -> float:
+        """Differential entropy -E[ln pdf(lambda)]; -inf with an atom. Numerical: 1e-13."""
+        if self.atom_mass > 0.0:
+            return -math.inf
+        # ln pdf is singular at both ends: the tanh-sinh rule.
+        t = np.linspace(-3.0, 3.0, 401)
+        end, inner = self._last_angle, 0.5 * np.pi * np.sinh(t)
+        at = self._profile.position(0.5 * end * (1.0 + np.tanh(inner)))
+        weights = 0.25 * np.pi * end * (t[1] - t[0]) * np.cosh(t) / np.cosh(inner) ** 2
+        log_density = np.log(self._profile.imag_psi(at) / (np.pi * self._eigenvalue(at)))
+        return -float(weights @ (self._profile.mass_per_angle(at) * log_density))
 
     @property
     def _mass(self) -> float:
@@ -240,51 +272,66 @@ class GaussianChain:
     def _scale(self) -> float:
         return chain_scale(self._map, self._variance_factor)
 
-    def _solve(self, values: FloatArray):
+    @property
+    def _profile(self) -> ChainProfile:
+        return chain_profile(self._map)
+
+    @cached_property
+    def _edge_remainders(self) -> tuple[float, float]:
+        """What the doubles of ``support`` lack of the edges: with it a distance to an edge is relatively accurate."""
+        unit = self._variance_factor * math.prod(self.dims) / self.rank
         lower, upper = self.support
-        inside = (values > lower) & (values < upper)
-        log_x = np.log(values[inside] / self._scale)
-        return inside, self._map.solve(log_x)
+        below = (
+            0.0 if self.has_hard_edge else float(unit * self._map.rational_x(self._map.lower_delta) - Fraction(lower))
+        )
+        return below, float(unit * self._map.rational_x(self._map.upper_delta) - Fraction(upper))
 
-    def _log_x_quantile(self, q: FloatArray) -> FloatArray:
-        chain = self._map
-        nodes, at_node = chain.curve[0], chain.curve_cdf
-        if chain.has_hard_edge:
-            nodes = np.append(nodes, math.sqrt(chain.log_upper - _SMALLEST_LOG))
-            at_node = np.append(at_node, 0.0)
-        # Rounding may leave neighbours out of order by an ulp; one node of slack on both sides covers it.
-        right = np.searchsorted(-np.maximum.accumulate(at_node[::-1])[::-1], -q)
-        low, high = nodes[np.clip(right - 2, 0, None)], nodes[np.clip(right + 1, None, nodes.size - 1)]
+    def _locate(self, values: FloatArray) -> tuple[NDArray[np.bool_], Position]:
+        """Return which values lie inside the support, and the position of those that do."""
+        (lower, upper), (lower_remainder, upper_remainder) = self.support, self._edge_remainders
+        from_upper = (upper - values) + upper_remainder
+        from_lower = (values - lower) - lower_remainder
+        inside = (from_upper > 0.0) & (from_lower > 0.0)
+        x, from_upper, from_lower = values[inside], from_upper[inside], from_lower[inside]
+        with np.errstate(over="ignore"):
+            above = np.log1p(from_upper / x)
+        if self.has_hard_edge:
+            above = np.where(np.isinf(above), math.log(upper) - np.log(x), above)
+            return inside, Position(np.sqrt(above), above, from_upper / upper, 1.0)
+        chi = 2.0 * np.arctan2(np.sqrt(above), np.sqrt(np.log1p(from_lower / lower)))
+        return inside, Position(chi, above, from_upper / upper, from_lower / x)
 
-        def excess(chi: FloatArray, target: FloatArray) -> FloatArray:
-            log_x = chain.log_x_at_angle(chi)
-            inside = (log_x > chain.log_lower) & (log_x < chain.log_upper)
-            mass = np.where(log_x >= chain.log_upper, 1.0, 0.0)
-            mass[inside] = chain.cdf(chain.solve(log_x[inside]))
-            if chain.has_hard_edge:
-                mass[log_x <= _SMALLEST_LOG + 1e-9] = 0.0
-            return mass - target
+    def _eigenvalue(self, at: Position) -> FloatArray:
+        return self.support[1] * np.exp(-at.above)
 
-        result = find_root(excess, (low, high), args=(q,), tolerances={"xrtol": 4e-16, "xatol": 1e-15})
-        return chain.log_x_at_angle(result.x)
+    def _quantile(self, below: FloatArray, above: FloatArray) -> FloatArray:
+        """The eigenvalue with mass ``below`` and ``above`` it, in units of the continuous part's."""
+        lower, upper = self.support
+        quantile = np.full(below.shape, np.nan)
+        quantile[(below <= 0.0) & (above <= 1.0 / self._mass)] = 0.0 if self.atom_mass > 0.0 else lower
+        quantile[above == 0.0] = upper
+        between = (below > 0.0) & (above > 0.0)
+        at = self._profile.quantile(below[between], above[between])
+        quantile[between] = np.clip(self._eigenvalue(at), lower, upper)
+        return quantile if quantile.ndim else quantile[()]
+
+    def _rational_moments(self, order: int) -> list[Fraction]:
+        """m_1, ..., m_order, exactly."""
+        mass = Fraction(self.rank, self.dims[-1]) if self.atom else 1
+        factor = self._variance_factor
+        return [mass * factor**k * _rational_moment(self.dims, k) for k in range(1, order + 1)]
+
+    @property
+    def _last_angle(self) -> float:
+        """The angle beyond which no mass is left; at a hard edge at 1e-17, nor of a power of lambda above -1/(2k)."""
+        # At a hard edge lambda ~ exp(-chi^2), and the mass below goes as lambda^(1/k).
+        return math.sqrt(min(80.0 * self._map.minimal_count, 690.0)) if self.has_hard_edge else math.pi
 
     def _quadrature(self, count: int) -> tuple[FloatArray, FloatArray]:
         """Eigenvalues and weights (of total mass 1) of the rule with ``count`` nodes."""
-        chain = self._map
-        if chain.has_hard_edge:
-            # lambda ~ exp(-chi^2) and mass ~ lambda^(1/k): beyond this chi nothing is left at 1e-17, nor of
-            # a power of lambda above -1/(2k).
-            end = math.sqrt(min(80.0 * chain.minimal_count, 690.0))
-            step = end / count
-            chi = step * np.arange(0.5, count, dtype=np.float64)
-            log_slope = 2.0 * chi
-        else:
-            step = math.pi / count
-            chi = step * np.arange(0.5, count, dtype=np.float64)
-            log_slope = 0.5 * (chain.log_upper - chain.log_lower) * np.sin(chi)
-        log_x = chain.log_x_at_angle(chi)
-        delta = chain.solve(log_x)
-        return self._scale * np.exp(log_x), step * log_slope * delta.imag / np.pi
+        step = self._last_angle / count
+        at = self._profile.position(step * np.arange(0.5, count))
+        return self._eigenvalue(at), step * self._profile.mass_per_angle(at)
 
     def _density_at_zero_singular_value(self) -> float:
         if self._map.minimal_count > 2:

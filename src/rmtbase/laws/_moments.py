@@ -1,13 +1,14 @@
-"""Mean and spread of a statistic, with how they were obtained."""
+"""The first moments of a statistic, with how they were obtained."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
 class Moments:
-    """Mean and standard deviation of a statistic over independent draws of the matrix.
+    """Mean, spread and shape of a statistic over independent draws of the matrix.
 
     Attributes:
         mean: the expectation.
@@ -15,6 +16,8 @@ class Moments:
         method: ``"exact"``, or the approximation in words with the order of the neglected term.
         error: estimated absolute error of the mean; 0 where exact (to rounding).
         std_error: estimated absolute error of the standard deviation; 0 where exact.
+        skewness: third central moment over std^3; nan where it is not offered, or std is 0.
+        excess_kurtosis: fourth central moment over std^4, minus 3; nan likewise.
     """
 
     mean: float
@@ -22,3 +25,5 @@ class Moments:
     method: str
     error: float = 0.0
     std_error: float = 0.0
+    skewness: float = math.nan
+    excess_kurtosis: float = math.nan

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
+from typing import SupportsFloat, SupportsIndex
 
 from rmtbase.errors import ParameterError
 from rmtbase.parameters import require_positive_integer, require_positive_number
@@ -30,6 +32,27 @@ def checked_sigmas(sigmas: object, count: int) -> tuple[float, ...]:
     if len(checked) != count:
         raise ParameterError("sigmas", checked, f"{count} values, one per factor of the chain")
     return checked
+
+
+def checked_flag(name: str, value: object) -> bool:
+    """Return a bool as it is, and nothing else for one."""
+    if not isinstance(value, bool):
+        raise ParameterError(name, value, "True or False")
+    return value
+
+
+def checked_order(k: object) -> int:
+    """Return the order of a moment as an int, or a ParameterError unless it is 0, 1, 2, ..."""
+    if isinstance(k, bool) or not isinstance(k, SupportsIndex) or operator.index(k) < 0:
+        raise ParameterError("k", k, "a non-negative integer")
+    return operator.index(k)
+
+
+def checked_finite(name: str, value: object) -> float:
+    """Return ``value`` as a float, or a ParameterError unless it is a finite real number."""
+    if isinstance(value, bool) or not isinstance(value, SupportsFloat) or not math.isfinite(float(value)):
+        raise ParameterError(name, value, "a finite number")
+    return float(value)
 
 
 def variance_factor(dims: Sequence[int], sigmas: Sequence[float], normalization: str) -> Fraction:

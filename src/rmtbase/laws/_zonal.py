@@ -94,3 +94,13 @@ def zonal_at_identity(kappa: Partition, n: int) -> int:
         for column in range(part):
             product *= n + 2 * column - row
     return product
+
+
+@cache
+def zonal_at_identity_polynomial(kappa: Partition, power: int) -> tuple[int, ...]:
+    """Return the coefficients in n, lowest first, of J_kappa(1, ..., 1)^power."""
+    coefficients = [1]
+    for row, part in enumerate(kappa):
+        for root in (row - 2 * column for column in range(part) for _ in range(power)):
+            coefficients = [low - root * same for low, same in zip([0, *coefficients], [*coefficients, 0], strict=True)]
+    return tuple(coefficients)

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from rmtbase import laws
 from rmtbase.ensembles import low_rank_product
 from rmtbase.errors import ParameterError
-from rmtbase.laws import largest_eigenvalue, smallest_eigenvalue
 from rmtbase.montecarlo._runner import draw_spectra
 from rmtbase.statistics import spectral_statistics
 
@@ -91,14 +91,10 @@ def simulate_shape(
 
 
 def histogram_edges(d_model: int, d_head: int) -> Array:
-    """Equal bins from eight Tracy–Widom scales below the law's lower edge (or 0) to eight above its upper one."""
-    dims = (d_model, d_head, d_model)
-    upper = largest_eigenvalue(dims)
-    lowest = 0.0
-    if d_head < d_model:
-        lower = smallest_eigenvalue(dims)
-        lowest = max(0.0, lower.location - _MARGIN * lower.scale)
-    return np.linspace(lowest, upper.location + _MARGIN * upper.scale, BINS + 1)
+    """Equal bins over the law's support, widened at each soft edge by eight Tracy–Widom scales, 0 at least."""
+    law = laws.low_rank_product(d_model, d_head, normalization="none")
+    (lower, upper), (below, above) = law.support, law.edge_scale
+    return np.linspace(max(0.0, lower - _MARGIN * (below or 0.0)), upper + _MARGIN * above, BINS + 1)
 
 
 def _histograms(eigenvalues: Array, edges: Array) -> Array:

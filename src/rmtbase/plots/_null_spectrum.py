@@ -1,4 +1,4 @@
-"""The null's spectrum: simulated, free-product law, and the law that is often overlaid by mistake."""
+"""The null's spectrum: simulated where it was, free-product law, and the law that is often overlaid by mistake."""
 
 from __future__ import annotations
 
@@ -12,14 +12,19 @@ from numpy.typing import NDArray
 from rmtbase.laws import low_rank_product, naive_marchenko_pastur
 from rmtbase.plots._axes import add_legend, null_of, own_axes, require_case, titled
 from rmtbase.plots._theme import LIGHT, Theme
+from rmtbase.tables import null_method
 
 Array = NDArray[np.float64]
 
 
-class _Spectrum(NamedTuple):
-    bin_edge: Array
+class _Simulated(NamedTuple):
     density: Array
     error: Array
+
+
+class _Spectrum(NamedTuple):
+    bin_edge: Array
+    simulated: _Simulated | None
     free: Array
     naive: Array
     edges: tuple[float, float]
@@ -36,8 +41,9 @@ def null_spectrum(
 ) -> Axes:
     """Draw the density of the null's nonzero eigenvalues: Monte Carlo with its standard error, and two laws.
 
-    The free-product law is the limit of W_QK's spectrum, and the vertical lines are its edges λ₋ and λ₊. The naive
-    Marchenko-Pastur law is that of a single factor: too narrow, and drawn to show by how much.
+    Of an analytic null, which has no draws, the laws alone. The free-product law is the limit of W_QK's spectrum, and
+    the vertical lines are its edges λ₋ and λ₊. The naive Marchenko-Pastur law is that of a single factor: too narrow,
+    and drawn to show by how much.
 
     Args:
         table: a baseline table, or a scores tree (whose null is at σ = 1, raw product).
@@ -54,14 +60,15 @@ def null_spectrum(
     """
     found = _of_tree(table) if isinstance(table, xr.DataTree) else _of_case(require_case(table, case), table.attrs)
     ax = own_axes(ax, theme)
-    ax.stairs(
-        found.density, found.bin_edge, fill=True, color=theme.null, alpha=0.35, label="Monte Carlo ± standard error"
-    )
     centre = (found.bin_edge[1:] + found.bin_edge[:-1]) / 2
-    held = found.density > 0
-    ax.errorbar(
-        centre[held], found.density[held], found.error[held], fmt="none", ecolor=theme.null, elinewidth=1.1, capsize=0
-    )
+    density = found.free
+    if found.simulated is not None:
+        density, error = found.simulated
+        ax.stairs(
+            density, found.bin_edge, fill=True, color=theme.null, alpha=0.35, label="Monte Carlo ± standard error"
+        )
+        held = density > 0
+        ax.errorbar(centre[held], density[held], error[held], fmt="none", ecolor=theme.null, elinewidth=1.1, capsize=0)
     ax.plot(
         centre, found.naive, color=theme.naive, linewidth=1.6, linestyle=(0, (5, 2)),
         label="Marchenko–Pastur of one factor: too narrow",
@@ -71,11 +78,11 @@ def null_spectrum(
     edges = rf"its edges $\lambda_-$ = {lower:.4g}, $\lambda_+$ = {upper:.4g}"
     ax.axvline(lower, color=theme.free_law, linewidth=1.2, linestyle=":", label=edges)
     ax.axvline(upper, color=theme.free_law, linewidth=1.2, linestyle=":")
-    places = np.flatnonzero(held)
+    places = np.flatnonzero(density > 0)
     first, last = float(found.bin_edge[places[0]]), float(found.bin_edge[places[-1] + 1])
     margin = 0.06 * (last - first)
     ax.set_xlim(max(0.0, min(first, lower) - margin), max(last, upper) + margin)
-    top = max(found.density.max(), found.free[np.isfinite(found.free)].max())
+    top = max(one[np.isfinite(one)].max() for one in (density, found.free))
     ax.set_ylim(0.0, 1.3 * top)
     ax.set(xlabel=found.unit, ylabel=r"density ($1/\lambda$)")
     titled(ax, found.title)
@@ -102,8 +109,7 @@ def eigenvalue_label(normalization: str) -> str:
 def _of_case(row: xr.Dataset, attributes: dict) -> _Spectrum:
     return _Spectrum(
         row["bin_edge"].values,
-        row["density"].values,
-        row["density_standard_error"].values,
+        _Simulated(row["density"].values, row["density_standard_error"].values),
         row["density_free"].values,
         row["density_marchenko_pastur"].values,
         (float(row["edge_lower"]), float(row["edge_upper"])),
@@ -118,10 +124,10 @@ def _of_tree(tree: xr.DataTree) -> _Spectrum:
     bin_edge = null["bin_edge"].values
     naive = np.diff(naive_marchenko_pastur(*shape, normalization="none").cdf(bin_edge)) / np.diff(bin_edge)
     lower, upper = low_rank_product(*shape, normalization="none").support
+    simulated = _Simulated(null["density"].values, null["density_standard_error"].values)
     return _Spectrum(
         bin_edge,
-        null["density"].values,
-        null["density_standard_error"].values,
+        simulated if null_method(tree.attrs) == "simulated" else None,
         null["density_free"].values,
         naive,
         (float(lower), float(upper)),

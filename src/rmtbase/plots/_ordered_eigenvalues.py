@@ -41,7 +41,7 @@ def ordered_eigenvalues(
     """Draw the null's ordered eigenvalues with quantile bands (1-99 % and 16-84 %), and heads of a model on top.
 
     Each eigenvalue has its own band: a head can leave it at any rank. A head's eigenvalues are divided by its own
-    σ̂_Q² σ̂_K², as every null draw's are.
+    σ̂_Q² σ̂_K², as those of the null are.
 
     Args:
         table: a baseline table (the null alone) or a scores tree.

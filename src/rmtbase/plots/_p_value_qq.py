@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import cycle
+from typing import Any, NamedTuple
 
 import numpy as np
 import xarray as xr
@@ -13,6 +14,7 @@ from scipy import stats
 
 from rmtbase.plots._axes import add_legend, heads_of, own_axes, require_statistic, statistic_words, titled
 from rmtbase.plots._theme import LIGHT, Theme
+from rmtbase.tables import null_method
 
 OMNIBUS = "omnibus"
 QQ_STATISTICS = (OMNIBUS, "normalized_participation_ratio", "largest_eigenvalue", "smallest_eigenvalue")
@@ -37,12 +39,12 @@ def p_value_qq(
     The band holds 95 % of null models at each rank: the i-th smallest of n independent uniform p-values has the law
     Beta(i, n + 1 - i). Heads that read the same key head are dependent, so for grouped-query models the true band is
     somewhat wider. No Monte Carlo p-value is below its floor, 2 / (draws + 1), which a dashed line shows (the omnibus
-    test, one-sided, reaches half of it).
+    test, one-sided, reaches half of it); the floor of an analytic null is drawn where a head lies on it.
 
     Args:
         scores: a scores tree, its /heads, or the dataset of ``rmtbase.score_heads``.
         statistics: names, ``"omnibus"`` for the test of all together; :data:`QQ_STATISTICS` if None.
-        draws: number of null draws, for the floor; the tree's own if None (no floor for a bare dataset).
+        draws: number of null draws, for the floor; if None the tree's own floor (a bare dataset has none).
         ax: where to draw; new axes if None.
         theme: colours.
         legend: whether to draw one, to the right of the axes.
@@ -54,9 +56,8 @@ def p_value_qq(
         ParameterError: no scores of heads, or not of one of these statistics.
     """
     heads = heads_of(scores)
-    if draws is None and "null_draws" in scores.attrs:
-        draws = int(scores.attrs["null_draws"])
-    columns = {name: _p_values(heads, name) for name in statistics or QQ_STATISTICS}
+    found = {name: _p_values(heads, name) for name in statistics or QQ_STATISTICS}
+    columns = {name: column for name, column in found.items() if column.size}
     ax = own_axes(ax, theme)
     n = max((column.size for column in columns.values()), default=0)
     if n:
@@ -73,9 +74,9 @@ def p_value_qq(
             marker=marker, markersize=4.0 if column.size <= _EVERY else 2.8, markerfacecolor="none",
             markeredgecolor=colour, label="all statistics together" if name == OMNIBUS else statistic_words(name),
         )  # fmt: skip
-    if draws is not None:
-        floor = -np.log10(2 / (draws + 1))
-        ax.axhline(floor, color=theme.muted, linewidth=1.0, linestyle="--", label=f"floor 2 / ({draws} + 1)")
+    floor = _floor(scores.attrs, columns.values()) if draws is None else _monte_carlo_floor(draws)
+    if floor is not None:
+        ax.axhline(-np.log10(floor.p_value), color=theme.muted, linewidth=1.0, linestyle="--", label=floor.label)
     ax.set_xlim(left=0.0)
     ax.set_ylim(bottom=0.0)
     ax.set(
@@ -83,9 +84,26 @@ def p_value_qq(
         ylabel=r"observed $-\log_{10} p$",
     )
     titled(ax, f"p-values of {n} heads")
-    if legend:
+    if legend and columns:
         add_legend(ax, theme, "outside")
     return ax
+
+
+class _Floor(NamedTuple):
+    p_value: float
+    label: str
+
+
+def _monte_carlo_floor(draws: int) -> _Floor:
+    return _Floor(2 / (draws + 1), f"floor 2 / ({draws} + 1)")
+
+
+def _floor(attributes: Mapping[Any, Any], columns: Iterable[Array]) -> _Floor | None:
+    """That of a scores file, of an analytic null only if a p-value lies on it; the columns ascend."""
+    if null_method(attributes) == "simulated":
+        return _monte_carlo_floor(int(attributes["null_draws"])) if "null_draws" in attributes else None
+    floor = float(attributes["p_value_floor"])
+    return _Floor(floor, f"floor {floor:g}") if any(column[0] <= floor for column in columns) else None
 
 
 def expected_p_values(n: int, coverage: float = 0.95) -> tuple[Array, Array, Array]:

@@ -23,7 +23,7 @@ class Theme:
     Attributes:
         surface: what the picture lies on; also the heart of a mark that must show on any cell.
         text, muted, grid: labels, secondary labels and axes, grid lines.
-        null: the simulated null: histogram, bands, its median.
+        null: the null: histogram, bands, its median.
         free_law: the free-product law and its edges.
         naive: the single-factor Marchenko-Pastur law.
         observed: what was measured on a model.

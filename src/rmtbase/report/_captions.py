@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import xarray as xr
+
+from rmtbase.tables import null_method
+
 
 class Caption(NamedTuple):
     """The words of a figure.
@@ -19,7 +23,7 @@ class Caption(NamedTuple):
     description: str
 
 
-CAPTIONS = {
+_CAPTIONS = {
     "z-heat-map": Caption(
         "How far every head is from random",
         "One cell per head. Grey heads look random; blue ones lie below the null's mean and orange ones above, the "
@@ -60,3 +64,22 @@ CAPTIONS = {
         "Heat maps of z-scores by layer and component, one for each element-wise statistic.",
     ),
 }
+
+_ANALYTIC_CAPTIONS = _CAPTIONS | {
+    "p-value-qq": _CAPTIONS["p-value-qq"]._replace(
+        reading="The heads' p-values, sorted, against what as many random heads would give. Points along the line and "
+        "inside the band: nothing learned shows. Points above it: more small p-values than chance gives. Above 4 they "
+        "are extrapolations of the right order of magnitude, and they end at 16.",
+    ),
+    "null-spectrum": Caption(
+        "The null itself",
+        "The free-product law, which all eigenvalues of a random head tend to as shapes grow. The Marchenko–Pastur law "
+        "of a single factor, often used in its place, is too narrow: it would call ordinary eigenvalues outliers.",
+        "Density of the null's eigenvalues: free-product law, and the narrower Marchenko–Pastur law.",
+    ),
+}
+
+
+def captions(scores: xr.DataTree) -> dict[str, Caption]:
+    """The captions of a scores tree's figures by name."""
+    return _ANALYTIC_CAPTIONS if null_method(scores.attrs) == "analytic" else _CAPTIONS

@@ -12,7 +12,7 @@ import xarray as xr
 
 from rmtbase.errors import ParameterError
 from rmtbase.plots import DARK, LIGHT, MAIN_STATISTICS, farthest_z, figures
-from rmtbase.report._captions import CAPTIONS
+from rmtbase.report._captions import Caption, captions
 from rmtbase.report._html import escape, z_text
 from rmtbase.report._method import glossary, method
 from rmtbase.report._svg import css_values, inline_svg, page_settings
@@ -37,18 +37,19 @@ def render(scores: xr.DataTree) -> str:
     if not isinstance(scores, xr.DataTree) or not {"heads", "null"} <= set(scores.children):
         raise ParameterError("scores", type(scores).__name__, "a scores tree with /heads and /null")
     summary = summarize_scores(scores)
+    caption = captions(scores)
     with page_settings() as theme:
-        drawn = {
-            name: inline_svg(figure, f"f{k}", escape(CAPTIONS[name].description))
+        framed = {
+            name: _figure(name, inline_svg(figure, f"f{k}", escape(caption[name].description)), caption[name])
             for k, (name, figure) in enumerate(figures(scores, theme).items())
         }
     script = _resource("page.js")
     sections = {
         "finding": ("What was found", _finding(scores, summary)),
-        "figures": ("Heads in pictures", "".join(_figure(name, drawn[name]) for name in _HEAD_FIGURES)),
+        "figures": ("Heads in pictures", "".join(framed[name] for name in _HEAD_FIGURES)),
         "heads": ("All heads", _heads(scores, summary)),
-        "matrices": ("Weight matrices", _matrices(scores, summary, drawn)),
-        "null": ("How the null was made", _figure("null-spectrum", drawn["null-spectrum"]) + method(scores)),
+        "matrices": ("Weight matrices", _matrices(scores, summary, framed)),
+        "null": ("How the null was made", framed["null-spectrum"] + method(scores)),
     }
     sections = {name: section for name, section in sections.items() if section[1]}
     links = "".join(f'<li><a href="#{name}">{title}</a></li>' for name, (title, _) in sections.items())
@@ -156,8 +157,7 @@ def _callout(kind: str, title: str, lines: tuple[str, ...] | list[str]) -> str:
     return f'<aside class="callout {kind}" aria-label="{title}"><h3>{title}</h3><ul>{items}</ul></aside>'
 
 
-def _figure(name: str, svg: str) -> str:
-    caption = CAPTIONS[name]
+def _figure(name: str, svg: str, caption: Caption) -> str:
     title = escape(caption.title)
     return (
         f'<figure id="figure-{name}" aria-labelledby="figure-{name}-title">'
@@ -175,7 +175,7 @@ def _heads(tree: xr.DataTree, summary: Summary) -> str:
     return intro + heads_table(tree["heads"].to_dataset(), summary.level, MAIN_STATISTICS[0]) + glossary(tree)
 
 
-def _matrices(tree: xr.DataTree, summary: Summary, drawn: dict[str, str]) -> str:
+def _matrices(tree: xr.DataTree, summary: Summary, framed: dict[str, str]) -> str:
     if "matrices" not in tree.children:
         return ""
     matrices = tree["matrices"].to_dataset()
@@ -189,5 +189,4 @@ def _matrices(tree: xr.DataTree, summary: Summary, drawn: dict[str, str]) -> str
         "<p>Each whole weight matrix against independent Gaussian elements with the matrix's own standard deviation σ."
         f"{spectra}</p>"
     )
-    picture = _figure("matrix-z-heat-map", drawn["matrix-z-heat-map"])
-    return intro + picture + matrices_table(matrices, summary.level, "excess_kurtosis")
+    return intro + framed["matrix-z-heat-map"] + matrices_table(matrices, summary.level, "excess_kurtosis")

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from rmtbase.errors import ParameterError
 from rmtbase.linalg import product_singular_values
 from rmtbase.montecarlo import PROBABILITIES
-from rmtbase.scoring._null import GaussianNull, HeadScores, check_null_name
+from rmtbase.scoring._null import HeadNull, HeadScores, check_null_name
 from rmtbase.scoring._source import find_null
 from rmtbase.statistics import SPECTRAL_STATISTICS, benjamini_hochberg, spectral_statistics
 from rmtbase.tables import SCORES_SCHEMA, describe
@@ -40,7 +40,8 @@ def score_heads(
         w_k: key factors (key_head, d_head, d_model). Fewer key heads than heads means grouped queries: query head i
             reads key head i // (heads / key heads).
         baseline: a baseline table (a dataset or file) to take the null from. Where it lacks the shape, and where
-            there is none, the null is simulated, or taken from the cache.
+            there is none, the null is simulated, or taken from the cache. ``"analytic"``: from the laws, without
+            draws, for d_head ≥ 8 (:class:`rmtbase.scoring.AnalyticNull`).
         null: ``"gaussian"``: i.i.d. Gaussian factors, every draw at its own estimate of σ, as the head is.
         draws: null draws to simulate; ``max(10 000, 50 · heads)`` if None, so that one head alone can reach q < 0.05.
         seed: of the null draws.
@@ -52,8 +53,8 @@ def score_heads(
         ``observed`` is of the raw product; the null is brought to each head's own σ.
 
     Raises:
-        ParameterError: wrong shapes, a value that is not finite, a factor that is zero, an unknown null, or d_head = 1
-            (whose only statistic is its scale).
+        ParameterError: wrong shapes, a value that is not finite, a factor that is zero, an unknown null, d_head = 1
+            (whose only statistic is its scale), or d_head < 8 with the analytic null.
         TableError, MissingFileError: ``baseline`` is no baseline table.
     """
     check_null_name(null)
@@ -87,7 +88,7 @@ def heads_dataset(
     sigma_q: Array,
     sigma_k: Array,
     key_head: NDArray[np.int64],
-    null: GaussianNull,
+    null: HeadNull,
     dims: tuple[str, ...],
 ) -> xr.Dataset:
     """Scores of heads from their spectra; ``dims`` names the leading axes, (layer, head) or (head,)."""

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from rmtbase.laws import gaussian_sample_statistic, marchenko_pastur
 from rmtbase.linalg import matrix_singular_values
 from rmtbase.montecarlo import GaussianMatrixSample, simulate_gaussian_matrix
-from rmtbase.scoring._null import DRAWS_PER_TEST, EDGE_LEVEL
+from rmtbase.scoring._null import DRAWS_PER_TEST, EDGE_LEVEL, SMALLEST_P_VALUE
 from rmtbase.statistics import (
     ELEMENT_STATISTICS,
     benjamini_hochberg,
@@ -80,7 +80,8 @@ class MatrixScorer:
     def _element(name: str, observed: float, count: int) -> tuple[float, ...]:
         law = gaussian_sample_statistic(name, count)
         mean, std = law.mean(), law.std()
-        return observed, mean, std, (observed - mean) / std, float(law.p_value(observed))
+        p_value = float(np.maximum(law.p_value(observed), SMALLEST_P_VALUE))
+        return observed, mean, std, (observed - mean) / std, p_value
 
     def _spectrum(self, matrix: NDArray[np.floating]) -> tuple[list[tuple[float, ...]], tuple[float, ...]]:
         rank, long = min(matrix.shape), max(matrix.shape)

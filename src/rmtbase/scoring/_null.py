@@ -7,6 +7,8 @@ too, and observed and null values are the same function of their matrices. Calib
 
 from __future__ import annotations
 
+import json
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -16,12 +18,16 @@ from numpy.typing import ArrayLike, NDArray
 
 from rmtbase.errors import ParameterError, TableError
 from rmtbase.montecarlo import PROBABILITIES
-from rmtbase.statistics import SPECTRAL_STATISTICS, monte_carlo_p_value
+from rmtbase.statistics import SPECTRAL_STATISTICS, Statistic, monte_carlo_p_value
 
 EDGE_LEVEL = 1e-3
 """Probability with which a null head has an eigenvalue beyond an edge quantile, on each side."""
 
 FALSE_DISCOVERY_RATE = 0.05
+
+SMALLEST_P_VALUE = 1e-16
+"""Floor of a p-value that comes from a law. Those beyond 1e-4 are extrapolations of the right order of magnitude; below
+this nothing is claimed."""
 
 _DRAWS = 10_000
 DRAWS_PER_TEST = 50  # the smallest q of a lone head is 2 · heads / (draws + 1): 0.04
@@ -38,7 +44,7 @@ def draws_for(n_heads: int) -> int:
 class HeadScores:
     """Scores of heads against a null: arrays of shape (..., statistic), or (...) for what is said of a head as a whole.
 
-    ``farthest`` is the place of the statistic with the largest distance, see :meth:`GaussianNull.distance`.
+    ``farthest`` is the place of the statistic with the largest distance, see :meth:`HeadNull.distance`.
     """
 
     observed: Array
@@ -53,9 +59,124 @@ class HeadScores:
     outliers_below: NDArray[np.int64]
 
 
+class HeadNull(ABC):
+    """The null of W_QK at one shape, every head and every draw at its own estimate of σ.
+
+    Values of statistics are those of the raw product at σ̂_Q = σ̂_K = 1, arrays (..., statistic) in the registry's order.
+
+    Attributes:
+        d_model, d_head: the shape.
+        source: where it came from, in words.
+    """
+
+    d_model: int
+    d_head: int
+    source: str
+
+    @property
+    @abstractmethod
+    def draws(self) -> int:
+        """Number of null draws; 0 for an analytic null."""
+
+    @cached_property
+    @abstractmethod
+    def mean(self) -> Array:
+        """Null mean of each statistic, (statistic,); NaN where the null of a statistic is not known."""
+
+    @cached_property
+    @abstractmethod
+    def std(self) -> Array:
+        """Null standard deviation of each statistic, (statistic,)."""
+
+    @cached_property
+    @abstractmethod
+    def quantile(self) -> Array:
+        """Null quantiles, (statistic, probability)."""
+
+    @cached_property
+    @abstractmethod
+    def edge_quantiles(self) -> tuple[float, float]:
+        """The level and one-minus-level quantiles of the smallest and the largest eigenvalue."""
+
+    @property
+    @abstractmethod
+    def p_value_floor(self) -> float:
+        """The smallest p-value that one statistic can have."""
+
+    @abstractmethod
+    def distance(self, standard: Array) -> Array:
+        """|z| of each statistic, (..., statistic), of ln x for the positive ones without an upper bound.
+
+        On a linear scale a condition number, whose null is long-tailed, would always be the farthest.
+        """
+
+    @abstractmethod
+    def p_value(self, standard: Array) -> Array:
+        """Two-sided p-values of values (..., statistic); NaN where a statistic's null is not known."""
+
+    @abstractmethod
+    def omnibus_p_value(self, standard: Array, p_value: Array) -> Array:
+        """One p-value for all statistics together, (...), from the values and the p-values of each by itself."""
+
+    @abstractmethod
+    def spectrum(self) -> xr.Dataset:
+        """What pictures show of the null: the ``/null`` group but for its edge quantiles and coordinates."""
+
+    @abstractmethod
+    def record(self) -> dict[str, object]:
+        """What provenance says of it."""
+
+    def score(self, singular_values: Array, statistics: Array, scale: ArrayLike) -> HeadScores:
+        """Score heads.
+
+        Args:
+            singular_values: (..., d_head) of the raw product, descending.
+            statistics: their spectral statistics, (..., statistic), in the registry's order.
+            scale: each head's σ̂_Q² σ̂_K², (...). NaN where a head cannot be scored.
+        """
+        scale = np.asarray(scale, dtype=float)
+        registry = list(SPECTRAL_STATISTICS.values())
+
+        def rescaled(values: Array, factor: Array) -> Array:
+            parts = [one.rescale(values[..., k], factor, self.d_head) for k, one in enumerate(registry)]
+            return np.stack(np.broadcast_arrays(*parts), axis=-1)
+
+        standard = rescaled(statistics, 1.0 / scale)
+        spreads = [one.rescale_spread(std, scale) for one, std in zip(registry, self.std, strict=True)]
+        quantile = np.stack([rescaled(self.quantile[:, j], scale) for j in range(len(PROBABILITIES))], axis=-1)
+        p_value = self.p_value(standard)
+        lower, upper = self.edge_quantiles
+        eigenvalues = singular_values**2 / scale[..., None]
+        return HeadScores(
+            observed=statistics,
+            null_mean=rescaled(self.mean, scale),
+            null_std=np.stack(spreads, axis=-1),
+            null_quantile=quantile,
+            z_score=(standard - self.mean) / self.std,
+            p_value=p_value,
+            omnibus_p_value=self.omnibus_p_value(standard, p_value),
+            farthest=np.argmax(np.nan_to_num(self.distance(standard), posinf=np.inf), axis=-1),
+            outliers_above=(eigenvalues > upper).sum(axis=-1),
+            outliers_below=(eigenvalues < lower).sum(axis=-1),
+        )
+
+
+def distance_from_moments(one: Statistic, value: ArrayLike, mean: ArrayLike, std: ArrayLike) -> Array:
+    """:meth:`HeadNull.distance` of one statistic from its null's moments alone.
+
+    To second order in c = std / mean, ln x has the mean ln(mean) - c²/2 and the standard deviation c.
+    """
+    value, mean, std = (np.asarray(part, dtype=np.float64) for part in (value, mean, std))
+    if not one.on_log_scale:
+        return np.abs(value - mean) / std
+    relative = std / mean
+    with np.errstate(divide="ignore"):  # a zero eigenvalue is infinitely far from the null, and reported so
+        return np.abs(np.log(value / mean) / relative + 0.5 * relative)
+
+
 @dataclass(frozen=True)
-class GaussianNull:
-    """The null of W_QK at (d_model, d_head), every draw at its own estimate of σ, raw product at σ_Q = σ_K = 1.
+class GaussianNull(HeadNull):
+    """The null simulated: independent draws of W_QK, each at its own estimate of σ.
 
     Attributes:
         d_model, d_head: the shape.
@@ -133,7 +254,7 @@ class GaussianNull:
     def _omnibus_null(self) -> Array:
         return np.sort(self.distance(self.sample).max(axis=-1))
 
-    def omnibus_p_value(self, standard: Array) -> Array:
+    def omnibus_p_value(self, standard: Array, p_value: Array) -> Array:
         """One p-value for all statistics together: that of the largest distance, against the null draws' own largest.
 
         The joint null draws carry the correlations between statistics, so that the test has its level exactly,
@@ -146,57 +267,46 @@ class GaussianNull:
         at_least = null.size - np.searchsorted(null, observed, side="left")
         return np.where(np.isnan(observed), np.nan, (at_least + 1) / (null.size + 1))
 
-    @cached_property
-    def _distance_scale(self) -> tuple[Array, Array]:
-        on_scale = self._on_scale(self.sample)
-        return on_scale.mean(axis=0), on_scale.std(axis=0, ddof=1)
+    @property
+    def p_value_floor(self) -> float:
+        """2 / (n + 1); half of it for all statistics together."""
+        return 2.0 / (self.draws + 1)
 
     def distance(self, standard: Array) -> Array:
-        """|z| of each statistic, (..., statistic), of ln x for the positive ones without an upper bound.
-
-        On a linear scale a condition number, whose null is long-tailed, would always be the farthest.
-        """
+        """|z| on the scale of the draws themselves."""
         mean, std = self._distance_scale
-        return np.abs((self._on_scale(standard) - mean) / std)
+        return np.abs((_on_distance_scale(standard) - mean) / std)
 
-    @staticmethod
-    def _on_scale(values: Array) -> Array:
-        on_log = np.array([one.on_log_scale for one in SPECTRAL_STATISTICS.values()])
-        with np.errstate(divide="ignore"):  # a zero eigenvalue is infinitely far from the null, and reported so
-            return np.where(on_log, np.log(np.where(on_log, values, 1.0)), values)
+    @cached_property
+    def _distance_scale(self) -> tuple[Array, Array]:
+        on_scale = _on_distance_scale(self.sample)
+        return on_scale.mean(axis=0), on_scale.std(axis=0, ddof=1)
 
-    def score(self, singular_values: Array, statistics: Array, scale: ArrayLike) -> HeadScores:
-        """Score heads.
-
-        Args:
-            singular_values: (..., d_head) of the raw product, descending.
-            statistics: their spectral statistics, (..., statistic), in the registry's order.
-            scale: each head's σ̂_Q² σ̂_K², (...). NaN where a head cannot be scored.
-        """
-        scale = np.asarray(scale, dtype=float)
-        registry = list(SPECTRAL_STATISTICS.values())
-
-        def rescaled(values: Array, factor: Array) -> Array:
-            parts = [one.rescale(values[..., k], factor, self.d_head) for k, one in enumerate(registry)]
-            return np.stack(np.broadcast_arrays(*parts), axis=-1)
-
-        standard = rescaled(statistics, 1.0 / scale)
-        spreads = [one.rescale_spread(std, scale) for one, std in zip(registry, self.std, strict=True)]
-        quantile = np.stack([rescaled(self.quantile[:, j], scale) for j in range(len(PROBABILITIES))], axis=-1)
-        lower, upper = self.edge_quantiles
-        eigenvalues = singular_values**2 / scale[..., None]
-        return HeadScores(
-            observed=statistics,
-            null_mean=rescaled(self.mean, scale),
-            null_std=np.stack(spreads, axis=-1),
-            null_quantile=quantile,
-            z_score=(standard - self.mean) / self.std,
-            p_value=self.p_value(standard),
-            omnibus_p_value=self.omnibus_p_value(standard),
-            farthest=np.argmax(np.nan_to_num(self.distance(standard), posinf=np.inf), axis=-1),
-            outliers_above=(eigenvalues > upper).sum(axis=-1),
-            outliers_below=(eigenvalues < lower).sum(axis=-1),
+    def spectrum(self) -> xr.Dataset:
+        """The ``/null`` group, from the table's row."""
+        row, unit, h = self.row, self.unit, self.d_head
+        quantile = row["eigenvalue_quantile_self_normalized"].values[:h] * unit
+        return xr.Dataset(
+            {
+                "eigenvalue_mean": ("index", row["eigenvalue_mean"].values[:h] * unit),
+                "eigenvalue_quantile": (("index", "probability"), quantile),
+                "bin_edge": ("edge", row["bin_edge"].values * unit),
+                "density": ("bin", row["density"].values / unit),
+                "density_standard_error": ("bin", row["density_standard_error"].values / unit),
+                "density_free": ("bin", row["density_free"].values / unit),
+            }
         )
+
+    def record(self) -> dict[str, object]:
+        """The provenance of the table."""
+        return {"table": json.loads(self.row.attrs["provenance"])}
+
+
+def _on_distance_scale(values: Array) -> Array:
+    """Values (..., statistic), the logarithm of those that are positive and have no upper bound."""
+    on_log = np.array([one.on_log_scale for one in SPECTRAL_STATISTICS.values()])
+    with np.errstate(divide="ignore"):
+        return np.where(on_log, np.log(np.where(on_log, values, 1.0)), values)
 
 
 def _divisor(table: xr.Dataset, d_model: int) -> float:

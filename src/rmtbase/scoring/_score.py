@@ -15,9 +15,10 @@ from numpy.typing import NDArray
 from rmtbase.errors import ParameterError
 from rmtbase.linalg import available_cores, core_of_triangles, core_singular_values, single_threaded_blas, triangle
 from rmtbase.models import Model, open_model
+from rmtbase.montecarlo import PROBABILITIES
 from rmtbase.scoring._heads import heads_dataset, sigma_estimate
 from rmtbase.scoring._matrices import MATRIX_MODES, MatrixScorer
-from rmtbase.scoring._null import EDGE_LEVEL, GaussianNull, check_null_name
+from rmtbase.scoring._null import EDGE_LEVEL, HeadNull, check_null_name
 from rmtbase.scoring._source import find_null
 from rmtbase.tables import SCHEMA_VERSION, SCORES_SCHEMA, describe, provenance, software_version
 
@@ -43,7 +44,8 @@ def score(
     Args:
         model: a folder, a hub id, ``"demo"`` for the bundled model, or an opened model.
         baseline: a baseline table to take the null from; without one, or where it lacks the model's shape, the null is
-            simulated or taken from the cache.
+            simulated or taken from the cache. ``"analytic"``: from the laws, without draws, for d_head ≥ 8
+            (:class:`rmtbase.scoring.AnalyticNull`); spectra of whole matrices are still compared with simulated ones.
         null: ``"gaussian"``.
         revision: of the hub id or the bundled model.
         matrices: what to do with whole weight matrices: ``"none"``, ``"elements"`` (element-wise moments), or
@@ -58,7 +60,7 @@ def score(
         The tree of a scores file: ``/heads``, ``/matrices`` and ``/null``; see ``rmtbase.tables.SCORES_SCHEMA``.
 
     Raises:
-        ParameterError: an unknown null, mode or revision.
+        ParameterError: an unknown null, mode or revision, or d_head < 8 with the analytic null.
         CheckpointError: the checkpoint cannot be read as it stands; its subclasses say what is wrong.
         TableError, MissingFileError: ``baseline`` is no baseline table.
     """
@@ -132,29 +134,14 @@ def _zero_heads(sigma_q: Array, sigma_k: Array) -> list[str]:
     ]
 
 
-def _null_dataset(null: GaussianNull) -> xr.Dataset:
-    row, unit, h = null.row, null.unit, null.d_head
+def _null_dataset(null: HeadNull) -> xr.Dataset:
     lower, upper = null.edge_quantiles
-    dataset = xr.Dataset(
-        {
-            "eigenvalue_mean": ("index", row["eigenvalue_mean"].values[:h] * unit),
-            "eigenvalue_quantile": (
-                ("index", "probability"),
-                row["eigenvalue_quantile_self_normalized"].values[:h] * unit,
-            ),
-            "bin_edge": ("edge", row["bin_edge"].values * unit),
-            "density": ("bin", row["density"].values / unit),
-            "density_standard_error": ("bin", row["density_standard_error"].values / unit),
-            "density_free": ("bin", row["density_free"].values / unit),
-            "edge_quantile_lower": ((), lower),
-            "edge_quantile_upper": ((), upper),
-        },
-        coords={"probability": row["probability"].values, "index": np.arange(h)},
-    )
+    dataset = null.spectrum().assign(edge_quantile_lower=((), lower), edge_quantile_upper=((), upper))
+    dataset = dataset.assign_coords(probability=np.array(PROBABILITIES), index=np.arange(null.d_head))
     return describe(dataset, SCORES_SCHEMA["null"])
 
 
-def _attributes(model: Model, null: GaussianNull, matrices: str, warnings: list[str]) -> dict[str, object]:
+def _attributes(model: Model, null: HeadNull, matrices: str, warnings: list[str]) -> dict[str, object]:
     call = {
         "function": "rmtbase.score",
         "model": model.name,
@@ -164,7 +151,6 @@ def _attributes(model: Model, null: GaussianNull, matrices: str, warnings: list[
         "null_source": null.source,
     }
     weights = {"architecture": model.architecture, "query_key_sha256": model.fingerprint()}
-    null_record = {"table": json.loads(null.row.attrs["provenance"])}
     return {
         "schema_version": SCHEMA_VERSION,
         "rmtbase_version": software_version(),
@@ -173,6 +159,7 @@ def _attributes(model: Model, null: GaussianNull, matrices: str, warnings: list[
         "revision": model.revision or "",
         "family": model.architecture,
         "null": "gaussian: i.i.d. Gaussian W_Q and W_K at the head's own sigma, every null draw at its own estimate",
+        "null_method": "simulated" if null.draws else "analytic",
         "table": null.source,
         "normalization": "none",
         "n_layers": model.n_layers,
@@ -181,8 +168,9 @@ def _attributes(model: Model, null: GaussianNull, matrices: str, warnings: list[
         "d_model": model.d_model,
         "d_head": model.d_head,
         "null_draws": null.draws,
+        "p_value_floor": null.p_value_floor,
         "edge_level": EDGE_LEVEL,
         "notes": json.dumps(model.notes),
         "warnings": json.dumps(warnings),
-        "provenance": provenance(call, weights=weights, null=null_record),
+        "provenance": provenance(call, weights=weights, null=null.record()),
     }

@@ -1,4 +1,4 @@
-"""Where the null of a shape comes from: the table that was given, the cache, or a simulation made now."""
+"""Where the null of a shape comes from: the laws, the table that was given, the cache, or a simulation made now."""
 
 from __future__ import annotations
 
@@ -10,8 +10,12 @@ import xarray as xr
 from rmtbase.errors import ParameterError
 from rmtbase.montecarlo import cached_baseline, require_seed
 from rmtbase.parameters import require_draws
-from rmtbase.scoring._null import GaussianNull, draws_for
+from rmtbase.scoring._analytic_null import AnalyticNull
+from rmtbase.scoring._null import GaussianNull, HeadNull, draws_for
 from rmtbase.tables import baseline_shapes, open_baseline, validate_baseline
+
+ANALYTIC = "analytic"
+"""The ``baseline`` that asks for the analytic null; a file of that name is given as ``./analytic``."""
 
 
 def find_null(
@@ -23,8 +27,8 @@ def find_null(
     seed: int,
     progress: Callable[[int], None] | None,
     note: Callable[[str], None] | None,
-) -> GaussianNull:
-    """The null of (d_model, d_head), exactly that shape: a neighbour's is never used.
+) -> HeadNull:
+    """The null of exactly this shape, never a neighbour's: analytic where ``baseline`` is :data:`ANALYTIC`.
 
     A given table that lacks the shape is left as it is; the case is simulated (or found in the cache) and a note says
     so.
@@ -36,8 +40,14 @@ def find_null(
     require_seed(seed)
     draws = draws_for(n_heads) if draws is None else require_draws(draws)
     if baseline is not None and not isinstance(baseline, xr.Dataset | Path | str):
-        raise ParameterError("baseline", baseline, "a baseline table: a dataset or a file")
+        raise ParameterError("baseline", baseline, f"a baseline table (a dataset or a file), or {ANALYTIC!r}")
     tell = note or (lambda line: None)
+    if isinstance(baseline, str) and baseline == ANALYTIC:
+        analytic = AnalyticNull(d_model, d_head)
+        tell(f"null of ({d_model}, {d_head}): analytic, no draws")
+        if analytic.unknown:
+            tell(f"without a law at this shape, and not scored: {', '.join(analytic.unknown)}")
+        return analytic
     if baseline is not None:
         table, source = _table(baseline)
         null = GaussianNull.from_baseline(table, d_model, d_head, source)

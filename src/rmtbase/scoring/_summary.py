@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 import xarray as xr
 
-from rmtbase.scoring._null import FALSE_DISCOVERY_RATE
+from rmtbase.scoring._null import FALSE_DISCOVERY_RATE, distance_from_moments
 from rmtbase.statistics import SPECTRAL_STATISTICS
 
 _NAMED = 5  # heads that have a sentence of their own
@@ -20,7 +20,7 @@ class HeadFinding(NamedTuple):
 
     Attributes:
         layer, head: which.
-        statistic: the statistic farthest from the null (|z|, of its logarithm where it is positive and unbounded).
+        statistic: the statistic farthest from the null, by its distance.
         observed, null_mean, null_std, z_score: of that statistic.
         omnibus_q_value: over all statistics and heads.
         outliers_above, outliers_below: eigenvalues beyond the null's edge quantiles.
@@ -36,6 +36,12 @@ class HeadFinding(NamedTuple):
     omnibus_q_value: float
     outliers_above: int
     outliers_below: int
+
+    @property
+    def distance(self) -> float:
+        """|z| of the statistic, of its logarithm where it is positive and unbounded."""
+        one = SPECTRAL_STATISTICS[self.statistic]
+        return float(distance_from_moments(one, self.observed, self.null_mean, self.null_std))
 
     def sentence(self) -> str:
         """The finding as one sentence."""
@@ -55,8 +61,9 @@ class Summary:
 
     Attributes:
         n_heads: heads scored.
-        findings: heads with an omnibus q-value under ``level``, the farthest first.
-        flagged: by statistic, how many heads have a q-value under ``level``.
+        findings: heads with an omnibus q-value under ``level``, the smallest first and of equal ones the farthest.
+        flagged: by statistic, how many heads have a q-value under ``level``; without those that no head was scored on.
+        unscored: those statistics: the null has no law for them at the shape, or no head has a shape.
         level: false discovery rate.
         warnings: what was recorded about the checkpoint.
     """
@@ -64,6 +71,7 @@ class Summary:
     n_heads: int
     findings: tuple[HeadFinding, ...]
     flagged: dict[str, int]
+    unscored: tuple[str, ...]
     level: float
     warnings: tuple[str, ...]
 
@@ -99,6 +107,9 @@ class Summary:
                 for count, names in by_count.items()
             )
             lines.append(f"Heads flagged by one statistic alone (q < {self.level:g}): {parts}.")
+        if self.unscored:
+            names = ", ".join(SPECTRAL_STATISTICS[name].long_name for name in self.unscored)
+            lines.append(f"Not scored, as their null is not known at this shape: {names}.")
         return lines
 
     def _heads_by_layer(self) -> str:
@@ -147,12 +158,14 @@ def summarize_scores(tree: xr.DataTree, level: float = FALSE_DISCOVERY_RATE) -> 
                 int(heads["outliers_below"].values[layer, head]),
             )
         )
-    findings.sort(key=lambda finding: (finding.omnibus_q_value, -abs(finding.z_score)))
-    flagged = (heads["q_value"] < level).sum(dim=("layer", "head")).values
+    findings.sort(key=lambda finding: (finding.omnibus_q_value, -finding.distance))
+    q_value = heads["q_value"].transpose("statistic", ...).values.reshape(len(names), -1)
+    scored = [bool(np.isfinite(q).any()) for q in q_value]
     return Summary(
         n_heads=int(np.isfinite(omnibus).sum()),
         findings=tuple(findings),
-        flagged=dict(zip(names, (int(n) for n in flagged), strict=True)),
+        flagged={name: int((q < level).sum()) for name, q, made in zip(names, q_value, scored, strict=True) if made},
+        unscored=tuple(name for name, made in zip(names, scored, strict=True) if not made),
         level=level,
         warnings=tuple(json.loads(tree.attrs["warnings"])),
     )

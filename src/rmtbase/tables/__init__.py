@@ -15,6 +15,7 @@ from rmtbase.tables._schema import (
     SCORES_SCHEMA,
     baseline_shapes,
     describe,
+    null_method,
     validate_baseline,
 )
 
@@ -25,6 +26,7 @@ __all__ = [
     "baseline_shapes",
     "check_writable",
     "describe",
+    "null_method",
     "open_baseline",
     "open_scores",
     "open_table",

@@ -6,8 +6,10 @@ lines when it is opened, so that a file and its description cannot drift apart.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import xarray as xr
 
@@ -90,7 +92,10 @@ _STATISTIC = ("layer", "head", "statistic")
 SCORES_SCHEMA: dict[str, dict[str, Variable]] = {
     "heads": {
         "observed": Variable(_STATISTIC, "observed value, raw product W_Q^T W_K"),
-        "null_mean": Variable(_STATISTIC, "mean of the null at the head's own sigma estimates"),
+        "null_mean": Variable(
+            _STATISTIC,
+            "mean of the null at the head's own sigma estimates; NaN where no null of the statistic is known",
+        ),
         "null_std": Variable(_STATISTIC, "standard deviation of the null at the head's own sigma estimates"),
         "null_quantile": Variable(
             (*_STATISTIC, "probability"), "quantile of the null at the head's own sigma estimates"
@@ -101,7 +106,9 @@ SCORES_SCHEMA: dict[str, dict[str, Variable]] = {
             _STATISTIC, "Benjamini-Hochberg q-value over all heads of the model, each statistic by itself"
         ),
         "omnibus_p_value": Variable(
-            _HEAD, "p-value of the largest distance over all statistics, against the null draws' own largest"
+            _HEAD,
+            "p-value of all statistics together: of the largest distance, against the null draws' own largest; where "
+            "the null is analytic, the Cauchy combination of the statistics' p-values",
         ),
         "farthest_statistic": Variable(
             _HEAD, "statistic with the largest distance from the null: |z|, of ln x where x > 0 has no upper bound"
@@ -140,11 +147,18 @@ SCORES_SCHEMA: dict[str, dict[str, Variable]] = {
         "eigenvalue_mean": Variable(("index",), "mean ordered eigenvalue of the null, sigma = 1, raw product"),
         "eigenvalue_quantile": Variable(
             ("index", "probability"),
-            "quantile of the null's ordered eigenvalue, each draw at its own estimate of sigma, raw product",
+            "quantile of the null's ordered eigenvalue, each draw at its own estimate of sigma, raw product; where the "
+            "null is analytic, of a gamma law but for the extreme eigenvalues",
         ),
         "bin_edge": Variable(("edge",), "edges of the histogram bins in lambda, sigma = 1, raw product"),
-        "density": Variable(("bin",), "Monte Carlo density of the null's eigenvalues, bin average", "1/lambda"),
-        "density_standard_error": Variable(("bin",), "standard error of the density", "1/lambda"),
+        "density": Variable(
+            ("bin",),
+            "Monte Carlo density of the null's eigenvalues, bin average; where the null is analytic, density_free",
+            "1/lambda",
+        ),
+        "density_standard_error": Variable(
+            ("bin",), "standard error of the Monte Carlo density; 0 where the null is analytic", "1/lambda"
+        ),
         "density_free": Variable(("bin",), "bin average of the free-product density", "1/lambda"),
         "edge_quantile_lower": Variable((), "edge quantile of the self-normalised smallest eigenvalue"),
         "edge_quantile_upper": Variable((), "edge quantile of the self-normalised largest eigenvalue"),
@@ -163,6 +177,11 @@ SCORES_ATTRIBUTES = (
     "null",
     "table",
 )
+
+
+def null_method(attributes: Mapping[Any, Any]) -> str:
+    """How the null of a scores file is known: ``"analytic"``, or ``"simulated"``, also where the file does not say."""
+    return str(attributes.get("null_method", "simulated"))
 
 
 def describe(dataset: xr.Dataset, schema: dict[str, Variable]) -> xr.Dataset:

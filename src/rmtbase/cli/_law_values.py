@@ -1,0 +1,297 @@
+"""What the laws say about W_QK of one shape, as plain data."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.special import ndtri
+
+import rmtbase
+from rmtbase import laws
+from rmtbase.errors import ParameterError
+from rmtbase.parameters import require_head_shape, require_normalization, require_positive_number
+
+_WIDEST_SIGMA = 1e9  # or one over it: eighth powers of sigma, and their squares, stay doubles
+_BULK = (0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99)
+_EXTREME = (0.001, 0.01, 0.05, 0.5, 0.95, 0.99, 0.999)
+_CENTRAL = (0.025, 0.5, 0.975)
+_TAILS = (1e-2, 1e-3, 1e-6, 1e-9)
+_LEVEL, _POWERS = 0.05, (0.5, 0.9)
+
+_LIMIT = (
+    "limit of large matrices at this d_head/d_model, computed to 1e-13; one draw's mean density is within O(1/d_head)"
+)
+_NAIVE = "the Marchenko-Pastur law often quoted for W_QK; it is not the law of W_QK"
+_SPIKE = (
+    "threshold: limit of large matrices; strengths: asymptotic, their power within 0.035 of simulation for d_head >= 20"
+)
+_ELEMENT = "exact for each element (variance-gamma); the elements of one matrix depend on each other"
+
+
+@dataclass(frozen=True)
+class _Null:
+    """One shape of W_QK with everything that scales it."""
+
+    d_model: int
+    d_head: int
+    sigma: float
+    normalization: str
+    self_normalized: bool
+
+    @property
+    def dims(self) -> tuple[int, int, int]:
+        return self.d_model, self.d_head, self.d_model
+
+    @property
+    def chain(self) -> tuple[tuple[int, ...], tuple[float, ...], str]:
+        """Dimensions, sigmas and normalization, as the laws of chains take them."""
+        return self.dims, (self.sigma, self.sigma), self.normalization
+
+    @property
+    def product(self) -> tuple[int, int, float, float, str]:
+        """The same, as the laws of W_QK take them."""
+        return self.d_model, self.d_head, self.sigma, self.sigma, self.normalization
+
+
+def law_values(
+    d_model: int, d_head: int, sigma: float | None, normalization: str, self_normalized: bool
+) -> dict[str, Any]:
+    """Every number, with how it is known; None where there is none.
+
+    Raises:
+        ParameterError: for d_head > d_model, dimensions that are not positive integers, a sigma outside [1e-9, 1e9], an
+            unknown normalization, or a sigma where each factor is divided by its own estimate of it.
+    """
+    require_head_shape(d_model, d_head)
+    if sigma is not None:
+        require_positive_number("sigma", sigma)
+        if self_normalized:
+            raise ParameterError("sigma", sigma, "none with --self-normalized, where it cancels")
+        if not 1.0 / _WIDEST_SIGMA <= sigma <= _WIDEST_SIGMA:
+            raise ParameterError("sigma", sigma, f"a number from {1.0 / _WIDEST_SIGMA:g} to {_WIDEST_SIGMA:g}")
+    require_normalization(normalization)
+    null = _Null(d_model, d_head, 1.0 if sigma is None else sigma, normalization, self_normalized)
+    statistics = _statistics(null)
+    return _plain(
+        {
+            "rmtbase_version": rmtbase.__version__,
+            "d_model": d_model,
+            "d_head": d_head,
+            "aspect_ratio": d_head / d_model,
+            "sigma_q": null.sigma,
+            "sigma_k": null.sigma,
+            "normalization": normalization,
+            "self_normalized": self_normalized,
+            "conventions": {
+                "matrix": "W_QK = W_Q^T W_K" + (" / sqrt(d_model)" if normalization == "sqrt_d" else ""),
+                "eigenvalues": "of W_QK^T W_QK, the d_head that are not structurally zero",
+                "singular_values": "of W_QK, the square roots of the eigenvalues",
+                "logarithms": "natural; entropies and divergences in nats",
+            },
+            "spectrum": _spectrum(null),
+            "extreme_eigenvalues": _extreme_eigenvalues(null, statistics),
+            "statistics": statistics,
+            "exact_moments": _exact_moments(null),
+            "element": _element(null),
+            "spike": _spike(null, statistics["largest_eigenvalue"]["reason"]),
+            "factor": _factor(null),
+        }
+    )
+
+
+def _spectrum(null: _Null) -> dict[str, Any]:
+    law, naive = laws.low_rank_product(*null.product), laws.naive_marchenko_pastur(*null.product)
+    orders = range(1, 5)
+    return {
+        "method": "asymptotic",
+        "accuracy": _LIMIT,
+        **_support(law),
+        "hard_edge": law.has_hard_edge,
+        "edge_scale": law.edge_scale,
+        "often_quoted": {"law": _NAIVE, **_support(naive), "fraction_outside": _outside(law, naive.support)},
+        "mean": law.mean(),
+        "std": law.std(),
+        "median": law.ppf(0.5),
+        "moments": [law.moment(k) for k in orders],
+        "cumulants": [law.cumulant(k) for k in orders],
+        "free_cumulants": [law.free_cumulant(k) for k in orders],
+        "quantiles": _quantiles(law.ppf, _BULK),
+    }
+
+
+def _support(law: laws.GaussianChain) -> dict[str, Any]:
+    return {"support": law.support, "support_singular_values": [math.sqrt(edge) for edge in law.support]}
+
+
+def _outside(law: laws.GaussianChain, support: tuple[float, float]) -> float:
+    """Share of the eigenvalues of a random W_QK that the edges of another law leave out."""
+    low, high = support
+    return float(law.cdf(low)) + float(law.sf(high))
+
+
+def _extreme_eigenvalues(null: _Null, statistics: dict[str, Any]) -> dict[str, Any]:
+    found = {}
+    for name, make in (
+        ("largest_eigenvalue", laws.largest_eigenvalue),
+        ("smallest_eigenvalue", laws.smallest_eigenvalue),
+    ):
+        known = statistics[name]
+        found[name] = known | {"quantiles": None, "singular_value": None}
+        if known["reason"] is None:
+            edge = make(*null.chain, null.self_normalized)
+            mean = edge.expect_power(0.5)
+            found[name] |= {
+                "quantiles": _quantiles(edge.ppf, _EXTREME),
+                "singular_value": {"mean": mean, "std": math.sqrt(max(edge.mean() - mean**2, 0.0))},
+            }
+    return found
+
+
+def _statistics(null: _Null) -> dict[str, Any]:
+    """Every registered null; where the shape is outside its domain, the reason."""
+    found = {}
+    for name in laws.NULL_STATISTICS:
+        unknown = {"mean": None, "std": None, "quantiles": None, "method": None, "accuracy": None, "reason": None}
+        try:
+            law = laws.null(name, *null.chain, null.self_normalized)
+        except ParameterError as error:
+            found[name] = unknown | {"reason": f"it needs {error.expected}"}
+            continue
+        found[name] = unknown | {
+            "mean": law.mean(),
+            "std": law.std(),
+            "quantiles": _quantiles(law.ppf, _CENTRAL),
+            "method": law.method,
+            "accuracy": law.accuracy,
+        }
+    return found
+
+
+def _exact_moments(null: _Null) -> dict[str, Any]:
+    own = null.self_normalized
+    found: dict[str, Any] = {"method": "exact", "accuracy": "to rounding"}
+    for power, name in ((1, "trace"), (2, "trace_of_square")):
+        polynomial, factor, latex_factor = _mean_of_trace(null, power)
+        found[name] = _shape(laws.trace_cumulants(power, *null.chain, own)) | {
+            "mean_formula": f"{polynomial}{factor}",
+            "mean_latex": f"{polynomial.latex()}{latex_factor}",
+        }
+    found["log_determinant"] = _shape(laws.log_determinant(*null.product, own))
+    variances = math.prod(laws.trace_cumulant((power, power), null.dims, own) for power in (1, 2))
+    covariance = laws.trace_cumulant((2, 1), null.dims, own)
+    found["correlation_of_traces"] = float(covariance) / math.sqrt(variances) if variances else None
+    return found
+
+
+def _shape(moments: laws.Moments) -> dict[str, float]:
+    return {
+        "mean": moments.mean,
+        "std": moments.std,
+        "skewness": moments.skewness,
+        "excess_kurtosis": moments.excess_kurtosis,
+    }
+
+
+def _mean_of_trace(null: _Null, power: int) -> tuple[laws.DimensionPolynomial, str, str]:
+    """E sum lambda^power: a polynomial in d and h, and what multiplies it, in Python's notation and in LaTeX."""
+    polynomial = laws.trace_moment_polynomial((power,), ("d", "h", "d"))
+    if null.normalization == "sqrt_d":  # every term has the factor d^2
+        divided = {(d - power, h): coefficient for (d, h), coefficient in polynomial.terms}
+        polynomial = laws.DimensionPolynomial.of(polynomial.symbols, divided)
+    if not null.self_normalized:
+        return polynomial, f"*sigma**{4 * power}", rf" \sigma^{{{4 * power}}}"
+    if power == 1:
+        return polynomial, "", ""
+    # E (chi^2_N / N)^2 = 1 + 2/N for either factor, N = d h.
+    return polynomial, "/(1 + 2/(d*h))**2", r" \left(1 + \frac{2}{d h}\right)^{-2}"
+
+
+def _element(null: _Null) -> dict[str, Any]:
+    law = laws.product_element(*null.product)
+    std = law.std()
+    return {
+        "method": "exact",
+        "accuracy": _ELEMENT,
+        "std": std,
+        "excess_kurtosis": law.kurtosis(),
+        "kl_to_normal": law.kl_to_normal(),
+        "entropy": law.entropy(),
+        "upper_quantiles": _quantiles(law.isf, _TAILS),
+        "weibull_anchor": _anchor(laws.parents.VarianceGamma(std, null.d_head)),
+        "normal_of_same_variance": {
+            "entropy": laws.normal_entropy(std),
+            "upper_quantiles": _quantiles(lambda tails: -std * ndtri(tails), _TAILS),
+            "weibull_anchor": _anchor(laws.parents.Normal(std)),
+        },
+    }
+
+
+def _anchor(parent: laws.parents.Parent) -> dict[str, float]:
+    anchor = laws.weibull_anchor(distribution=parent)
+    return {
+        "trim": float(anchor.trim),
+        "shape": anchor.shape,
+        "scale": anchor.scale,
+        "r_squared": anchor.r_squared,
+    }
+
+
+def _spike(null: _Null, reason: str | None) -> dict[str, Any]:
+    """The spike's threshold and what the test on lambda_max sees; ``reason`` why lambda_max has no null, if so."""
+    spikes = {
+        "on_product": laws.RankOneSpike(*null.chain),
+        "on_factor": laws.RankOneSpike(*null.chain, factor=0),
+        "on_factor_alone": laws.RankOneSpike((null.d_head, null.d_model), (null.sigma,)),
+    }
+    return {
+        "method": "asymptotic",
+        "accuracy": _SPIKE,
+        "level": _LEVEL,
+        "reason": reason,
+        **{name: _detection(spike, reason is None) for name, spike in spikes.items()},
+    }
+
+
+def _detection(spike: laws.RankOneSpike, tested: bool) -> dict[str, Any]:
+    return {
+        "threshold": spike.threshold,
+        "detectable_strength": {
+            f"{power:g}": spike.detectable_strength(power, _LEVEL) if tested else None for power in _POWERS
+        },
+    }
+
+
+def _factor(null: _Null) -> dict[str, Any]:
+    law = laws.marchenko_pastur(null.d_head, null.d_model, null.sigma)
+    return {
+        "method": "asymptotic",
+        "accuracy": _LIMIT,
+        "shape": [null.d_head, null.d_model],
+        **_support(law),
+        "hard_edge": law.has_hard_edge,
+        "edge_scale": law.edge_scale,
+        "mean": law.mean(),
+        "std": law.std(),
+    }
+
+
+def _quantiles(ppf: Callable[[ArrayLike], ArrayLike], probabilities: Iterable[float]) -> dict[str, float]:
+    given = tuple(probabilities)
+    return {f"{p:g}": float(x) for p, x in zip(given, np.asarray(ppf(given)), strict=True)}
+
+
+def _plain(value: Any) -> Any:
+    """The same as dictionaries, lists, strings and finite numbers; None for what is not finite."""
+    if isinstance(value, dict):
+        return {key: _plain(entry) for key, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(entry) for entry in value]
+    if isinstance(value, float | np.floating | np.ndarray):
+        number = float(value)
+        return number if math.isfinite(number) else None
+    return value

@@ -1,0 +1,49 @@
+"""The constants of the null: each with its definition, digits, uncertainty and references.
+
+    >>> from rmtbase import constants
+    >>> constants.square_product_upper_edge.value
+    6.75
+    >>> constants.tracy_widom_1_mean.digits(30)
+    '-1.20653357458202481442705273238'
+    >>> constants.product_upper_edge(768, 64).digits(12)
+    '1564.22613795'
+
+A pure number is a :class:`Constant`, a number that depends on the shape a :class:`ConstantFunction`. All are attributes
+of this module; :func:`constants`, :func:`functions` and :func:`find` go through them. Nothing here imports jax.
+"""
+
+from typing import Any
+
+from rmtbase.constants._bibliography import Reference, bibliography, bibtex
+from rmtbase.constants._constant import Constant, ConstantFunction
+from rmtbase.constants._digits import PrecisionError
+from rmtbase.constants._export import as_json, as_latex, shown_digits
+from rmtbase.constants._registry import constants, find, functions, groups
+from rmtbase.errors import ParameterError
+
+__all__ = [
+    "Constant",
+    "ConstantFunction",
+    "PrecisionError",
+    "Reference",
+    "as_json",
+    "as_latex",
+    "bibliography",
+    "bibtex",
+    "constants",
+    "find",
+    "functions",
+    "groups",
+    "shown_digits",
+]
+
+
+def __getattr__(name: str) -> Any:
+    try:
+        return find(name)
+    except ParameterError as error:
+        raise AttributeError(f"module 'rmtbase.constants' has no attribute {name!r}: {error.expected}") from None
+
+
+def __dir__() -> list[str]:
+    return sorted({*__all__, *(entry.name for entry in (*constants(), *functions()))})

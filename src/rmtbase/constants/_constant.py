@@ -1,0 +1,182 @@
+"""A constant: a number that is never without its definition, uncertainty and references."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+from rmtbase.constants._bibliography import bibtex
+from rmtbase.constants._digits import Computation, agreed_digits, significant
+from rmtbase.errors import ParameterError
+from rmtbase.parameters import require_head_shape, require_positive_integer
+
+DEFAULT_DIGITS = 30
+_DOUBLE = 17  # significant digits that name a double
+
+_TEXTS = ("name", "symbol", "description", "definition", "method", "uncertainty")
+
+
+def _require_texts(entry: Constant | ConstantFunction) -> None:
+    for field in (*_TEXTS, "references"):
+        if not getattr(entry, field):
+            raise ParameterError(field, getattr(entry, field), f"something: no constant goes without its {field}")
+
+
+def _require_digits(entry: Constant | ConstantFunction, digits: object) -> int:
+    number = require_positive_integer("digits", digits)
+    if number > entry.most_digits:
+        raise ParameterError("digits", number, f"at most {entry.most_digits}: {entry.name} is not known to more")
+    return number
+
+
+@dataclass(frozen=True, kw_only=True)
+class Constant:
+    """A pure number of the null, in the manner of ``astropy.constants``: incomplete ones cannot be made.
+
+    Attributes:
+        name: as an attribute of :mod:`rmtbase.constants`.
+        symbol: LaTeX, to be set in mathematics.
+        description: what it is, one line of plain text.
+        definition: LaTeX, to be set in mathematics.
+        method: how the digits are computed.
+        references: keys of ``references.bib``, the first the one to cite.
+        compute: the value at mpmath's working precision.
+        uncertainty: ``"exact"`` where a closed form gives any digits; otherwise how far the value can be off.
+        parents: names of the constants that this one is computed from.
+        most_digits: how many digits can be had.
+        published: its digits in the shipped table, or "" where each call computes.
+
+    Raises:
+        ParameterError: if a text or the references are missing.
+    """
+
+    name: str
+    symbol: str
+    description: str
+    definition: str
+    method: str
+    references: tuple[str, ...]
+    compute: Computation
+    uncertainty: str = "exact"
+    parents: tuple[str, ...] = ()
+    most_digits: int = 1000
+    published: str = ""
+
+    def __post_init__(self) -> None:
+        _require_texts(self)
+
+    @property
+    def value(self) -> float:
+        """The nearest double."""
+        return float(self.digits(min(_DOUBLE + 3, self.most_digits)))
+
+    @property
+    def reference(self) -> str:
+        """The key of the reference to cite."""
+        return self.references[0]
+
+    def digits(self, digits: int = DEFAULT_DIGITS) -> str:
+        """The value rounded to ``digits`` significant digits, all of them right, in decimal.
+
+        From the shipped table as far as it goes; beyond, computed at two working precisions that must agree.
+
+        Raises:
+            ParameterError: unless 1 <= digits <= most_digits.
+        """
+        count = self.check_digits(digits)
+        stored = Decimal(self.published) if self.published else None
+        if stored is not None and count <= len(stored.as_tuple().digits):
+            return significant(stored, count)
+        return agreed_digits(self.compute, count)
+
+    def check_digits(self, digits: object) -> int:
+        """``digits`` as an int, or a :class:`ParameterError` unless it lies from 1 to :attr:`most_digits`."""
+        return _require_digits(self, digits)
+
+    def bibtex(self) -> str:
+        """The BibTeX entries of its references."""
+        return bibtex(self.references)
+
+    def __float__(self) -> float:
+        return self.value
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConstantFunction:
+    """A constant of each shape (d_model, d_head): called with one, it is that shape's :class:`Constant`.
+
+    Attributes:
+        name, symbol, description, definition, method, references, most_digits: as of :class:`Constant`.
+        parameters: what it depends on, of ``d_model`` and ``d_head``.
+        compute: the parameters ↦ the value at mpmath's working precision.
+        uncertainty: ``"exact"``, or what is neglected, or the parameters ↦ that.
+        parents: names of the constants that it is computed from.
+    """
+
+    name: str
+    symbol: str
+    description: str
+    definition: str
+    method: str
+    references: tuple[str, ...]
+    compute: Callable[..., Any]
+    parameters: tuple[str, ...] = ("d_model", "d_head")
+    uncertainty: str | Callable[..., str] = "exact"
+    parents: tuple[str, ...] = ()
+    most_digits: int = 1000
+
+    def __post_init__(self) -> None:
+        _require_texts(self)
+
+    def __call__(self, *shape: int, **named: int) -> Constant:
+        """The constant of one shape, given in the order of :attr:`parameters` or by name.
+
+        Raises:
+            ParameterError: for a parameter too many or too few, for dimensions that are not positive integers, for
+                d_head > d_model, and where the law does not exist (a soft lower edge at d_head = d_model).
+        """
+        checked = self._checked(dict(zip(self.parameters, shape, strict=False)) | named, len(shape))
+        self.compute(*checked)  # outside its domain it refuses here, not at the first digit asked for
+        uncertainty = self.uncertainty if isinstance(self.uncertainty, str) else self.uncertainty(*checked)
+        return Constant(
+            name=self.name,
+            symbol=self.symbol,
+            description=self.description,
+            definition=self.definition,
+            method=self.method,
+            references=self.references,
+            compute=lambda: self.compute(*checked),
+            uncertainty=uncertainty,
+            parents=self.parents,
+            most_digits=self.most_digits,
+        )
+
+    @property
+    def reference(self) -> str:
+        """The key of the reference to cite."""
+        return self.references[0]
+
+    def value(self, *shape: int, **named: int) -> float:
+        """The nearest double at one shape."""
+        return self(*shape, **named).value
+
+    def check_digits(self, digits: object) -> int:
+        """``digits`` as an int, or a :class:`ParameterError` unless it lies from 1 to :attr:`most_digits`."""
+        return _require_digits(self, digits)
+
+    def bibtex(self) -> str:
+        """The BibTeX entries of its references."""
+        return bibtex(self.references)
+
+    def _checked(self, given: dict[str, int], positional: int) -> tuple[int, ...]:
+        takes = " and ".join(self.parameters)
+        for name in self.parameters:
+            if name not in given:
+                raise ParameterError(name, None, f"a positive integer: {self.name} is a function of {takes}")
+        if len(given) > len(self.parameters) or positional > len(self.parameters):
+            raise ParameterError("parameters", tuple(given), f"{takes} alone: {self.name} depends on nothing else")
+        if self.parameters == ("d_model", "d_head"):
+            return require_head_shape(given["d_model"], given["d_head"])
+        return tuple(require_positive_integer(name, given[name]) for name in self.parameters)

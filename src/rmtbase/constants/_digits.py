@@ -1,0 +1,66 @@
+"""Decimal digits of an mpmath computation, as many as asked for, each of them right."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from decimal import Context, Decimal
+from typing import Any
+
+from rmtbase.errors import RmtbaseError
+
+Number = Any
+"""An mpf; mpmath has no types."""
+
+Computation = Callable[[], Number]
+"""Returns the value at mpmath's working precision."""
+
+_GUARDS = (10, 40, 160)
+_BETWEEN = 20
+
+
+class PrecisionError(RmtbaseError, ArithmeticError):
+    """A computation does not settle on the digits that were asked for.
+
+    Attributes:
+        digits: how many were asked for.
+        found: the values at the last two working precisions.
+    """
+
+    def __init__(self, digits: int, found: tuple[str, str]) -> None:
+        self.digits, self.found = digits, found
+        super().__init__(f"{digits} digits: found {found[0]} and {found[1]} at two precisions; ask for fewer")
+
+
+def agreed_digits(compute: Computation, digits: int) -> str:
+    """``compute()`` rounded to ``digits`` significant digits on which two working precisions agree.
+
+    The first carries 10 digits more than asked for and the second another 20; where they differ, as by cancellation,
+    both are raised.
+
+    Raises:
+        PrecisionError: if 180 more digits do not settle it.
+    """
+    low = high = ""
+    for guard in _GUARDS:
+        low, high = (significant(evaluated(compute, digits + more), digits) for more in (guard, guard + _BETWEEN))
+        if low == high:
+            return high
+    raise PrecisionError(digits, (low, high))
+
+
+def evaluated(compute: Computation, digits: int) -> Decimal:
+    """``compute()`` with a working precision of ``digits`` digits, as a decimal number of as many."""
+    import mpmath
+
+    with mpmath.workdps(digits):
+        return Decimal(str(mpmath.nstr(mpmath.mpf(compute()), digits)))
+
+
+def significant(value: Decimal, digits: int) -> str:
+    """``value`` rounded to ``digits`` significant digits, trailing zeros kept: 6.75 to five is 6.7500."""
+    if not value:
+        return "0"
+    rounded = Context(prec=digits).plus(value)
+    exponent = rounded.adjusted()
+    padded = rounded.quantize(Decimal((0, (1,), exponent - digits + 1)), context=Context(prec=digits))
+    return f"{padded:f}" if -5 <= exponent < digits else f"{padded:e}"

@@ -1,0 +1,136 @@
+"""The Tracy-Widom laws to any number of digits, from the Hastings-McLeod solution of Painlevé's second equation.
+
+    q'' = s q + 2 q³,   q(s) ~ Ai(s) as s -> inf,
+    (ln F_2)'' = -q²,   F_1² = F_2 exp(-∫_s^∞ q)        (Tracy & Widom 1994, 1996)
+
+are solved from right to left by Taylor series on steps of length 1/2, as by Prähofer & Spohn (2004). With
+s = s_0 - τ/2 the coefficients of q in τ obey 8 (n+1)(n+2) q_{n+2} = 2 s_0 q_n - q_{n-1} + 4 [q³]_n. All numbers are
+integers, in units of 2^-bits.
+
+To the left q is unstable: an error made at s > 0 grows as Ai(0)/Ai(s) = exp(2/3 s^(3/2)) up to 0, and from
+there to -t as exp((2√2/3) t^(3/2)). As many digits more are carried. What is left beyond the ends is
+1 - F_1 ~ exp(-2/3 s^(3/2)) and F_1 ~ exp(-t³/24), below the digits asked for.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+from operator import mul
+
+from mpmath import mp
+
+from rmtbase.constants._digits import Number
+
+_GUARD = 14  # digits: the fourth moment weighs the tails with s⁴, up to 10⁷
+_SETTLED = 4  # successive terms that are zero to rounding end a series
+
+
+@dataclass(frozen=True)
+class _Step:
+    """Taylor coefficients of F_1 and F_2 in τ on s = start/2 - τ/2, 0 <= τ <= 1, in units of 2^-bits."""
+
+    start: int
+    series: tuple[list[int], list[int]]
+
+
+def tracy_widom_moments(beta: int) -> tuple[Number, Number, Number, Number]:
+    """Mean, variance, skewness and excess kurtosis of TW_beta, beta = 1 or 2, at mpmath's working precision."""
+    bits, steps = _solution(mp.dps)
+    totals = [0] * 5  # 2^k E s^k
+    for step in steps:
+        series = step.series[beta - 1]
+        # dF = Σ n f_n τ^(n-1) dτ, and F falls along τ.
+        of_power = [-sum(n * f // (n + j) for n, f in enumerate(series) if n) for j in range(5)]
+        for k in range(5):
+            totals[k] += sum(math.comb(k, j) * step.start ** (k - j) * (-1) ** j * of_power[j] for j in range(k + 1))
+    with mp.workprec(bits):
+        m1, m2, m3, m4 = (mp.ldexp(total, -bits - k) for k, total in enumerate(totals) if k)
+        variance = m2 - m1**2
+        third = m3 - 3 * m1 * m2 + 2 * m1**3
+        fourth = m4 - 4 * m1 * m3 + 6 * m1**2 * m2 - 3 * m1**4
+        found = m1, variance, third / variance ** mp.mpf("1.5"), fourth / variance**2 - 3
+    return +found[0], +found[1], +found[2], +found[3]
+
+
+def tracy_widom_quantile(beta: int, probability: Number) -> Number:
+    """The s with F_beta(s) = probability, not too far in the tails, at mpmath's working precision."""
+    bits, steps = _solution(mp.dps)
+    with mp.workprec(bits):
+        target = int(mp.ldexp(probability, bits))
+        step = next(step for step in steps if sum(step.series[beta - 1]) < target)
+        falling = [mp.ldexp(coefficient, -bits) for coefficient in reversed(step.series[beta - 1])]
+        tau, tolerance = mp.mpf(1) / 2, mp.mpf(10) ** (-mp.dps // 2)
+        while True:
+            value, slope = mp.polyval(falling, tau, derivative=True)
+            change = (value - probability) / slope
+            tau -= change
+            if abs(change) < tolerance:  # the next step of Newton's squares it
+                break
+        value, slope = mp.polyval(falling, tau, derivative=True)
+        found = (step.start - tau + (value - probability) / slope) / 2
+    return +found
+
+
+def tracy_widom_cdf_at_zero(beta: int) -> Number:
+    """F_beta(0), which Bornemann (2010) prints, at mpmath's working precision."""
+    bits, steps = _solution(mp.dps)
+    return mp.ldexp(next(step.series[beta - 1][0] for step in steps if step.start == 0), -bits)
+
+
+@lru_cache(maxsize=8)
+def _solution(digits: int) -> tuple[int, tuple[_Step, ...]]:
+    """(bits, steps from right to left) from which moments have ``digits`` digits."""
+    nats = math.log(10) * (digits + _GUARD)
+    right, left = math.ceil((1.5 * nats) ** (2 / 3)), math.ceil((24 * nats) ** (1 / 3))
+    growth = 2 / 3 * right**1.5 + 2 * math.sqrt(2) / 3 * left**1.5
+    bits = math.ceil((nats + growth) / math.log(2))
+    with mp.workprec(bits + 32):
+        q = [int(mp.ldexp(mp.airyai(right), bits)), int(mp.ldexp(-mp.airyai(right, derivative=1) / 2, bits))]
+    integral = of_square = log_f2 = 0
+    f1 = f2 = 1 << bits
+    steps = []
+    for start in range(2 * right, -2 * left, -1):
+        q, square = _hastings_mcleod(q, start, bits)
+        # ∫_s^∞ q, ∫_s^∞ q² = (ln F_2)' and ln F_2 = -∫_s^∞ (ln F_2)'; ds = -dτ/2.
+        integrals, of_squares = _primitive(q, integral), _primitive(square, of_square)
+        logs = _primitive([-c for c in of_squares], log_f2)
+        halves = [(a - b) // 2 for a, b in zip(logs, integrals, strict=True)]
+        steps.append(_Step(start, (_exponential(halves, f1, bits), _exponential(logs, f2, bits))))
+        integral, of_square, log_f2 = sum(integrals), sum(of_squares), sum(logs)
+        f1, f2 = map(sum, steps[-1].series)
+        q = [sum(q), sum(n * c for n, c in enumerate(q))]
+    return bits, tuple(steps)
+
+
+def _hastings_mcleod(start_values: list[int], start: int, bits: int) -> tuple[list[int], list[int]]:
+    """Taylor coefficients of q and q² in τ, from q and dq/dτ at τ = 0."""
+    q, square = list(start_values), []
+    settled = 0
+    while settled < _SETTLED:
+        n = len(square)
+        square.append(_coefficient(q, q, n) >> bits)
+        dividend = start * q[n] - (q[n - 1] if n else 0) + 4 * (_coefficient(q, square, n) >> bits)
+        q.append(dividend // (8 * (n + 1) * (n + 2)))
+        settled = settled + 1 if abs(q[-1]) <= 2 else 0
+    return q[: len(square)], square
+
+
+def _coefficient(a: list[int], b: list[int], n: int) -> int:
+    """The coefficient of τ^n in the product of two series."""
+    return sum(map(mul, a[: n + 1], b[n::-1]))
+
+
+def _primitive(series: list[int], constant: int) -> list[int]:
+    """Half the primitive of a series: ∫_s^∞ grows by dτ/2 as s falls."""
+    return [constant, *(c // (2 * (n + 1)) for n, c in enumerate(series[:-1]))]
+
+
+def _exponential(log: list[int], constant: int, bits: int) -> list[int]:
+    """The series F of value ``constant`` at τ = 0 with ln F = log + constant', from n F_n = Σ k log_k F_{n-k}."""
+    weighted = [k * c for k, c in enumerate(log)]
+    series = [constant]
+    for n in range(1, len(log)):
+        series.append(_coefficient(weighted[1:], series, n - 1) // (n << bits))
+    return series

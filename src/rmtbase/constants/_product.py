@@ -1,0 +1,285 @@
+"""Functions of (d_model, d_head): the null of W_QK = W_QᵀW_K at σ = 1, divided by √d_model.
+
+With d = d_model, h = d_head, γ = h/d the limiting law of the eigenvalues is given by
+
+    F(ψ) = d (1 + ψ) (1 + γψ)² / ψ = λ,   F' = 0 at ψ_± = (-1 ± √(1 + 8/γ)) / 4
+
+(Burda, Jarosz, Livan, Nowak & Swiech 2010). For other σ the eigenvalues are multiplied by σ_Q²σ_K².
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+from mpmath import mp
+
+from rmtbase.constants._constant import ConstantFunction
+from rmtbase.constants._digits import Number
+from rmtbase.errors import ParameterError
+
+_DOUBLE_DIGITS = 15
+_EDGE_DIGITS = 12
+_LAW = ("burda_2010_rectangular", "dupic_perez_castillo_2014")
+_EDGE_LAW = ("tracy_widom_1996", "johnstone_2001", "ma_2012")
+_EDGES = (
+    r"F(\psi) = d\,\frac{(1+\psi)(1+\gamma\psi)^2}{\psi}, \quad"
+    r" \psi_\pm = \tfrac14\bigl(-1 \pm \sqrt{1 + 8/\gamma}\bigr)"
+)
+_LIMIT = "exact for the limiting law; one draw's fluctuates about it by the Tracy-Widom scale"
+_SECOND_ORDER = "asymptotic: neglects relative order 1/d_head"
+
+
+def _mpf(value: Fraction) -> Number:
+    return mp.mpf(value.numerator) / value.denominator
+
+
+def _critical_point(d: int, h: int, side: int) -> Number:
+    """ψ_±."""
+    return (-1 + side * mp.sqrt(1 + mp.mpf(8 * d) / h)) / 4
+
+
+def _edge(d: int, h: int, side: int) -> Number:
+    """λ_±."""
+    if side < 0 and d == h:
+        return mp.mpf(0)
+    psi, gamma = _critical_point(d, h, side), mp.mpf(h) / d
+    return d * (1 + psi) * (1 + gamma * psi) ** 2 / psi
+
+
+def _edge_scale(d: int, h: int, side: int) -> Number:
+    """δ_± = (λ_± √(|F''(ψ_±)|/2) / h)^(2/3)."""
+    _require_soft_edge(d, h, side)
+    psi, gamma, edge = _critical_point(d, h, side), mp.mpf(h) / d, _edge(d, h, side)
+    curvature = edge * (psi**-2 - (1 + psi) ** -2 - 2 * (gamma / (1 + gamma * psi)) ** 2)
+    return (edge * mp.sqrt(abs(curvature) / 2) / h) ** (mp.mpf(2) / 3)
+
+
+def _require_soft_edge(d: int, h: int, side: int) -> None:
+    if side < 0 and d == h:
+        raise ParameterError("d_head", h, f"less than d_model = {d}: there the lower edge is hard, not Tracy-Widom's")
+
+
+def _extreme_eigenvalue(d: int, h: int, side: int):
+    from rmtbase.laws import largest_eigenvalue, smallest_eigenvalue
+
+    _require_soft_edge(d, h, side)
+    return (largest_eigenvalue if side > 0 else smallest_eigenvalue)((d, h, d), normalization="sqrt_d")
+
+
+def _trace(partition: tuple[int, ...], d: int, h: int) -> Fraction:
+    """E Π tr M^(μ_i) of W_QK divided by √d."""
+    from rmtbase.laws import trace_moment
+
+    return trace_moment(partition, (d, h, d)) / d ** sum(partition)
+
+
+def _trace_std(d: int, h: int, k: int) -> Number:
+    return mp.sqrt(_mpf(_trace((k, k), d, h) - _trace((k,), d, h) ** 2))
+
+
+def _participation_ratio(d: int, h: int):
+    from rmtbase.laws import normalized_participation_ratio
+
+    return normalized_participation_ratio(d, h)
+
+
+def _sum_down(primitive, d: int, h: int) -> Number:
+    """Σ_{i<h} f((d - i)/2) for f(x) = primitive(x + 1) - primitive(x): even and odd i are chains of step one."""
+    total = mp.mpf(0)
+    for top, count in ((d, (h + 1) // 2), (d - 1, h // 2)):
+        end = mp.mpf(top) / 2 + 1
+        total += primitive(end) - primitive(end - count)
+    return total
+
+
+def _log_determinant_mean(d: int, h: int) -> Number:
+    # (x - 1) ψ(x) - x is a primitive of the digamma function on steps of one.
+    digammas = _sum_down(lambda x: (x - 1) * mp.psi(0, x) - x, d, h)
+    return 2 * (h * mp.log(2) + digammas) - h * mp.log(d)
+
+
+def _log_determinant_std(d: int, h: int) -> Number:
+    # (x - 1) ψ₁(x) + ψ(x) likewise of the trigamma function.
+    return mp.sqrt(2 * _sum_down(lambda x: (x - 1) * mp.psi(1, x) + mp.psi(0, x), d, h))
+
+
+def _side(side: int) -> tuple[ConstantFunction, ...]:
+    """Edge, singular edge, Tracy-Widom scale, and mean and standard deviation of the extreme eigenvalue."""
+    which, extreme, sign, index = (
+        ("upper", "largest", "+", r"\max") if side > 0 else ("lower", "smallest", "-", r"\min")
+    )
+    return (
+        ConstantFunction(
+            name=f"product_{which}_edge",
+            symbol=rf"\lambda_{sign}",
+            description=f"{which} edge of the eigenvalues of W_QK",
+            definition=rf"F(\psi_{sign}), \quad {_EDGES}",
+            method="closed form",
+            references=_LAW,
+            compute=lambda d, h: _edge(d, h, side),
+            uncertainty=_LIMIT,
+        ),
+        ConstantFunction(
+            name=f"product_{which}_singular_edge",
+            symbol=rf"s_{sign}",
+            description=f"{which} edge of the singular values of W_QK",
+            definition=rf"\sqrt{{\lambda_{sign}}}",
+            method="square root of the eigenvalue",
+            references=_LAW,
+            compute=lambda d, h: mp.sqrt(_edge(d, h, side)),
+            uncertainty=_LIMIT,
+        ),
+        ConstantFunction(
+            name=f"product_{which}_edge_scale",
+            symbol=rf"\delta_{sign}",
+            description=f"Tracy-Widom scale at the {which} edge of W_QK",
+            definition=rf"\Bigl(\frac{{\lambda_{sign}}}{{h}} \sqrt{{|F''(\psi_{sign})|/2}}\Bigr)^{{2/3}}",
+            method="closed form",
+            references=("el_karoui_2006", *_LAW),
+            compute=lambda d, h: _edge_scale(d, h, side),
+            uncertainty="exact for the limiting law",
+        ),
+        ConstantFunction(
+            name=f"{extreme}_eigenvalue_mean",
+            symbol=rf"\mathrm{{E}}\,\lambda_{{{index}}}",
+            description=f"mean of the {extreme} eigenvalue of W_QK",
+            definition=rf"\lambda_{sign} {sign} \delta_{sign}\, \mu_{{\mathrm{{TW}}_1}} + \ldots",
+            method=f"rmtbase.laws.{extreme}_eigenvalue, to second order at the edge",
+            references=_EDGE_LAW,
+            compute=lambda d, h: _extreme_eigenvalue(d, h, side).mean(),
+            uncertainty=_SECOND_ORDER,
+            most_digits=_EDGE_DIGITS,
+        ),
+        ConstantFunction(
+            name=f"{extreme}_eigenvalue_std",
+            symbol=rf"\sigma_{{\lambda_{index}}}",
+            description=f"standard deviation of the {extreme} eigenvalue of W_QK",
+            definition=rf"\delta_{sign}\, \sigma_{{\mathrm{{TW}}_1}} + \ldots",
+            method=f"rmtbase.laws.{extreme}_eigenvalue, to second order at the edge",
+            references=_EDGE_LAW,
+            compute=lambda d, h: _extreme_eigenvalue(d, h, side).std(),
+            uncertainty=_SECOND_ORDER,
+            most_digits=_EDGE_DIGITS,
+        ),
+    )
+
+
+FUNCTIONS = (
+    ConstantFunction(
+        name="aspect_ratio",
+        symbol=r"\gamma",
+        description="aspect ratio; mean squared cosine between the row spaces of W_Q and W_K",
+        definition=r"h / d",
+        method="closed form",
+        references=("burda_2010_rectangular",),
+        compute=lambda d, h: mp.mpf(h) / d,
+    ),
+    *_side(+1),
+    *_side(-1),
+    ConstantFunction(
+        name="trace_mean",
+        symbol=r"\mathrm{E} \textstyle\sum \lambda",
+        description="mean of the sum of the eigenvalues of W_QK, its squared Frobenius norm",
+        definition=r"d h",
+        method="exact rational arithmetic",
+        references=("muirhead_1982",),
+        compute=lambda d, h: _mpf(_trace((1,), d, h)),
+    ),
+    ConstantFunction(
+        name="trace_std",
+        symbol=r"\sigma_{\sum \lambda}",
+        description="standard deviation of the sum of the eigenvalues of W_QK",
+        definition=r"\sqrt{\mathrm{E}\,(\mathrm{tr}\,M)^2 - (\mathrm{E}\,\mathrm{tr}\,M)^2}",
+        method="zonal polynomials in exact rational arithmetic",
+        references=("muirhead_1982",),
+        compute=lambda d, h: _trace_std(d, h, 1),
+    ),
+    ConstantFunction(
+        name="trace_of_square_mean",
+        symbol=r"\mathrm{E} \textstyle\sum \lambda^2",
+        description="mean of the sum of the squared eigenvalues of W_QK",
+        definition=r"h\,(d^2 + 2dh + 2d + h + 3)",
+        method="zonal polynomials in exact rational arithmetic",
+        references=("muirhead_1982",),
+        compute=lambda d, h: _mpf(_trace((2,), d, h)),
+    ),
+    ConstantFunction(
+        name="trace_of_square_std",
+        symbol=r"\sigma_{\sum \lambda^2}",
+        description="standard deviation of the sum of the squared eigenvalues of W_QK",
+        definition=r"\sqrt{\mathrm{E}\,(\mathrm{tr}\,M^2)^2 - (\mathrm{E}\,\mathrm{tr}\,M^2)^2}",
+        method="zonal polynomials in exact rational arithmetic",
+        references=("muirhead_1982",),
+        compute=lambda d, h: _trace_std(d, h, 2),
+    ),
+    ConstantFunction(
+        name="normalized_participation_ratio_of_means",
+        symbol=r"\frac{(\mathrm{E} \sum \lambda)^2}{h\, \mathrm{E} \sum \lambda^2}",
+        description="ratio of the expectations in NPR; not its mean, which is larger",
+        definition=r"\frac{d^2}{d^2 + 2dh + 2d + h + 3}",
+        method="exact rational arithmetic",
+        references=("muirhead_1982",),
+        compute=lambda d, h: _mpf(_trace((1,), d, h) ** 2 / (h * _trace((2,), d, h))),
+    ),
+    ConstantFunction(
+        name="normalized_participation_ratio_mean",
+        symbol=r"\mathrm{E}\,\mathrm{NPR}",
+        description="mean of the normalized participation ratio of W_QK",
+        definition=r"\mathrm{E}\,\frac{(\sum \lambda)^2}{h \sum \lambda^2}",
+        method="third-order delta method on exact moments",
+        references=("muirhead_1982",),
+        compute=lambda d, h: _participation_ratio(d, h).mean,
+        uncertainty=lambda d, h: f"asymptotic: the next order is {_participation_ratio(d, h).error:.1e}",
+        most_digits=_DOUBLE_DIGITS,
+    ),
+    ConstantFunction(
+        name="normalized_participation_ratio_std",
+        symbol=r"\sigma_{\mathrm{NPR}}",
+        description="standard deviation of the normalized participation ratio of W_QK",
+        definition=r"\sqrt{\mathrm{Var}\,\frac{(\sum \lambda)^2}{h \sum \lambda^2}}",
+        method="third-order delta method on exact moments",
+        references=("muirhead_1982",),
+        compute=lambda d, h: _participation_ratio(d, h).std,
+        uncertainty=lambda d, h: f"asymptotic: the next order is {_participation_ratio(d, h).std_error:.1e}",
+        most_digits=_DOUBLE_DIGITS,
+    ),
+    ConstantFunction(
+        name="log_determinant_mean",
+        symbol=r"\mathrm{E} \textstyle\sum \ln \lambda",
+        description="mean of the log-determinant of W_QK on its row space",
+        definition=r"2 \sum_{i<h} \bigl[\ln 2 + \psi\bigl(\tfrac{d-i}{2}\bigr)\bigr] - h \ln d",
+        method="closed form, the sums of digamma functions telescoped",
+        references=("muirhead_1982",),
+        compute=_log_determinant_mean,
+    ),
+    ConstantFunction(
+        name="log_determinant_std",
+        symbol=r"\sigma_{\sum \ln \lambda}",
+        description="standard deviation of the log-determinant of W_QK on its row space",
+        definition=r"\sqrt{2 \sum_{i<h} \psi_1\bigl(\tfrac{d-i}{2}\bigr)}",
+        method="closed form, the sums of trigamma functions telescoped",
+        references=("muirhead_1982",),
+        compute=_log_determinant_std,
+    ),
+    ConstantFunction(
+        name="spectral_radius",
+        symbol=r"\rho",
+        description="largest modulus of the complex eigenvalues of W_QK",
+        definition=r"\sqrt{h}",
+        method="closed form",
+        references=("burda_2010_product",),
+        parameters=("d_head",),
+        compute=lambda h: mp.sqrt(h),
+        uncertainty="exact for the limiting law",
+    ),
+    ConstantFunction(
+        name="spike_threshold",
+        symbol=r"\theta_c",
+        description="strength at which a planted rank-one spike θuvᵀ leaves the bulk of W_QK",
+        definition=r"\frac{\sqrt{\lambda_+}}{1 + \gamma\psi_+} = \sqrt{d\,(1 + 1/\psi_+)}",
+        method="closed form",
+        references=("benaych_georges_nadakuditi_2012", *_LAW),
+        compute=lambda d, h: mp.sqrt(d * (1 + 1 / _critical_point(d, h, +1))),
+        uncertainty="exact for the limiting law",
+    ),
+)

@@ -1,0 +1,203 @@
+"""A normal bulk contaminated by a second, small component."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.integrate import quad
+from scipy.optimize.elementwise import find_root
+from scipy.special import ndtr, ndtri, xlogy
+
+from rmtbase.errors import ParameterError
+from rmtbase.laws._parameters import checked_finite, checked_order
+from rmtbase.parameters import require_positive_number
+
+FloatArray = NDArray[np.float64]
+
+_ROOT_TAU = math.sqrt(2.0 * math.pi)
+
+
+@dataclass(frozen=True)
+class ContaminatedNormal:
+    """The mixture (1 - q) N(mean_bulk, sigma_bulk^2) + q N(mean_spike, sigma_spike^2), q = ``spike_weight``.
+
+    Tukey's contaminated normal law (Tukey 1960) has equal means; a spike at mean_spike with sigma_spike = 0 is a point
+    mass. With delta = mean_spike - mean_bulk and v_b, v_s the two variances,
+
+        mean     = mean_bulk + q delta
+        var      = (1 - q) v_b + q v_s + q (1 - q) delta^2
+        mu_3     = q (1 - q) delta [3 (v_s - v_b) + (1 - 2q) delta^2]
+        mu_4     = 3 (1 - q) v_b^2 + 3 q v_s^2 + 6 q (1 - q) delta^2 [q v_b + (1 - q) v_s]
+                   + q (1 - q) delta^4 [1 - 3 q (1 - q)].
+
+    Exact, all functions to rounding except the entropy. With ``sigma_spike=0`` the point mass is in ``cdf``, ``sf``,
+    ``ppf`` and the moments; ``pdf`` is the continuous part, of mass 1 - q, and the entropy is -inf.
+
+    Attributes:
+        spike_weight: q, the weight of the spike and never of the bulk, 0 <= q <= 1.
+        mean_spike: the spike's location.
+        sigma_bulk: the bulk's standard deviation, positive.
+        sigma_spike: the spike's standard deviation, zero or positive.
+        mean_bulk: the bulk's location.
+
+    Raises:
+        ParameterError: for parameters outside these domains.
+    """
+
+    spike_weight: float
+    mean_spike: float = 0.0
+    sigma_bulk: float = 1.0
+    sigma_spike: float = 0.0
+    mean_bulk: float = 0.0
+
+    def __post_init__(self) -> None:
+        weight = checked_finite("spike_weight", self.spike_weight)
+        if not 0.0 <= weight <= 1.0:
+            raise ParameterError("spike_weight", self.spike_weight, "a number from 0 to 1")
+        spread = checked_finite("sigma_spike", self.sigma_spike)
+        if spread < 0.0:
+            raise ParameterError("sigma_spike", self.sigma_spike, "zero (a point mass) or a positive number")
+        object.__setattr__(self, "spike_weight", weight)
+        object.__setattr__(self, "sigma_spike", spread)
+        object.__setattr__(self, "sigma_bulk", require_positive_number("sigma_bulk", self.sigma_bulk))
+        for name in ("mean_spike", "mean_bulk"):
+            object.__setattr__(self, name, checked_finite(name, getattr(self, name)))
+
+    @property
+    def support(self) -> tuple[float, float]:
+        """The whole real line."""
+        return -math.inf, math.inf
+
+    @property
+    def atom_mass(self) -> float:
+        """Mass at mean_spike: q for sigma_spike = 0, else 0."""
+        return self.spike_weight if self.sigma_spike == 0.0 else 0.0
+
+    def pdf(self, x: ArrayLike) -> FloatArray:
+        """Density at ``x``, same shape; without the point mass, if there is one."""
+        values = np.asarray(x, dtype=np.float64)
+        density = (1.0 - self.spike_weight) * _normal_pdf(values, self.mean_bulk, self.sigma_bulk)
+        if self.sigma_spike > 0.0:
+            density = density + self.spike_weight * _normal_pdf(values, self.mean_spike, self.sigma_spike)
+        return density
+
+    def cdf(self, x: ArrayLike) -> FloatArray:
+        """P(w <= x), same shape; the point mass's jump included."""
+        values = np.asarray(x, dtype=np.float64)
+        spike = _normal_cdf(values, self.mean_spike, self.sigma_spike)
+        return (1.0 - self.spike_weight) * ndtr((values - self.mean_bulk) / self.sigma_bulk) + self.spike_weight * spike
+
+    def sf(self, x: ArrayLike) -> FloatArray:
+        """P(w > x), same shape, accurate relative to itself in the right tail."""
+        values = np.asarray(x, dtype=np.float64)
+        if self.sigma_spike > 0.0:
+            spike = ndtr((self.mean_spike - values) / self.sigma_spike)
+        else:
+            spike = np.where(np.isnan(values), np.nan, values < self.mean_spike)
+        return (1.0 - self.spike_weight) * ndtr((self.mean_bulk - values) / self.sigma_bulk) + self.spike_weight * spike
+
+    def ppf(self, q: ArrayLike) -> FloatArray:
+        """Smallest w with cdf(w) >= q, same shape; -+inf at 0 and 1, nan outside [0, 1]."""
+        probability = np.asarray(q, dtype=np.float64)
+        quantile = np.where(probability == 0.0, -np.inf, np.where(probability == 1.0, np.inf, np.nan))
+        inner = (probability > 0.0) & (probability < 1.0)
+        target = probability[inner]
+        # The mixture's quantile lies between those of its components.
+        bulk = self.mean_bulk + self.sigma_bulk * ndtri(target)
+        spike = self.mean_spike + self.sigma_spike * ndtri(target)
+        low, high = np.minimum(bulk, spike), np.maximum(bulk, spike)
+        result = find_root(
+            lambda x, p: np.where(p < 0.5, self.cdf(x) - p, (1.0 - p) - self.sf(x)),
+            (low, high),
+            args=(target,),
+            tolerances={"xatol": 0.0, "xrtol": 4e-16},
+        )
+        # Equal ends, or a jump exactly at one of them, leave no change of sign: the lower end that reaches q is it.
+        reached = np.where(self.cdf(low) >= target, low, high)
+        quantile[inner] = np.where(result.success, result.x, reached)
+        return quantile if quantile.ndim else quantile[()]
+
+    def moment(self, k: int) -> float:
+        """E[w^k], k = 0, 1, 2, ...; exact, rounded."""
+        order = checked_order(k)
+        bulk = _normal_moment(order, self.mean_bulk, self.sigma_bulk)
+        spike = _normal_moment(order, self.mean_spike, self.sigma_spike)
+        return (1.0 - self.spike_weight) * bulk + self.spike_weight * spike
+
+    def mean(self) -> float:
+        """The mean."""
+        return self.mean_bulk + self.spike_weight * self._delta
+
+    def var(self) -> float:
+        """The variance."""
+        q = self.spike_weight
+        return (1.0 - q) * self.sigma_bulk**2 + q * self.sigma_spike**2 + q * (1.0 - q) * self._delta**2
+
+    def std(self) -> float:
+        """The standard deviation."""
+        return math.sqrt(self.var())
+
+    def skewness(self) -> float:
+        """Third standardized moment."""
+        q, delta = self.spike_weight, self._delta
+        widths = 3.0 * (self.sigma_spike**2 - self.sigma_bulk**2)
+        return q * (1.0 - q) * delta * (widths + (1.0 - 2.0 * q) * delta**2) / self.var() ** 1.5
+
+    def kurtosis(self) -> float:
+        """Fourth standardized moment, 3 for a normal law."""
+        q, delta2 = self.spike_weight, self._delta**2
+        bulk, spike, both = self.sigma_bulk**2, self.sigma_spike**2, q * (1.0 - q)
+        fourth = (
+            3.0 * (1.0 - q) * bulk**2
+            + 3.0 * q * spike**2
+            + 6.0 * both * delta2 * (q * bulk + (1.0 - q) * spike)
+            + both * delta2**2 * (1.0 - 3.0 * both)
+        )
+        return fourth / self.var() ** 2
+
+    def entropy(self) -> float:
+        """Differential entropy -<ln pdf> in nats; numerical, absolute error below 1e-9; -inf with a point mass."""
+        if self.atom_mass > 0.0:
+            return -math.inf
+        marks = [
+            mean + sign * reach * sigma
+            for mean, sigma in self._components
+            for sign in (-1.0, 1.0)
+            for reach in (0.0, 3.0, 9.0, 38.0)
+        ]
+        ends = sorted(set(marks))
+        return math.fsum(
+            quad(lambda x: -xlogy(p := float(self.pdf(x)), p), low, high, epsabs=1e-12, epsrel=1e-11, limit=200)[0]
+            for low, high in pairwise(ends)
+        )
+
+    @property
+    def _delta(self) -> float:
+        return self.mean_spike - self.mean_bulk
+
+    @property
+    def _components(self) -> list[tuple[float, float]]:
+        """(mean, sigma) of the components that have any weight."""
+        components = [(self.mean_bulk, self.sigma_bulk)] if self.spike_weight < 1.0 else []
+        return components + [(self.mean_spike, self.sigma_spike)] * (self.spike_weight > 0.0)
+
+
+def _normal_pdf(x: FloatArray, mean: float, sigma: float) -> FloatArray:
+    return np.exp(-0.5 * ((x - mean) / sigma) ** 2) / (_ROOT_TAU * sigma)
+
+
+def _normal_cdf(x: FloatArray, mean: float, sigma: float) -> FloatArray:
+    if sigma > 0.0:
+        return ndtr((x - mean) / sigma)
+    return np.where(np.isnan(x), np.nan, x >= mean)
+
+
+def _normal_moment(k: int, mean: float, sigma: float) -> float:
+    """Sum over even j of binom(k, j) mean^(k-j) sigma^j (j-1)!!."""
+    return math.fsum(
+        math.comb(k, j) * mean ** (k - j) * sigma**j * math.prod(range(1, j, 2)) for j in range(0, k + 1, 2)
+    )

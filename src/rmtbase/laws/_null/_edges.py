@@ -1,0 +1,195 @@
+"""Nulls of the statistics that look at an edge of the spectrum: stable ranks and condition numbers."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+from scipy.interpolate import CubicSpline
+from scipy.special import ndtr, ndtri, ndtri_exp
+
+from rmtbase.laws._chain_map import FloatArray
+from rmtbase.laws._extreme_eigenvalues import EdgeLaw, largest_eigenvalue, log_scale_cumulants, smallest_eigenvalue
+from rmtbase.laws._gaussian_chain import chain_map
+from rmtbase.laws._linear_statistics import eigenvalue_response
+from rmtbase.laws._null._linear import summands, sums
+
+_NODES = 257
+_REMOTEST = 1e-30  # the tail probability of each eigenvalue up to which the ratio is tabulated
+_FAR_RIGHT = 40.0  # in TW_1, where nothing above that probability is left
+_NEWTON_STEPS = 30
+
+
+@dataclass(frozen=True)
+class EdgePower:
+    """The law of lambda^power for an extreme eigenvalue lambda; power not zero."""
+
+    edge: EdgeLaw
+    power: float
+
+    def mean(self) -> float:
+        """E[lambda^power]."""
+        return self.edge.expect_power(self.power)
+
+    def std(self) -> float:
+        """Standard deviation; inf where the second moment is."""
+        if math.isinf(self.edge.expect_power(2.0 * self.power)):
+            return math.inf
+        log_values, weights = self.edge.quadrature()
+        relative = np.exp(self.power * (log_values - weights @ log_values))
+        centre = float(weights @ relative)
+        return self.mean() * math.sqrt(float(weights @ (relative / centre - 1.0) ** 2))
+
+    def cdf(self, x: FloatArray) -> FloatArray:
+        """P(lambda^power <= x)."""
+        return self.edge.cdf(self._back(x)) if self.power > 0 else self.edge.sf(self._back(x))
+
+    def sf(self, x: FloatArray) -> FloatArray:
+        """P(lambda^power > x)."""
+        return self.edge.sf(self._back(x)) if self.power > 0 else self.edge.cdf(self._back(x))
+
+    def ppf(self, q: FloatArray) -> FloatArray:
+        """Quantile; nan for q outside [0, 1]."""
+        return self._forth(self.edge.ppf(q) if self.power > 0 else self.edge.isf(q))
+
+    def isf(self, q: FloatArray) -> FloatArray:
+        """Upper quantile; nan for q outside [0, 1]."""
+        return self._forth(self.edge.isf(q) if self.power > 0 else self.edge.ppf(q))
+
+    def _forth(self, eigenvalue: FloatArray) -> FloatArray:
+        with np.errstate(divide="ignore", over="ignore"):
+            return np.asarray(eigenvalue) ** self.power
+
+    def _back(self, x: FloatArray) -> FloatArray:
+        """The eigenvalue, 0 or inf for x <= 0."""
+        with np.errstate(divide="ignore", over="ignore"):
+            return np.maximum(x, 0.0) ** (1.0 / self.power)
+
+
+@dataclass(frozen=True)
+class EdgeRatio:
+    """The law of (lambda_max / lambda_min)^power, the two independent but for what their variances already hold.
+
+    The distribution of the logarithm is a convolution, by quadrature over lambda_max; tabulated once as a normal score,
+    which is nearly linear, and continued straight beyond the table.
+    """
+
+    upper: EdgeLaw
+    lower: EdgeLaw
+    power: float
+
+    def mean(self) -> float:
+        """Expectation: the product of those of lambda_max^power and lambda_min^-power."""
+        return self._numerator.mean() * self._inverse.mean()
+
+    def std(self) -> float:
+        """Standard deviation."""
+        squares = [(one.std() / one.mean()) ** 2 for one in (self._numerator, self._inverse)]
+        return self.mean() * math.sqrt(math.fsum([*squares, math.prod(squares)]))
+
+    def cdf(self, x: FloatArray) -> FloatArray:
+        """P(ratio <= x)."""
+        return ndtr(self._score(x))
+
+    def sf(self, x: FloatArray) -> FloatArray:
+        """P(ratio > x)."""
+        return ndtr(-self._score(x))
+
+    def ppf(self, q: FloatArray) -> FloatArray:
+        """Quantile; nan for q outside [0, 1]."""
+        return self._quantile(ndtri(q))
+
+    def isf(self, q: FloatArray) -> FloatArray:
+        """Upper quantile; nan for q outside [0, 1]."""
+        return self._quantile(-ndtri(q))
+
+    @property
+    def _numerator(self) -> EdgePower:
+        return EdgePower(self.upper, self.power)
+
+    @property
+    def _inverse(self) -> EdgePower:
+        return EdgePower(self.lower, -self.power)
+
+    @cached_property
+    def _table(self) -> CubicSpline:
+        """The normal score at ln(lambda_max / lambda_min)."""
+        remotest = np.array(_REMOTEST)
+        low = math.log(float(self.upper.ppf(remotest)) / float(self.lower.isf(remotest)))
+        high = math.log(float(self.upper.isf(remotest)) / float(self.lower.ppf(remotest)))
+        log_ratio = np.linspace(max(low, 0.0), high, _NODES)
+        log_largest, weights = self.upper.quadrature(_FAR_RIGHT)
+        smallest = np.exp(log_largest - log_ratio[:, None])
+        with np.errstate(divide="ignore"):  # a mass that rounds to zero
+            log_cdf, log_sf = np.log(self.lower.sf(smallest) @ weights), np.log(self.lower.cdf(smallest) @ weights)
+        score = np.where(log_cdf < log_sf, ndtri_exp(np.minimum(log_cdf, 0.0)), -ndtri_exp(np.minimum(log_sf, 0.0)))
+        sound = np.isfinite(score)
+        return CubicSpline(log_ratio[sound], score[sound])
+
+    def _score(self, x: FloatArray) -> FloatArray:
+        """The normal score of P(ratio <= x); -inf up to 1."""
+        with np.errstate(divide="ignore"):
+            log_ratio = np.log(np.maximum(x, 0.0)) / self.power
+        low, high = self._table.x[0], self._table.x[-1]
+        inner = np.clip(log_ratio, low, high)
+        with np.errstate(invalid="ignore"):  # inf - inf of the slope's branches that are not taken
+            score = self._table(inner) + (log_ratio - inner) * self._table(inner, 1)
+        return np.where(log_ratio <= 0.0, -np.inf, score)
+
+    def _quantile(self, score: FloatArray) -> FloatArray:
+        """Invert :meth:`_score` by Newton's method from the table; 1 and inf at the ends."""
+        table = self._table
+        ends = table(table.x[[0, -1]])
+        inner = np.clip(score, *ends)
+        log_ratio = np.interp(inner, table(table.x), table.x)
+        for _ in range(_NEWTON_STEPS):
+            step = (table(log_ratio) - inner) / table(log_ratio, 1)
+            log_ratio = np.clip(log_ratio - step, table.x[0], table.x[-1])
+            if not (np.abs(step) > 1e-14 * table.x[-1]).any():
+                break
+        beyond = np.where(score == inner, 0.0, score - inner)
+        log_ratio = np.maximum(log_ratio + beyond / table(log_ratio, 1), 0.0)
+        with np.errstate(over="ignore"):
+            return np.exp(self.power * log_ratio)
+
+
+def stable_rank(dims: tuple[int, ...], convention: str) -> EdgePower:
+    """The null of sum lambda / lambda_max, or of sum s / s_max: a power of lambda_max over the sum's own.
+
+    The logarithm of the sum T is nearly normal: E ln T = ln E T - Var T / (2 E T^2), and its covariance with
+    ln lambda_max is taken where lambda_max lies on average, not at the edge. The third cumulant of the ratio is that
+    of lambda_max, reduced like that of a multiple of the self-normalised lambda_max: what remains of T once the
+    factors' own scale is out of both moves along with lambda_max, not independently.
+    """
+    times = 1.0 if convention == "eigenvalue" else 2.0  # lambda_max / T, or lambda_max / (sum s)^2
+    reals = tuple(float(n) for n in dims)
+    of = sums(reals, convention)
+    total = float(of.mean[0])
+    relative = float(of.covariance[0, 0]) / total**2
+    largest = replace(largest_eigenvalue(dims), log_unit=0.0)  # in the sums' units
+    mean, variance, third = largest.log_cumulants()
+    response = eigenvalue_response(chain_map(reals), summands(convention), mean)[0] / total
+    ratio_variance = variance + times**2 * relative - 2.0 * times * float(response)
+    _, own_variance, _ = log_scale_cumulants(dims)
+    ratio_third = third * (ratio_variance / (variance - own_variance)) ** 1.5
+    ratio_mean = mean - times * (math.log(total) - 0.5 * relative)
+    return EdgePower(largest.with_log_cumulants(ratio_mean, ratio_variance, ratio_third), -1.0 / times)
+
+
+def condition_number(dims: tuple[int, ...], power: float) -> EdgeRatio:
+    """The null of (lambda_max / lambda_min)^power.
+
+    Cov(ln lambda_max, ln lambda_min) = 2 / (r (psi_+ - psi_-))^2, the covariance kernel between the edges, is taken out
+    of both variances, at the same skewness.
+    """
+    upper, lower = largest_eigenvalue(dims), smallest_eigenvalue(dims)
+    covariance = 2.0 / (min(dims) * (upper.coordinate.psi - lower.coordinate.psi)) ** 2
+    return EdgeRatio(_narrowed(upper, covariance), _narrowed(lower, covariance), power)
+
+
+def _narrowed(law: EdgeLaw, by: float) -> EdgeLaw:
+    mean, variance, third = law.log_cumulants()
+    left = 1.0 - by / variance
+    return law.with_log_cumulants(mean, left * variance, left**1.5 * third)

@@ -1,0 +1,203 @@
+"""The null of every spectral statistic."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from rmtbase.errors import ParameterError
+from rmtbase.laws._extreme_eigenvalues import NEARLY_HARD, largest_eigenvalue, smallest_eigenvalue
+from rmtbase.laws._log_determinant import LogDeterminant
+from rmtbase.laws._null._edges import condition_number, stable_rank
+from rmtbase.laws._null._law import Distribution, LogPearson3, NullLaw, Pearson3
+from rmtbase.laws._null._linear import effective_rank, entropy, participation_ratio_singular, smooth_moments
+from rmtbase.laws._parameters import checked_dims, checked_flag, checked_sigmas
+from rmtbase.laws._participation_ratio import chain_participation_ratio
+from rmtbase.laws._trace_moments import trace_cumulants
+from rmtbase.parameters import require_normalization
+
+_SMALLEST_RANK = 8
+_TRUSTED = 0.05
+
+
+@dataclass(frozen=True)
+class Case:
+    """A chain with everything that scales its eigenvalues."""
+
+    dims: tuple[int, ...]
+    sigmas: tuple[float, ...]
+    normalization: str
+    self_normalized: bool
+
+
+@dataclass(frozen=True)
+class _Recipe:
+    """How the null of one statistic is made, and how well it is known."""
+
+    make: Callable[[Case], Distribution]
+    method: str
+    accuracy: str
+    soft_edge: bool = False
+
+
+def null(
+    statistic: str,
+    dims: Sequence[int],
+    sigmas: Sequence[float] | None = None,
+    normalization: str = "none",
+    self_normalized: bool = False,
+) -> NullLaw:
+    """Return the distribution of a spectral statistic over independent draws of a Gaussian chain. No simulation.
+
+    Exact (mean and standard deviation in rational arithmetic or digamma functions): ``trace``, ``trace_of_square``,
+    ``log_determinant``. Second-order Tracy-Widom (:func:`rmtbase.laws.largest_eigenvalue`): the extreme eigenvalues,
+    stable ranks, condition numbers. Central limit theorem with corrections (:func:`rmtbase.laws.linear_statistics`):
+    entropies, effective rank, participation ratios of singular values. Expansion of exact moments: participation
+    ratios. No number in any of them was fitted.
+
+    Args:
+        statistic: one of NULL_STATISTICS, the names of ``rmtbase.statistics.SPECTRAL_STATISTICS``.
+        dims: (n_0, ..., n_L); (d_model, d_head, d_model) for W_QK.
+        sigmas: the L standard deviations; None means 1 for each.
+        normalization: ``"none"``, or ``"sqrt_d"`` to divide W by sqrt(n_0).
+        self_normalized: each factor divided by its own estimate |X_l|_F / (n_{l-1} n_l)^(1/2) of sigma_l first, as a
+            trained head is. The sigmas then cancel; scale-free statistics do not change.
+
+    Raises:
+        ParameterError: for an unknown statistic; parameters outside the domain of
+            :class:`rmtbase.laws.GaussianChain`; fewer than 8 nonzero eigenvalues where the null is asymptotic; a
+            smallest eigenvalue or condition number where the next dimension exceeds the smallest by less than 8 (a hard
+            edge); a statistic that does not vary, as the self-normalised trace of one factor.
+    """
+    if statistic not in _RECIPES:
+        raise ParameterError("statistic", statistic, f"one of {', '.join(NULL_STATISTICS)}")
+    checked = checked_dims(dims)
+    scales = checked_sigmas(sigmas, len(checked) - 1)
+    own = checked_flag("self_normalized", self_normalized)
+    if own:
+        scales = (1.0,) * len(scales)
+    return _null(statistic, Case(checked, scales, require_normalization(normalization), own))
+
+
+@lru_cache(maxsize=1024)
+def _null(statistic: str, case: Case) -> NullLaw:
+    recipe, dims = _RECIPES[statistic], case.dims
+    rank = min(dims)
+    if recipe.method == "asymptotic" and rank < _SMALLEST_RANK:
+        raise ParameterError(
+            "dims",
+            dims,
+            f"a rank of at least {_SMALLEST_RANK} for the {statistic}, whose null is an expansion in its inverse",
+        )
+    if recipe.soft_edge and sorted(dims)[1] < rank + NEARLY_HARD:
+        raise ParameterError(
+            "dims",
+            dims,
+            f"all dimensions but one larger by {NEARLY_HARD} or more than the smallest for the {statistic}: nearer "
+            "than that the lower edge is hard, and has another law",
+        )
+    return NullLaw(statistic, dims, recipe.make(case), recipe.method, recipe.accuracy)
+
+
+def _trace(power: int) -> Callable[[Case], Distribution]:
+    def make(case: Case) -> Distribution:
+        moments = trace_cumulants(power, case.dims, case.sigmas, case.normalization, case.self_normalized)
+        if moments.std == 0.0:
+            raise ParameterError(
+                "dims", case.dims, "a trace that varies: self-normalised, that of one factor or of rank 1 does not"
+            )
+        if power == 1 and len(case.dims) == 2:  # chi^2
+            return Pearson3(moments.mean, moments.std, moments.skewness)
+        return LogPearson3.matched(moments.mean, moments.std, moments.skewness)
+
+    return make
+
+
+def _log_determinant(case: Case) -> Distribution:
+    return LogDeterminant(case.dims, case.sigmas, case.normalization, case.self_normalized)
+
+
+def _participation_ratio(per_value: bool) -> Callable[[Case], Distribution]:
+    def make(case: Case) -> Distribution:
+        moments = chain_participation_ratio(case.dims)
+        mean, std, skewness = moments.mean, moments.std, moments.skewness
+        if moments.std_error > _TRUSTED * std:  # few eigenvalues of a nearly square chain: that expansion fails
+            mean, std, skewness = smooth_moments(case.dims, "eigenvalue", "participation_ratio")
+        unit = 1.0 / min(case.dims) if per_value else 1.0
+        return Pearson3(unit * mean, unit * std, skewness)
+
+    return make
+
+
+def _largest(case: Case) -> Distribution:
+    return largest_eigenvalue(case.dims, case.sigmas, case.normalization, case.self_normalized)
+
+
+def _smallest(case: Case) -> Distribution:
+    return smallest_eigenvalue(case.dims, case.sigmas, case.normalization, case.self_normalized)
+
+
+# Measured against 20 000 to 500 000 draws of W_QK for each of 40 shapes, beyond two standard errors.
+_EXACT_SHAPE = "exact in all respects, to rounding"
+_EXACT_MOMENTS = (
+    "mean, standard deviation and, below a relative spread of 0.6, skewness exact; tail probabilities from a log-"
+    "gamma law with these, measured at d_head >= 16 within 20 % to 1e-3, for the self-normalised trace of the "
+    "square within a factor of 2 there"
+)
+_LARGEST = (
+    "measured at d_head >= 16 up to d_head = d_model: mean within 0.01 and quantiles from 1 % to 99.9 % within 0.1 "
+    "standard deviations, standard deviation within 0.5 %, tail probabilities within 20 % to 1e-3 and 35 % to 1e-4"
+)
+_SMALLEST = (
+    "measured at d_head >= 16: mean within 0.02 and quantiles from 1 % to 99.9 % within 0.1 standard deviations, "
+    "standard deviation within 1.5 %, tail probabilities within 20 % to 1e-3; where the next dimension is larger by"
+    " 8 to 15 within 0.03, 0.3, 4 % and 50 %"
+)
+_CONDITION = (
+    "measured at d_head >= 16: mean within 0.02 standard deviations, standard deviation within 1.5 %, tail "
+    "probabilities within 15 % to 1e-3; 40 % where the next dimension is larger by 8 to 15"
+)
+_STABLE = (
+    "measured at d_head >= 16: mean within 0.02 standard deviations, standard deviation within 1.5 %, lower tail "
+    "within 20 % to 1e-3; upper tail too heavy, at d_head <= d_model / 2 by at most 30 % at 1e-2 and a factor of 2 "
+    "at 1e-3, square by factors of 1.6 and 3"
+)
+_BULK = (
+    "measured at d_head >= 16 and d_head <= d_model / 2: mean within 0.01 standard deviations, standard deviation "
+    "within 1.5 %, tail probabilities within 25 % to 1e-2 and 50 % to 1e-3; up to d_head = d_model within 0.08, 2 "
+    "%, 50 % and a factor of 3"
+)
+_PARTICIPATION = (
+    "measured at d_head >= 16 and d_head <= d_model / 2: mean within 0.01 standard deviations, standard deviation "
+    "within 0.5 %, tail probabilities within 25 % to 1e-3; nearly square with d_head < 32 within 0.04, 4 % and a "
+    "factor of 3 at 1e-2"
+)
+
+_RECIPES: dict[str, _Recipe] = {
+    "largest_eigenvalue": _Recipe(_largest, "asymptotic", _LARGEST),
+    "smallest_eigenvalue": _Recipe(_smallest, "asymptotic", _SMALLEST, soft_edge=True),
+    "trace": _Recipe(_trace(1), "exact", _EXACT_MOMENTS),
+    "trace_of_square": _Recipe(_trace(2), "exact", _EXACT_MOMENTS),
+    "participation_ratio": _Recipe(_participation_ratio(False), "asymptotic", _PARTICIPATION),
+    "normalized_participation_ratio": _Recipe(_participation_ratio(True), "asymptotic", _PARTICIPATION),
+    "spectral_entropy": _Recipe(lambda case: entropy(case.dims, "eigenvalue"), "asymptotic", _BULK),
+    "condition_number": _Recipe(
+        lambda case: condition_number(case.dims, 1.0), "asymptotic", _CONDITION, soft_edge=True
+    ),
+    "stable_rank": _Recipe(lambda case: stable_rank(case.dims, "eigenvalue"), "asymptotic", _STABLE),
+    "log_determinant": _Recipe(_log_determinant, "exact", _EXACT_SHAPE),
+    "effective_rank": _Recipe(lambda case: effective_rank(case.dims), "asymptotic", _BULK),
+    "participation_ratio_singular": _Recipe(
+        lambda case: participation_ratio_singular(case.dims, False), "asymptotic", _BULK
+    ),
+    "normalized_participation_ratio_singular": _Recipe(
+        lambda case: participation_ratio_singular(case.dims, True), "asymptotic", _BULK
+    ),
+    "spectral_entropy_singular": _Recipe(lambda case: entropy(case.dims, "singular"), "asymptotic", _BULK),
+    "condition_number_singular": _Recipe(
+        lambda case: condition_number(case.dims, 0.5), "asymptotic", _CONDITION, soft_edge=True
+    ),
+    "stable_rank_singular": _Recipe(lambda case: stable_rank(case.dims, "singular"), "asymptotic", _STABLE),
+}
+NULL_STATISTICS: tuple[str, ...] = tuple(_RECIPES)

@@ -1,0 +1,119 @@
+"""Pearson's bound on kurtosis by skewness, and the laws that reach it.
+
+Kurtosis is the fourth standardized moment throughout, 3 for a normal law; subtract 3 for the excess.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from rmtbase.errors import ParameterError
+from rmtbase.laws._parameters import checked_finite, checked_order
+from rmtbase.parameters import require_positive_number
+
+FloatArray = NDArray[np.float64]
+
+_ROUNDING = 1e-9
+
+
+def pearson_bound(skewness: ArrayLike) -> FloatArray:
+    """Return the smallest kurtosis skewness^2 + 1 that any law with that skewness can have; exact, same shape.
+
+    Reached by two-point laws and no others (Pearson 1916), see :class:`TwoPoint`. It holds for samples as well, when
+    both statistics are the plain moments with 1/n.
+    """
+    return np.asarray(skewness, dtype=np.float64) ** 2 + 1.0
+
+
+def unimodal_bound(skewness: ArrayLike) -> FloatArray:
+    """Return skewness^2 + 189/125, below which the kurtosis of a unimodal law cannot fall; exact, same shape.
+
+    Reached by the uniform law with half of the mass in an atom at one of its ends (Klaassen, Mokveld & van Es 2000). A
+    histogram with a single peak is therefore never nearer to Pearson's bound than 64/125.
+    """
+    return np.asarray(skewness, dtype=np.float64) ** 2 + 189.0 / 125.0
+
+
+def pearson_distance(skewness: ArrayLike, kurtosis: ArrayLike) -> FloatArray:
+    """Return kurtosis - skewness^2 - 1 >= 0, the distance from Pearson's bound; broadcasts, nan in -> nan out.
+
+    It is the part of the variance of z^2, z the standardized variable, that z does not explain linearly:
+    Var(z^2) - Cov(z^2, z)^2.
+
+    Raises:
+        ParameterError: for a pair that no law has, by more than 1e-9 of the kurtosis.
+    """
+    observed = np.asarray(kurtosis, dtype=np.float64)
+    distance = observed - pearson_bound(skewness)
+    if (distance < -_ROUNDING * np.abs(observed)).any():
+        raise ParameterError("kurtosis", kurtosis, "at least skewness^2 + 1 (3 for a normal law: not the excess)")
+    return np.maximum(distance, 0.0)
+
+
+@dataclass(frozen=True)
+class TwoPoint:
+    """The two-point law with a given skewness: the one that saturates Pearson's bound.
+
+    With t = sqrt(skewness^2 + 4), the standardized points are (skewness -+ t)/2 and the upper one has probability
+    (1 - skewness/t)/2.
+
+    Attributes:
+        skewness: any finite number.
+        center: the mean.
+        scale: the standard deviation.
+
+    Raises:
+        ParameterError: for numbers that are not finite, or a scale that is not positive.
+    """
+
+    skewness: float
+    center: float = 0.0
+    scale: float = 1.0
+
+    def __post_init__(self) -> None:
+        for name in ("skewness", "center"):
+            object.__setattr__(self, name, checked_finite(name, getattr(self, name)))
+        object.__setattr__(self, "scale", require_positive_number("scale", self.scale))
+
+    @property
+    def support(self) -> tuple[float, float]:
+        """The two points, in ascending order."""
+        near, far = self._standardized
+        return self.center + self.scale * min(near, far), self.center + self.scale * max(near, far)
+
+    @property
+    def weights(self) -> tuple[float, float]:
+        """Probabilities of the two points, in ascending order."""
+        low, high = sorted(self._standardized)
+        return high / (high - low), -low / (high - low)
+
+    def moment(self, k: int) -> float:
+        """E[x^k], k = 0, 1, 2, ..."""
+        order = checked_order(k)
+        return math.fsum(weight * point**order for weight, point in zip(self.weights, self.support, strict=True))
+
+    def mean(self) -> float:
+        """The mean."""
+        return self.center
+
+    def var(self) -> float:
+        """The variance."""
+        return self.scale**2
+
+    def std(self) -> float:
+        """The standard deviation."""
+        return self.scale
+
+    def kurtosis(self) -> float:
+        """The kurtosis, skewness^2 + 1."""
+        return self.skewness**2 + 1.0
+
+    @property
+    def _standardized(self) -> tuple[float, float]:
+        """The two points for mean 0 and variance 1; their product is -1."""
+        far = 0.5 * (self.skewness + math.copysign(math.hypot(self.skewness, 2.0), self.skewness))
+        return -1.0 / far, far

@@ -1,0 +1,99 @@
+"""The law of the largest eigenvalue at a soft edge in the presence of a spike near its threshold."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.interpolate import CubicSpline
+from scipy.special import ndtr, roots_jacobi
+
+FloatArray = NDArray[np.float64]
+
+_LEFT, _RIGHT, _START = -8.0, 9.0, 12.0
+_ANGLES, _STAGES, _STEP = 128, 4, 0.5
+
+
+def spiked_tracy_widom_cdf(x: ArrayLike, w: ArrayLike, beta: int = 1) -> FloatArray:
+    """Return P(lambda_max <= x) at a soft edge with a rank-one spike, in the edge's own units; broadcasts.
+
+    ``w`` says how far the spike is from its threshold: w = 0 at it, w -> inf far below it (the Tracy-Widom law of
+    ``beta``), w -> -inf far above it (a normal outlier of mean w^2 and variance 4 |w| / beta). F(x; w) is the
+    probability that the diffusion dp = (2/sqrt(beta)) dB + (t - p^2) dt, started from p = w at t = x, does not
+    explode, and solves
+
+        dF/dx + (2/beta) d^2F/dw^2 + (x - w^2) dF/dw = 0,    F -> 0 at w -> -inf
+
+    (Bloemendal & Virag 2013). Numerical: Chebyshev collocation in arccot w, Radau steps in x from
+    F = Phi((w + sqrt(x)) beta^(1/2) x^(1/4)) at large x, where the start is forgotten; built once per
+    process and beta on first use (0.25 s). Measured on a finer grid, absolute error for x in [-8, 9]: below 2e-6 for
+    beta = 1 and 5e-6 for beta = 2; beyond 9 the start itself stands in, within 0.015.
+    """
+    spline, angles, weights = _table(beta)
+    x, w = np.broadcast_arrays(np.asarray(x, dtype=np.float64), np.asarray(w, dtype=np.float64))
+    values = spline(np.clip(x.ravel(), _LEFT, _RIGHT))
+    # Barycentric interpolation in the angle; a coincidence with a node would divide by zero.
+    gap = np.arctan2(1.0, w.ravel())[:, None] - angles
+    gap = np.where(np.abs(gap) < 1e-15, 1e-15, gap)
+    share = weights / gap
+    cdf = np.clip((share * values).sum(axis=1) / share.sum(axis=1), 0.0, 1.0).reshape(x.shape)
+    return np.select([np.isnan(x + np.where(np.isinf(w), 0.0, w)), x < _LEFT, x > _RIGHT],
+                     [np.nan, 0.0, _far_right(x, w, beta)], cdf)  # fmt: skip
+
+
+def _far_right(x: FloatArray, w: FloatArray, beta: int) -> FloatArray:
+    """F at large x: p leaves the unstable point -sqrt(x) to one side or the other at once."""
+    distance = np.maximum(x, 1.0)
+    return ndtr((w + np.sqrt(distance)) * np.sqrt(beta) * distance**0.25)
+
+
+@cache
+def _table(beta: int) -> tuple[CubicSpline, FloatArray, FloatArray]:
+    """F at the Chebyshev angles as a spline in x; the angles; their barycentric weights.
+
+    With w = cot(phi) the equation is dF/dx + (2/beta) sin^4 F'' + (cos^2 - x sin^2 + (4/beta) sin^3 cos) F' = 0 on
+    (0, pi); F = 0 at pi, and at 0, where the diffusion enters, the equation is its own boundary condition.
+    """
+    index = np.arange(_ANGLES + 1)
+    angles = 0.5 * np.pi * (1.0 - np.cos(np.pi * index / _ANGLES))
+    weights = np.where(index % 2, -1.0, 1.0)
+    weights[[0, -1]] *= 0.5
+    derivative = _differentiation(angles, weights)
+    inner = slice(0, _ANGLES)
+    sine, cosine = np.sin(angles[inner, None]), np.cos(angles[inner, None])
+    first, second = derivative[inner, inner], (derivative @ derivative)[inner, inner]
+    constant = 2.0 / beta * sine**4 * second + (cosine**2 + 4.0 / beta * sine**3 * cosine) * first
+    linear = -(sine**2) * first
+
+    nodes, radau = _radau(_STAGES)
+    identity = np.eye(_STAGES * _ANGLES)
+    with np.errstate(divide="ignore"):
+        state = _far_right(np.full(_ANGLES, _START), cosine[:, 0] / sine[:, 0], beta)
+    xs, states = [_START], [state]
+    while xs[-1] > _LEFT:
+        stages = xs[-1] - _STEP * nodes
+        operators = [constant + x * linear for x in stages]
+        system = identity - _STEP * np.block([[a * op for a, op in zip(row, operators, strict=True)] for row in radau])
+        solved = np.linalg.solve(system, np.tile(states[-1], _STAGES)).reshape(_STAGES, _ANGLES)
+        xs.extend(stages)
+        states.extend(solved)
+    values = np.column_stack([np.array(states), np.zeros(len(xs))])
+    return CubicSpline(xs[::-1], values[::-1]), angles, weights
+
+
+def _differentiation(nodes: FloatArray, weights: FloatArray) -> FloatArray:
+    """The matrix that differentiates the polynomial through values at ``nodes``."""
+    gap = nodes[:, None] - nodes + np.eye(nodes.size)
+    matrix = weights / weights[:, None] / gap
+    np.fill_diagonal(matrix, 0.0)
+    np.fill_diagonal(matrix, -matrix.sum(axis=1))
+    return matrix
+
+
+def _radau(stages: int) -> tuple[FloatArray, FloatArray]:
+    """Nodes on (0, 1] and matrix of the Radau IIA method, stiffly accurate and of order 2 stages - 1."""
+    nodes = 0.5 * (np.append(roots_jacobi(stages - 1, 1.0, 0.0)[0], 1.0) + 1.0)
+    powers = np.arange(stages)
+    integrals = nodes[:, None] ** (powers + 1) / (powers + 1)
+    return nodes, integrals @ np.linalg.inv(nodes[:, None] ** powers)

@@ -1,0 +1,185 @@
+"""The sampling law of the Weibull fit of N independent weights, and of what is derived from it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rmtbase.errors import ParameterError
+from rmtbase.laws._weibull._anchor import checked_parent, checked_trim
+from rmtbase.laws._weibull._arithmetic import FLOAT
+from rmtbase.laws._weibull._fit import WeibullFit
+from rmtbase.laws._weibull._large_sample import LargeSampleLaw
+from rmtbase.laws._weibull._plot import WeibullPlot, weibull_plot
+from rmtbase.laws._weibull.parents import Parent
+
+FloatArray = NDArray[np.float64]
+
+_STRAIGHT = 1e-12  # a Weibull plot with 1 − R² below this is a straight line
+
+
+class WeibullScore(NamedTuple):
+    """z-scores of one fit, in the order of :class:`WeibullNull`."""
+
+    shape: float
+    scale: float
+    r_squared: float
+    scale_to_rms: float
+
+
+@dataclass(frozen=True)
+class WeibullNull:
+    """How the Weibull fit of N independent weights from a parent law is distributed, for large N.
+
+    Attributes:
+        trim: t.
+        parent: the law of the weights.
+        shape: law of k̂.
+        scale: law of λ̂, in the units of the parent's sigma.
+        r_squared: law of R². Its spread is nan for a parent that is itself Weibull, whose 1 − R² is of the order 1/N
+            and not normal.
+        scale_to_rms: law of λ̂ over the root mean square of the same sample, which does not ask for sigma; its spread
+            is nan where the parent has no fourth moment, and the ratio 0 where it has no second.
+        covariance: N times the covariance matrix of (k̂, λ̂, R²), shape (3, 3).
+    """
+
+    trim: Fraction
+    parent: Parent
+    shape: LargeSampleLaw
+    scale: LargeSampleLaw
+    r_squared: LargeSampleLaw
+    scale_to_rms: LargeSampleLaw
+    covariance: FloatArray = field(compare=False)
+
+    def z_scores(self, fit: WeibullFit) -> WeibullScore:
+        """z-scores of a fit with the same trim: (observed − mean)/standard deviation at the fit's N."""
+        observed = (fit.shape, fit.scale, fit.r_squared, fit.scale / fit.rms)
+        laws = (self.shape, self.scale, self.r_squared, self.scale_to_rms)
+        return WeibullScore(*(float(law.z_score(x, fit.number)) for law, x in zip(laws, observed, strict=True)))
+
+    @property
+    def correlation(self) -> float:
+        """Correlation of k̂ and λ̂."""
+        return float(self.covariance[0, 1] / math.sqrt(self.covariance[0, 0] * self.covariance[1, 1]))
+
+
+def weibull_null(trim: float | Fraction = 0.1, distribution: str | Parent = "normal") -> WeibullNull:
+    """The large-sample law of shape, scale and R² of :func:`weibull_fit` when the weights come from a parent law.
+
+    k̂, λ̂ and R² are smooth functionals of the empirical quantile function; their covariances are E[IF IF']/N with the
+    influence functions of :class:`WeibullPlot`. The means carry the bias of order 1/N. With h = p(1−p), dX = dx/x along
+    the parent's quantile function, brackets for means over [t, 1−t] and [·] for the difference of end values,
+
+        N E δCov(X, Y) = ([h (Y − ⟨Y⟩) dX/dp] − ∫ h dY/dp dX) / (2(1−2t)),
+        N E δVar(X)    = [h (X − ⟨X⟩) dX/dp] / (1−2t) − Var IF_⟨X⟩,    N E δ⟨X⟩ = [h dX/dp] / (2(1−2t)),
+
+    for the plotting positions (i − 1/2)/N; they enter k̂ = Cov/Var to second order. At t = 0 the bias is of the order
+    ln N/N and is left out.
+
+    Args:
+        trim: t, 0 ≤ t < 1/2, the share left out at either end.
+        distribution: as in :func:`weibull_anchor`.
+
+    Returns:
+        The laws, for independent weights (the elements of one product matrix are not). Asymptotic: standard deviations
+        to a relative O(1/N), means to O(N^(-3/2)) where Nt is an integer and to O(1/N) where the trim rounds. The
+        constants are numerical, to 1e-11.
+
+    Raises:
+        ParameterError: a trim outside [0, 1/2) or an unknown distribution.
+    """
+    return _null(checked_trim(trim), checked_parent(distribution))
+
+
+@lru_cache(maxsize=256)
+def _null(trim: Fraction, parent: Parent) -> WeibullNull:
+    plot = weibull_plot(parent, trim)
+    influences = np.stack([plot.shape_influence, plot.scale * plot.log_scale_influence, plot.r_squared_influence])
+    covariance = (influences * plot.grid.probability) @ influences.T
+    covariance.flags.writeable = False
+    limits = (plot.shape, plot.scale, plot.r_squared)
+    shape, scale, r_squared = (
+        LargeSampleLaw(limit, math.sqrt(variance), drift)
+        for limit, variance, drift in zip(limits, np.diag(covariance), _drifts(plot), strict=True)
+    )
+    if 1 - r_squared.limit < _STRAIGHT:
+        r_squared = replace(r_squared, spread=math.nan)
+    return WeibullNull(trim, parent, shape, scale, r_squared, _scale_to_rms(plot), covariance)
+
+
+def _scale_to_rms(plot: WeibullPlot) -> LargeSampleLaw:
+    order = plot.grid.parent.moment_order()
+    if order <= 2:
+        return LargeSampleLaw(0.0, math.nan)
+    square = np.exp(2 * plot.grid.log_x)
+    mean_square = float(plot.grid.probability @ square)
+    ratio = plot.scale / math.sqrt(mean_square)
+    if order <= 4:
+        return LargeSampleLaw(ratio, math.nan)
+    influence = plot.log_scale_influence - (square / mean_square - 1) / 2
+    return LargeSampleLaw(ratio, ratio * math.sqrt(plot.product_mean(influence, influence)))
+
+
+def _drifts(plot: WeibullPlot) -> tuple[float, float, float]:
+    """N times the bias of k̂, λ̂ and R²."""
+    if not plot.trim:
+        return math.nan, math.nan, math.nan
+    k, c, v = plot.shape, plot.covariance, plot.x_variance
+    mean_influence = plot.influence(np.ones_like(plot.x))
+    c_influence, v_influence = plot.influence(plot.y), plot.influence(2 * plot.x)
+
+    x_ends = np.log(plot.ends) - plot.x_mean
+    density, cdf, sf = plot.grid.parent.law(np.array(plot.ends), FLOAT)
+    edge = cdf * sf / (density * np.array(plot.ends))  # h dX/dp
+    y_ends = np.log([-math.log1p(-plot.trim), -math.log(plot.trim)]) - plot.y_mean
+    width = 1 - 2 * plot.trim
+    # h dY/dp = p / (−ln S): the integral over dX of what the sampling error of X takes from Cov(X, Y)
+    shared = plot.grid.running_integral(np.where(plot.kept, plot.grid.cdf / np.exp(plot.grid.log_hazard), 0.0))[-1]
+
+    mean_drift = (edge[1] - edge[0]) / (2 * width)
+    c_drift = (edge[1] * y_ends[1] - edge[0] * y_ends[0] - shared) / (2 * width)
+    v_drift = (edge[1] * x_ends[1] - edge[0] * x_ends[0]) / width - plot.product_mean(mean_influence, mean_influence)
+    shape_drift = (c_drift - k * v_drift - plot.product_mean(v_influence, plot.shape_influence)) / v
+    shape_variance = plot.product_mean(plot.shape_influence, plot.shape_influence)
+    log_scale_drift = mean_drift + plot.y_mean * (shape_drift - shape_variance / k) / k**2
+    log_scale_variance = plot.product_mean(plot.log_scale_influence, plot.log_scale_influence)
+    relative = c_influence / c - v_influence / v
+    r_squared_drift = 2 * c_drift / c - v_drift / v + plot.product_mean(relative, relative)
+    scale_drift = plot.scale * (log_scale_drift + log_scale_variance / 2)
+    return float(shape_drift), float(scale_drift), float(plot.r_squared * r_squared_drift)
+
+
+def weibull_body_tail_gap(
+    distribution: str | Parent = "normal", body: float | Fraction = 0.1, full: float | Fraction = 0.0
+) -> LargeSampleLaw:
+    """The law of k̂(body) − k̂(full), shapes that two trims give for one and the same sample of independent weights.
+
+    The "body–tail gap" k(80 %) − k(100 %) is a property of the fit and the parent before any training: 0.0543677 for
+    normal weights. Its spread comes from the joint influence of a weight on both fits.
+
+    Args:
+        distribution: as in :func:`weibull_anchor`.
+        body: the larger trim.
+        full: the smaller trim.
+
+    Raises:
+        ParameterError: a trim outside [0, 1/2), body ≤ full, or an unknown distribution.
+    """
+    inner, outer, parent = checked_trim(body), checked_trim(full), checked_parent(distribution)
+    if inner <= outer:
+        raise ParameterError("body", body, f"a trim above full = {full}")
+    return _gap(parent, inner, outer)
+
+
+@lru_cache(maxsize=64)
+def _gap(parent: Parent, inner: Fraction, outer: Fraction) -> LargeSampleLaw:
+    body, full = weibull_plot(parent, inner, [outer]), weibull_plot(parent, outer, [inner])
+    influence = body.shape_influence - full.shape_influence
+    spread = math.sqrt(body.product_mean(influence, influence))
+    return LargeSampleLaw(body.shape - full.shape, spread, _drifts(body)[0] - _drifts(full)[0])

@@ -1,0 +1,364 @@
+"""The parents: laws that weights are drawn from, given by density, cdf and survival function of |w|."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.optimize import elementwise
+
+from rmtbase.errors import ParameterError
+from rmtbase.laws._chi_square_rule import chi_square_rule
+from rmtbase.laws._weibull._arithmetic import FLOAT, Arithmetic, Number, as_written
+from rmtbase.parameters import require_positive_integer, require_positive_number
+
+__all__ = [
+    "Laplace",
+    "Logistic",
+    "Mixture",
+    "Normal",
+    "Parent",
+    "StudentT",
+    "TruncatedNormal",
+    "Uniform",
+    "VarianceGamma",
+]
+
+FloatArray = NDArray[np.float64]
+
+_LOG_RANGE = 700.0  # quantiles are sought within exp(±700) times sigma
+_TINY = 1e-300
+_FEWEST, _MOST = 0.1, 1e4  # degrees of freedom between which both arithmetics hold
+_STRUVE_LIMIT = 256  # mpmath sums the Struve functions of larger order slowly, then not at all
+
+
+def checked_number(name: str, value: object, low: float, high: float) -> float | Fraction:
+    """``value`` as a float, or as the Fraction it is; a :class:`ParameterError` unless ``low`` ≤ value ≤ ``high``."""
+    number = require_positive_number(name, value)
+    if not low <= number <= high:
+        raise ParameterError(name, value, f"a number from {low:g} to {high:g}")
+    return value if isinstance(value, Fraction) else number
+
+
+class Parent(ABC):
+    """A law of weights, symmetric about zero. Everything here is about the magnitude |w|.
+
+    A parent writes its formulas once, in :meth:`law`; they are evaluated in double precision and by mpmath alike.
+    Parameters are taken as they are written: sigma = 0.1 is 1/10 in every arithmetic.
+    """
+
+    @abstractmethod
+    def law(self, x: Number, fn: Arithmetic) -> tuple[Number, Number, Number]:
+        """Density f, cdf F and survival function S of |w| at x, 0 < x < upper, in the arithmetic ``fn``."""
+
+    @abstractmethod
+    def unit(self, fn: Arithmetic) -> Number:
+        """The scale parameter: lengths are measured in it."""
+
+    def upper(self, fn: Arithmetic) -> Number:
+        """The largest magnitude, infinite unless the support is bounded."""
+        return fn.number(Fraction(1)) * math.inf
+
+    def kinks(self, fn: Arithmetic) -> tuple[Number, ...]:
+        """The interior points where the density jumps, ascending."""
+        return ()
+
+    def landmarks(self, logit: FloatArray) -> FloatArray:
+        """Magnitudes between which the law is smooth: its quantiles at these logits."""
+        return self.quantile_at_logit(logit)
+
+    def moment_order(self) -> float:
+        """E|w|ˢ is finite for 0 < s below this."""
+        return math.inf
+
+    def ppf(self, q: ArrayLike) -> FloatArray:
+        """Quantile of |w|, same shape as ``q``: 0 at 0, the upper end at 1, nan outside [0, 1]."""
+        q = np.asarray(q, dtype=np.float64)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return self.quantile_at_logit(np.log(q) - np.log1p(-q))
+
+    def quantile_at_logit(self, logit: ArrayLike) -> FloatArray:
+        """The x with ln(F(x)/S(x)) = ``logit``: accurate in both tails."""
+        logit = np.asarray(logit, dtype=np.float64)
+        upper, start = float(self.upper(FLOAT)), math.log(self.unit(FLOAT))
+        found = np.where(np.isnan(logit), np.nan, np.where(logit > 0, upper, 0.0))
+        inside = np.isfinite(logit)
+        if inside.any():
+            bracket = (start - _LOG_RANGE, min(start + _LOG_RANGE, math.log(upper)))
+            tolerances = {"xatol": 4e-16, "xrtol": 4e-16, "fatol": 0.0, "frtol": 0.0}
+            root = elementwise.find_root(self._logit_misfit, bracket, args=(logit[inside],), tolerances=tolerances)
+            found[inside] = np.exp(root.x)
+        return found
+
+    def _logit_misfit(self, log_x: FloatArray, logit: FloatArray) -> FloatArray:
+        with np.errstate(over="ignore", divide="ignore"):
+            _, cdf, sf = self.law(np.exp(log_x), FLOAT)
+        return np.log(np.maximum(cdf, _TINY)) - np.log(np.maximum(sf, _TINY)) - logit
+
+
+@dataclass(frozen=True)
+class _ScaledParent(Parent):
+    """A parent whose law depends on |w|/sigma alone."""
+
+    sigma: float | Fraction = 1.0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "sigma", checked_number("sigma", self.sigma, 1e-50, 1e50))
+
+    @abstractmethod
+    def standard_law(self, z: Number, fn: Arithmetic) -> tuple[Number, Number, Number]:
+        """Density, cdf and survival function of |w|/sigma."""
+
+    def law(self, x: Number, fn: Arithmetic) -> tuple[Number, Number, Number]:
+        sigma = self.unit(fn)
+        density, cdf, sf = self.standard_law(x / sigma, fn)
+        return density / sigma, cdf, sf
+
+    def unit(self, fn: Arithmetic) -> Number:
+        return fn.number(as_written(self.sigma))
+
+
+@dataclass(frozen=True)
+class Normal(_ScaledParent):
+    """w ~ N(0, σ²): F = erf(x/(σ√2)).
+
+    Attributes:
+        sigma: standard deviation of w.
+    """
+
+    def standard_law(self, z: Number, fn: Arithmetic) -> tuple[Number, Number, Number]:
+        return fn.sqrt(2 / fn.pi) * fn.exp(-z * z / 2), fn.erf(z / fn.sqrt(2)), fn.erfc(z / fn.sqrt(2))
+
+
+@dataclass(frozen=True)
+class Uniform(_ScaledParent):
+    """w ~ U(−σ√3, σ√3), the law of PyTorch's default and of Kaiming and Glorot uniform initialisation.
+
+    Attributes:
+        sigma: standard deviation of w; the bound is σ√3.
+    """
+
+    def standard_law(self, z: Number, fn: Arithmetic) -> tuple[Number, Number, Number]:
+        bound = fn.sqrt(3)
+        return 1 / bound + 0 * z, z / bound, 1 - z / bound
+
+    def upper(self, fn: Arithmetic) -> Number:
+        return self.unit(fn) * fn.sqrt(3)
+
+
+@dataclass(frozen=True)
+class TruncatedNormal(_ScaledParent):
+    """w ~ N(0, σ²) given |w| < bσ: F = erf(x/(σ√2)) / erf(b/√2).
+
+    Attributes:
+        sigma: standard deviation of the normal law before truncation, as initialisers take it; that of w is
+            0.87962566 σ at b = 2.
+        bound: b, in units of sigma, from 0.01 to 40. PyTorch's and timm's ``trunc_normal_`` take absolute limits,
+            a = -2 and b = 2: at std = 0.02 they truncate at 100 sigma, which is :class:`Normal`.
+    """
+
+    bound: float | Fraction = 2.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "bound", checked_number("bound", self.bound, 0.01, 40.0))
+
+    def standard_law(self, z: Number, fn: Arithmetic) -> tuple[Number, Number, Number]:
+        cut = fn.number(as_written(self.bound))
+        mass, tail = fn.erf(cut / fn.sqrt(2)), fn.erfc(cut / fn.sqrt(2))
+        density = fn.sqrt(2 / fn.pi) * fn.exp(-z * z / 2) / mass
+        return density, fn.erf(z / fn.sqrt(2)) / mass, (fn.erfc(z / fn.sqrt(2)) - tail) / mass
+
+    def upper(self, fn: Arithmetic) -> Number:
+        return self.unit(fn) * fn.number(as_written(self.bound))
+
+
+@dataclass(frozen=True)
+class Laplace(_ScaledParent):
+    """w ~ Laplace: S = exp(−x√2/σ), so |w| is itself Weibull with shape 1 and scale σ/√2.
+
+    Attributes:
+        sigma: standard deviation of w.
+    """
+
+    def standard_law(self, z: Number, fn: Arithmetic) -> tuple[Number, Number, Number]:
+        sf = fn.exp(-fn.sqrt(2) * z)
+        return fn.sqrt(2) * sf, -fn.expm1(-fn.sqrt(2) * z), sf
+
+
+@dataclass(frozen=True)
+class Logistic(_ScaledParent):
+    """w ~ logistic: F = tanh(x/(2s)), s = σ√3/π.
+
+    Attributes:
+        sigma: standard deviation of w.
+    """
+
+    def standard_law(self, z: Number, fn: Arithmetic) -> tuple[Number, Number, Number]:
+        scale = fn.sqrt(3) / fn.pi
+        tail = fn.exp(-z / scale)
+        return 2 * tail / (scale * (1 + tail) ** 2), fn.tanh(z / (2 * scale)), 2 * tail / (1 + tail)
+
+
+@dataclass(frozen=True)
+class StudentT(_ScaledParent):
+    """w/σ ~ Student's t with ν = df degrees of freedom: F = I_y(1/2, ν/2), y = x²/(νσ² + x²).
+
+    Attributes:
+        sigma: the scale parameter; the standard deviation of w is σ√(ν/(ν−2)) where ν > 2.
+        df: ν from 0.1 to 10⁴, not necessarily an integer.
+    """
+
+    df: float | Fraction = 4.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "df", checked_number("df", self.df, _FEWEST, _MOST))
+
+    def standard_law(self, z: Number, fn: Arithmetic) -> tuple[Number, Number, Number]:
+        nu, half = fn.number(as_written(self.df)), fn.number(Fraction(1, 2))
+        rest = 1 / (1 + z * z / nu)
+        density = 2 * rest ** ((nu + 1) / 2) / (fn.sqrt(nu) * fn.beta(half, nu / 2))
+        sf = fn.beta_cdf(nu / 2, half, rest)
+        return density, fn.where(z * z < nu, fn.beta_cdf(half, nu / 2, 1 / (1 + nu / (z * z))), 1 - sf), sf
+
+    def moment_order(self) -> float:
+        return float(self.df)
+
+
+@dataclass(frozen=True)
+class VarianceGamma(_ScaledParent):
+    """One element w = σ h^(-1/2) Σ_{i≤h} aᵢbᵢ of a product of two Gaussian factors, aᵢ, bᵢ ~ N(0, 1).
+
+    w is normal with variance σ²g/h, g ~ χ²_h: the trapezoidal rule in ln g averages the normal law, in double precision
+    to 2e-14 relatively for |w| > 0.01 σ (and to 1e-17 of the whole probability below). mpmath evaluates closed forms up
+    to h = 256: density 2 z^ν K_ν(z) / (√π Γ(h/2) 2^ν) of z = |w|√h/σ, ν = (h−1)/2, and with Struve's L
+    F = z (K_ν L_{ν−1} + K_{ν−1} L_ν)(z) (DLMF 10.43.2). :class:`rmtbase.laws.ProductElement` is the same law of w.
+
+    Attributes:
+        sigma: standard deviation of w.
+        h: number of terms, the head dimension.
+    """
+
+    h: int = 64
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "h", require_positive_integer("h", self.h))
+
+    def standard_law(self, z: Number, fn: Arithmetic) -> tuple[Number, Number, Number]:
+        if fn is FLOAT:
+            log_variance, weight = chi_square_rule(self.h)
+            std = np.exp(log_variance / 2)
+            ratio = np.asarray(z, dtype=np.float64)[..., None] / std
+            density, cdf, sf = Normal().law(ratio, fn)
+            return (density / std) @ weight, cdf @ weight, sf @ weight
+        return self._closed_form(z) if self.h <= _STRUVE_LIMIT else self._mean_over_chi_square(z, fn)
+
+    def _closed_form(self, z: Number) -> tuple[Number, Number, Number]:
+        from mpmath import mp
+
+        root, nu = mp.sqrt(self.h), mp.mpf(self.h - 1) / 2
+        z = z * root
+        k, k_below = mp.besselk(nu, z), mp.besselk(nu - 1, z)
+        density = root * z**nu * k / (mp.sqrt(mp.pi) * mp.gamma(nu + 0.5) * mp.mpf(2) ** (nu - 1))
+        cdf = z * (k * mp.struvel(nu - 1, z) + k_below * mp.struvel(nu, z))
+        return density, cdf, 1 - cdf
+
+    def _mean_over_chi_square(self, z: Number, fn: Arithmetic) -> tuple[Number, Number, Number]:
+        from mpmath import mp
+
+        density = cdf = 0 * z
+        for std, weight in zip(*_chi_square_nodes(self.h, mp.dps), strict=True):
+            ratio = z / std
+            density += weight * fn.sqrt(2 / fn.pi) * fn.exp(-ratio * ratio / 2) / std
+            cdf += weight * fn.erf(ratio / fn.sqrt(2))
+        return density, cdf, 1 - cdf
+
+
+@lru_cache(maxsize=8)
+def _chi_square_nodes(h: int, digits: int) -> tuple[list[Number], list[Number]]:
+    """Nodes √(g/h) and weights for a mean over g ~ χ²_h, by the trapezoidal rule in u = ln(g/h) to ``digits`` digits.
+
+    :func:`~rmtbase.laws._chi_square_rule.chi_square_rule` at mpmath's precision. The integrand is analytic in
+    |Im u| < π/2 and grows there as cos(θ)^(-h/2): a step of 2πθ / (D + (h/2) ln sec θ) errs by e^-D = 10^-digits. The
+    nodes reach to where the mass is e^-2D, and on the left as far as magnitudes of e^-2D can tell.
+    """
+    from mpmath import mp
+
+    log_error = digits * math.log(10.0)
+    reach = math.sqrt(4 * log_error / h)
+    angle = min(1.0, reach)
+    step = 2 * math.pi * angle / (log_error - (h / 2) * math.log(math.cos(angle)))
+    below, above = math.ceil((reach + 5 * log_error / h) / step), math.ceil(reach / step)
+    u = [mp.mpf(step) * index for index in range(-below, above + 1)]
+    weight = [mp.exp(mp.mpf(h) / 2 * (value - mp.expm1(value))) for value in u]
+    total = mp.fsum(weight)
+    return [mp.exp(value / 2) for value in u], [value / total for value in weight]
+
+
+@dataclass(frozen=True)
+class Mixture(Parent):
+    """Weights pooled from several parents, such as matrices with different initial standard deviations.
+
+    Attributes:
+        components: the parents.
+        weights: the share of each, positive; normalised to sum to one.
+    """
+
+    components: tuple[Parent, ...]
+    weights: tuple[float | Fraction, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "components", tuple(self.components))
+        weights = (
+            checked_number(f"weights[{index}]", weight, 1e-15, 1e15) for index, weight in enumerate(self.weights)
+        )
+        object.__setattr__(self, "weights", tuple(weights))
+        for index, component in enumerate(self.components):
+            if not isinstance(component, Parent):
+                raise ParameterError(f"components[{index}]", component, "a parent distribution")
+        if not self.components or len(self.components) != len(self.weights):
+            raise ParameterError(
+                "weights", self.weights, f"one share for each of {len(self.components)} >= 1 components"
+            )
+
+    def law(self, x: Number, fn: Arithmetic) -> tuple[Number, Number, Number]:
+        shares = [as_written(weight) for weight in self.weights]
+        density = cdf = sf = 0 * x
+        for component, share in zip(self.components, shares, strict=True):
+            weight = fn.number(share / sum(shares))
+            parts = _on_the_half_line(component, x, fn)
+            density, cdf, sf = density + weight * parts[0], cdf + weight * parts[1], sf + weight * parts[2]
+        return density, cdf, sf
+
+    def unit(self, fn: Arithmetic) -> Number:
+        return max(component.unit(fn) for component in self.components)
+
+    def upper(self, fn: Arithmetic) -> Number:
+        return max(component.upper(fn) for component in self.components)
+
+    def kinks(self, fn: Arithmetic) -> tuple[Number, ...]:
+        upper = self.upper(fn)
+        ends = {end for component in self.components for end in (component.upper(fn), *component.kinks(fn))}
+        return tuple(sorted(end for end in ends if end < upper))
+
+    def landmarks(self, logit: FloatArray) -> FloatArray:
+        return np.concatenate([component.landmarks(logit) for component in self.components])
+
+    def moment_order(self) -> float:
+        return min(component.moment_order() for component in self.components)
+
+
+def _on_the_half_line(parent: Parent, x: Number, fn: Arithmetic) -> tuple[Number, Number, Number]:
+    """The parent's law continued beyond its upper end, where F = 1."""
+    upper = parent.upper(fn)
+    if fn is not FLOAT:
+        return parent.law(x, fn) if x < upper else (0 * x, 0 * x + 1, 0 * x)
+    density, cdf, sf = parent.law(np.minimum(x, upper), fn)
+    return np.where(x < upper, density, 0.0), np.where(x < upper, cdf, 1.0), np.where(x < upper, sf, 0.0)

@@ -1,0 +1,129 @@
+"""``rmtbase constants`` lists, prints to any digits, and exports."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+
+import pytest
+
+from rmtbase import constants
+from rmtbase.constants._bibliography import parsed
+
+ENTRIES = [*constants.constants(), *constants.functions()]
+
+
+def test_without_a_name_everything_is_listed(run):
+    ran = run("constants")
+    assert (ran.status, ran.err) == (0, "")
+    for entry in ENTRIES:
+        assert entry.name in ran.out
+        assert entry.description in " ".join(ran.out.split())
+    for heading in constants.groups():
+        assert heading in ran.out
+    assert "-1.20653357458202 " in ran.out
+    assert "of d_model, d_head" in ran.out
+
+
+@pytest.mark.parametrize("columns", [80, 120])
+def test_the_list_fits_the_terminal_and_loses_nothing(columns, run, monkeypatch):
+    monkeypatch.setenv("COLUMNS", str(columns))
+    monkeypatch.setattr("rich.console.Console.is_terminal", property(lambda console: True))
+    ran = run("constants", "--d-model", 64, "--d-head", 64)
+    shown = re.sub(r"\x1b\[[0-9;]*m", "", ran.out)
+    assert max(map(len, shown.splitlines())) <= columns
+    words = set(shown.split())
+    for entry in ENTRIES:
+        assert entry.name in words
+    assert "432.000000000000" in words  # 27/4 d
+    assert "none at this shape" in shown
+
+
+def test_listing_is_instant(run_process):
+    started = time.perf_counter()
+    assert run_process("constants").status == 0
+    # Less than a second on an idle machine, and no more than a few on a busy one; computing them all takes a minute.
+    assert time.perf_counter() - started < 8
+
+
+def test_one_name_shows_all_that_is_known(run):
+    ran = run("constants", "tracy_widom_1_mean")
+    constant = constants.tracy_widom_1_mean
+    assert ran.status == 0
+    for text in (constant.digits(30), constant.definition, constant.symbol, constant.uncertainty, "10.1007/BF02099545"):
+        assert text in ran.out
+
+
+@pytest.mark.parametrize("digits", [1, 5, 100, 300])
+def test_digits_are_as_many_as_asked_for(digits, run):
+    ran = run("constants", "square_product_upper_singular_edge", "--digits", digits, "--format", "json")
+    (entry,) = json.loads(ran.out)["constants"]
+    assert entry["value"] == constants.square_product_upper_singular_edge.digits(digits)
+    assert len(entry["value"].replace(".", "")) == digits
+
+
+def test_functions_take_the_shape(run):
+    ran = run("constants", "product_upper_edge", "--d-model", 768, "--d-head", 64)
+    assert "1564.22613784948143" in ran.out
+    ran = run("constants", "product_upper_edge")
+    assert "of d_model, d_head" in ran.out
+    assert "\\psi_+" in ran.out
+    ran = run("constants", "element_excess_kurtosis", "aspect_ratio", "--d-model", 768, "--d-head", 64, "--digits", 5)
+    assert "0.093750" in ran.out
+    assert "0.083333" in ran.out
+
+
+def test_json_is_machine_readable(run):
+    ran = run("constants", "--format", "json", "--d-model", 768, "--d-head", 64, "--digits", 25)
+    page = json.loads(ran.out)
+    assert [entry["name"] for entry in page["constants"]] == [entry.name for entry in ENTRIES]
+    assert (page["d_model"], page["d_head"]) == (768, 64)
+    values = {entry["name"]: entry["value"] for entry in page["constants"]}
+    assert values["square_product_upper_edge"] == "6.750000000000000000000000"
+    assert values["trace_mean"].startswith("49152.0")
+    cited = {key for entry in page["constants"] for key in entry["references"]}
+    assert set(page["references"]) == cited
+
+
+def test_latex_rows(run):
+    ran = run("constants", "square_product_upper_edge", "body_tail_gap", "--format", "latex", "--digits", 10)
+    comment, *rows = ran.out.splitlines()
+    assert comment.startswith("%")
+    assert rows[0].startswith(r"\texttt{square\_product\_upper\_edge} & $\lambda_+^{P}$ & $6.750000000$ & ")
+    assert rows[1].endswith(r"\cite{weibull_1951,ding_2026} \\")
+
+
+def test_bibtex_has_each_reference_once_and_parses(run):
+    ran = run("constants", "--format", "bibtex")
+    assert [reference.key for reference in parsed(ran.out)] == list(constants.bibliography())
+    ran = run("constants", "tracy_widom_1_mean", "tracy_widom_1_std", "--format", "bibtex")
+    assert {reference.key for reference in parsed(ran.out)} == set(constants.tracy_widom_1_mean.references)
+
+
+@pytest.mark.parametrize(
+    ("command", "fragments"),
+    [
+        (["tracy_widom_1_maen"], ["name = 'tracy_widom_1_maen'", "perhaps tracy_widom_1_mean"]),
+        (["anchor"], ["half_normal_anchor_shape"]),
+        (["zzzzzz"], ["`rmtbase constants` lists them"]),
+        (["body_tail_gap", "--format", "yaml"], ["format = 'yaml'", "text, json, latex, bibtex"]),
+        (["body_tail_gap", "--digits", 0], ["digits = 0", "a positive integer"]),
+        (["--digits", -3], ["digits = -3", "a positive integer"]),
+        (["body_tail_gap", "--digits", 101], ["digits = 101", "at most 100"]),
+        (["noise_optimal_probability", "--digits", 1001], ["digits = 1001", "at most 1000"]),
+        (["body_tail_gap", "--d-model", 768], ["d_model = 768", "body_tail_gap does not depend on it"]),
+        (["product_upper_edge", "--d-model", 768], ["d_head = None", "a function of d_model and d_head"]),
+        (["product_upper_edge", "--d-model", 64, "--d-head", 768], ["d_head = 768", "at most d_model = 64"]),
+        (["--d-model", 64, "--d-head", 768], ["d_head = 768", "at most d_model = 64"]),
+        (["product_lower_edge_scale", "--d-model", 64, "--d-head", 64], ["d_head = 64", "hard"]),
+        (["--digits", "many"], ["--digits", "integer"]),
+    ],
+)
+def test_bad_input_is_one_line_and_status_two(command, fragments, run):
+    ran = run("constants", *command)
+    assert (ran.status, ran.out) == (2, "")
+    (line,) = ran.err.splitlines()
+    assert line.startswith("rmtbase: error: ")
+    for fragment in fragments:
+        assert fragment in line

@@ -1,0 +1,356 @@
+"""``rmtbase law``: the numbers of the laws, as text that fits a terminal and as JSON that a machine can read."""
+
+import json
+import math
+import re
+import resource
+import subprocess
+import sys
+
+import pytest
+
+from rmtbase import laws
+
+SHAPE = ("--d-model", 768, "--d-head", 64)
+DIMS = (768, 64, 768)
+
+
+# Bad input
+
+
+@pytest.mark.parametrize(
+    ("options", "fragments"),
+    [
+        (["--d-model", 64, "--d-head", 65], ["d_head = 65", "at most d_model = 64"]),
+        (["--d-model", 0, "--d-head", 64], ["d_model = 0", "a positive integer"]),
+        (["--d-model", 64, "--d-head", 0], ["d_head = 0", "a positive integer"]),
+        (["--d-model", 64, "--d-head", -8], ["d_head = -8", "a positive integer"]),
+        (["--d-model", 10**13, "--d-head", 64], [f"d_model = {10**13}", "at most"]),
+        (["--d-model", 64.5, "--d-head", 8], ["--d-model", "integer"]),
+        (["--d-model", "wide", "--d-head", 8], ["--d-model", "integer"]),
+        (["--d-model", 64], ["--d-head"]),
+        (["--d-head", 64], ["--d-model"]),
+        ([*SHAPE, "extra"], ["extra"]),
+        ([*SHAPE, "--sigma", 0], ["sigma = 0.0", "a finite positive number"]),
+        ([*SHAPE, "--sigma", -1], ["sigma = -1.0", "a finite positive number"]),
+        ([*SHAPE, "--sigma", "nan"], ["sigma = nan", "a finite positive number"]),
+        ([*SHAPE, "--sigma", "inf"], ["sigma = inf", "a finite positive number"]),
+        ([*SHAPE, "--sigma", 1e100], ["sigma = 1e+100", "from 1e-09 to 1e+09"]),
+        ([*SHAPE, "--sigma", 1e-100], ["sigma = 1e-100", "from 1e-09 to 1e+09"]),
+        ([*SHAPE, "--sigma", "wide"], ["--sigma"]),
+        ([*SHAPE, "--sigma", 2, "--self-normalized"], ["sigma = 2.0", "none with --self-normalized"]),
+        ([*SHAPE, "--normalization", "unit"], ["normalization = 'unit'", "'none' or 'sqrt_d'"]),
+    ],
+)
+@pytest.mark.parametrize("form", [(), ("--json",)])
+def test_bad_input_is_one_line_and_status_two(options, fragments, form, run):
+    ran = run("law", *options, *form)
+    assert (ran.status, ran.out) == (2, "")
+    (line,) = ran.err.splitlines()
+    assert line.startswith("rmtbase: error: ")
+    for fragment in fragments:
+        assert fragment in line
+
+
+# The numbers
+
+
+def strict_json(text):
+    """JSON as its standard has it: no NaN, no Infinity."""
+    return json.loads(text, parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
+
+
+@pytest.fixture
+def values(run):
+    """What ``rmtbase law --json`` prints for these options."""
+
+    def law(*options):
+        ran = run("law", *options, "--json")
+        assert (ran.status, ran.err) == (0, "")
+        return strict_json(ran.out)
+
+    return law
+
+
+def test_reference_values_at_768_64(values):
+    found = values(*SHAPE)
+    spectrum, statistics = found["spectrum"], found["statistics"]
+    assert spectrum["support"] == pytest.approx([290.440529, 1564.226138], abs=5e-7)
+    assert spectrum["edge_scale"] == pytest.approx([8.80625, 35.71635], abs=5e-6)
+    assert spectrum["often_quoted"]["support"] == pytest.approx([388.59, 1275.41], abs=5e-3)
+    assert spectrum["often_quoted"]["fraction_outside"] == pytest.approx(0.18, abs=5e-4)
+    assert spectrum["moments"][:2] == pytest.approx([768, 768**2 * (1 + 2 / 12)], rel=1e-14)
+    assert statistics["normalized_participation_ratio"]["mean"] == pytest.approx(0.85525, abs=5e-6)
+    assert statistics["normalized_participation_ratio"]["std"] == pytest.approx(0.00401, abs=5e-6)
+    assert statistics["trace"]["mean"] == 49152
+    assert statistics["trace"]["std"] == pytest.approx(452.68974, abs=5e-6)
+    assert statistics["trace_of_square"]["mean"] == 44142784
+    assert statistics["trace_of_square"]["std"] == pytest.approx(866074.17, abs=5e-3)
+    assert found["element"]["kl_to_normal"] == pytest.approx(1.68354e-4, abs=5e-10)
+    assert found["element"]["excess_kurtosis"] == 6 / 64
+    # Simulated: 1515.7 with sd 43.8 and 302.14, standard errors 0.7 and 0.18.
+    assert statistics["largest_eigenvalue"]["mean"] == pytest.approx(1515.7, abs=2.1)
+    assert statistics["largest_eigenvalue"]["std"] == pytest.approx(43.8, rel=0.02)
+    assert statistics["smallest_eigenvalue"]["mean"] == pytest.approx(302.14, abs=0.54)
+    assert found["spike"]["on_product"]["threshold"] == pytest.approx(33.39, abs=5e-3)
+    assert found["spike"]["on_factor"]["threshold"] == pytest.approx(18.63, abs=5e-3)
+    assert found["spike"]["on_factor_alone"]["threshold"] == pytest.approx((768 * 64) ** 0.25, rel=1e-12)
+    assert found["factor"]["support"] == pytest.approx([(768**0.5 - 8) ** 2, (768**0.5 + 8) ** 2], rel=1e-12)
+
+
+def test_log_determinant_of_the_raw_product_at_768_64(values):
+    found = values(*SHAPE, "--normalization", "none")
+    assert found["statistics"]["log_determinant"]["mean"] == pytest.approx(844.830, abs=5e-4)
+    assert found["exact_moments"]["log_determinant"]["mean"] == found["statistics"]["log_determinant"]["mean"]
+
+
+@pytest.mark.parametrize(
+    ("options", "chain"),
+    [
+        ((), ((1.0, 1.0), "sqrt_d", False)),
+        (("--normalization", "none", "--sigma", 0.02), ((0.02, 0.02), "none", False)),
+        (("--self-normalized",), (None, "sqrt_d", True)),
+    ],
+)
+def test_every_registered_null_is_there_with_the_laws_own_numbers(options, chain, values):
+    found = values("--d-model", 96, "--d-head", 24, *options)["statistics"]
+    assert tuple(found) == laws.NULL_STATISTICS
+    for name, entry in found.items():
+        null = laws.null(name, (96, 24, 96), *chain)
+        quantiles = {f"{p:g}": float(null.ppf(p)) for p in (0.025, 0.5, 0.975)}
+        assert entry["quantiles"] == pytest.approx(quantiles, rel=1e-13)
+        expected = (null.mean(), null.std(), null.method, null.accuracy, None)
+        assert tuple(entry[key] for key in ("mean", "std", "method", "accuracy", "reason")) == expected
+
+
+@pytest.mark.parametrize("self_normalized", [False, True])
+def test_extreme_eigenvalues_are_those_of_their_laws(self_normalized, values):
+    found = values(*SHAPE, *["--self-normalized"][:self_normalized])["extreme_eigenvalues"]
+    for name, make in (
+        ("largest_eigenvalue", laws.largest_eigenvalue),
+        ("smallest_eigenvalue", laws.smallest_eigenvalue),
+    ):
+        edge, entry = make(DIMS, normalization="sqrt_d", self_normalized=self_normalized), found[name]
+        assert (entry["mean"], entry["std"]) == (edge.mean(), edge.std())
+        assert set(entry["quantiles"]) == {"0.001", "0.01", "0.05", "0.5", "0.95", "0.99", "0.999"}
+        for p, quantile in entry["quantiles"].items():
+            assert edge.cdf(quantile) == pytest.approx(float(p), rel=1e-9)
+        singular = entry["singular_value"]
+        assert singular["mean"] ** 2 + singular["std"] ** 2 == pytest.approx(edge.mean(), rel=1e-12)
+        assert singular["std"] == pytest.approx(edge.std() / (2 * math.sqrt(edge.mean())), rel=0.01)
+
+
+def test_spectrum_is_that_of_the_law(values):
+    found = values("--d-model", 100, "--d-head", 30, "--sigma", 0.5, "--normalization", "none")["spectrum"]
+    law = laws.low_rank_product(100, 30, 0.5, 0.5, "none")
+    assert (found["support"], found["edge_scale"]) == (list(law.support), list(law.edge_scale))
+    assert (found["mean"], found["std"], found["hard_edge"]) == (law.mean(), law.std(), False)
+    assert found["moments"] == [law.moment(k) for k in (1, 2, 3, 4)]
+    assert found["cumulants"] == [law.cumulant(k) for k in (1, 2, 3, 4)]
+    assert found["free_cumulants"] == [law.free_cumulant(k) for k in (1, 2, 3, 4)]
+    assert [s**2 for s in found["support_singular_values"]] == pytest.approx(found["support"], rel=1e-14)
+    for p, quantile in found["quantiles"].items():
+        assert law.cdf(quantile) == pytest.approx(float(p), rel=1e-12)
+
+
+def test_element_and_spike_are_those_of_their_laws(values):
+    found = values(*SHAPE, "--sigma", 0.02)
+    law, element = laws.product_element(768, 64, 0.02, 0.02), found["element"]
+    assert (element["std"], element["entropy"]) == (law.std(), law.entropy())
+    normal = element["normal_of_same_variance"]
+    assert normal["entropy"] - element["entropy"] == pytest.approx(element["kl_to_normal"], abs=1e-14)
+    for tail, quantile in element["upper_quantiles"].items():
+        assert law.sf(quantile) == pytest.approx(float(tail), rel=1e-10)
+    anchor = laws.weibull_anchor(distribution=laws.parents.VarianceGamma(h=64))
+    assert element["weibull_anchor"]["shape"] == pytest.approx(anchor.shape, rel=1e-12)
+    assert element["weibull_anchor"]["scale"] == pytest.approx(anchor.scale * law.std(), rel=1e-12)
+    assert normal["weibull_anchor"]["shape"] == pytest.approx(1.205434319017451, rel=1e-13)
+    for factor, name in ((None, "on_product"), (0, "on_factor")):
+        spike = laws.RankOneSpike(DIMS, (0.02, 0.02), "sqrt_d", factor)
+        entry = found["spike"][name]
+        assert entry["threshold"] == spike.threshold
+        for power, strength in entry["detectable_strength"].items():
+            assert spike.power(strength, 0.05) == pytest.approx(float(power), abs=1e-8)
+
+
+def test_sigma_scales_the_eigenvalues_by_its_fourth_power_and_the_scale_free_not_at_all(values):
+    unit, small = values(*SHAPE), values(*SHAPE, "--sigma", 0.1)
+    assert (small["sigma_q"], small["sigma_k"]) == (0.1, 0.1)
+    assert small["spectrum"]["support"] == pytest.approx([1e-4 * x for x in unit["spectrum"]["support"]], rel=1e-13)
+    assert small["statistics"]["spectral_entropy"] == unit["statistics"]["spectral_entropy"]
+    assert small["statistics"]["trace"]["std"] == pytest.approx(1e-4 * unit["statistics"]["trace"]["std"], rel=1e-13)
+
+
+def test_dividing_by_the_own_estimate_narrows_what_scales(values):
+    raw, own = values(*SHAPE)["statistics"], values(*SHAPE, "--self-normalized")["statistics"]
+    for name in ("largest_eigenvalue", "smallest_eigenvalue", "trace", "trace_of_square", "log_determinant"):
+        assert own[name]["std"] < raw[name]["std"]
+    assert own["stable_rank"] == raw["stable_rank"]
+
+
+@pytest.mark.parametrize("normalization", ["sqrt_d", "none"])
+@pytest.mark.parametrize("scaling", [("--sigma", 0.5), ("--self-normalized",)])
+def test_formulas_of_the_exact_moments_give_their_values(normalization, scaling, values):
+    found = values("--d-model", 48, "--d-head", 4, "--normalization", normalization, *scaling)["exact_moments"]
+    for name in ("trace", "trace_of_square"):
+        value = eval(found[name]["mean_formula"], {"d": 48, "h": 4, "sigma": 0.5})
+        assert value == pytest.approx(found[name]["mean"], rel=1e-14)
+
+
+def test_exact_moments_in_latex(values):
+    found = values(*SHAPE)["exact_moments"]
+    assert found["trace"]["mean_latex"] == r"d h \sigma^{4}"
+    assert found["trace_of_square"]["mean_latex"] == r"h \left(d^{2} + 2 d h + 2 d + h + 3\right) \sigma^{8}"
+    raw = values("--d-model", 48, "--d-head", 4, "--normalization", "none", "--self-normalized")["exact_moments"]
+    assert raw["trace"]["mean_latex"] == "d^{2} h"
+    assert raw["trace_of_square"]["mean_latex"].startswith(r"d^{2} h \left(d^{2} + 2 d h")
+    assert raw["trace_of_square"]["mean_latex"].endswith(r"\right) \left(1 + \frac{2}{d h}\right)^{-2}")
+
+
+# Shapes at the ends of the domain
+
+
+def test_at_a_hard_edge_there_is_no_law_of_the_smallest_eigenvalue_and_it_says_why(values, run):
+    found = values("--d-model", 64, "--d-head", 64)
+    assert found["spectrum"]["support"] == pytest.approx([0, 432], abs=1e-11)
+    assert (found["spectrum"]["hard_edge"], found["spectrum"]["edge_scale"][0]) == (True, None)
+    smallest = found["extreme_eigenvalues"]["smallest_eigenvalue"]
+    assert (smallest["mean"], smallest["quantiles"], smallest["singular_value"]) == (None, None, None)
+    assert "the lower edge is hard" in smallest["reason"]
+    absent = [name for name, entry in found["statistics"].items() if entry["mean"] is None]
+    assert absent == ["smallest_eigenvalue", "condition_number", "condition_number_singular"]
+    text = " ".join(run("law", "--d-model", 64, "--d-head", 64).out.split())
+    assert "no law of λ_min here: it needs" in text
+    assert "lower edge 0 0 hard edge" in text
+
+
+@pytest.mark.parametrize("d_head", [1, 4])
+@pytest.mark.parametrize("own", [(), ("--self-normalized",)])
+def test_few_dimensions_keep_what_is_exact_and_say_why_the_rest_is_absent(d_head, own, values, run):
+    options = ("--d-model", 64, "--d-head", d_head, *own)
+    found = values(*options)
+    statistics = found["statistics"]
+    assert "a rank of at least 8" in statistics["largest_eigenvalue"]["reason"]
+    assert found["exact_moments"]["trace"]["mean"] == pytest.approx(64 * d_head, rel=1e-14)
+    assert found["spike"]["on_product"]["threshold"] > 0
+    assert found["spike"]["on_product"]["detectable_strength"] == {"0.5": None, "0.9": None}
+    assert "a rank of at least 8" in found["spike"]["reason"]
+    if d_head > 1 or not own:  # otherwise all of them are constants
+        known = [name for name, entry in statistics.items() if entry["reason"] is None]
+        assert known == ["trace", "trace_of_square", "log_determinant"]
+    ran = run("law", *options)
+    assert (ran.status, ran.err) == (0, "")
+    assert "no law here, it needs a rank of at least 8: " in " ".join(ran.out.split())
+    assert ("rmtbase baseline simulates" in ran.out) == (not own)
+
+
+def test_a_width_of_a_million(values):
+    found = values("--d-model", 10**6, "--d-head", 128)
+    assert all(entry["reason"] is None for entry in found["statistics"].values())
+    assert found["statistics"]["trace"]["mean"] == 128e6
+    low, high = found["spectrum"]["support"]
+    gamma = 128e-6  # edges 1 -+ sqrt(8 gamma) to leading order
+    assert [low / 1e6, high / 1e6] == pytest.approx([1 - (8 * gamma) ** 0.5, 1 + (8 * gamma) ** 0.5], abs=4 * gamma)
+
+
+# The text
+
+
+@pytest.fixture
+def shown(run, monkeypatch):
+    """The text on a terminal of so many columns."""
+
+    def law(columns, *options):
+        monkeypatch.setenv("COLUMNS", str(columns))
+        monkeypatch.setattr("rich.console.Console.is_terminal", property(lambda console: True))
+        ran = run("law", *options)
+        assert (ran.status, ran.err) == (0, "")
+        return re.sub(r"\x1b\[[0-9;]*m", "", ran.out)
+
+    return law
+
+
+@pytest.mark.parametrize("columns", [80, 120])
+@pytest.mark.parametrize(
+    "options",
+    [
+        SHAPE,
+        (*SHAPE, "--self-normalized", "--normalization", "none"),
+        (*SHAPE, "--sigma", 1e-9),
+        (*SHAPE, "--sigma", 1e9, "--normalization", "none"),
+        ("--d-model", 64, "--d-head", 64),
+        ("--d-model", 64, "--d-head", 4),
+        ("--d-model", 1, "--d-head", 1),
+        ("--d-model", 10**6, "--d-head", 128),
+    ],
+)
+def test_text_fits_the_terminal_and_cuts_nothing_off(columns, options, shown):
+    text = shown(columns, *options)
+    assert max(map(len, text.splitlines())) <= columns
+    assert "…" not in text
+    for name in laws.NULL_STATISTICS:
+        assert name.removesuffix("_singular") in text
+
+
+def test_text_has_the_numbers_in_order(shown):
+    text = shown(80, *SHAPE)
+    in_order = ["d_model 768, d_head 64, γ = 0.0833333", "1564.23", "290.441", "688128", "not the law of W_QK"]
+    in_order += ["388.595", "1275.41", "λ_max", "1515.99", "normalized_participation_ratio   0.855252 0.004009"]
+    in_order += [
+        "E Σ λ = d h σ⁴",
+        "E Σ λ² = h (d² + 2 d h + 2 d + h + 3) σ⁸",
+        "1.68354e-4",
+        "1.20119",
+        "33.3941",
+        "18.6323",
+    ]
+    places = [text.index(part) for part in in_order]
+    assert places == sorted(places)
+
+
+def test_text_shows_six_significant_digits_at_most(shown):
+    for options in (SHAPE, ("--d-model", 64, "--d-head", 64, "--sigma", 0.013)):
+        for number in re.findall(r"(?<![\w.])\d[\d.]*", shown(80, *options)):
+            assert len(number.replace(".", "").lstrip("0")) <= 6, number
+
+
+def test_each_statistic_is_marked_with_a_note_on_its_accuracy(shown):
+    text = shown(80, *SHAPE)
+    marks = re.findall(r"^  [a-z_]+ [ -~]* ([a-z])$", text, re.MULTILINE)
+    notes = re.findall(r"^  ([a-z])  (?:exact|asymptotic)\b", text, re.MULTILINE)
+    assert len(marks) == len(laws.NULL_STATISTICS)
+    assert list(dict.fromkeys(marks)) == notes
+
+
+# Without jax, and fast
+
+
+def test_it_works_where_jax_is_broken_and_does_not_ask_for_it(tmp_path):
+    (tmp_path / "jax.py").write_text("raise RuntimeError('this jax is broken')")
+    code = (
+        f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n"
+        "from rmtbase.cli import main\n"
+        "try: main(['law', '--d-model', '768', '--d-head', '64', '--json'])\n"
+        "except SystemExit as left: status = left.code\n"
+        "print([m for m in ('jax', 'torch', 'matplotlib', 'xarray') if m in sys.modules], status, file=sys.stderr)"
+    )
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert ended.stderr == "[] 0\n"
+    assert strict_json(ended.stdout)["spectrum"]["support"][0] == pytest.approx(290.440529, abs=5e-7)
+
+
+def test_it_is_instant(run_process):
+    def used():
+        children = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return children.ru_utime + children.ru_stime
+
+    before = used()
+    assert run_process("law", *SHAPE, OPENBLAS_NUM_THREADS="1").status == 0
+    # CPU time: a second or so, half of it the import of SciPy.
+    assert used() - before < 4
+
+
+def test_help_has_an_example(run):
+    ran = run("law", "--help")
+    assert ran.status == 0
+    assert "Example: rmtbase law --d-model 768 --d-head 64" in " ".join(ran.out.split())

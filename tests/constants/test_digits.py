@@ -1,0 +1,159 @@
+"""Every digit that is shipped or computed is right."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+import mpmath
+import pytest
+from mpmath import mp
+
+from rmtbase import constants
+from rmtbase.constants._digits import PrecisionError, agreed_digits, significant
+from rmtbase.constants._painleve import tracy_widom_cdf_at_zero
+from rmtbase.errors import ParameterError
+
+EVERY = {constant.name: constant for constant in constants.constants()}
+PRECISIONS = (32, 42)
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_shipped_digits_are_recomputed_at_two_precisions(name):
+    constant = EVERY[name]
+    for digits in PRECISIONS:
+        with mp.workdps(digits + 10):
+            found = constant.compute()
+            assert abs(found / mp.mpf(constant.digits(50)) - 1) < mp.mpf(10) ** -digits
+
+
+@pytest.mark.parametrize("name", [name for name, constant in EVERY.items() if constant.uncertainty == "exact"])
+def test_closed_forms_have_all_their_shipped_digits(name):
+    assert agreed_digits(EVERY[name].compute, 100) == EVERY[name].digits(100)
+
+
+def test_every_constant_is_in_the_table_in_full():
+    for name, constant in EVERY.items():
+        stored = Decimal(constant.published)
+        assert len(stored.as_tuple().digits) == min(100, constant.most_digits), name
+
+
+def test_digits_beyond_the_table_continue_it():
+    for name in ("square_product_entropy_deficit_singular", "zeta_prime_minus_one", "noise_optimal_probability"):
+        assert constants.find(name).digits(140).startswith(constants.find(name).digits(100)[:-2])
+
+
+# Bornemann (2010).
+BORNEMANN = {
+    "tracy_widom_1_mean": "-1.2065335745820",
+    "tracy_widom_1_variance": "1.607781034581",
+    "tracy_widom_1_skewness": "0.29346452408",
+    "tracy_widom_1_excess_kurtosis": "0.1652429384",
+    "tracy_widom_2_mean": "-1.7710868074116",
+    "tracy_widom_2_variance": "0.8131947928329",
+    "tracy_widom_2_skewness": "0.224084203610",
+    "tracy_widom_2_excess_kurtosis": "0.0934480876",
+}
+
+
+@pytest.mark.parametrize("name", BORNEMANN)
+def test_tracy_widom_moments_have_bornemanns_digits(name):
+    # Printed digits may be cut or rounded: one unit of the last.
+    printed = Decimal(BORNEMANN[name])
+    assert abs(Decimal(EVERY[name].digits(30)) - printed) < Decimal((0, (1,), printed.as_tuple().exponent))
+
+
+def test_tracy_widom_cdfs_at_zero_have_the_digits_of_determinants():
+    with mp.workdps(PRECISIONS[0] + 10):  # solved already, for the moments
+        assert mpmath.nstr(tracy_widom_cdf_at_zero(1), 21) == "0.831908066202951927462"
+        assert mpmath.nstr(tracy_widom_cdf_at_zero(2), 21) == "0.96937282835526266835"
+
+
+@pytest.mark.parametrize("beta", [1, 2])
+def test_tracy_widom_constants_agree_with_the_law_in_double_precision(beta):
+    from rmtbase.laws import TracyWidom
+
+    law = TracyWidom(beta)
+    of = {name: constants.find(f"tracy_widom_{beta}_{name}").value for name in ("mean", "variance", "std")}
+    assert law.mean() == pytest.approx(of["mean"], abs=2e-12)
+    assert law.var() == pytest.approx(of["variance"], abs=2e-12)
+    assert law.std() == pytest.approx(of["std"], abs=2e-12)
+    for percent in ("50", "95", "99", "99.9"):
+        quantile = constants.find(f"tracy_widom_{beta}_quantile_{percent.replace('.', '_')}").value
+        assert law.sf(quantile) == pytest.approx(1 - float(percent) / 100, rel=1e-11)
+    v = 30.0
+    power = {1: v**3 / 24 + v**1.5 / (3 * 2**0.5), 2: v**3 / 12}[beta]
+    tail = constants.find(f"tracy_widom_{beta}_left_tail").value
+    # The next term of the tail is of relative order v^(-3/2) for beta = 1, v^-3 for beta = 2.
+    assert law.logcdf(-v) + power + {1: 1 / 16, 2: 1 / 8}[beta] * float(mp.log(v)) == pytest.approx(
+        float(mp.log(tail)), abs={1: 0.01, 2: 1e-4}[beta]
+    )
+
+
+MATH = {
+    "half_normal_anchor_shape": "1.205434319017451087",
+    "half_normal_anchor_scale": "0.887487039832266288",
+    "half_normal_anchor_r_squared": "0.997740367232652",
+    "half_normal_anchor_trim_05_shape": "1.190922610383650000",
+    "half_normal_anchor_trim_05_scale": "0.880887883490032409",
+    "half_normal_anchor_untrimmed_shape": "1.15106659071825",
+    "half_normal_anchor_untrimmed_scale": "0.874835116855485",
+    "body_tail_gap": "0.0543677",
+    "gamma_closure_ratio": "1.152682",
+    "gamma_closure_ratio_root_mean_square": "1.085416",
+    "noise_optimal_probability": "0.79681213002002004616",
+    "noise_optimal_variance": "1.54413865237",
+    "noise_ratio_at_trim": "6.48209544",
+    "half_normal_likelihood_shape": "1.262757",
+    "half_normal_likelihood_scale": "0.855417",
+    "half_normal_moment_shape": "1.337057",
+    "half_normal_moment_scale": "0.868598",
+    "element_divergence_1": "0.21484",
+    "element_divergence_64": "1.68354e-4",
+    "element_divergence_128": "4.3797e-5",
+}
+
+
+@pytest.mark.parametrize("name", MATH)
+def test_values_that_were_found_independently(name):
+    independent = Decimal(MATH[name])
+    half_a_unit = Decimal((0, (1,), independent.as_tuple().exponent))
+    assert abs(Decimal(EVERY[name].digits(30)) - independent) <= half_a_unit
+
+
+def test_a_computation_that_never_settles_is_an_error_not_a_value():
+    with pytest.raises(PrecisionError, match=r"5 digits: found 165\.00 and 185\.00") as caught:
+        agreed_digits(lambda: mp.dps, 5)
+    assert caught.value.digits == 5
+
+
+def test_cancellation_raises_the_working_precision():
+    assert agreed_digits(lambda: mp.sqrt(1 + mp.mpf(10) ** -30) - 1, 12) == "5.00000000000e-31"
+
+
+@pytest.mark.parametrize(
+    ("value", "digits", "shown"),
+    [
+        ("6.75", 5, "6.7500"),
+        ("6.75", 1, "7"),
+        ("-1.20653357", 4, "-1.207"),
+        ("9.9999", 3, "10.0"),
+        ("49152", 3, "4.92e+4"),
+        ("49152", 5, "49152"),
+        ("0.00000123456", 3, "1.23e-6"),
+        ("0", 7, "0"),
+    ],
+)
+def test_significant_digits_are_rounded_and_padded(value, digits, shown):
+    assert significant(Decimal(value), digits) == shown
+
+
+@pytest.mark.parametrize("digits", [0, -3, 2.5, "30", True, None, 101])
+def test_digits_outside_what_is_known_are_refused(digits):
+    with pytest.raises(ParameterError, match="digits"):
+        constants.tracy_widom_1_mean.digits(digits)
+
+
+def test_value_is_the_nearest_double():
+    assert constants.square_product_upper_edge.value == 6.75
+    assert constants.square_product_upper_singular_edge.value == 6.75**0.5
+    assert float(constants.noise_optimal_probability) == 0.79681213002002004616

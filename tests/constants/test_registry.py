@@ -1,0 +1,235 @@
+"""The registry is complete: nothing without definition and reference, every reference in the bibliography."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import re
+import subprocess
+import sys
+from dataclasses import replace
+
+import pytest
+
+import rmtbase
+from rmtbase import constants
+from rmtbase.constants import Constant, ConstantFunction
+from rmtbase.constants._bibliography import parsed
+from rmtbase.errors import ParameterError
+
+ENTRIES = [*constants.constants(), *constants.functions()]
+TEXTS = ("name", "symbol", "description", "definition", "method", "uncertainty")
+
+
+def a_constant(**changes):
+    return replace(constants.square_product_upper_edge, **changes)
+
+
+@pytest.mark.parametrize("field", TEXTS)
+def test_a_constant_without_one_of_its_texts_cannot_be_made(field):
+    with pytest.raises(ParameterError, match=field):
+        a_constant(**{field: ""})
+    with pytest.raises(ParameterError, match=field):
+        replace(constants.product_upper_edge, **{field: ""})
+
+
+def test_a_constant_without_references_cannot_be_made():
+    with pytest.raises(ParameterError, match="references"):
+        a_constant(references=())
+
+
+def test_a_constant_without_value_cannot_be_made():
+    with pytest.raises(TypeError, match="compute"):
+        Constant(name="x", symbol="x", description="x", definition="x", method="x", references=("ma_2012",))  # type: ignore[call-arg]
+
+
+def test_names_are_unique_lower_case_attributes():
+    names = [entry.name for entry in ENTRIES]
+    assert len(set(names)) == len(names) == sum(len(entries) for entries in constants.groups().values())
+    for entry in ENTRIES:
+        assert re.fullmatch(r"[a-z][a-z0-9_]+", entry.name)
+        assert getattr(rmtbase.constants, entry.name) is entry
+        assert entry.name in dir(constants)
+
+
+def test_an_unknown_attribute_names_near_ones():
+    with pytest.raises(AttributeError, match="tracy_widom_1_mean"):
+        _ = constants.tracy_widom_1_maen
+
+
+def test_every_reference_is_in_the_bibliography_and_every_entry_is_used():
+    cited = {key for entry in ENTRIES for key in entry.references}
+    assert cited == set(constants.bibliography())
+    for entry in ENTRIES:
+        assert entry.reference == entry.references[0]
+        assert entry.bibtex().count("\n@") == len(set(entry.references)) - 1
+
+
+def test_every_parent_is_a_constant():
+    known = {constant.name for constant in constants.constants()}
+    for entry in ENTRIES:
+        assert set(entry.parents) <= known - {entry.name}
+
+
+REQUIRED = {
+    "article": {"author", "title", "journal", "volume", "pages", "year"},
+    "book": {"author", "title", "publisher", "year"},
+    "inproceedings": {"author", "title", "booktitle", "year"},
+    "misc": {"author", "title", "year", "eprint"},
+}
+
+
+def test_every_bibliography_entry_has_what_its_kind_requires():
+    references = constants.bibliography().values()
+    for reference in references:
+        assert set(reference.fields) >= REQUIRED[reference.kind], reference.key
+        assert reference.key.endswith(reference.fields["year"]) or reference.fields["year"] in reference.key
+        assert re.fullmatch(r"1[89]\d\d|20\d\d", reference.fields["year"])
+        assert re.fullmatch(r"10\.\d{4,}/\S+", reference.fields.get("doi", "10.1000/x"))
+        assert re.fullmatch(r"([a-z-]+/\d{7}|\d{4}\.\d{4,5})", reference.fields.get("eprint", "1234.5678"))
+        assert not re.search(r"[{}$\\]", reference.title)
+    assert [reference.key for reference in references] == sorted(reference.key for reference in references)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "@article{key,\n  title = {Unbalanced {brace},\n}\n",
+        "@article{key,\n  title = {Twice},\n  title = {Twice},\n}\n",
+        "@article{key,\n  title = No braces,\n}\n",
+        "@article{,\n  title = {No key},\n}\n",
+        "@article{key,\n  title = {Open},\n",
+        "a word between entries",
+    ],
+)
+def test_a_bibliography_that_is_not_bibtex_is_refused(text):
+    with pytest.raises(ParameterError):
+        parsed(text)
+
+
+def test_bibtex_of_an_unknown_key_is_refused():
+    with pytest.raises(ParameterError, match="nobody_1900"):
+        constants.bibtex(["nobody_1900"])
+
+
+# TeX
+
+
+def unbalanced(tex: str) -> bool:
+    depth = 0
+    for sign in re.sub(r"\\[{}]", "", tex):
+        depth += {"{": 1, "}": -1}.get(sign, 0)
+        if depth < 0:
+            return True
+    return depth != 0
+
+
+COMMANDS = re.compile(
+    "Big|Bigl|Bigr|Delta|Gamma|arg|bigl|bigr|delta|ell|exp|frac|gamma|hat|in|infty|int|lambda|ldots|lim|ln|mathbb|mathrm"
+    "|max|min|mu|nu|overline|pi|pm|psi|quad|rho|sigma|sqrt|sum|tau|tbinom|text|textstyle|tfrac|theta|to|varphi|zeta"
+)
+
+
+@pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.name)
+def test_latex_is_balanced_and_of_known_commands(entry):
+    for tex in (entry.symbol, entry.definition):
+        assert not unbalanced(tex), tex
+        assert tex.isascii(), tex
+        assert "$" not in tex
+        assert all(COMMANDS.fullmatch(command) for command in re.findall(r"\\([A-Za-z]+)", tex)), tex
+        assert not re.search(r"\^[^{\\]\^|_[^{\\]_", tex), tex  # double scripts
+
+
+def test_latex_rows_have_five_cells_each():
+    head, *rows = constants.as_latex(ENTRIES, 12).splitlines()
+    assert head.startswith("% name & symbol & value")
+    assert len(rows) == len(ENTRIES)
+    for row in rows:
+        assert row.count(" & ") == 4
+        assert row.endswith(r" \\")
+        assert not unbalanced(row)
+        assert not re.search(r"(?<!\\)[%#]", row)
+
+
+def test_latex_writes_powers_of_ten():
+    row = constants.as_latex([constants.element_divergence_1, a_constant(compute=lambda: 12345, published="")], 3)
+    assert "$0.215$" in row
+    assert r"$1.23 \times 10^{4}$" in row
+
+
+def test_json_survives_a_round_trip_with_digits_as_strings():
+    plain = json.loads(json.dumps(constants.as_json(ENTRIES, 40)))
+    for entry, fields in zip(ENTRIES, plain, strict=True):
+        assert fields["name"] == entry.name
+        assert set(fields["references"]) == set(entry.references)
+        if isinstance(entry, Constant):
+            assert fields["value"] == entry.digits(40)
+            assert fields["uncertainty"] == entry.uncertainty
+        else:
+            assert fields["value"] is None
+            assert fields["parameters"] == list(entry.parameters)
+
+
+# Functions
+
+
+def test_a_function_is_called_by_position_or_by_name():
+    at = constants.product_upper_edge
+    assert at(768, 64).digits(12) == at(d_head=64, d_model=768).digits(12) == "1564.22613785"
+    assert constants.aspect_ratio(768, 64).definition == constants.aspect_ratio.definition
+    assert constants.element_excess_kurtosis(64).value == constants.element_excess_kurtosis.value(d_head=64) == 0.09375
+
+
+@pytest.mark.parametrize(
+    ("shape", "named", "words"),
+    [
+        ((768,), {}, "d_head = None"),
+        ((), {}, "d_model = None"),
+        ((768, 64, 3), {}, "depends on nothing else"),
+        ((768, 64), {"depth": 3}, "depends on nothing else"),
+        ((64, 768), {}, "at most d_model = 64"),
+        ((768, 0), {}, "a positive integer"),
+        ((768.0, 64), {}, "a positive integer"),
+        ((True, True), {}, "a positive integer"),
+        ((768, float("nan")), {}, "a positive integer"),
+    ],
+)
+def test_a_shape_that_is_none_is_refused(shape, named, words):
+    with pytest.raises(ParameterError, match=words):
+        constants.product_upper_edge(*shape, **named)
+
+
+@pytest.mark.parametrize("name", ["product_lower_edge_scale", "smallest_eigenvalue_mean", "smallest_eigenvalue_std"])
+def test_a_hard_edge_has_no_tracy_widom_law(name):
+    with pytest.raises(ParameterError, match="hard"):
+        constants.find(name)(64, 64)
+    assert constants.product_lower_edge(64, 64).digits(5) == "0"
+
+
+@pytest.mark.parametrize("function", constants.functions(), ids=lambda function: function.name)
+def test_every_function_has_a_value_at_common_shapes(function):
+    assert isinstance(function, ConstantFunction)
+    for shape in ({"d_model": 768, "d_head": 64}, {"d_model": 4096, "d_head": 128}, {"d_model": 2, "d_head": 1}):
+        constant = function(**{name: shape[name] for name in function.parameters})
+        assert float(constant) == constant.value
+        assert constant.uncertainty
+
+
+# The room
+
+
+def python(code: str) -> str:
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stderr
+    return ended.stdout.strip()
+
+
+def test_the_room_takes_in_neither_jax_nor_scipy_and_works_without_jax():
+    assert importlib.util.find_spec("scipy") is not None
+    code = (
+        "import sys; sys.modules['jax'] = sys.modules['jaxlib'] = None\n"
+        "from rmtbase import constants\n"
+        "heavy = [name for name in ('scipy', 'numpy', 'matplotlib', 'torch') if name in sys.modules]\n"
+        "print(heavy, constants.tracy_widom_2_mean.digits(10), constants.trace_mean.value(768, 64))"
+    )
+    assert python(code) == "[] -1.771086807 49152.0"

@@ -1,0 +1,210 @@
+"""Estimates from the dependent elements of one W_QK, against exact traces and simulation of the matrices themselves."""
+
+from __future__ import annotations
+
+import math
+from functools import cache
+
+import numpy as np
+import pytest
+from scipy import special
+
+from rmtbase import laws, statistics
+from rmtbase.errors import ParameterError
+from rmtbase.laws._element_average import average_parts
+from rmtbase.laws._element_neighbours import distance_variance
+
+BINS = 40
+DRAWS = 1500
+
+
+def wide_range(d_model: int, d_head: int) -> tuple[float, float]:
+    reach = 4.5 * math.sqrt(d_head / d_model)
+    return -reach, reach
+
+
+@cache
+def simulated(d_model: int, d_head: int) -> dict[str, np.ndarray]:
+    """Estimates from DRAWS matrices W_QK at sigma = 1, normalization sqrt_d."""
+    rng = np.random.default_rng([d_model, d_head])
+    interval, sigma = wide_range(d_model, d_head), math.sqrt(d_head / d_model)
+    rows = []
+    for _ in range(DRAWS):
+        w = rng.standard_normal((d_model, d_head)) @ rng.standard_normal((d_head, d_model)) / math.sqrt(d_model)
+        rows.append(
+            (
+                np.mean(np.abs(w)),
+                statistics.histogram_entropy(w, BINS, interval),
+                statistics.histogram_kl(w, BINS, interval),
+                statistics.histogram_kl(w, BINS, interval, sigma),
+                statistics.nearest_neighbour_entropy(w, 3),
+                statistics.nearest_neighbour_kl(w, 3),
+                statistics.nearest_neighbour_kl(w, 3, sigma),
+            )
+        )
+    names = ("magnitude", "entropy", "kl", "kl_given", "neighbour_entropy", "neighbour_kl", "neighbour_kl_given")
+    return dict(zip(names, np.array(rows).T, strict=True))
+
+
+def predicted(d_model: int, d_head: int) -> dict[str, laws.Moments]:
+    interval, sigma = wide_range(d_model, d_head), math.sqrt(d_head / d_model)
+    return {
+        "magnitude": laws.element_average(np.abs, d_model, d_head),
+        "entropy": laws.histogram_entropy(d_model, d_head, BINS, interval),
+        "kl": laws.histogram_kl(d_model, d_head, BINS, interval),
+        "kl_given": laws.histogram_kl(d_model, d_head, BINS, interval, sigma),
+        "neighbour_entropy": laws.nearest_neighbour_entropy(d_model, d_head, 3),
+        "neighbour_kl": laws.nearest_neighbour_kl(d_model, d_head, 3),
+        "neighbour_kl_given": laws.nearest_neighbour_kl(d_model, d_head, 3, sigma),
+    }
+
+
+@pytest.mark.parametrize("name", ["d_model", "d_head", "sigma_q", "sigma_k", "normalization"])
+def test_bad_parameters_of_the_matrix_are_refused(name):
+    bad = {"d_model": 8, "d_head": 4} | {name: {"d_head": 9, "normalization": "d"}.get(name, 0)}
+    for function, arguments in (
+        (laws.element_average, {"function": np.abs}),
+        (laws.histogram_entropy, {"bins": 5, "range": (-1, 1)}),
+        (laws.histogram_kl, {"bins": 5, "range": (-1, 1)}),
+        (laws.nearest_neighbour_entropy, {}),
+        (laws.nearest_neighbour_kl, {}),
+    ):
+        with pytest.raises(ParameterError, match=name):
+            function(**bad, **arguments)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *(("bins", value) for value in (0, -3, 2.5, True, None)),
+        *(("range", value) for value in ((1, 1), (2, -2), (0, math.inf), (math.nan, 1), (0,), None, "ab")),
+        *(("sigma", value) for value in (0, -1.0, math.nan, math.inf, True)),
+    ],
+)
+def test_bad_parameters_of_the_histogram_are_refused(name, value):
+    arguments = {"bins": 10, "range": (-3.0, 3.0)} | {name: value}
+    with pytest.raises(ParameterError, match=name):
+        laws.histogram_kl(100, 10, **arguments)
+    if name != "sigma":
+        with pytest.raises(ParameterError, match=name):
+            laws.histogram_entropy(100, 10, **arguments)
+
+
+def test_a_range_without_elements_is_refused():
+    with pytest.raises(ParameterError, match="range"):
+        laws.histogram_entropy(100, 10, 5, (50.0, 60.0))
+
+
+def test_a_single_bin_has_no_spread():
+    law = laws.histogram_kl(100, 10, 1, (-3.0, 3.0))
+    assert law.mean == pytest.approx(0.0, abs=1e-15) and law.std == pytest.approx(0.0, abs=1e-9)
+
+
+def test_bad_parameters_of_the_neighbours_are_refused():
+    for k in (0, -1, 1.5, True, 64):
+        with pytest.raises(ParameterError, match="k"):
+            laws.nearest_neighbour_entropy(8, 4, k)
+    with pytest.raises(ParameterError, match="sigma"):
+        laws.nearest_neighbour_kl(8, 4, 1, -1.0)
+    with pytest.raises(ParameterError, match="d_head = 2: expected at least 3"):
+        laws.nearest_neighbour_kl(100, 2)
+
+
+def test_a_function_that_is_not_finite_or_has_another_shape_is_refused():
+    for function in (lambda w: np.inf * w, lambda w: w[:-1], lambda w: 1.0):
+        with pytest.raises(ParameterError, match="function"):
+            laws.element_average(function, 8, 4)
+
+
+@pytest.mark.parametrize(("d_model", "d_head"), [(1, 1), (5, 1), (40, 7), (64, 64), (4096, 128)])
+def test_average_square_has_the_exact_moments_of_the_trace(d_model, d_head):
+    # Σ w² is the trace of W_QKᵀ W_QK, whose moments come from zonal polynomials.
+    trace = laws.trace_moments(d_model, d_head, 0.7, 1.3)
+    square = laws.element_average(np.square, d_model, d_head, 0.7, 1.3)
+    assert square.mean == pytest.approx(trace.mean_trace / d_model**2, rel=1e-12)
+    assert square.std == pytest.approx(trace.std_trace / d_model**2, rel=1e-12)
+
+
+def test_odd_functions_have_the_spread_of_independent_elements():
+    # Given a row, w has mean zero: the elements are uncorrelated, and Var Σ w = d² h.
+    average = laws.element_average(lambda w: w, 30, 5, normalization="none")
+    assert average.mean == pytest.approx(0.0, abs=1e-14)
+    assert average.std == pytest.approx(math.sqrt(5) / 30, rel=1e-12)
+
+
+def test_average_logarithm_is_in_closed_form():
+    # E ln w² = ψ(1/2) + ψ(h/2) + 2 ln 2, Var = ψ'(1/2) + ψ'(h/2), and the row's share is ψ'(h/2).
+    d, h = 50, 6
+    average = laws.element_average(lambda w: np.log(w * w), d, h, normalization="none")
+    shared, own = special.polygamma(1, [h / 2, 0.5])
+    assert average.mean == pytest.approx(special.digamma([0.5, h / 2]).sum() + 2 * math.log(2), rel=1e-12)
+    assert average.std == pytest.approx(math.sqrt(own + shared + 2 * (d - 1) * shared) / d, rel=1e-12)
+
+
+@pytest.mark.parametrize(("d_model", "d_head"), [(60, 8), (30, 30)])
+@pytest.mark.parametrize(
+    "name", ["magnitude", "entropy", "kl", "kl_given", "neighbour_entropy", "neighbour_kl", "neighbour_kl_given"]
+)
+def test_simulated_matrices_have_the_predicted_mean_and_spread(d_model, d_head, name):
+    # Each within its stated error and 4.5 standard errors: 28 comparisons, one seed in 5 000 fails.
+    value, law = simulated(d_model, d_head)[name], predicted(d_model, d_head)[name]
+    assert abs(value.mean() - law.mean) < 4.5 * value.std() / math.sqrt(DRAWS) + law.error
+    kurtosis = np.mean((value - value.mean()) ** 4) / value.var() ** 2
+    assert abs(value.std() - law.std) < 4.5 * value.std() * math.sqrt((kurtosis - 1) / (4 * DRAWS)) + law.std_error
+
+
+def test_independent_elements_would_have_a_several_times_smaller_spread():
+    # Of the entropy √(Var ln p / N), near √(1/(2N)), for independent elements; the rows and columns add d/h to the 1/2.
+    d, h = 60, 8
+    value, law = simulated(d, h)["entropy"], laws.product_element(d, h)
+    _, spread, shared = average_parts(law.logpdf, law)
+    assert math.sqrt(spread) / d < 0.3 * value.std()
+    assert math.sqrt(spread + 2 * (d - 1) * shared) / d == pytest.approx(value.std(), rel=0.1)
+
+
+def test_the_dependence_biases_a_divergence_at_a_given_sigma_by_one_over_d_h():
+    d, h = 1000, 64
+    sigma = math.sqrt(h / d)
+    given, fitted = (laws.histogram_kl(d, h, 60, (-5 * sigma, 5 * sigma), value) for value in (sigma, None))
+    assert given.mean - fitted.mean == pytest.approx(1 / (d * h) + 0.5 / d**2, rel=0.02)
+    neighbours = laws.nearest_neighbour_kl(d, h, 1, sigma).mean - laws.product_element(d, h).kl_to_normal()
+    assert neighbours == pytest.approx(1 / (d * h), rel=0.05)
+
+
+def test_a_fine_histogram_of_many_elements_finds_the_law():
+    d, h = 20_000, 40
+    law = laws.product_element(d, h)
+    interval = (-8 * law.std(), 8 * law.std())
+    entropy, divergence = laws.histogram_entropy(d, h, 400, interval), laws.histogram_kl(d, h, 400, interval)
+    binning = (16 / 400) ** 2 / 24  # width²/(24 var): the density of a histogram is smoothed over its bins
+    assert entropy.mean == pytest.approx(law.entropy() + binning - 1 / (d * h), abs=1e-6)
+    assert divergence.mean == pytest.approx(law.kl_to_normal(), rel=2e-2)
+
+
+def test_estimates_do_not_depend_on_units():
+    d, h = 100, 10
+    plain = laws.histogram_kl(d, h, 30, (-1.2, 1.0), 0.3)
+    wide = laws.histogram_kl(d, h, 30, (-12.0, 10.0), 3.0, 2.0, 0.5, "none")
+    assert wide.mean == pytest.approx(plain.mean, rel=1e-12) and wide.std == pytest.approx(plain.std, rel=1e-12)
+    shifted = laws.nearest_neighbour_entropy(d, h, 2, 3.0)
+    entropy = laws.nearest_neighbour_entropy(d, h, 2)
+    assert shifted.mean == pytest.approx(entropy.mean + math.log(3.0), abs=1e-12)
+    assert shifted.std == pytest.approx(entropy.std, rel=1e-12)
+
+
+def test_variance_of_the_distances_is_in_closed_form_for_the_nearest():
+    closed = math.pi**2 / 6 - 1 + 4 * (math.pi**2 / 12 + special.spence(1.5))  # spence(1 - z) is Li₂(z)
+    assert distance_variance(1) == pytest.approx(closed, rel=1e-12)
+
+
+@pytest.mark.parametrize("k", [1, 2, 5])
+def test_variance_of_the_distances_is_that_of_points_on_a_circle(k):
+    # A relative standard error of √(2/2000) = 3.2 %; 4.5 of them, three times: one seed in 50 000.
+    rng, n = np.random.default_rng(k), 800
+    averages = []
+    for _ in range(2000):
+        x = np.sort(rng.random(n))
+        around = np.concatenate([x[-k:] - 1, x, x[:k] + 1])
+        ends = [np.maximum(x - around[k - j : k - j + n], around[2 * k - j : 2 * k - j + n] - x) for j in range(k + 1)]
+        averages.append(np.log(np.min(ends, axis=0)).mean())
+    assert n * np.var(averages) == pytest.approx(distance_variance(k), rel=0.145)

@@ -1,0 +1,233 @@
+"""The exact law of the log-determinant, against high precision, closed forms and simulation."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from itertools import pairwise
+
+import mpmath
+import numpy as np
+import pytest
+from scipy import stats
+
+from rmtbase.errors import ParameterError
+from rmtbase.laws import LogDeterminant, log_determinant
+from rmtbase.laws._progression_rule import progression_rule
+
+
+@pytest.mark.parametrize(
+    ("function", "arguments", "name"),
+    [
+        (log_determinant, (8, 9), "d_head"),
+        (log_determinant, (8, 4, 1.0, 0.0), "sigma_k"),
+        (log_determinant, (8, 4, 1.0, 1.0, "d"), "normalization"),
+        (log_determinant, (8, 4, 1.0, 1.0, "none", 1), "self_normalized"),
+        (LogDeterminant, ((8,),), "dims"),
+        (LogDeterminant, ((8, 2.5),), "dims"),
+        (LogDeterminant, ((8, 3), (math.nan,)), "sigmas"),
+        (LogDeterminant, ((8, 3), (1.0, 1.0)), "sigmas"),
+        (LogDeterminant, ((8, 3), None, "d"), "normalization"),
+        (LogDeterminant, ((8, 3), None, "none", None), "self_normalized"),
+        (LogDeterminant((8, 3)).cumulant, (0,), "k"),
+        (LogDeterminant((8, 3)).moment, (1.5,), "k"),
+    ],
+)
+def test_bad_parameters_are_named(function, arguments, name):
+    with pytest.raises(ParameterError, match=name):
+        function(*arguments)
+
+
+@pytest.mark.parametrize("dims", [(5, 1), (1, 5), (5, 1, 7)])
+def test_a_constant_determinant_has_no_law(dims):
+    with pytest.raises(ParameterError, match="a determinant that varies"):
+        LogDeterminant(dims, self_normalized=True)
+    LogDeterminant(dims)
+    LogDeterminant((1, 5, 1), self_normalized=True)
+
+
+def test_reference_value_and_scaling():
+    raw = log_determinant(768, 64, normalization="none")
+    assert raw.mean == pytest.approx(844.830, abs=5e-4) and raw.method == "exact"
+    scaled = log_determinant(768, 64, 0.5, 3.0, "sqrt_d")
+    assert scaled.mean == pytest.approx(raw.mean + 64 * math.log(0.25 * 9.0 / 768), rel=1e-13)
+    assert (scaled.std, scaled.skewness) == (raw.std, raw.skewness)
+    own = log_determinant(768, 64, 0.5, 3.0, "sqrt_d", self_normalized=True)
+    assert own == log_determinant(768, 64, self_normalized=True)
+    assert own.std == pytest.approx(0.122238, abs=5e-7)
+
+
+def test_a_self_normalized_single_eigenvalue_is_the_product_of_the_widths():
+    assert log_determinant(50, 1, normalization="none", self_normalized=True).mean == 2 * math.log(50)
+    moments = log_determinant(50, 1, 2.0, 3.0, "sqrt_d", self_normalized=True)
+    assert (moments.mean, moments.std) == (math.log(50), 0.0)
+
+
+def _cumulant(dims, k, own):
+    """The definition, term by term, in 30 digits: for one smallest dimension, and n_j any."""
+    others = sorted(dims)[1:]
+    rank = min(dims)
+    with mpmath.workdps(30):
+
+        def log_chi_square(n):
+            return mpmath.polygamma(k - 1, mpmath.mpf(n) / 2) + (mpmath.log(2) if k == 1 else 0)
+
+        total = mpmath.fsum(log_chi_square(n - i) for n in others for i in range(rank))
+        if own:
+            for n, m in pairwise(dims):
+                total -= mpmath.mpf(rank) ** k * (log_chi_square(n * m) - (mpmath.log(n * m) if k == 1 else 0))
+        return float(total)
+
+
+@pytest.mark.parametrize("own", [False, True])
+@pytest.mark.parametrize("dims", [(5, 3), (4, 4), (2, 7, 3), (6, 2, 5, 3, 7), (200, 64, 200), (300, 300), (500, 40)])
+def test_cumulants_are_sums_of_polygamma_functions(dims, own):
+    law = LogDeterminant(dims, self_normalized=own)
+    for k in (1, 2, 3, 4):
+        # Dividing out the scales cancels: at worst a factor of 10^4 at (500, 40).
+        assert law.cumulant(k) == pytest.approx(_cumulant(dims, k, own), rel=1e-9 if own else 1e-12)
+    assert law.var() == law.cumulant(2) and law.std() ** 2 == pytest.approx(law.var(), rel=1e-15)
+    assert law.skewness() == pytest.approx(law.cumulant(3) / law.std() ** 3, rel=1e-13)
+    assert law.moment(2) == pytest.approx(law.var() + law.mean() ** 2, rel=1e-13)
+    mean, variance, third = law.mean(), law.var(), law.cumulant(3)
+    assert law.moment(3) == pytest.approx(third + 3 * mean * variance + mean**3, rel=1e-12)
+
+
+def _log_mgf(dims, own, s):
+    """Ln E exp(s X), term by term."""
+    rank = min(dims)
+    total = mpmath.fsum(
+        count
+        * (mpmath.loggamma(mpmath.mpf(n - i) / 2 + s) - mpmath.loggamma(mpmath.mpf(n - i) / 2) + s * mpmath.log(2))
+        for n, count in Counter(sorted(dims)[1:]).items()
+        for i in range(rank)
+    )
+    if own:
+        for n, m in pairwise(dims):
+            half = mpmath.mpf(n * m) / 2
+            total -= mpmath.loggamma(half + rank * s) - mpmath.loggamma(half) - rank * s * mpmath.log(half)
+    return total
+
+
+def _tail(dims, own, x, s0, bend):
+    """P(X > x) for s0 > 0 and P(X <= x) for s0 < 0: the inversion integral in 25 digits, on s0 + w (i u - bend u^2)."""
+    with mpmath.workdps(25):
+        s0, x, step = mpmath.mpf(s0), mpmath.mpf(x), mpmath.mpf(1) / 6
+        start = _log_mgf(dims, own, s0) - s0 * x
+        small = s0 / 10**6
+        curvature = (
+            _log_mgf(dims, own, s0 + small) + _log_mgf(dims, own, s0 - small) - 2 * (start + s0 * x)
+        ) / small**2
+        width, total = 1 / mpmath.sqrt(curvature + 1 / s0**2), mpmath.mpf(0)
+        for k in range(200):
+            u = k * step
+            s, tangent = s0 + width * mpmath.mpc(-bend * u**2, u), width * mpmath.mpc(1, 2 * bend * u)
+            term = mpmath.exp(_log_mgf(dims, own, s) - s * x - start) / s * tangent
+            total += term.real * (0.5 if k == 0 else 1)
+            if abs(term) < 1e-17:
+                break
+        return float(abs(total) * step / mpmath.pi * mpmath.exp(start))
+
+
+# s0 is close to the saddle point. Tails from 1e-10 to 1e-138.
+@pytest.mark.parametrize(
+    ("dims", "own", "x", "s0", "bend", "accuracy"),
+    [
+        ((5, 3, 4), False, -313.5, -0.997, 0.25, 1e-10),
+        ((5, 3, 4), False, -17.6, -0.944, 0.1, 1e-11),
+        ((5, 3, 4), False, 26.1, 37.7, 0.1, 1e-10),
+        ((24, 8, 24), False, -1.5, -8.37, 0.1, 1e-10),
+        ((24, 8, 24), False, 56.7, 7.72, 0.03, 1e-11),
+        ((96, 16, 96), False, 137.8, -6.77, 0, 1e-11),
+        ((96, 16, 96), False, 158.8, 27.8, 0, 1e-10),
+        ((32, 32), False, -556.7, -0.498, 0.25, 1e-10),
+        ((32, 32), False, 97.6, 3.92, 0, 1e-11),
+        ((64, 8, 64), True, 52.2, -27.6, 0.05, 1e-9),
+        ((64, 8, 64), True, 66.3, 119, 0.05, 1e-9),
+        ((20, 24), True, 38.4, -2.27, 0.1, 1e-10),
+        ((20, 24), True, 62.8, 130, 0.05, 1e-9),
+    ],
+)
+def test_tails_have_the_values_of_the_inversion_integral(dims, own, x, s0, bend, accuracy):
+    law = LogDeterminant(dims, self_normalized=own)
+    value = law.sf(x) if s0 > 0 else law.cdf(x)
+    assert value == pytest.approx(_tail(dims, own, x, s0, bend), rel=accuracy, abs=0)
+
+
+def test_one_chi_square_variable():
+    law, chi_square = LogDeterminant((1, 7)), stats.chi2(7)
+    x = np.array([-600.0, -60.0, -3.0, 0.0, 1.5, 2.0, 4.0, 6.5, 7.1])
+    np.testing.assert_allclose(law.cdf(x[x < 3]), chi_square.cdf(np.exp(x[x < 3])), rtol=1e-10)
+    np.testing.assert_allclose(law.sf(x), chi_square.sf(np.exp(x)), rtol=1e-10)
+    np.testing.assert_allclose(law.pdf(x[1:]), np.exp(x[1:]) * chi_square.pdf(np.exp(x[1:])), rtol=1e-10)
+    # h(ln X) = h(X) - E ln X.
+    assert law.entropy() == pytest.approx(chi_square.entropy() - law.mean(), abs=1e-10)
+
+
+def test_a_self_normalized_pair_of_rows_has_a_power_law():
+    # Two rows of two: lambda_1 lambda_2 / (mean square)^2 = 4 V, V = det/(|X|^2/2)^2, and sqrt V is uniform on (0, 1).
+    law = LogDeterminant((2, 2), self_normalized=True)
+    assert law.support == (-math.inf, pytest.approx(2 * math.log(2)))
+    x = math.log(4.0) + np.array([-900.0, -50.0, -5.0, -1.0, -0.1, -0.01])
+    np.testing.assert_allclose(law.cdf(x), np.exp(0.5 * (x - math.log(4.0))), rtol=1e-8)
+    assert law.cdf(1.4) == 1.0 and law.sf(1.4) == law.pdf(1.4) == 0.0
+
+
+@pytest.mark.parametrize("law", [LogDeterminant((24, 8, 24)), LogDeterminant((24, 8, 24), self_normalized=True)])
+def test_quantiles_invert_both_tails_and_the_density_is_the_slope(law):
+    q = np.array([1e-300, 1e-100, 1e-10, 0.01, 0.3, 0.5, 0.7, 0.99])
+    # Rounding of x itself is worth 1e-15 times the slope of ln q, in the units of x.
+    np.testing.assert_allclose(law.cdf(law.ppf(q)), q, rtol=1e-10)
+    np.testing.assert_allclose(law.sf(law.isf(q[1:])), q[1:], rtol=1e-10)
+    assert law.ppf(0.5) == pytest.approx(law.isf(0.5), rel=1e-14)
+    assert (law.ppf(0), law.ppf(1)) == law.support == (law.isf(1), law.isf(0))
+    x, step = law.ppf(np.array([1e-30, 1e-3, 0.2, 0.5, 0.9, 1 - 1e-6])), 1e-4 * law.std()
+    slope = (8 * (law.cdf(x + step) - law.cdf(x - step)) - (law.cdf(x + 2 * step) - law.cdf(x - 2 * step))) / 12 / step
+    np.testing.assert_allclose(law.pdf(x), slope, rtol=1e-7)
+
+
+def test_arrays_keep_their_shape_and_nan_stays_nan():
+    law = LogDeterminant((24, 8, 24))
+    for function in (law.pdf, law.cdf, law.sf):
+        assert function(np.zeros((2, 3))).shape == (2, 3)
+        assert np.isnan(function(np.nan)) and np.ndim(function(0.0)) == 0
+        assert function(np.array([])).shape == (0,)
+    assert np.isnan(law.ppf([np.nan, -0.1, 1.1])).all() and np.isnan(law.isf(2.0))
+    assert (law.cdf(-np.inf), law.cdf(np.inf), law.pdf(np.inf), law.sf(1e300)) == (0.0, 1.0, 0.0, 0.0)
+
+
+def test_sigmas_and_normalization_move_the_law_and_own_sigmas_do_not():
+    raw = LogDeterminant((12, 5, 9))
+    moved = LogDeterminant((12, 5, 9), (0.5, 3.0), "sqrt_d")
+    shift = 5 * math.log(0.25 * 9.0 / 12)
+    assert moved.mean() == pytest.approx(raw.mean() + shift, rel=1e-13)
+    x = raw.ppf(np.array([1e-20, 0.1, 0.8]))
+    np.testing.assert_allclose(moved.cdf(x + shift), raw.cdf(x), rtol=1e-12)
+    assert moved.entropy() == pytest.approx(raw.entropy(), rel=1e-14)
+    own = LogDeterminant((12, 5, 9), self_normalized=True)
+    assert LogDeterminant((12, 5, 9), (0.5, 3.0), self_normalized=True).mean() == own.mean()
+
+
+# Kolmogorov-Smirnov at 1e-6 for each of 12 cases, seeded; the dimensions put the smallest one in every place.
+@pytest.mark.parametrize("own", [False, True])
+@pytest.mark.parametrize("dims", [(5, 3, 4), (3, 5, 4), (4, 5, 3), (6, 2, 5, 3, 7), (4, 4, 4), (7, 4)])
+def test_simulated_determinants_have_this_law(simulated_chain, dims, own):
+    eigenvalues, own_variance = simulated_chain(dims, 10000)
+    sample = np.log(eigenvalues).sum(axis=1) - (min(dims) * np.log(own_variance) if own else 0.0)
+    assert stats.kstest(sample, LogDeterminant(dims, self_normalized=own).cdf).pvalue > 1e-6
+
+
+def test_simulated_heads_have_this_law(simulated):
+    for d_model, d_head, draws in [(384, 32, 8000), (64, 64, 2000), (48, 6, 20000)]:
+        sample = np.log(simulated(d_model, d_head, draws)).sum(axis=1)
+        law = LogDeterminant((d_model, d_head, d_model), normalization="sqrt_d")
+        assert stats.kstest(sample, law.cdf).pvalue > 1e-6
+
+
+@pytest.mark.parametrize(("count", "distance"), [(7, 0.0), (64, 0.0), (1000, 0.0), (1000, 5000.0), (4096, 30.0)])
+def test_sums_over_progressions_are_exact_to_rounding(count, distance):
+    nodes, weights = progression_rule(count, distance)
+    k = np.arange(count)
+    for function in (lambda x: np.log(x + distance + 1.0), lambda x: 1.0 / (x + distance + 1.0)):
+        assert weights @ function(nodes) == pytest.approx(function(k).sum(), rel=1e-13)
+    assert len(nodes) <= 10 + 10 * math.ceil(math.log2(1 + count / 10))

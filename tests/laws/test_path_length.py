@@ -1,0 +1,154 @@
+"""How the norm of a residual path is shared among its paths of each length."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from itertools import combinations, product
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from rmtbase.errors import ParameterError
+from rmtbase.laws import PathLength, ResidualPath
+
+
+@pytest.mark.parametrize(("depth", "sigma", "name"), [(0, 1.0, "depth"), (2.5, 1.0, "depth"), (2, 0.0, "sigma")])
+def test_bad_parameters_are_named(depth, sigma, name):
+    with pytest.raises(ParameterError, match=f"^{name} ="):
+        PathLength(depth, sigma)
+
+
+@pytest.mark.parametrize("k", [-1, 5, 1.0, True])
+def test_an_order_lies_between_zero_and_depth(k):
+    law = PathLength(4, 0.5)
+    for method in (law.squared_norm, law.second_moment, lambda k: law.term(k, 8)):
+        with pytest.raises(ParameterError, match="k ="):
+            method(k)
+
+
+def test_the_direct_path_has_no_chain():
+    with pytest.raises(ParameterError, match="direct path"):
+        PathLength(4, 0.5).term(0, 8)
+
+
+@pytest.mark.parametrize(("depth", "sigma"), [(1, 1.0), (16, 0.3), (16, 3.0), (1000, 0.03), (5, 1e-100), (5, 1e100)])
+def test_weights_are_binomial(depth, sigma):
+    law = PathLength(depth, sigma)
+    # scipy, too, rounds a probability near one: count the blocks passed by where that is the small one.
+    passed = stats.binom(depth, 1.0 / (1.0 + sigma**2)) if sigma > 1.0 else None
+    oracle = stats.binom(depth, 1.0 / (1.0 + 1.0 / sigma**2))
+    k = np.arange(-1, depth + 2)
+    with np.errstate(under="ignore"):
+        pmf, cdf, sf = oracle.pmf(k), oracle.cdf(k), oracle.sf(k)
+        if passed is not None:
+            pmf, cdf, sf = passed.pmf(depth - k), passed.sf(depth - k - 1), passed.cdf(depth - k - 1)
+    np.testing.assert_allclose(law.pmf(k), pmf, rtol=1e-10, atol=1e-300)
+    np.testing.assert_allclose(law.cdf(k + 0.5), cdf, rtol=1e-10, atol=1e-300)
+    np.testing.assert_allclose(law.sf(k), sf, rtol=1e-10, atol=1e-300)
+    assert law.pmf(k).sum() == pytest.approx(1.0, abs=1e-11)
+    assert law.mean() == pytest.approx(oracle.mean(), rel=1e-12)
+    assert law.var() == pytest.approx(law.mean() / (1.0 + sigma**2), rel=1e-12)
+    assert law.std() == math.sqrt(law.var())
+    assert law.support == (0, depth)
+
+
+def test_values_outside_the_domain():
+    law = PathLength(4, 0.5)
+    np.testing.assert_array_equal(law.pmf([-1, 0.5, 5, np.inf]), 0.0)
+    np.testing.assert_array_equal(law.cdf([-0.1, 4.0, np.inf, -np.inf]), [0, 1, 1, 0])
+    np.testing.assert_array_equal(law.sf([-0.1, 4.0]), [1, 0])
+    assert np.isnan(law.pmf(np.nan)) and np.isnan(law.cdf(np.nan)) and np.isnan(law.sf(np.nan))
+    assert law.pmf(np.ones((2, 3))).shape == (2, 3)
+
+
+def test_squared_norms_add_up_to_that_of_the_path():
+    law = PathLength(16, 0.3)
+    norms = [law.squared_norm(k) for k in range(17)]
+    assert sum(norms) == pytest.approx(ResidualPath(16, 0.3).mean(), rel=1e-14)
+    np.testing.assert_allclose(np.array(norms) / sum(norms), law.pmf(np.arange(17)), rtol=1e-12)
+
+
+def _paths(rng, depth, sigma, d_model):
+    """All 2^L products, by the set of blocks they pass."""
+    blocks = sigma / math.sqrt(d_model) * rng.standard_normal((depth, d_model, d_model))
+    subsets = [s for k in range(depth + 1) for s in combinations(range(depth), k)]
+    products = []
+    for subset in subsets:
+        path = np.eye(d_model)
+        for block in subset:
+            path = path @ blocks[block]
+        products.append(path)
+    return subsets, np.array(products)
+
+
+def test_paths_through_different_blocks_are_orthogonal_in_expectation():
+    depth, sigma, d_model, draws = 3, 0.8, 4, 4000
+    rng = np.random.default_rng(5)
+    overlaps = []
+    for _ in range(draws):
+        subsets, paths = _paths(rng, depth, sigma, d_model)
+        overlaps.append(np.einsum("aij,bij->ab", paths, paths) / d_model)
+    overlaps = np.array(overlaps)
+    expected = np.diag([sigma ** (2 * len(subset)) for subset in subsets])
+    error = overlaps.std(axis=0) / math.sqrt(draws)
+    # 64 comparisons (36 different ones) at five standard errors: false failures 2e-5; the seed is fixed.
+    assert (np.abs(overlaps.mean(axis=0) - expected) <= 5.0 * error + 1e-15).all()
+
+
+def _noncrossing_second_moment(depth, k):
+    """Count the noncrossing pairings of T_a T_b^T T_c T_d^T over all four subsets of size k, by brute force."""
+
+    def reduces(word):
+        # Noncrossing pairings of a word in free circular elements: i pairs with ~i.
+        if not word:
+            return 1
+        first, total = word[0], 0
+        for j in range(1, len(word), 2):
+            if word[j] == (first[0], not first[1]):
+                total += reduces(word[1:j]) * reduces(word[j + 1 :])
+        return total
+
+    subsets = list(combinations(range(depth), k))
+    total = 0
+    for a, b, c, d in product(subsets, repeat=4):
+        word = [
+            *((i, True) for i in a), *((i, False) for i in reversed(b)),
+            *((i, True) for i in c), *((i, False) for i in reversed(d)),
+        ]  # fmt: skip
+        total += reduces(word)
+    return total
+
+
+@pytest.mark.parametrize(("depth", "k"), [(1, 1), (3, 1), (3, 2), (4, 2), (4, 3), (4, 4), (2, 0)])
+def test_second_moments_of_one_order_count_noncrossing_pairings(depth, k):
+    sigma = 0.5
+    expected = Fraction(sigma) ** (4 * k) * _noncrossing_second_moment(depth, k)
+    assert PathLength(depth, sigma).second_moment(k) == float(expected)
+
+
+def test_orders_of_a_simulated_path_have_these_norms():
+    depth, sigma, d_model, draws = 4, 0.7, 150, 6
+    rng = np.random.default_rng(2)
+    norms, seconds = np.zeros((draws, depth + 1)), np.zeros((draws, depth + 1))
+    for draw in range(draws):
+        orders = [np.eye(d_model), *np.zeros((depth, d_model, d_model))]
+        for _ in range(depth):
+            block = sigma / math.sqrt(d_model) * rng.standard_normal((d_model, d_model))
+            orders = [orders[0], *(orders[k] + orders[k - 1] @ block for k in range(1, depth + 1))]
+        for k, order in enumerate(orders):
+            squared = np.linalg.svd(order, compute_uv=False) ** 2
+            norms[draw, k], seconds[draw, k] = squared.mean(), (squared**2).mean()
+    law = PathLength(depth, sigma)
+    # Spread of the mean of six draws: 1 % at k = 4, its bias nil; for the squares 3 %, and a bias of order 1/d.
+    np.testing.assert_allclose(norms.mean(axis=0), [law.squared_norm(k) for k in range(5)], rtol=0.06)
+    np.testing.assert_allclose(seconds.mean(axis=0), [law.second_moment(k) for k in range(5)], rtol=0.15)
+
+
+def test_one_path_is_a_square_gaussian_chain():
+    law = PathLength(6, 0.5)
+    single = law.term(1, 100)
+    np.testing.assert_allclose(single.support, (0.0, 4 * 0.25), rtol=1e-13)
+    assert law.term(3, 100).mean() == pytest.approx(0.25**3, rel=1e-13)
+    assert law.term(6, 100).moment(2) == pytest.approx(law.second_moment(6), rel=1e-13)

@@ -1,0 +1,341 @@
+"""The limiting law of a residual path and its continuous limit."""
+
+from __future__ import annotations
+
+import math
+import time
+
+import mpmath
+import numpy as np
+import pytest
+from scipy.integrate import IntegrationWarning
+
+from rmtbase.errors import ParameterError
+from rmtbase.laws import FreeMultiplicativeBrownian, GaussianChain, ResidualPath, TracyWidom
+
+# Soft, hard and nearly hard edges; one block to a thousand; laws from 1e-60 wide to thousands of orders of magnitude.
+PATHS = [
+    (1, 0.5),
+    (1, 0.999999),
+    (1, 1.0),
+    (1, 2.0),
+    (1, 1e-100),
+    (2, 1.0),
+    (3, 50.0),
+    (5, 1.0 - 1e-12),
+    (5, 1.0 + 1e-12),
+    (10, 0.3),
+    (10, 1e-7),
+    (16, 1.0),
+    (100, 1e-60),
+    (1000, 0.03),
+    (1000, 0.999),
+    (1000, 1.0),
+    (1000, 1.0 + 1e-9),
+    (1000, 5.0),
+]
+TIMES = [1e-200, 1e-10, 0.01, 1.0, 10.0, 1e4, 1e6]
+LAWS = [ResidualPath(*path) for path in PATHS] + [FreeMultiplicativeBrownian(t) for t in TIMES]
+PROBABILITIES = np.concatenate([[1e-12, 1e-6], np.linspace(0.001, 0.999, 41), [1 - 1e-6]])
+
+
+@pytest.mark.parametrize(
+    ("depth", "sigma", "name"),
+    [
+        (0, 1.0, "depth"),
+        (-3, 1.0, "depth"),
+        (2.0, 1.0, "depth"),
+        (True, 1.0, "depth"),
+        ("3", 1.0, "depth"),
+        (3, 0.0, "sigma"),
+        (3, -1.0, "sigma"),
+        (3, math.nan, "sigma"),
+        (3, math.inf, "sigma"),
+        (3, True, "sigma"),
+        (3, "x", "sigma"),
+        (3, 1e-101, "sigma"),
+        (3, 1e101, "sigma"),
+    ],
+)
+def test_bad_parameters_are_named(depth, sigma, name):
+    with pytest.raises(ParameterError, match=f"^{name} ="):
+        ResidualPath(depth, sigma)
+
+
+@pytest.mark.parametrize("t", [0.0, -1.0, math.nan, math.inf, True, "x", 1e-201, 1e7])
+def test_a_bad_time_is_named(t):
+    with pytest.raises(ParameterError, match=r"^t ="):
+        FreeMultiplicativeBrownian(t)
+
+
+@pytest.mark.parametrize("law", [ResidualPath(2, 0.5), FreeMultiplicativeBrownian(1.0)])
+@pytest.mark.parametrize("k", [-1, 1.5, True, "2"])
+def test_a_moment_needs_a_non_negative_integer(law, k):
+    with pytest.raises(ParameterError, match="k ="):
+        law.moment(k)
+
+
+@pytest.mark.parametrize("f", [lambda x: 1.0, lambda x: x[:2], lambda x: x + np.inf])
+def test_expect_refuses_a_function_that_is_not_elementwise_and_finite(f):
+    with pytest.raises(ParameterError, match="one finite number per eigenvalue"):
+        ResidualPath(3, 0.5).expect(f)
+
+
+def test_expect_warns_where_it_does_not_converge():
+    with pytest.warns(IntegrationWarning, match="65536 nodes"):
+        ResidualPath(3, 0.5).expect(lambda x: (x > 1.0).astype(float), rtol=1e-14)
+
+
+def test_reference_edges():
+    assert ResidualPath(1, 1.0).support == (0.0, pytest.approx(27 / 4, rel=1e-14))
+    assert ResidualPath(10, 0.3).support[1] == pytest.approx(15.00988, abs=5e-6)
+    assert ResidualPath(16, 1.0).support[1] == pytest.approx(2.23332e6, abs=5.0)
+
+
+@pytest.mark.parametrize(("depth", "sigma"), [(1, 0.5), (4, 0.5), (7, 0.9), (16, 0.25)])
+def test_edges_are_critical_values_in_40_digits(depth, sigma):
+    with mpmath.workdps(40):
+        variance = mpmath.mpf(sigma) ** 2
+        # The numerator of d ln lambda / dp, a cubic.
+        a, b, c = 2 * depth, (depth + 1) * variance, variance
+        roots = mpmath.polyroots([a, a + b + a * c - c, (a + b) * c - c * (2 + variance), -c * (1 + variance)])
+        values = []
+        for root in roots:
+            p = mpmath.re(root)
+            if abs(mpmath.im(root)) < 1e-30 and p > -1:
+                value = (1 + p) ** (depth + 1) * (p + variance) * (p + 1 + variance) ** (depth - 1) / p
+                values.append(float(value))
+    np.testing.assert_allclose(ResidualPath(depth, sigma).support, sorted(values), rtol=1e-13)
+
+
+def test_the_lower_edge_is_zero_from_sigma_one_on():
+    assert not ResidualPath(7, 0.999).has_hard_edge and ResidualPath(7, 0.999).support[0] > 0.0
+    for sigma in (1.0, 1.001, 3.0):
+        law = ResidualPath(7, sigma)
+        assert law.has_hard_edge and law.support[0] == 0.0 and law.pdf(0.0) == math.inf
+        assert law.edge_scale(100)[0] is None
+
+
+@pytest.mark.parametrize(("depth", "sigma"), [(1, 1.0), (3, 1.0), (16, 1.0), (1, 2.0), (3, 2.0), (16, 1.5)])
+def test_the_exponent_of_a_hard_edge(depth, sigma):
+    law = ResidualPath(depth, sigma).log_eigenvalue
+    y = law.ppf(1e-30)
+    exponent = 2.0 / (depth + 2) if sigma == 1.0 else 1.0 / (depth + 1)
+    assert math.log(law.cdf(y) / law.cdf(y - 10.0)) / 10.0 == pytest.approx(exponent, rel=1e-9)
+
+
+def test_a_tiny_quantile_at_a_hard_edge_is_relatively_accurate():
+    q = np.array([1e-60, 1e-30, 1e-12, 1e-3])
+    for depth, sigma in [(1, 1.0), (16, 1.0), (5, 1.0 + 1e-12), (3, 2.0), (1000, 1.0)]:
+        law = ResidualPath(depth, sigma).log_eigenvalue
+        np.testing.assert_allclose(law.cdf(law.ppf(q)), q, rtol=1e-12)
+
+
+@pytest.mark.parametrize("law", LAWS, ids=str)
+def test_pdf_cdf_and_quantiles_are_of_one_law(law):
+    log = law.log_eigenvalue
+    assert log.expect(np.ones_like) == pytest.approx(1.0, abs=1e-13)
+    assert log.mean() == pytest.approx(law.log_mean(), rel=1e-12, abs=1e-12 * log.std())
+    below, above = log.ppf(PROBABILITIES), log.isf(PROBABILITIES)
+    assert (np.diff(below) > 0.0).all()
+    tolerance = 1e-13 + 1e-15 * abs(log.support[1])  # one rounding of ln lambda, where it is large
+    np.testing.assert_allclose(log.cdf(below), PROBABILITIES, rtol=0, atol=tolerance)
+    np.testing.assert_allclose(log.sf(above), PROBABILITIES, rtol=0, atol=tolerance)
+    np.testing.assert_allclose(log.cdf(below) + log.sf(below), 1.0, rtol=0, atol=tolerance)
+
+
+@pytest.mark.parametrize("law", LAWS, ids=str)
+def test_moments_are_those_of_the_density(law):
+    log = law.log_eigenvalue
+    for k in range(1, 5):
+        exact = law.moment(k)
+        if math.isfinite(exact):
+            mean = log.expect(lambda y, k=k: np.exp(k * (y - log.support[1]))) * math.exp(k * log.support[1])
+            assert mean == pytest.approx(exact, rel=1e-12)
+    assert law.moment(0) == 1.0 and law.moment(1) == law.mean()
+    # The width relative to the mean, free of cancellation in the first and of overflow in both.
+    spread = log.expect(lambda y: np.expm1(y - math.log(law.mean())) ** 2) if math.isfinite(law.moment(2)) else None
+    if spread is not None:
+        assert law.var() == pytest.approx(spread * law.mean() ** 2, rel=1e-8 if log.std() < 1e-6 else 1e-11)
+        assert law.std() == math.sqrt(law.var())
+
+
+@pytest.mark.parametrize("law", LAWS, ids=str)
+def test_cdf_is_the_integral_of_pdf(law):
+    log = law.log_eigenvalue
+    nodes, weights = np.polynomial.legendre.leggauss(200)
+    upper = log.support[1]
+    for start in log.ppf([0.3, 0.7, 0.99]):
+        # ln lambda = upper - span t^2 takes the square root out of the upper edge.
+        t, span = 0.5 * (nodes + 1.0), upper - start
+        assert np.sum(weights * log.pdf(upper - span * t**2) * span * t) == pytest.approx(log.sf(start), abs=1e-12)
+
+
+@pytest.mark.parametrize("law", LAWS, ids=str)
+def test_the_last_doubles_inside_the_edges_are_regular(law):
+    log = law.log_eigenvalue
+    for edge, inward in zip(log.support, (1.0, -1.0), strict=True):
+        if math.isfinite(edge):
+            y = edge + inward * abs(edge) * np.arange(1, 400) * 2.3e-16
+            density = log.pdf(y)
+            assert np.isfinite(density).all() and (density >= 0.0).all()
+            assert (density < 1e-3 * log.pdf(log.ppf(0.5))).all()
+            np.testing.assert_allclose(log.cdf(y), 0.0 if inward > 0 else 1.0, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize(("depth", "sigma"), [(1, 0.5), (2, 1.0), (4, 0.5), (4, 2.0), (6, 1.0)])
+def test_pdf_agrees_with_the_polynomial_in_60_digits(depth, sigma):
+    law = ResidualPath(depth, sigma)
+    with mpmath.workdps(60):
+        variance = mpmath.mpf(sigma) ** 2
+        product = [mpmath.mpf(1)]
+        for constant in [mpmath.mpf(1)] * (depth + 1) + [variance] + [1 + variance] * (depth - 1):
+            product = [a + constant * b for a, b in zip([*product, 0], [0, *product], strict=True)]
+        for x in law.ppf([1e-3, 0.2, 0.5, 0.9, 0.999]):
+            polynomial = [*product[:-2], product[-2] - mpmath.mpf(float(x)), product[-1]]
+            roots = mpmath.polyroots(polynomial, maxsteps=2000, extraprec=800)
+            # The one on the curve where the arguments of the factors add up to that of p.
+            on_curve = [
+                p
+                for p in roots
+                if mpmath.im(p) > 1e-30
+                and abs(
+                    (depth + 1) * mpmath.arg(1 + p)
+                    + mpmath.arg(p + variance)
+                    + (depth - 1) * mpmath.arg(p + 1 + variance)
+                    - mpmath.arg(p)
+                )
+                < 1e-20
+            ]
+            assert len(on_curve) == 1
+            density = mpmath.im(on_curve[0] * (on_curve[0] + 1 + variance)) / (variance * mpmath.pi * float(x))
+            assert law.pdf(x) == pytest.approx(float(density), rel=1e-12)
+
+
+def test_one_block_solves_the_equation_of_information_plus_noise():
+    # z = (m - 1 - sigma^2 m) / (m (1 + sigma^2 m)^2) for the Stieltjes transform m, by direct integration.
+    law, z, variance = ResidualPath(1, 0.7), 1.3 + 0.4j, 0.49
+    m = law.expect(lambda x: np.real(1 / (x - z))) + 1j * law.expect(lambda x: np.imag(1 / (x - z)))
+    assert (m - 1 - variance * m) / (m * (1 + variance * m) ** 2) == pytest.approx(z, rel=1e-11)
+
+
+@pytest.mark.parametrize(("depth", "sigma"), [(1, 0.5), (3, 0.75), (16, 1.0), (5, 2.0)])
+def test_second_moment_has_its_closed_form(depth, sigma):
+    growth = (1 + sigma**2) ** 2
+    assert ResidualPath(depth, sigma).moment(2) == pytest.approx(
+        growth**depth * (1 + depth * (1 - 1 / growth)), rel=1e-15
+    )
+
+
+def test_entropy_of_a_narrow_law_is_that_of_a_semicircle():
+    # ln lambda tends to a semicircle of variance 2 L sigma^2: entropy ln(2 pi s) - 1/2.
+    expected = math.log(2 * math.pi * 1e-30 * math.sqrt(10)) - 0.5
+    assert ResidualPath(5, 1e-30).entropy() == pytest.approx(expected, rel=1e-11)
+
+
+def test_entropy_is_minus_the_mean_logarithm_of_the_density():
+    for law in (ResidualPath(10, 0.3), ResidualPath(3, 2.0), FreeMultiplicativeBrownian(1.0)):
+        u = (np.arange(20_000) + 0.5) / 20_000
+        # A midpoint rule over quantiles: its error is the edges', of order ln n / n.
+        assert law.entropy() == pytest.approx(-np.log(law.pdf(law.ppf(u))).mean(), abs=2e-3)
+
+
+def test_values_outside_the_domain():
+    for law in (ResidualPath(10, 0.3), ResidualPath(3, 2.0), FreeMultiplicativeBrownian(1.0)):
+        upper = law.support[1]
+        np.testing.assert_array_equal(law.pdf([-1.0, 2 * upper, np.inf]), 0.0)
+        np.testing.assert_array_equal(law.cdf([-1.0, 0.0, 2 * upper, np.inf]), [0, 0, 1, 1])
+        np.testing.assert_array_equal(law.sf([-1.0, 0.0, 2 * upper]), [1, 1, 0])
+        for method in (law.pdf, law.cdf, law.sf, law.ppf, law.isf, law.pdf_singular_values):
+            assert np.isnan(method(np.nan)) and method(np.full((2, 3), 0.5)).shape == (2, 3)
+        assert np.isnan(law.ppf([-0.1, 1.1])).all() and np.isnan(law.isf([-0.1, 1.1])).all()
+        np.testing.assert_array_equal(law.ppf([0.0, 1.0]), law.support)
+        np.testing.assert_array_equal(law.isf([1.0, 0.0]), law.support)
+
+
+@pytest.mark.parametrize("sigma", [0.5, 1.0, 2.0])
+@pytest.mark.parametrize("depth", [1, 2, 3])
+def test_the_density_of_singular_values_at_zero_is_its_limit(depth, sigma):
+    law = ResidualPath(depth, sigma)
+    at_zero, near = law.pdf_singular_values(0.0), law.pdf_singular_values([1e-9, 1e-12])
+    if at_zero == 0.0:
+        assert near[1] <= near[0] < 1e-2
+    elif at_zero == math.inf:
+        assert near[1] > near[0] > 10.0
+    else:
+        assert near[1] == pytest.approx(at_zero, rel=1e-5)
+    s = np.sqrt(law.ppf([0.3, 0.8]))
+    np.testing.assert_allclose(law.pdf_singular_values(s), 2 * s * law.pdf(s**2), rtol=1e-12)
+
+
+def test_a_large_sigma_leaves_a_gaussian_chain():
+    chain = GaussianChain((1, 1, 1, 1))
+    path = ResidualPath(3, 1e8)
+    q = np.linspace(0.05, 0.95, 7)
+    np.testing.assert_allclose(path.ppf(q) / 1e48, chain.ppf(q), rtol=1e-7)
+
+
+@pytest.mark.parametrize("t", [0.01, 1.0, 3.0])
+def test_the_continuous_limit_has_its_closed_forms(t):
+    law = FreeMultiplicativeBrownian(t)
+    r = math.sqrt(t**2 + 2 * t)
+    np.testing.assert_allclose(law.support, ((1 + t - r) * math.exp(-r), (1 + t + r) * math.exp(r)), rtol=1e-13)
+    for k, polynomial in [(1, 1), (2, 1 + 2 * t), (3, 1 + 6 * t + 6 * t**2)]:
+        assert law.moment(k) == pytest.approx(math.exp(k * t) * polynomial, rel=1e-14)
+    q = np.linspace(0.1, 0.9, 9)
+    np.testing.assert_allclose(law.ppf(q) * law.ppf(1.0 - q), 1.0, rtol=1e-12)  # lambda and 1/lambda have one law
+    # The S-transform: psi at a real argument beyond the support.
+    x = 2.0 * law.support[1]
+    psi = law.expect(lambda y: y / (x - y))
+    assert (1 + psi) / (psi * x) == pytest.approx(math.exp(-t * (1 + 2 * psi)), rel=1e-11)
+
+
+@pytest.mark.parametrize("t", [0.5, 2.0])
+def test_deep_paths_approach_the_continuous_limit_as_one_over_depth(t):
+    limit = FreeMultiplicativeBrownian(t).log_eigenvalue
+    y = np.linspace(*limit.support, 301)
+    distances = [
+        depth * np.abs(ResidualPath(depth, math.sqrt(t / depth)).log_eigenvalue.cdf(y) - limit.cdf(y)).max()
+        for depth in (50, 1000)
+    ]
+    assert distances[0] == pytest.approx(distances[1], rel=0.05)
+
+
+def _simulated_eigenvalues(depth, sigma, d_model, draws, seed):
+    rng = np.random.default_rng(seed)
+    product = np.broadcast_to(np.eye(d_model), (draws, d_model, d_model))
+    for _ in range(depth):
+        product = product + sigma / math.sqrt(d_model) * rng.standard_normal(product.shape) @ product
+    return np.linalg.svd(product, compute_uv=False) ** 2
+
+
+@pytest.mark.parametrize(
+    ("depth", "sigma"), [(1, 0.5), (1, 1.0), (1, 2.0), (4, 0.5), (10, 10**-0.5), (16, 0.25), (16, 1.0)]
+)
+def test_simulated_spectra_follow_the_law(depth, sigma):
+    eigenvalues = _simulated_eigenvalues(depth, sigma, 200, 3, [depth, int(100 * sigma)])
+    law = ResidualPath(depth, sigma)
+    for x in law.ppf(np.linspace(0.1, 0.9, 9)):
+        # Counts have a standard deviation of 0.8 and a bias below 0.7 (60 draws): 3 of them are almost five standard
+        # deviations of the mean of three draws, false failures 1e-6 a comparison. The seed is fixed.
+        assert abs((eigenvalues <= x).mean() - law.cdf(x)) < 3.0 / 200
+
+
+@pytest.mark.parametrize(("depth", "sigma"), [(4, 0.5), (10, 0.3)])
+def test_simulated_extremes_lie_a_tracy_widom_scale_from_the_edges(depth, sigma):
+    eigenvalues = _simulated_eigenvalues(depth, sigma, 40, 400, [depth])
+    law, tracy_widom = ResidualPath(depth, sigma), TracyWidom(1)
+    for side, inward, extreme in ((1, 1.0, eigenvalues[:, 0]), (0, -1.0, eigenvalues[:, -1])):
+        scale = inward * law.edge_scale(40)[side]
+        standardized = (extreme - law.support[side]) / scale
+        # What the scale leaves out is of order d^(-1/3) standard deviations; the error of the mean is 0.05 of them.
+        assert abs(standardized.mean() - tracy_widom.mean()) < 0.4 * tracy_widom.std()
+        assert standardized.std() == pytest.approx(tracy_widom.std(), rel=0.3)
+
+
+def test_a_hundred_thousand_densities_take_well_below_a_second():
+    law = ResidualPath(16, 0.25)
+    x = np.linspace(*law.support, 100_000)
+    started = time.process_time()
+    law.pdf(x)
+    assert time.process_time() - started < 0.8

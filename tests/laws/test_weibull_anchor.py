@@ -1,0 +1,217 @@
+"""The Weibull anchor: against published digits, mpmath's own quadrature, SciPy's laws, and laws that are Weibull."""
+
+import math
+from fractions import Fraction
+
+import mpmath
+import numpy as np
+import pytest
+from scipy import stats
+
+from rmtbase.errors import ParameterError
+from rmtbase.laws import ProductElement, parents, weibull_anchor
+from rmtbase.laws._weibull._arithmetic import FLOAT, multiprecision
+
+# Digits of an independent evaluation; those of the project's reference tables, but for R² whose last digit they round.
+HALF_NORMAL = {
+    0.1: ("1.205434319017451087", "0.887487039832266288", "0.99774036723265152617"),
+    0.05: ("1.190922610383650000", "0.880887883490032409", "0.99665513412134920265"),
+    0.0: ("1.15106659071825", "0.874835116855485", "0.99371572220080982865"),
+}
+PARENTS = [
+    parents.Normal(),
+    parents.Uniform(),
+    parents.TruncatedNormal(),
+    parents.Laplace(),
+    parents.Logistic(),
+    parents.StudentT(df=1),
+    parents.StudentT(df=4.5),
+    parents.VarianceGamma(h=64),
+    parents.Mixture((parents.Normal(), parents.Normal(0.1)), (1, 2)),
+    parents.Mixture((parents.Uniform(), parents.TruncatedNormal(0.5)), (1, 3)),
+]
+SCIPY = [
+    (parents.Normal(0.02), stats.halfnorm(scale=0.02)),
+    (parents.Uniform(), stats.uniform(0, math.sqrt(3))),
+    (parents.TruncatedNormal(2.0, bound=1.5), stats.truncnorm(0, 1.5, scale=2.0)),
+    (parents.Laplace(), stats.expon(scale=math.sqrt(0.5))),
+    (parents.Logistic(), stats.halflogistic(scale=math.sqrt(3) / math.pi)),
+]
+
+
+def names(values):
+    return [str(value) for value in values]
+
+
+@pytest.mark.parametrize("trim", [-0.1, 0.5, 1, math.nan, math.inf, True, "0.1", None, 0.1j])
+def test_a_trim_outside_its_domain_is_refused(trim):
+    with pytest.raises(ParameterError, match="trim"):
+        weibull_anchor(trim)
+
+
+@pytest.mark.parametrize("distribution", ["gauss", "student_t", None, 3, stats.norm()])
+def test_an_unknown_distribution_is_refused_with_the_known_ones(distribution):
+    with pytest.raises(ParameterError, match=r"'normal', 'uniform'.*StudentT\(df=4\)"):
+        weibull_anchor(distribution=distribution)
+
+
+@pytest.mark.parametrize("digits", [0, -1, 2.5, True, "15", None])
+def test_a_number_of_digits_that_is_no_positive_integer_is_refused(digits):
+    with pytest.raises(ParameterError, match="digits"):
+        weibull_anchor(digits=digits)
+
+
+@pytest.mark.parametrize(
+    ("make", "name"),
+    [
+        *[(lambda bad=bad: parents.Normal(bad), "sigma") for bad in (0, -1.0, math.nan, math.inf, True, "1", 1e60)],
+        *[(lambda bad=bad: parents.StudentT(df=bad), "df") for bad in (0, -1, 0.01, 1e6, math.nan)],
+        *[(lambda bad=bad: parents.TruncatedNormal(bound=bad), "bound") for bad in (0, -2, 100, math.inf)],
+        *[(lambda bad=bad: parents.VarianceGamma(h=bad), "h") for bad in (0, -1, 2.5, True)],
+        (lambda: parents.Mixture((), ()), "weights"),
+        (lambda: parents.Mixture((parents.Normal(),), (1, 1)), "weights"),
+        (lambda: parents.Mixture((parents.Normal(),), (0,)), r"weights\[0\]"),
+        (lambda: parents.Mixture(("normal",), (1,)), r"components\[0\]"),
+    ],
+)
+def test_a_parent_outside_its_domain_is_refused(make, name):
+    with pytest.raises(ParameterError, match=name):
+        make()
+
+
+@pytest.mark.parametrize("trim", HALF_NORMAL)
+def test_the_half_normal_anchor_has_its_published_digits(trim):
+    shape, scale, r_squared = HALF_NORMAL[trim]
+    decimals = weibull_anchor(trim, digits=40).decimals
+    assert decimals.shape.startswith(shape[:-1])
+    assert decimals.scale.startswith(scale[:-1])
+    assert decimals.r_squared.startswith(r_squared[:-1])
+    fast = weibull_anchor(trim)
+    for found, digits in zip((fast.shape, fast.scale, fast.r_squared), decimals, strict=True):
+        assert found == pytest.approx(float(digits), rel=1e-14)
+
+
+def test_the_anchor_agrees_with_mpmath_over_the_quantile_function():
+    # ∫ dF with the inverse error function by mpmath's Gauss–Legendre rule; the package integrates over x.
+    with mpmath.workdps(30):
+        ends = [mpmath.mpf(1) / 10, mpmath.mpf(1) / 2, mpmath.mpf(9) / 10]
+
+        def mean(function):
+            return mpmath.quad(function, ends, method="gauss-legendre") / (ends[2] - ends[0])
+
+        def x(p):
+            return mpmath.log(mpmath.sqrt(2) * mpmath.erfinv(p))
+
+        def y(p):
+            return mpmath.log(-mpmath.log1p(-p))
+
+        x_mean, y_mean = mean(x), mean(y)
+        covariance = mean(lambda p: (x(p) - x_mean) * (y(p) - y_mean))
+        shape = covariance / mean(lambda p: (x(p) - x_mean) ** 2)
+        scale = mpmath.exp(x_mean - y_mean / shape)
+        decimals = weibull_anchor(digits=20).decimals
+        assert decimals.shape == mpmath.nstr(shape, 20, strip_zeros=False)
+        assert decimals.scale == mpmath.nstr(scale, 20, strip_zeros=False)
+
+
+@pytest.mark.parametrize("trim", [0.1, 0])
+@pytest.mark.parametrize("parent", PARENTS, ids=names(PARENTS))
+def test_double_precision_agrees_with_mpmath(parent, trim):
+    fast, exact = weibull_anchor(trim, parent), weibull_anchor(trim, parent, digits=16)
+    assert fast.shape == pytest.approx(exact.shape, rel=1e-14)
+    assert fast.scale == pytest.approx(exact.scale, rel=1e-14)
+    assert fast.r_squared == pytest.approx(exact.r_squared, rel=1e-14)
+
+
+@pytest.mark.parametrize(("parent", "law"), SCIPY, ids=names(parent for parent, _ in SCIPY))
+def test_the_anchor_agrees_with_scipys_quantiles(parent, law):
+    node, weight = np.polynomial.legendre.leggauss(200)
+    p, weight = 0.5 + 0.4 * node, weight / 2
+    x, y = np.log(law.ppf(p)), np.log(-np.log1p(-p))
+    covariance = np.cov(x, y, aweights=weight, bias=True)
+    shape = covariance[0, 1] / covariance[0, 0]
+    anchor = weibull_anchor(0.1, parent)
+    assert anchor.shape == pytest.approx(shape, rel=1e-12)
+    assert anchor.scale == pytest.approx(math.exp(weight @ x - weight @ y / shape), rel=1e-12)
+    assert anchor.r_squared == pytest.approx(shape * covariance[0, 1] / covariance[1, 1], rel=1e-12)
+
+
+@pytest.mark.parametrize("trim", [0.1, 0])
+@pytest.mark.parametrize("parent", [parents.Laplace(), parents.VarianceGamma(h=2)], ids=str)
+def test_a_parent_that_is_weibull_is_its_own_anchor(parent, trim):
+    anchor = weibull_anchor(trim, parent, digits=30)
+    assert anchor.decimals.shape == "1." + 29 * "0"
+    assert anchor.decimals.scale == mpmath.nstr(mpmath.sqrt(0.5), 15)[:15] + anchor.decimals.scale[15:]
+    assert anchor.decimals.r_squared == "1." + 29 * "0"
+
+
+def test_more_digits_continue_fewer():
+    few, many = weibull_anchor(0.1, "logistic", 20).decimals, weibull_anchor(0.1, "logistic", 80).decimals
+    for short, long in zip(few, many, strict=True):
+        assert len(long.lstrip("0.").replace(".", "")) == 80
+        assert long.startswith(short[:-1])
+
+
+@pytest.mark.parametrize(("h", "shape"), [(50, 1.199959), (16, 1.187015)])
+def test_the_anchor_of_one_element_of_w_qk(h, shape):
+    assert weibull_anchor(0.1, parents.VarianceGamma(h=h)).shape == pytest.approx(shape, abs=5e-7)
+
+
+def test_one_element_of_w_qk_becomes_normal_at_large_h():
+    gaps = [weibull_anchor().shape - weibull_anchor(0.1, parents.VarianceGamma(h=h)).shape for h in (1_000, 10_000)]
+    assert gaps[1] == pytest.approx(gaps[0] / 10, rel=3e-3) and gaps[1] > 0  # 0.26377/h + O(1/h^2)
+
+
+@pytest.mark.parametrize("h", [1, 3, 64, 257, 1000])
+def test_one_element_of_w_qk_has_the_same_law_in_both_arithmetics(h):
+    # Struve functions up to h = 256 and a mean over chi-square in 40 digits, against a mean over chi-square in double.
+    x = np.array([0.01, 0.1, 1.0, 4.0])
+    found = np.transpose(parents.VarianceGamma(h=h).law(x, FLOAT))
+    with mpmath.workdps(40):
+        exact = [parents.VarianceGamma(h=h).law(mpmath.mpf(float(value)), multiprecision()) for value in x]
+        np.testing.assert_allclose(found, np.array(exact, dtype=float), rtol=2e-14)
+
+
+@pytest.mark.parametrize("h", [1, 2, 16, 500])
+def test_the_variance_gamma_parent_is_the_product_element(h):
+    parent, element = parents.VarianceGamma(0.7, h=h), ProductElement(h, 0.7 / math.sqrt(h))
+    p = np.array([0.01, 0.1, 0.5, 0.9, 0.9999])
+    np.testing.assert_allclose(parent.ppf(p), element.isf((1 - p) / 2), rtol=1e-12)
+
+
+def test_pythia_70m_pooled_at_step_zero():
+    # sigma_in = sqrt(2/(5d)) for W_ffn_in (4 of 9 weights), sigma_out = 2/(L sqrt(d)) for W_o and W_ffn_out (5 of 9).
+    d_model, layers = 512, 6
+    components = (parents.Normal(math.sqrt(2 / (5 * d_model))), parents.Normal(2 / (layers * math.sqrt(d_model))))
+    anchor = weibull_anchor(0.1, parents.Mixture(components, (4, 5)))
+    assert anchor.shape == pytest.approx(1.1530278, abs=5e-8)
+    assert anchor.scale == pytest.approx(0.01743117, abs=5e-9)
+
+
+def test_a_mixture_of_equals_is_its_component():
+    mixture = parents.Mixture((parents.Logistic(), parents.Logistic()), (1, 3))
+    assert weibull_anchor(0.05, mixture).shape == pytest.approx(weibull_anchor(0.05, "logistic").shape, rel=1e-14)
+
+
+@pytest.mark.parametrize("name", ["normal", "uniform", "truncated_normal", "laplace", "logistic"])
+def test_the_scale_is_in_units_of_sigma_and_the_shape_has_none(name):
+    unit = weibull_anchor(0.1, name)
+    small = weibull_anchor(0.1, type(unit.parent)(sigma=0.02))
+    assert small.scale == pytest.approx(0.02 * unit.scale, rel=1e-14)
+    assert small.shape == pytest.approx(unit.shape, rel=1e-14)
+
+
+def test_parameters_mean_what_is_written():
+    assert weibull_anchor(0.1, digits=30).decimals == weibull_anchor(Fraction(1, 10), digits=30).decimals
+    nearest_double = Fraction(0.1)
+    assert weibull_anchor(0.1, digits=30).decimals != weibull_anchor(nearest_double, digits=30).decimals
+
+
+@pytest.mark.parametrize("parent", PARENTS, ids=names(PARENTS))
+def test_quantiles_invert_the_law_in_both_tails(parent):
+    logit = np.array([-30.0, -3.0, 0.0, 2.0])
+    _, cdf, sf = parent.law(parent.quantile_at_logit(logit), FLOAT)
+    np.testing.assert_allclose(np.log(cdf) - np.log(sf), logit, atol=1e-12)
+    assert parent.ppf([0.0, 0.5]).shape == (2,)
+    assert parent.ppf(0.0) == 0.0 and parent.ppf(1.0) == parent.upper(FLOAT)
+    assert np.isnan(parent.ppf([-0.1, 1.1, np.nan])).all()

@@ -1,0 +1,322 @@
+"""The sampling law of the Weibull fit: closed forms at the Laplace law, the Brownian bridge, simulation at three N."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy import special, stats
+
+from rmtbase.errors import ParameterError
+from rmtbase.laws import (
+    LargeSampleLaw,
+    WeibullFit,
+    parents,
+    weibull_anchor,
+    weibull_body_tail_gap,
+    weibull_closure,
+    weibull_fit,
+    weibull_null,
+)
+
+ZETA_3 = special.zeta(3)
+
+
+def fit_rows(x, trim=0.1):
+    """(k, λ, R²) of each row, with N trim an integer; shares no code with the package."""
+    x = np.log(np.sort(np.abs(x), axis=1))
+    n = x.shape[1]
+    cut = round(n * trim)
+    p = (np.arange(n) + 0.5)[cut : n - cut] / n
+    x, y = x[:, cut : n - cut], np.log(-np.log(1 - p))
+    centred = x - x.mean(axis=1, keepdims=True)
+    covariance = centred @ (y - y.mean()) / y.size
+    k = covariance / (centred**2).mean(axis=1)
+    return np.array([k, np.exp(x.mean(axis=1) - y.mean() / k), k * covariance / y.var()])
+
+
+# The fit.
+
+
+@pytest.mark.parametrize("trim", [0.0, 0.05, 0.1, 0.3])
+def test_a_weibull_quantile_function_is_fitted_exactly(trim):
+    p = (np.arange(1_001) + 0.5) / 1_001
+    fit = weibull_fit(0.3 * (-np.log1p(-p)) ** (1 / 1.7), trim)
+    assert fit.shape == pytest.approx(1.7, rel=1e-12)
+    assert fit.scale == pytest.approx(0.3, rel=1e-12)
+    assert fit.r_squared == pytest.approx(1.0, rel=1e-12)
+    assert fit.number == 1_001
+
+
+@pytest.mark.parametrize("n", [10, 11, 14, 15, 16, 24, 25, 26, 1000])
+def test_the_fit_is_numpys_line_through_the_points_between_the_trims(n):
+    sample = np.random.default_rng(n).standard_normal(n)
+    p = (np.arange(n) + 0.5) / n
+    kept = (p >= 0.1 - 1e-12) & (p <= 0.9 + 1e-12)
+    x, y = np.log(np.sort(np.abs(sample)))[kept], np.log(-np.log1p(-p[kept]))
+    slope, intercept = np.polyfit(x, y, 1)
+    fit = weibull_fit(sample)
+    assert fit.shape == pytest.approx(slope, rel=1e-10)
+    assert fit.scale == pytest.approx(math.exp(-intercept / slope), rel=1e-10)
+    assert fit.r_squared == pytest.approx(np.corrcoef(x, y)[0, 1] ** 2, rel=1e-10)
+    assert fit.rms == pytest.approx(math.sqrt(np.mean(sample**2)), rel=1e-12)
+
+
+def test_the_fit_does_not_depend_on_shape_order_sign_or_unit():
+    rng = np.random.default_rng(1)
+    sample = rng.standard_normal((40, 50)).astype(np.float32)
+    fit = weibull_fit(sample)
+    assert weibull_fit(np.abs(rng.permutation(sample.ravel()))) == fit
+    tiny = weibull_fit(sample.astype(np.float64) * 2.0**-600)
+    assert tiny.shape == pytest.approx(fit.shape, rel=1e-13)
+    assert tiny.rms == fit.rms * 2.0**-600
+    assert np.array_equal(sample, np.random.default_rng(1).standard_normal((40, 50)).astype(np.float32))
+
+
+def test_zeros_outside_the_trims_do_no_harm_and_inside_are_refused():
+    sample = np.random.default_rng(2).standard_normal(100)
+    sample[:9] = 0.0
+    assert weibull_fit(sample, 0.1).shape > 0
+    with pytest.raises(ParameterError, match="between the trims"):
+        weibull_fit(sample, 0.05)
+
+
+@pytest.mark.parametrize(
+    "sample", [[], [1.0], np.ones(50), [1.0, np.nan, 2.0], [1.0, np.inf], ["a", "b"], [1j, 2j], [True, False], None]
+)
+def test_a_sample_that_cannot_be_fitted_is_refused(sample):
+    with pytest.raises(ParameterError, match="sample"):
+        weibull_fit(sample)
+
+
+def test_a_large_sample_converges_to_the_anchor():
+    for name, draw in (("normal", "standard_normal"), ("laplace", "laplace"), ("logistic", "logistic")):
+        sample = getattr(np.random.default_rng(3), draw)(size=400_000)
+        z = weibull_null(0.1, type(weibull_anchor(0.1, name).parent)(sample.std())).z_scores(weibull_fit(sample))
+        assert abs(z.shape) < 4.5 and abs(z.scale_to_rms) < 4.5  # false failure: 7e-6 each
+
+
+# Its law.
+
+
+def test_the_covariance_at_the_laplace_law_has_its_closed_form():
+    # |w| is exponential and X = Y + ln λ: IF_k = −((X − ⟨X⟩)²/V − 1)/2 and IF_ln λ = X − ⟨X⟩ − γ IF_k, with Gumbel's
+    # moments V = π²/6, μ_3 = −2 ζ(3), μ_4 = 3π⁴/20.
+    variance, third, fourth = math.pi**2 / 6, -2 * ZETA_3, 3 * math.pi**4 / 20
+    shape = (fourth / variance**2 - 1) / 4
+    cross = -third / (2 * variance)
+    log_scale = variance - 2 * np.euler_gamma * cross + np.euler_gamma**2 * shape
+    null = weibull_null(0.0, "laplace")
+    assert shape == pytest.approx(1.1, rel=1e-15)
+    assert null.shape.spread == pytest.approx(math.sqrt(1.1), rel=1e-12)
+    assert null.scale.spread == pytest.approx(math.sqrt(log_scale / 2), rel=1e-12)
+    assert null.covariance[0, 1] == pytest.approx((cross - np.euler_gamma * shape) / math.sqrt(2), rel=1e-11)
+    assert math.isnan(null.r_squared.spread)
+
+
+@pytest.mark.parametrize(
+    ("name", "law"),
+    [
+        ("normal", stats.halfnorm()),
+        ("uniform", stats.uniform(0, math.sqrt(3))),
+        ("logistic", stats.halflogistic(scale=math.sqrt(3) / math.pi)),
+    ],
+)
+def test_the_covariance_is_that_of_a_brownian_bridge(name, law):
+    # The definition: the double integral of a(p) a(q) X'(p) X'(q) (min(p, q) − pq), by the midpoint rule.
+    count = 2_000
+    p = 0.1 + 0.8 * (np.arange(count) + 0.5) / count
+    quantile = law.ppf(p)
+    x, y = np.log(quantile), np.log(-np.log1p(-p))
+    x_centred, y_centred = x - x.mean(), y - y.mean()
+    k = np.mean(x_centred * y_centred) / np.mean(x_centred**2)
+    by_shape = (y_centred - 2 * k * x_centred) / np.mean(x_centred**2)
+    by_scale = math.exp(x.mean() - y.mean() / k) * (1 + y.mean() / k**2 * by_shape)
+    by_r_squared = 2 * k / np.mean(y_centred**2) * (y_centred - k * x_centred)
+    weights = np.stack([by_shape, by_scale, by_r_squared]) / (count * law.pdf(quantile) * quantile)
+    bridge = np.minimum.outer(p, p) - np.multiply.outer(p, p)
+    np.testing.assert_allclose(weibull_null(0.1, name).covariance, weights @ bridge @ weights.T, rtol=2e-5)
+
+
+@pytest.fixture(scope="module")
+def half_normal_fits():
+    """(k, λ, R²) at t = 0.1 and k at t = 0 of half-normal samples, for three N."""
+    rng = np.random.default_rng(4)
+    fits = {}
+    for n, draws, batch in ((200, 12_000, 2_000), (2_000, 3_000, 500), (20_000, 600, 50)):
+        rows = []
+        for _ in range(draws // batch):
+            x = rng.standard_normal((batch, n))
+            rows.append(np.vstack([fit_rows(x), fit_rows(x, 0.0)[0], np.sqrt(np.mean(x**2, axis=1))]))
+        fits[n] = np.concatenate(rows, axis=1)
+    return fits
+
+
+@pytest.mark.parametrize("n", [200, 2_000, 20_000])
+def test_spreads_and_correlation_are_those_of_simulated_samples(half_normal_fits, n):
+    k, scale, _, _, rms = half_normal_fits[n]
+    null, draws = weibull_null(), k.size
+    # 4.5 standard errors of a standard deviation, 1/sqrt(2 draws), false failure 7e-6 each, and the neglected O(1/N).
+    tolerance = 4.5 / math.sqrt(2 * draws) + 3 / n
+    assert k.std() == pytest.approx(null.shape.std(n), rel=tolerance)
+    assert scale.std() == pytest.approx(null.scale.std(n), rel=tolerance)
+    assert (scale / rms).std() == pytest.approx(null.scale_to_rms.std(n), rel=tolerance)
+    assert np.corrcoef(k, scale)[0, 1] == pytest.approx(null.correlation, abs=4.5 / math.sqrt(draws) + 3 / n)
+
+
+@pytest.mark.parametrize("n", [200, 2_000, 20_000])
+def test_z_scores_of_simulated_samples_are_standard_normal(half_normal_fits, n):
+    k, scale, r_squared, _, _ = half_normal_fits[n]
+    null, draws = weibull_null(), k.size
+    for law, values in ((null.shape, k), (null.scale, scale), (null.r_squared, r_squared)):
+        # 4.5 standard errors, false failure 7e-6 each; the mean is neglected at O(N^(-3/2)), the z-score's at O(1/N).
+        assert abs(law.z_score(values, n).mean()) < 4.5 / math.sqrt(draws) + 20 / n
+    if n >= 2_000:  # the p-values of R² become uniform only slowly
+        assert stats.kstest(null.shape.p_value(k, n), "uniform").pvalue > 1e-5
+        assert stats.kstest(null.scale.p_value(scale, n), "uniform").pvalue > 1e-5
+
+
+@pytest.mark.parametrize("name", ["normal", "uniform", "laplace"])
+def test_biases_of_order_one_over_n_are_those_of_simulated_samples(name):
+    draw = {
+        "normal": lambda rng, size: rng.standard_normal(size),
+        "uniform": lambda rng, size: rng.uniform(0.0, math.sqrt(3), size),
+        "laplace": lambda rng, size: rng.exponential(math.sqrt(0.5), size),
+    }[name]
+    n, draws = 100, 60_000
+    fits = fit_rows(draw(np.random.default_rng(5), (draws, n)))
+    null = weibull_null(0.1, name)
+    for law, values in zip((null.shape, null.scale, null.r_squared), fits, strict=True):
+        # 4.5 standard errors, false failure 7e-6 each, and what is left out, at most 5/N of the bias's scale of one.
+        assert n * (values.mean() - law.limit) == pytest.approx(
+            law.drift, abs=4.5 * n * values.std() / math.sqrt(draws) + 5 / n
+        )
+
+
+def test_there_is_no_bias_of_order_one_over_n_without_a_trim():
+    null = weibull_null(0.0)
+    assert math.isnan(null.shape.drift) and null.shape.mean(100) == null.shape.limit
+
+
+def test_the_limit_is_the_anchor():
+    for trim in (0.1, 0.0):
+        null, anchor = weibull_null(trim, "uniform"), weibull_anchor(trim, "uniform")
+        assert (null.shape.limit, null.scale.limit, null.r_squared.limit) == pytest.approx(
+            (anchor.shape, anchor.scale, anchor.r_squared), rel=1e-14
+        )
+
+
+def test_ten_per_cent_is_not_the_trim_of_least_noise():
+    spread = {trim: weibull_null(trim).shape.spread for trim in (0.0, 0.02, 0.03265, 0.05, 0.1, 0.2)}
+    assert min(spread, key=spread.__getitem__) == 0.03265
+    assert spread[0.1] / spread[0.03265] == pytest.approx(1.04986, abs=5e-6)
+    assert spread[0.0] / spread[0.03265] == pytest.approx(1.12704, abs=5e-6)
+
+
+def test_the_scale_to_rms_ratio_does_not_ask_for_sigma():
+    sample = np.random.default_rng(6).standard_normal(10_000)
+    null = weibull_null()
+    one, other = null.z_scores(weibull_fit(sample)), null.z_scores(weibull_fit(0.02 * sample))
+    assert one.scale_to_rms == pytest.approx(other.scale_to_rms, rel=1e-9)
+    assert abs(one.scale_to_rms) < 4.5 < abs(other.scale)  # false failure 7e-6
+
+
+@pytest.mark.parametrize(
+    ("df", "limit_is_zero", "spread_is_nan"), [(2, True, True), (4, False, True), (5, False, False)]
+)
+def test_moments_that_a_parent_lacks_are_named_nan(df, limit_is_zero, spread_is_nan):
+    law = weibull_null(0.1, parents.StudentT(df=df)).scale_to_rms
+    closure = weibull_closure(0.1, parents.StudentT(df=df))
+    assert (law.limit == 0, math.isnan(law.spread)) == (limit_is_zero, spread_is_nan)
+    assert (closure.rms.limit == 0, math.isnan(closure.rms.spread)) == (limit_is_zero, spread_is_nan)
+    assert math.isfinite(closure.trimmed_rms.spread)
+
+
+def test_the_moments_of_a_heavy_tail_are_followed_to_their_end():
+    # E t² = df/(df − 2), although S falls as slowly as x^(-2.2).
+    law = weibull_null(0.1, parents.StudentT(df=2.2))
+    assert law.scale.limit / law.scale_to_rms.limit == pytest.approx(math.sqrt(2.2 / 0.2), rel=1e-10)
+
+
+# What is derived from it.
+
+
+def test_the_body_tail_gap_is_that_of_simulated_samples(half_normal_fits):
+    gap = weibull_body_tail_gap()
+    assert gap.limit == pytest.approx(0.0543677, abs=5e-8)
+    k, _, _, untrimmed, _ = half_normal_fits[20_000]
+    found, draws = k - untrimmed, k.size
+    assert found.mean() == pytest.approx(gap.limit, abs=4.5 * gap.std(20_000) / math.sqrt(draws))  # 7e-6
+    assert found.std() == pytest.approx(gap.std(20_000), rel=4.5 / math.sqrt(2 * draws))  # 7e-6
+
+
+def test_the_gap_of_a_weibull_parent_is_zero():
+    assert weibull_body_tail_gap("laplace").limit == pytest.approx(0.0, abs=1e-13)
+
+
+@pytest.mark.parametrize(("body", "full"), [(0.1, 0.1), (0.0, 0.1), (0.5, 0.0), (0.1, -0.1)])
+def test_a_gap_between_the_wrong_trims_is_refused(body, full):
+    with pytest.raises(ParameterError):
+        weibull_body_tail_gap("normal", body, full)
+
+
+def test_the_closure_of_the_anchor_has_its_digits():
+    closure = weibull_closure()
+    assert closure.std.limit == pytest.approx(1.152682, abs=5e-7)
+    assert closure.rms.limit == pytest.approx(1.085416, abs=5e-7)
+    assert closure.std_to_rms.limit == pytest.approx(0.694849, abs=5e-7)
+    k, scale = weibull_anchor().shape, weibull_anchor().scale
+    assert closure.mean.limit == pytest.approx(scale * math.gamma(1 + 1 / k) / math.sqrt(2 / math.pi), rel=1e-13)
+    assert closure.rms.limit == pytest.approx(scale * math.sqrt(math.gamma(1 + 2 / k)), rel=1e-13)
+
+
+def test_the_closure_of_a_weibull_parent_holds_under_every_reading():
+    for name, law in vars(weibull_closure(0.1, "laplace")).items():
+        assert law.limit == pytest.approx(math.sqrt(0.5) if name == "std_to_rms" else 1.0, rel=1e-13)
+
+
+def test_the_closure_is_that_of_simulated_samples():
+    n, draws = 2_000, 1_500
+    x = np.abs(np.random.default_rng(7).standard_normal((draws, n)))
+    k, scale, _ = fit_rows(x)
+    mean, square = scale * special.gamma(1 + 1 / k), scale**2 * special.gamma(1 + 2 / k)
+    body = np.sort(x, axis=1)[:, n // 10 : n - n // 10]
+    node, weight = np.polynomial.legendre.leggauss(40)
+    fitted = scale[:, None] * (-np.log1p(-(0.5 + 0.4 * node))) ** (1 / k[:, None])
+    fitted_mean, fitted_square = fitted @ weight / 2, fitted**2 @ weight / 2
+    found = {
+        "mean": mean / x.mean(axis=1),
+        "rms": np.sqrt(square / np.mean(x**2, axis=1)),
+        "std": np.sqrt(square - mean**2) / x.std(axis=1),
+        "std_to_rms": np.sqrt((square - mean**2) / np.mean(x**2, axis=1)),
+        "trimmed_mean": fitted_mean / body.mean(axis=1),
+        "trimmed_rms": np.sqrt(fitted_square / np.mean(body**2, axis=1)),
+        "trimmed_std": np.sqrt(fitted_square - fitted_mean**2) / body.std(axis=1),
+    }
+    closure = vars(weibull_closure())
+    assert closure.keys() == found.keys()
+    for name, values in found.items():
+        law = closure[name]
+        # 4.5 standard errors, false failure 7e-6 each, and the neglected O(1/N).
+        assert values.mean() == pytest.approx(law.limit, abs=4.5 * law.std(n) / math.sqrt(draws) + 2 / n)
+        assert values.std() == pytest.approx(law.std(n), rel=4.5 / math.sqrt(2 * draws) + 10 / n)
+
+
+@pytest.mark.parametrize("n", [0, -1, 1.5, True, None])
+def test_a_sample_size_that_is_none_is_refused(n):
+    with pytest.raises(ParameterError, match="n = "):
+        LargeSampleLaw(1.0, 1.0).std(n)
+
+
+def test_z_scores_and_p_values_keep_the_shape_and_nan():
+    law = LargeSampleLaw(1.0, 2.0, 10.0)
+    assert law.mean(100) == 1.1 and law.std(100) == 0.2
+    observed = np.array([[1.1, 1.3], [0.9, np.nan]])
+    np.testing.assert_allclose(law.z_score(observed, 100), [[0.0, 1.0], [-1.0, np.nan]], atol=1e-14)
+    np.testing.assert_allclose(law.p_value(observed, 100), [[1.0, 0.317310507863], [0.317310507863, np.nan]], rtol=1e-9)
+
+
+def test_the_score_of_a_fit_at_the_anchor_is_zero():
+    null = weibull_null()
+    n = 10_000
+    fit = WeibullFit(null.shape.mean(n), null.scale.mean(n), null.r_squared.mean(n), 1.0, n)
+    assert null.z_scores(fit)[:3] == (0.0, 0.0, 0.0)

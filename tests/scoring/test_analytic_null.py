@@ -1,0 +1,338 @@
+"""The analytic null: a law for every statistic, the moments of the simulated one, calibrated p-values, and no draws.
+
+The claims about random heads are made of 2 000 independent heads of (128, 16), each with its own σ's. False failures:
+the whole file is allowed one seed in 1 000, shared evenly by all its comparisons (Bonferroni). The seeds are fixed.
+"""
+
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import xarray as xr
+from scipy import stats
+
+import rmtbase
+from rmtbase import laws
+from rmtbase.errors import MissingFileError, ParameterError
+from rmtbase.montecarlo import PROBABILITIES
+from rmtbase.scoring import SMALLEST_P_VALUE, AnalyticNull, GaussianNull, heads_csv, summarize_scores
+from rmtbase.statistics import SPECTRAL_STATISTICS, spectral_statistics
+from rmtbase.tables import open_scores, write_table
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "statistical"))
+from harness import uniform
+
+NAMES = list(SPECTRAL_STATISTICS)
+HEADS, D_MODEL, D_HEAD = 2_000, 128, 16
+DRAWS = 4_000
+COMPARISONS = 3 * len(NAMES) + 5
+LEVEL = 1e-3 / COMPARISONS
+SQUARISH = (20, 16)  # d_model - d_head < 8: no soft lower edge, and no law of what depends on it
+WITHOUT_LAW = ["smallest_eigenvalue", "condition_number", "condition_number_singular"]
+
+
+def random_factors(rng, n_heads, d_model, d_head):
+    return rng.standard_normal((2, n_heads, d_head, d_model))
+
+
+@pytest.fixture(scope="module")
+def heads():
+    """Scores of random heads against the analytic null."""
+    rng = np.random.default_rng(41)
+    w_q, w_k = random_factors(rng, HEADS, D_MODEL, D_HEAD)
+    w_q *= rng.uniform(0.01, 3.0, (HEADS, 1, 1))
+    return rmtbase.score_heads(w_q, w_k, baseline="analytic")
+
+
+@pytest.fixture(scope="module")
+def simulated():
+    """A simulated null of another shape."""
+    null = GaussianNull.from_baseline(rmtbase.baseline(256, 32, draws=DRAWS, seed=42), 256, 32, "simulated")
+    assert null is not None
+    return null
+
+
+# Bad input first.
+
+
+@pytest.mark.parametrize("d_head", [2, 7])
+def test_heads_too_thin_for_the_laws_are_refused_and_told_what_to_do(d_head, make_weights, tmp_path):
+    factors = random_factors(np.random.default_rng(0), 2, 32, d_head)
+    message = f"baseline = 'analytic': expected a table, or none to simulate one, at d_head = {d_head}"
+    with pytest.raises(ParameterError, match=message):
+        rmtbase.score_heads(*factors, baseline="analytic")
+    with pytest.raises(ParameterError, match=message):
+        rmtbase.score(make_weights(*factors[:, None]).save(tmp_path / "thin"), "analytic")
+    with pytest.raises(ParameterError, match=message):
+        AnalyticNull(32, d_head)
+
+
+def test_one_dimensional_heads_have_nothing_but_a_scale():
+    with pytest.raises(ParameterError, match="d_head = 1: expected at least 2"):
+        rmtbase.score_heads(*np.ones((2, 1, 1, 32)), baseline="analytic")
+
+
+@pytest.mark.parametrize("shape", [(16, 32), (0, 0), (-64, 16), (64.0, 16), (64, True), (np.nan, 16), ("64", 16)])
+def test_a_shape_that_no_head_has_is_refused(shape):
+    with pytest.raises(ParameterError, match=r"d_head|d_model"):
+        AnalyticNull(*shape)
+
+
+@pytest.mark.parametrize("bad", [{"draws": 0}, {"seed": -1}, {"null": "analytic"}])
+def test_bad_options_are_refused_beside_it_too(bad, arrays):
+    with pytest.raises(ParameterError, match=next(iter(bad))):
+        rmtbase.score_heads(*arrays, baseline="analytic", **bad)
+
+
+def test_only_the_word_itself_asks_for_it_and_a_file_of_that_name_has_a_path(arrays, null_table, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("Analytic", "analytic.nc", "./analytic", Path("analytic")):
+        with pytest.raises(MissingFileError):
+            rmtbase.score_heads(*arrays, baseline=name)
+    write_table(null_table, tmp_path / "analytic")
+    notes = []
+    for name in ("./analytic", Path("analytic")):
+        rmtbase.score_heads(*arrays, baseline=name, note=notes.append)
+    assert all(f": {null_table.sizes['draw']} draws from" in note for note in notes)
+
+
+# Conformance: whatever is registered has a law.
+
+
+def test_every_registered_statistic_has_a_law():
+    assert set(laws.NULL_STATISTICS) == set(SPECTRAL_STATISTICS)
+    assert AnalyticNull(D_MODEL, D_HEAD).unknown == []
+    assert AnalyticNull(*SQUARISH).unknown == WITHOUT_LAW
+
+
+@pytest.mark.parametrize("shape", [(16, 8), (8, 8), SQUARISH, (768, 64), (4096, 128)])
+def test_every_null_is_complete_and_in_order(shape):
+    null = AnalyticNull(*shape)
+    known = [name not in null.unknown for name in NAMES]
+    for values in (null.mean, null.std, null.quantile):
+        np.testing.assert_array_equal(np.isfinite(values).reshape(len(NAMES), -1).all(axis=-1), known)
+    assert (null.std[known] > 0).all()
+    assert (np.diff(null.quantile[known]) > 0).all()
+    lower, upper = null.edge_quantiles
+    assert 0 <= lower < upper
+    spectrum = null.spectrum()
+    assert (np.diff(spectrum["eigenvalue_mean"]) < 0).all()
+    assert (spectrum["eigenvalue_quantile"].diff("probability") >= 0).all()
+    assert spectrum["density"].values @ np.diff(spectrum["bin_edge"]) == pytest.approx(1.0, rel=1e-6)
+
+
+@pytest.mark.parametrize("statistic", NAMES)
+def test_p_value_of_a_quantile_is_twice_its_smaller_tail(statistic):
+    null = AnalyticNull(D_MODEL, D_HEAD)
+    p_value = null.p_value(null.quantile.T)[:, NAMES.index(statistic)]
+    np.testing.assert_allclose(p_value, 2 * np.minimum(PROBABILITIES, 1 - np.array(PROBABILITIES)), rtol=1e-6)
+
+
+# Against draws.
+
+
+@pytest.mark.parametrize("statistic", NAMES)
+def test_moments_are_those_of_the_simulated_null(statistic, simulated):
+    # The laws' own errors are stated: 0.02 sd in the mean and 2.5 % in the sd. The draws' errors come on top.
+    null, place = AnalyticNull(256, 32), NAMES.index(statistic)
+    sample = simulated.sample[:, place]
+    wide = stats.norm.isf(LEVEL / 2)
+    std = sample.std(ddof=1)
+    assert abs(null.mean[place] - sample.mean()) < (0.02 + wide / np.sqrt(DRAWS)) * std
+    relative_error = np.sqrt((stats.kurtosis(sample) + 2) / (4 * DRAWS))
+    assert abs(null.std[place] / std - 1) < 0.025 + wide * relative_error
+
+
+def test_quantiles_of_every_eigenvalue_are_those_of_the_simulated_null(simulated):
+    # Stated within 0.2 sd from 1 % to 99 %. Margin on top: the error of an empirical quantile of nearly normal draws.
+    here, there = (null.spectrum()["eigenvalue_quantile"].values for null in (AnalyticNull(256, 32), simulated))
+    std = np.diff(there[:, [PROBABILITIES.index(0.16), PROBABILITIES.index(0.84)]]) / 2
+    wide = stats.norm.isf(LEVEL / 32)
+    for probability in (0.01, 0.05, 0.16, 0.5, 0.84, 0.95, 0.99):
+        error = np.sqrt(probability * (1 - probability) / DRAWS) / stats.norm.pdf(stats.norm.ppf(probability))
+        place = PROBABILITIES.index(probability)
+        distance = np.abs((here - there) / std)[:, place]
+        assert (distance < 0.2 + wide * error).all(), probability
+
+
+@pytest.mark.parametrize("statistic", NAMES)
+def test_p_values_of_random_heads_are_uniform(statistic, heads):
+    assert uniform(heads["p_value"].sel(statistic=statistic)) > LEVEL
+
+
+def test_the_omnibus_test_has_the_size_that_is_stated(heads):
+    p_value = heads["omnibus_p_value"].values
+    for level, least, most in ((0.05, 0.053, 0.056), (0.01, 0.010, 0.012)):
+        count = int((p_value <= level).sum())
+        assert stats.binom.cdf(count, HEADS, least) > LEVEL
+        assert stats.binom.sf(count - 1, HEADS, most) > LEVEL
+
+
+def test_eigenvalues_leave_the_edges_as_rarely_as_stated(heads):
+    # One head in a thousand on each side.
+    for side in ("outliers_above", "outliers_below"):
+        assert stats.binom.sf(int((heads[side] > 0).sum()) - 1, HEADS, 1e-3) > LEVEL
+
+
+@pytest.fixture(scope="module")
+def standard(heads):
+    """The heads' statistics at their own σ̂ = 1, (head, statistic)."""
+    return spectral_statistics(np.sqrt(heads["eigenvalue"] / (heads["sigma_q"] * heads["sigma_k"]) ** 2).values)
+
+
+@pytest.mark.parametrize("statistic", ["participation_ratio", "spectral_entropy_singular", "smallest_eigenvalue"])
+def test_the_law_of_a_neighbouring_shape_would_not_be_calibrated(statistic, standard):
+    law = laws.null(statistic, (D_MODEL, D_HEAD + 1, D_MODEL), self_normalized=True)
+    assert uniform(law.p_value(standard[:, NAMES.index(statistic)])) < LEVEL
+
+
+@pytest.mark.parametrize("statistic", ["trace", "largest_eigenvalue", "log_determinant"])
+def test_the_law_at_the_true_sigma_would_not_be_calibrated(statistic, standard):
+    law = laws.null(statistic, (D_MODEL, D_HEAD, D_MODEL))
+    assert uniform(law.p_value(standard[:, NAMES.index(statistic)])) < LEVEL
+
+
+# What is scored with it.
+
+
+def test_nothing_is_drawn_and_a_note_says_so(arrays, monkeypatch):
+    monkeypatch.setattr("rmtbase.scoring._source.cached_baseline", lambda *arguments: pytest.fail("a draw was made"))
+    notes = []
+    rmtbase.score_heads(*arrays, baseline="analytic", note=notes.append)
+    assert notes == ["null of (32, 8): analytic, no draws"]
+
+
+def test_scale_of_the_weights_does_not_matter(arrays):
+    w_q, w_k = arrays
+    here = rmtbase.score_heads(w_q, w_k, baseline="analytic")
+    there = rmtbase.score_heads(1e-4 * w_q, 30.0 * w_k, baseline="analytic")
+    for name in ("z_score", "p_value", "q_value", "omnibus_p_value"):
+        np.testing.assert_allclose(here[name], there[name], rtol=1e-7, atol=1e-9, err_msg=name)
+    for name in ("outliers_above", "outliers_below", "farthest_statistic"):
+        np.testing.assert_array_equal(here[name], there[name], err_msg=name)
+
+
+def test_null_is_brought_to_the_heads_own_sigma(arrays):
+    w_q, w_k = arrays
+    scores = rmtbase.score_heads(0.02 * w_q, w_k, baseline="analytic").isel(head=1)
+    null = AnalyticNull(32, 8)
+    scale = float(scores["sigma_q"] * scores["sigma_k"]) ** 2
+    for k, one in enumerate(SPECTRAL_STATISTICS.values()):
+        assert scores["null_mean"][k] == pytest.approx(one.rescale(null.mean[k], scale, 8), rel=1e-12)
+        assert scores["null_std"][k] == pytest.approx(one.rescale_spread(null.std[k], scale), rel=1e-12)
+    np.testing.assert_allclose(
+        scores["z_score"], (scores["observed"] - scores["null_mean"]) / scores["null_std"], rtol=1e-9
+    )
+
+
+@pytest.fixture(scope="module")
+def planted(make_weights, tmp_path_factory):
+    """Two layers of 16 heads at (64, 16); heads 5 and 9 of layer 1 have spikes far above and farther above the null."""
+    rng = np.random.default_rng(43)
+    queries, keys = random_factors(rng, 32, 64, 16).reshape(2, 2, 16, 16, 64)
+    for head, strength in ((5, 40.0), (9, 80.0)):
+        for factors in (queries, keys):
+            factors[1, head] += strength * np.outer(np.eye(16)[3], rng.standard_normal(64) / 8.0)
+    # 30 random heads at a false discovery rate of 5 % beside two found: the chance that one of them is called is about
+    # 10 % over seeds; the seed is fixed.
+    folder = make_weights(0.02 * queries, keys).save(tmp_path_factory.mktemp("spikes") / "planted")
+    return rmtbase.score(folder, "analytic")
+
+
+def test_only_the_planted_heads_are_found_and_of_equal_ones_the_farthest_first(planted):
+    findings = summarize_scores(planted).findings
+    assert [(finding.layer, finding.head) for finding in findings] == [(1, 9), (1, 5)]
+    assert findings[0].omnibus_q_value == findings[1].omnibus_q_value == pytest.approx(16 * SMALLEST_P_VALUE)
+    assert findings[0].distance > findings[1].distance > 8
+    assert all(finding.outliers_above == 1 for finding in findings)
+
+
+def test_no_p_value_lies_below_the_floor(planted):
+    heads = planted["heads"].to_dataset()
+    for name in ("p_value", "q_value", "omnibus_p_value", "omnibus_q_value"):
+        assert heads[name].min() >= SMALLEST_P_VALUE, name
+    assert heads["p_value"].min() == heads["omnibus_p_value"].min() == SMALLEST_P_VALUE
+    assert planted["matrices"]["p_value"].min() >= SMALLEST_P_VALUE
+
+
+def test_the_file_says_that_the_null_is_analytic_and_how_well_it_is_known(planted, tmp_path):
+    tree = open_scores(write_table(planted, tmp_path / "scores.nc"))
+    xr.testing.assert_identical(tree, planted)
+    assert tree.attrs["null_method"] == "analytic"
+    assert (tree.attrs["null_draws"], tree.attrs["p_value_floor"]) == (0, SMALLEST_P_VALUE)
+    record = json.loads(tree.attrs["provenance"])["null"]
+    assert set(record) == set(SPECTRAL_STATISTICS)
+    assert record["log_determinant"].startswith("exact: ")
+    np.testing.assert_array_equal(tree["null"]["density"], tree["null"]["density_free"])
+    assert not tree["null"]["density_standard_error"].any()
+
+
+def test_the_distance_of_a_finding_is_on_the_scale_that_chose_its_statistic(planted):
+    null = AnalyticNull(64, 16)
+    for finding in summarize_scores(planted).findings:
+        scores = planted["heads"].to_dataset().sel(layer=finding.layer, head=finding.head)
+        scale = float(scores["sigma_q"] * scores["sigma_k"]) ** 2
+        eigenvalues = scores["eigenvalue"].values / scale
+        distance = null.distance(spectral_statistics(np.sqrt(eigenvalues)))
+        assert finding.statistic == NAMES[int(np.argmax(distance))]
+        assert finding.distance == pytest.approx(distance.max(), rel=1e-9)
+
+
+# Heads and statistics that cannot be scored.
+
+
+@pytest.fixture
+def squarish(make_weights, tmp_path):
+    """Scores at a shape where three statistics have no law, and the notes."""
+    notes = []
+    factors = random_factors(np.random.default_rng(44), 6, *SQUARISH).reshape(2, 2, 3, 16, 20)
+    factors[0, 1, 2] += 5.0
+    tree = rmtbase.score(make_weights(*factors).save(tmp_path / "model"), "analytic", note=notes.append)
+    return tree, notes
+
+
+def test_statistics_without_a_law_are_nan_and_named(squarish):
+    tree, notes = squarish
+    assert any(all(name in note for name in WITHOUT_LAW) for note in notes)
+    heads = tree["heads"].to_dataset()
+    known = [name not in WITHOUT_LAW for name in NAMES]
+    for name in ("null_mean", "null_std", "null_quantile", "z_score", "p_value", "q_value"):
+        finite = np.isfinite(heads[name].transpose("statistic", ...).values.reshape(len(NAMES), -1))
+        np.testing.assert_array_equal(finite.all(axis=1), known, err_msg=name)
+        np.testing.assert_array_equal(finite.any(axis=1), known, err_msg=name)
+    for name in ("observed", "omnibus_p_value", "omnibus_q_value"):
+        assert np.isfinite(heads[name]).all(), name
+    assert not set(heads["farthest_statistic"].values.ravel()) & set(WITHOUT_LAW)
+    assert not heads["outliers_below"].any()
+
+
+def test_what_comes_after_copes_with_statistics_that_are_not_scored(squarish, tmp_path):
+    tree, _ = squarish
+    xr.testing.assert_identical(open_scores(write_table(tree, tmp_path / "scores.nc")), tree)
+    summary = summarize_scores(tree)
+    assert (1, 2) in [(finding.layer, finding.head) for finding in summary.findings]
+    assert summary.unscored == tuple(WITHOUT_LAW)
+    assert set(summary.flagged) == set(NAMES) - set(WITHOUT_LAW)
+    assert any(line.startswith("Not scored") and "condition number" in line for line in summary.sentences())
+    header, first, *_ = heads_csv(tree).splitlines()
+    column = dict(zip(header.split(","), first.split(","), strict=True))
+    assert column["condition_number.p_value"] == "nan"
+    assert float(column["condition_number.observed"]) > 1
+
+
+def test_zero_head_is_not_scored_and_a_rank_deficient_one_is_infinitely_far(weights, tmp_path):
+    weights.queries[1, 2] = 0
+    weights.queries[0, 1, 3] = 0  # one of its eight dimensions is dead
+    tree = rmtbase.score(weights.save(tmp_path / "model"), "analytic")
+    heads = tree["heads"].to_dataset()
+    assert np.argwhere(np.isnan(heads["omnibus_p_value"].values)).tolist() == [[1, 2]]
+    assert np.isnan(heads["p_value"].values[1, 2]).all()
+    dead = heads.sel(layer=0, head=1)
+    for name in ("log_determinant", "condition_number", "smallest_eigenvalue"):
+        assert dead["p_value"].sel(statistic=name) == SMALLEST_P_VALUE, name
+    assert dead["omnibus_p_value"] == SMALLEST_P_VALUE
+    finding = summarize_scores(tree).findings[0]
+    assert (finding.layer, finding.head, finding.distance) == (0, 1, np.inf)
+    assert "nan" not in finding.sentence()
