@@ -191,8 +191,8 @@ def test_coordinates_are_shared_by_all_sigmas():
 
 
 def test_second_order_corrections_are_those_of_the_known_expansion():
-    # GOE at n: F(zeta + shift), its variance changed, is F + [t^2/20 F' - (3/20) F''] n^(-2/3) at t + 1/(2 n^(1/3)), the
-    # coefficient of F'' being v/2, twice that of the unitary ensemble.
+    # GOE at n: F(zeta + shift), its variance changed, is F + [t^2/20 F' - (3/20) F''] n^(-2/3) at t + 1/(2 n^(1/3)),
+    # the coefficient of F'' being v/2, twice that of the unitary ensemble.
     n, law = 64, TracyWidom(1)
     edge = largest_eigenvalue((10**11, n))
     coordinate = edge.coordinate

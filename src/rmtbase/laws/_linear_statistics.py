@@ -100,10 +100,10 @@ def linear_statistics(law: GaussianChain, functions: Sequence[Callable[[FloatArr
 
     def evaluate(log_x: FloatArray) -> FloatArray:
         eigenvalues = unit * np.exp(log_x)
-        values = np.array([np.asarray(f(eigenvalues), dtype=np.float64) for f in functions])
-        if values.shape != (len(functions), log_x.size) or not np.isfinite(values).all():
+        values = [np.asarray(f(eigenvalues), dtype=np.float64) for f in functions]
+        if any(one.shape != log_x.shape or not np.isfinite(one).all() for one in values):
             raise ParameterError("functions", functions, "functions that return one finite number per eigenvalue")
-        return values
+        return np.stack(values)
 
     return linear_statistics_of_map(chain, evaluate)
 

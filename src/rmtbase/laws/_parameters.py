@@ -11,6 +11,8 @@ from typing import SupportsFloat, SupportsIndex
 from rmtbase.errors import ParameterError
 from rmtbase.parameters import require_positive_integer, require_positive_number
 
+_SMALLEST_PRODUCT = 1e-35  # of the sigmas; beyond it and its inverse the eigenvalues squared leave the doubles
+
 
 def checked_dims(dims: object) -> tuple[int, ...]:
     """Return the dimensions (n_0, ..., n_L) of a chain, L >= 1, as a tuple of ints."""
@@ -53,6 +55,18 @@ def checked_finite(name: str, value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, SupportsFloat) or not math.isfinite(float(value)):
         raise ParameterError(name, value, "a finite number")
     return float(value)
+
+
+def moderate_sigmas(sigmas: object, count: int) -> tuple[float, ...]:
+    """Return the standard deviations where the fourth power of their product, which sum lambda^2 has, is a double."""
+    checked = checked_sigmas(sigmas, count)
+    if not _SMALLEST_PRODUCT < math.prod(checked) < 1.0 / _SMALLEST_PRODUCT:
+        raise ParameterError(
+            "sigmas",
+            checked,
+            f"a product between {_SMALLEST_PRODUCT:g} and {1.0 / _SMALLEST_PRODUCT:g}; rescale the matrix",
+        )
+    return checked
 
 
 def variance_factor(dims: Sequence[int], sigmas: Sequence[float], normalization: str) -> Fraction:

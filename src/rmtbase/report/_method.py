@@ -90,7 +90,7 @@ def _analytic(attrs: Mapping[Any, Any]) -> _Words:
         inexact=(
             "The laws of the other statistics are expansions in 1/d<sub>head</sub>, as accurate as is listed below.",
             "The Cauchy combination is exact for small p only. A random head has an omnibus p ≤ 0.05 with probability "
-            "0.053 to 0.056 where 16 ≤ d<sub>head</sub> ≤ d<sub>model</sub> / 2, elsewhere up to 0.063.",
+            "0.053 to 0.056 where 16 ≤ d<sub>head</sub> ≤ d<sub>model</sub> / 2, elsewhere up to 0.062.",
             "The bands of the ordered eigenvalues are those of gamma laws, but for the largest and the smallest.",
         ),
         details=_accuracy(attrs["provenance"]),

@@ -115,8 +115,8 @@ class HeadNull(ABC):
         """Two-sided p-values of values (..., statistic); NaN where a statistic's null is not known."""
 
     @abstractmethod
-    def omnibus_p_value(self, standard: Array, p_value: Array) -> Array:
-        """One p-value for all statistics together, (...), from the values and the p-values of each by itself."""
+    def omnibus_p_value(self, standard: Array) -> Array:
+        """One p-value for all statistics together, (...), from values (..., statistic)."""
 
     @abstractmethod
     def spectrum(self) -> xr.Dataset:
@@ -144,7 +144,6 @@ class HeadNull(ABC):
         standard = rescaled(statistics, 1.0 / scale)
         spreads = [one.rescale_spread(std, scale) for one, std in zip(registry, self.std, strict=True)]
         quantile = np.stack([rescaled(self.quantile[:, j], scale) for j in range(len(PROBABILITIES))], axis=-1)
-        p_value = self.p_value(standard)
         lower, upper = self.edge_quantiles
         eigenvalues = singular_values**2 / scale[..., None]
         return HeadScores(
@@ -153,8 +152,8 @@ class HeadNull(ABC):
             null_std=np.stack(spreads, axis=-1),
             null_quantile=quantile,
             z_score=(standard - self.mean) / self.std,
-            p_value=p_value,
-            omnibus_p_value=self.omnibus_p_value(standard, p_value),
+            p_value=self.p_value(standard),
+            omnibus_p_value=self.omnibus_p_value(standard),
             farthest=np.argmax(np.nan_to_num(self.distance(standard), posinf=np.inf), axis=-1),
             outliers_above=(eigenvalues > upper).sum(axis=-1),
             outliers_below=(eigenvalues < lower).sum(axis=-1),
@@ -254,7 +253,7 @@ class GaussianNull(HeadNull):
     def _omnibus_null(self) -> Array:
         return np.sort(self.distance(self.sample).max(axis=-1))
 
-    def omnibus_p_value(self, standard: Array, p_value: Array) -> Array:
+    def omnibus_p_value(self, standard: Array) -> Array:
         """One p-value for all statistics together: that of the largest distance, against the null draws' own largest.
 
         The joint null draws carry the correlations between statistics, so that the test has its level exactly,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import lru_cache
 
 import numpy as np
 from scipy.interpolate import CubicSpline
@@ -113,20 +113,9 @@ class EdgeRatio:
     def _inverse(self) -> EdgePower:
         return EdgePower(self.lower, -self.power)
 
-    @cached_property
+    @property
     def _table(self) -> CubicSpline:
-        """The normal score at ln(lambda_max / lambda_min)."""
-        remotest = np.array(_REMOTEST)
-        low = math.log(float(self.upper.ppf(remotest)) / float(self.lower.isf(remotest)))
-        high = math.log(float(self.upper.isf(remotest)) / float(self.lower.ppf(remotest)))
-        log_ratio = np.linspace(max(low, 0.0), high, _NODES)
-        log_largest, weights = self.upper.quadrature(_FAR_RIGHT)
-        smallest = np.exp(log_largest - log_ratio[:, None])
-        with np.errstate(divide="ignore"):  # a mass that rounds to zero
-            log_cdf, log_sf = np.log(self.lower.sf(smallest) @ weights), np.log(self.lower.cdf(smallest) @ weights)
-        score = np.where(log_cdf < log_sf, ndtri_exp(np.minimum(log_cdf, 0.0)), -ndtri_exp(np.minimum(log_sf, 0.0)))
-        sound = np.isfinite(score)
-        return CubicSpline(log_ratio[sound], score[sound])
+        return _score_table(self.upper, self.lower)
 
     def _score(self, x: FloatArray) -> FloatArray:
         """The normal score of P(ratio <= x); -inf up to 1."""
@@ -153,6 +142,22 @@ class EdgeRatio:
         log_ratio = np.maximum(log_ratio + beyond / table(log_ratio, 1), 0.0)
         with np.errstate(over="ignore"):
             return np.exp(self.power * log_ratio)
+
+
+@lru_cache(maxsize=256)
+def _score_table(upper: EdgeLaw, lower: EdgeLaw) -> CubicSpline:
+    """The normal score of ln(lambda_max / lambda_min); both conventions share it."""
+    remotest = np.array(_REMOTEST)
+    low = math.log(float(upper.ppf(remotest)) / float(lower.isf(remotest)))
+    high = math.log(float(upper.isf(remotest)) / float(lower.ppf(remotest)))
+    log_ratio = np.linspace(max(low, 0.0), high, _NODES)
+    log_largest, weights = upper.quadrature(_FAR_RIGHT)
+    smallest = np.exp(log_largest - log_ratio[:, None])
+    with np.errstate(divide="ignore"):  # a mass that rounds to zero
+        log_cdf, log_sf = np.log(lower.sf(smallest) @ weights), np.log(lower.cdf(smallest) @ weights)
+    score = np.where(log_cdf < log_sf, ndtri_exp(np.minimum(log_cdf, 0.0)), -ndtri_exp(np.minimum(log_sf, 0.0)))
+    sound = np.isfinite(score)
+    return CubicSpline(log_ratio[sound], score[sound])
 
 
 def stable_rank(dims: tuple[int, ...], convention: str) -> EdgePower:

@@ -1,0 +1,200 @@
+"""Joint cumulants of linear spectral statistics, against exact polynomials, digamma functions and simulation."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from scipy.integrate import IntegrationWarning
+
+from rmtbase.errors import ParameterError
+from rmtbase.laws import (
+    GaussianChain,
+    LogDeterminant,
+    largest_eigenvalue,
+    linear_statistics,
+    trace_cumulant,
+    trace_cumulant_polynomial,
+    trace_moment,
+    trace_moment_polynomial,
+)
+from rmtbase.laws._gaussian_chain import chain_map
+from rmtbase.laws._linear_statistics import eigenvalue_response, linear_statistics_of_map
+
+# Soft and hard edges, one to four factors, equal and different dimensions.
+CHAINS = [(100, 20), (20, 20), (96, 8, 96), (64, 64, 64), (50, 50, 70), (30, 20, 40, 50), (7, 5, 6, 5, 9)]
+
+
+def _powers(highest):
+    return [lambda x, k=k: x**k for k in range(1, highest + 1)]
+
+
+def _homogeneous(polynomial, degree, dims) -> float:
+    """The part of one total degree of a polynomial in the dimensions."""
+    terms = (c * math.prod(map(pow, dims, powers)) for powers, c in polynomial.terms if sum(powers) == degree)
+    return float(sum(terms, Fraction(0)))
+
+
+def _degree(polynomial) -> int:
+    return max(sum(powers) for powers, _ in polynomial.terms)
+
+
+@pytest.mark.parametrize(
+    "functions", [[], [lambda x: 1.0], [np.ones_like, lambda x: x[:2]], [lambda x: x + np.inf], [lambda x: np.nan * x]]
+)
+def test_functions_that_are_not_elementwise_and_finite_are_refused(functions):
+    with pytest.raises(ParameterError, match="functions"):
+        linear_statistics(GaussianChain((8, 4)), functions)
+
+
+@pytest.mark.parametrize("law", [(8, 4), None, 1.0])
+def test_anything_but_a_chain_is_refused(law):
+    with pytest.raises(ParameterError, match="law"):
+        linear_statistics(law, [np.sqrt])
+
+
+def test_a_function_with_a_kink_warns():
+    with pytest.warns(IntegrationWarning, match="1024 nodes"):
+        linear_statistics(GaussianChain((16, 8)), [lambda x: np.abs(x - 16.0)])
+
+
+@pytest.mark.parametrize("dims", CHAINS)
+def test_means_are_the_two_leading_orders_of_the_exact_ones(dims):
+    highest = 4 if len(dims) <= 3 else 3
+    law, symbols = GaussianChain(dims), [f"n_{level}" for level in range(len(dims))]
+    found = linear_statistics(law, _powers(highest)).mean
+    for k in range(1, highest + 1):
+        exact = trace_moment_polynomial((k,), symbols)
+        degree = (len(dims) - 1) * k + 1
+        leading, correction = (_homogeneous(exact, degree - order, dims) for order in (0, 1))
+        assert min(dims) * law.moment(k) == pytest.approx(leading, rel=1e-13)
+        assert found[k - 1] - leading == pytest.approx(correction, rel=1e-10, abs=1e-12 * leading)
+
+
+@pytest.mark.parametrize("dims", CHAINS)
+def test_covariances_and_third_cumulants_are_the_leading_order_of_the_exact_ones(dims):
+    symbols = [f"n_{level}" for level in range(len(dims))]
+    highest = 3 if len(dims) <= 3 else 2
+    found = linear_statistics(GaussianChain(dims), _powers(highest))
+    for a in range(1, highest + 1):
+        for b in range(1, a + 1):
+            exact = trace_cumulant_polynomial((a, b), symbols)
+            leading = _homogeneous(exact, _degree(exact), dims)
+            assert found.covariance[a - 1, b - 1] == pytest.approx(leading, rel=1e-11)
+            for c in range(1, b + 1):
+                exact = trace_cumulant_polynomial((a, b, c), symbols)
+                leading = _homogeneous(exact, _degree(exact), dims)
+                assert found.third_cumulant[a - 1, b - 1, c - 1] == pytest.approx(leading, rel=1e-10)
+    np.testing.assert_allclose(found.covariance, found.covariance.T, rtol=1e-12)
+    np.testing.assert_allclose(found.third_cumulant, found.third_cumulant.transpose(1, 2, 0), rtol=1e-12)
+
+
+def test_what_is_neglected_falls_with_the_dimensions():
+    errors = []
+    for times in (1, 4, 16):
+        dims = (30 * times, 10 * times, 20 * times)
+        found = linear_statistics(GaussianChain(dims), _powers(3))
+        errors.append(
+            [
+                float(abs(trace_moment((3,), dims) - Fraction(found.mean[2])) / trace_moment((3,), dims)),
+                abs(found.covariance[1, 1] / float(trace_cumulant((2, 2), dims)) - 1.0),
+                abs(found.third_cumulant[1, 1, 0] / float(trace_cumulant((2, 2, 1), dims)) - 1.0),
+            ]
+        )
+    ratios = np.array(errors[:-1]) / np.array(errors[1:])
+    # Means to relative order 1/r^2, the others to 1/r.
+    np.testing.assert_allclose(ratios, np.tile([16.0, 4.0, 4.0], (2, 1)), rtol=0.15)
+
+
+@pytest.mark.parametrize("dims", [(200, 50), (768, 64, 768), (60, 20, 40, 50)])
+def test_the_log_determinant_has_its_digamma_and_trigamma_moments(dims):
+    found, exact = linear_statistics(GaussianChain(dims, (0.5,) * (len(dims) - 1)), [np.log]), LogDeterminant(
+        dims, (0.5,) * (len(dims) - 1)
+    )  # fmt: skip
+    # Neglected: 1/(smallest gap of two dimensions), relative in the cumulants.
+    gap = sorted(dims)[1] - min(dims)
+    assert found.mean[0] == pytest.approx(exact.mean(), abs=0.2 / gap)
+    assert found.covariance[0, 0] == pytest.approx(exact.var(), rel=1.0 / gap)
+    assert found.third_cumulant[0, 0, 0] == pytest.approx(exact.cumulant(3), rel=2.5 / gap)
+
+
+def test_sigmas_and_normalization_scale_the_sums():
+    raw = linear_statistics(GaussianChain((24, 8, 16)), _powers(2))
+    scaled = linear_statistics(GaussianChain((24, 8, 16), (0.5, 3.0), "sqrt_d"), _powers(2))
+    factor = np.array([2.25 / 24, (2.25 / 24) ** 2])
+    np.testing.assert_allclose(scaled.mean, factor * raw.mean, rtol=1e-12)
+    np.testing.assert_allclose(scaled.covariance, np.outer(factor, factor) * raw.covariance, rtol=1e-12)
+    np.testing.assert_allclose(scaled.upper_response, factor * raw.upper_response, rtol=1e-12)
+    np.testing.assert_allclose(
+        scaled.third_cumulant, np.einsum("i,j,k,ijk->ijk", *[factor] * 3, raw.third_cumulant), rtol=1e-11
+    )
+
+
+@pytest.mark.parametrize("dims", [(100, 20), (7, 30), (16, 16)])
+def test_one_wishart_matrix_responds_to_its_trace_as_it_must(dims):
+    # tr M is independent of M / tr M: Cov(ln lambda, tr) = Cov(ln tr, tr) = 2 for every eigenvalue, to leading order.
+    found = linear_statistics(GaussianChain(dims), _powers(1))
+    assert found.upper_response[0] == pytest.approx(2.0, rel=1e-11)
+    if dims[0] != dims[1]:
+        assert found.lower_response[0] == pytest.approx(2.0, rel=1e-11)
+    else:
+        assert np.isnan(found.lower_response[0])
+    chain = chain_map(tuple(float(n) for n in dims))
+    inside = float(np.log(GaussianChain(dims).ppf(0.7) / max(dims)))
+    response = eigenvalue_response(chain, lambda log_x: np.exp(log_x)[None], inside)[0] * max(dims)
+    assert response == pytest.approx(2.0, rel=1e-9)
+
+
+def test_the_response_of_an_eigenvalue_goes_over_into_that_of_the_edge():
+    chain = chain_map((96.0, 8.0, 96.0))
+
+    def functions(log_x):
+        return np.exp(log_x * np.array([[0.5], [2.0]]))
+
+    found = linear_statistics_of_map(chain, functions)
+    for edge, inwards, expected in (
+        (chain.log_upper, -1.0, found.upper_response),
+        (chain.log_lower, 1.0, found.lower_response),
+    ):
+        np.testing.assert_allclose(eigenvalue_response(chain, functions, edge + 1e-7 * inwards), expected, rtol=1e-5)
+
+
+def test_covariances_with_the_trace_of_one_factor_are_derivatives_by_its_scale():
+    # Tilting the entries of X by exp(s |X|^2/2) makes sigma^2 = 1/(1 - s). For one factor |X|^2 is the trace, so that
+    # Cov(S, tr)/2 = d E S/d s = p E S for S homogeneous of degree p.
+    found = linear_statistics(GaussianChain((40, 12)), [*_powers(3), np.sqrt])
+    leading = 12 * np.array([GaussianChain((40, 12)).expect(lambda x, p=p: x**p) for p in (1.0, 2.0, 3.0, 0.5)])
+    np.testing.assert_allclose(found.covariance[0], 2.0 * np.array([1.0, 2.0, 3.0, 0.5]) * leading, rtol=1e-11)
+
+
+@pytest.mark.parametrize("dims", [(20, 20), (16, 16, 16), (12, 12, 12, 12), (24, 8, 8)])
+def test_a_hard_edge_takes_singular_values(dims):
+    law = GaussianChain(dims)
+    found = linear_statistics(law, [np.sqrt, np.copy])
+    assert np.isfinite(found.mean).all() and np.isnan(found.lower_response).all()
+    assert np.linalg.eigvalsh(found.covariance).min() > 0.0
+    assert found.mean[0] == pytest.approx(min(dims) * law.expect(np.sqrt), rel=0.05)
+
+
+# Within five standard errors (6e-7 each) and the neglected order: 1/r relative, 1/r^2 in the mean.
+@pytest.mark.parametrize(("d_model", "d_head", "draws"), [(64, 8, 40000), (384, 32, 8000)])
+def test_simulated_heads_have_these_cumulants(simulated, d_model, d_head, draws):
+    eigenvalues = simulated(d_model, d_head, draws)
+    sums = np.stack([np.sqrt(eigenvalues).sum(axis=1), (eigenvalues * np.log(eigenvalues)).sum(axis=1)])
+    found = linear_statistics(
+        GaussianChain((d_model, d_head, d_model), normalization="sqrt_d"), [np.sqrt, lambda x: x * np.log(x)]
+    )
+    sample, std = np.cov(sums), sums.std(axis=1)
+    np.testing.assert_array_less(np.abs(sums.mean(axis=1) - found.mean) / std, 0.15 / d_head + 5 / math.sqrt(draws))
+    np.testing.assert_allclose(found.covariance, sample, rtol=1.0 / d_head + 5 * math.sqrt(2 / draws))
+    z = (sums - sums.mean(axis=1, keepdims=True)) / std[:, None]
+    third = np.einsum("in,jn,kn->ijk", z, z, z) / draws * np.einsum("i,j,k->ijk", std, std, std)
+    error = 5 * math.sqrt(15 / draws) * np.einsum("i,j,k->ijk", std, std, std) + np.abs(third) * 3.0 / d_head
+    np.testing.assert_array_less(np.abs(found.third_cumulant - third), error)
+    at = largest_eigenvalue((d_model, d_head, d_model), normalization="sqrt_d")
+    covariance = np.cov(np.log(eigenvalues[:, 0]), sums)[0, 1:]
+    noise = 5 * math.sqrt(at.log_cumulants()[1]) * std / math.sqrt(draws)
+    # At the edge rather than where the largest eigenvalue lies: off by r^(-2/3).
+    np.testing.assert_array_less(np.abs(found.upper_response - covariance), noise + d_head ** (-2 / 3) * covariance)

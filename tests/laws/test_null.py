@@ -1,0 +1,288 @@
+"""The null of every registered statistic as a distribution, by one set of checks over the whole registry."""
+
+from __future__ import annotations
+
+import math
+from functools import cache
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from rmtbase.errors import ParameterError
+from rmtbase.laws import NULL_STATISTICS, LogDeterminant, largest_eigenvalue, null, smallest_eigenvalue, trace_cumulants
+from rmtbase.laws._null._edges import EdgePower, EdgeRatio
+from rmtbase.laws._null._law import LogPearson3, Pearson3
+from rmtbase.statistics import SPECTRAL_STATISTICS, get_statistic, spectral_statistics
+
+SOFT = ("smallest_eigenvalue", "condition_number", "condition_number_singular")
+EXACT = ("trace", "trace_of_square", "log_determinant")
+DIMS = (96, 16, 64)
+Q = np.array([1e-6, 0.01, 0.3, 0.5, 0.7, 0.99, 1.0 - 1e-6])
+Z = np.linspace(-9.0, 9.0, 721)
+WEIGHT = (Z[1] - Z[0]) * stats.norm.pdf(Z)
+
+
+def _at_normal_scores(law):
+    """The quantiles of the law at Z: WEIGHT @ f of them is E f."""
+    tail = stats.norm.sf(np.abs(Z))
+    return np.where(Z < 0.0, law.ppf(tail), law.isf(tail))
+
+
+def test_every_registered_statistic_has_a_null():
+    assert tuple(SPECTRAL_STATISTICS) == NULL_STATISTICS
+
+
+@pytest.mark.parametrize(
+    ("arguments", "name"),
+    [
+        ({"statistic": "spectral_gap", "dims": DIMS}, "statistic"),
+        ({"statistic": "trace", "dims": (96,)}, "dims"),
+        ({"statistic": "trace", "dims": (96, 0)}, r"dims\[1\]"),
+        ({"statistic": "trace", "dims": (96, 2.5)}, r"dims\[1\]"),
+        ({"statistic": "trace", "dims": (96, True)}, r"dims\[1\]"),
+        ({"statistic": "trace", "dims": DIMS, "sigmas": (1.0,)}, "sigmas"),
+        ({"statistic": "trace_of_square", "dims": DIMS, "sigmas": (1e40, 1e40)}, "a product between"),
+        ({"statistic": "largest_eigenvalue", "dims": DIMS, "sigmas": (1e-60, 1e-60)}, "a product between"),
+        ({"statistic": "trace", "dims": DIMS, "sigmas": (1.0, math.inf)}, r"sigmas\[1\]"),
+        ({"statistic": "trace", "dims": DIMS, "sigmas": (1.0, 0.0), "self_normalized": True}, r"sigmas\[1\]"),
+        ({"statistic": "trace", "dims": DIMS, "normalization": "d"}, "normalization"),
+        ({"statistic": "trace", "dims": DIMS, "self_normalized": 1}, "self_normalized"),
+        ({"statistic": "trace", "dims": (96, 16), "self_normalized": True}, "dims"),
+        ({"statistic": "trace_of_square", "dims": (9, 1, 9), "self_normalized": True}, "dims"),
+        ({"statistic": "log_determinant", "dims": (9, 1, 9), "self_normalized": True}, "dims"),
+    ],
+)
+def test_bad_parameters_are_named(arguments, name):
+    with pytest.raises(ParameterError, match=name):
+        null(**arguments)
+
+
+@pytest.mark.parametrize("statistic", NULL_STATISTICS)
+def test_expansions_refuse_few_eigenvalues(statistic):
+    if statistic in EXACT:
+        assert null(statistic, (40, 7, 30)).method == "exact"
+        return
+    assert null(statistic, (40, 8, 30)).method == "asymptotic"
+    with pytest.raises(ParameterError, match="rank of at least 8"):
+        null(statistic, (40, 7, 30))
+
+
+@pytest.mark.parametrize("statistic", NULL_STATISTICS)
+def test_edges_refuse_a_nearly_hard_one(statistic):
+    if statistic in SOFT:
+        for dims in [(16, 16, 16), (23, 16, 40)]:
+            with pytest.raises(ParameterError, match="hard"):
+                null(statistic, dims)
+    else:
+        assert null(statistic, (16, 16, 16)).std() > 0.0
+    assert null(statistic, (24, 16, 40)).std() > 0.0
+
+
+@pytest.mark.parametrize("own", [False, True])
+@pytest.mark.parametrize("statistic", NULL_STATISTICS)
+def test_a_null_is_one_law(statistic, own):
+    law = null(statistic, DIMS, (0.5, 3.0), "sqrt_d", own)
+    assert (law.statistic, law.dims) == (statistic, DIMS)
+    x = law.ppf(Q)
+    assert (np.diff(x) > 0.0).all()
+    np.testing.assert_allclose(law.cdf(x), Q, rtol=1e-8)
+    np.testing.assert_allclose(law.sf(x), 1.0 - Q, rtol=1e-8)
+    np.testing.assert_allclose(law.sf(law.isf(Q)), Q, rtol=1e-8)
+    assert law.var() == law.std() ** 2
+    # Mean and standard deviation from the distribution function: E X = integral of ppf, in the normal score z.
+    values = _at_normal_scores(law)
+    mean = WEIGHT @ values
+    assert mean == pytest.approx(law.mean(), abs=1e-3 * law.std())
+    assert math.sqrt(WEIGHT @ (values - mean) ** 2) == pytest.approx(law.std(), rel=2e-3)
+
+
+@pytest.mark.parametrize("statistic", NULL_STATISTICS)
+def test_p_values_are_two_sided_and_uniform(statistic):
+    law = null(statistic, DIMS)
+    q = (np.arange(200) + 0.5) / 200
+    p = law.p_value(law.ppf(q))
+    np.testing.assert_allclose(p, 2.0 * np.minimum(q, 1.0 - q), rtol=1e-8)
+    assert law.p_value(law.isf(1e-12)) == pytest.approx(2e-12, rel=1e-4) == law.p_value(law.ppf(1e-12))
+    assert law.p_value(law.ppf(0.5)) == pytest.approx(1.0, abs=1e-9) and law.p_value(law.ppf(0.5)) <= 1.0
+    assert np.ndim(law.p_value(law.mean())) == 0 and law.p_value(np.full((2, 3), law.mean())).shape == (2, 3)
+    np.testing.assert_array_equal(np.isnan(law.p_value([math.nan, law.mean()])), [True, False])
+
+
+@pytest.mark.parametrize("dims", [DIMS, (40, 16), (24, 8, 30, 20)])
+@pytest.mark.parametrize("statistic", NULL_STATISTICS)
+def test_arrays_keep_their_shape_and_limits_are_right(statistic, dims):
+    law = null(statistic, dims)
+    for function in (law.cdf, law.sf):
+        assert function(np.full((2, 3), law.mean())).shape == (2, 3)
+        assert function(np.array([])).shape == (0,) and np.ndim(function(law.mean())) == 0
+        assert np.isnan(function(math.nan))
+    # 1e-25: what an edge law of rank 8 leaves beyond the other edge.
+    np.testing.assert_allclose(law.cdf([-math.inf, -1e308, 1e308, math.inf]), [0.0, 0.0, 1.0, 1.0], atol=1e-25)
+    np.testing.assert_allclose(law.sf([-math.inf, -1e308, 1e308, math.inf]), [1.0, 1.0, 0.0, 0.0], atol=1e-25)
+    assert np.isfinite(law.cdf([-1.0, 0.0, 5e-324, 1.0])).all()
+    for function in (law.ppf, law.isf):
+        assert np.isnan(function([-0.1, 1.1, math.nan])).all() and np.ndim(function(0.5)) == 0
+        ends = function([0.0, 1.0])
+        assert not np.isnan(ends).any() and ends[0] != ends[1]
+    assert law.ppf(0.0) < law.ppf(1e-3) < law.isf(1e-3) < law.ppf(1.0)
+
+
+@pytest.mark.parametrize("statistic", NULL_STATISTICS)
+def test_sigmas_and_normalization_act_as_the_registry_says(statistic):
+    one, rank = get_statistic(statistic), min(DIMS)
+    raw, scaled = null(statistic, DIMS), null(statistic, DIMS, (0.5, 3.0), "sqrt_d")
+    factor = 0.25 * 9.0 / 96
+    np.testing.assert_allclose(scaled.ppf(Q), one.rescale(raw.ppf(Q), factor, rank), rtol=1e-9)
+    assert scaled.mean() == pytest.approx(float(one.rescale(raw.mean(), factor, rank)), rel=1e-9)
+    assert scaled.std() == pytest.approx(float(one.rescale_spread(raw.std(), factor)), rel=1e-7)
+    own = null(statistic, DIMS, (0.5, 3.0), "sqrt_d", True)
+    np.testing.assert_allclose(own.ppf(Q), null(statistic, DIMS, None, "sqrt_d", True).ppf(Q), rtol=1e-14)
+    if one.scaling == 0:
+        np.testing.assert_allclose(own.ppf(Q), raw.ppf(Q), rtol=1e-14)
+    else:
+        assert own.std() < null(statistic, DIMS, None, "sqrt_d").std()
+
+
+@pytest.mark.parametrize("statistic", NULL_STATISTICS)
+def test_normalized_and_transposed_versions_agree(statistic):
+    # The nonzero eigenvalues of W^T W and W W^T are the same.
+    np.testing.assert_allclose(null(statistic, DIMS).ppf(Q), null(statistic, DIMS[::-1]).ppf(Q), rtol=1e-9)
+    if statistic.startswith("normalized_"):
+        whole = null(statistic.removeprefix("normalized_"), DIMS)
+        np.testing.assert_allclose(null(statistic, DIMS).ppf(Q), whole.ppf(Q) / min(DIMS), rtol=1e-12)
+
+
+@cache
+def _sample(draw, dims, draws):
+    """All statistics of simulated chains at sigma = 1, raw and self-normalised, (draw, statistic)."""
+    eigenvalues, own = draw(dims, draws)
+    return tuple(spectral_statistics(np.sqrt(one)) for one in (eigenvalues, eigenvalues / own[:, None]))
+
+
+# Bias within 0.1 standard deviations of the mean, 3 % of the standard deviation and 35 % of tails, and five errors
+# of each from Monte Carlo (false-failure rate 6e-7 each, seeded).
+@pytest.mark.parametrize("dims", [(48, 16, 48), (60, 16), (24, 24, 24), (48, 16, 36, 40)])
+@pytest.mark.parametrize("statistic", NULL_STATISTICS)
+def test_simulated_chains_have_this_null(simulated_chain, statistic, dims):
+    draws = 3000
+    if statistic in SOFT and sorted(dims)[1] == min(dims):
+        pytest.skip("a hard edge")
+    column = NULL_STATISTICS.index(statistic)
+    for own, values in zip((False, True), _sample(simulated_chain, dims, draws), strict=True):
+        if own and statistic == "trace" and len(dims) == 2:
+            continue  # it does not vary
+        law, sample = null(statistic, dims, self_normalized=own), values[:, column]
+        z = (sample - sample.mean()) / sample.std()
+        assert abs(sample.mean() - law.mean()) < (0.1 + 5 / math.sqrt(draws)) * law.std()
+        assert sample.std() == pytest.approx(law.std(), rel=0.03 + 5 * math.sqrt((np.mean(z**4) - 1) / 4 / draws))
+        for level in (0.05, 0.01):
+            for beyond in ((sample > law.isf(level)).mean(), (sample < law.ppf(level)).mean()):
+                assert abs(beyond - level) < 0.35 * level + 5 * math.sqrt(level / draws)
+
+
+# At d_head = 8, where the expansions end: within 0.03 standard deviations and 2 %, and five standard errors.
+@pytest.mark.parametrize("statistic", NULL_STATISTICS)
+def test_simulated_heads_have_this_null(simulated, statistic):
+    draws = 40000
+    sample = spectral_statistics(np.sqrt(simulated(64, 8, draws)), [statistic])[:, 0]
+    law = null(statistic, (64, 8, 64), normalization="sqrt_d")
+    z = (sample - sample.mean()) / sample.std()
+    assert abs(sample.mean() - law.mean()) < (0.03 + 5 / math.sqrt(draws)) * law.std()
+    assert sample.std() == pytest.approx(law.std(), rel=0.02 + 5 * math.sqrt((np.mean(z**4) - 1) / 4 / draws))
+
+
+def test_exact_nulls_have_exact_moments():
+    for own in (False, True):
+        for power, statistic in ((1, "trace"), (2, "trace_of_square")):
+            moments, law = trace_cumulants(power, DIMS, None, "none", own), null(statistic, DIMS, self_normalized=own)
+            assert (law.mean(), law.std(), law.method) == (moments.mean, moments.std, "exact")
+            score = (_at_normal_scores(law) - moments.mean) / moments.std
+            found = [WEIGHT @ score**k for k in (1, 2, 3)]
+            np.testing.assert_allclose(found, [0.0, 1.0, moments.skewness], atol=2e-5)
+    assert null("log_determinant", DIMS).distribution == LogDeterminant(DIMS)
+
+
+def test_the_trace_of_one_factor_is_chi_square():
+    for dims in [(3, 5), (40, 16), (300, 200)]:
+        law, exact = null("trace", dims, (0.5,)), stats.chi2(math.prod(dims), scale=0.25)
+        np.testing.assert_allclose(law.ppf(Q), exact.ppf(Q), rtol=1e-8)
+        np.testing.assert_allclose(law.sf(exact.isf([1e-9, 0.2])), [1e-9, 0.2], rtol=1e-8)
+
+
+def test_large_ranks_do_not_lose_the_tails():
+    # The gamma distribution of shape 4/skewness^2 where its series converge no more; at 1e-2 it is scipy's own.
+    for skewness in (1e-2, 4e-3, -4e-3, 1e-9, -1e-9, 0.0):
+        law = Pearson3(5.0, 2.0, skewness)
+        np.testing.assert_allclose(law.cdf(law.ppf(Q)), Q, rtol=1e-7)
+        np.testing.assert_allclose(law.sf(law.isf(Q)), Q, rtol=1e-7)
+        z = np.array([-6.0, -1.0, 0.0, 2.0, 6.0])
+        # Edgeworth's first term at the ends is of relative size skewness z^3 / 6.
+        expected = stats.norm.cdf(z) - skewness / 6.0 * (z**2 - 1.0) * stats.norm.pdf(z)
+        np.testing.assert_allclose(law.cdf(5.0 + 2.0 * z), expected, rtol=0.7 * (skewness * 36.0) ** 2 + 1e-7)
+
+
+def test_a_log_gamma_law_has_the_moments_that_it_is_given():
+    for mean, std, skewness in [
+        (3.0, 0.6, 0.5),
+        (3.0, 0.6, 0.9),
+        (1.0, 1e-3, 1e-3),
+        (1.0, 1e-6, 0.02),
+        (2.0, 2.0, 3.0),
+    ]:
+        law = LogPearson3.matched(mean, std, skewness)
+        assert (law.mean(), law.std()) == (mean, std)
+        score = (_at_normal_scores(law) - mean) / std
+        assert WEIGHT @ score == pytest.approx(0.0, abs=1e-5) and WEIGHT @ score**2 == pytest.approx(1.0, abs=1e-3)
+        if std / mean < 0.6:  # beyond it the skewness is not promised
+            assert WEIGHT @ score**3 == pytest.approx(skewness, abs=1e-4)
+
+
+def test_a_power_of_an_eigenvalue_maps_the_ends():
+    edge = largest_eigenvalue((40, 16))
+    for power in (-1.0, -0.5, 2.0):
+        law = EdgePower(edge, power)
+        x = np.array([-math.inf, -1.0, 0.0, 5e-324, 1e300, math.inf])
+        np.testing.assert_allclose(law.cdf(x), [0.0, 0.0, 0.0, 0.0, 1.0, 1.0], atol=1e-40)
+        np.testing.assert_allclose(law.sf(x), [1.0, 1.0, 1.0, 1.0, 0.0, 0.0], atol=1e-40)
+        assert np.isnan(law.cdf(np.array(math.nan))) and np.isnan(law.sf(np.array(math.nan)))
+        np.testing.assert_allclose(law.cdf(law.ppf(Q)), Q, rtol=1e-9)
+        assert (law.ppf(np.array(0.0)), law.isf(np.array(0.0))) == (0.0, math.inf)
+        assert law.mean() == edge.expect_power(power)
+        assert law.std() ** 2 == pytest.approx(edge.expect_power(2 * power) - law.mean() ** 2, rel=1e-9)
+    assert math.isinf(EdgePower(smallest_eigenvalue((20, 16, 20)), -1.0).std())  # E lambda^-2
+
+
+@pytest.mark.parametrize("dims", [(48, 16, 48), (24, 16, 24), (10**6, 8, 10**6)])
+def test_the_table_of_a_ratio_is_its_convolution(dims):
+    law = null("condition_number", dims).distribution
+    assert isinstance(law, EdgeRatio)
+    # P(lambda_min > lambda_max / x), by a quadrature of its own over the quantiles of lambda_max.
+    q = np.array([1e-8, 1e-4, 0.01, 0.5, 0.99, 1.0 - 1e-4])
+    found = law.lower.sf(_at_normal_scores(law.upper) / law.ppf(q)[:, None]) @ WEIGHT
+    np.testing.assert_allclose(found, q, rtol=1e-6)
+    np.testing.assert_allclose(law.sf(law.isf(q)), q, rtol=1e-10)
+    remote = np.array([1e-300, 1e-100, 1e-20])
+    np.testing.assert_allclose(law.sf(law.isf(remote)), remote, rtol=1e-9)
+    assert law.ppf(np.array(0.0)) == 1.0 and math.isinf(law.isf(np.array(0.0)))
+    np.testing.assert_array_equal(law.cdf(np.array([0.0, 0.5, 1.0])), 0.0)
+
+
+def test_two_conventions_are_two_powers_of_one_ratio():
+    eigenvalue, singular = null("condition_number", DIMS), null("condition_number_singular", DIMS)
+    np.testing.assert_allclose(singular.ppf(Q) ** 2, eigenvalue.ppf(Q), rtol=1e-10)
+
+
+def test_reference_values_of_w_qk():
+    dims = (768, 64, 768)
+    for statistic, mean in (
+        ("normalized_participation_ratio", 0.855223),
+        ("log_determinant", 844.830),
+        ("largest_eigenvalue", 1515.7),
+        ("smallest_eigenvalue", 302.14),
+    ):
+        law = null(statistic, dims, normalization="none" if statistic == "log_determinant" else "sqrt_d")
+        # Standard errors of the simulated ones: 6e-5, none (digamma), 0.7 and 0.18.
+        tolerance = {"largest_eigenvalue": 3.5, "smallest_eigenvalue": 0.9}.get(statistic, 3e-4)
+        assert law.mean() == pytest.approx(mean, abs=tolerance)
+    assert null("largest_eigenvalue", dims, normalization="sqrt_d").std() == pytest.approx(43.8, abs=2.5)
