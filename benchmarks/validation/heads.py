@@ -45,7 +45,8 @@ def _both(level: float, bound: float) -> dict[tuple[float, str], float]:
 
 
 _EDGE = Limits(0.05, 0.03, 0.1, tail={(p, "upper"): 0.2 for p in EDGE_TAILS})
-_RATIO = Limits(0.1, 0.03, tail=_both(1e-2, 0.2))
+_CONDITION = Limits(0.1, 0.03, tail=_both(1e-3, 0.2))
+_STABLE = Limits(0.1, 0.03, tail={(1e-2, "upper"): 0.3, (1e-2, "lower"): 0.2, (1e-3, "lower"): 0.2})
 _BULK = Limits(0.1, 0.03, tail=_both(1e-2, 0.3))
 _PARTICIPATION = Limits(0.1, 0.03, tail=_both(1e-3, 0.25))
 _EXACT_MOMENTS = Limits(tail=_both(1e-3, 0.2))
@@ -53,7 +54,8 @@ LIMITS = {
     **dict.fromkeys(EDGES, _EDGE),
     **dict.fromkeys(("trace", "trace_of_square"), _EXACT_MOMENTS),
     **dict.fromkeys(("participation_ratio", "normalized_participation_ratio"), _PARTICIPATION),
-    **{f"{name}{of}": _RATIO for name in ("condition_number", "stable_rank") for of in ("", "_singular")},
+    **dict.fromkeys(("condition_number", "condition_number_singular"), _CONDITION),
+    **dict.fromkeys(("stable_rank", "stable_rank_singular"), _STABLE),
 }
 
 
@@ -80,7 +82,7 @@ def draws_of(effort: Effort, shape: tuple[int, int]) -> Draws:
     """The draws of a shape: from its file, or simulated, and then kept there."""
     path, count = _path(effort, shape), effort.draws(DRAWS)
     stored = dict(np.load(path)) if path.is_file() else {}
-    if not stored or len(stored["stats"]) < count:
+    if not stored or (effort.simulate and len(stored["stats"]) < count):
         stored = _simulate(shape, count)
         if not effort.quick:
             path.parent.mkdir(parents=True, exist_ok=True)

@@ -152,11 +152,11 @@ _LARGEST = (
 _SMALLEST = (
     "measured at d_head >= 16: mean within 0.02 and quantiles from 1 % to 99.9 % within 0.1 standard deviations, "
     "standard deviation within 1.5 %, tail probabilities within 20 % to 1e-3; where the next dimension is larger by"
-    " 8 to 15 within 0.03, 0.3, 4 % and 50 %"
+    " 8 to 15 within 0.04, 0.4, 4 % and 60 %"
 )
 _CONDITION = (
     "measured at d_head >= 16: mean within 0.02 standard deviations, standard deviation within 1.5 %, tail "
-    "probabilities within 15 % to 1e-3; 40 % where the next dimension is larger by 8 to 15"
+    "probabilities within 15 % to 1e-3; 60 % where the next dimension is larger by 8 to 15"
 )
 _STABLE = (
     "measured at d_head >= 16: mean within 0.02 standard deviations, standard deviation within 1.5 %, lower tail "
