@@ -9,8 +9,8 @@ The contenders, interleaved round by round, on one thread:
 * ``complex logarithm`` and ``cubic spline``: ``numpy.log`` of a complex array, and ``scipy.interpolate.CubicSpline``
   with 400 knots, at as many points: the least that one step of any iteration for psi costs, and that any table does.
 
-Before them, in fresh processes: the import of ``rmtbase.laws`` beside that of the libraries under it, and the first value of
-each law, set-up included, the analytic null of one shape among them.
+Before them, in fresh processes: the import of ``rmtbase.laws`` beside that of the libraries under it, and the first
+value of each law, set-up included, the analytic null of one shape among them.
 
     python benchmarks/laws.py [--quick] [--output FILE]
 """
