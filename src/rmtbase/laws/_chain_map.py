@@ -167,6 +167,13 @@ class ChainMap:
             return np.sqrt(above)
         return 2.0 * np.arctan2(np.sqrt(above), np.sqrt(np.maximum(log_x - self.log_lower, 0.0)))
 
+    def log_slope(self, delta: ComplexArray) -> ComplexArray:
+        """Return d ln x / d psi at psi = delta - 1."""
+        total = self.minimal_count / delta - 1.0 / (delta - 1.0)
+        for c, gap, multiplicity in self.wide:
+            total = total + multiplicity * c / (gap + c * delta)
+        return total
+
     def log_x_at_angle(self, chi: FloatArray) -> FloatArray:
         """Invert :meth:`angle`."""
         if self.has_hard_edge:

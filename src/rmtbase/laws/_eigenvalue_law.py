@@ -9,7 +9,6 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import ArrayLike
 
-from rmtbase.errors import ParameterError
 from rmtbase.laws._cut_map import FloatArray
 from rmtbase.laws._log_eigenvalue import LogEigenvalue
 
@@ -98,13 +97,6 @@ class EigenvalueLaw(ABC):
     def _density_at_zero_singular_value(self) -> float:
         """The limit of the density of s = sqrt(lambda) at 0."""
         return 0.0
-
-
-def require_order(k: object) -> int:
-    """``k`` as an int, or a :class:`ParameterError` if it is not the order of a moment, 0, 1, 2, ..."""
-    if isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 0:
-        raise ParameterError("k", k, "a non-negative integer")
-    return int(k)
 
 
 def exponential(y: float) -> float:

@@ -17,7 +17,14 @@ from rmtbase.errors import ParameterError
 from rmtbase.laws._chain_map import ChainMap, FloatArray
 from rmtbase.laws._chain_profile import ChainProfile, Position, chain_profile
 from rmtbase.laws._cumulants import classical_cumulants, free_cumulants
-from rmtbase.laws._parameters import as_float, checked_dims, checked_sigmas, variance_factor
+from rmtbase.laws._parameters import (
+    as_float,
+    checked_dims,
+    checked_flag,
+    checked_order,
+    checked_sigmas,
+    variance_factor,
+)
 from rmtbase.parameters import require_normalization, require_positive_integer
 
 _MOST_NODES = 2**16
@@ -73,8 +80,7 @@ class GaussianChain:
         object.__setattr__(self, "dims", dims)
         object.__setattr__(self, "sigmas", checked_sigmas(self.sigmas, len(dims) - 1))
         object.__setattr__(self, "normalization", require_normalization(self.normalization))
-        if not isinstance(self.atom, bool):
-            raise ParameterError("atom", self.atom, "True or False")
+        checked_flag("atom", self.atom)
         if not 1e-280 < self._scale < 1e280:
             raise ParameterError("sigmas", self.sigmas, "values for which the eigenvalues are finite doubles")
 
@@ -171,9 +177,8 @@ class GaussianChain:
         Raises:
             ParameterError: if k is not a non-negative integer.
         """
-        if isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 0:
-            raise ParameterError("k", k, "a non-negative integer")
-        return as_float(self._rational_moments(int(k))[-1]) if k else 1.0
+        order = checked_order(k)
+        return as_float(self._rational_moments(order)[-1]) if order else 1.0
 
     def cumulant(self, k: int) -> float:
         """The k-th classical cumulant of lambda, k = 1, 2, ...: mean, variance, ...; exact, rounded once.

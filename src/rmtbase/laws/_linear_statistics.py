@@ -204,10 +204,9 @@ class _Cut:
             width = chain.log_upper - chain.log_lower
             slope, curvature = -0.5 * width * np.sin(chi), -0.5 * width * np.cos(chi)
         # d/d psi of ln x, once and twice; then the chain rule for psi(chi).
-        once = chain.minimal_count / delta - 1.0 / psi
+        once = chain.log_slope(delta)
         twice = 1.0 / psi**2 - chain.minimal_count / delta**2
         for c, gap, multiplicity in chain.wide:
-            once = once + multiplicity * c / (gap + c * delta)
             twice = twice - multiplicity * (c / (gap + c * delta)) ** 2
         first = slope / once
         return cls(chain, step, log_x, slope, psi, first, (curvature - twice * first**2) / once)

@@ -101,8 +101,4 @@ def ordered_eigenvalues(
 def _lip(chain: ChainMap, log_x: FloatArray) -> tuple[ComplexArray, ComplexArray]:
     """Psi, and d ln lambda / d psi, on the upper lip of the cut."""
     delta = chain.solve(log_x)
-    psi = delta - 1.0
-    steepness = chain.minimal_count / delta - 1.0 / psi
-    for c, gap, multiplicity in chain.wide:
-        steepness = steepness + multiplicity * c / (gap + c * delta)
-    return psi, steepness
+    return delta - 1.0, chain.log_slope(delta)

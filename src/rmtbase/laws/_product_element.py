@@ -13,7 +13,6 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.interpolate import CubicHermiteSpline
 from scipy.special import erf, erfcx, gammaln, k0e
 
-from rmtbase.errors import ParameterError
 from rmtbase.laws._chi_square_rule import (
     NEGLIGIBLE,
     chi_square_rule,
@@ -21,7 +20,7 @@ from rmtbase.laws._chi_square_rule import (
     trapezoidal_points,
     trapezoidal_step,
 )
-from rmtbase.laws._parameters import as_float
+from rmtbase.laws._parameters import as_float, checked_order
 from rmtbase.parameters import (
     require_head_shape,
     require_normalization,
@@ -122,12 +121,11 @@ class ProductElement:
 
         Exact, rounded once; inf where it is too large.
         """
-        if isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 0:
-            raise ParameterError("k", k, "a non-negative integer")
-        if k % 2:
+        order = checked_order(k)
+        if order % 2:
             return 0.0
-        product = math.prod((2 * j + 1) * (self.d_head + 2 * j) for j in range(int(k) // 2))
-        return as_float(Fraction(self.scale) ** int(k) * product)
+        product = math.prod((2 * j + 1) * (self.d_head + 2 * j) for j in range(order // 2))
+        return as_float(Fraction(self.scale) ** order * product)
 
     def mean(self) -> float:
         """E[w] = 0."""

@@ -10,9 +10,9 @@ from functools import lru_cache
 import numpy as np
 
 from rmtbase.errors import ParameterError
-from rmtbase.laws._eigenvalue_law import EigenvalueLaw, require_order
+from rmtbase.laws._eigenvalue_law import EigenvalueLaw
 from rmtbase.laws._log_eigenvalue import LogEigenvalue
-from rmtbase.laws._parameters import as_float
+from rmtbase.laws._parameters import as_float, checked_order
 from rmtbase.laws._residual_path import ResidualPath, require_residual
 from rmtbase.laws._residual_update_map import ResidualUpdateMap
 
@@ -67,7 +67,7 @@ class ResidualUpdate(EigenvalueLaw):
         m_2 = M^2 (1 + L (1 - (1 + sigma^2)^(-2))) - 4 L sigma^2 M / (1 + sigma^2) - 1, from the mixed moments
         E tr P P^T P P^T / d, E tr P P P^T / d = M + L sigma^2 M / (1 + sigma^2) and E tr P P / d = 1 in the limit.
         """
-        order = require_order(k)
+        order = checked_order(k)
         if order == 0:
             return 1.0
         if order == 1:
