@@ -20,7 +20,16 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 
 # The samplers, whose signatures are shapes. Where a user passes arguments beartype would refuse the bad ones before the
 # code itself could, with another message than the one that is tested.
-SAMPLERS = ("chi", "product_draw", "thin_low_rank_product", "dense_low_rank_product", "bidiagonal_gaussian_matrix")
+SAMPLERS = (
+    "chi",
+    "thin_gaussian_chain",
+    "dense_gaussian_chain",
+    "bidiagonal_gaussian_matrix",
+    "residual_product",
+    "sum_of_squares",
+    "full_matrix",
+    "orthogonal_matrix",
+)
 install_import_hook([f"rmtbase.ensembles._{name}" for name in SAMPLERS], "beartype.beartype")
 
 D_MODEL, D_HEAD, N_HEADS, N_KEY_HEADS, N_LAYERS = 32, 8, 4, 2, 2

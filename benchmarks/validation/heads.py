@@ -117,8 +117,8 @@ def _simulate(shape: tuple[int, int], count: int) -> dict[str, FloatArray]:
     statistics, nq, nk = [], [], []
     for chunk in draw_spectra(low_rank_product(*shape), count, SEED, f"validation {shape[0]}x{shape[1]}"):
         statistics.append(spectral_statistics(chunk.singular_values))
-        nq.append(chunk.norm_squared_q)
-        nk.append(chunk.norm_squared_k)
+        nq.append(chunk.norm_squared[:, 0])
+        nk.append(chunk.norm_squared[:, 1])
     return {"stats": np.concatenate(statistics), "nq": np.concatenate(nq), "nk": np.concatenate(nk)}
 
 

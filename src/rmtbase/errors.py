@@ -12,7 +12,18 @@ from pathlib import Path
 
 
 class RmtbaseError(Exception):
-    """Base class of every error that rmtbase raises on purpose."""
+    """Base class of every error that rmtbase raises on purpose. It can be pickled, and so be raised by a worker."""
+
+    def __reduce__(self) -> tuple:
+        return _rebuilt, (type(self), self.args, self.__dict__)
+
+
+def _rebuilt(kind: type[RmtbaseError], args: tuple, attributes: dict[str, object]) -> RmtbaseError:
+    """An error as it was, without its constructor, whose parameters the message no longer tells apart."""
+    error = kind.__new__(kind, *args)
+    error.args = args
+    error.__dict__.update(attributes)
+    return error
 
 
 class ParameterError(RmtbaseError, ValueError):
@@ -58,6 +69,19 @@ class OutputError(RmtbaseError, OSError):
         super().__init__(f"cannot write {path}: {reason}")
 
 
+class FitError(RmtbaseError):
+    """A law cannot be fitted to a sample.
+
+    Attributes:
+        law: the law.
+        reason: why not.
+    """
+
+    def __init__(self, law: str, reason: str) -> None:
+        self.law, self.reason = law, reason
+        super().__init__(f"cannot fit the {law} law: {reason}")
+
+
 class TableError(RmtbaseError):
     """A file is not a table of the kind and version that was expected.
 
@@ -70,6 +94,63 @@ class TableError(RmtbaseError):
     def __init__(self, path: Path | str, found: str, expected: str) -> None:
         self.path, self.found, self.expected = Path(path), found, expected
         super().__init__(f"{path}: found {found}; expected {expected}")
+
+
+class PlanError(RmtbaseError):
+    """A plan cannot be read, or asks for what cannot be done.
+
+    Attributes:
+        path: the plan's file.
+    """
+
+    def __init__(self, path: Path | str, message: str) -> None:
+        self.path = Path(path)
+        super().__init__(f"{path}: {message}")
+
+
+class StoreError(RmtbaseError):
+    """A store of chunks cannot be used as it stands. Nothing in it was changed.
+
+    Attributes:
+        path: the store's folder.
+        found: what is there.
+        expected: what should be.
+    """
+
+    def __init__(self, path: Path | str, found: str, expected: str) -> None:
+        self.path, self.found, self.expected = Path(path), found, expected
+        super().__init__(f"{path}: found {found}; expected {expected}")
+
+
+class WorkerError(RmtbaseError):
+    """Those who were to draw cannot, or fail again and again. What was finished is kept.
+
+    Attributes:
+        piece: what they failed at, or who failed, in words.
+        reason: how.
+    """
+
+    def __init__(self, piece: str, reason: str) -> None:
+        self.piece, self.reason = piece, reason
+        super().__init__(f"{piece}: {reason}")
+
+
+class AllocationError(RmtbaseError, MemoryError):
+    """Not even one draw fits in memory.
+
+    Attributes:
+        ensemble: what was drawn.
+        shape: of the matrix of one draw.
+        needed: bytes of that matrix alone.
+    """
+
+    def __init__(self, ensemble: str, shape: Sequence[int], precision: str, needed: int) -> None:
+        self.ensemble, self.shape, self.needed = ensemble, tuple(shape), needed
+        rows, columns = self.shape
+        super().__init__(
+            f"{ensemble}: out of memory at one draw at a time; its {rows} × {columns} matrix in {precision} alone needs "
+            f"{needed:,} bytes, and several times that while it is drawn and solved: use a machine with more memory"
+        )
 
 
 class CheckpointError(RmtbaseError):

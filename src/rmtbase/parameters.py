@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
+from collections.abc import Iterable
 from typing import SupportsFloat, SupportsIndex
 
 from rmtbase.errors import ParameterError
@@ -35,6 +36,13 @@ def require_positive_number(name: str, value: object) -> float:
     return number
 
 
+def require_finite_number(name: str, value: object) -> float:
+    """``value`` as a float, or a :class:`ParameterError` if it is not a finite real number."""
+    if isinstance(value, bool) or not isinstance(value, SupportsFloat) or not math.isfinite(float(value)):
+        raise ParameterError(name, value, "a finite number")
+    return float(value)
+
+
 def require_draws(value: object) -> int:
     """``value`` as an int, or a :class:`ParameterError` unless it is an integer of at least 2."""
     draws = require_positive_integer("draws", value)
@@ -52,6 +60,16 @@ def require_head_shape(d_model: object, d_head: object) -> tuple[int, int]:
     if head > width:
         raise ParameterError("d_head", head, f"at most d_model = {width} (W_Q is d_head × d_model, of rank d_head)")
     return width, head
+
+
+def require_dims(value: object) -> tuple[int, ...]:
+    """The dimensions (n_0, …, n_L) of a chain, L ≥ 1, as ints, or a :class:`ParameterError`."""
+    if not isinstance(value, Iterable) or isinstance(value, str | bytes):
+        raise ParameterError("dims", value, "a sequence (n_0, ..., n_L) of at least two positive integers")
+    dims = tuple(require_positive_integer(f"dims[{index}]", n) for index, n in enumerate(value))
+    if len(dims) < 2:
+        raise ParameterError("dims", dims, "at least two dimensions (n_0, ..., n_L)")
+    return dims
 
 
 def require_normalization(normalization: object) -> str:

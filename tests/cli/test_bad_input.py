@@ -132,7 +132,7 @@ def test_output_that_is_a_device_or_pipe_is_not_replaced(writing, refused, tmp_p
 
 
 def test_unwritable_output_is_found_before_the_work(run, model_folder, monkeypatch, tmp_path):
-    monkeypatch.setattr("rmtbase.montecarlo._baseline.simulate_shape", lambda *arguments: pytest.fail("work was begun"))
+    monkeypatch.setattr("rmtbase.montecarlo._run.compute_chunk", lambda *arguments: pytest.fail("work was begun"))
     monkeypatch.setattr("rmtbase.scoring._score.find_null", lambda *arguments: pytest.fail("work was begun"))
     missing = tmp_path / "missing" / "out"
     assert run("baseline", "--d-model", 32, "--d-head", 8, "-o", missing).status == 2
@@ -286,7 +286,9 @@ def test_revision_of_a_folder(model_folder, refused):
 @pytest.mark.parametrize(
     ("options", "fragments"),
     [
-        (["--null", "haar"], ["null = 'haar'", "'gaussian'"]),
+        (["--null", "orthogonal"], ["null = 'orthogonal'", "'gaussian', 'permutation' or 'haar'"]),
+        (["--null", "haar", "--draws", 1], ["draws = 1"]),
+        (["--null", "permutation", "--seed", -1], ["seed = -1"]),
         (["--matrices", "all"], ["matrices = 'all'", "none, elements, spectra"]),
         (["--draws", 0], ["draws = 0"]),
         (["--draws", 1], ["draws = 1"]),
@@ -296,7 +298,7 @@ def test_revision_of_a_folder(model_folder, refused):
 )
 @pytest.mark.parametrize("given", [False, True], ids=["simulated", "given"])
 def test_scoring_options_outside_their_domain(given, options, fragments, model_folder, refused, null_file):
-    if given and "--draws" in options:
+    if given and options[0] == "--draws":
         options = [*options, "--baseline", null_file]
     refused(*fragments, command=["score", model_folder, *options])
 
@@ -320,6 +322,14 @@ def test_foreign_netcdf_as_baseline(model_folder, refused, tmp_path):
 def test_text_as_baseline(model_folder, refused, tmp_path):
     (tmp_path / "notes.txt").write_text("d_model 768, d_head 64\n")
     refused("notes.txt", "netCDF", command=given_as_baseline("notes.txt", model_folder))
+
+
+@pytest.mark.parametrize("null", ["permutation", "haar"])
+@pytest.mark.parametrize("baseline", ["a file", "analytic"])
+def test_baseline_beside_a_null_of_the_heads_own(null, baseline, model_folder, refused, null_file):
+    given = null_file if baseline == "a file" else baseline
+    fragment = f"expected none: the {null} null of a head is made of its own matrices"
+    refused(fragment, command=["score", model_folder, "--null", null, "--baseline", given])
 
 
 def test_old_schema_as_baseline(model_folder, refused, null_file, tmp_path):

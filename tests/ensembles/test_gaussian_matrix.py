@@ -14,7 +14,7 @@ DRAWS = 4_000
 
 @jax.jit
 def sample_many(ensemble, key, indices):
-    return jax.vmap(ensemble.sample)(draw_keys(key, indices))
+    return jax.vmap(ensemble.bidiagonal)(draw_keys(key, indices))
 
 
 def draws(ensemble, seed=0, case="case"):
@@ -32,6 +32,18 @@ def test_a_draw_is_a_square_bidiagonal_matrix_of_the_rank(shape, rank):
     assert got.below.shape == (DRAWS, rank - 1)
     assert got.diagonal.dtype == got.below.dtype == np.float64
     assert (got.diagonal > 0).all() and (got.below > 0).all()
+
+
+def test_the_matrix_of_a_draw_is_its_bidiagonal():
+    ensemble = gaussian_matrix(9, 5)
+    with reproducible_jax():
+        key = case_key(0, "case")
+        matrix, norm_squared = jax.jit(lambda ensemble, key: ensemble.sample(key))(ensemble, key)
+        bidiagonal = jax.jit(lambda ensemble, key: ensemble.bidiagonal(key))(ensemble, key)
+    np.testing.assert_array_equal(matrix, np.diag(bidiagonal.diagonal) + np.diag(bidiagonal.below, -1))
+    np.testing.assert_allclose(norm_squared, [np.sum(np.square(matrix))], rtol=1e-14)
+    assert ensemble.matrix_shape == matrix.shape
+    assert ensemble.factor_sizes == (45,)
 
 
 def test_a_matrix_and_its_transpose_are_one_ensemble():

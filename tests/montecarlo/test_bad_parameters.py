@@ -114,7 +114,7 @@ def test_parts_refuse_what_the_whole_refuses():
         simulate_gaussian_matrix(4, 4, 0)
     from rmtbase.ensembles import low_rank_product
 
-    with pytest.raises(ParameterError, match=r"chunk = 0"):
-        next(draw_spectra(low_rank_product(8, 2), 4, 0, "case", chunk=0))
+    with pytest.raises(ParameterError, match=r"batch = 0"):
+        draw_spectra(low_rank_product(8, 2), 4, 0, batch=0)
     with pytest.raises(ParameterError, match=r"method = 'fat': expected 'thin' or 'dense'"):
         low_rank_product(8, 2, "fat")

@@ -32,3 +32,10 @@ def analytic(tmp_path_factory):
         name: rmtbase.score(write_checkpoint(folder / name, name == "learned"), "analytic")
         for name in ("random", "learned")
     }
+
+
+@pytest.fixture(scope="session")
+def resampled(tmp_path_factory):
+    """Scores of the learned model against its heads, rotated at random."""
+    folder = write_checkpoint(tmp_path_factory.mktemp("models") / "learned", learned=True)
+    return rmtbase.score(folder, null="haar", draws=499)

@@ -149,3 +149,19 @@ def test_the_diverging_colours_match_the_levels_and_grow_stronger_from_the_middl
     from_middle = [contrast(colour, theme.diverging[middle]) for colour in theme.diverging]
     assert from_middle[: middle + 1] == sorted(from_middle[: middle + 1], reverse=True)
     assert from_middle[middle:] == sorted(from_middle[middle:])
+
+
+def test_nulls_of_the_heads_own_have_figures_of_what_they_do_not_hold_fixed(resampled):
+    drawn = figures(resampled)
+    assert list(drawn) == [
+        "z-heat-map",
+        "ordered-eigenvalues",
+        "statistics-by-layer",
+        "p-value-qq",
+        "matrix-z-heat-map",
+    ]
+    for figure in drawn.values():
+        figure.draw_without_rendering()
+    titles = " ".join(ax.get_title() for ax in drawn["z-heat-map"].axes)
+    assert "trace" in titles
+    assert "log-determinant" not in titles

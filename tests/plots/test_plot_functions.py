@@ -370,3 +370,39 @@ def test_a_statistic_without_a_null_leaves_an_empty_picture(plot):
     figure.draw_without_rendering()
     shown = p_value_qq(scores)  # one of its standard statistics has no null at this shape
     assert "smallest eigenvalue" not in [one.get_label() for one in shown.lines]
+
+
+# Nulls of the heads' own.
+
+
+def test_heads_with_nulls_of_their_own_stand_before_bands_of_their_own(resampled):
+    ax = ordered_eigenvalues(resampled, heads=[(0, 1), (1, 0)])
+    quantile = resampled["null"]["eigenvalue_quantile"]
+    lower, upper = quantile.sel(layer=1, head=0, probability=0.01), quantile.sel(layer=1, head=0, probability=0.99)
+    drawn = ax.collections[1].get_paths()[0].vertices[:, 1]
+    assert drawn.min() == pytest.approx(lower.min().item())
+    assert drawn.max() == pytest.approx(upper.max().item())
+    assert len(ax.collections) == 2
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == [
+        "the head's null, 1–99 %",
+        "layer 0 head 1",
+        "layer 1 head 0",
+    ]
+
+
+def test_each_head_has_a_bar_of_its_own_null(resampled):
+    ax = statistic_by_layer(resampled, "stable_rank")
+    (bars,) = [one for one in ax.collections if one.get_label() == "each head's null, 99 %"]
+    ends = np.array([segment[:, 1] for segment in bars.get_segments()])
+    quantile = resampled["heads"]["null_quantile"].sel(statistic="stable_rank", probability=[0.005, 0.995]).values
+    np.testing.assert_allclose(ends, quantile.reshape(-1, 2)[np.isfinite(quantile.reshape(-1, 2)).all(axis=1)])
+    assert "null, 99 % of heads" not in [one.get_label() for one in ax.patches]
+
+
+def test_nulls_of_the_heads_own_have_no_one_spectrum(resampled):
+    with pytest.raises(ParameterError, match="scores of heads that have a null each"):
+        null_spectrum(resampled)
+
+
+def test_the_floor_of_nulls_of_the_heads_own_is_that_of_their_draws(resampled):
+    assert line(p_value_qq(resampled), "floor").get_ydata()[0] == pytest.approx(-np.log10(2 / 500))

@@ -45,3 +45,10 @@ def page(tree):
 def analytic_tree(tmp_path_factory):
     """Scores of the same model against the analytic null."""
     return rmtbase.score(write_checkpoint(tmp_path_factory.mktemp("models") / "learned", learned=True), "analytic")
+
+
+@pytest.fixture(scope="session", params=["permutation", "haar"])
+def resampled_tree(request, tmp_path_factory):
+    """Scores of the same model against nulls made of the heads' own matrices."""
+    folder = write_checkpoint(tmp_path_factory.mktemp("models") / "learned", learned=True)
+    return rmtbase.score(folder, null=request.param, draws=499)

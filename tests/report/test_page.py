@@ -171,6 +171,26 @@ def test_an_analytic_null_is_explained_as_what_it_is(analytic_tree):
     assert "e−17" not in page
 
 
+def test_a_null_of_the_heads_own_is_explained_as_what_it_is(resampled_tree):
+    page = render(resampled_tree)
+    outline = Outline(page)
+    assert outline.open == []
+    assert len(outline.identifiers) == len(set(outline.identifiers))
+    text = " ".join("".join(outline.text).split())
+    for words in ("Marchenko", "free-product", "random head", "Gaussian factors"):
+        assert words not in text, words
+    name = resampled_tree.attrs["null"].partition(":")[0]
+    for words in (
+        f"{name}: the head's own W_Q and W_K",
+        "499 for each head from its own matrices",
+        "never below 2 / (499 + 1) = 0.004",
+        "Every draw has the norms of the head's own matrices",
+        {"permutation": "heavy tails", "haar": "keep all their singular values"}[name],
+        "A null head's largest (smallest) eigenvalue passes",
+    ):
+        assert words in text, words
+
+
 def test_a_page_names_the_statistics_that_have_no_null(make_weights, tmp_path):
     queries, keys = np.random.default_rng(2).standard_normal((2, 2, 3, 16, 20))
     tree = rmtbase.score(make_weights(queries, keys).save(tmp_path / "model"), "analytic")

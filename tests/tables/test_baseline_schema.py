@@ -41,7 +41,7 @@ def test_attributes_say_how_the_table_came_to_be(table_file):
     assert (attributes["kind"], attributes["normalization"]) == ("baseline", "sqrt_d")
     assert (attributes["draws"], attributes["seed"]) == (30, 0)
     record = json.loads(attributes["provenance"])
-    assert record["call"]["shapes"] == [[16, 4], [12, 3]]
+    assert record["call"]["cases"] == [{"d_model": 16, "d_head": 4}, {"d_model": 12, "d_head": 3}]
     assert record["call"]["sigmas"] == [[1.0, 1.0], [0.5, 0.25]]
     assert record["numerics"]["dtype"] == "float64"
     assert record["numerics"]["prng"] == "threefry2x32"

@@ -11,6 +11,7 @@ import typer
 from rmtbase.cli._baseline import baseline
 from rmtbase.cli._constants import constants
 from rmtbase.cli._demo import demo
+from rmtbase.cli._depth import depth
 from rmtbase.cli._doctor import doctor
 from rmtbase.cli._law import law
 from rmtbase.cli._plot import plot
@@ -27,7 +28,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (demo, baseline, score, law, constants, plot, doctor):
+for command in (demo, baseline, score, depth, law, constants, plot, doctor):
     app.command()(command)
 
 

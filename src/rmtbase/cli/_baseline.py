@@ -1,57 +1,139 @@
-"""``rmtbase baseline``: the null's table for any shape and σ."""
+"""``rmtbase baseline``: the null's table for any shape and σ, or for a plan."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+if TYPE_CHECKING:
+    from rmtbase.montecarlo import Plan
+
 
 def baseline(
-    d_model: Annotated[list[int], typer.Option(help="Width of the residual stream; repeat for more shapes.")],
-    d_head: Annotated[list[int], typer.Option(help="Head dimension; one, or one for each --d-model.")],
+    d_model: Annotated[
+        list[int] | None, typer.Option(help="Width of the residual stream; repeat for more shapes.")
+    ] = None,
+    d_head: Annotated[list[int] | None, typer.Option(help="Head dimension; one, or one for each --d-model.")] = None,
+    model: Annotated[
+        str | None,
+        typer.Option(help="Take the shape from a model: a known name, a folder with config.json, or a hub id."),
+    ] = None,
+    plan: Annotated[
+        Path | None, typer.Option(help="Make the table that a TOML plan describes, for any ensemble.")
+    ] = None,
     sigma: Annotated[
         list[float] | None,
         typer.Option(help="Standard deviation of the weights; repeat for more. Default 1."),
     ] = None,
-    draws: Annotated[int, typer.Option(help="Monte Carlo draws per shape.")] = 10_000,
-    seed: Annotated[int, typer.Option(help="The same seed gives the same numbers to the bit.")] = 0,
+    draws: Annotated[int | None, typer.Option(help="Monte Carlo draws per shape. Default 10000.")] = None,
+    seed: Annotated[
+        int | None, typer.Option(help="The same seed gives the same numbers to the bit. Default 0.")
+    ] = None,
     normalization: Annotated[
-        str,
-        typer.Option(help="'sqrt_d': W_QK divided by the square root of d_model; 'none': the raw product."),
-    ] = "sqrt_d",
+        str | None,
+        typer.Option(help="'sqrt_d' (default): W_QK divided by the square root of d_model; 'none': the raw product."),
+    ] = None,
+    precision: Annotated[str | None, typer.Option(help="'float64' (default), or 'float32' for a stated error.")] = None,
+    sample: Annotated[
+        bool | None,
+        typer.Option("--sample/--no-sample", help="Keep every draw's statistics in the table, as scoring needs."),
+    ] = None,
+    workers: Annotated[int | None, typer.Option(help="Draw with that many local processes, one core each.")] = None,
+    scheduler: Annotated[str | None, typer.Option(help="Draw on the workers of a Dask scheduler, HOST:PORT.")] = None,
+    coordinator: Annotated[
+        str | None,
+        typer.Option(
+            help="Draw on several hosts that share the output's folder: HOST:PORT of the first, the same on each, or "
+            "'auto' under SLURM, MPI or on a TPU pod."
+        ),
+    ] = None,
+    processes: Annotated[int | None, typer.Option(help="With --coordinator: how many hosts.")] = None,
+    process: Annotated[int | None, typer.Option(help="With --coordinator: which of them this is, from 0.")] = None,
+    status: Annotated[
+        bool, typer.Option("--status", help="Say what is there and what is left, and draw nothing.")
+    ] = False,
+    keep_chunks: Annotated[
+        bool, typer.Option("--keep-chunks", help="Keep FILE.chunks when the table is written.")
+    ] = False,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="File to write. Default baseline-DxH.nc, here.")
+        Path | None, typer.Option("--output", "-o", help="File to write. Default baseline-DxH.nc or PLAN.nc, here.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the statistics as JSON.")] = False,
 ) -> None:
-    """Make a baseline table: W_QK = W_Q^T W_K of random weights, simulated beside analytic.
+    """Make a table of random matrices: simulated beside analytic, W_QK = W_Q^T W_K or any ensemble.
+
+    Finished chunks are kept beside the file until it is written: the same command after a kill goes on where it stood.
 
     Example: rmtbase baseline --d-model 768 --d-head 64 --draws 10000 -o gpt2.nc
-    """
-    from rmtbase.cli._tables import baseline_json, print_baseline
-    from rmtbase.cli._terminal import bars, note, out
-    from rmtbase.montecarlo import baseline as make_baseline
-    from rmtbase.tables import check_writable, write_table
 
-    path = output or Path(f"baseline-{d_model[0]}x{d_head[0]}.nc")
-    check_writable(path)
+    Example: rmtbase baseline --plan sims/residual-paths.toml --workers 8
+    """
+    from rmtbase.cli._tables import print_table, table_json
+    from rmtbase.cli._terminal import bars, out
+    from rmtbase.errors import ParameterError
+    from rmtbase.montecarlo import plan_status, run_on_hosts, run_plan
+
+    contents = {
+        "d_model": d_model,
+        "d_head": d_head,
+        "model": model,
+        "sigma": sigma,
+        "draws": draws,
+        "seed": seed,
+        "normalization": normalization,
+        "precision": precision,
+        "keep_sample": sample,
+    }
+    chosen = _plan(plan, {name: value for name, value in contents.items() if value is not None})
+    path = output or Path(f"{chosen.name}.nc")
+    if status:
+        print("\n".join(plan_status(chosen, path)))
+        return
+    hosts = {"coordinator": coordinator, "processes": processes, "process": process}
+    dask = {"workers": workers, "scheduler": scheduler}
+    among_hosts = any(value is not None for value in hosts.values())
+    if among_hosts and (coordinator is None or dask != dict.fromkeys(dask)):
+        raise ParameterError("coordinator", coordinator, "HOST:PORT or 'auto', and neither --workers nor --scheduler")
     with bars() as progress:
-        shapes = max(len(d_model), len(d_head))
-        table = make_baseline(
-            d_model,
-            d_head,
-            sigma or 1.0,
-            draws,
-            seed,
-            normalization,  # type: ignore[arg-type]  # checked where it is used
-            progress.bar("drawing", max(draws, 1) * shapes),
-        )
-    write_table(table, path)
+        how = {"keep_chunks": keep_chunks, "bar": progress.bar, "note": progress.note}
+        if among_hosts:
+            table = run_on_hosts(
+                chosen, path, **hosts | {"coordinator": None if coordinator == "auto" else coordinator}, **how
+            )
+        else:
+            table = run_plan(chosen, path, **dask, **how)
+    if table is None:  # the first of the hosts has it
+        return
     if as_json:
-        print(json.dumps(baseline_json(table, path), indent=1))
+        print(json.dumps(table_json(table, path), indent=1))
     else:
-        print_baseline(table, out())
-    note(f"wrote {path}")
+        print_table(table, out())
+
+
+def _plan(file: Path | None, contents: Mapping[str, Any]) -> Plan:
+    """The plan in the file, or that of the options."""
+    from rmtbase.errors import ParameterError
+    from rmtbase.montecarlo import baseline_plan, read_plan
+
+    if file is not None:
+        if contents:
+            given = ", ".join(f"--{name.replace('_', '-')}" for name in contents)
+            raise ParameterError("plan", str(file), f"no {given} beside it: the plan says what is drawn")
+        return read_plan(file)
+    options = dict(contents)
+    if "model" in options:
+        from rmtbase.models import head_shape
+
+        if {"d_model", "d_head"} & set(options):
+            raise ParameterError("model", options["model"], "either --model or --d-model and --d-head")
+        shape = head_shape(options.pop("model"))
+        options |= {"d_model": shape.d_model, "d_head": shape.d_head}
+    for name in ("d_model", "d_head"):
+        if name not in options:
+            option = f"--{name.replace('_', '-')}"
+            raise typer.BadParameter(f"Missing option '{option}'; or give --model, or --plan")
+    return baseline_plan(**options)

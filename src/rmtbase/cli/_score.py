@@ -16,14 +16,23 @@ def score(
         typer.Option(help="Baseline table to take the null from, or 'analytic': from the laws, without draws."),
     ] = None,
     null: Annotated[
-        str, typer.Option(help="'gaussian': i.i.d. Gaussian weights at each head's own sigma.")
+        str,
+        typer.Option(
+            help="'gaussian': i.i.d. Gaussian weights at each head's own sigma; or each head's own: 'permutation', its "
+            "weights shuffled; 'haar', W_Q and W_K rotated against each other at random."
+        ),
     ] = "gaussian",
     revision: Annotated[str | None, typer.Option(help="Revision of a hub id or of 'demo'.")] = None,
     matrices: Annotated[
         str,
         typer.Option(help="Whole weight matrices: 'none', 'elements', or 'spectra' (a full SVD of each)."),
     ] = "elements",
-    draws: Annotated[int | None, typer.Option(help="Null draws; default max(10000, 50 per head of the model).")] = None,
+    draws: Annotated[
+        int | None,
+        typer.Option(
+            help="Null draws; default max(10000, 50 per head of the model), or 1000 for each head's own null."
+        ),
+    ] = None,
     seed: Annotated[int, typer.Option(help="Seed of the null draws.")] = 0,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Scores file to write (netCDF4).")] = None,
     csv: Annotated[Path | None, typer.Option(help="Also write the heads as CSV.")] = None,
@@ -33,6 +42,8 @@ def score(
     """Score a model: how far is every head and weight matrix from random?
 
     Example: rmtbase score demo -o scores.nc --report report.html
+
+    Are queries and keys aligned with each other? rmtbase score demo --null haar
     """
     from rmtbase.cli._tables import print_summary, summary_json
     from rmtbase.cli._terminal import bars, note, out

@@ -16,8 +16,8 @@ from rmtbase.scoring import Summary
 _LISTED = 12
 
 
-def baseline_json(table: xr.Dataset, path: Path) -> dict[str, Any]:
-    """The statistics of every case of a baseline table."""
+def table_json(table: xr.Dataset, path: Path) -> dict[str, Any]:
+    """The statistics of every case of a table."""
     fields = ("mean", "std", "standard_error", "analytic_mean", "analytic_std", "analytic_method")
     cases = []
     for place in range(table.sizes["case"]):
@@ -27,19 +27,15 @@ def baseline_json(table: xr.Dataset, path: Path) -> dict[str, Any]:
             for name in table["statistic"].values.tolist()
         }
         cases.append({**_case(case), "statistics": statistics})
-    return {"file": str(path), "normalization": table.attrs["normalization"], "cases": cases}
+    return {"file": str(path), "normalization": table.attrs.get("normalization", "none"), "cases": cases}
 
 
-def print_baseline(table: xr.Dataset, console: Console) -> None:
+def print_table(table: xr.Dataset, console: Console) -> None:
     """Each case's statistics: simulated with standard error, analytic, and how the latter is known."""
     for place in range(table.sizes["case"]):
         case = table.isel(case=place)
-        facts = _case(case)
         shown = Table(
-            title=(
-                f"W_QK at d_model {facts['d_model']}, d_head {facts['d_head']}, sigma {facts['sigma_q']:g}, "
-                f"{facts['sigma_k']:g}; normalization {table.attrs['normalization']}; {table.attrs['draws']} draws"
-            ),
+            title=_title(case),
             title_justify="left",
             box=box.SIMPLE_HEAD,
         )
@@ -106,7 +102,20 @@ def summary_json(summary: Summary) -> dict[str, Any]:
 
 
 def _case(case: xr.Dataset) -> dict[str, Any]:
-    return {name: case[name].item() for name in ("d_model", "d_head", "sigma_q", "sigma_k")}
+    """What tells the case from others."""
+    if case.attrs["kind"] == "baseline":
+        return {name: case[name].item() for name in ("d_model", "d_head", "sigma_q", "sigma_k")}
+    return {"name": case["name"].item()}
+
+
+def _title(case: xr.Dataset) -> str:
+    facts, draws = _case(case), case["draws"].item() if "draws" in case else case.attrs["draws"]
+    if "name" in facts:
+        return f"{facts['name']}; {draws} draws"
+    return (
+        f"W_QK at d_model {facts['d_model']}, d_head {facts['d_head']}, sigma {facts['sigma_q']:g}, "
+        f"{facts['sigma_k']:g}; normalization {case.attrs['normalization']}; {draws} draws"
+    )
 
 
 def _plain(value: Any) -> Any:

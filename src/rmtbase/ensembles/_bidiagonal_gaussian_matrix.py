@@ -12,6 +12,8 @@ from jax import Array
 from jaxtyping import Float, Int, Key
 
 from rmtbase.ensembles._chi import chi
+from rmtbase.ensembles._ensemble import Draw
+from rmtbase.ensembles._sum_of_squares import sum_of_squares
 
 
 class BidiagonalDraw(NamedTuple):
@@ -28,7 +30,9 @@ class BidiagonalGaussianMatrix:
 
     Householder reflections from both sides bring the matrix to a lower bidiagonal one with independent entries:
     χ with N, N-1, …, N-r+1 degrees of freedom on the diagonal and r-1, r-2, …, 1 below it, where r = min(m, n) and
-    N = max(m, n).
+    N = max(m, n). Reflections keep ‖X‖_F² too.
+
+    ``long``, which is N, is data, not shape, so that one compilation serves every N.
 
     Source: I. Dumitriu and A. Edelman, J. Math. Phys. 43, 5830 (2002), β = 1 Laguerre ensemble.
     """
@@ -36,9 +40,30 @@ class BidiagonalGaussianMatrix:
     long: int | Int[Array, ""]
     rank: int
 
-    def sample(self, key: Key[Array, ""]) -> BidiagonalDraw:
-        """One draw: the ``rank`` diagonal entries and the ``rank - 1`` entries below them."""
-        key_diagonal, key_below = jax.random.split(key)
-        diagonal = chi(key_diagonal, self.long - jnp.arange(self.rank, dtype=float))
-        below = chi(key_below, jnp.arange(self.rank - 1, 0, -1, dtype=float))
-        return BidiagonalDraw(diagonal, below)
+    @property
+    def name(self) -> str:
+        """``gaussian_matrix {long}x{rank}``."""
+        return f"gaussian_matrix {self.long}x{self.rank}"
+
+    @property
+    def matrix_shape(self) -> tuple[int, int]:
+        """Shape of a draw's ``matrix``."""
+        return (self.rank, self.rank)
+
+    @property
+    def factor_sizes(self) -> tuple[int, ...]:
+        """The number of the matrix's elements, m n."""
+        return (int(self.long) * self.rank,)
+
+    def sample(self, key: Key[Array, ""]) -> Draw:
+        """One draw; ``matrix`` is the bidiagonal matrix, of shape (rank, rank)."""
+        diagonal, below = self.bidiagonal(key)
+        norm_squared = sum_of_squares(jnp.concatenate([diagonal, below]))
+        return Draw(jnp.diag(diagonal) + jnp.diag(below, -1), norm_squared[None])
+
+    def bidiagonal(self, key: Key[Array, ""]) -> BidiagonalDraw:
+        """The same draw as its ``rank`` diagonal entries and the ``rank - 1`` entries below them, for any rank."""
+        r = self.rank
+        degrees_of_freedom = [self.long - jnp.arange(r, dtype=float), jnp.arange(r - 1, 0, -1, dtype=float)]
+        lengths = chi(key, jnp.concatenate(degrees_of_freedom))
+        return BidiagonalDraw(lengths[:r], lengths[r:])

@@ -1,23 +1,19 @@
-"""The ensemble of W_QK = W_Qᵀ W_K with standard normal W_Q, W_K of shape (d_head, d_model), thin or dense."""
+"""The ensemble of W_QK = W_Qᵀ W_K with standard normal W_Q, W_K of shape (d_head, d_model): the chain (d, h, d)."""
 
 from __future__ import annotations
 
 from typing import Literal
 
-from rmtbase.ensembles._dense_low_rank_product import DenseLowRankProduct
-from rmtbase.ensembles._thin_low_rank_product import ThinLowRankProduct
-from rmtbase.errors import ParameterError
+from rmtbase.ensembles._ensemble import Ensemble
+from rmtbase.ensembles._gaussian_chain import gaussian_chain
 from rmtbase.parameters import require_head_shape
 
-LowRankProduct = ThinLowRankProduct | DenseLowRankProduct
 
-
-def low_rank_product(
-    d_model: int, d_head: int, method: Literal["thin", "dense"] = "thin"
-) -> ThinLowRankProduct | DenseLowRankProduct:
+def low_rank_product(d_model: int, d_head: int, method: Literal["thin", "dense"] = "thin") -> Ensemble:
     """The ensemble W_QK = W_Qᵀ W_K with i.i.d. standard normal factors of shape (d_head, d_model).
 
-    Any other scale is exact rescaling: the singular values at (σ_Q, σ_K) are σ_Q σ_K times these.
+    Any other scale is exact rescaling: the singular values at (σ_Q, σ_K) are σ_Q σ_K times these. ``norm_squared`` of a
+    draw is (‖W_Q‖_F², ‖W_K‖_F²).
 
     Args:
         d_model: width of the residual stream.
@@ -28,8 +24,4 @@ def low_rank_product(
         ParameterError: a dimension is not a positive integer, d_head > d_model, or the method is unknown.
     """
     d_model, d_head = require_head_shape(d_model, d_head)
-    if method == "thin":
-        return ThinLowRankProduct(d_model, d_head)
-    if method == "dense":
-        return DenseLowRankProduct(d_model, d_head)
-    raise ParameterError("method", method, "'thin' or 'dense'")
+    return gaussian_chain((d_model, d_head, d_model), method)

@@ -51,6 +51,7 @@ from rmtbase.laws._weibull import (
     WeibullClosure,
     WeibullFit,
     WeibullNull,
+    WeibullProductNull,
     WeibullProjection,
     WeibullScore,
     parents,
@@ -63,6 +64,7 @@ from rmtbase.laws._weibull import (
     weibull_noise_optimum,
     weibull_null,
     weibull_plot_noise,
+    weibull_product_null,
     weibull_quantile_noise,
 )
 
@@ -94,6 +96,7 @@ __all__ = [
     "WeibullClosure",
     "WeibullFit",
     "WeibullNull",
+    "WeibullProductNull",
     "WeibullProjection",
     "WeibullScore",
     "chain_participation_ratio",
@@ -140,5 +143,6 @@ __all__ = [
     "weibull_noise_optimum",
     "weibull_null",
     "weibull_plot_noise",
+    "weibull_product_null",
     "weibull_quantile_noise",
 ]

@@ -13,8 +13,8 @@ from scipy.optimize.elementwise import find_root
 from scipy.special import ndtr, ndtri, xlogy
 
 from rmtbase.errors import ParameterError
-from rmtbase.laws._parameters import checked_finite, checked_order
-from rmtbase.parameters import require_positive_number
+from rmtbase.laws._parameters import checked_order
+from rmtbase.parameters import require_finite_number, require_positive_number
 
 FloatArray = NDArray[np.float64]
 
@@ -55,17 +55,17 @@ class ContaminatedNormal:
     mean_bulk: float = 0.0
 
     def __post_init__(self) -> None:
-        weight = checked_finite("spike_weight", self.spike_weight)
+        weight = require_finite_number("spike_weight", self.spike_weight)
         if not 0.0 <= weight <= 1.0:
             raise ParameterError("spike_weight", self.spike_weight, "a number from 0 to 1")
-        spread = checked_finite("sigma_spike", self.sigma_spike)
+        spread = require_finite_number("sigma_spike", self.sigma_spike)
         if spread < 0.0:
             raise ParameterError("sigma_spike", self.sigma_spike, "zero (a point mass) or a positive number")
         object.__setattr__(self, "spike_weight", weight)
         object.__setattr__(self, "sigma_spike", spread)
         object.__setattr__(self, "sigma_bulk", require_positive_number("sigma_bulk", self.sigma_bulk))
         for name in ("mean_spike", "mean_bulk"):
-            object.__setattr__(self, name, checked_finite(name, getattr(self, name)))
+            object.__setattr__(self, name, require_finite_number(name, getattr(self, name)))
 
     @property
     def support(self) -> tuple[float, float]:

@@ -19,9 +19,9 @@ from rmtbase.errors import ParameterError
 from rmtbase.laws._chain_map import FloatArray
 from rmtbase.laws._edge_coordinate import EdgeCoordinate, Side, edge_coordinate
 from rmtbase.laws._gaussian_chain import chain_map, chain_scale
-from rmtbase.laws._parameters import checked_dims, checked_flag, checked_order, moderate_sigmas, variance_factor
+from rmtbase.laws._parameters import checked_flag, checked_order, moderate_sigmas, variance_factor
 from rmtbase.laws._tracy_widom import TracyWidom
-from rmtbase.parameters import require_normalization
+from rmtbase.parameters import require_dims, require_normalization
 
 NEARLY_HARD = 8
 """Where the next dimension exceeds the smallest by less, the lower edge is hard in all but name."""
@@ -310,7 +310,7 @@ def smallest_eigenvalue(
 def _edge_law(
     dims: Sequence[int], sigmas: Sequence[float] | None, normalization: str, self_normalized: bool, side: Side
 ) -> EdgeLaw:
-    checked = checked_dims(dims)
+    checked = require_dims(dims)
     factor = variance_factor(checked, moderate_sigmas(sigmas, len(checked) - 1), require_normalization(normalization))
     own = checked_flag("self_normalized", self_normalized)
     chain = chain_map(tuple(float(n) for n in checked))

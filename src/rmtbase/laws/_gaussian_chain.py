@@ -19,13 +19,12 @@ from rmtbase.laws._chain_profile import ChainProfile, Position, chain_profile
 from rmtbase.laws._cumulants import classical_cumulants, free_cumulants
 from rmtbase.laws._parameters import (
     as_float,
-    checked_dims,
     checked_flag,
     checked_order,
     checked_sigmas,
     variance_factor,
 )
-from rmtbase.parameters import require_normalization, require_positive_integer
+from rmtbase.parameters import require_dims, require_normalization, require_positive_integer
 
 _MOST_NODES = 2**16
 
@@ -76,7 +75,7 @@ class GaussianChain:
     atom: bool = False
 
     def __post_init__(self) -> None:
-        dims = checked_dims(self.dims)
+        dims = require_dims(self.dims)
         object.__setattr__(self, "dims", dims)
         object.__setattr__(self, "sigmas", checked_sigmas(self.sigmas, len(dims) - 1))
         object.__setattr__(self, "normalization", require_normalization(self.normalization))

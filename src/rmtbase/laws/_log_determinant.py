@@ -16,9 +16,10 @@ from scipy.special import ndtr, ndtri, polygamma
 from rmtbase.errors import ParameterError
 from rmtbase.laws._log_gamma_sum import LogGammaSum
 from rmtbase.laws._moments import Moments
-from rmtbase.laws._parameters import checked_dims, checked_flag, checked_sigmas
+from rmtbase.laws._parameters import checked_flag, checked_sigmas
 from rmtbase.laws._progression_rule import progression_rule
 from rmtbase.parameters import (
+    require_dims,
     require_head_shape,
     require_normalization,
     require_positive_integer,
@@ -68,7 +69,7 @@ class LogDeterminant:
     self_normalized: bool = False
 
     def __post_init__(self) -> None:
-        dims = checked_dims(self.dims)
+        dims = require_dims(self.dims)
         object.__setattr__(self, "dims", dims)
         object.__setattr__(self, "sigmas", checked_sigmas(self.sigmas, len(dims) - 1))
         object.__setattr__(self, "normalization", require_normalization(self.normalization))

@@ -16,7 +16,8 @@ from rmtbase.laws._extreme_eigenvalues import (
     smallest_eigenvalue,
 )
 from rmtbase.laws._gaussian_chain import GaussianChain, chain_map, chain_scale
-from rmtbase.laws._parameters import checked_dims, checked_flag, variance_factor
+from rmtbase.laws._parameters import checked_flag, variance_factor
+from rmtbase.parameters import require_dims
 
 # Of the number of eigenvalues of one sine process of beta = 1 in an interval that holds x of them,
 # (2/pi^2) (ln(2 pi x) + constant) per two ends (Mehta 2004, eq. 16.1.4).
@@ -70,7 +71,7 @@ def ordered_eigenvalues(
 
     Source: O'Rourke, J. Stat. Phys. 138, 1045 (2010); Mehta, Random Matrices (2004), ch. 16.
     """
-    checked = checked_dims(dims)
+    checked = require_dims(dims)
     own = checked_flag("self_normalized", self_normalized)
     law = GaussianChain(checked, sigmas, normalization)
     rank = law.rank

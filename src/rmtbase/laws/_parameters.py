@@ -6,22 +6,12 @@ import math
 import operator
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
-from typing import SupportsFloat, SupportsIndex
+from typing import SupportsIndex
 
 from rmtbase.errors import ParameterError
-from rmtbase.parameters import require_positive_integer, require_positive_number
+from rmtbase.parameters import require_positive_number
 
 _SMALLEST_PRODUCT = 1e-35  # of the sigmas; beyond it and its inverse the eigenvalues squared leave the doubles
-
-
-def checked_dims(dims: object) -> tuple[int, ...]:
-    """Return the dimensions (n_0, ..., n_L) of a chain, L >= 1, as a tuple of ints."""
-    if not isinstance(dims, Iterable) or isinstance(dims, str | bytes):
-        raise ParameterError("dims", dims, "a sequence (n_0, ..., n_L) of at least two positive integers")
-    checked = tuple(require_positive_integer(f"dims[{index}]", n) for index, n in enumerate(dims))
-    if len(checked) < 2:
-        raise ParameterError("dims", checked, "at least two dimensions (n_0, ..., n_L)")
-    return checked
 
 
 def checked_sigmas(sigmas: object, count: int) -> tuple[float, ...]:
@@ -48,13 +38,6 @@ def checked_order(k: object) -> int:
     if isinstance(k, bool) or not isinstance(k, SupportsIndex) or operator.index(k) < 0:
         raise ParameterError("k", k, "a non-negative integer")
     return operator.index(k)
-
-
-def checked_finite(name: str, value: object) -> float:
-    """Return ``value`` as a float, or a ParameterError unless it is a finite real number."""
-    if isinstance(value, bool) or not isinstance(value, SupportsFloat) or not math.isfinite(float(value)):
-        raise ParameterError(name, value, "a finite number")
-    return float(value)
 
 
 def moderate_sigmas(sigmas: object, count: int) -> tuple[float, ...]:

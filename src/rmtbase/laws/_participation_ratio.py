@@ -11,9 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rmtbase.laws._moments import Moments
-from rmtbase.laws._parameters import checked_dims
 from rmtbase.laws._trace_moments import relative_cumulant, trace_moment
-from rmtbase.parameters import require_head_shape
+from rmtbase.parameters import require_dims, require_head_shape
 
 Series = NDArray[np.float64]  # coefficients of 1, epsilon, ..., epsilon^3
 
@@ -70,7 +69,7 @@ def chain_participation_ratio(dims: Sequence[int]) -> Moments:
     Raises:
         ParameterError: for dimensions that are not positive integers, or fewer than two of them.
     """
-    return _participation_ratio(checked_dims(dims))
+    return _participation_ratio(require_dims(dims))
 
 
 @lru_cache(maxsize=1024)

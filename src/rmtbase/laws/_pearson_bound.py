@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from rmtbase.errors import ParameterError
-from rmtbase.laws._parameters import checked_finite, checked_order
-from rmtbase.parameters import require_positive_number
+from rmtbase.laws._parameters import checked_order
+from rmtbase.parameters import require_finite_number, require_positive_number
 
 FloatArray = NDArray[np.float64]
 
@@ -76,7 +76,7 @@ class TwoPoint:
 
     def __post_init__(self) -> None:
         for name in ("skewness", "center"):
-            object.__setattr__(self, name, checked_finite(name, getattr(self, name)))
+            object.__setattr__(self, name, require_finite_number(name, getattr(self, name)))
         object.__setattr__(self, "scale", require_positive_number("scale", self.scale))
 
     @property

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 from itertools import pairwise
 
-from rmtbase.laws._parameters import checked_dims
-from rmtbase.parameters import require_positive_integer
+from rmtbase.parameters import require_dims, require_positive_integer
 
 
 def self_normalization(power: int, dims: Sequence[int]) -> Fraction:
@@ -23,7 +22,7 @@ def self_normalization(power: int, dims: Sequence[int]) -> Fraction:
     Raises:
         ParameterError: for a power or dimensions that are not positive integers.
     """
-    return own_variance_moment(require_positive_integer("power", power), checked_dims(dims))
+    return own_variance_moment(require_positive_integer("power", power), require_dims(dims))
 
 
 def own_variance_moment(power: int, dims: tuple[int, ...]) -> Fraction:

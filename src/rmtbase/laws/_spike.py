@@ -15,10 +15,10 @@ from rmtbase.errors import ParameterError
 from rmtbase.laws._chain_map import FloatArray
 from rmtbase.laws._gaussian_chain import chain_map, edge_scale
 from rmtbase.laws._outlier_map import OutlierMap
-from rmtbase.laws._parameters import checked_dims, checked_sigmas, variance_factor
+from rmtbase.laws._parameters import checked_sigmas, variance_factor
 from rmtbase.laws._spiked_tracy_widom import spiked_tracy_widom_cdf
 from rmtbase.laws._tracy_widom import TracyWidom
-from rmtbase.parameters import require_normalization
+from rmtbase.parameters import require_dims, require_normalization
 
 _AT_EDGE = 1e-6  # relative distance from psi_+ below which 0/0 is replaced by its limit
 
@@ -61,7 +61,7 @@ class RankOneSpike:
     factor: int | None = None
 
     def __post_init__(self) -> None:
-        dims = checked_dims(self.dims)
+        dims = require_dims(self.dims)
         object.__setattr__(self, "dims", dims)
         object.__setattr__(self, "sigmas", checked_sigmas(self.sigmas, len(dims) - 1))
         object.__setattr__(self, "normalization", require_normalization(self.normalization))

@@ -11,11 +11,12 @@ from functools import lru_cache
 from rmtbase.errors import ParameterError
 from rmtbase.laws._joint_cumulants import Powers, joint_cumulant
 from rmtbase.laws._moments import Moments
-from rmtbase.laws._parameters import as_float, checked_dims, checked_flag, checked_sigmas, variance_factor
+from rmtbase.laws._parameters import as_float, checked_flag, checked_sigmas, variance_factor
 from rmtbase.laws._partitions import Partition, partitions, sorted_partition
 from rmtbase.laws._self_normalization import own_variance_moment
 from rmtbase.laws._zonal import power_sum_in_zonals, zonal_at_identity
 from rmtbase.parameters import (
+    require_dims,
     require_head_shape,
     require_normalization,
     require_positive_integer,
@@ -45,7 +46,7 @@ def trace_moment(partition: Sequence[int], dims: Sequence[int], self_normalized:
         ParameterError: for exponents or dimensions that are not positive integers.
     """
     powers = checked_powers("partition", partition)
-    return _trace_moment(powers, checked_dims(dims), checked_flag("self_normalized", self_normalized))
+    return _trace_moment(powers, require_dims(dims), checked_flag("self_normalized", self_normalized))
 
 
 def trace_cumulant(powers: Sequence[int], dims: Sequence[int], self_normalized: bool = False) -> Fraction:
@@ -65,7 +66,7 @@ def trace_cumulant(powers: Sequence[int], dims: Sequence[int], self_normalized: 
     checked = checked_powers("powers", powers)
     if not checked:
         raise ParameterError("powers", powers, "at least one positive integer")
-    return _trace_cumulant(checked, checked_dims(dims), checked_flag("self_normalized", self_normalized))
+    return _trace_cumulant(checked, require_dims(dims), checked_flag("self_normalized", self_normalized))
 
 
 def trace_covariance(
@@ -77,7 +78,7 @@ def trace_covariance(
         ParameterError: for a max_power or dimensions that are not positive integers.
     """
     powers = range(1, require_positive_integer("max_power", max_power) + 1)
-    checked, own = checked_dims(dims), checked_flag("self_normalized", self_normalized)
+    checked, own = require_dims(dims), checked_flag("self_normalized", self_normalized)
     return tuple(tuple(_trace_cumulant((max(a, b), min(a, b)), checked, own) for b in powers) for a in powers)
 
 
@@ -101,7 +102,7 @@ def trace_cumulants(
         ParameterError: for a power or dimensions that are not positive integers, sigmas that are not positive and
             finite or not L in number, or an unknown normalization.
     """
-    exponent, checked = require_positive_integer("power", power), checked_dims(dims)
+    exponent, checked = require_positive_integer("power", power), require_dims(dims)
     scales, own = checked_sigmas(sigmas, len(checked) - 1), checked_flag("self_normalized", self_normalized)
     factor = variance_factor(checked, () if own else scales, require_normalization(normalization)) ** exponent
     mean, variance, third, fourth = (_trace_cumulant((exponent,) * order, checked, own) for order in (1, 2, 3, 4))

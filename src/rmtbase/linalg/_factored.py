@@ -42,8 +42,12 @@ def core_singular_values(core: NDArray[np.float64]) -> NDArray[np.float64]:
 
     A value under h ε s_1 (ε of float64) is the noise of the factorisation: it stands for an exact zero.
     """
-    values = singular_values(core)
-    noise = values[..., :1] * (core.shape[-1] * np.finfo(np.float64).eps)
+    return without_noise(singular_values(core))
+
+
+def without_noise(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Singular values (..., h) of h × h matrices, descending, with those up to h ε s_1 set to zero."""
+    noise = values[..., :1] * (values.shape[-1] * np.finfo(np.float64).eps)
     return np.where(values > noise, values, 0.0)
 
 

@@ -5,21 +5,34 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
+from rmtbase.errors import ParameterError
+
 DTYPE = "float64"
+PRECISIONS = ("float64", "float32")
 MATMUL_PRECISION = "highest"  # TF32 would cost three digits on a GPU that has it
 PRNG_IMPLEMENTATION = "threefry2x32"  # the only generator of JAX whose bits do not depend on batching
 
 
+def require_precision(precision: object) -> str:
+    """``precision``, or a :class:`~rmtbase.errors.ParameterError` if it is none of :data:`PRECISIONS`."""
+    if precision not in PRECISIONS:
+        raise ParameterError("precision", precision, f"one of {', '.join(PRECISIONS)}")
+    return str(precision)
+
+
 @contextmanager
-def reproducible_jax() -> Iterator[None]:
+def reproducible_jax(precision: str = DTYPE) -> Iterator[None]:
     """Run JAX code in float64, at the highest matmul precision, with partition-independent random bits.
 
     The settings hold inside the ``with`` block and in its thread only; the caller's own are back afterwards.
+
+    Args:
+        precision: one of :data:`PRECISIONS`; ``"float32"`` for floats of 32 bits, as JAX has them by default.
     """
     import jax
 
     with ExitStack() as stack:
-        stack.enter_context(jax.enable_x64(True))
+        stack.enter_context(jax.enable_x64(precision == DTYPE))
         stack.enter_context(jax.default_matmul_precision(MATMUL_PRECISION))
         stack.enter_context(jax.threefry_partitionable(True))
         yield

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
 from typing import Any
@@ -11,7 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
+from rmtbase.errors import ParameterError
+
 _STACKED_BELOW = 512  # up to this size LAPACK on one core per matrix beats a threaded LAPACK on one matrix
+
+GRAM_CONDITION = {"float64": 1e4, "float32": 1e2}
+"""λ_1/λ_r up to which a Gram matrix of that precision is trusted: λ_r is good to 1e-12, or to 1e-5 in float32."""
 
 
 def available_cores() -> int:
@@ -26,9 +32,80 @@ def single_threaded_blas() -> threadpool_limits:
     return threadpool_limits(limits=1, user_api="blas")
 
 
-def singular_values(stack: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Singular values ``(..., min(p, q))`` of matrices ``(..., p, q)``, descending; without the vectors."""
-    return np.asarray(np.linalg.svd(stack, compute_uv=False), dtype=np.float64)
+def singular_values(stack: NDArray[np.floating], rank: int | None = None) -> NDArray[np.float64]:
+    """Singular values ``(..., min(p, q))`` of matrices ``(..., p, q)``, descending; without the vectors.
+
+    LAPACK's gesdd in float64, also for matrices in float32: sgesdd takes as long. Absolute error of order ε s_1.
+
+    Args:
+        stack: the matrices.
+        rank: how many to return, the largest; all if None.
+    """
+    wide = np.asarray(stack, dtype=np.float64)
+    return np.asarray(np.linalg.svd(wide, compute_uv=False)[..., :rank], dtype=np.float64)
+
+
+def gram_singular_values(stack: NDArray[np.floating], rank: int | None = None) -> NDArray[np.float64]:
+    """As :func:`singular_values`, from the eigenvalues λ of the smaller Gram matrix, M Mᵀ or Mᵀ M: up to twice as fast.
+
+    In float64 whatever the precision of the matrices. The Gram matrix squares the condition number: the relative error
+    of λ_r, r the rank, is of order ε λ_1/λ_r (measured: 0.3 of that). A matrix with λ_1/λ_r over 10⁴ is therefore
+    solved once more, by :func:`singular_values`: where that one keeps twelve digits, so does this.
+
+    Args:
+        stack: matrices ``(n, p, q)``.
+        rank: structural rank of the matrices, and how many values to return; min(p, q) if None.
+    """
+    if stack.shape[0] == 0:
+        return singular_values(stack, rank)
+    wide = np.asarray(stack, dtype=np.float64)
+    transposed = np.swapaxes(wide, -1, -2)
+    gram = wide @ transposed if stack.shape[-2] <= stack.shape[-1] else transposed @ wide
+    eigenvalues = np.linalg.eigvalsh(gram)[..., ::-1][..., :rank]
+    values = np.sqrt(np.maximum(eigenvalues, 0.0))
+    lost = loses_digits(values, "float64")
+    if lost.any():
+        values[lost] = singular_values(wide[lost], rank)
+    return values
+
+
+def loses_digits(values: NDArray[np.float64], precision: str) -> NDArray[np.bool_]:
+    """Which spectra ``(n, r)``, descending, a Gram matrix of that precision cannot be trusted with, ``(n,)``."""
+    return ~(values[:, 0] ** 2 <= GRAM_CONDITION[precision] * values[:, -1] ** 2)  # so that NaN is not trusted either
+
+
+HOST_SOLVERS: dict[str, Callable[[NDArray[np.floating], int | None], NDArray[np.float64]]] = {
+    "svd": singular_values,
+    "gram": gram_singular_values,
+}
+"""The solvers that run on the host, one core per matrix, by name."""
+
+DEVICE_SOLVERS = ("device_svd", "device_gram")
+"""The solvers of :func:`device_singular_values`, which run where JAX has drawn the matrices."""
+
+SOLVERS = (*HOST_SOLVERS, *DEVICE_SOLVERS)
+
+
+def require_solver(name: object) -> str:
+    """``name``, or a :class:`~rmtbase.errors.ParameterError` if it is none of :data:`SOLVERS`."""
+    if name not in SOLVERS:
+        raise ParameterError("solver", name, f"one of {', '.join(SOLVERS)}")
+    return str(name)
+
+
+def device_singular_values(stack: Any, solver: str) -> Any:
+    """Singular values, descending, of a JAX array of matrices, on its device and in its precision.
+
+    ``"device_svd"`` is ``jax.numpy.linalg.svd`` without vectors; ``"device_gram"`` takes the eigenvalues of the smaller
+    Gram matrix; what of it :func:`loses_digits` is the caller's to solve again.
+    """
+    import jax.numpy as jnp
+
+    if solver == "device_svd":
+        return jnp.linalg.svd(stack, compute_uv=False)
+    transposed = jnp.swapaxes(stack, -1, -2)
+    gram = stack @ transposed if stack.shape[-2] <= stack.shape[-1] else transposed @ stack
+    return jnp.sqrt(jnp.maximum(jnp.linalg.eigvalsh(gram), 0.0))[..., ::-1]
 
 
 def matrix_singular_values(matrix: NDArray[np.float64], cores: int | None = None) -> NDArray[np.float64]:
@@ -45,8 +122,6 @@ class SpectrumSolver:
     LAPACK's own threads and a thread pool on top of each other stall on stacks of 128 x 128 matrices, so the BLAS
     thread count is pinned to one while the solver is open and the pool owns the cores. Each matrix is solved
     alone: its singular values do not depend on the stack it came in, nor on the number of cores.
-
-    Matrices of more than 512 rows are solved one after the other, with BLAS's own threads.
 
     Use as a context manager::
 
@@ -83,8 +158,6 @@ class SpectrumSolver:
             raise RuntimeError("SpectrumSolver is used outside its `with` block")
         if stack.shape[0] == 0:
             return np.empty((0, min(stack.shape[1:])))
-        if max(stack.shape[1:]) > _STACKED_BELOW:
-            return np.stack([matrix_singular_values(matrix, self.cores) for matrix in stack])
         # More parts than cores: the last part of an uneven split is then a short one.
         parts = np.array_split(stack, min(len(stack), 4 * self.cores))
         return np.concatenate(list(self._pool.map(singular_values, parts)))

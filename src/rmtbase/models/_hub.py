@@ -30,6 +30,15 @@ def fetch_checkpoint(model: str, revision: str | None = None) -> Path:
     return _download(model, revision, _TORCH)
 
 
+def fetch_config(model: str, revision: str | None = None) -> Path:
+    """The local folder of a model's ``config.json``, downloaded, and nothing else, where the hub's cache lacks it.
+
+    Raises:
+        CheckpointError: as :func:`fetch_checkpoint`.
+    """
+    return _download(model, revision, ["config.json"])
+
+
 def _download(model: str, revision: str | None, patterns: list[str]) -> Path:
     from huggingface_hub import snapshot_download
 

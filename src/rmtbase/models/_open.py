@@ -10,7 +10,7 @@ from rmtbase.models._demo import demo_checkpoint
 from rmtbase.models._hub import fetch_checkpoint
 from rmtbase.models._model import Model
 
-_HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?", re.ASCII)
+HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?", re.ASCII)
 
 
 def open_model(model: str | Path, revision: str | None = None) -> Model:
@@ -33,14 +33,24 @@ def open_model(model: str | Path, revision: str | None = None) -> Model:
     if model == "demo":
         folder, revision = demo_checkpoint(revision)
         return Model.from_folder(folder, "demo", revision)
-    folder = _expand(Path(model))
-    if _exists(folder):
+    folder = existing_folder(model)
+    if folder is not None:
         return _open_folder(folder, revision)
-    if isinstance(model, Path) or not _HUB_ID.fullmatch(model):
-        raise MissingFileError(folder)
+    if isinstance(model, Path) or not HUB_ID.fullmatch(model):
+        raise MissingFileError(_expand(Path(model)))
     folder = fetch_checkpoint(model, revision)
     # The hub's cache names the folder after the commit.
     return Model.from_folder(folder, model, revision or "main", (f"hub commit {folder.name}",))
+
+
+def existing_folder(model: str | Path) -> Path | None:
+    """What stands there in the file system, or None where nothing does.
+
+    Raises:
+        CheckpointError: the path cannot be looked up.
+    """
+    folder = _expand(Path(model))
+    return folder if _exists(folder) else None
 
 
 def _open_folder(folder: Path, revision: str | None) -> Model:

@@ -1,47 +1,18 @@
-"""The baseline table: simulated and analytic nulls of W_QK side by side, as an xarray dataset."""
+"""The baseline table of W_QK in one call, made in memory."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import Literal, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Literal
 
-import numpy as np
 import xarray as xr
 
 from rmtbase.errors import ParameterError
-from rmtbase.laws import low_rank_product as low_rank_product_law
-from rmtbase.laws import naive_marchenko_pastur
-from rmtbase.linalg import DTYPE, MATMUL_PRECISION, PRNG_IMPLEMENTATION, SpectrumSolver
-from rmtbase.montecarlo._analytic import AnalyticValue, analytic_values
-from rmtbase.montecarlo._keys import require_seed
-from rmtbase.montecarlo._shape import BINS, ShapeSimulation, simulate_shape
-from rmtbase.parameters import (
-    require_draws,
-    require_head_shape,
-    require_normalization,
-    require_positive_number,
-)
-from rmtbase.statistics import SPECTRAL_STATISTICS, summarize
-from rmtbase.tables import BASELINE_SCHEMA, SCHEMA_VERSION, describe, provenance, software_version
+from rmtbase.montecarlo._plan import Plan, listed, make_plan
+from rmtbase.montecarlo._run import run_in_memory
+from rmtbase.parameters import require_draws, require_head_shape, require_normalization
 
 Normalization = Literal["sqrt_d", "none"]
-
-PROBABILITIES = (
-    0.001, 0.005, 0.01, 0.025, 0.05, 0.16, 0.25, 0.5, 0.75, 0.84, 0.95, 0.975, 0.99, 0.995, 0.999,
-)  # fmt: skip
-"""The probabilities at which every quantile of a table is given."""
-
-
-_LEAST_SCALE = 1e-30  # beyond it the variance of trace_of_square, which goes as the eighth power, leaves float64
-
-
-class Case(NamedTuple):
-    """One row of a table."""
-
-    d_model: int
-    d_head: int
-    sigma_q: float
-    sigma_k: float
 
 
 def baseline(
@@ -52,6 +23,7 @@ def baseline(
     seed: int = 0,
     normalization: Normalization = "sqrt_d",
     progress: Callable[[int], None] | None = None,
+    precision: Literal["float64", "float32"] = "float64",
 ) -> xr.Dataset:
     """The null of W_QK = W_Qᵀ W_K with Gaussian factors, for any (d_model, d_head, σ).
 
@@ -67,177 +39,49 @@ def baseline(
         seed: the same seed gives the same numbers to the bit, whatever else is in the table.
         normalization: ``"sqrt_d"`` for W_QK / √d_model, ``"none"`` for the raw product.
         progress: called with the number of draws finished since the last call.
+        precision: ``"float64"``, or ``"float32"`` with the error that :func:`rmtbase.montecarlo.draw_spectra` states.
 
     Returns:
         A dataset with dims case, statistic, probability, index, bin, edge and draw; see
         ``rmtbase.tables.BASELINE_SCHEMA`` for each variable. Eigenvalues λ are those of W_QKᵀ W_QK, the d_head
-        structurally nonzero ones, descending; where cases differ in d_head the shorter are padded with NaN. The table
-        holds every draw's statistics and, while it is made, 8 · draws · d_head bytes of eigenvalues per shape.
+        structurally nonzero ones, descending; where cases differ in d_head the shorter are padded with NaN. The draws
+        are held in memory, 8 (d_head + 18) bytes each; :func:`rmtbase.montecarlo.run_plan` keeps them on disk.
 
     Raises:
-        ParameterError: a dimension, σ, draws, seed or normalization outside its domain.
+        ParameterError: a dimension, σ, draws, seed or normalization outside its domain; more draws than memory holds.
     """
-    shapes, sigmas = _shapes(d_model, d_head), _sigmas(sigma)
-    draws, seed = require_draws(draws), require_seed(seed)
-    require_normalization(normalization)
-    longest = max(shape[1] for shape in shapes)
-    rows, cases = [], []
-    for shape in shapes:
-        simulation = simulate_shape(*shape, draws, seed, progress)
-        analytic = analytic_values(*shape)
-        cases += [Case(*shape, *pair) for pair in sigmas]
-        rows += [_row(simulation, analytic, case, normalization, longest) for case in cases[-len(sigmas) :]]
-    table = xr.concat(rows, dim="case", data_vars="all", coords="minimal", compat="override", join="exact")
-    table = table.assign_coords(
-        {name: ("case", np.array(column)) for name, column in zip(Case._fields, zip(*cases, strict=True), strict=True)}
+    return run_in_memory(baseline_plan(d_model, d_head, sigma, draws, seed, normalization, precision), progress)
+
+
+def baseline_plan(
+    d_model: int | Sequence[int],
+    d_head: int | Sequence[int],
+    sigma: object = 1.0,
+    draws: int = 10_000,
+    seed: int = 0,
+    normalization: str = "sqrt_d",
+    precision: str = "float64",
+    keep_sample: bool = True,
+) -> Plan:
+    """The plan of a W_QK table; arguments and errors as :func:`baseline`."""
+    shapes = _shapes(d_model, d_head)
+    return make_plan(
+        "low_rank_product",
+        [{"d_model": d, "d_head": h} for d, h in shapes],
+        require_draws(draws),
+        seed,
+        normalization=require_normalization(normalization),
+        sigma=sigma,
+        precision=precision,
+        keep_sample=keep_sample,
+        name="baseline-{}x{}".format(*shapes[0]),
     )
-    table.attrs = {
-        "schema_version": SCHEMA_VERSION,
-        "kind": "baseline",
-        "ensemble": "low_rank_product: W_QK = W_Q^T W_K, i.i.d. Gaussian factors of shape (d_head, d_model)",
-        "normalization": normalization,
-        "draws": draws,
-        "seed": seed,
-        **_record(shapes, sigmas, draws, seed, normalization),
-    }
-    return describe(table, BASELINE_SCHEMA)
 
 
-def _shapes(d_model: int | Sequence[int], d_head: int | Sequence[int]) -> list[tuple[int, int]]:
-    models, heads = _listed(d_model), _listed(d_head)
+def _shapes(d_model: object, d_head: object) -> list[tuple[int, int]]:
+    models, heads = listed(d_model), listed(d_head)
     if len(models) != len(heads) and 1 not in (len(models), len(heads)):
         raise ParameterError("d_head", heads, f"one value, or one for each of the {len(models)} of d_model")
     count = max(len(models), len(heads))
     models, heads = models * (count // len(models)), heads * (count // len(heads))
-    shapes = [require_head_shape(d, h) for d, h in zip(models, heads, strict=True)]
-    return list(dict.fromkeys(shapes))
-
-
-def _sigmas(sigma: object) -> list[tuple[float, float]]:
-    given = [sigma] if isinstance(sigma, tuple) else _listed(sigma)
-    pairs = []
-    for one in given:
-        pair = one if isinstance(one, tuple) else (one, one)
-        if len(pair) != 2:
-            raise ParameterError("sigma", one, "a number, or a pair (sigma_q, sigma_k)")
-        pair = tuple(require_positive_number("sigma", value) for value in pair)
-        if not _LEAST_SCALE <= pair[0] * pair[1] <= 1 / _LEAST_SCALE:
-            raise ParameterError("sigma", one, f"sigma_q * sigma_k from {_LEAST_SCALE:g} to {1 / _LEAST_SCALE:g}")
-        pairs.append(pair)
-    return list(dict.fromkeys(pairs))
-
-
-def _listed(value: object) -> list:
-    if isinstance(value, np.ndarray):
-        value = value.reshape(-1).tolist()
-    listed = list(value) if isinstance(value, Iterable) and not isinstance(value, str | tuple) else value
-    if isinstance(listed, tuple):
-        listed = list(listed)
-    if not isinstance(listed, list):
-        return [listed]
-    if not listed:
-        raise ParameterError("d_model, d_head or sigma", listed, "at least one value")
-    return listed
-
-
-def _row(
-    simulation: ShapeSimulation,
-    analytic: dict[str, AnalyticValue],
-    case: Case,
-    normalization: Normalization,
-    longest: int,
-) -> xr.Dataset:
-    d, h = simulation.d_model, simulation.d_head
-    scale = (case.sigma_q * case.sigma_k) ** 2 / (d if normalization == "sqrt_d" else 1)
-    statistics = list(SPECTRAL_STATISTICS.values())
-    sample = np.stack(
-        [one.rescale(column, scale, h) for one, column in zip(statistics, simulation.sample.T, strict=True)],
-        axis=-1,
-    )
-    summary = summarize(sample, PROBABILITIES)
-    eigenvalues = summarize(simulation.eigenvalues * scale, PROBABILITIES)
-    own = simulation.eigenvalues * (scale / simulation.scale_estimate)[:, None]
-    own_quantile = np.moveaxis(np.quantile(own, PROBABILITIES, axis=0), 0, -1)
-    edges = simulation.bin_edge * scale
-    law = low_rank_product_law(d, h, case.sigma_q, case.sigma_k, normalization)
-    naive = naive_marchenko_pastur(d, h, case.sigma_q, case.sigma_k, normalization)
-    values = [analytic[one.name] for one in statistics]
-
-    def padded(array: np.ndarray) -> np.ndarray:
-        return np.pad(array, [(0, longest - h)] + [(0, 0)] * (array.ndim - 1), constant_values=np.nan)
-
-    variables = {
-        "mean": summary.mean,
-        "std": summary.std,
-        "standard_error": summary.standard_error,
-        "std_standard_error": summary.std_standard_error,
-        "quantile": summary.quantile,
-        "analytic_mean": np.array(
-            [one.rescale(v.mean, scale, h) for one, v in zip(statistics, values, strict=True)], dtype=float
-        ),
-        "analytic_std": np.array(
-            [one.rescale_spread(v.std, scale) for one, v in zip(statistics, values, strict=True)], dtype=float
-        ),
-        "analytic_method": np.array([v.method for v in values], dtype=object),
-        "sample": sample.T,
-        "sigma_q_estimate": simulation.sigma_q_estimate * case.sigma_q,
-        "sigma_k_estimate": simulation.sigma_k_estimate * case.sigma_k,
-        "eigenvalue_mean": padded(eigenvalues.mean),
-        "eigenvalue_std": padded(eigenvalues.std),
-        "eigenvalue_quantile": padded(eigenvalues.quantile),
-        "eigenvalue_quantile_self_normalized": padded(own_quantile),
-        "bin_edge": edges,
-        "density": simulation.density / scale,
-        "density_standard_error": simulation.density_standard_error / scale,
-        "density_marchenko_pastur": np.diff(naive.cdf(edges)) / np.diff(edges),
-        "density_free": np.diff(law.cdf(edges)) / np.diff(edges),
-        "edge_lower": np.float64(law.support[0]),
-        "edge_upper": np.float64(law.support[1]),
-    }
-    # The schema names each variable's dims, case first; a row is the table without that dim.
-    return xr.Dataset(
-        {name: (BASELINE_SCHEMA[name].dims[1:], value) for name, value in variables.items()},
-        coords={
-            "statistic": [one.name for one in statistics],
-            "symbol": ("statistic", [one.symbol for one in statistics]),
-            "formula": ("statistic", [one.formula for one in statistics]),
-            "convention": ("statistic", [one.convention for one in statistics]),
-            "scaling": ("statistic", [str(one.scaling) for one in statistics]),
-            "probability": np.array(PROBABILITIES),
-            "index": np.arange(longest),
-            "bin": np.arange(BINS),
-            "edge": np.arange(BINS + 1),
-            "draw": np.arange(simulation.sample.shape[0]),
-        },
-    )
-
-
-def _record(
-    shapes: list[tuple[int, int]],
-    sigmas: list[tuple[float, float]],
-    draws: int,
-    seed: int,
-    normalization: Normalization,
-) -> dict[str, str]:
-    import jax
-
-    call = {
-        "function": "rmtbase.baseline",
-        "shapes": shapes,
-        "sigmas": sigmas,
-        "draws": draws,
-        "seed": seed,
-        "normalization": normalization,
-    }
-    numerics = {
-        "dtype": DTYPE,
-        "matmul_precision": MATMUL_PRECISION,
-        "prng": PRNG_IMPLEMENTATION,
-        "prng_partitionable": True,
-        "key": "fold_in(fold_in(key(seed), crc32('low_rank_product {d_model}x{d_head}')), draw)",
-        "sampler": "thin (Bartlett factors)",
-        "solver": SpectrumSolver.name,
-        "device": jax.devices()[0].device_kind,
-        "backend": jax.default_backend(),
-    }
-    return {"rmtbase_version": software_version(), "provenance": provenance(call, numerics=numerics)}
+    return [require_head_shape(d, h) for d, h in zip(models, heads, strict=True)]

@@ -12,6 +12,7 @@ import xarray as xr
 
 from rmtbase.errors import OutputError, TableError
 from rmtbase.montecarlo._baseline import baseline
+from rmtbase.montecarlo._plan import DRAWS_VERSION
 from rmtbase.tables import SCHEMA_VERSION, baseline_shapes, open_baseline, write_table
 
 
@@ -56,7 +57,7 @@ def cached_baseline(
         note: called with one line that says where the null came from.
     """
     tell = note or (lambda line: None)
-    path = cache_folder() / f"baseline-v{SCHEMA_VERSION}-d{d_model}-h{d_head}-n{draws}-seed{seed}.nc"
+    path = cache_folder() / f"baseline-v{SCHEMA_VERSION}-{DRAWS_VERSION}-d{d_model}-h{d_head}-n{draws}-seed{seed}.nc"
     what = f"null of (d_model, d_head) = ({d_model}, {d_head}), {draws} draws, seed {seed}"
     if path.is_file():
         try:

@@ -15,6 +15,9 @@ from rmtbase.linalg import PRNG_IMPLEMENTATION
 
 _MAX_SEED = 2**63
 
+MAX_DRAWS = 2**32 - 2**16
+"""Draws of one case: a draw's index is folded into its key as 32 bits, and the last batch may reach beyond the end."""
+
 
 def case_key(seed: int, case: str) -> Key[Array, ""]:
     """The key of one case: the seed's key with the case's name folded in.
@@ -34,6 +37,13 @@ def require_seed(seed: object) -> int:
     if isinstance(seed, bool) or not isinstance(seed, SupportsIndex) or not 0 <= operator.index(seed) < _MAX_SEED:
         raise ParameterError("seed", seed, "an integer from 0 to 2^63 - 1")
     return operator.index(seed)
+
+
+def require_start(start: object) -> int:
+    """``start`` as an int, or a :class:`~rmtbase.errors.ParameterError` if it is no integer in [0, 2^32)."""
+    if isinstance(start, bool) or not isinstance(start, SupportsIndex) or not 0 <= operator.index(start) < 2**32:
+        raise ParameterError("start", start, "an integer from 0 to 2^32 - 1")
+    return operator.index(start)
 
 
 def draw_keys(key: Key[Array, ""], indices: UInt32[Array, " draw"]) -> Key[Array, " draw"]:

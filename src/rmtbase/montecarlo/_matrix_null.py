@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 from rmtbase.ensembles import BidiagonalDraw, BidiagonalGaussianMatrix, gaussian_matrix
 from rmtbase.linalg import extreme_eigenvalues, reproducible_jax
 from rmtbase.montecarlo._keys import case_key, draw_keys
-from rmtbase.montecarlo._runner import chunk_size
+from rmtbase.montecarlo._program import COMPILER_OPTIONS, tile_size
 from rmtbase.parameters import require_positive_integer
 
 
@@ -31,9 +32,9 @@ class GaussianMatrixSample(NamedTuple):
     log_determinant: NDArray[np.float64]
 
 
-@jax.jit
+@partial(jax.jit, compiler_options=COMPILER_OPTIONS)
 def _sample_many(ensemble: BidiagonalGaussianMatrix, key: jax.Array, indices: jax.Array) -> BidiagonalDraw:
-    return jax.vmap(ensemble.sample)(draw_keys(key, indices))
+    return jax.vmap(ensemble.bidiagonal)(draw_keys(key, indices))
 
 
 def simulate_gaussian_matrix(n_rows: int, n_columns: int, draws: int, seed: int = 0) -> GaussianMatrixSample:
@@ -54,9 +55,9 @@ def simulate_gaussian_matrix(n_rows: int, n_columns: int, draws: int, seed: int 
     ensemble = gaussian_matrix(n_rows, n_columns)
     draws = require_positive_integer("draws", draws)
     with reproducible_jax():
-        key = case_key(seed, f"gaussian_matrix {ensemble.long}x{ensemble.rank}")
-    size = min(chunk_size((2, ensemble.rank)), draws)
-    indices = np.arange(size, dtype=np.uint32)
+        key = case_key(seed, ensemble.name)
+    size = tile_size((2, ensemble.rank))
+    indices = np.arange(size, dtype=np.uint32)  # always a whole tile, so that the draws do not depend on how many
     chunks = []
     for start in range(0, draws, size):
         with reproducible_jax():

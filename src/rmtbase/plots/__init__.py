@@ -1,6 +1,8 @@
 """Plots: xarray in, Axes out. No function here touches pyplot or Matplotlib's settings."""
 
 from rmtbase.plots._axes import statistic_label, statistic_words
+from rmtbase.plots._effective_depth import DEPTHS_SHOWN, depth_profile, depth_spectrum
+from rmtbase.plots._ensemble_spectrum import ensemble_spectrum
 from rmtbase.plots._figures import MAIN_STATISTICS, compare, figures
 from rmtbase.plots._null_spectrum import null_spectrum
 from rmtbase.plots._ordered_eigenvalues import farthest_z, ordered_eigenvalues
@@ -11,11 +13,15 @@ from rmtbase.plots._z_heatmap import Z_LEVELS, matrix_z_heatmap, z_colorbar, z_h
 
 __all__ = [
     "DARK",
+    "DEPTHS_SHOWN",
     "LIGHT",
     "MAIN_STATISTICS",
     "Z_LEVELS",
     "Theme",
     "compare",
+    "depth_profile",
+    "depth_spectrum",
+    "ensemble_spectrum",
     "farthest_z",
     "figures",
     "matrix_z_heatmap",

@@ -12,6 +12,8 @@ from matplotlib.figure import Figure
 
 from rmtbase.errors import ParameterError
 from rmtbase.plots._axes import add_legend, matrices_of, new_figure, styled, titled
+from rmtbase.plots._effective_depth import depth_profile, depth_spectrum
+from rmtbase.plots._ensemble_spectrum import ensemble_spectrum
 from rmtbase.plots._null_spectrum import null_spectrum
 from rmtbase.plots._ordered_eigenvalues import ordered_eigenvalues
 from rmtbase.plots._p_value_qq import p_value_qq
@@ -19,10 +21,13 @@ from rmtbase.plots._statistic_by_layer import statistic_by_layer
 from rmtbase.plots._theme import LIGHT, Theme
 from rmtbase.plots._z_heatmap import matrix_z_heatmap, z_colorbar, z_heatmap
 from rmtbase.statistics import ELEMENT_STATISTICS
+from rmtbase.tables import null_method
 
 MAIN_STATISTICS = ("normalized_participation_ratio", "effective_rank", "largest_eigenvalue", "log_determinant")
 """What the standard figures of a model show: how many directions carry the spectrum (on λ and on s), its largest
 eigenvalue, and all of them together."""
+
+_PANELS = 12  # of one figure of spectra
 
 
 def compare(
@@ -59,19 +64,25 @@ def compare(
 
 
 def figures(table: xr.Dataset | xr.DataTree, theme: Theme = LIGHT) -> dict[str, Figure]:
-    """Draw the standard figures of a baseline table or of a scores tree, by name.
+    """Draw the standard figures of a baseline table, of effective depths or of a scores tree, by name.
 
     A baseline table gives the null's spectrum and its ordered eigenvalues for each shape, at its first σ: the others
     are the same picture, rescaled. A scores tree gives heat maps of z, ordered eigenvalues, statistics by layer,
-    p-values, and the null's spectrum; where it has /matrices, their heat maps too.
+    p-values, and the null's spectrum; where it has /matrices, their heat maps too. Effective depths give one picture of
+    the middle layer: a row for each matrix, with the distance to each depth's law and the laws beside its spectrum. A
+    table of spectra of any ensemble gives the spectrum of each case, on shared axes.
 
     Raises:
-        ParameterError: neither a baseline table nor a scores tree.
+        ParameterError: none of them.
     """
     if isinstance(table, xr.DataTree):
         return _of_scores(table, theme)
+    if "distance_profile" in table:
+        return {"effective-depth": _of_depths(table, theme)}
     if "case" not in table.dims:
         raise ParameterError("table", sorted(map(str, table.dims)), "a baseline table (dim case) or a scores tree")
+    if "density_law" in table:
+        return _of_spectra(table, theme)
     first: dict[tuple[int, int], int] = {}
     for case, shape in enumerate(zip(table["d_model"].values.tolist(), table["d_head"].values.tolist(), strict=True)):
         first.setdefault(shape, case)
@@ -82,19 +93,57 @@ def figures(table: xr.Dataset | xr.DataTree, theme: Theme = LIGHT) -> dict[str, 
     return named
 
 
+def _of_spectra(table: xr.Dataset, theme: Theme) -> dict[str, Figure]:
+    cases = range(table.sizes["case"])
+    pages = [cases[first : first + _PANELS] for first in range(0, len(cases), _PANELS)]
+    named = {}
+    for number, page in enumerate(pages, 1):
+        panels = {str(case): {"table": table, "case": case} for case in page}
+        figure = _panels(partial(ensemble_spectrum, legend=False), panels, theme, 3, share_y=True)
+        # A case without a law has fewer lines; the legend is that of the panel with most.
+        handles, labels = max((ax.get_legend_handles_labels() for ax in figure.axes), key=lambda named: len(named[1]))
+        figure.legend(
+            handles, labels, loc="outside lower center", ncols=2, fontsize=8.5, labelcolor=theme.text, frameon=False
+        )
+        named["spectra" if len(pages) == 1 else f"spectra-{number}"] = figure
+    return named
+
+
 def _of_scores(tree: xr.DataTree, theme: Theme) -> dict[str, Figure]:
     named = {
-        "z-heat-map": _heat_maps(z_heatmap, tree, MAIN_STATISTICS, theme),
+        "z-heat-map": _heat_maps(z_heatmap, tree, _main_statistics(tree), theme),
         "ordered-eigenvalues": _single(ordered_eigenvalues, theme, tree, width=8.0),
         "statistics-by-layer": _by_layer(tree, theme),
         "p-value-qq": _single(p_value_qq, theme, tree, width=8.0),
-        "null-spectrum": _single(null_spectrum, theme, tree, width=8.0),
     }
+    if null_method(tree.attrs) != "resampled":
+        named["null-spectrum"] = _single(null_spectrum, theme, tree, width=8.0)
     if "matrices" in tree.children:
         held = matrices_of(tree)["statistic"].values.tolist()
         shown = tuple(name for name in ELEMENT_STATISTICS if name in held)
         named["matrix-z-heat-map"] = _heat_maps(matrix_z_heatmap, tree, shown, theme)
     return named
+
+
+def _of_depths(table: xr.Dataset, theme: Theme) -> Figure:
+    """Rows on shared axes: one scale for all distances, one for all spectra."""
+    components = table["component"].values.tolist()
+    figure = new_figure(theme, 10.5, 2.9 * len(components))
+    grid = figure.subplots(len(components), 2, sharex="col", sharey="col", squeeze=False)
+    for row, component in zip(grid, components, strict=True):
+        for ax, plot in zip(row, (depth_profile, depth_spectrum), strict=True):
+            plot(table, component=component, ax=styled(ax, theme), theme=theme)
+            if not ax.get_subplotspec().is_last_row():
+                ax.set_xlabel("")
+    return figure
+
+
+def _main_statistics(tree: xr.DataTree) -> tuple[str, ...]:
+    """:data:`MAIN_STATISTICS`, the trace in the place of one that the null holds fixed."""
+    spread = tree["heads"].to_dataset()["null_std"]
+    fixed, unscored = spread == 0, spread.isnull()
+    held = spread["statistic"].values[(fixed.any(("layer", "head")) & (fixed | unscored).all(("layer", "head"))).values]
+    return tuple("trace" if name in held else name for name in MAIN_STATISTICS)
 
 
 def _single(
@@ -115,7 +164,7 @@ def _heat_maps(plot: Callable[..., Axes], tree: xr.DataTree, statistics: tuple[s
 
 
 def _by_layer(tree: xr.DataTree, theme: Theme) -> Figure:
-    panels = {name: {"table": tree, "statistic": name} for name in MAIN_STATISTICS}
+    panels = {name: {"table": tree, "statistic": name} for name in _main_statistics(tree)}
     figure = _panels(partial(statistic_by_layer, legend=False), panels, theme, 2, share_y=False)
     _legend(figure, theme)
     return figure

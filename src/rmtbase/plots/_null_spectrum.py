@@ -9,6 +9,7 @@ import xarray as xr
 from matplotlib.axes import Axes
 from numpy.typing import NDArray
 
+from rmtbase.errors import ParameterError
 from rmtbase.laws import low_rank_product, naive_marchenko_pastur
 from rmtbase.plots._axes import add_legend, null_of, own_axes, require_case, titled
 from rmtbase.plots._theme import LIGHT, Theme
@@ -56,7 +57,7 @@ def null_spectrum(
         The axes: eigenvalue λ (dimensionless) against density (1/λ).
 
     Raises:
-        ParameterError: no such case, or a table without a null.
+        ParameterError: no such case, a table without a null, or scores of heads that have a null each.
     """
     found = _of_tree(table) if isinstance(table, xr.DataTree) else _of_case(require_case(table, case), table.attrs)
     ax = own_axes(ax, theme)
@@ -120,6 +121,8 @@ def _of_case(row: xr.Dataset, attributes: dict) -> _Spectrum:
 
 def _of_tree(tree: xr.DataTree) -> _Spectrum:
     null = null_of(tree)
+    if "density" not in null:
+        raise ParameterError("table", "scores of heads that have a null each", "one null, of which there is a density")
     shape = int(tree.attrs["d_model"]), int(tree.attrs["d_head"])
     bin_edge = null["bin_edge"].values
     naive = np.diff(naive_marchenko_pastur(*shape, normalization="none").cdf(bin_edge)) / np.diff(bin_edge)

@@ -41,7 +41,7 @@ def ordered_eigenvalues(
     """Draw the null's ordered eigenvalues with quantile bands (1-99 % and 16-84 %), and heads of a model on top.
 
     Each eigenvalue has its own band: a head can leave it at any rank. A head's eigenvalues are divided by its own
-    σ̂_Q² σ̂_K², as those of the null are.
+    σ̂_Q² σ̂_K², as those of the null are. Heads that have a null each stand in front of their own bands (1-99 %).
 
     Args:
         table: a baseline table (the null alone) or a scores tree.
@@ -59,9 +59,14 @@ def ordered_eigenvalues(
         ParameterError: no such head or case, more than five heads, heads asked of a baseline table.
     """
     if isinstance(table, xr.DataTree):
-        null = null_of(table)
-        bands, probability = null["eigenvalue_quantile"].values, null["probability"].values
-        lines = _head_lines(heads_of(table), heads)
+        null, held = null_of(table), heads_of(table)
+        rank = held.sizes["index"]
+        quantile, probability = null["eigenvalue_quantile"].values, null["probability"].values
+        picked = _picked(held, heads)
+        scale = (held["sigma_q"] * held["sigma_k"]).values ** 2
+        lines = {name: held["eigenvalue"].values[place] / scale[place] for place, name in picked.items()}
+        own_nulls = quantile.ndim > 2
+        bands = [quantile[place] for place in picked] if own_nulls else [quantile]
         label = r"$\lambda_k \,/\, \hat\sigma_Q^2 \hat\sigma_K^2$ (dimensionless)"
         title = f"Ordered eigenvalues at $d = {table.attrs['d_model']}$, $h = {table.attrs['d_head']}$"
     else:
@@ -69,26 +74,29 @@ def ordered_eigenvalues(
             raise ParameterError("heads", heads, "None for a baseline table, which holds no heads")
         row = require_case(table, case)
         rank = int(row["d_head"])
-        bands, probability = row["eigenvalue_quantile"].values[:rank], row["probability"].values
-        lines, label = {}, eigenvalue_label(table.attrs["normalization"])
+        bands, probability = [row["eigenvalue_quantile"].values[:rank]], row["probability"].values
+        lines, own_nulls, label = {}, False, eigenvalue_label(table.attrs["normalization"])
         title = case_title(int(row["d_model"]), rank, float(row["sigma_q"]), float(row["sigma_k"]))
     ax = own_axes(ax, theme)
-    k = np.arange(1, bands.shape[0] + 1)
-
-    def at(level: float) -> NDArray[np.float64]:
-        return bands[:, int(np.argmin(np.abs(probability - level)))]
-
-    for lower, upper, alpha in BANDS:
-        ax.fill_between(
-            k, at(lower), at(upper), color=theme.null, alpha=alpha, linewidth=0,
-            label=f"null, {lower * 100:g}–{upper * 100:g} %",
-        )  # fmt: skip
-    ax.plot(k, at(0.5), color=theme.null, linewidth=1.2, label="null, median")
+    k = np.arange(1, rank + 1)
+    if own_nulls:
+        lower, upper, alpha = BANDS[0]
+        names = [f"the head's null, {lower * 100:g}–{upper * 100:g} %", *[None] * len(bands)]
+        for band, colour, name in zip(bands, cycle(theme.series), names, strict=False):
+            low, high = _at(band, probability, lower), _at(band, probability, upper)
+            ax.fill_between(k, low, high, color=colour, alpha=alpha, linewidth=0, label=name)
+    else:
+        for lower, upper, alpha in BANDS:
+            ax.fill_between(
+                k, _at(bands[0], probability, lower), _at(bands[0], probability, upper), color=theme.null, alpha=alpha,
+                linewidth=0, label=f"null, {lower * 100:g}–{upper * 100:g} %",
+            )  # fmt: skip
+        ax.plot(k, _at(bands[0], probability, 0.5), color=theme.null, linewidth=1.2, label="null, median")
     for (name, values), colour, marker in zip(lines.items(), cycle(theme.series), cycle(_MARKERS), strict=False):
         ax.plot(
             k, values, color=colour, marker=marker, markersize=3.2 if k.size <= 32 else 1.8, linewidth=1.1, label=name
         )
-    if prefer_log(bands, *lines.values()):
+    if prefer_log(*bands, *lines.values()):
         log_axis(ax)
     else:
         ax.set_ylim(bottom=0.0)
@@ -100,10 +108,13 @@ def ordered_eigenvalues(
     return ax
 
 
-def _head_lines(heads: xr.Dataset, chosen: Sequence[tuple[int, int]] | None) -> dict[str, NDArray[np.float64]]:
-    """Self-normalised eigenvalues of the chosen heads by label."""
+def _at(band: NDArray[np.float64], probability: NDArray[np.float64], level: float) -> NDArray[np.float64]:
+    return band[:, int(np.argmin(np.abs(probability - level)))]
+
+
+def _picked(heads: xr.Dataset, chosen: Sequence[tuple[int, int]] | None) -> dict[tuple[int, int], str]:
+    """Place and label of the heads to draw."""
     layers, places = heads["layer"].values.tolist(), heads["head"].values.tolist()
-    scale = (heads["sigma_q"] * heads["sigma_k"]).values ** 2
     if chosen is None:
         named = _far_middle_near(heads)
     else:
@@ -115,10 +126,7 @@ def _head_lines(heads: xr.Dataset, chosen: Sequence[tuple[int, int]] | None) -> 
                     "heads", (layer, head), f"a layer from {layers[0]} to {layers[-1]}, a head from 0 to {places[-1]}"
                 )
         named = {(layers.index(layer), places.index(head)): "" for layer, head in chosen}
-    return {
-        f"layer {layers[i]} head {places[j]}{words}": heads["eigenvalue"].values[i, j] / scale[i, j]
-        for (i, j), words in named.items()
-    }
+    return {(i, j): f"layer {layers[i]} head {places[j]}{words}" for (i, j), words in named.items()}
 
 
 def _far_middle_near(heads: xr.Dataset) -> dict[tuple[int, int], str]:

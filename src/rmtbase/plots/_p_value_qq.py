@@ -100,7 +100,7 @@ def _monte_carlo_floor(draws: int) -> _Floor:
 
 def _floor(attributes: Mapping[Any, Any], columns: Iterable[Array]) -> _Floor | None:
     """That of a scores file, of an analytic null only if a p-value lies on it; the columns ascend."""
-    if null_method(attributes) == "simulated":
+    if null_method(attributes) != "analytic":
         return _monte_carlo_floor(int(attributes["null_draws"])) if "null_draws" in attributes else None
     floor = float(attributes["p_value_floor"])
     return _Floor(floor, f"floor {floor:g}") if any(column[0] <= floor for column in columns) else None

@@ -24,6 +24,8 @@ from rmtbase.statistics import Statistic, get_statistic
 BAND = (0.005, 0.995)
 """The null band of the figure: 99 % of null heads lie in it."""
 
+_SAME = 1e-6  # up to which heads' null levels, relative to their means, are those of one null
+
 Array = NDArray[np.float64]
 
 
@@ -37,8 +39,9 @@ def statistic_by_layer(
 ) -> Axes:
     """Draw every head as a point at its layer, the layers' means, and the band that holds 99 % of null heads.
 
-    Within a layer, heads stand from left to right in their order. A statistic that scales with σ_Q² σ_K², of which each
-    head has its own, is drawn over its null mean (the log-determinant: minus its null mean), and the axis says so.
+    Where each head has a null of its own, each has its own band, a bar behind its point. Within a layer, heads stand
+    from left to right in their order. A statistic that scales with σ_Q² σ_K², of which each head has its own, is drawn
+    over its null mean (the log-determinant: minus its null mean), and the axis says so.
 
     Args:
         scores: a scores tree, its /heads, or the dataset of ``rmtbase.score_heads``.
@@ -64,10 +67,9 @@ def statistic_by_layer(
     n_layers, n_heads = value.shape
 
     ax = own_axes(ax, theme)
-    ax.axhspan(lower, upper, color=theme.null, alpha=0.28, linewidth=0, label="null, 99 % of heads")
-    ax.axhline(middle, color=theme.null, linewidth=1.2, label="null, median")
     offset = np.linspace(-0.3, 0.3, n_heads) if n_heads > 1 else np.zeros(1)
     x = np.arange(n_layers)[:, None] + offset
+    _draw_null(ax, x, (lower, middle, upper), theme)
     size = float(np.clip(30 / n_layers**0.5 / n_heads**0.25, 2.0, 4.5))
     for chosen, colour, fill, sign in (
         (~flagged, theme.observed, "none", "≥"),
@@ -81,7 +83,7 @@ def statistic_by_layer(
         _layer_means(value), np.arange(n_layers) - 0.4, np.arange(n_layers) + 0.4, color=theme.text, linewidth=1.6,
         label="mean of the layer",
     )  # fmt: skip
-    if one.scaling != "additive" and prefer_log(value, np.array([lower, upper])):
+    if one.scaling != "additive" and prefer_log(value, lower, upper):
         log_axis(ax)
     ax.set_xlim(-0.6, n_layers - 0.4)
     index_axis(ax, "x", heads["layer"].values.tolist())
@@ -104,17 +106,35 @@ def _axis_label(one: Statistic) -> str:
     return f"{name} − null mean" if one.scaling == "additive" else f"{name} / null mean"
 
 
-def _null_levels(one: Statistic, table: xr.Dataset, null_mean: Array) -> tuple[float, float, float]:
-    """The band and the median, on the figure's scale: there they are the same for every head that was scored."""
-    scored = np.flatnonzero(np.isfinite(null_mean))
-    if scored.size == 0:
-        return (np.nan, np.nan, np.nan)
-    place = np.unravel_index(scored[0], null_mean.shape)
-    quantile = table["null_quantile"].values[place]
-    probability = table["probability"].values
-    levels = [quantile[int(np.argmin(np.abs(probability - one)))] for one in (BAND[0], 0.5, BAND[1])]
-    low, middle, high = _relative(one, np.array(levels), null_mean[place])
-    return float(low), float(middle), float(high)
+def _null_levels(one: Statistic, table: xr.Dataset, null_mean: Array) -> tuple[Array, Array, Array]:
+    """The lower end, the median and the upper end of each head's null, on the figure's scale."""
+    quantile, probability = table["null_quantile"].values, table["probability"].values
+    places = [int(np.argmin(np.abs(probability - level))) for level in (BAND[0], 0.5, BAND[1])]
+    low, middle, high = (_relative(one, quantile[..., place], null_mean) for place in places)
+    return low, middle, high
+
+
+def _draw_null(ax: Axes, x: Array, levels: tuple[Array, Array, Array], theme: Theme) -> None:
+    lower, middle, upper = levels
+    scored = np.isfinite(lower) & np.isfinite(upper)
+    if not scored.any():
+        return
+    if all(np.ptp(level[scored]) <= _SAME * np.abs(level[scored]).max() for level in levels):
+        first = np.flatnonzero(scored)[0]
+        ax.axhspan(
+            lower.flat[first], upper.flat[first], color=theme.null, alpha=0.28, linewidth=0, label="null, 99 % of heads"
+        )
+        ax.axhline(middle.flat[first], color=theme.null, linewidth=1.2, label="null, median")
+        return
+    width = float(np.clip(240 / x.size, 1.0, 7.0))
+    ax.vlines(
+        x[scored], lower[scored], upper[scored], color=theme.null, alpha=0.45, linewidth=width,
+        label="each head's null, 99 %",
+    )  # fmt: skip
+    ax.plot(
+        x[scored], middle[scored], linestyle="none", marker="_", markersize=width + 1.0, color=theme.null,
+        label="each head's null, median",
+    )  # fmt: skip
 
 
 def _layer_means(value: Array) -> Array:

@@ -79,7 +79,35 @@ _ANALYTIC_CAPTIONS = _CAPTIONS | {
     ),
 }
 
+_OWN_NULL_CAPTIONS = _CAPTIONS | {
+    "z-heat-map": _CAPTIONS["z-heat-map"]._replace(
+        title="How far every head is from its own null",
+        reading="One cell per head. Grey heads look like their own resampled matrices; blue ones lie below their "
+        "null's mean and orange ones above, the stronger the farther. A dot marks q < 0.05. The colours change at the "
+        "same z in every report, so that two models can be laid side by side.",
+    ),
+    "ordered-eigenvalues": Caption(
+        "Where in the spectrum the heads leave their nulls",
+        "Eigenvalues of three heads, each divided by the head's own scale, over the band, in the head's colour, in "
+        "which its resampled eigenvalue of that rank lies. Each head has a null of its own.",
+        "Ordered eigenvalues of the farthest, the middle and the nearest head, each over the band of its own null.",
+    ),
+    "statistics-by-layer": Caption(
+        "Where in the model the heads leave their nulls",
+        "Every head as a point, in order within its layer; filled where q < 0.05. The bar behind it holds 99 % of the "
+        "draws of its own null. A statistic that scales with the weights is divided by the mean of that null.",
+        "Four statistics of every head by layer, with layer means, against bars that hold 99 % of each head's null.",
+    ),
+    "p-value-qq": _CAPTIONS["p-value-qq"]._replace(
+        reading="The heads' p-values, sorted, against what as many heads of the null would give. Points along the line "
+        "and inside the band: the null explains the heads. Points above it: more small p-values than chance gives. The "
+        "number of draws of each head sets a floor to any p-value (the dashed line; half of it for all statistics "
+        "together).",
+    ),
+}
+
 
 def captions(scores: xr.DataTree) -> dict[str, Caption]:
     """The captions of a scores tree's figures by name."""
-    return _ANALYTIC_CAPTIONS if null_method(scores.attrs) == "analytic" else _CAPTIONS
+    of = {"analytic": _ANALYTIC_CAPTIONS, "resampled": _OWN_NULL_CAPTIONS}
+    return of.get(null_method(scores.attrs), _CAPTIONS)

@@ -17,15 +17,15 @@ from rmtbase.tables import null_method
 def method(tree: xr.DataTree) -> str:
     """The section's text: the null, the tests, their limits, and the provenance."""
     attrs = tree.attrs
-    words = (_analytic if null_method(attrs) == "analytic" else _simulated)(attrs)
+    words = {"analytic": _analytic, "simulated": _simulated, "resampled": _resampled}[null_method(attrs)](attrs)
     edges = "largest (smallest) eigenvalue passes the upper (lower) edge"
-    if float(tree["null"].to_dataset()["edge_quantile_lower"]) == 0.0:
+    if null_method(attrs) == "analytic" and float(tree["null"].to_dataset()["edge_quantile_lower"]) == 0.0:
         edges = "largest eigenvalue passes the upper edge (the lower one is not known at this shape)"
     lines = [
         (
             "Null",
             f"{escape(attrs['null'])}. Shape: W<sub>Q</sub> and W<sub>K</sub> of {attrs['d_head']} × "
-            f"{attrs['d_model']}. Each head's σ is estimated from its own matrices, and a random head's from its own.",
+            f"{attrs['d_model']}. {words.scale}",
         ),
         ("Draws", words.draws),
         ("p-values", words.p_values),
@@ -36,16 +36,52 @@ def method(tree: xr.DataTree) -> str:
         ),
         (
             "Edges",
-            f"A random head's {edges} with probability {float(attrs['edge_level']):g}.",
+            f"A null head's {edges} with probability {float(attrs['edge_level']):g}.",
         ),
     ]
     rows = "".join(f"<div><dt>{name}</dt><dd>{text}</dd></div>" for name, text in lines)
     return (
         f'<dl class="method">{rows}</dl><div class="limits"><div><h3>What is exact</h3>{_list(words.exact)}</div>'
-        f"<div><h3>What is not</h3>{_list((*words.inexact, *_LIMITS))}</div></div>{words.details}"
+        f"<div><h3>What is not</h3>{_list((*words.inexact, _SHARED_KEYS, *words.limits))}</div></div>{words.details}"
         "<details><summary>Provenance: software, call, seeds and fingerprints</summary>"
         f'<pre tabindex="0" aria-label="Provenance as JSON">{escape(attrs["provenance"])}</pre></details>'
     )
+
+
+class _OwnNull(NamedTuple):
+    """What is said of a null that is made of a head's own matrices."""
+
+    draw: str
+    kept: str
+    valid: str
+    limit: str
+
+
+_SHARED_KEYS = "Heads that share a key head are dependent: the p-value band in the figure is for independent ones."
+_LIMITS = (
+    "The free-product law is the limit of large shapes; random eigenvalues pass its edges slightly.",
+    "A head that leaves the null is not a product of independent Gaussian matrices. Training does that, and so would "
+    "an initialisation of another kind (orthogonal, say).",
+)
+_OWN_NULLS = {
+    "permutation": _OwnNull(
+        "each a random order of the elements of W<sub>Q</sub>, and of W<sub>K</sub>",
+        "The elements of every draw are those of the head, to the bit: heavy tails and outlying weights explain "
+        "nothing.",
+        "A head whose elements stand in no order has p ≤ α with probability at most α, whatever their distribution.",
+        "A head that leaves the null has structure within W<sub>Q</sub> or W<sub>K</sub>, or between them; the null "
+        "does not say which.",
+    ),
+    "haar": _OwnNull(
+        "each a uniformly random (Haar) rotation between the query and key directions of the head's space",
+        "W<sub>Q</sub> and W<sub>K</sub> keep all their singular values: however their spectra decay explains nothing.",
+        "A head whose query and key directions are turned against each other at random has p ≤ α with probability at "
+        "most α.",
+        "A head that leaves the null pairs strong query directions with strong key directions, or with weak ones. What "
+        "training did to the spectrum of W<sub>Q</sub> or W<sub>K</sub> alone is no part of it. The log-determinant is "
+        "the same in every draw: it has p = 1.",
+    ),
+}
 
 
 class _Words(NamedTuple):
@@ -57,14 +93,18 @@ class _Words(NamedTuple):
     exact: tuple[str, ...]
     inexact: tuple[str, ...]
     details: str = ""
+    scale: str = "Each head's σ is estimated from its own matrices, and a random head's from its own."
+    limits: tuple[str, ...] = _LIMITS
+
+
+_P_VALUES = "Two-sided Monte Carlo, p = 2 (b + 1) / (n + 1) with b draws at least as far out on the observed side"
 
 
 def _simulated(attrs: Mapping[Any, Any]) -> _Words:
     draws = int(attrs["null_draws"])
     return _Words(
         draws=f"{draws}; source: {escape(attrs['table'])}.",
-        p_values="Two-sided Monte Carlo, p = 2 (b + 1) / (n + 1) with b draws at least as far out on the observed "
-        f"side: never below 2 / ({draws} + 1) = {number(2 / (draws + 1), 2)}.",
+        p_values=f"{_P_VALUES}: never below 2 / ({draws} + 1) = {number(2 / (draws + 1), 2)}.",
         omnibus="its largest distance against the null draws' own largest",
         exact=(
             "The null draws have the law of W<sub>QK</sub>'s spectrum for Gaussian factors at this very shape: no "
@@ -72,6 +112,23 @@ def _simulated(attrs: Mapping[Any, Any]) -> _Words:
             "A random head has p ≤ α with probability at most α, at any number of draws.",
         ),
         inexact=(),
+    )
+
+
+def _resampled(attrs: Mapping[Any, Any]) -> _Words:
+    draws, own = int(attrs["null_draws"]), _OWN_NULLS[str(attrs["null"]).partition(":")[0]]
+    return _Words(
+        draws=f"{draws} for each head from its own matrices: {own.draw}.",
+        p_values=f"{_P_VALUES}: never below 2 / ({draws} + 1) = {number(2 / (draws + 1), 2)}. Draws that equal the "
+        "head to nine digits count on both sides.",
+        omnibus="its largest distance against that of each of its draws",
+        exact=(own.kept, own.valid),
+        inexact=(),
+        scale="Every draw has the norms of the head's own matrices, and so its estimate of σ.",
+        limits=(
+            own.limit,
+            "Whole weight matrices are compared with Gaussian ones, whichever null the heads have.",
+        ),
     )
 
 
@@ -111,12 +168,6 @@ def _list(items: tuple[str, ...]) -> str:
 
 
 _NO_LAW = "none is known at this shape, so that no head is scored on it"
-_LIMITS = (
-    "The free-product law is the limit of large shapes; random eigenvalues pass its edges slightly.",
-    "Heads that share a key head are dependent: the p-value band in the figure is for independent ones.",
-    "A head that leaves the null is not a product of independent Gaussian matrices. Training does that, and so would "
-    "an initialisation of another kind (orthogonal, say).",
-)
 
 
 def glossary(tree: xr.DataTree) -> str:

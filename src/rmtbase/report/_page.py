@@ -49,7 +49,7 @@ def render(scores: xr.DataTree) -> str:
         "figures": ("Heads in pictures", "".join(framed[name] for name in _HEAD_FIGURES)),
         "heads": ("All heads", _heads(scores, summary)),
         "matrices": ("Weight matrices", _matrices(scores, summary, framed)),
-        "null": ("How the null was made", framed["null-spectrum"] + method(scores)),
+        "null": ("How the null was made", framed.get("null-spectrum", "") + method(scores)),
     }
     sections = {name: section for name, section in sections.items() if section[1]}
     links = "".join(f'<li><a href="#{name}">{title}</a></li>' for name, (title, _) in sections.items())

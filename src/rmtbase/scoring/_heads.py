@@ -14,6 +14,7 @@ from rmtbase.errors import ParameterError
 from rmtbase.linalg import product_singular_values
 from rmtbase.montecarlo import PROBABILITIES
 from rmtbase.scoring._null import HeadNull, HeadScores, check_null_name
+from rmtbase.scoring._resampled_null import Resampler
 from rmtbase.scoring._source import find_null
 from rmtbase.statistics import SPECTRAL_STATISTICS, benjamini_hochberg, spectral_statistics
 from rmtbase.tables import SCORES_SCHEMA, describe
@@ -42,8 +43,12 @@ def score_heads(
         baseline: a baseline table (a dataset or file) to take the null from. Where it lacks the shape, and where
             there is none, the null is simulated, or taken from the cache. ``"analytic"``: from the laws, without
             draws, for d_head ≥ 8 (:class:`rmtbase.scoring.AnalyticNull`).
-        null: ``"gaussian"``: i.i.d. Gaussian factors, every draw at its own estimate of σ, as the head is.
-        draws: null draws to simulate; ``max(10 000, 50 · heads)`` if None, so that one head alone can reach q < 0.05.
+        null: ``"gaussian"``: i.i.d. Gaussian factors, every draw at its own estimate of σ, as the head is. Or each head
+            against its own: ``"permutation"``, the elements of W_Q and of W_K in random order (keeps their
+            distribution, heavy tails too); ``"haar"``, W_Qᵀ O W_K with O a random rotation of the head's space (keeps
+            the singular values of W_Q and W_K, and asks whether they are aligned). These take no ``baseline``.
+        draws: null draws to simulate; if None ``max(10 000, 50 · heads)``, so that one head alone can reach q < 0.05,
+            or 1000 of each head where each has a null of its own.
         seed: of the null draws.
         progress: called with the number of null draws finished since the last call.
         note: called with one line that says where the null came from.
@@ -54,7 +59,8 @@ def score_heads(
 
     Raises:
         ParameterError: wrong shapes, a value that is not finite, a factor that is zero, an unknown null, d_head = 1
-            (whose only statistic is its scale), or d_head < 8 with the analytic null.
+            (whose only statistic is its scale), d_head < 8 with the analytic null, or a baseline for a null made of a
+            head's own matrices.
         TableError, MissingFileError: ``baseline`` is no baseline table.
     """
     check_null_name(null)
@@ -72,9 +78,15 @@ def score_heads(
     sigma_q, sigma_k = sigma_estimate(q), sigma_estimate(k)[key_head]
     if not ((sigma_q * sigma_k > _LEAST) & (sigma_q * sigma_k < 1 / _LEAST)).all():
         raise ParameterError("w_q, w_k", "weights", f"sigma_q sigma_k between {_LEAST:g} and {1 / _LEAST:g}; rescale")
-    gaussian = find_null(d_model, d_head, n_heads, baseline, draws, seed, progress, note)
-    values = product_singular_values(q, k[key_head])
-    return heads_dataset(values, sigma_q, sigma_k, key_head, gaussian, ("head",))
+    if null == "gaussian":
+        gaussian = find_null(d_model, d_head, n_heads, baseline, draws, seed, progress, note)
+        values = product_singular_values(q, k[key_head])
+        scores = scores_against(gaussian, values, sigma_q, sigma_k)
+    else:
+        resampler = Resampler(null, d_head, n_heads, baseline, draws, seed, progress, note)
+        values = product_singular_values(q, k[key_head])
+        scores, _ = resampler.score(q, k, values, sigma_q, sigma_k)
+    return heads_dataset(scores, values, sigma_q, sigma_k, key_head, ("head",))
 
 
 def sigma_estimate(factors: ArrayLike) -> Array:
@@ -83,20 +95,24 @@ def sigma_estimate(factors: ArrayLike) -> Array:
     return np.sqrt(np.einsum("...ij,...ij->...", w, w, dtype=np.float64) / (w.shape[-1] * w.shape[-2]))
 
 
+def scores_against(null: HeadNull, singular_values: Array, sigma_q: Array, sigma_k: Array) -> HeadScores:
+    """Scores of heads against one null of their shape; singular values (..., d_head), σ's (...)."""
+    scale = np.where(sigma_q * sigma_k > 0, (sigma_q * sigma_k) ** 2, np.nan)
+    with np.errstate(invalid="ignore", divide="ignore"):  # an all-zero head has no shape: NaN, and a warning elsewhere
+        statistics = spectral_statistics(singular_values)
+        return null.score(singular_values, np.where(np.isnan(scale)[..., None], np.nan, statistics), scale)
+
+
 def heads_dataset(
+    scores: HeadScores,
     singular_values: Array,
     sigma_q: Array,
     sigma_k: Array,
     key_head: NDArray[np.int64],
-    null: HeadNull,
     dims: tuple[str, ...],
 ) -> xr.Dataset:
-    """Scores of heads from their spectra; ``dims`` names the leading axes, (layer, head) or (head,)."""
-    scale = np.where(sigma_q * sigma_k > 0, (sigma_q * sigma_k) ** 2, np.nan)
-    with np.errstate(invalid="ignore", divide="ignore"):  # an all-zero head has no shape: NaN, and a warning elsewhere
-        statistics = spectral_statistics(singular_values)
-        scores = null.score(singular_values, np.where(np.isnan(scale)[..., None], np.nan, statistics), scale)
-    q_value = np.stack([benjamini_hochberg(scores.p_value[..., k]) for k in range(statistics.shape[-1])], axis=-1)
+    """Scores of heads as a dataset; ``dims`` names the leading axes, (layer, head) or (head,)."""
+    q_value = np.stack([benjamini_hochberg(scores.p_value[..., k]) for k in range(len(SPECTRAL_STATISTICS))], axis=-1)
     n_heads = sigma_q.shape[-1]
     dataset = xr.Dataset(
         {

@@ -1,4 +1,4 @@
-"""The self-normalised Gaussian null of one shape.
+"""What heads are scored against, and the self-normalised Gaussian null of one shape.
 
 A trained head's σ is unknown and estimated from the head's own factors, σ̂² = ‖W‖_F²/(d h). A statistic that uses the
 estimate has another (narrower) null than one that uses the true σ; so every null draw is rescaled by its own estimate
@@ -17,8 +17,8 @@ import xarray as xr
 from numpy.typing import ArrayLike, NDArray
 
 from rmtbase.errors import ParameterError, TableError
-from rmtbase.montecarlo import PROBABILITIES
-from rmtbase.statistics import SPECTRAL_STATISTICS, Statistic, monte_carlo_p_value
+from rmtbase.montecarlo import PROBABILITIES, divisor, self_normalized_sample
+from rmtbase.statistics import SPECTRAL_STATISTICS, Statistic, monte_carlo_p_value, on_distance_scale
 
 EDGE_LEVEL = 1e-3
 """Probability with which a null head has an eigenvalue beyond an edge quantile, on each side."""
@@ -67,11 +67,20 @@ class HeadNull(ABC):
     Attributes:
         d_model, d_head: the shape.
         source: where it came from, in words.
+        description: what it is, its name first.
+        edge_level: probability with which a null head has an eigenvalue beyond an edge quantile, on each side.
     """
 
     d_model: int
     d_head: int
     source: str
+    description = "gaussian: i.i.d. Gaussian W_Q and W_K at the head's own sigma, every null draw at its own estimate"
+    edge_level = EDGE_LEVEL
+
+    @property
+    def method(self) -> str:
+        """How it is known: ``"simulated"`` or ``"analytic"``."""
+        return "simulated" if self.draws else "analytic"
 
     @property
     @abstractmethod
@@ -146,12 +155,14 @@ class HeadNull(ABC):
         quantile = np.stack([rescaled(self.quantile[:, j], scale) for j in range(len(PROBABILITIES))], axis=-1)
         lower, upper = self.edge_quantiles
         eigenvalues = singular_values**2 / scale[..., None]
+        with np.errstate(invalid="ignore", divide="ignore"):  # a statistic that is the same in every null draw
+            z_score = np.where(standard == self.mean, 0.0, (standard - self.mean) / self.std)
         return HeadScores(
             observed=statistics,
             null_mean=rescaled(self.mean, scale),
             null_std=np.stack(spreads, axis=-1),
             null_quantile=quantile,
-            z_score=(standard - self.mean) / self.std,
+            z_score=z_score,
             p_value=self.p_value(standard),
             omnibus_p_value=self.omnibus_p_value(standard),
             farthest=np.argmax(np.nan_to_num(self.distance(standard), posinf=np.inf), axis=-1),
@@ -174,50 +185,24 @@ def distance_from_moments(one: Statistic, value: ArrayLike, mean: ArrayLike, std
 
 
 @dataclass(frozen=True)
-class GaussianNull(HeadNull):
-    """The null simulated: independent draws of W_QK, each at its own estimate of σ.
+class SimulatedNull(HeadNull):
+    """A null of which there are draws, each at its own estimate of σ.
 
     Attributes:
         d_model, d_head: the shape.
         sample: (draw, statistic), in the registry's order.
-        row: the table's row that it came from, for pictures.
-        source: where the table came from, in words.
+        source: where the draws came from, in words.
     """
 
     d_model: int
     d_head: int
     sample: Array
-    row: xr.Dataset
     source: str
-
-    @classmethod
-    def from_baseline(cls, table: xr.Dataset, d_model: int, d_head: int, source: str) -> GaussianNull | None:
-        """The null of that shape from a baseline table at whatever σ and normalization, or None if it is not there."""
-        rows = np.flatnonzero((table["d_model"].values == d_model) & (table["d_head"].values == d_head))
-        if rows.size == 0:
-            return None
-        lacking = [name for name in SPECTRAL_STATISTICS if name not in table["statistic"].values]
-        if lacking:
-            raise TableError(
-                source, f"no statistic {', '.join(lacking)}", "all that this version scores; make it again"
-            )
-        row = table.isel(case=int(rows[0]))
-        own_scale = (row["sigma_q_estimate"] * row["sigma_k_estimate"]).values ** 2 / _divisor(table, d_model)
-        statistics = SPECTRAL_STATISTICS.values()
-        columns = [
-            one.rescale(row["sample"].sel(statistic=one.name).values, 1.0 / own_scale, d_head) for one in statistics
-        ]
-        return cls(d_model, d_head, np.stack(columns, axis=-1), row.assign_attrs(table.attrs), source)
 
     @property
     def draws(self) -> int:
         """Number of null draws."""
         return self.sample.shape[0]
-
-    @property
-    def unit(self) -> float:
-        """The factor that brings an eigenvalue of the table's row to σ = 1 and the raw product."""
-        return float(_divisor(self.row, self.d_model) / (self.row["sigma_q"] * self.row["sigma_k"]) ** 2)
 
     @cached_property
     def mean(self) -> Array:
@@ -274,12 +259,43 @@ class GaussianNull(HeadNull):
     def distance(self, standard: Array) -> Array:
         """|z| on the scale of the draws themselves."""
         mean, std = self._distance_scale
-        return np.abs((_on_distance_scale(standard) - mean) / std)
+        return np.abs((on_distance_scale(standard) - mean) / std)
 
     @cached_property
     def _distance_scale(self) -> tuple[Array, Array]:
-        on_scale = _on_distance_scale(self.sample)
+        on_scale = on_distance_scale(self.sample)
         return on_scale.mean(axis=0), on_scale.std(axis=0, ddof=1)
+
+
+@dataclass(frozen=True)
+class GaussianNull(SimulatedNull):
+    """The null simulated: independent draws of W_QK, each at its own estimate of σ.
+
+    Attributes:
+        row: the table's row that it came from, for pictures.
+    """
+
+    row: xr.Dataset
+
+    @classmethod
+    def from_baseline(cls, table: xr.Dataset, d_model: int, d_head: int, source: str) -> GaussianNull | None:
+        """The null of that shape from a baseline table at whatever σ and normalization, or None if it is not there."""
+        rows = np.flatnonzero((table["d_model"].values == d_model) & (table["d_head"].values == d_head))
+        if rows.size == 0:
+            return None
+        lacking = [name for name in SPECTRAL_STATISTICS if name not in table["statistic"].values]
+        if lacking:
+            raise TableError(
+                source, f"no statistic {', '.join(lacking)}", "all that this version scores; make it again"
+            )
+        row = table.isel(case=int(rows[0]))
+        row = row.assign_attrs(table.attrs)
+        return cls(d_model, d_head, self_normalized_sample(row), source, row)
+
+    @property
+    def unit(self) -> float:
+        """The factor that brings an eigenvalue of the table's row to σ = 1 and the raw product."""
+        return float(divisor(self.row) / (self.row["sigma_q"] * self.row["sigma_k"]) ** 2)
 
     def spectrum(self) -> xr.Dataset:
         """The ``/null`` group, from the table's row."""
@@ -301,19 +317,11 @@ class GaussianNull(HeadNull):
         return {"table": json.loads(self.row.attrs["provenance"])}
 
 
-def _on_distance_scale(values: Array) -> Array:
-    """Values (..., statistic), the logarithm of those that are positive and have no upper bound."""
-    on_log = np.array([one.on_log_scale for one in SPECTRAL_STATISTICS.values()])
-    with np.errstate(divide="ignore"):
-        return np.where(on_log, np.log(np.where(on_log, values, 1.0)), values)
-
-
-def _divisor(table: xr.Dataset, d_model: int) -> float:
-    """What the table's normalization has divided the eigenvalues of the raw product by."""
-    return float(d_model) if table.attrs["normalization"] == "sqrt_d" else 1.0
+NULLS = ("gaussian", "permutation", "haar")
+"""i.i.d. Gaussian factors; the head's own with their elements shuffled; the head's own, rotated against each other."""
 
 
 def check_null_name(null: str) -> None:
     """Raise unless the null is one that is offered."""
-    if null != "gaussian":
-        raise ParameterError("null", null, "'gaussian' (the i.i.d. Gaussian factors at the head's own σ)")
+    if null not in NULLS:
+        raise ParameterError("null", null, "'gaussian', 'permutation' or 'haar'")

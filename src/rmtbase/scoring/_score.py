@@ -16,9 +16,10 @@ from rmtbase.errors import ParameterError
 from rmtbase.linalg import available_cores, core_of_triangles, core_singular_values, single_threaded_blas, triangle
 from rmtbase.models import Model, open_model
 from rmtbase.montecarlo import PROBABILITIES
-from rmtbase.scoring._heads import heads_dataset, sigma_estimate
+from rmtbase.scoring._heads import heads_dataset, scores_against, sigma_estimate
 from rmtbase.scoring._matrices import MATRIX_MODES, MatrixScorer
-from rmtbase.scoring._null import EDGE_LEVEL, HeadNull, check_null_name
+from rmtbase.scoring._null import HeadNull, check_null_name
+from rmtbase.scoring._resampled_null import Resampler, stack_scores
 from rmtbase.scoring._source import find_null
 from rmtbase.tables import SCHEMA_VERSION, SCORES_SCHEMA, describe, provenance, software_version
 
@@ -46,11 +47,12 @@ def score(
         baseline: a baseline table to take the null from; without one, or where it lacks the model's shape, the null is
             simulated or taken from the cache. ``"analytic"``: from the laws, without draws, for d_head ≥ 8
             (:class:`rmtbase.scoring.AnalyticNull`); spectra of whole matrices are still compared with simulated ones.
-        null: ``"gaussian"``.
+        null: ``"gaussian"``, or ``"permutation"`` or ``"haar"``, each head against a null of its own; see
+            :func:`score_heads`. Whole matrices are compared with Gaussian ones whichever it is.
         revision: of the hub id or the bundled model.
         matrices: what to do with whole weight matrices: ``"none"``, ``"elements"`` (element-wise moments), or
             ``"spectra"`` (also the spectrum against Marchenko–Pastur: a full SVD of each).
-        draws: null draws to simulate; ``max(10 000, 50 · heads)`` if None.
+        draws: null draws to simulate; if None ``max(10 000, 50 · heads)``, or 1000 of each head where each has its own.
         seed: of the null draws.
         progress: called with the number of null draws finished since the last call.
         layer_done: called with 1 after each layer.
@@ -60,7 +62,8 @@ def score(
         The tree of a scores file: ``/heads``, ``/matrices`` and ``/null``; see ``rmtbase.tables.SCORES_SCHEMA``.
 
     Raises:
-        ParameterError: an unknown null, mode or revision, or d_head < 8 with the analytic null.
+        ParameterError: an unknown null, mode or revision, d_head < 8 with the analytic null, or a baseline for a null
+            made of a head's own matrices.
         CheckpointError: the checkpoint cannot be read as it stands; its subclasses say what is wrong.
         TableError, MissingFileError: ``baseline`` is no baseline table.
     """
@@ -72,14 +75,20 @@ def score(
         model = open_model(model, revision)
     elif revision is not None:
         raise ParameterError("revision", revision, "none beside an opened model, which has its own")
-    gaussian = find_null(
-        model.d_model, model.d_head, model.n_layers * model.n_heads, baseline, draws, seed, progress, tell
-    )
+    n_heads = model.n_layers * model.n_heads
+    found: HeadNull | Resampler
+    if null == "gaussian":
+        found = find_null(model.d_model, model.d_head, n_heads, baseline, draws, seed, progress, tell)
+    else:
+        found = Resampler(null, model.d_head, n_heads, baseline, draws, seed, progress, tell)
     scorer = None if matrices == "none" else MatrixScorer(model.components, model.n_layers, matrices == "spectra", seed)
-    layers = []
+    layers, own = [], []
     with single_threaded_blas(), ThreadPoolExecutor(available_cores()) as pool:
         for layer in range(model.n_layers):
-            layers.append(_read_layer(model, layer, pool))
+            read = _read_layer(model, layer, pool)
+            layers.append(read)
+            if isinstance(found, Resampler):
+                own.append(found.score(model.queries(layer), model.keys(layer), *read))
             if scorer is not None:
                 for component in model.components:
                     scorer.add(layer, component, model.matrix(layer, component))
@@ -91,13 +100,18 @@ def score(
     warnings = [*model.warnings, *_zero_heads(sigma_q, sigma_k), *constant]
     for line in (*model.notes, *warnings):
         tell(line)
-    heads = heads_dataset(values, sigma_q, sigma_k, key_head, gaussian, ("layer", "head"))
+    if isinstance(found, Resampler):
+        by_layer, spectra = zip(*own, strict=True)
+        scores, null_group = stack_scores(by_layer), _own_nulls(spectra)
+    else:
+        scores, null_group = scores_against(found, values, sigma_q, sigma_k), _null_dataset(found)
+    heads = heads_dataset(scores, values, sigma_q, sigma_k, key_head, ("layer", "head"))
     heads = heads.assign_coords(layer=np.arange(model.n_layers))
-    children = {"heads": heads, "null": _null_dataset(gaussian)}
+    children = {"heads": heads, "null": null_group}
     if scorer is not None:
         children["matrices"] = scorer.dataset()
     tree = xr.DataTree.from_dict({f"/{name}": dataset for name, dataset in children.items()})
-    tree.attrs = _attributes(model, gaussian, matrices, warnings)
+    tree.attrs = _attributes(model, found, matrices, warnings)
     return tree
 
 
@@ -141,7 +155,15 @@ def _null_dataset(null: HeadNull) -> xr.Dataset:
     return describe(dataset, SCORES_SCHEMA["null"])
 
 
-def _attributes(model: Model, null: HeadNull, matrices: str, warnings: list[str]) -> dict[str, object]:
+def _own_nulls(spectra: tuple[xr.Dataset, ...]) -> xr.Dataset:
+    """The ``/null`` group where each head has its own."""
+    dataset: xr.Dataset = xr.concat(spectra, dim="layer")  # type: ignore[assignment]  # datasets make a dataset
+    places = {name: np.arange(dataset.sizes[name]) for name in ("layer", "head", "index")}
+    dataset = dataset.assign_coords({"probability": np.array(PROBABILITIES), **places})
+    return describe(dataset, SCORES_SCHEMA["own_null"])
+
+
+def _attributes(model: Model, null: HeadNull | Resampler, matrices: str, warnings: list[str]) -> dict[str, object]:
     call = {
         "function": "rmtbase.score",
         "model": model.name,
@@ -158,8 +180,8 @@ def _attributes(model: Model, null: HeadNull, matrices: str, warnings: list[str]
         "model": model.name,
         "revision": model.revision or "",
         "family": model.architecture,
-        "null": "gaussian: i.i.d. Gaussian W_Q and W_K at the head's own sigma, every null draw at its own estimate",
-        "null_method": "simulated" if null.draws else "analytic",
+        "null": null.description,
+        "null_method": null.method,
         "table": null.source,
         "normalization": "none",
         "n_layers": model.n_layers,
@@ -169,7 +191,7 @@ def _attributes(model: Model, null: HeadNull, matrices: str, warnings: list[str]
         "d_head": model.d_head,
         "null_draws": null.draws,
         "p_value_floor": null.p_value_floor,
-        "edge_level": EDGE_LEVEL,
+        "edge_level": null.edge_level,
         "notes": json.dumps(model.notes),
         "warnings": json.dumps(warnings),
         "provenance": provenance(call, weights=weights, null=null.record()),

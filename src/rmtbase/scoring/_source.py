@@ -1,18 +1,21 @@
-"""Where the null of a shape comes from: the laws, the table that was given, the cache, or a simulation made now."""
+"""Where the null of a shape comes from: the laws, a given table, the atlas, the cache, or a simulation made now."""
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import xarray as xr
 
-from rmtbase.errors import ParameterError
-from rmtbase.montecarlo import cached_baseline, require_seed
+from rmtbase.errors import ParameterError, TableError
+from rmtbase.montecarlo import CacheWarning, atlas_case, cached_baseline, require_seed
 from rmtbase.parameters import require_draws
 from rmtbase.scoring._analytic_null import AnalyticNull
+from rmtbase.scoring._atlas_null import AtlasNull
 from rmtbase.scoring._null import GaussianNull, HeadNull, draws_for
-from rmtbase.tables import baseline_shapes, open_baseline, validate_baseline
+from rmtbase.tables import baseline_shapes, open_netcdf, validate_atlas, validate_baseline
 
 ANALYTIC = "analytic"
 """The ``baseline`` that asks for the analytic null; a file of that name is given as ``./analytic``."""
@@ -30,17 +33,18 @@ def find_null(
 ) -> HeadNull:
     """The null of exactly this shape, never a neighbour's: analytic where ``baseline`` is :data:`ANALYTIC`.
 
-    A given table that lacks the shape is left as it is; the case is simulated (or found in the cache) and a note says
-    so.
+    A given table (a baseline or an atlas) that lacks the shape is left as it is, and a note says so. Then the atlas
+    shipped with rmtbase serves, if it holds the shape with this seed and, where ``draws`` is given, at least as many; a
+    note says where a model has more heads than it has draws for. Else the cache, or a simulation.
     """
     if d_head < 2:
         raise ParameterError(
             "d_head", d_head, "at least 2: at d_head = 1 the scale is all there is, and it is estimated"
         )
     require_seed(seed)
-    draws = draws_for(n_heads) if draws is None else require_draws(draws)
+    asked = None if draws is None else require_draws(draws)
     if baseline is not None and not isinstance(baseline, xr.Dataset | Path | str):
-        raise ParameterError("baseline", baseline, f"a baseline table (a dataset or a file), or {ANALYTIC!r}")
+        raise ParameterError("baseline", baseline, f"a baseline or atlas (a dataset or a file), or {ANALYTIC!r}")
     tell = note or (lambda line: None)
     if isinstance(baseline, str) and baseline == ANALYTIC:
         analytic = AnalyticNull(d_model, d_head)
@@ -50,14 +54,19 @@ def find_null(
         return analytic
     if baseline is not None:
         table, source = _table(baseline)
-        null = GaussianNull.from_baseline(table, d_model, d_head, source)
+        null = _null_in(table, d_model, d_head, source)
         if null is not None:
             tell(f"null of ({d_model}, {d_head}): {null.draws} draws from {source}")
             _tell_if_coarse(null, n_heads, tell)
             return null
         held = ", ".join(f"({d}, {h})" for d, h in sorted(set(baseline_shapes(table))))
         tell(f"{source} holds {held} and not ({d_model}, {d_head}), which is needed: that case is taken separately")
-    table = cached_baseline(d_model, d_head, draws, seed, progress, tell)
+    shipped = _from_atlas(d_model, d_head, asked or 0, seed)
+    if shipped is not None:
+        tell(f"null of ({d_model}, {d_head}): from {shipped.source} ({shipped.draws} draws)")
+        _tell_if_coarse(shipped, n_heads, tell)
+        return shipped
+    table = cached_baseline(d_model, d_head, asked or draws_for(n_heads), seed, progress, tell)
     null = GaussianNull.from_baseline(table, d_model, d_head, "simulated")
     assert null is not None  # the table was made for this shape
     _tell_if_coarse(null, n_heads, tell)
@@ -65,13 +74,31 @@ def find_null(
 
 
 def _table(baseline: xr.Dataset | Path | str) -> tuple[xr.Dataset, str]:
-    if isinstance(baseline, xr.Dataset):
-        validate_baseline(baseline, "the baseline dataset")
-        return baseline, "the baseline dataset"
-    return open_baseline(baseline), str(baseline)
+    given = isinstance(baseline, xr.Dataset)
+    table, source = (baseline, "the baseline dataset") if given else (open_netcdf(baseline), str(baseline))
+    (validate_atlas if table.attrs.get("kind") == "atlas" else validate_baseline)(table, source)
+    return table, source
 
 
-def _tell_if_coarse(null: GaussianNull, n_heads: int, tell: Callable[[str], None]) -> None:
+def _null_in(table: xr.Dataset, d_model: int, d_head: int, source: str) -> GaussianNull | AtlasNull | None:
+    if table.attrs["kind"] == "baseline":
+        return GaussianNull.from_baseline(table, d_model, d_head, source)
+    cases = np.flatnonzero((table["d_model"].values == d_model) & (table["d_head"].values == d_head))
+    return AtlasNull(d_model, d_head, table.isel(case=int(cases[0])), source) if cases.size else None
+
+
+def _from_atlas(d_model: int, d_head: int, draws: int, seed: int) -> AtlasNull | None:
+    try:
+        case = atlas_case(d_model, d_head)
+        if case is None or int(case.attrs["seed"]) != seed or int(case["draws"]) < draws:
+            return None
+        return AtlasNull(d_model, d_head, case)
+    except TableError as error:
+        warnings.warn(f"damaged atlas, not used; install rmtbase again: {error}", CacheWarning, stacklevel=2)
+        return None
+
+
+def _tell_if_coarse(null: HeadNull, n_heads: int, tell: Callable[[str], None]) -> None:
     smallest = 2 * n_heads / (null.draws + 1)
     if smallest > 0.05:
         tell(

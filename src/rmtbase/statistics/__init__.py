@@ -1,31 +1,61 @@
 """Statistics: a spectrum, a matrix's elements, or a sample -> numbers. One registry; every name has one meaning."""
 
-from rmtbase.statistics._elements import ELEMENT_STATISTICS, ElementMoments, element_moments
+from rmtbase.statistics._element_sketch import ElementSketch, element_sketch
+from rmtbase.statistics._elements import ELEMENT_STATISTICS, CentralSums, ElementMoments, element_moments
 from rmtbase.statistics._entropy import (
     histogram_entropy,
     histogram_kl,
     nearest_neighbour_entropy,
     nearest_neighbour_kl,
 )
+from rmtbase.statistics._fits import (
+    LogisticFit,
+    NormalFit,
+    StudentTFit,
+    fit_logistic,
+    fit_normal,
+    fit_student_t,
+)
 from rmtbase.statistics._inference import benjamini_hochberg, cauchy_combination, monte_carlo_p_value
-from rmtbase.statistics._registry import SPECTRAL_STATISTICS, Statistic, get_statistic, spectral_statistics
+from rmtbase.statistics._magnitudes import MAGNITUDE_BINS, MagnitudeCounts, WeibullEstimate, magnitude_bins
+from rmtbase.statistics._registry import (
+    SPECTRAL_STATISTICS,
+    Statistic,
+    get_statistic,
+    on_distance_scale,
+    spectral_statistics,
+)
 from rmtbase.statistics._sample import SampleSummary, summarize
 
 __all__ = [
     "ELEMENT_STATISTICS",
+    "MAGNITUDE_BINS",
     "SPECTRAL_STATISTICS",
+    "CentralSums",
     "ElementMoments",
+    "ElementSketch",
+    "LogisticFit",
+    "MagnitudeCounts",
+    "NormalFit",
     "SampleSummary",
     "Statistic",
+    "StudentTFit",
+    "WeibullEstimate",
     "benjamini_hochberg",
     "cauchy_combination",
     "element_moments",
+    "element_sketch",
+    "fit_logistic",
+    "fit_normal",
+    "fit_student_t",
     "get_statistic",
     "histogram_entropy",
     "histogram_kl",
+    "magnitude_bins",
     "monte_carlo_p_value",
     "nearest_neighbour_entropy",
     "nearest_neighbour_kl",
+    "on_distance_scale",
     "spectral_statistics",
     "summarize",
 ]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from functools import reduce
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,7 +12,7 @@ from numpy.typing import NDArray
 ELEMENT_STATISTICS = ("mean", "skewness", "excess_kurtosis", "largest_magnitude")
 """The element-wise statistics that have a null: the standard deviation sets the scale and is tested by none."""
 
-_BLOCK = 1 << 20  # elements widened to float64 at a time
+BLOCK = 1 << 20  # elements widened to float64 at a time
 
 
 @dataclass(frozen=True)
@@ -34,21 +36,86 @@ class ElementMoments:
     largest_magnitude: float
 
 
+@dataclass(frozen=True)
+class CentralSums:
+    """What the moments of n numbers need, in a form that two parts of a sample can be merged in.
+
+    Attributes:
+        count: n.
+        mean: w̄.
+        square, cube, fourth: Σ(w - w̄)^k for k = 2, 3, 4.
+        smallest, largest: of the numbers.
+    """
+
+    count: int
+    mean: float
+    square: float
+    cube: float
+    fourth: float
+    smallest: float
+    largest: float
+
+    def merged(self, other: CentralSums) -> CentralSums:
+        """The sums of both parts together.
+
+        Source: T. F. Chan, G. H. Golub and R. J. LeVeque, Am. Stat. 37, 242 (1983); P. Pébay, SAND2008-6212 (2008),
+            eq. (3.1) for the third and fourth power.
+        """
+        a, b, n = self.count, other.count, self.count + other.count
+        step = other.mean - self.mean
+        step_n = step / n
+        shift = step * step_n * a * b  # what the distance of the two means adds to the squares
+        return CentralSums(
+            count=n,
+            mean=self.mean + step_n * b,
+            square=self.square + other.square + shift,
+            cube=self.cube
+            + other.cube
+            + shift * step_n * (a - b)
+            + 3.0 * step_n * (a * other.square - b * self.square),
+            fourth=self.fourth
+            + other.fourth
+            + shift * step_n * step_n * (a * a - a * b + b * b)
+            + 6.0 * step_n * step_n * (a * a * other.square + b * b * self.square)
+            + 4.0 * step_n * (a * other.cube - b * self.cube),
+            smallest=min(self.smallest, other.smallest),
+            largest=max(self.largest, other.largest),
+        )
+
+    def moments(self) -> ElementMoments:
+        """The moments of the numbers."""
+        n, mean = self.count, self.mean
+        if self.smallest == self.largest or self.square == 0.0:
+            return ElementMoments(n, mean, 0.0, math.nan, math.nan, math.nan)
+        m2, m3, m4 = (power / n for power in (self.square, self.cube, self.fourth))
+        std = math.sqrt(self.square / (n - 1))
+        largest = max(self.largest - mean, mean - self.smallest)
+        return ElementMoments(n, mean, std, m3 / m2**1.5, m4 / m2**2 - 3.0, largest / std)
+
+    @property
+    def root_mean_square(self) -> float:
+        """√(Σ w² / n)."""
+        return math.hypot(self.mean, math.sqrt(self.square / self.count))
+
+
+def central_sums(numbers: NDArray[np.float64]) -> CentralSums:
+    """The sums of a flat array of float64, by two passes."""
+    mean = float(numbers.mean())
+    deviation = numbers - mean
+    square = deviation * deviation
+    return CentralSums(
+        count=numbers.size,
+        mean=mean,
+        square=float(square.sum()),
+        cube=float(square @ deviation),
+        fourth=float(square @ square),
+        smallest=float(numbers.min()),
+        largest=float(numbers.max()),
+    )
+
+
 def element_moments(matrix: NDArray[np.floating]) -> ElementMoments:
-    """Two-pass moments of a matrix of any floating dtype, widened block by block: no float64 copy of it is made."""
+    """Moments of a matrix of any floating dtype, widened block by block: no float64 copy of it is made."""
     flat = matrix.reshape(-1)
-    n = flat.size
-    blocks = [slice(start, start + _BLOCK) for start in range(0, n, _BLOCK)]
-    mean = sum(float(np.sum(flat[block], dtype=np.float64)) for block in blocks) / n
-    powers = np.zeros(3)
-    largest = 0.0
-    for block in blocks:
-        deviation = flat[block].astype(np.float64) - mean
-        square = deviation * deviation
-        powers += (square.sum(), square @ deviation, square @ square)
-        largest = max(largest, float(np.abs(deviation).max()))
-    m2, m3, m4 = powers / n
-    std = float(np.sqrt(powers[0] / max(n - 1, 1)))
-    if m2 == 0.0:
-        return ElementMoments(n, mean, 0.0, np.nan, np.nan, np.nan)
-    return ElementMoments(n, mean, std, float(m3 / m2**1.5), float(m4 / m2**2 - 3.0), largest / std)
+    blocks = (flat[start : start + BLOCK].astype(np.float64) for start in range(0, flat.size, BLOCK))
+    return reduce(CentralSums.merged, map(central_sums, blocks)).moments()

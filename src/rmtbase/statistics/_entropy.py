@@ -29,8 +29,7 @@ def histogram_entropy(sample: ArrayLike, bins: int, range: tuple[float, float]) 
         ParameterError: a sample that is empty, not finite or wholly outside the range; a number of bins that is not a
             positive integer; a range that is not an interval.
     """
-    shares, edges = _shares(_pooled(sample), bins, range)
-    return float(special.entr(shares).sum() + math.log(edges[1] - edges[0]))
+    return entropy_of_counts(*_histogram(_pooled(sample), bins, range))
 
 
 def histogram_kl(sample: ArrayLike, bins: int, range: tuple[float, float], sigma: float | None = None) -> float:
@@ -52,8 +51,20 @@ def histogram_kl(sample: ArrayLike, bins: int, range: tuple[float, float], sigma
         ParameterError: as :func:`histogram_entropy`; a sigma that is not positive and finite, or a sample of zeros.
     """
     x = _pooled(sample)
-    shares, edges = _shares(x, bins, range)
-    log_normal = _log_normal_mass(edges / _spread(x, sigma))
+    counts, edges = _histogram(x, bins, range)
+    return kl_of_counts(counts, edges, _spread(x, sigma))
+
+
+def entropy_of_counts(counts: NDArray[np.int64], edges: Array) -> float:
+    """:func:`histogram_entropy` from the counts in equal bins."""
+    shares = _shares(counts, edges)
+    return float(special.entr(shares).sum() + math.log(edges[1] - edges[0]))
+
+
+def kl_of_counts(counts: NDArray[np.int64], edges: Array, sigma: float) -> float:
+    """:func:`histogram_kl` from the counts in equal bins."""
+    shares = _shares(counts, edges)
+    log_normal = _log_normal_mass(edges / sigma)
     log_normal = log_normal - np.logaddexp.reduce(log_normal)
     return float(np.sum(special.xlogy(shares, shares) - shares * log_normal))
 
@@ -108,13 +119,17 @@ def _pooled(sample: ArrayLike) -> Array:
     return x
 
 
-def _shares(x: Array, bins: int, interval: tuple[float, float]) -> tuple[Array, Array]:
-    """Shares of the numbers within the range, and the edges of the bins."""
+def _histogram(x: Array, bins: int, interval: tuple[float, float]) -> tuple[NDArray[np.int64], Array]:
+    """Counts of the numbers within the range, and the edges of the bins."""
     low, high = require_interval("range", interval)
-    counts, edges = np.histogram(x, require_positive_integer("bins", bins), (low, high))
+    return np.histogram(x, require_positive_integer("bins", bins), (low, high))
+
+
+def _shares(counts: NDArray[np.int64], edges: Array) -> Array:
+    """Shares of the numbers within the range."""
     if not counts.any():
-        raise ParameterError("range", interval, "an interval that holds some of the sample")
-    return counts / counts.sum(), edges
+        raise ParameterError("range", (edges[0], edges[-1]), "an interval that holds some of the sample")
+    return counts / counts.sum()
 
 
 def _spread(x: Array, sigma: float | None) -> float:

@@ -219,3 +219,15 @@ def spectral_statistics(
     chosen = [get_statistic(name) for name in names]
     with np.errstate(divide="ignore"):  # λ_h = 0 is a fact about the matrix, reported as an infinity
         return np.stack([statistic.function(on[statistic.convention]) for statistic in chosen], axis=-1)
+
+
+def on_distance_scale(values: ArrayLike) -> NDArray[np.float64]:
+    """Values (..., statistic), in the registry's order, on the scale on which distances from a null are taken.
+
+    ln x of a statistic that is positive and has no upper bound, x of any other: on a linear scale a condition number,
+    whose null is long-tailed, would always be the farthest.
+    """
+    x = np.asarray(values, dtype=np.float64)
+    on_log = np.array([one.on_log_scale for one in SPECTRAL_STATISTICS.values()])
+    with np.errstate(divide="ignore"):  # a zero eigenvalue is infinitely far from any null
+        return np.where(on_log, np.log(np.where(on_log, x, 1.0)), x)

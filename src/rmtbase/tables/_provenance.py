@@ -16,13 +16,18 @@ def software_version() -> str:
     return _version("rmtbase") or "0+unknown"
 
 
+def software_versions(*packages: str) -> dict[str, str | None]:
+    """The installed version of each package, None where it is not installed."""
+    return {name: _version(name) for name in packages}
+
+
 def provenance(call: Mapping[str, Any], **sections: Mapping[str, Any]) -> str:
     """A JSON record of the software, the platform, the call with its parameters, and any further sections.
 
     There is no date in it, so that the same call on the same software writes the same record.
     """
     record = {
-        "software": {"python": platform.python_version(), **{name: _version(name) for name in _PACKAGES}},
+        "software": {"python": platform.python_version(), **software_versions(*_PACKAGES)},
         "platform": {"system": platform.system(), "machine": platform.machine()},
         "call": dict(call),
         **{name: dict(section) for name, section in sections.items()},

@@ -16,7 +16,7 @@ import xarray as xr
 from rmtbase.errors import TableError
 from rmtbase.parameters import NORMALIZATIONS
 
-SCHEMA_VERSION = "1.0"
+SCHEMA_VERSION = "1.1"
 
 
 @dataclass(frozen=True)
@@ -72,9 +72,35 @@ BASELINE_SCHEMA: dict[str, Variable] = {
     ),
     "edge_lower": Variable(("case",), "lower edge of the free-product law"),
     "edge_upper": Variable(("case",), "upper edge of the free-product law"),
+    "draws": Variable(("case",), "number of draws"),
 }
 """The variables of a baseline file. All dimensionless; an eigenvalue is in units where the elements have the case's
 sigma_q and sigma_k, divided by d_model where the file's ``normalization`` is ``sqrt_d``."""
+
+_SINCE_1_1 = frozenset({"draws"})
+_SAMPLE = frozenset({"sample", "sigma_q_estimate", "sigma_k_estimate"})
+"""What a table made with ``keep_sample = false`` lacks."""
+
+SPECTRA_SCHEMA: dict[str, Variable] = {
+    **{
+        name: variable
+        for name, variable in BASELINE_SCHEMA.items()
+        if name
+        not in {
+            *("d_model", "d_head", "sigma_q", "sigma_k", "sigma_q_estimate", "sigma_k_estimate"),
+            *("eigenvalue_quantile_self_normalized", "density_marchenko_pastur", "density_free"),
+        }
+    },
+    "name": Variable(("case",), "ensemble with its parameters, as it keys the draws"),
+    "rank": Variable(("case",), "number of structurally nonzero eigenvalues"),
+    "density_law": Variable(
+        ("case", "bin"), "bin average of the limiting law's density, NaN where none is known", "1/lambda"
+    ),
+    "edge_lower": Variable(("case",), "lower edge of the limiting law, NaN where none is known"),
+    "edge_upper": Variable(("case",), "upper edge of the limiting law, NaN where none is known"),
+}
+"""The variables of a table of spectra of any ensemble: λ of the raw matrix, each factor as the ensemble draws it. Each
+parameter of the ensemble is a coordinate of its own, ``parameter_depth(case)`` say."""
 
 BASELINE_ATTRIBUTES = (
     "schema_version",
@@ -163,9 +189,22 @@ SCORES_SCHEMA: dict[str, dict[str, Variable]] = {
         "edge_quantile_lower": Variable((), "edge quantile of the self-normalised smallest eigenvalue"),
         "edge_quantile_upper": Variable((), "edge quantile of the self-normalised largest eigenvalue"),
     },
+    "own_null": {
+        "eigenvalue_mean": Variable(
+            (*_HEAD, "index"),
+            "mean ordered eigenvalue of the head's own null, over its sigma_q^2 sigma_k^2, raw product",
+        ),
+        "eigenvalue_quantile": Variable(
+            (*_HEAD, "index", "probability"),
+            "quantile of the ordered eigenvalue of the head's own null, over its sigma_q^2 sigma_k^2, raw product",
+        ),
+        "edge_quantile_lower": Variable(_HEAD, "edge quantile of the smallest eigenvalue of the head's own null"),
+        "edge_quantile_upper": Variable(_HEAD, "edge quantile of the largest eigenvalue of the head's own null"),
+    },
 }
 """The variables of each group of a scores file. ``spectra`` are further variables of ``/matrices``, present where
-asked for; all else is always there."""
+asked for; ``own_null`` stands in the place of ``null`` where each head has a null of its own (``null_method`` is
+``"resampled"``); all else is always there."""
 
 SCORES_ATTRIBUTES = (
     "schema_version",
@@ -180,7 +219,10 @@ SCORES_ATTRIBUTES = (
 
 
 def null_method(attributes: Mapping[Any, Any]) -> str:
-    """How the null of a scores file is known: ``"analytic"``, or ``"simulated"``, also where the file does not say."""
+    """How the null of a scores file is known: ``"analytic"``, ``"simulated"`` or ``"resampled"``, each head's its own.
+
+    ``"simulated"`` where the file does not say.
+    """
     return str(attributes.get("null_method", "simulated"))
 
 
@@ -202,20 +244,35 @@ def baseline_shapes(dataset: xr.Dataset) -> list[tuple[int, int]]:
 
 def validate_baseline(dataset: xr.Dataset, path: Path | str) -> None:
     """Raise :class:`~rmtbase.errors.TableError` unless this is a baseline table of the schema's major version."""
-    _check_attributes(dataset.attrs, "baseline", BASELINE_ATTRIBUTES, path)
-    _check_variables(dataset, BASELINE_SCHEMA, path)
+    check_attributes(dataset.attrs, "baseline", BASELINE_ATTRIBUTES, path)
+    check_variables(dataset, _present(dataset, BASELINE_SCHEMA), path)
     _check_contents(dataset, path)
+
+
+def validate_spectra(dataset: xr.Dataset, path: Path | str) -> None:
+    """Raise :class:`~rmtbase.errors.TableError` unless this is a table of spectra of the schema's major version."""
+    check_attributes(dataset.attrs, "spectra", BASELINE_ATTRIBUTES, path)
+    check_variables(dataset, _present(dataset, SPECTRA_SCHEMA), path)
+
+
+def _present(dataset: xr.Dataset, schema: dict[str, Variable]) -> dict[str, Variable]:
+    """The schema without what this table need not have: what came later, and the sample where none was kept."""
+    optional = _SINCE_1_1 if dataset.attrs.get("schema_version") == "1.0" else frozenset()
+    if not _SAMPLE & set(dataset.variables):
+        optional |= _SAMPLE
+    return {name: variable for name, variable in schema.items() if name not in optional}
 
 
 def validate_scores(tree: xr.DataTree, path: Path | str) -> None:
     """Raise :class:`~rmtbase.errors.TableError` unless this is a scores file of the schema's major version."""
-    _check_attributes(tree.attrs, "scores", SCORES_ATTRIBUTES, path)
+    check_attributes(tree.attrs, "scores", SCORES_ATTRIBUTES, path)
     for group in ("heads", "null"):
         if group not in tree.children:
             raise TableError(path, f"no group /{group}", f"the groups of a scores file, /{group} among them")
-        _check_variables(tree[group].to_dataset(), SCORES_SCHEMA[group], path)
+        own = group == "null" and null_method(tree.attrs) == "resampled"
+        check_variables(tree[group].to_dataset(), SCORES_SCHEMA["own_null" if own else group], path)
     if "matrices" in tree.children:
-        _check_variables(tree["matrices"].to_dataset(), SCORES_SCHEMA["matrices"], path)
+        check_variables(tree["matrices"].to_dataset(), SCORES_SCHEMA["matrices"], path)
 
 
 def _check_contents(dataset: xr.Dataset, path: Path | str) -> None:
@@ -223,19 +280,20 @@ def _check_contents(dataset: xr.Dataset, path: Path | str) -> None:
     if normalization not in NORMALIZATIONS:
         raise TableError(path, f"normalization {normalization!r}", "'sqrt_d' or 'none'")
     for dim, least in (("case", 1), ("statistic", 1), ("draw", 2)):
-        if dataset.sizes[dim] < least:
+        if dataset.sizes.get(dim, least) < least:
             raise TableError(path, f"{dataset.sizes[dim]} entries of {dim}", f"at least {least}")
-    for name in BASELINE_SCHEMA:
+    for name in _present(dataset, BASELINE_SCHEMA):
         if name != "analytic_method" and dataset[name].dtype.kind not in "fiu":
             raise TableError(path, f"variable {name!r} of type {dataset[name].dtype}", "numbers")
-    if bool(dataset["sample"].isnull().any()):
+    if "sample" in dataset and bool(dataset["sample"].isnull().any()):
         raise TableError(path, "NaN in variable 'sample'", "a number for every draw")
     for name in ("sigma_q", "sigma_k", "sigma_q_estimate", "sigma_k_estimate"):
-        if not bool((dataset[name] > 0).all()):
+        if name in dataset and not bool((dataset[name] > 0).all()):
             raise TableError(path, f"values of {name!r} that are not positive", "positive numbers")
 
 
-def _check_attributes(found: dict, kind: str, expected: tuple[str, ...], path: Path | str) -> None:
+def check_attributes(found: dict, kind: str, expected: tuple[str, ...], path: Path | str) -> None:
+    """Raise :class:`~rmtbase.errors.TableError` unless they are of that kind of file and the schema's major version."""
     want = f"a {kind} file written by rmtbase (schema {SCHEMA_VERSION})"
     if "schema_version" not in found or "rmtbase_version" not in found:
         raise TableError(path, "a netCDF file that rmtbase did not write (no schema_version)", want)
@@ -252,7 +310,9 @@ def _check_attributes(found: dict, kind: str, expected: tuple[str, ...], path: P
         raise TableError(path, f"attributes {', '.join(missing)} missing", want)
 
 
-def _check_variables(dataset: xr.Dataset, schema: dict[str, Variable], path: Path | str) -> None:
+def check_variables(dataset: xr.Dataset, schema: dict[str, Variable], path: Path | str) -> None:
+    """Raise :class:`~rmtbase.errors.TableError` unless every variable of the schema is there with its dimensions."""
+    """Raise :class:`~rmtbase.errors.TableError` unless every variable is there with the schema's dimensions."""
     for name, variable in schema.items():
         if name not in dataset.variables:
             raise TableError(path, f"no variable {name!r}", f"{name}{variable.dims}")

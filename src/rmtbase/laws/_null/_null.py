@@ -12,10 +12,10 @@ from rmtbase.laws._log_determinant import LogDeterminant
 from rmtbase.laws._null._edges import condition_number, stable_rank
 from rmtbase.laws._null._law import Distribution, LogPearson3, NullLaw, Pearson3
 from rmtbase.laws._null._linear import effective_rank, entropy, participation_ratio_singular, smooth_moments
-from rmtbase.laws._parameters import checked_dims, checked_flag, moderate_sigmas
+from rmtbase.laws._parameters import checked_flag, moderate_sigmas
 from rmtbase.laws._participation_ratio import chain_participation_ratio
 from rmtbase.laws._trace_moments import trace_cumulants
-from rmtbase.parameters import require_normalization
+from rmtbase.parameters import require_dims, require_normalization
 
 _SMALLEST_RANK = 8
 _TRUSTED = 0.05
@@ -72,7 +72,7 @@ def null(
     """
     if statistic not in _RECIPES:
         raise ParameterError("statistic", statistic, f"one of {', '.join(NULL_STATISTICS)}")
-    checked = checked_dims(dims)
+    checked = require_dims(dims)
     scales = moderate_sigmas(sigmas, len(checked) - 1)
     own = checked_flag("self_normalized", self_normalized)
     if own:

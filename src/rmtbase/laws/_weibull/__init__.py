@@ -12,6 +12,7 @@ from rmtbase.laws._weibull._noise import (
     weibull_quantile_noise,
 )
 from rmtbase.laws._weibull._null import WeibullNull, WeibullScore, weibull_body_tail_gap, weibull_null
+from rmtbase.laws._weibull._product import WeibullProductNull, weibull_product_null
 from rmtbase.laws._weibull._projections import WeibullProjection, weibull_maximum_likelihood, weibull_moment_match
 
 __all__ = [
@@ -21,6 +22,7 @@ __all__ = [
     "WeibullClosure",
     "WeibullFit",
     "WeibullNull",
+    "WeibullProductNull",
     "WeibullProjection",
     "WeibullScore",
     "parents",
@@ -33,5 +35,6 @@ __all__ = [
     "weibull_noise_optimum",
     "weibull_null",
     "weibull_plot_noise",
+    "weibull_product_null",
     "weibull_quantile_noise",
 ]

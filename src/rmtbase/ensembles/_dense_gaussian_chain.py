@@ -1,0 +1,84 @@
+"""A product of Gaussian matrices, drawn as the matrix itself."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import partial, reduce
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jax.typing import ArrayLike
+from jaxtyping import Float, Key
+
+from rmtbase.ensembles._chain_name import chain_name
+from rmtbase.ensembles._ensemble import Draw
+from rmtbase.ensembles._sum_of_squares import sum_of_squares
+
+
+@partial(jax.tree_util.register_dataclass, data_fields=[], meta_fields=["dims"])
+@dataclass(frozen=True)
+class DenseGaussianChain:
+    """The product X_1 X_2 … X_L itself, (n_0, n_L), from dense standard normal X_l of shape (n_{l-1}, n_l).
+
+    The slow and obvious way: the oracle that the thin draw is tested against, and the way to look at elements.
+    """
+
+    dims: tuple[int, ...]
+
+    @property
+    def name(self) -> str:
+        """``dense_`` and the thin chain's name."""
+        return f"dense_{chain_name(self.dims)}"
+
+    @property
+    def rank(self) -> int:
+        """How many singular values are structurally nonzero; the others are not to be reported."""
+        return min(self.dims)
+
+    @property
+    def matrix_shape(self) -> tuple[int, int]:
+        """Shape of a draw's ``matrix``."""
+        return (self.dims[0], self.dims[-1])
+
+    @property
+    def factor_sizes(self) -> tuple[int, ...]:
+        """n_{l-1} n_l of each factor."""
+        return tuple(m * n for m, n in zip(self.dims[:-1], self.dims[1:], strict=True))
+
+    def sample(self, key: Key[Array, ""]) -> Draw:
+        """One draw; ``matrix`` is X_1 … X_L, of shape (n_0, n_L)."""
+        factors = self._factors(key)
+        return Draw(reduce(jnp.matmul, factors), jnp.stack([sum_of_squares(factor) for factor in factors]))
+
+    @property
+    def element_shape(self) -> tuple[int, int]:
+        """(n_0, n_L)."""
+        return self.matrix_shape
+
+    @property
+    def element_std(self) -> float:
+        """Standard deviation of one element, √(n_1 … n_{L-1})."""
+        return math.sqrt(math.prod(self.dims[1:-1]))
+
+    def row_context(self, key: Key[Array, ""]) -> tuple[Float[Array, "_ _"], ...]:
+        """What :meth:`rows` needs of a draw: the factors, multiplied up to two that meet at the smallest n_l."""
+        factors = self._factors(key)
+        if len(factors) == 1:
+            return tuple(factors)
+        inner = self.dims[1:-1]
+        meeting = 1 + inner.index(min(inner))
+        return reduce(jnp.matmul, factors[:meeting]), reduce(jnp.matmul, factors[meeting:])
+
+    def rows(
+        self, context: tuple[Float[Array, "_ _"], ...], start: ArrayLike, count: int
+    ) -> Float[Array, "{count} {self.dims[-1]}"]:
+        """Rows ``start``, …, ``start + count - 1`` of a draw; no more of it is formed."""
+        left, *right = context
+        return reduce(jnp.matmul, right, jax.lax.dynamic_slice_in_dim(left, start, count))
+
+    def _factors(self, key: Key[Array, ""]) -> list[Array]:
+        shapes = zip(self.dims[:-1], self.dims[1:], strict=True)
+        keys = jax.random.split(key, len(self.dims) - 1)
+        return [jax.random.normal(of, shape) for of, shape in zip(keys, shapes, strict=True)]

@@ -1,0 +1,50 @@
+"""What every ensemble offers: one draw from one key, and the name under which its draws are keyed."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol
+
+from jax import Array
+from jaxtyping import Float, Key
+
+
+class Draw(NamedTuple):
+    """One draw of a random matrix.
+
+    Attributes:
+        matrix: a matrix whose ``rank`` largest singular values are those of the ensemble's matrix: a small core with
+            the same law where there is one, else the matrix itself.
+        norm_squared: ‖X‖_F² of each i.i.d. factor X, from which a trained matrix's σ would be estimated; empty where an
+            ensemble has no scale of its own to estimate.
+    """
+
+    matrix: Float[Array, "rows columns"]
+    norm_squared: Float[Array, " factor"]
+
+
+class Ensemble(Protocol):
+    """A law of random matrices, as a JAX pytree. ``sample`` makes one unbatched draw; the caller vmaps."""
+
+    @property
+    def name(self) -> str:
+        """The ensemble with its parameters, ``low_rank_product 768x64`` say: with the seed it keys the draws."""
+        ...
+
+    @property
+    def rank(self) -> int:
+        """How many singular values are structurally nonzero; only they are ever reported."""
+        ...
+
+    @property
+    def matrix_shape(self) -> tuple[int, int]:
+        """Shape of a draw's ``matrix``."""
+        ...
+
+    @property
+    def factor_sizes(self) -> tuple[int, ...]:
+        """Number of elements of each factor in ``norm_squared``, so that σ̂² = norm_squared / factor_sizes."""
+        ...
+
+    def sample(self, key: Key[Array, ""]) -> Draw:
+        """One draw."""
+        ...

@@ -1,0 +1,64 @@
+"""What the ensembles share whose draw is the matrix itself, and which can show it row by row."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any
+
+from jax import Array, lax
+from jax.typing import ArrayLike
+from jaxtyping import Float, Key
+
+from rmtbase.ensembles._ensemble import Draw
+from rmtbase.ensembles._sum_of_squares import sum_of_squares
+
+
+class FullMatrix(ABC):
+    """An n_rows × n_columns matrix of full rank, drawn whole or by blocks of rows."""
+
+    n_rows: int
+    n_columns: int
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """The ensemble with its shape and all its parameters."""
+
+    @property
+    def element_shape(self) -> tuple[int, int]:
+        """(n_rows, n_columns)."""
+        return (self.n_rows, self.n_columns)
+
+    @property
+    @abstractmethod
+    def element_std(self) -> float:
+        """Standard deviation of one element."""
+
+    @property
+    def matrix_shape(self) -> tuple[int, int]:
+        """Shape of a draw's ``matrix``: that of the matrix itself."""
+        return self.element_shape
+
+    @property
+    def rank(self) -> int:
+        """min(n_rows, n_columns)."""
+        return min(self.element_shape)
+
+    @property
+    def factor_sizes(self) -> tuple[int, ...]:
+        """n_rows n_columns."""
+        return (self.n_rows * self.n_columns,)
+
+    @abstractmethod
+    def row_context(self, key: Key[Array, ""]) -> Any:
+        """What :meth:`rows` needs of the draw that belongs to the key: a pytree, made once for all blocks."""
+
+    @abstractmethod
+    def rows(self, context: Any, start: ArrayLike, count: int) -> Float[Array, "{count} {self.n_columns}"]:
+        """Rows ``start``, …, ``start + count - 1`` of a draw, however the others are cut into blocks."""
+
+    def sample(self, key: Key[Array, ""]) -> Draw:
+        """One draw; ``matrix`` is the matrix itself, all its rows."""
+        # The barrier keeps XLA from drawing the elements anew in the loop that adds up their squares.
+        matrix = lax.optimization_barrier(self.rows(self.row_context(key), 0, self.n_rows))
+        return Draw(matrix, sum_of_squares(matrix)[None])

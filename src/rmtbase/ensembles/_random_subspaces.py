@@ -1,0 +1,84 @@
+"""The principal angles between two random subspaces."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jaxtyping import Int, Key
+
+from rmtbase.ensembles._chi import chi
+from rmtbase.ensembles._ensemble import Draw
+from rmtbase.ensembles._orthonormal import orthonormal_columns
+from rmtbase.ensembles._thin_gaussian_chain import upper_triangle
+from rmtbase.parameters import require_head_shape
+
+
+@partial(jax.tree_util.register_dataclass, data_fields=["d_model"], meta_fields=["d_head"])
+@dataclass(frozen=True)
+class RandomSubspaces:
+    """V_Qᵀ V_K for two uniformly random h-dimensional subspaces of R^d with orthonormal bases V_Q and V_K.
+
+    Its singular values are the cosines of the principal angles: how far two heads' row spaces would meet by chance. It
+    is the h × h corner A of a Haar-distributed d × d matrix. E‖A‖_F²/h, the mean cos², is h/d, and its variance
+    2 (d - h)² / (d² (d - 1)(d + 2)).
+
+    Exact draw: the first h columns of the Haar matrix are Q of G = Q R, G (d × h) standard normal and R with a positive
+    diagonal. R depends on Gᵀ G alone, so that the rows of G beyond the first h may be replaced by their own triangle T,
+    GᵀG = G_1ᵀG_1 + TᵀT: χ_{d-h}, χ_{d-h-1}, … on its diagonal and standard normals above, no more than d - h rows. The
+    first h rows of Q of the stack [G_1; T] are A. O(h³), whatever d.
+
+    ``d_model`` is data, not shape, so that one compilation serves every d_model.
+
+    Source: M. L. Eaton, Multivariate Statistics (1983), chapter 7; F. Mezzadri, Notices AMS 54, 592 (2007).
+    """
+
+    d_model: int | Int[Array, ""]
+    d_head: int
+
+    @property
+    def name(self) -> str:
+        """``random_subspaces {d_model}x{d_head}``."""
+        return f"random_subspaces {self.d_model}x{self.d_head}"
+
+    @property
+    def rank(self) -> int:
+        """d_head: also where 2 d_head > d_model, and some cosines are one."""
+        return self.d_head
+
+    @property
+    def matrix_shape(self) -> tuple[int, int]:
+        """Shape of a draw's ``matrix``."""
+        return (self.d_head, self.d_head)
+
+    @property
+    def factor_sizes(self) -> tuple[int, ...]:
+        """None: an orthonormal basis has no scale."""
+        return ()
+
+    def sample(self, key: Key[Array, ""]) -> Draw:
+        """One draw; ``matrix`` is the corner A, of shape (d_head, d_head)."""
+        h = self.d_head
+        key_top, key_lengths, key_normals = jax.random.split(key, 3)
+        top = jax.random.normal(key_top, (h, h))
+        left = self.d_model - h - jnp.arange(h)  # rows of G at and below this one of the triangle
+        lengths = chi(key_lengths, jnp.maximum(left, 0).astype(float))
+        triangle = upper_triangle(lengths, jax.random.normal(key_normals, (h * (h - 1) // 2,)))
+        triangle = jnp.where((left > 0)[:, None], triangle, 0.0)
+        return Draw(orthonormal_columns(jnp.concatenate([top, triangle]))[:h], jnp.zeros(0))
+
+
+def random_subspaces(d_model: int, d_head: int) -> RandomSubspaces:
+    """The ensemble of V_Qᵀ V_K, the overlap of two uniformly random d_head-dimensional subspaces of R^d_model.
+
+    Args:
+        d_model: width of the residual stream.
+        d_head: dimension of either subspace, at most d_model.
+
+    Raises:
+        ParameterError: a dimension is not a positive integer, or d_head > d_model.
+    """
+    return RandomSubspaces(*require_head_shape(d_model, d_head))

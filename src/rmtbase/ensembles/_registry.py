@@ -1,0 +1,51 @@
+"""Every ensemble by the name that a plan gives it."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+
+from rmtbase.ensembles._ensemble import Ensemble
+from rmtbase.ensembles._gaussian_chain import gaussian_chain
+from rmtbase.ensembles._gaussian_matrix import gaussian_matrix
+from rmtbase.ensembles._initialized_matrix import initialized_matrix
+from rmtbase.ensembles._logistic_matrix import logistic_matrix
+from rmtbase.ensembles._low_rank_product import low_rank_product
+from rmtbase.ensembles._random_subspaces import random_subspaces
+from rmtbase.ensembles._residual_path import residual_path
+from rmtbase.ensembles._student_t_matrix import student_t_matrix
+from rmtbase.errors import ParameterError
+
+ENSEMBLES: dict[str, Callable[..., Ensemble]] = {
+    "gaussian_chain": gaussian_chain,
+    "gaussian_matrix": gaussian_matrix,
+    "low_rank_product": low_rank_product,
+    "residual_path": residual_path,
+    "initialized_matrix": initialized_matrix,
+    "logistic_matrix": logistic_matrix,
+    "student_t_matrix": student_t_matrix,
+    "random_subspaces": random_subspaces,
+}
+"""Name in a plan -> the factory, whose keyword arguments are the plan's parameters."""
+
+
+def make_ensemble(name: str, parameters: Mapping[str, object]) -> Ensemble:
+    """The ensemble of that name with those parameters.
+
+    Raises:
+        ParameterError: no such ensemble; a parameter that it does not take; one that it needs and did not get; or one
+            outside its domain.
+    """
+    if name not in ENSEMBLES:
+        raise ParameterError("ensemble", name, "one of " + ", ".join(sorted(ENSEMBLES)))
+    factory = ENSEMBLES[name]
+    signature = inspect.signature(factory).parameters
+    accepted = {key: of for key, of in signature.items() if of.kind is not of.VAR_KEYWORD}
+    has_options = len(accepted) < len(signature)  # which the factory itself checks
+    for parameter, value in parameters.items():
+        if parameter not in accepted and not has_options:
+            raise ParameterError(parameter, value, f"a parameter of {name}: {', '.join(accepted)}")
+    missing = [key for key, of in accepted.items() if of.default is of.empty and key not in parameters]
+    if missing:
+        raise ParameterError("parameters", dict(parameters), f"{name} needs {', '.join(missing)} too")
+    return factory(**parameters)

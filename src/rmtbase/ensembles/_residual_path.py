@@ -1,0 +1,56 @@
+"""The ensemble of residual paths: Π (I + σ G_l/√d), with the direct path, without it, or by the order of paths."""
+
+from __future__ import annotations
+
+import math
+import operator
+from typing import Literal, SupportsIndex
+
+from rmtbase.ensembles._residual_product import ResidualProduct
+from rmtbase.errors import ParameterError
+from rmtbase.parameters import require_positive_integer, require_positive_number
+
+_LARGEST = 1e70  # and its inverse: of singular values, whose fourth powers are then doubles
+
+
+def residual_path(
+    d_model: int,
+    depth: int,
+    sigma: float = 1.0,
+    part: Literal["path", "update", "order"] = "path",
+    order: int | None = None,
+) -> ResidualProduct:
+    """The ensemble P = Π_{l=1..depth} (I + σ G_l/√d_model), G_l with i.i.d. standard normal elements, or a part of it.
+
+    Args:
+        d_model: width of the residual stream.
+        depth: L, the number of residual blocks.
+        sigma: σ; the standard deviation of a block's elements is σ/√d_model.
+        part: ``"path"`` is P, ``"update"`` P - I, ``"order"`` the sum of the products of exactly ``order`` blocks.
+        order: k, from 0 to depth, with ``part="order"``; otherwise None.
+
+    Raises:
+        ParameterError: d_model or depth is not a positive integer, sigma is not a positive number, the part is unknown,
+            the order is missing, superfluous or none of 0, …, depth, or the singular values would leave
+            [1e-70, 1e70], where their fourth powers are doubles.
+    """
+    d_model = require_positive_integer("d_model", d_model)
+    depth = require_positive_integer("depth", depth)
+    sigma = require_positive_number("sigma", sigma)
+    if part not in ("path", "update", "order"):
+        raise ParameterError("part", part, "'path', 'update' or 'order'")
+    if part != "order" and order is not None:
+        raise ParameterError("order", order, f"none, or part = 'order' (part = {part!r})")
+    order = _checked_order(order, depth) if part == "order" else None
+    smallest = _LARGEST ** (-1.0 / max(1 if order is None else order, 1))
+    if sigma < smallest:
+        raise ParameterError("sigma", sigma, f"at least {smallest:.3g}: below it singular values leave the doubles")
+    if depth * math.log1p(2.0 * sigma) > math.log(_LARGEST):  # ‖I + A‖ is about 1 + 2 σ at most
+        raise ParameterError("sigma", sigma, f"less at depth {depth}: singular values up to (1 + 2 sigma)^depth = 1e70")
+    return ResidualProduct(d_model, depth, sigma, part, order)
+
+
+def _checked_order(order: object, depth: int) -> int:
+    if isinstance(order, bool) or not isinstance(order, SupportsIndex) or not 0 <= operator.index(order) <= depth:
+        raise ParameterError("order", order, f"an integer from 0 to depth = {depth}")
+    return operator.index(order)

@@ -1,0 +1,105 @@
+"""The product of residual blocks I + σ G_l/√d: the sum over all paths through a residual network, or a part of it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import partial
+from typing import Literal
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jaxtyping import Float, Int, Key
+
+from rmtbase.ensembles._ensemble import Draw
+from rmtbase.ensembles._sum_of_squares import rounded
+
+
+@partial(jax.tree_util.register_dataclass, data_fields=["depth", "sigma"], meta_fields=["d_model", "part", "order"])
+@dataclass(frozen=True)
+class ResidualProduct:
+    """P = (I + A_1)(I + A_2) … (I + A_L), A_l = σ G_l/√d, G_l of d × d standard normal elements: all 2^L paths.
+
+    * ``"path"``: P = I + U. ``"update"``: U = P - I, all paths but the direct one, by U ← U + A_l + U A_l: without the
+      cancellation of P - I at small σ.
+    * ``"order"``: E_k = Σ A_{l_1} … A_{l_k} over l_1 < … < l_k, the C(L, k) paths through exactly k blocks, by
+      E_k ← E_k + E_{k-1} A_l; P = Σ_k E_k. k d³ a block and k d² numbers, against one of each for the other parts.
+
+    G_l comes from the draw's key with l folded in: under one key the blocks are the same for every part and σ, and the
+    first l are those of every depth. ``norm_squared`` is empty: P is not homogeneous in σ, so that no estimate of σ can
+    be divided out.
+
+    The blocks are multiplied in the precision of the draw: singular values below it times the largest one are rounding
+    (at σ = 1, depth 16 in float64 the smallest few).
+
+    ``depth`` and ``sigma`` are data, not shape, so that one compilation serves all of them.
+
+    Attributes:
+        d_model: d.
+        depth: L.
+        sigma: σ.
+        part: what is drawn.
+        order: k where ``part`` is ``"order"``, else None.
+    """
+
+    d_model: int
+    depth: int | Int[Array, ""]
+    sigma: float | Float[Array, ""]
+    part: Literal["path", "update", "order"] = "path"
+    order: int | None = None
+
+    @property
+    def name(self) -> str:
+        """``residual_path {d_model}x{depth} sigma {sigma}``, ``residual_update …`` or ``residual_order {order} …``."""
+        part = self.part if self.order is None else f"{self.part} {self.order}"
+        return f"residual_{part} {self.d_model}x{self.depth} sigma {self.sigma}"
+
+    @property
+    def rank(self) -> int:
+        """d_model: every part has full rank."""
+        return self.d_model
+
+    @property
+    def matrix_shape(self) -> tuple[int, int]:
+        """Shape of a draw's ``matrix``."""
+        return (self.d_model, self.d_model)
+
+    @property
+    def factor_sizes(self) -> tuple[int, ...]:
+        """None."""
+        return ()
+
+    def sample(self, key: Key[Array, ""]) -> Draw:
+        """One draw; ``matrix`` is P, P - I or E_k, of shape (d_model, d_model)."""
+        identity = jnp.eye(self.d_model)
+        if self.part == "path":
+            matrix = identity + self._update(key)
+        elif self.part == "update":
+            matrix = self._update(key)
+        else:
+            matrix = self._orders(key)[-1] if self.order else identity
+        return Draw(matrix, jnp.zeros(0))
+
+    def _block(self, key: Key[Array, ""], number: int | Int[Array, ""]) -> Float[Array, "d_model d_model"]:
+        normals = jax.random.normal(jax.random.fold_in(key, number), self.matrix_shape)
+        return rounded(jax.lax.optimization_barrier(normals) * (self.sigma / math.sqrt(self.d_model)))
+
+    def _update(self, key: Key[Array, ""]) -> Float[Array, "d_model d_model"]:
+        def append(number: Int[Array, ""], update: Float[Array, "d_model d_model"]) -> Float[Array, "d_model d_model"]:
+            block = self._block(key, number)
+            return update + (block + update @ block)
+
+        return jax.lax.fori_loop(2, self.depth + 1, append, self._block(key, 1))
+
+    def _orders(self, key: Key[Array, ""]) -> Float[Array, "order d_model d_model"]:
+        """E_1, …, E_k."""
+        count, d = self.order, self.d_model
+
+        def append(number: Int[Array, ""], orders: Float[Array, "order d d"]) -> Float[Array, "order d d"]:
+            block = self._block(key, number)
+            longer = (orders[:-1].reshape(-1, d) @ block).reshape(-1, d, d)
+            return orders + jnp.concatenate([block[None], longer])
+
+        first = jnp.zeros((count, d, d)).at[0].set(self._block(key, 1))
+        return jax.lax.fori_loop(2, self.depth + 1, append, first)

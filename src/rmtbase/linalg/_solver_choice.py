@@ -1,0 +1,86 @@
+"""Which solver is fastest for a stack of matrices, from measurements."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from rmtbase.linalg._solver import GRAM_CONDITION
+
+MICROSECONDS: dict[str, dict[str, dict[str, dict[int, float]]]] = {
+    "cpu": {
+        "float64": {
+            "svd": {8: 4, 16: 11, 32: 34, 64: 124, 128: 603, 256: 3510, 512: 23898},
+            "gram": {8: 2, 16: 8, 32: 27, 64: 105, 128: 446, 256: 2165, 512: 12439},
+        },
+        "float32": {
+            "svd": {8: 4, 16: 11, 32: 34, 64: 126, 128: 610, 256: 3589, 512: 24072},
+            "gram": {8: 3, 16: 8, 32: 28, 64: 106, 128: 451, 256: 2168, 512: 12308},
+        },
+    },
+}
+"""Microseconds of one core per n × n matrix: device kind -> precision of the matrices -> solver -> n.
+
+From ``benchmarks/solvers.py``, whose results lie in ``benchmarks/results/solvers.json``.
+"""
+
+_MARGIN = 10.0  # between the condition numbers of a few draws and the limit: hardly a draw in millions then exceeds it
+
+
+class SolverChoice(NamedTuple):
+    """A solver, and why it was chosen.
+
+    Attributes:
+        name: one of :data:`~rmtbase.linalg.SOLVERS`.
+        reason: in words, with the figures.
+    """
+
+    name: str
+    reason: str
+
+
+def is_well_conditioned(condition: float, precision: str) -> bool:
+    """Whether matrices with λ_1/λ_r of that size may be solved by their Gram matrices, with a margin of ten."""
+    return condition * _MARGIN <= GRAM_CONDITION[precision]
+
+
+def is_measured(device_kind: str) -> bool:
+    """Whether there are measurements for that kind of device (:data:`MICROSECONDS`)."""
+    return device_kind in MICROSECONDS
+
+
+def measured_solver(device_kind: str, size: int, precision: str, condition: float) -> SolverChoice:
+    """The fastest solver by the measurements, a function of the arguments alone.
+
+    Args:
+        device_kind: a kind that :func:`is_measured`.
+        size: the matrices' smaller side; the measured size that is nearest by ratio stands for it.
+        precision: of the matrices.
+        condition: λ_1/λ_r that the matrices typically have, r their rank.
+    """
+    measured = MICROSECONDS[device_kind][precision]
+    return fastest_solver(
+        {solver: times[_nearest(size, times)] for solver, times in measured.items()}, condition, precision, "measured"
+    )
+
+
+def fastest_solver(microseconds: Mapping[str, float], condition: float, precision: str, how: str) -> SolverChoice:
+    """The fastest of the solvers timed that the condition number allows.
+
+    Args:
+        microseconds: per matrix, by solver.
+        condition: λ_1/λ_r that the matrices typically have.
+        precision: of the matrices.
+        how: where the times are from, in one word, for the reason.
+    """
+    gram = is_well_conditioned(condition, precision)
+    allowed = {name: time for name, time in microseconds.items() if gram or not name.endswith("gram")}
+    name = min(allowed, key=allowed.__getitem__)
+    times = ", ".join(f"{one} {time:.4g} µs" for one, time in sorted(microseconds.items(), key=lambda item: item[1]))
+    verdict = "allows" if gram else "forbids"
+    return SolverChoice(name, f"{how}: {times}; λ_1/λ_r = {condition:.3g} {verdict} the Gram matrix")
+
+
+def _nearest(size: int, sizes: Mapping[int, float]) -> int:
+    return min(sizes, key=lambda one: abs(math.log(one / size)))

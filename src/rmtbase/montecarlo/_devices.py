@@ -1,0 +1,80 @@
+"""The devices to draw on, and the memory there is to draw in."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import jax
+
+from rmtbase.errors import ParameterError
+from rmtbase.parameters import require_positive_integer
+
+Devices = int | Sequence[jax.Device] | None
+
+_MEMINFO = Path("/proc/meminfo")
+_GROUPS = (
+    (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory.current")),
+    (Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"), Path("/sys/fs/cgroup/memory/memory.usage_in_bytes")),
+)
+_UNKNOWN = 2**30  # on systems that do not tell: what any machine of today has to spare
+
+
+def local_devices(devices: Devices = None) -> tuple[jax.Device, ...]:
+    """The local devices of JAX's default backend: all, the first few, or those given.
+
+    Raises:
+        ParameterError: not a positive integer, more than there are, none, or devices of several kinds.
+    """
+    if devices is None:
+        return tuple(jax.local_devices())
+    if isinstance(devices, Sequence) and not isinstance(devices, str):
+        kinds = {device.device_kind for device in devices if isinstance(device, jax.Device)}
+        if len(kinds) != 1 or not all(isinstance(device, jax.Device) for device in devices):
+            raise ParameterError("devices", devices, "JAX devices of one kind, at least one")
+        return tuple(devices)
+    count, there = require_positive_integer("devices", devices), jax.local_devices()
+    if count > len(there):
+        raise ParameterError("devices", count, f"at most {len(there)}, as many as JAX has here")
+    return tuple(there[:count])
+
+
+def is_cpu(device: jax.Device) -> bool:
+    """Whether it is a CPU, or one of the virtual devices that XLA can make of one."""
+    return device.platform == "cpu"
+
+
+def device_memory(device: jax.Device) -> int:
+    """Bytes that can still be allocated on a device: of the host's memory if it is a CPU."""
+    if is_cpu(device):
+        return host_memory()
+    stats = device.memory_stats()
+    if not stats or "bytes_limit" not in stats:
+        return _UNKNOWN
+    return max(0, stats["bytes_limit"] - stats.get("bytes_in_use", 0))
+
+
+def host_memory() -> int:
+    """Bytes of memory that are available to this process, by the system and by the limits of its control group."""
+    return min([_available(), *(_left(*group) for group in _GROUPS)])
+
+
+def _available() -> int:
+    try:
+        lines = dict(line.split(":", 1) for line in _MEMINFO.read_text().splitlines())
+        return 1024 * int(lines["MemAvailable"].split()[0])
+    except (OSError, KeyError, ValueError):
+        pass
+    try:
+        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, OSError, ValueError):
+        return _UNKNOWN
+
+
+def _left(limit: Path, usage: Path) -> float:
+    """What a control group has left; infinity where there is no such file or no limit (the word ``max``)."""
+    try:
+        return max(0, int(limit.read_text()) - int(usage.read_text()))
+    except (OSError, ValueError):
+        return float("inf")

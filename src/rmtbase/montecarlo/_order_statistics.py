@@ -1,0 +1,50 @@
+"""A sample kept as some of its order statistics, and the counts that they still bound.
+
+Of n draws the r-th smallest, x_(r), is kept for the ranks r of :func:`kept_ranks`. An observed x below x_(r) has at
+most r - 1 draws that are as small or smaller. The smallest such r - 1 over the kept ranks is never below the true count
+b, so that a Monte Carlo p-value made of it is valid; and (r - 1) + 1 ≤ 1.03 (b + 1), so that it is hardly larger.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+RATIO = 1.03
+"""A p-value from the kept ranks is at most this many times that of the full sample, but for rounding."""
+
+STEP = 2.0**-16
+"""Kept values are multiples of this, in standard deviations, rounded away from the observed."""
+
+
+def kept_ranks(draws: int) -> NDArray[np.int64]:
+    """The ranks kept of a sample: 1, 2, …, 33, then each as far from the last as :data:`RATIO` allows."""
+    ranks = [1]
+    while ranks[-1] < draws:
+        ranks.append(max(ranks[-1] + 1, int(RATIO * (ranks[-1] + 1))))
+    return np.array([rank for rank in ranks if rank <= draws], dtype=np.int64)
+
+
+def smallest_kept(values: NDArray[np.float64], ranks: NDArray[np.int64]) -> NDArray[np.float32]:
+    """The order statistics of those ranks, from the smallest, along the first axis; each rounded down.
+
+    Args:
+        values: (draw, ...), sorted along the first axis.
+        ranks: rank 1 is the smallest draw.
+    """
+    exact = values[ranks - 1]
+    kept = (np.floor(exact / STEP) * STEP).astype(np.float32)
+    return np.where(kept > exact, np.nextafter(kept, np.float32(-np.inf)), kept)
+
+
+def count_bound(observed: ArrayLike, kept: ArrayLike, ranks: NDArray[np.int64], draws: int) -> NDArray[np.int64]:
+    """The most draws that can be as small as the observed values or smaller; ``draws`` where no kept value is above.
+
+    Args:
+        observed: any shape.
+        kept: order statistics of the ranks, from the smallest, one-dimensional.
+        ranks: their ranks.
+        draws: number of draws.
+    """
+    place = np.searchsorted(np.asarray(kept, dtype=np.float64), np.asarray(observed, dtype=np.float64), side="right")
+    return np.append(ranks - 1, draws)[place]

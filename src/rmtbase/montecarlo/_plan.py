@@ -1,0 +1,334 @@
+"""A plan: the frozen, hashed, human-readable description of a table to be simulated."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from rmtbase.ensembles import Ensemble, make_ensemble
+from rmtbase.errors import ParameterError, PlanError
+from rmtbase.montecarlo._elements import require_element_ensemble
+from rmtbase.montecarlo._keys import MAX_DRAWS, require_seed
+from rmtbase.parameters import (
+    require_draws,
+    require_normalization,
+    require_positive_integer,
+    require_positive_number,
+)
+
+MEASURES = ("spectrum", "elements")
+PRECISIONS = ("float64", "float32")
+
+DRAWS_VERSION = 2
+"""Changes whenever a sampler gives other bits for the same key, so that no run mixes the draws of two versions."""
+
+_CHUNK_WORK = 2**32  # draws per chunk times the cube of the matrix's longer side: a second or two of work
+_CHUNK_ELEMENTS = 2**26  # draws per chunk times the square of that side, where it is elements that are counted
+_LARGEST_CHUNK = 2**16
+_CHUNK_NUMBERS = 2**24  # of a chunk's file
+_LEAST_SCALE = 1e-30  # beyond it the variance of trace_of_square, which goes as the eighth power, leaves float64
+
+Parameters = Mapping[str, Any]
+
+
+class Chunk(NamedTuple):
+    """Consecutive draws of one case: what is computed, written and, after a kill, lost as a whole."""
+
+    case: int
+    start: int
+    count: int  # type: ignore[assignment]  # hides the tuple's method, which nobody calls
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is to be simulated. Equal plans give equal numbers, whenever, wherever and in however many parts they run.
+
+    Made by :func:`make_plan`, or from a TOML file by :func:`read_plan`.
+
+    Attributes:
+        ensemble: a name of :data:`rmtbase.ensembles.ENSEMBLES`.
+        cases: the parameters of each case, arguments of the ensemble's factory.
+        draws: of each case.
+        seed: with the case's name and a draw's index it fixes the draw.
+        measure: ``"spectrum"``: the statistics and eigenvalues of each matrix; ``"elements"``: of its elements.
+        normalization: of a W_QK table, ``"sqrt_d"`` or ``"none"``; ``"none"`` for every other ensemble.
+        sigmas: (σ_Q, σ_K) of the rows of a W_QK table: one simulation serves all; ((1, 1),) for every other ensemble.
+        precision: ``"float64"``, or ``"float32"`` with the error that :func:`draw_spectra` states.
+        keep_sample: whether the table holds the statistics of every draw, as scoring needs.
+        chunk: draws per chunk, of each case.
+        name, title, description: for the reader; the hash does not depend on them.
+    """
+
+    ensemble: str
+    cases: tuple[Parameters, ...]
+    draws: tuple[int, ...]
+    seed: int
+    measure: str
+    normalization: str
+    sigmas: tuple[tuple[float, float], ...]
+    precision: str
+    keep_sample: bool
+    chunk: tuple[int, ...]
+    name: str = "baseline"
+    title: str = ""
+    description: str = ""
+
+    @cached_property
+    def ensembles(self) -> tuple[Ensemble, ...]:
+        """The ensemble of each case."""
+        return tuple(make_ensemble(self.ensemble, case) for case in self.cases)
+
+    @cached_property
+    def chunks(self) -> tuple[Chunk, ...]:
+        """Every chunk, in order."""
+        return tuple(
+            Chunk(case, start, min(size, draws - start))
+            for case, (draws, size) in enumerate(zip(self.draws, self.chunk, strict=True))
+            for start in range(0, draws, size)
+        )
+
+    @property
+    def total_draws(self) -> int:
+        """Draws of all cases together."""
+        return sum(self.draws)
+
+    def record(self) -> dict[str, Any]:
+        """All that determines the numbers, as plain values."""
+        fields = asdict(self)
+        for words in ("name", "title", "description"):
+            del fields[words]
+        return json.loads(json.dumps(fields | {"draws_version": DRAWS_VERSION}))
+
+    @cached_property
+    def hash(self) -> str:
+        """SHA-256 of :meth:`record`, in hexadecimal."""
+        return hashlib.sha256(json.dumps(self.record(), sort_keys=True).encode()).hexdigest()
+
+
+def make_plan(
+    ensemble: str,
+    cases: Iterable[Parameters],
+    draws: int | Sequence[int] = 10_000,
+    seed: int = 0,
+    *,
+    measure: str = "spectrum",
+    normalization: str | None = None,
+    sigma: object = 1.0,
+    precision: str = "float64",
+    keep_sample: bool = True,
+    chunk: int | None = None,
+    name: str = "baseline",
+    title: str = "",
+    description: str = "",
+) -> Plan:
+    """A plan from its parts, all of them checked.
+
+    Args:
+        ensemble: a name of :data:`rmtbase.ensembles.ENSEMBLES`.
+        cases: arguments of the ensemble's factory, one mapping for each case. A case that comes twice counts once.
+        draws: of every case, at least 2; or one number for each case.
+        seed: from 0 to 2^63 - 1.
+        measure: ``"spectrum"`` or ``"elements"``.
+        normalization: ``"sqrt_d"`` (the default for W_QK) or ``"none"`` (the only one for any other ensemble).
+        sigma: σ of the elements of W_Q and W_K, a pair for (σ_Q, σ_K), a list for several. W_QK only.
+        precision: ``"float64"`` or ``"float32"``.
+        keep_sample: whether the table holds every draw's statistics.
+        chunk: draws per chunk; by default a second or two of work.
+        name: of the table's file.
+        title: of the table.
+        description: of the table.
+
+    Raises:
+        ParameterError: any of them outside its domain.
+    """
+    for field, value, known in (("measure", measure, MEASURES), ("precision", precision, PRECISIONS)):
+        if value not in known:
+            raise ParameterError(field, value, " or ".join(map(repr, known)))
+    if not isinstance(keep_sample, bool | np.bool_):
+        raise ParameterError("keep_sample", keep_sample, "true or false")
+    for field, value in (("name", name), ("title", title), ("description", description)):
+        if not isinstance(value, str):
+            raise ParameterError(field, value, "text")
+    if not name or Path(name).name != name:
+        raise ParameterError("name", name, "the name of a file, without folders")
+    product = ensemble == "low_rank_product"
+    given = list(cases)
+    if not given:
+        raise ParameterError("cases", given, "at least one case")
+    each = list(draws) if isinstance(draws, Sequence) else [draws] * len(given)
+    if len(each) != len(given):
+        raise ParameterError("draws", draws, f"one number, or one for each of the {len(given)} cases")
+    unique: dict[str, tuple[Parameters, int, int]] = {}
+    for parameters, count in zip(given, each, strict=True):
+        if measure == "elements" and product:  # the thin draw has none
+            parameters = {**parameters, "method": "dense"}
+        one = make_ensemble(ensemble, parameters)
+        if len(one.matrix_shape) != 2:
+            raise ParameterError("ensemble", ensemble, "one whose draw is a single matrix")
+        if measure == "elements":
+            require_element_ensemble(one)
+        number = require_draws(count)
+        if number > MAX_DRAWS:
+            raise ParameterError("draws", number, f"at most {MAX_DRAWS}")
+        if unique.get(one.name, (None, number))[1] != number:
+            raise ParameterError("draws", each, f"one number for {one.name}, which comes twice")
+        size = _chunk_draws(one, measure) if chunk is None else require_positive_integer("chunk", chunk)
+        unique[one.name] = (_plain(parameters), number, min(size, number))
+    if keep_sample and len({count for _, count, _ in unique.values()}) > 1:
+        raise ParameterError("draws", each, "the same for every case of a table that keeps the sample")
+    if measure == "elements" and precision != "float64":
+        raise ParameterError("precision", precision, "'float64' where elements are measured")
+    if normalization is None:
+        normalization = "sqrt_d" if product and measure == "spectrum" else "none"
+    require_normalization(normalization)
+    sigmas = sigma_pairs(sigma)
+    if not product or measure == "elements":
+        if normalization != "none":
+            raise ParameterError("normalization", normalization, "'none' but for spectra of low_rank_product")
+        if sigmas != [(1.0, 1.0)]:
+            raise ParameterError("sigma", sigma, "1 but for spectra of low_rank_product")
+    parameters, counts, sizes = zip(*unique.values(), strict=True)
+    return Plan(
+        ensemble=ensemble,
+        cases=parameters,
+        draws=counts,
+        seed=require_seed(seed),
+        measure=measure,
+        normalization=normalization,
+        sigmas=tuple(sigmas),
+        precision=precision,
+        keep_sample=bool(keep_sample),
+        chunk=sizes,
+        name=name,
+        title=title,
+        description=description,
+    )
+
+
+_TOP = (
+    "name",
+    "title",
+    "description",
+    "ensemble",
+    "draws",
+    "seed",
+    "measure",
+    "normalization",
+    "sigma",
+    "precision",
+    "keep_sample",
+    "chunk",
+    "case",
+)  # fmt: skip
+
+
+def read_plan(path: Path | str) -> Plan:
+    """The plan in a TOML file.
+
+    At the top ``ensemble`` and any of make_plan's keywords; then one ``[[case]]`` table for each case, with the
+    arguments of the ensemble's factory. A list as a value stands for one case each, all combinations; where a factory's
+    argument is itself a list (``dims``), a list of lists does. ``draws`` in a case overrides that of the top. Without a
+    ``name`` it is the file's.
+
+    Raises:
+        PlanError: there is no such file, it is not TOML, or it holds what no plan has.
+    """
+    path = Path(path)
+    try:
+        table = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise PlanError(path, f"cannot be read: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise PlanError(path, f"is no TOML: {error}") from error
+    unknown = [key for key in table if key not in _TOP]
+    if unknown:
+        raise PlanError(path, f"unknown key {', '.join(unknown)}; expected some of {', '.join(_TOP)}")
+    for key, kind, words in (
+        ("ensemble", str, "the name of an ensemble"),
+        ("case", list, "one or more [[case]] tables"),
+    ):
+        if not isinstance(table.get(key), kind) or not table[key]:
+            raise PlanError(path, f"{key} = {table.get(key)!r}; expected {words}")
+    blocks, draws = table.pop("case"), table.pop("draws", 10_000)
+    cases: list[Parameters] = []
+    counts: list[int] = []
+    for block in blocks:
+        if not isinstance(block, dict):
+            raise PlanError(path, f"case = {block!r}; expected a [[case]] table")
+        count = block.pop("draws", draws)
+        expanded = _combinations(block)
+        cases += expanded
+        counts += [count] * len(expanded)
+    options: dict[str, Any] = {"name": path.stem} | table
+    try:
+        return make_plan(options.pop("ensemble"), cases, counts, **options)
+    except ParameterError as error:
+        raise PlanError(path, str(error)) from error
+
+
+def sigma_pairs(sigma: object) -> list[tuple[float, float]]:
+    """(σ_Q, σ_K) from a number, a pair, or a list of either; each pair once.
+
+    Raises:
+        ParameterError: a σ that is not positive and finite, or a product σ_Q σ_K outside [1e-30, 1e30].
+    """
+    given = [sigma] if isinstance(sigma, tuple) else listed(sigma)
+    pairs = []
+    for one in given:
+        pair = tuple(one) if isinstance(one, tuple | list) else (one, one)
+        if len(pair) != 2:
+            raise ParameterError("sigma", one, "a number, or a pair (sigma_q, sigma_k)")
+        pair = tuple(require_positive_number("sigma", value) for value in pair)
+        if not _LEAST_SCALE <= pair[0] * pair[1] <= 1 / _LEAST_SCALE:
+            raise ParameterError("sigma", one, f"sigma_q * sigma_k from {_LEAST_SCALE:g} to {1 / _LEAST_SCALE:g}")
+        pairs.append(pair)
+    return list(dict.fromkeys(pairs))
+
+
+def listed(value: object) -> list:
+    """A value as a list of at least one; arrays are flattened."""
+    if isinstance(value, np.ndarray):
+        value = value.reshape(-1).tolist()
+    values = list(value) if isinstance(value, Iterable) and not isinstance(value, str) else [value]
+    if not values:
+        raise ParameterError("d_model, d_head or sigma", values, "at least one value")
+    return values
+
+
+def _combinations(block: dict[str, Any]) -> list[Parameters]:
+    choices = [_choices(key, value) for key, value in block.items()]
+    return [dict(zip(block, values, strict=True)) for values in itertools.product(*choices)]
+
+
+def _choices(key: str, value: object) -> list:
+    is_list = isinstance(value, list) and bool(value)
+    if key == "dims":
+        return list(value) if is_list and isinstance(value[0], list) else [value]  # type: ignore[index]
+    return list(value) if is_list else [value]  # type: ignore[arg-type]
+
+
+def _plain(parameters: Parameters) -> Parameters:
+    """The parameters with NumPy's numbers and tuples as Python's own, so that equal plans have equal hashes."""
+
+    def plain(value: Any) -> Any:
+        if isinstance(value, np.generic | np.ndarray):
+            return value.tolist()
+        return [plain(one) for one in value] if isinstance(value, list | tuple) else value
+
+    return {key: plain(value) for key, value in parameters.items()}
+
+
+def _chunk_draws(ensemble: Ensemble, measure: str) -> int:
+    side = max(ensemble.matrix_shape)
+    if measure == "elements":
+        return int(np.clip(_CHUNK_ELEMENTS // side**2, 1, _LARGEST_CHUNK))
+    return int(np.clip(min(_CHUNK_WORK // side**3, _CHUNK_NUMBERS // (ensemble.rank + 20)), 1, _LARGEST_CHUNK))

@@ -1,0 +1,209 @@
+"""Running a plan: in memory, or through a store that any kill leaves whole."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from pathlib import Path
+
+import xarray as xr
+
+from rmtbase.errors import OutputError, ParameterError, RmtbaseError, StoreError, WorkerError
+from rmtbase.montecarlo._crew import Alone, Bar, Crew
+from rmtbase.montecarlo._plan import Chunk, Plan
+from rmtbase.montecarlo._source import MemorySource, StoreSource
+from rmtbase.montecarlo._store import Store, open_store, require_store
+from rmtbase.montecarlo._table import make_table
+from rmtbase.parameters import require_positive_integer
+from rmtbase.tables import check_writable, open_table, sweep, write_table
+
+Note = Callable[[str], None]
+
+
+def run_in_memory(plan: Plan, progress: Callable[[int], None] | None = None) -> xr.Dataset:
+    """The table of a plan, without a file. What is stopped is lost; for long runs :func:`run_plan`.
+
+    Args:
+        plan: what to simulate.
+        progress: called with the number of draws finished since the last call.
+    """
+    crew = Alone(plan)
+    solvers = crew.choose_solvers()
+    chunks = dict(crew.draw(plan.chunks, solvers, lambda label, total: progress or silent))
+    return make_table(MemorySource(plan, chunks), {**crew.machine, "solvers": solvers})
+
+
+def run_plan(
+    plan: Plan,
+    output: Path | str,
+    *,
+    workers: int | None = None,
+    scheduler: str | None = None,
+    keep_chunks: bool = False,
+    bar: Bar | None = None,
+    note: Note | None = None,
+) -> xr.Dataset:
+    """Simulate a plan and write its table. Run again after a kill, it goes on where it stood; the table is the same.
+
+    Finished chunks are kept in the folder ``<output>.chunks`` until the table is written. Only what was being drawn
+    when the run was killed is drawn again.
+
+    Args:
+        plan: what to simulate.
+        output: the netCDF file of the table. Where it is this plan's table already, nothing is drawn.
+        workers: that many local processes through Dask, each on one core of the CPU. Call from under
+            ``if __name__ == "__main__":``, as all that starts processes.
+        scheduler: address of a Dask scheduler instead, whose workers have this rmtbase installed.
+        keep_chunks: keep the chunks when the table is written.
+        bar: called with a label and the number of draws left; gives what to call as draws are finished.
+        note: called with one line on what is resumed, put aside or complete.
+
+    Raises:
+        OutputError: the table or a chunk cannot be written. Finished chunks are kept.
+        StoreError: the folder holds another plan's chunks, those of another installation, or another run is at work.
+        ParameterError: both ``workers`` and ``scheduler``, or workers that are no positive integer.
+        MissingDependencyError: Dask is asked for and not installed.
+        WorkerError: the Dask workers are lost, fail at a chunk again and again, or are not all of one kind.
+    """
+    output, tell = Path(output), note or silent
+    enter_crew = _crew(plan, workers, scheduler, tell)
+    table = finished_table(output, plan, tell)
+    if table is None:
+        check_writable(output)
+        with open_store(store_folder(output), plan) as store:
+            return complete(store, output, enter_crew, keep_chunks, bar or no_bar, tell)
+    tell(f"{output} is the table of this plan already: nothing is left to draw")
+    if not keep_chunks:
+        _tidy(output, plan, tell)
+    return table
+
+
+def plan_status(plan: Plan, output: Path | str) -> list[str]:
+    """What a run of the plan would find, in lines of text. Nothing is changed or drawn, and a run may be at work.
+
+    Raises:
+        StoreError: the folder of the chunks is another plan's, or no store.
+    """
+    output = Path(output)
+    folder = store_folder(output)
+    lines = [f"plan {plan.name} ({plan.hash[:12]}): {_amount(plan.chunks)}"]
+    if finished_table(output, plan, lines.append) is not None:
+        return [*lines, f"{output} is its table: nothing is left to draw"]
+    require_store(folder, plan)
+    store = Store(folder, plan)
+    wrong = {chunk: store.unsound(chunk) for chunk in plan.chunks if store.has(chunk)}
+    lines += [f"not sound, to be drawn again: {what}" for what in wrong.values() if what is not None]
+    sound = [chunk for chunk, what in wrong.items() if what is None]
+    left = [chunk for chunk in plan.chunks if chunk not in set(sound)]
+    return [*lines, f"{folder}: {_amount(sound)} there, {_amount(left)} left"]
+
+
+def store_folder(output: Path) -> Path:
+    """The folder of the chunks of a table that is not finished."""
+    return output.with_name(output.name + ".chunks")
+
+
+def complete(
+    store: Store, output: Path, enter_crew: AbstractContextManager[Crew], keep_chunks: bool, bar: Bar, tell: Note
+) -> xr.Dataset:
+    """Draw what is left, write the table, and remove the store."""
+    plan = store.plan
+    with _said_what_is_kept(store, tell):
+        sweep(output.resolve().parent, output.name)
+        left = store.missing(tell)
+        if not left:
+            tell(f"all {len(plan.chunks):,} chunks are there: nothing is left to draw")
+        elif len(left) < len(plan.chunks):
+            tell(f"resuming: {_amount(left)} left of {_amount(plan.chunks)}")
+        if left:
+            with enter_crew as crew:
+                solvers = store.settle(crew.machine, crew.choose_solvers)
+                for chunk, arrays in crew.draw(left, solvers, bar):
+                    store.write(chunk, arrays)
+            for chunk in left:
+                if (wrong := store.unsound(chunk)) is not None:
+                    raise StoreError(store.folder, f"damage done after it was written: {wrong}", "a sound disk")
+        table = make_table(StoreSource(store), store.settings())
+        write_table(table, output)
+    tell(f"wrote {output}")
+    if not keep_chunks:
+        _remove(store, tell)
+    return table
+
+
+def finished_table(output: Path, plan: Plan, tell: Note) -> xr.Dataset | None:
+    """The plan's table, if the file is that; None if it is not there, or is another, which ``tell`` says."""
+    if not output.exists():
+        return None
+    try:
+        table = open_table(output)
+    except RmtbaseError as error:
+        tell(f"to be replaced when the new table is whole: {error}")
+        return None
+    if isinstance(table, xr.Dataset) and table.attrs.get("plan_hash") == plan.hash:
+        return table
+    tell(f"{output} is another table: to be replaced when the new one is whole")
+    return None
+
+
+def _crew(plan: Plan, workers: int | None, scheduler: str | None, tell: Note) -> AbstractContextManager[Crew]:
+    if workers is None and scheduler is None:
+        return nullcontext(Alone(plan))
+    if workers is not None and scheduler is not None:
+        raise ParameterError("workers", workers, f"nothing beside the scheduler {scheduler}, whose workers draw")
+    number = 0 if workers is None else require_positive_integer("workers", workers)
+    from rmtbase.montecarlo._dask import dask_crew
+
+    return dask_crew(plan, number, scheduler, tell)
+
+
+@contextmanager
+def _said_what_is_kept(store: Store, tell: Note) -> Iterator[None]:
+    """Say in the message of what stops a run that its chunks are kept, and how to go on."""
+
+    def kept() -> str:
+        there = [chunk for chunk in store.plan.chunks if store.has(chunk)]
+        return f"; {_amount(there)} are kept in {store.folder}, run again to go on" if there else ""
+
+    try:
+        yield
+    except OutputError as error:
+        raise OutputError(error.path, f"{error.reason}{kept()}") from error
+    except WorkerError as error:
+        raise WorkerError(error.piece, f"{error.reason}{kept()}") from error
+    except KeyboardInterrupt:
+        tell(f"interrupted{kept()}")
+        raise
+
+
+def _tidy(output: Path, plan: Plan, tell: Note) -> None:
+    """Remove the chunks that a run which was killed after its table had been written has left."""
+    folder = store_folder(output)
+    if not folder.exists():
+        return
+    try:
+        with open_store(folder, plan) as store:
+            sweep(output.resolve().parent, output.name)
+            _remove(store, tell)
+    except (StoreError, OutputError) as error:
+        tell(f"left as it is: {error}")
+
+
+def _remove(store: Store, tell: Note) -> None:
+    try:
+        store.remove()
+    except OutputError as error:
+        tell(f"the table is written; what it was made from is still there: {error}")
+
+
+def _amount(chunks: Sequence[Chunk]) -> str:
+    draws = sum(chunk.count for chunk in chunks)
+    return f"{draws:,} draws in {len(chunks):,} chunk{'s' if len(chunks) != 1 else ''}"
+
+
+def no_bar(label: str, total: int) -> Callable[[int], None]:
+    return silent
+
+
+def silent(_: object) -> None:
+    return None

@@ -1,0 +1,136 @@
+"""The null of one shape from an atlas: some of a simulation's order statistics stand for its draws."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+import xarray as xr
+from numpy.typing import NDArray
+
+from rmtbase import laws
+from rmtbase.errors import TableError
+from rmtbase.montecarlo import PROBABILITIES, count_bound, histogram_edges
+from rmtbase.scoring._null import EDGE_LEVEL, HeadNull
+from rmtbase.statistics import SPECTRAL_STATISTICS, on_distance_scale
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class AtlasNull(HeadNull):
+    """The Gaussian null of a shape that an atlas holds.
+
+    z, its mean, standard deviation and quantiles are those of the full sample. A p-value is never smaller than the full
+    sample's and at most 3 % larger, 1.4 % on average: the kept order statistics bound the number of draws beyond the
+    observed value. (A value within 2^-16 standard deviations of a draw may be counted one rank further in.)
+
+    Attributes:
+        d_model, d_head: the shape.
+        case: the atlas's case, :data:`rmtbase.tables.ATLAS_SCHEMA` without its first dimension.
+        source: which atlas, in words.
+
+    Raises:
+        TableError: the atlas lacks a statistic that this version scores, or was made for other probabilities.
+    """
+
+    d_model: int
+    d_head: int
+    case: xr.Dataset = field(repr=False)
+    source: str = "the atlas shipped with rmtbase"
+
+    def __post_init__(self) -> None:
+        found = (self.case["statistic"].values.tolist(), self.case["probability"].values.tolist())
+        if found != (list(SPECTRAL_STATISTICS), list(PROBABILITIES)):
+            raise TableError(self.source, "other statistics or probabilities", "those of this version; make it again")
+
+    @property
+    def draws(self) -> int:
+        """Number of null draws whose order statistics the atlas keeps."""
+        return int(self.case["draws"])
+
+    @cached_property
+    def mean(self) -> Array:
+        """Null mean of each statistic."""
+        return self.case["mean_self_normalized"].values
+
+    @cached_property
+    def std(self) -> Array:
+        """Null standard deviation of each statistic."""
+        return self.case["std_self_normalized"].values
+
+    @cached_property
+    def quantile(self) -> Array:
+        """Null quantiles, (statistic, probability)."""
+        return self.case["quantile_self_normalized"].values
+
+    @cached_property
+    def edge_quantiles(self) -> tuple[float, float]:
+        """The level and one-minus-level quantiles of the smallest and the largest eigenvalue."""
+        names, levels = list(SPECTRAL_STATISTICS), list(PROBABILITIES)
+        lower = self.quantile[names.index("smallest_eigenvalue"), levels.index(EDGE_LEVEL)]
+        return float(lower), float(self.quantile[names.index("largest_eigenvalue"), levels.index(1.0 - EDGE_LEVEL)])
+
+    @property
+    def p_value_floor(self) -> float:
+        """2 / (n + 1); half of it for all statistics together."""
+        return 2.0 / (self.draws + 1)
+
+    def distance(self, standard: Array) -> Array:
+        """|z| on the scale of the draws themselves."""
+        return np.abs(self._on_scale(standard))
+
+    def p_value(self, standard: Array) -> Array:
+        """Two-sided Monte Carlo p-values, 2 (b + 1) / (n + 1), b the largest count that the kept ranks allow.
+
+        Source: B. Phipson and G. K. Smyth, Stat. Appl. Genet. Mol. Biol. 9, 39 (2010), for the rule.
+        """
+        z = self._on_scale(standard)
+        lower, upper = self.case["order_statistic_lower"].values, self.case["order_statistic_upper"].values
+        columns = [
+            np.minimum(self._count(z[..., k], lower[k]), self._count(-z[..., k], -upper[k])) for k in range(len(lower))
+        ]
+        p = np.minimum(1.0, 2.0 * (np.stack(columns, axis=-1) + 1) / (self.draws + 1))
+        return np.where(np.isnan(z), np.nan, p)
+
+    def omnibus_p_value(self, standard: Array) -> Array:
+        """As :meth:`GaussianNull.omnibus_p_value`, from the kept ranks of the draws' largest distances."""
+        observed = self.distance(standard).max(axis=-1)
+        p = (self._count(-observed, -self.case["largest_distance"].values) + 1) / (self.draws + 1)
+        return np.where(np.isnan(observed), np.nan, p)
+
+    def spectrum(self) -> xr.Dataset:
+        """The ``/null`` group: the case's own, and what the laws give."""
+        h, case = self.d_head, self.case
+        edges = histogram_edges(self.d_model, h)
+        law = laws.low_rank_product(self.d_model, h, normalization="none")
+        quantile = case["eigenvalue_quantile_self_normalized"].values[:h].astype(float)
+        return xr.Dataset(
+            {
+                "eigenvalue_mean": ("index", case["eigenvalue_mean"].values[:h].astype(float)),
+                "eigenvalue_quantile": (("index", "probability"), quantile),
+                "bin_edge": ("edge", edges),
+                "density": ("bin", case["density"].values.astype(float)),
+                "density_standard_error": ("bin", case["density_standard_error"].values.astype(float)),
+                "density_free": ("bin", np.diff(law.cdf(edges)) / np.diff(edges)),
+            }
+        )
+
+    def record(self) -> dict[str, object]:
+        """The atlas, and how its draws of this shape were made."""
+        made = json.loads(self.case.attrs["provenance"])
+        shape = [self.d_model, self.d_head]
+        mine = [one for one in made["simulations"] if any(which[:2] == shape for which in one["shapes"])]
+        simulations = [{**one, "shapes": [which for which in one["shapes"] if which[:2] == shape]} for one in mine]
+        atlas = {name: str(self.case.attrs[name]) for name in ("title", "version", "rmtbase_version")}
+        return {"atlas": {**atlas, **made, "simulations": simulations}}
+
+    def _on_scale(self, standard: Array) -> Array:
+        center, spread = self.case["distance_center"].values, self.case["distance_spread"].values
+        return (on_distance_scale(standard) - center) / spread
+
+    def _count(self, observed: Array, kept: NDArray[np.float32]) -> NDArray[np.int64]:
+        there = ~np.isnan(kept)
+        return count_bound(observed, kept[there], self.case["rank"].values[there], self.draws)

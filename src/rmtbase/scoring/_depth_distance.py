@@ -1,0 +1,111 @@
+"""How far singular values lie from the law of a residual path, at the scale that brings them nearest."""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rmtbase.errors import ParameterError
+from rmtbase.laws import ResidualPath, ResidualUpdate
+
+PARTS = {"path": ResidualPath, "update": ResidualUpdate}
+"""``"path"``: P = Π (I + σ G_l/√d), all paths; ``"update"``: P - I, all but the direct one."""
+
+_SMALLEST_LOG = -600.0  # singular values below e^-600 of the largest are as good as zero, and their ratios stay finite
+_NODES = 1024  # of a table of a distribution function: its linear interpolation is good to 1e-5
+_HALVINGS = 42
+
+Array = NDArray[np.float64]
+
+
+class Nearest(NamedTuple):
+    """Distance of each spectrum from one law, and the scale that minimises it; (draw,) each."""
+
+    distance: Array
+    scale: Array
+
+
+def wasserstein(values: Array, depth: int, sigma: float, part: str) -> Nearest:
+    """min_c W₁(s, c q) / mean(s), in closed form: c is the weighted median of s_i/q_i with weights q_i.
+
+    Between the n singular values and the law's quantiles at (i - ½)/n, so that W₁ = Σ|s_i - c q_i|/n. Dividing by the
+    mean makes it free of the scale; it lies between 0 and 1, the distance of c = 0.
+
+    Args:
+        values: singular values (draw, n), descending.
+        depth: of the law.
+        sigma: of the law.
+        part: of the law, one of :data:`PARTS`.
+    """
+    quantiles = _quantiles(values.shape[1], depth, sigma, part)
+    ratio = values / quantiles
+    order = np.argsort(ratio, axis=1)
+    weight = np.cumsum(quantiles[order], axis=1)
+    middle = np.argmax(weight >= 0.5 * weight[:, -1:], axis=1)
+    row = np.arange(len(values))
+    scale = ratio[row, order[row, middle]]
+    distance = np.abs(values - scale[:, None] * quantiles).sum(axis=1) / values.sum(axis=1)
+    return Nearest(distance, scale)
+
+
+def kolmogorov_smirnov(values: Array, depth: int, sigma: float, part: str) -> Nearest:
+    """min_c sup_x |F_n(x) - F(x/c)|, by bisection: good to 1e-5.
+
+    The supremum is the larger of max_i (i/n - F(s_i/c)), which grows with c, and max_i (F(s_i/c) - (i-1)/n), which
+    falls: the minimum lies where they cross.
+
+    Args:
+        values: singular values (draw, n), descending.
+        depth: of the law.
+        sigma: of the law.
+        part: of the law, one of :data:`PARTS`.
+    """
+    nodes, levels = _distribution(depth, sigma, part)
+    with np.errstate(divide="ignore"):
+        logs = np.log(values[:, ::-1])
+    count = logs.shape[1]
+    step = np.arange(count + 1) / count
+
+    def sides(log_scale: Array) -> tuple[Array, Array]:
+        level = np.interp(logs - log_scale[:, None], nodes, levels)
+        return (step[1:] - level).max(axis=1), (level - step[:-1]).max(axis=1)
+
+    # At the one end every value but zeros lies above the law, at the other none does.
+    high = logs[:, -1] - nodes[0]
+    low = np.where(np.isfinite(logs), logs, np.inf).min(axis=1) - nodes[-1]
+    for _ in range(_HALVINGS):
+        middle = 0.5 * (low + high)
+        above, below = sides(middle)
+        low, high = np.where(above < below, middle, low), np.where(above < below, high, middle)
+    return Nearest(np.maximum(*sides(high)), np.exp(high))
+
+
+DISTANCES = {"wasserstein": wasserstein, "kolmogorov_smirnov": kolmogorov_smirnov}
+
+
+def check_law(depth: int, sigma: float, part: str) -> None:
+    """Raise :class:`ParameterError` where there is no such law, or it spans more than doubles can hold."""
+    upper = PARTS[part](depth, sigma).log_eigenvalue.support[1]
+    if upper > -_SMALLEST_LOG:
+        raise ParameterError("depths", depth, f"a depth at which the largest eigenvalue is below e^600 (sigma {sigma})")
+
+
+@lru_cache(maxsize=1024)
+def _quantiles(count: int, depth: int, sigma: float, part: str) -> Array:
+    """The law's singular values at the levels (i - ½)/count, descending."""
+    law = PARTS[part](depth, sigma).log_eigenvalue
+    logs = 0.5 * np.asarray(law.isf((np.arange(count) + 0.5) / count))
+    return np.exp(np.maximum(logs, logs[0] + _SMALLEST_LOG))
+
+
+@lru_cache(maxsize=512)
+def _distribution(depth: int, sigma: float, part: str) -> tuple[Array, Array]:
+    """(ln s, level) of the law's singular values, ascending, denser towards both edges."""
+    law = PARTS[part](depth, sigma).log_eigenvalue
+    angle = 0.5 * math.pi * np.arange(1, _NODES) / _NODES
+    nodes = np.append(np.asarray(law.ppf(np.sin(angle) ** 2)), law.support[1])
+    return 0.5 * nodes, np.append(np.sin(angle) ** 2, 1.0)

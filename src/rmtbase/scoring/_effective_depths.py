@@ -1,0 +1,181 @@
+"""Effective depths of all the weight matrices of a model."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+import numpy as np
+import xarray as xr
+
+from rmtbase.errors import ParameterError
+from rmtbase.linalg import matrix_singular_values
+from rmtbase.models import Model, open_model
+from rmtbase.scoring._effective_depth import DepthFitter, EffectiveDepth, Progress, depth_fitter
+from rmtbase.tables import EFFECTIVE_DEPTH_SCHEMA, SCHEMA_VERSION, describe, provenance, software_version
+
+_DISTANCE_WORDS = {
+    "wasserstein": "wasserstein: W1 of the singular values over their mean",
+    "kolmogorov_smirnov": "kolmogorov_smirnov: largest difference of the distribution functions",
+}
+
+
+def effective_depths(
+    model: Model | Path | str,
+    revision: str | None = None,
+    sigma: float | Sequence[float] | None = 1.0,
+    depths: Iterable[int] | None = None,
+    part: str = "path",
+    distance: str = "wasserstein",
+    draws: int = 99,
+    level: float = 0.05,
+    width: int | None = None,
+    seed: int = 0,
+    components: Sequence[str] | None = None,
+    progress: Progress | None = None,
+    matrix_done: Progress | None = None,
+    note: Callable[[str], None] | None = None,
+) -> xr.Dataset:
+    """Find the effective depth of every weight matrix of a checkpoint; see :func:`rmtbase.scoring.effective_depth`.
+
+    One matrix at a time is in memory. Matrices of one size and one fitted depth are compared with the same draws, so
+    that their p-values are each valid but not independent. Of matrices that do fit, a share of ``level`` is
+    found not to.
+
+    Args:
+        model: a folder, a hub id, ``"demo"`` for the bundled model, or an opened model.
+        revision: of the hub id or the bundled model.
+        sigma: of the blocks; this and the next seven as in :func:`rmtbase.scoring.effective_depth`.
+        depths: candidates.
+        part: ``"path"`` or ``"update"``.
+        distance: ``"wasserstein"`` or ``"kolmogorov_smirnov"``.
+        draws: of each fitted ensemble.
+        level: of the test, and one minus the interval's confidence.
+        width: of the draws.
+        seed: of the draws.
+        components: which weight matrices; all that the model has if None.
+        progress: called with the number of draws finished since the last call.
+        matrix_done: called with 1 after each matrix.
+        note: called with one line at a time: what was recorded about the model, and matrices that were not fitted.
+
+    Returns:
+        Dims layer, component, depth (the candidates) and index; its variables are described in
+        ``rmtbase.tables.EFFECTIVE_DEPTH_SCHEMA``.
+
+    Raises:
+        ParameterError: an argument outside its domain.
+        CheckpointError: the checkpoint cannot be read as it stands; its subclasses say what is wrong.
+    """
+    fitter = depth_fitter(sigma, depths, part, distance, draws, level, width, seed)
+    if not isinstance(model, Model):
+        model = open_model(model, revision)
+    elif revision is not None:
+        raise ParameterError("revision", revision, "none beside an opened model, which has its own")
+    names = _components(model, components)
+    tell = note or (lambda line: None)
+    for line in model.notes:
+        tell(line)
+    found: dict[tuple[int, str], EffectiveDepth] = {}
+    shapes, warnings = {}, []
+    for layer in range(model.n_layers):
+        for component in names:
+            matrix = model.matrix(layer, component)
+            shapes[layer, component] = matrix.shape
+            if matrix.any() and min(matrix.shape) > 1:
+                values = matrix_singular_values(matrix.astype(np.float64))
+                found[layer, component] = fitter.effective_depth(values, matrix.shape, progress)
+            else:
+                warnings.append(f"layer {layer} {component}: zeros, or a single row or column: no shape to compare")
+                tell(warnings[-1])
+            if matrix_done is not None:
+                matrix_done(1)
+    table = _table(model.n_layers, names, fitter.depths, found, shapes)
+    return table.assign_attrs(_attributes(model, fitter, warnings))
+
+
+def _components(model: Model, wanted: Sequence[str] | None) -> tuple[str, ...]:
+    if wanted is None:
+        return model.components
+    if isinstance(wanted, str) or not wanted or len(set(wanted)) < len(wanted):
+        raise ParameterError("components", wanted, f"distinct ones of {', '.join(model.components)}")
+    for name in wanted:
+        if name not in model.components:
+            raise ParameterError("components", name, f"one of {', '.join(model.components)}")
+    return tuple(wanted)
+
+
+def _table(
+    n_layers: int,
+    names: tuple[str, ...],
+    depths: tuple[int, ...],
+    found: dict[tuple[int, str], EffectiveDepth],
+    shapes: dict[tuple[int, str], tuple[int, ...]],
+) -> xr.Dataset:
+    longest = max((one.singular_values.size for one in found.values()), default=0)
+    coords = {
+        "layer": np.arange(n_layers),
+        "component": list(names),
+        "depth": list(depths),
+        "index": np.arange(longest),
+    }
+    table = xr.Dataset(coords=coords)
+    for name, variable in EFFECTIVE_DEPTH_SCHEMA.items():
+        table[name] = variable.dims, np.full([table.sizes[dim] for dim in variable.dims], np.nan)
+    for (layer, component), one in found.items():
+        place = {"layer": layer, "component": component}
+        for name, value in _entries(one).items():
+            table[name].loc[place] = value
+        table["singular_value"].loc[place | {"index": slice(0, one.singular_values.size - 1)}] = one.singular_values
+    for (layer, component), shape in shapes.items():
+        for name, size in zip(("n_rows", "n_columns"), shape, strict=True):
+            table[name].loc[{"layer": layer, "component": component}] = size
+    for name in ("n_rows", "n_columns"):
+        table[name] = table[name].astype(np.int64)
+    return describe(table, EFFECTIVE_DEPTH_SCHEMA)
+
+
+def _entries(found: EffectiveDepth) -> dict[str, object]:
+    """One matrix's values of every variable but its singular values and shape."""
+    return {
+        "effective_depth": found.depth,
+        "effective_depth_low": found.interval[0],
+        "effective_depth_high": found.interval[1],
+        "sigma": found.sigma,
+        "scale": found.scale,
+        "distance": found.distance,
+        "p_value": found.p_value,
+        "fits": found.fits,
+        "distance_profile": found.distances,
+        "scale_profile": found.scales,
+        "sigma_profile": found.sigmas,
+    }
+
+
+def _attributes(model: Model, fitter: DepthFitter, warnings: list[str]) -> dict[str, object]:
+    settings = {
+        "part": fitter.part,
+        "distance": fitter.distance,
+        "draws": fitter.draws,
+        "level": fitter.level,
+        "width": fitter.width,
+        "seed": fitter.seed,
+    }
+    candidates = {str(depth): list(sigmas) for depth, sigmas in fitter.candidates}
+    call = {"function": "rmtbase.scoring.effective_depths", "model": model.name, "revision": model.revision}
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "rmtbase_version": software_version(),
+        "kind": "effective_depth",
+        "model": model.name,
+        "revision": model.revision or "",
+        "family": model.architecture,
+        "part": fitter.part,
+        "distance": _DISTANCE_WORDS[fitter.distance],
+        "level": fitter.level,
+        "draws": fitter.draws,
+        "seed": fitter.seed,
+        "notes": json.dumps(model.notes),
+        "warnings": json.dumps(warnings),
+        "provenance": provenance(call | settings, candidates=candidates),
+    }

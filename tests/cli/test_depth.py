@@ -1,0 +1,92 @@
+"""``rmtbase depth``: a table for the reader, JSON and a file for machines."""
+
+import json
+
+import numpy as np
+import pytest
+
+from rmtbase.scoring import effective_depths
+from rmtbase.tables import open_table
+
+QUICK = ("--max-depth", 6, "--draws", 39, "--component", "attention_query")
+
+
+@pytest.mark.parametrize(
+    ("options", "fragments"),
+    [
+        (["--max-depth", 0], ["max_depth = 0", "a positive integer"]),
+        (["--draws", 5], ["draws = 5", "at least 19"]),
+        (["--sigma", -1], ["sigma = -1.0", "a finite positive number"]),
+        (["--sigma", 0], ["sigma = 0.0", "a finite positive number"]),
+        (["--part", "both"], ["part = 'both'", "'path' or 'update'"]),
+        (["--part", "update", "--max-depth", 18], ["at depth 18"]),
+        (["--distance", "ks"], ["distance = 'ks'", "'kolmogorov_smirnov'"]),
+        (["--component", "mlp_in"], ["components = 'mlp_in'", "attention_query"]),
+        (["--level", 2], ["level = 2.0"]),
+        (["--width", 0], ["width = 0"]),
+        (["--seed", -1], ["seed = -1"]),
+        (["--revision", "main"], ["revision"]),
+        (["-o", "missing/depth.nc"], ["cannot write missing/depth.nc", "does not exist"]),
+    ],
+)
+def test_bad_input_is_one_line_and_status_two(options, fragments, run, model_folder, watch):
+    before = watch(model_folder)
+    ran = run("depth", model_folder, *options)
+    assert (ran.status, ran.out) == (2, "")
+    line = ran.err.splitlines()[-1]
+    assert line.startswith("rmtbase: error: ")
+    for fragment in fragments:
+        assert fragment in line
+    before.assert_untouched()
+
+
+def test_help_has_an_example(run):
+    ran = run("depth", "--help")
+    assert ran.status == 0
+    assert "Example: rmtbase depth" in " ".join(ran.out.split())
+
+
+def test_a_file_of_the_model_is_not_overwritten(run, model_folder, watch):
+    before = watch(model_folder)
+    ran = run("depth", model_folder, *QUICK, "-o", model_folder / "config.json")
+    assert ran.status == 2
+    assert "a file of the model" in ran.err
+    before.assert_untouched()
+
+
+def test_the_table_is_printed_and_written(run, model_folder, tmp_path):
+    path = tmp_path / "depth.nc"
+    ran = run("depth", model_folder, *QUICK, "-o", path)
+    assert ran.status == 0
+    assert ran.err.splitlines()[-1] == f"rmtbase: wrote {path}"
+    assert "fits" in ran.out
+    assert ran.out.count("attention_query") == 2
+    expected = effective_depths(str(model_folder), depths=range(1, 7), draws=39, components=["attention_query"])
+    assert open_table(path).identical(expected)
+    assert f"{expected['distance'].values[0, 0]:.4f}" in ran.out
+
+
+def test_json_holds_every_matrix(run, weights, tmp_path):
+    weights.keys[0] = 0.0
+    folder = weights.save(tmp_path / "model")
+    ran = run("depth", folder, "--max-depth", 6, "--draws", 39, "--sigma", 0.5, "--sigma", 1, "--json")
+    printed = json.loads(ran.out, parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
+    assert printed["depths"] == [1, 2, 3, 4, 5, 6]
+    assert [(one["layer"], one["component"]) for one in printed["matrices"]] == [
+        (layer, component) for layer in range(2) for component in ("attention_query", "attention_key")
+    ]
+    assert printed["matrices"][1]["effective_depth"] is None
+    assert "layer 0 attention_key" in printed["warnings"][0]
+    first = printed["matrices"][0]
+    assert first["sigma"] in (0.5, 1.0)
+    assert isinstance(first["effective_depth"], int)
+    assert isinstance(first["fits"], bool)
+    assert np.isfinite(first["p_value"])
+
+
+def test_plot_draws_the_file(run, model_folder, tmp_path):
+    path = tmp_path / "depth.nc"
+    run("depth", model_folder, *QUICK, "-o", path)
+    ran = run("plot", path, "-o", tmp_path / "figures")
+    assert ran.status == 0
+    assert [one.name for one in (tmp_path / "figures").iterdir()] == ["depth-effective-depth.png"]

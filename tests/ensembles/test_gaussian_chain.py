@@ -1,0 +1,92 @@
+"""Gaussian chains: what a draw is, how it is named, and what is refused."""
+
+import jax
+import numpy as np
+import pytest
+
+from rmtbase.ensembles import gaussian_chain, gaussian_matrix, low_rank_product
+from rmtbase.errors import ParameterError
+from rmtbase.linalg import reproducible_jax
+
+METHODS = ("thin", "dense")
+
+
+def draws(ensemble, count=50):
+    with reproducible_jax():
+        keys = jax.random.split(jax.random.key(0, impl="threefry2x32"), count)
+        return jax.tree.map(np.asarray, jax.jit(jax.vmap(ensemble.sample))(keys))
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("dims", [(5, 1, 4, 1, 6), (1, 3, 2), (4, 3, 1)])
+def test_at_rank_one_the_norms_bound_the_singular_value_draw_by_draw(method, dims):
+    got = draws(gaussian_chain(dims, method))
+    largest = np.linalg.norm(got.matrix, 2, axis=(1, 2)) ** 2
+    assert (largest < got.norm_squared.prod(axis=1)).all()
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_chain_of_numbers_has_the_square_of_the_product_of_their_squares(method):
+    got = draws(gaussian_chain((1, 1, 1, 1), method))
+    np.testing.assert_allclose(got.matrix[:, 0, 0] ** 2, got.norm_squared.prod(axis=1), rtol=1e-14)
+
+
+def test_the_shapes_of_a_draw_are_those_of_the_core_or_of_the_product():
+    thin, dense = (gaussian_chain((6, 9, 4, 7), method) for method in METHODS)
+    assert (thin.rank, thin.matrix_shape) == (4, (4, 4))
+    assert (dense.rank, dense.matrix_shape) == (4, (6, 7))
+    assert thin.factor_sizes == dense.factor_sizes == (54, 36, 28)
+
+
+@pytest.mark.parametrize(
+    ("dims", "name"),
+    [
+        ((4, 6), "gaussian_matrix 6x4"),
+        ((6, 4, 6), "low_rank_product 6x4"),
+        ((4, 6, 4), "gaussian_chain 4x6x4"),
+        ((6, 4, 5), "gaussian_chain 6x4x5"),
+        ((6, 4, 6, 4), "gaussian_chain 6x4x6x4"),
+    ],
+)
+def test_a_chain_that_has_a_name_of_its_own_goes_by_it(dims, name):
+    assert gaussian_chain(dims).name == name
+
+
+def test_named_ensembles_are_chains():
+    assert gaussian_matrix(4, 6) == gaussian_chain((4, 6)) == gaussian_chain([np.int64(6), 4])
+    assert low_rank_product(6, 4) == gaussian_chain((6, 4, 6))
+    assert gaussian_matrix(4, 6, "dense").name == "dense_gaussian_matrix 4x6"
+
+
+def test_the_widest_chains_are_drawn_without_overflow():
+    got = draws(gaussian_chain((10**12, 2) + 5 * (10**12, 3) + (10**10,)), 5)
+    assert np.isfinite(got.matrix**4).all() and (got.matrix != 0).any()
+    np.testing.assert_allclose(got.norm_squared[:, 1], 2e12, rtol=1e-4)
+
+
+@pytest.mark.parametrize("dims", [(), (3,), 7, "34", None])
+def test_what_is_no_sequence_of_dimensions_is_refused(dims):
+    with pytest.raises(ParameterError, match=r"dims = .*: expected (a sequence|at least two)"):
+        gaussian_chain(dims)
+
+
+@pytest.mark.parametrize("value", [0, -3, 2.0, True, "8", None, float("nan")])
+def test_dimensions_that_are_not_positive_integers_are_refused_by_their_place(value):
+    with pytest.raises(ParameterError, match=r"dims\[1\] = .*: expected a positive integer"):
+        gaussian_chain((3, value, 4))
+
+
+def test_chains_too_long_too_wide_or_too_large_are_refused():
+    assert len(gaussian_chain((2,) * 17).factor_sizes) == 16
+    with pytest.raises(ParameterError, match=r"dims = .*: expected at most 17 dimensions"):
+        gaussian_chain((2,) * 18)
+    with pytest.raises(ParameterError, match=r"dims\[2\] = 1000000000001: expected at most 1000000000000"):
+        gaussian_chain((2, 3, 10**12 + 1))
+    with pytest.raises(ParameterError, match=r"dims = .*: expected a product of at most 1e140"):
+        gaussian_chain((10**12,) * 12)
+
+
+def test_an_unknown_method_is_refused():
+    for make in (gaussian_chain, lambda dims, method: gaussian_matrix(*dims, method)):
+        with pytest.raises(ParameterError, match=r"method = 'exact': expected 'thin' or 'dense'"):
+            make((3, 4), "exact")

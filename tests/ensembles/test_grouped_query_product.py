@@ -1,0 +1,160 @@
+"""Heads that share their keys: the joint law of the thin draw is that of dense matrices.
+
+False failures: each comparison of laws is a two-sample Kolmogorov–Smirnov test at 1e-6, each correlation lies within
+five standard errors; all together a correct sampler fails for fewer than one seed in 10 000. The seeds are fixed.
+"""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from rmtbase.ensembles import grouped_query_product, low_rank_product
+from rmtbase.errors import ParameterError
+from rmtbase.montecarlo import GroupedQuerySample, draw_spectra, simulate_grouped_query
+from rmtbase.statistics import SPECTRAL_STATISTICS, spectral_statistics
+
+D_MODEL, D_HEAD, GROUP, DRAWS = 11, 4, 3, 8_000
+NAMES = list(SPECTRAL_STATISTICS)
+TRACE, LOG_DETERMINANT = NAMES.index("trace"), NAMES.index("log_determinant")
+
+
+@pytest.fixture(scope="module")
+def thin():
+    return simulate_grouped_query(D_MODEL, D_HEAD, GROUP, DRAWS, seed=1)
+
+
+@pytest.fixture(scope="module")
+def dense():
+    """(statistics, norms) of dense matrices drawn by NumPy."""
+    rng = np.random.default_rng(2)
+    w_q, w_k = rng.standard_normal((DRAWS, GROUP, D_HEAD, D_MODEL)), rng.standard_normal((DRAWS, 1, D_HEAD, D_MODEL))
+    singular = np.linalg.svd(np.swapaxes(w_q, -1, -2) @ w_k, compute_uv=False)[..., :D_HEAD]
+    norms = np.concatenate([(w_q**2).sum((2, 3)), (w_k**2).sum((2, 3))], axis=1)
+    return spectral_statistics(singular), norms
+
+
+def correlation(first, second):
+    """Pearson's r and its standard error, without assuming a normal law."""
+    x, y = ((one - one.mean()) / one.std() for one in (first, second))
+    r = np.mean(x * y)
+    return r, np.std(x * y - r * (x**2 + y**2) / 2) / np.sqrt(x.size)
+
+
+def test_each_head_alone_has_the_law_of_low_rank_product(thin):
+    alone = draw_spectra(low_rank_product(D_MODEL, D_HEAD), DRAWS, seed=3)
+    expected = spectral_statistics(np.concatenate([chunk.singular_values for chunk in alone]))
+    for head in range(GROUP):
+        p_values = [stats.ks_2samp(thin.sample[:, head, k], expected[:, k]).pvalue for k in range(len(NAMES))]
+        assert min(p_values) > 1e-6
+
+
+@pytest.mark.parametrize("combine", [np.add, np.subtract, np.maximum], ids=["sum", "difference", "maximum"])
+def test_two_heads_jointly_have_the_law_of_dense_matrices(combine, thin, dense):
+    for k, name in enumerate(NAMES):
+        here, there = (np.log(np.abs(one)) if name != "log_determinant" else one for one in (thin.sample, dense[0]))
+        p = stats.ks_2samp(combine(here[:, 0, k], here[:, 2, k]), combine(there[:, 0, k], there[:, 2, k])).pvalue
+        assert p > 1e-6, name
+
+
+def test_spectra_and_norms_jointly_have_the_law_of_dense_matrices(thin, dense):
+    for factor in range(GROUP + 1):
+        for head in range(GROUP):
+            here, there = (
+                np.log(sample[:, head, TRACE]) - np.log(norms[:, factor])
+                for sample, norms in ((thin.sample, thin.norm_squared), dense)
+            )
+            assert stats.ks_2samp(here, there).pvalue > 1e-6, (head, factor)
+
+
+def test_every_statistic_is_as_correlated_between_heads_as_in_dense_matrices(thin, dense):
+    for k, name in enumerate(NAMES):
+        (here, error), (there, other) = (correlation(one[:, 0, k], one[:, 1, k]) for one in (thin.sample, dense[0]))
+        assert abs(here - there) < 5 * np.hypot(error, other), name
+
+
+@pytest.mark.parametrize(("d_model", "d_head", "group"), [(4, 4, 3), (768, 4, 3), (64, 16, 4)])
+def test_correlations_of_trace_and_log_determinant_are_the_exact_ones(d_model, d_head, group):
+    found = simulate_grouped_query(d_model, d_head, group, 4_000, seed=4).head_correlation(self_normalized=False)
+    exact = {TRACE: d_model / (2 * d_model + d_head + 1), LOG_DETERMINANT: 0.5}
+    for k, value in exact.items():
+        assert found.standard_error[k] < 0.03
+        assert abs(found.value[k] - value) < 5 * found.standard_error[k], NAMES[k]
+
+
+def test_covariance_of_traces_is_two_d_cubed_h(thin):
+    centred = thin.sample[:, :, TRACE] - D_MODEL**2 * D_HEAD
+    product = centred[:, 0] * centred[:, 1]
+    assert abs(product.mean() - 2 * D_MODEL**3 * D_HEAD) < 5 * product.std() / np.sqrt(DRAWS)
+
+
+def test_heads_with_keys_of_their_own_are_recognised_as_uncorrelated(thin):
+    shuffled = thin.sample.copy()
+    shuffled[:, 1:] = np.roll(thin.sample[:, 1:], 1, axis=0)
+    shuffled[:, 2:] = np.roll(shuffled[:, 2:], 1, axis=0)
+    independent = GroupedQuerySample(D_MODEL, D_HEAD, shuffled, thin.norm_squared).head_correlation(
+        self_normalized=False
+    )
+    assert (np.abs(independent.value) < 5 * independent.standard_error).all()
+    shared = thin.head_correlation(self_normalized=False)
+    assert (shared.value > 5 * shared.standard_error).all()
+
+
+def test_self_normalisation_is_that_of_scoring(thin):
+    own = thin.self_normalized
+    estimate = thin.norm_squared / (D_MODEL * D_HEAD)
+    np.testing.assert_allclose(own[:, 1, TRACE], thin.sample[:, 1, TRACE] / (estimate[:, 1] * estimate[:, 3]))
+    ratio = NAMES.index("participation_ratio")
+    np.testing.assert_array_equal(own[..., ratio], thin.sample[..., ratio])
+
+
+def test_first_draws_of_a_longer_run_are_those_of_a_shorter_one(thin):
+    few = simulate_grouped_query(D_MODEL, D_HEAD, GROUP, 5, seed=1)
+    np.testing.assert_array_equal(few.sample, thin.sample[:5])
+    np.testing.assert_array_equal(few.norm_squared, thin.norm_squared[:5])
+    other = simulate_grouped_query(D_MODEL, D_HEAD, GROUP, 5, seed=2)
+    assert (other.sample != few.sample).all()
+
+
+def test_a_draw_has_the_stated_shapes():
+    ensemble = grouped_query_product(12, 4, 3)
+    assert ensemble.name == "grouped_query_product 12x4 group=3"
+    assert ensemble.matrix_shape == (3, 4, 4)
+    assert ensemble.factor_sizes == (48,) * 4
+    assert ensemble.rank == 4
+    sample = simulate_grouped_query(12, 4, 3, 2)
+    assert sample.sample.shape == (2, 3, len(NAMES))
+    assert sample.norm_squared.shape == (2, 4)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "name"),
+    [
+        ((0, 1, 1), "d_model"),
+        ((8, 9, 1), "d_head"),
+        ((8, 4, 0), "group"),
+        ((8, 4, -2), "group"),
+        ((8, 4, True), "group"),
+        ((8, 4, 2.0), "group"),
+        ((8, 4, None), "group"),
+        ((8, np.nan, 2), "d_head"),
+        (("8", 4, 2), "d_model"),
+    ],
+)
+def test_bad_parameters_are_named(arguments, name):
+    for call in (grouped_query_product, lambda *of: simulate_grouped_query(*of, draws=10)):
+        with pytest.raises(ParameterError) as caught:
+            call(*arguments)
+        assert caught.value.name == name
+
+
+@pytest.mark.parametrize(("options", "name"), [({"draws": 1}, "draws"), ({"draws": 9, "seed": -1}, "seed")])
+def test_bad_draws_and_seeds_are_named(options, name):
+    with pytest.raises(ParameterError) as caught:
+        simulate_grouped_query(8, 4, 2, **options)
+    assert caught.value.name == name
+
+
+def test_one_head_has_no_other_to_correlate_with(thin):
+    alone = GroupedQuerySample(D_MODEL, D_HEAD, thin.sample[:, :1], thin.norm_squared[:, [0, -1]])
+    with pytest.raises(ParameterError, match="at least 2 heads"):
+        alone.head_correlation()

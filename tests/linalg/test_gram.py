@@ -1,0 +1,79 @@
+"""Singular values from Gram matrices keep the digits, or leave the matrix to the SVD."""
+
+import mpmath
+import numpy as np
+import pytest
+
+from rmtbase.linalg import GRAM_CONDITION, HOST_SOLVERS, gram_singular_values, loses_digits, singular_values
+
+DIGITS = 50
+
+
+def exact_singular_values(matrix):
+    with mpmath.workdps(DIGITS):
+        exact = mpmath.matrix(matrix.tolist())
+        eigenvalues = mpmath.eigsy(exact * exact.T, eigvals_only=True)
+        return np.array([float(mpmath.sqrt(value)) for value in sorted(eigenvalues, reverse=True)])
+
+
+def matrices(condition, rows=8, columns=12, count=4):
+    """Random matrices with λ_1/λ_rows = condition."""
+    rng = np.random.default_rng(11)
+    left = np.linalg.qr(rng.standard_normal((count, rows, rows)))[0]
+    right = np.linalg.qr(rng.standard_normal((count, columns, rows)))[0]
+    return left * np.geomspace(1.0, condition**-0.5, rows) @ np.swapaxes(right, -1, -2)
+
+
+@pytest.mark.parametrize("solver", HOST_SOLVERS)
+@pytest.mark.parametrize(("condition", "error"), [(5.0, 1e-14), (1e4, 1e-12), (1e8, 1e-11), (1e16, 1e-7)])
+def test_solvers_agree_with_fifty_digits(solver, condition, error):
+    # Of an SVD in float64 the error of s_h is some ε s_1; a Gram matrix alone would lose all digits at 1e16.
+    stack = matrices(condition)
+    exact = np.array([exact_singular_values(matrix) for matrix in stack])
+    np.testing.assert_allclose(HOST_SOLVERS[solver](stack, None), exact, rtol=error)
+
+
+def test_an_ill_conditioned_matrix_is_left_to_the_svd_alone():
+    stack = np.concatenate([matrices(5.0, count=2), matrices(1e6, count=1), np.zeros((1, 8, 12))])
+    values, by_svd = gram_singular_values(stack), singular_values(stack)
+    assert loses_digits(by_svd, "float64").tolist() == [False, False, True, False]
+    np.testing.assert_array_equal(values[2:], by_svd[2:])
+    assert (values[:2] != by_svd[:2]).any()
+    assert by_svd[0, 0] ** 2 / by_svd[0, -1] ** 2 < GRAM_CONDITION["float64"]
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+def test_the_smaller_gram_matrix_serves_wide_and_tall_matrices(transposed):
+    stack = matrices(5.0)
+    stack = np.swapaxes(stack, -1, -2) if transposed else stack
+    values = gram_singular_values(stack)
+    assert values.shape == (4, 8)
+    np.testing.assert_allclose(values, singular_values(stack), rtol=1e-14)
+
+
+def test_of_a_structurally_singular_matrix_the_rank_leading_values_are_given():
+    stack = np.swapaxes(matrices(5.0, 3, 9), -1, -2) @ matrices(5.0, 3, 9)
+    for solver in HOST_SOLVERS.values():
+        assert solver(stack, 3).shape == (4, 3)
+    np.testing.assert_allclose(gram_singular_values(stack, 3), singular_values(stack, 3), rtol=1e-13)
+
+
+@pytest.mark.parametrize("solver", HOST_SOLVERS)
+def test_single_precision_matrices_are_solved_in_double(solver):
+    stack = matrices(5.0).astype(np.float32)
+    values = HOST_SOLVERS[solver](stack, None)
+    assert values.dtype == np.float64
+    np.testing.assert_array_equal(values, HOST_SOLVERS[solver](stack.astype(np.float64), None))
+
+
+@pytest.mark.parametrize("solver", HOST_SOLVERS)
+def test_a_matrix_is_solved_alone_whatever_the_stack(solver):
+    stack = matrices(5.0, 16, 16, count=5)
+    together = HOST_SOLVERS[solver](stack, None)
+    for place in range(5):
+        np.testing.assert_array_equal(HOST_SOLVERS[solver](stack[place : place + 1], None), together[place : place + 1])
+
+
+@pytest.mark.parametrize("solver", HOST_SOLVERS)
+def test_empty_stack_gives_no_values(solver):
+    assert HOST_SOLVERS[solver](np.empty((0, 4, 3)), 2).shape == (0, 2)

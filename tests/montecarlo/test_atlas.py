@@ -1,0 +1,210 @@
+"""The atlas: small, whole, described, and refused where it is damaged."""
+
+import json
+
+import numpy as np
+import pytest
+import xarray as xr
+
+import rmtbase
+from rmtbase.errors import MissingFileError, ParameterError, TableError
+from rmtbase.montecarlo import compact_baseline, datacite, merge_atlases, open_atlas
+from rmtbase.tables import ATLAS_SCHEMA, open_atlas_case, open_baseline, write_table
+
+SHAPES = ((24, 6), (12, 4), (40, 6))
+
+
+@pytest.fixture(scope="module")
+def tables():
+    return [rmtbase.baseline(d, h, draws=300, normalization="none") for d, h in SHAPES]
+
+
+@pytest.fixture(scope="module")
+def atlas(tables):
+    return merge_atlases([compact_baseline(table) for table in tables], plan_hash="0123")
+
+
+@pytest.fixture(scope="module")
+def path(atlas, tmp_path_factory):
+    return write_table(atlas, tmp_path_factory.mktemp("atlas") / "atlas.nc")
+
+
+def test_every_variable_is_described(atlas):
+    assert set(ATLAS_SCHEMA) <= set(atlas.variables)
+    for name, variable in ATLAS_SCHEMA.items():
+        assert atlas[name].attrs == {"long_name": variable.long_name, "units": variable.units}
+
+
+def test_shapes_are_in_order_of_head_and_width(atlas):
+    assert list(zip(atlas["d_model"].values, atlas["d_head"].values, strict=True)) == [(12, 4), (24, 6), (40, 6)]
+
+
+def test_a_file_comes_back_as_it_was_written(atlas, path):
+    xr.testing.assert_identical(open_atlas(path), atlas)
+
+
+def test_it_opens_with_plain_xarray(atlas, path):
+    with xr.open_dataset(path) as plain:
+        np.testing.assert_array_equal(plain["mean"], atlas["mean"])
+
+
+def test_a_case_is_read_alone(atlas, path):
+    case = open_atlas_case(path, 24, 6)
+    assert case is not None
+    xr.testing.assert_identical(case.drop_attrs(), atlas.isel(case=1).drop_attrs())
+    assert case.attrs == atlas.attrs
+
+
+@pytest.mark.parametrize("shape", [(24, 4), (6, 24), (25, 6)])
+def test_a_shape_that_is_not_there_is_none(shape, path):
+    assert open_atlas_case(path, *shape) is None
+
+
+def test_one_atlas_of_one_table_of_several_shapes_is_the_same(atlas, tables):
+    together = rmtbase.baseline([12, 24, 40], [4, 6, 6], draws=300, normalization="none")
+    for name in ATLAS_SCHEMA:
+        np.testing.assert_array_equal(compact_baseline(together)[name], atlas[name], err_msg=name)
+
+
+def test_means_and_quantiles_at_known_sigma_are_the_tables(atlas, tables):
+    for name in ("mean", "std", "standard_error", "quantile"):
+        np.testing.assert_array_equal(atlas[name].isel(case=1), tables[0][name].isel(case=0), err_msg=name)
+
+
+def test_rounded_pictures_are_within_what_they_say(atlas, tables):
+    for case, table in ((1, tables[0]), (0, tables[1])):
+        h = int(table["d_head"][0])
+        kept, full = atlas.isel(case=case).isel(index=slice(h)), table.isel(case=0)
+        name = "eigenvalue_quantile_self_normalized"
+        error = np.abs(kept[name] - full[name]).values
+        rounding = 1e-7 * np.abs(full[name]).values  # float32
+        assert (error <= full["eigenvalue_std"].values[:, None] / 512 + rounding).all()
+        for name in ("eigenvalue_mean", "density", "density_standard_error"):
+            np.testing.assert_allclose(kept[name], full[name], rtol=1e-6)
+    assert np.isnan(atlas["eigenvalue_mean"].values[0, 4:]).all()
+
+
+def test_provenance_names_software_seed_and_plans(atlas, tables):
+    record = json.loads(atlas.attrs["provenance"])
+    assert record["plan_hash"] == "0123"
+    assert atlas.attrs["seed"] == 0
+    (simulation,) = record["simulations"]  # made alike, they are told once
+    assert [shape[:3] for shape in simulation["shapes"]] == [[*shape, 300] for shape in SHAPES]
+    assert simulation["software"]["jax"]
+    assert simulation["numerics"]
+
+
+def test_datacite_has_all_that_is_mandatory_but_the_doi():
+    record = json.loads(datacite())
+    for field in ("creators", "titles", "publisher", "publicationYear", "types", "schemaVersion"):
+        assert record[field], field
+    assert record["types"]["resourceTypeGeneral"] == "Dataset"
+    assert "doi" not in record
+    assert "identifiers" not in record
+
+
+def test_attributes_and_datacite_are_one(atlas):
+    record = json.loads(datacite())
+    assert atlas.attrs["title"] == record["titles"][0]["title"]
+    assert atlas.attrs["creator"] == record["creators"][0]["name"]
+    assert atlas.attrs["license"] == record["rightsList"][0]["rightsIdentifier"]
+    assert atlas.attrs["summary"] == record["descriptions"][0]["description"]
+    assert atlas.attrs["keywords"].split(", ") == [subject["subject"] for subject in record["subjects"]]
+
+
+@pytest.mark.parametrize("units", [{"normalization": "sqrt_d"}, {"normalization": "none", "sigma": 0.02}])
+def test_a_table_in_other_units_is_refused(units):
+    with pytest.raises(ParameterError, match="table"):
+        compact_baseline(rmtbase.baseline(12, 4, draws=20, **units))
+
+
+def test_a_table_without_its_sample_is_refused(tables):
+    with pytest.raises(ParameterError, match="sample"):
+        compact_baseline(tables[0].drop_vars(["sample", "sigma_q_estimate", "sigma_k_estimate", "draw"]))
+
+
+def test_atlases_that_do_not_go_together_are_refused(tables):
+    one = compact_baseline(tables[0])
+    with pytest.raises(ParameterError, match="at least one"):
+        merge_atlases([])
+    with pytest.raises(ParameterError, match="each shape once"):
+        merge_atlases([one, one])
+    other = compact_baseline(rmtbase.baseline(12, 4, draws=20, seed=1, normalization="none"))
+    with pytest.raises(ParameterError, match="one seed"):
+        merge_atlases([one, other])
+
+
+def test_shapes_of_unequal_draws_go_together(tables):
+    few = compact_baseline(rmtbase.baseline(64, 4, draws=50, normalization="none"))
+    both = merge_atlases([compact_baseline(tables[0]), few])
+    assert both["draws"].values.tolist() == [50, 300]
+    assert np.isfinite(both["largest_distance"].values).sum(axis=1).tolist() == [
+        few.sizes["rank"],
+        compact_baseline(tables[0]).sizes["rank"],
+    ]
+
+
+def test_a_missing_atlas_is_said_to_be_missing(tmp_path):
+    with pytest.raises(MissingFileError):
+        open_atlas(tmp_path / "none.nc")
+
+
+@pytest.mark.parametrize("share", [0.0, 0.1, 0.5, 0.95])
+def test_a_truncated_atlas_is_refused(share, path, tmp_path):
+    whole = path.read_bytes()
+    damaged = tmp_path / "atlas.nc"
+    damaged.write_bytes(whole[: int(share * len(whole))])
+    with pytest.raises(TableError):
+        open_atlas(damaged)
+    with pytest.raises(TableError):
+        open_atlas_case(damaged, 24, 6)
+
+
+def test_flipped_bytes_are_seen_or_change_nothing(atlas, path, tmp_path):
+    whole = path.read_bytes()
+    seen = 0
+    for place in np.random.default_rng(5).integers(len(whole), size=60):
+        content = bytearray(whole)
+        content[place] ^= 0xFF
+        damaged = tmp_path / f"{place}.nc"  # a name of its own: HDF5 may hold on to a file that it failed to open
+        damaged.write_bytes(content)
+        try:
+            found = open_atlas(damaged)
+        except TableError:
+            seen += 1
+            continue
+        for name in ATLAS_SCHEMA:
+            np.testing.assert_array_equal(found[name], atlas[name], err_msg=f"byte {place}: {name}")
+    assert seen > 5  # half of so small a file is room that HDF5 keeps free
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda a: a.drop_vars("largest_distance"), "largest_distance"),
+        (lambda a: a.assign(std_self_normalized=0 * a["std_self_normalized"]), "std_self_normalized"),
+        (lambda a: a.assign(order_statistic_lower=a["order_statistic_upper"]), "checksum"),
+        (lambda a: a.assign(largest_distance=np.nan * a["largest_distance"]), "checksum"),
+        (lambda a: a.assign_coords(rank=a["rank"].values[::-1]), "checksum"),
+        (lambda a: a.assign_coords(d_model=a["d_model"] + 1), "checksum"),
+        (lambda a: a.assign_coords(statistic=a["statistic"].values[::-1]), "checksum"),
+        (lambda a: a.assign(draws=0 * a["draws"]), "draws"),
+        (lambda a: a.assign_attrs(schema_version="9.0"), "schema version"),
+        (lambda a: a.assign_attrs(kind="scores"), "kind"),
+    ],
+)
+def test_contents_that_are_no_atlas_are_refused(change, said, atlas, tmp_path):
+    damaged = tmp_path / "atlas.nc"
+    change(atlas).to_netcdf(damaged, engine="netcdf4")
+    with pytest.raises(TableError, match=said):
+        open_atlas(damaged)
+
+
+def test_an_atlas_is_no_baseline_table_nor_the_reverse(path, tables, tmp_path):
+    with pytest.raises(TableError, match="atlas"):
+        open_baseline(path)
+    table = write_table(tables[0], tmp_path / "table.nc")
+    with pytest.raises(TableError, match="baseline"):
+        open_atlas(table)
+    with pytest.raises(TableError, match="baseline"):
+        open_atlas_case(table, 24, 6)

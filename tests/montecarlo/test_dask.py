@@ -1,0 +1,204 @@
+"""Dask workers give the table of one process alone, whichever of them are killed, and leave no process behind."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from types import SimpleNamespace
+
+import psutil
+import pytest
+
+from rmtbase.errors import MissingDependencyError, WorkerError
+from rmtbase.montecarlo import _dask, make_plan, read_plan, run_in_memory, run_plan
+
+PLAN = """
+ensemble = "gaussian_matrix"
+draws = 1200
+seed = 7
+chunk = 10
+[[case]]
+n_rows = 6
+n_columns = 4
+"""
+
+
+@pytest.fixture(scope="module")
+def long_plan():
+    """The plan of :data:`PLAN`: 120 chunks."""
+    return make_plan("gaussian_matrix", [{"n_rows": 6, "n_columns": 4}], 1200, 7, chunk=10, name="table")
+
+
+@pytest.fixture(scope="module")
+def long_table(long_plan):
+    """Its table, from this process alone."""
+    return run_in_memory(long_plan)
+
+
+class Cluster:
+    """A scheduler and its workers, each a process as ``dask scheduler`` and ``dask worker`` start them."""
+
+    def __init__(self, folder):
+        self.file = folder / "scheduler.json"
+        self.processes = []
+        self.scheduler = self._start("scheduler", "--port", "0", "--no-dashboard", "--scheduler-file", self.file)
+        while not self.file.exists():
+            assert self.scheduler.poll() is None
+            time.sleep(0.05)
+        self.address = json.loads(self.file.read_text())["address"]
+
+    def add_worker(self):
+        """A nanny and its worker."""
+        return self._start(
+            "worker", self.address, "--nthreads", "1", "--no-dashboard", "--local-directory", self.file.parent
+        )
+
+    def _start(self, *arguments):
+        command = [sys.executable, "-m", "dask", *map(str, arguments)]
+        environment = os.environ | {"DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": "1"}
+        process = subprocess.Popen(
+            command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment, start_new_session=True
+        )
+        self.processes.append(process)
+        return process
+
+    def close(self):
+        for process in self.processes:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory):
+    """A scheduler with one worker."""
+    cluster = Cluster(tmp_path_factory.mktemp("cluster"))
+    cluster.add_worker()
+    yield cluster
+    cluster.close()
+
+
+def worker_under(nanny):
+    """The worker's own process."""
+    return next(
+        child
+        for child in psutil.Process(nanny.pid).children(recursive=True)
+        if "spawn_main" in " ".join(child.cmdline())
+    )
+
+
+def test_workers_and_nannies_killed_in_the_middle_cost_nothing_but_time(
+    cluster, long_plan, long_table, tmp_path, assert_same, capfd
+):
+    first = cluster.processes[-1]
+    done, said = [0], []
+
+    def bar(label, total):
+        def progress(count):
+            done[0] += count
+            if done[0] == 300:
+                worker_under(first).kill()  # its nanny starts another
+            if done[0] == 600:
+                cluster.add_worker()  # joins in the middle
+                os.killpg(first.pid, signal.SIGKILL)
+
+        return progress
+
+    table = run_plan(long_plan, tmp_path / "table.nc", scheduler=cluster.address, bar=bar, note=said.append)
+    assert_same(table, long_table)
+    assert done == [1200]
+    assert said == ["drawing on 1 Dask worker", f"wrote {tmp_path / 'table.nc'}"]
+    assert capfd.readouterr() == ("", "")
+
+
+def test_scheduler_that_is_lost_is_an_error_that_keeps_the_chunks(
+    tmp_path, long_plan, long_table, assert_same, monkeypatch
+):
+    monkeypatch.setattr(_dask, "_PATIENCE", 0.5)
+    cluster = Cluster(tmp_path)
+    cluster.add_worker()
+    output = tmp_path / "table.nc"
+
+    def bar(label, total):
+        return lambda count: os.killpg(cluster.processes[-1].pid, signal.SIGKILL)
+
+    try:
+        with pytest.raises(
+            WorkerError, match=rf"scheduler {cluster.address}: no worker .* draws in [0-9]+ chunks? are kept"
+        ):
+            run_plan(long_plan, output, scheduler=cluster.address, bar=bar)
+    finally:
+        cluster.close()
+    assert_same(run_plan(long_plan, output), long_table)
+
+
+def alive(process):
+    return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+
+
+def test_client_and_local_workers_killed_leave_no_process_and_a_run_that_goes_on(
+    start, tmp_path, long_table, assert_same
+):
+    output = tmp_path / "table.nc"
+    running = start(PLAN, output, "--workers", 2)
+    running.until(lambda: running.drawn() >= 20)
+    family = psutil.Process(running.process.pid).children(recursive=True)
+    workers = [one for one in family if "spawn_main" in " ".join(one.cmdline())]
+    assert len(workers) == 2
+    workers[0].kill()
+    assert running.kill(lambda: running.drawn() >= 60)
+    assert running.said() == "rmtbase: drawing on 2 Dask workers\n"
+    deadline = time.monotonic() + 30
+    while any(map(alive, family)) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not any(map(alive, family))
+    assert_same(run_plan(read_plan(output.with_suffix(".toml")), output), long_table)
+
+
+@pytest.mark.parametrize(
+    "address", ["127.0.0.1:1", "tcp://127.0.0.1:1", "nowhere.invalid:8786", "nonsense", "ftp://x:1", ""]
+)
+def test_address_without_a_scheduler_is_named(address, plan, tmp_path, monkeypatch, watch):
+    monkeypatch.setattr(_dask, "_TIMEOUT", 0.3)
+    before = watch(tmp_path)
+    with pytest.raises(WorkerError, match=f"scheduler {address}: no scheduler with a worker there"):
+        run_plan(plan, tmp_path / "table.nc", scheduler=address)
+    before.assert_untouched()
+
+
+def answering(**answers):
+    """A client whose workers answer so when they are asked what they are."""
+    return SimpleNamespace(run=lambda function, on_error: answers)
+
+
+def test_workers_of_different_kinds_are_refused_with_the_difference():
+    with pytest.raises(WorkerError) as caught:
+        _dask._common_machine(answering(a={"jax": "1", "device": "cpu"}, b={"jax": "2", "device": "cpu"}))
+    assert str(caught.value) == "worker b: its draws would differ to the bit from those at a: jax: 2 there, 1 here"
+
+
+def test_workers_without_rmtbase_are_refused():
+    with pytest.raises(WorkerError, match=r"worker a: it cannot draw \(ModuleNotFoundError: no rmtbase\); install"):
+        _dask._common_machine(answering(a=ModuleNotFoundError("no rmtbase")))
+
+
+def test_worker_of_another_kind_that_joins_later_draws_nothing(plan):
+    with pytest.raises(WorkerError, match="a worker that joined later: its draws would differ"):
+        _dask._draw(plan, plan.chunks[0], "svd", {"jax": "9.9.9"})
+
+
+def test_dask_that_is_not_installed_is_named_with_the_extra(plan, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    monkeypatch.delitem(sys.modules, "rmtbase.montecarlo._dask")
+    with pytest.raises(MissingDependencyError, match=r'pip install "rmtbase\[dask\]"'):
+        run_plan(plan, tmp_path / "table.nc", workers=2)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_importing_the_engine_takes_in_no_dask(tmp_path):
+    code = "import sys, rmtbase.montecarlo; print([m for m in ('dask', 'distributed', 'tornado') if m in sys.modules])"
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, check=True)
+    assert ended.stdout == "[]\n"

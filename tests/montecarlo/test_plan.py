@@ -1,0 +1,270 @@
+"""A plan says what is drawn: read from TOML or made in Python, checked, and known by a hash of just that."""
+
+import json
+import re
+
+import numpy as np
+import pytest
+
+from rmtbase.errors import ParameterError, PlanError
+from rmtbase.montecarlo import make_plan, read_plan
+
+TWO_CASES = [{"d_model": 32, "d_head": 4}, {"d_model": 32, "d_head": 8}]
+WHOLE = """
+name = "small"
+title = "A small table"
+description = "For a test."
+ensemble = "low_rank_product"
+draws = 500
+seed = 7
+measure = "spectrum"
+normalization = "none"
+sigma = [1.0, 0.02]
+precision = "float32"
+keep_sample = false
+chunk = 200
+[[case]]
+d_model = 32
+d_head = [4, 8]
+[[case]]
+d_model = 64
+d_head = 8
+draws = 300
+"""
+
+
+@pytest.fixture
+def write(tmp_path):
+    """A TOML file of that text."""
+
+    def write_plan(text):
+        path = tmp_path / "plan.toml"
+        path.write_text(text, encoding="utf-8")
+        return path
+
+    return write_plan
+
+
+def refused(path, *words):
+    """The plan is refused in one line that names the file."""
+    with pytest.raises(PlanError) as caught:
+        read_plan(path)
+    message = str(caught.value)
+    assert message.startswith(f"{path}: ")
+    for word in words:
+        assert word in message
+
+
+def test_every_key_of_a_file_is_read(write):
+    plan = read_plan(write(WHOLE))
+    assert (plan.name, plan.title, plan.description) == ("small", "A small table", "For a test.")
+    assert (plan.ensemble, plan.seed, plan.measure) == ("low_rank_product", 7, "spectrum")
+    assert (plan.normalization, plan.precision, plan.keep_sample) == ("none", "float32", False)
+    assert plan.sigmas == ((1.0, 1.0), (0.02, 0.02))
+    assert plan.draws == (500, 500, 300)
+    assert plan.chunk == (200, 200, 200)
+    assert [dict(case) for case in plan.cases] == [*TWO_CASES, {"d_model": 64, "d_head": 8}]
+
+
+def test_what_a_file_leaves_out_has_its_default(write):
+    plan = read_plan(write('ensemble = "low_rank_product"\n[[case]]\nd_model = 32\nd_head = 4\n'))
+    assert plan == make_plan("low_rank_product", TWO_CASES[:1], name="plan")
+    assert (plan.draws, plan.seed, plan.normalization) == ((10_000,), 0, "sqrt_d")
+
+
+def test_lists_stand_for_all_combinations(write):
+    plan = read_plan(write('ensemble = "low_rank_product"\n[[case]]\nd_model = [32, 64]\nd_head = [4, 8]\n'))
+    assert [(case["d_model"], case["d_head"]) for case in plan.cases] == [(32, 4), (32, 8), (64, 4), (64, 8)]
+
+
+def test_a_list_is_one_value_where_the_argument_is_a_list(write):
+    one = read_plan(write('ensemble = "gaussian_chain"\n[[case]]\ndims = [8, 4, 6]\n'))
+    assert [case["dims"] for case in one.cases] == [[8, 4, 6]]
+    two = read_plan(write('ensemble = "gaussian_chain"\n[[case]]\ndims = [[8, 4, 6], [6, 6]]\n'))
+    assert [case["dims"] for case in two.cases] == [[8, 4, 6], [6, 6]]
+
+
+def test_a_case_that_comes_twice_counts_once():
+    assert len(make_plan("low_rank_product", [*TWO_CASES, *TWO_CASES]).cases) == 2
+    with pytest.raises(ParameterError, match="low_rank_product 32x4, which comes twice"):
+        make_plan("low_rank_product", [TWO_CASES[0], TWO_CASES[0]], [10, 20], keep_sample=False)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("ensemble = ", ["is no TOML"]),
+        ("[[case]]\nd_model = 8\n", ["ensemble = None", "the name of an ensemble"]),
+        ('ensemble = "low_rank_product"\n', ["case = None", "[[case]]"]),
+        ('ensemble = "low_rank_product"\ncase = []\n', ["case = []", "[[case]]"]),
+        ('ensemble = "low_rank_product"\ncase = [3]\n', ["case = 3", "[[case]]"]),
+        ('ensemble = "low_rank_product"\n[case]\nd_model = 8\n', ["[[case]]"]),
+        ("ensemble = 3\n[[case]]\nd_model = 8\n", ["ensemble = 3", "the name of an ensemble"]),
+        ('ensemble = "gaussian"\n[[case]]\nd_model = 8\n', ["ensemble", "'gaussian'", "low_rank_product"]),
+    ],
+)
+def test_file_that_is_no_plan_is_refused(text, words, write):
+    refused(write(text), *words)
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("drwas = 10", ["unknown key drwas", "draws"]),
+        ("draws = 1", ["draws = 1", "at least 2"]),
+        ("draws = 2.5", ["draws = 2.5", "a positive integer"]),
+        ("draws = true", ["draws = True", "a positive integer"]),
+        ('draws = "many"', ["draws = 'many'", "a positive integer"]),
+        ("draws = [10, 20]", ["draws"]),
+        ("draws = 4294967295", ["draws = 4294967295", "at most"]),
+        ("seed = -1", ["seed = -1", "an integer from 0"]),
+        ("seed = 1.5", ["seed = 1.5", "an integer from 0"]),
+        ('measure = "norm"', ["measure = 'norm'", "'spectrum' or 'elements'"]),
+        ("measure = 1", ["measure = 1", "'spectrum' or 'elements'"]),
+        ('normalization = "sqrt"', ["normalization = 'sqrt'"]),
+        ("normalization = []", ["normalization = []"]),
+        ("sigma = 0", ["sigma = 0", "a finite positive number"]),
+        ("sigma = nan", ["sigma = nan", "a finite positive number"]),
+        ('sigma = "1"', ["sigma = '1'", "a finite positive number"]),
+        ("sigma = []", ["at least one value"]),
+        ('precision = "float16"', ["precision = 'float16'", "'float64' or 'float32'"]),
+        ('keep_sample = "no"', ["keep_sample = 'no'", "true or false"]),
+        ("keep_sample = 1", ["keep_sample = 1", "true or false"]),
+        ("chunk = 0", ["chunk = 0", "a positive integer"]),
+        ("chunk = 1.5", ["chunk = 1.5", "a positive integer"]),
+        ("name = 3", ["name = 3", "text"]),
+        ("name = 'a/b'", ["name = 'a/b'", "file"]),
+        ("name = ''", ["name = ''", "file"]),
+        ("title = 3", ["title = 3", "text"]),
+        ("description = [1]", ["description = [1]", "text"]),
+    ],
+)
+def test_bad_value_at_the_top_is_named_with_the_file(line, words, write):
+    refused(write(f'ensemble = "low_rank_product"\n{line}\n[[case]]\nd_model = 32\nd_head = 4\n'), *words)
+
+
+@pytest.mark.parametrize(
+    ("lines", "words"),
+    [
+        ("d_model = 32", ["d_head"]),
+        ("d_model = 32\nd_head = 4\nwidth = 3", ["width"]),
+        ("d_model = 32\nd_head = 64", ["d_head = 64", "at most d_model = 32"]),
+        ("d_model = 32\nd_head = [4, 64]", ["d_head = 64", "at most d_model = 32"]),
+        ("d_model = 32\nd_head = 4.0", ["d_head = 4.0", "a positive integer"]),
+        ("d_model = 32\nd_head = true", ["d_head = True", "a positive integer"]),
+        ("d_model = 32\nd_head = []", ["d_head = []"]),
+        ("d_model = 32\nd_head = 4\ndraws = 0", ["draws = 0", "a positive integer"]),
+        ("d_model = 32\nd_head = 4\ndraws = [10]", ["draws = [10]", "a positive integer"]),
+    ],
+)
+def test_bad_case_is_named_with_the_file(lines, words, write):
+    refused(write(f'ensemble = "low_rank_product"\n[[case]]\n{lines}\n'), *words)
+
+
+def test_file_that_cannot_be_read_is_named(tmp_path):
+    refused(tmp_path / "missing.toml", "cannot be read", "No such file")
+    refused(tmp_path, "cannot be read", "directory")
+    (tmp_path / "bytes.toml").write_bytes(b"\xff\xfe\x00")
+    refused(tmp_path / "bytes.toml", "is no TOML")
+
+
+def test_the_sample_is_kept_only_where_all_cases_have_as_many_draws():
+    with pytest.raises(ParameterError, match="the same for every case"):
+        make_plan("low_rank_product", TWO_CASES, [10, 20])
+    assert make_plan("low_rank_product", TWO_CASES, [10, 20], keep_sample=False).draws == (10, 20)
+
+
+def test_sigma_and_normalization_are_for_products_only():
+    one = [{"n_rows": 4, "n_columns": 3}]
+    with pytest.raises(ParameterError, match="normalization"):
+        make_plan("gaussian_matrix", one, normalization="sqrt_d")
+    with pytest.raises(ParameterError, match="sigma"):
+        make_plan("gaussian_matrix", one, sigma=0.02)
+
+
+def usual(**changes):
+    parts = {"ensemble": "low_rank_product", "cases": TWO_CASES, "draws": 500, "seed": 7, "chunk": 200} | changes
+    return make_plan(parts.pop("ensemble"), parts.pop("cases"), parts.pop("draws"), parts.pop("seed"), **parts)
+
+
+@pytest.mark.parametrize(
+    "same",
+    [
+        {"name": "other"},
+        {"title": "Other words"},
+        {"description": "Other words"},
+        {"draws": np.int64(500)},
+        {"draws": [500, 500]},
+        {"seed": np.uint8(7)},
+        {"sigma": np.float64(1.0)},
+        {"sigma": (1, 1)},
+        {"normalization": "sqrt_d"},
+        {"chunk": np.int32(200)},
+        {"cases": [{"d_head": np.int64(4), "d_model": np.int32(32)}, {"d_head": 8, "d_model": 32}]},
+        {"cases": [*TWO_CASES, TWO_CASES[0]]},
+        {"keep_sample": np.True_},
+    ],
+    ids=str,
+)
+def test_hash_does_not_depend_on_words_key_order_or_kinds_of_number(same):
+    assert usual(**same).hash == usual().hash
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"ensemble": "low_rank_product", "cases": TWO_CASES[:1]},
+        {"cases": TWO_CASES[::-1]},
+        {"cases": [{**case, "method": "dense"} for case in TWO_CASES]},
+        {"draws": 501},
+        {"seed": 8},
+        {"sigma": 0.5},
+        {"sigma": (1.0, 0.5)},
+        {"normalization": "none"},
+        {"precision": "float32"},
+        {"keep_sample": False},
+        {"chunk": 100},
+        {"measure": "elements", "cases": [{**case, "method": "dense"} for case in TWO_CASES]},
+    ],
+    ids=str,
+)
+def test_hash_depends_on_all_that_determines_the_numbers(other):
+    assert usual(**other).hash != usual().hash
+
+
+def test_hash_is_that_of_the_same_plan_tomorrow_and_elsewhere():
+    # A store is known by it: where this changes, no unfinished run can go on.
+    assert re.fullmatch("[0-9a-f]{64}", usual().hash)
+    assert usual().hash == "78ba1379d2bdbc54eeda2ea3d838f937c603d9babfc206aca5f736a0dd80303f"
+
+
+def test_record_is_plain_and_makes_the_same_plan_again():
+    plan = usual(sigma=[1.0, (0.5, 2.0)], keep_sample=False)
+    record = json.loads(json.dumps(plan.record()))
+    assert record == plan.record()
+    again = make_plan(
+        record["ensemble"],
+        record["cases"],
+        record["draws"],
+        record["seed"],
+        measure=record["measure"],
+        normalization=record["normalization"],
+        sigma=[tuple(pair) for pair in record["sigmas"]],
+        precision=record["precision"],
+        keep_sample=record["keep_sample"],
+        chunk=record["chunk"][0],
+    )
+    assert again.hash == plan.hash
+    assert again == plan
+
+
+def test_chunks_hold_every_draw_once_in_order():
+    plan = usual(draws=[500, 130], keep_sample=False)
+    assert [tuple(chunk) for chunk in plan.chunks] == [(0, 0, 200), (0, 200, 200), (0, 400, 100), (1, 0, 130)]
+    assert plan.total_draws == 630
+
+
+@pytest.mark.parametrize(("d_head", "least", "most"), [(1, 2**10, 2**16), (64, 2**10, 2**16), (4096, 1, 8)])
+def test_chunks_take_a_second_or_two_whatever_the_matrix(d_head, least, most):
+    plan = make_plan("low_rank_product", [{"d_model": 8192, "d_head": d_head}], 10**9, keep_sample=False)
+    assert least <= plan.chunk[0] <= most

@@ -1,0 +1,260 @@
+"""A run that is killed, or finds what it should not, ends in the table of an undisturbed run or in a clear error."""
+
+import os
+import resource
+from contextlib import contextmanager
+
+import pytest
+
+from rmtbase.errors import OutputError, ParameterError, StoreError
+from rmtbase.montecarlo import _run, compute_chunk, make_plan, open_store, plan_status, run_plan
+from rmtbase.tables import open_table, write_table
+
+
+@pytest.fixture
+def output(tmp_path):
+    """The file of the table."""
+    return tmp_path / "table.nc"
+
+
+@pytest.fixture
+def chunks(output):
+    """The folder of its chunks."""
+    return output.with_name("table.nc.chunks")
+
+
+@pytest.fixture
+def stopped(plan, output, chunks):
+    """The store of a run that has been stopped after five of twelve chunks."""
+
+    class StopError(Exception):
+        pass
+
+    def bar(label, total):
+        drawn = []
+
+        def progress(count):
+            drawn.append(count)
+            if sum(drawn) > 50:
+                raise StopError
+
+        return progress
+
+    with pytest.raises(StopError):
+        run_plan(plan, output, bar=bar)
+    assert len(list(chunks.glob("*.chunk"))) == 5
+    return chunks
+
+
+def test_run_writes_the_table_and_leaves_nothing_else(plan, output, table, assert_same):
+    said = []
+    assert_same(run_plan(plan, output, note=said.append), table)
+    assert_same(open_table(output), table)
+    assert [file.name for file in output.parent.iterdir()] == ["table.nc"]
+    assert said == [f"wrote {output}"]
+
+
+def test_resumed_run_draws_only_what_is_left(plan, output, stopped, table, assert_same):
+    said, drawn, totals = [], [], []
+
+    def bar(label, total):
+        totals.append(total)
+        return drawn.append
+
+    assert_same(run_plan(plan, output, bar=bar, note=said.append), table)
+    assert sum(drawn) == 70
+    assert totals == [70]
+    assert said == ["resuming: 70 draws in 7 chunks left of 120 draws in 12 chunks", f"wrote {output}"]
+
+
+def test_finished_table_is_not_drawn_again(plan, output, table, assert_same, watch):
+    run_plan(plan, output)
+    before, said = watch(output.parent), []
+    assert_same(run_plan(plan, output, note=said.append), table)
+    assert said == [f"{output} is the table of this plan already: nothing is left to draw"]
+    before.assert_untouched()
+
+
+def test_chunks_are_kept_where_that_is_asked(plan, output, chunks):
+    run_plan(plan, output, keep_chunks=True)
+    run_plan(plan, output, keep_chunks=True)
+    assert len(list(chunks.glob("*.chunk"))) == 12
+    run_plan(plan, output)
+    assert not chunks.exists()
+
+
+def test_status_says_what_is_there_and_what_is_left_and_changes_nothing(plan, output, stopped, watch):
+    (stopped / "case-0000-draw-0000000020.chunk").write_text("damaged")
+    before = watch(output.parent)
+    first, damaged, last = plan_status(plan, output)
+    assert first == f"plan small ({plan.hash[:12]}): 120 draws in 12 chunks"
+    assert damaged.startswith(f"not sound, to be drawn again: {stopped}")
+    assert last == f"{stopped}: 40 draws in 4 chunks there, 80 draws in 8 chunks left"
+    before.assert_untouched()
+    run_plan(plan, output)
+    assert plan_status(plan, output)[1:] == [f"{output} is its table: nothing is left to draw"]
+
+
+@pytest.mark.parametrize("damage", ["truncated", "another file", "another table"])
+def test_output_that_is_not_this_table_is_replaced_when_the_new_one_is_whole(damage, plan, output, table, assert_same):
+    other = run_plan(make_plan("gaussian_matrix", [{"n_rows": 6, "n_columns": 4}], 120, 8, chunk=120), output)
+    if damage == "truncated":
+        write_table(table, output)
+        os.truncate(output, output.stat().st_size // 2)
+    elif damage == "another file":
+        output.write_text("my notes")
+    else:
+        assert other.attrs["plan_hash"] != plan.hash
+    said = []
+    assert_same(run_plan(plan, output, note=said.append), table)
+    assert "to be replaced when the new" in said[0]
+    assert str(output) in said[0]
+    assert_same(open_table(output), table)
+
+
+def test_output_that_is_a_folder_is_refused_before_anything_is_drawn(plan, output, watch):
+    output.mkdir()
+    before = watch(output.parent)
+    with pytest.raises(OutputError, match="it is a folder"):
+        run_plan(plan, output)
+    before.assert_untouched()
+
+
+def test_damaged_chunks_are_kept_aside_and_drawn_again(plan, output, stopped, table, assert_same):
+    os.truncate(stopped / "case-0000-draw-0000000020.chunk", 100)
+    said = []
+    assert_same(run_plan(plan, output, note=said.append), table)
+    assert said[0].startswith("not a sound chunk, drawn again: ")
+    assert said[1] == "resuming: 80 draws in 8 chunks left of 120 draws in 12 chunks"
+    assert [str(file.relative_to(stopped)) for file in stopped.rglob("*")] == [
+        "damaged",
+        "damaged/case-0000-draw-0000000020-1.chunk",
+    ]
+    assert_same(run_plan(plan, output), table)
+
+
+def test_another_plan_at_the_same_name_is_refused(output, stopped, watch):
+    before = watch(output.parent)
+    other = make_plan("gaussian_matrix", [{"n_rows": 6, "n_columns": 4}], 120, 8, chunk=10)
+    for attempt in (run_plan, plan_status):
+        with pytest.raises(StoreError, match="seed: 7 there, 8 here"):
+            attempt(other, output)
+    before.assert_untouched()
+
+
+def test_another_installation_is_refused_only_where_it_would_draw(plan, output, stopped, table, monkeypatch):
+    monkeypatch.setattr("rmtbase.montecarlo._crew.machine_settings", lambda: {"jax": "9.9.9"})
+    with pytest.raises(StoreError, match=r"another installation .*jax: [0-9.]+ there, 9\.9\.9 here"):
+        run_plan(plan, output)
+    monkeypatch.undo()
+    with open_store(stopped, plan) as store:
+        for chunk in store.missing(print):
+            store.write(chunk, compute_chunk(plan, chunk, store.settings()["solvers"][0]))
+    monkeypatch.setattr("rmtbase.montecarlo._crew.machine_settings", lambda: {"jax": "9.9.9"})
+    assert run_plan(plan, output).attrs == table.attrs
+
+
+def test_chunk_damaged_after_it_was_written_is_never_merged(plan, output, chunks, monkeypatch, table, assert_same):
+    write = _run.Store.write
+
+    def write_badly(store, chunk, arrays):
+        write(store, chunk, arrays)
+        if chunk.start == 30:
+            os.truncate(store.path(chunk), 900)
+
+    monkeypatch.setattr(_run.Store, "write", write_badly)
+    with pytest.raises(StoreError, match=r"damage done after it was written: .*0030\.chunk"):
+        run_plan(plan, output)
+    assert not output.exists()
+    monkeypatch.undo()
+    assert_same(run_plan(plan, output), table)
+
+
+@contextmanager
+def file_size_limit(size):
+    """No file can grow beyond that: as on a disk that is full."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+
+def test_disk_full_while_the_table_is_written_keeps_the_chunks(plan, output, chunks, table, assert_same):
+    with file_size_limit(20_000), pytest.raises(OutputError) as caught:
+        run_plan(plan, output)
+    assert str(caught.value).startswith(f"cannot write {output}: ")
+    assert f"; 120 draws in 12 chunks are kept in {chunks}, run again to go on" in str(caught.value)
+    assert [file.name for file in output.parent.iterdir()] == [chunks.name]
+    said = []
+    assert_same(run_plan(plan, output, bar=None, note=said.append), table)
+    assert said == ["all 12 chunks are there: nothing is left to draw", f"wrote {output}"]
+
+
+def test_read_only_folder_of_chunks_stops_the_run(plan, output, stopped, read_only, watch):
+    before = watch(output.parent)
+    with read_only(stopped), pytest.raises(OutputError, match=r"Permission denied.*; 50 draws in 5 chunks are kept"):
+        run_plan(plan, output)
+    before.assert_untouched()
+
+
+def test_chunks_that_cannot_be_removed_are_said_and_the_table_stands(plan, output, table, assert_same, read_only):
+    chunks = output.with_name("table.nc.chunks")
+    run_plan(plan, output, keep_chunks=True)
+    said = []
+    with read_only(chunks):
+        assert_same(run_plan(plan, output, note=said.append), table)
+    assert "its chunks cannot be removed: Permission denied" in said[-1]
+    assert len(list(chunks.glob("*.chunk"))) == 12
+
+
+def test_folder_of_chunks_may_be_a_link_to_another_disk(plan, output, chunks, tmp_path, table, assert_same):
+    (tmp_path / "elsewhere").mkdir()
+    chunks.symlink_to(tmp_path / "elsewhere")
+    assert_same(run_plan(plan, output), table)
+    assert list((tmp_path / "elsewhere").iterdir()) == []
+
+
+def test_second_run_is_refused_while_the_first_is_at_work(plan, output, chunks, table, assert_same):
+    refusals = []
+
+    def bar(label, total):
+        def progress(count):
+            if not refusals:
+                with pytest.raises(StoreError) as caught:
+                    run_plan(plan, output)
+                refusals.append(str(caught.value))
+
+        return progress
+
+    assert_same(run_plan(plan, output, bar=bar), table)
+    assert refusals == [f"{chunks}: found another run at work on it; expected one at a time; wait for it, or stop it"]
+
+
+@pytest.mark.parametrize("found", [0, -1, 2.5, "2", True])
+def test_workers_that_are_no_positive_integer(found, plan, output):
+    with pytest.raises(ParameterError, match=r"workers = .*a positive integer"):
+        run_plan(plan, output, workers=found)
+
+
+def test_workers_beside_a_scheduler(plan, output):
+    with pytest.raises(ParameterError, match="nothing beside the scheduler"):
+        run_plan(plan, output, workers=2, scheduler="127.0.0.1:8786")
+
+
+def test_interrupted_run_says_how_to_go_on(plan, output, chunks):
+    def bar(label, total):
+        drawn = []
+
+        def progress(count):
+            drawn.append(count)
+            if len(drawn) == 3:
+                raise KeyboardInterrupt
+
+        return progress
+
+    said = []
+    with pytest.raises(KeyboardInterrupt):
+        run_plan(plan, output, bar=bar, note=said.append)
+    assert said == [f"interrupted; 20 draws in 2 chunks are kept in {chunks}, run again to go on"]

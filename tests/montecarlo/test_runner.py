@@ -1,0 +1,246 @@
+"""Batches: the draws do not know how they were made, and memory that runs out is met by drawing less at once."""
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from functools import partial
+from itertools import pairwise
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from threadpoolctl import threadpool_info
+
+from rmtbase.ensembles import Draw, low_rank_product
+from rmtbase.errors import AllocationError, ParameterError
+from rmtbase.linalg import SOLVERS
+from rmtbase.montecarlo import draw_spectra
+from rmtbase.montecarlo._keys import MAX_DRAWS
+from rmtbase.montecarlo._load import Load
+from rmtbase.montecarlo._program import Program, tile_size
+
+
+@partial(jax.tree_util.register_dataclass, data_fields=[], meta_fields=["condition"])
+@dataclass(frozen=True)
+class Waves:
+    """A matrix of sines for each key, 8 × 8, with λ_1/λ_8 about ``condition``: compiled in no time."""
+
+    condition: float
+
+    name, rank, matrix_shape, factor_sizes = "waves", 8, (8, 8), (64,)
+
+    def sample(self, key):
+        phases = jax.random.key_data(key).astype(float)
+        waves = jnp.sin(phases[0] % 97 * jnp.arange(1.0, 9.0) + phases[1] % 89 * jnp.arange(1.0, 9.0)[:, None])
+        scale = jnp.geomspace(1.0, self.condition**-0.5, 8)
+        matrix = (jnp.eye(8) + waves / 32) * scale
+        return Draw(matrix, jnp.stack([matrix[0, 0]]))
+
+
+ENSEMBLE = Waves(2.0)
+SMALL, LARGE = low_rank_product(24, 8), low_rank_product(8192, 256)
+TILE = tile_size(ENSEMBLE.matrix_shape)
+
+
+def spectra(draws, seed=0, ensemble=ENSEMBLE, **options):
+    """Singular values and norms of a run, and its chunks checked: consecutive, none empty."""
+    chunks = list(draw_spectra(ensemble, draws, seed, **options))
+    starts = [chunk.start for chunk in chunks] + [options.get("start", 0) + draws]
+    assert [after - before for before, after in pairwise(starts)] == [len(chunk.norm_squared) for chunk in chunks]
+    return tuple(np.concatenate(part) for part in (list(zip(*chunks, strict=True))[1:]))
+
+
+def assert_same(first, second, rows=slice(None)):
+    for one, other in zip(first, second, strict=True):
+        np.testing.assert_array_equal(one, other[rows])
+
+
+@pytest.fixture(scope="module")
+def whole():
+    return spectra(2 * TILE + 5)
+
+
+@pytest.mark.parametrize("batch", [1, TILE - 1, TILE + 1, 10 * TILE])
+def test_draws_do_not_depend_on_the_batch(batch, whole):
+    assert_same(spectra(2 * TILE + 5, batch=batch), whole)
+
+
+@pytest.mark.parametrize(("start", "draws"), [(3, 4), (TILE - 1, 2), (TILE, TILE), (2 * TILE + 4, 1)])
+def test_draws_do_not_depend_on_where_a_run_begins_and_ends(start, draws, whole):
+    assert_same(spectra(draws, start=start), whole, slice(start, start + draws))
+
+
+@pytest.mark.parametrize("cores", [1, 3])
+def test_draws_do_not_depend_on_the_cores(cores, whole):
+    assert_same(spectra(2 * TILE + 5, cores=cores), whole)
+
+
+def test_the_case_is_the_ensembles_name_if_not_another():
+    assert_same(spectra(3), spectra(3, case=ENSEMBLE.name))
+    assert not np.isin(spectra(3, case="another")[0], spectra(3)[0]).any()
+
+
+def test_the_last_indices_are_drawn_and_none_beyond():
+    values, _ = spectra(2, start=MAX_DRAWS - 2)
+    assert len(np.unique(values)) == values.size
+    with pytest.raises(ParameterError, match=r"draws = 3: expected at most 2: an index has 32 bits"):
+        draw_spectra(ENSEMBLE, 3, 0, start=MAX_DRAWS - 2)
+
+
+@pytest.mark.parametrize("precision", ["float64", "float32"])
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_every_solver_finds_the_same_spectra(solver, precision):
+    expected, norms = spectra(5, precision=precision, solver="svd")
+    values, same = spectra(5, precision=precision, solver=solver)
+    assert values.dtype == same.dtype == np.float64
+    np.testing.assert_array_equal(same, norms)
+    on_the_device_in_single = solver.startswith("device") and precision == "float32"
+    np.testing.assert_allclose(values, expected, rtol=2e-5 if on_the_device_in_single else 1e-12)
+
+
+def test_single_precision_draws_have_the_same_law():
+    # Means of 2 000 draws against the exact ones. Chance that either is off by more than four standard errors: 1e-4.
+    values, norms = spectra(2000, ensemble=SMALL, precision="float32")
+    for sample, exact in (((values**2).sum(axis=1), 8 * 24**2), (norms[:, 0], 8 * 24)):
+        assert abs(sample.mean() - exact) < 4 * sample.std() / np.sqrt(2000)
+    np.testing.assert_array_equal(norms, norms.astype(np.float32))
+
+
+def test_seeds_beyond_32_bits_differ_in_single_precision_too():
+    assert (spectra(2, 2**40, precision="float32")[0] != spectra(2, 0, precision="float32")[0]).all()
+
+
+def test_a_gram_matrix_that_loses_digits_on_the_device_is_solved_again(monkeypatch):
+    solved = []
+    call = Program._call
+    monkeypatch.setattr(Program, "_call", lambda self, start, how: solved.append(how) or call(self, start, how))
+    ill = Waves(1e12)
+    expected, _ = spectra(4, ensemble=ill, solver="svd")
+    assert ((expected[:, 0] / expected[:, -1]) ** 2 > 1e10).all()
+    solved.clear()
+    values, _ = spectra(4, ensemble=ill, solver="device_gram")
+    assert solved == ["device_gram", "device_svd"]
+    np.testing.assert_allclose(values, expected, rtol=1e-9)
+
+
+def failing(monkeypatch, error, fits):
+    """Let every batch fail at which ``fits`` (of the load) is not true; the loads that were tried."""
+    tried, work = [], Load.spectra
+
+    def spectra_of(self, first, stop):
+        tried.append(self)
+        if not fits(self):
+            raise error
+        return work(self, first, stop)
+
+    monkeypatch.setattr(Load, "spectra", spectra_of)
+    return tried
+
+
+OUT_OF_MEMORY = [
+    MemoryError("no"),
+    jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory allocating 1 bytes"),
+]
+
+
+@pytest.mark.parametrize("error", OUT_OF_MEMORY, ids=["host", "device"])
+def test_a_failed_allocation_halves_the_load_and_changes_no_draw(error, monkeypatch, whole):
+    counted = []
+    tried = failing(monkeypatch, error, lambda load: load.workers == 1)
+    assert_same(spectra(2 * TILE + 5, cores=4, batch=TILE, progress=counted.append), whole)
+    assert max(load.workers for load in tried) == 3  # one for each tile
+    assert sum(counted) == 2 * TILE + 5
+
+
+def test_an_accelerator_halves_its_tiles_down_to_one_draw(monkeypatch, whole):
+    for module in ("_load", "_runner"):
+        monkeypatch.setattr(f"rmtbase.montecarlo.{module}.is_cpu", lambda device: False)
+    monkeypatch.setattr("rmtbase.montecarlo._load.device_memory", lambda device: 2**30)
+    tried = failing(monkeypatch, OUT_OF_MEMORY[1], lambda load: load.program.tile == 1)
+    values, _ = spectra(6, start=2, batch=5, solver="device_svd")
+    assert list(dict.fromkeys(load.program.tile for load in tried)) == [5, 2, 1]
+    np.testing.assert_allclose(values, whole[0][2:8], rtol=1e-12)
+
+
+def test_memory_that_is_not_there_is_named_with_the_shape_and_the_bytes(monkeypatch):
+    failing(monkeypatch, OUT_OF_MEMORY[0], lambda load: False)
+    with pytest.raises(AllocationError, match=r"waves: out of memory .* 8 × 8 .* 512 bytes") as caught:
+        spectra(3)
+    assert (caught.value.shape, caught.value.needed) == ((8, 8), 512)
+
+
+def test_other_errors_are_passed_on(monkeypatch):
+    tried = failing(monkeypatch, jax.errors.JaxRuntimeError("INTERNAL: broken"), lambda load: False)
+    with pytest.raises(jax.errors.JaxRuntimeError, match="broken"):
+        spectra(3, cores=1)
+    assert len(tried) == 1
+
+
+def test_few_large_matrices_at_once_where_memory_is_small(monkeypatch):
+    monkeypatch.setattr("rmtbase.montecarlo._load.host_memory", lambda: 16 * 2 * 8 * 8 * 8 * TILE)
+    tried = failing(monkeypatch, MemoryError(), lambda load: True)
+    spectra(4 * TILE, cores=4)
+    assert {load.workers for load in tried} == {2}
+
+
+def test_blas_has_one_thread_while_drawing_and_its_own_number_afterwards():
+    before = [pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"]
+    chunks = draw_spectra(ENSEMBLE, 3, 0)
+    next(chunks)
+    assert {pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"} == {1}
+    chunks.close()
+    assert [pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"] == before
+
+
+BAD = [
+    ("draws", 0), ("draws", 2.0), ("draws", True), ("draws", 2**32), ("start", -1), ("start", 1.0), ("start", True),
+    ("start", 2**32), ("batch", 0), ("batch", "4"), ("precision", "float16"), ("precision", None), ("solver", "qr"),
+    ("solver", 1), ("cores", 0), ("cores", True), ("devices", 0), ("devices", 1000), ("devices", []),
+    ("devices", ["cpu:0"]), ("devices", "cpu"), ("seed", -1), ("seed", float("nan")),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "value"), BAD)
+def test_parameters_outside_their_domain_are_refused_when_the_run_is_asked_for(name, value):
+    with pytest.raises(ParameterError) as caught:
+        draw_spectra(ENSEMBLE, **({"draws": 3, "seed": 0} | {name: value}))
+    assert caught.value.name == name
+
+
+CHILD = """
+import json, os, sys
+if sys.argv[1] == "one core":
+    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+sys.path.insert(0, sys.argv[2])
+from test_runner import digests
+print(json.dumps([digests(devices) for devices in json.loads(sys.argv[3])]))
+"""
+
+
+def digests(devices):
+    """Of runs in all ways; the large one, whose loops XLA splits by the cores that it finds, not on several devices."""
+    runs = {
+        "svd": spectra(5 * TILE, start=7, solver="svd", devices=devices),
+        "device_svd": spectra(5 * TILE, start=7, solver="device_svd", devices=devices),
+        "single": spectra(3, start=1, ensemble=SMALL, solver="gram", precision="float32", devices=devices),
+    }
+    if devices is None:
+        runs["large"] = spectra(3, start=1, ensemble=LARGE, solver="gram")
+    return {name: [hashlib.sha256(one.tobytes()).hexdigest() for one in arrays] for name, arrays in runs.items()}
+
+
+@pytest.mark.parametrize(("where", "devices"), [("one core", [None]), ("four devices", [2, 4])])
+def test_draws_do_not_depend_on_the_machines_cores_nor_on_the_devices(where, devices):
+    flags = "--xla_force_host_platform_device_count=4" if where == "four devices" else ""
+    child = subprocess.run(
+        [sys.executable, "-c", CHILD, where, os.path.dirname(__file__), json.dumps(devices)],  # noqa: PTH120
+        capture_output=True, text=True, env=os.environ | {"XLA_FLAGS": flags}, timeout=300, check=False,
+    )  # fmt: skip
+    assert child.returncode == 0, child.stderr
+    here = digests(None)
+    for there in json.loads(child.stdout):
+        assert there == {name: here[name] for name in there}

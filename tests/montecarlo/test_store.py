@@ -1,0 +1,367 @@
+"""A chunk counts only if every byte of it is what was written; whatever else is found is named and kept."""
+
+import json
+import os
+import resource
+import shutil
+
+import numpy as np
+import pytest
+
+from rmtbase.errors import MissingFileError, OutputError, StoreError, TableError
+from rmtbase.montecarlo import make_plan, open_store
+
+MACHINE = {"jax": "1.2.3", "backend": "cpu"}
+
+
+def arrays(seed=0):
+    """What looks like the draws of a chunk."""
+    rng = np.random.default_rng(seed)
+    return {
+        "statistic": rng.standard_normal((16, 10)),
+        "histogram": rng.integers(0, 9, (5, 10)),
+        "norm_squared": np.empty((0, 10)),
+    }
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Where the store is."""
+    return tmp_path / "table.nc.chunks"
+
+
+@pytest.fixture
+def store(folder, plan):
+    """A store with every chunk, settled and not locked."""
+    with open_store(folder, plan) as store:
+        store.settle(MACHINE, lambda: ["svd"])
+        for number, chunk in enumerate(plan.chunks):
+            store.write(chunk, arrays(number))
+    return store
+
+
+def missing(store):
+    """The chunks to be drawn again, and what was said of them."""
+    said = []
+    return store.missing(said.append), said
+
+
+def test_chunks_are_read_as_they_were_written(store, plan):
+    assert missing(store) == ([], [])
+    for number, chunk in enumerate(plan.chunks):
+        for name, array in arrays(number).items():
+            found = store.read(chunk, name)
+            assert found.dtype == array.dtype
+            np.testing.assert_array_equal(found, array)
+    np.testing.assert_array_equal(store.read(plan.chunks[3], "statistic", slice(2, 5)), arrays(3)["statistic"][2:5])
+    assert store.read(plan.chunks[3], "statistic", slice(14, 99)).shape == (2, 10)
+
+
+def test_numbers_that_are_no_numbers_are_kept_to_the_bit(store, plan):
+    odd = np.array([[np.nan, -0.0, np.inf, 5e-324]])
+    store.write(plan.chunks[0], {"statistic": odd})
+    assert store.unsound(plan.chunks[0]) is None
+    assert store.read(plan.chunks[0], "statistic").tobytes() == odd.tobytes()
+
+
+@pytest.fixture
+def little(store, plan):
+    """The file of a chunk of a few numbers, and its contents."""
+    store.write(plan.chunks[0], {"statistic": np.arange(4.0).reshape(2, 2)})
+    path = store.path(plan.chunks[0])
+    return path, path.read_bytes()
+
+
+def test_a_flipped_bit_anywhere_is_found(store, plan, little):
+    path, good = little
+    for place in range(len(good)):
+        bad = bytearray(good)
+        bad[place] ^= 1 << (place % 8)
+        path.write_bytes(bad)
+        assert store.unsound(plan.chunks[0]) is not None, place
+    path.write_bytes(good)
+    assert store.unsound(plan.chunks[0]) is None
+
+
+def test_a_chunk_cut_anywhere_is_found(store, plan, little):
+    path, good = little
+    for length in range(len(good)):
+        path.write_bytes(good[:length])
+        assert store.unsound(plan.chunks[0]) is not None, length
+    path.write_bytes(good + b"\0")
+    assert "bytes" in str(store.unsound(plan.chunks[0]))
+
+
+def flip(path, place):
+    content = bytearray(path.read_bytes())
+    content[place] ^= 0x10
+    path.write_bytes(content)
+
+
+def another_plan(store, path):
+    other = make_plan("gaussian_matrix", [{"n_rows": 6, "n_columns": 4}], 120, 8, chunk=10)
+    with open_store(path.parent.with_name("other.chunks"), other) as there:
+        there.settle(MACHINE, lambda: ["svd"])
+        there.write(other.chunks[2], arrays())
+        shutil.copy(there.path(other.chunks[2]), path)
+
+
+def a_folder(store, path):
+    path.unlink()
+    path.mkdir()
+    (path / "kept").write_text("kept")
+
+
+def a_link_to_nothing(store, path):
+    path.unlink()
+    path.symlink_to("nothing")
+
+
+def a_pipe(store, path):
+    path.unlink()
+    os.mkfifo(path)
+
+
+DAMAGES = {
+    "flipped in its numbers": (lambda store, path: flip(path, -9), "contents that do not fit their checksum"),
+    "flipped in its header": (lambda store, path: flip(path, 40), "plan_hash"),
+    "truncated": (lambda store, path: os.truncate(path, path.stat().st_size - 8), "bytes of numbers; expected the"),
+    "empty": (lambda store, path: os.truncate(path, 0), "found no chunk; expected a chunk written by rmtbase"),
+    "zeros": (lambda store, path: path.write_bytes(bytes(4096)), "found no chunk"),
+    "text": (lambda store, path: path.write_text("my notes"), "found no chunk"),
+    "another file of JSON": (lambda store, path: path.write_text("[1]\n"), "found no chunk"),
+    "of another plan": (another_plan, "as in this store's plan"),
+    "another chunk of this plan": (
+        lambda store, path: shutil.copy(store.path(store.plan.chunks[5]), path),
+        "start 50; expected 20, as in this store's plan",
+    ),
+    "a folder": (a_folder, "a folder or device"),
+    "a link to nothing": (a_link_to_nothing, "no such file"),
+    "a pipe": (a_pipe, "a folder or device"),
+}
+
+
+@pytest.mark.parametrize(("damage", "words"), DAMAGES.values(), ids=DAMAGES.keys())
+def test_what_is_no_sound_chunk_is_named_and_put_aside_and_drawn_again(damage, words, store, plan):
+    chunk = plan.chunks[2]
+    path = store.path(chunk)
+    damage(store, path)
+    left, (said,) = missing(store)
+    assert left == [chunk]
+    assert said.startswith(f"not a sound chunk, drawn again: {path}: ")
+    assert words in said
+    (aside,) = (store.folder / "damaged").iterdir()
+    assert f"(kept as {aside})" in said
+    assert not os.path.lexists(path)
+    store.write(chunk, arrays(2))
+    assert missing(store) == ([], [])
+
+
+def test_files_put_aside_never_replace_each_other(store, plan):
+    path = store.path(plan.chunks[0])
+    for number in range(3):
+        path.write_text(f"damaged {number}")
+        missing(store)
+    aside = store.folder / "damaged"
+    (aside / f"{path.stem}-1.chunk").unlink()
+    for number in range(3, 5):
+        path.write_text(f"damaged {number}")
+        missing(store)
+    assert sorted(file.read_text() for file in aside.iterdir()) == [f"damaged {number}" for number in range(1, 5)]
+
+
+def test_a_link_to_a_sound_chunk_is_a_sound_chunk(store, plan, tmp_path):
+    path = store.path(plan.chunks[0])
+    path.rename(tmp_path / "elsewhere")
+    path.symlink_to(tmp_path / "elsewhere")
+    assert missing(store) == ([], [])
+    store.remove()
+    assert (tmp_path / "elsewhere").exists()
+
+
+def test_a_chunk_that_is_damaged_while_it_is_merged_is_named(store, plan):
+    path = store.path(plan.chunks[0])
+    os.truncate(path, path.stat().st_size - 80)
+    with pytest.raises(TableError, match="an end before"):
+        store.read(plan.chunks[0], "histogram")
+    path.unlink()
+    with pytest.raises(MissingFileError, match="run the plan again"):
+        store.read(plan.chunks[0], "histogram")
+
+
+def test_a_chunk_that_cannot_be_put_aside_stops_the_run_and_stays(store, plan, watch):
+    store.path(plan.chunks[0]).write_text("damaged")
+    (store.folder / "damaged").write_text("a file where the folder should be")
+    before = watch(store.folder)
+    with pytest.raises(OutputError, match="damaged and cannot be put aside"):
+        missing(store)
+    before.assert_untouched()
+
+
+def test_read_only_chunks_are_read_and_removed_like_any(store, plan, read_only):
+    with read_only(store.path(plan.chunks[0])):
+        assert missing(store) == ([], [])
+        np.testing.assert_array_equal(store.read(plan.chunks[0], "statistic"), arrays(0)["statistic"])
+    store.path(plan.chunks[0]).chmod(0o444)
+    with open_store(store.folder, plan) as again:
+        again.remove()
+    assert not store.folder.exists()
+
+
+def test_read_only_folder_is_named_and_left_as_it_is(store, plan, read_only, watch):
+    store.path(plan.chunks[0]).write_text("damaged")
+    before = watch(store.folder)
+    with read_only(store.folder):
+        for attempt in (
+            lambda: store.write(plan.chunks[1], arrays()),
+            lambda: missing(store),
+            store.remove,
+        ):
+            with pytest.raises(OutputError, match=r"table\.nc\.chunks.*Permission denied"):
+                attempt()
+    before.assert_untouched()
+
+
+def test_store_cannot_be_made_in_a_read_only_folder(plan, tmp_path, read_only):
+    with (
+        read_only(tmp_path),
+        pytest.raises(OutputError, match=r"the folder of the chunks cannot be made: Permission denied"),
+        open_store(tmp_path / "table.nc.chunks", plan),
+    ):
+        pass
+
+
+def test_write_that_the_file_size_limit_stops_leaves_the_other_chunks(store, plan, watch):
+    before = watch(store.folder)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))
+    try:
+        with pytest.raises(OutputError, match="File too large"):
+            store.write(plan.chunks[0], arrays())
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    before.assert_untouched()
+
+
+def refused(folder, plan, *words, watch):
+    """The store is refused with those words, and nothing in its folder has changed."""
+    before = watch(folder) if folder.is_dir() else None
+    with pytest.raises(StoreError) as caught, open_store(folder, plan):
+        pass
+    assert str(caught.value).startswith(f"{folder}: found ")
+    for word in words:
+        assert word in str(caught.value)
+    if before is not None:
+        before.assert_untouched()
+
+
+def test_store_of_another_plan_is_refused_with_the_difference(store, watch):
+    other = make_plan("gaussian_matrix", [{"n_rows": 6, "n_columns": 4}], 120, 8, chunk=10)
+    refused(store.folder, other, "the chunks of another plan (seed: 7 there, 8 here)", "remove the folder", watch=watch)
+
+
+def test_store_of_the_same_plan_under_another_name_goes_on(store):
+    renamed = make_plan("gaussian_matrix", [{"n_rows": 6, "n_columns": 4}], 120, 7, chunk=10, name="x", title="y")
+    with open_store(store.folder, renamed) as again:
+        assert missing(again) == ([], [])
+
+
+@pytest.mark.parametrize(
+    "content", ["", "{", "[]", "{}", '{"kind": "rmtbase store"}', "\0" * 99, '{"kind": "other"}'], ids=repr
+)
+def test_damaged_manifest_is_refused(content, store, plan, watch):
+    (store.folder / "store.json").write_text(content)
+    refused(store.folder, plan, "unreadable store.json", "put back a copy", watch=watch)
+
+
+def test_manifest_that_is_a_folder_is_refused(store, plan, watch):
+    (store.folder / "store.json").unlink()
+    (store.folder / "store.json").mkdir()
+    refused(store.folder, plan, "unreadable store.json", watch=watch)
+
+
+def test_chunks_without_a_manifest_are_refused(store, plan, watch):
+    (store.folder / "store.json").unlink()
+    refused(store.folder, plan, "no store.json, but case-0000-draw-0000000000.chunk and 11 more", watch=watch)
+
+
+def test_folder_that_is_something_else_is_refused(folder, plan, watch):
+    folder.mkdir()
+    (folder / "thesis.tex").write_text("kept")
+    refused(folder, plan, "no store.json, but thesis.tex", "choose another output name", watch=watch)
+
+
+def test_file_where_the_folder_should_be_is_refused(folder, plan, watch):
+    folder.write_text("kept")
+    refused(folder, plan, "no folder", watch=watch)
+    assert folder.read_text() == "kept"
+
+
+@pytest.mark.parametrize("leftover", ["lock", "damaged", ".rmtbase-01234567-abcdefgh.part"])
+def test_store_that_was_killed_before_it_was_made_is_made_again(leftover, folder, plan):
+    folder.mkdir()
+    (folder / leftover).mkdir() if leftover == "damaged" else (folder / leftover).touch()
+    with open_store(folder, plan) as store:
+        store.settle(MACHINE, lambda: ["svd"])
+        assert len(missing(store)[0]) == 12
+    assert not list(folder.glob("*.part"))
+
+
+def test_solvers_are_chosen_once_and_kept(store, plan):
+    def never():
+        raise AssertionError("chosen again")
+
+    with open_store(store.folder, plan) as again:
+        assert again.settle(MACHINE, never) == ["svd"]
+        assert again.settings() == {**MACHINE, "solvers": ["svd"]}
+
+
+def test_chunks_of_another_installation_are_refused_with_the_difference(store, plan, watch):
+    before = watch(store.folder)
+    with open_store(store.folder, plan) as again, pytest.raises(StoreError) as caught:
+        again.settle(MACHINE | {"jax": "1.3.0"}, lambda: ["svd"])
+    assert "chunks of another installation (jax: 1.2.3 there, 1.3.0 here)" in str(caught.value)
+    before.assert_untouched()
+
+
+def test_second_run_is_refused_and_the_first_is_unharmed(store, plan, watch):
+    with open_store(store.folder, plan) as first:
+        refused(store.folder, plan, "another run at work on it", "wait for it", watch=watch)
+        first.write(plan.chunks[0], arrays())
+    with open_store(store.folder, plan) as second:
+        assert missing(second) == ([], [])
+
+
+def test_lock_that_cannot_be_had_is_said(folder, plan):
+    folder.mkdir()
+    (folder / "lock").mkdir()
+    with pytest.raises(OutputError, match="cannot be locked"), open_store(folder, plan):
+        pass
+
+
+def test_helping_process_neither_makes_nor_sweeps_nor_settles_a_store(store, plan, tmp_path):
+    leftover = store.folder / ".rmtbase-01234567-abcdefgh.part"
+    leftover.touch()
+    with open_store(store.folder, plan), open_store(store.folder, plan, lock=False) as helper:
+        leftover.touch()
+        assert helper.settle(MACHINE) == ["svd"]
+        assert leftover.exists()
+    with (
+        open_store(tmp_path / "elsewhere.chunks", plan, lock=False) as alone,
+        pytest.raises(StoreError, match=r"no store\.json; expected that of host 0: a folder that all hosts share"),
+    ):
+        alone.settle(MACHINE)
+    assert not (tmp_path / "elsewhere.chunks").exists()
+
+
+def test_removing_leaves_what_is_not_ours(store):
+    with open_store(store.folder, store.plan) as again:
+        (store.folder / "notes.txt").write_text("kept")
+        again.remove()
+    assert [file.name for file in store.folder.iterdir()] == ["notes.txt"]
+
+
+def test_manifest_says_what_is_drawn(store, plan):
+    manifest = json.loads((store.folder / "store.json").read_text())
+    assert manifest["plan"] == plan.record()
+    assert manifest["plan_hash"] == plan.hash

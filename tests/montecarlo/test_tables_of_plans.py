@@ -1,0 +1,117 @@
+"""Tables of any ensemble: what they hold, that they agree with exact values, that they can be opened and drawn.
+
+False failures: exact means are compared within five standard errors, about twenty of them, with fixed seeds; a correct
+table fails for one seed in 90 000.
+"""
+
+import json
+
+import numpy as np
+import pytest
+import xarray as xr
+
+from rmtbase.montecarlo import make_plan, run_in_memory, run_plan
+from rmtbase.plots import figures
+from rmtbase.tables import SPECTRA_SCHEMA, open_table
+
+EXACT = ("trace", "trace_of_square")
+
+
+def paths(depths, part="path", **options):
+    return [{"d_model": 16, "depth": depth, "sigma": 0.5, "part": part, **options} for depth in depths]
+
+
+PLANS = {
+    "chains": ("gaussian_chain", [{"dims": [16, 6, 16]}, {"dims": [12, 20, 10, 9]}]),
+    "matrices": ("gaussian_matrix", [{"n_rows": 12, "n_columns": 30}]),
+    "paths": ("residual_path", paths((1, 3))),
+    "updates": ("residual_path", paths((2,), "update")),
+    "orders": ("residual_path", paths((3,), "order", order=2)),
+    "initialised": ("initialized_matrix", [{"n_rows": 12, "n_columns": 8, "initializer": "torch_linear"}]),
+}
+
+
+@pytest.fixture(scope="module", params=PLANS, ids=str)
+def table(request):
+    ensemble, cases = PLANS[request.param]
+    return run_in_memory(make_plan(ensemble, cases, 400, seed=5))
+
+
+def test_every_variable_is_described(table):
+    assert set(table.data_vars) <= set(SPECTRA_SCHEMA)
+    for variable in table.data_vars.values():
+        assert variable.attrs["long_name"]
+        assert variable.attrs["units"]
+
+
+@pytest.mark.parametrize("statistic", EXACT)
+def test_means_are_the_exact_ones_where_such_are_known(table, statistic):
+    one = table.sel(statistic=statistic)
+    known = np.isfinite(one["analytic_mean"].values)
+    error = (one["mean"] - one["analytic_mean"]).values / one["standard_error"].values
+    assert (np.abs(error[known]) < 5).all()
+
+
+def test_exact_means_are_known_of_chains_and_paths():
+    for name, known in (("chains", True), ("matrices", True), ("paths", True), ("orders", False)):
+        ensemble, cases = PLANS[name]
+        table = run_in_memory(make_plan(ensemble, cases, 2))
+        assert np.isfinite(table["analytic_mean"].sel(statistic="trace").values).all() == known
+
+
+def test_density_is_of_all_eigenvalues(table):
+    mass = (table["density"] * np.diff(table["bin_edge"].values)).sum("bin")
+    assert (np.abs(mass - 1) < 0.02).all()  # the bins are those of the first chunk's eigenvalues, widened
+
+
+def test_a_case_is_named_with_its_parameters():
+    table = run_in_memory(make_plan(*PLANS["paths"], 2))
+    assert table["name"].values.tolist() == ["residual_path 16x1 sigma 0.5", "residual_path 16x3 sigma 0.5"]
+    assert table["parameter_depth"].values.tolist() == [1, 3]
+    assert table["parameter_part"].values.tolist() == ["path", "path"]
+
+
+def test_shorter_spectra_are_padded_with_nan():
+    table = run_in_memory(make_plan(*PLANS["chains"], 3))
+    mean = table["eigenvalue_mean"].values
+    assert table["rank"].values.tolist() == [6, 9]
+    assert np.isnan(mean[0, 6:]).all()
+    assert np.isfinite(mean[0, :6]).all()
+    assert np.isfinite(mean[1]).all()
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_every_kind_of_table_comes_back_from_its_file_and_is_drawn(name, tmp_path):
+    plan = make_plan(*PLANS[name], 20, name=name)
+    made = run_plan(plan, tmp_path / "table.nc")
+    opened = open_table(tmp_path / "table.nc")
+    xr.testing.assert_identical(opened, made)
+    assert opened.attrs["plan_hash"] == plan.hash
+    assert json.loads(opened.attrs["provenance"])["call"] == plan.record()
+    (figure,) = figures(opened).values()
+    assert len(figure.axes) == opened.sizes["case"]
+    limits = {ax.get_xlim() for ax in figure.axes} | {ax.get_ylim() for ax in figure.axes}
+    assert len(limits) == 2  # panels that can be compared
+
+
+def test_elements_of_a_product_are_measured_without_the_thin_draw(tmp_path):
+    plan = make_plan("low_rank_product", [{"d_model": 24, "d_head": 8}], 12, measure="elements", chunk=5)
+    made = run_plan(plan, tmp_path / "table.nc")
+    opened = open_table(tmp_path / "table.nc")
+    xr.testing.assert_identical(opened, made)
+    assert opened.attrs["kind"] == "elements"
+    assert opened.equals(run_in_memory(make_plan(plan.ensemble, plan.cases, 12, measure="elements", chunk=12)))
+
+
+def test_tables_without_the_sample_lack_it_and_nothing_else():
+    cases = [{"d_model": 16, "d_head": 4}]
+    whole, bare = (run_in_memory(make_plan("low_rank_product", cases, 30, keep_sample=keep)) for keep in (True, False))
+    lacking = {"sample", "sigma_q_estimate", "sigma_k_estimate"}
+    assert set(whole.data_vars) - set(bare.data_vars) == lacking
+    xr.testing.assert_equal(whole.drop_vars([*lacking, "draw"]), bare)
+
+
+def test_the_table_does_not_depend_on_how_the_draws_are_cut():
+    cases = [{"d_model": 16, "d_head": 4}, {"d_model": 9, "d_head": 3}]
+    tables = [run_in_memory(make_plan("low_rank_product", cases, 50, chunk=chunk)) for chunk in (50, 7)]
+    assert tables[0].equals(tables[1])

@@ -1,0 +1,95 @@
+"""Pictures of effective depths: what they draw is what the table holds."""
+
+import numpy as np
+import pytest
+import xarray as xr
+from scored_model import write_checkpoint
+
+from rmtbase.errors import ParameterError
+from rmtbase.laws import ResidualPath
+from rmtbase.plots import LIGHT, depth_profile, depth_spectrum, figures
+from rmtbase.scoring import effective_depths
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory):
+    folder = write_checkpoint(tmp_path_factory.mktemp("models") / "learned", True)
+    return effective_depths(folder, depths=[1, 2, 3, 10], draws=19, components=["attention_query", "mlp_in"])
+
+
+def with_fits(table, value):
+    changed = table.copy(deep=True)
+    changed["fits"][:] = value
+    return changed
+
+
+def line(ax, label):
+    (found,) = [one for one in ax.lines if label in one.get_label()]
+    return found
+
+
+@pytest.mark.parametrize("plot", [depth_profile, depth_spectrum])
+def test_what_is_no_table_of_depths_is_refused(plot, table):
+    for bad in (xr.Dataset({"temperature": ("day", [1.0])}), xr.DataTree(), None):
+        with pytest.raises(ParameterError, match="effective_depths"):
+            plot(bad)
+    with pytest.raises(ParameterError, match="layer = 3"):
+        plot(table, layer=3)
+    with pytest.raises(ParameterError, match="component = 'mlp_out'"):
+        plot(table, component="mlp_out")
+
+
+def test_the_profile_marks_the_nearest_depth(table):
+    ax = depth_profile(with_fits(table, 0.0), 1, "mlp_in")
+    row = table.sel(layer=1, component="mlp_in")
+    np.testing.assert_array_equal(line(ax, "each depth").get_ydata(), row["distance_profile"])
+    mark = line(ax, "nearest")
+    assert (mark.get_xdata()[0], mark.get_ydata()[0]) == (row["effective_depth"], row["distance_profile"].min())
+    assert "no depth fits" in mark.get_label()
+    assert mark.get_markerfacecolor() == LIGHT.surface
+
+
+def test_a_fit_fills_the_mark(table):
+    mark = line(depth_profile(with_fits(table, 1.0)), "nearest")
+    assert "; fits" in mark.get_label()
+    assert mark.get_markerfacecolor() == LIGHT.observed
+
+
+def test_the_spectrum_is_a_density_beside_laws_at_their_scale(table):
+    ax = depth_spectrum(table, 2, "attention_query", depths=[1, 10])
+    row = table.sel(layer=2, component="attention_query")
+    (bars,) = ax.patches
+    density, edges, _ = bars.get_data()
+    assert (density * np.diff(edges)).sum() == pytest.approx(1.0)
+    unit = float(np.sqrt((row["singular_value"] ** 2).mean()))
+    scale = float(row["scale_profile"].sel(depth=10)) / unit
+    drawn = line(ax, "depth 10")
+    x = drawn.get_xdata()
+    np.testing.assert_allclose(drawn.get_ydata(), ResidualPath(10, 1.0).pdf_singular_values(x / scale) / scale)
+    assert f"law of depth {int(row['effective_depth'])}, the nearest" in [one.get_label() for one in ax.lines]
+
+
+def test_all_matrices_share_the_axes(table):
+    first, second = (depth_spectrum(table, 0, name) for name in table["component"].values)
+    assert first.get_xlim() == second.get_xlim()
+    assert first.get_ylim() == second.get_ylim()
+    first, second = (depth_profile(table, layer) for layer in (0, 2))
+    assert first.get_ylim() == second.get_ylim()
+
+
+def test_a_matrix_that_was_not_fitted_leaves_an_empty_picture(table):
+    empty = table.copy(deep=True)
+    for name in set(table.data_vars) - {"n_rows", "n_columns"}:
+        empty[name].loc[{"layer": 2, "component": "attention_query"}] = np.nan
+    for plot in (depth_profile, depth_spectrum):
+        plot(empty, 2, "attention_query").get_figure().draw_without_rendering()
+
+
+def test_the_standard_figure_has_a_row_for_each_matrix(table):
+    (figure,) = figures(table).values()
+    assert len(figure.axes) == 4
+    figure.draw_without_rendering()
+    assert [ax.get_title() for ax in figure.axes[::2]] == [
+        "layer 1, attention query (32 × 32)",
+        "layer 1, mlp in (48 × 32)",
+    ]

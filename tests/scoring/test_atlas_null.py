@@ -1,0 +1,217 @@
+"""The null from the atlas: the full sample's scores, with p-values that are valid and within 3 % of its own."""
+
+import numpy as np
+import pytest
+
+import rmtbase
+import rmtbase.montecarlo._atlas as shipped
+import rmtbase.scoring._source as source
+from rmtbase.errors import TableError
+from rmtbase.montecarlo import CacheWarning, compact_baseline, merge_atlases
+from rmtbase.report import render
+from rmtbase.scoring import AtlasNull, GaussianNull
+from rmtbase.tables import write_table
+
+D_MODEL, D_HEAD, DRAWS = 32, 8, 20_000
+RATIO = 1.03
+
+EQUAL = (
+    "observed", "null_mean", "null_std", "null_quantile", "z_score", "farthest_statistic", "outliers_above",
+    "outliers_below", "eigenvalue",
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def table():
+    return rmtbase.baseline(D_MODEL, D_HEAD, draws=DRAWS, normalization="none")
+
+
+@pytest.fixture(scope="module")
+def demo_table():
+    return rmtbase.baseline(128, 16, draws=10_000, normalization="none")
+
+
+@pytest.fixture(scope="module")
+def atlas(table, demo_table):
+    return merge_atlases([compact_baseline(one) for one in (table, demo_table)])
+
+
+@pytest.fixture
+def as_shipped(atlas, tmp_path, monkeypatch):
+    """The atlas in the place of the shipped one."""
+    path = write_table(atlas, tmp_path / "atlas.nc")
+    monkeypatch.setattr(shipped, "atlas_path", lambda: path)
+    return path
+
+
+@pytest.fixture
+def nothing_is_simulated(monkeypatch):
+    def refuse(*arguments, **options):
+        raise AssertionError("a null was simulated")
+
+    monkeypatch.setattr(source, "cached_baseline", refuse)
+
+
+@pytest.fixture(scope="module")
+def full(table):
+    return GaussianNull.from_baseline(table, D_MODEL, D_HEAD, "the table")
+
+
+@pytest.fixture(scope="module")
+def null(atlas):
+    return AtlasNull(D_MODEL, D_HEAD, atlas.isel(case=0))
+
+
+@pytest.fixture(scope="module")
+def random_heads():
+    """Statistics of heads that are random, drawn with another seed than the null's."""
+    other = rmtbase.baseline(D_MODEL, D_HEAD, draws=5000, seed=1, normalization="none")
+    return GaussianNull.from_baseline(other, D_MODEL, D_HEAD, "heads").sample
+
+
+def far_heads(full):
+    rng = np.random.default_rng(2)
+    spread = 3.0 * rng.standard_normal((2000, full.mean.size))
+    return np.concatenate([np.abs(full.mean + full.std * spread), np.full((1, full.mean.size), np.inf)])
+
+
+def test_moments_quantiles_and_edges_are_the_full_samples(null, full):
+    for name in ("draws", "mean", "std", "quantile", "edge_quantiles", "p_value_floor"):
+        np.testing.assert_allclose(getattr(null, name), getattr(full, name), rtol=1e-13, err_msg=name)
+
+
+def test_distances_are_the_full_samples(null, full, random_heads):
+    np.testing.assert_allclose(null.distance(random_heads), full.distance(random_heads), rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("test", ["p_value", "omnibus_p_value"])
+def test_p_values_are_never_smaller_and_at_most_three_per_cent_larger(test, null, full, random_heads):
+    for heads in (random_heads, far_heads(full)):
+        kept, exact = getattr(null, test)(heads), getattr(full, test)(heads)
+        assert (kept >= exact).all()
+        one_rank = 2 / (DRAWS + 1)  # which rounding may add
+        assert (kept <= RATIO * (exact + one_rank)).all()
+        assert (kept <= RATIO * exact + 1e-12).mean() > 0.99
+    assert np.median(kept / exact) < 1.01  # far out every rank is kept
+
+
+def test_p_values_of_the_draws_themselves_are_never_smaller(null, full):
+    assert (null.p_value(full.sample) >= full.p_value(full.sample)).all()
+    assert (null.omnibus_p_value(full.sample) >= full.omnibus_p_value(full.sample)).all()
+
+
+@pytest.mark.parametrize("level", [0.01, 0.05, 0.2])
+def test_null_p_values_are_uniform(level, null, random_heads):
+    """False-failure rate: 4.5 standard errors, of heads and of null draws, for 17 tests at one level: below 2e-4."""
+    p = np.column_stack([null.p_value(random_heads), null.omnibus_p_value(random_heads)])
+    rate = (p <= level).mean(axis=0)
+    error = 4.5 * np.sqrt(level * (1 - level) * (1 / len(p) + 1 / DRAWS))
+    assert (rate <= level + error).all()
+    assert (rate >= level / RATIO - error).all()
+
+
+def test_a_head_without_a_shape_stays_without_a_score(null):
+    nothing = np.full((2, null.mean.size), np.nan)
+    assert np.isnan(null.p_value(nothing)).all()
+    assert np.isnan(null.omnibus_p_value(nothing)).all()
+
+
+def test_an_infinite_value_has_the_smallest_p(null):
+    extreme = np.full((1, null.mean.size), np.inf)
+    np.testing.assert_allclose(null.p_value(extreme), null.p_value_floor)
+    np.testing.assert_allclose(null.omnibus_p_value(extreme), null.p_value_floor / 2)
+
+
+def test_the_spectrum_for_pictures_is_the_full_samples(null, full):
+    for name, values in full.spectrum().items():
+        error = full.row["eigenvalue_std"].values[:, None] / 512 if name == "eigenvalue_quantile" else 0.0
+        np.testing.assert_array_less(
+            np.abs(null.spectrum()[name] - values), error + 1e-6 * np.abs(values) + 1e-12, err_msg=name
+        )
+
+
+def test_scores_of_the_bundled_model_are_those_with_the_full_table(demo_table, as_shipped, nothing_is_simulated):
+    notes = []
+    here = rmtbase.score("demo", matrices="none", note=notes.append)
+    there = rmtbase.score("demo", demo_table, matrices="none")
+    assert "null of (128, 16): from the atlas shipped with rmtbase (10000 draws)" in notes
+    for name in EQUAL:
+        if here["heads"][name].dtype.kind == "f":
+            np.testing.assert_allclose(here["heads"][name], there["heads"][name], rtol=1e-12, err_msg=name)
+        else:
+            np.testing.assert_array_equal(here["heads"][name], there["heads"][name], err_msg=name)
+    for name in ("p_value", "q_value", "omnibus_p_value", "omnibus_q_value"):
+        kept, exact = here["heads"][name].values, there["heads"][name].values
+        assert (kept >= exact - 1e-15).all(), name
+        assert (kept <= RATIO * exact + 1e-12).all(), name
+    for name in ("null_draws", "p_value_floor", "null_method", "null"):
+        assert here.attrs[name] == there.attrs[name]
+    assert here.attrs["table"] == "the atlas shipped with rmtbase"
+
+
+def test_the_report_and_the_file_of_such_scores_are_whole(as_shipped, nothing_is_simulated, tmp_path):
+    tree = rmtbase.score("demo", matrices="none")
+    page = render(tree)
+    assert "10000; source: the atlas shipped with rmtbase." in page
+    assert "simulations" in page  # of the provenance
+    write_table(tree, tmp_path / "scores.nc")
+
+
+def test_an_atlas_may_be_given_as_the_baseline(arrays, atlas, as_shipped, nothing_is_simulated):
+    notes = []
+    by_file = rmtbase.score_heads(*arrays, baseline=as_shipped, note=notes.append)
+    by_dataset = rmtbase.score_heads(*arrays, baseline=atlas)
+    np.testing.assert_array_equal(by_file["p_value"], by_dataset["p_value"])
+    np.testing.assert_array_equal(by_file["p_value"], rmtbase.score_heads(*arrays)["p_value"])
+    assert notes == [f"null of (32, 8): {DRAWS} draws from {as_shipped}"]
+
+
+def test_a_given_atlas_that_lacks_the_shape_is_said_to(arrays, demo_table, as_shipped, nothing_is_simulated):
+    notes = []
+    rmtbase.score_heads(*arrays, baseline=compact_baseline(demo_table), note=notes.append)
+    assert notes[0].startswith("the baseline dataset holds (128, 16) and not (32, 8)")
+    assert notes[1] == f"null of (32, 8): from the atlas shipped with rmtbase ({DRAWS} draws)"
+
+
+@pytest.mark.parametrize("options", [{"seed": 1, "draws": 100}, {"draws": DRAWS + 1}])
+def test_what_the_atlas_does_not_hold_is_simulated(options, arrays, as_shipped):
+    notes = []
+    rmtbase.score_heads(*arrays, note=notes.append, **options)
+    assert notes[0].startswith("null of (d_model, d_head) = (32, 8), ")
+
+
+def test_fewer_draws_than_the_atlas_holds_are_not_simulated(arrays, as_shipped, nothing_is_simulated):
+    rmtbase.score_heads(*arrays, draws=500)
+
+
+def test_an_unknown_shape_is_simulated(as_shipped):
+    rng = np.random.default_rng(8)
+    notes = []
+    rmtbase.score_heads(*rng.standard_normal((2, 1, 8, 33)), draws=100, note=notes.append)
+    assert notes[0].startswith("null of (d_model, d_head) = (33, 8), 100 draws")
+
+
+def test_without_an_atlas_the_null_is_simulated(arrays, tmp_path, monkeypatch):
+    monkeypatch.setattr(shipped, "atlas_path", lambda: tmp_path / "none.nc")
+    notes = []
+    rmtbase.score_heads(*arrays, draws=100, note=notes.append)
+    assert notes[0].startswith("null of (d_model, d_head) = (32, 8), 100 draws")
+
+
+def test_a_damaged_atlas_is_named_in_a_warning_and_not_used(arrays, as_shipped):
+    as_shipped.write_bytes(as_shipped.read_bytes()[:5000])
+    notes = []
+    with pytest.warns(CacheWarning, match="damaged atlas"):
+        rmtbase.score_heads(*arrays, draws=100, note=notes.append)
+    assert notes[0].startswith("null of (d_model, d_head) = (32, 8), 100 draws")
+
+
+def test_a_given_table_comes_before_the_atlas(arrays, table, as_shipped):
+    notes = []
+    rmtbase.score_heads(*arrays, baseline=table, note=notes.append)
+    assert notes == [f"null of (32, 8): {DRAWS} draws from the baseline dataset"]
+
+
+def test_an_atlas_of_other_statistics_is_refused(atlas):
+    with pytest.raises(TableError, match="statistics"):
+        AtlasNull(D_MODEL, D_HEAD, atlas.isel(case=0, statistic=slice(1, None)))

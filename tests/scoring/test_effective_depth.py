@@ -1,0 +1,295 @@
+"""Which residual path a matrix is most like, whether it is like enough, and what the answer must not depend on."""
+
+import numpy as np
+import pytest
+from scipy import stats
+from scipy.optimize import minimize_scalar
+
+from rmtbase.errors import ParameterError
+from rmtbase.laws import ResidualPath, ResidualUpdate
+from rmtbase.scoring import effective_depth
+from rmtbase.scoring._depth_distance import kolmogorov_smirnov, wasserstein
+from rmtbase.scoring._effective_depth import depth_fitter
+
+
+def path(depth, width, seed, sigma=1.0, part="path"):
+    """A residual path drawn without rmtbase."""
+    rng = np.random.default_rng(seed)
+    product = np.eye(width)
+    for _ in range(depth):
+        product = product + sigma / np.sqrt(width) * product @ rng.standard_normal((width, width))
+    return product - np.eye(width) if part == "update" else product
+
+
+@pytest.fixture(scope="module")
+def matrix():
+    return path(3, 48, seed=2)
+
+
+# Bad input
+
+
+@pytest.mark.parametrize(
+    ("bad", "fragment"),
+    [
+        (np.zeros((4, 4)), "zeros"),
+        (np.zeros(4), "zeros"),
+        ([[1.0, np.nan], [1.0, 1.0]], "NaN or infinity"),
+        ([[1.0, np.inf], [1.0, 1.0]], "NaN or infinity"),
+        ([1.0, -1.0], "a negative number"),
+        (np.ones((4, 1)), "(4, 1)"),
+        (np.ones((0, 4)), "(0, 4)"),
+        (np.ones((2, 3, 4)), "(2, 3, 4)"),
+        ([1.0], "(1,)"),
+        (1.0, "()"),
+        (np.ones((3, 3), complex), "complex"),
+        (np.ones((3, 3), bool), "bool"),
+        ("weights", "()"),
+        ([[1.0, 2.0], [3.0]], "list"),
+        (None, "()"),
+    ],
+)
+def test_what_is_no_matrix_is_named(bad, fragment):
+    with pytest.raises(ParameterError) as caught:
+        effective_depth(bad)
+    assert caught.value.name == "matrix_or_singular_values"
+    assert fragment in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "bad"),
+    [
+        *(("sigma", bad) for bad in (0.0, -1.0, np.nan, np.inf, True, "1", [], [1.0, -1.0])),
+        *(("depths", bad) for bad in ([], [0], [-1, 2], [1.5], [True], [2, 2], 4, "12", [10**4])),
+        *(("draws", bad) for bad in (0, -1, 2.5, True, 18, "99")),
+        *(("level", bad) for bad in (0.0, 1.0, -0.1, np.nan, True, "5 %")),
+        *(("width", bad) for bad in (0, -3, 3, 1.5, True)),
+        *(("seed", bad) for bad in (-1, 2**63, 0.5, True)),
+        *(("part", bad) for bad in ("", "paths", None)),
+        *(("distance", bad) for bad in ("", "ks", None)),
+    ],
+)
+def test_argument_outside_its_domain_is_named(name, bad, matrix):
+    with pytest.raises(ParameterError) as caught:
+        effective_depth(matrix, **{name: bad})
+    assert caught.value.name == name
+
+
+def test_the_update_has_candidates_as_far_as_its_law_goes(matrix):
+    assert depth_fitter(1.0, None, "update", "wasserstein", 19, 0.05, None, 0).depths == tuple(range(1, 18))
+    with pytest.raises(ParameterError, match="at depth 18"):
+        effective_depth(matrix, part="update", depths=[4, 18])
+
+
+def test_draws_must_be_enough_for_the_level(matrix):
+    with pytest.raises(ParameterError, match="at least 99"):
+        effective_depth(matrix, draws=98, level=0.01)
+
+
+# The distances
+
+
+@pytest.mark.parametrize(("depth", "part"), [(1, "path"), (6, "path"), (32, "path"), (1, "update"), (4, "update")])
+def test_wasserstein_is_scipys_at_the_best_of_all_scales(depth, part, matrix):
+    values = np.linalg.svd(matrix, compute_uv=False)
+    law = (ResidualPath if part == "path" else ResidualUpdate)(depth, 1.0)
+    quantiles = np.sqrt(law.ppf((np.arange(values.size) + 0.5) / values.size))
+    found = wasserstein(values[None], depth, 1.0, part)
+
+    def at(log_scale):
+        return stats.wasserstein_distance(values, np.exp(log_scale) * quantiles) / values.mean()
+
+    assert at(np.log(found.scale[0])) == pytest.approx(found.distance[0], rel=1e-12)
+    for start in (-2.0, 0.0, 2.0):
+        best = minimize_scalar(at, bracket=(start - 0.5, start + 0.5)).fun
+        assert best >= found.distance[0] * (1.0 - 1e-9)
+
+
+@pytest.mark.parametrize(("depth", "part"), [(1, "path"), (6, "path"), (32, "path"), (1, "update"), (4, "update")])
+def test_kolmogorov_smirnov_is_scipys_at_the_best_of_all_scales(depth, part, matrix):
+    values = np.linalg.svd(matrix, compute_uv=False)
+    law = (ResidualPath if part == "path" else ResidualUpdate)(depth, 1.0)
+    found = kolmogorov_smirnov(values[None], depth, 1.0, part)
+
+    def at(scale):
+        return stats.kstest(values, lambda x: law.cdf((x / scale) ** 2)).statistic
+
+    assert at(found.scale[0]) == pytest.approx(found.distance[0], abs=1e-5)
+    around = found.scale[0] * np.geomspace(0.2, 5.0, 121)
+    assert min(at(scale) for scale in around) >= found.distance[0] - 1e-5
+
+
+def test_a_spectrum_of_the_laws_own_quantiles_is_at_no_distance():
+    quantiles = np.sqrt(ResidualPath(5, 1.0).ppf((np.arange(400) + 0.5) / 400))
+    settings = {"depths": [3, 4, 5, 6, 8], "draws": 19, "width": 24}
+    found = effective_depth(3.0 * quantiles, **settings)
+    assert (found.depth, found.fits) == (5, True)
+    assert found.distance < 1e-12
+    assert found.scale == pytest.approx(3.0)
+    found = effective_depth(3.0 * quantiles, **settings, distance="kolmogorov_smirnov")
+    assert found.depth == 5
+    assert found.distance == pytest.approx(0.5 / 400, abs=1e-5)  # of any n quantiles from a continuous law
+
+
+# What the answer must not depend on
+
+
+@pytest.mark.parametrize("distance", ["wasserstein", "kolmogorov_smirnov"])
+@pytest.mark.parametrize("factor", [2.0**-30, 1e-3, 7.0, 1e12])
+def test_rescaling_changes_nothing_but_the_scale(distance, factor, matrix):
+    one, other = (effective_depth(c * matrix, distance=distance, draws=19) for c in (1.0, factor))
+    assert (one.depth, one.interval, one.p_value) == (other.depth, other.interval, other.p_value)
+    np.testing.assert_allclose(one.distances, other.distances, rtol=1e-9)
+    np.testing.assert_allclose(factor * one.scales, other.scales, rtol=1e-9)
+    if factor == 2.0**-30:  # no rounding
+        np.testing.assert_array_equal(one.distances, other.distances)
+        np.testing.assert_array_equal(factor * one.scales, other.scales)
+
+
+def test_transposition_changes_nothing(matrix):
+    for one in (matrix, matrix[:24]):
+        found, other = effective_depth(one, draws=19), effective_depth(one.T, draws=19)
+        assert (found.depth, found.interval, found.p_value) == (other.depth, other.interval, other.p_value)
+        np.testing.assert_allclose(found.distances, other.distances, rtol=1e-10)
+
+
+def test_singular_values_in_any_order_stand_for_their_matrix(matrix):
+    values = np.random.default_rng(0).permutation(np.linalg.svd(matrix, compute_uv=False))
+    found, other = effective_depth(matrix, draws=19), effective_depth(values, draws=19)
+    assert (found.depth, found.interval, found.p_value) == (other.depth, other.interval, other.p_value)
+    np.testing.assert_array_equal(found.distances, other.distances)
+    assert (found.shape, other.shape) == ((48, 48), (48,))
+
+
+def test_draws_are_made_once_for_equal_settings_and_sizes():
+    drawn = []
+    for seed in range(3):
+        effective_depth(path(2, 48, seed), draws=20, seed=5, progress=drawn.append)
+    assert sum(drawn) == 20
+
+
+def test_another_seed_changes_the_draws_and_not_the_fit(matrix):
+    one, same, other = (effective_depth(matrix, draws=39, seed=seed) for seed in (0, 0, 1))
+    assert one.p_value == same.p_value
+    assert one.p_value != other.p_value
+    np.testing.assert_array_equal(one.distances, other.distances)
+
+
+# What it finds
+
+
+@pytest.mark.parametrize(("depth", "width"), [(2, 64), (5, 64), (10, 96)])
+@pytest.mark.parametrize("distance", ["wasserstein", "kolmogorov_smirnov"])
+def test_the_depth_of_a_residual_path_is_found(depth, width, distance):
+    # p is uniform on the multiples of 1/100: each of the six is below 0.02 with probability 0.01.
+    found = effective_depth(0.02 * path(depth, width, seed=depth), distance=distance)
+    assert found.interval[0] <= depth <= found.interval[1]
+    assert abs(found.depth - depth) <= (depth == 10)
+    assert found.p_value > 0.01
+    assert found.scale == pytest.approx(0.02, rel=0.2)
+
+
+def test_the_update_is_told_from_the_path():
+    update = path(4, 48, seed=2, part="update")
+    found = effective_depth(update, depths=range(1, 9), part="update")
+    assert (found.depth, found.fits) == (4, True)
+    assert not effective_depth(update).fits
+
+
+def test_intervals_cover_the_depth_as_often_as_they_say():
+    # 60 matrices of depth 5 at d = 24, 90 % intervals: 45 or fewer would cover with probability 4e-4 at 90 %.
+    fitter = depth_fitter(1.0, range(1, 13), "path", "wasserstein", 199, 0.1, None, 0)
+    intervals = []
+    for seed in range(60):
+        values = np.linalg.svd(path(5, 24, seed), compute_uv=False)
+        intervals.append(fitter.effective_depth(values, (24, 24), None).interval)
+    assert sum(low <= 5 <= high for low, high in intervals) > 45
+    assert any(low < high for low, high in intervals)
+
+
+@pytest.mark.parametrize("distance", ["wasserstein", "kolmogorov_smirnov"])
+def test_p_values_of_residual_paths_are_uniform(distance):
+    # Kolmogorov-Smirnov at 1e-3. The matrices share the draws of each fitted depth: two samples, of 150 and 999.
+    fitter = depth_fitter(1.0, range(1, 8), "path", distance, 999, 0.05, None, 0)
+    spectra = [np.linalg.svd(path(3, 24, 1000 + seed), compute_uv=False) for seed in range(150)]
+    p = [fitter.effective_depth(values, (24, 24), None).p_value for values in spectra]
+    effective = len(p) * 999 / (len(p) + 999)
+    assert stats.kstwobign.sf(np.sqrt(effective) * stats.kstest(p, "uniform").statistic) > 1e-3
+
+
+def test_a_gaussian_matrix_is_an_update_of_depth_one_and_no_path():
+    gaussian = np.random.default_rng(4).standard_normal((48, 48))
+    update = effective_depth(gaussian, depths=range(1, 9), part="update")
+    assert (update.depth, update.interval, update.fits) == (1, (1, 1), True)
+    assert not effective_depth(gaussian).fits
+
+
+@pytest.mark.parametrize("part", ["path", "update"])
+def test_no_depth_fits_a_matrix_of_another_kind(part):
+    rng = np.random.default_rng(5)
+    others = {
+        "heavy tails": rng.standard_t(1.2, size=(48, 48)),
+        "low rank": rng.standard_normal((48, 4)) @ rng.standard_normal((4, 48)),
+        "rank one": np.outer(rng.standard_normal(48), rng.standard_normal(48)),
+        "orthogonal": np.linalg.qr(rng.standard_normal((48, 48)))[0],
+        "rectangular": rng.standard_normal((144, 48)),
+    }
+    for name, one in others.items():
+        found = effective_depth(one, depths=range(1, 9), part=part)
+        assert found.p_value == 0.01, name
+        assert not found.fits
+        assert found.summary().startswith("No depth from 1 to 8 fits")
+        assert 0.0 < found.distance <= 1.0
+
+
+def test_a_rank_one_matrix_is_nearest_to_nothing():
+    values = np.zeros(48)
+    values[0] = 2.0
+    found = effective_depth(values)
+    assert (found.scale, found.distance, found.fits) == (0.0, 1.0, False)
+
+
+def test_several_sigmas_give_the_best_of_them():
+    one = path(4, 48, seed=4, sigma=0.5)
+    depths = [2, 4, 8]
+    fixed = [effective_depth(one, sigma, depths, draws=19).distances for sigma in (0.3, 0.5, 1.0)]
+    found = effective_depth(one, [1.0, 0.3, 0.5], depths)
+    np.testing.assert_array_equal(found.distances, np.min(fixed, axis=0))
+    assert found.sigmas[1] == 0.5
+    assert found.fits
+    searched = effective_depth(one, None, depths)
+    assert searched.fits
+    assert 0.5 < searched.depth * searched.sigma**2 < 2.0  # L σ² = 1: what a small σ lets through
+
+
+def test_a_larger_matrix_is_compared_with_narrower_draws():
+    one = path(3, 48, seed=3)
+    found = effective_depth(one, width=24)
+    assert (found.width, effective_depth(one, width=60, draws=19).width) == (24, 48)
+    assert (found.depth, found.fits) == (3, True)
+
+
+def test_draws_of_half_the_width_tell_the_distances_of_the_whole():
+    fitter = depth_fitter(1.0, range(1, 8), "path", "wasserstein", 499, 0.05, 24, 0)
+    own, half = (fitter.refit(width, 3, 1.0, None) for width in (48, 24))
+    brought = fitter.brought_to(48, half, 24, 3, 1.0, None)
+    # Each mean is known to 0.8 %, the growth to 1.2 %; at these small widths it slows down by some per cent more.
+    assert brought.mean() == pytest.approx(own.distance.mean(), rel=0.1)
+
+
+# What it says
+
+
+def test_the_summary_of_a_fit_and_of_none(matrix):
+    found = effective_depth(matrix)
+    low, high = found.interval
+    assert f"A residual path of depth {found.depth} fits (95 % interval {low} to {high}; σ = 1; p = " in found.summary()
+    assert "square" not in found.summary()
+    rectangular = effective_depth(matrix[:24])
+    assert "this one is 24 × 48" in rectangular.summary()
+    assert "No depth from 1 to 32 fits: the nearest residual path has depth" in rectangular.summary()
+
+
+def test_the_end_of_the_range_is_called_one(matrix):
+    assert "It is the deepest candidate" in effective_depth(matrix, depths=[1, 2], draws=19).summary()
+    assert "deepest" not in effective_depth(matrix, draws=19).summary()

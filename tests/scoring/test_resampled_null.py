@@ -1,0 +1,269 @@
+"""Nulls made of a head's own matrices: what each explains away, what it finds, and that nothing else matters."""
+
+import json
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import rmtbase
+from rmtbase.errors import ParameterError
+from rmtbase.scoring import heads_csv, summarize_scores
+from rmtbase.statistics import SPECTRAL_STATISTICS
+from rmtbase.tables import SCORES_SCHEMA, open_scores, write_table
+
+NAMES = list(SPECTRAL_STATISTICS)
+FREE = [name for name in NAMES if name != "log_determinant"]  # what a rotation moves
+NULLS = ("permutation", "haar")
+every_null = pytest.mark.parametrize("null", NULLS)
+D_MODEL, D_HEAD, DRAWS = 32, 8, 499
+SCORES = ("z_score", "p_value", "omnibus_p_value", "null_mean", "null_std", "null_quantile", "outliers_above")
+
+
+def heads(n, decay=0.0, seed=0):
+    """Heads whose singular values decay as exp(-decay k), with random directions."""
+    rng = np.random.default_rng(seed)
+    spectrum = np.exp(-decay * np.arange(D_HEAD))[:, None]
+    left = stats.ortho_group(D_HEAD, seed=rng).rvs(2 * n).reshape(2, n, D_HEAD, D_HEAD)
+    right = np.linalg.qr(rng.standard_normal((2, n, D_MODEL, D_HEAD)))[0]
+    return left @ (spectrum * np.swapaxes(right, -1, -2))
+
+
+def score(w_q, w_k, null, **options):
+    return rmtbase.score_heads(w_q, w_k, null=null, **{"draws": DRAWS} | options)
+
+
+# What each null explains, and what it finds
+
+
+def test_planted_alignment_is_found_by_the_haar_null():
+    w_q, _ = heads(6, decay=0.5)
+    scores = score(w_q, w_q, "haar")
+    assert (scores["omnibus_q_value"] < 0.01).all()
+    trace = scores.sel(statistic="trace")
+    assert (trace["z_score"] > 5).all()
+    np.testing.assert_allclose(trace["observed"], (np.exp(-2 * np.arange(D_HEAD)).sum()), rtol=1e-9)
+
+
+def test_planted_anti_alignment_is_found_by_the_haar_null_with_the_other_sign():
+    left, right = (
+        stats.ortho_group(D_HEAD, seed=1).rvs(),
+        np.linalg.qr(np.random.default_rng(2).normal(size=(32, 8)))[0].T,
+    )
+    spectrum = np.exp(-0.5 * np.arange(D_HEAD))
+    w_q, w_k = left * spectrum @ right, left * spectrum[::-1] @ right
+    scores = score(w_q[None], w_k[None], "haar")
+    assert scores["z_score"].sel(statistic="trace").item() < -1
+    assert scores["p_value"].sel(statistic="effective_rank").item() == pytest.approx(2 / (DRAWS + 1))
+
+
+def test_decaying_spectra_are_explained_by_the_haar_null_and_not_by_the_others(null_table):
+    w_q, w_k = heads(8, decay=0.5)
+    assert (score(w_q, w_k, "haar")["omnibus_q_value"] > 0.05).all()
+    assert (score(w_q, w_k, "permutation")["omnibus_q_value"] < 0.05).all()
+    assert (rmtbase.score_heads(w_q, w_k, null_table)["omnibus_q_value"] < 0.05).all()
+
+
+def test_heavy_tails_are_explained_by_the_permutation_null_and_not_by_the_gaussian(null_table):
+    w_q, w_k = np.random.default_rng(3).standard_t(1.5, (2, 8, D_HEAD, D_MODEL))
+    assert (score(w_q, w_k, "permutation")["omnibus_q_value"] > 0.05).all()
+    assert (rmtbase.score_heads(w_q, w_k, null_table)["omnibus_q_value"] < 0.05).sum() >= 7
+
+
+# Nothing else matters
+
+
+@every_null
+def test_a_head_has_the_same_scores_in_any_company(null):
+    w_q, w_k = np.random.default_rng(4).standard_normal((2, 4, D_HEAD, D_MODEL))
+    together, backwards = score(w_q, w_k, null), score(w_q[::-1], w_k[::-1], null)
+    alone = score(w_q[2:3], w_k[2:3], null)
+    for name in SCORES:
+        np.testing.assert_array_equal(backwards[name].values[::-1], together[name].values, err_msg=name)
+        np.testing.assert_array_equal(alone[name].values[0], together[name].values[2], err_msg=name)
+
+
+@every_null
+def test_scores_are_a_function_of_the_weights_and_the_seed(null):
+    w_q, w_k = np.random.default_rng(5).standard_normal((2, 2, D_HEAD, D_MODEL)).astype(np.float32)
+    first = score(w_q, w_k, null)
+    assert score(w_q.astype(float), w_k.astype(float), null).identical(first)
+    other = score(w_q, w_k, null, seed=1)
+    assert (other["null_mean"].sel(statistic=FREE) != first["null_mean"].sel(statistic=FREE)).all()
+    np.testing.assert_array_equal(other["observed"], first["observed"])
+
+
+@every_null
+def test_scale_does_not_matter(null):
+    w_q, w_k = np.random.default_rng(6).standard_normal((2, 1, D_HEAD, D_MODEL))
+    here, there = (one.isel(head=0) for one in (score(w_q, w_k, null), score(w_q * 2.0**-10, w_k * 2.0**4, null)))
+    for name, one in SPECTRAL_STATISTICS.items():
+        mean, spread, again = (
+            of.sel(statistic=name).item() for of in (here["null_mean"], here["null_std"], there["null_mean"])
+        )
+        # Other weights have other draws: two means of one law. Of 32, one is five errors off with probability 2e-5.
+        error = one.rescale_spread(spread, 2.0**-12) * np.sqrt(2 / DRAWS)
+        assert abs(again - one.rescale(mean, 2.0**-12, D_HEAD)) <= 5 * error + 1e-12 * abs(again), name
+
+
+def test_query_heads_are_scored_with_the_key_head_they_read():
+    rng = np.random.default_rng(7)
+    w_q, w_k = rng.standard_normal((4, D_HEAD, D_MODEL)), rng.standard_normal((2, D_HEAD, D_MODEL))
+    grouped, repeated = score(w_q, w_k, "haar"), score(w_q, w_k.repeat(2, axis=0), "haar")
+    np.testing.assert_array_equal(grouped["p_value"], repeated["p_value"])
+
+
+# Heads for which a null holds statistics fixed
+
+
+def test_what_the_null_holds_fixed_is_not_ranked_among_rounding_errors():
+    w_q, w_k = heads(3, decay=0.5)
+    fixed = score(w_q, w_k, "haar").sel(statistic="log_determinant")
+    assert (fixed["p_value"] == 1).all()
+    assert (fixed["z_score"] == 0).all()
+    assert (fixed["null_std"] == 0).all()
+    orthogonal, _ = heads(3)
+    scores = score(orthogonal, w_k, "haar")
+    assert (scores["p_value"] == 1).all()
+    assert (scores["z_score"] == 0).all()
+    assert (scores["omnibus_p_value"] == 1).all()
+    assert not scores["outliers_above"].any()
+    assert not scores["outliers_below"].any()
+
+
+def test_a_dead_dimension_is_explained_by_the_haar_null_and_not_by_the_permutation_null():
+    w_q, w_k = np.random.default_rng(8).standard_normal((2, 1, D_HEAD, D_MODEL))
+    w_q[0, 3] = 0
+    names = ["smallest_eigenvalue", "log_determinant", "condition_number"]
+    haar, permutation = (score(w_q, w_k, null).isel(head=0).sel(statistic=names) for null in ("haar", "permutation"))
+    assert (haar["p_value"] == 1).all()
+    assert (haar["z_score"] == 0).all()
+    np.testing.assert_allclose(permutation["p_value"], 2 / (DRAWS + 1))
+    assert permutation["omnibus_p_value"].item() == pytest.approx(1 / (DRAWS + 1))
+    assert permutation["outliers_below"].item() == 1
+
+
+@every_null
+def test_weights_few_enough_that_draws_lose_their_rank_are_scored(null):
+    w_q, w_k = np.zeros((2, 1, D_HEAD, D_MODEL))
+    rng = np.random.default_rng(9)
+    for w in (w_q, w_k):
+        w[0].flat[rng.permutation(D_HEAD * D_MODEL)[:20]] = rng.standard_normal(20)
+    scores = score(w_q, w_k, null)
+    assert ((scores["p_value"] > 0) & (scores["p_value"] <= 1)).all()
+    assert (scores["omnibus_p_value"] > 2 / (DRAWS + 1)).all()  # nothing is there to be found
+
+
+@every_null
+def test_a_head_whose_product_is_zero_has_no_shape(null):
+    w_q, w_k = np.zeros((2, 2, D_HEAD, D_MODEL))
+    w_q[:, 0], w_k[:, 1] = 1.0, 1.0  # no query dimension with weights meets a key dimension with weights
+    w_q[1], w_k[1] = np.random.default_rng(10).standard_normal((2, D_HEAD, D_MODEL))
+    scores = score(w_q, w_k, null)
+    assert np.isnan(scores["p_value"].values[0]).all()
+    assert np.isfinite(scores["p_value"].values[1]).all()
+    assert scores["farthest_statistic"].values[0] == ""
+
+
+# Draws
+
+
+@pytest.mark.parametrize(("draws", "level"), [(499, 1 / 500), (999, 1 / 1000), (1000, 1 / 1001), (2999, 3 / 3000)])
+def test_edges_are_order_statistics_at_the_level_they_state(draws, level, model_folder):
+    tree = rmtbase.score(model_folder, null="haar", draws=draws, matrices="none")
+    assert tree.attrs["edge_level"] == pytest.approx(level)
+    assert tree.attrs["p_value_floor"] == pytest.approx(2 / (draws + 1))
+    assert tree.attrs["null_draws"] == draws
+
+
+def test_too_few_draws_are_said_to_be_too_few():
+    w_q, w_k = np.random.default_rng(11).standard_normal((2, 30, D_HEAD, D_MODEL))
+    notes = []
+    score(w_q, w_k, "haar", draws=99, note=notes.append)
+    assert notes[0] == "null of each head: 99 draws from its own matrices (haar), seed 0"
+    assert "30 heads a lone head cannot reach q below 0.6 by one statistic, nor 0.3 by all together" in notes[1]
+    assert "1500 draws" in notes[1]
+    notes.clear()
+    score(w_q[:1], w_k[:1], "haar", draws=99, note=notes.append)
+    assert len(notes) == 1
+
+
+def test_default_is_a_thousand_draws_of_each_head():
+    w_q, w_k = np.random.default_rng(12).standard_normal((2, 2, D_HEAD, D_MODEL))
+    counts = []
+    rmtbase.score_heads(w_q, w_k, null="haar", progress=counts.append)
+    assert sum(counts) == 2000
+
+
+@every_null
+@pytest.mark.parametrize(
+    ("options", "name"),
+    [
+        ({"draws": 1}, "draws"),
+        ({"draws": 2.5}, "draws"),
+        ({"draws": True}, "draws"),
+        ({"seed": -1}, "seed"),
+        ({"seed": 0.5}, "seed"),
+        ({"baseline": "analytic"}, "baseline"),
+        ({"baseline": 3}, "baseline"),
+    ],
+)
+def test_options_outside_their_domain(null, options, name, arrays):
+    with pytest.raises(ParameterError) as caught:
+        score(*arrays, null, **options)
+    assert caught.value.name == name
+
+
+@every_null
+def test_one_dimensional_heads_have_nothing_but_a_scale(null, arrays):
+    with pytest.raises(ParameterError, match="d_head = 1"):
+        score(*(w[:, :1] for w in arrays), null)
+
+
+# Models and files
+
+
+@every_null
+def test_a_model_scores_as_its_arrays_do_and_its_file_comes_back(null, weights, model_folder, tmp_path):
+    tree = rmtbase.score(model_folder, null=null, draws=DRAWS)
+    for layer in range(2):
+        alone = score(weights.queries[layer], weights.keys[layer], null)
+        for name in ("p_value", "z_score", "omnibus_p_value"):
+            np.testing.assert_array_equal(tree["heads"][name].values[layer], alone[name].values, err_msg=name)
+    opened = open_scores(write_table(tree, tmp_path / "scores.nc"))
+    for name, variable in SCORES_SCHEMA["own_null"].items():
+        found = opened["null"][name]
+        assert (found.dims, found.attrs["units"]) == (variable.dims, variable.units)
+    for group in ("heads", "null", "matrices"):
+        assert opened[group].to_dataset().identical(tree[group].to_dataset())
+    assert heads_csv(opened).count("\n") == 1 + 8
+    assert summarize_scores(opened).n_heads == 8
+
+
+@every_null
+def test_a_file_says_which_null_it_is(null, model_folder):
+    tree = rmtbase.score(model_folder, null=null, draws=DRAWS, seed=3, matrices="none")
+    assert tree.attrs["null"].startswith(f"{null}: the head's own W_Q and W_K")
+    assert tree.attrs["null_method"] == "resampled"
+    assert tree.attrs["table"] == "each head's own matrices"
+    record = json.loads(tree.attrs["provenance"])
+    assert record["null"]["resampler"] == null
+    assert record["null"]["draws_per_head"] == record["call"]["null_draws"] == DRAWS
+    assert record["null"]["seed"] == 3
+    own = tree["null"].to_dataset()
+    assert own["eigenvalue_quantile"].dims == ("layer", "head", "index", "probability")
+    assert "density" not in own
+    assert (own["edge_quantile_lower"] < own["eigenvalue_mean"].isel(index=-1)).all()
+    assert (own["edge_quantile_upper"] > own["eigenvalue_mean"].isel(index=0)).all()
+
+
+@every_null
+def test_zero_head_of_a_model_is_recorded_and_the_rest_is_scored(null, weights, tmp_path):
+    usual = rmtbase.score(weights.save(tmp_path / "usual"), null=null, draws=DRAWS, matrices="none")
+    weights.queries[1, 2] = 0
+    tree = rmtbase.score(weights.save(tmp_path / "zero"), null=null, draws=DRAWS, matrices="none")
+    assert "layer 1 head 2: W_Q is all zeros" in tree.attrs["warnings"]
+    missing = np.isnan(tree["heads"]["p_value"].values).all(axis=-1)
+    assert np.argwhere(missing).tolist() == [[1, 2]]
+    np.testing.assert_array_equal(tree["heads"]["p_value"].values[~missing], usual["heads"]["p_value"].values[~missing])
+    assert np.isnan(tree["null"]["eigenvalue_mean"].values[1, 2]).all()

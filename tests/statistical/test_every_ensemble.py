@@ -1,0 +1,121 @@
+"""What every registered ensemble promises, and that it draws what it says: NumPy's draws of the matrix are the oracle.
+
+A new ensemble is tested by its entry in ``ensemble_examples.EXAMPLES``.
+
+False failures: each comparison of laws is a two-sample Kolmogorov–Smirnov test whose p-value must exceed 1e-7. With
+under 1 000 of them a correct ensemble fails for fewer than one seed in 10 000. The seeds are fixed.
+"""
+
+import pickle
+
+import jax
+import numpy as np
+import pytest
+from ensemble_examples import EXAMPLES
+from harness import joint_statistics, same_law
+
+from rmtbase.ensembles import ENSEMBLES, make_ensemble
+from rmtbase.linalg import PRNG_IMPLEMENTATION, reproducible_jax
+
+DRAWS = 2_000
+LEVEL = 1e-7
+CASES = [
+    pytest.param(name, example, id=f"{name} {number}")
+    for name, examples in EXAMPLES.items()
+    for number, example in enumerate(examples)
+]
+every_example = pytest.mark.parametrize(("name", "example"), CASES)
+
+
+TRACED = []  # one entry for each program that was compiled
+
+
+@jax.jit
+def sample_many(ensemble, seed, indices):
+    TRACED.append(type(ensemble))
+    key = jax.random.key(seed, impl=PRNG_IMPLEMENTATION)
+    return jax.vmap(lambda index: ensemble.sample(jax.random.fold_in(key, index)))(indices)
+
+
+def draws(ensemble, indices=range(DRAWS), seed=0):
+    """(matrix, norm_squared) of draws by index, all in one batch."""
+    with reproducible_jax():
+        return jax.tree.map(np.asarray, sample_many(ensemble, seed, np.asarray(indices, dtype=np.uint32)))
+
+
+def statistics(ensemble, matrices, norm_squared):
+    singular_values = np.linalg.svd(matrices, compute_uv=False)[:, : ensemble.rank]
+    return joint_statistics(singular_values, norm_squared)
+
+
+def oracle_statistics(ensemble, oracle, seed=1):
+    rng = np.random.default_rng(seed)
+    matrices, norms = zip(*(oracle(rng) for _ in range(DRAWS)), strict=True)
+    return statistics(ensemble, np.array(matrices), np.array(norms).reshape(DRAWS, -1))
+
+
+def test_every_registered_ensemble_has_an_example():
+    assert set(EXAMPLES) == set(ENSEMBLES)
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_ensembles_with_other_parameters_have_other_names(name):
+    names = [make_ensemble(name, example.parameters).name for example in EXAMPLES[name]]
+    assert len(set(names)) == len(names)
+
+
+@every_example
+def test_a_draw_has_the_stated_shape_and_rank(name, example):
+    ensemble = make_ensemble(name, example.parameters)
+    got = draws(ensemble)
+    assert got.matrix.shape == (DRAWS, *ensemble.matrix_shape)
+    assert got.norm_squared.shape == (DRAWS, len(ensemble.factor_sizes))
+    assert got.matrix.dtype == got.norm_squared.dtype == np.float64
+    assert all(type(size) is int and size > 0 for size in (*ensemble.matrix_shape, *ensemble.factor_sizes))
+    assert 1 <= ensemble.rank <= min(ensemble.matrix_shape)
+    assert (np.linalg.matrix_rank(got.matrix) == ensemble.rank).all()
+
+
+@every_example
+def test_draws_have_the_law_of_the_matrix_itself(name, example):
+    ensemble = make_ensemble(name, example.parameters)
+    got = statistics(ensemble, *draws(ensemble))
+    expected = oracle_statistics(ensemble, example.oracle)
+    assert got.keys() == expected.keys()
+    p_values = {of: same_law(got[of], expected[of]) for of in got}
+    assert min(p_values.values()) > LEVEL, p_values
+
+
+@every_example
+def test_a_draw_is_the_same_to_the_bit_in_any_batch_and_order(name, example):
+    ensemble = make_ensemble(name, example.parameters)
+    together, few = draws(ensemble), draws(ensemble, [5, 1_999, 2])
+    for of_many, of_few in zip(together, few, strict=True):
+        np.testing.assert_array_equal(of_few, of_many[[5, 1_999, 2]])
+
+
+@every_example
+def test_other_seeds_and_indices_give_other_draws(name, example):
+    ensemble = make_ensemble(name, example.parameters)
+    first, other = draws(ensemble).matrix, draws(ensemble, seed=1).matrix
+    assert len(np.unique(first.reshape(DRAWS, -1), axis=0)) == DRAWS
+    assert (first != other).any(axis=(1, 2)).all()
+
+
+@every_example
+def test_an_ensemble_survives_pickling(name, example):
+    ensemble = make_ensemble(name, example.parameters)
+    again = pickle.loads(pickle.dumps(ensemble))
+    assert again.name == ensemble.name
+    np.testing.assert_array_equal(draws(again).matrix[:3], draws(ensemble).matrix[:3])
+
+
+@every_example
+def test_what_is_data_needs_no_other_program(name, example):
+    if example.same_program is None:
+        return
+    first = draws(make_ensemble(name, example.parameters)).matrix
+    programs = len(TRACED)
+    other = draws(make_ensemble(name, example.same_program)).matrix
+    assert len(TRACED) == programs
+    assert (first != other).any(axis=(1, 2)).all()  # what is data has its effect
