@@ -20,7 +20,8 @@ class RmtbaseError(Exception):
 
 def _rebuilt(kind: type[RmtbaseError], args: tuple, attributes: dict[str, object]) -> RmtbaseError:
     """An error as it was, without its constructor, whose parameters the message no longer tells apart."""
-    error = kind.__new__(kind, *args)
+    base = kind.__base__  # that which lays out its memory: OSError's is not Exception's
+    error = base.__new__(kind, *args)
     error.args = args
     error.__dict__.update(attributes)
     return error
@@ -148,8 +149,8 @@ class AllocationError(RmtbaseError, MemoryError):
         self.ensemble, self.shape, self.needed = ensemble, tuple(shape), needed
         rows, columns = self.shape
         super().__init__(
-            f"{ensemble}: out of memory at one draw at a time; its {rows} × {columns} matrix in {precision} alone needs "
-            f"{needed:,} bytes, and several times that while it is drawn and solved: use a machine with more memory"
+            f"{ensemble}: out of memory at one draw at a time: its {rows} × {columns} {precision} matrix alone takes "
+            f"{needed:,} bytes, and several times that while it is drawn: use a machine with more memory"
         )
 
 

@@ -132,7 +132,9 @@ def test_output_that_is_a_device_or_pipe_is_not_replaced(writing, refused, tmp_p
 
 
 def test_unwritable_output_is_found_before_the_work(run, model_folder, monkeypatch, tmp_path):
-    monkeypatch.setattr("rmtbase.montecarlo._run.compute_chunk", lambda *arguments: pytest.fail("work was begun"))
+    monkeypatch.setattr(
+        "rmtbase.montecarlo._crew.compute_chunk", lambda *arguments, **options: pytest.fail("work was begun")
+    )
     monkeypatch.setattr("rmtbase.scoring._score.find_null", lambda *arguments: pytest.fail("work was begun"))
     missing = tmp_path / "missing" / "out"
     assert run("baseline", "--d-model", 32, "--d-head", 8, "-o", missing).status == 2
@@ -151,11 +153,24 @@ def half_then_netcdf_error(self, path, **options):
 
 
 @pytest.mark.parametrize("failing", [half_then_full, half_then_netcdf_error])
-def test_disk_that_fills_up_while_writing_keeps_the_old_file(failing, shape, refused, null_file, tmp_path, monkeypatch):
+def test_disk_that_fills_up_while_writing_keeps_the_old_file_and_what_was_drawn(
+    failing, shape, run, watch, null_file, tmp_path, monkeypatch
+):
     path = tmp_path / "kept.nc"
     path.write_bytes(null_file.read_bytes())
+    before = watch(tmp_path)
     monkeypatch.setattr(xr.Dataset, "to_netcdf", failing)
-    refused(f"cannot write {path}", command=["baseline", *shape, "--draws", 5, "-o", path])
+    ran = run("baseline", *shape, "--draws", 5, "-o", path)
+    assert ran.status == 2
+    assert f"rmtbase: error: cannot write {path}" in ran.err.splitlines()[-1]
+    now = before.contents()
+    assert now.pop("kept.nc") == before.before["kept.nc"]
+    assert {name.split("/")[0] for name in now} == {"kept.nc.chunks"}
+    monkeypatch.undo()
+    ran = run("baseline", *shape, "--draws", 5, "-o", path)
+    assert "nothing is left to draw" in ran.err
+    assert set(before.contents()) == {"kept.nc"}
+    assert open_baseline(path).sizes["draw"] == 5
 
 
 def test_two_outputs_with_one_name(refused, model_folder, null_file, tmp_path):

@@ -1,11 +1,13 @@
 """Dask workers give the table of one process alone, whichever of them are killed, and leave no process behind."""
 
-import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
+from collections import Counter
+from concurrent.futures import CancelledError
 from contextlib import suppress
 from types import SimpleNamespace
 
@@ -42,28 +44,27 @@ class Cluster:
     """A scheduler and its workers, each a process as ``dask scheduler`` and ``dask worker`` start them."""
 
     def __init__(self, folder):
-        self.file = folder / "scheduler.json"
-        self.processes = []
-        self.scheduler = self._start("scheduler", "--port", "0", "--no-dashboard", "--scheduler-file", self.file)
-        while not self.file.exists():
-            assert self.scheduler.poll() is None
-            time.sleep(0.05)
-        self.address = json.loads(self.file.read_text())["address"]
+        self.folder, self.processes = folder, []
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            host, port = free.getsockname()
+        self.address = f"tcp://{host}:{port}"
+        self._start("scheduler", "--host", host, "--port", port, "--no-dashboard")
 
     def add_worker(self):
         """A nanny and its worker."""
-        return self._start(
-            "worker", self.address, "--nthreads", "1", "--no-dashboard", "--local-directory", self.file.parent
-        )
+        self._start("worker", self.address, "--nthreads", 1, "--no-dashboard", "--local-directory", self.folder)
 
     def _start(self, *arguments):
-        command = [sys.executable, "-m", "dask", *map(str, arguments)]
-        environment = os.environ | {"DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": "1"}
-        process = subprocess.Popen(
-            command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment, start_new_session=True
+        self.processes.append(
+            subprocess.Popen(
+                [sys.executable, "-m", "dask", *map(str, arguments)],
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                env=os.environ | {"DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": "1"},
+                start_new_session=True,
+            )
         )
-        self.processes.append(process)
-        return process
 
     def close(self):
         for process in self.processes:
@@ -114,25 +115,39 @@ def test_workers_and_nannies_killed_in_the_middle_cost_nothing_but_time(
     assert capfd.readouterr() == ("", "")
 
 
-def test_scheduler_that_is_lost_is_an_error_that_keeps_the_chunks(
-    tmp_path, long_plan, long_table, assert_same, monkeypatch
+def test_last_worker_that_is_lost_is_an_error_that_keeps_the_chunks(
+    cluster, tmp_path, long_plan, long_table, assert_same, monkeypatch
 ):
     monkeypatch.setattr(_dask, "_PATIENCE", 0.5)
-    cluster = Cluster(tmp_path)
-    cluster.add_worker()
-    output = tmp_path / "table.nc"
+    output, last = tmp_path / "table.nc", cluster.processes[-1]
 
     def bar(label, total):
-        return lambda count: os.killpg(cluster.processes[-1].pid, signal.SIGKILL)
+        return lambda count: os.killpg(last.pid, signal.SIGKILL)
 
-    try:
-        with pytest.raises(
-            WorkerError, match=rf"scheduler {cluster.address}: no worker .* draws in [0-9]+ chunks? are kept"
-        ):
-            run_plan(long_plan, output, scheduler=cluster.address, bar=bar)
-    finally:
-        cluster.close()
+    with pytest.raises(WorkerError) as caught:
+        run_plan(long_plan, output, scheduler=cluster.address, bar=bar)
+    assert str(caught.value).startswith(f"scheduler {cluster.address}: no worker has been left for 0 s; ")
+    assert "kept in" in str(caught.value)
     assert_same(run_plan(long_plan, output), long_table)
+
+
+@pytest.mark.parametrize("error", [ConnectionResetError("reset"), TimeoutError("late"), CancelledError("gone")])
+def test_scheduler_that_is_lost_is_an_error_of_ours(error):
+    with (
+        pytest.raises(WorkerError, match=f"scheduler a: the connection was lost .*{error}"),
+        _dask._lost("scheduler a"),
+    ):
+        raise error
+
+
+def test_chunk_whose_numbers_were_lost_with_their_worker_is_drawn_again_and_not_for_ever(plan):
+    def never(timeout):
+        raise TimeoutError(f"timed out after {timeout} s")
+
+    future, losses = SimpleNamespace(result=never), Counter()
+    assert [_dask._result(future, plan.chunks[1], losses) for _ in range(3)] == [None, None, None]
+    with pytest.raises(WorkerError, match="draws 10 to 19 of case 0: every worker that drew them was lost"):
+        _dask._result(future, plan.chunks[1], losses)
 
 
 def alive(process):

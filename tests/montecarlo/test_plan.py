@@ -1,6 +1,7 @@
 """A plan says what is drawn: read from TOML or made in Python, checked, and known by a hash of just that."""
 
 import json
+import pickle
 import re
 
 import numpy as np
@@ -256,6 +257,18 @@ def test_record_is_plain_and_makes_the_same_plan_again():
     )
     assert again.hash == plan.hash
     assert again == plan
+
+
+def test_pickled_plan_is_the_same_plan_and_as_small_whatever_was_derived_from_it():
+    plan = usual(draws=10**7, keep_sample=False)
+    fresh = len(pickle.dumps(plan))
+    assert len(plan.chunks) == 100_000
+    assert plan.hash
+    assert plan.ensembles
+    again = pickle.loads(pickle.dumps(plan))
+    assert again == plan
+    assert again.hash == plan.hash
+    assert len(pickle.dumps(plan)) == fresh < 1000
 
 
 def test_chunks_hold_every_draw_once_in_order():

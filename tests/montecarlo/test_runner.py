@@ -5,17 +5,16 @@ import json
 import os
 import subprocess
 import sys
-from dataclasses import dataclass
-from functools import partial
 from itertools import pairwise
+from pathlib import Path
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from threadpoolctl import threadpool_info
+from waves import Waves
 
-from rmtbase.ensembles import Draw, low_rank_product
+from rmtbase.ensembles import low_rank_product
 from rmtbase.errors import AllocationError, ParameterError
 from rmtbase.linalg import SOLVERS
 from rmtbase.montecarlo import draw_spectra
@@ -23,27 +22,36 @@ from rmtbase.montecarlo._keys import MAX_DRAWS
 from rmtbase.montecarlo._load import Load
 from rmtbase.montecarlo._program import Program, tile_size
 
-
-@partial(jax.tree_util.register_dataclass, data_fields=[], meta_fields=["condition"])
-@dataclass(frozen=True)
-class Waves:
-    """A matrix of sines for each key, 8 × 8, with λ_1/λ_8 about ``condition``: compiled in no time."""
-
-    condition: float
-
-    name, rank, matrix_shape, factor_sizes = "waves", 8, (8, 8), (64,)
-
-    def sample(self, key):
-        phases = jax.random.key_data(key).astype(float)
-        waves = jnp.sin(phases[0] % 97 * jnp.arange(1.0, 9.0) + phases[1] % 89 * jnp.arange(1.0, 9.0)[:, None])
-        scale = jnp.geomspace(1.0, self.condition**-0.5, 8)
-        matrix = (jnp.eye(8) + waves / 32) * scale
-        return Draw(matrix, jnp.stack([matrix[0, 0]]))
-
-
 ENSEMBLE = Waves(2.0)
 SMALL, LARGE = low_rank_product(24, 8), low_rank_product(8192, 256)
 TILE = tile_size(ENSEMBLE.matrix_shape)
+
+
+CHILD = """
+import json, os, sys
+if sys.argv[1] == "one core":
+    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+sys.path.insert(0, sys.argv[2])
+from test_runner import digests
+print(json.dumps([digests(devices) for devices in json.loads(sys.argv[3])]))
+"""
+ELSEWHERE = {"one core": ([None], ""), "four devices": ([2, 4], "--xla_force_host_platform_device_count=4")}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def elsewhere():
+    """Processes on one core, and with four devices, that are at work while the other tests run."""
+    children = {
+        where: subprocess.Popen(
+            [sys.executable, "-c", CHILD, where, str(Path(__file__).parent), json.dumps(devices)],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ | {"XLA_FLAGS": flags},
+        )
+        for where, (devices, flags) in ELSEWHERE.items()
+    }  # fmt: skip
+    yield children
+    for child in children.values():
+        child.kill()
+        child.communicate()
 
 
 def spectra(draws, seed=0, ensemble=ENSEMBLE, **options):
@@ -211,16 +219,6 @@ def test_parameters_outside_their_domain_are_refused_when_the_run_is_asked_for(n
     assert caught.value.name == name
 
 
-CHILD = """
-import json, os, sys
-if sys.argv[1] == "one core":
-    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
-sys.path.insert(0, sys.argv[2])
-from test_runner import digests
-print(json.dumps([digests(devices) for devices in json.loads(sys.argv[3])]))
-"""
-
-
 def digests(devices):
     """Of runs in all ways; the large one, whose loops XLA splits by the cores that it finds, not on several devices."""
     runs = {
@@ -233,14 +231,10 @@ def digests(devices):
     return {name: [hashlib.sha256(one.tobytes()).hexdigest() for one in arrays] for name, arrays in runs.items()}
 
 
-@pytest.mark.parametrize(("where", "devices"), [("one core", [None]), ("four devices", [2, 4])])
-def test_draws_do_not_depend_on_the_machines_cores_nor_on_the_devices(where, devices):
-    flags = "--xla_force_host_platform_device_count=4" if where == "four devices" else ""
-    child = subprocess.run(
-        [sys.executable, "-c", CHILD, where, os.path.dirname(__file__), json.dumps(devices)],  # noqa: PTH120
-        capture_output=True, text=True, env=os.environ | {"XLA_FLAGS": flags}, timeout=300, check=False,
-    )  # fmt: skip
-    assert child.returncode == 0, child.stderr
+@pytest.mark.parametrize("where", ELSEWHERE)
+def test_draws_do_not_depend_on_the_machines_cores_nor_on_the_devices(where, elsewhere):
     here = digests(None)
-    for there in json.loads(child.stdout):
+    out, error = elsewhere[where].communicate(timeout=300)
+    assert elsewhere[where].returncode == 0, error
+    for there in json.loads(out):
         assert there == {name: here[name] for name in there}

@@ -181,7 +181,7 @@ def test_a_null_at_the_true_sigma_would_not_be_calibrated(heads, table, statisti
 @pytest.mark.parametrize("neighbour", [D_HEAD - 1, D_HEAD + 1])
 @pytest.mark.parametrize("statistic", ["trace", "participation_ratio", "smallest_eigenvalue"])
 def test_a_null_of_the_neighbouring_d_head_would_not_be_calibrated(heads, neighbour, statistic):
-    assert refused(rmtbase.baseline(D_MODEL, neighbour, draws=2_000), neighbour, heads, statistic)
+    assert refused(rmtbase.baseline(D_MODEL, neighbour, draws=NULL_DRAWS), neighbour, heads, statistic)
 
 
 def refused(table, d_head, heads, statistic):

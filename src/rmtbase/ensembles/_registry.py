@@ -36,7 +36,7 @@ def make_ensemble(name: str, parameters: Mapping[str, object]) -> Ensemble:
         ParameterError: no such ensemble; a parameter that it does not take; one that it needs and did not get; or one
             outside its domain.
     """
-    if name not in ENSEMBLES:
+    if not isinstance(name, str) or name not in ENSEMBLES:
         raise ParameterError("ensemble", name, "one of " + ", ".join(sorted(ENSEMBLES)))
     factory = ENSEMBLES[name]
     signature = inspect.signature(factory).parameters
@@ -47,5 +47,5 @@ def make_ensemble(name: str, parameters: Mapping[str, object]) -> Ensemble:
             raise ParameterError(parameter, value, f"a parameter of {name}: {', '.join(accepted)}")
     missing = [key for key, of in accepted.items() if of.default is of.empty and key not in parameters]
     if missing:
-        raise ParameterError("parameters", dict(parameters), f"{name} needs {', '.join(missing)} too")
+        raise ParameterError("parameters", dict(parameters), f"{', '.join(missing)} too, which {name} needs")
     return factory(**parameters)

@@ -32,7 +32,8 @@ class ThinGaussianChain:
       singular values of the core T_1ᵀ … T_jᵀ T_{j+1} … T_L.
     * One factor at the bottleneck needs no triangle. X_{j+1} is also U [B 0] V with Haar-distributed U and V and a
       bidiagonal B, all independent, and V and U go the way of O into the neighbours: B, with χ_n, …, χ_{n-r+1} on the
-      diagonal and χ_{r-1}, …, χ_1 below it, replaces T_{j+1}. So does Bᵀ, which has the singular values of B.
+      diagonal and χ_{r-1}, …, χ_1 below it, replaces T_{j+1}. So does Bᵀ, which has the singular values of B. Where
+      j = L, B is for X_L.
     * ‖T‖_F² or ‖B‖_F² is ‖X‖_F² where all of X is left. Where X lost all but r of its m rows, the other (m - r) n
       elements are independent of all the rest and add one χ²_{(m-r)n}.
 
@@ -100,7 +101,7 @@ def upper_triangle(diagonal: Float[Array, " r"], normals: Float[Array, " m"]) ->
     position = np.zeros((r, r), dtype=np.int32)
     position[np.diag_indices(r)] = 1 + np.arange(r)
     position[np.triu_indices(r, 1)] = 1 + r + np.arange(normals.size)
-    # The barriers keep XLA from drawing the normals, and gathering them, anew in each loop that reads them.
+    # The barriers keep XLA from rewriting the products with these elements for one draw in another way than for many.
     entries = jax.lax.optimization_barrier(jnp.concatenate([jnp.zeros(1), diagonal, normals]))
     return jax.lax.optimization_barrier(entries[position])
 

@@ -28,7 +28,7 @@ except ImportError as error:
 _AHEAD = 2  # chunks per worker's thread under way: one being drawn, one waiting, so that none waits for the writer
 _ATTEMPTS = 4  # at one chunk, each after as many lost workers as the scheduler allows
 _TIMEOUT = 30.0  # seconds to find a scheduler, and for its first worker to appear
-_PATIENCE = 60.0  # seconds without any worker
+_PATIENCE = 60.0  # seconds without any worker, and for the numbers of one chunk to arrive
 
 
 @contextmanager
@@ -75,9 +75,17 @@ class DaskCrew:
     where: str
 
     def choose_solvers(self) -> list[str]:
-        """Chosen on one of them."""
-        with _lost(self.where):
-            return self.client.submit(choose_solvers, self.plan, cores=1, pure=False).result()
+        """Chosen on one of them.
+
+        Raises:
+            WorkerError: as :meth:`draw`.
+        """
+        for _ in range(_ATTEMPTS):
+            with _lost(self.where), suppress(KilledWorker, TimeoutError):
+                future = self.client.submit(choose_solvers, self.plan, cores=1, pure=False)
+                self._first_finished([future])
+                return future.result(timeout=_PATIENCE)
+        raise WorkerError(self.where, "every worker that was to choose the solvers was lost")
 
     def draw(self, chunks: Sequence[Chunk], solvers: Sequence[str], bar: Bar) -> Iterator[tuple[Chunk, Arrays]]:
         """The chunks as they are finished, so few under way at a time that results never pile up.
@@ -147,7 +155,7 @@ def _cluster(workers: int) -> LocalCluster:
         threads_per_worker=1,
         processes=True,
         host="127.0.0.1",
-        dashboard_address=None,  # type: ignore[arg-type]
+        scheduler_kwargs={"dashboard": False, "dashboard_address": "127.0.0.1:0"},
         memory_limit=0,
         silence_logs=logging.CRITICAL,
         env={"JAX_PLATFORMS": "cpu"},  # several processes on one GPU would fight for its memory
@@ -204,16 +212,16 @@ def _draw(plan: Plan, chunk: Chunk, solver: str, machine: Mapping[str, Any]) -> 
 
 
 def _result(future: Future, chunk: Chunk, losses: Counter[Chunk]) -> Arrays | None:
-    """The arrays of a finished chunk; None where its workers were lost, and it is to be tried again."""
+    """The arrays of a finished chunk; None where a worker was lost with them, and it is to be tried again."""
     piece = f"draws {chunk.start} to {chunk.start + chunk.count - 1} of case {chunk.case}"
     try:
-        return future.result()
-    except KilledWorker as error:
+        return future.result(timeout=_PATIENCE)  # without end where who held it is lost and nobody is left
+    except (KilledWorker, TimeoutError) as error:
         losses[chunk] += 1
         if losses[chunk] < _ATTEMPTS:
             return None
         raise WorkerError(piece, "every worker that drew them was lost; is there memory for one chunk?") from error
-    except (RmtbaseError, OSError, TimeoutError, CancelledError):
+    except (RmtbaseError, OSError, CancelledError):
         raise
     except Exception as error:
         raise WorkerError(piece, f"a worker failed ({_words(error)})") from error

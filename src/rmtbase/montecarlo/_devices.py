@@ -5,13 +5,15 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import jax
 
 from rmtbase.errors import ParameterError
 from rmtbase.parameters import require_positive_integer
 
-Devices = int | Sequence[jax.Device] | None
+Device = Any  # jax.Device, which is a variable to type checkers
+Devices = int | Sequence[Device] | None
 
 _MEMINFO = Path("/proc/meminfo")
 _GROUPS = (
@@ -21,7 +23,7 @@ _GROUPS = (
 _UNKNOWN = 2**30  # on systems that do not tell: what any machine of today has to spare
 
 
-def local_devices(devices: Devices = None) -> tuple[jax.Device, ...]:
+def local_devices(devices: Devices = None) -> tuple[Device, ...]:
     """The local devices of JAX's default backend: all, the first few, or those given.
 
     Raises:
@@ -30,9 +32,9 @@ def local_devices(devices: Devices = None) -> tuple[jax.Device, ...]:
     if devices is None:
         return tuple(jax.local_devices())
     if isinstance(devices, Sequence) and not isinstance(devices, str):
-        kinds = {device.device_kind for device in devices if isinstance(device, jax.Device)}
-        if len(kinds) != 1 or not all(isinstance(device, jax.Device) for device in devices):
-            raise ParameterError("devices", devices, "JAX devices of one kind, at least one")
+        kinds = {device.device_kind if isinstance(device, jax.Device) else None for device in devices}
+        if len(kinds) != 1 or None in kinds or len(set(devices)) < len(devices):
+            raise ParameterError("devices", devices, "JAX devices of one kind, at least one and each once")
         return tuple(devices)
     count, there = require_positive_integer("devices", devices), jax.local_devices()
     if count > len(there):
@@ -40,15 +42,13 @@ def local_devices(devices: Devices = None) -> tuple[jax.Device, ...]:
     return tuple(there[:count])
 
 
-def is_cpu(device: jax.Device) -> bool:
+def is_cpu(device: Device) -> bool:
     """Whether it is a CPU, or one of the virtual devices that XLA can make of one."""
     return device.platform == "cpu"
 
 
-def device_memory(device: jax.Device) -> int:
-    """Bytes that can still be allocated on a device: of the host's memory if it is a CPU."""
-    if is_cpu(device):
-        return host_memory()
+def device_memory(device: Device) -> int:
+    """Bytes that can still be allocated on an accelerator."""
     stats = device.memory_stats()
     if not stats or "bytes_limit" not in stats:
         return _UNKNOWN
@@ -72,9 +72,9 @@ def _available() -> int:
         return _UNKNOWN
 
 
-def _left(limit: Path, usage: Path) -> float:
-    """What a control group has left; infinity where there is no such file or no limit (the word ``max``)."""
+def _left(limit: Path, usage: Path) -> int:
+    """What a control group has left; 2^63 where there is no such file or no limit (the word ``max``)."""
     try:
         return max(0, int(limit.read_text()) - int(usage.read_text()))
     except (OSError, ValueError):
-        return float("inf")
+        return 2**63

@@ -7,7 +7,7 @@ import itertools
 import json
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -81,6 +81,10 @@ class Plan:
     name: str = "baseline"
     title: str = ""
     description: str = ""
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What is pickled: not what is derived from it, so that it is sent with every chunk at no cost."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
 
     @cached_property
     def ensembles(self) -> tuple[Ensemble, ...]:

@@ -14,13 +14,13 @@ from numpy.typing import NDArray
 
 from rmtbase.ensembles import Draw, Ensemble
 from rmtbase.linalg import HOST_SOLVERS, device_singular_values, loses_digits, reproducible_jax
-from rmtbase.montecarlo._devices import is_cpu
+from rmtbase.montecarlo._devices import Device, is_cpu
 from rmtbase.montecarlo._keys import draw_keys
 
 # XLA shares a matrix product among threads, and sums in another order then.
 COMPILER_OPTIONS = {"xla_cpu_multi_thread_eigen": False}
 
-_TILE_NUMBERS = 2**17  # 1 MiB in float64: what XLA has in hand at once then stays in a core's own cache
+_TILE_NUMBERS = 2**19  # 4 MiB in float64: with less the calls themselves cost time, with more the caches are left
 _LARGEST_TILE = 1024
 
 Array = NDArray[np.float64]
@@ -41,15 +41,14 @@ def tile_size(matrix_shape: tuple[int, int]) -> int:
 def _draw_tiles(
     ensemble: Ensemble, key: jax.Array, starts: jax.Array, *, tile: int, mesh: Mesh, solver: str | None
 ) -> Draw:
-    solve = partial(device_singular_values, solver=solver)
-    if is_cpu(mesh.devices[0]):  # a stack is solved by the threads that the programs themselves run on, and both wait
-        solve = partial(jax.lax.map, solve)
-
     def on_one_device(ensemble: Ensemble, key: jax.Array, starts: jax.Array) -> Draw:
         draw = jax.vmap(ensemble.sample)(draw_keys(key, starts[0] + jnp.arange(tile, dtype=jnp.uint32)))
         if solver is None:
             return draw
-        return Draw(solve(draw.matrix), draw.norm_squared)
+        solve = partial(device_singular_values, solver=solver)
+        # On a CPU a stack would be solved by the threads that the programs run on, and each could wait for the others.
+        values = jax.lax.map(solve, draw.matrix) if is_cpu(mesh.devices[0]) else solve(draw.matrix)
+        return Draw(values, draw.norm_squared)
 
     # The linear algebra of one device must stay on it; a program that is only annotated might gather the matrices.
     sharded = jax.shard_map(
@@ -74,7 +73,7 @@ class Program:
     ensemble: Ensemble
     key: jax.Array
     precision: str
-    devices: tuple[jax.Device, ...]
+    devices: tuple[Device, ...]
     tile: int
     solver: str
 

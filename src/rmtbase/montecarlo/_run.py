@@ -8,7 +8,7 @@ from pathlib import Path
 
 import xarray as xr
 
-from rmtbase.errors import OutputError, ParameterError, RmtbaseError, StoreError, WorkerError
+from rmtbase.errors import MissingFileError, OutputError, ParameterError, RmtbaseError, StoreError, WorkerError
 from rmtbase.montecarlo._crew import Alone, Bar, Crew
 from rmtbase.montecarlo._plan import Chunk, Plan
 from rmtbase.montecarlo._source import MemorySource, StoreSource
@@ -133,10 +133,10 @@ def complete(
 
 def finished_table(output: Path, plan: Plan, tell: Note) -> xr.Dataset | None:
     """The plan's table, if the file is that; None if it is not there, or is another, which ``tell`` says."""
-    if not output.exists():
-        return None
     try:
         table = open_table(output)
+    except MissingFileError:
+        return None
     except RmtbaseError as error:
         tell(f"to be replaced when the new table is whole: {error}")
         return None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from typing import Literal, NamedTuple
@@ -72,10 +72,10 @@ def draw_spectra(
 
     ``precision="float32"`` makes other draws, of half the size, from other random bits. JAX's normals are then one of
     2²³ numbers up to ±5.42, with mean -3e-7, variance 1 - 8e-8 and fourth moment 3 (1 - 2e-6): no mean of a statistic
-    differs from float64's by more than the Monte Carlo error of 20 000 draws. The solvers of the host solve in float64
-    all the same. Those of a device err, relative to that, by at most 5e-6 in every statistic at (d_model, d_head) =
-    (768, 64) and 1.4e-6 at (4096, 128); at (64, 64) by 1e-3 in the smallest eigenvalue and the condition number and
-    by 3e-6 in the others (``benchmarks/results/solvers.json``).
+    differs from float64's by more than the Monte Carlo error of 20 000 draws (2 000 at (4096, 128)). The solvers of the
+    host solve in float64 all the same. Those of a device err, relative to that, by at most 5e-6 in every statistic at
+    (d_model, d_head) = (768, 64) and 1.4e-6 at (4096, 128); at (64, 64) by 1e-3 in the smallest eigenvalue and the
+    condition number and by 3e-6 in the others (``benchmarks/results/solvers.json``).
 
     Args:
         ensemble: what to draw.
@@ -137,7 +137,7 @@ def run(load: Load, start: int, stop: int, progress: Callable[[int], None]) -> I
                     progress(len(chunk.singular_values))
 
 
-def _under_way(load: Load, start: int, stop: int) -> Iterator[tuple[int, Future[tuple[Array, Array]]]]:
+def _under_way(load: Load, start: int, stop: int) -> Generator[tuple[int, Future[tuple[Array, Array]]], None, None]:
     """Batches in order, each with the index of its first draw; some more are always being drawn and solved."""
     pending: deque[tuple[int, Future[tuple[Array, Array]]]] = deque()
     begin = start - start % load.program.tile if is_cpu(load.program.devices[0]) else start

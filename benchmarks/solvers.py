@@ -1,0 +1,183 @@
+"""The solvers of spectra: microseconds of one core per matrix, the digits they keep, and what single precision costs.
+
+* ``times``: the solvers of the host on stacks of n × n matrices in float64 and float32, on one core. From these
+  ``rmtbase.linalg.MICROSECONDS`` is copied, by which a solver is chosen; a test compares the two.
+* ``accuracy``: the Gram matrix against the SVD on matrices of a given condition number.
+* ``float32``: the statistics of matrices drawn and solved in float32, against float64 on the same matrices; and their
+  means over many draws, against draws in float64.
+
+    python benchmarks/solvers.py [--quick] [--output FILE]
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import erfinv
+
+from _machine import Check, arguments, describe_machine, finish
+from rmtbase.ensembles import low_rank_product
+from rmtbase.linalg import (
+    DEVICE_SOLVERS,
+    GRAM_CONDITION,
+    HOST_SOLVERS,
+    MICROSECONDS,
+    PRECISIONS,
+    device_singular_values,
+    reproducible_jax,
+    single_threaded_blas,
+)
+from rmtbase.montecarlo import case_key, draw_keys, draw_spectra
+from rmtbase.statistics import SPECTRAL_STATISTICS, spectral_statistics
+
+Array = NDArray[np.floating]
+
+SIZES = (8, 16, 32, 64, 128, 256, 512)
+SHAPES = ((64, 64), (768, 64), (4096, 128))
+ROUNDS = 7
+
+
+def solve(solver: str, stack: Array) -> NDArray[np.float64]:
+    if solver in HOST_SOLVERS:
+        return HOST_SOLVERS[solver](stack, None)
+    with reproducible_jax(str(stack.dtype)):
+        # One matrix after the other, as the runner has it on a CPU.
+        values = jax.jit(lambda matrices: jax.lax.map(lambda one: device_singular_values(one, solver), matrices))(stack)
+        return np.asarray(values, dtype=np.float64)
+
+
+def cpu_microseconds(call: Callable[[], Any], matrices: int, rounds: int) -> float:
+    times = []
+    for _ in range(rounds):
+        begin = time.process_time()
+        call()
+        times.append(time.process_time() - begin)
+    return float(f"{1e6 * min(times) / matrices:.3g}")
+
+
+def times(rounds: int) -> dict[str, Any]:
+    found: dict[str, Any] = {precision: {solver: {} for solver in HOST_SOLVERS} for precision in PRECISIONS}
+    for size in SIZES:
+        wide = with_condition(5.0, size, max(2, int(1000 * (32 / size) ** 2.5)))
+        for precision in PRECISIONS:
+            stack = wide.astype(precision)
+            for solver in HOST_SOLVERS:
+                found[precision][solver][str(size)] = cpu_microseconds(lambda: solve(solver, stack), len(stack), rounds)  # noqa: B023
+    print("microseconds of one core per matrix")
+    for precision, by_solver in found.items():
+        for solver, by_size in by_solver.items():
+            print(f"  {precision} {solver:5}", *(f"{size}: {time:g}" for size, time in by_size.items()))
+    return found
+
+
+def with_condition(condition: float, size: int, count: int) -> Array:
+    """Matrices with λ_1/λ_n = condition and the logarithms of their singular values evenly spaced."""
+    rng = np.random.default_rng(1)
+    left, right = np.linalg.qr(rng.standard_normal((2, count, size, size)))[0]
+    return left * np.geomspace(1.0, condition**-0.5, size) @ right
+
+
+def accuracy() -> tuple[dict[str, Any], list[Check]]:
+    found = {}
+    for condition in (5.0, 1e2, 1e4):
+        for size in (16, 64, 256):
+            stack = with_condition(condition, size, 8)
+            difference = (solve("gram", stack)[:, -1] / solve("svd", stack)[:, -1]) ** 2 - 1
+            found[f"n = {size}, condition {condition:g}"] = float(np.abs(difference).max())
+    print("\nλ_n by the Gram matrix over that by the SVD, minus one")
+    for name, value in found.items():
+        print(f"  {name:24} {value:.1e}")
+    claim = f"largest relative difference of λ_n up to λ_1/λ_n = {GRAM_CONDITION['float64']:g}"
+    return found, [Check(claim, max(found.values()), at_most=1e-12)]
+
+
+def relative(found: Array, expected: Array) -> dict[str, float]:
+    """The largest relative error of each statistic."""
+    error = np.abs(found - expected) / np.abs(expected)
+    return dict(zip(SPECTRAL_STATISTICS, error.max(axis=0).tolist(), strict=True))
+
+
+def solved_in_single(shape: tuple[int, int], draws: int) -> dict[str, dict[str, float]]:
+    ensemble = low_rank_product(*shape)
+    with reproducible_jax():
+        key = case_key(0, ensemble.name)
+    with reproducible_jax("float32"):
+        keys = draw_keys(key, jax.numpy.arange(draws, dtype=np.uint32))
+        stack = np.asarray(jax.jit(jax.vmap(ensemble.sample))(keys).matrix)
+    exact = spectral_statistics(solve("svd", stack))
+    solvers = DEVICE_SOLVERS if shape[0] > shape[1] else ("device_svd",)  # at d = h Gram matrices are not trusted
+    return {solver: relative(spectral_statistics(solve(solver, stack)), exact) for solver in solvers}
+
+
+def drawn_in_single(shape: tuple[int, int], draws: int) -> dict[str, float]:
+    """Each mean in float32 less that in float64, in standard deviations of the statistic."""
+    samples = []
+    for precision in PRECISIONS:
+        chunks = draw_spectra(low_rank_product(*shape), draws, 0, precision=precision)
+        samples.append(np.concatenate([spectral_statistics(chunk.singular_values) for chunk in chunks]))
+    wide, single = samples
+    difference = (single.mean(axis=0) - wide.mean(axis=0)) / wide.std(axis=0)
+    return dict(zip(SPECTRAL_STATISTICS, difference.tolist(), strict=True))
+
+
+def single_normals() -> dict[str, float]:
+    """Moments of JAX's float32 normals, exactly: over all 2^23 uniforms that they are made of."""
+    uniform = np.arange(2**23, dtype=np.float32) / np.float32(2**23)
+    low = np.nextafter(np.float32(-1.0), np.float32(0.0))
+    z = np.sqrt(2.0) * erfinv(np.maximum(low, uniform * (np.float32(1.0) - low) + low).astype(np.float64))
+    return {
+        "mean": float(z.mean()),
+        "variance_minus_one": float((z**2).mean() - 1),
+        "fourth_moment_over_three_minus_one": float((z**4).mean() / 3 - 1),
+        "largest": float(np.abs(z).max()),
+    }
+
+
+def single_precision(quick: bool) -> tuple[dict[str, Any], list[Check]]:
+    found: dict[str, Any] = {"normals": single_normals()}
+    checks = []
+    for shape in SHAPES:
+        draws = 2_000 if quick or shape[1] == 128 else 20_000
+        solved, drawn = solved_in_single(shape, 64 if quick else 512), drawn_in_single(shape, draws)
+        found[f"{shape}"] = {"relative_error": solved, "difference_of_means_in_sd": drawn, "draws": draws}
+        print(f"\n{shape}: largest relative error by solving in float32 ({', '.join(solved)}); means' difference in sd")
+        for name in SPECTRAL_STATISTICS:
+            errors = "".join(f"{errors[name]:9.1e}" for errors in solved.values())
+            print(f"  {name:42}{errors}{drawn[name]:+9.4f}")
+        z = max(abs(one) for one in drawn.values()) * float(np.sqrt(draws / 2))
+        checks.append(Check(f"largest |z| of a mean in float32 against float64 at {shape}", z, at_most=4.5))
+        if shape[0] > shape[1]:
+            largest = max(solved["device_svd"].values())
+            checks.append(Check(f"largest relative error of device_svd in float32 at {shape}", largest, at_most=2e-5))
+    return found, checks
+
+
+def main() -> None:
+    options = arguments("The solvers of spectra.", "solvers.json")
+    result: dict[str, Any] = {
+        "benchmark": "solvers",
+        "command": "python benchmarks/solvers.py" + (" --quick" if options.quick else ""),
+        "machine": describe_machine(),
+        "device_kind": "cpu",
+    }
+    with single_threaded_blas():
+        result["times"] = times(2 if options.quick else ROUNDS)
+        result["accuracy"], checks = accuracy()
+    result["float32"], found = single_precision(options.quick)
+    off = max(
+        abs(np.log(result["times"][precision][solver][str(size)] / microseconds))
+        for precision, by_solver in MICROSECONDS["cpu"].items()
+        for solver, by_size in by_solver.items()
+        for size, microseconds in by_size.items()
+    )
+    checks += [*found, Check("largest ratio of a time to that in the package's table", float(np.exp(off)), at_most=2.0)]
+    finish(result, checks, options.output)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,33 @@
+"""Errors carry what explains them, also from one process to another."""
+
+import inspect
+import pickle
+
+import pytest
+
+from rmtbase import errors
+from rmtbase.errors import RmtbaseError
+
+KINDS = [
+    kind
+    for _, kind in inspect.getmembers(errors, inspect.isclass)
+    if issubclass(kind, RmtbaseError) and kind is not RmtbaseError
+]
+
+
+def one_of(kind):
+    """An error of that kind, with some value for each parameter of its constructor."""
+    parameters = inspect.signature(kind.__init__).parameters.values()
+    values = {"found": (2, 3), "expected": (3, 2), "shape": (2, 3), "supported": ["a", "b"], "needed": 7}
+    given = {one.name: values.get(one.name, "word") for one in parameters if one.kind is one.POSITIONAL_OR_KEYWORD}
+    del given["self"]
+    return kind(**given)
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
+def test_pickled_error_is_the_same_error(kind):
+    error = one_of(kind)
+    again = pickle.loads(pickle.dumps(error))
+    assert type(again) is kind
+    assert str(again) == str(error)
+    assert vars(again) == vars(error)
