@@ -51,7 +51,7 @@ def compute_chunk(
         chunk.count,
         plan.seed,
         start=chunk.start,
-        precision=plan.precision,
+        precision=plan.precision,  # type: ignore[arg-type]  # checked when the plan was made
         solver=solver,
         cores=cores,
         progress=progress,
