@@ -16,6 +16,7 @@ import numpy as np
 
 from rmtbase.ensembles import Ensemble, make_ensemble
 from rmtbase.errors import ParameterError, PlanError
+from rmtbase.linalg import PRECISIONS
 from rmtbase.montecarlo._elements import require_element_ensemble
 from rmtbase.montecarlo._keys import MAX_DRAWS, require_seed
 from rmtbase.parameters import (
@@ -26,7 +27,6 @@ from rmtbase.parameters import (
 )
 
 MEASURES = ("spectrum", "elements")
-PRECISIONS = ("float64", "float32")
 
 DRAWS_VERSION = 2
 """Changes whenever a sampler gives other bits for the same key, so that no run mixes the draws of two versions."""

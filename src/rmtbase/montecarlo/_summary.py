@@ -52,7 +52,8 @@ def summarize_case(source: DrawSource, case: int, bin_edge: Callable[[Array], Ar
     """Summarise one case.
 
     Exact quantiles without holding all draws: as many rows at a time as fit a fixed budget, at least one, whose draws
-    take 8 bytes each. The result is the same however the draws were cut into chunks.
+    take 8 bytes each. The result is the same however the draws were cut into chunks, but for edges that ``bin_edge``
+    makes of the first of them.
 
     Args:
         source: the draws.
@@ -62,9 +63,8 @@ def summarize_case(source: DrawSource, case: int, bin_edge: Callable[[Array], Ar
     plan = source.plan
     draws, rank = plan.draws[case], plan.ensembles[case].rank
     sizes = np.array(plan.ensembles[case].factor_sizes, dtype=float)
-    scale = None
-    if sizes.size:
-        scale = np.prod(gather(source, case, "norm_squared", slice(None)) / sizes[:, None], axis=0)
+    variances = gather(source, case, "norm_squared", slice(None)) / sizes[:, None]
+    scale = np.prod(variances, axis=0) if sizes.size else None
     statistic, _ = _by_groups(source, case, "statistic", len(SPECTRAL_STATISTICS), None)
     eigenvalue, own = _by_groups(source, case, "eigenvalue", rank, scale)
     edges = bin_edge(next(array for _, array in parts(source, case, "eigenvalue")))
@@ -79,7 +79,7 @@ def summarize_case(source: DrawSource, case: int, bin_edge: Callable[[Array], Ar
         density=density,
         density_standard_error=error,
         sample=gather(source, case, "statistic", slice(None)) if keep else None,
-        sigma_estimate=np.sqrt(gather(source, case, "norm_squared", slice(None)) / sizes[:, None]) if keep else None,
+        sigma_estimate=np.sqrt(variances) if keep else None,
     )
 
 
