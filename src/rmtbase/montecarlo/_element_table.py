@@ -23,13 +23,15 @@ from rmtbase.montecarlo._elements import (
     require_element_ensemble,
 )
 from rmtbase.montecarlo._keys import require_seed
+from rmtbase.montecarlo._source import in_blocks
 from rmtbase.montecarlo._summary import PROBABILITIES
 from rmtbase.parameters import require_draws
-from rmtbase.statistics import summarize
+from rmtbase.statistics import summarize_stream
 from rmtbase.tables import ELEMENTS_SCHEMA, SCHEMA_VERSION, describe, provenance, software_version
 
 Case = ElementEnsemble | Ensemble | tuple[int, int]
 Arrays = Mapping[str, NDArray[Any]]
+Reading = Callable[[str], Iterable[NDArray[Any]]]
 
 _UNKNOWN = AnalyticValue(np.nan, np.nan, NONE)
 
@@ -95,8 +97,29 @@ def element_table(
     Raises:
         ParameterError: an ensemble that draws no rows, fewer than two draws.
     """
+    draws = [sample["statistic"].shape[-1] for sample in samples]
+    readings = [lambda name, sample=sample: in_blocks([sample[name]]) for sample in samples]
+    return element_table_of_readings(ensembles, draws, readings, seed, range, keep_sample, attributes)
+
+
+def element_table_of_readings(
+    ensembles: Sequence[ElementEnsemble | Ensemble],
+    draws: Sequence[int],
+    readings: Sequence[Reading],
+    seed: int,
+    range: tuple[float, float] | None = None,
+    keep_sample: bool = True,
+    attributes: Mapping[str, Any] | None = None,
+) -> xr.Dataset:
+    """As :func:`element_table`, of draws that are read block by block, for each number of the table anew.
+
+    Args:
+        draws: how many of each case.
+        readings: of each case; called with the name of an array, gives its blocks (row, draw).
+    """
     ensembles = [require_element_ensemble(ensemble) for ensemble in ensembles]
-    rows = [_row(ensemble, sample, range, keep_sample) for ensemble, sample in zip(ensembles, samples, strict=True)]
+    several = zip(ensembles, draws, readings, strict=True)
+    rows = [_row(ensemble, number, reading, range, keep_sample) for ensemble, number, reading in several]
     table = xr.concat(rows, dim="case", data_vars="all", coords="minimal", compat="override", join="exact")
     shapes = np.array([ensemble.element_shape for ensemble in ensembles])
     table = table.assign_coords(
@@ -104,14 +127,13 @@ def element_table(
         n_rows=("case", shapes[:, 0]),
         n_columns=("case", shapes[:, 1]),
     )
-    draws = max(sample["statistic"].shape[-1] for sample in samples)
     table.attrs = {
         "schema_version": SCHEMA_VERSION,
         "kind": "elements",
-        "draws": draws,
+        "draws": max(draws),
         "seed": seed,
         "rmtbase_version": software_version(),
-        "provenance": _provenance(ensembles, draws, seed, table),
+        "provenance": _provenance(ensembles, max(draws), seed, table),
         **(attributes or {}),
     }
     return describe(table, ELEMENTS_SCHEMA)
@@ -131,15 +153,15 @@ def _is_shape(case: object) -> bool:
 
 
 def _row(
-    ensemble: ElementEnsemble, sample: Arrays, interval: tuple[float, float] | None, keep_sample: bool
+    ensemble: ElementEnsemble, draws: int, reading: Reading, interval: tuple[float, float] | None, keep_sample: bool
 ) -> xr.Dataset:
     """One case: the table without that dim."""
-    statistic, histogram = sample["statistic"], sample["histogram"].astype(float)
-    edges = element_edges(ensemble, len(histogram), interval)
-    summary = summarize(statistic.T, PROBABILITIES)
+    summary = summarize_stream(lambda: reading("statistic"), PROBABILITIES)
+    count = summarize_stream(lambda: (block.astype(float) for block in reading("histogram")), [])
+    edges = element_edges(ensemble, count.mean.size, interval)
+    inside = sum(int(block.sum()) for block in reading("histogram"))
     elements = float(np.prod(ensemble.element_shape))
-    density = histogram / (elements * np.diff(edges)[:, None])
-    draws = density.shape[1]
+    per_count = elements * np.diff(edges)
     known = element_values(ensemble, edges)
     values = [known.get(name, _UNKNOWN) for name in ELEMENT_FORMULAS]
     variables: dict[str, Any] = {
@@ -153,20 +175,20 @@ def _row(
         "analytic_std": np.array([value.std for value in values]),
         "analytic_method": np.array([value.method for value in values], dtype=object),
         "bin_edge": edges,
-        "density": density.mean(axis=1),
-        "density_standard_error": density.std(axis=1, ddof=1) / np.sqrt(draws),
+        "density": count.mean / per_count,
+        "density_standard_error": count.standard_error / per_count,
         "density_law": element_density(ensemble, edges),
-        "share_outside": np.float64(1.0 - histogram.sum() / (elements * draws)),
+        "share_outside": np.float64(1.0 - inside / (elements * draws)),
     }
     coordinates = {
         "statistic": list(ELEMENT_FORMULAS),
         "formula": ("statistic", list(ELEMENT_FORMULAS.values())),
         "probability": np.array(PROBABILITIES),
-        "bin": np.arange(len(histogram)),
+        "bin": np.arange(count.mean.size),
         "edge": np.arange(edges.size),
     }
     if keep_sample:
-        variables["sample"] = statistic
+        variables["sample"] = np.concatenate(list(reading("statistic")), axis=1)
         coordinates["draw"] = np.arange(draws)
     dims = {name: ELEMENTS_SCHEMA[name].dims[1:] for name in variables}
     return xr.Dataset({name: (dims[name], value) for name, value in variables.items()}, coords=coordinates)

@@ -13,6 +13,7 @@ from rmtbase.montecarlo._program import Array, Program, tile_size
 
 _WORKING_COPIES = 16  # of a matrix, while it is drawn and solved: random bits, factors, Gram matrix, LAPACK's own
 _DEVICE_BYTES = 2**28  # of matrices on an accelerator at once; it is busy with far fewer
+_SPARE = 2  # one batch more for every two cores: a core has work to do while another's batch waits for XLA's threads
 
 
 @dataclass(frozen=True)
@@ -63,7 +64,7 @@ def first_load(program: Program, draws: int, batch: int | None, cores: int) -> L
         program: with tiles of one draw.
         draws: in all.
         batch: draws of a batch, if not to be chosen.
-        cores: that may be used.
+        cores: to keep busy.
     """
     devices, on_host = program.devices, program.solver in HOST_SOLVERS
     draw_bytes = _WORKING_COPIES * program.bytes
@@ -76,5 +77,6 @@ def first_load(program: Program, draws: int, batch: int | None, cores: int) -> L
         calls, program = 1, replace(program, tile=max(1, share if batch else min(share, fitting)))
         room = host_memory() // (draw_bytes * program.draws)
     # A device that solves, too, is busy with one batch.
-    workers = min(cores, room, -(-draws // (program.draws * calls))) if on_host else 1
+    busy = cores + cores // _SPARE
+    workers = min(busy, room, -(-draws // (program.draws * calls))) if on_host else 1
     return Load(program, calls, max(1, workers))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -12,6 +12,10 @@ from numpy.typing import NDArray
 from rmtbase.montecarlo._compute import Arrays
 from rmtbase.montecarlo._plan import Chunk, Plan
 from rmtbase.montecarlo._store import Store
+
+
+BLOCK = 1 << 14
+"""Draws that a summary takes at a time. Means are rounded block by block, so that it shows in their last digits."""
 
 
 class DrawSource(Protocol):
@@ -29,8 +33,7 @@ class DrawSource(Protocol):
 
 def gather(source: DrawSource, case: int, variable: str, rows: slice) -> NDArray[Any]:
     """Some rows of a variable, (row, draw), over all draws of a case."""
-    # In one memory order always: NumPy's sums are taken along it, and their rounding shows which it was.
-    return np.ascontiguousarray(np.concatenate([part for _, part in parts(source, case, variable, rows)], axis=1))
+    return np.concatenate([part for _, part in parts(source, case, variable, rows)], axis=1)
 
 
 def parts(
@@ -40,6 +43,30 @@ def parts(
     for chunk in source.plan.chunks:
         if chunk.case == case:
             yield chunk, source.part(chunk, variable, rows)
+
+
+def blocks(source: DrawSource, case: int, variable: str, rows: slice = slice(None)) -> Iterator[NDArray[Any]]:
+    """The same in blocks of ``BLOCK`` draws, however they were cut into chunks."""
+    return in_blocks(part for _, part in parts(source, case, variable, rows))
+
+
+def in_blocks(arrays: Iterable[NDArray[Any]]) -> Iterator[NDArray[Any]]:
+    """Arrays (row, draw) of any numbers of draws as others of ``BLOCK`` draws, the last one shorter."""
+    waiting: list[NDArray[Any]] = []
+    draws = 0
+    for array in arrays:
+        waiting.append(array)
+        draws += array.shape[1]
+        if draws >= BLOCK:
+            joined = np.concatenate(waiting, axis=1)
+            draws %= BLOCK
+            whole = joined.shape[1] - draws
+            for first in range(0, whole, BLOCK):
+                # In one memory order always: NumPy's sums are taken along it, and their rounding shows which it was.
+                yield np.ascontiguousarray(joined[:, first : first + BLOCK])
+            waiting = [joined[:, whole:]]
+    if draws:
+        yield np.ascontiguousarray(np.concatenate(waiting, axis=1))
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,9 +14,9 @@ from rmtbase.laws import naive_marchenko_pastur
 from rmtbase.linalg import DTYPE, MATMUL_PRECISION, PRNG_IMPLEMENTATION
 from rmtbase.montecarlo._analytic import AnalyticValue, analytic_law, analytic_values
 from rmtbase.montecarlo._edges import BINS, histogram_edges, logarithmic_edges
-from rmtbase.montecarlo._element_table import element_table
+from rmtbase.montecarlo._element_table import element_table_of_readings
 from rmtbase.montecarlo._plan import DRAWS_VERSION, Plan
-from rmtbase.montecarlo._source import DrawSource, gather
+from rmtbase.montecarlo._source import DrawSource, blocks
 from rmtbase.montecarlo._summary import PROBABILITIES, CaseSummary, summarize_case
 from rmtbase.statistics import SPECTRAL_STATISTICS, SampleSummary
 from rmtbase.tables import (
@@ -62,11 +63,10 @@ def make_table(source: DrawSource, numerics: Mapping[str, Any]) -> xr.Dataset:
         "provenance": provenance(plan.record(), numerics=_numerics(plan, numerics)),
     }
     if plan.measure == "elements":
-        samples = [
-            {name: gather(source, case, name, slice(None)) for name in ("statistic", "histogram")}
-            for case in range(len(plan.cases))
-        ]
-        return element_table(plan.ensembles, samples, plan.seed, keep_sample=plan.keep_sample, attributes=shared)
+        readings = [partial(blocks, source, case) for case in range(len(plan.cases))]
+        return element_table_of_readings(
+            plan.ensembles, plan.draws, readings, plan.seed, keep_sample=plan.keep_sample, attributes=shared
+        )
     is_baseline = plan.ensemble == "low_rank_product"
     rows, schema = (_baseline_rows(source), BASELINE_SCHEMA) if is_baseline else (_spectra_rows(source), SPECTRA_SCHEMA)
     table = xr.concat(rows, dim="case", data_vars="all", coords="minimal", compat="override", join="exact")
@@ -129,7 +129,7 @@ def _baseline_rows(source: DrawSource) -> list[xr.Dataset]:
     for number, case in enumerate(plan.cases):
         shape = _shape(case)
         edges = histogram_edges(*shape)
-        summary = summarize_case(source, number, lambda _, edges=edges: edges)
+        summary = summarize_case(source, number, lambda _, edges=edges: edges, self_normalize=True)
         analytic = analytic_values(plan.ensemble, case)
         rows += [
             _baseline_row(summary, analytic, Case(*shape, *pair), plan.normalization, longest) for pair in plan.sigmas
@@ -150,7 +150,7 @@ def _baseline_row(
     sigmas = (case.sigma_q, case.sigma_k)
     law = low_rank_product_law(d, h, *sigmas, normalization)  # type: ignore[arg-type]
     naive = naive_marchenko_pastur(d, h, *sigmas, normalization)  # type: ignore[arg-type]
-    assert summary.own_quantile is not None  # both factors have a scale
+    assert summary.own_quantile is not None  # it was asked for
     variables = _common(summary, analytic, scale, h, longest) | {
         "eigenvalue_quantile_self_normalized": _padded(summary.own_quantile * scale, longest),
         "density_marchenko_pastur": np.diff(naive.cdf(edges)) / np.diff(edges),

@@ -26,6 +26,7 @@ from rmtbase.statistics._registry import (
     spectral_statistics,
 )
 from rmtbase.statistics._sample import SampleSummary, summarize
+from rmtbase.statistics._streamed_summary import quantiles_of_stream, summarize_stream
 
 __all__ = [
     "ELEMENT_STATISTICS",
@@ -56,6 +57,8 @@ __all__ = [
     "nearest_neighbour_entropy",
     "nearest_neighbour_kl",
     "on_distance_scale",
+    "quantiles_of_stream",
     "spectral_statistics",
     "summarize",
+    "summarize_stream",
 ]
