@@ -207,7 +207,7 @@ def test_worker_of_another_kind_that_joins_later_draws_nothing(plan):
 
 def test_dask_that_is_not_installed_is_named_with_the_extra(plan, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "distributed", None)
-    monkeypatch.delitem(sys.modules, "rmtbase.montecarlo._dask")
+    monkeypatch.delitem(sys.modules, "rmtbase.montecarlo._runs._dask")
     with pytest.raises(MissingDependencyError, match=r'pip install "rmtbase\[dask\]"'):
         run_plan(plan, tmp_path / "table.nc", workers=2)
     assert list(tmp_path.iterdir()) == []

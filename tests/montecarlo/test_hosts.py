@@ -8,9 +8,9 @@ import pytest
 
 from rmtbase.errors import ParameterError, StoreError, WorkerError
 from rmtbase.montecarlo import compute_chunk, open_store, read_plan, run_in_memory, run_on_hosts, run_plan
-from rmtbase.montecarlo._crew import Alone
-from rmtbase.montecarlo._hosts import HostCrew, _follow, _in_order
-from rmtbase.montecarlo._run import complete, no_bar, silent
+from rmtbase.montecarlo._runs._crew import Alone
+from rmtbase.montecarlo._runs._hosts import HostCrew, _follow, _in_order
+from rmtbase.montecarlo._runs._run import complete, no_bar, silent
 from rmtbase.tables import open_table
 
 PLAN = """

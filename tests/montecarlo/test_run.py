@@ -143,14 +143,14 @@ def test_another_plan_at_the_same_name_is_refused(output, stopped, watch):
 
 
 def test_another_installation_is_refused_only_where_it_would_draw(plan, output, stopped, table, monkeypatch):
-    monkeypatch.setattr("rmtbase.montecarlo._crew.machine_settings", lambda: {"jax": "9.9.9"})
+    monkeypatch.setattr("rmtbase.montecarlo._runs._crew.machine_settings", lambda: {"jax": "9.9.9"})
     with pytest.raises(StoreError, match=r"another installation .*jax: [0-9.]+ there, 9\.9\.9 here"):
         run_plan(plan, output)
     monkeypatch.undo()
     with open_store(stopped, plan) as store:
         for chunk in store.missing(print):
             store.write(chunk, compute_chunk(plan, chunk, store.settings()["solvers"][0]))
-    monkeypatch.setattr("rmtbase.montecarlo._crew.machine_settings", lambda: {"jax": "9.9.9"})
+    monkeypatch.setattr("rmtbase.montecarlo._runs._crew.machine_settings", lambda: {"jax": "9.9.9"})
     assert run_plan(plan, output).attrs == table.attrs
 
 

@@ -18,9 +18,9 @@ from rmtbase.ensembles import low_rank_product
 from rmtbase.errors import AllocationError, ParameterError
 from rmtbase.linalg import SOLVERS
 from rmtbase.montecarlo import draw_spectra
-from rmtbase.montecarlo._keys import MAX_DRAWS
-from rmtbase.montecarlo._load import Load
-from rmtbase.montecarlo._program import Program, tile_size
+from rmtbase.montecarlo._draws._keys import MAX_DRAWS
+from rmtbase.montecarlo._draws._load import Load
+from rmtbase.montecarlo._draws._program import Program, tile_size
 
 ENSEMBLE = Waves(2.0)
 SMALL, LARGE = low_rank_product(24, 8), low_rank_product(8192, 256)
@@ -166,8 +166,8 @@ def test_a_failed_allocation_halves_the_load_and_changes_no_draw(error, monkeypa
 
 def test_an_accelerator_halves_its_tiles_down_to_one_draw(monkeypatch, whole):
     for module in ("_load", "_runner"):
-        monkeypatch.setattr(f"rmtbase.montecarlo.{module}.is_cpu", lambda device: False)
-    monkeypatch.setattr("rmtbase.montecarlo._load.device_memory", lambda device: 2**30)
+        monkeypatch.setattr(f"rmtbase.montecarlo._draws.{module}.is_cpu", lambda device: False)
+    monkeypatch.setattr("rmtbase.montecarlo._draws._load.device_memory", lambda device: 2**30)
     tried = failing(monkeypatch, OUT_OF_MEMORY[1], lambda load: load.program.tile == 1)
     values, _ = spectra(6, start=2, batch=5, solver="device_svd")
     assert list(dict.fromkeys(load.program.tile for load in tried)) == [5, 2, 1]
@@ -189,7 +189,7 @@ def test_other_errors_are_passed_on(monkeypatch):
 
 
 def test_few_large_matrices_at_once_where_memory_is_small(monkeypatch):
-    monkeypatch.setattr("rmtbase.montecarlo._load.host_memory", lambda: 16 * 2 * 8 * 8 * 8 * TILE)
+    monkeypatch.setattr("rmtbase.montecarlo._draws._load.host_memory", lambda: 16 * 2 * 8 * 8 * 8 * TILE)
     tried = failing(monkeypatch, MemoryError(), lambda load: True)
     spectra(4 * TILE, cores=4)
     assert {load.workers for load in tried} == {2}

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import rmtbase
-import rmtbase.montecarlo._atlas as shipped
+import rmtbase.montecarlo._nulls._atlas as shipped
 import rmtbase.scoring._source as source
 from rmtbase.errors import TableError
 from rmtbase.montecarlo import CacheWarning, compact_baseline, merge_atlases

@@ -42,7 +42,9 @@ def samples(draws: int) -> Array:
     ])  # fmt: skip
 
 
-@pytest.mark.parametrize(("draws", "size"), [(2, 1), (3, 2), (10, 10), (4_097, 500), (40_000, 1 << 14), (300_000, 1 << 14)])
+@pytest.mark.parametrize(
+    ("draws", "size"), [(2, 1), (3, 2), (10, 10), (4_097, 500), (40_000, 1 << 14), (300_000, 1 << 14)]
+)
 def test_quantiles_are_numpys_to_the_bit(draws: int, size: int) -> None:
     sample = samples(draws)
     with np.errstate(over="ignore", invalid="ignore"):
@@ -53,7 +55,9 @@ def test_quantiles_are_numpys_to_the_bit(draws: int, size: int) -> None:
 def test_moments_are_those_of_the_held_sample() -> None:
     sample = samples(40_000)[[0, 1, 2, 3, 4, 5, 8, 9]]
     found, held = summarize_stream(blocks_of(sample, 1 << 14), PROBABILITIES), summarize(sample.T, PROBABILITIES)
-    np.testing.assert_allclose(found.mean, held.mean, rtol=1e-12, atol=1e-13 * held.std.max(where=held.std < 2, initial=0))
+    np.testing.assert_allclose(
+        found.mean, held.mean, rtol=1e-12, atol=1e-13 * held.std.max(where=held.std < 2, initial=0)
+    )
     np.testing.assert_allclose(found.std, held.std, rtol=1e-9)
     np.testing.assert_allclose(found.standard_error, held.standard_error, rtol=1e-9)
     np.testing.assert_allclose(found.std_standard_error, held.std_standard_error, rtol=1e-6)

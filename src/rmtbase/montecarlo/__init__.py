@@ -1,13 +1,6 @@
 """Monte Carlo: plans, keys, runner, store, tables, and the cache of nulls already simulated."""
 
-from rmtbase.montecarlo._atlas import atlas_case, atlas_path, atlas_shapes, compact_baseline, merge_atlases, open_atlas
-from rmtbase.montecarlo._atlas_metadata import datacite
-from rmtbase.montecarlo._baseline import baseline, baseline_plan
-from rmtbase.montecarlo._cache import CacheWarning, cache_folder, cached_baseline
-from rmtbase.montecarlo._compute import compute_chunk
-from rmtbase.montecarlo._edges import histogram_edges
-from rmtbase.montecarlo._element_table import element_baseline, element_table
-from rmtbase.montecarlo._elements import (
+from rmtbase.montecarlo._draws._elements import (
     ELEMENT_FORMULAS,
     ElementChunk,
     ElementEnsemble,
@@ -15,18 +8,32 @@ from rmtbase.montecarlo._elements import (
     element_edges,
     element_statistics_chunk,
 )
-from rmtbase.montecarlo._grouped_query import GroupedQuerySample, HeadCorrelation, simulate_grouped_query
-from rmtbase.montecarlo._hosts import run_on_hosts
-from rmtbase.montecarlo._keys import case_key, draw_keys, require_seed
-from rmtbase.montecarlo._matrix_null import GaussianMatrixSample, simulate_gaussian_matrix
-from rmtbase.montecarlo._order_statistics import count_bound, kept_ranks
-from rmtbase.montecarlo._plan import Chunk, Plan, make_plan, read_plan
-from rmtbase.montecarlo._run import plan_status, run_in_memory, run_plan
-from rmtbase.montecarlo._runner import SpectrumChunk, draw_spectra
-from rmtbase.montecarlo._self_normalized import divisor, self_normalized_sample
-from rmtbase.montecarlo._solver_choice import choose_solver
-from rmtbase.montecarlo._store import Store, open_store
-from rmtbase.montecarlo._summary import PROBABILITIES
+from rmtbase.montecarlo._draws._grouped_query import GroupedQuerySample, HeadCorrelation, simulate_grouped_query
+from rmtbase.montecarlo._draws._keys import case_key, draw_keys, require_seed
+from rmtbase.montecarlo._draws._matrix_null import GaussianMatrixSample, simulate_gaussian_matrix
+from rmtbase.montecarlo._draws._runner import SpectrumChunk, draw_spectra
+from rmtbase.montecarlo._draws._solver_choice import choose_solver
+from rmtbase.montecarlo._nulls._atlas import (
+    atlas_case,
+    atlas_path,
+    atlas_shapes,
+    compact_baseline,
+    merge_atlases,
+    open_atlas,
+)
+from rmtbase.montecarlo._nulls._atlas_metadata import datacite
+from rmtbase.montecarlo._nulls._baseline import baseline, baseline_plan
+from rmtbase.montecarlo._nulls._cache import CacheWarning, cache_folder, cached_baseline
+from rmtbase.montecarlo._nulls._order_statistics import count_bound, kept_ranks
+from rmtbase.montecarlo._nulls._self_normalized import divisor, self_normalized_sample
+from rmtbase.montecarlo._plans._compute import compute_chunk
+from rmtbase.montecarlo._plans._plan import Chunk, Plan, make_plan, read_plan
+from rmtbase.montecarlo._runs._hosts import run_on_hosts
+from rmtbase.montecarlo._runs._run import plan_status, run_in_memory, run_plan
+from rmtbase.montecarlo._stores._store import Store, open_store
+from rmtbase.montecarlo._summaries._edges import histogram_edges
+from rmtbase.montecarlo._summaries._element_table import element_baseline, element_table
+from rmtbase.montecarlo._summaries._summary import PROBABILITIES
 
 __all__ = [
     "ELEMENT_FORMULAS",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -115,7 +114,8 @@ def _moments(blocks: Blocks) -> _Moments:
     return found
 
 
-class _Cell(NamedTuple):
+@dataclass(frozen=True)
+class _Cell:
     """The numbers of one row whose keys are low, …, low + 2^bits - 1.
 
     Attributes:
@@ -151,7 +151,7 @@ def _quantiles(blocks: Blocks, probabilities: ArrayLike, moments: _Moments) -> A
     upper = np.minimum(lower + 1, moments.draws - 1)
     ranks, place = np.unique(np.concatenate([lower, upper]), return_inverse=True)
     found = _order_statistics(blocks, ranks, moments)[:, place]
-    return _between(found[:, : lower.size], found[:, lower.size :], position - lower)
+    return _between(found[:, : lower.size], found[:, lower.size :], np.asarray(position - lower, dtype=float))
 
 
 def _between(lower: Array, upper: Array, share: Array) -> Array:

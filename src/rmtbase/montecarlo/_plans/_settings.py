@@ -9,8 +9,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from rmtbase.montecarlo._plan import Plan
-from rmtbase.montecarlo._solver_choice import choose_solver
+from rmtbase.montecarlo._draws._solver_choice import choose_solver
+from rmtbase.montecarlo._plans._plan import Plan
 from rmtbase.tables import software_versions
 
 _DRAWING = ("ensembles", "linalg", "montecarlo", "statistics")
@@ -32,7 +32,7 @@ def machine_settings() -> dict[str, Any]:
 @cache
 def _source() -> str:
     """Digest of the code that draws: between two releases the version does not tell whether it is the same."""
-    package = Path(__file__).parents[1]
+    package = Path(__file__).parents[2]
     files = sorted(file for room in _DRAWING for file in (package / room).rglob("*.py"))
     digest = hashlib.sha256()
     for file in files:

@@ -14,9 +14,9 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from rmtbase.errors import MissingFileError, ParameterError
-from rmtbase.montecarlo._atlas_metadata import atlas_attributes
-from rmtbase.montecarlo._order_statistics import kept_ranks, smallest_kept
-from rmtbase.montecarlo._self_normalized import self_normalized_sample
+from rmtbase.montecarlo._nulls._atlas_metadata import atlas_attributes
+from rmtbase.montecarlo._nulls._order_statistics import kept_ranks, smallest_kept
+from rmtbase.montecarlo._nulls._self_normalized import self_normalized_sample
 from rmtbase.statistics import SPECTRAL_STATISTICS, on_distance_scale, summarize
 from rmtbase.tables import (
     ATLAS_SCHEMA,

@@ -17,8 +17,8 @@ import numpy as np
 from rmtbase.ensembles import Ensemble, make_ensemble
 from rmtbase.errors import ParameterError, PlanError
 from rmtbase.linalg import PRECISIONS
-from rmtbase.montecarlo._elements import require_element_ensemble
-from rmtbase.montecarlo._keys import MAX_DRAWS, require_seed
+from rmtbase.montecarlo._draws._elements import require_element_ensemble
+from rmtbase.montecarlo._draws._keys import MAX_DRAWS, require_seed
 from rmtbase.parameters import (
     require_draws,
     require_normalization,

@@ -11,8 +11,8 @@ from typing import cast
 import xarray as xr
 
 from rmtbase.errors import OutputError, TableError
-from rmtbase.montecarlo._baseline import baseline
-from rmtbase.montecarlo._plan import DRAWS_VERSION
+from rmtbase.montecarlo._nulls._baseline import baseline
+from rmtbase.montecarlo._plans._plan import DRAWS_VERSION
 from rmtbase.tables import SCHEMA_VERSION, baseline_shapes, open_baseline, write_table
 
 

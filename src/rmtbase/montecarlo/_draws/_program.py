@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from rmtbase.ensembles import Draw, Ensemble
 from rmtbase.linalg import HOST_SOLVERS, device_singular_values, loses_digits, reproducible_jax
-from rmtbase.montecarlo._devices import Device, is_cpu
-from rmtbase.montecarlo._keys import draw_keys
+from rmtbase.montecarlo._draws._devices import Device, is_cpu
+from rmtbase.montecarlo._draws._keys import draw_keys
 
 # XLA shares a matrix product among threads, and sums in another order then.
 COMPILER_OPTIONS = {"xla_cpu_multi_thread_eigen": False}

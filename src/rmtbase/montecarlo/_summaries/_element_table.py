@@ -12,9 +12,7 @@ from numpy.typing import NDArray
 from rmtbase.ensembles import Ensemble, low_rank_product
 from rmtbase.errors import ParameterError
 from rmtbase.linalg import DTYPE, MATMUL_PRECISION, PRNG_IMPLEMENTATION
-from rmtbase.montecarlo._analytic import NONE, AnalyticValue
-from rmtbase.montecarlo._element_analytic import element_density, element_values
-from rmtbase.montecarlo._elements import (
+from rmtbase.montecarlo._draws._elements import (
     BINS,
     ELEMENT_FORMULAS,
     ElementEnsemble,
@@ -22,9 +20,11 @@ from rmtbase.montecarlo._elements import (
     element_statistics_chunk,
     require_element_ensemble,
 )
-from rmtbase.montecarlo._keys import require_seed
-from rmtbase.montecarlo._source import in_blocks
-from rmtbase.montecarlo._summary import PROBABILITIES
+from rmtbase.montecarlo._draws._keys import require_seed
+from rmtbase.montecarlo._stores._source import in_blocks
+from rmtbase.montecarlo._summaries._analytic import NONE, AnalyticValue
+from rmtbase.montecarlo._summaries._element_analytic import element_density, element_values
+from rmtbase.montecarlo._summaries._summary import PROBABILITIES
 from rmtbase.parameters import require_draws
 from rmtbase.statistics import summarize_stream
 from rmtbase.tables import ELEMENTS_SCHEMA, SCHEMA_VERSION, describe, provenance, software_version
@@ -111,11 +111,16 @@ def element_table_of_readings(
     keep_sample: bool = True,
     attributes: Mapping[str, Any] | None = None,
 ) -> xr.Dataset:
-    """As :func:`element_table`, of draws that are read block by block, for each number of the table anew.
+    """As :func:`element_table`, of draws that are read block by block, as often as the table needs.
 
     Args:
+        ensembles: one for each case.
         draws: how many of each case.
         readings: of each case; called with the name of an array, gives its blocks (row, draw).
+        seed: of the draws.
+        range: as the draws had it.
+        keep_sample: whether the table holds every draw's statistics; all cases then have the same number of draws.
+        attributes: further attributes, or others in place of those that are set here.
     """
     ensembles = [require_element_ensemble(ensemble) for ensemble in ensembles]
     several = zip(ensembles, draws, readings, strict=True)

@@ -12,7 +12,7 @@ from scipy import special
 from rmtbase import laws
 from rmtbase.ensembles import DenseGaussianChain
 from rmtbase.errors import ParameterError
-from rmtbase.montecarlo._analytic import AnalyticValue
+from rmtbase.montecarlo._summaries._analytic import AnalyticValue
 from rmtbase.statistics import ELEMENT_STATISTICS
 
 Array = NDArray[np.float64]

@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 from rmtbase.ensembles import Ensemble
 from rmtbase.errors import ParameterError
 from rmtbase.linalg import available_cores, reproducible_jax
-from rmtbase.montecarlo._keys import MAX_DRAWS, case_key, require_start
-from rmtbase.montecarlo._program import COMPILER_OPTIONS
+from rmtbase.montecarlo._draws._keys import MAX_DRAWS, case_key, require_start
+from rmtbase.montecarlo._draws._program import COMPILER_OPTIONS
 from rmtbase.parameters import require_interval, require_positive_integer
 from rmtbase.statistics import MAGNITUDE_BINS, CentralSums, ElementSketch, MagnitudeCounts, magnitude_bins
 

@@ -9,10 +9,9 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from rmtbase.montecarlo._compute import Arrays
-from rmtbase.montecarlo._plan import Chunk, Plan
-from rmtbase.montecarlo._store import Store
-
+from rmtbase.montecarlo._plans._compute import Arrays
+from rmtbase.montecarlo._plans._plan import Chunk, Plan
+from rmtbase.montecarlo._stores._store import Store
 
 BLOCK = 1 << 14
 """Draws that a summary takes at a time. Means are rounded block by block, so that it shows in their last digits."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from rmtbase.montecarlo._source import DrawSource, blocks, gather
+from rmtbase.montecarlo._stores._source import DrawSource, blocks, gather
 from rmtbase.statistics import SPECTRAL_STATISTICS, SampleSummary, quantiles_of_stream, summarize_stream
 
 PROBABILITIES = (

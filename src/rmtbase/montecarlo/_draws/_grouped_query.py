@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from rmtbase.ensembles import Draw, GroupedQueryProduct, grouped_query_product
 from rmtbase.errors import ParameterError
 from rmtbase.linalg import SpectrumSolver, reproducible_jax
-from rmtbase.montecarlo._keys import case_key, draw_keys
-from rmtbase.montecarlo._program import COMPILER_OPTIONS, tile_size
+from rmtbase.montecarlo._draws._keys import case_key, draw_keys
+from rmtbase.montecarlo._draws._program import COMPILER_OPTIONS, tile_size
 from rmtbase.parameters import require_draws
 from rmtbase.statistics import SPECTRAL_STATISTICS, spectral_statistics
 

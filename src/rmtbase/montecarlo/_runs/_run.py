@@ -9,11 +9,11 @@ from pathlib import Path
 import xarray as xr
 
 from rmtbase.errors import MissingFileError, OutputError, ParameterError, RmtbaseError, StoreError, WorkerError
-from rmtbase.montecarlo._crew import Alone, Bar, Crew
-from rmtbase.montecarlo._plan import Chunk, Plan
-from rmtbase.montecarlo._source import MemorySource, StoreSource
-from rmtbase.montecarlo._store import Store, open_store, require_store
-from rmtbase.montecarlo._table import make_table
+from rmtbase.montecarlo._plans._plan import Chunk, Plan
+from rmtbase.montecarlo._runs._crew import Alone, Bar, Crew
+from rmtbase.montecarlo._stores._source import MemorySource, StoreSource
+from rmtbase.montecarlo._stores._store import Store, open_store, require_store
+from rmtbase.montecarlo._summaries._table import make_table
 from rmtbase.parameters import require_positive_integer
 from rmtbase.tables import check_writable, open_table, sweep, write_table
 
@@ -152,7 +152,7 @@ def _crew(plan: Plan, workers: int | None, scheduler: str | None, tell: Note) ->
     if workers is not None and scheduler is not None:
         raise ParameterError("workers", workers, f"nothing beside the scheduler {scheduler}, whose workers draw")
     number = 0 if workers is None else require_positive_integer("workers", workers)
-    from rmtbase.montecarlo._dask import dask_crew
+    from rmtbase.montecarlo._runs._dask import dask_crew
 
     return dask_crew(plan, number, scheduler, tell)
 

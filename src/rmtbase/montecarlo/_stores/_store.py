@@ -20,9 +20,9 @@ from filelock import FileLock, Timeout
 from numpy.typing import NDArray
 
 from rmtbase.errors import MissingFileError, OutputError, StoreError, TableError
-from rmtbase.montecarlo._chunk_file import Arrays, pack, read_rows, require_sound
-from rmtbase.montecarlo._plan import Chunk, Plan
-from rmtbase.montecarlo._settings import differences
+from rmtbase.montecarlo._plans._plan import Chunk, Plan
+from rmtbase.montecarlo._plans._settings import differences
+from rmtbase.montecarlo._stores._chunk_file import Arrays, pack, read_rows, require_sound
 from rmtbase.tables import is_temporary, sweep, write_bytes
 
 _MANIFEST = "store.json"

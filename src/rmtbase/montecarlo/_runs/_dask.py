@@ -15,10 +15,10 @@ from typing import Any
 
 from rmtbase.errors import MissingDependencyError, RmtbaseError, WorkerError
 from rmtbase.linalg import single_threaded_blas
-from rmtbase.montecarlo._compute import Arrays, compute_chunk
-from rmtbase.montecarlo._crew import Bar
-from rmtbase.montecarlo._plan import Chunk, Plan
-from rmtbase.montecarlo._settings import choose_solvers, differences, machine_settings
+from rmtbase.montecarlo._plans._compute import Arrays, compute_chunk
+from rmtbase.montecarlo._plans._plan import Chunk, Plan
+from rmtbase.montecarlo._plans._settings import choose_solvers, differences, machine_settings
+from rmtbase.montecarlo._runs._crew import Bar
 
 try:
     from distributed import Client, Future, KilledWorker, LocalCluster, Worker, WorkerPlugin, wait

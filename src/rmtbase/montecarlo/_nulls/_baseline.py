@@ -8,8 +8,8 @@ from typing import Literal
 import xarray as xr
 
 from rmtbase.errors import ParameterError
-from rmtbase.montecarlo._plan import Plan, listed, make_plan
-from rmtbase.montecarlo._run import run_in_memory
+from rmtbase.montecarlo._plans._plan import Plan, listed, make_plan
+from rmtbase.montecarlo._runs._run import run_in_memory
 from rmtbase.parameters import require_draws, require_head_shape, require_normalization
 
 Normalization = Literal["sqrt_d", "none"]

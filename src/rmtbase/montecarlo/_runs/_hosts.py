@@ -20,11 +20,11 @@ import xarray as xr
 from jax._src.distributed import State
 
 from rmtbase.errors import OutputError, ParameterError, WorkerError
-from rmtbase.montecarlo._compute import Arrays, compute_chunk
-from rmtbase.montecarlo._crew import Alone, Bar
-from rmtbase.montecarlo._plan import Chunk, Plan
-from rmtbase.montecarlo._run import Note, complete, finished_table, no_bar, silent, store_folder
-from rmtbase.montecarlo._store import Store, open_store
+from rmtbase.montecarlo._plans._compute import Arrays, compute_chunk
+from rmtbase.montecarlo._plans._plan import Chunk, Plan
+from rmtbase.montecarlo._runs._crew import Alone, Bar
+from rmtbase.montecarlo._runs._run import Note, complete, finished_table, no_bar, silent, store_folder
+from rmtbase.montecarlo._stores._store import Store, open_store
 from rmtbase.parameters import require_positive_integer
 from rmtbase.tables import check_writable
 

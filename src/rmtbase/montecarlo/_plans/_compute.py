@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rmtbase.montecarlo._elements import element_statistics_chunk
-from rmtbase.montecarlo._plan import Chunk, Plan
-from rmtbase.montecarlo._runner import draw_spectra
+from rmtbase.montecarlo._draws._elements import element_statistics_chunk
+from rmtbase.montecarlo._draws._runner import draw_spectra
+from rmtbase.montecarlo._plans._plan import Chunk, Plan
 from rmtbase.statistics import SPECTRAL_STATISTICS, spectral_statistics
 
 Arrays = dict[str, NDArray[Any]]

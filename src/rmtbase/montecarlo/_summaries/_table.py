@@ -12,12 +12,12 @@ import xarray as xr
 from rmtbase.laws import low_rank_product as low_rank_product_law
 from rmtbase.laws import naive_marchenko_pastur
 from rmtbase.linalg import DTYPE, MATMUL_PRECISION, PRNG_IMPLEMENTATION
-from rmtbase.montecarlo._analytic import AnalyticValue, analytic_law, analytic_values
-from rmtbase.montecarlo._edges import BINS, histogram_edges, logarithmic_edges
-from rmtbase.montecarlo._element_table import element_table_of_readings
-from rmtbase.montecarlo._plan import DRAWS_VERSION, Plan
-from rmtbase.montecarlo._source import DrawSource, blocks
-from rmtbase.montecarlo._summary import PROBABILITIES, CaseSummary, summarize_case
+from rmtbase.montecarlo._plans._plan import DRAWS_VERSION, Plan
+from rmtbase.montecarlo._stores._source import DrawSource, blocks
+from rmtbase.montecarlo._summaries._analytic import AnalyticValue, analytic_law, analytic_values
+from rmtbase.montecarlo._summaries._edges import BINS, histogram_edges, logarithmic_edges
+from rmtbase.montecarlo._summaries._element_table import element_table_of_readings
+from rmtbase.montecarlo._summaries._summary import PROBABILITIES, CaseSummary, summarize_case
 from rmtbase.statistics import SPECTRAL_STATISTICS, SampleSummary
 from rmtbase.tables import (
     BASELINE_SCHEMA,

@@ -8,8 +8,8 @@ import numpy as np
 
 from rmtbase.errors import AllocationError
 from rmtbase.linalg import HOST_SOLVERS
-from rmtbase.montecarlo._devices import device_memory, host_memory, is_cpu
-from rmtbase.montecarlo._program import Array, Program, tile_size
+from rmtbase.montecarlo._draws._devices import device_memory, host_memory, is_cpu
+from rmtbase.montecarlo._draws._program import Array, Program, tile_size
 
 _WORKING_COPIES = 16  # of a matrix, while it is drawn and solved: random bits, factors, Gram matrix, LAPACK's own
 _DEVICE_BYTES = 2**28  # of matrices on an accelerator at once; it is busy with far fewer

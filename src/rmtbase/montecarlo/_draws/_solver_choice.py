@@ -20,10 +20,10 @@ from rmtbase.linalg import (
     single_threaded_blas,
     singular_values,
 )
-from rmtbase.montecarlo._devices import Devices, local_devices
-from rmtbase.montecarlo._keys import case_key
-from rmtbase.montecarlo._load import Load, first_load
-from rmtbase.montecarlo._program import Program, tile_size
+from rmtbase.montecarlo._draws._devices import Devices, local_devices
+from rmtbase.montecarlo._draws._keys import case_key
+from rmtbase.montecarlo._draws._load import Load, first_load
+from rmtbase.montecarlo._draws._program import Program, tile_size
 
 _PROBES = 4  # draws that tell how ill-conditioned the ensemble is
 _MANY = 2**20  # draws: more than are ever timed at once

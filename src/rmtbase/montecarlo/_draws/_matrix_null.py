@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from rmtbase.ensembles import BidiagonalDraw, BidiagonalGaussianMatrix, gaussian_matrix
 from rmtbase.linalg import extreme_eigenvalues, reproducible_jax
-from rmtbase.montecarlo._keys import case_key, draw_keys
-from rmtbase.montecarlo._program import COMPILER_OPTIONS, tile_size
+from rmtbase.montecarlo._draws._keys import case_key, draw_keys
+from rmtbase.montecarlo._draws._program import COMPILER_OPTIONS, tile_size
 from rmtbase.parameters import require_positive_integer
 
 

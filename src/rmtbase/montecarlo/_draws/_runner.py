@@ -21,11 +21,11 @@ from rmtbase.linalg import (
     require_solver,
     single_threaded_blas,
 )
-from rmtbase.montecarlo._devices import Devices, is_cpu, local_devices
-from rmtbase.montecarlo._keys import MAX_DRAWS, case_key, require_start
-from rmtbase.montecarlo._load import Load, first_load
-from rmtbase.montecarlo._program import Program
-from rmtbase.montecarlo._solver_choice import choose_solver
+from rmtbase.montecarlo._draws._devices import Devices, is_cpu, local_devices
+from rmtbase.montecarlo._draws._keys import MAX_DRAWS, case_key, require_start
+from rmtbase.montecarlo._draws._load import Load, first_load
+from rmtbase.montecarlo._draws._program import Program
+from rmtbase.montecarlo._draws._solver_choice import choose_solver
 from rmtbase.parameters import require_positive_integer
 
 Array = NDArray[np.float64]

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from rmtbase.montecarlo._compute import Arrays, compute_chunk
-from rmtbase.montecarlo._plan import Chunk, Plan
-from rmtbase.montecarlo._settings import choose_solvers, machine_settings
+from rmtbase.montecarlo._plans._compute import Arrays, compute_chunk
+from rmtbase.montecarlo._plans._plan import Chunk, Plan
+from rmtbase.montecarlo._plans._settings import choose_solvers, machine_settings
 
 Bar = Callable[[str, int], Callable[[int], None]]
 """Called with a label and the number of draws to come; gives what to call as draws are finished."""

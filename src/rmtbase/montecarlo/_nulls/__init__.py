@@ -1,0 +1,1 @@
+"""Null tables at hand: made at once, cached, or shipped as the atlas."""

@@ -1,0 +1,1 @@
+"""Runs of a plan: by this process, by Dask workers, by several hosts."""

@@ -1,0 +1,1 @@
+"""Finished chunks: their files, the store that holds them, and reading them again."""
