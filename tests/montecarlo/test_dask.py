@@ -15,7 +15,8 @@ import psutil
 import pytest
 
 from rmtbase.errors import MissingDependencyError, WorkerError
-from rmtbase.montecarlo import _dask, make_plan, read_plan, run_in_memory, run_plan
+from rmtbase.montecarlo import make_plan, read_plan, run_in_memory, run_plan
+from rmtbase.montecarlo._runs import _dask
 
 PLAN = """
 ensemble = "gaussian_matrix"

@@ -13,7 +13,6 @@ from rmtbase.errors import ParameterError, TableError
 from rmtbase.linalg import reproducible_jax
 from rmtbase.montecarlo import (
     ELEMENT_FORMULAS,
-    _elements,
     case_key,
     draw_elements,
     draw_keys,
@@ -22,6 +21,7 @@ from rmtbase.montecarlo import (
     element_statistics_chunk,
     element_table,
 )
+from rmtbase.montecarlo._draws import _elements
 from rmtbase.tables import ELEMENTS_SCHEMA, open_table, write_table
 
 PRODUCT = low_rank_product(48, 6, method="dense")

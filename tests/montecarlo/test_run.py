@@ -7,7 +7,8 @@ from contextlib import contextmanager
 import pytest
 
 from rmtbase.errors import OutputError, ParameterError, StoreError
-from rmtbase.montecarlo import _run, compute_chunk, make_plan, open_store, plan_status, run_plan
+from rmtbase.montecarlo import compute_chunk, make_plan, open_store, plan_status, run_plan
+from rmtbase.montecarlo._runs import _run
 from rmtbase.tables import open_table, write_table
 
 

@@ -9,7 +9,8 @@ from waves import Waves
 from rmtbase.ensembles import low_rank_product
 from rmtbase.errors import ParameterError
 from rmtbase.linalg import HOST_SOLVERS, MICROSECONDS, PRECISIONS, SOLVERS, measured_solver
-from rmtbase.montecarlo import _solver_choice, choose_solver
+from rmtbase.montecarlo import choose_solver
+from rmtbase.montecarlo._draws import _solver_choice
 
 RESULTS = Path(__file__).parents[2] / "benchmarks" / "results" / "solvers.json"
 
