@@ -307,7 +307,7 @@ def scaling(folder: Path, quick: bool) -> tuple[dict[str, Any], list[Check]]:
     rates = [(two["seconds"] - one["seconds"]) / (two["draws"] - one["draws"]) for one, two in zip(runs, runs[1:])]  # noqa: B905, RUF007
     widths = (1024, 65_536, 10**6)
     by_width = side_by_side(
-        {str(d): (8192, 2 if quick else 5, partial(ours, low_rank_product(d, 64), 8192)) for d in widths}
+        {str(d): (8192, 2 if quick else 9, partial(ours, low_rank_product(d, 64), 8192)) for d in widths}
     )
     medians = [one["median_ms"] for one in by_width.values()]
     print("  d_head 64:", ", ".join(f"d_model {d}: {ms:.4f} ms" for d, ms in zip(widths, medians, strict=True)))
