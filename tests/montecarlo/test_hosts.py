@@ -3,6 +3,7 @@
 import json
 import socket
 from contextlib import nullcontext
+from pathlib import Path
 
 import pytest
 
@@ -120,6 +121,31 @@ def test_store_that_is_removed_while_a_host_draws_is_no_error_if_the_table_is_th
     crew = HostCrew(plan, store, 0, 1, tmp_path / "table.nc")
     _follow(plan, tmp_path / "table.nc", Meeting(left=[3]), bar, silent)
     assert open_table(tmp_path / "table.nc").equals(table)
+    assert [file.name for file in store.folder.iterdir()] == ["lock"]  # the chunk that came too late is taken back
+
+
+def test_chunk_written_while_the_store_is_being_removed_goes_with_it(plan, store, monkeypatch):
+    """Between the removal of the chunks and that of the manifest, after which the writer looks."""
+    unlink = Path.unlink
+
+    def late(path, missing_ok=False):
+        if path.name == "store.json":
+            store.write(plan.chunks[2], compute_chunk(plan, plan.chunks[2]))
+            assert not store.take_back(plan.chunks[2])
+        unlink(path, missing_ok=missing_ok)
+
+    monkeypatch.setattr(Path, "unlink", late)
+    store.remove()
+    assert [file.name for file in store.folder.iterdir()] == ["lock"]
+
+
+def test_folder_goes_with_the_last_to_leave(plan, store):
+    """The lock is gone, and the chunk that came too late is all that is left."""
+    store.write(plan.chunks[0], compute_chunk(plan, plan.chunks[0]))
+    (store.folder / "store.json").unlink()
+    (store.folder / "lock").unlink()
+    assert store.take_back(plan.chunks[0])
+    assert not store.folder.exists()
 
 
 def test_first_host_that_cannot_begin_is_said_on_the_others(plan, tmp_path):

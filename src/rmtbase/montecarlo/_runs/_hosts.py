@@ -188,6 +188,8 @@ def _follow(plan: Plan, output: Path, meeting: State, bar: Bar, tell: Note) -> N
         try:
             for chunk, arrays in crew.draw(left, solvers, bar):
                 store.write(chunk, arrays)
+                if store.take_back(chunk):
+                    break
         except OutputError:
             if finished_table(output, plan, silent) is None:  # else the store has been removed meanwhile
                 raise

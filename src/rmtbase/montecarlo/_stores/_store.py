@@ -132,8 +132,24 @@ class Store:
             for chunk in self.plan.chunks:
                 self.path(chunk).unlink(missing_ok=True)
             (self.folder / _MANIFEST).unlink(missing_ok=True)
+            for chunk in self.plan.chunks:  # what another host has written meanwhile
+                if self.has(chunk):
+                    self.path(chunk).unlink(missing_ok=True)
         except OSError as error:
             raise OutputError(self.folder, f"its chunks cannot be removed: {error.strerror or error}") from error
+
+    def take_back(self, chunk: Chunk) -> bool:
+        """Delete a chunk that was written beside the run that holds the lock, if that has removed the store meanwhile.
+
+        Either this sees that the manifest is gone, or :meth:`remove` sees the chunk: it is left in no order of the two.
+        """
+        if (self.folder / _MANIFEST).exists():
+            return False
+        with suppress(OSError):
+            self.path(chunk).unlink()
+        with suppress(OSError):  # the lock goes first, and then the folder with whoever is last
+            self.folder.rmdir()
+        return True
 
     def _identity(self, chunk: Chunk) -> dict[str, str | int]:
         return {
