@@ -35,8 +35,8 @@ def order(k, depth, sigma):
 
 
 def test_the_orders_add_up_to_the_path():
-    path, update = draws(3, 0.6), draws(3, 0.6, part="update")
-    orders = [order(k, 3, 0.6) for k in range(4)]
+    path, update = draws(2, 0.6), draws(2, 0.6, part="update")
+    orders = [order(k, 2, 0.6) for k in range(3)]
     np.testing.assert_array_equal(orders[0], np.broadcast_to(np.eye(D), path.shape))
     np.testing.assert_array_equal(path, np.eye(D) + update)
     np.testing.assert_allclose(sum(orders), path, atol=1e-13)

@@ -12,7 +12,7 @@ from scipy import stats
 import rmtbase
 from rmtbase.statistics import SPECTRAL_STATISTICS
 
-HEADS, D_MODEL, D_HEAD, DRAWS = 200, 12, 4, 999
+HEADS, D_MODEL, D_HEAD, DRAWS = 150, 12, 4, 999
 CASES = [("haar", "gaussian"), ("haar", "decaying"), ("permutation", "gaussian"), ("permutation", "heavy-tailed")]
 COMPARISONS = len(CASES) * (len(SPECTRAL_STATISTICS) + 1)
 LEVEL = 1e-3 / COMPARISONS
@@ -44,4 +44,4 @@ def test_null_p_values_are_uniform(null, weights):
     p_values["omnibus"] = scores["omnibus_p_value"].values
     distances = {name: uniform(values) for name, values in p_values.items()}
     assert min(distances.values()) > LEVEL, distances
-    assert (scores["omnibus_q_value"] < 0.05).sum() <= 2  # 200 null heads: more than two with probability under 1e-4
+    assert (scores["omnibus_q_value"] < 0.05).sum() <= 2  # 150 null heads: more than two with probability under 1e-4

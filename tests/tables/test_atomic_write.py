@@ -77,7 +77,7 @@ def test_file_size_limit_reached_while_writing_leaves_the_old_file(table_file, t
 
 
 def test_killed_writer_leaves_a_whole_file(table, tmp_path):
-    # The writer replaces the file again and again and is killed 12 times at moments spread over a write (about 30 ms).
+    # The writer replaces the file again and again and is killed 6 times at moments spread over a few writes (of about 30 ms).
     path = write_table(table, tmp_path / "table.nc")
     code = (
         "import sys\n"
@@ -87,11 +87,11 @@ def test_killed_writer_leaves_a_whole_file(table, tmp_path):
         "    write_table(table.assign_attrs(seed=count), sys.argv[1])\n"
         "    if count == 0: print('writing', flush=True)\n"
     )
-    for attempt in range(12):
+    for attempt in range(6):
         with subprocess.Popen([sys.executable, "-c", code, path], stdout=subprocess.PIPE) as writer:
             assert writer.stdout is not None
             assert writer.stdout.readline() == b"writing\n"
-            time.sleep(0.007 * attempt)
+            time.sleep(0.017 * attempt)
             writer.send_signal(signal.SIGKILL)
         kept = open_baseline(path)
         xr.testing.assert_equal(kept, table)

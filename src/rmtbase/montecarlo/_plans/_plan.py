@@ -31,8 +31,8 @@ MEASURES = ("spectrum", "elements")
 DRAWS_VERSION = 2
 """Changes whenever a sampler gives other bits for the same key, so that no run mixes the draws of two versions."""
 
-_CHUNK_WORK = 2**32  # draws per chunk times the cube of the matrix's longer side: a second or two of work
-_CHUNK_ELEMENTS = 2**26  # draws per chunk times the square of that side, where it is elements that are counted
+_CHUNK_WORK = 2**32  # draws per chunk times the matrix's longer side and its shorter side's square: a second or two
+_CHUNK_ELEMENTS = 2**26  # draws per chunk times the square of the longer side, where it is elements that are counted
 _LARGEST_CHUNK = 2**16
 _CHUNK_NUMBERS = 2**24  # of a chunk's file
 _LEAST_SCALE = 1e-30  # beyond it the variance of trace_of_square, which goes as the eighth power, leaves float64
@@ -332,7 +332,9 @@ def _plain(parameters: Parameters) -> Parameters:
 
 
 def _chunk_draws(ensemble: Ensemble, measure: str) -> int:
-    side = max(ensemble.matrix_shape)
+    short, long = sorted(ensemble.matrix_shape)
     if measure == "elements":
-        return int(np.clip(_CHUNK_ELEMENTS // side**2, 1, _LARGEST_CHUNK))
-    return int(np.clip(min(_CHUNK_WORK // side**3, _CHUNK_NUMBERS // (ensemble.rank + 20)), 1, _LARGEST_CHUNK))
+        return int(np.clip(_CHUNK_ELEMENTS // long**2, 1, _LARGEST_CHUNK))
+    return int(
+        np.clip(min(_CHUNK_WORK // (long * short**2), _CHUNK_NUMBERS // (ensemble.rank + 20)), 1, _LARGEST_CHUNK)
+    )
