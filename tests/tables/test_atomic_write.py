@@ -77,7 +77,7 @@ def test_file_size_limit_reached_while_writing_leaves_the_old_file(table_file, t
 
 
 def test_killed_writer_leaves_a_whole_file(table, tmp_path):
-    # The writer replaces the file again and again and is killed 6 times at moments spread over a few writes (of about 30 ms).
+    # The writer replaces the file again and again, each time in 30 ms, and is killed at 6 moments spread over that.
     path = write_table(table, tmp_path / "table.nc")
     code = (
         "import sys\n"
