@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+import textwrap
+
 import numpy as np
 import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.ticker import LogLocator
+from numpy.typing import NDArray
 
 from rmtbase.errors import ParameterError
 from rmtbase.plots._axes import add_legend, own_axes, require_case, titled
 from rmtbase.plots._theme import LIGHT, Theme
+
+Array = NDArray[np.float64]
+
+_UNSEEN = 1e-3  # share of the smallest eigenvalues that is left out of the picture
+_MARGIN = 1.05  # of the axis, as a factor
+_NOTHING = 1e-30  # density, below any that is shown
+_LONGEST_LINE = 44  # of a title, in characters
 
 
 def ensemble_spectrum(
@@ -21,8 +31,9 @@ def ensemble_spectrum(
 ) -> Axes:
     """Draw the density of ln λ of a case of a table of spectra: Monte Carlo with its standard error, and the law.
 
-    On a logarithmic axis, where spectra over many powers of ten can be seen whole: equal areas are equal shares of the
-    eigenvalues. The dotted lines are the law's edges.
+    In units of the mean eigenvalue, so that ensembles of any scale can be compared, and on a logarithmic axis, where
+    spectra over many powers of ten can be seen: equal areas are equal shares of the eigenvalues. The smallest one in a
+    thousand lie outside the picture. The dotted lines are the law's edges.
 
     Args:
         table: a table of spectra (``kind`` spectra).
@@ -32,7 +43,7 @@ def ensemble_spectrum(
         legend: whether to draw one.
 
     Returns:
-        The axes: eigenvalue λ (dimensionless, logarithmic) against density per unit of ln λ.
+        The axes: λ over its mean (dimensionless, logarithmic) against density per unit of ln λ.
 
     Raises:
         ParameterError: no such case, or another kind of table.
@@ -40,24 +51,57 @@ def ensemble_spectrum(
     if "density_law" not in table:
         raise ParameterError("table", table.attrs.get("kind"), "a table of spectra")
     row = require_case(table, case)
-    edges = row["bin_edge"].values
-    per_log = np.diff(edges) / np.diff(np.log(edges))
-    density, error, law = (row[name].values * per_log for name in ("density", "density_standard_error", "density_law"))
+    unit, edges, density, error, law = _curves(row)
+    left, right, top = spectrum_limits(row)
     ax = own_axes(ax, theme)
     centre = np.sqrt(edges[1:] * edges[:-1])
-    ax.stairs(density, edges, fill=True, color=theme.null, alpha=0.35, label="Monte Carlo ± standard error")
+    # The outline shows a spectrum that is narrower than a pixel, as that of an orthogonal matrix; nothing is at zero,
+    # which a logarithmic axis does not have.
+    ax.stairs(
+        np.fmax(density, _NOTHING),
+        edges,
+        baseline=_NOTHING,
+        fill=True,
+        facecolor=theme.null,
+        edgecolor=theme.null,
+        linewidth=1.0,
+        alpha=0.35,
+        label="Monte Carlo ± standard error",
+    )
     held = density > 0
     ax.errorbar(centre[held], density[held], error[held], fmt="none", ecolor=theme.null, elinewidth=1.1, capsize=0)
     if np.isfinite(law).any():
         ax.plot(centre, law, color=theme.free_law, linewidth=1.6, label="limiting law")
         for edge in (float(row["edge_lower"]), float(row["edge_upper"])):
             if edge > 0:
-                ax.axvline(edge, color=theme.free_law, linewidth=1.2, linestyle=":")
+                ax.axvline(edge / unit, color=theme.free_law, linewidth=1.2, linestyle=":")
     ax.set_xscale("log")
     ax.xaxis.set_major_locator(LogLocator(numticks=7))
-    ax.set_ylim(bottom=0.0)
-    ax.set(xlabel=r"eigenvalue $\lambda$ (dimensionless)", ylabel=r"density per unit of $\ln\lambda$")
-    titled(ax, str(row["name"].item()).replace("_", " "))
+    ax.set_xlim(left, right)
+    ax.set_ylim(0.0, top)
+    ax.set(
+        xlabel=r"eigenvalue over their mean, $\lambda/\langle\lambda\rangle$",
+        ylabel=r"density per unit of $\ln\lambda$",
+    )
+    titled(ax, "\n".join(textwrap.wrap(str(row["name"].item()).replace("_", " "), _LONGEST_LINE)))
     if legend:
         add_legend(ax, theme)
     return ax
+
+
+def spectrum_limits(row: xr.Dataset) -> tuple[float, float, float]:
+    """What :func:`ensemble_spectrum` shows of one case: from where to where, and how high."""
+    _, edges, density, _, law = _curves(row)
+    below = np.cumsum(density * np.diff(np.log(edges)))
+    shown = np.flatnonzero((below >= _UNSEEN * below[-1]) & (density > 0))
+    top = 1.05 * float(np.nanmax(np.fmax(density, law)))
+    return edges[shown[0]] / _MARGIN, edges[shown[-1] + 1] * _MARGIN, top
+
+
+def _curves(row: xr.Dataset) -> tuple[float, Array, Array, Array, Array]:
+    """The mean eigenvalue; the bins' edges over it; densities of ln λ: simulated, its standard error, the law's."""
+    unit = float(row["mean"].sel(statistic="trace")) / int(row["rank"])
+    edges = row["bin_edge"].values
+    per_log = np.diff(edges) / np.diff(np.log(edges))
+    density, error, law = (row[name].values * per_log for name in ("density", "density_standard_error", "density_law"))
+    return unit, edges / unit, density, error, law

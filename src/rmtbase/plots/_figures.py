@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from rmtbase.errors import ParameterError
 from rmtbase.plots._axes import add_legend, matrices_of, new_figure, styled, titled
 from rmtbase.plots._effective_depth import depth_profile, depth_spectrum
-from rmtbase.plots._ensemble_spectrum import ensemble_spectrum
+from rmtbase.plots._ensemble_spectrum import ensemble_spectrum, spectrum_limits
 from rmtbase.plots._null_spectrum import null_spectrum
 from rmtbase.plots._ordered_eigenvalues import ordered_eigenvalues
 from rmtbase.plots._p_value_qq import p_value_qq
@@ -28,6 +28,7 @@ MAIN_STATISTICS = ("normalized_participation_ratio", "effective_rank", "largest_
 eigenvalue, and all of them together."""
 
 _PANELS = 12  # of one figure of spectra
+_FLAT = 8.0  # times: heights of panels further apart share a logarithmic axis
 
 
 def compare(
@@ -100,6 +101,7 @@ def _of_spectra(table: xr.Dataset, theme: Theme) -> dict[str, Figure]:
     for number, page in enumerate(pages, 1):
         panels = {str(case): {"table": table, "case": case} for case in page}
         figure = _panels(partial(ensemble_spectrum, legend=False), panels, theme, 3, share_y=True)
+        _share_limits(figure.axes, [spectrum_limits(table.isel(case=case)) for case in page])
         # A case without a law has fewer lines; the legend is that of the panel with most.
         handles, labels = max((ax.get_legend_handles_labels() for ax in figure.axes), key=lambda named: len(named[1]))
         figure.legend(
@@ -107,6 +109,18 @@ def _of_spectra(table: xr.Dataset, theme: Theme) -> dict[str, Figure]:
         )
         named["spectra" if len(pages) == 1 else f"spectra-{number}"] = figure
     return named
+
+
+def _share_limits(panels: Sequence[Axes], limits: Sequence[tuple[float, float, float]]) -> None:
+    """One range of x and one of y for all; y is logarithmic where the highest would leave the lowest flat."""
+    left, right, top = zip(*limits, strict=True)
+    for ax in panels:
+        ax.set_xlim(min(left), max(right))
+        if max(top) > _FLAT * min(top):
+            ax.set_yscale("log")
+            ax.set_ylim(min(top) / 1e3, 1.5 * max(top))
+        else:
+            ax.set_ylim(0.0, max(top))
 
 
 def _of_scores(tree: xr.DataTree, theme: Theme) -> dict[str, Figure]:
