@@ -95,7 +95,7 @@ def spectrum_limits(row: xr.Dataset) -> tuple[float, float, float]:
     below = np.cumsum(density * np.diff(np.log(edges)))
     shown = np.flatnonzero((below >= _UNSEEN * below[-1]) & (density > 0))
     top = 1.05 * float(np.nanmax(np.fmax(density, law)))
-    return edges[shown[0]] / _MARGIN, edges[shown[-1] + 1] * _MARGIN, top
+    return float(edges[shown[0]]) / _MARGIN, float(edges[shown[-1] + 1]) * _MARGIN, top
 
 
 def _curves(row: xr.Dataset) -> tuple[float, Array, Array, Array, Array]:
