@@ -30,7 +30,8 @@ def score(
     draws: Annotated[
         int | None,
         typer.Option(
-            help="Null draws; default max(10000, 50 per head of the model), or 1000 for each head's own null."
+            help="Null draws, at least: of the shipped atlas, or else simulated. Default all of the atlas; for a shape "
+            "that it lacks max(10000, 50 per head of the model); 1000 for each head's own null."
         ),
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of the null draws.")] = 0,

@@ -40,15 +40,16 @@ def score_heads(
         w_q: query factors (head, d_head, d_model), so that q = W_Q x.
         w_k: key factors (key_head, d_head, d_model). Fewer key heads than heads means grouped queries: query head i
             reads key head i // (heads / key heads).
-        baseline: a baseline table (a dataset or file) to take the null from. Where it lacks the shape, and where
-            there is none, the null is simulated, or taken from the cache. ``"analytic"``: from the laws, without
-            draws, for d_head ≥ 8 (:class:`rmtbase.scoring.AnalyticNull`).
+        baseline: a baseline table or an atlas (a dataset or file) to take the null from. Where it lacks the shape, and
+            where there is none, the null is that of the shipped atlas, or of the cache, or simulated. ``"analytic"``:
+            from the laws, without draws, for d_head ≥ 8 (:class:`rmtbase.scoring.AnalyticNull`).
         null: ``"gaussian"``: i.i.d. Gaussian factors, every draw at its own estimate of σ, as the head is. Or each head
             against its own: ``"permutation"``, the elements of W_Q and of W_K in random order (keeps their
             distribution, heavy tails too); ``"haar"``, W_Qᵀ O W_K with O a random rotation of the head's space (keeps
             the singular values of W_Q and W_K, and asks whether they are aligned). These take no ``baseline``.
-        draws: null draws to simulate; if None ``max(10 000, 50 · heads)``, so that one head alone can reach q < 0.05,
-            or 1000 of each head where each has a null of its own.
+        draws: null draws, at least: those of the shipped atlas if it holds so many of the shape with this seed, or else
+            simulated. If None all of the atlas; for a shape that it lacks ``max(10 000, 50 · heads)``, so that one head
+            alone can reach q < 0.05; 1000 of each head where each has a null of its own.
         seed: of the null draws.
         progress: called with the number of null draws finished since the last call.
         note: called with one line that says where the null came from.

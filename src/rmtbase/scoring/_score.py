@@ -52,7 +52,7 @@ def score(
         revision: of the hub id or the bundled model.
         matrices: what to do with whole weight matrices: ``"none"``, ``"elements"`` (element-wise moments), or
             ``"spectra"`` (also the spectrum against Marchenko–Pastur: a full SVD of each).
-        draws: null draws to simulate; if None ``max(10 000, 50 · heads)``, or 1000 of each head where each has its own.
+        draws: null draws, at least; see :func:`score_heads`.
         seed: of the null draws.
         progress: called with the number of null draws finished since the last call.
         layer_done: called with 1 after each layer.
