@@ -10,6 +10,7 @@
   - ``dense``: NumPy draws the factors, multiplies them and takes ``svdvals`` of the d × d product;
 
   then the peak memory of a fresh process that draws.
+* ``elements``: ``draw_elements`` with all statistics, beside NumPy's and SciPy's way and beside the bare product.
 * ``split``: processor time per draw of sampling, solving and statistics, on one core.
 * ``scaling``: the command line on a plan of more and more draws, ten million at last; rmtbase at d_model from 1 024 to
   a million.
