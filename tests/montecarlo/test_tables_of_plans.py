@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
+from rmtbase import laws
 from rmtbase.montecarlo import make_plan, run_in_memory, run_plan
 from rmtbase.plots import figures
 from rmtbase.tables import SPECTRA_SCHEMA, open_table
@@ -115,3 +116,25 @@ def test_the_table_does_not_depend_on_how_the_draws_are_cut():
     cases = [{"d_model": 16, "d_head": 4}, {"d_model": 9, "d_head": 3}]
     tables = [run_in_memory(make_plan("low_rank_product", cases, 50, chunk=chunk)) for chunk in (50, 7)]
     assert tables[0].equals(tables[1])
+
+
+def test_eigenvalues_that_are_rounding_are_not_in_the_table():
+    """Of a path of depth 80 double precision holds the larger half of the singular values, and no determinant."""
+    cases = [{"d_model": 24, "depth": depth, "sigma": 1.0} for depth in (2, 80)]
+    table = run_in_memory(make_plan("residual_path", cases, 40, 3))
+    deep, shallow = table.isel(case=1), table.isel(case=0)
+    unknown = ["smallest_eigenvalue", "condition_number", "log_determinant", "condition_number_singular"]
+    for name in ("mean", "std", "standard_error", "quantile", "sample"):
+        by_name = deep[name].sel(statistic=unknown)
+        assert by_name.isnull().any("draw" if name == "sample" else [d for d in by_name.dims if d != "statistic"]).all()
+        assert deep[name].drop_sel(statistic=unknown).notnull().all()
+        assert shallow[name].notnull().all()
+    assert deep["eigenvalue_mean"].isel(index=slice(0, 6)).notnull().all()
+    assert deep["eigenvalue_mean"].isel(index=-1).isnull()
+    assert shallow["eigenvalue_mean"].notnull().all()
+    share = (table["density"] * table["bin_edge"].diff("edge").values).sum("bin")
+    assert share[0] > 0.999
+    assert 0.3 < share[1] < 0.9
+    law = laws.ResidualPath(80, 1.0).log_eigenvalue
+    kept = 1 - law.cdf(law.support[1] + 2 * np.log(24 * np.finfo(float).eps))
+    assert share[1] == pytest.approx(kept, abs=0.05)

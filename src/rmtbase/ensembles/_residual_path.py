@@ -22,6 +22,9 @@ def residual_path(
 ) -> ResidualProduct:
     """The ensemble P = Π_{l=1..depth} (I + σ G_l/√d_model), G_l with i.i.d. standard normal elements, or a part of it.
 
+    Singular values are those of the product in double precision: below d_model ε s_1 they are rounding, and tables of
+    spectra have NaN in their place. At σ = 1 and d_model = 512 that is three of them at depth 16 and 44 at depth 32.
+
     Args:
         d_model: width of the residual stream.
         depth: L, the number of residual blocks.
