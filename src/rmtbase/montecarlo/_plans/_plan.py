@@ -334,7 +334,7 @@ def _plain(parameters: Parameters) -> Parameters:
 def _chunk_draws(ensemble: Ensemble, measure: str) -> int:
     short, long = sorted(ensemble.matrix_shape)
     if measure == "elements":
-        return int(np.clip(_CHUNK_ELEMENTS // long**2, 1, _LARGEST_CHUNK))
-    return int(
-        np.clip(min(_CHUNK_WORK // (long * short**2), _CHUNK_NUMBERS // (ensemble.rank + 20)), 1, _LARGEST_CHUNK)
-    )
+        draws = _CHUNK_ELEMENTS // long**2
+    else:
+        draws = min(_CHUNK_WORK // (long * short**2), _CHUNK_NUMBERS // (ensemble.rank + 20))
+    return int(np.clip(draws, 1, _LARGEST_CHUNK))

@@ -129,14 +129,15 @@ class Store:
             OutputError: some of it cannot be deleted.
         """
         try:
-            for chunk in self.plan.chunks:
-                self.path(chunk).unlink(missing_ok=True)
+            self._unlink_chunks()
             (self.folder / _MANIFEST).unlink(missing_ok=True)
-            for chunk in self.plan.chunks:  # what another host has written meanwhile
-                if self.has(chunk):
-                    self.path(chunk).unlink(missing_ok=True)
+            self._unlink_chunks()  # what another host has written meanwhile
         except OSError as error:
             raise OutputError(self.folder, f"its chunks cannot be removed: {error.strerror or error}") from error
+
+    def _unlink_chunks(self) -> None:
+        for chunk in self.plan.chunks:
+            self.path(chunk).unlink(missing_ok=True)
 
     def take_back(self, chunk: Chunk) -> bool:
         """Delete a chunk that was written beside the run that holds the lock, if that has removed the store meanwhile.

@@ -113,14 +113,8 @@ def element_table_of_readings(
 ) -> xr.Dataset:
     """As :func:`element_table`, of draws that are read block by block, as often as the table needs.
 
-    Args:
-        ensembles: one for each case.
-        draws: how many of each case.
-        readings: of each case; called with the name of an array, gives its blocks (row, draw).
-        seed: of the draws.
-        range: as the draws had it.
-        keep_sample: whether the table holds every draw's statistics; all cases then have the same number of draws.
-        attributes: further attributes, or others in place of those that are set here.
+    ``draws`` are how many of each case; each of ``readings``, called with the name of an array, gives its blocks (row,
+    draw).
     """
     ensembles = [require_element_ensemble(ensemble) for ensemble in ensembles]
     several = zip(ensembles, draws, readings, strict=True)
