@@ -20,7 +20,7 @@ import psutil
 from threadpoolctl import threadpool_info
 
 RESULTS = Path(__file__).parent / "results"
-RMTBASE = [sys.executable, "-c", "from rmtbase.cli import main; main()"]
+RMTBASE = [sys.executable, "-m", "rmtbase"]
 """The command `rmtbase`, in this interpreter."""
 
 _PACKAGES = ("numpy", "scipy", "jax", "jaxlib", "xarray", "netCDF4")

@@ -32,6 +32,19 @@ SAMPLERS = (
 )
 install_import_hook([f"rmtbase.ensembles._{name}" for name in SAMPLERS], "beartype.beartype")
 
+
+def pytest_configure(config: pytest.Config) -> None:
+    """What JAX compiles it compiles once for a session: for all workers, and for the commands that tests start."""
+    if not hasattr(config, "workerinput"):
+        compiled = tempfile.TemporaryDirectory(prefix="rmtbase-compiled-", ignore_cleanup_errors=True)
+        config.add_cleanup(compiled.cleanup)
+        # Two workers on two cores: the threads of BLAS would wait for each other.
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+        os.environ["JAX_COMPILATION_CACHE_DIR"] = compiled.name
+        os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
+        os.environ["JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES"] = "-1"
+
+
 D_MODEL, D_HEAD, N_HEADS, N_KEY_HEADS, N_LAYERS = 32, 8, 4, 2, 2
 
 
@@ -133,7 +146,7 @@ def run(capsys: pytest.CaptureFixture[str]) -> Callable[..., Ran]:
     return run_command
 
 
-COMMAND = (sys.executable, "-c", "from rmtbase.cli import main; main()")
+COMMAND = (sys.executable, "-m", "rmtbase")
 
 
 @pytest.fixture

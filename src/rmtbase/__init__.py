@@ -13,19 +13,17 @@ hold the parts.
 
 from __future__ import annotations
 
-import importlib
-from importlib.metadata import PackageNotFoundError, version
-from typing import TYPE_CHECKING, Any
+import rmtbase.forks  # noqa: F401  # sees every fork from now on
 
+TYPE_CHECKING = False  # as typing has it, which takes longer to import than all of this
 if TYPE_CHECKING:
+    from typing import Any
+
     from rmtbase.montecarlo import baseline
     from rmtbase.scoring import score, score_heads
     from rmtbase.tables import open_baseline
 
-try:
-    __version__ = version("rmtbase")
-except PackageNotFoundError:  # imported from a source tree that was never installed
-    __version__ = "0+unknown"
+    __version__: str
 
 __all__ = ["__version__", "baseline", "open_baseline", "score", "score_heads"]
 
@@ -54,11 +52,24 @@ _ROOMS = frozenset(
 
 
 def __getattr__(name: str) -> Any:
+    import importlib
+
+    if name == "__version__":
+        return globals().setdefault("__version__", _version())
     if name in _HOME:
         return getattr(importlib.import_module(_HOME[name]), name)
     if name in _ROOMS:
         return importlib.import_module(f"rmtbase.{name}")
     raise AttributeError(f"module 'rmtbase' has no attribute {name!r}")
+
+
+def _version() -> str:
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version("rmtbase")
+    except PackageNotFoundError:  # imported from a source tree that was never installed
+        return "0+unknown"
 
 
 def __dir__() -> list[str]:

@@ -10,9 +10,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from rmtbase.shown import one_line, quoted, shown
+
 
 class RmtbaseError(Exception):
-    """Base class of every error that rmtbase raises on purpose. It can be pickled, and so be raised by a worker."""
+    """Base class of every error that rmtbase raises on purpose. It can be pickled, and so be raised by a worker.
+
+    The message is one line of harmless text (:mod:`rmtbase.shown`); the attributes hold the values as they are.
+    """
+
+    def __init__(self, message: str) -> None:
+        super().__init__(one_line(message))
 
     def __reduce__(self) -> tuple:
         return _rebuilt, (type(self), self.args, self.__dict__)
@@ -27,6 +35,13 @@ def _rebuilt(kind: type[RmtbaseError], args: tuple, attributes: dict[str, object
     return error
 
 
+class RmtbaseWarning(UserWarning):
+    """Base class of what rmtbase warns of: the result stands, and something beside it should be known.
+
+    The command line prints it as one line among its notes.
+    """
+
+
 class ParameterError(RmtbaseError, ValueError):
     """A parameter lies outside its domain.
 
@@ -38,23 +53,28 @@ class ParameterError(RmtbaseError, ValueError):
 
     def __init__(self, name: str, found: object, expected: str) -> None:
         self.name, self.found, self.expected = name, found, expected
-        super().__init__(f"{name} = {found!r}: expected {expected}")
+        super().__init__(f"{name} = {quoted(found)}: expected {expected}")
 
 
 class MissingDependencyError(RmtbaseError, ImportError):
-    """An optional package is needed for what was asked.
+    """An optional package is needed for what was asked, or a later version of it.
 
     Attributes:
         package: what is missing.
         purpose: what it is needed for.
         extra: the extra of rmtbase that installs it.
+        oldest: the first version that serves, or None where any does.
+        found: the version that is installed, or None where none is.
     """
 
-    def __init__(self, package: str, purpose: str, extra: str) -> None:
-        self.package, self.purpose, self.extra = package, purpose, extra
-        super().__init__(
-            f'{purpose} needs the package {package!r}, which is not installed: run pip install "rmtbase[{extra}]"'
-        )
+    def __init__(
+        self, package: str, purpose: str, extra: str, oldest: str | None = None, found: str | None = None
+    ) -> None:
+        self.package, self.purpose, self.extra, self.oldest, self.found = package, purpose, extra, oldest, found
+        what = f"the package {package!r}" + (f" {oldest} or later" if oldest else "")
+        state = "which is not installed" if found is None else f"and {shown(found)} is installed"
+        upgrade = "" if found is None else "--upgrade "
+        super().__init__(f'{purpose} needs {what}, {state}: run pip install {upgrade}"rmtbase[{extra}]"')
 
 
 class OutputError(RmtbaseError, OSError):
@@ -67,7 +87,7 @@ class OutputError(RmtbaseError, OSError):
 
     def __init__(self, path: Path | str, reason: str) -> None:
         self.path, self.reason = Path(path), reason
-        super().__init__(f"cannot write {path}: {reason}")
+        super().__init__(f"cannot write {shown(path)}: {reason}")
 
 
 class FitError(RmtbaseError):
@@ -94,7 +114,21 @@ class TableError(RmtbaseError):
 
     def __init__(self, path: Path | str, found: str, expected: str) -> None:
         self.path, self.found, self.expected = Path(path), found, expected
-        super().__init__(f"{path}: found {found}; expected {expected}")
+        super().__init__(f"{shown(path)}: found {found}; expected {expected}")
+
+
+class MissingFileError(RmtbaseError, FileNotFoundError):
+    """A file that is to be read is not there.
+
+    Attributes:
+        path: the file.
+        needed_by: what names it (an index, say), or None.
+    """
+
+    def __init__(self, path: Path | str, advice: str, needed_by: str | None = None) -> None:
+        self.path, self.needed_by = Path(path), needed_by
+        why = f" (named in {shown(needed_by)})" if needed_by else ""
+        RmtbaseError.__init__(self, f"{shown(path)}: no such file{why}; {advice}")
 
 
 class PlanError(RmtbaseError):
@@ -106,7 +140,7 @@ class PlanError(RmtbaseError):
 
     def __init__(self, path: Path | str, message: str) -> None:
         self.path = Path(path)
-        super().__init__(f"{path}: {message}")
+        super().__init__(f"{shown(path)}: {message}")
 
 
 class StoreError(RmtbaseError):
@@ -120,7 +154,7 @@ class StoreError(RmtbaseError):
 
     def __init__(self, path: Path | str, found: str, expected: str) -> None:
         self.path, self.found, self.expected = Path(path), found, expected
-        super().__init__(f"{path}: found {found}; expected {expected}")
+        super().__init__(f"{shown(path)}: found {found}; expected {expected}")
 
 
 class WorkerError(RmtbaseError):
@@ -136,22 +170,42 @@ class WorkerError(RmtbaseError):
         super().__init__(f"{piece}: {reason}")
 
 
+class ForkedProcessError(RmtbaseError, RuntimeError):
+    """JAX is asked for in a process that was forked from one that had used it, where its calls would never end."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "this process was forked from one that had used JAX, whose threads a fork does not take along: a draw here "
+            "would never end; start processes by 'spawn', as multiprocessing.get_context('spawn') does, or fork before "
+            "anything is drawn"
+        )
+
+
 class AllocationError(RmtbaseError, MemoryError):
     """Not even one draw fits in memory.
 
     Attributes:
         ensemble: what was drawn.
         shape: of the matrix of one draw.
-        needed: bytes of that matrix alone.
+        needed: bytes of that matrix alone; or, where it was refused beforehand, of all that the draw takes.
+        available: bytes that were there when it was refused beforehand, else None.
     """
 
-    def __init__(self, ensemble: str, shape: Sequence[int], precision: str, needed: int) -> None:
-        self.ensemble, self.shape, self.needed = ensemble, tuple(shape), needed
-        rows, columns = self.shape
-        super().__init__(
-            f"{ensemble}: out of memory at one draw at a time: its {rows} × {columns} {precision} matrix alone takes "
-            f"{needed:,} bytes, and several times that while it is drawn: use a machine with more memory"
-        )
+    def __init__(
+        self, ensemble: str, shape: Sequence[int], precision: str, needed: int, *, available: int | None = None
+    ) -> None:
+        self.ensemble, self.shape, self.needed, self.available = ensemble, tuple(shape), needed, available
+        size = " × ".join(map(str, self.shape))
+        if available is None:
+            found = (
+                f"out of memory at one draw at a time: its {size} {precision} matrix alone takes {needed:,} bytes, and "
+                "several times that while it is drawn"
+            )
+        else:
+            found = (
+                f"one draw, a matrix of {size}, takes {needed:,} bytes of memory at least, and {available:,} are there"
+            )
+        super().__init__(f"{ensemble}: {found}: use a smaller shape, or a machine with more memory")
 
 
 class CheckpointError(RmtbaseError):
@@ -163,15 +217,11 @@ class CheckpointError(RmtbaseError):
 
     def __init__(self, path: Path | str, message: str) -> None:
         self.path = Path(path)
-        super().__init__(f"{path}: {message}")
+        super().__init__(f"{shown(path)}: {message}")
 
 
-class MissingFileError(CheckpointError):
-    """A file that the checkpoint names, or needs, is not there.
-
-    Attributes:
-        needed_by: what names it (an index, say), or None.
-    """
+class MissingCheckpointFileError(MissingFileError, CheckpointError):
+    """A file that a checkpoint names, or needs, is not there."""
 
     def __init__(
         self,
@@ -179,9 +229,7 @@ class MissingFileError(CheckpointError):
         needed_by: str | None = None,
         advice: str = "download the checkpoint again, or pass its folder",
     ) -> None:
-        self.needed_by = needed_by
-        why = f" (named in {needed_by})" if needed_by else ""
-        super().__init__(path, f"no such file{why}; {advice}")
+        MissingFileError.__init__(self, path, advice, needed_by)
 
 
 class CorruptFileError(CheckpointError):
@@ -204,9 +252,12 @@ class MissingTensorError(CheckpointError):
         tensor: its name.
     """
 
-    def __init__(self, path: Path | str, tensor: str, architecture: str) -> None:
+    def __init__(self, path: Path | str, tensor: str, architecture: str, because: str = "") -> None:
         self.tensor, self.architecture = tensor, architecture
-        super().__init__(path, f"tensor {tensor!r}, which a {architecture} model has, is not in this checkpoint")
+        why = f" ({because})" if because else ""
+        super().__init__(
+            path, f"tensor {quoted(tensor)}, which a {shown(architecture)} model has, is not in this checkpoint{why}"
+        )
 
 
 class ShapeError(CheckpointError):
@@ -227,7 +278,9 @@ class ShapeError(CheckpointError):
         because: str,
     ) -> None:
         self.tensor, self.found, self.expected = tensor, tuple(found), tuple(expected)
-        super().__init__(path, f"tensor {tensor!r} has shape {self.found}; expected {self.expected} ({because})")
+        super().__init__(
+            path, f"tensor {quoted(tensor)} has shape {shown(self.found)}; expected {self.expected} ({because})"
+        )
 
 
 class NonFiniteError(CheckpointError):
@@ -242,7 +295,7 @@ class NonFiniteError(CheckpointError):
         self.tensor, self.nan_count, self.inf_count = tensor, nan_count, inf_count
         super().__init__(
             path,
-            f"tensor {tensor!r} holds {nan_count} NaN and {inf_count} infinite values; "
+            f"tensor {quoted(tensor)} holds {nan_count} NaN and {inf_count} infinite values; "
             "expected finite weights (a diverged or damaged checkpoint cannot be scored)",
         )
 
@@ -259,7 +312,7 @@ class UnknownArchitectureError(CheckpointError):
         self.architecture, self.supported = architecture, tuple(supported)
         super().__init__(
             path,
-            f"unknown architecture {architecture!r}; supported: {', '.join(self.supported)}. "
-            "For any other model, pass its matrices as arrays of shape (head, d_head, d_model) "
-            "to rmtbase.score_heads(w_q, w_k)",
+            f"unknown architecture {quoted(architecture)}; supported: {', '.join(self.supported)}. "
+            "For any other model whose heads have W_Q and W_K of their own (not latent attention, whose heads share "
+            "factors), pass them as arrays of shape (head, d_head, d_model) to rmtbase.score_heads(w_q, w_k)",
         )

@@ -5,9 +5,13 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Iterable
-from typing import SupportsFloat, SupportsIndex
+from typing import TYPE_CHECKING, Any, SupportsFloat, SupportsIndex
 
 from rmtbase.errors import ParameterError
+
+if TYPE_CHECKING:  # the constants, which are checked here too, are had without NumPy
+    import numpy as np
+    from numpy.typing import NDArray
 
 NORMALIZATIONS = ("none", "sqrt_d")
 """``"none"``: the raw product; ``"sqrt_d"``: the product divided by √d_model."""
@@ -77,6 +81,44 @@ def require_normalization(normalization: object) -> str:
     if normalization not in NORMALIZATIONS:
         raise ParameterError("normalization", normalization, "'none' or 'sqrt_d'")
     return str(normalization)
+
+
+def require_real_array(name: str, value: object) -> NDArray[Any]:
+    """``value`` as an array in its own dtype, or a :class:`ParameterError` unless it is one of real numbers, all there.
+
+    Refused are complex numbers, truth values, text, dates and objects, and masked arrays with masked entries, whose
+    masks NumPy would drop without a word.
+    """
+    import numpy as np
+
+    expected = "real numbers"
+    if masked := _masked(value):
+        raise ParameterError(
+            name, f"{masked} masked entries", f"{expected} without masked ones; fill or leave them out"
+        )
+    try:
+        array = np.asarray(value)
+    except (ValueError, TypeError, RuntimeError) as error:  # a ragged list, a tensor that is no NumPy array
+        raise ParameterError(name, type(value).__name__, f"{expected} ({error})") from error
+    # NumPy's own kinds, and the narrow floats that other packages add to them, whose kind is that of raw bytes.
+    if array.dtype.kind == "b" or not np.can_cast(array.dtype, np.float64, "same_kind"):
+        raise ParameterError(name, f"dtype {array.dtype}", expected)
+    return array
+
+
+def require_real_numbers(name: str, value: object) -> NDArray[np.float64]:
+    """As :func:`require_real_array`, in float64."""
+    import numpy as np
+
+    return np.asarray(require_real_array(name, value), dtype=np.float64)
+
+
+def _masked(value: object) -> int:
+    import numpy as np
+
+    if isinstance(value, np.ma.MaskedArray):
+        return int(np.ma.count_masked(value))
+    return sum(map(_masked, value)) if isinstance(value, list | tuple) else 0
 
 
 def require_interval(name: str, value: object) -> tuple[float, float]:

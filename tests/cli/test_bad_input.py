@@ -359,7 +359,9 @@ def test_truncated_baseline(model_folder, refused, null_file, tmp_path):
 
 def test_scores_as_baseline(model_folder, refused, null_file, tmp_path):
     write_table(rmtbase.score(model_folder, null_file, matrices="none"), tmp_path / "scores.nc")
-    refused("scores.nc", "kind 'scores'", "a baseline file", command=given_as_baseline("scores.nc", model_folder))
+    refused(
+        "scores.nc", "kind 'scores'", "a baseline file (or atlas)", command=given_as_baseline("scores.nc", model_folder)
+    )
 
 
 def test_baseline_that_lacks_the_shape_is_answered_with_a_visible_note(run, model_folder, tmp_path, monkeypatch, watch):

@@ -1,17 +1,28 @@
 """What each command prints and writes."""
 
 import csv
+import importlib.metadata
 import io
 import json
 import platform
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
 
+import h5py
 import numpy as np
 import pytest
+from threadpoolctl import threadpool_info
 
 import rmtbase
+from rmtbase.ensembles import low_rank_product
+from rmtbase.montecarlo import choose_solver
 from rmtbase.scoring import summarize_scores
 from rmtbase.tables import open_baseline, open_scores
 
+SHAPES = ((768, 64), (64, 64))
 COMMANDS = ("demo", "baseline", "score", "plot", "doctor")
 
 
@@ -144,9 +155,9 @@ def test_score_of_a_rank_deficient_head_prints_strict_json(run, weights, null_fi
 def test_score_says_warnings_about_the_model(run, weights, null_file, tmp_path):
     weights.queries[0, 1] = 0
     ran = run("score", weights.save(tmp_path / "model"), "--baseline", null_file, "--json")
-    assert "layer 0 head 1: W_Q is all zeros" in ran.err
+    assert "layer 0 head 1: W_Q is zeros, or rounding" in ran.err
     assert strict_json(ran.out)["warnings"] == [
-        "layer 0 head 1: W_Q is all zeros, so the head has no shape and is not scored"
+        "layer 0 head 1: W_Q is zeros, or rounding to them, so the head has no shape and is not scored"
     ]
 
 
@@ -171,15 +182,50 @@ def test_plot_draws_a_baseline_and_scores(run, model_folder, null_file, tmp_path
         assert all(picture.read_bytes().startswith(b"\x89PNG") for picture in pictures)
 
 
-def test_doctor_says_versions_devices_and_precision(run):
-    ran = run("doctor", "--json")
-    assert ran.status == 0
-    facts = strict_json(ran.out)
-    assert facts["software"]["rmtbase"] == rmtbase.__version__
-    assert facts["software"]["python"] == platform.python_version()
-    assert facts["precision"]["verdict"] == "good"
-    assert facts["devices"]
+@pytest.fixture(scope="module")
+def doctor():
+    """What doctor says as JSON."""
+    ran = subprocess.run(
+        [sys.executable, "-m", "rmtbase", "doctor", "--json"], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert (ran.returncode, ran.stderr) == (0, "")
+    return strict_json(ran.stdout)
+
+
+def test_doctor_says_versions_devices_and_precision(doctor, run):
+    assert doctor["software"]["rmtbase"] == rmtbase.__version__
+    assert doctor["software"]["python"] == platform.python_version()
+    assert doctor["precision"]["verdict"] == "good"
+    assert doctor["devices"]
     text = run("doctor")
     assert text.status == 0
-    for section in facts:
+    for section in doctor:
         assert section in text.out
+
+
+def test_doctor_lists_every_package_that_rmtbase_asks_for_and_those_of_its_extras(doctor):
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
+    wanted = [*project["dependencies"], *(project["optional-dependencies"][one][0] for one in ("hf", "cuda", "dask"))]
+    names = [re.match(r"[\w.-]+", line)[0] for line in [*wanted, *project["optional-dependencies"]["hf"]]]
+    assert set(names) <= set(doctor["software"])
+    for name in ("numpy", "h5py", "distributed"):
+        assert doctor["software"][name] == importlib.metadata.version(name)
+
+
+def test_doctor_names_the_libraries_below_the_packages(doctor):
+    blas = next(one for one in threadpool_info() if one["user_api"] == "blas")
+    libraries = doctor["libraries"]
+    assert any(blas["version"] in said and blas["architecture"] in said for said in libraries.values())
+    assert h5py.version.hdf5_version in libraries.values()
+
+
+def test_doctor_names_the_solvers_that_the_engine_takes(doctor):
+    taken = {
+        said: choose_solver(low_rank_product(*shape)) for said, shape in zip(doctor["solvers"], SHAPES, strict=True)
+    }
+    assert {said: doctor["solvers"][said].split()[0] for said in taken} == {
+        said: one.name for said, one in taken.items()
+    }
+    assert {one.name for one in taken.values()} == {"gram", "svd"}
+    for said, (d_model, d_head) in zip(doctor["solvers"], SHAPES, strict=True):
+        assert said == f"draws, d_model {d_model}, d_head {d_head}"

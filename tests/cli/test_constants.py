@@ -63,6 +63,69 @@ def test_digits_are_as_many_as_asked_for(digits, run):
     assert len(entry["value"].replace(".", "")) == digits
 
 
+SHAPES = ((768, 64), (2048, 128), (64, 8), (16, 16))
+FORMATS = ("text", "json", "latex", "bibtex")
+
+
+def options(entry, shape):
+    """What a constant needs beside its name: nothing, or those of d_model and d_head that it is a function of."""
+    given = dict(zip(("d_model", "d_head"), shape, strict=True))
+    return [word for name in getattr(entry, "parameters", ()) for word in (f"--{name.replace('_', '-')}", given[name])]
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_every_constant_prints_by_default_or_says_what_the_shape_lacks(shape, run):
+    printed = []
+    for entry in constants.functions():
+        ran = run("constants", entry.name, *options(entry, shape))
+        if ran.status == 0:
+            assert ran.err == "" and entry.name in ran.out
+            printed.append(entry)
+        else:
+            assert (ran.status, ran.out, len(ran.err.splitlines())) == (2, "", 1)
+            assert "the lower edge is hard" in ran.err and shape[0] == shape[1], ran.err
+    assert len(printed) == len(constants.functions()) - (3 if shape[0] == shape[1] else 0)
+    for output in FORMATS[1:]:
+        names = [entry.name for entry in printed]
+        ran = run("constants", *names, "--d-model", shape[0], "--d-head", shape[1], "--format", output)
+        assert (ran.status, ran.err) == (0, "")
+        for value in (entry(*(shape if len(entry.parameters) == 2 else shape[1:])).digits() for entry in printed):
+            assert output == "bibtex" or value.partition("e")[0] in ran.out
+
+
+@pytest.mark.parametrize("output", FORMATS)
+def test_every_pure_constant_prints_by_default(output, run):
+    names = [constant.name for constant in constants.constants()]
+    ran = run("constants", *names, "--format", output)
+    assert (ran.status, ran.err) == (0, "")
+    if output == "json":
+        assert [entry["value"] for entry in json.loads(ran.out)["constants"]] == [
+            constant.digits() for constant in constants.constants()
+        ]
+
+
+@pytest.mark.parametrize("function", constants.functions(), ids=lambda function: function.name)
+def test_by_default_there_are_thirty_digits_or_as_many_as_there_are(function, run):
+    constant = function(**{name: {"d_model": 768, "d_head": 64}[name] for name in function.parameters})
+    held = min(30, function.most_digits)
+    assert constant.digits() == constant.digits(held)
+    ran = run("constants", function.name, *options(function, (768, 64)), "--format", "json")
+    (entry,) = json.loads(ran.out)["constants"]
+    assert entry["value"] == constant.digits()
+    mantissa = entry["value"].partition("e")[0]
+    assert len(mantissa.replace(".", "").lstrip("-0")) == held
+
+
+def test_more_digits_than_there_are_are_refused_with_their_number(run):
+    held = {entry.most_digits: entry for entry in ENTRIES}
+    assert {12, 15, 100, 1000} <= set(held)
+    for most, entry in held.items():
+        ran = run("constants", entry.name, *options(entry, (768, 64)), "--digits", most + 1)
+        assert (ran.status, ran.out) == (2, "")
+        (line,) = ran.err.splitlines()
+        assert line.startswith(f"rmtbase: error: digits = {most + 1}: expected at most {most}: {entry.name}")
+
+
 def test_functions_take_the_shape(run):
     ran = run("constants", "product_upper_edge", "--d-model", 768, "--d-head", 64)
     assert "1564.22613784948143" in ran.out

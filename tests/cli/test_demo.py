@@ -16,7 +16,7 @@ def demo(tmp_path_factory):
     """What the demo said, and the folder that it left."""
     folder = tmp_path_factory.mktemp("demo") / "results"
     ended = subprocess.run(
-        [sys.executable, "-c", "from rmtbase.cli import main; main()", "demo", "--out", folder],
+        [sys.executable, "-m", "rmtbase", "demo", "--out", folder],
         capture_output=True,
         text=True,
         env=os.environ | {"HF_HUB_OFFLINE": "1"},

@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-COMMAND = (sys.executable, "-c", "from rmtbase.cli import main; main()")
+COMMAND = (sys.executable, "-m", "rmtbase")
 
 
 def in_terminal(*arguments):

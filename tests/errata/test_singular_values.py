@@ -1,4 +1,4 @@
-"""Errata of "Singular Value Structure of Transformer Attention Heads" (post 2): docs/errata.md, 4, 5 and 8.
+"""Errata of "Singular Value Structure of Transformer Attention Heads" (post 2): docs/errata.md, 4, 5, 8 and 16.
 
 Each test holds what is written against what is right; an oracle that shares no code with rmtbase decides.
 """
@@ -6,12 +6,14 @@ Each test holds what is written against what is right; an oracle that shares no 
 from __future__ import annotations
 
 import math
+import re
 
 import numpy as np
 import pytest
 
 from rmtbase.laws import GaussianChain, low_rank_product, normalized_participation_ratio, null
 from rmtbase.linalg import product_singular_values
+from rmtbase.models import known_models
 
 D_MODEL, D_HEAD = 768, 64
 
@@ -63,6 +65,25 @@ def test_the_mix_flips_the_conclusion(null_singular_values):
     assert (kappa(null_singular_values**2) > 4.0).mean() > 0.9
 
 
+def test_the_scaling_with_sigma_is_that_of_singular_values():
+    # Post 2, Fig. 12: against the element-wise sigma "Top right: sum lambda_k (linear). Bottom left: sum lambda_k^2
+    # (quadratic, tightest relationship)", and "sum lambda_k^2 = |W_QK|_F^2". With lambda_k = sigma_k^2 the sum is
+    # quadratic, the sum of squares goes with the fourth power, and |W_QK|_F^2 is the former.
+    rng = np.random.default_rng(12)
+    sigmas, sums = [], []
+    for scale in (0.02, 0.05, 0.1, 0.3):
+        w_q, w_k = scale * rng.standard_normal((2, 16, 128))
+        w = w_q.T @ w_k
+        s = np.linalg.svd(w, compute_uv=False)[:16]
+        sigmas.append(w.std())
+        sums.append([s.sum(), (s**2).sum(), (s**4).sum()])
+        assert (s**2).sum() == pytest.approx(np.linalg.norm(w) ** 2, rel=1e-12)
+        assert (s**2).sum() == pytest.approx(128**2 * np.mean(w**2), rel=1e-12)  # an identity, hence "tightest"
+        assert (s**4).sum() < 0.5 * np.linalg.norm(w) ** 2 or (s**4).sum() > 2 * np.linalg.norm(w) ** 2
+    slopes = [np.polyfit(np.log(sigmas), np.log(column), 1)[0] for column in np.transpose(sums)]
+    assert slopes == pytest.approx([1.0, 2.0, 4.0], abs=0.05)
+
+
 def test_condition_numbers_in_the_millions_are_rounding_noise():
     # Post 2, "Cross-Model Comparison": kappa "reaches into the millions", left open. A full SVD in float32 of a random
     # head, whose kappa is below 5, counts hundreds of noise values as nonzero by an absolute cutoff.
@@ -110,3 +131,22 @@ def test_zeros_of_the_full_matrix_are_not_part_of_the_spectrum(null_singular_val
     assert eigenvalues.var() / eigenvalues.mean() ** 2 == pytest.approx(relative[0], rel=0.05)
     assert padded.var() / padded.mean() ** 2 == pytest.approx(relative[1], rel=0.05)
     assert relative[1] > 70 * relative[0]
+
+
+# Post 2, the text below Fig. 1 and the caption of Fig. 2.
+TEXT = "The blue head shows a clear excess at low index"
+CAPTION = "The MP-like head (L7 H6, blue) closely follows the random-matrix baseline; the outlier head (L1 H0, red)"
+
+
+def test_text_and_caption_give_the_outliers_to_different_heads():
+    (in_text,) = re.findall(r"The (\w+) head shows a clear excess", TEXT)
+    (in_caption,) = re.findall(r"the outlier head \(L1 H0, (\w+)\)", CAPTION)
+    assert {in_text, in_caption} == {"blue", "red"}
+
+
+def test_gpt2_has_no_layer_18():
+    # Post 2, "Leading Eigenvalue": "approximately the first half of the network (~layer 18 for this model)", which is
+    # GPT-2 with d = 768.
+    layers = {model.name: model.n_layers for model in known_models() if model.name.startswith("gpt2")}
+    assert layers["gpt2"] == 12
+    assert [name for name, count in layers.items() if count // 2 == 18] == ["gpt2-large"]

@@ -1,4 +1,4 @@
-"""Errata of "Weight Distributions in Transformer Attention Heads" (post 1) and its draft: docs/errata.md, 1 to 3.
+"""Errata of "Weight Distributions in Transformer Attention Heads" (post 1) and its draft: docs/errata.md, 1–3, 12–15.
 
 Each test holds the published formula, as it is written, against the right one; an oracle that shares no code with
 rmtbase (quadrature or simulation) decides.
@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from scipy import stats
 from scipy.integrate import quad
+from scipy.optimize import curve_fit
 
 from rmtbase.laws import (
     ContaminatedNormal,
@@ -20,7 +21,9 @@ from rmtbase.laws import (
     marchenko_pastur,
     normal_entropy,
     normal_kl,
+    product_element,
 )
+from rmtbase.models import known_models
 
 
 def published_kl(sigma, sigma0):
@@ -155,3 +158,114 @@ def test_the_limit_by_skewness_follows_from_its_own_premises_with_other_powers_o
     published = math.sqrt((1 - P) / P) * SIGMA0 / math.sqrt(1 - (P * gamma) ** (2 / 3))
     assert derived == pytest.approx(sigma, rel=1e-12)
     assert published > 2.5 * sigma
+
+
+MODELS = {model.name: model for model in known_models()}
+
+
+def test_a_head_of_gpt2_xl_has_twice_the_elements_of_one_of_gpt2():
+    # "The 2x increase in model dimension results in a 4x increase in the number of matrix elements per head, which
+    # should reduce sampling fluctuations on statistical estimators by roughly 2x": of W_Q, "approx 49,000" in GPT-2.
+    small, large = (MODELS[name].d_model * MODELS[name].d_head for name in ("gpt2", "gpt2-xl"))
+    assert (small, large) == (49_152, 102_400)
+    assert large / small == pytest.approx(2.0833, abs=5e-5)  # d_head is 64 in both
+    rng = np.random.default_rng(19)
+    spread = [
+        rng.standard_normal((400, size), dtype=np.float32).std(axis=1).std() for size in (small // 16, large // 16)
+    ]
+    assert spread[0] / spread[1] == pytest.approx(math.sqrt(large / small), rel=0.25)  # five errors: 0.18
+    assert spread[0] / spread[1] < 1.8
+
+
+LIGHT, HEAVY = (stats.uniform, stats.truncnorm(-2.0, 2.0)), (stats.laplace, stats.logistic, stats.t(5))
+
+
+def entropy_residual(law):
+    """Delta S = S - ln(2 pi e sigma^2)/2, before Fig. 15."""
+    return float(law.entropy()) - float(normal_entropy(law.std()))
+
+
+def test_no_law_has_more_entropy_than_the_normal_of_its_variance():
+    # "a positive residual would indicate heavier tails or broader structure": heavier tails make it negative.
+    assert entropy_residual(stats.norm(scale=0.3)) == pytest.approx(0.0, abs=1e-12)
+    for law in HEAVY:
+        assert law.stats(moments="k") > 1.0
+        assert entropy_residual(law) < -0.01
+    assert [entropy_residual(stats.t(freedom)) for freedom in (3, 5, 9)] == pytest.approx(
+        [-0.1948, -0.0468, -0.0117], abs=5e-5
+    )
+
+
+def test_a_negative_residual_does_not_tell_light_from_heavy_tails():
+    # "Negative values indicate sub-Gaussian entropy", Fig. 15.
+    for law in LIGHT:
+        assert law.stats(moments="k") < -0.6
+        assert entropy_residual(law) < -0.03
+    # An untrained W_QK has heavier tails than the normal law, and less entropy: the post's own Delta S = -D_KL.
+    element = product_element(768, 64)
+    assert element.kurtosis() > 0.09
+    residual = element.entropy() - float(normal_entropy(element.std()))
+    assert residual == pytest.approx(-element.kl_to_normal(), abs=1e-9) and residual < -1e-4
+
+
+def unit_sample(law):
+    sample = law.rvs(size=49_152, random_state=np.random.default_rng(23))
+    return (sample - sample.mean()) / sample.std()
+
+
+@pytest.mark.parametrize("law", [*LIGHT, *HEAVY])
+def test_the_maximum_likelihood_width_is_the_standard_deviation(law):
+    # "The fitted standard deviation sigma_fit (obtained by maximum-likelihood fitting) [...] is systematically slightly
+    # smaller": by maximum likelihood it is the same number, whatever the sample.
+    sample = unit_sample(law)
+    assert stats.norm.fit(sample) == pytest.approx((sample.mean(), sample.std()), abs=1e-12)
+    assert stats.norm.fit(sample, floc=0.0)[1] ** 2 == pytest.approx(sample.var() + sample.mean() ** 2, rel=1e-12)
+
+
+def test_a_width_that_is_fitted_to_a_histogram_is_smaller_where_tails_are_heavier():
+    # "The systematic negative residual reflects sub-Gaussian character in the trained distributions", Fig. 18.
+    def fitted(law):
+        density, edges = np.histogram(unit_sample(law), 200, density=True)
+        return curve_fit(stats.norm.pdf, (edges[1:] + edges[:-1]) / 2, density, p0=(0.0, 1.0))[0][1]
+
+    assert all(fitted(law) < 0.95 for law in HEAVY)
+    assert all(fitted(law) > 1.05 for law in LIGHT)
+
+
+WIDTH, HEAD = 4096, 128  # of LLaMA 3.1 8B and Mistral 7B v0.3
+# Weibull paper, Table 4: mean lambda of W_o, gate, up and down; proportional to sigma at one k. Of LLaMA-3-8B and
+# Mistral-7B v0.1, the releases before those of the post.
+PUBLISHED = {"llama": 0.0097, "mistral": 0.0026}
+
+
+def test_a_factor_of_the_logits_is_its_root_in_each_of_two_matrices():
+    # "If one model uses 1/sqrt(d) while the other uses 1/sqrt(d_h), the ratio of effective scales is sqrt(d/d_h)
+    # approx 5.66, which matches the observed ratio nearly exactly"; observed are W_Q and W_K, "5-10x smaller" each.
+    factor = math.sqrt(WIDTH / HEAD)
+    assert factor == pytest.approx(5.657, abs=5e-4)
+    each = math.sqrt(factor)
+    assert each == pytest.approx(2.378, abs=5e-4)
+    w_q, w_k, x = np.random.default_rng(29).standard_normal((3, 16, 64))
+    logits = x @ w_q.T @ w_k @ x.T
+    narrow, wide = logits / math.sqrt(HEAD), x @ (each * w_q).T @ (each * w_k) @ x.T / math.sqrt(WIDTH)
+    np.testing.assert_allclose(wide, narrow, rtol=1e-12)
+
+
+def test_no_scale_of_attention_explains_feed_forward_weights():
+    assert PUBLISHED["llama"] / PUBLISHED["mistral"] == pytest.approx(3.73, abs=5e-3)
+
+
+@pytest.mark.parametrize("family", ["Llama", "Mistral"])
+def test_both_families_divide_by_the_root_of_the_head_dimension(family):
+    import transformers
+
+    config = getattr(transformers, f"{family}Config")(
+        hidden_size=64,
+        intermediate_size=8,
+        num_hidden_layers=1,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        vocab_size=8,
+    )
+    model = getattr(transformers, f"{family}Model")(config)
+    assert model.layers[0].self_attn.scaling == pytest.approx(1 / math.sqrt(64 / 4), rel=1e-12)

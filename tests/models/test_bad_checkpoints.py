@@ -12,7 +12,7 @@ from safetensors.numpy import save_file
 from rmtbase.errors import (
     CheckpointError,
     CorruptFileError,
-    MissingFileError,
+    MissingCheckpointFileError,
     MissingTensorError,
     NonFiniteError,
     ParameterError,
@@ -51,7 +51,7 @@ def test_configuration_that_is_not_an_object(text, fragment, parts, tmp_path):
 
 def test_missing_configuration(parts, tmp_path):
     (parts.write(tmp_path) / "config.json").unlink()
-    refused(MissingFileError, "config.json: no such file", opening=lambda: open_model(tmp_path))
+    refused(MissingCheckpointFileError, "config.json: no such file", opening=lambda: open_model(tmp_path))
 
 
 @pytest.mark.parametrize(
@@ -216,7 +216,7 @@ def test_tensor_without_elements(tmp_path):
 
 def test_folder_without_weights(parts, tmp_path):
     (parts.write(tmp_path) / "model.safetensors").unlink()
-    refused(MissingFileError, "model.safetensors: no such file", opening=lambda: open_model(tmp_path))
+    refused(MissingCheckpointFileError, "model.safetensors: no such file", opening=lambda: open_model(tmp_path))
 
 
 @pytest.mark.parametrize("kept", [0.5, 0.99])
@@ -286,7 +286,7 @@ def test_what_is_not_a_safetensors_file(content, fragment, tmp_path):
 def test_missing_shard_is_named_with_its_index(parts, tmp_path):
     (parts.write_sharded(tmp_path) / "model-00002.safetensors").unlink()
     refused(
-        MissingFileError,
+        MissingCheckpointFileError,
         "model-00002.safetensors: no such file (named in model.safetensors.index.json)",
         opening=lambda: open_model(tmp_path),
     )
@@ -339,7 +339,7 @@ def test_index_without_a_table_of_shards(index, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("value", "fragment"), [([torch.ones(2)], "a list"), (torch.ones(2), "a Tensor"), (b"", "torch refuses")]
+    ("value", "fragment"), [([torch.ones(2)], "a list"), (torch.ones(2), "a tensor"), (b"", "an empty file")]
 )
 def test_bin_file_that_is_not_a_dictionary_of_tensors(value, fragment, tmp_path):
     path = tmp_path / "pytorch_model.bin"

@@ -118,12 +118,11 @@ def test_unknown_tensor_is_named(parts, tmp_path):
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16, torch.bfloat16])
-@pytest.mark.parametrize("zip_format", [True, False], ids=["zip", "legacy"])
-def test_bin_file_reads_exactly(dtype, zip_format, tmp_path):
+def test_bin_file_reads_exactly(dtype, tmp_path):
     generator = torch.Generator().manual_seed(2)
     weight = torch.randn(4, 6, generator=generator).to(dtype).T  # not contiguous
     state = {"w": weight, "steps": 3, "mask": torch.ones(2, dtype=torch.bool)}
-    torch.save(state, tmp_path / "pytorch_model.bin", _use_new_zipfile_serialization=zip_format)
+    torch.save(state, tmp_path / "pytorch_model.bin")
     checkpoint = Checkpoint.open(tmp_path)
     assert checkpoint.names == ("mask", "w")
     expected = weight.double().numpy()
@@ -159,7 +158,9 @@ class Attack:
 @pytest.mark.parametrize("save", [torch.save, lambda value, path: path.write_bytes(pickle.dumps(value))])
 def test_a_pickle_that_would_run_code_is_refused_and_does_not_run(save, tmp_path):
     save({"w": Attack(str(tmp_path / "attacked"))}, tmp_path / "pytorch_model.bin")
-    with pytest.raises(Exception, match=r"pytorch_model\.bin: found what torch refuses to load"):
+    with pytest.raises(
+        Exception, match=r"pytorch_model\.bin: found (the object '(io|_io)\.open' in its|a bare) pickle"
+    ):
         Checkpoint.open(tmp_path)
     assert not (tmp_path / "attacked").exists()
 

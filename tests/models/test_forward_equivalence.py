@@ -215,12 +215,12 @@ def test_head_dimension_is_that_of_the_configuration(architecture, d_head, n_key
 @pytest.mark.parametrize(
     ("architecture", "notes"),
     [
-        ("bert", ["biases"]),
-        ("gpt2", ["biases"]),
-        ("gpt_neox", ["rotary", "biases"]),
-        ("llama", ["rotary", "biases"]),
-        ("mistral", ["rotary"]),
-        ("qwen2", ["rotary", "biases"]),
+        ("bert", ["biases", "split"]),
+        ("gpt2", ["biases", "split"]),
+        ("gpt_neox", ["rotary", "biases", "split"]),
+        ("llama", ["rotary", "biases", "split"]),
+        ("mistral", ["rotary", "split"]),
+        ("qwen2", ["rotary", "biases", "split"]),
         ("qwen3", ["rotary", "query/key norm"]),
     ],
 )

@@ -130,6 +130,139 @@ def test_configurations_of_transformers_give_the_known_sizes(model_type, name, f
     assert sizes(head_shape(folder(**config))) == BY_NAME[name][2:]
 
 
+def modules_shape(config, at):
+    """(d_model, d_head, n_heads, n_key_heads) by the weights and the word of the type's own class, without values."""
+    import torch
+    from transformers import AutoModel
+
+    with torch.device("meta"):
+        module = AutoModel.from_config(config).get_submodule(at)
+    query = getattr(module, "q_proj", None) or getattr(module, "query", None) or getattr(module, "q", None)
+    key = getattr(module, "k_proj", None) or getattr(module, "key", None) or getattr(module, "k", None)
+    names = ("head_dim", "attention_head_size", "key_value_proj_dim")
+    d_head = next(getattr(module, name) for name in names if hasattr(module, name))
+    if query is None:  # JetMoe's keys and values share a tensor, and each expert has queries
+        return module.kv_proj.in_features, d_head, module.num_heads, module.kv_proj.out_features // (2 * d_head)
+    assert query.in_features == key.in_features
+    return query.in_features, d_head, query.out_features // d_head, key.out_features // d_head
+
+
+BERT_LIKE = "encoder.layer.0.attention.self"
+LLAMA_LIKE = "layers.1.self_attn"
+OWN = {
+    "mobilebert": [
+        (BERT_LIKE, {}),
+        (BERT_LIKE, {"hidden_size": 80, "intra_bottleneck_size": 48, "num_attention_heads": 3}),
+        (BERT_LIKE, {"hidden_size": 80, "use_bottleneck": False, "num_attention_heads": 5}),
+    ],
+    "convbert": [
+        (BERT_LIKE, {}),
+        (BERT_LIKE, {"hidden_size": 96, "num_attention_heads": 12, "head_ratio": 3}),
+        (BERT_LIKE, {"hidden_size": 96, "num_attention_heads": 2, "head_ratio": 4}),
+    ],
+    "jetmoe": [
+        ("layers.0.self_attention", {}),
+        (
+            "layers.0.self_attention",
+            {"hidden_size": 96, "kv_channels": 10, "num_key_value_heads": 3, "num_experts_per_tok": 4},
+        ),
+    ],
+    "zamba": [
+        ("layers.2.shared_transf.self_attn", {}),
+        ("layers.2.shared_transf.self_attn", {"hidden_size": 96, "num_attention_heads": 6, "num_key_value_heads": 3}),
+        (
+            "layers.2.shared_transf.self_attn",
+            {"hidden_size": 96, "num_attention_heads": 6, "num_key_value_heads": 6, "attention_head_dim": 20},
+        ),
+    ],
+    "zamba2": [
+        ("layers.6.shared_transformer.self_attn", {}),
+        ("layers.6.shared_transformer.self_attn", {"hidden_size": 192, "num_attention_heads": 6}),
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    ("model_type", "at", "changes"),
+    [(model_type, at, changes) for model_type, cases in OWN.items() for at, changes in cases],
+)
+def test_types_with_sizes_of_their_own_are_read_as_their_modules_are_built(model_type, at, changes, folder):
+    from transformers import AutoConfig
+
+    config = AutoConfig.for_model(model_type, **changes)
+    assert head_shape(folder(**config.to_dict()))[:4] == modules_shape(config, at)
+    if changes:  # a configuration on the hub mostly says no more than what is not by default
+        said = {name: value for name, value in config.to_dict().items() if name in {*changes, "num_hidden_layers"}}
+        said |= {"hidden_size": config.hidden_size, "num_attention_heads": config.num_attention_heads}
+        assert head_shape(folder(model_type=model_type, **said))[:4] == modules_shape(config, at)
+
+
+@pytest.mark.parametrize(
+    ("model_type", "expected"),
+    [
+        ("mobilebert", (128, 32, 4)),
+        ("zamba", (7424, 464, 16)),
+        ("zamba2", (5120, 160, 32)),
+        ("jetmoe", (2048, 128, 32)),
+        ("convbert", (768, 64, 6)),
+    ],
+)
+def test_their_published_sizes(model_type, expected, folder):
+    from transformers import AutoConfig
+
+    assert head_shape(folder(**AutoConfig.for_model(model_type).to_dict()))[:3] == expected
+
+
+TINY = {"hidden_size": 96, "num_attention_heads": 6, "num_hidden_layers": 2}
+GROUPED = TINY | {"num_key_value_heads": 2}
+
+
+@pytest.mark.parametrize(
+    ("model_type", "at", "said"),
+    [
+        ("bert", BERT_LIKE, TINY),
+        ("roberta", BERT_LIKE, TINY | {"head_dim": 16}),
+        ("opt", "decoder.layers.0.self_attn", TINY),
+        ("qwen2", LLAMA_LIKE, GROUPED),
+        ("qwen2", LLAMA_LIKE, GROUPED | {"head_dim": 20}),
+        ("mixtral", LLAMA_LIKE, GROUPED | {"head_dim": 20}),
+        ("gemma", LLAMA_LIKE, GROUPED | {"head_dim": 20}),
+        ("qwen3", LLAMA_LIKE, GROUPED | {"head_dim": 20}),
+        ("t5", "encoder.block.0.layer.0.SelfAttention", {"d_model": 96, "num_heads": 6, "num_layers": 2, "d_kv": 20}),
+    ],
+)
+def test_a_short_configuration_is_read_as_the_modules_are_built(model_type, at, said, folder):
+    from transformers import AutoConfig
+
+    config = AutoConfig.for_model(model_type, **{name: value for name, value in said.items()})
+    assert head_shape(folder(model_type=model_type, **said))[:4] == modules_shape(config, at)
+
+
+@pytest.mark.parametrize("model_type", ["gemma", "qwen3", "gpt_oss", "internlm3"])
+def test_a_type_whose_head_size_has_a_default_of_its_own_must_say_it(model_type, folder):
+    with pytest.raises(CheckpointError, match="no head_dim, without which"):
+        head_shape(folder(model_type=model_type, **GROUPED))
+
+
+@pytest.mark.parametrize("model_type", ["gemma4_text", "mimo_v2_flash", "squeezebert", "gemma3n_text"])
+def test_a_type_whose_layers_differ_or_whose_reading_is_not_proved_is_refused(model_type, folder):
+    from transformers import AutoConfig
+
+    with pytest.raises(CheckpointError, match="not known for certain"):
+        head_shape(folder(**json.loads(AutoConfig.for_model(model_type).to_json_string(use_diff=False))))
+
+
+def test_two_names_of_one_size_must_agree(folder):
+    with pytest.raises(CheckpointError, match="kv_channels and head_dim"):
+        head_shape(folder(model_type="jetmoe", hidden_size=96, num_hidden_layers=1, kv_channels=8, head_dim=16))
+
+
+@pytest.mark.parametrize("bottleneck", ["yes", 1])
+def test_a_bottleneck_is_there_or_not(bottleneck, folder):
+    with pytest.raises(CheckpointError, match="use_bottleneck = "):
+        head_shape(folder(model_type="mobilebert", use_bottleneck=bottleneck, **TINY))
+
+
 def test_a_folder_needs_no_weights_and_no_layout(folder):
     shape = head_shape(folder(model_type="mpt", d_model=4096, n_heads=32, n_layers=32))
     assert sizes(shape) == BY_NAME["mpt-7b"][2:]
@@ -171,9 +304,17 @@ def test_a_configuration_that_is_no_json_is_refused(tmp_path):
         ({"model_type": "mpt", "d_model": 9, "n_heads": 2, "n_layers": 1}, "divisible"),
         ({"model_type": "mpt", "d_model": 8.0, "n_heads": 2, "n_layers": 1}, "positive integer"),
         ({"model_type": "mpt", "d_model": True, "n_heads": 2, "n_layers": 1}, "positive integer"),
-        ({"model_type": "openelm", "d_model": 8, "n_heads": [2, 4], "n_layers": 1}, "positive integer"),
+        ({"model_type": "mpt", "d_model": 8, "n_heads": [2, 4], "n_layers": 1}, "positive integer"),
         ({"model_type": "gemma3_text", "hidden_size": 8, "num_attention_heads": 2, "num_hidden_layers": 1}, "head_dim"),
+        ({"model_type": "openelm", "d_model": 8, "n_heads": 2, "n_layers": 1}, "not known for certain"),
+        ({"model_type": "t5", "d_model": 8, "num_heads": 2, "num_layers": 1}, "d_kv"),
+        (
+            {"model_type": "bert", "hidden_size": 8, "num_attention_heads": 2, "num_hidden_layers": 1, "head_dim": 8},
+            "head_dim = 8",
+        ),
+        ({"model_type": "gpt2", "n_embd": 8, "hidden_size": 12, "n_head": 2, "n_layer": 1}, "two names"),
         ({"model_type": "deepseek_v3", "hidden_size": 8, "kv_lora_rank": 2}, "latent attention"),
+        ({"model_type": "deepseek_v4", "hidden_size": 8, "q_lora_rank": 2, "head_dim": 4}, "latent attention"),
     ],
 )
 def test_a_configuration_that_does_not_say_is_never_guessed(config, said, folder):

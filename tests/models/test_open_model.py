@@ -19,7 +19,7 @@ from rmtbase.errors import (
     MissingFileError,
     ParameterError,
 )
-from rmtbase.models import demo_revisions, open_model
+from rmtbase.models import demo_revisions, head_shape, open_model
 
 
 def test_heads_of_a_folder_are_the_stored_rows(parts, tmp_path):
@@ -115,14 +115,40 @@ def test_only_configuration_and_safetensors_are_fetched(parts, tmp_path, hub):
     assert "hub commit c0ffee" in model.notes
     (request,) = requests
     assert (request["model"], request["revision"]) == ("org/name", "step1000")
-    assert set(request["allow_patterns"]) == {"config.json", "*.safetensors", "*.safetensors.index.json"}
+    assert set(request["allow_patterns"]) == {
+        "config.json", "adapter_config.json", "*.safetensors", "*.safetensors.index.json",
+    }  # fmt: skip
 
 
 def test_a_name_without_organisation_is_a_hub_name(parts, tmp_path, hub):
     folder = str(parts.write(tmp_path))
     requests = hub(lambda patterns: folder)
-    assert open_model("gpt2").revision == "main"
-    assert requests[0]["model"] == "gpt2"
+    assert open_model("some-model").revision == "main"
+    assert requests[0]["model"] == "some-model"
+
+
+@pytest.mark.parametrize("name", ["pythia-70m", "Pythia-70M", "EleutherAI/pythia-70m"])
+def test_a_known_model_is_fetched_by_its_hub_id(name, parts, tmp_path, hub):
+    folder = str(parts.write(tmp_path))
+    requests = hub(lambda patterns: folder)
+    model = open_model(name, revision="step1")
+    assert (model.name, model.revision) == ("EleutherAI/pythia-70m", "step1")
+    assert requests[0]["model"] == "EleutherAI/pythia-70m" == head_shape("pythia-70m").source.partition(",")[0]
+
+
+def test_a_folder_comes_before_a_known_model_of_its_name(parts, tmp_path, monkeypatch, no_hub):
+    parts.write(tmp_path / "pythia-70m")
+    monkeypatch.chdir(tmp_path)
+    assert open_model("pythia-70m").d_model == 12
+    assert head_shape("pythia-70m").d_model == 12
+
+
+def test_score_of_a_known_name_that_cannot_be_fetched_names_the_hub_id(run_process, tmp_path):
+    ended = run_process("score", "pythia-70m", HF_HUB_OFFLINE="1", HF_HOME=str(tmp_path))
+    assert ended.status == 2
+    (line,) = ended.err.strip().splitlines()
+    assert line.startswith("rmtbase: error: EleutherAI/pythia-70m: ")
+    assert "cannot be fetched from the hub" in line
 
 
 def test_bin_files_are_fetched_only_where_there_is_nothing_else(parts, tmp_path, hub):

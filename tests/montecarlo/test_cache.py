@@ -3,12 +3,13 @@
 import errno
 import os
 
+import netCDF4
 import numpy as np
 import pytest
 import xarray as xr
 
 import rmtbase
-from rmtbase.montecarlo import cache_folder, cached_baseline
+from rmtbase.montecarlo import CacheWarning, cache_folder, cached_baseline
 from rmtbase.tables import open_baseline, write_table
 
 
@@ -51,7 +52,11 @@ def test_damaged_file_is_named_and_made_again(content, cache):
     assert open_baseline(kept).equals(good)
 
 
-@pytest.mark.parametrize("other", [{"d_model": 12}, {"draws": 30}, {"seed": 5}], ids=["shape", "draws", "seed"])
+@pytest.mark.parametrize(
+    "other",
+    [{"d_model": 12}, {"draws": 30}, {"seed": 5}, {"normalization": "sqrt_d"}, {"sigma": 0.5}],
+    ids=["shape", "draws", "seed", "normalization", "sigma"],
+)
 def test_file_that_holds_another_null_than_its_name_says_is_made_again(other, cache):
     good = cached_baseline(16, 4, 20)
     (kept,) = cache.iterdir()
@@ -60,6 +65,16 @@ def test_file_that_holds_another_null_than_its_name_says_is_made_again(other, ca
     with pytest.warns(UserWarning, match="made again"):
         again = cached_baseline(16, 4, 20)
     assert again.equals(good)
+
+
+def test_file_with_a_changed_number_is_made_again(cache):
+    good = cached_baseline(16, 4, 20)
+    (kept,) = cache.iterdir()
+    with netCDF4.Dataset(kept, "a") as file:
+        file["eigenvalue_mean"][0, 0] = 1.0 + file["eigenvalue_mean"][0, 0]
+    with pytest.warns(CacheWarning, match="'/eigenvalue_mean' that does not fit its digest"):
+        assert cached_baseline(16, 4, 20).equals(good)
+    assert open_baseline(kept).equals(good)
 
 
 def test_cache_that_cannot_be_written_is_said_and_the_null_is_returned(cache):

@@ -3,6 +3,7 @@
 import os
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 import time
@@ -206,10 +207,11 @@ def test_worker_of_another_kind_that_joins_later_draws_nothing(plan):
         _dask._draw(plan, plan.chunks[0], "svd", {"jax": "9.9.9"})
 
 
-def test_dask_that_is_not_installed_is_named_with_the_extra(plan, tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "distributed", None)
+@pytest.mark.parametrize("package", ["distributed", "cryptography"])
+def test_what_is_not_installed_is_named_with_the_extra(package, plan, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, package, None)
     monkeypatch.delitem(sys.modules, "rmtbase.montecarlo._runs._dask")
-    with pytest.raises(MissingDependencyError, match=r'pip install "rmtbase\[dask\]"'):
+    with pytest.raises(MissingDependencyError, match=rf"package '{package}'.*pip install \"rmtbase\[dask\]\""):
         run_plan(plan, tmp_path / "table.nc", workers=2)
     assert list(tmp_path.iterdir()) == []
 
@@ -218,3 +220,86 @@ def test_importing_the_engine_takes_in_no_dask(tmp_path):
     code = "import sys, rmtbase.montecarlo; print([m for m in ('dask', 'distributed', 'tornado') if m in sys.modules])"
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, check=True)
     assert ended.stdout == "[]\n"
+
+
+CLOCK = """
+import os, sys, time
+if "spawn_main" not in " ".join(sys.orig_argv):  # the process that asks, where the scheduler is
+    real, asked = time.time, [0]
+
+    def jumping():
+        asked[0] += {on}
+        return real() + 60.0 * asked[0] - 3600.0 * os.path.exists({flag!r})
+
+    time.time = jumping
+"""
+"""A clock that is set on by a minute whenever it is looked at, or back by an hour when a file appears."""
+
+
+@pytest.fixture
+def set_clock(tmp_path, monkeypatch):
+    """Let the processes that are started have such a clock; gives the file."""
+
+    def set_clock_of_processes(on):
+        flag, folder = tmp_path / "back", tmp_path / "clock"
+        folder.mkdir()
+        (folder / "sitecustomize.py").write_text(CLOCK.format(on=on, flag=str(flag)))
+        monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(folder), os.environ.get("PYTHONPATH", "")]))
+        return flag
+
+    return set_clock_of_processes
+
+
+def test_workers_that_cannot_start_because_the_clock_is_set_on_are_an_error_that_says_so(start, set_clock, tmp_path):
+    set_clock(on=1)
+    run = start(PLAN, tmp_path / "table.nc", "--workers", 1)
+    assert run.end() == 2
+    (said,) = run.said().splitlines()
+    assert said.startswith("rmtbase: error: the local workers: they did not start in 4 attempts (")
+    assert "the clock of this machine was set on by" in said
+    assert said.endswith("run again, or without workers")
+
+
+def listening(process):
+    """Where a process and those it has started can be reached."""
+    family = [process, *process.children(recursive=True)]
+    sockets = [connection for one in family for connection in one.net_connections("tcp")]
+    return [one.laddr for one in sockets if one.status == psutil.CONN_LISTEN]
+
+
+def stranger():
+    """TLS without any certificate."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    return context
+
+
+def heard(address, context=None):
+    """What one who connects hears before it says anything: of a Dask server that takes it in, how to go on."""
+    try:
+        with socket.create_connection(address, timeout=0.5) as plain:
+            if context is None:
+                return plain.recv(1024)
+            with context.wrap_socket(plain) as secret:
+                return secret.recv(1024)
+    except OSError:  # refused, or no word
+        return b""
+
+
+def test_strangers_are_shut_out_and_a_clock_that_is_set_back_ends_the_run(start, set_clock, tmp_path):
+    flag = set_clock(on=0)
+    run = start(PLAN.replace("1200", "200000"), tmp_path / "table.nc", "--workers", 1)
+    run.until(lambda: run.drawn() > 5)
+    addresses = listening(psutil.Process(run.process.pid))
+    assert {address.ip for address in addresses} == {"127.0.0.1"}
+    assert len(addresses) >= 3  # the scheduler, the nanny and the worker
+    assert [heard(address) for address in addresses] == [b""] * len(addresses)
+    assert [heard(address, stranger()) for address in addresses] == [b""] * len(addresses)
+    flag.touch()
+    assert run.end() == 2
+    said = run.said().splitlines()[-1]
+    assert said.startswith(
+        "rmtbase: error: the local workers: their messages would wait; the clock of this machine was"
+    )
+    assert "set back by 3,600 s meanwhile" in said
+    assert f"are kept in {run.chunks}, run again to go on" in said

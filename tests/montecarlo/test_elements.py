@@ -41,7 +41,10 @@ def matrices(ensemble, seed):
     """The first 40 draws."""
     with reproducible_jax():
         keys = draw_keys(case_key(seed, ensemble.name), np.arange(40, dtype=np.uint32))
-        return np.asarray(jax.jit(jax.vmap(lambda key: ensemble.sample(key).matrix))(keys))
+        quick = jax.jit(
+            jax.vmap(lambda key: ensemble.sample(key).matrix), compiler_options={"xla_backend_optimization_level": 0}
+        )
+        return np.asarray(quick(keys))
 
 
 def statistics_of(w, edges):
@@ -191,6 +194,19 @@ def test_a_table_is_described_and_opens_again(table, tmp_path):
     opened = open_table(write_table(table, tmp_path / "elements.nc"))
     assert opened.equals(table)
     assert opened.attrs["kind"] == "elements"
+
+
+def test_a_case_of_w_qk_has_the_shape_and_sigma_of_a_baseline_table(table):
+    of_product, *others = range(table.sizes["case"])
+    d_model, d_head = (int(table[name][of_product]) for name in ("d_model", "d_head"))
+    assert (d_model, d_head) == (PRODUCT.dims[0], PRODUCT.dims[1])
+    assert table["sigma_q"][of_product] == table["sigma_k"][of_product] == 1.0
+    for name in ("d_model", "d_head", "sigma_q", "sigma_k"):
+        assert table[name].dims == ("case",)
+        assert np.isnan(table[name].values[others]).all()
+    alone = element_baseline((12, 3), 3)
+    assert alone["d_head"].values.tolist() == [3]
+    assert alone["d_head"].dtype.kind == "i"
 
 
 def test_a_table_with_a_variable_gone_is_refused(table, tmp_path):

@@ -20,12 +20,21 @@ from rmtbase.tables import open_table
 disk = Path(sys.argv[1])
 mount = lambda *options: subprocess.run(["mount", *options, str(disk)], check=True)
 mount("-t", "tmpfs", "-o", "size=64k", "tmpfs")
+filler = disk / "filler"
 plan = make_plan("gaussian_matrix", [{"n_rows": 6, "n_columns": 4}], 400, 7, chunk=20)
 output = disk / "table.nc"
 
-def stopped():
+def fill(label, total):  # another fills the disk when the first chunk is drawn: nobody can know beforehand
+    def progress(count):
+        if not filler.exists():
+            free = os.statvfs(disk).f_bavail * os.statvfs(disk).f_frsize
+            filler.write_bytes(bytes(free - 48_000))
+
+    return progress
+
+def stopped(bar=None):
     try:
-        run_plan(plan, output, note=print)
+        run_plan(plan, output, note=print, bar=bar)
     except OutputError as error:
         print(f"{type(error).__name__}: {error}")
     else:
@@ -34,8 +43,9 @@ def stopped():
     print(len(list(disk.glob("table.nc.chunks/*.chunk"))), sorted(os.listdir(disk)))
 
 stopped()
+mount("-o", "remount,size=1m"); stopped(fill)
 mount("-o", "remount,ro"); stopped()
-mount("-o", "remount,rw,size=112k"); stopped()
+mount("-o", "remount,rw"); filler.unlink(); mount("-o", "remount,size=136k"); stopped()
 mount("-o", "remount,size=1m")
 found, expected = run_plan(plan, output, note=print), run_in_memory(plan)
 assert found.identical(expected) and open_table(output).equals(expected)
@@ -57,11 +67,17 @@ def test_full_and_read_only_disks_stop_a_run_and_lose_nothing(tmp_path: Path) ->
     )
     assert ended.returncode == 0, ended.stdout + ended.stderr
     chunks = tmp_path / "table.nc.chunks"
-    full, kept, read_only, still, resumed, no_table, all_kept, nothing_left, written, done = ended.stdout.splitlines()
+    refused, nothing, full, kept, read_only, still, *rest = ended.stdout.splitlines()
+    resumed, no_table, all_kept, nothing_left, written, done = rest
+    assert refused.startswith(
+        f"OutputError: cannot write {tmp_path}/table.nc: the run takes 75.6 KiB of disk in 20 files"
+    )
+    assert "64.0 KiB are free on that disk; make room, write to another disk" in refused
+    assert nothing == "0 []"
     assert full.startswith(f"OutputError: cannot write {chunks}/case-0000-draw-")
     assert "No space left on device" in full
     assert kept == still
-    finished = int(kept.removesuffix(" ['table.nc.chunks']"))
+    finished = int(kept.removesuffix(" ['filler', 'table.nc.chunks']"))
     assert full.endswith(f"; {20 * finished} draws in {finished} chunks are kept in {chunks}, run again to go on")
     assert read_only == f"OutputError: cannot write {tmp_path}/table.nc: Read-only file system (folder {tmp_path})"
     assert resumed == f"resuming: {400 - 20 * finished} draws in {20 - finished} chunks left of 400 draws in 20 chunks"

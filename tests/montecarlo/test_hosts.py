@@ -85,7 +85,7 @@ class Meeting:
 
 @pytest.mark.parametrize(("chunks", "count"), [(12, 1), (12, 5), (3, 5), (100, 8)])
 def test_every_host_goes_through_all_that_is_left_its_own_part_first(chunks, count):
-    orders = [_in_order(range(chunks), number, count) for number in range(count)]
+    orders = [list(_in_order(range(chunks), number, count)) for number in range(count)]
     assert all(sorted(order) == list(range(chunks)) for order in orders)
     firsts = [order[: len(range(number, chunks, count))] for number, order in enumerate(orders)]
     assert sorted(chunk for first in firsts for chunk in first) == list(range(chunks))
@@ -102,8 +102,8 @@ def test_hosts_that_are_lost_cost_time_and_nothing_else(plan, store, tmp_path, t
 
 def test_other_hosts_finish_the_chunks_where_the_first_is_lost(plan, store, tmp_path):
     said = []
-    _follow(plan, tmp_path / "table.nc", Meeting(left=list(range(12))), no_bar, said.append)
-    assert store.missing(print) == []
+    _follow(plan, tmp_path / "table.nc", Meeting(left=[[0, 12]]), no_bar, said.append)
+    assert list(store.missing(print)) == []
     assert said == ["nothing is left to draw: host 0 writes the table"]
 
 
@@ -119,7 +119,7 @@ def test_store_that_is_removed_while_a_host_draws_is_no_error_if_the_table_is_th
         return lambda count: complete(store, tmp_path / "table.nc", nullcontext(crew), False, no_bar, silent)
 
     crew = HostCrew(plan, store, 0, 1, tmp_path / "table.nc")
-    _follow(plan, tmp_path / "table.nc", Meeting(left=[3]), bar, silent)
+    _follow(plan, tmp_path / "table.nc", Meeting(left=[[3, 4]]), bar, silent)
     assert open_table(tmp_path / "table.nc").equals(table)
     assert [file.name for file in store.folder.iterdir()] == ["lock"]  # the chunk that came too late is taken back
 
@@ -155,7 +155,7 @@ def test_first_host_that_cannot_begin_is_said_on_the_others(plan, tmp_path):
 
 def test_folder_that_is_not_shared_is_said(plan, tmp_path):
     with pytest.raises(StoreError, match="a folder that all hosts share"):
-        _follow(plan, tmp_path / "table.nc", Meeting(left=[0]), no_bar, silent)
+        _follow(plan, tmp_path / "table.nc", Meeting(left=[[0, 1]]), no_bar, silent)
     assert list(tmp_path.iterdir()) == []
 
 

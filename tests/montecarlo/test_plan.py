@@ -7,8 +7,9 @@ import re
 import numpy as np
 import pytest
 
+import rmtbase
 from rmtbase.errors import ParameterError, PlanError
-from rmtbase.montecarlo import make_plan, read_plan
+from rmtbase.montecarlo import make_plan, read_plan, run_in_memory
 
 TWO_CASES = [{"d_model": 32, "d_head": 4}, {"d_model": 32, "d_head": 8}]
 WHOLE = """
@@ -164,7 +165,7 @@ def test_bad_case_is_named_with_the_file(lines, words, write):
 
 def test_file_that_cannot_be_read_is_named(tmp_path):
     refused(tmp_path / "missing.toml", "cannot be read", "No such file")
-    refused(tmp_path, "cannot be read", "directory")
+    refused(tmp_path, "cannot be read: it is a folder; expected a regular file")
     (tmp_path / "bytes.toml").write_bytes(b"\xff\xfe\x00")
     refused(tmp_path / "bytes.toml", "is no TOML")
 
@@ -181,6 +182,69 @@ def test_sigma_and_normalization_are_for_products_only():
         make_plan("gaussian_matrix", one, normalization="sqrt_d")
     with pytest.raises(ParameterError, match="sigma"):
         make_plan("gaussian_matrix", one, sigma=0.02)
+
+
+OWN_SIGMAS = """
+ensemble = "low_rank_product"
+draws = 100
+sigma = 3.0
+[[case]]
+d_model = 32
+d_head = [4, 8]
+sigma = [1.0, [0.5, 2.0]]
+[[case]]
+d_model = 32
+d_head = 8
+sigma = 0.02
+[[case]]
+d_model = 64
+d_head = 4
+"""
+
+
+def test_a_case_may_have_sigmas_of_its_own_and_each_shape_is_drawn_once(write):
+    plan = read_plan(write(OWN_SIGMAS))
+    assert [(case["d_model"], case["d_head"]) for case in plan.cases] == [(32, 4), (32, 8), (64, 4)]
+    assert [plan.case_sigmas(case) for case in range(3)] == [
+        ((1.0, 1.0), (0.5, 2.0)),
+        ((1.0, 1.0), (0.5, 2.0), (0.02, 0.02)),
+        ((3.0, 3.0),),
+    ]
+    assert plan.draws == (100, 100, 100)
+    table = run_in_memory(plan)
+    rows = zip(*(table[name].values.tolist() for name in ("d_model", "d_head", "sigma_q", "sigma_k")), strict=True)
+    assert list(rows) == [
+        (32, 4, 1.0, 1.0), (32, 4, 0.5, 2.0),
+        (32, 8, 1.0, 1.0), (32, 8, 0.5, 2.0), (32, 8, 0.02, 0.02),
+        (64, 4, 3.0, 3.0),
+    ]  # fmt: skip
+    alone = rmtbase.baseline(32, 8, 0.02, draws=100)
+    assert table.isel(case=[4], index=slice(8)).drop_attrs().identical(alone.drop_attrs())
+
+
+def test_sigma_of_every_case_is_the_plans():
+    one = make_plan("low_rank_product", [case | {"sigma": 0.02} for case in TWO_CASES])
+    assert one.hash == make_plan("low_rank_product", TWO_CASES, sigma=0.02).hash
+    two = make_plan("low_rank_product", [TWO_CASES[0] | {"sigma": 0.02}, TWO_CASES[1]])
+    assert two.sigmas == ((0.02, 0.02), (1.0, 1.0))
+    assert len({one.hash, two.hash, make_plan("low_rank_product", TWO_CASES, sigma=[0.02, 1.0]).hash}) == 3
+    assert json.loads(json.dumps(two.record())) == two.record()
+
+
+@pytest.mark.parametrize("found", [0, -1.0, "1", [], (1, 2, 3), float("nan"), 1e-40])
+def test_sigma_of_a_case_that_is_none_is_named(found):
+    with pytest.raises(ParameterError, match="sigma"):
+        make_plan("low_rank_product", [TWO_CASES[0] | {"sigma": found}])
+
+
+def test_elements_have_no_sigma_of_their_own():
+    with pytest.raises(ParameterError, match=r"sigma = .*1 but for spectra of low_rank_product"):
+        make_plan("low_rank_product", [TWO_CASES[0] | {"sigma": 0.5}], measure="elements")
+
+
+def test_sigma_stays_a_parameter_of_the_ensembles_that_have_one(write):
+    plan = read_plan(write('ensemble = "residual_path"\n[[case]]\nd_model = 8\ndepth = 2\nsigma = [0.5, 1.0]\n'))
+    assert [case["sigma"] for case in plan.cases] == [0.5, 1.0]
 
 
 def usual(**changes):

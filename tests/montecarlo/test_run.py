@@ -1,13 +1,17 @@
 """A run that is killed, or finds what it should not, ends in the table of an undisturbed run or in a clear error."""
 
+import json
 import os
+import platform
 import resource
 from contextlib import contextmanager
 
+import jax
 import pytest
 
 from rmtbase.errors import OutputError, ParameterError, StoreError
-from rmtbase.montecarlo import compute_chunk, make_plan, open_store, plan_status, run_plan
+from rmtbase.linalg import arithmetic
+from rmtbase.montecarlo import compute_chunk, element_baseline, make_plan, open_store, plan_status, run_plan
 from rmtbase.montecarlo._runs import _run
 from rmtbase.tables import open_table, write_table
 
@@ -87,10 +91,11 @@ def test_chunks_are_kept_where_that_is_asked(plan, output, chunks):
 def test_status_says_what_is_there_and_what_is_left_and_changes_nothing(plan, output, stopped, watch):
     (stopped / "case-0000-draw-0000000020.chunk").write_text("damaged")
     before = watch(output.parent)
-    first, damaged, last = plan_status(plan, output)
+    first, damaged, last, would_take = plan_status(plan, output)
     assert first == f"plan small ({plan.hash[:12]}): 120 draws in 12 chunks"
     assert damaged.startswith(f"not sound, to be drawn again: {stopped}")
     assert last == f"{stopped}: 40 draws in 4 chunks there, 80 draws in 8 chunks left"
+    assert would_take.startswith("what is left would take 17.1 KiB of disk in 8 files, 15.0 KiB for the table's sample")
     before.assert_untouched()
     run_plan(plan, output)
     assert plan_status(plan, output)[1:] == [f"{output} is its table: nothing is left to draw"]
@@ -153,6 +158,69 @@ def test_another_installation_is_refused_only_where_it_would_draw(plan, output, 
             store.write(chunk, compute_chunk(plan, chunk, store.settings()["solvers"][0]))
     monkeypatch.setattr("rmtbase.montecarlo._runs._crew.machine_settings", lambda: {"jax": "9.9.9"})
     assert run_plan(plan, output).attrs == table.attrs
+
+
+LONG = """
+ensemble = "gaussian_matrix"
+draws = 4000
+seed = 7
+chunk = 10
+[[case]]
+n_rows = 6
+n_columns = 4
+"""
+
+
+def resume(plan, output):
+    """How a run is refused that would go on under other settings."""
+    with pytest.raises(StoreError) as caught:
+        run_plan(plan, output)
+    return str(caught.value)
+
+
+def test_settings_of_jax_that_change_bits_do_not_mix(plan, output, stopped, table, monkeypatch, watch):
+    before = watch(output.parent)
+    with jax.disable_jit():
+        assert "jax_disable_jit: False there, True here" in resume(plan, output)
+    monkeypatch.setenv("XLA_FLAGS", "--xla_dump_to=/nowhere --xla_cpu_enable_fast_math=true")
+    assert "xla_flags: none there, --xla_cpu_enable_fast_math=true here" in resume(plan, output)
+    before.assert_untouched()
+    monkeypatch.setenv("XLA_FLAGS", "--xla_force_host_platform_device_count=1 --xla_dump_to=/nowhere")
+    with jax.numpy_dtype_promotion("strict"), jax.enable_x64(True), jax.default_matmul_precision("bfloat16"):
+        assert run_plan(plan, output).identical(table)  # what is set for the draws themselves changes nothing
+
+
+def test_another_seed_offset_is_another_setting(plan, output, stopped):
+    jax.config.update("jax_random_seed_offset", 1)
+    try:
+        assert "jax_random_seed_offset: 0 there, 1 here" in resume(plan, output)
+    finally:
+        jax.config.update("jax_random_seed_offset", 0)
+
+
+def test_run_killed_and_resumed_under_another_kernel_of_blas_is_refused(start, tmp_path, monkeypatch):
+    mine, other = ("Haswell", "Nehalem") if platform.machine() == "x86_64" else ("ARMV8", "NEOVERSEN1")
+    monkeypatch.setenv("OPENBLAS_CORETYPE", mine)
+    first = start(LONG, tmp_path / "table.nc")
+    assert first.kill(lambda: first.drawn() >= 5)
+    kept = first.drawn()
+    monkeypatch.setenv("OPENBLAS_CORETYPE", other)
+    second = start(LONG, tmp_path / "table.nc")
+    assert second.end() == 2
+    (line,) = second.said().splitlines()[-1:]
+    assert line.startswith(f"rmtbase: error: {first.chunks}: found chunks of another installation (")
+    assert f"{mine} there, openblas" in line
+    assert f"{other} here" in line
+    assert second.drawn() == kept
+
+
+def test_provenance_of_every_table_names_the_processor_and_its_blas(plan, table):
+    record = json.loads(table.attrs["provenance"])
+    for name, value in arithmetic().items():
+        assert record["platform"][name] == record["numerics"][name] == value
+    assert record["numerics"]["jax_random_seed_offset"] == "0"
+    elements = json.loads(element_baseline((8, 2), 2).attrs["provenance"])
+    assert elements["numerics"]["blas_numpy" if "blas_numpy" in arithmetic() else "blas"]
 
 
 def test_chunk_damaged_after_it_was_written_is_never_merged(plan, output, chunks, monkeypatch, table, assert_same):
@@ -255,7 +323,6 @@ def test_interrupted_run_says_how_to_go_on(plan, output, chunks):
 
         return progress
 
-    said = []
-    with pytest.raises(KeyboardInterrupt):
-        run_plan(plan, output, bar=bar, note=said.append)
-    assert said == [f"interrupted; 20 draws in 2 chunks are kept in {chunks}, run again to go on"]
+    with pytest.raises(KeyboardInterrupt) as interrupted:
+        run_plan(plan, output, bar=bar)
+    assert interrupted.value.__notes__ == [f"20 draws in 2 chunks are kept in {chunks}, run again to go on"]

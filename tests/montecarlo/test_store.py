@@ -1,5 +1,6 @@
 """A chunk counts only if every byte of it is what was written; whatever else is found is named and kept."""
 
+import hashlib
 import json
 import os
 import resource
@@ -14,13 +15,13 @@ from rmtbase.montecarlo import make_plan, open_store
 MACHINE = {"jax": "1.2.3", "backend": "cpu"}
 
 
-def arrays(seed=0):
-    """What looks like the draws of a chunk."""
+def arrays(seed=0, draws=10):
+    """What looks like the draws of a chunk of the small plan."""
     rng = np.random.default_rng(seed)
     return {
-        "statistic": rng.standard_normal((16, 10)),
-        "histogram": rng.integers(0, 9, (5, 10)),
-        "norm_squared": np.empty((0, 10)),
+        "statistic": rng.standard_normal((16, draws)),
+        "eigenvalue": rng.standard_normal((4, draws)),
+        "norm_squared": rng.standard_normal((1, draws)),
     }
 
 
@@ -43,7 +44,7 @@ def store(folder, plan):
 def missing(store):
     """The chunks to be drawn again, and what was said of them."""
     said = []
-    return store.missing(said.append), said
+    return list(store.missing(said.append)), said
 
 
 def test_chunks_are_read_as_they_were_written(store, plan):
@@ -58,22 +59,27 @@ def test_chunks_are_read_as_they_were_written(store, plan):
 
 
 def test_numbers_that_are_no_numbers_are_kept_to_the_bit(store, plan):
-    odd = np.array([[np.nan, -0.0, np.inf, 5e-324]])
-    store.write(plan.chunks[0], {"statistic": odd})
+    odd = np.resize([np.nan, -0.0, np.inf, 5e-324], (16, 10))
+    store.write(plan.chunks[0], arrays() | {"statistic": odd})
     assert store.unsound(plan.chunks[0]) is None
     assert store.read(plan.chunks[0], "statistic").tobytes() == odd.tobytes()
 
 
 @pytest.fixture
-def little(store, plan):
-    """The file of a chunk of a few numbers, and its contents."""
-    store.write(plan.chunks[0], {"statistic": np.arange(4.0).reshape(2, 2)})
+def little(tmp_path):
+    """A store with a chunk of a few numbers, the chunk's file, and its contents."""
+    plan = make_plan("gaussian_matrix", [{"n_rows": 1, "n_columns": 1}], 2)
+    with open_store(tmp_path / "little.chunks", plan) as store:
+        store.settle(MACHINE, lambda: ["svd"])
+        shapes = {"statistic": (16, 2), "eigenvalue": (1, 2), "norm_squared": (1, 2)}
+        store.write(plan.chunks[0], {name: np.ones(shape) for name, shape in shapes.items()})
     path = store.path(plan.chunks[0])
-    return path, path.read_bytes()
+    return store, path, path.read_bytes()
 
 
-def test_a_flipped_bit_anywhere_is_found(store, plan, little):
-    path, good = little
+def test_a_flipped_bit_anywhere_is_found(little):
+    store, path, good = little
+    plan = store.plan
     for place in range(len(good)):
         bad = bytearray(good)
         bad[place] ^= 1 << (place % 8)
@@ -83,8 +89,9 @@ def test_a_flipped_bit_anywhere_is_found(store, plan, little):
     assert store.unsound(plan.chunks[0]) is None
 
 
-def test_a_chunk_cut_anywhere_is_found(store, plan, little):
-    path, good = little
+def test_a_chunk_cut_anywhere_is_found(little):
+    store, path, good = little
+    plan = store.plan
     for length in range(len(good)):
         path.write_bytes(good[:length])
         assert store.unsound(plan.chunks[0]) is not None, length
@@ -122,7 +129,75 @@ def a_pipe(store, path):
     os.mkfifo(path)
 
 
+def a_device(store, path):
+    path.unlink()
+    path.symlink_to("/dev/zero")
+
+
+def rewritten(change):
+    """A chunk whose header says something else, under a checksum that fits."""
+
+    def damage(store, path):
+        line, _, data = path.read_bytes().partition(b"\n")
+        header = json.loads(line)
+        del header["sha256"]
+        data = change(header, data) or data
+        digest = hashlib.sha256(json.dumps(header, sort_keys=True).encode() + data).hexdigest()
+        path.write_bytes(json.dumps(header | {"sha256": digest}).encode() + b"\n" + data)
+
+    return damage
+
+
+def half(header, data):
+    header["arrays"] = {name: [dtype, [rows, 5]] for name, (dtype, (rows, _)) in header["arrays"].items()}
+    return data[: len(data) // 2]
+
+
+def without_eigenvalues(header, data):
+    del header["arrays"]["eigenvalue"]
+    return data[: 16 * 80] + data[20 * 80 :]
+
+
+def set_arrays(value):
+    return rewritten(lambda header, data: header.update(arrays=value))
+
+
+WRONG_ARRAYS = "as in this store's plan"
+
 DAMAGES = {
+    "half of the draws": (rewritten(half), WRONG_ARRAYS),
+    "without one of its arrays": (rewritten(without_eigenvalues), WRONG_ARRAYS),
+    "without arrays": (rewritten(lambda header, data: header.pop("arrays") and None), WRONG_ARRAYS),
+    "arrays in another order": (
+        rewritten(lambda header, data: header.update(arrays=dict(reversed(header["arrays"].items())))),
+        WRONG_ARRAYS,
+    ),
+    "objects": (set_arrays({"statistic": ["|O", [16, 10]]}), WRONG_ARRAYS),
+    "single precision": (set_arrays({"statistic": ["<f4", [32, 10]]}), WRONG_ARRAYS),
+    "a shape beyond all memory": (set_arrays({"statistic": ["<f8", [10**18, 10**18]]}), WRONG_ARRAYS),
+    "a shape of negative numbers": (set_arrays({"statistic": ["<f8", [-16, -10]]}), WRONG_ARRAYS),
+    "a shape of truth values": (set_arrays({"statistic": ["<f8", [True, 10]]}), WRONG_ARRAYS),
+    "a shape of text": (set_arrays({"statistic": ["<f8", "16"]}), WRONG_ARRAYS),
+    "a list of arrays": (set_arrays([["<f8", [16, 10]]]), WRONG_ARRAYS),
+    "a number of draws that is no integer": (
+        rewritten(lambda header, data: header.update(count=10.0)),
+        "count 10.0; expected 10",
+    ),
+    "drawn under other settings": (rewritten(lambda header, data: header.update(settings="0" * 64)), "settings"),
+    "nested beyond Python's depth": (
+        lambda store, path: path.write_bytes(b'{"kind": ' + b"[" * 30_000 + b"]" * 30_000 + b"}\n"),
+        "found no chunk",
+    ),
+    "nested deeply where its plan is named": (
+        lambda store, path: path.write_text('{"kind": "rmtbase chunk", "plan_hash": ' + "[" * 800 + "]" * 800 + "}\n"),
+        "found no chunk",
+    ),
+    "a number of 10 000 digits": (
+        lambda store, path: path.write_text('{"kind": "rmtbase chunk", "start": ' + "9" * 10_000 + "}\n"),
+        "found no chunk",
+    ),
+    "a header without end": (lambda store, path: path.write_bytes(b'{"kind": "' + b"x" * 10**6), "found no chunk"),
+    "a link to a device": (a_device, "it is a device; expected a regular file"),
     "flipped in its numbers": (lambda store, path: flip(path, -9), "contents that do not fit their checksum"),
     "flipped in its header": (lambda store, path: flip(path, 40), "plan_hash"),
     "truncated": (lambda store, path: os.truncate(path, path.stat().st_size - 8), "bytes of numbers; expected the"),
@@ -135,9 +210,9 @@ DAMAGES = {
         lambda store, path: shutil.copy(store.path(store.plan.chunks[5]), path),
         "start 50; expected 20, as in this store's plan",
     ),
-    "a folder": (a_folder, "a folder or device"),
+    "a folder": (a_folder, "it is a folder; expected a regular file"),
     "a link to nothing": (a_link_to_nothing, "no such file"),
-    "a pipe": (a_pipe, "a folder or device"),
+    "a pipe": (a_pipe, "it is a named pipe; expected a regular file"),
 }
 
 
@@ -183,10 +258,10 @@ def test_a_chunk_that_is_damaged_while_it_is_merged_is_named(store, plan):
     path = store.path(plan.chunks[0])
     os.truncate(path, path.stat().st_size - 80)
     with pytest.raises(TableError, match="an end before"):
-        store.read(plan.chunks[0], "histogram")
+        store.read(plan.chunks[0], "norm_squared")
     path.unlink()
     with pytest.raises(MissingFileError, match="run the plan again"):
-        store.read(plan.chunks[0], "histogram")
+        store.read(plan.chunks[0], "norm_squared")
 
 
 def test_a_chunk_that_cannot_be_put_aside_stops_the_run_and_stays(store, plan, watch):
@@ -274,10 +349,100 @@ def test_damaged_manifest_is_refused(content, store, plan, watch):
     refused(store.folder, plan, "unreadable store.json", "put back a copy", watch=watch)
 
 
-def test_manifest_that_is_a_folder_is_refused(store, plan, watch):
+@pytest.mark.parametrize(
+    "content",
+    [
+        "[" * 100_000,
+        '{"kind": "rmtbase store", "plan": ' + '{"a": ' * 900 + "1" + "}" * 900 + "}",
+        '{"kind": "rmtbase store", "plan_hash": 1, "plan": {}, "settings": {}}',
+        '{"kind": "rmtbase store", "plan_hash": ' + "9" * 5000 + "}",
+        " " * (1 << 25),
+    ],
+    ids=["nested", "nested plan", "hash of the wrong type", "number of 5000 digits", "32 MiB"],
+)
+def test_hostile_manifest_is_refused_in_one_line(content, store, plan, watch):
+    (store.folder / "store.json").write_text(content)
+    refused(store.folder, plan, "unreadable store.json", "put back a copy", watch=watch)
+
+
+@pytest.mark.parametrize(
+    ("make", "kind"),
+    [(os.mkdir, "folder"), (os.mkfifo, "named pipe"), (lambda path: path.symlink_to("/dev/zero"), "device")],
+)
+def test_manifest_that_is_no_regular_file_is_refused_at_once(make, kind, store, plan, watch):
     (store.folder / "store.json").unlink()
-    (store.folder / "store.json").mkdir()
-    refused(store.folder, plan, "unreadable store.json", watch=watch)
+    make(store.folder / "store.json")
+    refused(store.folder, plan, f"unreadable store.json (it is a {kind}; expected a regular file)", watch=watch)
+
+
+def edit(store, *keys, to, checksum=False):
+    """Change one place of the manifest, as an editor does, or as one who makes the checksum anew."""
+    path = store.folder / "store.json"
+    manifest = json.loads(path.read_text())
+    place = manifest
+    for key in keys[:-1]:
+        place = place[key]
+    place[keys[-1]] = to
+    if checksum:
+        del manifest["sha256"]
+        manifest["sha256"] = hashlib.sha256(json.dumps(manifest, sort_keys=True).encode()).hexdigest()
+    path.write_text(json.dumps(manifest, indent=1))
+
+
+@pytest.mark.parametrize(
+    ("keys", "to"),
+    [
+        (("solvers", 0), "gram"),
+        (("settings", "jax"), "1.2.4"),
+        (("settings", "backend"), "gpu"),
+        (("plan", "seed"), 8),
+        (("plan", "draws"), [60]),
+        (("plan_hash",), "0" * 64),
+    ],
+    ids=str,
+)
+def test_manifest_that_was_edited_is_refused_by_name(keys, to, store, plan, watch):
+    edit(store, *keys, to=to)
+    refused(store.folder, plan, "a store.json that was changed after it was written", "put back a copy", watch=watch)
+
+
+@pytest.mark.parametrize(
+    ("keys", "to", "words"),
+    [
+        (("plan", "seed"), 8, "whose plan is not that of its hash"),
+        (("solvers",), ["qr"], "the solvers ['qr']"),
+        (("solvers",), [], "the solvers []"),
+        (("solvers",), "svd", "the solvers svd"),
+        (("more",), 1, "whose plan is not that of its hash"),
+    ],
+    ids=str,
+)
+def test_manifest_that_contradicts_itself_is_refused_whatever_its_checksum(keys, to, words, store, plan, watch):
+    edit(store, *keys, to=to, checksum=True)
+    refused(store.folder, plan, words, watch=watch)
+
+
+def test_chunks_of_other_settings_are_drawn_again_where_a_manifest_was_made_anew_around_them(store, plan):
+    edit(store, "settings", "jax", to="1.3.0", checksum=True)
+    with open_store(store.folder, plan) as again:
+        left, said = missing(again)
+    assert left == list(plan.chunks)
+    assert all("settings" in line for line in said)
+
+
+def test_store_of_an_earlier_version_is_refused_with_what_to_do(store, plan, watch):
+    path = store.folder / "store.json"
+    manifest = json.loads(path.read_text())
+    manifest["settings"]["solvers"] = manifest.pop("solvers")
+    del manifest["sha256"]
+    path.write_text(json.dumps(manifest, indent=1))
+    refused(
+        store.folder,
+        plan,
+        "a store.json without a checksum, as earlier versions wrote it",
+        "finish the run with the version that began it, or remove the folder",
+        watch=watch,
+    )
 
 
 def test_chunks_without_a_manifest_are_refused(store, plan, watch):

@@ -3,14 +3,19 @@ import sys
 from pathlib import Path
 
 import pytest
+import xarray as xr
 
 import rmtbase
 from rmtbase.report import render
+from rmtbase.shown import shown
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "plots"))  # the tiny model is drawn there, read here
 from scored_model import D_HEAD, D_MODEL, write_checkpoint
 
-HOSTILE = 'evil"/><img src=x onerror=alert(1)></title><script>window.hacked = 1</script>&amp;\N{RIGHT-TO-LEFT OVERRIDE}'
+HOSTILE = (
+    'evil"/><meta http-equiv=refresh content="0;url=about:blank"><img src=x onerror=alert(1)></title>'
+    "<script>window.hacked = 1</script>&amp;{}$\\frac$^$\N{RIGHT-TO-LEFT OVERRIDE}\x1b]8;;\udcff"
+)
 
 
 @pytest.fixture(scope="session")
@@ -20,11 +25,21 @@ def baseline():
 
 @pytest.fixture(scope="session")
 def tree(tmp_path_factory, baseline):
-    """Scores of a model that learned something, its names and notes made hostile."""
+    """Scores of a model that learned something, every text in them made hostile: names, notes, coordinates."""
     folder = write_checkpoint(tmp_path_factory.mktemp("models") / "learned", learned=True)
     tree = rmtbase.score(folder, baseline, matrices="spectra")
     warnings = json.loads(tree.attrs["warnings"])
+    matrices = tree["matrices"].to_dataset()
+    unknown = matrices.isel(statistic=[0]).assign_coords(statistic=[HOSTILE])
+    matrices = xr.concat([matrices, unknown], dim="statistic", data_vars="minimal", compat="override", coords="minimal")
+    tree["matrices"] = matrices.assign_coords(
+        {name: [f"{HOSTILE}_{k}" for k in range(matrices.sizes[name])] for name in ("layer", "component")}
+    )
     tree.attrs |= {
+        "null": HOSTILE,
+        "rmtbase_version": HOSTILE,
+        "schema_version": HOSTILE,
+        "normalization": HOSTILE,
         "model": HOSTILE,
         "revision": HOSTILE,
         "family": HOSTILE,
@@ -34,6 +49,12 @@ def tree(tmp_path_factory, baseline):
         "provenance": json.dumps({"model": HOSTILE}),
     }
     return tree
+
+
+@pytest.fixture(scope="session")
+def harmless():
+    """How the hostile text is shown: as it is, but for what cannot be printed."""
+    return shown(HOSTILE)
 
 
 @pytest.fixture(scope="session")

@@ -39,6 +39,12 @@ window.addEventListener("load", () => {
     (mark) => getComputedStyle(mark).fill))];
   seen.overflow = document.documentElement.scrollWidth - document.documentElement.clientWidth;
   seen.hacked = "hacked" in window;
+  seen.counts = Object.fromEntries(["meta", "img", "script", "link", "iframe", "object", "base", "form"].map(
+    (tag) => [tag, document.querySelectorAll(tag).length]));
+  seen.links = [...document.querySelectorAll("[href]")].map((one) => one.getAttribute("href"));
+  seen.title = document.title;
+  seen.cells = [...document.querySelectorAll("#matrices-table tbody tr")].map(
+    (row) => [row.cells[0].textContent, row.cells[1].textContent]);
   const probe = document.createElement("pre");
   probe.id = "probe";
   probe.textContent = JSON.stringify(seen);

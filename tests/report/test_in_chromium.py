@@ -142,5 +142,13 @@ def test_the_header_of_the_table_stays_in_sight(light):
     assert abs(light["sticky"]) <= 2
 
 
-def test_hostile_names_run_nothing(light):
+def test_hostile_texts_run_nothing_and_make_no_element(light, harmless):
     assert not light["hacked"]
+    counts = {"meta": 5, "img": 0, "script": 4, "link": 1, "iframe": 0, "object": 0, "base": 0, "form": 0}
+    assert light["counts"] == counts  # scripts: of each of the two tables, the page's own, and the probe
+    assert all(link.startswith(("#", "data:,")) for link in light["links"])
+    assert light["title"] == f"{harmless}: how far from random?"
+    assert len(light["cells"]) > 10
+    for layer, component in light["cells"]:
+        assert layer.startswith(harmless)
+        assert component.startswith(harmless)

@@ -15,6 +15,7 @@ from rmtbase.report import render
 from rmtbase.report._html import embedded_json, formula, mean_and_std, number, z_text
 from rmtbase.report._method import method
 from rmtbase.scoring import summarize_scores
+from rmtbase.shown import shown
 from rmtbase.statistics import SPECTRAL_STATISTICS
 
 VOID = {"meta", "link", "input", "br", "img"}
@@ -61,6 +62,29 @@ def test_what_is_no_scores_tree_is_refused(scores):
         render(scores)
 
 
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda tree: _with_heads(tree, layer=["<b>", "<i>", "<p>"]), "coordinate layer of /heads"),
+        (lambda tree: _with_heads(tree, statistic=["<b>", *SPECTRAL_STATISTICS][:-1]), "statistic of /heads = '<b>'"),
+        (lambda tree: tree.attrs.update(d_head="<b>"), "attribute d_head = '<b>'"),
+        (lambda tree: tree.attrs.update(edge_level=[0.1, 0.2]), "attribute edge_level"),
+        (lambda tree: tree.attrs.update(model=3), "attribute model = 3"),
+        (lambda tree: tree.attrs.update(null_method="<b>"), "analytic, simulated, resampled"),
+        (lambda tree: tree.attrs.update(null_method="resampled"), "permutation or haar"),
+    ],
+)
+def test_what_is_counted_or_looked_up_must_be_what_it_is_said_to_be(change, words, tree):
+    changed = tree.copy()
+    change(changed)
+    with pytest.raises(ParameterError, match=re.escape(words)):
+        render(changed)
+
+
+def _with_heads(tree, **coordinates):
+    tree["heads"] = tree["heads"].to_dataset().assign_coords(coordinates)
+
+
 def test_elements_nest_and_identifiers_are_unique(outline):
     assert outline.open == []
     assert len(outline.identifiers) == len(set(outline.identifiers))
@@ -81,13 +105,15 @@ def test_nothing_is_loaded_from_anywhere(page, outline):
     assert policy.startswith("default-src 'none';")
 
 
-def test_hostile_names_stay_text(tree, page, outline):
-    hostile = tree.attrs["model"]
-    assert "<script>window.hacked" in hostile
+def test_hostile_names_stay_text(harmless, page, outline):
+    assert "<script>window.hacked" in harmless
     assert outline.of("img") == []
-    assert "window.hacked" not in "".join(re.findall(r"<script.*?</script>", page, re.DOTALL))
+    assert len(outline.of("meta")) == 5
+    assert [attrs for attrs in outline.of("meta") if attrs.get("http-equiv") == "refresh"] == []
+    assert "window.hacked" not in "".join(re.findall(r"<script>.*?</script>", page, re.DOTALL))  # data apart
     assert "<script>window.hacked" not in page
-    assert "".join(outline.text).count(hostile) >= 6
+    assert "".join(outline.text).count(harmless) >= 50  # among them each row of the table of matrices
+    assert page.isprintable() or set(filter(lambda one: not one.isprintable(), page)) == {"\n", "\u202f"}
     assert all("onerror" not in attrs for _, attrs in outline.elements)
 
 
@@ -103,7 +129,7 @@ def test_warnings_and_notes_are_told(tree, outline):
     assert "Warnings about the checkpoint" in text
     assert "Notes about the checkpoint" in text
     for line in json.loads(tree.attrs["warnings"]):
-        assert line in text
+        assert shown(line) in text
 
 
 def test_every_figure_has_a_description_and_a_caption(outline):
@@ -199,9 +225,9 @@ def test_a_page_names_the_statistics_that_have_no_null(make_weights, tmp_path):
     assert "condition number of singular values, smallest eigenvalue: none is known at this shape" in words
 
 
-def test_hostile_provenance_of_an_analytic_null_stays_text(tree, analytic_tree):
+def test_hostile_provenance_of_an_analytic_null_stays_text(analytic_tree):
     hostile = analytic_tree.copy()
-    script = tree.attrs["model"]
+    script = "</pre><img src=x onerror=alert(1)><script>window.hacked = 1</script>"
     hostile.attrs = analytic_tree.attrs | {
         "table": script,
         "provenance": json.dumps({"null": {"trace": script, script: "none"}}),

@@ -101,7 +101,7 @@ def test_p_values_of_the_draws_themselves_are_never_smaller(null, full):
 
 
 @pytest.mark.parametrize("level", [0.01, 0.05, 0.2])
-def test_null_p_values_are_uniform(level, null, random_heads):
+def test_null_p_values_have_the_right_size(level, null, random_heads):
     """False-failure rate: 4.5 standard errors, of heads and of null draws, for 17 tests at one level: below 2e-4."""
     p = np.column_stack([null.p_value(random_heads), null.omnibus_p_value(random_heads)])
     rate = (p <= level).mean(axis=0)

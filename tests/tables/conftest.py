@@ -1,10 +1,16 @@
 """Small tables and scores files to write, open and damage."""
 
+import shutil
+import warnings
+from pathlib import Path
+
 import pytest
 import xarray as xr
 
 import rmtbase
-from rmtbase.tables import write_table
+from rmtbase.tables import KINDS, TableWarning, open_table, write_table
+
+DATA = Path(__file__).parents[1] / "data"
 
 
 @pytest.fixture(scope="session")
@@ -29,3 +35,23 @@ def table_file(table, tmp_path):
 def scores(model_folder) -> xr.DataTree:
     """The scores of the small model."""
     return rmtbase.score(model_folder, draws=400, matrices="spectra")
+
+
+@pytest.fixture(scope="session")
+def stored_tables() -> dict[str, xr.Dataset | xr.DataTree]:
+    """A table of each kind, not to be changed in place."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", TableWarning)
+        return {kind: open_table(DATA / f"{kind}-schema-1.1.nc", kind) for kind in KINDS}
+
+
+@pytest.fixture
+def a_table(request, stored_tables):
+    """That of the kind that a test is given, to be changed at will."""
+    return stored_tables[request.param].copy(deep=True)
+
+
+@pytest.fixture
+def old_file(tmp_path):
+    """Copies of files without a digest, to be damaged."""
+    return lambda kind: Path(shutil.copy(DATA / f"{kind}-schema-1.1.nc", tmp_path / f"{kind}.nc"))

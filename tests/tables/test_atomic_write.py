@@ -13,6 +13,7 @@ import pytest
 import xarray as xr
 
 from rmtbase.errors import OutputError
+from rmtbase.tables import _files as files
 from rmtbase.tables import check_writable, open_baseline, open_scores, write_bytes, write_table
 
 
@@ -97,6 +98,26 @@ def test_killed_writer_leaves_a_whole_file(table, tmp_path):
         xr.testing.assert_equal(kept, table)
         assert kept.attrs["seed"] >= 0
     assert all(name.name == "table.nc" or name.name.endswith(".part") for name in tmp_path.iterdir())
+    write_table(table, path)
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_what_writers_that_are_no_more_have_left_is_removed_and_nothing_else(tmp_path):
+    leave = "import sys; from pathlib import Path; from rmtbase.tables._files import _temporary;"
+    leave += "path = _temporary(Path(sys.argv[1]), sys.argv[2]); path.touch(); print(path.name)"
+    left = [
+        subprocess.check_output([sys.executable, "-c", leave, tmp_path, name], text=True).strip()
+        for name in ("new", "other")
+    ]
+    of_a_thread = files._temporary(tmp_path, "new").name
+    of_another_machine = left[0].replace(left[0].split("-")[2], "00000000")
+    without_a_number = left[0].replace(left[0].split("-")[3], "x")
+    kept = {left[1], of_a_thread, of_another_machine, without_a_number}
+    for name in kept:
+        (tmp_path / name).touch()
+    assert {one.name for one in tmp_path.iterdir()} == {*kept, left[0]}
+    write_bytes(b"new", tmp_path / "new")
+    assert {one.name for one in tmp_path.iterdir()} == {*kept, "new"}
 
 
 @pytest.mark.parametrize("write", [lambda path: write_bytes(b"new", path), check_writable])
@@ -160,6 +181,83 @@ def test_new_file_has_the_permissions_of_any_new_file(tmp_path):
     path = write_bytes(b"new", tmp_path / "table.nc")
     assert path.stat().st_mode == (tmp_path / "plain").stat().st_mode
     assert [one.name for one in sorted(tmp_path.iterdir())] == ["plain", "table.nc"]
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o640, 0o666, 0o444])
+def test_file_that_is_written_over_keeps_its_mode(mode, tmp_path):
+    path = write_bytes(b"old", tmp_path / "table.nc")
+    path.chmod(mode)
+    assert stat.S_IMODE(write_bytes(b"new", path).stat().st_mode) == mode
+    assert path.read_bytes() == b"new"
+
+
+@pytest.mark.parametrize(("mask", "mode"), [(0o027, 0o640), (0o002, 0o664)])
+def test_new_file_has_the_mode_that_the_user_wants_of_new_files(mask, mode, tmp_path):
+    before = os.umask(mask)
+    try:
+        path = write_bytes(b"new", tmp_path / "table.nc")
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE(path.stat().st_mode) == mode
+
+
+WITHOUT = [errno.EINVAL, errno.EBADF, errno.ENOTSUP, errno.ENOSYS]
+
+
+def of_folders(function, error):
+    """``function`` of a descriptor, which fails where that is of a folder: as on network file systems."""
+
+    def failing(descriptor):
+        if stat.S_ISDIR(os.fstat(descriptor).st_mode):
+            raise OSError(error, os.strerror(error))
+        return function(descriptor)
+
+    return failing
+
+
+@pytest.mark.parametrize("error", WITHOUT, ids=errno.errorcode.get)
+def test_folder_that_cannot_be_synced_can_be_written_to(error, tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "fsync", of_folders(os.fsync, error))
+    assert write_bytes(b"new", tmp_path / "table.nc").read_bytes() == b"new"
+
+
+@pytest.mark.parametrize("error", [errno.EPERM, *WITHOUT[2:]], ids=errno.errorcode.get)
+def test_file_system_without_modes_can_be_written_to(error, tmp_path, monkeypatch):
+    path = write_bytes(b"old", tmp_path / "table.nc")
+    path.chmod(0o600)
+
+    def chmod(*where, **how):
+        raise OSError(error, os.strerror(error))
+
+    monkeypatch.setattr(os, "chmod", chmod)
+    assert write_bytes(b"new", path).read_bytes() == b"new"
+    assert [one.name for one in tmp_path.iterdir()] == ["table.nc"]
+
+
+@pytest.mark.parametrize("error", [errno.EIO, errno.ENOSPC, errno.EINVAL], ids=errno.errorcode.get)
+def test_file_that_cannot_be_synced_is_not_written(error, tmp_path, watch, monkeypatch):
+    write_bytes(b"old", tmp_path / "table.nc")
+    before = watch(tmp_path)
+
+    def fsync(descriptor):
+        raise OSError(error, os.strerror(error))
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    with pytest.raises(OutputError, match=os.strerror(error)):
+        write_bytes(b"new", tmp_path / "table.nc")
+    before.assert_untouched()
+
+
+def test_folder_that_may_not_be_listed_can_be_written_to(tmp_path, monkeypatch):
+    open_file = os.open
+
+    def closed(path, *flags, **how):
+        if Path(path) == tmp_path:
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        return open_file(path, *flags, **how)
+
+    monkeypatch.setattr(os, "open", closed)
+    assert write_bytes(b"new", tmp_path / "table.nc").read_bytes() == b"new"
 
 
 def test_written_scores_can_be_written_over(scores, tmp_path):

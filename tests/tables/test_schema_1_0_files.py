@@ -8,13 +8,14 @@ import pytest
 import rmtbase
 from rmtbase.report._method import method
 from rmtbase.scoring import summarize_scores
-from rmtbase.tables import null_method, open_baseline, open_scores
+from rmtbase.tables import TableWarning, null_method, open_baseline, open_scores
 
 DATA = Path(__file__).parents[1] / "data"
 
 
 def test_baseline_of_schema_1_0_is_read():
-    table = open_baseline(DATA / "baseline-schema-1.0.nc")
+    with pytest.warns(TableWarning, match="no digest"):
+        table = open_baseline(DATA / "baseline-schema-1.0.nc")
     assert table.attrs["schema_version"] == "1.0"
     assert table["d_model"].values.tolist() == [12, 12]
     assert table["sigma_k"].values.tolist() == [1.0, 0.25]
@@ -24,13 +25,15 @@ def test_baseline_of_schema_1_0_is_read():
 def test_baseline_of_schema_1_0_serves_as_null():
     notes = []
     w_q, w_k = np.random.default_rng(0).standard_normal((2, 2, 3, 12))
-    scores = rmtbase.score_heads(w_q, w_k, baseline=DATA / "baseline-schema-1.0.nc", note=notes.append)
+    with pytest.warns(TableWarning, match="no digest"):
+        scores = rmtbase.score_heads(w_q, w_k, baseline=DATA / "baseline-schema-1.0.nc", note=notes.append)
     assert np.isfinite(scores["z_score"]).all()
     assert notes[0].startswith("null of (12, 3): 6 draws from ")
 
 
 def test_scores_of_schema_1_0_are_read():
-    tree = open_scores(DATA / "scores-schema-1.0.nc")
+    with pytest.warns(TableWarning, match="no digest"):
+        tree = open_scores(DATA / "scores-schema-1.0.nc")
     assert tree.attrs["schema_version"] == "1.0"
     assert tree["heads"]["p_value"].sel(statistic="trace").shape == (2, 4)
     assert tree["heads"]["z_score"].values[0, 0, 0] == pytest.approx(-0.27162619, rel=1e-6)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -43,7 +42,12 @@ def baseline(
         typer.Option("--sample/--no-sample", help="Keep every draw's statistics in the table, as scoring needs."),
     ] = None,
     workers: Annotated[int | None, typer.Option(help="Draw with that many local processes, one core each.")] = None,
-    scheduler: Annotated[str | None, typer.Option(help="Draw on the workers of a Dask scheduler, HOST:PORT.")] = None,
+    scheduler: Annotated[
+        str | None,
+        typer.Option(
+            help="Draw on the workers of a Dask scheduler: HOST:PORT, or tls://HOST:PORT with Dask's own keys."
+        ),
+    ] = None,
     coordinator: Annotated[
         str | None,
         typer.Option(
@@ -54,7 +58,7 @@ def baseline(
     processes: Annotated[int | None, typer.Option(help="With --coordinator: how many hosts.")] = None,
     process: Annotated[int | None, typer.Option(help="With --coordinator: which of them this is, from 0.")] = None,
     status: Annotated[
-        bool, typer.Option("--status", help="Say what is there and what is left, and draw nothing.")
+        bool, typer.Option("--status", help="Say what is there, what is left and what it would take, and draw nothing.")
     ] = False,
     keep_chunks: Annotated[
         bool, typer.Option("--keep-chunks", help="Keep FILE.chunks when the table is written.")
@@ -73,9 +77,10 @@ def baseline(
     Example: rmtbase baseline --plan sims/residual-paths.toml --workers 8
     """
     from rmtbase.cli._tables import print_table, table_json
-    from rmtbase.cli._terminal import bars, out
+    from rmtbase.cli._terminal import bars, out, print_json
     from rmtbase.errors import ParameterError
     from rmtbase.montecarlo import plan_status, run_on_hosts, run_plan
+    from rmtbase.shown import one_line
 
     contents = {
         "d_model": d_model,
@@ -91,7 +96,7 @@ def baseline(
     chosen = _plan(plan, {name: value for name, value in contents.items() if value is not None})
     path = output or Path(f"{chosen.name}.nc")
     if status:
-        print("\n".join(plan_status(chosen, path)))
+        print("\n".join(map(one_line, plan_status(chosen, path))))
         return
     hosts = {"coordinator": coordinator, "processes": processes, "process": process}
     dask = {"workers": workers, "scheduler": scheduler}
@@ -109,7 +114,7 @@ def baseline(
     if table is None:  # the first of the hosts has it
         return
     if as_json:
-        print(json.dumps(table_json(table, path), indent=1))
+        print_json(table_json(table, path))
     else:
         print_table(table, out())
 

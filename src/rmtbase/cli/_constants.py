@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -20,7 +19,10 @@ _WIDE = 130  # columns from which a description stands beside its value, not bel
 
 def constants(
     names: Annotated[list[str] | None, typer.Argument(metavar="[NAME]...", help="Which ones; without, all.")] = None,
-    digits: Annotated[int | None, typer.Option(help="Significant digits; 30, or 15 for all.")] = None,
+    digits: Annotated[
+        int | None,
+        typer.Option(help="Significant digits: 30 of one that is named, 15 in the list, or as many as there are."),
+    ] = None,
     output: Annotated[str, typer.Option("--format", help="text, json, latex (rows of a table) or bibtex.")] = "text",
     d_model: Annotated[int | None, typer.Option(help="Width, for the functions of the shape.")] = None,
     d_head: Annotated[int | None, typer.Option(help="Head dimension, likewise.")] = None,
@@ -30,7 +32,7 @@ def constants(
     Example: rmtbase constants product_upper_edge --d-model 768 --d-head 64 --digits 20
     """
     import rmtbase
-    from rmtbase.cli._terminal import out
+    from rmtbase.cli._terminal import out, print_json
     from rmtbase.constants import as_json, as_latex, bibliography, bibtex, find, groups
     from rmtbase.errors import ParameterError
     from rmtbase.parameters import require_head_shape, require_positive_integer
@@ -47,7 +49,7 @@ def constants(
     entries = [entry for section in sections.values() for entry in section]
     if names:
         _refuse_unused_shape(found[""], shape)
-        for entry in entries:
+        for entry in entries if digits is not None else ():
             entry.check_digits(count)
     keys = {key for entry in entries for key in entry.references}
     if output == "bibtex":
@@ -57,7 +59,7 @@ def constants(
     elif output == "json":
         references = {key: reference.bibtex for key, reference in bibliography().items() if key in keys}
         page = {"rmtbase_version": rmtbase.__version__, **shape, "constants": as_json(entries, count)}
-        print(json.dumps(page | {"references": references}, indent=1, ensure_ascii=False))
+        print_json(page | {"references": references})
     elif names:
         for place, entry in enumerate(entries):
             print(end="\n" if place else "")

@@ -22,6 +22,7 @@ def demo(
     from rmtbase.montecarlo import baseline
     from rmtbase.report import render
     from rmtbase.scoring import draws_for, heads_csv, score, summarize_scores
+    from rmtbase.shown import shown
     from rmtbase.tables import check_writable, write_bytes, write_table
 
     try:
@@ -43,7 +44,7 @@ def demo(
             progress=progress.bar("drawing the null", draws),
         )
         write_table(table, table_path)
-        note(f"wrote {table_path}")
+        note(f"wrote {shown(table_path)}")
         for revision in (first, last):
             tree = score("demo", table_path, revision=revision, matrices="spectra")
             name = f"scores-{revision}"
@@ -56,5 +57,5 @@ def demo(
                     write_table(tree, path)
                 else:
                     write_bytes(content.encode(), path)
-                note(f"wrote {path}")
+                note(f"wrote {shown(path)}")
             print_summary(summarize_scores(tree), f"demo, revision {revision}", out())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated
 
@@ -40,19 +39,18 @@ def depth(
     Example: rmtbase depth demo -o depth.nc
     """
     from rmtbase.cli._depth_tables import depth_json, print_depths
-    from rmtbase.cli._terminal import bars, note, out
-    from rmtbase.errors import OutputError
-    from rmtbase.models import open_model
+    from rmtbase.cli._terminal import bars, note, out, print_json
+    from rmtbase.models import check_outputs, open_model
     from rmtbase.parameters import require_positive_integer
     from rmtbase.scoring import effective_depths
+    from rmtbase.shown import shown
     from rmtbase.tables import check_writable, write_table
 
     depths = None if max_depth is None else range(1, require_positive_integer("max_depth", max_depth) + 1)
     if output is not None:
         check_writable(output)
     opened = open_model(model, revision)
-    if output is not None and output.exists() and output.resolve().parent == opened.path.resolve():
-        raise OutputError(output, "it is a file of the model that is read; expected another name")
+    check_outputs([] if output is None else [output], opened)
     with bars() as progress:
         table = effective_depths(
             opened,
@@ -72,8 +70,8 @@ def depth(
     if output is not None:
         write_table(table, output)
     if as_json:
-        print(json.dumps(depth_json(table), indent=1))
+        print_json(depth_json(table))
     else:
         print_depths(table, out())
     if output is not None:
-        note(f"wrote {output}")
+        note(f"wrote {shown(output)}")

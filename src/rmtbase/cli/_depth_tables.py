@@ -11,6 +11,8 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from rmtbase.cli._terminal import cell
+
 _FIELDS = (
     "n_rows",
     "n_columns",
@@ -43,21 +45,20 @@ def print_depths(table: xr.Dataset, console: Console) -> None:
     rows = _matrices(table)
     fitted = [row for row in rows if row["effective_depth"] is not None]
     fitting = sum(row["fits"] for row in fitted)
-    console.print(f"[bold]{title}[/bold]")
+    console.print(cell(title, "bold"))
     what = {"path": "residual path P", "update": "residual path without its direct term, P - I,"}[attributes["part"]]
     console.print(
         f"A {what} of some depth from {depths[0]} to {depths[-1]} fits {fitting} of {len(fitted)} weight matrices at "
-        f"the {100 * attributes['level']:g} % level ({attributes['draws']} draws each).",
-        markup=False,
+        f"the {100 * attributes['level']:g} % level ({attributes['draws']} draws each)."
     )
-    shown = Table(box=box.SIMPLE_HEAD, caption=f"distance {attributes['distance']}", caption_justify="left")
+    shown = Table(box=box.SIMPLE_HEAD, caption=cell(f"distance {attributes['distance']}"), caption_justify="left")
     shown.add_column("layer", justify="right")
     shown.add_column("matrix")
     for name in ("shape", "nearest depth", "interval", "sigma", "scale", "distance", "p"):
         shown.add_column(name, justify="right")
     shown.add_column("fits")
     for row in rows:
-        shown.add_row(str(row["layer"]), row["component"], f"{row['n_rows']} × {row['n_columns']}", *_cells(row))
+        shown.add_row(str(row["layer"]), cell(row["component"]), f"{row['n_rows']} × {row['n_columns']}", *_cells(row))
     console.print(shown)
     if any(row["n_rows"] != row["n_columns"] for row in fitted):
         console.print(

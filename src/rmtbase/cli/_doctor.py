@@ -1,52 +1,112 @@
-"""``rmtbase doctor``: versions, devices, precision, what is installed."""
+"""``rmtbase doctor``: versions, libraries, devices, precision, and what the engine would choose here."""
 
 from __future__ import annotations
 
-import json
 import platform
-import re
 import sys
-from importlib.metadata import PackageNotFoundError, requires, version
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+# What rmtbase asks for and what its extras do: a source tree that was never installed has no list of them.
+PACKAGES = (
+    "jax",
+    "jaxlib",
+    "numpy",
+    "scipy",
+    "mpmath",
+    "xarray",
+    "netCDF4",
+    "h5py",
+    "matplotlib",
+    "typer",
+    "rich",
+    "ml_dtypes",
+    "huggingface-hub",
+    "jaxtyping",
+    "threadpoolctl",
+    "filelock",
+    "torch",
+    "transformers",
+    "distributed",
+)
+_SHAPES = ((768, 64), (64, 64))  # d_model, d_head: well-conditioned, as most heads are, and as badly as can be
+
 
 def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False) -> None:
-    """Say what is installed, on which devices it runs, and check that double precision holds.
+    """Say what is installed, on which devices it runs, how it would solve, and check that double precision holds.
 
     Example: rmtbase doctor --json
     """
+    from rmtbase.cli._terminal import print_json
+    from rmtbase.shown import shown
+
     facts = _examine()
     if as_json:
-        print(json.dumps(facts, indent=1))
+        print_json(facts)
     else:
         for section, entries in facts.items():
-            print(f"{section}")
+            print(section)
             for name, value in entries.items():
-                print(f"  {name:<28} {value}")
+                print(f"  {shown(name):<28} {shown(value)}")
     if facts["precision"]["verdict"] != "good":
         raise typer.Exit(1)
 
 
 def _examine() -> dict[str, dict[str, Any]]:
     import rmtbase
-    from rmtbase.linalg import DTYPE, PRNG_IMPLEMENTATION, SpectrumSolver, available_cores
+    from rmtbase.linalg import DTYPE, PRNG_IMPLEMENTATION, available_cores
     from rmtbase.montecarlo import cache_folder
+    from rmtbase.tables import software_versions
 
-    packages = {name: _version(name) or "not installed" for name in _requirements()}
+    packages = {name: found or "not installed" for name, found in software_versions(*PACKAGES).items()}
     return {
         "software": {"rmtbase": rmtbase.__version__, "python": platform.python_version(), **packages},
+        "libraries": _libraries(),
         "machine": {
             "system": f"{platform.system()} {platform.machine()}",
             "cores for this process": available_cores(),
             "executable": sys.executable,
         },
-        "numerics": {"dtype": DTYPE, "prng": PRNG_IMPLEMENTATION, "solver": SpectrumSolver.name},
+        "numerics": {"dtype": DTYPE, "prng": PRNG_IMPLEMENTATION},
+        "solvers": _solvers(),
         "devices": _devices(),
         "precision": _precision(),
         "files": {"cache": str(cache_folder())},
     }
+
+
+def _libraries() -> dict[str, str]:
+    """The libraries below the packages, which decide about last digits and about which files can be read."""
+    import h5py
+    import netCDF4
+    import numpy  # noqa: F401  # loads its BLAS
+    import scipy.linalg  # noqa: F401  # loads another
+    from threadpoolctl import threadpool_info
+
+    found = {}
+    for one in threadpool_info():
+        if one["user_api"] == "blas":
+            facts = [one.get(name) for name in ("architecture", "threading_layer")] + [f"{one['num_threads']} threads"]
+            name = f"BLAS {Path(one['filepath']).parent.name.removesuffix('.libs')}"
+            found[name] = f"{one['internal_api']} {one['version']} ({', '.join(filter(None, facts))})"
+    found["HDF5, to check files"] = h5py.version.hdf5_version
+    found["HDF5, to read and write"] = netCDF4.__hdf5libversion__
+    found["netCDF-C"] = netCDF4.__netcdf4libversion__
+    return found
+
+
+def _solvers() -> dict[str, str]:
+    """Asked of the engine itself, which chooses for each shape."""
+    from rmtbase.ensembles import low_rank_product
+    from rmtbase.montecarlo import choose_solver
+
+    chosen = {
+        f"draws, d_model {d_model}, d_head {d_head}": choose_solver(low_rank_product(d_model, d_head))
+        for d_model, d_head in _SHAPES
+    }
+    return {what: f"{choice.name} ({choice.reason})" for what, choice in chosen.items()}
 
 
 def _devices() -> dict[str, str]:
@@ -76,24 +136,3 @@ def _precision() -> dict[str, str]:
         "spectrum, thin / dense - 1": f"{spectrum:.1e}",
         "verdict": "good" if good else "bad: expected both below 1e-12 in float64",
     }
-
-
-def _requirements() -> list[str]:
-    """The packages that rmtbase asks for, those of the extras `hf` and `cuda` among them."""
-    try:
-        lines = requires("rmtbase") or []
-    except PackageNotFoundError:
-        return []
-    names = [re.split(r"[^\w.-]", line, maxsplit=1)[0] for line in lines if _is_wanted(line)]
-    return list(dict.fromkeys(names))
-
-
-def _is_wanted(requirement: str) -> bool:
-    return "extra ==" not in requirement or re.search(r"extra == .(hf|cuda)", requirement) is not None
-
-
-def _version(package: str) -> str | None:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Annotated
 
 import typer
@@ -32,10 +31,10 @@ def law(
     """
     from rmtbase.cli._law_tables import print_law
     from rmtbase.cli._law_values import law_values
-    from rmtbase.cli._terminal import out
+    from rmtbase.cli._terminal import out, print_json
 
     values = law_values(d_model, d_head, sigma, normalization, self_normalized)
     if as_json:
-        print(json.dumps(values, indent=1, ensure_ascii=False, allow_nan=False))
+        print_json(values)
     else:
         print_law(values, out())

@@ -1,4 +1,4 @@
-"""``rmtbase plot``: the pictures of a baseline table or a scores file."""
+"""``rmtbase plot``: the pictures of any table."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import typer
 
 
 def plot(
-    file: Annotated[Path, typer.Argument(help="A baseline table or a scores file.")],
+    file: Annotated[Path, typer.Argument(help="Any file that rmtbase writes, but for an atlas.")],
     output: Annotated[Path, typer.Option("--output", "-o", help="Folder for the pictures.")] = Path(),
 ) -> None:
-    """Draw the pictures of a baseline table or a scores file, as PNG.
+    """Draw the pictures of a table: baseline, scores, effective depths, spectra or elements, as PNG.
 
     Example: rmtbase plot gpt2.nc -o figures
     """
@@ -21,6 +21,7 @@ def plot(
     from rmtbase.cli._terminal import note
     from rmtbase.errors import OutputError
     from rmtbase.plots import figures
+    from rmtbase.shown import shown
     from rmtbase.tables import open_table, write_bytes
 
     table = open_table(file)
@@ -32,4 +33,4 @@ def plot(
         content = io.BytesIO()
         figure.savefig(content, format="png", dpi=150)
         path = write_bytes(content.getvalue(), output / f"{file.stem}-{name}.png")
-        note(f"wrote {path}")
+        note(f"wrote {shown(path)}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated
 
@@ -10,7 +9,9 @@ import typer
 
 
 def score(
-    model: Annotated[str, typer.Argument(help="A checkpoint folder, a hub id, or 'demo' (bundled).")],
+    model: Annotated[
+        str, typer.Argument(help="A checkpoint folder, a hub id, a known name (pythia-70m), or 'demo' (bundled).")
+    ],
     baseline: Annotated[
         str | None,
         typer.Option(help="Baseline table to take the null from, or 'analytic': from the laws, without draws."),
@@ -47,11 +48,12 @@ def score(
     Are queries and keys aligned with each other? rmtbase score demo --null haar
     """
     from rmtbase.cli._tables import print_summary, summary_json
-    from rmtbase.cli._terminal import bars, note, out
+    from rmtbase.cli._terminal import bars, note, out, print_json
     from rmtbase.errors import OutputError
-    from rmtbase.models import open_model
+    from rmtbase.models import check_outputs, open_model
     from rmtbase.scoring import ANALYTIC, heads_csv, summarize_scores
     from rmtbase.scoring import score as score_model
+    from rmtbase.shown import shown
     from rmtbase.tables import check_writable, write_bytes, write_table
 
     outputs = [path for path in (output, csv, report) if path is not None]
@@ -62,9 +64,7 @@ def score(
         if baseline not in (None, ANALYTIC) and path.resolve() == Path(baseline).resolve():
             raise OutputError(path, "it is the baseline that is read; expected another name")
     opened = open_model(model, revision)
-    for path in outputs:
-        if path.resolve().parent == opened.path.resolve() and path.exists():
-            raise OutputError(path, "it is a file of the model that is read; expected another name")
+    check_outputs(outputs, opened)
     with bars() as progress:
         tree = score_model(
             opened,
@@ -87,10 +87,10 @@ def score(
 
         write_bytes(render(tree).encode(), report)
     if as_json:
-        print(json.dumps(summary_json(summary), indent=1))
+        print_json(summary_json(summary))
     else:
         title = opened.name + (f", revision {opened.revision}" if opened.revision else "")
         print_summary(summary, title, out())
     for path in (output, csv, report):
         if path is not None:
-            note(f"wrote {path}")
+            note(f"wrote {shown(path)}")

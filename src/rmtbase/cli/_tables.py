@@ -11,9 +11,11 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from rmtbase.cli._terminal import cell
 from rmtbase.scoring import Summary
 
 _LISTED = 12
+_LONGEST_LINE = 100_000  # characters: the heads of a large model that left the null are all named
 
 
 def table_json(table: xr.Dataset, path: Path) -> dict[str, Any]:
@@ -35,7 +37,7 @@ def print_table(table: xr.Dataset, console: Console) -> None:
     for place in range(table.sizes["case"]):
         case = table.isel(case=place)
         shown = Table(
-            title=_title(case),
+            title=cell(_title(case)),
             title_justify="left",
             box=box.SIMPLE_HEAD,
         )
@@ -55,15 +57,15 @@ def print_table(table: xr.Dataset, console: Console) -> None:
                 one[field].item() for field in ("mean", "standard_error", "std", "analytic_mean", "analytic_std")
             )
             texts = [_number(number, digits) for number, digits in zip(numbers, (8, 2, 5, 8, 5), strict=True)]
-            shown.add_row(name, *texts, _short(str(one["analytic_method"].item())))
+            shown.add_row(cell(name), *texts, cell(_short(str(one["analytic_method"].item()))))
         console.print(shown)
 
 
 def print_summary(summary: Summary, title: str, console: Console) -> None:
     """The scores in words, and the farthest heads as a table."""
-    console.print(f"[bold]{title}[/bold]")
+    console.print(cell(title, "bold"))
     for line in summary.overview():
-        console.print(line, markup=False)
+        console.print(cell(line, longest=_LONGEST_LINE))
     if summary.findings:
         shown = Table(box=box.SIMPLE_HEAD)
         for name in ("layer", "head"):
@@ -75,7 +77,7 @@ def print_summary(summary: Summary, title: str, console: Console) -> None:
             shown.add_row(
                 str(finding.layer),
                 str(finding.head),
-                finding.statistic,
+                cell(finding.statistic),
                 _number(finding.observed, 4),
                 _number(finding.null_mean, 4),
                 _number(finding.null_std, 2),

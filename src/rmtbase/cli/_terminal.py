@@ -1,25 +1,79 @@
-"""What commands share on the terminal: progress and notes on stderr, tables on stdout."""
+"""What commands share on the terminal: progress and notes on stderr, tables on stdout.
+
+Nothing that is printed here is ever read as markup, and :func:`cell` makes any text harmless and short.
+"""
 
 from __future__ import annotations
 
+import json
 import sys
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any, NoReturn
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
+from rmtbase.cli import _signals
+from rmtbase.cli._endings import say
+from rmtbase.errors import RmtbaseWarning
+from rmtbase.shown import one_line, shown
+
+_WIDTH = 160  # where stdout is no terminal
+
+
+class _Plain(Console):
+    """A console that prints text as it is: no markup, no links, no emoji codes, no colours for what looks like code."""
+
+    def __init__(self, *, stderr: bool = False, width: int | None = None) -> None:
+        stream = sys.stderr if stderr else sys.stdout
+        super().__init__(file=stream, markup=False, emoji=False, highlight=False, soft_wrap=False, width=width)
+
+    def on_broken_pipe(self) -> NoReturn:
+        """Nobody reads any more: for the command line to end on, as everywhere else."""
+        raise BrokenPipeError
+
 
 def out() -> Console:
     """The console for results: stdout, 160 columns wide when it is not a terminal."""
-    console = Console(file=sys.stdout, highlight=False, soft_wrap=False)
-    return console if console.is_terminal else Console(file=sys.stdout, highlight=False, width=160)
+    console = _Plain()
+    return console if console.is_terminal else _Plain(width=_WIDTH)
+
+
+def cell(value: object, style: str = "", longest: int = 300) -> Text:
+    """Any value as harmless text of at most so many characters, in a style: a table's cell, a title, a heading."""
+    return Text(shown(value, longest), style)
+
+
+def print_json(value: object) -> None:
+    """A result as JSON on stdout: in ASCII, so that whatever stdout holds, JSON it stays."""
+    print(json.dumps(value, indent=1, allow_nan=False))
 
 
 def note(line: str) -> None:
     """One line for the user to see beside the result, on stderr."""
-    print(f"rmtbase: {line}", file=sys.stderr)
+    say(line)
+
+
+@contextmanager
+def warnings_as_notes() -> Iterator[None]:
+    """For the length of a ``with`` block, what this library warns of is a note, each once."""
+    said: set[str] = set()
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", RmtbaseWarning)
+        show_others = warnings.showwarning
+
+        def show(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
+            if not issubclass(category, RmtbaseWarning):
+                show_others(message, category, *where, **more)
+            elif (line := one_line(str(message))) not in said:
+                said.add(line)
+                note(line)
+
+        warnings.showwarning = show
+        yield
 
 
 class _Rate(ProgressColumn):
@@ -29,7 +83,10 @@ class _Rate(ProgressColumn):
 
 
 class Bars:
-    """Progress bars with a rate and the time left; silent where stderr is not a terminal."""
+    """Progress bars with a rate and the time left; silent where stderr is not a terminal.
+
+    Each step of a bar raises an interrupt again that something has swallowed since the last.
+    """
 
     def __init__(self, progress: Progress | None) -> None:
         self._progress = progress
@@ -37,37 +94,42 @@ class Bars:
     def bar(self, label: str, total: int | None) -> Callable[[int], None]:
         """A new bar; the callable that is returned advances it."""
         if self._progress is None:
-            return lambda count: None
+            return lambda count: _signals.check()
         progress = self._progress
-        task = progress.add_task(label, total=total)
+        task = progress.add_task(shown(label), total=total)
 
         def advance(count: int) -> None:
+            _signals.check()
             progress.advance(task, count)
 
         return advance
 
     def note(self, line: str) -> None:
         """A note above the bars."""
+        _signals.check()
         if self._progress is None:
             note(line)
         else:
-            self._progress.console.print(f"rmtbase: {line}", highlight=False, markup=False)
+            self._progress.console.print(Text(f"rmtbase: {one_line(line)}"), soft_wrap=True)
 
 
 @contextmanager
 def bars() -> Iterator[Bars]:
     """Bars on stderr for the length of a ``with`` block."""
-    console = Console(file=sys.stderr)
+    console = _Plain(stderr=True)
     if not console.is_terminal:
         yield Bars(None)
         return
     columns = (
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(),
         MofNCompleteColumn(),
         _Rate(),
         TextColumn("left"),
         TimeRemainingColumn(),
     )
-    with Progress(*columns, console=console, transient=True) as progress:
-        yield Bars(progress)
+    try:
+        with Progress(*columns, console=console, transient=True) as progress:
+            yield Bars(progress)
+    finally:
+        console.show_cursor()  # where an interrupt came just as the bars were taken away

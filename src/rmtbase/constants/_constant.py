@@ -77,15 +77,15 @@ class Constant:
         """The key of the reference to cite."""
         return self.references[0]
 
-    def digits(self, digits: int = DEFAULT_DIGITS) -> str:
-        """The value rounded to ``digits`` significant digits, all of them right, in decimal.
+    def digits(self, digits: int | None = None) -> str:
+        """The value rounded to ``digits`` significant digits, all of them right, in decimal; if None 30, or all it has.
 
         From the shipped table as far as it goes; beyond, computed at two working precisions that must agree.
 
         Raises:
             ParameterError: unless 1 <= digits <= most_digits.
         """
-        count = self.check_digits(digits)
+        count = min(DEFAULT_DIGITS, self.most_digits) if digits is None else self.check_digits(digits)
         stored = Decimal(self.published) if self.published else None
         if stored is not None and count <= len(stored.as_tuple().digits):
             return significant(stored, count)

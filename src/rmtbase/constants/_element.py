@@ -8,6 +8,8 @@ from rmtbase.constants._constant import Constant, ConstantFunction
 from rmtbase.constants._digits import Number
 from rmtbase.constants._published import PUBLISHED_DIGITS, published
 
+_SUM_OF_PRODUCTS = ("pearson_jeffery_elderton_1929", "wishart_bartlett_1932")  # Craig has the single product
+
 
 def normal_divergence(h: int) -> Number:
     """D_KL of the law of w from N(0, h), in nats: E ln p(w) + ln(2πe h)/2, by tanh-sinh quadrature."""
@@ -52,7 +54,7 @@ def _divergence(h: int) -> Constant:
             rf" \nu = \tfrac{{h-1}}{{2}}, \quad h = {h}"
         ),
         method="tanh-sinh quadrature",
-        references=("craig_1936", "kullback_leibler_1951"),
+        references=(*(_SUM_OF_PRODUCTS if h > 1 else ("craig_1936",)), "kullback_leibler_1951"),
         compute=lambda: normal_divergence(h),
         uncertainty="numerical: relative error below 1e-100",
         most_digits=PUBLISHED_DIGITS,
@@ -78,7 +80,7 @@ FUNCTIONS = (
         description="excess kurtosis of an element of W_QK",
         definition=r"6 / h",
         method="closed form",
-        references=("craig_1936",),
+        references=(*_SUM_OF_PRODUCTS, "craig_1936"),
         parameters=("d_head",),
         compute=lambda h: mp.mpf(6) / h,
     ),

@@ -135,7 +135,7 @@ def _side(side: int) -> tuple[ConstantFunction, ...]:
             description=f"Tracy-Widom scale at the {which} edge of W_QK",
             definition=rf"\Bigl(\frac{{\lambda_{sign}}}{{h}} \sqrt{{|F''(\psi_{sign})|/2}}\Bigr)^{{2/3}}",
             method="closed form",
-            references=("el_karoui_2006", *_LAW),
+            references=("el_karoui_2007", *_LAW),
             compute=lambda d, h: _edge_scale(d, h, side),
             uncertainty="exact for the limiting law",
         ),

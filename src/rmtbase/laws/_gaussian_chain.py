@@ -109,6 +109,8 @@ class GaussianChain:
 
         lambda_max is close to support[1] + edge_scale[1] TW_1 and lambda_min to support[0] - edge_scale[0] TW_1
         (asymptotic; see :func:`rmtbase.laws.largest_eigenvalue` for the finite-size shift).
+
+        Source: El Karoui, Ann. Probab. 35, 663 (2007), for the scale at the edge of a general spectral curve.
         """
         lower, upper = self.support
         return (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -98,6 +98,11 @@ def gaussian_sample_statistic(statistic: str, count: int) -> SampleStatisticLaw:
         raise ParameterError("statistic", statistic, f"one of {', '.join(names)}")
     if count < _SMALLEST:
         raise ParameterError("count", count, f"at least {_SMALLEST} numbers")
+    return _law(statistic, count)
+
+
+@lru_cache(maxsize=256)  # matrices of a model share a few shapes, and each law keeps what its quadrature gave
+def _law(statistic: str, count: int) -> SampleStatisticLaw:
     return SampleStatisticLaw(statistic, count)
 
 

@@ -46,11 +46,12 @@ class ProductElement:
 
         pdf = x^ν K_ν(x) / (√π Γ(h/2) 2^ν) / scale,    characteristic function (1 + scale² t²)^(-h/2)
 
-    (Madan, Carr & Chang 1998; Craig 1936 for h = 1). The law is exact, its functions are numerical: pdf and sf are the
-    scale mixture itself, integrated over ln s by the trapezoidal rule about the saddle s = (h + √(h² + 4x²))/2. All
-    terms are positive and none is larger than the one at the saddle, where K_ν itself overflows (at x = 1 from h = 300
-    on, near zero for every h > 1); both tails are relative. Measured against 40-digit evaluations for h = 1 ... 16 384:
-    relative error of pdf and sf below 2e-13 down to 1e-300, of ppf and of kl_to_normal below 1e-14.
+    (Pearson, Jeffery & Elderton 1929 and Wishart & Bartlett 1932 for h > 1, Craig 1936 for h = 1; as a variance-gamma
+    law Madan, Carr & Chang 1998). The law is exact, its functions are numerical: pdf and sf are the scale mixture
+    itself, integrated over ln s by the trapezoidal rule about the saddle s = (h + √(h² + 4x²))/2. All terms are
+    positive and none is larger than the one at the saddle, where K_ν itself overflows (at x = 1 from h = 300 on, near
+    zero for every h > 1); both tails are relative. Measured against 40-digit evaluations for h = 1 ... 16 384: relative
+    error of pdf and sf below 2e-13 down to 1e-300, of ppf and of kl_to_normal below 1e-14.
 
     Attributes:
         d_head: the number h of products, a positive integer.

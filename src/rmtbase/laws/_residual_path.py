@@ -94,7 +94,7 @@ class ResidualPath(EigenvalueLaw):
 
         lambda = F(psi). The largest eigenvalue is close to support[1] + edge_scale[1] TW_1, the smallest to
         support[0] - edge_scale[0] TW_1: asymptotic, with a neglected shift of the mean by a part of the scale
-        that vanishes as d^(-1/3).
+        that vanishes as d^(-1/3). The scale is that of a general edge (El Karoui 2007).
         """
         width = require_positive_integer("d_model", d_model)
         cut = _residual_map(self.depth, self.sigma)

@@ -1,5 +1,6 @@
 """Factored matrices and their spectra through the small core, in double precision."""
 
+from rmtbase.linalg._arithmetic import arithmetic
 from rmtbase.linalg._factored import (
     core_of_triangles,
     core_singular_values,
@@ -22,16 +23,15 @@ from rmtbase.linalg._solver import (
     HOST_SOLVERS,
     SOLVERS,
     SpectrumSolver,
-    available_cores,
     device_singular_values,
     gram_singular_values,
     loses_digits,
     matrix_singular_values,
     require_solver,
-    single_threaded_blas,
     singular_values,
 )
 from rmtbase.linalg._solver_choice import MICROSECONDS, SolverChoice, fastest_solver, is_measured, measured_solver
+from rmtbase.linalg._threads import available_cores, blas_threads, single_threaded_blas
 from rmtbase.linalg._tridiagonal import extreme_eigenvalues
 
 __all__ = [
@@ -46,7 +46,9 @@ __all__ = [
     "SOLVERS",
     "SolverChoice",
     "SpectrumSolver",
+    "arithmetic",
     "available_cores",
+    "blas_threads",
     "core_of_triangles",
     "core_singular_values",
     "device_singular_values",

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
 from rmtbase.errors import ParameterError
+from rmtbase.forks import require_jax_threads
 
 DTYPE = "float64"
 PRECISIONS = ("float64", "float32")
@@ -28,11 +29,17 @@ def reproducible_jax(precision: str = DTYPE) -> Iterator[None]:
 
     Args:
         precision: one of :data:`PRECISIONS`; ``"float32"`` for floats of 32 bits, as JAX has them by default.
+
+    Raises:
+        ForkedProcessError: this process was forked from one that had used JAX.
     """
+    require_jax_threads()
     import jax
 
     with ExitStack() as stack:
         stack.enter_context(jax.enable_x64(precision == DTYPE))
+        stack.enter_context(jax.numpy_dtype_promotion("standard"))
+        stack.enter_context(jax.numpy_rank_promotion("allow"))
         stack.enter_context(jax.default_matmul_precision(MATMUL_PRECISION))
         stack.enter_context(jax.threefry_partitionable(True))
         yield

@@ -2,34 +2,22 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from types import TracebackType
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from threadpoolctl import threadpool_limits
 
 from rmtbase.errors import ParameterError
+from rmtbase.linalg._threads import available_cores, blas_threads, single_threaded_blas
 
 _STACKED_BELOW = 512  # up to this size LAPACK on one core per matrix beats a threaded LAPACK on one matrix
 
 GRAM_CONDITION = {"float64": 1e4, "float32": 1e2}
 """λ_1/λ_r up to which a Gram matrix of that precision is trusted: λ_r is good to 1e-12, or to 1e-5 in float32."""
-
-
-def available_cores() -> int:
-    """Cores that this process may use (its CPU affinity where the system tells it)."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
-def single_threaded_blas() -> threadpool_limits:
-    """A context in which BLAS uses one thread per call, for code that spreads its calls over the cores itself."""
-    return threadpool_limits(limits=1, user_api="blas")
 
 
 def singular_values(stack: NDArray[np.floating], rank: int | None = None) -> NDArray[np.float64]:
@@ -112,7 +100,7 @@ def matrix_singular_values(matrix: NDArray[np.float64], cores: int | None = None
     """Singular values of one matrix, descending: on all cores where it is large enough to gain by it."""
     if max(matrix.shape) <= _STACKED_BELOW:
         return singular_values(matrix)
-    with threadpool_limits(limits=available_cores() if cores is None else cores, user_api="blas"):
+    with blas_threads(available_cores() if cores is None else cores):
         return singular_values(matrix)
 
 
@@ -134,10 +122,10 @@ class SpectrumSolver:
     def __init__(self, cores: int | None = None) -> None:
         self.cores = cores if cores is not None else available_cores()
         self._pool: ThreadPoolExecutor | None = None
-        self._limits: Any = None
+        self._limit = ExitStack()
 
     def __enter__(self) -> SpectrumSolver:
-        self._limits = single_threaded_blas()
+        self._limit.enter_context(single_threaded_blas())
         self._pool = ThreadPoolExecutor(self.cores, thread_name_prefix="rmtbase-spectrum")
         return self
 
@@ -147,10 +135,9 @@ class SpectrumSolver:
         value: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        if self._pool is not None:
-            self._pool.shutdown(wait=True, cancel_futures=True)
-        if self._limits is not None:
-            self._limits.restore_original_limits()
+        with self._limit:
+            if self._pool is not None:
+                self._pool.shutdown(wait=True, cancel_futures=True)
 
     def singular_values(self, stack: NDArray[np.float64]) -> NDArray[np.float64]:
         """Singular values ``(n, min(p, q))`` of a stack ``(n, p, q)``, descending along the last axis."""

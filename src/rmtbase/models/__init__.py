@@ -10,6 +10,7 @@ from rmtbase.models._known_models import KnownModel, known_models
 from rmtbase.models._layouts import COMPONENTS, supported_architectures
 from rmtbase.models._model import Model
 from rmtbase.models._open import open_model
+from rmtbase.models._output import check_outputs
 
 __all__ = [
     "COMPONENTS",
@@ -17,6 +18,7 @@ __all__ = [
     "HeadShape",
     "KnownModel",
     "Model",
+    "check_outputs",
     "demo_revisions",
     "head_shape",
     "known_models",

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-import json
+import os
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
@@ -13,10 +14,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rmtbase.errors import CheckpointError, CorruptFileError, MissingFileError, ParameterError
+from rmtbase.errors import CorruptFileError, ParameterError
+from rmtbase.models._json_file import read_json_object
+from rmtbase.models._other_formats import missing_file
+from rmtbase.models._reading import reading
 from rmtbase.models._safetensors import SafetensorsFile
 from rmtbase.models._tensor_file import TensorEntry, TensorFile, require_finite, require_supported, widen
 from rmtbase.models._torch_file import TorchFile
+from rmtbase.shown import quoted, shown
 
 _CANDIDATES: tuple[tuple[str, str, Callable[[Path], TensorFile]], ...] = (
     ("model.safetensors", ".safetensors", SafetensorsFile.open),
@@ -24,6 +29,9 @@ _CANDIDATES: tuple[tuple[str, str, Callable[[Path], TensorFile]], ...] = (
     ("pytorch_model.bin", ".bin", TorchFile.open),
     ("pytorch_model.bin.index.json", ".bin", TorchFile.open),
 )
+_INDEX_ENDING = ".index.json"
+_LARGEST_INDEX = 1 << 26  # bytes; the index of a model with 92 000 tensors takes nine million
+_SHOWN = 3  # names in a note
 _CHUNK = 1 << 22  # elements hashed at a time
 
 
@@ -37,28 +45,34 @@ class Checkpoint:
 
     Attributes:
         path: the folder.
+        notes: what of its files was read or left, where that is not plain: tensors of a shard that the index does
+            not name (they are read, as transformers reads them), an index beside a single file (it is not).
     """
 
     path: Path
     _files: Mapping[str, TensorFile] = field(repr=False, compare=False)
+    notes: tuple[str, ...] = ()
 
     @classmethod
     def open(cls, folder: str | Path) -> Checkpoint:
-        """Find the files, and read and check the header of each. No weight is read.
+        """Find the files, and read and check the header of each. No weight is read, but for the checksums of ``.bin``.
 
         Raises:
             MissingFileError: the folder has no such file, or lacks a shard.
-            CorruptFileError: a file is truncated or malformed, or lacks a tensor that the index places in it.
-            MissingDependencyError: there are only ``.bin`` files, and torch is not installed.
+            CorruptFileError: a file is truncated or malformed, or lacks a tensor that the index places in it; or a
+                tensor is in two shards.
+            CheckpointError: under the name of one of these files is no regular file, or it cannot be read.
+            MissingDependencyError: there are only ``.bin`` files, and torch is not installed, or older than 2.10.
         """
         folder = Path(folder)
         for name, suffix, open_file in _CANDIDATES:
-            if (folder / name).is_file():
-                if name.endswith(".index.json"):
-                    return cls(folder, _open_shards(folder / name, suffix, open_file))
-                file = open_file(folder / name)
-                return cls(folder, MappingProxyType(dict.fromkeys(file.entries, file)))
-        raise MissingFileError(folder / _CANDIDATES[0][0])
+            if os.path.lexists(folder / name):
+                if name.endswith(_INDEX_ENDING):
+                    files, notes = _read_shards(folder / name, suffix, open_file)
+                else:
+                    files, notes = _read_single(folder / name, open_file)
+                return cls(folder, files, tuple(notes))
+        raise missing_file(folder, _CANDIDATES[0][0])
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -129,44 +143,52 @@ class Checkpoint:
         return values
 
 
-def read_json_object(path: Path) -> dict[str, Any]:
-    """The JSON object in a file.
-
-    Raises:
-        MissingFileError: there is no such file.
-        CorruptFileError: it does not hold a JSON object.
-    """
-    try:
-        value = json.loads(path.read_bytes())
-    except FileNotFoundError as error:
-        raise MissingFileError(path) from error
-    except OSError as error:
-        raise CheckpointError(path, f"cannot be read: {error.strerror}") from error
-    except (ValueError, RecursionError) as error:
-        raise CorruptFileError(path, "text that is not JSON", "a JSON object") from error
-    if not isinstance(value, dict):
-        raise CorruptFileError(path, f"a JSON {type(value).__name__}", "a JSON object")
-    return value
+def _read_single(path: Path, open_file: Callable[[Path], TensorFile]) -> tuple[Mapping[str, TensorFile], list[str]]:
+    file = open_file(path)
+    index = path.with_name(path.name + _INDEX_ENDING)
+    notes = [f"{path.name} is read, {index.name} beside it is not"] if os.path.lexists(index) else []
+    return MappingProxyType(dict.fromkeys(file.entries, file)), notes
 
 
-def _open_shards(index: Path, suffix: str, open_file: Callable[[Path], TensorFile]) -> Mapping[str, TensorFile]:
-    weight_map = read_json_object(index).get("weight_map")
+def _read_shards(
+    index: Path, suffix: str, open_file: Callable[[Path], TensorFile]
+) -> tuple[Mapping[str, TensorFile], list[str]]:
+    weight_map = read_json_object(index, _LARGEST_INDEX).get("weight_map")
     if not isinstance(weight_map, dict) or not all(isinstance(shard, str) for shard in weight_map.values()):
         raise CorruptFileError(index, "no table weight_map of tensor name to file name", "one")
-    shards = sorted(set(weight_map.values()))
-    for shard in shards:
-        _require_inside(index, shard, suffix)
-        if not (index.parent / shard).is_file():
-            raise MissingFileError(index.parent / shard, needed_by=index.name)
-    files = {shard: open_file(index.parent / shard) for shard in shards}
+    placed: dict[str, list[str]] = defaultdict(list)
     for name, shard in weight_map.items():
-        if name not in files[shard].entries:
+        placed[shard].append(name)
+    for shard in sorted(placed):
+        _require_inside(index, shard, suffix)
+        with reading(index.parent / shard, needed_by=index.name):
+            pass  # all are there before the first is looked into
+    files: dict[str, TensorFile] = {}
+    for shard, names in sorted(placed.items()):
+        # One after another: what is wrong with a shard is said before the next is opened.
+        file = open_file(index.parent / shard)
+        _require_agreement(index, file, names, files)
+        files |= dict.fromkeys(file.entries, file)
+    unnamed = sorted(files.keys() - weight_map.keys())
+    notes = [f"tensors that {index.name} does not name are read too: {_some(unnamed)}"] if unnamed else []
+    return MappingProxyType(files), notes
+
+
+def _require_agreement(index: Path, file: TensorFile, names: list[str], before: Mapping[str, TensorFile]) -> None:
+    """Raise CorruptFileError unless a shard holds the tensors that the index places in it, and none of those before."""
+    for name in names:
+        if name not in file.entries:
             raise CorruptFileError(
-                files[shard].path,
-                f"no tensor {name!r}",
-                f"it there, as {index.name} says: download both again",
+                file.path, f"no tensor {quoted(name)}", f"it there, as {index.name} says: download both again"
             )
-    return MappingProxyType({name: files[shard] for name, shard in weight_map.items()})
+    twice = next((name for name in file.entries if name in before), None)
+    if twice is not None:
+        both = f"{shown(before[twice].path.name)} and {shown(file.path.name)}"
+        raise CorruptFileError(index, f"the tensor {quoted(twice)} in both {both}", "each tensor in one of its shards")
+
+
+def _some(names: list[str]) -> str:
+    return ", ".join(map(quoted, names[:_SHOWN])) + (f", … ({len(names)} of them)" if len(names) > _SHOWN else "")
 
 
 def _require_inside(index: Path, shard: str, suffix: str) -> None:
@@ -176,6 +198,6 @@ def _require_inside(index: Path, shard: str, suffix: str) -> None:
     if outside or "\\" in shard or ":" in shard or not shard.isprintable() or not shard.endswith(suffix):
         raise CorruptFileError(
             index,
-            f"the shard name {shard!r}",
+            f"the shard name {quoted(shard)}",
             f"the name of a {suffix} file inside the checkpoint's own folder",
         )

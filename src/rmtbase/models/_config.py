@@ -9,9 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from rmtbase.errors import CheckpointError, UnknownArchitectureError
-from rmtbase.models._layouts import LAYOUTS, ConfigKeys, supported_architectures
+from rmtbase.models._layouts import LAYOUTS, ConfigKeys, Layout, supported_architectures
+from rmtbase.shown import quoted
 
 _CLASS_ENDING = r"(Model|PreTrainedModel|LMHeadModel|DoubleHeadsModel|For[A-Z][A-Za-z]*)"
+# Said of an architecture that has no key of its own for it, these can only repeat what it is there by definition.
+_USUAL_WORDS = {"d_head": ("head_dim", "head_size", "attention_head_size"), "n_key_heads": ("num_key_value_heads",)}
 
 
 @dataclass(frozen=True)
@@ -64,7 +67,7 @@ def read_dimensions(config: Mapping[str, Any], keys: ConfigKeys, path: Path) -> 
             if value is None:
                 continue
             if type(value) is not int or value < 1:
-                raise CheckpointError(path, f"{key} = {value!r}; expected a positive integer")
+                raise CheckpointError(path, f"{key} = {quoted(value)}; expected a positive integer")
             said.append(f"{key} = {value}")
             return value
         return None
@@ -89,3 +92,38 @@ def read_dimensions(config: Mapping[str, Any], keys: ConfigKeys, path: Path) -> 
     if d_mlp is None and keys.d_mlp_over_d_model:
         d_mlp = keys.d_mlp_over_d_model * d_model
     return Dimensions(n_layers, n_heads, n_key_heads, d_model, d_head, d_mlp, because)
+
+
+def read_layout_dimensions(config: Mapping[str, Any], layout: Layout, path: Path) -> Dimensions:
+    """The dimensions that the configuration gives a model of a known layout, by whatever words.
+
+    Raises:
+        CheckpointError: as :func:`read_dimensions`; or two words for one dimension disagree, or a head size is given
+            that is not the d_model / n_heads which the architecture has by definition.
+    """
+    dimensions = read_dimensions(config, layout.config, path)
+    for size in ("n_layers", "n_heads", "n_key_heads", "d_model", "d_head"):
+        expected = getattr(dimensions, size)
+        for key in getattr(layout.config, size) or _USUAL_WORDS[size]:
+            said = config.get(key)
+            if said is not None and (type(said) is not int or said != expected):
+                raise CheckpointError(
+                    path, f"{key} = {quoted(said)} beside {dimensions.because}; expected {expected}, as these imply"
+                )
+    return dimensions
+
+
+def rotary_dimensions(config: Mapping[str, Any], layout: Layout, d_head: int, path: Path) -> int:
+    """How many of a head's dimensions are rotated.
+
+    Raises:
+        CheckpointError: the configuration gives a part of them that is none.
+    """
+    if layout.rotary_fraction is None:
+        return d_head
+    parameters = config.get("rope_parameters")
+    said = parameters.get("partial_rotary_factor") if isinstance(parameters, dict) else None
+    fraction = config.get("rotary_pct", layout.rotary_fraction) if said is None else said
+    if isinstance(fraction, bool) or not isinstance(fraction, (int, float)) or not 0 <= fraction <= 1:
+        raise CheckpointError(path, f"the rotated part {quoted(fraction)} of a head; expected a number from 0 to 1")
+    return int(d_head * fraction)

@@ -6,7 +6,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from rmtbase.errors import CorruptFileError, ParameterError
-from rmtbase.models._checkpoint import read_json_object
+from rmtbase.models._json_file import read_json_object
 
 
 def demo_root() -> Path:

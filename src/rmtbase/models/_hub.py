@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from rmtbase.errors import CheckpointError
+from rmtbase.models._known_models import find_known
 from rmtbase.models._torch_file import require_torch
+from rmtbase.shown import quoted
 
-_SAFETENSORS = ["config.json", "*.safetensors", "*.safetensors.index.json"]
+HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?", re.ASCII)
+# adapter_config.json, so that an adapter is told what it is.
+_SAFETENSORS = ["config.json", "adapter_config.json", "*.safetensors", "*.safetensors.index.json"]
 _TORCH = ["config.json", "pytorch_model*.bin", "pytorch_model.bin.index.json"]
 # Copies of the same weights in other formats, which some repositories keep beside the checkpoint.
 _OTHER_COPIES = ["*/*", "consolidated*"]
+
+
+def hub_id(name: str) -> str:
+    """The hub id of a known model, or the name itself: ``pythia-70m`` is ``EleutherAI/pythia-70m``."""
+    known = find_known(name)
+    return name if known is None else known.hub_id
 
 
 def fetch_checkpoint(model: str, revision: str | None = None) -> Path:
@@ -21,7 +32,7 @@ def fetch_checkpoint(model: str, revision: str | None = None) -> Path:
 
     Raises:
         CheckpointError: the hub cannot be reached, or has no such model or revision, or refuses access.
-        MissingDependencyError: there are only ``.bin`` files, and torch is not installed.
+        MissingDependencyError: there are only ``.bin`` files, and torch 2.10 or later is not installed.
     """
     folder = _download(model, revision, _SAFETENSORS)
     if any(folder.glob("*.safetensors")):
@@ -55,7 +66,7 @@ def _explain(error: Exception, revision: str | None) -> str:
     if "RepositoryNotFoundError" in kinds:
         return "neither a folder here nor a public model of the hub; check the name, or log in with hf auth login"
     if "RevisionNotFoundError" in kinds:
-        return f"the hub has this model, but no revision {revision!r}"
+        return f"the hub has this model, but no revision {quoted(revision)}"
     return (
         f"not a folder here, and cannot be fetched from the hub ({type(error).__name__}); "
         "check the name and the connection, or pass the folder of a downloaded checkpoint"

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import csv
+from difflib import get_close_matches
 from functools import cache
 from importlib.resources import files
 from typing import NamedTuple
+
+_NEAR = 6  # names that an error lists
 
 
 class KnownModel(NamedTuple):
@@ -39,3 +42,25 @@ def known_models() -> tuple[KnownModel, ...]:
         KnownModel(line["name"], line["hub_id"], *(int(line[size]) for size in KnownModel._fields[2:]))
         for line in lines
     )
+
+
+def find_known(name: str) -> KnownModel | None:
+    """The known model of that name or hub id, with or without its owner, in upper or lower case."""
+    asked = name.lower()
+    for named in (
+        lambda known: (known.name, known.hub_id.lower()),
+        lambda known: (known.hub_id.lower().partition("/")[2],),
+    ):
+        for known in known_models():
+            if asked in named(known):
+                return known
+    return None
+
+
+def names_near(name: str) -> str:
+    """Names of known models that come near, for an error."""
+    names = [known.name for known in known_models()]
+    asked = name.lower().rpartition("/")[2][:100]
+    begin_alike = [known for known in names if asked and known.startswith(asked)]
+    near = get_close_matches(asked, names, n=_NEAR, cutoff=0.5)
+    return ", ".join(list(dict.fromkeys((*near, *begin_alike)))[:_NEAR] or ["gpt2", "pythia-70m", "llama-3.1-8b"])

@@ -69,6 +69,9 @@ class Layout:
         config: the keys of its dimensions.
         query_key_norms: names within the layer of norms applied to queries and keys.
         rotary: whether positions enter by rotating queries and keys.
+        rotary_frequencies: the tensor within the layer in which older checkpoints keep the frequencies.
+        rotary_fraction: the part of a head's dimensions that is rotated where the configuration does not say, or
+            None where all are, whatever it says.
     """
 
     class_prefix: str
@@ -77,6 +80,8 @@ class Layout:
     config: ConfigKeys = field(default_factory=ConfigKeys)
     query_key_norms: tuple[str, ...] = ()
     rotary: bool = False
+    rotary_frequencies: str | None = None
+    rotary_fraction: float | None = None
 
 
 def _llama_like(class_prefix: str, query_key_norms: tuple[str, ...] = ()) -> Layout:
@@ -95,6 +100,7 @@ def _llama_like(class_prefix: str, query_key_norms: tuple[str, ...] = ()) -> Lay
         config=ConfigKeys(n_key_heads=("num_key_value_heads",), d_head=("head_dim",)),
         query_key_norms=query_key_norms,
         rotary=True,
+        rotary_frequencies="self_attn.rotary_emb.inv_freq",
     )
 
 
@@ -143,6 +149,8 @@ LAYOUTS: Mapping[str, Layout] = MappingProxyType(
                 "mlp_out": Stored("mlp.dense_4h_to_h"),
             },
             rotary=True,
+            rotary_frequencies="attention.rotary_emb.inv_freq",
+            rotary_fraction=0.25,
         ),
         "llama": _llama_like("Llama"),
         "mistral": _llama_like("Mistral"),

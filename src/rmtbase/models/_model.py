@@ -13,16 +13,34 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rmtbase.errors import CheckpointError, ParameterError
-from rmtbase.models._checkpoint import Checkpoint, read_json_object
-from rmtbase.models._config import Dimensions, read_architecture, read_dimensions
+from rmtbase.models._checkpoint import Checkpoint
+from rmtbase.models._config import Dimensions, read_architecture, read_layout_dimensions, rotary_dimensions
+from rmtbase.models._json_file import read_json_object
 from rmtbase.models._layout_kinds import KINDS
 from rmtbase.models._layouts import ATTENTION_PARTS, LAYOUTS, Layout
-from rmtbase.models._tensors import find_prefix, part_rows, present_components, require_shapes, tensor_name
+from rmtbase.models._leftovers import (
+    leftover_notes,
+    require_known_attention,
+    require_plain_tensors,
+    require_unquantised,
+)
+from rmtbase.models._other_formats import refuse_other_formats
+from rmtbase.models._tensor_file import least_sigma, require_digits
+from rmtbase.models._tensors import (
+    find_prefix,
+    part_rows,
+    present_components,
+    require_shapes,
+    tensor_name,
+    tensors_show_head_size,
+)
+from rmtbase.shown import quoted
 
 _CONTENT_PART = "rotary: W_QK is the content part at zero relative position"
 _NORMS = "query/key norm present: recorded, not folded in"
 _BIASES = "biases present: recorded, not folded in"
 _ROUNDED = "stored in float64: rounded to float32"
+_HEADS_UNSEEN = "split into heads: the configuration's word alone, no tensor shows the head size"
 
 
 class _LastTensor:
@@ -87,17 +105,23 @@ class Model:
 
         Raises:
             CheckpointError: or one of its kinds, naming the file, the tensor, what was found and expected.
-            MissingDependencyError: the weights are ``.bin`` files and torch is not installed.
+            MissingDependencyError: the weights are ``.bin`` files and torch 2.10 or later is not installed.
         """
         config_path = folder / "config.json"
+        refuse_other_formats(folder)
         config = read_json_object(config_path)
+        require_unquantised(config, config_path)
         architecture = read_architecture(config, config_path)
         layout = LAYOUTS[architecture]
-        dimensions = read_dimensions(config, layout.config, config_path)
+        dimensions = read_layout_dimensions(config, layout, config_path)
         checkpoint = Checkpoint.open(folder)
+        require_plain_tensors(checkpoint)
         prefix = find_prefix(checkpoint, layout, architecture)
         components = present_components(checkpoint, prefix, layout, dimensions.n_layers, architecture)
         require_shapes(checkpoint, prefix, layout, dimensions, components)
+        require_known_attention(checkpoint, prefix, layout, architecture)
+        rotated = rotary_dimensions(config, layout, dimensions.d_head, config_path)
+        shows_heads = tensors_show_head_size(checkpoint, prefix, layout, dimensions, rotated, architecture)
         return cls(
             name=name,
             revision=revision,
@@ -110,12 +134,23 @@ class Model:
             d_model=dimensions.d_model,
             d_head=dimensions.d_head,
             components=components,
-            notes=(*_notes(checkpoint, prefix, layout, components, dimensions.n_layers), *notes),
+            notes=(
+                *_notes(checkpoint, prefix, layout, components, dimensions.n_layers),
+                *(() if shows_heads else (_HEADS_UNSEEN,)),
+                *checkpoint.notes,
+                *leftover_notes(config, checkpoint),
+                *notes,
+            ),
             _dimensions=dimensions,
             _prefix=prefix,
             _checkpoint=checkpoint,
             _tensors=_LastTensor(checkpoint),
         )
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The files that hold the weights."""
+        return tuple(sorted({self._checkpoint.file(name) for name in self._checkpoint.names}))
 
     def queries(self, layer: int) -> NDArray[np.float32]:
         """The query matrices of a layer, shape (n_heads, d_head, d_model): q = W_Q x.
@@ -163,6 +198,10 @@ class Model:
         matrix = np.ascontiguousarray(linear)
         matrix.flags.writeable = False
         return matrix
+
+    def least_sigma(self, layer: int, component: str) -> float:
+        """The standard deviation below which weights of the stored type are rounding: see ``least_sigma``."""
+        return least_sigma(self._checkpoint.dtype(self._tensor_name(layer, component)))
 
     def fingerprint(self) -> str:
         """SHA-256, in hexadecimal, over the stored query and key tensors of all layers, in order.
@@ -216,13 +255,15 @@ def _require_index(name: str, index: int, count: int) -> None:
 
 def _to_float32(checkpoint: Checkpoint, name: str) -> NDArray[np.float32]:
     values = checkpoint.read(name)
+    require_digits(checkpoint.file(name), name, values, checkpoint.dtype(name))
     try:
-        with np.errstate(over="raise"):
+        # A few values that are lost beside larger ones change nothing; all of them have just been refused.
+        with np.errstate(over="raise", under="ignore"):
             return values.astype(np.float32, copy=False)
     except FloatingPointError as error:
         raise CheckpointError(
             checkpoint.file(name),
-            f"tensor {name!r} holds values beyond the range of float32; expected weights",
+            f"tensor {quoted(name)} holds values beyond the range of float32; expected weights, or rescale them",
         ) from error
 
 

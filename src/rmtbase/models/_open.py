@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
-from rmtbase.errors import CheckpointError, MissingFileError, ParameterError
+from rmtbase.errors import CheckpointError, MissingCheckpointFileError, ParameterError
 from rmtbase.models._demo import demo_checkpoint
-from rmtbase.models._hub import fetch_checkpoint
+from rmtbase.models._hub import HUB_ID, fetch_checkpoint, hub_id
 from rmtbase.models._model import Model
-
-HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?", re.ASCII)
+from rmtbase.models._other_formats import format_of
 
 
 def open_model(model: str | Path, revision: str | None = None) -> Model:
@@ -19,14 +17,15 @@ def open_model(model: str | Path, revision: str | None = None) -> Model:
     Args:
         model: the folder of a checkpoint in Hugging Face format; or ``"demo"``, the bundled model (write
             ``"./demo"`` for a folder of that name); or the name of a model on the hub, such as
-            ``"EleutherAI/pythia-70m"``. A folder comes before a model of the hub with the same name.
+            ``"EleutherAI/pythia-70m"``, or of a known one without its owner, ``"pythia-70m"``. A folder comes before a
+            model of the hub with the same name.
         revision: the checkpoint of the bundled model, or the branch, tag or commit on the hub.
 
     Raises:
         ParameterError: the name is empty, no such revision is bundled, or a folder was given a revision.
         MissingFileError: there is no such folder, or it lacks a file.
         CheckpointError: or another of its kinds: the checkpoint cannot be fetched, or cannot be read.
-        MissingDependencyError: the weights are only there as ``.bin`` files, and torch is not installed.
+        MissingDependencyError: the weights are only there as ``.bin`` files, and torch 2.10 or later is not installed.
     """
     if not isinstance(model, (str, Path)) or not str(model).strip():
         raise ParameterError("model", model, "a folder, the name of a model on the hub, or 'demo'")
@@ -37,10 +36,11 @@ def open_model(model: str | Path, revision: str | None = None) -> Model:
     if folder is not None:
         return _open_folder(folder, revision)
     if isinstance(model, Path) or not HUB_ID.fullmatch(model):
-        raise MissingFileError(_expand(Path(model)))
-    folder = fetch_checkpoint(model, revision)
+        raise MissingCheckpointFileError(_expand(Path(model)))
+    name = hub_id(model)
+    folder = fetch_checkpoint(name, revision)
     # The hub's cache names the folder after the commit.
-    return Model.from_folder(folder, model, revision or "main", (f"hub commit {folder.name}",))
+    return Model.from_folder(folder, name, revision or "main", (f"hub commit {folder.name}",))
 
 
 def existing_folder(model: str | Path) -> Path | None:
@@ -55,7 +55,10 @@ def existing_folder(model: str | Path) -> Path | None:
 
 def _open_folder(folder: Path, revision: str | None) -> Model:
     if not folder.is_dir():
-        raise CheckpointError(folder, "is a file; pass the folder that holds it and its config.json")
+        kind = format_of(folder.name)
+        what = "is a file" if kind is None else f"is {kind.found}"
+        advice = "pass the folder that holds it and its config.json" if kind is None else kind.advice
+        raise CheckpointError(folder, f"{what}; {advice}")
     if revision is not None:
         raise ParameterError("revision", revision, "none for a folder: pass the folder of that revision")
     return Model.from_folder(folder, folder.resolve().name)

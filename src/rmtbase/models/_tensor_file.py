@@ -17,14 +17,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rmtbase.errors import CheckpointError, NonFiniteError
+from rmtbase.shown import quoted, shown
 
 STORAGE: Mapping[str, np.dtype[Any]] = MappingProxyType(
     {"F64": np.dtype("<f8"), "F32": np.dtype("<f4"), "F16": np.dtype("<f2"), "BF16": np.dtype("<u2")}
 )
 """How the bits of each supported element type are held; NumPy has no bfloat16, so its bits are integers."""
 
+_FINEST = {"F64": 2.0**-149, "F32": 2.0**-149, "BF16": 2.0**-133, "F16": 2.0**-24}  # float64 is rounded to float32
+_STEPS = 64  # the largest of weights that are a few steps
+_STEPS_OF_SIGMA = 15  # their standard deviation, where they are Gaussian
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, slots=True)
 class TensorEntry:
     """One tensor of a file, as the file describes it.
 
@@ -65,11 +70,13 @@ def require_supported(path: Path, name: str, entry: TensorEntry) -> None:
     if entry.dtype not in STORAGE:
         raise CheckpointError(
             path,
-            f"tensor {name!r} has element type {entry.dtype}; expected one of {', '.join(STORAGE)} "
+            f"tensor {quoted(name)} has element type {shown(entry.dtype)}; expected one of {', '.join(STORAGE)} "
             "(quantised weights are not the trained weights: pass the checkpoint they were made from)",
         )
     if entry.size == 0:
-        raise CheckpointError(path, f"tensor {name!r} has shape {entry.shape}, no elements; expected weights")
+        raise CheckpointError(
+            path, f"tensor {quoted(name)} has shape {shown(entry.shape)}, no elements; expected weights"
+        )
 
 
 def widen(bits: NDArray[Any], dtype: str) -> NDArray[Any]:
@@ -78,6 +85,27 @@ def widen(bits: NDArray[Any], dtype: str) -> NDArray[Any]:
         if dtype == "BF16":
             return bits.astype(np.uint16, copy=False).view(ml_dtypes.bfloat16).astype(np.float32)
         return bits.astype(np.float64 if dtype == "F64" else np.float32, copy=False)
+
+
+def require_digits(path: Path, name: str, values: NDArray[Any], dtype: str) -> None:
+    """Raise CheckpointError if the tensor is not zero, yet all its values are a few steps of its type's finest grid.
+
+    Near zero the numbers of a type lie on a grid. Weights of its size are rounded to few values, most of them to zero:
+    their spectrum is that of the rounding. A few such values among larger ones lose nothing.
+    """
+    largest = float(max(values.max(), -values.min()))
+    if 0 < largest < _STEPS * _FINEST[dtype]:
+        grid = "float32" if dtype == "F64" else dtype
+        raise CheckpointError(
+            path,
+            f"tensor {quoted(name)} has no value over {largest:.2g}, where {grid} has steps of {_FINEST[dtype]:.2g}: "
+            "its digits are lost; expected weights stored at another scale or in a wider type",
+        )
+
+
+def least_sigma(dtype: str) -> float:
+    """The standard deviation below which a head's weights, of a stored type, are a few steps of its finest grid."""
+    return _STEPS_OF_SIGMA * _FINEST[dtype]
 
 
 def require_finite(path: Path, name: str, values: NDArray[Any]) -> None:

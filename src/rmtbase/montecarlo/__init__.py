@@ -1,7 +1,6 @@
 """Monte Carlo: plans, keys, runner, store, tables, and the cache of nulls already simulated."""
 
 from rmtbase.montecarlo._draws._elements import (
-    ELEMENT_FORMULAS,
     ElementChunk,
     ElementEnsemble,
     draw_elements,
@@ -26,20 +25,23 @@ from rmtbase.montecarlo._nulls._baseline import baseline, baseline_plan
 from rmtbase.montecarlo._nulls._cache import CacheWarning, cache_folder, cached_baseline
 from rmtbase.montecarlo._nulls._order_statistics import count_bound, kept_ranks
 from rmtbase.montecarlo._nulls._self_normalized import divisor, self_normalized_sample
+from rmtbase.montecarlo._plans._chunks import Chunk, Chunks
 from rmtbase.montecarlo._plans._compute import compute_chunk
-from rmtbase.montecarlo._plans._plan import Chunk, Plan, make_plan, read_plan
+from rmtbase.montecarlo._plans._plan import Plan, make_plan, read_plan
 from rmtbase.montecarlo._runs._hosts import run_on_hosts
 from rmtbase.montecarlo._runs._run import plan_status, run_in_memory, run_plan
 from rmtbase.montecarlo._stores._store import Store, open_store
 from rmtbase.montecarlo._summaries._edges import histogram_edges
 from rmtbase.montecarlo._summaries._element_table import element_baseline, element_table
 from rmtbase.montecarlo._summaries._summary import PROBABILITIES
+from rmtbase.tables import ELEMENT_FORMULAS
 
 __all__ = [
     "ELEMENT_FORMULAS",
     "PROBABILITIES",
     "CacheWarning",
     "Chunk",
+    "Chunks",
     "ElementChunk",
     "ElementEnsemble",
     "GaussianMatrixSample",

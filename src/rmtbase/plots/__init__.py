@@ -2,6 +2,7 @@
 
 from rmtbase.plots._axes import statistic_label, statistic_words
 from rmtbase.plots._effective_depth import DEPTHS_SHOWN, depth_profile, depth_spectrum
+from rmtbase.plots._element_density import element_density
 from rmtbase.plots._ensemble_spectrum import ensemble_spectrum
 from rmtbase.plots._figures import MAIN_STATISTICS, compare, figures
 from rmtbase.plots._null_spectrum import null_spectrum
@@ -21,6 +22,7 @@ __all__ = [
     "compare",
     "depth_profile",
     "depth_spectrum",
+    "element_density",
     "ensemble_spectrum",
     "farthest_z",
     "figures",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,10 +11,14 @@ import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
+from numpy.typing import NDArray
 
 from rmtbase.errors import ParameterError
 from rmtbase.plots._theme import Theme
+from rmtbase.shown import shown
 from rmtbase.statistics import SPECTRAL_STATISTICS
+
+Array = NDArray[np.float64]
 
 LEVEL = 0.05
 """False discovery rate under which a head or a matrix counts as flagged."""
@@ -24,6 +29,9 @@ _ELEMENTS = {
     "excess_kurtosis": ("excess kurtosis", "excess kurtosis"),
     "largest_magnitude": (r"largest magnitude $\max|w - \bar w| / s$", "largest magnitude"),
 }
+_NOTHING = 1e-300  # density, below any that is shown
+_LONGEST_TICK = 20  # characters beside an axis
+_LONGEST_LINE, _MOST_LINES = 44, 6  # of a title, in characters and lines
 _DECADES = 2.5  # up to which a logarithmic axis names 2 and 5 of each decade
 _LOG_FROM = 30.0  # largest over smallest value from which a linear axis hides the small ones
 
@@ -61,6 +69,35 @@ def titled(ax: Axes, title: str) -> None:
     ax.set_title(title, fontsize=10.5)
 
 
+def titled_by_case(ax: Axes, row: xr.Dataset) -> None:
+    """Give the axes the name of a case's ensemble as their title, in lines of a panel's width."""
+    lines = textwrap.wrap(str(row["name"].item()).replace("_", " "), _LONGEST_LINE)
+    titled(ax, "\n".join(map(literal, lines[:_MOST_LINES])))
+
+
+def add_density(
+    ax: Axes, edges: Array, centre: Array, density: Array, error: Array, theme: Theme, outline: float = 0.0
+) -> None:
+    """Draw a simulated density as filled bars, and its standard error at the centres of those that are not empty.
+
+    Nothing is at zero, which a logarithmic axis does not have: bars and errors end below any density that is shown.
+    """
+    ax.stairs(
+        np.fmax(density, _NOTHING),
+        edges,
+        baseline=_NOTHING,
+        fill=True,
+        facecolor=theme.null,
+        edgecolor=theme.null,
+        linewidth=outline,
+        alpha=0.35,
+        label="Monte Carlo ± standard error",
+    )
+    held = density > 0
+    reach = [np.minimum(error, density - _NOTHING)[held], error[held]]
+    ax.errorbar(centre[held], density[held], reach, fmt="none", ecolor=theme.null, elinewidth=1.1, capsize=0)
+
+
 def add_legend(ax: Axes, theme: Theme, loc: str = "best") -> None:
     """A legend without a frame's weight; ``"outside"`` puts it to the right of the axes."""
     place: dict[str, Any] = {"loc": loc}
@@ -79,12 +116,18 @@ def log_axis(ax: Axes) -> None:
         ax.yaxis.set_minor_formatter(NullFormatter())
 
 
+def literal(text: object, longest: int = 60) -> str:
+    """Text that comes from outside, for a label or a title: harmless, short, and never read as mathematics."""
+    words = shown(text)
+    return (words if len(words) <= longest else f"{words[: longest - 1]}…").replace("$", r"\$")
+
+
 def statistic_label(name: str) -> str:
     """A statistic in words with its symbol, for an axis or a panel's title."""
     if name in SPECTRAL_STATISTICS:
         one = SPECTRAL_STATISTICS[name]
         return f"{one.long_name} ${one.symbol}$"
-    return _ELEMENTS[name][0] if name in _ELEMENTS else name.replace("_", " ")
+    return _ELEMENTS[name][0] if name in _ELEMENTS else literal(name.replace("_", " "))
 
 
 def statistic_words(name: str) -> str:
@@ -169,7 +212,7 @@ def prefer_log(*values: np.ndarray) -> bool:
 
 def index_axis(ax: Axes, which: str, labels: Sequence[object]) -> None:
     """Ticks at whole places 0, 1, … that show the labels found there."""
-    names = [str(one) for one in labels]
+    names = [literal(one, _LONGEST_TICK) for one in labels]
 
     def name_at(place: float, position: int | None = None) -> str:
         k = round(place)

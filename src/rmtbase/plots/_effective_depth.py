@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from rmtbase.errors import ParameterError
 from rmtbase.laws import ResidualPath, ResidualUpdate
-from rmtbase.plots._axes import add_legend, own_axes, titled
+from rmtbase.plots._axes import add_legend, literal, own_axes, titled
 from rmtbase.plots._theme import LIGHT, Theme
 
 DEPTHS_SHOWN = (1, 4, 10, 20)
@@ -66,7 +66,7 @@ def depth_profile(
     )  # fmt: skip
     ax.set_ylim(0.0, 1.05 * float(np.nanmax(table["distance_profile"])))
     ax.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=8))
-    name = table.attrs["distance"].partition(":")[0].replace("_", "–").title()
+    name = literal(table.attrs["distance"].partition(":")[0].replace("_", "–").title())
     ax.set(xlabel="depth of the residual path", ylabel=f"distance ({name})")
     titled(ax, _title(matrix))
     if legend:
@@ -160,5 +160,5 @@ def _units(table: xr.Dataset) -> tuple[xr.DataArray, float, int]:
 
 
 def _title(matrix: xr.Dataset) -> str:
-    words = str(matrix["component"].item()).replace("_", " ")
-    return f"layer {matrix['layer'].item()}, {words} ({matrix['n_rows'].item()} × {matrix['n_columns'].item()})"
+    words = literal(f"layer {matrix['layer'].item()}, " + str(matrix["component"].item()).replace("_", " "))
+    return f"{words} ({matrix['n_rows'].item()} × {matrix['n_columns'].item()})"

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
-
 import numpy as np
 import xarray as xr
 from matplotlib.axes import Axes
@@ -11,15 +9,13 @@ from matplotlib.ticker import LogLocator
 from numpy.typing import NDArray
 
 from rmtbase.errors import ParameterError
-from rmtbase.plots._axes import add_legend, own_axes, require_case, titled
+from rmtbase.plots._axes import add_density, add_legend, own_axes, require_case, titled_by_case
 from rmtbase.plots._theme import LIGHT, Theme
 
 Array = NDArray[np.float64]
 
 _UNSEEN = 1e-3  # share of the smallest eigenvalues that is left out of the picture
 _MARGIN = 1.05  # of the axis, as a factor
-_NOTHING = 1e-30  # density, below any that is shown
-_LONGEST_LINE = 44  # of a title, in characters
 
 
 def ensemble_spectrum(
@@ -55,21 +51,8 @@ def ensemble_spectrum(
     left, right, top = spectrum_limits(row)
     ax = own_axes(ax, theme)
     centre = np.sqrt(edges[1:] * edges[:-1])
-    # The outline shows a spectrum that is narrower than a pixel, as that of an orthogonal matrix; nothing is at zero,
-    # which a logarithmic axis does not have.
-    ax.stairs(
-        np.fmax(density, _NOTHING),
-        edges,
-        baseline=_NOTHING,
-        fill=True,
-        facecolor=theme.null,
-        edgecolor=theme.null,
-        linewidth=1.0,
-        alpha=0.35,
-        label="Monte Carlo ± standard error",
-    )
-    held = density > 0
-    ax.errorbar(centre[held], density[held], error[held], fmt="none", ecolor=theme.null, elinewidth=1.1, capsize=0)
+    # The outline shows a spectrum that is narrower than a pixel, as that of an orthogonal matrix.
+    add_density(ax, edges, centre, density, error, theme, outline=1.0)
     if np.isfinite(law).any():
         ax.plot(centre, law, color=theme.free_law, linewidth=1.6, label="limiting law")
         for edge in (float(row["edge_lower"]), float(row["edge_upper"])):
@@ -83,7 +66,7 @@ def ensemble_spectrum(
         xlabel=r"eigenvalue over their mean, $\lambda/\langle\lambda\rangle$",
         ylabel=r"density per unit of $\ln\lambda$",
     )
-    titled(ax, "\n".join(textwrap.wrap(str(row["name"].item()).replace("_", " "), _LONGEST_LINE)))
+    titled_by_case(ax, row)
     if legend:
         add_legend(ax, theme)
     return ax

@@ -11,8 +11,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from rmtbase.errors import ParameterError
-from rmtbase.plots._axes import add_legend, matrices_of, new_figure, styled, titled
+from rmtbase.plots._axes import add_legend, literal, matrices_of, new_figure, styled, titled
 from rmtbase.plots._effective_depth import depth_profile, depth_spectrum
+from rmtbase.plots._element_density import density_limits, element_density
 from rmtbase.plots._ensemble_spectrum import ensemble_spectrum, spectrum_limits
 from rmtbase.plots._null_spectrum import null_spectrum
 from rmtbase.plots._ordered_eigenvalues import ordered_eigenvalues
@@ -56,7 +57,7 @@ def compare(
         _legend(figure, theme)
     for ax, title in zip(figure.axes, panels, strict=True):
         what, *facts = ax.get_title().split("\n")
-        titled(ax, "\n".join([title, *facts]))
+        titled(ax, "\n".join([literal(title), *facts]))
         if heat:
             figure.suptitle(what, fontsize=11, color=theme.text)
     if heat:
@@ -71,7 +72,7 @@ def figures(table: xr.Dataset | xr.DataTree, theme: Theme = LIGHT) -> dict[str, 
     are the same picture, rescaled. A scores tree gives heat maps of z, ordered eigenvalues, statistics by layer,
     p-values, and the null's spectrum; where it has /matrices, their heat maps too. Effective depths give one picture of
     the middle layer: a row for each matrix, with the distance to each depth's law and the laws beside its spectrum. A
-    table of spectra of any ensemble gives the spectrum of each case, on shared axes.
+    table of spectra of any ensemble gives the spectrum of each case, on shared axes, and one of elements their density.
 
     Raises:
         ParameterError: none of them.
@@ -83,7 +84,9 @@ def figures(table: xr.Dataset | xr.DataTree, theme: Theme = LIGHT) -> dict[str, 
     if "case" not in table.dims:
         raise ParameterError("table", sorted(map(str, table.dims)), "a baseline table (dim case) or a scores tree")
     if "density_law" in table:
-        return _of_spectra(table, theme)
+        return _of_elements(table, theme) if "share_outside" in table else _of_spectra(table, theme)
+    if "bin_edge" not in table:
+        raise ParameterError("table", table.attrs.get("kind"), "a baseline table: an atlas has no pictures of its own")
     first: dict[tuple[int, int], int] = {}
     for case, shape in enumerate(zip(table["d_model"].values.tolist(), table["d_head"].values.tolist(), strict=True)):
         first.setdefault(shape, case)
@@ -95,19 +98,41 @@ def figures(table: xr.Dataset | xr.DataTree, theme: Theme = LIGHT) -> dict[str, 
 
 
 def _of_spectra(table: xr.Dataset, theme: Theme) -> dict[str, Figure]:
+    def share_limits(page: range, panels: Sequence[Axes]) -> None:
+        _share_limits(panels, [spectrum_limits(table.isel(case=case)) for case in page])
+
+    return _pages(ensemble_spectrum, table, "spectra", theme, share_limits)
+
+
+def _of_elements(table: xr.Dataset, theme: Theme) -> dict[str, Figure]:
+    def share_limits(page: range, panels: Sequence[Axes]) -> None:
+        low, high = zip(*(density_limits(table.isel(case=case)) for case in page), strict=True)
+        panels[0].set_ylim(min(low), max(high))
+
+    return _pages(element_density, table, "elements", theme, share_limits)
+
+
+def _pages(
+    plot: Callable[..., Axes],
+    table: xr.Dataset,
+    name: str,
+    theme: Theme,
+    share: Callable[[range, Sequence[Axes]], None],
+) -> dict[str, Figure]:
+    """A panel for each case, on axes that those of a page share."""
     cases = range(table.sizes["case"])
     pages = [cases[first : first + _PANELS] for first in range(0, len(cases), _PANELS)]
     named = {}
     for number, page in enumerate(pages, 1):
         panels = {str(case): {"table": table, "case": case} for case in page}
-        figure = _panels(partial(ensemble_spectrum, legend=False), panels, theme, 3, share_y=True)
-        _share_limits(figure.axes, [spectrum_limits(table.isel(case=case)) for case in page])
+        figure = _panels(partial(plot, legend=False), panels, theme, 3, share_y=True)
+        share(page, figure.axes)
         # A case without a law has fewer lines; the legend is that of the panel with most.
         handles, labels = max((ax.get_legend_handles_labels() for ax in figure.axes), key=lambda named: len(named[1]))
         figure.legend(
             handles, labels, loc="outside lower center", ncols=2, fontsize=8.5, labelcolor=theme.text, frameon=False
         )
-        named["spectra" if len(pages) == 1 else f"spectra-{number}"] = figure
+        named[name if len(pages) == 1 else f"{name}-{number}"] = figure
     return named
 
 
@@ -206,18 +231,21 @@ def _panels(
     share_y: bool,
     height: float = 3.2,
 ) -> Figure:
-    """A grid of panels with a shared x axis; ``label_outer`` leaves the labels at the rim."""
+    """A grid of panels with a shared x axis, whose labels are at the rim: below the lowest panel of each column."""
     columns = min(columns, len(panels))
     rows = -(-len(panels) // columns)
     figure = new_figure(theme, max(6.4, 4.8 * columns), height * rows)
     grid = figure.subplots(rows, columns, sharex=True, sharey=share_y, squeeze=False)
-    for ax, options in zip(grid.flat, panels.values(), strict=False):
+    for place, (ax, options) in enumerate(zip(grid.flat, panels.values(), strict=False)):
         options = dict(options)
         plot(options.pop("table"), ax=styled(ax, theme), theme=theme, **options)
+        label = ax.get_xlabel()
         if share_y:
             ax.label_outer()
-        elif not ax.get_subplotspec().is_last_row():  # type: ignore[union-attr]  # made by subplots
-            ax.set_xlabel("")
+        is_lowest = place + columns >= len(panels)
+        ax.set_xlabel(label if is_lowest else "")
+        if is_lowest:
+            ax.tick_params(axis="x", labelbottom=True)
     for ax in list(grid.flat)[len(panels) :]:
         ax.remove()
     return figure

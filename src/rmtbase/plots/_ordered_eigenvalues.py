@@ -14,6 +14,7 @@ from rmtbase.errors import ParameterError
 from rmtbase.plots._axes import (
     add_legend,
     heads_of,
+    literal,
     log_axis,
     null_of,
     own_axes,
@@ -68,7 +69,7 @@ def ordered_eigenvalues(
         own_nulls = quantile.ndim > 2
         bands = [quantile[place] for place in picked] if own_nulls else [quantile]
         label = r"$\lambda_k \,/\, \hat\sigma_Q^2 \hat\sigma_K^2$ (dimensionless)"
-        title = f"Ordered eigenvalues at $d = {table.attrs['d_model']}$, $h = {table.attrs['d_head']}$"
+        title = f"Ordered eigenvalues at $d = {int(table.attrs['d_model'])}$, $h = {int(table.attrs['d_head'])}$"
     else:
         if heads is not None:
             raise ParameterError("heads", heads, "None for a baseline table, which holds no heads")
@@ -126,7 +127,7 @@ def _picked(heads: xr.Dataset, chosen: Sequence[tuple[int, int]] | None) -> dict
                     "heads", (layer, head), f"a layer from {layers[0]} to {layers[-1]}, a head from 0 to {places[-1]}"
                 )
         named = {(layers.index(layer), places.index(head)): "" for layer, head in chosen}
-    return {(i, j): f"layer {layers[i]} head {places[j]}{words}" for (i, j), words in named.items()}
+    return {(i, j): f"layer {literal(layers[i])} head {literal(places[j])}{words}" for (i, j), words in named.items()}
 
 
 def _far_middle_near(heads: xr.Dataset) -> dict[tuple[int, int], str]:

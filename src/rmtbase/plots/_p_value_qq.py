@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from numpy.typing import NDArray
 from scipy import stats
 
-from rmtbase.plots._axes import add_legend, heads_of, own_axes, require_statistic, statistic_words, titled
+from rmtbase.plots._axes import add_legend, heads_of, literal, own_axes, require_statistic, statistic_words, titled
 from rmtbase.plots._theme import LIGHT, Theme
 from rmtbase.tables import null_method
 
@@ -72,7 +72,7 @@ def p_value_qq(
         ax.plot(
             -np.log10(expected_p_values(column.size)[0][shown]), -np.log10(column[shown]), linestyle="none",
             marker=marker, markersize=4.0 if column.size <= _EVERY else 2.8, markerfacecolor="none",
-            markeredgecolor=colour, label="all statistics together" if name == OMNIBUS else statistic_words(name),
+            markeredgecolor=colour, label=_label(name),
         )  # fmt: skip
     floor = _floor(scores.attrs, columns.values()) if draws is None else _monte_carlo_floor(draws)
     if floor is not None:
@@ -111,6 +111,10 @@ def expected_p_values(n: int, coverage: float = 0.95) -> tuple[Array, Array, Arr
     i = np.arange(1, n + 1)
     law = stats.beta(i, n + 1 - i)
     return i / (n + 1), law.ppf((1 - coverage) / 2), law.ppf((1 + coverage) / 2)
+
+
+def _label(name: str) -> str:
+    return "all statistics together" if name == OMNIBUS else literal(statistic_words(name))
 
 
 def _p_values(heads: xr.Dataset, name: str) -> Array:

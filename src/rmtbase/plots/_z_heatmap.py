@@ -16,6 +16,7 @@ from rmtbase.plots._axes import (
     LEVEL,
     heads_of,
     index_axis,
+    literal,
     matrices_of,
     own_axes,
     require_statistic,
@@ -68,7 +69,7 @@ def matrix_z_heatmap(
     """Draw z of every weight matrix, layer by component; arguments, axes and errors as in :func:`z_heatmap`."""
     matrices = matrices_of(scores).transpose("layer", "component", ...)
     ax = _heatmap(matrices, "component", statistic, level, own_axes(ax, theme), theme, colorbar)
-    names = [str(one).replace("_", "\n", 1) for one in matrices["component"].values]
+    names = ["\n".join(literal(part, 20) for part in str(one).split("_", 1)) for one in matrices["component"].values]
     ax.set_xticks(np.arange(len(names)), names, fontsize=7.5)
     return ax
 

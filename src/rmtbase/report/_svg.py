@@ -17,6 +17,7 @@ import matplotlib
 from matplotlib.figure import Figure
 
 from rmtbase.plots import Theme
+from rmtbase.report._html import Markup, escape
 
 _ATTRIBUTE = re.compile(r'\b(d|x|y)="([^"]*)"')
 _LONG_DECIMAL = re.compile(r"-?\d+\.\d{2,}")
@@ -42,13 +43,13 @@ def page_settings() -> Iterator[Theme]:
         yield _placeholders()
 
 
-def inline_svg(figure: Figure, name: str, description: str) -> str:
+def inline_svg(figure: Figure, name: str, description: str) -> Markup:
     """A figure drawn within :func:`page_settings`, as an ``<svg>`` element.
 
     Args:
         figure: the figure.
         name: unique on the page: it starts every identifier of the drawing.
-        description: what a reader who cannot see the figure is told, escaped.
+        description: what a reader who cannot see the figure is told.
     """
     with matplotlib.rc_context({"svg.fonttype": "path", "svg.hashsalt": name}):
         content = io.StringIO()
@@ -60,8 +61,8 @@ def inline_svg(figure: Figure, name: str, description: str) -> str:
     svg = _with_short_identifiers(svg, name)
     for variable, colour in _colours(_placeholders()):
         svg = svg.replace(colour, f"var(--{variable})")
-    svg = _SIZE.sub(lambda match: _opening_tag(match, description), svg, count=1)
-    return re.sub(r"\s*\n\s*", "", _with_classes(svg, name))
+    svg = _SIZE.sub(lambda match: _opening_tag(match, escape(description)), svg, count=1)
+    return Markup(re.sub(r"\s*\n\s*", "", _with_classes(svg, name)))
 
 
 def _opening_tag(match: re.Match[str], description: str) -> str:

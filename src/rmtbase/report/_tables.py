@@ -10,7 +10,8 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from rmtbase.plots import Z_LEVELS, farthest_z, statistic_words
-from rmtbase.report._html import embedded_json, escape, formula, mean_and_std, number, z_text
+from rmtbase.report._html import Markup, embedded_json, formula, joined, markup, mean_and_std, number, z_text
+from rmtbase.shown import shown
 from rmtbase.statistics import SPECTRAL_STATISTICS
 
 _SCORE_COLUMNS = ("observed", "null mean ± sd", "z", "p", "q")
@@ -24,18 +25,18 @@ class Column:
 
     Attributes:
         title: its header.
-        cells: HTML of each row's cell, escaped.
+        cells: each row's, a text or markup.
         is_text: whether it holds words, which sort as such and stand on the left.
     """
 
     title: str
-    cells: Sequence[str]
+    cells: Sequence[object]
     is_text: bool = False
 
     @property
-    def css(self) -> str:
+    def css(self) -> Markup:
         """The class attribute of its cells."""
-        return ' class="text"' if self.is_text else ""
+        return markup(' class="text"' if self.is_text else "")
 
 
 def score_table(
@@ -46,46 +47,70 @@ def score_table(
     flagged: NDArray[np.bool_],
     filter_label: str,
     first: str,
-) -> str:
+) -> Markup:
     """A table of scores, sortable and filterable where scripts run, complete for one statistic where they do not.
 
     Args:
         name: unique on the page.
-        caption: what it lists, escaped.
+        caption: what it lists.
         fixed: columns that do not depend on the statistic.
         scores: observed, null_mean, null_std, z_score, p_value and q_value, (row, statistic).
         flagged: the rows that the filter keeps.
-        filter_label: words of the filter, escaped.
+        filter_label: words of the filter.
         first: the statistic shown first.
     """
     statistics = scores["statistic"].values.tolist()
     texts = {one: _score_texts(scores.sel(statistic=one)) for one in statistics}
-    options = "".join(
-        f'<option value="{escape(one)}"{" selected" if one == first else ""}>{escape(statistic_words(one))}</option>'
+    options = joined(
+        markup(
+            '<option value="{}"{}>{}</option>',
+            one,
+            markup(" selected" if one == first else ""),
+            statistic_words(one),
+        )
         for one in statistics
     )
-    head = "".join(f'<th scope="col"{column.css}>{escape(column.title)}</th>' for column in fixed)
-    head += "".join(f'<th scope="col">{title}</th>' for title in _SCORE_COLUMNS)
-    rows = "".join(
-        f"<tr{' data-flagged' if flagged[k] else ''}>"
-        + "".join(f"<td{column.css}>{column.cells[k]}</td>" for column in fixed)
-        + _score_cells(texts[first], k)
-        + "</tr>"
+    head = joined(markup('<th scope="col"{}>{}</th>', column.css, column.title) for column in fixed)
+    head = joined([head, *(markup('<th scope="col">{}</th>', title) for title in _SCORE_COLUMNS)])
+    rows = joined(
+        markup(
+            "<tr{}>{}{}</tr>",
+            markup(" data-flagged" if flagged[k] else ""),
+            joined(markup("<td{}>{}</td>", column.css, column.cells[k]) for column in fixed),
+            _score_cells(texts[first], k),
+        )
         for k in range(flagged.size)
     )
-    return f"""<div class="score-table" id="{name}">
+    return markup(
+        _TABLE,
+        name=name,
+        caption=caption,
+        options=options,
+        filter_label=filter_label,
+        n_flagged=int(flagged.sum()),
+        n_fixed=len(fixed),
+        n_scores=len(_SCORE_COLUMNS),
+        first=statistic_words(first),
+        head=head,
+        rows=rows,
+        # By the names that the options have, where a name is not harmless as it stands.
+        json=embedded_json({shown(one): _packed(text) for one, text in texts.items()}),
+    )
+
+
+_TABLE = """<div class="score-table" id="{name}">
 <div class="controls" hidden>
 <label>Statistic <select>{options}</select></label>
-<label><input type="checkbox"> {filter_label} ({int(flagged.sum())})</label>
+<label><input type="checkbox"> {filter_label} ({n_flagged})</label>
 <span role="status"></span>
 </div>
 <div class="scroll" tabindex="0" role="region" aria-label="{caption}">
 <table><caption>{caption}</caption>
-<thead><tr class="group"><td colspan="{len(fixed)}"></td>
-<th scope="colgroup" colspan="{len(_SCORE_COLUMNS)}" class="statistic">{escape(statistic_words(first))}</th></tr>
+<thead><tr class="group"><td colspan="{n_fixed}"></td>
+<th scope="colgroup" colspan="{n_scores}" class="statistic">{first}</th></tr>
 <tr class="columns">{head}</tr></thead>
 <tbody>{rows}</tbody></table></div>
-<script type="application/json">{embedded_json({one: _packed(text) for one, text in texts.items()})}</script>
+<script type="application/json">{json}</script>
 </div>"""
 
 
@@ -113,14 +138,14 @@ def _packed(texts: dict[str, list]) -> dict[str, list]:
     return {"cells": ["|".join(column) for column in columns], "colour": texts["colour"]}
 
 
-def _score_cells(texts: dict[str, list], k: int) -> str:
+def _score_cells(texts: dict[str, list], k: int) -> Markup:
     observed, null, z, p, q = (column[k] for column in texts["cells"])
-    return f"<td>{observed}</td><td>{null}</td><td>{z_cell(z, texts['colour'][k])}</td><td>{p}</td><td>{q}</td>"
+    return joined(markup("<td>{}</td>", one) for one in (observed, null, z_cell(z, texts["colour"][k]), p, q))
 
 
-def z_cell(text: str, colour: int) -> str:
+def z_cell(text: str, colour: int) -> Markup:
     """A z-score with a swatch in the heat maps' colour."""
-    return f'<i class="z{colour}"></i>{text}'
+    return markup('<i class="z{}"></i>{}', colour, text)
 
 
 def z_colour(z: Array) -> list[int]:
@@ -129,15 +154,15 @@ def z_colour(z: Array) -> list[int]:
     return np.searchsorted(edges, np.nan_to_num(z, nan=0.0, posinf=np.inf, neginf=-np.inf), side="right").tolist()
 
 
-def heads_table(heads: xr.Dataset, level: float, first: str) -> str:
+def heads_table(heads: xr.Dataset, level: float, first: str) -> Markup:
     """The table of heads."""
     layer, head = (one.ravel() for one in np.meshgrid(heads["layer"].values, heads["head"].values, indexing="ij"))
     flat = heads.stack(row=("layer", "head")).transpose("row", ...).reset_index("row")
     farthest = farthest_z(heads).ravel()
     symbols = [_symbol(str(one)) if one else "–" for one in flat["farthest_statistic"].values]
     columns = [
-        Column("layer", [str(one) for one in layer]),
-        Column("head", [str(one) for one in head]),
+        Column("layer", layer.tolist()),
+        Column("head", head.tolist()),
         Column("omnibus q", [number(float(one), 2) for one in flat["omnibus_q_value"].values]),
         Column("λ above", [str(int(one)) for one in flat["outliers_above"].values]),
         Column("λ below", [str(int(one)) for one in flat["outliers_below"].values]),
@@ -151,12 +176,12 @@ def heads_table(heads: xr.Dataset, level: float, first: str) -> str:
     return score_table("heads-table", caption, columns, flat, flagged, "only heads that left the null", first)
 
 
-def _symbol(statistic: str) -> str:
+def _symbol(statistic: str) -> Markup:
     one = SPECTRAL_STATISTICS[statistic]
-    return f'<span class="math" title="{escape(one.long_name)}">{formula(one.symbol)}</span>'
+    return markup('<span class="math" title="{}">{}</span>', one.long_name, formula(one.symbol))
 
 
-def matrices_table(matrices: xr.Dataset, level: float, first: str) -> str:
+def matrices_table(matrices: xr.Dataset, level: float, first: str) -> Markup:
     """The table of weight matrices, with what is known of their spectra."""
     layer, component = (
         one.ravel() for one in np.meshgrid(matrices["layer"].values, matrices["component"].values, indexing="ij")
@@ -167,8 +192,8 @@ def matrices_table(matrices: xr.Dataset, level: float, first: str) -> str:
         for rows, columns in zip(flat["n_rows"].values, flat["n_columns"].values, strict=True)
     ]
     columns = [
-        Column("layer", [str(one) for one in layer]),
-        Column("component", [escape(str(one).replace("_", " ")) for one in component], is_text=True),
+        Column("layer", layer.tolist()),
+        Column("component", [str(one).replace("_", " ") for one in component], is_text=True),
         Column("shape", shape),
         Column("σ", [number(one) for one in flat["sigma"].values]),
     ]
@@ -180,5 +205,5 @@ def matrices_table(matrices: xr.Dataset, level: float, first: str) -> str:
         ]
     flagged = np.asarray((flat["q_value"].values < level).any(axis=-1))
     caption = "Every weight matrix against independent Gaussian elements, one statistic of your choice"
-    label = f"only matrices with q &lt; {level:g} on some statistic"
+    label = f"only matrices with q < {level:g} on some statistic"
     return score_table("matrices-table", caption, columns, flat, flagged, label, first)

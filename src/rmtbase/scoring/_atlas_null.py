@@ -25,7 +25,21 @@ class AtlasNull(HeadNull):
 
     z, its mean, standard deviation and quantiles are those of the full sample. A p-value is never smaller than the full
     sample's and at most 3 % larger, 1.4 % on average: the kept order statistics bound the number of draws beyond the
-    observed value. (A value within 2^-16 standard deviations of a draw may be counted one rank further in.)
+    observed value. (A value within 2^-16 standard deviations of a draw may be counted one rank further in.) So p-values
+    are valid and right in size, and take some 270 values: they are not uniform, and Fisher's combination, estimates of
+    the share of true nulls and QQ plots need care.
+
+    Coupling: every head of the shape is read off the same draws, whose error (relative 1/sqrt(n p) at level p) they
+    share, however many they are; the statistics of one draw stay together only in the kept largest distances, from
+    which the omnibus p-value comes. The case's numbers mean something only beside code of the same version: its rows
+    are in the order of ``SPECTRAL_STATISTICS`` and ``PROBABILITIES`` (checked), its distances were centred on the scale
+    of :func:`rmtbase.statistics.on_distance_scale`, its outliers are counted at ``EDGE_LEVEL``, one of the
+    probabilities, and its density lies in the bins of :func:`rmtbase.montecarlo.histogram_edges`, which the laws give
+    anew.
+
+    Cache: what is read off the case (``mean``, ``std``, ``quantile``, ``edge_quantiles``) is kept as long as the
+    object; the case itself, where it is the shipped atlas's, is kept by the process, up to 32 shapes, and given to
+    every caller: it must not be changed in place.
 
     Attributes:
         d_model, d_head: the shape.

@@ -42,7 +42,8 @@ class EffectiveDepth:
         sigma: σ of the blocks: as given, or the candidate that came nearest.
         scale: c such that the matrix is like c P, or c (P - I); 0 where no scale brings it nearer than none.
         p_value: share of draws of the fitted ensemble, each refitted, that lie as far from their nearest law as the
-            matrix does from its own, (b + 1)/(n + 1).
+            matrix does from its own, (b + 1)/(n + 1): a multiple of 1/100 with 99 draws, which all matrices of one
+            size and one fitted depth and σ share.
         depths: the candidates.
         distances: smallest distance at each candidate, over scale and σ, (depth,).
         scales, sigmas: where it is attained, (depth,).
@@ -212,6 +213,13 @@ class _Fit(NamedTuple):
 @dataclass(frozen=True)
 class DepthFitter:
     """Fits depths to spectra, and keeps what draws of each fitted ensemble gave.
+
+    Coupling: spectra of one width that are fitted by one depth and σ are compared with the same draws, made once from
+    the seed. Their p-values are each valid, dependent through these draws, and multiples of 1/(draws + 1); so are those
+    of one model, or of two. A spectrum of more than ``width`` values also takes the draws of half that width. What the
+    refits gave (distances and depths, not the draws) is kept as long as the object, and :func:`depth_fitter` keeps the
+    objects of the last 32 settings for as long as the process lives. Not meant to be shared between threads: both would
+    make the draws, with the same result.
 
     Attributes:
         candidates: each depth with its σ.

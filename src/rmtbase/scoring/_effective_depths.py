@@ -13,6 +13,7 @@ from rmtbase.errors import ParameterError
 from rmtbase.linalg import matrix_singular_values
 from rmtbase.models import Model, open_model
 from rmtbase.scoring._effective_depth import DepthFitter, EffectiveDepth, Progress, depth_fitter
+from rmtbase.shown import shown
 from rmtbase.tables import EFFECTIVE_DEPTH_SCHEMA, SCHEMA_VERSION, describe, provenance, software_version
 
 _DISTANCE_WORDS = {
@@ -167,9 +168,9 @@ def _attributes(model: Model, fitter: DepthFitter, warnings: list[str]) -> dict[
         "schema_version": SCHEMA_VERSION,
         "rmtbase_version": software_version(),
         "kind": "effective_depth",
-        "model": model.name,
-        "revision": model.revision or "",
-        "family": model.architecture,
+        "model": shown(model.name),  # netCDF holds no text that is not UTF-8
+        "revision": shown(model.revision or ""),
+        "family": shown(model.architecture),
         "part": fitter.part,
         "distance": _DISTANCE_WORDS[fitter.distance],
         "level": fitter.level,

@@ -25,6 +25,8 @@ EDGE_LEVEL = 1e-3
 
 FALSE_DISCOVERY_RATE = 0.05
 
+_LARGEST_SINGULAR_VALUE = 1e75  # its fourth power, and that of its inverse, are in float64
+
 SMALLEST_P_VALUE = 1e-16
 """Floor of a p-value that comes from a law. Those beyond 1e-4 are extrapolations of the right order of magnitude; below
 this nothing is claimed."""
@@ -142,8 +144,15 @@ class HeadNull(ABC):
             singular_values: (..., d_head) of the raw product, descending.
             statistics: their spectral statistics, (..., statistic), in the registry's order.
             scale: each head's σ̂_Q² σ̂_K², (...). NaN where a head cannot be scored.
+
+        Returns:
+            The scores: NaN also where the largest singular value is so small or so large that trace_of_square leaves
+            float64. What an infinity or a zero of overflow would score is no finding.
         """
         scale = np.asarray(scale, dtype=float)
+        top = singular_values[..., 0]
+        lost = (top > 0) & ~((top > 1.0 / _LARGEST_SINGULAR_VALUE) & (top < _LARGEST_SINGULAR_VALUE))
+        scale, statistics = np.where(lost, np.nan, scale), np.where(lost[..., None], np.nan, statistics)
         registry = list(SPECTRAL_STATISTICS.values())
 
         def rescaled(values: Array, factor: Array) -> Array:

@@ -12,15 +12,16 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from rmtbase.errors import ParameterError
+from rmtbase.errors import CheckpointError, ParameterError
 from rmtbase.linalg import available_cores, core_of_triangles, core_singular_values, single_threaded_blas, triangle
 from rmtbase.models import Model, open_model
 from rmtbase.montecarlo import PROBABILITIES
-from rmtbase.scoring._heads import heads_dataset, scores_against, sigma_estimate
+from rmtbase.scoring._heads import first_out_of_range, heads_dataset, scores_against, sigma_estimate
 from rmtbase.scoring._matrices import MATRIX_MODES, MatrixScorer
 from rmtbase.scoring._null import HeadNull, check_null_name
 from rmtbase.scoring._resampled_null import Resampler, stack_scores
 from rmtbase.scoring._source import find_null
+from rmtbase.shown import shown
 from rmtbase.tables import SCHEMA_VERSION, SCORES_SCHEMA, describe, provenance, software_version
 
 Array = NDArray[np.float64]
@@ -42,8 +43,11 @@ def score(
 ) -> xr.DataTree:
     """Score every head and weight matrix of a checkpoint against the null. One matrix at a time is in memory.
 
+    The Gaussian null is that of normal initialisation: see :func:`score_heads` for what it does to other ones.
+
     Args:
-        model: a folder, a hub id, ``"demo"`` for the bundled model, or an opened model.
+        model: a folder, a hub id, the name of a known model (``"pythia-70m"``), ``"demo"`` for the bundled model, or an
+            opened model.
         baseline: a baseline table to take the null from; without one, or where it lacks the model's shape, the null is
             simulated or taken from the cache. ``"analytic"``: from the laws, without draws, for d_head ≥ 8
             (:class:`rmtbase.scoring.AnalyticNull`); spectra of whole matrices are still compared with simulated ones.
@@ -64,7 +68,8 @@ def score(
     Raises:
         ParameterError: an unknown null, mode or revision, d_head < 8 with the analytic null, or a baseline for a null
             made of a head's own matrices.
-        CheckpointError: the checkpoint cannot be read as it stands; its subclasses say what is wrong.
+        CheckpointError: the checkpoint cannot be read as it stands (its subclasses say what is wrong), or a head's
+            weights are so small or so large that the squares of its eigenvalues leave float64.
         TableError, MissingFileError: ``baseline`` is no baseline table.
     """
     check_null_name(null)
@@ -86,6 +91,7 @@ def score(
     with single_threaded_blas(), ThreadPoolExecutor(available_cores()) as pool:
         for layer in range(model.n_layers):
             read = _read_layer(model, layer, pool)
+            _require_range(model, layer, read)
             layers.append(read)
             if isinstance(found, Resampler):
                 own.append(found.score(model.queries(layer), model.keys(layer), *read))
@@ -123,15 +129,32 @@ class _Layer(NamedTuple):
 
 def _read_layer(model: Model, layer: int, pool: ThreadPoolExecutor) -> _Layer:
     queries = model.queries(layer)
-    sigma_q = sigma_estimate(queries)
+    sigma_q = _sigma_of_weights(queries, model.least_sigma(layer, "attention_query"))
     r_q = _in_parts(pool, triangle, queries)
     del queries  # before the keys are read: the two are never held together
     keys = model.keys(layer)
     group = model.n_heads // model.n_key_heads
-    sigma_k = np.repeat(sigma_estimate(keys), group)
+    sigma_k = np.repeat(_sigma_of_weights(keys, model.least_sigma(layer, "attention_key")), group)
     r_k = np.repeat(_in_parts(pool, triangle, keys), group, axis=0)
     values = _in_parts(pool, core_singular_values, core_of_triangles(r_q, r_k))
+    values[(sigma_q == 0) | (sigma_k == 0)] = 0.0
     return _Layer(values, sigma_q, sigma_k)
+
+
+def _sigma_of_weights(factors: NDArray[np.float32], least: float) -> Array:
+    """Each head's σ̂; 0 where its weights are so small that what is stored of them is rounding, and not their shape."""
+    sigma = sigma_estimate(factors)
+    return np.where(sigma < least, 0.0, sigma)
+
+
+def _require_range(model: Model, layer: int, read: _Layer) -> None:
+    """Heads of zeros have no scale: they are recorded, and not scored."""
+    present = (read.sigma_q > 0) & (read.sigma_k > 0)
+    beyond = first_out_of_range(read.sigma_q, read.sigma_k, model.d_head * model.d_model, present)
+    if beyond is not None:
+        raise CheckpointError(
+            model.path, f"layer {layer} head {beyond.place[0]} has {beyond.found}; expected {beyond.expected}"
+        )
 
 
 def _in_parts(pool: ThreadPoolExecutor, solve: Callable[[Array], Array], stack: NDArray) -> Array:
@@ -142,7 +165,7 @@ def _in_parts(pool: ThreadPoolExecutor, solve: Callable[[Array], Array], stack: 
 
 def _zero_heads(sigma_q: Array, sigma_k: Array) -> list[str]:
     return [
-        f"layer {layer} head {head}: {which} is all zeros, so the head has no shape and is not scored"
+        f"layer {layer} head {head}: {which} is zeros, or rounding to them, so the head has no shape and is not scored"
         for which, sigma in (("W_Q", sigma_q), ("W_K", sigma_k))
         for layer, head in zip(*np.nonzero(sigma == 0), strict=True)
     ]
@@ -177,12 +200,12 @@ def _attributes(model: Model, null: HeadNull | Resampler, matrices: str, warning
         "schema_version": SCHEMA_VERSION,
         "rmtbase_version": software_version(),
         "kind": "scores",
-        "model": model.name,
-        "revision": model.revision or "",
-        "family": model.architecture,
+        "model": shown(model.name),  # netCDF holds no text that is not UTF-8
+        "revision": shown(model.revision or ""),
+        "family": shown(model.architecture),
         "null": null.description,
         "null_method": null.method,
-        "table": null.source,
+        "table": shown(null.source),
         "normalization": "none",
         "n_layers": model.n_layers,
         "n_heads": model.n_heads,

@@ -15,7 +15,7 @@ from rmtbase.parameters import require_draws
 from rmtbase.scoring._analytic_null import AnalyticNull
 from rmtbase.scoring._atlas_null import AtlasNull
 from rmtbase.scoring._null import GaussianNull, HeadNull, draws_for
-from rmtbase.tables import baseline_shapes, open_netcdf, validate_atlas, validate_baseline
+from rmtbase.tables import baseline_shapes, open_table, validate
 
 ANALYTIC = "analytic"
 """The ``baseline`` that asks for the analytic null; a file of that name is given as ``./analytic``."""
@@ -74,10 +74,14 @@ def find_null(
 
 
 def _table(baseline: xr.Dataset | Path | str) -> tuple[xr.Dataset, str]:
-    given = isinstance(baseline, xr.Dataset)
-    table, source = (baseline, "the baseline dataset") if given else (open_netcdf(baseline), str(baseline))
-    (validate_atlas if table.attrs.get("kind") == "atlas" else validate_baseline)(table, source)
-    return table, source
+    kinds = ("baseline", "atlas")
+    if isinstance(baseline, xr.Dataset):
+        source = "the baseline dataset"
+        validate(baseline, source, *kinds)
+        return baseline, source
+    table = open_table(baseline, *kinds)
+    assert isinstance(table, xr.Dataset)  # as all but scores
+    return table, str(baseline)
 
 
 def _null_in(table: xr.Dataset, d_model: int, d_head: int, source: str) -> GaussianNull | AtlasNull | None:

@@ -11,7 +11,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from rmtbase.errors import ParameterError
-from rmtbase.parameters import require_interval, require_positive_integer, require_positive_number
+from rmtbase.parameters import (
+    require_interval,
+    require_positive_integer,
+    require_positive_number,
+    require_real_array,
+)
 from rmtbase.statistics._elements import BLOCK, CentralSums, ElementMoments, central_sums
 from rmtbase.statistics._entropy import entropy_of_counts, kl_of_counts
 from rmtbase.statistics._magnitudes import MagnitudeCounts, WeibullEstimate, magnitude_counts
@@ -92,8 +97,8 @@ def element_sketch(blocks: Iterable[ArrayLike], bins: int, range: tuple[float, f
         range: (low, high) of the histogram.
 
     Raises:
-        ParameterError: no number at all, one that is not finite, or a dtype that is not real; a number of bins that is
-            not a positive integer; a range that is not an interval.
+        ParameterError: no number at all, one that is not finite, masked entries, or a dtype that is not real; a number
+            of bins that is not a positive integer; a range that is not an interval.
     """
     bins, interval = require_positive_integer("bins", bins), require_interval("range", range)
     parts = (_sketch(block, bins, interval) for block in _gathered(blocks))
@@ -112,7 +117,7 @@ def _gathered(blocks: Iterable[ArrayLike]) -> Iterator[Array]:
     """The numbers of all blocks in float64 arrays of one size, the last one shorter; each valid until the next."""
     gathered, held = np.empty(BLOCK), 0
     for block in blocks:
-        numbers = _real(block)
+        numbers = require_real_array("blocks", block).reshape(-1)
         while numbers.size:
             taken = min(BLOCK - held, numbers.size)
             gathered[held : held + taken] = numbers[:taken]
@@ -122,13 +127,6 @@ def _gathered(blocks: Iterable[ArrayLike]) -> Iterator[Array]:
                 held = 0
     if held:
         yield _finite(gathered[:held])
-
-
-def _real(block: ArrayLike) -> NDArray:
-    numbers = np.asarray(block).reshape(-1)
-    if numbers.dtype.kind == "b" or not np.can_cast(numbers.dtype, np.float64, "same_kind"):
-        raise ParameterError("blocks", numbers.dtype.name, "real numbers")
-    return numbers
 
 
 def _finite(numbers: Array) -> Array:

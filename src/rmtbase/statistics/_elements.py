@@ -7,7 +7,10 @@ from dataclasses import dataclass
 from functools import reduce
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
+
+from rmtbase.errors import ParameterError
+from rmtbase.parameters import require_real_array
 
 ELEMENT_STATISTICS = ("mean", "skewness", "excess_kurtosis", "largest_magnitude")
 """The element-wise statistics that have a null: the standard deviation sets the scale and is tested by none."""
@@ -114,8 +117,14 @@ def central_sums(numbers: NDArray[np.float64]) -> CentralSums:
     )
 
 
-def element_moments(matrix: NDArray[np.floating]) -> ElementMoments:
-    """Moments of a matrix of any floating dtype, widened block by block: no float64 copy of it is made."""
-    flat = matrix.reshape(-1)
+def element_moments(matrix: ArrayLike) -> ElementMoments:
+    """Moments of a matrix of any real dtype, widened block by block: no float64 copy of it is made.
+
+    Raises:
+        ParameterError: no element at all, masked ones, or a dtype that is not real.
+    """
+    flat = require_real_array("matrix", matrix).reshape(-1)
+    if not flat.size:
+        raise ParameterError("matrix", "no element", "at least one")
     blocks = (flat[start : start + BLOCK].astype(np.float64) for start in range(0, flat.size, BLOCK))
     return reduce(CentralSums.merged, map(central_sums, blocks)).moments()

@@ -9,7 +9,12 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
 from rmtbase.errors import ParameterError
-from rmtbase.parameters import require_interval, require_positive_integer, require_positive_number
+from rmtbase.parameters import (
+    require_interval,
+    require_positive_integer,
+    require_positive_number,
+    require_real_numbers,
+)
 
 Array = NDArray[np.float64]
 
@@ -26,8 +31,8 @@ def histogram_entropy(sample: ArrayLike, bins: int, range: tuple[float, float]) 
         range: (low, high).
 
     Raises:
-        ParameterError: a sample that is empty, not finite or wholly outside the range; a number of bins that is not a
-            positive integer; a range that is not an interval.
+        ParameterError: a sample that is empty, not real, masked, not finite or wholly outside the range; a number of
+            bins that is not a positive integer; a range that is not an interval.
     """
     return entropy_of_counts(*_histogram(_pooled(sample), bins, range))
 
@@ -80,7 +85,8 @@ def nearest_neighbour_entropy(sample: ArrayLike, k: int = 1) -> float:
         k: which neighbour, less than the size of the sample.
 
     Raises:
-        ParameterError: a sample that is not finite or has no k-th neighbours; a k that is not a positive integer.
+        ParameterError: a sample that is not real, masked, not finite or has no k-th neighbours; a k that is not a
+            positive integer.
 
     Source: L. F. Kozachenko and N. N. Leonenko, Probl. Inf. Transm. 23, 95 (1987).
     """
@@ -111,7 +117,7 @@ def nearest_neighbour_kl(sample: ArrayLike, k: int = 1, sigma: float | None = No
 
 
 def _pooled(sample: ArrayLike) -> Array:
-    x = np.asarray(sample, dtype=np.float64).reshape(-1)
+    x = require_real_numbers("sample", sample).reshape(-1)
     if x.size == 0 or not np.isfinite(x).all():
         raise ParameterError(
             "sample", f"{x.size} numbers, {np.isfinite(x).sum()} finite", "finite numbers, at least one"

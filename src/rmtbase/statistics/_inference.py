@@ -7,6 +7,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.stats import false_discovery_control
 
 from rmtbase.errors import ParameterError
+from rmtbase.parameters import require_real_numbers
 
 
 def monte_carlo_p_value(observed: ArrayLike, null_sample: ArrayLike) -> NDArray[np.float64]:
@@ -23,16 +24,16 @@ def monte_carlo_p_value(observed: ArrayLike, null_sample: ArrayLike) -> NDArray[
         p-values of the shape of ``observed``.
 
     Raises:
-        ParameterError: the null sample is empty, not one-dimensional or holds NaN.
+        ParameterError: the null sample is empty, not one-dimensional or holds NaN; either is masked or not real.
 
     Source: B. Phipson and G. K. Smyth, Stat. Appl. Genet. Mol. Biol. 9, 39 (2010); the rule is that of
         ``scipy.stats.monte_carlo_test``, which redraws the null for every observation where this one sorts it once.
     """
-    null = np.asarray(null_sample, dtype=np.float64)
+    null = require_real_numbers("null_sample", null_sample)
     if null.ndim != 1 or null.size == 0 or np.isnan(null).any():
         raise ParameterError("null_sample", null.shape, "a non-empty one-dimensional array without NaN")
     null = np.sort(null)
-    x = np.asarray(observed, dtype=np.float64)
+    x = require_real_numbers("observed", observed)
     at_most = np.searchsorted(null, x, side="right")
     at_least = null.size - np.searchsorted(null, x, side="left")
     p = np.minimum(1.0, 2.0 * (np.minimum(at_most, at_least) + 1) / (null.size + 1))
@@ -45,9 +46,12 @@ def cauchy_combination(p_values: ArrayLike, axis: int = -1) -> NDArray[np.float6
     Asymptotically exact for small p; no correlations are needed because the tail of a sum of Cauchy variables does not
     depend on them. NaN marks a test that was not made and does not count; all NaN gives NaN.
 
+    Raises:
+        ParameterError: p-values that are masked or no real numbers.
+
     Source: Y. Liu and J. Xie, J. Am. Stat. Assoc. 115, 393 (2020).
     """
-    p = np.asarray(p_values, dtype=np.float64)
+    p = require_real_numbers("p_values", p_values)
     made = ~np.isnan(p)
     # Below 1e-15 the tangent is 1/(π p) to double precision, and π/2 - π p would have lost p.
     smallest = np.clip(np.where(made, p, 0.5), np.finfo(float).tiny, 1.0 - 1e-15)
@@ -65,9 +69,12 @@ def benjamini_hochberg(p_values: ArrayLike) -> NDArray[np.float64]:
     The q-value of a test is the smallest false discovery rate at which it is called. NaN marks a test that was not
     made; it stays NaN and does not count.
 
+    Raises:
+        ParameterError: p-values that are masked or no real numbers.
+
     Source: Y. Benjamini and Y. Hochberg, J. R. Stat. Soc. B 57, 289 (1995), by ``scipy.stats.false_discovery_control``.
     """
-    p = np.asarray(p_values, dtype=np.float64)
+    p = require_real_numbers("p_values", p_values)
     q = np.full(p.shape, np.nan)
     made = ~np.isnan(p)
     if made.any():

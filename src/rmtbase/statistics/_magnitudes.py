@@ -42,7 +42,12 @@ def magnitude_bins(bits: Any) -> tuple[Any, Any]:
 
     Args:
         bits: the magnitudes' float64 bits as int64; a NumPy or a JAX array.
+
+    Raises:
+        ParameterError: a NumPy array of another dtype, or with masked entries.
     """
+    if isinstance(bits, np.ndarray) and (bits.dtype != np.int64 or np.ma.is_masked(bits)):
+        raise ParameterError("bits", f"{type(bits).__name__} of {bits.dtype}", "float64 bits as int64, none masked")
     place = ((bits >> (_MANTISSA - _SPLIT)) - (_FIRST - 1)).clip(0, MAGNITUDE_BINS - 1)
     return place, (bits >> (_MANTISSA - _SPLIT - _DISTANCE)) & ((1 << _DISTANCE) - 1)
 

@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import entr
 
 from rmtbase.errors import ParameterError
+from rmtbase.parameters import require_real_numbers
 
 Convention = Literal["eigenvalue", "singular value"]
 Values = NDArray[np.float64]
@@ -60,7 +61,7 @@ class Statistic:
             scale: factor on the eigenvalues, σ_Q² σ_K² say.
             rank: number h of eigenvalues.
         """
-        value, scale = np.asarray(value, dtype=float), np.asarray(scale, dtype=float)
+        value, scale = require_real_numbers("value", value), require_real_numbers("scale", scale)
         if self.scaling == "additive":
             return value + rank * np.log(scale)
         if self.scaling == 0:
@@ -69,7 +70,7 @@ class Statistic:
 
     def rescale_spread(self, spread: ArrayLike, scale: ArrayLike) -> Values:
         """The statistic's standard deviation when the eigenvalues are ``scale`` times larger; no shift moves it."""
-        spread, scale = np.asarray(spread, dtype=float), np.asarray(scale, dtype=float)
+        spread, scale = require_real_numbers("spread", spread), require_real_numbers("scale", scale)
         if self.scaling == "additive":
             return spread + 0.0 * scale  # NaN for a head whose scale is not known
         return spread * scale**self.scaling
@@ -212,9 +213,11 @@ def spectral_statistics(
         condition number and a log-determinant of -inf.
 
     Raises:
-        ParameterError: an unknown name.
+        ParameterError: an unknown name; singular values that are masked, no real numbers, or none at all.
     """
-    s = np.asarray(singular_values, dtype=np.float64)
+    s = require_real_numbers("singular_values", singular_values)
+    if s.ndim == 0 or s.shape[-1] == 0:
+        raise ParameterError("singular_values", s.shape, "shape (..., h) with at least one of them")
     on = {"eigenvalue": s**2, "singular value": s}
     chosen = [get_statistic(name) for name in names]
     with np.errstate(divide="ignore"):  # λ_h = 0 is a fact about the matrix, reported as an infinity
@@ -226,8 +229,11 @@ def on_distance_scale(values: ArrayLike) -> NDArray[np.float64]:
 
     ln x of a statistic that is positive and has no upper bound, x of any other: on a linear scale a condition number,
     whose null is long-tailed, would always be the farthest.
+
+    Raises:
+        ParameterError: values that are masked or no real numbers.
     """
-    x = np.asarray(values, dtype=np.float64)
+    x = require_real_numbers("values", values)
     on_log = np.array([one.on_log_scale for one in SPECTRAL_STATISTICS.values()])
     with np.errstate(divide="ignore"):  # a zero eigenvalue is infinitely far from any null
         return np.where(on_log, np.log(np.where(on_log, x, 1.0)), x)

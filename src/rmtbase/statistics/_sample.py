@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from rmtbase.errors import ParameterError
+from rmtbase.parameters import require_real_numbers
 
 
 class SampleSummary(NamedTuple):
@@ -33,10 +34,11 @@ def summarize(sample: ArrayLike, probabilities: ArrayLike) -> SampleSummary:
     """Summarise a sample of shape ``(draw, ...)``; at least two draws.
 
     Raises:
-        ParameterError: fewer than two draws.
+        ParameterError: fewer than two draws; a sample or probabilities that are masked or no real numbers.
     """
-    x = np.asarray(sample, dtype=np.float64)
-    n = x.shape[0]
+    x = require_real_numbers("sample", sample)
+    levels = require_real_numbers("probabilities", probabilities)
+    n = x.shape[0] if x.ndim else 1
     if n < 2:
         raise ParameterError("draws", n, "at least 2 (a standard error needs a spread)")
     mean = x.mean(axis=0)
@@ -47,5 +49,5 @@ def summarize(sample: ArrayLike, probabilities: ArrayLike) -> SampleSummary:
         kurtosis = ((deviation / std) ** 4).mean(axis=0)  # of the standardised sample: fourth powers overflow early
         relative = np.where(variance > 0, kurtosis - (n - 3) / (n - 1), 0.0)
     std_error = 0.5 * std * np.sqrt(np.maximum(relative, 0.0) / n)
-    quantile = np.moveaxis(np.quantile(x, np.asarray(probabilities, dtype=float), axis=0), 0, -1)
+    quantile = np.moveaxis(np.quantile(x, levels, axis=0), 0, -1)
     return SampleSummary(mean, std, std / np.sqrt(n), std_error, quantile)

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from rmtbase.errors import ParameterError
+from rmtbase.parameters import require_real_numbers
 from rmtbase.statistics._sample import SampleSummary
 
 Array = NDArray[np.float64]
@@ -35,7 +36,7 @@ def summarize_stream(blocks: Blocks, probabilities: ArrayLike) -> SampleSummary:
         Of every row: arrays (row,) and (row, probability).
 
     Raises:
-        ParameterError: fewer than two draws.
+        ParameterError: fewer than two draws; blocks or probabilities that are masked or no real numbers.
     """
     moments = _moments(blocks)
     return SampleSummary(*moments.summary(), _quantiles(blocks, probabilities, moments))
@@ -52,7 +53,7 @@ def quantiles_of_stream(blocks: Blocks, probabilities: ArrayLike) -> Array:
         probabilities: between 0 and 1.
 
     Raises:
-        ParameterError: fewer than two draws.
+        ParameterError: fewer than two draws; blocks or probabilities that are masked or no real numbers.
     """
     return _quantiles(blocks, probabilities, _moments(blocks))
 
@@ -91,7 +92,8 @@ class _Moments:
 
 def _moments(blocks: Blocks) -> _Moments:
     found: _Moments | None = None
-    for block in blocks():
+    for part in blocks():
+        block = require_real_numbers("blocks", part)
         with np.errstate(invalid="ignore", over="ignore"):
             if found is None:
                 origin, unit = block.mean(axis=1), block.std(axis=1)
@@ -146,7 +148,7 @@ class _Cell:
 
 
 def _quantiles(blocks: Blocks, probabilities: ArrayLike, moments: _Moments) -> Array:
-    position = (moments.draws - 1) * np.asarray(probabilities, dtype=float)
+    position = (moments.draws - 1) * require_real_numbers("probabilities", probabilities)
     lower = np.floor(position).astype(np.int64)
     upper = np.minimum(lower + 1, moments.draws - 1)
     ranks, place = np.unique(np.concatenate([lower, upper]), return_inverse=True)

@@ -2,42 +2,59 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import platform
+import secrets
 import shutil
 import stat
-import tempfile
+import warnings
 import zlib
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import numpy as np
 import xarray as xr
 
-from rmtbase.errors import MissingFileError, OutputError, TableError
-from rmtbase.tables._atlas import atlas_encoding, validate_atlas
-from rmtbase.tables._depth_schema import validate_effective_depths
-from rmtbase.tables._element_schema import validate_elements
-from rmtbase.tables._schema import validate_baseline, validate_scores, validate_spectra
+from rmtbase.errors import MissingFileError, OutputError, RmtbaseWarning, TableError
+from rmtbase.regular_files import require_regular
+from rmtbase.shown import shown
+from rmtbase.tables._atlas import atlas_encoding
+from rmtbase.tables._digest import OF_ALL, OF_VARIABLES, digest_attributes, verify, without_digest
+from rmtbase.tables._hdf5 import TableFile, largest_content, looked_into
+from rmtbase.tables._kinds import KINDS, check_outline, check_values, groups_of
+from rmtbase.tables._utf8_name import utf8_name
 
 _LARGE = 4096  # values from which compression pays for its header
 _PREFIX, _SUFFIX = ".rmtbase-", ".part"  # of the temporary files
+_CANNOT = frozenset(
+    {errno.EINVAL, errno.EBADF, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EPERM, errno.EACCES}
+)
+"""What file systems answer that have no such thing as a folder on the disk, or modes of files."""
+
+
+class TableWarning(RmtbaseWarning):
+    """A file without a digest was read: whether it is as it was written cannot be told."""
 
 
 def check_writable(path: Path | str) -> Path:
     """The path, or :class:`~rmtbase.errors.OutputError` if no file can be put there: asked before long work."""
     path = Path(path)
     try:
-        kind = _file_type(path)
-        if kind == stat.S_IFDIR:
-            raise OutputError(path, "it is a folder; expected a file name")
-        if kind not in (None, stat.S_IFREG):  # a rename onto /dev/null would replace the device
-            raise OutputError(path, "it is no regular file; expected a file name")
+        with suppress(FileNotFoundError):
+            require_regular(path)  # a rename onto /dev/null would replace the device
+    except OSError as error:
+        raise OutputError(path, error.strerror or str(error)) from error
+    try:
         folder = path.resolve().parent
         if not folder.is_dir():
             raise OutputError(path, f"the folder {path.parent} does not exist; make it first")
-        with tempfile.NamedTemporaryFile(dir=folder, prefix=_prefix(path.name), suffix=_SUFFIX):
-            pass
+        probe = _temporary(folder, path.name)
+        try:
+            _create(probe)
+        finally:
+            _remove(probe)
     except OutputError:
         raise
     except OSError as error:
@@ -45,49 +62,81 @@ def check_writable(path: Path | str) -> Path:
     return path
 
 
-def _file_type(path: Path) -> int | None:
-    """The type of the file there, links followed, or None where there is none."""
-    try:
-        return stat.S_IFMT(path.stat().st_mode)
-    except FileNotFoundError:
-        return None
-
-
 def write_table(table: xr.Dataset | xr.DataTree, path: Path | str) -> Path:
     """Write a dataset or tree as netCDF4, so that the path holds the old file or the whole new one, never a part.
 
+    The file carries a digest of its content, which is verified when it is opened. The table itself is left as it is.
+
+    Args:
+        table: of numbers and text; each attribute one number or text.
+        path: of the file. Where there is one it keeps its mode.
+
     Raises:
         OutputError: the file cannot be written; what was there is untouched.
+        ParameterError: a variable or attribute of another type.
     """
-    if isinstance(table, xr.DataTree):
-        encoding = {node.path: _encoding(node.to_dataset(inherit=False)) for node in table.subtree if node.data_vars}
-        return _replace(
-            path,
-            lambda target: table.to_netcdf(target, engine="netcdf4", format="NETCDF4", encoding=encoding),
+    groups = {name: _bare(dataset) for name, dataset in groups_of(table).items()}
+    recorded = digest_attributes(groups)
+    groups[""] = groups[""].assign_attrs(groups[""].attrs | recorded)
+    whole = xr.DataTree.from_dict({name or "/": one for name, one in groups.items()}) if len(groups) > 1 else groups[""]
+    return _replace(path, lambda target: _write_netcdf(whole, groups, target))
+
+
+def _bare(dataset: xr.Dataset) -> xr.Dataset:
+    """The dataset without what another file's reading has left on it: how that was stored, and its digest."""
+    bare = dataset.drop_encoding()
+    bare.attrs = without_digest(dataset.attrs)
+    return bare
+
+
+def _write_netcdf(whole: xr.Dataset | xr.DataTree, groups: dict[str, xr.Dataset], target: Path) -> None:
+    for compress in (True, False):
+        encoding = {name or "/": _encoding(dataset, compress) for name, dataset in groups.items()}
+        whole.to_netcdf(
+            target,
+            engine="netcdf4",
+            format="NETCDF4",
+            encoding=encoding if isinstance(whole, xr.DataTree) else encoding["/"],  # type: ignore[arg-type]
         )
-    return _replace(
-        path,
-        lambda target: table.to_netcdf(target, engine="netcdf4", format="NETCDF4", encoding=_encoding(table)),
-    )
+        if sum(dataset.nbytes for dataset in groups.values()) <= largest_content(target.stat().st_size):
+            return  # else so much of it is constant that it would not be read: then it is not compressed
 
 
-def write_bytes(content: bytes, path: Path | str) -> Path:
-    """Write a file of bytes with the same promise as :func:`write_table`."""
-    return _replace(path, lambda target: target.write_bytes(content))
+def _encoding(dataset: xr.Dataset, compress: bool) -> dict[str, dict]:
+    if dataset.attrs.get("kind") == "atlas":
+        return atlas_encoding(dataset)
+    return {
+        str(name): {"fletcher32": True} | ({"zlib": True, "complevel": 4, "shuffle": True} if packed else {})
+        for name, variable in dataset.variables.items()
+        if variable.ndim and variable.dtype.kind in "fiu"
+        for packed in (compress and variable.dtype.kind == "f" and variable.size >= _LARGE,)
+    }
 
 
-def _replace(path: Path | str, write: Callable[[Path], object]) -> Path:
+def write_bytes(content: bytes, path: Path | str, swept: bool = False) -> Path:
+    """Write a file of bytes with the same promise as :func:`write_table`.
+
+    Args:
+        content: of the file.
+        path: of the file.
+        swept: whether the caller has called :func:`sweep`: a folder of many files is not listed for each of them.
+    """
+    return _replace(path, lambda target: target.write_bytes(content), swept)
+
+
+def _replace(path: Path | str, write: Callable[[Path], object], swept: bool = False) -> Path:
     path = check_writable(path)
     target = path.resolve()  # where it is a link, the link stays and what it points to is replaced
-    temporary = None
+    if not swept:
+        _sweep_dead(target.parent, path.name)
+    temporary = _temporary(target.parent, path.name)  # named before it is there: whenever an interrupt comes, it goes
     try:
-        descriptor, name = tempfile.mkstemp(dir=target.parent, prefix=_prefix(path.name), suffix=_SUFFIX)
-        os.close(descriptor)
-        temporary = Path(name)
-        write(temporary)
+        _create(temporary)
+        with utf8_name(temporary) as writable:
+            write(writable)
         with temporary.open("rb+") as file:
             os.fsync(file.fileno())
-        temporary.chmod(0o666 & ~_umask())
+        _keep_mode(target, temporary)
         temporary.replace(target)
         _sync_folder(target.parent)
     except OSError as error:
@@ -96,8 +145,7 @@ def _replace(path: Path | str, write: Callable[[Path], object]) -> Path:
         free = shutil.disk_usage(target.parent).free / 2**20
         raise OutputError(path, f"{error} ({free:,.1f} MiB are free on that disk)") from error
     finally:
-        if temporary is not None:
-            temporary.unlink(missing_ok=True)
+        _remove(temporary)
     return path
 
 
@@ -106,113 +154,165 @@ def _prefix(name: str) -> str:
     return f"{_PREFIX}{zlib.crc32(os.fsencode(name)):08x}-"
 
 
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
+def _here() -> str:
+    """Which processes can tell whether one of this number is alive: those of this machine, in the same namespace."""
+    space = ""
+    with suppress(OSError):
+        space = str(Path("/proc/self/ns/pid").readlink())
+    return f"{zlib.crc32(f'{platform.node()} {space}'.encode()):08x}-"
+
+
+def _temporary(folder: Path, name: str) -> Path:
+    """A new name for a file that is to become the one of that name."""
+    return folder / f"{_prefix(name)}{_here()}{os.getpid()}-{secrets.token_hex(8)}{_SUFFIX}"
+
+
+def _create(path: Path) -> None:
+    """An empty file, with the mode that any new file has there."""
+    os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
+
+
+def _remove(path: Path) -> None:
+    try:
+        path.unlink(missing_ok=True)
+    finally:  # an interrupt may have come before it was removed
+        path.unlink(missing_ok=True)
+
+
+def _keep_mode(there: Path, new: Path) -> None:
+    """Give a new file the mode of the one that it replaces, if there is one, where there are modes."""
+    try:
+        mode = stat.S_IMODE(there.stat().st_mode)
+    except FileNotFoundError:
+        return
+    if mode != stat.S_IMODE(new.stat().st_mode):
+        with _where_there_is_such_a_thing():
+            new.chmod(mode)
 
 
 def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
+    with _where_there_is_such_a_thing():
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+@contextmanager
+def _where_there_is_such_a_thing() -> Iterator[None]:
+    """Go on where the file system answers that it does not know what it is asked for."""
     try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+        yield
+    except OSError as error:
+        if error.errno not in _CANNOT:
+            raise
 
 
-def _encoding(dataset: xr.Dataset) -> dict[str, dict]:
-    if dataset.attrs.get("kind") == "atlas":
-        return atlas_encoding(dataset)
-    return {
-        str(name): {"zlib": True, "complevel": 4, "shuffle": True}
-        for name, variable in dataset.data_vars.items()
-        if variable.dtype.kind == "f" and variable.size >= _LARGE
-    }
+def open_table(path: Path | str, *kinds: str) -> xr.Dataset | xr.DataTree:
+    """Open a table, verified, validated, and loaded into memory.
+
+    Before a value is read the file's structure is looked at: whether all lies in the file, and what it would take. Then
+    all content is compared with the digest in the file, and with what the schema says of each variable.
+
+    Args:
+        path: the file.
+        *kinds: which kinds of table are wanted (:data:`rmtbase.tables.KINDS`); any but an atlas if none is named.
+
+    Raises:
+        MissingFileError: there is no such file.
+        TableError: it is no table of that kind, of another schema version, or damaged.
+
+    Warns:
+        TableWarning: it has no digest, as files before schema 1.2 and those that other software has written.
+    """
+    wanted = kinds or tuple(name for name in KINDS if name != "atlas")
+    with _reading(path), looked_into(path) as file:
+        kind = check_outline(file.groups, path, wanted)
+        groups = {name: file.read(name) for name in file.groups}
+        _verify(file, groups)
+        groups[""].attrs = without_digest(groups[""].attrs)
+        check_values(groups, kind, path)
+    _warn_if_unverified(file)
+    if kind.name != "scores":
+        return groups[""]
+    tree: xr.DataTree = xr.DataTree.from_dict({name or "/": one for name, one in groups.items()})
+    return tree
 
 
 def open_baseline(path: Path | str) -> xr.Dataset:
-    """Open a baseline table, validated, and loaded into memory.
-
-    Raises:
-        MissingFileError: there is no such file.
-        TableError: it is not a baseline table, of another schema version, or damaged.
-    """
-    dataset = open_netcdf(path)
-    validate_baseline(dataset, path)
-    return dataset
+    """Open a baseline table; see :func:`open_table`, also for what it raises and warns of."""
+    table = open_table(path, "baseline")
+    assert isinstance(table, xr.Dataset)  # as all but scores
+    return table
 
 
 def open_scores(path: Path | str) -> xr.DataTree:
-    """Open a scores file, validated, and loaded into memory.
-
-    Raises:
-        MissingFileError: there is no such file.
-        TableError: it is not a scores file, of another schema version, or damaged.
-    """
-    with _reading(path), xr.open_datatree(path, engine="netcdf4") as file:
-        tree = file.load()
-    validate_scores(tree, path)
+    """Open a scores file; see :func:`open_table`, also for what it raises and warns of."""
+    tree = open_table(path, "scores")
+    assert isinstance(tree, xr.DataTree)
     return tree
 
 
 def open_atlas_file(path: Path | str) -> xr.Dataset:
-    """Open an atlas, validated, and loaded into memory.
-
-    Raises:
-        MissingFileError: there is no such file.
-        TableError: it is no atlas, of another schema version, or damaged.
-    """
-    atlas = open_netcdf(path)
-    validate_atlas(atlas, path)
+    """Open an atlas; see :func:`open_table`, also for what it raises and warns of."""
+    atlas = open_table(path, "atlas")
+    assert isinstance(atlas, xr.Dataset)
     return atlas
 
 
 def open_atlas_case(path: Path | str, d_model: int, d_head: int) -> xr.Dataset | None:
-    """One shape of an atlas, validated, reading no other; None if the atlas does not hold it.
+    """One shape of an atlas, verified and validated, reading no other; None if the atlas does not hold it.
 
     Raises:
-        MissingFileError, TableError: as :func:`open_atlas_file`.
+        MissingFileError, TableError: as :func:`open_table`.
+
+    Warns:
+        TableWarning: as :func:`open_table`.
     """
-    with _reading(path), xr.open_dataset(path, engine="netcdf4", cache=False) as atlas:
-        if atlas.attrs.get("kind") != "atlas" or not {"d_model", "d_head"} <= set(atlas.variables):
-            raise TableError(path, f"a file of kind {atlas.attrs.get('kind')!r}", "an atlas written by rmtbase")
-        cases = np.flatnonzero((atlas["d_model"].values == d_model) & (atlas["d_head"].values == d_head))
-        row = atlas.isel(case=cases[:1]).load()
-    if not cases.size:
-        return None
-    validate_atlas(row, path)
-    return row.isel(case=0)
+    with _reading(path), looked_into(path) as file:
+        kind = check_outline(file.groups, path, ("atlas",))
+        variables = file.groups[""].variables
+        shared = {name for name, one in variables.items() if "case" not in one.dims} | {"d_model", "d_head", "checksum"}
+        index = file.read(only=shared)
+        _verify(file, {"": index})
+        cases = np.flatnonzero((index["d_model"].values == d_model) & (index["d_head"].values == d_head))
+        row = None
+        if cases.size:
+            row = file.read(rows={"case": slice(int(cases[0]), int(cases[0]) + 1)})
+            row.attrs = without_digest(row.attrs)
+            check_values({"": row}, kind, path)  # the checksum of the case among them
+    _warn_if_unverified(file)
+    return None if row is None else row.isel(case=0)
 
 
-def open_table(path: Path | str) -> xr.Dataset | xr.DataTree:
-    """Open a baseline table, a table of spectra or of elements, effective depths or a scores file, validated.
-
-    Raises:
-        MissingFileError: there is no such file.
-        TableError: it is none of them, of another schema version, or damaged.
-    """
-    dataset = open_netcdf(path)
-    kind = dataset.attrs.get("kind")
-    if kind == "scores":
-        return open_scores(path)
-    validate = {
-        "spectra": validate_spectra,
-        "elements": validate_elements,
-        "effective_depth": validate_effective_depths,
-    }.get(str(kind), validate_baseline)
-    validate(dataset, path)
-    return dataset
+def _verify(file: TableFile, groups: dict[str, xr.Dataset]) -> None:
+    recorded = file.groups[""].attrs
+    if _has_digest(file):
+        verify(
+            recorded,
+            {name: without_digest(group.attrs) for name, group in file.groups.items()},
+            {name: set(group.coordinates) for name, group in file.groups.items()},
+            {f"{name}/{variable}" for name, group in file.groups.items() for variable in group.variables},
+            groups,
+            file.path,
+        )
 
 
-def open_netcdf(path: Path | str) -> xr.Dataset:
-    """Open any netCDF4 dataset, loaded into memory and not validated.
+def _has_digest(file: TableFile) -> bool:
+    """Whether there is any of it: of a damaged one all that is left may be half."""
+    return bool({OF_ALL, OF_VARIABLES} & set(file.groups[""].attrs))
 
-    Raises:
-        MissingFileError: there is no such file.
-        TableError: it is not a readable netCDF4 file.
-    """
-    with _reading(path):
-        return xr.load_dataset(path, engine="netcdf4")
+
+def _warn_if_unverified(file: TableFile) -> None:
+    if not _has_digest(file):
+        version = shown(file.groups[""].attrs["schema_version"])
+        warnings.warn(
+            f"{shown(file.path)} has no digest (schema {version}), so that damage to it cannot be told: make it again, "
+            "or open it and write it with rmtbase.tables.write_table",
+            TableWarning,
+            stacklevel=3,
+        )
 
 
 def is_temporary(name: str) -> bool:
@@ -229,16 +329,41 @@ def sweep(folder: Path, name: str | None = None) -> None:
         leftover.unlink(missing_ok=True)
 
 
+def _sweep_dead(folder: Path, name: str) -> None:
+    """Remove what was to become the file of that name and whose writer is no more; others may be at work."""
+    prefix = f"{_prefix(name)}{_here()}"
+    with suppress(OSError), os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.name.startswith(prefix) and entry.name.endswith(_SUFFIX):
+                writer = entry.name.removeprefix(prefix).partition("-")[0]
+                if writer.isdecimal() and not _is_alive(int(writer)):
+                    Path(entry.path).unlink()
+
+
+def _is_alive(process: int) -> bool:
+    if os.name != "posix":
+        return True  # where no signal asks without harm
+    try:
+        os.kill(process, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:
+        pass
+    return True
+
+
 @contextmanager
 def _reading(path: Path | str) -> Iterator[None]:
     """Turn what netCDF says of a file it cannot read into the errors of this library."""
     try:
-        if _file_type(Path(path)) is None:
-            raise MissingFileError(path, advice="check the name, or make the table first")
-        if _file_type(Path(path)) != stat.S_IFREG:
-            raise TableError(path, "a folder or device", "a file written by rmtbase")
+        require_regular(Path(path))
+    except FileNotFoundError as error:
+        raise MissingFileError(path, advice="check the name, or make the table first") from error
+    except OSError as error:
+        raise TableError(path, f"a file that cannot be read ({error.strerror})", "a file written by rmtbase") from error
+    try:
         yield
-    except (MissingFileError, TableError):
+    except TableError:
         raise
     except Exception as error:  # a damaged file can make HDF5, netCDF4 and xarray raise anything
         raise TableError(path, f"no readable netCDF4 file ({error})", "a file written by rmtbase") from error

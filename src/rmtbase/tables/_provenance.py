@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
+from rmtbase.linalg import arithmetic
+
 _PACKAGES = ("rmtbase", "jax", "jaxlib", "numpy", "scipy", "xarray", "netCDF4")
 
 
@@ -28,7 +30,7 @@ def provenance(call: Mapping[str, Any], **sections: Mapping[str, Any]) -> str:
     """
     record = {
         "software": {"python": platform.python_version(), **software_versions(*_PACKAGES)},
-        "platform": {"system": platform.system(), "machine": platform.machine()},
+        "platform": {"system": platform.system(), "machine": platform.machine(), **arithmetic()},
         "call": dict(call),
         **{name: dict(section) for name, section in sections.items()},
     }

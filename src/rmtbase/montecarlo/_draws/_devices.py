@@ -10,6 +10,7 @@ from typing import Any
 import jax
 
 from rmtbase.errors import ParameterError
+from rmtbase.forks import require_jax_threads
 from rmtbase.parameters import require_positive_integer
 
 Device = Any  # jax.Device, which is a variable to type checkers
@@ -28,7 +29,9 @@ def local_devices(devices: Devices = None) -> tuple[Device, ...]:
 
     Raises:
         ParameterError: not a positive integer, more than there are, none, or devices of several kinds.
+        ForkedProcessError: this process was forked from one that had used JAX.
     """
+    require_jax_threads()
     if devices is None:
         return tuple(jax.local_devices())
     if isinstance(devices, Sequence) and not isinstance(devices, str):

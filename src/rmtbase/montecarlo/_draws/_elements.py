@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import islice
@@ -20,30 +20,21 @@ from numpy.typing import NDArray
 from rmtbase.ensembles import Ensemble
 from rmtbase.errors import ParameterError
 from rmtbase.linalg import available_cores, reproducible_jax
+from rmtbase.montecarlo._draws._devices import host_memory
 from rmtbase.montecarlo._draws._keys import MAX_DRAWS, case_key, require_start
 from rmtbase.montecarlo._draws._program import COMPILER_OPTIONS
+from rmtbase.montecarlo._draws._room import (
+    ELEMENTS_AT_ONCE,
+    elements_bytes,
+    require_elements_fit,
+    require_workers,
+)
 from rmtbase.parameters import require_interval, require_positive_integer
 from rmtbase.statistics import MAGNITUDE_BINS, CentralSums, ElementSketch, MagnitudeCounts, magnitude_bins
 
-ELEMENT_FORMULAS = {
-    "mean": "m = sum w / N",
-    "std": "s = sqrt(sum (w - m)^2 / (N - 1))",
-    "skewness": "m3 / m2^(3/2), mk = sum (w - m)^k / N",
-    "excess_kurtosis": "m4 / m2^2 - 3",
-    "largest_magnitude": "max |w - m| / s",
-    "histogram_entropy": "-sum p ln(p / width), p the shares of the bins",
-    "histogram_kl": "sum p ln(p / q), q the shares of N(0, sum w^2 / N)",
-    "weibull_shape": "k, slope of ln(-ln(1 - (i - 1/2)/N)) on ln |w|_(i), middle 80 %",
-    "weibull_scale": "exp(mean X - mean Y / k) of the same line",
-    "weibull_r_squared": "R^2 of the same line",
-}
-"""The statistics of the elements w of one matrix, with their formulas: those of
-:func:`rmtbase.statistics.element_moments`, :func:`~rmtbase.statistics.histogram_entropy`,
-:func:`~rmtbase.statistics.histogram_kl` at a fitted sigma, and :func:`rmtbase.laws.weibull_fit`."""
-
 BINS = 120
+_BLOCK = ELEMENTS_AT_ONCE
 _REACH = 6.0  # of the histogram, in standard deviations of one element
-_BLOCK = 1 << 18  # elements at a time: 2 MiB, which stay in a core's cache from the product to the last count
 
 
 @runtime_checkable
@@ -79,7 +70,7 @@ class ElementChunk(NamedTuple):
 
     Attributes:
         start: index of the first.
-        statistics: (draw, statistic), in the order of :data:`ELEMENT_FORMULAS`.
+        statistics: (draw, statistic), in the order of :data:`rmtbase.tables.ELEMENT_FORMULAS`.
         histogram: how many elements lie in each bin, (draw, bin).
     """
 
@@ -110,13 +101,16 @@ def draw_elements(
     chunk: int = 1,
     cores: int | None = None,
     progress: Callable[[int], None] | None = None,
-) -> Iterator[ElementChunk]:
+) -> Generator[ElementChunk, None, None]:
     """Element statistics of draws start, …, start + draws - 1.
 
     Each matrix is drawn and reduced in blocks of 2^18 elements, or of one row where that is longer, in one compiled
     function. The result depends on (seed, case, draw) alone. Against the statistics of the whole matrix: counts and
     extremes are equal (but for an element within rounding of a bin's edge), moments agree to 1e-12 of their scale, and
     the Weibull fit to 1e-6 relatively, usually 1e-8 (:meth:`rmtbase.statistics.MagnitudeCounts.weibull_fit`).
+
+    Memory does not grow with the draws: as many matrices as cores are drawn at a time, each of which keeps its factors
+    and some 10 MB, and a chunk's results, 8 bytes for each statistic and bin of its draws.
 
     Args:
         ensemble: what to draw; its elements as it draws them, of W_QK the raw product of standard normal factors.
@@ -131,10 +125,11 @@ def draw_elements(
         progress: called with the number of draws finished, after each chunk.
 
     Raises:
-        ParameterError: an ensemble that draws no rows; draws, bins, chunk or cores that is not a positive integer; a
-            start that is not an integer from 0 on; a seed out of range; a range that is not an interval or holds no
-            element; elements that are not finite or whose fourth powers are not; magnitudes that the Weibull fit has
-            no bins for.
+        ParameterError: an ensemble that draws no rows; draws, bins, chunk or cores that is not a positive integer; more
+            than a few threads for each core; a start that is not an integer from 0 on; a seed out of range; a range
+            that is not an interval or holds no element; elements that are not finite or whose fourth powers are not;
+            magnitudes that the Weibull fit has no bins for.
+        AllocationError: one draw does not fit in memory.
     """
     ensemble = require_element_ensemble(ensemble)
     draws, chunk = require_positive_integer("draws", draws), require_positive_integer("chunk", chunk)
@@ -144,8 +139,10 @@ def draw_elements(
     edges = element_edges(ensemble, bins, range)
     with reproducible_jax():
         key = case_key(seed, ensemble.name if case is None else case)
-    cores = available_cores() if cores is None else require_positive_integer("cores", cores)
-    return _chunks(ensemble, key, first, draws, chunk, edges, cores, progress)
+    cores = available_cores() if cores is None else require_workers("cores", cores)
+    require_elements_fit(ensemble)
+    at_once = max(1, min(cores, host_memory() // elements_bytes(ensemble)))
+    return _chunks(ensemble, key, first, draws, chunk, edges, at_once, progress)
 
 
 def element_statistics_chunk(
@@ -162,7 +159,7 @@ def element_statistics_chunk(
     """Draws start, …, start + count - 1 as arrays to be stored and merged along their last axis.
 
     Returns:
-        ``statistic``: (statistic, draw), in the order of :data:`ELEMENT_FORMULAS`.
+        ``statistic``: (statistic, draw), in the order of :data:`rmtbase.tables.ELEMENT_FORMULAS`.
         ``histogram``: (bin, draw), int64.
 
     Raises:
@@ -212,24 +209,27 @@ def _chunks(
     edges: NDArray[np.float64],
     cores: int,
     progress: Callable[[int], None] | None,
-) -> Iterator[ElementChunk]:
+) -> Generator[ElementChunk, None, None]:
     def one(draw: int) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
         with reproducible_jax():
             pivot, sums = _reduce(ensemble, key, np.uint32(draw), edges[0], edges[-1], edges.size - 1, _BLOCK)
         return _numbers(_sketch(ensemble, pivot, sums, edges))
 
-    indices = iter(np.arange(first, first + draws).tolist())
-    with ThreadPoolExecutor(cores, thread_name_prefix="rmtbase-elements") as pool:
+    indices = iter(range(first, first + draws))
+    pool = ThreadPoolExecutor(cores, thread_name_prefix="rmtbase-elements")
+    try:
         ahead = deque(pool.submit(one, draw) for draw in islice(indices, cores + 1))
-        for start in np.arange(first, first + draws, chunk).tolist():
+        for start in range(first, first + draws, chunk):
             rows = []
-            for _ in np.arange(min(chunk, first + draws - start)):
+            for _ in range(min(chunk, first + draws - start)):
                 rows.append(ahead.popleft().result())
                 ahead.extend(pool.submit(one, draw) for draw in islice(indices, 1))
             statistics, histogram = zip(*rows, strict=True)
             yield ElementChunk(start, np.stack(statistics), np.stack(histogram))
             if progress is not None:
                 progress(len(rows))
+    finally:  # also where it is interrupted: what waits is never begun, and what runs is waited for
+        pool.shutdown(wait=True, cancel_futures=True)
 
 
 # One core per draw: what XLA shares among threads it adds up in another order, and one draw per core is as fast.

@@ -16,6 +16,7 @@ from rmtbase.errors import ParameterError
 from rmtbase.linalg import SpectrumSolver, reproducible_jax
 from rmtbase.montecarlo._draws._keys import case_key, draw_keys
 from rmtbase.montecarlo._draws._program import COMPILER_OPTIONS, tile_size
+from rmtbase.montecarlo._draws._room import require_draw_fits, require_results_fit
 from rmtbase.parameters import require_draws
 from rmtbase.statistics import SPECTRAL_STATISTICS, spectral_statistics
 
@@ -107,12 +108,19 @@ def simulate_grouped_query(
         seed: the draws are a function of (seed, shape, group, index) alone.
         progress: called with the number of draws finished since the last call.
 
+    Returns:
+        The draws, in memory: 16 bytes for each statistic of each head while they are joined.
+
     Raises:
         ParameterError: a dimension or the group is not a positive integer, d_head > d_model, draws is not an integer of
-            at least 2, or the seed is out of range.
+            at least 2 or more than memory holds, or the seed is out of range.
+        AllocationError: one draw does not fit in memory.
     """
     ensemble = grouped_query_product(d_model, d_head, group)
     draws = require_draws(draws)
+    require_draw_fits(ensemble)
+    numbers = ensemble.group * len(SPECTRAL_STATISTICS) + ensemble.group + 1
+    require_results_fit(draws, 16 * numbers, "ask for fewer")
     with reproducible_jax():
         key = case_key(seed, ensemble.name)
     size = tile_size((ensemble.group * ensemble.rank, ensemble.rank))

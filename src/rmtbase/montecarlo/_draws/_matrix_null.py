@@ -11,9 +11,13 @@ from numpy.typing import NDArray
 
 from rmtbase.ensembles import BidiagonalDraw, BidiagonalGaussianMatrix, gaussian_matrix
 from rmtbase.linalg import extreme_eigenvalues, reproducible_jax
+from rmtbase.montecarlo._draws._devices import host_memory
 from rmtbase.montecarlo._draws._keys import case_key, draw_keys
 from rmtbase.montecarlo._draws._program import COMPILER_OPTIONS, tile_size
+from rmtbase.montecarlo._draws._room import require_bytes, require_results_fit
 from rmtbase.parameters import require_positive_integer
+
+_NUMBERS = 8  # of a draw, for each of the rank: its two diagonals as drawn, squared, multiplied and bisected
 
 
 class GaussianMatrixSample(NamedTuple):
@@ -49,11 +53,18 @@ def simulate_gaussian_matrix(n_rows: int, n_columns: int, draws: int, seed: int 
         draws: how many.
         seed: the draws are a function of (seed, shape, index) alone.
 
+    Returns:
+        The draws, in memory: 80 bytes each while they are joined.
+
     Raises:
-        ParameterError: a dimension or ``draws`` is not a positive integer, or the seed is out of range.
+        ParameterError: a dimension or ``draws`` is not a positive integer, there are more draws than memory holds, or
+            the seed is out of range.
+        AllocationError: the numbers of one draw, some ten times the rank, do not fit in memory.
     """
     ensemble = gaussian_matrix(n_rows, n_columns)
     draws = require_positive_integer("draws", draws)
+    require_bytes(ensemble.name, (n_rows, n_columns), _NUMBERS * 8 * ensemble.rank, host_memory())
+    require_results_fit(draws, 16 * len(GaussianMatrixSample._fields), "ask for fewer")
     with reproducible_jax():
         key = case_key(seed, ensemble.name)
     size = tile_size((2, ensemble.rank))

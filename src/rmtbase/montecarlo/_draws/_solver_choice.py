@@ -24,6 +24,7 @@ from rmtbase.montecarlo._draws._devices import Devices, local_devices
 from rmtbase.montecarlo._draws._keys import case_key
 from rmtbase.montecarlo._draws._load import Load, first_load
 from rmtbase.montecarlo._draws._program import Program, tile_size
+from rmtbase.montecarlo._draws._room import require_draw_fits
 
 _PROBES = 4  # draws that tell how ill-conditioned the ensemble is
 _MANY = 2**20  # draws: more than are ever timed at once
@@ -51,6 +52,7 @@ def choose_solver(
     """
     require_precision(precision)
     chosen, cores = local_devices(devices), cores or available_cores()
+    require_draw_fits(ensemble, precision, chosen)
     with reproducible_jax():
         key = case_key(0, ensemble.name)
     tile = tile_size(ensemble.matrix_shape)

@@ -21,12 +21,12 @@ from rmtbase.statistics import SPECTRAL_STATISTICS, on_distance_scale, summarize
 from rmtbase.tables import (
     ATLAS_SCHEMA,
     SCHEMA_VERSION,
-    atlas_checksum,
     describe,
     open_atlas_case,
     open_atlas_file,
     software_version,
-    validate_baseline,
+    validate,
+    with_checksums,
 )
 
 _AS_THEY_ARE = ("mean", "std", "standard_error", "quantile")
@@ -46,7 +46,7 @@ def compact_baseline(table: xr.Dataset) -> xr.Dataset:
         ParameterError: the table is of another σ or normalization, or holds no sample.
         TableError: it is no baseline table.
     """
-    validate_baseline(table, "the baseline dataset")
+    validate(table, "the baseline dataset", "baseline")
     if table.attrs["normalization"] != "none" or not bool(((table["sigma_q"] == 1) & (table["sigma_k"] == 1)).all()):
         raise ParameterError("table", "another σ or normalization", "one at σ = 1 and normalization 'none'")
     if "sample" not in table:
@@ -150,7 +150,7 @@ def _case(table: xr.Dataset) -> xr.Dataset:
         "density": row["density"].values.astype(np.float32),
         "density_standard_error": row["density_standard_error"].values.astype(np.float32),
     }
-    case = xr.Dataset(
+    return xr.Dataset(
         {name: (ATLAS_SCHEMA[name].dims, np.asarray(value)[None]) for name, value in variables.items()},
         coords={
             "d_model": ("case", table["d_model"].values),
@@ -161,7 +161,6 @@ def _case(table: xr.Dataset) -> xr.Dataset:
             "index": np.arange(h),
         },
     )
-    return case.assign(checksum=("case", [atlas_checksum(case)]))
 
 
 def _to_the_middle(kept: NDArray[np.float32], ranks: NDArray[np.int64], draws: int) -> NDArray[np.float32]:
@@ -187,7 +186,7 @@ def _joined(
         "seed": seed,
         "provenance": json.dumps({"plan_hash": plan_hash, "simulations": _grouped(simulations)}, sort_keys=True),
     }
-    return describe(atlas, ATLAS_SCHEMA)
+    return describe(with_checksums(describe(atlas, ATLAS_SCHEMA)), ATLAS_SCHEMA)
 
 
 def _simulation(table: xr.Dataset) -> dict[str, Any]:

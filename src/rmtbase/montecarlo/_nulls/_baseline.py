@@ -45,10 +45,13 @@ def baseline(
         A dataset with dims case, statistic, probability, index, bin, edge and draw; see
         ``rmtbase.tables.BASELINE_SCHEMA`` for each variable. Eigenvalues λ are those of W_QKᵀ W_QK, the d_head
         structurally nonzero ones, descending; where cases differ in d_head the shorter are padded with NaN. The draws
-        are held in memory, 8 (d_head + 18) bytes each; :func:`rmtbase.montecarlo.run_plan` keeps them on disk.
+        are held in memory, 8 (d_head + 18) bytes each, and with them, twice while it is made, the sample of the table,
+        144 bytes for each draw and σ; :func:`rmtbase.montecarlo.run_plan` keeps the draws on disk.
 
     Raises:
         ParameterError: a dimension, σ, draws, seed or normalization outside its domain; more draws than memory holds.
+        AllocationError: one draw takes more memory than is there.
+        ForkedProcessError: this process was forked from one that had used JAX.
     """
     return run_in_memory(baseline_plan(d_model, d_head, sigma, draws, seed, normalization, precision), progress)
 

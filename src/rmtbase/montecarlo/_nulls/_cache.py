@@ -10,13 +10,13 @@ from typing import cast
 
 import xarray as xr
 
-from rmtbase.errors import OutputError, TableError
+from rmtbase.errors import OutputError, RmtbaseWarning, TableError
 from rmtbase.montecarlo._nulls._baseline import baseline
 from rmtbase.montecarlo._plans._plan import DRAWS_VERSION
 from rmtbase.tables import SCHEMA_VERSION, baseline_shapes, open_baseline, write_table
 
 
-class CacheWarning(UserWarning):
+class CacheWarning(RmtbaseWarning):
     """A simulated null could not be kept, or a kept one was damaged and is made again."""
 
 
@@ -29,10 +29,11 @@ def cache_folder() -> Path:
 
 
 def _require_call(table: xr.Dataset, path: Path, d_model: int, d_head: int, draws: int, seed: int) -> None:
-    found = (baseline_shapes(table), table.attrs["draws"], table.attrs["seed"])
-    expected = ([(d_model, d_head)], draws, seed)
-    if found != expected:
-        raise TableError(path, f"(shapes, draws, seed) = {found}", f"{expected}")
+    sigmas = table["sigma_q"].values.tolist(), table["sigma_k"].values.tolist()
+    found = (baseline_shapes(table), table.attrs["draws"], table.attrs["seed"], table.attrs["normalization"], *sigmas)
+    expected = ([(d_model, d_head)], draws, seed, "none", [1.0], [1.0])
+    if found != expected or "sample" not in table:
+        raise TableError(path, f"(shapes, draws, seed, normalization, sigmas) = {found}", f"{expected} with its sample")
 
 
 def cached_baseline(

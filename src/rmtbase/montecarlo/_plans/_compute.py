@@ -3,21 +3,41 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import closing
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rmtbase.linalg import without_noise
-from rmtbase.montecarlo._draws._elements import element_statistics_chunk
+from rmtbase.montecarlo._draws._elements import BINS, element_statistics_chunk
 from rmtbase.montecarlo._draws._runner import draw_spectra
-from rmtbase.montecarlo._plans._plan import Chunk, Plan
+from rmtbase.montecarlo._plans._chunks import Chunk
+from rmtbase.montecarlo._plans._plan import Plan
 from rmtbase.statistics import SPECTRAL_STATISTICS, spectral_statistics
+from rmtbase.tables import ELEMENT_FORMULAS
 
 Arrays = dict[str, NDArray[Any]]
+Layout = dict[str, tuple[str, tuple[int, ...]]]
+"""Name of an array -> its dtype, as NumPy writes it, and its shape."""
 
 OF_THE_SMALLEST = ("smallest_eigenvalue", "condition_number", "log_determinant", "condition_number_singular")
 """The statistics that the smallest singular value decides, unknown where it is rounding."""
+
+
+def chunk_layout(plan: Plan, chunk: Chunk) -> Layout:
+    """What :func:`compute_chunk` gives for a chunk."""
+    number, count = np.dtype(np.float64).str, chunk.count
+    if plan.measure == "elements":
+        histogram = (np.dtype(np.int64).str, (BINS, count))
+        return {"statistic": (number, (len(ELEMENT_FORMULAS), count)), "histogram": histogram}
+    ensemble = plan.ensembles[chunk.case]
+    rows = {
+        "statistic": len(SPECTRAL_STATISTICS),
+        "eigenvalue": ensemble.rank,
+        "norm_squared": len(ensemble.factor_sizes),
+    }
+    return {name: (number, (length, count)) for name, length in rows.items()}
 
 
 def compute_chunk(
@@ -48,13 +68,9 @@ def compute_chunk(
         return element_statistics_chunk(
             ensemble, plan.seed, None, chunk.start, chunk.count, progress=progress, cores=cores
         )
-    arrays = {
-        "statistic": np.empty((len(SPECTRAL_STATISTICS), chunk.count)),
-        "eigenvalue": np.empty((ensemble.rank, chunk.count)),
-        "norm_squared": np.empty((len(ensemble.factor_sizes), chunk.count)),
-    }
+    arrays = {name: np.empty(shape, dtype) for name, (dtype, shape) in chunk_layout(plan, chunk).items()}
     of_the_smallest = [list(SPECTRAL_STATISTICS).index(name) for name in OF_THE_SMALLEST]
-    parts = draw_spectra(
+    drawn = draw_spectra(
         ensemble,
         chunk.count,
         plan.seed,
@@ -64,13 +80,14 @@ def compute_chunk(
         cores=cores,
         progress=progress,
     )
-    for part in parts:
-        first = part.start - chunk.start
-        place = slice(first, first + len(part.singular_values))
-        rounding = without_noise(part.singular_values) == 0.0
-        statistic = spectral_statistics(part.singular_values)
-        statistic[np.ix_(rounding.any(axis=1), of_the_smallest)] = np.nan
-        arrays["statistic"][:, place] = statistic.T
-        arrays["eigenvalue"][:, place] = np.where(rounding, np.nan, part.singular_values**2).T
-        arrays["norm_squared"][:, place] = part.norm_squared.T
+    with closing(drawn) as parts:  # an interrupt anywhere below ends its threads, too
+        for part in parts:
+            first = part.start - chunk.start
+            place = slice(first, first + len(part.singular_values))
+            rounding = without_noise(part.singular_values) == 0.0
+            statistic = spectral_statistics(part.singular_values)
+            statistic[np.ix_(rounding.any(axis=1), of_the_smallest)] = np.nan
+            arrays["statistic"][:, place] = statistic.T
+            arrays["eigenvalue"][:, place] = np.where(rounding, np.nan, part.singular_values**2).T
+            arrays["norm_squared"][:, place] = part.norm_squared.T
     return arrays

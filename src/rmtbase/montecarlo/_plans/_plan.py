@@ -5,12 +5,13 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
+import math
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -19,12 +20,14 @@ from rmtbase.errors import ParameterError, PlanError
 from rmtbase.linalg import PRECISIONS
 from rmtbase.montecarlo._draws._elements import require_element_ensemble
 from rmtbase.montecarlo._draws._keys import MAX_DRAWS, require_seed
+from rmtbase.montecarlo._plans._chunks import Chunks
 from rmtbase.parameters import (
     require_draws,
     require_normalization,
     require_positive_integer,
     require_positive_number,
 )
+from rmtbase.regular_files import open_regular
 
 MEASURES = ("spectrum", "elements")
 
@@ -38,14 +41,6 @@ _CHUNK_NUMBERS = 2**24  # of a chunk's file
 _LEAST_SCALE = 1e-30  # beyond it the variance of trace_of_square, which goes as the eighth power, leaves float64
 
 Parameters = Mapping[str, Any]
-
-
-class Chunk(NamedTuple):
-    """Consecutive draws of one case: what is computed, written and, after a kill, lost as a whole."""
-
-    case: int
-    start: int
-    count: int  # type: ignore[assignment]  # hides the tuple's method, which nobody calls
 
 
 @dataclass(frozen=True)
@@ -62,6 +57,7 @@ class Plan:
         measure: ``"spectrum"``: the statistics and eigenvalues of each matrix; ``"elements"``: of its elements.
         normalization: of a W_QK table, ``"sqrt_d"`` or ``"none"``; ``"none"`` for every other ensemble.
         sigmas: (σ_Q, σ_K) of the rows of a W_QK table: one simulation serves all; ((1, 1),) for every other ensemble.
+        own_sigmas: those of each case, where not every case has all of them; else empty.
         precision: ``"float64"``, or ``"float32"`` with the error that :func:`draw_spectra` states.
         keep_sample: whether the table holds the statistics of every draw, as scoring needs.
         chunk: draws per chunk, of each case.
@@ -78,6 +74,7 @@ class Plan:
     precision: str
     keep_sample: bool
     chunk: tuple[int, ...]
+    own_sigmas: tuple[tuple[tuple[float, float], ...], ...] = ()
     name: str = "baseline"
     title: str = ""
     description: str = ""
@@ -92,13 +89,13 @@ class Plan:
         return tuple(make_ensemble(self.ensemble, case) for case in self.cases)
 
     @cached_property
-    def chunks(self) -> tuple[Chunk, ...]:
-        """Every chunk, in order."""
-        return tuple(
-            Chunk(case, start, min(size, draws - start))
-            for case, (draws, size) in enumerate(zip(self.draws, self.chunk, strict=True))
-            for start in range(0, draws, size)
-        )
+    def chunks(self) -> Chunks:
+        """Every chunk, in order; made when it is asked for."""
+        return Chunks.all(self.draws, self.chunk)
+
+    def case_sigmas(self, case: int) -> tuple[tuple[float, float], ...]:
+        """(σ_Q, σ_K) of each row that a case has in the table."""
+        return self.own_sigmas[case] if self.own_sigmas else self.sigmas
 
     @property
     def total_draws(self) -> int:
@@ -110,6 +107,8 @@ class Plan:
         fields = asdict(self)
         for words in ("name", "title", "description"):
             del fields[words]
+        if not self.own_sigmas:  # as plans were recorded, and hashed, before cases could have their own
+            del fields["own_sigmas"]
         return json.loads(json.dumps(fields | {"draws_version": DRAWS_VERSION}))
 
     @cached_property
@@ -138,7 +137,8 @@ def make_plan(
 
     Args:
         ensemble: a name of :data:`rmtbase.ensembles.ENSEMBLES`.
-        cases: arguments of the ensemble's factory, one mapping for each case. A case that comes twice counts once.
+        cases: arguments of the ensemble's factory, one mapping for each case. A case that comes twice counts once. For
+            spectra of low_rank_product ``sigma`` too, in place of that below: one simulation serves every σ of a shape.
         draws: of every case, at least 2; or one number for each case.
         seed: from 0 to 2^63 - 1.
         measure: ``"spectrum"`` or ``"elements"``.
@@ -171,8 +171,16 @@ def make_plan(
     each = list(draws) if isinstance(draws, Sequence) else [draws] * len(given)
     if len(each) != len(given):
         raise ParameterError("draws", draws, f"one number, or one for each of the {len(given)} cases")
+    scaled = product and measure == "spectrum"
+    shared = sigma_pairs(sigma)
     unique: dict[str, tuple[Parameters, int, int]] = {}
+    pairs: dict[str, dict[tuple[float, float], None]] = {}  # of each case, in order and each once
     for parameters, count in zip(given, each, strict=True):
+        own = shared
+        if product and "sigma" in parameters:
+            own = sigma_pairs(parameters["sigma"])
+            parameters = {key: value for key, value in parameters.items() if key != "sigma"}
+            _require_unscaled(scaled, own)
         if measure == "elements" and product:  # the thin draw has none
             parameters = {**parameters, "method": "dense"}
         one = make_ensemble(ensemble, parameters)
@@ -187,19 +195,19 @@ def make_plan(
             raise ParameterError("draws", each, f"one number for {one.name}, which comes twice")
         size = _chunk_draws(one, measure) if chunk is None else require_positive_integer("chunk", chunk)
         unique[one.name] = (_plain(parameters), number, min(size, number))
+        pairs.setdefault(one.name, {}).update(dict.fromkeys(own))
     if keep_sample and len({count for _, count, _ in unique.values()}) > 1:
         raise ParameterError("draws", each, "the same for every case of a table that keeps the sample")
     if measure == "elements" and precision != "float64":
         raise ParameterError("precision", precision, "'float64' where elements are measured")
     if normalization is None:
-        normalization = "sqrt_d" if product and measure == "spectrum" else "none"
+        normalization = "sqrt_d" if scaled else "none"
     require_normalization(normalization)
-    sigmas = sigma_pairs(sigma)
-    if not product or measure == "elements":
-        if normalization != "none":
-            raise ParameterError("normalization", normalization, "'none' but for spectra of low_rank_product")
-        if sigmas != [(1.0, 1.0)]:
-            raise ParameterError("sigma", sigma, "1 but for spectra of low_rank_product")
+    if not scaled and normalization != "none":
+        raise ParameterError("normalization", normalization, "'none' but for spectra of low_rank_product")
+    _require_unscaled(scaled, shared)
+    own_sigmas = tuple(map(tuple, pairs.values()))
+    sigmas = tuple(dict.fromkeys(pair for own in own_sigmas for pair in own))
     parameters, counts, sizes = zip(*unique.values(), strict=True)
     return Plan(
         ensemble=ensemble,
@@ -208,7 +216,8 @@ def make_plan(
         seed=require_seed(seed),
         measure=measure,
         normalization=normalization,
-        sigmas=tuple(sigmas),
+        sigmas=sigmas,
+        own_sigmas=own_sigmas if len(set(own_sigmas)) > 1 else (),
         precision=precision,
         keep_sample=bool(keep_sample),
         chunk=sizes,
@@ -218,6 +227,13 @@ def make_plan(
     )
 
 
+def _require_unscaled(scaled: bool, pairs: Sequence[tuple[float, float]]) -> None:
+    if not scaled and list(pairs) != [(1.0, 1.0)]:
+        raise ParameterError("sigma", pairs, "1 but for spectra of low_rank_product")
+
+
+_LARGEST = 1 << 20  # bytes of a plan
+_MOST_CASES = 10_000
 _TOP = (
     "name",
     "title",
@@ -240,18 +256,21 @@ def read_plan(path: Path | str) -> Plan:
 
     At the top ``ensemble`` and any of make_plan's keywords; then one ``[[case]]`` table for each case, with the
     arguments of the ensemble's factory. A list as a value stands for one case each, all combinations; where a factory's
-    argument is itself a list (``dims``), a list of lists does. ``draws`` in a case overrides that of the top. Without a
-    ``name`` it is the file's.
+    argument is itself a list (``dims``), a list of lists does. ``draws`` in a case overrides that of the top, and so
+    does ``sigma`` in a case of low_rank_product: one simulation of a shape serves all its σ. Without a ``name`` it is
+    the file's.
 
     Raises:
         PlanError: there is no such file, it is not TOML, or it holds what no plan has.
     """
     path = Path(path)
     try:
-        table = tomllib.loads(path.read_text(encoding="utf-8"))
+        table = tomllib.loads(_text(path))
     except OSError as error:
         raise PlanError(path, f"cannot be read: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except RecursionError as error:
+        raise PlanError(path, "is nested too deeply; expected a plan") from error
+    except ValueError as error:  # no TOML, no UTF-8, or a number of thousands of digits
         raise PlanError(path, f"is no TOML: {error}") from error
     unknown = [key for key in table if key not in _TOP]
     if unknown:
@@ -269,7 +288,7 @@ def read_plan(path: Path | str) -> Plan:
         if not isinstance(block, dict):
             raise PlanError(path, f"case = {block!r}; expected a [[case]] table")
         count = block.pop("draws", draws)
-        expanded = _combinations(block)
+        expanded = _combinations(path, block, whole=("sigma",) if table["ensemble"] == "low_rank_product" else ())
         cases += expanded
         counts += [count] * len(expanded)
     options: dict[str, Any] = {"name": path.stem} | table
@@ -308,8 +327,19 @@ def listed(value: object) -> list:
     return values
 
 
-def _combinations(block: dict[str, Any]) -> list[Parameters]:
-    choices = [_choices(key, value) for key, value in block.items()]
+def _text(path: Path) -> str:
+    with open_regular(path) as file:
+        text = file.read(_LARGEST + 1)
+    if len(text) > _LARGEST:
+        raise PlanError(path, f"more than {_LARGEST:,} bytes; expected a plan")
+    return text.decode()
+
+
+def _combinations(path: Path, block: dict[str, Any], whole: Sequence[str]) -> list[Parameters]:
+    """The cases of a block; the values of ``whole`` stay as they are, lists or not."""
+    choices = [[value] if key in whole else _choices(key, value) for key, value in block.items()]
+    if (count := math.prod(map(len, choices))) > _MOST_CASES:
+        raise PlanError(path, f"a [[case]] of {count:,} combinations; expected at most {_MOST_CASES:,}")
     return [dict(zip(block, values, strict=True)) for values in itertools.product(*choices)]
 
 

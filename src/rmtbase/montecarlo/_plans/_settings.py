@@ -3,30 +3,65 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import platform
+import re
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+from rmtbase.forks import require_jax_threads
+from rmtbase.linalg import arithmetic
 from rmtbase.montecarlo._draws._solver_choice import choose_solver
 from rmtbase.montecarlo._plans._plan import Plan
+from rmtbase.shown import shown
 from rmtbase.tables import software_versions
 
 _DRAWING = ("ensembles", "linalg", "montecarlo", "statistics")
 
 
+_COMPILED = (
+    "jax_random_seed_offset",  # added to every seed: other random bits
+    "jax_default_device",  # another kind of device where there are two
+    "jax_disable_jit",  # each operation by itself: other sums
+    "jax_disable_most_optimizations",  # this and what follows reaches the compiler, which then orders sums otherwise
+    "jax_optimization_level",
+    "jax_exec_time_optimization_effort",
+    "jax_memory_fitting_effort",
+    "jax_memory_fitting_level",
+    "jax_enable_pgle",
+)
+"""JAX's settings that change bits and that nobody sets here: what draws sets precision, promotion and generator itself
+(:func:`rmtbase.linalg.reproducible_jax`)."""
+
+_HARMLESS = re.compile(r"--xla_(force_host_platform_device_count|dump_|hlo_profile)\w*=?")
+"""Options of XLA that change no bit: the number of virtual devices, and what is written for people to read."""
+
+
 def machine_settings() -> dict[str, Any]:
-    """The versions of what draws and solves, the kind of processor, and JAX's device, as plain values."""
+    """What draws and solves: versions, processor, BLAS, JAX's device and settings, as plain values.
+
+    Raises:
+        ForkedProcessError: this process was forked from one that had used JAX.
+    """
+    require_jax_threads()
     import jax
 
     return {
-        **software_versions("rmtbase", "jax", "jaxlib", "numpy"),
+        **software_versions("rmtbase", "jax", "jaxlib", "numpy", "scipy"),
         "source": _source(),
         "machine": platform.machine(),
+        **arithmetic(),
         "backend": jax.default_backend(),
         "device": jax.local_devices()[0].device_kind,
+        **{name: str(getattr(jax.config, name, None)) for name in _COMPILED},
+        "xla_flags": " ".join(flag for flag in _xla_flags() if not _HARMLESS.match(flag)),
     }
+
+
+def _xla_flags() -> list[str]:
+    return [flag for name in ("XLA_FLAGS", "LIBTPU_INIT_ARGS") for flag in os.environ.get(name, "").split()]
 
 
 @cache
@@ -54,5 +89,4 @@ def differences(there: Mapping[str, Any], here: Mapping[str, Any]) -> str:
 
 
 def _short(value: object) -> str:
-    text = str(value)
-    return text if len(text) <= 60 else f"{text[:57]}..."
+    return shown(value, 60) or "none"

@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from rmtbase.montecarlo._plans._chunks import Chunk, Chunks
 from rmtbase.montecarlo._plans._compute import Arrays, compute_chunk
-from rmtbase.montecarlo._plans._plan import Chunk, Plan
+from rmtbase.montecarlo._plans._plan import Plan
 from rmtbase.montecarlo._plans._settings import choose_solvers, machine_settings
 
 Bar = Callable[[str, int], Callable[[int], None]]
@@ -26,7 +27,7 @@ class Crew(Protocol):
         """The solver of each case, where none is settled yet."""
         ...
 
-    def draw(self, chunks: Sequence[Chunk], solvers: Sequence[str], bar: Bar) -> Iterator[tuple[Chunk, Arrays]]:
+    def draw(self, chunks: Chunks, solvers: Sequence[str], bar: Bar) -> Iterator[tuple[Chunk, Arrays]]:
         """The chunks in whatever order they are finished, for the caller to write."""
         ...
 
@@ -46,8 +47,8 @@ class Alone:
         """Chosen here."""
         return choose_solvers(self.plan)
 
-    def draw(self, chunks: Sequence[Chunk], solvers: Sequence[str], bar: Bar) -> Iterator[tuple[Chunk, Arrays]]:
+    def draw(self, chunks: Chunks, solvers: Sequence[str], bar: Bar) -> Iterator[tuple[Chunk, Arrays]]:
         """One chunk after the other."""
-        progress = bar("drawing", sum(chunk.count for chunk in chunks))
+        progress = bar("drawing", chunks.total_draws)
         for chunk in chunks:
             yield chunk, compute_chunk(self.plan, chunk, solvers[chunk.case], progress=progress)

@@ -13,15 +13,17 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import xarray as xr
 from jax._src.distributed import State
 
 from rmtbase.errors import OutputError, ParameterError, WorkerError
+from rmtbase.montecarlo._plans._chunks import Chunk, Chunks
 from rmtbase.montecarlo._plans._compute import Arrays, compute_chunk
-from rmtbase.montecarlo._plans._plan import Chunk, Plan
+from rmtbase.montecarlo._plans._plan import Plan
 from rmtbase.montecarlo._runs._crew import Alone, Bar
 from rmtbase.montecarlo._runs._run import Note, complete, finished_table, no_bar, silent, store_folder
 from rmtbase.montecarlo._stores._store import Store, open_store
@@ -30,6 +32,8 @@ from rmtbase.tables import check_writable
 
 _WORD = "rmtbase"  # the key under which the first host says what is left
 _DAY_MS = 86_400_000
+
+T = TypeVar("T")
 
 
 def run_on_hosts(
@@ -97,12 +101,11 @@ class HostCrew(Alone):
     output: Path
     meeting: State | None = None
 
-    def draw(self, chunks: Sequence[Chunk], solvers: Sequence[str], bar: Bar) -> Iterator[tuple[Chunk, Arrays]]:
+    def draw(self, chunks: Chunks, solvers: Sequence[str], bar: Bar) -> Iterator[tuple[Chunk, Arrays]]:
         """Its own part of the chunks, then those of the others that are not there yet."""
         if self.meeting is not None:
-            place = {chunk: number for number, chunk in enumerate(self.plan.chunks)}
-            _dismiss(self.meeting, left=[place[chunk] for chunk in chunks])
-        progress = bar("drawing", sum(chunk.count for chunk in chunks))
+            _dismiss(self.meeting, left=chunks.runs)
+        progress = bar("drawing", chunks.total_draws)
         for chunk in _in_order(chunks, self.number, self.count):
             if self.store.has(chunk) or finished_table(self.output, self.plan, silent) is not None:
                 progress(chunk.count)
@@ -110,10 +113,11 @@ class HostCrew(Alone):
                 yield chunk, compute_chunk(self.plan, chunk, solvers[chunk.case], progress=progress)
 
 
-def _in_order(chunks: Sequence[Chunk], number: int, count: int) -> list[Chunk]:
+def _in_order(chunks: Sequence[T], number: int, count: int) -> Iterator[T]:
     """A host's own part first; then the parts of those after it, each from its end, where it is finished last."""
-    others = (chunks[(number + step) % count :: count] for step in range(1, count))
-    return [*chunks[number::count], *(chunk for part in others for chunk in reversed(part))]
+    parts = [range((number + step) % count, len(chunks), count) for step in range(count)]
+    for place in chain(parts[0], *map(reversed, parts[1:])):
+        yield chunks[place]
 
 
 def _meet(coordinator: str | None, processes: int | None, process: int | None, timeout: int) -> State:
@@ -181,10 +185,10 @@ def _follow(plan: Plan, output: Path, meeting: State, bar: Bar, tell: Note) -> N
         raise WorkerError("host 0", f"it was lost before it could say what is left to draw ({error})") from error
     if "error" in word:
         raise WorkerError("host 0", f"it could not begin: {word['error']}")
-    left = [plan.chunks[place] for place in word["left"]]
+    left = plan.chunks.only(word["left"])
     with open_store(store_folder(output), plan, lock=False) as store:
         crew = HostCrew(plan, store, meeting.process_id, count, output)
-        solvers = store.settle(crew.machine) if left else []
+        solvers = store.settle(crew.machine) if left.size else []
         try:
             for chunk, arrays in crew.draw(left, solvers, bar):
                 store.write(chunk, arrays)

@@ -1,7 +1,7 @@
 """The file of one finished chunk: a line of JSON that says what it is, then its arrays as they lie in memory.
 
-A few rows of one array are read at the cost of those rows, and nothing in a damaged file is trusted before its checksum
-is: every byte of the file is under it.
+A few rows of one array are read at the cost of those rows, and nothing in a file is trusted: what a chunk holds follows
+from the plan, its header must say just that, and every byte is under a checksum.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import stat
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -18,6 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rmtbase.errors import MissingFileError, TableError
+from rmtbase.montecarlo._plans._compute import Layout
+from rmtbase.montecarlo._stores._bounded import parse_record, same_record
+from rmtbase.regular_files import open_regular
+from rmtbase.shown import quoted
 
 Arrays = Mapping[str, NDArray[Any]]
 Identity = Mapping[str, str | int]
@@ -30,18 +34,20 @@ _PIECE = 1 << 24  # bytes that are checked at a time
 def pack(identity: Identity, arrays: Arrays) -> bytes:
     """The contents of a chunk's file."""
     plain = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
-    header = {
-        "kind": _KIND,
-        **identity,
-        "arrays": {name: [array.dtype.str, list(array.shape)] for name, array in plain.items()},
-    }
+    layout = {name: (array.dtype.str, array.shape) for name, array in plain.items()}
+    header = {"kind": _KIND, **identity, "arrays": _listed(layout)}
     data = [array.tobytes() for array in plain.values()]
     line = json.dumps(header | {"sha256": _checksum(header, data)})
     return b"\n".join((line.encode(), b"".join(data)))
 
 
-def require_sound(path: Path, identity: Identity) -> None:
+def require_sound(path: Path, identity: Identity, layout: Layout) -> None:
     """Check a chunk's file to the last byte.
+
+    Args:
+        path: the file.
+        identity: which chunk of which plan it is to be.
+        layout: dtype and shape of each array that it is to hold.
 
     Raises:
         MissingFileError: there is no such file.
@@ -50,10 +56,13 @@ def require_sound(path: Path, identity: Identity) -> None:
     with _opened(path) as file:
         header = _header(file, path)
         for key, expected in identity.items():
-            if header.get(key) != expected:
-                raise TableError(path, f"{key} {header.get(key)!r}", f"{expected!r}, as in this store's plan")
+            if not same_record(header.get(key), expected):
+                raise TableError(
+                    path, f"{key} {quoted(header.get(key))}", f"{quoted(expected)}, as in this store's plan"
+                )
+        _require_layout(path, header, layout)
         found = path.stat().st_size - file.tell()
-        expected = sum(_bytes(*layout) for layout in header["arrays"].values())
+        expected = sum(map(_bytes, layout.values()))
         if found != expected:
             raise TableError(path, f"{found} bytes of numbers", f"the {expected} that were written")
         recorded = header.pop("sha256", None)
@@ -61,21 +70,21 @@ def require_sound(path: Path, identity: Identity) -> None:
             raise TableError(path, "contents that do not fit their checksum", "a chunk as it was written")
 
 
-def read_rows(path: Path, name: str, rows: slice = slice(None)) -> NDArray[Any]:
+def read_rows(path: Path, layout: Layout, name: str, rows: slice = slice(None)) -> NDArray[Any]:
     """Rows of one array of a chunk that is known to be sound.
 
     Raises:
         MissingFileError: there is no such file.
-        TableError: it is no chunk, or ends before the rows do.
+        TableError: it is no chunk of that layout, or ends before the rows do.
     """
     with _opened(path) as file:
-        arrays = _header(file, path)["arrays"]
+        _require_layout(path, _header(file, path), layout)
         place = file.tell()
-        for other, layout in arrays.items():
+        for other, one in layout.items():
             if other == name:
                 break
-            place += _bytes(*layout)
-        dtype, shape = np.dtype(arrays[name][0]), arrays[name][1]
+            place += _bytes(one)
+        dtype, shape = np.dtype(layout[name][0]), layout[name][1]
         first, last, _ = rows.indices(shape[0])
         width = math.prod(shape[1:])
         file.seek(place + first * width * dtype.itemsize)
@@ -85,11 +94,11 @@ def read_rows(path: Path, name: str, rows: slice = slice(None)) -> NDArray[Any]:
     return numbers.reshape(-1, *shape[1:])
 
 
-def _opened(path: Path) -> BinaryIO:
+@contextmanager
+def _opened(path: Path) -> Iterator[BinaryIO]:
     try:
-        if not stat.S_ISREG(path.stat().st_mode):  # to open a pipe would wait for a writer
-            raise TableError(path, "a folder or device", "a chunk written by rmtbase")
-        return path.open("rb")
+        with open_regular(path) as file:
+            yield file
     except FileNotFoundError as error:
         raise MissingFileError(path, advice="run the plan again, and it is drawn again") from error
     except OSError as error:
@@ -99,19 +108,26 @@ def _opened(path: Path) -> BinaryIO:
 def _header(file: BinaryIO, path: Path) -> dict[str, Any]:
     """The first line, whose form is certain and whose contents are not yet."""
     try:
-        header = json.loads(file.readline(_LONGEST_HEADER))
-        if header["kind"] != _KIND:
-            raise ValueError(header["kind"])
-        for layout in header["arrays"].values():
-            _bytes(*layout)
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        header = parse_record(file.readline(_LONGEST_HEADER))
+        if header.get("kind") != _KIND:
+            raise ValueError("it is of another kind")
+    except ValueError as error:
         raise TableError(path, "no chunk", "a chunk written by rmtbase") from error
-    except OSError as error:
-        raise TableError(path, f"a file that cannot be read ({error.strerror})", "a readable one") from error
     return header
 
 
-def _bytes(dtype: str, shape: list[int]) -> int:
+def _require_layout(path: Path, header: Mapping[str, Any], layout: Layout) -> None:
+    found, expected = header.get("arrays"), _listed(layout)
+    if not same_record(found, expected):
+        raise TableError(path, f"the arrays {quoted(found)}", f"{quoted(expected)}, as in this store's plan")
+
+
+def _listed(layout: Layout) -> dict[str, list[Any]]:
+    return {name: [dtype, list(shape)] for name, (dtype, shape) in layout.items()}
+
+
+def _bytes(one: tuple[str, tuple[int, ...]]) -> int:
+    dtype, shape = one
     return np.dtype(dtype).itemsize * math.prod(shape)
 
 

@@ -9,8 +9,9 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from rmtbase.montecarlo._plans._chunks import Chunk
 from rmtbase.montecarlo._plans._compute import Arrays
-from rmtbase.montecarlo._plans._plan import Chunk, Plan
+from rmtbase.montecarlo._plans._plan import Plan
 from rmtbase.montecarlo._stores._store import Store
 
 BLOCK = 1 << 14
@@ -39,9 +40,8 @@ def parts(
     source: DrawSource, case: int, variable: str, rows: slice = slice(None)
 ) -> Iterator[tuple[Chunk, NDArray[Any]]]:
     """The same chunk by chunk, in order of the draws."""
-    for chunk in source.plan.chunks:
-        if chunk.case == case:
-            yield chunk, source.part(chunk, variable, rows)
+    for chunk in source.plan.chunks.of_case(case):
+        yield chunk, source.part(chunk, variable, rows)
 
 
 def blocks(source: DrawSource, case: int, variable: str, rows: slice = slice(None)) -> Iterator[NDArray[Any]]:

@@ -1,18 +1,21 @@
 """A store: the finished chunks of a plan, in a folder, written atomically and checked to the last byte.
 
-The folder holds ``store.json`` (the plan, and what else decides about bits: versions, platform, solvers), one file for
-each finished chunk, ``lock``, which only one run holds at a time, and ``damaged/``, where files that are no chunk of
-this plan are put aside.
+The folder holds ``store.json`` (the plan, and what else decides about bits: versions, processor, settings, solvers; all
+under a checksum), one file for each finished chunk, ``lock``, which only one run holds at a time, and ``damaged/``,
+where files that are no chunk of this plan are put aside.
 """
 
 from __future__ import annotations
 
+import errno
 import itertools
-import json
 import os
+import re
+import stat
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -20,15 +23,18 @@ from filelock import FileLock, Timeout
 from numpy.typing import NDArray
 
 from rmtbase.errors import MissingFileError, OutputError, StoreError, TableError
-from rmtbase.montecarlo._plans._plan import Chunk, Plan
+from rmtbase.montecarlo._plans._chunks import Chunk, Chunks
+from rmtbase.montecarlo._plans._compute import chunk_layout
+from rmtbase.montecarlo._plans._plan import Plan
 from rmtbase.montecarlo._plans._settings import differences
 from rmtbase.montecarlo._stores._chunk_file import Arrays, pack, read_rows, require_sound
+from rmtbase.montecarlo._stores._manifest import MANIFEST, Manifest, has_manifest, read_manifest
+from rmtbase.shown import shown
 from rmtbase.tables import is_temporary, sweep, write_bytes
 
-_MANIFEST = "store.json"
 _LOCK = "lock"
 _DAMAGED = "damaged"
-_KIND = "rmtbase store"
+_CHUNK = re.compile(r"case-(\d{4,})-draw-(\d{10,})\.chunk", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -48,7 +54,7 @@ class Store:
         Raises:
             OutputError: it cannot be written (a full disk, a read-only folder). The other chunks are untouched.
         """
-        write_bytes(pack(self._identity(chunk), arrays), self.path(chunk))
+        write_bytes(pack(self._identity(chunk), arrays), self.path(chunk), swept=True)
 
     def read(self, chunk: Chunk, variable: str, rows: slice = slice(None)) -> NDArray[Any]:
         """Rows of one array of a chunk that is known to be sound.
@@ -57,7 +63,7 @@ class Store:
             MissingFileError: it is not there.
             TableError: it has been damaged since.
         """
-        return read_rows(self.path(chunk), variable, rows)
+        return read_rows(self.path(chunk), chunk_layout(self.plan, chunk), variable, rows)
 
     def has(self, chunk: Chunk) -> bool:
         """Whether there is anything under the chunk's name, sound or not."""
@@ -66,30 +72,39 @@ class Store:
     def unsound(self, chunk: Chunk) -> str | None:
         """What is wrong with a chunk that is there; None if nothing."""
         try:
-            require_sound(self.path(chunk), self._identity(chunk))
+            require_sound(self.path(chunk), self._identity(chunk), chunk_layout(self.plan, chunk))
         except (TableError, MissingFileError) as error:
             return str(error)
         return None
 
-    def missing(self, note: Callable[[str], None]) -> list[Chunk]:
+    def present(self) -> list[int]:
+        """The numbers of the chunks that are there, sound or not, ascending: from one reading of the folder."""
+        try:
+            with os.scandir(self.folder) as entries:
+                numbers = [self._number(entry.name) for entry in entries]
+        except FileNotFoundError:
+            return []
+        return sorted(number for number in numbers if number is not None)
+
+    def missing(self, note: Callable[[str], None]) -> Chunks:
         """The chunks that are not there. What is there and unsound is put aside, and ``note`` says so.
 
         Raises:
             OutputError: an unsound chunk cannot be put aside.
         """
-        left = []
-        for chunk in self.plan.chunks:
-            if not self.has(chunk):
-                left.append(chunk)
-            elif (wrong := self.unsound(chunk)) is not None:
+        sound = []
+        for number in self.present():
+            chunk = self.plan.chunks.numbered(number)
+            if (wrong := self.unsound(chunk)) is None:
+                sound.append(number)
+            else:
                 aside = self._put_aside(self.path(chunk))
-                note(f"not a sound chunk, drawn again: {wrong} (kept as {aside})")
-                left.append(chunk)
-        return left
+                note(f"not a sound chunk, drawn again: {wrong} (kept as {shown(aside)})")
+        return self.plan.chunks.without(sound)
 
     def settings(self) -> dict[str, Any]:
         """What the chunks were drawn with beside the plan, as :meth:`settle` recorded it."""
-        return _manifest(self.folder)["settings"]
+        return {**self._manifest.settings, "solvers": list(self._manifest.solvers)}
 
     def settle(self, machine: Mapping[str, Any], choose_solvers: Callable[[], list[str]] | None = None) -> list[str]:
         """Record what the chunks are drawn with, or make sure that it is what those already there were drawn with.
@@ -105,22 +120,18 @@ class Store:
             StoreError: chunks drawn by another installation are there; or nothing is recorded and it must be.
             OutputError: it cannot be written down.
         """
-        path = self.folder / _MANIFEST
-        if not path.exists():
+        if not has_manifest(self.folder):
             if choose_solvers is None:
-                raise StoreError(self.folder, f"no {_MANIFEST}", "that of host 0: a folder that all hosts share")
-            settings = {**machine, "solvers": choose_solvers()}
-            manifest = {"kind": _KIND, "plan_hash": self.plan.hash, "plan": self.plan.record(), "settings": settings}
-            write_bytes(json.dumps(manifest, indent=1).encode(), path)
-        recorded = self.settings()
-        solvers = recorded.pop("solvers", [])
-        if differing := differences(recorded, machine):
+                raise StoreError(self.folder, f"no {MANIFEST}", "that of host 0: a folder that all hosts share")
+            Manifest(self.plan.hash, self.plan.record(), dict(machine), choose_solvers()).write(self.folder)
+        recorded = self._manifest
+        if differing := differences(recorded.settings, machine):
             raise StoreError(
                 self.folder,
                 f"chunks of another installation ({differing})",
                 "those of this one; go on with that, or remove the folder to begin anew",
             )
-        return solvers
+        return list(recorded.solvers)
 
     def remove(self) -> None:
         """Delete the chunks, once their table is written. What is not ours stays; the folder goes with its lock.
@@ -130,21 +141,21 @@ class Store:
         """
         try:
             self._unlink_chunks()
-            (self.folder / _MANIFEST).unlink(missing_ok=True)
+            (self.folder / MANIFEST).unlink(missing_ok=True)
             self._unlink_chunks()  # what another host has written meanwhile
         except OSError as error:
             raise OutputError(self.folder, f"its chunks cannot be removed: {error.strerror or error}") from error
 
     def _unlink_chunks(self) -> None:
-        for chunk in self.plan.chunks:
-            self.path(chunk).unlink(missing_ok=True)
+        for number in self.present():
+            self.path(self.plan.chunks.numbered(number)).unlink(missing_ok=True)
 
     def take_back(self, chunk: Chunk) -> bool:
         """Delete a chunk that was written beside the run that holds the lock, if that has removed the store meanwhile.
 
         Either this sees that the manifest is gone, or :meth:`remove` sees the chunk: it is left in no order of the two.
         """
-        if (self.folder / _MANIFEST).exists():
+        if has_manifest(self.folder):
             return False
         with suppress(OSError):
             self.path(chunk).unlink()
@@ -152,9 +163,23 @@ class Store:
             self.folder.rmdir()
         return True
 
+    def _number(self, name: str) -> int | None:
+        """The number of the chunk whose file has that name; None if it is no chunk's of this plan."""
+        if (found := _CHUNK.fullmatch(name)) is None:
+            return None
+        number = self.plan.chunks.number(int(found[1]), int(found[2]))
+        is_its = number is not None and self.path(self.plan.chunks.numbered(number)).name == name
+        return number if is_its else None
+
+    @cached_property
+    def _manifest(self) -> Manifest:
+        """Read once: what it says never changes while a run holds the lock."""
+        return read_manifest(self.folder, self.plan)
+
     def _identity(self, chunk: Chunk) -> dict[str, str | int]:
         return {
             "plan_hash": self.plan.hash,
+            "settings": self._manifest.digest,
             "case": self.plan.ensembles[chunk.case].name,
             "start": chunk.start,
             "count": chunk.count,
@@ -211,10 +236,10 @@ def require_store(folder: Path, plan: Plan) -> None:
         return
     if not folder.is_dir():
         raise StoreError(folder, "something that is no folder", "a folder, or nothing; choose another output name")
-    if (folder / _MANIFEST).exists():
-        recorded = _manifest(folder)
-        if recorded["plan_hash"] != plan.hash:
-            words = differences(recorded["plan"], plan.record())
+    if has_manifest(folder):
+        recorded = read_manifest(folder, plan)
+        if recorded.plan_hash != plan.hash:
+            words = differences(recorded.plan, plan.record())
             raise StoreError(
                 folder,
                 f"the chunks of another plan ({words})",
@@ -223,7 +248,7 @@ def require_store(folder: Path, plan: Plan) -> None:
     elif foreign := sorted(file.name for file in folder.iterdir() if not _ours(file.name)):
         raise StoreError(
             folder,
-            f"no {_MANIFEST}, but {foreign[0]}" + (f" and {len(foreign) - 1} more" if len(foreign) > 1 else ""),
+            f"no {MANIFEST}, but {shown(foreign[0])}" + (f" and {len(foreign) - 1} more" if len(foreign) > 1 else ""),
             "the store of a plan, or nothing; choose another output name, or move what is there away",
         )
 
@@ -236,6 +261,8 @@ def _ours(name: str) -> bool:
 def _locked(folder: Path) -> Iterator[None]:
     guard = FileLock(folder / _LOCK, timeout=0)
     try:
+        if os.path.lexists(folder / _LOCK) and not stat.S_ISREG((folder / _LOCK).lstat().st_mode):
+            raise OSError(errno.EINVAL, f"{_LOCK} is no regular file")
         guard.acquire()
     except Timeout as error:
         raise StoreError(folder, "another run at work on it", "one at a time; wait for it, or stop it") from error
@@ -244,23 +271,8 @@ def _locked(folder: Path) -> Iterator[None]:
     try:
         yield
     finally:
-        if not (folder / _MANIFEST).exists():  # nothing was begun, or all of it is finished
+        if not has_manifest(folder):  # nothing was begun, or all of it is finished
             with suppress(OSError):  # what is not ours, which stays
                 (folder / _LOCK).unlink()
                 folder.rmdir()
         guard.release()
-
-
-def _manifest(folder: Path) -> dict[str, Any]:
-    try:
-        found = json.loads((folder / _MANIFEST).read_text(encoding="utf-8"))
-        kinds = {"kind": str, "plan_hash": str, "plan": dict, "settings": dict}
-        if found["kind"] != _KIND or not all(isinstance(found[key], kind) for key, kind in kinds.items()):
-            raise ValueError("it is not that of a store")
-    except (ValueError, KeyError, TypeError, OSError) as error:
-        raise StoreError(
-            folder,
-            f"an unreadable {_MANIFEST} ({error})",
-            "that of a plan's store; put back a copy of it, or remove the folder to begin anew",
-        ) from error
-    return found

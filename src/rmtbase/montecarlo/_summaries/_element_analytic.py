@@ -29,9 +29,16 @@ def element_values(ensemble: object, edges: Array) -> dict[str, AnalyticValue]:
         return {}
     if len(ensemble.dims) == 2 and math.prod(ensemble.dims) > 1:
         return _normal_values(math.prod(ensemble.dims))
-    if len(ensemble.dims) == 3 and ensemble.dims[0] == ensemble.dims[2] >= ensemble.dims[1]:
-        return _product_values(*ensemble.dims[:2], edges)
-    return {}
+    shape = head_shape(ensemble)
+    return {} if shape is None else _product_values(*shape, edges)
+
+
+def head_shape(ensemble: object) -> tuple[int, int] | None:
+    """(d_model, d_head) of W_QK; None for any other ensemble."""
+    if isinstance(ensemble, DenseGaussianChain) and len(ensemble.dims) == 3:
+        d_model, d_head, d_out = ensemble.dims
+        return (d_model, d_head) if d_model == d_out >= d_head else None
+    return None
 
 
 def element_density(ensemble: object, edges: Array) -> Array:

@@ -14,20 +14,20 @@ from rmtbase.errors import ParameterError
 from rmtbase.linalg import DTYPE, MATMUL_PRECISION, PRNG_IMPLEMENTATION
 from rmtbase.montecarlo._draws._elements import (
     BINS,
-    ELEMENT_FORMULAS,
     ElementEnsemble,
     element_edges,
     element_statistics_chunk,
     require_element_ensemble,
 )
 from rmtbase.montecarlo._draws._keys import require_seed
+from rmtbase.montecarlo._plans._settings import machine_settings
 from rmtbase.montecarlo._stores._source import in_blocks
 from rmtbase.montecarlo._summaries._analytic import NONE, AnalyticValue
-from rmtbase.montecarlo._summaries._element_analytic import element_density, element_values
+from rmtbase.montecarlo._summaries._element_analytic import element_density, element_values, head_shape
 from rmtbase.montecarlo._summaries._summary import PROBABILITIES
 from rmtbase.parameters import require_draws
 from rmtbase.statistics import summarize_stream
-from rmtbase.tables import ELEMENTS_SCHEMA, SCHEMA_VERSION, describe, provenance, software_version
+from rmtbase.tables import ELEMENT_FORMULAS, ELEMENTS_SCHEMA, SCHEMA_VERSION, describe, provenance, software_version
 
 Case = ElementEnsemble | Ensemble | tuple[int, int]
 Arrays = Mapping[str, NDArray[Any]]
@@ -121,11 +121,13 @@ def element_table_of_readings(
     rows = [_row(ensemble, number, reading, range, keep_sample) for ensemble, number, reading in several]
     table = xr.concat(rows, dim="case", data_vars="all", coords="minimal", compat="override", join="exact")
     shapes = np.array([ensemble.element_shape for ensemble in ensembles])
-    table = table.assign_coords(
-        name=("case", np.array([ensemble.name for ensemble in ensembles], dtype=object)),
-        n_rows=("case", shapes[:, 0]),
-        n_columns=("case", shapes[:, 1]),
-    )
+    columns = {
+        "name": np.array([ensemble.name for ensemble in ensembles], dtype=object),
+        "n_rows": shapes[:, 0],
+        "n_columns": shapes[:, 1],
+        **_head_coordinates(ensembles),
+    }
+    table = table.assign_coords({name: ("case", column) for name, column in columns.items()})
     table.attrs = {
         "schema_version": SCHEMA_VERSION,
         "kind": "elements",
@@ -136,6 +138,14 @@ def element_table_of_readings(
         **(attributes or {}),
     }
     return describe(table, ELEMENTS_SCHEMA)
+
+
+def _head_coordinates(ensembles: Sequence[ElementEnsemble]) -> dict[str, NDArray[Any]]:
+    """Shape and σ as a baseline table has them, of W_QK, whose factors are standard normal; NaN for any other."""
+    shapes = [head_shape(ensemble) for ensemble in ensembles]
+    columns = zip(*((np.nan,) * 4 if shape is None else (*shape, 1.0, 1.0) for shape in shapes), strict=True)
+    names = ("d_model", "d_head", "sigma_q", "sigma_k")
+    return {name: np.array(column) for name, column in zip(names, columns, strict=True)}
 
 
 def _ensembles(cases: Case | Iterable[Case]) -> list[ElementEnsemble]:
@@ -194,8 +204,6 @@ def _row(
 
 
 def _provenance(ensembles: Sequence[ElementEnsemble], draws: int, seed: int, table: xr.Dataset) -> str:
-    import jax
-
     call = {
         "function": "rmtbase.montecarlo.element_baseline",
         "cases": [ensemble.name for ensemble in ensembles],
@@ -210,7 +218,6 @@ def _provenance(ensembles: Sequence[ElementEnsemble], draws: int, seed: int, tab
         "prng": PRNG_IMPLEMENTATION,
         "prng_partitionable": True,
         "key": "fold_in(fold_in(key(seed), crc32(name of the case)), draw)",
-        "device": jax.devices()[0].device_kind,
-        "backend": jax.default_backend(),
+        **machine_settings(),
     }
     return provenance(call, numerics=numerics)

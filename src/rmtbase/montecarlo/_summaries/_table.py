@@ -102,7 +102,7 @@ def _numerics(plan: Plan, numerics: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _baseline_coordinates(plan: Plan) -> dict[str, np.ndarray]:
-    cases = [Case(*_shape(case), *pair) for case in plan.cases for pair in plan.sigmas]
+    cases = [Case(*_shape(case), *pair) for number, case in enumerate(plan.cases) for pair in plan.case_sigmas(number)]
     return {name: np.array(column) for name, column in zip(Case._fields, zip(*cases, strict=True), strict=True)}
 
 
@@ -132,7 +132,8 @@ def _baseline_rows(source: DrawSource) -> list[xr.Dataset]:
         summary = summarize_case(source, number, lambda _, edges=edges: edges, self_normalize=True)
         analytic = analytic_values(plan.ensemble, case)
         rows += [
-            _baseline_row(summary, analytic, Case(*shape, *pair), plan.normalization, longest) for pair in plan.sigmas
+            _baseline_row(summary, analytic, Case(*shape, *pair), plan.normalization, longest)
+            for pair in plan.case_sigmas(number)
         ]
     return rows
 

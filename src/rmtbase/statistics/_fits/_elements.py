@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from rmtbase.errors import ParameterError
+from rmtbase.parameters import require_real_array
 
 FloatArray = NDArray[np.float64]
 
@@ -53,9 +54,7 @@ class Elements:
 
 def checked_elements(matrix: ArrayLike) -> Elements:
     """The elements of a matrix, or a ParameterError unless they are real, finite and not all equal."""
-    array = np.asarray(matrix)
-    if array.dtype.kind in "bcOSUmM":
-        raise ParameterError("matrix", f"dtype {array.dtype}", "real numbers")
+    array = require_real_array("matrix", matrix)
     flat = array.ravel(order="K")
     if flat.size == 0:
         raise ParameterError("matrix", f"shape {array.shape}", "at least two elements")

@@ -47,7 +47,8 @@ def fit_logistic(matrix: ArrayLike, location: float | None = None) -> LogisticFi
         location: μ, if it is known; fitted if None.
 
     Raises:
-        ParameterError: elements that are not real, not finite, fewer than two, or all equal; or a location not finite.
+        ParameterError: elements that are not real, masked, not finite, fewer than two, or all equal; or a location not
+            finite.
         FitError: no maximum of the likelihood was found.
     """
     found = maximize_likelihood("logistic", _terms, matrix, location)

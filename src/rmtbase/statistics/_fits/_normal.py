@@ -45,7 +45,8 @@ def fit_normal(matrix: ArrayLike, location: float | None = None) -> NormalFit:
         location: the mean, if it is known; fitted if None.
 
     Raises:
-        ParameterError: elements that are not real, not finite, fewer than two, or all equal; or a location not finite.
+        ParameterError: elements that are not real, masked, not finite, fewer than two, or all equal; or a location not
+            finite.
     """
     known = None if location is None else require_finite_number("location", location)
     elements = checked_elements(matrix)

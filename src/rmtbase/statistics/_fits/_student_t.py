@@ -62,7 +62,8 @@ def fit_student_t(matrix: ArrayLike, location: float | None = None) -> StudentTF
         location: μ, if it is known; fitted if None.
 
     Raises:
-        ParameterError: elements that are not real, not finite, fewer than two, or all equal; or a location not finite.
+        ParameterError: elements that are not real, masked, not finite, fewer than two, or all equal; or a location not
+            finite.
         FitError: no maximum with ν > 0.2 was found. With many elements equal there is none: the likelihood then grows
             without bound as the law closes in on them.
 

@@ -1,0 +1,66 @@
+"""One command as a process of its own: its signals, its streams, and how it ends."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import sys
+import warnings
+from contextlib import suppress
+
+from rmtbase.cli import _signals
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import NoReturn
+
+
+def run() -> NoReturn:
+    """Run the command line of this process, and end the process with its status."""
+    _signals.catch()
+    try:
+        _prepare_streams()
+        warnings.showwarning = _show_warning
+        from rmtbase.cli._app import run as run_command
+
+        status = run_command(sys.argv[1:])
+    except BaseException as error:  # while the command line itself was being imported
+        from rmtbase.cli._endings import ended_by
+
+        status = ended_by(error, "--debug" in sys.argv)
+    _signals.settle()
+    _leave(status)
+
+
+def _prepare_streams() -> None:
+    """Streams that can show any text: what their encoding lacks as its escape; and that are there."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:  # closed by who started the process; else the next file opened took its place
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w"))
+        else:
+            stream.reconfigure(errors="backslashreplace")
+
+
+def _show_warning(message: Warning | str, *where: object, **more: object) -> None:
+    """A warning of a library as one line, without its place in the code."""
+    from rmtbase.cli._endings import say
+
+    say(f"warning: {message}")
+
+
+def _leave(status: int) -> NoReturn:
+    """End the process without taking the interpreter apart, under which threads of JAX and its compiler may still run.
+
+    A command that was stopped leaves them where they are; at any other end they are asked to finish first.
+    """
+    if _signals.received() is None:
+        atexit._run_exitfuncs()
+    if _signals.received() is not None and status == 0:
+        from rmtbase.cli._endings import finished_all_the_same
+
+        status = finished_all_the_same()
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError):  # nobody reads: the command has said so, or has nothing to say
+            stream.flush()
+    os._exit(status)

@@ -1,0 +1,66 @@
+"""What decides about the last digits of a sum beside the code: the processor, its BLAS and its C library."""
+
+from __future__ import annotations
+
+import hashlib
+import platform
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+from threadpoolctl import threadpool_info
+
+_CPUINFO = Path("/proc/cpuinfo")
+_NAMES = ("model name", "cpu", "CPU implementer", "CPU part", "CPU variant", "cpu family", "model")
+_FEATURES = ("flags", "Features")  # on x86, and on ARM
+_VECTOR = ("sse", "ssse", "avx", "fma", "f16c", "xop", "amx")  # how those flags of x86 begin that compute
+
+
+@cache
+def arithmetic() -> dict[str, str]:
+    """What two processes must have in common for the same code to give the same bits, as plain values.
+
+    ``cpu`` and ``cpu_features``: the processor, and a digest of the vector instructions it has, by which XLA and BLAS
+    choose their code; ``numpy_simd``: those that NumPy uses, which ``NPY_DISABLE_CPU_FEATURES`` limits; ``libc``, whose
+    logarithms NumPy calls where it has none of its own; ``blas_numpy`` and ``blas_scipy`` (or ``blas``, where both have
+    one): library, version, and the architecture whose kernels it runs, which ``OPENBLAS_CORETYPE`` changes.
+    """
+    return {**_processor(), "libc": " ".join(platform.libc_ver()), **_blas()}
+
+
+def _processor() -> dict[str, str]:
+    found = np.show_config(mode="dicts")["SIMD Extensions"].get("found", [])
+    try:
+        first = _CPUINFO.read_text(errors="replace").split("\n\n")[0]
+    except OSError:
+        first = ""
+    fields = {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in first.splitlines())}
+    name, *numbers = [f"{key} {fields[key]}" for key in _NAMES if key in fields] or [f" {platform.processor()}"]
+    flags = sorted({flag for key in _FEATURES for flag in fields.get(key, "").split()})
+    computing = [flag for flag in flags if "Features" in fields or flag.startswith(_VECTOR)]
+    return {
+        "cpu": ", ".join([name.partition(" ")[2].removeprefix("name "), *numbers]),
+        "cpu_features": hashlib.sha256(" ".join(computing).encode()).hexdigest()[:16] if computing else "unknown",
+        "numpy_simd": " ".join(found),
+    }
+
+
+def _blas() -> dict[str, str]:
+    """Those that NumPy and SciPy call: SciPy's also through JAX, whose linear algebra on CPUs is LAPACK's."""
+    import scipy.linalg  # noqa: F401  # loads it
+
+    found: dict[str, list[str]] = {}
+    for library in threadpool_info():
+        if library["user_api"] != "blas":
+            continue
+        folders = Path(library["filepath"]).parts
+        packages = [one for one in ("numpy", "scipy") if any(folder.startswith(one) for folder in folders[:-1])]
+        if not packages and "site-packages" in folders:  # torch's own, say, which is loaded in some processes only
+            continue
+        words = (library["internal_api"], library.get("version"), library.get("architecture"))
+        key = f"blas_{packages[0]}" if packages else "blas"
+        found.setdefault(key, []).append(" ".join(str(word) for word in words if word))
+    if not found:  # Accelerate, say, which threadpoolctl does not know
+        built = np.show_config(mode="dicts")["Build Dependencies"]["blas"]
+        return {"blas": f"{built.get('name')} {built.get('version')}"}
+    return {key: ", ".join(sorted(libraries)) for key, libraries in sorted(found.items())}

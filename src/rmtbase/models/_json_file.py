@@ -1,0 +1,128 @@
+"""JSON that somebody else wrote: bounded before it is parsed, and refused where it says a thing twice.
+
+Bounded are the bytes of the text, the values in it (each comma, colon and opening bracket begins at most one), the
+digits of a number and the depth. The largest text that passes takes seconds and some hundred megabytes.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from rmtbase.errors import CheckpointError, CorruptFileError
+from rmtbase.models._reading import reading
+from rmtbase.shown import quoted
+
+_LARGEST = 4 << 20  # bytes of a configuration; those with the names of 20 000 classes take one million
+_MOST_VALUES = 1 << 21  # a million tensors in an index, some 160 000 in the header of one file
+_LONGEST_NUMBER = 100  # characters
+_DEEPEST = 64  # levels of lists and objects
+
+
+def read_json_object(path: Path, largest: int = _LARGEST) -> dict[str, Any]:
+    """The JSON object in a regular file of at most ``largest`` bytes.
+
+    The words ``NaN`` and ``Infinity`` are numbers here: transformers writes them into configurations.
+
+    Raises:
+        MissingFileError: there is no such file.
+        CheckpointError: it is no regular file, is larger, or cannot be read.
+        CorruptFileError: it does not hold a JSON object, or one beyond the bounds of this module.
+    """
+    with reading(path) as stream:
+        size = os.fstat(stream.fileno()).st_size
+        text = b"" if size > largest else stream.read(largest + 1)
+    size = max(size, len(text))
+    if size > largest:
+        raise CheckpointError(path, f"{size:,} bytes; expected at most {largest:,} of a file of this kind")
+    return parse_json_object(path, text, "text", "a JSON object")
+
+
+def parse_json_object(
+    path: Path,
+    text: bytes,
+    what: str,
+    expected: str,
+    integer: Callable[[str], int] = int,
+) -> dict[str, Any]:
+    """The JSON object that a text in UTF-8 is.
+
+    Args:
+        path: the file it is from, for messages.
+        text: the text, whose length the caller has bounded.
+        what: what to call the text in a message: "a header", say.
+        expected: what a message says should be there.
+        integer: makes an integer of its digits. Other numbers, with ``NaN`` and ``Infinity``, are floats.
+
+    Raises:
+        CorruptFileError: it is no JSON object; an object has a name twice; a name or a member is no text (half of a
+            surrogate pair); or there are more values, digits or levels than the bounds of this module.
+    """
+    values = sum(map(text.count, (b",", b":", b"[", b"{")))
+    if values > _MOST_VALUES:
+        raise CorruptFileError(
+            path, f"{what} with {values:,} commas, colons and brackets", f"{expected} with at most {_MOST_VALUES:,}"
+        )
+    try:
+        parsed = json.loads(
+            text.decode(),
+            object_pairs_hook=_members,
+            parse_int=_bounded(integer),
+            parse_float=_bounded(float),
+        )
+    except (ValueError, RecursionError) as error:
+        reason = error if isinstance(error, ValueError) else f"more than {_DEEPEST} levels"
+        raise CorruptFileError(path, f"{what} that is not JSON ({reason})", expected) from error
+    if not isinstance(parsed, dict):
+        # "text" is the whole file, and what is in it is called by its own name.
+        found = f"a JSON {type(parsed).__name__}" if what == "text" else f"{what} that is not a JSON object"
+        raise CorruptFileError(path, found, expected)
+    if not _is_shallow(parsed):
+        raise CorruptFileError(path, f"{what} of more than {_DEEPEST} levels", expected)
+    return parsed
+
+
+def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    for name, value in pairs:
+        _require_text(name)
+        if isinstance(value, str):
+            _require_text(value)
+    members = dict(pairs)
+    if len(members) < len(pairs):
+        seen: set[str] = set()
+        twice = next(name for name, _ in pairs if name in seen or seen.add(name))
+        raise ValueError(f"the name {quoted(twice)} twice in one object")
+    return members
+
+
+def _require_text(text: str) -> None:
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise ValueError(f"half of a surrogate pair in {quoted(text)}") from error
+
+
+def _bounded(number: Callable[[str], Any]) -> Callable[[str], Any]:
+    def read(digits: str) -> Any:
+        if len(digits) > _LONGEST_NUMBER:
+            raise ValueError(f"a number of {len(digits):,} characters, more than {_LONGEST_NUMBER}")
+        return number(digits)
+
+    return read
+
+
+def _is_shallow(value: dict[str, Any]) -> bool:
+    level: list[Any] = [value]
+    for _ in range(_DEEPEST):
+        level = [
+            child
+            for parent in level
+            for child in (parent.values() if isinstance(parent, dict) else parent)
+            if isinstance(child, (dict, list))
+        ]
+        if not level:
+            return True
+    return False

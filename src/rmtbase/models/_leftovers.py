@@ -1,0 +1,127 @@
+"""Tensors and settings that no layout uses, and that could change the answer all the same: refused by name, or noted.
+
+A low-rank update beside a weight is part of it, a factor beside codes is too, and a norm of the queries that the layout
+does not know changes what the queries are. None is stepped over.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from rmtbase.errors import CheckpointError
+from rmtbase.models._checkpoint import Checkpoint
+from rmtbase.models._layouts import COMPONENTS, Layout
+from rmtbase.shown import quoted, shown
+
+_PASS_SOURCE = "pass the checkpoint that it was made from"
+_METHODS = {
+    "gptq": "GPTQ",
+    "awq": "AWQ",
+    "bitsandbytes": "bitsandbytes",
+    "fp8": "FP8",
+    "fbgemm_fp8": "FP8",
+    "mxfp4": "MXFP4",
+    "hqq": "HQQ",
+    "aqlm": "AQLM",
+    "eetq": "EETQ",
+    "quanto": "quanto",
+    "torchao": "torchao",
+    "compressed-tensors": "compressed-tensors",
+}
+_SETTINGS = ("quantization_config", "compression_config")
+# Parts of a tensor's name, between dots.
+_CODES = re.compile(
+    r"qweight|qzeros|g_idx|scales|absmax|quant_map|nested_absmax|nested_quant_map|quant_state|bitsandbytes__\w+|SCB|"
+    r"weight_format|weight_scale(_\w+)?|weight_zero_point|weight_packed|weight_g_idx|(input|output|activation)_scale|"
+    r"\w+_global_scale|[qkv]_scale|kv_scale|_data|_scale|_zeropoint|\w+_proj_(blocks|scales)"
+)
+_ADAPTERS = re.compile(
+    r"lora_\w+|base_layer|modules_to_save|original_module|ia3_\w+|vera_\w+|hada_\w+|lokr_\w+|oft_\w+|boft_\w+"
+)
+# What lies in an attention module and leaves queries and keys as they are: masks, rotary tables, BERT's norm of its
+# output. Query, key, value and output weights and biases, and the norms of the layout, are known besides.
+_BYSTANDERS = re.compile(r"bias|masked_bias|rotary_emb\..+|output\.LayerNorm\.(weight|bias|gamma|beta)")
+_CUSTOM_CODE = (
+    "auto_map: the model has code of its own, which is not run; its weights are read as the plain architecture's"
+)
+_CROSS_ATTENTION = "cross-attention present: recorded, not scored"
+
+
+def require_unquantised(config: Mapping[str, Any], path: Path) -> None:
+    """Raise CheckpointError if the configuration names a quantisation."""
+    for key in _SETTINGS:
+        settings = config.get(key)
+        if settings:
+            raise CheckpointError(
+                path,
+                f"{key}: the model is quantised{_method(settings)}, and what is stored is not the trained weights; "
+                f"{_PASS_SOURCE}",
+            )
+
+
+def require_plain_tensors(checkpoint: Checkpoint) -> None:
+    """Raise unless the stored numbers are the weights: neither codes of a quantisation nor a base that adapters change.
+
+    Raises:
+        CheckpointError: a tensor belongs, by its name, to a quantisation or to an adapter.
+    """
+    for name in checkpoint.names:
+        parts = name.split(".")
+        if any(map(_ADAPTERS.fullmatch, parts)):
+            raise CheckpointError(
+                checkpoint.file(name),
+                f"tensor {quoted(name)} is part of an adapter, which changes the weights beside it; expected the "
+                "merged checkpoint (peft: merge_and_unload), or the base model alone",
+            )
+        if any(map(_CODES.fullmatch, parts)):
+            raise CheckpointError(
+                checkpoint.file(name),
+                f"tensor {quoted(name)} belongs to quantised weights: the numbers beside it are codes, not the trained "
+                f"weights; {_PASS_SOURCE}",
+            )
+
+
+def require_known_attention(checkpoint: Checkpoint, prefix: str, layout: Layout, architecture: str) -> None:
+    """Raise unless every tensor in the attention modules is used, or known to leave queries and keys as they are.
+
+    Raises:
+        CheckpointError: one is not: a norm, a table of relative positions, a mask of pruned weights, sinks.
+    """
+    stored = [layout.components[name].tensor for name in COMPONENTS[:4] if name in layout.components]
+    module = stored[0].partition(".")[0]
+    known = {f"{tensor}.{kind}" for tensor in stored for kind in ("weight", "bias")}
+    known |= {f"{norm}.weight" for norm in layout.query_key_norms}
+    layer = re.escape(layout.layer).replace(re.escape("{}"), r"\d+")
+    inside = re.compile(f"{re.escape(prefix)}{layer}({re.escape(module)}\\.(.+))", re.DOTALL)
+    for name in checkpoint.names:
+        found = inside.fullmatch(name)
+        if found and found[1] not in known and not _BYSTANDERS.fullmatch(found[2]):
+            raise CheckpointError(
+                checkpoint.file(name),
+                f"tensor {quoted(name)} is none that the attention of a {architecture} model has, and may change its "
+                "queries and keys; expected a plain one, or pass the effective matrices to rmtbase.score_heads",
+            )
+
+
+def leftover_notes(config: Mapping[str, Any], checkpoint: Checkpoint) -> tuple[str, ...]:
+    """What is there besides and leaves the scores as they are, in words."""
+    found = {
+        _CUSTOM_CODE: bool(config.get("auto_map")),
+        _CROSS_ATTENTION: any(".crossattention." in name for name in checkpoint.names),
+    }
+    return tuple(note for note, holds in found.items() if holds)
+
+
+def _method(settings: Any) -> str:
+    if not isinstance(settings, Mapping):
+        return ""
+    named = settings.get("quant_method")
+    bits = settings.get("bits") or settings.get("w_bit")
+    for width in (4, 8):
+        if settings.get(f"load_in_{width}bit") is True or settings.get(f"_load_in_{width}bit") is True:
+            named, bits = named or "bitsandbytes", width
+    method = f" with {_METHODS.get(named) or shown(named, 60)}" if isinstance(named, str) else ""
+    return method + (f" ({bits} bit)" if type(bits) is int and 0 < bits <= 64 else "")

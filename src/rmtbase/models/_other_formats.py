@@ -1,0 +1,130 @@
+"""What a folder holds where it is no checkpoint that can be read: told by the names of its files alone."""
+
+from __future__ import annotations
+
+import os
+import re
+from itertools import islice
+from pathlib import Path
+from typing import NamedTuple
+
+from rmtbase.errors import CheckpointError, MissingCheckpointFileError
+from rmtbase.models._json_file import read_json_object
+from rmtbase.shown import quoted, shown
+
+_ADAPTER_CONFIG = "adapter_config.json"
+_QUANTISATIONS = ("quantize_config.json", "quant_config.json")
+_MOST_FILES = 10_000  # looked at
+_LISTED, _LONGEST_NAME = 6, 60
+
+
+class Format(NamedTuple):
+    """A kind of file that is no Hugging Face checkpoint.
+
+    Attributes:
+        found: what it is.
+        advice: what to pass in its place.
+    """
+
+    found: str
+    advice: str
+
+
+_MADE_FROM = "pass the checkpoint it was made from"
+_FORMATS = tuple(
+    (re.compile(pattern, re.IGNORECASE), Format(found, advice))
+    for pattern, found, advice in (
+        (r"adapter_model\..+", "an adapter without its base model", "pass the merged or the base checkpoint"),
+        (r".+\.gguf(-split-\w+)?|ggml.*\.bin|.+\.ggml", "a GGUF file (llama.cpp's), mostly quantised", _MADE_FROM),
+        (
+            r"consolidated.*\.pth",
+            "Meta's own release of a model (consolidated.*.pth)",
+            "pass the same model in Hugging Face format, or convert it with transformers' convert_llama_weights_to_hf",
+        ),
+        (
+            r"consolidated.*\.safetensors",
+            "Mistral's own format (consolidated.safetensors), whose names and rows are others",
+            "pass the same model in Hugging Face format (model.safetensors)",
+        ),
+        (
+            r".+-\d+-of-\d+\.(safetensors|bin)",
+            "shards without their index",
+            "download model.safetensors.index.json, or pytorch_model.bin.index.json, too",
+        ),
+        (r"diffusion_pytorch_model.*", "the weights of a diffusers model", "pass the folder of a transformer"),
+        (
+            r".+\.(pt|pth|ckpt)",
+            "a PyTorch file that is no Hugging Face checkpoint (a training state, perhaps)",
+            "write its state dictionary as model.safetensors beside the model's config.json",
+        ),
+        (
+            r".+\.(npz|npy)",
+            "NumPy arrays",
+            "pass them to rmtbase.score_heads(w_q, w_k), or write them as model.safetensors beside a config.json",
+        ),
+        (r".+\.onnx(_data)?", "an ONNX graph", "pass the checkpoint it was exported from"),
+        (r".+\.(h5|keras|pb)|tf_model.*", "TensorFlow weights", "pass the same model's model.safetensors"),
+        (r".+\.msgpack", "Flax weights", "pass the same model's model.safetensors"),
+        (r".+\.(ot|tflite|mlmodel|mlpackage|engine|nemo)", "weights in another program's format", _MADE_FROM),
+    )
+)
+_OTHER_NAME = (
+    re.compile(r".+\.(safetensors|bin)", re.IGNORECASE),
+    Format("weights under another name", "if they are a whole model, name them model.safetensors or pytorch_model.bin"),
+)
+
+
+def format_of(name: str) -> Format | None:
+    """The format that a file's name says, or None where it says nothing."""
+    return next((kind for pattern, kind in _FORMATS if pattern.fullmatch(name)), None)
+
+
+def refuse_other_formats(folder: Path) -> None:
+    """Raise where a folder holds an adapter, quantised weights, or no configuration, with what it holds.
+
+    Raises:
+        CheckpointError: the configuration of an adapter is there, beside a model or without one, or of a quantisation.
+        MissingFileError: there is no ``config.json``.
+    """
+    path = folder / _ADAPTER_CONFIG
+    if os.path.lexists(path):
+        adapter = read_json_object(path)
+        base, kind = adapter.get("base_model_name_or_path"), adapter.get("peft_type")
+        of = f" of the base model {quoted(base)}" if isinstance(base, str) and base else ""
+        name = f"a {shown(kind, _LONGEST_NAME)} adapter" if isinstance(kind, str) else "an adapter"
+        raise CheckpointError(
+            folder,
+            f"holds {name}{of} ({_ADAPTER_CONFIG}), which changes that model's weights; expected the merged checkpoint "
+            "(peft: merge_and_unload), or the base model alone",
+        )
+    for quantisation in _QUANTISATIONS:
+        if os.path.lexists(folder / quantisation):
+            raise CheckpointError(
+                folder, f"holds {quantisation}: its weights are quantised, and no more the trained ones; {_MADE_FROM}"
+            )
+    if folder.is_dir() and not os.path.lexists(folder / "config.json"):
+        raise missing_file(folder, "config.json")
+
+
+def missing_file(folder: Path, name: str) -> MissingCheckpointFileError:
+    """The error that a file of a checkpoint is not there, with what is there in its place."""
+    try:
+        with os.scandir(folder) as entries:
+            names = sorted(entry.name for entry in islice(entries, _MOST_FILES))
+    except OSError:
+        return MissingCheckpointFileError(folder / name)
+    for pattern, kind in (*_FORMATS, _OTHER_NAME):
+        held = [file for file in names if pattern.fullmatch(file)]
+        if held:
+            return MissingCheckpointFileError(
+                folder / name, advice=f"the folder holds {kind.found}: {_listed(held)}; {kind.advice}"
+            )
+    holds = f"the folder holds {_listed(names)} alone" if names else "the folder is empty"
+    return MissingCheckpointFileError(
+        folder / name, advice=f"{holds}; download the checkpoint again, or pass its folder"
+    )
+
+
+def _listed(names: list[str]) -> str:
+    more = len(names) - _LISTED
+    return ", ".join(shown(name, _LONGEST_NAME) for name in names[:_LISTED]) + (f" and {more} more" if more > 0 else "")

@@ -1,0 +1,138 @@
+"""One digest over all content of a file: written as attributes of its root, verified on what is read.
+
+It is of the content alone: of names, dimensions, types, values and attributes, and not of how they are stored. So a
+copy with another compression, chunking or byte order keeps it. Each variable has its own, so that a damaged one is
+named.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from rmtbase.errors import ParameterError, TableError
+from rmtbase.shown import quoted
+
+OF_ALL, OF_VARIABLES = "sha256", "sha256_of_variables"
+"""The attributes: the digest of everything but the values, and of the second, a JSON object of each variable's own."""
+
+_CHANGED = "the file as it was written (where it was changed on purpose, write it with rmtbase.tables.write_table)"
+
+
+def variable_digest(variable: xr.Variable) -> str:
+    """SHA-256 of a variable's dimensions, shape, type, attributes and values, in hexadecimal."""
+    values = np.asarray(variable.values)
+    is_text = values.dtype.kind in "OUT"
+    if not is_text and values.dtype.kind not in "fiu":
+        raise ParameterError("table", f"a variable of type {values.dtype}", "numbers or text")
+    kind = "text" if is_text else f"{values.dtype.kind}{values.dtype.itemsize}"
+    header = [list(map(str, variable.dims)), list(values.shape), kind, _attributes(variable.attrs)]
+    total = hashlib.sha256(json.dumps(header, sort_keys=True).encode())
+    if is_text:
+        total.update(json.dumps(values.ravel().tolist()).encode())
+    else:
+        little = np.ascontiguousarray(values, dtype=values.dtype.newbyteorder("<"))
+        total.update(little.reshape(-1).view(np.uint8).data)
+    return total.hexdigest()
+
+
+def digest_attributes(groups: Mapping[str, xr.Dataset]) -> dict[str, str]:
+    """The two attributes of a file with these groups; "" is the root."""
+    of_variables = {
+        f"{group}/{name}": variable_digest(variable)
+        for group, dataset in groups.items()
+        for name, variable in dataset.variables.items()
+    }
+    coordinates = {group: set(map(str, dataset.coords)) for group, dataset in groups.items()}
+    return {
+        OF_ALL: _digest_of_all({group: dataset.attrs for group, dataset in groups.items()}, coordinates, of_variables),
+        OF_VARIABLES: json.dumps(of_variables, sort_keys=True),
+    }
+
+
+def without_digest(attributes: Mapping[Any, Any]) -> dict[Any, Any]:
+    """The attributes less those two."""
+    return {name: value for name, value in attributes.items() if name not in (OF_ALL, OF_VARIABLES)}
+
+
+def verify(
+    recorded: Mapping[Any, Any],
+    attributes: Mapping[str, Mapping[Any, Any]],
+    coordinates: Mapping[str, set[str]],
+    names: set[str],
+    read: Mapping[str, xr.Dataset],
+    path: Path | str,
+) -> None:
+    """Raise unless what was read of a file fits the digest recorded in it.
+
+    Args:
+        recorded: the root's attributes, with the digest.
+        attributes: of every group, without the digest.
+        coordinates: of every group.
+        names: of all variables of the file, with their groups: ``/heads/observed``.
+        read: what was read, all of it or some.
+        path: of the file.
+
+    Raises:
+        TableError: something is not as it was written; the message names the variable.
+    """
+    try:
+        of_variables = json.loads(str(recorded.get(OF_VARIABLES)))
+    except (ValueError, RecursionError):
+        of_variables = None
+    if not isinstance(of_variables, dict) or set(of_variables) != names:
+        raise TableError(path, "variables that do not fit the digest", _CHANGED)
+    for group, dataset in read.items():
+        for name, variable in dataset.variables.items():
+            if variable_digest(variable) != of_variables[f"{group}/{name}"]:
+                raise TableError(path, f"variable {quoted(f'{group}/{name}')} that does not fit its digest", _CHANGED)
+    if recorded.get(OF_ALL) != _digest_of_all(attributes, coordinates, of_variables):
+        raise TableError(path, "attributes that do not fit the digest", _CHANGED)
+
+
+def row_checksums(dataset: xr.Dataset, dim: str, leave_out: str) -> list[int]:
+    """Of each entry along a dimension, 63 bits of the digest of a dataset that holds it alone.
+
+    So that one can be read, and verified, without the others.
+    """
+    shared, own = {}, {}
+    for name, variable in dataset.variables.items():
+        if name != leave_out:
+            (own if dim in variable.dims else shared)[str(name)] = variable
+    known = {name: variable_digest(variable) for name, variable in shared.items()}
+    checksums = []
+    for row in range(dataset.sizes[dim]):
+        of_row = {name: variable_digest(one.isel({dim: slice(row, row + 1)})) for name, one in own.items()}
+        total = hashlib.sha256(json.dumps(known | of_row, sort_keys=True).encode())
+        checksums.append(int.from_bytes(total.digest()[:8]) >> 1)
+    return checksums
+
+
+def _digest_of_all(
+    attributes: Mapping[str, Mapping[Any, Any]], coordinates: Mapping[str, set[str]], of_variables: Mapping[str, str]
+) -> str:
+    content = {
+        "attributes": {group: _attributes(attrs) for group, attrs in attributes.items()},
+        "coordinates": {group: sorted(names) for group, names in coordinates.items()},
+        "variables": of_variables,
+    }
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+def _attributes(attributes: Mapping[Any, Any]) -> dict[str, list[str]]:
+    return {str(name): _attribute(name, value) for name, value in attributes.items()}
+
+
+def _attribute(name: object, value: object) -> list[str]:
+    """A text or number with its type: however it is stored, the same."""
+    array = np.asarray(value)
+    if array.size == 1 and array.dtype.kind in "fiuUT":
+        one = array.reshape(()).item()
+        return [type(one).__name__, one.hex() if isinstance(one, float) else str(one)]
+    raise ParameterError("table", f"attribute {quoted(name)} = {quoted(value)}", "each attribute one text or number")

@@ -1,0 +1,138 @@
+"""What the values of a variable or an attribute can be."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rmtbase.shown import quoted
+
+_ROUNDING = 1e-9  # of the largest magnitude: by so much may numbers that are equal but for rounding be out of order
+
+Order = Literal["any", "ascending", "rising", "falling"]
+
+
+@dataclass(frozen=True)
+class Domain:
+    """A set of values, in words and as a check.
+
+    Attributes:
+        words: what belongs to it, as messages say it.
+        kinds: of the elements, as NumPy's ``dtype.kind``.
+        least, most: the ends.
+        inside: whether the ends themselves are left out.
+        whole: whether they are integers, in whatever type.
+        missing: whether NaN may stand for what is not known or has no shape.
+        infinite: whether infinities are allowed: what has overflowed, and is told so.
+        order: along the last axis: ``ascending`` strictly, ``rising`` and ``falling`` with ties and rounding.
+        unique: whether no value comes twice.
+        choices: the only texts allowed; any if empty.
+        record: for texts: the type that the text is JSON of; None if it need not be JSON.
+    """
+
+    words: str
+    kinds: str = "fiu"
+    least: float = -np.inf
+    most: float = np.inf
+    inside: bool = False
+    whole: bool = False
+    missing: bool = False
+    infinite: bool = False
+    order: Order = "any"
+    unique: bool = False
+    choices: tuple[str, ...] = ()
+    record: type | None = None
+
+    def fault(self, values: object) -> str | None:
+        """What is found that does not belong to the set, or None: of an array, or of an attribute's value."""
+        array = np.asarray(values)
+        if array.dtype.kind not in self.kinds:
+            return f"type {array.dtype if array.dtype.kind != 'O' else 'text'}"
+        found = (self._fault_of_text if array.dtype.kind in "OUT" else self._fault_of_numbers)(array)
+        if found is None and self.unique and len(set(array.ravel().tolist())) < array.size:
+            return "a value that comes twice"
+        return found
+
+    def _fault_of_text(self, array: NDArray[Any]) -> str | None:
+        for text in array.ravel().tolist():
+            if not isinstance(text, str):
+                return f"type {type(text).__name__}"
+            if self.choices and text not in self.choices:
+                return quoted(text)
+            if self.unique and not text:
+                return "an empty name"
+            if self.record is not None and (fault := _fault_of_json(text, self.record)) is not None:
+                return fault
+        return None
+
+    def _fault_of_numbers(self, array: NDArray[Any]) -> str | None:
+        if not array.size:
+            return None
+        low, high = array.min(), array.max()
+        if np.isnan(low):
+            if not self.missing:
+                return "NaN"
+            low, high = np.fmin.reduce(array, axis=None), np.fmax.reduce(array, axis=None)
+            if np.isnan(low):
+                return None
+        for end in (low, high):
+            if np.isinf(end) and not self.infinite:
+                return "infinity"
+            if end < self.least or end > self.most or (self.inside and end in (self.least, self.most)):
+                return f"the value {end:g}"
+        if self.whole and array.dtype.kind == "f" and (fraction := array[np.mod(array, 1.0) > 0]).size:
+            return f"the value {fraction[0]:g}"
+        return None if self.order == "any" or not array.ndim else self._fault_of_order(array)
+
+    def _fault_of_order(self, array: NDArray[Any]) -> str | None:
+        with np.errstate(invalid="ignore"):  # the difference of two infinities has no order to break
+            step = np.diff(array, axis=-1)
+        if self.order == "ascending":
+            wrong = step <= 0
+        else:
+            # Of each row by itself: statistics of very different size stand in one variable.
+            finite = np.where(np.isfinite(array), np.abs(array), 0.0)
+            slack = _ROUNDING * finite.max(axis=-1, keepdims=True, initial=0.0)
+            wrong = step < -slack if self.order == "rising" else step > slack
+        return "values out of order" if wrong.any() else None
+
+
+def _fault_of_json(text: str, record: type) -> str | None:
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return f"{quoted(text, 60)}, which is not JSON"
+    return None if isinstance(found, record) else f"a JSON {type(found).__name__}"
+
+
+ANY = Domain("numbers", missing=True, infinite=True)
+FINITE = Domain("finite numbers")
+POSITIVE = Domain("positive finite numbers", least=0, inside=True)
+POSITIVE_OR_NAN = Domain("positive finite numbers, or NaN", least=0, inside=True, missing=True)
+NON_NEGATIVE = Domain("finite numbers of at least 0", least=0)
+NON_NEGATIVE_OR_NAN = Domain("finite numbers of at least 0, or NaN", least=0, missing=True)
+SPREAD = Domain("numbers of at least 0, or NaN", least=0, missing=True, infinite=True)
+FALLING = Domain(
+    "numbers of at least 0 in falling order, or NaN", least=0, missing=True, infinite=True, order="falling"
+)
+RISING = Domain("numbers in rising order", missing=True, infinite=True, order="rising")
+SIZE_OR_NAN = Domain("integers of at least 1, or NaN", least=1, whole=True, missing=True)
+COUNT_OR_NAN = Domain("integers of at least 0, or NaN", least=0, whole=True, missing=True)
+FLAG_OR_NAN = Domain("0, 1 or NaN", least=0, most=1, whole=True, missing=True)
+PROBABILITY = Domain("numbers from 0 to 1, or NaN", least=0, most=1, missing=True)
+LEVELS = Domain("probabilities between 0 and 1, ascending", least=0, most=1, inside=True, order="ascending")
+EDGES = Domain("finite numbers, ascending", order="ascending")
+COUNT = Domain("integers of at least 0", kinds="iu", least=0)
+SIZE = Domain("integers of at least 1", kinds="iu", least=1)
+DRAWS = Domain("integers of at least 2", kinds="iu", least=2)
+INTEGER = Domain("an integer", kinds="iu")
+PLACES = Domain("integers of at least 0, ascending", kinds="iu", least=0, order="ascending")
+RANKS = Domain("integers of at least 1, ascending", kinds="iu", least=1, order="ascending")
+TEXT = Domain("text", kinds="OUT")
+NAMES = Domain("names, each once", kinds="OUT", unique=True)
+JSON_OBJECT = Domain("a JSON object", kinds="OUT", record=dict)
+JSON_LIST = Domain("a JSON list", kinds="OUT", record=list)

@@ -1,0 +1,363 @@
+"""Looking into a netCDF-4 file before a value of it is read, and reading what has been looked at.
+
+A file of 30 kB can say that it holds 10^8 numbers, or that its values lie in another file of this machine. So its
+structure is looked at first: objects, types, storage and sizes, and only then what its variables hold is read. What is
+read is what plain xarray gives.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from math import prod
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import xarray as xr
+from numpy.typing import NDArray
+
+from rmtbase.errors import TableError
+from rmtbase.shown import quoted
+from rmtbase.tables._heaps import heap_fault, stored_bytes
+
+if TYPE_CHECKING:
+    import h5py
+
+_FLOOR, _RATIO = 64 << 20, 64
+"""The values of a file take at most 64 MiB and 64 times the file's own bytes: random numbers cannot be compressed, and
+where much of a table is constant, :func:`rmtbase.tables.write_table` leaves it as it is."""
+
+_MOST_OBJECTS = 1000
+_MOST_ATTRIBUTES = 100
+_MOST_DIMENSIONS = 8
+_LARGEST_ATTRIBUTE = 16 << 20
+_TEXTS_AT_ONCE = _RATIO  # each at most as long as the file, so that a block of them is within the limit
+_TEXT = 16  # bytes that the place of a text takes in the file
+
+_NETCDF_ONLY = frozenset(
+    {
+        *("CLASS", "NAME", "REFERENCE_LIST", "DIMENSION_LIST"),
+        *("_Netcdf4Dimid", "_Netcdf4Coordinates", "_nc3_strict", "_NCProperties"),
+    }
+)
+"""Attributes by which netCDF describes its own structure."""
+
+_RECODING = frozenset({"scale_factor", "add_offset", "missing_value", "_Unsigned", "valid_min", "valid_max", "dtype"})
+"""Attributes that make other numbers of those that are stored."""
+
+_NO_VARIABLE = b"This is a netCDF dimension but not a netCDF variable"
+_FILTERS = "deflate, shuffle and fletcher32 alone"
+_WHOLE = "a file written by rmtbase"
+
+
+@dataclass(frozen=True)
+class Stored:
+    """A variable that has been looked at and not been read.
+
+    Attributes:
+        dims, shape: its dimensions.
+        dtype: native; ``object`` for text.
+        attrs: its attributes, less those that only say how it is stored.
+        fill: what stands for missing numbers, or None.
+        values: where its values are.
+    """
+
+    dims: tuple[str, ...]
+    shape: tuple[int, ...]
+    dtype: np.dtype
+    attrs: dict[str, Any]
+    fill: Any
+    values: h5py.Dataset = field(repr=False)
+
+
+@dataclass(frozen=True)
+class Group:
+    """A group that has been looked at.
+
+    Attributes:
+        attrs: its attributes.
+        variables: by name.
+        coordinates: which of them are coordinates.
+        sizes: of the dimensions that its variables have.
+    """
+
+    attrs: dict[str, Any]
+    variables: dict[str, Stored]
+    coordinates: frozenset[str]
+    sizes: dict[str, int]
+
+
+class TableFile:
+    """An open netCDF-4 file, all of whose structure has been looked at.
+
+    Attributes:
+        path: the file.
+        groups: by path, ``/heads``; "" is the root.
+    """
+
+    def __init__(self, path: Path | str, file: h5py.File) -> None:
+        self.path = path
+        self._size = stored_bytes(path)
+        self._left = largest_content(self._size)
+        self.groups = self._look(file)
+
+    def read(
+        self, group: str = "", rows: Mapping[str, slice] | None = None, only: set[str] | None = None
+    ) -> xr.Dataset:
+        """The dataset of a group, in memory: of some rows, or of some variables alone, where that is said.
+
+        Raises:
+            TableError: texts that take more than the file's limit.
+        """
+        found, rows = self.groups[group], rows or {}
+        variables = {
+            name: (
+                stored.dims,
+                self._values(stored, tuple(rows.get(dim, slice(None)) for dim in stored.dims)),
+                stored.attrs,
+            )
+            for name, stored in found.variables.items()
+            if only is None or name in only
+        }
+        coordinates = {name: variables.pop(name) for name in list(variables) if name in found.coordinates}
+        return xr.Dataset(variables, coordinates, found.attrs)
+
+    def _values(self, stored: Stored, place: tuple[slice, ...]) -> NDArray[Any]:
+        if stored.dtype.kind == "O":
+            return self._texts(stored.values)[place]
+        values = np.asarray(stored.values[place], dtype=stored.dtype)
+        if stored.fill is None or stored.fill != stored.fill:
+            return values
+        absent = values == stored.fill
+        if not absent.any():
+            return values
+        if stored.dtype.kind != "f":
+            raise self._refuse(f"values of {quoted(stored.values.name)} that were never written")
+        return np.where(absent, stored.dtype.type(np.nan), values)
+
+    def _texts(self, values: h5py.Dataset) -> NDArray[np.str_]:
+        """Texts, a few at a time: all may be the same long one."""
+        texts: list[str] = []
+        *outer, last = values.shape or (1,)
+        for place in np.ndindex(*outer):
+            for start in range(0, last, _TEXTS_AT_ONCE):
+                where = (*place, slice(start, start + _TEXTS_AT_ONCE)) if values.shape else ()
+                block = np.atleast_1d(np.asarray(values[where], dtype=object)).tolist()
+                self._take(sum(map(len, block)), values.name)
+                texts += [one.decode() if isinstance(one, bytes) else one for one in block]
+        self._take(4 * len(texts) * max(map(len, texts), default=0), values.name)
+        return np.array(texts, dtype=str).reshape(values.shape)
+
+    def _look(self, file: h5py.File) -> dict[str, Group]:
+        scales: dict[int, tuple[str, int]] = {}
+        root, inner = self._listed(file)
+        listed: dict[str, tuple[h5py.Group, dict[str, h5py.Dataset]]] = {"": (file, root)}
+        for name, group in inner.items():
+            members, deeper = self._listed(group)
+            if deeper:
+                raise self._refuse(f"a group in the group {quoted(name)}")
+            listed[f"/{name}"] = (group, members)
+        if len(listed) + sum(len(members) for _, members in listed.values()) > _MOST_OBJECTS:
+            raise self._refuse(f"more than {_MOST_OBJECTS} objects")
+        for _, members in listed.values():
+            for name, member in members.items():
+                if _is_scale(member):
+                    if len(member.shape) != 1:
+                        raise self._refuse(f"a dimension {quoted(name)} of shape {member.shape}")
+                    scales[_address(member.id)] = (name, member.shape[0])
+        return {name: self._group(group, members, scales) for name, (group, members) in listed.items()}
+
+    def _listed(self, group: h5py.Group) -> tuple[dict[str, h5py.Dataset], dict[str, h5py.Group]]:
+        """The datasets and the groups of a group, none of which is a link to anything else."""
+        import h5py
+        from h5py import h5l  # type: ignore[attr-defined]  # not in the stubs
+
+        if group.id.get_num_objs() > _MOST_OBJECTS:
+            raise self._refuse(f"more than {_MOST_OBJECTS} objects")
+        datasets, groups = {}, {}
+        for name in map(str, group):
+            if group.id.links.get_info(os.fsencode(name)).type != h5l.TYPE_HARD:  # not following it
+                raise self._refuse(f"{quoted(name)}, a link", "no links: the values themselves")
+            member = group[name]
+            if isinstance(member, h5py.Dataset):
+                datasets[name] = member
+            elif isinstance(member, h5py.Group):
+                groups[name] = member
+            else:
+                raise self._refuse(f"{quoted(name)}, which is neither variable nor group")
+        return datasets, groups
+
+    def _group(self, group: h5py.Group, members: dict[str, h5py.Dataset], scales: dict[int, tuple[str, int]]) -> Group:
+        attributes = self._attributes(group)
+        coordinates = set(str(attributes.pop("coordinates", "")).split())
+        variables, sizes = {}, {}
+        for name, member in members.items():
+            if _is_scale(member) and (_scale_name(member)).startswith(_NO_VARIABLE):
+                continue
+            attrs = self._attributes(member)
+            coordinates |= set(str(attrs.pop("coordinates", "")).split())
+            fill = attrs.pop("_FillValue", None)
+            if recoding := sorted(_RECODING & set(attrs)):
+                raise self._refuse(f"attribute {recoding[0]} of variable {quoted(member.name)}", "values as they are")
+            dims = self._dims(name, member, scales)
+            variables[name] = Stored(dims, member.shape, self._dtype(member), attrs, fill, member)
+            self._require_storage(member)
+            for dim, size in zip(dims, member.shape, strict=True):
+                if sizes.setdefault(dim, size) != size:
+                    raise self._refuse(f"variable {quoted(member.name)} of {size} {dim}", f"{sizes[dim]}, as others")
+            if dims == (name,):
+                coordinates.add(name)
+        return Group(attributes, variables, frozenset(coordinates & set(variables)), sizes)
+
+    def _dims(self, name: str, member: h5py.Dataset, scales: dict[int, tuple[str, int]]) -> tuple[str, ...]:
+        import h5py
+
+        if len(member.shape) > _MOST_DIMENSIONS:
+            raise self._refuse(f"variable {quoted(member.name)} of {len(member.shape)} dimensions")
+        if _is_scale(member):
+            return (name,)
+        if not member.shape:
+            return ()
+        references = member.attrs.get("DIMENSION_LIST")
+        if references is None or np.shape(references) != (len(member.shape),):
+            raise self._refuse(f"variable {quoted(member.name)} without named dimensions")
+        dims = []
+        for one, length in zip(references, member.shape, strict=True):
+            scale = scales.get(_address(h5py.h5r.dereference(one[0], member.id))) if len(one) == 1 else None
+            if scale is None:
+                raise self._refuse(f"variable {quoted(member.name)} with a dimension that is not in the file")
+            if scale[1] != length:
+                raise self._refuse(f"variable {quoted(member.name)} with {length} {quoted(scale[0])}", f"{scale[1]}")
+            dims.append(scale[0])
+        if len(set(dims)) < len(dims):
+            raise self._refuse(f"variable {quoted(member.name)} with dimensions {quoted(tuple(dims))}", "each once")
+        return tuple(dims)
+
+    def _dtype(self, member: h5py.Dataset) -> np.dtype:
+        import h5py
+
+        kind = member.id.get_type()
+        if isinstance(kind, h5py.h5t.TypeStringID) and kind.is_variable_str():
+            return np.dtype(object)
+        if isinstance(kind, h5py.h5t.TypeIntegerID | h5py.h5t.TypeFloatID) and kind.get_size() in (1, 2, 4, 8):
+            return kind.dtype.newbyteorder("=")
+        raise self._refuse(f"variable {quoted(member.name)} of type {quoted(member.dtype)}", "numbers or text")
+
+    def _require_storage(self, member: h5py.Dataset) -> None:
+        """Raise unless all values lie in this file, in storage of a known kind, within the file's limit."""
+        import h5py
+
+        layout, name = member.id.get_create_plist(), member.name
+        if layout.get_layout() == h5py.h5d.VIRTUAL or layout.get_external_count():
+            raise self._refuse(
+                f"variable {quoted(name)}, whose values lie in another file", "values in the file itself"
+            )
+        known = (h5py.h5z.FILTER_DEFLATE, h5py.h5z.FILTER_SHUFFLE, h5py.h5z.FILTER_FLETCHER32)
+        if any(layout.get_filter(number)[0] not in known for number in range(layout.get_nfilters())):
+            raise self._refuse(f"variable {quoted(name)}, stored by an unknown filter", _FILTERS)
+        is_text = member.id.get_type().get_class() == h5py.h5t.STRING
+        width = _TEXT if is_text else member.id.get_type().get_size()
+        needed = prod(member.shape) * width
+        if is_text and needed > self._size:
+            raise self._refuse(
+                f"{prod(member.shape)} texts in variable {quoted(name)}", "no more than the file can hold"
+            )
+        if layout.get_layout() == h5py.h5d.CHUNKED:
+            # A chunk is read whole, however little of it lies within the variable.
+            pieces = [-(-length // chunk) for length, chunk in zip(member.shape, layout.get_chunk(), strict=True)]
+            self._take(prod(pieces) * prod(layout.get_chunk()) * width, name)
+            there = member.id.get_num_chunks() == prod(pieces)
+        else:
+            self._take(needed, name)
+            there = member.id.get_storage_size() == needed
+        if not there:
+            raise self._refuse(f"variable {quoted(name)}, parts of which were never written", "all of its values")
+
+    def _attributes(self, owner: h5py.Group | h5py.Dataset) -> dict[str, Any]:
+        """The attributes, each one text or number."""
+        import h5py
+
+        if h5py.h5a.get_num_attrs(owner.id) > _MOST_ATTRIBUTES:
+            raise self._refuse(f"more than {_MOST_ATTRIBUTES} attributes of {quoted(owner.name)}")
+        attributes = {}
+        for name in owner.attrs:
+            if name in _NETCDF_ONLY:
+                continue
+            found = owner.attrs.get_id(name)
+            kind, size = found.get_type(), found.get_storage_size()
+            known = isinstance(kind, h5py.h5t.TypeIntegerID | h5py.h5t.TypeFloatID | h5py.h5t.TypeStringID)
+            if not known or found.shape not in ((), (1,), None):
+                what = f"attribute {quoted(name)} of {quoted(owner.name)}: {quoted(found.dtype)} of shape {found.shape}"
+                raise self._refuse(what, "one text or number")
+            if size > _LARGEST_ATTRIBUTE:
+                raise self._refuse(f"attribute {quoted(name)} of {size:,} bytes", f"{_LARGEST_ATTRIBUTE:,} at most")
+            self._take(size, name)
+            attributes[name] = _attribute(found)
+            if isinstance(attributes[name], str):
+                self._take(4 * len(attributes[name]), name)
+        return attributes
+
+    def _take(self, amount: int, what: object) -> None:
+        """Count bytes that are to be held against the file's limit."""
+        self._left -= amount
+        if self._left < 0:
+            limit = largest_content(self._size) / 2**20
+            raise self._refuse(
+                f"more values than so small a file can hold, at {quoted(what)}", f"at most {limit:,.0f} MiB in all"
+            )
+
+    def _refuse(self, found: str, expected: str = _WHOLE) -> TableError:
+        return TableError(self.path, found, expected)
+
+
+def largest_content(size: int) -> int:
+    """The most bytes that the values of a file of so many bytes may take."""
+    return _FLOOR + _RATIO * size
+
+
+@contextmanager
+def looked_into(path: Path | str) -> Iterator[TableFile]:
+    """A netCDF-4 file for the length of a ``with`` block, its structure looked at.
+
+    Raises:
+        TableError: something in it is no variable, group or attribute of a table, lies elsewhere or is too large.
+    """
+    import h5py
+
+    if (fault := heap_fault(path)) is not None:
+        raise TableError(path, fault, _WHOLE)
+    with h5py.File(os.fsencode(path), "r", locking="best-effort") as file:
+        yield TableFile(path, file)
+
+
+def _address(identifier: Any) -> int:
+    from h5py import h5o  # type: ignore[attr-defined]  # not in the stubs
+
+    return h5o.get_info(identifier).addr
+
+
+def _is_scale(member: h5py.Dataset) -> bool:
+    import h5py
+
+    return h5py.h5ds.is_scale(member.id)
+
+
+def _scale_name(member: h5py.Dataset) -> bytes:
+    import h5py
+
+    return h5py.h5ds.get_scale_name(member.id)
+
+
+def _attribute(found: h5py.h5a.AttrID) -> Any:
+    """As netCDF gives it: text, or a number of NumPy's."""
+    if found.shape is None:
+        return ""
+    values = np.empty(found.shape, found.dtype)
+    found.read(values)
+    if values.dtype.kind in "SO":
+        one = values.item()
+        return one.decode() if isinstance(one, bytes) else str(one)
+    return values.astype(values.dtype.newbyteorder("=")).reshape(())[()]

@@ -1,0 +1,269 @@
+"""The kinds of table, and the one check that all of them go through."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol, cast
+
+import xarray as xr
+
+from rmtbase.errors import TableError
+from rmtbase.parameters import NORMALIZATIONS
+from rmtbase.shown import quoted, shown
+from rmtbase.tables._atlas import ATLAS_SCHEMA
+from rmtbase.tables._depth_schema import EFFECTIVE_DEPTH_SCHEMA
+from rmtbase.tables._domain import (
+    COUNT,
+    DRAWS,
+    INTEGER,
+    JSON_LIST,
+    JSON_OBJECT,
+    PROBABILITY,
+    SIZE,
+    TEXT,
+    Domain,
+)
+from rmtbase.tables._element_schema import ELEMENTS_SCHEMA
+from rmtbase.tables._relations import (
+    Relation,
+    checksums_fit,
+    density_is_one,
+    draws_agree,
+    draws_differ,
+    edges_enclose_bins,
+    formulas_fit,
+    heads_fit,
+    padded_from,
+    sample_fits,
+    scales_fit,
+    standard_error_fits,
+    trace_fits,
+)
+from rmtbase.tables._schema import (
+    BASELINE_SCHEMA,
+    COORDINATES,
+    REQUIRED_COORDINATES,
+    SCHEMA_VERSION,
+    SPECTRA_SCHEMA,
+    Schema,
+    Variable,
+)
+from rmtbase.tables._scores_schema import SCORES_SCHEMA, null_method
+
+_EVERY = {"schema_version": TEXT, "rmtbase_version": TEXT, "kind": TEXT, "provenance": JSON_OBJECT}
+_NORMALIZATION = {"normalization": Domain("'sqrt_d' or 'none'", kinds="OUT", choices=tuple(NORMALIZATIONS))}
+_SIMULATED = {"draws": DRAWS, "seed": INTEGER}
+_LEAST = {"draw": 2, "index": 0, "depth": 0}  # entries of a dimension; 1 of any other
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One kind of table.
+
+    Attributes:
+        name: as the attribute ``kind`` says it.
+        groups: the schema of each group; "" is the root.
+        attributes: those of the root that must be there.
+        may_have: those that are checked where they are there.
+        optional: groups that need not be there.
+        relations: what the variables of the root owe to one another.
+    """
+
+    name: str
+    groups: Mapping[str, Schema]
+    attributes: Mapping[str, Domain]
+    may_have: Mapping[str, Domain] = field(default_factory=dict)
+    optional: frozenset[str] = frozenset()
+    relations: tuple[Relation, ...] = ()
+
+
+_OF_DRAWS = (edges_enclose_bins, draws_agree, standard_error_fits, density_is_one)
+
+KINDS: dict[str, Kind] = {
+    one.name: one
+    for one in (
+        Kind(
+            "baseline",
+            {"": BASELINE_SCHEMA},
+            _EVERY | _NORMALIZATION | _SIMULATED,
+            relations=(
+                *(heads_fit, *_OF_DRAWS, draws_differ, padded_from("d_head")),
+                *(trace_fits, scales_fit, sample_fits),
+            ),
+        ),
+        Kind(
+            "spectra",
+            {"": SPECTRA_SCHEMA},
+            _EVERY | _NORMALIZATION | _SIMULATED,
+            relations=(*_OF_DRAWS, padded_from("rank"), sample_fits),
+        ),
+        Kind(
+            "elements",
+            {"": ELEMENTS_SCHEMA},
+            _EVERY | _SIMULATED,
+            relations=(heads_fit, *_OF_DRAWS, formulas_fit, sample_fits),
+        ),
+        Kind(
+            "effective_depth",
+            {"": EFFECTIVE_DEPTH_SCHEMA},
+            _EVERY
+            | {"model": TEXT, "distance": TEXT, "level": PROBABILITY, "draws": SIZE, "seed": INTEGER}
+            | {"part": Domain("'path' or 'update'", kinds="OUT", choices=("path", "update"))},
+            {"revision": TEXT, "family": TEXT, "notes": JSON_LIST, "warnings": JSON_LIST},
+        ),
+        Kind(
+            "scores",
+            {"": {}, **{f"/{name}": SCORES_SCHEMA[name] for name in ("heads", "null")}}
+            | {"/matrices": SCORES_SCHEMA["matrices"] | SCORES_SCHEMA["spectra"]},
+            _EVERY | dict.fromkeys(("model", "family", "null", "table"), TEXT) | {"d_model": SIZE, "d_head": SIZE},
+            {
+                **_NORMALIZATION,
+                **dict.fromkeys(("n_layers", "n_heads", "n_key_heads"), SIZE),
+                **dict.fromkeys(("p_value_floor", "edge_level"), PROBABILITY),
+                **dict.fromkeys(("notes", "warnings"), JSON_LIST),
+                "null_draws": COUNT,
+                "revision": TEXT,
+                "null_method": Domain("a null", kinds="OUT", choices=("analytic", "simulated", "resampled")),
+            },
+            frozenset({"/matrices"}),
+        ),
+        Kind(
+            "atlas",
+            {"": ATLAS_SCHEMA},
+            _EVERY
+            | dict.fromkeys(("title", "creator", "license", "version"), TEXT)
+            | {"seed": INTEGER}
+            | {"normalization": Domain("'none'", kinds="OUT", choices=("none",))},
+            relations=(heads_fit, padded_from("d_head"), standard_error_fits, checksums_fit),
+        ),
+    )
+}
+"""Every kind of table by name."""
+
+
+class Outline(Protocol):
+    """What a dataset and a group of a file that has not been read have in common."""
+
+    @property
+    def attrs(self) -> Any: ...
+    @property
+    def variables(self) -> Any: ...
+    @property
+    def sizes(self) -> Any: ...
+
+
+def validate(table: xr.Dataset | xr.DataTree, path: Path | str, *kinds: str) -> None:
+    """Raise :class:`~rmtbase.errors.TableError` unless this is a table of one of those kinds, and can be.
+
+    That is: of this schema's major version, with every attribute and variable that the schema names, of the type, the
+    range and the dimensions that it says, and such that the variables fit one another.
+    """
+    groups = groups_of(table)
+    check_values(groups, check_outline(groups, path, kinds), path)
+
+
+def groups_of(table: xr.Dataset | xr.DataTree) -> dict[str, xr.Dataset]:
+    """The groups of a tree by name, or a dataset as the root, "", and all there is."""
+    if isinstance(table, xr.DataTree):
+        return {node.path.rstrip("/"): node.to_dataset(inherit=False) for node in table.subtree}
+    return {"": table}
+
+
+def check_outline(groups: Mapping[str, Outline], path: Path | str, kinds: tuple[str, ...]) -> Kind:
+    """The kind of a table, told without a value of its variables.
+
+    Raises:
+        TableError: it is none of those kinds, of another major version, or its attributes, variables and dimensions
+            are not the schema's.
+    """
+    kind = _kind(groups[""].attrs, path, kinds)
+    version = _version(groups[""].attrs["schema_version"], path)
+    for name, domain in {**kind.attributes, **kind.may_have}.items():
+        if name in groups[""].attrs and (fault := domain.fault(groups[""].attrs[name])) is not None:
+            value = shown(groups[""].attrs[name], 80)
+            raise TableError(path, f"attribute {name} = {value}: {fault}", domain.words)
+    for name in kind.groups:
+        if name in groups:
+            _check_group(groups[name], name, _schema(kind, name, groups), version, path)
+        elif name not in kind.optional:
+            raise TableError(path, f"no group {name}", f"the groups of a {kind.name} file, {name} among them")
+    return kind
+
+
+def check_values(groups: Mapping[str, xr.Dataset], kind: Kind, path: Path | str) -> None:
+    """Raise :class:`~rmtbase.errors.TableError` unless every value lies in its domain, and all fit one another."""
+    for group, dataset in groups.items():
+        schema = _schema(kind, group, groups) if group in kind.groups else {}
+        for name, variable in dataset.variables.items():
+            known = _known(str(name), schema, cast(Outline, dataset))
+            if known is not None and (fault := known.domain.fault(variable.values)) is not None:
+                raise TableError(path, f"{fault} in variable {_place(group, name)}", known.domain.words)
+    for relation in kind.relations:
+        if (broken := relation(groups[""])) is not None:
+            raise TableError(path, *broken)
+
+
+def _kind(found: Mapping[Any, Any], path: Path | str, kinds: tuple[str, ...]) -> Kind:
+    others = f" (or {', '.join(kinds[1:])})" if kinds[1:] else ""
+    want = f"a {kinds[0]} file{others} written by rmtbase (schema {SCHEMA_VERSION})"
+    if "schema_version" not in found or "rmtbase_version" not in found:
+        raise TableError(path, "a netCDF file that rmtbase did not write (no schema_version)", want)
+    if not isinstance(found.get("kind"), str) or found["kind"] not in kinds:
+        raise TableError(path, f"a file of kind {quoted(str(found.get('kind')))}", want)
+    if str(found["schema_version"]).split(".")[0] != SCHEMA_VERSION.split(".")[0]:
+        version = shown(found["schema_version"])
+        raise TableError(path, f"schema version {version}", f"{want}; make the table again with this version")
+    kind = KINDS[found["kind"]]
+    missing = [name for name in kind.attributes if name not in found]
+    if missing:
+        raise TableError(path, f"attributes {', '.join(missing)} missing", want)
+    return kind
+
+
+def _schema(kind: Kind, group: str, groups: Mapping[str, Outline]) -> Schema:
+    if kind.name == "scores" and group == "/null" and null_method(groups[""].attrs) == "resampled":
+        return SCORES_SCHEMA["own_null"]
+    return kind.groups[group]
+
+
+def _version(text: object, path: Path | str) -> tuple[int, ...]:
+    try:
+        return tuple(int(part) for part in str(text).split("."))
+    except ValueError:
+        raise TableError(path, f"schema version {quoted(text)}", f"one like {SCHEMA_VERSION}") from None
+
+
+def _check_group(group: Outline, name: str, schema: Schema, version: tuple[int, ...], path: Path | str) -> None:
+    dims = {dim for known in schema.values() for dim in known.dims}
+    for dim in dims & set(group.sizes):
+        if group.sizes[dim] < _LEAST.get(dim, 1):
+            raise TableError(path, f"{group.sizes[dim]} entries of {dim}", f"at least {_LEAST.get(dim, 1)}")
+    there = {schema[variable].part for variable in group.variables if variable in schema}
+    for variable, known in schema.items():
+        if variable not in group.variables and known.part in {*there, ""} and version >= _version(known.since, path):
+            raise TableError(path, f"no variable '{variable}'", f"{variable}{known.dims}")
+    for dim in sorted(dims & REQUIRED_COORDINATES & set(group.sizes) - set(group.variables)):
+        raise TableError(path, f"no coordinate '{dim}'", f"{dim}{COORDINATES[dim].dims}")
+    for variable, found in group.variables.items():
+        known = _known(variable, schema, group)
+        if known is not None and found.dims != known.dims:
+            raise TableError(
+                path, f"variable {quoted(variable)} with dims {quoted(found.dims)}", f"{variable}{known.dims}"
+            )
+        if known is not None and found.dtype.kind not in known.domain.kinds:
+            what = "text" if found.dtype.kind == "O" else found.dtype
+            raise TableError(path, f"variable {_place(name, variable)} of type {what}", known.domain.words)
+
+
+def _known(name: str, schema: Schema, group: Outline) -> Variable | None:
+    """What the schema, or else what every table's coordinates, say of a variable."""
+    if name in schema:
+        return schema[name]
+    known = COORDINATES.get(name)
+    return known if known is not None and set(known.dims) <= set(group.sizes) else None
+
+
+def _place(group: str, name: object) -> str:
+    return quoted(f"{group}/{name}" if group else name)

@@ -1,0 +1,321 @@
+"""Ctrl-C at random moments to every command, and what must hold afterwards.
+
+    python tests/cli/interrupts.py --runs 100 --seed 0
+
+Each run starts one command in a folder of its own, waits until its signal handlers stand, and sends SIGINT (sometimes
+SIGTERM, sometimes twice, to the process alone or to its whole group as a terminal does) at a moment drawn uniformly
+over the time that the command takes. Then it must end with status 130 (143), with one last line ``rmtbase:
+interrupted`` (``terminated``) on stderr, without a traceback, a temporary file or a process left behind; every table
+that is there is whole, and the interrupted ``baseline`` run again gives the table of an uninterrupted run, to the bit.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import pty
+import random
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import xarray as xr
+
+from rmtbase.tables import open_table, write_table
+
+COMMAND = (sys.executable, "-m", "rmtbase")
+PLAN = """ensemble = "low_rank_product"
+draws = 6000
+chunk = 250
+[[case]]
+d_model = [64, 96]
+d_head = 16
+"""
+BASELINE = ("baseline", "--plan", "plan.toml", "-o", "table.nc")
+SCORE = ("score", "demo", "--matrices", "spectra", "-o", "scores.nc", "--csv", "scores.csv", "--report", "page.html")
+COMMANDS = {
+    "law": ("law", "--d-model", "768", "--d-head", "64"),
+    "baseline": BASELINE,
+    "score": SCORE,
+    "constants": ("constants", "--digits", "40"),
+    "demo": ("demo", "--out", "results"),
+    "plot": ("plot", "given.nc", "-o", "figures"),
+    "depth": ("depth", "demo", "--draws", "20", "-o", "depth.nc"),
+    "doctor": ("doctor",),
+    "baseline --workers 2": (*BASELINE, "--workers", "2"),
+}
+ENDING = {signal.SIGINT: (130, "rmtbase: interrupted"), signal.SIGTERM: (143, "rmtbase: terminated")}
+TOO_LATE = 0.05  # seconds: a command that ends of itself so soon after the signal was ending when it came
+LONGEST = 300.0
+
+
+@dataclass(frozen=True)
+class Whole:
+    """A command that nothing interrupted.
+
+    Attributes:
+        seconds: from the moment that its handlers stood.
+        files: what it left, by name.
+        table: its ``table.nc``, if it writes one.
+    """
+
+    seconds: float
+    files: frozenset[str]
+    table: xr.Dataset | None
+
+
+@dataclass(frozen=True)
+class Moment:
+    """When and how a command is interrupted.
+
+    Attributes:
+        after: seconds from the moment that its handlers stand.
+        signal: which.
+        again: seconds until the second signal, or None for one alone.
+        group: whether the command's workers get it too, as from a terminal.
+        terminal: whether stderr is a terminal, so that bars are shown.
+    """
+
+    after: float
+    signal: signal.Signals = signal.SIGINT
+    again: float | None = None
+    group: bool = False
+    terminal: bool = False
+
+    @classmethod
+    def drawn(cls, seconds: float, chance: random.Random) -> Moment:
+        return cls(
+            after=chance.uniform(0.0, 0.3 if chance.random() < 0.15 else seconds),
+            signal=signal.SIGTERM if chance.random() < 0.15 else signal.SIGINT,
+            again=chance.uniform(0.0, 0.3) if chance.random() < 0.25 else None,
+            group=chance.random() < 0.5,
+            terminal=chance.random() < 0.4,
+        )
+
+
+@dataclass
+class Run:
+    """One command in a folder, as it goes and as it ended."""
+
+    folder: Path
+    arguments: tuple[str, ...]
+    terminal: bool = False
+    err: bytes = b""
+    status: int = 0
+    ended: float = 0.0
+    wrong: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        # In a shell's background SIGINT is ignored, and by all that is started there.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        (self.folder / "tmp").mkdir(parents=True, exist_ok=True)
+        if not (self.folder / "plan.toml").exists():
+            (self.folder / "plan.toml").write_text(PLAN)
+        places = {"TMPDIR": self.folder / "tmp", "RMTBASE_CACHE": self.folder / "cache"}
+        environment = os.environ | {name: str(place) for name, place in places.items()}
+        environment |= {"HF_HUB_OFFLINE": "1", "JAX_PLATFORMS": "cpu", "TERM": "xterm", "COLUMNS": "120"}
+        self._ours, theirs = pty.openpty() if self.terminal else os.pipe()
+        with (self.folder / "stdout").open("wb") as out:
+            self.process = subprocess.Popen(
+                [*COMMAND, *self.arguments],
+                stdin=subprocess.DEVNULL, stdout=out, stderr=theirs,
+                cwd=self.folder, env=environment, start_new_session=True,
+            )  # fmt: skip
+        os.close(theirs)
+        self._reader = threading.Thread(target=self._read)
+        self._reader.start()
+        self.began = self._handlers_stand()
+
+    def _read(self) -> None:
+        while True:
+            try:
+                part = os.read(self._ours, 65536)
+            except OSError:  # a terminal whose other end is closed
+                break
+            if not part:
+                break
+            self.err += part
+
+    def _handlers_stand(self) -> float:
+        """When the process was first seen to catch SIGTERM, which Python of itself does not."""
+        status = Path(f"/proc/{self.process.pid}/status")
+        caught = 1 << (signal.SIGTERM - 1)
+        while self.process.poll() is None:
+            masks = re.search(r"SigCgt:\s*([0-9a-f]+)", status.read_text())
+            if masks and int(masks[1], 16) & caught:
+                break
+            time.sleep(0.001)
+        return time.monotonic()
+
+    def send(self, number: signal.Signals, group: bool) -> None:
+        if self.process.poll() is None:
+            (os.killpg if group else os.kill)(self.process.pid, number)
+
+    def finish(self) -> None:
+        """Wait for its end, for what it still says, and for the processes that it started."""
+        try:
+            self.status = self.process.wait(LONGEST)
+        except subprocess.TimeoutExpired:
+            self.wrong.append(f"still running after {LONGEST:.0f} s")
+            self.process.kill()
+            self.status = self.process.wait()
+        self.ended = time.monotonic()
+        left = self._left_behind(10.0)
+        if left:
+            self.wrong.append(f"left processes: {left}")
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self._reader.join()
+        os.close(self._ours)
+
+    def _left_behind(self, patience: float) -> list[str]:
+        """Command lines of the processes of its session that are there after so many seconds."""
+        end = time.monotonic() + patience
+        while there := self.processes():
+            if time.monotonic() > end:
+                return list(there.values())
+            time.sleep(0.02)
+        return []
+
+    def processes(self) -> dict[int, str]:
+        """The processes of its session, each with its command line."""
+        found = {}
+        for folder in Path("/proc").iterdir():
+            if folder.name.isdigit():
+                with suppress(OSError):  # it has ended meanwhile
+                    if os.getsid(int(folder.name)) == self.process.pid:
+                        found[int(folder.name)] = (folder / "cmdline").read_text().replace("\0", " ")[:120]
+        return found
+
+    @property
+    def lines(self) -> list[str]:
+        """What stderr holds, without the terminal's control sequences and what they have wiped out."""
+        text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", self.err.decode(errors="replace"))
+        lines = re.split(r"[\r\n]+", text)
+        return [
+            line for line in lines if line.strip() and (not self.terminal or "rmtbase: " in line or "  File" in line)
+        ]
+
+    def files(self) -> frozenset[str]:
+        return frozenset(str(path.relative_to(self.folder)) for path in self.folder.rglob("*"))
+
+    def table(self) -> xr.Dataset | None:
+        path = self.folder / "table.nc"
+        return xr.load_dataset(path, engine="netcdf4") if path.exists() else None
+
+
+def uninterrupted(folder: Path, arguments: tuple[str, ...]) -> Whole:
+    """What a command does when nothing interrupts it."""
+    run = Run(folder, arguments)
+    run.finish()
+    assert run.status == 0, run.err.decode(errors="replace")
+    assert not run.wrong, run.wrong
+    return Whole(run.ended - run.began, run.files(), run.table())
+
+
+def interrupted(folder: Path, arguments: tuple[str, ...], moment: Moment, whole: Whole) -> Run | None:
+    """A command after an interrupt, with all that is wrong with its end; None if it had ended before."""
+    run = Run(folder, arguments, moment.terminal)
+    time.sleep(max(0.0, run.began + moment.after - time.monotonic()))
+    sent = time.monotonic()
+    run.send(moment.signal, moment.group)
+    if moment.again is not None:
+        time.sleep(moment.again)
+        run.send(moment.signal, moment.group)
+    run.finish()
+    if run.status == 0 and run.ended - sent < TOO_LATE + (moment.again or 0.0):
+        return None
+    status, words = ENDING[moment.signal]
+    if run.status != status:
+        run.wrong.append(f"status {run.status}, expected {status}")
+    said = [line for line in run.lines if line.startswith(words)]
+    if len(said) != 1 or run.lines[-1:] != said:
+        run.wrong.append(f"expected one last line {words!r}")
+    if stray := [line for line in run.lines if not line.startswith("rmtbase: ")]:
+        run.wrong.append(f"stray lines: {stray[:3]}")
+    files = run.files()
+    if temporary := [name for name in files if name.endswith(".part")]:
+        run.wrong.append(f"temporary files: {temporary}")
+    if in_tmp := [name for name in files - whole.files if name.startswith("tmp/")]:
+        run.wrong.append(f"in the folder of temporary files: {in_tmp}")
+    for name in files:
+        if name.endswith(".nc"):
+            open_table(folder / name)
+    return run
+
+
+def run_again(folder: Path, arguments: tuple[str, ...], whole: Whole) -> list[str]:
+    """What is wrong with the table that the same command gives after an interrupt."""
+    again = Run(folder, arguments)
+    again.finish()
+    if again.status != 0:
+        return [f"run again: status {again.status}: {again.lines}"]
+    table = again.table()
+    wrong = [] if table is not None and table.identical(whole.table) else [f"run again: {_differences(table, whole)}"]
+    if left := again.files() - whole.files:
+        wrong.append(f"run again: left {sorted(left)}")
+    return [*wrong, *again.wrong]
+
+
+def _differences(table: xr.Dataset | None, whole: Whole) -> str:
+    if table is None or whole.table is None:
+        return "no table"
+    values = [str(name) for name in whole.table.variables if not table[name].identical(whole.table[name])]
+    attributes = {name: (table.attrs.get(name), value) for name, value in whole.table.attrs.items()}
+    return f"other values of {values}, other attributes {[one for one, (a, b) in attributes.items() if a != b]}"
+
+
+def prepare(folder: Path, name: str) -> None:
+    """What a command reads."""
+    if name == "plot":
+        import rmtbase
+
+        folder.mkdir(parents=True, exist_ok=True)
+        write_table(rmtbase.baseline(32, 8, draws=200), folder / "given.nc")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--runs", type=int, default=100)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--only", choices=COMMANDS, action="append", help="these commands; default all")
+    options = parser.parse_args()
+    chance, names = random.Random(options.seed), options.only or list(COMMANDS)
+    ends: Counter[str] = Counter()
+    wrong = done = 0
+    with tempfile.TemporaryDirectory(prefix="rmtbase-interrupts-") as root:
+        whole = {}
+        for name in names:
+            prepare(Path(root, "whole", name), name)
+            whole[name] = uninterrupted(Path(root, "whole", name), COMMANDS[name])
+            print(f"{name}: {whole[name].seconds:.1f} s uninterrupted", flush=True)
+        while done < options.runs:
+            name = names[done % len(names)]
+            moment = Moment.drawn(whole[name].seconds, chance)
+            folder = Path(root, f"{done}-{chance.random()}")
+            prepare(folder, name)
+            run = interrupted(folder, COMMANDS[name], moment, whole[name])
+            if run is None:
+                ends["too late, drawn again"] += 1
+                continue
+            if whole[name].table is not None and not run.wrong:
+                run.wrong += run_again(folder, COMMANDS[name], whole[name])
+            done += 1
+            wrong += bool(run.wrong)
+            ends[f"status {run.status}"] += 1
+            print(f"{done} {name} {moment}: {'; '.join(run.wrong) or 'as it should'} {run.lines[-1:]}", flush=True)
+            if run.wrong:
+                print(run.err.decode(errors="replace")[-3000:], flush=True)
+    print(f"{done} interrupts, {wrong} wrong: {dict(ends)}")
+    return min(wrong, 1)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

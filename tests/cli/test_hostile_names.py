@@ -1,0 +1,221 @@
+"""Names that somebody else chose: printed as they are, harmless, short, and never in the way of the work."""
+
+import csv
+import io
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import rmtbase
+from rmtbase.plots import compare, matrix_z_heatmap, ordered_eigenvalues
+from rmtbase.scoring import heads_csv
+from rmtbase.tables import open_baseline, open_scores
+
+MARKUP = "[red]x[reverse]y [link=https:a]z :bomb: [bold"
+CONTROLS = "a\x1b[2J\x1b]8;;x\x07\u202eb\rc\nd"
+NOT_UTF8 = os.fsdecode(b"caf\xe9")
+
+
+def is_one_line(text):
+    return text.count("\n") == 1 and text.endswith("\n") and text[:-1].isprintable()
+
+
+# On the terminal
+
+
+def test_markup_in_a_name_is_printed_as_it_is(run, weights, null_file, tmp_path):
+    folder = weights.save(tmp_path / MARKUP)
+    ran = run("score", folder, "--baseline", null_file)
+    assert (ran.status, ran.out.splitlines()[0]) == (0, MARKUP)
+    assert run("depth", folder, "--draws", 19, "--max-depth", 2).out.splitlines()[0] == MARKUP
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["plot", CONTROLS],
+        ["score", f"./{CONTROLS}"],
+        ["score", "demo", "--revision", CONTROLS],
+        ["score", "demo", "--baseline", CONTROLS],
+        ["baseline", "--d-model", 8, "--d-head", 2, "-o", f"none/{CONTROLS}"],
+        ["baseline", "--plan", CONTROLS],
+        ["baseline", "--model", f"./{CONTROLS}"],
+        ["constants", CONTROLS],
+        ["law", "--d-model", 8, "--d-head", 2, "--normalization", CONTROLS],
+        [CONTROLS],
+        [f"--{CONTROLS}"],
+    ],
+)
+def test_control_characters_in_a_refused_argument_are_shown_as_their_escapes(command, run):
+    ran = run(*command)
+    assert ran.status == 2
+    assert is_one_line(ran.err), ran.err
+    assert "\\x1b" in ran.err
+
+
+def test_control_characters_in_the_name_of_an_output_are_shown_as_their_escapes(run, shape, tmp_path):
+    path = tmp_path / CONTROLS
+    ran = run("baseline", *shape, "--draws", 5, "-o", path)
+    assert ran.status == 0
+    assert is_one_line(ran.err)
+    assert path.exists()
+
+
+@pytest.mark.parametrize(
+    "command",
+    [["plot"], ["score"], ["score", "demo", "--baseline"], ["demo", "--out"], ["baseline", "--plan"], ["constants"]],
+)
+def test_a_name_of_a_megabyte_or_too_long_for_any_file_is_one_short_line(command, run):
+    for name in ("a" * 5000, "b/" * 2500, "./" + "c" * 10**6):
+        ran = run(*command, name)
+        assert ran.status == 2
+        assert is_one_line(ran.err)
+        assert len(ran.err) < 2100
+
+
+def test_a_nul_in_a_name_is_one_line(run):
+    for command in (["plot", "a\0b"], ["score", "./a\0b"], ["baseline", "--d-model", "8\0"]):
+        ran = run(*command)
+        assert ran.status == 2
+        assert is_one_line(ran.err)
+        assert "\\x00" in ran.err
+
+
+# Names that are not UTF-8
+
+
+def test_folders_and_files_whose_names_are_not_utf8_are_used_as_any_others(run_process, weights, null_file, tmp_path):
+    here = tmp_path / NOT_UTF8
+    folder = weights.save(here / f"model{NOT_UTF8}")
+    outputs = {kind: here / f"{NOT_UTF8}.{kind}" for kind in ("nc", "csv", "html")}
+    ran = run_process(
+        "score", folder, "--baseline", null_file,
+        "-o", outputs["nc"], "--csv", outputs["csv"], "--report", outputs["html"],
+    )  # fmt: skip
+    assert ran.status == 0, ran.err
+    assert ran.out.splitlines()[0] == "modelcaf\\udce9"
+    assert all(line.startswith("rmtbase: ") for line in ran.err.splitlines())
+    assert f"wrote {tmp_path}/caf\\udce9/caf\\udce9.nc" in ran.err
+    readable = outputs["nc"].rename(tmp_path / "scores.nc")
+    assert open_scores(readable).attrs["model"] == "modelcaf\\udce9"
+    assert "modelcaf\\udce9" in outputs["html"].read_text()
+    assert len(outputs["csv"].read_text().splitlines()) == 9
+
+
+def test_a_table_in_such_a_folder_is_drawn_chunk_by_chunk_as_any_other(run, shape, tmp_path, monkeypatch):
+    (tmp_path / NOT_UTF8).mkdir()
+    monkeypatch.chdir(tmp_path / NOT_UTF8)
+    ran = run("baseline", *shape, "--draws", 20, "--json", "-o", f"{NOT_UTF8}.nc")
+    assert (ran.status, json.loads(ran.out)["file"]) == (0, f"{NOT_UTF8}.nc")
+    assert is_one_line(ran.err)
+    readable = Path(f"{NOT_UTF8}.nc").rename(tmp_path / "table.nc")
+    assert open_baseline(readable).identical(rmtbase.baseline(32, 8, draws=20))
+
+
+def test_output_that_its_encoding_cannot_hold_is_escaped(run_process):
+    ran = run_process("law", "--d-model", 8, "--d-head", 4, PYTHONIOENCODING="ascii", PYTHONUTF8="0")
+    assert ran.status == 0
+    assert ran.out.startswith("W_QK = W_Q\\u1d40 W_K")
+    ran = run_process("law", "--d-model", 8, "--d-head", 4, "--json", PYTHONIOENCODING="ascii", PYTHONUTF8="0")
+    assert json.loads(ran.out)["d_head"] == 4
+
+
+def test_a_working_directory_that_is_gone_is_one_line(run, shape, tmp_path, monkeypatch):
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    for command in (["baseline", *shape, "--draws", 5], ["score", "./model"], ["demo"], ["plot", "table.nc"]):
+        ran = run(*command)
+        assert ran.status == 2, ran.err
+        assert is_one_line(ran.err)
+
+
+# Faults of our own, and of the machine
+
+
+def test_a_fault_of_our_own_is_one_line_and_status_70(run_process, tmp_path):
+    broken = "import rmtbase.constants\nrmtbase.constants.groups = lambda: 1 / 0\nfrom rmtbase.cli import main\nmain("
+    (tmp_path / "quiet.py").write_text(f"{broken}['constants'])")
+    (tmp_path / "loud.py").write_text(f"{broken}['constants', '--debug'])")
+    (tmp_path / "memory.py").write_text(broken.replace("1 / 0", "bytearray(2**62)") + "['constants'])")
+    said = (
+        "rmtbase: internal error: ZeroDivisionError: division by zero (rmtbase --debug shows where; please report it)\n"
+    )
+    assert python(tmp_path / "quiet.py") == (70, said)
+    status, err = python(tmp_path / "loud.py")
+    assert status == 70
+    assert err.startswith("Traceback")
+    assert err.endswith(said)
+    status, err = python(tmp_path / "memory.py")
+    assert status == 2
+    assert is_one_line(err)
+    assert err.startswith("rmtbase: error: out of memory")
+
+
+def python(script):
+    ran = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=60, check=False)
+    return ran.returncode, ran.stderr
+
+
+# CSV
+
+FORMULAS = ("=1+1", "+1", "-1", "@SUM(A1)", " =1+1", '"=1+1', "'=1+1", "\t=1+1", "\r=1+1", "\n=1+1", "＝1+1")
+
+
+@pytest.fixture(scope="module")
+def tree(null_file, tmp_path_factory, make_weights):
+    """Scores of a small model."""
+    queries, keys = np.random.default_rng(3).standard_normal((2, 2, 4, 8, 32))
+    folder = make_weights(queries, keys).save(tmp_path_factory.mktemp("models") / "model")
+    return rmtbase.score(folder, null_file)
+
+
+@pytest.mark.parametrize("text", FORMULAS)
+def test_no_cell_of_a_csv_is_run_as_a_formula(text, tree):
+    tree = tree.copy()
+    heads = tree["heads"].to_dataset()
+    statistic = [text, *heads["statistic"].values[1:].tolist()]
+    tree["heads"] = heads.assign_coords(statistic=statistic, layer=[text, "b"]).assign(
+        farthest_statistic=(("layer", "head"), np.full(heads["farthest_statistic"].shape, text))
+    )
+    rows = list(csv.reader(io.StringIO(heads_csv(tree))))
+    assert len(rows) == 9
+    assert {len(row) for row in rows} == {len(rows[0])}
+    texts = [cell for row in rows for cell in row if not is_number(cell)]
+    assert sum("1" in cell for cell in texts) > 8
+    assert [cell for cell in texts if re.match('[ "]*[=+@＝\t\r\n-]', cell)] == []
+    z = [float(row[rows[0].index("trace.z_score")]) for row in rows[1:]]
+    np.testing.assert_array_equal(z, heads["z_score"].sel(statistic="trace").values.ravel())
+    assert min(z) < 0
+
+
+def is_number(cell):
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return cell[0] != "+"
+
+
+# Figures
+
+
+@pytest.mark.parametrize("name", ["$", "$x$", r"$\frac$", r"\$\alpha$", "{}%s", CONTROLS, NOT_UTF8, "m" * 10**5])
+def test_no_name_is_read_as_mathematics_by_a_figure(name, null_file, tree, tmp_path):
+    (panel,) = compare(ordered_eigenvalues, {name: open_baseline(null_file)}).axes
+    title = panel.get_title()
+    assert title.isprintable()
+    assert len(title) < 100
+    assert title.count("$") == title.count(r"\$") == name.count("$")
+    matrices = tree["matrices"].to_dataset()
+    named = {one: [f"{name}{k}" for k in range(matrices.sizes[one])] for one in ("layer", "component")}
+    figure = matrix_z_heatmap(matrices.assign_coords(named)).get_figure()
+    figure.savefig(tmp_path / "picture.svg")
+    assert (tmp_path / "picture.svg").read_text().startswith("<?xml")

@@ -1,0 +1,186 @@
+"""Ctrl-C at any moment: status 130, one line, nothing left; the long version is ``python tests/cli/interrupts.py``."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from interrupts import BASELINE, COMMANDS, Moment, Run, Whole, interrupted
+
+import rmtbase
+from rmtbase.montecarlo import read_plan, run_in_memory
+from rmtbase.tables import open_baseline
+
+NOTHING_YET = Whole(seconds=60.0, files=frozenset(), table=None)
+
+
+@pytest.mark.parametrize(("after", "terminal"), [(0.0, False), (0.05, True), (0.2, False), (0.5, True)])
+def test_interrupt_in_the_first_moments_is_one_line_and_status_130(after, terminal, tmp_path):
+    run = interrupted(tmp_path, COMMANDS["law"], Moment(after, terminal=terminal), NOTHING_YET)
+    assert run is not None
+    assert run.wrong == []
+    assert run.lines == ["rmtbase: interrupted"]
+
+
+def test_termination_is_one_line_and_status_143(tmp_path):
+    run = interrupted(tmp_path, COMMANDS["law"], Moment(0.3, signal.SIGTERM), NOTHING_YET)
+    assert run is not None
+    assert (run.wrong, run.lines) == ([], ["rmtbase: terminated"])
+
+
+def test_interrupted_baseline_says_what_is_kept_and_goes_on_to_the_same_bits(tmp_path):
+    (tmp_path / "plan.toml").write_text(
+        'ensemble = "low_rank_product"\ndraws = 6000\nchunk = 30\n[[case]]\nd_model = 8\nd_head = 2\n'
+    )
+    run = Run(tmp_path, BASELINE, terminal=True)
+    while run.process.poll() is None and len(list(tmp_path.glob("table.nc.chunks/*.chunk"))) < 3:
+        time.sleep(0.005)
+    run.send(signal.SIGINT, group=True)
+    run.send(signal.SIGINT, group=True)
+    run.finish()
+    assert (run.status, run.wrong) == (130, [])
+    (line,) = run.lines
+    assert line.startswith("rmtbase: interrupted; ")
+    assert line.endswith("chunks are kept in table.nc.chunks, run again to go on")
+    assert not list(tmp_path.rglob("*.part"))
+    again = Run(tmp_path, BASELINE)
+    again.finish()
+    assert again.status == 0
+    assert "resuming" in again.lines[0]
+    assert open_baseline(tmp_path / "table.nc").identical(run_in_memory(read_plan(tmp_path / "plan.toml")))
+
+
+# What happens to an interrupt on its way: code that the command imports gets it, in a process of its own.
+
+HOOKED = """
+import os, signal, sys, time
+def interrupt(number=signal.SIGINT):
+    os.kill(os.getpid(), number)
+    for _ in range(1000):
+        pass
+{code}
+class Finder:
+    def find_spec(self, name, path, target=None):
+        if name == "rmtbase.constants":
+            there()
+sys.meta_path.insert(0, Finder())
+sys.argv = ["rmtbase", "constants"]
+from rmtbase.__main__ import main
+main()
+"""
+
+
+def hooked(code):
+    return subprocess.run(
+        [sys.executable, "-c", HOOKED.format(code=code)], capture_output=True, text=True, timeout=60, check=False
+    )
+
+
+SWALLOWED = {
+    "by a finaliser, where Python gives it up": """
+class Object:
+    def __del__(self):
+        interrupt()
+def there():
+    Object()
+    time.sleep(60)
+""",
+    "by a library that makes another error of it": """
+def there():
+    try:
+        interrupt()
+    except BaseException:
+        raise ImportError("no numbers")
+""",
+    "by nobody, and repeated on its way": """
+def there():
+    try:
+        interrupt()
+    finally:
+        interrupt()
+""",
+    "by nobody, and repeated until it is enough": """
+def there():
+    try:
+        interrupt()
+    finally:
+        interrupt()
+        interrupt()
+        time.sleep(60)
+""",
+}
+UNTOLD = """
+def there():
+    try:
+        interrupt()
+    except BaseException:
+        pass
+"""
+
+
+@pytest.mark.parametrize("how", SWALLOWED)
+def test_no_interrupt_is_lost_or_told_twice(how):
+    ran = hooked(SWALLOWED[how])
+    assert (ran.returncode, ran.stderr) == (130, "rmtbase: interrupted\n")
+
+
+def test_an_interrupt_that_is_seen_when_the_work_is_done_says_so():
+    ran = hooked(UNTOLD)
+    said = "rmtbase: interrupted; too late to stop anything: the command had done its work\n"
+    assert (ran.returncode, ran.stderr) == (130, said)
+    assert "upper_edge" in ran.stdout
+
+
+def test_interrupt_that_the_process_was_started_to_ignore_is_ignored(tmp_path):
+    code = "signal.signal(signal.SIGINT, signal.SIG_IGN)\nimport rmtbase.__main__\ndef there():\n    interrupt()"
+    ran = hooked(code)
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert "upper_edge" in ran.stdout
+
+
+# The other ways in which a process can end early.
+
+
+def constants(**streams):
+    return subprocess.run([sys.executable, "-m", "rmtbase", "constants"], text=True, timeout=60, check=False, **streams)
+
+
+def test_reader_that_stops_reading_is_no_error():
+    read, write = os.pipe()
+    os.close(read)
+    ran = constants(stdout=write, stderr=subprocess.PIPE)
+    os.close(write)
+    assert (ran.returncode, ran.stderr) == (128 + signal.SIGPIPE, "")
+
+
+def test_full_disk_behind_stdout_is_one_line():
+    with open("/dev/full", "w") as full:  # noqa: PTH123  # a device
+        ran = constants(stdout=full, stderr=subprocess.PIPE)
+    assert ran.returncode == 2
+    assert ran.stderr == "rmtbase: error: the output cannot be written: No space left on device\n"
+
+
+def test_closed_stdout_and_stderr_are_nobody_reading():
+    ran = subprocess.run(
+        ["sh", "-c", f"{sys.executable} -m rmtbase constants >&- 2>&-"], capture_output=True, timeout=60, check=False
+    )
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, b"", b"")
+
+
+def test_python_m_rmtbase_is_the_command():
+    ran = subprocess.run(
+        [sys.executable, "-m", "rmtbase", "--version"], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, f"{rmtbase.__version__}\n", "")
+
+
+def test_workers_that_are_just_starting_do_not_see_the_interrupt_of_a_terminal(tmp_path):
+    run = Run(tmp_path, COMMANDS["baseline --workers 2"])
+    while run.process.poll() is None and sum("spawn_main" in line for line in run.processes().values()) < 2:
+        time.sleep(0.01)
+    run.send(signal.SIGINT, group=True)
+    run.finish()
+    assert (run.status, run.wrong, run.lines) == (130, [], ["rmtbase: interrupted"])
+    assert list((tmp_path / "tmp").iterdir()) == []

@@ -1,0 +1,44 @@
+"""docs/errata.md keeps its word: each point is shown by a test that is there, and each test belongs to a point."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+PAGE = (HERE.parents[1] / "docs" / "errata.md").read_text(encoding="utf-8")
+POINTS = re.split(r"^### ", PAGE, flags=re.MULTILINE)[1:]
+ROWS = ("Written", "Right", "Difference", "Function", "Test")
+
+
+def names_in(file: str) -> list[str]:
+    """The names of the tests of one file."""
+    return re.findall(r"^def (test_\w+)", (HERE / file).read_text(encoding="utf-8"), flags=re.MULTILINE)
+
+
+def test_the_points_are_numbered_in_order():
+    assert [int(point.partition(".")[0]) for point in POINTS] == list(range(1, len(POINTS) + 1))
+
+
+@pytest.mark.parametrize("point", POINTS, ids=lambda point: point.partition("\n")[0])
+def test_every_point_says_what_is_written_and_what_is_right_and_names_its_tests(point):
+    rows = dict(re.findall(r"^\| (\w+) \| (.+) \|$", point, flags=re.MULTILINE))
+    assert tuple(rows) == ROWS
+    files = re.findall(r"`(test_\w+\.py)`", rows["Test"])
+    named = re.findall(r"`(test_\w+)`", rows["Test"])
+    assert files
+    assert set(named) <= {name for file in files for name in names_in(file)}
+
+
+def test_every_file_of_tests_is_named_by_a_point():
+    files = {path.name for path in HERE.glob("test_*.py")} - {Path(__file__).name}
+    assert files == {name for point in POINTS for name in re.findall(r"`(test_\w+\.py)`", point)}
+
+
+def test_the_tests_hold_the_page_to_its_quotations():
+    from test_singular_values import CAPTION, TEXT
+
+    assert f'"{TEXT}"' in PAGE
+    assert f'"{CAPTION}"' in PAGE

@@ -1,0 +1,77 @@
+"""Whatever a file holds: status 0 with the right numbers, or status 2 with one line, in 1 GiB and 20 s of CPU.
+
+And a command that is killed, or one of whose calls fails, loses nothing, and run again gives the same bytes. The long
+run, with all points of all commands, is ``python tests/fuzz/run.py --mutations 1000``.
+"""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from kinds import KINDS
+
+HERE = Path(__file__).parent
+
+
+def wrong(verdicts: list[dict]) -> list[str]:
+    return [f"{one['case']}: {one['why']}" for one in verdicts if one["outcome"] == "wrong"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_mutated_files_give_the_right_numbers_or_one_line(kind: str, verdicts: list[dict]) -> None:
+    of_kind = [one for one in verdicts if one["case"].startswith(f"{kind}:")]
+    assert wrong(of_kind) == []
+    outcomes = {one["case"].split(":")[1]: one["outcome"] for one in of_kind}
+    assert outcomes["untouched"] == "right"
+
+
+def test_what_was_wrong_once_is_right_now(verdicts: list[dict]) -> None:
+    seeds = set(json.loads((HERE / "seeds.json").read_text()))
+    again = [one for one in verdicts if one["case"] in seeds]
+    assert {one["case"] for one in again} == seeds
+    assert wrong(again) == []
+
+
+def test_interrupted_run_loses_nothing_and_goes_on_to_the_same_bytes(verdicts: list[dict]) -> None:
+    interrupted = [one for one in verdicts if one["case"].startswith("interrupted ")]
+    ways = {one["case"].split(":")[1].rpartition(", ")[2] for one in interrupted}
+    assert {"kill", "ENOSPC", "EIO", "EACCES", "EMFILE"} <= ways
+    assert wrong(interrupted) == []
+
+
+LIMITS = """
+import os, signal, sys, time
+from pathlib import Path
+from sandbox import GIB, run_forked
+
+def end(work):
+    return run_forked(work, Path.cwd())
+
+hungry = end(lambda: bytearray(2 * GIB).count(b"x"))
+assert "GiB of memory" in hungry.limit, hungry
+killed = end(lambda: os.kill(os.getpid(), signal.SIGSEGV))
+assert killed.status == -signal.SIGSEGV, killed
+left = end(lambda: sys.exit(2))
+assert (left.status, left.limit) == (2, ""), left
+raised = end(lambda: 1 / 0)
+assert raised.status == 1 and b"ZeroDivisionError" in raised.err, raised
+unprintable = end(lambda: print("\\udcff"))
+assert unprintable.status == 1 and b"UnicodeEncodeError" in unprintable.err, unprintable
+talkative = end(lambda: print("x" * 10_000_000))
+assert (talkative.status, len(talkative.out)) == (0, 10_000_001), talkative.limit
+print("seen")
+"""
+
+
+def test_the_sandbox_sees_what_it_is_there_for(tmp_path: Path) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", LIMITS],
+        cwd=tmp_path,
+        env={"PYTHONPATH": str(HERE)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ended.stdout == "seen\n", ended.stderr

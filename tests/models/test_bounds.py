@@ -1,0 +1,273 @@
+"""What a checkpoint's files may be: regular, of a bounded size, of bounded contents, and saying nothing twice."""
+
+import json
+import os
+import re
+import socket
+import struct
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from safetensors.numpy import save_file
+
+from rmtbase.errors import CheckpointError, CorruptFileError, MissingCheckpointFileError
+from rmtbase.models import Checkpoint, head_shape, open_model
+
+# Opens each folder and says how that ended. What hangs is ended by the system or the caller, and what takes memory
+# without end runs into the limit long before the machine's end.
+OPEN = """
+import resource, sys
+resource.setrlimit(resource.RLIMIT_CPU, (20, 20))
+resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30))
+from rmtbase.errors import CheckpointError
+from rmtbase.models import open_model
+for folder in sys.argv[1:]:
+    try:
+        open_model(folder)
+        print("opened")
+    except CheckpointError as error:
+        print(error)
+# Not ru_maxrss, which begins with what the test's own process had when it started this one.
+(peak,) = (line.split()[1] for line in open("/proc/self/status") if line.startswith("VmHWM:"))
+print(int(peak) << 10)
+"""
+
+
+def opened_elsewhere(*folders):
+    """What opening each folder says, in one process of less than 1 GiB and 20 seconds of CPU for all."""
+    ended = subprocess.run(
+        [sys.executable, "-c", OPEN, *map(str, folders)], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert ended.returncode == 0, ended.stderr
+    *lines, peak = ended.stdout.splitlines()
+    assert len(lines) == len(folders)
+    assert int(peak) < 1 << 30
+    return lines
+
+
+def header(text):
+    return struct.pack("<Q", len(text)) + text
+
+
+# Headers and texts
+
+
+def test_a_header_of_any_contents_is_refused_within_bounds(parts, tmp_path):
+    entry = b'{"w":{"dtype":"U8","shape":[%s],"data_offsets":[0,1]}}'
+    contents = {
+        "1,000,000 dimensions": header(entry % b",".join([b"1"] * 1_000_000)) + b"x",
+        "a number of 4,300 characters": header(entry % (b"1" * 4300)) + b"x",
+        "levels": header(b'{"w":' + b"[" * 1_000_000 + b"]" * 1_000_000 + b"}"),
+        "commas, colons and brackets": header(
+            b"{" + b",".join(b'"%x":{"dtype":"U8","shape":[0],"data_offsets":[0,0]}' % n for n in range(400_000)) + b"}"
+        ),
+        "a header of 99,999,998 bytes": header(b"{" + b"\0" * 99_999_996 + b"}"),
+        "twice": header(b"{" + b",".join([b'"w":3'] * 500_000) + b"}"),
+    }
+    folders = []
+    for number, content in enumerate(contents.values()):
+        folders.append(parts.write(tmp_path / str(number)))
+        (folders[-1] / "model.safetensors").write_bytes(content)
+    for line, reason in zip(opened_elsewhere(*folders), contents, strict=True):
+        assert "model.safetensors: found" in line
+        assert reason in line
+
+
+def test_padding_of_a_header_is_no_part_of_what_is_bounded(parts, tmp_path):
+    path = parts.write(tmp_path) / "model.safetensors"
+    content = path.read_bytes()
+    (length,) = struct.unpack("<Q", content[:8])
+    path.write_bytes(header(content[8 : 8 + length].ljust(40_000_000)) + content[8 + length :])
+    assert open_model(tmp_path).n_layers == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (b'{"hidden_size": 12, "hidden_size": 16}', "the name 'hidden_size' twice in one object"),
+        (b'{"rope": [{"a": {"x\\u202e": 1, "b": 2, "x\\u202e": 3}}]}', "the name 'x\\u202e' twice"),
+        (b'{"a": ' + b"1" * 5000 + b"}", "a number of 5,000 characters"),
+        (b'{"a": 0.' + b"1" * 5000 + b"}", "a number of 5,002 characters"),
+        (b'{"a": ' + b"[" * 70 + b"]" * 70 + b"}", "more than 64 levels"),
+        (b'{"a": ' + b"[" * 100_000 + b"]" * 100_000 + b"}", "more than 64 levels"),
+        (b'{"a": "\\ud800"}', "half of a surrogate pair"),
+        (b'{"\\udc00": 1}', "half of a surrogate pair"),
+        ("{}".encode("utf-8-sig"), "text that is not JSON"),
+        ("{}".encode("utf-16"), "text that is not JSON"),
+        ("{}".encode("utf-32"), "text that is not JSON"),
+        (b'{"hidden_size": NaN}', "hidden_size = nan"),
+        (b'{"hidden_size": 1e999}', "hidden_size = inf"),
+    ],
+)
+def test_a_configuration_says_nothing_twice_and_nothing_beyond_bounds(text, reason, parts, tmp_path):
+    if b"hidden_size" in text:
+        text = text.replace(b"{", b'{"model_type": "llama", "num_hidden_layers": 2, "num_attention_heads": 4, ', 1)
+    (parts.write(tmp_path) / "config.json").write_bytes(text)
+    for read in (open_model, head_shape):
+        with pytest.raises(CheckpointError, match=re.escape(reason)) as caught:
+            read(tmp_path)
+        assert "config.json" in str(caught.value)
+        assert str(caught.value).isprintable()
+
+
+def test_numbers_that_transformers_writes_are_read(parts, tmp_path):
+    parts.config |= {"time_step_limit": [0.0, float("inf")], "pad": float("nan"), "longest": 10**30}
+    assert open_model(parts.write(tmp_path)).config["time_step_limit"] == [0.0, float("inf")]
+
+
+def test_a_configuration_is_at_most_four_mebibytes(parts, tmp_path):
+    parts.config["id2label"] = {str(number): "x" * 40 for number in range(20_000)}
+    assert open_model(parts.write(tmp_path)).n_layers == 2
+    parts.config["more"] = "x" * (4 << 20)
+    parts.write(tmp_path)
+    with pytest.raises(CheckpointError, match=r"config\.json: 5,\d{3},\d{3} bytes; expected at most 4,194,304"):
+        open_model(tmp_path)
+
+
+# What is no regular file
+
+
+def put_pipe(path):
+    os.mkfifo(path)
+
+
+def put_device(path):
+    path.symlink_to("/dev/zero")
+
+
+def put_folder(path):
+    path.mkdir()
+
+
+def put_socket(path):
+    here = os.open(".", os.O_RDONLY)
+    os.chdir(path.parent)  # a socket's whole path is short
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(path.name)
+    os.fchdir(here)
+    os.close(here)
+
+
+def put_large(path):
+    with path.open("wb") as stream:
+        stream.truncate(8_000_000_000)
+
+
+PUT = {
+    put_pipe: "cannot be read: it is a named pipe; expected a regular file",
+    put_device: "cannot be read: it is a device; expected a regular file",
+    put_folder: "cannot be read: it is a folder; expected a regular file",
+    put_socket: "cannot be read: it is a socket; expected a regular file",
+    put_large: "8,000,000,000 bytes; expected at most",
+}
+FILES = ("config.json", "model.safetensors", "model.safetensors.index.json", "model-00001.safetensors")
+
+
+def test_what_is_no_regular_file_is_named_and_never_waited_for(parts, tmp_path):
+    expected, folders = [], []
+    for file in FILES:
+        for put, reason in PUT.items():
+            folder = tmp_path / f"{file}-{put.__name__}"
+            (parts.write if file in FILES[:2] else parts.write_sharded)(folder)
+            (folder / file).unlink()
+            put(folder / file)
+            folders.append(folder)
+            # Of tensors there may be any number of bytes, but these are no safetensors file.
+            weights = put is put_large and file.endswith(".safetensors")
+            expected.append(f"{folder / file}: {'found a header that is not JSON' if weights else reason}")
+    for line, start in zip(opened_elsewhere(*folders), expected, strict=True):
+        assert line.startswith(start)
+
+
+def test_a_file_exchanged_for_a_pipe_while_in_use_is_never_waited_for(parts, tmp_path):
+    model = open_model(parts.write(tmp_path))
+    (tmp_path / "model.safetensors").unlink()
+    os.mkfifo(tmp_path / "model.safetensors")
+    writer = os.open(tmp_path / "model.safetensors", os.O_RDWR)  # so that a reader that opens it gets nothing, at once
+    os.set_blocking(writer, False)
+    try:
+        with pytest.raises(CheckpointError, match="is a named pipe; expected a regular file"):
+            model.queries(0)
+    finally:
+        os.close(writer)
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_a_link_to_nothing_is_a_missing_file(file, parts, tmp_path):
+    (parts.write if file in FILES[:2] else parts.write_sharded)(tmp_path)
+    (tmp_path / file).unlink()
+    (tmp_path / file).symlink_to(tmp_path / "nothing")
+    with pytest.raises(MissingCheckpointFileError, match=rf"{re.escape(file)}: no such file"):
+        open_model(tmp_path)
+
+
+# Indexes
+
+
+def index_of(folder):
+    return folder / "model.safetensors.index.json"
+
+
+def test_a_tensor_that_the_index_names_twice_is_named(parts, tmp_path):
+    index = index_of(parts.write_sharded(tmp_path))
+    name = next(iter(parts.tensors))
+    index.write_text(
+        index.read_text().replace('{"weight_map": {', f'{{"weight_map": {{"{name}": "other.safetensors", ')
+    )
+    with pytest.raises(CorruptFileError, match=rf"index\.json: .*the name '{re.escape(name)}' twice"):
+        open_model(tmp_path)
+
+
+def test_a_tensor_in_two_shards_is_named_with_both(parts, tmp_path):
+    parts.write_sharded(tmp_path)
+    first, second = list(parts.tensors)[:2]
+    save_file({first: parts.tensors[first] + 1, second: parts.tensors[second]}, tmp_path / "model-00001.safetensors")
+    with pytest.raises(CorruptFileError) as caught:
+        open_model(tmp_path)
+    for fragment in (repr(first), "in both model-00000.safetensors and model-00001.safetensors"):
+        assert fragment in str(caught.value)
+
+
+def test_a_tensor_that_the_index_does_not_name_is_read_and_noted(parts, tmp_path):
+    parts.write_sharded(tmp_path)
+    first = next(iter(parts.tensors))
+    extra = np.ones((2, 2), np.float32)
+    save_file({first: parts.tensors[first], "extra": extra}, tmp_path / "model-00000.safetensors")
+    model = open_model(tmp_path)
+    assert "tensors that model.safetensors.index.json does not name are read too: 'extra'" in model.notes
+    np.testing.assert_array_equal(Checkpoint.open(tmp_path).read("extra"), extra)
+
+
+def test_layers_that_the_index_does_not_name_are_no_less_there(parts, tmp_path):
+    """A shard's own names count: a third layer in it is beyond the configuration, named in the index or not."""
+    parts.write_sharded(tmp_path)
+    first = next(iter(parts.tensors))
+    third = first.replace("layers.0.", "layers.2.")
+    save_file({first: parts.tensors[first], third: parts.tensors[first]}, tmp_path / "model-00000.safetensors")
+    with pytest.raises(CheckpointError, match=f"{re.escape(third)}' is there; expected none beyond the 2 layers"):
+        open_model(tmp_path)
+
+
+def test_an_index_beside_a_single_file_is_noted(parts, tmp_path):
+    parts.write_sharded(tmp_path)
+    parts.write(tmp_path)
+    assert "model.safetensors is read, model.safetensors.index.json beside it is not" in open_model(tmp_path).notes
+
+
+def test_an_index_of_more_than_a_million_tensors_is_refused_within_bounds(parts, tmp_path):
+    names = ",".join(f'"{number:07x}":"a.safetensors"' for number in range(1_100_000))
+    (parts.write_sharded(tmp_path) / FILES[2]).write_text(f'{{"weight_map":{{{names}}}}}')
+    (line,) = opened_elsewhere(tmp_path)
+    assert "text with 2,200,002 commas, colons and brackets; expected a JSON object with at most 2,097,152" in line
+
+
+def test_an_index_of_a_large_model_is_read(tmp_path):
+    """As many names as the largest published models have."""
+    names = [f"model.layers.{number}.mlp.experts.w1.weight" for number in range(100_000)]
+    entry = '"%s":{"dtype":"U8","shape":[1],"data_offsets":[%d,%d]}'
+    entries = ",".join(entry % (name, place, place + 1) for place, name in enumerate(names))
+    (tmp_path / "model-0.safetensors").write_bytes(header(f"{{{entries}}}".encode()) + bytes(len(names)))
+    index_of(tmp_path).write_text(json.dumps({"weight_map": dict.fromkeys(names, "model-0.safetensors")}))
+    assert Checkpoint.open(tmp_path).names == tuple(sorted(names))

@@ -1,0 +1,258 @@
+"""What stands beside the weights, or in their place, is told by name: nothing that could change the answer passes."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from safetensors.numpy import save_file
+
+import rmtbase
+from rmtbase.errors import CheckpointError, MissingFileError
+from rmtbase.models import Checkpoint, head_shape, open_model
+
+LAYER = "model.layers.0.self_attn."
+ADAPTER = {"peft_type": "LORA", "base_model_name_or_path": "meta-llama/Llama-3.1-8B", "r": 8}
+
+
+def refused(folder, *fragments, opening=open_model, kind=CheckpointError):
+    with pytest.raises(kind) as caught:
+        opening(folder)
+    message = str(caught.value)
+    for fragment in fragments:
+        assert fragment in message
+    assert "download" not in message
+    assert message.isprintable()
+    return message
+
+
+# Adapters
+
+
+@pytest.mark.parametrize("opening", [open_model, rmtbase.score, head_shape])
+@pytest.mark.parametrize("weights", ["adapter_model.safetensors", "adapter_model.bin", None])
+def test_an_adapter_folder_is_told_what_it_is_and_whose(opening, weights, tmp_path):
+    (tmp_path / "adapter_config.json").write_text(json.dumps(ADAPTER))
+    if weights:
+        (tmp_path / weights).write_bytes(b"")
+    refused(tmp_path, "holds a LORA adapter of the base model 'meta-llama/Llama-3.1-8B'", "merged", opening=opening)
+
+
+def test_an_adapter_beside_a_model_is_not_stepped_over(parts, tmp_path):
+    (parts.write(tmp_path) / "adapter_config.json").write_text(json.dumps(ADAPTER | {"base_model_name_or_path": None}))
+    refused(tmp_path, "holds a LORA adapter (adapter_config.json)", "the base model alone")
+
+
+def test_an_adapters_base_is_shown_harmlessly(tmp_path):
+    named = {"base_model_name_or_path": "a\x1b[31m" + "b" * 10_000, "peft_type": "\u202e" * 1000}
+    (tmp_path / "adapter_config.json").write_text(json.dumps(named))
+    assert len(refused(tmp_path, "adapter of the base model")) < 1000
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        LAYER + "q_proj.lora_A.weight",
+        LAYER + "q_proj.lora_B.default.weight",
+        LAYER + "v_proj.lora_magnitude_vector",
+        "model.embed_tokens.lora_embedding_A",
+        LAYER + "k_proj.base_layer.weight",
+        LAYER + "k_proj.ia3_l",
+        "base_model.model.lm_head.modules_to_save.default.weight",
+        "model.layers.0.mlp.up_proj.lokr_w1",
+    ],
+)
+def test_tensors_of_an_adapter_beside_the_weights_are_refused_by_name(name, parts, tmp_path):
+    parts.tensors[name] = np.ones((2, 12), np.float32)
+    refused(parts.write(tmp_path), f"tensor {name!r} is part of an adapter", "merge_and_unload")
+
+
+# Quantisation
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"quant_method": "gptq", "bits": 4}, "quantised with GPTQ (4 bit)"),
+        ({"quant_method": "awq", "bits": 4}, "quantised with AWQ (4 bit)"),
+        ({"quant_method": "fp8"}, "quantised with FP8"),
+        ({"load_in_8bit": True}, "quantised with bitsandbytes (8 bit)"),
+        ({"_load_in_4bit": True, "quant_method": "bitsandbytes"}, "quantised with bitsandbytes (4 bit)"),
+        ({"quant_method": "new\x1bmethod"}, "quantised with new\\x1bmethod"),
+        (["unknown"], "is quantised, and"),
+    ],
+)
+def test_a_quantised_model_is_told_how_it_is_quantised(settings, said, parts, tmp_path):
+    parts.config["quantization_config"] = settings
+    refused(parts.write(tmp_path), said, "pass the checkpoint that it was made from")
+    for path in tmp_path.glob("*.safetensors"):
+        path.rename(tmp_path / "gptq_model-4bit-128g.safetensors")
+    refused(tmp_path, said)
+
+
+@pytest.mark.parametrize("empty", [None, {}])
+def test_no_quantisation_is_none(empty, parts, tmp_path):
+    parts.config["quantization_config"] = empty
+    assert open_model(parts.write(tmp_path)).n_layers == 2
+
+
+@pytest.mark.parametrize("name", ["quantize_config.json", "quant_config.json"])
+def test_an_older_way_to_say_it(name, parts, tmp_path):
+    (parts.write(tmp_path) / name).write_text("{}")
+    refused(tmp_path, f"holds {name}: its weights are quantised")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "q_proj.weight_scale", "q_proj.weight_scale_inv", "q_proj.scales", "q_proj.qzeros", "q_proj.g_idx",
+        "q_proj.SCB", "q_proj.weight.absmax", "q_proj.weight.quant_state.bitsandbytes__nf4", "q_proj.input_scale",
+        "q_proj.weight_packed", "k_proj.k_scale",
+    ],
+)  # fmt: skip
+def test_codes_in_half_precision_beside_their_factor_are_refused_by_name(name, parts, tmp_path):
+    """Integer codes that a floating type holds exactly look like weights in everything but their neighbour."""
+    rng = np.random.default_rng(4)
+    parts.tensors = {key: rng.integers(-7, 8, w.shape).astype(np.float16) for key, w in parts.tensors.items()}
+    parts.tensors[LAYER + name] = np.ones(12, np.float16)
+    refused(parts.write(tmp_path), f"tensor {LAYER + name!r} belongs to quantised weights", "codes")
+
+
+def test_weights_that_are_codes_alone_are_told_so(parts, tmp_path):
+    parts.tensors = {key.replace("weight", "qweight"): w.astype(np.int32) for key, w in parts.tensors.items()}
+    refused(parts.write(tmp_path), "k_proj.qweight' belongs to quantised weights")
+
+
+# Attention that the layout does not know
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "q_norm.weight",
+        "k_norm.weight",
+        "sinks",
+        "q_proj.weight_mask",
+        "q_proj.weight_g",
+        "relative_attention_bias.weight",
+        "q_proj.weight.extra",
+        "pos_q_proj.weight",
+    ],
+)
+@pytest.mark.parametrize("layer", [0, 1])
+def test_a_tensor_in_the_attention_that_no_layout_knows_is_refused_by_name(name, layer, parts, tmp_path):
+    full = f"model.layers.{layer}.self_attn.{name}"
+    parts.tensors[full] = np.ones(3, np.float32)
+    refused(parts.write(tmp_path), f"tensor {full!r} is none that the attention of a llama model has")
+
+
+def test_what_leaves_queries_and_keys_as_they_are_is_passed(parts, tmp_path):
+    parts.tensors |= {
+        LAYER + "rotary_emb.inv_freq": np.ones(2, np.float32),
+        LAYER + "q_proj.bias": np.ones(12, np.float32),
+        LAYER + "o_proj.bias": np.ones(12, np.float32),
+        "model.layers.0.input_layernorm.weight": np.ones(12, np.float32),
+        "model.embed_tokens.weight": np.ones((4, 12), np.float32),
+        "lm_head.weight": np.ones((4, 12), np.float32),
+    }
+    assert open_model(parts.write(tmp_path)).n_layers == 2
+
+
+@pytest.mark.parametrize(
+    ("kind", "extra"),
+    [
+        ("gpt2", ["h.0.attn.bias", "h.0.attn.masked_bias"]),
+        ("gpt_neox", ["layers.0.attention.bias", "layers.0.attention.masked_bias"]),
+        ("bert", ["encoder.layer.0.attention.output.LayerNorm.gamma"]),
+    ],
+)
+def test_masks_and_older_names_of_norms_are_bystanders(kind, extra, tmp_path):
+    import transformers
+
+    sizes = {"vocab_size": 8, "hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2}
+    more = {"n_positions": 8, "bos_token_id": 0, "eos_token_id": 0} if kind == "gpt2" else {"intermediate_size": 8}
+    network = transformers.AutoModel.from_config(transformers.AutoConfig.for_model(kind, **sizes, **more))
+    network.config.save_pretrained(tmp_path)
+    tensors = {name: weight.numpy() for name, weight in network.state_dict().items()}
+    save_file(tensors | {name: np.ones(1, np.float32) for name in extra}, tmp_path / "model.safetensors")
+    assert open_model(tmp_path).n_layers == 1
+    relative = {"bert": "encoder.layer.0.attention.self.distance_embedding.weight"}.get(kind, extra[0] + ".table")
+    save_file(tensors | {relative: np.ones((3, 4), np.float32)}, tmp_path / "model.safetensors")
+    refused(tmp_path, f"tensor {relative!r} is none that the attention of a {kind} model has")
+
+
+def test_custom_code_and_cross_attention_are_noted(parts, tmp_path):
+    parts.config["auto_map"] = {"AutoModel": "modeling_custom.CustomModel"}
+    parts.tensors["model.layers.0.crossattention.q_proj.weight"] = np.ones((12, 12), np.float32)
+    notes = open_model(parts.write(tmp_path)).notes
+    assert any(note.startswith("auto_map: the model has code of its own") for note in notes)
+    assert any(note.startswith("cross-attention present") for note in notes)
+
+
+# Other formats
+
+
+@pytest.mark.parametrize(
+    ("files", "fragments"),
+    [
+        (["model.Q4_K_M.gguf"], ["a GGUF file", "model.Q4_K_M.gguf", "the checkpoint it was made from"]),
+        (["consolidated.00.pth", "params.json"], ["Meta's own release", "convert_llama_weights_to_hf"]),
+        (["consolidated.safetensors", "params.json"], ["Mistral's own format"]),
+        (["last.ckpt"], ["a PyTorch file that is no Hugging Face checkpoint", "last.ckpt"]),
+        (["model.pt"], ["a PyTorch file that is no Hugging Face checkpoint"]),
+        (["weights.npz"], ["NumPy arrays", "score_heads"]),
+        (["model.onnx", "model.onnx_data"], ["an ONNX graph", "model.onnx, model.onnx_data"]),
+        (["tf_model.h5"], ["TensorFlow weights"]),
+        (["flax_model.msgpack"], ["Flax weights"]),
+        (["diffusion_pytorch_model.safetensors"], ["diffusers"]),
+        (["whole.safetensors"], ["weights under another name: whole.safetensors"]),
+        (["adapter_model.safetensors"], ["an adapter without its base model"]),
+    ],
+)
+@pytest.mark.parametrize("configured", [True, False])
+def test_a_folder_of_another_format_is_told_which(files, fragments, configured, parts, tmp_path):
+    for name in files:
+        (tmp_path / name).write_bytes(b"")
+    if configured:
+        (tmp_path / "config.json").write_text(json.dumps(parts.config))
+    refused(tmp_path, "no such file", *fragments, kind=MissingFileError)
+
+
+def test_shards_without_their_index_are_told_so(parts, tmp_path):
+    (parts.write_sharded(tmp_path) / "model.safetensors.index.json").unlink()
+    for path in tmp_path.glob("*.safetensors"):
+        path.rename(path.with_name(path.stem + "-of-00004.safetensors"))
+    with pytest.raises(MissingFileError, match=r"holds shards without their index: model-00000-of-00004\.safetensors"):
+        open_model(tmp_path)
+
+
+def test_a_folder_without_weights_is_told_what_it_holds(parts, tmp_path):
+    (tmp_path / "config.json").write_text(json.dumps(parts.config))
+    for number in range(300):
+        (tmp_path / f"{number:05d}\x1b[31m{'x' * 200}").touch()
+    with pytest.raises(MissingFileError) as caught:
+        Checkpoint.open(tmp_path)
+    message = str(caught.value)
+    assert "the folder holds " in message
+    assert " more alone" in message
+    assert message.isprintable()
+    assert len(message) < 1200
+
+
+def test_an_empty_folder_is_told_so(tmp_path):
+    for opening in (open_model, Checkpoint.open, head_shape):
+        with pytest.raises(MissingFileError, match="the folder is empty"):
+            opening(tmp_path)
+
+
+@pytest.mark.parametrize(("name", "what"), [("m.gguf", "a GGUF file"), ("m.pt", "a PyTorch file"), ("m.onnx", "ONNX")])
+def test_a_file_in_place_of_a_folder_is_told_what_it_is(name, what, tmp_path):
+    (tmp_path / name).write_bytes(b"")
+    refused(tmp_path / name, what)
+
+
+def test_half_precision_weights_without_a_factor_are_weights(parts, tmp_path):
+    state = {name: torch.from_numpy(weight).half() for name, weight in parts.tensors.items()}
+    (tmp_path / "config.json").write_text(json.dumps(parts.config))
+    torch.save(state, tmp_path / "pytorch_model.bin")
+    assert open_model(tmp_path).queries(0).shape == (4, 3, 12)

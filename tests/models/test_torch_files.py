@@ -1,0 +1,384 @@
+"""``.bin`` files: what torch.save writes is read, anything else is one line, whatever it claims to hold."""
+
+import os
+import pickle
+import subprocess
+import sys
+import textwrap
+import zipfile
+from collections import OrderedDict
+
+import numpy as np
+import pytest
+import torch
+
+from rmtbase.errors import CheckpointError, CorruptFileError
+from rmtbase.models import Checkpoint
+
+WEIGHT = torch.randn(6, 4, generator=torch.Generator().manual_seed(5))
+
+
+def saved(state, path):
+    torch.save(state, path)
+    return path
+
+
+def refused(path, *fragments):
+    """The message, one line in rmtbase's own words."""
+    with pytest.raises(CorruptFileError) as caught:
+        Checkpoint.open(path.parent)
+    message = str(caught.value)
+    for fragment in fragments:
+        assert fragment in message
+    assert len(message) < 600
+    assert message.isprintable()
+    for advice in ("trust", "add_safe_globals", "documentation", "\x1b"):
+        assert advice not in message
+    return message
+
+
+@pytest.fixture
+def bin_file(tmp_path):
+    return tmp_path / "pytorch_model.bin"
+
+
+def archive(path, program, **records):
+    """An archive laid out as torch.save lays it out, with this pickle and these storages."""
+    writer = torch._C.PyTorchFileWriter(str(path))
+    for name, content in {"data.pkl": program, "byteorder": b"little", **records}.items():
+        writer.write_record(name.replace("data_", "data/"), content, len(content))
+    writer.write_end_of_file()
+    return path
+
+
+# What is read
+
+
+def test_tied_weights_parameters_and_transposed_views_are_read_as_they_are(bin_file):
+    state = OrderedDict(
+        weight=WEIGHT, tied=WEIGHT, rows=WEIGHT[1:3], turned=WEIGHT.T, learned=torch.nn.Parameter(WEIGHT.double()),
+        one=torch.tensor(3.0),
+    )  # fmt: skip
+    state._metadata = OrderedDict({"": {"version": 1}})
+    saved(state, bin_file)
+    checkpoint = Checkpoint.open(bin_file.parent)
+    assert checkpoint.names == tuple(sorted(state))
+    for name, tensor in state.items():
+        np.testing.assert_array_equal(checkpoint.read(name), tensor.detach().numpy())
+
+
+def test_a_modules_own_state_dictionary_is_read(bin_file):
+    layer = torch.nn.MultiheadAttention(8, 2)
+    saved(layer.state_dict(), bin_file)
+    np.testing.assert_array_equal(
+        Checkpoint.open(bin_file.parent).read("in_proj_weight"), layer.in_proj_weight.detach().numpy()
+    )
+
+
+def test_numbers_and_texts_beside_the_tensors_are_passed_over(bin_file):
+    saved({"w": WEIGHT, "epoch": 3, "loss": 0.5, "name": "tiny", "best": None, "done": True}, bin_file)
+    assert Checkpoint.open(bin_file.parent).names == ("w",)
+
+
+def test_element_types_that_are_no_weights_are_named_where_they_are_asked_for(bin_file):
+    saved({"codes": torch.zeros(3, dtype=torch.float8_e4m3fn), "mask": torch.ones(2, dtype=torch.bool)}, bin_file)
+    checkpoint = Checkpoint.open(bin_file.parent)
+    assert checkpoint.dtype("codes") == "float8_e4m3fn"
+    with pytest.raises(CheckpointError, match="'mask' has element type bool"):
+        checkpoint.read("mask")
+
+
+def test_an_archive_larger_than_four_gigabytes_by_its_numbers_is_none(bin_file):
+    saved({"w": WEIGHT}, bin_file)
+    whole = bytearray(bin_file.read_bytes())
+    whole[whole.rindex(b"PK\x06\x06") + 40 + 8 : whole.rindex(b"PK\x06\x06") + 56] = b"\xff" * 8
+    bin_file.write_bytes(whole)
+    refused(bin_file, "a directory that does not fill its place")
+
+
+# What is damaged
+
+
+def test_every_flipped_bit_of_a_record_is_named(bin_file):
+    whole = saved({"w": WEIGHT, "v": WEIGHT.double()}, bin_file).read_bytes()
+    with zipfile.ZipFile(bin_file) as reader:
+        records = {info.filename: (reader.read(info), info.header_offset) for info in reader.infolist()}
+    rng = np.random.default_rng(1)
+    tried = 0
+    for name, (content, header) in records.items():
+        begin = whole.index(content, header)
+        for _ in range(6):
+            place, bit = begin + int(rng.integers(len(content))), int(rng.integers(8))
+            bin_file.write_bytes(whole[:place] + bytes([whole[place] ^ 1 << bit]) + whole[place + 1 :])
+            refused(bin_file, repr(name.partition("/")[2]), "its checksum differs")
+            tried += 1
+    assert tried > 40
+
+
+def test_a_flipped_byte_anywhere_is_refused_or_changes_no_number(bin_file):
+    whole = saved({"w": WEIGHT}, bin_file).read_bytes()
+    for place in range(0, len(whole), 7):
+        bin_file.write_bytes(whole[:place] + bytes([whole[place] ^ 0x21]) + whole[place + 1 :])
+        try:
+            checkpoint = Checkpoint.open(bin_file.parent)
+        except CorruptFileError:
+            continue
+        np.testing.assert_array_equal(checkpoint.read("w"), WEIGHT.numpy())
+
+
+@pytest.mark.parametrize("cut", [1, 30, 100, 300])
+def test_truncated_and_extended_archives(cut, bin_file):
+    whole = saved({"w": WEIGHT}, bin_file).read_bytes()
+    bin_file.write_bytes(whole[:-cut])
+    refused(bin_file, "without a directory at their end")
+    bin_file.write_bytes(whole + bytes(cut))
+    refused(bin_file, "without a directory at their end")
+    bin_file.write_bytes(bytes(cut) + whole)
+    refused(bin_file, "what is no zip archive")
+
+
+@pytest.mark.parametrize(
+    ("content", "fragment"),
+    [
+        (b"", "an empty file"),
+        (b"version https://git-lfs.github.com/spec/v1\n", "a Git LFS pointer"),
+        (b"GGUF\x03\x00\x00\x00", "a GGUF file"),
+        (pickle.dumps({"w": 1}), "a bare pickle, which is a program"),
+        (b"c__builtin__\nbytearray\nJ\xff\xff\xff\x7f\x85R.", "what is no zip archive"),
+        (b"PK\x03\x04", "what is no zip archive"),
+        (b"PK\x03\x04" + bytes(200), "204 bytes without a directory"),
+    ],
+)
+def test_what_is_no_archive_is_told_what_it_is(content, fragment, bin_file):
+    bin_file.write_bytes(content)
+    refused(bin_file, fragment)
+
+
+def test_the_format_without_checksums_is_refused_with_the_way_out(bin_file):
+    torch.save({"w": WEIGHT}, bin_file, _use_new_zipfile_serialization=False)
+    refused(bin_file, "the format of torch before 1.6, which has no checksums", "write that with torch.save")
+
+
+@pytest.mark.parametrize("change", [lambda whole: whole[:-5000], lambda whole: b"", lambda whole: whole + whole])
+def test_a_file_that_changes_its_length_while_in_use_is_named(change, bin_file):
+    whole = saved({"w": torch.ones(4000)}, bin_file).read_bytes()
+    checkpoint = Checkpoint.open(bin_file.parent)
+    with bin_file.open("r+b") as stream:
+        stream.truncate(0)
+        stream.write(change(whole))
+    with pytest.raises(CorruptFileError, match="changed while in use"):
+        checkpoint.read("w")
+
+
+# What claims too much
+
+
+def test_compressed_records_are_refused(bin_file):
+    plain = saved({"w": torch.zeros(1 << 20)}, bin_file)
+    with zipfile.ZipFile(plain) as reader:
+        records = {info.filename: reader.read(info) for info in reader.infolist()}
+    with zipfile.ZipFile(bin_file, "w", zipfile.ZIP_DEFLATED) as writer:
+        for name, content in records.items():
+            writer.writestr(name, content)
+    assert bin_file.stat().st_size < 1 << 16
+    refused(bin_file, "compressed or encrypted")
+
+
+def test_two_records_of_one_name_are_refused(bin_file):
+    with zipfile.ZipFile(bin_file, "w") as writer, pytest.warns(UserWarning, match="Duplicate name"):
+        for content in (b"one", b"two"):
+            writer.writestr("archive/data.pkl", content)
+    refused(bin_file, "two records named 'archive/data.pkl'")
+
+
+@pytest.mark.parametrize("name", ["archive/code/model.py", "data.pkl", "archive/../data.pkl", "archive/constants.pkl"])
+def test_records_that_are_no_weights_are_refused(name, bin_file):
+    with zipfile.ZipFile(bin_file, "w") as writer:
+        writer.writestr(name, b"content")
+    refused(bin_file, f"a record named {name!r}")
+
+
+PROTOCOL = b"\x80\x02"
+HUGE = b"\x8a\x05\x00\x00\x00\x00\x02"  # 2^33
+
+
+@pytest.mark.parametrize(
+    ("program", "fragment"),
+    [
+        (b"c__builtin__\nbytearray\nJ\xff\xff\xff\x7f\x85R.", "the object '__builtin__.bytearray'"),
+        (b"cbuiltins\nbytearray\n" + HUGE + b"\x85R.", "the object 'builtins.bytearray'"),
+        (b"\x96\x00\x00\x00\x80\x01\x00\x00\x00.", "the instruction BYTEARRAY8"),
+        (b"\x8e\x00\x00\x00\x80\x01\x00\x00\x00.", "the instruction BINBYTES8"),
+        (b"B\xff\xff\xff\xff.", "the instruction BINBYTES"),
+        (b"X\xff\xff\xff\xff.", "a pickle that breaks off at BINUNICODE"),
+        (b"S'\\u'\n.", "the instruction STRING"),
+        (b"c\\x74orch\nFloatStorage\n.", "the object '\\\\x74orch.FloatStorage'"),
+        (b"ctorch\nFloatStorage", "a pickle that breaks off at GLOBAL"),
+        (b"K\x00\x85Q.", "a pickle that breaks off at BINPERSID"),
+        (b"ctorch._utils\n_rebuild_tensor_v2\n()K\x00)))}tR.", "a pickle that breaks off at REDUCE"),
+        (b"I" + b"9" * 100_000 + b"\n.", "the instruction INT"),
+        (b"cos\nsystem\nX\x02\x00\x00\x00ls\x85R.", "the object 'os.system'"),
+        (b"ccollections\nOrderedDict\n)R]b.", "a state set on an object"),
+        (b"}]X\x01\x00\x00\x00as.", "a list as a key, which is no text"),
+        (b"}K\x01K\x02s.", "a value of type int as a key, which is no text"),
+        (b"0.", "the instruction POP"),
+        (b"h\x05.", "a pickle that breaks off at BINGET"),
+        (b"t.", "a pickle that breaks off at TUPLE"),
+        (b"}", "a pickle that breaks off"),
+        (b"}}.", "a pickle that breaks off at STOP"),
+        (b"(" * 100 + b".", "a pickle that breaks off"),
+        (b"(" + b"K\x01" * 65 + b"t.", "a tuple of 65 values"),
+        (b"].", "a list at its top"),
+        (b"}X\x01\x00\x00\x00\x1bX\x01\x00\x00\x00ac\x1b[31m\n\xff\ns.", "a pickle that breaks off"),
+    ],
+)
+def test_a_pickle_that_asks_for_more_than_tensors_is_refused(program, fragment, bin_file):
+    refused(archive(bin_file, PROTOCOL + program), fragment)
+
+
+def storage(count, key=b"0", kind=b"FloatStorage"):
+    """Instructions that name a storage."""
+    name = b"X" + len(key).to_bytes(4, "little") + key
+    return b"(X\x07\x00\x00\x00storagectorch\n" + kind + b"\n" + name + b"X\x03\x00\x00\x00cpu" + count + b"tQ"
+
+
+def tensor(count=b"K\x01", shape=b"K\x01\x85", strides=b"K\x01\x85", offset=b"K\x00", **of):
+    """A dictionary of one tensor, in instructions."""
+    return (
+        b"\x80\x02}X\x01\x00\x00\x00wctorch._utils\n_rebuild_tensor_v2\n("
+        + storage(count, **of) + offset + shape + strides + b"\x89ccollections\nOrderedDict\n)RtRs."
+    )  # fmt: skip
+
+
+SQUARE = b"J\x60\xea\x00\x00J\x60\xea\x00\x00\x86"
+
+
+@pytest.mark.parametrize(
+    ("program", "fragment"),
+    [
+        (tensor(shape=SQUARE, strides=b"K\x00K\x00\x86"), "shape (60000, 60000) over a storage of 1 elements (at 'w')"),
+        (tensor(shape=HUGE + b"\x85", strides=b"K\x00\x85"), "over a storage of 1 elements"),
+        (tensor(offset=b"K\x01"), "over a storage of 1 elements"),
+        (tensor(offset=b"J\xff\xff\xff\xff"), "negative sizes"),
+        (tensor(shape=b"J\xff\xff\xff\xff\x85"), "negative sizes"),
+        (tensor(count=HUGE), "of 34,359,738,368 bytes, which the archive does not hold"),
+        (tensor(count=b"K\x02"), "a storage '0' of 8 bytes, which the archive does not hold"),
+        (tensor(key=b"1"), "a storage '1' of 4 bytes, which the archive does not hold"),
+        (tensor(key=b"../0"), "a storage '../0'"),
+        (tensor(kind=b"QInt8Storage"), "the object 'torch.QInt8Storage'"),
+        (tensor(shape=b"(" + b"K\x01" * 64 + b"t"), "a pickle that breaks off at REDUCE"),
+        (PROTOCOL + b"}X\x01\x00\x00\x00w" + storage(b"K\x01") + b"s.", "a bare storage as entry 'w'"),
+    ],
+)
+def test_a_tensor_that_pretends_to_be_larger_than_its_storage_is_refused(program, fragment, bin_file):
+    refused(archive(bin_file, program, data_0=b"\0\0\x80\x3f"), fragment)
+
+
+def test_a_sound_tensor_of_the_same_making_is_read(bin_file):
+    archive(bin_file, tensor(), data_0=b"\0\0\x80\x3f")
+    assert Checkpoint.open(bin_file.parent).read("w").tolist() == [1.0]
+
+
+class Labelled(torch.Tensor):
+    """A tensor of a class of its own."""
+
+
+def conjugate():
+    return torch.ones(2, dtype=torch.complex64).conj()
+
+
+def of_a_class():
+    return torch.ones(2).as_subclass(Labelled)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(
+    ("make", "fragment"),
+    [
+        (lambda: {1: WEIGHT}, "a value of type int as a key, which is no text"),
+        (lambda: {None: WEIGHT}, "a value of type NoneType as a key, which is no text"),
+        (lambda: {b"w": WEIGHT}, "the object '_codecs.encode'"),
+        (lambda: {"w": WEIGHT.untyped_storage()}, "a bare storage as entry 'w'"),
+        (lambda: {"w": WEIGHT.to_sparse()}, "a sparse tensor (at 'w')"),
+        (lambda: {"w": WEIGHT.to_sparse_csr()}, "a sparse tensor (at 'w')"),
+        (lambda: {"w": torch.nested.nested_tensor([torch.ones(2), torch.ones(3)])}, "a nested tensor (at 'w')"),
+        (lambda: {"w": torch.empty(3, device="meta")}, "a meta tensor, which has no values (at 'w')"),
+        (lambda: {"w": conjugate()}, "a conjugate or negated view (at 'w')"),
+        (lambda: {"w": conjugate().imag}, "a conjugate or negated view (at 'w')"),
+        (lambda: {"w": torch.ones(1).expand(60_000, 60_000)}, "shape (60000, 60000) over a storage of 1 elements"),
+        (lambda: {"w": torch.quantize_per_tensor(WEIGHT, 0.1, 0, torch.qint8)}, "a quantised tensor"),
+        (lambda: {"w": of_a_class()}, "a tensor of a class of its own"),
+        (lambda: {"w": np.ones(3)}, "the object 'numpy"),
+        (lambda: {"model": {"w": WEIGHT}, "epoch": 3}, "a dictionary as entry 'model'"),
+        (lambda: {"w": [WEIGHT]}, "a list as entry 'w'"),
+        (lambda: [WEIGHT], "a list at its top"),
+        (lambda: WEIGHT, "a tensor at its top"),
+        (lambda: torch.nn.Linear(2, 2), "the object 'torch.nn.modules.linear.Linear'"),
+    ],
+)
+def test_what_is_no_dictionary_of_dense_tensors_is_told_so(make, fragment, bin_file):
+    refused(saved(make(), bin_file), fragment)
+
+
+def test_hostile_files_take_little_memory_and_time(tmp_path):
+    """Under 1 GiB of address space beyond torch's own, and 20 s of CPU, for all of them in one process."""
+    steps = {
+        "lists": b"\x80\x02" + b"]" * 1_050_000 + b".",
+        "marks": b"\x80\x02" + b"(" * 200_000 + b".",
+        "tuples": b"\x80\x02" + b")" * 200_000 + b".",
+        "shapes": b"\x80\x02(" + b"K\x01" * 100_000 + b"tq\x01" + b"h\x01" * 20_000 + b".",
+        "nested": b"\x80\x02}X\x01\x00\x00\x00w" + b"]" * 100_000 + b"a" * 99_999 + b"s.",
+        "bytes": b"\x80\x05\x96" + (1 << 33).to_bytes(8, "little") + b".",
+        "call": b"c__builtin__\nbytearray\nJ\xff\xff\xff\x7f\x85R.",
+    }
+    for name, program in steps.items():
+        (tmp_path / name).mkdir()
+        archive(tmp_path / name / "pytorch_model.bin", program)
+    (tmp_path / "plain").mkdir()
+    (tmp_path / "plain" / "pytorch_model.bin").write_bytes(steps["call"])
+    (tmp_path / "large").mkdir()
+    archive(tmp_path / "large" / "pytorch_model.bin", b"\x80\x02" + bytes(1 << 25))
+    code = """
+        import resource, sys
+        import torch
+        from pathlib import Path
+        from rmtbase.errors import CorruptFileError
+        from rmtbase.models import Checkpoint
+        used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+        resource.setrlimit(resource.RLIMIT_AS, (used + (1 << 30), used + (1 << 30)))
+        resource.setrlimit(resource.RLIMIT_CPU, (20, 20))
+        for folder in sorted(Path(sys.argv[1]).iterdir()):
+            try:
+                Checkpoint.open(folder)
+                print(folder.name, "taken")
+            except CorruptFileError:
+                print(folder.name, "refused")
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code), str(tmp_path)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert done.stdout.split() == [word for name in sorted([*steps, "plain", "large"]) for word in (name, "refused")]
+
+
+# The torch that reads them
+
+
+@pytest.mark.parametrize("version", ["2.5.1", "2.9.1+cpu", "1.13", "unknown"])
+def test_an_older_torch_is_refused_by_its_version(version, bin_file, tmp_path):
+    saved({"w": WEIGHT}, bin_file)
+    package = tmp_path / "older" / "torch"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text(f"__version__ = {version!r}\n")
+    code = f"from rmtbase.models import Checkpoint; Checkpoint.open({str(bin_file.parent)!r})"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env=os.environ | {"PYTHONPATH": os.pathsep.join([str(package.parent), *map(str, sys.path)])},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    last = done.stderr.strip().splitlines()[-1]
+    assert last.startswith("rmtbase.errors.MissingDependencyError: ")
+    assert f"needs the package 'torch' 2.10 or later, and {version} is installed" in last
+    assert 'pip install --upgrade "rmtbase[hf]"' in last

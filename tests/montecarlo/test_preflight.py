@@ -1,0 +1,138 @@
+"""What cannot be is refused before anything is drawn, with the number, the limit and what to do."""
+
+import tracemalloc
+
+import numpy as np
+import pytest
+
+import rmtbase
+from rmtbase.ensembles import low_rank_product, make_ensemble
+from rmtbase.errors import AllocationError, OutputError, ParameterError
+from rmtbase.linalg import available_cores
+from rmtbase.montecarlo import (
+    draw_elements,
+    draw_spectra,
+    make_plan,
+    plan_status,
+    run_in_memory,
+    run_plan,
+    simulate_gaussian_matrix,
+    simulate_grouped_query,
+)
+
+SMALL = [{"n_rows": 6, "n_columns": 4}]
+LARGE = [{"n_rows": 10**6, "n_columns": 10**6, "initializer": "normal", "std": 1.0}]
+
+
+def refused(kind, *words):
+    """An error of one line with these words."""
+    return pytest.raises(kind, match="(?s)^[^\n]*" + "[^\n]*".join(words) + "[^\n]*$")
+
+
+@pytest.mark.parametrize("size", [10**6, 10**12])
+def test_table_of_heads_that_no_memory_holds(size):
+    with refused(AllocationError, "low_rank_product", f"{size} × {size}, takes", "bytes of memory at least", "smaller"):
+        rmtbase.baseline(size, size, draws=2)
+
+
+@pytest.mark.parametrize("method", ["thin", "dense"])
+def test_draws_of_matrices_that_no_memory_holds(method):
+    with refused(AllocationError, "1000000 × 1000000, takes"):
+        draw_spectra(low_rank_product(10**6, 10**6, method), 2, 0)
+
+
+def test_matrices_that_no_memory_holds_are_refused_whatever_they_are_drawn_with():
+    large = make_ensemble("initialized_matrix", LARGE[0])
+    with refused(AllocationError, "1000000 × 1000000"):
+        draw_spectra(large, 2, 0)
+    with refused(AllocationError, r"1000000000000 × 1000000000000"):
+        simulate_gaussian_matrix(10**12, 10**12, 2)
+    with refused(AllocationError, "2 × 1000000 × 1000000"):
+        simulate_grouped_query(10**6, 10**6, 2, 2)
+
+
+def test_elements_of_a_matrix_whose_factors_no_memory_holds():
+    with refused(AllocationError, "1000000 × 1000000"):
+        draw_elements(low_rank_product(10**6, 10**6, "dense"), 2, 0)
+    with refused(AllocationError, "4 × 1000000000000"):
+        draw_elements(make_ensemble("gaussian_chain", {"dims": (4, 10**12), "method": "dense"}), 2, 0)
+
+
+def test_draws_whose_results_no_memory_holds():
+    with refused(ParameterError, "draws = 4000000000: expected at most", "run_plan keeps them on disk"):
+        rmtbase.baseline(32, 8, draws=4 * 10**9)
+    with refused(ParameterError, "draws = 100000000000: expected at most", "80 bytes of memory"):
+        simulate_gaussian_matrix(8, 8, 10**11)
+    with refused(ParameterError, "draws = 100000000000: expected at most", "ask for fewer"):
+        simulate_grouped_query(8, 4, 2, 10**11)
+
+
+def test_a_thousand_million_draws_of_elements_take_the_memory_of_one():
+    tracemalloc.start()
+    first = next(draw_elements(low_rank_product(16, 4, "dense"), 10**9, 0, cores=1))
+    assert first.statistics.shape == (1, 10)
+    assert np.isfinite(first.statistics).all()
+    assert tracemalloc.get_traced_memory()[1] < 2**26
+    tracemalloc.stop()
+
+
+def test_a_chunk_that_memory_does_not_hold(tmp_path):
+    plan = make_plan("gaussian_matrix", SMALL, 4 * 10**9, chunk=4 * 10**9, keep_sample=False)
+    with refused(ParameterError, "chunk = 4000000000: expected at most", "of memory that are there"):
+        run_plan(plan, tmp_path / "table.nc")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_sample_that_memory_does_not_hold(tmp_path):
+    with refused(ParameterError, "draws = 4000000000: expected at most", "keep_sample = false"):
+        run_plan(make_plan("gaussian_matrix", SMALL, 4 * 10**9), tmp_path / "table.nc")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_more_chunks_than_a_folder_holds(tmp_path):
+    plan = make_plan("gaussian_matrix", SMALL, 2**31, chunk=1, keep_sample=False)
+    for attempt in (lambda: run_plan(plan, tmp_path / "table.nc"), lambda: run_in_memory(plan)):
+        with refused(
+            ParameterError, "chunk = 1: expected more draws to a chunk", "2,147,483,648", "10,000,000 at most"
+        ):
+            attempt()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_more_bytes_than_a_disk_holds(tmp_path):
+    cases = [{"n_rows": 6 + more, "n_columns": 4} for more in range(100)]
+    plan = make_plan("gaussian_matrix", cases, 4 * 10**9, keep_sample=False)
+    with refused(OutputError, "cannot write", "TiB of disk in 6,103,600 files", "are free on that disk", "fewer draws"):
+        run_plan(plan, tmp_path / "table.nc")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("workers", [10**6, 10**30])
+def test_far_more_workers_than_cores(workers, tmp_path):
+    plan = make_plan("gaussian_matrix", SMALL, 100)
+    most = max(8, 4 * available_cores())
+    with refused(ParameterError, f"workers = {workers}: expected at most {most} with"):
+        run_plan(plan, tmp_path / "table.nc", workers=workers)
+    with refused(ParameterError, f"cores = {workers}: expected at most {most} with"):
+        draw_spectra(low_rank_product(8, 2), 4, 0, cores=workers)
+
+
+def test_status_says_what_a_run_would_take(tmp_path):
+    said = plan_status(make_plan("gaussian_matrix", SMALL, 10**7), tmp_path / "table.nc")
+    # 16 statistics, 4 eigenvalues and a norm, 8 bytes each; the sample's 16 twice in memory.
+    assert said[-1].startswith(
+        "what is left would take 1.6 GiB of disk in 153 files, 1.2 GiB for the table's sample, and "
+    )
+    assert said[-1].endswith("2.4 GiB of memory")
+    without = plan_status(make_plan("gaussian_matrix", SMALL, 10**7, keep_sample=False), tmp_path / "table.nc")
+    assert without[-1].startswith("what is left would take 1.6 GiB of disk in 153 files, and ")
+    assert without[-1].endswith("MiB of memory")
+    elements = make_plan("initialized_matrix", [LARGE[0] | {"n_rows": 8, "n_columns": 8}], 10, measure="elements")
+    assert (
+        "of disk in 1 file, 800 bytes for the table's sample, and" in plan_status(elements, tmp_path / "table.nc")[-1]
+    )
+
+
+def test_status_of_what_cannot_be_is_said_all_the_same(tmp_path):
+    plan = make_plan("gaussian_matrix", SMALL, 2**31, chunk=1, keep_sample=False)
+    assert "TiB of disk in 2,147,483,648 files" in plan_status(plan, tmp_path / "table.nc")[-1]

@@ -1,0 +1,147 @@
+"""Weights near the ends of their number format: the conclusion of the same weights at scale one, or a refusal."""
+
+import json
+import shutil
+
+import ml_dtypes
+import numpy as np
+import pytest
+from safetensors.numpy import load_file, save_file
+
+import rmtbase
+from rmtbase.errors import CheckpointError, ParameterError
+from rmtbase.models import open_model
+from rmtbase.scoring import AnalyticNull, summarize_scores
+from rmtbase.statistics import SPECTRAL_STATISTICS, spectral_statistics
+
+
+@pytest.fixture
+def untrained(tmp_path):
+    """Write the first layer of the bundled model, before any training, at another scale and in another type."""
+
+    def write(scale, dtype, only=""):
+        source = open_model("demo", "step-0").path
+        config = json.loads((source / "config.json").read_text()) | {"num_hidden_layers": 1}
+        (tmp_path / "config.json").write_text(json.dumps(config))
+        with np.errstate(over="ignore", under="ignore"):
+            tensors = {
+                name: (weight.astype(np.float64) * (scale if only in name else 1.0)).astype(dtype)
+                for name, weight in load_file(source / "model.safetensors").items()
+                if ".layers." not in name or ".layers.0." in name
+            }
+        save_file(tensors, tmp_path / "model.safetensors")
+        return tmp_path
+
+    yield write
+    shutil.rmtree(tmp_path)
+
+
+def test_untrained_weights_are_told_to_be_random(untrained):
+    tree = rmtbase.score(untrained(1.0, np.float64), "analytic")
+    assert summarize_scores(tree).findings == ()
+    assert max(summarize_scores(tree).flagged.values()) == 0
+
+
+@pytest.mark.parametrize("scale", [1e-25, 1e25])
+def test_a_scale_that_float32_holds_changes_no_score(scale, untrained):
+    one = rmtbase.score(untrained(1.0, np.float64), "analytic")["heads"]
+    other = rmtbase.score(untrained(scale, np.float64), "analytic")["heads"]
+    for name in ("p_value", "omnibus_p_value", "z_score"):
+        np.testing.assert_allclose(one[name].values, other[name].values, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("scale", "dtype", "fragment"),
+    [
+        (1e-38, np.float64, r"layer 0 head 0 has ‖W_Q‖ ‖W_K‖ = "),
+        (1e-44, np.float64, "where float32 has steps of 1.4e-45: its digits are lost"),
+        (1e-300, np.float64, "where float32 has steps of 1.4e-45: its digits are lost"),
+        (1e-30, np.float64, r"layer 0 head 0 has ‖W_Q‖ ‖W_K‖ = .*between 1e-60 and 1e\+60"),
+        (1e38, np.float64, r"layer 0 head 0 has ‖W_Q‖ ‖W_K‖ = "),
+        (1e39, np.float64, r"layer 0 head 0 has ‖W_Q‖ ‖W_K‖ = "),
+        (1e-38, np.float32, r"layer 0 head 0 has ‖W_Q‖ ‖W_K‖ = "),
+        (1e-43, np.float32, "where F32 has steps of 1.4e-45: its digits are lost"),
+        (1e-38, ml_dtypes.bfloat16, "where BF16 has steps of 9.2e-41: its digits are lost"),
+        (1e-6, np.float16, "where F16 has steps of 6e-08: its digits are lost"),
+    ],
+)
+def test_a_scale_at_which_digits_are_lost_is_refused_and_no_head_is_flagged(scale, dtype, fragment, untrained):
+    with pytest.raises(CheckpointError, match=fragment):
+        rmtbase.score(untrained(scale, dtype), "analytic")
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_one_factor_whose_digits_are_lost_is_refused_beside_a_sound_one(dtype, untrained):
+    with pytest.raises(CheckpointError, match=r"q_proj\.weight'"):
+        rmtbase.score(untrained(1e-43, dtype, only="q_proj"), "analytic")
+
+
+@pytest.mark.parametrize("scale", [1e-15, 1e15])
+def test_a_head_far_smaller_or_larger_than_the_others_is_scored_as_if_alone(scale, weights, tmp_path):
+    usual = rmtbase.score(weights.save(tmp_path / "usual"), "analytic")["heads"]
+    weights.queries[1, 2] *= scale
+    here = rmtbase.score(weights.save(tmp_path / "scaled"), "analytic")["heads"]
+    np.testing.assert_allclose(here["p_value"].values, usual["p_value"].values, rtol=1e-3, atol=1e-5)
+
+
+def test_zero_elements_and_few_tiny_ones_lose_nothing(weights, tmp_path):
+    weights.queries[0, 0, 0, :5] = 0.0, 1e-45, -1e-40, 1e-38, 0.0
+    assert np.isfinite(rmtbase.score(weights.save(tmp_path / "m"), "analytic")["heads"]["p_value"].values).all()
+
+
+@pytest.mark.parametrize("scale", [1e-63, 1e63, 1e-200, 1e200])
+def test_arrays_have_the_same_limits(scale, arrays, score_arrays):
+    w_q, w_k = arrays
+    with pytest.raises(ParameterError, match=r"w_q, w_k = .* in head 0.*between 1e-60 and 1e\+60: rescale"):
+        score_arrays(scale * w_q, w_k)
+
+
+@pytest.mark.parametrize("scale", [1e-90, 1e-80, 1e80, 1e90])
+def test_a_spectrum_whose_statistics_leave_double_precision_has_no_p_value(scale, arrays):
+    w_q, w_k = arrays
+    values = np.linalg.svd(w_q[:2] @ np.swapaxes(w_k, 1, 2), compute_uv=False)
+    null = AnalyticNull(32, 8)
+    with np.errstate(all="ignore"):
+        one = null.score(values, spectral_statistics(values), np.ones(2))
+        far = null.score(scale * values, spectral_statistics(scale * values), np.full(2, scale**2))
+    assert np.isfinite(one.p_value).all()
+    assert far.p_value.shape == (2, len(SPECTRAL_STATISTICS))
+    assert np.isnan(far.p_value).all()
+    assert np.isnan(far.omnibus_p_value).all()
+
+
+def _with_a_faint_head(folder, dtype, scale):
+    """The weights in that type, the queries of the second head of layer 0 at another scale before they are rounded."""
+    path = folder / "model.safetensors"
+    tensors = load_file(path)
+    name = next(name for name in tensors if "q_proj.weight" in name)
+    d_head = json.loads((folder / "config.json").read_text())["head_dim"]
+    weights = tensors[name].astype(np.float64)
+    weights[d_head : 2 * d_head] *= scale
+    with np.errstate(under="ignore"):
+        tensors[name] = weights.astype(dtype)
+    save_file({other: weight.astype(dtype) for other, weight in tensors.items()}, path)
+    return folder
+
+
+@pytest.mark.parametrize(("dtype", "scale"), [(np.float16, 1e-5), (ml_dtypes.bfloat16, 3e-39), (np.float32, 1e-43)])
+@pytest.mark.parametrize("null", ["gaussian", "haar"])
+def test_a_head_of_which_only_rounding_is_left_is_named_and_not_scored(dtype, scale, null, untrained):
+    folder = _with_a_faint_head(untrained(1.0, np.float64), dtype, scale)
+    tree = rmtbase.score(folder, "analytic" if null == "gaussian" else None, null)
+    unscored = np.isnan(tree["heads"]["omnibus_p_value"].values)
+    np.testing.assert_array_equal(np.argwhere(unscored), [[0, 1]])
+    assert "layer 0 head 1: W_Q is zeros, or rounding" in str(tree.attrs["warnings"])
+    assert summarize_scores(tree).findings == ()
+
+
+def test_a_few_values_too_small_for_float32_among_weights_of_float64_change_nothing(untrained):
+    folder = untrained(1.0, np.float64)
+    before = rmtbase.score(folder, "analytic")["heads"]
+    path = folder / "model.safetensors"
+    tensors = load_file(path)
+    name = next(name for name in tensors if "q_proj.weight" in name)
+    tensors[name][0, :2] = [1e-300, 1e-46]
+    save_file(tensors, path)
+    after = rmtbase.score(folder, "analytic")["heads"]
+    np.testing.assert_allclose(before["z_score"].values, after["z_score"].values, atol=0.2)

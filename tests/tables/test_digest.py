@@ -1,0 +1,214 @@
+"""Every file that is written carries a digest of all its content, and what does not fit it is never read."""
+
+import shutil
+from pathlib import Path
+
+import netCDF4
+import numpy as np
+import pytest
+import xarray as xr
+
+from rmtbase.errors import ParameterError, RmtbaseError, TableError
+from rmtbase.tables import (
+    KINDS,
+    TableWarning,
+    open_atlas_case,
+    open_baseline,
+    open_scores,
+    open_table,
+    with_checksums,
+    write_table,
+)
+
+FLIPS = 40
+EVERY_KIND = pytest.mark.parametrize("a_table", KINDS, indirect=True)
+
+
+def kind_of(table):
+    return table.attrs["kind"]
+
+
+@EVERY_KIND
+def test_what_was_written_comes_back_without_a_word(a_table, tmp_path):
+    opened = open_table(write_table(a_table, tmp_path / "table.nc"), kind_of(a_table))
+    assert opened.identical(a_table)
+
+
+@EVERY_KIND
+def test_flipped_byte_is_seen_or_changes_nothing(a_table, tmp_path):
+    whole = write_table(a_table, tmp_path / "table.nc").read_bytes()
+    rng = np.random.default_rng(list(KINDS).index(kind_of(a_table)))
+    seen = 0
+    for place in rng.integers(len(whole), size=FLIPS):
+        damaged = bytearray(whole)
+        damaged[place] ^= rng.integers(1, 256)
+        (tmp_path / "damaged.nc").write_bytes(damaged)
+        try:
+            found = open_table(tmp_path / "damaged.nc", kind_of(a_table))
+        except RmtbaseError:
+            seen += 1
+            continue
+        assert found.identical(a_table), f"byte {place}"
+    assert seen > 5  # much of so small a file is room that HDF5 keeps free
+
+
+@pytest.mark.parametrize(
+    ("kind", "group", "name"),
+    [
+        ("baseline", "/", "mean"),
+        ("spectra", "/", "eigenvalue_quantile"),
+        ("elements", "/", "bin_edge"),
+        ("scores", "/heads", "observed"),
+        ("effective_depth", "/", "singular_value"),
+        ("atlas", "/", "distance_center"),
+    ],
+)
+def test_changed_number_is_named(kind, group, name, stored_tables, tmp_path):
+    path = write_table(stored_tables[kind], tmp_path / "table.nc")
+    with netCDF4.Dataset(path, "a") as file:
+        variable = (file if group == "/" else file[group])[name]
+        variable[..., 0] = variable[..., 0] * (1.0 + 1e-15)
+    with pytest.raises(
+        TableError, match=rf"variable '{group.rstrip('/')}/{name}' that does not fit its digest.*write_table"
+    ):
+        open_table(path, kind)
+
+
+@pytest.mark.parametrize("group", ["/", "/heads"])
+def test_changed_attribute_is_seen(group, scores_file):
+    with netCDF4.Dataset(scores_file, "a") as file:
+        (file if group == "/" else file[group]).setncattr("title", "of another model")
+    with pytest.raises(TableError, match="attributes that do not fit the digest"):
+        open_scores(scores_file)
+
+
+def test_added_variable_is_seen(scores_file):
+    with netCDF4.Dataset(scores_file, "a") as file:
+        file["/heads"].createVariable("more", "f8", ("layer",))[:] = 1.0
+    with pytest.raises(TableError, match="variables that do not fit the digest"):
+        open_scores(scores_file)
+
+
+@pytest.mark.parametrize("half", ["sha256", "sha256_of_variables"])
+def test_half_a_digest_is_none(half, scores_file):
+    with netCDF4.Dataset(scores_file, "a") as file:
+        file.delncattr(half)
+    with pytest.raises(TableError, match="digest"):
+        open_scores(scores_file)
+
+
+@pytest.fixture
+def scores_file(stored_tables, tmp_path):
+    return write_table(stored_tables["scores"], tmp_path / "scores.nc")
+
+
+@pytest.mark.parametrize("kind", ["baseline", "atlas"])
+def test_copy_stored_otherwise_has_the_same_digest(kind, stored_tables, tmp_path):
+    path = write_table(stored_tables[kind], tmp_path / "table.nc")
+    with xr.load_dataset(path) as table:
+        encoding = {
+            name: {"dtype": variable.dtype.newbyteorder(">"), "zlib": False, "fletcher32": False, "contiguous": True}
+            for name, variable in table.drop_encoding().variables.items()
+            if variable.dtype.kind in "fi"
+        }
+        table.drop_encoding().to_netcdf(tmp_path / "copy.nc", encoding=encoding, engine="netcdf4")
+    copy = open_table(tmp_path / "copy.nc", kind)
+    assert copy.identical(stored_tables[kind])
+    assert copy["mean"].dtype.isnative
+
+
+def test_texts_stored_as_another_kind_of_attribute_have_the_same_digest(scores_file):
+    with netCDF4.Dataset(scores_file, "a") as file:
+        file.setncattr_string("model", file.getncattr("model"))
+    assert open_scores(scores_file).attrs["model"] == "model"
+
+
+def test_table_saved_by_other_software_opens_with_a_note(table_file, tmp_path):
+    opened = open_baseline(table_file)
+    assert not [name for name in opened.attrs if name.startswith("sha256")]
+    opened.isel(case=[0]).to_netcdf(tmp_path / "part.nc", engine="netcdf4")
+    with pytest.warns(TableWarning, match=r"part\.nc has no digest .*write_table"):
+        part = open_baseline(tmp_path / "part.nc")
+    assert open_baseline(write_table(part, tmp_path / "part.nc")).identical(part)
+
+
+def test_table_changed_by_other_software_is_refused_until_it_is_written_on_purpose(table_file, tmp_path):
+    with xr.load_dataset(table_file) as changed:
+        changed = changed.assign_attrs(title="my own")
+        changed.to_netcdf(tmp_path / "changed.nc", engine="netcdf4")
+        with pytest.raises(TableError, match=r"do not fit the digest.*write it with rmtbase\.tables\.write_table"):
+            open_baseline(tmp_path / "changed.nc")
+        assert open_baseline(write_table(changed, tmp_path / "changed.nc")).attrs["title"] == "my own"
+
+
+def test_writing_leaves_the_table_as_it_is(table_file, tmp_path):
+    with xr.load_dataset(table_file) as table:  # with its encoding, and another file's digest
+        before, encoding = table.copy(deep=True), dict(table["sample"].encoding)
+        write_table(table, tmp_path / "again.nc")
+        assert table.identical(before)
+        assert table["sample"].encoding == encoding
+
+
+def test_writing_twice_gives_the_same_bytes(table, tmp_path):
+    first, second = (write_table(table, tmp_path / f"{number}.nc").read_bytes() for number in (1, 2))
+    assert first == second
+
+
+@pytest.mark.parametrize("attribute", [[1, 2], ["a", "b"], np.zeros((2, 2))])
+def test_what_could_not_be_read_again_is_not_written(attribute, table, tmp_path):
+    with pytest.raises(ParameterError, match=r"'odd'.*one text or number"):
+        write_table(table.assign_attrs(odd=attribute), tmp_path / "table.nc")
+    with pytest.raises(ParameterError, match="numbers or text"):
+        write_table(table.assign(odd=("case", [True] * table.sizes["case"])), tmp_path / "table.nc")
+    assert not list(tmp_path.iterdir())
+
+
+def test_numbers_have_checksums_of_their_own(table_file):
+    with netCDF4.Dataset(table_file) as file:
+        numbers = [one for one in file.variables.values() if one.ndim and one.dtype is not str]
+        assert numbers
+        assert all(one.filters()["fletcher32"] for one in numbers)
+
+
+def test_table_of_constants_can_be_read_again(tmp_path, stored_tables):
+    # So much of it is the same that compressed it would look like a file made to fill the memory.
+    table = stored_tables["spectra"].drop_dims("draw").assign(zeros=(("case", "many"), np.zeros((1, 9_500_000))))
+    opened = open_table(write_table(table, tmp_path / "table.nc"))
+    assert not opened["zeros"].any()
+
+
+@pytest.mark.parametrize("damage", ["title", "d_model", "quantile", "checksum"])
+def test_case_of_a_damaged_atlas_is_not_read(damage, stored_tables, tmp_path):
+    atlas = with_checksums(stored_tables["atlas"].assign_attrs(schema_version="1.2"))
+    path = write_table(atlas, tmp_path / "atlas.nc")
+    with netCDF4.Dataset(path, "a") as file:
+        if damage == "title":
+            file.setncattr("title", "another")
+        else:
+            file[damage][..., 0] = file[damage][..., 0] + 1
+    with pytest.raises(TableError):
+        open_atlas_case(path, 12, 4)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_file_of_schema_1_1_opens_with_a_note_and_as_it_was(kind, stored_tables):
+    path = Path(__file__).parents[1] / "data" / f"{kind}-schema-1.1.nc"
+    with pytest.warns(TableWarning, match=r"schema-1\.1\.nc has no digest \(schema 1\.1\)"):
+        found = open_table(path, kind)
+    if kind == "scores":
+        with xr.open_datatree(path, engine="netcdf4") as plain:
+            assert found.identical(plain.load())
+    else:
+        assert found.identical(xr.load_dataset(path, engine="netcdf4"))
+
+
+def test_note_is_one_line_of_the_command_line(run, old_file, tmp_path):
+    ended = run("plot", old_file("elements"), "-o", tmp_path)
+    assert ended.status == 0
+    notes = ended.err.splitlines()
+    assert [line for line in notes if "has no digest" in line] == [notes[0]]
+    assert notes[0].startswith(f"rmtbase: {tmp_path}")
+
+
+def test_copying_a_file_keeps_it_whole(table_file, tmp_path):
+    assert open_baseline(shutil.copy(table_file, tmp_path / "copy.nc")).identical(open_baseline(table_file))

@@ -1,0 +1,58 @@
+"""What the README shows runs as it is written there."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import rmtbase
+from rmtbase.tables import write_table
+
+README = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
+BLOCKS = re.findall(r"^```(\w*)\n(.*?)^```$", README, flags=re.MULTILINE | re.DOTALL)
+SNIPPETS = [text for language, text in BLOCKS if language == "python"]
+COMMANDS = [
+    line.rpartition("&& ")[2]
+    for language, text in BLOCKS
+    if not language
+    for line in text.splitlines()
+    if "rmtbase " in line
+]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A folder with the table that the README's first command makes, of another shape and fewer draws."""
+    folder = tmp_path_factory.mktemp("readme")
+    write_table(rmtbase.baseline(32, 8, draws=200), folder / "gpt2.nc")
+    return folder
+
+
+@pytest.mark.parametrize("snippet", SNIPPETS, ids=lambda snippet: snippet.split("\n")[0])
+def test_snippets_run(snippet, folder, monkeypatch, capsys):
+    monkeypatch.chdir(folder)
+    names: dict[str, object] = {}
+    exec(snippet, names)  # the README's own text
+    assert capsys.readouterr().out
+    if "scores" in names:  # "head 3, and only head 3, has left the null"
+        assert np.flatnonzero(names["scores"]["omnibus_q_value"].values < 0.05).tolist() == [3]  # type: ignore[index]
+
+
+def test_commands_and_their_options_exist(run):
+    assert len(COMMANDS) > 10
+    for command in COMMANDS:
+        _, name, *words = shlex.split(command)
+        ran = run(name, "--help")
+        assert ran.status == 0, command
+        for option in (word for word in words if re.fullmatch(r"-{1,2}[a-z-]+", word)):
+            assert re.search(rf"(?<![\w-]){option}(?![\w-])", ran.out), f"{command}: {option}"
+
+
+@pytest.mark.parametrize("command", [command for command in COMMANDS if re.match(r"rmtbase (law|constants) ", command)])
+def test_commands_that_are_quick_run(command, run):
+    ran = run(*shlex.split(command)[1:])
+    assert (ran.status, ran.err) == (0, "")
