@@ -20,8 +20,13 @@ from rmtbase.laws import (
     trace_moment_polynomial,
     trace_moments,
 )
-from rmtbase.laws._partitions import partitions
-from rmtbase.laws._zonal import hook_product, power_sum_in_zonals, zonal_at_identity, zonal_in_monomials
+from rmtbase.laws._exact._zonal import (
+    hook_product,
+    partitions,
+    power_sum_in_zonals,
+    zonal_at_identity,
+    zonal_in_monomials,
+)
 
 
 @pytest.mark.parametrize(

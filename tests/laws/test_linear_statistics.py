@@ -20,8 +20,8 @@ from rmtbase.laws import (
     trace_moment,
     trace_moment_polynomial,
 )
-from rmtbase.laws._gaussian_chain import chain_map
-from rmtbase.laws._linear_statistics import eigenvalue_response, linear_statistics_of_map
+from rmtbase.laws._chain._gaussian_chain import chain_map
+from rmtbase.laws._chain._linear_statistics import eigenvalue_response, linear_statistics_of_map
 
 # Soft and hard edges, one to four factors, equal and different dimensions.
 CHAINS = [(100, 20), (20, 20), (96, 8, 96), (64, 64, 64), (50, 50, 70), (30, 20, 40, 50), (7, 5, 6, 5, 9)]

@@ -11,8 +11,7 @@ import pytest
 
 from rmtbase.errors import ParameterError
 from rmtbase.laws import ResidualPath, residual_trace_moment, residual_trace_moments
-from rmtbase.laws._partitions import partitions
-from rmtbase.laws._zonal_binomials import zonal_binomials
+from rmtbase.laws._exact._zonal import partitions, zonal_binomials
 
 
 @pytest.mark.parametrize(

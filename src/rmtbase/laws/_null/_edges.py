@@ -10,10 +10,15 @@ import numpy as np
 from scipy.interpolate import CubicSpline
 from scipy.special import ndtr, ndtri, ndtri_exp
 
-from rmtbase.laws._chain_map import FloatArray
-from rmtbase.laws._extreme_eigenvalues import EdgeLaw, largest_eigenvalue, log_scale_cumulants, smallest_eigenvalue
-from rmtbase.laws._gaussian_chain import chain_map
-from rmtbase.laws._linear_statistics import eigenvalue_response
+from rmtbase.laws._chain._chain_map import FloatArray
+from rmtbase.laws._chain._gaussian_chain import chain_map
+from rmtbase.laws._chain._linear_statistics import eigenvalue_response
+from rmtbase.laws._edge._extreme_eigenvalues import (
+    EdgeLaw,
+    largest_eigenvalue,
+    log_scale_cumulants,
+    smallest_eigenvalue,
+)
 from rmtbase.laws._null._linear import summands, sums
 
 _NODES = 257

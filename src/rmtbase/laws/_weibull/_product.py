@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rmtbase.laws._chi_square_rule import chi_square_rule
+from rmtbase.laws._element._chi_square_rule import chi_square_rule
+from rmtbase.laws._element._product_element import product_element
 from rmtbase.laws._moments import Moments
-from rmtbase.laws._product_element import product_element
 from rmtbase.laws._weibull._anchor import checked_trim
 from rmtbase.laws._weibull._null import weibull_null
 from rmtbase.laws._weibull._plot import weibull_plot

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import elementwise
 
 from rmtbase.errors import ParameterError
-from rmtbase.laws._chi_square_rule import chi_square_rule
+from rmtbase.laws._element._chi_square_rule import chi_square_rule
 from rmtbase.laws._weibull._arithmetic import FLOAT, Arithmetic, Number, as_written
 from rmtbase.parameters import require_positive_integer, require_positive_number
 
@@ -285,7 +285,7 @@ class VarianceGamma(_ScaledParent):
 def _chi_square_nodes(h: int, digits: int) -> tuple[list[Number], list[Number]]:
     """Nodes √(g/h) and weights for a mean over g ~ χ²_h, by the trapezoidal rule in u = ln(g/h) to ``digits`` digits.
 
-    :func:`~rmtbase.laws._chi_square_rule.chi_square_rule` at mpmath's precision. The integrand is analytic in
+    :func:`~rmtbase.laws._element._chi_square_rule.chi_square_rule` at mpmath's precision. The integrand is analytic in
     |Im u| < π/2 and grows there as cos(θ)^(-h/2): a step of 2πθ / (D + (h/2) ln sec θ) errs by e^-D = 10^-digits. The
     nodes reach to where the mass is e^-2D, and on the left as far as magnitudes of e^-2D can tell.
     """

@@ -1,0 +1,321 @@
+"""Initialisers of weight matrices, by name: named options, and from them and the shape the law of the elements.
+
+In this order: those that are told the scale of the elements; those whose scale comes from the matrix's shape (Xavier,
+Kaiming, torch.nn.Linear's default); those of transformers, whose scale comes from width and depth; the orthogonal one,
+whose elements are not independent.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, dataclass
+from typing import Any, ClassVar, Self
+
+import jax
+from jax import Array
+from jaxtyping import Float, Key
+
+from rmtbase.ensembles import _element_laws as laws
+from rmtbase.ensembles._orthonormal import orthonormal_columns
+from rmtbase.errors import ParameterError
+from rmtbase.parameters import require_finite_number, require_positive_integer, require_positive_number
+
+Check = Callable[[str, object], Any]
+
+
+def option(check: Check, default: object = MISSING, *, static: bool = False) -> Any:
+    """A dataclass field for an option: how it is checked, its default, and whether a compilation depends on it."""
+    metadata = {"check": check, "static": static}
+    if default is MISSING:
+        return dataclasses.field(metadata=metadata)
+    return dataclasses.field(default=default, metadata=metadata)
+
+
+def one_of(*choices: str) -> Check:
+    """The check that an option is one of these words."""
+
+    def check(name: str, value: object) -> str:
+        if not isinstance(value, str) or value not in choices:
+            raise ParameterError(name, value, "one of " + ", ".join(map(repr, choices)))
+        return value
+
+    return check
+
+
+@dataclass(frozen=True)
+class Recipe(ABC):
+    """How a new weight matrix is drawn. The fields are the recipe's options."""
+
+    name: ClassVar[str]
+
+    @classmethod
+    def from_options(cls, options: Mapping[str, object]) -> Self:
+        """The recipe with these options, checked.
+
+        Raises:
+            ParameterError: an option that it does not have, lacks, or that is outside its domain.
+        """
+        fields = {field.name: field for field in dataclasses.fields(cls)}
+        for name, value in options.items():
+            if name not in fields:
+                raise ParameterError(name, value, f"an option of {cls.name}: {', '.join(fields) or 'it has none'}")
+        for name, field in fields.items():
+            if name not in options and field.default is MISSING:
+                raise ParameterError(name, None, f"a value, which {cls.name} needs")
+        return cls(**{name: fields[name].metadata["check"](name, value) for name, value in options.items()})
+
+    @property
+    def label(self) -> str:
+        """The name and every option, ``xavier_normal gain=1.0`` say."""
+        options = (f"{field.name}={getattr(self, field.name)}" for field in dataclasses.fields(self))
+        return " ".join([self.name, *options])
+
+
+class Initializer(Recipe):
+    """A recipe whose elements are independent."""
+
+    @abstractmethod
+    def law(self, fan_out: int, fan_in: int) -> laws.ElementLaw:
+        """The law of one element of a matrix of shape (fan_out, fan_in)."""
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Normal(Initializer):
+    """N(mean, std²), as torch.nn.init.normal_."""
+
+    name = "normal"
+    mean: float = option(require_finite_number, 0.0)
+    std: float = option(require_positive_number, 1.0)
+
+    def law(self, fan_out: int, fan_in: int) -> laws.Normal:
+        """N(mean, std²)."""
+        return laws.Normal(self.std, self.mean)
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class TruncatedNormal(Initializer):
+    """A centred normal law cut off at ±bound of its own standard deviations.
+
+    With ``std_of="parent"``, ``std`` is that of the normal law before it is cut, and the elements' is smaller (0.87963
+    std at bound 2): torch.nn.init.trunc_normal_(w, std=std, a=-bound*std, b=bound*std), whose a and b are absolute, so
+    that at their defaults of ±2 nothing is cut from weights of std 0.02; and jax.nn.initializers.truncated_normal(std,
+    lower=-bound, upper=bound). With ``std_of="elements"``, ``std`` is that of the elements, and the cut is still at
+    ``bound`` deviations of the wider parent: the truncated laws of jax's and flax's variance_scaling, with bound 2.
+    """
+
+    name = "truncated_normal"
+    std: float = option(require_positive_number, 1.0)
+    bound: float = option(require_positive_number, 2.0, static=True)
+    std_of: str = option(one_of("parent", "elements"), "parent", static=True)
+
+    def law(self, fan_out: int, fan_in: int) -> laws.TruncatedNormal:
+        """The truncated law, by its parent's standard deviation."""
+        shrinkage = laws.truncated_std(self.bound) if self.std_of == "elements" else 1.0
+        return laws.TruncatedNormal(self.std / shrinkage, self.bound)
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Uniform(Initializer):
+    """U(−bound, bound), as torch.nn.init.uniform_(w, -bound, bound)."""
+
+    name = "uniform"
+    bound: float = option(require_positive_number)
+
+    def law(self, fan_out: int, fan_in: int) -> laws.Uniform:
+        """U(−bound, bound)."""
+        return laws.Uniform(self.bound)
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class XavierUniform(Initializer):
+    """U(−b, b) with b = gain √(6/(fan_in + fan_out)), as torch.nn.init.xavier_uniform_.
+
+    Source: X. Glorot and Y. Bengio, AISTATS (2010).
+    """
+
+    name = "xavier_uniform"
+    gain: float = option(require_positive_number, 1.0)
+
+    def law(self, fan_out: int, fan_in: int) -> laws.Uniform:
+        """The uniform law."""
+        return laws.Uniform(self.gain * (6 / (fan_in + fan_out)) ** 0.5)
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class XavierNormal(Initializer):
+    """N(0, s²) with s = gain √(2/(fan_in + fan_out)), as torch.nn.init.xavier_normal_.
+
+    Source: X. Glorot and Y. Bengio, AISTATS (2010).
+    """
+
+    name = "xavier_normal"
+    gain: float = option(require_positive_number, 1.0)
+
+    def law(self, fan_out: int, fan_in: int) -> laws.Normal:
+        """The normal law."""
+        return laws.Normal(self.gain * (2 / (fan_in + fan_out)) ** 0.5)
+
+
+_SQUARED_GAINS = {"linear": 1.0, "sigmoid": 1.0, "tanh": 25 / 9, "relu": 2.0, "selu": 9 / 16}
+
+
+@dataclass(frozen=True)
+class _Kaiming(Initializer):
+    """The options of both Kaiming initialisers.
+
+    Attributes:
+        a: the negative slope of a leaky rectifier; of no effect with any other nonlinearity.
+        mode: which fan the variance is divided by.
+        nonlinearity: sets the gain: 1 (linear, sigmoid), 5/3 (tanh), √2 (relu), √(2/(1 + a²)) (leaky_relu), 3/4 (selu).
+    """
+
+    a: float = option(require_finite_number, 0.0)
+    mode: str = option(one_of("fan_in", "fan_out"), "fan_in", static=True)
+    nonlinearity: str = option(one_of("leaky_relu", *_SQUARED_GAINS), "leaky_relu", static=True)
+
+    def _std(self, fan_out: int, fan_in: int) -> float:
+        leaky = self.nonlinearity == "leaky_relu"
+        squared_gain = 2 / (1 + self.a**2) if leaky else _SQUARED_GAINS[self.nonlinearity]
+        return (squared_gain / (fan_in if self.mode == "fan_in" else fan_out)) ** 0.5
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class KaimingUniform(_Kaiming):
+    """U(−b, b) with b = gain √(3/fan), as torch.nn.init.kaiming_uniform_.
+
+    Source: K. He, X. Zhang, S. Ren and J. Sun, ICCV (2015).
+    """
+
+    name = "kaiming_uniform"
+
+    def law(self, fan_out: int, fan_in: int) -> laws.Uniform:
+        """The uniform law."""
+        return laws.Uniform(3**0.5 * self._std(fan_out, fan_in))
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class KaimingNormal(_Kaiming):
+    """N(0, s²) with s = gain/√fan, as torch.nn.init.kaiming_normal_; ``nonlinearity="linear"`` is LeCun's.
+
+    Source: K. He, X. Zhang, S. Ren and J. Sun, ICCV (2015).
+    """
+
+    name = "kaiming_normal"
+
+    def law(self, fan_out: int, fan_in: int) -> laws.Normal:
+        """The normal law."""
+        return laws.Normal(self._std(fan_out, fan_in))
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class TorchLinear(Initializer):
+    """U(−b, b) with b = 1/√fan_in, what torch.nn.Linear does unasked: ``kaiming_uniform`` with a = √5."""
+
+    name = "torch_linear"
+
+    def law(self, fan_out: int, fan_in: int) -> laws.Uniform:
+        """The uniform law."""
+        return laws.Uniform(fan_in**-0.5)
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class SmallInit(Initializer):
+    """N(0, s²) with s = √(2/(5 d_model)): Xavier's for a (4 d_model, d_model) matrix, given to all of them.
+
+    In Pythia up to 1B, and in GPT-NeoX where asked for, the initialiser of the matrices that read the residual stream.
+
+    Source: T. Q. Nguyen and J. Salazar, IWSLT (2019), arXiv:1910.05895.
+    """
+
+    name = "small_init"
+    d_model: int = option(require_positive_integer)
+
+    def law(self, fan_out: int, fan_in: int) -> laws.Normal:
+        """The normal law."""
+        return laws.Normal((2 / (5 * self.d_model)) ** 0.5)
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class WangInit(Initializer):
+    """N(0, s²) with s = 2/(n_layers √d_model).
+
+    The partner of ``small_init`` for the matrices that write to the residual stream.
+
+    Source: B. Wang and A. Komatsuzaki, GPT-J-6B (2021); S. Black et al., GPT-NeoX-20B, arXiv:2204.06745 (2022).
+    """
+
+    name = "wang_init"
+    n_layers: int = option(require_positive_integer)
+    d_model: int = option(require_positive_integer)
+
+    def law(self, fan_out: int, fan_in: int) -> laws.Normal:
+        """The normal law."""
+        return laws.Normal(2 / (self.n_layers * self.d_model**0.5))
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class ScaledNormal(Initializer):
+    """N(0, s²) with s = std/√(2 n_layers), one factor 1/√2 for each of a layer's two writes to the residual stream.
+
+    Source: A. Radford et al., Language models are unsupervised multitask learners (2019): GPT-2's output projections.
+    """
+
+    name = "scaled_normal"
+    n_layers: int = option(require_positive_integer)
+    std: float = option(require_positive_number, 0.02)
+
+    def law(self, fan_out: int, fan_in: int) -> laws.Normal:
+        """The normal law."""
+        return laws.Normal(self.std / (2 * self.n_layers) ** 0.5)
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Orthogonal(Recipe):
+    """gain · Q with Q uniform (Haar) on the Stiefel manifold, as torch.nn.init.orthogonal_.
+
+    The shorter side is orthonormal: Q Qᵀ = I, or Qᵀ Q = I where there are more rows than columns.
+
+    Source: A. M. Saxe, J. L. McClelland and S. Ganguli, ICLR (2014); F. Mezzadri, Notices AMS 54, 592 (2007).
+    """
+
+    name = "orthogonal"
+    gain: float = option(require_positive_number, 1.0)
+
+    def sample(self, key: Key[Array, ""], fan_out: int, fan_in: int) -> Float[Array, "{fan_out} {fan_in}"]:
+        """One matrix."""
+        q = orthonormal_columns(jax.random.normal(key, (max(fan_out, fan_in), min(fan_out, fan_in))))
+        return self.gain * (q.T if fan_out < fan_in else q)
+
+
+INITIALIZERS: dict[str, type[Initializer] | type[Orthogonal]] = {
+    recipe.name: recipe
+    for recipe in (
+        Normal,
+        TruncatedNormal,
+        Uniform,
+        XavierUniform,
+        XavierNormal,
+        KaimingUniform,
+        KaimingNormal,
+        TorchLinear,
+        SmallInit,
+        WangInit,
+        ScaledNormal,
+        Orthogonal,
+    )
+}
+"""Every initialiser, by the name that a user gives it."""

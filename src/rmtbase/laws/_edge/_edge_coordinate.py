@@ -1,0 +1,340 @@
+"""The coordinate of an edge of the spectrum in which an extreme eigenvalue is Tracy-Widom to second order.
+
+Near a soft edge the map lambda(psi) of a chain folds. Langer's coordinate straightens the fold: zeta(lambda) with
+
+    (2/3) (-zeta)^(3/2) = pi r (mass between lambda and the edge)                inside the support,
+    (2/3)   zeta^(3/2)  = (r/2) |int_edge^lambda (psi_2 - psi_1) d ln lambda|    outside, psi_1 and psi_2 the two
+                                                                                 real solutions that meet at the edge,
+
+one analytic function of ln lambda across the edge, in which the limiting density is the Airy one, sqrt(-zeta)/pi,
+everywhere and not only to leading order. Real matrices (beta = 1) add to it, with z = zeta^(1/2) on the physical sheet,
+
+* a shift. The 1/r correction of the resolvent is the one-form (1/2) d ln(psi^2 lambda'(psi))
+  (:func:`rmtbase.laws.linear_statistics` derives it), that of the Airy limit (1/2) d ln z. What the former has beyond
+  the latter moves zeta: zeta + shift with shift = (1/2) psi''(z)/psi'(z) - psi'(z)/psi at z = 0, of order r^(-1/3);
+* a variance. The fluctuations of the other eigenvalues have the kernel 2 d psi_1 d psi_2 / (psi_1 - psi_2)^2, those of
+  the Airy limit 2 d z_1 d z_2 / (z_1 - z_2)^2. At the edge the difference is 2 B d z_1 d z_2 with B = {psi, z}/6 < 0,
+  {,} the Schwarzian derivative: the covariance that a random shift of variance 2 B would give. TW_1 is therefore
+  zeta + shift plus an independent normal variable of variance -2 B, and zeta + shift has the variance of TW_1 plus
+  2 B, of order r^(-2/3).
+
+For the Gaussian unitary ensemble (no shift, B in place of 2 B) the same steps give zeta = t + t^2/(20 n^(2/3)) and
+B = -3/(20 n^(2/3)), the known expansion F + (t^2 F'/5 - 3 F''/10) / (4 n^(2/3)) (Choup 2006; Bornemann 2024). Sources:
+Langer, Trans. Amer. Math. Soc. 33, 23 (1931); Eynard & Orantin, Commun. Number Theory Phys. 1, 347 (2007), for the
+kernel; Tracy & Widom, Commun. Math. Phys. 177, 727 (1996).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import Literal
+
+import numpy as np
+from numpy.polynomial.chebyshev import Chebyshev
+from numpy.typing import NDArray
+from scipy.optimize.elementwise import find_root
+
+from rmtbase.laws._chain._chain_map import ChainMap, FloatArray
+from rmtbase.laws._chain._chain_profile import Position, chain_profile
+
+Side = Literal["upper", "lower"]
+
+_DEGREE = 40
+_WIDEST = 3.0  # of the interpolated interval, in ln lambda: beyond it the logarithm's own singularities come near
+_FARTHEST = 300.0  # in ln psi: psi stays a double
+_LAST = 0.05  # of an eigenvalue: what is nearer to a hard edge is no longer resolved
+_TOLERANCES = {"xrtol": 1e-15, "xatol": 1e-15}
+_NEWTON_STEPS = 60
+
+
+@dataclass(frozen=True)
+class EdgeCoordinate:
+    """Langer's coordinate of one soft edge of a chain; dimensionless, so that one serves every sigma.
+
+    zeta grows away from the bulk: upwards at the upper edge, downwards at the lower one. Numerical: relative to
+    max(1, |zeta|) 1e-13 for r/n_l > 1e-3, below that what rounding of ln lambda is worth in units of the edge's width
+    (1e-9 for r/n_l = 1e-10).
+
+    Attributes:
+        chain: the map of the chain.
+        side: ``"upper"`` or ``"lower"``; a lower edge must be soft.
+    """
+
+    chain: ChainMap
+    side: Side
+
+    @property
+    def edge(self) -> float:
+        """Ln x at the edge."""
+        return self.chain.log_upper if self.side == "upper" else self.chain.log_lower
+
+    @property
+    def psi(self) -> float:
+        """The critical point psi of the edge."""
+        return self._delta - 1.0
+
+    @property
+    def slope(self) -> float:
+        """|d zeta / d ln lambda| at the edge: lambda / (Tracy-Widom scale)."""
+        return self._unit**2
+
+    @property
+    def shift(self) -> float:
+        """What is added to zeta; of order r^(-1/3).
+
+        It moves the edge in ln lambda by -(e_1 + e_3/e_2)/2, e_k the elementary symmetric polynomials of the
+        1 / (n_l + r psi). The first term is what n_l - 1/2 in place of every n_l does to first order; it is all there
+        is for one factor (Johnstone 2001), and 9/10 of it for two square ones.
+        """
+        first, second, _ = self._fold
+        return -self._sign * (second / first - first / self.psi) / self._unit
+
+    @property
+    def variance(self) -> float:
+        """Variance of zeta + shift beyond that of TW_1; negative, of order r^(-2/3)."""
+        first, second, third = self._fold
+        schwarzian = (4.8 * third / first - 6.0 * (second / first) ** 2) / self._unit**2
+        return schwarzian / 3.0
+
+    @property
+    def tail_power(self) -> float:
+        """(n - r)/2, n the next dimension: the power of lambda as which exp(-(2/3) zeta^(3/2)) falls to zero."""
+        return 0.5 * self.chain.rank * self._width
+
+    def zeta(self, log_x: FloatArray) -> FloatArray:
+        """The coordinate at finite ln x, same shape; constant beyond the other edge, where no mass is left."""
+        result = np.empty(log_x.shape)
+        near = self._is_near(log_x)
+        result[near] = self._series(log_x[near])
+        result[~near] = self._exact(log_x[~near])
+        return result
+
+    def zeta_slope(self, log_x: FloatArray) -> FloatArray:
+        """|d zeta / d ln x| at finite ln x, same shape."""
+        result = np.empty(log_x.shape)
+        near = self._is_near(log_x)
+        result[near] = np.abs(self._slope_series(log_x[near]))
+        far = log_x[~near]
+        result[~near] = self.chain.rank * self._half_gap(far) / np.sqrt(np.abs(self._exact(far)))
+        return result
+
+    def log_x(self, zeta: FloatArray) -> FloatArray:
+        """Invert :meth:`zeta` at finite values; the other edge for a zeta beyond it."""
+        low, high = self._reach
+        inside, beyond = zeta < low, zeta > high
+        near = ~(inside | beyond)
+        result = np.empty(zeta.shape)
+        result[near] = self._near_edge(zeta[near])
+        result[inside] = self._quantile((2.0 / 3.0) / (np.pi * self.chain.rank) * (-zeta[inside]) ** 1.5)
+        result[beyond] = self._far_out(zeta[beyond])
+        return result
+
+    @property
+    def _sign(self) -> float:
+        return 1.0 if self.side == "upper" else -1.0
+
+    @property
+    def _delta(self) -> float:
+        return self.chain.upper_delta if self.side == "upper" else self.chain.lower_delta
+
+    @property
+    def _unit(self) -> float:
+        """Slope of z in t = |ln x - edge|^(1/2) at the edge."""
+        return (self.chain.rank * self._fold[0]) ** (1.0 / 3.0)
+
+    @cached_property
+    def _fold(self) -> tuple[float, float, float]:
+        """(a_1, a_2, a_3) of psi - psi_edge = a_1 s + a_2 s^2 + a_3 s^3, s = t at the lower, -t at the upper edge."""
+        delta, psi = self._delta, self.psi
+        terms = [(1.0, delta, self.chain.minimal_count)] + [(c, gap + c * delta, m) for c, gap, m in self.chain.wide]
+
+        def taylor(k: int) -> float:
+            """Coefficient of (psi - psi_edge)^k in |ln x - edge|."""
+            total = math.fsum(m * (c / u) ** k for c, u, m in terms) - psi**-k
+            return self._sign * (-1.0) ** (k - 1) * total / k
+
+        # t = sqrt(g_2) p (1 + b p + c p^2 ...), inverted term by term.
+        second, third, fourth = taylor(2), taylor(3), taylor(4)
+        b = 0.5 * third / second
+        c = 0.5 * fourth / second - 0.5 * b * b
+        root = math.sqrt(second)
+        return 1.0 / root, -b / second, (2.0 * b * b - c) / (second * root)
+
+    @cached_property
+    def _series(self) -> Chebyshev:
+        chain = self.chain
+        width = min(chain.log_upper - chain.log_lower, _WIDEST)
+        inwards, outwards = self.edge - self._sign * 0.5 * width, self.edge + self._sign * width
+        return Chebyshev.interpolate(self._exact, _DEGREE, (min(inwards, outwards), max(inwards, outwards)))
+
+    @cached_property
+    def _slope_series(self) -> Chebyshev:
+        return self._series.deriv()
+
+    @cached_property
+    def _reach(self) -> tuple[float, float]:
+        """The lowest and the highest zeta of the interpolated interval."""
+        low, high = np.sort(self._series(np.asarray(self._series.domain)))
+        return float(low), float(high)
+
+    def _is_near(self, log_x: FloatArray) -> NDArray[np.bool_]:
+        low, high = self._series.domain
+        return (log_x >= low) & (log_x <= high)
+
+    def _is_inside(self, log_x: FloatArray) -> NDArray[np.bool_]:
+        return self._sign * (log_x - self.edge) < 0.0
+
+    def _exact(self, log_x: FloatArray) -> FloatArray:
+        """Zeta by its definition: loses digits just outside the edge, where two nearly equal solutions are compared."""
+        chain = self.chain
+        inside = self._is_inside(log_x)
+        within = inside & (log_x > chain.log_lower) & (log_x < chain.log_upper)
+        mass = np.ones(log_x.shape)
+        profile, at = chain_profile(chain), self._position(log_x[within])
+        mass[within] = profile.sf(at) if self.side == "upper" else profile.cdf(at)
+        result = np.empty(log_x.shape)
+        result[inside] = -((1.5 * np.pi * chain.rank * mass[inside]) ** (2.0 / 3.0))
+        area = np.abs(self._area(*self._real_solutions(log_x[~inside])))
+        result[~inside] = (0.75 * chain.rank * area) ** (2.0 / 3.0)
+        return result
+
+    def _half_gap(self, log_x: FloatArray) -> FloatArray:
+        """Im psi inside, half the distance of the two real solutions outside."""
+        chain = self.chain
+        result = np.zeros(log_x.shape)
+        inside = self._is_inside(log_x)
+        within = inside & (log_x > chain.log_lower) & (log_x < chain.log_upper)
+        result[within] = chain_profile(chain).imag_psi(self._position(log_x[within]))
+        first, second = (self._delta_at(u) for u in self._real_solutions(log_x[~inside]))
+        result[~inside] = 0.5 * np.abs(second - first)
+        return result
+
+    def _position(self, log_x: FloatArray) -> Position:
+        return chain_profile(self.chain).position(self.chain.angle(log_x))
+
+    def _near_edge(self, zeta: FloatArray) -> FloatArray:
+        """Invert the series by Newton's method."""
+        low, high = self._series.domain
+        log_x = np.clip(self.edge + self._sign * zeta / self.slope, low, high)
+        for _ in range(_NEWTON_STEPS):
+            step = (self._series(log_x) - zeta) / self._slope_series(log_x)
+            log_x = np.clip(log_x - step, low, high)
+            if np.abs(step).max(initial=0.0) < 1e-14:
+                break
+        return log_x
+
+    def _quantile(self, mass: FloatArray) -> FloatArray:
+        """Ln x with this mass between it and the edge; the other edge for all of it or more."""
+        chain = self.chain
+        result = np.full(mass.shape, chain.log_lower if self.side == "upper" else chain.log_upper)
+        if chain.has_hard_edge:
+            mass = np.minimum(mass, 1.0 - _LAST / chain.rank)
+        below, above = (1.0 - mass, mass) if self.side == "upper" else (mass, 1.0 - mass)
+        within = mass < 1.0
+        at = chain_profile(chain).quantile(below[within], above[within])
+        result[within] = chain.log_upper - at.above
+        return result
+
+    def _far_out(self, zeta: FloatArray) -> FloatArray:
+        """Invert zeta outside by Newton's method for its logarithm, concave in ln x: from the edge, never too far."""
+        low, high = self._series.domain
+        log_x = np.full(zeta.shape, high if self.side == "upper" else low)
+        for _ in range(_NEWTON_STEPS):
+            found = self._exact(log_x)
+            step = self._sign * np.log(found / zeta) * found**1.5 / (self.chain.rank * self._half_gap(log_x))
+            log_x = log_x - step
+            if (np.abs(step) <= 1e-14 * (1.0 + np.abs(log_x))).all():
+                break
+        return log_x
+
+    def _area(self, first: FloatArray, second: FloatArray) -> FloatArray:
+        """Difference of L psi - sum_l ln(1 + c_l psi)/c_l, the primitive of psi d ln x, between two parameters."""
+        chain = self.chain
+        start = self._delta_at(first)
+        step = self._delta_at(second) - start
+        # Of the factors that vanish at the ends of the parameter's range the logarithms are known better.
+        total = chain.factors * step - chain.minimal_count * (self._log_delta(second) - self._log_delta(first))
+        remaining = chain.wide
+        if self.side == "lower":
+            c, _, multiplicity = chain.wide[0]
+            total = total + multiplicity / c * (_softplus(second) - _softplus(first))
+            remaining = chain.wide[1:]
+        for c, gap, multiplicity in remaining:
+            total = total - multiplicity / c * np.log1p(c * step / (gap + c * start))
+        return total
+
+    def _height(self, u: FloatArray) -> FloatArray:
+        """Ln |x| at a parameter."""
+        chain, delta = self.chain, self._delta_at(u)
+        if self.side == "upper":
+            total = chain.minimal_count * self._log_delta(u) - u
+            remaining = chain.wide
+        else:
+            _, gap, multiplicity = chain.wide[0]
+            total = self._log_delta(u) - np.log1p(-delta) + multiplicity * (math.log(gap) - _softplus(u))
+            remaining = chain.wide[1:]
+        for c, gap, multiplicity in remaining:
+            total = total + multiplicity * np.log(gap + c * delta)
+        return total
+
+    def _real_solutions(self, log_x: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Parameters of the two real psi with ln |x| = log_x on either side of the edge's."""
+        target = np.minimum(log_x, self.edge + _FARTHEST * self.chain.factors)
+        edge = np.full(target.shape, self._edge_parameter)
+
+        def excess(u: FloatArray, target: FloatArray) -> FloatArray:
+            return self._height(u) - target
+
+        solutions = []
+        for outer in self._outer_parameters(target):
+            ends = np.minimum(edge, outer), np.maximum(edge, outer)
+            found = find_root(excess, ends, args=(target,), tolerances=_TOLERANCES)
+            # Within rounding of the edge both ends lie on one side of the root.
+            solutions.append(np.where(found.success, found.x, edge))
+        return solutions[0], solutions[1]
+
+    def _outer_parameters(self, log_x: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Parameters beyond the two solutions: from the map's asymptotes, which bound it on both sides."""
+        chain = self.chain
+        if self.side == "upper":  # x > 1/psi, and x > psi^L prod c_l
+            ratios = math.fsum(m * math.log(c) for c, _, m in chain.wide)
+            return -log_x - 1.0, (log_x - ratios) / chain.factors + 1.0
+        c, _, multiplicity = chain.wide[0]
+        log_width = math.log(self._width)
+        at_zero = log_width + math.fsum(m * math.log(gap) for _, gap, m in chain.wide)
+        others = math.fsum(m * math.log(gap) for _, gap, m in chain.wide[1:])
+        far = log_width + multiplicity * (math.log(c) + log_width) + others
+        return log_x - at_zero - 1.0, (far - log_x + 1.0) / multiplicity
+
+    # The parameter u of the real psi outside. Upper edge: psi = e^u. Lower edge: psi + 1 = -width / (1 + e^-u), from
+    # psi = -1 to the next pole of ln x, psi = -1/c.
+
+    @property
+    def _width(self) -> float:
+        c, gap, _ = self.chain.wide[0]
+        return gap / c
+
+    @property
+    def _edge_parameter(self) -> float:
+        if self.side == "upper":
+            return math.log(self.psi)
+        return math.log(-self._delta / (self._width + self._delta))
+
+    def _delta_at(self, u: FloatArray) -> FloatArray:
+        return 1.0 + np.exp(u) if self.side == "upper" else -np.exp(self._log_delta(u))
+
+    def _log_delta(self, u: FloatArray) -> FloatArray:
+        """Ln |1 + psi|."""
+        return _softplus(u) if self.side == "upper" else math.log(self._width) - _softplus(-u)
+
+
+def _softplus(u: FloatArray) -> FloatArray:
+    return np.logaddexp(0.0, u)
+
+
+@lru_cache(maxsize=256)
+def edge_coordinate(chain: ChainMap, side: Side) -> EdgeCoordinate:
+    """Return the coordinate of an edge; shared by all sigma."""
+    return EdgeCoordinate(chain, side)

@@ -1,0 +1,141 @@
+"""Where a rank-one spike puts an outlier eigenvalue of a Gaussian chain, in closed form in psi.
+
+A spike theta u v^T is added to the sub-product X_{a+1} ... X_b of the chain X_1 ... X_L: to the whole product
+(a = 0, b = L), or to one factor (b = a + 1). u and v are unit vectors, fixed or independent of the chain. With
+r = min n_l, c_l = r/n_l and psi the moment generating function of the r nonzero eigenvalues (see ``_chain_map``), an
+outlier at lambda = F(psi), 0 < psi < psi_+, belongs to the strength
+
+    theta^2 = 1/D = K prod_{a<l<b} (1 + c_l psi) / psi,    K = prod_{a<l<=b} sigma_l^2 prod_{a<=l<=b} n_l / r.
+
+For the whole product it is the D-transform D = (1 + c_0 psi)(1 + c_L psi)/lambda of Benaych-Georges & Nadakuditi
+(2012), their phi being (1 + c psi)/sqrt(lambda) with the zero eigenvalues of either side counted. A spike inside the
+chain sees the resolvent R = (lambda - W W^T)^(-1) through the factors around it, W = A Y B: with <.> the normalized
+trace, lambda <A^T R A> = <A^T A> prod_{l<=a} (1 + c_l psi) by free multiplicativity, alike for B, and D is lambda times
+the product of <A^T R A> and its counterpart.
+
+With p_l = c_l psi / (1 + c_l psi), S = sum_l p_l and S_in its part a < l < b, the logarithmic slopes are
+d ln lambda / d ln psi = S - 1 and d ln theta^2 / d ln psi = S_in - 1; everything else follows from them.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.optimize.elementwise import find_root
+
+from rmtbase.laws._chain._chain_map import ChainMap, FloatArray
+
+_LARGEST_PSI = 1e12
+
+
+@dataclass(frozen=True)
+class OutlierMap:
+    """The maps psi -> lambda, theta and the outlier's statistics for one chain and one place of the spike.
+
+    Attributes:
+        chain: the chain's map.
+        log_scale: ln C, the unit of the eigenvalues.
+        log_unit: ln K, the unit of theta^2.
+        first: a, the index of the spike's left dimension.
+        last: b, the index of its right dimension.
+    """
+
+    chain: ChainMap
+    log_scale: float
+    log_unit: float
+    first: int
+    last: int
+
+    @property
+    def ratios(self) -> FloatArray:
+        """The c_l = r/n_l of the whole chain."""
+        return self.chain.rank / np.asarray(self.chain.dims)
+
+    @property
+    def inner(self) -> FloatArray:
+        """The c_l strictly inside the spike's span."""
+        return self.ratios[self.first + 1 : self.last]
+
+    @property
+    def psi_edge(self) -> float:
+        """psi_+, where the outlier leaves the bulk."""
+        return self.chain.upper_delta - 1.0
+
+    def log_eigenvalue(self, psi: FloatArray) -> FloatArray:
+        """Ln lambda."""
+        return self.log_scale + _log_product(self.ratios, psi) - np.log(psi)
+
+    def log_strength(self, psi: FloatArray) -> FloatArray:
+        """Ln theta."""
+        return 0.5 * (self.log_unit + _log_product(self.inner, psi) - np.log(psi))
+
+    def psi_of_eigenvalue(self, log_eigenvalue: FloatArray) -> FloatArray:
+        """Psi in (0, psi_+] at ln lambda above the edge."""
+        return self._solve(self.ratios, log_eigenvalue - self.log_scale, 0.0, self.psi_edge)
+
+    def psi_of_strength(self, log_strength: FloatArray) -> FloatArray:
+        """Psi in (0, psi_+] at ln theta above the threshold."""
+        return self._solve(self.inner, 2.0 * log_strength - self.log_unit, 0.0, self.psi_edge)
+
+    def psi_below_threshold(self, log_strength: FloatArray) -> FloatArray:
+        """Psi > psi_+ at ln theta below the threshold: the continuation of the outlier; inf where it ends."""
+        end = _LARGEST_PSI
+        if self.inner.size > 1:  # theta has a minimum, S_in = 1
+            low, high = math.log(self.psi_edge), math.log(_LARGEST_PSI)
+            end = math.exp(find_root(lambda t: _slope(self.inner, np.exp(t)) - 1.0, (low, high)).x)
+        target = 2.0 * log_strength - self.log_unit
+        reached = target > _log_product(self.inner, np.asarray(end)) - math.log(end)
+        psi = np.full(target.shape, np.inf)
+        psi[reached] = self._solve(self.inner, target[reached], self.psi_edge, end)
+        return psi
+
+    def overlap(self, psi: FloatArray) -> FloatArray:
+        """(1 - S)/(1 - S_in), the overlap up to the factors of each side."""
+        return (1.0 - _slope(self.ratios, psi)) / (1.0 - _slope(self.inner, psi))
+
+    def overlaps(self, psi: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Squared overlaps of the outlier's left and right singular vectors with the spike's images."""
+        both = self.overlap(psi)
+        left = np.exp(_log_product(self.ratios[: self.first + 1], psi))
+        right = np.exp(_log_product(self.ratios[self.last :], psi))
+        return both * left, both * right
+
+    def relative_std(self, psi: FloatArray) -> FloatArray:
+        """Standard deviation of ln lambda_out, leading order.
+
+        Var = (2/r) Q [(S - S_in)/psi - (c_a + c_b) Q], Q = (1 - S)/(1 - S_in): the fluctuations of u^T A^T R A u,
+        v^T B R B^T v and the cross term, which are independent, with u and v uniform on their spheres.
+        """
+        both = self.overlap(psi)
+        free = (_slope(self.ratios, psi) - _slope(self.inner, psi)) / psi
+        ends = self.ratios[self.first] + self.ratios[self.last]
+        return np.sqrt(np.maximum(2.0 / self.chain.rank * both * (free - ends * both), 0.0))
+
+    def _solve(self, ratios: FloatArray, target: FloatArray, low: float, high: float) -> FloatArray:
+        """The psi in [low, high] with sum ln(1 + c psi) - ln psi = target, which falls with psi there."""
+        least = np.maximum(-target, math.log(low) if low else -np.inf)
+        most = np.maximum(least, math.log(high))
+        if not ratios.size:
+            return np.exp(least)
+        root = find_root(
+            lambda t, goal: _log_product(ratios, np.exp(t)) - t - goal,
+            (least, most),
+            args=(target,),
+            tolerances={"xatol": 1e-16, "xrtol": 4e-16},
+        )
+        # At either end rounding may leave no change of sign: the nearer end is the root.
+        at_end = np.where(_log_product(ratios, np.exp(most)) - most >= target, most, least)
+        return np.exp(np.where(root.success, root.x, at_end))
+
+
+def _log_product(ratios: FloatArray, psi: FloatArray) -> FloatArray:
+    """Sum of ln(1 + c psi)."""
+    return np.log1p(np.multiply.outer(psi, ratios)).sum(axis=-1)
+
+
+def _slope(ratios: FloatArray, psi: FloatArray) -> FloatArray:
+    """Sum of c psi/(1 + c psi)."""
+    terms = np.multiply.outer(psi, ratios)
+    return (terms / (1.0 + terms)).sum(axis=-1)

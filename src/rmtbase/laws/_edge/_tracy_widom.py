@@ -1,0 +1,381 @@
+"""The Tracy-Widom laws, the fluctuations of an extreme eigenvalue at a soft edge.
+
+The left tail comes from the Hastings-McLeod solution q of Painleve II,
+
+    q'' = s q + 2 q^3,   q(s) ~ Ai(s) as s -> inf,   q(-v) = sqrt(v/2) sum_j a_j v^(-3j) as v -> inf,
+    (ln F_2)'' = -q^2,   (ln F_1)' = ((ln F_2)' + q) / 2
+
+(Tracy & Widom 1994, 1996). Where F is small its Fredholm determinant loses all digits, and these equations none: as
+boundary value problems they are well-conditioned.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+from numpy.polynomial import chebyshev
+from numpy.polynomial.chebyshev import Chebyshev
+from numpy.typing import ArrayLike, NDArray
+from scipy.interpolate import PPoly
+from scipy.special import airy, airye
+
+from rmtbase.errors import ParameterError
+from rmtbase.laws._piecewise import PiecewisePolynomial, nodes
+
+FloatArray = NDArray[np.float64]
+
+# FAR_LEFT | ln F by Painleve II | ln (1 - F) by determinants | ln (1 - F) by the trace
+_MIDDLE, _RIGHT = -1.0, 10.0
+_PIECES_PER_UNIT = 4
+_NEWTON_STEPS = 3
+
+
+@dataclass(frozen=True)
+class TracyWidom:
+    """The Tracy-Widom law F_beta of the largest eigenvalue at a soft edge, beta = 1 (real) or 2 (complex).
+
+    F_1(s) = det(1 - B_s) and F_2(s) = det(1 - B_s^2) with B_s(x, y) = Ai(x + y + s) on L^2(0, inf) (Ferrari & Spohn
+    2005). Numerical, with relative accuracy in both tails: for s >= -1 determinants by Gauss-Legendre quadrature
+    (Bornemann 2010), the survival function from the eigenvalues of B_s rather than from 1 - cdf; for s < -1, where
+    determinants lose their digits, Painleve II between the determinant at -1 and the left asymptotics. Measured
+    against determinants in 70 digits, relative error: sf below 1e-12 everywhere, cdf below 1e-12 for s >= -14. Built
+    once per process on first use (about 20 ms), then some tens of nanoseconds a value.
+
+    Attributes:
+        beta: 1 or 2.
+
+    Raises:
+        ParameterError: for any other beta.
+    """
+
+    beta: int = 1
+
+    def __post_init__(self) -> None:
+        if isinstance(self.beta, bool) or self.beta not in (1, 2):
+            raise ParameterError("beta", self.beta, "1 (real matrices) or 2 (complex matrices)")
+
+    @property
+    def support(self) -> tuple[float, float]:
+        """The whole real line."""
+        return -math.inf, math.inf
+
+    def cdf(self, s: ArrayLike) -> FloatArray:
+        """P(TW <= s), same shape as ``s``."""
+        return _piecewise(s, lambda left: np.exp(self._log_cdf(left)), lambda right: -np.expm1(self._log_sf(right)))
+
+    def sf(self, s: ArrayLike) -> FloatArray:
+        """P(TW > s), accurate relative to itself in the right tail."""
+        return _piecewise(s, lambda left: -np.expm1(self._log_cdf(left)), lambda right: np.exp(self._log_sf(right)))
+
+    def logsf(self, s: ArrayLike) -> FloatArray:
+        """Ln P(TW > s), finite for every finite s."""
+        return _piecewise(s, lambda left: np.log1p(-np.exp(self._log_cdf(left))), self._log_sf)
+
+    def logcdf(self, s: ArrayLike) -> FloatArray:
+        """Ln P(TW <= s), finite for every finite s."""
+        return _piecewise(s, self._log_cdf, lambda right: np.log1p(-np.exp(self._log_sf(right))))
+
+    def pdf(self, s: ArrayLike) -> FloatArray:
+        """Density at ``s``, same shape."""
+        return _piecewise(
+            s,
+            lambda left: np.exp(self._log_cdf(left)) * self._log_cdf(left, 1),
+            lambda right: -np.exp(self._log_sf(right)) * self._log_sf(right, 1),
+        )
+
+    def ppf(self, q: ArrayLike) -> FloatArray:
+        """Quantile: the s with cdf(s) = q; -inf at 0, inf at 1, nan outside [0, 1]."""
+        probability = np.asarray(q, dtype=np.float64)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return self._quantile(np.log(probability), np.log1p(-probability))
+
+    def isf(self, q: ArrayLike) -> FloatArray:
+        """Upper quantile: the s with sf(s) = q, accurate for tiny q; inf at 0, -inf at 1, nan outside [0, 1]."""
+        probability = np.asarray(q, dtype=np.float64)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return self._quantile(np.log1p(-probability), np.log(probability))
+
+    def mean(self) -> float:
+        """E[TW]: -1.2065335745820 for beta = 1, -1.7710868074116 for beta = 2."""
+        return self.moment(1)
+
+    def var(self) -> float:
+        """Variance: 1.6077810345810 for beta = 1, 0.8131947928329 for beta = 2."""
+        s, mass = _quadrature(self.beta)
+        return float(mass @ (s - self.mean()) ** 2)
+
+    def std(self) -> float:
+        """Standard deviation."""
+        return math.sqrt(self.var())
+
+    def moment(self, k: int) -> float:
+        """E[TW^k], k = 0, 1, 2, ...: numerical, to 1e-13 relative to E|TW|^k for moderate k.
+
+        Raises:
+            ParameterError: if k is not a non-negative integer.
+        """
+        if isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 0:
+            raise ParameterError("k", k, "a non-negative integer")
+        s, mass = _quadrature(self.beta)
+        return float(mass @ s**k)
+
+    def entropy(self) -> float:
+        """Differential entropy -E[ln pdf]: numerical, to 1e-13."""
+        s, mass = _quadrature(self.beta)
+        return -float(mass @ np.log(self.pdf(s)))
+
+    def _log_cdf(self, s: FloatArray, derivative: int = 0) -> FloatArray:
+        """Ln F (or its derivative) for s < _MIDDLE."""
+        body = _left_body(self.beta)[derivative](s)
+        far = s < FAR_LEFT
+        if far.any():
+            body[far] = far_left_log_cdf(self.beta, -s[far])[derivative]
+        return body
+
+    def _log_sf(self, s: FloatArray, derivative: int = 0) -> FloatArray:
+        """Ln (1 - F) (or its derivative) for s >= _MIDDLE."""
+        body = _right_body(self.beta)[derivative](s)
+        far = s > _RIGHT
+        if far.any():
+            body[far] = _right_tail(self.beta, s[far], derivative)
+        return body
+
+    def _quantile(self, log_cdf: FloatArray, log_sf: FloatArray) -> FloatArray:
+        node_s, node_log_cdf, node_log_sf = _quantile_guesses(self.beta)
+        on_left = log_cdf < node_log_cdf[np.searchsorted(node_s, _MIDDLE)]
+        target = np.where(on_left, log_cdf, log_sf)
+        valid = np.isfinite(target) & ~np.isnan(log_cdf + log_sf)
+        s = np.where(np.isnan(log_cdf + log_sf), np.nan, np.where(on_left, -np.inf, np.inf))
+        for side, table, log_mass in (
+            (on_left & valid, node_log_cdf, self._log_cdf),
+            (~on_left & valid, -node_log_sf, self._log_sf),
+        ):
+            goal = target[side]
+            guess = np.interp(goal if log_mass == self._log_cdf else -goal, table, node_s)
+            low, high = (-np.inf, _MIDDLE) if log_mass == self._log_cdf else (_MIDDLE, np.inf)
+            for _ in range(_NEWTON_STEPS):
+                guess = np.clip(guess - (log_mass(guess) - goal) / log_mass(guess, 1), low, high)
+            s[side] = guess
+        return s if s.ndim else s[()]
+
+
+def _piecewise(
+    s: ArrayLike, left: Callable[[FloatArray], FloatArray], right: Callable[[FloatArray], FloatArray]
+) -> FloatArray:
+    """Apply ``left`` below _MIDDLE and ``right`` above it, with the limits at -inf and inf, nan at nan."""
+    values = np.asarray(s, dtype=np.float64)
+    bounded = np.clip(values, -1e100, 1e100)
+    result = np.full(values.shape, np.nan)
+    low, high = bounded < _MIDDLE, bounded >= _MIDDLE
+    with np.errstate(over="ignore", under="ignore"):
+        result[low], result[high] = left(bounded[low]), right(bounded[high])
+    return result if result.ndim else result[()]
+
+
+@cache
+def _airy_series() -> PPoly:
+    """Ai on [_MIDDLE, 40] by its Taylor series about points 1/8 apart, from Ai^(n+2) = z Ai^(n) + n Ai^(n-1).
+
+    To double precision relative to Ai itself, and thirty times faster than ``scipy.special.airy`` on the many
+    arguments of the kernels.
+    """
+    points = np.arange(_MIDDLE, 40.0 + 0.125, 0.125)
+    start = points[:-1]
+    terms = list(airy(start)[:2])  # terms[n] = Ai^(n) / n!
+    for n in range(18):
+        before = terms[n - 1] if n else 0.0
+        terms.append((start * terms[n] + before) / ((n + 1) * (n + 2)))
+    return PPoly(np.array(terms[::-1]), points)
+
+
+def _kernel(s: FloatArray, order: int) -> tuple[FloatArray, FloatArray]:
+    """B_s and its first row Ai(x + s), by ``order``-point Gauss-Legendre quadrature for each s >= _MIDDLE.
+
+    Both carry the square roots of the weights. The half line is cut where Ai(x + s) is below 1e-17 of its
+    largest value on it.
+    """
+    # Ai falls as exp(-2/3 x^1.5): for s < 0 that far from 0, for s > 0 that far below Ai(s).
+    start = np.maximum(s, 0.0)
+    length = (start**1.5 + 60.0) ** (2.0 / 3.0) - s
+    points, weights = np.polynomial.legendre.leggauss(order)
+    x = 0.5 * length[:, None] * (points + 1.0)
+    root = np.sqrt(0.5 * length[:, None] * weights)
+    kernel = _airy_series()(x[:, :, None] + x[:, None, :] + s[:, None, None])
+    return root[:, :, None] * kernel * root[:, None, :], root * _airy_series()(x + s[:, None])
+
+
+def _log_determinant(beta: int, kernel: FloatArray) -> FloatArray:
+    """Ln F from matrices of B_s, by eigenvalues: where F is near 1, ln F is relatively accurate."""
+    eigenvalues = np.linalg.eigvalsh(kernel)
+    return np.asarray(np.log1p(-eigenvalues if beta == 1 else -(eigenvalues**2)).sum(axis=-1), dtype=np.float64)
+
+
+@cache
+def _log_cdf_series() -> tuple[Chebyshev, Chebyshev]:
+    """Ln F_1 and ln F_2 on [FAR_LEFT, _MIDDLE], from the determinants and q = ((1 - B^2)^-1 Ai)(s) at _MIDDLE."""
+    (kernel,), (row,) = _kernel(np.array([_MIDDLE]), 52)
+    q = airy(_MIDDLE)[0] + row @ kernel @ np.linalg.solve(np.eye(row.size) - kernel @ kernel, row)
+    log_f1, log_f2 = (float(_log_determinant(beta, kernel)) for beta in (1, 2))
+    return log_cdf_on_left(_MIDDLE, float(q), log_f1, log_f2)
+
+
+@cache
+def _left_body(beta: int) -> tuple[PiecewisePolynomial, PiecewisePolynomial]:
+    """Ln F and its derivative on [FAR_LEFT, _MIDDLE]."""
+    series = _log_cdf_series()[beta - 1]
+    s = nodes(FAR_LEFT, _MIDDLE, round(_PIECES_PER_UNIT * (_MIDDLE - FAR_LEFT)))
+    value, slope = (PiecewisePolynomial.through(one(s), FAR_LEFT, _MIDDLE) for one in (series, series.deriv()))
+    return value, slope
+
+
+@cache
+def _right_body(beta: int) -> tuple[PiecewisePolynomial, PiecewisePolynomial]:
+    """Ln (1 - F) and its derivative on [_MIDDLE, _RIGHT]."""
+
+    def log_sf(s: FloatArray) -> FloatArray:
+        return np.log(-np.expm1(_log_determinant(beta, _kernel(s, 48)[0])))
+
+    # Two series of moderate degree take fewer determinants than the nodes of the pieces.
+    inner = 4.0
+    s = nodes(_MIDDLE, _RIGHT, round(_PIECES_PER_UNIT * (_RIGHT - _MIDDLE)))
+    split = round(_PIECES_PER_UNIT * (inner - _MIDDLE))
+    left, right = (Chebyshev.interpolate(log_sf, 24, ends) for ends in ((_MIDDLE, inner), (inner, _RIGHT)))
+    values = np.concatenate([left(s[:split]), right(s[split:])])
+    slopes = np.concatenate([left.deriv()(s[:split]), right.deriv()(s[split:])])
+    value, slope = (PiecewisePolynomial.through(one, _MIDDLE, _RIGHT) for one in (values, slopes))
+    return value, slope
+
+
+@cache
+def _right_tail_series(beta: int) -> tuple[Chebyshev, Chebyshev]:
+    """Interpolant in w = s^(-3/2) of ln (1 - F(s)) + (2 beta/3) s^(3/2) + (3 beta/4) ln s, and its derivative.
+
+    Beyond _RIGHT, 1 - F is the trace of the kernel to double precision: (1/2) int_0^inf Ai(s + u) du for beta = 1 and
+    int_0^inf u Ai(s + u)^2 du for beta = 2.
+    """
+    points, weights = np.polynomial.legendre.leggauss(64)
+    t, weight = 20.0 * (points + 1.0), 20.0 * weights
+
+    def log_trace(w: FloatArray) -> FloatArray:
+        s = w[:, None] ** (-2.0 / 3.0)
+        u = t / np.sqrt(s)
+        decay = np.exp(-2.0 / 3.0 * s**1.5 * np.expm1(1.5 * np.log1p(u / s)))
+        scaled = airye(s + u)[0] * decay * s**0.25
+        integrand = 0.5 * scaled if beta == 1 else scaled**2 * t
+        return np.log((integrand * weight).sum(axis=1))
+
+    series = Chebyshev.interpolate(log_trace, 14, (1e-9, _RIGHT**-1.5))
+    return series, series.deriv()
+
+
+def _right_tail(beta: int, s: FloatArray, derivative: int) -> FloatArray:
+    """Ln (1 - F(s)), or its derivative, for s > _RIGHT."""
+    series = _right_tail_series(beta)[derivative]
+    if derivative:
+        return -1.5 * s**-2.5 * series(s**-1.5) - beta * np.sqrt(s) - 0.75 * beta / s
+    return series(s**-1.5) - 2.0 * beta / 3.0 * s**1.5 - 0.75 * beta * np.log(s)
+
+
+@cache
+def _quantile_guesses(beta: int) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Nodes s and ln F, ln (1 - F) there: ln F is used below _MIDDLE, ln (1 - F) above it."""
+    s = np.concatenate([np.linspace(-60.0, FAR_LEFT, 400), np.linspace(FAR_LEFT, 10.0, 2601)[1:],
+                        np.geomspace(10.0, 1000.0, 400)[1:]])  # fmt: skip
+    law = TracyWidom(beta)
+    return s, law.logcdf(s), law.logsf(s)
+
+
+@cache
+def _quadrature(beta: int) -> tuple[FloatArray, FloatArray]:
+    """Points and the mass that each stands for: Gauss-Legendre in pieces, with total mass 1."""
+    points, weights = np.polynomial.legendre.leggauss(20)
+    ends = np.linspace(-16.0, 30.0, 47)
+    s = (ends[:-1, None] + 0.5 * (points + 1.0)).ravel()
+    mass = np.tile(0.5 * weights, ends.size - 1) * TracyWidom(beta).pdf(s)
+    return s, mass / mass.sum()
+
+
+FloatArray = NDArray[np.float64]
+
+FAR_LEFT = -16.0
+"""Where :func:`far_left_log_cdf` takes over."""
+
+_TERMS = 11  # the next is below 1e-16 at v = 16
+_ZETA_PRIME = -0.16542114370045092921  # zeta'(-1)
+_DEGREE = 90
+_NEWTON_STEPS = 12
+
+
+@cache
+def _hastings_mcleod_series() -> tuple[float, ...]:
+    """a_0, a_1, ... = 1, -1/8, -73/128, ...: with y = sum_j a_j v^(-3j), [y^3 - y]_{j+1} = (9 j^2 - 1/4) a_j."""
+    a = [1.0]
+    for j in range(_TERMS - 1):
+        known = np.array([*a, 0.0])
+        cube = np.convolve(np.convolve(known, known), known)[j + 1]
+        a.append(float((9.0 * j**2 - 0.25) * a[j] - cube) / 2.0)
+    return tuple(a)
+
+
+def hastings_mcleod_far_left(v: FloatArray) -> FloatArray:
+    """q(-v) for v >= -FAR_LEFT."""
+    series = np.polyval(_hastings_mcleod_series()[::-1], v**-3.0)
+    return np.asarray(np.sqrt(0.5 * v) * series, dtype=np.float64)
+
+
+def far_left_log_cdf(beta: int, v: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Ln F_beta(-v) and its derivative in s = -v, for v >= -FAR_LEFT: the series integrated term by term.
+
+    The constants are ln tau_2 = ln 2 / 24 + zeta'(-1) and ln tau_1 = -11 ln 2 / 48 + zeta'(-1) / 2 (Deift, Its &
+    Krasovsky 2008; Baik, Buckingham & DiFranco 2008).
+    """
+    a = np.array(_hastings_mcleod_series())
+    j, w = np.arange(a.size), v**-3.0
+    square = np.convolve(a, a)[: a.size] / 2.0
+    # -q^2 = -sum square_j v^(1-3j), integrated once and twice; j = 1 gives the logarithm.
+    once = square / (3.0 * j - 2.0)
+    twice = np.divide(once, 3.0 - 3.0 * j, out=np.zeros(a.size), where=j != 1)
+    slope = -(v**2) * np.polyval(once[::-1], w)
+    value = v**3 * np.polyval(twice[::-1], w) - np.log(v) / 8.0 + math.log(2.0) / 24.0 + _ZETA_PRIME
+    if beta == 2:
+        return value, slope
+    integral = v**1.5 * math.sqrt(0.5) * np.polyval((a / (1.5 - 3.0 * j))[::-1], w)
+    return 0.5 * (value - integral) - 0.25 * math.log(2.0), 0.5 * (slope + hastings_mcleod_far_left(v))
+
+
+def log_cdf_on_left(right: float, q_right: float, log_f1: float, log_f2: float) -> tuple[Chebyshev, Chebyshev]:
+    """Return ln F_1 and ln F_2 on [FAR_LEFT, right], from q, ln F_1 and ln F_2 at ``right`` and the series at the left.
+
+    Collocation at Chebyshev points, with the operator that inverts the second derivative under zero boundary values:
+    the equations become integral equations of the second kind, and lose nothing to rounding.
+    """
+    domain = (FAR_LEFT, right)
+    points = chebyshev.chebpts1(_DEGREE + 1)
+    s = FAR_LEFT + 0.5 * (right - FAR_LEFT) * (points + 1.0)
+    to_series = (2.0 / (_DEGREE + 1)) * chebyshev.chebvander(points, _DEGREE).T
+    to_series[0] *= 0.5
+    inverse = (0.5 * (right - FAR_LEFT)) ** 2 * chebyshev.chebint(to_series, 2)
+    ends = chebyshev.chebval(np.array([-1.0, 1.0]), inverse)
+    inverse[0] -= ends.mean(axis=1)
+    inverse[1] -= 0.5 * (ends[:, 1] - ends[:, 0])
+
+    def line(left: float, right: float) -> FloatArray:
+        """The first two coefficients of the linear function with these boundary values."""
+        return np.array([0.5 * (left + right), 0.5 * (right - left)])
+
+    edge = np.array([-FAR_LEFT])
+    boundary = line(float(hastings_mcleod_far_left(edge)[0]), q_right)
+    operator, outer = chebyshev.chebval(points, inverse).T, chebyshev.chebval(points, boundary)
+    q = np.sqrt(-0.5 * s)
+    for _ in range(_NEWTON_STEPS):
+        residual = q - outer - operator @ (s * q + 2.0 * q**3)
+        q = q - np.linalg.solve(np.eye(q.size) - operator * (s + 6.0 * q**2), residual)
+    curvature = inverse @ -(q**2)
+    curvature[:2] += line(float(far_left_log_cdf(2, edge)[0][0]), log_f2)
+    f2 = Chebyshev(curvature, domain)
+    f1 = 0.5 * (f2 + Chebyshev(to_series @ q, domain).integ())
+    return f1 + (log_f1 - f1(right)), f2

@@ -1,0 +1,343 @@
+"""One element of W_QK: the variance-gamma law."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.interpolate import CubicHermiteSpline
+from scipy.special import erf, erfcx, gammaln, k0e
+
+from rmtbase.laws._element._chi_square_rule import (
+    NEGLIGIBLE,
+    chi_square_rule,
+    exponential_remainder,
+    trapezoidal_points,
+    trapezoidal_step,
+)
+from rmtbase.laws._parameters import as_float, checked_order
+from rmtbase.parameters import (
+    require_head_shape,
+    require_normalization,
+    require_positive_integer,
+    require_positive_number,
+)
+
+FloatArray = NDArray[np.float64]
+
+_NEAREST = 2.0**-66  # of the unit: for d_head > 1 no function changes by 1e-16 between here and zero
+_LOWEST_LOG = -760.0  # below ln of the smallest positive double
+_ROWS = 4096
+_NEWTON_STEPS = 2
+_CENTRAL = 0.45  # tail probability above which a quantile is found from its distance to 1/2
+
+
+@dataclass(frozen=True)
+class ProductElement:
+    """The law of one element w = scale Σ_{i<=h} a_i b_i of W_QK, a_i and b_i independent N(0, 1), h = d_head.
+
+    It is the symmetric variance-gamma law (the Laplace law at h = 2): w is N(0, scale² s) with s ~ χ² of h degrees of
+    freedom, or scale/2 times the difference of two independent such χ². In the unit x = |w|/scale, with ν = (h - 1)/2,
+
+        pdf = x^ν K_ν(x) / (√π Γ(h/2) 2^ν) / scale,    characteristic function (1 + scale² t²)^(-h/2)
+
+    (Pearson, Jeffery & Elderton 1929 and Wishart & Bartlett 1932 for h > 1, Craig 1936 for h = 1; as a variance-gamma
+    law Madan, Carr & Chang 1998). The law is exact, its functions are numerical: pdf and sf are the scale mixture
+    itself, integrated over ln s by the trapezoidal rule about the saddle s = (h + √(h² + 4x²))/2. All terms are
+    positive and none is larger than the one at the saddle, where K_ν itself overflows (at x = 1 from h = 300 on, near
+    zero for every h > 1); both tails are relative. Measured against 40-digit evaluations for h = 1 ... 16 384: relative
+    error of pdf and sf below 2e-13 down to 1e-300, of ppf and of kl_to_normal below 1e-14.
+
+    Attributes:
+        d_head: the number h of products, a positive integer.
+        scale: σ_Q σ_K, divided by √d_model for ``sqrt_d``: the standard deviation of one product.
+
+    Raises:
+        ParameterError: for a d_head that is not a positive integer or a scale that is not positive and finite.
+    """
+
+    d_head: int
+    scale: float = 1.0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "d_head", require_positive_integer("d_head", self.d_head))
+        object.__setattr__(self, "scale", require_positive_number("scale", self.scale))
+
+    @property
+    def support(self) -> tuple[float, float]:
+        """The whole real line."""
+        return -math.inf, math.inf
+
+    def pdf(self, x: ArrayLike) -> FloatArray:
+        """Density at ``x``, same shape, in 1/x; at 0 it is inf for d_head = 1."""
+        return np.exp(self.logpdf(x))
+
+    def logpdf(self, x: ArrayLike) -> FloatArray:
+        """Ln of the density at ``x``, finite for every finite x (but x = 0 at d_head = 1)."""
+        return self._of_magnitude(x, _log_pdf) - math.log(self.scale)
+
+    def cdf(self, x: ArrayLike) -> FloatArray:
+        """P(w <= x), same shape as ``x``; accurate relative to itself in the left tail."""
+        return self.sf(-np.asarray(x, dtype=np.float64))
+
+    def sf(self, x: ArrayLike) -> FloatArray:
+        """P(w > x), same shape as ``x``; accurate relative to itself in the right tail."""
+        tail = np.exp(self._log_tail(x))
+        return np.where(np.asarray(x) < 0.0, 1.0 - tail, tail)[()]
+
+    def logcdf(self, x: ArrayLike) -> FloatArray:
+        """Ln P(w <= x), finite for every finite x."""
+        return self.logsf(-np.asarray(x, dtype=np.float64))
+
+    def logsf(self, x: ArrayLike) -> FloatArray:
+        """Ln P(w > x), finite for every finite x."""
+        log_tail = self._log_tail(x)
+        return np.where(np.asarray(x) < 0.0, np.log1p(-np.exp(log_tail)), log_tail)[()]
+
+    def ppf(self, q: ArrayLike) -> FloatArray:
+        """Quantile: the x with cdf(x) = q; -inf at 0, inf at 1, nan outside [0, 1].
+
+        Accurate relative to itself, near the median too, where x is proportional to q - 1/2.
+        """
+        probability = np.asarray(q, dtype=np.float64)
+        with np.errstate(invalid="ignore"):
+            lower = np.minimum(probability, 1.0 - probability)
+            inner, outer = (lower > 0.0) & (lower < 0.5), lower == 0.0
+        magnitude = np.where(lower == 0.5, 0.0, np.nan)
+        magnitude[outer] = np.inf
+        magnitude[inner] = self.scale * _magnitude_quantile(self.d_head, lower[inner])
+        return np.where(probability < 0.5, -magnitude, magnitude)[()]
+
+    def isf(self, q: ArrayLike) -> FloatArray:
+        """Upper quantile: the x with sf(x) = q, accurate for tiny q; inf at 0, -inf at 1, nan outside [0, 1]."""
+        return -self.ppf(q)
+
+    def moment(self, k: int) -> float:
+        """E[w^k], k = 0, 1, 2, ...: 0 for odd k, scale^k (k - 1)!! h (h + 2) ... (h + k - 2) for even k.
+
+        Exact, rounded once; inf where it is too large.
+        """
+        order = checked_order(k)
+        if order % 2:
+            return 0.0
+        product = math.prod((2 * j + 1) * (self.d_head + 2 * j) for j in range(order // 2))
+        return as_float(Fraction(self.scale) ** order * product)
+
+    def mean(self) -> float:
+        """E[w] = 0."""
+        return 0.0
+
+    def var(self) -> float:
+        """Variance, scale² h."""
+        return self.moment(2)
+
+    def std(self) -> float:
+        """Standard deviation, scale √h."""
+        return self.scale * math.sqrt(self.d_head)
+
+    def kurtosis(self) -> float:
+        """Excess kurtosis, 6/h."""
+        return 6.0 / self.d_head
+
+    def entropy(self) -> float:
+        """Differential entropy -∫ p ln p in nats: that of the normal law of the same variance less kl_to_normal."""
+        return 0.5 * math.log(2.0 * math.pi * math.e * self.d_head) + math.log(self.scale) - self.kl_to_normal()
+
+    def kl_to_normal(self) -> float:
+        """D_KL(p ‖ N(0, scale² h)) in nats, of the law itself: no estimate from a matrix has this as its mean.
+
+        Accurate relative to itself where it is tiny (2.8e-9 at h = 16 384): the integral of φ (r ln r - r + 1) >= 0,
+        with r - 1 = p/φ - 1 found from what is left of the scale mixture after its constant and linear terms.
+        """
+        return _kl_to_normal(self.d_head)
+
+    def kl_to_normal_leading(self) -> float:
+        """The leading term 3/(4 h²) = kurtosis²/48 of kl_to_normal. Asymptotic: the next term is -9/(2 h³)."""
+        return 0.75 / self.d_head**2
+
+    def _log_tail(self, x: ArrayLike) -> FloatArray:
+        """Ln P(w > |x|)."""
+        return self._of_magnitude(x, _log_sf)
+
+    def _of_magnitude(self, x: ArrayLike, log_function: Callable[[int, FloatArray], FloatArray]) -> FloatArray:
+        """Apply ``log_function`` to |x|/scale, octave by octave; -inf at infinity, nan at nan."""
+        with np.errstate(over="ignore"):
+            values = np.abs(np.asarray(x, dtype=np.float64)) / self.scale
+        result = np.where(np.isnan(values), np.nan, -np.inf)
+        finite = np.isfinite(values)
+        result[finite] = _by_octave(log_function, self.d_head, values[finite])
+        return result[()]
+
+
+def product_element(
+    d_model: int, d_head: int, sigma_q: float = 1.0, sigma_k: float = 1.0, normalization: str = "sqrt_d"
+) -> ProductElement:
+    """Return the law of one element of W_QK = W_Q^T W_K with Gaussian W_Q, W_K of shape (d_head, d_model).
+
+    Variance d_head sigma_q² sigma_k², divided by d_model for ``sqrt_d``. Exact for every element, but the d_model²
+    elements of one matrix depend on each other: see :func:`element_average`.
+
+    Raises:
+        ParameterError: as :func:`rmtbase.laws.low_rank_product`.
+    """
+    width, head = require_head_shape(d_model, d_head)
+    scale = require_positive_number("sigma_q", sigma_q) * require_positive_number("sigma_k", sigma_k)
+    return ProductElement(head, scale / math.sqrt(width) if require_normalization(normalization) == "sqrt_d" else scale)
+
+
+def _by_octave(function: Callable[[int, FloatArray], FloatArray], d_head: int, x: FloatArray) -> FloatArray:
+    """Apply ``function`` to groups of x >= 0 within a factor of two, which can share one rule."""
+    octave = np.frexp(np.maximum(x, _NEAREST))[1]
+    order = np.argsort(octave, kind="stable")
+    result = np.empty(x.shape)
+    for group in np.split(order, np.flatnonzero(np.diff(octave[order])) + 1):
+        for start in range(0, group.size, _ROWS):
+            rows = group[start : start + _ROWS]
+            result[rows] = function(d_head, x[rows])
+    return result
+
+
+def _log_pdf(d_head: int, x: FloatArray) -> FloatArray:
+    """Ln of the density at scale 1 for x >= 0 in one octave."""
+    if d_head == 1:  # K_0(x)/π, whose mixture has no peak as x -> 0
+        return np.log(k0e(x) / np.pi) - x
+    x = np.maximum(x, _NEAREST)
+    log_peak, saddle, v, terms, step = _mixture(d_head, x, 0.5)
+    return log_peak + np.log(step * (terms @ np.exp(-0.5 * v)) / np.sqrt(2.0 * np.pi * saddle))
+
+
+def _log_sf(d_head: int, x: FloatArray) -> FloatArray:
+    """Ln P(w > x) at scale 1 for x >= 0 in one octave."""
+    x = np.maximum(x, _NEAREST)
+    log_peak, saddle, v, terms, step = _mixture(d_head, x, 0.0)
+    terms *= erfcx(np.multiply.outer(x / np.sqrt(2.0 * saddle), np.exp(-0.5 * v)))
+    return log_peak + np.log(0.5 * step * terms.sum(axis=1))
+
+
+def _mixture(d_head: int, x: FloatArray, tilt: float) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray, float]:
+    """Return the density of ln s times exp(-x²/(2s)) about its largest value, at s = saddle e^v.
+
+    With P = saddle/2 and X = x²/(2 saddle), P - X = h/2, it is exp(log_peak - P(e^v - 1 - v) - X(e^-v - 1 + v)). The
+    points v reach to where that times e^(-tilt v) is negligible.
+
+    Returns:
+        log_peak and saddle, of the shape of x, v (node), the terms (x, node) relative to the peak, and the step.
+    """
+    half = 0.5 * d_head
+    upper = 0.5 * (half + np.hypot(half, x))
+    lower = x * (0.25 * (x / upper))
+    step = trapezoidal_step(float(np.max(upper + lower)))
+    v = trapezoidal_points(float(upper.min()), float(upper.min()) - tilt, step)
+    rise, fall = exponential_remainder(v), exponential_remainder(-v)
+    decay = upper.min() * rise + lower.min() * fall + tilt * v
+    kept = decay < decay.min() + NEGLIGIBLE
+    terms = np.exp(-(np.multiply.outer(upper, rise[kept]) + np.multiply.outer(lower, fall[kept])))
+    log_peak = _log_gamma_peak(half) + half * np.log1p(lower / half) - 2.0 * lower
+    return log_peak, 2.0 * upper, v[kept], terms, step
+
+
+def _central_mass(d_head: int, x: FloatArray) -> FloatArray:
+    """P(0 < w < x) at scale 1 for x > 0 in one octave: accurate relative to itself however small x is."""
+    half = 0.5 * d_head
+    reach = x / math.sqrt(2.0 * d_head)
+    step = trapezoidal_step(half)
+    v = trapezoidal_points(half, half, step)
+    # To the left of ln reach² the error function is 1: the tail of the mixture starts only there.
+    v = np.concatenate([v[0] + step * np.arange(-math.ceil(max(0.0, -2.0 * math.log(reach.min())) / step), 0), v])
+    exponent = half * exponential_remainder(v)
+    decay = exponent - np.log(erf(np.minimum(reach.min() * np.exp(-0.5 * v), 10.0)))
+    kept = decay < decay.min() + NEGLIGIBLE
+    within = erf(np.multiply.outer(reach, np.exp(-0.5 * v[kept])))
+    return 0.5 * step * math.exp(_log_gamma_peak(half)) * (within @ np.exp(-exponent[kept]))
+
+
+def _log_gamma_peak(shape: float) -> float:
+    """Ln of n^n e^-n / Γ(n), the largest density of the logarithm of a gamma variable of ``shape`` n."""
+    if shape < 20.0:
+        return shape * math.log(shape) - shape - float(gammaln(shape))
+    # Stirling's series; the next term is below 1e-14.
+    series = (1 / 12, -1 / 360, 1 / 1260, -1 / 1680, 1 / 1188)
+    remainder = sum(c / shape ** (2 * j + 1) for j, c in enumerate(series))
+    return 0.5 * math.log(shape / (2.0 * math.pi)) - remainder
+
+
+def _magnitude_quantile(d_head: int, lower: FloatArray) -> FloatArray:
+    """The x > 0 with P(w > x) = ``lower`` in (0, 1/2) at scale 1, by Newton's method in ln x from a table."""
+    central, tail = _quantile_tables(d_head)
+    magnitude = np.empty(lower.shape)
+    for chosen, goal, table, log_mass, sign in (
+        (lower > _CENTRAL, np.log(0.5 - lower), central, _log_central_mass, 1.0),
+        (lower <= _CENTRAL, np.log(lower), tail, _log_sf, -1.0),
+    ):
+        target = goal[chosen]
+        log_x = table(target)
+        for _ in range(_NEWTON_STEPS):
+            x = np.exp(log_x)
+            mass, density = _by_octave(log_mass, d_head, x), _by_octave(_log_pdf, d_head, x)
+            log_x = log_x - sign * (mass - target) / np.exp(log_x + density - mass)
+        magnitude[chosen] = np.exp(log_x)
+    return magnitude
+
+
+def _log_central_mass(d_head: int, x: FloatArray) -> FloatArray:
+    return np.log(_central_mass(d_head, x))
+
+
+@lru_cache(maxsize=128)
+def _quantile_tables(d_head: int) -> tuple[CubicHermiteSpline, CubicHermiteSpline]:
+    """Ln x as a function of ln P(0 < w < x), and of ln P(w > x), at scale 1."""
+    std = math.sqrt(d_head)
+    furthest = std
+    while _log_sf(d_head, np.array([furthest]))[0] > _LOWEST_LOG:
+        furthest *= 2.0
+    tables = []
+    for log_mass, start, end, count, sign in (
+        (_log_central_mass, _NEAREST * std, std, 100, 1.0),
+        (_log_sf, 0.02 * std, furthest, 300, -1.0),
+    ):
+        x = np.geomspace(start, end, count)
+        mass = _by_octave(log_mass, d_head, x)
+        slope = sign * np.exp(mass - _by_octave(_log_pdf, d_head, x)) / x
+        order = slice(None, None, int(sign))  # a spline wants increasing abscissae
+        tables.append(CubicHermiteSpline(mass[order], np.log(x)[order], slope[order]))
+    return tables[0], tables[1]
+
+
+@lru_cache(maxsize=256)
+def _kl_to_normal(d_head: int) -> float:
+    """D_KL(p ‖ N(0, h)) in nats: ∫ φ(y) (r ln r - r + 1) dy over y = w/√h, r = p/φ."""
+    # y = exp(t - e^-t) takes the singularity of p at 0 and the tails to infinity, where the trapezoidal rule is exact.
+    step = 1.0 / 32.0
+    t = np.arange(-4.5, 4.0, step)
+    y = np.exp(t - np.exp(-t))
+    log_normal = -0.5 * y * y - 0.5 * math.log(2.0 * math.pi)
+    log_density = ProductElement(d_head, 1.0 / math.sqrt(d_head)).logpdf(y)
+    normal, density, log_ratio = np.exp(log_normal), np.exp(log_density), log_density - log_normal
+    integrand = density * log_ratio - density + normal
+    near = np.abs(log_ratio) < 0.3
+    integrand[near] = normal[near] * _divergence_density(_density_excess(d_head, y[near]))
+    return float(2.0 * step * np.sum(integrand * y * (1.0 + np.exp(-t))))
+
+
+def _density_excess(d_head: int, y: FloatArray) -> FloatArray:
+    """p/φ - 1 at y = w/√h, accurate relative to the size it has on average.
+
+    The mixture at variance 1 + ε, E ε = 0, is φ(y) exp(L), L = -ln(1 + ε)/2 + y² ε/(2(1 + ε)) = ε(y² - 1)/2 + O(ε²):
+    the linear term, which averages to zero, is taken off before averaging and no digits cancel.
+    """
+    v, weights = chi_square_rule(d_head)
+    epsilon = np.expm1(v)
+    square = 0.5 * y[:, None] ** 2
+    exponent = square * (-np.expm1(-v)) - 0.5 * v
+    return (np.expm1(exponent) - (square - 0.5) * epsilon) @ weights
+
+
+def _divergence_density(delta: FloatArray) -> FloatArray:
+    """(1 + δ) ln(1 + δ) - δ >= 0, by its series Σ_{k>=2} (-δ)^k / (k(k - 1)) for small δ."""
+    series = np.polyval([(-1.0) ** k / (k * (k - 1)) for k in range(14, 1, -1)], delta) * delta**2
+    return np.where(np.abs(delta) < 0.05, series, (1.0 + delta) * np.log1p(delta) - delta)

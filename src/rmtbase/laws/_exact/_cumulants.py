@@ -1,0 +1,60 @@
+"""Classical, free and joint cumulants from moments."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from itertools import combinations
+from typing import TypeVar
+
+
+def classical_cumulants(moments: Sequence[Fraction]) -> list[Fraction]:
+    """Return kappa_1, ..., kappa_n from m_1, ..., m_n: kappa_n = m_n - sum_j C(n-1, j-1) kappa_j m_{n-j}."""
+    cumulants: list[Fraction] = []
+    for n, moment in enumerate(moments, 1):
+        known = (math.comb(n - 1, j - 1) * kappa * moments[n - j - 1] for j, kappa in enumerate(cumulants, 1))
+        cumulants.append(moment - sum(known))
+    return cumulants
+
+
+def free_cumulants(moments: Sequence[Fraction]) -> list[Fraction]:
+    """Return the free cumulants from m_1, ..., m_n: m_n = sum_s kappa_s [z^(n-s)] M(z)^s, M(z) = 1 + sum_k m_k z^k.
+
+    The sum over non-crossing partitions, by the size s of the block that holds the first element (Speicher 1994).
+    """
+    order = len(moments)
+    series = [Fraction(1), *moments]
+    powers = [[Fraction(1)] + [Fraction(0)] * order]
+    for _ in range(order):
+        last = powers[-1]
+        powers.append([sum((last[i] * series[j - i] for i in range(j + 1)), Fraction(0)) for j in range(order + 1)])
+    cumulants: list[Fraction] = []
+    for n, moment in enumerate(moments, 1):
+        cumulants.append(moment - sum(kappa * powers[s][n - s] for s, kappa in enumerate(cumulants, 1)))
+    return cumulants
+
+
+Powers = tuple[int, ...]
+Ring = TypeVar("Ring")
+
+
+def joint_cumulant(variables: Powers, moment: Callable[[Powers], Ring], cumulant: Callable[[Powers], Ring]) -> Ring:
+    """Return the joint cumulant of the variables, one or more, named by integers and repeated where they occur again.
+
+    From E prod_{i in S} x_i = sum over the blocks B of S with its first element of kappa(B) E prod_{i not in B} x_i,
+    which is the sum over all set partitions of S, sorted by the block of that element (Speed 1983). In any ring.
+
+    Args:
+        variables: S.
+        moment: E of the product of the variables it is given.
+        cumulant: this function at fixed ``moment``, for fewer variables; cached by the caller, who knows what to keep.
+    """
+    first, rest = variables[0], variables[1:]
+    total = moment(variables)
+    for size in range(len(rest)):
+        for chosen in combinations(range(len(rest)), size):
+            block = (first, *(rest[i] for i in chosen))
+            others = tuple(x for i, x in enumerate(rest) if i not in chosen)
+            total = total - cumulant(block) * moment(others)  # type: ignore[operator]
+    return total

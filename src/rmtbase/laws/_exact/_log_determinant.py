@@ -1,0 +1,229 @@
+"""The exact law of the log-determinant of a Gaussian chain."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import ndtr, ndtri, polygamma
+
+from rmtbase.errors import ParameterError
+from rmtbase.laws._exact._log_gamma_sum import LogGammaSum
+from rmtbase.laws._exact._progression_rule import progression_rule
+from rmtbase.laws._moments import Moments
+from rmtbase.laws._parameters import checked_flag, checked_sigmas
+from rmtbase.parameters import (
+    require_dims,
+    require_head_shape,
+    require_normalization,
+    require_positive_integer,
+    require_positive_number,
+)
+
+FloatArray = NDArray[np.floating]
+
+
+@dataclass(frozen=True)
+class LogDeterminant:
+    """Law of sum ln lambda over the r = min n_l nonzero eigenvalues of W^T W, W = X_1 ... X_L, at any size. Exact.
+
+    Let n_j be (one of) the smallest dimension. From there outwards, to either side, every factor multiplies the
+    determinant by that of a real Wishart matrix of rank r and n_l degrees of freedom, l != j, independent of what came
+    before: det(A^T X^T X A) = det(A^T A) det(Y^T Y) with Y = X Q standard normal, Q an orthonormal basis of A's range.
+    Each is a product of chi^2 variables (Muirhead 1982, theorem 3.2.15). With sigma_l = 1 therefore, all independent,
+
+        sum ln lambda = sum_{l != j} sum_{i < r} ln chi^2_{n_l - i}.
+
+    The sigmas add r ln prod sigma_l^2 and ``sqrt_d`` subtracts r ln n_0. ``self_normalized`` divides every X_l by its
+    own sigma_hat_l first, sigma_hat_l^2 = |X_l|_F^2 / N_l, N_l = n_{l-1} n_l. That takes the independent
+    r sum_l ln(chi^2_{N_l} / N_l) out of the sum: its cumulants are subtracted, its characteristic function divided out.
+
+    Cumulants are closed forms (polygamma), to rounding. Probabilities are integrals of the exact characteristic
+    function, tabulated on first use in 5 to 80 ms; relative error of either tail against 25-digit integrals, down to
+    the smallest double: 1e-10 up to dimensions of 1000 (1e-9 self-normalised) and 1e-9 at 12 288. Self-normalised, the
+    sum has an upper bound, where all singular values within each factor are equal; what is within about 1e-4 of the
+    distance from mean to bound counts as that close, which matters to ranks below 8 alone (for 2 the least ``sf`` is
+    about 1e-7 for W_QK, 3e-4 for one matrix) and makes ``sf`` too large there, never too small.
+
+    Attributes:
+        dims: (n_0, ..., n_L), positive integers, L >= 1; (d_model, d_head, d_model) for W_QK.
+        sigmas: the L standard deviations; None means 1 for each. They cancel where ``self_normalized``.
+        normalization: ``"none"``, or ``"sqrt_d"`` to divide W by sqrt(n_0).
+        self_normalized: whether each factor is divided by its own sigma_hat.
+
+    Raises:
+        ParameterError: for dimensions that are not positive integers, sigmas that are not positive and finite or not L
+            in number, an unknown normalization, or a self-normalised chain whose determinant is a constant, as for
+            d_head = 1 (see :func:`log_determinant` for its value).
+    """
+
+    dims: tuple[int, ...]
+    sigmas: Sequence[float] | None = None
+    normalization: str = "none"
+    self_normalized: bool = False
+
+    def __post_init__(self) -> None:
+        dims = require_dims(self.dims)
+        object.__setattr__(self, "dims", dims)
+        object.__setattr__(self, "sigmas", checked_sigmas(self.sigmas, len(dims) - 1))
+        object.__setattr__(self, "normalization", require_normalization(self.normalization))
+        object.__setattr__(self, "self_normalized", checked_flag("self_normalized", self.self_normalized))
+        if not self._law.weights:
+            raise ParameterError(
+                "dims", dims, "a determinant that varies: self-normalised, a product of one row and one column does not"
+            )
+
+    @property
+    def rank(self) -> int:
+        """The number r = min n_l of eigenvalues in the sum."""
+        return min(self.dims)
+
+    @property
+    def support(self) -> tuple[float, float]:
+        """(lower, upper): the real line, up to r sum_l ln(N_l / r) where ``self_normalized`` (less r ln n_0)."""
+        if not self.self_normalized:
+            return -math.inf, math.inf
+        bound = self.rank * math.fsum(math.log(n * m / self.rank) for n, m in pairwise(self.dims))
+        return -math.inf, bound - (self.rank * math.log(self.dims[0]) if self.normalization == "sqrt_d" else 0.0)
+
+    def cumulant(self, k: int) -> float:
+        """Cumulant of order k >= 1; the shift in the first."""
+        order = require_positive_integer("k", k)
+        return self._law.cumulant(order) + (self._shift if order == 1 else 0.0)
+
+    def mean(self) -> float:
+        """Expectation: sum_{l != j} sum_{i < r} [ln 2 + digamma((n_l - i)/2)] and the shift."""
+        return self.cumulant(1)
+
+    def var(self) -> float:
+        """Variance: sum_{l != j} sum_{i < r} trigamma((n_l - i)/2); self-normalised less r^2 sum_l trigamma(N_l/2)."""
+        return self.cumulant(2)
+
+    def std(self) -> float:
+        """Standard deviation."""
+        return math.sqrt(self.var())
+
+    def skewness(self) -> float:
+        """Third cumulant over std^3: negative."""
+        return self.cumulant(3) / self.var() ** 1.5
+
+    def excess_kurtosis(self) -> float:
+        """Fourth cumulant over the squared variance."""
+        return self.cumulant(4) / self.var() ** 2
+
+    def moment(self, k: int) -> float:
+        """E[(sum ln lambda)^k], k >= 1, from the cumulants."""
+        order = require_positive_integer("k", k)
+        cumulants = [self.cumulant(i) for i in range(1, order + 1)]
+        moments = [1.0]
+        for n in range(order):
+            moments.append(math.fsum(math.comb(n, i) * cumulants[i] * moments[n - i] for i in range(n + 1)))
+        return moments[order]
+
+    def entropy(self) -> float:
+        """Differential entropy -E ln pdf in nats, by the trapezoidal rule in the normal score."""
+        z = np.linspace(-9.0, 9.0, 145)
+        weight = (z[1] - z[0]) * np.exp(-0.5 * z**2) / math.sqrt(2.0 * math.pi)
+        return float(-weight @ self._law.log_density(self._law.quantile(z)))
+
+    def pdf(self, x: ArrayLike) -> FloatArray:
+        """Density at ``x``, same shape; 0 outside the support."""
+        values = np.asarray(x, dtype=np.float64)
+        density = np.exp(self._law.log_density(values - self._shift))
+        return np.where(values >= self.support[1], 0.0, density)[()]
+
+    def cdf(self, x: ArrayLike) -> FloatArray:
+        """P(sum ln lambda <= x), same shape as ``x``, accurate relative to itself."""
+        return ndtr(self._scores(x))
+
+    def sf(self, x: ArrayLike) -> FloatArray:
+        """P(sum ln lambda > x), accurate relative to itself."""
+        return ndtr(-self._scores(x))
+
+    def ppf(self, q: ArrayLike) -> FloatArray:
+        """Quantile; the ends of the support at 0 and 1, nan for q outside [0, 1]."""
+        return self._quantiles(ndtri(np.asarray(q, dtype=np.float64)))
+
+    def isf(self, q: ArrayLike) -> FloatArray:
+        """Upper quantile, accurate for tiny q; nan for q outside [0, 1]."""
+        return self._quantiles(-ndtri(np.asarray(q, dtype=np.float64)))
+
+    def _scores(self, x: ArrayLike) -> FloatArray:
+        values = np.asarray(x, dtype=np.float64)
+        return np.where(values >= self.support[1], np.inf, self._law.score(values - self._shift))[()]
+
+    def _quantiles(self, z: FloatArray) -> FloatArray:
+        inner = self._shift + self._law.quantile(z)
+        return np.where(np.isinf(z), np.where(z > 0, self.support[1], self.support[0]), inner)[()]
+
+    @cached_property
+    def _law(self) -> LogGammaSum:
+        return _log_gamma_sum(self.dims, self.self_normalized)
+
+    @cached_property
+    def _shift(self) -> float:
+        """What the scales of the variables add to the sum of the logarithms of gamma variables over their shapes."""
+        # chi^2_n is n times its gamma variable over its shape.
+        degrees = np.concatenate([n - np.arange(self.rank) for n in _other_dims(self.dims).elements()])
+        scale = 0.0 if self.self_normalized else 2.0 * math.fsum(map(math.log, self.sigmas or ()))
+        divisor = math.log(self.dims[0]) if self.normalization == "sqrt_d" else 0.0
+        return math.fsum(np.log(degrees)) + self.rank * (scale - divisor)
+
+
+def log_determinant(
+    d_model: int,
+    d_head: int,
+    sigma_q: float = 1.0,
+    sigma_k: float = 1.0,
+    normalization: str = "sqrt_d",
+    self_normalized: bool = False,
+) -> Moments:
+    """Return mean, standard deviation and shape of sum ln lambda over the d_head nonzero eigenvalues of W_QK. Exact.
+
+    Those of :class:`LogDeterminant` for (d_model, d_head, d_model): for the raw sigma = 1 product the mean is
+    2 sum_{i<h} [ln 2 + digamma((d - i)/2)] and the variance 2 sum_{i<h} trigamma((d - i)/2). The sigmas add
+    h ln(sigma_q^2 sigma_k^2), ``sqrt_d`` subtracts h ln d. Self-normalised at d_head = 1 it is the constant 2 ln d.
+
+    Raises:
+        ParameterError: as :func:`rmtbase.laws.low_rank_product`.
+    """
+    width, head = require_head_shape(d_model, d_head)
+    sigmas = (require_positive_number("sigma_q", sigma_q), require_positive_number("sigma_k", sigma_k))
+    if checked_flag("self_normalized", self_normalized) and head == 1:
+        halved = require_normalization(normalization) == "sqrt_d"
+        return Moments((1.0 if halved else 2.0) * math.log(width), 0.0, "exact")
+    law = LogDeterminant((width, head, width), sigmas, normalization, self_normalized)
+    return Moments(law.mean(), law.std(), "exact", skewness=law.skewness(), excess_kurtosis=law.excess_kurtosis())
+
+
+def _other_dims(dims: tuple[int, ...]) -> Counter[int]:
+    """The n_l with l != j."""
+    return Counter(dims) - Counter([min(dims)])
+
+
+@lru_cache(maxsize=256)
+def _log_gamma_sum(dims: tuple[int, ...], self_normalized: bool) -> LogGammaSum:
+    """The sum without its shift."""
+    rank, others = min(dims), _other_dims(dims)
+    scales = Counter(n * m for n, m in pairwise(dims)) if self_normalized else Counter()
+    variance = sum(count * polygamma(1, 0.5 * (n - np.arange(rank))).sum() for n, count in others.items())
+    variance -= rank**2 * sum(count * polygamma(1, 0.5 * n) for n, count in scales.items())
+    terms: dict[tuple[float, float], float] = {}
+    for n, count in others.items():
+        least = 0.5 * (n - rank + 1)
+        # No tabulated tail asks for E exp(s Y) at s < -40 / std, so the sums stay that far from their singularity.
+        nodes, weights = progression_rule(rank, 2.0 * max(least - 40.0 / math.sqrt(max(variance, 1e-99)), 0.0))
+        for node, weight in zip(nodes, weights, strict=True):
+            term = (1.0, least + 0.5 * float(node))
+            terms[term] = terms.get(term, 0.0) + count * float(weight)
+    for n, count in scales.items():
+        term = (float(rank), 0.5 * n)
+        terms[term] = terms.get(term, 0.0) - count
+    kept = {term: weight for term, weight in terms.items() if weight}
+    return LogGammaSum(tuple(kept.values()), tuple(c for c, _ in kept), tuple(a for _, a in kept))

@@ -1,0 +1,1 @@
+"""Residual paths P = prod_l (I + sigma G_l/sqrt(d)): their eigenvalues, moments and lengths."""

@@ -1,0 +1,157 @@
+"""How the norm of a residual path is shared among its paths of each length."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.special import bdtr, bdtrc, gammaln, xlogy
+
+from rmtbase.errors import ParameterError
+from rmtbase.laws._chain._gaussian_chain import GaussianChain
+from rmtbase.laws._parameters import as_float
+from rmtbase.laws._residual._cut_map import FloatArray
+from rmtbase.laws._residual._residual_path import require_residual
+from rmtbase.parameters import require_positive_integer
+
+
+@dataclass(frozen=True)
+class PathLength:
+    """Law of the length k of a path through L residual blocks, each path weighted by its expected squared norm.
+
+    P = prod_l (I + sigma G_l / sqrt(d)) = sum_k O_k, O_k the sum of the binom(L, k) products of exactly k blocks.
+    A block that enters one product and not the other makes E tr(T T'^T) = 0, since G and -G have the same law:
+    the products are orthogonal in expectation, each of k blocks has E ||T||_F^2 / d = sigma^(2k), and
+
+        E tr(O_j O_k^T) / d = binom(L, k) sigma^(2k) [j = k],    E ||P||_F^2 / d = (1 + sigma^2)^L.
+
+    So the weight is that of Binomial(L, sigma^2/(1 + sigma^2)). Exact at every d. In the limit d -> infinity with
+    sigma^2 = t/L and L -> infinity it is Poisson(t).
+
+    Attributes:
+        depth: L, a positive integer.
+        sigma: the standard deviation of the entries of a block is sigma / sqrt(d).
+
+    Raises:
+        ParameterError: for a depth that is not a positive integer, or a sigma that is not a number in
+            [1e-100, 1e100].
+    """
+
+    depth: int
+    sigma: float
+
+    def __post_init__(self) -> None:
+        depth, sigma = require_residual(self.depth, self.sigma)
+        object.__setattr__(self, "depth", depth)
+        object.__setattr__(self, "sigma", sigma)
+
+    @property
+    def support(self) -> tuple[int, int]:
+        """(0, L): from the direct path to the one through every block."""
+        return 0, self.depth
+
+    def pmf(self, k: ArrayLike) -> FloatArray:
+        """Weight of length ``k``, same shape; 0 unless k is an integer from 0 to L, nan at nan.
+
+        Relative accuracy: a few units of rounding times ln L!.
+        """
+        values = np.asarray(k, dtype=np.float64)
+        inside = (values >= 0.0) & (values <= self.depth) & (values == np.floor(values))
+        length = np.where(inside, values, 0.0)
+        rest, variance = self.depth - length, self.sigma**2
+        log_weight = (
+            gammaln(self.depth + 1.0) - gammaln(length + 1.0) - gammaln(rest + 1.0)
+            - length * math.log1p(1.0 / variance) - rest * math.log1p(variance)
+        )  # fmt: skip
+        weight = np.where(inside, np.exp(log_weight), np.where(np.isnan(values), np.nan, 0.0))
+        return weight if weight.ndim else weight[()]
+
+    def cdf(self, k: ArrayLike) -> FloatArray:
+        """Weight of all lengths up to ``k``."""
+        return self._tail(k, from_above=False)
+
+    def sf(self, k: ArrayLike) -> FloatArray:
+        """Weight of all lengths above ``k``."""
+        return self._tail(k, from_above=True)
+
+    def mean(self) -> float:
+        """L sigma^2 / (1 + sigma^2): the effective depth, the mean length of the paths that carry the norm."""
+        return self.depth * self._probability
+
+    def var(self) -> float:
+        """Variance of the length: L sigma^2 / (1 + sigma^2)^2."""
+        return self.depth * self._probability / (1.0 + self.sigma**2)
+
+    def std(self) -> float:
+        """Standard deviation of the length."""
+        return math.sqrt(self.var())
+
+    def entropy(self) -> float:
+        """Entropy of the length, in nats."""
+        weight = self.pmf(np.arange(self.depth + 1))
+        return -float(xlogy(weight, weight).sum())
+
+    def squared_norm(self, k: int) -> float:
+        """E ||O_k||_F^2 / d = binom(L, k) sigma^(2k), exact at every d; inf if it is too large for a double."""
+        length = self._length(k)
+        return as_float(math.comb(self.depth, length) * Fraction(self.sigma) ** (2 * length))
+
+    def second_moment(self, k: int) -> float:
+        """Limit of E tr (O_k O_k^T)^2 / d as d -> infinity; inf if it is too large for a double. Exact for the limit.
+
+        The noncrossing pairings of O_k O_k^T O_k O_k^T cut each of the four products at the same place j:
+        X Y . Y^T X'^T . X' Y'' . Y''^T X^T with j blocks in X and X', k - j in Y and Y'', none of which comes before
+        the last of X and X'. Counting by the place a of that last one,
+
+            sigma^(4k) (2 binom(L, k)^2 + sum_{0<j<k} sum_a (binom(a, j)^2 - binom(a-1, j)^2) binom(L-a, k-j)^2).
+
+        k + 1 times sigma^(4k) for k = L, the Fuss-Catalan number of one chain; 2 sigma^4 L^2 for k = 1, the
+        Marchenko-Pastur law.
+        """
+        length, depth = self._length(k), self.depth
+        if length == 0:
+            return 1.0
+        count = 2 * math.comb(depth, length) ** 2 + sum(
+            (math.comb(a, j) ** 2 - math.comb(a - 1, j) ** 2) * math.comb(depth - a, length - j) ** 2
+            for j in range(1, length)
+            for a in range(j, depth - length + j + 1)
+        )
+        return as_float(count * Fraction(self.sigma) ** (4 * length))
+
+    def term(self, k: int, d_model: int) -> GaussianChain:
+        """Return the limiting law of the eigenvalues of T T^T, T one path of length k >= 1.
+
+        T = sigma^k G_1 ... G_k / d^(k/2): a square Gaussian chain; for k = 1, Marchenko-Pastur with edges 0 and
+        4 sigma^2. The sum O_k of the binom(L, k) paths is not one: it is Marchenko-Pastur of variance L sigma^2 for
+        k = 1 and a chain for k = L, and no closed form is known to us in between (:meth:`second_moment`).
+        """
+        length = self._length(k)
+        if length == 0:
+            raise ParameterError("k", k, "at least 1 (the direct path is the identity)")
+        width = require_positive_integer("d_model", d_model)
+        return GaussianChain((width,) * (length + 1), (self.sigma / math.sqrt(width),) * length)
+
+    @property
+    def _probability(self) -> float:
+        """sigma^2 / (1 + sigma^2)."""
+        return 1.0 / (1.0 + 1.0 / self.sigma**2)
+
+    def _length(self, k: object) -> int:
+        if isinstance(k, bool) or not isinstance(k, int | np.integer) or not 0 <= k <= self.depth:
+            raise ParameterError("k", k, f"an integer from 0 to depth = {self.depth}")
+        return int(k)
+
+    def _tail(self, k: ArrayLike, from_above: bool) -> FloatArray:
+        values = np.asarray(k, dtype=np.float64)
+        floor = np.clip(np.floor(values), 0.0, self.depth - 1.0)
+        if self.sigma <= 1.0:
+            inside = (bdtrc if from_above else bdtr)(floor, self.depth, self._probability)
+        else:  # counting the blocks that are passed by, so that it is the small probability that is not rounded
+            passed = 1.0 / (1.0 + self.sigma**2)
+            inside = (bdtr if from_above else bdtrc)(self.depth - floor - 1.0, self.depth, passed)
+        outside = np.where((values < 0.0) == from_above, 1.0, 0.0)
+        mass = np.where((values >= 0.0) & (values < self.depth), inside, outside)
+        return np.where(np.isnan(values), np.nan, mass)

@@ -1,0 +1,109 @@
+"""Exact finite-size moments of the traces of a residual path."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+from functools import lru_cache
+
+from rmtbase.laws._exact._trace_moments import TraceMoments
+from rmtbase.laws._exact._zonal import (
+    Partition,
+    power_sum_in_zonals,
+    sorted_partition,
+    zonal_at_identity,
+    zonal_binomials,
+)
+from rmtbase.laws._parameters import as_float
+from rmtbase.laws._residual._residual_path import require_residual
+from rmtbase.parameters import require_positive_integer
+
+
+def residual_trace_moment(partition: Sequence[int], depth: int, sigma: float, d_model: int) -> Fraction:
+    """Return E[prod_i tr (P P^T)^(mu_i)], P = prod_{l=1..L} (I + sigma G_l / sqrt(d)), G_l real standard normal. Exact.
+
+    A = I + sigma G/sqrt(d) may be turned into O_1 A O_2 with Haar O_1, O_2 when a function of the eigenvalues alone is
+    averaged, so that E J_kappa(A S A^T) = g_kappa J_kappa(S) for every zonal polynomial J_kappa: each block is
+    one more power of g_kappa. From the moments of a noncentral Wishart matrix (Muirhead 1982, theorem 10.3.4),
+
+        E p_mu(P P^T) = sum_kappa a_{mu kappa} J_kappa(I) g_kappa^L,    p_mu = sum_kappa a_{mu kappa} J_kappa,
+        g_kappa = sum_tau binom(kappa, tau) (2 sigma^2/d)^(|kappa| - |tau|) (d/2)_kappa / (d/2)_tau.
+
+    E.g. g_(1) = 1 + sigma^2; with b = (1 + sigma^2)^2 and e = (b - 1)/d, g_(2) = b + 2e and g_(11) = b - e, so
+    3 E (tr P P^T)^2 = (d^2 + 2d) g_(2)^L + 2 (d^2 - d) g_(11)^L and
+    3 E tr (P P^T)^2 = (d^2 + 2d) g_(2)^L - (d^2 - d) g_(11)^L.
+
+    Args:
+        partition: the exponents mu_i, positive integers in any order; () gives 1.
+        depth: L.
+        sigma: taken as the exact binary fraction that the double is.
+        d_model: d.
+
+    Raises:
+        ParameterError: for exponents, a depth or a width that are not positive integers, or a sigma that
+            is not a number in [1e-100, 1e100].
+    """
+    mu = sorted_partition([require_positive_integer("partition", part) for part in partition])
+    checked_depth, checked_sigma = require_residual(depth, sigma)
+    return _trace_moment(mu, checked_depth, checked_sigma, require_positive_integer("d_model", d_model))
+
+
+def residual_trace_moments(depth: int, sigma: float, d_model: int) -> TraceMoments:
+    """Return the moments of tr P P^T = ||P||_F^2 and tr (P P^T)^2 at width d_model. Exact, rounded once.
+
+    Divide by d_model for the means over eigenvalues: E ||P||_F^2 / d = (1 + sigma^2)^L, the limit's own value.
+
+    Raises:
+        ParameterError: as :func:`residual_trace_moment`.
+    """
+    checked_depth, checked_sigma = require_residual(depth, sigma)
+    width = require_positive_integer("d_model", d_model)
+
+    def moment(*mu: int) -> Fraction:
+        return _trace_moment(mu, checked_depth, checked_sigma, width)
+
+    first, second = moment(1), moment(2)
+    return TraceMoments(
+        as_float(first),
+        _square_root(moment(1, 1) - first**2),
+        as_float(second),
+        _square_root(moment(2, 2) - second**2),
+        as_float(moment(2, 1) - first * second),
+    )
+
+
+@lru_cache(maxsize=1024)
+def _trace_moment(mu: Partition, depth: int, sigma: float, d_model: int) -> Fraction:
+    variance = Fraction(sigma) ** 2
+    return sum(
+        (
+            a * zonal_at_identity(kappa, d_model) * _growth(kappa, variance, d_model) ** depth
+            for kappa, a in power_sum_in_zonals(mu).items()
+            if len(kappa) <= d_model
+        ),
+        Fraction(0),
+    )
+
+
+def _growth(kappa: Partition, variance: Fraction, d_model: int) -> Fraction:
+    """The factor g_kappa of one block; J_kappa(I) = 2^k (d/2)_kappa turns its ratio of Pochhammer symbols around."""
+    size, each = sum(kappa), variance / d_model
+    at_kappa = zonal_at_identity(kappa, d_model)
+    return sum(
+        (
+            binomial * each ** (size - sum(tau)) * Fraction(at_kappa, zonal_at_identity(tau, d_model))
+            for tau, binomial in zonal_binomials(kappa).items()
+        ),
+        Fraction(0),
+    )
+
+
+def _square_root(value: Fraction) -> float:
+    """The square root of a rational that may be too large for a double."""
+    shift = (value.numerator.bit_length() - value.denominator.bit_length()) // 2
+    root = math.sqrt(value / Fraction(4) ** shift) if value else 0.0
+    try:
+        return math.ldexp(root, shift)
+    except OverflowError:
+        return math.inf
