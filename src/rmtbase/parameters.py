@@ -18,6 +18,7 @@ NORMALIZATIONS = ("none", "sqrt_d")
 
 
 _WIDEST = 10**12  # beyond it the laws' own accuracy is no longer that of float64
+_SMALLEST_PRODUCT = 1e-35  # of the sigmas; beyond it and its inverse the eigenvalues squared leave the doubles
 
 
 def require_positive_integer(name: str, value: object) -> int:
@@ -74,6 +75,44 @@ def require_dims(value: object) -> tuple[int, ...]:
     if len(dims) < 2:
         raise ParameterError("dims", dims, "at least two dimensions (n_0, ..., n_L)")
     return dims
+
+
+def require_sigmas(sigmas: object, count: int) -> tuple[float, ...]:
+    """One standard deviation per factor of a chain, or a :class:`ParameterError`; None means 1 for each."""
+    if sigmas is None:
+        return (1.0,) * count
+    if not isinstance(sigmas, Iterable) or isinstance(sigmas, str | bytes):
+        raise ParameterError("sigmas", sigmas, f"a sequence of {count} positive numbers, one per factor")
+    checked = tuple(require_positive_number(f"sigmas[{index}]", value) for index, value in enumerate(sigmas))
+    if len(checked) != count:
+        raise ParameterError("sigmas", checked, f"{count} values, one per factor of the chain")
+    return checked
+
+
+def require_flag(name: str, value: object) -> bool:
+    """``value``, or a :class:`ParameterError` unless it is a bool."""
+    if not isinstance(value, bool):
+        raise ParameterError(name, value, "True or False")
+    return value
+
+
+def require_order(k: object) -> int:
+    """The order of a moment as an int, or a :class:`ParameterError` unless it is 0 or a positive integer."""
+    if isinstance(k, bool) or not isinstance(k, SupportsIndex) or operator.index(k) < 0:
+        raise ParameterError("k", k, "a non-negative integer")
+    return operator.index(k)
+
+
+def require_moderate_sigmas(sigmas: object, count: int) -> tuple[float, ...]:
+    """As :func:`require_sigmas`, where the fourth power of their product, which Σλ² has, is a double."""
+    checked = require_sigmas(sigmas, count)
+    if not _SMALLEST_PRODUCT < math.prod(checked) < 1.0 / _SMALLEST_PRODUCT:
+        raise ParameterError(
+            "sigmas",
+            checked,
+            f"a product between {_SMALLEST_PRODUCT:g} and {1.0 / _SMALLEST_PRODUCT:g}; rescale the matrix",
+        )
+    return checked
 
 
 def require_normalization(normalization: object) -> str:

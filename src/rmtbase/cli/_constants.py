@@ -50,7 +50,7 @@ def constants(
     if names:
         _refuse_unused_shape(found[""], shape)
         for entry in entries if digits is not None else ():
-            entry.check_digits(count)
+            entry.require_digits(count)
     keys = {key for entry in entries for key in entry.references}
     if output == "bibtex":
         print(bibtex(keys))

@@ -85,13 +85,13 @@ class Constant:
         Raises:
             ParameterError: unless 1 <= digits <= most_digits.
         """
-        count = min(DEFAULT_DIGITS, self.most_digits) if digits is None else self.check_digits(digits)
+        count = min(DEFAULT_DIGITS, self.most_digits) if digits is None else self.require_digits(digits)
         stored = Decimal(self.published) if self.published else None
         if stored is not None and count <= len(stored.as_tuple().digits):
             return significant(stored, count)
         return agreed_digits(self.compute, count)
 
-    def check_digits(self, digits: object) -> int:
+    def require_digits(self, digits: object) -> int:
         """``digits`` as an int, or a :class:`ParameterError` unless it lies from 1 to :attr:`most_digits`."""
         return _require_digits(self, digits)
 
@@ -162,7 +162,7 @@ class ConstantFunction:
         """The nearest double at one shape."""
         return self(*shape, **named).value
 
-    def check_digits(self, digits: object) -> int:
+    def require_digits(self, digits: object) -> int:
         """``digits`` as an int, or a :class:`ParameterError` unless it lies from 1 to :attr:`most_digits`."""
         return _require_digits(self, digits)
 

@@ -17,19 +17,16 @@ from rmtbase.errors import ParameterError
 from rmtbase.laws._chain._chain_map import ChainMap, FloatArray
 from rmtbase.laws._chain._chain_profile import ChainProfile, Position, chain_profile
 from rmtbase.laws._exact._cumulants import classical_cumulants, free_cumulants
-from rmtbase.laws._parameters import (
-    as_float,
-    checked_flag,
-    checked_order,
-    checked_sigmas,
-    variance_factor,
-)
+from rmtbase.laws._rational import as_float, variance_factor
 from rmtbase.parameters import (
     require_dims,
+    require_flag,
     require_head_shape,
     require_normalization,
+    require_order,
     require_positive_integer,
     require_positive_number,
+    require_sigmas,
 )
 
 _MOST_NODES = 2**16
@@ -83,9 +80,9 @@ class GaussianChain:
     def __post_init__(self) -> None:
         dims = require_dims(self.dims)
         object.__setattr__(self, "dims", dims)
-        object.__setattr__(self, "sigmas", checked_sigmas(self.sigmas, len(dims) - 1))
+        object.__setattr__(self, "sigmas", require_sigmas(self.sigmas, len(dims) - 1))
         object.__setattr__(self, "normalization", require_normalization(self.normalization))
-        checked_flag("atom", self.atom)
+        require_flag("atom", self.atom)
         if not 1e-280 < self._scale < 1e280:
             raise ParameterError("sigmas", self.sigmas, "values for which the eigenvalues are finite doubles")
 
@@ -184,7 +181,7 @@ class GaussianChain:
         Raises:
             ParameterError: if k is not a non-negative integer.
         """
-        order = checked_order(k)
+        order = require_order(k)
         return as_float(self._rational_moments(order)[-1]) if order else 1.0
 
     def cumulant(self, k: int) -> float:

@@ -20,8 +20,8 @@ from rmtbase.laws._chain._chain_map import FloatArray
 from rmtbase.laws._chain._gaussian_chain import chain_map, chain_scale
 from rmtbase.laws._edge._edge_coordinate import EdgeCoordinate, Side, edge_coordinate
 from rmtbase.laws._edge._tracy_widom import TracyWidom
-from rmtbase.laws._parameters import checked_flag, checked_order, moderate_sigmas, variance_factor
-from rmtbase.parameters import require_dims, require_normalization
+from rmtbase.laws._rational import variance_factor
+from rmtbase.parameters import require_dims, require_flag, require_moderate_sigmas, require_normalization, require_order
 
 NEARLY_HARD = 8
 """Where the next dimension exceeds the smallest by less, the lower edge is hard in all but name."""
@@ -97,7 +97,7 @@ class EdgeLaw:
         Raises:
             ParameterError: if k is not a non-negative integer.
         """
-        return self.expect_power(float(checked_order(k)))
+        return self.expect_power(float(require_order(k)))
 
     def expect_power(self, power: float) -> float:
         """E[lambda^power], by quadrature.
@@ -311,8 +311,10 @@ def _edge_law(
     dims: Sequence[int], sigmas: Sequence[float] | None, normalization: str, self_normalized: bool, side: Side
 ) -> EdgeLaw:
     checked = require_dims(dims)
-    factor = variance_factor(checked, moderate_sigmas(sigmas, len(checked) - 1), require_normalization(normalization))
-    own = checked_flag("self_normalized", self_normalized)
+    factor = variance_factor(
+        checked, require_moderate_sigmas(sigmas, len(checked) - 1), require_normalization(normalization)
+    )
+    own = require_flag("self_normalized", self_normalized)
     chain = chain_map(tuple(float(n) for n in checked))
     if side == "lower" and chain.has_hard_edge:
         raise ParameterError(

@@ -16,8 +16,8 @@ from rmtbase.laws._edge._extreme_eigenvalues import (
     log_scale_cumulants,
     smallest_eigenvalue,
 )
-from rmtbase.laws._parameters import checked_flag, variance_factor
-from rmtbase.parameters import require_dims
+from rmtbase.laws._rational import variance_factor
+from rmtbase.parameters import require_dims, require_flag
 
 # Of the number of eigenvalues of one sine process of beta = 1 in an interval that holds x of them,
 # (2/pi^2) (ln(2 pi x) + constant) per two ends (Mehta 2004, eq. 16.1.4).
@@ -72,7 +72,7 @@ def ordered_eigenvalues(
     Source: O'Rourke, J. Stat. Phys. 138, 1045 (2010); Mehta, Random Matrices (2004), ch. 16.
     """
     checked = require_dims(dims)
-    own = checked_flag("self_normalized", self_normalized)
+    own = require_flag("self_normalized", self_normalized)
     law = GaussianChain(checked, sigmas, normalization)
     rank = law.rank
     chain = chain_map(tuple(float(n) for n in checked))

@@ -17,8 +17,8 @@ from rmtbase.laws._chain._gaussian_chain import chain_map, edge_scale
 from rmtbase.laws._edge._outlier_map import OutlierMap
 from rmtbase.laws._edge._spiked_tracy_widom import spiked_tracy_widom_cdf
 from rmtbase.laws._edge._tracy_widom import TracyWidom
-from rmtbase.laws._parameters import checked_sigmas, variance_factor
-from rmtbase.parameters import require_dims, require_normalization
+from rmtbase.laws._rational import variance_factor
+from rmtbase.parameters import require_dims, require_normalization, require_sigmas
 
 _AT_EDGE = 1e-6  # relative distance from psi_+ below which 0/0 is replaced by its limit
 
@@ -63,7 +63,7 @@ class RankOneSpike:
     def __post_init__(self) -> None:
         dims = require_dims(self.dims)
         object.__setattr__(self, "dims", dims)
-        object.__setattr__(self, "sigmas", checked_sigmas(self.sigmas, len(dims) - 1))
+        object.__setattr__(self, "sigmas", require_sigmas(self.sigmas, len(dims) - 1))
         object.__setattr__(self, "normalization", require_normalization(self.normalization))
         count = len(dims) - 1
         named = isinstance(self.factor, int | np.integer) and not isinstance(self.factor, bool)
@@ -146,8 +146,8 @@ class RankOneSpike:
         Raises:
             ParameterError: for a negative or infinite strength, or a level outside (0, 1).
         """
-        theta = _checked_strength(strength)
-        x = float(TracyWidom(1).isf(_checked_probability("level", level)))
+        theta = _require_strength(strength)
+        x = float(TracyWidom(1).isf(_require_probability("level", level)))
         power = np.full(theta.shape, np.nan)
         known = ~np.isnan(theta)
         power[known] = 1.0 - self._largest_eigenvalue_cdf(theta[known], x)
@@ -161,8 +161,8 @@ class RankOneSpike:
         Raises:
             ParameterError: for a level outside (0, 1), or a power not between level and 1.
         """
-        size = _checked_probability("level", level)
-        goal = _checked_probability("power", power)
+        size = _require_probability("level", level)
+        goal = _require_probability("power", power)
         if goal <= size:
             raise ParameterError("power", power, f"more than level = {level}: no spike is needed for that")
         low, high = 0.0, self.threshold
@@ -193,7 +193,7 @@ class RankOneSpike:
 
     def _outlier(self, strength: ArrayLike) -> tuple[FloatArray, NDArray[np.bool_], FloatArray]:
         """The strengths, which of them are above the threshold, and psi of those."""
-        theta = _checked_strength(strength)
+        theta = _require_strength(strength)
         above = theta > self.threshold
         return theta, above, self._map.psi_of_strength(np.log(theta[above]))
 
@@ -227,14 +227,14 @@ class RankOneSpike:
         return spiked_tracy_widom_cdf(centred + 0.5 / lattice, w)
 
 
-def _checked_strength(strength: ArrayLike) -> FloatArray:
+def _require_strength(strength: ArrayLike) -> FloatArray:
     theta = np.asarray(strength, dtype=np.float64)
     if (theta < 0.0).any() or np.isinf(theta).any():
         raise ParameterError("strength", strength, "finite numbers, none of them negative")
     return theta
 
 
-def _checked_probability(name: str, value: object) -> float:
+def _require_probability(name: str, value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float | np.number) or not 0.0 < float(value) < 1.0:
         raise ParameterError(name, value, "a number between 0 and 1, both excluded")
     return float(value)

@@ -13,8 +13,7 @@ from scipy.optimize.elementwise import find_root
 from scipy.special import ndtr, ndtri, xlogy
 
 from rmtbase.errors import ParameterError
-from rmtbase.laws._parameters import checked_order
-from rmtbase.parameters import require_finite_number, require_positive_number
+from rmtbase.parameters import require_finite_number, require_order, require_positive_number
 
 FloatArray = NDArray[np.float64]
 
@@ -123,7 +122,7 @@ class ContaminatedNormal:
 
     def moment(self, k: int) -> float:
         """E[w^k], k = 0, 1, 2, ...; exact, rounded."""
-        order = checked_order(k)
+        order = require_order(k)
         bulk = _normal_moment(order, self.mean_bulk, self.sigma_bulk)
         spike = _normal_moment(order, self.mean_spike, self.sigma_spike)
         return (1.0 - self.spike_weight) * bulk + self.spike_weight * spike

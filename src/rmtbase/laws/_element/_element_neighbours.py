@@ -56,7 +56,7 @@ def nearest_neighbour_entropy(
 
     Source: Delattre & Fournier (2017) for the variance of independent elements at k = 1.
     """
-    law = _checked_law(d_model, d_head, sigma_q, sigma_k, normalization)
+    law = _require_law(d_model, d_head, sigma_q, sigma_k, normalization)
     return _moments(law, d_model, k, law.entropy(), -1.0, 0.0, False)
 
 
@@ -76,7 +76,7 @@ def nearest_neighbour_kl(
     Var(mean w²)/(4 (E w²)²), about the same 1/(d_model d_head), at a fitted sigma. Accuracy, arguments and errors as
     :func:`nearest_neighbour_entropy`; ``sigma`` must be positive and finite.
     """
-    law = _checked_law(d_model, d_head, sigma_q, sigma_k, normalization)
+    law = _require_law(d_model, d_head, sigma_q, sigma_k, normalization)
     if sigma is None:
         # Relative variance of mean(w²), exact: (2 + 6/h + 4 (d - 1)/h) / d².
         fitted = (2.0 + (4.0 * d_model + 2.0) / law.d_head) / d_model**2
@@ -86,7 +86,7 @@ def nearest_neighbour_kl(
     return _moments(law, d_model, k, cross_entropy - law.entropy(), 1.0, weight, False)
 
 
-def _checked_law(d_model: int, d_head: int, sigma_q: float, sigma_k: float, normalization: str) -> ProductElement:
+def _require_law(d_model: int, d_head: int, sigma_q: float, sigma_k: float, normalization: str) -> ProductElement:
     law = product_element(d_model, d_head, sigma_q, sigma_k, normalization)
     if law.d_head < _SMALLEST_HEAD:
         raise ParameterError("d_head", d_head, f"at least {_SMALLEST_HEAD}: the density of an element must be finite")

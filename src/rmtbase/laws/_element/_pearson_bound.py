@@ -12,8 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from rmtbase.errors import ParameterError
-from rmtbase.laws._parameters import checked_order
-from rmtbase.parameters import require_finite_number, require_positive_number
+from rmtbase.parameters import require_finite_number, require_order, require_positive_number
 
 FloatArray = NDArray[np.float64]
 
@@ -93,7 +92,7 @@ class TwoPoint:
 
     def moment(self, k: int) -> float:
         """E[x^k], k = 0, 1, 2, ..."""
-        order = checked_order(k)
+        order = require_order(k)
         return math.fsum(weight * point**order for weight, point in zip(self.weights, self.support, strict=True))
 
     def mean(self) -> float:

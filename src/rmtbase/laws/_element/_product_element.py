@@ -20,10 +20,11 @@ from rmtbase.laws._element._chi_square_rule import (
     trapezoidal_points,
     trapezoidal_step,
 )
-from rmtbase.laws._parameters import as_float, checked_order
+from rmtbase.laws._rational import as_float
 from rmtbase.parameters import (
     require_head_shape,
     require_normalization,
+    require_order,
     require_positive_integer,
     require_positive_number,
 )
@@ -122,7 +123,7 @@ class ProductElement:
 
         Exact, rounded once; inf where it is too large.
         """
-        order = checked_order(k)
+        order = require_order(k)
         if order % 2:
             return 0.0
         product = math.prod((2 * j + 1) * (self.d_head + 2 * j) for j in range(order // 2))

@@ -17,13 +17,14 @@ from rmtbase.errors import ParameterError
 from rmtbase.laws._exact._log_gamma_sum import LogGammaSum
 from rmtbase.laws._exact._progression_rule import progression_rule
 from rmtbase.laws._moments import Moments
-from rmtbase.laws._parameters import checked_flag, checked_sigmas
 from rmtbase.parameters import (
     require_dims,
+    require_flag,
     require_head_shape,
     require_normalization,
     require_positive_integer,
     require_positive_number,
+    require_sigmas,
 )
 
 FloatArray = NDArray[np.floating]
@@ -71,9 +72,9 @@ class LogDeterminant:
     def __post_init__(self) -> None:
         dims = require_dims(self.dims)
         object.__setattr__(self, "dims", dims)
-        object.__setattr__(self, "sigmas", checked_sigmas(self.sigmas, len(dims) - 1))
+        object.__setattr__(self, "sigmas", require_sigmas(self.sigmas, len(dims) - 1))
         object.__setattr__(self, "normalization", require_normalization(self.normalization))
-        object.__setattr__(self, "self_normalized", checked_flag("self_normalized", self.self_normalized))
+        object.__setattr__(self, "self_normalized", require_flag("self_normalized", self.self_normalized))
         if not self._law.weights:
             raise ParameterError(
                 "dims", dims, "a determinant that varies: self-normalised, a product of one row and one column does not"
@@ -195,7 +196,7 @@ def log_determinant(
     """
     width, head = require_head_shape(d_model, d_head)
     sigmas = (require_positive_number("sigma_q", sigma_q), require_positive_number("sigma_k", sigma_k))
-    if checked_flag("self_normalized", self_normalized) and head == 1:
+    if require_flag("self_normalized", self_normalized) and head == 1:
         halved = require_normalization(normalization) == "sqrt_d"
         return Moments((1.0 if halved else 2.0) * math.log(width), 0.0, "exact")
     law = LogDeterminant((width, head, width), sigmas, normalization, self_normalized)

@@ -13,13 +13,15 @@ from rmtbase.laws._exact._cumulants import Powers, joint_cumulant
 from rmtbase.laws._exact._self_normalization import own_variance_moment
 from rmtbase.laws._exact._zonal import Partition, partitions, power_sum_in_zonals, sorted_partition, zonal_at_identity
 from rmtbase.laws._moments import Moments
-from rmtbase.laws._parameters import as_float, checked_flag, checked_sigmas, variance_factor
+from rmtbase.laws._rational import as_float, variance_factor
 from rmtbase.parameters import (
     require_dims,
+    require_flag,
     require_head_shape,
     require_normalization,
     require_positive_integer,
     require_positive_number,
+    require_sigmas,
 )
 
 
@@ -44,8 +46,8 @@ def trace_moment(partition: Sequence[int], dims: Sequence[int], self_normalized:
     Raises:
         ParameterError: for exponents or dimensions that are not positive integers.
     """
-    powers = checked_powers("partition", partition)
-    return _trace_moment(powers, require_dims(dims), checked_flag("self_normalized", self_normalized))
+    powers = require_powers("partition", partition)
+    return _trace_moment(powers, require_dims(dims), require_flag("self_normalized", self_normalized))
 
 
 def trace_cumulant(powers: Sequence[int], dims: Sequence[int], self_normalized: bool = False) -> Fraction:
@@ -62,10 +64,10 @@ def trace_cumulant(powers: Sequence[int], dims: Sequence[int], self_normalized: 
     Raises:
         ParameterError: for powers or dimensions that are not positive integers, or no power at all.
     """
-    checked = checked_powers("powers", powers)
+    checked = require_powers("powers", powers)
     if not checked:
         raise ParameterError("powers", powers, "at least one positive integer")
-    return _trace_cumulant(checked, require_dims(dims), checked_flag("self_normalized", self_normalized))
+    return _trace_cumulant(checked, require_dims(dims), require_flag("self_normalized", self_normalized))
 
 
 def trace_covariance(
@@ -77,7 +79,7 @@ def trace_covariance(
         ParameterError: for a max_power or dimensions that are not positive integers.
     """
     powers = range(1, require_positive_integer("max_power", max_power) + 1)
-    checked, own = require_dims(dims), checked_flag("self_normalized", self_normalized)
+    checked, own = require_dims(dims), require_flag("self_normalized", self_normalized)
     return tuple(tuple(_trace_cumulant((max(a, b), min(a, b)), checked, own) for b in powers) for a in powers)
 
 
@@ -102,7 +104,7 @@ def trace_cumulants(
             finite or not L in number, or an unknown normalization.
     """
     exponent, checked = require_positive_integer("power", power), require_dims(dims)
-    scales, own = checked_sigmas(sigmas, len(checked) - 1), checked_flag("self_normalized", self_normalized)
+    scales, own = require_sigmas(sigmas, len(checked) - 1), require_flag("self_normalized", self_normalized)
     factor = variance_factor(checked, () if own else scales, require_normalization(normalization)) ** exponent
     mean, variance, third, fourth = (_trace_cumulant((exponent,) * order, checked, own) for order in (1, 2, 3, 4))
     return Moments(
@@ -160,7 +162,7 @@ def relative_cumulant(powers: Powers, dims: tuple[int, ...], self_normalized: bo
     return float(_trace_cumulant(powers, dims, self_normalized) / scale)
 
 
-def checked_powers(name: str, powers: object) -> Partition:
+def require_powers(name: str, powers: object) -> Partition:
     """Return positive integers in descending order."""
     if not isinstance(powers, Iterable):
         raise ParameterError(name, powers, "a sequence of positive integers")

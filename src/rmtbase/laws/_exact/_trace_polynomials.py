@@ -11,7 +11,7 @@ from itertools import product
 from rmtbase.errors import ParameterError
 from rmtbase.laws._exact._cumulants import Powers, joint_cumulant
 from rmtbase.laws._exact._dimension_polynomial import DimensionPolynomial, Exponents
-from rmtbase.laws._exact._trace_moments import checked_powers
+from rmtbase.laws._exact._trace_moments import require_powers
 from rmtbase.laws._exact._zonal import Partition, power_sum_in_zonals, zonal_at_identity_polynomial
 
 
@@ -29,7 +29,7 @@ def trace_moment_polynomial(partition: Sequence[int], symbols: Sequence[str]) ->
         ParameterError: for exponents that are not positive integers, fewer than two symbols, or symbols that are not
             Python identifiers.
     """
-    return _moment(checked_powers("partition", partition), _checked_symbols(symbols))
+    return _moment(require_powers("partition", partition), _require_symbols(symbols))
 
 
 def trace_cumulant_polynomial(powers: Sequence[int], symbols: Sequence[str]) -> DimensionPolynomial:
@@ -40,7 +40,7 @@ def trace_cumulant_polynomial(powers: Sequence[int], symbols: Sequence[str]) -> 
     Raises:
         ParameterError: as :func:`trace_moment_polynomial`, and for no power at all.
     """
-    checked, names = checked_powers("powers", powers), _checked_symbols(symbols)
+    checked, names = require_powers("powers", powers), _require_symbols(symbols)
     if not checked:
         raise ParameterError("powers", powers, "at least one positive integer")
 
@@ -63,7 +63,7 @@ def _moment(mu: Partition, symbols: tuple[str, ...]) -> DimensionPolynomial:
     return DimensionPolynomial.of(names, total)
 
 
-def _checked_symbols(symbols: object) -> tuple[str, ...]:
+def _require_symbols(symbols: object) -> tuple[str, ...]:
     if isinstance(symbols, str) or not isinstance(symbols, Iterable):
         raise ParameterError("symbols", symbols, "a sequence of names, one per dimension")
     names = tuple(symbols)

@@ -14,8 +14,7 @@ from rmtbase.laws._exact._trace_moments import trace_cumulants
 from rmtbase.laws._null._edges import condition_number, stable_rank
 from rmtbase.laws._null._law import Distribution, LogPearson3, NullLaw, Pearson3
 from rmtbase.laws._null._linear import effective_rank, entropy, participation_ratio_singular, smooth_moments
-from rmtbase.laws._parameters import checked_flag, moderate_sigmas
-from rmtbase.parameters import require_dims, require_normalization
+from rmtbase.parameters import require_dims, require_flag, require_moderate_sigmas, require_normalization
 
 _SMALLEST_RANK = 8
 _TRUSTED = 0.05
@@ -73,8 +72,8 @@ def null(
     if statistic not in _RECIPES:
         raise ParameterError("statistic", statistic, f"one of {', '.join(NULL_STATISTICS)}")
     checked = require_dims(dims)
-    scales = moderate_sigmas(sigmas, len(checked) - 1)
-    own = checked_flag("self_normalized", self_normalized)
+    scales = require_moderate_sigmas(sigmas, len(checked) - 1)
+    own = require_flag("self_normalized", self_normalized)
     if own:
         scales = (1.0,) * len(scales)
     return _null(statistic, Case(checked, scales, require_normalization(normalization), own))

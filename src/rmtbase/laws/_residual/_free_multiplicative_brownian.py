@@ -10,11 +10,10 @@ import numpy as np
 from scipy.special import log1p
 
 from rmtbase.errors import ParameterError
-from rmtbase.laws._parameters import checked_order
 from rmtbase.laws._residual._cut_map import ComplexArray, CutMap, FloatArray
 from rmtbase.laws._residual._eigenvalue_law import EigenvalueLaw, exponential
 from rmtbase.laws._residual._log_eigenvalue import LogEigenvalue
-from rmtbase.parameters import require_positive_number
+from rmtbase.parameters import require_order, require_positive_number
 
 
 @dataclass(frozen=True)
@@ -57,7 +56,7 @@ class FreeMultiplicativeBrownian(EigenvalueLaw):
 
         A Laguerre polynomial, L^(1)_{k-1}(-2kt): 1, e^t, e^(2t) (1 + 2t), e^(3t) (1 + 6t + 6t^2), ...
         """
-        order = checked_order(k)
+        order = require_order(k)
         if order == 0:
             return 1.0
         x = 2.0 * order * self.t

@@ -15,7 +15,7 @@ from rmtbase.laws._exact._zonal import (
     zonal_at_identity,
     zonal_binomials,
 )
-from rmtbase.laws._parameters import as_float
+from rmtbase.laws._rational import as_float
 from rmtbase.laws._residual._residual_path import require_residual
 from rmtbase.parameters import require_positive_integer
 

@@ -8,12 +8,11 @@ from fractions import Fraction
 from functools import lru_cache
 
 from rmtbase.errors import ParameterError
-from rmtbase.laws._parameters import checked_order
 from rmtbase.laws._residual._cut_map import ComplexArray
 from rmtbase.laws._residual._eigenvalue_law import EigenvalueLaw, exponential
 from rmtbase.laws._residual._log_eigenvalue import LogEigenvalue
 from rmtbase.laws._residual._residual_map import ResidualMap
-from rmtbase.parameters import require_positive_integer, require_positive_number
+from rmtbase.parameters import require_order, require_positive_integer, require_positive_number
 
 
 @dataclass(frozen=True)
@@ -62,7 +61,7 @@ class ResidualPath(EigenvalueLaw):
         m_k = [p^(k-1)] psi'(p) ((1 + p)^(L+1) (p + sigma^2) (p + 1 + sigma^2)^(L-1))^k / k, Lagrange's inversion in
         integers: sigma^2 = N/D, and p = sigma^2 q.
         """
-        order = checked_order(k)
+        order = require_order(k)
         if order == 0:
             return 1.0
         try:

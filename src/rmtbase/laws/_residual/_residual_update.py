@@ -10,11 +10,12 @@ from functools import lru_cache
 import numpy as np
 
 from rmtbase.errors import ParameterError
-from rmtbase.laws._parameters import as_float, checked_order
+from rmtbase.laws._rational import as_float
 from rmtbase.laws._residual._eigenvalue_law import EigenvalueLaw
 from rmtbase.laws._residual._log_eigenvalue import LogEigenvalue
 from rmtbase.laws._residual._residual_path import ResidualPath, require_residual
 from rmtbase.laws._residual._residual_update_map import ResidualUpdateMap
+from rmtbase.parameters import require_order
 
 _LARGEST_LOG = 16.0  # beyond about 20 the equations lose their digits near zero
 
@@ -67,7 +68,7 @@ class ResidualUpdate(EigenvalueLaw):
         m_2 = M^2 (1 + L (1 - (1 + sigma^2)^(-2))) - 4 L sigma^2 M / (1 + sigma^2) - 1, from the mixed moments
         E tr P P^T P P^T / d, E tr P P P^T / d = M + L sigma^2 M / (1 + sigma^2) and E tr P P / d = 1 in the limit.
         """
-        order = checked_order(k)
+        order = require_order(k)
         if order == 0:
             return 1.0
         if order == 1:

@@ -89,7 +89,7 @@ def weibull_anchor(
 
     Source: T. Ding, arXiv:2605.18898 (2026), appendix A.1, for the half-normal law at t = 0.1.
     """
-    trim, parent = checked_trim(trim), checked_parent(distribution)
+    trim, parent = require_trim(trim), require_parent(distribution)
     digits = require_positive_integer("digits", digits)
     if digits <= _DOUBLE_DIGITS:
         return WeibullAnchor(trim, parent, digits, *_float_anchor(trim, parent))
@@ -97,7 +97,7 @@ def weibull_anchor(
     return WeibullAnchor(trim, parent, digits, *(float(value) for value in values))
 
 
-def checked_trim(trim: object) -> Fraction:
+def require_trim(trim: object) -> Fraction:
     """``trim`` as the rational it is written as, or a :class:`ParameterError` unless 0 ≤ trim < 1/2."""
     expected = "a number t with 0 <= t < 1/2, the share left out at either end"
     if isinstance(trim, bool) or not isinstance(trim, SupportsFloat) or not 0 <= float(trim) < 0.5:
@@ -105,7 +105,7 @@ def checked_trim(trim: object) -> Fraction:
     return trim if isinstance(trim, Fraction) else as_written(float(trim))
 
 
-def checked_parent(distribution: object) -> Parent:
+def require_parent(distribution: object) -> Parent:
     """The parent itself, or the one of that name; a :class:`ParameterError` if there is none."""
     if isinstance(distribution, Parent):
         return distribution

@@ -10,7 +10,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from rmtbase.laws._weibull._anchor import checked_parent, checked_trim
+from rmtbase.laws._weibull._anchor import require_parent, require_trim
 from rmtbase.laws._weibull._large_sample import LargeSampleLaw
 from rmtbase.laws._weibull._plot import WeibullPlot, weibull_plot
 from rmtbase.laws._weibull.parents import Parent
@@ -57,7 +57,7 @@ def weibull_closure(trim: float | Fraction = 0.1, distribution: str | Parent = "
     Raises:
         ParameterError: a trim outside [0, 1/2) or an unknown distribution.
     """
-    return _closure(checked_trim(trim), checked_parent(distribution))
+    return _closure(require_trim(trim), require_parent(distribution))
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from rmtbase.errors import ParameterError
-from rmtbase.laws._weibull._anchor import checked_trim
+from rmtbase.laws._weibull._anchor import require_trim
 
 
 class WeibullFit(NamedTuple):
@@ -48,7 +48,7 @@ def weibull_fit(sample: ArrayLike, trim: float | Fraction = 0.1) -> WeibullFit:
         ParameterError: fewer than two different magnitudes between the trims, a zero among them, a weight that is not
             finite, or a trim outside [0, 1/2).
     """
-    t = checked_trim(trim)
+    t = require_trim(trim)
     weights = np.asarray(sample)
     if weights.dtype.kind not in "fiu":
         raise ParameterError("sample", weights.dtype.name, "an array of real numbers")

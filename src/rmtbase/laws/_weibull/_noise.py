@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from rmtbase.laws._weibull._anchor import checked_parent
+from rmtbase.laws._weibull._anchor import require_parent
 from rmtbase.laws._weibull._arithmetic import FLOAT, decimal
 from rmtbase.laws._weibull._double_exponential import working_digits
 from rmtbase.laws._weibull.parents import Parent
@@ -36,7 +36,7 @@ def weibull_quantile_noise(p: ArrayLike, distribution: str | Parent = "normal") 
     Raises:
         ParameterError: an unknown distribution.
     """
-    p, parent = np.asarray(p, dtype=np.float64), checked_parent(distribution)
+    p, parent = np.asarray(p, dtype=np.float64), require_parent(distribution)
     inside = (p > 0) & (p < 1)
     x = parent.ppf(np.where(inside, p, 0.5))
     density, cdf, sf = parent.law(x, FLOAT)

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rmtbase.errors import ParameterError
-from rmtbase.laws._weibull._anchor import checked_parent, checked_trim
+from rmtbase.laws._weibull._anchor import require_parent, require_trim
 from rmtbase.laws._weibull._arithmetic import FLOAT
 from rmtbase.laws._weibull._fit import WeibullFit
 from rmtbase.laws._weibull._large_sample import LargeSampleLaw
@@ -94,7 +94,7 @@ def weibull_null(trim: float | Fraction = 0.1, distribution: str | Parent = "nor
     Raises:
         ParameterError: a trim outside [0, 1/2) or an unknown distribution.
     """
-    return _null(checked_trim(trim), checked_parent(distribution))
+    return _null(require_trim(trim), require_parent(distribution))
 
 
 @lru_cache(maxsize=256)
@@ -171,7 +171,7 @@ def weibull_body_tail_gap(
     Raises:
         ParameterError: a trim outside [0, 1/2), body ≤ full, or an unknown distribution.
     """
-    inner, outer, parent = checked_trim(body), checked_trim(full), checked_parent(distribution)
+    inner, outer, parent = require_trim(body), require_trim(full), require_parent(distribution)
     if inner <= outer:
         raise ParameterError("body", body, f"a trim above full = {full}")
     return _gap(parent, inner, outer)

@@ -11,7 +11,7 @@ import numpy as np
 from rmtbase.laws._element._chi_square_rule import chi_square_rule
 from rmtbase.laws._element._product_element import product_element
 from rmtbase.laws._moments import Moments
-from rmtbase.laws._weibull._anchor import checked_trim
+from rmtbase.laws._weibull._anchor import require_trim
 from rmtbase.laws._weibull._null import weibull_null
 from rmtbase.laws._weibull._plot import weibull_plot
 from rmtbase.laws._weibull.parents import VarianceGamma
@@ -68,7 +68,7 @@ def weibull_product_null(
         ParameterError: as :func:`rmtbase.laws.low_rank_product`; a trim outside [0, 1/2).
     """
     law = product_element(d_model, d_head, sigma_q, sigma_k, normalization)
-    trim, parent, n = checked_trim(trim), VarianceGamma(law.std(), law.d_head), d_model**2
+    trim, parent, n = require_trim(trim), VarianceGamma(law.std(), law.d_head), d_model**2
     plot, independent = weibull_plot(parent, trim), weibull_null(trim, parent)
     # The conditional law of |w| in a row, as weights on the nodes that carry the law of |w| itself.
     log_variance, weights = chi_square_rule(law.d_head)

@@ -11,7 +11,7 @@ from scipy.optimize import brentq
 from scipy.special import gammaln
 
 from rmtbase.errors import ParameterError
-from rmtbase.laws._weibull._anchor import checked_parent
+from rmtbase.laws._weibull._anchor import require_parent
 from rmtbase.laws._weibull._panels import Panels, panels
 from rmtbase.laws._weibull.parents import Parent
 
@@ -47,7 +47,7 @@ def weibull_maximum_likelihood(distribution: str | Parent = "normal") -> Weibull
     Raises:
         ParameterError: an unknown distribution.
     """
-    grid = panels(checked_parent(distribution))
+    grid = panels(require_parent(distribution))
     probability, log_x = grid.probability, grid.log_x
     log_mean = float(probability @ log_x)
 
@@ -81,7 +81,7 @@ def weibull_moment_match(distribution: str | Parent = "normal") -> WeibullProjec
     Raises:
         ParameterError: an unknown distribution, or one without a second moment.
     """
-    parent = checked_parent(distribution)
+    parent = require_parent(distribution)
     if parent.moment_order() <= 2:
         raise ParameterError("distribution", parent, "a parent with a finite second moment")
     grid = panels(parent)

@@ -37,7 +37,7 @@ _FEWEST, _MOST = 0.1, 1e4  # degrees of freedom between which both arithmetics h
 _STRUVE_LIMIT = 256  # mpmath sums the Struve functions of larger order slowly, then not at all
 
 
-def checked_number(name: str, value: object, low: float, high: float) -> float | Fraction:
+def require_number(name: str, value: object, low: float, high: float) -> float | Fraction:
     """``value`` as a float, or as the Fraction it is; a :class:`ParameterError` unless ``low`` ≤ value ≤ ``high``."""
     number = require_positive_number(name, value)
     if not low <= number <= high:
@@ -108,7 +108,7 @@ class _ScaledParent(Parent):
     sigma: float | Fraction = 1.0
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "sigma", checked_number("sigma", self.sigma, 1e-50, 1e50))
+        object.__setattr__(self, "sigma", require_number("sigma", self.sigma, 1e-50, 1e50))
 
     @abstractmethod
     def standard_law(self, z: Number, fn: Arithmetic) -> tuple[Number, Number, Number]:
@@ -166,7 +166,7 @@ class TruncatedNormal(_ScaledParent):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        object.__setattr__(self, "bound", checked_number("bound", self.bound, 0.01, 40.0))
+        object.__setattr__(self, "bound", require_number("bound", self.bound, 0.01, 40.0))
 
     def standard_law(self, z: Number, fn: Arithmetic) -> tuple[Number, Number, Number]:
         cut = fn.number(as_written(self.bound))
@@ -218,7 +218,7 @@ class StudentT(_ScaledParent):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        object.__setattr__(self, "df", checked_number("df", self.df, _FEWEST, _MOST))
+        object.__setattr__(self, "df", require_number("df", self.df, _FEWEST, _MOST))
 
     def standard_law(self, z: Number, fn: Arithmetic) -> tuple[Number, Number, Number]:
         nu, half = fn.number(as_written(self.df)), fn.number(Fraction(1, 2))
@@ -317,7 +317,7 @@ class Mixture(Parent):
     def __post_init__(self) -> None:
         object.__setattr__(self, "components", tuple(self.components))
         weights = (
-            checked_number(f"weights[{index}]", weight, 1e-15, 1e15) for index, weight in enumerate(self.weights)
+            require_number(f"weights[{index}]", weight, 1e-15, 1e15) for index, weight in enumerate(self.weights)
         )
         object.__setattr__(self, "weights", tuple(weights))
         for index, component in enumerate(self.components):

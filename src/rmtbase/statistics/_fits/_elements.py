@@ -52,7 +52,7 @@ class Elements:
         return np.sum([terms(z) for z in self.standardized()], axis=0) / self.count
 
 
-def checked_elements(matrix: ArrayLike) -> Elements:
+def require_elements(matrix: ArrayLike) -> Elements:
     """The elements of a matrix, or a ParameterError unless they are real, finite and not all equal."""
     array = require_real_array("matrix", matrix)
     flat = array.ravel(order="K")

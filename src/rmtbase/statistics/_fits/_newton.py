@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from rmtbase.errors import FitError
 from rmtbase.parameters import require_finite_number
-from rmtbase.statistics._fits._elements import Elements, checked_elements
+from rmtbase.statistics._fits._elements import Elements, require_elements
 
 FloatArray = NDArray[np.float64]
 Terms = Callable[[FloatArray, FloatArray], FloatArray]
@@ -53,11 +53,11 @@ def maximize_likelihood(
     Newton's first steps are made with a sample of the elements, the last ones, two or three, with all of them.
 
     Raises:
-        ParameterError: as :func:`checked_elements`, or a location that is not finite.
+        ParameterError: as :func:`require_elements`, or a location that is not finite.
         FitError: no maximum was found.
     """
     known = None if location is None else require_finite_number("location", location)
-    elements = checked_elements(matrix)
+    elements = require_elements(matrix)
     centre = 0.0 if known is None else (known - elements.centre) / elements.spread
     at = np.concatenate([[centre, 0.0], np.asarray(start, dtype=np.float64)])
     free = np.arange(at.size) >= (known is not None)

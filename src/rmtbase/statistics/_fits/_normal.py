@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from rmtbase.parameters import require_finite_number
-from rmtbase.statistics._fits._elements import checked_elements
+from rmtbase.statistics._fits._elements import require_elements
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ def fit_normal(matrix: ArrayLike, location: float | None = None) -> NormalFit:
             finite.
     """
     known = None if location is None else require_finite_number("location", location)
-    elements = checked_elements(matrix)
+    elements = require_elements(matrix)
     mean = elements.mean_of(np.sum) if known is None else (known - elements.centre) / elements.spread
     n, scale = elements.count, elements.spread * math.sqrt(elements.mean_of(lambda z: np.sum((z - mean) ** 2)))
     return NormalFit(
