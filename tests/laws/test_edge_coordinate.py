@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from rmtbase.laws import GaussianChain, TracyWidom, largest_eigenvalue, smallest_eigenvalue
-from rmtbase.laws._chain._gaussian_chain import chain_map
+from rmtbase.laws._chain._chain_map import chain_map
 from rmtbase.laws._edge._edge_coordinate import EdgeCoordinate, edge_coordinate
 
 # Soft and hard edges, one to three factors, equal and different dimensions, real ones, narrow and nearly hard supports.

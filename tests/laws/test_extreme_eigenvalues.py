@@ -9,8 +9,7 @@ import pytest
 
 from rmtbase.errors import ParameterError
 from rmtbase.laws import GaussianChain, TracyWidom, largest_eigenvalue, smallest_eigenvalue
-from rmtbase.laws._chain._chain_map import ChainMap
-from rmtbase.laws._chain._gaussian_chain import edge_scale
+from rmtbase.laws._chain._chain_map import ChainMap, edge_scale
 from rmtbase.laws._edge._extreme_eigenvalues import log_scale_cumulants
 
 NODES, WEIGHTS = np.polynomial.legendre.leggauss(160)

@@ -15,7 +15,7 @@ from scipy.special import entr, gamma
 
 from rmtbase.errors import ParameterError
 from rmtbase.laws import GaussianChain, low_rank_product
-from rmtbase.laws._chain._gaussian_chain import chain_map, chain_scale
+from rmtbase.laws._chain._chain_map import chain_map, chain_scale
 
 # Soft and hard edges, L = 1 ... 8, aspect ratios from 1e-4 to 1, and nearly hard edges.
 CHAINS = [

@@ -20,7 +20,7 @@ from rmtbase.laws import (
     trace_moment,
     trace_moment_polynomial,
 )
-from rmtbase.laws._chain._gaussian_chain import chain_map
+from rmtbase.laws._chain._chain_map import chain_map
 from rmtbase.laws._chain._linear_statistics import eigenvalue_response, linear_statistics_of_map
 
 # Soft and hard edges, one to four factors, equal and different dimensions.

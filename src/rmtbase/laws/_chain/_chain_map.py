@@ -18,39 +18,22 @@ of the n_l equal r).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.interpolate import CubicSpline
-from scipy.optimize import brentq
 
-FloatArray = NDArray[np.float64]
-ComplexArray = NDArray[np.complex128]
+from rmtbase.laws._cut import ComplexArray, Cut, FloatArray, find_edge, log_excess
+from rmtbase.laws._rational import as_float
 
 _BISECTIONS = 64
 _NEWTON_STEPS = 3  # the first from a spline that is within 1e-5 of the root
-_SERIES_RADIUS, _SERIES_TERMS = 0.3, 29  # 0.3^29 is below the rounding of a double
-
-
-def _root(function: Callable[[float], float], low: float, high: float) -> float:
-    return brentq(function, low, high, xtol=1e-15, rtol=1e-15)  # type: ignore[arg-type, return-value]
-
-
-def _log_excess(z: ComplexArray, ratio: ComplexArray) -> ComplexArray:
-    """Return ln(1 + z) - z, relatively accurate at small z; ``ratio`` is 1 + z, relatively accurate near zero."""
-    result = np.log(ratio) - z
-    small = np.abs(z) < _SERIES_RADIUS
-    terms = (-1.0) ** np.arange(1, _SERIES_TERMS) / np.arange(2, _SERIES_TERMS + 1)
-    result[small] = z[small] ** 2 * np.polyval(terms[::-1], z[small])
-    return result
 
 
 @dataclass(frozen=True)
-class ChainMap:
+class ChainMap(Cut):
     """The dimensionless map of a chain with dimensions (n_0, ..., n_L).
 
     Attributes:
@@ -119,7 +102,7 @@ class ChainMap:
         """1 + psi_+, psi_+ > 0 the critical point of the upper edge."""
         # sum c psi / (1 + c psi) = 1 has psi >= 1/L (all c = 1) and, by its second term, a finite bound.
         widest = max((1.0 / c for c, _, _ in self.wide), default=1.0)
-        root = _root(
+        root = find_edge(
             lambda log_psi: self.slope(1.0 + math.exp(log_psi)),
             math.log(0.5 / self.factors),
             math.log(2.0 * widest + 2.0),
@@ -135,7 +118,7 @@ class ChainMap:
         # x rises from 0 at psi = -1, and falls back to 0 at -1/c_1; bracket in the logarithm of the
         # fraction of the way, since for c_1 -> 1 the interval is short.
         width = gap / c
-        root = _root(lambda t: self.slope(-width / (1.0 + math.exp(-t))), -30.0, 30.0)
+        root = find_edge(lambda t: self.slope(-width / (1.0 + math.exp(-t))), -30.0, 30.0)
         return -width / (1.0 + math.exp(-root))
 
     @cached_property
@@ -156,29 +139,12 @@ class ChainMap:
         upper, lower = self.rational_x(self.upper_delta), self.rational_x(self.lower_delta)
         return math.log1p(float((upper - lower) / lower))
 
-    def angle(self, log_x: FloatArray) -> FloatArray:
-        """Return the coordinate chi of ln x in which psi is analytic and odd at the soft edges.
-
-        ln x = ln x_+ - ln(x_+/x_-) sin^2(chi/2), chi in [0, pi], for two soft edges;
-        ln x = ln x_+ - chi^2, chi in [0, inf), for a hard one.
-        """
-        above = np.maximum(self.log_upper - log_x, 0.0)
-        if self.has_hard_edge:
-            return np.sqrt(above)
-        return 2.0 * np.arctan2(np.sqrt(above), np.sqrt(np.maximum(log_x - self.log_lower, 0.0)))
-
     def log_slope(self, delta: ComplexArray) -> ComplexArray:
         """Return d ln x / d psi at psi = delta - 1."""
         total = self.minimal_count / delta - 1.0 / (delta - 1.0)
         for c, gap, multiplicity in self.wide:
             total = total + multiplicity * c / (gap + c * delta)
         return total
-
-    def log_x_at_angle(self, chi: FloatArray) -> FloatArray:
-        """Invert :meth:`angle`."""
-        if self.has_hard_edge:
-            return self.log_upper - chi**2
-        return self.log_upper - self.log_span * np.sin(0.5 * chi) ** 2
 
     @cached_property
     def curve(self) -> tuple[FloatArray, ComplexArray]:
@@ -253,17 +219,17 @@ class ChainMap:
             psi = delta - 1.0
             # ln(1 + psi) - ln psi together: at small aspect ratios each is large, and their difference is not.
             residual = (
-                _log_excess(-w / (psi * edge), delta * (edge - 1.0) / (psi * edge))
+                log_excess(-w / (psi * edge), delta * (edge - 1.0) / (psi * edge))
                 + w**2 / (edge * psi * (edge - 1.0))
                 - log_ratio
             )
             slope = -1.0 / (delta * psi)
             if self.minimal_count > 1:
-                residual = residual + (self.minimal_count - 1) * _log_excess(w / edge, delta / edge)
+                residual = residual + (self.minimal_count - 1) * log_excess(w / edge, delta / edge)
                 slope = slope + (self.minimal_count - 1) / delta
             for c, gap, multiplicity in self.wide:
                 at_edge = gap + c * edge
-                residual = residual + multiplicity * _log_excess(c * w / at_edge, (gap + c * delta) / at_edge)
+                residual = residual + multiplicity * log_excess(c * w / at_edge, (gap + c * delta) / at_edge)
                 slope = slope + multiplicity * c / (gap + c * delta)
             step = residual / slope
             w, delta = w - step, delta - step
@@ -288,3 +254,20 @@ class ChainMap:
         for c, gap, multiplicity in self.wide:
             total = total + (multiplicity / c) * np.angle(gap + c * delta)
         return np.clip(total / np.pi, 0.0, 1.0)
+
+
+@lru_cache(maxsize=256)
+def chain_map(dims: tuple[float, ...]) -> ChainMap:
+    """Return the dimensionless map of a chain; maps are shared by all sigma."""
+    return ChainMap(dims)
+
+
+def chain_scale(chain: ChainMap, factor: Fraction) -> float:
+    """Return C = factor prod n_l / r, the unit of the eigenvalues, rounded once."""
+    return as_float(factor * math.prod(map(Fraction, chain.dims)) / Fraction(chain.rank))
+
+
+def edge_scale(chain: ChainMap, delta: float, eigenvalue: float) -> float:
+    """Return (lambda sqrt(|F''|/2) / r)^(2/3) at the edge psi = delta - 1, lambda = F(psi)."""
+    curvature = abs(chain.log_curvature(delta)) * eigenvalue
+    return (eigenvalue * math.sqrt(curvature / 2.0) / chain.rank) ** (2.0 / 3.0)

@@ -19,7 +19,8 @@ from functools import cached_property, lru_cache
 
 import numpy as np
 
-from rmtbase.laws._chain._chain_map import ChainMap, FloatArray
+from rmtbase.laws._chain._chain_map import ChainMap
+from rmtbase.laws._cut import FloatArray
 from rmtbase.laws._piecewise import PiecewisePolynomial, nodes, roughness
 
 _FEWEST_PIECES, _MOST_PIECES = 32, 1024
@@ -125,10 +126,12 @@ class ChainProfile:
         self, chi: FloatArray, mass: FloatArray, function: Callable[[Position], FloatArray], sign: float
     ) -> FloatArray:
         """Newton's method for ln function(chi) = ln mass, where the function falls (-1) or grows (+1) with chi."""
+        # As far down a hard edge as the mass is a normal double; the eigenvalue is zero long before.
+        farthest = math.sqrt(700.0 * self.chain.minimal_count) if self.chain.has_hard_edge else math.inf
         for _ in range(_NEWTON_STEPS):
-            at = self.position(chi)
+            at = self.position(np.minimum(chi, farthest))
             found = function(at)
-            chi = chi - sign * np.log(found / mass) * found / self.mass_per_angle(at)
+            chi = at.chi - sign * np.log(found / mass) * found / self.mass_per_angle(at)
         return chi
 
     def _upper_mass(self, at: Position) -> FloatArray:

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property, lru_cache
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.integrate import IntegrationWarning
 
 from rmtbase.errors import ParameterError
-from rmtbase.laws._chain._chain_map import ChainMap, FloatArray
+from rmtbase.laws._chain._chain_map import ChainMap, chain_map, chain_scale, edge_scale
 from rmtbase.laws._chain._chain_profile import ChainProfile, Position, chain_profile
+from rmtbase.laws._cut import CutLaw, FloatArray
 from rmtbase.laws._exact._cumulants import classical_cumulants, free_cumulants
 from rmtbase.laws._rational import as_float, variance_factor
 from rmtbase.parameters import (
@@ -26,20 +25,13 @@ from rmtbase.parameters import (
     require_order,
     require_positive_integer,
     require_positive_number,
+    require_real_numbers,
     require_sigmas,
 )
 
-_MOST_NODES = 2**16
-
-
-@lru_cache(maxsize=256)
-def chain_map(dims: tuple[float, ...]) -> ChainMap:
-    """Return the dimensionless map of a chain; maps are shared by all sigma."""
-    return ChainMap(dims)
-
 
 @dataclass(frozen=True)
-class GaussianChain:
+class GaussianChain(CutLaw):
     """Limiting law of the eigenvalues lambda of W^T W, W = X_1 X_2 ... X_L with independent Gaussian factors.
 
     X_l has shape (n_{l-1}, n_l) and entries N(0, sigma_l^2). With r = min n_l, c_l = r/n_l and
@@ -123,7 +115,7 @@ class GaussianChain:
 
     def pdf(self, x: ArrayLike) -> FloatArray:
         """Density at eigenvalue ``x``, same shape, in 1/eigenvalue; inf at a hard edge, 0 outside the support."""
-        values = np.asarray(x, dtype=np.float64)
+        values = require_real_numbers("x", x)
         inside, at = self._locate(values)
         density = np.where(np.isnan(values), np.nan, 0.0)
         density[inside] = self._profile.imag_psi(at) / (np.pi * values[inside])
@@ -133,7 +125,7 @@ class GaussianChain:
 
     def pdf_singular_values(self, s: ArrayLike) -> FloatArray:
         """Density 2 s pdf(s^2) of the singular value s = sqrt(lambda), s >= 0; inf at a hard edge."""
-        values = np.asarray(s, dtype=np.float64)
+        values = require_real_numbers("s", s)
         positive = values > 0.0
         density = np.where(np.isnan(values), np.nan, 0.0)
         density[positive] = 2.0 * values[positive] * self.pdf(values[positive] ** 2)
@@ -144,34 +136,26 @@ class GaussianChain:
 
     def cdf(self, x: ArrayLike) -> FloatArray:
         """P(lambda <= x), the atom's jump at zero included; without an atom accurate relative to itself."""
-        values = np.asarray(x, dtype=np.float64)
-        inside, at = self._locate(values)
-        nonzero = np.where(np.isnan(values), np.nan, values > sum(self.support) / 2.0)
-        nonzero[inside] = self._profile.cdf(at)
-        return self._mass * nonzero + self.atom_mass * (values >= 0.0)
+        return self._mass_beyond(x, self._profile.cdf, np.greater) + self.atom_mass * (np.asarray(x) >= 0.0)
 
     def sf(self, x: ArrayLike) -> FloatArray:
         """P(lambda > x) = 1 - cdf(x), accurate relative to itself up to the upper edge."""
-        values = np.asarray(x, dtype=np.float64)
-        inside, at = self._locate(values)
-        nonzero = np.where(np.isnan(values), np.nan, values < sum(self.support) / 2.0)
-        nonzero[inside] = self._profile.sf(at)
-        return self._mass * nonzero + self.atom_mass * (values < 0.0)
+        return self._mass_beyond(x, self._profile.sf, np.less) + self.atom_mass * (np.asarray(x) < 0.0)
 
     def ppf(self, q: ArrayLike) -> FloatArray:
         """Smallest lambda with cdf(lambda) >= q: 0 for q up to the atom's mass; nan for q outside [0, 1].
 
         ``ppf(0)`` is the lower edge (0 with an atom), ``ppf(1)`` the upper edge.
         """
-        below = np.asarray(q, dtype=np.float64)
+        below = require_real_numbers("q", q)
         with np.errstate(invalid="ignore"):
-            return self._quantile((below - self.atom_mass) / self._mass, (1.0 - below) / self._mass)
+            return self._eigenvalue_between((below - self.atom_mass) / self._mass, (1.0 - below) / self._mass)
 
     def isf(self, q: ArrayLike) -> FloatArray:
         """Smallest lambda with sf(lambda) <= q, accurate for tiny q: ``ppf(1 - q)``."""
-        above = np.asarray(q, dtype=np.float64)
+        above = require_real_numbers("q", q)
         with np.errstate(invalid="ignore"):
-            return self._quantile((self._mass - above) / self._mass, above / self._mass)
+            return self._eigenvalue_between((self._mass - above) / self._mass, above / self._mass)
 
     def moment(self, k: int) -> float:
         """E[lambda^k], k = 0, 1, 2, ...: exact for the law, rounded once.
@@ -203,10 +187,6 @@ class GaussianChain:
         """
         return as_float(free_cumulants(self._rational_moments(require_positive_integer("k", k)))[-1])
 
-    def mean(self) -> float:
-        """E[lambda]."""
-        return self.moment(1)
-
     def var(self) -> float:
         """Variance of lambda, without cancellation: C^2 (sum_l c_l - 1), plus the atom's share."""
         spread = math.fsum(self.rank / n for n in self.dims) - 1.0
@@ -215,35 +195,13 @@ class GaussianChain:
         mass = self._mass
         return self._scale**2 * mass * (spread + self.atom_mass)
 
-    def std(self) -> float:
-        """Standard deviation of lambda."""
-        return math.sqrt(self.var())
-
     def expect(self, f: Callable[[FloatArray], ArrayLike], rtol: float = 1e-12) -> float:
-        """E[f(lambda)] for a function that maps an array of eigenvalues to an array of the same shape.
-
-        Numerical. The trapezoidal rule in the coordinate of :class:`ChainMap`, in which both edges are removed
-        and an analytic f gives geometric convergence (ln lambda and powers above -1/2 included); the number
-        of nodes doubles until two results agree to ``rtol`` relative to E|f|. A kink or a jump in f costs nodes.
+        """E[f(lambda)] as :meth:`CutLaw.expect`, the atom included.
 
         Raises:
             ParameterError: if f does not return one finite number per eigenvalue, or at 0 where the atom is.
-
-        Warns:
-            scipy.integrate.IntegrationWarning: if 65 536 nodes do not reach ``rtol``.
         """
-        total, previous, count = 0.0, math.nan, 32
-        while count <= _MOST_NODES:
-            eigenvalues, weights = self._quadrature(count)
-            values = np.asarray(f(eigenvalues), dtype=np.float64)
-            if values.shape != eigenvalues.shape or not np.isfinite(values).all():
-                raise ParameterError("f", f, "a function that returns one finite number per eigenvalue")
-            total, size = float(weights @ values), float(weights @ np.abs(values))
-            if abs(total - previous) <= rtol * size:
-                break
-            previous, count = total, 2 * count
-        else:
-            warnings.warn(f"expect: {_MOST_NODES} nodes do not reach rtol = {rtol}", IntegrationWarning, stacklevel=2)
+        total = super().expect(f, rtol)
         if self.atom_mass == 0.0:
             return total
         with np.errstate(all="ignore"):
@@ -253,16 +211,8 @@ class GaussianChain:
         return self._mass * total + self.atom_mass * at_zero
 
     def entropy(self) -> float:
-        """Differential entropy -E[ln pdf(lambda)]; -inf with an atom. Numerical: 1e-13."""
-        if self.atom_mass > 0.0:
-            return -math.inf
-        # ln pdf is singular at both ends: the tanh-sinh rule.
-        t = np.linspace(-3.0, 3.0, 401)
-        end, inner = self._last_angle, 0.5 * np.pi * np.sinh(t)
-        at = self._profile.position(0.5 * end * (1.0 + np.tanh(inner)))
-        weights = 0.25 * np.pi * end * (t[1] - t[0]) * np.cosh(t) / np.cosh(inner) ** 2
-        log_density = np.log(self._profile.imag_psi(at) / (np.pi * self._eigenvalue(at)))
-        return -float(weights @ (self._profile.mass_per_angle(at) * log_density))
+        """Differential entropy -E[ln pdf(lambda)]; -inf with an atom. Numerical: to about 1e-11."""
+        return -math.inf if self.atom_mass > 0.0 else self._log_entropy() + self.expect(np.log)
 
     @property
     def _mass(self) -> float:
@@ -310,10 +260,21 @@ class GaussianChain:
         chi = 2.0 * np.arctan2(np.sqrt(above), np.sqrt(np.log1p(from_lower / lower)))
         return inside, Position(chi, above, from_upper / upper, from_lower / x)
 
+    def _mass_beyond(self, x: ArrayLike, function: Callable[[Position], FloatArray], beyond: np.ufunc) -> FloatArray:
+        """What ``function`` gives of the continuous part's mass at x, all of it ``beyond`` the support, or none."""
+        values = require_real_numbers("x", x)
+        inside, at = self._locate(values)
+        mass = np.where(np.isnan(values), np.nan, beyond(values, sum(self.support) / 2.0))
+        mass[inside] = function(at)
+        return self._mass * mass
+
+    def _cdf(self, x: FloatArray) -> FloatArray:
+        return self.cdf(x)
+
     def _eigenvalue(self, at: Position) -> FloatArray:
         return self.support[1] * np.exp(-at.above)
 
-    def _quantile(self, below: FloatArray, above: FloatArray) -> FloatArray:
+    def _eigenvalue_between(self, below: FloatArray, above: FloatArray) -> FloatArray:
         """The eigenvalue with mass ``below`` and ``above`` it, in units of the continuous part's."""
         lower, upper = self.support
         quantile = np.full(below.shape, np.nan)
@@ -322,7 +283,7 @@ class GaussianChain:
         between = (below > 0.0) & (above > 0.0)
         at = self._profile.quantile(below[between], above[between])
         quantile[between] = np.clip(self._eigenvalue(at), lower, upper)
-        return quantile if quantile.ndim else quantile[()]
+        return quantile[()]
 
     def _rational_moments(self, order: int) -> list[Fraction]:
         """m_1, ..., m_order, exactly."""
@@ -336,11 +297,9 @@ class GaussianChain:
         # At a hard edge lambda ~ exp(-chi^2), and the mass below goes as lambda^(1/k).
         return math.sqrt(min(80.0 * self._map.minimal_count, 690.0)) if self.has_hard_edge else math.pi
 
-    def _quadrature(self, count: int) -> tuple[FloatArray, FloatArray]:
-        """Eigenvalues and weights (of total mass 1) of the rule with ``count`` nodes."""
-        step = self._last_angle / count
-        at = self._profile.position(step * np.arange(0.5, count))
-        return self._eigenvalue(at), step * self._profile.mass_per_angle(at)
+    def _at_angle(self, chi: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+        at = self._profile.position(chi)
+        return self._eigenvalue(at), self._profile.imag_psi(at) / np.pi, self._map.log_x_slope_at_angle(chi)
 
     def _density_at_zero_singular_value(self) -> float:
         if self._map.minimal_count > 2:
@@ -348,17 +307,6 @@ class GaussianChain:
         # 1 + psi = i rho with rho^2 = x / prod(1 - c): the density of lambda is rho / (pi lambda).
         gaps = math.prod(gap**multiplicity for _, gap, multiplicity in self._map.wide)
         return self._mass * 2.0 / (math.pi * math.sqrt(self._scale * gaps))
-
-
-def chain_scale(chain: ChainMap, factor: Fraction) -> float:
-    """Return C = factor prod n_l / r, the unit of the eigenvalues, rounded once."""
-    return as_float(factor * math.prod(map(Fraction, chain.dims)) / Fraction(chain.rank))
-
-
-def edge_scale(chain: ChainMap, delta: float, eigenvalue: float) -> float:
-    """Return (lambda sqrt(|F''|/2) / r)^(2/3) at the edge psi = delta - 1, lambda = F(psi)."""
-    curvature = abs(chain.log_curvature(delta)) * eigenvalue
-    return (eigenvalue * math.sqrt(curvature / 2.0) / chain.rank) ** (2.0 / 3.0)
 
 
 def _rational_moment(dims: tuple[int, ...], k: int) -> Fraction:

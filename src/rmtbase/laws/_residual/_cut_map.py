@@ -14,15 +14,13 @@ Everything is in ln lambda: at depth 1000 the eigenvalues span thousands of orde
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.interpolate import CubicSpline
 
-FloatArray = NDArray[np.float64]
-ComplexArray = NDArray[np.complex128]
+from rmtbase.laws._cut import ComplexArray, Cut, FloatArray
 
 _NEWTON_STEPS = 4
 _LONGEST_STEP = 0.04  # in chi, where it runs from 0 to pi
@@ -31,7 +29,7 @@ _HALVINGS = 40
 _PREDICTION = 0.02  # of Im w: by how much the next node may differ from its prediction
 
 
-class CutMap(ABC):
+class CutMap(Cut):
     """A map w -> ln lambda with a square-root branch point at the upper edge."""
 
     upper: ComplexArray
@@ -93,27 +91,6 @@ class CutMap(ABC):
     def last_angle(self) -> float:
         """The chi of the lower edge, or of :attr:`lowest_log`."""
         return math.sqrt(self.log_upper - self.lowest_log) if self.has_hard_edge else math.pi
-
-    def angle(self, log_x: FloatArray) -> FloatArray:
-        """Return the coordinate chi of ln lambda in which w is analytic, edges included.
-
-        ln lambda = ln lambda_+ - ln(lambda_+/lambda_-) sin^2(chi/2), chi in [0, pi], for two soft edges;
-        ln lambda = ln lambda_+ - chi^2, chi in [0, inf), for a hard lower one.
-        """
-        above = np.maximum(self.log_upper - log_x, 0.0)
-        if self.has_hard_edge:
-            return np.sqrt(above)
-        return 2.0 * np.arctan2(np.sqrt(above), np.sqrt(np.maximum(log_x - self.log_lower, 0.0)))
-
-    def log_x_at_angle(self, chi: FloatArray) -> FloatArray:
-        """Invert :meth:`angle`."""
-        if self.has_hard_edge:
-            return self.log_upper - chi**2
-        return self.log_upper - (self.log_upper - self.log_lower) * np.sin(0.5 * chi) ** 2
-
-    def log_x_slope_at_angle(self, chi: FloatArray) -> FloatArray:
-        """Return -d ln lambda / d chi."""
-        return 2.0 * chi if self.has_hard_edge else 0.5 * (self.log_upper - self.log_lower) * np.sin(chi)
 
     @cached_property
     def curve(self) -> tuple[FloatArray, ComplexArray]:

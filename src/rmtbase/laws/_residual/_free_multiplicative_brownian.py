@@ -10,7 +10,8 @@ import numpy as np
 from scipy.special import log1p
 
 from rmtbase.errors import ParameterError
-from rmtbase.laws._residual._cut_map import ComplexArray, CutMap, FloatArray
+from rmtbase.laws._cut import ComplexArray, FloatArray
+from rmtbase.laws._residual._cut_map import CutMap
 from rmtbase.laws._residual._eigenvalue_law import EigenvalueLaw, exponential
 from rmtbase.laws._residual._log_eigenvalue import LogEigenvalue
 from rmtbase.parameters import require_order, require_positive_number

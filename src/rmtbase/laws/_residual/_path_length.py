@@ -12,8 +12,8 @@ from scipy.special import bdtr, bdtrc, gammaln, xlogy
 
 from rmtbase.errors import ParameterError
 from rmtbase.laws._chain._gaussian_chain import GaussianChain
+from rmtbase.laws._distribution import FloatArray
 from rmtbase.laws._rational import as_float
-from rmtbase.laws._residual._cut_map import FloatArray
 from rmtbase.laws._residual._residual_path import require_residual
 from rmtbase.parameters import require_positive_integer
 

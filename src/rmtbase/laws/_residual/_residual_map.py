@@ -19,26 +19,14 @@ p_- in (-1, -sigma^2) for sigma < 1 (soft), and at p = -1 for sigma >= 1 (hard),
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 import numpy as np
-from scipy.optimize import brentq
 from scipy.special import expm1, log1p
 
-from rmtbase.laws._residual._cut_map import ComplexArray, CutMap, FloatArray
+from rmtbase.laws._cut import ComplexArray, FloatArray, find_edge, log_excess
+from rmtbase.laws._residual._cut_map import CutMap
 
 _LEAST_LOG_MASS = 345.0  # at a hard edge a mass of 1e-150 counts as zero: 1 + p, and its square, stay normal doubles
-_REMAINDER = [-((-1.0) ** n) / n for n in range(2, 19)]  # of ln(1 + x) - x: 1e-17 of it at |x| = 0.1
-
-
-def _root(function: Callable[[float], float], low: float, high: float) -> float:
-    return brentq(function, low, high, xtol=1e-15, rtol=1e-15)  # type: ignore[arg-type, return-value]
-
-
-def _log1p_remainder(x: ComplexArray) -> ComplexArray:
-    """ln(1 + x) - x without cancellation, on the side of the cut x < -1 that Im x is on."""
-    series = x**2 * np.polynomial.polynomial.polyval(x, _REMAINDER)
-    return np.where(np.abs(x) < 0.1, series, np.log(1.0 + x) - x)
 
 
 class ResidualMap(CutMap):
@@ -74,7 +62,7 @@ class ResidualMap(CutMap):
             return self._critical(p, p + self.variance, 1.0 + p)
 
         low = math.log(min(0.125 / self.depth, 0.25 * self.sigma / math.sqrt(self.depth)))
-        return math.log1p(math.exp(_root(critical, low, 0.0)))
+        return math.log1p(math.exp(find_edge(critical, low, 0.0)))
 
     def _lower_point(self) -> float:
         """Ln(1 + p_-), p_- in (-1, -sigma^2), for sigma < 1."""
@@ -88,7 +76,7 @@ class ResidualMap(CutMap):
             return self._critical(distance + self.variance, distance, self.gap * fraction(-t))
 
         low = 2.0 * math.log(self.sigma) - math.log(self.depth + 1.0) - 40.0
-        return math.log1p(-self.sigma) + math.log1p(self.sigma) - math.log1p(math.exp(_root(critical, low, 40.0)))
+        return math.log1p(-self.sigma) + math.log1p(self.sigma) - math.log1p(math.exp(find_edge(critical, low, 40.0)))
 
     def _shifted(self, w: ComplexArray) -> tuple[ComplexArray, ComplexArray]:
         """Return p and p + sigma^2, each to full relative accuracy where it is small and matters."""
@@ -140,7 +128,11 @@ class ResidualMap(CutMap):
         else:
             delta = np.asarray(np.exp(w[0]), dtype=np.complex128)
             inner = delta / self.variance
-            rest = self.depth * delta * inner - _log1p_remainder(-delta) + (self.depth - 1) * _log1p_remainder(inner)
+            rest = (
+                self.depth * delta * inner
+                - log_excess(-delta, 1.0 - delta)
+                + (self.depth - 1) * log_excess(inner, 1.0 + inner)
+            )
             total = rest.imag - (self.depth + 1) * self.gap * inner.imag
         return np.clip(total / np.pi, 0.0, 1.0)
 

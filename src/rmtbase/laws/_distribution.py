@@ -1,0 +1,207 @@
+"""What every law offers, under scipy's names: domains, shapes and bad input are treated once, here."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from functools import cache
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.differentiate import derivative
+from scipy.optimize.elementwise import bracket_root, find_root
+from scipy.special import ndtr
+
+from rmtbase.parameters import require_order, require_real_numbers
+
+FloatArray = NDArray[np.float64]
+
+_TIGHT = {"xatol": 0.0, "xrtol": 4e-16, "fatol": 0.0, "frtol": 0.0}
+
+
+class Distribution(ABC):
+    """The law of one real number X.
+
+    A law is its formulas and its domain: :attr:`support` and ``_cdf`` at flat arrays of points strictly inside it, and
+    ``_sf``, ``_pdf``, ``_ppf`` (of probabilities strictly between 0 and 1), ``_isf``, :meth:`moment`, :meth:`var` where
+    it knows better than what is done here: complements, Newton-free root finding, numerical derivatives and quadrature.
+
+    The functions take arrays of real numbers, and a ParameterError refuses anything else (complex or masked numbers,
+    truth values, text); they return float64 of the same shape, nan where the argument is nan.
+    """
+
+    @property
+    @abstractmethod
+    def support(self) -> tuple[float, float]:
+        """(lower, upper) end of the law."""
+
+    @abstractmethod
+    def _cdf(self, x: FloatArray) -> FloatArray: ...
+
+    def _sf(self, x: FloatArray) -> FloatArray:
+        return 1.0 - self._cdf(x)
+
+    def _pdf(self, x: FloatArray) -> FloatArray:
+        """The derivative of the smaller tail, to about 1e-8 of the density."""
+        below = self._cdf(x) < 0.5
+        step = 1e-2 * self.std()
+        density = np.empty(x.shape)
+        for chosen, tail, sign in ((below, self.cdf, 1.0), (~below, self.sf, -1.0)):
+            if chosen.any():
+                density[chosen] = sign * derivative(tail, x[chosen], initial_step=step).df
+        return np.maximum(density, 0.0)
+
+    def _ppf(self, q: FloatArray) -> FloatArray:
+        return self._quantile(np.where(q < 0.5, q, 1.0 - q), q < 0.5)
+
+    def _isf(self, q: FloatArray) -> FloatArray:
+        return self._quantile(np.where(q < 0.5, q, 1.0 - q), q >= 0.5)
+
+    def _quantile(self, mass: FloatArray, from_below: NDArray[np.bool_]) -> FloatArray:
+        """The x with cdf(x) = ``mass``, or sf(x) = ``mass`` where not ``from_below``: by bracketing."""
+
+        def excess(x: FloatArray, mass: FloatArray, from_below: NDArray[np.bool_]) -> FloatArray:
+            return np.where(from_below, self.cdf(x) - mass, mass - self.sf(x))
+
+        (low, high), (mean, std) = self.support, (self.mean(), self.std())
+        ends = np.maximum(mean - std, 0.5 * (low + mean)), np.minimum(mean + std, 0.5 * (high + mean))
+        start = bracket_root(excess, *ends, xmin=low, xmax=high, args=(mass, from_below))
+        return find_root(excess, start.bracket, args=(mass, from_below), tolerances=_TIGHT).x
+
+    def pdf(self, x: ArrayLike) -> FloatArray:
+        """Density at ``x``, same shape: of the continuous part, where there is an atom; 0 outside the support."""
+        return self._inside(x, self._pdf, 0.0, 0.0)
+
+    def cdf(self, x: ArrayLike) -> FloatArray:
+        """P(X <= x), same shape as ``x``."""
+        return self._inside(x, self._cdf, 0.0, 1.0)
+
+    def sf(self, x: ArrayLike) -> FloatArray:
+        """P(X > x), same shape as ``x``: 1 - cdf(x) without the cancellation, where the law's accuracy says so."""
+        return self._inside(x, self._sf, 1.0, 0.0)
+
+    def ppf(self, q: ArrayLike) -> FloatArray:
+        """Quantile: the x with cdf(x) = q; the ends of the support at 0 and 1, nan outside [0, 1]."""
+        return self._quantiles(q, self._ppf, *self.support)
+
+    def isf(self, q: ArrayLike) -> FloatArray:
+        """Upper quantile: the x with sf(x) = q; the ends of the support at 1 and 0, nan outside [0, 1]."""
+        return self._quantiles(q, self._isf, *self.support[::-1])
+
+    def p_value(self, observed: ArrayLike) -> FloatArray:
+        """Two-sided p-value 2 min(cdf, sf), at most 1; nan where ``observed`` is."""
+        values = require_real_numbers("observed", observed)
+        nearer = np.atleast_1d(self.cdf(values))
+        beyond = nearer > 0.5
+        nearer[beyond] = self.sf(np.atleast_1d(values)[beyond])
+        return np.minimum(1.0, 2.0 * nearer).reshape(values.shape)[()]
+
+    def moment(self, k: int) -> float:
+        """E[X^k], k = 0, 1, 2, ...; here by quadrature, to about 1e-10 of E|X|^k.
+
+        Raises:
+            ParameterError: if k is not a non-negative integer.
+        """
+        order = require_order(k)
+        return self._average(lambda x: x**order)
+
+    def mean(self) -> float:
+        """Expectation."""
+        return self.moment(1)
+
+    def var(self) -> float:
+        """Variance."""
+        mean = self.mean()
+        return self._average(lambda x: (x - mean) ** 2)
+
+    def std(self) -> float:
+        """Standard deviation."""
+        return math.sqrt(self.var())
+
+    def _average(self, f: Callable[[FloatArray], FloatArray]) -> float:
+        """E[f(X)], by the trapezoidal rule in the normal score of X."""
+        lower_mass, weight = _normal_rule()
+        return float(weight @ (f(self.ppf(lower_mass)) + f(self.isf(lower_mass))))
+
+    def _inside(
+        self, x: ArrayLike, function: Callable[[FloatArray], FloatArray], below: float, above: float
+    ) -> FloatArray:
+        """``function`` strictly inside the support, and these values from its ends on."""
+        values = require_real_numbers("x", x)
+        low, high = self.support
+        inside = (values > low) & (values < high)
+        if inside.all():
+            return function(values.reshape(-1)).reshape(values.shape)[()]
+        result = np.where(np.isnan(values), np.nan, np.where(values >= high, above, below))
+        if inside.any():
+            result[inside] = function(values[inside])
+        return result[()]
+
+    def _quantiles(
+        self, q: ArrayLike, function: Callable[[FloatArray], FloatArray], at_zero: float, at_one: float
+    ) -> FloatArray:
+        mass = require_real_numbers("q", q)
+        inside = (mass > 0.0) & (mass < 1.0)
+        if inside.all():
+            return function(mass.reshape(-1)).reshape(mass.shape)[()]
+        result = np.where(mass == 0.0, at_zero, np.where(mass == 1.0, at_one, np.nan))
+        if inside.any():
+            result[inside] = function(mass[inside])
+        return result[()]
+
+
+class DiscreteDistribution(Distribution):
+    """The law of a number that takes finitely many values: a density has no part in it, :meth:`pmf` has."""
+
+    @property
+    @abstractmethod
+    def points(self) -> FloatArray:
+        """The values, ascending."""
+
+    @abstractmethod
+    def pmf(self, x: ArrayLike) -> FloatArray:
+        """Probability of the value ``x``, same shape; 0 for what is none, nan at nan."""
+
+    @property
+    def support(self) -> tuple[float, float]:
+        """The smallest and the largest value."""
+        return float(self.points[0]), float(self.points[-1])
+
+    def cdf(self, x: ArrayLike) -> FloatArray:
+        """P(X <= x), same shape as ``x``."""
+        return self._steps(x, np.append(0.0, np.cumsum(self.pmf(self.points))))
+
+    def sf(self, x: ArrayLike) -> FloatArray:
+        """P(X > x), same shape as ``x``."""
+        return self._steps(x, np.append(np.cumsum(self.pmf(self.points)[::-1])[::-1], 0.0))
+
+    def _steps(self, x: ArrayLike, levels: FloatArray) -> FloatArray:
+        """``levels`` before the first value, between the first two, ..., behind the last."""
+        at = require_real_numbers("x", x)
+        return np.where(np.isnan(at), np.nan, levels[np.searchsorted(self.points, at, side="right")])[()]
+
+    def _cdf(self, x: FloatArray) -> FloatArray:
+        return self.cdf(x)
+
+    def _pdf(self, x: FloatArray) -> FloatArray:
+        return np.zeros(x.shape)
+
+    def _ppf(self, q: FloatArray) -> FloatArray:
+        """The smallest value x with cdf(x) >= q."""
+        return self.points[np.minimum(np.searchsorted(self.cdf(self.points), q), self.points.size - 1)]
+
+    def _isf(self, q: FloatArray) -> FloatArray:
+        """The smallest value x with sf(x) <= q."""
+        return self.points[np.searchsorted(-self.sf(self.points), -q)]
+
+    def _average(self, f: Callable[[FloatArray], FloatArray]) -> float:
+        return float(self.pmf(self.points) @ f(self.points))
+
+
+@cache
+def _normal_rule() -> tuple[FloatArray, FloatArray]:
+    """Lower tail masses of nodes at z < 0, and the weight of each and of its mirror image."""
+    step = 1.0 / 16.0
+    z = np.arange(-12.0 + 0.5 * step, 0.0, step)
+    return ndtr(z), step * np.exp(-0.5 * z * z) / math.sqrt(2.0 * math.pi)
