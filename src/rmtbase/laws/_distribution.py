@@ -53,12 +53,12 @@ class Distribution(ABC):
         return np.maximum(density, 0.0)
 
     def _ppf(self, q: FloatArray) -> FloatArray:
-        return self._quantile(np.where(q < 0.5, q, 1.0 - q), q < 0.5)
+        return self._bracketed(np.where(q < 0.5, q, 1.0 - q), q < 0.5)
 
     def _isf(self, q: FloatArray) -> FloatArray:
-        return self._quantile(np.where(q < 0.5, q, 1.0 - q), q >= 0.5)
+        return self._bracketed(np.where(q < 0.5, q, 1.0 - q), q >= 0.5)
 
-    def _quantile(self, mass: FloatArray, from_below: NDArray[np.bool_]) -> FloatArray:
+    def _bracketed(self, mass: FloatArray, from_below: NDArray[np.bool_]) -> FloatArray:
         """The x with cdf(x) = ``mass``, or sf(x) = ``mass`` where not ``from_below``: by bracketing."""
 
         def excess(x: FloatArray, mass: FloatArray, from_below: NDArray[np.bool_]) -> FloatArray:
@@ -83,11 +83,11 @@ class Distribution(ABC):
 
     def ppf(self, q: ArrayLike) -> FloatArray:
         """Quantile: the x with cdf(x) = q; the ends of the support at 0 and 1, nan outside [0, 1]."""
-        return self._quantiles(q, self._ppf, *self.support)
+        return self._between(q, self._ppf, *self.support)
 
     def isf(self, q: ArrayLike) -> FloatArray:
         """Upper quantile: the x with sf(x) = q; the ends of the support at 1 and 0, nan outside [0, 1]."""
-        return self._quantiles(q, self._isf, *self.support[::-1])
+        return self._between(q, self._isf, *self.support[::-1])
 
     def p_value(self, observed: ArrayLike) -> FloatArray:
         """Two-sided p-value 2 min(cdf, sf), at most 1; nan where ``observed`` is."""
@@ -98,7 +98,7 @@ class Distribution(ABC):
         return np.minimum(1.0, 2.0 * nearer).reshape(values.shape)[()]
 
     def moment(self, k: int) -> float:
-        """E[X^k], k = 0, 1, 2, ...; here by quadrature, to about 1e-10 of E|X|^k.
+        """E[X^k], k = 0, 1, 2, ...; here by quadrature, to about 1e-10 of E|X|^k where the quantile function is smooth.
 
         Raises:
             ParameterError: if k is not a non-negative integer.
@@ -138,7 +138,7 @@ class Distribution(ABC):
             result[inside] = function(values[inside])
         return result[()]
 
-    def _quantiles(
+    def _between(
         self, q: ArrayLike, function: Callable[[FloatArray], FloatArray], at_zero: float, at_one: float
     ) -> FloatArray:
         mass = require_real_numbers("q", q)
@@ -201,7 +201,7 @@ class DiscreteDistribution(Distribution):
 
 @cache
 def _normal_rule() -> tuple[FloatArray, FloatArray]:
-    """Lower tail masses of nodes at z < 0, and the weight of each and of its mirror image."""
+    """Lower tail masses of nodes z < 0, down to the smallest double, and the weight of each and of its mirror image."""
     step = 1.0 / 16.0
-    z = np.arange(-12.0 + 0.5 * step, 0.0, step)
+    z = np.arange(-37.0 + 0.5 * step, 0.0, step)
     return ndtr(z), step * np.exp(-0.5 * z * z) / math.sqrt(2.0 * math.pi)

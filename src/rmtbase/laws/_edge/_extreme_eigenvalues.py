@@ -10,14 +10,13 @@ from itertools import pairwise
 
 import numpy as np
 from numpy.polynomial.chebyshev import Chebyshev
-from numpy.typing import ArrayLike
 from scipy.interpolate import CubicSpline
 from scipy.optimize import brentq
 from scipy.special import digamma, polygamma
 
 from rmtbase.errors import ParameterError
 from rmtbase.laws._chain._chain_map import chain_map, chain_scale
-from rmtbase.laws._cut import FloatArray
+from rmtbase.laws._distribution import Distribution, FloatArray
 from rmtbase.laws._edge._edge_coordinate import EdgeCoordinate, Side, edge_coordinate
 from rmtbase.laws._edge._tracy_widom import TracyWidom
 from rmtbase.laws._rational import variance_factor
@@ -37,7 +36,7 @@ _LARGEST_EXPONENT = 200.0  # whose exponential's cube is a double
 
 
 @dataclass(frozen=True)
-class EdgeLaw:
+class EdgeLaw(Distribution):
     """Law of an extreme eigenvalue at a soft edge, to second order in r^(-1/3).
 
     With zeta Langer's coordinate of the edge (``rmtbase/laws/_edge/_edge_coordinate.py`` derives shift and v) and F the
@@ -76,20 +75,12 @@ class EdgeLaw:
         """(0, inf)."""
         return 0.0, math.inf
 
-    def mean(self) -> float:
-        """Mean, by quadrature."""
-        return self.expect_power(1.0)
-
     def var(self) -> float:
         """Variance, by quadrature."""
         log_values, weights = self.quadrature()
         centre = float(weights @ log_values)
         relative = np.exp(log_values - centre)
         return math.exp(2.0 * centre) * float(weights @ (relative - weights @ relative) ** 2)
-
-    def std(self) -> float:
-        """Standard deviation."""
-        return math.sqrt(self.var())
 
     def moment(self, k: int) -> float:
         """E[lambda^k], k = 0, 1, 2, ..., by quadrature.
@@ -167,35 +158,29 @@ class EdgeLaw:
         own = self._log_eigenvalues if right == _RIGHT else self._own_log_eigenvalue(nodes)
         return self._derived(own), weights
 
-    def cdf(self, x: ArrayLike) -> FloatArray:
-        """P(eigenvalue <= x), same shape as ``x``."""
+    def _cdf(self, x: FloatArray) -> FloatArray:
         t = self._standardized(x)
         return _TRACY_WIDOM.cdf(t) if self.side == "upper" else _TRACY_WIDOM.sf(t)
 
-    def sf(self, x: ArrayLike) -> FloatArray:
-        """P(eigenvalue > x)."""
+    def _sf(self, x: FloatArray) -> FloatArray:
         t = self._standardized(x)
         return _TRACY_WIDOM.sf(t) if self.side == "upper" else _TRACY_WIDOM.cdf(t)
 
-    def pdf(self, x: ArrayLike) -> FloatArray:
-        """Density at ``x``, in 1/eigenvalue."""
-        values = np.asarray(x, dtype=np.float64)
-        log_x, steepness = self._own(values)
-        density = np.where(np.isnan(values), np.nan, 0.0)
+    def _pdf(self, x: FloatArray) -> FloatArray:
+        log_x, steepness = self._own(x)
+        density = np.zeros(x.shape)
         inside = np.isfinite(log_x)
         at = log_x[inside]
         t = self._t(self.coordinate.zeta(at) + self.coordinate.shift)
         slope = steepness[inside] * self.coordinate.zeta_slope(at) / self._s(t)[1]
-        density[inside] = _TRACY_WIDOM.pdf(t) * slope / values[inside]
-        return density if density.ndim else density[()]
+        density[inside] = _TRACY_WIDOM.pdf(t) * slope / x[inside]
+        return density
 
-    def ppf(self, q: ArrayLike) -> FloatArray:
-        """Quantile; nan for q outside [0, 1]."""
-        return self._quantile(_TRACY_WIDOM.ppf(q) if self.side == "upper" else _TRACY_WIDOM.isf(q))
+    def _ppf(self, q: FloatArray) -> FloatArray:
+        return self._at_tracy_widom(_TRACY_WIDOM.ppf(q) if self.side == "upper" else _TRACY_WIDOM.isf(q))
 
-    def isf(self, q: ArrayLike) -> FloatArray:
-        """Upper quantile, accurate for tiny q; nan for q outside [0, 1]."""
-        return self._quantile(_TRACY_WIDOM.isf(q) if self.side == "upper" else _TRACY_WIDOM.ppf(q))
+    def _isf(self, q: FloatArray) -> FloatArray:
+        return self._at_tracy_widom(_TRACY_WIDOM.isf(q) if self.side == "upper" else _TRACY_WIDOM.ppf(q))
 
     @cached_property
     def _log_eigenvalues(self) -> FloatArray:
@@ -234,22 +219,17 @@ class EdgeLaw:
                 break
         return t
 
-    def _standardized(self, x: ArrayLike) -> FloatArray:
+    def _standardized(self, x: FloatArray) -> FloatArray:
         """The value t of TW_1 that corresponds to x."""
-        log_x, _ = self._own(np.asarray(x, dtype=np.float64))
-        t = np.asarray(log_x if self.side == "upper" else -log_x)
+        log_x, _ = self._own(x)
+        t = log_x if self.side == "upper" else -log_x
         inside = np.isfinite(log_x)
         t[inside] = self._t(self.coordinate.zeta(log_x[inside]) + self.coordinate.shift)
         return t
 
-    def _quantile(self, t: ArrayLike) -> FloatArray:
-        values = np.asarray(t, dtype=np.float64)
-        finite = np.isfinite(values)
-        outermost = values > 0.0 if self.side == "upper" else values < 0.0
-        result = np.where(np.isnan(values), np.nan, np.where(outermost, np.inf, 0.0))
+    def _at_tracy_widom(self, t: FloatArray) -> FloatArray:
         with np.errstate(over="ignore"):
-            result[finite] = np.exp(self._derived(self._own_log_eigenvalue(values[finite])))
-        return result if result.ndim else result[()]
+            return np.exp(self._derived(self._own_log_eigenvalue(t)))
 
 
 def largest_eigenvalue(

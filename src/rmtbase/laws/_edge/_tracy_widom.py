@@ -19,23 +19,30 @@ from functools import cache
 import numpy as np
 from numpy.polynomial import chebyshev
 from numpy.polynomial.chebyshev import Chebyshev
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.interpolate import PPoly
 from scipy.special import airy, airye
 
 from rmtbase.errors import ParameterError
+from rmtbase.laws._distribution import Distribution, FloatArray
 from rmtbase.laws._piecewise import PiecewisePolynomial, nodes
-
-FloatArray = NDArray[np.float64]
+from rmtbase.parameters import require_order
 
 # FAR_LEFT | ln F by Painleve II | ln (1 - F) by determinants | ln (1 - F) by the trace
 _MIDDLE, _RIGHT = -1.0, 10.0
 _PIECES_PER_UNIT = 4
-_NEWTON_STEPS = 3
+_QUANTILE_STEPS = 3
+
+FAR_LEFT = -16.0
+"""Where :func:`far_left_log_cdf` takes over."""
+
+_TERMS = 11  # of its series: the next is below 1e-16 at v = 16
+_ZETA_PRIME = -0.16542114370045092921  # zeta'(-1)
+_DEGREE, _NEWTON_STEPS = 90, 12  # of the boundary value problem
 
 
 @dataclass(frozen=True)
-class TracyWidom:
+class TracyWidom(Distribution):
     """The Tracy-Widom law F_beta of the largest eigenvalue at a soft edge, beta = 1 (real) or 2 (complex).
 
     F_1(s) = det(1 - B_s) and F_2(s) = det(1 - B_s^2) with B_s(x, y) = Ai(x + y + s) on L^2(0, inf) (Ferrari & Spohn
@@ -63,41 +70,35 @@ class TracyWidom:
         """The whole real line."""
         return -math.inf, math.inf
 
-    def cdf(self, s: ArrayLike) -> FloatArray:
-        """P(TW <= s), same shape as ``s``."""
-        return _piecewise(s, lambda left: np.exp(self._log_cdf(left)), lambda right: -np.expm1(self._log_sf(right)))
-
-    def sf(self, s: ArrayLike) -> FloatArray:
-        """P(TW > s), accurate relative to itself in the right tail."""
-        return _piecewise(s, lambda left: -np.expm1(self._log_cdf(left)), lambda right: np.exp(self._log_sf(right)))
-
     def logsf(self, s: ArrayLike) -> FloatArray:
         """Ln P(TW > s), finite for every finite s."""
-        return _piecewise(s, lambda left: np.log1p(-np.exp(self._log_cdf(left))), self._log_sf)
+        return self._inside(
+            s, _piecewise(lambda left: np.log1p(-np.exp(self._log_cdf(left))), self._log_sf), 0.0, -math.inf
+        )
 
     def logcdf(self, s: ArrayLike) -> FloatArray:
         """Ln P(TW <= s), finite for every finite s."""
-        return _piecewise(s, self._log_cdf, lambda right: np.log1p(-np.exp(self._log_sf(right))))
-
-    def pdf(self, s: ArrayLike) -> FloatArray:
-        """Density at ``s``, same shape."""
-        return _piecewise(
-            s,
-            lambda left: np.exp(self._log_cdf(left)) * self._log_cdf(left, 1),
-            lambda right: -np.exp(self._log_sf(right)) * self._log_sf(right, 1),
+        return self._inside(
+            s, _piecewise(self._log_cdf, lambda right: np.log1p(-np.exp(self._log_sf(right)))), -math.inf, 0.0
         )
 
-    def ppf(self, q: ArrayLike) -> FloatArray:
-        """Quantile: the s with cdf(s) = q; -inf at 0, inf at 1, nan outside [0, 1]."""
-        probability = np.asarray(q, dtype=np.float64)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            return self._quantile(np.log(probability), np.log1p(-probability))
+    def _cdf(self, x: FloatArray) -> FloatArray:
+        return _piecewise(lambda left: np.exp(self._log_cdf(left)), lambda right: -np.expm1(self._log_sf(right)))(x)
 
-    def isf(self, q: ArrayLike) -> FloatArray:
-        """Upper quantile: the s with sf(s) = q, accurate for tiny q; inf at 0, -inf at 1, nan outside [0, 1]."""
-        probability = np.asarray(q, dtype=np.float64)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            return self._quantile(np.log1p(-probability), np.log(probability))
+    def _sf(self, x: FloatArray) -> FloatArray:
+        return _piecewise(lambda left: -np.expm1(self._log_cdf(left)), lambda right: np.exp(self._log_sf(right)))(x)
+
+    def _pdf(self, x: FloatArray) -> FloatArray:
+        return _piecewise(
+            lambda left: np.exp(self._log_cdf(left)) * self._log_cdf(left, 1),
+            lambda right: -np.exp(self._log_sf(right)) * self._log_sf(right, 1),
+        )(x)
+
+    def _ppf(self, q: FloatArray) -> FloatArray:
+        return self._at_log_masses(np.log(q), np.log1p(-q))
+
+    def _isf(self, q: FloatArray) -> FloatArray:
+        return self._at_log_masses(np.log1p(-q), np.log(q))
 
     def mean(self) -> float:
         """E[TW]: -1.2065335745820 for beta = 1, -1.7710868074116 for beta = 2."""
@@ -108,20 +109,15 @@ class TracyWidom:
         s, mass = _quadrature(self.beta)
         return float(mass @ (s - self.mean()) ** 2)
 
-    def std(self) -> float:
-        """Standard deviation."""
-        return math.sqrt(self.var())
-
     def moment(self, k: int) -> float:
         """E[TW^k], k = 0, 1, 2, ...: numerical, to 1e-13 relative to E|TW|^k for moderate k.
 
         Raises:
             ParameterError: if k is not a non-negative integer.
         """
-        if isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 0:
-            raise ParameterError("k", k, "a non-negative integer")
+        order = require_order(k)
         s, mass = _quadrature(self.beta)
-        return float(mass @ s**k)
+        return float(mass @ s**order)
 
     def entropy(self) -> float:
         """Differential entropy -E[ln pdf]: numerical, to 1e-13."""
@@ -144,36 +140,37 @@ class TracyWidom:
             body[far] = _right_tail(self.beta, s[far], derivative)
         return body
 
-    def _quantile(self, log_cdf: FloatArray, log_sf: FloatArray) -> FloatArray:
+    def _at_log_masses(self, log_cdf: FloatArray, log_sf: FloatArray) -> FloatArray:
+        """The s with these, by Newton's method for the one that is known better."""
         node_s, node_log_cdf, node_log_sf = _quantile_guesses(self.beta)
         on_left = log_cdf < node_log_cdf[np.searchsorted(node_s, _MIDDLE)]
-        target = np.where(on_left, log_cdf, log_sf)
-        valid = np.isfinite(target) & ~np.isnan(log_cdf + log_sf)
-        s = np.where(np.isnan(log_cdf + log_sf), np.nan, np.where(on_left, -np.inf, np.inf))
-        for side, table, log_mass in (
-            (on_left & valid, node_log_cdf, self._log_cdf),
-            (~on_left & valid, -node_log_sf, self._log_sf),
+        s = np.empty(on_left.shape)
+        for side, table, goals, log_mass, sign, ends in (
+            (on_left, node_log_cdf, log_cdf, self._log_cdf, 1.0, (-np.inf, _MIDDLE)),
+            (~on_left, -node_log_sf, log_sf, self._log_sf, -1.0, (_MIDDLE, np.inf)),
         ):
-            goal = target[side]
-            guess = np.interp(goal if log_mass == self._log_cdf else -goal, table, node_s)
-            low, high = (-np.inf, _MIDDLE) if log_mass == self._log_cdf else (_MIDDLE, np.inf)
-            for _ in range(_NEWTON_STEPS):
-                guess = np.clip(guess - (log_mass(guess) - goal) / log_mass(guess, 1), low, high)
+            goal = goals[side]
+            guess = np.interp(sign * goal, table, node_s)
+            for _ in range(_QUANTILE_STEPS):
+                guess = np.clip(guess - (log_mass(guess) - goal) / log_mass(guess, 1), *ends)
             s[side] = guess
-        return s if s.ndim else s[()]
+        return s
 
 
 def _piecewise(
-    s: ArrayLike, left: Callable[[FloatArray], FloatArray], right: Callable[[FloatArray], FloatArray]
-) -> FloatArray:
-    """Apply ``left`` below _MIDDLE and ``right`` above it, with the limits at -inf and inf, nan at nan."""
-    values = np.asarray(s, dtype=np.float64)
-    bounded = np.clip(values, -1e100, 1e100)
-    result = np.full(values.shape, np.nan)
-    low, high = bounded < _MIDDLE, bounded >= _MIDDLE
-    with np.errstate(over="ignore", under="ignore"):
-        result[low], result[high] = left(bounded[low]), right(bounded[high])
-    return result if result.ndim else result[()]
+    left: Callable[[FloatArray], FloatArray], right: Callable[[FloatArray], FloatArray]
+) -> Callable[[FloatArray], FloatArray]:
+    """``left`` below _MIDDLE and ``right`` above it, up to magnitudes where either has taken its limit."""
+
+    def function(s: FloatArray) -> FloatArray:
+        bounded = np.clip(s, -1e100, 1e100)
+        result = np.empty(s.shape)
+        low = bounded < _MIDDLE
+        with np.errstate(over="ignore", under="ignore"):
+            result[low], result[~low] = left(bounded[low]), right(bounded[~low])
+        return result
+
+    return function
 
 
 @cache
@@ -297,17 +294,6 @@ def _quadrature(beta: int) -> tuple[FloatArray, FloatArray]:
     s = (ends[:-1, None] + 0.5 * (points + 1.0)).ravel()
     mass = np.tile(0.5 * weights, ends.size - 1) * TracyWidom(beta).pdf(s)
     return s, mass / mass.sum()
-
-
-FloatArray = NDArray[np.float64]
-
-FAR_LEFT = -16.0
-"""Where :func:`far_left_log_cdf` takes over."""
-
-_TERMS = 11  # the next is below 1e-16 at v = 16
-_ZETA_PRIME = -0.16542114370045092921  # zeta'(-1)
-_DEGREE = 90
-_NEWTON_STEPS = 12
 
 
 @cache

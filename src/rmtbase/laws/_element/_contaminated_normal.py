@@ -7,21 +7,20 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from scipy.integrate import quad
 from scipy.optimize.elementwise import find_root
 from scipy.special import ndtr, ndtri, xlogy
 
 from rmtbase.errors import ParameterError
+from rmtbase.laws._distribution import Distribution, FloatArray
 from rmtbase.parameters import require_finite_number, require_order, require_positive_number
-
-FloatArray = NDArray[np.float64]
 
 _ROOT_TAU = math.sqrt(2.0 * math.pi)
 
 
 @dataclass(frozen=True)
-class ContaminatedNormal:
+class ContaminatedNormal(Distribution):
     """The mixture (1 - q) N(mean_bulk, sigma_bulk^2) + q N(mean_spike, sigma_spike^2), q = ``spike_weight``.
 
     Tukey's contaminated normal law (Tukey 1960) has equal means; a spike at mean_spike with sigma_spike = 0 is a point
@@ -76,49 +75,32 @@ class ContaminatedNormal:
         """Mass at mean_spike: q for sigma_spike = 0, else 0."""
         return self.spike_weight if self.sigma_spike == 0.0 else 0.0
 
-    def pdf(self, x: ArrayLike) -> FloatArray:
-        """Density at ``x``, same shape; without the point mass, if there is one."""
-        values = np.asarray(x, dtype=np.float64)
-        density = (1.0 - self.spike_weight) * _normal_pdf(values, self.mean_bulk, self.sigma_bulk)
+    def _pdf(self, x: FloatArray) -> FloatArray:
+        density = (1.0 - self.spike_weight) * _normal_pdf(x, self.mean_bulk, self.sigma_bulk)
         if self.sigma_spike > 0.0:
-            density = density + self.spike_weight * _normal_pdf(values, self.mean_spike, self.sigma_spike)
+            density = density + self.spike_weight * _normal_pdf(x, self.mean_spike, self.sigma_spike)
         return density
 
-    def cdf(self, x: ArrayLike) -> FloatArray:
-        """P(w <= x), same shape; the point mass's jump included."""
-        values = np.asarray(x, dtype=np.float64)
-        spike = _normal_cdf(values, self.mean_spike, self.sigma_spike)
-        return (1.0 - self.spike_weight) * ndtr((values - self.mean_bulk) / self.sigma_bulk) + self.spike_weight * spike
+    def _cdf(self, x: FloatArray) -> FloatArray:
+        spike = ndtr((x - self.mean_spike) / self.sigma_spike) if self.sigma_spike > 0.0 else x >= self.mean_spike
+        return (1.0 - self.spike_weight) * ndtr((x - self.mean_bulk) / self.sigma_bulk) + self.spike_weight * spike
 
-    def sf(self, x: ArrayLike) -> FloatArray:
-        """P(w > x), same shape, accurate relative to itself in the right tail."""
-        values = np.asarray(x, dtype=np.float64)
-        if self.sigma_spike > 0.0:
-            spike = ndtr((self.mean_spike - values) / self.sigma_spike)
-        else:
-            spike = np.where(np.isnan(values), np.nan, values < self.mean_spike)
-        return (1.0 - self.spike_weight) * ndtr((self.mean_bulk - values) / self.sigma_bulk) + self.spike_weight * spike
+    def _sf(self, x: FloatArray) -> FloatArray:
+        spike = ndtr((self.mean_spike - x) / self.sigma_spike) if self.sigma_spike > 0.0 else x < self.mean_spike
+        return (1.0 - self.spike_weight) * ndtr((self.mean_bulk - x) / self.sigma_bulk) + self.spike_weight * spike
 
-    def ppf(self, q: ArrayLike) -> FloatArray:
-        """Smallest w with cdf(w) >= q, same shape; -+inf at 0 and 1, nan outside [0, 1]."""
-        probability = np.asarray(q, dtype=np.float64)
-        quantile = np.where(probability == 0.0, -np.inf, np.where(probability == 1.0, np.inf, np.nan))
-        inner = (probability > 0.0) & (probability < 1.0)
-        target = probability[inner]
-        # The mixture's quantile lies between those of its components.
-        bulk = self.mean_bulk + self.sigma_bulk * ndtri(target)
-        spike = self.mean_spike + self.sigma_spike * ndtri(target)
-        low, high = np.minimum(bulk, spike), np.maximum(bulk, spike)
-        result = find_root(
-            lambda x, p: np.where(p < 0.5, self.cdf(x) - p, (1.0 - p) - self.sf(x)),
-            (low, high),
-            args=(target,),
-            tolerances={"xatol": 0.0, "xrtol": 4e-16},
-        )
-        # Equal ends, or a jump exactly at one of them, leave no change of sign: the lower end that reaches q is it.
-        reached = np.where(self.cdf(low) >= target, low, high)
-        quantile[inner] = np.where(result.success, result.x, reached)
-        return quantile if quantile.ndim else quantile[()]
+    def _bracketed(self, mass: FloatArray, from_below: NDArray[np.bool_]) -> FloatArray:
+        """The smallest w that the masses allow: it lies between the quantiles of the components."""
+        score = np.where(from_below, 1.0, -1.0) * ndtri(mass)
+        ends = self.mean_bulk + self.sigma_bulk * score, self.mean_spike + self.sigma_spike * score
+        low, high = np.minimum(*ends), np.maximum(*ends)
+
+        def excess(x: FloatArray, mass: FloatArray, from_below: NDArray[np.bool_]) -> FloatArray:
+            return np.where(from_below, self.cdf(x) - mass, mass - self.sf(x))
+
+        result = find_root(excess, (low, high), args=(mass, from_below), tolerances={"xatol": 0.0, "xrtol": 4e-16})
+        # Equal ends, or a jump exactly at one of them, leave no change of sign: the lower end that suffices is it.
+        return np.where(result.success, result.x, np.where(excess(low, mass, from_below) >= 0.0, low, high))
 
     def moment(self, k: int) -> float:
         """E[w^k], k = 0, 1, 2, ...; exact, rounded."""
@@ -135,10 +117,6 @@ class ContaminatedNormal:
         """The variance."""
         q = self.spike_weight
         return (1.0 - q) * self.sigma_bulk**2 + q * self.sigma_spike**2 + q * (1.0 - q) * self._delta**2
-
-    def std(self) -> float:
-        """The standard deviation."""
-        return math.sqrt(self.var())
 
     def skewness(self) -> float:
         """Third standardized moment."""
@@ -187,12 +165,6 @@ class ContaminatedNormal:
 
 def _normal_pdf(x: FloatArray, mean: float, sigma: float) -> FloatArray:
     return np.exp(-0.5 * ((x - mean) / sigma) ** 2) / (_ROOT_TAU * sigma)
-
-
-def _normal_cdf(x: FloatArray, mean: float, sigma: float) -> FloatArray:
-    if sigma > 0.0:
-        return ndtr((x - mean) / sigma)
-    return np.where(np.isnan(x), np.nan, x >= mean)
 
 
 def _normal_moment(k: int, mean: float, sigma: float) -> float:

@@ -9,12 +9,11 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from rmtbase.errors import ParameterError
-from rmtbase.parameters import require_finite_number, require_order, require_positive_number
-
-FloatArray = NDArray[np.float64]
+from rmtbase.laws._distribution import DiscreteDistribution, FloatArray
+from rmtbase.parameters import require_finite_number, require_order, require_positive_number, require_real_numbers
 
 _ROUNDING = 1e-9
 
@@ -54,7 +53,7 @@ def pearson_distance(skewness: ArrayLike, kurtosis: ArrayLike) -> FloatArray:
 
 
 @dataclass(frozen=True)
-class TwoPoint:
+class TwoPoint(DiscreteDistribution):
     """The two-point law with a given skewness: the one that saturates Pearson's bound.
 
     With t = sqrt(skewness^2 + 4), the standardized points are (skewness -+ t)/2 and the upper one has probability
@@ -89,6 +88,17 @@ class TwoPoint:
         """Probabilities of the two points, in ascending order."""
         low, high = sorted(self._standardized)
         return high / (high - low), -low / (high - low)
+
+    @property
+    def points(self) -> FloatArray:
+        """The two points, in ascending order."""
+        return np.array(self.support)
+
+    def pmf(self, x: ArrayLike) -> FloatArray:
+        """Probability of the value ``x``, same shape; nan at nan."""
+        values = require_real_numbers("x", x)
+        (low, high), (below, above) = self.support, self.weights
+        return np.select([np.isnan(values), values == low, values == high], [np.nan, below, above], 0.0)[()]
 
     def moment(self, k: int) -> float:
         """E[x^k], k = 0, 1, 2, ..."""

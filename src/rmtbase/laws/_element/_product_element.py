@@ -9,10 +9,11 @@ from fractions import Fraction
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.interpolate import CubicHermiteSpline
 from scipy.special import erf, erfcx, gammaln, k0e
 
+from rmtbase.laws._distribution import Distribution, FloatArray
 from rmtbase.laws._element._chi_square_rule import (
     NEGLIGIBLE,
     chi_square_rule,
@@ -29,8 +30,6 @@ from rmtbase.parameters import (
     require_positive_number,
 )
 
-FloatArray = NDArray[np.float64]
-
 _NEAREST = 2.0**-66  # of the unit: for d_head > 1 no function changes by 1e-16 between here and zero
 _LOWEST_LOG = -760.0  # below ln of the smallest positive double
 _ROWS = 4096
@@ -39,7 +38,7 @@ _CENTRAL = 0.45  # tail probability above which a quantile is found from its dis
 
 
 @dataclass(frozen=True)
-class ProductElement:
+class ProductElement(Distribution):
     """The law of one element w = scale Σ_{i<=h} a_i b_i of W_QK, a_i and b_i independent N(0, 1), h = d_head.
 
     It is the symmetric variance-gamma law (the Laplace law at h = 2): w is N(0, scale² s) with s ~ χ² of h degrees of
@@ -74,49 +73,44 @@ class ProductElement:
         """The whole real line."""
         return -math.inf, math.inf
 
-    def pdf(self, x: ArrayLike) -> FloatArray:
-        """Density at ``x``, same shape, in 1/x; at 0 it is inf for d_head = 1."""
-        return np.exp(self.logpdf(x))
-
     def logpdf(self, x: ArrayLike) -> FloatArray:
         """Ln of the density at ``x``, finite for every finite x (but x = 0 at d_head = 1)."""
-        return self._of_magnitude(x, _log_pdf) - math.log(self.scale)
-
-    def cdf(self, x: ArrayLike) -> FloatArray:
-        """P(w <= x), same shape as ``x``; accurate relative to itself in the left tail."""
-        return self.sf(-np.asarray(x, dtype=np.float64))
-
-    def sf(self, x: ArrayLike) -> FloatArray:
-        """P(w > x), same shape as ``x``; accurate relative to itself in the right tail."""
-        tail = np.exp(self._log_tail(x))
-        return np.where(np.asarray(x) < 0.0, 1.0 - tail, tail)[()]
+        return self._inside(x, self._log_pdf, -math.inf, -math.inf)
 
     def logcdf(self, x: ArrayLike) -> FloatArray:
         """Ln P(w <= x), finite for every finite x."""
-        return self.logsf(-np.asarray(x, dtype=np.float64))
+        return self._inside(x, lambda w: self._log_sf(-w), -math.inf, 0.0)
 
     def logsf(self, x: ArrayLike) -> FloatArray:
         """Ln P(w > x), finite for every finite x."""
-        log_tail = self._log_tail(x)
-        return np.where(np.asarray(x) < 0.0, np.log1p(-np.exp(log_tail)), log_tail)[()]
+        return self._inside(x, self._log_sf, 0.0, -math.inf)
 
-    def ppf(self, q: ArrayLike) -> FloatArray:
-        """Quantile: the x with cdf(x) = q; -inf at 0, inf at 1, nan outside [0, 1].
+    def _pdf(self, x: FloatArray) -> FloatArray:
+        return np.exp(self._log_pdf(x))
 
-        Accurate relative to itself, near the median too, where x is proportional to q - 1/2.
-        """
-        probability = np.asarray(q, dtype=np.float64)
-        with np.errstate(invalid="ignore"):
-            lower = np.minimum(probability, 1.0 - probability)
-            inner, outer = (lower > 0.0) & (lower < 0.5), lower == 0.0
-        magnitude = np.where(lower == 0.5, 0.0, np.nan)
-        magnitude[outer] = np.inf
-        magnitude[inner] = self.scale * _magnitude_quantile(self.d_head, lower[inner])
-        return np.where(probability < 0.5, -magnitude, magnitude)[()]
+    def _cdf(self, x: FloatArray) -> FloatArray:
+        return self._sf(-x)
 
-    def isf(self, q: ArrayLike) -> FloatArray:
-        """Upper quantile: the x with sf(x) = q, accurate for tiny q; inf at 0, -inf at 1, nan outside [0, 1]."""
-        return -self.ppf(q)
+    def _sf(self, x: FloatArray) -> FloatArray:
+        tail = np.exp(self._of_magnitude(x, _log_sf))
+        return np.where(x < 0.0, 1.0 - tail, tail)
+
+    def _log_pdf(self, x: FloatArray) -> FloatArray:
+        return self._of_magnitude(x, _log_pdf) - math.log(self.scale)
+
+    def _log_sf(self, x: FloatArray) -> FloatArray:
+        log_tail = self._of_magnitude(x, _log_sf)
+        return np.where(x < 0.0, np.log1p(-np.exp(log_tail)), log_tail)
+
+    def _ppf(self, q: FloatArray) -> FloatArray:
+        lower = np.minimum(q, 1.0 - q)
+        magnitude = np.zeros(q.shape)
+        apart = lower < 0.5
+        magnitude[apart] = self.scale * _magnitude_quantile(self.d_head, lower[apart])
+        return np.where(q < 0.5, -magnitude, magnitude)
+
+    def _isf(self, q: FloatArray) -> FloatArray:
+        return -self._ppf(q)
 
     def moment(self, k: int) -> float:
         """E[w^k], k = 0, 1, 2, ...: 0 for odd k, scale^k (k - 1)!! h (h + 2) ... (h + k - 2) for even k.
@@ -161,18 +155,14 @@ class ProductElement:
         """The leading term 3/(4 h²) = kurtosis²/48 of kl_to_normal. Asymptotic: the next term is -9/(2 h³)."""
         return 0.75 / self.d_head**2
 
-    def _log_tail(self, x: ArrayLike) -> FloatArray:
-        """Ln P(w > |x|)."""
-        return self._of_magnitude(x, _log_sf)
-
-    def _of_magnitude(self, x: ArrayLike, log_function: Callable[[int, FloatArray], FloatArray]) -> FloatArray:
-        """Apply ``log_function`` to |x|/scale, octave by octave; -inf at infinity, nan at nan."""
+    def _of_magnitude(self, x: FloatArray, log_function: Callable[[int, FloatArray], FloatArray]) -> FloatArray:
+        """Apply ``log_function`` to |x|/scale, octave by octave; -inf where that overflows."""
         with np.errstate(over="ignore"):
-            values = np.abs(np.asarray(x, dtype=np.float64)) / self.scale
-        result = np.where(np.isnan(values), np.nan, -np.inf)
+            values = np.abs(x) / self.scale
+        result = np.full(x.shape, -np.inf)
         finite = np.isfinite(values)
         result[finite] = _by_octave(log_function, self.d_head, values[finite])
-        return result[()]
+        return result
 
 
 def product_element(

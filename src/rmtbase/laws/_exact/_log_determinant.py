@@ -10,10 +10,10 @@ from functools import cached_property, lru_cache
 from itertools import pairwise
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtr, ndtri, polygamma
 
 from rmtbase.errors import ParameterError
+from rmtbase.laws._distribution import Distribution, FloatArray
 from rmtbase.laws._exact._log_gamma_sum import LogGammaSum
 from rmtbase.laws._exact._progression_rule import progression_rule
 from rmtbase.laws._moments import Moments
@@ -22,16 +22,15 @@ from rmtbase.parameters import (
     require_flag,
     require_head_shape,
     require_normalization,
+    require_order,
     require_positive_integer,
     require_positive_number,
     require_sigmas,
 )
 
-FloatArray = NDArray[np.floating]
-
 
 @dataclass(frozen=True)
-class LogDeterminant:
+class LogDeterminant(Distribution):
     """Law of sum ln lambda over the r = min n_l nonzero eigenvalues of W^T W, W = X_1 ... X_L, at any size. Exact.
 
     Let n_j be (one of) the smallest dimension. From there outwards, to either side, every factor multiplies the
@@ -106,10 +105,6 @@ class LogDeterminant:
         """Variance: sum_{l != j} sum_{i < r} trigamma((n_l - i)/2); self-normalised less r^2 sum_l trigamma(N_l/2)."""
         return self.cumulant(2)
 
-    def std(self) -> float:
-        """Standard deviation."""
-        return math.sqrt(self.var())
-
     def skewness(self) -> float:
         """Third cumulant over std^3: negative."""
         return self.cumulant(3) / self.var() ** 1.5
@@ -119,8 +114,8 @@ class LogDeterminant:
         return self.cumulant(4) / self.var() ** 2
 
     def moment(self, k: int) -> float:
-        """E[(sum ln lambda)^k], k >= 1, from the cumulants."""
-        order = require_positive_integer("k", k)
+        """E[(sum ln lambda)^k], k = 0, 1, 2, ..., from the cumulants."""
+        order = require_order(k)
         cumulants = [self.cumulant(i) for i in range(1, order + 1)]
         moments = [1.0]
         for n in range(order):
@@ -133,35 +128,20 @@ class LogDeterminant:
         weight = (z[1] - z[0]) * np.exp(-0.5 * z**2) / math.sqrt(2.0 * math.pi)
         return float(-weight @ self._law.log_density(self._law.quantile(z)))
 
-    def pdf(self, x: ArrayLike) -> FloatArray:
-        """Density at ``x``, same shape; 0 outside the support."""
-        values = np.asarray(x, dtype=np.float64)
-        density = np.exp(self._law.log_density(values - self._shift))
-        return np.where(values >= self.support[1], 0.0, density)[()]
+    def _pdf(self, x: FloatArray) -> FloatArray:
+        return np.exp(self._law.log_density(x - self._shift))
 
-    def cdf(self, x: ArrayLike) -> FloatArray:
-        """P(sum ln lambda <= x), same shape as ``x``, accurate relative to itself."""
-        return ndtr(self._scores(x))
+    def _cdf(self, x: FloatArray) -> FloatArray:
+        return ndtr(self._law.score(x - self._shift))
 
-    def sf(self, x: ArrayLike) -> FloatArray:
-        """P(sum ln lambda > x), accurate relative to itself."""
-        return ndtr(-self._scores(x))
+    def _sf(self, x: FloatArray) -> FloatArray:
+        return ndtr(-self._law.score(x - self._shift))
 
-    def ppf(self, q: ArrayLike) -> FloatArray:
-        """Quantile; the ends of the support at 0 and 1, nan for q outside [0, 1]."""
-        return self._quantiles(ndtri(np.asarray(q, dtype=np.float64)))
+    def _ppf(self, q: FloatArray) -> FloatArray:
+        return self._shift + self._law.quantile(ndtri(q))
 
-    def isf(self, q: ArrayLike) -> FloatArray:
-        """Upper quantile, accurate for tiny q; nan for q outside [0, 1]."""
-        return self._quantiles(-ndtri(np.asarray(q, dtype=np.float64)))
-
-    def _scores(self, x: ArrayLike) -> FloatArray:
-        values = np.asarray(x, dtype=np.float64)
-        return np.where(values >= self.support[1], np.inf, self._law.score(values - self._shift))[()]
-
-    def _quantiles(self, z: FloatArray) -> FloatArray:
-        inner = self._shift + self._law.quantile(z)
-        return np.where(np.isinf(z), np.where(z > 0, self.support[1], self.support[0]), inner)[()]
+    def _isf(self, q: FloatArray) -> FloatArray:
+        return self._shift + self._law.quantile(-ndtri(q))
 
     @cached_property
     def _law(self) -> LogGammaSum:

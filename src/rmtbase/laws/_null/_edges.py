@@ -12,7 +12,7 @@ from scipy.special import ndtr, ndtri, ndtri_exp
 
 from rmtbase.laws._chain._chain_map import chain_map
 from rmtbase.laws._chain._linear_statistics import eigenvalue_response
-from rmtbase.laws._cut import FloatArray
+from rmtbase.laws._distribution import Distribution, FloatArray
 from rmtbase.laws._edge._extreme_eigenvalues import (
     EdgeLaw,
     largest_eigenvalue,
@@ -20,6 +20,7 @@ from rmtbase.laws._edge._extreme_eigenvalues import (
     smallest_eigenvalue,
 )
 from rmtbase.laws._null._linear import summands, sums
+from rmtbase.parameters import require_order
 
 _NODES = 257
 _REMOTEST = 1e-30  # the tail probability of each eigenvalue up to which the ratio is tabulated
@@ -28,15 +29,24 @@ _NEWTON_STEPS = 30
 
 
 @dataclass(frozen=True)
-class EdgePower:
+class EdgePower(Distribution):
     """The law of lambda^power for an extreme eigenvalue lambda; power not zero."""
 
     edge: EdgeLaw
     power: float
 
-    def mean(self) -> float:
-        """E[lambda^power]."""
-        return self.edge.expect_power(self.power)
+    @property
+    def support(self) -> tuple[float, float]:
+        """(0, inf)."""
+        return 0.0, math.inf
+
+    def moment(self, k: int) -> float:
+        """E[lambda^(k power)]."""
+        return self.edge.expect_power(require_order(k) * self.power)
+
+    def var(self) -> float:
+        """Variance."""
+        return self.std() ** 2
 
     def std(self) -> float:
         """Standard deviation; inf where the second moment is."""
@@ -47,34 +57,26 @@ class EdgePower:
         centre = float(weights @ relative)
         return self.mean() * math.sqrt(float(weights @ (relative / centre - 1.0) ** 2))
 
-    def cdf(self, x: FloatArray) -> FloatArray:
-        """P(lambda^power <= x)."""
+    def _cdf(self, x: FloatArray) -> FloatArray:
         return self.edge.cdf(self._back(x)) if self.power > 0 else self.edge.sf(self._back(x))
 
-    def sf(self, x: FloatArray) -> FloatArray:
-        """P(lambda^power > x)."""
+    def _sf(self, x: FloatArray) -> FloatArray:
         return self.edge.sf(self._back(x)) if self.power > 0 else self.edge.cdf(self._back(x))
 
-    def ppf(self, q: FloatArray) -> FloatArray:
-        """Quantile; nan for q outside [0, 1]."""
-        return self._forth(self.edge.ppf(q) if self.power > 0 else self.edge.isf(q))
+    def _ppf(self, q: FloatArray) -> FloatArray:
+        return (self.edge.ppf(q) if self.power > 0 else self.edge.isf(q)) ** self.power
 
-    def isf(self, q: FloatArray) -> FloatArray:
-        """Upper quantile; nan for q outside [0, 1]."""
-        return self._forth(self.edge.isf(q) if self.power > 0 else self.edge.ppf(q))
-
-    def _forth(self, eigenvalue: FloatArray) -> FloatArray:
-        with np.errstate(divide="ignore", over="ignore"):
-            return np.asarray(eigenvalue) ** self.power
+    def _isf(self, q: FloatArray) -> FloatArray:
+        return (self.edge.isf(q) if self.power > 0 else self.edge.ppf(q)) ** self.power
 
     def _back(self, x: FloatArray) -> FloatArray:
-        """The eigenvalue, 0 or inf for x <= 0."""
-        with np.errstate(divide="ignore", over="ignore"):
-            return np.maximum(x, 0.0) ** (1.0 / self.power)
+        """The eigenvalue, 0 or inf where that leaves the doubles."""
+        with np.errstate(over="ignore"):
+            return x ** (1.0 / self.power)
 
 
 @dataclass(frozen=True)
-class EdgeRatio:
+class EdgeRatio(Distribution):
     """The law of (lambda_max / lambda_min)^power, the two independent but for what their variances already hold.
 
     The distribution of the logarithm is a convolution, by quadrature over lambda_max; tabulated once as a normal score,
@@ -85,6 +87,11 @@ class EdgeRatio:
     lower: EdgeLaw
     power: float
 
+    @property
+    def support(self) -> tuple[float, float]:
+        """(1, inf)."""
+        return 1.0, math.inf
+
     def mean(self) -> float:
         """Expectation: the product of those of lambda_max^power and lambda_min^-power."""
         return self._numerator.mean() * self._inverse.mean()
@@ -94,20 +101,20 @@ class EdgeRatio:
         squares = [(one.std() / one.mean()) ** 2 for one in (self._numerator, self._inverse)]
         return self.mean() * math.sqrt(math.fsum([*squares, math.prod(squares)]))
 
-    def cdf(self, x: FloatArray) -> FloatArray:
-        """P(ratio <= x)."""
+    def var(self) -> float:
+        """Variance."""
+        return self.std() ** 2
+
+    def _cdf(self, x: FloatArray) -> FloatArray:
         return ndtr(self._score(x))
 
-    def sf(self, x: FloatArray) -> FloatArray:
-        """P(ratio > x)."""
+    def _sf(self, x: FloatArray) -> FloatArray:
         return ndtr(-self._score(x))
 
-    def ppf(self, q: FloatArray) -> FloatArray:
-        """Quantile; nan for q outside [0, 1]."""
+    def _ppf(self, q: FloatArray) -> FloatArray:
         return self._quantile(ndtri(q))
 
-    def isf(self, q: FloatArray) -> FloatArray:
-        """Upper quantile; nan for q outside [0, 1]."""
+    def _isf(self, q: FloatArray) -> FloatArray:
         return self._quantile(-ndtri(q))
 
     @property
@@ -123,17 +130,13 @@ class EdgeRatio:
         return _score_table(self.upper, self.lower)
 
     def _score(self, x: FloatArray) -> FloatArray:
-        """The normal score of P(ratio <= x); -inf up to 1."""
-        with np.errstate(divide="ignore"):
-            log_ratio = np.log(np.maximum(x, 0.0)) / self.power
-        low, high = self._table.x[0], self._table.x[-1]
-        inner = np.clip(log_ratio, low, high)
-        with np.errstate(invalid="ignore"):  # inf - inf of the slope's branches that are not taken
-            score = self._table(inner) + (log_ratio - inner) * self._table(inner, 1)
-        return np.where(log_ratio <= 0.0, -np.inf, score)
+        """The normal score of P(ratio <= x), x > 1."""
+        log_ratio = np.log(x) / self.power
+        inner = np.clip(log_ratio, self._table.x[0], self._table.x[-1])
+        return self._table(inner) + (log_ratio - inner) * self._table(inner, 1)
 
     def _quantile(self, score: FloatArray) -> FloatArray:
-        """Invert :meth:`_score` by Newton's method from the table; 1 and inf at the ends."""
+        """Invert :meth:`_score` by Newton's method from the table."""
         table = self._table
         ends = table(table.x[[0, -1]])
         inner = np.clip(score, *ends)

@@ -4,39 +4,27 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.optimize import root
 from scipy.special import gammainc, gammaincc, gammainccinv, gammaincinv, ndtr, ndtri
 
-FloatArray = NDArray[np.float64]
+from rmtbase.laws._distribution import Distribution, FloatArray
 
 _FAITHFUL = 0.6  # relative spread up to which three moments say more than two
 _NARROW = 1e-4  # relative spread below which the leading order of the moments of e^y is all that a double holds
 _SYMMETRIC = 5e-3  # skewness below which gammainc loses its tails, and a cube root of the gamma variable is normal
 
 
-class Distribution(Protocol):
-    """What a null is made of: scipy's names."""
-
-    def mean(self) -> float: ...
-    def std(self) -> float: ...
-    def cdf(self, x: Any, /) -> Any: ...
-    def sf(self, x: Any, /) -> Any: ...
-    def ppf(self, q: Any, /) -> Any: ...
-    def isf(self, q: Any, /) -> Any: ...
-
-
 @dataclass(frozen=True)
-class NullLaw:
+class NullLaw(Distribution):
     """The distribution of one statistic over independent draws of a Gaussian chain.
 
     Attributes:
         statistic: its registered name.
         dims: (n_0, ..., n_L) of the chain.
-        distribution: an object with scipy's mean, std, cdf, sf, ppf and isf.
+        distribution: the law itself.
         method: ``"exact"``, or ``"asymptotic"`` (an expansion in 1/r, r the rank). Of the mean and the standard
             deviation; where the shape is less well known ``accuracy`` says so.
         accuracy: what was measured, in words.
@@ -48,45 +36,53 @@ class NullLaw:
     method: str
     accuracy: str
 
+    @property
+    def support(self) -> tuple[float, float]:
+        """(lower, upper) end of the law."""
+        return self.distribution.support
+
+    def pdf(self, x: ArrayLike) -> FloatArray:
+        """Density at ``x``, same shape as ``x``."""
+        return self.distribution.pdf(x)
+
+    def cdf(self, x: ArrayLike) -> FloatArray:
+        """P(statistic <= x), same shape as ``x``."""
+        return self.distribution.cdf(x)
+
+    def sf(self, x: ArrayLike) -> FloatArray:
+        """P(statistic > x)."""
+        return self.distribution.sf(x)
+
+    def ppf(self, q: ArrayLike) -> FloatArray:
+        """Quantile; nan for q outside [0, 1]."""
+        return self.distribution.ppf(q)
+
+    def isf(self, q: ArrayLike) -> FloatArray:
+        """Upper quantile; nan for q outside [0, 1]."""
+        return self.distribution.isf(q)
+
+    def moment(self, k: int) -> float:
+        """E[statistic^k]."""
+        return self.distribution.moment(k)
+
     def mean(self) -> float:
         """Expectation."""
-        return float(self.distribution.mean())
-
-    def std(self) -> float:
-        """Standard deviation."""
-        return float(self.distribution.std())
+        return self.distribution.mean()
 
     def var(self) -> float:
         """Variance."""
         return self.std() ** 2
 
-    def cdf(self, x: ArrayLike) -> FloatArray:
-        """P(statistic <= x), same shape as ``x``."""
-        return np.asarray(self.distribution.cdf(np.asarray(x, dtype=np.float64)), dtype=np.float64)[()]
+    def std(self) -> float:
+        """Standard deviation."""
+        return self.distribution.std()
 
-    def sf(self, x: ArrayLike) -> FloatArray:
-        """P(statistic > x)."""
-        return np.asarray(self.distribution.sf(np.asarray(x, dtype=np.float64)), dtype=np.float64)[()]
-
-    def ppf(self, q: ArrayLike) -> FloatArray:
-        """Quantile; nan for q outside [0, 1]."""
-        return np.asarray(self.distribution.ppf(np.asarray(q, dtype=np.float64)), dtype=np.float64)[()]
-
-    def isf(self, q: ArrayLike) -> FloatArray:
-        """Upper quantile; nan for q outside [0, 1]."""
-        return np.asarray(self.distribution.isf(np.asarray(q, dtype=np.float64)), dtype=np.float64)[()]
-
-    def p_value(self, observed: ArrayLike) -> FloatArray:
-        """Two-sided p-value 2 min(cdf, sf), at most 1; nan where ``observed`` is."""
-        values = np.asarray(observed, dtype=np.float64)
-        nearer = np.atleast_1d(self.cdf(values))
-        beyond = nearer > 0.5
-        nearer[beyond] = np.atleast_1d(self.sf(np.atleast_1d(values)[beyond]))
-        return np.minimum(1.0, 2.0 * nearer).reshape(values.shape)[()]
+    def _cdf(self, x: FloatArray) -> FloatArray:
+        return self.cdf(x)
 
 
 @dataclass(frozen=True)
-class Pearson3:
+class Pearson3(Distribution):
     """The gamma distribution, shifted and perhaps reversed, with these moments (Pearson's type III).
 
     For d_head/d_model -> 0 it is the law itself of the scale-free statistics: they are then those of a traceless matrix
@@ -100,28 +96,36 @@ class Pearson3:
     spread: float
     skewness: float
 
+    @property
+    def support(self) -> tuple[float, float]:
+        """The real line, cut where the gamma variable is zero."""
+        if self.skewness == 0.0:
+            return -math.inf, math.inf
+        end = self.centre - 2.0 * self.spread / self.skewness
+        return (end, math.inf) if self.skewness > 0.0 else (-math.inf, end)
+
     def mean(self) -> float:
         """Expectation."""
         return self.centre
+
+    def var(self) -> float:
+        """Variance."""
+        return self.spread**2
 
     def std(self) -> float:
         """Standard deviation."""
         return self.spread
 
-    def cdf(self, x: FloatArray) -> FloatArray:
-        """P(statistic <= x)."""
+    def _cdf(self, x: FloatArray) -> FloatArray:
         return self._mass(x, 1.0)
 
-    def sf(self, x: FloatArray) -> FloatArray:
-        """P(statistic > x)."""
+    def _sf(self, x: FloatArray) -> FloatArray:
         return self._mass(x, -1.0)
 
-    def ppf(self, q: FloatArray) -> FloatArray:
-        """Quantile; nan for q outside [0, 1]."""
+    def _ppf(self, q: FloatArray) -> FloatArray:
         return self._quantile(q, 1.0)
 
-    def isf(self, q: FloatArray) -> FloatArray:
-        """Upper quantile; nan for q outside [0, 1]."""
+    def _isf(self, q: FloatArray) -> FloatArray:
         return self._quantile(q, -1.0)
 
     # With k = 4/skewness^2 and G a gamma variable of mean and variance k: x = mean + std (G - k) skewness/2. Below
@@ -154,7 +158,7 @@ class Pearson3:
 
 
 @dataclass(frozen=True)
-class LogPearson3:
+class LogPearson3(Distribution):
     """The law of e^y, y Pearson's type III: for a positive statistic of exactly known mean, std and skewness.
 
     With y = a + b G for a gamma variable G, E e^(py) = e^(pa) (1 - p b)^(-k).
@@ -191,34 +195,36 @@ class LogPearson3:
         location = math.log(mean) - _log_moment(1, sigma, shape)
         return cls(Pearson3(location, sigma, shape), mean, std)
 
+    @property
+    def support(self) -> tuple[float, float]:
+        """(0, inf), or narrower where y is bounded."""
+        with np.errstate(over="ignore"):
+            lower, upper = np.exp(self.exponent.support)
+        return float(lower), float(upper)
+
     def mean(self) -> float:
         """Expectation."""
         return self.first
+
+    def var(self) -> float:
+        """Variance."""
+        return self.spread**2
 
     def std(self) -> float:
         """Standard deviation."""
         return self.spread
 
-    def cdf(self, x: FloatArray) -> FloatArray:
-        """P(statistic <= x)."""
-        return self.exponent.cdf(_log(x))
+    def _cdf(self, x: FloatArray) -> FloatArray:
+        return self.exponent.cdf(np.log(x))
 
-    def sf(self, x: FloatArray) -> FloatArray:
-        """P(statistic > x)."""
-        return self.exponent.sf(_log(x))
+    def _sf(self, x: FloatArray) -> FloatArray:
+        return self.exponent.sf(np.log(x))
 
-    def ppf(self, q: FloatArray) -> FloatArray:
-        """Quantile; nan for q outside [0, 1]."""
+    def _ppf(self, q: FloatArray) -> FloatArray:
         return np.exp(self.exponent.ppf(q))
 
-    def isf(self, q: FloatArray) -> FloatArray:
-        """Upper quantile; nan for q outside [0, 1]."""
+    def _isf(self, q: FloatArray) -> FloatArray:
         return np.exp(self.exponent.isf(q))
-
-
-def _log(x: FloatArray) -> FloatArray:
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return np.where(x > 0.0, np.log(x), np.where(np.isnan(x), np.nan, -np.inf))
 
 
 def _log_moment(p: int, sigma: float, skewness: float) -> float:

@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from rmtbase.errors import ParameterError
+from rmtbase.laws._distribution import Distribution
 from rmtbase.laws._edge._extreme_eigenvalues import NEARLY_HARD, largest_eigenvalue, smallest_eigenvalue
 from rmtbase.laws._exact._log_determinant import LogDeterminant
 from rmtbase.laws._exact._participation_ratio import chain_participation_ratio
 from rmtbase.laws._exact._trace_moments import trace_cumulants
 from rmtbase.laws._null._edges import condition_number, stable_rank
-from rmtbase.laws._null._law import Distribution, LogPearson3, NullLaw, Pearson3
+from rmtbase.laws._null._law import LogPearson3, NullLaw, Pearson3
 from rmtbase.laws._null._linear import effective_rank, entropy, participation_ratio_singular, smooth_moments
 from rmtbase.parameters import require_dims, require_flag, require_moderate_sigmas, require_normalization
 

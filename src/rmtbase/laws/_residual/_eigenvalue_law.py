@@ -38,19 +38,26 @@ class EigenvalueLaw(Distribution):
 
     def pdf(self, x: ArrayLike) -> FloatArray:
         """Density at eigenvalue ``x``, same shape, in 1/eigenvalue; inf at a hard edge, 0 outside the support."""
-        density = np.asarray(super().pdf(x))
+        values = require_real_numbers("x", x)
+        density = _per_unit(np.asarray(self.log_eigenvalue.pdf(_logarithm(values))), values)
         if self.has_hard_edge:
-            density[np.asarray(x) == 0.0] = math.inf
+            density[values == 0.0] = math.inf
         return density[()]
 
     def pdf_singular_values(self, s: ArrayLike) -> FloatArray:
         """Density 2 s pdf(s^2) of the singular value s = sqrt(lambda), s >= 0."""
         values = require_real_numbers("s", s)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            log_s = np.where(values < 0.0, -np.inf, np.log(values))
-        density = _per_unit(np.asarray(2.0 * self.log_eigenvalue.pdf(2.0 * log_s)), values)
+        density = _per_unit(np.asarray(2.0 * self.log_eigenvalue.pdf(2.0 * _logarithm(values))), values)
         density[values == 0.0] = self._density_at_zero_singular_value()
         return density[()]
+
+    def cdf(self, x: ArrayLike) -> FloatArray:
+        """P(lambda <= x), in closed form on the curve of the map."""
+        return self.log_eigenvalue.cdf(_logarithm(require_real_numbers("x", x)))
+
+    def sf(self, x: ArrayLike) -> FloatArray:
+        """P(lambda > x) = 1 - cdf(x), without the cancellation."""
+        return self.log_eigenvalue.sf(_logarithm(require_real_numbers("x", x)))
 
     def expect(self, f: Callable[[FloatArray], ArrayLike], rtol: float = 1e-12) -> float:
         """E[f(lambda)], as :meth:`LogEigenvalue.expect`, for a function of an array of eigenvalues."""
@@ -60,14 +67,8 @@ class EigenvalueLaw(Distribution):
         """Differential entropy of lambda, in nats: that of ln lambda, plus E[ln lambda]. Numerical, to about 1e-10."""
         return self.log_eigenvalue.entropy() + self.log_eigenvalue.mean()
 
-    def _pdf(self, x: FloatArray) -> FloatArray:
-        return _per_unit(self.log_eigenvalue.pdf(np.log(x)), x)
-
     def _cdf(self, x: FloatArray) -> FloatArray:
-        return self.log_eigenvalue.cdf(np.log(x))
-
-    def _sf(self, x: FloatArray) -> FloatArray:
-        return self.log_eigenvalue.sf(np.log(x))
+        return self.cdf(x)
 
     def _ppf(self, q: FloatArray) -> FloatArray:
         return _exponentials(self.log_eigenvalue.ppf(q))
@@ -88,6 +89,12 @@ def exponential(y: float) -> float:
 def _exponentials(y: FloatArray) -> FloatArray:
     with np.errstate(over="ignore", under="ignore"):
         return np.exp(y)
+
+
+def _logarithm(x: FloatArray) -> FloatArray:
+    """Ln x, -inf for x <= 0."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(x < 0.0, -np.inf, np.log(x))
 
 
 def _per_unit(density: FloatArray, x: FloatArray) -> FloatArray:

@@ -12,14 +12,14 @@ from scipy.special import bdtr, bdtrc, gammaln, xlogy
 
 from rmtbase.errors import ParameterError
 from rmtbase.laws._chain._gaussian_chain import GaussianChain
-from rmtbase.laws._distribution import FloatArray
+from rmtbase.laws._distribution import DiscreteDistribution, FloatArray
 from rmtbase.laws._rational import as_float
 from rmtbase.laws._residual._residual_path import require_residual
 from rmtbase.parameters import require_positive_integer
 
 
 @dataclass(frozen=True)
-class PathLength:
+class PathLength(DiscreteDistribution):
     """Law of the length k of a path through L residual blocks, each path weighted by its expected squared norm.
 
     P = prod_l (I + sigma G_l / sqrt(d)) = sum_k O_k, O_k the sum of the binom(L, k) products of exactly k blocks.
@@ -53,6 +53,11 @@ class PathLength:
         """(0, L): from the direct path to the one through every block."""
         return 0, self.depth
 
+    @property
+    def points(self) -> FloatArray:
+        """0, 1, ..., L."""
+        return np.arange(self.depth + 1.0)
+
     def pmf(self, k: ArrayLike) -> FloatArray:
         """Weight of length ``k``, same shape; 0 unless k is an integer from 0 to L, nan at nan.
 
@@ -84,10 +89,6 @@ class PathLength:
     def var(self) -> float:
         """Variance of the length: L sigma^2 / (1 + sigma^2)^2."""
         return self.depth * self._probability / (1.0 + self.sigma**2)
-
-    def std(self) -> float:
-        """Standard deviation of the length."""
-        return math.sqrt(self.var())
 
     def entropy(self) -> float:
         """Entropy of the length, in nats."""

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.optimize import elementwise
 
 from rmtbase.errors import ParameterError
+from rmtbase.laws._distribution import Distribution, FloatArray
 from rmtbase.laws._element._chi_square_rule import chi_square_rule
 from rmtbase.laws._weibull._arithmetic import FLOAT, Arithmetic, Number, as_written
-from rmtbase.parameters import require_positive_integer, require_positive_number
+from rmtbase.parameters import require_order, require_positive_integer, require_positive_number
 
 __all__ = [
     "Laplace",
@@ -28,8 +29,6 @@ __all__ = [
     "Uniform",
     "VarianceGamma",
 ]
-
-FloatArray = NDArray[np.float64]
 
 _LOG_RANGE = 700.0  # quantiles are sought within exp(±700) times sigma
 _TINY = 1e-300
@@ -45,8 +44,8 @@ def require_number(name: str, value: object, low: float, high: float) -> float |
     return value if isinstance(value, Fraction) else number
 
 
-class Parent(ABC):
-    """A law of weights, symmetric about zero. Everything here is about the magnitude |w|.
+class Parent(Distribution):
+    """A law of weights, symmetric about zero. Everything here, as a :class:`Distribution`, is about the magnitude |w|.
 
     A parent writes its formulas once, in :meth:`law`; they are evaluated in double precision and by mpmath alike.
     Parameters are taken as they are written: sigma = 0.1 is 1/10 in every arithmetic.
@@ -76,11 +75,33 @@ class Parent(ABC):
         """E|w|ˢ is finite for 0 < s below this."""
         return math.inf
 
-    def ppf(self, q: ArrayLike) -> FloatArray:
-        """Quantile of |w|, same shape as ``q``: 0 at 0, the upper end at 1, nan outside [0, 1]."""
-        q = np.asarray(q, dtype=np.float64)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            return self.quantile_at_logit(np.log(q) - np.log1p(-q))
+    @property
+    def support(self) -> tuple[float, float]:
+        """(0, the largest magnitude)."""
+        return 0.0, float(self.upper(FLOAT))
+
+    def moment(self, k: int) -> float:
+        """E|w|^k by quadrature; inf from :meth:`moment_order` on."""
+        return math.inf if 0 < require_order(k) >= self.moment_order() else super().moment(k)
+
+    def var(self) -> float:
+        """Variance of |w|."""
+        return math.inf if self.moment_order() <= 2 else super().var()
+
+    def _pdf(self, x: FloatArray) -> FloatArray:
+        return self.law(x, FLOAT)[0]
+
+    def _cdf(self, x: FloatArray) -> FloatArray:
+        return self.law(x, FLOAT)[1]
+
+    def _sf(self, x: FloatArray) -> FloatArray:
+        return self.law(x, FLOAT)[2]
+
+    def _ppf(self, q: FloatArray) -> FloatArray:
+        return self.quantile_at_logit(np.log(q) - np.log1p(-q))
+
+    def _isf(self, q: FloatArray) -> FloatArray:
+        return self.quantile_at_logit(np.log1p(-q) - np.log(q))
 
     def quantile_at_logit(self, logit: ArrayLike) -> FloatArray:
         """The x with ln(F(x)/S(x)) = ``logit``: accurate in both tails."""
