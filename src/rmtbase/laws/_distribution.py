@@ -67,7 +67,9 @@ class Distribution(ABC):
         (low, high), (mean, std) = self.support, (self.mean(), self.std())
         ends = np.maximum(mean - std, 0.5 * (low + mean)), np.minimum(mean + std, 0.5 * (high + mean))
         start = bracket_root(excess, *ends, xmin=low, xmax=high, args=(mass, from_below))
-        return find_root(excess, start.bracket, args=(mass, from_below), tolerances=_TIGHT).x
+        found = find_root(excess, start.bracket, args=(mass, from_below), tolerances=_TIGHT).x
+        # No root: an approximate law may keep some mass for its very end.
+        return np.where(start.success, found, np.where(from_below, low, high))
 
     def pdf(self, x: ArrayLike) -> FloatArray:
         """Density at ``x``, same shape: of the continuous part, where there is an atom; 0 outside the support."""
@@ -120,9 +122,11 @@ class Distribution(ABC):
         return math.sqrt(self.var())
 
     def _average(self, f: Callable[[FloatArray], FloatArray]) -> float:
-        """E[f(X)], by the trapezoidal rule in the normal score of X."""
-        lower_mass, weight = _normal_rule()
-        return float(weight @ (f(self.ppf(lower_mass)) + f(self.isf(lower_mass))))
+        """E[f(X)], by the trapezoidal rule in the normal score of X, as far as its quantile is finite."""
+        mass, weight = _normal_rule()
+        x, both = np.append(self.ppf(mass), self.isf(mass)), np.append(weight, weight)
+        finite = np.isfinite(x)
+        return float(both[finite] @ f(x[finite]))
 
     def _inside(
         self, x: ArrayLike, function: Callable[[FloatArray], FloatArray], below: float, above: float

@@ -39,9 +39,12 @@ class SampleStatisticLaw(Distribution):
 
     @property
     def support(self) -> tuple[float, float]:
-        """The real line, or what the largest magnitude can be: (0, (n - 1)/√n)."""
+        """(0, (n - 1)/√n) of the largest magnitude; the real line, for the kurtosis from where its transform begins."""
         if self.statistic == "largest_magnitude":
             return 0.0, (self.count - 1) / math.sqrt(self.count)
+        if self.statistic == "excess_kurtosis":
+            a, std = _kurtosis_shape(self.count)
+            return float(-6.0 / (self.count + 1) - std * math.sqrt((a - 4.0) / 2.0)), math.inf
         return -math.inf, math.inf
 
     def mean(self) -> float:
@@ -130,14 +133,18 @@ def _skewness_score(skewness: FloatArray, n: int) -> FloatArray:
 
 
 def _kurtosis_score(excess: FloatArray, n: int) -> FloatArray:
+    a, std = _kurtosis_shape(n)
+    ratio = (1.0 - 2.0 / a) / (1.0 + (excess + 6.0 / (n + 1)) / std * np.sqrt(2.0 / (a - 4.0)))
+    return (1.0 - 2.0 / (9.0 * a) - np.cbrt(ratio)) / np.sqrt(2.0 / (9.0 * a))
+
+
+def _kurtosis_shape(n: int) -> tuple[float, float]:
+    """Anscombe and Glynn's A, and the standard deviation of the excess kurtosis."""
     variance = 24.0 * n * (n - 2) * (n - 3) / ((n + 1.0) ** 2 * (n + 3) * (n + 5))
-    x = (excess + 6.0 / (n + 1)) / np.sqrt(variance)
     skewness = (
         6.0 * (n * n - 5 * n + 2) / ((n + 7.0) * (n + 9)) * np.sqrt(6.0 * (n + 3) * (n + 5) / (n * (n - 2.0) * (n - 3)))
     )
-    a = 6.0 + 8.0 / skewness * (2.0 / skewness + np.sqrt(1.0 + 4.0 / skewness**2))
-    ratio = (1.0 - 2.0 / a) / (1.0 + x * np.sqrt(2.0 / (a - 4.0)))
-    return (1.0 - 2.0 / (9.0 * a) - np.cbrt(ratio)) / np.sqrt(2.0 / (9.0 * a))
+    return 6.0 + 8.0 / skewness * (2.0 / skewness + np.sqrt(1.0 + 4.0 / skewness**2)), np.sqrt(variance)
 
 
 def _thompson_sf(magnitude: FloatArray, n: int) -> FloatArray:

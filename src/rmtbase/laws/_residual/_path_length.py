@@ -15,7 +15,7 @@ from rmtbase.laws._chain._gaussian_chain import GaussianChain
 from rmtbase.laws._distribution import DiscreteDistribution, FloatArray
 from rmtbase.laws._rational import as_float
 from rmtbase.laws._residual._residual_path import require_residual
-from rmtbase.parameters import require_positive_integer
+from rmtbase.parameters import require_positive_integer, require_real_numbers
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class PathLength(DiscreteDistribution):
 
         Relative accuracy: a few units of rounding times ln L!.
         """
-        values = np.asarray(k, dtype=np.float64)
+        values = require_real_numbers("k", k)
         inside = (values >= 0.0) & (values <= self.depth) & (values == np.floor(values))
         length = np.where(inside, values, 0.0)
         rest, variance = self.depth - length, self.sigma**2
@@ -146,7 +146,7 @@ class PathLength(DiscreteDistribution):
         return int(k)
 
     def _tail(self, k: ArrayLike, from_above: bool) -> FloatArray:
-        values = np.asarray(k, dtype=np.float64)
+        values = require_real_numbers("k", k)
         floor = np.clip(np.floor(values), 0.0, self.depth - 1.0)
         if self.sigma <= 1.0:
             inside = (bdtrc if from_above else bdtr)(floor, self.depth, self._probability)
@@ -155,4 +155,4 @@ class PathLength(DiscreteDistribution):
             inside = (bdtr if from_above else bdtrc)(self.depth - floor - 1.0, self.depth, passed)
         outside = np.where((values < 0.0) == from_above, 1.0, 0.0)
         mass = np.where((values >= 0.0) & (values < self.depth), inside, outside)
-        return np.where(np.isnan(values), np.nan, mass)
+        return np.where(np.isnan(values), np.nan, mass)[()]
