@@ -67,12 +67,6 @@ def test_bad_parameters_are_named(arguments, name):
         GaussianChain(**arguments)
 
 
-@pytest.mark.parametrize("k", [-1, 1.5, True, "2"])
-def test_a_moment_needs_a_non_negative_integer(k):
-    with pytest.raises(ParameterError, match="k ="):
-        GaussianChain((4, 4)).moment(k)
-
-
 @pytest.mark.parametrize("k", [0, -1, 1.5, True, "2"])
 @pytest.mark.parametrize("kind", ["cumulant", "free_cumulant"])
 def test_a_cumulant_needs_a_positive_integer(kind, k):

@@ -29,12 +29,6 @@ def test_bad_parameters_are_named(arguments, name):
         TwoPoint(*arguments)
 
 
-@pytest.mark.parametrize("k", [-1, 1.0, True])
-def test_bad_orders_are_named(k):
-    with pytest.raises(ParameterError, match="k"):
-        TwoPoint(1.0).moment(k)
-
-
 def test_an_impossible_pair_is_named():
     with pytest.raises(ParameterError, match="not the excess"):
         pearson_distance(0.0, 0.9)

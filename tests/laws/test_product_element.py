@@ -83,12 +83,6 @@ def test_bad_parameters_of_the_matrix_are_refused(arguments, name):
         product_element(**({"d_model": 8, "d_head": 4} | arguments))
 
 
-@pytest.mark.parametrize("k", [-1, 1.5, True, "2"])
-def test_a_bad_order_of_a_moment_is_refused(k):
-    with pytest.raises(ParameterError, match="k"):
-        ProductElement(8).moment(k)
-
-
 @pytest.mark.parametrize("h", [2, 8, 16, 64, 128, 1024])
 def test_density_and_tail_have_the_digits_of_the_exact_sums(h):
     law, std = ProductElement(h), math.sqrt(h)

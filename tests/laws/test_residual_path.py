@@ -68,13 +68,6 @@ def test_a_bad_time_is_named(t):
         FreeMultiplicativeBrownian(t)
 
 
-@pytest.mark.parametrize("law", [ResidualPath(2, 0.5), FreeMultiplicativeBrownian(1.0)])
-@pytest.mark.parametrize("k", [-1, 1.5, True, "2"])
-def test_a_moment_needs_a_non_negative_integer(law, k):
-    with pytest.raises(ParameterError, match="k ="):
-        law.moment(k)
-
-
 @pytest.mark.parametrize("f", [lambda x: 1.0, lambda x: x[:2], lambda x: x + np.inf])
 def test_expect_refuses_a_function_that_is_not_elementwise_and_finite(f):
     with pytest.raises(ParameterError, match="one finite number per eigenvalue"):
