@@ -24,7 +24,7 @@ import struct
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -141,22 +141,38 @@ def steps(folder: str) -> None:
     print(json.dumps({name: one.tolist() for name, one in seconds.items()}))
 
 
+class Ticks:
+    """A progress reporter that keeps when it was told of each layer, and of each note."""
+
+    def __init__(self) -> None:
+        self.read: list[Seconds] = []
+        self.notes: list[Seconds] = []
+
+    def bar(self, label: str, total: int | None) -> Callable[[int], None]:
+        """Only the layers count."""
+        return lambda count: self.read.append(clocks()) if label == "reading layers" else None
+
+    def note(self, line: str) -> None:
+        """The time, not the line."""
+        self.notes.append(clocks())
+
+
 def scored(model: Model, **options: Any) -> tuple[Seconds, Seconds]:
     """Score, and return the seconds from the null's first note to the last layer, and those of all the rest."""
     from rmtbase.scoring import score
 
-    ticks = []
+    ticks = Ticks()
     begin = clocks()
-    score(model, note=lambda _: ticks.append(clocks()), layer_done=lambda _: ticks.append(clocks()), **options)
+    score(model, progress=ticks, **options)
     whole = clocks() - begin
-    layers = ticks[model.n_layers] - ticks[0]  # the first tick says where the null came from
+    layers = ticks.read[-1] - ticks.notes[0]  # the first note says where the null came from
     return layers, whole - layers
 
 
 def analytic_null(folder: str) -> None:
     """Build all of the analytic null of a model's shape and print the [wall, processor] seconds."""
     from rmtbase.models import open_model
-    from rmtbase.scoring import AnalyticNull
+    from rmtbase.nulls import AnalyticNull
 
     model = open_model(folder)
     xr.Dataset({"one": ("x", [1.0])})  # the first dataset of a process imports Dask, if that is installed

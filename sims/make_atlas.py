@@ -15,18 +15,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import xarray as xr
+from atlas_metadata import datacite
+from compact_atlas import compact_baseline, merge_atlases
 
 from rmtbase.errors import MissingFileError, TableError
-from rmtbase.montecarlo import (
-    Plan,
-    atlas_path,
-    compact_baseline,
-    datacite,
-    make_plan,
-    merge_atlases,
-    read_plan,
-    run_plan,
-)
+from rmtbase.montecarlo import Plan, make_plan, read_plan, run_plan
+from rmtbase.nulls import atlas_path
 from rmtbase.tables import open_atlas_file, write_bytes, write_table
 
 BUDGET = 3_000_000

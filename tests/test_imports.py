@@ -29,7 +29,7 @@ def test_importing_the_command_line_takes_in_nothing_heavy(tmp_path):
     assert found == "[]"
 
 
-@pytest.mark.parametrize("room", ["laws", "tables", "statistics"])
+@pytest.mark.parametrize("room", ["laws", "tables", "statistics", "nulls", "scoring"])
 def test_numpy_rooms_import_no_jax_torch_or_matplotlib(room, tmp_path):
     found = python(f"import sys, rmtbase.{room}; print([m for m in {HEAVY[:4]} if m in sys.modules])", tmp_path)
     assert found == "[]"
@@ -38,6 +38,17 @@ def test_numpy_rooms_import_no_jax_torch_or_matplotlib(room, tmp_path):
 def test_models_import_neither_torch_nor_transformers_nor_jax(tmp_path):
     found = python(f"import sys, rmtbase.models; print([m for m in {HEAVY[:3]} if m in sys.modules])", tmp_path)
     assert found == "[]"
+
+
+@pytest.mark.parametrize("baseline", ["'analytic'", None], ids=["analytic", "atlas"])
+def test_scoring_against_what_is_not_simulated_imports_no_jax(baseline, tmp_path):
+    code = (
+        "import sys; sys.modules['jax'] = sys.modules['jaxlib'] = None\n"
+        "import rmtbase\n"
+        f"tree = rmtbase.score('demo', {baseline})\n"
+        "print(tree.attrs['null_method'])"
+    )
+    assert python(code, tmp_path) == ("simulated" if baseline is None else "analytic")
 
 
 def test_laws_work_where_jax_cannot_be_imported(tmp_path):

@@ -7,8 +7,8 @@ The four calls that most users need, loaded on first use so that ``import rmtbas
 * :func:`score`: every head and matrix of a checkpoint against the null;
 * :func:`score_heads`: the same for plain arrays.
 
-The rooms ``constants``, ``laws``, ``ensembles``, ``statistics``, ``montecarlo``, ``models``, ``scoring`` and ``plots``
-hold the parts.
+The rooms ``constants``, ``laws``, ``ensembles``, ``statistics``, ``montecarlo``, ``nulls``, ``models``, ``scoring`` and
+``plots`` hold the parts.
 """
 
 from __future__ import annotations
@@ -42,6 +42,7 @@ _ROOMS = frozenset(
         "linalg",
         "models",
         "montecarlo",
+        "nulls",
         "plots",
         "report",
         "scoring",

@@ -17,6 +17,7 @@ NORMALIZATIONS = ("none", "sqrt_d")
 """``"none"``: the raw product; ``"sqrt_d"``: the product divided by √d_model."""
 
 
+_MAX_SEED = 2**63
 _WIDEST = 10**12  # beyond it the laws' own accuracy is no longer that of float64
 _SMALLEST_PRODUCT = 1e-35  # of the sigmas; beyond it and its inverse the eigenvalues squared leave the doubles
 
@@ -54,6 +55,13 @@ def require_draws(value: object) -> int:
     if draws < 2:
         raise ParameterError("draws", value, "at least 2 (a standard error needs a spread)")
     return draws
+
+
+def require_seed(seed: object) -> int:
+    """``seed`` as an int, or a :class:`ParameterError` if it is no integer in [0, 2^63)."""
+    if isinstance(seed, bool) or not isinstance(seed, SupportsIndex) or not 0 <= operator.index(seed) < _MAX_SEED:
+        raise ParameterError("seed", seed, "an integer from 0 to 2^63 - 1")
+    return operator.index(seed)
 
 
 def require_head_shape(d_model: object, d_head: object) -> tuple[int, int]:

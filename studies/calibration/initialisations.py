@@ -54,14 +54,29 @@ CASES = (
 )
 
 
+class Notes:
+    """A progress reporter that keeps its notes, each once."""
+
+    def __init__(self) -> None:
+        self.notes: set[str] = set()
+
+    def bar(self, label: str, total: int | None) -> Callable[[int], None]:
+        """Nothing is shown."""
+        return lambda count: None
+
+    def note(self, line: str) -> None:
+        """Where the null came from."""
+        self.notes.add(line)
+
+
 def scored(name: str, d_model: int, d_head: int, heads: int) -> dict[str, Any]:
     """What the scores of untrained heads of one law say; the null is that of the shipped atlas."""
     draw, excess_kurtosis = LAWS[name]
     rng = np.random.default_rng([SEED, d_model, list(LAWS).index(name)])
-    parts, notes = [], set()
+    parts, told = [], Notes()
     for _ in range(heads // BATCH):
         w_q, w_k = draw(rng, (2, BATCH, d_head, d_model))
-        parts.append(rmtbase.score_heads(w_q, w_k, note=notes.add))
+        parts.append(rmtbase.score_heads(w_q, w_k, progress=told))
     z = {
         str(one): np.concatenate([part["z_score"].sel(statistic=one).values for part in parts])
         for one in parts[0]["statistic"].values
@@ -75,7 +90,7 @@ def scored(name: str, d_model: int, d_head: int, heads: int) -> dict[str, Any]:
         "d_model": d_model,
         "d_head": d_head,
         "heads": heads,
-        "null": sorted(notes),
+        "null": sorted(told.notes),
         "log_determinant_shift": {
             "expected": -excess_kurtosis * d_head / d_model / spread,
             "measured": float(z["log_determinant"].mean()),

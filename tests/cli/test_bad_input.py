@@ -135,7 +135,7 @@ def test_unwritable_output_is_found_before_the_work(run, model_folder, monkeypat
     monkeypatch.setattr(
         "rmtbase.montecarlo._runs._crew.compute_chunk", lambda *arguments, **options: pytest.fail("work was begun")
     )
-    monkeypatch.setattr("rmtbase.scoring._score.find_null", lambda *arguments: pytest.fail("work was begun"))
+    monkeypatch.setattr("rmtbase.nulls.atlas_case", lambda *arguments, **options: pytest.fail("work was begun"))
     missing = tmp_path / "missing" / "out"
     assert run("baseline", "--d-model", 32, "--d-head", 8, "-o", missing).status == 2
     for option in ("-o", "--csv", "--report"):

@@ -119,7 +119,7 @@ def test_score_writes_scores_and_csv_and_prints_the_summary(run, model_folder, n
 
 
 def test_score_against_the_analytic_null_draws_nothing(run, model_folder, tmp_path, monkeypatch):
-    monkeypatch.setattr("rmtbase.scoring._source.cached_baseline", lambda *arguments: pytest.fail("a draw was made"))
+    monkeypatch.setattr("rmtbase.montecarlo.cached_baseline", lambda *_, **__: pytest.fail("a draw was made"))
     monkeypatch.chdir(tmp_path)
     # An output may be called what the baseline is called: no file of that name is read.
     ran = run("score", model_folder, "--baseline", "analytic", "-o", "analytic", "--json")

@@ -6,12 +6,15 @@ donor, another file of the same kind, from which pieces are taken.
 
 import json
 import shutil
+import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import numpy as np
 from safetensors.numpy import save_file
 from sandbox import environment
+
+sys.path.append(str(Path(__file__).parents[2] / "sims"))  # where the atlas is made
 
 D_MODEL, D_HEAD, HEADS, KEY_HEADS, LAYERS = 12, 8, 4, 2, 2
 DRAWS = 40
@@ -115,8 +118,10 @@ def make_torch_file(root: Path) -> None:
 
 def make_nulls(root: Path) -> None:
     """Tables of W_QK, what is made with them, and a null in the cache beside a model that needs it."""
+    from compact_atlas import compact_baseline
+
     import rmtbase
-    from rmtbase.montecarlo import baseline_plan, compact_baseline, run_in_memory
+    from rmtbase.montecarlo import baseline_plan, run_in_memory
     from rmtbase.tables import write_table
 
     for seed in (1, 0):

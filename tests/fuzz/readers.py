@@ -34,7 +34,7 @@ def table_content(path: Path) -> dict[str, str]:
 
 def atlas_content(path: Path) -> dict[str, str]:
     """Everything in an atlas."""
-    from rmtbase.montecarlo import open_atlas
+    from rmtbase.nulls import open_atlas
 
     return _of_groups(open_atlas(path))
 

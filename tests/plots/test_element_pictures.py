@@ -2,10 +2,11 @@
 
 import numpy as np
 import pytest
+from compact_atlas import compact_baseline
 
 from rmtbase.ensembles import gaussian_matrix
 from rmtbase.errors import ParameterError
-from rmtbase.montecarlo import compact_baseline, element_baseline
+from rmtbase.montecarlo import element_baseline
 from rmtbase.plots import element_density, figures
 from rmtbase.tables import write_table
 

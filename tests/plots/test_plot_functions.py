@@ -12,7 +12,6 @@ from rmtbase.errors import ParameterError
 from rmtbase.plots import (
     LIGHT,
     Z_LEVELS,
-    farthest_z,
     matrix_z_heatmap,
     null_spectrum,
     ordered_eigenvalues,
@@ -20,6 +19,7 @@ from rmtbase.plots import (
     statistic_by_layer,
     z_heatmap,
 )
+from rmtbase.scoring import farthest_z
 
 OF_SCORES = [null_spectrum, ordered_eigenvalues, statistic_by_layer, z_heatmap, matrix_z_heatmap, p_value_qq]
 

@@ -16,10 +16,11 @@ from scipy import stats
 import rmtbase
 from rmtbase import laws
 from rmtbase.errors import MissingFileError, ParameterError
-from rmtbase.montecarlo import PROBABILITIES
-from rmtbase.scoring import SMALLEST_P_VALUE, AnalyticNull, GaussianNull, heads_csv, summarize_scores
+from rmtbase.nulls import PROBABILITIES, SMALLEST_P_VALUE, AnalyticNull, GaussianNull
+from rmtbase.scoring import heads_csv, summarize_scores
 from rmtbase.statistics import SPECTRAL_STATISTICS, spectral_statistics
 from rmtbase.tables import open_scores, write_table
+from telling import Told
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "statistical"))
 from harness import uniform
@@ -92,9 +93,9 @@ def test_only_the_word_itself_asks_for_it_and_a_file_of_that_name_has_a_path(arr
         with pytest.raises(MissingFileError):
             rmtbase.score_heads(*arrays, baseline=name)
     write_table(null_table, tmp_path / "analytic")
-    notes = []
+    notes = Told()
     for name in ("./analytic", Path("analytic")):
-        rmtbase.score_heads(*arrays, baseline=name, note=notes.append)
+        rmtbase.score_heads(*arrays, baseline=name, progress=notes)
     assert all(f": {null_table.sizes['draw']} draws from" in note for note in notes)
 
 
@@ -198,9 +199,9 @@ def test_the_law_at_the_true_sigma_would_not_be_calibrated(statistic, standard):
 
 
 def test_nothing_is_drawn_and_a_note_says_so(arrays, monkeypatch):
-    monkeypatch.setattr("rmtbase.scoring._source.cached_baseline", lambda *arguments: pytest.fail("a draw was made"))
-    notes = []
-    rmtbase.score_heads(*arrays, baseline="analytic", note=notes.append)
+    monkeypatch.setattr("rmtbase.montecarlo.cached_baseline", lambda *_, **__: pytest.fail("a draw was made"))
+    notes = Told()
+    rmtbase.score_heads(*arrays, baseline="analytic", progress=notes)
     assert notes == ["null of (32, 8): analytic, no draws"]
 
 
@@ -286,10 +287,10 @@ def test_the_distance_of_a_finding_is_on_the_scale_that_chose_its_statistic(plan
 @pytest.fixture
 def squarish(make_weights, tmp_path):
     """Scores at a shape where three statistics have no law, and the notes."""
-    notes = []
+    notes = Told()
     factors = random_factors(np.random.default_rng(44), 6, *SQUARISH).reshape(2, 2, 3, 16, 20)
     factors[0, 1, 2] += 5.0
-    tree = rmtbase.score(make_weights(*factors).save(tmp_path / "model"), "analytic", note=notes.append)
+    tree = rmtbase.score(make_weights(*factors).save(tmp_path / "model"), "analytic", progress=notes)
     return tree, notes
 
 

@@ -7,6 +7,7 @@ import rmtbase
 from rmtbase.errors import TableError
 from rmtbase.scoring import draws_for
 from rmtbase.tables import write_table
+from telling import Told
 
 SCORES = ("z_score", "p_value", "q_value", "omnibus_p_value", "null_mean", "null_std", "null_quantile")
 
@@ -52,8 +53,8 @@ def test_the_shape_is_found_among_others(arrays, score_arrays, null_table):
 @pytest.mark.parametrize(("d_model", "d_head"), [(32, 7), (33, 8), (31, 8), (32, 9), (8, 8), (64, 8)])
 def test_a_neighbours_null_is_never_used(d_model, d_head, arrays):
     neighbour = rmtbase.baseline(d_model, d_head, draws=20)
-    notes = []
-    scores = rmtbase.score_heads(*arrays, baseline=neighbour, draws=300, note=notes.append)
+    notes = Told()
+    scores = rmtbase.score_heads(*arrays, baseline=neighbour, draws=300, progress=notes)
     expected = rmtbase.score_heads(*arrays, draws=300)
     np.testing.assert_array_equal(scores["p_value"], expected["p_value"])
     np.testing.assert_array_equal(scores["null_mean"], expected["null_mean"])
@@ -67,12 +68,12 @@ def test_a_neighbours_null_is_never_used(d_model, d_head, arrays):
 def test_lacking_case_is_simulated_and_kept_and_then_found(arrays, tmp_path, monkeypatch):
     monkeypatch.setenv("RMTBASE_CACHE", str(tmp_path / "cache"))
     neighbour = rmtbase.baseline(32, 7, draws=20)
-    first, second = [], []
-    rmtbase.score_heads(*arrays, baseline=neighbour, draws=300, note=first.append)
+    first, second = Told(), Told()
+    rmtbase.score_heads(*arrays, baseline=neighbour, draws=300, progress=first)
     assert "simulated now and kept in the cache" in first[1]
     (kept,) = (tmp_path / "cache").iterdir()
     assert str(kept) in first[1]
-    rmtbase.score_heads(*arrays, baseline=neighbour, draws=300, note=second.append)
+    rmtbase.score_heads(*arrays, baseline=neighbour, draws=300, progress=second)
     assert f"from the cache, {kept}" in second[1]
 
 
@@ -89,16 +90,16 @@ def test_baseline_that_lacks_a_statistic_is_refused_by_its_name(arrays, null_tab
 
 
 def test_coarse_baseline_is_said_to_be_coarse(arrays):
-    notes = []
-    rmtbase.score_heads(*arrays, baseline=rmtbase.baseline(32, 8, draws=50), note=notes.append)
+    notes = Told()
+    rmtbase.score_heads(*arrays, baseline=rmtbase.baseline(32, 8, draws=50), progress=notes)
     # The smallest q of a lone head among 4 is 2 * 4 / 51.
     assert "with 50 null draws and 4 heads a lone head cannot reach q below 0.16" in notes[1]
     assert "10000 draws" in notes[1]
 
 
 def test_fine_baseline_is_not_said_to_be_coarse(arrays, null_table):
-    notes = []
-    rmtbase.score_heads(*arrays, baseline=null_table, note=notes.append)
+    notes = Told()
+    rmtbase.score_heads(*arrays, baseline=null_table, progress=notes)
     assert len(notes) == 1
 
 

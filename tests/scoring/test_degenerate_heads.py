@@ -10,6 +10,7 @@ from rmtbase.cli._tables import summary_json
 from rmtbase.errors import ParameterError
 from rmtbase.scoring import heads_csv, summarize_scores
 from rmtbase.tables import open_scores, write_table
+from telling import Told
 
 DRAWS = 400
 
@@ -24,8 +25,8 @@ def score_model(null_table, tmp_path):
 def test_zero_head_is_recorded_and_the_rest_is_scored(mode, weights, score_model):
     usual = score_model(weights, matrices=mode)
     weights.queries[1, 2] = 0
-    notes = []
-    tree = score_model(weights, matrices=mode, note=notes.append)
+    notes = Told()
+    tree = score_model(weights, matrices=mode, progress=notes)
     line = "layer 1 head 2: W_Q is zeros, or rounding to them, so the head has no shape and is not scored"
     assert json.loads(tree.attrs["warnings"]) == [line]
     assert line in notes

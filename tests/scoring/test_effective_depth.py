@@ -7,9 +7,8 @@ from scipy.optimize import minimize_scalar
 
 from rmtbase.errors import ParameterError
 from rmtbase.laws import ResidualPath, ResidualUpdate
-from rmtbase.scoring import effective_depth
-from rmtbase.scoring._depth_distance import kolmogorov_smirnov, wasserstein
-from rmtbase.scoring._effective_depth import depth_fitter
+from rmtbase.scoring import depth_fitter, effective_depth
+from telling import Told
 
 
 def path(depth, width, seed, sigma=1.0, part="path"):
@@ -89,34 +88,40 @@ def test_draws_must_be_enough_for_the_level(matrix):
 # The distances
 
 
+def nearest(values, depth, part, distance):
+    """(distance, scale) of the law of one depth."""
+    fit = depth_fitter(1.0, [depth], part, distance, 19, 0.05, None, 0).fit(values[None])
+    return fit.nearest.distance.item(), fit.nearest.scale.item()
+
+
 @pytest.mark.parametrize(("depth", "part"), [(1, "path"), (6, "path"), (32, "path"), (1, "update"), (4, "update")])
 def test_wasserstein_is_scipys_at_the_best_of_all_scales(depth, part, matrix):
     values = np.linalg.svd(matrix, compute_uv=False)
     law = (ResidualPath if part == "path" else ResidualUpdate)(depth, 1.0)
     quantiles = np.sqrt(law.ppf((np.arange(values.size) + 0.5) / values.size))
-    found = wasserstein(values[None], depth, 1.0, part)
+    distance, scale = nearest(values, depth, part, "wasserstein")
 
     def at(log_scale):
         return stats.wasserstein_distance(values, np.exp(log_scale) * quantiles) / values.mean()
 
-    assert at(np.log(found.scale[0])) == pytest.approx(found.distance[0], rel=1e-12)
+    assert at(np.log(scale)) == pytest.approx(distance, rel=1e-12)
     for start in (-2.0, 0.0, 2.0):
         best = minimize_scalar(at, bracket=(start - 0.5, start + 0.5)).fun
-        assert best >= found.distance[0] * (1.0 - 1e-9)
+        assert best >= distance * (1.0 - 1e-9)
 
 
 @pytest.mark.parametrize(("depth", "part"), [(1, "path"), (6, "path"), (32, "path"), (1, "update"), (4, "update")])
 def test_kolmogorov_smirnov_is_scipys_at_the_best_of_all_scales(depth, part, matrix):
     values = np.linalg.svd(matrix, compute_uv=False)
     law = (ResidualPath if part == "path" else ResidualUpdate)(depth, 1.0)
-    found = kolmogorov_smirnov(values[None], depth, 1.0, part)
+    distance, scale = nearest(values, depth, part, "kolmogorov_smirnov")
 
     def at(scale):
         return stats.kstest(values, lambda x: law.cdf((x / scale) ** 2)).statistic
 
-    assert at(found.scale[0]) == pytest.approx(found.distance[0], abs=1e-5)
-    around = found.scale[0] * np.geomspace(0.2, 5.0, 121)
-    assert min(at(scale) for scale in around) >= found.distance[0] - 1e-5
+    assert at(scale) == pytest.approx(distance, abs=1e-5)
+    around = scale * np.geomspace(0.2, 5.0, 121)
+    assert min(at(one) for one in around) >= distance - 1e-5
 
 
 def test_a_spectrum_of_the_laws_own_quantiles_is_at_no_distance():
@@ -162,10 +167,10 @@ def test_singular_values_in_any_order_stand_for_their_matrix(matrix):
 
 
 def test_draws_are_made_once_for_equal_settings_and_sizes():
-    drawn = []
+    told = Told()
     for seed in range(3):
-        effective_depth(path(2, 48, seed), draws=20, seed=5, progress=drawn.append)
-    assert sum(drawn) == 20
+        effective_depth(path(2, 48, seed), draws=20, seed=5, progress=told)
+    assert told.steps == {"drawing residual paths": 20}
 
 
 def test_another_seed_changes_the_draws_and_not_the_fit(matrix):

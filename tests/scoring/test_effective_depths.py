@@ -9,6 +9,7 @@ from rmtbase.errors import ParameterError, TableError
 from rmtbase.models import open_model
 from rmtbase.scoring import effective_depth, effective_depths
 from rmtbase.tables import EFFECTIVE_DEPTH_SCHEMA, open_table, write_table
+from telling import Told
 
 SETTINGS = {"depths": [1, 2, 3, 5], "draws": 39, "seed": 3}
 
@@ -38,11 +39,11 @@ def test_bad_argument_is_named(name, bad, model):
 
 
 def test_each_matrix_is_fitted_as_if_it_were_alone(model):
-    done, drawn = [], []
-    table = effective_depths(model, **SETTINGS, matrix_done=done.append, progress=drawn.append)
+    told = Told()
+    table = effective_depths(model, **SETTINGS, progress=told)
     assert dict(table.sizes) == {"layer": 2, "component": 2, "depth": 4, "index": 32}
     assert table["component"].values.tolist() == ["attention_query", "attention_key"]
-    assert sum(done) == 4
+    assert told.steps["fitting"] == 4
     for layer in range(2):
         for component, shape in (("attention_query", (32, 32)), ("attention_key", (16, 32))):
             alone = effective_depth(model.matrix(layer, component), **SETTINGS)
@@ -68,8 +69,8 @@ def test_an_untrained_model_is_an_update_of_depth_one(model):
 
 def test_a_matrix_of_zeros_is_left_out_and_named(weights, tmp_path):
     weights.queries[1] = 0.0
-    told = []
-    table = effective_depths(str(weights.save(tmp_path / "zeros")), **SETTINGS, note=told.append)
+    told = Told()
+    table = effective_depths(str(weights.save(tmp_path / "zeros")), **SETTINGS, progress=told)
     row = table.sel(layer=1, component="attention_query")
     for name in ("effective_depth", "p_value", "fits", "scale"):
         assert np.isnan(row[name])

@@ -11,7 +11,8 @@ from safetensors.numpy import load_file, save_file
 import rmtbase
 from rmtbase.errors import CheckpointError, ParameterError
 from rmtbase.models import open_model
-from rmtbase.scoring import AnalyticNull, summarize_scores
+from rmtbase.nulls import AnalyticNull
+from rmtbase.scoring import summarize_scores
 from rmtbase.statistics import SPECTRAL_STATISTICS, spectral_statistics
 
 

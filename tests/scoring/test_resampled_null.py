@@ -11,6 +11,7 @@ from rmtbase.errors import ParameterError
 from rmtbase.scoring import heads_csv, summarize_scores
 from rmtbase.statistics import SPECTRAL_STATISTICS
 from rmtbase.tables import SCORES_SCHEMA, open_scores, write_table
+from telling import Told
 
 NAMES = list(SPECTRAL_STATISTICS)
 FREE = [name for name in NAMES if name != "log_determinant"]  # what a rotation moves
@@ -178,21 +179,21 @@ def test_edges_are_order_statistics_at_the_level_they_state(draws, level, model_
 
 def test_too_few_draws_are_said_to_be_too_few():
     w_q, w_k = np.random.default_rng(11).standard_normal((2, 30, D_HEAD, D_MODEL))
-    notes = []
-    score(w_q, w_k, "haar", draws=99, note=notes.append)
+    notes = Told()
+    score(w_q, w_k, "haar", draws=99, progress=notes)
     assert notes[0] == "null of each head: 99 draws from its own matrices (haar), seed 0"
     assert "30 heads a lone head cannot reach q below 0.6 by one statistic, nor 0.3 by all together" in notes[1]
     assert "1500 draws" in notes[1]
     notes.clear()
-    score(w_q[:1], w_k[:1], "haar", draws=99, note=notes.append)
+    score(w_q[:1], w_k[:1], "haar", draws=99, progress=notes)
     assert len(notes) == 1
 
 
 def test_default_is_a_thousand_draws_of_each_head():
     w_q, w_k = np.random.default_rng(12).standard_normal((2, 2, D_HEAD, D_MODEL))
-    counts = []
-    rmtbase.score_heads(w_q, w_k, null="haar", progress=counts.append)
-    assert sum(counts) == 2000
+    told = Told()
+    rmtbase.score_heads(w_q, w_k, null="haar", progress=told)
+    assert told.steps == {"drawing the null": 2000}
 
 
 @every_null

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from rmtbase.models import head_shape, known_models
-from rmtbase.montecarlo import open_atlas, read_plan
+from rmtbase.montecarlo import read_plan
+from rmtbase.nulls import open_atlas
 
 SIMS = Path(__file__).parents[2] / "sims"
 PLANS = sorted(SIMS.glob("*.toml"))

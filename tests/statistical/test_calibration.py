@@ -17,7 +17,7 @@ from safetensors.numpy import save_file
 from scipy import stats
 
 import rmtbase
-from rmtbase.scoring import GaussianNull
+from rmtbase.nulls import GaussianNull
 from rmtbase.statistics import ELEMENT_STATISTICS, SPECTRAL_STATISTICS, benjamini_hochberg
 
 MODELS, LAYERS, HEADS, KEY_HEADS = 100, 3, 16, 8

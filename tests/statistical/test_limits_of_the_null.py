@@ -10,6 +10,7 @@ import pytest
 import rmtbase
 from rmtbase.laws import null
 from rmtbase.scoring import effective_depth
+from telling import Told
 
 D_MODEL, D_HEAD, HEADS = 128, 16, 1500
 RNG_SEED = 11
@@ -18,9 +19,9 @@ RNG_SEED = 11
 @pytest.fixture(scope="module")
 def normal():
     """Scores of heads from a normal law, against the shipped atlas."""
-    notes = []
+    notes = Told()
     rng = np.random.default_rng(RNG_SEED)
-    scores = rmtbase.score_heads(*rng.standard_normal((2, HEADS, D_HEAD, D_MODEL)), note=notes.append)
+    scores = rmtbase.score_heads(*rng.standard_normal((2, HEADS, D_HEAD, D_MODEL)), progress=notes)
     assert "atlas" in notes[0]
     return scores
 
@@ -74,10 +75,10 @@ def test_p_values_of_the_atlas_lie_on_plateaus(normal):
 
 def test_depth_p_values_share_their_draws_and_come_in_hundredths():
     rng = np.random.default_rng(RNG_SEED)
-    drawn, found = [], []
+    told, found = Told(), []
     for _ in range(3):
         matrix = np.eye(24) + rng.standard_normal((24, 24)) / math.sqrt(24)
-        found.append(effective_depth(matrix, depths=[1], seed=RNG_SEED, progress=drawn.append))
-    assert sum(drawn) == found[0].draws == 99  # for all three matrices together
+        found.append(effective_depth(matrix, depths=[1], seed=RNG_SEED, progress=told))
+    assert told.steps["drawing residual paths"] == found[0].draws == 99  # for all three matrices together
     for one in found:
         assert one.p_value * 100 == pytest.approx(round(one.p_value * 100), abs=1e-9)

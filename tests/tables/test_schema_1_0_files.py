@@ -9,6 +9,7 @@ import rmtbase
 from rmtbase.report._method import method
 from rmtbase.scoring import summarize_scores
 from rmtbase.tables import TableWarning, null_method, open_baseline, open_scores
+from telling import Told
 
 DATA = Path(__file__).parents[1] / "data"
 
@@ -23,10 +24,10 @@ def test_baseline_of_schema_1_0_is_read():
 
 
 def test_baseline_of_schema_1_0_serves_as_null():
-    notes = []
+    notes = Told()
     w_q, w_k = np.random.default_rng(0).standard_normal((2, 2, 3, 12))
     with pytest.warns(TableWarning, match="no digest"):
-        scores = rmtbase.score_heads(w_q, w_k, baseline=DATA / "baseline-schema-1.0.nc", note=notes.append)
+        scores = rmtbase.score_heads(w_q, w_k, baseline=DATA / "baseline-schema-1.0.nc", progress=notes)
     assert np.isfinite(scores["z_score"]).all()
     assert notes[0].startswith("null of (12, 3): 6 draws from ")
 

@@ -41,7 +41,7 @@ def demo(
             [1.0, float(final.config["initializer_range"])],
             draws,
             normalization="none",
-            progress=progress.bar("drawing the null", draws),
+            progress=progress,
         )
         write_table(table, table_path)
         note(f"wrote {shown(table_path)}")

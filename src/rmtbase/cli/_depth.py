@@ -63,9 +63,7 @@ def depth(
             width=width,
             seed=seed,
             components=component or None,
-            matrix_done=progress.bar("fitting", opened.n_layers * len(component or opened.components)),
-            progress=progress.bar("drawing residual paths", None),
-            note=progress.note,
+            progress=progress,
         )
     if output is not None:
         write_table(table, output)

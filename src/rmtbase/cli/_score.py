@@ -73,9 +73,7 @@ def score(
             matrices=matrices,  # type: ignore[arg-type]  # checked where it is used
             draws=draws,
             seed=seed,
-            progress=progress.bar("drawing the null", None),
-            layer_done=progress.bar("reading layers", opened.n_layers),
-            note=progress.note,
+            progress=progress,
         )
     summary = summarize_scores(tree)
     if output is not None:

@@ -1,5 +1,7 @@
 """Monte Carlo: plans, keys, runner, store, tables, and the cache of nulls already simulated."""
 
+from rmtbase.montecarlo._baseline import baseline, baseline_plan
+from rmtbase.montecarlo._cache import CacheWarning, cache_folder, cached_baseline
 from rmtbase.montecarlo._draws._elements import (
     ElementChunk,
     ElementEnsemble,
@@ -8,37 +10,22 @@ from rmtbase.montecarlo._draws._elements import (
     element_statistics_chunk,
 )
 from rmtbase.montecarlo._draws._grouped_query import GroupedQuerySample, HeadCorrelation, simulate_grouped_query
-from rmtbase.montecarlo._draws._keys import case_key, draw_keys, require_seed
+from rmtbase.montecarlo._draws._keys import case_key, draw_keys
 from rmtbase.montecarlo._draws._matrix_null import GaussianMatrixSample, simulate_gaussian_matrix
 from rmtbase.montecarlo._draws._runner import SpectrumChunk, draw_spectra
 from rmtbase.montecarlo._draws._solver_choice import choose_solver
-from rmtbase.montecarlo._nulls._atlas import (
-    atlas_case,
-    atlas_path,
-    atlas_shapes,
-    compact_baseline,
-    merge_atlases,
-    open_atlas,
-)
-from rmtbase.montecarlo._nulls._atlas_metadata import datacite
-from rmtbase.montecarlo._nulls._baseline import baseline, baseline_plan
-from rmtbase.montecarlo._nulls._cache import CacheWarning, cache_folder, cached_baseline
-from rmtbase.montecarlo._nulls._order_statistics import count_bound, kept_ranks
-from rmtbase.montecarlo._nulls._self_normalized import divisor, self_normalized_sample
 from rmtbase.montecarlo._plans._chunks import Chunk, Chunks
 from rmtbase.montecarlo._plans._compute import compute_chunk
 from rmtbase.montecarlo._plans._plan import Plan, make_plan, read_plan
 from rmtbase.montecarlo._runs._hosts import run_on_hosts
 from rmtbase.montecarlo._runs._run import plan_status, run_in_memory, run_plan
 from rmtbase.montecarlo._stores._store import Store, open_store
-from rmtbase.montecarlo._summaries._edges import histogram_edges
 from rmtbase.montecarlo._summaries._element_table import element_baseline, element_table
-from rmtbase.montecarlo._summaries._summary import PROBABILITIES
+from rmtbase.nulls import histogram_edges
 from rmtbase.tables import ELEMENT_FORMULAS
 
 __all__ = [
     "ELEMENT_FORMULAS",
-    "PROBABILITIES",
     "CacheWarning",
     "Chunk",
     "Chunks",
@@ -50,20 +37,13 @@ __all__ = [
     "Plan",
     "SpectrumChunk",
     "Store",
-    "atlas_case",
-    "atlas_path",
-    "atlas_shapes",
     "baseline",
     "baseline_plan",
     "cache_folder",
     "cached_baseline",
     "case_key",
     "choose_solver",
-    "compact_baseline",
     "compute_chunk",
-    "count_bound",
-    "datacite",
-    "divisor",
     "draw_elements",
     "draw_keys",
     "draw_spectra",
@@ -72,18 +52,13 @@ __all__ = [
     "element_statistics_chunk",
     "element_table",
     "histogram_edges",
-    "kept_ranks",
     "make_plan",
-    "merge_atlases",
-    "open_atlas",
     "open_store",
     "plan_status",
     "read_plan",
-    "require_seed",
     "run_in_memory",
     "run_on_hosts",
     "run_plan",
-    "self_normalized_sample",
     "simulate_gaussian_matrix",
     "simulate_grouped_query",
 ]

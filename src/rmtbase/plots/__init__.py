@@ -6,7 +6,7 @@ from rmtbase.plots._element_density import element_density
 from rmtbase.plots._ensemble_spectrum import ensemble_spectrum
 from rmtbase.plots._figures import MAIN_STATISTICS, compare, figures
 from rmtbase.plots._null_spectrum import null_spectrum
-from rmtbase.plots._ordered_eigenvalues import farthest_z, ordered_eigenvalues
+from rmtbase.plots._ordered_eigenvalues import ordered_eigenvalues
 from rmtbase.plots._p_value_qq import p_value_qq
 from rmtbase.plots._statistic_by_layer import statistic_by_layer
 from rmtbase.plots._theme import DARK, LIGHT, Theme
@@ -24,7 +24,6 @@ __all__ = [
     "depth_spectrum",
     "element_density",
     "ensemble_spectrum",
-    "farthest_z",
     "figures",
     "matrix_z_heatmap",
     "null_spectrum",

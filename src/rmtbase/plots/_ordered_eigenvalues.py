@@ -24,6 +24,7 @@ from rmtbase.plots._axes import (
 )
 from rmtbase.plots._null_spectrum import case_title, eigenvalue_label
 from rmtbase.plots._theme import LIGHT, Theme
+from rmtbase.scoring import farthest_z
 
 BANDS = ((0.01, 0.99, 0.22), (0.16, 0.84, 0.4))
 """Lower and upper probability of each null band, with its opacity."""
@@ -138,13 +139,3 @@ def _far_middle_near(heads: xr.Dataset) -> dict[tuple[int, int], str]:
     picks = {order[-1]: " (nearest the null)", order[len(order) // 2]: " (middle)", order[0]: " (farthest)"}
     pairs = {k: np.unravel_index(k, distance.shape) for k in picks}
     return {(int(pairs[k][0]), int(pairs[k][1])): picks[k] for k in reversed(picks)}
-
-
-def farthest_z(heads: xr.Dataset) -> NDArray[np.float64]:
-    """The z-score of each head's farthest statistic, (layer, head); NaN where a head was not scored."""
-    z = heads["z_score"].transpose("layer", "head", "statistic").values
-    names = heads["statistic"].values.tolist()
-    farthest = heads["farthest_statistic"].transpose("layer", "head").values
-    # A head that was not scored has no farthest statistic; its z are NaN whichever is taken.
-    place = np.array([[names.index(name) if name else 0 for name in layer] for layer in farthest])
-    return np.take_along_axis(z, place[..., None], axis=-1)[..., 0]

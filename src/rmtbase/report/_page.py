@@ -13,13 +13,13 @@ import numpy as np
 import xarray as xr
 
 from rmtbase.errors import ParameterError
-from rmtbase.plots import DARK, LIGHT, MAIN_STATISTICS, farthest_z, figures
+from rmtbase.plots import DARK, LIGHT, MAIN_STATISTICS, figures
 from rmtbase.report._captions import Caption, captions
 from rmtbase.report._html import Markup, joined, markup, z_text
 from rmtbase.report._method import glossary, method
 from rmtbase.report._svg import css_values, inline_svg, page_settings
 from rmtbase.report._tables import heads_table, matrices_table
-from rmtbase.scoring import Summary, summarize_scores
+from rmtbase.scoring import Summary, farthest_z, summarize_scores
 from rmtbase.shown import shown
 from rmtbase.statistics import SPECTRAL_STATISTICS
 

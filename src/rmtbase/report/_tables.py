@@ -9,8 +9,9 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from rmtbase.plots import Z_LEVELS, farthest_z, statistic_words
+from rmtbase.plots import Z_LEVELS, statistic_words
 from rmtbase.report._html import Markup, embedded_json, formula, joined, markup, mean_and_std, number, z_text
+from rmtbase.scoring import farthest_z
 from rmtbase.shown import shown
 from rmtbase.statistics import SPECTRAL_STATISTICS
 

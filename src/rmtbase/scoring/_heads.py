@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import xarray as xr
-from numpy.typing import ArrayLike, NDArray
+from jaxtyping import Bool, Float, Int
+from numpy.typing import ArrayLike
 
 from rmtbase.errors import ParameterError
 from rmtbase.linalg import product_singular_values, single_threaded_blas
-from rmtbase.montecarlo import PROBABILITIES
+from rmtbase.nulls import PROBABILITIES, Heads, HeadScores
 from rmtbase.parameters import require_real_array
-from rmtbase.scoring._null import HeadNull, HeadScores, check_null_name
-from rmtbase.scoring._resampled_null import Resampler
-from rmtbase.scoring._source import find_null
-from rmtbase.statistics import SPECTRAL_STATISTICS, benjamini_hochberg, spectral_statistics
+from rmtbase.progress import SILENT, Progress
+from rmtbase.scoring._find_null import find_null, require_null_name
+from rmtbase.statistics import SPECTRAL_STATISTICS, benjamini_hochberg
 from rmtbase.tables import SCORES_SCHEMA, describe
-
-Array = NDArray[np.float64]
 
 _LEAST = 1e-60  # beyond it, or its inverse, squares of eigenvalues leave float64, whatever the shape
 
@@ -33,8 +29,7 @@ def score_heads(
     null: str = "gaussian",
     draws: int | None = None,
     seed: int = 0,
-    progress: Callable[[int], None] | None = None,
-    note: Callable[[str], None] | None = None,
+    progress: Progress = SILENT,
 ) -> xr.Dataset:
     """Score heads given as arrays against the null of their shape.
 
@@ -45,7 +40,7 @@ def score_heads(
     null of heads whose factors are products with a shared matrix, as in multi-head latent attention: all are flagged.
 
     p-values of heads of one shape are read off one sample; from the shipped atlas they take some 270 values, valid and
-    right in size but not uniform (:class:`rmtbase.scoring.AtlasNull`).
+    right in size but not uniform (:class:`rmtbase.nulls.AtlasNull`).
 
     Args:
         w_q: query factors (head, d_head, d_model), so that q = W_Q x.
@@ -53,7 +48,7 @@ def score_heads(
             reads key head i // (heads / key heads).
         baseline: a baseline table or an atlas (a dataset or file) to take the null from. Where it lacks the shape, and
             where there is none, the null is that of the shipped atlas, or of the cache, or simulated. ``"analytic"``:
-            from the laws, without draws, for d_head ≥ 8 (:class:`rmtbase.scoring.AnalyticNull`).
+            from the laws, without draws, for d_head ≥ 8 (:class:`rmtbase.nulls.AnalyticNull`).
         null: ``"gaussian"``: i.i.d. Gaussian factors, every draw at its own estimate of σ, as the head is. Or each head
             against its own: ``"permutation"``, the elements of W_Q and of W_K in random order (keeps their
             distribution, heavy tails too); ``"haar"``, W_Qᵀ O W_K with O a random rotation of the head's space (keeps
@@ -62,8 +57,7 @@ def score_heads(
             simulated. If None all of the atlas; for a shape that it lacks ``max(10 000, 50 · heads)``, so that one head
             alone can reach q < 0.05; 1000 of each head where each has a null of its own.
         seed: of the null draws.
-        progress: called with the number of null draws finished since the last call.
-        note: called with one line that says where the null came from.
+        progress: shows the draws of a null that is simulated, and is told where the null came from.
 
     Returns:
         The ``/heads`` dataset of a scores file without its layer: dims head, statistic, probability, index.
@@ -75,8 +69,8 @@ def score_heads(
             its scale), d_head < 8 with the analytic null, or a baseline for a null made of a head's own matrices.
         TableError, MissingFileError: ``baseline`` is no baseline table.
     """
-    check_null_name(null)
-    q, k = _checked("w_q", w_q), _checked("w_k", w_k)
+    require_null_name(null)
+    q, k = _require_factors("w_q", w_q), _require_factors("w_k", w_k)
     n_heads, d_head, d_model = q.shape
     if k.shape[1:] != q.shape[1:] or n_heads % k.shape[0]:
         raise ParameterError(
@@ -91,24 +85,19 @@ def score_heads(
     beyond = first_out_of_range(sigma_q, sigma_k, d_head * d_model)
     if beyond is not None:
         raise ParameterError("w_q, w_k", f"{beyond.found} in head {beyond.place[0]}", beyond.expected)
-    found: HeadNull | Resampler
-    if null == "gaussian":
-        found = find_null(d_model, d_head, n_heads, baseline, draws, seed, progress, note)
-    else:
-        found = Resampler(null, d_head, n_heads, baseline, draws, seed, progress, note)
+    found = find_null(null, d_model, d_head, n_heads, baseline, draws, seed, progress)
     with single_threaded_blas():  # with more the last bits would be those of the machine's cores
         values = product_singular_values(q, k[key_head])
-        if isinstance(found, Resampler):
-            scores, _ = found.score(q, k, values, sigma_q, sigma_k)
-        else:
-            scores = scores_against(found, values, sigma_q, sigma_k)
-    return heads_dataset(scores, values, sigma_q, sigma_k, key_head, ("head",))
+        # The heads of a single layer.
+        heads = Heads(values[None], sigma_q[None], sigma_k[None], lambda layer: (q, k))
+        scores = found.score_heads(heads, progress).scores
+    return heads_dataset(scores, heads, key_head).isel(layer=0, drop=True)
 
 
-def sigma_estimate(factors: ArrayLike) -> Array:
-    """σ̂ = √(‖W‖_F² / (d h)) of factors (..., d_head, d_model), accumulated in float64."""
-    w = np.asarray(factors)
-    return np.sqrt(np.einsum("...ij,...ij->...", w, w, dtype=np.float64) / (w.shape[-1] * w.shape[-2]))
+def sigma_estimate(factors: Float[np.ndarray, "... d_head d_model"]) -> Float[np.ndarray, "..."]:
+    """σ̂ = √(‖W‖_F² / (d h)) of factors, accumulated in float64."""
+    d_head, d_model = factors.shape[-2:]
+    return np.sqrt(np.einsum("...ij,...ij->...", factors, factors, dtype=np.float64) / (d_model * d_head))
 
 
 class OutOfRange(NamedTuple):
@@ -126,9 +115,12 @@ class OutOfRange(NamedTuple):
 
 
 def first_out_of_range(
-    sigma_q: Array, sigma_k: Array, size: int, present: NDArray[np.bool_] | bool = True
+    sigma_q: Float[np.ndarray, "..."],
+    sigma_k: Float[np.ndarray, "..."],
+    size: int,
+    present: Bool[np.ndarray, "..."] | bool = True,
 ) -> OutOfRange | None:
-    """The first of the heads (...) that are ``present`` whose spectrum's statistics cannot be held in float64.
+    """The first of the heads that are ``present`` whose spectrum's statistics cannot be held in float64.
 
     No eigenvalue is over ‖W_Q‖_F² ‖W_K‖_F², with ‖W‖_F = σ̂ √size; of W_Q and W_K at right angles, what is left is under
     1e-16 of that. So both norms together decide, and every shape has the same limits.
@@ -143,69 +135,41 @@ def first_out_of_range(
     return OutOfRange(place, f"‖W_Q‖ ‖W_K‖ = {norms[place]:.2g}", expected)
 
 
-def scores_against(null: HeadNull, singular_values: Array, sigma_q: Array, sigma_k: Array) -> HeadScores:
-    """Scores of heads against one null of their shape; singular values (..., d_head), σ's (...)."""
-    scale = np.where(sigma_q * sigma_k > 0, (sigma_q * sigma_k) ** 2, np.nan)
-    with np.errstate(invalid="ignore", divide="ignore"):  # an all-zero head has no shape: NaN, and a warning elsewhere
-        statistics = spectral_statistics(singular_values)
-        return null.score(singular_values, np.where(np.isnan(scale)[..., None], np.nan, statistics), scale)
-
-
-def heads_dataset(
-    scores: HeadScores,
-    singular_values: Array,
-    sigma_q: Array,
-    sigma_k: Array,
-    key_head: NDArray[np.int64],
-    dims: tuple[str, ...],
-) -> xr.Dataset:
-    """Scores of heads as a dataset; ``dims`` names the leading axes, (layer, head) or (head,)."""
-    q_value = np.stack([benjamini_hochberg(scores.p_value[..., k]) for k in range(len(SPECTRAL_STATISTICS))], axis=-1)
-    n_heads = sigma_q.shape[-1]
+def heads_dataset(scores: HeadScores, heads: Heads, key_head: Int[np.ndarray, " head"]) -> xr.Dataset:
+    """Scores of heads as the ``/heads`` group of a scores file."""
+    dims, by_statistic = ("layer", "head"), ("layer", "head", "statistic")
+    p_value, omnibus, names = scores.p_value, scores.omnibus_p_value, np.array(list(SPECTRAL_STATISTICS))
+    q_value = np.stack([benjamini_hochberg(p_value[..., k]) for k in range(len(names))], axis=-1)
     dataset = xr.Dataset(
         {
-            **_score_variables(scores, dims),
-            "q_value": ((*dims, "statistic"), q_value),
-            "omnibus_q_value": (dims, benjamini_hochberg(scores.omnibus_p_value)),
-            "farthest_statistic": (
-                dims,
-                np.where(np.isnan(scores.omnibus_p_value), "", np.array(list(SPECTRAL_STATISTICS))[scores.farthest]),
-            ),
-            "sigma_q": (dims, sigma_q),
-            "sigma_k": (dims, sigma_k),
-            "key_head": (dims, np.broadcast_to(key_head, sigma_q.shape).copy()),
-            "eigenvalue": ((*dims, "index"), singular_values**2),
+            "observed": (by_statistic, scores.observed),
+            "null_mean": (by_statistic, scores.null_mean),
+            "null_std": (by_statistic, scores.null_std),
+            "null_quantile": ((*by_statistic, "probability"), scores.null_quantile),
+            "z_score": (by_statistic, scores.z_score),
+            "p_value": (by_statistic, p_value),
+            "omnibus_p_value": (dims, omnibus),
+            "outliers_above": (dims, scores.outliers_above),
+            "outliers_below": (dims, scores.outliers_below),
+            "q_value": (by_statistic, q_value),
+            "omnibus_q_value": (dims, benjamini_hochberg(omnibus)),
+            "farthest_statistic": (dims, np.where(np.isnan(omnibus), "", names[scores.farthest])),
+            "sigma_q": (dims, heads.sigma_q),
+            "sigma_k": (dims, heads.sigma_k),
+            "key_head": (dims, np.broadcast_to(key_head, heads.sigma_q.shape).copy()),
+            "eigenvalue": ((*dims, "index"), heads.singular_values**2),
         },
         coords={
-            "head": np.arange(n_heads),
+            "head": np.arange(heads.sigma_q.shape[-1]),
             "statistic": list(SPECTRAL_STATISTICS),
             "probability": np.array(PROBABILITIES),
-            "index": np.arange(singular_values.shape[-1]),
+            "index": np.arange(heads.singular_values.shape[-1]),
         },
     )
-    # The schema's leading dims are (layer, head); heads given as arrays have no layer.
-    schema = {
-        name: replace(variable, dims=(*dims, *variable.dims[2:])) for name, variable in SCORES_SCHEMA["heads"].items()
-    }
-    return describe(dataset, schema)
+    return describe(dataset, SCORES_SCHEMA["heads"])
 
 
-def _score_variables(scores: HeadScores, dims: tuple[str, ...]) -> dict[str, tuple]:
-    by_statistic = (*dims, "statistic")
-    return {
-        "observed": (by_statistic, scores.observed),
-        "null_mean": (by_statistic, scores.null_mean),
-        "null_std": (by_statistic, scores.null_std),
-        "null_quantile": ((*by_statistic, "probability"), scores.null_quantile),
-        "z_score": (by_statistic, scores.z_score),
-        "p_value": (by_statistic, scores.p_value),
-        "omnibus_p_value": (dims, scores.omnibus_p_value),
-        "outliers_above": (dims, scores.outliers_above),
-        "outliers_below": (dims, scores.outliers_below),
-    }
-
-
-def _checked(name: str, factors: ArrayLike) -> Array:
+def _require_factors(name: str, factors: ArrayLike) -> Float[np.ndarray, "head d_head d_model"]:
     array = require_real_array(name, factors)
     if array.ndim != 3 or 0 in array.shape:
         raise ParameterError(name, array.shape, "an array of shape (head, d_head, d_model)")

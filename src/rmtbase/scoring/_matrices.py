@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from rmtbase.laws import gaussian_sample_statistic, marchenko_pastur
 from rmtbase.linalg import matrix_singular_values
-from rmtbase.montecarlo import GaussianMatrixSample, simulate_gaussian_matrix
-from rmtbase.scoring._null import DRAWS_PER_TEST, EDGE_LEVEL, SMALLEST_P_VALUE
+from rmtbase.nulls import EDGE_LEVEL, SMALLEST_P_VALUE
+from rmtbase.scoring._find_null import DRAWS_PER_TEST
 from rmtbase.statistics import (
     ELEMENT_STATISTICS,
     benjamini_hochberg,
@@ -142,7 +142,9 @@ class MatrixScorer:
 @cache
 def matrix_null(long: int, rank: int, draws: int, seed: int) -> dict[str, Array]:
     """The null of each spectral statistic at σ̂ = 1 on λ / max(m, n), every draw at its own σ̂; (draw,) each."""
-    sample: GaussianMatrixSample = simulate_gaussian_matrix(long, rank, draws, seed)
+    from rmtbase.montecarlo import simulate_gaussian_matrix
+
+    sample = simulate_gaussian_matrix(long, rank, draws, seed)
     unit = sample.trace / rank  # brings every draw to Σλ = rank
     largest, smallest = sample.largest_eigenvalue / unit, sample.smallest_eigenvalue / unit
     square = sample.trace_of_square / unit**2

@@ -10,21 +10,18 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 import xarray as xr
-from numpy.typing import NDArray
+from jaxtyping import Float
 
 from rmtbase.errors import CheckpointError, ParameterError
 from rmtbase.linalg import available_cores, core_of_triangles, core_singular_values, single_threaded_blas, triangle
 from rmtbase.models import Model, open_model
-from rmtbase.montecarlo import PROBABILITIES
-from rmtbase.scoring._heads import first_out_of_range, heads_dataset, scores_against, sigma_estimate
+from rmtbase.nulls import Heads, NullModel
+from rmtbase.progress import SILENT, Progress
+from rmtbase.scoring._find_null import find_null, require_null_name
+from rmtbase.scoring._heads import first_out_of_range, heads_dataset, sigma_estimate
 from rmtbase.scoring._matrices import MATRIX_MODES, MatrixScorer
-from rmtbase.scoring._null import HeadNull, check_null_name
-from rmtbase.scoring._resampled_null import Resampler, stack_scores
-from rmtbase.scoring._source import find_null
 from rmtbase.shown import shown
-from rmtbase.tables import SCHEMA_VERSION, SCORES_SCHEMA, describe, provenance, software_version
-
-Array = NDArray[np.float64]
+from rmtbase.tables import SCHEMA_VERSION, provenance, software_version
 
 _HEADS_PER_PART = 4
 
@@ -37,9 +34,7 @@ def score(
     matrices: Literal["none", "elements", "spectra"] = "elements",
     draws: int | None = None,
     seed: int = 0,
-    progress: Callable[[int], None] | None = None,
-    layer_done: Callable[[int], None] | None = None,
-    note: Callable[[str], None] | None = None,
+    progress: Progress = SILENT,
 ) -> xr.DataTree:
     """Score every head and weight matrix of a checkpoint against the null. One matrix at a time is in memory.
 
@@ -50,7 +45,7 @@ def score(
             opened model.
         baseline: a baseline table to take the null from; without one, or where it lacks the model's shape, the null is
             simulated or taken from the cache. ``"analytic"``: from the laws, without draws, for d_head ≥ 8
-            (:class:`rmtbase.scoring.AnalyticNull`); spectra of whole matrices are still compared with simulated ones.
+            (:class:`rmtbase.nulls.AnalyticNull`); spectra of whole matrices are still compared with simulated ones.
         null: ``"gaussian"``, or ``"permutation"`` or ``"haar"``, each head against a null of its own; see
             :func:`score_heads`. Whole matrices are compared with Gaussian ones whichever it is.
         revision: of the hub id or the bundled model.
@@ -58,9 +53,8 @@ def score(
             ``"spectra"`` (also the spectrum against Marchenko–Pastur: a full SVD of each).
         draws: null draws, at least; see :func:`score_heads`.
         seed: of the null draws.
-        progress: called with the number of null draws finished since the last call.
-        layer_done: called with 1 after each layer.
-        note: called with one line at a time: where the null came from, what was recorded about the model.
+        progress: shows the layers read and the draws of a null that is simulated, and is told where the null came from
+            and what was recorded about the model.
 
     Returns:
         The tree of a scores file: ``/heads``, ``/matrices`` and ``/null``; see ``rmtbase.tables.SCORES_SCHEMA``.
@@ -72,59 +66,54 @@ def score(
             weights are so small or so large that the squares of its eigenvalues leave float64.
         TableError, MissingFileError: ``baseline`` is no baseline table.
     """
-    check_null_name(null)
+    require_null_name(null)
     if matrices not in MATRIX_MODES:
         raise ParameterError("matrices", matrices, f"one of {', '.join(MATRIX_MODES)}")
-    tell = note or (lambda line: None)
     if not isinstance(model, Model):
         model = open_model(model, revision)
     elif revision is not None:
         raise ParameterError("revision", revision, "none beside an opened model, which has its own")
     n_heads = model.n_layers * model.n_heads
-    found: HeadNull | Resampler
-    if null == "gaussian":
-        found = find_null(model.d_model, model.d_head, n_heads, baseline, draws, seed, progress, tell)
-    else:
-        found = Resampler(null, model.d_head, n_heads, baseline, draws, seed, progress, tell)
+    found = find_null(null, model.d_model, model.d_head, n_heads, baseline, draws, seed, progress)
     scorer = None if matrices == "none" else MatrixScorer(model.components, model.n_layers, matrices == "spectra", seed)
-    layers, own = [], []
-    with single_threaded_blas(), ThreadPoolExecutor(available_cores()) as pool:
-        for layer in range(model.n_layers):
-            read = _read_layer(model, layer, pool)
-            _require_range(model, layer, read)
-            layers.append(read)
-            if isinstance(found, Resampler):
-                own.append(found.score(model.queries(layer), model.keys(layer), *read))
-            if scorer is not None:
-                for component in model.components:
-                    scorer.add(layer, component, model.matrix(layer, component))
-            if layer_done is not None:
-                layer_done(1)
-    values, sigma_q, sigma_k = (np.stack(part) for part in zip(*layers, strict=True))
+    with single_threaded_blas():
+        heads = _read_heads(model, scorer, progress)
+        constant = scorer.constant if scorer is not None else []
+        warnings = [*model.warnings, *_zero_heads(heads), *constant]
+        for line in (*model.notes, *warnings):
+            progress.note(line)
+        scores, null_group = found.score_heads(heads, progress)
     key_head = np.array([model.key_head(head) for head in range(model.n_heads)])
-    constant = scorer.constant if scorer is not None else []
-    warnings = [*model.warnings, *_zero_heads(sigma_q, sigma_k), *constant]
-    for line in (*model.notes, *warnings):
-        tell(line)
-    if isinstance(found, Resampler):
-        by_layer, spectra = zip(*own, strict=True)
-        scores, null_group = stack_scores(by_layer), _own_nulls(spectra)
-    else:
-        scores, null_group = scores_against(found, values, sigma_q, sigma_k), _null_dataset(found)
-    heads = heads_dataset(scores, values, sigma_q, sigma_k, key_head, ("layer", "head"))
-    heads = heads.assign_coords(layer=np.arange(model.n_layers))
-    children = {"heads": heads, "null": null_group}
+    groups = {"/heads": heads_dataset(scores, heads, key_head).assign_coords(layer=np.arange(model.n_layers))}
+    groups["/null"] = null_group()
     if scorer is not None:
-        children["matrices"] = scorer.dataset()
-    tree = xr.DataTree.from_dict({f"/{name}": dataset for name, dataset in children.items()})
+        groups["/matrices"] = scorer.dataset()
+    tree = xr.DataTree.from_dict(groups)
     tree.attrs = _attributes(model, found, matrices, warnings)
     return tree
 
 
+def _read_heads(model: Model, scorer: MatrixScorer | None, progress: Progress) -> Heads:
+    """The spectra of all heads, and the scores of all matrices, layer by layer in one pass through the checkpoint."""
+    advance = progress.bar("reading layers", model.n_layers)
+    layers = []
+    with ThreadPoolExecutor(available_cores()) as pool:
+        for layer in range(model.n_layers):
+            read = _read_layer(model, layer, pool)
+            _require_range(model, layer, read)
+            layers.append(read)
+            if scorer is not None:
+                for component in model.components:
+                    scorer.add(layer, component, model.matrix(layer, component))
+            advance(1)
+    values, sigma_q, sigma_k = (np.stack(part) for part in zip(*layers, strict=True))
+    return Heads(values, sigma_q, sigma_k, lambda layer: (model.queries(layer), model.keys(layer)))
+
+
 class _Layer(NamedTuple):
-    singular_values: Array
-    sigma_q: Array
-    sigma_k: Array
+    singular_values: Float[np.ndarray, "head d_head"]
+    sigma_q: Float[np.ndarray, " head"]
+    sigma_k: Float[np.ndarray, " head"]
 
 
 def _read_layer(model: Model, layer: int, pool: ThreadPoolExecutor) -> _Layer:
@@ -141,7 +130,7 @@ def _read_layer(model: Model, layer: int, pool: ThreadPoolExecutor) -> _Layer:
     return _Layer(values, sigma_q, sigma_k)
 
 
-def _sigma_of_weights(factors: NDArray[np.float32], least: float) -> Array:
+def _sigma_of_weights(factors: Float[np.ndarray, "head d_head d_model"], least: float) -> Float[np.ndarray, " head"]:
     """Each head's σ̂; 0 where its weights are so small that what is stored of them is rounding, and not their shape."""
     sigma = sigma_estimate(factors)
     return np.where(sigma < least, 0.0, sigma)
@@ -157,36 +146,23 @@ def _require_range(model: Model, layer: int, read: _Layer) -> None:
         )
 
 
-def _in_parts(pool: ThreadPoolExecutor, solve: Callable[[Array], Array], stack: NDArray) -> Array:
+def _in_parts(
+    pool: ThreadPoolExecutor, solve: Callable[[np.ndarray], np.ndarray], stack: Float[np.ndarray, "head ..."]
+) -> Float[np.ndarray, "head ..."]:
     """``solve`` over a stack, a few heads at a time: for one small matrix NumPy does not let go of the interpreter."""
     parts = np.array_split(stack, max(1, len(stack) // _HEADS_PER_PART))
     return np.concatenate(list(pool.map(solve, parts)))
 
 
-def _zero_heads(sigma_q: Array, sigma_k: Array) -> list[str]:
+def _zero_heads(heads: Heads) -> list[str]:
     return [
         f"layer {layer} head {head}: {which} is zeros, or rounding to them, so the head has no shape and is not scored"
-        for which, sigma in (("W_Q", sigma_q), ("W_K", sigma_k))
+        for which, sigma in (("W_Q", heads.sigma_q), ("W_K", heads.sigma_k))
         for layer, head in zip(*np.nonzero(sigma == 0), strict=True)
     ]
 
 
-def _null_dataset(null: HeadNull) -> xr.Dataset:
-    lower, upper = null.edge_quantiles
-    dataset = null.spectrum().assign(edge_quantile_lower=((), lower), edge_quantile_upper=((), upper))
-    dataset = dataset.assign_coords(probability=np.array(PROBABILITIES), index=np.arange(null.d_head))
-    return describe(dataset, SCORES_SCHEMA["null"])
-
-
-def _own_nulls(spectra: tuple[xr.Dataset, ...]) -> xr.Dataset:
-    """The ``/null`` group where each head has its own."""
-    dataset: xr.Dataset = xr.concat(spectra, dim="layer")  # type: ignore[assignment]  # datasets make a dataset
-    places = {name: np.arange(dataset.sizes[name]) for name in ("layer", "head", "index")}
-    dataset = dataset.assign_coords({"probability": np.array(PROBABILITIES), **places})
-    return describe(dataset, SCORES_SCHEMA["own_null"])
-
-
-def _attributes(model: Model, null: HeadNull | Resampler, matrices: str, warnings: list[str]) -> dict[str, object]:
+def _attributes(model: Model, null: NullModel, matrices: str, warnings: list[str]) -> dict[str, object]:
     call = {
         "function": "rmtbase.score",
         "model": model.name,

@@ -8,10 +8,12 @@ from typing import NamedTuple
 
 import numpy as np
 import xarray as xr
+from jaxtyping import Float
 
-from rmtbase.scoring._null import FALSE_DISCOVERY_RATE, distance_from_moments
+from rmtbase.nulls import distance_from_moments
 from rmtbase.statistics import SPECTRAL_STATISTICS
 
+FALSE_DISCOVERY_RATE = 0.05
 _NAMED = 5  # heads that have a sentence of their own
 
 
@@ -169,3 +171,13 @@ def summarize_scores(tree: xr.DataTree, level: float = FALSE_DISCOVERY_RATE) -> 
         level=level,
         warnings=tuple(json.loads(tree.attrs["warnings"])),
     )
+
+
+def farthest_z(heads: xr.Dataset) -> Float[np.ndarray, "layer head"]:
+    """The z-score of each head's farthest statistic; NaN where a head was not scored."""
+    z = heads["z_score"].transpose("layer", "head", "statistic").values
+    names = heads["statistic"].values.tolist()
+    farthest = heads["farthest_statistic"].transpose("layer", "head").values
+    # A head that was not scored has no farthest statistic; its z are NaN whichever is taken.
+    place = np.array([[names.index(name) if name else 0 for name in layer] for layer in farthest])
+    return np.take_along_axis(z, place[..., None], axis=-1)[..., 0]

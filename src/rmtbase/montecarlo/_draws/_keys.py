@@ -12,8 +12,7 @@ from jaxtyping import Key, UInt32
 
 from rmtbase.errors import ParameterError
 from rmtbase.linalg import PRNG_IMPLEMENTATION
-
-_MAX_SEED = 2**63
+from rmtbase.parameters import require_seed
 
 MAX_DRAWS = 2**32 - 2**16
 """Draws of one case: a draw's index is folded into its key as 32 bits, and the last batch may reach beyond the end."""
@@ -30,13 +29,6 @@ def case_key(seed: int, case: str) -> Key[Array, ""]:
     """
     seed = require_seed(seed)
     return jax.random.fold_in(jax.random.key(seed, impl=PRNG_IMPLEMENTATION), zlib.crc32(case.encode()))
-
-
-def require_seed(seed: object) -> int:
-    """``seed`` as an int, or a :class:`~rmtbase.errors.ParameterError` if it is no integer in [0, 2^63)."""
-    if isinstance(seed, bool) or not isinstance(seed, SupportsIndex) or not 0 <= operator.index(seed) < _MAX_SEED:
-        raise ParameterError("seed", seed, "an integer from 0 to 2^63 - 1")
-    return operator.index(seed)
 
 
 def require_start(start: object) -> int:

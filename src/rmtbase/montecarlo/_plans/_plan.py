@@ -19,13 +19,14 @@ from rmtbase.ensembles import Ensemble, make_ensemble
 from rmtbase.errors import ParameterError, PlanError
 from rmtbase.linalg import PRECISIONS
 from rmtbase.montecarlo._draws._elements import require_element_ensemble
-from rmtbase.montecarlo._draws._keys import MAX_DRAWS, require_seed
+from rmtbase.montecarlo._draws._keys import MAX_DRAWS
 from rmtbase.montecarlo._plans._chunks import Chunks
 from rmtbase.parameters import (
     require_draws,
     require_normalization,
     require_positive_integer,
     require_positive_number,
+    require_seed,
 )
 from rmtbase.regular_files import open_regular
 

@@ -19,13 +19,12 @@ from rmtbase.montecarlo._draws._elements import (
     element_statistics_chunk,
     require_element_ensemble,
 )
-from rmtbase.montecarlo._draws._keys import require_seed
 from rmtbase.montecarlo._plans._settings import machine_settings
 from rmtbase.montecarlo._stores._source import in_blocks
 from rmtbase.montecarlo._summaries._analytic import NONE, AnalyticValue
 from rmtbase.montecarlo._summaries._element_analytic import element_density, element_values, head_shape
-from rmtbase.montecarlo._summaries._summary import PROBABILITIES
-from rmtbase.parameters import require_draws
+from rmtbase.nulls import PROBABILITIES
+from rmtbase.parameters import require_draws, require_seed
 from rmtbase.statistics import summarize_stream
 from rmtbase.tables import ELEMENT_FORMULAS, ELEMENTS_SCHEMA, SCHEMA_VERSION, describe, provenance, software_version
 

@@ -9,12 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rmtbase.montecarlo._stores._source import DrawSource, blocks, gather
+from rmtbase.nulls import PROBABILITIES
 from rmtbase.statistics import SPECTRAL_STATISTICS, SampleSummary, quantiles_of_stream, summarize_stream
-
-PROBABILITIES = (
-    0.001, 0.005, 0.01, 0.025, 0.05, 0.16, 0.25, 0.5, 0.75, 0.84, 0.95, 0.975, 0.99, 0.995, 0.999,
-)  # fmt: skip
-"""The probabilities at which every quantile of a table is given."""
 
 _ALL = slice(None)
 _ROWS = 64  # that are summarised in the same readings

@@ -15,9 +15,9 @@ from rmtbase.linalg import DTYPE, MATMUL_PRECISION, PRNG_IMPLEMENTATION
 from rmtbase.montecarlo._plans._plan import DRAWS_VERSION, Plan
 from rmtbase.montecarlo._stores._source import DrawSource, blocks
 from rmtbase.montecarlo._summaries._analytic import AnalyticValue, analytic_law, analytic_values
-from rmtbase.montecarlo._summaries._edges import BINS, histogram_edges, logarithmic_edges
 from rmtbase.montecarlo._summaries._element_table import element_table_of_readings
-from rmtbase.montecarlo._summaries._summary import PROBABILITIES, CaseSummary, summarize_case
+from rmtbase.montecarlo._summaries._summary import CaseSummary, summarize_case
+from rmtbase.nulls import BINS, PROBABILITIES, histogram_edges, logarithmic_edges
 from rmtbase.statistics import SPECTRAL_STATISTICS, SampleSummary
 from rmtbase.tables import (
     BASELINE_SCHEMA,

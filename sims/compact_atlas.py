@@ -1,29 +1,23 @@
-"""The atlas: the nulls of many shapes, each in a few kilobytes, shipped so that they need no simulation."""
+"""The nulls of many shapes, each cut down to a few kilobytes: what ``make_atlas.py`` writes and scoring reads."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
-from importlib.resources import files
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import xarray as xr
+from atlas_metadata import atlas_attributes
 from numpy.typing import NDArray
 
-from rmtbase.errors import MissingFileError, ParameterError
-from rmtbase.montecarlo._nulls._atlas_metadata import atlas_attributes
-from rmtbase.montecarlo._nulls._order_statistics import kept_ranks, smallest_kept
-from rmtbase.montecarlo._nulls._self_normalized import self_normalized_sample
+from rmtbase.errors import ParameterError
+from rmtbase.nulls import kept_ranks, self_normalized_sample, smallest_kept
 from rmtbase.statistics import SPECTRAL_STATISTICS, on_distance_scale, summarize
 from rmtbase.tables import (
     ATLAS_SCHEMA,
     SCHEMA_VERSION,
     describe,
-    open_atlas_case,
-    open_atlas_file,
     software_version,
     validate,
     with_checksums,
@@ -77,49 +71,6 @@ def merge_atlases(atlases: Sequence[xr.Dataset], plan_hash: str | None = None) -
         raise ParameterError("atlases", f"shapes {shapes}", "each shape once")
     simulations = [one for atlas in atlases for one in json.loads(atlas.attrs["provenance"])["simulations"]]
     return _joined(cases, seeds.pop(), simulations, plan_hash)
-
-
-def atlas_path() -> Path:
-    """The atlas shipped with rmtbase."""
-    return Path(str(files("rmtbase.montecarlo").joinpath("atlas", "atlas.nc")))
-
-
-def open_atlas(path: Path | str | None = None) -> xr.Dataset:
-    """A whole atlas, validated: that shipped with rmtbase, or the one in a file.
-
-    Raises:
-        MissingFileError: there is no such file, or rmtbase was installed without its atlas.
-        TableError: it is no atlas, of another schema version, or damaged.
-    """
-    return open_atlas_file(atlas_path() if path is None else path)
-
-
-def atlas_shapes() -> dict[tuple[int, int], int]:
-    """(d_model, d_head) of every shape of the atlas shipped with rmtbase, with its number of draws.
-
-    Raises:
-        MissingFileError, TableError: as :func:`open_atlas`.
-    """
-    atlas = open_atlas()
-    keys = zip(atlas["d_model"].values.tolist(), atlas["d_head"].values.tolist(), strict=True)
-    return dict(zip(keys, atlas["draws"].values.tolist(), strict=True))
-
-
-def atlas_case(d_model: int, d_head: int) -> xr.Dataset | None:
-    """One shape of the atlas shipped with rmtbase, read alone and once; None if it holds no such shape.
-
-    Raises:
-        TableError: the atlas is damaged.
-    """
-    return _case_of(atlas_path(), d_model, d_head)
-
-
-@lru_cache(maxsize=32)
-def _case_of(path: Path, d_model: int, d_head: int) -> xr.Dataset | None:
-    try:
-        return open_atlas_case(path, d_model, d_head)
-    except MissingFileError:  # a source tree in which it has not been made
-        return None
 
 
 def _case(table: xr.Dataset) -> xr.Dataset:

@@ -1,26 +1,31 @@
-"""The null of one shape from an atlas: some of a simulation's order statistics stand for its draws."""
+"""The null of one shape from an atlas: some of a simulation's order statistics stand for its draws.
+
+And the reading of the atlas that is shipped; ``sims/make_atlas.py`` makes it.
+"""
 
 from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
+from importlib.resources import files
+from pathlib import Path
 
 import numpy as np
 import xarray as xr
-from numpy.typing import NDArray
+from jaxtyping import Float, Float32, Int
 
 from rmtbase import laws
-from rmtbase.errors import TableError
-from rmtbase.montecarlo import PROBABILITIES, count_bound, histogram_edges
-from rmtbase.scoring._null import EDGE_LEVEL, HeadNull
+from rmtbase.errors import MissingFileError, TableError
+from rmtbase.nulls._grid import PROBABILITIES, histogram_edges
+from rmtbase.nulls._head_null import EDGE_LEVEL, SharedNull
+from rmtbase.nulls._order_statistics import count_bound
 from rmtbase.statistics import SPECTRAL_STATISTICS, on_distance_scale
-
-Array = NDArray[np.float64]
+from rmtbase.tables import open_atlas_case, open_atlas_file
 
 
 @dataclass(frozen=True)
-class AtlasNull(HeadNull):
+class AtlasNull(SharedNull):
     """The Gaussian null of a shape that an atlas holds.
 
     z, its mean, standard deviation and quantiles are those of the full sample. A p-value is never smaller than the full
@@ -34,7 +39,7 @@ class AtlasNull(HeadNull):
     which the omnibus p-value comes. The case's numbers mean something only beside code of the same version: its rows
     are in the order of ``SPECTRAL_STATISTICS`` and ``PROBABILITIES`` (checked), its distances were centred on the scale
     of :func:`rmtbase.statistics.on_distance_scale`, its outliers are counted at ``EDGE_LEVEL``, one of the
-    probabilities, and its density lies in the bins of :func:`rmtbase.montecarlo.histogram_edges`, which the laws give
+    probabilities, and its density lies in the bins of :func:`rmtbase.nulls.histogram_edges`, which the laws give
     anew.
 
     Cache: what is read off the case (``mean``, ``std``, ``quantile``, ``edge_quantiles``) is kept as long as the
@@ -66,17 +71,17 @@ class AtlasNull(HeadNull):
         return int(self.case["draws"])
 
     @cached_property
-    def mean(self) -> Array:
+    def mean(self) -> Float[np.ndarray, " statistic"]:
         """Null mean of each statistic."""
         return self.case["mean_self_normalized"].values
 
     @cached_property
-    def std(self) -> Array:
+    def std(self) -> Float[np.ndarray, " statistic"]:
         """Null standard deviation of each statistic."""
         return self.case["std_self_normalized"].values
 
     @cached_property
-    def quantile(self) -> Array:
+    def quantile(self) -> Float[np.ndarray, "statistic probability"]:
         """Null quantiles, (statistic, probability)."""
         return self.case["quantile_self_normalized"].values
 
@@ -87,16 +92,11 @@ class AtlasNull(HeadNull):
         lower = self.quantile[names.index("smallest_eigenvalue"), levels.index(EDGE_LEVEL)]
         return float(lower), float(self.quantile[names.index("largest_eigenvalue"), levels.index(1.0 - EDGE_LEVEL)])
 
-    @property
-    def p_value_floor(self) -> float:
-        """2 / (n + 1); half of it for all statistics together."""
-        return 2.0 / (self.draws + 1)
-
-    def distance(self, standard: Array) -> Array:
+    def distance(self, standard: Float[np.ndarray, "... statistic"]) -> Float[np.ndarray, "... statistic"]:
         """|z| on the scale of the draws themselves."""
         return np.abs(self._on_scale(standard))
 
-    def p_value(self, standard: Array) -> Array:
+    def p_value(self, standard: Float[np.ndarray, "... statistic"]) -> Float[np.ndarray, "... statistic"]:
         """Two-sided Monte Carlo p-values, 2 (b + 1) / (n + 1), b the largest count that the kept ranks allow.
 
         Source: B. Phipson and G. K. Smyth, Stat. Appl. Genet. Mol. Biol. 9, 39 (2010), for the rule.
@@ -109,8 +109,8 @@ class AtlasNull(HeadNull):
         p = np.minimum(1.0, 2.0 * (np.stack(columns, axis=-1) + 1) / (self.draws + 1))
         return np.where(np.isnan(z), np.nan, p)
 
-    def omnibus_p_value(self, standard: Array) -> Array:
-        """As :meth:`GaussianNull.omnibus_p_value`, from the kept ranks of the draws' largest distances."""
+    def omnibus_p_value(self, standard: Float[np.ndarray, "... statistic"]) -> Float[np.ndarray, "..."]:
+        """That of the largest distance, from the kept ranks of the draws' own largest."""
         observed = self.distance(standard).max(axis=-1)
         p = (self._count(-observed, -self.case["largest_distance"].values) + 1) / (self.draws + 1)
         return np.where(np.isnan(observed), np.nan, p)
@@ -141,10 +141,42 @@ class AtlasNull(HeadNull):
         atlas = {name: str(self.case.attrs[name]) for name in ("title", "version", "rmtbase_version")}
         return {"atlas": {**atlas, **made, "simulations": simulations}}
 
-    def _on_scale(self, standard: Array) -> Array:
+    def _on_scale(self, standard: Float[np.ndarray, "... statistic"]) -> Float[np.ndarray, "... statistic"]:
         center, spread = self.case["distance_center"].values, self.case["distance_spread"].values
         return (on_distance_scale(standard) - center) / spread
 
-    def _count(self, observed: Array, kept: NDArray[np.float32]) -> NDArray[np.int64]:
+    def _count(self, observed: Float[np.ndarray, "..."], kept: Float32[np.ndarray, " rank"]) -> Int[np.ndarray, "..."]:
         there = ~np.isnan(kept)
         return count_bound(observed, kept[there], self.case["rank"].values[there], self.draws)
+
+
+def atlas_path() -> Path:
+    """The atlas shipped with rmtbase."""
+    return Path(str(files("rmtbase.nulls").joinpath("atlas", "atlas.nc")))
+
+
+def open_atlas(path: Path | str | None = None) -> xr.Dataset:
+    """A whole atlas, validated: that shipped with rmtbase, or the one in a file.
+
+    Raises:
+        MissingFileError: there is no such file, or rmtbase was installed without its atlas.
+        TableError: it is no atlas, of another schema version, or damaged.
+    """
+    return open_atlas_file(atlas_path() if path is None else path)
+
+
+def atlas_case(d_model: int, d_head: int, path: Path | str | None = None) -> xr.Dataset | None:
+    """One shape of the atlas shipped with rmtbase, or of that in a file, read alone and once; None if it is not there.
+
+    Raises:
+        TableError: the atlas is damaged.
+    """
+    return _case_of(atlas_path() if path is None else Path(path), d_model, d_head)
+
+
+@lru_cache(maxsize=32)
+def _case_of(path: Path, d_model: int, d_head: int) -> xr.Dataset | None:
+    try:
+        return open_atlas_case(path, d_model, d_head)
+    except MissingFileError:  # a source tree in which it has not been made
+        return None

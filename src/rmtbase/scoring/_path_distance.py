@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from jaxtyping import Float
 
 from rmtbase.errors import ParameterError
 from rmtbase.laws import ResidualPath, ResidualUpdate
@@ -19,24 +19,22 @@ _SMALLEST_LOG = -600.0  # singular values below e^-600 of the largest are as goo
 _NODES = 1024  # of a table of a distribution function: its linear interpolation is good to 1e-5
 _HALVINGS = 42
 
-Array = NDArray[np.float64]
-
 
 class Nearest(NamedTuple):
-    """Distance of each spectrum from one law, and the scale that minimises it; (draw,) each."""
+    """Distance of each spectrum from a law, or from the law of each depth, and the scale that minimises it."""
 
-    distance: Array
-    scale: Array
+    distance: Float[np.ndarray, "draw ..."]
+    scale: Float[np.ndarray, "draw ..."]
 
 
-def wasserstein(values: Array, depth: int, sigma: float, part: str) -> Nearest:
+def wasserstein(values: Float[np.ndarray, "draw n"], depth: int, sigma: float, part: str) -> Nearest:
     """min_c W₁(s, c q) / mean(s), in closed form: c is the weighted median of s_i/q_i with weights q_i.
 
     Between the n singular values and the law's quantiles at (i - ½)/n, so that W₁ = Σ|s_i - c q_i|/n. Dividing by the
     mean makes it free of the scale; it lies between 0 and 1, the distance of c = 0.
 
     Args:
-        values: singular values (draw, n), descending.
+        values: singular values, descending.
         depth: of the law.
         sigma: of the law.
         part: of the law, one of :data:`PARTS`.
@@ -52,14 +50,14 @@ def wasserstein(values: Array, depth: int, sigma: float, part: str) -> Nearest:
     return Nearest(distance, scale)
 
 
-def kolmogorov_smirnov(values: Array, depth: int, sigma: float, part: str) -> Nearest:
+def kolmogorov_smirnov(values: Float[np.ndarray, "draw n"], depth: int, sigma: float, part: str) -> Nearest:
     """min_c sup_x |F_n(x) - F(x/c)|, by bisection: good to 1e-5.
 
     The supremum is the larger of max_i (i/n - F(s_i/c)), which grows with c, and max_i (F(s_i/c) - (i-1)/n), which
     falls: the minimum lies where they cross.
 
     Args:
-        values: singular values (draw, n), descending.
+        values: singular values, descending.
         depth: of the law.
         sigma: of the law.
         part: of the law, one of :data:`PARTS`.
@@ -70,7 +68,7 @@ def kolmogorov_smirnov(values: Array, depth: int, sigma: float, part: str) -> Ne
     count = logs.shape[1]
     step = np.arange(count + 1) / count
 
-    def sides(log_scale: Array) -> tuple[Array, Array]:
+    def sides(log_scale: Float[np.ndarray, " draw"]) -> tuple[np.ndarray, np.ndarray]:
         level = np.interp(logs - log_scale[:, None], nodes, levels)
         return (step[1:] - level).max(axis=1), (level - step[:-1]).max(axis=1)
 
@@ -87,7 +85,7 @@ def kolmogorov_smirnov(values: Array, depth: int, sigma: float, part: str) -> Ne
 DISTANCES = {"wasserstein": wasserstein, "kolmogorov_smirnov": kolmogorov_smirnov}
 
 
-def check_law(depth: int, sigma: float, part: str) -> None:
+def require_law(depth: int, sigma: float, part: str) -> None:
     """Raise :class:`ParameterError` where there is no such law, or it spans more than doubles can hold."""
     upper = PARTS[part](depth, sigma).log_eigenvalue.support[1]
     if upper > -_SMALLEST_LOG:
@@ -95,7 +93,7 @@ def check_law(depth: int, sigma: float, part: str) -> None:
 
 
 @lru_cache(maxsize=1024)
-def _quantiles(count: int, depth: int, sigma: float, part: str) -> Array:
+def _quantiles(count: int, depth: int, sigma: float, part: str) -> Float[np.ndarray, " count"]:
     """The law's singular values at the levels (i - ½)/count, descending."""
     law = PARTS[part](depth, sigma).log_eigenvalue
     logs = 0.5 * np.asarray(law.isf((np.arange(count) + 0.5) / count))
@@ -103,7 +101,7 @@ def _quantiles(count: int, depth: int, sigma: float, part: str) -> Array:
 
 
 @lru_cache(maxsize=512)
-def _distribution(depth: int, sigma: float, part: str) -> tuple[Array, Array]:
+def _distribution(depth: int, sigma: float, part: str) -> tuple[np.ndarray, np.ndarray]:
     """(ln s, level) of the law's singular values, ascending, denser towards both edges."""
     law = PARTS[part](depth, sigma).log_eigenvalue
     angle = 0.5 * math.pi * np.arange(1, _NODES) / _NODES

@@ -1,26 +1,29 @@
-"""The bins in which a table counts eigenvalues."""
+"""Where a table is evaluated: the levels of its quantiles, and the bins in which it counts eigenvalues."""
 
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
+from jaxtyping import Float
 
 from rmtbase import laws
+
+PROBABILITIES = (
+    0.001, 0.005, 0.01, 0.025, 0.05, 0.16, 0.25, 0.5, 0.75, 0.84, 0.95, 0.975, 0.99, 0.995, 0.999,
+)  # fmt: skip
+"""The probabilities at which every quantile of a table is given."""
 
 BINS = 120
 _MARGIN = 8.0  # Tracy–Widom scales beyond the edges that the histogram still covers
 
-Array = NDArray[np.float64]
 
-
-def histogram_edges(d_model: int, d_head: int) -> Array:
+def histogram_edges(d_model: int, d_head: int) -> Float[np.ndarray, " edge"]:
     """Equal bins over W_QK's support, widened at each soft edge by eight Tracy–Widom scales, 0 at least."""
     law = laws.low_rank_product(d_model, d_head, normalization="none")
     (lower, upper), (below, above) = law.support, law.edge_scale
     return np.linspace(max(0.0, lower - _MARGIN * (below or 0.0)), upper + _MARGIN * above, BINS + 1)
 
 
-def logarithmic_edges(eigenvalues: Array) -> Array:
+def logarithmic_edges(eigenvalues: Float[np.ndarray, "..."]) -> Float[np.ndarray, " edge"]:
     """Equal bins in ln λ from the smallest eigenvalue at hand to the largest, widened by a tenth of that on each side.
 
     For spectra that reach over many powers of ten, as those of deep residual paths do. A zero eigenvalue is in no bin.

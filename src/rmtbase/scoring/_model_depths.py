@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +12,9 @@ import xarray as xr
 from rmtbase.errors import ParameterError
 from rmtbase.linalg import matrix_singular_values
 from rmtbase.models import Model, open_model
-from rmtbase.scoring._effective_depth import DepthFitter, EffectiveDepth, Progress, depth_fitter
+from rmtbase.progress import SILENT, Progress
+from rmtbase.scoring._depth_fitter import DepthFitter, depth_fitter
+from rmtbase.scoring._effective_depth import DRAWING, EffectiveDepth, depth_of_spectrum
 from rmtbase.shown import shown
 from rmtbase.tables import EFFECTIVE_DEPTH_SCHEMA, SCHEMA_VERSION, describe, provenance, software_version
 
@@ -34,9 +36,7 @@ def effective_depths(
     width: int | None = None,
     seed: int = 0,
     components: Sequence[str] | None = None,
-    progress: Progress | None = None,
-    matrix_done: Progress | None = None,
-    note: Callable[[str], None] | None = None,
+    progress: Progress = SILENT,
 ) -> xr.Dataset:
     """Find the effective depth of every weight matrix of a checkpoint; see :func:`rmtbase.scoring.effective_depth`.
 
@@ -56,9 +56,8 @@ def effective_depths(
         width: of the draws.
         seed: of the draws.
         components: which weight matrices; all that the model has if None.
-        progress: called with the number of draws finished since the last call.
-        matrix_done: called with 1 after each matrix.
-        note: called with one line at a time: what was recorded about the model, and matrices that were not fitted.
+        progress: shows the matrices and the draws, and is told what was recorded about the model and which matrices
+            were not fitted.
 
     Returns:
         Dims layer, component, depth (the candidates) and index; its variables are described in
@@ -73,10 +72,11 @@ def effective_depths(
         model = open_model(model, revision)
     elif revision is not None:
         raise ParameterError("revision", revision, "none beside an opened model, which has its own")
-    names = _components(model, components)
-    tell = note or (lambda line: None)
+    names = _require_components(model, components)
     for line in model.notes:
-        tell(line)
+        progress.note(line)
+    fitted = progress.bar("fitting", model.n_layers * len(names))
+    drawn = progress.bar(DRAWING, None)
     found: dict[tuple[int, str], EffectiveDepth] = {}
     shapes, warnings = {}, []
     for layer in range(model.n_layers):
@@ -85,17 +85,16 @@ def effective_depths(
             shapes[layer, component] = matrix.shape
             if matrix.any() and min(matrix.shape) > 1:
                 values = matrix_singular_values(matrix.astype(np.float64))
-                found[layer, component] = fitter.effective_depth(values, matrix.shape, progress)
+                found[layer, component] = depth_of_spectrum(fitter, values, matrix.shape, drawn)
             else:
                 warnings.append(f"layer {layer} {component}: zeros, or a single row or column: no shape to compare")
-                tell(warnings[-1])
-            if matrix_done is not None:
-                matrix_done(1)
+                progress.note(warnings[-1])
+            fitted(1)
     table = _table(model.n_layers, names, fitter.depths, found, shapes)
     return table.assign_attrs(_attributes(model, fitter, warnings))
 
 
-def _components(model: Model, wanted: Sequence[str] | None) -> tuple[str, ...]:
+def _require_components(model: Model, wanted: Sequence[str] | None) -> tuple[str, ...]:
     if wanted is None:
         return model.components
     if isinstance(wanted, str) or not wanted or len(set(wanted)) < len(wanted):

@@ -7,21 +7,19 @@ from functools import cached_property
 
 import numpy as np
 import xarray as xr
-from numpy.typing import NDArray
+from jaxtyping import Float
 from scipy.special import gammaincinv
 
 from rmtbase import laws
 from rmtbase.errors import ParameterError
-from rmtbase.montecarlo import PROBABILITIES, histogram_edges
+from rmtbase.nulls._grid import PROBABILITIES, histogram_edges
+from rmtbase.nulls._head_null import EDGE_LEVEL, SMALLEST_P_VALUE, SharedNull, distance_from_moments
 from rmtbase.parameters import require_head_shape
-from rmtbase.scoring._null import EDGE_LEVEL, SMALLEST_P_VALUE, HeadNull, distance_from_moments
 from rmtbase.statistics import SPECTRAL_STATISTICS, cauchy_combination
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class AnalyticNull(HeadNull):
+class AnalyticNull(SharedNull):
     """The null from the laws: every statistic's distribution at its own estimate of σ (:func:`rmtbase.laws.null`).
 
     p-values are continuous down to :data:`SMALLEST_P_VALUE`. Where a statistic has no analytic null at the shape its
@@ -48,32 +46,27 @@ class AnalyticNull(HeadNull):
             )
 
     @property
-    def dims(self) -> tuple[int, int, int]:
-        """The chain of W_QK."""
-        return self.d_model, self.d_head, self.d_model
-
-    @property
     def unknown(self) -> list[str]:
         """The statistics without an analytic null at this shape."""
         return [name for name, law in self._laws.items() if law is None]
 
     @property
     def draws(self) -> int:
-        """None."""
+        """None: 0."""
         return 0
 
     @cached_property
-    def mean(self) -> Array:
+    def mean(self) -> Float[np.ndarray, " statistic"]:
         """Mean of each law."""
         return np.array([np.nan if law is None else law.mean() for law in self._laws.values()])
 
     @cached_property
-    def std(self) -> Array:
+    def std(self) -> Float[np.ndarray, " statistic"]:
         """Standard deviation of each law."""
         return np.array([np.nan if law is None else law.std() for law in self._laws.values()])
 
     @cached_property
-    def quantile(self) -> Array:
+    def quantile(self) -> Float[np.ndarray, "statistic probability"]:
         """Quantiles of each law."""
         nothing = np.full(len(PROBABILITIES), np.nan)
         return np.stack([nothing if law is None else law.ppf(PROBABILITIES) for law in self._laws.values()])
@@ -85,22 +78,17 @@ class AnalyticNull(HeadNull):
         assert largest is not None  # checked at the start
         return 0.0 if smallest is None else float(smallest.ppf(EDGE_LEVEL)), float(largest.isf(EDGE_LEVEL))
 
-    @property
-    def p_value_floor(self) -> float:
-        """:data:`SMALLEST_P_VALUE`, of all statistics together too."""
-        return SMALLEST_P_VALUE
-
-    def distance(self, standard: Array) -> Array:
+    def distance(self, standard: Float[np.ndarray, "... statistic"]) -> Float[np.ndarray, "... statistic"]:
         """|z|, of ln x to second order in its relative spread."""
         moments = zip(SPECTRAL_STATISTICS.values(), self.mean, self.std, strict=True)
         columns = [distance_from_moments(one, standard[..., k], *of) for k, (one, *of) in enumerate(moments)]
         return np.stack(columns, axis=-1)
 
-    def p_value(self, standard: Array) -> Array:
+    def p_value(self, standard: Float[np.ndarray, "... statistic"]) -> Float[np.ndarray, "... statistic"]:
         """Two-sided, 2 min(P(T ≤ t), P(T ≥ t))."""
         return np.maximum(self._tail(standard), SMALLEST_P_VALUE)
 
-    def omnibus_p_value(self, standard: Array) -> Array:
+    def omnibus_p_value(self, standard: Float[np.ndarray, "... statistic"]) -> Float[np.ndarray, "..."]:
         """The Cauchy combination of the statistics' p-values before their floor, which is its own too.
 
         Size measured on null draws where 16 ≤ d_head ≤ d_model / 2: 0.053 to 0.056 at the level 0.05, 0.010 to 0.012 at
@@ -115,7 +103,7 @@ class AnalyticNull(HeadNull):
         within 0.2 standard deviations from 1 % to 99 % where 16 ≤ d_head ≤ d_model / 2, 0.3 at d_head = 8, more at a
         hard edge.
         """
-        ordered = laws.ordered_eigenvalues(self.dims, self_normalized=True)
+        ordered = laws.ordered_eigenvalues(self._dims, self_normalized=True)
         law = laws.low_rank_product(self.d_model, self.d_head, normalization="none")
         edges = histogram_edges(self.d_model, self.d_head)
         density = np.diff(law.cdf(edges)) / np.diff(edges)
@@ -140,7 +128,11 @@ class AnalyticNull(HeadNull):
         """How each statistic's null is known."""
         return {name: "none" if law is None else f"{law.method}: {law.accuracy}" for name, law in self._laws.items()}
 
-    def _tail(self, standard: Array) -> Array:
+    @property
+    def _dims(self) -> tuple[int, int, int]:
+        return self.d_model, self.d_head, self.d_model
+
+    def _tail(self, standard: Float[np.ndarray, "... statistic"]) -> Float[np.ndarray, "... statistic"]:
         columns = [
             np.full(standard.shape[:-1], np.nan) if law is None else law.p_value(standard[..., k])
             for k, law in enumerate(self._laws.values())
@@ -153,6 +145,6 @@ class AnalyticNull(HeadNull):
 
     def _law(self, statistic: str) -> laws.NullLaw | None:
         try:
-            return laws.null(statistic, self.dims, self_normalized=True)
+            return laws.null(statistic, self._dims, self_normalized=True)
         except ParameterError:  # the shape lies outside the statistic's domain
             return None

@@ -2,15 +2,15 @@
 
 import numpy as np
 import pytest
+from compact_atlas import compact_baseline, merge_atlases
 
 import rmtbase
-import rmtbase.montecarlo._nulls._atlas as shipped
-import rmtbase.scoring._source as source
 from rmtbase.errors import TableError
-from rmtbase.montecarlo import CacheWarning, compact_baseline, merge_atlases
+from rmtbase.montecarlo import CacheWarning
+from rmtbase.nulls import AtlasNull, GaussianNull, atlas_case
 from rmtbase.report import render
-from rmtbase.scoring import AtlasNull, GaussianNull
 from rmtbase.tables import write_table
+from telling import Told
 
 D_MODEL, D_HEAD, DRAWS = 32, 8, 20_000
 RATIO = 1.03
@@ -36,11 +36,15 @@ def atlas(table, demo_table):
     return merge_atlases([compact_baseline(one) for one in (table, demo_table)])
 
 
+def ship(monkeypatch, path):
+    """Put an atlas in the place of the shipped one."""
+    monkeypatch.setattr("rmtbase.nulls.atlas_case", lambda d_model, d_head: atlas_case(d_model, d_head, path))
+
+
 @pytest.fixture
 def as_shipped(atlas, tmp_path, monkeypatch):
-    """The atlas in the place of the shipped one."""
     path = write_table(atlas, tmp_path / "atlas.nc")
-    monkeypatch.setattr(shipped, "atlas_path", lambda: path)
+    ship(monkeypatch, path)
     return path
 
 
@@ -49,7 +53,7 @@ def nothing_is_simulated(monkeypatch):
     def refuse(*arguments, **options):
         raise AssertionError("a null was simulated")
 
-    monkeypatch.setattr(source, "cached_baseline", refuse)
+    monkeypatch.setattr("rmtbase.montecarlo.cached_baseline", refuse)
 
 
 @pytest.fixture(scope="module")
@@ -131,8 +135,8 @@ def test_the_spectrum_for_pictures_is_the_full_samples(null, full):
 
 
 def test_scores_of_the_bundled_model_are_those_with_the_full_table(demo_table, as_shipped, nothing_is_simulated):
-    notes = []
-    here = rmtbase.score("demo", matrices="none", note=notes.append)
+    notes = Told()
+    here = rmtbase.score("demo", matrices="none", progress=notes)
     there = rmtbase.score("demo", demo_table, matrices="none")
     assert "null of (128, 16): from the atlas shipped with rmtbase (10000 draws)" in notes
     for name in EQUAL:
@@ -158,8 +162,8 @@ def test_the_report_and_the_file_of_such_scores_are_whole(as_shipped, nothing_is
 
 
 def test_an_atlas_may_be_given_as_the_baseline(arrays, atlas, as_shipped, nothing_is_simulated):
-    notes = []
-    by_file = rmtbase.score_heads(*arrays, baseline=as_shipped, note=notes.append)
+    notes = Told()
+    by_file = rmtbase.score_heads(*arrays, baseline=as_shipped, progress=notes)
     by_dataset = rmtbase.score_heads(*arrays, baseline=atlas)
     np.testing.assert_array_equal(by_file["p_value"], by_dataset["p_value"])
     np.testing.assert_array_equal(by_file["p_value"], rmtbase.score_heads(*arrays)["p_value"])
@@ -167,16 +171,16 @@ def test_an_atlas_may_be_given_as_the_baseline(arrays, atlas, as_shipped, nothin
 
 
 def test_a_given_atlas_that_lacks_the_shape_is_said_to(arrays, demo_table, as_shipped, nothing_is_simulated):
-    notes = []
-    rmtbase.score_heads(*arrays, baseline=compact_baseline(demo_table), note=notes.append)
+    notes = Told()
+    rmtbase.score_heads(*arrays, baseline=compact_baseline(demo_table), progress=notes)
     assert notes[0].startswith("the baseline dataset holds (128, 16) and not (32, 8)")
     assert notes[1] == f"null of (32, 8): from the atlas shipped with rmtbase ({DRAWS} draws)"
 
 
 @pytest.mark.parametrize("options", [{"seed": 1, "draws": 100}, {"draws": DRAWS + 1}])
 def test_what_the_atlas_does_not_hold_is_simulated(options, arrays, as_shipped):
-    notes = []
-    rmtbase.score_heads(*arrays, note=notes.append, **options)
+    notes = Told()
+    rmtbase.score_heads(*arrays, progress=notes, **options)
     assert notes[0].startswith("null of (d_model, d_head) = (32, 8), ")
 
 
@@ -186,29 +190,29 @@ def test_fewer_draws_than_the_atlas_holds_are_not_simulated(arrays, as_shipped, 
 
 def test_an_unknown_shape_is_simulated(as_shipped):
     rng = np.random.default_rng(8)
-    notes = []
-    rmtbase.score_heads(*rng.standard_normal((2, 1, 8, 33)), draws=100, note=notes.append)
+    notes = Told()
+    rmtbase.score_heads(*rng.standard_normal((2, 1, 8, 33)), draws=100, progress=notes)
     assert notes[0].startswith("null of (d_model, d_head) = (33, 8), 100 draws")
 
 
 def test_without_an_atlas_the_null_is_simulated(arrays, tmp_path, monkeypatch):
-    monkeypatch.setattr(shipped, "atlas_path", lambda: tmp_path / "none.nc")
-    notes = []
-    rmtbase.score_heads(*arrays, draws=100, note=notes.append)
+    ship(monkeypatch, tmp_path / "none.nc")
+    notes = Told()
+    rmtbase.score_heads(*arrays, draws=100, progress=notes)
     assert notes[0].startswith("null of (d_model, d_head) = (32, 8), 100 draws")
 
 
 def test_a_damaged_atlas_is_named_in_a_warning_and_not_used(arrays, as_shipped):
     as_shipped.write_bytes(as_shipped.read_bytes()[:5000])
-    notes = []
+    notes = Told()
     with pytest.warns(CacheWarning, match="damaged atlas"):
-        rmtbase.score_heads(*arrays, draws=100, note=notes.append)
+        rmtbase.score_heads(*arrays, draws=100, progress=notes)
     assert notes[0].startswith("null of (d_model, d_head) = (32, 8), 100 draws")
 
 
 def test_a_given_table_comes_before_the_atlas(arrays, table, as_shipped):
-    notes = []
-    rmtbase.score_heads(*arrays, baseline=table, note=notes.append)
+    notes = Told()
+    rmtbase.score_heads(*arrays, baseline=table, progress=notes)
     assert notes == [f"null of (32, 8): {DRAWS} draws from the baseline dataset"]
 
 

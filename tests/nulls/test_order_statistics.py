@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from rmtbase.montecarlo._nulls._order_statistics import RATIO, STEP, count_bound, kept_ranks, smallest_kept
+from rmtbase.nulls import RATIO, STEP, count_bound, kept_ranks, smallest_kept
 
 SAMPLES = {
     "normal": lambda rng, n: rng.standard_normal(n),

@@ -5,10 +5,12 @@ import json
 import numpy as np
 import pytest
 import xarray as xr
+from atlas_metadata import datacite
+from compact_atlas import compact_baseline, merge_atlases
 
 import rmtbase
 from rmtbase.errors import MissingFileError, ParameterError, TableError
-from rmtbase.montecarlo import compact_baseline, datacite, merge_atlases, open_atlas
+from rmtbase.nulls import open_atlas
 from rmtbase.tables import ATLAS_SCHEMA, open_atlas_case, open_baseline, write_table
 
 SHAPES = ((24, 6), (12, 4), (40, 6))

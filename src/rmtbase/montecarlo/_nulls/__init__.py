@@ -1,1 +1,0 @@
-"""Null tables at hand: made at once, cached, or shipped as the atlas."""

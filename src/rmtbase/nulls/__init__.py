@@ -1,0 +1,50 @@
+"""What heads are scored against, and where a table of a null is evaluated. Reads tables; no JAX."""
+
+from rmtbase.nulls._analytic_null import AnalyticNull
+from rmtbase.nulls._atlas_null import AtlasNull, atlas_case, atlas_path, open_atlas
+from rmtbase.nulls._gaussian_null import GaussianNull, self_normalized_sample
+from rmtbase.nulls._grid import BINS, PROBABILITIES, histogram_edges, logarithmic_edges
+from rmtbase.nulls._head_null import (
+    EDGE_LEVEL,
+    SMALLEST_P_VALUE,
+    HeadNull,
+    Heads,
+    HeadScores,
+    NullModel,
+    ScoredHeads,
+    SharedNull,
+    distance_from_moments,
+)
+from rmtbase.nulls._order_statistics import RATIO, STEP, count_bound, kept_ranks, smallest_kept
+from rmtbase.nulls._resampled_null import ResampledNull, edge_rank, unscored_head
+
+__all__ = [
+    "BINS",
+    "EDGE_LEVEL",
+    "PROBABILITIES",
+    "RATIO",
+    "SMALLEST_P_VALUE",
+    "STEP",
+    "AnalyticNull",
+    "AtlasNull",
+    "GaussianNull",
+    "HeadNull",
+    "HeadScores",
+    "Heads",
+    "NullModel",
+    "ResampledNull",
+    "ScoredHeads",
+    "SharedNull",
+    "atlas_case",
+    "atlas_path",
+    "count_bound",
+    "distance_from_moments",
+    "edge_rank",
+    "histogram_edges",
+    "kept_ranks",
+    "logarithmic_edges",
+    "open_atlas",
+    "self_normalized_sample",
+    "smallest_kept",
+    "unscored_head",
+]

@@ -1,0 +1,141 @@
+"""The null of one shape simulated: a baseline table's draws of W_QK, each at its own estimate of σ."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+import xarray as xr
+from jaxtyping import Float
+
+from rmtbase.errors import TableError
+from rmtbase.nulls._grid import PROBABILITIES
+from rmtbase.nulls._head_null import EDGE_LEVEL, SharedNull
+from rmtbase.nulls._sample_p_values import largest_distance_p_value, sample_p_value
+from rmtbase.statistics import SPECTRAL_STATISTICS, on_distance_scale
+
+
+@dataclass(frozen=True)
+class GaussianNull(SharedNull):
+    """The null simulated: independent draws of W_QK, each at its own estimate of σ.
+
+    Attributes:
+        d_model, d_head: the shape.
+        sample: in the registry's order.
+        source: where the draws came from, in words.
+        row: the table's row that it came from, for pictures.
+    """
+
+    d_model: int
+    d_head: int
+    sample: Float[np.ndarray, "draw statistic"] = field(repr=False)
+    source: str
+    row: xr.Dataset = field(repr=False)
+
+    @classmethod
+    def from_baseline(cls, table: xr.Dataset, d_model: int, d_head: int, source: str) -> GaussianNull | None:
+        """The null of that shape from a baseline table at whatever σ and normalization, or None if it is not there."""
+        rows = np.flatnonzero((table["d_model"].values == d_model) & (table["d_head"].values == d_head))
+        if rows.size == 0:
+            return None
+        lacking = [name for name in SPECTRAL_STATISTICS if name not in table["statistic"].values]
+        if lacking:
+            raise TableError(
+                source, f"no statistic {', '.join(lacking)}", "all that this version scores; make it again"
+            )
+        row = table.isel(case=int(rows[0]))
+        row = row.assign_attrs(table.attrs)
+        return cls(d_model, d_head, self_normalized_sample(row), source, row)
+
+    @property
+    def draws(self) -> int:
+        """Number of null draws."""
+        return self.sample.shape[0]
+
+    @cached_property
+    def mean(self) -> Float[np.ndarray, " statistic"]:
+        """Mean of the draws."""
+        return self.sample.mean(axis=0)
+
+    @cached_property
+    def std(self) -> Float[np.ndarray, " statistic"]:
+        """Standard deviation of the draws."""
+        return self.sample.std(axis=0, ddof=1)
+
+    @cached_property
+    def quantile(self) -> Float[np.ndarray, "statistic probability"]:
+        """Quantiles of the draws."""
+        return np.quantile(self.sample, PROBABILITIES, axis=0).T
+
+    @cached_property
+    def edge_quantiles(self) -> tuple[float, float]:
+        """The level and one-minus-level quantiles of the smallest and the largest eigenvalue."""
+        names = list(SPECTRAL_STATISTICS)
+        smallest = self.sample[:, names.index("smallest_eigenvalue")]
+        largest = self.sample[:, names.index("largest_eigenvalue")]
+        return float(np.quantile(smallest, EDGE_LEVEL)), float(np.quantile(largest, 1.0 - EDGE_LEVEL))
+
+    def distance(self, standard: Float[np.ndarray, "... statistic"]) -> Float[np.ndarray, "... statistic"]:
+        """|z| on the scale of the draws themselves."""
+        mean, std = self._distance_scale
+        return np.abs((on_distance_scale(standard) - mean) / std)
+
+    def p_value(self, standard: Float[np.ndarray, "... statistic"]) -> Float[np.ndarray, "... statistic"]:
+        """Two-sided Monte Carlo p-values."""
+        return sample_p_value(standard, self.sample)
+
+    def omnibus_p_value(self, standard: Float[np.ndarray, "... statistic"]) -> Float[np.ndarray, "..."]:
+        """That of the largest distance, against the draws' own largest."""
+        return largest_distance_p_value(self.distance(standard).max(axis=-1), self._largest_distances)
+
+    def spectrum(self) -> xr.Dataset:
+        """The ``/null`` group, from the table's row."""
+        row, h = self.row, self.d_head
+        # The factor that brings an eigenvalue of the row to σ = 1 and the raw product.
+        unit = float(_divisor(row) / (row["sigma_q"] * row["sigma_k"]) ** 2)
+        quantile = row["eigenvalue_quantile_self_normalized"].values[:h] * unit
+        return xr.Dataset(
+            {
+                "eigenvalue_mean": ("index", row["eigenvalue_mean"].values[:h] * unit),
+                "eigenvalue_quantile": (("index", "probability"), quantile),
+                "bin_edge": ("edge", row["bin_edge"].values * unit),
+                "density": ("bin", row["density"].values / unit),
+                "density_standard_error": ("bin", row["density_standard_error"].values / unit),
+                "density_free": ("bin", row["density_free"].values / unit),
+            }
+        )
+
+    def record(self) -> dict[str, object]:
+        """The provenance of the table."""
+        return {"table": json.loads(self.row.attrs["provenance"])}
+
+    @cached_property
+    def _largest_distances(self) -> Float[np.ndarray, " draw"]:
+        return np.sort(self.distance(self.sample).max(axis=-1))
+
+    @cached_property
+    def _distance_scale(self) -> tuple[np.ndarray, np.ndarray]:
+        on_scale = on_distance_scale(self.sample)
+        return on_scale.mean(axis=0), on_scale.std(axis=0, ddof=1)
+
+
+def self_normalized_sample(row: xr.Dataset) -> Float[np.ndarray, "draw statistic"]:
+    """Every statistic of every draw, in the registry's order, of the raw product at σ̂_Q = σ̂_K = 1.
+
+    Args:
+        row: one case of a baseline table with its sample, at whatever σ and normalization.
+    """
+    own_scale = (row["sigma_q_estimate"] * row["sigma_k_estimate"]).values ** 2 / _divisor(row)
+    h = int(row["d_head"])
+    columns = [
+        one.rescale(row["sample"].sel(statistic=name).values, 1.0 / own_scale, h)
+        for name, one in SPECTRAL_STATISTICS.items()
+    ]
+    return np.stack(columns, axis=-1)
+
+
+def _divisor(row: xr.Dataset) -> float:
+    """What the table's normalization has divided the eigenvalues of the raw product by."""
+    return float(row["d_model"]) if row.attrs["normalization"] == "sqrt_d" else 1.0

@@ -1,0 +1,266 @@
+"""What heads are scored against: the null distribution of one head's statistics, and who has one for every head.
+
+A trained head's σ is unknown and estimated from the head's own factors, σ̂² = ‖W‖_F²/(d h). A statistic that uses the
+estimate has another (narrower) null than one that uses the true σ; so every null draw is rescaled by its own estimate
+too, and observed and null values are the same function of their matrices. Calibration depends on it.
+
+:func:`rmtbase.score` knows :class:`NullModel` alone. :class:`SharedNull` is one for all heads of a shape: simulated,
+from the atlas or analytic. A null made of each head's own matrices is drawn where JAX is, above this room.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple, Protocol
+
+import numpy as np
+import xarray as xr
+from jaxtyping import Float, Int
+from numpy.typing import ArrayLike
+
+from rmtbase.nulls._grid import PROBABILITIES
+from rmtbase.progress import Progress
+from rmtbase.statistics import SPECTRAL_STATISTICS, Statistic, spectral_statistics
+from rmtbase.tables import SCORES_SCHEMA, describe
+
+EDGE_LEVEL = 1e-3
+"""Probability with which a null head has an eigenvalue beyond an edge quantile, on each side."""
+
+SMALLEST_P_VALUE = 1e-16
+"""Floor of a p-value that comes from a law. Those beyond 1e-4 are extrapolations of the right order of magnitude; below
+this nothing is claimed."""
+
+_LARGEST_SINGULAR_VALUE = 1e75  # its fourth power, and that of its inverse, are in float64
+
+
+@dataclass(frozen=True)
+class Heads:
+    """The heads of a model, layer by layer.
+
+    Attributes:
+        singular_values: of each raw product, descending; all zero where a factor is.
+        sigma_q: σ̂_Q of each head.
+        sigma_k: σ̂_K of each head's key head.
+        factors: reads the W_Q (head, d_head, d_model) and the W_K (key head, d_head, d_model) of one layer, for a null
+            that is made of them; query head i reads key head i // (heads / key heads).
+    """
+
+    singular_values: Float[np.ndarray, "layer head d_head"]
+    sigma_q: Float[np.ndarray, "layer head"]
+    sigma_k: Float[np.ndarray, "layer head"]
+    factors: Callable[[int], tuple[Float[np.ndarray, "head h d"], Float[np.ndarray, "key_head h d"]]]
+
+
+@dataclass(frozen=True)
+class HeadScores:
+    """Scores of heads against a null.
+
+    ``farthest`` is the place of the statistic with the largest distance, see :meth:`HeadNull.distance`.
+    """
+
+    observed: Float[np.ndarray, "... statistic"]
+    null_mean: Float[np.ndarray, "... statistic"]
+    null_std: Float[np.ndarray, "... statistic"]
+    null_quantile: Float[np.ndarray, "... statistic probability"]
+    z_score: Float[np.ndarray, "... statistic"]
+    p_value: Float[np.ndarray, "... statistic"]
+    omnibus_p_value: Float[np.ndarray, "..."]
+    farthest: Int[np.ndarray, "..."]
+    outliers_above: Int[np.ndarray, "..."]
+    outliers_below: Int[np.ndarray, "..."]
+
+
+class ScoredHeads(NamedTuple):
+    """The scores of all heads of a model.
+
+    Attributes:
+        scores: with the leading axes (layer, head).
+        null_group: makes the ``/null`` group of a scores file, which only a file needs.
+    """
+
+    scores: HeadScores
+    null_group: Callable[[], xr.Dataset]
+
+
+class NullModel(Protocol):
+    """What the heads of a model are scored against.
+
+    Attributes:
+        source: where it came from, in words.
+        description: what it is, its name first.
+        method: how it is known: ``"simulated"``, ``"analytic"`` or ``"resampled"``.
+        draws: number of null draws of each head; 0 for an analytic null.
+        edge_level: probability with which a null head has an eigenvalue beyond an edge quantile, on each side.
+        p_value_floor: the smallest p-value that one statistic can have.
+    """
+
+    @property
+    def source(self) -> str: ...
+    @property
+    def description(self) -> str: ...
+    @property
+    def method(self) -> str: ...
+    @property
+    def draws(self) -> int: ...
+    @property
+    def edge_level(self) -> float: ...
+    @property
+    def p_value_floor(self) -> float: ...
+
+    def score_heads(self, heads: Heads, progress: Progress) -> ScoredHeads:
+        """Score the heads of a model."""
+        ...
+
+    def record(self) -> dict[str, object]:
+        """What provenance says of it."""
+        ...
+
+
+class HeadNull(ABC):
+    """The null distribution of a head's statistics, every draw at its own estimate of σ.
+
+    Values of statistics are those of the raw product at σ̂_Q = σ̂_K = 1, in the registry's order.
+
+    Attributes:
+        d_model, d_head: the shape of the factors.
+    """
+
+    d_model: int
+    d_head: int
+
+    @property
+    @abstractmethod
+    def draws(self) -> int:
+        """Number of null draws; 0 for an analytic null."""
+
+    @cached_property
+    @abstractmethod
+    def mean(self) -> Float[np.ndarray, " statistic"]:
+        """Null mean of each statistic; NaN where the null of a statistic is not known."""
+
+    @cached_property
+    @abstractmethod
+    def std(self) -> Float[np.ndarray, " statistic"]:
+        """Null standard deviation of each statistic."""
+
+    @cached_property
+    @abstractmethod
+    def quantile(self) -> Float[np.ndarray, "statistic probability"]:
+        """Null quantiles at :data:`rmtbase.nulls.PROBABILITIES`."""
+
+    @cached_property
+    @abstractmethod
+    def edge_quantiles(self) -> tuple[float, float]:
+        """What a null head's smallest eigenvalue is below, and its largest above, with the edge level's probability."""
+
+    @abstractmethod
+    def distance(self, standard: Float[np.ndarray, "... statistic"]) -> Float[np.ndarray, "... statistic"]:
+        """|z| of each statistic, of ln x for the positive ones without an upper bound.
+
+        On a linear scale a condition number, whose null is long-tailed, would always be the farthest.
+        """
+
+    @abstractmethod
+    def p_value(self, standard: Float[np.ndarray, "... statistic"]) -> Float[np.ndarray, "... statistic"]:
+        """Two-sided p-values; NaN where a statistic's null is not known."""
+
+    @abstractmethod
+    def omnibus_p_value(self, standard: Float[np.ndarray, "... statistic"]) -> Float[np.ndarray, "..."]:
+        """One p-value for all statistics together."""
+
+    @abstractmethod
+    def spectrum(self) -> xr.Dataset:
+        """What pictures show of the null: the ``/null`` group but for its edge quantiles and coordinates."""
+
+    def score(self, singular_values: Float[np.ndarray, "... d_head"], scale: ArrayLike) -> HeadScores:
+        """Score heads.
+
+        Args:
+            singular_values: of the raw products, descending.
+            scale: each head's σ̂_Q² σ̂_K². NaN where a head cannot be scored.
+
+        Returns:
+            The scores: NaN also where the largest singular value is so small or so large that trace_of_square leaves
+            float64. What an infinity or a zero of overflow would score is no finding.
+        """
+        scale = np.asarray(scale, dtype=float)
+        top = singular_values[..., 0]
+        lost = (top > 0) & ~((top > 1.0 / _LARGEST_SINGULAR_VALUE) & (top < _LARGEST_SINGULAR_VALUE))
+        scale = np.where(lost, np.nan, scale)
+        registry = list(SPECTRAL_STATISTICS.values())
+
+        def rescaled(values: Float[np.ndarray, "... statistic"], factor: np.ndarray) -> np.ndarray:
+            parts = [one.rescale(values[..., k], factor, self.d_head) for k, one in enumerate(registry)]
+            return np.stack(np.broadcast_arrays(*parts), axis=-1)
+
+        # A head of zeros has no shape, and a statistic may be the same in every null draw: NaN, or infinitely far.
+        with np.errstate(invalid="ignore", divide="ignore"):
+            statistics = np.where(np.isnan(scale)[..., None], np.nan, spectral_statistics(singular_values))
+            standard = rescaled(statistics, 1.0 / scale)
+            spreads = [one.rescale_spread(std, scale) for one, std in zip(registry, self.std, strict=True)]
+            quantile = np.stack([rescaled(self.quantile[:, j], scale) for j in range(len(PROBABILITIES))], axis=-1)
+            lower, upper = self.edge_quantiles
+            eigenvalues = singular_values**2 / scale[..., None]
+            return HeadScores(
+                observed=statistics,
+                null_mean=rescaled(self.mean, scale),
+                null_std=np.stack(spreads, axis=-1),
+                null_quantile=quantile,
+                z_score=np.where(standard == self.mean, 0.0, (standard - self.mean) / self.std),
+                p_value=self.p_value(standard),
+                omnibus_p_value=self.omnibus_p_value(standard),
+                farthest=np.argmax(np.nan_to_num(self.distance(standard), posinf=np.inf), axis=-1),
+                outliers_above=(eigenvalues > upper).sum(axis=-1),
+                outliers_below=(eigenvalues < lower).sum(axis=-1),
+            )
+
+
+class SharedNull(HeadNull):
+    """One Gaussian null for all heads of a shape, each at its own σ: a :class:`NullModel`."""
+
+    source: str
+    description = "gaussian: i.i.d. Gaussian W_Q and W_K at the head's own sigma, every null draw at its own estimate"
+    edge_level = EDGE_LEVEL
+
+    @property
+    def method(self) -> str:
+        """``"simulated"`` or ``"analytic"``."""
+        return "simulated" if self.draws else "analytic"
+
+    @property
+    def p_value_floor(self) -> float:
+        """2 / (n + 1), and half of it for all statistics together; of laws :data:`SMALLEST_P_VALUE` for both."""
+        return 2.0 / (self.draws + 1) if self.draws else SMALLEST_P_VALUE
+
+    @abstractmethod
+    def record(self) -> dict[str, object]:
+        """What provenance says of it."""
+
+    def score_heads(self, heads: Heads, progress: Progress) -> ScoredHeads:
+        """Score heads; those of which a factor is zero have no scale, and no scores."""
+        sigma = heads.sigma_q * heads.sigma_k
+        return ScoredHeads(self.score(heads.singular_values, np.where(sigma > 0, sigma**2, np.nan)), self._group)
+
+    def _group(self) -> xr.Dataset:
+        lower, upper = self.edge_quantiles
+        group = self.spectrum().assign(edge_quantile_lower=((), lower), edge_quantile_upper=((), upper))
+        group = group.assign_coords(probability=np.array(PROBABILITIES), index=np.arange(self.d_head))
+        return describe(group, SCORES_SCHEMA["null"])
+
+
+def distance_from_moments(
+    one: Statistic, value: ArrayLike, mean: ArrayLike, std: ArrayLike
+) -> Float[np.ndarray, "..."]:
+    """:meth:`HeadNull.distance` of one statistic from its null's moments alone.
+
+    To second order in c = std / mean, ln x has the mean ln(mean) - c²/2 and the standard deviation c.
+    """
+    value, mean, std = (np.asarray(part, dtype=np.float64) for part in (value, mean, std))
+    if not one.on_log_scale:
+        return np.abs(value - mean) / std
+    relative = std / mean
+    with np.errstate(divide="ignore"):  # a zero eigenvalue is infinitely far from the null, and reported so
+        return np.abs(np.log(value / mean) / relative + 0.5 * relative)

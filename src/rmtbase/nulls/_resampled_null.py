@@ -1,0 +1,175 @@
+"""The null of one head from draws that resample its own matrices.
+
+They keep ‖W_Q‖_F and ‖W_K‖_F, so that the head and all its draws have one and the same estimate of σ.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+import xarray as xr
+from jaxtyping import Bool, Float
+
+from rmtbase.linalg import without_noise
+from rmtbase.nulls._grid import PROBABILITIES
+from rmtbase.nulls._head_null import EDGE_LEVEL, HeadNull, HeadScores
+from rmtbase.nulls._sample_p_values import largest_distance_p_value, sample_p_value
+from rmtbase.statistics import SPECTRAL_STATISTICS, on_distance_scale, spectral_statistics
+
+_ROUNDING = 1e-9  # relative; what a null holds fixed comes out of LAPACK equal to far more digits than these
+
+
+@dataclass(frozen=True)
+class ResampledNull(HeadNull):
+    """The null of one head, from draws that resample its own matrices.
+
+    Draws within rounding of the observed value count as equal to it: where the null holds a statistic fixed, z is 0 and
+    p is 1, not a rank among rounding errors. ``"haar"`` does so with the log-determinant, ln det² S_Q S_K, and with all
+    statistics if a factor is orthogonal.
+
+    Attributes:
+        d_model, d_head: the shape.
+        observed: the head's own statistics at σ̂ = 1, in the registry's order.
+        sample: those of the draws.
+        eigenvalues: of the draws, at σ̂ = 1, descending.
+    """
+
+    d_model: int
+    d_head: int
+    observed: Float[np.ndarray, " statistic"]
+    sample: Float[np.ndarray, "draw statistic"] = field(repr=False)
+    eigenvalues: Float[np.ndarray, "draw d_head"] = field(repr=False)
+
+    @classmethod
+    def from_spectra(
+        cls,
+        d_model: int,
+        observed: Float[np.ndarray, " d_head"],
+        drawn: Float[np.ndarray, "draw d_head"],
+        scale: float,
+    ) -> ResampledNull:
+        """From singular values of raw products.
+
+        Args:
+            d_model: width of the residual stream.
+            observed: of the head, descending.
+            drawn: of the draws.
+            scale: the head's σ̂_Q² σ̂_K², which its draws share.
+        """
+        drawn = without_noise(drawn)
+        with np.errstate(invalid="ignore", divide="ignore"):  # a draw of zeros has no shape
+            one, sample = (_standard_statistics(values, scale) for values in (observed, drawn))
+            near = np.isfinite(one) & (np.abs(sample - one) <= _ROUNDING * np.abs(one))
+        return cls(
+            d_model=d_model,
+            d_head=observed.size,
+            observed=one,
+            sample=np.where(near | np.isnan(sample), one, sample),
+            eigenvalues=drawn**2 / scale,
+        )
+
+    @property
+    def draws(self) -> int:
+        """Number of null draws."""
+        return self.sample.shape[0]
+
+    @cached_property
+    def edge_quantiles(self) -> tuple[float, float]:
+        """The k-th smallest of the smallest eigenvalues and the k-th largest of the largest, see :func:`edge_rank`."""
+        rank = edge_rank(self.draws)
+        ends = np.sort(self.eigenvalues[:, [-1, 0]], axis=0)
+        lower, upper = ends[rank - 1, 0], ends[-rank, 1]
+        return float(lower * (1.0 - _ROUNDING)), float(upper * (1.0 + _ROUNDING))
+
+    @cached_property
+    def mean(self) -> Float[np.ndarray, " statistic"]:
+        """Mean of the draws; infinite where a draw is."""
+        return np.where(self._fixed, self.sample[0], self.sample.mean(axis=0))
+
+    @cached_property
+    def std(self) -> Float[np.ndarray, " statistic"]:
+        """Standard deviation of the draws; NaN where some are infinite."""
+        with np.errstate(invalid="ignore"):
+            return np.where(self._fixed, 0.0, self.sample.std(axis=0, ddof=1))
+
+    @cached_property
+    def quantile(self) -> Float[np.ndarray, "statistic probability"]:
+        """Draws themselves, which may be infinite."""
+        return np.quantile(self.sample, PROBABILITIES, axis=0, method="inverted_cdf").T
+
+    def distance(self, standard: Float[np.ndarray, "... statistic"]) -> Float[np.ndarray, "... statistic"]:
+        """|z| on the scale of the head and its draws together, which makes the test of the largest one exact."""
+        center, spread = self._distance_scale
+        on_scale = on_distance_scale(standard)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return np.where(on_scale == center, 0.0, np.abs(on_scale - center) / spread)
+
+    def p_value(self, standard: Float[np.ndarray, "... statistic"]) -> Float[np.ndarray, "... statistic"]:
+        """Two-sided Monte Carlo p-values."""
+        return sample_p_value(standard, self.sample)
+
+    def omnibus_p_value(self, standard: Float[np.ndarray, "... statistic"]) -> Float[np.ndarray, "..."]:
+        """That of the largest distance, against the draws' own largest."""
+        return largest_distance_p_value(
+            self.distance(standard).max(axis=-1), np.sort(self.distance(self.sample).max(axis=-1))
+        )
+
+    def spectrum(self) -> xr.Dataset:
+        """Mean and quantiles of the ordered eigenvalues, and the edges: the head's part of the ``/null`` group."""
+        return _spectrum(
+            self.eigenvalues.mean(axis=0), np.quantile(self.eigenvalues, PROBABILITIES, axis=0).T, self.edge_quantiles
+        )
+
+    @cached_property
+    def _fixed(self) -> Bool[np.ndarray, " statistic"]:
+        """Which statistics are the same in every draw."""
+        return (self.sample == self.sample[0]).all(axis=0)
+
+    @cached_property
+    def _distance_scale(self) -> tuple[np.ndarray, np.ndarray]:
+        """Mean and standard deviation of the finite values; the value itself where all are the same."""
+        pooled = on_distance_scale(np.vstack([self.observed, self.sample]))
+        finite = np.isfinite(pooled)
+        count = np.maximum(finite.sum(axis=0), 1)
+        mean = np.where(finite, pooled, 0.0).sum(axis=0) / count
+        center = np.where((pooled == pooled[0]).all(axis=0), pooled[0], mean)
+        with np.errstate(invalid="ignore"):
+            square = np.where(finite, (pooled - center) ** 2, 0.0).sum(axis=0)
+        return center, np.sqrt(square / np.maximum(count - 1, 1))
+
+
+def edge_rank(draws: int) -> int:
+    """The k for which a further draw lies beyond the k-th of n with probability k/(n + 1) = :data:`EDGE_LEVEL`.
+
+    Rounded down, and at least 1: the edges of few draws are the extreme ones.
+    """
+    return max(1, int(EDGE_LEVEL * (draws + 1)))
+
+
+def unscored_head(d_head: int) -> tuple[HeadScores, xr.Dataset]:
+    """The scores of a head whose product is zero, and its part of the ``/null`` group: it has no shape, so NaN."""
+    n, m = len(SPECTRAL_STATISTICS), len(PROBABILITIES)
+    nothing, none = np.full(n, np.nan), np.zeros((), dtype=np.int64)
+    quantile = np.full((n, m), np.nan)
+    scores = HeadScores(nothing, nothing, nothing, quantile, nothing, nothing, np.array(np.nan), none, none, none)
+    return scores, _spectrum(np.full(d_head, np.nan), np.full((d_head, m), np.nan), (np.nan, np.nan))
+
+
+def _spectrum(mean: np.ndarray, quantile: np.ndarray, edges: tuple[float, float]) -> xr.Dataset:
+    return xr.Dataset(
+        {
+            "eigenvalue_mean": ("index", mean),
+            "eigenvalue_quantile": (("index", "probability"), quantile),
+            "edge_quantile_lower": ((), edges[0]),
+            "edge_quantile_upper": ((), edges[1]),
+        }
+    )
+
+
+def _standard_statistics(singular_values: Float[np.ndarray, "... d_head"], scale: float) -> np.ndarray:
+    statistics, rank = spectral_statistics(singular_values), singular_values.shape[-1]
+    registry = SPECTRAL_STATISTICS.values()
+    columns = [one.rescale(statistics[..., k], 1.0 / scale, rank) for k, one in enumerate(registry)]
+    return np.stack(columns, axis=-1)
