@@ -61,7 +61,7 @@ def depth(
 
     Example: rmtbase depth demo -o depth.nc
     """
-    from rmtbase.models import check_outputs, open_model
+    from rmtbase.models import open_model, require_other_files
     from rmtbase.parameters import require_positive_integer
     from rmtbase.scoring import effective_depths
     from rmtbase.shown import shown
@@ -71,7 +71,7 @@ def depth(
     if output is not None:
         check_writable(output)
     opened = open_model(model, revision)
-    check_outputs([] if output is None else [output], opened)
+    require_other_files([] if output is None else [output], opened)
     with bars() as progress:
         table = effective_depths(
             opened,

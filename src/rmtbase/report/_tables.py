@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import xarray as xr
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 
 from rmtbase.plots import Z_LEVELS, farthest_z
 from rmtbase.report._numbers import mean_and_std, number, z_text
@@ -132,7 +132,7 @@ def heads_table(heads: xr.Dataset, level: float, first: str) -> ScoreTable:
     ]
     if len(np.unique(heads["key_head"].values)) < heads.sizes["head"]:
         columns.insert(2, Column("key head", flat["key_head"].values.astype(int).tolist()))
-    flagged: Bool[np.ndarray, " row"] = flat["omnibus_q_value"].values < level
+    flagged = np.asarray(flat["omnibus_q_value"].values < level)
     caption = "Every head: its farthest statistic, all statistics together (omnibus), and one statistic of your choice"
     label = "only heads that left the null"
     return ScoreTable("heads-table", caption, columns, _score_texts(flat), flagged.tolist(), label, first)
@@ -160,7 +160,7 @@ def matrices_table(matrices: xr.Dataset, level: float, first: str) -> ScoreTable
             Column("λ below", _numbers(flat["outliers_below"])),
             Column("distance to MP", _numbers(flat["marchenko_pastur_distance"], 3)),
         ]
-    flagged: Bool[np.ndarray, " row"] = (flat["q_value"].values < level).any(axis=-1)
+    flagged = np.asarray((flat["q_value"].values < level).any(axis=-1))
     caption = "Every weight matrix against independent Gaussian elements, one statistic of your choice"
     label = f"only matrices with q < {level:g} on some statistic"
     return ScoreTable("matrices-table", caption, columns, _score_texts(flat), flagged.tolist(), label, first)
