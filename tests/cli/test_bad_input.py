@@ -132,14 +132,13 @@ def test_output_that_is_a_device_or_pipe_is_not_replaced(writing, refused, tmp_p
 
 
 def test_unwritable_output_is_found_before_the_work(run, model_folder, monkeypatch, tmp_path):
-    monkeypatch.setattr(
-        "rmtbase.montecarlo._runs._crew.compute_chunk", lambda *arguments, **options: pytest.fail("work was begun")
-    )
-    monkeypatch.setattr("rmtbase.nulls.atlas_case", lambda *arguments, **options: pytest.fail("work was begun"))
+    monkeypatch.setattr("rmtbase.models.Model.matrix", lambda *arguments: pytest.fail("work was begun"))
     missing = tmp_path / "missing" / "out"
-    assert run("baseline", "--d-model", 32, "--d-head", 8, "-o", missing).status == 2
+    days = ("--draws", 10**9)
+    assert run("baseline", "--d-model", 32, "--d-head", 8, *days, "-o", missing).status == 2
     for option in ("-o", "--csv", "--report"):
-        assert run("score", model_folder, option, missing).status == 2
+        ran = run("score", model_folder, *days, option, missing)
+        assert (ran.status, ran.err.count("\n")) == (2, 1)  # the error, and no note on a null before it
 
 
 def half_then_full(self, path, **options):

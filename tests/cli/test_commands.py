@@ -119,13 +119,14 @@ def test_score_writes_scores_and_csv_and_prints_the_summary(run, model_folder, n
 
 
 def test_score_against_the_analytic_null_draws_nothing(run, model_folder, tmp_path, monkeypatch):
-    monkeypatch.setattr("rmtbase.montecarlo.cached_baseline", lambda *_, **__: pytest.fail("a draw was made"))
+    monkeypatch.setenv("RMTBASE_CACHE", str(tmp_path / "cache"))
     monkeypatch.chdir(tmp_path)
     # An output may be called what the baseline is called: no file of that name is read.
     ran = run("score", model_folder, "--baseline", "analytic", "-o", "analytic", "--json")
     assert ran.status == 0
     assert "rmtbase: null of (32, 8): analytic, no draws" in ran.err
     assert open_scores("analytic").identical(rmtbase.score(model_folder, "analytic"))
+    assert not (tmp_path / "cache").exists()  # where a null that was drawn is kept
     assert strict_json(ran.out)["n_heads"] == 8
 
 

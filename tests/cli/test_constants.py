@@ -9,9 +9,12 @@ import time
 import pytest
 
 from rmtbase import constants
-from rmtbase.constants._bibliography import parsed
 
 ENTRIES = [*constants.constants(), *constants.functions()]
+
+
+def keys(bibtex):
+    return re.findall(r"^@\w+\{([^,\s]+),", bibtex, re.MULTILINE)
 
 
 def test_without_a_name_everything_is_listed(run):
@@ -159,9 +162,9 @@ def test_latex_rows(run):
 
 def test_bibtex_has_each_reference_once_and_parses(run):
     ran = run("constants", "--format", "bibtex")
-    assert [reference.key for reference in parsed(ran.out)] == list(constants.bibliography())
+    assert keys(ran.out) == list(constants.bibliography())
     ran = run("constants", "tracy_widom_1_mean", "tracy_widom_1_std", "--format", "bibtex")
-    assert {reference.key for reference in parsed(ran.out)} == set(constants.tracy_widom_1_mean.references)
+    assert set(keys(ran.out)) == set(constants.tracy_widom_1_mean.references)
 
 
 @pytest.mark.parametrize(

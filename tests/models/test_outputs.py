@@ -6,7 +6,7 @@ import shutil
 import pytest
 
 from rmtbase.errors import OutputError
-from rmtbase.models import check_outputs, open_model
+from rmtbase.models import open_model, require_other_files
 
 
 @pytest.fixture
@@ -33,12 +33,12 @@ def test_every_way_to_a_file_of_the_model_is_refused(snapshot, tmp_path):
     model = open_model(snapshot)
     for path in outputs_onto_it(snapshot, tmp_path):
         with pytest.raises(OutputError, match="a file of the model"):
-            check_outputs([tmp_path / "new.nc", path], model)
+            require_other_files([tmp_path / "new.nc", path], model)
 
 
 def test_other_files_may_be_written_beside_it(snapshot, tmp_path):
     (tmp_path / "old.nc").write_bytes(b"scores")
-    check_outputs([tmp_path / "old.nc", tmp_path / "new.nc", snapshot / "new.nc"], open_model(snapshot))
+    require_other_files([tmp_path / "old.nc", tmp_path / "new.nc", snapshot / "new.nc"], open_model(snapshot))
 
 
 @pytest.mark.parametrize("command", ["score", "depth"])

@@ -1,4 +1,3 @@
-import html
 import json
 import re
 from html.parser import HTMLParser
@@ -12,8 +11,6 @@ import xarray as xr
 import rmtbase
 from rmtbase.errors import ParameterError
 from rmtbase.report import render
-from rmtbase.report._html import embedded_json, formula, mean_and_std, number, z_text
-from rmtbase.report._method import method
 from rmtbase.scoring import summarize_scores
 from rmtbase.shown import shown
 from rmtbase.statistics import SPECTRAL_STATISTICS
@@ -158,21 +155,29 @@ def test_every_colour_of_a_figure_follows_the_page(page):
     assert {"--text", "--surface", "--diverging-7", "--flagged"} <= set_for_light
 
 
+def embedded(page, table):
+    """The columns of every statistic that a table holds for its script, by statistic."""
+    found = page[page.index(f'id="{table}"') :]
+    text = found[found.index('json">') + 6 : found.index("</script>")]
+    assert "<" not in text
+    return json.loads(text)
+
+
 def test_the_table_lists_every_head_with_every_statistic(tree, page):
     table = page[page.index('id="heads-table"') :]
     rows = re.findall(r"<tr( data-flagged)?>(.*?)</tr>", table[table.index("<tbody>") : table.index("</tbody>")])
     heads = tree["heads"].to_dataset()
     assert len(rows) == heads["observed"].sizes["layer"] * heads["observed"].sizes["head"]
     assert sum(bool(flag) for flag, _ in rows) == len(summarize_scores(tree).findings)
-    texts = json.loads(table[table.index('json">') + 6 : table.index("</script>")])
+    texts = embedded(page, "heads-table")
     assert list(texts) == list(SPECTRAL_STATISTICS)
     observed = [float(cell.replace("−", "-")) for cell in texts["stable_rank"]["cells"][0].split("|") if cell != "–"]
     expected = heads["observed"].sel(statistic="stable_rank").values.ravel()
     np.testing.assert_allclose(observed, expected[np.isfinite(expected)], rtol=1e-3)
 
 
-def test_the_null_is_explained_with_its_provenance(tree, page):
-    assert html.escape(tree.attrs["provenance"], quote=True) in page
+def test_the_null_is_explained_with_its_provenance(tree, page, outline):
+    assert tree.attrs["provenance"] in outline.text
     assert "never below 2 / (2000 + 1) = 0.001" in page
 
 
@@ -220,7 +225,7 @@ def test_a_null_of_the_heads_own_is_explained_as_what_it_is(resampled_tree):
 def test_a_page_names_the_statistics_that_have_no_null(make_weights, tmp_path):
     queries, keys = np.random.default_rng(2).standard_normal((2, 2, 3, 16, 20))
     tree = rmtbase.score(make_weights(queries, keys).save(tmp_path / "model"), "analytic")
-    words = method(tree)
+    words = render(tree)
     assert "the lower one is not known at this shape" in words
     assert "condition number of singular values, smallest eigenvalue: none is known at this shape" in words
 
@@ -232,12 +237,13 @@ def test_hostile_provenance_of_an_analytic_null_stays_text(analytic_tree):
         "table": script,
         "provenance": json.dumps({"null": {"trace": script, script: "none"}}),
     }
-    outline = Outline(method(hostile))
+    outline = Outline(render(hostile))
     assert outline.open == []
-    assert outline.of("img") == outline.of("script") == []
+    assert outline.of("img") == []
+    assert len(outline.of("script")) == 3  # of each of the two tables, and the page's own
     assert "".join(outline.text).count(script) >= 3
     hostile.attrs["provenance"] = json.dumps({"model": script})
-    assert "How well each law is known" not in method(hostile)
+    assert "How well each law is known" not in render(hostile)
 
 
 def test_a_page_without_matrices_has_no_section_for_them(tree):
@@ -266,56 +272,56 @@ def test_a_model_of_1024_heads_stays_below_3_megabytes(tree):
     assert len(render(big).encode()) < 3e6
 
 
-# Numbers and formulas.
+# Numbers and formulas, as the tables show them.
 
 
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [
-        (0.0, "0"),
-        (0.79234, "0.7923"),
-        (-33.7, "−33.7"),
-        (12345.6, "12346"),
-        (1.5e8, "1.5e8"),
-        (4.8e-13, "4.8e−13"),
-        (-2e-7, "−2e−7"),
-        (np.nan, "–"),
-        (np.inf, "∞"),
-        (-np.inf, "−∞"),
-    ],
-)
-def test_numbers_are_short(value, text):
-    assert number(value) == text
+def shown_of_heads(tree, **values):
+    """What the table of heads shows, column by column, of a statistic with these values, head after head."""
+    changed, heads = tree.copy(), tree["heads"].to_dataset().copy(deep=True)
+    for name, column in values.items():
+        place = heads[name].sel(statistic="stable_rank")
+        heads[name].loc[{"statistic": "stable_rank"}] = np.resize(column, place.shape)
+    changed["heads"] = heads
+    cells = embedded(render(changed), "heads-table")["stable_rank"]["cells"]
+    return dict(zip(("observed", "null", "z"), (column.split("|") for column in cells), strict=False))
 
 
-@pytest.mark.parametrize(("z", "text"), [(-0.04, "0.0"), (-33.74, "−33.7"), (12345.6, "12346"), (np.nan, "–")])
-def test_z_has_one_decimal(z, text):
-    assert z_text(z) == text
-
-
-@pytest.mark.parametrize(
-    ("mean", "std", "text"),
-    [
-        (0.79234, 0.02134, "0.792 ± 0.021"),
-        (-0.000366, 0.038, "0.000 ± 0.038"),
-        (5706.4, 453.1, "5706 ± 453"),
-        (1e9, 1e7, "1e9 ± 1e7"),
-        (np.nan, np.nan, "– ± –"),
-    ],
-)
-def test_a_mean_is_as_long_as_its_standard_deviation_says(mean, std, text):
-    assert mean_and_std(mean, std) == text
-
-
-def test_formulas_have_no_latex_left():
-    for one in SPECTRAL_STATISTICS.values():
-        for latex in (one.symbol, one.formula):
-            assert not set("\\{}$") & set(formula(latex))
-    assert formula(r"(\sum_k \lambda_k)^2 / \sum_k \lambda_k^2") == (
-        "(Σ<sub>k</sub> λ<sub>k</sub>)<sup>2</sup> / Σ<sub>k</sub> λ<sub>k</sub><sup>2</sup>"
+def test_numbers_are_short_z_has_one_decimal_and_a_mean_is_as_long_as_its_standard_deviation_says(tree):
+    numbers = {
+        0.0: "0",
+        0.79234: "0.7923",
+        -33.7: "−33.7",
+        12345.6: "12346",
+        1.5e8: "1.5e8",
+        4.8e-13: "4.8e−13",
+        -2e-7: "−2e−7",
+        np.nan: "–",
+        np.inf: "∞",
+        -np.inf: "−∞",
+    }
+    z_scores = {-0.04: "0.0", -33.74: "−33.7", 12345.6: "12346", np.nan: "–"}
+    nulls = {
+        (0.79234, 0.02134): "0.792 ± 0.021",
+        (-0.000366, 0.038): "0.000 ± 0.038",
+        (5706.4, 453.1): "5706 ± 453",
+        (1e9, 1e7): "1e9 ± 1e7",
+        (np.nan, np.nan): "– ± –",
+    }
+    means, stds = zip(*nulls, strict=True)
+    found = shown_of_heads(
+        tree, observed=list(numbers), z_score=list(z_scores), null_mean=list(means), null_std=list(stds)
     )
+    for column, texts in (("observed", numbers), ("z", z_scores), ("null", nulls)):
+        assert found[column][: len(texts)] == list(texts.values())
 
 
-def test_embedded_json_cannot_end_its_element():
-    assert "<" not in embedded_json({"a": "</script><script>"})
-    assert json.loads(embedded_json({"a": "</script>"})) == {"a": "</script>"}
+def test_formulas_have_no_latex_left(page):
+    formulas = re.findall(r'<(?:td|span) class="math"[^>]*>(.*?)</(?:td|span)>', page)
+    assert len(formulas) > 2 * len(SPECTRAL_STATISTICS)
+    for text in formulas:
+        assert not set("\\{}$") & set(text)
+    assert "(Σ<sub>k</sub> λ<sub>k</sub>)<sup>2</sup> / Σ<sub>k</sub> λ<sub>k</sub><sup>2</sup>" in formulas
+
+
+def test_embedded_json_cannot_end_its_element(page, harmless):
+    assert harmless in embedded(page, "matrices-table")

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from rmtbase.report._method import method
 
 import rmtbase
-from rmtbase.report._method import method
 from rmtbase.scoring import summarize_scores
 from rmtbase.tables import TableWarning, null_method, open_baseline, open_scores
 from telling import Told

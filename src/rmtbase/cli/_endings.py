@@ -10,7 +10,7 @@ import traceback
 from contextlib import suppress
 from pathlib import Path
 
-from rmtbase.cli import _signals
+from rmtbase.cli._process import received
 from rmtbase.errors import RmtbaseError
 from rmtbase.shown import one_line, shown
 
@@ -36,7 +36,7 @@ def ended_by(error: BaseException, debug: bool = False) -> int:
     if debug:
         traceback.print_exception(error)
     # Whatever a library has made of an interrupt, an interrupt it was.
-    if _signals.received() is not None or isinstance(error, KeyboardInterrupt):
+    if received() is not None or isinstance(error, KeyboardInterrupt):
         return _stopped("".join(f"; {note}" for note in _notes(error)))
     if isinstance(error, BrokenPipeError):
         return _unread()
@@ -60,7 +60,7 @@ def say(line: str) -> None:
 
 
 def _stopped(what_else: str) -> int:
-    number = _signals.received() or signal.SIGINT
+    number = received() or signal.SIGINT
     say(f"{_WORDS[signal.Signals(number)]}{what_else}")
     return 128 + number
 

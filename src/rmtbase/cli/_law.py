@@ -2,9 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import math
+import re
+import textwrap
+from collections.abc import Iterable, Sequence
+from typing import Annotated, Any
 
 import typer
+from rich.console import Console
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+_DIGITS = 6
+_WIDEST_NOTE = 100
+_SINGULAR = "_singular"
+_WIDTHS = (30, 10, 8, 10, 10, 1)  # of the statistics: name, mean, sd, two quantiles, note
+_SUPERSCRIPTS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 def law(
@@ -29,12 +43,252 @@ def law(
 
     Example: rmtbase law --d-model 768 --d-head 64
     """
-    from rmtbase.cli._law_tables import print_law
-    from rmtbase.cli._law_values import law_values
+    import rmtbase
     from rmtbase.cli._terminal import out, print_json
+    from rmtbase.errors import ParameterError
+    from rmtbase.laws import describe
 
-    values = law_values(d_model, d_head, sigma, normalization, self_normalized)
+    if sigma is not None and self_normalized:
+        raise ParameterError("sigma", sigma, "none with --self-normalized, where it cancels")
+    values = describe(d_model, d_head, sigma, normalization, self_normalized)
     if as_json:
-        print_json(values)
+        print_json({"rmtbase_version": rmtbase.__version__, **values})
     else:
-        print_law(values, out())
+        _print_law(values, out())
+
+
+def _print_law(values: dict[str, Any], console: Console) -> None:
+    """Print a header and the sections."""
+    _print_header(values, console)
+    _print_spectrum(values["spectrum"], console)
+    _print_extremes(values["extreme_eigenvalues"], console)
+    _print_statistics(values["statistics"], values["self_normalized"], console)
+    _print_exact_moments(values["exact_moments"], console)
+    _print_element(values["element"], console)
+    _print_spike(values["spike"], console)
+    _print_factor(values["factor"], console)
+    console.print()
+    _note("With --json: all of it in full precision, each with its accuracy, and the moments in LaTeX.", console)
+
+
+def _print_header(values: dict[str, Any], console: Console) -> None:
+    divided = " / √d_model" if values["normalization"] == "sqrt_d" else ""
+    shape = f"d_model {values['d_model']}, d_head {values['d_head']}, γ = {values['aspect_ratio']:.6g}"
+    console.print(Text.assemble((f"W_QK = W_Qᵀ W_K{divided}", "bold"), f"    {shape}"))
+    if values["self_normalized"]:
+        weights = (
+            "Gaussian weights; in extreme eigenvalues, statistics and moments each factor is divided by its own "
+            "estimate of σ, the rest is at σ = 1"
+        )
+    else:
+        weights = f"Gaussian weights, σ = {values['sigma_q']:.6g}"
+    _note(
+        f"{weights}; normalization {values['normalization']}. λ: the d_head nonzero eigenvalues of W_QKᵀ W_QK; "
+        "s = √λ: its singular values.",
+        console,
+    )
+
+
+def _print_spectrum(spectrum: dict[str, Any], console: Console) -> None:
+    _title("Spectrum", "law of λ in the limit of large matrices", console)
+    quantiles = [(f"{_percent(p)} quantile", x, x**0.5) for p, x in spectrum["quantiles"].items()]
+    _print_table(("", "λ", "s", "Tracy–Widom scale of λ"), [*_edges(spectrum), *quantiles], console)
+    console.print()
+    orders = range(1, len(spectrum["moments"]) + 1)
+    rows = [("moment", *spectrum["moments"]), ("cumulant", *spectrum["cumulants"])]
+    rows.append(("free cumulant", *spectrum["free_cumulants"]))
+    _print_table(("order", *map(str, orders)), rows, console)
+    console.print()
+    quoted = spectrum["often_quoted"]
+    (low, high), (low_s, high_s) = quoted["support"], quoted["support_singular_values"]
+    _note(
+        "Often quoted, not the law of W_QK: Marchenko–Pastur edges, "
+        f"λ from {_number(low)} to {_number(high)} and s from {_number(low_s)} to {_number(high_s)}. "
+        f"Of a random head's λ {_number(100 * quoted['fraction_outside'], 3)} % lie outside.",
+        console,
+    )
+
+
+def _edges(law: dict[str, Any]) -> list[tuple[Any, ...]]:
+    """Rows of λ, s and the edge's scale."""
+    (low, high), (low_s, high_s) = law["support"], law["support_singular_values"]
+    low_scale, high_scale = law["edge_scale"]
+    return [
+        ("upper edge", high, high_s, high_scale),
+        ("lower edge", low, low_s, "hard edge" if law["hard_edge"] else low_scale),
+        ("mean", law["mean"]),
+        ("sd", law["std"]),
+    ]
+
+
+def _print_extremes(extremes: dict[str, Any], console: Console) -> None:
+    _title("Extreme eigenvalues", "of one draw; Tracy–Widom to second order", console)
+    symbols = {"largest_eigenvalue": ("λ_max", "s_max"), "smallest_eigenvalue": ("λ_min", "s_min")}
+    known = {name: law for name, law in extremes.items() if law["reason"] is None}
+    if known:
+        both = [part for law in known.values() for part in (law, law["singular_value"])]
+        rows: list[tuple[Any, ...]] = [
+            ("mean", *(part["mean"] for part in both)),
+            ("sd", *(_number(part["std"], 4) for part in both)),
+        ]
+        for p in next(iter(known.values()))["quantiles"]:
+            at_p = [law["quantiles"][p] for law in known.values()]
+            rows.append((f"{_percent(p)} quantile", *(value for x in at_p for value in (x, x**0.5))))
+        _print_table(("", *(symbol for name in known for symbol in symbols[name])), rows, console)
+    for name, law in extremes.items():
+        if law["reason"] is not None:
+            _note(f"no law of {symbols[name][0]} here: {law['reason']}", console)
+
+
+def _print_statistics(statistics: dict[str, Any], self_normalized: bool, console: Console) -> None:
+    _title("Statistics", "of one draw", console)
+    known = {name: law for name, law in statistics.items() if law["reason"] is None}
+    notes = dict.fromkeys((law["method"], law["accuracy"]) for law in known.values())
+    letters = dict(zip(notes, "abcdefghijklmnopqrstuvwxyz", strict=False))
+    rows = {
+        name: (
+            name.removesuffix(_SINGULAR),
+            _number(law["mean"]),
+            _number(law["std"], 4),
+            *(_number(law["quantiles"][p]) for p in ("0.025", "0.975")),
+            letters[law["method"], law["accuracy"]],
+        )
+        for name, law in known.items()
+    }
+    heading = ("", "mean", "sd", "2.5 %", "97.5 %", "")
+    of_eigenvalues = [row for name, row in rows.items() if not name.endswith(_SINGULAR)]
+    of_singular_values = [row for name, row in rows.items() if name.endswith(_SINGULAR)]
+    if of_eigenvalues:
+        _print_table(heading, of_eigenvalues, console, _WIDTHS)
+    if of_singular_values:
+        _note(f"of s instead of λ, named *{_SINGULAR}", console)
+        _print_table((), of_singular_values, console, _WIDTHS)
+    for (method, accuracy), letter in letters.items():
+        known_how = accuracy if accuracy.startswith(method) else f"{method}: {accuracy}"
+        _note(f"{letter}  {re.sub('standard deviations?', 'sd', known_how)}", console, hang=3)
+    missing: dict[str, list[str]] = {}
+    for name, law in statistics.items():
+        if law["reason"] is not None:
+            missing.setdefault(_condition(law["reason"], name), []).append(name)
+    for condition, names in missing.items():
+        _note(f"no law here, {condition}: {', '.join(names)}", console)
+    if missing and not self_normalized:
+        _note("rmtbase baseline simulates what has no law here", console)
+
+
+def _print_exact_moments(moments: dict[str, Any], console: Console) -> None:
+    _title("Moments", "of one draw; exact at this size", console)
+    symbols = {"trace": "Σ λ", "trace_of_square": "Σ λ²", "log_determinant": "Σ ln λ"}
+    fields = ("mean", "std", "skewness", "excess_kurtosis")
+    rows = [(symbol, *(moments[name][field] for field in fields)) for name, symbol in symbols.items()]
+    _print_table(("", "mean", "sd", "skewness", "excess kurtosis"), rows, console)
+    for name in ("trace", "trace_of_square"):
+        _note(f"E {symbols[name]} = {_formula(moments[name]['mean_formula'])}", console)
+    if moments["correlation_of_traces"] is not None:
+        _note(f"correlation of Σ λ and Σ λ²: {_number(moments['correlation_of_traces'])}", console)
+
+
+def _print_element(element: dict[str, Any], console: Console) -> None:
+    _title("One element w of W_QK", "variance-gamma, exact", console)
+    normal = element["normal_of_same_variance"]
+    anchor, normal_anchor = element["weibull_anchor"], normal["weibull_anchor"]
+    tails = [
+        (f"x with P(w > x) = {p.replace('e-0', 'e-')}", x, normal["upper_quantiles"][p])
+        for p, x in element["upper_quantiles"].items()
+    ]
+    rows = [
+        ("sd", element["std"], element["std"]),
+        ("excess kurtosis", element["excess_kurtosis"], 0.0),
+        ("entropy, nats", element["entropy"], normal["entropy"]),
+        ("KL to the normal law, nats", element["kl_to_normal"], 0.0),
+        *tails,
+        (f"Weibull anchor of |w|, trim {anchor['trim']:g}: shape", anchor["shape"], normal_anchor["shape"]),
+        ("  scale", anchor["scale"], normal_anchor["scale"]),
+        ("  R²", anchor["r_squared"], normal_anchor["r_squared"]),
+    ]
+    _print_table(("", "w", "normal law of that sd"), rows, console)
+
+
+def _print_spike(spike: dict[str, Any], console: Console) -> None:
+    _title("A planted rank-one spike", "strength θ of θ u vᵀ, u and v of unit length", console)
+    places = {
+        "on_product": "on W_QK, as normalized",
+        "on_factor": "on W_Q (or W_K), seen in W_QK",
+        "on_factor_alone": "on W_Q, seen in W_Q itself",
+    }
+    powers = list(spike["on_product"]["detectable_strength"])
+    rows = [
+        (place, spike[key]["threshold"], *spike[key]["detectable_strength"].values()) for key, place in places.items()
+    ]
+    _print_table(("", "threshold", *(f"power {_percent(p)}" for p in powers)), rows, console)
+    _note(
+        "beyond the threshold λ_max leaves the bulk; then the strengths that the test on λ_max at level "
+        f"{_percent(spike['level'])} finds with that power",
+        console,
+    )
+    if spike["reason"] is not None:
+        _note(f"no power here, {_condition(spike['reason'], 'largest_eigenvalue')}", console)
+
+
+def _print_factor(factor: dict[str, Any], console: Console) -> None:
+    rows, columns = factor["shape"]
+    _title(f"One factor W_Q, {rows} × {columns}", "Marchenko–Pastur law of λ of W_Q", console)
+    _print_table(("", "λ", "s", "Tracy–Widom scale of λ"), _edges(factor), console)
+
+
+def _condition(reason: str, statistic: str) -> str:
+    """What a law needs, without the statistic and what follows from it."""
+    return re.split("[,:]", reason.replace(f" for the {statistic}", ""), maxsplit=1)[0]
+
+
+def _title(title: str, of_what: str, console: Console) -> None:
+    console.print()
+    console.print(Text.assemble((title, "bold"), (f"   {of_what}", "dim")))
+
+
+def _note(text: str, console: Console, hang: int = 0) -> None:
+    width, indent = min(console.width, _WIDEST_NOTE), "  "
+    bound = text.replace(" %", "\u00a0%")  # a number and its per cent sign stay on one line
+    lines = textwrap.wrap(bound, width, initial_indent=indent, subsequent_indent=indent + hang * " ")
+    console.print(Text("\n".join(lines).replace("\u00a0", " "), "dim"))
+
+
+def _print_table(
+    heading: Sequence[str], rows: Iterable[Sequence[Any]], console: Console, widths: Sequence[int] = ()
+) -> None:
+    """Labels to the left, numbers to the right of their columns, everything else as it is."""
+    rows = list(rows)
+    shown = Table(
+        box=None, show_header=bool(heading), header_style="dim", pad_edge=False, padding=(0, 1 if widths else 3, 0, 0)
+    )
+    for place in range(len(heading) or len(rows[0])):
+        shown.add_column(
+            heading[place] if heading else "",
+            justify="right" if place else "left",
+            min_width=widths[place] if widths else None,
+            no_wrap=True,
+        )
+    for row in rows:
+        shown.add_row(*(cell if isinstance(cell, str) else _number(cell) for cell in row))
+    console.print(Padding(shown, (0, 0, 0, 2), expand=False))
+
+
+def _number(value: float | None, digits: int = _DIGITS) -> str:
+    """``digits`` significant digits, or a whole number with no more; exponents without their padding."""
+    if value is None:
+        return "–"
+    if math.isclose(value, round(value), rel_tol=1e-14) and abs(value) < 10**digits:
+        return f"{value:.0f}"
+    text = f"{value:.{digits - 1}e}" if abs(value) < 1e-3 else f"{value:#.{digits}g}".rstrip(".")
+    mantissa, _, exponent = text.partition("e")
+    return f"{mantissa}e{int(exponent)}" if exponent else text
+
+
+def _percent(probability: str | float) -> str:
+    return f"{100 * float(probability):g} %"
+
+
+def _formula(python: str) -> str:
+    """A formula in Python's notation for the eye: powers raised, products by juxtaposition."""
+    raised = re.sub(r"\*\*(\d+)", lambda power: power[1].translate(_SUPERSCRIPTS), python)
+    return raised.replace("sigma", "σ").replace("*", " ")

@@ -50,7 +50,7 @@ def score(
     from rmtbase.cli._tables import print_summary, summary_json
     from rmtbase.cli._terminal import bars, note, out, print_json
     from rmtbase.errors import OutputError
-    from rmtbase.models import check_outputs, open_model
+    from rmtbase.models import open_model, require_other_files
     from rmtbase.scoring import ANALYTIC, heads_csv, summarize_scores
     from rmtbase.scoring import score as score_model
     from rmtbase.shown import shown
@@ -64,7 +64,7 @@ def score(
         if baseline not in (None, ANALYTIC) and path.resolve() == Path(baseline).resolve():
             raise OutputError(path, "it is the baseline that is read; expected another name")
     opened = open_model(model, revision)
-    check_outputs(outputs, opened)
+    require_other_files(outputs, opened)
     with bars() as progress:
         tree = score_model(
             opened,

@@ -13,12 +13,14 @@ from contextlib import contextmanager
 from typing import Any, NoReturn
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, ProgressColumn, Task, TextColumn, TimeRemainingColumn
+from rich.progress import Progress as Display
 from rich.text import Text
 
-from rmtbase.cli import _signals
 from rmtbase.cli._endings import say
+from rmtbase.cli._process import raise_received
 from rmtbase.errors import RmtbaseWarning
+from rmtbase.progress import Progress
 from rmtbase.shown import one_line, shown
 
 _WIDTH = 160  # where stdout is no terminal
@@ -83,38 +85,38 @@ class _Rate(ProgressColumn):
 
 
 class Bars:
-    """Progress bars with a rate and the time left; silent where stderr is not a terminal.
+    """Progress as bars with a rate and the time left; silent but for notes where stderr is not a terminal.
 
     Each step of a bar raises an interrupt again that something has swallowed since the last.
     """
 
-    def __init__(self, progress: Progress | None) -> None:
-        self._progress = progress
+    def __init__(self, display: Display | None) -> None:
+        self._display = display
 
     def bar(self, label: str, total: int | None) -> Callable[[int], None]:
         """A new bar; the callable that is returned advances it."""
-        if self._progress is None:
-            return lambda count: _signals.check()
-        progress = self._progress
-        task = progress.add_task(shown(label), total=total)
+        if self._display is None:
+            return lambda count: raise_received()
+        display = self._display
+        task = display.add_task(shown(label), total=total)
 
         def advance(count: int) -> None:
-            _signals.check()
-            progress.advance(task, count)
+            raise_received()
+            display.advance(task, count)
 
         return advance
 
     def note(self, line: str) -> None:
         """A note above the bars."""
-        _signals.check()
-        if self._progress is None:
+        raise_received()
+        if self._display is None:
             note(line)
         else:
-            self._progress.console.print(Text(f"rmtbase: {one_line(line)}"), soft_wrap=True)
+            self._display.console.print(Text(f"rmtbase: {one_line(line)}"), soft_wrap=True)
 
 
 @contextmanager
-def bars() -> Iterator[Bars]:
+def bars() -> Iterator[Progress]:
     """Bars on stderr for the length of a ``with`` block."""
     console = _Plain(stderr=True)
     if not console.is_terminal:
@@ -129,7 +131,7 @@ def bars() -> Iterator[Bars]:
         TimeRemainingColumn(),
     )
     try:
-        with Progress(*columns, console=console, transient=True) as progress:
-            yield Bars(progress)
+        with Display(*columns, console=console, transient=True) as display:
+            yield Bars(display)
     finally:
         console.show_cursor()  # where an interrupt came just as the bars were taken away

@@ -10,6 +10,7 @@ from rmtbase.laws._chain._gaussian_chain import (
     naive_marchenko_pastur,
 )
 from rmtbase.laws._chain._linear_statistics import LinearStatistics, linear_statistics
+from rmtbase.laws._description import describe
 from rmtbase.laws._distribution import DiscreteDistribution, Distribution
 from rmtbase.laws._edge._extreme_eigenvalues import EdgeLaw, largest_eigenvalue, smallest_eigenvalue
 from rmtbase.laws._edge._ordered_eigenvalues import OrderedEigenvalues, ordered_eigenvalues
@@ -106,6 +107,7 @@ __all__ = [
     "WeibullProjection",
     "WeibullScore",
     "chain_participation_ratio",
+    "describe",
     "element_average",
     "gaussian_sample_statistic",
     "histogram_entropy",

@@ -4,13 +4,11 @@ Importing this room imports neither torch nor transformers nor jax.
 """
 
 from rmtbase.models._checkpoint import Checkpoint
-from rmtbase.models._demo import demo_revisions
 from rmtbase.models._head_shape import HeadShape, head_shape
-from rmtbase.models._known_models import KnownModel, known_models
+from rmtbase.models._hub import KnownModel, known_models
 from rmtbase.models._layouts import COMPONENTS, supported_architectures
 from rmtbase.models._model import Model
-from rmtbase.models._open import open_model
-from rmtbase.models._output import check_outputs
+from rmtbase.models._open import demo_revisions, open_model, require_other_files
 
 __all__ = [
     "COMPONENTS",
@@ -18,10 +16,10 @@ __all__ = [
     "HeadShape",
     "KnownModel",
     "Model",
-    "check_outputs",
     "demo_revisions",
     "head_shape",
     "known_models",
     "open_model",
+    "require_other_files",
     "supported_architectures",
 ]

@@ -15,9 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rmtbase.errors import CorruptFileError, ParameterError
-from rmtbase.models._json_file import read_json_object
+from rmtbase.models._files import read_json_object, reading
 from rmtbase.models._other_formats import missing_file
-from rmtbase.models._reading import reading
 from rmtbase.models._safetensors import SafetensorsFile
 from rmtbase.models._tensor_file import TensorEntry, TensorFile, require_finite, require_supported, widen
 from rmtbase.models._torch_file import TorchFile

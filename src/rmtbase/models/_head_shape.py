@@ -1,21 +1,31 @@
-"""The shape of a model's attention heads: from its name, or from its configuration alone."""
+"""The shape of a model's attention heads: from its name, or from its configuration alone.
+
+How a configuration says the size of a head is data in ``head_readings.csv``, one model type a line. A key may be there
+and be ignored, or be absent and have a default that is not d_model / n_heads: nothing in the configuration itself
+tells. So each line was proved against the queries and keys that the type's own class in ``transformers`` makes, from
+its default configuration, from one with other sizes, from one without a head size, and from one with a head size where
+it has none. A type without a line is not read.
+
+Types whose queries do not read the residual stream, or whose heads are counted otherwise, have a function here.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import csv
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import cache
+from importlib.resources import files
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from rmtbase.errors import CheckpointError, MissingCheckpointFileError, ParameterError, UnknownArchitectureError
 from rmtbase.models._config import read_architecture, read_dimensions
-from rmtbase.models._demo import demo_checkpoint
-from rmtbase.models._head_readings import OWN_SIZES, RATIO, HeadSizes, head_readings
-from rmtbase.models._hub import HUB_ID, fetch_config, hub_id
-from rmtbase.models._json_file import read_json_object
-from rmtbase.models._known_models import find_known, names_near
+from rmtbase.models._files import read_json_object
+from rmtbase.models._hub import HUB_ID, fetch_config, find_known, hub_id, names_near
 from rmtbase.models._layouts import LAYOUTS, ConfigKeys
-from rmtbase.models._open import existing_folder
+from rmtbase.models._open import demo_checkpoint, existing_folder
 from rmtbase.models._other_formats import refuse_other_formats
 from rmtbase.shown import quoted
 
@@ -25,6 +35,7 @@ _USUAL_KEYS = ConfigKeys(
     n_key_heads=("num_key_value_heads", "num_kv_heads", "n_head_kv"),
     d_model=("hidden_size", "n_embd", "d_model", "n_embed", "dim"),
 )
+_RATIO = "d_model / n_heads"
 
 
 class HeadShape(NamedTuple):
@@ -45,6 +56,16 @@ class HeadShape(NamedTuple):
     n_key_heads: int
     n_layers: int
     source: str
+
+
+class _HeadSizes(NamedTuple):
+    """The sizes of a model's heads: W_Q is (d_head, d_model) for each of n_heads."""
+
+    d_model: int
+    d_head: int
+    n_heads: int
+    n_key_heads: int
+    n_layers: int
 
 
 def head_shape(model: str | Path, revision: str | None = None) -> HeadShape:
@@ -99,7 +120,7 @@ def _from_folder(folder: Path, source: str) -> HeadShape:
     return HeadShape(*_sizes(config, path), source)
 
 
-def _sizes(config: Mapping[str, Any], path: Path) -> HeadSizes:
+def _sizes(config: Mapping[str, Any], path: Path) -> _HeadSizes:
     latent = next((key for key in ("kv_lora_rank", "q_lora_rank") if config.get(key) is not None), None)
     if latent is not None:
         raise CheckpointError(
@@ -112,7 +133,7 @@ def _sizes(config: Mapping[str, Any], path: Path) -> HeadSizes:
         keys = LAYOUTS[architecture].config
     except UnknownArchitectureError:
         architecture, keys = str(config.get("model_type")), _USUAL_KEYS
-    own = OWN_SIZES.get(architecture)
+    own = _OWN_SIZES.get(architecture)
     if own is not None:
         return own(config, path)
     keys = replace(keys, d_head=_head_keys(config, architecture, path), d_mlp=(), d_mlp_over_d_model=None)
@@ -122,12 +143,12 @@ def _sizes(config: Mapping[str, Any], path: Path) -> HeadSizes:
     if not keys.d_head:
         _require_ratio(config, found.d_head, architecture, path)
     n_key_heads = _key_heads(config, found.n_key_heads)
-    return HeadSizes(found.d_model, found.d_head, found.n_heads, n_key_heads, found.n_layers)
+    return _HeadSizes(found.d_model, found.d_head, found.n_heads, n_key_heads, found.n_layers)
 
 
 def _head_keys(config: Mapping[str, Any], architecture: str, path: Path) -> tuple[str, ...]:
     """The key that holds the head size, where the type has one; none where it is d_model / n_heads."""
-    reading = head_readings().get(architecture)
+    reading = _head_readings().get(architecture)
     if reading is None:
         raise CheckpointError(
             path,
@@ -135,7 +156,7 @@ def _head_keys(config: Mapping[str, Any], architecture: str, path: Path) -> tupl
             "expected a type that was proved, or the shape itself: --d-model and --d-head",
         )
     key, _, otherwise = reading.partition(" or ")
-    if reading == RATIO:
+    if reading == _RATIO:
         return ()
     if not otherwise and config.get(key) is None:
         raise CheckpointError(path, f"no {key}, without which {architecture} has its own; expected a positive integer")
@@ -152,10 +173,97 @@ def _require_ratio(config: Mapping[str, Any], d_head: int, architecture: str, pa
     said = config.get("head_dim")
     if said is not None and said != d_head:
         raise CheckpointError(
-            path, f"head_dim = {quoted(said)}, where a {architecture} model has {RATIO} = {d_head}; expected no other"
+            path, f"head_dim = {quoted(said)}, where a {architecture} model has {_RATIO} = {d_head}; expected no other"
         )
 
 
 def _key_heads(config: Mapping[str, Any], said: int) -> int:
     """One where the configuration says so in the words of Falcon and GPT-BigCode."""
     return 1 if config.get("multi_query") is True and not config.get("new_decoder_architecture") else said
+
+
+@cache
+def _head_readings() -> Mapping[str, str]:
+    """What gives the size of a head, by model type: a key, the ratio d_model / n_heads, or a key and else the ratio."""
+    text = files("rmtbase.models").joinpath("head_readings.csv").read_text(encoding="utf-8")
+    return MappingProxyType({line["model_type"]: line["d_head"] for line in csv.DictReader(text.splitlines())})
+
+
+class _Sizes:
+    """The positive integers of a configuration, those that are absent at the default of the type's class."""
+
+    def __init__(self, config: Mapping[str, Any], path: Path) -> None:
+        self._config, self._path = config, path
+
+    def get(self, name: str, default: int | None = None) -> int:
+        value = self._config.get(name)
+        value = default if value is None else value
+        if type(value) is not int or value < 1:
+            raise CheckpointError(self._path, f"{name} = {quoted(value)}; expected a positive integer")
+        return value
+
+    def get_any(self, names: tuple[str, ...], default: int) -> int:
+        """The value of whichever of two names of one size is there."""
+        said = [self.get(name) for name in names if self._config.get(name) is not None]
+        if len(set(said)) > 1:
+            raise CheckpointError(self._path, f"{' and '.join(names)} = {said}: two names of one size; expected one")
+        return said[0] if said else default
+
+    def ratio(self, names: str, whole: int, parts: int) -> int:
+        if whole % parts:
+            raise CheckpointError(self._path, f"{names}: {whole} over {parts}; expected a whole number")
+        return whole // parts
+
+
+def _mobilebert(config: Mapping[str, Any], path: Path) -> _HeadSizes:
+    """Queries and keys read the bottleneck, not the residual stream."""
+    sizes = _Sizes(config, path)
+    bottleneck = config.get("use_bottleneck", True)
+    if type(bottleneck) is not bool:
+        raise CheckpointError(path, f"use_bottleneck = {quoted(bottleneck)}; expected true or false")
+    width = sizes.get("intra_bottleneck_size", 128) if bottleneck else sizes.get("hidden_size")
+    heads = sizes.get("num_attention_heads")
+    d_head = sizes.ratio("intra_bottleneck_size / num_attention_heads", width, heads)
+    return _HeadSizes(width, d_head, heads, heads, sizes.get("num_hidden_layers"))
+
+
+def _zamba(config: Mapping[str, Any], path: Path) -> _HeadSizes:
+    """Queries and keys read the residual stream and the embeddings side by side."""
+    sizes = _Sizes(config, path)
+    heads, twice = sizes.get("num_attention_heads"), 2 * sizes.get("hidden_size")
+    width = sizes.get("attention_hidden_size", twice)
+    d_head = sizes.get_any(("attention_head_dim", "head_dim"), twice // heads)
+    return _HeadSizes(width, d_head, heads, sizes.get("num_key_value_heads", 16), sizes.get("num_hidden_layers"))
+
+
+def _zamba2(config: Mapping[str, Any], path: Path) -> _HeadSizes:
+    """As Zamba, but the head sizes that the configuration holds are computed anew."""
+    sizes = _Sizes(config, path)
+    heads, width = sizes.get("num_attention_heads"), 2 * sizes.get("hidden_size")
+    return _HeadSizes(
+        width, width // heads, heads, sizes.get("num_key_value_heads", heads), sizes.get("num_hidden_layers")
+    )
+
+
+def _jetmoe(config: Mapping[str, Any], path: Path) -> _HeadSizes:
+    """Each of a token's experts has a query head for every key head."""
+    sizes = _Sizes(config, path)
+    key_heads = sizes.get("num_key_value_heads", 16)
+    d_head = sizes.get_any(("kv_channels", "head_dim"), 128)
+    heads = key_heads * sizes.get("num_experts_per_tok", 2)
+    return _HeadSizes(sizes.get("hidden_size"), d_head, heads, key_heads, sizes.get("num_hidden_layers"))
+
+
+def _convbert(config: Mapping[str, Any], path: Path) -> _HeadSizes:
+    """A share of the heads are convolutions."""
+    sizes = _Sizes(config, path)
+    width = sizes.get("hidden_size")
+    heads = max(1, sizes.get("num_attention_heads") // sizes.get("head_ratio", 2))
+    d_head = sizes.ratio("hidden_size over the heads that attend", width, heads) // 2
+    return _HeadSizes(width, d_head, heads, heads, sizes.get("num_hidden_layers"))
+
+
+_OWN_SIZES: Mapping[str, Callable[[Mapping[str, Any], Path], _HeadSizes]] = MappingProxyType(
+    {"convbert": _convbert, "jetmoe": _jetmoe, "mobilebert": _mobilebert, "zamba": _zamba, "zamba2": _zamba2}
+)
+"""The types whose sizes are computed from their configuration in a way of their own."""

@@ -1,15 +1,23 @@
-"""Where each architecture keeps its weight matrices: data only.
+"""Where each architecture keeps its weight matrices, and the few ways in which queries, keys and values share a tensor.
 
 Tensor names are those of the ``transformers`` classes. What stands in front of the layer's name (``model.``,
 ``transformer.``, nothing at all) differs between checkpoints of one architecture and is found from the names
 present.
+
+Each function of ``KINDS`` takes the stored tensor in the orientation of ``torch.nn.Linear`` (rows are outputs) and
+gives the rows of one part, head after head: part 0 is the queries, 1 the keys, 2 the values. ``rows`` holds the number
+of rows of each part. A wrong choice here often has the right shape and is silently wrong, so each architecture is
+proved against the queries and keys that its own module computes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
+
+import numpy as np
+from jaxtyping import Float
 
 COMPONENTS = (
     "attention_query",
@@ -25,13 +33,42 @@ COMPONENTS = (
 ATTENTION_PARTS = COMPONENTS[:3]
 
 
+def separate(
+    stored: Float[np.ndarray, "stored d_model"], part: int, rows: tuple[int, ...], d_head: int
+) -> Float[np.ndarray, "row d_model"]:
+    """The tensor holds one part and nothing else."""
+    return stored
+
+
+def concatenated(
+    stored: Float[np.ndarray, "stored d_model"], part: int, rows: tuple[int, ...], d_head: int
+) -> Float[np.ndarray, "row d_model"]:
+    """All queries, then all keys, then all values: GPT-2."""
+    start = sum(rows[:part])
+    return stored[start : start + rows[part]]
+
+
+def interleaved(
+    stored: Float[np.ndarray, "stored d_model"], part: int, rows: tuple[int, ...], d_head: int
+) -> Float[np.ndarray, "row d_model"]:
+    """Rows run over (head, part, d_head): the three parts of the first head come first. GPT-NeoX."""
+    d_model = stored.shape[-1]
+    return stored.reshape(-1, len(rows), d_head, d_model)[:, part].reshape(-1, d_model)
+
+
+KINDS: Mapping[str, Callable[[np.ndarray, int, tuple[int, ...], int], np.ndarray]] = MappingProxyType(
+    {"separate": separate, "concatenated": concatenated, "interleaved": interleaved}
+)
+"""Layout kind by name."""
+
+
 @dataclass(frozen=True)
 class Stored:
     """Where one component lies within a layer.
 
     Attributes:
         tensor: the tensor's name within the layer, without ``.weight``.
-        kind: how query, key and value share it, a name of ``_layout_kinds.KINDS``.
+        kind: how query, key and value share it, a name of ``KINDS``.
         transposed: stored as (inputs, outputs), as ``transformers``' Conv1D does, not as torch.nn.Linear's
             (outputs, inputs).
     """

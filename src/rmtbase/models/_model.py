@@ -15,9 +15,8 @@ from numpy.typing import NDArray
 from rmtbase.errors import CheckpointError, ParameterError
 from rmtbase.models._checkpoint import Checkpoint
 from rmtbase.models._config import Dimensions, read_architecture, read_layout_dimensions, rotary_dimensions
-from rmtbase.models._json_file import read_json_object
-from rmtbase.models._layout_kinds import KINDS
-from rmtbase.models._layouts import ATTENTION_PARTS, LAYOUTS, Layout
+from rmtbase.models._files import read_json_object
+from rmtbase.models._layouts import ATTENTION_PARTS, KINDS, LAYOUTS, Layout
 from rmtbase.models._leftovers import (
     leftover_notes,
     require_known_attention,

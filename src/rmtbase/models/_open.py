@@ -1,11 +1,13 @@
-"""Opening a model by folder, by hub name, or the bundled one."""
+"""Opening a model by folder, by hub name, or the bundled one: a small transformer at several stages of its training."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from importlib.resources import files
 from pathlib import Path
 
-from rmtbase.errors import CheckpointError, MissingCheckpointFileError, ParameterError
-from rmtbase.models._demo import demo_checkpoint
+from rmtbase.errors import CheckpointError, CorruptFileError, MissingCheckpointFileError, OutputError, ParameterError
+from rmtbase.models._files import read_json_object
 from rmtbase.models._hub import HUB_ID, fetch_checkpoint, hub_id
 from rmtbase.models._model import Model
 from rmtbase.models._other_formats import format_of
@@ -76,3 +78,66 @@ def _exists(folder: Path) -> bool:
         return folder.exists()
     except OSError as error:
         raise CheckpointError(folder, f"cannot be read: {error.strerror}") from error
+
+
+def demo_root() -> Path:
+    """The folder of the bundled model within the installed package."""
+    return Path(str(files("rmtbase.models").joinpath("demo")))
+
+
+def demo_revisions() -> tuple[str, ...]:
+    """The names of the bundled checkpoints, in the order of training.
+
+    Raises:
+        MissingFileError: the package was installed without them.
+        CorruptFileError: their list is damaged.
+    """
+    return _read_index()[0]
+
+
+def demo_checkpoint(revision: str | None = None) -> tuple[Path, str]:
+    """The folder of a bundled checkpoint, and its name.
+
+    Args:
+        revision: its name; by default the one that the bundle declares to be its default.
+
+    Raises:
+        ParameterError: there is no such checkpoint.
+        MissingFileError: the package was installed without them.
+        CorruptFileError: their list is damaged.
+    """
+    names, default = _read_index()
+    name = default if revision is None else revision
+    if name not in names:
+        raise ParameterError("revision", name, f"one of the bundled checkpoints: {', '.join(names)}")
+    return demo_root() / name, name
+
+
+def _read_index() -> tuple[tuple[str, ...], str]:
+    path = demo_root() / "index.json"
+    index = read_json_object(path)
+    try:
+        return tuple(str(revision["name"]) for revision in index["revisions"]), str(index["default"])
+    except (KeyError, TypeError) as error:
+        raise CorruptFileError(path, "no list of revisions with a default", "one: install again") from error
+
+
+def require_other_files(paths: Iterable[Path], model: Model) -> None:
+    """Raise :class:`~rmtbase.errors.OutputError` if a path leads to a file of the model.
+
+    Files are compared, not names: the hub's cache keeps a model's files as links to where they are, and a link, or the
+    file that it points to, may be the path.
+    """
+    own = {_identity(file) for file in (*model.path.iterdir(), *model.files)} - {None}
+    for path in paths:
+        if _identity(path) in own:
+            raise OutputError(path, "it is a file of the model that is read; expected another name")
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    """What tells a file from any other, links followed; None where there is none."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino

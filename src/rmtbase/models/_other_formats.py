@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from rmtbase.errors import CheckpointError, MissingCheckpointFileError
-from rmtbase.models._json_file import read_json_object
+from rmtbase.models._files import read_json_object
 from rmtbase.shown import quoted, shown
 
 _ADAPTER_CONFIG = "adapter_config.json"

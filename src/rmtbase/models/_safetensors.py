@@ -10,7 +10,7 @@ too short.
 
 Whatever the reference reader refuses is refused here. So is, for safety's sake, some of what it takes: a name twice
 (it takes the last), fields besides the three (it steps over them), entries that are lists, more dimensions than an
-array can have, and a header that is larger than the bounds below and those of ``_json_file``.
+array can have, and a header that is larger than the bounds below and those of ``_files``.
 
 Reference: the format's specification, in the README of the safetensors project; its reader, in ``tensor.rs`` there.
 """
@@ -29,8 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rmtbase.errors import CorruptFileError
-from rmtbase.models._json_file import parse_json_object
-from rmtbase.models._reading import reading
+from rmtbase.models._files import parse_json_object, reading
 from rmtbase.models._tensor_file import STORAGE, TensorEntry
 from rmtbase.shown import quoted, shown
 

@@ -18,7 +18,7 @@ from types import MappingProxyType
 from typing import BinaryIO
 
 from rmtbase.errors import CorruptFileError
-from rmtbase.models._reading import reading
+from rmtbase.models._files import reading
 from rmtbase.shown import quoted
 
 PICKLE = "data.pkl"

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import cast
 
 import xarray as xr
+from platformdirs import user_cache_dir
 
 from rmtbase.errors import OutputError, RmtbaseWarning, TableError
 from rmtbase.montecarlo._baseline import baseline
@@ -21,11 +22,8 @@ class CacheWarning(RmtbaseWarning):
 
 
 def cache_folder() -> Path:
-    """``$RMTBASE_CACHE``, or ``rmtbase`` in ``$XDG_CACHE_HOME`` or in ``~/.cache``."""
-    if os.environ.get("RMTBASE_CACHE"):
-        return Path(os.environ["RMTBASE_CACHE"])
-    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(home) / "rmtbase"
+    """``$RMTBASE_CACHE``, or ``rmtbase`` in the user's cache folder: on Linux ``$XDG_CACHE_HOME`` or ``~/.cache``."""
+    return Path(os.environ.get("RMTBASE_CACHE") or user_cache_dir("rmtbase", appauthor=False))
 
 
 def _require_call(table: xr.Dataset, path: Path, d_model: int, d_head: int, draws: int, seed: int) -> None:

@@ -1,31 +1,36 @@
-"""The page: the finding in words, then the figures, the tables, and how the null was made."""
+"""The page: what the templates are given, and how they put it in."""
 
 from __future__ import annotations
 
 import base64
 import hashlib
 import json
-from collections.abc import Iterable, Sequence
 from importlib.resources import files
 from numbers import Real
+from typing import Any
 
 import numpy as np
 import xarray as xr
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
 
 from rmtbase.errors import ParameterError
-from rmtbase.plots import DARK, LIGHT, MAIN_STATISTICS, figures
-from rmtbase.report._captions import Caption, captions
-from rmtbase.report._html import Markup, joined, markup, z_text
-from rmtbase.report._method import glossary, method
+from rmtbase.plots import DARK, LIGHT, MAIN_STATISTICS, figures, statistic_words
+from rmtbase.report._captions import captions
+from rmtbase.report._numbers import formula, number, z_text
 from rmtbase.report._svg import css_values, inline_svg, page_settings
 from rmtbase.report._tables import heads_table, matrices_table
-from rmtbase.scoring import Summary, farthest_z, summarize_scores
+from rmtbase.scoring import farthest_z, summarize_scores
 from rmtbase.shown import shown
 from rmtbase.statistics import SPECTRAL_STATISTICS
+from rmtbase.tables import null_method
 
 _NUMBERS = ("n_layers", "n_heads", "n_key_heads", "d_model", "d_head", "null_draws", "p_value_floor", "edge_level")
 _TEXTS = ("model", "revision", "family", "null", "table", "rmtbase_version", "schema_version", "warnings", "provenance")
-_HEAD_FIGURES = ("z-heat-map", "ordered-eigenvalues", "statistics-by-layer", "p-value-qq")
+_NULL_METHODS = ("analytic", "simulated", "resampled")  # for each a template null_*.html
+_RESAMPLINGS = ("permutation", "haar")
+_NO_LAW = "none is known at this shape, so that no head is scored on it"
+_LONGEST = 100_000  # characters of one text
 
 
 def render(scores: xr.DataTree) -> str:
@@ -43,81 +48,106 @@ def render(scores: xr.DataTree) -> str:
     if not isinstance(scores, xr.DataTree) or not {"heads", "null"} <= set(scores.children):
         raise ParameterError("scores", type(scores).__name__, "a scores tree with /heads and /null")
     _require_renderable(scores)
-    summary = summarize_scores(scores)
-    caption, how = captions(scores), method(scores)
+    summary, heads = summarize_scores(scores), scores["heads"].to_dataset()
+    caption = captions(scores)
     with page_settings() as theme:
-        framed = {
-            name: _figure(name, inline_svg(figure, f"f{k}", caption[name].description), caption[name])
+        drawings = {
+            name: inline_svg(figure, f"f{k}", caption[name].description)
             for k, (name, figure) in enumerate(figures(scores, theme).items())
         }
+    matrices = scores["matrices"].to_dataset() if "matrices" in scores.children else None
+    z = np.abs(farthest_z(heads))
     script = _resource("page.js")
-    sections = {
-        "finding": ("What was found", _finding(scores, summary)),
-        "figures": ("Heads in pictures", joined(framed[name] for name in _HEAD_FIGURES)),
-        "heads": ("All heads", _heads(scores, summary)),
-        "matrices": ("Weight matrices", _matrices(scores, summary, framed)),
-        "null": ("How the null was made", joined([framed.get("null-spectrum", ""), how])),
-    }
-    sections = {name: section for name, section in sections.items() if section[1]}
-    links = joined(markup('<li><a href="#{}">{}</a></li>', name, title) for name, (title, _) in sections.items())
-    body = joined(
-        markup(
-            '<section id="{0}" aria-labelledby="{0}-title"><h2 id="{0}-title">{1}</h2>{2}</section>',
-            name,
-            title,
-            content,
+    return (
+        _environment()
+        .get_template("page.html")
+        .render(
+            attrs=scores.attrs,
+            sections=_sections(matrices is not None),
+            summary=summary,
+            sentences=summary.sentences(),
+            notes=json.loads(scores.attrs.get("notes", "[]")),
+            farthest_z=float(z[np.isfinite(z)].max(initial=0.0)),
+            outliers_above=int(heads["outliers_above"].sum()),
+            outliers_below=int(heads["outliers_below"].sum()),
+            captions=caption,
+            drawings=drawings,
+            heads=heads_table(heads, summary.level, MAIN_STATISTICS[0]),
+            matrices=None if matrices is None else matrices_table(matrices, summary.level, "excess_kurtosis"),
+            with_spectra=matrices is not None and "marchenko_pastur_distance" in matrices,
+            statistics=[SPECTRAL_STATISTICS[name] for name in heads["statistic"].values.tolist()],
+            **_null(scores),
+            light=css_values(LIGHT),
+            dark=css_values(DARK),
+            n_colours=len(LIGHT.diverging),
+            css=Markup(_resource("page.css")),
+            script=Markup(script),
+            script_digest=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
         )
-        for name, (title, content) in sections.items()
-    )
-    return markup(
-        _PAGE,
-        model=shown(scores.attrs["model"]),
-        version=scores.attrs["rmtbase_version"],
-        schema=scores.attrs["schema_version"],
-        policy=_policy(script),
-        light=css_values(LIGHT),
-        dark=css_values(DARK),
-        swatches=_swatches(),
-        css=Markup(_resource("page.css")),
-        subtitle=_subtitle(scores),
-        links=links,
-        body=body,
-        script=Markup(script),
     )
 
 
-_PAGE = """<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="color-scheme" content="light dark">
-<meta http-equiv="Content-Security-Policy" content="{policy}">
-<meta name="generator" content="rmtbase {version}">
-<link rel="icon" href="data:,">
-<title>{model}: how far from random?</title>
-<style>
-:root {{ {light} }}
-@media (prefers-color-scheme: dark) {{ :root {{ {dark} }} }}
-{swatches}
-{css}</style>
-</head>
-<body>
-<a class="skip" href="#finding">Skip to the finding</a>
-<header>
-<p class="kicker">How far from random?</p>
-<h1>{model}</h1>
-{subtitle}
-<nav aria-label="Sections"><ul>{links}</ul></nav>
-</header>
-<main>{body}</main>
-<footer><p>Written by rmtbase {version}, schema {schema}.
-W<sub>QK</sub> = W<sub>Q</sub><sup>⊤</sup>W<sub>K</sub>; λ are the eigenvalues of
-W<sub>QK</sub><sup>⊤</sup>W<sub>QK</sub>.</p></footer>
-<script>{script}</script>
-</body>
-</html>
-"""
+def _environment() -> Environment:
+    """Templates in which all that is put in is harmless text, escaped, unless a template made it."""
+    environment = Environment(
+        loader=PackageLoader("rmtbase.report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=lambda value: value if isinstance(value, Markup) else shown(value, _LONGEST),
+    )
+    environment.policies["json.dumps_kwargs"] = {
+        "separators": (",", ":"),
+        "allow_nan": False,
+        "ensure_ascii": False,
+    }
+    environment.filters |= {
+        "formula": formula,
+        "number": number,
+        "shown": shown,
+        "statistic_words": statistic_words,
+        "z_text": z_text,
+    }
+    return environment
+
+
+def _resource(name: str) -> str:
+    return files("rmtbase.report").joinpath("templates", name).read_text(encoding="utf-8")
+
+
+def _sections(with_matrices: bool) -> dict[str, str]:
+    return {
+        "finding": "What was found",
+        "figures": "Heads in pictures",
+        "heads": "All heads",
+        **({"matrices": "Weight matrices"} if with_matrices else {}),
+        "null": "How the null was made",
+    }
+
+
+def _null(scores: xr.DataTree) -> dict[str, Any]:
+    """What the templates say of the null."""
+    attrs = scores.attrs
+    method, resampling = null_method(attrs), str(attrs["null"]).partition(":")[0]
+    if method not in _NULL_METHODS or (method == "resampled" and resampling not in _RESAMPLINGS):
+        raise ParameterError(
+            "null", attrs["null"], f"one of {', '.join(_NULL_METHODS)}; resampled by {' or '.join(_RESAMPLINGS)}"
+        )
+    analytic = method == "analytic"
+    return {
+        "null_method": method,
+        "resampling": resampling,
+        "draws": int(attrs["null_draws"]),
+        "lower_edge_known": not analytic or float(scores["null"].to_dataset()["edge_quantile_lower"]) != 0.0,
+        "accuracies": _accuracies(attrs["provenance"]) if analytic else {},
+    }
+
+
+def _accuracies(provenance: str) -> dict[str, list[str]]:
+    """How well each statistic's law is known, by the record that the file keeps of it: the statistics of each word."""
+    statistics: dict[str, list[str]] = {}
+    for name, accuracy in json.loads(provenance).get("null", {}).items():
+        statistics.setdefault(_NO_LAW if accuracy == "none" else accuracy, []).append(name)
+    return statistics
 
 
 def _require_renderable(scores: xr.DataTree) -> None:
@@ -135,115 +165,3 @@ def _require_renderable(scores: xr.DataTree) -> None:
     for name in _TEXTS:
         if not isinstance(scores.attrs.get(name), str):
             raise ParameterError(f"scores, attribute {name}", scores.attrs.get(name), "a text")
-
-
-def _resource(name: str) -> str:
-    return files("rmtbase.report").joinpath(name).read_text(encoding="utf-8")
-
-
-def _swatches() -> str:
-    return " ".join(f".z{k} {{ background: var(--diverging-{k}); }}" for k in range(len(LIGHT.diverging)))
-
-
-def _policy(script: str) -> Markup:
-    """No request to anywhere, and no script but the page's own."""
-    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    return markup("default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'sha256-{}'", digest)
-
-
-def _subtitle(tree: xr.DataTree) -> Markup:
-    attrs = tree.attrs
-    n_heads, n_keys = attrs["n_heads"], attrs["n_key_heads"]
-    heads = f"{n_heads} heads" if n_keys == n_heads else f"{n_heads} heads on {n_keys} key heads"
-    facts = [
-        ("revision", shown(attrs["revision"])),
-        ("family", shown(attrs["family"])),
-        ("shape", f"{attrs['n_layers']} layers × {heads}"),
-        ("d_model", attrs["d_model"]),
-        ("d_head", attrs["d_head"]),
-    ]
-    rows = joined(markup("<div><dt>{}</dt><dd>{}</dd></div>", name, value) for name, value in facts if str(value) != "")
-    return markup('<dl class="facts">{}</dl>', rows)
-
-
-def _finding(tree: xr.DataTree, summary: Summary) -> Markup:
-    first, *others = summary.sentences()
-    notes = json.loads(tree.attrs.get("notes", "[]"))
-    return joined(
-        [
-            markup('<p class="lead">{}</p>', first),
-            _tiles(tree, summary),
-            markup('<ul class="finding">{}</ul>', _items(others)) if others else "",
-            _callout("warning", "Warnings about the checkpoint", summary.warnings),
-            _callout("note", "Notes about the checkpoint", notes),
-        ]
-    )
-
-
-def _items(lines: Iterable[object]) -> Markup:
-    return joined(markup("<li>{}</li>", line) for line in lines)
-
-
-def _tiles(tree: xr.DataTree, summary: Summary) -> Markup:
-    heads = tree["heads"].to_dataset()
-    z = np.abs(farthest_z(heads))
-    above, below = int(heads["outliers_above"].sum()), int(heads["outliers_below"].sum())
-    left = markup("{} <small>of {}</small>", len(summary.findings), summary.n_heads)
-    tiles = [
-        ("heads that left the null", left),
-        ("|z| of the farthest head, on its farthest statistic", z_text(float(z[np.isfinite(z)].max(initial=0.0)))),
-        ("eigenvalues above the null's upper edge", above),
-        ("eigenvalues below the null's lower edge", below),
-    ]
-    rows = joined(markup("<div><dt>{}</dt><dd>{}</dd></div>", *tile) for tile in tiles)
-    return markup('<dl class="tiles">{}</dl>', rows)
-
-
-def _callout(kind: str, title: str, lines: Sequence[str]) -> Markup:
-    if not lines:
-        return markup("")
-    return markup(
-        '<aside class="callout {}" aria-label="{title}"><h3>{title}</h3><ul>{}</ul></aside>',
-        kind,
-        _items(lines),
-        title=title,
-    )
-
-
-def _figure(name: str, svg: Markup, caption: Caption) -> Markup:
-    return markup(
-        '<figure id="figure-{name}" aria-labelledby="figure-{name}-title"><h3 id="figure-{name}-title">{title}</h3>'
-        '<div class="plot" tabindex="0" role="group" aria-label="Picture: {title}">{svg}</div>'
-        "<figcaption>{reading}</figcaption></figure>",
-        name=name,
-        title=caption.title,
-        svg=svg,
-        reading=caption.reading,
-    )
-
-
-def _heads(tree: xr.DataTree, summary: Summary) -> Markup:
-    intro = markup(
-        "<p>Pick a statistic to see every head's value, its null and its p-value; sort by any column. “Omnibus” is one "
-        "test of all statistics together. λ above and below count eigenvalues beyond the null's edges.</p>"
-    )
-    table = heads_table(tree["heads"].to_dataset(), summary.level, MAIN_STATISTICS[0])
-    return joined([intro, table, glossary(tree)])
-
-
-def _matrices(tree: xr.DataTree, summary: Summary, framed: dict[str, Markup]) -> Markup:
-    if "matrices" not in tree.children:
-        return markup("")
-    matrices = tree["matrices"].to_dataset()
-    spectra = (
-        " The spectrum is compared at the matrix's own scale with that of a Gaussian matrix; “distance to MP” is the "
-        "largest distance between its distribution function and Marchenko–Pastur's."
-        if "marchenko_pastur_distance" in matrices
-        else ""
-    )
-    intro = markup(
-        "<p>Each whole weight matrix against independent Gaussian elements with the matrix's own standard deviation σ."
-        "{}</p>",
-        spectra,
-    )
-    return joined([intro, framed["matrix-z-heat-map"], matrices_table(matrices, summary.level, "excess_kurtosis")])

@@ -14,10 +14,10 @@ from dataclasses import fields
 from typing import Any
 
 import matplotlib
+from markupsafe import Markup, escape
 from matplotlib.figure import Figure
 
 from rmtbase.plots import Theme
-from rmtbase.report._html import Markup, escape
 
 _ATTRIBUTE = re.compile(r'\b(d|x|y)="([^"]*)"')
 _LONG_DECIMAL = re.compile(r"-?\d+\.\d{2,}")

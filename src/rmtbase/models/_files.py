@@ -1,25 +1,44 @@
-"""JSON that somebody else wrote: bounded before it is parsed, and refused where it says a thing twice.
+"""Files that somebody else wrote, opened; and the JSON in them, bounded before it is parsed.
 
 Bounded are the bytes of the text, the values in it (each comma, colon and opening bracket begins at most one), the
-digits of a number and the depth. The largest text that passes takes seconds and some hundred megabytes.
+digits of a number and the depth. The largest text that passes takes seconds and some hundred megabytes. A text that
+says a thing twice is refused.
 """
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
-from rmtbase.errors import CheckpointError, CorruptFileError
-from rmtbase.models._reading import reading
+from rmtbase.errors import CheckpointError, CorruptFileError, MissingCheckpointFileError
+from rmtbase.regular_files import open_regular
 from rmtbase.shown import quoted
 
 _LARGEST = 4 << 20  # bytes of a configuration; those with the names of 20 000 classes take one million
 _MOST_VALUES = 1 << 21  # a million tensors in an index, some 160 000 in the header of one file
 _LONGEST_NUMBER = 100  # characters
 _DEEPEST = 64  # levels of lists and objects
+
+
+@contextmanager
+def reading(path: Path, needed_by: str | None = None) -> Iterator[BinaryIO]:
+    """A checkpoint's regular file, open for as long as the context lasts.
+
+    Raises:
+        MissingFileError: nothing is there.
+        CheckpointError: it is no regular file, or cannot be read.
+    """
+    try:
+        with open_regular(path) as stream:
+            yield stream
+    except FileNotFoundError as error:
+        raise MissingCheckpointFileError(path, needed_by) from error
+    except OSError as error:
+        raise CheckpointError(path, f"cannot be read: {error.strerror or error}") from error
 
 
 def read_json_object(path: Path, largest: int = _LARGEST) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What the laws say about W_QK of one shape, as plain data."""
+"""What the laws say of W_QK of one shape, as plain data."""
 
 from __future__ import annotations
 
@@ -11,9 +11,24 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import ndtri
 
-import rmtbase
-from rmtbase import laws
 from rmtbase.errors import ParameterError
+from rmtbase.laws._chain._gaussian_chain import (
+    GaussianChain,
+    low_rank_product,
+    marchenko_pastur,
+    naive_marchenko_pastur,
+)
+from rmtbase.laws._edge._extreme_eigenvalues import largest_eigenvalue, smallest_eigenvalue
+from rmtbase.laws._edge._spike import RankOneSpike
+from rmtbase.laws._element._gaussian import normal_entropy
+from rmtbase.laws._element._product_element import product_element
+from rmtbase.laws._exact._dimension_polynomial import DimensionPolynomial
+from rmtbase.laws._exact._log_determinant import log_determinant
+from rmtbase.laws._exact._trace_moments import trace_cumulant, trace_cumulants
+from rmtbase.laws._exact._trace_polynomials import trace_moment_polynomial
+from rmtbase.laws._moments import Moments
+from rmtbase.laws._null import NULL_STATISTICS, null
+from rmtbase.laws._weibull import parents, weibull_anchor
 from rmtbase.parameters import require_head_shape, require_normalization, require_positive_number
 
 _WIDEST_SIGMA = 1e9  # or one over it: eighth powers of sigma, and their squares, stay doubles
@@ -34,7 +49,7 @@ _ELEMENT = "exact for each element (variance-gamma); the elements of one matrix 
 
 
 @dataclass(frozen=True)
-class _Null:
+class _Shape:
     """One shape of W_QK with everything that scales it."""
 
     d_model: int
@@ -58,10 +73,27 @@ class _Null:
         return self.d_model, self.d_head, self.sigma, self.sigma, self.normalization
 
 
-def law_values(
-    d_model: int, d_head: int, sigma: float | None, normalization: str, self_normalized: bool
+def describe(
+    d_model: int,
+    d_head: int,
+    sigma: float | None = None,
+    normalization: str = "sqrt_d",
+    self_normalized: bool = False,
 ) -> dict[str, Any]:
-    """Every number, with how it is known; None where there is none.
+    """Every analytic number of W_QK = W_Q^T W_K of Gaussian weights, each with how it is known.
+
+    Sections: the spectrum and its edges, the extreme eigenvalues and the statistics of one draw, exact moments, one
+    element, a planted rank-one spike, and one factor.
+
+    Args:
+        d_model: width of the residual stream.
+        d_head: head dimension.
+        sigma: standard deviation of the weights of either factor; None: 1.
+        normalization: ``"sqrt_d"``, W_QK divided by sqrt(d_model), or ``"none"``.
+        self_normalized: whether each factor is divided by its own estimate of sigma first, as heads are scored.
+
+    Returns:
+        Dictionaries, lists, texts and finite numbers, as JSON holds them; None where there is no number.
 
     Raises:
         ParameterError: for d_head > d_model, dimensions that are not positive integers, a sigma outside [1e-9, 1e9], an
@@ -71,20 +103,19 @@ def law_values(
     if sigma is not None:
         require_positive_number("sigma", sigma)
         if self_normalized:
-            raise ParameterError("sigma", sigma, "none with --self-normalized, where it cancels")
+            raise ParameterError("sigma", sigma, "none where each factor is divided by its own estimate of it")
         if not 1.0 / _WIDEST_SIGMA <= sigma <= _WIDEST_SIGMA:
             raise ParameterError("sigma", sigma, f"a number from {1.0 / _WIDEST_SIGMA:g} to {_WIDEST_SIGMA:g}")
     require_normalization(normalization)
-    null = _Null(d_model, d_head, 1.0 if sigma is None else sigma, normalization, self_normalized)
-    statistics = _statistics(null)
+    shape = _Shape(d_model, d_head, 1.0 if sigma is None else sigma, normalization, self_normalized)
+    statistics = _statistics(shape)
     return _plain(
         {
-            "rmtbase_version": rmtbase.__version__,
             "d_model": d_model,
             "d_head": d_head,
             "aspect_ratio": d_head / d_model,
-            "sigma_q": null.sigma,
-            "sigma_k": null.sigma,
+            "sigma_q": shape.sigma,
+            "sigma_k": shape.sigma,
             "normalization": normalization,
             "self_normalized": self_normalized,
             "conventions": {
@@ -93,19 +124,19 @@ def law_values(
                 "singular_values": "of W_QK, the square roots of the eigenvalues",
                 "logarithms": "natural; entropies and divergences in nats",
             },
-            "spectrum": _spectrum(null),
-            "extreme_eigenvalues": _extreme_eigenvalues(null, statistics),
+            "spectrum": _spectrum(shape),
+            "extreme_eigenvalues": _extreme_eigenvalues(shape, statistics),
             "statistics": statistics,
-            "exact_moments": _exact_moments(null),
-            "element": _element(null),
-            "spike": _spike(null, statistics["largest_eigenvalue"]["reason"]),
-            "factor": _factor(null),
+            "exact_moments": _exact_moments(shape),
+            "element": _element(shape),
+            "spike": _spike(shape, statistics["largest_eigenvalue"]["reason"]),
+            "factor": _factor(shape),
         }
     )
 
 
-def _spectrum(null: _Null) -> dict[str, Any]:
-    law, naive = laws.low_rank_product(*null.product), laws.naive_marchenko_pastur(*null.product)
+def _spectrum(shape: _Shape) -> dict[str, Any]:
+    law, naive = low_rank_product(*shape.product), naive_marchenko_pastur(*shape.product)
     orders = range(1, 5)
     return {
         "method": "asymptotic",
@@ -124,26 +155,26 @@ def _spectrum(null: _Null) -> dict[str, Any]:
     }
 
 
-def _support(law: laws.GaussianChain) -> dict[str, Any]:
+def _support(law: GaussianChain) -> dict[str, Any]:
     return {"support": law.support, "support_singular_values": [math.sqrt(edge) for edge in law.support]}
 
 
-def _outside(law: laws.GaussianChain, support: tuple[float, float]) -> float:
+def _outside(law: GaussianChain, support: tuple[float, float]) -> float:
     """Share of the eigenvalues of a random W_QK that the edges of another law leave out."""
     low, high = support
     return float(law.cdf(low)) + float(law.sf(high))
 
 
-def _extreme_eigenvalues(null: _Null, statistics: dict[str, Any]) -> dict[str, Any]:
+def _extreme_eigenvalues(shape: _Shape, statistics: dict[str, Any]) -> dict[str, Any]:
     found = {}
     for name, make in (
-        ("largest_eigenvalue", laws.largest_eigenvalue),
-        ("smallest_eigenvalue", laws.smallest_eigenvalue),
+        ("largest_eigenvalue", largest_eigenvalue),
+        ("smallest_eigenvalue", smallest_eigenvalue),
     ):
         known = statistics[name]
         found[name] = known | {"quantiles": None, "singular_value": None}
         if known["reason"] is None:
-            edge = make(*null.chain, null.self_normalized)
+            edge = make(*shape.chain, shape.self_normalized)
             mean = edge.expect_power(0.5)
             found[name] |= {
                 "quantiles": _quantiles(edge.ppf, _EXTREME),
@@ -152,13 +183,13 @@ def _extreme_eigenvalues(null: _Null, statistics: dict[str, Any]) -> dict[str, A
     return found
 
 
-def _statistics(null: _Null) -> dict[str, Any]:
+def _statistics(shape: _Shape) -> dict[str, Any]:
     """Every registered null; where the shape is outside its domain, the reason."""
     found = {}
-    for name in laws.NULL_STATISTICS:
+    for name in NULL_STATISTICS:
         unknown = {"mean": None, "std": None, "quantiles": None, "method": None, "accuracy": None, "reason": None}
         try:
-            law = laws.null(name, *null.chain, null.self_normalized)
+            law = null(name, *shape.chain, shape.self_normalized)
         except ParameterError as error:
             found[name] = unknown | {"reason": f"it needs {error.expected}"}
             continue
@@ -172,23 +203,23 @@ def _statistics(null: _Null) -> dict[str, Any]:
     return found
 
 
-def _exact_moments(null: _Null) -> dict[str, Any]:
-    own = null.self_normalized
+def _exact_moments(shape: _Shape) -> dict[str, Any]:
+    own = shape.self_normalized
     found: dict[str, Any] = {"method": "exact", "accuracy": "to rounding"}
     for power, name in ((1, "trace"), (2, "trace_of_square")):
-        polynomial, factor, latex_factor = _mean_of_trace(null, power)
-        found[name] = _shape(laws.trace_cumulants(power, *null.chain, own)) | {
+        polynomial, factor, latex_factor = _mean_of_trace(shape, power)
+        found[name] = _four_moments(trace_cumulants(power, *shape.chain, own)) | {
             "mean_formula": f"{polynomial}{factor}",
             "mean_latex": f"{polynomial.latex()}{latex_factor}",
         }
-    found["log_determinant"] = _shape(laws.log_determinant(*null.product, own))
-    variances = math.prod(laws.trace_cumulant((power, power), null.dims, own) for power in (1, 2))
-    covariance = laws.trace_cumulant((2, 1), null.dims, own)
+    found["log_determinant"] = _four_moments(log_determinant(*shape.product, own))
+    variances = math.prod(trace_cumulant((power, power), shape.dims, own) for power in (1, 2))
+    covariance = trace_cumulant((2, 1), shape.dims, own)
     found["correlation_of_traces"] = float(covariance) / math.sqrt(variances) if variances else None
     return found
 
 
-def _shape(moments: laws.Moments) -> dict[str, float]:
+def _four_moments(moments: Moments) -> dict[str, float]:
     return {
         "mean": moments.mean,
         "std": moments.std,
@@ -197,13 +228,13 @@ def _shape(moments: laws.Moments) -> dict[str, float]:
     }
 
 
-def _mean_of_trace(null: _Null, power: int) -> tuple[laws.DimensionPolynomial, str, str]:
+def _mean_of_trace(shape: _Shape, power: int) -> tuple[DimensionPolynomial, str, str]:
     """E sum lambda^power: a polynomial in d and h, and what multiplies it, in Python's notation and in LaTeX."""
-    polynomial = laws.trace_moment_polynomial((power,), ("d", "h", "d"))
-    if null.normalization == "sqrt_d":  # every term has the factor d^2
+    polynomial = trace_moment_polynomial((power,), ("d", "h", "d"))
+    if shape.normalization == "sqrt_d":  # every term has the factor d^2
         divided = {(d - power, h): coefficient for (d, h), coefficient in polynomial.terms}
-        polynomial = laws.DimensionPolynomial.of(polynomial.symbols, divided)
-    if not null.self_normalized:
+        polynomial = DimensionPolynomial.of(polynomial.symbols, divided)
+    if not shape.self_normalized:
         return polynomial, f"*sigma**{4 * power}", rf" \sigma^{{{4 * power}}}"
     if power == 1:
         return polynomial, "", ""
@@ -211,8 +242,8 @@ def _mean_of_trace(null: _Null, power: int) -> tuple[laws.DimensionPolynomial, s
     return polynomial, "/(1 + 2/(d*h))**2", r" \left(1 + \frac{2}{d h}\right)^{-2}"
 
 
-def _element(null: _Null) -> dict[str, Any]:
-    law = laws.product_element(*null.product)
+def _element(shape: _Shape) -> dict[str, Any]:
+    law = product_element(*shape.product)
     std = law.std()
     return {
         "method": "exact",
@@ -222,17 +253,17 @@ def _element(null: _Null) -> dict[str, Any]:
         "kl_to_normal": law.kl_to_normal(),
         "entropy": law.entropy(),
         "upper_quantiles": _quantiles(law.isf, _TAILS),
-        "weibull_anchor": _anchor(laws.parents.VarianceGamma(std, null.d_head)),
+        "weibull_anchor": _anchor(parents.VarianceGamma(std, shape.d_head)),
         "normal_of_same_variance": {
-            "entropy": laws.normal_entropy(std),
+            "entropy": normal_entropy(std),
             "upper_quantiles": _quantiles(lambda tails: -std * ndtri(tails), _TAILS),
-            "weibull_anchor": _anchor(laws.parents.Normal(std)),
+            "weibull_anchor": _anchor(parents.Normal(std)),
         },
     }
 
 
-def _anchor(parent: laws.parents.Parent) -> dict[str, float]:
-    anchor = laws.weibull_anchor(distribution=parent)
+def _anchor(parent: parents.Parent) -> dict[str, float]:
+    anchor = weibull_anchor(distribution=parent)
     return {
         "trim": float(anchor.trim),
         "shape": anchor.shape,
@@ -241,12 +272,12 @@ def _anchor(parent: laws.parents.Parent) -> dict[str, float]:
     }
 
 
-def _spike(null: _Null, reason: str | None) -> dict[str, Any]:
+def _spike(shape: _Shape, reason: str | None) -> dict[str, Any]:
     """The spike's threshold and what the test on lambda_max sees; ``reason`` why lambda_max has no null, if so."""
     spikes = {
-        "on_product": laws.RankOneSpike(*null.chain),
-        "on_factor": laws.RankOneSpike(*null.chain, factor=0),
-        "on_factor_alone": laws.RankOneSpike((null.d_head, null.d_model), (null.sigma,)),
+        "on_product": RankOneSpike(*shape.chain),
+        "on_factor": RankOneSpike(*shape.chain, factor=0),
+        "on_factor_alone": RankOneSpike((shape.d_head, shape.d_model), (shape.sigma,)),
     }
     return {
         "method": "asymptotic",
@@ -257,7 +288,7 @@ def _spike(null: _Null, reason: str | None) -> dict[str, Any]:
     }
 
 
-def _detection(spike: laws.RankOneSpike, tested: bool) -> dict[str, Any]:
+def _detection(spike: RankOneSpike, tested: bool) -> dict[str, Any]:
     return {
         "threshold": spike.threshold,
         "detectable_strength": {
@@ -266,12 +297,12 @@ def _detection(spike: laws.RankOneSpike, tested: bool) -> dict[str, Any]:
     }
 
 
-def _factor(null: _Null) -> dict[str, Any]:
-    law = laws.marchenko_pastur(null.d_head, null.d_model, null.sigma)
+def _factor(shape: _Shape) -> dict[str, Any]:
+    law = marchenko_pastur(shape.d_head, shape.d_model, shape.sigma)
     return {
         "method": "asymptotic",
         "accuracy": _LIMIT,
-        "shape": [null.d_head, null.d_model],
+        "shape": [shape.d_head, shape.d_model],
         **_support(law),
         "hard_edge": law.has_hard_edge,
         "edge_scale": law.edge_scale,

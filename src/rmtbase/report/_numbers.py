@@ -1,49 +1,11 @@
-"""Text as HTML: what a template of this room says is markup, and all else is escaped when it is put in."""
+"""Numbers and formulas as a page shows them."""
 
 from __future__ import annotations
 
-import html
-import json
 import math
 import re
-from collections.abc import Iterable
-from typing import LiteralString
 
-from rmtbase.shown import shown
-
-_LONGEST = 100_000  # characters of one text
-
-
-class Markup(str):
-    """HTML made by this room's templates. Nothing that comes from a file is ever made one as it stands."""
-
-    __slots__ = ()
-
-
-def escape(value: object) -> Markup:
-    """A value as HTML content, or as a quoted attribute's: markup as it is, all else as harmless text."""
-    return value if isinstance(value, Markup) else Markup(html.escape(shown(value, _LONGEST), quote=True))
-
-
-def markup(template: LiteralString, *values: object, **named: object) -> Markup:
-    """A template of ``str.format``, written out in this room, with each value put in by :func:`escape`."""
-    return Markup(template.format(*map(escape, values), **{name: escape(value) for name, value in named.items()}))
-
-
-def joined(parts: Iterable[object], between: LiteralString = "") -> Markup:
-    """The parts one after the other, each by :func:`escape`."""
-    return Markup(between.join(map(escape, parts)))
-
-
-def preformatted(text: str) -> Markup:
-    """A text of several lines, which stay lines."""
-    return joined(text.splitlines(), "\n")
-
-
-def embedded_json(value: object) -> Markup:
-    """JSON safe inside a ``<script>`` element: no ``<`` can end it."""
-    text = json.dumps(value, separators=(",", ":"), allow_nan=False, ensure_ascii=False)
-    return Markup(text.replace("<", "\\u003c"))
+from markupsafe import Markup, escape
 
 
 def number(value: float, digits: int = 4) -> str:
@@ -99,7 +61,7 @@ _TOKENS = (
 
 def formula(latex: str) -> Markup:
     """The registry's simple LaTeX as HTML with sub- and superscripts."""
-    text = html.escape(latex).replace("\\sum_", "\\sum _").replace("\\Sigma\\", "\\Sigma \\")
+    text = str(escape(latex)).replace("\\sum_", "\\sum _").replace("\\Sigma\\", "\\Sigma \\")
     text = re.sub(r"(\\[A-Za-z]+)_", r"\1 _", text)
     for pattern, replacement in _TOKENS:
         text = re.sub(pattern, replacement, text)

@@ -1,0 +1,122 @@
+"""This installation examined: versions, libraries, devices, precision, and what the engine would choose here."""
+
+from __future__ import annotations
+
+import platform
+import sys
+from pathlib import Path
+from typing import Any
+
+# What rmtbase asks for and what its extras do: a source tree that was never installed has no list of them.
+PACKAGES = (
+    "jax",
+    "jaxlib",
+    "numpy",
+    "scipy",
+    "mpmath",
+    "xarray",
+    "netCDF4",
+    "h5py",
+    "matplotlib",
+    "typer",
+    "rich",
+    "ml_dtypes",
+    "huggingface-hub",
+    "jaxtyping",
+    "threadpoolctl",
+    "filelock",
+    "jinja2",
+    "platformdirs",
+    "torch",
+    "transformers",
+    "distributed",
+)
+_SHAPES = ((768, 64), (64, 64))  # d_model, d_head: well-conditioned, as most heads are, and as badly as can be
+
+
+def examine() -> dict[str, dict[str, Any]]:
+    """What is installed and how it would compute, section by section: name -> value.
+
+    ``["precision"]["verdict"]`` is ``"good"`` where double precision holds. Loads JAX and starts its devices.
+    """
+    import rmtbase
+    from rmtbase.linalg import DTYPE, PRNG_IMPLEMENTATION, available_cores
+    from rmtbase.montecarlo import cache_folder
+    from rmtbase.tables import software_versions
+
+    packages = {name: found or "not installed" for name, found in software_versions(*PACKAGES).items()}
+    return {
+        "software": {"rmtbase": rmtbase.__version__, "python": platform.python_version(), **packages},
+        "libraries": _libraries(),
+        "machine": {
+            "system": f"{platform.system()} {platform.machine()}",
+            "cores for this process": available_cores(),
+            "executable": sys.executable,
+        },
+        "numerics": {"dtype": DTYPE, "prng": PRNG_IMPLEMENTATION},
+        "solvers": _solvers(),
+        "devices": _devices(),
+        "precision": _precision(),
+        "files": {"cache": str(cache_folder())},
+    }
+
+
+def _libraries() -> dict[str, str]:
+    """The libraries below the packages, which decide about last digits and about which files can be read."""
+    import h5py
+    import netCDF4
+    import numpy  # noqa: F401  # loads its BLAS
+    import scipy.linalg  # noqa: F401  # loads another
+    from threadpoolctl import threadpool_info
+
+    found = {}
+    for one in threadpool_info():
+        if one["user_api"] == "blas":
+            facts = [one.get(name) for name in ("architecture", "threading_layer")] + [f"{one['num_threads']} threads"]
+            name = f"BLAS {Path(one['filepath']).parent.name.removesuffix('.libs')}"
+            found[name] = f"{one['internal_api']} {one['version']} ({', '.join(filter(None, facts))})"
+    found["HDF5, to check files"] = h5py.version.hdf5_version
+    found["HDF5, to read and write"] = netCDF4.__hdf5libversion__
+    found["netCDF-C"] = netCDF4.__netcdf4libversion__
+    return found
+
+
+def _solvers() -> dict[str, str]:
+    """Asked of the engine itself, which chooses for each shape."""
+    from rmtbase.ensembles import low_rank_product
+    from rmtbase.montecarlo import choose_solver
+
+    chosen = {
+        f"draws, d_model {d_model}, d_head {d_head}": choose_solver(low_rank_product(d_model, d_head))
+        for d_model, d_head in _SHAPES
+    }
+    return {what: f"{choice.name} ({choice.reason})" for what, choice in chosen.items()}
+
+
+def _devices() -> dict[str, str]:
+    import jax
+
+    return {str(device): device.device_kind for device in jax.devices()}
+
+
+def _precision() -> dict[str, str]:
+    import numpy as np
+
+    from rmtbase.linalg import product_singular_values, reproducible_jax
+
+    with reproducible_jax():
+        import jax
+
+        key = jax.random.key(0)
+        w = np.asarray(jax.random.normal(key, (2, 16, 64)))
+        product = np.asarray(jax.numpy.asarray(w[0]).T @ jax.numpy.asarray(w[1]))
+    matmul = float(np.abs(product - w[0].T @ w[1]).max())
+    thin = product_singular_values(w[0], w[1])
+    dense = np.linalg.svd(product, compute_uv=False)[:16]
+    spectrum = float(np.abs(thin / dense - 1).max())
+    good = w.dtype == np.float64 and matmul < 1e-12 and spectrum < 1e-12
+    return {
+        "matrix product, jax - numpy": f"{matmul:.1e}",
+        "spectrum, thin / dense - 1": f"{spectrum:.1e}",
+        "verdict": "good" if good else "bad: expected both below 1e-12 in float64",
+    }
