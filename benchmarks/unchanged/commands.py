@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import os
 import subprocess
 import sys
 import tempfile
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
 import written
@@ -121,6 +123,11 @@ WRONG = (
     "demo --out notes.txt",
 )
 
+PROCESSES = frozenset(
+    {"", "--version", "--help", GOOD[3 + len(COMMANDS)], "score demo --json", "--wat", "plot none.nc"}
+)
+"""Those run as processes; the others, to spare the time that imports take, by ``rmtbase.cli.main`` in this one."""
+
 
 def collect(entries: Entries) -> None:
     """All of them, one after the other in one folder, so that later ones read what earlier ones wrote."""
@@ -130,20 +137,36 @@ def collect(entries: Entries) -> None:
             (root / name).write_text(text)
         seen = _files(root)
         for command in (*GOOD, *WRONG):
-            ran = subprocess.run(
-                [sys.executable, "-m", "rmtbase", *command.split()],
-                cwd=root, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL,
-            )  # fmt: skip
+            status, out, err = (_process if command in PROCESSES else _here)(command.split(), root)
             label = f"rmtbase {command}"
-            entries.add(f"{label} [status]", ran.returncode)
-            entries.add(f"{label} [stdout]", _told(ran.stdout, root))
-            entries.add(f"{label} [stderr]", _told(ran.stderr, root))
+            entries.add(f"{label} [status]", status)
+            entries.add(f"{label} [stdout]", _told(out, root))
+            entries.add(f"{label} [stderr]", _told(err, root))
             now = _files(root)
             entries.add(f"{label} [files]", "\n".join(sorted(name for name in now if now[name] != seen.get(name))))
             for name in (name for name in now if now[name] != seen.get(name)):
                 entries.take(f"{label} > {name}", lambda name=name: written.contents(root / name))
             entries.add(f"{label} [gone]", "\n".join(sorted(set(seen) - set(now))))
             seen = now
+
+
+def _process(arguments: list[str], folder: Path) -> tuple[int, str, str]:
+    command = [sys.executable, "-m", "rmtbase", *arguments]
+    ran = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
+    return ran.returncode, ran.stdout, ran.stderr
+
+
+def _here(arguments: list[str], folder: Path) -> tuple[int, str, str]:
+    from rmtbase.cli import main
+
+    out, err, status = io.StringIO(), io.StringIO(), 0
+    os.chdir(folder)
+    with redirect_stdout(out), redirect_stderr(err):
+        try:
+            main(arguments)
+        except SystemExit as left:
+            status = int(left.code or 0)
+    return status, out.getvalue(), err.getvalue()
 
 
 def _files(root: Path) -> dict[str, tuple[int, int]]:

@@ -24,10 +24,8 @@ ENSEMBLES: dict[str, list[dict[str, object]]] = {
         {"n_rows": 7, "n_columns": 4, "initializer": "normal", "mean": 0.1, "std": 0.5},
         {"n_rows": 4, "n_columns": 7, "initializer": "truncated_normal", "std": 0.5, "bound": 1.0},
         {"n_rows": 4, "n_columns": 7, "initializer": "kaiming_uniform", "a": 5**0.5},
-        *(
-            {"n_rows": 6, "n_columns": 8, "initializer": name}
-            for name in ("uniform", "xavier_uniform", "xavier_normal")
-        ),
+        {"n_rows": 6, "n_columns": 8, "initializer": "uniform", "bound": 0.3},
+        *({"n_rows": 6, "n_columns": 8, "initializer": name} for name in ("xavier_uniform", "xavier_normal")),
         *(
             {"n_rows": 8, "n_columns": 6, "initializer": name}
             for name in ("kaiming_normal", "torch_linear", "orthogonal")
@@ -40,6 +38,10 @@ ENSEMBLES: dict[str, list[dict[str, object]]] = {
     "student_t_matrix": [{"n_rows": 7, "n_columns": 4, "df": 2.5, "scale": 0.02}],
     "random_subspaces": [{"d_model": 11, "d_head": 4}],
 }
+
+
+ROWS = ("initialized_matrix", "logistic_matrix", "student_t_matrix")
+"""Ensembles whose elements can be drawn as they are; chains only by ``method = "dense"``."""
 
 
 def collect(entries: Entries) -> None:
@@ -73,7 +75,7 @@ def _ensembles(entries: Entries) -> None:
                     f"{label}.elements", lambda one=ensemble: list(public("montecarlo.draw_elements")(one, 5, 3))
                 )
     chain = public("ensembles.low_rank_product")(64, 8)
-    for solver in ("svdvals", "gram", "eigvalsh", "tridiagonal"):
+    for solver in ("svd", "gram", "device_svd", "device_gram"):
         _spectra(entries, f"solver {solver}", chain, solver=solver)
     _spectra(entries, "float32", chain, precision="float32")
     _spectra(entries, "from draw 7, in batches of 4", chain, start=7, batch=4)
@@ -97,32 +99,34 @@ def _plans(entries: Entries) -> None:
     run, make = public("montecarlo.run_in_memory"), public("montecarlo.make_plan")
     for name, cases in ENSEMBLES.items():
         entries.take(f"plan of {name}", lambda name=name, cases=cases: run(make(name, cases, 50, 2)))
-        plan = {"measure": "elements", "keep_sample": True}
+        rows = cases if name in ROWS else [one for one in cases if one.get("method") == "dense"] or cases
         entries.take(
-            f"elements of {name}", lambda name=name, cases=cases, plan=plan: run(make(name, cases, 9, 2, **plan))
+            f"elements of {name}",
+            lambda name=name, rows=rows: run(make(name, rows, 9, 2, measure="elements", normalization="none")),
         )
     several = [{"d_model": 32, "d_head": 8}, {"d_model": 16, "d_head": 4, "sigma": [0.5, [0.1, 2.0]]}]
     plan = make("low_rank_product", several, 700, 4, chunk=250, keep_sample=False)
     entries.take("plan.record", plan.record)
-    entries.take("plan.hash", plan.hash)
-    entries.take("plan.chunks", lambda: list(plan.chunks.all()))
+    entries.take("plan.hash", lambda: plan.hash)
+    entries.take("plan.chunks", lambda: [*plan.chunks])
     entries.take("plan.titles", lambda: [plan.name, plan.title, plan.description, plan.total_draws, plan.case_sigmas])
     entries.take("plan in chunks", lambda: run(plan))
-    entries.take("compute_chunk", lambda: public("montecarlo.compute_chunk")(plan, next(iter(plan.chunks.all()))))
+    entries.take("compute_chunk", lambda: public("montecarlo.compute_chunk")(plan, next(iter(plan.chunks))))
 
 
 def _others(entries: Entries) -> None:
     grouped = public("montecarlo.simulate_grouped_query")(32, 8, 4, 60, seed=2)
     entries.add("simulate_grouped_query", grouped)
-    entries.take("self_normalized", grouped.self_normalized)
+    entries.take("self_normalized", lambda: grouped.self_normalized)
     entries.take("head_correlation", lambda: [grouped.head_correlation(), grouped.head_correlation(False)])
     entries.take("simulate_gaussian_matrix", lambda: public("montecarlo.simulate_gaussian_matrix")(40, 12, 200, 3))
-    cases = [{"d_model": 32, "d_head": 8}, {"d_model": 16, "d_head": 4, "sigma_q": 0.5}]
-    entries.take("element_baseline", lambda: public("montecarlo.element_baseline")(cases, 12, 5))
+    chain = public("ensembles.low_rank_product")(32, 8, method="dense")
+    normal = public("ensembles.make_ensemble")("initialized_matrix", {"n_rows": 9, "n_columns": 8, "std": 0.02})
+    entries.take("element_baseline", lambda: public("montecarlo.element_baseline")([(32, 8), chain, normal], 12, 5))
     entries.take(
-        "element_baseline range", lambda: public("montecarlo.element_baseline")(cases[0], 8, 5, 30, (-3.0, 3.0))
+        "element_baseline in a range",
+        lambda: public("montecarlo.element_baseline")((32, 8), 8, 5, 30, (-3.0, 3.0), keep_sample=False),
     )
-    chain = public("ensembles.low_rank_product")(32, 8)
     entries.take("element_edges", lambda: public("montecarlo.element_edges")(chain))
     entries.take("draw_elements", lambda: list(public("montecarlo.draw_elements")(chain, 5, 3)))
     entries.take("histogram_edges", lambda: public("montecarlo.histogram_edges")(64, 8))
@@ -141,8 +145,8 @@ def _atlas(entries: Entries) -> None:
     table = baseline(32, 8, draws=600, normalization="none")
     compact = public("montecarlo.compact_baseline")(table)
     entries.add("compact_baseline", compact)
-    entries.take("merge_atlases", lambda: public("montecarlo.merge_atlases")(
-        [compact, public("montecarlo.compact_baseline")(baseline(64, 8, draws=600, normalization="none"))]))  # fmt: skip
+    other = public("montecarlo.compact_baseline")(baseline(64, 8, draws=600, normalization="none"))
+    entries.take("merge_atlases", lambda: public("montecarlo.merge_atlases")([compact, other]))
     entries.take("divisor", lambda: public("montecarlo.divisor")(table.isel(case=0)))
     entries.take("self_normalized_sample", lambda: public("montecarlo.self_normalized_sample")(table.isel(case=0)))
     ranks = public("montecarlo.kept_ranks")(5000)

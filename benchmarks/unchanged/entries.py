@@ -124,7 +124,7 @@ class Entries:
             print(f"  {name}{inspect.signature(bound)} is not called", file=sys.stderr)
 
     def _points(self, law: Any) -> np.ndarray:
-        """Places to evaluate a law: round numbers near its quantiles and its edges, and outside; the same on both sides."""
+        """Places to evaluate a law: round numbers near quantiles and edges, and outside; the same on both sides."""
         places = [-1.0, 0.0, 1.0, np.inf, -np.inf, np.nan]
         try:
             places += [float(f"{x:.3g}") for x in np.ravel(law.ppf(PROBABILITIES))]
