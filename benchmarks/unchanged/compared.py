@@ -1,0 +1,122 @@
+"""How entries of two installations compare: the same to the bit, within a stated bound, or different."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+
+import numpy as np
+import stated
+
+MOST_SHOWN = 40
+
+
+@dataclasses.dataclass
+class Section:
+    """One section's outcome: how many entries were compared, and those that are not the same, with what differs."""
+
+    name: str
+    compared: int = 0
+    same: int = 0
+    rounding: dict[str, str] = dataclasses.field(default_factory=dict)
+    stated: dict[str, str] = dataclasses.field(default_factory=dict)
+    different: dict[str, str] = dataclasses.field(default_factory=dict)
+    new: list[str] = dataclasses.field(default_factory=list)
+
+    def line(self) -> str:
+        """A row of the table."""
+        counts = (self.compared, self.same, len(self.rounding), len(self.stated), len(self.different), len(self.new))
+        return f"{self.name:<18}" + "".join(f"{count:>12}" for count in counts)
+
+    def record(self) -> dict[str, object]:
+        """The same for a file."""
+        return dataclasses.asdict(self)
+
+
+def section(name: str, before: Mapping[str, np.ndarray], after: Mapping[str, np.ndarray]) -> Section:
+    """Compare all entries of a section."""
+    result = Section(name, compared=len(before))
+    used = set()
+    for entry, old in before.items():
+        place = entry if entry in after else stated.moved(entry) if name == "names" else entry
+        used.add(place)
+        if place not in after:
+            _file(result, entry, "is gone", stated.reason(entry, stated.GONE) if name == "names" else None)
+            continue
+        difference, size = differing(old, after[place])
+        if not difference:
+            result.same += 1
+            if place != entry:
+                result.stated[entry] = f"moved to {place}"
+                result.same -= 1
+        elif size <= stated.bound(f"{name}/{entry}"):
+            result.rounding[entry] = difference
+        else:
+            _file(result, entry, difference, stated.reason(entry, stated.SIGNATURES) if name == "names" else None)
+    result.new = [entry for entry in after if entry not in used]
+    return result
+
+
+def _file(result: Section, entry: str, difference: str, why: str | None) -> None:
+    if why is None:
+        result.different[entry] = difference
+    else:
+        result.stated[entry] = f"{difference} ({why})"
+
+
+def differing(old: np.ndarray, new: np.ndarray) -> tuple[str, float]:
+    """In what two values differ, empty if in nothing, and the largest relative difference of numbers."""
+    if old.dtype.kind == "U" and new.dtype.kind == "U" and old.shape == new.shape:
+        return (_first_text(old, new), _of_space(old, new)) if (old != new).any() else ("", 0.0)
+    if old.shape != new.shape or old.dtype.kind != new.dtype.kind or old.dtype.itemsize != new.dtype.itemsize:
+        return f"{_kind(old)} is now {_kind(new)}", np.inf
+    if old.dtype.kind not in "fc":
+        return ("", 0.0) if (old == new).all() else (f"{np.sum(old != new)} of {old.size} differ", np.inf)
+    same = (old == new) & (np.signbit(old.real) == np.signbit(new.real)) | (np.isnan(old) & np.isnan(new))
+    if same.all():
+        return "", 0.0
+    with np.errstate(all="ignore"):
+        relative = np.where(same, 0.0, np.abs(new - old) / np.maximum(np.abs(old), np.finfo(old.dtype).tiny))
+    size = float(np.max(np.where(np.isnan(relative), np.inf, relative)))
+    place = np.unravel_index(np.argmax(np.where(np.isnan(relative), np.inf, relative)), old.shape)
+    return f"{np.sum(~same)} of {old.size}, by {size:.2g} relative: {old[place]!r} is now {new[place]!r}", size
+
+
+def _kind(value: np.ndarray) -> str:
+    shown = f" {str(value)[:100]!r}" if value.size == 1 else ""
+    return f"{value.dtype.name} of shape {value.shape}{shown}"
+
+
+def _of_space(old: np.ndarray, new: np.ndarray) -> float:
+    """0.5 if nothing but white space differs, so that a bound of 0.5 allows just that."""
+    pairs = zip(old.ravel(), new.ravel(), strict=True)
+    return 0.5 if all("".join(str(one).split()) == "".join(str(other).split()) for one, other in pairs) else np.inf
+
+
+def _first_text(old: np.ndarray, new: np.ndarray) -> str:
+    for one, other in zip(old.ravel(), new.ravel(), strict=True):
+        rows, others = str(one).splitlines() or [""], str(other).splitlines() or [""]
+        for row, text in zip(rows, others, strict=False):
+            if row != text:
+                start = max(next((at for at, (a, b) in enumerate(zip(row, text, strict=False)) if a != b), 0) - 30, 0)
+                return f"{row[start : start + 160]!r} is now {text[start : start + 160]!r}"
+        if len(rows) != len(others):
+            return f"{len(rows)} lines are now {len(others)}: {(rows + others)[min(len(rows), len(others))][:160]!r}"
+        if one != other:
+            return "the ends of lines differ"
+    return ""
+
+
+def report(results: list[Section]) -> str:
+    """The table, below what is not the same."""
+    lines = []
+    for result in results:
+        for title in ("different", "rounding", "stated"):
+            found = getattr(result, title)
+            lines += [f"{result.name}: {title}: {entry}: {what}" for entry, what in [*found.items()][:MOST_SHOWN]]
+            lines += [f"{result.name}: {title}: and {len(found) - MOST_SHOWN} more"] if len(found) > MOST_SHOWN else []
+        shown = ", ".join(result.new[:MOST_SHOWN])
+        lines += [f"{result.name}: new: {shown}"] if result.new else []
+    heads = ("compared", "the same", "rounding", "stated", "different", "new")
+    lines += ["", f"{'section':<18}" + "".join(f"{head:>12}" for head in heads)]
+    return "\n".join([*lines, *(result.line() for result in results)])
