@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.special import digamma, gammaln, loggamma, ndtri_exp, polygamma
 
-FloatArray = NDArray[np.floating]
+FloatArray = NDArray[np.float64]
 
 _LOG_TINY = 780.0  # -ln of the least probability tabulated; none below exp(-745) is a positive double
 _LARGEST_TILT = 1e4  # in units of the strip; a bounded law is not resolved closer to its upper end
