@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from rmtbase.errors import ParameterError
 from rmtbase.parameters import require_real_numbers
-from rmtbase.statistics._sample import SampleSummary
+from rmtbase.statistics._sample import SampleSummary, std_standard_error
 
 Array = NDArray[np.float64]
 Blocks = Callable[[], Iterable[Array]]
@@ -79,8 +79,7 @@ class _Moments:
             fourth = m4 - 4 * m1 * m3 + 6 * m1**2 * m2 - 3 * m1**4
             unbiased = variance * n / (n - 1)
             std = self.unit * np.sqrt(unbiased)
-            relative = np.where(unbiased > 0, fourth / unbiased**2 - (n - 3) / (n - 1), 0.0)
-            std_error = 0.5 * std * np.sqrt(np.maximum(relative, 0.0) / n)
+            std_error = std_standard_error(std, fourth / unbiased**2, n)
             return self.origin + self.unit * m1, std, std / np.sqrt(n), std_error
 
 
