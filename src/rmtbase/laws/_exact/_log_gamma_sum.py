@@ -108,7 +108,7 @@ class LogGammaSum:
             points = s[:, None] + width[:, None] * (1j * u - bend * u * u)
             return points, self._log_mgf(points) - start[:, None] - (points - s[:, None]) * y[:, None]
 
-        u = _STEP * np.arange(_NODES)
+        u = _STEP * np.arange(_NODES, dtype=np.float64)
         # The straightest path on which all is over at the last node: more of a bend meets where K grows.
         at_end = path(_BENDS, u[-1])[1].real
         enough = at_end < -_LOG_ROUNDING
@@ -171,7 +171,7 @@ class _Table:
     @cached_property
     def nodes(self) -> FloatArray:
         """The columns, shape (3, 513), at equidistant t."""
-        return chebval(np.linspace(-1.0, 1.0, 513), self.series)
+        return np.asarray(chebval(np.linspace(-1.0, 1.0, 513), self.series), dtype=np.float64)
 
     def coordinate(self, column: int, value: FloatArray) -> FloatArray:
         """The t at which a column has these values, clipped to [-1, 1]: Newton's method from the nodes."""
