@@ -41,10 +41,9 @@ from numpy.typing import NDArray
 from _machine import RMTBASE, Check, arguments, describe_machine, finish, recorded, run_process, timed
 from null_tables import side_by_side
 from rmtbase.ensembles import Ensemble, low_rank_product, residual_path
-from rmtbase.laws import weibull_fit
 from rmtbase.linalg import HOST_SOLVERS, available_cores, reproducible_jax, single_threaded_blas
 from rmtbase.montecarlo import case_key, choose_solver, draw_elements, draw_keys, draw_spectra
-from rmtbase.statistics import element_moments, spectral_statistics
+from rmtbase.statistics import element_moments, spectral_statistics, weibull_fit
 
 Stack = NDArray[np.float64]
 CORES = available_cores()

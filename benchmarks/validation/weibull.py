@@ -10,7 +10,8 @@ from comparison import ASYMPTOTIC, FloatArray, Limits, Row, Subject
 from effort import Effort, generator
 from scipy.special import gamma
 
-from rmtbase.laws import parents, weibull_body_tail_gap, weibull_closure, weibull_fit, weibull_null
+from rmtbase.laws import parents, weibull_body_tail_gap, weibull_closure, weibull_null
+from rmtbase.statistics import weibull_fit
 
 SECTION = "weibull"
 TRIM = 0.1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Iterable
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any, SupportsFloat, SupportsIndex
 
 from rmtbase.errors import ParameterError
@@ -121,6 +122,14 @@ def require_moderate_sigmas(sigmas: object, count: int) -> tuple[float, ...]:
             f"a product between {_SMALLEST_PRODUCT:g} and {1.0 / _SMALLEST_PRODUCT:g}; rescale the matrix",
         )
     return checked
+
+
+def require_trim(trim: object) -> Fraction:
+    """``trim`` as the rational it is written as, 0.1 as 1/10; a :class:`ParameterError` unless 0 ≤ trim < 1/2."""
+    expected = "a number t with 0 <= t < 1/2, the share left out at either end"
+    if isinstance(trim, bool) or not isinstance(trim, SupportsFloat) or not 0 <= float(trim) < 0.5:
+        raise ParameterError("trim", trim, expected)
+    return trim if isinstance(trim, Fraction) else Fraction(repr(float(trim)))
 
 
 def require_normalization(normalization: object) -> str:

@@ -9,14 +9,13 @@ from scipy import special, stats
 from rmtbase.errors import ParameterError
 from rmtbase.laws import (
     LargeSampleLaw,
-    WeibullFit,
     parents,
     weibull_anchor,
     weibull_body_tail_gap,
     weibull_closure,
-    weibull_fit,
     weibull_null,
 )
+from rmtbase.statistics import WeibullFit, weibull_fit
 
 ZETA_3 = special.zeta(3)
 

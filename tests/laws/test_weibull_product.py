@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from rmtbase import laws
+from rmtbase import laws, statistics
 from rmtbase.errors import ParameterError
 
 D_MODEL, D_HEAD, DRAWS = 120, 12, 400
@@ -17,7 +17,7 @@ def fits():
     draws = []
     for _ in range(DRAWS):
         w = rng.standard_normal((D_MODEL, D_HEAD)) @ rng.standard_normal((D_HEAD, D_MODEL)) / math.sqrt(D_MODEL)
-        draws.append(laws.weibull_fit(w)[:3])
+        draws.append(statistics.weibull_fit(w)[:3])
     return np.array(draws)
 
 

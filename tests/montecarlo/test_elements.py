@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from rmtbase import laws, statistics
+from rmtbase import statistics
 from rmtbase.ensembles import gaussian_chain, initialized_matrix, low_rank_product
 from rmtbase.errors import ParameterError, TableError
 from rmtbase.linalg import reproducible_jax
@@ -48,7 +48,7 @@ def matrices(ensemble, seed):
 
 
 def statistics_of(w, edges):
-    moments, fit = statistics.element_moments(w), laws.weibull_fit(w)
+    moments, fit = statistics.element_moments(w), statistics.weibull_fit(w)
     interval = (edges[0], edges[-1])
     return [
         *(moments.mean, moments.std, moments.skewness, moments.excess_kurtosis, moments.largest_magnitude),

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from rmtbase import laws, statistics
+from rmtbase import statistics
 from rmtbase.errors import ParameterError
 from rmtbase.statistics import element_sketch
 
@@ -41,7 +41,7 @@ def assert_is_that_of(sketched, x):
         exact = statistics.histogram_kl(x, BINS, RANGE, sigma)
         assert sketched.histogram_kl(sigma) == pytest.approx(exact, rel=1e-11, abs=1e-13)
     for trim in (0.1, 0.05, 0.25):
-        np.testing.assert_allclose(sketched.weibull_fit(trim), laws.weibull_fit(x, trim), rtol=WEIBULL)
+        np.testing.assert_allclose(sketched.weibull_fit(trim), statistics.weibull_fit(x, trim), rtol=WEIBULL)
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32, np.float16, ml_dtypes.bfloat16])
@@ -56,21 +56,21 @@ def test_a_sketch_is_as_the_whole_matrix(dtype, size):
 )
 def test_a_sketch_is_as_the_whole_matrix_for_laws_far_from_normal(law):
     x = sample(20_000, law)
-    np.testing.assert_allclose(sketch(x).weibull_fit(), laws.weibull_fit(x), rtol=WEIBULL)
+    np.testing.assert_allclose(sketch(x).weibull_fit(), statistics.weibull_fit(x), rtol=WEIBULL)
     assert sketch(x).histogram_kl(2.0) == pytest.approx(statistics.histogram_kl(x, BINS, RANGE, 2.0), rel=1e-11)
 
 
 @pytest.mark.parametrize("levels", [1, 7, 127])
 def test_quantised_weights_are_fitted_as_exactly(levels):
     x = np.round(sample(50_000, stats.norm) * levels) * 0.7123 + np.where(sample(50_000, seed=2) > 0, 0.3, -0.3)
-    np.testing.assert_allclose(sketch(x).weibull_fit(), laws.weibull_fit(x), rtol=WEIBULL)
+    np.testing.assert_allclose(sketch(x).weibull_fit(), statistics.weibull_fit(x), rtol=WEIBULL)
 
 
 @pytest.mark.parametrize("n", [8, 20, 100, 1000])
 def test_few_numbers_are_fitted_nearly_as_exactly(n):
     x = sample(n)
     for trim in (0.1, 0.2, 0):
-        np.testing.assert_allclose(sketch(x).weibull_fit(trim), laws.weibull_fit(x, trim), rtol=1e-6)
+        np.testing.assert_allclose(sketch(x).weibull_fit(trim), statistics.weibull_fit(x, trim), rtol=1e-6)
 
 
 def test_the_result_is_to_the_bit_that_of_any_cut():

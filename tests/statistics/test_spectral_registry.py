@@ -33,9 +33,9 @@ spectra = st.lists(st.floats(1e-3, 1e3), min_size=1, max_size=12).map(lambda s: 
 every_statistic = pytest.mark.parametrize("statistic", SPECTRAL_STATISTICS.values(), ids=lambda one: one.name)
 
 
+@mpmath.workdps(30)
 def by_definition(s):
     """Each statistic from its definition, with 30 digits, on λ = s² or on s."""
-    mpmath.mp.dps = 30
     s = [mpmath.mpf(float(x)) for x in s]
     eigenvalues = [x**2 for x in s]
 

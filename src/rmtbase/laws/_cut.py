@@ -6,6 +6,7 @@ import math
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -31,17 +32,17 @@ class Cut(ABC):
     def has_hard_edge(self) -> bool:
         """Whether the cut reaches down to zero."""
 
-    @property
+    @cached_property
     @abstractmethod
     def log_upper(self) -> float:
         """Ln x_+."""
 
-    @property
+    @cached_property
     @abstractmethod
     def log_lower(self) -> float:
         """Ln x_-, -inf for a hard edge."""
 
-    @property
+    @cached_property
     def log_span(self) -> float:
         """ln(x_+/x_-); inf for a hard edge."""
         return self.log_upper - self.log_lower

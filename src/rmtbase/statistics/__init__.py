@@ -17,7 +17,7 @@ from rmtbase.statistics._fits import (
     fit_student_t,
 )
 from rmtbase.statistics._inference import benjamini_hochberg, cauchy_combination, monte_carlo_p_value
-from rmtbase.statistics._magnitudes import MAGNITUDE_BINS, MagnitudeCounts, WeibullEstimate, magnitude_bins
+from rmtbase.statistics._magnitudes import MAGNITUDE_BINS, MagnitudeCounts, magnitude_bins
 from rmtbase.statistics._registry import (
     SPECTRAL_STATISTICS,
     Statistic,
@@ -27,6 +27,7 @@ from rmtbase.statistics._registry import (
 )
 from rmtbase.statistics._sample import SampleSummary, summarize
 from rmtbase.statistics._streamed_summary import quantiles_of_stream, summarize_stream
+from rmtbase.statistics._weibull_fit import WeibullFit, weibull_fit
 
 __all__ = [
     "ELEMENT_STATISTICS",
@@ -41,7 +42,7 @@ __all__ = [
     "SampleSummary",
     "Statistic",
     "StudentTFit",
-    "WeibullEstimate",
+    "WeibullFit",
     "benjamini_hochberg",
     "cauchy_combination",
     "element_moments",
@@ -61,4 +62,5 @@ __all__ = [
     "spectral_statistics",
     "summarize",
     "summarize_stream",
+    "weibull_fit",
 ]

@@ -19,7 +19,8 @@ from rmtbase.parameters import (
 )
 from rmtbase.statistics._elements import BLOCK, CentralSums, ElementMoments, central_sums
 from rmtbase.statistics._entropy import entropy_of_counts, kl_of_counts
-from rmtbase.statistics._magnitudes import MagnitudeCounts, WeibullEstimate, magnitude_counts
+from rmtbase.statistics._magnitudes import MagnitudeCounts, magnitude_counts
+from rmtbase.statistics._weibull_fit import WeibullFit
 
 Array = NDArray[np.float64]
 
@@ -80,8 +81,8 @@ class ElementSketch:
             raise ParameterError("sample", "zeros", "numbers with a spread, to which a normal law can be fitted")
         return kl_of_counts(self.counts, self.edges, spread)
 
-    def weibull_fit(self, trim: float | Fraction = 0.1) -> WeibullEstimate:
-        """As :func:`rmtbase.laws.weibull_fit` of the whole sample: see :meth:`MagnitudeCounts.weibull_fit`."""
+    def weibull_fit(self, trim: float | Fraction = 0.1) -> WeibullFit:
+        """As :func:`weibull_fit` of the whole sample: see :meth:`MagnitudeCounts.weibull_fit`."""
         return self.magnitudes.weibull_fit(self.sums.root_mean_square, trim)
 
 

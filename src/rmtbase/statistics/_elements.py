@@ -58,6 +58,23 @@ class CentralSums:
     smallest: float
     largest: float
 
+    @classmethod
+    def about(
+        cls, pivot: float, count: int, powers: tuple[float, float, float, float], smallest: float, largest: float
+    ) -> CentralSums:
+        """The sums from Σ(w - pivot)^k, k = 1, …, 4; the pivot is near the mean, so that little cancels."""
+        first, second, third, fourth = powers
+        shift = first / count
+        return cls(
+            count=count,
+            mean=pivot + shift,
+            square=second - shift * first,
+            cube=third - 3.0 * shift * second + 2.0 * shift**2 * first,
+            fourth=fourth - 4.0 * shift * third + 6.0 * shift**2 * second - 3.0 * shift**3 * first,
+            smallest=smallest,
+            largest=largest,
+        )
+
     def merged(self, other: CentralSums) -> CentralSums:
         """The sums of both parts together.
 

@@ -12,13 +12,15 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
 from rmtbase.errors import ParameterError
+from rmtbase.parameters import require_trim
+from rmtbase.statistics._weibull_fit import WeibullFit, plotting_positions, trimmed_ranks
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -52,24 +54,6 @@ def magnitude_bins(bits: Any) -> tuple[Any, Any]:
     return place, (bits >> (_MANTISSA - _SPLIT - _DISTANCE)) & ((1 << _DISTANCE) - 1)
 
 
-class WeibullEstimate(NamedTuple):
-    """The Weibull fit of N weights, with the fields of :class:`rmtbase.laws.WeibullFit`.
-
-    Attributes:
-        shape: k̂.
-        scale: λ̂, in the units of the weights.
-        r_squared: R² of the line.
-        rms: root mean square of all N weights.
-        number: N.
-    """
-
-    shape: float
-    scale: float
-    r_squared: float
-    rms: float
-    number: int
-
-
 @dataclass(frozen=True)
 class MagnitudeCounts:
     """Counts of magnitudes; each array (MAGNITUDE_BINS,).
@@ -91,8 +75,8 @@ class MagnitudeCounts:
             self.distance_squared + other.distance_squared,
         )
 
-    def weibull_fit(self, rms: float, trim: float | Fraction = 0.1) -> WeibullEstimate:
-        """The fit of :func:`rmtbase.laws.weibull_fit`, ln(-ln(1 - p)) regressed on ln |w| between the trims.
+    def weibull_fit(self, rms: float, trim: float | Fraction = 0.1) -> WeibullFit:
+        """The fit of :func:`weibull_fit`, ln(-ln(1 - p)) regressed on ln |w| between the trims.
 
         The mean and the variance of ln |w| in a bin follow from its sums, the mean of the plotting positions of its
         ranks from their integral. What is left open is how the magnitudes lie within a bin of relative width 2^-10 or
@@ -109,7 +93,7 @@ class MagnitudeCounts:
                 is below 2^-40 (a zero is) or not below 2^24.
         """
         n = int(self.count.sum())
-        dropped = _dropped(n, trim)
+        dropped = trimmed_ranks(n, require_trim(trim))
         end = np.cumsum(self.count)
         kept = (end > dropped) & (end - self.count < n - dropped) & (self.count > 0)
         if kept[0] or kept[-1]:
@@ -141,7 +125,7 @@ class MagnitudeCounts:
             raise ParameterError("sample", "one magnitude between the trims", "two different ones there")
         shape = float(covariance / spread)
         r_squared = float(shape * covariance / _plotting_variance(n, dropped))
-        return WeibullEstimate(shape, math.exp(x_mean - y_mean / shape), r_squared, rms, n)
+        return WeibullFit(shape, math.exp(x_mean - y_mean / shape), r_squared, rms, n)
 
     def _mantissas(self, bins: Integers) -> tuple[Array, Array]:
         """Mean and variance, in each of the bins, of the magnitude over its octave's lower edge."""
@@ -162,21 +146,6 @@ def magnitude_counts(numbers: Array) -> MagnitudeCounts:
     return MagnitudeCounts(np.bincount(place, minlength=MAGNITUDE_BINS), *sums)
 
 
-def _dropped(n: int, trim: float | Fraction) -> int:
-    """How many ranks i have (i - 1/2)/n below the trim, which is taken as it is written: 0.1 means 1/10."""
-    if isinstance(trim, bool) or not isinstance(trim, int | float | Fraction) or not 0 <= trim < 0.5:
-        raise ParameterError("trim", trim, "a number t with 0 <= t < 1/2, the share left out at either end")
-    dropped = max(0, math.ceil(n * Fraction(str(trim)) - Fraction(1, 2)))
-    if n - 2 * dropped < 2:
-        raise ParameterError("sample", f"{n} weights", f"at least two between the trims of {trim}")
-    return dropped
-
-
-def _plotting_positions(first: int, last: int, n: int) -> Array:
-    """Y_i = ln(-ln(1 - p_i)) at p_i = (i + 1/2)/n for the ranks i = first, …, last - 1."""
-    return np.log(-np.log1p(-(np.arange(first, last) + 0.5) / n))
-
-
 def _plotting_slope(p: Array) -> Array:
     """DY/dp."""
     return 1.0 / ((1.0 - p) * -np.log1p(-p))
@@ -192,8 +161,8 @@ def _plotting_sums(ranks: Integers, n: int) -> Array:
     inner = np.clip(ranks, outer, n - outer)
     u = -np.log1p(-inner / n)
     sums = -n * (np.exp(-u) * np.log(u) + special.exp1(u)) - _plotting_slope(inner / n) / (24.0 * n)
-    below = np.append(0.0, np.cumsum(_plotting_positions(0, outer, n)[::-1]))  # from rank `outer` downwards
-    above = np.append(0.0, np.cumsum(_plotting_positions(n - outer, n, n)))
+    below = np.append(0.0, np.cumsum(plotting_positions(0, outer, n)[::-1]))  # from rank `outer` downwards
+    above = np.append(0.0, np.cumsum(plotting_positions(n - outer, n, n)))
     return sums - below[np.maximum(outer - ranks, 0)] + above[np.maximum(ranks - (n - outer), 0)]
 
 
@@ -202,5 +171,5 @@ def _plotting_variance(n: int, dropped: int) -> float:
     """Variance of the plotting positions that are kept."""
     blocks = [(first, min(first + _ROWS, n - dropped)) for first in range(dropped, n - dropped, _ROWS)]
     number = n - 2 * dropped
-    mean = math.fsum(float(_plotting_positions(*block, n).sum()) for block in blocks) / number
-    return math.fsum(float(((_plotting_positions(*block, n) - mean) ** 2).sum()) for block in blocks) / number
+    mean = math.fsum(float(plotting_positions(*block, n).sum()) for block in blocks) / number
+    return math.fsum(float(((plotting_positions(*block, n) - mean) ** 2).sum()) for block in blocks) / number

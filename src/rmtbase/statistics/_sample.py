@@ -47,7 +47,11 @@ def summarize(sample: ArrayLike, probabilities: ArrayLike) -> SampleSummary:
     std = np.sqrt(variance)
     with np.errstate(invalid="ignore", divide="ignore"):
         kurtosis = ((deviation / std) ** 4).mean(axis=0)  # of the standardised sample: fourth powers overflow early
-        relative = np.where(variance > 0, kurtosis - (n - 3) / (n - 1), 0.0)
-    std_error = 0.5 * std * np.sqrt(np.maximum(relative, 0.0) / n)
     quantile = np.moveaxis(np.quantile(x, levels, axis=0), 0, -1)
-    return SampleSummary(mean, std, std / np.sqrt(n), std_error, quantile)
+    return SampleSummary(mean, std, std / np.sqrt(n), std_standard_error(std, kurtosis, n), quantile)
+
+
+def std_standard_error(std: NDArray[np.float64], kurtosis: NDArray[np.float64], n: int) -> NDArray[np.float64]:
+    """Standard error of the standard deviation of n draws, whose fourth moment over std⁴ is ``kurtosis``; 0 at 0."""
+    relative = np.where(std > 0, kurtosis - (n - 3) / (n - 1), 0.0)
+    return 0.5 * std * np.sqrt(np.maximum(relative, 0.0) / n)

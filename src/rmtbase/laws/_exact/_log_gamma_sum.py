@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.special import digamma, gammaln, loggamma, ndtri_exp, polygamma
 
-FloatArray = NDArray[np.floating]
+FloatArray = NDArray[np.float64]
 
 _LOG_TINY = 780.0  # -ln of the least probability tabulated; none below exp(-745) is a positive double
 _LARGEST_TILT = 1e4  # in units of the strip; a bounded law is not resolved closer to its upper end
@@ -108,7 +108,7 @@ class LogGammaSum:
             points = s[:, None] + width[:, None] * (1j * u - bend * u * u)
             return points, self._log_mgf(points) - start[:, None] - (points - s[:, None]) * y[:, None]
 
-        u = _STEP * np.arange(_NODES)
+        u = _STEP * np.arange(_NODES, dtype=np.float64)
         # The straightest path on which all is over at the last node: more of a bend meets where K grows.
         at_end = path(_BENDS, u[-1])[1].real
         enough = at_end < -_LOG_ROUNDING
@@ -171,7 +171,7 @@ class _Table:
     @cached_property
     def nodes(self) -> FloatArray:
         """The columns, shape (3, 513), at equidistant t."""
-        return chebval(np.linspace(-1.0, 1.0, 513), self.series)
+        return np.asarray(chebval(np.linspace(-1.0, 1.0, 513), self.series), dtype=np.float64)
 
     def coordinate(self, column: int, value: FloatArray) -> FloatArray:
         """The t at which a column has these values, clipped to [-1, 1]: Newton's method from the nodes."""

@@ -58,14 +58,14 @@ class LogEigenvalue(CutLaw):
         y = self.cut.log_x_at_angle(chi)
         return y, self.cut.density(self.cut.solve(y)), self.cut.log_x_slope_at_angle(chi)
 
-    def _pdf(self, y: FloatArray) -> FloatArray:
-        return self._on_curve(y, "density", 0.0)
+    def _pdf(self, x: FloatArray) -> FloatArray:
+        return self._on_curve(x, "density", 0.0)
 
-    def _cdf(self, y: FloatArray) -> FloatArray:
-        return self._on_curve(y, "cdf", 0.0)
+    def _cdf(self, x: FloatArray) -> FloatArray:
+        return self._on_curve(x, "cdf", 0.0)
 
-    def _sf(self, y: FloatArray) -> FloatArray:
-        return self._on_curve(y, "sf", 1.0)
+    def _sf(self, x: FloatArray) -> FloatArray:
+        return self._on_curve(x, "sf", 1.0)
 
     def _on_curve(self, y: FloatArray, function: str, at_zero: float) -> FloatArray:
         result = np.full(y.shape, at_zero)

@@ -58,12 +58,12 @@ class PathLength(DiscreteDistribution):
         """0, 1, ..., L."""
         return np.arange(self.depth + 1.0)
 
-    def pmf(self, k: ArrayLike) -> FloatArray:
-        """Weight of length ``k``, same shape; 0 unless k is an integer from 0 to L, nan at nan.
+    def pmf(self, x: ArrayLike) -> FloatArray:
+        """Weight of length ``x``, same shape; 0 unless x is an integer from 0 to L, nan at nan.
 
         Relative accuracy: a few units of rounding times ln L!.
         """
-        values = require_real_numbers("k", k)
+        values = require_real_numbers("x", x)
         inside = (values >= 0.0) & (values <= self.depth) & (values == np.floor(values))
         length = np.where(inside, values, 0.0)
         rest, variance = self.depth - length, self.sigma**2
@@ -74,13 +74,13 @@ class PathLength(DiscreteDistribution):
         weight = np.where(inside, np.exp(log_weight), np.where(np.isnan(values), np.nan, 0.0))
         return weight if weight.ndim else weight[()]
 
-    def cdf(self, k: ArrayLike) -> FloatArray:
-        """Weight of all lengths up to ``k``."""
-        return self._tail(k, from_above=False)
+    def cdf(self, x: ArrayLike) -> FloatArray:
+        """Weight of all lengths up to ``x``."""
+        return self._tail(x, from_above=False)
 
-    def sf(self, k: ArrayLike) -> FloatArray:
-        """Weight of all lengths above ``k``."""
-        return self._tail(k, from_above=True)
+    def sf(self, x: ArrayLike) -> FloatArray:
+        """Weight of all lengths above ``x``."""
+        return self._tail(x, from_above=True)
 
     def mean(self) -> float:
         """L sigma^2 / (1 + sigma^2): the effective depth, the mean length of the paths that carry the norm."""
@@ -145,8 +145,8 @@ class PathLength(DiscreteDistribution):
             raise ParameterError("k", k, f"an integer from 0 to depth = {self.depth}")
         return int(k)
 
-    def _tail(self, k: ArrayLike, from_above: bool) -> FloatArray:
-        values = require_real_numbers("k", k)
+    def _tail(self, x: ArrayLike, from_above: bool) -> FloatArray:
+        values = require_real_numbers("x", x)
         floor = np.clip(np.floor(values), 0.0, self.depth - 1.0)
         if self.sigma <= 1.0:
             inside = (bdtrc if from_above else bdtr)(floor, self.depth, self._probability)

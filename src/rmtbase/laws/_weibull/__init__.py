@@ -3,7 +3,6 @@
 from rmtbase.laws._weibull import parents
 from rmtbase.laws._weibull._anchor import WeibullAnchor, weibull_anchor
 from rmtbase.laws._weibull._closure import WeibullClosure, weibull_closure
-from rmtbase.laws._weibull._fit import WeibullFit, weibull_fit
 from rmtbase.laws._weibull._large_sample import LargeSampleLaw
 from rmtbase.laws._weibull._noise import (
     NoiseOptimum,
@@ -20,7 +19,6 @@ __all__ = [
     "NoiseOptimum",
     "WeibullAnchor",
     "WeibullClosure",
-    "WeibullFit",
     "WeibullNull",
     "WeibullProductNull",
     "WeibullProjection",
@@ -29,7 +27,6 @@ __all__ = [
     "weibull_anchor",
     "weibull_body_tail_gap",
     "weibull_closure",
-    "weibull_fit",
     "weibull_maximum_likelihood",
     "weibull_moment_match",
     "weibull_noise_optimum",

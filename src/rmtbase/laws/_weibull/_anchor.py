@@ -6,14 +6,14 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from typing import NamedTuple, SupportsFloat
+from typing import NamedTuple
 
 from rmtbase.errors import ParameterError
-from rmtbase.laws._weibull._arithmetic import Number, as_written, decimal, multiprecision
+from rmtbase.laws._weibull._arithmetic import Number, decimal, multiprecision
 from rmtbase.laws._weibull._double_exponential import integrate, quantile, working_digits
 from rmtbase.laws._weibull._plot import weibull_plot
 from rmtbase.laws._weibull.parents import Laplace, Logistic, Normal, Parent, TruncatedNormal, Uniform
-from rmtbase.parameters import require_positive_integer
+from rmtbase.parameters import require_positive_integer, require_trim
 
 PARENTS: dict[str, Parent] = {
     "normal": Normal(),
@@ -95,14 +95,6 @@ def weibull_anchor(
         return WeibullAnchor(trim, parent, digits, *_float_anchor(trim, parent))
     values = _exact_anchor(trim, parent, digits)
     return WeibullAnchor(trim, parent, digits, *(float(value) for value in values))
-
-
-def require_trim(trim: object) -> Fraction:
-    """``trim`` as the rational it is written as, or a :class:`ParameterError` unless 0 ≤ trim < 1/2."""
-    expected = "a number t with 0 <= t < 1/2, the share left out at either end"
-    if isinstance(trim, bool) or not isinstance(trim, SupportsFloat) or not 0 <= float(trim) < 0.5:
-        raise ParameterError("trim", trim, expected)
-    return trim if isinstance(trim, Fraction) else as_written(float(trim))
 
 
 def require_parent(distribution: object) -> Parent:

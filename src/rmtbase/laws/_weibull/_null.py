@@ -6,18 +6,21 @@ import math
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import lru_cache
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rmtbase.errors import ParameterError
-from rmtbase.laws._weibull._anchor import require_parent, require_trim
+from rmtbase.laws._weibull._anchor import require_parent
 from rmtbase.laws._weibull._arithmetic import FLOAT
-from rmtbase.laws._weibull._fit import WeibullFit
 from rmtbase.laws._weibull._large_sample import LargeSampleLaw
 from rmtbase.laws._weibull._plot import WeibullPlot, weibull_plot
 from rmtbase.laws._weibull.parents import Parent
+from rmtbase.parameters import require_trim
+
+if TYPE_CHECKING:
+    from rmtbase.statistics import WeibullFit
 
 FloatArray = NDArray[np.float64]
 
@@ -70,7 +73,7 @@ class WeibullNull:
 
 
 def weibull_null(trim: float | Fraction = 0.1, distribution: str | Parent = "normal") -> WeibullNull:
-    """The large-sample law of shape, scale and R² of :func:`weibull_fit` when the weights come from a parent law.
+    """The large-sample law of the fit of :func:`rmtbase.statistics.weibull_fit` to weights that come from a parent law.
 
     k̂, λ̂ and R² are smooth functionals of the empirical quantile function; their covariances are E[IF IF']/N with the
     influence functions of :class:`WeibullPlot`. The means carry the bias of order 1/N. With h = p(1−p), dX = dx/x along

@@ -11,10 +11,10 @@ import numpy as np
 from rmtbase.laws._element._chi_square_rule import chi_square_rule
 from rmtbase.laws._element._product_element import product_element
 from rmtbase.laws._moments import Moments
-from rmtbase.laws._weibull._anchor import require_trim
 from rmtbase.laws._weibull._null import weibull_null
 from rmtbase.laws._weibull._plot import weibull_plot
 from rmtbase.laws._weibull.parents import VarianceGamma
+from rmtbase.parameters import require_trim
 
 _METHOD = (
     "influence functions at the elements' exact covariance; neglected in the mean: the dependence, 1/(d_model d_head)"
@@ -43,7 +43,7 @@ def weibull_product_null(
     sigma_k: float = 1.0,
     normalization: str = "sqrt_d",
 ) -> WeibullProductNull:
-    """The law of :func:`weibull_fit` of the N = d_model² elements of one W_QK = W_Qᵀ W_K.
+    """The law of :func:`rmtbase.statistics.weibull_fit` of the N = d_model² elements of one W_QK = W_Qᵀ W_K.
 
     Each statistic is its limit plus the average of an influence function IF over the elements. Elements that share a
     row or a column share its |q|², others nothing, so that (as :func:`rmtbase.laws.element_average`)

@@ -297,20 +297,10 @@ def _rows_at_a_time(rows: int, most: int) -> int:
 def _sketch(ensemble: ElementEnsemble, pivot: Array, reduced: _Sums, edges: NDArray[np.float64]) -> ElementSketch:
     rows, columns = ensemble.element_shape
     n = rows * columns
-    centre, sums = float(pivot), jax.tree.map(np.asarray, reduced)
-    first, second, third, fourth = sums.powers.tolist()
+    sums = jax.tree.map(np.asarray, reduced)
     if not np.isfinite(sums.powers).all():
         raise ParameterError("ensemble", ensemble.name, "elements that are finite, with finite fourth powers")
-    shift = first / n
-    central = CentralSums(
-        count=n,
-        mean=centre + shift,
-        square=second - shift * first,
-        cube=third - 3.0 * shift * second + 2.0 * shift**2 * first,
-        fourth=fourth - 4.0 * shift * third + 6.0 * shift**2 * second - 3.0 * shift**3 * first,
-        smallest=float(sums.smallest),
-        largest=float(sums.largest),
-    )
+    central = CentralSums.about(float(pivot), n, sums.powers.tolist(), float(sums.smallest), float(sums.largest))
     return ElementSketch(central, edges, sums.histogram[:-1], MagnitudeCounts(*sums.magnitudes))
 
 

@@ -7,14 +7,14 @@ from fractions import Fraction
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from rmtbase.errors import ParameterError
-from rmtbase.laws._weibull._anchor import require_trim
+from rmtbase.parameters import require_trim
 
 
 class WeibullFit(NamedTuple):
-    """The Weibull fit of N weights; :func:`weibull_null` gives its law for independent weights.
+    """The Weibull fit of N weights; :func:`rmtbase.laws.weibull_null` gives its law for independent weights.
 
     Attributes:
         shape: k̂.
@@ -56,9 +56,7 @@ def weibull_fit(sample: ArrayLike, trim: float | Fraction = 0.1) -> WeibullFit:
     n = magnitude.size
     if not np.isfinite(magnitude).all():
         raise ParameterError("sample", f"{int((~np.isfinite(magnitude)).sum())} of {n} not finite", "finite weights")
-    dropped = math.ceil(n * t - Fraction(1, 2)) if t else 0  # the i with (i − 1/2)/N < t
-    if n - 2 * dropped < 2:
-        raise ParameterError("sample", f"{n} weights", f"at least two between the trims of {trim}")
+    dropped = trimmed_ranks(n, t)
     magnitude.sort()
     kept = magnitude[dropped : n - dropped]
     if kept[0] == 0 or kept[0] == kept[-1]:
@@ -69,7 +67,7 @@ def weibull_fit(sample: ArrayLike, trim: float | Fraction = 0.1) -> WeibullFit:
         )
     rms = _root_mean_square(magnitude)
     x = np.log(kept)
-    y = np.log(-np.log1p(-(np.arange(dropped, n - dropped) + 0.5) / n))
+    y = plotting_positions(dropped, n - dropped, n)
     x_mean, y_mean = x.mean(), y.mean()
     x -= x_mean
     y -= y_mean
@@ -77,6 +75,19 @@ def weibull_fit(sample: ArrayLike, trim: float | Fraction = 0.1) -> WeibullFit:
     shape = float(covariance / x_variance)
     r_squared = float(shape * covariance / (y @ y))
     return WeibullFit(shape, math.exp(x_mean - y_mean / shape), r_squared, rms, n)
+
+
+def trimmed_ranks(n: int, trim: Fraction) -> int:
+    """How many ranks i of n have (i − 1/2)/n below the trim; a :class:`ParameterError` if fewer than two are left."""
+    dropped = max(0, math.ceil(n * trim - Fraction(1, 2)))
+    if n - 2 * dropped < 2:
+        raise ParameterError("sample", f"{n} weights", f"at least two between the trims of {float(trim):g}")
+    return dropped
+
+
+def plotting_positions(first: int, last: int, n: int) -> NDArray[np.float64]:
+    """Y_i = ln(−ln(1 − p_i)) at p_i = (i + 1/2)/n for the ranks i = first, …, last − 1."""
+    return np.log(-np.log1p(-(np.arange(first, last) + 0.5) / n))
 
 
 def _root_mean_square(ascending: np.ndarray) -> float:
