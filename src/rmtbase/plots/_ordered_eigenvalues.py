@@ -7,8 +7,8 @@ from itertools import cycle
 
 import numpy as np
 import xarray as xr
+from jaxtyping import Float
 from matplotlib.axes import Axes
-from numpy.typing import NDArray
 
 from rmtbase.errors import ParameterError
 from rmtbase.plots._axes import (
@@ -109,7 +109,9 @@ def ordered_eigenvalues(
     return ax
 
 
-def _at(band: NDArray[np.float64], probability: NDArray[np.float64], level: float) -> NDArray[np.float64]:
+def _at(
+    band: Float[np.ndarray, "index probability"], probability: Float[np.ndarray, " probability"], level: float
+) -> Float[np.ndarray, " index"]:
     return band[:, int(np.argmin(np.abs(probability - level)))]
 
 
@@ -140,7 +142,7 @@ def _far_middle_near(heads: xr.Dataset) -> dict[tuple[int, int], str]:
     return {(int(pairs[k][0]), int(pairs[k][1])): picks[k] for k in reversed(picks)}
 
 
-def farthest_z(heads: xr.Dataset) -> NDArray[np.float64]:
+def farthest_z(heads: xr.Dataset) -> Float[np.ndarray, "layer head"]:
     """The z-score of each head's farthest statistic, (layer, head); NaN where a head was not scored."""
     z = heads["z_score"].transpose("layer", "head", "statistic").values
     names = heads["statistic"].values.tolist()
