@@ -1,11 +1,12 @@
 """The demo does the three jobs on the bundled model, offline, and leaves their results."""
 
-import os
-import subprocess
-import sys
+import io
+import socket
+from contextlib import redirect_stderr, redirect_stdout
 
 import pytest
 
+from rmtbase.cli import main
 from rmtbase.models import demo_revisions
 from rmtbase.scoring import summarize_scores
 from rmtbase.tables import open_baseline, open_scores
@@ -13,19 +14,15 @@ from rmtbase.tables import open_baseline, open_scores
 
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory):
-    """What the demo said, and the folder that it left."""
-    folder = tmp_path_factory.mktemp("demo") / "results"
-    ended = subprocess.run(
-        [sys.executable, "-m", "rmtbase", "demo", "--out", folder],
-        capture_output=True,
-        text=True,
-        env=os.environ | {"HF_HUB_OFFLINE": "1"},
-        cwd=folder.parent,
-        timeout=300,
-        check=False,
-    )
-    assert ended.returncode == 0, ended.stderr
-    return ended, folder
+    """What the demo noted, in this process, which has all libraries loaded, and the folder that it left."""
+    folder, notes = tmp_path_factory.mktemp("demo") / "results", io.StringIO()
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(io.StringIO()), redirect_stderr(notes):
+        patch.chdir(folder.parent)
+        patch.setattr(socket.socket, "connect", lambda *_: pytest.fail("a network was asked for"))
+        with pytest.raises(SystemExit) as ended:
+            main(["demo", "--out", str(folder)])
+    assert ended.value.code == 0, notes.getvalue()
+    return notes.getvalue(), folder
 
 
 def test_demo_leaves_table_scores_and_reports_and_nothing_else(demo):
@@ -38,9 +35,9 @@ def test_demo_leaves_table_scores_and_reports_and_nothing_else(demo):
 
 
 def test_demo_says_each_file_that_it_wrote(demo):
-    ended, folder = demo
+    notes, folder = demo
     for path in folder.iterdir():
-        assert f"rmtbase: wrote {path}" in ended.stderr
+        assert f"rmtbase: wrote {path}" in notes
 
 
 def test_untrained_heads_are_not_flagged_and_trained_ones_are(demo):

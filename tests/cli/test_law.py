@@ -9,7 +9,9 @@ import sys
 
 import pytest
 
+import rmtbase
 from rmtbase import laws
+from rmtbase.errors import ParameterError
 
 SHAPE = ("--d-model", 768, "--d-head", 64)
 DIMS = (768, 64, 768)
@@ -70,6 +72,13 @@ def values(run):
         return strict_json(ran.out)
 
     return law
+
+
+def test_the_library_gives_what_is_printed(values):
+    printed = values("--d-model", 12, "--d-head", 4, "--sigma", 0.5, "--normalization", "none")
+    assert printed == {"rmtbase_version": rmtbase.__version__, **laws.describe(12, 4, 0.5, "none")}
+    with pytest.raises(ParameterError, match=r"sigma = 2\.0: expected none where each factor is divided"):
+        laws.describe(12, 4, 2.0, self_normalized=True)
 
 
 def test_reference_values_at_768_64(values):

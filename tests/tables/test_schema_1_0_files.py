@@ -4,9 +4,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from rmtbase.report._method import method
 
 import rmtbase
+from rmtbase.report import render
 from rmtbase.scoring import summarize_scores
 from rmtbase.tables import TableWarning, null_method, open_baseline, open_scores
 from telling import Told
@@ -40,4 +40,4 @@ def test_scores_of_schema_1_0_are_read():
     assert tree["heads"]["z_score"].values[0, 0, 0] == pytest.approx(-0.27162619, rel=1e-6)
     assert summarize_scores(tree).n_heads == 8
     assert null_method(tree.attrs) == "simulated"
-    assert "never below 2 / (100 + 1)" in method(tree)
+    assert "never below 2 / (100 + 1)" in render(tree)

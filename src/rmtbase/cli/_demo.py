@@ -16,13 +16,12 @@ def demo(
     Example: rmtbase demo --out results
     """
     from rmtbase.cli._tables import print_summary
-    from rmtbase.cli._terminal import bars, note, out
+    from rmtbase.cli._terminal import bars, out, say_written
     from rmtbase.errors import OutputError
     from rmtbase.models import demo_revisions, open_model
     from rmtbase.montecarlo import baseline
     from rmtbase.report import render
     from rmtbase.scoring import draws_for, heads_csv, score, summarize_scores
-    from rmtbase.shown import shown
     from rmtbase.tables import check_writable, write_bytes, write_table
 
     try:
@@ -44,7 +43,7 @@ def demo(
             progress=progress,
         )
         write_table(table, table_path)
-        note(f"wrote {shown(table_path)}")
+        say_written(table_path)
         for revision in (first, last):
             tree = score("demo", table_path, revision=revision, matrices="spectra")
             name = f"scores-{revision}"
@@ -57,5 +56,5 @@ def demo(
                     write_table(tree, path)
                 else:
                     write_bytes(content.encode(), path)
-                note(f"wrote {shown(path)}")
+                say_written(path)
             print_summary(summarize_scores(tree), f"demo, revision {revision}", out())

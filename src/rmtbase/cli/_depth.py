@@ -12,7 +12,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from rmtbase.cli._terminal import bars, cell, note, out, print_json
+from rmtbase.cli._terminal import bars, cell, out, print_json, say_written
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -64,7 +64,6 @@ def depth(
     from rmtbase.models import open_model, require_other_files
     from rmtbase.parameters import require_positive_integer
     from rmtbase.scoring import effective_depths
-    from rmtbase.shown import shown
     from rmtbase.tables import check_writable, write_table
 
     depths = None if max_depth is None else range(1, require_positive_integer("max_depth", max_depth) + 1)
@@ -93,7 +92,7 @@ def depth(
     else:
         _print_depths(table, out())
     if output is not None:
-        note(f"wrote {shown(output)}")
+        say_written(output)
 
 
 def _depth_json(table: xr.Dataset) -> dict[str, Any]:

@@ -58,7 +58,6 @@ def law(
 
 
 def _print_law(values: dict[str, Any], console: Console) -> None:
-    """Print a header and the sections."""
     _print_header(values, console)
     _print_spectrum(values["spectrum"], console)
     _print_extremes(values["extreme_eigenvalues"], console)

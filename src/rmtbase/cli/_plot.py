@@ -18,10 +18,9 @@ def plot(
     """
     import io
 
-    from rmtbase.cli._terminal import note
+    from rmtbase.cli._terminal import say_written
     from rmtbase.errors import OutputError
     from rmtbase.plots import figures
-    from rmtbase.shown import shown
     from rmtbase.tables import open_table, write_bytes
 
     table = open_table(file)
@@ -33,4 +32,4 @@ def plot(
         content = io.BytesIO()
         figure.savefig(content, format="png", dpi=150)
         path = write_bytes(content.getvalue(), output / f"{file.stem}-{name}.png")
-        note(f"wrote {shown(path)}")
+        say_written(path)

@@ -48,12 +48,11 @@ def score(
     Are queries and keys aligned with each other? rmtbase score demo --null haar
     """
     from rmtbase.cli._tables import print_summary, summary_json
-    from rmtbase.cli._terminal import bars, note, out, print_json
+    from rmtbase.cli._terminal import bars, out, print_json, say_written
     from rmtbase.errors import OutputError
     from rmtbase.models import open_model, require_other_files
     from rmtbase.scoring import ANALYTIC, heads_csv, summarize_scores
     from rmtbase.scoring import score as score_model
-    from rmtbase.shown import shown
     from rmtbase.tables import check_writable, write_bytes, write_table
 
     outputs = [path for path in (output, csv, report) if path is not None]
@@ -91,4 +90,4 @@ def score(
         print_summary(summary, title, out())
     for path in (output, csv, report):
         if path is not None:
-            note(f"wrote {shown(path)}")
+            say_written(path)

@@ -121,12 +121,10 @@ def _title(case: xr.Dataset) -> str:
 
 
 def _plain(value: Any) -> Any:
-    # JSON has neither NaN nor infinity.
-    return str(value) if isinstance(value, float) and math.isinf(value) else _without_nan(value)
-
-
-def _without_nan(value: Any) -> Any:
-    return None if isinstance(value, float) and math.isnan(value) else value
+    """A value as JSON holds it, which has neither NaN nor infinity."""
+    if not isinstance(value, float) or math.isfinite(value):
+        return value
+    return None if math.isnan(value) else str(value)
 
 
 def _number(value: float, digits: int) -> str:

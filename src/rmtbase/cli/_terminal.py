@@ -10,6 +10,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, NoReturn
 
 from rich.console import Console
@@ -54,9 +55,9 @@ def print_json(value: object) -> None:
     print(json.dumps(value, indent=1, allow_nan=False))
 
 
-def note(line: str) -> None:
-    """One line for the user to see beside the result, on stderr."""
-    say(line)
+def say_written(path: Path) -> None:
+    """Name a file that was written, on stderr beside the result."""
+    say(f"wrote {shown(path)}")
 
 
 @contextmanager
@@ -72,7 +73,7 @@ def warnings_as_notes() -> Iterator[None]:
                 show_others(message, category, *where, **more)
             elif (line := one_line(str(message))) not in said:
                 said.add(line)
-                note(line)
+                say(line)
 
         warnings.showwarning = show
         yield
@@ -110,7 +111,7 @@ class Bars:
         """A note above the bars."""
         raise_received()
         if self._display is None:
-            note(line)
+            say(line)
         else:
             self._display.console.print(Text(f"rmtbase: {one_line(line)}"), soft_wrap=True)
 

@@ -9,10 +9,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from types import MappingProxyType
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from jaxtyping import Float
 
 from rmtbase.errors import CorruptFileError, ParameterError
 from rmtbase.models._files import read_json_object, reading
@@ -94,7 +93,7 @@ class Checkpoint:
         self._entry(name)
         return self._files[name].path
 
-    def read(self, name: str) -> NDArray[Any]:
+    def read(self, name: str) -> Float[np.ndarray, "..."]:
         """A whole tensor: float32, or float64 where it is stored so. Half precision is widened exactly.
 
         Raises:
@@ -105,7 +104,7 @@ class Checkpoint:
         shape = self.shape(name)
         return self._read(name, 0, self._entry(name).size).reshape(shape)
 
-    def read_rows(self, name: str, start: int, stop: int) -> NDArray[Any]:
+    def read_rows(self, name: str, start: int, stop: int) -> Float[np.ndarray, "..."]:
         """The rows ``start <= i < stop`` of a tensor, reading no others. As :meth:`read` otherwise."""
         shape = self.shape(name)
         if not shape or not 0 <= start < stop <= shape[0]:
@@ -134,7 +133,7 @@ class Checkpoint:
             raise ParameterError("name", name, f"a tensor of the checkpoint {self.path}")
         return self._files[name].entries[name]
 
-    def _read(self, name: str, start: int, stop: int) -> NDArray[Any]:
+    def _read(self, name: str, start: int, stop: int) -> Float[np.ndarray, "..."]:
         self.require_supported(name)
         file = self._files[name]
         values = widen(file.read_bits(name, start, stop), file.entries[name].dtype)

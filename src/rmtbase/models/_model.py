@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from jaxtyping import Float32
 
 from rmtbase.errors import CheckpointError, ParameterError
 from rmtbase.models._checkpoint import Checkpoint
@@ -47,9 +47,9 @@ class _LastTensor:
 
     def __init__(self, checkpoint: Checkpoint) -> None:
         self._checkpoint = checkpoint
-        self._last: tuple[str, NDArray[np.float32]] | None = None
+        self._last: tuple[str, Float32[np.ndarray, "..."]] | None = None
 
-    def read(self, name: str) -> NDArray[np.float32]:
+    def read(self, name: str) -> Float32[np.ndarray, "..."]:
         last = self._last
         if last is not None and last[0] == name:
             return last[1]
@@ -151,7 +151,7 @@ class Model:
         """The files that hold the weights."""
         return tuple(sorted({self._checkpoint.file(name) for name in self._checkpoint.names}))
 
-    def queries(self, layer: int) -> NDArray[np.float32]:
+    def queries(self, layer: int) -> Float32[np.ndarray, "n_heads d_head d_model"]:
         """The query matrices of a layer, shape (n_heads, d_head, d_model): q = W_Q x.
 
         Raises:
@@ -160,7 +160,7 @@ class Model:
         """
         return self.matrix(layer, "attention_query").reshape(self.n_heads, self.d_head, self.d_model)
 
-    def keys(self, layer: int) -> NDArray[np.float32]:
+    def keys(self, layer: int) -> Float32[np.ndarray, "n_key_heads d_head d_model"]:
         """The key matrices of a layer, shape (n_key_heads, d_head, d_model): k = W_K x.
 
         Raises:
@@ -178,7 +178,7 @@ class Model:
         _require_index("head", head, self.n_heads)
         return head // (self.n_heads // self.n_key_heads)
 
-    def matrix(self, layer: int, component: str) -> NDArray[np.float32]:
+    def matrix(self, layer: int, component: str) -> Float32[np.ndarray, "d_out d_in"]:
         """One weight matrix, shape (d_out, d_in): rows are outputs, whatever the stored orientation.
 
         Raises:
@@ -252,7 +252,7 @@ def _require_index(name: str, index: int, count: int) -> None:
         raise ParameterError(name, index, f"an integer from 0 to {count - 1}")
 
 
-def _to_float32(checkpoint: Checkpoint, name: str) -> NDArray[np.float32]:
+def _to_float32(checkpoint: Checkpoint, name: str) -> Float32[np.ndarray, "..."]:
     values = checkpoint.read(name)
     require_digits(checkpoint.file(name), name, values, checkpoint.dtype(name))
     try:

@@ -81,7 +81,7 @@ def _exists(folder: Path) -> bool:
 
 
 def demo_root() -> Path:
-    """The folder of the bundled model within the installed package."""
+    """The folder of the bundled model, within the installed package."""
     return Path(str(files("rmtbase.models").joinpath("demo")))
 
 

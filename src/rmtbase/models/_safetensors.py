@@ -26,7 +26,7 @@ from types import MappingProxyType
 from typing import Any, BinaryIO
 
 import numpy as np
-from numpy.typing import NDArray
+from jaxtyping import Shaped
 
 from rmtbase.errors import CorruptFileError
 from rmtbase.models._files import parse_json_object, reading
@@ -78,7 +78,7 @@ class SafetensorsFile:
             text = stream.read(length).rstrip(b" \t\r\n")
         return cls(path, *_parse(path, text, _LENGTH.size + length, file_size))
 
-    def read_bits(self, name: str, start: int, stop: int) -> NDArray[Any]:
+    def read_bits(self, name: str, start: int, stop: int) -> Shaped[np.ndarray, " size"]:
         """The elements ``start <= i < stop`` of the flattened tensor, as stored.
 
         Raises:

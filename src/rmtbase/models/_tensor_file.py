@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 import ml_dtypes
 import numpy as np
-from numpy.typing import NDArray
+from jaxtyping import Float, Shaped
 
 from rmtbase.errors import CheckpointError, NonFiniteError
 from rmtbase.shown import quoted, shown
@@ -60,7 +60,7 @@ class TensorFile(Protocol):
         """The tensors by name."""
         ...
 
-    def read_bits(self, name: str, start: int, stop: int) -> NDArray[Any]:
+    def read_bits(self, name: str, start: int, stop: int) -> Shaped[np.ndarray, " size"]:
         """The elements ``start <= i < stop`` of the flattened tensor, as ``STORAGE`` holds them."""
         ...
 
@@ -79,7 +79,7 @@ def require_supported(path: Path, name: str, entry: TensorEntry) -> None:
         )
 
 
-def widen(bits: NDArray[Any], dtype: str) -> NDArray[Any]:
+def widen(bits: Shaped[np.ndarray, " size"], dtype: str) -> Float[np.ndarray, " size"]:
     """The numbers that the bits stand for: float32, or float64 where they are stored so. Always exact."""
     with np.errstate(invalid="ignore"):  # a NaN is no reason to warn: require_finite counts and names it
         if dtype == "BF16":
@@ -87,7 +87,7 @@ def widen(bits: NDArray[Any], dtype: str) -> NDArray[Any]:
         return bits.astype(np.float64 if dtype == "F64" else np.float32, copy=False)
 
 
-def require_digits(path: Path, name: str, values: NDArray[Any], dtype: str) -> None:
+def require_digits(path: Path, name: str, values: Float[np.ndarray, "..."], dtype: str) -> None:
     """Raise CheckpointError if the tensor is not zero, yet all its values are a few steps of its type's finest grid.
 
     Near zero the numbers of a type lie on a grid. Weights of its size are rounded to few values, most of them to zero:
@@ -108,7 +108,7 @@ def least_sigma(dtype: str) -> float:
     return _STEPS_OF_SIGMA * _FINEST[dtype]
 
 
-def require_finite(path: Path, name: str, values: NDArray[Any]) -> None:
+def require_finite(path: Path, name: str, values: Float[np.ndarray, "..."]) -> None:
     """Raise NonFiniteError unless every value is finite."""
     # One NaN or infinity makes the sum non-finite, and a sum is cheaper than a test of each value. But the
     # sum of finite values may overflow, so a non-finite sum is a reason to count, not yet an error.

@@ -16,7 +16,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from numpy.typing import NDArray
+import numpy as np
+from jaxtyping import Shaped
 
 from rmtbase.errors import CheckpointError, CorruptFileError, MissingDependencyError
 from rmtbase.models._tensor_file import TensorEntry
@@ -66,7 +67,7 @@ class TorchFile:
         held = {name: tensors[name] for name in described}
         return cls(path, MappingProxyType(entries), archive.size, MappingProxyType(held))
 
-    def read_bits(self, name: str, start: int, stop: int) -> NDArray[Any]:
+    def read_bits(self, name: str, start: int, stop: int) -> Shaped[np.ndarray, " size"]:
         """The elements ``start <= i < stop`` of the flattened tensor, as stored.
 
         Raises:

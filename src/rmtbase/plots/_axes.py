@@ -8,17 +8,15 @@ from typing import Any
 
 import numpy as np
 import xarray as xr
+from jaxtyping import Float
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
-from numpy.typing import NDArray
 
 from rmtbase.errors import ParameterError
 from rmtbase.plots._theme import Theme
 from rmtbase.shown import shown
 from rmtbase.statistics import SPECTRAL_STATISTICS
-
-Array = NDArray[np.float64]
 
 LEVEL = 0.05
 """False discovery rate under which a head or a matrix counts as flagged."""
@@ -76,7 +74,13 @@ def titled_by_case(ax: Axes, row: xr.Dataset) -> None:
 
 
 def add_density(
-    ax: Axes, edges: Array, centre: Array, density: Array, error: Array, theme: Theme, outline: float = 0.0
+    ax: Axes,
+    edges: Float[np.ndarray, " edge"],
+    centre: Float[np.ndarray, " bin"],
+    density: Float[np.ndarray, " bin"],
+    error: Float[np.ndarray, " bin"],
+    theme: Theme,
+    outline: float = 0.0,
 ) -> None:
     """Draw a simulated density as filled bars, and its standard error at the centres of those that are not empty.
 

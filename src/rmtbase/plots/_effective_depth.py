@@ -9,7 +9,6 @@ import numpy as np
 import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
-from numpy.typing import NDArray
 
 from rmtbase.errors import ParameterError
 from rmtbase.laws import ResidualPath, ResidualUpdate
@@ -22,8 +21,6 @@ DEPTHS_SHOWN = (1, 4, 10, 20)
 _LAWS = {"path": ResidualPath, "update": ResidualUpdate}
 _BINS = 48
 _STYLES = ("--", ":", "-.", (0, (6, 2, 1, 2, 1, 2)), (0, (1, 1)))
-
-Array = NDArray[np.float64]
 
 
 def depth_profile(

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import xarray as xr
+from jaxtyping import Float
 from matplotlib.axes import Axes
 from matplotlib.ticker import LogLocator
-from numpy.typing import NDArray
 
 from rmtbase.errors import ParameterError
 from rmtbase.plots._axes import add_density, add_legend, own_axes, require_case, titled_by_case
 from rmtbase.plots._theme import LIGHT, Theme
-
-Array = NDArray[np.float64]
 
 _UNSEEN = 1e-3  # share of the smallest eigenvalues that is left out of the picture
 _MARGIN = 1.05  # of the axis, as a factor
@@ -81,7 +79,11 @@ def spectrum_limits(row: xr.Dataset) -> tuple[float, float, float]:
     return float(edges[shown[0]]) / _MARGIN, float(edges[shown[-1] + 1]) * _MARGIN, top
 
 
-def _curves(row: xr.Dataset) -> tuple[float, Array, Array, Array, Array]:
+def _curves(
+    row: xr.Dataset,
+) -> tuple[
+    float, Float[np.ndarray, " edge"], Float[np.ndarray, " bin"], Float[np.ndarray, " bin"], Float[np.ndarray, " bin"]
+]:
     """The mean eigenvalue; the bins' edges over it; densities of ln λ: simulated, its standard error, the law's."""
     unit = float(row["mean"].sel(statistic="trace")) / int(row["rank"])
     edges = row["bin_edge"].values

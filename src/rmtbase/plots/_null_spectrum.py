@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 import xarray as xr
+from jaxtyping import Float
 from matplotlib.axes import Axes
-from numpy.typing import NDArray
 
 from rmtbase.errors import ParameterError
 from rmtbase.laws import low_rank_product, naive_marchenko_pastur
@@ -15,19 +15,17 @@ from rmtbase.plots._axes import add_legend, null_of, own_axes, require_case, tit
 from rmtbase.plots._theme import LIGHT, Theme
 from rmtbase.tables import null_method
 
-Array = NDArray[np.float64]
-
 
 class _Simulated(NamedTuple):
-    density: Array
-    error: Array
+    density: Float[np.ndarray, " bin"]
+    error: Float[np.ndarray, " bin"]
 
 
 class _Spectrum(NamedTuple):
-    bin_edge: Array
+    bin_edge: Float[np.ndarray, " edge"]
     simulated: _Simulated | None
-    free: Array
-    naive: Array
+    free: Float[np.ndarray, " bin"]
+    naive: Float[np.ndarray, " bin"]
     edges: tuple[float, float]
     title: str
     unit: str

@@ -7,8 +7,8 @@ from itertools import cycle
 
 import numpy as np
 import xarray as xr
+from jaxtyping import Float
 from matplotlib.axes import Axes
-from numpy.typing import NDArray
 
 from rmtbase.errors import ParameterError
 from rmtbase.plots._axes import (
@@ -110,7 +110,9 @@ def ordered_eigenvalues(
     return ax
 
 
-def _at(band: NDArray[np.float64], probability: NDArray[np.float64], level: float) -> NDArray[np.float64]:
+def _at(
+    band: Float[np.ndarray, "index probability"], probability: Float[np.ndarray, " probability"], level: float
+) -> Float[np.ndarray, " index"]:
     return band[:, int(np.argmin(np.abs(probability - level)))]
 
 

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import xarray as xr
+from jaxtyping import Float, Int
 from matplotlib.axes import Axes
-from numpy.typing import NDArray
 from scipy import stats
 
 from rmtbase.plots._axes import add_legend, heads_of, literal, own_axes, require_statistic, statistic_words, titled
@@ -22,8 +22,6 @@ QQ_STATISTICS = (OMNIBUS, "normalized_participation_ratio", "largest_eigenvalue"
 
 _MARKERS = ("o", "s", "^", "D", "v")
 _EVERY = 200  # smallest p-values that are all drawn; beyond, ranks are thinned evenly on the figure's scale
-
-Array = NDArray[np.float64]
 
 
 def p_value_qq(
@@ -98,7 +96,7 @@ def _monte_carlo_floor(draws: int) -> _Floor:
     return _Floor(2 / (draws + 1), f"floor 2 / ({draws} + 1)")
 
 
-def _floor(attributes: Mapping[Any, Any], columns: Iterable[Array]) -> _Floor | None:
+def _floor(attributes: Mapping[Any, Any], columns: Iterable[Float[np.ndarray, " n"]]) -> _Floor | None:
     """That of a scores file, of an analytic null only if a p-value lies on it; the columns ascend."""
     if null_method(attributes) != "analytic":
         return _monte_carlo_floor(int(attributes["null_draws"])) if "null_draws" in attributes else None
@@ -106,7 +104,9 @@ def _floor(attributes: Mapping[Any, Any], columns: Iterable[Array]) -> _Floor | 
     return _Floor(floor, f"floor {floor:g}") if any(column[0] <= floor for column in columns) else None
 
 
-def expected_p_values(n: int, coverage: float = 0.95) -> tuple[Array, Array, Array]:
+def expected_p_values(
+    n: int, coverage: float = 0.95
+) -> tuple[Float[np.ndarray, " n"], Float[np.ndarray, " n"], Float[np.ndarray, " n"]]:
     """The mean of each ordered p-value of n independent null heads, i / (n + 1), and its central interval."""
     i = np.arange(1, n + 1)
     law = stats.beta(i, n + 1 - i)
@@ -117,7 +117,7 @@ def _label(name: str) -> str:
     return "all statistics together" if name == OMNIBUS else literal(statistic_words(name))
 
 
-def _p_values(heads: xr.Dataset, name: str) -> Array:
+def _p_values(heads: xr.Dataset, name: str) -> Float[np.ndarray, " n"]:
     if name == OMNIBUS:
         column = heads["omnibus_p_value"].values
     else:
@@ -125,7 +125,7 @@ def _p_values(heads: xr.Dataset, name: str) -> Array:
     return np.sort(column[np.isfinite(column)])
 
 
-def _thinned(n: int) -> NDArray[np.int64]:
+def _thinned(n: int) -> Int[np.ndarray, " rank"]:
     if n <= _EVERY:
         return np.arange(n)
     tail = np.geomspace(_EVERY, n, 100).round().astype(np.int64) - 1

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import xarray as xr
+from jaxtyping import Float
 from matplotlib.axes import Axes
-from numpy.typing import NDArray
 
 from rmtbase.plots._axes import (
     LEVEL,
@@ -25,8 +25,6 @@ BAND = (0.005, 0.995)
 """The null band of the figure: 99 % of null heads lie in it."""
 
 _SAME = 1e-6  # up to which heads' null levels, relative to their means, are those of one null
-
-Array = NDArray[np.float64]
 
 
 def statistic_by_layer(
@@ -62,14 +60,14 @@ def statistic_by_layer(
     table = heads.sel(statistic=statistic).transpose("layer", "head", ...)
     mean = table["null_mean"].values
     value = _relative(one, table["observed"].values, mean)
-    lower, middle, upper = _null_levels(one, table, mean)
+    null = _null_levels(one, table, mean)
     flagged = table["q_value"].values < level
     n_layers, n_heads = value.shape
 
     ax = own_axes(ax, theme)
     offset = np.linspace(-0.3, 0.3, n_heads) if n_heads > 1 else np.zeros(1)
     x = np.arange(n_layers)[:, None] + offset
-    _draw_null(ax, x, (lower, middle, upper), theme)
+    _draw_null(ax, x, null, theme)
     size = float(np.clip(30 / n_layers**0.5 / n_heads**0.25, 2.0, 4.5))
     for chosen, colour, fill, sign in (
         (~flagged, theme.observed, "none", "≥"),
@@ -83,7 +81,7 @@ def statistic_by_layer(
         _layer_means(value), np.arange(n_layers) - 0.4, np.arange(n_layers) + 0.4, color=theme.text, linewidth=1.6,
         label="mean of the layer",
     )  # fmt: skip
-    if one.scaling != "additive" and prefer_log(value, lower, upper):
+    if one.scaling != "additive" and prefer_log(value, null[0], null[2]):
         log_axis(ax)
     ax.set_xlim(-0.6, n_layers - 0.4)
     index_axis(ax, "x", heads["layer"].values.tolist())
@@ -93,7 +91,9 @@ def statistic_by_layer(
     return ax
 
 
-def _relative(one: Statistic, value: Array, null_mean: Array) -> Array:
+def _relative(
+    one: Statistic, value: Float[np.ndarray, "layer head"], null_mean: Float[np.ndarray, "layer head"]
+) -> Float[np.ndarray, "layer head"]:
     if one.scaling == 0:
         return value
     return value - null_mean if one.scaling == "additive" else value / null_mean
@@ -106,25 +106,29 @@ def _axis_label(one: Statistic) -> str:
     return f"{name} − null mean" if one.scaling == "additive" else f"{name} / null mean"
 
 
-def _null_levels(one: Statistic, table: xr.Dataset, null_mean: Array) -> tuple[Array, Array, Array]:
+def _null_levels(
+    one: Statistic, table: xr.Dataset, null_mean: Float[np.ndarray, "layer head"]
+) -> Float[np.ndarray, "level layer head"]:
     """The lower end, the median and the upper end of each head's null, on the figure's scale."""
     quantile, probability = table["null_quantile"].values, table["probability"].values
     places = [int(np.argmin(np.abs(probability - level))) for level in (BAND[0], 0.5, BAND[1])]
-    low, middle, high = (_relative(one, quantile[..., place], null_mean) for place in places)
-    return low, middle, high
+    return np.stack([_relative(one, quantile[..., place], null_mean) for place in places])
 
 
-def _draw_null(ax: Axes, x: Array, levels: tuple[Array, Array, Array], theme: Theme) -> None:
+def _draw_null(
+    ax: Axes,
+    x: Float[np.ndarray, "layer head"],
+    levels: Float[np.ndarray, "level layer head"],
+    theme: Theme,
+) -> None:
     lower, middle, upper = levels
     scored = np.isfinite(lower) & np.isfinite(upper)
     if not scored.any():
         return
     if all(np.ptp(level[scored]) <= _SAME * np.abs(level[scored]).max() for level in levels):
-        first = np.flatnonzero(scored)[0]
-        ax.axhspan(
-            lower.flat[first], upper.flat[first], color=theme.null, alpha=0.28, linewidth=0, label="null, 99 % of heads"
-        )
-        ax.axhline(middle.flat[first], color=theme.null, linewidth=1.2, label="null, median")
+        low, median, high = (float(level[scored][0]) for level in levels)
+        ax.axhspan(low, high, color=theme.null, alpha=0.28, linewidth=0, label="null, 99 % of heads")
+        ax.axhline(median, color=theme.null, linewidth=1.2, label="null, median")
         return
     width = float(np.clip(240 / x.size, 1.0, 7.0))
     ax.vlines(
@@ -137,7 +141,7 @@ def _draw_null(ax: Axes, x: Array, levels: tuple[Array, Array, Array], theme: Th
     )  # fmt: skip
 
 
-def _layer_means(value: Array) -> Array:
+def _layer_means(value: Float[np.ndarray, "layer head"]) -> Float[np.ndarray, " layer"]:
     count = np.isfinite(value).sum(axis=1)
     total = np.where(np.isfinite(value), value, 0.0).sum(axis=1)
     return np.where(count > 0, total / np.maximum(count, 1), np.nan)

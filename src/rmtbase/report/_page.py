@@ -25,7 +25,7 @@ from rmtbase.shown import shown
 from rmtbase.statistics import SPECTRAL_STATISTICS
 from rmtbase.tables import null_method
 
-_NUMBERS = ("n_layers", "n_heads", "n_key_heads", "d_model", "d_head", "null_draws", "p_value_floor", "edge_level")
+_NUMBERS = ("n_layers", "n_heads", "n_key_heads", "d_model", "d_head", "null_draws", "edge_level")
 _TEXTS = ("model", "revision", "family", "null", "table", "rmtbase_version", "schema_version", "warnings", "provenance")
 _NULL_METHODS = ("analytic", "simulated", "resampled")  # for each a template null_*.html
 _RESAMPLINGS = ("permutation", "haar")
@@ -159,7 +159,8 @@ def _require_renderable(scores: xr.DataTree) -> None:
     for name in {*heads["statistic"].values.tolist(), *heads["farthest_statistic"].values.ravel().tolist()} - {""}:
         if name not in SPECTRAL_STATISTICS:
             raise ParameterError("scores, statistic of /heads", name, f"some of {', '.join(SPECTRAL_STATISTICS)}")
-    for name in _NUMBERS:
+    floor = ("p_value_floor",) if null_method(scores.attrs) == "analytic" else ()  # which files of schema 1.0 lack
+    for name in (*_NUMBERS, *floor):
         if not isinstance(scores.attrs.get(name), Real):
             raise ParameterError(f"scores, attribute {name}", scores.attrs.get(name), "a number")
     for name in _TEXTS:
