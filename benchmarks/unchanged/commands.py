@@ -26,9 +26,19 @@ d_model = 16
 depth = [1, 3]
 part = ["path", "update"]
 """
-ELEMENTS = PLAN.replace("residual_path", "initialized_matrix").replace('part = ["path", "update"]', "").replace(
-    "d_model = 16\ndepth = [1, 3]", "n_rows = 12\nn_columns = 8"
-).replace("seed = 1", 'seed = 1\nmeasure = "elements"')  # fmt: skip
+ELEMENTS = """
+name = "elements"
+ensemble = "initialized_matrix"
+measure = "elements"
+normalization = "none"
+draws = 12
+seed = 1
+
+[[case]]
+n_rows = 12
+n_columns = 8
+initializer = ["normal", "kaiming_uniform"]
+"""
 FILES = {"plan.toml": PLAN, "elements.toml": ELEMENTS, "notes.txt": "no table\n", "wrong.toml": "draws = 'many'\n"}
 SMALL = "--d-model 32 --d-head 8"
 
@@ -52,10 +62,11 @@ GOOD = (
     "score demo --draws 60000 --seed 2 --matrices none",
     "score demo --null permutation --draws 99 --report permutation.html -o permutation.nc --csv permutation.csv",
     "score demo --null haar --draws 99 --report haar.html -o haar.nc --json",
-    "score demo --matrices spectra -o spectra.nc --revision step0",
+    "score demo --matrices spectra -o spectra.nc --revision step-200",
+    "demo --out demo",
     "law --d-model 768 --d-head 64",
     "law --d-model 768 --d-head 64 --json",
-    "law --d-model 64 --d-head 64 --sigma 0.02 --normalization none --self-normalized",
+    "law --d-model 64 --d-head 64 --sigma 0.02 --normalization none",
     "law --d-model 20 --d-head 6 --self-normalized --json",
     "constants",
     "constants --digits 20 --d-model 768 --d-head 64",
@@ -69,6 +80,7 @@ GOOD = (
     "plot elements.nc -o elements",
     "plot demo.nc -o demo",
     "plot spectra.nc -o spectra",
+    "plot haar.nc -o haar",
     "depth demo --max-depth 4 --draws 19 --component mlp_in --width 32 -o depth.nc",
     "depth demo --max-depth 3 --draws 19 --component attention_query --width 32 --part update --json",
     "plot depth.nc -o depth",

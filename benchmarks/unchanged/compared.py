@@ -9,6 +9,7 @@ import numpy as np
 import stated
 
 MOST_SHOWN = 40
+WHITE_SPACE_ONLY = -1.0
 
 
 @dataclasses.dataclass
@@ -38,36 +39,28 @@ def section(name: str, before: Mapping[str, np.ndarray], after: Mapping[str, np.
     result = Section(name, compared=len(before))
     used = set()
     for entry, old in before.items():
-        place = entry if entry in after else stated.moved(entry) if name == "names" else entry
+        place = entry if entry in after else stated.moved(entry)
         used.add(place)
-        if place not in after:
-            _file(result, entry, "is gone", stated.reason(entry, stated.GONE) if name == "names" else None)
-            continue
-        difference, size = differing(old, after[place])
-        if not difference:
+        full = f"{name}/{entry}"
+        difference, size = differing(old, after[place]) if place in after else ("is gone", np.inf)
+        if not difference and place == entry:
             result.same += 1
-            if place != entry:
-                result.stated[entry] = f"moved to {place}"
-                result.same -= 1
-        elif size <= stated.bound(f"{name}/{entry}"):
+        elif not difference:
+            result.stated[entry] = f"moved to {place}"
+        elif stated.may_be_spaced_otherwise(full) if size == WHITE_SPACE_ONLY else size <= stated.bound(full):
             result.rounding[entry] = difference
+        elif why := stated.reason(full):
+            result.stated[entry] = f"{difference} ({why})"
         else:
-            _file(result, entry, difference, stated.reason(entry, stated.SIGNATURES) if name == "names" else None)
+            result.different[entry] = difference
     result.new = [entry for entry in after if entry not in used]
     return result
 
 
-def _file(result: Section, entry: str, difference: str, why: str | None) -> None:
-    if why is None:
-        result.different[entry] = difference
-    else:
-        result.stated[entry] = f"{difference} ({why})"
-
-
 def differing(old: np.ndarray, new: np.ndarray) -> tuple[str, float]:
-    """In what two values differ, empty if in nothing, and the largest relative difference of numbers."""
+    """In what two values differ, empty if in nothing, and how far: relatively, or in white space only."""
     if old.dtype.kind == "U" and new.dtype.kind == "U" and old.shape == new.shape:
-        return (_first_text(old, new), _of_space(old, new)) if (old != new).any() else ("", 0.0)
+        return (_first_text(old, new), _text_size(old, new)) if (old != new).any() else ("", 0.0)
     if old.shape != new.shape or old.dtype.kind != new.dtype.kind or old.dtype.itemsize != new.dtype.itemsize:
         return f"{_kind(old)} is now {_kind(new)}", np.inf
     if old.dtype.kind not in "fc":
@@ -87,10 +80,10 @@ def _kind(value: np.ndarray) -> str:
     return f"{value.dtype.name} of shape {value.shape}{shown}"
 
 
-def _of_space(old: np.ndarray, new: np.ndarray) -> float:
-    """0.5 if nothing but white space differs, so that a bound of 0.5 allows just that."""
+def _text_size(old: np.ndarray, new: np.ndarray) -> float:
     pairs = zip(old.ravel(), new.ravel(), strict=True)
-    return 0.5 if all("".join(str(one).split()) == "".join(str(other).split()) for one, other in pairs) else np.inf
+    spaced = all("".join(str(one).split()) == "".join(str(other).split()) for one, other in pairs)
+    return WHITE_SPACE_ONLY if spaced else np.inf
 
 
 def _first_text(old: np.ndarray, new: np.ndarray) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mpmath
 from entries import Entries, public
 
 WORDS = (
@@ -45,3 +46,5 @@ def _one(entries: Entries, name: str, constant: object) -> None:
     entries.take(f"{name}.value", lambda: constant.value)
     digits = min(30, constant.most_digits)
     entries.take(f"{name}.digits({digits})", lambda: constant.digits(digits))
+    with mpmath.workdps(digits + 10):  # not the table's, but what it is made from
+        entries.take(f"{name}.computed", lambda: mpmath.nstr(constant.compute(), digits))

@@ -1,4 +1,7 @@
-"""What is meant to differ: names that moved, and numbers that may round otherwise. All else must be the same."""
+"""What is meant to differ: names that moved, and numbers that may round otherwise. All else must be the same.
+
+Patterns are those of ``fnmatch`` on ``section/entry``, as the comparison prints them; for a ``[`` write ``?``.
+"""
 
 from __future__ import annotations
 
@@ -7,17 +10,17 @@ from fnmatch import fnmatchcase
 MOVED: dict[str, str] = {}
 """Public names below ``rmtbase`` that moved, old: new; a class takes its methods along."""
 
-GONE: dict[str, str] = {}
-"""Patterns of public names that went, each with the reason."""
-
-SIGNATURES: dict[str, str] = {}
-"""Patterns of public names whose parameters changed, each with the reason."""
-
 REPORTERS = frozenset({"progress", "bar", "note", "layer_done", "matrix_done"})
 """Parameters that one ``progress`` replaces: signatures are compared without them."""
 
+MEANT: dict[str, str] = {}
+"""Entries that are gone, or differ in whatever way, by pattern, each with the reason."""
+
 BOUNDS: dict[str, float] = {}
-"""Largest relative difference of the numbers of an entry, by pattern of ``section/entry``; 0 for all others."""
+"""Largest relative difference of the numbers of an entry, by pattern; 0 for all others."""
+
+WHITE_SPACE = ("commands/* > *.html",)
+"""Texts in which white space may differ; where it does is told."""
 
 
 def moved(name: str) -> str:
@@ -33,6 +36,11 @@ def bound(name: str) -> float:
     return max((size for pattern, size in BOUNDS.items() if fnmatchcase(name, pattern)), default=0.0)
 
 
-def reason(name: str, table: dict[str, str]) -> str | None:
-    """Why a name may have gone, or have other parameters; None if it may not."""
-    return next((why for pattern, why in table.items() if fnmatchcase(name, pattern)), None)
+def may_be_spaced_otherwise(name: str) -> bool:
+    """Whether white space does not count in a text."""
+    return any(fnmatchcase(name, pattern) for pattern in WHITE_SPACE)
+
+
+def reason(name: str) -> str | None:
+    """Why an entry may differ; None if it may not."""
+    return next((why for pattern, why in MEANT.items() if fnmatchcase(name, pattern)), None)

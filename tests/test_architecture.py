@@ -1,0 +1,88 @@
+"""What the pages about the house name is there: files, functions, classes, rooms."""
+
+from __future__ import annotations
+
+import ast
+import pkgutil
+import re
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+import rmtbase
+
+ROOT = Path(__file__).parents[1]
+SOURCE = ROOT / "src" / "rmtbase"
+PAGES = {name: (ROOT / name).read_text(encoding="utf-8") for name in ("docs/architecture.md", "CONTRIBUTING.md")}
+ARCHITECTURE = PAGES["docs/architecture.md"]
+CODE = sorted({name for page in PAGES.values() for name in re.findall(r"`([^`\n]+)`", page)})
+PLACES = [name for name in CODE if re.fullmatch(r"[\w./-]+\.(py|md|toml|json|yaml)(::[\w.]+)?", name)]
+FOLDERS = [name for name in CODE if re.fullmatch(r"(tests|benchmarks|sims|studies|docs)(/\w+)*/?", name)]
+DOTTED = [name for name in CODE if re.fullmatch(r"rmtbase(\.\w+)+", name)]
+WAYS = {
+    title: re.findall(r"^\d+\. .*(?:\n   .*)*", text, flags=re.MULTILINE)
+    for title, text in re.findall(r"^## (The way of .*)\n((?:(?!^## ).*\n)*)", ARCHITECTURE, flags=re.MULTILINE)
+}
+MOST_STOPS = 12
+
+
+def _file(name: str) -> Path:
+    """Of the source, or else of the repository."""
+    return SOURCE / name if (SOURCE / name).is_file() else ROOT / name
+
+
+@cache
+def _named(path: Path, inside: str = "") -> frozenset[str]:
+    """What a file, or a class in it, defines."""
+    body: list[ast.stmt] = ast.parse(path.read_text(encoding="utf-8")).body
+    for name in filter(None, inside.split(".")):
+        body = next(node.body for node in body if isinstance(node, ast.ClassDef) and node.name == name)
+    found: set[str] = set()
+    for node in body:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            found.add(node.name)
+        elif isinstance(node, ast.Assign | ast.AnnAssign):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            found |= {target.id for target in targets if isinstance(target, ast.Name)}
+    return frozenset(found)
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_a_place_that_is_named_exists(place):
+    name, _, inside = place.partition("::")
+    path = _file(name)
+    assert path.is_file()
+    if inside:
+        above, _, last = inside.rpartition(".")
+        assert last in _named(path, above)
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_a_folder_that_is_named_exists(folder):
+    assert (ROOT / folder).exists()
+
+
+@pytest.mark.parametrize("name", DOTTED)
+def test_a_name_that_is_dotted_can_be_imported(name):
+    *rooms, last = name.split(".")
+    module = import_module(".".join(rooms))
+    if not hasattr(module, last):
+        import_module(name)
+
+
+def test_every_room_has_its_line():
+    named = set(re.findall(r"\w+", re.findall(r"```\n(.*?)```", ARCHITECTURE, flags=re.DOTALL)[0]))
+    assert {room.name for room in pkgutil.iter_modules(rmtbase.__path__) if not room.name.startswith("_")} <= named
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_way_has_few_stops_and_each_names_its_function(way):
+    assert 0 < len(WAYS[way]) <= MOST_STOPS
+    for stop in WAYS[way]:
+        assert "::" in stop
+
+
+def test_both_ways_are_told():
+    assert list(WAYS) == ["The way of a draw", "The way of a tensor"]
