@@ -133,7 +133,7 @@ def test_output_that_is_a_device_or_pipe_is_not_replaced(writing, refused, tmp_p
 
 def test_unwritable_output_is_found_before_the_work(run, model_folder, monkeypatch, tmp_path):
     monkeypatch.setattr(
-        "rmtbase.montecarlo._runs._crew.compute_chunk", lambda *arguments, **options: pytest.fail("work was begun")
+        "rmtbase.montecarlo._run.compute_chunk", lambda *arguments, **options: pytest.fail("work was begun")
     )
     monkeypatch.setattr("rmtbase.scoring._score.find_null", lambda *arguments: pytest.fail("work was begun"))
     missing = tmp_path / "missing" / "out"

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from told import Told
 
 import rmtbase
 from rmtbase.errors import ParameterError
@@ -83,14 +84,14 @@ def test_unknown_normalization(found):
 
 
 def test_bad_parameters_are_found_before_anything_is_drawn():
-    def never(count):
+    def never(label, total):
         raise AssertionError("drawing has begun")
 
     for bad in ({"seed": -1}, {"normalization": "x"}, {"sigma": -1.0}, {"draws": 1}):
         with pytest.raises(ParameterError):
-            rmtbase.baseline([32, 16], 8, **{"draws": 10, "progress": never} | bad)
+            rmtbase.baseline([32, 16], 8, **{"draws": 10, "progress": Told(never)} | bad)
     with pytest.raises(ParameterError):
-        rmtbase.baseline([32, 4], 8, draws=10, progress=never)
+        rmtbase.baseline([32, 4], 8, draws=10, progress=Told(never))
 
 
 @pytest.mark.parametrize("scalar", [np.int64(8), np.array(8)])

@@ -7,6 +7,7 @@ import netCDF4
 import numpy as np
 import pytest
 import xarray as xr
+from told import Told
 
 import rmtbase
 from rmtbase.montecarlo import CacheWarning, cache_folder, cached_baseline
@@ -20,15 +21,15 @@ def cache(tmp_path, monkeypatch):
 
 
 def test_second_call_reads_what_the_first_one_kept(cache):
-    notes = []
-    first = cached_baseline(16, 4, 20, note=notes.append)
+    told = Told()
+    first = cached_baseline(16, 4, 20, progress=told)
     (kept,) = cache.iterdir()
     written = kept.stat().st_mtime_ns
-    second = cached_baseline(16, 4, 20, note=notes.append)
+    second = cached_baseline(16, 4, 20, progress=told)
     assert first.identical(second)
     assert kept.stat().st_mtime_ns == written
-    assert notes[0].startswith("null of (d_model, d_head) = (16, 4), 20 draws, seed 0: simulated now and kept")
-    assert notes[1] == f"null of (d_model, d_head) = (16, 4), 20 draws, seed 0: from the cache, {kept}"
+    assert told.notes[0].startswith("null of (d_model, d_head) = (16, 4), 20 draws, seed 0: simulated now and kept")
+    assert told.notes[1] == f"null of (d_model, d_head) = (16, 4), 20 draws, seed 0: from the cache, {kept}"
 
 
 def test_shape_draws_and_seed_each_have_their_own_file(cache):
@@ -79,11 +80,11 @@ def test_file_with_a_changed_number_is_made_again(cache):
 
 def test_cache_that_cannot_be_written_is_said_and_the_null_is_returned(cache):
     cache.write_text("a file where the folder should be")
-    notes = []
+    told = Told()
     with pytest.warns(UserWarning, match="is not kept"):
-        table = cached_baseline(16, 4, 20, note=notes.append)
+        table = cached_baseline(16, 4, 20, progress=told)
     assert table.sizes["draw"] == 20
-    assert notes[-1].endswith("simulated now")
+    assert told.notes[-1].endswith("simulated now")
     assert cache.read_text() == "a file where the folder should be"
 
 
@@ -117,9 +118,9 @@ def test_empty_variable_counts_as_unset(tmp_path, monkeypatch):
 
 
 def test_progress_is_reported_only_where_something_is_drawn(cache):
-    counted = []
-    cached_baseline(16, 4, 20, progress=counted.append)
-    assert sum(counted) == 20
-    cached_baseline(16, 4, 20, progress=counted.append)
-    assert sum(counted) == 20
-    assert np.isfinite(counted).all()
+    told = Told()
+    cached_baseline(16, 4, 20, progress=told)
+    assert sum(told.counts) == 20
+    cached_baseline(16, 4, 20, progress=told)
+    assert sum(told.counts) == 20
+    assert np.isfinite(told.counts).all()

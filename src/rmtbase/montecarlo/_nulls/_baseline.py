@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Literal
 
 import xarray as xr
 
 from rmtbase.errors import ParameterError
-from rmtbase.montecarlo._plans._plan import Plan, listed, make_plan
-from rmtbase.montecarlo._runs._run import run_in_memory
+from rmtbase.montecarlo._plan import Plan, listed, make_plan
+from rmtbase.montecarlo._run import run_in_memory
 from rmtbase.parameters import require_draws, require_head_shape, require_normalization
+from rmtbase.progress import SILENT, Progress
 
 Normalization = Literal["sqrt_d", "none"]
 
@@ -22,7 +23,7 @@ def baseline(
     draws: int = 10_000,
     seed: int = 0,
     normalization: Normalization = "sqrt_d",
-    progress: Callable[[int], None] | None = None,
+    progress: Progress = SILENT,
     precision: Literal["float64", "float32"] = "float64",
 ) -> xr.Dataset:
     """The null of W_QK = W_Qᵀ W_K with Gaussian factors, for any (d_model, d_head, σ).
@@ -38,7 +39,7 @@ def baseline(
         draws: Monte Carlo draws per shape, at least 2.
         seed: the same seed gives the same numbers to the bit, whatever else is in the table.
         normalization: ``"sqrt_d"`` for W_QK / √d_model, ``"none"`` for the raw product.
-        progress: called with the number of draws finished since the last call.
+        progress: told of the draws finished.
         precision: ``"float64"``, or ``"float32"`` with the error that :func:`rmtbase.montecarlo.draw_spectra` states.
 
     Returns:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable
 from pathlib import Path
 from typing import cast
 
@@ -12,7 +11,8 @@ import xarray as xr
 
 from rmtbase.errors import OutputError, RmtbaseWarning, TableError
 from rmtbase.montecarlo._nulls._baseline import baseline
-from rmtbase.montecarlo._plans._plan import DRAWS_VERSION
+from rmtbase.montecarlo._plan import DRAWS_VERSION
+from rmtbase.progress import SILENT, Progress
 from rmtbase.tables import SCHEMA_VERSION, baseline_shapes, open_baseline, write_table
 
 
@@ -41,8 +41,7 @@ def cached_baseline(
     d_head: int,
     draws: int,
     seed: int = 0,
-    progress: Callable[[int], None] | None = None,
-    note: Callable[[str], None] | None = None,
+    progress: Progress = SILENT,
 ) -> xr.Dataset:
     """The raw-product baseline at σ = 1 of one shape: from the cache if it is there, else simulated and kept.
 
@@ -54,10 +53,8 @@ def cached_baseline(
         d_head: head dimension.
         draws: Monte Carlo draws.
         seed: of the draws.
-        progress: called with the number of draws finished since the last call.
-        note: called with one line that says where the null came from.
+        progress: told of the draws finished, and of where the null came from.
     """
-    tell = note or (lambda line: None)
     path = cache_folder() / f"baseline-v{SCHEMA_VERSION}-{DRAWS_VERSION}-d{d_model}-h{d_head}-n{draws}-seed{seed}.nc"
     what = f"null of (d_model, d_head) = ({d_model}, {d_head}), {draws} draws, seed {seed}"
     if path.is_file():
@@ -67,15 +64,15 @@ def cached_baseline(
         except TableError as error:
             warnings.warn(f"damaged cache file, made again: {error}", CacheWarning, stacklevel=2)
         else:
-            tell(f"{what}: from the cache, {path}")
+            progress.note(f"{what}: from the cache, {path}")
             return table
     table = baseline(d_model, d_head, 1.0, draws, seed, "none", progress)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_table(table, path)
-        tell(f"{what}: simulated now and kept in the cache, {path}")
+        progress.note(f"{what}: simulated now and kept in the cache, {path}")
     except OSError as error:
         reason = error.reason if isinstance(error, OutputError) else error
         warnings.warn(f"the simulated null is not kept: {path}: {reason}", CacheWarning, stacklevel=2)
-        tell(f"{what}: simulated now")
+        progress.note(f"{what}: simulated now")
     return cast(xr.Dataset, table)
