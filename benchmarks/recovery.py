@@ -52,8 +52,8 @@ MERGE = """
 import sys
 from pathlib import Path
 from rmtbase.montecarlo import make_plan, open_store
-from rmtbase.montecarlo._stores._source import StoreSource
-from rmtbase.montecarlo._summaries._table import make_table
+from rmtbase.montecarlo._summary import StoreSource
+from rmtbase.montecarlo._table import make_table
 plan = make_plan("gaussian_matrix", [{"n_rows": 6, "n_columns": 4}], int(sys.argv[2]), keep_sample=False)
 with open_store(Path(sys.argv[1]), plan, lock=False) as store:
     make_table(StoreSource(store), store.settings())
@@ -225,7 +225,7 @@ def store_costs(folder: Path, draws: tuple[int, ...]) -> tuple[dict[str, Any], l
         plan = make_plan("gaussian_matrix", [{"n_rows": 6, "n_columns": 4}], count, keep_sample=False)
         place = folder / f"{count}.chunks"
         with open_store(place, plan) as store:
-            store.settle({}, lambda: ["svd"])
+            store.record_settings({}, lambda: ["svd"])
             writes = [
                 timed(partial(store.write, chunk, _numbers(rng, plan, chunk.count))).seconds for chunk in plan.chunks
             ]

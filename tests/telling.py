@@ -1,18 +1,20 @@
-"""A progress reporter that keeps what it is told: its items are the notes, and it counts the steps of each bar."""
+"""A progress reporter that keeps what it is told."""
 
 from collections import Counter
 
 
 class Told(list):
-    def __init__(self):
+    """Its items are the notes, also by the name ``notes``; ``steps`` counts the steps of each bar, by its label."""
+
+    def __init__(self, bar=None):
         super().__init__()
-        self.steps = Counter()
+        self.notes, self.steps, self._bar = self, Counter(), bar
 
     def bar(self, label, total):
         def advance(count):
             self.steps[label] += count
 
-        return advance
+        return advance if self._bar is None else self._bar(label, total)
 
     def note(self, line):
         self.append(line)

@@ -20,15 +20,15 @@ def cache(tmp_path, monkeypatch):
 
 
 def test_second_call_reads_what_the_first_one_kept(cache):
-    notes = Told()
-    first = cached_baseline(16, 4, 20, progress=notes)
+    told = Told()
+    first = cached_baseline(16, 4, 20, progress=told)
     (kept,) = cache.iterdir()
     written = kept.stat().st_mtime_ns
-    second = cached_baseline(16, 4, 20, progress=notes)
+    second = cached_baseline(16, 4, 20, progress=told)
     assert first.identical(second)
     assert kept.stat().st_mtime_ns == written
-    assert notes[0].startswith("null of (d_model, d_head) = (16, 4), 20 draws, seed 0: simulated now and kept")
-    assert notes[1] == f"null of (d_model, d_head) = (16, 4), 20 draws, seed 0: from the cache, {kept}"
+    assert told.notes[0].startswith("null of (d_model, d_head) = (16, 4), 20 draws, seed 0: simulated now and kept")
+    assert told.notes[1] == f"null of (d_model, d_head) = (16, 4), 20 draws, seed 0: from the cache, {kept}"
 
 
 def test_shape_draws_and_seed_each_have_their_own_file(cache):
@@ -79,11 +79,11 @@ def test_file_with_a_changed_number_is_made_again(cache):
 
 def test_cache_that_cannot_be_written_is_said_and_the_null_is_returned(cache):
     cache.write_text("a file where the folder should be")
-    notes = Told()
+    told = Told()
     with pytest.warns(UserWarning, match="is not kept"):
-        table = cached_baseline(16, 4, 20, progress=notes)
+        table = cached_baseline(16, 4, 20, progress=told)
     assert table.sizes["draw"] == 20
-    assert notes[-1].endswith("simulated now")
+    assert told.notes[-1].endswith("simulated now")
     assert cache.read_text() == "a file where the folder should be"
 
 

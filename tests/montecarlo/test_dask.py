@@ -16,8 +16,8 @@ import psutil
 import pytest
 
 from rmtbase.errors import MissingDependencyError, WorkerError
-from rmtbase.montecarlo import make_plan, read_plan, run_in_memory, run_plan
-from rmtbase.montecarlo._runs import _dask
+from rmtbase.montecarlo import _dask, make_plan, read_plan, run_in_memory, run_plan
+from telling import Told
 
 PLAN = """
 ensemble = "gaussian_matrix"
@@ -97,7 +97,7 @@ def test_workers_and_nannies_killed_in_the_middle_cost_nothing_but_time(
     cluster, long_plan, long_table, tmp_path, assert_same, capfd
 ):
     first = cluster.processes[-1]
-    done, said = [0], []
+    done = [0]
 
     def bar(label, total):
         def progress(count):
@@ -110,10 +110,11 @@ def test_workers_and_nannies_killed_in_the_middle_cost_nothing_but_time(
 
         return progress
 
-    table = run_plan(long_plan, tmp_path / "table.nc", scheduler=cluster.address, bar=bar, note=said.append)
+    told = Told(bar)
+    table = run_plan(long_plan, tmp_path / "table.nc", scheduler=cluster.address, progress=told)
     assert_same(table, long_table)
     assert done == [1200]
-    assert said == ["drawing on 1 Dask worker", f"wrote {tmp_path / 'table.nc'}"]
+    assert told.notes == ["drawing on 1 Dask worker", f"wrote {tmp_path / 'table.nc'}"]
     assert capfd.readouterr() == ("", "")
 
 
@@ -127,7 +128,7 @@ def test_last_worker_that_is_lost_is_an_error_that_keeps_the_chunks(
         return lambda count: os.killpg(last.pid, signal.SIGKILL)
 
     with pytest.raises(WorkerError) as caught:
-        run_plan(long_plan, output, scheduler=cluster.address, bar=bar)
+        run_plan(long_plan, output, scheduler=cluster.address, progress=Told(bar))
     assert str(caught.value).startswith(f"scheduler {cluster.address}: no worker has been left for 0 s; ")
     assert "kept in" in str(caught.value)
     assert_same(run_plan(long_plan, output), long_table)
@@ -210,7 +211,7 @@ def test_worker_of_another_kind_that_joins_later_draws_nothing(plan):
 @pytest.mark.parametrize("package", ["distributed", "cryptography"])
 def test_what_is_not_installed_is_named_with_the_extra(package, plan, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, package, None)
-    monkeypatch.delitem(sys.modules, "rmtbase.montecarlo._runs._dask")
+    monkeypatch.delitem(sys.modules, "rmtbase.montecarlo._dask")
     with pytest.raises(MissingDependencyError, match=rf"package '{package}'.*pip install \"rmtbase\[dask\]\""):
         run_plan(plan, tmp_path / "table.nc", workers=2)
     assert list(tmp_path.iterdir()) == []

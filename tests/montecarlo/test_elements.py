@@ -21,7 +21,6 @@ from rmtbase.montecarlo import (
     element_statistics_chunk,
     element_table,
 )
-from rmtbase.montecarlo._draws import _elements
 from rmtbase.tables import ELEMENTS_SCHEMA, open_table, write_table
 
 PRODUCT = low_rank_product(48, 6, method="dense")
@@ -69,9 +68,8 @@ def test_statistics_by_rows_are_those_of_the_whole_matrix(ensemble):
         np.testing.assert_allclose(chunk.statistics[0, 7:], exact[7:], rtol=1e-6)
 
 
-def test_rows_of_several_blocks_and_a_shorter_last_one_are_those_of_the_whole_matrix(monkeypatch):
-    monkeypatch.setattr(_elements, "_BLOCK", 470)
-    chunk = next(draw_elements(UNIFORM, 1, 7))
+def test_rows_of_several_blocks_and_a_shorter_last_one_are_those_of_the_whole_matrix():
+    chunk = next(draw_elements(UNIFORM, 1, 7, block=470))
     exact = statistics_of(matrices(UNIFORM, 7)[0], element_edges(UNIFORM))
     np.testing.assert_allclose(chunk.statistics[0], exact, rtol=1e-6, atol=1e-12)
 
@@ -114,17 +112,16 @@ jax.tree_util.register_pytree_node(Spy, lambda spy: ((), spy), lambda spy, _: sp
 def test_no_more_rows_are_asked_for_than_a_block_holds(rows, columns):
     spy = Spy(rows, columns)
     chunk = next(draw_elements(spy, 1, 0))
-    assert max(spy.asked) * columns <= max(_elements._BLOCK, columns)
+    assert max(spy.asked) * columns <= max(2**18, columns)
     assert chunk.histogram.sum() == rows * columns
     w = spy.element_values()
     np.testing.assert_allclose(chunk.statistics[0], statistics_of(w, element_edges(spy)), rtol=1e-6, atol=1e-9)
 
 
-def test_counts_do_not_depend_on_the_block(monkeypatch):
+def test_counts_do_not_depend_on_the_block():
     spy, found = Spy(100, 70), []
     for block in (71, 999, 1400, 1 << 18):
-        monkeypatch.setattr(_elements, "_BLOCK", block)
-        found.append(next(draw_elements(spy, 1, 0)))
+        found.append(next(draw_elements(spy, 1, 0, block=block)))
     for one in found[1:]:
         np.testing.assert_array_equal(one.histogram, found[0].histogram)
         np.testing.assert_array_equal(one.statistics[:, [5, 7, 8, 9]], found[0].statistics[:, [5, 7, 8, 9]])

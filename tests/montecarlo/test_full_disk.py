@@ -24,17 +24,24 @@ filler = disk / "filler"
 plan = make_plan("gaussian_matrix", [{"n_rows": 6, "n_columns": 4}], 400, 7, chunk=20)
 output = disk / "table.nc"
 
-def fill(label, total):  # another fills the disk when the first chunk is drawn: nobody can know beforehand
-    def progress(count):
-        if not filler.exists():
-            free = os.statvfs(disk).f_bavail * os.statvfs(disk).f_frsize
-            filler.write_bytes(bytes(free - 48_000))
+class Filling:
+    def __init__(self, fill=False):
+        self.fill = fill
 
-    return progress
+    def note(self, line):
+        print(line)
 
-def stopped(bar=None):
+    def bar(self, label, total):
+        return fill if self.fill else lambda count: None
+
+def fill(count):  # another fills the disk when the first chunk is drawn: nobody can know beforehand
+    if not filler.exists():
+        free = os.statvfs(disk).f_bavail * os.statvfs(disk).f_frsize
+        filler.write_bytes(bytes(free - 48_000))
+
+def stopped(fill=False):
     try:
-        run_plan(plan, output, note=print, bar=bar)
+        run_plan(plan, output, progress=Filling(fill))
     except OutputError as error:
         print(f"{type(error).__name__}: {error}")
     else:
@@ -43,11 +50,11 @@ def stopped(bar=None):
     print(len(list(disk.glob("table.nc.chunks/*.chunk"))), sorted(os.listdir(disk)))
 
 stopped()
-mount("-o", "remount,size=1m"); stopped(fill)
+mount("-o", "remount,size=1m"); stopped(fill=True)
 mount("-o", "remount,ro"); stopped()
 mount("-o", "remount,rw"); filler.unlink(); mount("-o", "remount,size=136k"); stopped()
 mount("-o", "remount,size=1m")
-found, expected = run_plan(plan, output, note=print), run_in_memory(plan)
+found, expected = run_plan(plan, output, progress=Filling()), run_in_memory(plan)
 assert found.identical(expected) and open_table(output).equals(expected)
 print(sorted(os.listdir(disk)))
 """

@@ -1,17 +1,15 @@
-"""Hosts that meet through jax.distributed and share a folder draw the table that one of them draws alone."""
+"""Hosts that meet in the folder that they share draw the table that one of them draws alone."""
 
 import json
-import socket
-from contextlib import nullcontext
+import threading
+import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from rmtbase.errors import ParameterError, StoreError, WorkerError
+from rmtbase.errors import ParameterError, WorkerError
 from rmtbase.montecarlo import compute_chunk, open_store, read_plan, run_in_memory, run_on_hosts, run_plan
-from rmtbase.montecarlo._runs._crew import Alone
-from rmtbase.montecarlo._runs._hosts import HostCrew, _follow, _in_order
-from rmtbase.montecarlo._runs._run import complete, no_bar, silent
 from rmtbase.tables import open_table
 
 PLAN = """
@@ -24,23 +22,16 @@ n_rows = 6
 n_columns = 4
 """
 
-
+ADDRESS = "127.0.0.1:1"
 WAITING = "rmtbase: waiting for the other hosts, 300 s at most\n"
-
-
-def free_address():
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return f"127.0.0.1:{one.getsockname()[1]}"
 
 
 @pytest.fixture
 def hosts(start, tmp_path):
     """Two processes that share a folder; each writes what it says to a file of its own."""
-    address = free_address()
 
     def start_host(number):
-        options = ("--coordinator", address, "--processes", 2, "--process", number)
+        options = ("--coordinator", ADDRESS, "--processes", 2, "--process", number)
         return start(PLAN, tmp_path / "table.nc", *options, log=tmp_path / f"host-{number}.log")
 
     return start_host(0), start_host(1)
@@ -55,73 +46,106 @@ def test_two_hosts_draw_the_table_of_one(hosts, tmp_path, assert_same):
     assert (
         second.said() == f"{WAITING}rmtbase: host 1 of 2\nrmtbase: nothing is left to draw: host 0 writes the table\n"
     )
-    assert not first.chunks.exists()
+    files = sorted(file.name for file in tmp_path.iterdir())
+    assert files == ["host-0.log", "host-1.log", "table.nc", "table.toml"]
+
+
+class LostError(Exception):
+    """A host is gone."""
+
+
+class Host(threading.Thread):
+    """One of several hosts of this process: what it says, and how it ends.
+
+    ``lost`` names what a host does last: a note that it tells, or ``"drawing"``. What it would tell of its draws goes
+    to ``advance``.
+    """
+
+    def __init__(self, plan, output, number, count, lost=None, advance=None, timeout=60):
+        super().__init__(daemon=True)
+        self.arguments = (plan, output, ADDRESS, count, number)
+        self.lost, self.advance, self.timeout = lost, advance or (lambda count: None), timeout
+        self.said, self.table, self.error = [], None, None
+        self.start()
+
+    def run(self):
+        try:
+            self.table = run_on_hosts(*self.arguments, progress=self, timeout=self.timeout)
+        except Exception as error:
+            self.error = error
+
+    def bar(self, label, total):
+        self.note(label)
+        return self.advance
+
+    def note(self, line):
+        self.said.append(line)
+        if line == self.lost:
+            raise LostError
+
+    def end(self):
+        self.join(timeout=120)
+        assert not self.is_alive()
+        if self.error is not None:
+            raise self.error
+        return self.table
 
 
 @pytest.fixture
-def store(plan, tmp_path):
-    """The store of the small plan, settled and locked."""
-    with open_store(tmp_path / "table.nc.chunks", plan) as store:
-        crew = Alone(plan)
-        store.settle(crew.machine, crew.choose_solvers)
-        yield store
+def output(tmp_path):
+    return tmp_path / "table.nc"
 
 
-class Meeting:
-    """What a host that is not the first sees of a meeting."""
-
-    num_processes = 2
-    process_id = 1
-
-    def __init__(self, **word):
-        self.client, self._word = self, word
-
-    def blocking_key_value_get(self, key, timeout):
-        return json.dumps(self._word)
-
-    def shutdown(self):
-        self.client = None
+def test_hosts_that_are_lost_cost_time_and_nothing_else(plan, output, table, assert_same):
+    """The first of four, none of whom draws a single chunk."""
+    others = [Host(plan, output, number, 4, lost="drawing") for number in (1, 2, 3)]
+    assert_same(Host(plan, output, 0, 4).end(), table)
+    assert_same(open_table(output), table)
+    for other in others:
+        with suppress(LostError):  # or it has come when all was over
+            other.end()
+    assert [file.name for file in output.parent.iterdir()] == ["table.nc"]
 
 
-@pytest.mark.parametrize(("chunks", "count"), [(12, 1), (12, 5), (3, 5), (100, 8)])
-def test_every_host_goes_through_all_that_is_left_its_own_part_first(chunks, count):
-    orders = [list(_in_order(range(chunks), number, count)) for number in range(count)]
-    assert all(sorted(order) == list(range(chunks)) for order in orders)
-    firsts = [order[: len(range(number, chunks, count))] for number, order in enumerate(orders)]
-    assert sorted(chunk for first in firsts for chunk in first) == list(range(chunks))
+def test_other_hosts_finish_the_chunks_where_the_first_is_lost(plan, output, table, assert_same):
+    other = Host(plan, output, 1, 2)
+    with pytest.raises(LostError):
+        Host(plan, output, 0, 2, lost="drawing").end()
+    assert other.end() is None
+    assert other.said[-1] == "nothing is left to draw: host 0 writes the table"
+    with open_store(f"{output}.chunks", plan) as store:
+        assert list(store.missing()) == []
+    assert_same(run_plan(plan, output), table)
 
 
-def test_hosts_that_are_lost_cost_time_and_nothing_else(plan, store, tmp_path, table, assert_same):
-    # The first of four, none of whom but one has drawn a single chunk.
-    solver = store.settings()["solvers"][0]
-    store.write(plan.chunks[1], compute_chunk(plan, plan.chunks[1], solver))
-    crew = HostCrew(plan, store, 0, 4, tmp_path / "table.nc")
-    complete(store, tmp_path / "table.nc", nullcontext(crew), False, no_bar, silent)
-    assert_same(open_table(tmp_path / "table.nc"), table)
-
-
-def test_other_hosts_finish_the_chunks_where_the_first_is_lost(plan, store, tmp_path):
-    said = []
-    _follow(plan, tmp_path / "table.nc", Meeting(left=[[0, 12]]), no_bar, said.append)
-    assert list(store.missing(print)) == []
-    assert said == ["nothing is left to draw: host 0 writes the table"]
-
-
-def test_host_that_comes_too_late_draws_nothing(plan, tmp_path, watch):
-    run_plan(plan, tmp_path / "table.nc")
-    before = watch(tmp_path)
-    _follow(plan, tmp_path / "table.nc", Meeting(left=[]), no_bar, silent)
+def test_hosts_that_come_when_the_table_is_there_draw_nothing(plan, output, table, watch):
+    run_plan(plan, output)
+    before = watch(output.parent)
+    other = Host(plan, output, 1, 2)
+    assert Host(plan, output, 0, 2).end().equals(table)
+    other.end()
     before.assert_untouched()
 
 
-def test_store_that_is_removed_while_a_host_draws_is_no_error_if_the_table_is_there(plan, store, tmp_path, table):
-    def bar(label, total):
-        return lambda count: complete(store, tmp_path / "table.nc", nullcontext(crew), False, no_bar, silent)
+def test_store_that_is_removed_while_a_host_draws_is_no_error_if_the_table_is_there(plan, output, table):
+    first = None
 
-    crew = HostCrew(plan, store, 0, 1, tmp_path / "table.nc")
-    _follow(plan, tmp_path / "table.nc", Meeting(left=[[3, 4]]), bar, silent)
-    assert open_table(tmp_path / "table.nc").equals(table)
-    assert [file.name for file in store.folder.iterdir()] == ["lock"]  # the chunk that came too late is taken back
+    def until_the_first_has_ended(count):
+        first.end()
+
+    other = Host(plan, output, 1, 2, advance=until_the_first_has_ended)
+    first = Host(plan, output, 0, 2)
+    other.end()
+    assert open_table(output).equals(table)
+    assert [file.name for file in output.parent.iterdir()] == ["table.nc"]  # a chunk that came too late is gone
+
+
+@pytest.fixture
+def store(plan, output):
+    """The store of the small plan, with its settings and locked."""
+    with open_store(f"{output}.chunks", plan) as store:
+        store.record_settings({}, lambda: ["svd"])
+        yield store
 
 
 def test_chunk_written_while_the_store_is_being_removed_goes_with_it(plan, store, monkeypatch):
@@ -131,7 +155,7 @@ def test_chunk_written_while_the_store_is_being_removed_goes_with_it(plan, store
     def late(path, missing_ok=False):
         if path.name == "store.json":
             store.write(plan.chunks[2], compute_chunk(plan, plan.chunks[2]))
-            assert not store.take_back(plan.chunks[2])
+            assert not store.discard_if_removed(plan.chunks[2])
         unlink(path, missing_ok=missing_ok)
 
     monkeypatch.setattr(Path, "unlink", late)
@@ -144,19 +168,80 @@ def test_folder_goes_with_the_last_to_leave(plan, store):
     store.write(plan.chunks[0], compute_chunk(plan, plan.chunks[0]))
     (store.folder / "store.json").unlink()
     (store.folder / "lock").unlink()
-    assert store.take_back(plan.chunks[0])
+    assert store.discard_if_removed(plan.chunks[0])
     assert not store.folder.exists()
 
 
-def test_first_host_that_cannot_begin_is_said_on_the_others(plan, tmp_path):
-    with pytest.raises(WorkerError, match="host 0: it could not begin: no store"):
-        _follow(plan, tmp_path / "table.nc", Meeting(error="no store"), no_bar, silent)
+def test_first_host_that_cannot_begin_is_said_on_the_others(plan, output):
+    folder = output.with_name("table.nc.chunks")
+    folder.mkdir()
+    (folder / "of somebody else").touch()
+    other = Host(plan, output, 1, 2)
+    with pytest.raises(Exception, match=r"no store\.json, but of somebody else"):
+        Host(plan, output, 0, 2).end()
+    with pytest.raises(WorkerError, match=r"host 0: it could not begin: .*of somebody else"):
+        other.end()
 
 
-def test_folder_that_is_not_shared_is_said(plan, tmp_path):
-    with pytest.raises(StoreError, match="a folder that all hosts share"):
-        _follow(plan, tmp_path / "table.nc", Meeting(left=[[0, 1]]), no_bar, silent)
-    assert list(tmp_path.iterdir()) == []
+def test_first_host_that_is_lost_before_it_has_begun_is_said_on_the_others(plan, output):
+    meeting = output.with_name("table.nc.hosts")
+    other = Host(plan, output, 1, 2, timeout=3)
+    while not (meeting / "host-1.json").exists():
+        time.sleep(0.01)
+    met = [json.loads((meeting / "host-1.json").read_text())["token"]]
+    (meeting / "host-0.json").write_text(json.dumps({"token": "a", "processes": 2, "met": met}))  # and is killed
+    with pytest.raises(WorkerError, match="host 0: it was lost before it could say what is left to draw"):
+        other.end()
+
+
+def test_what_a_host_that_was_killed_has_left_is_no_host(plan, output, table, assert_same):
+    meeting = output.with_name("table.nc.hosts")
+    meeting.mkdir()
+    for number, first in ((0, None), (1, "0123456789abcdef")):
+        record = {"token": "0123456789abcdef", "processes": 2, "first": first, "met": [], "word": {"left": []}}
+        (meeting / f"host-{number}.json").write_text(json.dumps(record))
+    with pytest.raises(WorkerError, match=rf"coordinator {ADDRESS}: the hosts have not met \(no sign of host 1 in"):
+        run_on_hosts(plan, output, ADDRESS, 2, 0, timeout=1)
+    other = Host(plan, output, 1, 2)
+    assert_same(Host(plan, output, 0, 2).end(), table)
+    other.end()
+    assert [file.name for file in output.parent.iterdir()] == ["table.nc"]
+
+
+def test_hosts_without_a_common_folder_do_not_meet(plan, tmp_path):
+    for folder in ("one", "other"):
+        (tmp_path / folder).mkdir()
+    other = Host(plan, tmp_path / "other" / "table.nc", 1, 2, timeout=1)
+    with pytest.raises(WorkerError, match=r"no sign of host 1 in .*one, which all hosts must share"):
+        run_on_hosts(plan, tmp_path / "one" / "table.nc", ADDRESS, 2, 0, timeout=1)
+    with pytest.raises(WorkerError, match=r"nobody there within 1 s .*other, which all hosts must share"):
+        other.end()
+    assert not any(list(folder.iterdir()) for folder in tmp_path.iterdir())
+
+
+def test_hosts_of_one_number_or_of_different_counts_are_refused(plan, output):
+    twins = [Host(plan, output, 1, 3, timeout=2) for _ in range(2)]
+    said = []
+    for twin in twins:
+        with pytest.raises(WorkerError) as caught:
+            twin.end()
+        said.append(str(caught.value))
+    assert "host 1: another host has the same number" in said
+    other = Host(plan, output, 1, 3)
+    with suppress(LostError):
+        Host(plan, output, 0, 2, lost="host 0 of 2").end()
+    with pytest.raises(WorkerError, match="host 1: it was told of 3 hosts, the first one of 2"):
+        other.end()
+
+
+@pytest.mark.parametrize(
+    ("size", "rank"),
+    [("SLURM_NTASKS", "SLURM_PROCID"), ("OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"), ("PMI_SIZE", "PMI_RANK")],
+)
+def test_hosts_are_numbered_by_what_has_started_them(size, rank, plan, output, table, monkeypatch, assert_same):
+    monkeypatch.setenv(size, "1")
+    monkeypatch.setenv(rank, "0")
+    assert_same(run_on_hosts(plan, output), table)
 
 
 @pytest.mark.parametrize(
@@ -164,24 +249,25 @@ def test_folder_that_is_not_shared_is_said(plan, tmp_path):
     [
         ("nonsense", 2, 1, "coordinator = 'nonsense': expected HOST:PORT"),
         ("127.0.0.1:", 2, 1, "coordinator = '127.0.0.1:': expected HOST:PORT"),
-        ("127.0.0.1:1", 0, 0, "processes = 0: expected a positive integer"),
-        ("127.0.0.1:1", 2, 2, "process = 2: expected an integer from 0 to 1"),
-        ("127.0.0.1:1", 2, -1, "process = -1: expected an integer from 0 to 1"),
+        (ADDRESS, 0, 0, "processes = 0: expected a positive integer"),
+        (ADDRESS, 2, 2, "process = 2: expected an integer from 0 to 1"),
+        (ADDRESS, 2, -1, "process = -1: expected an integer from 0 to 1"),
     ],
 )
-def test_bad_address_or_number_is_named(coordinator, processes, process, words, plan, tmp_path):
+def test_bad_address_or_number_is_named(coordinator, processes, process, words, plan, output):
     with pytest.raises(ParameterError, match=words):
-        run_on_hosts(plan, tmp_path / "table.nc", coordinator, processes, process, timeout=1)
+        run_on_hosts(plan, output, coordinator, processes, process, timeout=1)
 
 
-def test_coordinator_that_does_not_answer_is_named(plan, tmp_path):
+def test_first_host_that_does_not_come_is_named(plan, tmp_path):
     with pytest.raises(WorkerError, match=r"coordinator 127\.0\.0\.1:1: nobody there within 1 s"):
-        run_on_hosts(plan, tmp_path / "table.nc", "127.0.0.1:1", 2, 1, timeout=1)
+        run_on_hosts(plan, tmp_path / "table.nc", ADDRESS, 2, 1, timeout=1)
+    assert list(tmp_path.iterdir()) == []
 
 
-def test_hosts_that_nobody_has_numbered_are_an_error(plan, tmp_path):
+def test_hosts_that_nobody_has_numbered_are_an_error(plan, output):
     with pytest.raises(WorkerError, match="the hosts have not met"):
-        run_on_hosts(plan, tmp_path / "table.nc")
+        run_on_hosts(plan, output)
 
 
 def test_command_line_wants_a_coordinator_and_no_workers_beside_it(run, plan_file, tmp_path):

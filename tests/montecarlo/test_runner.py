@@ -17,10 +17,8 @@ from waves import Waves
 from rmtbase.ensembles import low_rank_product
 from rmtbase.errors import AllocationError, ParameterError
 from rmtbase.linalg import SOLVERS
-from rmtbase.montecarlo import draw_spectra
-from rmtbase.montecarlo._draws._keys import MAX_DRAWS
-from rmtbase.montecarlo._draws._load import Load
-from rmtbase.montecarlo._draws._program import Program, tile_size
+from rmtbase.montecarlo import MAX_DRAWS, BatchPlan, CompiledSampler, draw_spectra, tile_size
+from telling import Told
 
 ENSEMBLE = Waves(2.0)
 SMALL, LARGE = low_rank_product(24, 8), low_rank_product(8192, 256)
@@ -124,8 +122,8 @@ def test_seeds_beyond_32_bits_differ_in_single_precision_too():
 
 def test_a_gram_matrix_that_loses_digits_on_the_device_is_solved_again(monkeypatch):
     solved = []
-    call = Program._call
-    monkeypatch.setattr(Program, "_call", lambda self, start, how: solved.append(how) or call(self, start, how))
+    call = CompiledSampler._call
+    monkeypatch.setattr(CompiledSampler, "_call", lambda self, start, how: solved.append(how) or call(self, start, how))
     ill = Waves(1e12)
     expected, _ = spectra(4, ensemble=ill, solver="svd")
     assert ((expected[:, 0] / expected[:, -1]) ** 2 > 1e10).all()
@@ -136,8 +134,8 @@ def test_a_gram_matrix_that_loses_digits_on_the_device_is_solved_again(monkeypat
 
 
 def failing(monkeypatch, error, fits):
-    """Let every batch fail at which ``fits`` (of the load) is not true; the loads that were tried."""
-    tried, work = [], Load.spectra
+    """Let every batch fail at which ``fits`` (of the batch plan) is not true; the plans that were tried."""
+    tried, work = [], BatchPlan.spectra
 
     def spectra_of(self, first, stop):
         tried.append(self)
@@ -145,7 +143,7 @@ def failing(monkeypatch, error, fits):
             raise error
         return work(self, first, stop)
 
-    monkeypatch.setattr(Load, "spectra", spectra_of)
+    monkeypatch.setattr(BatchPlan, "spectra", spectra_of)
     return tried
 
 
@@ -156,43 +154,43 @@ OUT_OF_MEMORY = [
 
 
 @pytest.mark.parametrize("error", OUT_OF_MEMORY, ids=["host", "device"])
-def test_a_failed_allocation_halves_the_load_and_changes_no_draw(error, monkeypatch, whole):
-    counted = []
-    tried = failing(monkeypatch, error, lambda load: load.workers == 1)
-    assert_same(spectra(2 * TILE + 5, cores=4, batch=TILE, progress=counted.append), whole)
-    assert max(load.workers for load in tried) == 3  # one for each tile
-    assert sum(counted) == 2 * TILE + 5
+def test_a_failed_allocation_halves_what_is_drawn_at_once_and_changes_no_draw(error, monkeypatch, whole):
+    told = Told()
+    tried = failing(monkeypatch, error, lambda plan: plan.workers == 1)
+    assert_same(spectra(2 * TILE + 5, cores=4, batch=TILE, progress=told), whole)
+    assert max(plan.workers for plan in tried) == 3  # one for each tile
+    assert sum(told.steps.values()) == 2 * TILE + 5
 
 
 def test_an_accelerator_halves_its_tiles_down_to_one_draw(monkeypatch, whole):
-    for module in ("_load", "_runner"):
-        monkeypatch.setattr(f"rmtbase.montecarlo._draws.{module}.is_cpu", lambda device: False)
-    monkeypatch.setattr("rmtbase.montecarlo._draws._load.device_memory", lambda device: 2**30)
-    tried = failing(monkeypatch, OUT_OF_MEMORY[1], lambda load: load.program.tile == 1)
+    for module in ("_compiled_sampler", "_spectra"):
+        monkeypatch.setattr(f"rmtbase.montecarlo.{module}.is_cpu", lambda device: False)
+    monkeypatch.setattr("rmtbase.montecarlo._compiled_sampler.device_memory", lambda device: 2**30)
+    tried = failing(monkeypatch, OUT_OF_MEMORY[1], lambda plan: plan.sampler.tile == 1)
     values, _ = spectra(6, start=2, batch=5, solver="device_svd")
-    assert list(dict.fromkeys(load.program.tile for load in tried)) == [5, 2, 1]
+    assert list(dict.fromkeys(plan.sampler.tile for plan in tried)) == [5, 2, 1]
     np.testing.assert_allclose(values, whole[0][2:8], rtol=1e-12)
 
 
 def test_memory_that_is_not_there_is_named_with_the_shape_and_the_bytes(monkeypatch):
-    failing(monkeypatch, OUT_OF_MEMORY[0], lambda load: False)
+    failing(monkeypatch, OUT_OF_MEMORY[0], lambda plan: False)
     with pytest.raises(AllocationError, match=r"waves: out of memory .* 8 × 8 .* 512 bytes") as caught:
         spectra(3)
     assert (caught.value.shape, caught.value.needed) == ((8, 8), 512)
 
 
 def test_other_errors_are_passed_on(monkeypatch):
-    tried = failing(monkeypatch, jax.errors.JaxRuntimeError("INTERNAL: broken"), lambda load: False)
+    tried = failing(monkeypatch, jax.errors.JaxRuntimeError("INTERNAL: broken"), lambda plan: False)
     with pytest.raises(jax.errors.JaxRuntimeError, match="broken"):
         spectra(3, cores=1)
     assert len(tried) == 1
 
 
 def test_few_large_matrices_at_once_where_memory_is_small(monkeypatch):
-    monkeypatch.setattr("rmtbase.montecarlo._draws._load.host_memory", lambda: 16 * 2 * 8 * 8 * 8 * TILE)
-    tried = failing(monkeypatch, MemoryError(), lambda load: True)
+    monkeypatch.setattr("rmtbase.montecarlo._compiled_sampler.host_memory", lambda: 16 * 2 * 8 * 8 * 8 * TILE)
+    tried = failing(monkeypatch, MemoryError(), lambda plan: True)
     spectra(4 * TILE, cores=4)
-    assert {load.workers for load in tried} == {2}
+    assert {plan.workers for plan in tried} == {2}
 
 
 def test_blas_has_one_thread_while_drawing_and_its_own_number_afterwards():

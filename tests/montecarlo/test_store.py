@@ -11,6 +11,7 @@ import pytest
 
 from rmtbase.errors import MissingFileError, OutputError, StoreError, TableError
 from rmtbase.montecarlo import make_plan, open_store
+from telling import Told
 
 MACHINE = {"jax": "1.2.3", "backend": "cpu"}
 
@@ -33,9 +34,9 @@ def folder(tmp_path):
 
 @pytest.fixture
 def store(folder, plan):
-    """A store with every chunk, settled and not locked."""
+    """A store with every chunk, with its settings and not locked."""
     with open_store(folder, plan) as store:
-        store.settle(MACHINE, lambda: ["svd"])
+        store.record_settings(MACHINE, lambda: ["svd"])
         for number, chunk in enumerate(plan.chunks):
             store.write(chunk, arrays(number))
     return store
@@ -43,8 +44,8 @@ def store(folder, plan):
 
 def missing(store):
     """The chunks to be drawn again, and what was said of them."""
-    said = []
-    return list(store.missing(said.append)), said
+    told = Told()
+    return list(store.missing(told)), told.notes
 
 
 def test_chunks_are_read_as_they_were_written(store, plan):
@@ -70,7 +71,7 @@ def little(tmp_path):
     """A store with a chunk of a few numbers, the chunk's file, and its contents."""
     plan = make_plan("gaussian_matrix", [{"n_rows": 1, "n_columns": 1}], 2)
     with open_store(tmp_path / "little.chunks", plan) as store:
-        store.settle(MACHINE, lambda: ["svd"])
+        store.record_settings(MACHINE, lambda: ["svd"])
         shapes = {"statistic": (16, 2), "eigenvalue": (1, 2), "norm_squared": (1, 2)}
         store.write(plan.chunks[0], {name: np.ones(shape) for name, shape in shapes.items()})
     path = store.path(plan.chunks[0])
@@ -108,7 +109,7 @@ def flip(path, place):
 def another_plan(store, path):
     other = make_plan("gaussian_matrix", [{"n_rows": 6, "n_columns": 4}], 120, 8, chunk=10)
     with open_store(path.parent.with_name("other.chunks"), other) as there:
-        there.settle(MACHINE, lambda: ["svd"])
+        there.record_settings(MACHINE, lambda: ["svd"])
         there.write(other.chunks[2], arrays())
         shutil.copy(there.path(other.chunks[2]), path)
 
@@ -467,7 +468,7 @@ def test_store_that_was_killed_before_it_was_made_is_made_again(leftover, folder
     folder.mkdir()
     (folder / leftover).mkdir() if leftover == "damaged" else (folder / leftover).touch()
     with open_store(folder, plan) as store:
-        store.settle(MACHINE, lambda: ["svd"])
+        store.record_settings(MACHINE, lambda: ["svd"])
         assert len(missing(store)[0]) == 12
     assert not list(folder.glob("*.part"))
 
@@ -477,14 +478,14 @@ def test_solvers_are_chosen_once_and_kept(store, plan):
         raise AssertionError("chosen again")
 
     with open_store(store.folder, plan) as again:
-        assert again.settle(MACHINE, never) == ["svd"]
+        assert again.record_settings(MACHINE, never) == ["svd"]
         assert again.settings() == {**MACHINE, "solvers": ["svd"]}
 
 
 def test_chunks_of_another_installation_are_refused_with_the_difference(store, plan, watch):
     before = watch(store.folder)
     with open_store(store.folder, plan) as again, pytest.raises(StoreError) as caught:
-        again.settle(MACHINE | {"jax": "1.3.0"}, lambda: ["svd"])
+        again.record_settings(MACHINE | {"jax": "1.3.0"}, lambda: ["svd"])
     assert "chunks of another installation (jax: 1.2.3 there, 1.3.0 here)" in str(caught.value)
     before.assert_untouched()
 
@@ -504,18 +505,18 @@ def test_lock_that_cannot_be_had_is_said(folder, plan):
         pass
 
 
-def test_helping_process_neither_makes_nor_sweeps_nor_settles_a_store(store, plan, tmp_path):
+def test_helping_process_neither_makes_nor_sweeps_nor_records_settings_of_a_store(store, plan, tmp_path):
     leftover = store.folder / ".rmtbase-01234567-abcdefgh.part"
     leftover.touch()
     with open_store(store.folder, plan), open_store(store.folder, plan, lock=False) as helper:
         leftover.touch()
-        assert helper.settle(MACHINE) == ["svd"]
+        assert helper.record_settings(MACHINE) == ["svd"]
         assert leftover.exists()
     with (
         open_store(tmp_path / "elsewhere.chunks", plan, lock=False) as alone,
         pytest.raises(StoreError, match=r"no store\.json; expected that of host 0: a folder that all hosts share"),
     ):
-        alone.settle(MACHINE)
+        alone.record_settings(MACHINE)
     assert not (tmp_path / "elsewhere.chunks").exists()
 
 

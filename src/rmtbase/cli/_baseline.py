@@ -104,7 +104,7 @@ def baseline(
     if among_hosts and (coordinator is None or dask != dict.fromkeys(dask)):
         raise ParameterError("coordinator", coordinator, "HOST:PORT or 'auto', and neither --workers nor --scheduler")
     with bars() as progress:
-        how = {"keep_chunks": keep_chunks, "bar": progress.bar, "note": progress.note}
+        how = {"keep_chunks": keep_chunks, "progress": progress}
         if among_hosts:
             table = run_on_hosts(
                 chosen, path, **hosts | {"coordinator": None if coordinator == "auto" else coordinator}, **how

@@ -3,22 +3,18 @@
 from rmtbase.ensembles._bidiagonal_gaussian_matrix import BidiagonalDraw, BidiagonalGaussianMatrix
 from rmtbase.ensembles._dense_gaussian_chain import DenseGaussianChain
 from rmtbase.ensembles._ensemble import Draw, Ensemble
-from rmtbase.ensembles._gaussian_chain import gaussian_chain
-from rmtbase.ensembles._gaussian_matrix import gaussian_matrix
+from rmtbase.ensembles._fitted_matrix import LogisticMatrix, StudentTMatrix, logistic_matrix, student_t_matrix
+from rmtbase.ensembles._full_matrix import IndependentMatrix
+from rmtbase.ensembles._gaussian_chain import gaussian_chain, gaussian_matrix, low_rank_product
 from rmtbase.ensembles._grouped_query_product import GroupedQueryProduct, grouped_query_product
-from rmtbase.ensembles._haar_aligned_head import HaarAlignedHead, haar_aligned_head
-from rmtbase.ensembles._independent_matrix import IndependentMatrix
 from rmtbase.ensembles._initialized_matrix import InitializedMatrix, initialized_matrix
 from rmtbase.ensembles._initializers import INITIALIZERS
-from rmtbase.ensembles._logistic_matrix import LogisticMatrix, logistic_matrix
-from rmtbase.ensembles._low_rank_product import low_rank_product
 from rmtbase.ensembles._orthogonal_matrix import OrthogonalMatrix
-from rmtbase.ensembles._permuted_head import PermutedHead, permuted_head
 from rmtbase.ensembles._random_subspaces import RandomSubspaces, random_subspaces
 from rmtbase.ensembles._registry import ENSEMBLES, make_ensemble
+from rmtbase.ensembles._resampled_head import HaarAlignedHead, PermutedHead, haar_aligned_head, permuted_head
 from rmtbase.ensembles._residual_path import residual_path
 from rmtbase.ensembles._residual_product import ResidualProduct
-from rmtbase.ensembles._student_t_matrix import StudentTMatrix, student_t_matrix
 from rmtbase.ensembles._thin_gaussian_chain import ThinGaussianChain
 
 __all__ = [

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -16,6 +16,7 @@ from jax import Array
 from jaxtyping import Float, Key
 
 
+@runtime_checkable
 class ElementLaw(Protocol):
     """The law of one element w."""
 

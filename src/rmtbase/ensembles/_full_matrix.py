@@ -5,10 +5,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 from jax import Array, lax
 from jax.typing import ArrayLike
 from jaxtyping import Float, Key
 
+from rmtbase.ensembles._element_laws import ElementLaw
 from rmtbase.ensembles._ensemble import Draw
 from rmtbase.ensembles._sum_of_squares import sum_of_squares
 
@@ -62,3 +65,30 @@ class FullMatrix(ABC):
         # The barrier keeps XLA from drawing the elements anew in the loop that adds up their squares.
         matrix = lax.optimization_barrier(self.rows(self.row_context(key), 0, self.n_rows))
         return Draw(matrix, sum_of_squares(matrix)[None])
+
+
+class IndependentMatrix(FullMatrix):
+    """An n_rows × n_columns matrix with independent, identically distributed elements.
+
+    Each row has a key of its own, the draw's key with the row's number folded in.
+    """
+
+    @property
+    @abstractmethod
+    def law(self) -> ElementLaw:
+        """The law of one element."""
+
+    @property
+    def element_std(self) -> float:
+        """Standard deviation of one element; infinite where there is none."""
+        return self.law.std
+
+    def row_context(self, key: Key[Array, ""]) -> Key[Array, ""]:
+        """What :meth:`rows` needs of a draw: its key."""
+        return key
+
+    def rows(self, context: Key[Array, ""], start: ArrayLike, count: int) -> Float[Array, "{count} {self.n_columns}"]:
+        """Rows ``start``, …, ``start + count - 1`` of a draw, however the others are cut into blocks."""
+        numbers = jnp.asarray(start, jnp.uint32) + jnp.arange(count, dtype=jnp.uint32)
+        keys = jax.vmap(lambda number: jax.random.fold_in(context, number))(numbers)
+        return jax.vmap(lambda key: self.law.sample(key, self.n_columns))(keys)

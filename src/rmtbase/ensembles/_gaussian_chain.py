@@ -1,16 +1,17 @@
-"""The ensemble of products of rectangular matrices with i.i.d. standard normal elements."""
+"""Products of rectangular matrices with i.i.d. standard normal elements: any chain, a single matrix, W_QK."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Literal
+from typing import Literal, overload
 
 from rmtbase.ensembles._bidiagonal_gaussian_matrix import BidiagonalGaussianMatrix
 from rmtbase.ensembles._dense_gaussian_chain import DenseGaussianChain
+from rmtbase.ensembles._ensemble import Ensemble
 from rmtbase.ensembles._thin_gaussian_chain import ThinGaussianChain
 from rmtbase.errors import ParameterError
-from rmtbase.parameters import require_dims
+from rmtbase.parameters import require_dims, require_head_shape, require_positive_integer
 
 _MOST_FACTORS = 16
 _WIDEST = 10**12
@@ -50,3 +51,44 @@ def gaussian_chain(
         return BidiagonalGaussianMatrix(long=max(dims), rank=rank)
     bottleneck = dims.index(rank, 1) if rank in dims[1:] else 0
     return ThinGaussianChain(dims, rank, bottleneck)
+
+
+@overload
+def gaussian_matrix(n_rows: int, n_columns: int, method: Literal["thin"] = "thin") -> BidiagonalGaussianMatrix: ...
+@overload
+def gaussian_matrix(n_rows: int, n_columns: int, method: Literal["dense"]) -> DenseGaussianChain: ...
+def gaussian_matrix(
+    n_rows: int, n_columns: int, method: Literal["thin", "dense"] = "thin"
+) -> BidiagonalGaussianMatrix | DenseGaussianChain:
+    """The ensemble of n_rows × n_columns standard normal matrices.
+
+    Args:
+        n_rows: m.
+        n_columns: n.
+        method: ``"thin"`` draws a bidiagonal r × r matrix with the same singular values, r = min(m, n), ``"dense"`` the
+            matrix itself.
+
+    Raises:
+        ParameterError: a dimension is not a positive integer up to 10^12, or the method is unknown.
+    """
+    n_rows = require_positive_integer("n_rows", n_rows)
+    n_columns = require_positive_integer("n_columns", n_columns)
+    return gaussian_chain((n_rows, n_columns), method)  # type: ignore[return-value]
+
+
+def low_rank_product(d_model: int, d_head: int, method: Literal["thin", "dense"] = "thin") -> Ensemble:
+    """The ensemble W_QK = W_Qᵀ W_K with i.i.d. standard normal factors of shape (d_head, d_model).
+
+    Any other scale is exact rescaling: the singular values at (σ_Q, σ_K) are σ_Q σ_K times these. ``norm_squared`` of a
+    draw is (‖W_Q‖_F², ‖W_K‖_F²).
+
+    Args:
+        d_model: width of the residual stream.
+        d_head: head dimension, at most d_model.
+        method: ``"thin"`` draws an h × h core with the same singular values, ``"dense"`` the matrix itself.
+
+    Raises:
+        ParameterError: a dimension is not a positive integer, d_head > d_model, or the method is unknown.
+    """
+    d_model, d_head = require_head_shape(d_model, d_head)
+    return gaussian_chain((d_model, d_head, d_model), method)

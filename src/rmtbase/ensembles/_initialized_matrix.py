@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import jax
 
 from rmtbase.ensembles._element_laws import ElementLaw
-from rmtbase.ensembles._independent_matrix import IndependentMatrix
+from rmtbase.ensembles._full_matrix import IndependentMatrix
 from rmtbase.ensembles._initializers import INITIALIZERS, Initializer, Orthogonal
 from rmtbase.ensembles._orthogonal_matrix import OrthogonalMatrix
 from rmtbase.errors import ParameterError

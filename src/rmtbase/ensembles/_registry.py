@@ -6,14 +6,11 @@ import inspect
 from collections.abc import Callable, Mapping
 
 from rmtbase.ensembles._ensemble import Ensemble
-from rmtbase.ensembles._gaussian_chain import gaussian_chain
-from rmtbase.ensembles._gaussian_matrix import gaussian_matrix
+from rmtbase.ensembles._fitted_matrix import logistic_matrix, student_t_matrix
+from rmtbase.ensembles._gaussian_chain import gaussian_chain, gaussian_matrix, low_rank_product
 from rmtbase.ensembles._initialized_matrix import initialized_matrix
-from rmtbase.ensembles._logistic_matrix import logistic_matrix
-from rmtbase.ensembles._low_rank_product import low_rank_product
 from rmtbase.ensembles._random_subspaces import random_subspaces
 from rmtbase.ensembles._residual_path import residual_path
-from rmtbase.ensembles._student_t_matrix import student_t_matrix
 from rmtbase.errors import ParameterError
 
 ENSEMBLES: dict[str, Callable[..., Ensemble]] = {

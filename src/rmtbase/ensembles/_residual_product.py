@@ -67,7 +67,7 @@ class ResidualProduct:
 
     @property
     def factor_sizes(self) -> tuple[int, ...]:
-        """None."""
+        """Empty: no factor's norm is kept."""
         return ()
 
     def sample(self, key: Key[Array, ""]) -> Draw:

@@ -1,34 +1,43 @@
-"""Monte Carlo: plans, keys, runner, store, tables, and the cache of nulls already simulated."""
+"""Monte Carlo: plans and their runs, the draws of one ensemble, the tables that come of them."""
 
 from rmtbase.montecarlo._baseline import baseline, baseline_plan
 from rmtbase.montecarlo._cache import CacheWarning, cache_folder, cached_baseline
-from rmtbase.montecarlo._draws._elements import (
+from rmtbase.montecarlo._chunks import Chunk, Chunks
+from rmtbase.montecarlo._compiled_sampler import BatchPlan, CompiledSampler, tile_size
+from rmtbase.montecarlo._compute import compute_chunk
+from rmtbase.montecarlo._element_table import element_baseline, element_table
+from rmtbase.montecarlo._elements import (
     ElementChunk,
     ElementEnsemble,
     draw_elements,
     element_edges,
     element_statistics_chunk,
 )
-from rmtbase.montecarlo._draws._grouped_query import GroupedQuerySample, HeadCorrelation, simulate_grouped_query
-from rmtbase.montecarlo._draws._keys import case_key, draw_keys
-from rmtbase.montecarlo._draws._matrix_null import GaussianMatrixSample, simulate_gaussian_matrix
-from rmtbase.montecarlo._draws._runner import SpectrumChunk, draw_spectra
-from rmtbase.montecarlo._draws._solver_choice import choose_solver
-from rmtbase.montecarlo._plans._chunks import Chunk, Chunks
-from rmtbase.montecarlo._plans._compute import compute_chunk
-from rmtbase.montecarlo._plans._plan import Plan, make_plan, read_plan
-from rmtbase.montecarlo._runs._hosts import run_on_hosts
-from rmtbase.montecarlo._runs._run import plan_status, run_in_memory, run_plan
-from rmtbase.montecarlo._stores._store import Store, open_store
-from rmtbase.montecarlo._summaries._element_table import element_baseline, element_table
+from rmtbase.montecarlo._hosts import run_on_hosts
+from rmtbase.montecarlo._keys import MAX_DRAWS, case_key, draw_keys
+from rmtbase.montecarlo._plan import Plan, make_plan, read_plan
+from rmtbase.montecarlo._run import plan_status, run_in_memory, run_plan
+from rmtbase.montecarlo._simulations import (
+    GaussianMatrixSample,
+    GroupedQuerySample,
+    HeadCorrelation,
+    simulate_gaussian_matrix,
+    simulate_grouped_query,
+)
+from rmtbase.montecarlo._solver_choice import choose_solver
+from rmtbase.montecarlo._spectra import SpectrumChunk, draw_spectra
+from rmtbase.montecarlo._store import Store, open_store
 from rmtbase.nulls import histogram_edges
 from rmtbase.tables import ELEMENT_FORMULAS
 
 __all__ = [
     "ELEMENT_FORMULAS",
+    "MAX_DRAWS",
+    "BatchPlan",
     "CacheWarning",
     "Chunk",
     "Chunks",
+    "CompiledSampler",
     "ElementChunk",
     "ElementEnsemble",
     "GaussianMatrixSample",
@@ -61,4 +70,5 @@ __all__ = [
     "run_plan",
     "simulate_gaussian_matrix",
     "simulate_grouped_query",
+    "tile_size",
 ]

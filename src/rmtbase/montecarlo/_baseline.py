@@ -8,8 +8,8 @@ from typing import Literal
 import xarray as xr
 
 from rmtbase.errors import ParameterError
-from rmtbase.montecarlo._plans._plan import Plan, listed, make_plan
-from rmtbase.montecarlo._runs._run import run_in_memory
+from rmtbase.montecarlo._plan import Plan, listed, make_plan
+from rmtbase.montecarlo._run import run_in_memory
 from rmtbase.parameters import require_draws, require_head_shape, require_normalization
 from rmtbase.progress import SILENT, Progress
 
@@ -39,7 +39,7 @@ def baseline(
         draws: Monte Carlo draws per shape, at least 2.
         seed: the same seed gives the same numbers to the bit, whatever else is in the table.
         normalization: ``"sqrt_d"`` for W_QK / √d_model, ``"none"`` for the raw product.
-        progress: shows the draws.
+        progress: told of the draws finished.
         precision: ``"float64"``, or ``"float32"`` with the error that :func:`rmtbase.montecarlo.draw_spectra` states.
 
     Returns:
@@ -54,8 +54,7 @@ def baseline(
         AllocationError: one draw takes more memory than is there.
         ForkedProcessError: this process was forked from one that had used JAX.
     """
-    plan = baseline_plan(d_model, d_head, sigma, draws, seed, normalization, precision)
-    return run_in_memory(plan, progress.bar("drawing the null", plan.total_draws))
+    return run_in_memory(baseline_plan(d_model, d_head, sigma, draws, seed, normalization, precision), progress)
 
 
 def baseline_plan(

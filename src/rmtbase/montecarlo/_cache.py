@@ -12,7 +12,7 @@ from platformdirs import user_cache_dir
 
 from rmtbase.errors import OutputError, RmtbaseWarning, TableError
 from rmtbase.montecarlo._baseline import baseline
-from rmtbase.montecarlo._plans._plan import DRAWS_VERSION
+from rmtbase.montecarlo._plan import DRAWS_VERSION
 from rmtbase.progress import SILENT, Progress
 from rmtbase.tables import SCHEMA_VERSION, baseline_shapes, open_baseline, write_table
 
@@ -51,7 +51,7 @@ def cached_baseline(
         d_head: head dimension.
         draws: Monte Carlo draws.
         seed: of the draws.
-        progress: shows the draws, and is told where the null came from.
+        progress: told of the draws finished, and of where the null came from.
     """
     path = cache_folder() / f"baseline-v{SCHEMA_VERSION}-{DRAWS_VERSION}-d{d_model}-h{d_head}-n{draws}-seed{seed}.nc"
     what = f"null of (d_model, d_head) = ({d_model}, {d_head}), {draws} draws, seed {seed}"

@@ -1,0 +1,119 @@
+"""Matrices of independent elements of a law that is fitted to a trained matrix's: logistic, Student's t."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import SupportsFloat
+
+import jax
+
+from rmtbase.ensembles._element_laws import Logistic, StudentT
+from rmtbase.ensembles._full_matrix import IndependentMatrix
+from rmtbase.errors import ParameterError
+from rmtbase.parameters import require_finite_number, require_positive_integer, require_positive_number
+
+_FEWEST = 0.2  # degrees of freedom; with fewer, squares of elements leave the doubles
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class LogisticMatrix(IndependentMatrix):
+    """A matrix of independent logistic elements, of standard deviation π scale/√3; scale and location are data."""
+
+    n_rows: int = field(metadata={"static": True})
+    n_columns: int = field(metadata={"static": True})
+    scale: float
+    location: float = 0.0
+
+    @property
+    def name(self) -> str:
+        """``logistic_matrix {n_rows}x{n_columns} scale={scale} location={location}``."""
+        return f"logistic_matrix {self.n_rows}x{self.n_columns} scale={self.scale} location={self.location}"
+
+    @property
+    def law(self) -> Logistic:
+        """The law of one element; its ``std`` is exact."""
+        return Logistic(self.scale, self.location)
+
+
+def logistic_matrix(n_rows: int, n_columns: int, scale: float, location: float = 0.0) -> LogisticMatrix:
+    """The ensemble of matrices with i.i.d. logistic elements, density 1/(4 s cosh²((w − location)/(2 s))), s = scale.
+
+    The spectrum of a trained matrix ``w`` beside that of logistic noise fitted to its elements::
+
+        fit = rmtbase.statistics.fit_logistic(w)
+        null = rmtbase.ensembles.logistic_matrix(*w.shape, fit.scale, fit.location)
+
+    Raises:
+        ParameterError: a dimension is not a positive integer, the scale no finite positive number, or the location not
+            finite.
+    """
+    return LogisticMatrix(
+        require_positive_integer("n_rows", n_rows),
+        require_positive_integer("n_columns", n_columns),
+        require_positive_number("scale", scale),
+        require_finite_number("location", location),
+    )
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class StudentTMatrix(IndependentMatrix):
+    """A matrix of independent elements location + scale · t_ν, ν = ``df``; df, scale and location are data."""
+
+    n_rows: int = field(metadata={"static": True})
+    n_columns: int = field(metadata={"static": True})
+    df: float
+    scale: float
+    location: float = 0.0
+
+    @property
+    def name(self) -> str:
+        """``student_t_matrix {n_rows}x{n_columns} df={df} scale={scale} location={location}``."""
+        parameters = f"df={self.df} scale={self.scale} location={self.location}"
+        return f"student_t_matrix {self.n_rows}x{self.n_columns} {parameters}"
+
+    @property
+    def law(self) -> StudentT:
+        """The law of one element; its ``std`` is exact, infinite for df ≤ 2."""
+        return StudentT(self.df, self.scale, self.location)
+
+
+def student_t_matrix(n_rows: int, n_columns: int, df: float, scale: float, location: float = 0.0) -> StudentTMatrix:
+    """The ensemble of matrices with i.i.d. elements location + scale · t_ν, density ∝ (1 + t²/ν)^(−(ν+1)/2), ν = df.
+
+    The spectrum of a trained matrix ``w`` against that of noise with elements as heavy-tailed as its own::
+
+        fit = rmtbase.statistics.fit_student_t(w)
+        null = rmtbase.ensembles.student_t_matrix(*w.shape, fit.df, fit.scale, fit.location)
+
+    With df > 4 the bulk and its edges become those of Marchenko and Pastur at the elements' standard deviation. With
+    df ≤ 4 the largest singular values are outliers, each about as large as one of the largest elements (Soshnikov,
+    Elect. Comm. in Probab. 9, 82, 2004; Auffinger, Ben Arous and Péché, Ann. IHP 45, 589, 2009).
+
+    Args:
+        n_rows: rows.
+        n_columns: columns.
+        df: ν ≥ 0.2; infinity gives normal elements, of standard deviation ``scale``.
+        scale: unit of t, not the standard deviation, which is scale √(ν/(ν − 2)) for ν > 2 and infinite else.
+        location: the centre of the law.
+
+    Raises:
+        ParameterError: a dimension is not a positive integer, or a parameter is outside its domain.
+    """
+    return StudentTMatrix(
+        require_positive_integer("n_rows", n_rows),
+        require_positive_integer("n_columns", n_columns),
+        _require_degrees_of_freedom(df),
+        require_positive_number("scale", scale),
+        require_finite_number("location", location),
+    )
+
+
+def _require_degrees_of_freedom(value: object) -> float:
+    infinite = isinstance(value, SupportsFloat) and float(value) == math.inf
+    df = math.inf if infinite else require_positive_number("df", value)
+    if df < _FEWEST:
+        raise ParameterError("df", value, f"at least {_FEWEST}, or infinity for the normal law")
+    return df

@@ -1,0 +1,215 @@
+"""The analytic value beside each simulated one, with how it is known: a function of the ensemble that is drawn."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import singledispatch
+from typing import NamedTuple, Protocol
+
+import numpy as np
+from jaxtyping import Float64
+from numpy.typing import ArrayLike, NDArray
+from scipy import special
+
+from rmtbase import laws
+from rmtbase.ensembles import (
+    BidiagonalGaussianMatrix,
+    DenseGaussianChain,
+    IndependentMatrix,
+    ResidualProduct,
+    ThinGaussianChain,
+)
+from rmtbase.errors import ParameterError
+from rmtbase.statistics import ELEMENT_STATISTICS, SPECTRAL_STATISTICS
+
+NONE = "none"
+
+_EXACT = "exact"
+_EXACT_TRACES = "exact: joint moments of traces at finite width"
+_SECOND = "delta method on exact covariances of powers, of second order in the mean; neglected: a relative 1/(d h)"
+_LARGEST = "numerical; the numbers taken as independent once their mean and deviation are taken off"
+_LARGE_SAMPLE = "large-sample law of independent elements; neglected: N^(-3/2)"
+
+Edges = Float64[np.ndarray, " edge"]
+Elements = Float64[np.ndarray, "..."]
+
+
+class AnalyticValue(NamedTuple):
+    """Mean and standard deviation at σ = 1 for the raw matrix; NaN where no formula is offered."""
+
+    mean: float
+    std: float
+    method: str
+
+
+class SpectralLaw(Protocol):
+    """What a table needs of a limiting law."""
+
+    @property
+    def support(self) -> tuple[float, float]:
+        """Lower and upper edge."""
+        ...
+
+    def cdf(self, x: ArrayLike) -> NDArray[np.float64]:
+        """Distribution function of the nonzero eigenvalues."""
+        ...
+
+
+UNKNOWN = AnalyticValue(np.nan, np.nan, NONE)
+
+_Chain = ThinGaussianChain | DenseGaussianChain | BidiagonalGaussianMatrix
+
+
+def head_shape(ensemble: object) -> tuple[int, int] | None:
+    """(d_model, d_head) of W_QK; None for any other ensemble."""
+    if isinstance(ensemble, ThinGaussianChain | DenseGaussianChain) and len(ensemble.dims) == 3:
+        d_model, d_head, d_out = map(int, ensemble.dims)
+        return (d_model, d_head) if d_model == d_out >= d_head else None
+    return None
+
+
+@singledispatch
+def spectral_values(ensemble: object) -> dict[str, AnalyticValue]:
+    """The analytic mean and sd of the spectral statistics that have them, raw and at σ = 1; {} if none do."""
+    return {}
+
+
+@spectral_values.register
+def _(ensemble: _Chain) -> dict[str, AnalyticValue]:
+    dims, values = _dims(ensemble), {}
+    for statistic in SPECTRAL_STATISTICS:
+        try:
+            null = laws.null(statistic, dims)
+        except ParameterError:  # the dimensions lie outside the null's domain
+            continue
+        values[statistic] = AnalyticValue(null.mean(), null.std(), f"{null.method}: {null.accuracy}")
+    return values
+
+
+@spectral_values.register
+def _(ensemble: ResidualProduct) -> dict[str, AnalyticValue]:
+    if ensemble.part != "path":
+        return {}
+    moments = laws.residual_trace_moments(int(ensemble.depth), float(ensemble.sigma), ensemble.d_model)
+    return {
+        "trace": AnalyticValue(moments.mean_trace, moments.std_trace, _EXACT_TRACES),
+        "trace_of_square": AnalyticValue(moments.mean_trace_of_square, moments.std_trace_of_square, _EXACT_TRACES),
+    }
+
+
+def spectral_law(ensemble: object) -> SpectralLaw | None:
+    """The limiting law of the nonzero eigenvalues, raw and at σ = 1; None where none is offered.
+
+    That of a matrix of independent elements is Marchenko-Pastur's at their variance, whatever else their law.
+    """
+    try:
+        return _spectral_law(ensemble)
+    except ParameterError:  # outside the law's domain
+        return None
+
+
+@singledispatch
+def _spectral_law(ensemble: object) -> SpectralLaw | None:
+    return None
+
+
+@_spectral_law.register
+def _(ensemble: _Chain) -> SpectralLaw:
+    dims = _dims(ensemble)
+    return laws.GaussianChain(dims, (1.0,) * (len(dims) - 1))
+
+
+@_spectral_law.register
+def _(ensemble: IndependentMatrix) -> SpectralLaw | None:
+    std = ensemble.element_std
+    return laws.GaussianChain(ensemble.element_shape, (std,)) if np.isfinite(std) else None
+
+
+@_spectral_law.register
+def _(ensemble: ResidualProduct) -> SpectralLaw | None:
+    if ensemble.part == "order":
+        return None
+    law = laws.ResidualPath if ensemble.part == "path" else laws.ResidualUpdate
+    return law(int(ensemble.depth), float(ensemble.sigma))
+
+
+def _dims(chain: _Chain) -> tuple[int, ...]:
+    dims = (chain.long, chain.rank) if isinstance(chain, BidiagonalGaussianMatrix) else chain.dims
+    return tuple(map(int, dims))
+
+
+def element_values(ensemble: object, edges: Edges) -> dict[str, AnalyticValue]:
+    """The analytic mean and sd of the element statistics that have them, at the histogram's edges; {} if none do."""
+    if not isinstance(ensemble, DenseGaussianChain):
+        return {}
+    if len(ensemble.dims) == 2 and math.prod(ensemble.dims) > 1:
+        return _normal_values(math.prod(ensemble.dims))
+    shape = head_shape(ensemble)
+    return {} if shape is None else _product_values(*shape, edges)
+
+
+def element_density(ensemble: object, edges: Edges) -> Float64[np.ndarray, " bin"]:
+    """Bin averages of the density of one element, NaN where no law is offered."""
+    inner = ensemble.dims[1:-1] if isinstance(ensemble, DenseGaussianChain) else None
+    if inner is None or len(inner) > 1:
+        return np.full(edges.size - 1, np.nan)
+    cdf = laws.ProductElement(inner[0]).cdf if inner else special.ndtr
+    return np.diff(cdf(edges)) / np.diff(edges)
+
+
+def _normal_values(n: int) -> dict[str, AnalyticValue]:
+    """Of n independent standard normal numbers."""
+    mean_std = math.sqrt(2.0 / (n - 1)) * math.exp(special.gammaln(n / 2) - special.gammaln((n - 1) / 2))
+    values = {
+        "mean": AnalyticValue(0.0, 1.0 / math.sqrt(n), _EXACT),
+        "std": AnalyticValue(mean_std, math.sqrt(max(1.0 - mean_std**2, 0.0)), _EXACT),
+    }
+    for name in set(ELEMENT_STATISTICS) - {"mean"}:
+        try:
+            law = laws.gaussian_sample_statistic(name, n)
+        except ParameterError:  # too few numbers
+            continue
+        values[name] = AnalyticValue(law.mean(), law.std(), _LARGEST if name == "largest_magnitude" else _EXACT)
+    null = laws.weibull_null()
+    for name, law in (("shape", null.shape), ("scale", null.scale), ("r_squared", null.r_squared)):
+        values[f"weibull_{name}"] = AnalyticValue(law.mean(n), law.std(n), _LARGE_SAMPLE)
+    return values
+
+
+def _product_values(d_model: int, d_head: int, edges: Edges) -> dict[str, AnalyticValue]:
+    """Of the elements of W_QK, raw and at σ = 1."""
+    histogram = (d_model, d_head, edges.size - 1, (edges[0], edges[-1]))
+    values = _product_moments(d_model, d_head)
+    for name, law in (("histogram_entropy", laws.histogram_entropy), ("histogram_kl", laws.histogram_kl)):
+        try:
+            moments = law(*histogram, normalization="none")
+        except ParameterError:  # a range that holds no elements
+            continue
+        values[name] = AnalyticValue(moments.mean, moments.std, moments.method)
+    null = laws.weibull_product_null(d_model, d_head, normalization="none")
+    for name, moments in null._asdict().items():
+        values[f"weibull_{name}"] = AnalyticValue(moments.mean, moments.std, moments.method)
+    return values
+
+
+def _product_moments(d: int, h: int) -> dict[str, AnalyticValue]:
+    """Moments of the elements w/√h, with V and C the variance and covariance of the averages of w² and w⁴ over them.
+
+    E s ≈ 1 - V/8 and E(kurtosis) ≈ κ + 3 κ V - 2 C + (6 - 2 κ)/N, with κ = 3 + 6/h and N = d²; the last term comes from
+    the mean w̄ that is taken off. The skewness is Σ(w³ - 3w)/N to first order.
+    """
+    kappa, n = 3.0 + 6.0 / h, d * d
+
+    def spread(function: Callable[[Elements], Elements]) -> float:
+        return laws.element_average(lambda w: function(w / math.sqrt(h)), d, h, normalization="none").std
+
+    square, fourth, both = spread(np.square), spread(lambda w: w**4), spread(lambda w: w**2 + w**4)
+    variance, covariance = square**2, 0.5 * (both**2 - square**2 - fourth**2)
+    excess = kappa * (1.0 + 3.0 * variance) - 2.0 * covariance + (6.0 - 2.0 * kappa) / n - 3.0
+    return {
+        "mean": AnalyticValue(0.0, math.sqrt(h) / d, _EXACT),
+        "std": AnalyticValue(math.sqrt(h) * (1.0 - variance / 8.0), math.sqrt(h) * square / 2.0, _SECOND),
+        "skewness": AnalyticValue(0.0, spread(lambda w: w**3 - 3.0 * w), _SECOND),
+        "excess_kurtosis": AnalyticValue(excess, spread(lambda w: w**4 - 2.0 * kappa * w**2), _SECOND),
+    }

@@ -1,0 +1,129 @@
+"""The chunks of a plan, by number: made when they are asked for, for there may be more of them than memory holds."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import accumulate, chain
+from typing import NamedTuple, overload
+
+Run = tuple[int, int]
+"""Consecutive chunks: the number of the first, and that behind the last."""
+
+
+class Chunk(NamedTuple):
+    """Consecutive draws of one case: what is computed, written and, after a kill, lost as a whole."""
+
+    case: int
+    start: int
+    count: int  # type: ignore[assignment]  # hides the tuple's method, which nobody calls
+
+
+@dataclass(frozen=True)
+class Chunks(Sequence[Chunk]):
+    """All chunks of a plan, or some of them, in order. A chunk's number is its place among all.
+
+    Attributes:
+        draws: of each case.
+        sizes: draws per chunk, of each case.
+        runs: which chunks there are, by their numbers, apart and ascending.
+    """
+
+    draws: tuple[int, ...]
+    sizes: tuple[int, ...]
+    runs: tuple[Run, ...]
+
+    @classmethod
+    def all(cls, draws: Sequence[int], sizes: Sequence[int]) -> Chunks:
+        """Every chunk."""
+        total = sum(-(-number // size) for number, size in zip(draws, sizes, strict=True))
+        return cls(tuple(draws), tuple(sizes), ((0, total),) if total else ())
+
+    def only(self, runs: Iterable[Run]) -> Chunks:
+        """Others of the same plan, by their numbers."""
+        return replace(self, runs=tuple((first, stop) for first, stop in runs if first < stop))
+
+    def without(self, numbers: Iterable[int]) -> Chunks:
+        """All chunks but those of these numbers, ascending."""
+        left, first = [], 0
+        for number in numbers:
+            left.append((first, number))
+            first = number + 1
+        return self.only([*left, (first, self._firsts[-1])])
+
+    def of_case(self, case: int) -> Chunks:
+        """Those of a case."""
+        first, stop = self._firsts[case : case + 2]
+        return self.only((max(first, run[0]), min(stop, run[1])) for run in self.runs)
+
+    def in_turn(self, part: int, parts: int) -> Iterator[Chunk]:
+        """All of them, in the order in which one of several hosts takes them.
+
+        Its own part first; then the parts of those after it, each from its end, where it is finished last.
+        """
+        places = [range((part + step) % parts, self.size, parts) for step in range(parts)]
+        return (self[place] for place in chain(places[0], *map(reversed, places[1:])))
+
+    def number(self, case: int, start: int) -> int | None:
+        """The number of the chunk that begins there; None if none does."""
+        if not 0 <= case < len(self.draws) or not 0 <= start < self.draws[case] or start % self.sizes[case]:
+            return None
+        return self._firsts[case] + start // self.sizes[case]
+
+    def numbered(self, number: int) -> Chunk:
+        """The chunk of that number, whether it is one of these or not."""
+        case = bisect_right(self._firsts, number) - 1
+        start = (number - self._firsts[case]) * self.sizes[case]
+        return Chunk(case, start, min(self.sizes[case], self.draws[case] - start))
+
+    @property
+    def total_draws(self) -> int:
+        """Of all these chunks together."""
+        return sum(self._draws_before(stop) - self._draws_before(first) for first, stop in self.runs)
+
+    @property
+    def size(self) -> int:
+        """How many there are, also where ``len`` may not say it."""
+        return self._ends[-1] if self._ends else 0
+
+    def __len__(self) -> int:
+        return self.size
+
+    @overload
+    def __getitem__(self, place: int) -> Chunk: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> Sequence[Chunk]: ...
+
+    def __getitem__(self, place: int | slice) -> Chunk | Sequence[Chunk]:
+        if isinstance(place, slice):
+            return [self[one] for one in range(*place.indices(self.size))]
+        if not -self.size <= place < self.size:
+            raise IndexError(place)
+        place %= self.size
+        run = bisect_right(self._ends, place)
+        before = self._ends[run - 1] if run else 0
+        return self.numbered(self.runs[run][0] + place - before)
+
+    def __iter__(self) -> Iterator[Chunk]:
+        return (self.numbered(number) for first, stop in self.runs for number in range(first, stop))
+
+    @cached_property
+    def _firsts(self) -> list[int]:
+        """The number of the first chunk of each case, and how many chunks there are."""
+        counts = (-(-draws // size) for draws, size in zip(self.draws, self.sizes, strict=True))
+        return [0, *accumulate(counts)]
+
+    @cached_property
+    def _ends(self) -> list[int]:
+        """How many chunks there are up to the end of each run."""
+        return list(accumulate(stop - first for first, stop in self.runs))
+
+    def _draws_before(self, number: int) -> int:
+        """Draws of all chunks with smaller numbers."""
+        case = bisect_right(self._firsts, number) - 1
+        if case == len(self.draws):
+            return sum(self.draws)
+        return sum(self.draws[:case]) + (number - self._firsts[case]) * self.sizes[case]

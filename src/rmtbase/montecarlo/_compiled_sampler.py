@@ -1,0 +1,201 @@
+"""The compiled sampler, which draws a tile of matrices on each device, and how much of it is drawn at once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.sharding import Mesh
+from jax.sharding import PartitionSpec as P
+from jaxtyping import Float, Float64, Key, UInt32
+
+from rmtbase.ensembles import Draw, Ensemble
+from rmtbase.errors import AllocationError
+from rmtbase.linalg import HOST_SOLVERS, device_singular_values, loses_digits, reproducible_jax
+from rmtbase.montecarlo._keys import draw_keys
+from rmtbase.montecarlo._machine import Device, is_cpu
+from rmtbase.montecarlo._memory import device_memory, host_memory
+
+# XLA shares a matrix product among threads, and sums in another order then.
+COMPILER_OPTIONS = {"xla_cpu_multi_thread_eigen": False}
+
+_TILE_NUMBERS = 2**19  # 4 MiB in float64: with less the calls themselves cost time, with more the caches are left
+_LARGEST_TILE = 1024
+
+_WORKING_COPIES = 16  # of a matrix, while it is drawn and solved: random bits, factors, Gram matrix, LAPACK's own
+_DEVICE_BYTES = 2**28  # of matrices on an accelerator at once; it is busy with far fewer
+_SPARE = 2  # one batch more for every two cores: a core has work to do while another's batch waits for XLA's threads
+
+Spectra = tuple[Float64[np.ndarray, "draw rank"], Float64[np.ndarray, "draw factor"]]
+"""Singular values and ‖X‖_F² of each factor."""
+
+
+def tile_size(matrix_shape: tuple[int, int]) -> int:
+    """Draws of a tile on a CPU, a power of two: a function of the matrix's shape and of nothing else.
+
+    Compiled for another number of draws it is other code, whose rounding may differ (that for one draw does). Tiles of
+    one size that begin at its multiples put each draw at the same place of the same code, wherever a run begins, ends
+    or is cut.
+    """
+    rows, columns = matrix_shape
+    return 1 << (min(max(_TILE_NUMBERS // (rows * columns), 1), _LARGEST_TILE).bit_length() - 1)
+
+
+@partial(jax.jit, static_argnames=("tile", "mesh", "solver"), compiler_options=COMPILER_OPTIONS)
+def _draw_tiles(
+    ensemble: Ensemble,
+    key: Key[Array, ""],
+    starts: UInt32[Array, " device"],
+    *,
+    tile: int,
+    mesh: Mesh,
+    solver: str | None,
+) -> Draw:
+    def on_one_device(ensemble: Ensemble, key: Key[Array, ""], starts: UInt32[Array, " 1"]) -> Draw:
+        draw = jax.vmap(ensemble.sample)(draw_keys(key, starts[0] + jnp.arange(tile, dtype=jnp.uint32)))
+        if solver is None:
+            return draw
+        solve = partial(device_singular_values, solver=solver)
+        # On a CPU a stack would be solved by the threads that this code runs on, and each could wait for the others.
+        values = jax.lax.map(solve, draw.matrix) if is_cpu(mesh.devices[0]) else solve(draw.matrix)
+        return Draw(values, draw.norm_squared)
+
+    # The linear algebra of one device must stay on it; code that is only annotated might gather the matrices.
+    sharded = jax.shard_map(
+        on_one_device, mesh=mesh, in_specs=(P(), P(), P("device")), out_specs=P("device"), check_vma=False
+    )
+    return sharded(ensemble, key, starts)
+
+
+@dataclass(frozen=True)
+class CompiledSampler:
+    """Spectra of consecutive draws, as many at a call as there are devices times draws in a tile.
+
+    Attributes:
+        ensemble: what is drawn.
+        key: of the case.
+        precision: ``"float64"`` or ``"float32"``.
+        devices: each draws a tile.
+        tile: draws per device.
+        solver: one of ``rmtbase.linalg.SOLVERS``.
+    """
+
+    ensemble: Ensemble
+    key: Key[Array, ""]
+    precision: str
+    devices: tuple[Device, ...]
+    tile: int
+    solver: str
+
+    @property
+    def draws(self) -> int:
+        """Draws of one call."""
+        return self.tile * len(self.devices)
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of the matrices of one tile."""
+        rows, columns = self.ensemble.matrix_shape
+        return self.tile * rows * columns * np.dtype(self.precision).itemsize
+
+    @cached_property
+    def _mesh(self) -> Mesh:
+        return Mesh(np.array(self.devices), ("device",))
+
+    def spectra(self, start: int) -> Spectra:
+        """Singular values (draw, rank) and ‖X‖_F² (draw, factor) of the draws from ``start`` on, in float64.
+
+        With a solver of the host in the calling thread, so that threads that call share the work.
+        """
+        rank = self.ensemble.rank
+        if self.solver in HOST_SOLVERS:
+            matrices, norms = self.matrices(start)
+            return HOST_SOLVERS[self.solver](matrices, rank), norms
+        values, norms = self._call(start, self.solver)
+        values = values[:, :rank].astype(np.float64)
+        if self.solver == "device_gram" and (lost := loses_digits(values, self.precision)).any():
+            values[lost] = self._call(start, "device_svd")[0][lost, :rank]
+        return values, norms
+
+    def matrices(self, start: int) -> tuple[Float[np.ndarray, "draw rows columns"], Float64[np.ndarray, "draw factor"]]:
+        """The matrices (draw, rows, columns) themselves, in their own precision, and ‖X‖_F²."""
+        return self._call(start, None)
+
+    def _call(
+        self, start: int, solver: str | None
+    ) -> tuple[Float[np.ndarray, "draw ..."], Float64[np.ndarray, "draw factor"]]:
+        # Draws beyond the last index wrap around; nobody asks for them.
+        starts = (start + self.tile * np.arange(len(self.devices)) & 0xFFFFFFFF).astype(np.uint32)
+        with reproducible_jax(self.precision):
+            draw = _draw_tiles(self.ensemble, self.key, starts, tile=self.tile, mesh=self._mesh, solver=solver)
+        return np.asarray(draw.matrix), np.asarray(draw.norm_squared, dtype=np.float64)
+
+
+@dataclass(frozen=True)
+class BatchPlan:
+    """How much is drawn at once.
+
+    Attributes:
+        sampler: draws a tile on each device.
+        calls: of the sampler in a batch, each drawn and solved before the next.
+        workers: batches at once, each in a thread of its own.
+    """
+
+    sampler: CompiledSampler
+    calls: int
+    workers: int
+
+    @property
+    def draws(self) -> int:
+        """Draws of a batch."""
+        return self.sampler.draws * self.calls
+
+    def spectra(self, first: int, stop: int) -> Spectra:
+        """Singular values and norms of the batch that begins at draw ``first``, and ends once ``stop`` is in it."""
+        firsts = range(first, min(first + self.draws, stop), self.sampler.draws)
+        parts = [self.sampler.spectra(one) for one in firsts]
+        values, norms = (np.concatenate(part) for part in zip(*parts, strict=True))
+        return values, norms
+
+    def smaller(self) -> BatchPlan:
+        """About half of it: fewer batches at once, then smaller ones.
+
+        Raises:
+            AllocationError: it is one draw on each device.
+        """
+        sampler = self.sampler
+        if self.workers > 1:
+            return replace(self, workers=self.workers // 2)
+        if sampler.tile > 1 and not is_cpu(sampler.devices[0]):
+            return replace(self, sampler=replace(sampler, tile=sampler.tile // 2))
+        ensemble = sampler.ensemble
+        raise AllocationError(ensemble.name, ensemble.matrix_shape, sampler.precision, sampler.bytes // sampler.tile)
+
+
+def plan_batches(sampler: CompiledSampler, draws: int, batch: int | None, cores: int) -> BatchPlan:
+    """As much at once as keeps cores or devices busy and fits in memory.
+
+    Args:
+        sampler: with tiles of one draw.
+        draws: in all.
+        batch: draws of a batch, if not to be chosen.
+        cores: to keep busy.
+    """
+    devices, on_host = sampler.devices, sampler.solver in HOST_SOLVERS
+    draw_bytes = _WORKING_COPIES * sampler.bytes
+    if is_cpu(devices[0]):
+        sampler = replace(sampler, tile=tile_size(sampler.ensemble.matrix_shape))
+        calls, room = -(-(batch or 1) // sampler.draws), host_memory() // (draw_bytes * sampler.draws)
+    else:
+        fitting = min(min(map(device_memory, devices)) // (2 * draw_bytes), _DEVICE_BYTES // sampler.bytes)
+        share = -(-min(batch or draws, draws) // len(devices))
+        calls, sampler = 1, replace(sampler, tile=max(1, share if batch else min(share, fitting)))
+        room = host_memory() // (draw_bytes * sampler.draws)
+    # A device that solves, too, is busy with one batch.
+    busy = cores + cores // _SPARE
+    workers = min(busy, room, -(-draws // (sampler.draws * calls))) if on_host else 1
+    return BatchPlan(sampler, calls, max(1, workers))

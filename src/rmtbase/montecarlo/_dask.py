@@ -1,0 +1,397 @@
+"""The chunks of a plan on Dask workers: here, one process a core, or wherever a scheduler has them."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import threading
+import time
+import warnings
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import CancelledError
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import islice
+from multiprocessing import resource_tracker
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from rmtbase.errors import MissingDependencyError, RmtbaseError, WorkerError
+from rmtbase.linalg import single_threaded_blas
+from rmtbase.montecarlo._chunks import Chunk, Chunks
+from rmtbase.montecarlo._compute import Arrays, choose_solvers, compute_chunk
+from rmtbase.montecarlo._machine import differences, machine_settings
+from rmtbase.montecarlo._plan import Plan
+from rmtbase.progress import Progress
+
+try:
+    import dask.config
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+    from distributed import Client, Future, KilledWorker, LocalCluster, Security, Worker, WorkerPlugin, wait
+except ImportError as error:
+    missing = "cryptography" if (error.name or "").startswith("cryptography") else "distributed"
+    raise MissingDependencyError(missing, "drawing on Dask workers", "dask") from error
+
+_AHEAD = 2  # chunks per worker's thread under way: one being drawn, one waiting, so that none waits for the writer
+_ATTEMPTS = 4  # at one chunk, each after as many lost workers as the scheduler allows
+_TIMEOUT = 30.0  # seconds to find a scheduler, and for its first worker to appear
+_PATIENCE = 60.0  # seconds without any worker, and for the numbers of one chunk to arrive
+_BACK = 20.0  # seconds that the clock may be set back: so long are messages late
+
+
+@contextmanager
+def dask_executor(plan: Plan, workers: int, scheduler: str | None, progress: Progress) -> Iterator[DaskExecutor]:
+    """Dask workers, for the length of a ``with`` block.
+
+    Only chunks travel; the process that asked writes them, so that the workers need no common file system. A worker
+    that is killed costs the chunks it was drawing, which others draw again; one that joins later takes its share.
+
+    Local workers speak TLS with keys that exist in the memory of these processes alone, for whoever reaches a scheduler
+    may run any code on it. Of a scheduler whose address is ``tls://...`` the keys are those of Dask's own configuration
+    (``distributed.comm.tls``); one that speaks plain TCP is as safe as the network that it is on.
+
+    Args:
+        plan: what will be drawn.
+        workers: that many local processes, each on one core of the CPU.
+        scheduler: the address of a scheduler, whose workers draw instead.
+        progress: told of the workers.
+
+    Raises:
+        WorkerError: no scheduler there, or none with a worker; local workers that do not start; workers without
+            rmtbase, or of different kinds.
+    """
+    stack = ExitStack()
+    try:
+        stack.enter_context(_quiet())
+        where = "the local workers" if scheduler is None else f"scheduler {scheduler}"
+        clock = Clock()
+        with _lost(where):
+            client = _local(stack, workers, clock) if scheduler is None else _remote(stack, scheduler)
+            machine = _common_machine(client)
+            count = len(client.nthreads())
+        progress.note(f"drawing on {count} Dask worker{'s' if count != 1 else ''}")
+        yield DaskExecutor(plan, machine, client, where, clock)
+    finally:
+        with undisturbed():
+            stack.close()
+
+
+class Clock:
+    """How far the clock of this machine has been set since it was last asked.
+
+    Dask waits until moments of that clock, not for lengths of time: where it is set on while a connection is made, the
+    attempt is over at once, and where it is set back, messages wait for it to come round again.
+    """
+
+    def __init__(self) -> None:
+        self._highest = self._lowest = self._offset()
+
+    def jump(self) -> float:
+        """Seconds that it was set back, or else on, at most; negative for back."""
+        now = self._offset()
+        self._highest, self._lowest = max(self._highest, now), min(self._lowest, now)
+        back, on = now - self._highest, now - self._lowest
+        return back if back < -_BACK else on
+
+    def words(self) -> str:
+        """That it was set, if it was: of which a suspended machine wakes, too."""
+        jump = self.jump()
+        if abs(jump) <= _BACK:
+            return ""
+        return f"; the clock of this machine was set {'back' if jump < 0 else 'on'} by {abs(jump):,.0f} s meanwhile"
+
+    @staticmethod
+    def _offset() -> float:
+        return time.time() - time.monotonic()
+
+
+@dataclass(frozen=True)
+class DaskExecutor:
+    """The workers of one client; made by :func:`dask_executor`.
+
+    Attributes:
+        plan: what they draw.
+        machine: versions and platform of each of them.
+        client: connected to their scheduler.
+        where: which workers they are, in words.
+        clock: of this machine, by which the client waits.
+    """
+
+    plan: Plan
+    machine: dict[str, Any]
+    client: Any
+    where: str
+    clock: Clock
+
+    def choose_solvers(self) -> list[str]:
+        """Chosen on one of them.
+
+        Raises:
+            WorkerError: as :meth:`draw`.
+        """
+        for _ in range(_ATTEMPTS):
+            with _lost(self.where), suppress(KilledWorker, TimeoutError):
+                future = self.client.submit(choose_solvers, self.plan, cores=1, pure=False)
+                self._first_finished([future])
+                return future.result(timeout=_PATIENCE)
+        raise WorkerError(self.where, "every worker that was to choose the solvers was lost")
+
+    def draw(self, chunks: Chunks, solvers: Sequence[str], progress: Progress) -> Iterator[tuple[Chunk, Arrays]]:
+        """The chunks as they are finished, so few under way at a time that results never pile up.
+
+        Raises:
+            WorkerError: the scheduler or every worker is lost, or workers fail at a chunk again and again.
+        """
+        advance = progress.bar("drawing", chunks.total_draws)
+        coming, again = iter(chunks), deque[Chunk]()
+        under_way: dict[Future, Chunk] = {}
+        losses: Counter[Chunk] = Counter()
+        while True:
+            with _lost(self.where):
+                room = _AHEAD * max(1, sum(self.client.nthreads().values())) - len(under_way)
+                retried = [again.popleft() for _ in range(min(room, len(again)))]
+                for chunk in [*retried, *islice(coming, max(0, room - len(retried)))]:
+                    future = self.client.submit(_draw, self.plan, chunk, solvers[chunk.case], self.machine, pure=False)
+                    under_way[future] = chunk
+                if not under_way:
+                    return
+                finished = self._first_finished(list(under_way))
+            for future in finished:
+                chunk = under_way.pop(future)
+                with _lost(self.where):
+                    arrays = _result(future, chunk, losses)
+                if arrays is None:
+                    again.append(chunk)
+                else:
+                    advance(chunk.count)
+                    yield chunk, arrays
+
+    def _first_finished(self, futures: list[Future]) -> list[Future]:
+        """Those that are finished, once one is. An error if there has been no worker for long, or they are stalled."""
+        seen = time.monotonic()
+        while True:
+            if self.clock.jump() < -_BACK:
+                raise WorkerError(self.where, f"their messages would wait{self.clock.words()}")
+            try:
+                with self.client.as_current():
+                    return list(wait(futures, timeout=1.0, return_when="FIRST_COMPLETED").done)  # type: ignore[union-attr]
+            except TimeoutError:
+                if self.client.nthreads():
+                    seen = time.monotonic()
+                elif time.monotonic() - seen > _PATIENCE:
+                    raise WorkerError(self.where, f"no worker has been left for {_PATIENCE:.0f} s") from None
+
+
+class OneCore(WorkerPlugin):
+    """Keeps a local worker to one core, and leaves it to the process that asked to be stopped by Ctrl-C."""
+
+    name = "rmtbase-one-core"
+
+    def setup(self, worker: Worker) -> None:
+        """Called once in each worker's process, before its first chunk; threads made later inherit it."""
+        self.limit = single_threaded_blas()
+        self.limit.__enter__()  # for the life of the process
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        if hasattr(os, "sched_setaffinity"):
+            cores = sorted(os.sched_getaffinity(0))
+            os.sched_setaffinity(0, {cores[int(worker.name) % len(cores)]})
+
+
+def _local(stack: ExitStack, workers: int, clock: Clock) -> Any:
+    with undisturbed():
+        # Those of them that have to be killed leave files in their folders.
+        folder = stack.enter_context(TemporaryDirectory(prefix="rmtbase-dask-", ignore_cleanup_errors=True))
+        stack.enter_context(dask.config.set({"temporary-directory": folder}))
+        cluster = stack.enter_context(_again(lambda: _cluster(workers), clock))
+        client = stack.enter_context(_again(lambda: Client(cluster, timeout=_TIMEOUT, set_as_default=False), clock))
+        _again(lambda: client.register_plugin(OneCore()), clock)
+    return client
+
+
+def _security() -> Security:
+    """Keys of this run alone, in memory: whoever has none can neither give these processes work nor read what they do.
+
+    As :meth:`distributed.Security.temporary`, but valid at any time: that one's begin with the moment at which they are
+    made, and a clock that is set back would shut every worker out.
+    """
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "rmtbase")])
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(datetime(1970, 1, 1, tzinfo=UTC))
+        .not_valid_after(datetime(9999, 12, 31, tzinfo=UTC))
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    secret = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    ).decode()
+    public = certificate.public_bytes(serialization.Encoding.PEM).decode()
+    roles = {
+        f"tls_{role}_{part}": text
+        for role in ("client", "scheduler", "worker")
+        for part, text in (("key", secret), ("cert", public))
+    }
+    return Security(require_encryption=True, tls_ca_file=public, **roles)
+
+
+def _cluster(workers: int) -> LocalCluster:
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Creating scratch directories", UserWarning)  # said where the clock is set on
+        return _new_cluster(workers)
+
+
+def _new_cluster(workers: int) -> LocalCluster:
+    return LocalCluster(
+        n_workers=workers,
+        threads_per_worker=1,
+        processes=True,
+        host="127.0.0.1",
+        protocol="tls://",
+        security=_security(),
+        scheduler_kwargs={"dashboard": False, "dashboard_address": "127.0.0.1:0"},
+        memory_limit=0,
+        silence_logs=logging.CRITICAL,
+        env={"JAX_PLATFORMS": "cpu"},  # several processes on one GPU would fight for its memory
+    )
+
+
+def _again(attempt: Callable[[], Any], clock: Clock) -> Any:
+    """What Dask cannot do while a worker is killed or the clock is set, tried again."""
+    last: Exception | None = None
+    for _ in range(_ATTEMPTS):
+        try:
+            return attempt()
+        except (RuntimeError, OSError, TimeoutError) as error:
+            last = error
+    raise WorkerError(
+        "the local workers",
+        f"they did not start in {_ATTEMPTS} attempts ({_words(last)}){clock.words()}; run again, or without workers",
+    ) from last
+
+
+def _remote(stack: ExitStack, address: str) -> Any:
+    try:
+        client = stack.enter_context(Client(address, timeout=_TIMEOUT, set_as_default=False))
+        client.wait_for_workers(1, timeout=_TIMEOUT)
+    except (OSError, ValueError, TimeoutError) as error:
+        raise WorkerError(
+            f"scheduler {address}", f"no scheduler with a worker there within {_TIMEOUT:.0f} s ({error})"
+        ) from error
+    return client
+
+
+def _common_machine(client: Any) -> dict[str, Any]:
+    """The versions and platform of every worker, which must be the same: others would give other bits."""
+    answers = client.run(machine_settings, on_error="return")
+    # What a worker that was lost just now has answered is an OSError; another takes its place.
+    found = {worker: there for worker, there in answers.items() if not isinstance(there, OSError)}
+    if not found:
+        client.wait_for_workers(1, timeout=_TIMEOUT)
+        return _common_machine(client)
+    first, machine = next(iter(found.items()))
+    for worker, there in found.items():
+        if isinstance(there, Exception):
+            raise WorkerError(f"worker {worker}", f"it cannot draw ({_words(there)}); install this rmtbase there")
+        _require_same(f"worker {worker}", there, machine, f"at {first}")
+    return machine
+
+
+def _require_same(worker: str, there: Mapping[str, Any], here: Mapping[str, Any], whose: str) -> None:
+    if differing := differences(there, here):
+        raise WorkerError(worker, f"its draws would differ to the bit from those {whose}: {differing}")
+
+
+def _draw(plan: Plan, chunk: Chunk, solver: str, machine: Mapping[str, Any]) -> Arrays:
+    """Runs on a worker, which may have joined after the others were asked what they are."""
+    _require_same("a worker that joined later", machine_settings(), machine, "of the others")
+    return compute_chunk(plan, chunk, solver, cores=1)
+
+
+def _result(future: Future, chunk: Chunk, losses: Counter[Chunk]) -> Arrays | None:
+    """The arrays of a finished chunk; None where a worker was lost with them, and it is to be tried again."""
+    piece = f"draws {chunk.start} to {chunk.start + chunk.count - 1} of case {chunk.case}"
+    try:
+        return future.result(timeout=_PATIENCE)  # without end where who held it is lost and nobody is left
+    except (KilledWorker, TimeoutError) as error:
+        losses[chunk] += 1
+        if losses[chunk] < _ATTEMPTS:
+            return None
+        raise WorkerError(piece, "every worker that drew them was lost; is there memory for one chunk?") from error
+    except (RmtbaseError, OSError, CancelledError):
+        raise
+    except Exception as error:
+        raise WorkerError(piece, f"a worker failed ({_words(error)})") from error
+
+
+@contextmanager
+def _lost(where: str) -> Iterator[None]:
+    """Turn what Dask says when its scheduler is gone into an error of this library."""
+    try:
+        yield
+    except RmtbaseError:
+        raise
+    except (OSError, TimeoutError, CancelledError) as error:
+        raise WorkerError(where, f"the connection was lost ({_words(error)})") from error
+
+
+def _words(error: BaseException | None) -> str:
+    return f"{type(error).__name__}: {error}"
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep Dask's own account of lost workers off the terminal: what matters of it, rmtbase says."""
+    loggers = [logging.getLogger(name) for name in logging.root.manager.loggerDict if name.startswith(_NOISY)]
+    before = [(logger, logger.level) for logger in loggers]
+    try:
+        for logger in loggers:
+            logger.setLevel(logging.CRITICAL + 1)
+        yield
+    finally:
+        for logger, level in before:
+            logger.setLevel(level)
+
+
+_NOISY = ("distributed", "tornado", "asyncio")
+
+
+_PUT_OFF = (signal.SIGINT, signal.SIGTERM)
+
+
+@contextmanager
+def undisturbed() -> Iterator[None]:
+    """Ctrl-C and SIGTERM wait until the block is left: processes half started could not be found to be stopped.
+
+    Threads that begin in the block, and the processes that they start, never see Ctrl-C, which a terminal sends to all:
+    who entered the block stops them. Outside the main thread, to which signals do not come, it does nothing.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    came: list[int] = []
+    # The other threads of this process still take the signals, and hand them to these handlers.
+    handlers = {number: signal.signal(number, lambda found, frame: came.append(found)) for number in _PUT_OFF}
+    masked = hasattr(signal, "pthread_sigmask")  # as everywhere but on Windows
+    if masked:
+        # Whatever thread starts it lets the signals through again, so that it must not be one of the block's.
+        resource_tracker.ensure_running()
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT}) if masked else set()
+    try:
+        yield
+    finally:
+        if masked:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        for number, handler in handlers.items():
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)
+        for number in came:
+            signal.raise_signal(number)

@@ -1,1 +1,0 @@
-"""Matrices and their spectra, drawn: keys, devices, programs, loads, and the choice of solver."""

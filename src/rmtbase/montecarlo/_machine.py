@@ -1,0 +1,124 @@
+"""This machine: the devices to draw on, and what else decides about the bits of a run beside its plan."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+import re
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import jax
+
+from rmtbase.errors import ParameterError
+from rmtbase.forks import require_jax_threads
+from rmtbase.linalg import DTYPE, MATMUL_PRECISION, PRNG_IMPLEMENTATION, arithmetic
+from rmtbase.parameters import require_positive_integer
+from rmtbase.shown import shown
+from rmtbase.tables import software_versions
+
+Device = Any  # jax.Device, which is a variable to type checkers
+Devices = int | Sequence[Device] | None
+
+_DRAWING = ("ensembles", "linalg", "montecarlo", "statistics")
+_COMPILED = (
+    "jax_random_seed_offset",  # added to every seed: other random bits
+    "jax_default_device",  # another kind of device where there are two
+    "jax_disable_jit",  # each operation by itself: other sums
+    "jax_disable_most_optimizations",  # this and what follows reaches the compiler, which then orders sums otherwise
+    "jax_optimization_level",
+    "jax_exec_time_optimization_effort",
+    "jax_memory_fitting_effort",
+    "jax_memory_fitting_level",
+    "jax_enable_pgle",
+)
+"""JAX's settings that change bits and that nobody sets here: what draws sets precision, promotion and generator itself
+(:func:`rmtbase.linalg.reproducible_jax`)."""
+
+_HARMLESS = re.compile(r"--xla_(force_host_platform_device_count|dump_|hlo_profile)\w*=?")
+"""Options of XLA that change no bit: the number of virtual devices, and what is written for people to read."""
+
+
+def local_devices(devices: Devices = None) -> tuple[Device, ...]:
+    """The local devices of JAX's default backend: all, the first few, or those given.
+
+    Raises:
+        ParameterError: not a positive integer, more than there are, none, or devices of several kinds.
+        ForkedProcessError: this process was forked from one that had used JAX.
+    """
+    require_jax_threads()
+    if devices is None:
+        return tuple(jax.local_devices())
+    if isinstance(devices, Sequence) and not isinstance(devices, str):
+        kinds = {device.device_kind if isinstance(device, jax.Device) else None for device in devices}
+        if len(kinds) != 1 or None in kinds or len(set(devices)) < len(devices):
+            raise ParameterError("devices", devices, "JAX devices of one kind, at least one and each once")
+        return tuple(devices)
+    count, there = require_positive_integer("devices", devices), jax.local_devices()
+    if count > len(there):
+        raise ParameterError("devices", count, f"at most {len(there)}, as many as JAX has here")
+    return tuple(there[:count])
+
+
+def is_cpu(device: Device) -> bool:
+    """Whether it is a CPU, or one of the virtual devices that XLA can make of one."""
+    return device.platform == "cpu"
+
+
+def machine_settings() -> dict[str, Any]:
+    """What draws and solves: versions, processor, BLAS, JAX's device and settings, as plain values.
+
+    Raises:
+        ForkedProcessError: this process was forked from one that had used JAX.
+    """
+    require_jax_threads()
+    return {
+        **software_versions("rmtbase", "jax", "jaxlib", "numpy", "scipy"),
+        "source": _source(),
+        "machine": platform.machine(),
+        **arithmetic(),
+        "backend": jax.default_backend(),
+        "device": jax.local_devices()[0].device_kind,
+        **{name: str(getattr(jax.config, name, None)) for name in _COMPILED},
+        "xla_flags": " ".join(flag for flag in _xla_flags() if not _HARMLESS.match(flag)),
+    }
+
+
+def numerics_record(settings: Mapping[str, Any], dtype: str = DTYPE) -> dict[str, Any]:
+    """What a table records of how its numbers came to be: those settings, and what rmtbase itself sets."""
+    return {
+        "dtype": dtype,
+        "matmul_precision": MATMUL_PRECISION,
+        "prng": PRNG_IMPLEMENTATION,
+        "prng_partitionable": True,
+        "key": "fold_in(fold_in(key(seed), crc32(name of the case)), draw)",
+        **settings,
+    }
+
+
+def _xla_flags() -> list[str]:
+    return [flag for name in ("XLA_FLAGS", "LIBTPU_INIT_ARGS") for flag in os.environ.get(name, "").split()]
+
+
+@cache
+def _source() -> str:
+    """Digest of the code that draws: between two releases the version does not tell whether it is the same."""
+    package = Path(__file__).parents[1]
+    files = sorted(file for room in _DRAWING for file in (package / room).rglob("*.py"))
+    digest = hashlib.sha256()
+    for file in files:
+        digest.update(file.relative_to(package).as_posix().encode() + file.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def differences(there: Mapping[str, Any], here: Mapping[str, Any]) -> str:
+    """In which settings two processes differ, in words; empty where in none."""
+    keys = [key for key in {**there, **here} if there.get(key) != here.get(key)]
+    return ", ".join(f"{key}: {_short(there.get(key))} there, {_short(here.get(key))} here" for key in keys)
+
+
+def _short(value: object) -> str:
+    return shown(value, 60) or "none"

@@ -1,0 +1,157 @@
+"""What there is of memory, what draws take of it, and whether it suffices: asked before anything is drawn.
+
+Beyond what a machine has, XLA does not fail but aborts the process, and the system kills it: only what is asked before
+can be refused in words.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from rmtbase.ensembles import BidiagonalGaussianMatrix
+from rmtbase.errors import AllocationError, ParameterError
+from rmtbase.linalg import available_cores, reproducible_jax
+from rmtbase.montecarlo._keys import case_key
+from rmtbase.montecarlo._machine import Device, is_cpu
+from rmtbase.parameters import require_positive_integer
+
+ELEMENTS_AT_ONCE = 1 << 18  # 2 MiB, which stay in a core's cache from the product to the last count
+
+_COPIES = 6  # of a draw's matrix, at least, while it is drawn and solved; measured 6.8 to 9.6 at 1500 × 1500
+_COPIES_OF_BIDIAGONAL = 2  # measured 2.6
+_COPIES_ON_DEVICE = 2  # random bits and what is made of them
+_COPIES_OF_BLOCK = 3  # of a block of rows
+_FEWEST_WORKERS, _WORKERS_PER_CORE = 8, 4
+
+_MEMINFO = Path("/proc/meminfo")
+_GROUPS = (
+    (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory.current")),
+    (Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"), Path("/sys/fs/cgroup/memory/memory.usage_in_bytes")),
+)
+_UNKNOWN = 2**30  # on systems that do not tell: what any machine of today has to spare
+
+
+def device_memory(device: Device) -> int:
+    """Bytes that can still be allocated on an accelerator."""
+    stats = device.memory_stats()
+    if not stats or "bytes_limit" not in stats:
+        return _UNKNOWN
+    return max(0, stats["bytes_limit"] - stats.get("bytes_in_use", 0))
+
+
+def host_memory() -> int:
+    """Bytes of memory that are available to this process, by the system and by the limits of its control group."""
+    return min([_available(), *(_left(*group) for group in _GROUPS)])
+
+
+def _available() -> int:
+    try:
+        lines = dict(line.split(":", 1) for line in _MEMINFO.read_text().splitlines())
+        return 1024 * int(lines["MemAvailable"].split()[0])
+    except (OSError, KeyError, ValueError):
+        pass
+    try:
+        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, OSError, ValueError):
+        return _UNKNOWN
+
+
+def _left(limit: Path, usage: Path) -> int:
+    """What a control group has left; 2^63 where there is no such file or no limit (the word ``max``)."""
+    try:
+        return max(0, int(limit.read_text()) - int(usage.read_text()))
+    except (OSError, ValueError):
+        return 2**63
+
+
+def spectrum_bytes(ensemble: Any, precision: str = "float64") -> int:
+    """Bytes of host memory that drawing and solving one matrix of an ensemble takes, at least."""
+    copies = _COPIES_OF_BIDIAGONAL if isinstance(ensemble, BidiagonalGaussianMatrix) else _COPIES
+    return copies * math.prod(ensemble.matrix_shape) * np.dtype(precision).itemsize
+
+
+def elements_bytes(ensemble: Any) -> int:
+    """Bytes that the elements of one draw take, a block of rows at a time, at least."""
+    with reproducible_jax():  # shapes only: nothing is drawn
+        context = jax.eval_shape(lambda: ensemble.row_context(case_key(0, ensemble.name)))
+    kept = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(context))
+    rows, columns = ensemble.element_shape
+    return kept + _COPIES_OF_BLOCK * 8 * min(rows * columns, max(columns, ELEMENTS_AT_ONCE))
+
+
+def require_draw_fits(ensemble: Any, precision: str = "float64", devices: Sequence[Any] = ()) -> None:
+    """Refuse a matrix that cannot be drawn and solved here.
+
+    Raises:
+        AllocationError: one draw takes more than there is, on the host or on the devices.
+    """
+    needed = spectrum_bytes(ensemble, precision)
+    require_bytes(ensemble.name, ensemble.matrix_shape, needed, host_memory())
+    if devices and not is_cpu(devices[0]):
+        needed = _COPIES_ON_DEVICE * math.prod(ensemble.matrix_shape) * np.dtype(precision).itemsize
+        require_bytes(ensemble.name, ensemble.matrix_shape, needed, min(map(device_memory, devices)))
+
+
+def require_elements_fit(ensemble: Any) -> None:
+    """Refuse a matrix whose elements cannot be drawn here, a block of rows at a time.
+
+    Raises:
+        AllocationError: one draw takes more memory than there is.
+    """
+    require_bytes(ensemble.name, ensemble.element_shape, elements_bytes(ensemble), host_memory())
+
+
+def require_bytes(name: str, shape: Sequence[int], needed: int, available: int) -> None:
+    """Refuse one draw that takes more bytes than there are.
+
+    Raises:
+        AllocationError: it does.
+    """
+    if needed > available:
+        raise AllocationError(name, shape, "", needed, available=available)
+
+
+def require_results_fit(draws: int, bytes_each: int, advice: str) -> None:
+    """Refuse more draws than memory holds the results of.
+
+    Raises:
+        ParameterError: names the most that it does.
+    """
+    available = host_memory()
+    if draws * bytes_each > available:
+        raise ParameterError(
+            "draws",
+            draws,
+            f"at most {available // bytes_each}: each takes {bytes_each:,} bytes of memory, of which "
+            f"{binary_size(available)} are there; {advice}",
+        )
+
+
+def require_workers(name: str, value: object) -> int:
+    """A number of processes or threads that the cores are enough for.
+
+    Raises:
+        ParameterError: no positive integer, or so many that they would only be in each other's way.
+    """
+    number, cores = require_positive_integer(name, value), available_cores()
+    most = max(_FEWEST_WORKERS, _WORKERS_PER_CORE * cores)
+    if number > most:
+        raise ParameterError(
+            name, number, f"at most {most} with {cores} core{'s' if cores != 1 else ''}, of which each keeps one busy"
+        )
+    return number
+
+
+def binary_size(number: int) -> str:
+    """A number of bytes in words."""
+    power = min(max(number.bit_length() - 1, 0) // 10, 8)
+    if power == 0:
+        return f"{number} bytes"
+    return f"{number / 2 ** (10 * power):.1f} {'KMGTPEZY'[power - 1]}iB"

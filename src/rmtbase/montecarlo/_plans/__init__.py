@@ -1,1 +1,0 @@
-"""Plans, the draws of one chunk of a plan, and what else decides about their bits."""

@@ -1,0 +1,187 @@
+"""What a run would take in memory, on disk and in files, and whether that is there: asked before anything is drawn."""
+
+from __future__ import annotations
+
+import math
+import os
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from rmtbase.errors import OutputError, ParameterError
+from rmtbase.montecarlo._chunks import Chunk, Chunks
+from rmtbase.montecarlo._compute import chunk_layout
+from rmtbase.montecarlo._elements import require_element_ensemble
+from rmtbase.montecarlo._memory import (
+    binary_size,
+    elements_bytes,
+    host_memory,
+    require_draw_fits,
+    require_elements_fit,
+    require_results_fit,
+    require_workers,
+    spectrum_bytes,
+)
+from rmtbase.montecarlo._plan import Plan
+
+_MOST_CHUNKS = 10**7  # files of one folder
+_HEADER = 512  # bytes of a chunk's file before its numbers, about
+_PACKED = 3  # times that a chunk is in memory while it is written: its arrays, their bytes, the file's
+_JOINED = 2  # times that a table's sample is in memory while its cases are joined
+_COMPRESSED = 0.75  # of a sample, in the table's file, at least: the digits of random numbers have no pattern
+_WORKER = 2**28  # bytes of a process that draws, before it has drawn anything
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a run takes, at least.
+
+    Attributes:
+        memory: bytes of the process that writes, at the moment at which it takes most.
+        disk: bytes of the chunks.
+        table: bytes of the sample that the table keeps.
+        files: number of chunks.
+    """
+
+    memory: int
+    disk: int
+    table: int
+    files: int
+
+    def __str__(self) -> str:
+        files = f"{self.files:,} file{'s' if self.files != 1 else ''}"
+        sample = f", {binary_size(self.table)} for the table's sample" if self.table else ""
+        return f"{binary_size(self.disk)} of disk in {files}{sample}, and {binary_size(self.memory)} of memory"
+
+
+def cost(plan: Plan, chunks: Chunks) -> Cost:
+    """What drawing these chunks of a plan takes, and its table."""
+    cases = range(len(plan.cases))
+    numbers = sum(chunks.of_case(case).total_draws * _draw_bytes(plan, case) for case in cases)
+    drawing = max(_working_bytes(plan, case) + _chunk_memory(plan, case) for case in cases)
+    table = _table_bytes(plan)
+    return Cost(max(drawing, _JOINED * table), numbers + _HEADER * chunks.size, table, chunks.size)
+
+
+def require_possible_in_memory(plan: Plan) -> None:
+    """Refuse a run that is to hold all its draws, and cannot.
+
+    Raises:
+        AllocationError: one draw does not fit in memory.
+        ParameterError: all of them do not, or there are too many chunks.
+    """
+    _require_few_chunks(plan)
+    _require_draws_fit(plan)
+    drawn = sum(draws * _draw_bytes(plan, case) for case, draws in enumerate(plan.draws))
+    most = max(plan.draws)
+    require_results_fit(most, math.ceil((drawn + _JOINED * _table_bytes(plan)) / most), "run_plan keeps them on disk")
+
+
+def require_possible(plan: Plan, chunks: Chunks, output: Path, chunk_folder: Path, workers: int | None) -> None:
+    """Refuse a run through a store that cannot end.
+
+    Args:
+        plan: of the run.
+        chunks: that are left to draw.
+        output: the table's file.
+        chunk_folder: where the chunks are written.
+        workers: that many processes of this machine draw, 1 for this one; None where other machines draw.
+
+    Raises:
+        AllocationError: one draw does not fit in memory.
+        ParameterError: too many chunks or workers, or a chunk or a sample that memory does not hold.
+        OutputError: the disk has not the room, or cannot take so many files.
+    """
+    _require_few_chunks(plan)
+    memory = host_memory()
+    if workers is not None:
+        _require_draws_fit(plan)
+        each = _WORKER + max(_working_bytes(plan, case) for case in range(len(plan.cases)))
+        if require_workers("workers", workers) > 1 and workers * each > memory:
+            raise ParameterError(
+                "workers", workers, f"at most {memory // each}: each takes {binary_size(each)} of {_there(memory)}"
+            )
+    for case, size in enumerate(plan.chunk):
+        if _chunk_memory(plan, case) > memory:
+            most = memory * size // _chunk_memory(plan, case)
+            raise ParameterError("chunk", size, f"at most {most}, which fill {_there(memory)}")
+    if plan.keep_sample:
+        each = _JOINED * _table_bytes(plan) // max(plan.draws)
+        require_results_fit(max(plan.draws), each, "with keep_sample = false memory does not grow with them")
+    _require_disk(cost(plan, chunks), output, chunk_folder)
+
+
+def _require_few_chunks(plan: Plan) -> None:
+    if plan.chunks.size > _MOST_CHUNKS:
+        raise ParameterError(
+            "chunk",
+            min(plan.chunk),
+            f"more draws to a chunk: there would be {plan.chunks.size:,} of them, each a file, and {_MOST_CHUNKS:,} at "
+            "most in one folder",
+        )
+
+
+def _require_draws_fit(plan: Plan) -> None:
+    for ensemble in plan.ensembles:
+        if plan.measure == "elements":
+            require_elements_fit(require_element_ensemble(ensemble))
+        else:
+            require_draw_fits(ensemble, plan.precision)
+
+
+def _require_disk(needed: Cost, output: Path, chunk_folder: Path) -> None:
+    folder = chunk_folder.resolve()  # it may be a link to another disk
+    disk, table_disk = folder.stat().st_dev, output.resolve().parent.stat().st_dev
+    table = int(_COMPRESSED * needed.table)
+    room = {disk: needed.disk}
+    room[table_disk] = room.get(table_disk, 0) + table
+    for place, device in ((folder, disk), (output.resolve().parent, table_disk)):
+        free = shutil.disk_usage(place).free
+        if room[device] > free:
+            raise OutputError(
+                output,
+                f"the run takes {needed} at least, and {binary_size(free)} are free on that disk; make room, write to "
+                "another disk, or ask for fewer draws",
+            )
+    if hasattr(os, "statvfs"):
+        files = os.statvfs(folder)
+        if files.f_files and needed.files > files.f_favail:  # some file systems count none
+            raise OutputError(
+                output,
+                f"the run takes {needed.files:,} files, and that disk has room for {files.f_favail:,} more; write to "
+                "another disk, or set a larger chunk in the plan",
+            )
+
+
+def _draw_bytes(plan: Plan, case: int) -> int:
+    """Of the results of one draw."""
+    layout = chunk_layout(plan, Chunk(case, 0, 1))
+    return sum(8 * math.prod(shape) for _, shape in layout.values())
+
+
+def _chunk_memory(plan: Plan, case: int) -> int:
+    return _PACKED * plan.chunk[case] * _draw_bytes(plan, case)
+
+
+def _working_bytes(plan: Plan, case: int) -> int:
+    ensemble = plan.ensembles[case]
+    if plan.measure == "elements":
+        return elements_bytes(require_element_ensemble(ensemble))
+    return spectrum_bytes(ensemble, plan.precision)
+
+
+def _table_bytes(plan: Plan) -> int:
+    """Of the sample that the table keeps: for W_QK at each σ, with the estimates of both σ."""
+    if not plan.keep_sample:
+        return 0
+    first = chunk_layout(plan, Chunk(0, 0, 1))
+    rows = first["statistic"][1][0]
+    is_baseline = plan.measure == "spectrum" and plan.ensemble == "low_rank_product"
+    return sum(
+        8 * draws * (len(plan.case_sigmas(case)) * (rows + 2) if is_baseline else rows)
+        for case, draws in enumerate(plan.draws)
+    )
+
+
+def _there(memory: int) -> str:
+    return f"the {binary_size(memory)} of memory that are there"

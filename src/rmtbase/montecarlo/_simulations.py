@@ -1,0 +1,215 @@
+"""Samples of spectral statistics, drawn whole: of Gaussian matrices of any size, and of heads that share keys."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from jax import Array
+from jaxtyping import Float64, Key, UInt32
+
+from rmtbase.ensembles import BidiagonalGaussianMatrix, GroupedQueryProduct, gaussian_matrix, grouped_query_product
+from rmtbase.errors import ParameterError
+from rmtbase.linalg import SpectrumSolver, extreme_eigenvalues, reproducible_jax
+from rmtbase.montecarlo._compiled_sampler import COMPILER_OPTIONS, tile_size
+from rmtbase.montecarlo._keys import case_key, draw_keys
+from rmtbase.montecarlo._memory import host_memory, require_bytes, require_draw_fits, require_results_fit
+from rmtbase.parameters import require_draws, require_positive_integer
+from rmtbase.progress import SILENT, Progress
+from rmtbase.statistics import SPECTRAL_STATISTICS, spectral_statistics
+
+_NUMBERS = 8  # of a draw, for each of the rank: its two diagonals as drawn, squared, multiplied and bisected
+
+
+class GaussianMatrixSample(NamedTuple):
+    """Draws of the spectrum of X Xᵀ, X an m × n standard normal matrix, r = min(m, n); each of shape (draw,).
+
+    Attributes:
+        largest_eigenvalue, smallest_eigenvalue: λ_1 and λ_r.
+        trace, trace_of_square: Σλ and Σλ².
+        log_determinant: Σ ln λ.
+    """
+
+    largest_eigenvalue: Float64[np.ndarray, " draw"]
+    smallest_eigenvalue: Float64[np.ndarray, " draw"]
+    trace: Float64[np.ndarray, " draw"]
+    trace_of_square: Float64[np.ndarray, " draw"]
+    log_determinant: Float64[np.ndarray, " draw"]
+
+
+def simulate_gaussian_matrix(n_rows: int, n_columns: int, draws: int, seed: int = 0) -> GaussianMatrixSample:
+    """Spectral statistics of n_rows × n_columns standard normal matrices, exact in law.
+
+    The matrix's bidiagonal form B has independent χ entries; the traces and the log-determinant of B Bᵀ are sums over
+    them, and its extreme eigenvalues come from the tridiagonal B Bᵀ by bisection. No matrix is formed, at any size.
+
+    Args:
+        n_rows: rows of the matrix.
+        n_columns: columns of the matrix.
+        draws: how many.
+        seed: the draws are a function of (seed, shape, index) alone.
+
+    Returns:
+        The draws, in memory: 80 bytes each while they are joined.
+
+    Raises:
+        ParameterError: a dimension or ``draws`` is not a positive integer, there are more draws than memory holds, or
+            the seed is out of range.
+        AllocationError: the numbers of one draw, some ten times the rank, do not fit in memory.
+    """
+    ensemble = gaussian_matrix(n_rows, n_columns)
+    draws = require_positive_integer("draws", draws)
+    require_bytes(ensemble.name, (n_rows, n_columns), _NUMBERS * 8 * ensemble.rank, host_memory())
+    require_results_fit(draws, 16 * len(GaussianMatrixSample._fields), "ask for fewer")
+    drawn = _tiles(ensemble, BidiagonalGaussianMatrix.bidiagonal, draws, seed, tile_size((2, ensemble.rank)))
+    parts = (_statistics(diagonal, below) for diagonal, below in drawn)
+    return GaussianMatrixSample(*(np.concatenate(part) for part in zip(*parts, strict=True)))
+
+
+def _statistics(
+    diagonal: Float64[np.ndarray, "draw rank"], below: Float64[np.ndarray, "draw rank_less_one"]
+) -> GaussianMatrixSample:
+    # B Bᵀ of a lower bidiagonal B is tridiagonal.
+    main = diagonal**2
+    main[:, 1:] += below**2
+    off = diagonal[:, :-1] * below
+    largest, smallest = extreme_eigenvalues(main, off)
+    return GaussianMatrixSample(
+        largest_eigenvalue=largest,
+        smallest_eigenvalue=smallest,
+        trace=main.sum(axis=1),
+        trace_of_square=(main**2).sum(axis=1) + 2.0 * (off**2).sum(axis=1),
+        log_determinant=2.0 * np.log(diagonal).sum(axis=1),
+    )
+
+
+class HeadCorrelation(NamedTuple):
+    """Correlation of each statistic between two heads of a group, with its standard error; (statistic,) each.
+
+    In the registry's order. NaN where a statistic does not vary.
+    """
+
+    value: Float64[np.ndarray, " statistic"]
+    standard_error: Float64[np.ndarray, " statistic"]
+
+
+@dataclass(frozen=True)
+class GroupedQuerySample:
+    """Joint draws of the heads of a group, at σ = 1, of the raw product.
+
+    Attributes:
+        d_model, d_head: the shape.
+        sample: (draw, group, statistic), in the registry's order.
+        norm_squared: ‖W_Q,1‖_F², …, ‖W_Q,g‖_F², ‖W_K‖_F², (draw, group + 1).
+    """
+
+    d_model: int
+    d_head: int
+    sample: Float64[np.ndarray, "draw group statistic"] = field(repr=False)
+    norm_squared: Float64[np.ndarray, "draw factor"] = field(repr=False)
+
+    @property
+    def self_normalized(self) -> Float64[np.ndarray, "draw group statistic"]:
+        """The sample with every head at its own estimates of σ, as heads are scored."""
+        estimate = self.norm_squared / (self.d_model * self.d_head)
+        scale = estimate[:, :-1] * estimate[:, -1:]
+        columns = [
+            one.rescale(self.sample[..., k], 1.0 / scale, self.d_head)
+            for k, one in enumerate(SPECTRAL_STATISTICS.values())
+        ]
+        return np.stack(columns, axis=-1)
+
+    def head_correlation(self, self_normalized: bool = True) -> HeadCorrelation:
+        """Correlation of each statistic between two heads that share W_K, from all pairs of a group.
+
+        ρ = E z_i z_j / E z², z the deviations from the mean; its standard error is that of a ratio of means of
+        independent draws (delta method). Without self-normalisation exactly d / (2d + h + 1) for the trace and 1/2 for
+        the log-determinant.
+
+        Args:
+            self_normalized: every head at its own estimates of σ, as heads are scored; else at σ = 1.
+
+        Raises:
+            ParameterError: a group of one head.
+        """
+        draws, group = self.sample.shape[:2]
+        if group < 2:
+            raise ParameterError("group", group, "at least 2 heads to correlate")
+        z = self.self_normalized if self_normalized else self.sample
+        z = z - z.mean(axis=(0, 1))
+        squares = (z**2).mean(axis=1)
+        pairs = (z.sum(axis=1) ** 2 - group * squares) / (group * (group - 1))
+        with np.errstate(invalid="ignore", divide="ignore"):
+            value = pairs.mean(axis=0) / squares.mean(axis=0)
+            error = (pairs - value * squares).std(axis=0, ddof=1) / (np.sqrt(draws) * squares.mean(axis=0))
+        return HeadCorrelation(value, error)
+
+
+def simulate_grouped_query(
+    d_model: int,
+    d_head: int,
+    group: int,
+    draws: int,
+    seed: int = 0,
+    progress: Progress = SILENT,
+) -> GroupedQuerySample:
+    """Spectral statistics of ``group`` query heads that read one key head, jointly, exact in law.
+
+    Args:
+        d_model: width of the residual stream.
+        d_head: head dimension.
+        group: query heads per key head.
+        draws: how many groups.
+        seed: the draws are a function of (seed, shape, group, index) alone.
+        progress: told of the draws finished.
+
+    Returns:
+        The draws, in memory: 16 bytes for each statistic of each head while they are joined.
+
+    Raises:
+        ParameterError: a dimension or the group is not a positive integer, d_head > d_model, draws is not an integer of
+            at least 2 or more than memory holds, or the seed is out of range.
+        AllocationError: one draw does not fit in memory.
+    """
+    ensemble = grouped_query_product(d_model, d_head, group)
+    draws = require_draws(draws)
+    require_draw_fits(ensemble)
+    numbers = ensemble.group * len(SPECTRAL_STATISTICS) + ensemble.group + 1
+    require_results_fit(draws, 16 * numbers, "ask for fewer")
+    tile = tile_size((ensemble.group * ensemble.rank, ensemble.rank))
+    sample, norms, advance = [], [], progress.bar("drawing", draws)
+    with SpectrumSolver() as solver:
+        for cores, norm_squared in _tiles(ensemble, GroupedQueryProduct.sample, draws, seed, tile):
+            values = solver.singular_values(cores.reshape(-1, *cores.shape[2:])).reshape(cores.shape[:3])
+            sample.append(spectral_statistics(values))
+            norms.append(norm_squared)
+            advance(len(cores))
+    return GroupedQuerySample(int(ensemble.d_model), ensemble.d_head, np.concatenate(sample), np.concatenate(norms))
+
+
+def _tiles(
+    ensemble: BidiagonalGaussianMatrix | GroupedQueryProduct,
+    sample: Callable[[Any, Key[Array, ""]], tuple[Array, ...]],
+    draws: int,
+    seed: int,
+    tile: int,
+) -> Iterator[tuple[Float64[np.ndarray, "draw ..."], ...]]:
+    """The draws that ``sample`` makes of the ensemble, tile by tile: always whole ones, so that none knows how many."""
+    with reproducible_jax():
+        key = case_key(seed, ensemble.name)
+    indices = np.arange(tile, dtype=np.uint32)
+    for start in range(0, draws, tile):
+        with reproducible_jax():
+            drawn = _draw_tile(ensemble, key, indices + np.uint32(start), sample=sample)
+        yield tuple(np.asarray(array)[: draws - start] for array in drawn)
+
+
+@partial(jax.jit, static_argnames="sample", compiler_options=COMPILER_OPTIONS)
+def _draw_tile(
+    ensemble: Any, key: Key[Array, ""], indices: UInt32[Array, " draw"], *, sample: Callable[..., tuple[Array, ...]]
+) -> tuple[Array, ...]:
+    return jax.vmap(partial(sample, ensemble))(draw_keys(key, indices))

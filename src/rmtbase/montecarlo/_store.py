@@ -1,0 +1,289 @@
+"""A store: the finished chunks of a plan, in a folder, written atomically and checked to the last byte.
+
+The folder holds ``store.json`` (the plan, and what else decides about bits: versions, processor, settings, solvers; all
+under a checksum), one file for each finished chunk, ``lock``, which only one run holds at a time, and ``damaged/``,
+where files that are no chunk of this plan are put aside.
+"""
+
+from __future__ import annotations
+
+import errno
+import itertools
+import os
+import re
+import stat
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock, Timeout
+from numpy.typing import NDArray
+
+from rmtbase.errors import MissingFileError, OutputError, StoreError, TableError
+from rmtbase.montecarlo._chunks import Chunk, Chunks
+from rmtbase.montecarlo._compute import chunk_layout
+from rmtbase.montecarlo._machine import differences
+from rmtbase.montecarlo._plan import Plan
+from rmtbase.montecarlo._store_files import (
+    MANIFEST,
+    Arrays,
+    Manifest,
+    has_manifest,
+    pack,
+    read_manifest,
+    read_rows,
+    require_sound,
+)
+from rmtbase.progress import SILENT, Progress
+from rmtbase.shown import shown
+from rmtbase.tables import is_temporary, sweep, write_bytes
+
+_LOCK = "lock"
+_DAMAGED = "damaged"
+_CHUNK = re.compile(r"case-(\d{4,})-draw-(\d{10,})\.chunk", re.ASCII)
+
+
+@dataclass(frozen=True)
+class Store:
+    """The chunks of one plan in one folder. Opened by :func:`open_store`."""
+
+    folder: Path
+    plan: Plan
+
+    def path(self, chunk: Chunk) -> Path:
+        """The file of a chunk."""
+        return self.folder / f"case-{chunk.case:04d}-draw-{chunk.start:010d}.chunk"
+
+    def write(self, chunk: Chunk, arrays: Arrays) -> None:
+        """Write one finished chunk; it is there as a whole or not at all.
+
+        Raises:
+            OutputError: it cannot be written (a full disk, a read-only folder). The other chunks are untouched.
+        """
+        write_bytes(pack(self._identity(chunk), arrays), self.path(chunk), swept=True)
+
+    def read(self, chunk: Chunk, variable: str, rows: slice = slice(None)) -> NDArray[Any]:
+        """Rows of one array of a chunk that is known to be sound.
+
+        Raises:
+            MissingFileError: it is not there.
+            TableError: it has been damaged since.
+        """
+        return read_rows(self.path(chunk), chunk_layout(self.plan, chunk), variable, rows)
+
+    def has(self, chunk: Chunk) -> bool:
+        """Whether there is anything under the chunk's name, sound or not."""
+        return os.path.lexists(self.path(chunk))
+
+    def unsound(self, chunk: Chunk) -> str | None:
+        """What is wrong with a chunk that is there; None if nothing."""
+        try:
+            require_sound(self.path(chunk), self._identity(chunk), chunk_layout(self.plan, chunk))
+        except (TableError, MissingFileError) as error:
+            return str(error)
+        return None
+
+    def present(self) -> list[int]:
+        """The numbers of the chunks that are there, sound or not, ascending: from one reading of the folder."""
+        try:
+            with os.scandir(self.folder) as entries:
+                numbers = [self._number(entry.name) for entry in entries]
+        except FileNotFoundError:
+            return []
+        return sorted(number for number in numbers if number is not None)
+
+    def missing(self, progress: Progress = SILENT) -> Chunks:
+        """The chunks that are not there. What is there and unsound is put aside, and a note says so.
+
+        Raises:
+            OutputError: an unsound chunk cannot be put aside.
+        """
+        sound = []
+        for number in self.present():
+            chunk = self.plan.chunks.numbered(number)
+            if (wrong := self.unsound(chunk)) is None:
+                sound.append(number)
+            else:
+                aside = self._put_aside(self.path(chunk))
+                progress.note(f"not a sound chunk, drawn again: {wrong} (kept as {shown(aside)})")
+        return self.plan.chunks.without(sound)
+
+    def settings(self) -> dict[str, Any]:
+        """What the chunks were drawn with beside the plan, as :meth:`record_settings` wrote it down."""
+        return {**self._manifest.settings, "solvers": list(self._manifest.solvers)}
+
+    def record_settings(
+        self, machine: Mapping[str, Any], choose_solvers: Callable[[], list[str]] | None = None
+    ) -> list[str]:
+        """Record what the chunks are drawn with, or make sure that it is what those already there were drawn with.
+
+        Args:
+            machine: versions and platform of what will draw, plain values.
+            choose_solvers: called for the solver of each case where none is recorded; None where one must be.
+
+        Returns:
+            The solver of each case.
+
+        Raises:
+            StoreError: chunks drawn by another installation are there; or nothing is recorded and it must be.
+            OutputError: it cannot be written down.
+        """
+        if not has_manifest(self.folder):
+            if choose_solvers is None:
+                raise StoreError(self.folder, f"no {MANIFEST}", "that of host 0: a folder that all hosts share")
+            Manifest(self.plan.hash, self.plan.record(), dict(machine), choose_solvers()).write(self.folder)
+        recorded = self._manifest
+        if differing := differences(recorded.settings, machine):
+            raise StoreError(
+                self.folder,
+                f"chunks of another installation ({differing})",
+                "those of this one; go on with that, or remove the folder to begin anew",
+            )
+        return list(recorded.solvers)
+
+    def remove(self) -> None:
+        """Delete the chunks, once their table is written. What is not ours stays; the folder goes with its lock.
+
+        Raises:
+            OutputError: some of it cannot be deleted.
+        """
+        try:
+            self._unlink_chunks()
+            (self.folder / MANIFEST).unlink(missing_ok=True)
+            self._unlink_chunks()  # what another host has written meanwhile
+        except OSError as error:
+            raise OutputError(self.folder, f"its chunks cannot be removed: {error.strerror or error}") from error
+
+    def _unlink_chunks(self) -> None:
+        for number in self.present():
+            self.path(self.plan.chunks.numbered(number)).unlink(missing_ok=True)
+
+    def discard_if_removed(self, chunk: Chunk) -> bool:
+        """Delete a chunk that was written beside the run that holds the lock, if that has removed the store meanwhile.
+
+        Either this sees that the manifest is gone, or :meth:`remove` sees the chunk: it is left in no order of the two.
+        """
+        if has_manifest(self.folder):
+            return False
+        with suppress(OSError):
+            self.path(chunk).unlink()
+        with suppress(OSError):  # the lock goes first, and then the folder with whoever is last
+            self.folder.rmdir()
+        return True
+
+    def _number(self, name: str) -> int | None:
+        """The number of the chunk whose file has that name; None if it is no chunk's of this plan."""
+        if (found := _CHUNK.fullmatch(name)) is None:
+            return None
+        number = self.plan.chunks.number(int(found[1]), int(found[2]))
+        is_its = number is not None and self.path(self.plan.chunks.numbered(number)).name == name
+        return number if is_its else None
+
+    @cached_property
+    def _manifest(self) -> Manifest:
+        """Read once: what it says never changes while a run holds the lock."""
+        return read_manifest(self.folder, self.plan)
+
+    def _identity(self, chunk: Chunk) -> dict[str, str | int]:
+        return {
+            "plan_hash": self.plan.hash,
+            "settings": self._manifest.digest,
+            "case": self.plan.ensembles[chunk.case].name,
+            "start": chunk.start,
+            "count": chunk.count,
+        }
+
+    def _put_aside(self, path: Path) -> Path:
+        folder = self.folder / _DAMAGED
+        names = (folder / f"{path.stem}-{number}{path.suffix}" for number in itertools.count(1))
+        try:
+            folder.mkdir(exist_ok=True)
+            return path.rename(next(name for name in names if not os.path.lexists(name)))
+        except OSError as error:
+            raise OutputError(
+                folder, f"{path.name} is damaged and cannot be put aside there ({error.strerror or error})"
+            ) from error
+
+
+@contextmanager
+def open_store(folder: Path | str, plan: Plan, lock: bool = True) -> Iterator[Store]:
+    """The store of a plan, made where there is none, and locked against other runs for the length of a ``with`` block.
+
+    The lock is the operating system's: it is gone when its process is, however that ended.
+
+    Args:
+        folder: the store's folder. Its own folder must be there.
+        plan: what the store is for.
+        lock: False for a process that draws chunks of its own beside the one that holds the lock.
+
+    Raises:
+        StoreError: the folder is another plan's, is in use, or is no store. Nothing in it was changed.
+        OutputError: it cannot be made or locked.
+    """
+    folder = Path(folder)
+    require_store(folder, plan)
+    if not lock:
+        yield Store(folder, plan)
+        return
+    try:
+        folder.mkdir(exist_ok=True)
+    except OSError as error:
+        raise OutputError(folder, f"the folder of the chunks cannot be made: {error.strerror or error}") from error
+    with _locked(folder):
+        sweep(folder)
+        yield Store(folder, plan)
+
+
+def require_store(folder: Path, plan: Plan) -> None:
+    """Refuse a folder that is there and is not this plan's store.
+
+    Raises:
+        StoreError: a file, another plan's store, or something else.
+    """
+    if not os.path.lexists(folder):
+        return
+    if not folder.is_dir():
+        raise StoreError(folder, "something that is no folder", "a folder, or nothing; choose another output name")
+    if has_manifest(folder):
+        recorded = read_manifest(folder, plan)
+        if recorded.plan_hash != plan.hash:
+            words = differences(recorded.plan, plan.record())
+            raise StoreError(
+                folder,
+                f"the chunks of another plan ({words})",
+                "those of this one; choose another output name, or remove the folder to begin anew",
+            )
+    elif foreign := sorted(file.name for file in folder.iterdir() if not _ours(file.name)):
+        raise StoreError(
+            folder,
+            f"no {MANIFEST}, but {shown(foreign[0])}" + (f" and {len(foreign) - 1} more" if len(foreign) > 1 else ""),
+            "the store of a plan, or nothing; choose another output name, or move what is there away",
+        )
+
+
+def _ours(name: str) -> bool:
+    return name in (_LOCK, _DAMAGED) or is_temporary(name)
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    guard = FileLock(folder / _LOCK, timeout=0)
+    try:
+        if os.path.lexists(folder / _LOCK) and not stat.S_ISREG((folder / _LOCK).lstat().st_mode):
+            raise OSError(errno.EINVAL, f"{_LOCK} is no regular file")
+        guard.acquire()
+    except Timeout as error:
+        raise StoreError(folder, "another run at work on it", "one at a time; wait for it, or stop it") from error
+    except (OSError, NotImplementedError) as error:
+        raise OutputError(folder, f"it cannot be locked: {getattr(error, 'strerror', None) or error}") from error
+    try:
+        yield
+    finally:
+        if not has_manifest(folder):  # nothing was begun, or all of it is finished
+            with suppress(OSError):  # what is not ours, which stays
+                (folder / _LOCK).unlink()
+                folder.rmdir()
+        guard.release()

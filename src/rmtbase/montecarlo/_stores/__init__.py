@@ -1,1 +1,0 @@
-"""Finished chunks: their files, the store that holds them, and reading them again."""

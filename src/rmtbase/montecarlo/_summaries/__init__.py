@@ -1,1 +1,0 @@
-"""What the draws of a run come to: summaries, and tables beside the analytic values."""
