@@ -9,16 +9,14 @@ from collections.abc import Callable
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.integrate import IntegrationWarning, tanhsinh
 from scipy.optimize import brentq
 from scipy.special import xlogy
 
 from rmtbase.errors import ParameterError
+from rmtbase.laws._arrays import ComplexArray, FloatArray
 from rmtbase.laws._distribution import Distribution
-
-FloatArray = NDArray[np.float64]
-ComplexArray = NDArray[np.complex128]
 
 _MOST_NODES = 2**16
 _SERIES_RADIUS, _SERIES_TERMS = 0.3, 29  # 0.3^29 is below the rounding of a double

@@ -13,9 +13,8 @@ from scipy.differentiate import derivative
 from scipy.optimize.elementwise import bracket_root, find_root
 from scipy.special import ndtr
 
+from rmtbase.laws._arrays import FloatArray
 from rmtbase.parameters import require_order, require_real_numbers
-
-FloatArray = NDArray[np.float64]
 
 _TIGHT = {"xatol": 0.0, "xrtol": 4e-16, "fatol": 0.0, "frtol": 0.0}
 

@@ -7,9 +7,8 @@ from functools import cache
 
 import numpy as np
 from numpy.polynomial import chebyshev
-from numpy.typing import NDArray
 
-FloatArray = NDArray[np.float64]
+from rmtbase.laws._arrays import FloatArray
 
 _DEGREE = 10
 _BLOCK = 16384  # points worked on at a time, so that temporaries stay in the cache

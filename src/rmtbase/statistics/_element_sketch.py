@@ -8,7 +8,8 @@ from fractions import Fraction
 from functools import reduce
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from jaxtyping import Float, Int
+from numpy.typing import ArrayLike
 
 from rmtbase.errors import ParameterError
 from rmtbase.parameters import (
@@ -21,8 +22,6 @@ from rmtbase.statistics._elements import BLOCK, CentralSums, ElementMoments, cen
 from rmtbase.statistics._entropy import entropy_of_counts, kl_of_counts
 from rmtbase.statistics._magnitudes import MagnitudeCounts, magnitude_counts
 from rmtbase.statistics._weibull_fit import WeibullFit
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -37,8 +36,8 @@ class ElementSketch:
     """
 
     sums: CentralSums
-    edges: Array
-    counts: NDArray[np.int64]
+    edges: Float[np.ndarray, " edge"]
+    counts: Int[np.ndarray, " bin"]
     magnitudes: MagnitudeCounts
 
     def merged(self, other: ElementSketch) -> ElementSketch:
@@ -109,12 +108,12 @@ def element_sketch(blocks: Iterable[ArrayLike], bins: int, range: tuple[float, f
     return reduce(ElementSketch.merged, parts, first)
 
 
-def _sketch(numbers: Array, bins: int, interval: tuple[float, float]) -> ElementSketch:
+def _sketch(numbers: Float[np.ndarray, " number"], bins: int, interval: tuple[float, float]) -> ElementSketch:
     counts, edges = np.histogram(numbers, bins, interval)
     return ElementSketch(central_sums(numbers), edges, counts, magnitude_counts(numbers))
 
 
-def _gathered(blocks: Iterable[ArrayLike]) -> Iterator[Array]:
+def _gathered(blocks: Iterable[ArrayLike]) -> Iterator[Float[np.ndarray, " number"]]:
     """The numbers of all blocks in float64 arrays of one size, the last one shorter; each valid until the next."""
     gathered, held = np.empty(BLOCK), 0
     for block in blocks:
@@ -130,12 +129,12 @@ def _gathered(blocks: Iterable[ArrayLike]) -> Iterator[Array]:
         yield _finite(gathered[:held])
 
 
-def _finite(numbers: Array) -> Array:
+def _finite(numbers: Float[np.ndarray, " number"]) -> Float[np.ndarray, " number"]:
     finite = np.isfinite(numbers)
     if not finite.all():
         raise ParameterError("blocks", f"{int((~finite).sum())} numbers that are not finite", "finite numbers")
     return numbers
 
 
-def _interval(edges: Array) -> str:
+def _interval(edges: Float[np.ndarray, " edge"]) -> str:
     return f"{edges.size - 1} bins from {edges[0]:g} to {edges[-1]:g}"

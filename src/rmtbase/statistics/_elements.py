@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from functools import reduce
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from jaxtyping import Float
+from numpy.typing import ArrayLike
 
 from rmtbase.errors import ParameterError
 from rmtbase.parameters import require_real_array
@@ -118,7 +119,7 @@ class CentralSums:
         return math.hypot(self.mean, math.sqrt(self.square / self.count))
 
 
-def central_sums(numbers: NDArray[np.float64]) -> CentralSums:
+def central_sums(numbers: Float[np.ndarray, " number"]) -> CentralSums:
     """The sums of a flat array of float64, by two passes."""
     mean = float(numbers.mean())
     deviation = numbers - mean

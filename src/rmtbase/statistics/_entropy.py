@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from jaxtyping import Float, Int
+from numpy.typing import ArrayLike
 from scipy import special
 
 from rmtbase.errors import ParameterError
@@ -15,8 +16,6 @@ from rmtbase.parameters import (
     require_positive_number,
     require_real_numbers,
 )
-
-Array = NDArray[np.float64]
 
 
 def histogram_entropy(sample: ArrayLike, bins: int, range: tuple[float, float]) -> float:
@@ -60,13 +59,13 @@ def histogram_kl(sample: ArrayLike, bins: int, range: tuple[float, float], sigma
     return kl_of_counts(counts, edges, _spread(x, sigma))
 
 
-def entropy_of_counts(counts: NDArray[np.int64], edges: Array) -> float:
+def entropy_of_counts(counts: Int[np.ndarray, " bin"], edges: Float[np.ndarray, " edge"]) -> float:
     """:func:`histogram_entropy` from the counts in equal bins."""
     shares = _shares(counts, edges)
     return float(special.entr(shares).sum() + math.log(edges[1] - edges[0]))
 
 
-def kl_of_counts(counts: NDArray[np.int64], edges: Array, sigma: float) -> float:
+def kl_of_counts(counts: Int[np.ndarray, " bin"], edges: Float[np.ndarray, " edge"], sigma: float) -> float:
     """:func:`histogram_kl` from the counts in equal bins."""
     shares = _shares(counts, edges)
     log_normal = _log_normal_mass(edges / sigma)
@@ -116,7 +115,7 @@ def nearest_neighbour_kl(sample: ArrayLike, k: int = 1, sigma: float | None = No
     return cross_entropy - nearest_neighbour_entropy(x, k)
 
 
-def _pooled(sample: ArrayLike) -> Array:
+def _pooled(sample: ArrayLike) -> Float[np.ndarray, " number"]:
     x = require_real_numbers("sample", sample).reshape(-1)
     if x.size == 0 or not np.isfinite(x).all():
         raise ParameterError(
@@ -125,20 +124,22 @@ def _pooled(sample: ArrayLike) -> Array:
     return x
 
 
-def _histogram(x: Array, bins: int, interval: tuple[float, float]) -> tuple[NDArray[np.int64], Array]:
+def _histogram(
+    x: Float[np.ndarray, " number"], bins: int, interval: tuple[float, float]
+) -> tuple[Int[np.ndarray, " bin"], Float[np.ndarray, " edge"]]:
     """Counts of the numbers within the range, and the edges of the bins."""
     low, high = require_interval("range", interval)
     return np.histogram(x, require_positive_integer("bins", bins), (low, high))
 
 
-def _shares(counts: NDArray[np.int64], edges: Array) -> Array:
+def _shares(counts: Int[np.ndarray, " bin"], edges: Float[np.ndarray, " edge"]) -> Float[np.ndarray, " bin"]:
     """Shares of the numbers within the range."""
     if not counts.any():
         raise ParameterError("range", (edges[0], edges[-1]), "an interval that holds some of the sample")
     return counts / counts.sum()
 
 
-def _spread(x: Array, sigma: float | None) -> float:
+def _spread(x: Float[np.ndarray, " number"], sigma: float | None) -> float:
     """Sigma, or the root mean square of the sample where there is none."""
     if sigma is not None:
         return require_positive_number("sigma", sigma)
@@ -148,7 +149,7 @@ def _spread(x: Array, sigma: float | None) -> float:
     return largest * math.sqrt(np.mean((x / largest) ** 2))
 
 
-def _log_normal_mass(edges: Array) -> Array:
+def _log_normal_mass(edges: Float[np.ndarray, " edge"]) -> Float[np.ndarray, " bin"]:
     """Ln of the mass of N(0, 1) between consecutive edges, finite far into the tails."""
     flip = edges[:-1] > 0.0
     low, high = np.where(flip, -edges[1:], edges[:-1]), np.where(flip, -edges[:-1], edges[1:])

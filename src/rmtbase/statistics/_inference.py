@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from jaxtyping import Float
+from numpy.typing import ArrayLike
 from scipy.stats import false_discovery_control
 
 from rmtbase.errors import ParameterError
 from rmtbase.parameters import require_real_numbers
 
 
-def monte_carlo_p_value(observed: ArrayLike, null_sample: ArrayLike) -> NDArray[np.float64]:
+def monte_carlo_p_value(observed: ArrayLike, null_sample: ArrayLike) -> Float[np.ndarray, "..."]:
     """Two-sided Monte Carlo p-value p = min(1, 2 min(b_≤ + 1, b_≥ + 1) / (n + 1)).
 
     b_≤ and b_≥ count the null draws not above and not below the observed value. Counting the observation itself (the
@@ -40,7 +41,7 @@ def monte_carlo_p_value(observed: ArrayLike, null_sample: ArrayLike) -> NDArray[
     return np.where(np.isnan(x), np.nan, p)
 
 
-def cauchy_combination(p_values: ArrayLike, axis: int = -1) -> NDArray[np.float64]:
+def cauchy_combination(p_values: ArrayLike, axis: int = -1) -> Float[np.ndarray, "..."]:
     """One p-value for several tests, whatever their dependence: 1/2 - arctan(T)/π, T the mean of tan(π/2 - π p).
 
     Asymptotically exact for small p; no correlations are needed because the tail of a sum of Cauchy variables does not
@@ -63,7 +64,7 @@ def cauchy_combination(p_values: ArrayLike, axis: int = -1) -> NDArray[np.float6
     return np.where(count > 0, combined, np.nan)
 
 
-def benjamini_hochberg(p_values: ArrayLike) -> NDArray[np.float64]:
+def benjamini_hochberg(p_values: ArrayLike) -> Float[np.ndarray, "..."]:
     """Benjamini–Hochberg q-values over all the entries that are not NaN, in the shape of ``p_values``.
 
     The q-value of a test is the smallest false discovery rate at which it is called. NaN marks a test that was not

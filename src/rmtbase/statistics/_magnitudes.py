@@ -15,15 +15,12 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from jaxtyping import Float, Int
 from scipy import special
 
 from rmtbase.errors import ParameterError
 from rmtbase.parameters import require_trim
 from rmtbase.statistics._weibull_fit import WeibullFit, plotting_positions, trimmed_ranks
-
-Array = NDArray[np.float64]
-Integers = NDArray[np.int64]
 
 _MANTISSA, _EXPONENT_OF_ONE = 52, 1023
 _LOWEST, _HIGHEST = -40, 24  # octaves: magnitudes from 2^-40 to 2^24 have bins
@@ -63,9 +60,9 @@ class MagnitudeCounts:
         distance, distance_squared: sums over them of what :func:`magnitude_bins` measures, and of its square.
     """
 
-    count: Integers
-    distance: Integers
-    distance_squared: Integers
+    count: Int[np.ndarray, " bin"]
+    distance: Int[np.ndarray, " bin"]
+    distance_squared: Int[np.ndarray, " bin"]
 
     def merged(self, other: MagnitudeCounts) -> MagnitudeCounts:
         """The counts of both parts together."""
@@ -127,7 +124,9 @@ class MagnitudeCounts:
         r_squared = float(shape * covariance / _plotting_variance(n, dropped))
         return WeibullFit(shape, math.exp(x_mean - y_mean / shape), r_squared, rms, n)
 
-    def _mantissas(self, bins: Integers) -> tuple[Array, Array]:
+    def _mantissas(
+        self, bins: Int[np.ndarray, " kept"]
+    ) -> tuple[Float[np.ndarray, " kept"], Float[np.ndarray, " kept"]]:
         """Mean and variance, in each of the bins, of the magnitude over its octave's lower edge."""
         unit = 1 << _DISTANCE
         count = self.count[bins]
@@ -138,7 +137,7 @@ class MagnitudeCounts:
         return edge + mean * (width / unit), variance * (width / unit) ** 2
 
 
-def magnitude_counts(numbers: Array) -> MagnitudeCounts:
+def magnitude_counts(numbers: Float[np.ndarray, " number"]) -> MagnitudeCounts:
     """The counts of a flat array of at most 2^20 float64."""
     place, distance = magnitude_bins(np.abs(numbers).view(np.int64))
     # The sums stay below 2^53: what bincount adds up in float64 are integers still.
@@ -146,12 +145,12 @@ def magnitude_counts(numbers: Array) -> MagnitudeCounts:
     return MagnitudeCounts(np.bincount(place, minlength=MAGNITUDE_BINS), *sums)
 
 
-def _plotting_slope(p: Array) -> Array:
+def _plotting_slope(p: Float[np.ndarray, " rank"]) -> Float[np.ndarray, " rank"]:
     """DY/dp."""
     return 1.0 / ((1.0 - p) * -np.log1p(-p))
 
 
-def _plotting_sums(ranks: Integers, n: int) -> Array:
+def _plotting_sums(ranks: Int[np.ndarray, " rank"], n: int) -> Float[np.ndarray, " rank"]:
     """Σ_{i < rank} Y_i, up to a constant.
 
     By Euler and Maclaurin from the integral ∫ ln(-ln(1 - p)) dp = -(1 - p) ln u - E₁(u), u = -ln(1 - p); one by one

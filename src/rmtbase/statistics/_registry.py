@@ -13,14 +13,14 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from jaxtyping import Float
+from numpy.typing import ArrayLike
 from scipy.special import entr
 
 from rmtbase.errors import ParameterError
 from rmtbase.parameters import require_real_numbers
 
 Convention = Literal["eigenvalue", "singular value"]
-Values = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -46,14 +46,14 @@ class Statistic:
     scaling: int | Literal["additive"]
     lower: str
     upper: str
-    function: Callable[[Values], Values]
+    function: Callable[[Float[np.ndarray, "... rank"]], Float[np.ndarray, "..."]]
 
     @property
     def on_log_scale(self) -> bool:
         """Whether distances from the null are taken in its logarithm: positive and without an upper bound."""
         return self.scaling != "additive" and self.upper == "inf"
 
-    def rescale(self, value: ArrayLike, scale: ArrayLike, rank: int) -> Values:
+    def rescale(self, value: ArrayLike, scale: ArrayLike, rank: int) -> Float[np.ndarray, "..."]:
         """The statistic of a spectrum whose eigenvalues are ``scale`` times larger.
 
         Args:
@@ -68,7 +68,7 @@ class Statistic:
             return value * np.ones_like(scale)
         return value * scale**self.scaling
 
-    def rescale_spread(self, spread: ArrayLike, scale: ArrayLike) -> Values:
+    def rescale_spread(self, spread: ArrayLike, scale: ArrayLike) -> Float[np.ndarray, "..."]:
         """The statistic's standard deviation when the eigenvalues are ``scale`` times larger; no shift moves it."""
         spread, scale = require_real_numbers("spread", spread), require_real_numbers("scale", scale)
         if self.scaling == "additive":
@@ -76,51 +76,53 @@ class Statistic:
         return spread * scale**self.scaling
 
 
-def _first(x: Values) -> Values:
+def _first(x: Float[np.ndarray, "... rank"]) -> Float[np.ndarray, "..."]:
     return x[..., 0]
 
 
-def _last(x: Values) -> Values:
+def _last(x: Float[np.ndarray, "... rank"]) -> Float[np.ndarray, "..."]:
     return x[..., -1]
 
 
-def _sum(x: Values) -> Values:
+def _sum(x: Float[np.ndarray, "... rank"]) -> Float[np.ndarray, "..."]:
     return x.sum(axis=-1)
 
 
-def _sum_of_squares(x: Values) -> Values:
+def _sum_of_squares(x: Float[np.ndarray, "... rank"]) -> Float[np.ndarray, "..."]:
     return np.einsum("...k,...k->...", x, x)
 
 
-def _participation_ratio(x: Values) -> Values:
+def _participation_ratio(x: Float[np.ndarray, "... rank"]) -> Float[np.ndarray, "..."]:
     return _sum(x) ** 2 / _sum_of_squares(x)
 
 
-def _normalized_participation_ratio(x: Values) -> Values:
+def _normalized_participation_ratio(x: Float[np.ndarray, "... rank"]) -> Float[np.ndarray, "..."]:
     return _participation_ratio(x) / x.shape[-1]
 
 
-def _entropy(x: Values) -> Values:
+def _entropy(x: Float[np.ndarray, "... rank"]) -> Float[np.ndarray, "..."]:
     return entr(x / _sum(x)[..., None]).sum(axis=-1)
 
 
-def _effective_rank(x: Values) -> Values:
+def _effective_rank(x: Float[np.ndarray, "... rank"]) -> Float[np.ndarray, "..."]:
     return np.exp(_entropy(x))
 
 
-def _condition_number(x: Values) -> Values:
+def _condition_number(x: Float[np.ndarray, "... rank"]) -> Float[np.ndarray, "..."]:
     return _first(x) / _last(x)
 
 
-def _stable_rank(x: Values) -> Values:
+def _stable_rank(x: Float[np.ndarray, "... rank"]) -> Float[np.ndarray, "..."]:
     return _sum(x) / _first(x)
 
 
-def _log_determinant(x: Values) -> Values:
+def _log_determinant(x: Float[np.ndarray, "... rank"]) -> Float[np.ndarray, "..."]:
     return np.log(x).sum(axis=-1)
 
 
-_ON_BOTH: tuple[tuple[str, str, str, str, str, str, Callable[[Values], Values]], ...] = (
+_ON_BOTH: tuple[
+    tuple[str, str, str, str, str, str, Callable[[Float[np.ndarray, "... rank"]], Float[np.ndarray, "..."]]], ...
+] = (
     (
         "participation_ratio",
         "participation ratio",
@@ -201,7 +203,7 @@ def get_statistic(name: str) -> Statistic:
 
 def spectral_statistics(
     singular_values: ArrayLike, names: Iterable[str] = tuple(SPECTRAL_STATISTICS)
-) -> NDArray[np.float64]:
+) -> Float[np.ndarray, "... statistic"]:
     """Spectral statistics of many spectra at once.
 
     Args:
@@ -224,7 +226,7 @@ def spectral_statistics(
         return np.stack([statistic.function(on[statistic.convention]) for statistic in chosen], axis=-1)
 
 
-def on_distance_scale(values: ArrayLike) -> NDArray[np.float64]:
+def on_distance_scale(values: ArrayLike) -> Float[np.ndarray, "... statistic"]:
     """Values (..., statistic), in the registry's order, on the scale on which distances from a null are taken.
 
     ln x of a statistic that is positive and has no upper bound, x of any other: on a linear scale a condition number,

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from jaxtyping import Float
+from numpy.typing import ArrayLike
 
 from rmtbase.errors import ParameterError
 from rmtbase.parameters import require_real_numbers
@@ -23,11 +24,11 @@ class SampleSummary(NamedTuple):
         quantile: shape ``(..., probability)``.
     """
 
-    mean: NDArray[np.float64]
-    std: NDArray[np.float64]
-    standard_error: NDArray[np.float64]
-    std_standard_error: NDArray[np.float64]
-    quantile: NDArray[np.float64]
+    mean: Float[np.ndarray, "..."]
+    std: Float[np.ndarray, "..."]
+    standard_error: Float[np.ndarray, "..."]
+    std_standard_error: Float[np.ndarray, "..."]
+    quantile: Float[np.ndarray, "... probability"]
 
 
 def summarize(sample: ArrayLike, probabilities: ArrayLike) -> SampleSummary:
@@ -51,7 +52,9 @@ def summarize(sample: ArrayLike, probabilities: ArrayLike) -> SampleSummary:
     return SampleSummary(mean, std, std / np.sqrt(n), std_standard_error(std, kurtosis, n), quantile)
 
 
-def std_standard_error(std: NDArray[np.float64], kurtosis: NDArray[np.float64], n: int) -> NDArray[np.float64]:
+def std_standard_error(
+    std: Float[np.ndarray, "..."], kurtosis: Float[np.ndarray, "..."], n: int
+) -> Float[np.ndarray, "..."]:
     """Standard error of the standard deviation of n draws, whose fourth moment over std⁴ is ``kurtosis``; 0 at 0."""
     relative = np.where(std > 0, kurtosis - (n - 3) / (n - 1), 0.0)
     return 0.5 * std * np.sqrt(np.maximum(relative, 0.0) / n)

@@ -6,14 +6,14 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from jaxtyping import Float
+from numpy.typing import ArrayLike
 
 from rmtbase.errors import ParameterError
 from rmtbase.parameters import require_real_numbers
 from rmtbase.statistics._sample import SampleSummary, std_standard_error
 
-Array = NDArray[np.float64]
-Blocks = Callable[[], Iterable[Array]]
+Blocks = Callable[[], Iterable[Float[np.ndarray, "row draw"]]]
 
 _HELD = 1 << 24  # numbers held for quantiles at a time, or one row of more
 
@@ -39,7 +39,7 @@ def summarize_stream(blocks: Blocks, probabilities: ArrayLike) -> SampleSummary:
     return SampleSummary(*moments.summary(), _quantiles(blocks, probabilities, moments))
 
 
-def quantiles_of_stream(blocks: Blocks, probabilities: ArrayLike) -> Array:
+def quantiles_of_stream(blocks: Blocks, probabilities: ArrayLike) -> Float[np.ndarray, "row probability"]:
     """Quantiles (row, probability) of a sample that comes in blocks: ``numpy.quantile``'s, to the bit.
 
     As many rows are held at a time as have sixteen million numbers together, one at least: a row of 10⁷ draws takes
@@ -66,11 +66,15 @@ class _Moments:
     """
 
     draws: int
-    origin: Array
-    unit: Array
-    sums: Array
+    origin: Float[np.ndarray, " row"]
+    unit: Float[np.ndarray, " row"]
+    sums: Float[np.ndarray, "4 row"]
 
-    def summary(self) -> tuple[Array, Array, Array, Array]:
+    def summary(
+        self,
+    ) -> tuple[
+        Float[np.ndarray, " row"], Float[np.ndarray, " row"], Float[np.ndarray, " row"], Float[np.ndarray, " row"]
+    ]:
         """Mean, standard deviation and the standard errors of both."""
         n = self.draws
         with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
@@ -107,7 +111,7 @@ def _moments(blocks: Blocks) -> _Moments:
     return found
 
 
-def _quantiles(blocks: Blocks, probabilities: ArrayLike, moments: _Moments) -> Array:
+def _quantiles(blocks: Blocks, probabilities: ArrayLike, moments: _Moments) -> Float[np.ndarray, "row probability"]:
     levels = require_real_numbers("probabilities", probabilities)
     count = moments.origin.size if levels.size else 0
     together = max(_HELD // moments.draws, 1)
@@ -119,7 +123,7 @@ def _quantiles(blocks: Blocks, probabilities: ArrayLike, moments: _Moments) -> A
     return np.concatenate(found, axis=1).T if found else np.empty((moments.origin.size, 0))
 
 
-def _held(blocks: Blocks, rows: slice, draws: int) -> Array:
+def _held(blocks: Blocks, rows: slice, draws: int) -> Float[np.ndarray, "row draw"]:
     held, filled = None, 0
     for block in blocks():
         part = block[rows]

@@ -7,7 +7,8 @@ from fractions import Fraction
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from jaxtyping import Float
+from numpy.typing import ArrayLike
 
 from rmtbase.errors import ParameterError
 from rmtbase.parameters import require_trim
@@ -85,7 +86,7 @@ def trimmed_ranks(n: int, trim: Fraction) -> int:
     return dropped
 
 
-def plotting_positions(first: int, last: int, n: int) -> NDArray[np.float64]:
+def plotting_positions(first: int, last: int, n: int) -> Float[np.ndarray, " rank"]:
     """Y_i = ln(−ln(1 − p_i)) at p_i = (i + 1/2)/n for the ranks i = first, …, last − 1."""
     return np.log(-np.log1p(-(np.arange(first, last) + 0.5) / n))
 

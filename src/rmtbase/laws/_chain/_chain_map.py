@@ -25,7 +25,8 @@ from functools import cached_property, lru_cache
 import numpy as np
 from scipy.interpolate import CubicSpline
 
-from rmtbase.laws._cut import ComplexArray, Cut, FloatArray, find_edge, log_excess
+from rmtbase.laws._arrays import ComplexArray, FloatArray
+from rmtbase.laws._cut import Cut, find_edge, log_excess
 from rmtbase.laws._rational import as_float
 
 _BISECTIONS = 64

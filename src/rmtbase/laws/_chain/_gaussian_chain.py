@@ -12,9 +12,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from rmtbase.errors import ParameterError
+from rmtbase.laws._arrays import FloatArray
 from rmtbase.laws._chain._chain_map import ChainMap, chain_map, chain_scale, edge_scale
 from rmtbase.laws._chain._chain_profile import ChainProfile, Position, chain_profile
-from rmtbase.laws._cut import CutLaw, FloatArray
+from rmtbase.laws._cut import CutLaw
 from rmtbase.laws._exact._cumulants import classical_cumulants, free_cumulants
 from rmtbase.laws._rational import as_float, variance_factor
 from rmtbase.parameters import (

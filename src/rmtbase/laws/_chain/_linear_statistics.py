@@ -32,9 +32,9 @@ from scipy.integrate import IntegrationWarning
 from scipy.optimize import brentq
 
 from rmtbase.errors import ParameterError
+from rmtbase.laws._arrays import ComplexArray, FloatArray
 from rmtbase.laws._chain._chain_map import ChainMap, chain_map, chain_scale
 from rmtbase.laws._chain._gaussian_chain import GaussianChain
-from rmtbase.laws._cut import ComplexArray, FloatArray
 from rmtbase.laws._rational import variance_factor
 
 _FEWEST, _MOST = 64, 1024

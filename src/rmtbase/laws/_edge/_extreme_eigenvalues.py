@@ -15,8 +15,9 @@ from scipy.optimize import brentq
 from scipy.special import digamma, polygamma
 
 from rmtbase.errors import ParameterError
+from rmtbase.laws._arrays import FloatArray
 from rmtbase.laws._chain._chain_map import chain_map, chain_scale
-from rmtbase.laws._distribution import Distribution, FloatArray
+from rmtbase.laws._distribution import Distribution
 from rmtbase.laws._edge._edge_coordinate import EdgeCoordinate, Side, edge_coordinate
 from rmtbase.laws._edge._tracy_widom import TracyWidom
 from rmtbase.laws._rational import variance_factor

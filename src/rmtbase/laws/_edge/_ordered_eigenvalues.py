@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from rmtbase.laws._arrays import ComplexArray, FloatArray
 from rmtbase.laws._chain._chain_map import ChainMap, chain_map, chain_scale
 from rmtbase.laws._chain._gaussian_chain import GaussianChain
-from rmtbase.laws._cut import ComplexArray, FloatArray
 from rmtbase.laws._edge._extreme_eigenvalues import (
     NEARLY_HARD,
     largest_eigenvalue,

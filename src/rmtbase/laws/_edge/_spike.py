@@ -12,8 +12,8 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import brentq
 
 from rmtbase.errors import ParameterError
+from rmtbase.laws._arrays import FloatArray
 from rmtbase.laws._chain._chain_map import chain_map, edge_scale
-from rmtbase.laws._cut import FloatArray
 from rmtbase.laws._edge._outlier_map import OutlierMap
 from rmtbase.laws._edge._spiked_tracy_widom import spiked_tracy_widom_cdf
 from rmtbase.laws._edge._tracy_widom import TracyWidom

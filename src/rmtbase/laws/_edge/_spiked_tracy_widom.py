@@ -5,11 +5,11 @@ from __future__ import annotations
 from functools import cache
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.interpolate import CubicSpline
 from scipy.special import ndtr, roots_jacobi
 
-FloatArray = NDArray[np.float64]
+from rmtbase.laws._arrays import FloatArray
 
 _LEFT, _RIGHT, _START = -8.0, 9.0, 12.0
 _ANGLES, _STAGES, _STEP = 128, 4, 0.5

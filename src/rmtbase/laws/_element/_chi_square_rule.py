@@ -6,9 +6,8 @@ import math
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 
-FloatArray = NDArray[np.float64]
+from rmtbase.laws._arrays import FloatArray
 
 NEGLIGIBLE = 40.0  # terms e^-40 below the largest one are left out
 

@@ -5,16 +5,14 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import special, stats
 
 from rmtbase.errors import ParameterError
+from rmtbase.laws._arrays import FloatArray
 from rmtbase.laws._element._chi_square_rule import chi_square_rule
 from rmtbase.laws._element._product_element import ProductElement, product_element
 from rmtbase.laws._moments import Moments
 from rmtbase.parameters import require_interval, require_positive_integer, require_positive_number
-
-FloatArray = NDArray[np.float64]
 
 _METHOD = "second-order delta method on exact covariances; neglected: error"
 _FEW = 60.0  # expected count below which the expectation of n ln n is summed

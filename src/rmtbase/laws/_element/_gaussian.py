@@ -5,11 +5,10 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from rmtbase.errors import ParameterError
-
-FloatArray = NDArray[np.float64]
+from rmtbase.laws._arrays import FloatArray
 
 _SERIES_TERMS = 9  # of 2 atanh(s), |s| < 0.1: the first one left out is below 1e-18 of the sum
 

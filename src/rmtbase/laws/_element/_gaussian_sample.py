@@ -10,7 +10,8 @@ import numpy as np
 from scipy import special, stats
 
 from rmtbase.errors import ParameterError
-from rmtbase.laws._distribution import Distribution, FloatArray
+from rmtbase.laws._arrays import FloatArray
+from rmtbase.laws._distribution import Distribution
 
 _SMALLEST = 20  # the fourth moment's null has no useful normal transform below
 

@@ -13,7 +13,8 @@ from numpy.typing import ArrayLike
 from scipy.interpolate import CubicHermiteSpline
 from scipy.special import erf, erfcx, gammaln, k0e
 
-from rmtbase.laws._distribution import Distribution, FloatArray
+from rmtbase.laws._arrays import FloatArray
+from rmtbase.laws._distribution import Distribution
 from rmtbase.laws._element._chi_square_rule import (
     NEGLIGIBLE,
     chi_square_rule,

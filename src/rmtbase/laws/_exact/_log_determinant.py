@@ -13,7 +13,8 @@ import numpy as np
 from scipy.special import ndtr, ndtri, polygamma
 
 from rmtbase.errors import ParameterError
-from rmtbase.laws._distribution import Distribution, FloatArray
+from rmtbase.laws._arrays import FloatArray
+from rmtbase.laws._distribution import Distribution
 from rmtbase.laws._exact._log_gamma_sum import LogGammaSum
 from rmtbase.laws._exact._progression_rule import progression_rule
 from rmtbase.laws._moments import Moments

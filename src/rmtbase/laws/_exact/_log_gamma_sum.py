@@ -10,11 +10,10 @@ from typing import Any
 
 import numpy as np
 from numpy.polynomial.chebyshev import chebder, chebinterpolate, chebval
-from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.special import digamma, gammaln, loggamma, ndtri_exp, polygamma
 
-FloatArray = NDArray[np.float64]
+from rmtbase.laws._arrays import ComplexArray, FloatArray
 
 _LOG_TINY = 780.0  # -ln of the least probability tabulated; none below exp(-745) is a positive double
 _LARGEST_TILT = 1e4  # in units of the strip; a bounded law is not resolved closer to its upper end
@@ -103,7 +102,7 @@ class LogGammaSum:
         y, start = self._saddle_value(s), self._log_mgf(s)
         width = 1.0 / np.sqrt(self._derivative(s, 2) + 1.0 / s**2)
 
-        def path(bend: FloatArray, u: FloatArray) -> tuple[NDArray[np.complex128], NDArray[np.complex128]]:
+        def path(bend: FloatArray, u: FloatArray) -> tuple[ComplexArray, ComplexArray]:
             """The parabola s + width (i u - bend u^2), and what ln exp(K - s y) gains on it."""
             points = s[:, None] + width[:, None] * (1j * u - bend * u * u)
             return points, self._log_mgf(points) - start[:, None] - (points - s[:, None]) * y[:, None]

@@ -8,13 +8,13 @@ from functools import cache, lru_cache
 from itertools import product
 
 import numpy as np
-from numpy.typing import NDArray
 
+from rmtbase.laws._arrays import FloatArray
 from rmtbase.laws._exact._trace_moments import relative_cumulant, trace_moment
 from rmtbase.laws._moments import Moments
 from rmtbase.parameters import require_dims, require_head_shape
 
-Series = NDArray[np.float64]  # coefficients of 1, epsilon, ..., epsilon^3
+Series = FloatArray  # coefficients of 1, epsilon, ..., epsilon^3
 
 _ORDER = 3
 _METHOD = "third-order delta method on exact moments"

@@ -5,10 +5,9 @@ from __future__ import annotations
 from functools import cache
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import eigh_tridiagonal
 
-FloatArray = NDArray[np.float64]
+from rmtbase.laws._arrays import FloatArray
 
 _NODES = 10
 

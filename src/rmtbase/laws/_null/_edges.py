@@ -10,9 +10,10 @@ import numpy as np
 from scipy.interpolate import CubicSpline
 from scipy.special import ndtr, ndtri, ndtri_exp
 
+from rmtbase.laws._arrays import FloatArray
 from rmtbase.laws._chain._chain_map import chain_map
 from rmtbase.laws._chain._linear_statistics import eigenvalue_response
-from rmtbase.laws._distribution import Distribution, FloatArray
+from rmtbase.laws._distribution import Distribution
 from rmtbase.laws._edge._extreme_eigenvalues import (
     EdgeLaw,
     largest_eigenvalue,

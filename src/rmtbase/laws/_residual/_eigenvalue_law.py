@@ -9,7 +9,8 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import ArrayLike
 
-from rmtbase.laws._distribution import Distribution, FloatArray
+from rmtbase.laws._arrays import FloatArray
+from rmtbase.laws._distribution import Distribution
 from rmtbase.laws._residual._log_eigenvalue import LogEigenvalue
 from rmtbase.parameters import require_real_numbers
 

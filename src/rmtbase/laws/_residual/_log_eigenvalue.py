@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.optimize.elementwise import find_root
 
-from rmtbase.laws._cut import CutLaw, FloatArray
+from rmtbase.laws._arrays import FloatArray
+from rmtbase.laws._cut import CutLaw
 from rmtbase.laws._residual._cut_map import CutMap
 from rmtbase.parameters import require_order
 

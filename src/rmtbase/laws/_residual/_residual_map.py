@@ -23,7 +23,8 @@ import math
 import numpy as np
 from scipy.special import expm1, log1p
 
-from rmtbase.laws._cut import ComplexArray, FloatArray, find_edge, log_excess
+from rmtbase.laws._arrays import ComplexArray, FloatArray
+from rmtbase.laws._cut import find_edge, log_excess
 from rmtbase.laws._residual._cut_map import CutMap
 
 _LEAST_LOG_MASS = 345.0  # at a hard edge a mass of 1e-150 counts as zero: 1 + p, and its square, stay normal doubles

@@ -8,7 +8,7 @@ from fractions import Fraction
 from functools import lru_cache
 
 from rmtbase.errors import ParameterError
-from rmtbase.laws._cut import ComplexArray
+from rmtbase.laws._arrays import ComplexArray
 from rmtbase.laws._residual._eigenvalue_law import EigenvalueLaw, exponential
 from rmtbase.laws._residual._log_eigenvalue import LogEigenvalue
 from rmtbase.laws._residual._residual_map import ResidualMap

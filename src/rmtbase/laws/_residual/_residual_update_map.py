@@ -34,7 +34,7 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import expm1, log1p
 
-from rmtbase.laws._cut import ComplexArray, FloatArray
+from rmtbase.laws._arrays import ComplexArray, FloatArray
 from rmtbase.laws._residual._cut_map import CutMap
 
 _NEAR_ZERO = 1e-7  # singular values below this, in units of min(1, sigma L^(1/2)), follow by linear terms

@@ -8,15 +8,13 @@ from fractions import Fraction
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 
+from rmtbase.laws._arrays import FloatArray
 from rmtbase.laws._weibull._anchor import require_parent
 from rmtbase.laws._weibull._large_sample import LargeSampleLaw
 from rmtbase.laws._weibull._plot import WeibullPlot, weibull_plot
 from rmtbase.laws._weibull.parents import Parent
 from rmtbase.parameters import require_trim
-
-FloatArray = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -6,9 +6,10 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.special import ndtr
 
+from rmtbase.laws._arrays import FloatArray
 from rmtbase.parameters import require_positive_integer
 
 
@@ -35,10 +36,10 @@ class LargeSampleLaw:
         """Standard deviation over samples of n weights."""
         return self.spread / math.sqrt(require_positive_integer("n", n))
 
-    def z_score(self, observed: ArrayLike, n: int) -> NDArray[np.float64]:
+    def z_score(self, observed: ArrayLike, n: int) -> FloatArray:
         """(observed − mean)/std, same shape as ``observed``."""
         return (np.asarray(observed, dtype=np.float64) - self.mean(n)) / self.std(n)
 
-    def p_value(self, observed: ArrayLike, n: int) -> NDArray[np.float64]:
+    def p_value(self, observed: ArrayLike, n: int) -> FloatArray:
         """Two-sided P(|Z| ≥ |z|), same shape as ``observed``."""
         return 2.0 * ndtr(-np.abs(self.z_score(observed, n)))

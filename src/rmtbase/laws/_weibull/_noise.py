@@ -5,15 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from rmtbase.laws._arrays import FloatArray
 from rmtbase.laws._weibull._anchor import require_parent
 from rmtbase.laws._weibull._arithmetic import FLOAT, decimal
 from rmtbase.laws._weibull._double_exponential import working_digits
 from rmtbase.laws._weibull.parents import Parent
 from rmtbase.parameters import require_positive_integer
-
-FloatArray = NDArray[np.float64]
 
 
 def weibull_plot_noise(p: ArrayLike) -> FloatArray:

@@ -9,9 +9,9 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from rmtbase.errors import ParameterError
+from rmtbase.laws._arrays import FloatArray
 from rmtbase.laws._weibull._anchor import require_parent
 from rmtbase.laws._weibull._arithmetic import FLOAT
 from rmtbase.laws._weibull._large_sample import LargeSampleLaw
@@ -22,7 +22,6 @@ from rmtbase.parameters import require_trim
 if TYPE_CHECKING:
     from rmtbase.statistics import WeibullFit
 
-FloatArray = NDArray[np.float64]
 
 _STRAIGHT = 1e-12  # a Weibull plot with 1 − R² below this is a straight line
 

@@ -8,12 +8,10 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
+from rmtbase.laws._arrays import FloatArray
 from rmtbase.laws._weibull._arithmetic import FLOAT
 from rmtbase.laws._weibull.parents import Parent
-
-FloatArray = NDArray[np.float64]
 
 _ORDER = 16
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(_ORDER)

@@ -11,11 +11,10 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from rmtbase.laws._arrays import FloatArray
 from rmtbase.laws._weibull._arithmetic import FLOAT
 from rmtbase.laws._weibull._panels import Panels, panels
 from rmtbase.laws._weibull.parents import Parent
-
-FloatArray = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from jaxtyping import Float
 from numpy.typing import ArrayLike, NDArray
 
 from rmtbase.errors import ParameterError
 from rmtbase.parameters import require_real_array
-
-FloatArray = NDArray[np.float64]
 
 _BLOCK = 1 << 13  # elements widened to float64 at a time: they stay in the cache, and BLAS adds them up in one thread
 _SAMPLE = 1 << 17  # elements from which a fit's first steps are taken
@@ -38,7 +37,7 @@ class Elements:
         """The number n."""
         return self.flat.size
 
-    def standardized(self) -> Iterator[FloatArray]:
+    def standardized(self) -> Iterator[Float[np.ndarray, " number"]]:
         """All z, block by block."""
         for block in _blocks(self.flat):
             yield (block - self.centre) / self.spread
@@ -47,7 +46,7 @@ class Elements:
         """At most 2¹⁷ of the elements, spread over the whole matrix."""
         return Elements(_sample(self.flat), self.centre, self.spread)
 
-    def mean_of(self, terms: Callable[[FloatArray], Any]) -> FloatArray:
+    def mean_of(self, terms: Callable[[Float[np.ndarray, " number"]], Any]) -> Float[np.ndarray, "..."]:
         """Mean over all z of functions of one z; ``terms`` maps a block to their sums over the block."""
         return np.sum([terms(z) for z in self.standardized()], axis=0) / self.count
 
@@ -83,6 +82,6 @@ def _sample(flat: NDArray) -> NDArray:
     return flat[::step]
 
 
-def _blocks(flat: NDArray) -> Iterator[FloatArray]:
+def _blocks(flat: NDArray) -> Iterator[Float[np.ndarray, " number"]]:
     for start in range(0, flat.size, _BLOCK):
         yield flat[start : start + _BLOCK].astype(np.float64)

@@ -6,13 +6,12 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from jaxtyping import Float
+from numpy.typing import ArrayLike
 
 from rmtbase.parameters import require_finite_number
 from rmtbase.statistics._fits._elements import require_elements
 from rmtbase.statistics._fits._newton import maximize_likelihood
-
-FloatArray = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -108,7 +107,7 @@ def fit_logistic(matrix: ArrayLike, location: float | None = None) -> LogisticFi
     )
 
 
-def _terms(z: FloatArray, at: FloatArray) -> FloatArray:
+def _terms(z: Float[np.ndarray, " number"], at: Float[np.ndarray, " parameter"]) -> Float[np.ndarray, " term"]:
     """Sums of ln f, its gradient and Hessian in (m/s, ln s), with u = (z − m)/s and (ln f)' = −tanh(u/2) in u."""
     location, log_scale = at
     u = (z - location) * math.exp(-log_scale)

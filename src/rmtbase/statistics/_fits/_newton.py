@@ -8,14 +8,14 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from jaxtyping import Bool, Float
+from numpy.typing import ArrayLike
 
 from rmtbase.errors import FitError
 from rmtbase.parameters import require_finite_number
 from rmtbase.statistics._fits._elements import Elements, require_elements
 
-FloatArray = NDArray[np.float64]
-Terms = Callable[[FloatArray, FloatArray], FloatArray]
+Terms = Callable[[Float[np.ndarray, " number"], Float[np.ndarray, " parameter"]], Float[np.ndarray, " term"]]
 """(z, (location, ln scale, …)) -> sums over z of ln f, its gradient, and the upper triangle of its Hessian by rows.
 
 Derivatives by the location are by location/scale, the scale held: those of a step that is measured in scales.
@@ -40,7 +40,7 @@ class Maximum:
 
     location: float
     scale: float
-    further: FloatArray
+    further: Float[np.ndarray, " further"]
     log_likelihood: float
     count: int
 
@@ -77,9 +77,16 @@ def maximize_likelihood(
 
 
 def _climb(
-    law: str, terms: Terms, elements: Elements, start: FloatArray, free: NDArray[np.bool_], upper: FloatArray
-) -> tuple[FloatArray, float]:
-    def evaluate(at: FloatArray) -> tuple[float, FloatArray, FloatArray]:
+    law: str,
+    terms: Terms,
+    elements: Elements,
+    start: Float[np.ndarray, " parameter"],
+    free: Bool[np.ndarray, " parameter"],
+    upper: Float[np.ndarray, " parameter"],
+) -> tuple[Float[np.ndarray, " parameter"], float]:
+    def evaluate(
+        at: Float[np.ndarray, " parameter"],
+    ) -> tuple[float, Float[np.ndarray, " parameter"], Float[np.ndarray, "parameter parameter"]]:
         return _unpack(elements.mean_of(lambda z: terms(z, at)), at.size)
 
     lower = np.concatenate([[-np.inf, math.log(_CLOSEST)], np.zeros(start.size - 2)])
@@ -106,7 +113,11 @@ def _climb(
     raise FitError(law, f"no maximum within {_STEPS} steps")
 
 
-def _newton_step(gradient: FloatArray, hessian: FloatArray, held: NDArray[np.bool_]) -> FloatArray:
+def _newton_step(
+    gradient: Float[np.ndarray, " parameter"],
+    hessian: Float[np.ndarray, "parameter parameter"],
+    held: Bool[np.ndarray, " parameter"],
+) -> Float[np.ndarray, " parameter"]:
     """H⁻¹ g among the parameters that are not held, with |H| in place of -H: uphill also where ln L is not concave."""
     step = np.zeros_like(gradient)
     moved = np.flatnonzero(~held)
@@ -116,7 +127,9 @@ def _newton_step(gradient: FloatArray, hessian: FloatArray, held: NDArray[np.boo
     return step
 
 
-def _unpack(terms: FloatArray, size: int) -> tuple[float, FloatArray, FloatArray]:
+def _unpack(
+    terms: Float[np.ndarray, " term"], size: int
+) -> tuple[float, Float[np.ndarray, " parameter"], Float[np.ndarray, "parameter parameter"]]:
     hessian = np.zeros((size, size))
     hessian[np.triu_indices(size)] = terms[1 + size :]
     return float(terms[0]), terms[1 : 1 + size], hessian + np.triu(hessian, 1).T

@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from jaxtyping import Float
+from numpy.typing import ArrayLike
 from scipy.special import digamma, gammaln, polygamma
 
 from rmtbase.statistics._fits._newton import maximize_likelihood
-
-FloatArray = NDArray[np.float64]
 
 _START = 0.1  # of 1/ν
 _LARGEST = 5.0  # of 1/ν: ν = 0.2, where student_t_matrix ends
@@ -86,7 +85,7 @@ def fit_student_t(matrix: ArrayLike, location: float | None = None) -> StudentTF
     )
 
 
-def _terms(z: FloatArray, at: FloatArray) -> FloatArray:
+def _terms(z: Float[np.ndarray, " number"], at: Float[np.ndarray, " parameter"]) -> Float[np.ndarray, " term"]:
     """Sums of ln f, its gradient and Hessian in (m/s, ln s, κ = 1/ν).
 
     With u = (z − m)/s, q = u², x = κ q and L(x) = ln(1 + x)/x,
@@ -121,7 +120,9 @@ def _terms(z: FloatArray, at: FloatArray) -> FloatArray:
     )
 
 
-def _log_ratio(x: FloatArray, r: FloatArray, kappa: float) -> tuple[FloatArray, FloatArray, FloatArray]:
+def _log_ratio(
+    x: Float[np.ndarray, " number"], r: Float[np.ndarray, " number"], kappa: float
+) -> tuple[Float[np.ndarray, " number"], Float[np.ndarray, " number"], Float[np.ndarray, " number"]]:
     """L(x) = ln(1 + x)/x and its first two derivatives, with r = 1/(1 + x)."""
     with np.errstate(divide="ignore", invalid="ignore"):
         value = np.log1p(x) / x
@@ -148,7 +149,7 @@ def _log_gamma_ratio(kappa: float) -> tuple[float, float, float]:
     return float(value), float(-2 * x**2 * d_x), float(4 * x**4 * dd_x + 8 * x**3 * d_x)
 
 
-def _inverse_information(kappa: float) -> FloatArray:
+def _inverse_information(kappa: float) -> Float[np.ndarray, "3"]:
     """Variances, times n, of the estimates of m/s, ln s and κ: the inverse of the Fisher information."""
     _, d_constant, dd_constant = _log_gamma_ratio(kappa)
     tail = 1 + 3 * kappa
