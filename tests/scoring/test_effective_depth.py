@@ -7,6 +7,7 @@ from scipy.optimize import minimize_scalar
 
 from rmtbase.errors import ParameterError
 from rmtbase.laws import ResidualPath, ResidualUpdate
+from rmtbase.progress import SILENT
 from rmtbase.scoring import depth_fitter, effective_depth
 from telling import Told
 
@@ -203,11 +204,8 @@ def test_the_update_is_told_from_the_path():
 
 def test_intervals_cover_the_depth_as_often_as_they_say():
     # 60 matrices of depth 5 at d = 24, 90 % intervals: 45 or fewer would cover with probability 4e-4 at 90 %.
-    fitter = depth_fitter(1.0, range(1, 13), "path", "wasserstein", 199, 0.1, None, 0)
-    intervals = []
-    for seed in range(60):
-        values = np.linalg.svd(path(5, 24, seed), compute_uv=False)
-        intervals.append(fitter.effective_depth(values, (24, 24), None).interval)
+    settings = {"depths": range(1, 13), "draws": 199, "level": 0.1}
+    intervals = [effective_depth(path(5, 24, seed), **settings).interval for seed in range(60)]
     assert sum(low <= 5 <= high for low, high in intervals) > 45
     assert any(low < high for low, high in intervals)
 
@@ -215,9 +213,8 @@ def test_intervals_cover_the_depth_as_often_as_they_say():
 @pytest.mark.parametrize("distance", ["wasserstein", "kolmogorov_smirnov"])
 def test_p_values_of_residual_paths_are_uniform(distance):
     # Kolmogorov-Smirnov at 1e-3. The matrices share the draws of each fitted depth: two samples, of 150 and 999.
-    fitter = depth_fitter(1.0, range(1, 8), "path", distance, 999, 0.05, None, 0)
-    spectra = [np.linalg.svd(path(3, 24, 1000 + seed), compute_uv=False) for seed in range(150)]
-    p = [fitter.effective_depth(values, (24, 24), None).p_value for values in spectra]
+    settings = {"depths": range(1, 8), "distance": distance, "draws": 999}
+    p = [effective_depth(path(3, 24, 1000 + seed), **settings).p_value for seed in range(150)]
     effective = len(p) * 999 / (len(p) + 999)
     assert stats.kstwobign.sf(np.sqrt(effective) * stats.kstest(p, "uniform").statistic) > 1e-3
 
@@ -276,8 +273,9 @@ def test_a_larger_matrix_is_compared_with_narrower_draws():
 
 def test_draws_of_half_the_width_tell_the_distances_of_the_whole():
     fitter = depth_fitter(1.0, range(1, 8), "path", "wasserstein", 499, 0.05, 24, 0)
-    own, half = (fitter.refit(width, 3, 1.0, None) for width in (48, 24))
-    brought = fitter.brought_to(48, half, 24, 3, 1.0, None)
+    advance = SILENT.bar("", None)
+    own, half = (fitter.refit(width, 3, 1.0, advance) for width in (48, 24))
+    brought = fitter.brought_to(48, half, 24, 3, 1.0, advance)
     # Each mean is known to 0.8 %, the growth to 1.2 %; at these small widths it slows down by some per cent more.
     assert brought.mean() == pytest.approx(own.distance.mean(), rel=0.1)
 

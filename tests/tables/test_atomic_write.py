@@ -13,7 +13,6 @@ import pytest
 import xarray as xr
 
 from rmtbase.errors import OutputError
-from rmtbase.tables import _files as files
 from rmtbase.tables import check_writable, open_baseline, open_scores, write_bytes, write_table
 
 
@@ -102,14 +101,18 @@ def test_killed_writer_leaves_a_whole_file(table, tmp_path):
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_what_writers_that_are_no_more_have_left_is_removed_and_nothing_else(tmp_path):
-    leave = "import sys; from pathlib import Path; from rmtbase.tables._files import _temporary;"
-    leave += "path = _temporary(Path(sys.argv[1]), sys.argv[2]); path.touch(); print(path.name)"
-    left = [
-        subprocess.check_output([sys.executable, "-c", leave, tmp_path, name], text=True).strip()
-        for name in ("new", "other")
-    ]
-    of_a_thread = files._temporary(tmp_path, "new").name
+def test_what_writers_that_are_no_more_have_left_is_removed_and_nothing_else(tmp_path, monkeypatch):
+    named = []
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "replace", lambda temporary, target: named.append(temporary.name))
+        write_bytes(b"", tmp_path / "new")
+    (of_a_thread,) = named
+    killed = "import os, sys; from pathlib import Path; from rmtbase.tables import write_bytes\n"
+    killed += "Path.replace = lambda *paths: os.kill(os.getpid(), 9)\nwrite_bytes(b'', Path(sys.argv[1]))"
+    left = []
+    for name in ("new", "other"):
+        subprocess.run([sys.executable, "-c", killed, tmp_path / name], check=False)
+        left += {one.name for one in tmp_path.iterdir()} - set(left)
     of_another_machine = left[0].replace(left[0].split("-")[2], "00000000")
     without_a_number = left[0].replace(left[0].split("-")[3], "x")
     kept = {left[1], of_a_thread, of_another_machine, without_a_number}

@@ -8,7 +8,8 @@ b, so that a Monte Carlo p-value made of it is valid; and (r - 1) + 1 ≤ 1.03 (
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from jaxtyping import Float, Float32, Int
+from numpy.typing import ArrayLike
 
 RATIO = 1.03
 """A p-value from the kept ranks is at most this many times that of the full sample, but for rounding."""
@@ -17,7 +18,7 @@ STEP = 2.0**-16
 """Kept values are multiples of this, in standard deviations, rounded away from the observed."""
 
 
-def kept_ranks(draws: int) -> NDArray[np.int64]:
+def kept_ranks(draws: int) -> Int[np.ndarray, " rank"]:
     """The ranks kept of a sample: 1, 2, …, 33, then each as far from the last as :data:`RATIO` allows."""
     ranks = [1]
     while ranks[-1] < draws:
@@ -25,11 +26,13 @@ def kept_ranks(draws: int) -> NDArray[np.int64]:
     return np.array([rank for rank in ranks if rank <= draws], dtype=np.int64)
 
 
-def smallest_kept(values: NDArray[np.float64], ranks: NDArray[np.int64]) -> NDArray[np.float32]:
+def smallest_kept(
+    values: Float[np.ndarray, "draw ..."], ranks: Int[np.ndarray, " rank"]
+) -> Float32[np.ndarray, "rank ..."]:
     """The order statistics of those ranks, from the smallest, along the first axis; each rounded down.
 
     Args:
-        values: (draw, ...), sorted along the first axis.
+        values: sorted along the first axis.
         ranks: rank 1 is the smallest draw.
     """
     exact = values[ranks - 1]
@@ -37,7 +40,9 @@ def smallest_kept(values: NDArray[np.float64], ranks: NDArray[np.int64]) -> NDAr
     return np.where(kept > exact, np.nextafter(kept, np.float32(-np.inf)), kept)
 
 
-def count_bound(observed: ArrayLike, kept: ArrayLike, ranks: NDArray[np.int64], draws: int) -> NDArray[np.int64]:
+def count_bound(
+    observed: ArrayLike, kept: ArrayLike, ranks: Int[np.ndarray, " rank"], draws: int
+) -> Int[np.ndarray, "..."]:
     """The most draws that can be as small as the observed values or smaller; ``draws`` where no kept value is above.
 
     Args:

@@ -6,7 +6,7 @@ from functools import cache
 
 import numpy as np
 import xarray as xr
-from numpy.typing import NDArray
+from jaxtyping import Float
 
 from rmtbase.laws import gaussian_sample_statistic, marchenko_pastur
 from rmtbase.linalg import matrix_singular_values
@@ -38,8 +38,6 @@ the null costs O(min(m, n)) a draw."""
 _FIELDS = ("observed", "null_mean", "null_std", "z_score", "p_value")
 _NULL_DRAWS = 5_000
 
-Array = NDArray[np.float64]
-
 
 class MatrixScorer:
     """Scores matrices one at a time, then gives the ``/matrices`` dataset.
@@ -53,10 +51,10 @@ class MatrixScorer:
         self.draws = max(_NULL_DRAWS, DRAWS_PER_TEST * n_layers * len(components))
         self.statistics = ELEMENT_STATISTICS + (MATRIX_SPECTRAL_STATISTICS if spectra else ())
         self.constant: list[str] = []
-        self._scores: dict[tuple[int, str], Array] = {}
+        self._scores: dict[tuple[int, str], Float[np.ndarray, "statistic field"]] = {}
         self._facts: dict[tuple[int, str], tuple[float, ...]] = {}
 
-    def add(self, layer: int, component: str, matrix: NDArray[np.floating]) -> None:
+    def add(self, layer: int, component: str, matrix: Float[np.ndarray, "row column"]) -> None:
         """Score one matrix (rows = outputs). A constant matrix has no shape: its entries are NaN."""
         moments = element_moments(matrix)
         if moments.std == 0:
@@ -83,7 +81,7 @@ class MatrixScorer:
         p_value = float(np.maximum(law.p_value(observed), SMALLEST_P_VALUE))
         return observed, mean, std, (observed - mean) / std, p_value
 
-    def _spectrum(self, matrix: NDArray[np.floating]) -> tuple[list[tuple[float, ...]], tuple[float, ...]]:
+    def _spectrum(self, matrix: Float[np.ndarray, "row column"]) -> tuple[list[tuple[float, ...]], tuple[float, ...]]:
         rank, long = min(matrix.shape), max(matrix.shape)
         values = matrix_singular_values(matrix.astype(np.float64))
         if values[0] == 0:
@@ -140,8 +138,8 @@ class MatrixScorer:
 
 
 @cache
-def matrix_null(long: int, rank: int, draws: int, seed: int) -> dict[str, Array]:
-    """The null of each spectral statistic at σ̂ = 1 on λ / max(m, n), every draw at its own σ̂; (draw,) each."""
+def matrix_null(long: int, rank: int, draws: int, seed: int) -> dict[str, Float[np.ndarray, " draw"]]:
+    """The null of each spectral statistic at σ̂ = 1 on λ / max(m, n), every draw at its own σ̂."""
     from rmtbase.montecarlo import simulate_gaussian_matrix
 
     sample = simulate_gaussian_matrix(long, rank, draws, seed)

@@ -1,25 +1,21 @@
 """Tables: schema, units, provenance and atomic netCDF. The only writer of files that last."""
 
 from rmtbase.tables._atlas import ATLAS_SCHEMA, with_checksums
-from rmtbase.tables._depth_schema import EFFECTIVE_DEPTH_SCHEMA
-from rmtbase.tables._element_schema import ELEMENT_FORMULAS, ELEMENTS_SCHEMA
-from rmtbase.tables._files import (
+from rmtbase.tables._kinds import KINDS, Kind, validate
+from rmtbase.tables._provenance import provenance, software_version, software_versions
+from rmtbase.tables._reading import (
     TableWarning,
-    check_writable,
-    is_temporary,
     open_atlas_case,
     open_atlas_file,
     open_baseline,
     open_scores,
     open_table,
-    sweep,
-    write_bytes,
-    write_table,
 )
-from rmtbase.tables._kinds import KINDS, Kind, validate
-from rmtbase.tables._provenance import provenance, software_version, software_versions
 from rmtbase.tables._schema import (
     BASELINE_SCHEMA,
+    EFFECTIVE_DEPTH_SCHEMA,
+    ELEMENT_FORMULAS,
+    ELEMENTS_SCHEMA,
     SCHEMA_VERSION,
     SPECTRA_SCHEMA,
     Variable,
@@ -27,6 +23,7 @@ from rmtbase.tables._schema import (
     describe,
 )
 from rmtbase.tables._scores_schema import SCORES_SCHEMA, null_method
+from rmtbase.tables._writing import check_writable, is_temporary, sweep, write_bytes, write_table
 
 __all__ = [
     "ATLAS_SCHEMA",

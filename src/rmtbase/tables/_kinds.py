@@ -13,7 +13,6 @@ from rmtbase.errors import TableError
 from rmtbase.parameters import NORMALIZATIONS
 from rmtbase.shown import quoted, shown
 from rmtbase.tables._atlas import ATLAS_SCHEMA
-from rmtbase.tables._depth_schema import EFFECTIVE_DEPTH_SCHEMA
 from rmtbase.tables._domain import (
     COUNT,
     DRAWS,
@@ -25,7 +24,6 @@ from rmtbase.tables._domain import (
     TEXT,
     Domain,
 )
-from rmtbase.tables._element_schema import ELEMENTS_SCHEMA
 from rmtbase.tables._relations import (
     Relation,
     checksums_fit,
@@ -44,6 +42,8 @@ from rmtbase.tables._relations import (
 from rmtbase.tables._schema import (
     BASELINE_SCHEMA,
     COORDINATES,
+    EFFECTIVE_DEPTH_SCHEMA,
+    ELEMENTS_SCHEMA,
     REQUIRED_COORDINATES,
     SCHEMA_VERSION,
     SPECTRA_SCHEMA,
@@ -161,7 +161,7 @@ def validate(table: xr.Dataset | xr.DataTree, path: Path | str, *kinds: str) -> 
     range and the dimensions that it says, and such that the variables fit one another.
     """
     groups = groups_of(table)
-    check_values(groups, check_outline(groups, path, kinds), path)
+    require_values(groups, require_outline(groups, path, kinds), path)
 
 
 def groups_of(table: xr.Dataset | xr.DataTree) -> dict[str, xr.Dataset]:
@@ -171,7 +171,7 @@ def groups_of(table: xr.Dataset | xr.DataTree) -> dict[str, xr.Dataset]:
     return {"": table}
 
 
-def check_outline(groups: Mapping[str, Outline], path: Path | str, kinds: tuple[str, ...]) -> Kind:
+def require_outline(groups: Mapping[str, Outline], path: Path | str, kinds: tuple[str, ...]) -> Kind:
     """The kind of a table, told without a value of its variables.
 
     Raises:
@@ -192,7 +192,7 @@ def check_outline(groups: Mapping[str, Outline], path: Path | str, kinds: tuple[
     return kind
 
 
-def check_values(groups: Mapping[str, xr.Dataset], kind: Kind, path: Path | str) -> None:
+def require_values(groups: Mapping[str, xr.Dataset], kind: Kind, path: Path | str) -> None:
     """Raise :class:`~rmtbase.errors.TableError` unless every value lies in its domain, and all fit one another."""
     for group, dataset in groups.items():
         schema = _schema(kind, group, groups) if group in kind.groups else {}

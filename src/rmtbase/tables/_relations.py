@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from rmtbase.linalg import available_cores
 from rmtbase.shown import quoted
 from rmtbase.tables._digest import row_checksums
-from rmtbase.tables._element_schema import ELEMENT_FORMULAS
+from rmtbase.tables._schema import ELEMENT_FORMULAS
 
 Fault = tuple[str, str] | None
 Relation = Callable[[xr.Dataset], Fault]

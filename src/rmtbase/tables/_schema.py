@@ -17,15 +17,19 @@ from rmtbase.tables._domain import (
     EDGES,
     FALLING,
     FINITE,
+    FLAG_OR_NAN,
     LEVELS,
     NAMES,
     NON_NEGATIVE,
     NON_NEGATIVE_OR_NAN,
     PLACES,
     POSITIVE,
+    POSITIVE_OR_NAN,
+    PROBABILITY,
     RANKS,
     RISING,
     SIZE,
+    SIZE_OR_NAN,
     SPREAD,
     TEXT,
     Domain,
@@ -149,6 +153,98 @@ SPECTRA_SCHEMA: dict[str, Variable] = {
 }
 """The variables of a table of spectra of any ensemble: λ of the raw matrix, each factor as the ensemble draws it. Each
 parameter of the ensemble is a coordinate of its own, ``parameter_depth(case)`` say."""
+
+_OF_W_QK = "of W_QK; NaN for any other ensemble"
+
+ELEMENTS_SCHEMA: dict[str, Variable] = {
+    **OF_ANY_ENSEMBLE,
+    "name": Variable(_CASE, "ensemble with its parameters, as it keys the draws", domain=NAMES),
+    "n_rows": Variable(_CASE, "rows of the matrix", domain=SIZE),
+    "n_columns": Variable(_CASE, "columns of the matrix", domain=SIZE),
+    "d_model": Variable(_CASE, f"width of the residual stream d, {_OF_W_QK}", domain=SIZE_OR_NAN, since="1.2"),
+    "d_head": Variable(_CASE, f"head dimension h, {_OF_W_QK}", domain=SIZE_OR_NAN, since="1.2"),
+    "sigma_q": Variable(
+        _CASE, f"standard deviation of the elements of W_Q, {_OF_W_QK}", domain=POSITIVE_OR_NAN, since="1.2"
+    ),
+    "sigma_k": Variable(
+        _CASE, f"standard deviation of the elements of W_K, {_OF_W_QK}", domain=POSITIVE_OR_NAN, since="1.2"
+    ),
+    "bin_edge": Variable(
+        ("case", "edge"), "edges of the histogram bins in w", domain=BASELINE_SCHEMA["bin_edge"].domain
+    ),
+    "density": Variable(
+        ("case", "bin"),
+        "Monte Carlo density of the elements, bin average",
+        "1/w",
+        domain=BASELINE_SCHEMA["density"].domain,
+    ),
+    "density_standard_error": Variable(
+        ("case", "bin"),
+        "standard error of the density, from the spread between draws",
+        "1/w",
+        domain=BASELINE_SCHEMA["density_standard_error"].domain,
+    ),
+    "density_law": Variable(
+        ("case", "bin"),
+        "bin average of the law of one element, NaN where none is offered",
+        "1/w",
+        domain=NON_NEGATIVE_OR_NAN,
+    ),
+    "share_outside": Variable(_CASE, "share of the elements that lie in no bin", domain=PROBABILITY),
+}
+"""The variables of a table of elements w, as the ensemble draws them: of W_QK the raw product at sigma = 1."""
+
+ELEMENT_FORMULAS: dict[str, str] = {
+    "mean": "m = sum w / N",
+    "std": "s = sqrt(sum (w - m)^2 / (N - 1))",
+    "skewness": "m3 / m2^(3/2), mk = sum (w - m)^k / N",
+    "excess_kurtosis": "m4 / m2^2 - 3",
+    "largest_magnitude": "max |w - m| / s",
+    "histogram_entropy": "-sum p ln(p / width), p the shares of the bins",
+    "histogram_kl": "sum p ln(p / q), q the shares of N(0, sum w^2 / N)",
+    "weibull_shape": "k, slope of ln(-ln(1 - (i - 1/2)/N)) on ln |w|_(i), middle 80 %",
+    "weibull_scale": "exp(mean X - mean Y / k) of the same line",
+    "weibull_r_squared": "R^2 of the same line",
+}
+"""The statistics of the elements w of one matrix, in the order of the tables, with their formulas."""
+
+_MATRIX = ("layer", "component")
+
+EFFECTIVE_DEPTH_SCHEMA: dict[str, Variable] = {
+    "effective_depth": Variable(
+        _MATRIX, "depth of the nearest residual path; NaN where a matrix has no shape", domain=SIZE_OR_NAN
+    ),
+    "effective_depth_low": Variable(
+        _MATRIX, "lower end of the depth's bootstrap interval, if a depth fits", domain=SIZE_OR_NAN
+    ),
+    "effective_depth_high": Variable(
+        _MATRIX, "upper end of the depth's bootstrap interval, if a depth fits", domain=SIZE_OR_NAN
+    ),
+    "sigma": Variable(
+        _MATRIX, "sigma of the nearest path's blocks, whose elements have variance sigma^2 / d", domain=POSITIVE_OR_NAN
+    ),
+    "scale": Variable(_MATRIX, "factor c by which the nearest path is multiplied", domain=POSITIVE_OR_NAN),
+    "distance": Variable(
+        _MATRIX, "distance to the nearest path's law, as the attribute distance says", domain=NON_NEGATIVE_OR_NAN
+    ),
+    "p_value": Variable(
+        _MATRIX,
+        "p-value of the fit: draws of the nearest path, refitted, at least as far from a law",
+        domain=PROBABILITY,
+    ),
+    "fits": Variable(
+        _MATRIX,
+        "1 where the nearest depth fits: p_value above the attribute level; 0 where none does",
+        domain=FLAG_OR_NAN,
+    ),
+    "n_rows": Variable(_MATRIX, "rows (outputs)", domain=SIZE),
+    "n_columns": Variable(_MATRIX, "columns (inputs)", domain=SIZE),
+    "distance_profile": Variable((*_MATRIX, "depth"), "smallest distance to the law of each depth", domain=SPREAD),
+    "scale_profile": Variable((*_MATRIX, "depth"), "scale at which it is attained", domain=SPREAD),
+    "sigma_profile": Variable((*_MATRIX, "depth"), "sigma at which it is attained", domain=SPREAD),
+    "singular_value": Variable((*_MATRIX, "index"), "singular values, descending; padded with NaN", domain=FALLING),
+}
+"""The variables of a file of effective depths, one entry for each weight matrix of a model."""
 
 COORDINATES: dict[str, Variable] = {
     "statistic": Variable(("statistic",), "name of the statistic", domain=NAMES),

@@ -1,4 +1,4 @@
-"""Atomic writing and validated reading of netCDF files."""
+"""Atomic writing: a path holds the old file or the whole new one, never a part."""
 
 from __future__ import annotations
 
@@ -8,34 +8,27 @@ import platform
 import secrets
 import shutil
 import stat
-import warnings
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-import numpy as np
 import xarray as xr
 
-from rmtbase.errors import MissingFileError, OutputError, RmtbaseWarning, TableError
+from rmtbase.errors import OutputError
 from rmtbase.regular_files import require_regular
-from rmtbase.shown import shown
 from rmtbase.tables._atlas import atlas_encoding
-from rmtbase.tables._digest import OF_ALL, OF_VARIABLES, digest_attributes, verify, without_digest
-from rmtbase.tables._hdf5 import TableFile, largest_content, looked_into
-from rmtbase.tables._kinds import KINDS, check_outline, check_values, groups_of
-from rmtbase.tables._utf8_name import utf8_name
+from rmtbase.tables._digest import digest_attributes, without_digest
+from rmtbase.tables._hdf5 import largest_content
+from rmtbase.tables._kinds import groups_of
 
 _LARGE = 4096  # values from which compression pays for its header
 _PREFIX, _SUFFIX = ".rmtbase-", ".part"  # of the temporary files
+_OPEN_FOLDERS = Path("/proc/self/fd")
 _CANNOT = frozenset(
     {errno.EINVAL, errno.EBADF, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EPERM, errno.EACCES}
 )
 """What file systems answer that have no such thing as a folder on the disk, or modes of files."""
-
-
-class TableWarning(RmtbaseWarning):
-    """A file without a digest was read: whether it is as it was written cannot be told."""
 
 
 def check_writable(path: Path | str) -> Path:
@@ -132,7 +125,7 @@ def _replace(path: Path | str, write: Callable[[Path], object], swept: bool = Fa
     temporary = _temporary(target.parent, path.name)  # named before it is there: whenever an interrupt comes, it goes
     try:
         _create(temporary)
-        with utf8_name(temporary) as writable:
+        with _utf8_name(temporary) as writable:
             write(writable)
         with temporary.open("rb+") as file:
             os.fsync(file.fileno())
@@ -209,112 +202,6 @@ def _where_there_is_such_a_thing() -> Iterator[None]:
             raise
 
 
-def open_table(path: Path | str, *kinds: str) -> xr.Dataset | xr.DataTree:
-    """Open a table, verified, validated, and loaded into memory.
-
-    Before a value is read the file's structure is looked at: whether all lies in the file, and what it would take. Then
-    all content is compared with the digest in the file, and with what the schema says of each variable.
-
-    Args:
-        path: the file.
-        *kinds: which kinds of table are wanted (:data:`rmtbase.tables.KINDS`); any but an atlas if none is named.
-
-    Raises:
-        MissingFileError: there is no such file.
-        TableError: it is no table of that kind, of another schema version, or damaged.
-
-    Warns:
-        TableWarning: it has no digest, as files before schema 1.2 and those that other software has written.
-    """
-    wanted = kinds or tuple(name for name in KINDS if name != "atlas")
-    with _reading(path), looked_into(path) as file:
-        kind = check_outline(file.groups, path, wanted)
-        groups = {name: file.read(name) for name in file.groups}
-        _verify(file, groups)
-        groups[""].attrs = without_digest(groups[""].attrs)
-        check_values(groups, kind, path)
-    _warn_if_unverified(file)
-    if kind.name != "scores":
-        return groups[""]
-    tree: xr.DataTree = xr.DataTree.from_dict({name or "/": one for name, one in groups.items()})
-    return tree
-
-
-def open_baseline(path: Path | str) -> xr.Dataset:
-    """Open a baseline table; see :func:`open_table`, also for what it raises and warns of."""
-    table = open_table(path, "baseline")
-    assert isinstance(table, xr.Dataset)  # as all but scores
-    return table
-
-
-def open_scores(path: Path | str) -> xr.DataTree:
-    """Open a scores file; see :func:`open_table`, also for what it raises and warns of."""
-    tree = open_table(path, "scores")
-    assert isinstance(tree, xr.DataTree)
-    return tree
-
-
-def open_atlas_file(path: Path | str) -> xr.Dataset:
-    """Open an atlas; see :func:`open_table`, also for what it raises and warns of."""
-    atlas = open_table(path, "atlas")
-    assert isinstance(atlas, xr.Dataset)
-    return atlas
-
-
-def open_atlas_case(path: Path | str, d_model: int, d_head: int) -> xr.Dataset | None:
-    """One shape of an atlas, verified and validated, reading no other; None if the atlas does not hold it.
-
-    Raises:
-        MissingFileError, TableError: as :func:`open_table`.
-
-    Warns:
-        TableWarning: as :func:`open_table`.
-    """
-    with _reading(path), looked_into(path) as file:
-        kind = check_outline(file.groups, path, ("atlas",))
-        variables = file.groups[""].variables
-        shared = {name for name, one in variables.items() if "case" not in one.dims} | {"d_model", "d_head", "checksum"}
-        index = file.read(only=shared)
-        _verify(file, {"": index})
-        cases = np.flatnonzero((index["d_model"].values == d_model) & (index["d_head"].values == d_head))
-        row = None
-        if cases.size:
-            row = file.read(rows={"case": slice(int(cases[0]), int(cases[0]) + 1)})
-            row.attrs = without_digest(row.attrs)
-            check_values({"": row}, kind, path)  # the checksum of the case among them
-    _warn_if_unverified(file)
-    return None if row is None else row.isel(case=0)
-
-
-def _verify(file: TableFile, groups: dict[str, xr.Dataset]) -> None:
-    recorded = file.groups[""].attrs
-    if _has_digest(file):
-        verify(
-            recorded,
-            {name: without_digest(group.attrs) for name, group in file.groups.items()},
-            {name: set(group.coordinates) for name, group in file.groups.items()},
-            {f"{name}/{variable}" for name, group in file.groups.items() for variable in group.variables},
-            groups,
-            file.path,
-        )
-
-
-def _has_digest(file: TableFile) -> bool:
-    """Whether there is any of it: of a damaged one all that is left may be half."""
-    return bool({OF_ALL, OF_VARIABLES} & set(file.groups[""].attrs))
-
-
-def _warn_if_unverified(file: TableFile) -> None:
-    if not _has_digest(file):
-        version = shown(file.groups[""].attrs["schema_version"])
-        warnings.warn(
-            f"{shown(file.path)} has no digest (schema {version}), so that damage to it cannot be told: make it again, "
-            "or open it and write it with rmtbase.tables.write_table",
-            TableWarning,
-            stacklevel=3,
-        )
-
-
 def is_temporary(name: str) -> bool:
     """Whether that is the name of a file which is being written, or was when its writer was killed."""
     return name.startswith(_PREFIX) and name.endswith(_SUFFIX)
@@ -353,17 +240,21 @@ def _is_alive(process: int) -> bool:
 
 
 @contextmanager
-def _reading(path: Path | str) -> Iterator[None]:
-    """Turn what netCDF says of a file it cannot read into the errors of this library."""
+def _utf8_name(path: Path) -> Iterator[Path]:
+    """The path, or where its folder is not named in UTF-8, which netCDF wants, another name of the file for the block.
+
+    Raises:
+        OSError: the folder cannot be opened.
+        UnicodeEncodeError: the file's own name is not UTF-8.
+    """
     try:
-        require_regular(Path(path))
-    except FileNotFoundError as error:
-        raise MissingFileError(path, advice="check the name, or make the table first") from error
-    except OSError as error:
-        raise TableError(path, f"a file that cannot be read ({error.strerror})", "a file written by rmtbase") from error
-    try:
-        yield
-    except TableError:
-        raise
-    except Exception as error:  # a damaged file can make HDF5, netCDF4 and xarray raise anything
-        raise TableError(path, f"no readable netCDF4 file ({error})", "a file written by rmtbase") from error
+        os.fspath(path).encode()
+    except UnicodeEncodeError:
+        path.name.encode()
+        folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            yield _OPEN_FOLDERS / str(folder) / path.name
+        finally:
+            os.close(folder)
+    else:
+        yield path

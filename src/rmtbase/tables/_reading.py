@@ -1,0 +1,145 @@
+"""Reading tables: looked into, verified and validated before a number of them is used."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import xarray as xr
+
+from rmtbase.errors import MissingFileError, RmtbaseWarning, TableError
+from rmtbase.regular_files import require_regular
+from rmtbase.shown import shown
+from rmtbase.tables._digest import OF_ALL, OF_VARIABLES, verify, without_digest
+from rmtbase.tables._hdf5 import TableFile, looked_into
+from rmtbase.tables._kinds import KINDS, require_outline, require_values
+
+
+class TableWarning(RmtbaseWarning):
+    """A file without a digest was read: whether it is as it was written cannot be told."""
+
+
+def open_table(path: Path | str, *kinds: str) -> xr.Dataset | xr.DataTree:
+    """Open a table, verified, validated, and loaded into memory.
+
+    Before a value is read the file's structure is looked at: whether all lies in the file, and what it would take. Then
+    all content is compared with the digest in the file, and with what the schema says of each variable.
+
+    Args:
+        path: the file.
+        *kinds: which kinds of table are wanted (:data:`rmtbase.tables.KINDS`); any but an atlas if none is named.
+
+    Raises:
+        MissingFileError: there is no such file.
+        TableError: it is no table of that kind, of another schema version, or damaged.
+
+    Warns:
+        TableWarning: it has no digest, as files before schema 1.2 and those that other software has written.
+    """
+    wanted = kinds or tuple(name for name in KINDS if name != "atlas")
+    with _reading(path), looked_into(path) as file:
+        kind = require_outline(file.groups, path, wanted)
+        groups = {name: file.read(name) for name in file.groups}
+        _verify(file, groups)
+        groups[""].attrs = without_digest(groups[""].attrs)
+        require_values(groups, kind, path)
+    _warn_if_unverified(file)
+    if kind.name != "scores":
+        return groups[""]
+    tree: xr.DataTree = xr.DataTree.from_dict({name or "/": one for name, one in groups.items()})
+    return tree
+
+
+def open_baseline(path: Path | str) -> xr.Dataset:
+    """Open a baseline table; see :func:`open_table`, also for what it raises and warns of."""
+    table = open_table(path, "baseline")
+    assert isinstance(table, xr.Dataset)  # as all but scores
+    return table
+
+
+def open_scores(path: Path | str) -> xr.DataTree:
+    """Open a scores file; see :func:`open_table`, also for what it raises and warns of."""
+    tree = open_table(path, "scores")
+    assert isinstance(tree, xr.DataTree)
+    return tree
+
+
+def open_atlas_file(path: Path | str) -> xr.Dataset:
+    """Open an atlas; see :func:`open_table`, also for what it raises and warns of."""
+    atlas = open_table(path, "atlas")
+    assert isinstance(atlas, xr.Dataset)
+    return atlas
+
+
+def open_atlas_case(path: Path | str, d_model: int, d_head: int) -> xr.Dataset | None:
+    """One shape of an atlas, verified and validated, reading no other; None if the atlas does not hold it.
+
+    Raises:
+        MissingFileError, TableError: as :func:`open_table`.
+
+    Warns:
+        TableWarning: as :func:`open_table`.
+    """
+    with _reading(path), looked_into(path) as file:
+        kind = require_outline(file.groups, path, ("atlas",))
+        variables = file.groups[""].variables
+        shared = {name for name, one in variables.items() if "case" not in one.dims} | {"d_model", "d_head", "checksum"}
+        index = file.read(only=shared)
+        _verify(file, {"": index})
+        cases = np.flatnonzero((index["d_model"].values == d_model) & (index["d_head"].values == d_head))
+        row = None
+        if cases.size:
+            row = file.read(rows={"case": slice(int(cases[0]), int(cases[0]) + 1)})
+            row.attrs = without_digest(row.attrs)
+            require_values({"": row}, kind, path)  # the checksum of the case among them
+    _warn_if_unverified(file)
+    return None if row is None else row.isel(case=0)
+
+
+def _verify(file: TableFile, groups: dict[str, xr.Dataset]) -> None:
+    recorded = file.groups[""].attrs
+    if _has_digest(file):
+        verify(
+            recorded,
+            {name: without_digest(group.attrs) for name, group in file.groups.items()},
+            {name: set(group.coordinates) for name, group in file.groups.items()},
+            {f"{name}/{variable}" for name, group in file.groups.items() for variable in group.variables},
+            groups,
+            file.path,
+        )
+
+
+def _has_digest(file: TableFile) -> bool:
+    """Whether there is any of it: of a damaged one all that is left may be half."""
+    return bool({OF_ALL, OF_VARIABLES} & set(file.groups[""].attrs))
+
+
+def _warn_if_unverified(file: TableFile) -> None:
+    if not _has_digest(file):
+        version = shown(file.groups[""].attrs["schema_version"])
+        warnings.warn(
+            f"{shown(file.path)} has no digest (schema {version}), so that damage to it cannot be told: make it again, "
+            "or open it and write it with rmtbase.tables.write_table",
+            TableWarning,
+            stacklevel=3,
+        )
+
+
+@contextmanager
+def _reading(path: Path | str) -> Iterator[None]:
+    """Turn what netCDF says of a file it cannot read into the errors of this library."""
+    try:
+        require_regular(Path(path))
+    except FileNotFoundError as error:
+        raise MissingFileError(path, advice="check the name, or make the table first") from error
+    except OSError as error:
+        raise TableError(path, f"a file that cannot be read ({error.strerror})", "a file written by rmtbase") from error
+    try:
+        yield
+    except TableError:
+        raise
+    except Exception as error:  # a damaged file can make HDF5, netCDF4 and xarray raise anything
+        raise TableError(path, f"no readable netCDF4 file ({error})", "a file written by rmtbase") from error
