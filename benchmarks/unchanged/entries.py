@@ -192,6 +192,8 @@ def _shown(value: Any) -> str:
 
 
 def _text(value: Any) -> str:
+    if type(value).__module__.startswith("rmtbase.") and type(value).__repr__ is object.__repr__:
+        return "an object of rmtbase's own"  # whose module is nobody's business
     return f"{value.numerator:x}/{value.denominator:x}" if isinstance(value, Fraction) else str(value)
 
 
