@@ -32,7 +32,9 @@ def main() -> int:
     parser.add_argument("after", help="and after")
     parser.add_argument("--json", type=Path, help="write every entry that is not the same")
     parser.add_argument("--only", action="append", choices=SECTIONS, help="this section; repeat for more")
-    parser.add_argument("--keep", type=Path, help="keep what was collected here, and use what is there of BEFORE")
+    parser.add_argument(
+        "--keep", type=Path, help="keep here what was collected and compiled, and use what is there of BEFORE"
+    )
     given = parser.parse_args()
     if given.before == "collect":
         return collect(*given.after.split(":", 1))
@@ -43,8 +45,8 @@ def main() -> int:
         for section in given.only or SECTIONS:
             before = kept / f"{section}-before.npz"
             if not (given.keep and before.exists()):
-                run(given.before, section, before, Path(folder))
-            run(given.after, section, kept / f"{section}-after.npz", Path(folder))
+                run(given.before, section, before, Path(folder), kept)
+            run(given.after, section, kept / f"{section}-after.npz", Path(folder), kept)
             result = compared.section(section, load(before), load(kept / f"{section}-after.npz"))
             results.append(result)
             say(result.line())
@@ -54,7 +56,7 @@ def main() -> int:
     return int(any(result.different for result in results))
 
 
-def run(python: str, section: str, output: Path, folder: Path) -> None:
+def run(python: str, section: str, output: Path, folder: Path, kept: Path) -> None:
     """One section in one interpreter, on one core, with a cache of its own."""
     began = time.perf_counter()
     cache = folder / f"cache-{output.stem}"
@@ -66,7 +68,7 @@ def run(python: str, section: str, output: Path, folder: Path) -> None:
         "PYTHONHASHSEED": "0",
         "RMTBASE_CACHE": str(cache),
         # What the two have in common they compile once.
-        "JAX_COMPILATION_CACHE_DIR": str(folder / "compiled"),
+        "JAX_COMPILATION_CACHE_DIR": str(kept.resolve() / "compiled"),
         "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
         "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
     }

@@ -7,7 +7,20 @@ from __future__ import annotations
 
 from fnmatch import fnmatchcase
 
-MOVED: dict[str, str] = {}
+_TO_NULLS = {
+    "montecarlo": ("PROBABILITIES", "atlas_case", "atlas_path", "count_bound", "kept_ranks", "open_atlas",
+                   "self_normalized_sample"),
+    "scoring": ("SMALLEST_P_VALUE", "AnalyticNull", "AtlasNull", "GaussianNull", "HeadNull"),
+}  # fmt: skip
+MOVED: dict[str, str] = {
+    **{f"{room}.{name}": f"nulls.{name}" for room, names in _TO_NULLS.items() for name in names},
+    "plots.farthest_z": "scoring.farthest_z",
+    "laws.weibull_fit": "statistics.weibull_fit",
+    "laws.WeibullFit": "statistics.WeibullFit",
+    "statistics.WeibullEstimate": "statistics.WeibullFit",
+    "constants.Constant.check_digits": "constants.Constant.require_digits",
+    "constants.ConstantFunction.check_digits": "constants.ConstantFunction.require_digits",
+}
 """Public names below ``rmtbase`` that moved, old: new; a class takes its methods along."""
 
 REPORTERS = frozenset({"progress", "bar", "note", "layer_done", "matrix_done"})

@@ -6,7 +6,7 @@ import hashlib
 from pathlib import Path
 from typing import Any
 
-from entries import attribute
+from entries import attribute, without_code
 
 _STORED = ("zlib", "shuffle", "complevel", "fletcher32")
 
@@ -19,7 +19,7 @@ def contents(path: Path) -> Any:
         return _pixels(path)
     content = path.read_bytes()
     try:
-        return content.decode()
+        return without_code(content.decode())
     except UnicodeDecodeError:
         return hashlib.sha256(content).hexdigest()
 
