@@ -94,7 +94,7 @@ def test_cumulants_are_sums_of_polygamma_functions(dims, own):
 
 
 def _log_mgf(dims, own, s):
-    """Ln E exp(s X), term by term."""
+    """ln E exp(s X), term by term."""
     rank = min(dims)
     total = mpmath.fsum(
         count

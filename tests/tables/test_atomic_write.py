@@ -13,7 +13,7 @@ import pytest
 import xarray as xr
 
 from rmtbase.errors import OutputError
-from rmtbase.tables import check_writable, open_baseline, open_scores, write_bytes, write_table
+from rmtbase.tables import open_baseline, open_scores, require_writable, write_bytes, write_table
 
 
 def half_then(error):
@@ -123,7 +123,7 @@ def test_what_writers_that_are_no_more_have_left_is_removed_and_nothing_else(tmp
     assert {one.name for one in tmp_path.iterdir()} == {*kept, "new"}
 
 
-@pytest.mark.parametrize("write", [lambda path: write_bytes(b"new", path), check_writable])
+@pytest.mark.parametrize("write", [lambda path: write_bytes(b"new", path), require_writable])
 def test_missing_folder_is_named(write, tmp_path, watch):
     before = watch(tmp_path)
     with pytest.raises(OutputError, match=r"the folder .*missing does not exist"):
@@ -131,7 +131,7 @@ def test_missing_folder_is_named(write, tmp_path, watch):
     before.assert_untouched()
 
 
-@pytest.mark.parametrize("write", [lambda path: write_bytes(b"new", path), check_writable])
+@pytest.mark.parametrize("write", [lambda path: write_bytes(b"new", path), require_writable])
 def test_folder_given_as_file_is_refused(write, tmp_path):
     with pytest.raises(OutputError, match="it is a folder"):
         write(tmp_path)
@@ -147,12 +147,12 @@ def test_file_given_as_folder_is_refused(tmp_path, watch):
 
 def test_file_system_that_cannot_be_written_is_refused():
     with pytest.raises(OutputError, match=r"cannot write /proc/rmtbase\.nc"):
-        check_writable("/proc/rmtbase.nc")
+        require_writable("/proc/rmtbase.nc")
 
 
 def test_name_too_long_for_the_file_system_is_refused(tmp_path):
     with pytest.raises(OutputError, match="too long"):
-        check_writable(tmp_path / ("a" * 300))
+        require_writable(tmp_path / ("a" * 300))
 
 
 def test_longest_name_that_the_file_system_takes_is_written(tmp_path):

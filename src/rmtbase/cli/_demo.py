@@ -22,13 +22,13 @@ def demo(
     from rmtbase.montecarlo import baseline
     from rmtbase.report import render
     from rmtbase.scoring import draws_for, heads_csv, score, summarize_scores
-    from rmtbase.tables import check_writable, write_bytes, write_table
+    from rmtbase.tables import require_writable, write_bytes, write_table
 
     try:
         out_folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise OutputError(out_folder, error.strerror or str(error)) from error
-    table_path = check_writable(out_folder / "baseline.nc")
+    table_path = require_writable(out_folder / "baseline.nc")
     revisions = demo_revisions()
     first, last = revisions[0], revisions[-1]
     final = open_model("demo", last)

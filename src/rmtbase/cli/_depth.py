@@ -64,11 +64,11 @@ def depth(
     from rmtbase.models import open_model, require_other_files
     from rmtbase.parameters import require_positive_integer
     from rmtbase.scoring import effective_depths
-    from rmtbase.tables import check_writable, write_table
+    from rmtbase.tables import require_writable, write_table
 
     depths = None if max_depth is None else range(1, require_positive_integer("max_depth", max_depth) + 1)
     if output is not None:
-        check_writable(output)
+        require_writable(output)
     opened = open_model(model, revision)
     require_other_files([] if output is None else [output], opened)
     with bars() as progress:

@@ -53,11 +53,11 @@ def score(
     from rmtbase.models import open_model, require_other_files
     from rmtbase.scoring import ANALYTIC, heads_csv, summarize_scores
     from rmtbase.scoring import score as score_model
-    from rmtbase.tables import check_writable, write_bytes, write_table
+    from rmtbase.tables import require_writable, write_bytes, write_table
 
     outputs = [path for path in (output, csv, report) if path is not None]
     for path in outputs:
-        check_writable(path)
+        require_writable(path)
         if [other.resolve() for other in outputs].count(path.resolve()) > 1:
             raise OutputError(path, "it is named for two outputs; expected a name for each")
         if baseline not in (None, ANALYTIC) and path.resolve() == Path(baseline).resolve():

@@ -33,12 +33,12 @@ class Cut(ABC):
     @cached_property
     @abstractmethod
     def log_upper(self) -> float:
-        """Ln x_+."""
+        """ln x_+."""
 
     @cached_property
     @abstractmethod
     def log_lower(self) -> float:
-        """Ln x_-, -inf for a hard edge."""
+        """ln x_-, -inf for a hard edge."""
 
     @cached_property
     def log_span(self) -> float:

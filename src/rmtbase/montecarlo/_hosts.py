@@ -26,7 +26,7 @@ from rmtbase.montecarlo._run import LocalExecutor, complete, finished_table, sto
 from rmtbase.montecarlo._store import Store, open_store
 from rmtbase.parameters import require_positive_integer
 from rmtbase.progress import SILENT, Progress
-from rmtbase.tables import check_writable
+from rmtbase.tables import require_writable
 
 _NUMBERED_BY = (
     ("SLURM_NTASKS", "SLURM_PROCID"),
@@ -157,7 +157,7 @@ def _lead(plan: Plan, output: Path, meeting: Meeting, keep_chunks: bool, progres
         if other:
             progress.note(other)
         if table is None:
-            check_writable(output)
+            require_writable(output)
             with open_store(store_folder(output), plan) as store:
                 executor = nullcontext(HostExecutor(plan, store, output, meeting))
                 table = complete(store, output, executor, keep_chunks, progress)

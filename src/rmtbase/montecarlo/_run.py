@@ -22,7 +22,7 @@ from rmtbase.montecarlo._summary import MemorySource, StoreSource
 from rmtbase.montecarlo._table import make_table
 from rmtbase.progress import SILENT, Progress
 from rmtbase.shown import shown
-from rmtbase.tables import check_writable, open_table, sweep, write_table
+from rmtbase.tables import open_table, require_writable, sweep, write_table
 
 
 class Executor(Protocol):
@@ -126,7 +126,7 @@ def run_plan(
     if other:
         progress.note(other)
     if table is None:
-        check_writable(output)
+        require_writable(output)
         with open_store(store_folder(output), plan) as store:
             here = None if scheduler is not None else workers or 1
             return complete(store, output, executor, keep_chunks, progress, here)

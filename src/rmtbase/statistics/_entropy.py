@@ -150,7 +150,7 @@ def _spread(x: Float[np.ndarray, " number"], sigma: float | None) -> float:
 
 
 def _log_normal_mass(edges: Float[np.ndarray, " edge"]) -> Float[np.ndarray, " bin"]:
-    """Ln of the mass of N(0, 1) between consecutive edges, finite far into the tails."""
+    """ln of the mass of N(0, 1) between consecutive edges, finite far into the tails."""
     flip = edges[:-1] > 0.0
     low, high = np.where(flip, -edges[1:], edges[:-1]), np.where(flip, -edges[:-1], edges[1:])
     larger = special.log_ndtr(high)

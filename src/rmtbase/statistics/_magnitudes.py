@@ -146,7 +146,7 @@ def magnitude_counts(numbers: Float[np.ndarray, " number"]) -> MagnitudeCounts:
 
 
 def _plotting_slope(p: Float[np.ndarray, " rank"]) -> Float[np.ndarray, " rank"]:
-    """DY/dp."""
+    """dY/dp."""
     return 1.0 / ((1.0 - p) * -np.log1p(-p))
 
 

@@ -23,7 +23,7 @@ from rmtbase.tables._schema import (
     describe,
 )
 from rmtbase.tables._scores_schema import SCORES_SCHEMA, null_method
-from rmtbase.tables._writing import check_writable, is_temporary, sweep, write_bytes, write_table
+from rmtbase.tables._writing import is_temporary, require_writable, sweep, write_bytes, write_table
 
 __all__ = [
     "ATLAS_SCHEMA",
@@ -39,7 +39,6 @@ __all__ = [
     "TableWarning",
     "Variable",
     "baseline_shapes",
-    "check_writable",
     "describe",
     "is_temporary",
     "null_method",
@@ -49,6 +48,7 @@ __all__ = [
     "open_scores",
     "open_table",
     "provenance",
+    "require_writable",
     "software_version",
     "software_versions",
     "sweep",

@@ -31,7 +31,7 @@ _CANNOT = frozenset(
 """What file systems answer that have no such thing as a folder on the disk, or modes of files."""
 
 
-def check_writable(path: Path | str) -> Path:
+def require_writable(path: Path | str) -> Path:
     """The path, or :class:`~rmtbase.errors.OutputError` if no file can be put there: asked before long work."""
     path = Path(path)
     try:
@@ -118,7 +118,7 @@ def write_bytes(content: bytes, path: Path | str, swept: bool = False) -> Path:
 
 
 def _replace(path: Path | str, write: Callable[[Path], object], swept: bool = False) -> Path:
-    path = check_writable(path)
+    path = require_writable(path)
     target = path.resolve()  # where it is a link, the link stays and what it points to is replaced
     if not swept:
         _sweep_dead(target.parent, path.name)

@@ -68,7 +68,7 @@ class EdgeCoordinate:
 
     @property
     def edge(self) -> float:
-        """Ln x at the edge."""
+        """ln x at the edge."""
         return self.chain.log_upper if self.side == "upper" else self.chain.log_lower
 
     @property
@@ -227,7 +227,7 @@ class EdgeCoordinate:
         return log_x
 
     def _quantile(self, mass: FloatArray) -> FloatArray:
-        """Ln x with this mass between it and the edge; the other edge for all of it or more."""
+        """ln x with this mass between it and the edge; the other edge for all of it or more."""
         chain = self.chain
         result = np.full(mass.shape, chain.log_lower if self.side == "upper" else chain.log_upper)
         if chain.has_hard_edge:
@@ -267,7 +267,7 @@ class EdgeCoordinate:
         return total
 
     def _height(self, u: FloatArray) -> FloatArray:
-        """Ln |x| at a parameter."""
+        """ln |x| at a parameter."""
         chain, delta = self.chain, self._delta_at(u)
         if self.side == "upper":
             total = chain.minimal_count * self._log_delta(u) - u
@@ -327,7 +327,7 @@ class EdgeCoordinate:
         return 1.0 + np.exp(u) if self.side == "upper" else -np.exp(self._log_delta(u))
 
     def _log_delta(self, u: FloatArray) -> FloatArray:
-        """Ln |1 + psi|."""
+        """ln |1 + psi|."""
         return _softplus(u) if self.side == "upper" else math.log(self._width) - _softplus(-u)
 
 

@@ -185,19 +185,19 @@ class EdgeLaw(Distribution):
 
     @cached_property
     def _log_eigenvalues(self) -> FloatArray:
-        """Ln of the eigenvalue itself at the nodes of the usual quadrature."""
+        """ln of the eigenvalue itself at the nodes of the usual quadrature."""
         return self._own_log_eigenvalue(_tracy_widom_quadrature(_RIGHT)[0])
 
     def _own_log_eigenvalue(self, t: FloatArray) -> FloatArray:
-        """Ln of the eigenvalue itself at finite values t of TW_1."""
+        """ln of the eigenvalue itself at finite values t of TW_1."""
         return self.log_unit + self.coordinate.log_x(self._s(t)[0] - self.coordinate.shift)
 
     def _derived(self, log_eigenvalue: FloatArray) -> FloatArray:
-        """Ln of the derived value."""
+        """ln of the derived value."""
         return self.offset + self.linear * _bent(log_eigenvalue - self.centre, self.bend)
 
     def _own(self, value: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Ln x of the eigenvalue itself at a derived value, infinite outside the range, and d ln x / d ln value."""
+        """ln x of the eigenvalue itself at a derived value, infinite outside the range, and d ln x / d ln value."""
         with np.errstate(divide="ignore", invalid="ignore"):
             rise = (np.log(np.maximum(value, 0.0)) - self.offset) / self.linear
             bent = np.maximum(self.bend * rise, -1.0)

@@ -101,6 +101,6 @@ def ordered_eigenvalues(
 
 
 def _lip(chain: ChainMap, log_x: FloatArray) -> tuple[ComplexArray, ComplexArray]:
-    """Psi, and d ln lambda / d psi, on the upper lip of the cut."""
+    """psi, and d ln lambda / d psi, on the upper lip of the cut."""
     delta = chain.solve(log_x)
     return delta - 1.0, chain.log_slope(delta)

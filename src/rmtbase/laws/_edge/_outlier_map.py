@@ -65,23 +65,23 @@ class OutlierMap:
         return self.chain.upper_delta - 1.0
 
     def log_eigenvalue(self, psi: FloatArray) -> FloatArray:
-        """Ln lambda."""
+        """ln lambda."""
         return self.log_scale + _log_product(self.ratios, psi) - np.log(psi)
 
     def log_strength(self, psi: FloatArray) -> FloatArray:
-        """Ln theta."""
+        """ln theta."""
         return 0.5 * (self.log_unit + _log_product(self.inner, psi) - np.log(psi))
 
     def psi_of_eigenvalue(self, log_eigenvalue: FloatArray) -> FloatArray:
-        """Psi in (0, psi_+] at ln lambda above the edge."""
+        """psi in (0, psi_+] at ln lambda above the edge."""
         return self._solve(self.ratios, log_eigenvalue - self.log_scale, 0.0, self.psi_edge)
 
     def psi_of_strength(self, log_strength: FloatArray) -> FloatArray:
-        """Psi in (0, psi_+] at ln theta above the threshold."""
+        """psi in (0, psi_+] at ln theta above the threshold."""
         return self._solve(self.inner, 2.0 * log_strength - self.log_unit, 0.0, self.psi_edge)
 
     def psi_below_threshold(self, log_strength: FloatArray) -> FloatArray:
-        """Psi > psi_+ at ln theta below the threshold: the continuation of the outlier; inf where it ends."""
+        """psi > psi_+ at ln theta below the threshold: the continuation of the outlier; inf where it ends."""
         end = _LARGEST_PSI
         if self.inner.size > 1:  # theta has a minimum, S_in = 1
             low, high = math.log(self.psi_edge), math.log(_LARGEST_PSI)

@@ -72,13 +72,13 @@ class TracyWidom(Distribution):
         return -math.inf, math.inf
 
     def logsf(self, s: ArrayLike) -> FloatArray:
-        """Ln P(TW > s), finite for every finite s."""
+        """ln P(TW > s), finite for every finite s."""
         return self._inside(
             s, _piecewise(lambda left: np.log1p(-np.exp(self._log_cdf(left))), self._log_sf), 0.0, -math.inf
         )
 
     def logcdf(self, s: ArrayLike) -> FloatArray:
-        """Ln P(TW <= s), finite for every finite s."""
+        """ln P(TW <= s), finite for every finite s."""
         return self._inside(
             s, _piecewise(self._log_cdf, lambda right: np.log1p(-np.exp(self._log_sf(right)))), -math.inf, 0.0
         )
@@ -126,7 +126,7 @@ class TracyWidom(Distribution):
         return -float(mass @ np.log(self.pdf(s)))
 
     def _log_cdf(self, s: FloatArray, derivative: int = 0) -> FloatArray:
-        """Ln F (or its derivative) for s < _MIDDLE."""
+        """ln F (or its derivative) for s < _MIDDLE."""
         body = _left_body(self.beta)[derivative](s)
         far = s < FAR_LEFT
         if far.any():
@@ -134,7 +134,7 @@ class TracyWidom(Distribution):
         return body
 
     def _log_sf(self, s: FloatArray, derivative: int = 0) -> FloatArray:
-        """Ln (1 - F) (or its derivative) for s >= _MIDDLE."""
+        """ln (1 - F) (or its derivative) for s >= _MIDDLE."""
         body = _right_body(self.beta)[derivative](s)
         far = s > _RIGHT
         if far.any():
@@ -207,14 +207,14 @@ def _kernel(s: FloatArray, order: int) -> tuple[FloatArray, FloatArray]:
 
 
 def _log_determinant(beta: int, kernel: FloatArray) -> FloatArray:
-    """Ln F from matrices of B_s, by eigenvalues: where F is near 1, ln F is relatively accurate."""
+    """ln F from matrices of B_s, by eigenvalues: where F is near 1, ln F is relatively accurate."""
     eigenvalues = np.linalg.eigvalsh(kernel)
     return np.asarray(np.log1p(-eigenvalues if beta == 1 else -(eigenvalues**2)).sum(axis=-1), dtype=np.float64)
 
 
 @cache
 def _log_cdf_series() -> tuple[Chebyshev, Chebyshev]:
-    """Ln F_1 and ln F_2 on [FAR_LEFT, _MIDDLE], from the determinants and q = ((1 - B^2)^-1 Ai)(s) at _MIDDLE."""
+    """ln F_1 and ln F_2 on [FAR_LEFT, _MIDDLE], from the determinants and q = ((1 - B^2)^-1 Ai)(s) at _MIDDLE."""
     (kernel,), (row,) = _kernel(np.array([_MIDDLE]), 52)
     q = airy(_MIDDLE)[0] + row @ kernel @ np.linalg.solve(np.eye(row.size) - kernel @ kernel, row)
     log_f1, log_f2 = (float(_log_determinant(beta, kernel)) for beta in (1, 2))
@@ -223,7 +223,7 @@ def _log_cdf_series() -> tuple[Chebyshev, Chebyshev]:
 
 @cache
 def _left_body(beta: int) -> tuple[PiecewisePolynomial, PiecewisePolynomial]:
-    """Ln F and its derivative on [FAR_LEFT, _MIDDLE]."""
+    """ln F and its derivative on [FAR_LEFT, _MIDDLE]."""
     series = _log_cdf_series()[beta - 1]
     s = nodes(FAR_LEFT, _MIDDLE, round(_PIECES_PER_UNIT * (_MIDDLE - FAR_LEFT)))
     value, slope = (PiecewisePolynomial.through(one(s), FAR_LEFT, _MIDDLE) for one in (series, series.deriv()))
@@ -232,7 +232,7 @@ def _left_body(beta: int) -> tuple[PiecewisePolynomial, PiecewisePolynomial]:
 
 @cache
 def _right_body(beta: int) -> tuple[PiecewisePolynomial, PiecewisePolynomial]:
-    """Ln (1 - F) and its derivative on [_MIDDLE, _RIGHT]."""
+    """ln (1 - F) and its derivative on [_MIDDLE, _RIGHT]."""
 
     def log_sf(s: FloatArray) -> FloatArray:
         return np.log(-np.expm1(_log_determinant(beta, _kernel(s, 48)[0])))
@@ -271,7 +271,7 @@ def _right_tail_series(beta: int) -> tuple[Chebyshev, Chebyshev]:
 
 
 def _right_tail(beta: int, s: FloatArray, derivative: int) -> FloatArray:
-    """Ln (1 - F(s)), or its derivative, for s > _RIGHT."""
+    """ln (1 - F(s)), or its derivative, for s > _RIGHT."""
     series = _right_tail_series(beta)[derivative]
     if derivative:
         return -1.5 * s**-2.5 * series(s**-1.5) - beta * np.sqrt(s) - 0.75 * beta / s
@@ -315,7 +315,7 @@ def hastings_mcleod_far_left(v: FloatArray) -> FloatArray:
 
 
 def far_left_log_cdf(beta: int, v: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Ln F_beta(-v) and its derivative in s = -v, for v >= -FAR_LEFT: the series integrated term by term.
+    """ln F_beta(-v) and its derivative in s = -v, for v >= -FAR_LEFT: the series integrated term by term.
 
     The constants are ln tau_2 = ln 2 / 24 + zeta'(-1) and ln tau_1 = -11 ln 2 / 48 + zeta'(-1) / 2 (Deift, Its &
     Krasovsky 2008; Baik, Buckingham & DiFranco 2008).

@@ -180,7 +180,7 @@ def _beyond_second_order(count: int, share: FloatArray, slope: FloatArray) -> tu
 
 
 def _log_normal_shares(edges: FloatArray) -> FloatArray:
-    """Ln of the shares of N(0, 1) in the bins, of those within the range, and two derivatives in ln variance."""
+    """ln of the shares of N(0, 1) in the bins, of those within the range, and two derivatives in ln variance."""
     log_mass = _log_normal_mass(edges[:-1], edges[1:])
     log_total = np.logaddexp.reduce(log_mass)
     log_density = -0.5 * edges**2 - 0.5 * math.log(2.0 * math.pi)
@@ -199,7 +199,7 @@ def _log_normal_shares(edges: FloatArray) -> FloatArray:
 
 
 def _log_normal_mass(low: FloatArray, high: FloatArray) -> FloatArray:
-    """Ln P(low < z < high) for a standard normal z, finite far into the tails."""
+    """ln P(low < z < high) for a standard normal z, finite far into the tails."""
     # Reflected to the left of zero where possible: there the larger of the two logarithms carries the digits.
     flip = low > 0.0
     low, high = np.where(flip, -high, low), np.where(flip, -low, high)

@@ -75,15 +75,15 @@ class ProductElement(Distribution):
         return -math.inf, math.inf
 
     def logpdf(self, x: ArrayLike) -> FloatArray:
-        """Ln of the density at ``x``, finite for every finite x (but x = 0 at d_head = 1)."""
+        """ln of the density at ``x``, finite for every finite x (but x = 0 at d_head = 1)."""
         return self._inside(x, self._log_pdf, -math.inf, -math.inf)
 
     def logcdf(self, x: ArrayLike) -> FloatArray:
-        """Ln P(w <= x), finite for every finite x."""
+        """ln P(w <= x), finite for every finite x."""
         return self._inside(x, lambda w: self._log_sf(-w), -math.inf, 0.0)
 
     def logsf(self, x: ArrayLike) -> FloatArray:
-        """Ln P(w > x), finite for every finite x."""
+        """ln P(w > x), finite for every finite x."""
         return self._inside(x, self._log_sf, 0.0, -math.inf)
 
     def _pdf(self, x: FloatArray) -> FloatArray:
@@ -195,7 +195,7 @@ def _by_octave(function: Callable[[int, FloatArray], FloatArray], d_head: int, x
 
 
 def _log_pdf(d_head: int, x: FloatArray) -> FloatArray:
-    """Ln of the density at scale 1 for x >= 0 in one octave."""
+    """ln of the density at scale 1 for x >= 0 in one octave."""
     if d_head == 1:  # K_0(x)/π, whose mixture has no peak as x -> 0
         return np.log(k0e(x) / np.pi) - x
     x = np.maximum(x, _NEAREST)
@@ -204,7 +204,7 @@ def _log_pdf(d_head: int, x: FloatArray) -> FloatArray:
 
 
 def _log_sf(d_head: int, x: FloatArray) -> FloatArray:
-    """Ln P(w > x) at scale 1 for x >= 0 in one octave."""
+    """ln P(w > x) at scale 1 for x >= 0 in one octave."""
     x = np.maximum(x, _NEAREST)
     log_peak, saddle, v, terms, step = _mixture(d_head, x, 0.0)
     terms *= erfcx(np.multiply.outer(x / np.sqrt(2.0 * saddle), np.exp(-0.5 * v)))
@@ -249,7 +249,7 @@ def _central_mass(d_head: int, x: FloatArray) -> FloatArray:
 
 
 def _log_gamma_peak(shape: float) -> float:
-    """Ln of n^n e^-n / Γ(n), the largest density of the logarithm of a gamma variable of ``shape`` n."""
+    """ln of n^n e^-n / Γ(n), the largest density of the logarithm of a gamma variable of ``shape`` n."""
     if shape < 20.0:
         return shape * math.log(shape) - shape - float(gammaln(shape))
     # Stirling's series; the next term is below 1e-14.
@@ -282,7 +282,7 @@ def _log_central_mass(d_head: int, x: FloatArray) -> FloatArray:
 
 @lru_cache(maxsize=128)
 def _quantile_tables(d_head: int) -> tuple[CubicHermiteSpline, CubicHermiteSpline]:
-    """Ln x as a function of ln P(0 < w < x), and of ln P(w > x), at scale 1."""
+    """ln x as a function of ln P(0 < w < x), and of ln P(w > x), at scale 1."""
     std = math.sqrt(d_head)
     furthest = std
     while _log_sf(d_head, np.array([furthest]))[0] > _LOWEST_LOG:

@@ -98,7 +98,7 @@ class LogGammaSum:
         return self._derivative(s, 1) - 1.0 / s
 
     def _log_tail_and_density(self, s: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Ln P(Y > y) for s > 0 and ln P(Y <= y) for s < 0, and ln of the density, at y = _saddle_value(s)."""
+        """ln P(Y > y) for s > 0 and ln P(Y <= y) for s < 0, and ln of the density, at y = _saddle_value(s)."""
         y, start = self._saddle_value(s), self._log_mgf(s)
         width = 1.0 / np.sqrt(self._derivative(s, 2) + 1.0 / s**2)
 

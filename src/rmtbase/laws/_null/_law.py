@@ -229,7 +229,7 @@ class LogPearson3(Distribution):
 
 
 def _log_moment(p: int, sigma: float, skewness: float) -> float:
-    """Ln E e^(p y) of type III with mean 0: -k (ln(1 - u) + u), k = 4/skewness^2, u = p sigma skewness/2."""
+    """ln E e^(p y) of type III with mean 0: -k (ln(1 - u) + u), k = 4/skewness^2, u = p sigma skewness/2."""
     u = 0.5 * p * sigma * skewness
     if abs(u) < 0.03:  # ln(1 - u) + u loses digits
         return 0.5 * (p * sigma) ** 2 * math.fsum(2.0 * u**n / (n + 2) for n in range(10))

@@ -98,7 +98,7 @@ def participation_ratio_singular(dims: tuple[int, ...], per_value: bool) -> Pear
 
 
 def _entropy_expansion(total: float, weighted: float) -> Expansion:
-    """Ln T - U/T with T = sum y and U = sum y ln y."""
+    """ln T - U/T with T = sum y and U = sum y ln y."""
     return Expansion(
         math.log(total) - weighted / total,
         np.array([1.0 / total + weighted / total**2, -1.0 / total]),

@@ -80,12 +80,12 @@ class CutMap(Cut):
 
     @cached_property
     def log_upper(self) -> float:
-        """Ln lambda_+."""
+        """ln lambda_+."""
         return float(self.log_x(self.upper).real)
 
     @cached_property
     def log_lower(self) -> float:
-        """Ln lambda_-, -inf at a hard edge."""
+        """ln lambda_-, -inf at a hard edge."""
         return -math.inf if self.lower is None else float(self.log_x(self.lower).real)
 
     @property

@@ -93,7 +93,7 @@ def _exponentials(y: FloatArray) -> FloatArray:
 
 
 def _logarithm(x: FloatArray) -> FloatArray:
-    """Ln x, -inf for x <= 0."""
+    """ln x, -inf for x <= 0."""
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.where(x < 0.0, -np.inf, np.log(x))
 

@@ -56,7 +56,7 @@ class ResidualMap(CutMap):
         return abs(p) * distance / variance * ((depth + 1) / from_pole + (depth - 1) / (from_pole + variance)) - 1.0
 
     def _upper_point(self) -> float:
-        """Ln(1 + p_+), p_+ > 0."""
+        """ln(1 + p_+), p_+ > 0."""
 
         def critical(log_p: float) -> float:
             p = math.exp(log_p)
@@ -66,7 +66,7 @@ class ResidualMap(CutMap):
         return math.log1p(math.exp(find_edge(critical, low, 0.0)))
 
     def _lower_point(self) -> float:
-        """Ln(1 + p_-), p_- in (-1, -sigma^2), for sigma < 1."""
+        """ln(1 + p_-), p_- in (-1, -sigma^2), for sigma < 1."""
 
         def fraction(t: float) -> float:
             """(-sigma^2 - p) / (1 - sigma^2), in logarithmic units from both ends."""
