@@ -21,10 +21,18 @@ from compact_atlas import compact_baseline, merge_atlases
 from rmtbase.errors import MissingFileError, TableError
 from rmtbase.montecarlo import Plan, make_plan, read_plan, run_plan
 from rmtbase.nulls import atlas_path
+from rmtbase.progress import SILENT
 from rmtbase.tables import open_atlas_file, write_bytes, write_table
 
 BUDGET = 3_000_000
 """Bytes that the atlas may add to the package."""
+
+
+class _Notes:
+    """Progress of which only the notes are told."""
+
+    bar = staticmethod(SILENT.bar)
+    note = staticmethod(print)
 
 
 def single_shapes(plan: Plan) -> Iterator[Plan]:
@@ -58,7 +66,7 @@ def compact_null(plan: Plan, work: Path, workers: int | None) -> xr.Dataset:
     if atlas is None:
         full = work / f"table-{plan.name}.nc"
         start = time.monotonic()
-        atlas = compact_baseline(run_plan(plan, full, workers=workers, note=print))
+        atlas = compact_baseline(run_plan(plan, full, workers=workers, progress=_Notes()))
         write_table(atlas, piece)
         full.unlink()
         print(f"{plan.name}: {plan.total_draws} draws in {time.monotonic() - start:.0f} s", flush=True)

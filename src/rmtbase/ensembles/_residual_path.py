@@ -44,7 +44,7 @@ def residual_path(
         raise ParameterError("part", part, "'path', 'update' or 'order'")
     if part != "order" and order is not None:
         raise ParameterError("order", order, f"none, or part = 'order' (part = {part!r})")
-    order = _checked_order(order, depth) if part == "order" else None
+    order = _require_order(order, depth) if part == "order" else None
     smallest = _LARGEST ** (-1.0 / max(1 if order is None else order, 1))
     if sigma < smallest:
         raise ParameterError("sigma", sigma, f"at least {smallest:.3g}: below it singular values leave the doubles")
@@ -53,7 +53,7 @@ def residual_path(
     return ResidualProduct(d_model, depth, sigma, part, order)
 
 
-def _checked_order(order: object, depth: int) -> int:
+def _require_order(order: object, depth: int) -> int:
     if isinstance(order, bool) or not isinstance(order, SupportsIndex) or not 0 <= operator.index(order) <= depth:
         raise ParameterError("order", order, f"an integer from 0 to depth = {depth}")
     return operator.index(order)

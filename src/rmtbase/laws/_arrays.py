@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from jaxtyping import Complex, Float
+from jaxtyping import Float
+from numpy.typing import NDArray
 
 FloatArray = Float[np.ndarray, "..."]
-ComplexArray = Complex[np.ndarray, "..."]
+ComplexArray = NDArray[np.complex128]  # of jaxtyping's, pyright would not know the real and imaginary parts

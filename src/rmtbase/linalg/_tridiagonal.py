@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
+from jaxtyping import Float64
 from scipy.linalg import eigvalsh_tridiagonal
 
-Array = NDArray[np.float64]
 
-
-def extreme_eigenvalues(main: Array, off: Array) -> tuple[Array, Array]:
+def extreme_eigenvalues(
+    main: Float64[np.ndarray, "matrix size"], off: Float64[np.ndarray, "matrix size_less_one"]
+) -> tuple[Float64[np.ndarray, " matrix"], Float64[np.ndarray, " matrix"]]:
     """Largest and smallest eigenvalue of each of a stack of symmetric tridiagonal matrices, by bisection.
 
     Args:
@@ -24,7 +24,7 @@ def extreme_eigenvalues(main: Array, off: Array) -> tuple[Array, Array]:
     return ends[:, 0], ends[:, 1]
 
 
-def _one(main: Array, off: Array, place: int) -> float:
+def _one(main: Float64[np.ndarray, " size"], off: Float64[np.ndarray, " size_less_one"], place: int) -> float:
     if main.size == 1:
         return float(main[0])
     return float(eigvalsh_tridiagonal(main, off, select="i", select_range=(place, place))[0])

@@ -176,9 +176,8 @@ def _table_bytes(plan: Plan) -> int:
         return 0
     first = chunk_layout(plan, Chunk(0, 0, 1))
     rows = first["statistic"][1][0]
-    is_baseline = plan.measure == "spectrum" and plan.ensemble == "low_rank_product"
     return sum(
-        8 * draws * (len(plan.case_sigmas(case)) * (rows + 2) if is_baseline else rows)
+        8 * draws * (len(plan.case_sigmas(case)) * (rows + 2) if plan.is_baseline else rows)
         for case, draws in enumerate(plan.draws)
     )
 
