@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
+import re
 
 import numpy as np
 import pytest
@@ -55,9 +56,15 @@ SMOOTH = [law for law in CONTINUOUS if not getattr(law, "atom_mass", 0.0)]
 FITTED = {"SampleStatisticLaw": 0.05, "NullLaw": 0.01, "EdgeRatio": 0.01, "LogPearson3": 1e-6, "EdgePower": 1e-6}
 Q = np.array([1e-6, 1e-3, 0.1, 0.4, 0.5, 0.75, 0.9, 0.9999])
 
-every_law = pytest.mark.parametrize("law", REGISTERED, ids=repr)
-every_continuous_law = pytest.mark.parametrize("law", CONTINUOUS, ids=repr)
-every_smooth_law = pytest.mark.parametrize("law", SMOOTH, ids=repr)
+
+def _name(law: Distribution) -> str:
+    """Its repr without addresses: the same in every process."""
+    return re.sub(r" object at 0x\w+", "", repr(law))
+
+
+every_law = pytest.mark.parametrize("law", REGISTERED, ids=_name)
+every_continuous_law = pytest.mark.parametrize("law", CONTINUOUS, ids=_name)
+every_smooth_law = pytest.mark.parametrize("law", SMOOTH, ids=_name)
 
 
 def _concrete(kind):
