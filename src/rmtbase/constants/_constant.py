@@ -83,7 +83,7 @@ class Constant:
         From the shipped table as far as it goes; beyond, computed at two working precisions that must agree.
 
         Raises:
-            ParameterError: unless 1 <= digits <= most_digits.
+            ParameterError: unless 1 ≤ digits ≤ most_digits.
         """
         count = min(DEFAULT_DIGITS, self.most_digits) if digits is None else self.require_digits(digits)
         stored = Decimal(self.published) if self.published else None

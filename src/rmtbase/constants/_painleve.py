@@ -1,6 +1,6 @@
-"""The Tracy-Widom laws to any number of digits, from the Hastings-McLeod solution of Painlevé's second equation.
+"""The Tracy–Widom laws to any number of digits, from the Hastings-McLeod solution of Painlevé's second equation.
 
-    q'' = s q + 2 q³,   q(s) ~ Ai(s) as s -> inf,
+    q'' = s q + 2 q³,   q(s) ~ Ai(s) as s → ∞,
     (ln F_2)'' = -q²,   F_1² = F_2 exp(-∫_s^∞ q)        (Tracy & Widom 1994, 1996)
 
 are solved from right to left by Taylor series on steps of length 1/2, as by Prähofer & Spohn (2004). With
@@ -29,14 +29,14 @@ _SETTLED = 4  # successive terms that are zero to rounding end a series
 
 @dataclass(frozen=True)
 class _Step:
-    """Taylor coefficients of F_1 and F_2 in τ on s = start/2 - τ/2, 0 <= τ <= 1, in units of 2^-bits."""
+    """Taylor coefficients of F_1 and F_2 in τ on s = start/2 - τ/2, 0 ≤ τ ≤ 1, in units of 2^-bits."""
 
     start: int
     series: tuple[list[int], list[int]]
 
 
 def tracy_widom_moments(beta: int) -> tuple[Number, Number, Number, Number]:
-    """Mean, variance, skewness and excess kurtosis of TW_beta, beta = 1 or 2, at mpmath's working precision."""
+    """Mean, variance, skewness and excess kurtosis of TW_beta, β = 1 or 2, at mpmath's working precision."""
     bits, steps = _solution(mp.dps)
     totals = [0] * 5  # 2^k E s^k
     for step in steps:

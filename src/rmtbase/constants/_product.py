@@ -104,7 +104,7 @@ def _log_determinant_std(d: int, h: int) -> Number:
 
 
 def _side(side: int) -> tuple[ConstantFunction, ...]:
-    """Edge, singular edge, Tracy-Widom scale, and mean and standard deviation of the extreme eigenvalue."""
+    """Edge, singular edge, Tracy–Widom scale, and mean and standard deviation of the extreme eigenvalue."""
     which, extreme, sign, index = (
         ("upper", "largest", "+", r"\max") if side > 0 else ("lower", "smallest", "-", r"\min")
     )

@@ -1,4 +1,4 @@
-"""Edges of residual-path products P_L = Π_{l≤L} (I + (σ/√d) G_l): eigenvalues of PPᵀ, d -> inf."""
+"""Edges of residual-path products P_L = Π_{l≤L} (I + (σ/√d) G_l): eigenvalues of PPᵀ, d → ∞."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Limits for square shapes, d_head = d_model = d -> inf: one Gaussian factor, and the product of two.
+"""Limits for square shapes, d_head = d_model = d → ∞: one Gaussian factor, and the product of two.
 
 In units of d σ² (one factor X, eigenvalues of XᵀX) and of d σ_Q²σ_K² (W_QK divided by √d) the law has the moments
 

@@ -1,4 +1,4 @@
-"""Constants of the Tracy-Widom laws."""
+"""Constants of the Tracy–Widom laws."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The sampling law of the half-normal Weibull fit, trim 0.1, to any number of digits.
 
 The line Y = k (X - ln λ) through the middle 80 % of the Weibull plot is a functional of the quantile function X(F),
-and one weight at x changes X(F) by (F - 1{x <= x(F)}) dX/dF. So N Cov of two fitted numbers tends to the covariance of
+and one weight at x changes X(F) by (F - 1{x ≤ x(F)}) dX/dF. So N Cov of two fitted numbers tends to the covariance of
 their influences A(w)/(1 - 2t), A = ∫ a dX from the lower trim to w (constant beyond either trim), with
 
     a_k = (Y - mean Y - 2k (X - mean X)) / Var X,    a_{ln λ} = 1 + (mean Y / k²) a_k.

@@ -13,7 +13,7 @@ _State = tuple[Int[Array, ""], Float[Array, " n"], Bool[Array, " n"]]  # the nex
 def chi(key: Key[Array, ""], degrees_of_freedom: Float[Array, " n"]) -> Float[Array, " n"]:
     """Independent χ_ν variates, the lengths of vectors of ν standard normal numbers, ν = 0, 1, 2, …; χ_0 = 0. Exact.
 
-    χ_ν² = 2 Gamma(ν/2) by rejection, with d = ν/2 - 1/3 and x standard normal:
+    χ_ν² = 2 Γ(ν/2) by rejection, with d = ν/2 - 1/3 and x standard normal:
     χ_ν² = 2 d (1 + t)³, t = x/√(9 d), is accepted if ln u < 3 d (ln(1 + t) - t + t²/2 - t³/3), u uniform in [0, 1).
     That is ln u < x²/2 + d (1 - v + ln v), v = (1 + t)³, less what cancels. About 1/(18 ν) of the proposals fail: all
     places are tried at once, and the few that fail then one at a time.

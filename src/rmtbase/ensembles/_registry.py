@@ -23,7 +23,7 @@ ENSEMBLES: dict[str, Callable[..., Ensemble]] = {
     "student_t_matrix": student_t_matrix,
     "random_subspaces": random_subspaces,
 }
-"""Name in a plan -> the factory, whose keyword arguments are the plan's parameters."""
+"""Name in a plan → the factory, whose keyword arguments are the plan's parameters."""
 
 
 def make_ensemble(name: str, parameters: Mapping[str, object]) -> Ensemble:

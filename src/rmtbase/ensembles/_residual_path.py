@@ -33,7 +33,7 @@ def residual_path(
         order: k, from 0 to depth, with ``part="order"``; otherwise None.
 
     Raises:
-        ParameterError: d_model or depth is not a positive integer, sigma is not a positive number, the part is unknown,
+        ParameterError: d_model or depth is not a positive integer, σ is not a positive number, the part is unknown,
             the order is missing, superfluous or none of 0, …, depth, or the singular values would leave
             [1e-70, 1e70], where their fourth powers are doubles.
     """

@@ -46,10 +46,10 @@ class Cut(ABC):
         return self.log_upper - self.log_lower
 
     def angle(self, log_x: FloatArray) -> FloatArray:
-        """Return the coordinate chi of ln x in which the map is analytic, soft edges included.
+        """Return the coordinate χ of ln x in which the map is analytic, soft edges included.
 
-        ln x = ln x_+ - ln(x_+/x_-) sin^2(chi/2), chi in [0, pi], for two soft edges;
-        ln x = ln x_+ - chi^2, chi in [0, inf), for a hard lower one.
+        ln x = ln x_+ - ln(x_+/x_-) sin²(χ/2), χ in [0, π], for two soft edges;
+        ln x = ln x_+ - χ², χ in [0, ∞), for a hard lower one.
         """
         above = np.maximum(self.log_upper - log_x, 0.0)
         if self.has_hard_edge:
@@ -63,27 +63,27 @@ class Cut(ABC):
         return self.log_upper - self.log_span * np.sin(0.5 * chi) ** 2
 
     def log_x_slope_at_angle(self, chi: FloatArray) -> FloatArray:
-        """Return -d ln x / d chi."""
+        """Return -d ln x / d χ."""
         return 2.0 * chi if self.has_hard_edge else 0.5 * self.log_span * np.sin(chi)
 
 
 class CutLaw(Distribution):
-    """A law of x on a :class:`Cut`, or of ln x, by its density in the angle chi."""
+    """A law of x on a :class:`Cut`, or of ln x, by its density in the angle χ."""
 
     @abstractmethod
     def _at_angle(self, chi: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """X at each chi, the density of ln x there, and -d ln x / d chi."""
+        """X at each χ, the density of ln x there, and -d ln x / d χ."""
 
     @property
     @abstractmethod
     def _last_angle(self) -> float:
-        """The chi beyond which no mass is left."""
+        """The χ beyond which no mass is left."""
 
     def expect(self, f: Callable[[FloatArray], ArrayLike], rtol: float = 1e-12) -> float:
         """E[f(X)] for a function that maps an array to an array of the same shape.
 
         Numerical. The trapezoidal rule in the coordinate of :class:`Cut`, in which both edges are removed and an
-        analytic f gives geometric convergence (of an eigenvalue: ln lambda and powers above -1/2 included); the number
+        analytic f gives geometric convergence (of an eigenvalue: ln λ and powers above -1/2 included); the number
         of nodes doubles until three results in a row agree to ``rtol`` relative to E|f| (two may agree by chance). A
         kink or a jump in f costs nodes.
 

@@ -31,7 +31,7 @@ from rmtbase.laws._null import NULL_STATISTICS, null
 from rmtbase.laws._weibull import parents, weibull_anchor
 from rmtbase.parameters import require_head_shape, require_normalization, require_positive_number
 
-_WIDEST_SIGMA = 1e9  # or one over it: eighth powers of sigma, and their squares, stay doubles
+_WIDEST_SIGMA = 1e9  # or one over it: eighth powers of σ, and their squares, stay doubles
 _BULK = (0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99)
 _EXTREME = (0.001, 0.01, 0.05, 0.5, 0.95, 0.99, 0.999)
 _CENTRAL = (0.025, 0.5, 0.975)
@@ -80,7 +80,7 @@ def describe(
     normalization: str = "sqrt_d",
     self_normalized: bool = False,
 ) -> dict[str, Any]:
-    """Every analytic number of W_QK = W_Q^T W_K of Gaussian weights, each with how it is known.
+    """Every analytic number of W_QK = W_Qᵀ W_K of Gaussian weights, each with how it is known.
 
     Sections: the spectrum and its edges, the extreme eigenvalues and the statistics of one draw, exact moments, one
     element, a planted rank-one spike, and one factor.
@@ -89,15 +89,15 @@ def describe(
         d_model: width of the residual stream.
         d_head: head dimension.
         sigma: standard deviation of the weights of either factor; None: 1.
-        normalization: ``"sqrt_d"``, W_QK divided by sqrt(d_model), or ``"none"``.
-        self_normalized: whether each factor is divided by its own estimate of sigma first, as heads are scored.
+        normalization: ``"sqrt_d"``, W_QK divided by √d_model, or ``"none"``.
+        self_normalized: whether each factor is divided by its own estimate of σ first, as heads are scored.
 
     Returns:
         Dictionaries, lists, texts and finite numbers, as JSON holds them; None where there is no number.
 
     Raises:
-        ParameterError: for d_head > d_model, dimensions that are not positive integers, a sigma outside [1e-9, 1e9], an
-            unknown normalization, or a sigma where each factor is divided by its own estimate of it.
+        ParameterError: for d_head > d_model, dimensions that are not positive integers, a σ outside [1e-9, 1e9], an
+            unknown normalization, or a σ where each factor is divided by its own estimate of it.
     """
     require_head_shape(d_model, d_head)
     if sigma is not None:
@@ -229,16 +229,16 @@ def _four_moments(moments: Moments) -> dict[str, float]:
 
 
 def _mean_of_trace(shape: _Shape, power: int) -> tuple[DimensionPolynomial, str, str]:
-    """E sum lambda^power: a polynomial in d and h, and what multiplies it, in Python's notation and in LaTeX."""
+    """E Σ λ^power: a polynomial in d and h, and what multiplies it, in Python's notation and in LaTeX."""
     polynomial = trace_moment_polynomial((power,), ("d", "h", "d"))
-    if shape.normalization == "sqrt_d":  # every term has the factor d^2
+    if shape.normalization == "sqrt_d":  # every term has the factor d²
         divided = {(d - power, h): coefficient for (d, h), coefficient in polynomial.terms}
         polynomial = DimensionPolynomial.of(polynomial.symbols, divided)
     if not shape.self_normalized:
         return polynomial, f"*sigma**{4 * power}", rf" \sigma^{{{4 * power}}}"
     if power == 1:
         return polynomial, "", ""
-    # E (chi^2_N / N)^2 = 1 + 2/N for either factor, N = d h.
+    # E (χ²_N / N)² = 1 + 2/N for either factor, N = d h.
     return polynomial, "/(1 + 2/(d*h))**2", r" \left(1 + \frac{2}{d h}\right)^{-2}"
 
 
@@ -273,7 +273,7 @@ def _anchor(parent: parents.Parent) -> dict[str, float]:
 
 
 def _spike(shape: _Shape, reason: str | None) -> dict[str, Any]:
-    """The spike's threshold and what the test on lambda_max sees; ``reason`` why lambda_max has no null, if so."""
+    """The spike's threshold and what the test on λ_max sees; ``reason`` why λ_max has no null, if so."""
     spikes = {
         "on_product": RankOneSpike(*shape.chain),
         "on_factor": RankOneSpike(*shape.chain, factor=0),

@@ -75,7 +75,7 @@ class Distribution(ABC):
         return self._inside(x, self._pdf, 0.0, 0.0)
 
     def cdf(self, x: ArrayLike) -> FloatArray:
-        """P(X <= x), same shape as ``x``."""
+        """P(X ≤ x), same shape as ``x``."""
         return self._inside(x, self._cdf, 0.0, 1.0)
 
     def sf(self, x: ArrayLike) -> FloatArray:
@@ -172,7 +172,7 @@ class DiscreteDistribution(Distribution):
         return float(self.points[0]), float(self.points[-1])
 
     def cdf(self, x: ArrayLike) -> FloatArray:
-        """P(X <= x), same shape as ``x``."""
+        """P(X ≤ x), same shape as ``x``."""
         return self._steps(x, np.append(0.0, np.cumsum(self.pmf(self.points))))
 
     def sf(self, x: ArrayLike) -> FloatArray:
@@ -191,11 +191,11 @@ class DiscreteDistribution(Distribution):
         return np.zeros(x.shape)
 
     def _ppf(self, q: FloatArray) -> FloatArray:
-        """The smallest value x with cdf(x) >= q."""
+        """The smallest value x with cdf(x) ≥ q."""
         return self.points[np.minimum(np.searchsorted(self.cdf(self.points), q), self.points.size - 1)]
 
     def _isf(self, q: FloatArray) -> FloatArray:
-        """The smallest value x with sf(x) <= q."""
+        """The smallest value x with sf(x) ≤ q."""
         return self.points[np.searchsorted(-self.sf(self.points), -q)]
 
     def _average(self, f: Callable[[FloatArray], FloatArray]) -> float:

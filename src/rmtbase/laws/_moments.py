@@ -16,8 +16,8 @@ class Moments:
         method: ``"exact"``, or the approximation in words with the order of the neglected term.
         error: estimated absolute error of the mean; 0 where exact (to rounding).
         std_error: estimated absolute error of the standard deviation; 0 where exact.
-        skewness: third central moment over std^3; nan where it is not offered, or std is 0.
-        excess_kurtosis: fourth central moment over std^4, minus 3; nan likewise.
+        skewness: third central moment over std³; nan where it is not offered, or std is 0.
+        excess_kurtosis: fourth central moment over std⁴, minus 3; nan likewise.
     """
 
     mean: float

@@ -81,7 +81,7 @@ def _to_series() -> FloatArray:
 
 @cache
 def _to_powers() -> FloatArray:
-    """The matrix from values at the Chebyshev points to coefficients of 1, u, u^2, ..."""
+    """The matrix from values at the Chebyshev points to coefficients of 1, u, u², ..."""
     powers = np.zeros((_DEGREE + 1, _DEGREE + 1))
     for degree in range(_DEGREE + 1):
         powers[degree, : degree + 1] = chebyshev.cheb2poly([0.0] * degree + [1.0])

@@ -8,16 +8,16 @@ from fractions import Fraction
 
 
 def variance_factor(dims: Sequence[int], sigmas: Sequence[float], normalization: str) -> Fraction:
-    """Return, exactly, what multiplies the eigenvalues of the sigma = 1, raw chain.
+    """Return, exactly, what multiplies the eigenvalues of the σ = 1, raw chain.
 
-    It is prod sigma_l^2, divided by n_0 for ``sqrt_d``, which divides the product by sqrt(n_0).
+    It is Π σ_l², divided by n_0 for ``sqrt_d``, which divides the product by √n_0.
     """
     factor = math.prod((Fraction(sigma) ** 2 for sigma in sigmas), start=Fraction(1))
     return factor / dims[0] if normalization == "sqrt_d" else factor
 
 
 def as_float(value: Fraction) -> float:
-    """Return the nearest double, inf where the value is too large."""
+    """Return the nearest double, ∞ where the value is too large."""
     try:
         return float(value)
     except OverflowError:

@@ -20,7 +20,7 @@ MICROSECONDS: dict[str, dict[str, dict[str, dict[int, float]]]] = {
         },
     },
 }
-"""Microseconds of one core per n × n matrix: device kind -> precision of the matrices -> solver -> n.
+"""Microseconds of one core per n × n matrix: device kind → precision of the matrices → solver → n.
 
 From ``benchmarks/solvers.py``, whose results lie in ``benchmarks/results/solvers.json``.
 """

@@ -38,7 +38,7 @@ class _BlasLimit:
         # Reentrant: a generator that is collected inside the lock gives its limit back there.
         self._lock = threading.RLock()
         self._asked: list[_Asked] = []  # in the order of asking
-        self._before: dict[str, int] = {}  # file of a BLAS -> its number of threads
+        self._before: dict[str, int] = {}  # file of a BLAS → its number of threads
         self._libraries: list[Any] = []
         self._modules = 0  # there were when the libraries were looked up
 

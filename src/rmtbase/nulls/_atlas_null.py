@@ -34,7 +34,7 @@ class AtlasNull(SharedNull):
     are valid and right in size, and take some 270 values: they are not uniform, and Fisher's combination, estimates of
     the share of true nulls and QQ plots need care.
 
-    Coupling: every head of the shape is read off the same draws, whose error (relative 1/sqrt(n p) at level p) they
+    Coupling: every head of the shape is read off the same draws, whose error (relative 1/√(n p) at level p) they
     share, however many they are; the statistics of one draw stay together only in the kept largest distances, from
     which the omnibus p-value comes. The case's numbers mean something only beside code of the same version: its rows
     are in the order of ``SPECTRAL_STATISTICS`` and ``PROBABILITIES`` (checked), its distances were centred on the scale

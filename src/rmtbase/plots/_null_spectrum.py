@@ -41,7 +41,7 @@ def null_spectrum(
     """Draw the density of the null's nonzero eigenvalues: Monte Carlo with its standard error, and two laws.
 
     Of an analytic null, which has no draws, the laws alone. The free-product law is the limit of W_QK's spectrum, and
-    the vertical lines are its edges λ₋ and λ₊. The naive Marchenko-Pastur law is that of a single factor: too narrow,
+    the vertical lines are its edges λ₋ and λ₊. The naive Marchenko–Pastur law is that of a single factor: too narrow,
     and drawn to show by how much.
 
     Args:

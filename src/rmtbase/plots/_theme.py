@@ -25,7 +25,7 @@ class Theme:
         text, muted, grid: labels, secondary labels and axes, grid lines.
         null: the null: histogram, bands, its median.
         free_law: the free-product law and its edges.
-        naive: the single-factor Marchenko-Pastur law.
+        naive: the single-factor Marchenko–Pastur law.
         observed: what was measured on a model.
         flagged: what was measured and left the null.
         series: further lines that need telling apart, in order.

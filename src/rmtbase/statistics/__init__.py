@@ -1,4 +1,4 @@
-"""Statistics: a spectrum, a matrix's elements, or a sample -> numbers. One registry; every name has one meaning."""
+"""Statistics: a spectrum, a matrix's elements, or a sample → numbers. One registry; every name has one meaning."""
 
 from rmtbase.statistics._element_sketch import ElementSketch, element_sketch
 from rmtbase.statistics._elements import ELEMENT_STATISTICS, CentralSums, ElementMoments, element_moments

@@ -73,7 +73,7 @@ class ElementSketch:
         """As :func:`histogram_kl` of the whole sample, in nats.
 
         Raises:
-            ParameterError: no number lies within the range; a sigma that is not positive and finite; all are zero.
+            ParameterError: no number lies within the range; a σ that is not positive and finite; all are zero.
         """
         spread = self.sums.root_mean_square if sigma is None else require_positive_number("sigma", sigma)
         if spread == 0.0:

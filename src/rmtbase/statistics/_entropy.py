@@ -37,11 +37,11 @@ def histogram_entropy(sample: ArrayLike, bins: int, range: tuple[float, float]) 
 
 
 def histogram_kl(sample: ArrayLike, bins: int, range: tuple[float, float], sigma: float | None = None) -> float:
-    """D_KL(sample ‖ N(0, sigma²)) in nats, both binned: Σ p_b ln(p_b/q_b) >= 0.
+    """D_KL(sample ‖ N(0, sigma²)) in nats, both binned: Σ p_b ln(p_b/q_b) ≥ 0.
 
     p_b are the shares of the numbers in ``bins`` equal bins over ``range``, q_b those of the normal law, each of what
     lies within the range; q_b is the integral over the bin, not the density at its centre, so that binning alone adds
-    nothing. Biased by about (occupied bins - 1)/(2n) for n independent numbers, and less 1/(2n) at a fitted sigma;
+    nothing. Biased by about (occupied bins - 1)/(2n) for n independent numbers, and less 1/(2n) at a fitted σ;
     :func:`rmtbase.laws.histogram_kl` is its null for W_QK.
 
     Args:
@@ -52,7 +52,7 @@ def histogram_kl(sample: ArrayLike, bins: int, range: tuple[float, float], sigma
             likelihood value.
 
     Raises:
-        ParameterError: as :func:`histogram_entropy`; a sigma that is not positive and finite, or a sample of zeros.
+        ParameterError: as :func:`histogram_entropy`; a σ that is not positive and finite, or a sample of zeros.
     """
     x = _pooled(sample)
     counts, edges = _histogram(x, bins, range)

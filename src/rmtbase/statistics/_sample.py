@@ -1,4 +1,4 @@
-"""A sample -> its mean, spread, standard errors and quantiles."""
+"""A sample → its mean, spread, standard errors and quantiles."""
 
 from __future__ import annotations
 

@@ -1,17 +1,17 @@
-"""The map psi -> x = prod_l (1 + c_l psi) / psi of a Gaussian chain, its edges, and its inverse on the cut.
+"""The map ψ → x = Π_l (1 + c_l ψ) / ψ of a Gaussian chain, its edges, and its inverse on the cut.
 
-With r = min n_l, c_l = r / n_l and C = prod sigma_l^2 prod n_l / r, the eigenvalues are lambda = C x and
-psi(lambda) is the moment generating function of the r nonzero ones (Burda, Jarosz, Livan, Nowak, Swiech 2010).
-Everything here is dimensionless, so one map serves every sigma. The n_l need not be integers: the edge laws
+With r = min n_l, c_l = r / n_l and C = Π σ_l² Π n_l / r, the eigenvalues are λ = C x and
+ψ(λ) is the moment generating function of the r nonzero ones (Burda, Jarosz, Livan, Nowak, Swiech 2010).
+Everything here is dimensionless, so one map serves every σ. The n_l need not be integers: the edge laws
 shift them by one half.
 
-On the cut, psi lies in the upper half plane on the curve
+On the cut, ψ lies in the upper half plane on the curve
 
-    sum_l arg(1 + c_l psi) = arg psi,
+    Σ_l arg(1 + c_l ψ) = arg ψ,
 
-which names the physical one of the L + 1 roots: the others have the same sum shifted by multiples of 2 pi. At
-a given arg psi the left side grows with |psi|, so the curve is a function of arg psi in (0, pi). It starts
-at the upper edge psi_+ > 0 and ends at the lower one, psi_- < -1 (soft), or at -1 (hard, where two or more
+which names the physical one of the L + 1 roots: the others have the same sum shifted by multiples of 2 π. At
+a given arg ψ the left side grows with |ψ|, so the curve is a function of arg ψ in (0, π). It starts
+at the upper edge ψ_+ > 0 and ends at the lower one, ψ_- < -1 (soft), or at -1 (hard, where two or more
 of the n_l equal r).
 """
 
@@ -70,14 +70,14 @@ class ChainMap(Cut):
         return self.minimal_count > 1
 
     def slope(self, delta: float) -> float:
-        """Return psi x'(psi) / x at psi = delta - 1: its zeros are the critical points of the map."""
+        """Return ψ x'(ψ) / x at ψ = δ - 1: its zeros are the critical points of the map."""
         psi = delta - 1.0
-        # psi/delta - 1 = -1/delta for one of the minimal n_l: at small aspect ratios the terms of order one are gone.
+        # ψ/δ - 1 = -1/δ for one of the minimal n_l: at small aspect ratios the terms of order one are gone.
         wide = math.fsum(multiplicity * c * psi / (gap + c * delta) for c, gap, multiplicity in self.wide)
         return ((self.minimal_count - 1) * psi - 1.0) / delta + wide
 
     def log_x(self, delta: float) -> float:
-        """Return ln |x| at real psi = delta - 1."""
+        """Return ln |x| at real ψ = δ - 1."""
         return (
             self.minimal_count * math.log(abs(delta))
             + math.fsum(m * math.log(abs(gap + c * delta)) for c, gap, m in self.wide)
@@ -85,12 +85,12 @@ class ChainMap(Cut):
         )
 
     def rational_x(self, delta: float) -> Fraction:
-        """Return x at psi = delta - 1 exactly: at a critical point, an edge to the square of delta's own error."""
+        """Return x at ψ = δ - 1 exactly: at a critical point, an edge to the square of δ's own error."""
         psi, rank = Fraction(delta) - 1, Fraction(self.rank)
         return math.prod(1 + rank / Fraction(n) * psi for n in self.dims) / psi
 
     def log_curvature(self, delta: float) -> float:
-        """Return x''/x at a critical point psi = delta - 1."""
+        """Return x''/x at a critical point ψ = δ - 1."""
         psi = delta - 1.0
         return (
             (psi + delta) / (psi * delta) ** 2
@@ -100,8 +100,8 @@ class ChainMap(Cut):
 
     @cached_property
     def upper_delta(self) -> float:
-        """1 + psi_+, psi_+ > 0 the critical point of the upper edge."""
-        # sum c psi / (1 + c psi) = 1 has psi >= 1/L (all c = 1) and, by its second term, a finite bound.
+        """1 + ψ_+, ψ_+ > 0 the critical point of the upper edge."""
+        # Σ c ψ / (1 + c ψ) = 1 has ψ ≥ 1/L (all c = 1) and, by its second term, a finite bound.
         widest = max((1.0 / c for c, _, _ in self.wide), default=1.0)
         root = find_edge(
             lambda log_psi: self.slope(1.0 + math.exp(log_psi)),
@@ -112,12 +112,12 @@ class ChainMap(Cut):
 
     @cached_property
     def lower_delta(self) -> float:
-        """1 + psi_-, psi_- in (-1/c_1, -1) with c_1 the second largest ratio; 0 for a hard edge."""
+        """1 + ψ_-, ψ_- in (-1/c_1, -1) with c_1 the second largest ratio; 0 for a hard edge."""
         if self.has_hard_edge:
             return 0.0
         c, gap, _ = self.wide[0]
-        # x rises from 0 at psi = -1, and falls back to 0 at -1/c_1; bracket in the logarithm of the
-        # fraction of the way, since for c_1 -> 1 the interval is short.
+        # x rises from 0 at ψ = -1, and falls back to 0 at -1/c_1; bracket in the logarithm of the
+        # fraction of the way, since for c_1 → 1 the interval is short.
         width = gap / c
         root = find_edge(lambda t: self.slope(-width / (1.0 + math.exp(-t))), -30.0, 30.0)
         return -width / (1.0 + math.exp(-root))
@@ -141,7 +141,7 @@ class ChainMap(Cut):
         return math.log1p(float((upper - lower) / lower))
 
     def log_slope(self, delta: ComplexArray) -> ComplexArray:
-        """Return d ln x / d psi at psi = delta - 1."""
+        """Return d ln x / d ψ at ψ = δ - 1."""
         total = self.minimal_count / delta - 1.0 / (delta - 1.0)
         for c, gap, multiplicity in self.wide:
             total = total + multiplicity * c / (gap + c * delta)
@@ -149,8 +149,8 @@ class ChainMap(Cut):
 
     @cached_property
     def curve(self) -> tuple[FloatArray, ComplexArray]:
-        """(chi, ln(1 + psi)) at nodes along the curve, from the upper edge down."""
-        # Near psi = -1 the curve bends on the scale of the smallest gap 1 - c, and for a hard edge on
+        """(χ, ln(1 + ψ)) at nodes along the curve, from the upper edge down."""
+        # Near ψ = -1 the curve bends on the scale of the smallest gap 1 - c, and for a hard edge on
         # every scale down to zero.
         gap = min((gap for _, gap, _ in self.wide), default=1.0)
         finest = (1e-6 if self.has_hard_edge else 0.02) * gap
@@ -187,17 +187,17 @@ class ChainMap(Cut):
         return total
 
     def solve(self, log_x: FloatArray) -> ComplexArray:
-        """Return 1 + psi in the upper half plane at each ln x strictly inside the support.
+        """Return 1 + ψ in the upper half plane at each ln x strictly inside the support.
 
         As :meth:`solve_at_angle`; near an edge the rounding of ln x itself is felt.
         """
         return self.solve_at_angle(self.angle(log_x))
 
     def solve_at_angle(self, chi: FloatArray) -> ComplexArray:
-        """Return 1 + psi in the upper half plane at each coordinate chi, see :meth:`angle`.
+        """Return 1 + ψ in the upper half plane at each coordinate χ, see :meth:`angle`.
 
-        Numerical: a spline along the curve, then Newton steps for the difference w = psi - psi_edge to an edge. The
-        terms of ln x - ln x_edge that are linear in w add up to zero and are left out, so that Im psi is right to a
+        Numerical: a spline along the curve, then Newton steps for the difference w = ψ - ψ_edge to an edge. The
+        terms of ln x - ln x_edge that are linear in w add up to zero and are left out, so that Im ψ is right to a
         few units of rounding relative to itself, however close to the edge.
         """
         shape, chi = np.shape(chi), np.ravel(chi)
@@ -214,11 +214,11 @@ class ChainMap(Cut):
         return delta.reshape(shape)
 
     def _newton(self, delta: ComplexArray, edge: float, log_ratio: FloatArray) -> ComplexArray:
-        """Improve psi = delta - 1 at ln(x / x_edge) = ``log_ratio``, the edge at psi = ``edge`` - 1."""
+        """Improve ψ = δ - 1 at ln(x / x_edge) = ``log_ratio``, the edge at ψ = ``edge`` - 1."""
         w = delta - edge
         for _ in range(_NEWTON_STEPS):
             psi = delta - 1.0
-            # ln(1 + psi) - ln psi together: at small aspect ratios each is large, and their difference is not.
+            # ln(1 + ψ) - ln ψ together: at small aspect ratios each is large, and their difference is not.
             residual = (
                 log_excess(-w / (psi * edge), delta * (edge - 1.0) / (psi * edge))
                 + w**2 / (edge * psi * (edge - 1.0))
@@ -237,10 +237,10 @@ class ChainMap(Cut):
         return delta
 
     def cdf(self, delta: ComplexArray) -> FloatArray:
-        """Return the mass below x at psi = delta - 1 on the curve.
+        """Return the mass below x at ψ = δ - 1 on the curve.
 
-        pi cdf = L Im psi + pi - arg psi - sum_l (1/c_l - 1) arg(1 + c_l psi): the primitive
-        L psi - sum_l ln(1 + c_l psi) / c_l of psi x'/x, with the equation of the curve used to keep full relative
+        π cdf = L Im ψ + π - arg ψ - Σ_l (1/c_l - 1) arg(1 + c_l ψ): the primitive
+        L ψ - Σ_l ln(1 + c_l ψ) / c_l of ψ x'/x, with the equation of the curve used to keep full relative
         accuracy at a hard edge.
         """
         psi_imag = delta.imag
@@ -250,7 +250,7 @@ class ChainMap(Cut):
         return np.clip(total / np.pi, 0.0, 1.0)
 
     def sf(self, delta: ComplexArray) -> FloatArray:
-        """Return the mass above x at psi = delta - 1: pi sf = sum_l arg(1 + c_l psi) / c_l - L Im psi."""
+        """Return the mass above x at ψ = δ - 1: π sf = Σ_l arg(1 + c_l ψ) / c_l - L Im ψ."""
         total = self.minimal_count * np.angle(delta) - self.factors * delta.imag
         for c, gap, multiplicity in self.wide:
             total = total + (multiplicity / c) * np.angle(gap + c * delta)
@@ -259,16 +259,16 @@ class ChainMap(Cut):
 
 @lru_cache(maxsize=256)
 def chain_map(dims: tuple[float, ...]) -> ChainMap:
-    """Return the dimensionless map of a chain; maps are shared by all sigma."""
+    """Return the dimensionless map of a chain; maps are shared by all σ."""
     return ChainMap(dims)
 
 
 def chain_scale(chain: ChainMap, factor: Fraction) -> float:
-    """Return C = factor prod n_l / r, the unit of the eigenvalues, rounded once."""
+    """Return C = factor Π n_l / r, the unit of the eigenvalues, rounded once."""
     return as_float(factor * math.prod(map(Fraction, chain.dims)) / Fraction(chain.rank))
 
 
 def edge_scale(chain: ChainMap, delta: float, eigenvalue: float) -> float:
-    """Return (lambda sqrt(|F''|/2) / r)^(2/3) at the edge psi = delta - 1, lambda = F(psi)."""
+    """Return (λ √(|F''|/2) / r)^(2/3) at the edge ψ = δ - 1, λ = F(ψ)."""
     curvature = abs(chain.log_curvature(delta)) * eigenvalue
     return (eigenvalue * math.sqrt(curvature / 2.0) / chain.rank) ** (2.0 / 3.0)

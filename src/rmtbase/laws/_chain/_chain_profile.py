@@ -1,11 +1,11 @@
-"""The law of a Gaussian chain in the coordinate chi of its map, as piecewise polynomials.
+"""The law of a Gaussian chain in the coordinate χ of its map, as piecewise polynomials.
 
 With u = 1 - x/x_+ and v = 1 - x_-/x the distances to the edges, and k the number of minimal n_l at a hard edge (v = 1),
 
-    Im psi = u^(1/2) v^(1/2) exp(a),   sf = u^(3/2) exp(b),   cdf = v^(3/2) exp(c)              (soft edges)
-    Im psi = u^(1/2) (x/x_+)^(1/k) exp(a),                    cdf = (x/x_+)^(1/k) exp(c)        (hard edge).
+    Im ψ = u^(1/2) v^(1/2) exp(a),   sf = u^(3/2) exp(b),   cdf = v^(3/2) exp(c)              (soft edges)
+    Im ψ = u^(1/2) (x/x_+)^(1/k) exp(a),                    cdf = (x/x_+)^(1/k) exp(c)        (hard edge).
 
-The factors in front hold all that is singular: a, b and c are analytic in chi up to and including the edges, so that a
+The factors in front hold all that is singular: a, b and c are analytic in χ up to and including the edges, so that a
 few polynomials give them to rounding, and the law is accurate relative to itself up to the last double inside the
 support. Down a hard edge a and c become constant.
 """
@@ -57,8 +57,8 @@ class _Masses:
         cdf_at_middle: the mass below it.
         upper: b, on [0, middle].
         lower: c, on [middle, end].
-        guess_of_upper: for interpolation, ascending: sf^(1/3), and chi.
-        guess_of_lower: the same for cdf^(1/3), or (-ln cdf)^(1/2) at a hard edge: both nearly linear in chi.
+        guess_of_upper: for interpolation, ascending: sf^(1/3), and χ.
+        guess_of_lower: the same for cdf^(1/3), or (-ln cdf)^(1/2) at a hard edge: both nearly linear in χ.
     """
 
     middle: float
@@ -94,11 +94,11 @@ class ChainProfile:
         return Position(chi, above, -np.expm1(-above), -np.expm1(-below))
 
     def imag_psi(self, at: Position) -> FloatArray:
-        """Im psi = pi x density(x)."""
+        """Im ψ = π x density(x)."""
         return np.sqrt(at.u * at.v) * np.exp(self._height(at.chi) - self._fall(at))
 
     def mass_per_angle(self, at: Position) -> FloatArray:
-        """-d sf / d chi = Im psi |d ln x / d chi| / pi."""
+        """-d sf / d χ = Im ψ |d ln x / d χ| / π."""
         if self.chain.has_hard_edge:
             return self.imag_psi(at) * (2.0 / np.pi) * at.chi
         return self.imag_psi(at) * (0.5 * self.chain.log_span / np.pi) * np.sin(at.chi)
@@ -125,7 +125,7 @@ class ChainProfile:
     def _root(
         self, chi: FloatArray, mass: FloatArray, function: Callable[[Position], FloatArray], sign: float
     ) -> FloatArray:
-        """Newton's method for ln function(chi) = ln mass, where the function falls (-1) or grows (+1) with chi."""
+        """Newton's method for ln function(χ) = ln mass, where the function falls (-1) or grows (+1) with χ."""
         # As far down a hard edge as the mass is a normal double; the eigenvalue is zero long before.
         farthest = math.sqrt(700.0 * self.chain.minimal_count) if self.chain.has_hard_edge else math.inf
         for _ in range(_NEWTON_STEPS):
@@ -146,11 +146,11 @@ class ChainProfile:
 
     @cached_property
     def _end(self) -> float:
-        """The angle of the lower edge; for a hard one, where psi has taken its leading form."""
+        """The angle of the lower edge; for a hard one, where ψ has taken its leading form."""
         chain = self.chain
         if not chain.has_hard_edge:
             return math.pi
-        # There ln|1 + psi| = (ln x - sum ln(1 - c)) / k is far below the ln of the smallest gap 1 - c.
+        # There ln|1 + ψ| = (ln x - sum ln(1 - c)) / k is far below the ln of the smallest gap 1 - c.
         gaps = math.fsum(multiplicity * math.log(gap) for _, gap, multiplicity in chain.wide)
         smallest = math.log(min((gap for _, gap, _ in chain.wide), default=1.0))
         return math.sqrt(chain.log_upper - gaps - chain.minimal_count * (smallest - _NOTHING))
@@ -199,7 +199,7 @@ class ChainProfile:
         return half[..., 0] * (self.mass_per_angle(self.position(chi)) @ _GAUSS_WEIGHTS)
 
     def _mass_below_end(self) -> float:
-        """Return k Im psi / pi, the leading form of the cdf at a hard edge; 0 at a soft one."""
+        """Return k Im ψ / π, the leading form of the cdf at a hard edge; 0 at a soft one."""
         if not self.chain.has_hard_edge:
             return 0.0
         at = self.position(np.array([self._end]))

@@ -1,4 +1,4 @@
-"""The limiting eigenvalue law of a product of Gaussian matrices: any chain, W_QK, Marchenko-Pastur."""
+"""The limiting eigenvalue law of a product of Gaussian matrices: any chain, W_QK, Marchenko–Pastur."""
 
 from __future__ import annotations
 
@@ -33,30 +33,30 @@ from rmtbase.parameters import (
 
 @dataclass(frozen=True)
 class GaussianChain(CutLaw):
-    """Limiting law of the eigenvalues lambda of W^T W, W = X_1 X_2 ... X_L with independent Gaussian factors.
+    """Limiting law of the eigenvalues λ of Wᵀ W, W = X_1 X_2 ... X_L with independent Gaussian factors.
 
-    X_l has shape (n_{l-1}, n_l) and entries N(0, sigma_l^2). With r = min n_l, c_l = r/n_l and
-    psi(lambda) = sum_k m_k lambda^{-k} the moment generating function of the r structurally nonzero eigenvalues,
+    X_l has shape (n_{l-1}, n_l) and entries N(0, σ_l²). With r = min n_l, c_l = r/n_l and
+    ψ(λ) = Σ_k m_k λ^{-k} the moment generating function of the r structurally nonzero eigenvalues,
 
-        C prod_{l=0..L} (1 + c_l psi) / psi = lambda,    C = prod sigma_l^2 prod n_l / r,
-        density(lambda) = |Im psi(lambda)| / (pi lambda)
+        C Π_{l=0..L} (1 + c_l ψ) / ψ = λ,    C = Π σ_l² Π n_l / r,
+        density(λ) = |Im ψ(λ)| / (π λ)
 
-    (Burda, Jarosz, Livan, Nowak, Swiech 2010; Dupic & Perez Castillo 2014). L = 1 is Marchenko-Pastur; (d, h, d) is
-    W_QK. Sorted lambda_k of one draw lie at the law's quantiles up to fluctuations of order 1/r.
+    (Burda, Jarosz, Livan, Nowak, Swiech 2010; Dupic & Perez Castillo 2014). L = 1 is Marchenko–Pastur; (d, h, d) is
+    W_QK. Sorted λ_k of one draw lie at the law's quantiles up to fluctuations of order 1/r.
 
-    The law itself is asymptotic: exact for n_l -> infinity at fixed ratios; the mean density of a finite draw
-    differs by O(1/r) inside the support and has tails of Tracy-Widom width beyond it. Its functions are
+    The law itself is asymptotic: exact for n_l → infinity at fixed ratios; the mean density of a finite draw
+    differs by O(1/r) inside the support and has tails of Tracy–Widom width beyond it. Its functions are
     numerical, to rounding: pdf and sf are within 2e-14 of themselves and cdf within 1e-13, everywhere in the support up
     to the last double inside an edge, where pdf vanishes as the square root of the distance and cdf or sf as its power
     3/2 (measured in 90 digits, aspect ratios from 1e-12 to 1, L up to 20). The first call for new dimensions takes some
     milliseconds, each further value some tens of nanoseconds.
 
     Attributes:
-        dims: (n_0, ..., n_L), positive integers, L >= 1.
+        dims: (n_0, ..., n_L), positive integers, L ≥ 1.
         sigmas: the L standard deviations; None means 1 for each.
-        normalization: ``"none"`` for the raw product; ``"sqrt_d"`` divides W by sqrt(n_0), which is d_model for W_QK.
+        normalization: ``"none"`` for the raw product; ``"sqrt_d"`` divides W by √n_0, which is d_model for W_QK.
         atom: False: the law of the r structurally nonzero eigenvalues, of mass 1. True: the law of all
-            n_L eigenvalues of the (n_L, n_L) matrix W^T W, with an atom of mass 1 - r/n_L at zero.
+            n_L eigenvalues of the (n_L, n_L) matrix Wᵀ W, with an atom of mass 1 - r/n_L at zero.
             ``pdf`` is then the continuous part, of mass r/n_L; ``cdf``, ``sf``, ``ppf``, the moments and ``expect``
             include the atom.
 
@@ -101,9 +101,9 @@ class GaussianChain(CutLaw):
 
     @property
     def edge_scale(self) -> tuple[float | None, float]:
-        """(lower, upper) Tracy-Widom scale (lambda sqrt(F''/F lambda / 2) / r)^(2/3); None at a hard edge.
+        """(lower, upper) Tracy–Widom scale (λ √(F''/F λ / 2) / r)^(2/3); None at a hard edge.
 
-        lambda_max is close to support[1] + edge_scale[1] TW_1 and lambda_min to support[0] - edge_scale[0] TW_1
+        λ_max is close to support[1] + edge_scale[1] TW_1 and λ_min to support[0] - edge_scale[0] TW_1
         (asymptotic; see :func:`rmtbase.laws.largest_eigenvalue` for the finite-size shift).
 
         Source: El Karoui, Ann. Probab. 35, 663 (2007), for the scale at the edge of a general spectral curve.
@@ -125,26 +125,26 @@ class GaussianChain(CutLaw):
         return self._mass * density
 
     def pdf_singular_values(self, s: ArrayLike) -> FloatArray:
-        """Density 2 s pdf(s^2) of the singular value s = sqrt(lambda), s >= 0; inf at a hard edge."""
+        """Density 2 s pdf(s²) of the singular value s = √λ, s ≥ 0; inf at a hard edge."""
         values = require_real_numbers("s", s)
         positive = values > 0.0
         density = np.where(np.isnan(values), np.nan, 0.0)
         density[positive] = 2.0 * values[positive] * self.pdf(values[positive] ** 2)
         if self.has_hard_edge:
-            # s pdf(s^2) ~ s^(2/k - 1), k the number of minimal n_l: finite for k = 2 alone.
+            # s pdf(s²) ~ s^(2/k - 1), k the number of minimal n_l: finite for k = 2 alone.
             density[values == 0.0] = self._density_at_zero_singular_value()
         return density
 
     def cdf(self, x: ArrayLike) -> FloatArray:
-        """P(lambda <= x), the atom's jump at zero included; without an atom accurate relative to itself."""
+        """P(λ ≤ x), the atom's jump at zero included; without an atom accurate relative to itself."""
         return self._mass_beyond(x, self._profile.cdf, np.greater) + self.atom_mass * (np.asarray(x) >= 0.0)
 
     def sf(self, x: ArrayLike) -> FloatArray:
-        """P(lambda > x) = 1 - cdf(x), accurate relative to itself up to the upper edge."""
+        """P(λ > x) = 1 - cdf(x), accurate relative to itself up to the upper edge."""
         return self._mass_beyond(x, self._profile.sf, np.less) + self.atom_mass * (np.asarray(x) < 0.0)
 
     def ppf(self, q: ArrayLike) -> FloatArray:
-        """Smallest lambda with cdf(lambda) >= q: 0 for q up to the atom's mass; nan for q outside [0, 1].
+        """Smallest λ with cdf(λ) ≥ q: 0 for q up to the atom's mass; nan for q outside [0, 1].
 
         ``ppf(0)`` is the lower edge (0 with an atom), ``ppf(1)`` the upper edge.
         """
@@ -153,15 +153,15 @@ class GaussianChain(CutLaw):
             return self._eigenvalue_between((below - self.atom_mass) / self._mass, (1.0 - below) / self._mass)
 
     def isf(self, q: ArrayLike) -> FloatArray:
-        """Smallest lambda with sf(lambda) <= q, accurate for tiny q: ``ppf(1 - q)``."""
+        """Smallest λ with sf(λ) ≤ q, accurate for tiny q: ``ppf(1 - q)``."""
         above = require_real_numbers("q", q)
         with np.errstate(invalid="ignore"):
             return self._eigenvalue_between((self._mass - above) / self._mass, above / self._mass)
 
     def moment(self, k: int) -> float:
-        """E[lambda^k], k = 0, 1, 2, ...: exact for the law, rounded once.
+        """E[λ^k], k = 0, 1, 2, ...: exact for the law, rounded once.
 
-        m_k = (C^k / k) [psi^(k-1)] prod_l (1 + c_l psi)^k, Lagrange's inversion of psi(lambda) in rational arithmetic.
+        m_k = (C^k / k) [ψ^(k-1)] Π_l (1 + c_l ψ)^k, Lagrange's inversion of ψ(λ) in rational arithmetic.
 
         Raises:
             ParameterError: if k is not a non-negative integer.
@@ -170,7 +170,7 @@ class GaussianChain(CutLaw):
         return as_float(self._rational_moments(order)[-1]) if order else 1.0
 
     def cumulant(self, k: int) -> float:
-        """The k-th classical cumulant of lambda, k = 1, 2, ...: mean, variance, ...; exact, rounded once.
+        """The k-th classical cumulant of λ, k = 1, 2, ...: mean, variance, ...; exact, rounded once.
 
         Raises:
             ParameterError: if k is not a positive integer.
@@ -181,7 +181,7 @@ class GaussianChain(CutLaw):
         """The k-th free cumulant of the law, k = 1, 2, ...: exact, rounded once.
 
         Free cumulants add where free random matrices do. With ``atom=True`` those of one factor X of shape (n, p)
-        are n p^(k-1) sigma^(2k), the free Poisson law.
+        are n p^(k-1) σ^(2k), the free Poisson law.
 
         Raises:
             ParameterError: if k is not a positive integer.
@@ -189,7 +189,7 @@ class GaussianChain(CutLaw):
         return as_float(free_cumulants(self._rational_moments(require_positive_integer("k", k)))[-1])
 
     def var(self) -> float:
-        """Variance of lambda, without cancellation: C^2 (sum_l c_l - 1), plus the atom's share."""
+        """Variance of λ, without cancellation: C² (Σ_l c_l - 1), plus the atom's share."""
         spread = math.fsum(self.rank / n for n in self.dims) - 1.0
         if self._map.minimal_count == 1:
             spread = math.fsum(c * m for c, _, m in self._map.wide)
@@ -197,7 +197,7 @@ class GaussianChain(CutLaw):
         return self._scale**2 * mass * (spread + self.atom_mass)
 
     def expect(self, f: Callable[[FloatArray], ArrayLike], rtol: float = 1e-12) -> float:
-        """E[f(lambda)] as :meth:`CutLaw.expect`, the atom included.
+        """E[f(λ)] as :meth:`CutLaw.expect`, the atom included.
 
         Raises:
             ParameterError: if f does not return one finite number per eigenvalue, or at 0 where the atom is.
@@ -212,7 +212,7 @@ class GaussianChain(CutLaw):
         return self._mass * total + self.atom_mass * at_zero
 
     def entropy(self) -> float:
-        """Differential entropy -E[ln pdf(lambda)]; -inf with an atom. Numerical: to about 1e-11."""
+        """Differential entropy -E[ln pdf(λ)]; -inf with an atom. Numerical: to about 1e-11."""
         return -math.inf if self.atom_mass > 0.0 else self._log_entropy() + self.expect(np.log)
 
     @property
@@ -294,8 +294,8 @@ class GaussianChain(CutLaw):
 
     @property
     def _last_angle(self) -> float:
-        """The angle beyond which no mass is left; at a hard edge at 1e-17, nor of a power of lambda above -1/(2k)."""
-        # At a hard edge lambda ~ exp(-chi^2), and the mass below goes as lambda^(1/k).
+        """The angle beyond which no mass is left; at a hard edge at 1e-17, nor of a power of λ above -1/(2k)."""
+        # At a hard edge λ ~ exp(-χ²), and the mass below goes as λ^(1/k).
         return math.sqrt(min(80.0 * self._map.minimal_count, 690.0)) if self.has_hard_edge else math.pi
 
     def _at_angle(self, chi: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
@@ -305,13 +305,13 @@ class GaussianChain(CutLaw):
     def _density_at_zero_singular_value(self) -> float:
         if self._map.minimal_count > 2:
             return math.inf
-        # 1 + psi = i rho with rho^2 = x / prod(1 - c): the density of lambda is rho / (pi lambda).
+        # 1 + ψ = i ρ with ρ² = x / prod(1 - c): the density of λ is ρ / (π λ).
         gaps = math.prod(gap**multiplicity for _, gap, multiplicity in self._map.wide)
         return self._mass * 2.0 / (math.pi * math.sqrt(self._scale * gaps))
 
 
 def _rational_moment(dims: tuple[int, ...], k: int) -> Fraction:
-    """(C^k / k) [psi^(k-1)] prod_l (1 + c_l psi)^k for sigma = 1."""
+    """(C^k / k) [ψ^(k-1)] Π_l (1 + c_l ψ)^k for σ = 1."""
     rank = min(dims)
     series = [Fraction(1)] + [Fraction(0)] * (k - 1)
     for n in dims:
@@ -329,15 +329,15 @@ def low_rank_product(
     normalization: str = "sqrt_d",
     atom: bool = False,
 ) -> GaussianChain:
-    """Return the limiting law of the eigenvalues of W_QK^T W_QK, W_QK = W_Q^T W_K with Gaussian W_Q, W_K.
+    """Return the limiting law of the eigenvalues of W_QKᵀ W_QK, W_QK = W_Qᵀ W_K with Gaussian W_Q, W_K.
 
-    W_Q and W_K have shape (d_head, d_model) and entries N(0, sigma_q^2), N(0, sigma_k^2). It is the chain
-    (d_model, d_head, d_model): with gamma = d_head/d_model and ``sqrt_d``,
+    W_Q and W_K have shape (d_head, d_model) and entries N(0, σ_q²), N(0, σ_k²). It is the chain
+    (d_model, d_head, d_model): with γ = d_head/d_model and ``sqrt_d``,
 
-        (1 + psi) (1 + gamma psi)^2 / psi = lambda / (d_model sigma_q^2 sigma_k^2),
-        psi_+- = (-1 +- sqrt(1 + 8/gamma)) / 4 at the edges.
+        (1 + ψ) (1 + γ ψ)² / ψ = λ / (d_model σ_q² σ_k²),
+        ψ_± = (-1 ± √(1 + 8/γ)) / 4 at the edges.
 
-    Mean d_model sigma_q^2 sigma_k^2 and variance 2 gamma mean^2 (``sqrt_d``); without the atom, the law of the
+    Mean d_model σ_q² σ_k² and variance 2 γ mean² (``sqrt_d``); without the atom, the law of the
     d_head nonzero eigenvalues.
 
     Raises:
@@ -352,9 +352,9 @@ def low_rank_product(
 def marchenko_pastur(
     n_rows: int, n_columns: int, sigma: float = 1.0, normalization: str = "none", atom: bool = False
 ) -> GaussianChain:
-    """Return the limiting law of the eigenvalues of X^T X, X of shape (n_rows, n_columns) with entries N(0, sigma^2).
+    """Return the limiting law of the eigenvalues of Xᵀ X, X of shape (n_rows, n_columns) with entries N(0, σ²).
 
-    Support sigma^2 (sqrt(n_rows) +- sqrt(n_columns))^2, divided by n_rows for ``sqrt_d``. Without the atom, the law
+    Support σ² (√n_rows ± √n_columns)², divided by n_rows for ``sqrt_d``. Without the atom, the law
     of the min(n_rows, n_columns) nonzero eigenvalues; with it, of all n_columns (Marchenko & Pastur 1967).
 
     Raises:
@@ -372,10 +372,10 @@ def naive_marchenko_pastur(
     normalization: str = "sqrt_d",
     atom: bool = False,
 ) -> GaussianChain:
-    """Return the Marchenko-Pastur law that is often overlaid on W_QK. It is not the law of W_QK.
+    """Return the Marchenko–Pastur law that is often overlaid on W_QK. It is not the law of W_QK.
 
-    Erratum, offered for comparison only. Its edges are d_model sigma_q^2 sigma_k^2 (1 +- sqrt(gamma))^2 with
-    gamma = d_head/d_model (times d_model without ``sqrt_d``): those of one Gaussian factor, rescaled to
+    Erratum, offered for comparison only. Its edges are d_model σ_q² σ_k² (1 ± √γ)² with
+    γ = d_head/d_model (times d_model without ``sqrt_d``): those of one Gaussian factor, rescaled to
     the right mean. A product of two factors spreads wider: at (768, 64) these edges are 388.59 and 1275.41, the
     right ones 290.44 and 1564.23, so 18 % of the eigenvalues of an untrained head look like outliers. Use
     :func:`low_rank_product`.

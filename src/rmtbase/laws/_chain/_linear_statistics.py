@@ -1,21 +1,21 @@
-"""Linear spectral statistics sum_k f(lambda_k) of a real Gaussian chain: mean, covariance and third cumulants.
+"""Linear spectral statistics Σ_k f(λ_k) of a real Gaussian chain: mean, covariance and third cumulants.
 
-One step of the chain, M = X^T B X with X of n columns and B given, is Bai & Silverstein's (2004) sample covariance
-matrix. With Psi = sum_k lambda_k / (lambda - lambda_k) = r psi and w the point where Psi_B(w) = Psi_M(lambda), so that
-lambda = w (n + Psi), their companion transform of M is -1/w up to the factor n, their correction of the mean of the
-resolvent the one-form (1/2) d ln(d lambda/d w), and their covariance the kernel
+One step of the chain, M = Xᵀ B X with X of n columns and B given, is Bai & Silverstein's (2004) sample covariance
+matrix. With Psi = Σ_k λ_k / (λ - λ_k) = r ψ and w the point where Psi_B(w) = Psi_M(λ), so that
+λ = w (n + Psi), their companion transform of M is -1/w up to the factor n, their correction of the mean of the
+resolvent the one-form (1/2) d ln(d λ/d w), and their covariance the kernel
 
-    2 [ d w_1 d w_2 / (w_1 - w_2)^2 - d lambda_1 d lambda_2 / (lambda_1 - lambda_2)^2 ].
+    2 [ d w_1 d w_2 / (w_1 - w_2)² - d λ_1 d λ_2 / (λ_1 - λ_2)² ].
 
-What B itself adds passes through the step unchanged as a form in Psi, because lambda/w depends on Psi alone. The
-corrections and kernels of the steps add up, and telescope; they start with B = 1, lambda_0 = 1 + n_0/Psi, a Moebius
+What B itself adds passes through the step unchanged as a form in Psi, because λ/w depends on Psi alone. The
+corrections and kernels of the steps add up, and telescope; they start with B = 1, λ_0 = 1 + n_0/Psi, a Moebius
 function of Psi:
 
-    mean        (1/2) d ln(d lambda/d lambda_0) = (1/2) d ln(psi^2 lambda'(psi)),
-    covariance  2 d psi_1 d psi_2 / (psi_1 - psi_2)^2, less a term without effect around the cut.
+    mean        (1/2) d ln(d λ/d λ_0) = (1/2) d ln(ψ² λ'(ψ)),
+    covariance  2 d ψ_1 d ψ_2 / (ψ_1 - ψ_2)², less a term without effect around the cut.
 
-The third cumulant is the next form of the same curve in the recursion of Eynard & Orantin (2007), x = ln lambda and
-y = r psi, times (2/beta)^2: a sum over all zeros of d lambda, those that are no edge of the support included.
+The third cumulant is the next form of the same curve in the recursion of Eynard & Orantin (2007), x = ln λ and
+y = r ψ, times (2/β)²: a sum over all zeros of d λ, those that are no edge of the support included.
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ _CONVERGED = 1e-10
 
 @dataclass(frozen=True)
 class LinearStatistics:
-    """First three joint cumulants of the sums S_i = sum_k f_i(lambda_k) over the r nonzero eigenvalues of one draw.
+    """First three joint cumulants of the sums S_i = Σ_k f_i(λ_k) over the r nonzero eigenvalues of one draw.
 
     Attributes:
         mean: (i,), E[S_i] = r E_law[f_i] + the 1/r correction; neglected: order 1/r.
         covariance: (i, j), neglected: relative order 1/r.
         third_cumulant: (i, j, k), of order 1/r; neglected: relative order 1/r.
-        upper_response: (i,), Cov(ln lambda_max, S_i), to leading order.
-        lower_response: (i,), Cov(ln lambda_min, S_i), to leading order; nan at a hard edge.
+        upper_response: (i,), Cov(ln λ_max, S_i), to leading order.
+        lower_response: (i,), Cov(ln λ_min, S_i), to leading order; nan at a hard edge.
     """
 
     mean: FloatArray
@@ -64,15 +64,15 @@ class LinearStatistics:
 def linear_statistics(law: GaussianChain, functions: Sequence[Callable[[FloatArray], ArrayLike]]) -> LinearStatistics:
     """Return the joint cumulants of sums over the eigenvalues of one draw of a chain, the central limit theorem's.
 
-    With psi on the cut of the chain's law, f(psi) short for f(lambda(psi)), and contours around the cut,
+    With ψ on the cut of the chain's law, f(ψ) short for f(λ(ψ)), and contours around the cut,
 
-        E[S]          = r E_law[f] + (1/2) (1/2 pi i) ∮ f d ln(psi^2 lambda'(psi))           the correction of beta = 1
-        Cov(S, T)     = 2 (1/2 pi i)^2 ∮∮ f(psi_1) g(psi_2) d psi_1 d psi_2 / (psi_1 - psi_2)^2
-        k3(S, T, U)   = 4 sum_a f_a g_a u_a lambda(a) / (r lambda''(a)),     f_a = (1/2 pi i) ∮ f d psi / (psi - a)^2
-        Cov(ln lambda_max, S) = 2 f_a / r  at a = psi_+, and so for lambda_min at a soft lower edge,
+        E[S]          = r E_law[f] + (1/2) (1/2 π i) ∮ f d ln(ψ² λ'(ψ))           the correction of β = 1
+        Cov(S, T)     = 2 (1/2 π i)² ∮∮ f(ψ_1) g(ψ_2) d ψ_1 d ψ_2 / (ψ_1 - ψ_2)²
+        k3(S, T, U)   = 4 Σ_a f_a g_a u_a λ(a) / (r λ''(a)),     f_a = (1/2 π i) ∮ f d ψ / (ψ - a)²
+        Cov(ln λ_max, S) = 2 f_a / r  at a = ψ_+, and so for λ_min at a soft lower edge,
 
-    a the zeros of lambda'(psi). No fourth moment of the entries enters because they are Gaussian. Derived at the top of
-    the module; for powers of lambda these are the two leading terms of the exact E tr M^k, and the leading ones of the
+    a the zeros of λ'(ψ). No fourth moment of the entries enters because they are Gaussian. Derived at the top of
+    the module; for powers of λ these are the two leading terms of the exact E tr M^k, and the leading ones of the
     covariances and third cumulants. Numerical, by the trapezoidal rule in a coordinate in which the integrands are
     periodic and analytic (soft edges): to 1e-10 relative.
 
@@ -139,10 +139,10 @@ def linear_statistics_of_map(chain: ChainMap, functions: Callable[[FloatArray], 
 
 
 def eigenvalue_response(chain: ChainMap, functions: Callable[[FloatArray], FloatArray], log_x: float) -> FloatArray:
-    """Cov(ln lambda, S_i), (i,), for the eigenvalue that lies at ln x inside the support, to leading order.
+    """Cov(ln λ, S_i), (i,), for the eigenvalue that lies at ln x inside the support, to leading order.
 
-    It moves by what the sums add to the number of eigenvalues above it: with p the psi of the upper lip at x,
-    Cov = 2 Im J(p) / (r Im p), J(p) = (1/2 pi i) ∮ (f(psi) - f(p)) d psi / (psi - p); at an edge it is 2 f_a / r.
+    It moves by what the sums add to the number of eigenvalues above it: with p the ψ of the upper lip at x,
+    Cov = 2 Im J(p) / (r Im p), J(p) = (1/2 π i) ∮ (f(ψ) - f(p)) d ψ / (ψ - p); at an edge it is 2 f_a / r.
     """
     cut = _Cut.of(chain, _EIGENVALUE_NODES)
     here = np.array([log_x])
@@ -155,13 +155,13 @@ def eigenvalue_response(chain: ChainMap, functions: Callable[[FloatArray], Float
 def _at_edge(
     cut: _Cut, functions: Callable[[FloatArray], FloatArray], values: FloatArray, log_edge: float, delta: float
 ) -> tuple[FloatArray, FloatArray]:
-    """The functions at an edge, psi = delta - 1, and their f_a there."""
+    """The functions at an edge, ψ = δ - 1, and their f_a there."""
     there = functions(np.array([log_edge]))[:, 0]
     return there, cut.response(values, delta - 1.0, there)
 
 
 def _critical_points(chain: ChainMap) -> list[float]:
-    """1 + psi at the zeros of lambda'(psi) that are no edge, one between every two poles beyond the edges."""
+    """1 + ψ at the zeros of λ'(ψ) that are no edge, one between every two poles beyond the edges."""
     poles = ([0.0] if chain.has_hard_edge else []) + [-gap / c for c, gap, _ in chain.wide]
 
     def between(high: float, low: float) -> float:
@@ -180,19 +180,19 @@ def _cubed(vector: FloatArray) -> FloatArray:
 
 @dataclass(frozen=True)
 class _Cut:
-    """The upper lip of the cut at the midpoints of equal steps of the chain's angle chi, from the upper edge down."""
+    """The upper lip of the cut at the midpoints of equal steps of the chain's angle χ, from the upper edge down."""
 
     chain: ChainMap
     step: float
     log_x: FloatArray
-    log_slope: FloatArray  # d ln x / d chi
+    log_slope: FloatArray  # d ln x / d χ
     psi: ComplexArray
-    first: ComplexArray  # d psi / d chi
+    first: ComplexArray  # d ψ / d χ
     second: ComplexArray
 
     @classmethod
     def of(cls, chain: ChainMap, count: int) -> _Cut:
-        # At a hard edge psi + 1 falls as exp(-chi^2 / k), k the number of minimal n_l.
+        # At a hard edge ψ + 1 falls as exp(-χ² / k), k the number of minimal n_l.
         end = math.sqrt(40.0 * chain.minimal_count) if chain.has_hard_edge else math.pi
         step = end / count
         chi = step * np.arange(0.5, count)
@@ -204,7 +204,7 @@ class _Cut:
         else:
             width = chain.log_upper - chain.log_lower
             slope, curvature = -0.5 * width * np.sin(chi), -0.5 * width * np.cos(chi)
-        # d/d psi of ln x, once and twice; then the chain rule for psi(chi).
+        # d/d ψ of ln x, once and twice; then the chain rule for ψ(χ).
         once = chain.log_slope(delta)
         twice = 1.0 / psi**2 - chain.minimal_count / delta**2
         for c, gap, multiplicity in chain.wide:
@@ -213,7 +213,7 @@ class _Cut:
         return cls(chain, step, log_x, slope, psi, first, (curvature - twice * first**2) / once)
 
     def mean(self, values: FloatArray, at_upper: FloatArray, at_lower: FloatArray) -> FloatArray:
-        """E[S], (i,). lambda' has a zero on the contour at each soft edge: a quarter of f there."""
+        """E[S], (i,). λ' has a zero on the contour at each soft edge: a quarter of f there."""
         density = -self.log_slope * self.psi.imag / np.pi
         turning = (2.0 * self.first / self.psi - self.second / self.first).imag / (2.0 * np.pi)
         return values @ (self.step * (self.chain.rank * density - turning)) + 0.25 * (at_upper + at_lower)
@@ -232,6 +232,6 @@ class _Cut:
         return (rows * kernel.real.ravel()) @ rows.T * (self.step / np.pi) ** 2
 
     def response(self, values: FloatArray, psi_edge: float, at_edge: FloatArray) -> FloatArray:
-        """f_a = (1/2 pi i) ∮ (f - f(a)) d psi / (psi - a)^2, (i,), a = ``psi_edge``."""
+        """f_a = (1/2 π i) ∮ (f - f(a)) d ψ / (ψ - a)², (i,), a = ``psi_edge``."""
         weight = (self.first / (self.psi - psi_edge) ** 2).imag
         return (values - at_edge[:, None]) @ weight * (self.step / np.pi)

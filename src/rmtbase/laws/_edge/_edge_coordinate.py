@@ -1,25 +1,25 @@
-"""The coordinate of an edge of the spectrum in which an extreme eigenvalue is Tracy-Widom to second order.
+"""The coordinate of an edge of the spectrum in which an extreme eigenvalue is Tracy–Widom to second order.
 
-Near a soft edge the map lambda(psi) of a chain folds. Langer's coordinate straightens the fold: zeta(lambda) with
+Near a soft edge the map λ(ψ) of a chain folds. Langer's coordinate straightens the fold: ζ(λ) with
 
-    (2/3) (-zeta)^(3/2) = pi r (mass between lambda and the edge)                inside the support,
-    (2/3)   zeta^(3/2)  = (r/2) |int_edge^lambda (psi_2 - psi_1) d ln lambda|    outside, psi_1 and psi_2 the two
+    (2/3) (-ζ)^(3/2) = π r (mass between λ and the edge)                inside the support,
+    (2/3)   ζ^(3/2)  = (r/2) |int_edge^λ (ψ_2 - ψ_1) d ln λ|    outside, ψ_1 and ψ_2 the two
                                                                                  real solutions that meet at the edge,
 
-one analytic function of ln lambda across the edge, in which the limiting density is the Airy one, sqrt(-zeta)/pi,
-everywhere and not only to leading order. Real matrices (beta = 1) add to it, with z = zeta^(1/2) on the physical sheet,
+one analytic function of ln λ across the edge, in which the limiting density is the Airy one, √(-ζ)/π,
+everywhere and not only to leading order. Real matrices (β = 1) add to it, with z = ζ^(1/2) on the physical sheet,
 
-* a shift. The 1/r correction of the resolvent is the one-form (1/2) d ln(psi^2 lambda'(psi))
+* a shift. The 1/r correction of the resolvent is the one-form (1/2) d ln(ψ² λ'(ψ))
   (:func:`rmtbase.laws.linear_statistics` derives it), that of the Airy limit (1/2) d ln z. What the former has beyond
-  the latter moves zeta: zeta + shift with shift = (1/2) psi''(z)/psi'(z) - psi'(z)/psi at z = 0, of order r^(-1/3);
-* a variance. The fluctuations of the other eigenvalues have the kernel 2 d psi_1 d psi_2 / (psi_1 - psi_2)^2, those of
-  the Airy limit 2 d z_1 d z_2 / (z_1 - z_2)^2. At the edge the difference is 2 B d z_1 d z_2 with B = {psi, z}/6 < 0,
+  the latter moves zeta: ζ + shift with shift = (1/2) ψ''(z)/ψ'(z) - ψ'(z)/ψ at z = 0, of order r^(-1/3);
+* a variance. The fluctuations of the other eigenvalues have the kernel 2 d ψ_1 d ψ_2 / (ψ_1 - ψ_2)², those of
+  the Airy limit 2 d z_1 d z_2 / (z_1 - z_2)². At the edge the difference is 2 B d z_1 d z_2 with B = {ψ, z}/6 < 0,
   {,} the Schwarzian derivative: the covariance that a random shift of variance 2 B would give. TW_1 is therefore
-  zeta + shift plus an independent normal variable of variance -2 B, and zeta + shift has the variance of TW_1 plus
+  ζ + shift plus an independent normal variable of variance -2 B, and ζ + shift has the variance of TW_1 plus
   2 B, of order r^(-2/3).
 
-For the Gaussian unitary ensemble (no shift, B in place of 2 B) the same steps give zeta = t + t^2/(20 n^(2/3)) and
-B = -3/(20 n^(2/3)), the known expansion F + (t^2 F'/5 - 3 F''/10) / (4 n^(2/3)) (Choup 2006; Bornemann 2024). Sources:
+For the Gaussian unitary ensemble (no shift, B in place of 2 B) the same steps give ζ = t + t²/(20 n^(2/3)) and
+B = -3/(20 n^(2/3)), the known expansion F + (t² F'/5 - 3 F''/10) / (4 n^(2/3)) (Choup 2006; Bornemann 2024). Sources:
 Langer, Trans. Amer. Math. Soc. 33, 23 (1931); Eynard & Orantin, Commun. Number Theory Phys. 1, 347 (2007), for the
 kernel; Tracy & Widom, Commun. Math. Phys. 177, 727 (1996).
 """
@@ -44,7 +44,7 @@ Side = Literal["upper", "lower"]
 
 _DEGREE = 40
 _WIDEST = 3.0  # of the interpolated interval, in ln lambda: beyond it the logarithm's own singularities come near
-_FARTHEST = 300.0  # in ln psi: psi stays a double
+_FARTHEST = 300.0  # in ln psi: ψ stays a double
 _LAST = 0.05  # of an eigenvalue: what is nearer to a hard edge is no longer resolved
 _TOLERANCES = {"xrtol": 1e-15, "xatol": 1e-15}
 _NEWTON_STEPS = 60
@@ -52,10 +52,10 @@ _NEWTON_STEPS = 60
 
 @dataclass(frozen=True)
 class EdgeCoordinate:
-    """Langer's coordinate of one soft edge of a chain; dimensionless, so that one serves every sigma.
+    """Langer's coordinate of one soft edge of a chain; dimensionless, so that one serves every σ.
 
-    zeta grows away from the bulk: upwards at the upper edge, downwards at the lower one. Numerical: relative to
-    max(1, |zeta|) 1e-13 for r/n_l > 1e-3, below that what rounding of ln lambda is worth in units of the edge's width
+    ζ grows away from the bulk: upwards at the upper edge, downwards at the lower one. Numerical: relative to
+    max(1, |ζ|) 1e-13 for r/n_l > 1e-3, below that what rounding of ln λ is worth in units of the edge's width
     (1e-9 for r/n_l = 1e-10).
 
     Attributes:
@@ -73,20 +73,20 @@ class EdgeCoordinate:
 
     @property
     def psi(self) -> float:
-        """The critical point psi of the edge."""
+        """The critical point ψ of the edge."""
         return self._delta - 1.0
 
     @property
     def slope(self) -> float:
-        """|d zeta / d ln lambda| at the edge: lambda / (Tracy-Widom scale)."""
+        """|d ζ / d ln λ| at the edge: λ / (Tracy–Widom scale)."""
         return self._unit**2
 
     @property
     def shift(self) -> float:
-        """What is added to zeta; of order r^(-1/3).
+        """What is added to ζ; of order r^(-1/3).
 
-        It moves the edge in ln lambda by -(e_1 + e_3/e_2)/2, e_k the elementary symmetric polynomials of the
-        1 / (n_l + r psi). The first term is what n_l - 1/2 in place of every n_l does to first order; it is all there
+        It moves the edge in ln λ by -(e_1 + e_3/e_2)/2, e_k the elementary symmetric polynomials of the
+        1 / (n_l + r ψ). The first term is what n_l - 1/2 in place of every n_l does to first order; it is all there
         is for one factor (Johnstone 2001), and 9/10 of it for two square ones.
         """
         first, second, _ = self._fold
@@ -94,14 +94,14 @@ class EdgeCoordinate:
 
     @property
     def variance(self) -> float:
-        """Variance of zeta + shift beyond that of TW_1; negative, of order r^(-2/3)."""
+        """Variance of ζ + shift beyond that of TW_1; negative, of order r^(-2/3)."""
         first, second, third = self._fold
         schwarzian = (4.8 * third / first - 6.0 * (second / first) ** 2) / self._unit**2
         return schwarzian / 3.0
 
     @property
     def tail_power(self) -> float:
-        """(n - r)/2, n the next dimension: the power of lambda as which exp(-(2/3) zeta^(3/2)) falls to zero."""
+        """(n - r)/2, n the next dimension: the power of λ as which exp(-(2/3) ζ^(3/2)) falls to zero."""
         return 0.5 * self.chain.rank * self._width
 
     def zeta(self, log_x: FloatArray) -> FloatArray:
@@ -113,7 +113,7 @@ class EdgeCoordinate:
         return result
 
     def zeta_slope(self, log_x: FloatArray) -> FloatArray:
-        """|d zeta / d ln x| at finite ln x, same shape."""
+        """|d ζ / d ln x| at finite ln x, same shape."""
         result = np.empty(log_x.shape)
         near = self._is_near(log_x)
         result[near] = np.abs(self._slope_series(log_x[near]))
@@ -122,7 +122,7 @@ class EdgeCoordinate:
         return result
 
     def log_x(self, zeta: FloatArray) -> FloatArray:
-        """Invert :meth:`zeta` at finite values; the other edge for a zeta beyond it."""
+        """Invert :meth:`zeta` at finite values; the other edge for a ζ beyond it."""
         low, high = self._reach
         inside, beyond = zeta < low, zeta > high
         near = ~(inside | beyond)
@@ -147,16 +147,16 @@ class EdgeCoordinate:
 
     @cached_property
     def _fold(self) -> tuple[float, float, float]:
-        """(a_1, a_2, a_3) of psi - psi_edge = a_1 s + a_2 s^2 + a_3 s^3, s = t at the lower, -t at the upper edge."""
+        """(a_1, a_2, a_3) of ψ - ψ_edge = a_1 s + a_2 s² + a_3 s³, s = t at the lower, -t at the upper edge."""
         delta, psi = self._delta, self.psi
         terms = [(1.0, delta, self.chain.minimal_count)] + [(c, gap + c * delta, m) for c, gap, m in self.chain.wide]
 
         def taylor(k: int) -> float:
-            """Coefficient of (psi - psi_edge)^k in |ln x - edge|."""
+            """Coefficient of (ψ - ψ_edge)^k in |ln x - edge|."""
             total = math.fsum(m * (c / u) ** k for c, u, m in terms) - psi**-k
             return self._sign * (-1.0) ** (k - 1) * total / k
 
-        # t = sqrt(g_2) p (1 + b p + c p^2 ...), inverted term by term.
+        # t = √g_2 p (1 + b p + c p² ...), inverted term by term.
         second, third, fourth = taylor(2), taylor(3), taylor(4)
         b = 0.5 * third / second
         c = 0.5 * fourth / second - 0.5 * b * b
@@ -176,7 +176,7 @@ class EdgeCoordinate:
 
     @cached_property
     def _reach(self) -> tuple[float, float]:
-        """The lowest and the highest zeta of the interpolated interval."""
+        """The lowest and the highest ζ of the interpolated interval."""
         low, high = np.sort(self._series(np.asarray(self._series.domain)))
         return float(low), float(high)
 
@@ -202,7 +202,7 @@ class EdgeCoordinate:
         return result
 
     def _half_gap(self, log_x: FloatArray) -> FloatArray:
-        """Im psi inside, half the distance of the two real solutions outside."""
+        """Im ψ inside, half the distance of the two real solutions outside."""
         chain = self.chain
         result = np.zeros(log_x.shape)
         inside = self._is_inside(log_x)
@@ -239,7 +239,7 @@ class EdgeCoordinate:
         return result
 
     def _far_out(self, zeta: FloatArray) -> FloatArray:
-        """Invert zeta outside by Newton's method for its logarithm, concave in ln x: from the edge, never too far."""
+        """Invert ζ outside by Newton's method for its logarithm, concave in ln x: from the edge, never too far."""
         low, high = self._series.domain
         log_x = np.full(zeta.shape, high if self.side == "upper" else low)
         for _ in range(_NEWTON_STEPS):
@@ -251,7 +251,7 @@ class EdgeCoordinate:
         return log_x
 
     def _area(self, first: FloatArray, second: FloatArray) -> FloatArray:
-        """Difference of L psi - sum_l ln(1 + c_l psi)/c_l, the primitive of psi d ln x, between two parameters."""
+        """Difference of L ψ - Σ_l ln(1 + c_l ψ)/c_l, the primitive of ψ d ln x, between two parameters."""
         chain = self.chain
         start = self._delta_at(first)
         step = self._delta_at(second) - start
@@ -281,7 +281,7 @@ class EdgeCoordinate:
         return total
 
     def _real_solutions(self, log_x: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Parameters of the two real psi with ln |x| = log_x on either side of the edge's."""
+        """Parameters of the two real ψ with ln |x| = log_x on either side of the edge's."""
         target = np.minimum(log_x, self.edge + _FARTHEST * self.chain.factors)
         edge = np.full(target.shape, self._edge_parameter)
 
@@ -299,7 +299,7 @@ class EdgeCoordinate:
     def _outer_parameters(self, log_x: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Parameters beyond the two solutions: from the map's asymptotes, which bound it on both sides."""
         chain = self.chain
-        if self.side == "upper":  # x > 1/psi, and x > psi^L prod c_l
+        if self.side == "upper":  # x > 1/ψ, and x > ψ^L Π c_l
             ratios = math.fsum(m * math.log(c) for c, _, m in chain.wide)
             return -log_x - 1.0, (log_x - ratios) / chain.factors + 1.0
         c, _, multiplicity = chain.wide[0]
@@ -309,8 +309,8 @@ class EdgeCoordinate:
         far = log_width + multiplicity * (math.log(c) + log_width) + others
         return log_x - at_zero - 1.0, (far - log_x + 1.0) / multiplicity
 
-    # The parameter u of the real psi outside. Upper edge: psi = e^u. Lower edge: psi + 1 = -width / (1 + e^-u), from
-    # psi = -1 to the next pole of ln x, psi = -1/c.
+    # The parameter u of the real ψ outside. Upper edge: ψ = e^u. Lower edge: ψ + 1 = -width / (1 + e^-u), from
+    # ψ = -1 to the next pole of ln x, ψ = -1/c.
 
     @property
     def _width(self) -> float:
@@ -327,7 +327,7 @@ class EdgeCoordinate:
         return 1.0 + np.exp(u) if self.side == "upper" else -np.exp(self._log_delta(u))
 
     def _log_delta(self, u: FloatArray) -> FloatArray:
-        """ln |1 + psi|."""
+        """ln |1 + ψ|."""
         return _softplus(u) if self.side == "upper" else math.log(self._width) - _softplus(-u)
 
 
@@ -337,5 +337,5 @@ def _softplus(u: FloatArray) -> FloatArray:
 
 @lru_cache(maxsize=256)
 def edge_coordinate(chain: ChainMap, side: Side) -> EdgeCoordinate:
-    """Return the coordinate of an edge; shared by all sigma."""
+    """Return the coordinate of an edge; shared by all σ."""
     return EdgeCoordinate(chain, side)

@@ -32,7 +32,7 @@ _LARGEST_CORRECTION = 0.75  # of a variance of 1.6; from 0.777 on the quantiles 
 _NEWTON_STEPS = 50
 _LEFT, _RIGHT = -14.0, 18.0  # the mass of TW_1 beyond them is below 1e-22
 _LONGEST_REACH = 1e4
-_STRONGEST_BEND = 1.0  # in units of 1/(standard deviation of ln lambda)
+_STRONGEST_BEND = 1.0  # in units of 1/(standard deviation of ln λ)
 _LARGEST_EXPONENT = 200.0  # whose exponential's cube is a double
 
 
@@ -40,18 +40,18 @@ _LARGEST_EXPONENT = 200.0  # whose exponential's cube is a double
 class EdgeLaw(Distribution):
     """Law of an extreme eigenvalue at a soft edge, to second order in r^(-1/3).
 
-    With zeta Langer's coordinate of the edge (``rmtbase/laws/_edge/_edge_coordinate.py`` derives shift and v) and F the
-    Tracy-Widom distribution function of beta = 1,
+    With ζ Langer's coordinate of the edge (``rmtbase/laws/_edge/_edge_coordinate.py`` derives shift and v) and F the
+    Tracy–Widom distribution function of β = 1,
 
-        P(extreme eigenvalue nearer the bulk than lambda) = F(s) + (v/2) F''(s),    s = zeta(lambda) + shift,
+        P(extreme eigenvalue nearer the bulk than λ) = F(s) + (v/2) F''(s),    s = ζ(λ) + shift,
 
     which is F with its variance changed by v < 0. Evaluated through its quantiles, s = t - (v/2) (ln F')'(t) with t
     distributed as TW_1: the same to this order, and a distribution function. No fitted numbers. Asymptotic: neglected
-    terms are of relative order 1/r. The tail towards zero of the smallest eigenvalue is a power of lambda, as it must
+    terms are of relative order 1/r. The tail towards zero of the smallest eigenvalue is a power of λ, as it must
     be. What lies beyond the other edge of the support, less than 1e-25 at r = 8, counts as there.
 
     A law derived by :meth:`with_log_cumulants` is that of a Box-Cox transform of the eigenvalue,
-    ln value = offset + linear (e^(bend u) - 1)/bend with u = ln lambda - centre.
+    ln value = offset + linear (e^(bend u) - 1)/bend with u = ln λ - centre.
 
     Attributes:
         coordinate: the coordinate of the edge.
@@ -73,7 +73,7 @@ class EdgeLaw(Distribution):
 
     @property
     def support(self) -> tuple[float, float]:
-        """(0, inf)."""
+        """(0, ∞)."""
         return 0.0, math.inf
 
     def var(self) -> float:
@@ -84,7 +84,7 @@ class EdgeLaw(Distribution):
         return math.exp(2.0 * centre) * float(weights @ (relative - weights @ relative) ** 2)
 
     def moment(self, k: int) -> float:
-        """E[lambda^k], k = 0, 1, 2, ..., by quadrature.
+        """E[λ^k], k = 0, 1, 2, ..., by quadrature.
 
         Raises:
             ParameterError: if k is not a non-negative integer.
@@ -92,10 +92,10 @@ class EdgeLaw(Distribution):
         return self.expect_power(float(require_order(k)))
 
     def expect_power(self, power: float) -> float:
-        """E[lambda^power], by quadrature.
+        """E[λ^power], by quadrature.
 
-        Inf at the lower edge where power <= -(n - r)/2, n the second smallest dimension: the law's density falls
-        towards zero as the power (n - r)/2 - 1 of lambda. (The true one has 1/2 more in the exponent.)
+        Inf at the lower edge where power ≤ -(n - r)/2, n the second smallest dimension: the law's density falls
+        towards zero as the power (n - r)/2 - 1 of λ. (The true one has 1/2 more in the exponent.)
         """
         right = _RIGHT
         if self.side == "lower" and power < 0.0:
@@ -126,7 +126,7 @@ class EdgeLaw(Distribution):
 
         Raises:
             ParameterError: for a variance that is not positive, or a third cumulant that no ``bend`` reaches whose
-                inverse is more than the standard deviation of ln lambda.
+                inverse is more than the standard deviation of ln λ.
         """
         if not variance > 0.0:
             raise ParameterError("variance", variance, "a positive number")
@@ -154,7 +154,7 @@ class EdgeLaw(Distribution):
         return replace(self, centre=centre, offset=mean - linear * first, linear=linear, bend=bend)
 
     def quadrature(self, right: float = _RIGHT) -> tuple[FloatArray, FloatArray]:
-        """Nodes ln lambda and weights of total mass 1 for expectations over the law, as far out as TW_1 = ``right``."""
+        """Nodes ln λ and weights of total mass 1 for expectations over the law, as far out as TW_1 = ``right``."""
         nodes, weights = _tracy_widom_quadrature(right)
         own = self._log_eigenvalues if right == _RIGHT else self._own_log_eigenvalue(nodes)
         return self._derived(own), weights
@@ -239,7 +239,7 @@ def largest_eigenvalue(
     normalization: str = "none",
     self_normalized: bool = False,
 ) -> EdgeLaw:
-    """Return the law of the largest eigenvalue of W^T W for the chain W = X_1 ... X_L, to second order.
+    """Return the law of the largest eigenvalue of Wᵀ W for the chain W = X_1 ... X_L, to second order.
 
     Measured for W_QK against 20 000 to 500 000 draws at d_head from 16 to 256 and d_head/d_model from 1/64 to 1: the
     mean is within 0.005 and every quantile from 1 % to 99.9 % within 0.05 standard deviations, the standard deviation
@@ -250,11 +250,11 @@ def largest_eigenvalue(
     Args:
         dims: (n_0, ..., n_L); (d_model, d_head, d_model) for W_QK.
         sigmas: the L standard deviations; None means 1 for each.
-        normalization: ``"none"``, or ``"sqrt_d"`` to divide W by sqrt(n_0).
-        self_normalized: the law of the eigenvalue divided by prod_l s_l^2/sigma_l^2, s_l^2 = |X_l|_F^2 / (n_{l-1} n_l)
-            the estimate of sigma_l^2 from the factor itself. The estimates are independent of the factors' directions,
+        normalization: ``"none"``, or ``"sqrt_d"`` to divide W by √n_0.
+        self_normalized: the law of the eigenvalue divided by Π_l s_l²/σ_l², s_l² = |X_l|_F² / (n_{l-1} n_l)
+            the estimate of σ_l² from the factor itself. The estimates are independent of the factors' directions,
             so the cumulants of their logarithms (digamma and its derivatives at n_{l-1} n_l / 2) are subtracted from
-            those of ln lambda.
+            those of ln λ.
 
     Raises:
         ParameterError: as :class:`rmtbase.laws.GaussianChain`; where the correction v of the variance is below -3/4, as
@@ -271,19 +271,19 @@ def smallest_eigenvalue(
 ) -> EdgeLaw:
     """Return the law of the smallest of the r nonzero eigenvalues at a soft lower edge, to second order.
 
-    Measured like :func:`largest_eigenvalue`, at d_head >= 16: mean within 0.02 and quantiles from 1 % to 99.9 % within
+    Measured like :func:`largest_eigenvalue`, at d_head ≥ 16: mean within 0.02 and quantiles from 1 % to 99.9 % within
     0.1 standard deviations, standard deviation within 1.5 %, tail probabilities within 20 % to 1e-3. Not near a hard
     edge: the true standard deviation is larger by 4 % at (72, 64), 8 % at (68, 64) and 60 % at (65, 64).
 
     Args:
         dims: (n_0, ..., n_L); (d_model, d_head, d_model) for W_QK.
         sigmas: the L standard deviations; None means 1 for each.
-        normalization: ``"none"``, or ``"sqrt_d"`` to divide W by sqrt(n_0).
+        normalization: ``"none"``, or ``"sqrt_d"`` to divide W by √n_0.
         self_normalized: as in :func:`largest_eigenvalue`.
 
     Raises:
         ParameterError: as :func:`largest_eigenvalue`, and at a hard edge (two or more of the n_l equal r, as for
-            d_head = d_model), where the fluctuations are not Tracy-Widom's.
+            d_head = d_model), where the fluctuations are not Tracy–Widom's.
     """
     return _edge_law(dims, sigmas, normalization, self_normalized, "lower")
 
@@ -321,7 +321,7 @@ def _edge_law(
 
 
 def log_scale_cumulants(dims: tuple[int, ...]) -> tuple[float, float, float]:
-    """First three cumulants of ln prod_l s_l^2 / sigma_l^2, s_l^2 the estimates from the factors themselves. Exact."""
+    """First three cumulants of ln Π_l s_l² / σ_l², s_l² the estimates from the factors themselves. Exact."""
     halves = [0.5 * m * n for m, n in pairwise(dims)]
     return (
         math.fsum(float(digamma(x)) - math.log(x) for x in halves),
@@ -351,7 +351,7 @@ def _log_density(s: FloatArray) -> FloatArray:
 def _score(s: FloatArray, derivative: int) -> FloatArray:
     """(ln F')'(s) of TW_1, or its derivative; continued straight to the left and as s^(1/2) to the right.
 
-    To the left (ln F')' grows as s^2, which as a correction to s would not stay one; nothing is left of F there.
+    To the left (ln F')' grows as s², which as a correction to s would not stay one; nothing is left of F there.
     """
     spline = _score_spline()
     low, high = _SCORE_ENDS[0], _SCORE_ENDS[-1]

@@ -1,20 +1,20 @@
-"""Where a rank-one spike puts an outlier eigenvalue of a Gaussian chain, in closed form in psi.
+"""Where a rank-one spike puts an outlier eigenvalue of a Gaussian chain, in closed form in ψ.
 
-A spike theta u v^T is added to the sub-product X_{a+1} ... X_b of the chain X_1 ... X_L: to the whole product
+A spike θ u vᵀ is added to the sub-product X_{a+1} ... X_b of the chain X_1 ... X_L: to the whole product
 (a = 0, b = L), or to one factor (b = a + 1). u and v are unit vectors, fixed or independent of the chain. With
-r = min n_l, c_l = r/n_l and psi the moment generating function of the r nonzero eigenvalues (see ``_chain_map``), an
-outlier at lambda = F(psi), 0 < psi < psi_+, belongs to the strength
+r = min n_l, c_l = r/n_l and ψ the moment generating function of the r nonzero eigenvalues (see ``_chain_map``), an
+outlier at λ = F(ψ), 0 < ψ < ψ_+, belongs to the strength
 
-    theta^2 = 1/D = K prod_{a<l<b} (1 + c_l psi) / psi,    K = prod_{a<l<=b} sigma_l^2 prod_{a<=l<=b} n_l / r.
+    θ² = 1/D = K Π_{a<l<b} (1 + c_l ψ) / ψ,    K = Π_{a<l≤b} σ_l² Π_{a≤l≤b} n_l / r.
 
-For the whole product it is the D-transform D = (1 + c_0 psi)(1 + c_L psi)/lambda of Benaych-Georges & Nadakuditi
-(2012), their phi being (1 + c psi)/sqrt(lambda) with the zero eigenvalues of either side counted. A spike inside the
-chain sees the resolvent R = (lambda - W W^T)^(-1) through the factors around it, W = A Y B: with <.> the normalized
-trace, lambda <A^T R A> = <A^T A> prod_{l<=a} (1 + c_l psi) by free multiplicativity, alike for B, and D is lambda times
-the product of <A^T R A> and its counterpart.
+For the whole product it is the D-transform D = (1 + c_0 ψ)(1 + c_L ψ)/λ of Benaych-Georges & Nadakuditi
+(2012), their φ being (1 + c ψ)/√λ with the zero eigenvalues of either side counted. A spike inside the
+chain sees the resolvent R = (λ - W Wᵀ)^(-1) through the factors around it, W = A Y B: with <.> the normalized
+trace, λ <Aᵀ R A> = <Aᵀ A> Π_{l≤a} (1 + c_l ψ) by free multiplicativity, alike for B, and D is λ times
+the product of <Aᵀ R A> and its counterpart.
 
-With p_l = c_l psi / (1 + c_l psi), S = sum_l p_l and S_in its part a < l < b, the logarithmic slopes are
-d ln lambda / d ln psi = S - 1 and d ln theta^2 / d ln psi = S_in - 1; everything else follows from them.
+With p_l = c_l ψ / (1 + c_l ψ), S = Σ_l p_l and S_in its part a < l < b, the logarithmic slopes are
+d ln λ / d ln ψ = S - 1 and d ln θ² / d ln ψ = S_in - 1; everything else follows from them.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ _LARGEST_PSI = 1e12
 
 @dataclass(frozen=True)
 class OutlierMap:
-    """The maps psi -> lambda, theta and the outlier's statistics for one chain and one place of the spike.
+    """The maps ψ → λ, θ and the outlier's statistics for one chain and one place of the spike.
 
     Attributes:
         chain: the chain's map.
         log_scale: ln C, the unit of the eigenvalues.
-        log_unit: ln K, the unit of theta^2.
+        log_unit: ln K, the unit of θ².
         first: a, the index of the spike's left dimension.
         last: b, the index of its right dimension.
     """
@@ -61,29 +61,29 @@ class OutlierMap:
 
     @property
     def psi_edge(self) -> float:
-        """psi_+, where the outlier leaves the bulk."""
+        """ψ_+, where the outlier leaves the bulk."""
         return self.chain.upper_delta - 1.0
 
     def log_eigenvalue(self, psi: FloatArray) -> FloatArray:
-        """ln lambda."""
+        """ln λ."""
         return self.log_scale + _log_product(self.ratios, psi) - np.log(psi)
 
     def log_strength(self, psi: FloatArray) -> FloatArray:
-        """ln theta."""
+        """ln θ."""
         return 0.5 * (self.log_unit + _log_product(self.inner, psi) - np.log(psi))
 
     def psi_of_eigenvalue(self, log_eigenvalue: FloatArray) -> FloatArray:
-        """psi in (0, psi_+] at ln lambda above the edge."""
+        """ψ in (0, ψ_+] at ln λ above the edge."""
         return self._solve(self.ratios, log_eigenvalue - self.log_scale, 0.0, self.psi_edge)
 
     def psi_of_strength(self, log_strength: FloatArray) -> FloatArray:
-        """psi in (0, psi_+] at ln theta above the threshold."""
+        """ψ in (0, ψ_+] at ln θ above the threshold."""
         return self._solve(self.inner, 2.0 * log_strength - self.log_unit, 0.0, self.psi_edge)
 
     def psi_below_threshold(self, log_strength: FloatArray) -> FloatArray:
-        """psi > psi_+ at ln theta below the threshold: the continuation of the outlier; inf where it ends."""
+        """ψ > ψ_+ at ln θ below the threshold: the continuation of the outlier; inf where it ends."""
         end = _LARGEST_PSI
-        if self.inner.size > 1:  # theta has a minimum, S_in = 1
+        if self.inner.size > 1:  # θ has a minimum, S_in = 1
             low, high = math.log(self.psi_edge), math.log(_LARGEST_PSI)
             end = math.exp(find_root(lambda t: _slope(self.inner, np.exp(t)) - 1.0, (low, high)).x)
         target = 2.0 * log_strength - self.log_unit
@@ -104,10 +104,10 @@ class OutlierMap:
         return both * left, both * right
 
     def relative_std(self, psi: FloatArray) -> FloatArray:
-        """Standard deviation of ln lambda_out, leading order.
+        """Standard deviation of ln λ_out, leading order.
 
-        Var = (2/r) Q [(S - S_in)/psi - (c_a + c_b) Q], Q = (1 - S)/(1 - S_in): the fluctuations of u^T A^T R A u,
-        v^T B R B^T v and the cross term, which are independent, with u and v uniform on their spheres.
+        Var = (2/r) Q [(S - S_in)/ψ - (c_a + c_b) Q], Q = (1 - S)/(1 - S_in): the fluctuations of uᵀ Aᵀ R A u,
+        vᵀ B R Bᵀ v and the cross term, which are independent, with u and v uniform on their spheres.
         """
         both = self.overlap(psi)
         free = (_slope(self.ratios, psi) - _slope(self.inner, psi)) / psi
@@ -115,7 +115,7 @@ class OutlierMap:
         return np.sqrt(np.maximum(2.0 / self.chain.rank * both * (free - ends * both), 0.0))
 
     def _solve(self, ratios: FloatArray, target: FloatArray, low: float, high: float) -> FloatArray:
-        """The psi in [low, high] with sum ln(1 + c psi) - ln psi = target, which falls with psi there."""
+        """The ψ in [low, high] with sum ln(1 + c ψ) - ln ψ = target, which falls with ψ there."""
         least = np.maximum(-target, math.log(low) if low else -np.inf)
         most = np.maximum(least, math.log(high))
         if not ratios.size:
@@ -132,11 +132,11 @@ class OutlierMap:
 
 
 def _log_product(ratios: FloatArray, psi: FloatArray) -> FloatArray:
-    """Sum of ln(1 + c psi)."""
+    """Sum of ln(1 + c ψ)."""
     return np.log1p(np.multiply.outer(psi, ratios)).sum(axis=-1)
 
 
 def _slope(ratios: FloatArray, psi: FloatArray) -> FloatArray:
-    """Sum of c psi/(1 + c psi)."""
+    """Sum of c ψ/(1 + c ψ)."""
     terms = np.multiply.outer(psi, ratios)
     return (terms / (1.0 + terms)).sum(axis=-1)

@@ -20,34 +20,34 @@ from rmtbase.laws._edge._tracy_widom import TracyWidom
 from rmtbase.laws._rational import variance_factor
 from rmtbase.parameters import require_dims, require_normalization, require_sigmas
 
-_AT_EDGE = 1e-6  # relative distance from psi_+ below which 0/0 is replaced by its limit
+_AT_EDGE = 1e-6  # relative distance from ψ_+ below which 0/0 is replaced by its limit
 
 
 @dataclass(frozen=True)
 class RankOneSpike:
-    """A rank-one spike theta u v^T in a Gaussian chain W = X_1 X_2 ... X_L, as learning would plant it.
+    """A rank-one spike θ u vᵀ in a Gaussian chain W = X_1 X_2 ... X_L, as learning would plant it.
 
     u and v are unit vectors, fixed or independent of the chain. By default the spike is added to the product,
-    W + theta u v^T; with ``factor`` it is added to X_factor before the product is taken, as training adds it to W_Q
-    (``factor=0`` of the chain (d_model, d_head, d_model)). In the limit n_l -> infinity the largest eigenvalue of W^T W
-    stays at the bulk's edge for theta <= threshold and leaves it beyond (Benaych-Georges & Nadakuditi 2012).
+    W + θ u vᵀ; with ``factor`` it is added to X_factor before the product is taken, as training adds it to W_Q
+    (``factor=0`` of the chain (d_model, d_head, d_model)). In the limit n_l → infinity the largest eigenvalue of Wᵀ W
+    stays at the bulk's edge for θ ≤ threshold and leaves it beyond (Benaych-Georges & Nadakuditi 2012).
 
-    With psi the moment generating function (see :class:`GaussianChain`), sigma = 1 and no normalization, for W_QK:
+    With ψ the moment generating function (see :class:`GaussianChain`), σ = 1 and no normalization, for W_QK:
 
-        spike on W_QK:  psi = d^2 / (theta^2 - d^2),   sqrt(lambda_out) = theta (1 + gamma psi),
-        spike on W_Q:   psi = d / theta^2,
+        spike on W_QK:  ψ = d² / (θ² - d²),   √λ_out = θ (1 + γ ψ),
+        spike on W_Q:   ψ = d / θ²,
 
-    and lambda_out = F(psi) in both. At (768, 64) the thresholds are 925.45 on W_QK (33.39 for ``sqrt_d``) and 18.63 on
+    and λ_out = F(ψ) in both. At (768, 64) the thresholds are 925.45 on W_QK (33.39 for ``sqrt_d``) and 18.63 on
     W_Q; in the spectrum of W_Q alone the latter shows from (d d_head)^(1/4) = 14.89 on. L = 1, dims (n, m):
-    theta_c = sigma (n m)^(1/4) and lambda_out = (theta^2 + sigma^2 n)(theta^2 + sigma^2 m)/theta^2.
+    θ_c = σ (n m)^(1/4) and λ_out = (θ² + σ² n)(θ² + σ² m)/θ².
 
     Accuracy: threshold, eigenvalue and overlaps are limits, exact to rounding; at finite size they are off by O(1/r),
-    measured below 0.06 of :meth:`eigenvalue_std` at theta >= 1.3 threshold for d_head = 32 and 64.
+    measured below 0.06 of :meth:`eigenvalue_std` at θ ≥ 1.3 threshold for d_head = 32 and 64.
 
     Attributes:
         dims: (n_0, ..., n_L), as :class:`GaussianChain`.
         sigmas: the L standard deviations; None means 1 for each.
-        normalization: ``"none"``, or ``"sqrt_d"``, which divides W by sqrt(n_0). A strength on the product is in units
+        normalization: ``"none"``, or ``"sqrt_d"``, which divides W by √n_0. A strength on the product is in units
             of the normalized product; a strength on a factor is in units of that factor, which is not divided.
         factor: None for a spike on the product; 0, ..., L - 1 for one on that factor, numbered as ``sigmas``.
 
@@ -72,12 +72,12 @@ class RankOneSpike:
 
     @property
     def threshold(self) -> float:
-        """The strength theta_c = 1/sqrt(D(lambda_+)) beyond which an eigenvalue leaves the bulk."""
+        """The strength θ_c = 1/√(D(λ_+)) beyond which an eigenvalue leaves the bulk."""
         return float(np.exp(self._map.log_strength(np.asarray(self._map.psi_edge))))
 
     @property
     def edge(self) -> float:
-        """The upper edge lambda_+ of the bulk."""
+        """The upper edge λ_+ of the bulk."""
         return float(np.exp(self._map.log_scale + self._map.chain.log_upper))
 
     def eigenvalue(self, strength: ArrayLike) -> FloatArray:
@@ -90,7 +90,7 @@ class RankOneSpike:
     def strength(self, eigenvalue: ArrayLike) -> FloatArray:
         """The strength whose outlier is at ``eigenvalue``, same shape: the inverse of :meth:`eigenvalue`.
 
-        nan at or below the edge, where the eigenvalue says no more than strength <= threshold.
+        nan at or below the edge, where the eigenvalue says no more than strength ≤ threshold.
         """
         values = np.asarray(eigenvalue, dtype=np.float64)
         out = values > self.edge
@@ -102,7 +102,7 @@ class RankOneSpike:
         """Squared cosines (left, right) of the outlier's singular vectors with the spike's directions in W; limits.
 
         The directions are u and v, carried outward by the chain: for a spike on X_l, X_1 ... X_{l-1} u and
-        (X_{l+1} ... X_L)^T v, normalized. 0 at and below the threshold.
+        (X_{l+1} ... X_L)ᵀ v, normalized. 0 at and below the threshold.
         """
         theta, above, psi = self._outlier(strength)
         pair = []
@@ -117,7 +117,7 @@ class RankOneSpike:
 
         The outlier is asymptotically normal about :meth:`eigenvalue`, for u and v with no preferred direction relative
         to the bulk (true of every Gaussian chain). Neglected: relative order r^(-1), and r^(-1/3) within r^(-1/3) of
-        the threshold. Measured at d_head = 32 and 64, theta from 1.3 to 6 thresholds: within 4 %, Monte
+        the threshold. Measured at d_head = 32 and 64, θ from 1.3 to 6 thresholds: within 4 %, Monte
         Carlo errors of 1.6 % included.
         """
         theta, above, psi = self._outlier(strength)
@@ -126,11 +126,11 @@ class RankOneSpike:
         return spread if spread.ndim else spread[()]
 
     def power(self, strength: ArrayLike, level: float = 0.05) -> FloatArray:
-        """Probability that the lambda_max test of size ``level`` finds the spike, same shape as ``strength``.
+        """Probability that the λ_max test of size ``level`` finds the spike, same shape as ``strength``.
 
-        The test rejects above ``largest_eigenvalue(dims, ...).isf(level)``. lambda_max follows the spiked Tracy-Widom
-        law F(x; w) of Bloemendal & Virag (2013), w = l ln(psi/psi_+) with l = psi_+ sqrt(F''(psi_+) / (2 delta_+)).
-        Above the threshold its centre w^2 and spread 2 sqrt|w| are matched to :meth:`eigenvalue` and
+        The test rejects above ``largest_eigenvalue(dims, ...).isf(level)``. λ_max follows the spiked Tracy–Widom
+        law F(x; w) of Bloemendal & Virág (2013), w = l ln(ψ/ψ_+) with l = ψ_+ √(F''(ψ_+) / (2 δ_+)).
+        Above the threshold its centre w² and spread 2 √|w| are matched to :meth:`eigenvalue` and
         :meth:`eigenvalue_std`, so that it tends to that normal law. Dimensions are shifted by 1/2 (Johnstone 2001), and
         x by 1/(2 l), half a step of the lattice whose continuum limit the edge is.
 
@@ -141,7 +141,7 @@ class RankOneSpike:
         product or on W_Q, 0.7 to 1.4 thresholds, it is within 0.035 of simulation at levels 0.05 and 0.01 (Monte
         Carlo error up to 0.016), worst near the threshold: there, at level 0.01, it says 0.085 where 0.055 is true.
         For a spike on a product of three or four factors, two chains tried: within 0.05, with a step of that size at
-        the threshold. At strength 0 it is ``level`` to 4 % for r >= 16 and level >= 0.001.
+        the threshold. At strength 0 it is ``level`` to 4 % for r ≥ 16 and level ≥ 0.001.
 
         Raises:
             ParameterError: for a negative or infinite strength, or a level outside (0, 1).
@@ -154,7 +154,7 @@ class RankOneSpike:
         return power if power.ndim else power[()]
 
     def detectable_strength(self, power: float = 0.5, level: float = 0.05) -> float:
-        """The strength that the lambda_max test of size ``level`` finds with probability ``power``.
+        """The strength that the λ_max test of size ``level`` finds with probability ``power``.
 
         The inverse of :meth:`power`, with its accuracy.
 
@@ -192,18 +192,18 @@ class RankOneSpike:
         return OutlierMap(chain, unit(whole, dims), unit(spanned, dims[first : last + 1]), first, last)
 
     def _outlier(self, strength: ArrayLike) -> tuple[FloatArray, NDArray[np.bool_], FloatArray]:
-        """The strengths, which of them are above the threshold, and psi of those."""
+        """The strengths, which of them are above the threshold, and ψ of those."""
         theta = _require_strength(strength)
         above = theta > self.threshold
         return theta, above, self._map.psi_of_strength(np.log(theta[above]))
 
     def _largest_eigenvalue_cdf(self, theta: FloatArray, x: float) -> FloatArray:
-        """P(lambda_max <= edge + scale x) at strengths ``theta``, edge and scale the null's, shifted."""
+        """P(λ_max ≤ edge + scale x) at strengths ``theta``, edge and scale the null's, shifted."""
         spiked = self._shifted_map
         chain, psi_edge = spiked.chain, spiked.psi_edge
         edge = math.exp(spiked.log_scale + chain.log_upper)
         scale = edge_scale(chain, chain.upper_delta, edge)
-        # lambda - edge = F''/2 (psi - psi_+)^2 = scale w^2.
+        # λ - edge = F''/2 (ψ - ψ_+)² = scale w².
         lattice = psi_edge * math.sqrt(chain.log_curvature(chain.upper_delta) * edge / (2.0 * scale))
         with np.errstate(divide="ignore"):
             log_theta = np.log(theta)

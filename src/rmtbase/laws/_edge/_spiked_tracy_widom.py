@@ -16,19 +16,19 @@ _ANGLES, _STAGES, _STEP = 128, 4, 0.5
 
 
 def spiked_tracy_widom_cdf(x: ArrayLike, w: ArrayLike, beta: int = 1) -> FloatArray:
-    """Return P(lambda_max <= x) at a soft edge with a rank-one spike, in the edge's own units; broadcasts.
+    """Return P(λ_max ≤ x) at a soft edge with a rank-one spike, in the edge's own units; broadcasts.
 
-    ``w`` says how far the spike is from its threshold: w = 0 at it, w -> inf far below it (the Tracy-Widom law of
-    ``beta``), w -> -inf far above it (a normal outlier of mean w^2 and variance 4 |w| / beta). F(x; w) is the
-    probability that the diffusion dp = (2/sqrt(beta)) dB + (t - p^2) dt, started from p = w at t = x, does not
+    ``w`` says how far the spike is from its threshold: w = 0 at it, w → ∞ far below it (the Tracy–Widom law of
+    ``beta``), w → -∞ far above it (a normal outlier of mean w² and variance 4 |w| / β). F(x; w) is the
+    probability that the diffusion dp = (2/√β) dB + (t - p²) dt, started from p = w at t = x, does not
     explode, and solves
 
-        dF/dx + (2/beta) d^2F/dw^2 + (x - w^2) dF/dw = 0,    F -> 0 at w -> -inf
+        dF/dx + (2/β) d²F/dw² + (x - w²) dF/dw = 0,    F → 0 at w → -∞
 
-    (Bloemendal & Virag 2013). Numerical: Chebyshev collocation in arccot w, Radau steps in x from
-    F = Phi((w + sqrt(x)) beta^(1/2) x^(1/4)) at large x, where the start is forgotten; built once per
-    process and beta on first use (0.25 s). Measured on a finer grid, absolute error for x in [-8, 9]: below 2e-6 for
-    beta = 1 and 5e-6 for beta = 2; beyond 9 the start itself stands in, within 0.015.
+    (Bloemendal & Virág 2013). Numerical: Chebyshev collocation in arccot w, Radau steps in x from
+    F = Φ((w + √x) β^(1/2) x^(1/4)) at large x, where the start is forgotten; built once per
+    process and β on first use (0.25 s). Measured on a finer grid, absolute error for x in [-8, 9]: below 2e-6 for
+    β = 1 and 5e-6 for β = 2; beyond 9 the start itself stands in, within 0.015.
     """
     spline, angles, weights = _table(beta)
     x, w = np.broadcast_arrays(np.asarray(x, dtype=np.float64), np.asarray(w, dtype=np.float64))
@@ -43,7 +43,7 @@ def spiked_tracy_widom_cdf(x: ArrayLike, w: ArrayLike, beta: int = 1) -> FloatAr
 
 
 def _far_right(x: FloatArray, w: FloatArray, beta: int) -> FloatArray:
-    """F at large x: p leaves the unstable point -sqrt(x) to one side or the other at once."""
+    """F at large x: p leaves the unstable point -√x to one side or the other at once."""
     distance = np.maximum(x, 1.0)
     return ndtr((w + np.sqrt(distance)) * np.sqrt(beta) * distance**0.25)
 
@@ -52,8 +52,8 @@ def _far_right(x: FloatArray, w: FloatArray, beta: int) -> FloatArray:
 def _table(beta: int) -> tuple[CubicSpline, FloatArray, FloatArray]:
     """F at the Chebyshev angles as a spline in x; the angles; their barycentric weights.
 
-    With w = cot(phi) the equation is dF/dx + (2/beta) sin^4 F'' + (cos^2 - x sin^2 + (4/beta) sin^3 cos) F' = 0 on
-    (0, pi); F = 0 at pi, and at 0, where the diffusion enters, the equation is its own boundary condition.
+    With w = cot(φ) the equation is dF/dx + (2/β) sin⁴ F'' + (cos² - x sin² + (4/β) sin³ cos) F' = 0 on
+    (0, π); F = 0 at π, and at 0, where the diffusion enters, the equation is its own boundary condition.
     """
     index = np.arange(_ANGLES + 1)
     angles = 0.5 * np.pi * (1.0 - np.cos(np.pi * index / _ANGLES))

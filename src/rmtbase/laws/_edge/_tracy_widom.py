@@ -1,9 +1,9 @@
-"""The Tracy-Widom laws, the fluctuations of an extreme eigenvalue at a soft edge.
+"""The Tracy–Widom laws, the fluctuations of an extreme eigenvalue at a soft edge.
 
-The left tail comes from the Hastings-McLeod solution q of Painleve II,
+The left tail comes from the Hastings-McLeod solution q of Painlevé II,
 
-    q'' = s q + 2 q^3,   q(s) ~ Ai(s) as s -> inf,   q(-v) = sqrt(v/2) sum_j a_j v^(-3j) as v -> inf,
-    (ln F_2)'' = -q^2,   (ln F_1)' = ((ln F_2)' + q) / 2
+    q'' = s q + 2 q³,   q(s) ~ Ai(s) as s → ∞,   q(-v) = √(v/2) Σ_j a_j v^(-3j) as v → ∞,
+    (ln F_2)'' = -q²,   (ln F_1)' = ((ln F_2)' + q) / 2
 
 (Tracy & Widom 1994, 1996). Where F is small its Fredholm determinant loses all digits, and these equations none: as
 boundary value problems they are well-conditioned.
@@ -29,7 +29,7 @@ from rmtbase.laws._distribution import Distribution
 from rmtbase.laws._piecewise import PiecewisePolynomial, nodes
 from rmtbase.parameters import require_order
 
-# FAR_LEFT | ln F by Painleve II | ln (1 - F) by determinants | ln (1 - F) by the trace
+# FAR_LEFT | ln F by Painlevé II | ln (1 - F) by determinants | ln (1 - F) by the trace
 _MIDDLE, _RIGHT = -1.0, 10.0
 _PIECES_PER_UNIT = 4
 _QUANTILE_STEPS = 3
@@ -38,26 +38,26 @@ FAR_LEFT = -16.0
 """Where :func:`far_left_log_cdf` takes over."""
 
 _TERMS = 11  # of its series: the next is below 1e-16 at v = 16
-_ZETA_PRIME = -0.16542114370045092921  # zeta'(-1)
+_ZETA_PRIME = -0.16542114370045092921  # ζ'(-1)
 _DEGREE, _NEWTON_STEPS = 90, 12  # of the boundary value problem
 
 
 @dataclass(frozen=True)
 class TracyWidom(Distribution):
-    """The Tracy-Widom law F_beta of the largest eigenvalue at a soft edge, beta = 1 (real) or 2 (complex).
+    """The Tracy–Widom law F_beta of the largest eigenvalue at a soft edge, β = 1 (real) or 2 (complex).
 
-    F_1(s) = det(1 - B_s) and F_2(s) = det(1 - B_s^2) with B_s(x, y) = Ai(x + y + s) on L^2(0, inf) (Ferrari & Spohn
-    2005). Numerical, with relative accuracy in both tails: for s >= -1 determinants by Gauss-Legendre quadrature
+    F_1(s) = det(1 - B_s) and F_2(s) = det(1 - B_s²) with B_s(x, y) = Ai(x + y + s) on L²(0, ∞) (Ferrari & Spohn
+    2005). Numerical, with relative accuracy in both tails: for s ≥ -1 determinants by Gauss-Legendre quadrature
     (Bornemann 2010), the survival function from the eigenvalues of B_s rather than from 1 - cdf; for s < -1, where
-    determinants lose their digits, Painleve II between the determinant at -1 and the left asymptotics. Measured
-    against determinants in 70 digits, relative error: sf below 1e-12 everywhere, cdf below 1e-12 for s >= -14. Built
+    determinants lose their digits, Painlevé II between the determinant at -1 and the left asymptotics. Measured
+    against determinants in 70 digits, relative error: sf below 1e-12 everywhere, cdf below 1e-12 for s ≥ -14. Built
     once per process on first use (about 20 ms), then some tens of nanoseconds a value.
 
     Attributes:
         beta: 1 or 2.
 
     Raises:
-        ParameterError: for any other beta.
+        ParameterError: for any other β.
     """
 
     beta: int = 1
@@ -78,7 +78,7 @@ class TracyWidom(Distribution):
         )
 
     def logcdf(self, s: ArrayLike) -> FloatArray:
-        """ln P(TW <= s), finite for every finite s."""
+        """ln P(TW ≤ s), finite for every finite s."""
         return self._inside(
             s, _piecewise(self._log_cdf, lambda right: np.log1p(-np.exp(self._log_sf(right)))), -math.inf, 0.0
         )
@@ -102,11 +102,11 @@ class TracyWidom(Distribution):
         return self._at_log_masses(np.log1p(-q), np.log(q))
 
     def mean(self) -> float:
-        """E[TW]: -1.2065335745820 for beta = 1, -1.7710868074116 for beta = 2."""
+        """E[TW]: -1.2065335745820 for β = 1, -1.7710868074116 for β = 2."""
         return self.moment(1)
 
     def var(self) -> float:
-        """Variance: 1.6077810345810 for beta = 1, 0.8131947928329 for beta = 2."""
+        """Variance: 1.6077810345810 for β = 1, 0.8131947928329 for β = 2."""
         s, mass = _quadrature(self.beta)
         return float(mass @ (s - self.mean()) ** 2)
 
@@ -134,7 +134,7 @@ class TracyWidom(Distribution):
         return body
 
     def _log_sf(self, s: FloatArray, derivative: int = 0) -> FloatArray:
-        """ln (1 - F) (or its derivative) for s >= _MIDDLE."""
+        """ln (1 - F) (or its derivative) for s ≥ _MIDDLE."""
         body = _right_body(self.beta)[derivative](s)
         far = s > _RIGHT
         if far.any():
@@ -191,7 +191,7 @@ def _airy_series() -> PPoly:
 
 
 def _kernel(s: FloatArray, order: int) -> tuple[FloatArray, FloatArray]:
-    """B_s and its first row Ai(x + s), by ``order``-point Gauss-Legendre quadrature for each s >= _MIDDLE.
+    """B_s and its first row Ai(x + s), by ``order``-point Gauss-Legendre quadrature for each s ≥ _MIDDLE.
 
     Both carry the square roots of the weights. The half line is cut where Ai(x + s) is below 1e-17 of its
     largest value on it.
@@ -214,7 +214,7 @@ def _log_determinant(beta: int, kernel: FloatArray) -> FloatArray:
 
 @cache
 def _log_cdf_series() -> tuple[Chebyshev, Chebyshev]:
-    """ln F_1 and ln F_2 on [FAR_LEFT, _MIDDLE], from the determinants and q = ((1 - B^2)^-1 Ai)(s) at _MIDDLE."""
+    """ln F_1 and ln F_2 on [FAR_LEFT, _MIDDLE], from the determinants and q = ((1 - B²)⁻¹ Ai)(s) at _MIDDLE."""
     (kernel,), (row,) = _kernel(np.array([_MIDDLE]), 52)
     q = airy(_MIDDLE)[0] + row @ kernel @ np.linalg.solve(np.eye(row.size) - kernel @ kernel, row)
     log_f1, log_f2 = (float(_log_determinant(beta, kernel)) for beta in (1, 2))
@@ -250,10 +250,10 @@ def _right_body(beta: int) -> tuple[PiecewisePolynomial, PiecewisePolynomial]:
 
 @cache
 def _right_tail_series(beta: int) -> tuple[Chebyshev, Chebyshev]:
-    """Interpolant in w = s^(-3/2) of ln (1 - F(s)) + (2 beta/3) s^(3/2) + (3 beta/4) ln s, and its derivative.
+    """Interpolant in w = s^(-3/2) of ln (1 - F(s)) + (2 β/3) s^(3/2) + (3 β/4) ln s, and its derivative.
 
-    Beyond _RIGHT, 1 - F is the trace of the kernel to double precision: (1/2) int_0^inf Ai(s + u) du for beta = 1 and
-    int_0^inf u Ai(s + u)^2 du for beta = 2.
+    Beyond _RIGHT, 1 - F is the trace of the kernel to double precision: (1/2) int_0^inf Ai(s + u) du for β = 1 and
+    int_0^inf u Ai(s + u)² du for β = 2.
     """
     points, weights = np.polynomial.legendre.leggauss(64)
     t, weight = 20.0 * (points + 1.0), 20.0 * weights
@@ -299,7 +299,7 @@ def _quadrature(beta: int) -> tuple[FloatArray, FloatArray]:
 
 @cache
 def _hastings_mcleod_series() -> tuple[float, ...]:
-    """a_0, a_1, ... = 1, -1/8, -73/128, ...: with y = sum_j a_j v^(-3j), [y^3 - y]_{j+1} = (9 j^2 - 1/4) a_j."""
+    """a_0, a_1, ... = 1, -1/8, -73/128, ...: with y = Σ_j a_j v^(-3j), [y³ - y]_{j+1} = (9 j² - 1/4) a_j."""
     a = [1.0]
     for j in range(_TERMS - 1):
         known = np.array([*a, 0.0])
@@ -309,21 +309,21 @@ def _hastings_mcleod_series() -> tuple[float, ...]:
 
 
 def hastings_mcleod_far_left(v: FloatArray) -> FloatArray:
-    """q(-v) for v >= -FAR_LEFT."""
+    """q(-v) for v ≥ -FAR_LEFT."""
     series = np.polyval(_hastings_mcleod_series()[::-1], v**-3.0)
     return np.asarray(np.sqrt(0.5 * v) * series, dtype=np.float64)
 
 
 def far_left_log_cdf(beta: int, v: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """ln F_beta(-v) and its derivative in s = -v, for v >= -FAR_LEFT: the series integrated term by term.
+    """ln F_beta(-v) and its derivative in s = -v, for v ≥ -FAR_LEFT: the series integrated term by term.
 
-    The constants are ln tau_2 = ln 2 / 24 + zeta'(-1) and ln tau_1 = -11 ln 2 / 48 + zeta'(-1) / 2 (Deift, Its &
+    The constants are ln τ_2 = ln 2 / 24 + ζ'(-1) and ln τ_1 = -11 ln 2 / 48 + ζ'(-1) / 2 (Deift, Its &
     Krasovsky 2008; Baik, Buckingham & DiFranco 2008).
     """
     a = np.array(_hastings_mcleod_series())
     j, w = np.arange(a.size), v**-3.0
     square = np.convolve(a, a)[: a.size] / 2.0
-    # -q^2 = -sum square_j v^(1-3j), integrated once and twice; j = 1 gives the logarithm.
+    # -q² = -sum square_j v^(1-3j), integrated once and twice; j = 1 gives the logarithm.
     once = square / (3.0 * j - 2.0)
     twice = np.divide(once, 3.0 - 3.0 * j, out=np.zeros(a.size), where=j != 1)
     slope = -(v**2) * np.polyval(once[::-1], w)

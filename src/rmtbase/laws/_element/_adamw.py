@@ -17,32 +17,32 @@ from rmtbase.parameters import require_positive_number
 class AdamWNoise:
     """The scale of a weight that AdamW moves by gradients that are independent noise of mean zero.
 
-    One step (Loshchilov & Hutter 2019), with eta the learning rate and lambda the weight decay,
+    One step (Loshchilov & Hutter 2019), with η the learning rate and λ the weight decay,
 
-        w <- (1 - eta lambda) w - eta m,    m <- beta1 m + (1 - beta1) g,    g i.i.d., mean 0, variance 1,
+        w <- (1 - η λ) w - η m,    m <- beta1 m + (1 - beta1) g,    g i.i.d., mean 0, variance 1,
 
-    the gradient already divided by its root mean square. From m = 0, with a = 1 - eta lambda and
+    the gradient already divided by its root mean square. From m = 0, with a = 1 - η λ and
     c_j = (1 - beta1) (a^{j+1} - beta1^{j+1}) / (a - beta1), the variance after t steps is
-    a^{2t} Var w_0 + eta^2 sum_{j<t} c_j^2: exact, in closed form. It tends to
+    a^{2t} Var w_0 + η² Σ_{j<t} c_j²: exact, in closed form. It tends to
 
-        sigma^2 = eta^2 / (1 - a^2) (1 - beta1)(1 + a beta1) / ((1 + beta1)(1 - a beta1)) -> eta / (2 lambda),
+        σ² = η² / (1 - a²) (1 - beta1)(1 + a beta1) / ((1 + beta1)(1 - a beta1)) → η / (2 λ),
 
-    the limit being eta lambda << 1 - beta1: the law sigma ~ sqrt(eta/lambda), with relaxation time 1/(eta lambda)
+    the limit being η λ << 1 - beta1: the law σ ~ √(η/λ), with relaxation time 1/(η λ)
     (Wang & Aitchison 2024; Fan et al. 2025). beta1 = 0 is sign descent by random signs:
-    sigma^2 = eta / (lambda (2 - eta lambda)).
+    σ² = η / (λ (2 - η λ)).
 
     What it leaves out: the fluctuations of Adam's denominator and its bias corrections (measured on AdamW itself with
-    normal gradients: sigma is right to 0.5 % at beta2 = 0.999 and to 1.5 % at 0.95), schedules, and every gradient
-    that is more than noise. A loss that pulls the weight back makes sigma smaller, a gradient that keeps its sign
+    normal gradients: σ is right to 0.5 % at beta2 = 0.999 and to 1.5 % at 0.95), schedules, and every gradient
+    that is more than noise. A loss that pulls the weight back makes σ smaller, a gradient that keeps its sign
     makes it larger.
 
     Attributes:
-        learning_rate: eta > 0.
-        weight_decay: lambda > 0, decoupled, multiplied by the learning rate as in AdamW.
-        beta1: the momentum, 0 <= beta1 < 1.
+        learning_rate: η > 0.
+        weight_decay: λ > 0, decoupled, multiplied by the learning rate as in AdamW.
+        beta1: the momentum, 0 ≤ beta1 < 1.
 
     Raises:
-        ParameterError: for parameters outside these domains, or eta lambda >= 1 - beta1, where the decay is faster than
+        ParameterError: for parameters outside these domains, or η λ ≥ 1 - beta1, where the decay is faster than
             the momentum and the scale is no longer the noise's.
     """
 
@@ -64,7 +64,7 @@ class AdamWNoise:
 
     @property
     def relaxation_time(self) -> float:
-        """Steps over which a weight's mean falls by 1/e: -1/ln(1 - eta lambda), 1/(eta lambda) to leading order.
+        """Steps over which a weight's mean falls by 1/e: -1/ln(1 - η λ), 1/(η λ) to leading order.
 
         The variance approaches its limit twice as fast.
         """
@@ -81,14 +81,14 @@ class AdamWNoise:
         return self.std() ** 2
 
     def scaling_std(self) -> float:
-        """sqrt(eta / (2 lambda)), to which :meth:`std` tends for eta lambda << 1 - beta1 with error O(eta lambda)."""
+        """√(η / (2 λ)), to which :meth:`std` tends for η λ << 1 - beta1 with error O(η λ)."""
         return math.sqrt(self.learning_rate / (2.0 * self.weight_decay))
 
     def std_after(self, steps: ArrayLike, initial_std: float = 0.0) -> FloatArray:
         """Standard deviation after ``steps`` steps from weights of standard deviation ``initial_std``; same shape.
 
-        Exact. For steps << 1/(eta lambda) it is a random walk, eta sqrt(steps), that knows nothing of the decay:
-        a run with few relaxation times does not show the sqrt(eta/lambda) law.
+        Exact. For steps << 1/(η λ) it is a random walk, η √steps, that knows nothing of the decay:
+        a run with few relaxation times does not show the √(η/λ) law.
 
         Raises:
             ParameterError: for steps that are not non-negative integers, or a negative or infinite initial_std.

@@ -22,22 +22,22 @@ _ROOT_TAU = math.sqrt(2.0 * math.pi)
 
 @dataclass(frozen=True)
 class ContaminatedNormal(Distribution):
-    """The mixture (1 - q) N(mean_bulk, sigma_bulk^2) + q N(mean_spike, sigma_spike^2), q = ``spike_weight``.
+    """The mixture (1 - q) N(mean_bulk, σ_bulk²) + q N(mean_spike, σ_spike²), q = ``spike_weight``.
 
-    Tukey's contaminated normal law (Tukey 1960) has equal means; a spike at mean_spike with sigma_spike = 0 is a point
-    mass. With delta = mean_spike - mean_bulk and v_b, v_s the two variances,
+    Tukey's contaminated normal law (Tukey 1960) has equal means; a spike at mean_spike with σ_spike = 0 is a point
+    mass. With δ = mean_spike - mean_bulk and v_b, v_s the two variances,
 
-        mean     = mean_bulk + q delta
-        var      = (1 - q) v_b + q v_s + q (1 - q) delta^2
-        mu_3     = q (1 - q) delta [3 (v_s - v_b) + (1 - 2q) delta^2]
-        mu_4     = 3 (1 - q) v_b^2 + 3 q v_s^2 + 6 q (1 - q) delta^2 [q v_b + (1 - q) v_s]
-                   + q (1 - q) delta^4 [1 - 3 q (1 - q)].
+        mean     = mean_bulk + q δ
+        var      = (1 - q) v_b + q v_s + q (1 - q) δ²
+        μ_3     = q (1 - q) δ [3 (v_s - v_b) + (1 - 2q) δ²]
+        μ_4     = 3 (1 - q) v_b² + 3 q v_s² + 6 q (1 - q) δ² [q v_b + (1 - q) v_s]
+                   + q (1 - q) δ⁴ [1 - 3 q (1 - q)].
 
     Exact, all functions to rounding except the entropy. With ``sigma_spike=0`` the point mass is in ``cdf``, ``sf``,
     ``ppf`` and the moments; ``pdf`` is the continuous part, of mass 1 - q, and the entropy is -inf.
 
     Attributes:
-        spike_weight: q, the weight of the spike and never of the bulk, 0 <= q <= 1.
+        spike_weight: q, the weight of the spike and never of the bulk, 0 ≤ q ≤ 1.
         mean_spike: the spike's location.
         sigma_bulk: the bulk's standard deviation, positive.
         sigma_spike: the spike's standard deviation, zero or positive.
@@ -73,7 +73,7 @@ class ContaminatedNormal(Distribution):
 
     @property
     def atom_mass(self) -> float:
-        """Mass at mean_spike: q for sigma_spike = 0, else 0."""
+        """Mass at mean_spike: q for σ_spike = 0, else 0."""
         return self.spike_weight if self.sigma_spike == 0.0 else 0.0
 
     def _pdf(self, x: FloatArray) -> FloatArray:
@@ -159,7 +159,7 @@ class ContaminatedNormal(Distribution):
 
     @property
     def _components(self) -> list[tuple[float, float]]:
-        """(mean, sigma) of the components that have any weight."""
+        """(mean, σ) of the components that have any weight."""
         components = [(self.mean_bulk, self.sigma_bulk)] if self.spike_weight < 1.0 else []
         return components + [(self.mean_spike, self.sigma_spike)] * (self.spike_weight > 0.0)
 
@@ -169,7 +169,7 @@ def _normal_pdf(x: FloatArray, mean: float, sigma: float) -> FloatArray:
 
 
 def _normal_moment(k: int, mean: float, sigma: float) -> float:
-    """Sum over even j of binom(k, j) mean^(k-j) sigma^j (j-1)!!."""
+    """Sum over even j of binom(k, j) mean^(k-j) σ^j (j-1)!!."""
     return math.fsum(
         math.comb(k, j) * mean ** (k - j) * sigma**j * math.prod(range(1, j, 2)) for j in range(0, k + 1, 2)
     )

@@ -79,8 +79,8 @@ def histogram_kl(
 
     The estimate is that of :func:`rmtbase.statistics.histogram_kl`: Σ p ln(p/q), p the shares of the elements within
     ``range`` in ``bins`` equal bins and q those of N(0, sigma²); ``sigma`` None takes the root mean square of the same
-    elements. Its mean is the divergence of the binned law, plus (occupied bins - 1)/(2N), less 1/(2N) if sigma is
-    fitted, plus the effect of the dependence between elements: 1/(d_model d_head) at a given sigma, nearly
+    elements. Its mean is the divergence of the binned law, plus (occupied bins - 1)/(2N), less 1/(2N) if σ is
+    fitted, plus the effect of the dependence between elements: 1/(d_model d_head) at a given σ, nearly
     nothing at a fitted one, which follows the width of the matrix's own density.
 
     Accuracy, arguments and errors as :func:`histogram_entropy`; ``sigma`` must be positive and finite.

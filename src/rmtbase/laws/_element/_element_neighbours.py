@@ -72,7 +72,7 @@ def nearest_neighbour_kl(
 
     The estimate is that of :func:`rmtbase.statistics.nearest_neighbour_kl`: the cross-entropy ln(2π sigma²)/2 +
     mean(w²)/(2 sigma²), or ln(2π e mean(w²))/2 where ``sigma`` is None, less the entropy. Its bias is χ/d_model, less
-    Var(mean w²)/(4 (E w²)²), about the same 1/(d_model d_head), at a fitted sigma. Accuracy, arguments and errors as
+    Var(mean w²)/(4 (E w²)²), about the same 1/(d_model d_head), at a fitted σ. Accuracy, arguments and errors as
     :func:`nearest_neighbour_entropy`; ``sigma`` must be positive and finite.
     """
     law = _require_law(d_model, d_head, sigma_q, sigma_k, normalization)
@@ -152,5 +152,5 @@ def _pair_excess(k: int, r: FloatArray, u: float, z: FloatArray) -> FloatArray:
 
 
 def _fewer(count: NDArray[np.integer] | int, mean: FloatArray) -> FloatArray:
-    """P(Poisson(mean) < count), 0 for count <= 0."""
+    """P(Poisson(mean) < count), 0 for count ≤ 0."""
     return np.where(np.asarray(count) > 0, special.pdtr(np.maximum(count, 1) - 1, np.maximum(mean, 0.0)), 0.0)

@@ -1,4 +1,4 @@
-"""Entropy of a normal law, and the Kullback-Leibler divergence between two."""
+"""Entropy of a normal law, and the Kullback–Leibler divergence between two."""
 
 from __future__ import annotations
 
@@ -14,36 +14,36 @@ _SERIES_TERMS = 9  # of 2 atanh(s), |s| < 0.1: the first one left out is below 1
 
 
 def normal_entropy(sigma: ArrayLike) -> FloatArray:
-    """Return the differential entropy -<ln p> = ln(2 pi e sigma^2)/2 of N(mean, sigma^2), in nats; exact, same shape.
+    """Return the differential entropy -<ln p> = ln(2 π e σ²)/2 of N(mean, σ²), in nats; exact, same shape.
 
     The largest of all laws with that standard deviation: a law p falls short of it by D_KL(p || matched normal)
     (Cover & Thomas 2006, section 8.6).
 
     Raises:
-        ParameterError: for a sigma that is not positive and finite.
+        ParameterError: for a σ that is not positive and finite.
     """
     return 0.5 * math.log(2.0 * math.pi * math.e) + np.log(_positive("sigma", sigma))
 
 
 def normal_kl(sigma: ArrayLike, sigma0: ArrayLike, mean: ArrayLike = 0.0, mean0: ArrayLike = 0.0) -> FloatArray:
-    """Return D_KL(N(mean, sigma^2) || N(mean0, sigma0^2)) in nats, broadcast over all four.
+    """Return D_KL(N(mean, σ²) || N(mean0, sigma0²)) in nats, broadcast over all four.
 
-        ln(sigma0/sigma) + (sigma^2 + (mean - mean0)^2) / (2 sigma0^2) - 1/2
+        ln(sigma0/σ) + (σ² + (mean - mean0)²) / (2 sigma0²) - 1/2
 
     (Kullback & Leibler 1951). Exact, without cancellation where the two laws are close: relative error below 1e-14. Not
     symmetric: the average is over the first law.
 
     Raises:
-        ParameterError: for a sigma that is not positive and finite, or a mean that is not finite.
+        ParameterError: for a σ that is not positive and finite, or a mean that is not finite.
     """
     width, reference = _positive("sigma", sigma), _positive("sigma0", sigma0)
     shift = (_finite("mean", mean) - _finite("mean0", mean0)) / reference
-    excess = (width - reference) / reference * (width / reference + 1.0)  # sigma^2/sigma0^2 - 1
+    excess = (width - reference) / reference * (width / reference + 1.0)  # σ²/sigma0² - 1
     return 0.5 * (_minus_log1p(excess, width / reference) + shift**2)
 
 
 def _minus_log1p(x: FloatArray, root: FloatArray) -> FloatArray:
-    """Return x - ln(1 + x), 1 + x = root^2; for small x as x s - 2 (atanh(s) - s), s = x/(2 + x)."""
+    """Return x - ln(1 + x), 1 + x = root²; for small x as x s - 2 (atanh(s) - s), s = x/(2 + x)."""
     s = x / (2.0 + x)
     small = np.abs(s) < 0.1
     near = np.where(small, s, 0.0)

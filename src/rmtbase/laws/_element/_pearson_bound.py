@@ -20,7 +20,7 @@ _ROUNDING = 1e-9
 
 
 def pearson_bound(skewness: ArrayLike) -> FloatArray:
-    """Return the smallest kurtosis skewness^2 + 1 that any law with that skewness can have; exact, same shape.
+    """Return the smallest kurtosis skewness² + 1 that any law with that skewness can have; exact, same shape.
 
     Reached by two-point laws and no others (Pearson 1916), see :class:`TwoPoint`. It holds for samples as well, when
     both statistics are the plain moments with 1/n.
@@ -29,7 +29,7 @@ def pearson_bound(skewness: ArrayLike) -> FloatArray:
 
 
 def unimodal_bound(skewness: ArrayLike) -> FloatArray:
-    """Return skewness^2 + 189/125, below which the kurtosis of a unimodal law cannot fall; exact, same shape.
+    """Return skewness² + 189/125, below which the kurtosis of a unimodal law cannot fall; exact, same shape.
 
     Reached by the uniform law with half of the mass in an atom at one of its ends (Klaassen, Mokveld & van Es 2000). A
     histogram with a single peak is therefore never nearer to Pearson's bound than 64/125.
@@ -38,10 +38,10 @@ def unimodal_bound(skewness: ArrayLike) -> FloatArray:
 
 
 def pearson_distance(skewness: ArrayLike, kurtosis: ArrayLike) -> FloatArray:
-    """Return kurtosis - skewness^2 - 1 >= 0, the distance from Pearson's bound; broadcasts, nan in -> nan out.
+    """Return kurtosis - skewness² - 1 ≥ 0, the distance from Pearson's bound; broadcasts, nan in → nan out.
 
-    It is the part of the variance of z^2, z the standardized variable, that z does not explain linearly:
-    Var(z^2) - Cov(z^2, z)^2.
+    It is the part of the variance of z², z the standardized variable, that z does not explain linearly:
+    Var(z²) - Cov(z², z)².
 
     Raises:
         ParameterError: for a pair that no law has, by more than 1e-9 of the kurtosis.
@@ -57,7 +57,7 @@ def pearson_distance(skewness: ArrayLike, kurtosis: ArrayLike) -> FloatArray:
 class TwoPoint(DiscreteDistribution):
     """The two-point law with a given skewness: the one that saturates Pearson's bound.
 
-    With t = sqrt(skewness^2 + 4), the standardized points are (skewness -+ t)/2 and the upper one has probability
+    With t = √(skewness² + 4), the standardized points are (skewness ∓ t)/2 and the upper one has probability
     (1 - skewness/t)/2.
 
     Attributes:
@@ -119,7 +119,7 @@ class TwoPoint(DiscreteDistribution):
         return self.scale
 
     def kurtosis(self) -> float:
-        """The kurtosis, skewness^2 + 1."""
+        """The kurtosis, skewness² + 1."""
         return self.skewness**2 + 1.0
 
     @property

@@ -40,7 +40,7 @@ _CENTRAL = 0.45  # tail probability above which a quantile is found from its dis
 
 @dataclass(frozen=True)
 class ProductElement(Distribution):
-    """The law of one element w = scale Σ_{i<=h} a_i b_i of W_QK, a_i and b_i independent N(0, 1), h = d_head.
+    """The law of one element w = scale Σ_{i≤h} a_i b_i of W_QK, a_i and b_i independent N(0, 1), h = d_head.
 
     It is the symmetric variance-gamma law (the Laplace law at h = 2): w is N(0, scale² s) with s ~ χ² of h degrees of
     freedom, or scale/2 times the difference of two independent such χ². In the unit x = |w|/scale, with ν = (h - 1)/2,
@@ -79,7 +79,7 @@ class ProductElement(Distribution):
         return self._inside(x, self._log_pdf, -math.inf, -math.inf)
 
     def logcdf(self, x: ArrayLike) -> FloatArray:
-        """ln P(w <= x), finite for every finite x."""
+        """ln P(w ≤ x), finite for every finite x."""
         return self._inside(x, lambda w: self._log_sf(-w), -math.inf, 0.0)
 
     def logsf(self, x: ArrayLike) -> FloatArray:
@@ -147,7 +147,7 @@ class ProductElement(Distribution):
     def kl_to_normal(self) -> float:
         """D_KL(p ‖ N(0, scale² h)) in nats, of the law itself: no estimate from a matrix has this as its mean.
 
-        Accurate relative to itself where it is tiny (2.8e-9 at h = 16 384): the integral of φ (r ln r - r + 1) >= 0,
+        Accurate relative to itself where it is tiny (2.8e-9 at h = 16 384): the integral of φ (r ln r - r + 1) ≥ 0,
         with r - 1 = p/φ - 1 found from what is left of the scale mixture after its constant and linear terms.
         """
         return _kl_to_normal(self.d_head)
@@ -169,9 +169,9 @@ class ProductElement(Distribution):
 def product_element(
     d_model: int, d_head: int, sigma_q: float = 1.0, sigma_k: float = 1.0, normalization: str = "sqrt_d"
 ) -> ProductElement:
-    """Return the law of one element of W_QK = W_Q^T W_K with Gaussian W_Q, W_K of shape (d_head, d_model).
+    """Return the law of one element of W_QK = W_Qᵀ W_K with Gaussian W_Q, W_K of shape (d_head, d_model).
 
-    Variance d_head sigma_q² sigma_k², divided by d_model for ``sqrt_d``. Exact for every element, but the d_model²
+    Variance d_head σ_q² σ_k², divided by d_model for ``sqrt_d``. Exact for every element, but the d_model²
     elements of one matrix depend on each other: see :func:`element_average`.
 
     Raises:
@@ -183,7 +183,7 @@ def product_element(
 
 
 def _by_octave(function: Callable[[int, FloatArray], FloatArray], d_head: int, x: FloatArray) -> FloatArray:
-    """Apply ``function`` to groups of x >= 0 within a factor of two, which can share one rule."""
+    """Apply ``function`` to groups of x ≥ 0 within a factor of two, which can share one rule."""
     octave = np.frexp(np.maximum(x, _NEAREST))[1]
     order = np.argsort(octave, kind="stable")
     result = np.empty(x.shape)
@@ -195,8 +195,8 @@ def _by_octave(function: Callable[[int, FloatArray], FloatArray], d_head: int, x
 
 
 def _log_pdf(d_head: int, x: FloatArray) -> FloatArray:
-    """ln of the density at scale 1 for x >= 0 in one octave."""
-    if d_head == 1:  # K_0(x)/π, whose mixture has no peak as x -> 0
+    """ln of the density at scale 1 for x ≥ 0 in one octave."""
+    if d_head == 1:  # K_0(x)/π, whose mixture has no peak as x → 0
         return np.log(k0e(x) / np.pi) - x
     x = np.maximum(x, _NEAREST)
     log_peak, saddle, v, terms, step = _mixture(d_head, x, 0.5)
@@ -204,7 +204,7 @@ def _log_pdf(d_head: int, x: FloatArray) -> FloatArray:
 
 
 def _log_sf(d_head: int, x: FloatArray) -> FloatArray:
-    """ln P(w > x) at scale 1 for x >= 0 in one octave."""
+    """ln P(w > x) at scale 1 for x ≥ 0 in one octave."""
     x = np.maximum(x, _NEAREST)
     log_peak, saddle, v, terms, step = _mixture(d_head, x, 0.0)
     terms *= erfcx(np.multiply.outer(x / np.sqrt(2.0 * saddle), np.exp(-0.5 * v)))
@@ -330,6 +330,6 @@ def _density_excess(d_head: int, y: FloatArray) -> FloatArray:
 
 
 def _divergence_density(delta: FloatArray) -> FloatArray:
-    """(1 + δ) ln(1 + δ) - δ >= 0, by its series Σ_{k>=2} (-δ)^k / (k(k - 1)) for small δ."""
+    """(1 + δ) ln(1 + δ) - δ ≥ 0, by its series Σ_{k≥2} (-δ)^k / (k(k - 1)) for small δ."""
     series = np.polyval([(-1.0) ** k / (k * (k - 1)) for k in range(14, 1, -1)], delta) * delta**2
     return np.where(np.abs(delta) < 0.05, series, (1.0 + delta) * np.log1p(delta) - delta)

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 
 def classical_cumulants(moments: Sequence[Fraction]) -> list[Fraction]:
-    """Return kappa_1, ..., kappa_n from m_1, ..., m_n: kappa_n = m_n - sum_j C(n-1, j-1) kappa_j m_{n-j}."""
+    """Return κ_1, ..., κ_n from m_1, ..., m_n: κ_n = m_n - Σ_j C(n-1, j-1) κ_j m_{n-j}."""
     cumulants: list[Fraction] = []
     for n, moment in enumerate(moments, 1):
         known = (math.comb(n - 1, j - 1) * kappa * moments[n - j - 1] for j, kappa in enumerate(cumulants, 1))
@@ -19,7 +19,7 @@ def classical_cumulants(moments: Sequence[Fraction]) -> list[Fraction]:
 
 
 def free_cumulants(moments: Sequence[Fraction]) -> list[Fraction]:
-    """Return the free cumulants from m_1, ..., m_n: m_n = sum_s kappa_s [z^(n-s)] M(z)^s, M(z) = 1 + sum_k m_k z^k.
+    """Return the free cumulants from m_1, ..., m_n: m_n = Σ_s κ_s [z^(n-s)] M(z)^s, M(z) = 1 + Σ_k m_k z^k.
 
     The sum over non-crossing partitions, by the size s of the block that holds the first element (Speicher 1994).
     """
@@ -42,7 +42,7 @@ Ring = TypeVar("Ring")
 def joint_cumulant(variables: Powers, moment: Callable[[Powers], Ring], cumulant: Callable[[Powers], Ring]) -> Ring:
     """Return the joint cumulant of the variables, one or more, named by integers and repeated where they occur again.
 
-    From E prod_{i in S} x_i = sum over the blocks B of S with its first element of kappa(B) E prod_{i not in B} x_i,
+    From E Π_{i in S} x_i = sum over the blocks B of S with its first element of κ(B) E Π_{i not in B} x_i,
     which is the sum over all set partitions of S, sorted by the block of that element (Speed 1983). In any ring.
 
     Args:

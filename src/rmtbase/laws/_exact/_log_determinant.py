@@ -32,18 +32,18 @@ from rmtbase.parameters import (
 
 @dataclass(frozen=True)
 class LogDeterminant(Distribution):
-    """Law of sum ln lambda over the r = min n_l nonzero eigenvalues of W^T W, W = X_1 ... X_L, at any size. Exact.
+    """Law of Σ ln λ over the r = min n_l nonzero eigenvalues of Wᵀ W, W = X_1 ... X_L, at any size. Exact.
 
     Let n_j be (one of) the smallest dimension. From there outwards, to either side, every factor multiplies the
     determinant by that of a real Wishart matrix of rank r and n_l degrees of freedom, l != j, independent of what came
-    before: det(A^T X^T X A) = det(A^T A) det(Y^T Y) with Y = X Q standard normal, Q an orthonormal basis of A's range.
-    Each is a product of chi^2 variables (Muirhead 1982, theorem 3.2.15). With sigma_l = 1 therefore, all independent,
+    before: det(Aᵀ Xᵀ X A) = det(Aᵀ A) det(Yᵀ Y) with Y = X Q standard normal, Q an orthonormal basis of A's range.
+    Each is a product of χ² variables (Muirhead 1982, theorem 3.2.15). With σ_l = 1 therefore, all independent,
 
-        sum ln lambda = sum_{l != j} sum_{i < r} ln chi^2_{n_l - i}.
+        Σ ln λ = Σ_{l != j} Σ_{i < r} ln χ²_{n_l - i}.
 
-    The sigmas add r ln prod sigma_l^2 and ``sqrt_d`` subtracts r ln n_0. ``self_normalized`` divides every X_l by its
-    own sigma_hat_l first, sigma_hat_l^2 = |X_l|_F^2 / N_l, N_l = n_{l-1} n_l. That takes the independent
-    r sum_l ln(chi^2_{N_l} / N_l) out of the sum: its cumulants are subtracted, its characteristic function divided out.
+    The sigmas add r ln Π σ_l² and ``sqrt_d`` subtracts r ln n_0. ``self_normalized`` divides every X_l by its
+    own σ̂_l first, σ̂_l² = |X_l|_F² / N_l, N_l = n_{l-1} n_l. That takes the independent
+    r Σ_l ln(χ²_{N_l} / N_l) out of the sum: its cumulants are subtracted, its characteristic function divided out.
 
     Cumulants are closed forms (polygamma), to rounding. Probabilities are integrals of the exact characteristic
     function, tabulated on first use in 5 to 80 ms; relative error of either tail against 25-digit integrals, down to
@@ -53,10 +53,10 @@ class LogDeterminant(Distribution):
     about 1e-7 for W_QK, 3e-4 for one matrix) and makes ``sf`` too large there, never too small.
 
     Attributes:
-        dims: (n_0, ..., n_L), positive integers, L >= 1; (d_model, d_head, d_model) for W_QK.
+        dims: (n_0, ..., n_L), positive integers, L ≥ 1; (d_model, d_head, d_model) for W_QK.
         sigmas: the L standard deviations; None means 1 for each. They cancel where ``self_normalized``.
-        normalization: ``"none"``, or ``"sqrt_d"`` to divide W by sqrt(n_0).
-        self_normalized: whether each factor is divided by its own sigma_hat.
+        normalization: ``"none"``, or ``"sqrt_d"`` to divide W by √n_0.
+        self_normalized: whether each factor is divided by its own σ̂.
 
     Raises:
         ParameterError: for dimensions that are not positive integers, sigmas that are not positive and finite or not L
@@ -87,27 +87,27 @@ class LogDeterminant(Distribution):
 
     @property
     def support(self) -> tuple[float, float]:
-        """(lower, upper): the real line, up to r sum_l ln(N_l / r) where ``self_normalized`` (less r ln n_0)."""
+        """(lower, upper): the real line, up to r Σ_l ln(N_l / r) where ``self_normalized`` (less r ln n_0)."""
         if not self.self_normalized:
             return -math.inf, math.inf
         bound = self.rank * math.fsum(math.log(n * m / self.rank) for n, m in pairwise(self.dims))
         return -math.inf, bound - (self.rank * math.log(self.dims[0]) if self.normalization == "sqrt_d" else 0.0)
 
     def cumulant(self, k: int) -> float:
-        """Cumulant of order k >= 1; the shift in the first."""
+        """Cumulant of order k ≥ 1; the shift in the first."""
         order = require_positive_integer("k", k)
         return self._law.cumulant(order) + (self._shift if order == 1 else 0.0)
 
     def mean(self) -> float:
-        """Expectation: sum_{l != j} sum_{i < r} [ln 2 + digamma((n_l - i)/2)] and the shift."""
+        """Expectation: Σ_{l != j} Σ_{i < r} [ln 2 + digamma((n_l - i)/2)] and the shift."""
         return self.cumulant(1)
 
     def var(self) -> float:
-        """Variance: sum_{l != j} sum_{i < r} trigamma((n_l - i)/2); self-normalised less r^2 sum_l trigamma(N_l/2)."""
+        """Variance: Σ_{l != j} Σ_{i < r} trigamma((n_l - i)/2); self-normalised less r² Σ_l trigamma(N_l/2)."""
         return self.cumulant(2)
 
     def skewness(self) -> float:
-        """Third cumulant over std^3: negative."""
+        """Third cumulant over std³: negative."""
         return self.cumulant(3) / self.var() ** 1.5
 
     def excess_kurtosis(self) -> float:
@@ -115,7 +115,7 @@ class LogDeterminant(Distribution):
         return self.cumulant(4) / self.var() ** 2
 
     def moment(self, k: int) -> float:
-        """E[(sum ln lambda)^k], k = 0, 1, 2, ..., from the cumulants."""
+        """E[(Σ ln λ)^k], k = 0, 1, 2, ..., from the cumulants."""
         order = require_order(k)
         cumulants = [self.cumulant(i) for i in range(1, order + 1)]
         moments = [1.0]
@@ -151,7 +151,7 @@ class LogDeterminant(Distribution):
     @cached_property
     def _shift(self) -> float:
         """What the scales of the variables add to the sum of the logarithms of gamma variables over their shapes."""
-        # chi^2_n is n times its gamma variable over its shape.
+        # χ²_n is n times its gamma variable over its shape.
         degrees = np.concatenate([n - np.arange(self.rank) for n in _other_dims(self.dims).elements()])
         scale = 0.0 if self.self_normalized else 2.0 * math.fsum(map(math.log, self.sigmas or ()))
         divisor = math.log(self.dims[0]) if self.normalization == "sqrt_d" else 0.0
@@ -166,11 +166,11 @@ def log_determinant(
     normalization: str = "sqrt_d",
     self_normalized: bool = False,
 ) -> Moments:
-    """Return mean, standard deviation and shape of sum ln lambda over the d_head nonzero eigenvalues of W_QK. Exact.
+    """Return mean, standard deviation and shape of Σ ln λ over the d_head nonzero eigenvalues of W_QK. Exact.
 
-    Those of :class:`LogDeterminant` for (d_model, d_head, d_model): for the raw sigma = 1 product the mean is
-    2 sum_{i<h} [ln 2 + digamma((d - i)/2)] and the variance 2 sum_{i<h} trigamma((d - i)/2). The sigmas add
-    h ln(sigma_q^2 sigma_k^2), ``sqrt_d`` subtracts h ln d. Self-normalised at d_head = 1 it is the constant 2 ln d.
+    Those of :class:`LogDeterminant` for (d_model, d_head, d_model): for the raw σ = 1 product the mean is
+    2 Σ_{i<h} [ln 2 + digamma((d - i)/2)] and the variance 2 Σ_{i<h} trigamma((d - i)/2). The sigmas add
+    h ln(σ_q² σ_k²), ``sqrt_d`` subtracts h ln d. Self-normalised at d_head = 1 it is the constant 2 ln d.
 
     Raises:
         ParameterError: as :func:`rmtbase.laws.low_rank_product`.

@@ -29,15 +29,15 @@ _Y, _SCORE, _LOG_DENSITY = 0, 1, 2  # columns of the tables
 
 @dataclass(frozen=True)
 class LogGammaSum:
-    """The law of Y with ln E exp(s Y) = K(s) = sum_j m_j [lnGamma(a_j + c_j s) - lnGamma(a_j) - c_j s ln a_j].
+    """The law of Y with ln E exp(s Y) = K(s) = Σ_j m_j [lnGamma(a_j + c_j s) - lnGamma(a_j) - c_j s ln a_j].
 
     With weights m_j > 0 that is Y = sum c_j ln(G_j / a_j), G_j independent gamma variables of shape a_j and scale 1
     (m_j of each); terms of negative weight divide an independent part out of Y. K is analytic for Re s > -strip.
 
-    The tails are inversion integrals, P(Y > y) = (1/2 pi i) int exp(K(s) - s y) ds/s over a path to the right of s = 0
-    and minus the same to its left for P(Y <= y), along a parabola through the saddle point of the integrand. There the
+    The tails are inversion integrals, P(Y > y) = (1/2 π i) int exp(K(s) - s y) ds/s over a path to the right of s = 0
+    and minus the same to its left for P(Y ≤ y), along a parabola through the saddle point of the integrand. There the
     trapezoidal rule converges geometrically (Helstrom 1996), and no tail is a difference of larger numbers. They are
-    tabulated once as the normal score z, P(Y <= y) = ndtr(z), by Chebyshev series in a coordinate of the saddle point;
+    tabulated once as the normal score z, P(Y ≤ y) = ndtr(z), by Chebyshev series in a coordinate of the saddle point;
     beyond |z| = 39, where the tail is no positive double, y counts as that far. Numerical; measured error, relative to
     either tail: 1e-11, growing as the cancellation in K to 1e-9 where sum |m_j| a_j is of order 10^6.
 
@@ -50,11 +50,11 @@ class LogGammaSum:
     shapes: tuple[float, ...]
 
     def cumulant(self, k: int) -> float:
-        """Cumulant of order k >= 1: sum m c^k polygamma(k - 1, a), less sum m c ln a for k = 1."""
+        """Cumulant of order k ≥ 1: Σ m c^k polygamma(k - 1, a), less Σ m c ln a for k = 1."""
         return float(self._derivative(np.zeros(()), k))
 
     def score(self, y: FloatArray) -> FloatArray:
-        """Return the z with P(Y <= y) = ndtr(z); nan for nan."""
+        """Return the z with P(Y ≤ y) = ndtr(z); nan for nan."""
         return self._looked_up(_Y, y, _SCORE)
 
     def log_density(self, y: FloatArray) -> FloatArray:
@@ -98,12 +98,12 @@ class LogGammaSum:
         return self._derivative(s, 1) - 1.0 / s
 
     def _log_tail_and_density(self, s: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """ln P(Y > y) for s > 0 and ln P(Y <= y) for s < 0, and ln of the density, at y = _saddle_value(s)."""
+        """ln P(Y > y) for s > 0 and ln P(Y ≤ y) for s < 0, and ln of the density, at y = _saddle_value(s)."""
         y, start = self._saddle_value(s), self._log_mgf(s)
         width = 1.0 / np.sqrt(self._derivative(s, 2) + 1.0 / s**2)
 
         def path(bend: FloatArray, u: FloatArray) -> tuple[ComplexArray, ComplexArray]:
-            """The parabola s + width (i u - bend u^2), and what ln exp(K - s y) gains on it."""
+            """The parabola s + width (i u - bend u²), and what ln exp(K - s y) gains on it."""
             points = s[:, None] + width[:, None] * (1j * u - bend * u * u)
             return points, self._log_mgf(points) - start[:, None] - (points - s[:, None]) * y[:, None]
 
@@ -162,7 +162,7 @@ class _Table:
 
     @classmethod
     def of(cls, columns: Callable[[FloatArray], Any], first: float, last: float) -> _Table:
-        # y is analytic for |Im tau| < pi and z for a little less: coefficients fall as exp(-n asinh(2 / half)).
+        # y is analytic for |Im τ| < π and z for a little less: coefficients fall as exp(-n asinh(2 / half)).
         half, centre = 0.5 * (last - first), 0.5 * (last + first)
         degree = math.ceil(_LOG_ROUNDING / math.asinh(2.0 / half))
         return cls(chebinterpolate(lambda t: columns(centre + half * t), degree))
@@ -190,7 +190,7 @@ def _root(function: Callable[[float], float], low: float, high: float) -> float:
 def _log_gamma_ratio(a: FloatArray, z):
     """LnGamma(a + z) - lnGamma(a) - z ln a, real or complex, a > 0; without cancellation where both are large.
 
-    (x - 1/2) ln(x/a) - z + S(x) - S(a), x = a + z, S the tail of Stirling's series. Analytic off x <= 0.
+    (x - 1/2) ln(x/a) - z + S(x) - S(a), x = a + z, S the tail of Stirling's series. Analytic off x ≤ 0.
     """
     x = a + z
     base, step = np.broadcast_to(a, x.shape), np.broadcast_to(z, x.shape)

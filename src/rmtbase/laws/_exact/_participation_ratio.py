@@ -14,14 +14,14 @@ from rmtbase.laws._exact._trace_moments import relative_cumulant, trace_moment
 from rmtbase.laws._moments import Moments
 from rmtbase.parameters import require_dims, require_head_shape
 
-Series = FloatArray  # coefficients of 1, epsilon, ..., epsilon^3
+Series = FloatArray  # coefficients of 1, ε, ..., ε³
 
 _ORDER = 3
 _METHOD = "third-order delta method on exact moments"
 
 
 def participation_ratio(d_model: int, d_head: int) -> Moments:
-    """Return mean, standard deviation and shape of (sum lambda)^2 / sum lambda^2 for W_QK.
+    """Return mean, standard deviation and shape of (Σ λ)² / Σ λ² for W_QK.
 
     Free of the sigmas and of the normalization. See :func:`chain_participation_ratio` for method and accuracy.
 
@@ -48,21 +48,21 @@ def normalized_participation_ratio(d_model: int, d_head: int) -> Moments:
 
 
 def chain_participation_ratio(dims: Sequence[int]) -> Moments:
-    """Return mean, standard deviation and shape of (tr M)^2 / tr M^2, M = W^T W, W = X_1 ... X_L.
+    """Return mean, standard deviation and shape of (tr M)² / tr M², M = Wᵀ W, W = X_1 ... X_L.
 
-    The ratio does not change when each factor is divided by its own sigma_hat, which takes most of the fluctuations out
-    of both traces. With a and b their relative deviations after it, the powers of (1 + a)^2 / (1 + b) are averaged term
-    by term; cumulants of order n are of order epsilon^(n-1), epsilon ~ 1/(number of entries) the parameter of the
-    expansion, so that the exact moments to degree 8 give mean and variance through epsilon^3. Where the last two terms
+    The ratio does not change when each factor is divided by its own σ̂, which takes most of the fluctuations out
+    of both traces. With a and b their relative deviations after it, the powers of (1 + a)² / (1 + b) are averaged term
+    by term; cumulants of order n are of order ε^(n-1), ε ~ 1/(number of entries) the parameter of the
+    expansion, so that the exact moments to degree 8 give mean and variance through ε³. Where the last two terms
     alternate and fall, what is left is summed as a geometric series (Aitken), else the last one is dropped.
 
     ``error`` and ``std_error`` are the size of the last term, in every case measured more than the error itself. The
     skewness is that of the two leading orders, the excess kurtosis of the leading one alone. Errors of mean, std and
     skewness for W_QK, measured against 10^5 to 10^6 draws:
 
-        d_head >= 8, d_model >= 8 d_head        1e-4, 0.5 %, 0.03
-        d_head = 4, d_model >= 8 d_head         1e-4, 0.8 %, 0.5
-        d_head >= 8 otherwise, d_model >= 16    3e-4, 1.2 %, 0.5;  but not (16, 8), and below: the errors say so
+        d_head ≥ 8, d_model ≥ 8 d_head        1e-4, 0.5 %, 0.03
+        d_head = 4, d_model ≥ 8 d_head         1e-4, 0.8 %, 0.5
+        d_head ≥ 8 otherwise, d_model ≥ 16    3e-4, 1.2 %, 0.5;  but not (16, 8), and below: the errors say so
 
     The kurtosis comes out at 0.57 for 0.24 at (64, 8) and 0.14 for 0.11 at (128, 16). Exactly 1 where the rank is 1.
 
@@ -96,9 +96,9 @@ def _participation_ratio(dims: tuple[int, ...]) -> Moments:
 
 
 def _cumulants_of_the_ratio(dims: tuple[int, ...]) -> list[Series]:
-    """The first four cumulants of (1 + a)^2 / (1 + b) - 1 as series in epsilon."""
+    """The first four cumulants of (1 + a)² / (1 + b) - 1 as series in ε."""
     mean = _mean_of_monomials(dims)
-    highest = 2 * _ORDER  # a monomial of degree n is of order epsilon^(n/2)
+    highest = 2 * _ORDER  # a monomial of degree n is of order ε^(n/2)
     ratio = {
         (i, j): math.comb(2, i) * (-1.0) ** j for i in range(3) for j in range(highest + 1) if 0 < i + j <= highest
     }
@@ -118,7 +118,7 @@ def _cumulants_of_the_ratio(dims: tuple[int, ...]) -> list[Series]:
 
 
 def _mean_of_monomials(dims: tuple[int, ...]) -> Callable[[int, int], Series]:
-    """Return the function (i, j) -> E a^i b^j, a series in epsilon; cumulants beyond epsilon^3 are not needed."""
+    """Return the function (i, j) → E a^i b^j, a series in ε; cumulants beyond ε³ are not needed."""
     orders = [(i, j) for i in range(_ORDER + 2) for j in range(_ORDER + 2) if 2 <= i + j <= _ORDER + 1]
     cumulants = {(i, j): relative_cumulant((2,) * j + (1,) * i, dims, True) for i, j in orders}
 

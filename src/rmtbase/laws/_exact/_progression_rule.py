@@ -13,9 +13,9 @@ _NODES = 10
 
 
 def progression_rule(count: int, distance: float) -> tuple[FloatArray, FloatArray]:
-    """Return (nodes, weights) with sum_{k < count} f(k) = weights @ f(nodes), to rounding.
+    """Return (nodes, weights) with Σ_{k < count} f(k) = weights @ f(nodes), to rounding.
 
-    For f analytic but on k <= -distance, distance >= 0: blocks no longer than their distance from there are summed by
+    For f analytic but on k ≤ -distance, distance ≥ 0: blocks no longer than their distance from there are summed by
     Gauss's rule of the discrete uniform law (Gram's polynomials), which converges as (3 + sqrt 8)^(-2 nodes) or faster.
 
     Args:

@@ -11,13 +11,13 @@ from rmtbase.parameters import require_dims, require_positive_integer
 
 
 def self_normalization(power: int, dims: Sequence[int]) -> Fraction:
-    """Return E prod_l (sigma_hat_l^2)^power at sigma_l = 1, sigma_hat_l^2 = |X_l|_F^2 / N_l, N_l = n_{l-1} n_l. Exact.
+    """Return E Π_l (σ̂_l²)^power at σ_l = 1, σ̂_l² = |X_l|_F² / N_l, N_l = n_{l-1} n_l. Exact.
 
-    A factor's size |X_l| and its direction X_l / |X_l| are independent, and |X_l|^2 is chi^2 of N_l degrees of freedom.
-    A statistic T homogeneous of degree p in prod sigma_l^2 is therefore T = (prod sigma_hat_l^2)^p T_own with T_own the
-    same statistic of the self-normalised chain, independent of the sigma_hat_l, and
+    A factor's size |X_l| and its direction X_l / |X_l| are independent, and |X_l|² is χ² of N_l degrees of freedom.
+    A statistic T homogeneous of degree p in Π σ_l² is therefore T = (Π σ̂_l²)^p T_own with T_own the
+    same statistic of the self-normalised chain, independent of the σ̂_l, and
 
-        E T_own^k = E T^k / self_normalization(p k, dims),    E (chi^2_N / N)^k = N (N + 2) ... (N + 2k - 2) / N^k.
+        E T_own^k = E T^k / self_normalization(p k, dims),    E (χ²_N / N)^k = N (N + 2) ... (N + 2k - 2) / N^k.
 
     Raises:
         ParameterError: for a power or dimensions that are not positive integers.

@@ -26,21 +26,21 @@ from rmtbase.parameters import (
 
 
 def trace_moment(partition: Sequence[int], dims: Sequence[int], self_normalized: bool = False) -> Fraction:
-    """Return E[prod_i tr M^(mu_i)], M = W^T W, W = X_1 ... X_L with real standard normal entries. Exact.
+    """Return E[Π_i tr M^(μ_i)], M = Wᵀ W, W = X_1 ... X_L with real standard normal entries. Exact.
 
     For S a real Wishart matrix of n degrees of freedom, E J_kappa(A S) = 2^k (n/2)_kappa J_kappa(A) with J_kappa the
     zonal polynomial (Muirhead 1982, theorem 7.2.7). Taking one factor of the chain after the other leaves
 
-        E p_mu(M) = sum_kappa a_{mu kappa} prod_{l=0..L} J_kappa(1^{n_l}),    p_mu = sum_kappa a_{mu kappa} J_kappa.
+        E p_mu(M) = Σ_kappa a_{μ κ} Π_{l=0..L} J_kappa(1^{n_l}),    p_mu = Σ_kappa a_{μ κ} J_kappa.
 
     Polynomial in the dimensions (:func:`trace_moment_polynomial`), any degree k = sum(partition); the coefficients are
-    computed once per degree (a millisecond at k = 4, 20 at k = 8, 0.3 s at k = 12). Scale by (prod sigma_l^2)^k, and by
+    computed once per degree (a millisecond at k = 4, 20 at k = 8, 0.3 s at k = 12). Scale by (Π σ_l²)^k, and by
     n_0^(-k) for ``sqrt_d``.
 
     Args:
-        partition: the exponents mu_i, positive integers in any order; () gives 1.
+        partition: the exponents μ_i, positive integers in any order; () gives 1.
         dims: (n_0, ..., n_L).
-        self_normalized: divide each X_l by its own sigma_hat_l, sigma_hat_l^2 = |X_l|_F^2 / (n_{l-1} n_l), first
+        self_normalized: divide each X_l by its own σ̂_l, σ̂_l² = |X_l|_F² / (n_{l-1} n_l), first
             (:func:`self_normalization`).
 
     Raises:
@@ -57,7 +57,7 @@ def trace_cumulant(powers: Sequence[int], dims: Sequence[int], self_normalized: 
     central moment. Scales as the moment of degree sum(powers).
 
     Args:
-        powers: (a_1, ..., a_m), positive integers, m >= 1, in any order.
+        powers: (a_1, ..., a_m), positive integers, m ≥ 1, in any order.
         dims: (n_0, ..., n_L).
         self_normalized: as in :func:`trace_moment`.
 
@@ -73,7 +73,7 @@ def trace_cumulant(powers: Sequence[int], dims: Sequence[int], self_normalized: 
 def trace_covariance(
     max_power: int, dims: Sequence[int], self_normalized: bool = False
 ) -> tuple[tuple[Fraction, ...], ...]:
-    """Return the covariance matrix of (tr M, tr M^2, ..., tr M^max_power), max_power rows of max_power. Exact.
+    """Return the covariance matrix of (tr M, tr M², ..., tr M^max_power), max_power rows of max_power. Exact.
 
     Raises:
         ParameterError: for a max_power or dimensions that are not positive integers.
@@ -90,13 +90,13 @@ def trace_cumulants(
     normalization: str = "none",
     self_normalized: bool = False,
 ) -> Moments:
-    """Return mean, standard deviation, skewness and excess kurtosis of tr M^power = sum lambda^power. Exact, rounded.
+    """Return mean, standard deviation, skewness and excess kurtosis of tr M^power = Σ λ^power. Exact, rounded.
 
     Args:
         power: the exponent; the kurtosis needs moments of degree 4 power.
         dims: (n_0, ..., n_L); (d_model, d_head, d_model) for W_QK.
         sigmas: the L standard deviations; None means 1 for each.
-        normalization: ``"none"``, or ``"sqrt_d"`` to divide W by sqrt(n_0).
+        normalization: ``"none"``, or ``"sqrt_d"`` to divide W by √n_0.
         self_normalized: as in :func:`trace_moment`; the sigmas then cancel.
 
     Raises:
@@ -121,8 +121,8 @@ class TraceMoments:
     """Exact first and second moments of the sum of the eigenvalues and of their squares.
 
     Attributes:
-        mean_trace, std_trace: of the sum of lambda.
-        mean_trace_of_square, std_trace_of_square: of the sum of lambda^2.
+        mean_trace, std_trace: of the sum of λ.
+        mean_trace_of_square, std_trace_of_square: of the sum of λ².
         covariance: of the two sums.
     """
 
@@ -136,9 +136,9 @@ class TraceMoments:
 def trace_moments(
     d_model: int, d_head: int, sigma_q: float = 1.0, sigma_k: float = 1.0, normalization: str = "sqrt_d"
 ) -> TraceMoments:
-    """Return the moments of the sums of lambda and lambda^2 for W_QK. Exact, rounded once.
+    """Return the moments of the sums of λ and λ² for W_QK. Exact, rounded once.
 
-    With sigma = 1 and ``sqrt_d``: E sum lambda = d h and E sum lambda^2 = h (d^2 + 2 d h + 2 d + h + 3).
+    With σ = 1 and ``sqrt_d``: E Σ λ = d h and E Σ λ² = h (d² + 2 d h + 2 d + h + 3).
 
     Raises:
         ParameterError: as :func:`rmtbase.laws.low_rank_product`.

@@ -16,13 +16,13 @@ from rmtbase.laws._exact._zonal import Partition, power_sum_in_zonals, zonal_at_
 
 
 def trace_moment_polynomial(partition: Sequence[int], symbols: Sequence[str]) -> DimensionPolynomial:
-    """Return E[prod_i tr M^(mu_i)] of :func:`trace_moment` as a polynomial in the dimensions. Exact.
+    """Return E[Π_i tr M^(μ_i)] of :func:`trace_moment` as a polynomial in the dimensions. Exact.
 
     Its coefficients are positive integers: they count the pairings of the entries by the indices that stay free (Wick).
     For W_QK, ``trace_moment_polynomial((2,), ("d", "h", "d"))`` is d**2*h*(d**2 + 2*d*h + 2*d + h + 3).
 
     Args:
-        partition: the exponents mu_i, positive integers in any order.
+        partition: the exponents μ_i, positive integers in any order.
         symbols: the names of n_0, ..., n_L; equal names are equal dimensions.
 
     Raises:
@@ -35,7 +35,7 @@ def trace_moment_polynomial(partition: Sequence[int], symbols: Sequence[str]) ->
 def trace_cumulant_polynomial(powers: Sequence[int], symbols: Sequence[str]) -> DimensionPolynomial:
     """Return the joint cumulant of :func:`trace_cumulant` as a polynomial in the dimensions. Exact.
 
-    ``trace_cumulant_polynomial((1, 1), ("d", "h", "d"))`` is the variance of sum lambda, 2*d**2*h*(2*d + h + 1).
+    ``trace_cumulant_polynomial((1, 1), ("d", "h", "d"))`` is the variance of Σ λ, 2*d**2*h*(2*d + h + 1).
 
     Raises:
         ParameterError: as :func:`trace_moment_polynomial`, and for no power at all.

@@ -1,12 +1,12 @@
-"""Zonal polynomials (Jack polynomials at alpha = 2) and power sums, in exact rational arithmetic.
+"""Zonal polynomials (Jack polynomials at α = 2) and power sums, in exact rational arithmetic.
 
 Three bases of the symmetric polynomials of degree k, each indexed by the partitions of k: monomial m, power-sum
 p, and Jack P (leading coefficient 1). J = (hook product) P is the integral form, with
-J_kappa(1, ..., 1) = prod over boxes of (n + 2j - i), i the row and j the column from zero, and n ones
+J_kappa(1, ..., 1) = Π over boxes of (n + 2j - i), i the row and j the column from zero, and n ones
 (Macdonald, Symmetric Functions and Hall Polynomials, VI.10; Muirhead 1982, ch. 7). Partitions are tuples of parts in
 descending order.
 
-The generalised binomial coefficients are defined by C_kappa(I + X)/C_kappa(I) = sum_sigma binom(kappa, sigma)
+The generalised binomial coefficients are defined by C_kappa(I + X)/C_kappa(I) = Σ_sigma binom(κ, σ)
 C_sigma(X)/C_sigma(I) (Constantine 1966; Muirhead 1982, section 7.5).
 """
 
@@ -45,7 +45,7 @@ def power_sum_in_monomials(mu: Partition) -> dict[Partition, int]:
         return {(): 1}
     part, rest = mu[0], power_sum_in_monomials(mu[1:])
     result: dict[Partition, int] = {}
-    # The coefficient of m_nu is that of x^nu itself: x_i^part comes from any one of the variables.
+    # The coefficient of m_nu is that of x^ν itself: x_i^part comes from any one of the variables.
     for nu in partitions(sum(mu)):
         smaller = [[*nu[:i], n - part, *nu[i + 1 :]] for i, n in enumerate(nu) if n >= part]
         count = sum(rest.get(sorted_partition(parts), 0) for parts in smaller)
@@ -64,8 +64,8 @@ def zonal_in_monomials(kappa: Partition) -> dict[Partition, Fraction]:
     """Return the coefficients of P_kappa (leading coefficient 1) on the monomials.
 
     The Laplace-Beltrami operator is triangular on them, which gives James's recursion (1968):
-    u_nu = sum ((nu_i + t) - (nu_j - t)) u_mu / (e_kappa - e_nu) over the mu obtained from nu by moving t boxes from
-    row j up to row i. e_kappa > e_nu wherever nu lies below kappa in dominance, so nothing vanishes.
+    u_nu = sum ((ν_i + t) - (ν_j - t)) u_mu / (e_kappa - e_nu) over the μ obtained from ν by moving t boxes from
+    row j up to row i. e_kappa > e_nu wherever ν lies below κ in dominance, so nothing vanishes.
     """
     coefficients = {kappa: Fraction(1)}
     for nu in partitions(sum(kappa)):
@@ -102,7 +102,7 @@ def power_sum_in_zonals(mu: Partition) -> dict[Partition, Fraction]:
 
 
 def hook_product(kappa: Partition) -> int:
-    """Return J_kappa / P_kappa = prod over boxes of (2 arm + leg + 1)."""
+    """Return J_kappa / P_kappa = Π over boxes of (2 arm + leg + 1)."""
     columns = [sum(part > column for part in kappa) for column in range(kappa[0] if kappa else 0)]
     product = 1
     for row, part in enumerate(kappa):
@@ -132,10 +132,10 @@ def zonal_at_identity_polynomial(kappa: Partition, power: int) -> tuple[int, ...
 
 @cache
 def zonal_binomials(kappa: Partition) -> dict[Partition, Fraction]:
-    """Return binom(kappa, sigma) for every sigma inside kappa.
+    """Return binom(κ, σ) for every σ inside κ.
 
-    From kappa down, one box at a time: (|kappa| - |sigma|) binom(kappa, sigma) =
-    sum_i binom(kappa, sigma^(i)) binom(sigma^(i), sigma), sigma^(i) being sigma with a box more in row i (Kaneko 1993).
+    From κ down, one box at a time: (|κ| - |σ|) binom(κ, σ) =
+    Σ_i binom(κ, σ^(i)) binom(σ^(i), σ), σ^(i) being σ with a box more in row i (Kaneko 1993).
     """
     size = sum(kappa)
     result = {kappa: Fraction(1)}
@@ -151,14 +151,14 @@ def zonal_binomials(kappa: Partition) -> dict[Partition, Fraction]:
 
 
 def _boxes_added(sigma: Partition) -> Iterator[tuple[int, Partition]]:
-    """(row, partition) for each way to add one box to sigma."""
+    """(row, partition) for each way to add one box to σ."""
     for row, part in enumerate((*sigma, 0)):
         if row == 0 or sigma[row - 1] > part:
             yield row, (*sigma[:row], part + 1, *sigma[row + 1 :])
 
 
 def _one_box(kappa: Partition, row: int) -> Fraction:
-    """Binomial of kappa over kappa less one box of ``row`` (Lassalle 1990, at alpha = 2)."""
+    """Binomial of κ over κ less one box of ``row`` (Lassalle 1990, at α = 2)."""
     rows = len(kappa)
     result = kappa[row] + Fraction(rows - 1 - row, 2)
     for other in range(rows):

@@ -31,18 +31,18 @@ _NEWTON_STEPS = 30
 
 @dataclass(frozen=True)
 class EdgePower(Distribution):
-    """The law of lambda^power for an extreme eigenvalue lambda; power not zero."""
+    """The law of λ^power for an extreme eigenvalue λ; power not zero."""
 
     edge: EdgeLaw
     power: float
 
     @property
     def support(self) -> tuple[float, float]:
-        """(0, inf)."""
+        """(0, ∞)."""
         return 0.0, math.inf
 
     def moment(self, k: int) -> float:
-        """E[lambda^(k power)]."""
+        """E[λ^(k power)]."""
         return self.edge.expect_power(require_order(k) * self.power)
 
     def var(self) -> float:
@@ -78,9 +78,9 @@ class EdgePower(Distribution):
 
 @dataclass(frozen=True)
 class EdgeRatio(Distribution):
-    """The law of (lambda_max / lambda_min)^power, the two independent but for what their variances already hold.
+    """The law of (λ_max / λ_min)^power, the two independent but for what their variances already hold.
 
-    The distribution of the logarithm is a convolution, by quadrature over lambda_max; tabulated once as a normal score,
+    The distribution of the logarithm is a convolution, by quadrature over λ_max; tabulated once as a normal score,
     which is nearly linear, and continued straight beyond the table.
     """
 
@@ -90,11 +90,11 @@ class EdgeRatio(Distribution):
 
     @property
     def support(self) -> tuple[float, float]:
-        """(1, inf)."""
+        """(1, ∞)."""
         return 1.0, math.inf
 
     def mean(self) -> float:
-        """Expectation: the product of those of lambda_max^power and lambda_min^-power."""
+        """Expectation: the product of those of λ_max^power and λ_min^-power."""
         return self._numerator.mean() * self._inverse.mean()
 
     def std(self) -> float:
@@ -131,7 +131,7 @@ class EdgeRatio(Distribution):
         return _score_table(self.upper, self.lower)
 
     def _score(self, x: FloatArray) -> FloatArray:
-        """The normal score of P(ratio <= x), x > 1."""
+        """The normal score of P(ratio ≤ x), x > 1."""
         log_ratio = np.log(x) / self.power
         inner = np.clip(log_ratio, self._table.x[0], self._table.x[-1])
         return self._table(inner) + (log_ratio - inner) * self._table(inner, 1)
@@ -155,7 +155,7 @@ class EdgeRatio(Distribution):
 
 @lru_cache(maxsize=256)
 def _score_table(upper: EdgeLaw, lower: EdgeLaw) -> CubicSpline:
-    """The normal score of ln(lambda_max / lambda_min); both conventions share it."""
+    """The normal score of ln(λ_max / λ_min); both conventions share it."""
     remotest = np.array(_REMOTEST)
     low = math.log(float(upper.ppf(remotest)) / float(lower.isf(remotest)))
     high = math.log(float(upper.isf(remotest)) / float(lower.ppf(remotest)))
@@ -170,14 +170,14 @@ def _score_table(upper: EdgeLaw, lower: EdgeLaw) -> CubicSpline:
 
 
 def stable_rank(dims: tuple[int, ...], convention: str) -> EdgePower:
-    """The null of sum lambda / lambda_max, or of sum s / s_max: a power of lambda_max over the sum's own.
+    """The null of Σ λ / λ_max, or of Σ s / s_max: a power of λ_max over the sum's own.
 
-    The logarithm of the sum T is nearly normal: E ln T = ln E T - Var T / (2 E T^2), and its covariance with
-    ln lambda_max is taken where lambda_max lies on average, not at the edge. The third cumulant of the ratio is that
-    of lambda_max, reduced like that of a multiple of the self-normalised lambda_max: what remains of T once the
-    factors' own scale is out of both moves along with lambda_max, not independently.
+    The logarithm of the sum T is nearly normal: E ln T = ln E T - Var T / (2 E T²), and its covariance with
+    ln λ_max is taken where λ_max lies on average, not at the edge. The third cumulant of the ratio is that
+    of λ_max, reduced like that of a multiple of the self-normalised lambda_max: what remains of T once the
+    factors' own scale is out of both moves along with λ_max, not independently.
     """
-    times = 1.0 if convention == "eigenvalue" else 2.0  # lambda_max / T, or lambda_max / (sum s)^2
+    times = 1.0 if convention == "eigenvalue" else 2.0  # λ_max / T, or λ_max / (Σ s)²
     reals = tuple(float(n) for n in dims)
     of = sums(reals, convention)
     total = float(of.mean[0])
@@ -193,9 +193,9 @@ def stable_rank(dims: tuple[int, ...], convention: str) -> EdgePower:
 
 
 def condition_number(dims: tuple[int, ...], power: float) -> EdgeRatio:
-    """The null of (lambda_max / lambda_min)^power.
+    """The null of (λ_max / λ_min)^power.
 
-    Cov(ln lambda_max, ln lambda_min) = 2 / (r (psi_+ - psi_-))^2, the covariance kernel between the edges, is taken out
+    Cov(ln λ_max, ln λ_min) = 2 / (r (ψ_+ - ψ_-))², the covariance kernel between the edges, is taken out
     of both variances, at the same skewness.
     """
     upper, lower = largest_eigenvalue(dims), smallest_eigenvalue(dims)

@@ -47,7 +47,7 @@ class NullLaw(Distribution):
         return self.distribution.pdf(x)
 
     def cdf(self, x: ArrayLike) -> FloatArray:
-        """P(statistic <= x), same shape as ``x``."""
+        """P(statistic ≤ x), same shape as ``x``."""
         return self.distribution.cdf(x)
 
     def sf(self, x: ArrayLike) -> FloatArray:
@@ -86,11 +86,11 @@ class NullLaw(Distribution):
 class Pearson3(Distribution):
     """The gamma distribution, shifted and perhaps reversed, with these moments (Pearson's type III).
 
-    For d_head/d_model -> 0 it is the law itself of the scale-free statistics: they are then those of a traceless matrix
-    of the Gaussian orthogonal ensemble, whose sum of squares is chi^2 of h(h + 1)/2 - 1 degrees of freedom.
+    For d_head/d_model → 0 it is the law itself of the scale-free statistics: they are then those of a traceless matrix
+    of the Gaussian orthogonal ensemble, whose sum of squares is χ² of h(h + 1)/2 - 1 degrees of freedom.
 
     Attributes:
-        centre, spread, skewness: mean, standard deviation, and third central moment over std^3.
+        centre, spread, skewness: mean, standard deviation, and third central moment over std³.
     """
 
     centre: float
@@ -129,7 +129,7 @@ class Pearson3(Distribution):
     def _isf(self, q: FloatArray) -> FloatArray:
         return self._quantile(q, -1.0)
 
-    # With k = 4/skewness^2 and G a gamma variable of mean and variance k: x = mean + std (G - k) skewness/2. Below
+    # With k = 4/skewness² and G a gamma variable of mean and variance k: x = mean + std (G - k) skewness/2. Below
     # _SYMMETRIC Wilson & Hilferty (1931): (G/k)^(1/3) is normal, to 3e-4 of the tail's mass at eight deviations.
 
     def _mass(self, x: FloatArray, sign: float) -> FloatArray:
@@ -198,7 +198,7 @@ class LogPearson3(Distribution):
 
     @property
     def support(self) -> tuple[float, float]:
-        """(0, inf), or narrower where y is bounded."""
+        """(0, ∞), or narrower where y is bounded."""
         with np.errstate(over="ignore"):
             lower, upper = np.exp(self.exponent.support)
         return float(lower), float(upper)
@@ -229,7 +229,7 @@ class LogPearson3(Distribution):
 
 
 def _log_moment(p: int, sigma: float, skewness: float) -> float:
-    """ln E e^(p y) of type III with mean 0: -k (ln(1 - u) + u), k = 4/skewness^2, u = p sigma skewness/2."""
+    """ln E e^(p y) of type III with mean 0: -k (ln(1 - u) + u), k = 4/skewness², u = p σ skewness/2."""
     u = 0.5 * p * sigma * skewness
     if abs(u) < 0.03:  # ln(1 - u) + u loses digits
         return 0.5 * (p * sigma) ** 2 * math.fsum(2.0 * u**n / (n + 2) for n in range(10))

@@ -34,7 +34,7 @@ class SmoothMoments(NamedTuple):
 
 
 def summands(convention: str) -> Callable[[FloatArray], FloatArray]:
-    """The functions y, y ln y and y^2 of ln x, y = x for ``"eigenvalue"`` and x^(1/2) for ``"singular"``."""
+    """The functions y, y ln y and y² of ln x, y = x for ``"eigenvalue"`` and x^(1/2) for ``"singular"``."""
     power = POWERS[convention]
 
     def functions(log_x: FloatArray) -> FloatArray:
@@ -53,9 +53,9 @@ def sums(dims: tuple[float, ...], convention: str) -> LinearStatistics:
 def smooth_moments(dims: tuple[int, ...], convention: str, statistic: str) -> SmoothMoments:
     """Moments of an entropy or a participation ratio of the r eigenvalues (or singular values).
 
-    Delta method to second order in the mean and to leading order in the skewness, on the cumulants of the sums. The
+    Δ method to second order in the mean and to leading order in the skewness, on the cumulants of the sums. The
     covariance is taken at dimensions raised by one half and widened by 1 + 1/(2r): its next order, exact for
-    d_head/d_model -> 0 (where it makes chi^2 of h^2/2 into one of (h + 2)(h - 1)/2 degrees of freedom) and measured
+    d_head/d_model → 0 (where it makes χ² of h²/2 into one of (h + 2)(h - 1)/2 degrees of freedom) and measured
     beyond.
     """
     here = sums(tuple(float(n) for n in dims), convention)
@@ -91,14 +91,14 @@ def effective_rank(dims: tuple[int, ...]) -> Pearson3:
 
 
 def participation_ratio_singular(dims: tuple[int, ...], per_value: bool) -> Pearson3:
-    """The null of (sum s)^2 / sum s^2, divided by r for ``per_value``."""
+    """The null of (Σ s)² / sum s², divided by r for ``per_value``."""
     mean, std, skewness = smooth_moments(dims, "singular", "participation_ratio")
     unit = 1.0 / min(dims) if per_value else 1.0
     return Pearson3(unit * mean, unit * std, skewness)
 
 
 def _entropy_expansion(total: float, weighted: float) -> Expansion:
-    """ln T - U/T with T = sum y and U = sum y ln y."""
+    """ln T - U/T with T = Σ y and U = Σ y ln y."""
     return Expansion(
         math.log(total) - weighted / total,
         np.array([1.0 / total + weighted / total**2, -1.0 / total]),
@@ -107,7 +107,7 @@ def _entropy_expansion(total: float, weighted: float) -> Expansion:
 
 
 def _participation_expansion(total: float, square: float) -> Expansion:
-    """T^2/Q with T = sum y and Q = sum y^2."""
+    """T²/Q with T = Σ y and Q = sum y²."""
     ratio = total / square
     return Expansion(
         total * ratio,

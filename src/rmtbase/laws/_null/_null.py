@@ -51,7 +51,7 @@ def null(
     """Return the distribution of a spectral statistic over independent draws of a Gaussian chain. No simulation.
 
     Exact (mean and standard deviation in rational arithmetic or digamma functions): ``trace``, ``trace_of_square``,
-    ``log_determinant``. Second-order Tracy-Widom (:func:`rmtbase.laws.largest_eigenvalue`): the extreme eigenvalues,
+    ``log_determinant``. Second-order Tracy–Widom (:func:`rmtbase.laws.largest_eigenvalue`): the extreme eigenvalues,
     stable ranks, condition numbers. Central limit theorem with corrections (:func:`rmtbase.laws.linear_statistics`):
     entropies, effective rank, participation ratios of singular values. Expansion of exact moments: participation
     ratios. No number in any of them was fitted.
@@ -60,8 +60,8 @@ def null(
         statistic: one of NULL_STATISTICS, the names of ``rmtbase.statistics.SPECTRAL_STATISTICS``.
         dims: (n_0, ..., n_L); (d_model, d_head, d_model) for W_QK.
         sigmas: the L standard deviations; None means 1 for each.
-        normalization: ``"none"``, or ``"sqrt_d"`` to divide W by sqrt(n_0).
-        self_normalized: each factor divided by its own estimate |X_l|_F / (n_{l-1} n_l)^(1/2) of sigma_l first, as a
+        normalization: ``"none"``, or ``"sqrt_d"`` to divide W by √n_0.
+        self_normalized: each factor divided by its own estimate |X_l|_F / (n_{l-1} n_l)^(1/2) of σ_l first, as a
             trained head is. The sigmas then cancel; scale-free statistics do not change.
 
     Raises:
@@ -107,7 +107,7 @@ def _trace(power: int) -> Callable[[Case], Distribution]:
             raise ParameterError(
                 "dims", case.dims, "a trace that varies: self-normalised, that of one factor or of rank 1 does not"
             )
-        if power == 1 and len(case.dims) == 2:  # chi^2
+        if power == 1 and len(case.dims) == 2:  # χ²
             return Pearson3(moments.mean, moments.std, moments.skewness)
         return LogPearson3.matched(moments.mean, moments.std, moments.skewness)
 

@@ -1,1 +1,1 @@
-"""Residual paths P = prod_l (I + sigma G_l/sqrt(d)): their eigenvalues, moments and lengths."""
+"""Residual paths P = Π_l (I + σ G_l/√d): their eigenvalues, moments and lengths."""

@@ -1,8 +1,8 @@
-"""A law of positive eigenvalues given by an analytic map w -> ln lambda, and the map's inverse on the cut.
+"""A law of positive eigenvalues given by an analytic map w → ln λ, and the map's inverse on the cut.
 
-Where the S-transform is known, ln lambda = ln((1 + psi)/(psi S(psi))) is an explicit function of psi or of a parameter
+Where the S-transform is known, ln λ = ln((1 + ψ)/(ψ S(ψ))) is an explicit function of ψ or of a parameter
 w of it, and the physical branch of its inverse is the one that starts at w = w_+, the critical point of the upper edge.
-From there it runs in the upper half plane along the curve of real ln lambda down to the lower edge. That curve
+From there it runs in the upper half plane along the curve of real ln λ down to the lower edge. That curve
 is followed once, in small steps, and tabulated: no root is ever chosen among several.
 
 A point w is an array whose first axis lists its coordinates: one, or several where the map is known only by equations
@@ -24,14 +24,14 @@ from rmtbase.laws._arrays import ComplexArray, FloatArray
 from rmtbase.laws._cut import Cut
 
 _NEWTON_STEPS = 4
-_LONGEST_STEP = 0.04  # in chi, where it runs from 0 to pi
+_LONGEST_STEP = 0.04  # in χ, where it runs from 0 to π
 _LAST_STEP = 1e-3  # short of the lower edge
 _HALVINGS = 40
 _PREDICTION = 0.02  # of Im w: by how much the next node may differ from its prediction
 
 
 class CutMap(Cut):
-    """A map w -> ln lambda with a square-root branch point at the upper edge."""
+    """A map w → ln λ with a square-root branch point at the upper edge."""
 
     upper: ComplexArray
     """w_+, the critical point of the upper edge; real."""
@@ -40,7 +40,7 @@ class CutMap(Cut):
     """w_-, the critical point of a soft lower edge; None for a hard one, where the eigenvalues reach zero."""
 
     lowest_log: float
-    """Hard edge: the ln lambda below which the mass counts as zero. Unused for a soft one."""
+    """Hard edge: the ln λ below which the mass counts as zero. Unused for a soft one."""
 
     longest_move: float = math.inf
     """The longest step in w between two nodes, where the curve bends on a scale that its derivatives do not show."""
@@ -51,15 +51,15 @@ class CutMap(Cut):
 
     @abstractmethod
     def log_x(self, w: ComplexArray) -> ComplexArray:
-        """Return ln lambda at w in the closed upper half plane, on the branch that is real on the curve."""
+        """Return ln λ at w in the closed upper half plane, on the branch that is real on the curve."""
 
     @abstractmethod
     def velocity(self, w: ComplexArray) -> ComplexArray:
-        """Return dw / d ln lambda, one component for each coordinate."""
+        """Return dw / d ln λ, one component for each coordinate."""
 
     @abstractmethod
     def density(self, w: ComplexArray) -> FloatArray:
-        """Return the density of ln lambda, |Im psi| / pi, at a point of the curve."""
+        """Return the density of ln λ, |Im ψ| / π, at a point of the curve."""
 
     @abstractmethod
     def cdf(self, w: ComplexArray) -> FloatArray:
@@ -70,7 +70,7 @@ class CutMap(Cut):
         """Return the mass above a point of the curve."""
 
     def newton_step(self, w: ComplexArray, log_x: FloatArray) -> ComplexArray:
-        """Return the step of Newton's method towards ln lambda = ``log_x``, to be subtracted."""
+        """Return the step of Newton's method towards ln λ = ``log_x``, to be subtracted."""
         return (self.log_x(w) - log_x) * self.velocity(w)
 
     @property
@@ -80,22 +80,22 @@ class CutMap(Cut):
 
     @cached_property
     def log_upper(self) -> float:
-        """ln lambda_+."""
+        """ln λ_+."""
         return float(self.log_x(self.upper).real)
 
     @cached_property
     def log_lower(self) -> float:
-        """ln lambda_-, -inf at a hard edge."""
+        """ln λ_-, -inf at a hard edge."""
         return -math.inf if self.lower is None else float(self.log_x(self.lower).real)
 
     @property
     def last_angle(self) -> float:
-        """The chi of the lower edge, or of :attr:`lowest_log`."""
+        """The χ of the lower edge, or of :attr:`lowest_log`."""
         return math.sqrt(self.log_upper - self.lowest_log) if self.has_hard_edge else math.pi
 
     @cached_property
     def curve(self) -> tuple[FloatArray, ComplexArray]:
-        """(chi, w) at nodes along the curve, from the upper edge down; the nodes are the last axis of w.
+        """(χ, w) at nodes along the curve, from the upper edge down; the nodes are the last axis of w.
 
         Each node is predicted from the derivatives dw/dchi at the two before it, exactly for a parabola, and corrected
         by Newton's method; a step whose prediction is off by more than a small part of Im w is repeated at half
@@ -141,7 +141,7 @@ class CutMap(Cut):
         return CubicSpline(*self.curve, axis=-1)
 
     def solve(self, log_x: FloatArray) -> ComplexArray:
-        """Return w on the curve at each ln lambda strictly inside the support. Numerical, to rounding."""
+        """Return w on the curve at each ln λ strictly inside the support. Numerical, to rounding."""
         chi = np.minimum(self.angle(log_x), self.last_angle)
         return self._newton(self._guess(chi), log_x)
 

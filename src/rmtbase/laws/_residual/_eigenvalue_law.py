@@ -16,7 +16,7 @@ from rmtbase.parameters import require_real_numbers
 
 
 class EigenvalueLaw(Distribution):
-    """A law of eigenvalues lambda > 0, all of whose functions follow from the law of ln lambda.
+    """A law of eigenvalues λ > 0, all of whose functions follow from the law of ln λ.
 
     What is too large for a double is inf, what is too small is 0; :attr:`log_eigenvalue` knows neither limit.
     """
@@ -24,7 +24,7 @@ class EigenvalueLaw(Distribution):
     @property
     @abstractmethod
     def log_eigenvalue(self) -> LogEigenvalue:
-        """The law of ln lambda, with the same methods."""
+        """The law of ln λ, with the same methods."""
 
     @property
     def has_hard_edge(self) -> bool:
@@ -46,26 +46,26 @@ class EigenvalueLaw(Distribution):
         return density[()]
 
     def pdf_singular_values(self, s: ArrayLike) -> FloatArray:
-        """Density 2 s pdf(s^2) of the singular value s = sqrt(lambda), s >= 0."""
+        """Density 2 s pdf(s²) of the singular value s = √λ, s ≥ 0."""
         values = require_real_numbers("s", s)
         density = _per_unit(np.asarray(2.0 * self.log_eigenvalue.pdf(2.0 * _logarithm(values))), values)
         density[values == 0.0] = self._density_at_zero_singular_value()
         return density[()]
 
     def cdf(self, x: ArrayLike) -> FloatArray:
-        """P(lambda <= x), in closed form on the curve of the map."""
+        """P(λ ≤ x), in closed form on the curve of the map."""
         return self.log_eigenvalue.cdf(_logarithm(require_real_numbers("x", x)))
 
     def sf(self, x: ArrayLike) -> FloatArray:
-        """P(lambda > x) = 1 - cdf(x), without the cancellation."""
+        """P(λ > x) = 1 - cdf(x), without the cancellation."""
         return self.log_eigenvalue.sf(_logarithm(require_real_numbers("x", x)))
 
     def expect(self, f: Callable[[FloatArray], ArrayLike], rtol: float = 1e-12) -> float:
-        """E[f(lambda)], as :meth:`LogEigenvalue.expect`, for a function of an array of eigenvalues."""
+        """E[f(λ)], as :meth:`LogEigenvalue.expect`, for a function of an array of eigenvalues."""
         return self.log_eigenvalue.expect(lambda y: f(_exponentials(y)), rtol)
 
     def entropy(self) -> float:
-        """Differential entropy of lambda, in nats: that of ln lambda, plus E[ln lambda]. Numerical, to about 1e-10."""
+        """Differential entropy of λ, in nats: that of ln λ, plus E[ln λ]. Numerical, to about 1e-10."""
         return self.log_eigenvalue.entropy() + self.log_eigenvalue.mean()
 
     def _cdf(self, x: FloatArray) -> FloatArray:
@@ -78,7 +78,7 @@ class EigenvalueLaw(Distribution):
         return _exponentials(self.log_eigenvalue.isf(q))
 
     def _density_at_zero_singular_value(self) -> float:
-        """The limit of the density of s = sqrt(lambda) at 0."""
+        """The limit of the density of s = √λ at 0."""
         return 0.0
 
 
@@ -93,7 +93,7 @@ def _exponentials(y: FloatArray) -> FloatArray:
 
 
 def _logarithm(x: FloatArray) -> FloatArray:
-    """ln x, -inf for x <= 0."""
+    """ln x, -inf for x ≤ 0."""
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.where(x < 0.0, -np.inf, np.log(x))
 

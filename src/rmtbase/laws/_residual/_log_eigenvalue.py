@@ -1,4 +1,4 @@
-"""The law of ln lambda where the eigenvalues lambda > 0 follow a law given by its map on the cut."""
+"""The law of ln λ where the eigenvalues λ > 0 follow a law given by its map on the cut."""
 
 from __future__ import annotations
 
@@ -13,39 +13,39 @@ from rmtbase.laws._cut import CutLaw
 from rmtbase.laws._residual._cut_map import CutMap
 from rmtbase.parameters import require_order
 
-_NEGLIGIBLE_MASS = 1e-35  # and a function that grows as an inverse power of lambda still has none of it
+_NEGLIGIBLE_MASS = 1e-35  # and a function that grows as an inverse power of λ still has none of it
 
 
 @dataclass(frozen=True)
 class LogEigenvalue(CutLaw):
-    """Law of y = ln lambda, for eigenvalues that span more orders of magnitude than a double holds.
+    """Law of y = ln λ, for eigenvalues that span more orders of magnitude than a double holds.
 
     Numerical, to rounding: functions of y have a backward error of a few units of rounding in y. The cdf is in closed
     form on the curve; masses below 1e-100 may count as 0.
 
     Attributes:
-        cut: the map that defines the law; see the law of lambda that this belongs to.
+        cut: the map that defines the law; see the law of λ that this belongs to.
     """
 
     cut: CutMap
 
     @property
     def support(self) -> tuple[float, float]:
-        """(ln lambda_-, ln lambda_+); -inf where the eigenvalues reach zero."""
+        """(ln λ_-, ln λ_+); -inf where the eigenvalues reach zero."""
         return self.cut.log_lower, self.cut.log_upper
 
     def moment(self, k: int) -> float:
-        """E[(ln lambda)^k], by :meth:`expect`."""
+        """E[(ln λ)^k], by :meth:`expect`."""
         order = require_order(k)
         return self.expect(lambda y: y**order)
 
     def var(self) -> float:
-        """Variance of ln lambda."""
+        """Variance of ln λ."""
         mean = self.mean()
         return self.expect(lambda y: (y - mean) ** 2)
 
     def entropy(self) -> float:
-        """Differential entropy of ln lambda, in nats. Numerical: by the double exponential rule, to about 1e-10."""
+        """Differential entropy of ln λ, in nats. Numerical: by the double exponential rule, to about 1e-10."""
         return self._log_entropy()
 
     @property

@@ -23,21 +23,21 @@ from rmtbase.parameters import require_positive_integer, require_real_numbers
 class PathLength(DiscreteDistribution):
     """Law of the length k of a path through L residual blocks, each path weighted by its expected squared norm.
 
-    P = prod_l (I + sigma G_l / sqrt(d)) = sum_k O_k, O_k the sum of the binom(L, k) products of exactly k blocks.
-    A block that enters one product and not the other makes E tr(T T'^T) = 0, since G and -G have the same law:
-    the products are orthogonal in expectation, each of k blocks has E ||T||_F^2 / d = sigma^(2k), and
+    P = Π_l (I + σ G_l / √d) = Σ_k O_k, O_k the sum of the binom(L, k) products of exactly k blocks.
+    A block that enters one product and not the other makes E tr(T T'ᵀ) = 0, since G and -G have the same law:
+    the products are orthogonal in expectation, each of k blocks has E ||T||_F² / d = σ^(2k), and
 
-        E tr(O_j O_k^T) / d = binom(L, k) sigma^(2k) [j = k],    E ||P||_F^2 / d = (1 + sigma^2)^L.
+        E tr(O_j O_kᵀ) / d = binom(L, k) σ^(2k) [j = k],    E ||P||_F² / d = (1 + σ²)^L.
 
-    So the weight is that of Binomial(L, sigma^2/(1 + sigma^2)). Exact at every d. In the limit d -> infinity with
-    sigma^2 = t/L and L -> infinity it is Poisson(t).
+    So the weight is that of Binomial(L, σ²/(1 + σ²)). Exact at every d. In the limit d → infinity with
+    σ² = t/L and L → infinity it is Poisson(t).
 
     Attributes:
         depth: L, a positive integer.
-        sigma: the standard deviation of the entries of a block is sigma / sqrt(d).
+        sigma: the standard deviation of the entries of a block is σ / √d.
 
     Raises:
-        ParameterError: for a depth that is not a positive integer, or a sigma that is not a number in
+        ParameterError: for a depth that is not a positive integer, or a σ that is not a number in
             [1e-100, 1e100].
     """
 
@@ -84,11 +84,11 @@ class PathLength(DiscreteDistribution):
         return self._tail(x, from_above=True)
 
     def mean(self) -> float:
-        """L sigma^2 / (1 + sigma^2): the effective depth, the mean length of the paths that carry the norm."""
+        """L σ² / (1 + σ²): the effective depth, the mean length of the paths that carry the norm."""
         return self.depth * self._probability
 
     def var(self) -> float:
-        """Variance of the length: L sigma^2 / (1 + sigma^2)^2."""
+        """Variance of the length: L σ² / (1 + σ²)²."""
         return self.depth * self._probability / (1.0 + self.sigma**2)
 
     def entropy(self) -> float:
@@ -97,21 +97,21 @@ class PathLength(DiscreteDistribution):
         return -float(xlogy(weight, weight).sum())
 
     def squared_norm(self, k: int) -> float:
-        """E ||O_k||_F^2 / d = binom(L, k) sigma^(2k), exact at every d; inf if it is too large for a double."""
+        """E ||O_k||_F² / d = binom(L, k) σ^(2k), exact at every d; inf if it is too large for a double."""
         length = self._length(k)
         return as_float(math.comb(self.depth, length) * Fraction(self.sigma) ** (2 * length))
 
     def second_moment(self, k: int) -> float:
-        """Limit of E tr (O_k O_k^T)^2 / d as d -> infinity; inf if it is too large for a double. Exact for the limit.
+        """Limit of E tr (O_k O_kᵀ)² / d as d → infinity; inf if it is too large for a double. Exact for the limit.
 
-        The noncrossing pairings of O_k O_k^T O_k O_k^T cut each of the four products at the same place j:
-        X Y . Y^T X'^T . X' Y'' . Y''^T X^T with j blocks in X and X', k - j in Y and Y'', none of which comes before
+        The noncrossing pairings of O_k O_kᵀ O_k O_kᵀ cut each of the four products at the same place j:
+        X Y . Yᵀ X'ᵀ . X' Y'' . Y''ᵀ Xᵀ with j blocks in X and X', k - j in Y and Y'', none of which comes before
         the last of X and X'. Counting by the place a of that last one,
 
-            sigma^(4k) (2 binom(L, k)^2 + sum_{0<j<k} sum_a (binom(a, j)^2 - binom(a-1, j)^2) binom(L-a, k-j)^2).
+            σ^(4k) (2 binom(L, k)² + Σ_{0<j<k} Σ_a (binom(a, j)² - binom(a-1, j)²) binom(L-a, k-j)²).
 
-        k + 1 times sigma^(4k) for k = L, the Fuss-Catalan number of one chain; 2 sigma^4 L^2 for k = 1, the
-        Marchenko-Pastur law.
+        k + 1 times σ^(4k) for k = L, the Fuss-Catalan number of one chain; 2 σ⁴ L² for k = 1, the
+        Marchenko–Pastur law.
         """
         length, depth = self._length(k), self.depth
         if length == 0:
@@ -124,10 +124,10 @@ class PathLength(DiscreteDistribution):
         return as_float(count * Fraction(self.sigma) ** (4 * length))
 
     def term(self, k: int, d_model: int) -> GaussianChain:
-        """Return the limiting law of the eigenvalues of T T^T, T one path of length k >= 1.
+        """Return the limiting law of the eigenvalues of T Tᵀ, T one path of length k ≥ 1.
 
-        T = sigma^k G_1 ... G_k / d^(k/2): a square Gaussian chain; for k = 1, Marchenko-Pastur with edges 0 and
-        4 sigma^2. The sum O_k of the binom(L, k) paths is not one: it is Marchenko-Pastur of variance L sigma^2 for
+        T = σ^k G_1 ... G_k / d^(k/2): a square Gaussian chain; for k = 1, Marchenko–Pastur with edges 0 and
+        4 σ². The sum O_k of the binom(L, k) paths is not one: it is Marchenko–Pastur of variance L σ² for
         k = 1 and a chain for k = L, and no closed form is known to us in between (:meth:`second_moment`).
         """
         length = self._length(k)
@@ -138,7 +138,7 @@ class PathLength(DiscreteDistribution):
 
     @property
     def _probability(self) -> float:
-        """sigma^2 / (1 + sigma^2)."""
+        """σ² / (1 + σ²)."""
         return 1.0 / (1.0 + 1.0 / self.sigma**2)
 
     def _length(self, k: object) -> int:

@@ -21,27 +21,27 @@ from rmtbase.parameters import require_positive_integer
 
 
 def residual_trace_moment(partition: Sequence[int], depth: int, sigma: float, d_model: int) -> Fraction:
-    """Return E[prod_i tr (P P^T)^(mu_i)], P = prod_{l=1..L} (I + sigma G_l / sqrt(d)), G_l real standard normal. Exact.
+    """Return E[Π_i tr (P Pᵀ)^(μ_i)], P = Π_{l=1..L} (I + σ G_l / √d), G_l real standard normal. Exact.
 
-    A = I + sigma G/sqrt(d) may be turned into O_1 A O_2 with Haar O_1, O_2 when a function of the eigenvalues alone is
-    averaged, so that E J_kappa(A S A^T) = g_kappa J_kappa(S) for every zonal polynomial J_kappa: each block is
+    A = I + σ G/√d may be turned into O_1 A O_2 with Haar O_1, O_2 when a function of the eigenvalues alone is
+    averaged, so that E J_kappa(A S Aᵀ) = g_kappa J_kappa(S) for every zonal polynomial J_kappa: each block is
     one more power of g_kappa. From the moments of a noncentral Wishart matrix (Muirhead 1982, theorem 10.3.4),
 
-        E p_mu(P P^T) = sum_kappa a_{mu kappa} J_kappa(I) g_kappa^L,    p_mu = sum_kappa a_{mu kappa} J_kappa,
-        g_kappa = sum_tau binom(kappa, tau) (2 sigma^2/d)^(|kappa| - |tau|) (d/2)_kappa / (d/2)_tau.
+        E p_mu(P Pᵀ) = Σ_kappa a_{μ κ} J_kappa(I) g_kappa^L,    p_mu = Σ_kappa a_{μ κ} J_kappa,
+        g_kappa = Σ_tau binom(κ, τ) (2 σ²/d)^(|κ| - |τ|) (d/2)_kappa / (d/2)_tau.
 
-    E.g. g_(1) = 1 + sigma^2; with b = (1 + sigma^2)^2 and e = (b - 1)/d, g_(2) = b + 2e and g_(11) = b - e, so
-    3 E (tr P P^T)^2 = (d^2 + 2d) g_(2)^L + 2 (d^2 - d) g_(11)^L and
-    3 E tr (P P^T)^2 = (d^2 + 2d) g_(2)^L - (d^2 - d) g_(11)^L.
+    E.g. g_(1) = 1 + σ²; with b = (1 + σ²)² and e = (b - 1)/d, g_(2) = b + 2e and g_(11) = b - e, so
+    3 E (tr P Pᵀ)² = (d² + 2d) g_(2)^L + 2 (d² - d) g_(11)^L and
+    3 E tr (P Pᵀ)² = (d² + 2d) g_(2)^L - (d² - d) g_(11)^L.
 
     Args:
-        partition: the exponents mu_i, positive integers in any order; () gives 1.
+        partition: the exponents μ_i, positive integers in any order; () gives 1.
         depth: L.
         sigma: taken as the exact binary fraction that the double is.
         d_model: d.
 
     Raises:
-        ParameterError: for exponents, a depth or a width that are not positive integers, or a sigma that
+        ParameterError: for exponents, a depth or a width that are not positive integers, or a σ that
             is not a number in [1e-100, 1e100].
     """
     mu = sorted_partition([require_positive_integer("partition", part) for part in partition])
@@ -50,9 +50,9 @@ def residual_trace_moment(partition: Sequence[int], depth: int, sigma: float, d_
 
 
 def residual_trace_moments(depth: int, sigma: float, d_model: int) -> TraceMoments:
-    """Return the moments of tr P P^T = ||P||_F^2 and tr (P P^T)^2 at width d_model. Exact, rounded once.
+    """Return the moments of tr P Pᵀ = ||P||_F² and tr (P Pᵀ)² at width d_model. Exact, rounded once.
 
-    Divide by d_model for the means over eigenvalues: E ||P||_F^2 / d = (1 + sigma^2)^L, the limit's own value.
+    Divide by d_model for the means over eigenvalues: E ||P||_F² / d = (1 + σ²)^L, the limit's own value.
 
     Raises:
         ParameterError: as :func:`residual_trace_moment`.

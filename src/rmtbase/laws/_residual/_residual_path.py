@@ -17,28 +17,28 @@ from rmtbase.parameters import require_order, require_positive_integer, require_
 
 @dataclass(frozen=True)
 class ResidualPath(EigenvalueLaw):
-    """Limiting law of the eigenvalues lambda of P P^T, P = prod_{l=1..L} (I + sigma G_l / sqrt(d)), as d -> infinity.
+    """Limiting law of the eigenvalues λ of P Pᵀ, P = Π_{l=1..L} (I + σ G_l / √d), as d → infinity.
 
     G_l are independent d x d matrices with independent entries of mean 0 and variance 1. P is the sum over all 2^L
-    paths through L residual blocks. With psi(lambda) = sum_k m_k lambda^{-k} the moment generating function,
+    paths through L residual blocks. With ψ(λ) = Σ_k m_k λ^{-k} the moment generating function,
 
-        lambda = (1 + p)^(L+1) (p + sigma^2) (p + 1 + sigma^2)^(L-1) / p,    psi = p (p + 1 + sigma^2) / sigma^2,
-        density(lambda) = |Im psi(lambda)| / (pi lambda),    S(psi) = ((1 + p)(p + 1 + sigma^2))^(-L)
+        λ = (1 + p)^(L+1) (p + σ²) (p + 1 + σ²)^(L-1) / p,    ψ = p (p + 1 + σ²) / σ²,
+        density(λ) = |Im ψ(λ)| / (π λ),    S(ψ) = ((1 + p)(p + 1 + σ²))^(-L)
 
     (the information-plus-noise law of Dozier & Silverstein 2007, and the S-transform's product; see Tarnowski,
-    Warchol, Jastrzebski, Tabor & Nowak 2018 for residual networks). The lower edge is soft for sigma < 1. For
-    sigma >= 1 it is hard, at zero, with a mass ~ lambda^(1/(L+1)) for sigma > 1 and lambda^(2/(L+2)) at sigma = 1.
+    Warchol, Jastrzebski, Tabor & Nowak 2018 for residual networks). The lower edge is soft for σ < 1. For
+    σ ≥ 1 it is hard, at zero, with a mass ~ λ^(1/(L+1)) for σ > 1 and λ^(2/(L+2)) at σ = 1.
 
-    The law is asymptotic in d alone, exact for every depth and sigma; a finite draw differs by O(1/d) inside the
-    support. Its functions are numerical, to rounding: a few units of it in ln lambda. Their closed forms are those
+    The law is asymptotic in d alone, exact for every depth and σ; a finite draw differs by O(1/d) inside the
+    support. Its functions are numerical, to rounding: a few units of it in ln λ. Their closed forms are those
     of the cdf and of the moments.
 
     Attributes:
         depth: L, a positive integer.
-        sigma: the standard deviation of the entries of a block is sigma / sqrt(d).
+        sigma: the standard deviation of the entries of a block is σ / √d.
 
     Raises:
-        ParameterError: for a depth that is not a positive integer, or a sigma that is not a number in
+        ParameterError: for a depth that is not a positive integer, or a σ that is not a number in
             [1e-100, 1e100].
     """
 
@@ -52,14 +52,14 @@ class ResidualPath(EigenvalueLaw):
 
     @property
     def log_eigenvalue(self) -> LogEigenvalue:
-        """The law of ln lambda, with the same methods: use it where lambda itself overflows."""
+        """The law of ln λ, with the same methods: use it where λ itself overflows."""
         return LogEigenvalue(_residual_map(self.depth, self.sigma))
 
     def moment(self, k: int) -> float:
-        """E[lambda^k], k = 0, 1, 2, ...: exact for the law, rounded once; inf if it is too large for a double.
+        """E[λ^k], k = 0, 1, 2, ...: exact for the law, rounded once; inf if it is too large for a double.
 
-        m_k = [p^(k-1)] psi'(p) ((1 + p)^(L+1) (p + sigma^2) (p + 1 + sigma^2)^(L-1))^k / k, Lagrange's inversion in
-        integers: sigma^2 = N/D, and p = sigma^2 q.
+        m_k = [p^(k-1)] ψ'(p) ((1 + p)^(L+1) (p + σ²) (p + 1 + σ²)^(L-1))^k / k, Lagrange's inversion in
+        integers: σ² = N/D, and p = σ² q.
         """
         order = require_order(k)
         if order == 0:
@@ -70,28 +70,28 @@ class ResidualPath(EigenvalueLaw):
             return math.inf
 
     def mean(self) -> float:
-        """E[lambda] = (1 + sigma^2)^L, exact at every d."""
+        """E[λ] = (1 + σ²)^L, exact at every d."""
         return self.moment(1)
 
     def var(self) -> float:
-        """Variance of lambda: L sigma^2 (2 + sigma^2) (1 + sigma^2)^(2L-2)."""
+        """Variance of lambda: L σ² (2 + σ²) (1 + σ²)^(2L-2)."""
         variance = self.sigma**2
         growth = 2.0 * (self.depth - 1) * math.log1p(variance)
         return exponential(growth + math.log(self.depth) + math.log(variance) + math.log(2.0 + variance))
 
     def log_mean(self) -> float:
-        """E[ln lambda]: 0 for sigma <= 1, L (ln sigma^2 - 1 + 1/sigma^2) for sigma > 1, in closed form.
+        """E[ln λ]: 0 for σ ≤ 1, L (ln σ² - 1 + 1/σ²) for σ > 1, in closed form.
 
-        ln lambda averages 2 L ln|1 + sigma z| over the circular law, uniform for |z| < 1.
+        ln λ averages 2 L ln|1 + σ z| over the circular law, uniform for |z| < 1.
         """
         if self.sigma <= 1.0:
             return 0.0
         return self.depth * (2.0 * math.log(self.sigma) - (1.0 - 1.0 / self.sigma) * (1.0 + 1.0 / self.sigma))
 
     def edge_scale(self, d_model: int) -> tuple[float | None, float]:
-        """(lower, upper) Tracy-Widom scale (lambda sqrt(|F''/F| lambda / 2) / d)^(2/3) at width d; None at a hard edge.
+        """(lower, upper) Tracy–Widom scale (λ √(|F''/F| λ / 2) / d)^(2/3) at width d; None at a hard edge.
 
-        lambda = F(psi). The largest eigenvalue is close to support[1] + edge_scale[1] TW_1, the smallest to
+        λ = F(ψ). The largest eigenvalue is close to support[1] + edge_scale[1] TW_1, the smallest to
         support[0] - edge_scale[0] TW_1: asymptotic, with a neglected shift of the mean by a part of the scale
         that vanishes as d^(-1/3). The scale is that of a general edge (El Karoui 2007).
         """
@@ -105,18 +105,18 @@ class ResidualPath(EigenvalueLaw):
         return None if cut.lower is None else scale(cut.lower, lower), scale(cut.upper, upper)
 
     def _density_at_zero_singular_value(self) -> float:
-        # s pdf(s^2) ~ s^(2a - 1) where the mass below lambda is ~ lambda^a.
+        # s pdf(s²) ~ s^(2a - 1) where the mass below λ is ~ λ^a.
         exponent = 2.0 / (self.depth + 2) if self.sigma == 1.0 else 1.0 / (self.depth + 1)
         if self.sigma < 1.0 or exponent > 0.5:
             return 0.0
         if exponent < 0.5:
             return math.inf
-        # (L, sigma) = (2, 1): psi + 1 = i s. L = 1: psi + 1 = i s sqrt(sigma^2 - 1) / sigma^2.
+        # (L, σ) = (2, 1): ψ + 1 = i s. L = 1: ψ + 1 = i s √(σ² - 1) / σ².
         return 2.0 / math.pi * (1.0 if self.depth == 2 else math.sqrt(self.sigma**2 - 1.0) / self.sigma**2)
 
 
 def require_residual(depth: object, sigma: object) -> tuple[int, float]:
-    """(depth, sigma) of a residual path in their own types, or a :class:`ParameterError` that names the bad one."""
+    """(depth, σ) of a residual path in their own types, or a :class:`ParameterError` that names the bad one."""
     checked_depth = require_positive_integer("depth", depth)
     checked_sigma = require_positive_number("sigma", sigma)
     if not 1e-100 <= checked_sigma <= 1e100:

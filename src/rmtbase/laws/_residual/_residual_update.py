@@ -22,23 +22,23 @@ _LARGEST_LOG = 16.0  # beyond about 20 the equations lose their digits near zero
 
 @dataclass(frozen=True)
 class ResidualUpdate(EigenvalueLaw):
-    """Limiting law of the eigenvalues lambda of (P - I)(P - I)^T, P = prod_{l=1..L} (I + sigma G_l / sqrt(d)).
+    """Limiting law of the eigenvalues λ of (P - I)(P - I)ᵀ, P = Π_{l=1..L} (I + σ G_l / √d).
 
     P - I is what the blocks add to the residual stream: the sum over all paths but the direct one. For L = 1 it is
-    sigma G/sqrt(d), Marchenko-Pastur. There is no S-transform and no explicit map for L > 1: the law follows from two
+    σ G/√d, Marchenko–Pastur. There is no S-transform and no explicit map for L > 1: the law follows from two
     equations for two unknowns, with a closed form of the cdf, derived in ``_residual_update_map``.
-    The lower edge is hard, at zero, with a mass ~ lambda^(1/2).
+    The lower edge is hard, at zero, with a mass ~ λ^(1/2).
 
-    Asymptotic, d -> infinity, as :class:`ResidualPath`. Numerical: the total mass, the mean and the second moment agree
+    Asymptotic, d → infinity, as :class:`ResidualPath`. Numerical: the total mass, the mean and the second moment agree
     with their exact values to 1e-12 relative.
 
     Attributes:
         depth: L, a positive integer.
-        sigma: the standard deviation of the entries of a block is sigma / sqrt(d).
+        sigma: the standard deviation of the entries of a block is σ / √d.
 
     Raises:
-        ParameterError: for a depth that is not a positive integer, a sigma outside [1e-7, 20], or parameters for which
-            the largest eigenvalue of P P^T is above e^16 = 9e6: there I is little beside P, and
+        ParameterError: for a depth that is not a positive integer, a σ outside [1e-7, 20], or parameters for which
+            the largest eigenvalue of P Pᵀ is above e^16 = 9e6: there I is little beside P, and
             :class:`ResidualPath` is the law.
     """
 
@@ -58,15 +58,15 @@ class ResidualUpdate(EigenvalueLaw):
 
     @property
     def log_eigenvalue(self) -> LogEigenvalue:
-        """The law of ln lambda, with the same methods."""
+        """The law of ln λ, with the same methods."""
         return LogEigenvalue(_residual_update_map(self.depth, self.sigma))
 
     def moment(self, k: int) -> float:
-        """E[lambda^k]: exact for k <= 2, rounded once; numerical above.
+        """E[λ^k]: exact for k ≤ 2, rounded once; numerical above.
 
-        With M = (1 + sigma^2)^L: m_1 = M - 1 and
-        m_2 = M^2 (1 + L (1 - (1 + sigma^2)^(-2))) - 4 L sigma^2 M / (1 + sigma^2) - 1, from the mixed moments
-        E tr P P^T P P^T / d, E tr P P P^T / d = M + L sigma^2 M / (1 + sigma^2) and E tr P P / d = 1 in the limit.
+        With M = (1 + σ²)^L: m_1 = M - 1 and
+        m_2 = M² (1 + L (1 - (1 + σ²)^(-2))) - 4 L σ² M / (1 + σ²) - 1, from the mixed moments
+        E tr P Pᵀ P Pᵀ / d, E tr P P Pᵀ / d = M + L σ² M / (1 + σ²) and E tr P P / d = 1 in the limit.
         """
         order = require_order(k)
         if order == 0:
@@ -80,11 +80,11 @@ class ResidualUpdate(EigenvalueLaw):
         return math.exp(math.log(scaled) + order * upper) if math.log(scaled) + order * upper < 709.0 else math.inf
 
     def mean(self) -> float:
-        """E[lambda] = (1 + sigma^2)^L - 1, exact at every d."""
+        """E[λ] = (1 + σ²)^L - 1, exact at every d."""
         return self.moment(1)
 
     def var(self) -> float:
-        """Variance of lambda, exact for the law, rounded once."""
+        """Variance of λ, exact for the law, rounded once."""
         return as_float(self._second - (self._growth - 1) ** 2)
 
     @property
@@ -98,7 +98,7 @@ class ResidualUpdate(EigenvalueLaw):
         return growth**2 * (1 + excess) - 4 * self.depth * variance * growth / (1 + variance) - 1
 
     def _density_at_zero_singular_value(self) -> float:
-        # s pdf(s^2) is even in s: its value where s^2 is nothing.
+        # s pdf(s²) is even in s: its value where s² is nothing.
         y = self.log_eigenvalue.cut.lowest_log + 1.0
         return 2.0 * float(self.log_eigenvalue.pdf(y)) * math.exp(-0.5 * y)
 

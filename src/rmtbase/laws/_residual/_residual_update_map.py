@@ -1,27 +1,27 @@
-"""The map (tau^2, a) -> ln lambda of the eigenvalues of (P - I)(P - I)^T, P a residual path of L factors.
+"""The map (τ², a) → ln λ of the eigenvalues of (P - I)(P - I)ᵀ, P a residual path of L factors.
 
 I is not free from P, which is not R-diagonal, so no S-transform applies; the Dyson equation of a linearisation does.
-Write (P - I) x through the states x_l = (I + sigma G_l / sqrt(d)) x_{l+1} between the blocks, twice, for P and for P^T.
+Write (P - I) x through the states x_l = (I + σ G_l / √d) x_{l+1} between the blocks, twice, for P and for Pᵀ.
 The traces h_l and g_l of the resolvent at node l on either side then act as sources in a chain of 2 x 2 transfer
 matrices,
 
-    x_{l+1} = x_l + sigma^2 h_{l+1} u_l,    u_{l+1} = u_l - sigma^2 g_l x_{l+1},
+    x_{l+1} = x_l + σ² h_{l+1} u_l,    u_{l+1} = u_l - σ² g_l x_{l+1},
 
-under which the resolvent itself moves as R -> U R U^-1, R = [[k, -h], [g, -k]]. This conserves k and c = g_l h_{l+1},
-and multiplies g by rho and h by 1/rho in each block, rho = 1 - 2 sigma^2 k - sigma^4 c: a chain solved in closed form.
-What its ends demand is, with alpha = e^(a+f), beta = e^(a-f), alpha - beta = sigma^2 tau and n = (tau - 1)/(tau + 1),
+under which the resolvent itself moves as R → U R U⁻¹, R = [[k, -h], [g, -k]]. This conserves k and c = g_l h_{l+1},
+and multiplies g by ρ and h by 1/ρ in each block, ρ = 1 - 2 σ² k - σ⁴ c: a chain solved in closed form.
+What its ends demand is, with α = e^(a+f), β = e^(a-f), α - β = σ² τ and n = (τ - 1)/(τ + 1),
 
-    B = n alpha^L,    C = beta^L / n,    z = (1 - B)(1 - C),    m = tau / (C - B),    k = m (z - 1 + (B + C)/2),
+    B = n α^L,    C = β^L / n,    z = (1 - B)(1 - C),    m = τ / (C - B),    k = m (z - 1 + (B + C)/2),
 
-with m(z) = E 1/(lambda - z) the Stieltjes transform and k = ((alpha + beta)/2 - alpha beta)/sigma^2 the one equation
-between tau and a. (Without the subtracted I, tau = 1 and beta = 1 + p.) All is even in tau, so that a point is (e, a)
-with e = tau^2 - 1; z = inf is (0, ln(1 + sigma^2)/2). The potential, the stationary value of the functional behind the
+with m(z) = E 1/(λ - z) the Stieltjes transform and k = ((α + β)/2 - α β)/σ² the one equation
+between τ and a. (Without the subtracted I, τ = 1 and β = 1 + p.) All is even in τ, so that a point is (e, a)
+with e = τ² - 1; z = inf is (0, ln(1 + σ²)/2). The potential, the stationary value of the functional behind the
 Dyson equation, is
 
-    E ln(lambda - z) = -ln(e/4) + L (alpha - 1)(beta - 1)/sigma^2.
+    E ln(λ - z) = -ln(e/4) + L (α - 1)(β - 1)/σ².
 
-L = 1 is Marchenko-Pastur. In the even and odd parts S = (alpha + beta)/2 - 1, D = (alpha - beta)/2,
-P = 1 - (B + C)/2 and Q = (C - B)/2 the equation is D (P - z) = Q (S + S^2 - D^2), without cancellation for small sigma.
+L = 1 is Marchenko–Pastur. In the even and odd parts S = (α + β)/2 - 1, D = (α - β)/2,
+P = 1 - (B + C)/2 and Q = (C - B)/2 the equation is D (P - z) = Q (S + S² - D²), without cancellation for small σ.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ from scipy.special import expm1, log1p
 from rmtbase.laws._arrays import ComplexArray, FloatArray
 from rmtbase.laws._residual._cut_map import CutMap
 
-_NEAR_ZERO = 1e-7  # singular values below this, in units of min(1, sigma L^(1/2)), follow by linear terms
-_LEAST_LOG_MASS = 230.0  # mass ~ lambda^(1/2): below 1e-100 it counts as zero
+_NEAR_ZERO = 1e-7  # singular values below this, in units of min(1, σ L^(1/2)), follow by linear terms
+_LEAST_LOG_MASS = 230.0  # mass ~ λ^(1/2): below 1e-100 it counts as zero
 _INNER_STEPS = 50
 
 
 class _Halves(NamedTuple):
-    """Even and odd parts: alpha = 1 + s + d, beta = 1 + s - d, B and C = exp(high +- x)."""
+    """Even and odd parts: α = 1 + s + d, β = 1 + s - d, B and C = exp(high ± x)."""
 
     tau: ComplexArray
     f: ComplexArray
@@ -54,7 +54,7 @@ class _Halves(NamedTuple):
 
     @property
     def work(self) -> ComplexArray:
-        """(alpha - 1)(beta - 1)."""
+        """(α - 1)(β - 1)."""
         return self.s**2 - self.d**2
 
 
@@ -68,11 +68,11 @@ class _Equations(NamedTuple):
 
 
 class ResidualUpdateMap(CutMap):
-    """The map of depth L; a point is (e, a, ln lambda).
+    """The map of depth L; a point is (e, a, ln λ).
 
     Attributes:
         depth: L, a positive integer.
-        variance: sigma^2.
+        variance: σ².
     """
 
     lower = None
@@ -88,7 +88,7 @@ class ResidualUpdateMap(CutMap):
         tau = np.sqrt(1.0 + e)
         d = np.asarray(0.5 * self.variance * tau, dtype=np.complex128)
         f = np.arcsinh(d * np.exp(-a))
-        # ln n = ln((tau - 1)/(tau + 1)), accurate for tau near 1, a large sigma, and for a large tau, a small one.
+        # ln n = ln((τ - 1)/(τ + 1)), accurate for τ near 1, a large σ, and for a large τ, a small one.
         log_n = np.where(np.abs(e) < 1.0, np.log(e) - 2.0 * np.log(1.0 + tau), log1p(-2.0 / (tau + 1.0)))
         s = expm1(a) * np.cosh(f) + 2.0 * np.sinh(0.5 * f) ** 2
         return _Halves(tau, f, self.depth * f + log_n, self.depth * a, s, d)
@@ -136,7 +136,7 @@ class ResidualUpdateMap(CutMap):
         return a
 
     def _upper_point(self) -> ComplexArray:
-        """(e, a, ln lambda) where z, which falls from infinity as e falls from 0, turns."""
+        """(e, a, ln λ) where z, which falls from infinity as e falls from 0, turns."""
         a = complex(0.5 * math.log1p(self.variance))
 
         def slope(u: float) -> float:
@@ -145,7 +145,7 @@ class ResidualUpdateMap(CutMap):
             a = self._solved_for_a(-math.exp(u), a)
             return -float(self._direction(self._at(-math.exp(u), a))[1].real)
 
-        # From far outside, where z ~ -4 (1 + sigma^2)^L / e, inwards in steps on which a follows.
+        # From far outside, where z ~ -4 (1 + σ²)^L / e, inwards in steps on which a follows.
         u = -2.0 * self.depth * math.log1p(self.variance) - 10.0
         while slope(u + 0.1) < 0.0:
             u += 0.1
@@ -163,11 +163,11 @@ class ResidualUpdateMap(CutMap):
         return np.array([e, a, math.log(abs(complex(self._at(e, a).z)))], dtype=np.complex128)
 
     def log_x(self, w: ComplexArray) -> ComplexArray:
-        """Return ln lambda."""
+        """Return ln λ."""
         return w[2]
 
     def velocity(self, w: ComplexArray) -> ComplexArray:
-        """Return d(e, a, ln lambda) / d ln lambda."""
+        """Return d(e, a, ln λ) / d ln λ."""
         a_slope, log_z_slope = self._direction(self._at(w[0], w[1]))
         return np.array([1.0 / log_z_slope, a_slope / log_z_slope, np.ones_like(log_z_slope)])
 
@@ -183,19 +183,19 @@ class ResidualUpdateMap(CutMap):
 
     @property
     def last_angle(self) -> float:
-        """The chi of the last point that is found by the equations."""
+        """The χ of the last point that is found by the equations."""
         return math.sqrt(self.log_upper - self.nearest_log)
 
     @cached_property
     def curve(self) -> tuple[FloatArray, ComplexArray]:
-        """(chi, w) at nodes along the curve, continued to :attr:`lowest_log` by linear terms."""
+        """(χ, w) at nodes along the curve, continued to :attr:`lowest_log` by linear terms."""
         nodes, points = super().curve
         log_x = np.linspace(self.nearest_log, self.lowest_log, 400)[1:]
         nearer = self._towards_zero(points[:, -1:], log_x - points[2, -1].real, log_x)
         return np.append(nodes, self.angle(log_x)), np.append(points, nearer, axis=1)
 
     def solve(self, log_x: FloatArray) -> ComplexArray:
-        """Return w on the curve at each ln lambda strictly inside the support. Numerical, to rounding."""
+        """Return w on the curve at each ln λ strictly inside the support. Numerical, to rounding."""
         found = super().solve(np.maximum(log_x, self.nearest_log))
         return self._towards_zero(found, np.minimum(log_x - self.nearest_log, 0.0), log_x)
 
@@ -207,17 +207,17 @@ class ResidualUpdateMap(CutMap):
         return np.array([e, a, np.asarray(log_x, dtype=np.complex128)])
 
     def density(self, w: ComplexArray) -> FloatArray:
-        """Return |Im z m| / pi, m = 2 k / (rho^L - 1 + z), rho = e^(2a)."""
+        """Return |Im z m| / π, m = 2 k / (ρ^L - 1 + z), ρ = e^(2a)."""
         halves, z = self._halves(w[0], w[1]), np.exp(w[2].real)
         k = (-halves.s - halves.work) / self.variance
         return np.abs((2.0 * k * z / (expm1(2.0 * halves.high) + z)).imag) / np.pi
 
     def cdf(self, w: ComplexArray) -> FloatArray:
-        """Return the mass below, from the potential: pi cdf = arg e - L Im (alpha - 1)(beta - 1) / sigma^2."""
+        """Return the mass below, from the potential: π cdf = arg e - L Im (α - 1)(β - 1) / σ²."""
         return np.clip((np.angle(w[0]) - self._work(w)) / np.pi, 0.0, 1.0)
 
     def sf(self, w: ComplexArray) -> FloatArray:
-        """Return the mass above: pi sf = pi - arg e + L Im (alpha - 1)(beta - 1) / sigma^2."""
+        """Return the mass above: π sf = π - arg e + L Im (α - 1)(β - 1) / σ²."""
         return np.clip((np.arctan2(w[0].imag, -w[0].real) + self._work(w)) / np.pi, 0.0, 1.0)
 
     def _work(self, w: ComplexArray) -> FloatArray:

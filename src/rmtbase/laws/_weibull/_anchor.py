@@ -44,7 +44,7 @@ class WeibullAnchor:
         parent: the law of the weights.
         digits: significant digits asked for.
         shape: k₀, dimensionless.
-        scale: λ₀, in the units of the parent's sigma.
+        scale: λ₀, in the units of the parent's σ.
         r_squared: the squared correlation of X and Y.
     """
 
@@ -76,7 +76,7 @@ def weibull_anchor(
     Args:
         trim: t, 0 ≤ t < 1/2; 0.1 is the "middle 80 %". A float is taken as it is written: 0.1 means 1/10.
         distribution: a parent law, or the name of one that needs no parameter: "normal", "uniform",
-            "truncated_normal" (at 2 sigma), "laplace" or "logistic", each at sigma = 1.
+            "truncated_normal" (at 2 σ), "laplace" or "logistic", each at σ = 1.
         digits: significant digits of :attr:`WeibullAnchor.decimals`, any number.
 
     Returns:

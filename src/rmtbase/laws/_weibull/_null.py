@@ -43,10 +43,10 @@ class WeibullNull:
         trim: t.
         parent: the law of the weights.
         shape: law of k̂.
-        scale: law of λ̂, in the units of the parent's sigma.
+        scale: law of λ̂, in the units of the parent's σ.
         r_squared: law of R². Its spread is nan for a parent that is itself Weibull, whose 1 − R² is of the order 1/N
             and not normal.
-        scale_to_rms: law of λ̂ over the root mean square of the same sample, which does not ask for sigma; its spread
+        scale_to_rms: law of λ̂ over the root mean square of the same sample, which does not ask for σ; its spread
             is nan where the parent has no fourth moment, and the ratio 0 where it has no second.
         covariance: N times the covariance matrix of (k̂, λ̂, R²), shape (3, 3).
     """

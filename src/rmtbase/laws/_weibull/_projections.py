@@ -24,7 +24,7 @@ class WeibullProjection:
 
     Attributes:
         shape: k.
-        scale: λ, in the units of the parent's sigma.
+        scale: λ, in the units of the parent's σ.
         divergence: D_KL(parent ‖ Weibull(k, λ)) of the law of |w|, in nats.
     """
 

@@ -31,7 +31,7 @@ __all__ = [
     "VarianceGamma",
 ]
 
-_LOG_RANGE = 700.0  # quantiles are sought within exp(±700) times sigma
+_LOG_RANGE = 700.0  # quantiles are sought within exp(±700) times σ
 _TINY = 1e-300
 _FEWEST, _MOST = 0.1, 1e4  # degrees of freedom between which both arithmetics hold
 _STRUVE_LIMIT = 256  # mpmath sums the Struve functions of larger order slowly, then not at all
@@ -49,7 +49,7 @@ class Parent(Distribution):
     """A law of weights, symmetric about zero. Everything here, as a :class:`Distribution`, is about the magnitude |w|.
 
     A parent writes its formulas once, in :meth:`law`; they are evaluated in double precision and by mpmath alike.
-    Parameters are taken as they are written: sigma = 0.1 is 1/10 in every arithmetic.
+    Parameters are taken as they are written: σ = 0.1 is 1/10 in every arithmetic.
     """
 
     @abstractmethod
@@ -125,7 +125,7 @@ class Parent(Distribution):
 
 @dataclass(frozen=True)
 class _ScaledParent(Parent):
-    """A parent whose law depends on |w|/sigma alone."""
+    """A parent whose law depends on |w|/σ alone."""
 
     sigma: float | Fraction = 1.0
 
@@ -134,7 +134,7 @@ class _ScaledParent(Parent):
 
     @abstractmethod
     def standard_law(self, z: Number, fn: Arithmetic) -> tuple[Number, Number, Number]:
-        """Density, cdf and survival function of |w|/sigma."""
+        """Density, cdf and survival function of |w|/σ."""
 
     def law(self, x: Number, fn: Arithmetic) -> tuple[Number, Number, Number]:
         sigma = self.unit(fn)
@@ -180,8 +180,8 @@ class TruncatedNormal(_ScaledParent):
     Attributes:
         sigma: standard deviation of the normal law before truncation, as initialisers take it; that of w is
             0.87962566 σ at b = 2.
-        bound: b, in units of sigma, from 0.01 to 40. PyTorch's and timm's ``trunc_normal_`` take absolute limits,
-            a = -2 and b = 2: at std = 0.02 they truncate at 100 sigma, which is :class:`Normal`.
+        bound: b, in units of σ, from 0.01 to 40. PyTorch's and timm's ``trunc_normal_`` take absolute limits,
+            a = -2 and b = 2: at std = 0.02 they truncate at 100 σ, which is :class:`Normal`.
     """
 
     bound: float | Fraction = 2.0

@@ -16,7 +16,7 @@ from rmtbase.parameters import require_finite_number
 from rmtbase.statistics._fits._elements import Elements, require_elements
 
 Terms = Callable[[Float[np.ndarray, " number"], Float[np.ndarray, " parameter"]], Float[np.ndarray, " term"]]
-"""(z, (location, ln scale, …)) -> sums over z of ln f, its gradient, and the upper triangle of its Hessian by rows.
+"""(z, (location, ln scale, …)) → sums over z of ln f, its gradient, and the upper triangle of its Hessian by rows.
 
 Derivatives by the location are by location/scale, the scale held: those of a step that is measured in scales.
 """
