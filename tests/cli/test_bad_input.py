@@ -134,10 +134,10 @@ def test_output_that_is_a_device_or_pipe_is_not_replaced(writing, refused, tmp_p
 def test_unwritable_output_is_found_before_the_work(run, model_folder, monkeypatch, tmp_path):
     monkeypatch.setattr("rmtbase.models.Model.matrix", lambda *arguments: pytest.fail("work was begun"))
     missing = tmp_path / "missing" / "out"
-    days = ("--draws", 10**9)
-    assert run("baseline", "--d-model", 32, "--d-head", 8, *days, "-o", missing).status == 2
+    endless = ("--draws", 10**9)
+    assert run("baseline", "--d-model", 32, "--d-head", 8, *endless, "-o", missing).status == 2
     for option in ("-o", "--csv", "--report"):
-        ran = run("score", model_folder, *days, option, missing)
+        ran = run("score", model_folder, *endless, option, missing)
         assert (ran.status, ran.err.count("\n")) == (2, 1)  # the error, and no note on a null before it
 
 
