@@ -26,7 +26,30 @@ MOVED: dict[str, str] = {
 REPORTERS = frozenset({"progress", "bar", "note", "layer_done", "matrix_done"})
 """Parameters that one ``progress`` replaces: signatures are compared without them."""
 
-MEANT: dict[str, str] = {}
+MEANT: dict[str, str] = {
+    "names/laws.PathLength.*": "x is the argument of every distribution",
+    "names/laws.TracyWidom.*": "x is the argument of every distribution",
+    "names/models.check_outputs": "one verb for checks: require_other_files",
+    "names/tables.check_writable": "one verb for checks: require_writable",
+    "names/montecarlo.require_seed": "a check of parameters: rmtbase.parameters.require_seed",
+    "names/montecarlo.Plan*": "the fields are listed once, in the order of a plan's file",
+    "names/montecarlo.make_plan": "its options are the fields of Plan",
+    "names/montecarlo.Store.settle": "record_settings",
+    "names/montecarlo.Store.take_back": "discard_if_removed",
+    "names/montecarlo.atlas_case": "nulls.atlas_case takes the path of an atlas, too",
+    "names/montecarlo.atlas_shapes": "nobody used it",
+    "names/montecarlo.divisor": "nobody used it outside its room",
+    "names/montecarlo.compact_baseline": "the atlas is made in sims/",
+    "names/montecarlo.merge_atlases": "the atlas is made in sims/",
+    "names/montecarlo.datacite": "the atlas is made in sims/",
+    "names/montecarlo.compute_chunk": "a chunk advances the bar of its run",
+    "names/montecarlo.element_statistics_chunk": "a chunk advances the bar of its run",
+    "names/montecarlo.draw_elements": "the block is a parameter",
+    "names/scoring.AnalyticNull.dims": "private: a null has d_model and d_head",
+    "names/scoring.GaussianNull.unit": "nobody used it",
+    "names/scoring.HeadNull.*": "a null shared by heads is a SharedNull",
+    "names/scoring.*Null.score": "a null makes the statistics itself",
+}
 """Entries that are gone, or differ in whatever way, by pattern, each with the reason."""
 
 BOUNDS: dict[str, float] = {}
