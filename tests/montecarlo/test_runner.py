@@ -29,7 +29,7 @@ CHILD = """
 import json, os, sys
 if sys.argv[1] == "one core":
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
-sys.path.insert(0, sys.argv[2])
+sys.path[:0] = sys.argv[2], os.path.dirname(sys.argv[2])
 from test_runner import digests
 print(json.dumps([digests(devices) for devices in json.loads(sys.argv[3])]))
 """

@@ -32,6 +32,7 @@ CALLS = {
     "Statistic.rescale_spread": lambda x: TRACE.rescale_spread(x, 2.0),
     "summarize": lambda x: statistics.summarize(x, P),
     "summarize: probabilities": lambda x: statistics.summarize([1.0, 2.0], x),
+    "weibull_fit": lambda x: statistics.weibull_fit(x),
     "summarize_stream": lambda x: statistics.summarize_stream(lambda: [np.resize(x, (1, 8))], P),
     "quantiles_of_stream": lambda x: statistics.quantiles_of_stream(lambda: [np.resize(x, (1, 8))], P),
     "score_heads": lambda x: rmtbase.score_heads(np.resize(x, (2, 2, 4)), np.ones((2, 2, 4))),

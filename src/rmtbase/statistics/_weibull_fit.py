@@ -11,7 +11,7 @@ from jaxtyping import Float
 from numpy.typing import ArrayLike
 
 from rmtbase.errors import ParameterError
-from rmtbase.parameters import require_trim
+from rmtbase.parameters import require_real_numbers, require_trim
 
 
 class WeibullFit(NamedTuple):
@@ -47,13 +47,10 @@ def weibull_fit(sample: ArrayLike, trim: float | Fraction = 0.1) -> WeibullFit:
 
     Raises:
         ParameterError: fewer than two different magnitudes between the trims, a zero among them, a weight that is not
-            finite, or a trim outside [0, 1/2).
+            finite, what is no array of real numbers, or a trim outside [0, 1/2).
     """
     t = require_trim(trim)
-    weights = np.asarray(sample)
-    if weights.dtype.kind not in "fiu":
-        raise ParameterError("sample", weights.dtype.name, "an array of real numbers")
-    magnitude = np.abs(weights.astype(np.float64).ravel())
+    magnitude = np.abs(require_real_numbers("sample", sample)).reshape(-1)
     n = magnitude.size
     if not np.isfinite(magnitude).all():
         raise ParameterError("sample", f"{int((~np.isfinite(magnitude)).sum())} of {n} not finite", "finite weights")
