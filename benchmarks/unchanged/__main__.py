@@ -37,7 +37,7 @@ def main() -> int:
     )
     given = parser.parse_args()
     if given.before == "collect":
-        return collect(*given.after.split(":", 1))
+        return collect(*given.after.split(":"))
     results = []
     with tempfile.TemporaryDirectory(prefix="unchanged-") as folder:
         kept = given.keep or Path(folder)
@@ -46,7 +46,7 @@ def main() -> int:
             before = kept / f"{section}-before.npz"
             if not (given.keep and before.exists()):
                 run(given.before, section, before, Path(folder), kept)
-            run(given.after, section, kept / f"{section}-after.npz", Path(folder), kept)
+            run(given.after, section, kept / f"{section}-after.npz", Path(folder), kept, before)
             result = compared.section(section, load(before), load(kept / f"{section}-after.npz"))
             results.append(result)
             say(result.line())
@@ -56,7 +56,7 @@ def main() -> int:
     return int(any(result.different for result in results))
 
 
-def run(python: str, section: str, output: Path, folder: Path, kept: Path) -> None:
+def run(python: str, section: str, output: Path, folder: Path, kept: Path, before: Path | None = None) -> None:
     """One section in one interpreter, on one core, with a cache of its own."""
     began = time.perf_counter()
     cache = folder / f"cache-{output.stem}"
@@ -73,12 +73,13 @@ def run(python: str, section: str, output: Path, folder: Path, kept: Path) -> No
         "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
     }
     say(f"{section}: {python}")
-    subprocess.run([python, HERE, "collect", f"{section}:{output}"], env=os.environ | settings, check=True)
+    paths = [str(output), *([str(before)] if before else [])]
+    subprocess.run([python, HERE, "collect", ":".join([section, *paths])], env=os.environ | settings, check=True)
     say(f"{section}: {time.perf_counter() - began:.0f} s")
 
 
-def collect(section: str, output: str) -> int:
-    entries = Entries()
+def collect(section: str, output: str, before: str | None = None) -> int:
+    entries = Entries(load(Path(before)) if before else {})
     try:
         import_module(section).collect(entries)
     except Exception as error:  # what was collected until then is compared, and the rest is missing

@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
 import numpy as np
 from entries import Entries, public
 
@@ -139,17 +145,25 @@ def _atlas(entries: Entries) -> None:
     )
     for shape in ((768, 64), (128, 16), (17, 3)):
         entries.take(f"atlas_case{shape}", lambda shape=shape: public("montecarlo.atlas_case")(*shape))
-    entries.take("datacite", lambda: public("montecarlo.datacite")())
+    entries.take("datacite", lambda: _maker("datacite", "atlas_metadata")())
     from rmtbase import baseline
 
     table = baseline(32, 8, draws=600, normalization="none")
-    compact = public("montecarlo.compact_baseline")(table)
-    entries.add("compact_baseline", compact)
-    other = public("montecarlo.compact_baseline")(baseline(64, 8, draws=600, normalization="none"))
-    entries.take("merge_atlases", lambda: public("montecarlo.merge_atlases")([compact, other]))
-    entries.take("divisor", lambda: public("montecarlo.divisor")(table.isel(case=0)))
+    compact = _maker("compact_baseline", "compact_atlas")
+    parts = [compact(table), compact(baseline(64, 8, draws=600, normalization="none"))]
+    entries.add("compact_baseline", parts[0])
+    entries.take("merge_atlases", lambda: _maker("merge_atlases", "compact_atlas")(parts))
     entries.take("self_normalized_sample", lambda: public("montecarlo.self_normalized_sample")(table.isel(case=0)))
     ranks = public("montecarlo.kept_ranks")(5000)
     entries.add("kept_ranks", ranks)
     kept = np.sort(np.random.default_rng(1).standard_normal(5000))[np.asarray(ranks) - 1]
     entries.take("count_bound", lambda: public("montecarlo.count_bound")(np.linspace(-4, 4, 99), kept, ranks, 5000))
+
+
+def _maker(name: str, module: str) -> Callable[..., Any]:
+    """What makes the atlas: of ``rmtbase.montecarlo``, or of ``sims/``."""
+    try:
+        return public(f"montecarlo.{name}")
+    except AttributeError:
+        sys.path.append(str(Path(__file__).parents[2] / "sims"))
+        return getattr(import_module(module), name)

@@ -40,10 +40,14 @@ def public(name: str) -> Any:
 
 
 class Entries:
-    """All that one section found in one installation."""
+    """All that one section found in one installation.
 
-    def __init__(self) -> None:
+    ``before`` is what the other installation gave, where it was asked first: laws are evaluated at the same places.
+    """
+
+    def __init__(self, before: Mapping[str, np.ndarray] = MappingProxyType({})) -> None:
         self.values: dict[str, np.ndarray] = {}
+        self._before = before
 
     def take(self, name: str, compute: Callable[[], Any]) -> None:
         """What ``compute`` returns, taken apart; or what it raises, which is compared as well."""
@@ -98,7 +102,9 @@ class Entries:
         except Exception as error:
             self.add(f"{name}/raises", f"{type(error).__name__}: {error}")
             return
-        points = self._points(law)
+        points = self._before.get(f"{name}/places")
+        points = self._points(law) if points is None else points
+        self.add(f"{name}/places", points)
         for attribute in (one for one in dir(law) if not one.startswith("_") and one not in more):
             self._attribute(f"{name}.{attribute}", law, attribute, points)
         for label, call in more.items():
@@ -125,7 +131,7 @@ class Entries:
             print(f"  {name}{inspect.signature(bound)} is not called", file=sys.stderr)
 
     def _points(self, law: Any) -> np.ndarray:
-        """Places to evaluate a law: round numbers near quantiles and edges, and outside; the same on both sides."""
+        """Places to evaluate a law: round numbers near quantiles and edges, and outside."""
         places = [-1.0, 0.0, 1.0, np.inf, -np.inf, np.nan]
         try:
             places += [float(f"{x:.3g}") for x in np.ravel(law.ppf(PROBABILITIES))]
