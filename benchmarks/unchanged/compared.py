@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import html
 from collections.abc import Mapping
 
 import numpy as np
 import stated
+from entries import without_code
 
 MOST_SHOWN = 40
 WHITE_SPACE_ONLY = -1.0
@@ -58,7 +60,7 @@ def section(name: str, before: Mapping[str, np.ndarray], after: Mapping[str, np.
 
 
 def differing(old: np.ndarray, new: np.ndarray) -> tuple[str, float]:
-    """In what two values differ, empty if in nothing, and how far: relatively, or in white space only."""
+    """In what two values differ, empty if in nothing, and how far: relatively, or in a page's white space and entities only."""
     if old.dtype.kind == "U" and new.dtype.kind == "U" and old.shape == new.shape:
         return (_first_text(old, new), _text_size(old, new)) if (old != new).any() else ("", 0.0)
     if old.shape != new.shape or old.dtype.kind != new.dtype.kind or old.dtype.itemsize != new.dtype.itemsize:
@@ -82,8 +84,12 @@ def _kind(value: np.ndarray) -> str:
 
 def _text_size(old: np.ndarray, new: np.ndarray) -> float:
     pairs = zip(old.ravel(), new.ravel(), strict=True)
-    spaced = all("".join(str(one).split()) == "".join(str(other).split()) for one, other in pairs)
-    return WHITE_SPACE_ONLY if spaced else np.inf
+    return WHITE_SPACE_ONLY if all(_read(str(one)) == _read(str(other)) for one, other in pairs) else np.inf
+
+
+def _read(page: str) -> str:
+    """What a reader gets of a page: entities resolved, white space left out."""
+    return without_code("".join(html.unescape(page).split()))
 
 
 def _first_text(old: np.ndarray, new: np.ndarray) -> str:

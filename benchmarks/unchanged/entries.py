@@ -25,7 +25,7 @@ _POINTWISE = ("pdf", "cdf", "sf", "logpdf", "logcdf", "logsf", "pdf_singular_val
 _QUANTILES = ("ppf", "isf")
 _POWERS = ("moment", "cumulant", "free_cumulant", "expect_power")
 _PLACES = re.compile(r" at 0x[0-9a-f]+")
-_CODE = re.compile(r'("source": ")[0-9a-f]{16}"')
+_CODE = re.compile(r'("source": ?")[0-9a-f]{16}"')
 
 
 def public(name: str) -> Any:
