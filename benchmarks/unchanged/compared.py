@@ -60,7 +60,7 @@ def section(name: str, before: Mapping[str, np.ndarray], after: Mapping[str, np.
 
 
 def differing(old: np.ndarray, new: np.ndarray) -> tuple[str, float]:
-    """In what two values differ, empty if in nothing, and how far: relatively, or in a page's spacing and entities only."""
+    """In what two values differ, empty if in nothing, and how far: relatively, or in a page's spacing alone."""
     if old.dtype.kind == "U" and new.dtype.kind == "U" and old.shape == new.shape:
         return (_first_text(old, new), _text_size(old, new)) if (old != new).any() else ("", 0.0)
     if old.shape != new.shape or old.dtype.kind != new.dtype.kind or old.dtype.itemsize != new.dtype.itemsize:
