@@ -10,7 +10,7 @@ import traceback
 from contextlib import suppress
 from pathlib import Path
 
-from rmtbase.cli._process import received
+from rmtbase.cli._signals import received
 from rmtbase.errors import RmtbaseError
 from rmtbase.shown import one_line, shown
 

@@ -19,7 +19,7 @@ from rich.progress import Progress as Display
 from rich.text import Text
 
 from rmtbase.cli._endings import say
-from rmtbase.cli._process import raise_received
+from rmtbase.cli._signals import raise_received
 from rmtbase.errors import RmtbaseWarning
 from rmtbase.progress import Progress
 from rmtbase.shown import one_line, shown

@@ -1,0 +1,75 @@
+"""Ctrl-C and SIGTERM: raised once, where the command stands, and remembered for good.
+
+Python raises KeyboardInterrupt at any place of the main thread. Where a library swallows it, it is raised again: at the
+next step of a progress bar, or at once where the interpreter itself has nobody to hand it to (a finaliser, a callback
+from C). A second signal changes nothing, so that what the first one undoes (temporary files, worker processes) is
+undone to its end; the third ends the process on the spot.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import FrameType
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_IMPATIENT = 3
+_AGAIN = 0.02  # seconds until an interrupt that nobody could be handed is raised again
+
+_received: list[int] = []
+_ended: list[int] = []  # not empty once the command has come to its end: from then on nothing is raised
+
+
+def catch_signals() -> None:
+    """Take SIGINT and SIGTERM for this process, but for one that it was started to ignore, as by nohup."""
+    for number in _SIGNALS:
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, _on_signal)
+    if hasattr(signal, "setitimer"):  # as everywhere but on Windows
+        signal.signal(signal.SIGALRM, _on_alarm)
+        sys.unraisablehook = _on_unraisable
+
+
+def received() -> int | None:
+    """The first signal that came, or None."""
+    return _received[0] if _received else None
+
+
+def raise_received() -> None:
+    """Raise the interrupt again that came before, and that something must have swallowed.
+
+    Raises:
+        KeyboardInterrupt: one has come.
+    """
+    if _received:
+        raise KeyboardInterrupt
+
+
+def raise_no_more() -> None:
+    """From now on signals are counted and raise nothing: the command has come to its end."""
+    _ended.append(1)
+
+
+def _on_signal(number: int, frame: FrameType | None) -> None:
+    _received.append(number)
+    if len(_received) >= _IMPATIENT:
+        os.write(2, b"rmtbase: interrupted\n")
+        os._exit(128 + _received[0])
+    if len(_received) == 1 and not _ended:
+        raise KeyboardInterrupt
+
+
+def _on_alarm(number: int, frame: FrameType | None) -> None:
+    if not _ended:
+        raise KeyboardInterrupt
+
+
+def _on_unraisable(unraisable: sys.UnraisableHookArgs) -> None:
+    if not _received:
+        sys.__unraisablehook__(unraisable)
+    elif isinstance(unraisable.exc_value, KeyboardInterrupt) and not _ended:
+        signal.setitimer(signal.ITIMER_REAL, _AGAIN)
