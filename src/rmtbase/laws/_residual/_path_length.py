@@ -15,12 +15,12 @@ from rmtbase.laws._arrays import FloatArray
 from rmtbase.laws._chain._gaussian_chain import GaussianChain
 from rmtbase.laws._distribution import DiscreteDistribution
 from rmtbase.laws._rational import as_float
-from rmtbase.laws._residual._residual_path import require_residual
+from rmtbase.laws._residual._residual_path import ResidualParameters
 from rmtbase.parameters import require_positive_integer, require_real_numbers
 
 
 @dataclass(frozen=True)
-class PathLength(DiscreteDistribution):
+class PathLength(ResidualParameters, DiscreteDistribution):
     """Law of the length k of a path through L residual blocks, each path weighted by its expected squared norm.
 
     P = Π_l (I + σ G_l / √d) = Σ_k O_k, O_k the sum of the binom(L, k) products of exactly k blocks.
@@ -40,14 +40,6 @@ class PathLength(DiscreteDistribution):
         ParameterError: for a depth that is not a positive integer, or a σ that is not a number in
             [1e-100, 1e100].
     """
-
-    depth: int
-    sigma: float
-
-    def __post_init__(self) -> None:
-        depth, sigma = require_residual(self.depth, self.sigma)
-        object.__setattr__(self, "depth", depth)
-        object.__setattr__(self, "sigma", sigma)
 
     @property
     def support(self) -> tuple[int, int]:

@@ -16,7 +16,20 @@ from rmtbase.parameters import require_order, require_positive_integer, require_
 
 
 @dataclass(frozen=True)
-class ResidualPath(EigenvalueLaw):
+class ResidualParameters:
+    """L and σ of a residual path, checked: the fields of every law of one."""
+
+    depth: int
+    sigma: float
+
+    def __post_init__(self) -> None:
+        depth, sigma = require_residual(self.depth, self.sigma)
+        object.__setattr__(self, "depth", depth)
+        object.__setattr__(self, "sigma", sigma)
+
+
+@dataclass(frozen=True)
+class ResidualPath(ResidualParameters, EigenvalueLaw):
     """Limiting law of the eigenvalues λ of P Pᵀ, P = Π_{l=1..L} (I + σ G_l / √d), as d → infinity.
 
     G_l are independent d x d matrices with independent entries of mean 0 and variance 1. P is the sum over all 2^L
@@ -41,14 +54,6 @@ class ResidualPath(EigenvalueLaw):
         ParameterError: for a depth that is not a positive integer, or a σ that is not a number in
             [1e-100, 1e100].
     """
-
-    depth: int
-    sigma: float
-
-    def __post_init__(self) -> None:
-        depth, sigma = require_residual(self.depth, self.sigma)
-        object.__setattr__(self, "depth", depth)
-        object.__setattr__(self, "sigma", sigma)
 
     @property
     def log_eigenvalue(self) -> LogEigenvalue:

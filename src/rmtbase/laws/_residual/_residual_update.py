@@ -13,7 +13,7 @@ from rmtbase.errors import ParameterError
 from rmtbase.laws._rational import as_float
 from rmtbase.laws._residual._eigenvalue_law import EigenvalueLaw
 from rmtbase.laws._residual._log_eigenvalue import LogEigenvalue
-from rmtbase.laws._residual._residual_path import ResidualPath, require_residual
+from rmtbase.laws._residual._residual_path import ResidualParameters, ResidualPath
 from rmtbase.laws._residual._residual_update_map import ResidualUpdateMap
 from rmtbase.parameters import require_order
 
@@ -21,7 +21,7 @@ _LARGEST_LOG = 16.0  # beyond about 20 the equations lose their digits near zero
 
 
 @dataclass(frozen=True)
-class ResidualUpdate(EigenvalueLaw):
+class ResidualUpdate(ResidualParameters, EigenvalueLaw):
     """Limiting law of the eigenvalues λ of (P - I)(P - I)ᵀ, P = Π_{l=1..L} (I + σ G_l / √d).
 
     P - I is what the blocks add to the residual stream: the sum over all paths but the direct one. For L = 1 it is
@@ -42,13 +42,9 @@ class ResidualUpdate(EigenvalueLaw):
             :class:`ResidualPath` is the law.
     """
 
-    depth: int
-    sigma: float
-
     def __post_init__(self) -> None:
-        depth, sigma = require_residual(self.depth, self.sigma)
-        object.__setattr__(self, "depth", depth)
-        object.__setattr__(self, "sigma", sigma)
+        super().__post_init__()
+        depth, sigma = self.depth, self.sigma
         if not 1e-7 <= sigma <= 20.0:
             raise ParameterError("sigma", sigma, "a number in [1e-7, 20]")
         if ResidualPath(depth, sigma).log_eigenvalue.support[1] > _LARGEST_LOG:
