@@ -16,20 +16,24 @@ DRAWS = 20_000
 DEGREES = np.array([1.0, 2.0, 3.0, 10.0, 1_000.0, 1e6, 1e15])
 
 
-@jax.jit
 def sample(degrees, indices):
     key = jax.random.key(3, impl="threefry2x32")
     return jax.vmap(lambda index: chi(jax.random.fold_in(key, index), degrees))(indices)
 
 
-def lengths(degrees, indices=range(DRAWS)):
+# What users run, and what is compiled in half the time and has the same law.
+OPTIMIZED = jax.jit(sample)
+QUICK = jax.jit(sample, compiler_options={"xla_backend_optimization_level": 0})
+
+
+def lengths(degrees, indices=range(DRAWS), program=OPTIMIZED):
     with reproducible_jax():
-        return np.asarray(sample(np.asarray(degrees, dtype=float), np.asarray(indices, dtype=np.uint32)))
+        return np.asarray(program(np.asarray(degrees, dtype=float), np.asarray(indices, dtype=np.uint32)))
 
 
 @pytest.fixture(scope="module")
 def many():
-    return lengths(DEGREES)
+    return lengths(DEGREES, program=QUICK)
 
 
 @pytest.mark.parametrize("place", range(len(DEGREES)))
