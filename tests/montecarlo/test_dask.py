@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from concurrent.futures import CancelledError
+from concurrent.futures import CancelledError, ThreadPoolExecutor
 from contextlib import suppress
 from types import SimpleNamespace
 
@@ -294,8 +294,9 @@ def test_strangers_are_shut_out_and_a_clock_that_is_set_back_ends_the_run(start,
     addresses = listening(psutil.Process(run.process.pid))
     assert {address.ip for address in addresses} == {"127.0.0.1"}
     assert len(addresses) >= 3  # the scheduler, the nanny and the worker
-    assert [heard(address) for address in addresses] == [b""] * len(addresses)
-    assert [heard(address, stranger()) for address in addresses] == [b""] * len(addresses)
+    with ThreadPoolExecutor() as callers:  # together: each waits for a word until its time is up
+        words = [callers.submit(heard, address, *context) for address in addresses for context in ((), (stranger(),))]
+    assert [word.result() for word in words] == [b""] * 2 * len(addresses)
     flag.touch()
     assert run.end() == 2
     said = run.said().splitlines()[-1]
