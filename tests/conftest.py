@@ -34,15 +34,41 @@ install_import_hook([f"rmtbase.ensembles._{name}" for name in SAMPLERS], "bearty
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """What JAX compiles it compiles once for a session: for all workers, and for the commands that tests start."""
+    """What JAX compiles it compiles once for a session: for all workers, and for the commands that tests start.
+
+    And once for all sessions where the environment names a folder for it, ``JAX_COMPILATION_CACHE_DIR``.
+    """
     if not hasattr(config, "workerinput"):
-        compiled = tempfile.TemporaryDirectory(prefix="rmtbase-compiled-", ignore_cleanup_errors=True)
-        config.add_cleanup(compiled.cleanup)
+        if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
+            compiled = tempfile.TemporaryDirectory(prefix="rmtbase-compiled-", ignore_cleanup_errors=True)
+            config.add_cleanup(compiled.cleanup)
+            os.environ["JAX_COMPILATION_CACHE_DIR"] = compiled.name
         # Two workers on two cores: the threads of BLAS would wait for each other.
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-        os.environ["JAX_COMPILATION_CACHE_DIR"] = compiled.name
         os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
         os.environ["JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES"] = "-1"
+
+
+# A file is one worker's: none should begin a long one when the others are done.
+LONGEST_FIRST = (
+    "statistical/test_every_ensemble.py",
+    "montecarlo/test_dask.py",
+    "fuzz/test_fuzz.py",
+    "statistical/test_calibration.py",
+    "cli/test_demo.py",
+    "cli/test_commands.py",
+    "montecarlo/test_baseline_scaling.py",
+    "laws/test_every_distribution.py",
+    "cli/test_hostile_names.py",
+    "ensembles/test_initialized_matrix.py",
+    "montecarlo/test_hosts.py",
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The longest files first, each in the order in which it was written."""
+    turns = {Path(__file__).parent / file: turn for turn, file in enumerate(LONGEST_FIRST)}
+    items.sort(key=lambda item: turns.get(item.path, len(turns)))
 
 
 D_MODEL, D_HEAD, N_HEADS, N_KEY_HEADS, N_LAYERS = 32, 8, 4, 2, 2
