@@ -13,7 +13,7 @@ from scipy import stats
 
 from rmtbase.errors import ParameterError
 from rmtbase.laws import LogDeterminant, log_determinant
-from rmtbase.laws._exact._progression_rule import progression_rule
+from rmtbase.laws._exact._log_determinant import progression_rule
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from rmtbase.laws._chain._gaussian_chain import (
 )
 from rmtbase.laws._chain._linear_statistics import LinearStatistics, linear_statistics
 from rmtbase.laws._description import describe
-from rmtbase.laws._distribution import DiscreteDistribution, Distribution
+from rmtbase.laws._distribution import DiscreteDistribution, Distribution, Moments
 from rmtbase.laws._edge._extreme_eigenvalues import EdgeLaw, largest_eigenvalue, smallest_eigenvalue
 from rmtbase.laws._edge._ordered_eigenvalues import OrderedEigenvalues, ordered_eigenvalues
 from rmtbase.laws._edge._spike import RankOneSpike
@@ -21,18 +21,20 @@ from rmtbase.laws._element._contaminated_normal import ContaminatedNormal
 from rmtbase.laws._element._element_average import element_average
 from rmtbase.laws._element._element_histogram import histogram_entropy, histogram_kl
 from rmtbase.laws._element._element_neighbours import nearest_neighbour_entropy, nearest_neighbour_kl
-from rmtbase.laws._element._gaussian import normal_entropy, normal_kl
-from rmtbase.laws._element._gaussian_sample import SampleStatisticLaw, gaussian_sample_statistic
+from rmtbase.laws._element._normal_sample import (
+    SampleStatisticLaw,
+    gaussian_sample_statistic,
+    normal_entropy,
+    normal_kl,
+)
 from rmtbase.laws._element._pearson_bound import TwoPoint, pearson_bound, pearson_distance, unimodal_bound
 from rmtbase.laws._element._product_element import ProductElement, product_element
-from rmtbase.laws._exact._dimension_polynomial import DimensionPolynomial
 from rmtbase.laws._exact._log_determinant import LogDeterminant, log_determinant
 from rmtbase.laws._exact._participation_ratio import (
     chain_participation_ratio,
     normalized_participation_ratio,
     participation_ratio,
 )
-from rmtbase.laws._exact._self_normalization import self_normalization
 from rmtbase.laws._exact._trace_moments import (
     TraceMoments,
     trace_covariance,
@@ -41,14 +43,18 @@ from rmtbase.laws._exact._trace_moments import (
     trace_moment,
     trace_moments,
 )
-from rmtbase.laws._exact._trace_polynomials import trace_cumulant_polynomial, trace_moment_polynomial
-from rmtbase.laws._moments import Moments
+from rmtbase.laws._exact._trace_polynomials import (
+    DimensionPolynomial,
+    trace_cumulant_polynomial,
+    trace_moment_polynomial,
+)
 from rmtbase.laws._null import NULL_STATISTICS, NullLaw, null
 from rmtbase.laws._residual._free_multiplicative_brownian import FreeMultiplicativeBrownian
 from rmtbase.laws._residual._path_length import PathLength
 from rmtbase.laws._residual._residual_moments import residual_trace_moment, residual_trace_moments
 from rmtbase.laws._residual._residual_path import ResidualPath
 from rmtbase.laws._residual._residual_update import ResidualUpdate
+from rmtbase.laws._scale import self_normalization
 from rmtbase.laws._weibull import (
     LargeSampleLaw,
     NoiseOptimum,

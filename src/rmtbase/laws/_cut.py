@@ -15,8 +15,7 @@ from scipy.optimize import brentq
 from scipy.special import xlogy
 
 from rmtbase.errors import ParameterError
-from rmtbase.laws._arrays import ComplexArray, FloatArray
-from rmtbase.laws._distribution import Distribution
+from rmtbase.laws._distribution import ComplexArray, Distribution, FloatArray
 
 _MOST_NODES = 2**16
 _SERIES_RADIUS, _SERIES_TERMS = 0.3, 29  # 0.3^29 is below the rounding of a double

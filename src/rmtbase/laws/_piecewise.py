@@ -8,7 +8,7 @@ from functools import cache
 import numpy as np
 from numpy.polynomial import chebyshev
 
-from rmtbase.laws._arrays import FloatArray
+from rmtbase.laws._distribution import FloatArray
 
 _DEGREE = 10
 _BLOCK = 16384  # points worked on at a time, so that temporaries stay in the cache

@@ -32,10 +32,10 @@ from scipy.integrate import IntegrationWarning
 from scipy.optimize import brentq
 
 from rmtbase.errors import ParameterError
-from rmtbase.laws._arrays import ComplexArray, FloatArray
 from rmtbase.laws._chain._chain_map import ChainMap, chain_map, chain_scale
 from rmtbase.laws._chain._gaussian_chain import GaussianChain
-from rmtbase.laws._rational import variance_factor
+from rmtbase.laws._distribution import ComplexArray, FloatArray
+from rmtbase.laws._scale import variance_factor
 
 _FEWEST, _MOST = 64, 1024
 _EIGENVALUE_NODES = 256
@@ -93,7 +93,7 @@ def linear_statistics(law: GaussianChain, functions: Sequence[Callable[[FloatArr
     """
     if not isinstance(law, GaussianChain):
         raise ParameterError("law", law, "a GaussianChain")
-    chain = chain_map(tuple(float(n) for n in law.dims))
+    chain = chain_map(law.dims)
     unit = chain_scale(chain, variance_factor(law.dims, tuple(law.sigmas or ()), law.normalization))
 
     if not functions:

@@ -36,9 +36,9 @@ from numpy.polynomial.chebyshev import Chebyshev
 from numpy.typing import NDArray
 from scipy.optimize.elementwise import find_root
 
-from rmtbase.laws._arrays import FloatArray
 from rmtbase.laws._chain._chain_map import ChainMap
 from rmtbase.laws._chain._chain_profile import Position, chain_profile
+from rmtbase.laws._distribution import FloatArray
 
 Side = Literal["upper", "lower"]
 

@@ -12,15 +12,13 @@ import numpy as np
 from numpy.polynomial.chebyshev import Chebyshev
 from scipy.interpolate import CubicSpline
 from scipy.optimize import brentq
-from scipy.special import digamma, polygamma
 
 from rmtbase.errors import ParameterError
-from rmtbase.laws._arrays import FloatArray
 from rmtbase.laws._chain._chain_map import chain_map, chain_scale
-from rmtbase.laws._distribution import Distribution
+from rmtbase.laws._distribution import Distribution, FloatArray
 from rmtbase.laws._edge._edge_coordinate import EdgeCoordinate, Side, edge_coordinate
 from rmtbase.laws._edge._tracy_widom import TracyWidom
-from rmtbase.laws._rational import variance_factor
+from rmtbase.laws._scale import own_variance_log_cumulants, variance_factor
 from rmtbase.parameters import require_dims, require_flag, require_moderate_sigmas, require_normalization, require_order
 
 NEARLY_HARD = 8
@@ -296,7 +294,7 @@ def _edge_law(
         checked, require_moderate_sigmas(sigmas, len(checked) - 1), require_normalization(normalization)
     )
     own = require_flag("self_normalized", self_normalized)
-    chain = chain_map(tuple(float(n) for n in checked))
+    chain = chain_map(checked)
     if side == "lower" and chain.has_hard_edge:
         raise ParameterError(
             "dims",
@@ -313,21 +311,11 @@ def _edge_law(
     if not own:
         return law
     mean, variance, third = law.log_cumulants()
-    own_mean, own_variance, own_third = log_scale_cumulants(checked)
+    own_mean, own_variance, own_third = own_variance_log_cumulants(checked)
     try:
         return law.with_log_cumulants(mean - own_mean, variance - own_variance, third - own_third)
     except ParameterError as error:
         raise ParameterError("dims", checked, "more eigenvalues: these hardly vary when self-normalised") from error
-
-
-def log_scale_cumulants(dims: tuple[int, ...]) -> tuple[float, float, float]:
-    """First three cumulants of ln Π_l s_l² / σ_l², s_l² the estimates from the factors themselves. Exact."""
-    halves = [0.5 * m * n for m, n in pairwise(dims)]
-    return (
-        math.fsum(float(digamma(x)) - math.log(x) for x in halves),
-        math.fsum(float(polygamma(1, x)) for x in halves),
-        math.fsum(float(polygamma(2, x)) for x in halves),
-    )
 
 
 def _bent(u: FloatArray, bend: float) -> FloatArray:

@@ -8,16 +8,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rmtbase.laws._arrays import ComplexArray, FloatArray
 from rmtbase.laws._chain._chain_map import ChainMap, chain_map, chain_scale
 from rmtbase.laws._chain._gaussian_chain import GaussianChain
+from rmtbase.laws._distribution import ComplexArray, FloatArray
 from rmtbase.laws._edge._extreme_eigenvalues import (
     NEARLY_HARD,
     largest_eigenvalue,
-    log_scale_cumulants,
     smallest_eigenvalue,
 )
-from rmtbase.laws._rational import variance_factor
+from rmtbase.laws._scale import own_variance_log_cumulants, variance_factor
 from rmtbase.parameters import require_dims, require_flag
 
 # Of the number of eigenvalues of one sine process of β = 1 in an interval that holds x of them,
@@ -76,7 +75,7 @@ def ordered_eigenvalues(
     own = require_flag("self_normalized", self_normalized)
     law = GaussianChain(checked, sigmas, normalization)
     rank = law.rank
-    chain = chain_map(tuple(float(n) for n in checked))
+    chain = chain_map(checked)
     unit = chain_scale(chain, variance_factor(checked, tuple(law.sigmas or ()), law.normalization))
     above = np.arange(rank) + 0.5
     mean = np.asarray(law.ppf(1.0 - above / rank))
@@ -89,7 +88,7 @@ def ordered_eigenvalues(
     in_number = np.log(2.0 * np.pi * room) + _RIGIDITY - np.pi**2 / 12.0
     variance = np.maximum(in_number, 0.0) / (np.pi * per_log) ** 2
     if own:
-        variance = np.maximum(variance - log_scale_cumulants(checked)[1], 0.0)
+        variance = np.maximum(variance - own_variance_log_cumulants(checked)[1], 0.0)
     std = mean * np.sqrt(variance)
     extremes = [(0, largest_eigenvalue)]
     if rank > 1 and sorted(checked)[1] >= rank + NEARLY_HARD:

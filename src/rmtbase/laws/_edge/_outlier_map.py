@@ -25,8 +25,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.optimize.elementwise import find_root
 
-from rmtbase.laws._arrays import FloatArray
 from rmtbase.laws._chain._chain_map import ChainMap
+from rmtbase.laws._distribution import FloatArray
 
 _LARGEST_PSI = 1e12
 

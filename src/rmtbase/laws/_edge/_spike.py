@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -12,19 +11,18 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import brentq
 
 from rmtbase.errors import ParameterError
-from rmtbase.laws._arrays import FloatArray
 from rmtbase.laws._chain._chain_map import chain_map, edge_scale
+from rmtbase.laws._distribution import FloatArray
 from rmtbase.laws._edge._outlier_map import OutlierMap
 from rmtbase.laws._edge._spiked_tracy_widom import spiked_tracy_widom_cdf
 from rmtbase.laws._edge._tracy_widom import TracyWidom
-from rmtbase.laws._rational import variance_factor
-from rmtbase.parameters import require_dims, require_normalization, require_sigmas
+from rmtbase.laws._scale import ChainParameters, variance_factor
 
 _AT_EDGE = 1e-6  # relative distance from ψ_+ below which 0/0 is replaced by its limit
 
 
 @dataclass(frozen=True)
-class RankOneSpike:
+class RankOneSpike(ChainParameters):
     """A rank-one spike θ u vᵀ in a Gaussian chain W = X_1 X_2 ... X_L, as learning would plant it.
 
     u and v are unit vectors, fixed or independent of the chain. By default the spike is added to the product,
@@ -55,17 +53,11 @@ class RankOneSpike:
         ParameterError: as :class:`GaussianChain`, and for a factor that the chain does not have.
     """
 
-    dims: tuple[int, ...]
-    sigmas: Sequence[float] | None = None
-    normalization: str = "none"
     factor: int | None = None
 
     def __post_init__(self) -> None:
-        dims = require_dims(self.dims)
-        object.__setattr__(self, "dims", dims)
-        object.__setattr__(self, "sigmas", require_sigmas(self.sigmas, len(dims) - 1))
-        object.__setattr__(self, "normalization", require_normalization(self.normalization))
-        count = len(dims) - 1
+        super().__post_init__()
+        count = len(self.dims) - 1
         named = isinstance(self.factor, int | np.integer) and not isinstance(self.factor, bool)
         if self.factor is not None and not (named and 0 <= self.factor < count):
             raise ParameterError("factor", self.factor, f"None (the product), or a factor from 0 to {count - 1}")
@@ -179,10 +171,10 @@ class RankOneSpike:
         return self._outlier_map(0.5)
 
     def _outlier_map(self, shift: float) -> OutlierMap:
-        chain = chain_map(tuple(n - shift for n in self.dims))
+        chain = chain_map([n - shift for n in self.dims])
         first, last = (0, len(self.dims) - 1) if self.factor is None else (self.factor, self.factor + 1)
         sigmas = tuple(self.sigmas or ())
-        whole = variance_factor(self.dims, sigmas, self.normalization)
+        whole = self._variance_factor
         spanned = whole if self.factor is None else variance_factor(self.dims, sigmas[first:last], "none")
         dims, log_rank = [math.log(n) for n in chain.dims], math.log(chain.rank)
 

@@ -24,8 +24,7 @@ from scipy.interpolate import PPoly
 from scipy.special import airy, airye
 
 from rmtbase.errors import ParameterError
-from rmtbase.laws._arrays import FloatArray
-from rmtbase.laws._distribution import Distribution
+from rmtbase.laws._distribution import Distribution, FloatArray
 from rmtbase.laws._piecewise import PiecewisePolynomial, nodes
 from rmtbase.parameters import require_order
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from rmtbase.errors import ParameterError
-from rmtbase.laws._arrays import FloatArray
+from rmtbase.laws._distribution import FloatArray
 from rmtbase.parameters import require_positive_number
 
 

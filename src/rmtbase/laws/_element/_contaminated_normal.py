@@ -13,8 +13,7 @@ from scipy.optimize.elementwise import find_root
 from scipy.special import ndtr, ndtri, xlogy
 
 from rmtbase.errors import ParameterError
-from rmtbase.laws._arrays import FloatArray
-from rmtbase.laws._distribution import Distribution
+from rmtbase.laws._distribution import Distribution, FloatArray
 from rmtbase.parameters import require_finite_number, require_order, require_positive_number
 
 _ROOT_TAU = math.sqrt(2.0 * math.pi)

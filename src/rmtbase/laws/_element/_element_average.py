@@ -9,10 +9,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from rmtbase.errors import ParameterError
-from rmtbase.laws._arrays import FloatArray
-from rmtbase.laws._element._chi_square_rule import chi_square_rule
-from rmtbase.laws._element._product_element import ProductElement, product_element
-from rmtbase.laws._moments import Moments
+from rmtbase.laws._distribution import FloatArray, Moments
+from rmtbase.laws._element._product_element import ProductElement, chi_square_rule, product_element
 
 _LOG_STEP = 0.125
 _LOG_REACH = 37.0  # below e^-37 of its standard deviation a normal variable has mass 1e-16

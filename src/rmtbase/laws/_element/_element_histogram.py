@@ -8,10 +8,8 @@ import numpy as np
 from scipy import special, stats
 
 from rmtbase.errors import ParameterError
-from rmtbase.laws._arrays import FloatArray
-from rmtbase.laws._element._chi_square_rule import chi_square_rule
-from rmtbase.laws._element._product_element import ProductElement, product_element
-from rmtbase.laws._moments import Moments
+from rmtbase.laws._distribution import FloatArray, Moments
+from rmtbase.laws._element._product_element import ProductElement, chi_square_rule, product_element
 from rmtbase.parameters import require_interval, require_positive_integer, require_positive_number
 
 _METHOD = "second-order delta method on exact covariances; neglected: error"

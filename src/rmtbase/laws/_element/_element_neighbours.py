@@ -11,10 +11,9 @@ from numpy.typing import NDArray
 from scipy import special
 
 from rmtbase.errors import ParameterError
-from rmtbase.laws._arrays import FloatArray
+from rmtbase.laws._distribution import FloatArray, Moments
 from rmtbase.laws._element._element_average import average_parts, normal_mixture
 from rmtbase.laws._element._product_element import ProductElement, product_element
-from rmtbase.laws._moments import Moments
 from rmtbase.parameters import require_positive_integer, require_positive_number
 
 _METHOD = "asymptotic: leading order in 1/d_model; neglected: error"

@@ -12,8 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from rmtbase.errors import ParameterError
-from rmtbase.laws._arrays import FloatArray
-from rmtbase.laws._distribution import DiscreteDistribution
+from rmtbase.laws._distribution import DiscreteDistribution, FloatArray
 from rmtbase.parameters import require_finite_number, require_order, require_positive_number, require_real_numbers
 
 _ROUNDING = 1e-9

@@ -9,18 +9,15 @@ from fractions import Fraction
 from functools import lru_cache
 
 from rmtbase.errors import ParameterError
+from rmtbase.laws._distribution import Moments
 from rmtbase.laws._exact._cumulants import Powers, joint_cumulant
-from rmtbase.laws._exact._self_normalization import own_variance_moment
 from rmtbase.laws._exact._zonal import Partition, partitions, power_sum_in_zonals, sorted_partition, zonal_at_identity
-from rmtbase.laws._moments import Moments
-from rmtbase.laws._rational import as_float, variance_factor
+from rmtbase.laws._scale import as_float, own_variance_moment, product_parameters, variance_factor
 from rmtbase.parameters import (
     require_dims,
     require_flag,
-    require_head_shape,
     require_normalization,
     require_positive_integer,
-    require_positive_number,
     require_sigmas,
 )
 
@@ -143,10 +140,8 @@ def trace_moments(
     Raises:
         ParameterError: as :func:`rmtbase.laws.low_rank_product`.
     """
-    width, head = require_head_shape(d_model, d_head)
-    sigmas = (require_positive_number("sigma_q", sigma_q), require_positive_number("sigma_k", sigma_k))
-    dims = (width, head, width)
-    factor = variance_factor(dims, sigmas, require_normalization(normalization))
+    chain = product_parameters(d_model, d_head, sigma_q, sigma_k, normalization)
+    dims, factor = chain[0], variance_factor(*chain)
     return TraceMoments(
         as_float(factor * _trace_cumulant((1,), dims, False)),
         as_float(factor) * math.sqrt(_trace_cumulant((1, 1), dims, False)),

@@ -10,17 +10,16 @@ import numpy as np
 from scipy.interpolate import CubicSpline
 from scipy.special import ndtr, ndtri, ndtri_exp
 
-from rmtbase.laws._arrays import FloatArray
 from rmtbase.laws._chain._chain_map import chain_map
 from rmtbase.laws._chain._linear_statistics import eigenvalue_response
-from rmtbase.laws._distribution import Distribution
+from rmtbase.laws._distribution import Distribution, FloatArray
 from rmtbase.laws._edge._extreme_eigenvalues import (
     EdgeLaw,
     largest_eigenvalue,
-    log_scale_cumulants,
     smallest_eigenvalue,
 )
 from rmtbase.laws._null._linear import summands, sums
+from rmtbase.laws._scale import own_variance_log_cumulants
 from rmtbase.parameters import require_order
 
 _NODES = 257
@@ -178,15 +177,14 @@ def stable_rank(dims: tuple[int, ...], convention: str) -> EdgePower:
     factors' own scale is out of both moves along with λ_max, not independently.
     """
     times = 1.0 if convention == "eigenvalue" else 2.0  # λ_max / T, or λ_max / (Σ s)²
-    reals = tuple(float(n) for n in dims)
-    of = sums(reals, convention)
+    of = sums(dims, convention)
     total = float(of.mean[0])
     relative = float(of.covariance[0, 0]) / total**2
     largest = replace(largest_eigenvalue(dims), log_unit=0.0)  # in the sums' units
     mean, variance, third = largest.log_cumulants()
-    response = eigenvalue_response(chain_map(reals), summands(convention), mean)[0] / total
+    response = eigenvalue_response(chain_map(dims), summands(convention), mean)[0] / total
     ratio_variance = variance + times**2 * relative - 2.0 * times * float(response)
-    _, own_variance, _ = log_scale_cumulants(dims)
+    _, own_variance, _ = own_variance_log_cumulants(dims)
     ratio_third = third * (ratio_variance / (variance - own_variance)) ** 1.5
     ratio_mean = mean - times * (math.log(total) - 0.5 * relative)
     return EdgePower(largest.with_log_cumulants(ratio_mean, ratio_variance, ratio_third), -1.0 / times)

@@ -10,8 +10,7 @@ from numpy.typing import ArrayLike
 from scipy.optimize import root
 from scipy.special import gammainc, gammaincc, gammainccinv, gammaincinv, ndtr, ndtri
 
-from rmtbase.laws._arrays import FloatArray
-from rmtbase.laws._distribution import Distribution
+from rmtbase.laws._distribution import Distribution, FloatArray
 
 _FAITHFUL = 0.6  # relative spread up to which three moments say more than two
 _NARROW = 1e-4  # relative spread below which the leading order of the moments of e^y is all that a double holds

@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rmtbase.laws._arrays import FloatArray
 from rmtbase.laws._chain._chain_map import chain_map
 from rmtbase.laws._chain._linear_statistics import LinearStatistics, linear_statistics_of_map
+from rmtbase.laws._distribution import FloatArray
 from rmtbase.laws._null._law import Pearson3
 
 POWERS = {"eigenvalue": 1.0, "singular": 0.5}
@@ -58,7 +58,7 @@ def smooth_moments(dims: tuple[int, ...], convention: str, statistic: str) -> Sm
     d_head/d_model → 0 (where it makes χ² of h²/2 into one of (h + 2)(h - 1)/2 degrees of freedom) and measured
     beyond.
     """
-    here = sums(tuple(float(n) for n in dims), convention)
+    here = sums(dims, convention)
     raised = sums(tuple(n + 0.5 for n in dims), convention)
     chosen = [0, _SECOND[statistic]]
     both = np.ix_(chosen, chosen)

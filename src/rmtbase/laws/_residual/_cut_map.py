@@ -20,8 +20,8 @@ from functools import cached_property
 import numpy as np
 from scipy.interpolate import CubicSpline
 
-from rmtbase.laws._arrays import ComplexArray, FloatArray
 from rmtbase.laws._cut import Cut
+from rmtbase.laws._distribution import ComplexArray, FloatArray
 
 _NEWTON_STEPS = 4
 _LONGEST_STEP = 0.04  # in χ, where it runs from 0 to π

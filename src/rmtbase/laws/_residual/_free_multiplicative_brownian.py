@@ -10,10 +10,9 @@ import numpy as np
 from scipy.special import log1p
 
 from rmtbase.errors import ParameterError
-from rmtbase.laws._arrays import ComplexArray, FloatArray
+from rmtbase.laws._distribution import ComplexArray, FloatArray
 from rmtbase.laws._residual._cut_map import CutMap
-from rmtbase.laws._residual._eigenvalue_law import EigenvalueLaw, exponential
-from rmtbase.laws._residual._log_eigenvalue import LogEigenvalue
+from rmtbase.laws._residual._eigenvalue_law import EigenvalueLaw, LogEigenvalue, exponential
 from rmtbase.parameters import require_order, require_positive_number
 
 

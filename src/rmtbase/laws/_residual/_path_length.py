@@ -11,11 +11,10 @@ from numpy.typing import ArrayLike
 from scipy.special import bdtr, bdtrc, gammaln, xlogy
 
 from rmtbase.errors import ParameterError
-from rmtbase.laws._arrays import FloatArray
 from rmtbase.laws._chain._gaussian_chain import GaussianChain
-from rmtbase.laws._distribution import DiscreteDistribution
-from rmtbase.laws._rational import as_float
+from rmtbase.laws._distribution import DiscreteDistribution, FloatArray
 from rmtbase.laws._residual._residual_path import ResidualParameters
+from rmtbase.laws._scale import as_float
 from rmtbase.parameters import require_positive_integer, require_real_numbers
 
 

@@ -15,8 +15,8 @@ from rmtbase.laws._exact._zonal import (
     zonal_at_identity,
     zonal_binomials,
 )
-from rmtbase.laws._rational import as_float
 from rmtbase.laws._residual._residual_path import require_residual
+from rmtbase.laws._scale import as_float
 from rmtbase.parameters import require_positive_integer
 
 

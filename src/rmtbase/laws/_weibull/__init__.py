@@ -3,15 +3,21 @@
 from rmtbase.laws._weibull import parents
 from rmtbase.laws._weibull._anchor import WeibullAnchor, weibull_anchor
 from rmtbase.laws._weibull._closure import WeibullClosure, weibull_closure
-from rmtbase.laws._weibull._large_sample import LargeSampleLaw
 from rmtbase.laws._weibull._noise import (
     NoiseOptimum,
     weibull_noise_optimum,
     weibull_plot_noise,
     weibull_quantile_noise,
 )
-from rmtbase.laws._weibull._null import WeibullNull, WeibullScore, weibull_body_tail_gap, weibull_null
-from rmtbase.laws._weibull._product import WeibullProductNull, weibull_product_null
+from rmtbase.laws._weibull._null import (
+    LargeSampleLaw,
+    WeibullNull,
+    WeibullProductNull,
+    WeibullScore,
+    weibull_body_tail_gap,
+    weibull_null,
+    weibull_product_null,
+)
 from rmtbase.laws._weibull._projections import WeibullProjection, weibull_maximum_likelihood, weibull_moment_match
 
 __all__ = [

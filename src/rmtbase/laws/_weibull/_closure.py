@@ -9,9 +9,9 @@ from functools import lru_cache
 
 import numpy as np
 
-from rmtbase.laws._arrays import FloatArray
+from rmtbase.laws._distribution import FloatArray
 from rmtbase.laws._weibull._anchor import require_parent
-from rmtbase.laws._weibull._large_sample import LargeSampleLaw
+from rmtbase.laws._weibull._null import LargeSampleLaw
 from rmtbase.laws._weibull._plot import WeibullPlot, weibull_plot
 from rmtbase.laws._weibull.parents import Parent
 from rmtbase.parameters import require_trim

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from rmtbase.laws._arrays import FloatArray
-from rmtbase.laws._weibull._anchor import require_parent
+from rmtbase.laws._distribution import FloatArray
+from rmtbase.laws._weibull._anchor import require_parent, working_digits
 from rmtbase.laws._weibull._arithmetic import FLOAT, decimal
-from rmtbase.laws._weibull._double_exponential import working_digits
 from rmtbase.laws._weibull.parents import Parent
 from rmtbase.parameters import require_positive_integer
 

@@ -12,7 +12,7 @@ from scipy.special import gammaln
 
 from rmtbase.errors import ParameterError
 from rmtbase.laws._weibull._anchor import require_parent
-from rmtbase.laws._weibull._panels import Panels, panels
+from rmtbase.laws._weibull._plot import Panels, panels
 from rmtbase.laws._weibull.parents import Parent
 
 _SHAPES = (1e-3, 1e3)

@@ -13,9 +13,8 @@ from numpy.typing import ArrayLike
 from scipy.optimize import elementwise
 
 from rmtbase.errors import ParameterError
-from rmtbase.laws._arrays import FloatArray
-from rmtbase.laws._distribution import Distribution
-from rmtbase.laws._element._chi_square_rule import chi_square_rule
+from rmtbase.laws._distribution import Distribution, FloatArray
+from rmtbase.laws._element._product_element import chi_square_rule
 from rmtbase.laws._weibull._arithmetic import FLOAT, Arithmetic, Number, as_written
 from rmtbase.parameters import require_order, require_positive_integer, require_positive_number
 
