@@ -48,34 +48,32 @@ from rmtbase.laws._exact._trace_polynomials import (
     trace_cumulant_polynomial,
     trace_moment_polynomial,
 )
-from rmtbase.laws._null import NULL_STATISTICS, NullLaw, null
+from rmtbase.laws._null._null import NULL_STATISTICS, NullLaw, null
 from rmtbase.laws._residual._free_multiplicative_brownian import FreeMultiplicativeBrownian
 from rmtbase.laws._residual._path_length import PathLength
 from rmtbase.laws._residual._residual_moments import residual_trace_moment, residual_trace_moments
 from rmtbase.laws._residual._residual_path import ResidualPath
 from rmtbase.laws._residual._residual_update import ResidualUpdate
 from rmtbase.laws._scale import self_normalization
-from rmtbase.laws._weibull import (
-    LargeSampleLaw,
+from rmtbase.laws._weibull import parents
+from rmtbase.laws._weibull._anchor import WeibullAnchor, weibull_anchor
+from rmtbase.laws._weibull._closure import WeibullClosure, weibull_closure
+from rmtbase.laws._weibull._noise import (
     NoiseOptimum,
-    WeibullAnchor,
-    WeibullClosure,
-    WeibullNull,
-    WeibullProductNull,
-    WeibullProjection,
-    WeibullScore,
-    parents,
-    weibull_anchor,
-    weibull_body_tail_gap,
-    weibull_closure,
-    weibull_maximum_likelihood,
-    weibull_moment_match,
     weibull_noise_optimum,
-    weibull_null,
     weibull_plot_noise,
-    weibull_product_null,
     weibull_quantile_noise,
 )
+from rmtbase.laws._weibull._null import (
+    LargeSampleLaw,
+    WeibullNull,
+    WeibullProductNull,
+    WeibullScore,
+    weibull_body_tail_gap,
+    weibull_null,
+    weibull_product_null,
+)
+from rmtbase.laws._weibull._projections import WeibullProjection, weibull_maximum_likelihood, weibull_moment_match
 
 __all__ = [
     "NULL_STATISTICS",

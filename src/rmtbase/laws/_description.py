@@ -26,8 +26,9 @@ from rmtbase.laws._element._product_element import product_element
 from rmtbase.laws._exact._log_determinant import log_determinant
 from rmtbase.laws._exact._trace_moments import trace_cumulant, trace_cumulants
 from rmtbase.laws._exact._trace_polynomials import DimensionPolynomial, trace_moment_polynomial
-from rmtbase.laws._null import NULL_STATISTICS, null
-from rmtbase.laws._weibull import parents, weibull_anchor
+from rmtbase.laws._null._null import NULL_STATISTICS, null
+from rmtbase.laws._weibull import parents
+from rmtbase.laws._weibull._anchor import weibull_anchor
 from rmtbase.parameters import require_head_shape, require_normalization, require_positive_number
 
 _WIDEST_SIGMA = 1e9  # or one over it: eighth powers of σ, and their squares, stay doubles

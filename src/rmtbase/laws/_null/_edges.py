@@ -37,7 +37,6 @@ class EdgePower(Distribution):
 
     @property
     def support(self) -> tuple[float, float]:
-        """(0, ∞)."""
         return 0.0, math.inf
 
     def moment(self, k: int) -> float:
@@ -45,7 +44,6 @@ class EdgePower(Distribution):
         return self.edge.expect_power(require_order(k) * self.power)
 
     def var(self) -> float:
-        """Variance."""
         return self.std() ** 2
 
     def std(self) -> float:
@@ -89,7 +87,6 @@ class EdgeRatio(Distribution):
 
     @property
     def support(self) -> tuple[float, float]:
-        """(1, ∞)."""
         return 1.0, math.inf
 
     def mean(self) -> float:
@@ -97,12 +94,10 @@ class EdgeRatio(Distribution):
         return self._numerator.mean() * self._inverse.mean()
 
     def std(self) -> float:
-        """Standard deviation."""
         squares = [(one.std() / one.mean()) ** 2 for one in (self._numerator, self._inverse)]
         return self.mean() * math.sqrt(math.fsum([*squares, math.prod(squares)]))
 
     def var(self) -> float:
-        """Variance."""
         return self.std() ** 2
 
     def _cdf(self, x: FloatArray) -> FloatArray:

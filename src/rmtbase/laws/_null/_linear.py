@@ -12,7 +12,7 @@ import numpy as np
 from rmtbase.laws._chain._chain_map import chain_map
 from rmtbase.laws._chain._linear_statistics import LinearStatistics, linear_statistics_of_map
 from rmtbase.laws._distribution import FloatArray
-from rmtbase.laws._null._law import Pearson3
+from rmtbase.laws._null._pearson import Pearson3
 
 POWERS = {"eigenvalue": 1.0, "singular": 0.5}
 

@@ -7,18 +7,69 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from rmtbase.errors import ParameterError
-from rmtbase.laws._distribution import Distribution
+from rmtbase.laws._distribution import Distribution, FloatArray
 from rmtbase.laws._edge._extreme_eigenvalues import NEARLY_HARD, largest_eigenvalue, smallest_eigenvalue
 from rmtbase.laws._exact._log_determinant import LogDeterminant
 from rmtbase.laws._exact._participation_ratio import chain_participation_ratio
 from rmtbase.laws._exact._trace_moments import trace_cumulants
 from rmtbase.laws._null._edges import condition_number, stable_rank
-from rmtbase.laws._null._law import LogPearson3, NullLaw, Pearson3
 from rmtbase.laws._null._linear import effective_rank, entropy, participation_ratio_singular, smooth_moments
+from rmtbase.laws._null._pearson import LogPearson3, Pearson3
 from rmtbase.parameters import require_dims, require_flag, require_moderate_sigmas, require_normalization
 
 _SMALLEST_RANK = 8
 _TRUSTED = 0.05
+
+
+@dataclass(frozen=True)
+class NullLaw(Distribution):
+    """The distribution of one statistic over independent draws of a Gaussian chain.
+
+    Attributes:
+        statistic: its registered name.
+        dims: (n_0, ..., n_L) of the chain.
+        distribution: the law itself.
+        method: ``"exact"``, or ``"asymptotic"`` (an expansion in 1/r, r the rank). Of the mean and the standard
+            deviation; where the shape is less well known ``accuracy`` says so.
+        accuracy: what was measured, in words.
+    """
+
+    statistic: str
+    dims: tuple[int, ...]
+    distribution: Distribution
+    method: str
+    accuracy: str
+
+    @property
+    def support(self) -> tuple[float, float]:
+        return self.distribution.support
+
+    def moment(self, k: int) -> float:
+        return self.distribution.moment(k)
+
+    def mean(self) -> float:
+        return self.distribution.mean()
+
+    def var(self) -> float:
+        return self.std() ** 2
+
+    def std(self) -> float:
+        return self.distribution.std()
+
+    def _pdf(self, x: FloatArray) -> FloatArray:
+        return self.distribution._pdf(x)
+
+    def _cdf(self, x: FloatArray) -> FloatArray:
+        return self.distribution._cdf(x)
+
+    def _sf(self, x: FloatArray) -> FloatArray:
+        return self.distribution._sf(x)
+
+    def _ppf(self, q: FloatArray) -> FloatArray:
+        return self.distribution._ppf(q)
+
+    def _isf(self, q: FloatArray) -> FloatArray:
+        return self.distribution._isf(q)
 
 
 @dataclass(frozen=True)

@@ -45,9 +45,9 @@ class CutMap(Cut):
     longest_move: float = math.inf
     """The longest step in w between two nodes, where the curve bends on a scale that its derivatives do not show."""
 
-    @abstractmethod
     def start(self) -> ComplexArray:
-        """Return a point above w_+, near enough for Newton's method to reach the curve from it."""
+        """Return a point above w_+, near enough for Newton's method to reach the curve; w_+ is the scale of the map."""
+        return self.upper * (1.0 + 1e-3j)
 
     @abstractmethod
     def log_x(self, w: ComplexArray) -> ComplexArray:

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from scipy.optimize.elementwise import find_root
 
 from rmtbase.laws._cut import CutLaw
-from rmtbase.laws._distribution import Distribution, FloatArray
+from rmtbase.laws._distribution import ComplexArray, Distribution, FloatArray
 from rmtbase.laws._residual._cut_map import CutMap
 from rmtbase.parameters import require_order, require_real_numbers
 
@@ -43,7 +43,6 @@ class LogEigenvalue(CutLaw):
         return self.expect(lambda y: y**order)
 
     def var(self) -> float:
-        """Variance of ln λ."""
         mean = self.mean()
         return self.expect(lambda y: (y - mean) ** 2)
 
@@ -63,18 +62,18 @@ class LogEigenvalue(CutLaw):
         return y, self.cut.density(self.cut.solve(y)), self.cut.log_x_slope_at_angle(chi)
 
     def _pdf(self, x: FloatArray) -> FloatArray:
-        return self._on_curve(x, "density", 0.0)
+        return self._on_curve(x, self.cut.density, 0.0)
 
     def _cdf(self, x: FloatArray) -> FloatArray:
-        return self._on_curve(x, "cdf", 0.0)
+        return self._on_curve(x, self.cut.cdf, 0.0)
 
     def _sf(self, x: FloatArray) -> FloatArray:
-        return self._on_curve(x, "sf", 1.0)
+        return self._on_curve(x, self.cut.sf, 1.0)
 
-    def _on_curve(self, y: FloatArray, function: str, at_zero: float) -> FloatArray:
+    def _on_curve(self, y: FloatArray, function: Callable[[ComplexArray], FloatArray], at_zero: float) -> FloatArray:
         result = np.full(y.shape, at_zero)
         held = y > (self.cut.lowest_log if self.cut.has_hard_edge else -math.inf)
-        result[held] = getattr(self.cut, function)(self.cut.solve(y[held]))
+        result[held] = function(self.cut.solve(y[held]))
         return result
 
     def _ppf(self, q: FloatArray) -> FloatArray:
@@ -110,17 +109,21 @@ class EigenvalueLaw(Distribution):
 
     @property
     @abstractmethod
+    def _map(self) -> CutMap:
+        """The map whose cut holds ln λ."""
+
+    @property
     def log_eigenvalue(self) -> LogEigenvalue:
-        """The law of ln λ, with the same methods."""
+        """The law of ln λ, with the same methods: use it where λ itself overflows."""
+        return LogEigenvalue(self._map)
 
     @property
     def has_hard_edge(self) -> bool:
         """Whether the eigenvalues reach down to zero."""
-        return self.log_eigenvalue.cut.has_hard_edge
+        return self._map.has_hard_edge
 
     @property
     def support(self) -> tuple[float, float]:
-        """(lower, upper) edge of the eigenvalues."""
         lower, upper = self.log_eigenvalue.support
         return exponential(lower), exponential(upper)
 

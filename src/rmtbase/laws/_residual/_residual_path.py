@@ -30,8 +30,10 @@ from rmtbase.errors import ParameterError
 from rmtbase.laws._cut import find_edge, log_excess
 from rmtbase.laws._distribution import ComplexArray, FloatArray
 from rmtbase.laws._residual._cut_map import CutMap
-from rmtbase.laws._residual._eigenvalue_law import EigenvalueLaw, LogEigenvalue, exponential
+from rmtbase.laws._residual._eigenvalue_law import EigenvalueLaw, exponential
 from rmtbase.parameters import require_order, require_positive_integer, require_positive_number
+
+_LEAST_LOG_MASS = 345.0  # at a hard edge a mass of 1e-150 counts as zero: 1 + p, and its square, stay normal doubles
 
 
 @dataclass(frozen=True)
@@ -75,9 +77,8 @@ class ResidualPath(ResidualParameters, EigenvalueLaw):
     """
 
     @property
-    def log_eigenvalue(self) -> LogEigenvalue:
-        """The law of ln λ, with the same methods: use it where λ itself overflows."""
-        return LogEigenvalue(_residual_map(self.depth, self.sigma))
+    def _map(self) -> ResidualMap:
+        return _residual_map(self.depth, self.sigma)
 
     def moment(self, k: int) -> float:
         """E[λ^k], k = 0, 1, 2, ...: exact for the law, rounded once; inf if it is too large for a double.
@@ -120,8 +121,7 @@ class ResidualPath(ResidualParameters, EigenvalueLaw):
         that vanishes as d^(-1/3). The scale is that of a general edge (El Karoui 2007).
         """
         width = require_positive_integer("d_model", d_model)
-        cut = _residual_map(self.depth, self.sigma)
-        lower, upper = self.support
+        cut, (lower, upper) = self._map, self.support
 
         def scale(w: ComplexArray, eigenvalue: float) -> float:
             return eigenvalue * (math.sqrt(0.5 * abs(cut.log_curvature(float(w[0].real)))) / width) ** (2.0 / 3.0)
@@ -149,11 +149,6 @@ def require_residual(depth: object, sigma: object) -> tuple[int, float]:
 
 
 @lru_cache(maxsize=256)
-def _residual_map(depth: int, sigma: float) -> ResidualMap:
-    return ResidualMap(depth, sigma)
-
-
-@lru_cache(maxsize=256)
 def _moment(k: int, depth: int, sigma: float) -> float:
     """[q^(k-1)] (2Nq + N + D) (1 + q)^k (D + Nq)^((L+1)k) (D + N + Nq)^((L-1)k) / (k D^(2Lk+1))."""
     n, d = (Fraction(sigma) ** 2).as_integer_ratio()
@@ -168,9 +163,6 @@ def _times_power(series: list[int], constant: int, linear: int, power: int) -> l
     count = min(len(series), power + 1)
     factor = [math.comb(power, j) * linear**j * constant ** (power - j) for j in range(count)]
     return [sum(factor[j] * series[i - j] for j in range(min(i + 1, count))) for i in range(len(series))]
-
-
-_LEAST_LOG_MASS = 345.0  # at a hard edge a mass of 1e-150 counts as zero: 1 + p, and its square, stay normal doubles
 
 
 class ResidualMap(CutMap):
@@ -240,10 +232,6 @@ class ResidualMap(CutMap):
         inner = (self.depth - 1) / (1.0 + shifted) - self.variance / (p * shifted)
         return 1.0 / (self.depth + 1 + np.exp(w) * inner)
 
-    def start(self) -> ComplexArray:
-        """Return a point above ln(1 + p_+), which is itself the scale on which the map varies there."""
-        return self.upper * (1.0 + 1e-3j)
-
     def log_curvature(self, w: float) -> float:
         """Return d² ln λ / d ψ² at a critical point w = ln(1 + p) of an edge."""
         p, variance = math.expm1(w), self.variance
@@ -293,3 +281,6 @@ class ResidualMap(CutMap):
     def _bilinear(self, p: ComplexArray) -> FloatArray:
         """L Im(p²/σ² + p)."""
         return self.depth * p.imag * (2.0 * p.real / self.variance + 1.0)
+
+
+_residual_map = lru_cache(maxsize=256)(ResidualMap)

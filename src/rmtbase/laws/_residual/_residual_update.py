@@ -39,12 +39,15 @@ from scipy.special import expm1, log1p
 from rmtbase.errors import ParameterError
 from rmtbase.laws._distribution import ComplexArray, FloatArray
 from rmtbase.laws._residual._cut_map import CutMap
-from rmtbase.laws._residual._eigenvalue_law import EigenvalueLaw, LogEigenvalue
+from rmtbase.laws._residual._eigenvalue_law import EigenvalueLaw
 from rmtbase.laws._residual._residual_path import ResidualParameters, ResidualPath
 from rmtbase.laws._scale import as_float
 from rmtbase.parameters import require_order
 
 _LARGEST_LOG = 16.0  # beyond about 20 the equations lose their digits near zero
+_NEAR_ZERO = 1e-7  # singular values below this, in units of min(1, σ L^(1/2)), follow by linear terms
+_LEAST_LOG_MASS = 230.0  # mass ~ λ^(1/2): below 1e-100 it counts as zero
+_INNER_STEPS = 50
 
 
 @dataclass(frozen=True)
@@ -53,7 +56,7 @@ class ResidualUpdate(ResidualParameters, EigenvalueLaw):
 
     P - I is what the blocks add to the residual stream: the sum over all paths but the direct one. For L = 1 it is
     σ G/√d, Marchenko–Pastur. There is no S-transform and no explicit map for L > 1: the law follows from two
-    equations for two unknowns, with a closed form of the cdf, derived in ``_residual_update_map``.
+    equations for two unknowns, with a closed form of the cdf, derived at the top of the module.
     The lower edge is hard, at zero, with a mass ~ λ^(1/2).
 
     Asymptotic, d → infinity, as :class:`ResidualPath`. Numerical: the total mass, the mean and the second moment agree
@@ -80,9 +83,8 @@ class ResidualUpdate(ResidualParameters, EigenvalueLaw):
             )
 
     @property
-    def log_eigenvalue(self) -> LogEigenvalue:
-        """The law of ln λ, with the same methods."""
-        return LogEigenvalue(_residual_update_map(self.depth, self.sigma))
+    def _map(self) -> ResidualUpdateMap:
+        return _residual_update_map(self.depth, self.sigma)
 
     def moment(self, k: int) -> float:
         """E[λ^k]: exact for k ≤ 2, rounded once; numerical above.
@@ -92,12 +94,8 @@ class ResidualUpdate(ResidualParameters, EigenvalueLaw):
         E tr P Pᵀ P Pᵀ / d, E tr P P Pᵀ / d = M + L σ² M / (1 + σ²) and E tr P P / d = 1 in the limit.
         """
         order = require_order(k)
-        if order == 0:
-            return 1.0
-        if order == 1:
-            return as_float(self._growth - 1)
-        if order == 2:
-            return as_float(self._second)
+        if order <= 2:
+            return as_float((Fraction(1), self._growth - 1, self._second)[order])
         upper = self.log_eigenvalue.support[1]
         scaled = self.log_eigenvalue.expect(lambda y: np.exp(order * (y - upper)))
         return math.exp(math.log(scaled) + order * upper) if math.log(scaled) + order * upper < 709.0 else math.inf
@@ -122,18 +120,8 @@ class ResidualUpdate(ResidualParameters, EigenvalueLaw):
 
     def _density_at_zero_singular_value(self) -> float:
         # s pdf(s²) is even in s: its value where s² is nothing.
-        y = self.log_eigenvalue.cut.lowest_log + 1.0
+        y = self._map.lowest_log + 1.0
         return 2.0 * float(self.log_eigenvalue.pdf(y)) * math.exp(-0.5 * y)
-
-
-@lru_cache(maxsize=256)
-def _residual_update_map(depth: int, sigma: float) -> ResidualUpdateMap:
-    return ResidualUpdateMap(depth, sigma)
-
-
-_NEAR_ZERO = 1e-7  # singular values below this, in units of min(1, σ L^(1/2)), follow by linear terms
-_LEAST_LOG_MASS = 230.0  # mass ~ λ^(1/2): below 1e-100 it counts as zero
-_INNER_STEPS = 50
 
 
 class _Halves(NamedTuple):
@@ -316,3 +304,6 @@ class ResidualUpdateMap(CutMap):
 
     def _work(self, w: ComplexArray) -> FloatArray:
         return self.depth / self.variance * self._halves(w[0], w[1]).work.imag
+
+
+_residual_update_map = lru_cache(maxsize=256)(ResidualUpdateMap)

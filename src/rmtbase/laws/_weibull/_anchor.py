@@ -10,8 +10,11 @@ from functools import lru_cache
 from itertools import count, pairwise
 from typing import NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
 from rmtbase.errors import ParameterError
-from rmtbase.laws._weibull._arithmetic import Number, decimal, multiprecision
+from rmtbase.laws._weibull._arithmetic import Number, decimal, multiprecision, working_digits
 from rmtbase.laws._weibull._plot import weibull_plot
 from rmtbase.laws._weibull.parents import Laplace, Logistic, Normal, Parent, TruncatedNormal, Uniform
 from rmtbase.parameters import require_positive_integer, require_trim
@@ -25,6 +28,7 @@ PARENTS: dict[str, Parent] = {
 }
 """The parents that need no parameter, by name."""
 
+_MOST_HALVINGS, _MOST_NEWTON_STEPS = 14, 60
 _DOUBLE_DIGITS = 15  # up to which the floats come from double-precision panels
 
 
@@ -129,10 +133,10 @@ def _exact_anchor(trim: Fraction, parent: Parent, digits: int) -> tuple[Number, 
     tail_digits = math.ceil(-math.log10(trim)) if trim else 0  # which S = 1 − F loses at the upper trim
     with mp.workdps(working_digits(digits) + tail_digits):
         t = fn.number(trim)
-        low = quantile(parent, t, False, digits) if trim else mp.zero
-        high = quantile(parent, t, True, digits) if trim else parent.upper(fn)
-        mass, x, y, xx, xy, yy = integrate(parent, low, high, plot, digits)
-        x, y, xx, xy, yy = (value / mass for value in (x, y, xx, xy, yy))
+        low = _quantile(parent, t, False, digits) if trim else mp.zero
+        high = _quantile(parent, t, True, digits) if trim else parent.upper(fn)
+        mass, *sums = _integrate(parent, low, high, plot, digits)
+        x, y, xx, xy, yy = (value / mass for value in sums)
         covariance, x_variance, y_variance = xy - x * y, xx - x * x, yy - y * y
         shape = covariance / x_variance
         return shape, mp.exp(x - y / shape), shape * covariance / y_variance
@@ -141,30 +145,22 @@ def _exact_anchor(trim: Fraction, parent: Parent, digits: int) -> tuple[Number, 
 Integrand = Callable[[Number, Number, Number], tuple[Number, ...]]
 """(x, F, S) ↦ the values whose mean is wanted."""
 
-_GUARD = 15  # decimal digits carried beyond those asked for
-_MOST_HALVINGS = 14
-_MOST_NEWTON_STEPS = 60
 
-
-def working_digits(digits: int) -> int:
-    """The decimal digits that a result of ``digits`` digits is computed with."""
-    return digits + _GUARD
-
-
-def integrate(parent: Parent, low: Number, high: Number, integrand: Integrand, digits: int) -> list[Number]:
+def _integrate(parent: Parent, low: Number, high: Number, integrand: Integrand, digits: int) -> NDArray[np.object_]:
     """∫ integrand dF over low < x < high to ``digits`` decimal digits, at mpmath's working precision.
 
     Tanh–sinh on a bounded interval, x = low + u·exp((π/2) sinh t) on an unbounded one (Takahasi and Mori 1974), which
     bears the logarithmic singularities of ln x at 0 and of ln(−ln S) at the upper end. Intervals end at the parent's
     kinks. Numerical: the step is halved until the values agree to ``digits`` + 3 digits.
     """
-    fn = multiprecision()
-    inner = [kink for kink in parent.kinks(fn) if low < kink < high]
-    parts = [_integrate(parent, a, b, integrand, digits) for a, b in pairwise([low, *inner, high])]
-    return [sum(values) for values in zip(*parts, strict=True)]
+    inner = [kink for kink in parent.kinks(multiprecision()) if low < kink < high]
+    ends = pairwise([low, *inner, high])
+    return np.sum([_integrate_smooth(parent, a, b, integrand, digits) for a, b in ends], axis=0)
 
 
-def _integrate(parent: Parent, low: Number, high: Number, integrand: Integrand, digits: int) -> list[Number]:
+def _integrate_smooth(
+    parent: Parent, low: Number, high: Number, integrand: Integrand, digits: int
+) -> NDArray[np.object_]:
     from mpmath import mp
 
     fn, unit = multiprecision(), parent.unit(multiprecision())
@@ -179,33 +175,30 @@ def _integrate(parent: Parent, low: Number, high: Number, integrand: Integrand, 
         near = (high - low) * tail / (1 + tail)
         return (high - near if t > 0 else low + near), near / (1 + tail) * mp.pi * mp.cosh(t)
 
-    def half_line(step: Number, direction: int, first: int, stride: int) -> list[Number]:
-        total = None
+    def half_line(step: Number, direction: int, first: int, stride: int) -> Number:
+        total = 0
         for index in count(first, stride):
             x, slope = abscissa(direction * index * step)
             density, cdf, sf = parent.law(x, fn)
             weight = density * slope
             if (weight < negligible and index * step > 1) or not (cdf > 0 and sf > 0 and low < x < high):
                 break
-            values = [weight * value for value in integrand(x, cdf, sf)]
-            total = values if total is None else [a + b for a, b in zip(total, values, strict=True)]
-        return total or []
+            total = np.array(integrand(x, cdf, sf), dtype=object) * weight + total
+        return total
 
     step = mp.mpf(1) / 2
-    sums = half_line(step, 1, 0, 1)
-    sums = [a + b for a, b in zip(sums, half_line(step, -1, 1, 1), strict=True)]
+    sums = half_line(step, 1, 0, 1) + half_line(step, -1, 1, 1)
     for _ in range(_MOST_HALVINGS):
         step /= 2
-        odd = (half_line(step, 1, 1, 2), half_line(step, -1, 1, 2))
-        finer = [a + b + c for a, b, c in zip(sums, *odd, strict=True)]
+        finer = sums + half_line(step, 1, 1, 2) + half_line(step, -1, 1, 2)
         moved = max(abs(2 * a - b) * step / max(1, abs(b) * step) for a, b in zip(sums, finer, strict=True))
         sums = finer
         if moved < tolerance:
-            return [value * step for value in sums]
+            return sums * step
     raise ArithmeticError(f"the double exponential rule has not converged to {digits} digits for {parent}")
 
 
-def quantile(parent: Parent, probability: Number, upper: bool, digits: int) -> Number:
+def _quantile(parent: Parent, probability: Number, upper: bool, digits: int) -> Number:
     """The x with F(x) = ``probability``, or with S(x) = ``probability`` where ``upper``; Newton's iteration in ln x."""
     from mpmath import mp
 

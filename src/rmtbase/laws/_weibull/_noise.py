@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from rmtbase.laws._distribution import FloatArray
-from rmtbase.laws._weibull._anchor import require_parent, working_digits
-from rmtbase.laws._weibull._arithmetic import FLOAT, decimal
+from rmtbase.laws._weibull._anchor import require_parent
+from rmtbase.laws._weibull._arithmetic import FLOAT, decimal, working_digits
 from rmtbase.laws._weibull.parents import Parent
 from rmtbase.parameters import require_positive_integer
 

@@ -21,6 +21,14 @@ from rmtbase.laws._weibull._plot import WeibullPlot, weibull_plot
 from rmtbase.laws._weibull.parents import Parent, VarianceGamma
 from rmtbase.parameters import require_positive_integer, require_trim
 
+if TYPE_CHECKING:
+    from rmtbase.statistics import WeibullFit
+
+_STRAIGHT = 1e-12  # a Weibull plot with 1 − R² below this is a straight line
+_METHOD = (
+    "influence functions at the elements' exact covariance; neglected in the mean: the dependence, 1/(d_model d_head)"
+)
+
 
 @dataclass(frozen=True)
 class LargeSampleLaw:
@@ -52,13 +60,6 @@ class LargeSampleLaw:
     def p_value(self, observed: ArrayLike, n: int) -> FloatArray:
         """Two-sided P(|Z| ≥ |z|), same shape as ``observed``."""
         return 2.0 * ndtr(-np.abs(self.z_score(observed, n)))
-
-
-if TYPE_CHECKING:
-    from rmtbase.statistics import WeibullFit
-
-
-_STRAIGHT = 1e-12  # a Weibull plot with 1 − R² below this is a straight line
 
 
 class WeibullScore(NamedTuple):
@@ -220,11 +221,6 @@ def _gap(parent: Parent, inner: Fraction, outer: Fraction) -> LargeSampleLaw:
     influence = body.shape_influence - full.shape_influence
     spread = math.sqrt(body.product_mean(influence, influence))
     return LargeSampleLaw(body.shape - full.shape, spread, _drifts(body)[0] - _drifts(full)[0])
-
-
-_METHOD = (
-    "influence functions at the elements' exact covariance; neglected in the mean: the dependence, 1/(d_model d_head)"
-)
 
 
 class WeibullProductNull(NamedTuple):
