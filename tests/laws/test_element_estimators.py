@@ -12,7 +12,7 @@ from scipy import special
 from rmtbase import laws, statistics
 from rmtbase.errors import ParameterError
 from rmtbase.laws._element._element_average import average_parts
-from rmtbase.laws._element._element_neighbours import distance_variance
+from rmtbase.laws._element._element_average import distance_variance
 
 BINS = 40
 DRAWS = 1500

@@ -18,9 +18,8 @@ from rmtbase.laws._edge._spike import RankOneSpike
 from rmtbase.laws._edge._tracy_widom import TracyWidom
 from rmtbase.laws._element._adamw import AdamWNoise
 from rmtbase.laws._element._contaminated_normal import ContaminatedNormal
-from rmtbase.laws._element._element_average import element_average
+from rmtbase.laws._element._element_average import element_average, nearest_neighbour_entropy, nearest_neighbour_kl
 from rmtbase.laws._element._element_histogram import histogram_entropy, histogram_kl
-from rmtbase.laws._element._element_neighbours import nearest_neighbour_entropy, nearest_neighbour_kl
 from rmtbase.laws._element._normal_sample import (
     SampleStatisticLaw,
     gaussian_sample_statistic,

@@ -176,11 +176,9 @@ class DiscreteDistribution(Distribution):
         return float(self.points[0]), float(self.points[-1])
 
     def cdf(self, x: ArrayLike) -> FloatArray:
-        """P(X ≤ x), same shape as ``x``."""
         return self._steps(x, np.append(0.0, np.cumsum(self.pmf(self.points))))
 
     def sf(self, x: ArrayLike) -> FloatArray:
-        """P(X > x), same shape as ``x``."""
         return self._steps(x, np.append(np.cumsum(self.pmf(self.points)[::-1])[::-1], 0.0))
 
     def _steps(self, x: ArrayLike, levels: FloatArray) -> FloatArray:

@@ -67,14 +67,14 @@ def nodes(low: float, high: float, pieces: int) -> FloatArray:
 
 def roughness(values: FloatArray) -> float:
     """Return the largest Chebyshev coefficient of the highest degree: it bounds what interpolation leaves out."""
-    return float(np.abs((values - values[:, :1]) @ _to_series()[:, -1]).max())
+    return float(np.abs((values - values[:, :1]) @ to_series(_DEGREE)[:, -1]).max())
 
 
 @cache
-def _to_series() -> FloatArray:
-    """The matrix from values at the Chebyshev points to Chebyshev coefficients."""
-    points = chebyshev.chebpts1(_DEGREE + 1)
-    matrix = np.asarray(chebyshev.chebvander(points, _DEGREE), dtype=np.float64) * (2.0 / (_DEGREE + 1))
+def to_series(degree: int) -> FloatArray:
+    """Return the matrix from values at the Chebyshev points to Chebyshev coefficients, shape (point, coefficient)."""
+    points = chebyshev.chebpts1(degree + 1)
+    matrix = np.asarray(chebyshev.chebvander(points, degree), dtype=np.float64) * (2.0 / (degree + 1))
     matrix[:, 0] *= 0.5
     return matrix
 
@@ -85,4 +85,4 @@ def _to_powers() -> FloatArray:
     powers = np.zeros((_DEGREE + 1, _DEGREE + 1))
     for degree in range(_DEGREE + 1):
         powers[degree, : degree + 1] = chebyshev.cheb2poly([0.0] * degree + [1.0])
-    return _to_series() @ powers
+    return to_series(_DEGREE) @ powers

@@ -67,7 +67,6 @@ class ChainMap(Cut):
 
     @property
     def has_hard_edge(self) -> bool:
-        """Whether the support reaches zero."""
         return self.minimal_count > 1
 
     def slope(self, delta: float) -> float:

@@ -147,9 +147,6 @@ class GaussianChain(ChainParameters, CutLaw):
         """E[λ^k], k = 0, 1, 2, ...: exact for the law, rounded once.
 
         m_k = (C^k / k) [ψ^(k-1)] Π_l (1 + c_l ψ)^k, Lagrange's inversion of ψ(λ) in rational arithmetic.
-
-        Raises:
-            ParameterError: if k is not a non-negative integer.
         """
         order = require_order(k)
         return as_float(self._rational_moments(order)[-1]) if order else 1.0

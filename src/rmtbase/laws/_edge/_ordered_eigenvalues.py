@@ -59,12 +59,7 @@ def ordered_eigenvalues(
     the fourth and third last are off by up to 0.35 and 25 %, the last but one by 0.65 and 60 %, and of the very last,
     whose law is nothing like normal, the order of magnitude is lost.
 
-    Args:
-        dims: (n_0, ..., n_L); (d_model, d_head, d_model) for W_QK.
-        sigmas: the L standard deviations; None means 1 for each.
-        normalization: ``"none"``, or ``"sqrt_d"`` to divide W by √n_0.
-        self_normalized: of the eigenvalues divided by the estimate of Π σ_l² from the factors themselves, as in
-            :func:`rmtbase.laws.largest_eigenvalue`.
+    Parameters as for :func:`rmtbase.laws.largest_eigenvalue`.
 
     Raises:
         ParameterError: as :class:`rmtbase.laws.GaussianChain`.

@@ -25,7 +25,7 @@ from scipy.special import airy, airye
 
 from rmtbase.errors import ParameterError
 from rmtbase.laws._distribution import Distribution, FloatArray
-from rmtbase.laws._piecewise import PiecewisePolynomial, nodes
+from rmtbase.laws._piecewise import PiecewisePolynomial, nodes, to_series
 from rmtbase.parameters import require_order
 
 # FAR_LEFT | ln F by Painlevé II | ln (1 - F) by determinants | ln (1 - F) by the trace
@@ -67,26 +67,21 @@ class TracyWidom(Distribution):
 
     @property
     def support(self) -> tuple[float, float]:
-        """The whole real line."""
         return -math.inf, math.inf
 
     def logsf(self, s: ArrayLike) -> FloatArray:
         """ln P(TW > s), finite for every finite s."""
-        return self._inside(
-            s, _piecewise(lambda left: np.log1p(-np.exp(self._log_cdf(left))), self._log_sf), 0.0, -math.inf
-        )
+        return self._inside(s, self._by_tails(_log1m_exp, np.positive), 0.0, -math.inf)
 
     def logcdf(self, s: ArrayLike) -> FloatArray:
         """ln P(TW ≤ s), finite for every finite s."""
-        return self._inside(
-            s, _piecewise(self._log_cdf, lambda right: np.log1p(-np.exp(self._log_sf(right)))), -math.inf, 0.0
-        )
+        return self._inside(s, self._by_tails(np.positive, _log1m_exp), -math.inf, 0.0)
 
     def _cdf(self, x: FloatArray) -> FloatArray:
-        return _piecewise(lambda left: np.exp(self._log_cdf(left)), lambda right: -np.expm1(self._log_sf(right)))(x)
+        return self._by_tails(np.exp, lambda log_sf: -np.expm1(log_sf))(x)
 
     def _sf(self, x: FloatArray) -> FloatArray:
-        return _piecewise(lambda left: -np.expm1(self._log_cdf(left)), lambda right: np.exp(self._log_sf(right)))(x)
+        return self._by_tails(lambda log_cdf: -np.expm1(log_cdf), np.exp)(x)
 
     def _pdf(self, x: FloatArray) -> FloatArray:
         return _piecewise(
@@ -110,11 +105,7 @@ class TracyWidom(Distribution):
         return float(mass @ (s - self.mean()) ** 2)
 
     def moment(self, k: int) -> float:
-        """E[TW^k], k = 0, 1, 2, ...: numerical, to 1e-13 relative to E|TW|^k for moderate k.
-
-        Raises:
-            ParameterError: if k is not a non-negative integer.
-        """
+        """E[TW^k], k = 0, 1, 2, ...: numerical, to 1e-13 relative to E|TW|^k for moderate k."""
         order = require_order(k)
         s, mass = _quadrature(self.beta)
         return float(mass @ s**order)
@@ -123,6 +114,12 @@ class TracyWidom(Distribution):
         """Differential entropy -E[ln pdf]: numerical, to 1e-13."""
         s, mass = _quadrature(self.beta)
         return -float(mass @ np.log(self.pdf(s)))
+
+    def _by_tails(
+        self, of_log_cdf: Callable[[FloatArray], FloatArray], of_log_sf: Callable[[FloatArray], FloatArray]
+    ) -> Callable[[FloatArray], FloatArray]:
+        """A function of the logarithm of that tail which is known relative to itself."""
+        return _piecewise(lambda left: of_log_cdf(self._log_cdf(left)), lambda right: of_log_sf(self._log_sf(right)))
 
     def _log_cdf(self, s: FloatArray, derivative: int = 0) -> FloatArray:
         """ln F (or its derivative) for s < _MIDDLE."""
@@ -155,6 +152,10 @@ class TracyWidom(Distribution):
                 guess = np.clip(guess - (log_mass(guess) - goal) / log_mass(guess, 1), *ends)
             s[side] = guess
         return s
+
+
+def _log1m_exp(x: FloatArray) -> FloatArray:
+    return np.log1p(-np.exp(x))
 
 
 def _piecewise(
@@ -342,9 +343,8 @@ def log_cdf_on_left(right: float, q_right: float, log_f1: float, log_f2: float) 
     domain = (FAR_LEFT, right)
     points = chebyshev.chebpts1(_DEGREE + 1)
     s = FAR_LEFT + 0.5 * (right - FAR_LEFT) * (points + 1.0)
-    to_series = (2.0 / (_DEGREE + 1)) * chebyshev.chebvander(points, _DEGREE).T
-    to_series[0] *= 0.5
-    inverse = (0.5 * (right - FAR_LEFT)) ** 2 * chebyshev.chebint(to_series, 2)
+    coefficients = to_series(_DEGREE).T
+    inverse = (0.5 * (right - FAR_LEFT)) ** 2 * chebyshev.chebint(coefficients, 2)
     ends = chebyshev.chebval(np.array([-1.0, 1.0]), inverse)
     inverse[0] -= ends.mean(axis=1)
     inverse[1] -= 0.5 * (ends[:, 1] - ends[:, 0])
@@ -363,5 +363,5 @@ def log_cdf_on_left(right: float, q_right: float, log_f1: float, log_f2: float) 
     curvature = inverse @ -(q**2)
     curvature[:2] += line(float(far_left_log_cdf(2, edge)[0][0]), log_f2)
     f2 = Chebyshev(curvature, domain)
-    f1 = 0.5 * (f2 + Chebyshev(to_series @ q, domain).integ())
+    f1 = 0.5 * (f2 + Chebyshev(coefficients @ q, domain).integ())
     return f1 + (log_f1 - f1(right)), f2

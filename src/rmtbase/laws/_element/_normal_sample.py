@@ -127,7 +127,6 @@ class SampleStatisticLaw(Distribution):
         return self._largest_moments[1]
 
     def var(self) -> float:
-        """Variance."""
         return self.std() ** 2
 
     def _cdf(self, x: FloatArray) -> FloatArray:

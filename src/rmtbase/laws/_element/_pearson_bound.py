@@ -78,21 +78,15 @@ class TwoPoint(DiscreteDistribution):
         object.__setattr__(self, "scale", require_positive_number("scale", self.scale))
 
     @property
-    def support(self) -> tuple[float, float]:
+    def points(self) -> FloatArray:
         """The two points, in ascending order."""
-        near, far = self._standardized
-        return self.center + self.scale * min(near, far), self.center + self.scale * max(near, far)
+        return np.array([self.center + self.scale * point for point in sorted(self._standardized)])
 
     @property
     def weights(self) -> tuple[float, float]:
         """Probabilities of the two points, in ascending order."""
         low, high = sorted(self._standardized)
         return high / (high - low), -low / (high - low)
-
-    @property
-    def points(self) -> FloatArray:
-        """The two points, in ascending order."""
-        return np.array(self.support)
 
     def pmf(self, x: ArrayLike) -> FloatArray:
         """Probability of the value ``x``, same shape; nan at nan."""
@@ -101,20 +95,16 @@ class TwoPoint(DiscreteDistribution):
         return np.select([np.isnan(values), values == low, values == high], [np.nan, below, above], 0.0)[()]
 
     def moment(self, k: int) -> float:
-        """E[x^k], k = 0, 1, 2, ..."""
         order = require_order(k)
         return math.fsum(weight * point**order for weight, point in zip(self.weights, self.support, strict=True))
 
     def mean(self) -> float:
-        """The mean."""
         return self.center
 
     def var(self) -> float:
-        """The variance."""
         return self.scale**2
 
     def std(self) -> float:
-        """The standard deviation."""
         return self.scale
 
     def kurtosis(self) -> float:

@@ -61,7 +61,6 @@ class ProductElement(Distribution):
 
     @property
     def support(self) -> tuple[float, float]:
-        """The whole real line."""
         return -math.inf, math.inf
 
     def logpdf(self, x: ArrayLike) -> FloatArray:

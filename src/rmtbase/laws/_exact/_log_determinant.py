@@ -46,10 +46,8 @@ class LogDeterminant(ChainParameters, Distribution):
     about 1e-7 for W_QK, 3e-4 for one matrix) and makes ``sf`` too large there, never too small.
 
     Attributes:
-        dims: (n_0, ..., n_L), positive integers, L ≥ 1; (d_model, d_head, d_model) for W_QK.
-        sigmas: the L standard deviations; None means 1 for each. They cancel where ``self_normalized``.
-        normalization: ``"none"``, or ``"sqrt_d"`` to divide W by √n_0.
-        self_normalized: whether each factor is divided by its own σ̂.
+        dims, sigmas, normalization: as :class:`rmtbase.laws.GaussianChain`.
+        self_normalized: whether each factor is divided by its own σ̂; the sigmas then cancel.
 
     Raises:
         ParameterError: for dimensions that are not positive integers, sigmas that are not positive and finite or not L

@@ -89,12 +89,8 @@ def trace_cumulants(
 ) -> Moments:
     """Return mean, standard deviation, skewness and excess kurtosis of tr M^power = Σ λ^power. Exact, rounded.
 
-    Args:
-        power: the exponent; the kurtosis needs moments of degree 4 power.
-        dims: (n_0, ..., n_L); (d_model, d_head, d_model) for W_QK.
-        sigmas: the L standard deviations; None means 1 for each.
-        normalization: ``"none"``, or ``"sqrt_d"`` to divide W by √n_0.
-        self_normalized: as in :func:`trace_moment`; the sigmas then cancel.
+    The kurtosis needs moments of degree 4 ``power``. The chain's parameters are those of
+    :class:`rmtbase.laws.GaussianChain`, ``self_normalized`` is that of :func:`trace_moment`; the sigmas then cancel.
 
     Raises:
         ParameterError: for a power or dimensions that are not positive integers, sigmas that are not positive and

@@ -75,7 +75,6 @@ class CutMap(Cut):
 
     @property
     def has_hard_edge(self) -> bool:
-        """Whether the eigenvalues reach zero."""
         return self.lower is None
 
     @cached_property

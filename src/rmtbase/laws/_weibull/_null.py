@@ -258,13 +258,8 @@ def weibull_product_null(
     Simulated: standard deviations right to 1 % at (64, 8), within the error of 2 % at (200, 16). The dependence biases
     k̂ by 0.07, λ̂ by 0.03 and R² by -0.06 standard deviations at (64, 8), by less than 0.03 at (200, 16).
 
-    Args:
-        d_model: d.
-        d_head: the number of products in an element.
-        trim: t, 0 ≤ t < 1/2, the share left out at either end.
-        sigma_q: standard deviation of the entries of W_Q.
-        sigma_k: standard deviation of the entries of W_K.
-        normalization: ``"sqrt_d"`` or ``"none"``.
+    ``trim`` is t, 0 ≤ t < 1/2, the share left out at either end; parameters of the law as for
+    :func:`rmtbase.laws.product_element`.
 
     Raises:
         ParameterError: as :func:`rmtbase.laws.low_rank_product`; a trim outside [0, 1/2).

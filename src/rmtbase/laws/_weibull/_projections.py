@@ -98,13 +98,9 @@ def _root(increasing: Callable[[float], float], low: float, high: float) -> floa
 
 
 def _projection(grid: Panels, shape: float, log_scale: float) -> WeibullProjection:
-    return WeibullProjection(shape, math.exp(log_scale), divergence(grid, shape, log_scale))
-
-
-def divergence(grid: Panels, shape: float, log_scale: float) -> float:
-    """D_KL of the parent's |w| from Weibull(k, λ): E ln(x f) − E[ln k + k ln(x/λ) − (x/λ)^k], in nats."""
+    """With D_KL of the parent's |w| from Weibull(k, λ): E ln(x f) − E[ln k + k ln(x/λ) − (x/λ)^k]."""
     reduced = shape * (grid.log_x - log_scale)
     density = np.maximum(grid.density, np.finfo(float).tiny)
     with np.errstate(over="ignore"):
         terms = np.log(density) - math.log(shape) - reduced + np.exp(reduced)
-    return float(grid.probability @ terms)
+    return WeibullProjection(shape, math.exp(log_scale), float(grid.probability @ terms))
