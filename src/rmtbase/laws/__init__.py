@@ -9,12 +9,13 @@ from rmtbase.laws._chain._gaussian_chain import (
     marchenko_pastur,
     naive_marchenko_pastur,
 )
-from rmtbase.laws._chain._linear_statistics import LinearStatistics, linear_statistics
+from rmtbase.laws._chain._linear_statistics import LinearStatistics, eigenvalue_response, linear_statistics
 from rmtbase.laws._description import describe
 from rmtbase.laws._distribution import DiscreteDistribution, Distribution, Moments
 from rmtbase.laws._edge._extreme_eigenvalues import EdgeLaw, largest_eigenvalue, smallest_eigenvalue
 from rmtbase.laws._edge._ordered_eigenvalues import OrderedEigenvalues, ordered_eigenvalues
 from rmtbase.laws._edge._spike import RankOneSpike
+from rmtbase.laws._edge._spiked_tracy_widom import spiked_tracy_widom_cdf
 from rmtbase.laws._edge._tracy_widom import TracyWidom
 from rmtbase.laws._element._adamw import AdamWNoise
 from rmtbase.laws._element._contaminated_normal import ContaminatedNormal
@@ -108,6 +109,7 @@ __all__ = [
     "WeibullScore",
     "chain_participation_ratio",
     "describe",
+    "eigenvalue_response",
     "element_average",
     "gaussian_sample_statistic",
     "histogram_entropy",
@@ -134,6 +136,7 @@ __all__ = [
     "residual_trace_moments",
     "self_normalization",
     "smallest_eigenvalue",
+    "spiked_tracy_widom_cdf",
     "trace_covariance",
     "trace_cumulant",
     "trace_cumulant_polynomial",

@@ -69,7 +69,6 @@ class _Shape:
 
     @property
     def product(self) -> tuple[int, int, float, float, str]:
-        """The same, as the laws of W_QK take them."""
         return self.d_model, self.d_head, self.sigma, self.sigma, self.normalization
 
 

@@ -163,7 +163,7 @@ class DiscreteDistribution(Distribution):
 
     @property
     @abstractmethod
-    def points(self) -> FloatArray:
+    def points(self) -> Float[np.ndarray, " value"]:
         """The values, ascending."""
 
     @abstractmethod

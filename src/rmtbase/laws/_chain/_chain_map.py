@@ -124,12 +124,10 @@ class ChainMap(Cut):
 
     @cached_property
     def log_upper(self) -> float:
-        """ln x_+."""
         return self.log_x(self.upper_delta)
 
     @cached_property
     def log_lower(self) -> float:
-        """ln x_-, -inf for a hard edge."""
         return -math.inf if self.has_hard_edge else self.log_x(self.lower_delta)
 
     @cached_property

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from jaxtyping import Float
 
 from rmtbase.laws._chain._chain_map import ChainMap, chain_map, chain_scale
 from rmtbase.laws._chain._gaussian_chain import GaussianChain
@@ -29,12 +30,12 @@ class OrderedEigenvalues:
     """Mean and standard deviation of the eigenvalues λ_1 ≥ ... ≥ λ_r of one draw.
 
     Attributes:
-        mean: (r,), descending.
-        std: (r,).
+        mean: descending.
+        std: of each.
     """
 
-    mean: FloatArray
-    std: FloatArray
+    mean: Float[np.ndarray, " eigenvalue"]
+    std: Float[np.ndarray, " eigenvalue"]
 
 
 def ordered_eigenvalues(

@@ -9,6 +9,7 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+from jaxtyping import Float
 from numpy.typing import ArrayLike
 
 from rmtbase.errors import ParameterError
@@ -78,7 +79,7 @@ class TwoPoint(DiscreteDistribution):
         object.__setattr__(self, "scale", require_positive_number("scale", self.scale))
 
     @property
-    def points(self) -> FloatArray:
+    def points(self) -> Float[np.ndarray, "2"]:
         """The two points, in ascending order."""
         return np.array([self.center + self.scale * point for point in sorted(self._standardized)])
 
@@ -89,7 +90,6 @@ class TwoPoint(DiscreteDistribution):
         return high / (high - low), -low / (high - low)
 
     def pmf(self, x: ArrayLike) -> FloatArray:
-        """Probability of the value ``x``, same shape; nan at nan."""
         values = require_real_numbers("x", x)
         (low, high), (below, above) = self.support, self.weights
         return np.select([np.isnan(values), values == low, values == high], [np.nan, below, above], 0.0)[()]

@@ -9,6 +9,7 @@ from functools import cache, cached_property, lru_cache
 from itertools import pairwise
 
 import numpy as np
+from jaxtyping import Float
 from scipy.linalg import eigh_tridiagonal
 from scipy.special import ndtr, ndtri, polygamma
 
@@ -21,6 +22,8 @@ from rmtbase.parameters import (
     require_order,
     require_positive_integer,
 )
+
+_NODES = 10  # of Gauss's rule for a part of a progression
 
 
 @dataclass(frozen=True)
@@ -180,7 +183,7 @@ def _log_gamma_sum(dims: tuple[int, ...], self_normalized: bool) -> LogGammaSum:
     for n, count in others.items():
         least = 0.5 * (n - rank + 1)
         # No tabulated tail asks for E exp(s Y) at s < -40 / std, so the sums stay that far from their singularity.
-        nodes, weights = progression_rule(rank, 2.0 * max(least - 40.0 / math.sqrt(max(variance, 1e-99)), 0.0))
+        nodes, weights = _progression_rule(rank, 2.0 * max(least - 40.0 / math.sqrt(max(variance, 1e-99)), 0.0))
         for node, weight in zip(nodes, weights, strict=True):
             term = (1.0, least + 0.5 * float(node))
             terms[term] = terms.get(term, 0.0) + count * float(weight)
@@ -191,10 +194,7 @@ def _log_gamma_sum(dims: tuple[int, ...], self_normalized: bool) -> LogGammaSum:
     return LogGammaSum(tuple(kept.values()), tuple(c for c, _ in kept), tuple(a for _, a in kept))
 
 
-_NODES = 10
-
-
-def progression_rule(count: int, distance: float) -> tuple[FloatArray, FloatArray]:
+def _progression_rule(count: int, distance: float) -> tuple[Float[np.ndarray, " node"], Float[np.ndarray, " node"]]:
     """Return (nodes, weights) with Σ_{k < count} f(k) = weights @ f(nodes), to rounding.
 
     For f analytic but on k ≤ -distance, distance ≥ 0: blocks no longer than their distance from there are summed by

@@ -11,7 +11,7 @@ from scipy.interpolate import CubicSpline
 from scipy.special import ndtr, ndtri, ndtri_exp
 
 from rmtbase.laws._chain._chain_map import chain_map
-from rmtbase.laws._chain._linear_statistics import eigenvalue_response
+from rmtbase.laws._chain._linear_statistics import eigenvalue_response_of_map
 from rmtbase.laws._distribution import Distribution, FloatArray
 from rmtbase.laws._edge._extreme_eigenvalues import (
     EdgeLaw,
@@ -177,7 +177,7 @@ def stable_rank(dims: tuple[int, ...], convention: str) -> EdgePower:
     relative = float(of.covariance[0, 0]) / total**2
     largest = replace(largest_eigenvalue(dims), log_unit=0.0)  # in the sums' units
     mean, variance, third = largest.log_cumulants()
-    response = eigenvalue_response(chain_map(dims), summands(convention), mean)[0] / total
+    response = eigenvalue_response_of_map(chain_map(dims), summands(convention), mean)[0] / total
     ratio_variance = variance + times**2 * relative - 2.0 * times * float(response)
     _, own_variance, _ = own_variance_log_cumulants(dims)
     ratio_third = third * (ratio_variance / (variance - own_variance)) ** 1.5

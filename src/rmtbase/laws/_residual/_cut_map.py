@@ -79,12 +79,10 @@ class CutMap(Cut):
 
     @cached_property
     def log_upper(self) -> float:
-        """ln λ_+."""
         return float(self.log_x(self.upper).real)
 
     @cached_property
     def log_lower(self) -> float:
-        """ln λ_-, -inf at a hard edge."""
         return -math.inf if self.lower is None else float(self.log_x(self.lower).real)
 
     @property

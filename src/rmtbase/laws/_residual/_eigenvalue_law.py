@@ -119,7 +119,6 @@ class EigenvalueLaw(Distribution):
 
     @property
     def has_hard_edge(self) -> bool:
-        """Whether the eigenvalues reach down to zero."""
         return self._map.has_hard_edge
 
     @property

@@ -93,7 +93,6 @@ class _BrownianMap(CutMap):
         return self.t * (1.0 + 2.0 * w[0]) + log1p(1.0 / w[0])
 
     def velocity(self, w: ComplexArray) -> ComplexArray:
-        """Return d ψ / d ln λ."""
         return 1.0 / (2.0 * self.t - 1.0 / (w * (1.0 + w)))
 
     def density(self, w: ComplexArray) -> FloatArray:

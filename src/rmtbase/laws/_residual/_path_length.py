@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
+from jaxtyping import Float
 from numpy.typing import ArrayLike
 from scipy.special import bdtr, bdtrc, gammaln, xlogy
 
@@ -46,7 +47,7 @@ class PathLength(ResidualParameters, DiscreteDistribution):
         return 0, self.depth
 
     @property
-    def points(self) -> FloatArray:
+    def points(self) -> Float[np.ndarray, " length"]:
         """0, 1, ..., L."""
         return np.arange(self.depth + 1.0)
 
@@ -67,11 +68,9 @@ class PathLength(ResidualParameters, DiscreteDistribution):
         return weight if weight.ndim else weight[()]
 
     def cdf(self, x: ArrayLike) -> FloatArray:
-        """Weight of all lengths up to ``x``."""
         return self._tail(x, from_above=False)
 
     def sf(self, x: ArrayLike) -> FloatArray:
-        """Weight of all lengths above ``x``."""
         return self._tail(x, from_above=True)
 
     def mean(self) -> float:

@@ -227,7 +227,6 @@ class ResidualMap(CutMap):
         return (self.depth + 1) * w[0] + ratio + (self.depth - 1) * log1p(shifted)
 
     def velocity(self, w: ComplexArray) -> ComplexArray:
-        """Return d ln(1 + p) / d ln λ."""
         p, shifted = self._shifted(w)
         inner = (self.depth - 1) / (1.0 + shifted) - self.variance / (p * shifted)
         return 1.0 / (self.depth + 1 + np.exp(w) * inner)

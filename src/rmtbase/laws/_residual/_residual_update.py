@@ -237,7 +237,6 @@ class ResidualUpdateMap(CutMap):
         return np.array([-math.exp(root), a.real, log_z], dtype=np.complex128)
 
     def start(self) -> ComplexArray:
-        """Return a point above e_+."""
         move = -1e-3j * self.upper[0]
         a_slope, _ = self._direction(self._at(self.upper[0], self.upper[1]))
         e = self.upper[0] + move
@@ -245,11 +244,9 @@ class ResidualUpdateMap(CutMap):
         return np.array([e, a, math.log(abs(complex(self._at(e, a).z)))], dtype=np.complex128)
 
     def log_x(self, w: ComplexArray) -> ComplexArray:
-        """Return ln λ."""
         return w[2]
 
     def velocity(self, w: ComplexArray) -> ComplexArray:
-        """Return d(e, a, ln λ) / d ln λ."""
         a_slope, log_z_slope = self._direction(self._at(w[0], w[1]))
         return np.array([1.0 / log_z_slope, a_slope / log_z_slope, np.ones_like(log_z_slope)])
 

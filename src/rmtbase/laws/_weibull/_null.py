@@ -9,6 +9,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+from jaxtyping import Float
 from numpy.typing import ArrayLike
 from scipy.special import ndtr
 
@@ -84,7 +85,7 @@ class WeibullNull:
             and not normal.
         scale_to_rms: law of λ̂ over the root mean square of the same sample, which does not ask for σ; its spread
             is nan where the parent has no fourth moment, and the ratio 0 where it has no second.
-        covariance: N times the covariance matrix of (k̂, λ̂, R²), shape (3, 3).
+        covariance: N times the covariance matrix of (k̂, λ̂, R²).
     """
 
     trim: Fraction
@@ -93,7 +94,7 @@ class WeibullNull:
     scale: LargeSampleLaw
     r_squared: LargeSampleLaw
     scale_to_rms: LargeSampleLaw
-    covariance: FloatArray = field(compare=False)
+    covariance: Float[np.ndarray, "3 3"] = field(compare=False)
 
     def z_scores(self, fit: WeibullFit) -> WeibullScore:
         """z-scores of a fit with the same trim: (observed − mean)/standard deviation at the fit's N."""
@@ -103,7 +104,6 @@ class WeibullNull:
 
     @property
     def correlation(self) -> float:
-        """Correlation of k̂ and λ̂."""
         return float(self.covariance[0, 1] / math.sqrt(self.covariance[0, 0] * self.covariance[1, 1]))
 
 

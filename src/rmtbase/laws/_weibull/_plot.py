@@ -9,6 +9,7 @@ from fractions import Fraction
 from functools import cached_property
 
 import numpy as np
+from jaxtyping import Float
 from numpy.typing import NDArray
 
 from rmtbase.laws._distribution import FloatArray
@@ -40,11 +41,11 @@ class Panels:
     Panels end at quantiles a logit apart, which grades them towards an end of the support where ln(−ln S) is singular.
 
     Attributes:
-        edges: ln x at the ends of the panels, ascending, shape (panel + 1,).
+        edges: ln x at the ends of the panels, ascending.
         parent: whose law is integrated over.
     """
 
-    edges: FloatArray
+    edges: Float[np.ndarray, " end"]
     parent: Parent
 
     @cached_property
@@ -132,12 +133,10 @@ class WeibullPlot:
 
     @cached_property
     def x_mean(self) -> float:
-        """Mean of X."""
         return self.average(self.grid.log_x)
 
     @cached_property
     def y_mean(self) -> float:
-        """Mean of Y."""
         return self.average(self.grid.log_hazard)
 
     @cached_property
@@ -152,17 +151,14 @@ class WeibullPlot:
 
     @cached_property
     def x_variance(self) -> float:
-        """Var X."""
         return self.average(self.x * self.x)
 
     @cached_property
     def y_variance(self) -> float:
-        """Var Y."""
         return self.average(self.y * self.y)
 
     @cached_property
     def covariance(self) -> float:
-        """Cov(X, Y)."""
         return self.average(self.x * self.y)
 
     @property

@@ -15,10 +15,12 @@ from scipy.optimize import elementwise
 from rmtbase.errors import ParameterError
 from rmtbase.laws._distribution import Distribution, FloatArray
 from rmtbase.laws._element._product_element import chi_square_rule
-from rmtbase.laws._weibull._arithmetic import FLOAT, Arithmetic, Number, as_written
+from rmtbase.laws._weibull._arithmetic import FLOAT, Arithmetic, Number, as_written, multiprecision
 from rmtbase.parameters import require_order, require_positive_integer, require_positive_number
 
 __all__ = [
+    "FLOAT",
+    "Arithmetic",
     "Laplace",
     "Logistic",
     "Mixture",
@@ -28,6 +30,7 @@ __all__ = [
     "TruncatedNormal",
     "Uniform",
     "VarianceGamma",
+    "multiprecision",
 ]
 
 _LOG_RANGE = 700.0  # quantiles are sought within exp(±700) times σ
@@ -85,7 +88,6 @@ class Parent(Distribution):
         return math.inf if 0 < require_order(k) >= self.moment_order() else super().moment(k)
 
     def var(self) -> float:
-        """Variance of |w|."""
         return math.inf if self.moment_order() <= 2 else super().var()
 
     def _pdf(self, x: FloatArray) -> FloatArray:
