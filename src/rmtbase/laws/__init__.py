@@ -58,12 +58,6 @@ from rmtbase.laws._scale import self_normalization
 from rmtbase.laws._weibull import parents
 from rmtbase.laws._weibull._anchor import WeibullAnchor, weibull_anchor
 from rmtbase.laws._weibull._closure import WeibullClosure, weibull_closure
-from rmtbase.laws._weibull._noise import (
-    NoiseOptimum,
-    weibull_noise_optimum,
-    weibull_plot_noise,
-    weibull_quantile_noise,
-)
 from rmtbase.laws._weibull._null import (
     LargeSampleLaw,
     WeibullNull,
@@ -72,6 +66,12 @@ from rmtbase.laws._weibull._null import (
     weibull_body_tail_gap,
     weibull_null,
     weibull_product_null,
+)
+from rmtbase.laws._weibull._plot import (
+    NoiseOptimum,
+    weibull_noise_optimum,
+    weibull_plot_noise,
+    weibull_quantile_noise,
 )
 from rmtbase.laws._weibull._projections import WeibullProjection, weibull_maximum_likelihood, weibull_moment_match
 

@@ -330,11 +330,9 @@ def marchenko_pastur(
 ) -> GaussianChain:
     """Return the limiting law of the eigenvalues of Xᵀ X, X of shape (n_rows, n_columns) with entries N(0, σ²).
 
-    Support σ² (√n_rows ± √n_columns)², divided by n_rows for ``sqrt_d``. Without the atom, the law
-    of the min(n_rows, n_columns) nonzero eigenvalues; with it, of all n_columns (Marchenko & Pastur 1967).
-
-    Raises:
-        ParameterError: as :class:`GaussianChain`.
+    Support σ² (√n_rows ± √n_columns)², divided by n_rows for ``sqrt_d``. Without the atom, the law of the
+    min(n_rows, n_columns) nonzero eigenvalues; with it, of all n_columns (Marchenko & Pastur 1967). Errors as
+    :class:`GaussianChain`.
     """
     dims = (require_positive_integer("n_rows", n_rows), require_positive_integer("n_columns", n_columns))
     return GaussianChain(dims, (require_positive_number("sigma", sigma),), normalization, atom)
@@ -354,10 +352,7 @@ def naive_marchenko_pastur(
     γ = d_head/d_model (times d_model without ``sqrt_d``): those of one Gaussian factor, rescaled to
     the right mean. A product of two factors spreads wider: at (768, 64) these edges are 388.59 and 1275.41, the
     right ones 290.44 and 1564.23, so 18 % of the eigenvalues of an untrained head look like outliers. Use
-    :func:`low_rank_product`.
-
-    Raises:
-        ParameterError: as :func:`low_rank_product`.
+    :func:`low_rank_product`, which has the same arguments and errors.
     """
     (width, head, _), sigmas, normalization = product_parameters(d_model, d_head, sigma_q, sigma_k, normalization)
     scale = math.prod(sigmas) * (math.sqrt(width) if normalization == "none" else 1.0)

@@ -161,10 +161,8 @@ def product_element(
     """Return the law of one element of W_QK = W_Qᵀ W_K with Gaussian W_Q, W_K of shape (d_head, d_model).
 
     Variance d_head σ_q² σ_k², divided by d_model for ``sqrt_d``. Exact for every element, but the d_model²
-    elements of one matrix depend on each other: see :func:`element_average`.
-
-    Raises:
-        ParameterError: as :func:`rmtbase.laws.low_rank_product`.
+    elements of one matrix depend on each other: see :func:`element_average`. Arguments and errors as
+    :func:`rmtbase.laws.low_rank_product`.
     """
     (width, head, _), sigmas, normalization = product_parameters(d_model, d_head, sigma_q, sigma_k, normalization)
     return ProductElement(head, math.prod(sigmas) / (math.sqrt(width) if normalization == "sqrt_d" else 1.0))

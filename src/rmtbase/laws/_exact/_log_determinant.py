@@ -53,9 +53,8 @@ class LogDeterminant(ChainParameters, Distribution):
         self_normalized: whether each factor is divided by its own σ̂; the sigmas then cancel.
 
     Raises:
-        ParameterError: for dimensions that are not positive integers, sigmas that are not positive and finite or not L
-            in number, an unknown normalization, or a self-normalised chain whose determinant is a constant, as for
-            d_head = 1 (see :func:`log_determinant` for its value).
+        ParameterError: as :class:`rmtbase.laws.GaussianChain`, and for a self-normalised chain whose determinant is a
+            constant, as for d_head = 1 (see :func:`log_determinant` for its value).
     """
 
     self_normalized: bool = False
@@ -155,10 +154,8 @@ def log_determinant(
 
     Those of :class:`LogDeterminant` for (d_model, d_head, d_model): for the raw σ = 1 product the mean is
     2 Σ_{i<h} [ln 2 + digamma((d - i)/2)] and the variance 2 Σ_{i<h} trigamma((d - i)/2). The sigmas add
-    h ln(σ_q² σ_k²), ``sqrt_d`` subtracts h ln d. Self-normalised at d_head = 1 it is the constant 2 ln d.
-
-    Raises:
-        ParameterError: as :func:`rmtbase.laws.low_rank_product`.
+    h ln(σ_q² σ_k²), ``sqrt_d`` subtracts h ln d. Self-normalised at d_head = 1 it is the constant 2 ln d. Arguments
+    and errors as :func:`rmtbase.laws.low_rank_product`.
     """
     chain = product_parameters(d_model, d_head, sigma_q, sigma_k, normalization)
     if require_flag("self_normalized", self_normalized) and d_head == 1:

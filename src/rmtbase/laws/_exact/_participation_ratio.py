@@ -35,10 +35,8 @@ def participation_ratio(d_model: int, d_head: int) -> Moments:
 
 def normalized_participation_ratio(d_model: int, d_head: int) -> Moments:
     """Return the same of the participation ratio divided by d_head."""
-    width, head = require_head_shape(d_model, d_head)
-    of = _participation_ratio((width, head, width))
-    scaled = {name: getattr(of, name) / head for name in ("mean", "std", "error", "std_error")}
-    return replace(of, **scaled)
+    of = participation_ratio(d_model, d_head)
+    return replace(of, **{name: getattr(of, name) / d_head for name in ("mean", "std", "error", "std_error")})
 
 
 def chain_participation_ratio(dims: Sequence[int]) -> Moments:

@@ -93,8 +93,7 @@ def trace_cumulants(
     :class:`rmtbase.laws.GaussianChain`, ``self_normalized`` is that of :func:`trace_moment`; the sigmas then cancel.
 
     Raises:
-        ParameterError: for a power or dimensions that are not positive integers, sigmas that are not positive and
-            finite or not L in number, or an unknown normalization.
+        ParameterError: for a power that is not a positive integer, and as :class:`rmtbase.laws.GaussianChain`.
     """
     exponent, checked = require_positive_integer("power", power), require_dims(dims)
     scales, own = require_sigmas(sigmas, len(checked) - 1), require_flag("self_normalized", self_normalized)
@@ -131,10 +130,8 @@ def trace_moments(
 ) -> TraceMoments:
     """Return the moments of the sums of λ and λ² for W_QK. Exact, rounded once.
 
-    With σ = 1 and ``sqrt_d``: E Σ λ = d h and E Σ λ² = h (d² + 2 d h + 2 d + h + 3).
-
-    Raises:
-        ParameterError: as :func:`rmtbase.laws.low_rank_product`.
+    With σ = 1 and ``sqrt_d``: E Σ λ = d h and E Σ λ² = h (d² + 2 d h + 2 d + h + 3). Arguments and errors as
+    :func:`rmtbase.laws.low_rank_product`.
     """
     chain = product_parameters(d_model, d_head, sigma_q, sigma_k, normalization)
     dims, factor = chain[0], variance_factor(*chain)

@@ -148,10 +148,8 @@ def trace_moment_polynomial(partition: Sequence[int], symbols: Sequence[str]) ->
 def trace_cumulant_polynomial(powers: Sequence[int], symbols: Sequence[str]) -> DimensionPolynomial:
     """Return the joint cumulant of :func:`trace_cumulant` as a polynomial in the dimensions. Exact.
 
-    ``trace_cumulant_polynomial((1, 1), ("d", "h", "d"))`` is the variance of Σ λ, 2*d**2*h*(2*d + h + 1).
-
-    Raises:
-        ParameterError: as :func:`trace_moment_polynomial`, and for no power at all.
+    ``trace_cumulant_polynomial((1, 1), ("d", "h", "d"))`` is the variance of Σ λ, 2*d**2*h*(2*d + h + 1). Errors as
+    :func:`trace_moment_polynomial`, and for no power at all.
     """
     checked, names = require_powers("powers", powers), _require_symbols(symbols)
     if not checked:

@@ -11,8 +11,7 @@ from scipy.special import log1p
 
 from rmtbase.errors import ParameterError
 from rmtbase.laws._distribution import ComplexArray, FloatArray
-from rmtbase.laws._residual._cut_map import CutMap
-from rmtbase.laws._residual._eigenvalue_law import EigenvalueLaw, exponential
+from rmtbase.laws._residual._eigenvalue_law import CutMap, EigenvalueLaw, exponential
 from rmtbase.parameters import require_order, require_positive_number
 
 

@@ -32,13 +32,7 @@ class PathLength(ResidualParameters, DiscreteDistribution):
     So the weight is that of Binomial(L, σ²/(1 + σ²)). Exact at every d. In the limit d → infinity with
     σ² = t/L and L → infinity it is Poisson(t).
 
-    Attributes:
-        depth: L, a positive integer.
-        sigma: the standard deviation of the entries of a block is σ / √d.
-
-    Raises:
-        ParameterError: for a depth that is not a positive integer, or a σ that is not a number in
-            [1e-100, 1e100].
+    Attributes and errors are those of :class:`ResidualPath`.
     """
 
     @property

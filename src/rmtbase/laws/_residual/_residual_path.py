@@ -29,8 +29,7 @@ from scipy.special import expm1, log1p
 from rmtbase.errors import ParameterError
 from rmtbase.laws._cut import find_edge, log_excess
 from rmtbase.laws._distribution import ComplexArray, FloatArray
-from rmtbase.laws._residual._cut_map import CutMap
-from rmtbase.laws._residual._eigenvalue_law import EigenvalueLaw, exponential
+from rmtbase.laws._residual._eigenvalue_law import CutMap, EigenvalueLaw, exponential
 from rmtbase.parameters import require_order, require_positive_integer, require_positive_number
 
 _LEAST_LOG_MASS = 345.0  # at a hard edge a mass of 1e-150 counts as zero: 1 + p, and its square, stay normal doubles

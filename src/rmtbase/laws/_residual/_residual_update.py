@@ -38,8 +38,7 @@ from scipy.special import expm1, log1p
 
 from rmtbase.errors import ParameterError
 from rmtbase.laws._distribution import ComplexArray, FloatArray
-from rmtbase.laws._residual._cut_map import CutMap
-from rmtbase.laws._residual._eigenvalue_law import EigenvalueLaw
+from rmtbase.laws._residual._eigenvalue_law import CutMap, EigenvalueLaw
 from rmtbase.laws._residual._residual_path import ResidualParameters, ResidualPath
 from rmtbase.laws._scale import as_float
 from rmtbase.parameters import require_order
@@ -62,9 +61,7 @@ class ResidualUpdate(ResidualParameters, EigenvalueLaw):
     Asymptotic, d → infinity, as :class:`ResidualPath`. Numerical: the total mass, the mean and the second moment agree
     with their exact values to 1e-12 relative.
 
-    Attributes:
-        depth: L, a positive integer.
-        sigma: the standard deviation of the entries of a block is σ / √d.
+    Attributes as :class:`ResidualPath`.
 
     Raises:
         ParameterError: for a depth that is not a positive integer, a σ outside [1e-7, 20], or parameters for which

@@ -13,20 +13,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from rmtbase.errors import ParameterError
 from rmtbase.laws._weibull._arithmetic import Number, decimal, multiprecision, working_digits
 from rmtbase.laws._weibull._plot import weibull_plot
-from rmtbase.laws._weibull.parents import Laplace, Logistic, Normal, Parent, TruncatedNormal, Uniform
+from rmtbase.laws._weibull.parents import Parent, require_parent
 from rmtbase.parameters import require_positive_integer, require_trim
-
-PARENTS: dict[str, Parent] = {
-    "normal": Normal(),
-    "uniform": Uniform(),
-    "truncated_normal": TruncatedNormal(),
-    "laplace": Laplace(),
-    "logistic": Logistic(),
-}
-"""The parents that need no parameter, by name."""
 
 _MOST_HALVINGS, _MOST_NEWTON_STEPS = 14, 60
 _DOUBLE_DIGITS = 15  # up to which the floats come from double-precision panels
@@ -100,18 +90,6 @@ def weibull_anchor(
         return WeibullAnchor(trim, parent, digits, *_float_anchor(trim, parent))
     values = _exact_anchor(trim, parent, digits)
     return WeibullAnchor(trim, parent, digits, *(float(value) for value in values))
-
-
-def require_parent(distribution: object) -> Parent:
-    """The parent itself, or the one of that name; a :class:`ParameterError` if there is none."""
-    if isinstance(distribution, Parent):
-        return distribution
-    if isinstance(distribution, str) and distribution in PARENTS:
-        return PARENTS[distribution]
-    names = ", ".join(repr(name) for name in PARENTS)
-    raise ParameterError(
-        "distribution", distribution, f"{names}, or a parent law such as StudentT(df=4), VarianceGamma(h=64), Mixture"
-    )
 
 
 @lru_cache(maxsize=256)

@@ -16,10 +16,9 @@ from scipy.special import ndtr
 from rmtbase.errors import ParameterError
 from rmtbase.laws._distribution import FloatArray, Moments
 from rmtbase.laws._element._product_element import chi_square_rule, product_element
-from rmtbase.laws._weibull._anchor import require_parent
 from rmtbase.laws._weibull._arithmetic import FLOAT
 from rmtbase.laws._weibull._plot import WeibullPlot, weibull_plot
-from rmtbase.laws._weibull.parents import Parent, VarianceGamma
+from rmtbase.laws._weibull.parents import Parent, VarianceGamma, require_parent
 from rmtbase.parameters import require_positive_integer, require_trim
 
 if TYPE_CHECKING:
@@ -120,17 +119,9 @@ def weibull_null(trim: float | Fraction = 0.1, distribution: str | Parent = "nor
     for the plotting positions (i − 1/2)/N; they enter k̂ = Cov/Var to second order. At t = 0 the bias is of the order
     ln N/N and is left out.
 
-    Args:
-        trim: t, 0 ≤ t < 1/2, the share left out at either end.
-        distribution: as in :func:`weibull_anchor`.
-
-    Returns:
-        The laws, for independent weights (the elements of one product matrix are not). Asymptotic: standard deviations
-        to a relative O(1/N), means to O(N^(-3/2)) where Nt is an integer and to O(1/N) where the trim rounds. The
-        constants are numerical, to 1e-11.
-
-    Raises:
-        ParameterError: a trim outside [0, 1/2) or an unknown distribution.
+    For independent weights (the elements of one product matrix are not). Asymptotic: standard deviations to a relative
+    O(1/N), means to O(N^(-3/2)) where Nt is an integer and to O(1/N) where the trim rounds. The constants are
+    numerical, to 1e-11. Arguments and errors as :func:`weibull_anchor`.
     """
     return _null(require_trim(trim), require_parent(distribution))
 
@@ -201,10 +192,7 @@ def weibull_body_tail_gap(
     The "body–tail gap" k(80 %) − k(100 %) is a property of the fit and the parent before any training: 0.0543677 for
     normal weights. Its spread comes from the joint influence of a weight on both fits.
 
-    Args:
-        distribution: as in :func:`weibull_anchor`.
-        body: the larger trim.
-        full: the smaller trim.
+    ``distribution`` is that of :func:`weibull_anchor`, ``body`` the larger trim and ``full`` the smaller one.
 
     Raises:
         ParameterError: a trim outside [0, 1/2), body ≤ full, or an unknown distribution.

@@ -7,6 +7,7 @@ from abc import abstractmethod
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -35,7 +36,6 @@ __all__ = [
 
 _LOG_RANGE = 700.0  # quantiles are sought within exp(±700) times σ
 _TINY = 1e-300
-_FEWEST, _MOST = 0.1, 1e4  # degrees of freedom between which both arithmetics hold
 _STRUVE_LIMIT = 256  # mpmath sums the Struve functions of larger order slowly, then not at all
 
 
@@ -126,12 +126,19 @@ class Parent(Distribution):
 
 @dataclass(frozen=True)
 class _ScaledParent(Parent):
-    """A parent whose law depends on |w|/σ alone."""
+    """A parent whose law depends on |w|/σ alone.
+
+    Attributes:
+        sigma: standard deviation of w, unless the class says otherwise.
+    """
 
     sigma: float | Fraction = 1.0
 
+    _ranges: ClassVar[dict[str, tuple[float, float]]] = {"sigma": (1e-50, 1e50)}
+
     def __post_init__(self) -> None:
-        object.__setattr__(self, "sigma", require_number("sigma", self.sigma, 1e-50, 1e50))
+        for name, (low, high) in self._ranges.items():
+            object.__setattr__(self, name, require_number(name, getattr(self, name), low, high))
 
     @abstractmethod
     def standard_law(self, z: Number, fn: Arithmetic) -> tuple[Number, Number, Number]:
@@ -148,11 +155,7 @@ class _ScaledParent(Parent):
 
 @dataclass(frozen=True)
 class Normal(_ScaledParent):
-    """w ~ N(0, σ²): F = erf(x/(σ√2)).
-
-    Attributes:
-        sigma: standard deviation of w.
-    """
+    """w ~ N(0, σ²): F = erf(x/(σ√2))."""
 
     def standard_law(self, z: Number, fn: Arithmetic) -> tuple[Number, Number, Number]:
         return fn.sqrt(2 / fn.pi) * fn.exp(-z * z / 2), fn.erf(z / fn.sqrt(2)), fn.erfc(z / fn.sqrt(2))
@@ -187,9 +190,7 @@ class TruncatedNormal(_ScaledParent):
 
     bound: float | Fraction = 2.0
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        object.__setattr__(self, "bound", require_number("bound", self.bound, 0.01, 40.0))
+    _ranges: ClassVar = _ScaledParent._ranges | {"bound": (0.01, 40.0)}
 
     def standard_law(self, z: Number, fn: Arithmetic) -> tuple[Number, Number, Number]:
         cut = fn.number(as_written(self.bound))
@@ -203,11 +204,7 @@ class TruncatedNormal(_ScaledParent):
 
 @dataclass(frozen=True)
 class Laplace(_ScaledParent):
-    """w ~ Laplace: S = exp(−x√2/σ), so |w| is itself Weibull with shape 1 and scale σ/√2.
-
-    Attributes:
-        sigma: standard deviation of w.
-    """
+    """w ~ Laplace: S = exp(−x√2/σ), so |w| is itself Weibull with shape 1 and scale σ/√2."""
 
     def standard_law(self, z: Number, fn: Arithmetic) -> tuple[Number, Number, Number]:
         sf = fn.exp(-fn.sqrt(2) * z)
@@ -216,11 +213,7 @@ class Laplace(_ScaledParent):
 
 @dataclass(frozen=True)
 class Logistic(_ScaledParent):
-    """w ~ logistic: F = tanh(x/(2s)), s = σ√3/π.
-
-    Attributes:
-        sigma: standard deviation of w.
-    """
+    """w ~ logistic: F = tanh(x/(2s)), s = σ√3/π."""
 
     def standard_law(self, z: Number, fn: Arithmetic) -> tuple[Number, Number, Number]:
         scale = fn.sqrt(3) / fn.pi
@@ -239,9 +232,7 @@ class StudentT(_ScaledParent):
 
     df: float | Fraction = 4.0
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        object.__setattr__(self, "df", require_number("df", self.df, _FEWEST, _MOST))
+    _ranges: ClassVar = _ScaledParent._ranges | {"df": (0.1, 1e4)}  # between which both arithmetics hold
 
     def standard_law(self, z: Number, fn: Arithmetic) -> tuple[Number, Number, Number]:
         nu, half = fn.number(as_written(self.df)), fn.number(Fraction(1, 2))
@@ -385,3 +376,25 @@ def _on_the_half_line(parent: Parent, x: Number, fn: Arithmetic) -> tuple[Number
         return parent.law(x, fn) if x < upper else (0 * x, 0 * x + 1, 0 * x)
     density, cdf, sf = parent.law(np.minimum(x, upper), fn)
     return np.where(x < upper, density, 0.0), np.where(x < upper, cdf, 1.0), np.where(x < upper, sf, 0.0)
+
+
+PARENTS: dict[str, Parent] = {
+    "normal": Normal(),
+    "uniform": Uniform(),
+    "truncated_normal": TruncatedNormal(),
+    "laplace": Laplace(),
+    "logistic": Logistic(),
+}
+"""The parents that need no parameter, by name."""
+
+
+def require_parent(distribution: object) -> Parent:
+    """The parent itself, or the one of that name; a :class:`ParameterError` if there is none."""
+    if isinstance(distribution, Parent):
+        return distribution
+    if isinstance(distribution, str) and distribution in PARENTS:
+        return PARENTS[distribution]
+    names = ", ".join(repr(name) for name in PARENTS)
+    raise ParameterError(
+        "distribution", distribution, f"{names}, or a parent law such as StudentT(df=4), VarianceGamma(h=64), Mixture"
+    )
