@@ -67,12 +67,7 @@ from rmtbase.laws._weibull._null import (
     weibull_null,
     weibull_product_null,
 )
-from rmtbase.laws._weibull._plot import (
-    NoiseOptimum,
-    weibull_noise_optimum,
-    weibull_plot_noise,
-    weibull_quantile_noise,
-)
+from rmtbase.laws._weibull._plot import NoiseOptimum, weibull_noise_optimum, weibull_plot_noise, weibull_quantile_noise
 from rmtbase.laws._weibull._projections import WeibullProjection, weibull_maximum_likelihood, weibull_moment_match
 
 __all__ = [

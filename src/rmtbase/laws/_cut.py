@@ -109,6 +109,9 @@ class CutLaw(Distribution):
             warnings.warn(f"expect: {_MOST_NODES} nodes do not reach rtol = {rtol}", IntegrationWarning, stacklevel=3)
         return total
 
+    def _average(self, f: Callable[[FloatArray], FloatArray]) -> float:
+        return self.expect(f)
+
     def _log_entropy(self) -> float:
         """Differential entropy of ln x in nats, whose density is singular at the edges: by the tanh-sinh rule."""
 

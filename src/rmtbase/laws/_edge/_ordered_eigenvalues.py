@@ -12,11 +12,7 @@ from jaxtyping import Float
 from rmtbase.laws._chain._chain_map import ChainMap, chain_map, chain_scale
 from rmtbase.laws._chain._gaussian_chain import GaussianChain
 from rmtbase.laws._distribution import ComplexArray, FloatArray
-from rmtbase.laws._edge._extreme_eigenvalues import (
-    NEARLY_HARD,
-    largest_eigenvalue,
-    smallest_eigenvalue,
-)
+from rmtbase.laws._edge._extreme_eigenvalues import NEARLY_HARD, largest_eigenvalue, smallest_eigenvalue
 from rmtbase.laws._scale import own_variance_log_cumulants, variance_factor
 from rmtbase.parameters import require_dims, require_flag
 

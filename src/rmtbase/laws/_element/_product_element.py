@@ -15,11 +15,7 @@ from scipy.special import erf, erfcx, gammaln, k0e
 
 from rmtbase.laws._distribution import Distribution, FloatArray
 from rmtbase.laws._scale import as_float, product_parameters
-from rmtbase.parameters import (
-    require_order,
-    require_positive_integer,
-    require_positive_number,
-)
+from rmtbase.parameters import require_order, require_positive_integer, require_positive_number
 
 _NEAREST = 2.0**-66  # of the unit: for d_head > 1 no function changes by 1e-16 between here and zero
 _LOWEST_LOG = -760.0  # below ln of the smallest positive double
@@ -112,10 +108,6 @@ class ProductElement(Distribution):
             return 0.0
         product = math.prod((2 * j + 1) * (self.d_head + 2 * j) for j in range(order // 2))
         return as_float(Fraction(self.scale) ** order * product)
-
-    def mean(self) -> float:
-        """E[w] = 0."""
-        return 0.0
 
     def var(self) -> float:
         """Variance, scale² h."""

@@ -13,7 +13,7 @@ Powers = tuple[int, ...]
 Ring = TypeVar("Ring")
 
 
-def classical_cumulants(moments: Sequence[Ring], times: Callable[[Ring, Ring], Ring] = mul) -> list[Ring]:
+def classical_cumulants(moments: Sequence[Any], times: Callable[[Any, Any], Any] = mul) -> list[Any]:
     """Return κ_1, ..., κ_n from m_1, ..., m_n: κ_n = m_n - Σ_j C(n-1, j-1) κ_j m_{n-j}. In any ring."""
     cumulants: list[Any] = []
     for n, moment in enumerate(moments, 1):

@@ -17,11 +17,7 @@ from rmtbase.errors import ParameterError
 from rmtbase.laws._distribution import Distribution, FloatArray, Moments
 from rmtbase.laws._exact._log_gamma_sum import LogGammaSum
 from rmtbase.laws._scale import ChainParameters, product_parameters
-from rmtbase.parameters import (
-    require_flag,
-    require_order,
-    require_positive_integer,
-)
+from rmtbase.parameters import require_flag, require_order, require_positive_integer
 
 _NODES = 10  # of Gauss's rule for a part of a progression
 

@@ -12,14 +12,8 @@ from rmtbase.errors import ParameterError
 from rmtbase.laws._distribution import Moments
 from rmtbase.laws._exact._cumulants import Powers, joint_cumulant
 from rmtbase.laws._exact._zonal import Partition, partitions, power_sum_in_zonals, sorted_partition, zonal_at_identity
-from rmtbase.laws._scale import as_float, own_variance_moment, product_parameters, variance_factor
-from rmtbase.parameters import (
-    require_dims,
-    require_flag,
-    require_normalization,
-    require_positive_integer,
-    require_sigmas,
-)
+from rmtbase.laws._scale import ChainParameters, as_float, own_variance_moment, product_parameters, variance_factor
+from rmtbase.parameters import require_dims, require_flag, require_positive_integer
 
 
 def trace_moment(partition: Sequence[int], dims: Sequence[int], self_normalized: bool = False) -> Fraction:
@@ -95,10 +89,13 @@ def trace_cumulants(
     Raises:
         ParameterError: for a power that is not a positive integer, and as :class:`rmtbase.laws.GaussianChain`.
     """
-    exponent, checked = require_positive_integer("power", power), require_dims(dims)
-    scales, own = require_sigmas(sigmas, len(checked) - 1), require_flag("self_normalized", self_normalized)
-    factor = variance_factor(checked, () if own else scales, require_normalization(normalization)) ** exponent
-    mean, variance, third, fourth = (_trace_cumulant((exponent,) * order, checked, own) for order in (1, 2, 3, 4))
+    exponent, chain = (
+        require_positive_integer("power", power),
+        ChainParameters(require_dims(dims), sigmas, normalization),
+    )
+    own = require_flag("self_normalized", self_normalized)
+    factor = variance_factor(chain.dims, () if own else tuple(chain.sigmas or ()), normalization) ** exponent
+    mean, variance, third, fourth = (_trace_cumulant((exponent,) * order, chain.dims, own) for order in (1, 2, 3, 4))
     return Moments(
         as_float(factor * mean),
         as_float(factor) * math.sqrt(variance),

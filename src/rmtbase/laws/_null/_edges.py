@@ -13,11 +13,7 @@ from scipy.special import ndtr, ndtri, ndtri_exp
 from rmtbase.laws._chain._chain_map import chain_map
 from rmtbase.laws._chain._linear_statistics import eigenvalue_response_of_map
 from rmtbase.laws._distribution import Distribution, FloatArray
-from rmtbase.laws._edge._extreme_eigenvalues import (
-    EdgeLaw,
-    largest_eigenvalue,
-    smallest_eigenvalue,
-)
+from rmtbase.laws._edge._extreme_eigenvalues import EdgeLaw, largest_eigenvalue, smallest_eigenvalue
 from rmtbase.laws._null._linear import summands, sums
 from rmtbase.laws._scale import own_variance_log_cumulants
 from rmtbase.parameters import require_order

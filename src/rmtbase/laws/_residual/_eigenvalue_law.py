@@ -26,7 +26,7 @@ from scipy.optimize.elementwise import find_root
 
 from rmtbase.laws._cut import Cut, CutLaw
 from rmtbase.laws._distribution import ComplexArray, Distribution, FloatArray
-from rmtbase.parameters import require_order, require_real_numbers
+from rmtbase.parameters import require_real_numbers
 
 _NEWTON_STEPS = 4
 _LONGEST_STEP = 0.04  # in χ, where it runs from 0 to π
@@ -186,15 +186,6 @@ class LogEigenvalue(CutLaw):
     def support(self) -> tuple[float, float]:
         """(ln λ_-, ln λ_+); -inf where the eigenvalues reach zero."""
         return self.cut.log_lower, self.cut.log_upper
-
-    def moment(self, k: int) -> float:
-        """E[(ln λ)^k], by :meth:`expect`."""
-        order = require_order(k)
-        return self.expect(lambda y: y**order)
-
-    def var(self) -> float:
-        mean = self.mean()
-        return self.expect(lambda y: (y - mean) ** 2)
 
     def entropy(self) -> float:
         """Differential entropy of ln λ, in nats. Numerical: by the double exponential rule, to about 1e-10."""

@@ -83,7 +83,7 @@ class ResidualPath(ResidualParameters, EigenvalueLaw):
         """E[λ^k], k = 0, 1, 2, ...: exact for the law, rounded once; inf if it is too large for a double.
 
         m_k = [p^(k-1)] ψ'(p) ((1 + p)^(L+1) (p + σ²) (p + 1 + σ²)^(L-1))^k / k, Lagrange's inversion in
-        integers: σ² = N/D, and p = σ² q.
+        integers: σ² = N/D, and p = σ² q. m_1 = (1 + σ²)^L, exact at every d.
         """
         order = require_order(k)
         if order == 0:
@@ -92,10 +92,6 @@ class ResidualPath(ResidualParameters, EigenvalueLaw):
             return _moment(order, self.depth, self.sigma)
         except OverflowError:
             return math.inf
-
-    def mean(self) -> float:
-        """E[λ] = (1 + σ²)^L, exact at every d."""
-        return self.moment(1)
 
     def var(self) -> float:
         """Variance of lambda: L σ² (2 + σ²) (1 + σ²)^(2L-2)."""

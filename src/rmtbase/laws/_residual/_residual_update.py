@@ -86,7 +86,7 @@ class ResidualUpdate(ResidualParameters, EigenvalueLaw):
     def moment(self, k: int) -> float:
         """E[λ^k]: exact for k ≤ 2, rounded once; numerical above.
 
-        With M = (1 + σ²)^L: m_1 = M - 1 and
+        With M = (1 + σ²)^L: m_1 = M - 1, exact at every d, and
         m_2 = M² (1 + L (1 - (1 + σ²)^(-2))) - 4 L σ² M / (1 + σ²) - 1, from the mixed moments
         E tr P Pᵀ P Pᵀ / d, E tr P P Pᵀ / d = M + L σ² M / (1 + σ²) and E tr P P / d = 1 in the limit.
         """
@@ -96,10 +96,6 @@ class ResidualUpdate(ResidualParameters, EigenvalueLaw):
         upper = self.log_eigenvalue.support[1]
         scaled = self.log_eigenvalue.expect(lambda y: np.exp(order * (y - upper)))
         return math.exp(math.log(scaled) + order * upper) if math.log(scaled) + order * upper < 709.0 else math.inf
-
-    def mean(self) -> float:
-        """E[λ] = (1 + σ²)^L - 1, exact at every d."""
-        return self.moment(1)
 
     def var(self) -> float:
         """Variance of λ, exact for the law, rounded once."""
