@@ -311,14 +311,11 @@ def _bent(u: FloatArray, bend: float) -> FloatArray:
 @cache
 def _score_spline() -> CubicSpline:
     """(ln F')' of TW_1 between the ends."""
-    slopes = [Chebyshev.interpolate(_log_density, 40, ends).deriv() for ends in pairwise(_SCORE_ENDS)]
+    pieces = pairwise(_SCORE_ENDS)
+    slopes = [Chebyshev.interpolate(lambda s: np.log(_TRACY_WIDOM.pdf(s)), 40, ends).deriv() for ends in pieces]
     nodes = np.linspace(_SCORE_ENDS[0], _SCORE_ENDS[-1], 1501)
     piece = np.clip(np.searchsorted(_SCORE_ENDS, nodes) - 1, 0, len(slopes) - 1)
     return CubicSpline(nodes, np.choose(piece, [slope(nodes) for slope in slopes]))
-
-
-def _log_density(s: FloatArray) -> FloatArray:
-    return np.log(_TRACY_WIDOM.pdf(s))
 
 
 def _score(s: FloatArray, derivative: int) -> FloatArray:

@@ -58,8 +58,7 @@ class PathLength(ResidualParameters, DiscreteDistribution):
             gammaln(self.depth + 1.0) - gammaln(length + 1.0) - gammaln(rest + 1.0)
             - length * math.log1p(1.0 / variance) - rest * math.log1p(variance)
         )  # fmt: skip
-        weight = np.where(inside, np.exp(log_weight), np.where(np.isnan(values), np.nan, 0.0))
-        return weight if weight.ndim else weight[()]
+        return np.where(inside, np.exp(log_weight), np.where(np.isnan(values), np.nan, 0.0))[()]
 
     def cdf(self, x: ArrayLike) -> FloatArray:
         return self._tail(x, from_above=False)

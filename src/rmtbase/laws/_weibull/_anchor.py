@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from rmtbase.laws._weibull._arithmetic import Number, decimal, multiprecision, working_digits
+from rmtbase.laws._weibull._arithmetic import GUARD, Number, decimal, multiprecision
 from rmtbase.laws._weibull._plot import weibull_plot
 from rmtbase.laws._weibull.parents import Parent, require_parent
 from rmtbase.parameters import require_positive_integer, require_trim
@@ -55,7 +55,7 @@ class WeibullAnchor:
         """Shape, scale and R² rounded to :attr:`digits` significant digits, by mpmath; computed on first use."""
         from mpmath import mp
 
-        with mp.workdps(working_digits(self.digits)):
+        with mp.workdps(self.digits + GUARD):
             values = _exact_anchor(self.trim, self.parent, self.digits)
             return Decimals(*(decimal(value, self.digits) for value in values))
 
@@ -109,7 +109,7 @@ def _exact_anchor(trim: Fraction, parent: Parent, digits: int) -> tuple[Number, 
         return mp.one, log_x, y, log_x * log_x, log_x * y, y * y
 
     tail_digits = math.ceil(-math.log10(trim)) if trim else 0  # which S = 1 − F loses at the upper trim
-    with mp.workdps(working_digits(digits) + tail_digits):
+    with mp.workdps(digits + GUARD + tail_digits):
         t = fn.number(trim)
         low = _quantile(parent, t, False, digits) if trim else mp.zero
         high = _quantile(parent, t, True, digits) if trim else parent.upper(fn)

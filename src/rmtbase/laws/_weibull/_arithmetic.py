@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from scipy import special
 
-_GUARD = 15  # decimal digits carried beyond those asked for
+GUARD = 15  # decimal digits carried beyond those asked for
 
 Number = Any
 """A float array in double precision, an mpf in mpmath: the formulas below do not ask."""
@@ -72,11 +72,6 @@ def multiprecision() -> Arithmetic:
 def as_written(value: float | Fraction) -> Fraction:
     """The rational that a parameter is written as: 0.1 is 1/10, not the double nearest to it."""
     return value if isinstance(value, Fraction) else Fraction(repr(float(value)))
-
-
-def working_digits(digits: int) -> int:
-    """The decimal digits that a result of ``digits`` digits is computed with."""
-    return digits + _GUARD
 
 
 def decimal(value: Number, digits: int) -> str:

@@ -13,7 +13,7 @@ from jaxtyping import Float
 from numpy.typing import ArrayLike, NDArray
 
 from rmtbase.laws._distribution import FloatArray
-from rmtbase.laws._weibull._arithmetic import FLOAT, decimal, working_digits
+from rmtbase.laws._weibull._arithmetic import FLOAT, GUARD, decimal
 from rmtbase.laws._weibull.parents import Parent, require_parent
 from rmtbase.parameters import require_positive_integer
 
@@ -268,7 +268,7 @@ def weibull_noise_optimum(digits: int = 15) -> NoiseOptimum:
     from mpmath import mp
 
     digits = require_positive_integer("digits", digits)
-    with mp.workdps(working_digits(digits)):
+    with mp.workdps(digits + GUARD):
         p = 1 + mp.lambertw(-2 * mp.exp(-2)).real / 2
         noise = 1 / (4 * p * (1 - p))
         return NoiseOptimum(float(p), float(noise), (decimal(p, digits), decimal(noise, digits)))

@@ -299,7 +299,7 @@ class VarianceGamma(_ScaledParent):
 def _chi_square_nodes(h: int, digits: int) -> tuple[list[Number], list[Number]]:
     """Nodes √(g/h) and weights for a mean over g ~ χ²_h, by the trapezoidal rule in u = ln(g/h) to ``digits`` digits.
 
-    :func:`~rmtbase.laws._element._chi_square_rule.chi_square_rule` at mpmath's precision. The integrand is analytic in
+    :func:`~rmtbase.laws._element._product_element.chi_square_rule` at mpmath's precision. The integrand is analytic in
     |Im u| < π/2 and grows there as cos(θ)^(-h/2): a step of 2πθ / (D + (h/2) ln sec θ) errs by e^-D = 10^-digits. The
     nodes reach to where the mass is e^-2D, and on the left as far as magnitudes of e^-2D can tell.
     """
