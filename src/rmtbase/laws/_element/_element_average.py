@@ -49,13 +49,13 @@ def element_average(
             per element.
     """
     law = product_element(d_model, d_head, sigma_q, sigma_k, normalization)
-    mean, spread, shared = average_parts(function, law)
+    mean, spread, shared = _average_parts(function, law)
     return Moments(mean, math.sqrt(spread + 2.0 * (d_model - 1) * shared) / d_model, "exact")
 
 
-def average_parts(function: Callable[[FloatArray], ArrayLike], law: ProductElement) -> tuple[float, float, float]:
+def _average_parts(function: Callable[[FloatArray], ArrayLike], law: ProductElement) -> tuple[float, float, float]:
     """Return E f(w), Var f(w) and Var E(f(w) | row) for an element w."""
-    x, kernel, weights = normal_mixture(law)
+    x, kernel, weights = _normal_mixture(law)
     values = np.stack([np.asarray(function(side), dtype=np.float64) for side in (x, -x)])
     if values.shape != (2, x.size) or not np.isfinite(values).all():
         raise ParameterError("function", function, "a function that returns one finite number per element")
@@ -65,7 +65,7 @@ def average_parts(function: Callable[[FloatArray], ArrayLike], law: ProductEleme
     return mean, spread, float(weights @ (conditional - mean) ** 2)
 
 
-def normal_mixture(law: ProductElement) -> tuple[FloatArray, FloatArray, FloatArray]:
+def _normal_mixture(law: ProductElement) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Return x > 0, the kernel (node, x) and weights (node) with E f(w) = weights @ kernel @ (f(x) + f(-x)).
 
     A row of the kernel is the conditional law at one |q|²: the trapezoidal rule in ln x, in which e^x of a normal
@@ -152,15 +152,15 @@ def _moments(
     count = d_model**2
     if require_positive_integer("k", k) >= count:
         raise ParameterError("k", k, f"less than the number of elements, {count}")
-    _, spread, shared = average_parts(lambda w: sign * law.logpdf(w) + square_weight * w * w, law)
-    _, kernel, weights = normal_mixture(law)
+    _, spread, shared = _average_parts(lambda w: sign * law.logpdf(w) + square_weight * w * w, law)
+    _, kernel, weights = _normal_mixture(law)
     shift = (2.0 * float(np.sum(weights @ kernel**2 / (weights @ kernel))) - 1.0) / d_model
-    std = math.sqrt((spread + distance_variance(k) + 2.0 * (d_model - 1) * shared) / count)
+    std = math.sqrt((spread + _distance_variance(k) + 2.0 * (d_model - 1) * shared) / count)
     return Moments(value + sign * shift, std, _METHOD, shift**2 + k / count, shift**2 / std)
 
 
 @lru_cache(maxsize=64)
-def distance_variance(k: int) -> float:
+def _distance_variance(k: int) -> float:
     """Return c_k = lim n Var(Σ ln ρ_i / n), ρ_i the k-th neighbour distances of n uniform points on a circle.
 
     With D_x the distance of a point x of a Poisson process of unit rate, and h(r) = P(D > r) = P(Poisson(2r) < k),
@@ -187,7 +187,7 @@ def distance_variance(k: int) -> float:
 
 
 def _pair_excess(k: int, r: FloatArray, u: float, z: FloatArray) -> FloatArray:
-    """The bracket of :func:`distance_variance` at t = u r, u < 1, and y = z r, 0 < z < 1 + u."""
+    """The bracket of :func:`_distance_variance` at t = u r, u < 1, and y = z r, 0 < z < 1 + u."""
     # Of the intervals (-r, r) and (y - t, y + t): their overlap, and what is left of each.
     overlap = r * np.minimum(2.0 * u, 1.0 + u - z)
     left, right = 2.0 * r - overlap, 2.0 * u * r - overlap

@@ -14,6 +14,7 @@ from rmtbase.errors import ParameterError
 from rmtbase.laws._distribution import Distribution, FloatArray
 
 _SERIES_TERMS = 9  # of 2 atanh(s), |s| < 0.1: the first one left out is below 1e-18 of the sum
+_SMALLEST = 20  # the fourth moment's null has no useful normal transform below
 
 
 def normal_entropy(sigma: ArrayLike) -> FloatArray:
@@ -66,9 +67,6 @@ def _finite(name: str, value: ArrayLike) -> FloatArray:
     if raw.dtype.kind not in "iuf" or not np.isfinite(raw).all():
         raise ParameterError(name, value, "finite numbers")
     return raw.astype(np.float64)
-
-
-_SMALLEST = 20  # the fourth moment's null has no useful normal transform below
 
 
 @dataclass(frozen=True)
