@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from itertools import combinations, pairwise
 
 import mpmath
@@ -10,8 +11,6 @@ import numpy as np
 import pytest
 
 from rmtbase.laws import GaussianChain, TracyWidom, largest_eigenvalue, smallest_eigenvalue
-from rmtbase.laws._chain._chain_map import chain_map
-from rmtbase.laws._edge._edge_coordinate import EdgeCoordinate, edge_coordinate
 
 # Soft and hard edges, one to three factors, equal and different dimensions, real ones, narrow and nearly hard supports.
 CHAINS = [
@@ -29,8 +28,10 @@ EDGES = [
 ]
 
 
-def _coordinate(dims, side) -> EdgeCoordinate:
-    return EdgeCoordinate(chain_map(tuple(float(n) for n in dims)), side)
+def _coordinate(dims, side):
+    """That of a law, at these dimensions, which need not be integers."""
+    one = largest_eigenvalue((16, 8)).coordinate
+    return replace(one, chain=replace(one.chain, dims=tuple(map(float, dims))), side=side)
 
 
 def _outwards(side) -> float:
@@ -186,7 +187,7 @@ def test_far_values_stay_finite_and_ordered(dims):
 
 def test_coordinates_are_shared_by_all_sigmas():
     one, other = largest_eigenvalue((40, 8, 30)), largest_eigenvalue((40, 8, 30), (0.02, 3.0), "sqrt_d")
-    assert one.coordinate is other.coordinate is edge_coordinate(chain_map((40.0, 8.0, 30.0)), "upper")
+    assert one.coordinate is other.coordinate
     assert smallest_eigenvalue((40, 8, 30)).coordinate is not one.coordinate
 
 

@@ -11,8 +11,6 @@ from scipy import special
 
 from rmtbase import laws, statistics
 from rmtbase.errors import ParameterError
-from rmtbase.laws._element._element_average import average_parts
-from rmtbase.laws._element._element_neighbours import distance_variance
 
 BINS = 40
 DRAWS = 1500
@@ -157,9 +155,9 @@ def test_independent_elements_would_have_a_several_times_smaller_spread():
     # Of the entropy √(Var ln p / N), near √(1/(2N)), for independent elements; the rows and columns add d/h to the 1/2.
     d, h = 60, 8
     value, law = simulated(d, h)["entropy"], laws.product_element(d, h)
-    _, spread, shared = average_parts(law.logpdf, law)
-    assert math.sqrt(spread) / d < 0.3 * value.std()
-    assert math.sqrt(spread + 2 * (d - 1) * shared) / d == pytest.approx(value.std(), rel=0.1)
+    independent = law.logpdf(law.ppf((np.arange(20_000) + 0.5) / 20_000)).std() / d
+    assert independent < 0.3 * value.std()
+    assert laws.element_average(law.logpdf, d, h).std == pytest.approx(value.std(), rel=0.1)
 
 
 def test_the_dependence_biases_a_divergence_at_a_given_sigma_by_one_over_d_h():
@@ -190,6 +188,13 @@ def test_estimates_do_not_depend_on_units():
     entropy = laws.nearest_neighbour_entropy(d, h, 2)
     assert shifted.mean == pytest.approx(entropy.mean + math.log(3.0), abs=1e-12)
     assert shifted.std == pytest.approx(entropy.std, rel=1e-12)
+
+
+def distance_variance(k: int) -> float:
+    """What the distances to the k-th neighbour add to the variance of the mean of ln p."""
+    law = laws.product_element(4, 3)
+    estimate, average = laws.nearest_neighbour_entropy(4, 3, k), laws.element_average(law.logpdf, 4, 3)
+    return 16 * (estimate.std**2 - average.std**2)
 
 
 def test_variance_of_the_distances_is_in_closed_form_for_the_nearest():

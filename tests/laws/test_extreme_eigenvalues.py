@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
+from scipy.special import digamma, polygamma
 
 from rmtbase.errors import ParameterError
 from rmtbase.laws import GaussianChain, TracyWidom, largest_eigenvalue, smallest_eigenvalue
-from rmtbase.laws._chain._chain_map import ChainMap, edge_scale
-from rmtbase.laws._edge._extreme_eigenvalues import log_scale_cumulants
 
 NODES, WEIGHTS = np.polynomial.legendre.leggauss(160)
 FUNCTIONS = {"upper": largest_eigenvalue, "lower": smallest_eigenvalue}
@@ -124,13 +125,19 @@ def test_the_normalization_and_the_sigmas_scale_the_law():
         assert own.std() < raw.std()
 
 
+def _log_scale_cumulants(dims):
+    """Of the logarithm of the product of chi-square variables over their degrees of freedom, one for each factor."""
+    halves = 0.5 * np.array([m * n for m, n in pairwise(dims)])
+    return (digamma(halves) - np.log(halves)).sum(), polygamma(1, halves).sum(), polygamma(2, halves).sum()
+
+
 @pytest.mark.parametrize(
     ("dims", "side"), [*((dims, side) for dims in SHAPES for side in FUNCTIONS), ((64, 64, 64), "upper")]
 )
 def test_self_normalization_subtracts_the_cumulants_of_the_factors_own_scale(dims, side):
     raw, own = FUNCTIONS[side](dims), FUNCTIONS[side](dims, self_normalized=True)
     size = math.sqrt(own.log_cumulants()[1])
-    for order, scale in enumerate(log_scale_cumulants(dims)):
+    for order, scale in enumerate(_log_scale_cumulants(dims)):
         expected = raw.log_cumulants()[order] - scale
         assert own.log_cumulants()[order] == pytest.approx(expected, abs=1e-9 * size ** (order + 1))
     again = own.with_log_cumulants(*raw.log_cumulants())
@@ -181,13 +188,10 @@ def test_simulated_chains_have_this_law(simulated_chain, dims, draws):
 
 def _first_order(dims, side, lowered):
     """Mean and standard deviation of edge + scale TW_1, every dimension lowered."""
-    chain, law = ChainMap(tuple(n - lowered for n in dims)), TracyWidom(1)
-    unit = math.prod(chain.dims) / chain.rank
-    delta, log_edge, sign = (
-        (chain.upper_delta, chain.log_upper, 1.0) if side == "upper" else (chain.lower_delta, chain.log_lower, -1.0)
-    )
-    edge = unit * math.exp(log_edge)
-    scale = edge_scale(chain, delta, edge)
+    one, law, sign = FUNCTIONS[side](dims).coordinate, TracyWidom(1), {"upper": 1.0, "lower": -1.0}[side]
+    coordinate = replace(one, chain=replace(one.chain, dims=tuple(n - lowered for n in dims)))
+    edge = math.prod(coordinate.chain.dims) / coordinate.chain.rank * math.exp(coordinate.edge)
+    scale = edge / coordinate.slope
     return edge + sign * scale * law.mean(), scale * law.std()
 
 

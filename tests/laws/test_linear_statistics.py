@@ -13,6 +13,7 @@ from rmtbase.errors import ParameterError
 from rmtbase.laws import (
     GaussianChain,
     LogDeterminant,
+    eigenvalue_response,
     largest_eigenvalue,
     linear_statistics,
     trace_cumulant,
@@ -20,8 +21,6 @@ from rmtbase.laws import (
     trace_moment,
     trace_moment_polynomial,
 )
-from rmtbase.laws._chain._chain_map import chain_map
-from rmtbase.laws._chain._linear_statistics import eigenvalue_response, linear_statistics_of_map
 
 # Soft and hard edges, one to four factors, equal and different dimensions.
 CHAINS = [(100, 20), (20, 20), (96, 8, 96), (64, 64, 64), (50, 50, 70), (30, 20, 40, 50), (7, 5, 6, 5, 9)]
@@ -141,24 +140,25 @@ def test_one_wishart_matrix_responds_to_its_trace_as_it_must(dims):
         assert found.lower_response[0] == pytest.approx(2.0, rel=1e-11)
     else:
         assert np.isnan(found.lower_response[0])
-    chain = chain_map(tuple(float(n) for n in dims))
-    inside = float(np.log(GaussianChain(dims).ppf(0.7) / max(dims)))
-    response = eigenvalue_response(chain, lambda log_x: np.exp(log_x)[None], inside)[0] * max(dims)
-    assert response == pytest.approx(2.0, rel=1e-9)
+    law = GaussianChain(dims)
+    assert eigenvalue_response(law, [np.copy], law.ppf(0.7))[0] == pytest.approx(2.0, rel=1e-9)
 
 
 def test_the_response_of_an_eigenvalue_goes_over_into_that_of_the_edge():
-    chain = chain_map((96.0, 8.0, 96.0))
-
-    def functions(log_x):
-        return np.exp(log_x * np.array([[0.5], [2.0]]))
-
-    found = linear_statistics_of_map(chain, functions)
-    for edge, inwards, expected in (
-        (chain.log_upper, -1.0, found.upper_response),
-        (chain.log_lower, 1.0, found.lower_response),
+    law, functions = GaussianChain((96, 8, 96), (0.5, 3.0), "sqrt_d"), [np.sqrt, np.square]
+    found = linear_statistics(law, functions)
+    lower, upper = law.support
+    for near_edge, expected in (
+        (upper * (1.0 - 1e-7), found.upper_response),
+        (lower * (1.0 + 1e-7), found.lower_response),
     ):
-        np.testing.assert_allclose(eigenvalue_response(chain, functions, edge + 1e-7 * inwards), expected, rtol=1e-5)
+        np.testing.assert_allclose(eigenvalue_response(law, functions, near_edge), expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize("eigenvalue", [0.0, 1e9, math.nan])
+def test_an_eigenvalue_outside_the_support_has_no_response(eigenvalue):
+    with pytest.raises(ParameterError, match="inside the support"):
+        eigenvalue_response(GaussianChain((8, 4)), [np.copy], eigenvalue)
 
 
 def test_covariances_with_the_trace_of_one_factor_are_derivatives_by_its_scale():

@@ -10,10 +10,10 @@ import mpmath
 import numpy as np
 import pytest
 from scipy import stats
+from scipy.special import digamma, polygamma
 
 from rmtbase.errors import ParameterError
 from rmtbase.laws import LogDeterminant, log_determinant
-from rmtbase.laws._exact._progression_rule import progression_rule
 
 
 @pytest.mark.parametrize(
@@ -214,10 +214,10 @@ def test_simulated_heads_have_this_law(simulated):
         assert stats.kstest(sample, law.cdf).pvalue > 1e-6
 
 
-@pytest.mark.parametrize(("count", "distance"), [(7, 0.0), (64, 0.0), (1000, 0.0), (1000, 5000.0), (4096, 30.0)])
-def test_sums_over_progressions_are_exact_to_rounding(count, distance):
-    nodes, weights = progression_rule(count, distance)
-    k = np.arange(count)
-    for function in (lambda x: np.log(x + distance + 1.0), lambda x: 1.0 / (x + distance + 1.0)):
-        assert weights @ function(nodes) == pytest.approx(function(k).sum(), rel=1e-13)
-    assert len(nodes) <= 10 + 10 * math.ceil(math.log2(1 + count / 10))
+@pytest.mark.parametrize(("rank", "wider"), [(7, 7), (64, 64), (1000, 1000), (1000, 6000), (4096, 4126)])
+def test_sums_over_progressions_are_exact_to_rounding_and_short(rank, wider):
+    law, halves = LogDeterminant((wider, rank)), 0.5 * (wider - np.arange(rank))
+    assert law.mean() == pytest.approx((np.log(2.0) + digamma(halves)).sum(), rel=1e-13)
+    for order in (2, 3, 4):
+        assert law.cumulant(order) == pytest.approx(polygamma(order - 1, halves).sum(), rel=1e-13)
+    assert len(law._law.weights) <= 10 + 10 * math.ceil(math.log2(1 + rank / 10))

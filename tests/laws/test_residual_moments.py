@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
-from itertools import product
 
 import numpy as np
 import pytest
 
 from rmtbase.errors import ParameterError
 from rmtbase.laws import ResidualPath, residual_trace_moment, residual_trace_moments
-from rmtbase.laws._exact._zonal import partitions, zonal_binomials
+
+
+def partitions(k, largest=None):
+    """The partitions of k, as tuples."""
+    if k == 0:
+        yield ()
+    for part in range(min(k, largest or k), 0, -1):
+        for rest in partitions(k - part, part):
+            yield (part, *rest)
 
 
 @pytest.mark.parametrize(
@@ -32,12 +39,25 @@ def test_bad_parameters_are_named(partition, depth, sigma, d_model, name):
         residual_trace_moment(partition, depth, sigma, d_model)
 
 
-def test_generalised_binomials_sum_to_the_ordinary_ones():
-    # C_kappa(1 + x) / C_kappa(1) at the matrix x I is (1 + x)^k.
-    for k, size in product(range(1, 7), range(7)):
-        for kappa in partitions(k):
-            inside = zonal_binomials(kappa)
-            assert sum(inside.get(sigma, Fraction(0)) for sigma in partitions(size)) == math.comb(k, size)
+@pytest.mark.parametrize("d_model", [2, 6])
+def test_powers_of_the_trace_of_one_block_are_those_of_a_noncentral_chi_square(d_model):
+    # d tr P P^T / sigma^2 is chi^2 of n = d^2 degrees of freedom and noncentrality l = d^2 / sigma^2. In its moments
+    # all partitions meet, with all generalised binomials: E chi^(2k) = sum_j binom(k, j) l^(k-j) times
+    # (n + 2k - 2j) ... (n + 2k - 2), by Laguerre's polynomial.
+    sigma, n = Fraction(3, 4), d_model**2
+    noncentrality = n / sigma**2
+    for k in range(1, 7):
+        chi = sum(
+            math.comb(k, j) * noncentrality ** (k - j) * math.prod(n + 2 * (k - i) for i in range(1, j + 1))
+            for j in range(k + 1)
+        )
+        assert residual_trace_moment((1,) * k, 1, float(sigma), d_model) == chi * (sigma**2 / d_model) ** k
+
+
+@pytest.mark.parametrize("k", range(1, 9))
+def test_a_path_of_no_strength_has_the_traces_of_the_identity(k):
+    for mu in partitions(k):
+        assert abs(residual_trace_moment(mu, 1, 1e-100, 5) - 5 ** len(mu)) < Fraction(1, 10**190)
 
 
 @pytest.mark.parametrize(("depth", "sigma", "d_model"), [(1, 0.5, 1), (3, 0.75, 4), (16, 0.25, 64)])

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from rmtbase.errors import ParameterError
-from rmtbase.laws import GaussianChain, RankOneSpike, TracyWidom, largest_eigenvalue
-from rmtbase.laws._edge._spiked_tracy_widom import spiked_tracy_widom_cdf
+from rmtbase.laws import GaussianChain, RankOneSpike, TracyWidom, largest_eigenvalue, spiked_tracy_widom_cdf
 
 W_QK = (768, 64, 768)
 

@@ -10,7 +10,6 @@ from scipy import stats
 
 from rmtbase.errors import ParameterError
 from rmtbase.laws import ProductElement, parents, weibull_anchor
-from rmtbase.laws._weibull._arithmetic import FLOAT, multiprecision
 
 # Digits of an independent evaluation; those of the project's reference tables, but for R² whose last digit they round.
 HALF_NORMAL = {
@@ -166,9 +165,9 @@ def test_one_element_of_w_qk_becomes_normal_at_large_h():
 def test_one_element_of_w_qk_has_the_same_law_in_both_arithmetics(h):
     # Struve functions up to h = 256 and a mean over chi-square in 40 digits, against a mean over chi-square in double.
     x = np.array([0.01, 0.1, 1.0, 4.0])
-    found = np.transpose(parents.VarianceGamma(h=h).law(x, FLOAT))
+    found = np.transpose(parents.VarianceGamma(h=h).law(x, parents.FLOAT))
     with mpmath.workdps(40):
-        exact = [parents.VarianceGamma(h=h).law(mpmath.mpf(float(value)), multiprecision()) for value in x]
+        exact = [parents.VarianceGamma(h=h).law(mpmath.mpf(float(value)), parents.multiprecision()) for value in x]
         np.testing.assert_allclose(found, np.array(exact, dtype=float), rtol=2e-14)
 
 
@@ -210,8 +209,8 @@ def test_parameters_mean_what_is_written():
 @pytest.mark.parametrize("parent", PARENTS, ids=names(PARENTS))
 def test_quantiles_invert_the_law_in_both_tails(parent):
     logit = np.array([-30.0, -3.0, 0.0, 2.0])
-    _, cdf, sf = parent.law(parent.quantile_at_logit(logit), FLOAT)
+    _, cdf, sf = parent.law(parent.quantile_at_logit(logit), parents.FLOAT)
     np.testing.assert_allclose(np.log(cdf) - np.log(sf), logit, atol=1e-12)
     assert parent.ppf([0.0, 0.5]).shape == (2,)
-    assert parent.ppf(0.0) == 0.0 and parent.ppf(1.0) == parent.upper(FLOAT)
+    assert parent.ppf(0.0) == 0.0 and parent.ppf(1.0) == parent.upper(parents.FLOAT)
     assert np.isnan(parent.ppf([-0.1, 1.1, np.nan])).all()

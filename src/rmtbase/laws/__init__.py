@@ -9,30 +9,32 @@ from rmtbase.laws._chain._gaussian_chain import (
     marchenko_pastur,
     naive_marchenko_pastur,
 )
-from rmtbase.laws._chain._linear_statistics import LinearStatistics, linear_statistics
+from rmtbase.laws._chain._linear_statistics import LinearStatistics, eigenvalue_response, linear_statistics
 from rmtbase.laws._description import describe
-from rmtbase.laws._distribution import DiscreteDistribution, Distribution
+from rmtbase.laws._distribution import DiscreteDistribution, Distribution, Moments
 from rmtbase.laws._edge._extreme_eigenvalues import EdgeLaw, largest_eigenvalue, smallest_eigenvalue
 from rmtbase.laws._edge._ordered_eigenvalues import OrderedEigenvalues, ordered_eigenvalues
 from rmtbase.laws._edge._spike import RankOneSpike
+from rmtbase.laws._edge._spiked_tracy_widom import spiked_tracy_widom_cdf
 from rmtbase.laws._edge._tracy_widom import TracyWidom
 from rmtbase.laws._element._adamw import AdamWNoise
 from rmtbase.laws._element._contaminated_normal import ContaminatedNormal
-from rmtbase.laws._element._element_average import element_average
+from rmtbase.laws._element._element_average import element_average, nearest_neighbour_entropy, nearest_neighbour_kl
 from rmtbase.laws._element._element_histogram import histogram_entropy, histogram_kl
-from rmtbase.laws._element._element_neighbours import nearest_neighbour_entropy, nearest_neighbour_kl
-from rmtbase.laws._element._gaussian import normal_entropy, normal_kl
-from rmtbase.laws._element._gaussian_sample import SampleStatisticLaw, gaussian_sample_statistic
+from rmtbase.laws._element._normal_sample import (
+    SampleStatisticLaw,
+    gaussian_sample_statistic,
+    normal_entropy,
+    normal_kl,
+)
 from rmtbase.laws._element._pearson_bound import TwoPoint, pearson_bound, pearson_distance, unimodal_bound
 from rmtbase.laws._element._product_element import ProductElement, product_element
-from rmtbase.laws._exact._dimension_polynomial import DimensionPolynomial
 from rmtbase.laws._exact._log_determinant import LogDeterminant, log_determinant
 from rmtbase.laws._exact._participation_ratio import (
     chain_participation_ratio,
     normalized_participation_ratio,
     participation_ratio,
 )
-from rmtbase.laws._exact._self_normalization import self_normalization
 from rmtbase.laws._exact._trace_moments import (
     TraceMoments,
     trace_covariance,
@@ -41,35 +43,32 @@ from rmtbase.laws._exact._trace_moments import (
     trace_moment,
     trace_moments,
 )
-from rmtbase.laws._exact._trace_polynomials import trace_cumulant_polynomial, trace_moment_polynomial
-from rmtbase.laws._moments import Moments
-from rmtbase.laws._null import NULL_STATISTICS, NullLaw, null
+from rmtbase.laws._exact._trace_polynomials import (
+    DimensionPolynomial,
+    trace_cumulant_polynomial,
+    trace_moment_polynomial,
+)
+from rmtbase.laws._null._null import NULL_STATISTICS, NullLaw, null
 from rmtbase.laws._residual._free_multiplicative_brownian import FreeMultiplicativeBrownian
 from rmtbase.laws._residual._path_length import PathLength
 from rmtbase.laws._residual._residual_moments import residual_trace_moment, residual_trace_moments
 from rmtbase.laws._residual._residual_path import ResidualPath
 from rmtbase.laws._residual._residual_update import ResidualUpdate
-from rmtbase.laws._weibull import (
+from rmtbase.laws._scale import self_normalization
+from rmtbase.laws._weibull import parents
+from rmtbase.laws._weibull._anchor import WeibullAnchor, weibull_anchor
+from rmtbase.laws._weibull._closure import WeibullClosure, weibull_closure
+from rmtbase.laws._weibull._null import (
     LargeSampleLaw,
-    NoiseOptimum,
-    WeibullAnchor,
-    WeibullClosure,
     WeibullNull,
     WeibullProductNull,
-    WeibullProjection,
     WeibullScore,
-    parents,
-    weibull_anchor,
     weibull_body_tail_gap,
-    weibull_closure,
-    weibull_maximum_likelihood,
-    weibull_moment_match,
-    weibull_noise_optimum,
     weibull_null,
-    weibull_plot_noise,
     weibull_product_null,
-    weibull_quantile_noise,
 )
+from rmtbase.laws._weibull._plot import NoiseOptimum, weibull_noise_optimum, weibull_plot_noise, weibull_quantile_noise
+from rmtbase.laws._weibull._projections import WeibullProjection, weibull_maximum_likelihood, weibull_moment_match
 
 __all__ = [
     "NULL_STATISTICS",
@@ -105,6 +104,7 @@ __all__ = [
     "WeibullScore",
     "chain_participation_ratio",
     "describe",
+    "eigenvalue_response",
     "element_average",
     "gaussian_sample_statistic",
     "histogram_entropy",
@@ -131,6 +131,7 @@ __all__ = [
     "residual_trace_moments",
     "self_normalization",
     "smallest_eigenvalue",
+    "spiked_tracy_widom_cdf",
     "trace_covariance",
     "trace_cumulant",
     "trace_cumulant_polynomial",

@@ -15,8 +15,7 @@ from scipy.optimize import brentq
 from scipy.special import xlogy
 
 from rmtbase.errors import ParameterError
-from rmtbase.laws._arrays import ComplexArray, FloatArray
-from rmtbase.laws._distribution import Distribution
+from rmtbase.laws._distribution import ComplexArray, Distribution, FloatArray
 
 _MOST_NODES = 2**16
 _SERIES_RADIUS, _SERIES_TERMS = 0.3, 29  # 0.3^29 is below the rounding of a double
@@ -109,6 +108,9 @@ class CutLaw(Distribution):
         else:
             warnings.warn(f"expect: {_MOST_NODES} nodes do not reach rtol = {rtol}", IntegrationWarning, stacklevel=3)
         return total
+
+    def _average(self, f: Callable[[FloatArray], FloatArray]) -> float:
+        return self.expect(f)
 
     def _log_entropy(self) -> float:
         """Differential entropy of ln x in nats, whose density is singular at the edges: by the tanh-sinh rule."""

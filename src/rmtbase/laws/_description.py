@@ -18,17 +18,17 @@ from rmtbase.laws._chain._gaussian_chain import (
     marchenko_pastur,
     naive_marchenko_pastur,
 )
+from rmtbase.laws._distribution import Moments
 from rmtbase.laws._edge._extreme_eigenvalues import largest_eigenvalue, smallest_eigenvalue
 from rmtbase.laws._edge._spike import RankOneSpike
-from rmtbase.laws._element._gaussian import normal_entropy
+from rmtbase.laws._element._normal_sample import normal_entropy
 from rmtbase.laws._element._product_element import product_element
-from rmtbase.laws._exact._dimension_polynomial import DimensionPolynomial
 from rmtbase.laws._exact._log_determinant import log_determinant
 from rmtbase.laws._exact._trace_moments import trace_cumulant, trace_cumulants
-from rmtbase.laws._exact._trace_polynomials import trace_moment_polynomial
-from rmtbase.laws._moments import Moments
-from rmtbase.laws._null import NULL_STATISTICS, null
-from rmtbase.laws._weibull import parents, weibull_anchor
+from rmtbase.laws._exact._trace_polynomials import DimensionPolynomial, trace_moment_polynomial
+from rmtbase.laws._null._null import NULL_STATISTICS, null
+from rmtbase.laws._weibull import parents
+from rmtbase.laws._weibull._anchor import weibull_anchor
 from rmtbase.parameters import require_head_shape, require_normalization, require_positive_number
 
 _WIDEST_SIGMA = 1e9  # or one over it: eighth powers of σ, and their squares, stay doubles
@@ -69,7 +69,6 @@ class _Shape:
 
     @property
     def product(self) -> tuple[int, int, float, float, str]:
-        """The same, as the laws of W_QK take them."""
         return self.d_model, self.d_head, self.sigma, self.sigma, self.normalization
 
 

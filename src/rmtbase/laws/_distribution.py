@@ -5,16 +5,20 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
+from jaxtyping import Float
 from numpy.typing import ArrayLike, NDArray
 from scipy.differentiate import derivative
 from scipy.optimize.elementwise import bracket_root, find_root
 from scipy.special import ndtr
 
-from rmtbase.laws._arrays import FloatArray
 from rmtbase.parameters import require_order, require_real_numbers
+
+FloatArray = Float[np.ndarray, "..."]  # functions of numbers keep the shape of their argument, whatever it is
+ComplexArray = NDArray[np.complex128]  # of jaxtyping's, pyright would not know the real and imaginary parts
 
 _TIGHT = {"xatol": 0.0, "xrtol": 4e-16, "fatol": 0.0, "frtol": 0.0}
 
@@ -159,7 +163,7 @@ class DiscreteDistribution(Distribution):
 
     @property
     @abstractmethod
-    def points(self) -> FloatArray:
+    def points(self) -> Float[np.ndarray, " value"]:
         """The values, ascending."""
 
     @abstractmethod
@@ -172,11 +176,9 @@ class DiscreteDistribution(Distribution):
         return float(self.points[0]), float(self.points[-1])
 
     def cdf(self, x: ArrayLike) -> FloatArray:
-        """P(X ≤ x), same shape as ``x``."""
         return self._steps(x, np.append(0.0, np.cumsum(self.pmf(self.points))))
 
     def sf(self, x: ArrayLike) -> FloatArray:
-        """P(X > x), same shape as ``x``."""
         return self._steps(x, np.append(np.cumsum(self.pmf(self.points)[::-1])[::-1], 0.0))
 
     def _steps(self, x: ArrayLike, levels: FloatArray) -> FloatArray:
@@ -200,6 +202,29 @@ class DiscreteDistribution(Distribution):
 
     def _average(self, f: Callable[[FloatArray], FloatArray]) -> float:
         return float(self.pmf(self.points) @ f(self.points))
+
+
+@dataclass(frozen=True)
+class Moments:
+    """Mean, spread and shape of a statistic over independent draws of the matrix.
+
+    Attributes:
+        mean: the expectation.
+        std: the standard deviation.
+        method: ``"exact"``, or the approximation in words with the order of the neglected term.
+        error: estimated absolute error of the mean; 0 where exact (to rounding).
+        std_error: estimated absolute error of the standard deviation; 0 where exact.
+        skewness: third central moment over std³; nan where it is not offered, or std is 0.
+        excess_kurtosis: fourth central moment over std⁴, minus 3; nan likewise.
+    """
+
+    mean: float
+    std: float
+    method: str
+    error: float = 0.0
+    std_error: float = 0.0
+    skewness: float = math.nan
+    excess_kurtosis: float = math.nan
 
 
 @cache

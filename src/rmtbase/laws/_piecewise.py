@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
+from jaxtyping import Float
 from numpy.polynomial import chebyshev
 
-from rmtbase.laws._arrays import FloatArray
+from rmtbase.laws._distribution import FloatArray
 
 _DEGREE = 10
 _BLOCK = 16384  # points worked on at a time, so that temporaries stay in the cache
@@ -21,16 +22,16 @@ class PiecewisePolynomial:
     Attributes:
         low: the left end.
         high: the right end.
-        coefficients: shape (degree + 1, pieces), highest power first, in a variable that runs over [-1, 1] in a piece.
+        coefficients: highest power first, in a variable that runs over [-1, 1] in a piece.
     """
 
     low: float
     high: float
-    coefficients: FloatArray
+    coefficients: Float[np.ndarray, "power piece"]
 
     @classmethod
-    def through(cls, values: FloatArray, low: float, high: float) -> PiecewisePolynomial:
-        """Interpolate ``values`` at the :func:`nodes` of [low, high], shape (pieces, nodes of a piece)."""
+    def through(cls, values: Float[np.ndarray, "piece node"], low: float, high: float) -> PiecewisePolynomial:
+        """Interpolate ``values`` at the :func:`nodes` of [low, high]."""
         centre = values[:, _DEGREE // 2]
         coefficients = ((values - centre[:, None]) @ _to_powers()).T[::-1].copy()
         coefficients[-1] += centre
@@ -58,23 +59,23 @@ class PiecewisePolynomial:
         return value
 
 
-def nodes(low: float, high: float, pieces: int) -> FloatArray:
-    """Return the Chebyshev points of the equal pieces of [low, high], ascending, shape (pieces, nodes of a piece)."""
+def nodes(low: float, high: float, pieces: int) -> Float[np.ndarray, "piece node"]:
+    """Return the Chebyshev points of the equal pieces of [low, high], ascending."""
     width = (high - low) / pieces
     in_piece = 0.5 * (1.0 + chebyshev.chebpts1(_DEGREE + 1))
     return np.asarray(low + width * (np.arange(pieces)[:, None] + in_piece), dtype=np.float64)
 
 
-def roughness(values: FloatArray) -> float:
+def roughness(values: Float[np.ndarray, "piece node"]) -> float:
     """Return the largest Chebyshev coefficient of the highest degree: it bounds what interpolation leaves out."""
-    return float(np.abs((values - values[:, :1]) @ _to_series()[:, -1]).max())
+    return float(np.abs((values - values[:, :1]) @ to_series(_DEGREE)[:, -1]).max())
 
 
 @cache
-def _to_series() -> FloatArray:
-    """The matrix from values at the Chebyshev points to Chebyshev coefficients."""
-    points = chebyshev.chebpts1(_DEGREE + 1)
-    matrix = np.asarray(chebyshev.chebvander(points, _DEGREE), dtype=np.float64) * (2.0 / (_DEGREE + 1))
+def to_series(degree: int) -> Float[np.ndarray, "point coefficient"]:
+    """Return the matrix from values at the Chebyshev points to Chebyshev coefficients."""
+    points = chebyshev.chebpts1(degree + 1)
+    matrix = np.asarray(chebyshev.chebvander(points, degree), dtype=np.float64) * (2.0 / (degree + 1))
     matrix[:, 0] *= 0.5
     return matrix
 
@@ -85,4 +86,4 @@ def _to_powers() -> FloatArray:
     powers = np.zeros((_DEGREE + 1, _DEGREE + 1))
     for degree in range(_DEGREE + 1):
         powers[degree, : degree + 1] = chebyshev.cheb2poly([0.0] * degree + [1.0])
-    return _to_series() @ powers
+    return to_series(_DEGREE) @ powers

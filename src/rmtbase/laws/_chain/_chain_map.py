@@ -18,6 +18,7 @@ of the n_l equal r).
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache
@@ -25,9 +26,9 @@ from functools import cached_property, lru_cache
 import numpy as np
 from scipy.interpolate import CubicSpline
 
-from rmtbase.laws._arrays import ComplexArray, FloatArray
 from rmtbase.laws._cut import Cut, find_edge, log_excess
-from rmtbase.laws._rational import as_float
+from rmtbase.laws._distribution import ComplexArray, FloatArray
+from rmtbase.laws._scale import as_float
 
 _BISECTIONS = 64
 _NEWTON_STEPS = 3  # the first from a spline that is within 1e-5 of the root
@@ -66,7 +67,6 @@ class ChainMap(Cut):
 
     @property
     def has_hard_edge(self) -> bool:
-        """Whether the support reaches zero."""
         return self.minimal_count > 1
 
     def slope(self, delta: float) -> float:
@@ -124,12 +124,10 @@ class ChainMap(Cut):
 
     @cached_property
     def log_upper(self) -> float:
-        """ln x_+."""
         return self.log_x(self.upper_delta)
 
     @cached_property
     def log_lower(self) -> float:
-        """ln x_-, -inf for a hard edge."""
         return -math.inf if self.has_hard_edge else self.log_x(self.lower_delta)
 
     @cached_property
@@ -236,31 +234,13 @@ class ChainMap(Cut):
             w, delta = w - step, delta - step
         return delta
 
-    def cdf(self, delta: ComplexArray) -> FloatArray:
-        """Return the mass below x at ψ = δ - 1 on the curve.
 
-        π cdf = L Im ψ + π - arg ψ - Σ_l (1/c_l - 1) arg(1 + c_l ψ): the primitive
-        L ψ - Σ_l ln(1 + c_l ψ) / c_l of ψ x'/x, with the equation of the curve used to keep full relative
-        accuracy at a hard edge.
-        """
-        psi_imag = delta.imag
-        total = self.factors * psi_imag + np.arctan2(psi_imag, 1.0 - delta.real)
-        for c, gap, multiplicity in self.wide:
-            total = total - multiplicity * (gap / c) * np.angle(gap + c * delta)
-        return np.clip(total / np.pi, 0.0, 1.0)
-
-    def sf(self, delta: ComplexArray) -> FloatArray:
-        """Return the mass above x at ψ = δ - 1: π sf = Σ_l arg(1 + c_l ψ) / c_l - L Im ψ."""
-        total = self.minimal_count * np.angle(delta) - self.factors * delta.imag
-        for c, gap, multiplicity in self.wide:
-            total = total + (multiplicity / c) * np.angle(gap + c * delta)
-        return np.clip(total / np.pi, 0.0, 1.0)
-
-
-@lru_cache(maxsize=256)
-def chain_map(dims: tuple[float, ...]) -> ChainMap:
+def chain_map(dims: Sequence[float]) -> ChainMap:
     """Return the dimensionless map of a chain; maps are shared by all σ."""
-    return ChainMap(dims)
+    return _chain_map(tuple(map(float, dims)))
+
+
+_chain_map = lru_cache(maxsize=256)(ChainMap)
 
 
 def chain_scale(chain: ChainMap, factor: Fraction) -> float:

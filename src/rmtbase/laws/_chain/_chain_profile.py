@@ -19,8 +19,8 @@ from functools import cached_property, lru_cache
 
 import numpy as np
 
-from rmtbase.laws._arrays import FloatArray
 from rmtbase.laws._chain._chain_map import ChainMap
+from rmtbase.laws._distribution import FloatArray
 from rmtbase.laws._piecewise import PiecewisePolynomial, nodes, roughness
 
 _FEWEST_PIECES, _MOST_PIECES = 32, 1024

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -12,27 +12,23 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from rmtbase.errors import ParameterError
-from rmtbase.laws._arrays import FloatArray
 from rmtbase.laws._chain._chain_map import ChainMap, chain_map, chain_scale, edge_scale
 from rmtbase.laws._chain._chain_profile import ChainProfile, Position, chain_profile
 from rmtbase.laws._cut import CutLaw
+from rmtbase.laws._distribution import FloatArray
 from rmtbase.laws._exact._cumulants import classical_cumulants, free_cumulants
-from rmtbase.laws._rational import as_float, variance_factor
+from rmtbase.laws._scale import ChainParameters, as_float, product_parameters
 from rmtbase.parameters import (
-    require_dims,
     require_flag,
-    require_head_shape,
-    require_normalization,
     require_order,
     require_positive_integer,
     require_positive_number,
     require_real_numbers,
-    require_sigmas,
 )
 
 
 @dataclass(frozen=True)
-class GaussianChain(CutLaw):
+class GaussianChain(ChainParameters, CutLaw):
     """Limiting law of the eigenvalues λ of Wᵀ W, W = X_1 X_2 ... X_L with independent Gaussian factors.
 
     X_l has shape (n_{l-1}, n_l) and entries N(0, σ_l²). With r = min n_l, c_l = r/n_l and
@@ -65,24 +61,13 @@ class GaussianChain(CutLaw):
             positive and finite or not L in number, or an unknown normalization.
     """
 
-    dims: tuple[int, ...]
-    sigmas: Sequence[float] | None = None
-    normalization: str = "none"
     atom: bool = False
 
     def __post_init__(self) -> None:
-        dims = require_dims(self.dims)
-        object.__setattr__(self, "dims", dims)
-        object.__setattr__(self, "sigmas", require_sigmas(self.sigmas, len(dims) - 1))
-        object.__setattr__(self, "normalization", require_normalization(self.normalization))
+        super().__post_init__()
         require_flag("atom", self.atom)
         if not 1e-280 < self._scale < 1e280:
             raise ParameterError("sigmas", self.sigmas, "values for which the eigenvalues are finite doubles")
-
-    @property
-    def rank(self) -> int:
-        """The rank r = min n_l: how many eigenvalues are structurally nonzero."""
-        return min(self.dims)
 
     @property
     def has_hard_edge(self) -> bool:
@@ -162,9 +147,6 @@ class GaussianChain(CutLaw):
         """E[λ^k], k = 0, 1, 2, ...: exact for the law, rounded once.
 
         m_k = (C^k / k) [ψ^(k-1)] Π_l (1 + c_l ψ)^k, Lagrange's inversion of ψ(λ) in rational arithmetic.
-
-        Raises:
-            ParameterError: if k is not a non-negative integer.
         """
         order = require_order(k)
         return as_float(self._rational_moments(order)[-1]) if order else 1.0
@@ -222,11 +204,7 @@ class GaussianChain(CutLaw):
 
     @property
     def _map(self) -> ChainMap:
-        return chain_map(tuple(float(n) for n in self.dims))
-
-    @property
-    def _variance_factor(self) -> Fraction:
-        return variance_factor(self.dims, tuple(self.sigmas or ()), self.normalization)
+        return chain_map(self.dims)
 
     @cached_property
     def _scale(self) -> float:
@@ -344,9 +322,7 @@ def low_rank_product(
         ParameterError: for d_head > d_model, dimensions that are not positive integers, sigmas that are not
             positive and finite, or an unknown normalization.
     """
-    width, head = require_head_shape(d_model, d_head)
-    sigmas = (require_positive_number("sigma_q", sigma_q), require_positive_number("sigma_k", sigma_k))
-    return GaussianChain((width, head, width), sigmas, normalization, atom)
+    return GaussianChain(*product_parameters(d_model, d_head, sigma_q, sigma_k, normalization), atom)
 
 
 def marchenko_pastur(
@@ -354,11 +330,9 @@ def marchenko_pastur(
 ) -> GaussianChain:
     """Return the limiting law of the eigenvalues of Xᵀ X, X of shape (n_rows, n_columns) with entries N(0, σ²).
 
-    Support σ² (√n_rows ± √n_columns)², divided by n_rows for ``sqrt_d``. Without the atom, the law
-    of the min(n_rows, n_columns) nonzero eigenvalues; with it, of all n_columns (Marchenko & Pastur 1967).
-
-    Raises:
-        ParameterError: as :class:`GaussianChain`.
+    Support σ² (√n_rows ± √n_columns)², divided by n_rows for ``sqrt_d``. Without the atom, the law of the
+    min(n_rows, n_columns) nonzero eigenvalues; with it, of all n_columns (Marchenko & Pastur 1967). Errors as
+    :class:`GaussianChain`.
     """
     dims = (require_positive_integer("n_rows", n_rows), require_positive_integer("n_columns", n_columns))
     return GaussianChain(dims, (require_positive_number("sigma", sigma),), normalization, atom)
@@ -378,13 +352,8 @@ def naive_marchenko_pastur(
     γ = d_head/d_model (times d_model without ``sqrt_d``): those of one Gaussian factor, rescaled to
     the right mean. A product of two factors spreads wider: at (768, 64) these edges are 388.59 and 1275.41, the
     right ones 290.44 and 1564.23, so 18 % of the eigenvalues of an untrained head look like outliers. Use
-    :func:`low_rank_product`.
-
-    Raises:
-        ParameterError: as :func:`low_rank_product`.
+    :func:`low_rank_product`, which has the same arguments and errors.
     """
-    width, head = require_head_shape(d_model, d_head)
-    scale = require_positive_number("sigma_q", sigma_q) * require_positive_number("sigma_k", sigma_k)
-    if require_normalization(normalization) == "none":
-        scale *= math.sqrt(width)
+    (width, head, _), sigmas, normalization = product_parameters(d_model, d_head, sigma_q, sigma_k, normalization)
+    scale = math.prod(sigmas) * (math.sqrt(width) if normalization == "none" else 1.0)
     return GaussianChain((head, width), (scale,), "none", atom)

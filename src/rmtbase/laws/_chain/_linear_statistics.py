@@ -27,15 +27,16 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
+from jaxtyping import Float
 from numpy.typing import ArrayLike
 from scipy.integrate import IntegrationWarning
 from scipy.optimize import brentq
 
 from rmtbase.errors import ParameterError
-from rmtbase.laws._arrays import ComplexArray, FloatArray
 from rmtbase.laws._chain._chain_map import ChainMap, chain_map, chain_scale
 from rmtbase.laws._chain._gaussian_chain import GaussianChain
-from rmtbase.laws._rational import variance_factor
+from rmtbase.laws._distribution import ComplexArray, FloatArray
+from rmtbase.laws._scale import variance_factor
 
 _FEWEST, _MOST = 64, 1024
 _EIGENVALUE_NODES = 256
@@ -47,18 +48,18 @@ class LinearStatistics:
     """First three joint cumulants of the sums S_i = Σ_k f_i(λ_k) over the r nonzero eigenvalues of one draw.
 
     Attributes:
-        mean: (i,), E[S_i] = r E_law[f_i] + the 1/r correction; neglected: order 1/r.
-        covariance: (i, j), neglected: relative order 1/r.
-        third_cumulant: (i, j, k), of order 1/r; neglected: relative order 1/r.
-        upper_response: (i,), Cov(ln λ_max, S_i), to leading order.
-        lower_response: (i,), Cov(ln λ_min, S_i), to leading order; nan at a hard edge.
+        mean: E[S_i] = r E_law[f_i] + the 1/r correction; neglected: order 1/r.
+        covariance: neglected: relative order 1/r.
+        third_cumulant: of order 1/r; neglected: relative order 1/r.
+        upper_response: Cov(ln λ_max, S_i), to leading order.
+        lower_response: Cov(ln λ_min, S_i), to leading order; nan at a hard edge.
     """
 
-    mean: FloatArray
-    covariance: FloatArray
-    third_cumulant: FloatArray
-    upper_response: FloatArray
-    lower_response: FloatArray
+    mean: Float[np.ndarray, " function"]
+    covariance: Float[np.ndarray, "function function"]
+    third_cumulant: Float[np.ndarray, "function function function"]
+    upper_response: Float[np.ndarray, " function"]
+    lower_response: Float[np.ndarray, " function"]
 
 
 def linear_statistics(law: GaussianChain, functions: Sequence[Callable[[FloatArray], ArrayLike]]) -> LinearStatistics:
@@ -91,11 +92,38 @@ def linear_statistics(law: GaussianChain, functions: Sequence[Callable[[FloatArr
     Source: Bai & Silverstein, Ann. Probab. 32, 553 (2004), for one Wishart matrix; Eynard & Orantin, Commun. Number
         Theory Phys. 1, 347 (2007), for the kernels.
     """
+    return linear_statistics_of_map(*_dimensionless(law, functions)[:2])
+
+
+def eigenvalue_response(
+    law: GaussianChain, functions: Sequence[Callable[[FloatArray], ArrayLike]], eigenvalue: float
+) -> Float[np.ndarray, " function"]:
+    """Return Cov(ln λ, S_i) for the eigenvalue that lies at ``eigenvalue`` inside the support, to leading order.
+
+    It moves by what the sums add to the number of eigenvalues above it: with p the ψ of the upper lip of the cut there,
+
+        Cov = 2 Im J(p) / (r Im p),    J(p) = (1/2 π i) ∮ (f(ψ) - f(p)) d ψ / (ψ - p);
+
+    at an edge it is the response of :class:`LinearStatistics`. Arguments, errors as :func:`linear_statistics`.
+
+    Raises:
+        ParameterError: also for an eigenvalue that is not inside the support.
+    """
+    chain, evaluate, unit = _dimensionless(law, functions)
+    lower, upper = law.support
+    if not lower < eigenvalue < upper:
+        raise ParameterError("eigenvalue", eigenvalue, f"a number inside the support, from {lower:g} to {upper:g}")
+    return eigenvalue_response_of_map(chain, evaluate, math.log(eigenvalue / unit))
+
+
+def _dimensionless(
+    law: GaussianChain, functions: Sequence[Callable[[FloatArray], ArrayLike]]
+) -> tuple[ChainMap, Callable[[FloatArray], FloatArray], float]:
+    """The map of the law, the functions as one of ln x, and the eigenvalue at x = 1."""
     if not isinstance(law, GaussianChain):
         raise ParameterError("law", law, "a GaussianChain")
-    chain = chain_map(tuple(float(n) for n in law.dims))
+    chain = chain_map(law.dims)
     unit = chain_scale(chain, variance_factor(law.dims, tuple(law.sigmas or ()), law.normalization))
-
     if not functions:
         raise ParameterError("functions", functions, "at least one function")
 
@@ -106,7 +134,7 @@ def linear_statistics(law: GaussianChain, functions: Sequence[Callable[[FloatArr
             raise ParameterError("functions", functions, "functions that return one finite number per eigenvalue")
         return np.stack(values)
 
-    return linear_statistics_of_map(chain, evaluate)
+    return chain, evaluate, unit
 
 
 def linear_statistics_of_map(chain: ChainMap, functions: Callable[[FloatArray], FloatArray]) -> LinearStatistics:
@@ -138,12 +166,10 @@ def linear_statistics_of_map(chain: ChainMap, functions: Callable[[FloatArray], 
     return LinearStatistics(mean, covariance, 4.0 * third, 2.0 * upper / rank, 2.0 * lower / rank)
 
 
-def eigenvalue_response(chain: ChainMap, functions: Callable[[FloatArray], FloatArray], log_x: float) -> FloatArray:
-    """Cov(ln λ, S_i), (i,), for the eigenvalue that lies at ln x inside the support, to leading order.
-
-    It moves by what the sums add to the number of eigenvalues above it: with p the ψ of the upper lip at x,
-    Cov = 2 Im J(p) / (r Im p), J(p) = (1/2 π i) ∮ (f(ψ) - f(p)) d ψ / (ψ - p); at an edge it is 2 f_a / r.
-    """
+def eigenvalue_response_of_map(
+    chain: ChainMap, functions: Callable[[FloatArray], FloatArray], log_x: float
+) -> Float[np.ndarray, " function"]:
+    """:func:`eigenvalue_response` of the eigenvalue at ln x, for functions of ln x."""
     cut = _Cut.of(chain, _EIGENVALUE_NODES)
     here = np.array([log_x])
     p = chain.solve(here)[0] - 1.0

@@ -36,9 +36,9 @@ from numpy.polynomial.chebyshev import Chebyshev
 from numpy.typing import NDArray
 from scipy.optimize.elementwise import find_root
 
-from rmtbase.laws._arrays import FloatArray
 from rmtbase.laws._chain._chain_map import ChainMap
 from rmtbase.laws._chain._chain_profile import Position, chain_profile
+from rmtbase.laws._distribution import FloatArray
 
 Side = Literal["upper", "lower"]
 
@@ -283,7 +283,8 @@ class EdgeCoordinate:
     def _real_solutions(self, log_x: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Parameters of the two real ψ with ln |x| = log_x on either side of the edge's."""
         target = np.minimum(log_x, self.edge + _FARTHEST * self.chain.factors)
-        edge = np.full(target.shape, self._edge_parameter)
+        at_edge = self.psi if self.side == "upper" else -self._delta / (self._width + self._delta)
+        edge = np.full(target.shape, math.log(at_edge))
 
         def excess(u: FloatArray, target: FloatArray) -> FloatArray:
             return self._height(u) - target
@@ -316,12 +317,6 @@ class EdgeCoordinate:
     def _width(self) -> float:
         c, gap, _ = self.chain.wide[0]
         return gap / c
-
-    @property
-    def _edge_parameter(self) -> float:
-        if self.side == "upper":
-            return math.log(self.psi)
-        return math.log(-self._delta / (self._width + self._delta))
 
     def _delta_at(self, u: FloatArray) -> FloatArray:
         return 1.0 + np.exp(u) if self.side == "upper" else -np.exp(self._log_delta(u))

@@ -12,15 +12,13 @@ import numpy as np
 from numpy.polynomial.chebyshev import Chebyshev
 from scipy.interpolate import CubicSpline
 from scipy.optimize import brentq
-from scipy.special import digamma, polygamma
 
 from rmtbase.errors import ParameterError
-from rmtbase.laws._arrays import FloatArray
 from rmtbase.laws._chain._chain_map import chain_map, chain_scale
-from rmtbase.laws._distribution import Distribution
+from rmtbase.laws._distribution import Distribution, FloatArray
 from rmtbase.laws._edge._edge_coordinate import EdgeCoordinate, Side, edge_coordinate
 from rmtbase.laws._edge._tracy_widom import TracyWidom
-from rmtbase.laws._rational import variance_factor
+from rmtbase.laws._scale import own_variance_log_cumulants, variance_factor
 from rmtbase.parameters import require_dims, require_flag, require_moderate_sigmas, require_normalization, require_order
 
 NEARLY_HARD = 8
@@ -73,22 +71,16 @@ class EdgeLaw(Distribution):
 
     @property
     def support(self) -> tuple[float, float]:
-        """(0, ∞)."""
         return 0.0, math.inf
 
     def var(self) -> float:
-        """Variance, by quadrature."""
         log_values, weights = self.quadrature()
         centre = float(weights @ log_values)
         relative = np.exp(log_values - centre)
         return math.exp(2.0 * centre) * float(weights @ (relative - weights @ relative) ** 2)
 
     def moment(self, k: int) -> float:
-        """E[λ^k], k = 0, 1, 2, ..., by quadrature.
-
-        Raises:
-            ParameterError: if k is not a non-negative integer.
-        """
+        """E[λ^k], k = 0, 1, 2, ..., by quadrature."""
         return self.expect_power(float(require_order(k)))
 
     def expect_power(self, power: float) -> float:
@@ -247,14 +239,10 @@ def largest_eigenvalue(
     and 4 the mean is within 0.01 standard deviations, the standard deviation within 0.7 %. Self-normalised, tail
     probabilities are within 20 % to 1e-3 and 35 % to 1e-4.
 
-    Args:
-        dims: (n_0, ..., n_L); (d_model, d_head, d_model) for W_QK.
-        sigmas: the L standard deviations; None means 1 for each.
-        normalization: ``"none"``, or ``"sqrt_d"`` to divide W by √n_0.
-        self_normalized: the law of the eigenvalue divided by Π_l s_l²/σ_l², s_l² = |X_l|_F² / (n_{l-1} n_l)
-            the estimate of σ_l² from the factor itself. The estimates are independent of the factors' directions,
-            so the cumulants of their logarithms (digamma and its derivatives at n_{l-1} n_l / 2) are subtracted from
-            those of ln λ.
+    The chain's parameters are those of :class:`rmtbase.laws.GaussianChain`. ``self_normalized`` gives the law of the
+    eigenvalue divided by Π_l s_l²/σ_l², s_l² = |X_l|_F² / (n_{l-1} n_l) the estimate of σ_l² from the factor itself.
+    The estimates are independent of the factors' directions, so the cumulants of their logarithms (digamma and its
+    derivatives at n_{l-1} n_l / 2) are subtracted from those of ln λ.
 
     Raises:
         ParameterError: as :class:`rmtbase.laws.GaussianChain`; where the correction v of the variance is below -3/4, as
@@ -273,13 +261,8 @@ def smallest_eigenvalue(
 
     Measured like :func:`largest_eigenvalue`, at d_head ≥ 16: mean within 0.02 and quantiles from 1 % to 99.9 % within
     0.1 standard deviations, standard deviation within 1.5 %, tail probabilities within 20 % to 1e-3. Not near a hard
-    edge: the true standard deviation is larger by 4 % at (72, 64), 8 % at (68, 64) and 60 % at (65, 64).
-
-    Args:
-        dims: (n_0, ..., n_L); (d_model, d_head, d_model) for W_QK.
-        sigmas: the L standard deviations; None means 1 for each.
-        normalization: ``"none"``, or ``"sqrt_d"`` to divide W by √n_0.
-        self_normalized: as in :func:`largest_eigenvalue`.
+    edge: the true standard deviation is larger by 4 % at (72, 64), 8 % at (68, 64) and 60 % at (65, 64). Parameters as
+    for :func:`largest_eigenvalue`.
 
     Raises:
         ParameterError: as :func:`largest_eigenvalue`, and at a hard edge (two or more of the n_l equal r, as for
@@ -296,7 +279,7 @@ def _edge_law(
         checked, require_moderate_sigmas(sigmas, len(checked) - 1), require_normalization(normalization)
     )
     own = require_flag("self_normalized", self_normalized)
-    chain = chain_map(tuple(float(n) for n in checked))
+    chain = chain_map(checked)
     if side == "lower" and chain.has_hard_edge:
         raise ParameterError(
             "dims",
@@ -313,21 +296,11 @@ def _edge_law(
     if not own:
         return law
     mean, variance, third = law.log_cumulants()
-    own_mean, own_variance, own_third = log_scale_cumulants(checked)
+    own_mean, own_variance, own_third = own_variance_log_cumulants(checked)
     try:
         return law.with_log_cumulants(mean - own_mean, variance - own_variance, third - own_third)
     except ParameterError as error:
         raise ParameterError("dims", checked, "more eigenvalues: these hardly vary when self-normalised") from error
-
-
-def log_scale_cumulants(dims: tuple[int, ...]) -> tuple[float, float, float]:
-    """First three cumulants of ln Π_l s_l² / σ_l², s_l² the estimates from the factors themselves. Exact."""
-    halves = [0.5 * m * n for m, n in pairwise(dims)]
-    return (
-        math.fsum(float(digamma(x)) - math.log(x) for x in halves),
-        math.fsum(float(polygamma(1, x)) for x in halves),
-        math.fsum(float(polygamma(2, x)) for x in halves),
-    )
 
 
 def _bent(u: FloatArray, bend: float) -> FloatArray:
@@ -338,14 +311,11 @@ def _bent(u: FloatArray, bend: float) -> FloatArray:
 @cache
 def _score_spline() -> CubicSpline:
     """(ln F')' of TW_1 between the ends."""
-    slopes = [Chebyshev.interpolate(_log_density, 40, ends).deriv() for ends in pairwise(_SCORE_ENDS)]
+    pieces = pairwise(_SCORE_ENDS)
+    slopes = [Chebyshev.interpolate(lambda s: np.log(_TRACY_WIDOM.pdf(s)), 40, ends).deriv() for ends in pieces]
     nodes = np.linspace(_SCORE_ENDS[0], _SCORE_ENDS[-1], 1501)
     piece = np.clip(np.searchsorted(_SCORE_ENDS, nodes) - 1, 0, len(slopes) - 1)
     return CubicSpline(nodes, np.choose(piece, [slope(nodes) for slope in slopes]))
-
-
-def _log_density(s: FloatArray) -> FloatArray:
-    return np.log(_TRACY_WIDOM.pdf(s))
 
 
 def _score(s: FloatArray, derivative: int) -> FloatArray:

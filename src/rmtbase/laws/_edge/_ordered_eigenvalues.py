@@ -7,17 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from jaxtyping import Float
 
-from rmtbase.laws._arrays import ComplexArray, FloatArray
 from rmtbase.laws._chain._chain_map import ChainMap, chain_map, chain_scale
 from rmtbase.laws._chain._gaussian_chain import GaussianChain
-from rmtbase.laws._edge._extreme_eigenvalues import (
-    NEARLY_HARD,
-    largest_eigenvalue,
-    log_scale_cumulants,
-    smallest_eigenvalue,
-)
-from rmtbase.laws._rational import variance_factor
+from rmtbase.laws._distribution import ComplexArray, FloatArray
+from rmtbase.laws._edge._extreme_eigenvalues import NEARLY_HARD, largest_eigenvalue, smallest_eigenvalue
+from rmtbase.laws._scale import own_variance_log_cumulants, variance_factor
 from rmtbase.parameters import require_dims, require_flag
 
 # Of the number of eigenvalues of one sine process of β = 1 in an interval that holds x of them,
@@ -30,12 +26,12 @@ class OrderedEigenvalues:
     """Mean and standard deviation of the eigenvalues λ_1 ≥ ... ≥ λ_r of one draw.
 
     Attributes:
-        mean: (r,), descending.
-        std: (r,).
+        mean: descending.
+        std: of each.
     """
 
-    mean: FloatArray
-    std: FloatArray
+    mean: Float[np.ndarray, " eigenvalue"]
+    std: Float[np.ndarray, " eigenvalue"]
 
 
 def ordered_eigenvalues(
@@ -60,12 +56,7 @@ def ordered_eigenvalues(
     the fourth and third last are off by up to 0.35 and 25 %, the last but one by 0.65 and 60 %, and of the very last,
     whose law is nothing like normal, the order of magnitude is lost.
 
-    Args:
-        dims: (n_0, ..., n_L); (d_model, d_head, d_model) for W_QK.
-        sigmas: the L standard deviations; None means 1 for each.
-        normalization: ``"none"``, or ``"sqrt_d"`` to divide W by √n_0.
-        self_normalized: of the eigenvalues divided by the estimate of Π σ_l² from the factors themselves, as in
-            :func:`rmtbase.laws.largest_eigenvalue`.
+    Parameters as for :func:`rmtbase.laws.largest_eigenvalue`.
 
     Raises:
         ParameterError: as :class:`rmtbase.laws.GaussianChain`.
@@ -76,7 +67,7 @@ def ordered_eigenvalues(
     own = require_flag("self_normalized", self_normalized)
     law = GaussianChain(checked, sigmas, normalization)
     rank = law.rank
-    chain = chain_map(tuple(float(n) for n in checked))
+    chain = chain_map(checked)
     unit = chain_scale(chain, variance_factor(checked, tuple(law.sigmas or ()), law.normalization))
     above = np.arange(rank) + 0.5
     mean = np.asarray(law.ppf(1.0 - above / rank))
@@ -89,7 +80,7 @@ def ordered_eigenvalues(
     in_number = np.log(2.0 * np.pi * room) + _RIGIDITY - np.pi**2 / 12.0
     variance = np.maximum(in_number, 0.0) / (np.pi * per_log) ** 2
     if own:
-        variance = np.maximum(variance - log_scale_cumulants(checked)[1], 0.0)
+        variance = np.maximum(variance - own_variance_log_cumulants(checked)[1], 0.0)
     std = mean * np.sqrt(variance)
     extremes = [(0, largest_eigenvalue)]
     if rank > 1 and sorted(checked)[1] >= rank + NEARLY_HARD:

@@ -1,30 +1,47 @@
-"""A planted rank-one spike: its threshold, its outlier, and the power of the test that looks for it."""
+"""A planted rank-one spike: its threshold, its outlier, and the power of the test that looks for it.
+
+A spike θ u vᵀ is added to the sub-product X_{a+1} ... X_b of the chain X_1 ... X_L: to the whole product
+(a = 0, b = L), or to one factor (b = a + 1). u and v are unit vectors, fixed or independent of the chain. With
+r = min n_l, c_l = r/n_l and ψ the moment generating function of the r nonzero eigenvalues (see ``_chain_map``), an
+outlier at λ = F(ψ), 0 < ψ < ψ_+, belongs to the strength
+
+    θ² = 1/D = K Π_{a<l<b} (1 + c_l ψ) / ψ,    K = Π_{a<l≤b} σ_l² Π_{a≤l≤b} n_l / r.
+
+For the whole product it is the D-transform D = (1 + c_0 ψ)(1 + c_L ψ)/λ of Benaych-Georges & Nadakuditi
+(2012), their φ being (1 + c ψ)/√λ with the zero eigenvalues of either side counted. A spike inside the
+chain sees the resolvent R = (λ - W Wᵀ)^(-1) through the factors around it, W = A Y B: with <.> the normalized
+trace, λ <Aᵀ R A> = <Aᵀ A> Π_{l≤a} (1 + c_l ψ) by free multiplicativity, alike for B, and D is λ times
+the product of <Aᵀ R A> and its counterpart.
+
+With p_l = c_l ψ / (1 + c_l ψ), S = Σ_l p_l and S_in its part a < l < b, the logarithmic slopes are
+d ln λ / d ln ψ = S - 1 and d ln θ² / d ln ψ = S_in - 1; everything else follows from them.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.optimize import brentq
+from scipy.optimize.elementwise import find_root
 
 from rmtbase.errors import ParameterError
-from rmtbase.laws._arrays import FloatArray
-from rmtbase.laws._chain._chain_map import chain_map, edge_scale
-from rmtbase.laws._edge._outlier_map import OutlierMap
+from rmtbase.laws._chain._chain_map import ChainMap, chain_map, edge_scale
+from rmtbase.laws._distribution import FloatArray
 from rmtbase.laws._edge._spiked_tracy_widom import spiked_tracy_widom_cdf
 from rmtbase.laws._edge._tracy_widom import TracyWidom
-from rmtbase.laws._rational import variance_factor
-from rmtbase.parameters import require_dims, require_normalization, require_sigmas
+from rmtbase.laws._scale import ChainParameters, variance_factor
 
 _AT_EDGE = 1e-6  # relative distance from ψ_+ below which 0/0 is replaced by its limit
+_LARGEST_PSI = 1e12
 
 
 @dataclass(frozen=True)
-class RankOneSpike:
+class RankOneSpike(ChainParameters):
     """A rank-one spike θ u vᵀ in a Gaussian chain W = X_1 X_2 ... X_L, as learning would plant it.
 
     u and v are unit vectors, fixed or independent of the chain. By default the spike is added to the product,
@@ -45,27 +62,19 @@ class RankOneSpike:
     measured below 0.06 of :meth:`eigenvalue_std` at θ ≥ 1.3 threshold for d_head = 32 and 64.
 
     Attributes:
-        dims: (n_0, ..., n_L), as :class:`GaussianChain`.
-        sigmas: the L standard deviations; None means 1 for each.
-        normalization: ``"none"``, or ``"sqrt_d"``, which divides W by √n_0. A strength on the product is in units
-            of the normalized product; a strength on a factor is in units of that factor, which is not divided.
+        dims, sigmas, normalization: as :class:`GaussianChain`. A strength on the product is in units of the
+            normalized product; a strength on a factor is in units of that factor, which is not divided.
         factor: None for a spike on the product; 0, ..., L - 1 for one on that factor, numbered as ``sigmas``.
 
     Raises:
         ParameterError: as :class:`GaussianChain`, and for a factor that the chain does not have.
     """
 
-    dims: tuple[int, ...]
-    sigmas: Sequence[float] | None = None
-    normalization: str = "none"
     factor: int | None = None
 
     def __post_init__(self) -> None:
-        dims = require_dims(self.dims)
-        object.__setattr__(self, "dims", dims)
-        object.__setattr__(self, "sigmas", require_sigmas(self.sigmas, len(dims) - 1))
-        object.__setattr__(self, "normalization", require_normalization(self.normalization))
-        count = len(dims) - 1
+        super().__post_init__()
+        count = len(self.dims) - 1
         named = isinstance(self.factor, int | np.integer) and not isinstance(self.factor, bool)
         if self.factor is not None and not (named and 0 <= self.factor < count):
             raise ParameterError("factor", self.factor, f"None (the product), or a factor from 0 to {count - 1}")
@@ -82,10 +91,7 @@ class RankOneSpike:
 
     def eigenvalue(self, strength: ArrayLike) -> FloatArray:
         """Limit of the largest eigenvalue at ``strength``, same shape: the outlier, or the edge below the threshold."""
-        theta, above, psi = self._outlier(strength)
-        value = np.where(np.isnan(theta), np.nan, self.edge)
-        value[above] = np.exp(self._map.log_eigenvalue(psi))
-        return value if value.ndim else value[()]
+        return self._of_outlier(strength, self.edge, lambda psi: np.exp(self._map.log_eigenvalue(psi)))
 
     def strength(self, eigenvalue: ArrayLike) -> FloatArray:
         """The strength whose outlier is at ``eigenvalue``, same shape: the inverse of :meth:`eigenvalue`.
@@ -96,7 +102,7 @@ class RankOneSpike:
         out = values > self.edge
         theta = np.full(values.shape, np.nan)
         theta[out] = np.exp(self._map.log_strength(self._map.psi_of_eigenvalue(np.log(values[out]))))
-        return theta if theta.ndim else theta[()]
+        return theta[()]
 
     def overlaps(self, strength: ArrayLike) -> tuple[FloatArray, FloatArray]:
         """Squared cosines (left, right) of the outlier's singular vectors with the spike's directions in W; limits.
@@ -104,13 +110,8 @@ class RankOneSpike:
         The directions are u and v, carried outward by the chain: for a spike on X_l, X_1 ... X_{l-1} u and
         (X_{l+1} ... X_L)ᵀ v, normalized. 0 at and below the threshold.
         """
-        theta, above, psi = self._outlier(strength)
-        pair = []
-        for side in self._map.overlaps(psi):
-            cosine = np.where(np.isnan(theta), np.nan, 0.0)
-            cosine[above] = side
-            pair.append(cosine if cosine.ndim else cosine[()])
-        return pair[0], pair[1]
+        left, right = self._of_outlier(strength, 0.0, lambda psi: np.stack(self._map.overlaps(psi)))
+        return left, right
 
     def eigenvalue_std(self, strength: ArrayLike) -> FloatArray:
         """Standard deviation of the outlier eigenvalue, of order r^(-1/2) relative; nan at or below the threshold.
@@ -120,10 +121,9 @@ class RankOneSpike:
         the threshold. Measured at d_head = 32 and 64, θ from 1.3 to 6 thresholds: within 4 %, Monte
         Carlo errors of 1.6 % included.
         """
-        theta, above, psi = self._outlier(strength)
-        spread = np.full(theta.shape, np.nan)
-        spread[above] = self._map.relative_std(psi) * np.exp(self._map.log_eigenvalue(psi))
-        return spread if spread.ndim else spread[()]
+        return self._of_outlier(
+            strength, math.nan, lambda psi: self._map.relative_std(psi) * np.exp(self._map.log_eigenvalue(psi))
+        )
 
     def power(self, strength: ArrayLike, level: float = 0.05) -> FloatArray:
         """Probability that the λ_max test of size ``level`` finds the spike, same shape as ``strength``.
@@ -151,7 +151,7 @@ class RankOneSpike:
         power = np.full(theta.shape, np.nan)
         known = ~np.isnan(theta)
         power[known] = 1.0 - self._largest_eigenvalue_cdf(theta[known], x)
-        return power if power.ndim else power[()]
+        return power[()]
 
     def detectable_strength(self, power: float = 0.5, level: float = 0.05) -> float:
         """The strength that the λ_max test of size ``level`` finds with probability ``power``.
@@ -179,10 +179,10 @@ class RankOneSpike:
         return self._outlier_map(0.5)
 
     def _outlier_map(self, shift: float) -> OutlierMap:
-        chain = chain_map(tuple(n - shift for n in self.dims))
+        chain = chain_map([n - shift for n in self.dims])
         first, last = (0, len(self.dims) - 1) if self.factor is None else (self.factor, self.factor + 1)
         sigmas = tuple(self.sigmas or ())
-        whole = variance_factor(self.dims, sigmas, self.normalization)
+        whole = self._variance_factor
         spanned = whole if self.factor is None else variance_factor(self.dims, sigmas[first:last], "none")
         dims, log_rank = [math.log(n) for n in chain.dims], math.log(chain.rank)
 
@@ -191,11 +191,17 @@ class RankOneSpike:
 
         return OutlierMap(chain, unit(whole, dims), unit(spanned, dims[first : last + 1]), first, last)
 
-    def _outlier(self, strength: ArrayLike) -> tuple[FloatArray, NDArray[np.bool_], FloatArray]:
-        """The strengths, which of them are above the threshold, and ψ of those."""
+    def _of_outlier(
+        self, strength: ArrayLike, otherwise: float, function: Callable[[FloatArray], FloatArray]
+    ) -> FloatArray:
+        """``function`` of the ψ of the outlier where there is one, shape (..., *strength); nan in → nan out."""
         theta = _require_strength(strength)
         above = theta > self.threshold
-        return theta, above, self._map.psi_of_strength(np.log(theta[above]))
+        found = function(self._map.psi_of_strength(np.log(theta[above])))
+        result = np.empty((*found.shape[:-1], *theta.shape))
+        result[...] = np.where(np.isnan(theta), np.nan, otherwise)
+        result[..., above] = found
+        return result[()]
 
     def _largest_eigenvalue_cdf(self, theta: FloatArray, x: float) -> FloatArray:
         """P(λ_max ≤ edge + scale x) at strengths ``theta``, edge and scale the null's, shifted."""
@@ -238,3 +244,114 @@ def _require_probability(name: str, value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float | np.number) or not 0.0 < float(value) < 1.0:
         raise ParameterError(name, value, "a number between 0 and 1, both excluded")
     return float(value)
+
+
+@dataclass(frozen=True)
+class OutlierMap:
+    """The maps ψ → λ, θ and the outlier's statistics for one chain and one place of the spike.
+
+    Attributes:
+        chain: the chain's map.
+        log_scale: ln C, the unit of the eigenvalues.
+        log_unit: ln K, the unit of θ².
+        first: a, the index of the spike's left dimension.
+        last: b, the index of its right dimension.
+    """
+
+    chain: ChainMap
+    log_scale: float
+    log_unit: float
+    first: int
+    last: int
+
+    @property
+    def ratios(self) -> FloatArray:
+        """The c_l = r/n_l of the whole chain."""
+        return self.chain.rank / np.asarray(self.chain.dims)
+
+    @property
+    def inner(self) -> FloatArray:
+        """The c_l strictly inside the spike's span."""
+        return self.ratios[self.first + 1 : self.last]
+
+    @property
+    def psi_edge(self) -> float:
+        """ψ_+, where the outlier leaves the bulk."""
+        return self.chain.upper_delta - 1.0
+
+    def log_eigenvalue(self, psi: FloatArray) -> FloatArray:
+        """ln λ."""
+        return self.log_scale + _log_product(self.ratios, psi) - np.log(psi)
+
+    def log_strength(self, psi: FloatArray) -> FloatArray:
+        """ln θ."""
+        return 0.5 * (self.log_unit + _log_product(self.inner, psi) - np.log(psi))
+
+    def psi_of_eigenvalue(self, log_eigenvalue: FloatArray) -> FloatArray:
+        """ψ in (0, ψ_+] at ln λ above the edge."""
+        return self._solve(self.ratios, log_eigenvalue - self.log_scale, 0.0, self.psi_edge)
+
+    def psi_of_strength(self, log_strength: FloatArray) -> FloatArray:
+        """ψ in (0, ψ_+] at ln θ above the threshold."""
+        return self._solve(self.inner, 2.0 * log_strength - self.log_unit, 0.0, self.psi_edge)
+
+    def psi_below_threshold(self, log_strength: FloatArray) -> FloatArray:
+        """ψ > ψ_+ at ln θ below the threshold: the continuation of the outlier; inf where it ends."""
+        end = _LARGEST_PSI
+        if self.inner.size > 1:  # θ has a minimum, S_in = 1
+            low, high = math.log(self.psi_edge), math.log(_LARGEST_PSI)
+            end = math.exp(find_root(lambda t: _slope(self.inner, np.exp(t)) - 1.0, (low, high)).x)
+        target = 2.0 * log_strength - self.log_unit
+        reached = target > _log_product(self.inner, np.asarray(end)) - math.log(end)
+        psi = np.full(target.shape, np.inf)
+        psi[reached] = self._solve(self.inner, target[reached], self.psi_edge, end)
+        return psi
+
+    def overlap(self, psi: FloatArray) -> FloatArray:
+        """(1 - S)/(1 - S_in), the overlap up to the factors of each side."""
+        return (1.0 - _slope(self.ratios, psi)) / (1.0 - _slope(self.inner, psi))
+
+    def overlaps(self, psi: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Squared overlaps of the outlier's left and right singular vectors with the spike's images."""
+        both = self.overlap(psi)
+        left = np.exp(_log_product(self.ratios[: self.first + 1], psi))
+        right = np.exp(_log_product(self.ratios[self.last :], psi))
+        return both * left, both * right
+
+    def relative_std(self, psi: FloatArray) -> FloatArray:
+        """Standard deviation of ln λ_out, leading order.
+
+        Var = (2/r) Q [(S - S_in)/ψ - (c_a + c_b) Q], Q = (1 - S)/(1 - S_in): the fluctuations of uᵀ Aᵀ R A u,
+        vᵀ B R Bᵀ v and the cross term, which are independent, with u and v uniform on their spheres.
+        """
+        both = self.overlap(psi)
+        free = (_slope(self.ratios, psi) - _slope(self.inner, psi)) / psi
+        ends = self.ratios[self.first] + self.ratios[self.last]
+        return np.sqrt(np.maximum(2.0 / self.chain.rank * both * (free - ends * both), 0.0))
+
+    def _solve(self, ratios: FloatArray, target: FloatArray, low: float, high: float) -> FloatArray:
+        """The ψ in [low, high] with sum ln(1 + c ψ) - ln ψ = target, which falls with ψ there."""
+        least = np.maximum(-target, math.log(low) if low else -np.inf)
+        most = np.maximum(least, math.log(high))
+        if not ratios.size:
+            return np.exp(least)
+        root = find_root(
+            lambda t, goal: _log_product(ratios, np.exp(t)) - t - goal,
+            (least, most),
+            args=(target,),
+            tolerances={"xatol": 1e-16, "xrtol": 4e-16},
+        )
+        # At either end rounding may leave no change of sign: the nearer end is the root.
+        at_end = np.where(_log_product(ratios, np.exp(most)) - most >= target, most, least)
+        return np.exp(np.where(root.success, root.x, at_end))
+
+
+def _log_product(ratios: FloatArray, psi: FloatArray) -> FloatArray:
+    """Sum of ln(1 + c ψ)."""
+    return np.log1p(np.multiply.outer(psi, ratios)).sum(axis=-1)
+
+
+def _slope(ratios: FloatArray, psi: FloatArray) -> FloatArray:
+    """Sum of c ψ/(1 + c ψ)."""
+    terms = np.multiply.outer(psi, ratios)
+    return (terms / (1.0 + terms)).sum(axis=-1)

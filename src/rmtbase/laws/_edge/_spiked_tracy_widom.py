@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 from scipy.interpolate import CubicSpline
 from scipy.special import ndtr, roots_jacobi
 
-from rmtbase.laws._arrays import FloatArray
+from rmtbase.laws._distribution import FloatArray
 
 _LEFT, _RIGHT, _START = -8.0, 9.0, 12.0
 _ANGLES, _STAGES, _STEP = 128, 4, 0.5

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from rmtbase.errors import ParameterError
-from rmtbase.laws._arrays import FloatArray
+from rmtbase.laws._distribution import FloatArray
 from rmtbase.parameters import require_positive_number
 
 
@@ -58,8 +58,9 @@ class AdamWNoise:
             raise ParameterError("beta1", beta1, "a number of at least 0 and below 1")
         object.__setattr__(self, "beta1", float(beta1))
         if self._decay >= 1.0 - self.beta1:
+            longest = (1.0 - self.beta1) / self.learning_rate
             raise ParameterError(
-                "weight_decay", self.weight_decay, f"less than (1 - beta1)/learning_rate = {self._longest_decay:g}"
+                "weight_decay", self.weight_decay, f"less than (1 - beta1)/learning_rate = {longest:g}"
             )
 
     @property
@@ -117,10 +118,6 @@ class AdamWNoise:
     @property
     def _keep(self) -> float:
         return 1.0 - self._decay
-
-    @property
-    def _longest_decay(self) -> float:
-        return (1.0 - self.beta1) / self.learning_rate
 
 
 def _spent(log_factor: float, steps: FloatArray) -> FloatArray:

@@ -13,8 +13,7 @@ from scipy.optimize.elementwise import find_root
 from scipy.special import ndtr, ndtri, xlogy
 
 from rmtbase.errors import ParameterError
-from rmtbase.laws._arrays import FloatArray
-from rmtbase.laws._distribution import Distribution
+from rmtbase.laws._distribution import Distribution, FloatArray
 from rmtbase.parameters import require_finite_number, require_order, require_positive_number
 
 _ROOT_TAU = math.sqrt(2.0 * math.pi)
@@ -68,7 +67,6 @@ class ContaminatedNormal(Distribution):
 
     @property
     def support(self) -> tuple[float, float]:
-        """The whole real line."""
         return -math.inf, math.inf
 
     @property
@@ -111,11 +109,9 @@ class ContaminatedNormal(Distribution):
         return (1.0 - self.spike_weight) * bulk + self.spike_weight * spike
 
     def mean(self) -> float:
-        """The mean."""
         return self.mean_bulk + self.spike_weight * self._delta
 
     def var(self) -> float:
-        """The variance."""
         q = self.spike_weight
         return (1.0 - q) * self.sigma_bulk**2 + q * self.sigma_spike**2 + q * (1.0 - q) * self._delta**2
 

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import lru_cache
+from itertools import pairwise
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
+from scipy import special
 
 from rmtbase.errors import ParameterError
-from rmtbase.laws._arrays import FloatArray
-from rmtbase.laws._element._chi_square_rule import chi_square_rule
-from rmtbase.laws._element._product_element import ProductElement, product_element
-from rmtbase.laws._moments import Moments
+from rmtbase.laws._distribution import FloatArray, Moments
+from rmtbase.laws._element._product_element import ProductElement, chi_square_rule, product_element
+from rmtbase.parameters import require_positive_integer, require_positive_number
 
 _LOG_STEP = 0.125
 _LOG_REACH = 37.0  # below e^-37 of its standard deviation a normal variable has mass 1e-16
+_METHOD = "asymptotic: leading order in 1/d_model; neglected: error"
+_SMALLEST_HEAD = 3
 
 
 def element_average(
@@ -37,26 +41,21 @@ def element_average(
     The second term, absent for independent elements, is larger by about d/d_head for f = w². Exact for every d;
     numerical to about 1e-12 for f analytic in ln |w|, as powers of |w|, ln |w| and the law's own density are.
 
-    Args:
-        function: f, from an array of elements to an array of the same shape.
-        d_model: d.
-        d_head: the number of products in an element.
-        sigma_q: standard deviation of the entries of W_Q.
-        sigma_k: standard deviation of the entries of W_K.
-        normalization: ``"sqrt_d"`` or ``"none"``.
+    f maps an array of elements to an array of the same shape; the other parameters are those of
+    :func:`rmtbase.laws.product_element`.
 
     Raises:
         ParameterError: as :func:`rmtbase.laws.low_rank_product`, and for an f that does not return one finite number
             per element.
     """
     law = product_element(d_model, d_head, sigma_q, sigma_k, normalization)
-    mean, spread, shared = average_parts(function, law)
+    mean, spread, shared = _average_parts(function, law)
     return Moments(mean, math.sqrt(spread + 2.0 * (d_model - 1) * shared) / d_model, "exact")
 
 
-def average_parts(function: Callable[[FloatArray], ArrayLike], law: ProductElement) -> tuple[float, float, float]:
+def _average_parts(function: Callable[[FloatArray], ArrayLike], law: ProductElement) -> tuple[float, float, float]:
     """Return E f(w), Var f(w) and Var E(f(w) | row) for an element w."""
-    x, kernel, weights = normal_mixture(law)
+    x, kernel, weights = _normal_mixture(law)
     values = np.stack([np.asarray(function(side), dtype=np.float64) for side in (x, -x)])
     if values.shape != (2, x.size) or not np.isfinite(values).all():
         raise ParameterError("function", function, "a function that returns one finite number per element")
@@ -66,7 +65,7 @@ def average_parts(function: Callable[[FloatArray], ArrayLike], law: ProductEleme
     return mean, spread, float(weights @ (conditional - mean) ** 2)
 
 
-def normal_mixture(law: ProductElement) -> tuple[FloatArray, FloatArray, FloatArray]:
+def _normal_mixture(law: ProductElement) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Return x > 0, the kernel (node, x) and weights (node) with E f(w) = weights @ kernel @ (f(x) + f(-x)).
 
     A row of the kernel is the conditional law at one |q|²: the trapezoidal rule in ln x, in which e^x of a normal
@@ -78,3 +77,133 @@ def normal_mixture(law: ProductElement) -> tuple[FloatArray, FloatArray, FloatAr
     ratio = t - log_std[:, None]
     kernel = _LOG_STEP / math.sqrt(2.0 * math.pi) * np.exp(ratio - 0.5 * np.exp(2.0 * ratio))
     return law.std() * np.exp(t), kernel, weights
+
+
+def nearest_neighbour_entropy(
+    d_model: int,
+    d_head: int,
+    k: int = 1,
+    sigma_q: float = 1.0,
+    sigma_k: float = 1.0,
+    normalization: str = "sqrt_d",
+) -> Moments:
+    """Return mean and standard deviation of the k-th neighbour entropy of the N = d_model² elements of one W_QK.
+
+    The estimate is that of :func:`rmtbase.statistics.nearest_neighbour_entropy`. With p the law of one element and
+    p(·|s) that of one row,
+
+        mean = entropy - χ/d_model,    χ = E ∫ p(x|s)²/p(x) dx - 1, about 1/d_head,
+        variance = [Var ln p + c_k + 2 (d_model - 1) Var E(ln p | s)] / N.
+
+    The elements of one matrix follow a random density around p, whose entropy is lower by χ/d_model, and the estimate
+    is of that one. c_k is what the distances add, 2.14114 for k = 1 and near 1.8/k for larger k; N independent elements
+    would have mean entropy and variance [Var ln p + c_k]/N.
+
+    Below d_head = 3, χ is infinite, as p is singular at zero. Parameters of the law as for
+    :func:`rmtbase.laws.product_element`.
+
+    Raises:
+        ParameterError: as :func:`rmtbase.laws.low_rank_product`, for a d_head below 3, and for a k that is not a
+            positive integer or leaves no k-th neighbour.
+
+    Source: Delattre & Fournier (2017) for the variance of independent elements at k = 1.
+    """
+    law = _require_law(d_model, d_head, sigma_q, sigma_k, normalization)
+    return _moments(law, d_model, k, law.entropy(), -1.0, 0.0, False)
+
+
+def nearest_neighbour_kl(
+    d_model: int,
+    d_head: int,
+    k: int = 1,
+    sigma: float | None = None,
+    sigma_q: float = 1.0,
+    sigma_k: float = 1.0,
+    normalization: str = "sqrt_d",
+) -> Moments:
+    """Return mean and standard deviation of the k-th neighbour estimate of D_KL(w ‖ normal) from one W_QK.
+
+    The estimate is that of :func:`rmtbase.statistics.nearest_neighbour_kl`: the cross-entropy ln(2π sigma²)/2 +
+    mean(w²)/(2 sigma²), or ln(2π e mean(w²))/2 where ``sigma`` is None, less the entropy. Its bias is χ/d_model, less
+    Var(mean w²)/(4 (E w²)²), about the same 1/(d_model d_head), at a fitted σ. Accuracy, arguments and errors as
+    :func:`nearest_neighbour_entropy`; ``sigma`` must be positive and finite.
+    """
+    law = _require_law(d_model, d_head, sigma_q, sigma_k, normalization)
+    if sigma is None:
+        # Relative variance of mean(w²), exact: (2 + 6/h + 4 (d - 1)/h) / d².
+        fitted = (2.0 + (4.0 * d_model + 2.0) / law.d_head) / d_model**2
+        return _moments(law, d_model, k, law.kl_to_normal() - 0.25 * fitted, 1.0, 0.5 / law.var(), True)
+    weight = 0.5 / require_positive_number("sigma", sigma) ** 2
+    cross_entropy = 0.5 * math.log(math.pi / weight) + weight * law.var()
+    return _moments(law, d_model, k, cross_entropy - law.entropy(), 1.0, weight, False)
+
+
+def _require_law(d_model: int, d_head: int, sigma_q: float, sigma_k: float, normalization: str) -> ProductElement:
+    law = product_element(d_model, d_head, sigma_q, sigma_k, normalization)
+    if law.d_head < _SMALLEST_HEAD:
+        raise ParameterError("d_head", d_head, f"at least {_SMALLEST_HEAD}: the density of an element must be finite")
+    return law
+
+
+def _moments(
+    law: ProductElement, d_model: int, k: int, value: float, sign: float, square_weight: float, fitted: bool
+) -> Moments:
+    """Moments of the average of sign ln p(w) + square_weight w² over one matrix, p estimated by neighbours."""
+    count = d_model**2
+    if require_positive_integer("k", k) >= count:
+        raise ParameterError("k", k, f"less than the number of elements, {count}")
+    _, spread, shared = _average_parts(lambda w: sign * law.logpdf(w) + square_weight * w * w, law)
+    _, kernel, weights = _normal_mixture(law)
+    shift = (2.0 * float(np.sum(weights @ kernel**2 / (weights @ kernel))) - 1.0) / d_model
+    std = math.sqrt((spread + _distance_variance(k) + 2.0 * (d_model - 1) * shared) / count)
+    return Moments(value + sign * shift, std, _METHOD, shift**2 + k / count, shift**2 / std)
+
+
+@lru_cache(maxsize=64)
+def _distance_variance(k: int) -> float:
+    """Return c_k = lim n Var(Σ ln ρ_i / n), ρ_i the k-th neighbour distances of n uniform points on a circle.
+
+    With D_x the distance of a point x of a Poisson process of unit rate, and h(r) = P(D > r) = P(Poisson(2r) < k),
+
+        c_k = ψ'(k) - 1 + ∫ dy ∫∫ [P(D_0 > r, D_y > t) - P(D_0 > r) h(t) - h(r) P(D_y > t) + h(r) h(t)] dr dt/(r t)
+
+    where the laws of D_0 and D_y are those given points at both 0 and y, and -1 takes off the fluctuation of the
+    number of points. For k = 1 it is π²/6 - 1 + 4 [π²/12 + Li₂(-1/2)] = 2.14114. Gauss–Legendre quadrature in t/r,
+    y/r and r over the pieces on which the integrand is analytic: 1e-10.
+    """
+    nodes, gauss = np.polynomial.legendre.leggauss(24)
+    end = 0.5 * (k + 12.0 * math.sqrt(k) + 40.0)
+    fine, fine_gauss = np.polynomial.legendre.leggauss(64)
+    r, r_weight = 0.5 * end * (fine + 1.0), 0.5 * end * fine_gauss
+    total = 0.0
+    for low, high in ((0.0, 0.5), (0.5, 1.0)):
+        for node, weight in zip(nodes, gauss, strict=True):
+            u = 0.5 * (low + high + (high - low) * node)
+            for start, stop in pairwise(sorted((0.0, u, 1.0 - u, 1.0, 1.0 + u))):
+                z = 0.5 * (start + stop + (stop - start) * nodes)[:, None]
+                inner = 0.5 * (stop - start) * gauss @ _pair_excess(k, r, u, z) @ r_weight
+                total += 4.0 * 0.5 * (high - low) * weight / u * float(inner)
+    return float(special.polygamma(1, k)) - 1.0 + total
+
+
+def _pair_excess(k: int, r: FloatArray, u: float, z: FloatArray) -> FloatArray:
+    """The bracket of :func:`_distance_variance` at t = u r, u < 1, and y = z r, 0 < z < 1 + u."""
+    # Of the intervals (-r, r) and (y - t, y + t): their overlap, and what is left of each.
+    overlap = r * np.minimum(2.0 * u, 1.0 + u - z)
+    left, right = 2.0 * r - overlap, 2.0 * u * r - overlap
+    near, far = (z < 1.0).astype(int), (z < u).astype(int)  # each point counts among the other's neighbours
+    together = sum(
+        np.exp(special.xlogy(j, overlap) - overlap - special.gammaln(j + 1))
+        * _fewer(k - near - j, left)
+        * _fewer(k - far - j, right)
+        for j in np.arange(k)
+    )
+    alone, alone_other = _fewer(k, 2.0 * r), _fewer(k, 2.0 * u * r)
+    return (
+        together - _fewer(k - near, 2.0 * r) * alone_other - alone * _fewer(k - far, 2.0 * u * r) + alone * alone_other
+    )
+
+
+def _fewer(count: NDArray[np.integer] | int, mean: FloatArray) -> FloatArray:
+    """P(Poisson(mean) < count), 0 for count ≤ 0."""
+    return np.where(np.asarray(count) > 0, special.pdtr(np.maximum(count, 1) - 1, np.maximum(mean, 0.0)), 0.0)

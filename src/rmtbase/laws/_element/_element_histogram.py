@@ -8,10 +8,8 @@ import numpy as np
 from scipy import special, stats
 
 from rmtbase.errors import ParameterError
-from rmtbase.laws._arrays import FloatArray
-from rmtbase.laws._element._chi_square_rule import chi_square_rule
-from rmtbase.laws._element._product_element import ProductElement, product_element
-from rmtbase.laws._moments import Moments
+from rmtbase.laws._distribution import FloatArray, Moments
+from rmtbase.laws._element._product_element import ProductElement, chi_square_rule, product_element
 from rmtbase.parameters import require_interval, require_positive_integer, require_positive_number
 
 _METHOD = "second-order delta method on exact covariances; neglected: error"
@@ -40,14 +38,8 @@ def histogram_entropy(
     Means, variances and covariances of the counts are exact (as :func:`element_average`), and so is the expectation of
     n ln n for a binomial count n; ``error`` is the next order of the dependence, ``std_error`` that of the spread.
 
-    Args:
-        d_model: d.
-        d_head: the number of products in an element.
-        bins: number of bins.
-        range: (low, high), in the units of the elements.
-        sigma_q: standard deviation of the entries of W_Q.
-        sigma_k: standard deviation of the entries of W_K.
-        normalization: ``"sqrt_d"`` or ``"none"``.
+    ``range`` is (low, high) in the units of the elements; parameters of the law as for
+    :func:`rmtbase.laws.product_element`.
 
     Raises:
         ParameterError: as :func:`rmtbase.laws.low_rank_product`, and for a number of bins that is not a positive

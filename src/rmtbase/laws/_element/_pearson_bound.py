@@ -9,11 +9,11 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+from jaxtyping import Float
 from numpy.typing import ArrayLike
 
 from rmtbase.errors import ParameterError
-from rmtbase.laws._arrays import FloatArray
-from rmtbase.laws._distribution import DiscreteDistribution
+from rmtbase.laws._distribution import DiscreteDistribution, FloatArray
 from rmtbase.parameters import require_finite_number, require_order, require_positive_number, require_real_numbers
 
 _ROUNDING = 1e-9
@@ -79,10 +79,9 @@ class TwoPoint(DiscreteDistribution):
         object.__setattr__(self, "scale", require_positive_number("scale", self.scale))
 
     @property
-    def support(self) -> tuple[float, float]:
+    def points(self) -> Float[np.ndarray, "2"]:
         """The two points, in ascending order."""
-        near, far = self._standardized
-        return self.center + self.scale * min(near, far), self.center + self.scale * max(near, far)
+        return np.array([self.center + self.scale * point for point in sorted(self._standardized)])
 
     @property
     def weights(self) -> tuple[float, float]:
@@ -90,32 +89,22 @@ class TwoPoint(DiscreteDistribution):
         low, high = sorted(self._standardized)
         return high / (high - low), -low / (high - low)
 
-    @property
-    def points(self) -> FloatArray:
-        """The two points, in ascending order."""
-        return np.array(self.support)
-
     def pmf(self, x: ArrayLike) -> FloatArray:
-        """Probability of the value ``x``, same shape; nan at nan."""
         values = require_real_numbers("x", x)
         (low, high), (below, above) = self.support, self.weights
         return np.select([np.isnan(values), values == low, values == high], [np.nan, below, above], 0.0)[()]
 
     def moment(self, k: int) -> float:
-        """E[x^k], k = 0, 1, 2, ..."""
         order = require_order(k)
         return math.fsum(weight * point**order for weight, point in zip(self.weights, self.support, strict=True))
 
     def mean(self) -> float:
-        """The mean."""
         return self.center
 
     def var(self) -> float:
-        """The variance."""
         return self.scale**2
 
     def std(self) -> float:
-        """The standard deviation."""
         return self.scale
 
     def kurtosis(self) -> float:

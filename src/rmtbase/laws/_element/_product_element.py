@@ -1,4 +1,4 @@
-"""One element of W_QK: the variance-gamma law."""
+"""One element of W_QK: the variance-gamma law, a normal law whose variance is a χ² variable."""
 
 from __future__ import annotations
 
@@ -13,29 +13,18 @@ from numpy.typing import ArrayLike
 from scipy.interpolate import CubicHermiteSpline
 from scipy.special import erf, erfcx, gammaln, k0e
 
-from rmtbase.laws._arrays import FloatArray
-from rmtbase.laws._distribution import Distribution
-from rmtbase.laws._element._chi_square_rule import (
-    NEGLIGIBLE,
-    chi_square_rule,
-    exponential_remainder,
-    trapezoidal_points,
-    trapezoidal_step,
-)
-from rmtbase.laws._rational import as_float
-from rmtbase.parameters import (
-    require_head_shape,
-    require_normalization,
-    require_order,
-    require_positive_integer,
-    require_positive_number,
-)
+from rmtbase.laws._distribution import Distribution, FloatArray
+from rmtbase.laws._scale import as_float, product_parameters
+from rmtbase.parameters import require_order, require_positive_integer, require_positive_number
 
 _NEAREST = 2.0**-66  # of the unit: for d_head > 1 no function changes by 1e-16 between here and zero
 _LOWEST_LOG = -760.0  # below ln of the smallest positive double
 _ROWS = 4096
 _NEWTON_STEPS = 2
 _CENTRAL = 0.45  # tail probability above which a quantile is found from its distance to 1/2
+_NEGLIGIBLE = 40.0  # terms e^-40 below the largest one are left out
+_FRACTIONS = np.geomspace(0.05, 1.0, 60)
+_REMAINDER_SERIES = [1.0 / math.factorial(k) for k in range(17, 1, -1)]
 
 
 @dataclass(frozen=True)
@@ -71,7 +60,6 @@ class ProductElement(Distribution):
 
     @property
     def support(self) -> tuple[float, float]:
-        """The whole real line."""
         return -math.inf, math.inf
 
     def logpdf(self, x: ArrayLike) -> FloatArray:
@@ -124,10 +112,6 @@ class ProductElement(Distribution):
         product = math.prod((2 * j + 1) * (self.d_head + 2 * j) for j in range(order // 2))
         return as_float(Fraction(self.scale) ** order * product)
 
-    def mean(self) -> float:
-        """E[w] = 0."""
-        return 0.0
-
     def var(self) -> float:
         """Variance, scale² h."""
         return self.moment(2)
@@ -172,14 +156,11 @@ def product_element(
     """Return the law of one element of W_QK = W_Qᵀ W_K with Gaussian W_Q, W_K of shape (d_head, d_model).
 
     Variance d_head σ_q² σ_k², divided by d_model for ``sqrt_d``. Exact for every element, but the d_model²
-    elements of one matrix depend on each other: see :func:`element_average`.
-
-    Raises:
-        ParameterError: as :func:`rmtbase.laws.low_rank_product`.
+    elements of one matrix depend on each other: see :func:`element_average`. Arguments and errors as
+    :func:`rmtbase.laws.low_rank_product`.
     """
-    width, head = require_head_shape(d_model, d_head)
-    scale = require_positive_number("sigma_q", sigma_q) * require_positive_number("sigma_k", sigma_k)
-    return ProductElement(head, scale / math.sqrt(width) if require_normalization(normalization) == "sqrt_d" else scale)
+    (width, head, _), sigmas, normalization = product_parameters(d_model, d_head, sigma_q, sigma_k, normalization)
+    return ProductElement(head, math.prod(sigmas) / (math.sqrt(width) if normalization == "sqrt_d" else 1.0))
 
 
 def _by_octave(function: Callable[[int, FloatArray], FloatArray], d_head: int, x: FloatArray) -> FloatArray:
@@ -223,11 +204,11 @@ def _mixture(d_head: int, x: FloatArray, tilt: float) -> tuple[FloatArray, Float
     half = 0.5 * d_head
     upper = 0.5 * (half + np.hypot(half, x))
     lower = x * (0.25 * (x / upper))
-    step = trapezoidal_step(float(np.max(upper + lower)))
-    v = trapezoidal_points(float(upper.min()), float(upper.min()) - tilt, step)
-    rise, fall = exponential_remainder(v), exponential_remainder(-v)
+    step = _trapezoidal_step(float(np.max(upper + lower)))
+    v = _trapezoidal_points(float(upper.min()), float(upper.min()) - tilt, step)
+    rise, fall = _exponential_remainder(v), _exponential_remainder(-v)
     decay = upper.min() * rise + lower.min() * fall + tilt * v
-    kept = decay < decay.min() + NEGLIGIBLE
+    kept = decay < decay.min() + _NEGLIGIBLE
     terms = np.exp(-(np.multiply.outer(upper, rise[kept]) + np.multiply.outer(lower, fall[kept])))
     log_peak = _log_gamma_peak(half) + half * np.log1p(lower / half) - 2.0 * lower
     return log_peak, 2.0 * upper, v[kept], terms, step
@@ -237,13 +218,13 @@ def _central_mass(d_head: int, x: FloatArray) -> FloatArray:
     """P(0 < w < x) at scale 1 for x > 0 in one octave: accurate relative to itself however small x is."""
     half = 0.5 * d_head
     reach = x / math.sqrt(2.0 * d_head)
-    step = trapezoidal_step(half)
-    v = trapezoidal_points(half, half, step)
+    step = _trapezoidal_step(half)
+    v = _trapezoidal_points(half, half, step)
     # To the left of ln reach² the error function is 1: the tail of the mixture starts only there.
     v = np.concatenate([v[0] + step * np.arange(-math.ceil(max(0.0, -2.0 * math.log(reach.min())) / step), 0), v])
-    exponent = half * exponential_remainder(v)
+    exponent = half * _exponential_remainder(v)
     decay = exponent - np.log(erf(np.minimum(reach.min() * np.exp(-0.5 * v), 10.0)))
-    kept = decay < decay.min() + NEGLIGIBLE
+    kept = decay < decay.min() + _NEGLIGIBLE
     within = erf(np.multiply.outer(reach, np.exp(-0.5 * v[kept])))
     return 0.5 * step * math.exp(_log_gamma_peak(half)) * (within @ np.exp(-exponent[kept]))
 
@@ -333,3 +314,48 @@ def _divergence_density(delta: FloatArray) -> FloatArray:
     """(1 + δ) ln(1 + δ) - δ ≥ 0, by its series Σ_{k≥2} (-δ)^k / (k(k - 1)) for small δ."""
     series = np.polyval([(-1.0) ** k / (k * (k - 1)) for k in range(14, 1, -1)], delta) * delta**2
     return np.where(np.abs(delta) < 0.05, series, (1.0 + delta) * np.log1p(delta) - delta)
+
+
+def _exponential_remainder(v: FloatArray) -> FloatArray:
+    """Return e^v - 1 - v, accurate relative to itself: by its series for small v."""
+    near = np.clip(v, -0.5, 0.5)
+    series = near * near * np.polyval(_REMAINDER_SERIES, near)
+    return np.asarray(np.where(np.abs(v) < 0.5, series, np.expm1(v) - v), dtype=np.float64)
+
+
+def _trapezoidal_step(curvature: float) -> float:
+    """Return the step of the trapezoidal rule for ∫ exp(-P(e^v - 1 - v) - X(e^-v - 1 + v)) dv, P + X = ``curvature``.
+
+    A step Δ errs by e^(-2πθ/Δ) times the growth of the integrand on the line Im v = θ < π/2, which is at most
+    (cos θ)^-(P + X); the best θ keeps it below e^-40 of the integral (Trefethen & Weideman 2014).
+    """
+    angles = _FRACTIONS * min(1.5, math.sqrt(2.0 * _NEGLIGIBLE / curvature))
+    growth = -0.5 * curvature * np.log1p(-(np.sin(angles) ** 2))
+    return 2.0 * math.pi / float(np.min((_NEGLIGIBLE + growth) / angles))
+
+
+def _trapezoidal_points(curvature: float, left_slope: float, step: float) -> FloatArray:
+    """Return the multiples of ``step`` beyond which exp(-P(e^v - 1 - v)) is negligible, P = ``curvature``.
+
+    On the left, P = ``left_slope`` is taken instead, for integrands that fall more slowly there.
+    """
+    # e^v - 1 - v is at least v²/2 for v > 0, and at least v²/(2 - v) for v < 0.
+    right = math.sqrt(2.0 * _NEGLIGIBLE / curvature)
+    ratio = _NEGLIGIBLE / left_slope
+    left = 0.5 * (ratio + math.sqrt(ratio * (ratio + 8.0)))
+    return step * np.arange(-math.ceil(left / step), math.ceil(right / step) + 1, dtype=np.float64)
+
+
+@lru_cache(maxsize=128)
+def chi_square_rule(d_head: int) -> tuple[FloatArray, FloatArray]:
+    """Return v and weights w, of sum 1, with E f(S) = Σ w f(d_head e^v) for S ~ χ² of ``d_head`` degrees of freedom.
+
+    Numerical: to rounding (1e-15) for f analytic in ln S in the strip of width π about the real line, as the normal
+    density and distribution function of variance S are.
+    """
+    half = 0.5 * d_head
+    v = _trapezoidal_points(half, half, _trapezoidal_step(half))
+    exponent = half * _exponential_remainder(v)
+    v, exponent = v[exponent < _NEGLIGIBLE], exponent[exponent < _NEGLIGIBLE]
+    weights = np.exp(-exponent)
+    return v, weights / weights.sum()

@@ -6,14 +6,18 @@ import math
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 from itertools import combinations
-from typing import TypeVar
+from operator import mul
+from typing import Any, TypeVar
+
+Powers = tuple[int, ...]
+Ring = TypeVar("Ring")
 
 
-def classical_cumulants(moments: Sequence[Fraction]) -> list[Fraction]:
-    """Return κ_1, ..., κ_n from m_1, ..., m_n: κ_n = m_n - Σ_j C(n-1, j-1) κ_j m_{n-j}."""
-    cumulants: list[Fraction] = []
+def classical_cumulants(moments: Sequence[Any], times: Callable[[Any, Any], Any] = mul) -> list[Any]:
+    """Return κ_1, ..., κ_n from m_1, ..., m_n: κ_n = m_n - Σ_j C(n-1, j-1) κ_j m_{n-j}. In any ring."""
+    cumulants: list[Any] = []
     for n, moment in enumerate(moments, 1):
-        known = (math.comb(n - 1, j - 1) * kappa * moments[n - j - 1] for j, kappa in enumerate(cumulants, 1))
+        known = (math.comb(n - 1, j - 1) * times(kappa, moments[n - j - 1]) for j, kappa in enumerate(cumulants, 1))
         cumulants.append(moment - sum(known))
     return cumulants
 
@@ -33,10 +37,6 @@ def free_cumulants(moments: Sequence[Fraction]) -> list[Fraction]:
     for n, moment in enumerate(moments, 1):
         cumulants.append(moment - sum(kappa * powers[s][n - s] for s, kappa in enumerate(cumulants, 1)))
     return cumulants
-
-
-Powers = tuple[int, ...]
-Ring = TypeVar("Ring")
 
 
 def joint_cumulant(variables: Powers, moment: Callable[[Powers], Ring], cumulant: Callable[[Powers], Ring]) -> Ring:

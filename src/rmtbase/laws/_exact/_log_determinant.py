@@ -4,34 +4,26 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cache, cached_property, lru_cache
 from itertools import pairwise
 
 import numpy as np
+from jaxtyping import Float
+from scipy.linalg import eigh_tridiagonal
 from scipy.special import ndtr, ndtri, polygamma
 
 from rmtbase.errors import ParameterError
-from rmtbase.laws._arrays import FloatArray
-from rmtbase.laws._distribution import Distribution
+from rmtbase.laws._distribution import Distribution, FloatArray, Moments
 from rmtbase.laws._exact._log_gamma_sum import LogGammaSum
-from rmtbase.laws._exact._progression_rule import progression_rule
-from rmtbase.laws._moments import Moments
-from rmtbase.parameters import (
-    require_dims,
-    require_flag,
-    require_head_shape,
-    require_normalization,
-    require_order,
-    require_positive_integer,
-    require_positive_number,
-    require_sigmas,
-)
+from rmtbase.laws._scale import ChainParameters, product_parameters
+from rmtbase.parameters import require_flag, require_order, require_positive_integer
+
+_NODES = 10  # of Gauss's rule for a part of a progression
 
 
 @dataclass(frozen=True)
-class LogDeterminant(Distribution):
+class LogDeterminant(ChainParameters, Distribution):
     """Law of Σ ln λ over the r = min n_l nonzero eigenvalues of Wᵀ W, W = X_1 ... X_L, at any size. Exact.
 
     Let n_j be (one of) the smallest dimension. From there outwards, to either side, every factor multiplies the
@@ -53,37 +45,25 @@ class LogDeterminant(Distribution):
     about 1e-7 for W_QK, 3e-4 for one matrix) and makes ``sf`` too large there, never too small.
 
     Attributes:
-        dims: (n_0, ..., n_L), positive integers, L ≥ 1; (d_model, d_head, d_model) for W_QK.
-        sigmas: the L standard deviations; None means 1 for each. They cancel where ``self_normalized``.
-        normalization: ``"none"``, or ``"sqrt_d"`` to divide W by √n_0.
-        self_normalized: whether each factor is divided by its own σ̂.
+        dims, sigmas, normalization: as :class:`rmtbase.laws.GaussianChain`.
+        self_normalized: whether each factor is divided by its own σ̂; the sigmas then cancel.
 
     Raises:
-        ParameterError: for dimensions that are not positive integers, sigmas that are not positive and finite or not L
-            in number, an unknown normalization, or a self-normalised chain whose determinant is a constant, as for
-            d_head = 1 (see :func:`log_determinant` for its value).
+        ParameterError: as :class:`rmtbase.laws.GaussianChain`, and for a self-normalised chain whose determinant is a
+            constant, as for d_head = 1 (see :func:`log_determinant` for its value).
     """
 
-    dims: tuple[int, ...]
-    sigmas: Sequence[float] | None = None
-    normalization: str = "none"
     self_normalized: bool = False
 
     def __post_init__(self) -> None:
-        dims = require_dims(self.dims)
-        object.__setattr__(self, "dims", dims)
-        object.__setattr__(self, "sigmas", require_sigmas(self.sigmas, len(dims) - 1))
-        object.__setattr__(self, "normalization", require_normalization(self.normalization))
+        super().__post_init__()
         object.__setattr__(self, "self_normalized", require_flag("self_normalized", self.self_normalized))
         if not self._law.weights:
             raise ParameterError(
-                "dims", dims, "a determinant that varies: self-normalised, a product of one row and one column does not"
+                "dims",
+                self.dims,
+                "a determinant that varies: self-normalised, a product of one row and one column does not",
             )
-
-    @property
-    def rank(self) -> int:
-        """The number r = min n_l of eigenvalues in the sum."""
-        return min(self.dims)
 
     @property
     def support(self) -> tuple[float, float]:
@@ -170,17 +150,13 @@ def log_determinant(
 
     Those of :class:`LogDeterminant` for (d_model, d_head, d_model): for the raw σ = 1 product the mean is
     2 Σ_{i<h} [ln 2 + digamma((d - i)/2)] and the variance 2 Σ_{i<h} trigamma((d - i)/2). The sigmas add
-    h ln(σ_q² σ_k²), ``sqrt_d`` subtracts h ln d. Self-normalised at d_head = 1 it is the constant 2 ln d.
-
-    Raises:
-        ParameterError: as :func:`rmtbase.laws.low_rank_product`.
+    h ln(σ_q² σ_k²), ``sqrt_d`` subtracts h ln d. Self-normalised at d_head = 1 it is the constant 2 ln d. Arguments
+    and errors as :func:`rmtbase.laws.low_rank_product`.
     """
-    width, head = require_head_shape(d_model, d_head)
-    sigmas = (require_positive_number("sigma_q", sigma_q), require_positive_number("sigma_k", sigma_k))
-    if require_flag("self_normalized", self_normalized) and head == 1:
-        halved = require_normalization(normalization) == "sqrt_d"
-        return Moments((1.0 if halved else 2.0) * math.log(width), 0.0, "exact")
-    law = LogDeterminant((width, head, width), sigmas, normalization, self_normalized)
+    chain = product_parameters(d_model, d_head, sigma_q, sigma_k, normalization)
+    if require_flag("self_normalized", self_normalized) and d_head == 1:
+        return Moments((1.0 if normalization == "sqrt_d" else 2.0) * math.log(d_model), 0.0, "exact")
+    law = LogDeterminant(*chain, self_normalized)
     return Moments(law.mean(), law.std(), "exact", skewness=law.skewness(), excess_kurtosis=law.excess_kurtosis())
 
 
@@ -200,7 +176,7 @@ def _log_gamma_sum(dims: tuple[int, ...], self_normalized: bool) -> LogGammaSum:
     for n, count in others.items():
         least = 0.5 * (n - rank + 1)
         # No tabulated tail asks for E exp(s Y) at s < -40 / std, so the sums stay that far from their singularity.
-        nodes, weights = progression_rule(rank, 2.0 * max(least - 40.0 / math.sqrt(max(variance, 1e-99)), 0.0))
+        nodes, weights = _progression_rule(rank, 2.0 * max(least - 40.0 / math.sqrt(max(variance, 1e-99)), 0.0))
         for node, weight in zip(nodes, weights, strict=True):
             term = (1.0, least + 0.5 * float(node))
             terms[term] = terms.get(term, 0.0) + count * float(weight)
@@ -209,3 +185,34 @@ def _log_gamma_sum(dims: tuple[int, ...], self_normalized: bool) -> LogGammaSum:
         terms[term] = terms.get(term, 0.0) - count
     kept = {term: weight for term, weight in terms.items() if weight}
     return LogGammaSum(tuple(kept.values()), tuple(c for c, _ in kept), tuple(a for _, a in kept))
+
+
+def _progression_rule(count: int, distance: float) -> tuple[Float[np.ndarray, " node"], Float[np.ndarray, " node"]]:
+    """Return (nodes, weights) with Σ_{k < count} f(k) = weights @ f(nodes), to rounding.
+
+    For f analytic but on k ≤ -distance, distance ≥ 0: blocks no longer than their distance from there are summed by
+    Gauss's rule of the discrete uniform law (Gram's polynomials), which converges as (3 + sqrt 8)^(-2 nodes) or faster.
+
+    Args:
+        count: number of terms.
+        distance: of the singularities from the first term.
+    """
+    nodes, weights, start = [], [], 0
+    while start < count:
+        length = min(max(_NODES, int(distance + start)), count - start)
+        block_nodes, block_weights = _gauss_rule(length)
+        nodes.append(start + block_nodes)
+        weights.append(block_weights)
+        start += length
+    return np.concatenate(nodes), np.concatenate(weights)
+
+
+@cache
+def _gauss_rule(length: int) -> tuple[FloatArray, FloatArray]:
+    """Gauss's rule for the sum over 0, ..., length - 1; the sum itself where that is as short."""
+    if length <= _NODES:
+        return np.arange(length, dtype=np.float64), np.ones(length)
+    k = np.arange(1.0, _NODES)
+    off_diagonal = 0.5 * k * np.sqrt((length**2 - k**2) / (4.0 * k**2 - 1.0))
+    nodes, vectors = eigh_tridiagonal(np.full(_NODES, 0.5 * (length - 1)), off_diagonal)
+    return nodes, length * vectors[0] ** 2

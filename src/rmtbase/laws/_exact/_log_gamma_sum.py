@@ -13,7 +13,7 @@ from numpy.polynomial.chebyshev import chebder, chebinterpolate, chebval
 from scipy.optimize import brentq
 from scipy.special import digamma, gammaln, loggamma, ndtri_exp, polygamma
 
-from rmtbase.laws._arrays import ComplexArray, FloatArray
+from rmtbase.laws._distribution import ComplexArray, FloatArray
 
 _LOG_TINY = 780.0  # -ln of the least probability tabulated; none below exp(-745) is a positive double
 _LARGEST_TILT = 1e4  # in units of the strip; a bounded law is not resolved closer to its upper end

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import cache, lru_cache
 from itertools import product
 
 import numpy as np
 
-from rmtbase.laws._arrays import FloatArray
+from rmtbase.laws._distribution import FloatArray, Moments
+from rmtbase.laws._exact._cumulants import classical_cumulants
 from rmtbase.laws._exact._trace_moments import relative_cumulant, trace_moment
-from rmtbase.laws._moments import Moments
 from rmtbase.parameters import require_dims, require_head_shape
 
 Series = FloatArray  # coefficients of 1, ε, ..., ε³
@@ -34,17 +35,8 @@ def participation_ratio(d_model: int, d_head: int) -> Moments:
 
 def normalized_participation_ratio(d_model: int, d_head: int) -> Moments:
     """Return the same of the participation ratio divided by d_head."""
-    width, head = require_head_shape(d_model, d_head)
-    of = _participation_ratio((width, head, width))
-    return Moments(
-        of.mean / head,
-        of.std / head,
-        of.method,
-        of.error / head,
-        of.std_error / head,
-        of.skewness,
-        of.excess_kurtosis,
-    )
+    of = participation_ratio(d_model, d_head)
+    return replace(of, **{name: getattr(of, name) / d_head for name in ("mean", "std", "error", "std_error")})
 
 
 def chain_participation_ratio(dims: Sequence[int]) -> Moments:
@@ -110,11 +102,7 @@ def _cumulants_of_the_ratio(dims: tuple[int, ...]) -> list[Series]:
                 raised[i + p, j + q] = raised.get((i + p, j + q), 0.0) + c * e
         power = raised
         moments.append(sum((c * mean(i, j) for (i, j), c in power.items()), np.zeros(_ORDER + 1)))
-    cumulants: list[Series] = []
-    for n, moment in enumerate(moments, start=1):
-        lower = (math.comb(n - 1, i - 1) * _times(cumulants[i - 1], moments[n - i - 1]) for i in range(1, n))
-        cumulants.append(moment - sum(lower, np.zeros(_ORDER + 1)))
-    return cumulants
+    return classical_cumulants(moments, _times)
 
 
 def _mean_of_monomials(dims: tuple[int, ...]) -> Callable[[int, int], Series]:

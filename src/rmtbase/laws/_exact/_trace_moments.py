@@ -9,20 +9,11 @@ from fractions import Fraction
 from functools import lru_cache
 
 from rmtbase.errors import ParameterError
+from rmtbase.laws._distribution import Moments
 from rmtbase.laws._exact._cumulants import Powers, joint_cumulant
-from rmtbase.laws._exact._self_normalization import own_variance_moment
 from rmtbase.laws._exact._zonal import Partition, partitions, power_sum_in_zonals, sorted_partition, zonal_at_identity
-from rmtbase.laws._moments import Moments
-from rmtbase.laws._rational import as_float, variance_factor
-from rmtbase.parameters import (
-    require_dims,
-    require_flag,
-    require_head_shape,
-    require_normalization,
-    require_positive_integer,
-    require_positive_number,
-    require_sigmas,
-)
+from rmtbase.laws._scale import ChainParameters, as_float, own_variance_moment, product_parameters, variance_factor
+from rmtbase.parameters import require_dims, require_flag, require_positive_integer
 
 
 def trace_moment(partition: Sequence[int], dims: Sequence[int], self_normalized: bool = False) -> Fraction:
@@ -92,21 +83,19 @@ def trace_cumulants(
 ) -> Moments:
     """Return mean, standard deviation, skewness and excess kurtosis of tr M^power = Σ λ^power. Exact, rounded.
 
-    Args:
-        power: the exponent; the kurtosis needs moments of degree 4 power.
-        dims: (n_0, ..., n_L); (d_model, d_head, d_model) for W_QK.
-        sigmas: the L standard deviations; None means 1 for each.
-        normalization: ``"none"``, or ``"sqrt_d"`` to divide W by √n_0.
-        self_normalized: as in :func:`trace_moment`; the sigmas then cancel.
+    The kurtosis needs moments of degree 4 ``power``. The chain's parameters are those of
+    :class:`rmtbase.laws.GaussianChain`, ``self_normalized`` is that of :func:`trace_moment`; the sigmas then cancel.
 
     Raises:
-        ParameterError: for a power or dimensions that are not positive integers, sigmas that are not positive and
-            finite or not L in number, or an unknown normalization.
+        ParameterError: for a power that is not a positive integer, and as :class:`rmtbase.laws.GaussianChain`.
     """
-    exponent, checked = require_positive_integer("power", power), require_dims(dims)
-    scales, own = require_sigmas(sigmas, len(checked) - 1), require_flag("self_normalized", self_normalized)
-    factor = variance_factor(checked, () if own else scales, require_normalization(normalization)) ** exponent
-    mean, variance, third, fourth = (_trace_cumulant((exponent,) * order, checked, own) for order in (1, 2, 3, 4))
+    exponent, chain = (
+        require_positive_integer("power", power),
+        ChainParameters(require_dims(dims), sigmas, normalization),
+    )
+    own = require_flag("self_normalized", self_normalized)
+    factor = variance_factor(chain.dims, () if own else tuple(chain.sigmas or ()), normalization) ** exponent
+    mean, variance, third, fourth = (_trace_cumulant((exponent,) * order, chain.dims, own) for order in (1, 2, 3, 4))
     return Moments(
         as_float(factor * mean),
         as_float(factor) * math.sqrt(variance),
@@ -138,15 +127,11 @@ def trace_moments(
 ) -> TraceMoments:
     """Return the moments of the sums of λ and λ² for W_QK. Exact, rounded once.
 
-    With σ = 1 and ``sqrt_d``: E Σ λ = d h and E Σ λ² = h (d² + 2 d h + 2 d + h + 3).
-
-    Raises:
-        ParameterError: as :func:`rmtbase.laws.low_rank_product`.
+    With σ = 1 and ``sqrt_d``: E Σ λ = d h and E Σ λ² = h (d² + 2 d h + 2 d + h + 3). Arguments and errors as
+    :func:`rmtbase.laws.low_rank_product`.
     """
-    width, head = require_head_shape(d_model, d_head)
-    sigmas = (require_positive_number("sigma_q", sigma_q), require_positive_number("sigma_k", sigma_k))
-    dims = (width, head, width)
-    factor = variance_factor(dims, sigmas, require_normalization(normalization))
+    chain = product_parameters(d_model, d_head, sigma_q, sigma_k, normalization)
+    dims, factor = chain[0], variance_factor(*chain)
     return TraceMoments(
         as_float(factor * _trace_cumulant((1,), dims, False)),
         as_float(factor) * math.sqrt(_trace_cumulant((1, 1), dims, False)),

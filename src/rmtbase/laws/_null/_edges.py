@@ -10,17 +10,12 @@ import numpy as np
 from scipy.interpolate import CubicSpline
 from scipy.special import ndtr, ndtri, ndtri_exp
 
-from rmtbase.laws._arrays import FloatArray
 from rmtbase.laws._chain._chain_map import chain_map
-from rmtbase.laws._chain._linear_statistics import eigenvalue_response
-from rmtbase.laws._distribution import Distribution
-from rmtbase.laws._edge._extreme_eigenvalues import (
-    EdgeLaw,
-    largest_eigenvalue,
-    log_scale_cumulants,
-    smallest_eigenvalue,
-)
+from rmtbase.laws._chain._linear_statistics import eigenvalue_response_of_map
+from rmtbase.laws._distribution import Distribution, FloatArray
+from rmtbase.laws._edge._extreme_eigenvalues import EdgeLaw, largest_eigenvalue, smallest_eigenvalue
 from rmtbase.laws._null._linear import summands, sums
+from rmtbase.laws._scale import own_variance_log_cumulants
 from rmtbase.parameters import require_order
 
 _NODES = 257
@@ -38,7 +33,6 @@ class EdgePower(Distribution):
 
     @property
     def support(self) -> tuple[float, float]:
-        """(0, ∞)."""
         return 0.0, math.inf
 
     def moment(self, k: int) -> float:
@@ -46,7 +40,6 @@ class EdgePower(Distribution):
         return self.edge.expect_power(require_order(k) * self.power)
 
     def var(self) -> float:
-        """Variance."""
         return self.std() ** 2
 
     def std(self) -> float:
@@ -90,7 +83,6 @@ class EdgeRatio(Distribution):
 
     @property
     def support(self) -> tuple[float, float]:
-        """(1, ∞)."""
         return 1.0, math.inf
 
     def mean(self) -> float:
@@ -98,12 +90,10 @@ class EdgeRatio(Distribution):
         return self._numerator.mean() * self._inverse.mean()
 
     def std(self) -> float:
-        """Standard deviation."""
         squares = [(one.std() / one.mean()) ** 2 for one in (self._numerator, self._inverse)]
         return self.mean() * math.sqrt(math.fsum([*squares, math.prod(squares)]))
 
     def var(self) -> float:
-        """Variance."""
         return self.std() ** 2
 
     def _cdf(self, x: FloatArray) -> FloatArray:
@@ -178,15 +168,14 @@ def stable_rank(dims: tuple[int, ...], convention: str) -> EdgePower:
     factors' own scale is out of both moves along with λ_max, not independently.
     """
     times = 1.0 if convention == "eigenvalue" else 2.0  # λ_max / T, or λ_max / (Σ s)²
-    reals = tuple(float(n) for n in dims)
-    of = sums(reals, convention)
+    of = sums(dims, convention)
     total = float(of.mean[0])
     relative = float(of.covariance[0, 0]) / total**2
     largest = replace(largest_eigenvalue(dims), log_unit=0.0)  # in the sums' units
     mean, variance, third = largest.log_cumulants()
-    response = eigenvalue_response(chain_map(reals), summands(convention), mean)[0] / total
+    response = eigenvalue_response_of_map(chain_map(dims), summands(convention), mean)[0] / total
     ratio_variance = variance + times**2 * relative - 2.0 * times * float(response)
-    _, own_variance, _ = log_scale_cumulants(dims)
+    _, own_variance, _ = own_variance_log_cumulants(dims)
     ratio_third = third * (ratio_variance / (variance - own_variance)) ** 1.5
     ratio_mean = mean - times * (math.log(total) - 0.5 * relative)
     return EdgePower(largest.with_log_cumulants(ratio_mean, ratio_variance, ratio_third), -1.0 / times)

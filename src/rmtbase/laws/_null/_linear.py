@@ -9,10 +9,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rmtbase.laws._arrays import FloatArray
 from rmtbase.laws._chain._chain_map import chain_map
 from rmtbase.laws._chain._linear_statistics import LinearStatistics, linear_statistics_of_map
-from rmtbase.laws._null._law import Pearson3
+from rmtbase.laws._distribution import FloatArray
+from rmtbase.laws._exact._participation_ratio import chain_participation_ratio
+from rmtbase.laws._null._pearson import Pearson3
+
+_TRUSTED = 0.05  # relative error of the standard deviation
 
 POWERS = {"eigenvalue": 1.0, "singular": 0.5}
 
@@ -23,14 +26,6 @@ class Expansion(NamedTuple):
     value: float
     gradient: FloatArray
     hessian: FloatArray
-
-
-class SmoothMoments(NamedTuple):
-    """Mean, standard deviation and skewness of a smooth function of sums."""
-
-    mean: float
-    std: float
-    skewness: float
 
 
 def summands(convention: str) -> Callable[[FloatArray], FloatArray]:
@@ -50,15 +45,15 @@ def sums(dims: tuple[float, ...], convention: str) -> LinearStatistics:
     return linear_statistics_of_map(chain_map(dims), summands(convention))
 
 
-def smooth_moments(dims: tuple[int, ...], convention: str, statistic: str) -> SmoothMoments:
-    """Moments of an entropy or a participation ratio of the r eigenvalues (or singular values).
+def function_of_sums(dims: tuple[int, ...], convention: str, statistic: str) -> Pearson3:
+    """The null of an entropy -sum p ln p or a participation ratio of the r eigenvalues (or singular values).
 
     Δ method to second order in the mean and to leading order in the skewness, on the cumulants of the sums. The
     covariance is taken at dimensions raised by one half and widened by 1 + 1/(2r): its next order, exact for
     d_head/d_model → 0 (where it makes χ² of h²/2 into one of (h + 2)(h - 1)/2 degrees of freedom) and measured
     beyond.
     """
-    here = sums(tuple(float(n) for n in dims), convention)
+    here = sums(dims, convention)
     raised = sums(tuple(n + 0.5 for n in dims), convention)
     chosen = [0, _SECOND[statistic]]
     both = np.ix_(chosen, chosen)
@@ -74,27 +69,26 @@ def smooth_moments(dims: tuple[int, ...], convention: str, statistic: str) -> Sm
     std = math.sqrt(float(steeper @ raised.covariance[both] @ steeper)) * (1.0 + 0.5 / min(dims))
     if statistic == "participation_ratio":  # it is extensive: to the true number of values
         std *= min(dims) / (min(dims) + 0.5)
-    return SmoothMoments(mean, std, skewness)
-
-
-def entropy(dims: tuple[int, ...], convention: str) -> Pearson3:
-    """The null of -sum p ln p."""
-    return Pearson3(*smooth_moments(dims, convention, "entropy"))
+    return Pearson3(mean, std, skewness)
 
 
 def effective_rank(dims: tuple[int, ...]) -> Pearson3:
     """The null of the exponential of the entropy of the singular values."""
-    mean, std, skewness = smooth_moments(dims, "singular", "entropy")
+    of = function_of_sums(dims, "singular", "entropy")
     # Of exp(S), S nearly normal: to the same orders.
-    centre = math.exp(mean)
-    return Pearson3(centre * (1.0 + 0.5 * std**2), centre * std, skewness + 3.0 * std)
+    centre = math.exp(of.centre)
+    return Pearson3(centre * (1.0 + 0.5 * of.spread**2), centre * of.spread, of.skewness + 3.0 * of.spread)
 
 
-def participation_ratio_singular(dims: tuple[int, ...], per_value: bool) -> Pearson3:
-    """The null of (Σ s)² / sum s², divided by r for ``per_value``."""
-    mean, std, skewness = smooth_moments(dims, "singular", "participation_ratio")
+def participation_ratio(dims: tuple[int, ...], convention: str, per_value: bool) -> Pearson3:
+    """The null of T²/Q, divided by r for ``per_value``: of eigenvalues by exact moments where these serve."""
+    moments = chain_participation_ratio(dims) if convention == "eigenvalue" else None
+    if moments is None or moments.std_error > _TRUSTED * moments.std:  # few eigenvalues of a nearly square chain
+        law = function_of_sums(dims, convention, "participation_ratio")
+    else:
+        law = Pearson3(moments.mean, moments.std, moments.skewness)
     unit = 1.0 / min(dims) if per_value else 1.0
-    return Pearson3(unit * mean, unit * std, skewness)
+    return Pearson3(unit * law.centre, unit * law.spread, law.skewness)
 
 
 def _entropy_expansion(total: float, weighted: float) -> Expansion:

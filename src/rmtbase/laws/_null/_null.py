@@ -5,24 +5,73 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 from rmtbase.errors import ParameterError
-from rmtbase.laws._distribution import Distribution
+from rmtbase.laws._distribution import Distribution, FloatArray
 from rmtbase.laws._edge._extreme_eigenvalues import NEARLY_HARD, largest_eigenvalue, smallest_eigenvalue
 from rmtbase.laws._exact._log_determinant import LogDeterminant
-from rmtbase.laws._exact._participation_ratio import chain_participation_ratio
 from rmtbase.laws._exact._trace_moments import trace_cumulants
 from rmtbase.laws._null._edges import condition_number, stable_rank
-from rmtbase.laws._null._law import LogPearson3, NullLaw, Pearson3
-from rmtbase.laws._null._linear import effective_rank, entropy, participation_ratio_singular, smooth_moments
+from rmtbase.laws._null._linear import effective_rank, function_of_sums, participation_ratio
+from rmtbase.laws._null._pearson import LogPearson3, Pearson3
 from rmtbase.parameters import require_dims, require_flag, require_moderate_sigmas, require_normalization
 
 _SMALLEST_RANK = 8
-_TRUSTED = 0.05
 
 
 @dataclass(frozen=True)
-class Case:
+class NullLaw(Distribution):
+    """The distribution of one statistic over independent draws of a Gaussian chain.
+
+    Attributes:
+        statistic: its registered name.
+        dims: (n_0, ..., n_L) of the chain.
+        distribution: the law itself.
+        method: ``"exact"``, or ``"asymptotic"`` (an expansion in 1/r, r the rank). Of the mean and the standard
+            deviation; where the shape is less well known ``accuracy`` says so.
+        accuracy: what was measured, in words.
+    """
+
+    statistic: str
+    dims: tuple[int, ...]
+    distribution: Distribution
+    method: str
+    accuracy: str
+
+    @property
+    def support(self) -> tuple[float, float]:
+        return self.distribution.support
+
+    def moment(self, k: int) -> float:
+        return self.distribution.moment(k)
+
+    def mean(self) -> float:
+        return self.distribution.mean()
+
+    def var(self) -> float:
+        return self.std() ** 2
+
+    def std(self) -> float:
+        return self.distribution.std()
+
+    def _pdf(self, x: FloatArray) -> FloatArray:
+        return self.distribution._pdf(x)
+
+    def _cdf(self, x: FloatArray) -> FloatArray:
+        return self.distribution._cdf(x)
+
+    def _sf(self, x: FloatArray) -> FloatArray:
+        return self.distribution._sf(x)
+
+    def _ppf(self, q: FloatArray) -> FloatArray:
+        return self.distribution._ppf(q)
+
+    def _isf(self, q: FloatArray) -> FloatArray:
+        return self.distribution._isf(q)
+
+
+class Case(NamedTuple):
     """A chain with everything that scales its eigenvalues."""
 
     dims: tuple[int, ...]
@@ -56,13 +105,10 @@ def null(
     entropies, effective rank, participation ratios of singular values. Expansion of exact moments: participation
     ratios. No number in any of them was fitted.
 
-    Args:
-        statistic: one of NULL_STATISTICS, the names of ``rmtbase.statistics.SPECTRAL_STATISTICS``.
-        dims: (n_0, ..., n_L); (d_model, d_head, d_model) for W_QK.
-        sigmas: the L standard deviations; None means 1 for each.
-        normalization: ``"none"``, or ``"sqrt_d"`` to divide W by √n_0.
-        self_normalized: each factor divided by its own estimate |X_l|_F / (n_{l-1} n_l)^(1/2) of σ_l first, as a
-            trained head is. The sigmas then cancel; scale-free statistics do not change.
+    ``statistic`` is one of NULL_STATISTICS, the names of ``rmtbase.statistics.SPECTRAL_STATISTICS``; the chain's
+    parameters are those of :class:`rmtbase.laws.GaussianChain`. ``self_normalized`` divides each factor by its own
+    estimate |X_l|_F / (n_{l-1} n_l)^(1/2) of σ_l first, as a trained head is: the sigmas then cancel, and scale-free
+    statistics do not change.
 
     Raises:
         ParameterError: for an unknown statistic; parameters outside the domain of
@@ -100,42 +146,22 @@ def _null(statistic: str, case: Case) -> NullLaw:
     return NullLaw(statistic, dims, recipe.make(case), recipe.method, recipe.accuracy)
 
 
-def _trace(power: int) -> Callable[[Case], Distribution]:
-    def make(case: Case) -> Distribution:
-        moments = trace_cumulants(power, case.dims, case.sigmas, case.normalization, case.self_normalized)
-        if moments.std == 0.0:
-            raise ParameterError(
-                "dims", case.dims, "a trace that varies: self-normalised, that of one factor or of rank 1 does not"
-            )
-        if power == 1 and len(case.dims) == 2:  # χ²
-            return Pearson3(moments.mean, moments.std, moments.skewness)
-        return LogPearson3.matched(moments.mean, moments.std, moments.skewness)
-
-    return make
+def _trace(case: Case, power: int) -> Distribution:
+    moments = trace_cumulants(power, *case)
+    if moments.std == 0.0:
+        raise ParameterError(
+            "dims", case.dims, "a trace that varies: self-normalised, that of one factor or of rank 1 does not"
+        )
+    if power == 1 and len(case.dims) == 2:  # χ²
+        return Pearson3(moments.mean, moments.std, moments.skewness)
+    return LogPearson3.matched(moments.mean, moments.std, moments.skewness)
 
 
-def _log_determinant(case: Case) -> Distribution:
-    return LogDeterminant(case.dims, case.sigmas, case.normalization, case.self_normalized)
-
-
-def _participation_ratio(per_value: bool) -> Callable[[Case], Distribution]:
-    def make(case: Case) -> Distribution:
-        moments = chain_participation_ratio(case.dims)
-        mean, std, skewness = moments.mean, moments.std, moments.skewness
-        if moments.std_error > _TRUSTED * std:  # few eigenvalues of a nearly square chain: that expansion fails
-            mean, std, skewness = smooth_moments(case.dims, "eigenvalue", "participation_ratio")
-        unit = 1.0 / min(case.dims) if per_value else 1.0
-        return Pearson3(unit * mean, unit * std, skewness)
-
-    return make
-
-
-def _largest(case: Case) -> Distribution:
-    return largest_eigenvalue(case.dims, case.sigmas, case.normalization, case.self_normalized)
-
-
-def _smallest(case: Case) -> Distribution:
-    return smallest_eigenvalue(case.dims, case.sigmas, case.normalization, case.self_normalized)
+def _scale_free(
+    accuracy: str, make: Callable[..., Distribution], *arguments: object, soft_edge: bool = False
+) -> _Recipe:
+    """Of a statistic that depends on the dimensions alone."""
+    return _Recipe(lambda case: make(case.dims, *arguments), "asymptotic", accuracy, soft_edge)
 
 
 # Measured against 20 000 to 500 000 draws of W_QK for each of 40 shapes, beyond two standard errors.
@@ -175,29 +201,21 @@ _PARTICIPATION = (
 )
 
 _RECIPES: dict[str, _Recipe] = {
-    "largest_eigenvalue": _Recipe(_largest, "asymptotic", _LARGEST),
-    "smallest_eigenvalue": _Recipe(_smallest, "asymptotic", _SMALLEST, soft_edge=True),
-    "trace": _Recipe(_trace(1), "exact", _EXACT_MOMENTS),
-    "trace_of_square": _Recipe(_trace(2), "exact", _EXACT_MOMENTS),
-    "participation_ratio": _Recipe(_participation_ratio(False), "asymptotic", _PARTICIPATION),
-    "normalized_participation_ratio": _Recipe(_participation_ratio(True), "asymptotic", _PARTICIPATION),
-    "spectral_entropy": _Recipe(lambda case: entropy(case.dims, "eigenvalue"), "asymptotic", _BULK),
-    "condition_number": _Recipe(
-        lambda case: condition_number(case.dims, 1.0), "asymptotic", _CONDITION, soft_edge=True
-    ),
-    "stable_rank": _Recipe(lambda case: stable_rank(case.dims, "eigenvalue"), "asymptotic", _STABLE),
-    "log_determinant": _Recipe(_log_determinant, "exact", _EXACT_SHAPE),
-    "effective_rank": _Recipe(lambda case: effective_rank(case.dims), "asymptotic", _BULK),
-    "participation_ratio_singular": _Recipe(
-        lambda case: participation_ratio_singular(case.dims, False), "asymptotic", _BULK
-    ),
-    "normalized_participation_ratio_singular": _Recipe(
-        lambda case: participation_ratio_singular(case.dims, True), "asymptotic", _BULK
-    ),
-    "spectral_entropy_singular": _Recipe(lambda case: entropy(case.dims, "singular"), "asymptotic", _BULK),
-    "condition_number_singular": _Recipe(
-        lambda case: condition_number(case.dims, 0.5), "asymptotic", _CONDITION, soft_edge=True
-    ),
-    "stable_rank_singular": _Recipe(lambda case: stable_rank(case.dims, "singular"), "asymptotic", _STABLE),
+    "largest_eigenvalue": _Recipe(lambda case: largest_eigenvalue(*case), "asymptotic", _LARGEST),
+    "smallest_eigenvalue": _Recipe(lambda case: smallest_eigenvalue(*case), "asymptotic", _SMALLEST, soft_edge=True),
+    "trace": _Recipe(lambda case: _trace(case, 1), "exact", _EXACT_MOMENTS),
+    "trace_of_square": _Recipe(lambda case: _trace(case, 2), "exact", _EXACT_MOMENTS),
+    "participation_ratio": _scale_free(_PARTICIPATION, participation_ratio, "eigenvalue", False),
+    "normalized_participation_ratio": _scale_free(_PARTICIPATION, participation_ratio, "eigenvalue", True),
+    "spectral_entropy": _scale_free(_BULK, function_of_sums, "eigenvalue", "entropy"),
+    "condition_number": _scale_free(_CONDITION, condition_number, 1.0, soft_edge=True),
+    "stable_rank": _scale_free(_STABLE, stable_rank, "eigenvalue"),
+    "log_determinant": _Recipe(lambda case: LogDeterminant(*case), "exact", _EXACT_SHAPE),
+    "effective_rank": _scale_free(_BULK, effective_rank),
+    "participation_ratio_singular": _scale_free(_BULK, participation_ratio, "singular", False),
+    "normalized_participation_ratio_singular": _scale_free(_BULK, participation_ratio, "singular", True),
+    "spectral_entropy_singular": _scale_free(_BULK, function_of_sums, "singular", "entropy"),
+    "condition_number_singular": _scale_free(_CONDITION, condition_number, 0.5, soft_edge=True),
+    "stable_rank_singular": _scale_free(_STABLE, stable_rank, "singular"),
 }
 NULL_STATISTICS: tuple[str, ...] = tuple(_RECIPES)

@@ -10,10 +10,8 @@ import numpy as np
 from scipy.special import log1p
 
 from rmtbase.errors import ParameterError
-from rmtbase.laws._arrays import ComplexArray, FloatArray
-from rmtbase.laws._residual._cut_map import CutMap
-from rmtbase.laws._residual._eigenvalue_law import EigenvalueLaw, exponential
-from rmtbase.laws._residual._log_eigenvalue import LogEigenvalue
+from rmtbase.laws._distribution import ComplexArray, FloatArray
+from rmtbase.laws._residual._eigenvalue_law import CutMap, EigenvalueLaw, exponential
 from rmtbase.parameters import require_order, require_positive_number
 
 
@@ -48,9 +46,8 @@ class FreeMultiplicativeBrownian(EigenvalueLaw):
         object.__setattr__(self, "t", t)
 
     @property
-    def log_eigenvalue(self) -> LogEigenvalue:
-        """The law of ln λ, symmetric about 0, with the same methods: use it where λ overflows."""
-        return LogEigenvalue(_brownian_map(self.t))
+    def _map(self) -> _BrownianMap:
+        return _brownian_map(self.t)
 
     def moment(self, k: int) -> float:
         """E[λ^k] = e^(kt)/k Σ_{j<k} binom(k, j+1) (2kt)^j / j! (Biane 1997), to rounding; inf if too large.
@@ -90,16 +87,11 @@ class _BrownianMap(CutMap):
         self.upper = np.array([1.0 / (t + math.sqrt(t) * math.sqrt(t + 2.0))], dtype=np.complex128)
         self.lower = -1.0 - self.upper
 
-    def start(self) -> ComplexArray:
-        """Return a point above ψ_+, which is itself the scale on which the map varies there."""
-        return self.upper * (1.0 + 1e-3j)
-
     def log_x(self, w: ComplexArray) -> ComplexArray:
         """Return ln λ = t (1 + 2 ψ) + ln(1 + 1/ψ)."""
         return self.t * (1.0 + 2.0 * w[0]) + log1p(1.0 / w[0])
 
     def velocity(self, w: ComplexArray) -> ComplexArray:
-        """Return d ψ / d ln λ."""
         return 1.0 / (2.0 * self.t - 1.0 / (w * (1.0 + w)))
 
     def density(self, w: ComplexArray) -> FloatArray:
@@ -115,6 +107,4 @@ class _BrownianMap(CutMap):
         return np.clip((np.angle(1.0 + w[0]) - 2.0 * self.t * w[0].real * w[0].imag) / np.pi, 0.0, 1.0)
 
 
-@lru_cache(maxsize=256)
-def _brownian_map(t: float) -> _BrownianMap:
-    return _BrownianMap(t)
+_brownian_map = lru_cache(maxsize=256)(_BrownianMap)

@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
+from jaxtyping import Float
 from numpy.typing import ArrayLike
 from scipy.special import bdtr, bdtrc, gammaln, xlogy
 
 from rmtbase.errors import ParameterError
-from rmtbase.laws._arrays import FloatArray
 from rmtbase.laws._chain._gaussian_chain import GaussianChain
-from rmtbase.laws._distribution import DiscreteDistribution
-from rmtbase.laws._rational import as_float
+from rmtbase.laws._distribution import DiscreteDistribution, FloatArray
 from rmtbase.laws._residual._residual_path import ResidualParameters
+from rmtbase.laws._scale import as_float
 from rmtbase.parameters import require_positive_integer, require_real_numbers
 
 
@@ -32,13 +32,7 @@ class PathLength(ResidualParameters, DiscreteDistribution):
     So the weight is that of Binomial(L, σ²/(1 + σ²)). Exact at every d. In the limit d → infinity with
     σ² = t/L and L → infinity it is Poisson(t).
 
-    Attributes:
-        depth: L, a positive integer.
-        sigma: the standard deviation of the entries of a block is σ / √d.
-
-    Raises:
-        ParameterError: for a depth that is not a positive integer, or a σ that is not a number in
-            [1e-100, 1e100].
+    Attributes and errors are those of :class:`ResidualPath`.
     """
 
     @property
@@ -47,7 +41,7 @@ class PathLength(ResidualParameters, DiscreteDistribution):
         return 0, self.depth
 
     @property
-    def points(self) -> FloatArray:
+    def points(self) -> Float[np.ndarray, " length"]:
         """0, 1, ..., L."""
         return np.arange(self.depth + 1.0)
 
@@ -64,15 +58,12 @@ class PathLength(ResidualParameters, DiscreteDistribution):
             gammaln(self.depth + 1.0) - gammaln(length + 1.0) - gammaln(rest + 1.0)
             - length * math.log1p(1.0 / variance) - rest * math.log1p(variance)
         )  # fmt: skip
-        weight = np.where(inside, np.exp(log_weight), np.where(np.isnan(values), np.nan, 0.0))
-        return weight if weight.ndim else weight[()]
+        return np.where(inside, np.exp(log_weight), np.where(np.isnan(values), np.nan, 0.0))[()]
 
     def cdf(self, x: ArrayLike) -> FloatArray:
-        """Weight of all lengths up to ``x``."""
         return self._tail(x, from_above=False)
 
     def sf(self, x: ArrayLike) -> FloatArray:
-        """Weight of all lengths above ``x``."""
         return self._tail(x, from_above=True)
 
     def mean(self) -> float:

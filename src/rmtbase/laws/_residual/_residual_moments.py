@@ -15,8 +15,8 @@ from rmtbase.laws._exact._zonal import (
     zonal_at_identity,
     zonal_binomials,
 )
-from rmtbase.laws._rational import as_float
 from rmtbase.laws._residual._residual_path import require_residual
+from rmtbase.laws._scale import as_float
 from rmtbase.parameters import require_positive_integer
 
 
@@ -52,10 +52,8 @@ def residual_trace_moment(partition: Sequence[int], depth: int, sigma: float, d_
 def residual_trace_moments(depth: int, sigma: float, d_model: int) -> TraceMoments:
     """Return the moments of tr P Pᵀ = ||P||_F² and tr (P Pᵀ)² at width d_model. Exact, rounded once.
 
-    Divide by d_model for the means over eigenvalues: E ||P||_F² / d = (1 + σ²)^L, the limit's own value.
-
-    Raises:
-        ParameterError: as :func:`residual_trace_moment`.
+    Divide by d_model for the means over eigenvalues: E ||P||_F² / d = (1 + σ²)^L, the limit's own value. Errors as
+    :func:`residual_trace_moment`.
     """
     checked_depth, checked_sigma = require_residual(depth, sigma)
     width = require_positive_integer("d_model", d_model)

@@ -1,4 +1,20 @@
-"""The limiting eigenvalue law of a residual path."""
+"""The limiting eigenvalue law of a residual path, and its map p → ln λ.
+
+For one factor the Stieltjes transform m(z) of (I + σ G/√d)(I + σ G/√d)ᵀ solves
+z = (m - 1 - σ² m) / (m (1 + σ² m)²) (Dozier & Silverstein 2007). With 1 + σ² m = 1/(1 + p) it factors,
+
+    ψ = p (p + 1 + σ²) / σ²,    1 + ψ = (1 + p)(p + σ²) / σ²,
+    S = (1 + ψ) / (ψ z) = 1 / ((1 + p)(p + 1 + σ²)),
+
+ψ the moment generating function and S the S-transform. ψ is the same function of p for every depth, so S^L gives
+
+    λ = (1 + ψ) / (ψ S^L) = (1 + p)^(L+1) (p + σ²) (p + 1 + σ²)^(L-1) / p.
+
+The cut is the curve (L+1) arg(1 + p) + arg(p + σ²) + (L-1) arg(p + 1 + σ²) = arg p: at a given arg p in
+(0, π) the left side grows with |p| from 0 to (2L+1) arg p, so there is one such point. It ends at a critical point
+p_- in (-1, -σ²) for σ < 1 (soft), and at p = -1 for σ ≥ 1 (hard), where λ ~ (1 + p)^(L+1), or
+(1 + p)^(L+2) at σ = 1, and ψ + 1 ~ 1 + p, or (1 + p)².
+"""
 
 from __future__ import annotations
 
@@ -7,12 +23,16 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 
+import numpy as np
+from scipy.special import expm1, log1p
+
 from rmtbase.errors import ParameterError
-from rmtbase.laws._arrays import ComplexArray
-from rmtbase.laws._residual._eigenvalue_law import EigenvalueLaw, exponential
-from rmtbase.laws._residual._log_eigenvalue import LogEigenvalue
-from rmtbase.laws._residual._residual_map import ResidualMap
+from rmtbase.laws._cut import find_edge, log_excess
+from rmtbase.laws._distribution import ComplexArray, FloatArray
+from rmtbase.laws._residual._eigenvalue_law import CutMap, EigenvalueLaw, exponential
 from rmtbase.parameters import require_order, require_positive_integer, require_positive_number
+
+_LEAST_LOG_MASS = 345.0  # at a hard edge a mass of 1e-150 counts as zero: 1 + p, and its square, stay normal doubles
 
 
 @dataclass(frozen=True)
@@ -56,15 +76,14 @@ class ResidualPath(ResidualParameters, EigenvalueLaw):
     """
 
     @property
-    def log_eigenvalue(self) -> LogEigenvalue:
-        """The law of ln λ, with the same methods: use it where λ itself overflows."""
-        return LogEigenvalue(_residual_map(self.depth, self.sigma))
+    def _map(self) -> ResidualMap:
+        return _residual_map(self.depth, self.sigma)
 
     def moment(self, k: int) -> float:
         """E[λ^k], k = 0, 1, 2, ...: exact for the law, rounded once; inf if it is too large for a double.
 
         m_k = [p^(k-1)] ψ'(p) ((1 + p)^(L+1) (p + σ²) (p + 1 + σ²)^(L-1))^k / k, Lagrange's inversion in
-        integers: σ² = N/D, and p = σ² q.
+        integers: σ² = N/D, and p = σ² q. m_1 = (1 + σ²)^L, exact at every d.
         """
         order = require_order(k)
         if order == 0:
@@ -73,10 +92,6 @@ class ResidualPath(ResidualParameters, EigenvalueLaw):
             return _moment(order, self.depth, self.sigma)
         except OverflowError:
             return math.inf
-
-    def mean(self) -> float:
-        """E[λ] = (1 + σ²)^L, exact at every d."""
-        return self.moment(1)
 
     def var(self) -> float:
         """Variance of lambda: L σ² (2 + σ²) (1 + σ²)^(2L-2)."""
@@ -101,8 +116,7 @@ class ResidualPath(ResidualParameters, EigenvalueLaw):
         that vanishes as d^(-1/3). The scale is that of a general edge (El Karoui 2007).
         """
         width = require_positive_integer("d_model", d_model)
-        cut = _residual_map(self.depth, self.sigma)
-        lower, upper = self.support
+        cut, (lower, upper) = self._map, self.support
 
         def scale(w: ComplexArray, eigenvalue: float) -> float:
             return eigenvalue * (math.sqrt(0.5 * abs(cut.log_curvature(float(w[0].real)))) / width) ** (2.0 / 3.0)
@@ -130,11 +144,6 @@ def require_residual(depth: object, sigma: object) -> tuple[int, float]:
 
 
 @lru_cache(maxsize=256)
-def _residual_map(depth: int, sigma: float) -> ResidualMap:
-    return ResidualMap(depth, sigma)
-
-
-@lru_cache(maxsize=256)
 def _moment(k: int, depth: int, sigma: float) -> float:
     """[q^(k-1)] (2Nq + N + D) (1 + q)^k (D + Nq)^((L+1)k) (D + N + Nq)^((L-1)k) / (k D^(2Lk+1))."""
     n, d = (Fraction(sigma) ** 2).as_integer_ratio()
@@ -149,3 +158,123 @@ def _times_power(series: list[int], constant: int, linear: int, power: int) -> l
     count = min(len(series), power + 1)
     factor = [math.comb(power, j) * linear**j * constant ** (power - j) for j in range(count)]
     return [sum(factor[j] * series[i - j] for j in range(min(i + 1, count))) for i in range(len(series))]
+
+
+class ResidualMap(CutMap):
+    """The map of depth L in the coordinate w = ln(1 + p), which is linear in ln λ at a hard edge.
+
+    Attributes:
+        depth: L, a positive integer.
+        sigma: a positive number.
+        variance: σ².
+        gap: 1 - σ².
+    """
+
+    longest_move = 1.0  # near σ = 1 the exponent of a hard edge changes within a unit of ln(1 + p)
+
+    def __init__(self, depth: int, sigma: float) -> None:
+        self.depth, self.sigma, self.variance = depth, sigma, sigma**2
+        self.gap = (1.0 - sigma) * (1.0 + sigma)
+        # mass ~ λ^(1/(L+1)), or a higher power.
+        self.lowest_log = -_LEAST_LOG_MASS * (depth + 1) - 2.0 * abs(math.log(sigma)) * depth
+        self.upper = np.array([self._upper_point()], dtype=np.complex128)
+        self.lower = np.array([self._lower_point()], dtype=np.complex128) if self.gap > 0.0 else None
+
+    def _critical(self, p: float, distance: float, from_pole: float) -> float:
+        """Return |p (p + σ²)| d ln λ / dp / σ² at real p, given |p + σ²| and 1 + p."""
+        depth, variance = self.depth, self.variance
+        return abs(p) * distance / variance * ((depth + 1) / from_pole + (depth - 1) / (from_pole + variance)) - 1.0
+
+    def _upper_point(self) -> float:
+        """ln(1 + p_+), p_+ > 0."""
+
+        def critical(log_p: float) -> float:
+            p = math.exp(log_p)
+            return self._critical(p, p + self.variance, 1.0 + p)
+
+        low = math.log(min(0.125 / self.depth, 0.25 * self.sigma / math.sqrt(self.depth)))
+        return math.log1p(math.exp(find_edge(critical, low, 0.0)))
+
+    def _lower_point(self) -> float:
+        """ln(1 + p_-), p_- in (-1, -σ²), for σ < 1."""
+
+        def fraction(t: float) -> float:
+            """(-σ² - p) / (1 - σ²), in logarithmic units from both ends."""
+            return 1.0 / (1.0 + math.exp(-t))
+
+        def critical(t: float) -> float:
+            distance = self.gap * fraction(t)
+            return self._critical(distance + self.variance, distance, self.gap * fraction(-t))
+
+        low = 2.0 * math.log(self.sigma) - math.log(self.depth + 1.0) - 40.0
+        return math.log1p(-self.sigma) + math.log1p(self.sigma) - math.log1p(math.exp(find_edge(critical, low, 40.0)))
+
+    def _shifted(self, w: ComplexArray) -> tuple[ComplexArray, ComplexArray]:
+        """Return p and p + σ², each to full relative accuracy where it is small and matters."""
+        p = np.asarray(expm1(w[0]), dtype=np.complex128)
+        shifted = p + self.variance if self.variance < 0.25 else np.exp(w[0]) - self.gap
+        return p, np.asarray(shifted, dtype=np.complex128)
+
+    def log_x(self, w: ComplexArray) -> ComplexArray:
+        """Return ln λ; to rounding relative to σ where σ is small, and the law narrow."""
+        p, shifted = self._shifted(w)
+        ratio = log1p(self.variance / p) if self.variance < 0.25 else np.log(shifted) - np.log(p)
+        return (self.depth + 1) * w[0] + ratio + (self.depth - 1) * log1p(shifted)
+
+    def velocity(self, w: ComplexArray) -> ComplexArray:
+        p, shifted = self._shifted(w)
+        inner = (self.depth - 1) / (1.0 + shifted) - self.variance / (p * shifted)
+        return 1.0 / (self.depth + 1 + np.exp(w) * inner)
+
+    def log_curvature(self, w: float) -> float:
+        """Return d² ln λ / d ψ² at a critical point w = ln(1 + p) of an edge."""
+        p, variance = math.expm1(w), self.variance
+        curvature = (
+            variance * (2.0 * p + variance) / (p * (p + variance)) ** 2
+            - (self.depth + 1) / (1.0 + p) ** 2
+            - (self.depth - 1) / (p + 1.0 + variance) ** 2
+        )
+        return curvature * (variance / (2.0 * p + 1.0 + variance)) ** 2
+
+    def density(self, w: ComplexArray) -> FloatArray:
+        """Return Im ψ / π = Im p (2 Re p + 1 + σ²) / (π σ²)."""
+        outer = np.asarray(np.exp(w[0]), dtype=np.complex128)
+        return outer.imag * (2.0 * outer.real - self.gap) / (np.pi * self.variance)
+
+    def cdf(self, w: ComplexArray) -> FloatArray:
+        """Return the mass below, accurate relative to itself at a hard edge.
+
+        π cdf = π - arg p + (L-1) arg(p + 1 + σ²) + L Im(p²/σ² + p), from :meth:`sf` by the equation
+        of the curve. With δ = 1 + p and R(x) = ln(1 + x) - x, the terms linear in δ, which cancel at σ = 1,
+        are (L+1) (1 - 1/σ²) Im δ, and Im(L δ²/σ² - R(-δ) + (L-1) R(δ/σ²)) is left.
+        """
+        p, shifted = self._shifted(w)
+        if self.variance < 0.25:
+            total = np.arctan2(p.imag, -p.real) + (self.depth - 1) * np.angle(1.0 + shifted) + self._bilinear(p)
+        else:
+            delta = np.asarray(np.exp(w[0]), dtype=np.complex128)
+            inner = delta / self.variance
+            rest = (
+                self.depth * delta * inner
+                - log_excess(-delta, 1.0 - delta)
+                + (self.depth - 1) * log_excess(inner, 1.0 + inner)
+            )
+            total = rest.imag - (self.depth + 1) * self.gap * inner.imag
+        return np.clip(total / np.pi, 0.0, 1.0)
+
+    def sf(self, w: ComplexArray) -> FloatArray:
+        """Return the mass above.
+
+        π sf = (L+1) arg(1 + p) + arg(p + σ²) - L Im(p²/σ² + p): ψ d ln λ has the primitive
+        L (p²/σ² + p) - (L+1) ln(1 + p) - ln(p + σ²).
+        """
+        p, shifted = self._shifted(w)
+        total = (self.depth + 1) * w[0].imag + np.angle(shifted) - self._bilinear(p)
+        return np.clip(total / np.pi, 0.0, 1.0)
+
+    def _bilinear(self, p: ComplexArray) -> FloatArray:
+        """L Im(p²/σ² + p)."""
+        return self.depth * p.imag * (2.0 * p.real / self.variance + 1.0)
+
+
+_residual_map = lru_cache(maxsize=256)(ResidualMap)

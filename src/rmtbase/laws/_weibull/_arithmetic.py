@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 from scipy import special
 
+GUARD = 15  # decimal digits carried beyond those asked for
+
 Number = Any
 """A float array in double precision, an mpf in mpmath: the formulas below do not ask."""
 
@@ -31,7 +33,6 @@ class Arithmetic:
     sqrt: Callable[[Number], Number]
     exp: Callable[[Number], Number]
     expm1: Callable[[Number], Number]
-    log: Callable[[Number], Number]
     tanh: Callable[[Number], Number]
     erf: Callable[[Number], Number]
     erfc: Callable[[Number], Number]
@@ -46,7 +47,6 @@ FLOAT = Arithmetic(
     sqrt=np.sqrt,
     exp=np.exp,
     expm1=np.expm1,
-    log=np.log,
     tanh=np.tanh,
     erf=special.erf,
     erfc=special.erfc,
@@ -63,17 +63,9 @@ def multiprecision() -> Arithmetic:
 
     return Arithmetic(
         number=lambda value: mp.mpf(value.numerator) / value.denominator,
-        pi=mp.pi,
-        sqrt=mp.sqrt,
-        exp=mp.exp,
-        expm1=mp.expm1,
-        log=mp.log,
-        tanh=mp.tanh,
-        erf=mp.erf,
-        erfc=mp.erfc,
-        beta=mp.beta,
         beta_cdf=lambda a, b, x: mp.betainc(a, b, 0, x, regularized=True),
         where=lambda condition, a, b: a if condition else b,
+        **{name: getattr(mp, name) for name in ("pi", "sqrt", "exp", "expm1", "tanh", "erf", "erfc", "beta")},
     )
 
 

@@ -9,11 +9,10 @@ from functools import lru_cache
 
 import numpy as np
 
-from rmtbase.laws._arrays import FloatArray
-from rmtbase.laws._weibull._anchor import require_parent
-from rmtbase.laws._weibull._large_sample import LargeSampleLaw
+from rmtbase.laws._distribution import FloatArray
+from rmtbase.laws._weibull._null import LargeSampleLaw
 from rmtbase.laws._weibull._plot import WeibullPlot, weibull_plot
-from rmtbase.laws._weibull.parents import Parent
+from rmtbase.laws._weibull.parents import Parent, require_parent
 from rmtbase.parameters import require_trim
 
 
@@ -45,16 +44,7 @@ def weibull_closure(trim: float | Fraction = 0.1, distribution: str | Parent = "
 
     The spread of each ratio comes from the joint influence of a weight on k̂, λ̂ and the sample moment. A moment that
     the parent does not have makes the ratio 0 and its spread nan, one whose variance is infinite the spread nan.
-
-    Args:
-        trim: t of the fit, 0 ≤ t < 1/2.
-        distribution: as in :func:`weibull_anchor`.
-
-    Returns:
-        The laws. Numerical to 1e-11; asymptotic in N, without the bias of order 1/N.
-
-    Raises:
-        ParameterError: a trim outside [0, 1/2) or an unknown distribution.
+    Numerical to 1e-11; asymptotic in N, without the bias of order 1/N. Arguments and errors as :func:`weibull_anchor`.
     """
     return _closure(require_trim(trim), require_parent(distribution))
 

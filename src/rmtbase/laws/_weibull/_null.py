@@ -1,4 +1,4 @@
-"""The sampling law of the Weibull fit of N independent weights, and of what is derived from it."""
+"""The sampling law of the Weibull fit of N weights, independent or the elements of one W_QK."""
 
 from __future__ import annotations
 
@@ -9,21 +9,57 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+from jaxtyping import Float
+from numpy.typing import ArrayLike
+from scipy.special import ndtr
 
 from rmtbase.errors import ParameterError
-from rmtbase.laws._arrays import FloatArray
-from rmtbase.laws._weibull._anchor import require_parent
+from rmtbase.laws._distribution import FloatArray, Moments
+from rmtbase.laws._element._product_element import chi_square_rule, product_element
 from rmtbase.laws._weibull._arithmetic import FLOAT
-from rmtbase.laws._weibull._large_sample import LargeSampleLaw
 from rmtbase.laws._weibull._plot import WeibullPlot, weibull_plot
-from rmtbase.laws._weibull.parents import Parent
-from rmtbase.parameters import require_trim
+from rmtbase.laws._weibull.parents import Parent, VarianceGamma, require_parent
+from rmtbase.parameters import require_positive_integer, require_trim
 
 if TYPE_CHECKING:
     from rmtbase.statistics import WeibullFit
 
-
 _STRAIGHT = 1e-12  # a Weibull plot with 1 − R² below this is a straight line
+_METHOD = (
+    "influence functions at the elements' exact covariance; neglected in the mean: the dependence, 1/(d_model d_head)"
+)
+
+
+@dataclass(frozen=True)
+class LargeSampleLaw:
+    """Mean ``limit`` + ``drift``/N and standard deviation ``spread``/√N. Asymptotic: O(N^(-3/2)) is left out of both.
+
+    Attributes:
+        limit: the value that N → ∞ gives, that of the parent law itself.
+        spread: √N times the standard deviation; nan where the variance is infinite.
+        drift: N times the bias; nan where it is not known or not of the order 1/N, and then left out of the mean.
+    """
+
+    limit: float
+    spread: float
+    drift: float = math.nan
+
+    def mean(self, n: int) -> float:
+        """Mean over samples of n weights."""
+        n = require_positive_integer("n", n)
+        return self.limit + (0.0 if math.isnan(self.drift) else self.drift / n)
+
+    def std(self, n: int) -> float:
+        """Standard deviation over samples of n weights."""
+        return self.spread / math.sqrt(require_positive_integer("n", n))
+
+    def z_score(self, observed: ArrayLike, n: int) -> FloatArray:
+        """(observed − mean)/std, same shape as ``observed``."""
+        return (np.asarray(observed, dtype=np.float64) - self.mean(n)) / self.std(n)
+
+    def p_value(self, observed: ArrayLike, n: int) -> FloatArray:
+        """Two-sided P(|Z| ≥ |z|), same shape as ``observed``."""
+        return 2.0 * ndtr(-np.abs(self.z_score(observed, n)))
 
 
 class WeibullScore(NamedTuple):
@@ -48,7 +84,7 @@ class WeibullNull:
             and not normal.
         scale_to_rms: law of λ̂ over the root mean square of the same sample, which does not ask for σ; its spread
             is nan where the parent has no fourth moment, and the ratio 0 where it has no second.
-        covariance: N times the covariance matrix of (k̂, λ̂, R²), shape (3, 3).
+        covariance: N times the covariance matrix of (k̂, λ̂, R²).
     """
 
     trim: Fraction
@@ -57,7 +93,7 @@ class WeibullNull:
     scale: LargeSampleLaw
     r_squared: LargeSampleLaw
     scale_to_rms: LargeSampleLaw
-    covariance: FloatArray = field(compare=False)
+    covariance: Float[np.ndarray, "3 3"] = field(compare=False)
 
     def z_scores(self, fit: WeibullFit) -> WeibullScore:
         """z-scores of a fit with the same trim: (observed − mean)/standard deviation at the fit's N."""
@@ -67,7 +103,6 @@ class WeibullNull:
 
     @property
     def correlation(self) -> float:
-        """Correlation of k̂ and λ̂."""
         return float(self.covariance[0, 1] / math.sqrt(self.covariance[0, 0] * self.covariance[1, 1]))
 
 
@@ -84,17 +119,9 @@ def weibull_null(trim: float | Fraction = 0.1, distribution: str | Parent = "nor
     for the plotting positions (i − 1/2)/N; they enter k̂ = Cov/Var to second order. At t = 0 the bias is of the order
     ln N/N and is left out.
 
-    Args:
-        trim: t, 0 ≤ t < 1/2, the share left out at either end.
-        distribution: as in :func:`weibull_anchor`.
-
-    Returns:
-        The laws, for independent weights (the elements of one product matrix are not). Asymptotic: standard deviations
-        to a relative O(1/N), means to O(N^(-3/2)) where Nt is an integer and to O(1/N) where the trim rounds. The
-        constants are numerical, to 1e-11.
-
-    Raises:
-        ParameterError: a trim outside [0, 1/2) or an unknown distribution.
+    For independent weights (the elements of one product matrix are not). Asymptotic: standard deviations to a relative
+    O(1/N), means to O(N^(-3/2)) where Nt is an integer and to O(1/N) where the trim rounds. The constants are
+    numerical, to 1e-11. Arguments and errors as :func:`weibull_anchor`.
     """
     return _null(require_trim(trim), require_parent(distribution))
 
@@ -165,10 +192,7 @@ def weibull_body_tail_gap(
     The "body–tail gap" k(80 %) − k(100 %) is a property of the fit and the parent before any training: 0.0543677 for
     normal weights. Its spread comes from the joint influence of a weight on both fits.
 
-    Args:
-        distribution: as in :func:`weibull_anchor`.
-        body: the larger trim.
-        full: the smaller trim.
+    ``distribution`` is that of :func:`weibull_anchor`, ``body`` the larger trim and ``full`` the smaller one.
 
     Raises:
         ParameterError: a trim outside [0, 1/2), body ≤ full, or an unknown distribution.
@@ -185,3 +209,65 @@ def _gap(parent: Parent, inner: Fraction, outer: Fraction) -> LargeSampleLaw:
     influence = body.shape_influence - full.shape_influence
     spread = math.sqrt(body.product_mean(influence, influence))
     return LargeSampleLaw(body.shape - full.shape, spread, _drifts(body)[0] - _drifts(full)[0])
+
+
+class WeibullProductNull(NamedTuple):
+    """Mean and standard deviation of the fit of one matrix.
+
+    Attributes:
+        shape: of k̂.
+        scale: of λ̂, in the units of the elements.
+        r_squared: of R².
+    """
+
+    shape: Moments
+    scale: Moments
+    r_squared: Moments
+
+
+def weibull_product_null(
+    d_model: int,
+    d_head: int,
+    trim: float | Fraction = 0.1,
+    sigma_q: float = 1.0,
+    sigma_k: float = 1.0,
+    normalization: str = "sqrt_d",
+) -> WeibullProductNull:
+    """The law of :func:`rmtbase.statistics.weibull_fit` of the N = d_model² elements of one W_QK = W_Qᵀ W_K.
+
+    Each statistic is its limit plus the average of an influence function IF over the elements. Elements that share a
+    row or a column share its |q|², others nothing, so that (as :func:`rmtbase.laws.element_average`)
+
+        variance = [Var IF(w) + 2 (d_model - 1) Var E(IF(w) | |q|²)] / N,
+
+    where :func:`weibull_null` has the first term alone. The second makes the spread of λ̂ several times larger where
+    d_model ≫ d_head, and leaves that of k̂ nearly as it is.
+
+    Simulated: standard deviations right to 1 % at (64, 8), within the error of 2 % at (200, 16). The dependence biases
+    k̂ by 0.07, λ̂ by 0.03 and R² by -0.06 standard deviations at (64, 8), by less than 0.03 at (200, 16).
+
+    ``trim`` is t, 0 ≤ t < 1/2, the share left out at either end; parameters of the law as for
+    :func:`rmtbase.laws.product_element`.
+
+    Raises:
+        ParameterError: as :func:`rmtbase.laws.low_rank_product`; a trim outside [0, 1/2).
+    """
+    law = product_element(d_model, d_head, sigma_q, sigma_k, normalization)
+    trim, parent, n = require_trim(trim), VarianceGamma(law.std(), law.d_head), d_model**2
+    plot, independent = weibull_plot(parent, trim), weibull_null(trim, parent)
+    # The conditional law of |w| in a row, as weights on the nodes that carry the law of |w| itself.
+    log_variance, weights = chi_square_rule(law.d_head)
+    u = np.exp(plot.grid.log_x - 0.5 * log_variance[:, None]) / law.std()
+    density = np.exp(-0.5 * u * u - 0.5 * log_variance[:, None])
+    conditional = plot.grid.probability * density / (weights @ density)
+
+    def moments(influence: np.ndarray, mean: float, spread: float) -> Moments:
+        given_row = conditional @ influence
+        shared = float(weights @ (given_row - weights @ given_row) ** 2)
+        return Moments(mean, math.sqrt((spread**2 + 2.0 * (d_model - 1) * shared) / n), _METHOD)
+
+    return WeibullProductNull(
+        moments(plot.shape_influence, independent.shape.mean(n), independent.shape.spread),
+        moments(plot.scale * plot.log_scale_influence, independent.scale.mean(n), independent.scale.spread),
+        moments(plot.r_squared_influence, independent.r_squared.mean(n), independent.r_squared.spread),
+    )

@@ -11,9 +11,8 @@ from scipy.optimize import brentq
 from scipy.special import gammaln
 
 from rmtbase.errors import ParameterError
-from rmtbase.laws._weibull._anchor import require_parent
-from rmtbase.laws._weibull._panels import Panels, panels
-from rmtbase.laws._weibull.parents import Parent
+from rmtbase.laws._weibull._plot import Panels, panels
+from rmtbase.laws._weibull.parents import Parent, require_parent
 
 _SHAPES = (1e-3, 1e3)
 
@@ -38,14 +37,7 @@ def weibull_maximum_likelihood(distribution: str | Parent = "normal") -> Weibull
 
     k solves E[|w|^k ln|w|]/E[|w|^k] − 1/k = E[ln|w|], whose left side grows with k; λ = E[|w|^k]^(1/k).
 
-    Args:
-        distribution: as in :func:`weibull_anchor`.
-
-    Returns:
-        The projection. Numerical: 1e-13, relatively.
-
-    Raises:
-        ParameterError: an unknown distribution.
+    Numerical: 1e-13, relatively. ``distribution`` as in :func:`weibull_anchor`.
     """
     grid = panels(require_parent(distribution))
     probability, log_x = grid.probability, grid.log_x
@@ -72,14 +64,7 @@ def weibull_moment_match(distribution: str | Parent = "normal") -> WeibullProjec
 
     k solves Γ(1+2/k)/Γ²(1+1/k) = E[w²]/E[|w|]², whose left side falls with k; λ = E[|w|]/Γ(1+1/k).
 
-    Args:
-        distribution: as in :func:`weibull_anchor`.
-
-    Returns:
-        The projection. Numerical: 1e-13, relatively.
-
-    Raises:
-        ParameterError: an unknown distribution, or one without a second moment.
+    Numerical: 1e-13, relatively. ``distribution`` as in :func:`weibull_anchor`, with a second moment.
     """
     parent = require_parent(distribution)
     if parent.moment_order() <= 2:
@@ -98,13 +83,9 @@ def _root(increasing: Callable[[float], float], low: float, high: float) -> floa
 
 
 def _projection(grid: Panels, shape: float, log_scale: float) -> WeibullProjection:
-    return WeibullProjection(shape, math.exp(log_scale), divergence(grid, shape, log_scale))
-
-
-def divergence(grid: Panels, shape: float, log_scale: float) -> float:
-    """D_KL of the parent's |w| from Weibull(k, λ): E ln(x f) − E[ln k + k ln(x/λ) − (x/λ)^k], in nats."""
+    """With D_KL of the parent's |w| from Weibull(k, λ): E ln(x f) − E[ln k + k ln(x/λ) − (x/λ)^k]."""
     reduced = shape * (grid.log_x - log_scale)
     density = np.maximum(grid.density, np.finfo(float).tiny)
     with np.errstate(over="ignore"):
         terms = np.log(density) - math.log(shape) - reduced + np.exp(reduced)
-    return float(grid.probability @ terms)
+    return WeibullProjection(shape, math.exp(log_scale), float(grid.probability @ terms))

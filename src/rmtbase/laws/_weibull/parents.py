@@ -7,19 +7,21 @@ from abc import abstractmethod
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.optimize import elementwise
 
 from rmtbase.errors import ParameterError
-from rmtbase.laws._arrays import FloatArray
-from rmtbase.laws._distribution import Distribution
-from rmtbase.laws._element._chi_square_rule import chi_square_rule
-from rmtbase.laws._weibull._arithmetic import FLOAT, Arithmetic, Number, as_written
+from rmtbase.laws._distribution import Distribution, FloatArray
+from rmtbase.laws._element._product_element import chi_square_rule
+from rmtbase.laws._weibull._arithmetic import FLOAT, Arithmetic, Number, as_written, multiprecision
 from rmtbase.parameters import require_order, require_positive_integer, require_positive_number
 
 __all__ = [
+    "FLOAT",
+    "Arithmetic",
     "Laplace",
     "Logistic",
     "Mixture",
@@ -29,11 +31,11 @@ __all__ = [
     "TruncatedNormal",
     "Uniform",
     "VarianceGamma",
+    "multiprecision",
 ]
 
 _LOG_RANGE = 700.0  # quantiles are sought within exp(±700) times σ
 _TINY = 1e-300
-_FEWEST, _MOST = 0.1, 1e4  # degrees of freedom between which both arithmetics hold
 _STRUVE_LIMIT = 256  # mpmath sums the Struve functions of larger order slowly, then not at all
 
 
@@ -86,7 +88,6 @@ class Parent(Distribution):
         return math.inf if 0 < require_order(k) >= self.moment_order() else super().moment(k)
 
     def var(self) -> float:
-        """Variance of |w|."""
         return math.inf if self.moment_order() <= 2 else super().var()
 
     def _pdf(self, x: FloatArray) -> FloatArray:
@@ -125,12 +126,19 @@ class Parent(Distribution):
 
 @dataclass(frozen=True)
 class _ScaledParent(Parent):
-    """A parent whose law depends on |w|/σ alone."""
+    """A parent whose law depends on |w|/σ alone.
+
+    Attributes:
+        sigma: standard deviation of w, unless the class says otherwise.
+    """
 
     sigma: float | Fraction = 1.0
 
+    _ranges: ClassVar[dict[str, tuple[float, float]]] = {"sigma": (1e-50, 1e50)}
+
     def __post_init__(self) -> None:
-        object.__setattr__(self, "sigma", require_number("sigma", self.sigma, 1e-50, 1e50))
+        for name, (low, high) in self._ranges.items():
+            object.__setattr__(self, name, require_number(name, getattr(self, name), low, high))
 
     @abstractmethod
     def standard_law(self, z: Number, fn: Arithmetic) -> tuple[Number, Number, Number]:
@@ -147,11 +155,7 @@ class _ScaledParent(Parent):
 
 @dataclass(frozen=True)
 class Normal(_ScaledParent):
-    """w ~ N(0, σ²): F = erf(x/(σ√2)).
-
-    Attributes:
-        sigma: standard deviation of w.
-    """
+    """w ~ N(0, σ²): F = erf(x/(σ√2))."""
 
     def standard_law(self, z: Number, fn: Arithmetic) -> tuple[Number, Number, Number]:
         return fn.sqrt(2 / fn.pi) * fn.exp(-z * z / 2), fn.erf(z / fn.sqrt(2)), fn.erfc(z / fn.sqrt(2))
@@ -186,9 +190,7 @@ class TruncatedNormal(_ScaledParent):
 
     bound: float | Fraction = 2.0
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        object.__setattr__(self, "bound", require_number("bound", self.bound, 0.01, 40.0))
+    _ranges: ClassVar = _ScaledParent._ranges | {"bound": (0.01, 40.0)}
 
     def standard_law(self, z: Number, fn: Arithmetic) -> tuple[Number, Number, Number]:
         cut = fn.number(as_written(self.bound))
@@ -202,11 +204,7 @@ class TruncatedNormal(_ScaledParent):
 
 @dataclass(frozen=True)
 class Laplace(_ScaledParent):
-    """w ~ Laplace: S = exp(−x√2/σ), so |w| is itself Weibull with shape 1 and scale σ/√2.
-
-    Attributes:
-        sigma: standard deviation of w.
-    """
+    """w ~ Laplace: S = exp(−x√2/σ), so |w| is itself Weibull with shape 1 and scale σ/√2."""
 
     def standard_law(self, z: Number, fn: Arithmetic) -> tuple[Number, Number, Number]:
         sf = fn.exp(-fn.sqrt(2) * z)
@@ -215,11 +213,7 @@ class Laplace(_ScaledParent):
 
 @dataclass(frozen=True)
 class Logistic(_ScaledParent):
-    """w ~ logistic: F = tanh(x/(2s)), s = σ√3/π.
-
-    Attributes:
-        sigma: standard deviation of w.
-    """
+    """w ~ logistic: F = tanh(x/(2s)), s = σ√3/π."""
 
     def standard_law(self, z: Number, fn: Arithmetic) -> tuple[Number, Number, Number]:
         scale = fn.sqrt(3) / fn.pi
@@ -238,9 +232,7 @@ class StudentT(_ScaledParent):
 
     df: float | Fraction = 4.0
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        object.__setattr__(self, "df", require_number("df", self.df, _FEWEST, _MOST))
+    _ranges: ClassVar = _ScaledParent._ranges | {"df": (0.1, 1e4)}  # between which both arithmetics hold
 
     def standard_law(self, z: Number, fn: Arithmetic) -> tuple[Number, Number, Number]:
         nu, half = fn.number(as_written(self.df)), fn.number(Fraction(1, 2))
@@ -307,7 +299,7 @@ class VarianceGamma(_ScaledParent):
 def _chi_square_nodes(h: int, digits: int) -> tuple[list[Number], list[Number]]:
     """Nodes √(g/h) and weights for a mean over g ~ χ²_h, by the trapezoidal rule in u = ln(g/h) to ``digits`` digits.
 
-    :func:`~rmtbase.laws._element._chi_square_rule.chi_square_rule` at mpmath's precision. The integrand is analytic in
+    :func:`~rmtbase.laws._element._product_element.chi_square_rule` at mpmath's precision. The integrand is analytic in
     |Im u| < π/2 and grows there as cos(θ)^(-h/2): a step of 2πθ / (D + (h/2) ln sec θ) errs by e^-D = 10^-digits. The
     nodes reach to where the mass is e^-2D, and on the left as far as magnitudes of e^-2D can tell.
     """
@@ -384,3 +376,25 @@ def _on_the_half_line(parent: Parent, x: Number, fn: Arithmetic) -> tuple[Number
         return parent.law(x, fn) if x < upper else (0 * x, 0 * x + 1, 0 * x)
     density, cdf, sf = parent.law(np.minimum(x, upper), fn)
     return np.where(x < upper, density, 0.0), np.where(x < upper, cdf, 1.0), np.where(x < upper, sf, 0.0)
+
+
+PARENTS: dict[str, Parent] = {
+    "normal": Normal(),
+    "uniform": Uniform(),
+    "truncated_normal": TruncatedNormal(),
+    "laplace": Laplace(),
+    "logistic": Logistic(),
+}
+"""The parents that need no parameter, by name."""
+
+
+def require_parent(distribution: object) -> Parent:
+    """The parent itself, or the one of that name; a :class:`ParameterError` if there is none."""
+    if isinstance(distribution, Parent):
+        return distribution
+    if isinstance(distribution, str) and distribution in PARENTS:
+        return PARENTS[distribution]
+    names = ", ".join(repr(name) for name in PARENTS)
+    raise ParameterError(
+        "distribution", distribution, f"{names}, or a parent law such as StudentT(df=4), VarianceGamma(h=64), Mixture"
+    )

@@ -1,4 +1,4 @@
-"""One distribution object for the null of any statistic."""
+"""Pearson's type III, and the law whose logarithm it is: by mean, standard deviation and skewness."""
 
 from __future__ import annotations
 
@@ -6,80 +6,14 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike
 from scipy.optimize import root
 from scipy.special import gammainc, gammaincc, gammainccinv, gammaincinv, ndtr, ndtri
 
-from rmtbase.laws._arrays import FloatArray
-from rmtbase.laws._distribution import Distribution
+from rmtbase.laws._distribution import Distribution, FloatArray
 
 _FAITHFUL = 0.6  # relative spread up to which three moments say more than two
 _NARROW = 1e-4  # relative spread below which the leading order of the moments of e^y is all that a double holds
 _SYMMETRIC = 5e-3  # skewness below which gammainc loses its tails, and a cube root of the gamma variable is normal
-
-
-@dataclass(frozen=True)
-class NullLaw(Distribution):
-    """The distribution of one statistic over independent draws of a Gaussian chain.
-
-    Attributes:
-        statistic: its registered name.
-        dims: (n_0, ..., n_L) of the chain.
-        distribution: the law itself.
-        method: ``"exact"``, or ``"asymptotic"`` (an expansion in 1/r, r the rank). Of the mean and the standard
-            deviation; where the shape is less well known ``accuracy`` says so.
-        accuracy: what was measured, in words.
-    """
-
-    statistic: str
-    dims: tuple[int, ...]
-    distribution: Distribution
-    method: str
-    accuracy: str
-
-    @property
-    def support(self) -> tuple[float, float]:
-        """(lower, upper) end of the law."""
-        return self.distribution.support
-
-    def pdf(self, x: ArrayLike) -> FloatArray:
-        """Density at ``x``, same shape as ``x``."""
-        return self.distribution.pdf(x)
-
-    def cdf(self, x: ArrayLike) -> FloatArray:
-        """P(statistic ≤ x), same shape as ``x``."""
-        return self.distribution.cdf(x)
-
-    def sf(self, x: ArrayLike) -> FloatArray:
-        """P(statistic > x)."""
-        return self.distribution.sf(x)
-
-    def ppf(self, q: ArrayLike) -> FloatArray:
-        """Quantile; nan for q outside [0, 1]."""
-        return self.distribution.ppf(q)
-
-    def isf(self, q: ArrayLike) -> FloatArray:
-        """Upper quantile; nan for q outside [0, 1]."""
-        return self.distribution.isf(q)
-
-    def moment(self, k: int) -> float:
-        """E[statistic^k]."""
-        return self.distribution.moment(k)
-
-    def mean(self) -> float:
-        """Expectation."""
-        return self.distribution.mean()
-
-    def var(self) -> float:
-        """Variance."""
-        return self.std() ** 2
-
-    def std(self) -> float:
-        """Standard deviation."""
-        return self.distribution.std()
-
-    def _cdf(self, x: FloatArray) -> FloatArray:
-        return self.cdf(x)
 
 
 @dataclass(frozen=True)
@@ -106,15 +40,12 @@ class Pearson3(Distribution):
         return (end, math.inf) if self.skewness > 0.0 else (-math.inf, end)
 
     def mean(self) -> float:
-        """Expectation."""
         return self.centre
 
     def var(self) -> float:
-        """Variance."""
         return self.spread**2
 
     def std(self) -> float:
-        """Standard deviation."""
         return self.spread
 
     def _cdf(self, x: FloatArray) -> FloatArray:
@@ -204,15 +135,12 @@ class LogPearson3(Distribution):
         return float(lower), float(upper)
 
     def mean(self) -> float:
-        """Expectation."""
         return self.first
 
     def var(self) -> float:
-        """Variance."""
         return self.spread**2
 
     def std(self) -> float:
-        """Standard deviation."""
         return self.spread
 
     def _cdf(self, x: FloatArray) -> FloatArray:
