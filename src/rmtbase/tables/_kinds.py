@@ -12,7 +12,6 @@ import xarray as xr
 from rmtbase.errors import TableError
 from rmtbase.parameters import NORMALIZATIONS
 from rmtbase.shown import quoted, shown
-from rmtbase.tables._atlas import ATLAS_SCHEMA
 from rmtbase.tables._domain import (
     COUNT,
     DRAWS,
@@ -40,6 +39,7 @@ from rmtbase.tables._relations import (
     trace_fits,
 )
 from rmtbase.tables._schema import (
+    ATLAS_SCHEMA,
     BASELINE_SCHEMA,
     COORDINATES,
     EFFECTIVE_DEPTH_SCHEMA,
