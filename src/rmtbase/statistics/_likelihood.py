@@ -54,18 +54,13 @@ class Elements:
         """The number n."""
         return self.flat.size
 
-    def standardized(self) -> Iterator[Numbers]:
-        """All z, block by block."""
-        for block in _blocks(self.flat):
-            yield (block - self.centre) / self.spread
-
     def sample(self) -> Elements:
         """At most 2¹⁷ of the elements, spread over the whole matrix."""
         return Elements(_sample(self.flat), self.centre, self.spread)
 
     def mean_of(self, terms: Callable[[Numbers], Any]) -> Float[np.ndarray, "..."]:
         """Mean over all z of functions of one z; ``terms`` maps a block to their sums over the block."""
-        return np.sum([terms(z) for z in self.standardized()], axis=0) / self.count
+        return np.sum([terms((w - self.centre) / self.spread) for w in _blocks(self.flat)], axis=0) / self.count
 
 
 def require_elements(matrix: ArrayLike) -> Elements:
