@@ -52,7 +52,7 @@ def agreed_digits(compute: Computation, digits: int) -> str:
 
 def _rounded(compute: Computation, digits: int, guard: int) -> str:
     with mp.workdps(digits + guard):
-        return significant(Decimal(mp.nstr(mp.mpf(compute()), digits + guard)), digits)
+        return significant(Decimal(str(mp.nstr(mp.mpf(compute()), digits + guard))), digits)
 
 
 def significant(value: Decimal, digits: int) -> str:

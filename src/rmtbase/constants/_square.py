@@ -45,13 +45,21 @@ def _bulk(factors: int) -> tuple[Constant, ...]:
     steps = factors + 1
     moment = _MOMENT.format(steps, factors if factors > 1 else "")
 
-    def of(name: str, symbol: str, description: str, definition: str, **stated: Any) -> Constant:
+    def of(
+        name: str,
+        symbol: str,
+        description: str,
+        definition: str,
+        references: tuple[str, ...] = (source,),
+        **stated: Any,
+    ) -> Constant:
         return constant(
             name=f"{prefix}_{name}",
             symbol=symbol,
             description=f"{description}, {what}",
             definition=definition,
-            **{"references": (source,)} | stated,
+            references=references,
+            **stated,
         )
 
     upper_edge = of(

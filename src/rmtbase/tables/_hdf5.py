@@ -80,13 +80,13 @@ class Group:
     Attributes:
         attrs: its attributes.
         variables: by name.
-        coordinates: which of them are coordinates.
+        coords: which of them are coordinates.
         sizes: of the dimensions that its variables have.
     """
 
     attrs: dict[str, Any]
     variables: dict[str, Stored]
-    coordinates: frozenset[str]
+    coords: frozenset[str]
     sizes: dict[str, int]
 
 
@@ -122,7 +122,7 @@ class TableFile:
             for name, stored in found.variables.items()
             if only is None or name in only
         }
-        coordinates = {name: variables.pop(name) for name in list(variables) if name in found.coordinates}
+        coordinates = {name: variables.pop(name) for name in list(variables) if name in found.coords}
         return xr.Dataset(variables, coordinates, found.attrs)
 
     def _values(self, stored: Stored, place: tuple[slice, ...]) -> NDArray[Any]:

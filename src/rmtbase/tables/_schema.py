@@ -6,8 +6,9 @@ lines when it is opened, so that a file and its description cannot drift apart.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from typing import Any, Protocol
 
 import xarray as xr
 
@@ -61,6 +62,20 @@ class Variable:
 
 
 Schema = Mapping[str, Variable]
+
+
+class Outline(Protocol):
+    """What a dataset and a group of a file that has not been read have in common."""
+
+    @property
+    def attrs(self) -> Mapping[Any, Any]: ...
+    @property
+    def variables(self) -> Mapping[Any, Any]: ...
+    @property
+    def coords(self) -> Iterable[Any]: ...
+    @property
+    def sizes(self) -> Mapping[Any, int]: ...
+
 
 _CASE = ("case",)
 _STATISTIC = ("case", "statistic")
