@@ -20,6 +20,16 @@ _LARGEST = 5.0  # of 1/ν: ν = 0.2, where student_t_matrix ends
 
 @dataclass(frozen=True)
 class _LocationScaleFit:
+    """A law of a location and a scale fitted to n elements.
+
+    Attributes:
+        location, scale: of the law, in the units of the elements.
+        location_standard_error: 0 where the location was given.
+        scale_standard_error: of the scale.
+        log_likelihood: ln of the density of all the elements.
+        count: n.
+    """
+
     location: float
     scale: float
     location_standard_error: float
@@ -29,27 +39,13 @@ class _LocationScaleFit:
 
 
 class NormalFit(_LocationScaleFit):
-    """The normal law fitted to n elements.
-
-    Attributes:
-        location, scale: mean μ and standard deviation σ of the law, in the units of the elements.
-        location_standard_error: σ/√n, or 0 where the location was given.
-        scale_standard_error: σ/√(2n).
-        log_likelihood: ln of the density of all the elements.
-        count: n.
-    """
+    """The normal law of mean ``location`` μ and standard deviation ``scale`` σ; standard errors σ/√n and σ/√(2n)."""
 
 
 class LogisticFit(_LocationScaleFit):
-    """The logistic law fitted to n elements.
+    """The logistic law of centre ``location`` μ and ``scale`` s, of standard deviation π s/√3.
 
-    Attributes:
-        location: the centre μ, in the units of the elements.
-        scale: s; the law's standard deviation is π s/√3.
-        location_standard_error: s √(3/n), or 0 where the location was given.
-        scale_standard_error: s √(9/((3 + π²) n)).
-        log_likelihood: ln of the density of all the elements.
-        count: n.
+    Standard errors s √(3/n) and s √(9/((3 + π²) n)).
     """
 
 

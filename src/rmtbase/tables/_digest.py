@@ -88,27 +88,22 @@ def verify(groups: Mapping[str, Outline], read: Mapping[str, xr.Dataset], path: 
     return True
 
 
-def row_checksums(dataset: xr.Dataset, dim: str, leave_out: str) -> list[int]:
-    """Of each entry along a dimension, 63 bits of the digest of a dataset that holds it alone.
-
-    So that one can be read, and verified, without the others.
-    """
-    shared, own = {}, {}
-    for name, variable in dataset.variables.items():
-        if name != leave_out:
-            (own if dim in variable.dims else shared)[str(name)] = variable
-    known = {name: variable_digest(variable) for name, variable in shared.items()}
+def case_checksums(atlas: xr.Dataset) -> list[int]:
+    """Of each case of an atlas, 63 bits of the digest of one that holds it alone, its checksum left out."""
+    variables = {str(name): one for name, one in atlas.variables.items() if name != "checksum"}
+    shared = {name: variable_digest(one) for name, one in variables.items() if "case" not in one.dims}
     checksums = []
-    for row in range(dataset.sizes[dim]):
-        of_row = {name: variable_digest(one.isel({dim: slice(row, row + 1)})) for name, one in own.items()}
-        total = hashlib.sha256(json.dumps(known | of_row, sort_keys=True).encode())
+    for case in range(atlas.sizes["case"]):
+        alone = slice(case, case + 1)
+        own = {name: variable_digest(one.isel(case=alone)) for name, one in variables.items() if "case" in one.dims}
+        total = hashlib.sha256(json.dumps(shared | own, sort_keys=True).encode())
         checksums.append(int.from_bytes(total.digest()[:8]) >> 1)
     return checksums
 
 
 def with_checksums(atlas: xr.Dataset) -> xr.Dataset:
     """The atlas with a checksum of every case, by which one can be verified that is read without the others."""
-    return atlas.assign(checksum=("case", row_checksums(atlas, "case", "checksum")))
+    return atlas.assign(checksum=("case", case_checksums(atlas)))
 
 
 def _digest_of_all(groups: Mapping[str, Outline], of_variables: Mapping[str, str]) -> str:

@@ -15,7 +15,6 @@ from rmtbase.errors import MissingFileError, RmtbaseWarning, TableError
 from rmtbase.regular_files import require_regular
 from rmtbase.shown import shown
 from rmtbase.tables._digest import verify, without_digest
-from rmtbase.tables._hdf5 import looked_into
 from rmtbase.tables._kinds import KINDS, require_outline, require_values
 
 
@@ -41,6 +40,8 @@ def open_table(path: Path | str, *kinds: str) -> xr.Dataset | xr.DataTree:
         TableWarning: it has no digest, as files before schema 1.2 and those that other software has written.
     """
     wanted = kinds or tuple(name for name in KINDS if name != "atlas")
+    from rmtbase.tables._hdf5 import looked_into
+
     with _reading(path), looked_into(path) as file:
         kind = require_outline(file.groups, path, wanted)
         groups = {name: file.read(name) for name in file.groups}
@@ -79,6 +80,8 @@ def open_atlas_case(path: Path | str, d_model: int, d_head: int) -> xr.Dataset |
     Warns:
         TableWarning: as :func:`open_table`.
     """
+    from rmtbase.tables._hdf5 import looked_into
+
     with _reading(path), looked_into(path) as file:
         kind = require_outline(file.groups, path, ("atlas",))
         variables = file.groups[""].variables

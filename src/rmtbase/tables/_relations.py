@@ -15,7 +15,7 @@ from jaxtyping import Int, Real
 
 from rmtbase.linalg import available_cores
 from rmtbase.shown import quoted
-from rmtbase.tables._digest import row_checksums
+from rmtbase.tables._digest import case_checksums
 from rmtbase.tables._schema import ELEMENT_FORMULAS
 
 Fault = tuple[str, str] | None
@@ -149,7 +149,7 @@ def checksums_fit(atlas: xr.Dataset) -> Fault:
     """Every case of an atlas has the checksum of its contents; those of another schema are of another kind."""
     if str(atlas.attrs["schema_version"]) in ("1.0", "1.1"):
         return None
-    wrong = atlas["checksum"].values != row_checksums(atlas, "case", "checksum")
+    wrong = atlas["checksum"].values != case_checksums(atlas)
     return ("contents that do not fit their checksum", "an atlas as it was written") if wrong.any() else None
 
 

@@ -19,7 +19,7 @@ import xarray as xr
 from rmtbase.errors import OutputError
 from rmtbase.regular_files import require_regular
 from rmtbase.tables._digest import digest_attributes, without_digest
-from rmtbase.tables._hdf5 import largest_content
+from rmtbase.tables._heaps import largest_content
 from rmtbase.tables._kinds import groups_of
 
 _LARGE = 4096  # values from which compression pays for its header
