@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Protocol
 
 import xarray as xr
@@ -81,6 +82,8 @@ _CASE = ("case",)
 _STATISTIC = ("case", "statistic")
 _INDEX = ("case", "index")
 _BIN = ("case", "bin")
+_density = partial(Variable, _BIN, units="1/lambda")
+_density_of_elements = partial(Variable, _BIN, units="1/w")
 _SAMPLE = "sample"  # what a table made with ``keep_sample = false`` lacks
 
 BASELINE_SCHEMA: dict[str, Variable] = {
@@ -117,22 +120,14 @@ BASELINE_SCHEMA: dict[str, Variable] = {
         RISING,
     ),
     "bin_edge": Variable(("case", "edge"), "edges of the histogram bins in lambda", EDGES),
-    "density": Variable(
-        _BIN, "Monte Carlo density of the nonzero eigenvalues, bin average", NON_NEGATIVE, units="1/lambda"
-    ),
-    "density_standard_error": Variable(
-        _BIN, "standard error of the density, from the spread between draws", NON_NEGATIVE, units="1/lambda"
-    ),
-    "density_marchenko_pastur": Variable(
-        _BIN,
+    "density": _density("Monte Carlo density of the nonzero eigenvalues, bin average", NON_NEGATIVE),
+    "density_standard_error": _density("standard error of the density, from the spread between draws", NON_NEGATIVE),
+    "density_marchenko_pastur": _density(
         "bin average of the Marchenko-Pastur density with edges d sigma^4 (1 +- sqrt(gamma))^2, often quoted for "
         "W_QK but the law of a single factor: too narrow",
         NON_NEGATIVE,
-        units="1/lambda",
     ),
-    "density_free": Variable(
-        _BIN, "bin average of the free-product density, the limit of W_QK's spectrum", NON_NEGATIVE, units="1/lambda"
-    ),
+    "density_free": _density("bin average of the free-product density, the limit of W_QK's spectrum", NON_NEGATIVE),
     "edge_lower": Variable(_CASE, "lower edge of the free-product law", NON_NEGATIVE),
     "edge_upper": Variable(_CASE, "upper edge of the free-product law", POSITIVE),
     "draws": Variable(_CASE, "number of draws", DRAWS, since="1.1"),
@@ -154,12 +149,7 @@ SPECTRA_SCHEMA: dict[str, Variable] = {
     **{name: BASELINE_SCHEMA[name] for name in ("bin_edge", "density", "density_standard_error")},
     "name": Variable(_CASE, "ensemble with its parameters, as it keys the draws", NAMES),
     "rank": Variable(_CASE, "number of structurally nonzero eigenvalues", SIZE),
-    "density_law": Variable(
-        _BIN,
-        "bin average of the limiting law's density, NaN where none is known",
-        NON_NEGATIVE_OR_NAN,
-        units="1/lambda",
-    ),
+    "density_law": _density("bin average of the limiting law's density, NaN where none is known", NON_NEGATIVE_OR_NAN),
     "edge_lower": Variable(_CASE, "lower edge of the limiting law, NaN where none is known", SPREAD),
     "edge_upper": Variable(_CASE, "upper edge of the limiting law, NaN where none is known", SPREAD),
 }
@@ -178,15 +168,12 @@ ELEMENTS_SCHEMA: dict[str, Variable] = {
     "sigma_q": Variable(_CASE, f"standard deviation of the elements of W_Q, {_OF_W_QK}", POSITIVE_OR_NAN, since="1.2"),
     "sigma_k": Variable(_CASE, f"standard deviation of the elements of W_K, {_OF_W_QK}", POSITIVE_OR_NAN, since="1.2"),
     "bin_edge": Variable(("case", "edge"), "edges of the histogram bins in w", EDGES),
-    "density": Variable(_BIN, "Monte Carlo density of the elements, bin average", NON_NEGATIVE, units="1/w"),
-    "density_standard_error": Variable(
-        _BIN,
-        "standard error of the density, from the spread between draws",
-        NON_NEGATIVE,
-        units="1/w",
+    "density": _density_of_elements("Monte Carlo density of the elements, bin average", NON_NEGATIVE),
+    "density_standard_error": _density_of_elements(
+        "standard error of the density, from the spread between draws", NON_NEGATIVE
     ),
-    "density_law": Variable(
-        _BIN, "bin average of the law of one element, NaN where none is offered", NON_NEGATIVE_OR_NAN, units="1/w"
+    "density_law": _density_of_elements(
+        "bin average of the law of one element, NaN where none is offered", NON_NEGATIVE_OR_NAN
     ),
     "share_outside": Variable(_CASE, "share of the elements that lie in no bin", PROBABILITY),
 }
@@ -246,24 +233,21 @@ ATLAS_SCHEMA: dict[str, Variable] = {
         f"quantile of the ordered eigenvalue, {_SELF}, to within 1/512 of its standard deviation; NaN from d_head on",
         RISING,
     ),
-    "density": Variable(
-        _BIN,
+    "density": _density(
         "Monte Carlo density of the nonzero eigenvalues at sigma = 1, bin average; the edges are those of "
         "rmtbase.montecarlo.histogram_edges",
         NON_NEGATIVE,
-        units="1/lambda",
     ),
-    "density_standard_error": Variable(
-        _BIN, "standard error of the density, from the spread between draws", NON_NEGATIVE, units="1/lambda"
-    ),
+    "density_standard_error": _density("standard error of the density, from the spread between draws", NON_NEGATIVE),
     "checksum": Variable(
         _CASE,
         "63 bits of the SHA-256 of all else that the case holds, as rmtbase.tables.with_checksums takes it",
         COUNT,
     ),
 }
-"""The variables of the atlas, of the raw product. ``rank`` counts from the end that a variable names: one by one at
-first, then in steps that keep a p-value from the kept ranks within 3 % of the full sample's."""
+"""The variables of the atlas: of the raw product, many shapes, each in a few kilobytes. ``rank`` counts from the end that
+a variable names: one by one at first, then in steps that keep a p-value from the kept ranks within 3 % of the full
+sample's."""
 
 _MATRIX = ("layer", "component")
 

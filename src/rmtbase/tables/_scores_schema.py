@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from rmtbase.tables._domain import (
@@ -23,6 +24,7 @@ from rmtbase.tables._schema import Variable
 _HEAD = ("layer", "head")
 _HEAD_STATISTIC = (*_HEAD, "statistic")
 _MATRIX = ("layer", "component")
+_density = partial(Variable, ("bin",), units="1/lambda")
 _MATRIX_STATISTIC = (*_MATRIX, "statistic")
 
 SCORES_SCHEMA: dict[str, dict[str, Variable]] = {
@@ -102,21 +104,14 @@ SCORES_SCHEMA: dict[str, dict[str, Variable]] = {
             RISING,
         ),
         "bin_edge": Variable(("edge",), "edges of the histogram bins in lambda, sigma = 1, raw product", EDGES),
-        "density": Variable(
-            ("bin",),
+        "density": _density(
             "Monte Carlo density of the null's eigenvalues, bin average; where the null is analytic, density_free",
             NON_NEGATIVE_OR_NAN,
-            units="1/lambda",
         ),
-        "density_standard_error": Variable(
-            ("bin",),
-            "standard error of the Monte Carlo density; 0 where the null is analytic",
-            NON_NEGATIVE_OR_NAN,
-            units="1/lambda",
+        "density_standard_error": _density(
+            "standard error of the Monte Carlo density; 0 where the null is analytic", NON_NEGATIVE_OR_NAN
         ),
-        "density_free": Variable(
-            ("bin",), "bin average of the free-product density", NON_NEGATIVE_OR_NAN, units="1/lambda"
-        ),
+        "density_free": _density("bin average of the free-product density", NON_NEGATIVE_OR_NAN),
         "edge_quantile_lower": Variable((), "edge quantile of the self-normalised smallest eigenvalue", SPREAD),
         "edge_quantile_upper": Variable((), "edge quantile of the self-normalised largest eigenvalue", SPREAD),
     },
