@@ -245,8 +245,8 @@ ATLAS_SCHEMA: dict[str, Variable] = {
         COUNT,
     ),
 }
-"""The variables of the atlas: of the raw product, many shapes, each in a few kilobytes. ``rank`` counts from the end that
-a variable names: one by one at first, then in steps that keep a p-value from the kept ranks within 3 % of the full
+"""The variables of the atlas: of the raw product, many shapes, each in a few kilobytes. ``rank`` counts from the end
+that a variable names: one by one at first, then in steps that keep a p-value from the kept ranks within 3 % of the full
 sample's."""
 
 _MATRIX = ("layer", "component")
