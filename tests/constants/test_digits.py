@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from decimal import Decimal
 
-import mpmath
 import pytest
 from mpmath import mp
+from mpmath.calculus.quadrature import GaussLegendre
 
 from rmtbase import constants
-from rmtbase.constants._digits import PrecisionError, agreed_digits, significant
-from rmtbase.constants._painleve import tracy_widom_cdf_at_zero
+from rmtbase.constants import PrecisionError
 from rmtbase.errors import ParameterError
 
 EVERY = {constant.name: constant for constant in constants.constants()}
 PRECISIONS = (32, 42)
+
+
+def computed(constant, **changes):
+    """The constant without its shipped digits."""
+    return replace(constant, published="", **changes)
 
 
 @pytest.mark.parametrize("name", EVERY)
@@ -28,7 +33,7 @@ def test_shipped_digits_are_recomputed_at_two_precisions(name):
 
 @pytest.mark.parametrize("name", [name for name, constant in EVERY.items() if constant.uncertainty == "exact"])
 def test_closed_forms_have_all_their_shipped_digits(name):
-    assert agreed_digits(EVERY[name].compute, 100) == EVERY[name].digits(100)
+    assert computed(EVERY[name]).digits(100) == EVERY[name].digits(100)
 
 
 def test_every_constant_is_in_the_table_in_full():
@@ -62,10 +67,26 @@ def test_tracy_widom_moments_have_bornemanns_digits(name):
     assert abs(Decimal(EVERY[name].digits(30)) - printed) < Decimal((0, (1,), printed.as_tuple().exponent))
 
 
-def test_tracy_widom_cdfs_at_zero_have_the_digits_of_determinants():
-    with mp.workdps(PRECISIONS[0] + 10):  # solved already, for the moments
-        assert mpmath.nstr(tracy_widom_cdf_at_zero(1), 21) == "0.831908066202951927462"
-        assert mpmath.nstr(tracy_widom_cdf_at_zero(2), 21) == "0.96937282835526266835"
+def tracy_widom_cdfs(s):
+    """F_1 = det(1 - A) and F_2 = det(1 - A²), A = Ai(x + y + s) on x, y > 0, by Gauss and Legendre's rule.
+
+    Source: P. L. Ferrari and H. Spohn, J. Phys. A 38, L557 (2005); F. Bornemann, Math. Comp. 79, 871 (2010).
+    """
+    end = 20  # Ai(end + s) is below 1e-24
+    rule = [(end * (1 + x) / 2, mp.sqrt(end * w / 2)) for x, w in GaussLegendre(mp).calc_nodes(5, mp.prec)]
+    kernel = mp.zeros(len(rule))
+    for i, (x, u) in enumerate(rule):
+        for j, (y, v) in enumerate(rule[: i + 1]):
+            kernel[i, j] = kernel[j, i] = u * v * mp.airyai(x + y + s)
+    minus, plus = mp.det(mp.eye(len(rule)) - kernel), mp.det(mp.eye(len(rule)) + kernel)
+    return minus, minus * plus
+
+
+@pytest.mark.parametrize("beta", [1, 2])
+def test_tracy_widom_medians_are_those_of_fredholm_determinants(beta):
+    with mp.workdps(26):
+        median = mp.mpf(EVERY[f"tracy_widom_{beta}_quantile_50"].digits(26))
+        assert abs(tracy_widom_cdfs(median)[beta - 1] - mp.mpf(1) / 2) < mp.mpf(10) ** -23
 
 
 @pytest.mark.parametrize("beta", [1, 2])
@@ -122,12 +143,13 @@ def test_values_that_were_found_independently(name):
 
 def test_a_computation_that_never_settles_is_an_error_not_a_value():
     with pytest.raises(PrecisionError, match=r"5 digits: found 165\.00 and 185\.00") as caught:
-        agreed_digits(lambda: mp.dps, 5)
+        computed(constants.square_product_upper_edge, compute=lambda: mp.dps).digits(5)
     assert caught.value.digits == 5
 
 
 def test_cancellation_raises_the_working_precision():
-    assert agreed_digits(lambda: mp.sqrt(1 + mp.mpf(10) ** -30) - 1, 12) == "5.00000000000e-31"
+    cancelling = computed(constants.square_product_upper_edge, compute=lambda: mp.sqrt(1 + mp.mpf(10) ** -30) - 1)
+    assert cancelling.digits(12) == "5.00000000000e-31"
 
 
 @pytest.mark.parametrize(
@@ -144,7 +166,7 @@ def test_cancellation_raises_the_working_precision():
     ],
 )
 def test_significant_digits_are_rounded_and_padded(value, digits, shown):
-    assert significant(Decimal(value), digits) == shown
+    assert computed(constants.square_product_upper_edge, compute=lambda: mp.mpf(value)).digits(digits) == shown
 
 
 @pytest.mark.parametrize("digits", [0, -3, 2.5, "30", True, 101])

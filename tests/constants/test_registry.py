@@ -8,13 +8,13 @@ import re
 import subprocess
 import sys
 from dataclasses import replace
+from importlib.resources import files
 
 import pytest
 
 import rmtbase
 from rmtbase import constants
 from rmtbase.constants import Constant, ConstantFunction
-from rmtbase.constants._bibliography import parsed
 from rmtbase.errors import ParameterError
 
 ENTRIES = [*constants.constants(), *constants.functions()]
@@ -91,20 +91,15 @@ def test_every_bibliography_entry_has_what_its_kind_requires():
     assert [reference.key for reference in references] == sorted(reference.key for reference in references)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "@article{key,\n  title = {Unbalanced {brace},\n}\n",
-        "@article{key,\n  title = {Twice},\n  title = {Twice},\n}\n",
-        "@article{key,\n  title = No braces,\n}\n",
-        "@article{,\n  title = {No key},\n}\n",
-        "@article{key,\n  title = {Open},\n",
-        "a word between entries",
-    ],
-)
-def test_a_bibliography_that_is_not_bibtex_is_refused(text):
-    with pytest.raises(ParameterError):
-        parsed(text)
+def test_the_bibliography_holds_every_line_of_its_file():
+    text = files("rmtbase.constants").joinpath("references.bib").read_text(encoding="utf-8")
+    references = constants.bibliography().values()
+    assert text == "\n\n".join(reference.bibtex for reference in references) + "\n"
+    for reference in references:
+        head, *lines, end = reference.bibtex.split("\n")
+        assert (head, end) == (f"@{reference.kind}{{{reference.key},", "}")
+        assert lines == [f"  {name:<9} = {{{value}}}," for name, value in reference.fields.items()]
+        assert not any(unbalanced(value) for value in reference.fields.values())
 
 
 def test_bibtex_of_an_unknown_key_is_refused():

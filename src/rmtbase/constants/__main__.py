@@ -3,6 +3,8 @@
 import json
 
 from rmtbase.constants import constants
-from rmtbase.constants._published import recomputed
+from rmtbase.constants._constant import PUBLISHED_DIGITS
+from rmtbase.constants._digits import agreed_digits
 
-print(json.dumps({constant.name: recomputed(constant) for constant in constants()}, indent=1))
+digits = {one.name: agreed_digits(one.compute, min(PUBLISHED_DIGITS, one.most_digits)) for one in constants()}
+print(json.dumps(digits, indent=1))

@@ -10,6 +10,9 @@ from importlib.resources import files
 
 from rmtbase.errors import ParameterError
 
+_ENTRY = re.compile(r"^@(\w+)\{([\w-]+),\n(.*?)\n\}$", re.DOTALL | re.MULTILINE)
+_FIELD = re.compile(r"^  (\w+) += \{(.+)\},$", re.MULTILINE)
+
 
 @dataclass(frozen=True)
 class Reference:
@@ -48,7 +51,8 @@ class Reference:
 def bibliography() -> dict[str, Reference]:
     """Every entry of ``references.bib`` by its key, in the order of the file."""
     text = files("rmtbase.constants").joinpath("references.bib").read_text(encoding="utf-8")
-    return {reference.key: reference for reference in parsed(text)}
+    entries = {entry[2]: entry for entry in _ENTRY.finditer(text)}
+    return {key: Reference(key, one[1], dict(_FIELD.findall(one[3])), one[0]) for key, one in entries.items()}
 
 
 def bibtex(keys: Iterable[str]) -> str:
@@ -62,30 +66,3 @@ def bibtex(keys: Iterable[str]) -> str:
         if key not in known:
             raise ParameterError("reference", key, "a key of references.bib")
     return "\n\n".join(reference.bibtex for key, reference in known.items() if key in wanted)
-
-
-_ENTRY = re.compile(r"@(\w+)\{([\w-]+),\n(.*?)\n\}(?:\n+|\Z)", re.DOTALL)
-_FIELD = re.compile(r"  (\w+) += \{(.+)\},?")
-
-
-def parsed(text: str) -> list[Reference]:
-    """The entries of a BibTeX file with one ``name = {value},`` to a line and nothing between entries.
-
-    Raises:
-        ParameterError: where the text is anything else.
-    """
-    references, place = [], 0
-    while place < len(text):
-        entry = _ENTRY.match(text, place)
-        if entry is None:
-            raise ParameterError("bibliography", text[place : place + 40], "an entry @kind{key, ... }")
-        kind, key, body = entry.groups()
-        fields = {}
-        for line in body.split("\n"):
-            field = _FIELD.fullmatch(line)
-            if field is None or field[2].count("{") != field[2].count("}") or field[1] in fields:
-                raise ParameterError(key, line, "one field  name = {value},  with balanced braces, each name once")
-            fields[field[1]] = field[2]
-        references.append(Reference(key, kind, fields, entry[0].strip()))
-        place = entry.end()
-    return references

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from decimal import Context, Decimal
 from typing import Any
 
+from mpmath import mp
+
 from rmtbase.errors import RmtbaseError
 
 Number = Any
@@ -42,18 +44,15 @@ def agreed_digits(compute: Computation, digits: int) -> str:
     """
     low = high = ""
     for guard in _GUARDS:
-        low, high = (significant(evaluated(compute, digits + more), digits) for more in (guard, guard + _BETWEEN))
+        low, high = (_rounded(compute, digits, guard + more) for more in (0, _BETWEEN))
         if low == high:
             return high
     raise PrecisionError(digits, (low, high))
 
 
-def evaluated(compute: Computation, digits: int) -> Decimal:
-    """``compute()`` with a working precision of ``digits`` digits, as a decimal number of as many."""
-    import mpmath
-
-    with mpmath.workdps(digits):
-        return Decimal(str(mpmath.nstr(mpmath.mpf(compute()), digits)))
+def _rounded(compute: Computation, digits: int, guard: int) -> str:
+    with mp.workdps(digits + guard):
+        return significant(Decimal(str(mp.nstr(mp.mpf(compute()), digits + guard))), digits)
 
 
 def significant(value: Decimal, digits: int) -> str:

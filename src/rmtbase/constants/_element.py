@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from mpmath import mp
 
-from rmtbase.constants._constant import Constant, ConstantFunction
+from rmtbase.constants._constant import NUMERICAL, Constant, ConstantFunction, constant
 from rmtbase.constants._digits import Number
-from rmtbase.constants._published import PUBLISHED_DIGITS, published
 
 _SUM_OF_PRODUCTS = ("pearson_jeffery_elderton_1929", "wishart_bartlett_1932")  # Craig has the single product
 
 
-def normal_divergence(h: int) -> Number:
+def _normal_divergence(h: int) -> Number:
     """D_KL of the law of w from N(0, h), in nats: E ln p(w) + ln(2πe h)/2, by tanh-sinh quadrature."""
     nu = mp.mpf(h - 1) / 2
     log_constant = mp.log(mp.pi) / 2 + mp.loggamma(mp.mpf(h) / 2) + nu * mp.log(2)
@@ -44,7 +43,7 @@ def _bessel_k0(x: Number) -> Number:
 
 
 def _divergence(h: int) -> Constant:
-    return published(
+    return constant(
         name=f"element_divergence_{h}",
         symbol=rf"D_{{{h}}}",
         description=f"D_KL of an element of W_QK at d_head = {h} from its matched normal, in nats",
@@ -55,15 +54,14 @@ def _divergence(h: int) -> Constant:
         ),
         method="tanh-sinh quadrature",
         references=(*(_SUM_OF_PRODUCTS if h > 1 else ("craig_1936",)), "kullback_leibler_1951"),
-        compute=lambda: normal_divergence(h),
-        uncertainty="numerical: relative error below 1e-100",
-        most_digits=PUBLISHED_DIGITS,
+        compute=lambda: _normal_divergence(h),
+        **NUMERICAL,
     )
 
 
 CONSTANTS = (
     *(_divergence(h) for h in (1, 64, 128)),
-    published(
+    constant(
         name="element_divergence_slope",
         symbol=r"\lim_{h \to \infty} h^2 D_h",
         description="leading coefficient of D_KL of an element of W_QK from its matched normal, in d_head^-2",

@@ -73,12 +73,6 @@ def tracy_widom_quantile(beta: int, probability: Number) -> Number:
     return +found
 
 
-def tracy_widom_cdf_at_zero(beta: int) -> Number:
-    """F_beta(0), which Bornemann (2010) prints, at mpmath's working precision."""
-    bits, steps = _solution(mp.dps)
-    return mp.ldexp(next(step.series[beta - 1][0] for step in steps if step.start == 0), -bits)
-
-
 @lru_cache(maxsize=8)
 def _solution(digits: int) -> tuple[int, tuple[_Step, ...]]:
     """(bits, steps from right to left) from which moments have ``digits`` digits."""

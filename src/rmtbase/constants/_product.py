@@ -9,7 +9,10 @@ With d = d_model, h = d_head, γ = h/d the limiting law of the eigenvalues is gi
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from fractions import Fraction
+from functools import partial
+from typing import Any
 
 from mpmath import mp
 
@@ -20,17 +23,11 @@ from rmtbase.errors import ParameterError
 _DOUBLE_DIGITS = 15
 _EDGE_DIGITS = 12
 _LAW = ("burda_2010_rectangular", "dupic_perez_castillo_2014")
-_EDGE_LAW = ("tracy_widom_1996", "johnstone_2001", "ma_2012")
 _EDGES = (
     r"F(\psi) = d\,\frac{(1+\psi)(1+\gamma\psi)^2}{\psi}, \quad"
     r" \psi_\pm = \tfrac14\bigl(-1 \pm \sqrt{1 + 8/\gamma}\bigr)"
 )
-_LIMIT = "exact for the limiting law; one draw's fluctuates about it by the Tracy-Widom scale"
-_SECOND_ORDER = "asymptotic: neglects relative order 1/d_head"
-
-
-def _mpf(value: Fraction) -> Number:
-    return mp.mpf(value.numerator) / value.denominator
+_LIMIT = "exact for the limiting law"
 
 
 def _critical_point(d: int, h: int, side: int) -> Number:
@@ -66,6 +63,70 @@ def _extreme_eigenvalue(d: int, h: int, side: int):
     return (largest_eigenvalue if side > 0 else smallest_eigenvalue)((d, h, d), normalization="sqrt_d")
 
 
+def _sides(side: int) -> tuple[ConstantFunction, ...]:
+    """Edge, singular edge, Tracy–Widom scale, and mean and standard deviation of the extreme eigenvalue."""
+    which, extreme, sign, index = (
+        ("upper", "largest", "+", r"\max") if side > 0 else ("lower", "smallest", "-", r"\min")
+    )
+    edge = partial(
+        ConstantFunction,
+        method="closed form",
+        references=_LAW,
+        uncertainty=f"{_LIMIT}; one draw's fluctuates about it by the Tracy-Widom scale",
+    )
+    eigenvalue = partial(
+        ConstantFunction,
+        method=f"rmtbase.laws.{extreme}_eigenvalue, to second order at the edge",
+        references=("tracy_widom_1996", "johnstone_2001", "ma_2012"),
+        uncertainty="asymptotic: neglects relative order 1/d_head",
+        most_digits=_EDGE_DIGITS,
+    )
+    return (
+        edge(
+            name=f"product_{which}_edge",
+            symbol=rf"\lambda_{sign}",
+            description=f"{which} edge of the eigenvalues of W_QK",
+            definition=rf"F(\psi_{sign}), \quad {_EDGES}",
+            compute=lambda d, h: _edge(d, h, side),
+        ),
+        edge(
+            name=f"product_{which}_singular_edge",
+            symbol=rf"s_{sign}",
+            description=f"{which} edge of the singular values of W_QK",
+            definition=rf"\sqrt{{\lambda_{sign}}}",
+            method="square root of the eigenvalue",
+            compute=lambda d, h: mp.sqrt(_edge(d, h, side)),
+        ),
+        edge(
+            name=f"product_{which}_edge_scale",
+            symbol=rf"\delta_{sign}",
+            description=f"Tracy-Widom scale at the {which} edge of W_QK",
+            definition=rf"\Bigl(\frac{{\lambda_{sign}}}{{h}} \sqrt{{|F''(\psi_{sign})|/2}}\Bigr)^{{2/3}}",
+            references=("el_karoui_2007", *_LAW),
+            compute=lambda d, h: _edge_scale(d, h, side),
+            uncertainty=_LIMIT,
+        ),
+        eigenvalue(
+            name=f"{extreme}_eigenvalue_mean",
+            symbol=rf"\mathrm{{E}}\,\lambda_{{{index}}}",
+            description=f"mean of the {extreme} eigenvalue of W_QK",
+            definition=rf"\lambda_{sign} {sign} \delta_{sign}\, \mu_{{\mathrm{{TW}}_1}} + \ldots",
+            compute=lambda d, h: _extreme_eigenvalue(d, h, side).mean(),
+        ),
+        eigenvalue(
+            name=f"{extreme}_eigenvalue_std",
+            symbol=rf"\sigma_{{\lambda_{index}}}",
+            description=f"standard deviation of the {extreme} eigenvalue of W_QK",
+            definition=rf"\delta_{sign}\, \sigma_{{\mathrm{{TW}}_1}} + \ldots",
+            compute=lambda d, h: _extreme_eigenvalue(d, h, side).std(),
+        ),
+    )
+
+
+def _mpf(value: Fraction) -> Number:
+    return mp.mpf(value.numerator) / value.denominator
+
+
 def _trace(partition: tuple[int, ...], d: int, h: int) -> Fraction:
     """E Π tr M^(μ_i) of W_QK divided by √d."""
     from rmtbase.laws import trace_moment
@@ -83,7 +144,7 @@ def _participation_ratio(d: int, h: int):
     return normalized_participation_ratio(d, h)
 
 
-def _sum_down(primitive, d: int, h: int) -> Number:
+def _sum_down(primitive: Callable[[Any], Any], d: int, h: int) -> Number:
     """Σ_{i<h} f((d - i)/2) for f(x) = primitive(x + 1) - primitive(x): even and odd i are chains of step one."""
     total = mp.mpf(0)
     for top, count in ((d, (h + 1) // 2), (d - 1, h // 2)):
@@ -103,67 +164,14 @@ def _log_determinant_std(d: int, h: int) -> Number:
     return mp.sqrt(2 * _sum_down(lambda x: (x - 1) * mp.psi(1, x) + mp.psi(0, x), d, h))
 
 
-def _side(side: int) -> tuple[ConstantFunction, ...]:
-    """Edge, singular edge, Tracy–Widom scale, and mean and standard deviation of the extreme eigenvalue."""
-    which, extreme, sign, index = (
-        ("upper", "largest", "+", r"\max") if side > 0 else ("lower", "smallest", "-", r"\min")
-    )
-    return (
-        ConstantFunction(
-            name=f"product_{which}_edge",
-            symbol=rf"\lambda_{sign}",
-            description=f"{which} edge of the eigenvalues of W_QK",
-            definition=rf"F(\psi_{sign}), \quad {_EDGES}",
-            method="closed form",
-            references=_LAW,
-            compute=lambda d, h: _edge(d, h, side),
-            uncertainty=_LIMIT,
-        ),
-        ConstantFunction(
-            name=f"product_{which}_singular_edge",
-            symbol=rf"s_{sign}",
-            description=f"{which} edge of the singular values of W_QK",
-            definition=rf"\sqrt{{\lambda_{sign}}}",
-            method="square root of the eigenvalue",
-            references=_LAW,
-            compute=lambda d, h: mp.sqrt(_edge(d, h, side)),
-            uncertainty=_LIMIT,
-        ),
-        ConstantFunction(
-            name=f"product_{which}_edge_scale",
-            symbol=rf"\delta_{sign}",
-            description=f"Tracy-Widom scale at the {which} edge of W_QK",
-            definition=rf"\Bigl(\frac{{\lambda_{sign}}}{{h}} \sqrt{{|F''(\psi_{sign})|/2}}\Bigr)^{{2/3}}",
-            method="closed form",
-            references=("el_karoui_2007", *_LAW),
-            compute=lambda d, h: _edge_scale(d, h, side),
-            uncertainty="exact for the limiting law",
-        ),
-        ConstantFunction(
-            name=f"{extreme}_eigenvalue_mean",
-            symbol=rf"\mathrm{{E}}\,\lambda_{{{index}}}",
-            description=f"mean of the {extreme} eigenvalue of W_QK",
-            definition=rf"\lambda_{sign} {sign} \delta_{sign}\, \mu_{{\mathrm{{TW}}_1}} + \ldots",
-            method=f"rmtbase.laws.{extreme}_eigenvalue, to second order at the edge",
-            references=_EDGE_LAW,
-            compute=lambda d, h: _extreme_eigenvalue(d, h, side).mean(),
-            uncertainty=_SECOND_ORDER,
-            most_digits=_EDGE_DIGITS,
-        ),
-        ConstantFunction(
-            name=f"{extreme}_eigenvalue_std",
-            symbol=rf"\sigma_{{\lambda_{index}}}",
-            description=f"standard deviation of the {extreme} eigenvalue of W_QK",
-            definition=rf"\delta_{sign}\, \sigma_{{\mathrm{{TW}}_1}} + \ldots",
-            method=f"rmtbase.laws.{extreme}_eigenvalue, to second order at the edge",
-            references=_EDGE_LAW,
-            compute=lambda d, h: _extreme_eigenvalue(d, h, side).std(),
-            uncertainty=_SECOND_ORDER,
-            most_digits=_EDGE_DIGITS,
-        ),
-    )
-
-
+_exact = partial(ConstantFunction, method="exact rational arithmetic", references=("muirhead_1982",))
+_limiting = partial(ConstantFunction, method="closed form", uncertainty=_LIMIT)
+_ratio = partial(
+    ConstantFunction,
+    method="third-order delta method on exact moments",
+    references=("muirhead_1982",),
+    most_digits=_DOUBLE_DIGITS,
+)
 FUNCTIONS = (
     ConstantFunction(
         name="aspect_ratio",
@@ -174,112 +182,93 @@ FUNCTIONS = (
         references=("burda_2010_rectangular",),
         compute=lambda d, h: mp.mpf(h) / d,
     ),
-    *_side(+1),
-    *_side(-1),
-    ConstantFunction(
+    *_sides(+1),
+    *_sides(-1),
+    _exact(
         name="trace_mean",
         symbol=r"\mathrm{E} \textstyle\sum \lambda",
         description="mean of the sum of the eigenvalues of W_QK, its squared Frobenius norm",
         definition=r"d h",
-        method="exact rational arithmetic",
-        references=("muirhead_1982",),
         compute=lambda d, h: _mpf(_trace((1,), d, h)),
     ),
-    ConstantFunction(
+    _exact(
         name="trace_std",
         symbol=r"\sigma_{\sum \lambda}",
         description="standard deviation of the sum of the eigenvalues of W_QK",
         definition=r"\sqrt{\mathrm{E}\,(\mathrm{tr}\,M)^2 - (\mathrm{E}\,\mathrm{tr}\,M)^2}",
         method="zonal polynomials in exact rational arithmetic",
-        references=("muirhead_1982",),
         compute=lambda d, h: _trace_std(d, h, 1),
     ),
-    ConstantFunction(
+    _exact(
         name="trace_of_square_mean",
         symbol=r"\mathrm{E} \textstyle\sum \lambda^2",
         description="mean of the sum of the squared eigenvalues of W_QK",
         definition=r"h\,(d^2 + 2dh + 2d + h + 3)",
         method="zonal polynomials in exact rational arithmetic",
-        references=("muirhead_1982",),
         compute=lambda d, h: _mpf(_trace((2,), d, h)),
     ),
-    ConstantFunction(
+    _exact(
         name="trace_of_square_std",
         symbol=r"\sigma_{\sum \lambda^2}",
         description="standard deviation of the sum of the squared eigenvalues of W_QK",
         definition=r"\sqrt{\mathrm{E}\,(\mathrm{tr}\,M^2)^2 - (\mathrm{E}\,\mathrm{tr}\,M^2)^2}",
         method="zonal polynomials in exact rational arithmetic",
-        references=("muirhead_1982",),
         compute=lambda d, h: _trace_std(d, h, 2),
     ),
-    ConstantFunction(
+    _exact(
         name="normalized_participation_ratio_of_means",
         symbol=r"\frac{(\mathrm{E} \sum \lambda)^2}{h\, \mathrm{E} \sum \lambda^2}",
         description="ratio of the expectations in NPR; not its mean, which is larger",
         definition=r"\frac{d^2}{d^2 + 2dh + 2d + h + 3}",
-        method="exact rational arithmetic",
-        references=("muirhead_1982",),
         compute=lambda d, h: _mpf(_trace((1,), d, h) ** 2 / (h * _trace((2,), d, h))),
     ),
-    ConstantFunction(
+    _ratio(
         name="normalized_participation_ratio_mean",
         symbol=r"\mathrm{E}\,\mathrm{NPR}",
         description="mean of the normalized participation ratio of W_QK",
         definition=r"\mathrm{E}\,\frac{(\sum \lambda)^2}{h \sum \lambda^2}",
-        method="third-order delta method on exact moments",
-        references=("muirhead_1982",),
         compute=lambda d, h: _participation_ratio(d, h).mean,
         uncertainty=lambda d, h: f"asymptotic: the next order is {_participation_ratio(d, h).error:.1e}",
-        most_digits=_DOUBLE_DIGITS,
     ),
-    ConstantFunction(
+    _ratio(
         name="normalized_participation_ratio_std",
         symbol=r"\sigma_{\mathrm{NPR}}",
         description="standard deviation of the normalized participation ratio of W_QK",
         definition=r"\sqrt{\mathrm{Var}\,\frac{(\sum \lambda)^2}{h \sum \lambda^2}}",
-        method="third-order delta method on exact moments",
-        references=("muirhead_1982",),
         compute=lambda d, h: _participation_ratio(d, h).std,
         uncertainty=lambda d, h: f"asymptotic: the next order is {_participation_ratio(d, h).std_error:.1e}",
-        most_digits=_DOUBLE_DIGITS,
     ),
-    ConstantFunction(
+    _exact(
         name="log_determinant_mean",
         symbol=r"\mathrm{E} \textstyle\sum \ln \lambda",
         description="mean of the log-determinant of W_QK on its row space",
         definition=r"2 \sum_{i<h} \bigl[\ln 2 + \psi\bigl(\tfrac{d-i}{2}\bigr)\bigr] - h \ln d",
         method="closed form, the sums of digamma functions telescoped",
-        references=("muirhead_1982",),
         compute=_log_determinant_mean,
     ),
-    ConstantFunction(
+    _exact(
         name="log_determinant_std",
         symbol=r"\sigma_{\sum \ln \lambda}",
         description="standard deviation of the log-determinant of W_QK on its row space",
         definition=r"\sqrt{2 \sum_{i<h} \psi_1\bigl(\tfrac{d-i}{2}\bigr)}",
         method="closed form, the sums of trigamma functions telescoped",
-        references=("muirhead_1982",),
         compute=_log_determinant_std,
     ),
-    ConstantFunction(
+    _limiting(
         name="spectral_radius",
         symbol=r"\rho",
         description="largest modulus of the complex eigenvalues of W_QK",
         definition=r"\sqrt{h}",
-        method="closed form",
         references=("burda_2010_product",),
         parameters=("d_head",),
-        compute=lambda h: mp.sqrt(h),
-        uncertainty="exact for the limiting law",
+        compute=mp.sqrt,
     ),
-    ConstantFunction(
+    _limiting(
         name="spike_threshold",
         symbol=r"\theta_c",
         description="strength at which a planted rank-one spike θuvᵀ leaves the bulk of W_QK",
         definition=r"\frac{\sqrt{\lambda_+}}{1 + \gamma\psi_+} = \sqrt{d\,(1 + 1/\psi_+)}",
-        method="closed form",
         references=("benaych_georges_nadakuditi_2012", *_LAW),
         compute=lambda d, h: mp.sqrt(d * (1 + 1 / _critical_point(d, h, +1))),
-        uncertainty="exact for the limiting law",
     ),
 )

@@ -4,15 +4,7 @@ from __future__ import annotations
 
 import difflib
 
-from rmtbase.constants import (
-    _element,
-    _product,
-    _residual_path,
-    _smallest_singular_value,
-    _square,
-    _tracy_widom,
-    _weibull,
-)
+from rmtbase.constants import _element, _product, _residual_path, _square, _tracy_widom, _weibull
 from rmtbase.constants._constant import Constant, ConstantFunction
 from rmtbase.errors import ParameterError
 
@@ -20,8 +12,8 @@ _CLOSE = 0.5  # of difflib's similarity
 
 _GROUPS: dict[str, tuple[Constant | ConstantFunction, ...]] = {
     "Edge fluctuations: the Tracy-Widom laws": _tracy_widom.CONSTANTS,
-    "Square shapes, in units of d σ² (factor) and d σ_Q²σ_K² (product, divided by √d)": _square.CONSTANTS,
-    "Square Gaussian matrices: smallest singular value and condition number": _smallest_singular_value.CONSTANTS,
+    "Square shapes, in units of d σ² (factor) and d σ_Q²σ_K² (product, divided by √d)": _square.BULK,
+    "Square Gaussian matrices: smallest singular value and condition number": _square.HARD_EDGE,
     "One element of W_QK": _element.CONSTANTS,
     "The Weibull fit of untrained weights": _weibull.CONSTANTS,
     "Residual-path products": _residual_path.CONSTANTS,
@@ -51,11 +43,8 @@ def find(name: str) -> Constant | ConstantFunction:
     Raises:
         ParameterError: for an unknown name; it lists the nearest ones.
     """
-    try:
+    if name in _ENTRIES:
         return _ENTRIES[name]
-    except KeyError:
-        near = difflib.get_close_matches(name, _ENTRIES, cutoff=_CLOSE) or [
-            known for known in _ENTRIES if name and name in known
-        ]
-        advice = f"perhaps {', '.join(near)}" if near else "`rmtbase constants` lists them"
-        raise ParameterError("name", name, f"the name of a constant; {advice}") from None
+    near = difflib.get_close_matches(name, _ENTRIES, cutoff=_CLOSE) or [known for known in _ENTRIES if name in known]
+    advice = f"perhaps {', '.join(near)}" if name and near else "`rmtbase constants` lists them"
+    raise ParameterError("name", name, f"the name of a constant; {advice}")

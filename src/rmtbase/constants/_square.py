@@ -1,19 +1,26 @@
-"""Limits for square shapes, d_head = d_model = d → ∞: one Gaussian factor, and the product of two.
+"""Square Gaussian matrices, d → ∞: one factor, the product of two, and the smallest singular value of one.
 
-In units of d σ² (one factor X, eigenvalues of XᵀX) and of d σ_Q²σ_K² (W_QK divided by √d) the law has the moments
+In units of d σ² (one factor X, eigenvalues of XᵀX) and of d σ_Q²σ_K² (W_QK at d_head = d, divided by √d) the spectrum
+has the moments
 
     m(s) = E λ^s = Γ((L+1)s + 1) / (Γ(s+1) Γ(Ls + 2)),   s > -1/(L+1),
 
-L = 1 (Catalan; Marchenko & Pastur 1967) and L = 2 (Fuss-Catalan; Penson & Życzkowski 2011). All follows from m.
+L = 1 (Catalan; Marchenko & Pastur 1967) and L = 2 (Fuss-Catalan; Penson & Życzkowski 2011). All that is said of the
+bulk follows from m.
+
+At the hard edge, for the n×n matrix with standard normal entries, t = √n s_min has the limit P(t > x) =
+exp(-x - x²/2), and κ = s_max/s_min is 2n/t since s_max ~ 2√n (Edelman 1988).
 """
 
 from __future__ import annotations
 
+from functools import partial
+from typing import Any
+
 from mpmath import mp
 
-from rmtbase.constants._constant import Constant
+from rmtbase.constants._constant import NUMERICAL, Constant, constant
 from rmtbase.constants._digits import Number
-from rmtbase.constants._published import published
 
 _MOMENT = r"m_s = \frac{{\Gamma({0}s+1)}}{{\Gamma(s+1)\,\Gamma({1}s+2)}}"
 _LAWS = {
@@ -22,137 +29,192 @@ _LAWS = {
 }
 
 
-def fuss_catalan(factors: int, s: Number | int) -> Number:
+def _fuss_catalan(factors: int, s: Number | int) -> Number:
     """The moment m(s) of the product of ``factors`` square factors."""
     return mp.gamma((factors + 1) * s + 1) / (mp.gamma(s + 1) * mp.gamma(factors * s + 2))
 
 
-def log_slope(factors: int, s: Number | int) -> Number:
+def _log_slope(factors: int, s: Number | int) -> Number:
     """(ln m)'(s): E[λ^s ln λ] / E[λ^s]."""
     steps = factors + 1
     return steps * mp.psi(0, steps * s + 1) - mp.psi(0, s + 1) - factors * mp.psi(0, factors * s + 2)
 
 
-def _half() -> Number:
-    return mp.mpf(1) / 2
-
-
-def _law(factors: int) -> tuple[Constant, ...]:
+def _bulk(factors: int) -> tuple[Constant, ...]:
     prefix, what, source, index = _LAWS[factors]
     steps = factors + 1
     moment = _MOMENT.format(steps, factors if factors > 1 else "")
 
-    upper_edge = published(
-        name=f"{prefix}_upper_edge",
-        symbol=rf"\lambda_+^{{{index}}}",
-        description=f"largest eigenvalue, {what}",
-        definition=rf"\lim_{{k \to \infty}} m_k^{{1/k}} = {steps}^{{{steps}}}" + (r" / 2^2" if factors == 2 else ""),
-        method="closed form",
-        references=(source,),
+    def of(
+        name: str,
+        symbol: str,
+        description: str,
+        definition: str,
+        references: tuple[str, ...] = (source,),
+        **stated: Any,
+    ) -> Constant:
+        return constant(
+            name=f"{prefix}_{name}",
+            symbol=symbol,
+            description=f"{description}, {what}",
+            definition=definition,
+            references=references,
+            **stated,
+        )
+
+    upper_edge = of(
+        "upper_edge",
+        rf"\lambda_+^{{{index}}}",
+        "largest eigenvalue",
+        rf"\lim_{{k \to \infty}} m_k^{{1/k}} = {steps}^{{{steps}}}" + (r" / 2^2" if factors == 2 else ""),
         compute=lambda: mp.mpf(steps**steps) / factors**factors,
     )
-    upper_singular_edge = published(
-        name=f"{prefix}_upper_singular_edge",
-        symbol=rf"s_+^{{{index}}}",
-        description=f"largest singular value, {what}",
-        definition=rf"\sqrt{{\lambda_+^{{{index}}}}}",
+    upper_singular_edge = of(
+        "upper_singular_edge",
+        rf"s_+^{{{index}}}",
+        "largest singular value",
+        rf"\sqrt{{\lambda_+^{{{index}}}}}",
         method="square root of the eigenvalue",
-        references=(source,),
-        compute=lambda: mp.sqrt(upper_edge.compute()),
-        parents=(upper_edge.name,),
+        compute=mp.sqrt,
+        parents=(upper_edge,),
     )
-    moments = tuple(
-        published(
-            name=f"{prefix}_moment_{k}",
-            symbol=rf"m_{k}^{{{index}}}",
-            description=f"mean of λ^{k}, {what}",
-            definition=rf"\tfrac{{1}}{{{factors * k + 1}}} \tbinom{{{steps * k}}}{{{k}}}",
-            method="closed form",
-            references=(source,),
-            compute=lambda k=k: fuss_catalan(factors, k),
+    moments = [
+        of(
+            f"moment_{k}",
+            rf"m_{k}^{{{index}}}",
+            f"mean of λ^{k}",
+            rf"\tfrac{{1}}{{{factors * k + 1}}} \tbinom{{{steps * k}}}{{{k}}}",
+            compute=partial(_fuss_catalan, factors, k),
         )
         for k in (2, 3, 4)
-    )
-    ratio = published(
-        name=f"{prefix}_normalized_participation_ratio",
-        symbol=rf"\mathrm{{NPR}}_\lambda^{{{index}}}",
-        description=f"normalized participation ratio of the eigenvalues, {what}",
-        definition=rf"m_1^2 / m_2 = 1 / m_2^{{{index}}}",
-        method="from the second moment",
-        references=(source,),
-        compute=lambda: 1 / moments[0].compute(),
-        parents=(moments[0].name,),
-    )
-    ratio_singular = published(
-        name=f"{prefix}_normalized_participation_ratio_singular",
-        symbol=rf"\mathrm{{NPR}}_s^{{{index}}}",
-        description=f"normalized participation ratio of the singular values, {what}",
-        definition=rf"m_{{1/2}}^2 / m_1, \quad {moment}",
-        method="closed form",
-        references=(source,),
-        compute=lambda: fuss_catalan(factors, _half()) ** 2,
-    )
-    entropy = published(
-        name=f"{prefix}_entropy_deficit",
-        symbol=rf"\Delta S_\lambda^{{{index}}}",
-        description=f"ln d minus the spectral entropy of the eigenvalues, {what}",
-        definition=rf"\frac{{\mathrm{{E}}\,\lambda \ln \lambda}}{{m_1}} - \ln m_1 = (\ln m)'(1), \quad {moment}",
-        method="closed form",
-        references=(source, "page_1993"),
-        compute=lambda: log_slope(factors, 1),
-    )
-    entropy_singular = published(
-        name=f"{prefix}_entropy_deficit_singular",
-        symbol=rf"\Delta S_s^{{{index}}}",
-        description=f"ln d minus the spectral entropy of the singular values, {what}",
-        definition=rf"\tfrac12 (\ln m)'(\tfrac12) - \ln m_{{1/2}}, \quad {moment}",
-        method="closed form",
+    ]
+    entropy_singular = of(
+        "entropy_deficit_singular",
+        rf"\Delta S_s^{{{index}}}",
+        "ln d minus the spectral entropy of the singular values",
+        rf"\tfrac12 (\ln m)'(\tfrac12) - \ln m_{{1/2}}, \quad {moment}",
         references=(source, "roy_vetterli_2007"),
-        compute=lambda: log_slope(factors, _half()) / 2 - mp.log(fuss_catalan(factors, _half())),
-    )
-    effective_rank = published(
-        name=f"{prefix}_effective_rank_fraction",
-        symbol=rf"\mathrm{{erank}}^{{{index}}}/d",
-        description=f"effective rank over d, {what}",
-        definition=rf"\exp(-\Delta S_s^{{{index}}})",
-        method="from the entropy deficit of the singular values",
-        references=("roy_vetterli_2007", source),
-        compute=lambda: mp.exp(-entropy_singular.compute()),
-        parents=(entropy_singular.name,),
-    )
-    stable_rank = published(
-        name=f"{prefix}_stable_rank_fraction",
-        symbol=rf"\mathrm{{srank}}^{{{index}}}/d",
-        description=f"stable rank over d, {what}",
-        definition=rf"m_1 / \lambda_+^{{{index}}}",
-        method="from the upper edge",
-        references=("rudelson_vershynin_2007", source),
-        compute=lambda: 1 / upper_edge.compute(),
-        parents=(upper_edge.name,),
-    )
-    log_determinant = published(
-        name=f"{prefix}_log_determinant",
-        symbol=rf"\ell^{{{index}}}",
-        description=f"mean of ln λ, the log-determinant per dimension, {what}",
-        definition=rf"\mathrm{{E}} \ln \lambda = (\ln m)'(0), \quad {moment}",
-        method="closed form",
-        references=(source, "muirhead_1982"),
-        compute=lambda: log_slope(factors, 0),
-    )
-    spike = published(
-        name=f"{prefix}_spike_threshold",
-        symbol=rf"\theta_c^{{{index}}}",
-        description=f"strength at which a planted rank-one spike leaves the bulk, {what}",
-        definition=rf"\sqrt{{\lambda_+^{{{index}}}}} / (1 + \psi_+), \quad \psi_+ = {'1' if factors == 1 else '1/2'}",
-        method="closed form",
-        references=("benaych_georges_nadakuditi_2012",),
-        compute=lambda: upper_singular_edge.compute() * factors / steps,
-        parents=(upper_singular_edge.name,),
+        compute=lambda: _log_slope(factors, mp.mpf(1) / 2) / 2 - mp.log(_fuss_catalan(factors, mp.mpf(1) / 2)),
     )
     return (
-        upper_edge, upper_singular_edge, *moments, ratio, ratio_singular, entropy, entropy_singular, effective_rank,
-        stable_rank, log_determinant, spike,
-    )  # fmt: skip
+        upper_edge,
+        upper_singular_edge,
+        *moments,
+        of(
+            "normalized_participation_ratio",
+            rf"\mathrm{{NPR}}_\lambda^{{{index}}}",
+            "normalized participation ratio of the eigenvalues",
+            rf"m_1^2 / m_2 = 1 / m_2^{{{index}}}",
+            method="from the second moment",
+            compute=lambda m2: 1 / m2,
+            parents=(moments[0],),
+        ),
+        of(
+            "normalized_participation_ratio_singular",
+            rf"\mathrm{{NPR}}_s^{{{index}}}",
+            "normalized participation ratio of the singular values",
+            rf"m_{{1/2}}^2 / m_1, \quad {moment}",
+            compute=lambda: _fuss_catalan(factors, mp.mpf(1) / 2) ** 2,
+        ),
+        of(
+            "entropy_deficit",
+            rf"\Delta S_\lambda^{{{index}}}",
+            "ln d minus the spectral entropy of the eigenvalues",
+            rf"\frac{{\mathrm{{E}}\,\lambda \ln \lambda}}{{m_1}} - \ln m_1 = (\ln m)'(1), \quad {moment}",
+            references=(source, "page_1993"),
+            compute=partial(_log_slope, factors, 1),
+        ),
+        entropy_singular,
+        of(
+            "effective_rank_fraction",
+            rf"\mathrm{{erank}}^{{{index}}}/d",
+            "effective rank over d",
+            rf"\exp(-\Delta S_s^{{{index}}})",
+            method="from the entropy deficit of the singular values",
+            references=("roy_vetterli_2007", source),
+            compute=lambda deficit: mp.exp(-deficit),
+            parents=(entropy_singular,),
+        ),
+        of(
+            "stable_rank_fraction",
+            rf"\mathrm{{srank}}^{{{index}}}/d",
+            "stable rank over d",
+            rf"m_1 / \lambda_+^{{{index}}}",
+            method="from the upper edge",
+            references=("rudelson_vershynin_2007", source),
+            compute=lambda edge: 1 / edge,
+            parents=(upper_edge,),
+        ),
+        of(
+            "log_determinant",
+            rf"\ell^{{{index}}}",
+            "mean of ln λ, the log-determinant per dimension",
+            rf"\mathrm{{E}} \ln \lambda = (\ln m)'(0), \quad {moment}",
+            references=(source, "muirhead_1982"),
+            compute=partial(_log_slope, factors, 0),
+        ),
+        of(
+            "spike_threshold",
+            rf"\theta_c^{{{index}}}",
+            "strength at which a planted rank-one spike leaves the bulk",
+            rf"\sqrt{{\lambda_+^{{{index}}}}} / (1 + \psi_+), \quad \psi_+ = {'1' if factors == 1 else '1/2'}",
+            references=("benaych_georges_nadakuditi_2012",),
+            compute=lambda edge: edge * factors / steps,
+            parents=(upper_singular_edge,),
+        ),
+    )
 
 
-CONSTANTS = (*_law(1), *_law(2))
+BULK = (*_bulk(1), *_bulk(2))
+
+
+def _mean_log() -> Number:
+    """E ln t by tanh-sinh quadrature; the tail beyond the last end is below the working precision."""
+    end = mp.sqrt(5 * mp.dps)
+    return mp.quad(lambda x: mp.log(x) * (1 + x) * mp.exp(-x - x * x / 2), [0, 1, 3, end])
+
+
+_TAIL = r"\mathrm{P}(\sqrt{n}\, s_{\min} > x) \to e^{-x - x^2/2}"
+_edelman = partial(constant, references=("edelman_1988",))
+_MEAN = _edelman(
+    name="square_smallest_singular_value_mean",
+    symbol=r"\mu_{s_{\min}}",
+    description="mean of √n s_min, square Gaussian matrix",
+    definition=rf"\sqrt{{\pi e / 2}} \, \mathrm{{erfc}}(1/\sqrt2), \quad {_TAIL}",
+    compute=lambda: mp.sqrt(mp.pi * mp.e / 2) * mp.erfc(1 / mp.sqrt(2)),
+)
+HARD_EDGE = (
+    _MEAN,
+    _edelman(
+        name="square_smallest_singular_value_median",
+        symbol=r"m_{s_{\min}}",
+        description="median of √n s_min, square Gaussian matrix",
+        definition=rf"\sqrt{{1 + 2 \ln 2}} - 1, \quad {_TAIL}",
+        compute=lambda: mp.sqrt(1 + 2 * mp.log(2)) - 1,
+    ),
+    _edelman(
+        name="square_smallest_eigenvalue_mean",
+        symbol=r"\mu_{\lambda_{\min}}",
+        description="mean of n λ_min = n s_min², square Gaussian matrix",
+        definition=r"2 (1 - \mu_{s_{\min}})",
+        method="from the mean of √n s_min",
+        compute=lambda mean: 2 * (1 - mean),
+        parents=(_MEAN,),
+    ),
+    _edelman(
+        name="square_log_condition_number",
+        symbol=r"c_{\mathbb{R}}",
+        description="limit of E ln κ - ln n, κ = s_max/s_min, real square Gaussian matrix",
+        definition=r"\ln 2 - \int_0^\infty \ln x \,(1 + x)\, e^{-x - x^2/2} \, \mathrm{d}x",
+        method="tanh-sinh quadrature",
+        compute=lambda: mp.log(2) - _mean_log(),
+        **NUMERICAL,
+    ),
+    _edelman(
+        name="square_log_condition_number_complex",
+        symbol=r"c_{\mathbb{C}}",
+        description="limit of E ln κ - ln n, κ = s_max/s_min, complex square Gaussian matrix",
+        definition=r"\ln 2 + \gamma_{\mathrm{E}} / 2",
+        compute=lambda: mp.log(2) + mp.euler / 2,
+    ),
+)

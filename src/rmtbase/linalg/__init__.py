@@ -24,6 +24,7 @@ from rmtbase.linalg._solver import (
     SOLVERS,
     SpectrumSolver,
     device_singular_values,
+    extreme_eigenvalues,
     gram_singular_values,
     loses_digits,
     matrix_singular_values,
@@ -32,7 +33,6 @@ from rmtbase.linalg._solver import (
 )
 from rmtbase.linalg._solver_choice import MICROSECONDS, SolverChoice, fastest_solver, is_measured, measured_solver
 from rmtbase.linalg._threads import available_cores, blas_threads, single_threaded_blas
-from rmtbase.linalg._tridiagonal import extreme_eigenvalues
 
 __all__ = [
     "DEVICE_SOLVERS",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 
 from rmtbase.errors import ParameterError
 from rmtbase.forks import require_jax_threads
@@ -36,10 +36,11 @@ def reproducible_jax(precision: str = DTYPE) -> Iterator[None]:
     require_jax_threads()
     import jax
 
-    with ExitStack() as stack:
-        stack.enter_context(jax.enable_x64(precision == DTYPE))
-        stack.enter_context(jax.numpy_dtype_promotion("standard"))
-        stack.enter_context(jax.numpy_rank_promotion("allow"))
-        stack.enter_context(jax.default_matmul_precision(MATMUL_PRECISION))
-        stack.enter_context(jax.threefry_partitionable(True))
+    with (
+        jax.enable_x64(precision == DTYPE),
+        jax.numpy_dtype_promotion("standard"),
+        jax.numpy_rank_promotion("allow"),
+        jax.default_matmul_precision(MATMUL_PRECISION),
+        jax.threefry_partitionable(True),
+    ):
         yield

@@ -1,15 +1,16 @@
-"""Singular values of a stack of small matrices, with all cores busy and none oversubscribed."""
+"""Singular values of stacks of small matrices, with all cores busy and none oversubscribed; extreme eigenvalues."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from types import TracebackType
 from typing import Any
 
 import numpy as np
+from jaxtyping import Float64
 from numpy.typing import NDArray
+from scipy.linalg import eigvalsh_tridiagonal
 
 from rmtbase.errors import ParameterError
 from rmtbase.linalg._threads import available_cores, blas_threads, single_threaded_blas
@@ -47,14 +48,18 @@ def gram_singular_values(stack: NDArray[np.floating], rank: int | None = None) -
     if stack.shape[0] == 0:
         return singular_values(stack, rank)
     wide = np.asarray(stack, dtype=np.float64)
-    transposed = np.swapaxes(wide, -1, -2)
-    gram = wide @ transposed if stack.shape[-2] <= stack.shape[-1] else transposed @ wide
-    eigenvalues = np.linalg.eigvalsh(gram)[..., ::-1][..., :rank]
+    eigenvalues = np.linalg.eigvalsh(_smaller_gram(wide))[..., ::-1][..., :rank]
     values = np.sqrt(np.maximum(eigenvalues, 0.0))
     lost = loses_digits(values, "float64")
     if lost.any():
         values[lost] = singular_values(wide[lost], rank)
     return values
+
+
+def _smaller_gram(stack: Any) -> Any:
+    """M Mᵀ or Mᵀ M of matrices in a NumPy or a JAX array."""
+    transposed = stack.swapaxes(-1, -2)
+    return stack @ transposed if stack.shape[-2] <= stack.shape[-1] else transposed @ stack
 
 
 def loses_digits(values: NDArray[np.float64], precision: str) -> NDArray[np.bool_]:
@@ -91,9 +96,7 @@ def device_singular_values(stack: Any, solver: str) -> Any:
 
     if solver == "device_svd":
         return jnp.linalg.svd(stack, compute_uv=False)
-    transposed = jnp.swapaxes(stack, -1, -2)
-    gram = stack @ transposed if stack.shape[-2] <= stack.shape[-1] else transposed @ stack
-    return jnp.sqrt(jnp.maximum(jnp.linalg.eigvalsh(gram), 0.0))[..., ::-1]
+    return jnp.sqrt(jnp.maximum(jnp.linalg.eigvalsh(_smaller_gram(stack)), 0.0))[..., ::-1]
 
 
 def matrix_singular_values(matrix: NDArray[np.float64], cores: int | None = None) -> NDArray[np.float64]:
@@ -129,12 +132,7 @@ class SpectrumSolver:
         self._pool = ThreadPoolExecutor(self.cores, thread_name_prefix="rmtbase-spectrum")
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        value: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         with self._limit:
             if self._pool is not None:
                 self._pool.shutdown(wait=True, cancel_futures=True)
@@ -148,3 +146,25 @@ class SpectrumSolver:
         # More parts than cores: the last part of an uneven split is then a short one.
         parts = np.array_split(stack, min(len(stack), 4 * self.cores))
         return np.concatenate(list(self._pool.map(singular_values, parts)))
+
+
+def extreme_eigenvalues(
+    main: Float64[np.ndarray, "matrix size"], off: Float64[np.ndarray, "matrix size_less_one"]
+) -> tuple[Float64[np.ndarray, " matrix"], Float64[np.ndarray, " matrix"]]:
+    """Largest and smallest eigenvalue of each of a stack of symmetric tridiagonal matrices, by bisection.
+
+    Args:
+        main: diagonals, (n, size).
+        off: off-diagonals, (n, size - 1).
+
+    Returns:
+        Two arrays of shape (n,). Absolute accuracy is that of the largest eigenvalue times the float64 precision.
+    """
+    size = main.shape[1]
+    if size == 1:
+        return main[:, 0], main[:, 0]
+    ends = [
+        [eigvalsh_tridiagonal(m, o, select="i", select_range=(place, place))[0] for m, o in zip(main, off, strict=True)]
+        for place in (size - 1, 0)
+    ]
+    return np.array(ends[0]), np.array(ends[1])

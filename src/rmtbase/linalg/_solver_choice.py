@@ -40,11 +40,6 @@ class SolverChoice(NamedTuple):
     reason: str
 
 
-def is_well_conditioned(condition: float, precision: str) -> bool:
-    """Whether matrices with λ_1/λ_r of that size may be solved by their Gram matrices, with a margin of ten."""
-    return condition * _MARGIN <= GRAM_CONDITION[precision]
-
-
 def is_measured(device_kind: str) -> bool:
     """Whether there are measurements for that kind of device (:data:`MICROSECONDS`)."""
     return device_kind in MICROSECONDS
@@ -59,10 +54,11 @@ def measured_solver(device_kind: str, size: int, precision: str, condition: floa
         precision: of the matrices.
         condition: λ_1/λ_r that the matrices typically have, r their rank.
     """
-    measured = MICROSECONDS[device_kind][precision]
-    return fastest_solver(
-        {solver: times[_nearest(size, times)] for solver, times in measured.items()}, condition, precision, "measured"
-    )
+    nearest = {
+        solver: min(times.items(), key=lambda item: abs(math.log(item[0] / size)))[1]
+        for solver, times in MICROSECONDS[device_kind][precision].items()
+    }
+    return fastest_solver(nearest, condition, precision, "measured")
 
 
 def fastest_solver(microseconds: Mapping[str, float], condition: float, precision: str, how: str) -> SolverChoice:
@@ -74,13 +70,9 @@ def fastest_solver(microseconds: Mapping[str, float], condition: float, precisio
         precision: of the matrices.
         how: where the times are from, in one word, for the reason.
     """
-    gram = is_well_conditioned(condition, precision)
+    gram = condition * _MARGIN <= GRAM_CONDITION[precision]
     allowed = {name: time for name, time in microseconds.items() if gram or not name.endswith("gram")}
     name = min(allowed, key=allowed.__getitem__)
     times = ", ".join(f"{one} {time:.4g} µs" for one, time in sorted(microseconds.items(), key=lambda item: item[1]))
     verdict = "allows" if gram else "forbids"
     return SolverChoice(name, f"{how}: {times}; λ_1/λ_r = {condition:.3g} {verdict} the Gram matrix")
-
-
-def _nearest(size: int, sizes: Mapping[int, float]) -> int:
-    return min(sizes, key=lambda one: abs(math.log(one / size)))

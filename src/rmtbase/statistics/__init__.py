@@ -8,7 +8,7 @@ from rmtbase.statistics._entropy import (
     nearest_neighbour_entropy,
     nearest_neighbour_kl,
 )
-from rmtbase.statistics._fits import (
+from rmtbase.statistics._fitted_laws import (
     LogisticFit,
     NormalFit,
     StudentTFit,
@@ -25,8 +25,7 @@ from rmtbase.statistics._registry import (
     on_distance_scale,
     spectral_statistics,
 )
-from rmtbase.statistics._sample import SampleSummary, summarize
-from rmtbase.statistics._streamed_summary import quantiles_of_stream, summarize_stream
+from rmtbase.statistics._summary import SampleSummary, quantiles_of_stream, summarize, summarize_stream
 from rmtbase.statistics._weibull_fit import WeibullFit, weibull_fit
 
 __all__ = [

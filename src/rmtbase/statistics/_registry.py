@@ -9,7 +9,7 @@ structurally nonzero ones count. Both conventions in use are offered under diffe
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -21,6 +21,8 @@ from rmtbase.errors import ParameterError
 from rmtbase.parameters import require_real_numbers
 
 Convention = Literal["eigenvalue", "singular value"]
+Spectra = Float[np.ndarray, "... rank"]
+Numbers = Float[np.ndarray, "..."]
 
 
 @dataclass(frozen=True)
@@ -46,14 +48,14 @@ class Statistic:
     scaling: int | Literal["additive"]
     lower: str
     upper: str
-    function: Callable[[Float[np.ndarray, "... rank"]], Float[np.ndarray, "..."]]
+    function: Callable[[Spectra], Numbers]
 
     @property
     def on_log_scale(self) -> bool:
         """Whether distances from the null are taken in its logarithm: positive and without an upper bound."""
         return self.scaling != "additive" and self.upper == "inf"
 
-    def rescale(self, value: ArrayLike, scale: ArrayLike, rank: int) -> Float[np.ndarray, "..."]:
+    def rescale(self, value: ArrayLike, scale: ArrayLike, rank: int) -> Numbers:
         """The statistic of a spectrum whose eigenvalues are ``scale`` times larger.
 
         Args:
@@ -68,7 +70,7 @@ class Statistic:
             return value * np.ones_like(scale)
         return value * scale**self.scaling
 
-    def rescale_spread(self, spread: ArrayLike, scale: ArrayLike) -> Float[np.ndarray, "..."]:
+    def rescale_spread(self, spread: ArrayLike, scale: ArrayLike) -> Numbers:
         """The statistic's standard deviation when the eigenvalues are ``scale`` times larger; no shift moves it."""
         spread, scale = require_real_numbers("spread", spread), require_real_numbers("scale", scale)
         if self.scaling == "additive":
@@ -76,85 +78,72 @@ class Statistic:
         return spread * scale**self.scaling
 
 
-def _first(x: Float[np.ndarray, "... rank"]) -> Float[np.ndarray, "..."]:
+def _first(x: Spectra) -> Numbers:
     return x[..., 0]
 
 
-def _last(x: Float[np.ndarray, "... rank"]) -> Float[np.ndarray, "..."]:
+def _last(x: Spectra) -> Numbers:
     return x[..., -1]
 
 
-def _sum(x: Float[np.ndarray, "... rank"]) -> Float[np.ndarray, "..."]:
+def _sum(x: Spectra) -> Numbers:
     return x.sum(axis=-1)
 
 
-def _sum_of_squares(x: Float[np.ndarray, "... rank"]) -> Float[np.ndarray, "..."]:
+def _sum_of_squares(x: Spectra) -> Numbers:
     return np.einsum("...k,...k->...", x, x)
 
 
-def _participation_ratio(x: Float[np.ndarray, "... rank"]) -> Float[np.ndarray, "..."]:
+def _participation_ratio(x: Spectra) -> Numbers:
     return _sum(x) ** 2 / _sum_of_squares(x)
 
 
-def _normalized_participation_ratio(x: Float[np.ndarray, "... rank"]) -> Float[np.ndarray, "..."]:
+def _normalized_participation_ratio(x: Spectra) -> Numbers:
     return _participation_ratio(x) / x.shape[-1]
 
 
-def _entropy(x: Float[np.ndarray, "... rank"]) -> Float[np.ndarray, "..."]:
+def _entropy(x: Spectra) -> Numbers:
     return entr(x / _sum(x)[..., None]).sum(axis=-1)
 
 
-def _effective_rank(x: Float[np.ndarray, "... rank"]) -> Float[np.ndarray, "..."]:
+def _effective_rank(x: Spectra) -> Numbers:
     return np.exp(_entropy(x))
 
 
-def _condition_number(x: Float[np.ndarray, "... rank"]) -> Float[np.ndarray, "..."]:
+def _condition_number(x: Spectra) -> Numbers:
     return _first(x) / _last(x)
 
 
-def _stable_rank(x: Float[np.ndarray, "... rank"]) -> Float[np.ndarray, "..."]:
+def _stable_rank(x: Spectra) -> Numbers:
     return _sum(x) / _first(x)
 
 
-def _log_determinant(x: Float[np.ndarray, "... rank"]) -> Float[np.ndarray, "..."]:
+def _log_determinant(x: Spectra) -> Numbers:
     return np.log(x).sum(axis=-1)
 
 
-_ON_BOTH: tuple[
-    tuple[str, str, str, str, str, str, Callable[[Float[np.ndarray, "... rank"]], Float[np.ndarray, "..."]]], ...
-] = (
-    (
-        "participation_ratio",
-        "participation ratio",
-        r"\mathrm{PR}",
-        r"(\sum_k x_k)^2 / \sum_k x_k^2",
-        "1",
-        "h",
-        _participation_ratio,
-    ),
-    (
-        "normalized_participation_ratio",
-        "normalized participation ratio",
-        r"\mathrm{NPR}",
-        r"(\sum_k x_k)^2 / (h \sum_k x_k^2)",
-        "1/h",
-        "1",
-        _normalized_participation_ratio,
-    ),
-    (
-        "spectral_entropy",
-        "spectral entropy",
-        "S",
-        r"-\sum_k p_k \ln p_k,\ p_k = x_k / \sum_j x_j",
-        "0",
-        "ln h",
-        _entropy,
-    ),
-    ("condition_number", "condition number", r"\kappa", r"x_1 / x_h", "1", "inf", _condition_number),
-    ("stable_rank", "stable rank", r"r_s", r"\sum_k x_k / x_1", "1", "h", _stable_rank),
-)
-
 _LAMBDA: Convention = "eigenvalue"
+_S: Convention = "singular value"
+
+_OF_EITHER = (
+    Statistic(
+        "participation_ratio", "participation ratio", r"\mathrm{PR}", r"(\sum_k x_k)^2 / \sum_k x_k^2",
+        _LAMBDA, 0, "1", "h", _participation_ratio,
+    ),
+    Statistic(
+        "normalized_participation_ratio", "normalized participation ratio", r"\mathrm{NPR}",
+        r"(\sum_k x_k)^2 / (h \sum_k x_k^2)", _LAMBDA, 0, "1/h", "1", _normalized_participation_ratio,
+    ),
+    Statistic(
+        "spectral_entropy", "spectral entropy", "S", r"-\sum_k p_k \ln p_k,\ p_k = x_k / \sum_j x_j",
+        _LAMBDA, 0, "0", "ln h", _entropy,
+    ),
+    Statistic(
+        "condition_number", "condition number", r"\kappa", r"x_1 / x_h", _LAMBDA, 0, "1", "inf", _condition_number,
+    ),
+    Statistic("stable_rank", "stable rank", r"r_s", r"\sum_k x_k / x_1", _LAMBDA, 0, "1", "h", _stable_rank),
+)  # fmt: skip
+"""Those that are taken of both, with x for the values in their formulas."""
 
 _ALL = (
     Statistic("largest_eigenvalue", "largest eigenvalue", r"\lambda_1", r"\lambda_1", _LAMBDA, 1, "0", "inf", _first),
@@ -164,24 +153,21 @@ _ALL = (
         "trace_of_square", "trace of the square", r"\Sigma\lambda^2", r"\sum_k \lambda_k^2", _LAMBDA, 2, "0", "inf",
         _sum_of_squares,
     ),
-    *(
-        Statistic(name, words, symbol, formula.replace("x", r"\lambda"), _LAMBDA, 0, lower, upper, function)
-        for name, words, symbol, formula, lower, upper, function in _ON_BOTH
-    ),
+    *(replace(one, formula=one.formula.replace("x", r"\lambda")) for one in _OF_EITHER),
     Statistic(
-        "log_determinant", "log-determinant", r"\ln\det", r"\sum_k \ln \lambda_k", _LAMBDA, "additive", "-inf", "inf",
-        _log_determinant,
+        "log_determinant", "log-determinant", r"\ln\det", r"\sum_k \ln \lambda_k", _LAMBDA, "additive", "-inf",
+        "inf", _log_determinant,
     ),
     Statistic(
         "effective_rank", "effective rank", r"r_{\mathrm{eff}}",
-        r"\exp(-\sum_k p_k \ln p_k),\ p_k = s_k / \sum_j s_j", "singular value", 0, "1", "h", _effective_rank,
+        r"\exp(-\sum_k p_k \ln p_k),\ p_k = s_k / \sum_j s_j", _S, 0, "1", "h", _effective_rank,
     ),
     *(
-        Statistic(
-            f"{name}_singular", f"{words} of singular values", symbol + "^{(s)}", formula.replace("x", "s"),
-            "singular value", 0, lower, upper, function,
+        replace(
+            one, name=f"{one.name}_singular", long_name=f"{one.long_name} of singular values",
+            symbol=one.symbol + "^{(s)}", formula=one.formula.replace("x", "s"), convention=_S,
         )
-        for name, words, symbol, formula, lower, upper, function in _ON_BOTH
+        for one in _OF_EITHER
     ),
 )  # fmt: skip
 

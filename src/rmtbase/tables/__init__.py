@@ -1,6 +1,6 @@
 """Tables: schema, units, provenance and atomic netCDF. The only writer of files that last."""
 
-from rmtbase.tables._atlas import ATLAS_SCHEMA, with_checksums
+from rmtbase.tables._digest import with_checksums
 from rmtbase.tables._kinds import KINDS, Kind, validate
 from rmtbase.tables._provenance import provenance, software_version, software_versions
 from rmtbase.tables._reading import (
@@ -12,6 +12,7 @@ from rmtbase.tables._reading import (
     open_table,
 )
 from rmtbase.tables._schema import (
+    ATLAS_SCHEMA,
     BASELINE_SCHEMA,
     EFFECTIVE_DEPTH_SCHEMA,
     ELEMENT_FORMULAS,

@@ -18,6 +18,7 @@ import xarray as xr
 
 from rmtbase.errors import ParameterError, TableError
 from rmtbase.shown import quoted
+from rmtbase.tables._schema import Outline
 
 OF_ALL, OF_VARIABLES = "sha256", "sha256_of_variables"
 """The attributes: the digest of everything but the values, and of the second, a JSON object of each variable's own."""
@@ -49,11 +50,7 @@ def digest_attributes(groups: Mapping[str, xr.Dataset]) -> dict[str, str]:
         for group, dataset in groups.items()
         for name, variable in dataset.variables.items()
     }
-    coordinates = {group: set(map(str, dataset.coords)) for group, dataset in groups.items()}
-    return {
-        OF_ALL: _digest_of_all({group: dataset.attrs for group, dataset in groups.items()}, coordinates, of_variables),
-        OF_VARIABLES: json.dumps(of_variables, sort_keys=True),
-    }
+    return {OF_ALL: _digest_of_all(groups, of_variables), OF_VARIABLES: json.dumps(of_variables, sort_keys=True)}
 
 
 def without_digest(attributes: Mapping[Any, Any]) -> dict[Any, Any]:
@@ -61,65 +58,58 @@ def without_digest(attributes: Mapping[Any, Any]) -> dict[Any, Any]:
     return {name: value for name, value in attributes.items() if name not in (OF_ALL, OF_VARIABLES)}
 
 
-def verify(
-    recorded: Mapping[Any, Any],
-    attributes: Mapping[str, Mapping[Any, Any]],
-    coordinates: Mapping[str, set[str]],
-    names: set[str],
-    read: Mapping[str, xr.Dataset],
-    path: Path | str,
-) -> None:
-    """Raise unless what was read of a file fits the digest recorded in it.
+def verify(groups: Mapping[str, Outline], read: Mapping[str, xr.Dataset], path: Path | str) -> bool:
+    """Whether a file has a digest at all, which then fits what was read of it: of its variables all or some.
 
     Args:
-        recorded: the root's attributes, with the digest.
-        attributes: of every group, without the digest.
-        coordinates: of every group.
-        names: of all variables of the file, with their groups: ``/heads/observed``.
-        read: what was read, all of it or some.
+        groups: of the file, the root with the digest in its attributes.
+        read: what was read.
         path: of the file.
 
     Raises:
         TableError: something is not as it was written; the message names the variable.
     """
+    recorded = groups[""].attrs
+    if OF_ALL not in recorded and OF_VARIABLES not in recorded:  # of a digest, what a flipped byte has left may be half
+        return False
     try:
         of_variables = json.loads(str(recorded.get(OF_VARIABLES)))
     except (ValueError, RecursionError):
         of_variables = None
+    names = {f"{group}/{name}" for group, one in groups.items() for name in one.variables}
     if not isinstance(of_variables, dict) or set(of_variables) != names:
         raise TableError(path, "variables that do not fit the digest", _CHANGED)
     for group, dataset in read.items():
         for name, variable in dataset.variables.items():
             if variable_digest(variable) != of_variables[f"{group}/{name}"]:
                 raise TableError(path, f"variable {quoted(f'{group}/{name}')} that does not fit its digest", _CHANGED)
-    if recorded.get(OF_ALL) != _digest_of_all(attributes, coordinates, of_variables):
+    if recorded.get(OF_ALL) != _digest_of_all(groups, of_variables):
         raise TableError(path, "attributes that do not fit the digest", _CHANGED)
+    return True
 
 
-def row_checksums(dataset: xr.Dataset, dim: str, leave_out: str) -> list[int]:
-    """Of each entry along a dimension, 63 bits of the digest of a dataset that holds it alone.
-
-    So that one can be read, and verified, without the others.
-    """
-    shared, own = {}, {}
-    for name, variable in dataset.variables.items():
-        if name != leave_out:
-            (own if dim in variable.dims else shared)[str(name)] = variable
-    known = {name: variable_digest(variable) for name, variable in shared.items()}
+def case_checksums(atlas: xr.Dataset) -> list[int]:
+    """Of each case of an atlas, 63 bits of the digest of one that holds it alone, its checksum left out."""
+    variables = {str(name): one for name, one in atlas.variables.items() if name != "checksum"}
+    shared = {name: variable_digest(one) for name, one in variables.items() if "case" not in one.dims}
     checksums = []
-    for row in range(dataset.sizes[dim]):
-        of_row = {name: variable_digest(one.isel({dim: slice(row, row + 1)})) for name, one in own.items()}
-        total = hashlib.sha256(json.dumps(known | of_row, sort_keys=True).encode())
+    for case in range(atlas.sizes["case"]):
+        alone = slice(case, case + 1)
+        own = {name: variable_digest(one.isel(case=alone)) for name, one in variables.items() if "case" in one.dims}
+        total = hashlib.sha256(json.dumps(shared | own, sort_keys=True).encode())
         checksums.append(int.from_bytes(total.digest()[:8]) >> 1)
     return checksums
 
 
-def _digest_of_all(
-    attributes: Mapping[str, Mapping[Any, Any]], coordinates: Mapping[str, set[str]], of_variables: Mapping[str, str]
-) -> str:
+def with_checksums(atlas: xr.Dataset) -> xr.Dataset:
+    """The atlas with a checksum of every case, by which one can be verified that is read without the others."""
+    return atlas.assign(checksum=("case", case_checksums(atlas)))
+
+
+def _digest_of_all(groups: Mapping[str, Outline], of_variables: Mapping[str, str]) -> str:
     content = {
-        "attributes": {group: _attributes(attrs) for group, attrs in attributes.items()},
-        "coordinates": {group: sorted(names) for group, names in coordinates.items()},
+        "attributes": {name: _attributes(without_digest(group.attrs)) for name, group in groups.items()},
+        "coordinates": {name: sorted(map(str, group.coords)) for name, group in groups.items()},
         "variables": of_variables,
     }
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()

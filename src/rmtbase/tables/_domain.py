@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
+from jaxtyping import Real, Shaped
 
 from rmtbase.shown import quoted
 
@@ -57,7 +57,7 @@ class Domain:
             return "a value that comes twice"
         return found
 
-    def _fault_of_text(self, array: NDArray[Any]) -> str | None:
+    def _fault_of_text(self, array: Shaped[np.ndarray, "..."]) -> str | None:
         for text in array.ravel().tolist():
             if not isinstance(text, str):
                 return f"type {type(text).__name__}"
@@ -69,7 +69,7 @@ class Domain:
                 return fault
         return None
 
-    def _fault_of_numbers(self, array: NDArray[Any]) -> str | None:
+    def _fault_of_numbers(self, array: Real[np.ndarray, "..."]) -> str | None:
         if not array.size:
             return None
         low, high = array.min(), array.max()
@@ -88,7 +88,7 @@ class Domain:
             return f"the value {fraction[0]:g}"
         return None if self.order == "any" or not array.ndim else self._fault_of_order(array)
 
-    def _fault_of_order(self, array: NDArray[Any]) -> str | None:
+    def _fault_of_order(self, array: Real[np.ndarray, "... place"]) -> str | None:
         with np.errstate(invalid="ignore"):  # the difference of two infinities has no order to break
             step = np.diff(array, axis=-1)
         if self.order == "ascending":

@@ -13,28 +13,23 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from math import prod
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import h5py
 import numpy as np
 import xarray as xr
-from numpy.typing import NDArray
+from h5py import h5ds, h5l, h5o  # type: ignore[attr-defined]  # not in the stubs
+from jaxtyping import Shaped
 
 from rmtbase.errors import TableError
 from rmtbase.shown import quoted
-from rmtbase.tables._heaps import heap_fault, stored_bytes
-
-if TYPE_CHECKING:
-    import h5py
-
-_FLOOR, _RATIO = 64 << 20, 64
-"""The values of a file take at most 64 MiB and 64 times the file's own bytes: random numbers cannot be compressed, and
-where much of a table is constant, :func:`rmtbase.tables.write_table` leaves it as it is."""
+from rmtbase.tables._heaps import heap_fault, largest_content, stored_bytes
 
 _MOST_OBJECTS = 1000
 _MOST_ATTRIBUTES = 100
 _MOST_DIMENSIONS = 8
 _LARGEST_ATTRIBUTE = 16 << 20
-_TEXTS_AT_ONCE = _RATIO  # each at most as long as the file, so that a block of them is within the limit
+_TEXTS_AT_ONCE = 64  # each at most as long as the file: together within what its content may take
 _TEXT = 16  # bytes that the place of a text takes in the file
 
 _NETCDF_ONLY = frozenset(
@@ -58,7 +53,7 @@ class Stored:
     """A variable that has been looked at and not been read.
 
     Attributes:
-        dims, shape: its dimensions.
+        dims: its dimensions.
         dtype: native; ``object`` for text.
         attrs: its attributes, less those that only say how it is stored.
         fill: what stands for missing numbers, or None.
@@ -66,7 +61,6 @@ class Stored:
     """
 
     dims: tuple[str, ...]
-    shape: tuple[int, ...]
     dtype: np.dtype
     attrs: dict[str, Any]
     fill: Any
@@ -80,13 +74,13 @@ class Group:
     Attributes:
         attrs: its attributes.
         variables: by name.
-        coordinates: which of them are coordinates.
+        coords: which of them are coordinates.
         sizes: of the dimensions that its variables have.
     """
 
     attrs: dict[str, Any]
     variables: dict[str, Stored]
-    coordinates: frozenset[str]
+    coords: frozenset[str]
     sizes: dict[str, int]
 
 
@@ -113,19 +107,14 @@ class TableFile:
             TableError: texts that take more than the file's limit.
         """
         found, rows = self.groups[group], rows or {}
-        variables = {
-            name: (
-                stored.dims,
-                self._values(stored, tuple(rows.get(dim, slice(None)) for dim in stored.dims)),
-                stored.attrs,
-            )
-            for name, stored in found.variables.items()
-            if only is None or name in only
-        }
-        coordinates = {name: variables.pop(name) for name in list(variables) if name in found.coordinates}
-        return xr.Dataset(variables, coordinates, found.attrs)
+        variables = {}
+        for name, stored in found.variables.items():
+            if only is None or name in only:
+                place = tuple(rows.get(dim, slice(None)) for dim in stored.dims)
+                variables[name] = stored.dims, self._values(stored, place), stored.attrs
+        return xr.Dataset(variables, attrs=found.attrs).set_coords(sorted(found.coords & set(variables)))
 
-    def _values(self, stored: Stored, place: tuple[slice, ...]) -> NDArray[Any]:
+    def _values(self, stored: Stored, place: tuple[slice, ...]) -> Shaped[np.ndarray, "..."]:
         if stored.dtype.kind == "O":
             return self._texts(stored.values)[place]
         values = np.asarray(stored.values[place], dtype=stored.dtype)
@@ -138,7 +127,7 @@ class TableFile:
             raise self._refuse(f"values of {quoted(stored.values.name)} that were never written")
         return np.where(absent, stored.dtype.type(np.nan), values)
 
-    def _texts(self, values: h5py.Dataset) -> NDArray[np.str_]:
+    def _texts(self, values: h5py.Dataset) -> Shaped[np.ndarray, "..."]:
         """Texts, a few at a time: all may be the same long one."""
         texts: list[str] = []
         *outer, last = values.shape or (1,)
@@ -164,7 +153,7 @@ class TableFile:
             raise self._refuse(f"more than {_MOST_OBJECTS} objects")
         for _, members in listed.values():
             for name, member in members.items():
-                if _is_scale(member):
+                if h5ds.is_scale(member.id):
                     if len(member.shape) != 1:
                         raise self._refuse(f"a dimension {quoted(name)} of shape {member.shape}")
                     scales[_address(member.id)] = (name, member.shape[0])
@@ -172,9 +161,6 @@ class TableFile:
 
     def _listed(self, group: h5py.Group) -> tuple[dict[str, h5py.Dataset], dict[str, h5py.Group]]:
         """The datasets and the groups of a group, none of which is a link to anything else."""
-        import h5py
-        from h5py import h5l  # type: ignore[attr-defined]  # not in the stubs
-
         if group.id.get_num_objs() > _MOST_OBJECTS:
             raise self._refuse(f"more than {_MOST_OBJECTS} objects")
         datasets, groups = {}, {}
@@ -195,7 +181,7 @@ class TableFile:
         coordinates = set(str(attributes.pop("coordinates", "")).split())
         variables, sizes = {}, {}
         for name, member in members.items():
-            if _is_scale(member) and (_scale_name(member)).startswith(_NO_VARIABLE):
+            if h5ds.is_scale(member.id) and h5ds.get_scale_name(member.id).startswith(_NO_VARIABLE):
                 continue
             attrs = self._attributes(member)
             coordinates |= set(str(attrs.pop("coordinates", "")).split())
@@ -203,7 +189,7 @@ class TableFile:
             if recoding := sorted(_RECODING & set(attrs)):
                 raise self._refuse(f"attribute {recoding[0]} of variable {quoted(member.name)}", "values as they are")
             dims = self._dims(name, member, scales)
-            variables[name] = Stored(dims, member.shape, self._dtype(member), attrs, fill, member)
+            variables[name] = Stored(dims, self._dtype(member), attrs, fill, member)
             self._require_storage(member)
             for dim, size in zip(dims, member.shape, strict=True):
                 if sizes.setdefault(dim, size) != size:
@@ -213,11 +199,9 @@ class TableFile:
         return Group(attributes, variables, frozenset(coordinates & set(variables)), sizes)
 
     def _dims(self, name: str, member: h5py.Dataset, scales: dict[int, tuple[str, int]]) -> tuple[str, ...]:
-        import h5py
-
         if len(member.shape) > _MOST_DIMENSIONS:
             raise self._refuse(f"variable {quoted(member.name)} of {len(member.shape)} dimensions")
-        if _is_scale(member):
+        if h5ds.is_scale(member.id):
             return (name,)
         if not member.shape:
             return ()
@@ -237,8 +221,6 @@ class TableFile:
         return tuple(dims)
 
     def _dtype(self, member: h5py.Dataset) -> np.dtype:
-        import h5py
-
         kind = member.id.get_type()
         if isinstance(kind, h5py.h5t.TypeStringID) and kind.is_variable_str():
             return np.dtype(object)
@@ -248,8 +230,6 @@ class TableFile:
 
     def _require_storage(self, member: h5py.Dataset) -> None:
         """Raise unless all values lie in this file, in storage of a known kind, within the file's limit."""
-        import h5py
-
         layout, name = member.id.get_create_plist(), member.name
         if layout.get_layout() == h5py.h5d.VIRTUAL or layout.get_external_count():
             raise self._refuse(
@@ -278,8 +258,6 @@ class TableFile:
 
     def _attributes(self, owner: h5py.Group | h5py.Dataset) -> dict[str, Any]:
         """The attributes, each one text or number."""
-        import h5py
-
         if h5py.h5a.get_num_attrs(owner.id) > _MOST_ATTRIBUTES:
             raise self._refuse(f"more than {_MOST_ATTRIBUTES} attributes of {quoted(owner.name)}")
         attributes = {}
@@ -313,11 +291,6 @@ class TableFile:
         return TableError(self.path, found, expected)
 
 
-def largest_content(size: int) -> int:
-    """The most bytes that the values of a file of so many bytes may take."""
-    return _FLOOR + _RATIO * size
-
-
 @contextmanager
 def looked_into(path: Path | str) -> Iterator[TableFile]:
     """A netCDF-4 file for the length of a ``with`` block, its structure looked at.
@@ -325,8 +298,6 @@ def looked_into(path: Path | str) -> Iterator[TableFile]:
     Raises:
         TableError: something in it is no variable, group or attribute of a table, lies elsewhere or is too large.
     """
-    import h5py
-
     if (fault := heap_fault(path)) is not None:
         raise TableError(path, fault, _WHOLE)
     with h5py.File(os.fsencode(path), "r", locking="best-effort") as file:
@@ -334,21 +305,7 @@ def looked_into(path: Path | str) -> Iterator[TableFile]:
 
 
 def _address(identifier: Any) -> int:
-    from h5py import h5o  # type: ignore[attr-defined]  # not in the stubs
-
     return h5o.get_info(identifier).addr
-
-
-def _is_scale(member: h5py.Dataset) -> bool:
-    import h5py
-
-    return h5py.h5ds.is_scale(member.id)
-
-
-def _scale_name(member: h5py.Dataset) -> bytes:
-    import h5py
-
-    return h5py.h5ds.get_scale_name(member.id)
 
 
 def _attribute(found: h5py.h5a.AttrID) -> Any:

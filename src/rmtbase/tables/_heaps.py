@@ -25,6 +25,10 @@ _BLOCK = 1 << 22
 _SECTOR = 512  # in which a file system counts what a file takes
 _COMPRESSED, _SMALL = 4, 1 << 20  # times, and bytes, by which a table can be longer than that
 
+_FLOOR, _RATIO = 64 << 20, 64
+"""The values of a file take at most 64 MiB and 64 times the file's own bytes: random numbers cannot be compressed, and
+where much of a table is constant, :func:`rmtbase.tables.write_table` leaves it as it is."""
+
 
 def stored_bytes(path: Path | str) -> int:
     """The length of a file, or where it is hardly more than holes what it takes on its disk.
@@ -34,6 +38,11 @@ def stored_bytes(path: Path | str) -> int:
     found = Path(path).stat()
     taken = _SECTOR * getattr(found, "st_blocks", 0)  # 0 where the file system does not say
     return min(found.st_size, _COMPRESSED * taken + _SMALL) if taken else found.st_size
+
+
+def largest_content(size: int) -> int:
+    """The most bytes that the values of a file of so many bytes may take."""
+    return _FLOOR + _RATIO * size
 
 
 def heap_fault(path: Path | str) -> str | None:

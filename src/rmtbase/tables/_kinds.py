@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import Any
 
 import xarray as xr
 
 from rmtbase.errors import TableError
 from rmtbase.parameters import NORMALIZATIONS
 from rmtbase.shown import quoted, shown
-from rmtbase.tables._atlas import ATLAS_SCHEMA
 from rmtbase.tables._domain import (
     COUNT,
     DRAWS,
@@ -40,6 +39,7 @@ from rmtbase.tables._relations import (
     trace_fits,
 )
 from rmtbase.tables._schema import (
+    ATLAS_SCHEMA,
     BASELINE_SCHEMA,
     COORDINATES,
     EFFECTIVE_DEPTH_SCHEMA,
@@ -47,6 +47,7 @@ from rmtbase.tables._schema import (
     REQUIRED_COORDINATES,
     SCHEMA_VERSION,
     SPECTRA_SCHEMA,
+    Outline,
     Schema,
     Variable,
 )
@@ -143,17 +144,6 @@ KINDS: dict[str, Kind] = {
 """Every kind of table by name."""
 
 
-class Outline(Protocol):
-    """What a dataset and a group of a file that has not been read have in common."""
-
-    @property
-    def attrs(self) -> Any: ...
-    @property
-    def variables(self) -> Any: ...
-    @property
-    def sizes(self) -> Any: ...
-
-
 def validate(table: xr.Dataset | xr.DataTree, path: Path | str, *kinds: str) -> None:
     """Raise :class:`~rmtbase.errors.TableError` unless this is a table of one of those kinds, and can be.
 
@@ -197,7 +187,7 @@ def require_values(groups: Mapping[str, xr.Dataset], kind: Kind, path: Path | st
     for group, dataset in groups.items():
         schema = _schema(kind, group, groups) if group in kind.groups else {}
         for name, variable in dataset.variables.items():
-            known = _known(str(name), schema, cast(Outline, dataset))
+            known = _known(str(name), schema, dataset)
             if known is not None and (fault := known.domain.fault(variable.values)) is not None:
                 raise TableError(path, f"{fault} in variable {_place(group, name)}", known.domain.words)
     for relation in kind.relations:

@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import xarray as xr
@@ -13,8 +14,7 @@ import xarray as xr
 from rmtbase.errors import MissingFileError, RmtbaseWarning, TableError
 from rmtbase.regular_files import require_regular
 from rmtbase.shown import shown
-from rmtbase.tables._digest import OF_ALL, OF_VARIABLES, verify, without_digest
-from rmtbase.tables._hdf5 import TableFile, looked_into
+from rmtbase.tables._digest import verify, without_digest
 from rmtbase.tables._kinds import KINDS, require_outline, require_values
 
 
@@ -40,13 +40,16 @@ def open_table(path: Path | str, *kinds: str) -> xr.Dataset | xr.DataTree:
         TableWarning: it has no digest, as files before schema 1.2 and those that other software has written.
     """
     wanted = kinds or tuple(name for name in KINDS if name != "atlas")
+    from rmtbase.tables._hdf5 import looked_into
+
     with _reading(path), looked_into(path) as file:
         kind = require_outline(file.groups, path, wanted)
         groups = {name: file.read(name) for name in file.groups}
-        _verify(file, groups)
+        verified = verify(file.groups, groups, path)
         groups[""].attrs = without_digest(groups[""].attrs)
         require_values(groups, kind, path)
-    _warn_if_unverified(file)
+    if not verified:
+        _warn_of_no_digest(path, groups[""].attrs["schema_version"])
     if kind.name != "scores":
         return groups[""]
     tree: xr.DataTree = xr.DataTree.from_dict({name or "/": one for name, one in groups.items()})
@@ -55,23 +58,17 @@ def open_table(path: Path | str, *kinds: str) -> xr.Dataset | xr.DataTree:
 
 def open_baseline(path: Path | str) -> xr.Dataset:
     """Open a baseline table; see :func:`open_table`, also for what it raises and warns of."""
-    table = open_table(path, "baseline")
-    assert isinstance(table, xr.Dataset)  # as all but scores
-    return table
+    return cast(xr.Dataset, open_table(path, "baseline"))
 
 
 def open_scores(path: Path | str) -> xr.DataTree:
     """Open a scores file; see :func:`open_table`, also for what it raises and warns of."""
-    tree = open_table(path, "scores")
-    assert isinstance(tree, xr.DataTree)
-    return tree
+    return cast(xr.DataTree, open_table(path, "scores"))
 
 
 def open_atlas_file(path: Path | str) -> xr.Dataset:
     """Open an atlas; see :func:`open_table`, also for what it raises and warns of."""
-    atlas = open_table(path, "atlas")
-    assert isinstance(atlas, xr.Dataset)
-    return atlas
+    return cast(xr.Dataset, open_table(path, "atlas"))
 
 
 def open_atlas_case(path: Path | str, d_model: int, d_head: int) -> xr.Dataset | None:
@@ -83,49 +80,32 @@ def open_atlas_case(path: Path | str, d_model: int, d_head: int) -> xr.Dataset |
     Warns:
         TableWarning: as :func:`open_table`.
     """
+    from rmtbase.tables._hdf5 import looked_into
+
     with _reading(path), looked_into(path) as file:
         kind = require_outline(file.groups, path, ("atlas",))
         variables = file.groups[""].variables
         shared = {name for name, one in variables.items() if "case" not in one.dims} | {"d_model", "d_head", "checksum"}
         index = file.read(only=shared)
-        _verify(file, {"": index})
+        verified = verify(file.groups, {"": index}, path)
         cases = np.flatnonzero((index["d_model"].values == d_model) & (index["d_head"].values == d_head))
         row = None
         if cases.size:
             row = file.read(rows={"case": slice(int(cases[0]), int(cases[0]) + 1)})
             row.attrs = without_digest(row.attrs)
             require_values({"": row}, kind, path)  # the checksum of the case among them
-    _warn_if_unverified(file)
+    if not verified:
+        _warn_of_no_digest(path, index.attrs["schema_version"])
     return None if row is None else row.isel(case=0)
 
 
-def _verify(file: TableFile, groups: dict[str, xr.Dataset]) -> None:
-    recorded = file.groups[""].attrs
-    if _has_digest(file):
-        verify(
-            recorded,
-            {name: without_digest(group.attrs) for name, group in file.groups.items()},
-            {name: set(group.coordinates) for name, group in file.groups.items()},
-            {f"{name}/{variable}" for name, group in file.groups.items() for variable in group.variables},
-            groups,
-            file.path,
-        )
-
-
-def _has_digest(file: TableFile) -> bool:
-    """Whether there is any of it: of a damaged one all that is left may be half."""
-    return bool({OF_ALL, OF_VARIABLES} & set(file.groups[""].attrs))
-
-
-def _warn_if_unverified(file: TableFile) -> None:
-    if not _has_digest(file):
-        version = shown(file.groups[""].attrs["schema_version"])
-        warnings.warn(
-            f"{shown(file.path)} has no digest (schema {version}), so that damage to it cannot be told: make it again, "
-            "or open it and write it with rmtbase.tables.write_table",
-            TableWarning,
-            stacklevel=3,
-        )
+def _warn_of_no_digest(path: Path | str, version: object) -> None:
+    warnings.warn(
+        f"{shown(path)} has no digest (schema {shown(version)}), so that damage to it cannot be told: make it again, "
+        "or open it and write it with rmtbase.tables.write_table",
+        TableWarning,
+        stacklevel=3,
+    )
 
 
 @contextmanager

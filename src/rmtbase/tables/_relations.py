@@ -11,16 +11,18 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import xarray as xr
-from numpy.typing import NDArray
+from jaxtyping import Int, Real
 
 from rmtbase.linalg import available_cores
 from rmtbase.shown import quoted
-from rmtbase.tables._digest import row_checksums
+from rmtbase.tables._digest import case_checksums
 from rmtbase.tables._schema import ELEMENT_FORMULAS
 
 Fault = tuple[str, str] | None
 Relation = Callable[[xr.Dataset], Fault]
-Array = NDArray[np.float64]
+Sample = Real[np.ndarray, " draw"]
+Levels = Real[np.ndarray, " probability"]
+Draws = Real[np.ndarray, "case _"]
 
 _ROUNDING = 1e-9
 _SORTED = 1 << 16  # draws up to which quantiles are computed again; of more the draws on either side are counted
@@ -147,7 +149,7 @@ def checksums_fit(atlas: xr.Dataset) -> Fault:
     """Every case of an atlas has the checksum of its contents; those of another schema are of another kind."""
     if str(atlas.attrs["schema_version"]) in ("1.0", "1.1"):
         return None
-    wrong = atlas["checksum"].values != row_checksums(atlas, "case", "checksum")
+    wrong = atlas["checksum"].values != case_checksums(atlas)
     return ("contents that do not fit their checksum", "an atlas as it was written") if wrong.any() else None
 
 
@@ -179,7 +181,7 @@ def sample_fits(table: xr.Dataset) -> Fault:
     return statistics_fit(table)
 
 
-def _row_fault(sample: Array, mean: float, std: float, quantile: Array, levels: Array) -> str | None:
+def _row_fault(sample: Sample, mean: float, std: float, quantile: Levels, levels: Levels) -> str | None:
     low, high = sample.min(), sample.max()
     if not (np.isfinite(low) and np.isfinite(high)):
         return "mean" if np.isfinite(mean) else None
@@ -193,7 +195,7 @@ def _row_fault(sample: Array, mean: float, std: float, quantile: Array, levels: 
     return None if _quantiles_fit(sample, quantile, levels, slack) else "quantile"
 
 
-def _quantiles_fit(sample: Array, quantile: Array, levels: Array, slack: float) -> bool:
+def _quantiles_fit(sample: Sample, quantile: Levels, levels: Levels, slack: float) -> bool:
     if sample.size <= _SORTED:
         return bool((np.abs(np.quantile(sample, levels) - quantile) <= slack).all())
     # The quantile at p lies between the draws of ranks r = ⌊p (n - 1)⌋ and r + 1, counted from 0: r + 1 draws are below
@@ -205,7 +207,7 @@ def _quantiles_fit(sample: Array, quantile: Array, levels: Array, slack: float) 
     return bool((at_most > rank).all() and (below <= rank[more] + 1).all())
 
 
-def _counts(sample: Array, limits: Array, compare: np.ufunc) -> NDArray[np.int64]:
+def _counts(sample: Sample, limits: Real[np.ndarray, " limit"], compare: np.ufunc) -> Int[np.ndarray, " limit"]:
     """How many draws compare so with each limit."""
     counts = np.zeros(limits.size, dtype=np.int64)
     for start in range(0, sample.size if limits.size else 0, _BLOCK):
@@ -214,47 +216,39 @@ def _counts(sample: Array, limits: Array, compare: np.ufunc) -> NDArray[np.int64
     return counts
 
 
-def _ratio(over: str, under: str) -> Callable[[Mapping[str, Array]], Array]:
-    return lambda of: of[over] / of[under]
+Known = Callable[[Mapping[str, Draws], Draws], Draws | tuple[Draws, Draws]]
 
-
-_IDENTITIES: dict[str, tuple[tuple[str, ...], Callable[[Mapping[str, Array]], Array]]] = {
-    "participation_ratio": (("trace", "trace_of_square"), lambda of: of["trace"] ** 2 / of["trace_of_square"]),
+_OF_EACH_OTHER: dict[str, tuple[tuple[str, ...], Known]] = {
+    "participation_ratio": (("trace", "trace_of_square"), lambda of, _: of["trace"] ** 2 / of["trace_of_square"]),
     "condition_number": (
         ("largest_eigenvalue", "smallest_eigenvalue"),
-        _ratio("largest_eigenvalue", "smallest_eigenvalue"),
+        lambda of, _: of["largest_eigenvalue"] / of["smallest_eigenvalue"],
     ),
-    "stable_rank": (("trace", "largest_eigenvalue"), _ratio("trace", "largest_eigenvalue")),
-    "effective_rank": (("spectral_entropy_singular",), lambda of: np.exp(of["spectral_entropy_singular"])),
-    "condition_number_singular": (("condition_number",), lambda of: np.sqrt(of["condition_number"])),
+    "stable_rank": (("trace", "largest_eigenvalue"), lambda of, _: of["trace"] / of["largest_eigenvalue"]),
+    "effective_rank": (("spectral_entropy_singular",), lambda of, _: np.exp(of["spectral_entropy_singular"])),
+    "condition_number_singular": (("condition_number",), lambda of, _: np.sqrt(of["condition_number"])),
     "participation_ratio_singular": (
         ("stable_rank_singular", "stable_rank"),
-        lambda of: of["stable_rank_singular"] ** 2 / of["stable_rank"],
+        lambda of, _: of["stable_rank_singular"] ** 2 / of["stable_rank"],
     ),
-}
-"""Statistics of one spectrum that follow from others: (Σλ)²/Σλ², λ_1/λ_h, Σλ/λ_1, exp S, √κ, and with Σs = r_s s_1
-(Σs)²/Σλ."""
-
-_BOUNDS: dict[str, tuple[tuple[str, ...], Callable[..., tuple[Array, Array]]]] = {
+    "normalized_participation_ratio": (("participation_ratio",), lambda of, h: of["participation_ratio"] / h),
+    "normalized_participation_ratio_singular": (
+        ("participation_ratio_singular",),
+        lambda of, h: of["participation_ratio_singular"] / h,
+    ),
     "spectral_entropy": (("participation_ratio",), lambda of, h: (np.log(of["participation_ratio"]), np.log(h))),
     "spectral_entropy_singular": (
         ("participation_ratio_singular",),
         lambda of, h: (np.log(of["participation_ratio_singular"]), np.log(h)),
-    ),
-    "normalized_participation_ratio": (
-        ("participation_ratio",),
-        lambda of, h: (of["participation_ratio"] / h,) * 2,
-    ),
-    "normalized_participation_ratio_singular": (
-        ("participation_ratio_singular",),
-        lambda of, h: (of["participation_ratio_singular"] / h,) * 2,
     ),
     "log_determinant": (
         ("trace", "smallest_eigenvalue"),
         lambda of, h: (h * np.log(of["smallest_eigenvalue"]), h * np.log(of["trace"] / h)),
     ),
 }
-"""Between what a statistic of h eigenvalues lies, given others: Rényi's entropies fall with their order, and a
+"""Statistics of one spectrum of h eigenvalues that follow from others, or the two values between which they lie.
+
+(Σλ)²/Σλ², λ_1/λ_h, Σλ/λ_1, exp S, √κ, and with Σs = r_s s_1 (Σs)²/Σλ. Rényi's entropies fall with their order, and a
 geometric mean is at most the arithmetic one."""
 
 _FOLLOWS = 1e-6  # relatively: statistics are rounded each by itself
@@ -270,15 +264,12 @@ def statistics_fit(table: xr.Dataset) -> Fault:
     sample = table["sample"].values[..., :: -(-table.sizes["draw"] // _LOOKED_AT)]
     of = {name: sample[:, k] for k, name in enumerate(names)}
     with np.errstate(all="ignore"):  # NaN and infinities compare with nothing
-        for name, (needed, value) in _IDENTITIES.items():
-            if {name, *needed} <= set(of) and _beyond(of[name], value(of), value(of)):
-                return f"a sample of {name} that does not follow from {' and '.join(needed)}", "one that does"
-        for name, (needed, bounds) in _BOUNDS.items():
-            if {name, *needed} <= set(of) and _beyond(of[name], *bounds(of, rank)):
-                return f"a sample of {name} that cannot be beside {' and '.join(needed)}", "one that can"
+        for name, (needed, known) in _OF_EACH_OTHER.items():
+            if {name, *needed} <= set(of):
+                value = known(of, rank)
+                low, high = value if isinstance(value, tuple) else (value, value)
+                slack = _FOLLOWS * (np.abs(low) + np.abs(high))
+                if ((of[name] < low - slack) | (of[name] > high + slack)).any():
+                    how, expected = ("does not follow from", "does") if low is high else ("cannot be beside", "can")
+                    return f"a sample of {name} that {how} {' and '.join(needed)}", f"one that {expected}"
     return None
-
-
-def _beyond(values: Array, low: Array, high: Array) -> bool:
-    slack = _FOLLOWS * (np.abs(low) + np.abs(high))
-    return bool(((values < low - slack) | (values > high + slack)).any())

@@ -6,13 +6,16 @@ lines when it is opened, so that a file and its description cannot drift apart.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Protocol
 
 import xarray as xr
 
 from rmtbase.tables._domain import (
     ANY,
+    COUNT,
     DRAWS,
     EDGES,
     FALLING,
@@ -45,85 +48,89 @@ class Variable:
     Attributes:
         dims: its dimensions.
         long_name: in words.
-        units: "1" where none.
         domain: what its values can be.
+        units: "1" where none.
         since: the first schema version that has it.
         part: the part of a table that it belongs to, where that may be left out, as a whole; "" for what must be there.
     """
 
     dims: tuple[str, ...]
     long_name: str
-    units: str = "1"
     domain: Domain = ANY
+    units: str = "1"
     since: str = "1.0"
     part: str = ""
 
 
 Schema = Mapping[str, Variable]
 
+
+class Outline(Protocol):
+    """What a dataset and a group of a file that has not been read have in common."""
+
+    @property
+    def attrs(self) -> Mapping[Any, Any]: ...
+    @property
+    def variables(self) -> Mapping[Any, Any]: ...
+    @property
+    def coords(self) -> Iterable[Any]: ...
+    @property
+    def sizes(self) -> Mapping[Any, int]: ...
+
+
 _CASE = ("case",)
 _STATISTIC = ("case", "statistic")
 _INDEX = ("case", "index")
 _BIN = ("case", "bin")
+_density = partial(Variable, _BIN, units="1/lambda")
+_density_of_elements = partial(Variable, _BIN, units="1/w")
 _SAMPLE = "sample"  # what a table made with ``keep_sample = false`` lacks
 
 BASELINE_SCHEMA: dict[str, Variable] = {
-    "d_model": Variable(_CASE, "width of the residual stream d", domain=SIZE),
-    "d_head": Variable(_CASE, "head dimension h, the rank of W_QK", domain=SIZE),
-    "sigma_q": Variable(_CASE, "standard deviation of the elements of W_Q", domain=POSITIVE),
-    "sigma_k": Variable(_CASE, "standard deviation of the elements of W_K", domain=POSITIVE),
-    "mean": Variable(_STATISTIC, "Monte Carlo mean", domain=FINITE),
-    "std": Variable(_STATISTIC, "Monte Carlo standard deviation of one draw", domain=NON_NEGATIVE),
-    "standard_error": Variable(_STATISTIC, "standard error of the Monte Carlo mean", domain=NON_NEGATIVE),
-    "std_standard_error": Variable(
-        _STATISTIC, "standard error of the Monte Carlo standard deviation", domain=NON_NEGATIVE
-    ),
-    "quantile": Variable((*_STATISTIC, "probability"), "Monte Carlo quantile", domain=replace(FINITE, order="rising")),
+    "d_model": Variable(_CASE, "width of the residual stream d", SIZE),
+    "d_head": Variable(_CASE, "head dimension h, the rank of W_QK", SIZE),
+    "sigma_q": Variable(_CASE, "standard deviation of the elements of W_Q", POSITIVE),
+    "sigma_k": Variable(_CASE, "standard deviation of the elements of W_K", POSITIVE),
+    "mean": Variable(_STATISTIC, "Monte Carlo mean", FINITE),
+    "std": Variable(_STATISTIC, "Monte Carlo standard deviation of one draw", NON_NEGATIVE),
+    "standard_error": Variable(_STATISTIC, "standard error of the Monte Carlo mean", NON_NEGATIVE),
+    "std_standard_error": Variable(_STATISTIC, "standard error of the Monte Carlo standard deviation", NON_NEGATIVE),
+    "quantile": Variable((*_STATISTIC, "probability"), "Monte Carlo quantile", replace(FINITE, order="rising")),
     "analytic_mean": Variable(_STATISTIC, "analytic mean, NaN where no formula is offered"),
-    "analytic_std": Variable(_STATISTIC, "analytic standard deviation, NaN where no formula is offered", domain=SPREAD),
-    "analytic_method": Variable(_STATISTIC, "how the analytic value is known, with its accuracy", domain=TEXT),
-    "sample": Variable((*_STATISTIC, "draw"), "the statistic of each draw", domain=FINITE, part=_SAMPLE),
+    "analytic_std": Variable(_STATISTIC, "analytic standard deviation, NaN where no formula is offered", SPREAD),
+    "analytic_method": Variable(_STATISTIC, "how the analytic value is known, with its accuracy", TEXT),
+    "sample": Variable((*_STATISTIC, "draw"), "the statistic of each draw", FINITE, part=_SAMPLE),
     "sigma_q_estimate": Variable(
-        ("case", "draw"), "each draw's own estimate of sigma_Q, sqrt(|W_Q|_F^2 / (d h))", domain=POSITIVE, part=_SAMPLE
+        ("case", "draw"), "each draw's own estimate of sigma_Q, sqrt(|W_Q|_F^2 / (d h))", POSITIVE, part=_SAMPLE
     ),
     "sigma_k_estimate": Variable(
-        ("case", "draw"), "each draw's own estimate of sigma_K, sqrt(|W_K|_F^2 / (d h))", domain=POSITIVE, part=_SAMPLE
+        ("case", "draw"), "each draw's own estimate of sigma_K, sqrt(|W_K|_F^2 / (d h))", POSITIVE, part=_SAMPLE
     ),
-    "eigenvalue_mean": Variable(
-        _INDEX, "mean of the ordered eigenvalue; padded with NaN from d_head on", domain=FALLING
-    ),
+    "eigenvalue_mean": Variable(_INDEX, "mean of the ordered eigenvalue; padded with NaN from d_head on", FALLING),
     "eigenvalue_std": Variable(
-        _INDEX, "standard deviation of the ordered eigenvalue; padded with NaN from d_head on", domain=SPREAD
+        _INDEX, "standard deviation of the ordered eigenvalue; padded with NaN from d_head on", SPREAD
     ),
     "eigenvalue_quantile": Variable(
-        (*_INDEX, "probability"), "quantile of the ordered eigenvalue; padded with NaN from d_head on", domain=RISING
+        (*_INDEX, "probability"), "quantile of the ordered eigenvalue; padded with NaN from d_head on", RISING
     ),
     "eigenvalue_quantile_self_normalized": Variable(
         (*_INDEX, "probability"),
         "quantile of the ordered eigenvalue after rescaling each draw by sigma^4 over its own estimate of it; "
         "padded with NaN from d_head on",
-        domain=RISING,
+        RISING,
     ),
-    "bin_edge": Variable(("case", "edge"), "edges of the histogram bins in lambda", domain=EDGES),
-    "density": Variable(
-        _BIN, "Monte Carlo density of the nonzero eigenvalues, bin average", "1/lambda", domain=NON_NEGATIVE
-    ),
-    "density_standard_error": Variable(
-        _BIN, "standard error of the density, from the spread between draws", "1/lambda", domain=NON_NEGATIVE
-    ),
-    "density_marchenko_pastur": Variable(
-        _BIN,
+    "bin_edge": Variable(("case", "edge"), "edges of the histogram bins in lambda", EDGES),
+    "density": _density("Monte Carlo density of the nonzero eigenvalues, bin average", NON_NEGATIVE),
+    "density_standard_error": _density("standard error of the density, from the spread between draws", NON_NEGATIVE),
+    "density_marchenko_pastur": _density(
         "bin average of the Marchenko-Pastur density with edges d sigma^4 (1 +- sqrt(gamma))^2, often quoted for "
         "W_QK but the law of a single factor: too narrow",
-        "1/lambda",
-        domain=NON_NEGATIVE,
+        NON_NEGATIVE,
     ),
-    "density_free": Variable(
-        _BIN, "bin average of the free-product density, the limit of W_QK's spectrum", "1/lambda", domain=NON_NEGATIVE
-    ),
-    "edge_lower": Variable(_CASE, "lower edge of the free-product law", domain=NON_NEGATIVE),
-    "edge_upper": Variable(_CASE, "upper edge of the free-product law", domain=POSITIVE),
-    "draws": Variable(_CASE, "number of draws", domain=DRAWS, since="1.1"),
+    "density_free": _density("bin average of the free-product density, the limit of W_QK's spectrum", NON_NEGATIVE),
+    "edge_lower": Variable(_CASE, "lower edge of the free-product law", NON_NEGATIVE),
+    "edge_upper": Variable(_CASE, "upper edge of the free-product law", POSITIVE),
+    "draws": Variable(_CASE, "number of draws", DRAWS, since="1.1"),
 }
 """The variables of a baseline file. All dimensionless; an eigenvalue is in units where the elements have the case's
 sigma_q and sigma_k, divided by d_model where the file's ``normalization`` is ``sqrt_d``."""
@@ -140,16 +147,11 @@ SPECTRA_SCHEMA: dict[str, Variable] = {
     **OF_ANY_ENSEMBLE,
     **{name: BASELINE_SCHEMA[name] for name in ("eigenvalue_mean", "eigenvalue_std", "eigenvalue_quantile")},
     **{name: BASELINE_SCHEMA[name] for name in ("bin_edge", "density", "density_standard_error")},
-    "name": Variable(_CASE, "ensemble with its parameters, as it keys the draws", domain=NAMES),
-    "rank": Variable(_CASE, "number of structurally nonzero eigenvalues", domain=SIZE),
-    "density_law": Variable(
-        _BIN,
-        "bin average of the limiting law's density, NaN where none is known",
-        "1/lambda",
-        domain=NON_NEGATIVE_OR_NAN,
-    ),
-    "edge_lower": Variable(_CASE, "lower edge of the limiting law, NaN where none is known", domain=SPREAD),
-    "edge_upper": Variable(_CASE, "upper edge of the limiting law, NaN where none is known", domain=SPREAD),
+    "name": Variable(_CASE, "ensemble with its parameters, as it keys the draws", NAMES),
+    "rank": Variable(_CASE, "number of structurally nonzero eigenvalues", SIZE),
+    "density_law": _density("bin average of the limiting law's density, NaN where none is known", NON_NEGATIVE_OR_NAN),
+    "edge_lower": Variable(_CASE, "lower edge of the limiting law, NaN where none is known", SPREAD),
+    "edge_upper": Variable(_CASE, "upper edge of the limiting law, NaN where none is known", SPREAD),
 }
 """The variables of a table of spectra of any ensemble: λ of the raw matrix, each factor as the ensemble draws it. Each
 parameter of the ensemble is a coordinate of its own, ``parameter_depth(case)`` say."""
@@ -158,39 +160,22 @@ _OF_W_QK = "of W_QK; NaN for any other ensemble"
 
 ELEMENTS_SCHEMA: dict[str, Variable] = {
     **OF_ANY_ENSEMBLE,
-    "name": Variable(_CASE, "ensemble with its parameters, as it keys the draws", domain=NAMES),
-    "n_rows": Variable(_CASE, "rows of the matrix", domain=SIZE),
-    "n_columns": Variable(_CASE, "columns of the matrix", domain=SIZE),
-    "d_model": Variable(_CASE, f"width of the residual stream d, {_OF_W_QK}", domain=SIZE_OR_NAN, since="1.2"),
-    "d_head": Variable(_CASE, f"head dimension h, {_OF_W_QK}", domain=SIZE_OR_NAN, since="1.2"),
-    "sigma_q": Variable(
-        _CASE, f"standard deviation of the elements of W_Q, {_OF_W_QK}", domain=POSITIVE_OR_NAN, since="1.2"
+    "name": Variable(_CASE, "ensemble with its parameters, as it keys the draws", NAMES),
+    "n_rows": Variable(_CASE, "rows of the matrix", SIZE),
+    "n_columns": Variable(_CASE, "columns of the matrix", SIZE),
+    "d_model": Variable(_CASE, f"width of the residual stream d, {_OF_W_QK}", SIZE_OR_NAN, since="1.2"),
+    "d_head": Variable(_CASE, f"head dimension h, {_OF_W_QK}", SIZE_OR_NAN, since="1.2"),
+    "sigma_q": Variable(_CASE, f"standard deviation of the elements of W_Q, {_OF_W_QK}", POSITIVE_OR_NAN, since="1.2"),
+    "sigma_k": Variable(_CASE, f"standard deviation of the elements of W_K, {_OF_W_QK}", POSITIVE_OR_NAN, since="1.2"),
+    "bin_edge": Variable(("case", "edge"), "edges of the histogram bins in w", EDGES),
+    "density": _density_of_elements("Monte Carlo density of the elements, bin average", NON_NEGATIVE),
+    "density_standard_error": _density_of_elements(
+        "standard error of the density, from the spread between draws", NON_NEGATIVE
     ),
-    "sigma_k": Variable(
-        _CASE, f"standard deviation of the elements of W_K, {_OF_W_QK}", domain=POSITIVE_OR_NAN, since="1.2"
+    "density_law": _density_of_elements(
+        "bin average of the law of one element, NaN where none is offered", NON_NEGATIVE_OR_NAN
     ),
-    "bin_edge": Variable(
-        ("case", "edge"), "edges of the histogram bins in w", domain=BASELINE_SCHEMA["bin_edge"].domain
-    ),
-    "density": Variable(
-        ("case", "bin"),
-        "Monte Carlo density of the elements, bin average",
-        "1/w",
-        domain=BASELINE_SCHEMA["density"].domain,
-    ),
-    "density_standard_error": Variable(
-        ("case", "bin"),
-        "standard error of the density, from the spread between draws",
-        "1/w",
-        domain=BASELINE_SCHEMA["density_standard_error"].domain,
-    ),
-    "density_law": Variable(
-        ("case", "bin"),
-        "bin average of the law of one element, NaN where none is offered",
-        "1/w",
-        domain=NON_NEGATIVE_OR_NAN,
-    ),
-    "share_outside": Variable(_CASE, "share of the elements that lie in no bin", domain=PROBABILITY),
+    "share_outside": Variable(_CASE, "share of the elements that lie in no bin", PROBABILITY),
 }
 """The variables of a table of elements w, as the ensemble draws them: of W_QK the raw product at sigma = 1."""
 
@@ -208,53 +193,105 @@ ELEMENT_FORMULAS: dict[str, str] = {
 }
 """The statistics of the elements w of one matrix, in the order of the tables, with their formulas."""
 
+_SELF = "each draw at its own estimate of sigma"
+
+ATLAS_SCHEMA: dict[str, Variable] = {
+    "d_model": Variable(_CASE, "width of the residual stream d", SIZE),
+    "d_head": Variable(_CASE, "head dimension h, the rank of W_QK", SIZE),
+    "draws": Variable(_CASE, "number n of Monte Carlo draws", DRAWS),
+    "mean": Variable(_STATISTIC, "Monte Carlo mean at sigma = 1", FINITE),
+    "std": Variable(_STATISTIC, "Monte Carlo standard deviation of one draw at sigma = 1", POSITIVE),
+    "standard_error": Variable(_STATISTIC, "standard error of the Monte Carlo mean at sigma = 1", POSITIVE),
+    "quantile": Variable((*_STATISTIC, "probability"), "Monte Carlo quantile at sigma = 1", RISING),
+    "mean_self_normalized": Variable(_STATISTIC, f"Monte Carlo mean, {_SELF}", FINITE),
+    "std_self_normalized": Variable(_STATISTIC, f"Monte Carlo standard deviation of one draw, {_SELF}", POSITIVE),
+    "quantile_self_normalized": Variable((*_STATISTIC, "probability"), f"Monte Carlo quantile, {_SELF}", RISING),
+    "distance_center": Variable(
+        _STATISTIC, f"mean on the distance scale (ln x where x > 0 has no upper bound, else x), {_SELF}", FINITE
+    ),
+    "distance_spread": Variable(_STATISTIC, f"standard deviation on the distance scale, {_SELF}", POSITIVE),
+    "order_statistic_lower": Variable(
+        (*_STATISTIC, "rank"),
+        f"rank-th smallest of the n draws, {_SELF}, on the distance scale less distance_center over distance_spread, "
+        "rounded down by less than 2^-16; NaN beyond the middle",
+        RISING,
+    ),
+    "order_statistic_upper": Variable(
+        (*_STATISTIC, "rank"),
+        "as order_statistic_lower, the rank-th largest, rounded up",
+        replace(RISING, words="numbers in falling order, or NaN", order="falling"),
+    ),
+    "largest_distance": Variable(
+        ("case", "rank"),
+        "rank-th largest, over the n draws, of the largest |x - distance_center| / distance_spread of any statistic, "
+        "rounded up by less than 2^-16; NaN beyond n",
+        FALLING,
+    ),
+    "eigenvalue_mean": Variable(_INDEX, "mean of the ordered eigenvalue at sigma = 1; NaN from d_head on", FALLING),
+    "eigenvalue_quantile_self_normalized": Variable(
+        (*_INDEX, "probability"),
+        f"quantile of the ordered eigenvalue, {_SELF}, to within 1/512 of its standard deviation; NaN from d_head on",
+        RISING,
+    ),
+    "density": _density(
+        "Monte Carlo density of the nonzero eigenvalues at sigma = 1, bin average; the edges are those of "
+        "rmtbase.montecarlo.histogram_edges",
+        NON_NEGATIVE,
+    ),
+    "density_standard_error": _density("standard error of the density, from the spread between draws", NON_NEGATIVE),
+    "checksum": Variable(
+        _CASE,
+        "63 bits of the SHA-256 of all else that the case holds, as rmtbase.tables.with_checksums takes it",
+        COUNT,
+    ),
+}
+"""The variables of the atlas: of the raw product, many shapes, each in a few kilobytes. ``rank`` counts from the end
+that a variable names: one by one at first, then in steps that keep a p-value from the kept ranks within 3 % of the full
+sample's."""
+
 _MATRIX = ("layer", "component")
 
 EFFECTIVE_DEPTH_SCHEMA: dict[str, Variable] = {
     "effective_depth": Variable(
-        _MATRIX, "depth of the nearest residual path; NaN where a matrix has no shape", domain=SIZE_OR_NAN
+        _MATRIX, "depth of the nearest residual path; NaN where a matrix has no shape", SIZE_OR_NAN
     ),
     "effective_depth_low": Variable(
-        _MATRIX, "lower end of the depth's bootstrap interval, if a depth fits", domain=SIZE_OR_NAN
+        _MATRIX, "lower end of the depth's bootstrap interval, if a depth fits", SIZE_OR_NAN
     ),
     "effective_depth_high": Variable(
-        _MATRIX, "upper end of the depth's bootstrap interval, if a depth fits", domain=SIZE_OR_NAN
+        _MATRIX, "upper end of the depth's bootstrap interval, if a depth fits", SIZE_OR_NAN
     ),
     "sigma": Variable(
-        _MATRIX, "sigma of the nearest path's blocks, whose elements have variance sigma^2 / d", domain=POSITIVE_OR_NAN
+        _MATRIX, "sigma of the nearest path's blocks, whose elements have variance sigma^2 / d", POSITIVE_OR_NAN
     ),
-    "scale": Variable(_MATRIX, "factor c by which the nearest path is multiplied", domain=POSITIVE_OR_NAN),
+    "scale": Variable(_MATRIX, "factor c by which the nearest path is multiplied", POSITIVE_OR_NAN),
     "distance": Variable(
-        _MATRIX, "distance to the nearest path's law, as the attribute distance says", domain=NON_NEGATIVE_OR_NAN
+        _MATRIX, "distance to the nearest path's law, as the attribute distance says", NON_NEGATIVE_OR_NAN
     ),
     "p_value": Variable(
-        _MATRIX,
-        "p-value of the fit: draws of the nearest path, refitted, at least as far from a law",
-        domain=PROBABILITY,
+        _MATRIX, "p-value of the fit: draws of the nearest path, refitted, at least as far from a law", PROBABILITY
     ),
     "fits": Variable(
-        _MATRIX,
-        "1 where the nearest depth fits: p_value above the attribute level; 0 where none does",
-        domain=FLAG_OR_NAN,
+        _MATRIX, "1 where the nearest depth fits: p_value above the attribute level; 0 where none does", FLAG_OR_NAN
     ),
-    "n_rows": Variable(_MATRIX, "rows (outputs)", domain=SIZE),
-    "n_columns": Variable(_MATRIX, "columns (inputs)", domain=SIZE),
-    "distance_profile": Variable((*_MATRIX, "depth"), "smallest distance to the law of each depth", domain=SPREAD),
-    "scale_profile": Variable((*_MATRIX, "depth"), "scale at which it is attained", domain=SPREAD),
-    "sigma_profile": Variable((*_MATRIX, "depth"), "sigma at which it is attained", domain=SPREAD),
-    "singular_value": Variable((*_MATRIX, "index"), "singular values, descending; padded with NaN", domain=FALLING),
+    "n_rows": Variable(_MATRIX, "rows (outputs)", SIZE),
+    "n_columns": Variable(_MATRIX, "columns (inputs)", SIZE),
+    "distance_profile": Variable((*_MATRIX, "depth"), "smallest distance to the law of each depth", SPREAD),
+    "scale_profile": Variable((*_MATRIX, "depth"), "scale at which it is attained", SPREAD),
+    "sigma_profile": Variable((*_MATRIX, "depth"), "sigma at which it is attained", SPREAD),
+    "singular_value": Variable((*_MATRIX, "index"), "singular values, descending; padded with NaN", FALLING),
 }
 """The variables of a file of effective depths, one entry for each weight matrix of a model."""
 
 COORDINATES: dict[str, Variable] = {
-    "statistic": Variable(("statistic",), "name of the statistic", domain=NAMES),
-    "probability": Variable(("probability",), "of the quantile", domain=LEVELS),
-    "component": Variable(("component",), "name of the weight matrix", domain=NAMES),
-    "depth": Variable(("depth",), "of the residual path", domain=RANKS),
-    "rank": Variable(("rank",), "counted from the end", domain=RANKS),
-    **{name: Variable((name,), "place", domain=PLACES) for name in ("index", "bin", "edge", "draw", "layer", "head")},
+    "statistic": Variable(("statistic",), "name of the statistic", NAMES),
+    "probability": Variable(("probability",), "of the quantile", LEVELS),
+    "component": Variable(("component",), "name of the weight matrix", NAMES),
+    "depth": Variable(("depth",), "of the residual path", RANKS),
+    "rank": Variable(("rank",), "counted from the end", RANKS),
+    **{name: Variable((name,), "place", PLACES) for name in ("index", "bin", "edge", "draw", "layer", "head")},
     **{
-        name: Variable(("statistic",), "of the statistic", domain=TEXT)
+        name: Variable(("statistic",), "of the statistic", TEXT)
         for name in ("symbol", "formula", "convention", "scaling")
     },
 }

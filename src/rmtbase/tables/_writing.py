@@ -12,17 +12,18 @@ import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import xarray as xr
 
 from rmtbase.errors import OutputError
 from rmtbase.regular_files import require_regular
-from rmtbase.tables._atlas import atlas_encoding
 from rmtbase.tables._digest import digest_attributes, without_digest
-from rmtbase.tables._hdf5 import largest_content
+from rmtbase.tables._heaps import largest_content
 from rmtbase.tables._kinds import groups_of
 
 _LARGE = 4096  # values from which compression pays for its header
+_BULKY = ("order_statistic_lower", "order_statistic_upper", "largest_distance", "eigenvalue_quantile_self_normalized")
 _PREFIX, _SUFFIX = ".rmtbase-", ".part"  # of the temporary files
 _OPEN_FOLDERS = Path("/proc/self/fd")
 _CANNOT = frozenset(
@@ -96,14 +97,22 @@ def _write_netcdf(whole: xr.Dataset | xr.DataTree, groups: dict[str, xr.Dataset]
 
 
 def _encoding(dataset: xr.Dataset, compress: bool) -> dict[str, dict]:
-    if dataset.attrs.get("kind") == "atlas":
-        return atlas_encoding(dataset)
-    return {
-        str(name): {"fletcher32": True} | ({"zlib": True, "complevel": 4, "shuffle": True} if packed else {})
-        for name, variable in dataset.variables.items()
-        if variable.ndim and variable.dtype.kind in "fiu"
-        for packed in (compress and variable.dtype.kind == "f" and variable.size >= _LARGE,)
-    }
+    """How the numbers are stored: checksummed, and packed where it pays.
+
+    Of an atlas, what is bulky is stored case by case, so that one is read without the others.
+    """
+    atlas = dataset.attrs.get("kind") == "atlas"
+    encoding = {}
+    for name, variable in dataset.variables.items():
+        if not variable.ndim or variable.dtype.kind not in "fiu":
+            continue
+        stored: dict[str, Any] = {"fletcher32": True}
+        if atlas:
+            stored["chunksizes"] = (1, *variable.shape[1:]) if name in _BULKY else variable.shape
+        if atlas or (compress and variable.dtype.kind == "f" and variable.size >= _LARGE):
+            stored |= {"zlib": True, "complevel": 9 if atlas else 4, "shuffle": True}
+        encoding[str(name)] = stored
+    return encoding
 
 
 def write_bytes(content: bytes, path: Path | str, swept: bool = False) -> Path:
