@@ -92,15 +92,16 @@ def add_density(
     error: Float[np.ndarray, " bin"],
     theme: Theme,
     outline: float = 0.0,
+    lowest: float = _NOTHING,
 ) -> None:
     """Draw a simulated density as filled bars, and its standard error at the centres of those that are not empty.
 
-    Nothing is at zero, which a logarithmic axis does not have: bars and errors end below any density that is shown.
+    Bars and errors end at ``lowest``: not at zero, which a logarithmic axis does not have, but below all that is shown.
     """
     ax.stairs(
-        np.fmax(density, _NOTHING),
+        np.fmax(density, lowest),
         edges,
-        baseline=_NOTHING,
+        baseline=lowest,
         fill=True,
         facecolor=theme.null,
         edgecolor=theme.null,
@@ -109,7 +110,7 @@ def add_density(
         label="Monte Carlo ± standard error",
     )
     held = density > 0
-    reach = [np.minimum(error, density - _NOTHING)[held], error[held]]
+    reach = [np.minimum(error, density - lowest)[held], error[held]]
     ax.errorbar(centre[held], density[held], reach, fmt="none", ecolor=theme.null, elinewidth=1.1, capsize=0)
 
 

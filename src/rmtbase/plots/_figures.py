@@ -99,6 +99,7 @@ def figures(table: xr.Dataset | xr.DataTree, theme: Theme = LIGHT) -> dict[str, 
 
 def _of_spectra(table: xr.Dataset, theme: Theme) -> dict[str, Figure]:
     def share_limits(panels: Sequence[Axes], rows: Sequence[xr.Dataset]) -> None:
+        # One range of x and one of y for all; y is logarithmic where the highest would leave the lowest flat.
         left, right, top = zip(*map(spectrum_limits, rows), strict=True)
         for ax in panels:
             ax.set_xlim(min(left), max(right))

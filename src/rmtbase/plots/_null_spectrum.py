@@ -58,7 +58,7 @@ def null_spectrum(
     centre = (found.bin_edge[1:] + found.bin_edge[:-1]) / 2
     density = found.density
     if found.error is not None:
-        add_density(ax, found.bin_edge, centre, density, found.error, theme)
+        add_density(ax, found.bin_edge, centre, density, found.error, theme, lowest=0.0)
     ax.plot(
         centre, found.naive, color=theme.naive, linewidth=1.6, linestyle=(0, (5, 2)),
         label="Marchenko–Pastur of one factor: too narrow",
