@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from pathlib import Path
 
 import numpy as np
@@ -124,36 +125,28 @@ def first_out_of_range(
 
 def heads_dataset(scores: HeadScores, heads: Heads, key_head: Int[np.ndarray, " head"]) -> xr.Dataset:
     """Scores of heads as the ``/heads`` group of a scores file."""
-    dims, by_statistic = ("layer", "head"), ("layer", "head", "statistic")
-    p_value, omnibus, names = scores.p_value, scores.omnibus_p_value, np.array(list(SPECTRAL_STATISTICS))
-    q_value = np.stack([benjamini_hochberg(p_value[..., k]) for k in range(len(names))], axis=-1)
+    schema, names = SCORES_SCHEMA["heads"], list(SPECTRAL_STATISTICS)
+    p_value, omnibus = scores.p_value, scores.omnibus_p_value
+    values = {field.name: getattr(scores, field.name) for field in fields(scores) if field.name != "farthest"}
+    values |= {
+        "q_value": np.stack([benjamini_hochberg(p_value[..., k]) for k in range(len(names))], axis=-1),
+        "omnibus_q_value": benjamini_hochberg(omnibus),
+        "farthest_statistic": np.where(np.isnan(omnibus), "", np.array(names)[scores.farthest]),
+        "sigma_q": heads.sigma_q,
+        "sigma_k": heads.sigma_k,
+        "key_head": np.broadcast_to(key_head, heads.sigma_q.shape).copy(),
+        "eigenvalue": heads.singular_values**2,
+    }
     dataset = xr.Dataset(
-        {
-            "observed": (by_statistic, scores.observed),
-            "null_mean": (by_statistic, scores.null_mean),
-            "null_std": (by_statistic, scores.null_std),
-            "null_quantile": ((*by_statistic, "probability"), scores.null_quantile),
-            "z_score": (by_statistic, scores.z_score),
-            "p_value": (by_statistic, p_value),
-            "omnibus_p_value": (dims, omnibus),
-            "outliers_above": (dims, scores.outliers_above),
-            "outliers_below": (dims, scores.outliers_below),
-            "q_value": (by_statistic, q_value),
-            "omnibus_q_value": (dims, benjamini_hochberg(omnibus)),
-            "farthest_statistic": (dims, np.where(np.isnan(omnibus), "", names[scores.farthest])),
-            "sigma_q": (dims, heads.sigma_q),
-            "sigma_k": (dims, heads.sigma_k),
-            "key_head": (dims, np.broadcast_to(key_head, heads.sigma_q.shape).copy()),
-            "eigenvalue": ((*dims, "index"), heads.singular_values**2),
-        },
+        {name: (schema[name].dims, value) for name, value in values.items()},
         coords={
             "head": np.arange(heads.sigma_q.shape[-1]),
-            "statistic": list(SPECTRAL_STATISTICS),
+            "statistic": names,
             "probability": np.array(PROBABILITIES),
             "index": np.arange(heads.singular_values.shape[-1]),
         },
     )
-    return describe(dataset, SCORES_SCHEMA["heads"])
+    return describe(dataset, schema)
 
 
 def _require_factors(name: str, factors: ArrayLike) -> Float[np.ndarray, "head d_head d_model"]:
