@@ -42,6 +42,32 @@ class RmtbaseWarning(UserWarning):
     """
 
 
+class _FileError(RmtbaseError):
+    """Something is wrong with a file or a folder.
+
+    Attributes:
+        path: which.
+    """
+
+    def __init__(self, path: Path | str, message: str) -> None:
+        self.path = Path(path)
+        super().__init__(f"{shown(path)}: {message}")
+
+
+class _ContentError(_FileError):
+    """What a file or a folder holds is not what it should hold.
+
+    Attributes:
+        path: which.
+        found: what it holds.
+        expected: what it should hold.
+    """
+
+    def __init__(self, path: Path | str, found: str, expected: str) -> None:
+        self.found, self.expected = found, expected
+        super().__init__(path, f"found {found}; expected {expected}")
+
+
 class ParameterError(RmtbaseError, ValueError):
     """A parameter lies outside its domain.
 
@@ -103,18 +129,8 @@ class FitError(RmtbaseError):
         super().__init__(f"cannot fit the {law} law: {reason}")
 
 
-class TableError(RmtbaseError):
-    """A file is not a table of the kind and version that was expected.
-
-    Attributes:
-        path: the file.
-        found: what it holds.
-        expected: what it should hold.
-    """
-
-    def __init__(self, path: Path | str, found: str, expected: str) -> None:
-        self.path, self.found, self.expected = Path(path), found, expected
-        super().__init__(f"{shown(path)}: found {found}; expected {expected}")
+class TableError(_ContentError):
+    """A file is not a table of the kind and version that was expected."""
 
 
 class MissingFileError(RmtbaseError, FileNotFoundError):
@@ -131,30 +147,12 @@ class MissingFileError(RmtbaseError, FileNotFoundError):
         RmtbaseError.__init__(self, f"{shown(path)}: no such file{why}; {advice}")
 
 
-class PlanError(RmtbaseError):
-    """A plan cannot be read, or asks for what cannot be done.
-
-    Attributes:
-        path: the plan's file.
-    """
-
-    def __init__(self, path: Path | str, message: str) -> None:
-        self.path = Path(path)
-        super().__init__(f"{shown(path)}: {message}")
+class PlanError(_FileError):
+    """A plan cannot be read, or asks for what cannot be done."""
 
 
-class StoreError(RmtbaseError):
-    """A store of chunks cannot be used as it stands. Nothing in it was changed.
-
-    Attributes:
-        path: the store's folder.
-        found: what is there.
-        expected: what should be.
-    """
-
-    def __init__(self, path: Path | str, found: str, expected: str) -> None:
-        self.path, self.found, self.expected = Path(path), found, expected
-        super().__init__(f"{shown(path)}: found {found}; expected {expected}")
+class StoreError(_ContentError):
+    """A store of chunks cannot be used as it stands. Nothing in it was changed."""
 
 
 class WorkerError(RmtbaseError):
@@ -208,16 +206,8 @@ class AllocationError(RmtbaseError, MemoryError):
         super().__init__(f"{ensemble}: {found}: use a smaller shape, or a machine with more memory")
 
 
-class CheckpointError(RmtbaseError):
-    """A model checkpoint cannot be read as it stands.
-
-    Attributes:
-        path: the file or folder concerned.
-    """
-
-    def __init__(self, path: Path | str, message: str) -> None:
-        self.path = Path(path)
-        super().__init__(f"{shown(path)}: {message}")
+class CheckpointError(_FileError):
+    """A model checkpoint cannot be read as it stands."""
 
 
 class MissingCheckpointFileError(MissingFileError, CheckpointError):
@@ -232,17 +222,8 @@ class MissingCheckpointFileError(MissingFileError, CheckpointError):
         MissingFileError.__init__(self, path, advice, needed_by)
 
 
-class CorruptFileError(CheckpointError):
-    """A file is truncated or not in the format that its name says.
-
-    Attributes:
-        found: what is wrong with it.
-        expected: what it should be.
-    """
-
-    def __init__(self, path: Path | str, found: str, expected: str) -> None:
-        self.found, self.expected = found, expected
-        super().__init__(path, f"found {found}; expected {expected}")
+class CorruptFileError(_ContentError, CheckpointError):
+    """A file is truncated or not in the format that its name says."""
 
 
 class MissingTensorError(CheckpointError):
@@ -270,12 +251,7 @@ class ShapeError(CheckpointError):
     """
 
     def __init__(
-        self,
-        path: Path | str,
-        tensor: str,
-        found: Sequence[int],
-        expected: Sequence[int],
-        because: str,
+        self, path: Path | str, tensor: str, found: Sequence[int], expected: Sequence[int], because: str
     ) -> None:
         self.tensor, self.found, self.expected = tensor, tuple(found), tuple(expected)
         super().__init__(

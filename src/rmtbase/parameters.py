@@ -25,28 +25,28 @@ _SMALLEST_PRODUCT = 1e-35  # of the sigmas; beyond it and its inverse the eigenv
 
 def require_positive_integer(name: str, value: object) -> int:
     """``value`` as an int, or a :class:`ParameterError` if it is not a positive integer (bool excluded)."""
-    if isinstance(value, bool) or not isinstance(value, SupportsIndex):
-        raise ParameterError(name, value, "a positive integer")
-    number = operator.index(value)
-    if number < 1:
-        raise ParameterError(name, value, "a positive integer")
-    return number
+    return _integer(name, value, 1, "a positive integer")
+
+
+def _integer(name: str, value: object, least: int, expected: str) -> int:
+    if isinstance(value, bool) or not isinstance(value, SupportsIndex) or operator.index(value) < least:
+        raise ParameterError(name, value, expected)
+    return operator.index(value)
 
 
 def require_positive_number(name: str, value: object) -> float:
     """``value`` as a float, or a :class:`ParameterError` if it is not a finite positive real number."""
-    if isinstance(value, bool) or not isinstance(value, SupportsFloat):
-        raise ParameterError(name, value, "a finite positive number")
-    number = float(value)
-    if not (math.isfinite(number) and number > 0):
-        raise ParameterError(name, value, "a finite positive number")
-    return number
+    return _number(name, value, 0.0, "a finite positive number")
 
 
 def require_finite_number(name: str, value: object) -> float:
     """``value`` as a float, or a :class:`ParameterError` if it is not a finite real number."""
-    if isinstance(value, bool) or not isinstance(value, SupportsFloat) or not math.isfinite(float(value)):
-        raise ParameterError(name, value, "a finite number")
+    return _number(name, value, -math.inf, "a finite number")
+
+
+def _number(name: str, value: object, above: float, expected: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, SupportsFloat) or not above < float(value) < math.inf:
+        raise ParameterError(name, value, expected)
     return float(value)
 
 
@@ -60,9 +60,11 @@ def require_draws(value: object) -> int:
 
 def require_seed(seed: object) -> int:
     """``seed`` as an int, or a :class:`ParameterError` if it is no integer in [0, 2^63)."""
-    if isinstance(seed, bool) or not isinstance(seed, SupportsIndex) or not 0 <= operator.index(seed) < _MAX_SEED:
-        raise ParameterError("seed", seed, "an integer from 0 to 2^63 - 1")
-    return operator.index(seed)
+    expected = "an integer from 0 to 2^63 - 1"
+    number = _integer("seed", seed, 0, expected)
+    if number >= _MAX_SEED:
+        raise ParameterError("seed", seed, expected)
+    return number
 
 
 def require_head_shape(d_model: object, d_head: object) -> tuple[int, int]:
@@ -107,9 +109,7 @@ def require_flag(name: str, value: object) -> bool:
 
 def require_order(k: object) -> int:
     """The order of a moment as an int, or a :class:`ParameterError` unless it is 0 or a positive integer."""
-    if isinstance(k, bool) or not isinstance(k, SupportsIndex) or operator.index(k) < 0:
-        raise ParameterError("k", k, "a non-negative integer")
-    return operator.index(k)
+    return _integer("k", k, 0, "a non-negative integer")
 
 
 def require_moderate_sigmas(sigmas: object, count: int) -> tuple[float, ...]:

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 import rmtbase
-from rmtbase.cli._tables import summary_json
 from rmtbase.errors import ParameterError
 from rmtbase.scoring import heads_csv, summarize_scores
 from rmtbase.tables import open_scores, write_table
@@ -79,7 +78,7 @@ def twin_dimension(weights):
 
 @pytest.mark.parametrize("defect", [dead_dimension, twin_dimension])
 def test_rank_deficient_head_is_infinitely_far_and_no_rounding_noise_stands_in_for_a_zero(
-    defect, weights, score_model, tmp_path
+    defect, weights, score_model, null_table, run, tmp_path
 ):
     defect(weights)
     tree = score_model(weights)
@@ -100,8 +99,9 @@ def test_rank_deficient_head_is_infinitely_far_and_no_rounding_noise_stands_in_f
     assert "-inf" in heads_csv(tree)
     summary = summarize_scores(tree)
     assert [(finding.layer, finding.head) for finding in summary.findings] == [(0, 1)]
-    text = json.dumps(summary_json(summary), allow_nan=False)
-    assert json.loads(text)["findings"][0]["head"] == 1
+    printed = run("score", tmp_path / "model", "--baseline", write_table(null_table, tmp_path / "null.nc"), "--json")
+    said = json.loads(printed.out, parse_constant=pytest.fail)  # NaN and Infinity are no JSON
+    assert [finding["head"] for finding in said["findings"]] == [1]
     assert "nan" not in summary.findings[0].sentence()
 
 

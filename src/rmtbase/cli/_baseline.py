@@ -25,8 +25,7 @@ def baseline(
         Path | None, typer.Option(help="Make the table that a TOML plan describes, for any ensemble.")
     ] = None,
     sigma: Annotated[
-        list[float] | None,
-        typer.Option(help="Standard deviation of the weights; repeat for more. Default 1."),
+        list[float] | None, typer.Option(help="Standard deviation of the weights; repeat for more. Default 1.")
     ] = None,
     draws: Annotated[int | None, typer.Option(help="Monte Carlo draws per shape. Default 10000.")] = None,
     seed: Annotated[

@@ -5,10 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich import box
+from rich.console import Console, Group
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from rmtbase.constants import Constant, ConstantFunction
 
 FORMATS = ("text", "json", "latex", "bibtex")
@@ -106,12 +109,6 @@ def _print_all(
     sections: dict[str, list[Constant | ConstantFunction]], digits: int, shape: dict[str, int], console: Console
 ) -> None:
     """Name, value and description of each, under the headings."""
-    from rich import box
-    from rich.console import Group
-    from rich.padding import Padding
-    from rich.table import Table
-    from rich.text import Text
-
     wide = console.width >= _WIDE
     widths = [len(entry.name) for section in sections.values() for entry in section]
     for heading, entries in sections.items():
@@ -131,9 +128,6 @@ def _print_all(
 
 def _print_one(entry: Constant | ConstantFunction, digits: int, console: Console) -> None:
     """Everything that is known of one."""
-    from rich.table import Table
-    from rich.text import Text
-
     from rmtbase.constants import bibliography
 
     uncertainty = entry.uncertainty if isinstance(entry.uncertainty, str) else "depends on the shape"

@@ -42,19 +42,11 @@ def demo(
             normalization="none",
             progress=progress,
         )
-        write_table(table, table_path)
-        say_written(table_path)
+        say_written(write_table(table, table_path))
         for revision in (first, last):
             tree = score("demo", table_path, revision=revision, matrices="spectra")
             name = f"scores-{revision}"
-            for path, content in (
-                (out_folder / f"{name}.nc", None),
-                (out_folder / f"{name}.csv", heads_csv(tree)),
-                (out_folder / f"report-{revision}.html", render(tree)),
-            ):
-                if content is None:
-                    write_table(tree, path)
-                else:
-                    write_bytes(content.encode(), path)
-                say_written(path)
+            say_written(write_table(tree, out_folder / f"{name}.nc"))
+            for path, text in ((f"{name}.csv", heads_csv(tree)), (f"report-{revision}.html", render(tree))):
+                say_written(write_bytes(text.encode(), out_folder / path))
             print_summary(summarize_scores(tree), f"demo, revision {revision}", out())

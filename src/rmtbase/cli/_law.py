@@ -28,8 +28,7 @@ def law(
         float | None, typer.Option(help="Standard deviation of the weights of W_Q and W_K. Default 1.")
     ] = None,
     normalization: Annotated[
-        str,
-        typer.Option(help="'sqrt_d': W_QK divided by the square root of d_model; 'none': the raw product."),
+        str, typer.Option(help="'sqrt_d': W_QK divided by the square root of d_model; 'none': the raw product.")
     ] = "sqrt_d",
     self_normalized: Annotated[
         bool,

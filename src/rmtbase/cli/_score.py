@@ -25,8 +25,7 @@ def score(
     ] = "gaussian",
     revision: Annotated[str | None, typer.Option(help="Revision of a hub id or of 'demo'.")] = None,
     matrices: Annotated[
-        str,
-        typer.Option(help="Whole weight matrices: 'none', 'elements', or 'spectra' (a full SVD of each)."),
+        str, typer.Option(help="Whole weight matrices: 'none', 'elements', or 'spectra' (a full SVD of each).")
     ] = "elements",
     draws: Annotated[
         int | None,

@@ -25,7 +25,7 @@ def table_json(table: xr.Dataset, path: Path) -> dict[str, Any]:
     for place in range(table.sizes["case"]):
         case = table.isel(case=place)
         statistics = {
-            name: {field: _plain(case[field].sel(statistic=name).item()) for field in fields}
+            name: {field: case[field].sel(statistic=name).item() for field in fields}
             for name in table["statistic"].values.tolist()
         }
         cases.append({**_case(case), "statistics": statistics})
@@ -36,21 +36,11 @@ def print_table(table: xr.Dataset, console: Console) -> None:
     """Each case's statistics: simulated with standard error, analytic, and how the latter is known."""
     for place in range(table.sizes["case"]):
         case = table.isel(case=place)
-        shown = Table(
-            title=cell(_title(case)),
-            title_justify="left",
-            box=box.SIMPLE_HEAD,
-        )
-        for name, justify in (
-            ("statistic", "left"),
-            ("mean", "right"),
-            ("std. error", "right"),
-            ("sd", "right"),
-            ("analytic mean", "right"),
-            ("analytic sd", "right"),
-            ("analytic value is", "left"),
-        ):
-            shown.add_column(name, justify=justify, no_wrap=justify == "right", overflow="fold")  # type: ignore[arg-type]
+        shown = Table(title=cell(_title(case)), title_justify="left", box=box.SIMPLE_HEAD)
+        names = ("statistic", "mean", "std. error", "sd", "analytic mean", "analytic sd", "analytic value is")
+        for name in names:
+            justify = "left" if name in (names[0], names[-1]) else "right"
+            shown.add_column(name, justify=justify, no_wrap=justify == "right", overflow="fold")
         for name in table["statistic"].values.tolist():
             one = case.sel(statistic=name)
             numbers = (
@@ -97,7 +87,7 @@ def summary_json(summary: Summary) -> dict[str, Any]:
         "n_heads": summary.n_heads,
         "false_discovery_rate": summary.level,
         "flagged": summary.flagged,
-        "findings": [{key: _plain(value) for key, value in finding._asdict().items()} for finding in summary.findings],
+        "findings": [finding._asdict() for finding in summary.findings],
         "warnings": list(summary.warnings),
         "sentences": summary.sentences(),
     }
@@ -118,13 +108,6 @@ def _title(case: xr.Dataset) -> str:
         f"W_QK at d_model {facts['d_model']}, d_head {facts['d_head']}, sigma {facts['sigma_q']:g}, "
         f"{facts['sigma_k']:g}; normalization {case.attrs['normalization']}; {draws} draws"
     )
-
-
-def _plain(value: Any) -> Any:
-    """A value as JSON holds it, which has neither NaN nor infinity."""
-    if not isinstance(value, float) or math.isfinite(value):
-        return value
-    return None if math.isnan(value) else str(value)
 
 
 def _number(value: float, digits: int) -> str:

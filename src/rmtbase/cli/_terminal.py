@@ -6,6 +6,7 @@ Nothing that is printed here is ever read as markup, and :func:`cell` makes any 
 from __future__ import annotations
 
 import json
+import math
 import sys
 import warnings
 from collections.abc import Callable, Iterator
@@ -52,7 +53,18 @@ def cell(value: object, style: str = "", longest: int = 300) -> Text:
 
 def print_json(value: object) -> None:
     """A result as JSON on stdout: in ASCII, so that whatever stdout holds, JSON it stays."""
-    print(json.dumps(value, indent=1, allow_nan=False))
+    print(json.dumps(_plain(value), indent=1, allow_nan=False))
+
+
+def _plain(value: object) -> object:
+    """A value as JSON holds it, which has neither NaN (null) nor infinity (a text)."""
+    if isinstance(value, dict):
+        return {name: _plain(one) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(one) for one in value]
+    if not isinstance(value, float) or math.isfinite(value):
+        return value
+    return None if math.isnan(value) else str(value)
 
 
 def say_written(path: Path) -> None:

@@ -195,7 +195,5 @@ def _require_inside(index: Path, shard: str, suffix: str) -> None:
     outside = not parts or shard.startswith("/") or ".." in parts
     if outside or "\\" in shard or ":" in shard or not shard.isprintable() or not shard.endswith(suffix):
         raise CorruptFileError(
-            index,
-            f"the shard name {quoted(shard)}",
-            f"the name of a {suffix} file inside the checkpoint's own folder",
+            index, f"the shard name {quoted(shard)}", f"the name of a {suffix} file inside the checkpoint's own folder"
         )

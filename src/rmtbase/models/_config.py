@@ -32,6 +32,12 @@ class Dimensions:
     d_mlp: int | None
     because: str
 
+    @property
+    def part_rows(self) -> tuple[int, int, int]:
+        """The number of outputs of the query, key and value matrices."""
+        keys = self.n_key_heads * self.d_head
+        return self.n_heads * self.d_head, keys, keys
+
 
 def read_architecture(config: Mapping[str, Any], path: Path) -> str:
     """The model type: ``model_type``, or where that is absent, what the class in ``architectures`` implies.

@@ -36,6 +36,7 @@ _USUAL_KEYS = ConfigKeys(
     d_model=("hidden_size", "n_embd", "d_model", "n_embed", "dim"),
 )
 _RATIO = "d_model / n_heads"
+_FiveSizes = tuple[int, int, int, int, int]  # the first five of a head shape
 
 
 class HeadShape(NamedTuple):
@@ -56,16 +57,6 @@ class HeadShape(NamedTuple):
     n_key_heads: int
     n_layers: int
     source: str
-
-
-class _HeadSizes(NamedTuple):
-    """The sizes of a model's heads: W_Q is (d_head, d_model) for each of n_heads."""
-
-    d_model: int
-    d_head: int
-    n_heads: int
-    n_key_heads: int
-    n_layers: int
 
 
 def head_shape(model: str | Path, revision: str | None = None) -> HeadShape:
@@ -120,7 +111,7 @@ def _from_folder(folder: Path, source: str) -> HeadShape:
     return HeadShape(*_sizes(config, path), source)
 
 
-def _sizes(config: Mapping[str, Any], path: Path) -> _HeadSizes:
+def _sizes(config: Mapping[str, Any], path: Path) -> _FiveSizes:
     latent = next((key for key in ("kv_lora_rank", "q_lora_rank") if config.get(key) is not None), None)
     if latent is not None:
         raise CheckpointError(
@@ -135,7 +126,8 @@ def _sizes(config: Mapping[str, Any], path: Path) -> _HeadSizes:
         architecture, keys = str(config.get("model_type")), _USUAL_KEYS
     own = _OWN_SIZES.get(architecture)
     if own is not None:
-        return own(config, path)
+        sizes = _Sizes(config, path)
+        return *own(sizes), sizes.get("num_hidden_layers")
     keys = replace(keys, d_head=_head_keys(config, architecture, path), d_mlp=(), d_mlp_over_d_model=None)
     for candidates in (keys.d_model, keys.n_heads):
         _require_one_value(config, candidates, path)
@@ -143,7 +135,7 @@ def _sizes(config: Mapping[str, Any], path: Path) -> _HeadSizes:
     if not keys.d_head:
         _require_ratio(config, found.d_head, architecture, path)
     n_key_heads = _key_heads(config, found.n_key_heads)
-    return _HeadSizes(found.d_model, found.d_head, found.n_heads, n_key_heads, found.n_layers)
+    return found.d_model, found.d_head, found.n_heads, n_key_heads, found.n_layers
 
 
 def _head_keys(config: Mapping[str, Any], architecture: str, path: Path) -> tuple[str, ...]:
@@ -209,61 +201,58 @@ class _Sizes:
             raise CheckpointError(self._path, f"{' and '.join(names)} = {said}: two names of one size; expected one")
         return said[0] if said else default
 
+    def flag(self, name: str, default: bool) -> bool:
+        value = self._config.get(name, default)
+        if type(value) is not bool:
+            raise CheckpointError(self._path, f"{name} = {quoted(value)}; expected true or false")
+        return value
+
     def ratio(self, names: str, whole: int, parts: int) -> int:
         if whole % parts:
             raise CheckpointError(self._path, f"{names}: {whole} over {parts}; expected a whole number")
         return whole // parts
 
 
-def _mobilebert(config: Mapping[str, Any], path: Path) -> _HeadSizes:
+# Each gives (d_model, d_head, n_heads, n_key_heads).
+
+
+def _mobilebert(sizes: _Sizes) -> tuple[int, int, int, int]:
     """Queries and keys read the bottleneck, not the residual stream."""
-    sizes = _Sizes(config, path)
-    bottleneck = config.get("use_bottleneck", True)
-    if type(bottleneck) is not bool:
-        raise CheckpointError(path, f"use_bottleneck = {quoted(bottleneck)}; expected true or false")
+    bottleneck = sizes.flag("use_bottleneck", True)
     width = sizes.get("intra_bottleneck_size", 128) if bottleneck else sizes.get("hidden_size")
     heads = sizes.get("num_attention_heads")
-    d_head = sizes.ratio("intra_bottleneck_size / num_attention_heads", width, heads)
-    return _HeadSizes(width, d_head, heads, heads, sizes.get("num_hidden_layers"))
+    return width, sizes.ratio("intra_bottleneck_size / num_attention_heads", width, heads), heads, heads
 
 
-def _zamba(config: Mapping[str, Any], path: Path) -> _HeadSizes:
+def _zamba(sizes: _Sizes) -> tuple[int, int, int, int]:
     """Queries and keys read the residual stream and the embeddings side by side."""
-    sizes = _Sizes(config, path)
     heads, twice = sizes.get("num_attention_heads"), 2 * sizes.get("hidden_size")
     width = sizes.get("attention_hidden_size", twice)
     d_head = sizes.get_any(("attention_head_dim", "head_dim"), twice // heads)
-    return _HeadSizes(width, d_head, heads, sizes.get("num_key_value_heads", 16), sizes.get("num_hidden_layers"))
+    return width, d_head, heads, sizes.get("num_key_value_heads", 16)
 
 
-def _zamba2(config: Mapping[str, Any], path: Path) -> _HeadSizes:
+def _zamba2(sizes: _Sizes) -> tuple[int, int, int, int]:
     """As Zamba, but the head sizes that the configuration holds are computed anew."""
-    sizes = _Sizes(config, path)
     heads, width = sizes.get("num_attention_heads"), 2 * sizes.get("hidden_size")
-    return _HeadSizes(
-        width, width // heads, heads, sizes.get("num_key_value_heads", heads), sizes.get("num_hidden_layers")
-    )
+    return width, width // heads, heads, sizes.get("num_key_value_heads", heads)
 
 
-def _jetmoe(config: Mapping[str, Any], path: Path) -> _HeadSizes:
+def _jetmoe(sizes: _Sizes) -> tuple[int, int, int, int]:
     """Each of a token's experts has a query head for every key head."""
-    sizes = _Sizes(config, path)
     key_heads = sizes.get("num_key_value_heads", 16)
     d_head = sizes.get_any(("kv_channels", "head_dim"), 128)
-    heads = key_heads * sizes.get("num_experts_per_tok", 2)
-    return _HeadSizes(sizes.get("hidden_size"), d_head, heads, key_heads, sizes.get("num_hidden_layers"))
+    return sizes.get("hidden_size"), d_head, key_heads * sizes.get("num_experts_per_tok", 2), key_heads
 
 
-def _convbert(config: Mapping[str, Any], path: Path) -> _HeadSizes:
+def _convbert(sizes: _Sizes) -> tuple[int, int, int, int]:
     """A share of the heads are convolutions."""
-    sizes = _Sizes(config, path)
     width = sizes.get("hidden_size")
     heads = max(1, sizes.get("num_attention_heads") // sizes.get("head_ratio", 2))
-    d_head = sizes.ratio("hidden_size over the heads that attend", width, heads) // 2
-    return _HeadSizes(width, d_head, heads, heads, sizes.get("num_hidden_layers"))
+    return width, sizes.ratio("hidden_size over the heads that attend", width, heads) // 2, heads, heads
 
 
-_OWN_SIZES: Mapping[str, Callable[[Mapping[str, Any], Path], _HeadSizes]] = MappingProxyType(
+_OWN_SIZES: Mapping[str, Callable[[_Sizes], tuple[int, int, int, int]]] = MappingProxyType(
     {"convbert": _convbert, "jetmoe": _jetmoe, "mobilebert": _mobilebert, "zamba": _zamba, "zamba2": _zamba2}
 )
 """The types whose sizes are computed from their configuration in a way of their own."""

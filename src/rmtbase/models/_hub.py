@@ -59,17 +59,17 @@ def known_models() -> tuple[KnownModel, ...]:
     )
 
 
+@cache
+def _known_by_name() -> dict[str, KnownModel]:
+    """The known models by all that they are called: the hub id, that without its owner, the short name above all."""
+    known = known_models()[::-1]  # of several the first counts
+    without_owner = {one.hub_id.lower().partition("/")[2]: one for one in known}
+    return without_owner | {one.hub_id.lower(): one for one in known} | {one.name: one for one in known}
+
+
 def find_known(name: str) -> KnownModel | None:
     """The known model of that name or hub id, with or without its owner, in upper or lower case."""
-    asked = name.lower()
-    for named in (
-        lambda known: (known.name, known.hub_id.lower()),
-        lambda known: (known.hub_id.lower().partition("/")[2],),
-    ):
-        for known in known_models():
-            if asked in named(known):
-                return known
-    return None
+    return _known_by_name().get(name.lower())
 
 
 def names_near(name: str) -> str:

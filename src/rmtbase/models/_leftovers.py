@@ -13,24 +13,13 @@ from typing import Any
 
 from rmtbase.errors import CheckpointError
 from rmtbase.models._checkpoint import Checkpoint
-from rmtbase.models._layouts import COMPONENTS, Layout
+from rmtbase.models._layouts import COMPONENTS
+from rmtbase.models._stack import Stack
 from rmtbase.shown import quoted, shown
 
 _PASS_SOURCE = "pass the checkpoint that it was made from"
-_METHODS = {
-    "gptq": "GPTQ",
-    "awq": "AWQ",
-    "bitsandbytes": "bitsandbytes",
-    "fp8": "FP8",
-    "fbgemm_fp8": "FP8",
-    "mxfp4": "MXFP4",
-    "hqq": "HQQ",
-    "aqlm": "AQLM",
-    "eetq": "EETQ",
-    "quanto": "quanto",
-    "torchao": "torchao",
-    "compressed-tensors": "compressed-tensors",
-}
+_METHODS = {name: name.upper() for name in ("gptq", "awq", "fp8", "mxfp4", "hqq", "aqlm", "eetq")}
+_METHODS["fbgemm_fp8"] = "FP8"
 _SETTINGS = ("quantization_config", "compression_config")
 # Parts of a tensor's name, between dots.
 _CODES = re.compile(
@@ -84,25 +73,26 @@ def require_plain_tensors(checkpoint: Checkpoint) -> None:
             )
 
 
-def require_known_attention(checkpoint: Checkpoint, prefix: str, layout: Layout, architecture: str) -> None:
+def require_known_attention(stack: Stack) -> None:
     """Raise unless every tensor in the attention modules is used, or known to leave queries and keys as they are.
 
     Raises:
         CheckpointError: one is not: a norm, a table of relative positions, a mask of pruned weights, sinks.
     """
+    layout = stack.layout
     stored = [layout.components[name].tensor for name in COMPONENTS[:4] if name in layout.components]
     module = stored[0].partition(".")[0]
     known = {f"{tensor}.{kind}" for tensor in stored for kind in ("weight", "bias")}
     known |= {f"{norm}.weight" for norm in layout.query_key_norms}
     layer = re.escape(layout.layer).replace(re.escape("{}"), r"\d+")
-    inside = re.compile(f"{re.escape(prefix)}{layer}({re.escape(module)}\\.(.+))", re.DOTALL)
-    for name in checkpoint.names:
+    inside = re.compile(f"{re.escape(stack.prefix)}{layer}({re.escape(module)}\\.(.+))", re.DOTALL)
+    for name in stack.checkpoint.names:
         found = inside.fullmatch(name)
         if found and found[1] not in known and not _BYSTANDERS.fullmatch(found[2]):
             raise CheckpointError(
-                checkpoint.file(name),
-                f"tensor {quoted(name)} is none that the attention of a {architecture} model has, and may change its "
-                "queries and keys; expected a plain one, or pass the effective matrices to rmtbase.score_heads",
+                stack.checkpoint.file(name),
+                f"tensor {quoted(name)} is none that the attention of a {stack.architecture} model has, and may change "
+                "its queries and keys; expected a plain one, or pass the effective matrices to rmtbase.score_heads",
             )
 
 

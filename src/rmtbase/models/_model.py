@@ -14,9 +14,9 @@ from jaxtyping import Float32
 
 from rmtbase.errors import CheckpointError, ParameterError
 from rmtbase.models._checkpoint import Checkpoint
-from rmtbase.models._config import Dimensions, read_architecture, read_layout_dimensions, rotary_dimensions
+from rmtbase.models._config import read_architecture, read_layout_dimensions, rotary_dimensions
 from rmtbase.models._files import read_json_object
-from rmtbase.models._layouts import ATTENTION_PARTS, KINDS, LAYOUTS, Layout
+from rmtbase.models._layouts import ATTENTION_PARTS, KINDS, LAYOUTS
 from rmtbase.models._leftovers import (
     leftover_notes,
     require_known_attention,
@@ -24,15 +24,8 @@ from rmtbase.models._leftovers import (
     require_unquantised,
 )
 from rmtbase.models._other_formats import refuse_other_formats
+from rmtbase.models._stack import Stack
 from rmtbase.models._tensor_file import least_sigma, require_digits
-from rmtbase.models._tensors import (
-    find_prefix,
-    part_rows,
-    present_components,
-    require_shapes,
-    tensor_name,
-    tensors_show_head_size,
-)
 from rmtbase.shown import quoted
 
 _CONTENT_PART = "rotary: W_QK is the content part at zero relative position"
@@ -93,9 +86,7 @@ class Model:
     d_head: int
     components: tuple[str, ...]
     notes: tuple[str, ...]
-    _dimensions: Dimensions = field(repr=False, compare=False)
-    _prefix: str = field(repr=False, compare=False)
-    _checkpoint: Checkpoint = field(repr=False, compare=False)
+    _stack: Stack = field(repr=False, compare=False)
     _tensors: _LastTensor = field(repr=False, compare=False)
 
     @classmethod
@@ -115,12 +106,12 @@ class Model:
         dimensions = read_layout_dimensions(config, layout, config_path)
         checkpoint = Checkpoint.open(folder)
         require_plain_tensors(checkpoint)
-        prefix = find_prefix(checkpoint, layout, architecture)
-        components = present_components(checkpoint, prefix, layout, dimensions.n_layers, architecture)
-        require_shapes(checkpoint, prefix, layout, dimensions, components)
-        require_known_attention(checkpoint, prefix, layout, architecture)
+        stack = Stack.find(checkpoint, architecture, dimensions)
+        components = stack.components()
+        stack.require_shapes(components)
+        require_known_attention(stack)
         rotated = rotary_dimensions(config, layout, dimensions.d_head, config_path)
-        shows_heads = tensors_show_head_size(checkpoint, prefix, layout, dimensions, rotated, architecture)
+        shows_heads = stack.shows_head_size(rotated)
         return cls(
             name=name,
             revision=revision,
@@ -134,22 +125,21 @@ class Model:
             d_head=dimensions.d_head,
             components=components,
             notes=(
-                *_notes(checkpoint, prefix, layout, components, dimensions.n_layers),
+                *_notes(stack),
                 *(() if shows_heads else (_HEADS_UNSEEN,)),
                 *checkpoint.notes,
                 *leftover_notes(config, checkpoint),
                 *notes,
             ),
-            _dimensions=dimensions,
-            _prefix=prefix,
-            _checkpoint=checkpoint,
+            _stack=stack,
             _tensors=_LastTensor(checkpoint),
         )
 
     @property
     def files(self) -> tuple[Path, ...]:
         """The files that hold the weights."""
-        return tuple(sorted({self._checkpoint.file(name) for name in self._checkpoint.names}))
+        checkpoint = self._stack.checkpoint
+        return tuple(sorted({checkpoint.file(name) for name in checkpoint.names}))
 
     def queries(self, layer: int) -> Float32[np.ndarray, "n_heads d_head d_model"]:
         """The query matrices of a layer, shape (n_heads, d_head, d_model): q = W_Q x.
@@ -188,19 +178,19 @@ class Model:
         _require_index("layer", layer, self.n_layers)
         if component not in self.components:
             raise ParameterError("component", component, f"one of {', '.join(self.components)}")
-        stored = self._layout.components[component]
-        whole = self._tensors.read(self._tensor_name(layer, component))
+        stored = self._stack.layout.components[component]
+        whole = self._tensors.read(self._stack.tensor(layer, component))
         linear = whole.T if stored.transposed else whole
         if component in ATTENTION_PARTS:
             part = ATTENTION_PARTS.index(component)
-            linear = KINDS[stored.kind](linear, part, part_rows(self._dimensions), self.d_head)
+            linear = KINDS[stored.kind](linear, part, self._stack.dimensions.part_rows, self.d_head)
         matrix = np.ascontiguousarray(linear)
         matrix.flags.writeable = False
         return matrix
 
     def least_sigma(self, layer: int, component: str) -> float:
         """The standard deviation below which weights of the stored type are rounding: see ``least_sigma``."""
-        return least_sigma(self._checkpoint.dtype(self._tensor_name(layer, component)))
+        return least_sigma(self._stack.checkpoint.dtype(self._stack.tensor(layer, component)))
 
     def fingerprint(self) -> str:
         """SHA-256, in hexadecimal, over the stored query and key tensors of all layers, in order.
@@ -235,16 +225,11 @@ class Model:
     @cached_property
     def _layer_digests(self) -> tuple[bytes, ...]:
         return tuple(
-            self._checkpoint.digest(dict.fromkeys(self._tensor_name(layer, part) for part in ATTENTION_PARTS[:2]))
+            self._stack.checkpoint.digest(
+                dict.fromkeys(self._stack.tensor(layer, part) for part in ATTENTION_PARTS[:2])
+            )
             for layer in range(self.n_layers)
         )
-
-    @property
-    def _layout(self) -> Layout:
-        return LAYOUTS[self.architecture]
-
-    def _tensor_name(self, layer: int, component: str) -> str:
-        return tensor_name(self._prefix, self._layout, layer, component)
 
 
 def _require_index(name: str, index: int, count: int) -> None:
@@ -266,16 +251,11 @@ def _to_float32(checkpoint: Checkpoint, name: str) -> Float32[np.ndarray, "..."]
         ) from error
 
 
-def _notes(
-    checkpoint: Checkpoint, prefix: str, layout: Layout, components: tuple[str, ...], n_layers: int
-) -> tuple[str, ...]:
-    names = [tensor_name(prefix, layout, n, part) for n in range(n_layers) for part in ATTENTION_PARTS[:2]]
-    norms = [
-        f"{prefix}{layout.layer.format(n)}{norm}.weight" for n in range(n_layers) for norm in layout.query_key_norms
-    ]
+def _notes(stack: Stack) -> tuple[str, ...]:
+    checkpoint, names = stack.checkpoint, stack.of_each_layer(*ATTENTION_PARTS[:2])
     found = {
-        _CONTENT_PART: layout.rotary,
-        _NORMS: any(norm in checkpoint for norm in norms),
+        _CONTENT_PART: stack.layout.rotary,
+        _NORMS: any(norm in checkpoint for norm in stack.norms()),
         _BIASES: any(name.removesuffix("weight") + "bias" in checkpoint for name in names),
         _ROUNDED: any(checkpoint.dtype(name) == "F64" for name in names),
     }

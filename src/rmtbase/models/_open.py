@@ -13,22 +13,26 @@ from rmtbase.models._model import Model
 from rmtbase.models._other_formats import format_of
 
 
-def open_model(model: str | Path, revision: str | None = None) -> Model:
+def open_model(model: Model | str | Path, revision: str | None = None) -> Model:
     """Open a trained model. Configuration and headers are read and checked; weights are read when asked for.
 
     Args:
         model: the folder of a checkpoint in Hugging Face format; or ``"demo"``, the bundled model (write
             ``"./demo"`` for a folder of that name); or the name of a model on the hub, such as
             ``"EleutherAI/pythia-70m"``, or of a known one without its owner, ``"pythia-70m"``. A folder comes before a
-            model of the hub with the same name.
+            model of the hub with the same name. An opened model is given back.
         revision: the checkpoint of the bundled model, or the branch, tag or commit on the hub.
 
     Raises:
-        ParameterError: the name is empty, no such revision is bundled, or a folder was given a revision.
+        ParameterError: the name is empty, no such revision is bundled, or a folder or an opened model was given one.
         MissingFileError: there is no such folder, or it lacks a file.
         CheckpointError: or another of its kinds: the checkpoint cannot be fetched, or cannot be read.
         MissingDependencyError: the weights are only there as ``.bin`` files, and torch 2.10 or later is not installed.
     """
+    if isinstance(model, Model):
+        if revision is not None:
+            raise ParameterError("revision", revision, "none beside an opened model, which has its own")
+        return model
     if not isinstance(model, (str, Path)) or not str(model).strip():
         raise ParameterError("model", model, "a folder, the name of a model on the hub, or 'demo'")
     if model == "demo":
@@ -52,7 +56,10 @@ def existing_folder(model: str | Path) -> Path | None:
         CheckpointError: the path cannot be looked up.
     """
     folder = _expand(Path(model))
-    return folder if _exists(folder) else None
+    try:
+        return folder if folder.exists() else None
+    except OSError as error:
+        raise CheckpointError(folder, f"cannot be read: {error.strerror}") from error
 
 
 def _open_folder(folder: Path, revision: str | None) -> Model:
@@ -71,13 +78,6 @@ def _expand(path: Path) -> Path:
         return path.expanduser()
     except RuntimeError:  # ~name, where there is no such user: then it is the name itself
         return path
-
-
-def _exists(folder: Path) -> bool:
-    try:
-        return folder.exists()
-    except OSError as error:
-        raise CheckpointError(folder, f"cannot be read: {error.strerror}") from error
 
 
 def demo_root() -> Path:

@@ -110,9 +110,7 @@ def _header_length(path: Path, first: bytes, file_size: int, stream: BinaryIO) -
         raise CorruptFileError(path, f"a header length of {length} bytes", f"{_VALID}: this is another format")
     if _LENGTH.size + length > file_size:
         raise CorruptFileError(
-            path,
-            f"{file_size} bytes (truncated)",
-            f"at least the {_LENGTH.size + length} bytes of its header",
+            path, f"{file_size} bytes (truncated)", f"at least the {_LENGTH.size + length} bytes of its header"
         )
     return length
 

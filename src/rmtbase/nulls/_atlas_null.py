@@ -18,7 +18,7 @@ from jaxtyping import Float, Float32, Int
 from rmtbase import laws
 from rmtbase.errors import MissingFileError, TableError
 from rmtbase.nulls._grid import PROBABILITIES, histogram_edges
-from rmtbase.nulls._head_null import EDGE_LEVEL, SharedNull
+from rmtbase.nulls._head_null import EDGE_LEVEL, SharedNull, case_of_shape
 from rmtbase.nulls._order_statistics import count_bound
 from rmtbase.statistics import SPECTRAL_STATISTICS, on_distance_scale
 from rmtbase.tables import open_atlas_case, open_atlas_file
@@ -59,6 +59,12 @@ class AtlasNull(SharedNull):
     d_head: int
     case: xr.Dataset = field(repr=False)
     source: str = "the atlas shipped with rmtbase"
+
+    @classmethod
+    def from_atlas(cls, table: xr.Dataset, d_model: int, d_head: int, source: str) -> AtlasNull | None:
+        """The null of that shape from an atlas, or None if it is not there."""
+        case = case_of_shape(table, d_model, d_head)
+        return None if case is None else cls(d_model, d_head, case, source)
 
     def __post_init__(self) -> None:
         found = (self.case["statistic"].values.tolist(), self.case["probability"].values.tolist())

@@ -12,13 +12,13 @@ from jaxtyping import Float
 
 from rmtbase.errors import TableError
 from rmtbase.nulls._grid import PROBABILITIES
-from rmtbase.nulls._head_null import EDGE_LEVEL, SharedNull
-from rmtbase.nulls._sample_p_values import largest_distance_p_value, sample_p_value
+from rmtbase.nulls._head_null import EDGE_LEVEL, SharedNull, case_of_shape, rescaled
+from rmtbase.nulls._sample_null import SampleNull
 from rmtbase.statistics import SPECTRAL_STATISTICS, on_distance_scale
 
 
 @dataclass(frozen=True)
-class GaussianNull(SharedNull):
+class GaussianNull(SampleNull, SharedNull):
     """The null simulated: independent draws of W_QK, each at its own estimate of σ.
 
     Attributes:
@@ -37,22 +37,16 @@ class GaussianNull(SharedNull):
     @classmethod
     def from_baseline(cls, table: xr.Dataset, d_model: int, d_head: int, source: str) -> GaussianNull | None:
         """The null of that shape from a baseline table at whatever σ and normalization, or None if it is not there."""
-        rows = np.flatnonzero((table["d_model"].values == d_model) & (table["d_head"].values == d_head))
-        if rows.size == 0:
+        row = case_of_shape(table, d_model, d_head)
+        if row is None:
             return None
         lacking = [name for name in SPECTRAL_STATISTICS if name not in table["statistic"].values]
         if lacking:
             raise TableError(
                 source, f"no statistic {', '.join(lacking)}", "all that this version scores; make it again"
             )
-        row = table.isel(case=int(rows[0]))
         row = row.assign_attrs(table.attrs)
         return cls(d_model, d_head, self_normalized_sample(row), source, row)
-
-    @property
-    def draws(self) -> int:
-        """Number of null draws."""
-        return self.sample.shape[0]
 
     @cached_property
     def mean(self) -> Float[np.ndarray, " statistic"]:
@@ -82,14 +76,6 @@ class GaussianNull(SharedNull):
         mean, std = self._distance_scale
         return np.abs((on_distance_scale(standard) - mean) / std)
 
-    def p_value(self, standard: Float[np.ndarray, "... statistic"]) -> Float[np.ndarray, "... statistic"]:
-        """Two-sided Monte Carlo p-values."""
-        return sample_p_value(standard, self.sample)
-
-    def omnibus_p_value(self, standard: Float[np.ndarray, "... statistic"]) -> Float[np.ndarray, "..."]:
-        """That of the largest distance, against the draws' own largest."""
-        return largest_distance_p_value(self.distance(standard).max(axis=-1), self._largest_distances)
-
     def spectrum(self) -> xr.Dataset:
         """The ``/null`` group, from the table's row."""
         row, h = self.row, self.d_head
@@ -112,10 +98,6 @@ class GaussianNull(SharedNull):
         return {"table": json.loads(self.row.attrs["provenance"])}
 
     @cached_property
-    def _largest_distances(self) -> Float[np.ndarray, " draw"]:
-        return np.sort(self.distance(self.sample).max(axis=-1))
-
-    @cached_property
     def _distance_scale(self) -> tuple[np.ndarray, np.ndarray]:
         on_scale = on_distance_scale(self.sample)
         return on_scale.mean(axis=0), on_scale.std(axis=0, ddof=1)
@@ -128,12 +110,8 @@ def self_normalized_sample(row: xr.Dataset) -> Float[np.ndarray, "draw statistic
         row: one case of a baseline table with its sample, at whatever σ and normalization.
     """
     own_scale = (row["sigma_q_estimate"] * row["sigma_k_estimate"]).values ** 2 / _divisor(row)
-    h = int(row["d_head"])
-    columns = [
-        one.rescale(row["sample"].sel(statistic=name).values, 1.0 / own_scale, h)
-        for name, one in SPECTRAL_STATISTICS.items()
-    ]
-    return np.stack(columns, axis=-1)
+    sample = row["sample"].sel(statistic=list(SPECTRAL_STATISTICS)).transpose("draw", "statistic").values
+    return rescaled(sample, 1.0 / own_scale, int(row["d_head"]))
 
 
 def _divisor(row: xr.Dataset) -> float:

@@ -190,25 +190,20 @@ class HeadNull(ABC):
         top = singular_values[..., 0]
         lost = (top > 0) & ~((top > 1.0 / _LARGEST_SINGULAR_VALUE) & (top < _LARGEST_SINGULAR_VALUE))
         scale = np.where(lost, np.nan, scale)
-        registry = list(SPECTRAL_STATISTICS.values())
-
-        def rescaled(values: Float[np.ndarray, "... statistic"], factor: np.ndarray) -> np.ndarray:
-            parts = [one.rescale(values[..., k], factor, self.d_head) for k, one in enumerate(registry)]
-            return np.stack(np.broadcast_arrays(*parts), axis=-1)
-
         # A head of zeros has no shape, and a statistic may be the same in every null draw: NaN, or infinitely far.
         with np.errstate(invalid="ignore", divide="ignore"):
             statistics = np.where(np.isnan(scale)[..., None], np.nan, spectral_statistics(singular_values))
-            standard = rescaled(statistics, 1.0 / scale)
-            spreads = [one.rescale_spread(std, scale) for one, std in zip(registry, self.std, strict=True)]
-            quantile = np.stack([rescaled(self.quantile[:, j], scale) for j in range(len(PROBABILITIES))], axis=-1)
+            standard = rescaled(statistics, 1.0 / scale, self.d_head)
+            moments = zip(SPECTRAL_STATISTICS.values(), self.std, strict=True)
+            spreads = [one.rescale_spread(std, scale) for one, std in moments]
+            quantile = rescaled(self.quantile.T, scale[..., None], self.d_head)
             lower, upper = self.edge_quantiles
             eigenvalues = singular_values**2 / scale[..., None]
             return HeadScores(
                 observed=statistics,
-                null_mean=rescaled(self.mean, scale),
+                null_mean=rescaled(self.mean, scale, self.d_head),
                 null_std=np.stack(spreads, axis=-1),
-                null_quantile=quantile,
+                null_quantile=np.swapaxes(quantile, -1, -2),
                 z_score=np.where(standard == self.mean, 0.0, (standard - self.mean) / self.std),
                 p_value=self.p_value(standard),
                 omnibus_p_value=self.omnibus_p_value(standard),
@@ -249,6 +244,20 @@ class SharedNull(HeadNull):
         group = self.spectrum().assign(edge_quantile_lower=((), lower), edge_quantile_upper=((), upper))
         group = group.assign_coords(probability=np.array(PROBABILITIES), index=np.arange(self.d_head))
         return describe(group, SCORES_SCHEMA["null"])
+
+
+def rescaled(
+    statistics: Float[np.ndarray, "... statistic"], factor: ArrayLike, d_head: int
+) -> Float[np.ndarray, "... statistic"]:
+    """Statistics, in the registry's order, of the spectra whose eigenvalues are ``factor`` times as large."""
+    parts = [one.rescale(statistics[..., k], factor, d_head) for k, one in enumerate(SPECTRAL_STATISTICS.values())]
+    return np.stack(np.broadcast_arrays(*parts), axis=-1)
+
+
+def case_of_shape(table: xr.Dataset, d_model: int, d_head: int) -> xr.Dataset | None:
+    """The first case of a table that has the shape, or None."""
+    cases = np.flatnonzero((table["d_model"].values == d_model) & (table["d_head"].values == d_head))
+    return table.isel(case=int(cases[0])) if cases.size else None
 
 
 def distance_from_moments(

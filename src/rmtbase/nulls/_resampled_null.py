@@ -14,15 +14,15 @@ from jaxtyping import Bool, Float
 
 from rmtbase.linalg import without_noise
 from rmtbase.nulls._grid import PROBABILITIES
-from rmtbase.nulls._head_null import EDGE_LEVEL, HeadNull, HeadScores
-from rmtbase.nulls._sample_p_values import largest_distance_p_value, sample_p_value
+from rmtbase.nulls._head_null import EDGE_LEVEL, HeadScores, rescaled
+from rmtbase.nulls._sample_null import SampleNull
 from rmtbase.statistics import SPECTRAL_STATISTICS, on_distance_scale, spectral_statistics
 
 _ROUNDING = 1e-9  # relative; what a null holds fixed comes out of LAPACK equal to far more digits than these
 
 
 @dataclass(frozen=True)
-class ResampledNull(HeadNull):
+class ResampledNull(SampleNull):
     """The null of one head, from draws that resample its own matrices.
 
     Draws within rounding of the observed value count as equal to it: where the null holds a statistic fixed, z is 0 and
@@ -44,11 +44,7 @@ class ResampledNull(HeadNull):
 
     @classmethod
     def from_spectra(
-        cls,
-        d_model: int,
-        observed: Float[np.ndarray, " d_head"],
-        drawn: Float[np.ndarray, "draw d_head"],
-        scale: float,
+        cls, d_model: int, observed: Float[np.ndarray, " d_head"], drawn: Float[np.ndarray, "draw d_head"], scale: float
     ) -> ResampledNull:
         """From singular values of raw products.
 
@@ -60,7 +56,9 @@ class ResampledNull(HeadNull):
         """
         drawn = without_noise(drawn)
         with np.errstate(invalid="ignore", divide="ignore"):  # a draw of zeros has no shape
-            one, sample = (_standard_statistics(values, scale) for values in (observed, drawn))
+            one, sample = (
+                rescaled(spectral_statistics(values), 1.0 / scale, observed.size) for values in (observed, drawn)
+            )
             near = np.isfinite(one) & (np.abs(sample - one) <= _ROUNDING * np.abs(one))
         return cls(
             d_model=d_model,
@@ -69,11 +67,6 @@ class ResampledNull(HeadNull):
             sample=np.where(near | np.isnan(sample), one, sample),
             eigenvalues=drawn**2 / scale,
         )
-
-    @property
-    def draws(self) -> int:
-        """Number of null draws."""
-        return self.sample.shape[0]
 
     @cached_property
     def edge_quantiles(self) -> tuple[float, float]:
@@ -105,16 +98,6 @@ class ResampledNull(HeadNull):
         on_scale = on_distance_scale(standard)
         with np.errstate(invalid="ignore", divide="ignore"):
             return np.where(on_scale == center, 0.0, np.abs(on_scale - center) / spread)
-
-    def p_value(self, standard: Float[np.ndarray, "... statistic"]) -> Float[np.ndarray, "... statistic"]:
-        """Two-sided Monte Carlo p-values."""
-        return sample_p_value(standard, self.sample)
-
-    def omnibus_p_value(self, standard: Float[np.ndarray, "... statistic"]) -> Float[np.ndarray, "..."]:
-        """That of the largest distance, against the draws' own largest."""
-        return largest_distance_p_value(
-            self.distance(standard).max(axis=-1), np.sort(self.distance(self.sample).max(axis=-1))
-        )
 
     def spectrum(self) -> xr.Dataset:
         """Mean and quantiles of the ordered eigenvalues, and the edges: the head's part of the ``/null`` group."""
@@ -166,10 +149,3 @@ def _spectrum(mean: np.ndarray, quantile: np.ndarray, edges: tuple[float, float]
             "edge_quantile_upper": ((), edges[1]),
         }
     )
-
-
-def _standard_statistics(singular_values: Float[np.ndarray, "... d_head"], scale: float) -> np.ndarray:
-    statistics, rank = spectral_statistics(singular_values), singular_values.shape[-1]
-    registry = SPECTRAL_STATISTICS.values()
-    columns = [one.rescale(statistics[..., k], 1.0 / scale, rank) for k, one in enumerate(registry)]
-    return np.stack(columns, axis=-1)

@@ -21,6 +21,9 @@ from rmtbase.statistics import SPECTRAL_STATISTICS
 LEVEL = 0.05
 """False discovery rate under which a head or a matrix counts as flagged."""
 
+MARKERS = ("o", "s", "^", "D", "v")
+"""Shapes of marks, so that no two series are told apart by hue alone."""
+
 _ELEMENTS = {
     "mean": (r"mean $\bar w / s$", "mean"),
     "skewness": ("skewness", "skewness"),
@@ -67,10 +70,18 @@ def titled(ax: Axes, title: str) -> None:
     ax.set_title(title, fontsize=10.5)
 
 
-def titled_by_case(ax: Axes, row: xr.Dataset) -> None:
-    """Give the axes the name of a case's ensemble as their title, in lines of a panel's width."""
+def finished(ax: Axes, theme: Theme, title: str, legend: bool, loc: str = "best") -> Axes:
+    """The axes with their title, and with a legend where one is wanted."""
+    titled(ax, title)
+    if legend:
+        add_legend(ax, theme, loc)
+    return ax
+
+
+def case_name(row: xr.Dataset) -> str:
+    """The name of a case's ensemble as a title, in lines of a panel's width."""
     lines = textwrap.wrap(str(row["name"].item()).replace("_", " "), _LONGEST_LINE)
-    titled(ax, "\n".join(map(literal, lines[:_MOST_LINES])))
+    return "\n".join(map(literal, lines[:_MOST_LINES]))
 
 
 def add_density(
@@ -81,15 +92,16 @@ def add_density(
     error: Float[np.ndarray, " bin"],
     theme: Theme,
     outline: float = 0.0,
+    lowest: float = _NOTHING,
 ) -> None:
     """Draw a simulated density as filled bars, and its standard error at the centres of those that are not empty.
 
-    Nothing is at zero, which a logarithmic axis does not have: bars and errors end below any density that is shown.
+    Bars and errors end at ``lowest``: not at zero, which a logarithmic axis does not have, but below all that is shown.
     """
     ax.stairs(
-        np.fmax(density, _NOTHING),
+        np.fmax(density, lowest),
         edges,
-        baseline=_NOTHING,
+        baseline=lowest,
         fill=True,
         facecolor=theme.null,
         edgecolor=theme.null,
@@ -98,7 +110,7 @@ def add_density(
         label="Monte Carlo ± standard error",
     )
     held = density > 0
-    reach = [np.minimum(error, density - _NOTHING)[held], error[held]]
+    reach = [np.minimum(error, density - lowest)[held], error[held]]
     ax.errorbar(centre[held], density[held], reach, fmt="none", ecolor=theme.null, elinewidth=1.1, capsize=0)
 
 
@@ -147,9 +159,7 @@ def heads_of(scores: xr.DataTree | xr.Dataset) -> xr.Dataset:
     Raises:
         ParameterError: it holds no scores of heads.
     """
-    heads = _dataset_of(scores, "heads")
-    if heads is None or "z_score" not in heads or "head" not in heads.dims:
-        raise ParameterError("scores", _kind(scores), "a scores tree (rmtbase.score) or its /heads dataset")
+    heads = _group(scores, "heads", "z_score", "head", "a scores tree (rmtbase.score) or its /heads dataset")
     return heads if "layer" in heads.dims else heads.expand_dims(layer=[0])
 
 
@@ -159,10 +169,7 @@ def matrices_of(scores: xr.DataTree | xr.Dataset) -> xr.Dataset:
     Raises:
         ParameterError: it holds no scores of matrices.
     """
-    matrices = _dataset_of(scores, "matrices")
-    if matrices is None or "z_score" not in matrices or "component" not in matrices.dims:
-        raise ParameterError("scores", _kind(scores), "a scores tree with /matrices, or its /matrices dataset")
-    return matrices
+    return _group(scores, "matrices", "z_score", "component", "a scores tree with /matrices, or its /matrices dataset")
 
 
 def null_of(scores: xr.DataTree) -> xr.Dataset:
@@ -171,16 +178,16 @@ def null_of(scores: xr.DataTree) -> xr.Dataset:
     Raises:
         ParameterError: it has none.
     """
-    null = _dataset_of(scores, "null")
-    if null is None or "eigenvalue_quantile" not in null:
-        raise ParameterError("scores", _kind(scores), "a scores tree with /null")
-    return null
+    return _group(scores, "null", "eigenvalue_quantile", "probability", "a scores tree with /null")
 
 
-def _dataset_of(scores: xr.DataTree | xr.Dataset, group: str) -> xr.Dataset | None:
-    if isinstance(scores, xr.DataTree):
-        return scores[group].to_dataset() if group in scores.children else None
-    return scores
+def _group(scores: xr.DataTree | xr.Dataset, name: str, variable: str, dim: str, expected: str) -> xr.Dataset:
+    """The group of a tree, or the dataset itself, if it has that variable and that dimension."""
+    is_tree = isinstance(scores, xr.DataTree)
+    found = (scores[name].to_dataset() if name in scores.children else None) if is_tree else scores
+    if found is None or variable not in found or dim not in found.dims:
+        raise ParameterError("scores", _kind(scores), expected)
+    return found
 
 
 def _kind(table: object) -> str:

@@ -12,7 +12,7 @@ from matplotlib.ticker import MaxNLocator
 
 from rmtbase.errors import ParameterError
 from rmtbase.laws import ResidualPath, ResidualUpdate
-from rmtbase.plots._axes import add_legend, literal, own_axes, titled
+from rmtbase.plots._axes import finished, literal, own_axes
 from rmtbase.plots._theme import LIGHT, Theme
 
 DEPTHS_SHOWN = (1, 4, 10, 20)
@@ -65,10 +65,7 @@ def depth_profile(
     ax.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=8))
     name = literal(table.attrs["distance"].partition(":")[0].replace("_", "–").title())
     ax.set(xlabel="depth of the residual path", ylabel=f"distance ({name})")
-    titled(ax, _title(matrix))
-    if legend:
-        add_legend(ax, theme, "lower right")
-    return ax
+    return finished(ax, theme, _title(matrix), legend, "lower right")
 
 
 def depth_spectrum(
@@ -128,10 +125,7 @@ def depth_spectrum(
     ax.set_ylim(0.4 * _BINS / (max(rank, 1) * widest), 30.0)
     ax.set_yscale("log")
     ax.set(xlabel="singular value / root mean square", ylabel="density")
-    titled(ax, _title(matrix))
-    if legend:
-        add_legend(ax, theme, "upper right")
-    return ax
+    return finished(ax, theme, _title(matrix), legend, "upper right")
 
 
 def _matrix(table: xr.Dataset, layer: int | None, component: str | None) -> xr.Dataset:

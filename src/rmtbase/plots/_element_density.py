@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import LogLocator
 
 from rmtbase.errors import ParameterError
-from rmtbase.plots._axes import add_density, add_legend, own_axes, require_case, titled_by_case
+from rmtbase.plots._axes import add_density, case_name, finished, own_axes, require_case
 from rmtbase.plots._theme import LIGHT, Theme
 
 _MARGIN = 2.0  # of the axis, as a factor
@@ -55,10 +55,7 @@ def element_density(
     ax.set_xlim(edges[0], edges[-1])
     ax.set_ylim(density_limits(row))
     ax.set(xlabel=r"element over its standard deviation, $w/\sigma_w$", ylabel=r"density of $w/\sigma_w$")
-    titled_by_case(ax, row)
-    if legend:
-        add_legend(ax, theme)
-    return ax
+    return finished(ax, theme, case_name(row), legend)
 
 
 def density_limits(row: xr.Dataset) -> tuple[float, float]:

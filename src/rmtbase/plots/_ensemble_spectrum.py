@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import xarray as xr
-from jaxtyping import Float
 from matplotlib.axes import Axes
 from matplotlib.ticker import LogLocator
 
 from rmtbase.errors import ParameterError
-from rmtbase.plots._axes import add_density, add_legend, own_axes, require_case, titled_by_case
+from rmtbase.plots._axes import add_density, case_name, finished, own_axes, require_case
 from rmtbase.plots._theme import LIGHT, Theme
 
 _UNSEEN = 1e-3  # share of the smallest eigenvalues that is left out of the picture
@@ -64,10 +63,7 @@ def ensemble_spectrum(
         xlabel=r"eigenvalue over their mean, $\lambda/\langle\lambda\rangle$",
         ylabel=r"density per unit of $\ln\lambda$",
     )
-    titled_by_case(ax, row)
-    if legend:
-        add_legend(ax, theme)
-    return ax
+    return finished(ax, theme, case_name(row), legend)
 
 
 def spectrum_limits(row: xr.Dataset) -> tuple[float, float, float]:
@@ -79,11 +75,7 @@ def spectrum_limits(row: xr.Dataset) -> tuple[float, float, float]:
     return float(edges[shown[0]]) / _MARGIN, float(edges[shown[-1] + 1]) * _MARGIN, top
 
 
-def _curves(
-    row: xr.Dataset,
-) -> tuple[
-    float, Float[np.ndarray, " edge"], Float[np.ndarray, " bin"], Float[np.ndarray, " bin"], Float[np.ndarray, " bin"]
-]:
+def _curves(row: xr.Dataset) -> tuple[float, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """The mean eigenvalue; the bins' edges over it; densities of ln λ: simulated, its standard error, the law's."""
     unit = float(row["mean"].sel(statistic="trace")) / int(row["rank"])
     edges = row["bin_edge"].values

@@ -98,15 +98,23 @@ def figures(table: xr.Dataset | xr.DataTree, theme: Theme = LIGHT) -> dict[str, 
 
 
 def _of_spectra(table: xr.Dataset, theme: Theme) -> dict[str, Figure]:
-    def share_limits(page: range, panels: Sequence[Axes]) -> None:
-        _share_limits(panels, [spectrum_limits(table.isel(case=case)) for case in page])
+    def share_limits(panels: Sequence[Axes], rows: Sequence[xr.Dataset]) -> None:
+        # One range of x and one of y for all; y is logarithmic where the highest would leave the lowest flat.
+        left, right, top = zip(*map(spectrum_limits, rows), strict=True)
+        for ax in panels:
+            ax.set_xlim(min(left), max(right))
+            if max(top) > _FLAT * min(top):
+                ax.set_yscale("log")
+                ax.set_ylim(min(top) / 1e3, 1.5 * max(top))
+            else:
+                ax.set_ylim(0.0, max(top))
 
     return _pages(ensemble_spectrum, table, "spectra", theme, share_limits)
 
 
 def _of_elements(table: xr.Dataset, theme: Theme) -> dict[str, Figure]:
-    def share_limits(page: range, panels: Sequence[Axes]) -> None:
-        low, high = zip(*(density_limits(table.isel(case=case)) for case in page), strict=True)
+    def share_limits(panels: Sequence[Axes], rows: Sequence[xr.Dataset]) -> None:
+        low, high = zip(*map(density_limits, rows), strict=True)
         panels[0].set_ylim(min(low), max(high))
 
     return _pages(element_density, table, "elements", theme, share_limits)
@@ -117,7 +125,7 @@ def _pages(
     table: xr.Dataset,
     name: str,
     theme: Theme,
-    share: Callable[[range, Sequence[Axes]], None],
+    share_limits: Callable[[Sequence[Axes], Sequence[xr.Dataset]], None],
 ) -> dict[str, Figure]:
     """A panel for each case, on axes that those of a page share."""
     cases = range(table.sizes["case"])
@@ -126,26 +134,12 @@ def _pages(
     for number, page in enumerate(pages, 1):
         panels = {str(case): {"table": table, "case": case} for case in page}
         figure = _panels(partial(plot, legend=False), panels, theme, 3, share_y=True)
-        share(page, figure.axes)
+        share_limits(figure.axes, [table.isel(case=case) for case in page])
         # A case without a law has fewer lines; the legend is that of the panel with most.
-        handles, labels = max((ax.get_legend_handles_labels() for ax in figure.axes), key=lambda named: len(named[1]))
-        figure.legend(
-            handles, labels, loc="outside lower center", ncols=2, fontsize=8.5, labelcolor=theme.text, frameon=False
-        )
+        named_lines = (ax.get_legend_handles_labels() for ax in figure.axes)
+        _legend_below(figure, max(named_lines, key=lambda named: len(named[1])), 2, theme)
         named[name if len(pages) == 1 else f"{name}-{number}"] = figure
     return named
-
-
-def _share_limits(panels: Sequence[Axes], limits: Sequence[tuple[float, float, float]]) -> None:
-    """One range of x and one of y for all; y is logarithmic where the highest would leave the lowest flat."""
-    left, right, top = zip(*limits, strict=True)
-    for ax in panels:
-        ax.set_xlim(min(left), max(right))
-        if max(top) > _FLAT * min(top):
-            ax.set_yscale("log")
-            ax.set_ylim(min(top) / 1e3, 1.5 * max(top))
-        else:
-            ax.set_ylim(0.0, max(top))
 
 
 def _of_scores(tree: xr.DataTree, theme: Theme) -> dict[str, Figure]:
@@ -213,14 +207,16 @@ def _legend(figure: Figure, theme: Theme) -> None:
     """One legend below panels that say the same; one in each where they do not."""
     named = [ax.get_legend_handles_labels() for ax in figure.axes]
     if all(labels == named[0][1] for _, labels in named):
-        handles, labels = named[0]
-        figure.legend(
-            handles, labels, loc="outside lower center", ncols=min(len(labels), 5), fontsize=8.5,
-            labelcolor=theme.text, frameon=False,
-        )  # fmt: skip
+        _legend_below(figure, named[0], 5, theme)
     else:
         for ax in figure.axes:
             add_legend(ax, theme)
+
+
+def _legend_below(figure: Figure, named: tuple[list[Any], list[Any]], most_columns: int, theme: Theme) -> None:
+    columns = min(len(named[1]), most_columns)
+    place: dict[str, Any] = {"loc": "outside lower center", "ncols": columns}
+    figure.legend(*named, **place, fontsize=8.5, labelcolor=theme.text, frameon=False)
 
 
 def _panels(

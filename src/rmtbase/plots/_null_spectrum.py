@@ -11,19 +11,15 @@ from matplotlib.axes import Axes
 
 from rmtbase.errors import ParameterError
 from rmtbase.laws import low_rank_product, naive_marchenko_pastur
-from rmtbase.plots._axes import add_legend, null_of, own_axes, require_case, titled
+from rmtbase.plots._axes import add_density, finished, null_of, own_axes, require_case
 from rmtbase.plots._theme import LIGHT, Theme
 from rmtbase.tables import null_method
 
 
-class _Simulated(NamedTuple):
-    density: Float[np.ndarray, " bin"]
-    error: Float[np.ndarray, " bin"]
-
-
 class _Spectrum(NamedTuple):
     bin_edge: Float[np.ndarray, " edge"]
-    simulated: _Simulated | None
+    density: Float[np.ndarray, " bin"]
+    error: Float[np.ndarray, " bin"] | None
     free: Float[np.ndarray, " bin"]
     naive: Float[np.ndarray, " bin"]
     edges: tuple[float, float]
@@ -60,14 +56,9 @@ def null_spectrum(
     found = _of_tree(table) if isinstance(table, xr.DataTree) else _of_case(require_case(table, case), table.attrs)
     ax = own_axes(ax, theme)
     centre = (found.bin_edge[1:] + found.bin_edge[:-1]) / 2
-    density = found.free
-    if found.simulated is not None:
-        density, error = found.simulated
-        ax.stairs(
-            density, found.bin_edge, fill=True, color=theme.null, alpha=0.35, label="Monte Carlo ± standard error"
-        )
-        held = density > 0
-        ax.errorbar(centre[held], density[held], error[held], fmt="none", ecolor=theme.null, elinewidth=1.1, capsize=0)
+    density = found.density
+    if found.error is not None:
+        add_density(ax, found.bin_edge, centre, density, found.error, theme, lowest=0.0)
     ax.plot(
         centre, found.naive, color=theme.naive, linewidth=1.6, linestyle=(0, (5, 2)),
         label="Marchenko–Pastur of one factor: too narrow",
@@ -84,10 +75,7 @@ def null_spectrum(
     top = max(one[np.isfinite(one)].max() for one in (density, found.free))
     ax.set_ylim(0.0, 1.3 * top)
     ax.set(xlabel=found.unit, ylabel=r"density ($1/\lambda$)")
-    titled(ax, found.title)
-    if legend:
-        add_legend(ax, theme, "upper right")
-    return ax
+    return finished(ax, theme, found.title, legend, "upper right")
 
 
 def case_title(d_model: int, d_head: int, sigma_q: float, sigma_k: float) -> str:
@@ -108,7 +96,8 @@ def eigenvalue_label(normalization: str) -> str:
 def _of_case(row: xr.Dataset, attributes: dict) -> _Spectrum:
     return _Spectrum(
         row["bin_edge"].values,
-        _Simulated(row["density"].values, row["density_standard_error"].values),
+        row["density"].values,
+        row["density_standard_error"].values,
         row["density_free"].values,
         row["density_marchenko_pastur"].values,
         (float(row["edge_lower"]), float(row["edge_upper"])),
@@ -125,10 +114,11 @@ def _of_tree(tree: xr.DataTree) -> _Spectrum:
     bin_edge = null["bin_edge"].values
     naive = np.diff(naive_marchenko_pastur(*shape, normalization="none").cdf(bin_edge)) / np.diff(bin_edge)
     lower, upper = low_rank_product(*shape, normalization="none").support
-    simulated = _Simulated(null["density"].values, null["density_standard_error"].values)
+    simulated = null_method(tree.attrs) == "simulated"
     return _Spectrum(
         bin_edge,
-        simulated if null_method(tree.attrs) == "simulated" else None,
+        null["density" if simulated else "density_free"].values,
+        null["density_standard_error"].values if simulated else None,
         null["density_free"].values,
         naive,
         (float(lower), float(upper)),

@@ -12,7 +12,8 @@ from matplotlib.axes import Axes
 
 from rmtbase.errors import ParameterError
 from rmtbase.plots._axes import (
-    add_legend,
+    MARKERS,
+    finished,
     heads_of,
     literal,
     log_axis,
@@ -20,7 +21,6 @@ from rmtbase.plots._axes import (
     own_axes,
     prefer_log,
     require_case,
-    titled,
 )
 from rmtbase.plots._null_spectrum import case_title, eigenvalue_label
 from rmtbase.plots._theme import LIGHT, Theme
@@ -28,8 +28,6 @@ from rmtbase.scoring import farthest_z
 
 BANDS = ((0.01, 0.99, 0.22), (0.16, 0.84, 0.4))
 """Lower and upper probability of each null band, with its opacity."""
-
-_MARKERS = ("o", "s", "^", "D", "v")
 
 
 def ordered_eigenvalues(
@@ -94,7 +92,7 @@ def ordered_eigenvalues(
                 linewidth=0, label=f"null, {lower * 100:g}–{upper * 100:g} %",
             )  # fmt: skip
         ax.plot(k, _at(bands[0], probability, 0.5), color=theme.null, linewidth=1.2, label="null, median")
-    for (name, values), colour, marker in zip(lines.items(), cycle(theme.series), cycle(_MARKERS), strict=False):
+    for (name, values), colour, marker in zip(lines.items(), cycle(theme.series), cycle(MARKERS), strict=False):
         ax.plot(
             k, values, color=colour, marker=marker, markersize=3.2 if k.size <= 32 else 1.8, linewidth=1.1, label=name
         )
@@ -104,10 +102,7 @@ def ordered_eigenvalues(
         ax.set_ylim(bottom=0.0)
     ax.set_xlim(1 - 0.02 * k.size, k.size * 1.02)
     ax.set(xlabel="rank $k$ of the eigenvalue, largest first", ylabel=label)
-    titled(ax, title)
-    if legend:
-        add_legend(ax, theme)
-    return ax
+    return finished(ax, theme, title, legend)
 
 
 def _at(
@@ -122,8 +117,8 @@ def _picked(heads: xr.Dataset, chosen: Sequence[tuple[int, int]] | None) -> dict
     if chosen is None:
         named = _far_middle_near(heads)
     else:
-        if not 1 <= len(chosen) <= len(_MARKERS):
-            raise ParameterError("heads", chosen, f"1 to {len(_MARKERS)} pairs (layer, head)")
+        if not 1 <= len(chosen) <= len(MARKERS):
+            raise ParameterError("heads", chosen, f"1 to {len(MARKERS)} pairs (layer, head)")
         for layer, head in chosen:
             if layer not in layers or head not in places:
                 raise ParameterError(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import cycle
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -12,7 +12,7 @@ from jaxtyping import Float, Int
 from matplotlib.axes import Axes
 from scipy import stats
 
-from rmtbase.plots._axes import add_legend, heads_of, literal, own_axes, require_statistic, statistic_words, titled
+from rmtbase.plots._axes import MARKERS, finished, heads_of, literal, own_axes, require_statistic, statistic_words
 from rmtbase.plots._theme import LIGHT, Theme
 from rmtbase.tables import null_method
 
@@ -20,7 +20,6 @@ OMNIBUS = "omnibus"
 QQ_STATISTICS = (OMNIBUS, "normalized_participation_ratio", "largest_eigenvalue", "smallest_eigenvalue")
 """What the figure shows unless told: the test of all statistics together, and three by themselves."""
 
-_MARKERS = ("o", "s", "^", "D", "v")
 _EVERY = 200  # smallest p-values that are all drawn; beyond, ranks are thinned evenly on the figure's scale
 
 
@@ -65,48 +64,34 @@ def p_value_qq(
             label="null, 95 % at each rank",
         )  # fmt: skip
         ax.plot(-np.log10(expected), -np.log10(expected), color=theme.null, linewidth=1.2, label="null, expected")
-    for (name, column), colour, marker in zip(columns.items(), cycle(theme.series), cycle(_MARKERS), strict=False):
+    for (name, column), colour, marker in zip(columns.items(), cycle(theme.series), cycle(MARKERS), strict=False):
         shown = _thinned(column.size)
         ax.plot(
             -np.log10(expected_p_values(column.size)[0][shown]), -np.log10(column[shown]), linestyle="none",
             marker=marker, markersize=4.0 if column.size <= _EVERY else 2.8, markerfacecolor="none",
             markeredgecolor=colour, label=_label(name),
         )  # fmt: skip
-    floor = _floor(scores.attrs, columns.values()) if draws is None else _monte_carlo_floor(draws)
+    floor = _floor(draws, scores.attrs, columns.values())
     if floor is not None:
-        ax.axhline(-np.log10(floor.p_value), color=theme.muted, linewidth=1.0, linestyle="--", label=floor.label)
+        ax.axhline(-np.log10(floor[0]), color=theme.muted, linewidth=1.0, linestyle="--", label=floor[1])
     ax.set_xlim(left=0.0)
     ax.set_ylim(bottom=0.0)
-    ax.set(
-        xlabel=r"expected $-\log_{10} p$ of null heads",
-        ylabel=r"observed $-\log_{10} p$",
-    )
-    titled(ax, f"p-values of {n} heads")
-    if legend and columns:
-        add_legend(ax, theme, "outside")
-    return ax
+    ax.set(xlabel=r"expected $-\log_{10} p$ of null heads", ylabel=r"observed $-\log_{10} p$")
+    return finished(ax, theme, f"p-values of {n} heads", legend and bool(columns), "outside")
 
 
-class _Floor(NamedTuple):
-    p_value: float
-    label: str
+def _floor(
+    draws: int | None, attributes: Mapping[Any, Any], columns: Iterable[Float[np.ndarray, " n"]]
+) -> tuple[float, str] | None:
+    """The floor of so many draws, or of a scores file; of an analytic null only if one of the columns begins on it."""
+    if draws is None and null_method(attributes) == "analytic":
+        floor = float(attributes["p_value_floor"])
+        return (floor, f"floor {floor:g}") if any(column[0] <= floor for column in columns) else None
+    draws = attributes.get("null_draws") if draws is None else draws
+    return None if draws is None else (2 / (int(draws) + 1), f"floor 2 / ({int(draws)} + 1)")
 
 
-def _monte_carlo_floor(draws: int) -> _Floor:
-    return _Floor(2 / (draws + 1), f"floor 2 / ({draws} + 1)")
-
-
-def _floor(attributes: Mapping[Any, Any], columns: Iterable[Float[np.ndarray, " n"]]) -> _Floor | None:
-    """That of a scores file, of an analytic null only if a p-value lies on it; the columns ascend."""
-    if null_method(attributes) != "analytic":
-        return _monte_carlo_floor(int(attributes["null_draws"])) if "null_draws" in attributes else None
-    floor = float(attributes["p_value_floor"])
-    return _Floor(floor, f"floor {floor:g}") if any(column[0] <= floor for column in columns) else None
-
-
-def expected_p_values(
-    n: int, coverage: float = 0.95
-) -> tuple[Float[np.ndarray, " n"], Float[np.ndarray, " n"], Float[np.ndarray, " n"]]:
+def expected_p_values(n: int, coverage: float = 0.95) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The mean of each ordered p-value of n independent null heads, i / (n + 1), and its central interval."""
     i = np.arange(1, n + 1)
     law = stats.beta(i, n + 1 - i)

@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 
 from rmtbase.plots._axes import (
     LEVEL,
-    add_legend,
+    finished,
     heads_of,
     index_axis,
     log_axis,
@@ -86,9 +86,7 @@ def statistic_by_layer(
     ax.set_xlim(-0.6, n_layers - 0.4)
     index_axis(ax, "x", heads["layer"].values.tolist())
     ax.set(xlabel="layer", ylabel=_axis_label(one))
-    if legend:
-        add_legend(ax, theme)
-    return ax
+    return finished(ax, theme, "", legend)
 
 
 def _relative(

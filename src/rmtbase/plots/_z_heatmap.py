@@ -84,19 +84,10 @@ def z_colorbar(axes: Axes | Sequence[Axes], theme: Theme = LIGHT) -> Colorbar:
     if not all_axes:
         raise ParameterError("axes", axes, "at least one")
     cmap, norm = z_colors(theme)
-    edges = np.array([*(-z for z in reversed(Z_LEVELS)), *Z_LEVELS])
-    bar = (
-        all_axes[0]
-        .get_figure()
-        .colorbar(  # type: ignore[union-attr]  # axes always lie in a figure
-            ScalarMappable(norm, cmap),
-            ax=all_axes,
-            spacing="uniform",
-            ticks=edges,
-            extendfrac=0.07,
-            aspect=26,
-            pad=0.02,
-        )
+    edges = norm.boundaries
+    figure = all_axes[0].get_figure()
+    bar = figure.colorbar(  # type: ignore[union-attr]  # axes always lie in a figure
+        ScalarMappable(norm, cmap), ax=all_axes, spacing="uniform", ticks=edges, extendfrac=0.07, aspect=26, pad=0.02
     )
     bar.ax.set_yticklabels([f"{z:g}".replace("-", "−") for z in edges])
     bar.ax.minorticks_off()

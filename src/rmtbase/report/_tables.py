@@ -116,11 +116,10 @@ def _z_scores(z: Float[np.ndarray, " row"]) -> list[ZScore]:
 
 def heads_table(heads: xr.Dataset, level: float, first: str) -> ScoreTable:
     """The table of heads."""
-    layer, head = (one.ravel() for one in np.meshgrid(heads["layer"].values, heads["head"].values, indexing="ij"))
     flat = heads.stack(row=("layer", "head")).transpose("row", ...).reset_index("row")
     columns = [
-        Column("layer", layer.tolist()),
-        Column("head", head.tolist()),
+        Column("layer", flat["layer"].values.tolist()),
+        Column("head", flat["head"].values.tolist()),
         Column("omnibus q", _numbers(flat["omnibus_q_value"], 2)),
         Column("λ above", flat["outliers_above"].values.astype(int).tolist()),
         Column("λ below", flat["outliers_below"].values.astype(int).tolist()),
@@ -141,17 +140,14 @@ def heads_table(heads: xr.Dataset, level: float, first: str) -> ScoreTable:
 
 def matrices_table(matrices: xr.Dataset, level: float, first: str) -> ScoreTable:
     """The table of weight matrices, with what is known of their spectra."""
-    layer, component = (
-        one.ravel() for one in np.meshgrid(matrices["layer"].values, matrices["component"].values, indexing="ij")
-    )
     flat = matrices.stack(row=("layer", "component")).transpose("row", ...).reset_index("row")
     shape = [
         "–" if np.isnan(rows) else f"{int(rows)} × {int(columns)}"
         for rows, columns in zip(flat["n_rows"].values, flat["n_columns"].values, strict=True)
     ]
     columns = [
-        Column("layer", layer.tolist()),
-        Column("component", [str(one).replace("_", " ") for one in component], "text"),
+        Column("layer", flat["layer"].values.tolist()),
+        Column("component", [str(one).replace("_", " ") for one in flat["component"].values], "text"),
         Column("shape", shape),
         Column("σ", _numbers(flat["sigma"])),
     ]

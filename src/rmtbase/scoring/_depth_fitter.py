@@ -13,7 +13,7 @@ from jaxtyping import Float, Int
 
 from rmtbase.errors import ParameterError
 from rmtbase.parameters import require_positive_integer, require_positive_number, require_seed
-from rmtbase.scoring._path_distance import DISTANCES, PARTS, Nearest, require_law
+from rmtbase.scoring._path_distance import DISTANCES, PARTS, Law, Nearest, require_law
 
 if TYPE_CHECKING:
     from rmtbase.ensembles import Ensemble
@@ -57,67 +57,63 @@ class DepthFitter:
     make the draws, with the same result.
 
     Attributes:
-        candidates: each depth with its σ.
+        candidates: the laws of each depth, one for each σ.
         part, distance, draws, level, width, seed: see :func:`effective_depth`.
     """
 
-    candidates: tuple[tuple[int, tuple[float, ...]], ...]
+    candidates: tuple[tuple[Law, ...], ...]
     part: str
     distance: str
     draws: int
     level: float
     width: int | None
     seed: int
-    _refits: dict[tuple[int, int, float], DepthFit] = field(default_factory=dict, repr=False, compare=False)
+    _refits: dict[tuple[int, Law], DepthFit] = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def depths(self) -> tuple[int, ...]:
         """The candidates for the depth, ascending."""
-        return tuple(depth for depth, _ in self.candidates)
+        return tuple(laws[0].depth for laws in self.candidates)
 
-    def refit(self, width: int, depth: int, sigma: float, advance: Advance) -> DepthFit:
-        """Fits of draws of one ensemble."""
-        key = width, depth, sigma
+    def refit(self, width: int, law: Law, advance: Advance) -> DepthFit:
+        """Fits of draws of the ensemble whose limit is the law."""
+        key = width, law
         if key not in self._refits:
             from rmtbase.montecarlo import draw_spectra
 
-            ensemble = _residual_path(width, depth, sigma, self.part)
             spectra = []
-            for chunk in draw_spectra(ensemble, self.draws, self.seed):
+            for chunk in draw_spectra(_residual_path(width, law, self.part), self.draws, self.seed):
                 spectra.append(chunk.singular_values)
                 advance(len(chunk.singular_values))
             self._refits[key] = self.fit(np.concatenate(spectra))
         return self._refits[key]
 
-    def brought_to(
-        self, count: int, refit: DepthFit, width: int, depth: int, sigma: float, advance: Advance
-    ) -> Float[np.ndarray, " draw"]:
-        """The draws' distances at n = count: as 1/n, but for n distance growing linearly in ln n."""
+    def refit_distance(self, count: int, width: int, law: Law, advance: Advance) -> Float[np.ndarray, " draw"]:
+        """The draws' distances brought to n = count: as 1/n, but for n distance growing linearly in ln n."""
+        distance = self.refit(width, law, advance).distance
         if count == width:
-            return refit.distance
+            return distance
         half = width // 2
-        narrower = self.refit(half, depth, sigma, advance)
-        growth = 1.0 - half * narrower.distance.mean() / (width * refit.distance.mean())
-        return refit.distance * (width / count) * (1.0 + growth * math.log(count / width) / math.log(width / half))
+        narrower = self.refit(half, law, advance).distance
+        growth = 1.0 - half * narrower.mean() / (width * distance.mean())
+        return distance * (width / count) * (1.0 + growth * math.log(count / width) / math.log(width / half))
 
     def fit(self, values: Float[np.ndarray, "draw n"]) -> DepthFit:
         """Fit spectra (draw, n), each at its own scale."""
         largest = values[:, :1]
-        parts = [self._at_depth(values / largest, depth, sigmas) for depth, sigmas in self.candidates]
+        parts = [self._at_depth(values / largest, laws) for laws in self.candidates]
         distance, scale, sigma = (np.stack(part, axis=1) for part in zip(*parts, strict=True))
         best = distance.argmin(axis=1)
         return DepthFit(np.array(self.depths)[best], distance.min(axis=1), Nearest(distance, scale * largest), sigma)
 
     def _at_depth(
-        self, values: Float[np.ndarray, "draw n"], depth: int, sigmas: tuple[float, ...]
+        self, values: Float[np.ndarray, "draw n"], laws: tuple[Law, ...]
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """(distance, scale, σ) of each draw at the best σ."""
-        measure = DISTANCES[self.distance]
-        distance, scale = (
-            np.stack(part) for part in zip(*(measure(values, depth, one, self.part) for one in sigmas), strict=True)
-        )
+        nearest = [DISTANCES[self.distance](values, law) for law in laws]
+        distance, scale = (np.stack(part) for part in zip(*nearest, strict=True))
         best, row = distance.argmin(axis=0), np.arange(len(values))
-        return distance[best, row], scale[best, row], np.array(sigmas)[best]
+        return distance[best, row], scale[best, row], np.array([law.sigma for law in laws])[best]
 
 
 _cached_fitter = lru_cache(maxsize=32)(DepthFitter)
@@ -145,24 +141,11 @@ def depth_fitter(
     least = math.ceil(1.0 / level - 1e-9) - 1
     if draws < least:
         raise ParameterError("draws", draws, f"at least {least}: fewer cannot give a p-value of {level:g}")
-    return _cached_fitter(
-        _candidates(_sigmas(sigma), depths, part),
-        part,
-        distance,
-        draws,
-        level,
-        _width(width),
-        require_seed(seed),
-    )
-
-
-def _width(width: int | None) -> int | None:
-    if width is None:
-        return None
-    number = require_positive_integer("width", width)
-    if number < 4:
+    width = None if width is None else require_positive_integer("width", width)
+    if width is not None and width < 4:
         raise ParameterError("width", width, "at least 4, or None")
-    return number
+    candidates = _candidates(_sigmas(sigma), depths, part)
+    return _cached_fitter(candidates, part, distance, draws, level, width, require_seed(seed))
 
 
 def _sigmas(sigma: float | Sequence[float] | None) -> tuple[float, ...]:
@@ -176,22 +159,21 @@ def _sigmas(sigma: float | Sequence[float] | None) -> tuple[float, ...]:
     return several
 
 
-def _candidates(
-    sigmas: tuple[float, ...], depths: Iterable[int] | None, part: str
-) -> tuple[tuple[int, tuple[float, ...]], ...]:
-    """Each depth with those σ that its law is offered for; a depth that was asked for must have one."""
+def _candidates(sigmas: tuple[float, ...], depths: Iterable[int] | None, part: str) -> tuple[tuple[Law, ...], ...]:
+    """The laws of each depth, of those σ that have one; a depth that was asked for must have one."""
     found = []
     for depth in range(1, MAX_DEPTH + 1) if depths is None else _depths(depths):
         offered, refusal = [], None
         for sigma in sigmas:
             try:
-                require_law(depth, sigma, part)
-                _residual_path(1, depth, sigma, part)
-                offered.append(sigma)
+                law = PARTS[part](depth, sigma)
+                require_law(law)
+                _residual_path(1, law, part)
+                offered.append(law)
             except ParameterError as error:
                 refusal = error
         if offered:
-            found.append((depth, tuple(offered)))
+            found.append(tuple(offered))
         elif refusal is not None and (depths is not None or not found):
             raise refusal
     return tuple(found)
@@ -207,7 +189,7 @@ def _depths(depths: Iterable[int]) -> list[int]:
     return found
 
 
-def _residual_path(width: int, depth: int, sigma: float, part: str) -> Ensemble:
+def _residual_path(width: int, law: Law, part: str) -> Ensemble:
     from rmtbase.ensembles import residual_path
 
-    return residual_path(width, depth, sigma, part)  # type: ignore[arg-type]  # checked before
+    return residual_path(width, law.depth, law.sigma, part)  # type: ignore[arg-type]  # checked before

@@ -11,8 +11,10 @@ from numpy.typing import ArrayLike
 
 from rmtbase.errors import ParameterError
 from rmtbase.linalg import matrix_singular_values
+from rmtbase.parameters import require_real_array
 from rmtbase.progress import SILENT, Progress
 from rmtbase.scoring._depth_fitter import WIDEST_DRAW, Advance, DepthFitter, depth_fitter
+from rmtbase.scoring._path_distance import PARTS
 
 DRAWING = "drawing residual paths"
 
@@ -155,9 +157,10 @@ def depth_of_spectrum(
     fit = fitter.fit(values[None])
     depth, place = int(fit.depth[0]), fitter.depths.index(int(fit.depth[0]))
     sigma = float(fit.sigma[0, place])
+    law = PARTS[fitter.part](depth, sigma)
     width = min(values.size, WIDEST_DRAW if fitter.width is None else fitter.width)
-    refit = fitter.refit(width, depth, sigma, advance)
-    farther = int((fitter.brought_to(values.size, refit, width, depth, sigma, advance) >= fit.distance[0]).sum())
+    refit = fitter.refit(width, law, advance)
+    farther = int((fitter.refit_distance(values.size, width, law, advance) >= fit.distance[0]).sum())
     low, high = np.quantile(refit.depth, (0.5 * fitter.level, 1.0 - 0.5 * fitter.level), method="inverted_cdf")
     return EffectiveDepth(
         depth=depth,
@@ -182,14 +185,9 @@ def depth_of_spectrum(
 def _require_spectrum(given: ArrayLike) -> tuple[Float[np.ndarray, " n"], tuple[int, ...]]:
     """Singular values, descending, and the shape of what was given."""
     name = "matrix_or_singular_values"
-    try:
-        array = np.asarray(given)
-    except (ValueError, TypeError, RuntimeError) as error:  # a ragged list, a tensor that is no NumPy array
-        raise ParameterError(name, type(given).__name__, f"a NumPy array of real numbers ({error})") from error
+    array = require_real_array(name, given)
     if array.ndim not in (1, 2) or min(array.shape, default=0) < 2:
         raise ParameterError(name, array.shape, "a matrix, or a vector of singular values, at least 2 of them")
-    if array.dtype.kind in "bcOSUmMV":
-        raise ParameterError(name, array.dtype, "an array of real floating-point numbers")
     array = array.astype(np.float64)
     if not np.isfinite(array).all():
         raise ParameterError(name, "NaN or infinity", "finite numbers")

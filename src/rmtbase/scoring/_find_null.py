@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import warnings
 from pathlib import Path
+from typing import NamedTuple
 
-import numpy as np
 import xarray as xr
 
 from rmtbase import nulls
@@ -37,16 +37,30 @@ def require_null_name(null: object) -> None:
         raise ParameterError("null", null, "'gaussian', 'permutation' or 'haar'")
 
 
-def find_null(
-    null: str,
-    d_model: int,
-    d_head: int,
-    n_heads: int,
-    baseline: xr.Dataset | Path | str | None,
-    draws: int | None,
-    seed: int,
-    progress: Progress,
-) -> NullModel:
+class Wanted(NamedTuple):
+    """What a null is wanted for.
+
+    Attributes:
+        d_model, d_head: the shape of the heads.
+        n_heads: how many there are.
+        draws: of the null, at least; None for those that the heads need.
+        seed: of the draws.
+        progress: shows the draws, and is told where the null came from.
+    """
+
+    d_model: int
+    d_head: int
+    n_heads: int
+    draws: int | None
+    seed: int
+    progress: Progress
+
+    def note(self, line: str) -> None:
+        """Tell of the null of this shape."""
+        self.progress.note(f"null of ({self.d_model}, {self.d_head}): {line}")
+
+
+def find_null(null: str, baseline: xr.Dataset | Path | str | None, wanted: Wanted) -> NullModel:
     """The null of that name for so many heads of exactly this shape, never a neighbour's.
 
     A note says where it came from, and another where a model has more heads than it has draws for.
@@ -55,117 +69,96 @@ def find_null(
         ParameterError: d_head = 1, or another argument outside its domain.
         TableError, MissingFileError: ``baseline`` is no baseline table.
     """
-    if d_head < 2:
+    if wanted.d_head < 2:
         scale = "estimated" if null == "gaussian" else "kept"
         raise ParameterError(
-            "d_head", d_head, f"at least 2: at d_head = 1 the scale is all there is, and it is {scale}"
+            "d_head", wanted.d_head, f"at least 2: at d_head = 1 the scale is all there is, and it is {scale}"
         )
+    require_seed(wanted.seed)
+    if wanted.draws is not None:
+        wanted = wanted._replace(draws=require_draws(wanted.draws))
     if null == "gaussian":
-        return _gaussian_null(d_model, d_head, n_heads, baseline, draws, seed, progress)
+        return _gaussian_null(baseline, wanted)
     if baseline is not None:
         raise ParameterError("baseline", baseline, f"none: the {null} null of a head is made of its own matrices")
-    found = Resampler(
-        RESAMPLINGS[null],
-        seed=require_seed(seed),
-        draws=_DRAWS_OF_A_HEAD if draws is None else require_draws(draws),
-    )
-    progress.note(f"null of each head: {found.draws} draws from its own matrices ({null}), seed {found.seed}")
+    found = Resampler(null, draws=wanted.draws or _DRAWS_OF_A_HEAD, seed=require_seed(wanted.seed))
+    wanted.progress.note(f"null of each head: {found.draws} draws from its own matrices ({null}), seed {found.seed}")
     both = " by one statistic, nor {:.2g} by all together (k heads: a k-th of it)"
-    _tell_if_coarse(found, n_heads, DRAWS_PER_TEST * n_heads, both, progress)
+    _tell_if_coarse(found, DRAWS_PER_TEST * wanted.n_heads, both, wanted)
     return found
 
 
-def _gaussian_null(
-    d_model: int,
-    d_head: int,
-    n_heads: int,
-    baseline: xr.Dataset | Path | str | None,
-    draws: int | None,
-    seed: int,
-    progress: Progress,
-) -> SharedNull:
+def _gaussian_null(baseline: xr.Dataset | Path | str | None, wanted: Wanted) -> SharedNull:
     """Analytic where ``baseline`` is :data:`ANALYTIC`.
 
     A given table (a baseline or an atlas) that lacks the shape is left as it is, and a note says so. Then the atlas
-    shipped with rmtbase serves, if it holds the shape with this seed and, where ``draws`` is given, at least as many.
+    shipped with rmtbase serves, if it holds the shape with this seed and, where draws are asked for, at least as many.
     Else the cache, or a simulation.
     """
-    require_seed(seed)
-    asked = None if draws is None else require_draws(draws)
     if baseline is not None and not isinstance(baseline, xr.Dataset | Path | str):
         raise ParameterError("baseline", baseline, f"a baseline or atlas (a dataset or a file), or {ANALYTIC!r}")
     if isinstance(baseline, str) and baseline == ANALYTIC:
-        analytic = AnalyticNull(d_model, d_head)
-        progress.note(f"null of ({d_model}, {d_head}): analytic, no draws")
+        analytic = AnalyticNull(wanted.d_model, wanted.d_head)
+        wanted.note("analytic, no draws")
         if analytic.unknown:
-            progress.note(f"without a law at this shape, and not scored: {', '.join(analytic.unknown)}")
+            wanted.progress.note(f"without a law at this shape, and not scored: {', '.join(analytic.unknown)}")
         return analytic
-    found = None
-    if baseline is not None:
-        table, source = _table(baseline)
-        found = _null_in(table, d_model, d_head, source)
-        if found is None:
-            held = ", ".join(f"({d}, {h})" for d, h in sorted(set(baseline_shapes(table))))
-            progress.note(
-                f"{source} holds {held} and not ({d_model}, {d_head}), which is needed: that case is taken separately"
-            )
-        else:
-            progress.note(f"null of ({d_model}, {d_head}): {found.draws} draws from {source}")
-    if found is None:
-        found = _from_atlas(d_model, d_head, asked or 0, seed)
-        if found is not None:
-            progress.note(f"null of ({d_model}, {d_head}): from {found.source} ({found.draws} draws)")
-    if found is None:
-        found = _simulated(d_model, d_head, asked or draws_for(n_heads), seed, progress)
-    _tell_if_coarse(found, n_heads, draws_for(n_heads), "", progress)
+    found = (None if baseline is None else _given(baseline, wanted)) or _from_atlas(wanted) or _simulated(wanted)
+    _tell_if_coarse(found, draws_for(wanted.n_heads), "", wanted)
     return found
 
 
-def _table(baseline: xr.Dataset | Path | str) -> tuple[xr.Dataset, str]:
-    kinds = ("baseline", "atlas")
+def _given(baseline: xr.Dataset | Path | str, wanted: Wanted) -> SharedNull | None:
+    """From the table that the caller named."""
+    kinds, source = ("baseline", "atlas"), "the baseline dataset"
     if isinstance(baseline, xr.Dataset):
-        source = "the baseline dataset"
-        validate(baseline, source, *kinds)
-        return baseline, source
-    table = open_table(baseline, *kinds)
-    assert isinstance(table, xr.Dataset)  # as all but scores
-    return table, str(baseline)
+        table = baseline
+        validate(table, source, *kinds)
+    else:
+        table, source = open_table(baseline, *kinds), str(baseline)
+        assert isinstance(table, xr.Dataset)  # as all but scores
+    shape = wanted.d_model, wanted.d_head
+    of_shape = GaussianNull.from_baseline if table.attrs["kind"] == "baseline" else AtlasNull.from_atlas
+    found = of_shape(table, *shape, source)
+    if found is None:
+        held = ", ".join(f"({d}, {h})" for d, h in sorted(set(baseline_shapes(table))))
+        wanted.progress.note(f"{source} holds {held} and not {shape}, which is needed: that case is taken separately")
+    else:
+        wanted.note(f"{found.draws} draws from {source}")
+    return found
 
 
-def _null_in(table: xr.Dataset, d_model: int, d_head: int, source: str) -> SharedNull | None:
-    if table.attrs["kind"] == "baseline":
-        return GaussianNull.from_baseline(table, d_model, d_head, source)
-    cases = np.flatnonzero((table["d_model"].values == d_model) & (table["d_head"].values == d_head))
-    return AtlasNull(d_model, d_head, table.isel(case=int(cases[0])), source) if cases.size else None
-
-
-def _from_atlas(d_model: int, d_head: int, draws: int, seed: int) -> SharedNull | None:
+def _from_atlas(wanted: Wanted) -> SharedNull | None:
+    """From the atlas shipped with rmtbase."""
     try:
-        case = nulls.atlas_case(d_model, d_head)
-        if case is None or int(case.attrs["seed"]) != seed or int(case["draws"]) < draws:
+        case = nulls.atlas_case(wanted.d_model, wanted.d_head)
+        if case is None or int(case.attrs["seed"]) != wanted.seed or int(case["draws"]) < (wanted.draws or 0):
             return None
-        return AtlasNull(d_model, d_head, case)
+        found = AtlasNull(wanted.d_model, wanted.d_head, case)
     except TableError as error:
         from rmtbase.montecarlo import CacheWarning
 
         warnings.warn(f"damaged atlas, not used; install rmtbase again: {error}", CacheWarning, stacklevel=2)
         return None
+    wanted.note(f"from {found.source} ({found.draws} draws)")
+    return found
 
 
-def _simulated(d_model: int, d_head: int, draws: int, seed: int, progress: Progress) -> SharedNull:
+def _simulated(wanted: Wanted) -> SharedNull:
     from rmtbase.montecarlo import cached_baseline
 
-    table = cached_baseline(d_model, d_head, draws, seed, progress=progress)
-    null = GaussianNull.from_baseline(table, d_model, d_head, "simulated")
+    shape, draws = (wanted.d_model, wanted.d_head), wanted.draws or draws_for(wanted.n_heads)
+    table = cached_baseline(*shape, draws, wanted.seed, progress=wanted.progress)
+    null = GaussianNull.from_baseline(table, *shape, "simulated")
     assert null is not None  # the table was made for this shape
     return null
 
 
-def _tell_if_coarse(null: NullModel, n_heads: int, enough: int, tests: str, progress: Progress) -> None:
+def _tell_if_coarse(null: NullModel, enough: int, tests: str, wanted: Wanted) -> None:
     """Say where no head by itself could be found; ``tests`` says by which test, and takes half that q."""
-    smallest = 2 * n_heads / (null.draws + 1)
+    smallest = 2 * wanted.n_heads / (null.draws + 1)
     if smallest > 0.05:
-        progress.note(
-            f"with {null.draws} null draws and {n_heads} heads a lone head cannot reach q below {smallest:.2g}"
+        wanted.progress.note(
+            f"with {null.draws} null draws and {wanted.n_heads} heads a lone head cannot reach q below {smallest:.2g}"
             f"{tests.format(smallest / 2)}; {enough} draws would let it reach 0.05"
         )

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import xarray as xr
@@ -15,11 +15,13 @@ from rmtbase.linalg import product_singular_values, single_threaded_blas
 from rmtbase.nulls import PROBABILITIES, Heads, HeadScores
 from rmtbase.parameters import require_real_array
 from rmtbase.progress import SILENT, Progress
-from rmtbase.scoring._find_null import find_null, require_null_name
+from rmtbase.scoring._find_null import Wanted, find_null, require_null_name
 from rmtbase.statistics import SPECTRAL_STATISTICS, benjamini_hochberg
 from rmtbase.tables import SCORES_SCHEMA, describe
 
 _LEAST = 1e-60  # beyond it, or its inverse, squares of eigenvalues leave float64, whatever the shape
+IN_RANGE = f"a product of norms between {_LEAST:g} and {1.0 / _LEAST:g}: rescale the weights"
+"""What :func:`first_out_of_range` expects, in words."""
 
 
 def score_heads(
@@ -84,8 +86,9 @@ def score_heads(
     sigma_q, sigma_k = sigma_estimate(q), sigma_estimate(k)[key_head]
     beyond = first_out_of_range(sigma_q, sigma_k, d_head * d_model)
     if beyond is not None:
-        raise ParameterError("w_q, w_k", f"{beyond.found} in head {beyond.place[0]}", beyond.expected)
-    found = find_null(null, d_model, d_head, n_heads, baseline, draws, seed, progress)
+        (head,), norms = beyond
+        raise ParameterError("w_q, w_k", f"{norms} in head {head}", IN_RANGE)
+    found = find_null(null, baseline, Wanted(d_model, d_head, n_heads, draws, seed, progress))
     with single_threaded_blas():  # with more the last bits would be those of the machine's cores
         values = product_singular_values(q, k[key_head])
         # The heads of a single layer.
@@ -100,27 +103,13 @@ def sigma_estimate(factors: Float[np.ndarray, "... d_head d_model"]) -> Float[np
     return np.sqrt(np.einsum("...ij,...ij->...", factors, factors, dtype=np.float64) / (d_model * d_head))
 
 
-class OutOfRange(NamedTuple):
-    """A head whose weights are too small or too large for double precision.
-
-    Attributes:
-        place: its index.
-        found: what it has, in words.
-        expected: what it should have.
-    """
-
-    place: tuple[int, ...]
-    found: str
-    expected: str
-
-
 def first_out_of_range(
     sigma_q: Float[np.ndarray, "..."],
     sigma_k: Float[np.ndarray, "..."],
     size: int,
     present: Bool[np.ndarray, "..."] | bool = True,
-) -> OutOfRange | None:
-    """The first of the heads that are ``present`` whose spectrum's statistics cannot be held in float64.
+) -> tuple[tuple[int, ...], str] | None:
+    """Index and norms of the first of the heads ``present`` whose spectrum's statistics cannot be held in float64.
 
     No eigenvalue is over ‖W_Q‖_F² ‖W_K‖_F², with ‖W‖_F = σ̂ √size; of W_Q and W_K at right angles, what is left is under
     1e-16 of that. So both norms together decide, and every shape has the same limits.
@@ -131,42 +120,33 @@ def first_out_of_range(
     if not beyond.size:
         return None
     place = tuple(int(index) for index in beyond[0])
-    expected = f"a product of norms between {_LEAST:g} and {1.0 / _LEAST:g}: rescale the weights"
-    return OutOfRange(place, f"‖W_Q‖ ‖W_K‖ = {norms[place]:.2g}", expected)
+    return place, f"‖W_Q‖ ‖W_K‖ = {norms[place]:.2g}"
 
 
 def heads_dataset(scores: HeadScores, heads: Heads, key_head: Int[np.ndarray, " head"]) -> xr.Dataset:
     """Scores of heads as the ``/heads`` group of a scores file."""
-    dims, by_statistic = ("layer", "head"), ("layer", "head", "statistic")
-    p_value, omnibus, names = scores.p_value, scores.omnibus_p_value, np.array(list(SPECTRAL_STATISTICS))
-    q_value = np.stack([benjamini_hochberg(p_value[..., k]) for k in range(len(names))], axis=-1)
+    schema, names = SCORES_SCHEMA["heads"], list(SPECTRAL_STATISTICS)
+    p_value, omnibus = scores.p_value, scores.omnibus_p_value
+    values = {field.name: getattr(scores, field.name) for field in fields(scores) if field.name != "farthest"}
+    values |= {
+        "q_value": np.stack([benjamini_hochberg(p_value[..., k]) for k in range(len(names))], axis=-1),
+        "omnibus_q_value": benjamini_hochberg(omnibus),
+        "farthest_statistic": np.where(np.isnan(omnibus), "", np.array(names)[scores.farthest]),
+        "sigma_q": heads.sigma_q,
+        "sigma_k": heads.sigma_k,
+        "key_head": np.broadcast_to(key_head, heads.sigma_q.shape).copy(),
+        "eigenvalue": heads.singular_values**2,
+    }
     dataset = xr.Dataset(
-        {
-            "observed": (by_statistic, scores.observed),
-            "null_mean": (by_statistic, scores.null_mean),
-            "null_std": (by_statistic, scores.null_std),
-            "null_quantile": ((*by_statistic, "probability"), scores.null_quantile),
-            "z_score": (by_statistic, scores.z_score),
-            "p_value": (by_statistic, p_value),
-            "omnibus_p_value": (dims, omnibus),
-            "outliers_above": (dims, scores.outliers_above),
-            "outliers_below": (dims, scores.outliers_below),
-            "q_value": (by_statistic, q_value),
-            "omnibus_q_value": (dims, benjamini_hochberg(omnibus)),
-            "farthest_statistic": (dims, np.where(np.isnan(omnibus), "", names[scores.farthest])),
-            "sigma_q": (dims, heads.sigma_q),
-            "sigma_k": (dims, heads.sigma_k),
-            "key_head": (dims, np.broadcast_to(key_head, heads.sigma_q.shape).copy()),
-            "eigenvalue": ((*dims, "index"), heads.singular_values**2),
-        },
+        {name: (schema[name].dims, value) for name, value in values.items()},
         coords={
             "head": np.arange(heads.sigma_q.shape[-1]),
-            "statistic": list(SPECTRAL_STATISTICS),
+            "statistic": names,
             "probability": np.array(PROBABILITIES),
             "index": np.arange(heads.singular_values.shape[-1]),
         },
     )
-    return describe(dataset, SCORES_SCHEMA["heads"])
+    return describe(dataset, schema)
 
 
 def _require_factors(name: str, factors: ArrayLike) -> Float[np.ndarray, "head d_head d_model"]:

@@ -35,6 +35,8 @@ MATRIX_SPECTRAL_STATISTICS = (
 """Statistics of a whole matrix's spectrum, at σ̂ = 1 and on λ / max(m, n); all from the extremes and the traces, so that
 the null costs O(min(m, n)) a draw."""
 
+_FACTS = ("sigma", "n_rows", "n_columns")
+_SPECTRAL_FACTS = ("outliers_above", "outliers_below", "marchenko_pastur_distance")
 _FIELDS = ("observed", "null_mean", "null_std", "z_score", "p_value")
 _NULL_DRAWS = 5_000
 
@@ -47,12 +49,14 @@ class MatrixScorer:
     """
 
     def __init__(self, components: tuple[str, ...], n_layers: int, spectra: bool, seed: int) -> None:
-        self.components, self.spectra, self.seed = components, spectra, seed
+        self.components, self.n_layers, self.spectra, self.seed = components, n_layers, spectra, seed
         self.draws = max(_NULL_DRAWS, DRAWS_PER_TEST * n_layers * len(components))
         self.statistics = ELEMENT_STATISTICS + (MATRIX_SPECTRAL_STATISTICS if spectra else ())
         self.constant: list[str] = []
-        self._scores: dict[tuple[int, str], Float[np.ndarray, "statistic field"]] = {}
-        self._facts: dict[tuple[int, str], tuple[float, ...]] = {}
+        self._facts = _FACTS + (_SPECTRAL_FACTS if spectra else ())
+        shape = n_layers, len(components)
+        self._score_values = np.full((*shape, len(self.statistics), len(_FIELDS)), np.nan)
+        self._fact_values = np.full((*shape, len(self._facts)), np.nan)
 
     def add(self, layer: int, component: str, matrix: Float[np.ndarray, "row column"]) -> None:
         """Score one matrix (rows = outputs). A constant matrix has no shape: its entries are NaN."""
@@ -71,8 +75,8 @@ class MatrixScorer:
             spectrum, outliers = self._spectrum(matrix)
             rows += spectrum
             facts += outliers
-        self._scores[layer, component] = np.array(rows)
-        self._facts[layer, component] = facts
+        place = layer, self.components.index(component)
+        self._score_values[place], self._fact_values[place] = rows, facts
 
     @staticmethod
     def _element(name: str, observed: float, count: int) -> tuple[float, ...]:
@@ -107,32 +111,13 @@ class MatrixScorer:
 
     def dataset(self) -> xr.Dataset:
         """The scores of all the matrices added, with q-values over all of them, each statistic by itself."""
-        layers = sorted({layer for layer, _ in self._scores})
-        shape = (len(layers), len(self.components), len(self.statistics), len(_FIELDS))
-        scores = np.full(shape, np.nan)
-        facts = np.full((len(layers), len(self.components), 6 if self.spectra else 3), np.nan)
-        for (layer, component), score in self._scores.items():
-            place = layers.index(layer), self.components.index(component)
-            scores[place], facts[place] = score, self._facts[layer, component]
-        dims = ("layer", "component", "statistic")
+        dims, scores = ("layer", "component", "statistic"), self._score_values
         variables: dict[str, tuple] = {name: (dims, scores[..., k]) for k, name in enumerate(_FIELDS)}
-        p_value = scores[..., _FIELDS.index("p_value")]
-        variables["q_value"] = (
-            dims,
-            np.stack([benjamini_hochberg(p_value[..., k]) for k in range(shape[2])], axis=-1),
-        )
-        names = ["sigma", "n_rows", "n_columns"]
-        if self.spectra:
-            names += ["outliers_above", "outliers_below", "marchenko_pastur_distance"]
-        variables |= {name: (dims[:2], facts[..., k]) for k, name in enumerate(names)}
-        dataset = xr.Dataset(
-            variables,
-            coords={
-                "layer": layers,
-                "component": list(self.components),
-                "statistic": list(self.statistics),
-            },
-        )
+        p_value = np.moveaxis(scores[..., _FIELDS.index("p_value")], -1, 0)
+        variables["q_value"] = dims, np.stack([benjamini_hochberg(one) for one in p_value], axis=-1)
+        variables |= {name: (dims[:2], self._fact_values[..., k]) for k, name in enumerate(self._facts)}
+        labels = np.arange(self.n_layers), list(self.components), list(self.statistics)
+        dataset = xr.Dataset(variables, coords=dict(zip(dims, labels, strict=True)))
         schema = SCORES_SCHEMA["matrices"] | (SCORES_SCHEMA["spectra"] if self.spectra else {})
         return describe(dataset, schema)
 

@@ -68,10 +68,7 @@ def effective_depths(
         CheckpointError: the checkpoint cannot be read as it stands; its subclasses say what is wrong.
     """
     fitter = depth_fitter(sigma, depths, part, distance, draws, level, width, seed)
-    if not isinstance(model, Model):
-        model = open_model(model, revision)
-    elif revision is not None:
-        raise ParameterError("revision", revision, "none beside an opened model, which has its own")
+    model = open_model(model, revision)
     names = _require_components(model, components)
     for line in model.notes:
         progress.note(line)
@@ -153,15 +150,8 @@ def _entries(found: EffectiveDepth) -> dict[str, object]:
 
 
 def _attributes(model: Model, fitter: DepthFitter, warnings: list[str]) -> dict[str, object]:
-    settings = {
-        "part": fitter.part,
-        "distance": fitter.distance,
-        "draws": fitter.draws,
-        "level": fitter.level,
-        "width": fitter.width,
-        "seed": fitter.seed,
-    }
-    candidates = {str(depth): list(sigmas) for depth, sigmas in fitter.candidates}
+    settings = {name: getattr(fitter, name) for name in ("part", "distance", "draws", "level", "width", "seed")}
+    candidates = {str(laws[0].depth): [law.sigma for law in laws] for laws in fitter.candidates}
     call = {"function": "rmtbase.scoring.effective_depths", "model": model.name, "revision": model.revision}
     return {
         "schema_version": SCHEMA_VERSION,
@@ -170,11 +160,8 @@ def _attributes(model: Model, fitter: DepthFitter, warnings: list[str]) -> dict[
         "model": shown(model.name),  # netCDF holds no text that is not UTF-8
         "revision": shown(model.revision or ""),
         "family": shown(model.architecture),
-        "part": fitter.part,
+        **{name: settings[name] for name in ("part", "level", "draws", "seed")},
         "distance": _DISTANCE_WORDS[fitter.distance],
-        "level": fitter.level,
-        "draws": fitter.draws,
-        "seed": fitter.seed,
         "notes": json.dumps(model.notes),
         "warnings": json.dumps(warnings),
         "provenance": provenance(call | settings, candidates=candidates),

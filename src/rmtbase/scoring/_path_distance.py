@@ -12,7 +12,9 @@ from jaxtyping import Float
 from rmtbase.errors import ParameterError
 from rmtbase.laws import ResidualPath, ResidualUpdate
 
-PARTS = {"path": ResidualPath, "update": ResidualUpdate}
+Law = ResidualPath | ResidualUpdate
+
+PARTS: dict[str, type[Law]] = {"path": ResidualPath, "update": ResidualUpdate}
 """``"path"``: P = Π (I + σ G_l/√d), all paths; ``"update"``: P - I, all but the direct one."""
 
 _SMALLEST_LOG = -600.0  # singular values below e^-600 of the largest are as good as zero, and their ratios stay finite
@@ -27,19 +29,13 @@ class Nearest(NamedTuple):
     scale: Float[np.ndarray, "draw ..."]
 
 
-def wasserstein(values: Float[np.ndarray, "draw n"], depth: int, sigma: float, part: str) -> Nearest:
+def wasserstein(values: Float[np.ndarray, "draw n"], law: Law) -> Nearest:
     """min_c W₁(s, c q) / mean(s), in closed form: c is the weighted median of s_i/q_i with weights q_i.
 
-    Between the n singular values and the law's quantiles at (i - ½)/n, so that W₁ = Σ|s_i - c q_i|/n. Dividing by the
-    mean makes it free of the scale; it lies between 0 and 1, the distance of c = 0.
-
-    Args:
-        values: singular values, descending.
-        depth: of the law.
-        sigma: of the law.
-        part: of the law, one of :data:`PARTS`.
+    Between the n singular values, descending, and the law's quantiles at (i - ½)/n, so that W₁ = Σ|s_i - c q_i|/n.
+    Dividing by the mean makes it free of the scale; it lies between 0 and 1, the distance of c = 0.
     """
-    quantiles = _quantiles(values.shape[1], depth, sigma, part)
+    quantiles = _quantiles(values.shape[1], law)
     ratio = values / quantiles
     order = np.argsort(ratio, axis=1)
     weight = np.cumsum(quantiles[order], axis=1)
@@ -50,19 +46,13 @@ def wasserstein(values: Float[np.ndarray, "draw n"], depth: int, sigma: float, p
     return Nearest(distance, scale)
 
 
-def kolmogorov_smirnov(values: Float[np.ndarray, "draw n"], depth: int, sigma: float, part: str) -> Nearest:
+def kolmogorov_smirnov(values: Float[np.ndarray, "draw n"], law: Law) -> Nearest:
     """min_c sup_x |F_n(x) - F(x/c)|, by bisection: good to 1e-5.
 
     The supremum is the larger of max_i (i/n - F(s_i/c)), which grows with c, and max_i (F(s_i/c) - (i-1)/n), which
-    falls: the minimum lies where they cross.
-
-    Args:
-        values: singular values, descending.
-        depth: of the law.
-        sigma: of the law.
-        part: of the law, one of :data:`PARTS`.
+    falls: the minimum lies where they cross. The singular values are given descending.
     """
-    nodes, levels = _distribution(depth, sigma, part)
+    nodes, levels = _distribution(law)
     with np.errstate(divide="ignore"):
         logs = np.log(values[:, ::-1])
     count = logs.shape[1]
@@ -85,25 +75,24 @@ def kolmogorov_smirnov(values: Float[np.ndarray, "draw n"], depth: int, sigma: f
 DISTANCES = {"wasserstein": wasserstein, "kolmogorov_smirnov": kolmogorov_smirnov}
 
 
-def require_law(depth: int, sigma: float, part: str) -> None:
-    """Raise :class:`ParameterError` where there is no such law, or it spans more than doubles can hold."""
-    upper = PARTS[part](depth, sigma).log_eigenvalue.support[1]
-    if upper > -_SMALLEST_LOG:
-        raise ParameterError("depths", depth, f"a depth at which the largest eigenvalue is below e^600 (sigma {sigma})")
+def require_law(law: Law) -> None:
+    """Raise :class:`ParameterError` where a law spans more than doubles can hold."""
+    if law.log_eigenvalue.support[1] > -_SMALLEST_LOG:
+        raise ParameterError(
+            "depths", law.depth, f"a depth at which the largest eigenvalue is below e^600 (sigma {law.sigma})"
+        )
 
 
 @lru_cache(maxsize=1024)
-def _quantiles(count: int, depth: int, sigma: float, part: str) -> Float[np.ndarray, " count"]:
+def _quantiles(count: int, law: Law) -> Float[np.ndarray, " count"]:
     """The law's singular values at the levels (i - ½)/count, descending."""
-    law = PARTS[part](depth, sigma).log_eigenvalue
-    logs = 0.5 * np.asarray(law.isf((np.arange(count) + 0.5) / count))
+    logs = 0.5 * np.asarray(law.log_eigenvalue.isf((np.arange(count) + 0.5) / count))
     return np.exp(np.maximum(logs, logs[0] + _SMALLEST_LOG))
 
 
 @lru_cache(maxsize=512)
-def _distribution(depth: int, sigma: float, part: str) -> tuple[np.ndarray, np.ndarray]:
+def _distribution(law: Law) -> tuple[np.ndarray, np.ndarray]:
     """(ln s, level) of the law's singular values, ascending, denser towards both edges."""
-    law = PARTS[part](depth, sigma).log_eigenvalue
     angle = 0.5 * math.pi * np.arange(1, _NODES) / _NODES
-    nodes = np.append(np.asarray(law.ppf(np.sin(angle) ** 2)), law.support[1])
+    nodes = np.append(np.asarray(law.log_eigenvalue.ppf(np.sin(angle) ** 2)), law.log_eigenvalue.support[1])
     return 0.5 * nodes, np.append(np.sin(angle) ** 2, 1.0)

@@ -11,50 +11,19 @@ from jaxtyping import Float
 from numpy.typing import ArrayLike
 
 from rmtbase.linalg import DTYPE, PRNG_IMPLEMENTATION
-from rmtbase.nulls import (
-    PROBABILITIES,
-    Heads,
-    HeadScores,
-    ResampledNull,
-    ScoredHeads,
-    edge_rank,
-    unscored_head,
-)
+from rmtbase.nulls import PROBABILITIES, Heads, HeadScores, ResampledNull, ScoredHeads, edge_rank, unscored_head
 from rmtbase.progress import Progress
 from rmtbase.tables import SCORES_SCHEMA, describe
 
-
-@dataclass(frozen=True)
-class Resampling:
-    """A way to draw other heads from a head's own matrices.
-
-    Attributes:
-        name: as it is asked for.
-        description: what it does, its name first.
-        ensemble: the name, in :mod:`rmtbase.ensembles`, of what makes the ensemble of W_Q and W_K.
-    """
-
-    name: str
-    description: str
-    ensemble: str
-
-
 RESAMPLINGS = {
-    one.name: one
-    for one in (
-        Resampling(
-            "permutation",
-            "permutation: the head's own W_Q and W_K, the elements of each in random order",
-            "permuted_head",
-        ),
-        Resampling(
-            "haar",
-            "haar: the head's own W_Q and W_K, rotated against each other at random in the head's space",
-            "haar_aligned_head",
-        ),
-    )
+    "permutation": ("the head's own W_Q and W_K, the elements of each in random order", "permuted_head"),
+    "haar": (
+        "the head's own W_Q and W_K, rotated against each other at random in the head's space",
+        "haar_aligned_head",
+    ),
 }
-"""Every resampling by name."""
+"""By name: how other heads are drawn from a head's own matrices, in words, and the name in :mod:`rmtbase.ensembles` of
+what makes the ensemble of W_Q and W_K."""
 
 
 @dataclass(frozen=True)
@@ -64,12 +33,12 @@ class Resampler:
     A head's draws are a function of its matrices, the seed and their index alone: not of its place, nor of other heads.
 
     Attributes:
-        resampling: how.
+        name: how, one of :data:`RESAMPLINGS`.
         draws: of each head.
         seed: of the draws.
     """
 
-    resampling: Resampling
+    name: str
     draws: int
     seed: int
     source = "each head's own matrices"
@@ -78,7 +47,7 @@ class Resampler:
     @property
     def description(self) -> str:
         """What the null is, its name first."""
-        return self.resampling.description
+        return f"{self.name}: {RESAMPLINGS[self.name][0]}"
 
     @property
     def p_value_floor(self) -> float:
@@ -108,7 +77,7 @@ class Resampler:
     def record(self) -> dict[str, object]:
         """What provenance says of the nulls."""
         return {
-            "resampler": self.resampling.name,
+            "resampler": self.name,
             "draws_per_head": self.draws,
             "seed": self.seed,
             "key": "fold_in(fold_in(key(seed), crc32(ensemble with its shape and the sha256 of W_Q and W_K)), draw)",
@@ -137,7 +106,7 @@ class Resampler:
         from rmtbase import ensembles
         from rmtbase.montecarlo import draw_spectra
 
-        ensemble = getattr(ensembles, self.resampling.ensemble)(w_q, w_k)
+        ensemble = getattr(ensembles, RESAMPLINGS[self.name][1])(w_q, w_k)
         spectra = []
         # All digits of the smallest singular values: those of a trained head, rotated, span decades.
         for chunk in draw_spectra(ensemble, self.draws, self.seed, solver="svd"):

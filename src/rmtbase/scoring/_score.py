@@ -17,8 +17,8 @@ from rmtbase.linalg import available_cores, core_of_triangles, core_singular_val
 from rmtbase.models import Model, open_model
 from rmtbase.nulls import Heads, NullModel
 from rmtbase.progress import SILENT, Progress
-from rmtbase.scoring._find_null import find_null, require_null_name
-from rmtbase.scoring._heads import first_out_of_range, heads_dataset, sigma_estimate
+from rmtbase.scoring._find_null import Wanted, find_null, require_null_name
+from rmtbase.scoring._heads import IN_RANGE, first_out_of_range, heads_dataset, sigma_estimate
 from rmtbase.scoring._matrices import MATRIX_MODES, MatrixScorer
 from rmtbase.shown import shown
 from rmtbase.tables import SCHEMA_VERSION, provenance, software_version
@@ -69,12 +69,9 @@ def score(
     require_null_name(null)
     if matrices not in MATRIX_MODES:
         raise ParameterError("matrices", matrices, f"one of {', '.join(MATRIX_MODES)}")
-    if not isinstance(model, Model):
-        model = open_model(model, revision)
-    elif revision is not None:
-        raise ParameterError("revision", revision, "none beside an opened model, which has its own")
+    model = open_model(model, revision)
     n_heads = model.n_layers * model.n_heads
-    found = find_null(null, model.d_model, model.d_head, n_heads, baseline, draws, seed, progress)
+    found = find_null(null, baseline, Wanted(model.d_model, model.d_head, n_heads, draws, seed, progress))
     scorer = None if matrices == "none" else MatrixScorer(model.components, model.n_layers, matrices == "spectra", seed)
     with single_threaded_blas():
         heads = _read_heads(model, scorer, progress)
@@ -141,9 +138,8 @@ def _require_range(model: Model, layer: int, read: _Layer) -> None:
     present = (read.sigma_q > 0) & (read.sigma_k > 0)
     beyond = first_out_of_range(read.sigma_q, read.sigma_k, model.d_head * model.d_model, present)
     if beyond is not None:
-        raise CheckpointError(
-            model.path, f"layer {layer} head {beyond.place[0]} has {beyond.found}; expected {beyond.expected}"
-        )
+        (head,), norms = beyond
+        raise CheckpointError(model.path, f"layer {layer} head {head} has {norms}; expected {IN_RANGE}")
 
 
 def _in_parts(
