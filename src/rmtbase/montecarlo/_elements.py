@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import islice
@@ -147,38 +147,6 @@ def draw_elements(
     require_elements_fit(ensemble)
     at_once = max(1, min(cores, host_memory() // elements_bytes(ensemble)))
     return _chunks(ensemble, key, first, draws, chunk, edges, at_once, block, progress)
-
-
-def element_statistics_chunk(
-    ensemble: ElementEnsemble | Ensemble,
-    seed: int,
-    case: str | None,
-    start: int,
-    count: int,
-    bins: int = BINS,
-    range: tuple[float, float] | None = None,
-    advance: Callable[[int], None] = lambda count: None,
-    cores: int | None = None,
-) -> dict[str, NDArray[Any]]:
-    """Draws start, …, start + count - 1 as arrays to be stored and merged along their last axis.
-
-    ``advance`` is called with the number of draws finished since the last call.
-
-    Returns:
-        ``statistic``: (statistic, draw), in the order of :data:`rmtbase.tables.ELEMENT_FORMULAS`.
-        ``histogram``: (bin, draw), int64.
-
-    Raises:
-        ParameterError: as :func:`draw_elements`.
-    """
-    parts = []
-    for part in draw_elements(ensemble, count, seed, case, bins, range, start=start, cores=cores):
-        parts.append(part)
-        advance(len(part.statistics))
-    return {
-        "statistic": np.concatenate([part.statistics for part in parts]).T,
-        "histogram": np.concatenate([part.histogram for part in parts]).T,
-    }
 
 
 def element_edges(
