@@ -78,7 +78,8 @@ def make_table(source: DrawSource, numerics: Mapping[str, Any]) -> xr.Dataset:
         return element_table(source, shared)
     if plan.is_baseline:
         kind = {"kind": "baseline", "ensemble": _WORDS}
-        return _joined(plan, _baseline_rows(source), _baseline_columns(plan), BASELINE_SCHEMA, kind, shared)
+        columns = _head_columns((*_head_shape(case.ensemble), *pair) for case in plan.cases for pair in case.sigmas)
+        return _joined(plan, _baseline_rows(source), columns, BASELINE_SCHEMA, kind, shared)
     kind = {"kind": "spectra", "ensemble": plan.ensemble}
     return _joined(plan, _spectra_rows(source), _spectra_columns(plan), SPECTRA_SCHEMA, kind, shared)
 
@@ -100,24 +101,21 @@ def element_table(source: DrawSource, shared: Mapping[str, Any]) -> xr.Dataset:
 
 
 def _element_columns(plan: Plan) -> Columns:
-    """Shape, and shape and σ as a baseline table has them, of W_QK at standard normal factors; NaN for any other."""
+    """Shape, and what a baseline table has of W_QK, whose factors are standard normal; NaN for any other."""
     ensembles = [require_element_ensemble(case.ensemble) for case in plan.cases]
     rows, columns = np.array([ensemble.element_shape for ensemble in ensembles]).T
     shapes = [head_shape(ensemble) for ensemble in ensembles]
-    heads = zip(*((np.nan,) * 4 if shape is None else (*shape, 1.0, 1.0) for shape in shapes), strict=True)
     return {
         "name": np.array([ensemble.name for ensemble in ensembles], dtype=object),
         "n_rows": rows,
         "n_columns": columns,
-        **dict(zip(("d_model", "d_head", "sigma_q", "sigma_k"), map(np.array, heads), strict=True)),
+        **_head_columns((np.nan,) * 4 if shape is None else (*shape, 1.0, 1.0) for shape in shapes),
     }
 
 
-def _baseline_columns(plan: Plan) -> Columns:
-    """Shape and σ of each row: of each case, one for each σ."""
-    rows = [(*_head_shape(case.ensemble), *pair) for case in plan.cases for pair in case.sigmas]
+def _head_columns(rows: Iterable[tuple[float, ...]]) -> Columns:
     names = ("d_model", "d_head", "sigma_q", "sigma_k")
-    return {name: np.array(column) for name, column in zip(names, zip(*rows, strict=True), strict=True)}
+    return dict(zip(names, map(np.array, zip(*rows, strict=True)), strict=True))
 
 
 def _spectra_columns(plan: Plan) -> Columns:
@@ -235,9 +233,12 @@ def _variables(summary: CaseSummary, more: Variables) -> Variables:
 
 
 def _spectrum_variables(summary: SpectrumSummary, analytic: Variables, longest: int) -> Variables:
-    names = ("mean", "std", "quantile")
-    ordered = {f"eigenvalue_{name}": _padded(getattr(summary.eigenvalue, name), longest) for name in names}
-    return _variables(summary, analytic | ordered)
+    eigenvalue = {
+        "eigenvalue_mean": _padded(summary.eigenvalue.mean, longest),
+        "eigenvalue_std": _padded(summary.eigenvalue.std, longest),
+        "eigenvalue_quantile": _padded(summary.eigenvalue.quantile, longest),
+    }
+    return _variables(summary, analytic | eigenvalue)
 
 
 def _padded(array: Float64[np.ndarray, "rank ..."], longest: int) -> Float64[np.ndarray, "{longest} ..."]:
