@@ -37,15 +37,15 @@ class _Notes:
 
 def single_shapes(plan: Plan) -> Iterator[Plan]:
     """The plan of each of its shapes by itself, with the sample that compacting needs."""
-    for case, draws in zip(plan.cases, plan.draws, strict=True):
+    for case in plan.cases:
         yield make_plan(
             plan.ensemble,
-            [case],
-            draws,
+            [case.parameters],
+            case.draws,
             plan.seed,
             normalization="none",
             precision=plan.precision,
-            name="{d_model}x{d_head}".format(**case),
+            name="{d_model}x{d_head}".format(**case.parameters),
         )
 
 

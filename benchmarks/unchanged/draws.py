@@ -115,7 +115,7 @@ def _plans(entries: Entries) -> None:
     entries.take("plan.record", plan.record)
     entries.take("plan.hash", lambda: plan.hash)
     entries.take("plan.chunks", lambda: [*plan.chunks])
-    entries.take("plan.titles", lambda: [plan.name, plan.title, plan.description, plan.total_draws, plan.case_sigmas])
+    entries.take("plan.titles", lambda: [plan.name, plan.title, plan.description, plan.total_draws])
     entries.take("plan in chunks", lambda: run(plan))
     entries.take("compute_chunk", lambda: public("montecarlo.compute_chunk")(plan, next(iter(plan.chunks))))
 

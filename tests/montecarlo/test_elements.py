@@ -18,8 +18,8 @@ from rmtbase.montecarlo import (
     draw_keys,
     element_baseline,
     element_edges,
-    element_statistics_chunk,
-    element_table,
+    make_plan,
+    run_in_memory,
 )
 from rmtbase.tables import ELEMENTS_SCHEMA, open_table, write_table
 
@@ -130,15 +130,17 @@ def test_counts_do_not_depend_on_the_block():
 
 def test_a_draw_depends_on_seed_case_and_index_alone():
     ensemble = PRODUCT
-    whole = element_statistics_chunk(ensemble, 3, None, 0, 7)
-    parts = [element_statistics_chunk(ensemble, 3, ensemble.name, *part, cores=1) for part in ((0, 2), (2, 4), (6, 1))]
-    for name in ("statistic", "histogram"):
-        np.testing.assert_array_equal(np.concatenate([part[name] for part in parts], axis=-1), whole[name])
+    whole = next(draw_elements(ensemble, 7, 3, chunk=7))
+    cut = ((0, 2), (2, 4), (6, 1))
+    parts = [next(draw_elements(ensemble, n, 3, ensemble.name, start=start, chunk=n, cores=1)) for start, n in cut]
+    for name in ("statistics", "histogram"):
+        joined = np.concatenate([getattr(part, name) for part in parts])
+        np.testing.assert_array_equal(joined, getattr(whole, name))
     chunks = list(draw_elements(ensemble, 5, 3, start=2, chunk=3, cores=2))
     assert [chunk.start for chunk in chunks] == [2, 5]
-    np.testing.assert_array_equal(np.concatenate([chunk.statistics for chunk in chunks]).T, whole["statistic"][:, 2:])
-    for other in (element_statistics_chunk(ensemble, 4, None, 0, 7), element_statistics_chunk(ensemble, 3, "x", 0, 7)):
-        assert not np.any(other["statistic"] == whole["statistic"])
+    np.testing.assert_array_equal(np.concatenate([chunk.statistics for chunk in chunks]), whole.statistics[2:])
+    for seed, case in ((4, None), (3, "x")):
+        assert not np.any(next(draw_elements(ensemble, 7, seed, case, chunk=7)).statistics == whole.statistics)
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf, 1e200])
@@ -221,12 +223,14 @@ def test_a_table_without_its_sample_opens(tmp_path):
     assert open_table(write_table(made, tmp_path / "elements.nc")).equals(made)
 
 
-def test_a_table_from_chunks_is_the_table_made_at_once(table):
-    parts = [element_statistics_chunk(PRODUCT, 0, None, *part) for part in ((0, 11), (11, 29))]
-    sample = {name: np.concatenate([part[name] for part in parts], axis=-1) for name in ("statistic", "histogram")}
-    merged = element_table([PRODUCT], [sample], 0)
-    for name in ("mean", "std", "quantile", "density", "density_standard_error", "sample"):
-        np.testing.assert_array_equal(merged[name].values[0], table[name].values[0])
+@pytest.mark.parametrize("histogram", [{}, {"bins": 30, "range": (-3.0, 4.0)}], ids=["usual", "other"])
+def test_a_table_from_chunks_is_the_table_made_at_once(histogram):
+    whole = element_baseline(PRODUCT, 40, **histogram)
+    case = {"d_model": 48, "d_head": 6}
+    plan = make_plan("low_rank_product", [case], 40, measure="elements", chunk=11, **histogram)
+    assert len(plan.chunks) == 4
+    assert ("bins" in plan.record()) == bool(histogram)
+    assert run_in_memory(plan).drop_attrs(deep=False).identical(whole.drop_attrs(deep=False))
 
 
 def test_the_density_of_the_table_is_that_of_the_elements(table):

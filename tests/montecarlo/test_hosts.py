@@ -50,6 +50,13 @@ def test_two_hosts_draw_the_table_of_one(hosts, tmp_path, assert_same):
     assert files == ["host-0.log", "host-1.log", "table.nc", "table.toml"]
 
 
+def test_first_host_that_is_killed_leaves_no_folder_of_the_meeting(hosts, tmp_path):
+    first, second = hosts
+    assert first.kill(lambda: first.drawn() > 0)
+    assert second.end() == 0
+    assert not (tmp_path / "table.nc.hosts").exists()
+
+
 class LostError(Exception):
     """A host is gone."""
 
@@ -192,6 +199,7 @@ def test_first_host_that_is_lost_before_it_has_begun_is_said_on_the_others(plan,
     (meeting / "host-0.json").write_text(json.dumps({"token": "a", "processes": 2, "met": met}))  # and is killed
     with pytest.raises(WorkerError, match="host 0: it was lost before it could say what is left to draw"):
         other.end()
+    assert not meeting.exists()
 
 
 def test_what_a_host_that_was_killed_has_left_is_no_host(plan, output, table, assert_same):

@@ -64,8 +64,8 @@ def test_every_key_of_a_file_is_read(write):
     assert (plan.normalization, plan.precision, plan.keep_sample) == ("none", "float32", False)
     assert plan.sigmas == ((1.0, 1.0), (0.02, 0.02))
     assert plan.draws == (500, 500, 300)
-    assert plan.chunk == (200, 200, 200)
-    assert [dict(case) for case in plan.cases] == [*TWO_CASES, {"d_model": 64, "d_head": 8}]
+    assert [case.chunk for case in plan.cases] == [200, 200, 200]
+    assert [case.parameters for case in plan.cases] == [*TWO_CASES, {"d_model": 64, "d_head": 8}]
 
 
 def test_what_a_file_leaves_out_has_its_default(write):
@@ -76,14 +76,14 @@ def test_what_a_file_leaves_out_has_its_default(write):
 
 def test_lists_stand_for_all_combinations(write):
     plan = read_plan(write('ensemble = "low_rank_product"\n[[case]]\nd_model = [32, 64]\nd_head = [4, 8]\n'))
-    assert [(case["d_model"], case["d_head"]) for case in plan.cases] == [(32, 4), (32, 8), (64, 4), (64, 8)]
+    assert [case.ensemble.dims[:2] for case in plan.cases] == [(32, 4), (32, 8), (64, 4), (64, 8)]
 
 
 def test_a_list_is_one_value_where_the_argument_is_a_list(write):
     one = read_plan(write('ensemble = "gaussian_chain"\n[[case]]\ndims = [8, 4, 6]\n'))
-    assert [case["dims"] for case in one.cases] == [[8, 4, 6]]
+    assert [case.parameters["dims"] for case in one.cases] == [[8, 4, 6]]
     two = read_plan(write('ensemble = "gaussian_chain"\n[[case]]\ndims = [[8, 4, 6], [6, 6]]\n'))
-    assert [case["dims"] for case in two.cases] == [[8, 4, 6], [6, 6]]
+    assert [case.parameters["dims"] for case in two.cases] == [[8, 4, 6], [6, 6]]
 
 
 def test_a_case_that_comes_twice_counts_once():
@@ -134,6 +134,8 @@ def test_file_that_is_no_plan_is_refused(text, words, write):
         ("keep_sample = 1", ["keep_sample = 1", "true or false"]),
         ("chunk = 0", ["chunk = 0", "a positive integer"]),
         ("chunk = 1.5", ["chunk = 1.5", "a positive integer"]),
+        ('measure = "elements"\nbins = 0', ["bins = 0", "a positive integer"]),
+        ('measure = "elements"\nrange = [1, 0]', ["range = [1, 0]", "low < high"]),
         ("name = 3", ["name = 3", "text"]),
         ("name = 'a/b'", ["name = 'a/b'", "file"]),
         ("name = ''", ["name = ''", "file"]),
@@ -204,8 +206,8 @@ d_head = 4
 
 def test_a_case_may_have_sigmas_of_its_own_and_each_shape_is_drawn_once(write):
     plan = read_plan(write(OWN_SIGMAS))
-    assert [(case["d_model"], case["d_head"]) for case in plan.cases] == [(32, 4), (32, 8), (64, 4)]
-    assert [plan.case_sigmas(case) for case in range(3)] == [
+    assert [case.ensemble.dims[:2] for case in plan.cases] == [(32, 4), (32, 8), (64, 4)]
+    assert [case.sigmas for case in plan.cases] == [
         ((1.0, 1.0), (0.5, 2.0)),
         ((1.0, 1.0), (0.5, 2.0), (0.02, 0.02)),
         ((3.0, 3.0),),
@@ -237,6 +239,16 @@ def test_sigma_of_a_case_that_is_none_is_named(found):
         make_plan("low_rank_product", [TWO_CASES[0] | {"sigma": found}])
 
 
+def test_a_histogram_is_of_elements_only():
+    with pytest.raises(ParameterError, match=r"bins = 60: expected 120, .* where elements are measured"):
+        make_plan("low_rank_product", TWO_CASES, bins=60)
+
+
+def test_an_option_that_no_plan_has_is_a_type_error():
+    with pytest.raises(TypeError, match="keep_smaple"):
+        make_plan("low_rank_product", TWO_CASES, keep_smaple=False)
+
+
 def test_elements_have_no_sigma_of_their_own():
     with pytest.raises(ParameterError, match=r"sigma = .*1 but for spectra of low_rank_product"):
         make_plan("low_rank_product", [TWO_CASES[0] | {"sigma": 0.5}], measure="elements")
@@ -244,7 +256,7 @@ def test_elements_have_no_sigma_of_their_own():
 
 def test_sigma_stays_a_parameter_of_the_ensembles_that_have_one(write):
     plan = read_plan(write('ensemble = "residual_path"\n[[case]]\nd_model = 8\ndepth = 2\nsigma = [0.5, 1.0]\n'))
-    assert [case["sigma"] for case in plan.cases] == [0.5, 1.0]
+    assert [case.ensemble.sigma for case in plan.cases] == [0.5, 1.0]
 
 
 def usual(**changes):
@@ -290,6 +302,8 @@ def test_hash_does_not_depend_on_words_key_order_or_kinds_of_number(same):
         {"keep_sample": False},
         {"chunk": 100},
         {"measure": "elements", "cases": [{**case, "method": "dense"} for case in TWO_CASES]},
+        {"measure": "elements", "bins": 60},
+        {"measure": "elements", "range": (-1.0, 1.0)},
     ],
     ids=str,
 )
@@ -328,7 +342,6 @@ def test_pickled_plan_is_the_same_plan_and_as_small_whatever_was_derived_from_it
     fresh = len(pickle.dumps(plan))
     assert len(plan.chunks) == 100_000
     assert plan.hash
-    assert plan.ensembles
     again = pickle.loads(pickle.dumps(plan))
     assert again == plan
     assert again.hash == plan.hash
@@ -344,4 +357,4 @@ def test_chunks_hold_every_draw_once_in_order():
 @pytest.mark.parametrize(("d_head", "least", "most"), [(1, 2**10, 2**16), (64, 2**10, 2**16), (4096, 1, 8)])
 def test_chunks_take_a_second_or_two_whatever_the_matrix(d_head, least, most):
     plan = make_plan("low_rank_product", [{"d_model": 8192, "d_head": d_head}], 10**9, keep_sample=False)
-    assert least <= plan.chunk[0] <= most
+    assert least <= plan.cases[0].chunk <= most

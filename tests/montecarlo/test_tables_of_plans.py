@@ -101,7 +101,9 @@ def test_elements_of_a_product_are_measured_without_the_thin_draw(tmp_path):
     opened = open_table(tmp_path / "table.nc")
     xr.testing.assert_identical(opened, made)
     assert opened.attrs["kind"] == "elements"
-    assert opened.equals(run_in_memory(make_plan(plan.ensemble, plan.cases, 12, measure="elements", chunk=12)))
+    assert opened.equals(
+        run_in_memory(make_plan(plan.ensemble, [plan.cases[0].parameters], 12, measure="elements", chunk=12))
+    )
 
 
 def test_tables_without_the_sample_lack_it_and_nothing_else():

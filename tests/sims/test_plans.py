@@ -25,7 +25,7 @@ def make_atlas():
 @pytest.fixture(scope="module")
 def atlas_draws():
     plan = read_plan(SIMS / "atlas.toml")
-    return {(case["d_model"], case["d_head"]): draws for case, draws in zip(plan.cases, plan.draws, strict=True)}
+    return {case.ensemble.dims[:2]: case.draws for case in plan.cases}
 
 
 @pytest.mark.parametrize("path", PLANS, ids=lambda path: path.stem)
@@ -55,7 +55,7 @@ def test_every_shape_of_the_atlas_has_draws_enough(atlas_draws):
 
 def test_the_heads_of_the_sources_are_all_there():
     plan = read_plan(SIMS / "heads-of-the-sources.toml")
-    held = {(case["d_model"], case["d_head"]) for case in plan.cases}
+    held = {case.ensemble.dims[:2] for case in plan.cases}
     sizes = ("70m", "160m", "410m", "1b", "1.4b", "2.8b", "6.9b", "12b")
     named = [
         *("gpt2", "gpt2-medium", "gpt2-large", "gpt2-xl", "llama-3.1-8b", "mistral-7b-v0.3", "llama-3-8b"),

@@ -12,8 +12,7 @@ from jax import Array
 from jax.typing import ArrayLike
 from jaxtyping import Float, Key
 
-from rmtbase.ensembles._chain_name import chain_name
-from rmtbase.ensembles._ensemble import Draw
+from rmtbase.ensembles._ensemble import Draw, chain_name
 from rmtbase.ensembles._sum_of_squares import sum_of_squares
 
 

@@ -14,11 +14,8 @@ from dataclasses import MISSING, dataclass
 from typing import Any, ClassVar, Self
 
 import jax
-from jax import Array
-from jaxtyping import Float, Key
 
 from rmtbase.ensembles import _element_laws as laws
-from rmtbase.ensembles._orthonormal import orthonormal_columns
 from rmtbase.errors import ParameterError
 from rmtbase.parameters import require_finite_number, require_positive_integer, require_positive_number
 
@@ -294,11 +291,6 @@ class Orthogonal(Recipe):
 
     name = "orthogonal"
     gain: float = option(require_positive_number, 1.0)
-
-    def sample(self, key: Key[Array, ""], fan_out: int, fan_in: int) -> Float[Array, "{fan_out} {fan_in}"]:
-        """One matrix."""
-        q = orthonormal_columns(jax.random.normal(key, (max(fan_out, fan_in), min(fan_out, fan_in))))
-        return self.gain * (q.T if fan_out < fan_in else q)
 
 
 INITIALIZERS: dict[str, type[Initializer] | type[Orthogonal]] = {

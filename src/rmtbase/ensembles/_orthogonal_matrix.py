@@ -1,16 +1,32 @@
-"""A matrix with orthonormal rows or columns, as the orthogonal initialiser draws it."""
+"""Matrices with orthonormal rows or columns: Gram–Schmidt, and what the orthogonal initialiser draws."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
 import jax
+import jax.numpy as jnp
 from jax import Array, lax
+from jax.custom_batching import sequential_vmap
 from jax.typing import ArrayLike
 from jaxtyping import Float, Key
 
 from rmtbase.ensembles._full_matrix import FullMatrix
 from rmtbase.ensembles._initializers import Orthogonal
+
+
+# Matrix after matrix: jaxlib's LAPACK shares a batch among threads, and two batches at once may wait for each other
+# forever (jaxlib 0.10.2, two cores).
+@sequential_vmap
+def orthonormal_columns(matrix: Float[Array, "m n"]) -> Float[Array, "m n"]:
+    """Q of the factorisation Q R with R's diagonal positive, m ≥ n.
+
+    Of a standard normal matrix it is uniform (Haar) on the Stiefel manifold; LAPACK's own signs would not leave it so.
+
+    Source: F. Mezzadri, Notices AMS 54, 592 (2007).
+    """
+    q, r = jnp.linalg.qr(matrix)
+    return q * jnp.where(jnp.diagonal(r) < 0, -1.0, 1.0)
 
 
 @jax.tree_util.register_dataclass
@@ -37,7 +53,8 @@ class OrthogonalMatrix(FullMatrix):
 
     def row_context(self, key: Key[Array, ""]) -> Float[Array, "{self.n_rows} {self.n_columns}"]:
         """What :meth:`rows` needs of a draw: the whole matrix."""
-        return self.initializer.sample(key, self.n_rows, self.n_columns)
+        q = orthonormal_columns(jax.random.normal(key, (max(self.element_shape), min(self.element_shape))))
+        return self.initializer.gain * (q.T if self.n_rows < self.n_columns else q)
 
     def rows(
         self, context: Float[Array, "{self.n_rows} {self.n_columns}"], start: ArrayLike, count: int

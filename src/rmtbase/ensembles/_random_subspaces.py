@@ -12,7 +12,7 @@ from jaxtyping import Int, Key
 
 from rmtbase.ensembles._chi import chi
 from rmtbase.ensembles._ensemble import Draw
-from rmtbase.ensembles._orthonormal import orthonormal_columns
+from rmtbase.ensembles._orthogonal_matrix import orthonormal_columns
 from rmtbase.ensembles._thin_gaussian_chain import upper_triangle
 from rmtbase.parameters import require_head_shape
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import math
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -15,16 +17,51 @@ from jaxtyping import Float, Key
 from numpy.typing import ArrayLike, NDArray
 
 from rmtbase.ensembles._ensemble import Draw
-from rmtbase.ensembles._orthonormal import orthonormal_columns
+from rmtbase.ensembles._orthogonal_matrix import orthonormal_columns
 from rmtbase.ensembles._sum_of_squares import sum_of_squares
 from rmtbase.errors import ParameterError
+
+Matrix = NDArray[np.floating]  # (d_head, d_model)
 
 _DIGEST_BYTES = 8
 
 
+class _ResampledHead(ABC):
+    """What the ensembles share that are made of a given head."""
+
+    digest: Any
+    _factory: ClassVar[str]
+
+    @property
+    @abstractmethod
+    def shape(self) -> tuple[int, int]:
+        """(d_head, d_model)."""
+
+    @property
+    def name(self) -> str:
+        """``{permuted_head or haar_aligned_head} {d_model}x{d_head} sha256:{digest of the matrices}``."""
+        d_head, d_model = self.shape
+        return f"{self._factory} {d_model}x{d_head} sha256:{np.asarray(self.digest).tobytes().hex()}"
+
+    @property
+    def rank(self) -> int:
+        """d_head."""
+        return self.shape[0]
+
+    @property
+    def matrix_shape(self) -> tuple[int, int]:
+        """Shape of a draw's ``matrix``."""
+        return (self.rank, self.rank)
+
+    @property
+    def factor_sizes(self) -> tuple[int, ...]:
+        """d_model d_head, of W_Q and of W_K."""
+        return (int(math.prod(self.shape)),) * 2
+
+
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
-class PermutedHead:
+class PermutedHead(_ResampledHead):
     """W_QK of a head whose W_Q and W_K keep their elements, each set in uniformly random order.
 
     The distribution of the elements stays what it is, heavy tails and all; whatever structure they formed is gone. With
@@ -36,29 +73,16 @@ class PermutedHead:
         digest: what identifies them.
     """
 
+    _factory = "permuted_head"
+
     w_q: Any
     w_k: Any
     digest: Any
 
     @property
-    def name(self) -> str:
-        """``permuted_head {d_model}x{d_head} sha256:{digest of the matrices}``."""
-        return _head_name("permuted_head", self.w_q.shape, self.digest)
-
-    @property
-    def rank(self) -> int:
-        """d_head."""
-        return self.w_q.shape[0]
-
-    @property
-    def matrix_shape(self) -> tuple[int, int]:
-        """Shape of a draw's ``matrix``."""
-        return (self.rank, self.rank)
-
-    @property
-    def factor_sizes(self) -> tuple[int, ...]:
-        """d_model d_head, of W_Q and of W_K."""
-        return (self.w_q.size, self.w_k.size)
+    def shape(self) -> tuple[int, int]:
+        """(d_head, d_model)."""
+        return self.w_q.shape
 
     def permuted(self, key: Key[Array, ""]) -> tuple[Array, Array]:
         """The shuffled W_Q and W_K of one draw, in the dtype of the given ones."""
@@ -120,7 +144,7 @@ def _shuffled(key: Key[Array, ""], matrix: Array) -> Array:
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
-class HaarAlignedHead:
+class HaarAlignedHead(_ResampledHead):
     """W_Qᵀ O W_K of a head, O uniform (Haar) on the orthogonal group of the head's space R^h.
 
     W_Q = U_Q S_Q V_Qᵀ and W_K = U_K S_K V_Kᵀ keep their singular values; which directions of the queries meet which of
@@ -139,30 +163,17 @@ class HaarAlignedHead:
     Source: F. Mezzadri, Notices AMS 54, 592 (2007), for the Haar measure by QR with signs.
     """
 
+    _factory = "haar_aligned_head"
+
     s_q: Any
     s_k: Any
     d_model: Any
     digest: Any
 
     @property
-    def name(self) -> str:
-        """``haar_aligned_head {d_model}x{d_head} sha256:{digest of the matrices}``."""
-        return _head_name("haar_aligned_head", (self.rank, self.d_model), self.digest)
-
-    @property
-    def rank(self) -> int:
-        """d_head."""
-        return self.s_q.shape[0]
-
-    @property
-    def matrix_shape(self) -> tuple[int, int]:
-        """Shape of a draw's ``matrix``."""
-        return (self.rank, self.rank)
-
-    @property
-    def factor_sizes(self) -> tuple[int, ...]:
-        """d_model d_head, of W_Q and of W_K."""
-        return (int(self.d_model) * self.rank,) * 2
+    def shape(self) -> tuple[int, int]:
+        """(d_head, d_model)."""
+        return (self.s_q.shape[0], self.d_model)
 
     def sample(self, key: Key[Array, ""]) -> Draw:
         """One draw; ``matrix`` is S_Q O S_K, of shape (d_head, d_head). ``norm_squared`` is the given head's."""
@@ -184,52 +195,28 @@ def haar_aligned_head(w_q: ArrayLike, w_k: ArrayLike) -> HaarAlignedHead:
         ParameterError: not two floating-point matrices of one shape (d_head, d_model), d_head ≤ d_model, or a value in
             them is not finite.
     """
-    head = _given_head(w_q, w_k)
-    return HaarAlignedHead(_singular_values(head.w_q), _singular_values(head.w_k), head.w_q.shape[1], head.digest)
+    q, k, digest = _given_head(w_q, w_k)
+    return HaarAlignedHead(_singular_values(q), _singular_values(k), q.shape[1], digest)
 
 
-def _singular_values(w: NDArray[np.floating]) -> NDArray[np.float64]:
+def _singular_values(w: Matrix) -> NDArray[np.float64]:
     triangle = np.linalg.qr(np.asarray(w, dtype=np.float64).T, mode="r")
     values = np.linalg.svd(triangle, compute_uv=False)
     return np.where(values > values[0] * values.size * np.finfo(np.float64).eps, values, 0.0)
 
 
-class _GivenHead(NamedTuple):
-    """A head that is at hand.
-
-    Attributes:
-        w_q, w_k: its matrices (d_head, d_model), in their own dtype.
-        digest: 8 bytes that identify their values, whatever the dtype they are stored in.
-    """
-
-    w_q: NDArray[np.floating]
-    w_k: NDArray[np.floating]
-    digest: NDArray[np.uint8]
-
-
-def _given_head(w_q: ArrayLike, w_k: ArrayLike) -> _GivenHead:
-    """The head with these matrices.
-
-    Raises:
-        ParameterError: not two floating-point matrices of one shape (d_head, d_model), d_head ≤ d_model, or a value in
-            them is not finite.
-    """
+def _given_head(w_q: ArrayLike, w_k: ArrayLike) -> tuple[Matrix, Matrix, NDArray[np.uint8]]:
+    """The two matrices, checked, and what identifies their values, whatever the dtype they are stored in."""
     q, k = _matrix("w_q", w_q), _matrix("w_k", w_k)
     if k.shape != q.shape:
         raise ParameterError("w_k", k.shape, f"the shape {q.shape} of w_q")
     content = hashlib.sha256(repr(q.shape).encode())
     for matrix in (q, k):
         content.update(np.ascontiguousarray(matrix, dtype="<f8").data)
-    return _GivenHead(q, k, np.frombuffer(content.digest()[:_DIGEST_BYTES], dtype=np.uint8))
+    return q, k, np.frombuffer(content.digest()[:_DIGEST_BYTES], dtype=np.uint8)
 
 
-def _head_name(resampler: str, shape: tuple[int, int], digest: NDArray[np.uint8]) -> str:
-    """``{resampler} {d_model}x{d_head} sha256:{digest}``."""
-    d_head, d_model = shape
-    return f"{resampler} {d_model}x{d_head} sha256:{np.asarray(digest).tobytes().hex()}"
-
-
-def _matrix(name: str, value: ArrayLike) -> NDArray[np.floating]:
+def _matrix(name: str, value: ArrayLike) -> Matrix:
     try:
         matrix = np.asarray(value)
     except (ValueError, TypeError, RuntimeError) as error:  # a ragged list, a tensor that is no NumPy array

@@ -12,9 +12,8 @@ from jax import Array
 from jaxtyping import Float, Int, Key
 
 from rmtbase.ensembles._bidiagonal_gaussian_matrix import BidiagonalDraw
-from rmtbase.ensembles._chain_name import chain_name
 from rmtbase.ensembles._chi import chi
-from rmtbase.ensembles._ensemble import Draw
+from rmtbase.ensembles._ensemble import Draw, chain_name
 from rmtbase.ensembles._sum_of_squares import rounded, sum_of_squares
 
 

@@ -1,21 +1,19 @@
 """Monte Carlo: plans and their runs, the draws of one ensemble, the tables that come of them."""
 
-from rmtbase.montecarlo._baseline import baseline, baseline_plan
+from rmtbase.montecarlo._baseline import baseline, baseline_plan, element_baseline
 from rmtbase.montecarlo._cache import CacheWarning, cache_folder, cached_baseline
 from rmtbase.montecarlo._chunks import Chunk, Chunks
 from rmtbase.montecarlo._compiled_sampler import BatchPlan, CompiledSampler, tile_size
 from rmtbase.montecarlo._compute import compute_chunk
-from rmtbase.montecarlo._element_table import element_baseline, element_table
 from rmtbase.montecarlo._elements import (
     ElementChunk,
     ElementEnsemble,
     draw_elements,
     element_edges,
-    element_statistics_chunk,
 )
 from rmtbase.montecarlo._hosts import run_on_hosts
 from rmtbase.montecarlo._keys import MAX_DRAWS, case_key, draw_keys
-from rmtbase.montecarlo._plan import Plan, make_plan, read_plan
+from rmtbase.montecarlo._plan import Case, Plan, make_plan, read_plan
 from rmtbase.montecarlo._run import plan_status, run_in_memory, run_plan
 from rmtbase.montecarlo._simulations import (
     GaussianMatrixSample,
@@ -35,6 +33,7 @@ __all__ = [
     "MAX_DRAWS",
     "BatchPlan",
     "CacheWarning",
+    "Case",
     "Chunk",
     "Chunks",
     "CompiledSampler",
@@ -58,8 +57,6 @@ __all__ = [
     "draw_spectra",
     "element_baseline",
     "element_edges",
-    "element_statistics_chunk",
-    "element_table",
     "histogram_edges",
     "make_plan",
     "open_store",

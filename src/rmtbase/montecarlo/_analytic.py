@@ -5,11 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import singledispatch
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float64
-from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
 from rmtbase import laws
@@ -41,19 +40,6 @@ class AnalyticValue(NamedTuple):
     mean: float
     std: float
     method: str
-
-
-class SpectralLaw(Protocol):
-    """What a table needs of a limiting law."""
-
-    @property
-    def support(self) -> tuple[float, float]:
-        """Lower and upper edge."""
-        ...
-
-    def cdf(self, x: ArrayLike) -> NDArray[np.float64]:
-        """Distribution function of the nonzero eigenvalues."""
-        ...
 
 
 UNKNOWN = AnalyticValue(np.nan, np.nan, NONE)
@@ -98,7 +84,7 @@ def _(ensemble: ResidualProduct) -> dict[str, AnalyticValue]:
     }
 
 
-def spectral_law(ensemble: object) -> SpectralLaw | None:
+def spectral_law(ensemble: object) -> laws.Distribution | None:
     """The limiting law of the nonzero eigenvalues, raw and at σ = 1; None where none is offered.
 
     That of a matrix of independent elements is Marchenko-Pastur's at their variance, whatever else their law.
@@ -110,24 +96,24 @@ def spectral_law(ensemble: object) -> SpectralLaw | None:
 
 
 @singledispatch
-def _spectral_law(ensemble: object) -> SpectralLaw | None:
+def _spectral_law(ensemble: object) -> laws.Distribution | None:
     return None
 
 
 @_spectral_law.register
-def _(ensemble: _Chain) -> SpectralLaw:
+def _(ensemble: _Chain) -> laws.Distribution:
     dims = _dims(ensemble)
     return laws.GaussianChain(dims, (1.0,) * (len(dims) - 1))
 
 
 @_spectral_law.register
-def _(ensemble: IndependentMatrix) -> SpectralLaw | None:
+def _(ensemble: IndependentMatrix) -> laws.Distribution | None:
     std = ensemble.element_std
     return laws.GaussianChain(ensemble.element_shape, (std,)) if np.isfinite(std) else None
 
 
 @_spectral_law.register
-def _(ensemble: ResidualProduct) -> SpectralLaw | None:
+def _(ensemble: ResidualProduct) -> laws.Distribution | None:
     if ensemble.part == "order":
         return None
     law = laws.ResidualPath if ensemble.part == "path" else laws.ResidualUpdate

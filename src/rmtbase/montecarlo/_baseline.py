@@ -1,19 +1,25 @@
-"""The baseline table of W_QK in one call, made in memory."""
+"""The tables of W_QK and of elements in one call, made in memory."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Literal
+from collections.abc import Iterable, Sequence
+from typing import Any, Literal
 
 import xarray as xr
 
+from rmtbase.ensembles import Ensemble, low_rank_product
 from rmtbase.errors import ParameterError
-from rmtbase.montecarlo._plan import Plan, listed, make_plan
-from rmtbase.montecarlo._run import run_in_memory
-from rmtbase.parameters import require_draws, require_head_shape, require_normalization
+from rmtbase.montecarlo._elements import BINS, ElementEnsemble, element_edges, require_element_ensemble
+from rmtbase.montecarlo._machine import machine_settings, numerics_record
+from rmtbase.montecarlo._plan import Case, Plan, listed, make_plan
+from rmtbase.montecarlo._run import draw_in_memory, run_in_memory
+from rmtbase.montecarlo._table import element_table
+from rmtbase.parameters import require_draws, require_head_shape, require_normalization, require_seed
 from rmtbase.progress import SILENT, Progress
+from rmtbase.tables import provenance
 
 Normalization = Literal["sqrt_d", "none"]
+ElementCase = ElementEnsemble | Ensemble | tuple[int, int]
 
 
 def baseline(
@@ -60,21 +66,22 @@ def baseline(
 def baseline_plan(
     d_model: int | Sequence[int],
     d_head: int | Sequence[int],
-    sigma: object = 1.0,
+    sigma: float | tuple[float, float] | Sequence[float | tuple[float, float]] = 1.0,
     draws: int = 10_000,
     seed: int = 0,
-    normalization: str = "sqrt_d",
-    precision: str = "float64",
+    normalization: Normalization = "sqrt_d",
+    precision: Literal["float64", "float32"] = "float64",
     keep_sample: bool = True,
 ) -> Plan:
     """The plan of a W_QK table; arguments and errors as :func:`baseline`."""
     shapes = _shapes(d_model, d_head)
+    require_normalization(normalization)
     return make_plan(
         "low_rank_product",
         [{"d_model": d, "d_head": h} for d, h in shapes],
         require_draws(draws),
         seed,
-        normalization=require_normalization(normalization),
+        normalization=normalization,
         sigma=sigma,
         precision=precision,
         keep_sample=keep_sample,
@@ -89,3 +96,71 @@ def _shapes(d_model: object, d_head: object) -> list[tuple[int, int]]:
     count = max(len(models), len(heads))
     models, heads = models * (count // len(models)), heads * (count // len(heads))
     return [require_head_shape(d, h) for d, h in zip(models, heads, strict=True)]
+
+
+def element_baseline(
+    cases: ElementCase | Iterable[ElementCase],
+    draws: int = 100,
+    seed: int = 0,
+    bins: int = BINS,
+    range: tuple[float, float] | None = None,
+    keep_sample: bool = True,
+    progress: Progress = SILENT,
+) -> xr.Dataset:
+    """The null of the statistics of a matrix's elements: moments, histogram entropy and divergence, Weibull fit.
+
+    The elements are those the ensemble draws, of W_QK the raw product of standard normal factors. Where they are c
+    times as large, ``mean``, ``std``, ``weibull_scale`` and the bin edges are c times as large, ``histogram_entropy``
+    is larger by ln c, and nothing else changes: c = σ_Q σ_K, divided by √d_model for ``sqrt_d``.
+
+    Args:
+        cases: an ensemble that draws by rows, or (d_model, d_head) for W_QK; or several of them.
+        draws: of each case, at least 2.
+        seed: the same seed gives the same numbers to the bit, whatever else is in the table.
+        bins: of the histogram.
+        range: (low, high) of the histogram, for all cases; by default each case's own six standard deviations of one
+            element to either side of zero.
+        keep_sample: whether the table holds every draw's statistics.
+        progress: told of the draws finished.
+
+    Returns:
+        A table of ``kind`` elements: dims case, statistic, probability, bin, edge and draw; see
+        :data:`rmtbase.tables.ELEMENTS_SCHEMA`.
+
+    Raises:
+        ParameterError: as :func:`draw_elements`; fewer than two draws; no case at all.
+    """
+    ensembles, draws, seed = _element_ensembles(cases), require_draws(draws), require_seed(seed)
+    edges = [element_edges(ensemble, bins, range) for ensemble in ensembles]
+    plan = Plan(
+        ensemble="element_baseline",
+        cases=tuple(Case(one, {"name": one.name}, draws, draws) for one in ensembles),
+        seed=seed,
+        measure="elements",
+        keep_sample=keep_sample,
+        bins=bins,
+        range=range,
+    )
+    source, _ = draw_in_memory(plan, progress)
+    call = {
+        "function": "rmtbase.montecarlo.element_baseline",
+        "cases": [ensemble.name for ensemble in ensembles],
+        "draws": draws,
+        "seed": seed,
+        "bins": edges[0].size - 1,
+        "range": [[float(of[0]), float(of[-1])] for of in edges],
+    }
+    return element_table(source, {"provenance": provenance(call, numerics=numerics_record(machine_settings()))})
+
+
+def _element_ensembles(cases: ElementCase | Iterable[ElementCase]) -> list[Any]:
+    """Each once."""
+    several: list[Any] = [cases] if _is_shape(cases) or not isinstance(cases, Iterable) else list(cases)
+    if not several:
+        raise ParameterError("cases", several, "at least one ensemble or (d_model, d_head)")
+    ensembles = [low_rank_product(*case, method="dense") if _is_shape(case) else case for case in several]
+    return list({ensemble.name: ensemble for ensemble in map(require_element_ensemble, ensembles)}.values())
+
+
+def _is_shape(case: object) -> bool:
+    return isinstance(case, tuple) and not any(isinstance(one, tuple | ElementEnsemble) for one in case)

@@ -11,10 +11,11 @@ from numpy.typing import NDArray
 
 from rmtbase.linalg import without_noise
 from rmtbase.montecarlo._chunks import Chunk
-from rmtbase.montecarlo._elements import BINS, element_statistics_chunk
+from rmtbase.montecarlo._elements import ElementChunk, draw_elements
 from rmtbase.montecarlo._plan import Plan
 from rmtbase.montecarlo._solver_choice import choose_solver
-from rmtbase.montecarlo._spectra import draw_spectra
+from rmtbase.montecarlo._spectra import SpectrumChunk, draw_spectra
+from rmtbase.progress import SILENT
 from rmtbase.statistics import SPECTRAL_STATISTICS, spectral_statistics
 from rmtbase.tables import ELEMENT_FORMULAS
 
@@ -25,27 +26,29 @@ Layout = dict[str, tuple[str, tuple[int, ...]]]
 OF_THE_SMALLEST = ("smallest_eigenvalue", "condition_number", "log_determinant", "condition_number_singular")
 """The statistics that the smallest singular value decides, unknown where it is rounding."""
 
+_UNTOLD = SILENT.bar("drawing", None)
+
 
 def choose_solvers(plan: Plan, cores: int | None = None) -> list[str]:
     """The solver of each case, chosen where it will be used; none for elements, whose spectra nobody asks for."""
     if plan.measure == "elements":
         return ["none"] * len(plan.cases)
-    return [choose_solver(ensemble, plan.precision, cores=cores).name for ensemble in plan.ensembles]
+    return [choose_solver(case.ensemble, plan.precision, cores=cores).name for case in plan.cases]
 
 
 def chunk_layout(plan: Plan, chunk: Chunk) -> Layout:
     """What :func:`compute_chunk` gives for a chunk."""
-    number, count = np.dtype(np.float64).str, chunk.count
+    number = np.dtype(np.float64).str
     if plan.measure == "elements":
-        histogram = (np.dtype(np.int64).str, (BINS, count))
-        return {"statistic": (number, (len(ELEMENT_FORMULAS), count)), "histogram": histogram}
-    ensemble = plan.ensembles[chunk.case]
+        counts = (np.dtype(np.int64).str, (plan.bins, chunk.count))
+        return {"statistic": (number, (len(ELEMENT_FORMULAS), chunk.count)), "histogram": counts}
+    ensemble = plan.cases[chunk.case].ensemble
     rows = {
         "statistic": len(SPECTRAL_STATISTICS),
         "eigenvalue": ensemble.rank,
         "norm_squared": len(ensemble.factor_sizes),
     }
-    return {name: (number, (length, count)) for name, length in rows.items()}
+    return {name: (number, (length, chunk.count)) for name, length in rows.items()}
 
 
 def compute_chunk(
@@ -53,7 +56,7 @@ def compute_chunk(
     chunk: Chunk,
     solver: str | None = None,
     cores: int | None = None,
-    advance: Callable[[int], None] = lambda count: None,
+    advance: Callable[[int], None] = _UNTOLD,
 ) -> Arrays:
     """The draws of one chunk: a function of the plan and the chunk alone, to the bit on one kind of machine.
 
@@ -62,40 +65,43 @@ def compute_chunk(
         chunk: which draws.
         solver: name of the eigen-solver; chosen if None.
         cores: how many to use; all that the process may use if None.
-        advance: called with the number of draws finished since the last call.
+        advance: the bar of the run, called with the number of draws finished since the last call.
 
     Returns:
         For spectra ``statistic`` (statistic, draw), ``eigenvalue`` (rank, draw), descending, and ``norm_squared``
-        (factor, draw), each factor at σ = 1, raw; for elements those of :func:`element_statistics_chunk`.
+        (factor, draw), each factor at σ = 1, raw; for elements ``statistic`` (statistic, draw), in the order of
+        :data:`rmtbase.tables.ELEMENT_FORMULAS`, and ``histogram`` (bin, draw), int64.
 
         NaN stands for eigenvalues that are rounding (s_k ≤ r ε s_1, as in deep residual paths), and for the statistics
         :data:`OF_THE_SMALLEST` of such a draw; the others do not feel them.
     """
-    ensemble = plan.ensembles[chunk.case]
-    if plan.measure == "elements":
-        return element_statistics_chunk(
-            ensemble, plan.seed, None, chunk.start, chunk.count, advance=advance, cores=cores
-        )
+    ensemble, start = plan.cases[chunk.case].ensemble, chunk.start
     arrays = {name: np.empty(shape, dtype) for name, (dtype, shape) in chunk_layout(plan, chunk).items()}
-    of_the_smallest = [list(SPECTRAL_STATISTICS).index(name) for name in OF_THE_SMALLEST]
-    drawn = draw_spectra(
-        ensemble,
-        chunk.count,
-        plan.seed,
-        start=chunk.start,
-        precision=plan.precision,  # type: ignore[arg-type]  # checked when the plan was made
-        solver=solver,
-        cores=cores,
-    )
+    if plan.measure == "elements":
+        drawn = draw_elements(ensemble, chunk.count, plan.seed, None, plan.bins, plan.range, start=start, cores=cores)
+    else:
+        drawn = draw_spectra(
+            ensemble, chunk.count, plan.seed, start=start, precision=plan.precision, solver=solver, cores=cores
+        )
     with closing(drawn) as parts:  # an interrupt anywhere below ends its threads, too
         for part in parts:
-            first = part.start - chunk.start
-            place = slice(first, first + len(part.singular_values))
-            rounding = without_noise(part.singular_values) == 0.0
-            statistic = spectral_statistics(part.singular_values)
-            statistic[np.ix_(rounding.any(axis=1), of_the_smallest)] = np.nan
-            arrays["statistic"][:, place] = statistic.T
-            arrays["eigenvalue"][:, place] = np.where(rounding, np.nan, part.singular_values**2).T
-            arrays["norm_squared"][:, place] = part.norm_squared.T
-            advance(len(part.singular_values))
+            numbers = _of_elements(part) if isinstance(part, ElementChunk) else _of_spectra(part)
+            count = len(numbers["statistic"])
+            for name, of_draws in numbers.items():
+                arrays[name][:, part.start - start : part.start - start + count] = of_draws.T
+            advance(count)
     return arrays
+
+
+def _of_elements(part: ElementChunk) -> Arrays:
+    return {"statistic": part.statistics, "histogram": part.histogram}
+
+
+def _of_spectra(part: SpectrumChunk) -> Arrays:
+    values = part.singular_values
+    rounding = without_noise(values) == 0.0
+    statistic = spectral_statistics(values)
+    of_the_smallest = [list(SPECTRAL_STATISTICS).index(name) for name in OF_THE_SMALLEST]
+    statistic[np.ix_(rounding.any(axis=1), of_the_smallest)] = np.nan
+    eigenvalue = np.where(rounding, np.nan, values**2)
+    return {"statistic": statistic, "eigenvalue": eigenvalue, "norm_squared": part.norm_squared}

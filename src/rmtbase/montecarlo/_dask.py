@@ -247,22 +247,18 @@ def _security() -> Security:
 def _cluster(workers: int) -> LocalCluster:
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Creating scratch directories", UserWarning)  # said where the clock is set on
-        return _new_cluster(workers)
-
-
-def _new_cluster(workers: int) -> LocalCluster:
-    return LocalCluster(
-        n_workers=workers,
-        threads_per_worker=1,
-        processes=True,
-        host="127.0.0.1",
-        protocol="tls://",
-        security=_security(),
-        scheduler_kwargs={"dashboard": False, "dashboard_address": "127.0.0.1:0"},
-        memory_limit=0,
-        silence_logs=logging.CRITICAL,
-        env={"JAX_PLATFORMS": "cpu"},  # several processes on one GPU would fight for its memory
-    )
+        return LocalCluster(
+            n_workers=workers,
+            threads_per_worker=1,
+            processes=True,
+            host="127.0.0.1",
+            protocol="tls://",
+            security=_security(),
+            scheduler_kwargs={"dashboard": False, "dashboard_address": "127.0.0.1:0"},
+            memory_limit=0,
+            silence_logs=logging.CRITICAL,
+            env={"JAX_PLATFORMS": "cpu"},  # several processes on one GPU would fight for its memory
+        )
 
 
 def _again(attempt: Callable[[], Any], clock: Clock) -> Any:

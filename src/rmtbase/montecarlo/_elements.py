@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Generator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Generator
+from contextlib import closing
 from functools import partial
 from itertools import islice
 from typing import Any, NamedTuple, Protocol, runtime_checkable
@@ -21,7 +20,8 @@ from rmtbase.ensembles import Ensemble
 from rmtbase.errors import ParameterError
 from rmtbase.linalg import available_cores, reproducible_jax
 from rmtbase.montecarlo._compiled_sampler import COMPILER_OPTIONS
-from rmtbase.montecarlo._keys import MAX_DRAWS, case_key, require_start
+from rmtbase.montecarlo._keys import case_key, require_indices
+from rmtbase.montecarlo._machine import in_order
 from rmtbase.montecarlo._memory import (
     ELEMENTS_AT_ONCE,
     elements_bytes,
@@ -135,50 +135,14 @@ def draw_elements(
         AllocationError: one draw does not fit in memory.
     """
     ensemble = require_element_ensemble(ensemble)
-    draws, chunk = require_positive_integer("draws", draws), require_positive_integer("chunk", chunk)
-    block = require_positive_integer("block", block)
-    first = require_start(start)
-    if first + draws > MAX_DRAWS:
-        raise ParameterError("draws", draws, f"at most {MAX_DRAWS - first}: an index has 32 bits")
+    first, draws = require_indices(start, draws)
+    chunk, block = require_positive_integer("chunk", chunk), require_positive_integer("block", block)
     edges = element_edges(ensemble, bins, range)
-    with reproducible_jax():
-        key = case_key(seed, ensemble.name if case is None else case)
+    key = case_key(seed, ensemble.name if case is None else case)
     cores = available_cores() if cores is None else require_workers("cores", cores)
     require_elements_fit(ensemble)
     at_once = max(1, min(cores, host_memory() // elements_bytes(ensemble)))
     return _chunks(ensemble, key, first, draws, chunk, edges, at_once, block, progress)
-
-
-def element_statistics_chunk(
-    ensemble: ElementEnsemble | Ensemble,
-    seed: int,
-    case: str | None,
-    start: int,
-    count: int,
-    bins: int = BINS,
-    range: tuple[float, float] | None = None,
-    advance: Callable[[int], None] = lambda count: None,
-    cores: int | None = None,
-) -> dict[str, NDArray[Any]]:
-    """Draws start, …, start + count - 1 as arrays to be stored and merged along their last axis.
-
-    ``advance`` is called with the number of draws finished since the last call.
-
-    Returns:
-        ``statistic``: (statistic, draw), in the order of :data:`rmtbase.tables.ELEMENT_FORMULAS`.
-        ``histogram``: (bin, draw), int64.
-
-    Raises:
-        ParameterError: as :func:`draw_elements`.
-    """
-    parts = []
-    for part in draw_elements(ensemble, count, seed, case, bins, range, start=start, cores=cores):
-        parts.append(part)
-        advance(len(part.statistics))
-    return {
-        "statistic": np.concatenate([part.statistics for part in parts]).T,
-        "histogram": np.concatenate([part.histogram for part in parts]).T,
-    }
 
 
 def element_edges(
@@ -225,20 +189,13 @@ def _chunks(
             pivot, sums = _reduce(ensemble, key, np.uint32(draw), edges[0], edges[-1], edges.size - 1, block)
         return _numbers(_sketch(ensemble, pivot, sums, edges))
 
-    indices, advance = iter(range(first, first + draws)), progress.bar("drawing", draws)
-    pool = ThreadPoolExecutor(cores, thread_name_prefix="rmtbase-elements")
-    try:
-        ahead = deque(pool.submit(one, draw) for draw in islice(indices, cores + 1))
-        for start in range(first, first + draws, chunk):
-            rows = []
-            for _ in range(min(chunk, first + draws - start)):
-                rows.append(ahead.popleft().result())
-                ahead.extend(pool.submit(one, draw) for draw in islice(indices, 1))
+    indices, advance = range(first, first + draws), progress.bar("drawing", draws)
+    with closing(in_order(one, indices, cores, cores, "rmtbase-elements")) as drawn:
+        for start in indices[::chunk]:
+            rows = [draw.result() for draw in islice(drawn, chunk)]
             statistics, histogram = zip(*rows, strict=True)
             yield ElementChunk(start, np.stack(statistics), np.stack(histogram))
             advance(len(rows))
-    finally:  # also where it is interrupted: what waits is never begun, and what runs is waited for
-        pool.shutdown(wait=True, cancel_futures=True)
 
 
 # One core per draw: what XLA shares among threads it adds up in another order, and one draw per core is as fast.

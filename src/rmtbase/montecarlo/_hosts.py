@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import nullcontext, suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,11 +22,10 @@ from rmtbase.montecarlo._chunks import Chunk, Chunks
 from rmtbase.montecarlo._compute import Arrays, compute_chunk
 from rmtbase.montecarlo._meeting import Meeting
 from rmtbase.montecarlo._plan import Plan
-from rmtbase.montecarlo._run import LocalExecutor, complete, finished_table, store_folder
+from rmtbase.montecarlo._run import LocalExecutor, finished_table, run_through_store, store_folder
 from rmtbase.montecarlo._store import Store, open_store
 from rmtbase.parameters import require_positive_integer
 from rmtbase.progress import SILENT, Progress
-from rmtbase.tables import require_writable
 
 _NUMBERED_BY = (
     ("SLURM_NTASKS", "SLURM_PROCID"),
@@ -153,14 +152,11 @@ def _numbered(environment: Mapping[str, str]) -> tuple[int | None, int | None]:
 def _lead(plan: Plan, output: Path, meeting: Meeting, keep_chunks: bool, progress: Progress) -> xr.Dataset:
     try:
         progress.note(f"host 0 of {meeting.processes}")
-        table, other = finished_table(output, plan)
-        if other:
-            progress.note(other)
-        if table is None:
-            require_writable(output)
-            with open_store(store_folder(output), plan) as store:
-                executor = nullcontext(HostExecutor(plan, store, output, meeting))
-                table = complete(store, output, executor, keep_chunks, progress)
+
+        def executor(store: Store) -> AbstractContextManager[HostExecutor]:
+            return nullcontext(HostExecutor(plan, store, output, meeting))
+
+        table = run_through_store(plan, output, executor, keep_chunks, progress)
     except BaseException as error:
         with suppress(RmtbaseError):
             meeting.say(error=str(error) or type(error).__name__)

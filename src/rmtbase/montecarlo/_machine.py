@@ -1,4 +1,4 @@
-"""This machine: the devices to draw on, and what else decides about the bits of a run beside its plan."""
+"""This machine: the devices and threads to draw on, and what else decides about the bits of a run beside its plan."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ import hashlib
 import os
 import platform
 import re
-from collections.abc import Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 
@@ -22,6 +24,7 @@ from rmtbase.tables import software_versions
 
 Device = Any  # jax.Device, which is a variable to type checkers
 Devices = int | Sequence[Device] | None
+Result = TypeVar("Result")
 
 _DRAWING = ("ensembles", "linalg", "montecarlo", "statistics")
 _COMPILED = (
@@ -66,6 +69,25 @@ def local_devices(devices: Devices = None) -> tuple[Device, ...]:
 def is_cpu(device: Device) -> bool:
     """Whether it is a CPU, or one of the virtual devices that XLA can make of one."""
     return device.platform == "cpu"
+
+
+def in_order(
+    function: Callable[[int], Result], numbers: Iterable[int], threads: int, ahead: int, name: str
+) -> Generator[Future[Result], None, None]:
+    """The function of each number, computed on threads of that name, so many more of them begun than were asked for.
+
+    Closed, or left by an exception, it begins nothing more and waits for what runs.
+    """
+    pool, pending = ThreadPoolExecutor(threads, thread_name_prefix=name), deque[Future[Result]]()
+    try:
+        for number in numbers:
+            pending.append(pool.submit(function, number))
+            if len(pending) > ahead:
+                yield pending.popleft()
+        while pending:
+            yield pending.popleft()
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
 
 
 def machine_settings() -> dict[str, Any]:

@@ -40,6 +40,7 @@ class Meeting:
         self._folder, self._others = folder, [other for other in range(processes) if other != process]
         self._record: dict[str, Any] = {"token": secrets.token_hex(8), "processes": processes}
         self._lock, self._over = threading.Lock(), threading.Event()
+        self._heard = False  # what the first host says, or that it is lost
 
     def gather(self, timeout: float) -> None:
         """Wait until all hosts are there.
@@ -77,20 +78,25 @@ class Meeting:
             if first.get("beat") != beat:
                 beat, since = first.get("beat"), time.monotonic()
             elif time.monotonic() - since > patience:
+                self._heard = True
                 lost = f"it was lost before it could say what is left to draw (no sign of it for {patience:g} s)"
                 raise WorkerError("host 0", lost)
             time.sleep(_POLL)
+        self._heard = True
         return first["word"]
 
     def leave(self) -> None:
-        """Remove this host's file; the first one removes all of them, once the others have heard it."""
+        """Remove this host's file. All others' go with the first host, or before with the last that has heard it."""
         self._over.set()
         deadline = time.monotonic() + (_LEAVE if "word" in self._record else 0.0)
         while time.monotonic() < deadline and any(self._path(other).exists() for other in self._others):
             time.sleep(_POLL)
         with suppress(OSError), self._lock:
-            for number in range(self.processes) if self.process == 0 else [self.process]:
-                self._path(number).unlink(missing_ok=True)
+            self._path(self.process).unlink(missing_ok=True)
+            last = self._heard and not any(self._path(other).exists() for other in self._others if other)
+            if self.process == 0 or last:
+                for number in range(self.processes):
+                    self._path(number).unlink(missing_ok=True)
             self._folder.rmdir()
 
     def _missing(self) -> list[int]:

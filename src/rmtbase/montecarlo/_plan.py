@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
+import inspect
 import itertools
 import json
 import math
 import tomllib
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 
@@ -20,10 +20,11 @@ from rmtbase.ensembles import Ensemble, make_ensemble
 from rmtbase.errors import ParameterError, PlanError
 from rmtbase.linalg import PRECISIONS
 from rmtbase.montecarlo._chunks import Chunks
-from rmtbase.montecarlo._elements import require_element_ensemble
+from rmtbase.montecarlo._elements import BINS, require_element_ensemble
 from rmtbase.montecarlo._keys import MAX_DRAWS
 from rmtbase.parameters import (
     require_draws,
+    require_interval,
     require_normalization,
     require_positive_integer,
     require_positive_number,
@@ -36,6 +37,7 @@ MEASURES = ("spectrum", "elements")
 DRAWS_VERSION = 2
 """Changes whenever a sampler gives other bits for the same key, so that no run mixes the draws of two versions."""
 
+_DRAWS = 10_000
 _CHUNK_WORK = 2**32  # draws per chunk times the matrix's longer side and its shorter side's square: a second or two
 _CHUNK_ELEMENTS = 2**26  # draws per chunk times the square of the longer side, where it is elements that are counted
 _LARGEST_CHUNK = 2**16
@@ -44,108 +46,61 @@ _LEAST_SCALE = 1e-30  # beyond it the variance of trace_of_square, which goes as
 
 Parameters = Mapping[str, Any]
 Pairs = tuple[tuple[float, float], ...]
-Check = Callable[[str, Any], Any]
 
 
-def _one_of(*choices: str) -> Check:
-    def require(name: str, value: object) -> object:
-        if value not in choices:
-            raise ParameterError(name, value, " or ".join(map(repr, choices)))
-        return value
+@dataclass(frozen=True)
+class Case:
+    """One case of a plan.
 
-    return require
-
-
-def _require_boolean(name: str, value: object) -> bool:
-    if not isinstance(value, bool | np.bool_):
-        raise ParameterError(name, value, "true or false")
-    return bool(value)
-
-
-def _require_text(name: str, value: object) -> str:
-    if not isinstance(value, str):
-        raise ParameterError(name, value, "text")
-    return value
-
-
-def _require_file_name(name: str, value: object) -> str:
-    if not _require_text(name, value) or Path(str(value)).name != value:
-        raise ParameterError(name, value, "the name of a file, without folders")
-    return str(value)
-
-
-def _optional(check: Check) -> Check:
-    return lambda name, value: None if value is None else check(name, value)
-
-
-def _part(check: Check | None = None, default: object = None, *, key: str = "", recorded: bool = True) -> Any:
-    """A field that :func:`make_plan` and a plan's file may set.
-
-    Args:
-        check: of what is given; None where that takes the other fields, too.
-        default: what stands for what is not given.
-        key: under which it is given, if that is not the field's name.
-        recorded: whether the numbers depend on it.
+    Attributes:
+        ensemble: what is drawn.
+        parameters: the arguments of the ensemble's factory as they were given, by which it is recorded.
+        draws: how many.
+        chunk: draws per chunk.
+        sigmas: (σ_Q, σ_K) of its rows in a W_QK table, which one simulation serves; ((1, 1),) for any other ensemble.
     """
-    metadata = {"check": check or (lambda name, value: value), "default": default, "key": key, "recorded": recorded}
-    return dataclasses.field(metadata=metadata)
+
+    ensemble: Ensemble
+    parameters: Parameters
+    draws: int
+    chunk: int
+    sigmas: Pairs = ((1.0, 1.0),)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
     """What is to be simulated. Equal plans give equal numbers, whenever, wherever and in however many parts they run.
 
-    Made by :func:`make_plan`, or from a TOML file by :func:`read_plan`. Its fields are what either may be given: by
-    them both are checked, and the record is written.
-
-    Attributes:
-        name, title, description: of the table's file, and for the reader; the hash does not depend on them.
-        ensemble: a name of :data:`rmtbase.ensembles.ENSEMBLES`.
-        cases: the parameters of each case, arguments of the ensemble's factory.
-        draws: of each case.
-        seed: from 0 to 2^63 - 1; with the case's name and a draw's index it fixes the draw.
-        measure: ``"spectrum"``: the statistics and eigenvalues of each matrix; ``"elements"``: of its elements.
-        normalization: of a W_QK table, ``"sqrt_d"`` (its default) or ``"none"``; ``"none"`` for every other ensemble.
-        sigmas: (σ_Q, σ_K) of the rows of a W_QK table: one simulation serves all; ((1, 1),) for every other ensemble.
-            Given as ``sigma``: a number, a pair, or a list of either.
-        precision: ``"float64"``, or ``"float32"`` with the error that :func:`draw_spectra` states.
-        keep_sample: whether the table holds the statistics of every draw, as scoring needs.
-        chunk: draws per chunk, of each case. Given as one number; by default a second or two of work.
-        own_sigmas: those of each case, where not every case has all of them; else empty. Follows from the cases.
+    Made by :func:`make_plan`, which says what each field may be, or from a TOML file by :func:`read_plan`. The hash
+    does not depend on ``name``, ``title`` and ``description``.
     """
 
-    name: str = _part(_require_file_name, "baseline", recorded=False)
-    title: str = _part(_require_text, "", recorded=False)
-    description: str = _part(_require_text, "", recorded=False)
-    ensemble: str = _part()
-    cases: tuple[Parameters, ...] = _part()
-    draws: tuple[int, ...] = _part(default=10_000)
-    seed: int = _part(lambda name, value: require_seed(value), 0)
-    measure: str = _part(_one_of(*MEASURES), "spectrum")
-    normalization: str = _part(_optional(lambda name, value: require_normalization(value)))
-    sigmas: tuple[tuple[float, float], ...] = _part(lambda name, value: sigma_pairs(value), 1.0, key="sigma")
-    precision: str = _part(_one_of(*PRECISIONS), "float64")
-    keep_sample: bool = _part(_require_boolean, True)
-    chunk: tuple[int, ...] = _part(_optional(require_positive_integer))
-    own_sigmas: tuple[Pairs, ...] = ()
+    ensemble: str
+    cases: tuple[Case, ...]
+    seed: int = 0
+    measure: Literal["spectrum", "elements"] = "spectrum"
+    normalization: Literal["sqrt_d", "none"] = "none"
+    precision: Literal["float64", "float32"] = "float64"
+    keep_sample: bool = True
+    bins: int = BINS
+    range: tuple[float, float] | None = None
+    name: str = "baseline"
+    title: str = ""
+    description: str = ""
 
     def __getstate__(self) -> dict[str, Any]:
         """What is pickled: not what is derived from it, so that it is sent with every chunk at no cost."""
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
     @cached_property
-    def ensembles(self) -> tuple[Ensemble, ...]:
-        """The ensemble of each case."""
-        return tuple(make_ensemble(self.ensemble, case) for case in self.cases)
-
-    @cached_property
     def chunks(self) -> Chunks:
         """Every chunk, in order; made when it is asked for."""
-        return Chunks.all(self.draws, self.chunk)
+        return Chunks.all(self.draws, [case.chunk for case in self.cases])
 
-    def case_sigmas(self, case: int) -> Pairs:
-        """(σ_Q, σ_K) of each row that a case has in the table."""
-        return self.own_sigmas[case] if self.own_sigmas else self.sigmas
+    @property
+    def draws(self) -> tuple[int, ...]:
+        """Of each case."""
+        return tuple(case.draws for case in self.cases)
 
     @property
     def total_draws(self) -> int:
@@ -153,16 +108,35 @@ class Plan:
         return sum(self.draws)
 
     @property
+    def sigmas(self) -> Pairs:
+        """(σ_Q, σ_K) of the rows of all cases, each once."""
+        return tuple(dict.fromkeys(pair for case in self.cases for pair in case.sigmas))
+
+    @property
     def is_baseline(self) -> bool:
         """Whether its table is one of W_QK, with a row for each σ."""
         return self.measure == "spectrum" and self.ensemble == "low_rank_product"
 
     def record(self) -> dict[str, Any]:
-        """All that determines the numbers, as plain values."""
-        recorded = {field.name: getattr(self, field.name) for field in fields(self) if field.metadata.get("recorded")}
-        if self.own_sigmas:  # plans without are known by hashes from before cases could have their own
-            recorded["own_sigmas"] = self.own_sigmas
-        return json.loads(json.dumps(recorded | {"draws_version": DRAWS_VERSION}))
+        """All that determines the numbers, as plain values: what stores and tables keep of a plan."""
+        record = {
+            "ensemble": self.ensemble,
+            "cases": [case.parameters for case in self.cases],
+            "draws": self.draws,
+            "seed": self.seed,
+            "measure": self.measure,
+            "normalization": self.normalization,
+            "sigmas": self.sigmas,
+            "precision": self.precision,
+            "keep_sample": self.keep_sample,
+            "chunk": [case.chunk for case in self.cases],
+        }
+        # Plans without these are known by hashes from before there were any.
+        if len({case.sigmas for case in self.cases}) > 1:
+            record["own_sigmas"] = [case.sigmas for case in self.cases]
+        if (self.bins, self.range) != (BINS, None):
+            record |= {"bins": self.bins, "range": self.range}
+        return json.loads(json.dumps(record | {"draws_version": DRAWS_VERSION}))
 
     @cached_property
     def hash(self) -> str:
@@ -170,11 +144,23 @@ class Plan:
         return hashlib.sha256(json.dumps(self.record(), sort_keys=True).encode()).hexdigest()
 
 
-_PARTS = {field.metadata["key"] or field.name: field.metadata for field in fields(Plan) if field.metadata}
-
-
 def make_plan(
-    ensemble: str, cases: Iterable[Parameters], draws: int | Sequence[int] = 10_000, seed: int = 0, **options: Any
+    ensemble: str,
+    cases: Iterable[Parameters],
+    draws: int | Sequence[int] = _DRAWS,
+    seed: int = 0,
+    *,
+    measure: Literal["spectrum", "elements"] = "spectrum",
+    normalization: Literal["sqrt_d", "none"] | None = None,
+    sigma: float | tuple[float, float] | Sequence[float | tuple[float, float]] = 1.0,
+    precision: Literal["float64", "float32"] = "float64",
+    keep_sample: bool = True,
+    chunk: int | None = None,
+    bins: int = BINS,
+    range: tuple[float, float] | None = None,
+    name: str = "baseline",
+    title: str = "",
+    description: str = "",
 ) -> Plan:
     """A plan from its parts, all of them checked.
 
@@ -183,28 +169,87 @@ def make_plan(
         cases: arguments of the ensemble's factory, one mapping for each case. A case that comes twice counts once. For
             spectra of low_rank_product ``sigma`` too, in place of that of all: one simulation serves every σ.
         draws: of every case, at least 2; or one number for each case.
-        seed: from 0 to 2^63 - 1.
-        options: any of ``measure``, ``normalization``, ``sigma``, ``precision``, ``keep_sample``, ``chunk``, ``name``,
-            ``title`` and ``description``, as :class:`Plan` has them.
+        seed: from 0 to 2^63 - 1; with the case's name and a draw's index it fixes the draw.
+        measure: ``"spectrum"``: the statistics and eigenvalues of each matrix; ``"elements"``: of its elements.
+        normalization: of a W_QK table, ``"sqrt_d"`` (its default) or ``"none"``; ``"none"`` for every other ensemble.
+        sigma: standard deviation of the factors of a W_QK table: a number, a pair (σ_Q, σ_K), or a list of either.
+        precision: ``"float64"``, or ``"float32"`` with the error that :func:`draw_spectra` states.
+        keep_sample: whether the table holds the statistics of every draw, as scoring needs.
+        chunk: draws per chunk, of each case; by default a second or two of work.
+        bins: of the histogram of elements.
+        range: (low, high) of that histogram; by default as :func:`draw_elements`.
+        name: of the table's file.
+        title: for the reader, as is the description.
+        description: what the table is for.
 
     Raises:
         ParameterError: any of them outside its domain.
     """
-    for key, value in options.items():
-        if key not in _PARTS:
-            raise ParameterError(key, value, f"one of {', '.join(_PARTS)}")
-    given = {"draws": draws, "seed": seed, **options}
-    plan = {key: part["check"](key, given.get(key, part["default"])) for key, part in _PARTS.items()}
-    each, several = _each_with_draws(cases, draws), {}
-    is_product, elements = ensemble == "low_rank_product", plan["measure"] == "elements"
-    scaled = is_product and not elements
-    for parameters, count in each:
-        sigma = plan["sigma"]
+    for key, text in (("name", name), ("title", title), ("description", description)):
+        if not isinstance(text, str):
+            raise ParameterError(key, text, "text")
+    if not name or Path(name).name != name:
+        raise ParameterError("name", name, "the name of a file, without folders")
+    seed = require_seed(seed)
+    elements = _require_one_of("measure", measure, MEASURES) == "elements"
+    scaled = ensemble == "low_rank_product" and not elements
+    if normalization is not None:
+        require_normalization(normalization)
+    pairs = sigma_pairs(sigma)
+    _require_one_of("precision", precision, PRECISIONS)
+    if not isinstance(keep_sample, bool | np.bool_):
+        raise ParameterError("keep_sample", keep_sample, "true or false")
+    chosen = _cases(ensemble, elements, pairs, chunk, cases, draws)
+    counts = [case.draws for case in chosen]
+    if keep_sample and len(set(counts)) > 1:
+        raise ParameterError("draws", counts, "the same for every case of a table that keeps the sample")
+    if elements and precision != "float64":
+        raise ParameterError("precision", precision, "'float64' where elements are measured")
+    if not scaled and normalization == "sqrt_d":
+        raise ParameterError("normalization", normalization, "'none' but for spectra of low_rank_product")
+    _require_unscaled(scaled, pairs)
+    if not elements and (bins, range) != (BINS, None):
+        raise ParameterError("bins", bins, f"{BINS}, and no range, but where elements are measured")
+    return Plan(
+        ensemble=ensemble,
+        cases=chosen,
+        seed=seed,
+        measure=measure,
+        normalization=normalization or ("sqrt_d" if scaled else "none"),
+        precision=precision,
+        keep_sample=bool(keep_sample),
+        bins=require_positive_integer("bins", bins),
+        range=None if range is None else require_interval("range", range),
+        name=name,
+        title=title,
+        description=description,
+    )
+
+
+def _cases(
+    ensemble: str,
+    elements: bool,
+    pairs: Pairs,
+    chunk: int | None,
+    cases: Iterable[Parameters],
+    draws: int | Sequence[int],
+) -> tuple[Case, ...]:
+    """The cases, each once, in the order in which they come."""
+    given = list(cases)
+    if not given:
+        raise ParameterError("cases", given, "at least one case")
+    counts = list(draws) if isinstance(draws, Sequence) else [draws] * len(given)
+    if len(counts) != len(given):
+        raise ParameterError("draws", draws, f"one number, or one for each of the {len(given)} cases")
+    size = None if chunk is None else require_positive_integer("chunk", chunk)
+    is_product, found = ensemble == "low_rank_product", dict[str, Case]()
+    for parameters, count in zip(given, counts, strict=True):
+        own = pairs
         if is_product and "sigma" in parameters:
-            sigma = sigma_pairs(parameters["sigma"])
+            own = sigma_pairs(parameters["sigma"])
             parameters = {key: value for key, value in parameters.items() if key != "sigma"}
-            _require_unscaled(scaled, sigma)
-        if elements and is_product:  # the thin draw has none
+            _require_unscaled(not elements, own)
+        if is_product and elements:  # the thin draw has none
             parameters = {**parameters, "method": "dense"}
         one = make_ensemble(ensemble, parameters)
         if len(one.matrix_shape) != 2:
@@ -214,61 +259,28 @@ def make_plan(
         number = require_draws(count)
         if number > MAX_DRAWS:
             raise ParameterError("draws", number, f"at most {MAX_DRAWS}")
-        size = min(plan["chunk"] or _chunk_draws(one, elements), number)
-        first = several.setdefault(one.name, _Case(_plain(parameters), number, size, {}))
+        case = Case(one, _plain(parameters), number, min(size or _chunk_draws(one, elements), number), own)
+        first = found.setdefault(one.name, case)
         if first.draws != number:
-            raise ParameterError("draws", [count for _, count in each], f"one number for {one.name}, which comes twice")
-        first.sigmas.update(dict.fromkeys(sigma))
-    counts = tuple(case.draws for case in several.values())
-    if plan["keep_sample"] and len(set(counts)) > 1:
-        raise ParameterError(
-            "draws", [count for _, count in each], "the same for every case of a table that keeps the sample"
-        )
-    if elements and plan["precision"] != "float64":
-        raise ParameterError("precision", plan["precision"], "'float64' where elements are measured")
-    plan["normalization"] = plan["normalization"] or ("sqrt_d" if scaled else "none")
-    if not scaled and plan["normalization"] != "none":
-        raise ParameterError("normalization", plan["normalization"], "'none' but for spectra of low_rank_product")
-    _require_unscaled(scaled, plan.pop("sigma"))
-    own = tuple(tuple(case.sigmas) for case in several.values())
-    return Plan(
-        **plan
-        | {
-            "ensemble": ensemble,
-            "cases": tuple(case.parameters for case in several.values()),
-            "draws": counts,
-            "sigmas": tuple(dict.fromkeys(pair for pairs in own for pair in pairs)),
-            "chunk": tuple(case.chunk for case in several.values()),
-            "own_sigmas": own if len(set(own)) > 1 else (),
-        }
-    )
+            raise ParameterError("draws", counts, f"one number for {one.name}, which comes twice")
+        found[one.name] = replace(first, sigmas=tuple(dict.fromkeys(first.sigmas + own)))
+    return tuple(found.values())
 
 
-class _Case(NamedTuple):
-    parameters: Parameters
-    draws: int
-    chunk: int
-    sigmas: dict[tuple[float, float], None]  # in order and each once
+def _require_one_of(name: str, value: object, choices: Sequence[str]) -> object:
+    if value not in choices:
+        raise ParameterError(name, value, " or ".join(map(repr, choices)))
+    return value
 
 
-def _each_with_draws(cases: Iterable[Parameters], draws: int | Sequence[int]) -> list[tuple[Parameters, int]]:
-    given = list(cases)
-    if not given:
-        raise ParameterError("cases", given, "at least one case")
-    counts = list(draws) if isinstance(draws, Sequence) else [draws] * len(given)
-    if len(counts) != len(given):
-        raise ParameterError("draws", draws, f"one number, or one for each of the {len(given)} cases")
-    return list(zip(given, counts, strict=True))
-
-
-def _require_unscaled(scaled: bool, pairs: Sequence[tuple[float, float]]) -> None:
-    if not scaled and list(pairs) != [(1.0, 1.0)]:
-        raise ParameterError("sigma", pairs, "1 but for spectra of low_rank_product")
+def _require_unscaled(scaled: bool, pairs: Pairs) -> None:
+    if not scaled and pairs != ((1.0, 1.0),):
+        raise ParameterError("sigma", list(pairs), "1 but for spectra of low_rank_product")
 
 
 _LARGEST = 1 << 20  # bytes of a plan
 _MOST_CASES = 10_000
-_TOP = (*(key for key in _PARTS if key != "cases"), "case")
+_KEYS = (*(key for key in inspect.signature(make_plan).parameters if key != "cases"), "case")
 
 
 def read_plan(path: Path | str) -> Plan:
@@ -285,23 +297,28 @@ def read_plan(path: Path | str) -> Plan:
     """
     path = Path(path)
     try:
-        table = tomllib.loads(_text(path))
+        with open_regular(path) as file:
+            text = file.read(_LARGEST + 1)
+        if len(text) > _LARGEST:
+            raise PlanError(path, f"more than {_LARGEST:,} bytes; expected a plan")
+        table = tomllib.loads(text.decode())
     except OSError as error:
         raise PlanError(path, f"cannot be read: {error.strerror}") from error
     except RecursionError as error:
         raise PlanError(path, "is nested too deeply; expected a plan") from error
     except ValueError as error:  # no TOML, no UTF-8, or a number of thousands of digits
         raise PlanError(path, f"is no TOML: {error}") from error
-    unknown = [key for key in table if key not in _TOP]
+    unknown = [key for key in table if key not in _KEYS]
     if unknown:
-        raise PlanError(path, f"unknown key {', '.join(unknown)}; expected some of {', '.join(_TOP)}")
+        raise PlanError(path, f"unknown key {', '.join(unknown)}; expected some of {', '.join(_KEYS)}")
     for key, kind, words in (
         ("ensemble", str, "the name of an ensemble"),
         ("case", list, "one or more [[case]] tables"),
     ):
         if not isinstance(table.get(key), kind) or not table[key]:
             raise PlanError(path, f"{key} = {table.get(key)!r}; expected {words}")
-    blocks, draws = table.pop("case"), table.pop("draws", _PARTS["draws"]["default"])
+    table.setdefault("name", path.stem)
+    blocks, draws = table.pop("case"), table.pop("draws", _DRAWS)
     cases: list[Parameters] = []
     counts: list[int] = []
     for block in blocks:
@@ -311,14 +328,13 @@ def read_plan(path: Path | str) -> Plan:
         expanded = _combinations(path, block, whole=("sigma",) if table["ensemble"] == "low_rank_product" else ())
         cases += expanded
         counts += [count] * len(expanded)
-    options: dict[str, Any] = {"name": path.stem} | table
     try:
-        return make_plan(options.pop("ensemble"), cases, counts, **options)
+        return make_plan(cases=cases, draws=counts, **table)
     except ParameterError as error:
         raise PlanError(path, str(error)) from error
 
 
-def sigma_pairs(sigma: object) -> list[tuple[float, float]]:
+def sigma_pairs(sigma: object) -> Pairs:
     """(σ_Q, σ_K) from a number, a pair, or a list of either; each pair once.
 
     Raises:
@@ -334,7 +350,7 @@ def sigma_pairs(sigma: object) -> list[tuple[float, float]]:
         if not _LEAST_SCALE <= pair[0] * pair[1] <= 1 / _LEAST_SCALE:
             raise ParameterError("sigma", one, f"sigma_q * sigma_k from {_LEAST_SCALE:g} to {1 / _LEAST_SCALE:g}")
         pairs.append(pair)
-    return list(dict.fromkeys(pairs))
+    return tuple(dict.fromkeys(pairs))
 
 
 def listed(value: object) -> list:
@@ -345,14 +361,6 @@ def listed(value: object) -> list:
     if not values:
         raise ParameterError("d_model, d_head or sigma", values, "at least one value")
     return values
-
-
-def _text(path: Path) -> str:
-    with open_regular(path) as file:
-        text = file.read(_LARGEST + 1)
-    if len(text) > _LARGEST:
-        raise PlanError(path, f"more than {_LARGEST:,} bytes; expected a plan")
-    return text.decode()
 
 
 def _combinations(path: Path, block: dict[str, Any], whole: Sequence[str]) -> list[Parameters]:

@@ -11,7 +11,6 @@ from pathlib import Path
 from rmtbase.errors import OutputError, ParameterError
 from rmtbase.montecarlo._chunks import Chunk, Chunks
 from rmtbase.montecarlo._compute import chunk_layout
-from rmtbase.montecarlo._elements import require_element_ensemble
 from rmtbase.montecarlo._memory import (
     binary_size,
     elements_bytes,
@@ -56,9 +55,8 @@ class Cost:
 
 def cost(plan: Plan, chunks: Chunks) -> Cost:
     """What drawing these chunks of a plan takes, and its table."""
-    cases = range(len(plan.cases))
-    numbers = sum(chunks.of_case(case).total_draws * _draw_bytes(plan, case) for case in cases)
-    drawing = max(_working_bytes(plan, case) + _chunk_memory(plan, case) for case in cases)
+    numbers = sum(chunks.of_case(case).total_draws * each for case, each in enumerate(_draw_bytes(plan)))
+    drawing = max(map(sum, zip(_working_bytes(plan), _chunk_memory(plan), strict=True)))
     table = _table_bytes(plan)
     return Cost(max(drawing, _JOINED * table), numbers + _HEADER * chunks.size, table, chunks.size)
 
@@ -72,7 +70,7 @@ def require_possible_in_memory(plan: Plan) -> None:
     """
     _require_few_chunks(plan)
     _require_draws_fit(plan)
-    drawn = sum(draws * _draw_bytes(plan, case) for case, draws in enumerate(plan.draws))
+    drawn = sum(case.draws * each for case, each in zip(plan.cases, _draw_bytes(plan), strict=True))
     most = max(plan.draws)
     require_results_fit(most, math.ceil((drawn + _JOINED * _table_bytes(plan)) / most), "run_plan keeps them on disk")
 
@@ -96,15 +94,16 @@ def require_possible(plan: Plan, chunks: Chunks, output: Path, chunk_folder: Pat
     memory = host_memory()
     if workers is not None:
         _require_draws_fit(plan)
-        each = _WORKER + max(_working_bytes(plan, case) for case in range(len(plan.cases)))
+        each = _WORKER + max(_working_bytes(plan))
         if require_workers("workers", workers) > 1 and workers * each > memory:
             raise ParameterError(
                 "workers", workers, f"at most {memory // each}: each takes {binary_size(each)} of {_there(memory)}"
             )
-    for case, size in enumerate(plan.chunk):
-        if _chunk_memory(plan, case) > memory:
-            most = memory * size // _chunk_memory(plan, case)
-            raise ParameterError("chunk", size, f"at most {most}, which fill {_there(memory)}")
+    for case, needed in zip(plan.cases, _chunk_memory(plan), strict=True):
+        if needed > memory:
+            raise ParameterError(
+                "chunk", case.chunk, f"at most {memory * case.chunk // needed}, which fill {_there(memory)}"
+            )
     if plan.keep_sample:
         each = _JOINED * _table_bytes(plan) // max(plan.draws)
         require_results_fit(max(plan.draws), each, "with keep_sample = false memory does not grow with them")
@@ -115,18 +114,18 @@ def _require_few_chunks(plan: Plan) -> None:
     if plan.chunks.size > _MOST_CHUNKS:
         raise ParameterError(
             "chunk",
-            min(plan.chunk),
+            min(case.chunk for case in plan.cases),
             f"more draws to a chunk: there would be {plan.chunks.size:,} of them, each a file, and {_MOST_CHUNKS:,} at "
             "most in one folder",
         )
 
 
 def _require_draws_fit(plan: Plan) -> None:
-    for ensemble in plan.ensembles:
+    for case in plan.cases:
         if plan.measure == "elements":
-            require_elements_fit(require_element_ensemble(ensemble))
+            require_elements_fit(case.ensemble)
         else:
-            require_draw_fits(ensemble, plan.precision)
+            require_draw_fits(case.ensemble, plan.precision)
 
 
 def _require_disk(needed: Cost, output: Path, chunk_folder: Path) -> None:
@@ -153,33 +152,28 @@ def _require_disk(needed: Cost, output: Path, chunk_folder: Path) -> None:
             )
 
 
-def _draw_bytes(plan: Plan, case: int) -> int:
-    """Of the results of one draw."""
-    layout = chunk_layout(plan, Chunk(case, 0, 1))
-    return sum(8 * math.prod(shape) for _, shape in layout.values())
+def _draw_bytes(plan: Plan) -> list[int]:
+    """Of the results of one draw of each case."""
+    layouts = [chunk_layout(plan, Chunk(case, 0, 1)) for case in range(len(plan.cases))]
+    return [sum(8 * math.prod(shape) for _, shape in layout.values()) for layout in layouts]
 
 
-def _chunk_memory(plan: Plan, case: int) -> int:
-    return _PACKED * plan.chunk[case] * _draw_bytes(plan, case)
+def _chunk_memory(plan: Plan) -> list[int]:
+    return [_PACKED * case.chunk * each for case, each in zip(plan.cases, _draw_bytes(plan), strict=True)]
 
 
-def _working_bytes(plan: Plan, case: int) -> int:
-    ensemble = plan.ensembles[case]
+def _working_bytes(plan: Plan) -> list[int]:
     if plan.measure == "elements":
-        return elements_bytes(require_element_ensemble(ensemble))
-    return spectrum_bytes(ensemble, plan.precision)
+        return [elements_bytes(case.ensemble) for case in plan.cases]
+    return [spectrum_bytes(case.ensemble, plan.precision) for case in plan.cases]
 
 
 def _table_bytes(plan: Plan) -> int:
     """Of the sample that the table keeps: for W_QK at each σ, with the estimates of both σ."""
     if not plan.keep_sample:
         return 0
-    first = chunk_layout(plan, Chunk(0, 0, 1))
-    rows = first["statistic"][1][0]
-    return sum(
-        8 * draws * (len(plan.case_sigmas(case)) * (rows + 2) if plan.is_baseline else rows)
-        for case, draws in enumerate(plan.draws)
-    )
+    rows = chunk_layout(plan, Chunk(0, 0, 1))["statistic"][1][0]
+    return sum(8 * case.draws * (len(case.sigmas) * (rows + 2) if plan.is_baseline else rows) for case in plan.cases)
 
 
 def _there(memory: int) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +18,7 @@ from rmtbase.montecarlo._memory import require_workers
 from rmtbase.montecarlo._plan import Plan
 from rmtbase.montecarlo._preflight import cost, require_possible, require_possible_in_memory
 from rmtbase.montecarlo._store import Store, open_store, require_store
-from rmtbase.montecarlo._summary import MemorySource, StoreSource
+from rmtbase.montecarlo._summary import DrawSource
 from rmtbase.montecarlo._table import make_table
 from rmtbase.progress import SILENT, Progress
 from rmtbase.shown import shown
@@ -75,10 +75,16 @@ def run_in_memory(plan: Plan, progress: Progress = SILENT) -> xr.Dataset:
         ParameterError, AllocationError: the draws, or one of them, take more memory than is there.
         ForkedProcessError: this process was forked from one that had used JAX.
     """
+    source, solvers = draw_in_memory(plan, progress)
+    return make_table(source, {**machine_settings(), "solvers": solvers})
+
+
+def draw_in_memory(plan: Plan, progress: Progress) -> tuple[DrawSource, list[str]]:
+    """All draws of a plan, and the solver of each case."""
     require_possible_in_memory(plan)
     solvers, advance = choose_solvers(plan), progress.bar("drawing the null", plan.total_draws)
-    chunks = {chunk: compute_chunk(plan, chunk, solvers[chunk.case], advance=advance) for chunk in plan.chunks}
-    return make_table(MemorySource(plan, chunks), {**machine_settings(), "solvers": solvers})
+    drawn = {chunk: compute_chunk(plan, chunk, solvers[chunk.case], advance=advance) for chunk in plan.chunks}
+    return DrawSource(plan, lambda chunk, variable, rows: drawn[chunk][variable][rows]), solvers
 
 
 def run_plan(
@@ -120,16 +126,30 @@ def run_plan(
         MissingDependencyError: Dask is asked for and not installed.
         WorkerError: the Dask workers are lost, fail at a chunk again and again, or are not all of one kind.
     """
-    output = Path(output)
     executor = _executor(plan, workers, scheduler, progress)
+    here = None if scheduler is not None else workers or 1
+    return run_through_store(plan, Path(output), lambda store: executor, keep_chunks, progress, here)
+
+
+def run_through_store(
+    plan: Plan,
+    output: Path,
+    executor: Callable[[Store], AbstractContextManager[Executor]],
+    keep_chunks: bool,
+    progress: Progress,
+    workers: int | None = 1,
+) -> xr.Dataset:
+    """:func:`run_plan` with whatever draws the chunks of its store.
+
+    ``workers`` processes of this machine do; None where other machines do.
+    """
     table, other = finished_table(output, plan)
     if other:
         progress.note(other)
     if table is None:
         require_writable(output)
         with open_store(store_folder(output), plan) as store:
-            here = None if scheduler is not None else workers or 1
-            return complete(store, output, executor, keep_chunks, progress, here)
+            return _complete(store, output, executor(store), keep_chunks, progress, workers)
     progress.note(f"{shown(output)} is the table of this plan already: nothing is left to draw")
     if not keep_chunks:
         _tidy(output, plan, progress)
@@ -168,18 +188,28 @@ def store_folder(output: Path) -> Path:
     return output.with_name(output.name + ".chunks")
 
 
-def complete(
+def finished_table(output: Path, plan: Plan) -> tuple[xr.Dataset | None, str]:
+    """The plan's table, if the file is that; else None, and what is there in its place, if anything is."""
+    try:
+        table = open_table(output)
+    except MissingFileError:
+        return None, ""
+    except RmtbaseError as error:
+        return None, f"to be replaced when the new table is whole: {error}"
+    if isinstance(table, xr.Dataset) and table.attrs.get("plan_hash") == plan.hash:
+        return table, ""
+    return None, f"{shown(output)} is another table: to be replaced when the new one is whole"
+
+
+def _complete(
     store: Store,
     output: Path,
     entering: AbstractContextManager[Executor],
     keep_chunks: bool,
     progress: Progress,
-    workers: int | None = 1,
+    workers: int | None,
 ) -> xr.Dataset:
-    """Draw what is left, write the table, and remove the store.
-
-    ``workers`` processes of this machine draw; None where other machines do.
-    """
+    """Draw what is left, write the table, and remove the store."""
     plan = store.plan
     with _said_what_is_kept(store):
         sweep(output.resolve().parent, output.name)
@@ -197,25 +227,12 @@ def complete(
             for chunk in left:
                 if (wrong := store.unsound(chunk)) is not None:
                     raise StoreError(store.folder, f"damage done after it was written: {wrong}", "a sound disk")
-        table = make_table(StoreSource(store), store.settings())
+        table = make_table(DrawSource(plan, store.read), store.settings())
         write_table(table, output)
     progress.note(f"wrote {shown(output)}")
     if not keep_chunks:
         _remove(store, progress)
     return table
-
-
-def finished_table(output: Path, plan: Plan) -> tuple[xr.Dataset | None, str]:
-    """The plan's table, if the file is that; else None, and what is there in its place, if anything is."""
-    try:
-        table = open_table(output)
-    except MissingFileError:
-        return None, ""
-    except RmtbaseError as error:
-        return None, f"to be replaced when the new table is whole: {error}"
-    if isinstance(table, xr.Dataset) and table.attrs.get("plan_hash") == plan.hash:
-        return table, ""
-    return None, f"{shown(output)} is another table: to be replaced when the new one is whole"
 
 
 def _executor(

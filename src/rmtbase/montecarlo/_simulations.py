@@ -199,8 +199,7 @@ def _tiles(
     tile: int,
 ) -> Iterator[tuple[Float64[np.ndarray, "draw ..."], ...]]:
     """The draws that ``sample`` makes of the ensemble, tile by tile: always whole ones, so that none knows how many."""
-    with reproducible_jax():
-        key = case_key(seed, ensemble.name)
+    key = case_key(seed, ensemble.name)
     indices = np.arange(tile, dtype=np.uint32)
     for start in range(0, draws, tile):
         with reproducible_jax():

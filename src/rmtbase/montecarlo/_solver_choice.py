@@ -15,7 +15,6 @@ from rmtbase.linalg import (
     fastest_solver,
     is_measured,
     measured_solver,
-    reproducible_jax,
     require_precision,
     single_threaded_blas,
     singular_values,
@@ -52,10 +51,8 @@ def choose_solver(
     require_precision(precision)
     chosen, cores = local_devices(devices), cores or available_cores()
     require_draw_fits(ensemble, precision, chosen)
-    with reproducible_jax():
-        key = case_key(0, ensemble.name)
-    tile = tile_size(ensemble.matrix_shape)
-    sampler = CompiledSampler(ensemble, key, precision, chosen, tile, "svd")
+    key = case_key(0, ensemble.name)
+    sampler = CompiledSampler(ensemble, key, precision, chosen, tile_size(ensemble.matrix_shape), "svd")
     condition, kind = _condition(sampler), chosen[0].device_kind
     if is_measured(kind):
         return measured_solver(kind, min(ensemble.matrix_shape), precision, condition)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Generator
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
+from functools import partial
 from typing import Literal, NamedTuple
 
 import jax
@@ -13,17 +12,15 @@ import numpy as np
 from jaxtyping import Float64
 
 from rmtbase.ensembles import Ensemble
-from rmtbase.errors import ParameterError
 from rmtbase.linalg import (
     available_cores,
-    reproducible_jax,
     require_precision,
     require_solver,
     single_threaded_blas,
 )
-from rmtbase.montecarlo._compiled_sampler import BatchPlan, CompiledSampler, Spectra, plan_batches
-from rmtbase.montecarlo._keys import MAX_DRAWS, case_key, require_start
-from rmtbase.montecarlo._machine import Devices, is_cpu, local_devices
+from rmtbase.montecarlo._compiled_sampler import BatchPlan, CompiledSampler, plan_batches
+from rmtbase.montecarlo._keys import case_key, require_indices
+from rmtbase.montecarlo._machine import Devices, in_order, is_cpu, local_devices
 from rmtbase.montecarlo._memory import require_draw_fits, require_workers
 from rmtbase.montecarlo._solver_choice import choose_solver
 from rmtbase.parameters import require_positive_integer
@@ -101,9 +98,7 @@ def draw_spectra(
         AllocationError: one draw at a time does not fit in memory.
         ForkedProcessError: this process was forked from one that had used JAX.
     """
-    draws, start = require_positive_integer("draws", draws), require_start(start)
-    if start + draws > MAX_DRAWS:
-        raise ParameterError("draws", draws, f"at most {MAX_DRAWS - start}: an index has 32 bits")
+    start, draws = require_indices(start, draws)
     if batch is not None:
         batch = require_positive_integer("batch", batch)
     require_precision(precision)
@@ -112,8 +107,7 @@ def draw_spectra(
     require_draw_fits(ensemble, precision, chosen)
     if solver is not None:
         require_solver(solver)
-    with reproducible_jax():  # in float32, too: a seed has more bits than JAX's integers then have
-        key = case_key(seed, ensemble.name if case is None else case)
+    key = case_key(seed, ensemble.name if case is None else case)
 
     def batches() -> Generator[SpectrumChunk, None, None]:
         name = solver or choose_solver(ensemble, precision, devices=chosen, cores=cores).name
@@ -132,8 +126,10 @@ def _chunks(plan: BatchPlan, start: int, stop: int) -> Generator[SpectrumChunk, 
     """The spectra of draws start, …, stop - 1 in order, with less and less at once as memory runs out."""
     with single_threaded_blas():
         while start < stop:
-            with closing(_under_way(plan, start, stop)) as batches:
-                for first, batch in batches:
+            begin = start - start % plan.sampler.tile if is_cpu(plan.sampler.devices[0]) else start
+            firsts, draw = range(begin, stop, plan.draws), partial(plan.spectra, stop=stop)
+            with closing(in_order(draw, firsts, plan.workers, 2 * plan.workers, "rmtbase-spectrum")) as batches:
+                for first, batch in zip(firsts, batches, strict=True):
                     try:
                         values, norms = batch.result()
                     except (MemoryError, jax.errors.JaxRuntimeError) as error:
@@ -145,21 +141,6 @@ def _chunks(plan: BatchPlan, start: int, stop: int) -> Generator[SpectrumChunk, 
                     chunk = SpectrumChunk(start, values[wanted], norms[wanted])
                     start += len(chunk.singular_values)
                     yield chunk
-
-
-def _under_way(plan: BatchPlan, start: int, stop: int) -> Generator[tuple[int, Future[Spectra]], None, None]:
-    """Batches in order, each with the index of its first draw; some more are always being drawn and solved."""
-    pending: deque[tuple[int, Future[Spectra]]] = deque()
-    begin = start - start % plan.sampler.tile if is_cpu(plan.sampler.devices[0]) else start
-    pool = ThreadPoolExecutor(plan.workers, thread_name_prefix="rmtbase-spectrum")
-    try:
-        for first in range(begin, stop, plan.draws):
-            pending.append((first, pool.submit(plan.spectra, first, stop)))
-            if len(pending) > 2 * plan.workers:
-                yield pending.popleft()
-        yield from pending
-    finally:
-        pool.shutdown(wait=True, cancel_futures=True)
 
 
 def _is_out_of_memory(error: Exception) -> bool:

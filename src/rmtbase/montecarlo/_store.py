@@ -191,7 +191,7 @@ class Store:
         return {
             "plan_hash": self.plan.hash,
             "settings": self._manifest.digest,
-            "case": self.plan.ensembles[chunk.case].name,
+            "case": self.plan.cases[chunk.case].ensemble.name,
             "start": chunk.start,
             "count": chunk.count,
         }

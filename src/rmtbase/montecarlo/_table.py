@@ -2,43 +2,51 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from functools import partial
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import xarray as xr
 from jaxtyping import Float64
+from numpy.typing import NDArray
 
 from rmtbase.laws import low_rank_product as low_rank_product_law
 from rmtbase.laws import naive_marchenko_pastur
 from rmtbase.linalg import DTYPE
-from rmtbase.montecarlo._analytic import UNKNOWN, AnalyticValue, head_shape, spectral_law, spectral_values
-from rmtbase.montecarlo._element_table import element_table
+from rmtbase.montecarlo._analytic import (
+    UNKNOWN,
+    AnalyticValue,
+    element_density,
+    element_values,
+    head_shape,
+    spectral_law,
+    spectral_values,
+)
+from rmtbase.montecarlo._elements import require_element_ensemble
 from rmtbase.montecarlo._machine import numerics_record
 from rmtbase.montecarlo._plan import DRAWS_VERSION, Plan
-from rmtbase.montecarlo._summary import (
-    CaseSummary,
-    DrawSource,
-    blocks,
-    join_rows,
-    make_row,
-    summarize_case,
-)
+from rmtbase.montecarlo._summary import CaseSummary, DrawSource, SpectrumSummary, summarize_elements, summarize_spectra
 from rmtbase.nulls import BINS, PROBABILITIES, histogram_edges, logarithmic_edges
 from rmtbase.statistics import SPECTRAL_STATISTICS, SampleSummary
-from rmtbase.tables import BASELINE_SCHEMA, SPECTRA_SCHEMA, provenance
+from rmtbase.tables import (
+    BASELINE_SCHEMA,
+    ELEMENT_FORMULAS,
+    ELEMENTS_SCHEMA,
+    SCHEMA_VERSION,
+    SPECTRA_SCHEMA,
+    Variable,
+    describe,
+    provenance,
+    software_version,
+)
 
 _STATISTICS = tuple(SPECTRAL_STATISTICS.values())
+_WORDS = "low_rank_product: W_QK = W_Q^T W_K, i.i.d. Gaussian factors of shape (d_head, d_model)"
 
-
-class Case(NamedTuple):
-    """One row of a W_QK table."""
-
-    d_model: int
-    d_head: int
-    sigma_q: float
-    sigma_k: float
+Columns = Mapping[str, NDArray[Any]]
+Variables = dict[str, Any]
+ByStatistic = Float64[np.ndarray, "statistic ..."]
 
 
 def make_table(source: DrawSource, numerics: Mapping[str, Any]) -> xr.Dataset:
@@ -55,7 +63,7 @@ def make_table(source: DrawSource, numerics: Mapping[str, Any]) -> xr.Dataset:
     """
     plan = source.plan
     record = numerics_record(
-        {"draws_version": DRAWS_VERSION, "names": [ensemble.name for ensemble in plan.ensembles], **numerics},
+        {"draws_version": DRAWS_VERSION, "names": [case.ensemble.name for case in plan.cases], **numerics},
         plan.precision,
     )
     shared = {
@@ -67,138 +75,170 @@ def make_table(source: DrawSource, numerics: Mapping[str, Any]) -> xr.Dataset:
         "provenance": provenance(plan.record(), numerics=record | {"statistics_dtype": DTYPE}),
     }
     if plan.measure == "elements":
-        readings = [partial(blocks, source, case) for case in range(len(plan.cases))]
-        return element_table(plan.ensembles, readings, plan.seed, keep_sample=plan.keep_sample, attributes=shared)
-    own = {"draws": max(plan.draws), "seed": plan.seed}
+        return element_table(source, shared)
     if plan.is_baseline:
-        own = {"kind": "baseline", "ensemble": _WORDS} | own
-        return join_rows(_baseline_rows(source), _baseline_coordinates(plan), BASELINE_SCHEMA, own, shared)
-    own = {"kind": "spectra", "ensemble": plan.ensemble} | own
-    return join_rows(_spectra_rows(source), _spectra_coordinates(plan), SPECTRA_SCHEMA, own, shared)
+        kind = {"kind": "baseline", "ensemble": _WORDS}
+        columns = _head_columns((*_head_shape(case.ensemble), *pair) for case in plan.cases for pair in case.sigmas)
+        return _joined(plan, _baseline_rows(source), columns, BASELINE_SCHEMA, kind, shared)
+    kind = {"kind": "spectra", "ensemble": plan.ensemble}
+    return _joined(plan, _spectra_rows(source), _spectra_columns(plan), SPECTRA_SCHEMA, kind, shared)
 
 
-_WORDS = "low_rank_product: W_QK = W_Q^T W_K, i.i.d. Gaussian factors of shape (d_head, d_model)"
+def element_table(source: DrawSource, shared: Mapping[str, Any]) -> xr.Dataset:
+    """The table of a plan that measures elements, with these attributes."""
+    plan = source.plan
+    coordinates = _coordinates(ELEMENT_FORMULAS, {"formula": ELEMENT_FORMULAS.values()}, plan.bins)
+    rows = []
+    for number, case in enumerate(plan.cases):
+        summary = summarize_elements(source, number)
+        edges = summary.bin_edge
+        variables = _variables(summary, _analytic(element_values(case.ensemble, edges), ELEMENT_FORMULAS)) | {
+            "density_law": element_density(case.ensemble, edges),
+            "share_outside": np.float64(summary.share_outside),
+        }
+        rows.append(_row(variables, coordinates, ELEMENTS_SCHEMA))
+    return _joined(plan, rows, _element_columns(plan), ELEMENTS_SCHEMA, {"kind": "elements"}, shared)
 
 
-def _baseline_cases(plan: Plan, number: int) -> list[Case]:
-    """The rows of one shape, one for each σ."""
-    shape = head_shape(plan.ensembles[number])
-    assert shape is not None  # the ensembles of a baseline are of W_QK
-    return [Case(*shape, *pair) for pair in plan.case_sigmas(number)]
+def _element_columns(plan: Plan) -> Columns:
+    """Shape, and what a baseline table has of W_QK, whose factors are standard normal; NaN for any other."""
+    ensembles = [require_element_ensemble(case.ensemble) for case in plan.cases]
+    rows, columns = np.array([ensemble.element_shape for ensemble in ensembles]).T
+    shapes = [head_shape(ensemble) for ensemble in ensembles]
+    return {
+        "name": np.array([ensemble.name for ensemble in ensembles], dtype=object),
+        "n_rows": rows,
+        "n_columns": columns,
+        **_head_columns((np.nan,) * 4 if shape is None else (*shape, 1.0, 1.0) for shape in shapes),
+    }
 
 
-def _baseline_coordinates(plan: Plan) -> dict[str, np.ndarray]:
-    cases = [case for number in range(len(plan.cases)) for case in _baseline_cases(plan, number)]
-    return {name: np.array(column) for name, column in zip(Case._fields, zip(*cases, strict=True), strict=True)}
+def _head_columns(rows: Iterable[tuple[float, ...]]) -> Columns:
+    names = ("d_model", "d_head", "sigma_q", "sigma_k")
+    return dict(zip(names, map(np.array, zip(*rows, strict=True)), strict=True))
 
 
-def _spectra_coordinates(plan: Plan) -> dict[str, np.ndarray]:
+def _spectra_columns(plan: Plan) -> Columns:
     """The name and rank of each case, and each parameter that any case gives, as numbers or else as words."""
-    names = [ensemble.name for ensemble in plan.ensembles]
-    coordinates = {"name": np.array(names, dtype=object), "rank": np.array([one.rank for one in plan.ensembles])}
-    for key in dict.fromkeys(key for case in plan.cases for key in case):
-        column = [case.get(key) for case in plan.cases]
+    ensembles, parameters = [case.ensemble for case in plan.cases], [case.parameters for case in plan.cases]
+    columns = {
+        "name": np.array([ensemble.name for ensemble in ensembles], dtype=object),
+        "rank": np.array([ensemble.rank for ensemble in ensembles]),
+    }
+    for key in dict.fromkeys(key for given in parameters for key in given):
+        column = [given.get(key) for given in parameters]
         numbers = all(isinstance(value, int | float) and not isinstance(value, bool) for value in column)
         words = ["" if value is None else str(value) for value in column]
-        coordinates[f"parameter_{key}"] = np.array(column) if numbers else np.array(words, dtype=object)
-    return coordinates
+        columns[f"parameter_{key}"] = np.array(column) if numbers else np.array(words, dtype=object)
+    return columns
+
+
+def _head_shape(ensemble: object) -> tuple[int, int]:
+    shape = head_shape(ensemble)
+    assert shape is not None  # the ensembles of a baseline are of W_QK
+    return shape
 
 
 def _baseline_rows(source: DrawSource) -> list[xr.Dataset]:
     plan, rows = source.plan, []
-    for number, ensemble in enumerate(plan.ensembles):
-        cases = _baseline_cases(plan, number)
-        edges = histogram_edges(cases[0].d_model, cases[0].d_head)
-        summary = summarize_case(source, number, lambda _, edges=edges: edges, self_normalize=True)
-        known = spectral_values(ensemble)
-        rows += [_baseline_row(summary, known, case, plan.normalization, _longest(plan)) for case in cases]
+    longest, coordinates = _longest(plan)
+    for number, case in enumerate(plan.cases):
+        d, h = _head_shape(case.ensemble)
+        unscaled_edges = histogram_edges(d, h)
+        raw = summarize_spectra(source, number, lambda _, edges=unscaled_edges: edges, self_normalize=True)
+        assert raw.own_quantile is not None  # it was asked for
+        known = _analytic(spectral_values(case.ensemble), SPECTRAL_STATISTICS)
+        for sigma_q, sigma_k in case.sigmas:
+            scale = (sigma_q * sigma_k) ** 2 / (d if plan.normalization == "sqrt_d" else 1)
+            summary = _rescaled(raw, scale, h)
+            edges, shape = summary.bin_edge, (d, h, sigma_q, sigma_k, plan.normalization)
+            law, naive = low_rank_product_law(*shape), naive_marchenko_pastur(*shape)
+            analytic = known | {
+                "analytic_mean": _moved(known["analytic_mean"], scale, h),
+                "analytic_std": _spread(known["analytic_std"], scale),
+            }
+            variables = _spectrum_variables(summary, analytic, longest) | {
+                "eigenvalue_quantile_self_normalized": _padded(raw.own_quantile * scale, longest),
+                "density_marchenko_pastur": np.diff(naive.cdf(edges)) / np.diff(edges),
+                "density_free": np.diff(law.cdf(edges)) / np.diff(edges),
+                "edge_lower": np.float64(law.support[0]),
+                "edge_upper": np.float64(law.support[1]),
+            }
+            if raw.sigma_estimate is not None:
+                own_q, own_k = raw.sigma_estimate
+                variables |= {"sigma_q_estimate": own_q * sigma_q, "sigma_k_estimate": own_k * sigma_k}
+            rows.append(_row(variables, coordinates, BASELINE_SCHEMA))
     return rows
-
-
-def _baseline_row(
-    summary: CaseSummary, known: Mapping[str, AnalyticValue], case: Case, normalization: str, longest: int
-) -> xr.Dataset:
-    d, h = case.d_model, case.d_head
-    scale = (case.sigma_q * case.sigma_k) ** 2 / (d if normalization == "sqrt_d" else 1)
-    edges = summary.bin_edge * scale
-    sigmas = (case.sigma_q, case.sigma_k)
-    law = low_rank_product_law(d, h, *sigmas, normalization)  # type: ignore[arg-type]
-    naive = naive_marchenko_pastur(d, h, *sigmas, normalization)  # type: ignore[arg-type]
-    assert summary.own_quantile is not None  # it was asked for
-    variables = _common(summary, known, scale, h, longest) | {
-        "eigenvalue_quantile_self_normalized": _padded(summary.own_quantile * scale, longest),
-        "density_marchenko_pastur": np.diff(naive.cdf(edges)) / np.diff(edges),
-        "density_free": np.diff(law.cdf(edges)) / np.diff(edges),
-        "edge_lower": np.float64(law.support[0]),
-        "edge_upper": np.float64(law.support[1]),
-    }
-    if summary.sigma_estimate is not None:
-        own_q, own_k = summary.sigma_estimate
-        variables |= {"sigma_q_estimate": own_q * case.sigma_q, "sigma_k_estimate": own_k * case.sigma_k}
-    return make_row(variables, _row_coordinates(longest), BASELINE_SCHEMA)
 
 
 def _spectra_rows(source: DrawSource) -> list[xr.Dataset]:
-    longest, rows = _longest(source.plan), []
-    for number, ensemble in enumerate(source.plan.ensembles):
-        summary = summarize_case(source, number, logarithmic_edges)
-        law = spectral_law(ensemble)
-        nothing = np.full(BINS, np.nan)
-        density = nothing if law is None else np.diff(law.cdf(summary.bin_edge)) / np.diff(summary.bin_edge)
-        variables = _common(summary, spectral_values(ensemble), 1.0, ensemble.rank, longest) | {
-            "density_law": density,
-            "edge_lower": np.float64(np.nan if law is None else law.support[0]),
-            "edge_upper": np.float64(np.nan if law is None else law.support[1]),
+    rows = []
+    longest, coordinates = _longest(source.plan)
+    for number, case in enumerate(source.plan.cases):
+        summary = summarize_spectra(source, number, logarithmic_edges)
+        law, edges = spectral_law(case.ensemble), summary.bin_edge
+        known = _analytic(spectral_values(case.ensemble), SPECTRAL_STATISTICS)
+        lower, upper = (np.nan, np.nan) if law is None else law.support
+        variables = _spectrum_variables(summary, known, longest) | {
+            "density_law": np.full(BINS, np.nan) if law is None else np.diff(law.cdf(edges)) / np.diff(edges),
+            "edge_lower": np.float64(lower),
+            "edge_upper": np.float64(upper),
         }
-        rows.append(make_row(variables, _row_coordinates(longest), SPECTRA_SCHEMA))
+        rows.append(_row(variables, coordinates, SPECTRA_SCHEMA))
     return rows
 
 
-def _common(
-    summary: CaseSummary, known: Mapping[str, AnalyticValue], scale: float, rank: int, longest: int
-) -> dict[str, Any]:
-    """What every kind of table holds, at eigenvalues ``scale`` times larger than the summary's."""
-    values = [known.get(one.name, UNKNOWN) for one in _STATISTICS]
-    variables = {
-        "draws": np.int64(summary.draws),
-        **_rescaled(summary.statistic, scale, rank),
-        "analytic_mean": _by_statistic(lambda one, k: one.rescale(values[k].mean, scale, rank)),
-        "analytic_std": _by_statistic(lambda one, k: one.rescale_spread(values[k].std, scale)),
-        "analytic_method": np.array([value.method for value in values], dtype=object),
-        "eigenvalue_mean": _padded(summary.eigenvalue.mean * scale, longest),
-        "eigenvalue_std": _padded(summary.eigenvalue.std * scale, longest),
-        "eigenvalue_quantile": _padded(summary.eigenvalue.quantile * scale, longest),
-        "bin_edge": summary.bin_edge * scale,
-        "density": summary.density / scale,
-        "density_standard_error": summary.density_standard_error / scale,
+def _longest(plan: Plan) -> tuple[int, Variables]:
+    """The largest rank, to which shorter spectra are padded, and the coordinates that each row then has."""
+    longest = max(case.ensemble.rank for case in plan.cases)
+    words = {
+        "symbol": [one.symbol for one in _STATISTICS],
+        "formula": [one.formula for one in _STATISTICS],
+        "convention": [one.convention for one in _STATISTICS],
+        "scaling": [str(one.scaling) for one in _STATISTICS],
     }
-    if summary.sample is not None:
-        sample = summary.sample
-        variables["sample"] = _by_statistic(lambda one, k: one.rescale(sample[k], scale, rank))
-    return variables
+    return longest, _coordinates(SPECTRAL_STATISTICS, words, BINS) | {"index": np.arange(longest)}
 
 
-_POSITIONS = ("mean", "quantile")  # the other fields of a summary are spreads
-
-
-def _rescaled(summary: SampleSummary, scale: float, rank: int) -> dict[str, Float64[np.ndarray, "statistic ..."]]:
-    """The summary of every statistic at eigenvalues ``scale`` times larger: exact, for each is monotone in it."""
+def _coordinates(statistics: Iterable[str], words: Mapping[str, Iterable[str]], bins: int) -> Variables:
     return {
-        name: _by_statistic(
-            lambda one, k, values=values, name=name: (
-                one.rescale(values[k], scale, rank) if name in _POSITIONS else one.rescale_spread(values[k], scale)
-            )
-        )
-        for name, values in summary._asdict().items()
+        "statistic": list(statistics),
+        **{name: ("statistic", list(column)) for name, column in words.items()},
+        "probability": np.array(PROBABILITIES),
+        "bin": np.arange(bins),
+        "edge": np.arange(bins + 1),
     }
 
 
-def _by_statistic(value: Callable[[Any, int], Any]) -> Float64[np.ndarray, "statistic ..."]:
-    return np.stack([np.asarray(value(one, k), dtype=float) for k, one in enumerate(_STATISTICS)])
+def _analytic(known: Mapping[str, AnalyticValue], statistics: Iterable[str]) -> Variables:
+    values = [known.get(name, UNKNOWN) for name in statistics]
+    return {
+        "analytic_mean": np.array([value.mean for value in values]),
+        "analytic_std": np.array([value.std for value in values]),
+        "analytic_method": np.array([value.method for value in values], dtype=object),
+    }
 
 
-def _longest(plan: Plan) -> int:
-    return max(ensemble.rank for ensemble in plan.ensembles)
+def _variables(summary: CaseSummary, more: Variables) -> Variables:
+    """What every kind of table holds, and more."""
+    return {
+        "draws": np.int64(summary.draws),
+        **summary.statistic._asdict(),
+        **more,
+        "bin_edge": summary.bin_edge,
+        "density": summary.density,
+        "density_standard_error": summary.density_standard_error,
+        **({} if summary.sample is None else {"sample": summary.sample}),
+    }
+
+
+def _spectrum_variables(summary: SpectrumSummary, analytic: Variables, longest: int) -> Variables:
+    eigenvalue = {
+        "eigenvalue_mean": _padded(summary.eigenvalue.mean, longest),
+        "eigenvalue_std": _padded(summary.eigenvalue.std, longest),
+        "eigenvalue_quantile": _padded(summary.eigenvalue.quantile, longest),
+    }
+    return _variables(summary, analytic | eigenvalue)
 
 
 def _padded(array: Float64[np.ndarray, "rank ..."], longest: int) -> Float64[np.ndarray, "{longest} ..."]:
@@ -206,15 +246,57 @@ def _padded(array: Float64[np.ndarray, "rank ..."], longest: int) -> Float64[np.
     return np.pad(array, [(0, missing)] + [(0, 0)] * (array.ndim - 1), constant_values=np.nan)
 
 
-def _row_coordinates(longest: int) -> dict[str, Any]:
-    return {
-        "statistic": [one.name for one in _STATISTICS],
-        "symbol": ("statistic", [one.symbol for one in _STATISTICS]),
-        "formula": ("statistic", [one.formula for one in _STATISTICS]),
-        "convention": ("statistic", [one.convention for one in _STATISTICS]),
-        "scaling": ("statistic", [str(one.scaling) for one in _STATISTICS]),
-        "probability": np.array(PROBABILITIES),
-        "index": np.arange(longest),
-        "bin": np.arange(BINS),
-        "edge": np.arange(BINS + 1),
+def _rescaled(summary: SpectrumSummary, scale: float, rank: int) -> SpectrumSummary:
+    """The summary at eigenvalues ``scale`` times larger: exact, for each statistic is monotone in it."""
+    one = summary.statistic
+    return replace(
+        summary,
+        statistic=SampleSummary(
+            mean=_moved(one.mean, scale, rank),
+            std=_spread(one.std, scale),
+            standard_error=_spread(one.standard_error, scale),
+            std_standard_error=_spread(one.std_standard_error, scale),
+            quantile=_moved(one.quantile, scale, rank),
+        ),
+        bin_edge=summary.bin_edge * scale,
+        density=summary.density / scale,
+        density_standard_error=summary.density_standard_error / scale,
+        sample=None if summary.sample is None else _moved(summary.sample, scale, rank),
+        eigenvalue=SampleSummary(*(field * scale for field in summary.eigenvalue)),
+    )
+
+
+def _moved(values: ByStatistic, scale: float, rank: int) -> ByStatistic:
+    return np.stack([one.rescale(value, scale, rank) for one, value in zip(_STATISTICS, values, strict=True)])
+
+
+def _spread(values: ByStatistic, scale: float) -> ByStatistic:
+    return np.stack([one.rescale_spread(value, scale) for one, value in zip(_STATISTICS, values, strict=True)])
+
+
+def _row(variables: Variables, coordinates: Variables, schema: Mapping[str, Variable]) -> xr.Dataset:
+    """One case: the schema names each variable's dims, case first; a row is the table without that dim."""
+    row = xr.Dataset({name: (schema[name].dims[1:], value) for name, value in variables.items()}, coords=coordinates)
+    return row.assign_coords(draw=np.arange(row.sizes["draw"])) if "draw" in row.sizes else row
+
+
+def _joined(
+    plan: Plan,
+    rows: list[xr.Dataset],
+    columns: Columns,
+    schema: Mapping[str, Variable],
+    kind: Mapping[str, str],
+    shared: Mapping[str, Any],
+) -> xr.Dataset:
+    """The table of several rows, with coordinates of each, and attributes of its own kind and of any."""
+    table = xr.concat(rows, dim="case", data_vars="all", coords="minimal", compat="override", join="exact")
+    table = table.assign_coords({name: ("case", column) for name, column in columns.items()})
+    table.attrs = {
+        "schema_version": SCHEMA_VERSION,
+        **kind,
+        "draws": max(plan.draws),
+        "seed": plan.seed,
+        "rmtbase_version": software_version(),
+        **shared,
     }
+    return describe(table, schema)
