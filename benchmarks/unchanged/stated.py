@@ -27,6 +27,7 @@ REPORTERS = frozenset({"progress", "bar", "note", "layer_done", "matrix_done"})
 """Parameters that one ``progress`` replaces: signatures are compared without them."""
 
 MEANT: dict[str, str] = {
+    "names/models.Model": "its fields from d_head on are private, and fewer",
     "names/laws.PathLength.*": "x is the argument of every distribution",
     "names/laws.TracyWidom.*": "x is the argument of every distribution",
     "names/models.check_outputs": "one verb for checks: require_other_files",
