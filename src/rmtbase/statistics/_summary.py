@@ -35,6 +35,22 @@ class SampleSummary(NamedTuple):
     std_standard_error: Float[np.ndarray, "..."]
     quantile: Float[np.ndarray, "... probability"]
 
+    def of_finite_moments(self, order: ArrayLike) -> SampleSummary:
+        """The summary less what estimates no number: NaN where a moment E|x|^p that it needs is infinite.
+
+        Args:
+            order: that from which on the moments are infinite. The mean needs the first, the standard deviation and the
+                standard error of the mean the second, that of the standard deviation the fourth.
+        """
+        mean, std, standard_error, std_standard_error, quantile = self
+        return SampleSummary(
+            *(
+                np.where(np.greater(order, power), estimate, np.nan)
+                for estimate, power in ((mean, 1), (std, 2), (standard_error, 2), (std_standard_error, 4))
+            ),
+            quantile,
+        )
+
 
 def summarize(sample: ArrayLike, probabilities: ArrayLike) -> SampleSummary:
     """Summarise a sample of shape ``(draw, ...)``; at least two draws.

@@ -32,6 +32,7 @@ from rmtbase.tables._relations import (
     edges_enclose_bins,
     formulas_fit,
     heads_fit,
+    moments_fit,
     padded_from,
     sample_fits,
     scales_fit,
@@ -80,7 +81,7 @@ class Kind:
     relations: tuple[Relation, ...] = ()
 
 
-_OF_DRAWS = (edges_enclose_bins, draws_agree, standard_error_fits, density_is_one)
+_OF_DRAWS = (edges_enclose_bins, draws_agree, moments_fit, standard_error_fits, density_is_one)
 
 KINDS: dict[str, Kind] = {
     one.name: one
