@@ -54,3 +54,11 @@ def moment_order(statistic: Statistic, extremes: ExtremeMoments, rank: int) -> f
     if statistic.name == "smallest_eigenvalue":
         above /= rank
     return min(extremes.smallest / below if below else math.inf, extremes.largest / above if above else math.inf)
+
+
+def missing_moment(name: str, order: float) -> str | None:
+    """What a statistic with that :func:`moment_order` lacks, and why, in words; None where it has mean and variance."""
+    if order > 2:
+        return None
+    lacks = "mean" if order <= 1 else "standard deviation"
+    return f"{name} has no {lacks} here: E x^p is infinite for p >= {order:g}"
