@@ -13,8 +13,10 @@ from numpy.typing import NDArray
 from rmtbase.errors import ParameterError, RmtbaseError
 from rmtbase.models._weight_matrices import WeightMatrices
 from rmtbase.parameters import require_real_array
+from rmtbase.shown import in_one_line
 
 
+@in_one_line
 @dataclass(frozen=True)
 class ArrayModel(WeightMatrices):
     """The query and key factors of all heads, given as arrays: see :meth:`of`.

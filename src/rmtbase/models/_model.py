@@ -25,7 +25,7 @@ from rmtbase.models._other_formats import refuse_other_formats
 from rmtbase.models._stack import Stack, with_sizes
 from rmtbase.models._tensor_file import least_sigma, require_digits
 from rmtbase.models._weight_matrices import WeightMatrices
-from rmtbase.shown import quoted
+from rmtbase.shown import in_one_line, quoted
 
 _CONTENT_PART = "rotary: W_QK is the content part at zero relative position"
 _NORMS = "query/key norm present: recorded, not folded in"
@@ -52,6 +52,7 @@ class _LastTensor:
         return values
 
 
+@in_one_line
 @dataclass(frozen=True)
 class Model(WeightMatrices):
     """The weight matrices of one trained model, each read from its checkpoint when asked for.

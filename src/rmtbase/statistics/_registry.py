@@ -19,12 +19,14 @@ from scipy.special import entr
 
 from rmtbase.errors import ParameterError
 from rmtbase.parameters import require_real_numbers
+from rmtbase.shown import in_one_line
 
 Convention = Literal["eigenvalue", "singular value"]
 Spectra = Float[np.ndarray, "... rank"]
 Numbers = Float[np.ndarray, "..."]
 
 
+@in_one_line
 @dataclass(frozen=True)
 class Statistic:
     """One number of a spectrum.

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import xarray as xr
 
 from rmtbase.errors import ParameterError
-from rmtbase.shown import quoted
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -32,25 +31,27 @@ def to_pandas(table: xr.Dataset | xr.DataTree, group: str = "heads") -> pd.DataF
     Raises:
         ParameterError: a tree without that group; a dataset without any of the dimensions of a row.
     """
-    dataset = table
-    if isinstance(table, xr.DataTree):
-        there = [name for name in ("heads", "matrices") if name in table.children]
-        if group not in there:
-            raise ParameterError("group", group, f"one of {', '.join(there)}")
-        dataset = table[group].to_dataset(inherit=False)
+    dataset = _group(table, group) if isinstance(table, xr.DataTree) else table
     rows = [dim for dim in _OF_A_ROW if dim in dataset.sizes]
     if not rows:
-        raise ParameterError("table", quoted(tuple(dataset.sizes)), f"a dimension among {', '.join(_OF_A_ROW)}")
+        raise ParameterError("table", tuple(dataset.sizes), f"a dimension among {', '.join(_OF_A_ROW)}")
     columns: dict[str, xr.Variable] = {}
-    for key in (*dataset.coords, *dataset.data_vars):
-        name, variable = str(key), dataset[key].variable
+    for name in map(str, (*dataset.coords, *dataset.data_vars)):
+        variable = dataset[name].variable
         dims = set(variable.dims)
         if name in (*rows, *_WORDS) or not dims <= {*rows, "probability"} or not dims - {"probability"}:
             continue
         if "probability" in dims:
-            for place, probability in enumerate(dataset["probability"].values.tolist()):
-                columns[f"{name}_{probability:g}"] = variable.isel(probability=place)
+            levels: list[float] = dataset.coords["probability"].values.tolist()
+            columns |= {f"{name}_{level:g}": variable.isel(probability=k) for k, level in enumerate(levels)}
         else:
             columns[name] = variable
     coordinates = {dim: dataset[dim].variable for dim in rows if dim in dataset.variables}
     return xr.Dataset(columns, coordinates).to_dataframe(dim_order=rows).reset_index()
+
+
+def _group(tree: xr.DataTree, name: str) -> xr.Dataset:
+    there = [group for group in ("heads", "matrices") if group in tree.children]
+    if name not in there:
+        raise ParameterError("group", name, f"one of {', '.join(there)}")
+    return tree.children[name].to_dataset(inherit=False)

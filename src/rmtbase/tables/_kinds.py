@@ -11,7 +11,7 @@ import xarray as xr
 
 from rmtbase.errors import TableError
 from rmtbase.parameters import NORMALIZATIONS
-from rmtbase.shown import quoted, shown
+from rmtbase.shown import in_one_line, quoted, shown
 from rmtbase.tables._domain import (
     COUNT,
     DRAWS,
@@ -60,6 +60,7 @@ _SIMULATED = {"draws": DRAWS, "seed": INTEGER}
 _LEAST = {"draw": 2, "index": 0, "depth": 0}  # entries of a dimension; 1 of any other
 
 
+@in_one_line
 @dataclass(frozen=True)
 class Kind:
     """One kind of table.
