@@ -26,9 +26,10 @@ COMMANDS = [
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """A folder with the table that the README's first command makes, of another shape and fewer draws."""
+    """A folder with what the README's first commands make, the table of another shape and fewer draws."""
     folder = tmp_path_factory.mktemp("readme")
     write_table(rmtbase.baseline(32, 8, draws=200), folder / "gpt2.nc")
+    write_table(rmtbase.score("demo", matrices="elements"), folder / "scores.nc")
     return folder
 
 
