@@ -14,7 +14,6 @@ from rmtbase.laws._exact._cumulants import Powers, joint_cumulant
 from rmtbase.laws._exact._zonal import Partition, partitions, power_sum_in_zonals, sorted_partition, zonal_at_identity
 from rmtbase.laws._scale import ChainParameters, as_float, own_variance_moment, product_parameters, variance_factor
 from rmtbase.parameters import require_dims, require_flag, require_positive_integer
-from rmtbase.shown import in_one_line
 
 
 def trace_moment(partition: Sequence[int], dims: Sequence[int], self_normalized: bool = False) -> Fraction:
@@ -106,7 +105,6 @@ def trace_cumulants(
     )
 
 
-@in_one_line
 @dataclass(frozen=True)
 class TraceMoments:
     """Exact first and second moments of the sum of the eigenvalues and of their squares.
