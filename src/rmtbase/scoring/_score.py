@@ -228,11 +228,11 @@ def _sigma_of_weights(factors: Float[np.ndarray, "head d_head d_model"], least: 
 
 def _require_range(model: WeightMatrices, layer: int, read: _Layer) -> None:
     """Heads of zeros have no scale: they are recorded, and not scored."""
-    present = (read.sigma_q > 0) & (read.sigma_k > 0)
+    present = model.heads_have_weights or (read.sigma_q > 0) & (read.sigma_k > 0)
     beyond = first_out_of_range(read.sigma_q, read.sigma_k, model.d_head * model.d_model, present)
     if beyond is not None:
         (head,), norms = beyond
-        raise model.refused(f"layer {layer} head {head} has {norms}", IN_RANGE)
+        raise model.refused(layer, head, norms, IN_RANGE)
 
 
 def _in_parts(
