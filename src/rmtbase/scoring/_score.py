@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 import xarray as xr
@@ -24,13 +24,16 @@ from rmtbase.scoring._matrices import MATRIX_MODES, MatrixScorer
 from rmtbase.shown import shown
 from rmtbase.tables import SCHEMA_VERSION, provenance, software_version
 
+if TYPE_CHECKING:
+    import torch
+
 _HEADS_PER_PART = 4
 
 MatrixMode = Literal["none", "elements", "spectra"]
 
 
 def score(
-    model: Model | Path | str | Mapping[str, Any] | Any,
+    model: Model | Path | str | Mapping[str, Any] | torch.nn.Module,
     baseline: xr.Dataset | Path | str | None = None,
     null: str = "gaussian",
     revision: str | None = None,
@@ -40,7 +43,7 @@ def score(
     progress: Progress = SILENT,
     *,
     family: str | None = None,
-    config: Mapping[str, Any] | Any = None,
+    config: Any = None,
     name: str | None = None,
 ) -> xr.DataTree:
     """Score every head and weight matrix of a checkpoint against the null. One matrix at a time is in memory.
