@@ -40,7 +40,8 @@ def test_snippets_run(snippet, folder, monkeypatch, capsys):
     exec(snippet, names)  # the README's own text
     assert capsys.readouterr().out
     if "scores" in names:  # "head 3, and only head 3, has left the null"
-        assert np.flatnonzero(names["scores"]["omnibus_q_value"].values < 0.05).tolist() == [3]  # type: ignore[index]
+        q_value = names["scores"]["heads"]["omnibus_q_value"].values  # type: ignore[index]
+        assert np.argwhere(q_value < 0.05).tolist() == [[0, 3]]
 
 
 def test_commands_and_their_options_exist(run):

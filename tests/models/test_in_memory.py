@@ -108,11 +108,11 @@ def test_a_module_is_called_by_its_class_or_as_told():
     require_other_files([], open_model(module))
 
 
-@pytest.mark.parametrize("given", ["module", "state dict", "own configuration"])
+@pytest.mark.parametrize("given", ["module", "module with a configuration of its own", "state dict"])
 def test_without_a_family_it_is_said_what_to_give(given):
     module = torch.nn.Linear(300, 300)
-    if given == "own configuration":
-        module.config = object()
+    if given == "module with a configuration of its own":
+        module.config = {"n_head": 12}
     with pytest.raises(ParameterError) as caught:
         rmtbase.score(module.state_dict() if given == "state dict" else module)
     message = str(caught.value)

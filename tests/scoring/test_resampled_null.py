@@ -194,7 +194,7 @@ def test_default_is_a_thousand_draws_of_each_head():
     w_q, w_k = np.random.default_rng(12).standard_normal((2, 2, D_HEAD, D_MODEL))
     told = Told()
     rmtbase.score_heads(w_q, w_k, null="haar", progress=told)
-    assert told.steps == {"drawing the null": 2000}
+    assert told.steps == {"reading layers": 1, "drawing the null": 2000}
 
 
 @every_null

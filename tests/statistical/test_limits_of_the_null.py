@@ -36,8 +36,11 @@ def draws_of(law, rng, shape):
 def test_entries_that_are_not_normal_move_the_log_determinant(law, excess_kurtosis):
     # By -κ₄ h/d, an amount of the order of its standard deviation at any size: -κ₄/√2 of it for h much smaller than d.
     shape = (2, HEADS, D_HEAD, D_MODEL)
-    tree = rmtbase.score_heads(*draws_of(law, np.random.default_rng(RNG_SEED), shape))
-    scores = tree["heads"].to_dataset().sel(statistic="log_determinant")
+    scores = (
+        rmtbase.score_heads(*draws_of(law, np.random.default_rng(RNG_SEED), shape))["heads"]
+        .to_dataset()
+        .sel(statistic="log_determinant")
+    )
     spread = null("log_determinant", (D_MODEL, D_HEAD, D_MODEL), self_normalized=True).std()
     expected = -excess_kurtosis * D_HEAD / D_MODEL / spread
     assert expected == pytest.approx(-excess_kurtosis / math.sqrt(2), rel=0.1)

@@ -1,4 +1,4 @@
-"""Trained models: their checkpoints, read lazily, and their weight matrices, head by head.
+"""Trained models, in checkpoints or in memory, read lazily: their weight matrices, head by head.
 
 Importing this room imports neither torch nor transformers nor jax.
 """

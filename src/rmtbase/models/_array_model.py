@@ -35,6 +35,7 @@ class ArrayModel(WeightMatrices):
     architecture = ""
     components = ("attention_query", "attention_key")
     notes = ()
+    heads_have_weights = True
 
     @classmethod
     def of(cls, w_q: Any, w_k: Any, name: str, revision: str | None = None) -> ArrayModel:
@@ -76,9 +77,10 @@ class ArrayModel(WeightMatrices):
         """0: what is given is taken for the weights themselves."""
         return 0.0
 
-    def refused(self, found: str, expected: str) -> RmtbaseError:
-        """A :class:`~rmtbase.errors.ParameterError` that names both arrays."""
-        return ParameterError("w_q, w_k", found, expected)
+    def refused(self, layer: int, head: int, found: str, expected: str) -> RmtbaseError:
+        """A :class:`~rmtbase.errors.ParameterError` that names both arrays and the head."""
+        queries = self._factors["attention_query"]
+        return ParameterError("w_q, w_k", f"{found} in {queries.place(layer, head)}", expected)
 
     def layer_digest(self, layer: int) -> bytes:
         """SHA-256 over dtype, shape and bytes of the factors of a layer."""
@@ -142,21 +144,18 @@ class _Factors:
         return require_real_array(self.name, self.layers[layer])
 
     def require_weights(self) -> None:
-        """Raise ParameterError unless every head of every layer is finite and has weights in it, whose squares too."""
+        """Raise ParameterError unless every head of every layer is finite and has weights in it."""
         for layer in range(len(self.layers)):
             array = self.read(layer).astype(np.float64)
             finite = np.isfinite(array).all(axis=(1, 2))
             if not finite.all():
-                place = self._place(layer, int(np.argmin(finite)))
+                place = self.place(layer, int(np.argmin(finite)))
                 raise ParameterError(self.name, f"NaN or infinity in {place}", "finite weights")
             present = array.any(axis=(1, 2))
             if not present.all():
-                place = self._place(layer, int(np.argmin(present)))
+                place = self.place(layer, int(np.argmin(present)))
                 raise ParameterError(self.name, f"{place} is all zeros", "heads with weights in them")
-            held = np.einsum("hij,hij->h", array, array) > 0
-            if not held.all():
-                place = self._place(layer, int(np.argmin(held)))
-                raise ParameterError(self.name, f"{place} has squares under the smallest double", "rescaled weights")
 
-    def _place(self, layer: int, head: int) -> str:
+    def place(self, layer: int, head: int) -> str:
+        """Which head, in words."""
         return f"layer {layer} head {head}" if self.has_layers else f"head {head}"

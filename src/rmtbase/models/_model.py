@@ -183,9 +183,9 @@ class Model(WeightMatrices):
         """The standard deviation below which weights of the stored type are rounding: see ``least_sigma``."""
         return least_sigma(self._stack.checkpoint.dtype(self._stack.tensor(layer, component)))
 
-    def refused(self, found: str, expected: str) -> CheckpointError:
-        """A :class:`~rmtbase.errors.CheckpointError` that names the checkpoint."""
-        return CheckpointError(self.path, f"{found}; expected {expected}")
+    def refused(self, layer: int, head: int, found: str, expected: str) -> CheckpointError:
+        """A :class:`~rmtbase.errors.CheckpointError` that names the checkpoint and the head."""
+        return CheckpointError(self.path, f"layer {layer} head {head} has {found}; expected {expected}")
 
     def layer_digest(self, layer: int) -> bytes:
         """SHA-256 over the stored query and key tensors of a layer; of those that hold values too, with these."""

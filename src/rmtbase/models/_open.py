@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterable, Mapping
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 from rmtbase.errors import CheckpointError, CorruptFileError, MissingCheckpointFileError, OutputError, ParameterError
 from rmtbase.models._files import read_json_object
@@ -15,13 +15,16 @@ from rmtbase.models._layouts import supported_architectures
 from rmtbase.models._model import Model
 from rmtbase.models._other_formats import format_of
 
+if TYPE_CHECKING:
+    import torch
+
 
 def open_model(
-    model: Model | str | Path | Mapping[str, Any] | Any,
+    model: Model | str | Path | Mapping[str, Any] | torch.nn.Module,
     revision: str | None = None,
     *,
     family: str | None = None,
-    config: Mapping[str, Any] | Any = None,
+    config: Any = None,
     name: str | None = None,
 ) -> Model:
     """Open a trained model. Configuration and headers are read and checked; weights are read when asked for.
@@ -48,7 +51,7 @@ def open_model(
         CheckpointError: or another of its kinds: the checkpoint cannot be fetched, or cannot be read.
         MissingDependencyError: the weights are only there as ``.bin`` files, and torch 2.10 or later is not installed.
     """
-    if not isinstance(model, Model) and (isinstance(model, Mapping) or _is_module(model)):
+    if _is_in_memory(model):
         return _from_memory(model, revision, family, config, name)
     for keyword, value in {"family": family, "config": config, "name": name}.items():
         if value is not None:
@@ -78,43 +81,49 @@ def open_model(
     return Model.from_folder(folder, name, revision or "main", (f"hub commit {folder.name}",))
 
 
-def _is_module(model: object) -> bool:
+def _is_in_memory(model: object) -> TypeGuard[Mapping[Any, Any] | torch.nn.Module]:
     torch = sys.modules.get("torch")  # who has a module has imported it
-    return torch is not None and isinstance(model, torch.nn.Module)
+    return isinstance(model, Mapping) or (torch is not None and isinstance(model, torch.nn.Module))
 
 
-def _from_memory(model: Any, revision: str | None, family: str | None, config: Any, name: str | None) -> Model:
+def _from_memory(
+    model: Mapping[Any, Any] | torch.nn.Module, revision: str | None, family: str | None, config: Any, name: str | None
+) -> Model:
     """A module, or a state dict, of the family that is named, here or by its configuration."""
-    is_module = not isinstance(model, Mapping)
-    if config is None and is_module:
-        config = getattr(model, "config", None)
-    if config is not None and hasattr(config, "to_dict"):
-        config = config.to_dict()
-    if config is not None and not isinstance(config, Mapping):
-        if is_module and family is None:
-            config = None  # a module's own, which is not one of transformers
-        else:
-            raise ParameterError("config", type(config).__name__, "a mapping, such as {'n_head': 12}")
-    config = dict(config or {})
-    what = type(model).__name__ if is_module else "state dict"
-    said = config.get("model_type")
-    if family is None and said is None and not config.get("architectures"):
+    if isinstance(model, Mapping):
+        what, own_name, tensors = "state dict", None, model
+    else:
+        what, own_name, tensors = type(model).__name__, getattr(model, "name_or_path", None), model.state_dict()
+        own_config = getattr(model, "config", None)
+        if config is None and hasattr(own_config, "to_dict"):  # any other is not one of transformers
+            config = own_config
+    settings = _settings(config, what, family)
+    called = name or (own_name if isinstance(own_name, str) else None) or what
+    return Model.from_state_dict(tensors, settings, called, revision)
+
+
+def _settings(config: Any, what: str, family: str | None) -> dict[str, Any]:
+    """The configuration as a dictionary that names its family."""
+    found = config.to_dict() if hasattr(config, "to_dict") else config
+    if found is not None and not isinstance(found, Mapping):
+        raise ParameterError(
+            "config", type(config).__name__, "a mapping, such as {'n_head': 12}, or a configuration of transformers"
+        )
+    settings, families = dict(found or {}), ", ".join(supported_architectures())
+    said = settings.get("model_type")
+    if family is None and said is None and not settings.get("architectures"):
         raise ParameterError(
             "family",
             None,
-            f"the family of the {what}, one of {', '.join(supported_architectures())}, with the number of heads, as "
-            "family='gpt2', config={'n_head': 12}. The heads of any other model go into "
-            "rmtbase.score_heads(w_q, w_k) as arrays; rmtbase.models.split_qkv cuts them out of fused weights",
+            f"the family of the {what}, one of {families}, with the number of heads, as family='gpt2', "
+            "config={'n_head': 12}. The heads of any other model go into rmtbase.score_heads(w_q, w_k) as arrays; "
+            "rmtbase.models.split_qkv cuts them out of fused weights",
         )
-    if family is not None:
-        if said is not None and said != family:
-            raise ParameterError("family", family, f"{said!r}, as the configuration says")
-        if family not in supported_architectures():
-            raise ParameterError("family", family, f"one of {', '.join(supported_architectures())}")
-        config["model_type"] = family
-    own = getattr(model, "name_or_path", None) if is_module else None
-    called = name or (own if isinstance(own, str) else None) or what
-    return Model.from_state_dict(model.state_dict() if is_module else model, config, called, revision)
+    if family is not None and family not in supported_architectures():
+        raise ParameterError("family", family, f"one of {families}")
+    if family is not None and said is not None and said != family:
+        raise ParameterError("family", family, f"{said!r}, as the configuration says")
+    return settings if family is None else settings | {"model_type": family}
 
 
 def existing_folder(model: str | Path) -> Path | None:

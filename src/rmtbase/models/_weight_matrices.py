@@ -27,6 +27,7 @@ class WeightMatrices(ABC):
         d_head: head dimension.
         components: the weight matrices that each layer has, by the names of ``COMPONENTS``.
         notes: what must be known to read W_QK = W_QᵀW_K of this model rightly.
+        heads_have_weights: whether it is known that no head is all zeros.
     """
 
     name: str
@@ -39,6 +40,7 @@ class WeightMatrices(ABC):
     d_head: int
     components: tuple[str, ...]
     notes: tuple[str, ...]
+    heads_have_weights = False
 
     @abstractmethod
     def matrix(self, layer: int, component: str) -> Float[np.ndarray, "d_out d_in"]:
@@ -53,8 +55,8 @@ class WeightMatrices(ABC):
         """The standard deviation below which a head's weights are rounding and not their shape."""
 
     @abstractmethod
-    def refused(self, found: str, expected: str) -> RmtbaseError:
-        """The error that says that the weights cannot be scored."""
+    def refused(self, layer: int, head: int, found: str, expected: str) -> RmtbaseError:
+        """The error that says that a head cannot be scored."""
 
     @abstractmethod
     def layer_digest(self, layer: int) -> bytes:

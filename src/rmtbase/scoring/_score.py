@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 import xarray as xr
@@ -24,13 +24,16 @@ from rmtbase.scoring._matrices import MATRIX_MODES, MatrixScorer
 from rmtbase.shown import shown
 from rmtbase.tables import SCHEMA_VERSION, provenance, software_version
 
+if TYPE_CHECKING:
+    import torch
+
 _HEADS_PER_PART = 4
 
 MatrixMode = Literal["none", "elements", "spectra"]
 
 
 def score(
-    model: Model | Path | str | Mapping[str, Any] | Any,
+    model: Model | Path | str | Mapping[str, Any] | torch.nn.Module,
     baseline: xr.Dataset | Path | str | None = None,
     null: str = "gaussian",
     revision: str | None = None,
@@ -40,7 +43,7 @@ def score(
     progress: Progress = SILENT,
     *,
     family: str | None = None,
-    config: Mapping[str, Any] | Any = None,
+    config: Any = None,
     name: str | None = None,
 ) -> xr.DataTree:
     """Score every head and weight matrix of a checkpoint against the null. One matrix at a time is in memory.
@@ -228,11 +231,11 @@ def _sigma_of_weights(factors: Float[np.ndarray, "head d_head d_model"], least: 
 
 def _require_range(model: WeightMatrices, layer: int, read: _Layer) -> None:
     """Heads of zeros have no scale: they are recorded, and not scored."""
-    present = (read.sigma_q > 0) & (read.sigma_k > 0)
+    present = model.heads_have_weights or (read.sigma_q > 0) & (read.sigma_k > 0)
     beyond = first_out_of_range(read.sigma_q, read.sigma_k, model.d_head * model.d_model, present)
     if beyond is not None:
         (head,), norms = beyond
-        raise model.refused(f"layer {layer} head {head} has {norms}", IN_RANGE)
+        raise model.refused(layer, head, norms, IN_RANGE)
 
 
 def _in_parts(
