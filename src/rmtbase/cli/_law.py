@@ -61,6 +61,7 @@ def _print_law(values: dict[str, Any], console: Console) -> None:
     _print_spectrum(values["spectrum"], console)
     _print_extremes(values["extreme_eigenvalues"], console)
     _print_statistics(values["statistics"], values["self_normalized"], console)
+    _print_missing_moments(values["d_model"], values["d_head"], console)
     _print_exact_moments(values["exact_moments"], console)
     _print_element(values["element"], console)
     _print_spike(values["spike"], console)
@@ -172,6 +173,23 @@ def _print_statistics(statistics: dict[str, Any], self_normalized: bool, console
         _note(f"no law here, {condition}: {', '.join(names)}", console)
     if missing and not self_normalized:
         _note("rmtbase baseline simulates what has no law here", console)
+
+
+def _print_missing_moments(d_model: int, d_head: int, console: Console) -> None:
+    """Of each statistic that has no mean or no variance: why. Those whose laws are offered have both."""
+    from rmtbase.statistics import (
+        SPECTRAL_STATISTICS,
+        ExtremeMoments,
+        inverse_moment_order,
+        missing_moment,
+        moment_order,
+    )
+
+    extremes = ExtremeMoments(smallest=inverse_moment_order((d_model, d_head, d_model)))
+    for name, statistic in SPECTRAL_STATISTICS.items():
+        lacks = missing_moment(name, moment_order(statistic, extremes, d_head))
+        if lacks is not None:
+            _note(f"{lacks}; rmtbase baseline has its median and quantiles", console)
 
 
 def _print_exact_moments(moments: dict[str, Any], console: Console) -> None:

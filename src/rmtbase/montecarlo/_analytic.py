@@ -16,11 +16,13 @@ from rmtbase.ensembles import (
     BidiagonalGaussianMatrix,
     DenseGaussianChain,
     IndependentMatrix,
+    RandomSubspaces,
     ResidualProduct,
+    StudentTMatrix,
     ThinGaussianChain,
 )
 from rmtbase.errors import ParameterError
-from rmtbase.statistics import ELEMENT_STATISTICS, SPECTRAL_STATISTICS
+from rmtbase.statistics import ELEMENT_STATISTICS, SPECTRAL_STATISTICS, ExtremeMoments, inverse_moment_order
 
 NONE = "none"
 
@@ -118,6 +120,48 @@ def _(ensemble: ResidualProduct) -> laws.Distribution | None:
         return None
     law = laws.ResidualPath if ensemble.part == "path" else laws.ResidualUpdate
     return law(int(ensemble.depth), float(ensemble.sigma))
+
+
+@singledispatch
+def extreme_moments(ensemble: object) -> ExtremeMoments:
+    """Which moments the extreme eigenvalues have: all, unless the ensemble is one of which it is known otherwise."""
+    return ExtremeMoments()
+
+
+@extreme_moments.register
+def _(ensemble: _Chain) -> ExtremeMoments:
+    return ExtremeMoments(smallest=inverse_moment_order(_dims(ensemble)))
+
+
+@extreme_moments.register
+def _(ensemble: IndependentMatrix) -> ExtremeMoments:
+    """λ_1 has the tail of the largest element's square, of which Student's t has moments below df/2."""
+    return ExtremeMoments(inverse_moment_order(ensemble.element_shape), _degrees_of_freedom(ensemble) / 2)
+
+
+@extreme_moments.register
+def _(ensemble: RandomSubspaces | ResidualProduct) -> ExtremeMoments:
+    """Square, and singular where its determinant changes sign: s_h has a positive density at 0.
+
+    But the corner of an orthogonal matrix that is the whole of it, and the paths through no block, are orthogonal.
+    """
+    if isinstance(ensemble, RandomSubspaces):
+        orthogonal = int(ensemble.d_model) == ensemble.d_head
+    else:
+        orthogonal = ensemble.part == "order" and not ensemble.order
+    return ExtremeMoments() if orthogonal else ExtremeMoments(smallest=inverse_moment_order((1, 1)))
+
+
+def element_moment_order(ensemble: object, statistic: str) -> float:
+    """The order from which on the moments of a statistic of elements are infinite: of mean and std, the elements' own.
+
+    The others are bounded for a matrix of given size, or grow as logarithms or low powers of its middle elements.
+    """
+    return _degrees_of_freedom(ensemble) if statistic in ("mean", "std") else math.inf
+
+
+def _degrees_of_freedom(ensemble: object) -> float:
+    return float(ensemble.df) if isinstance(ensemble, StudentTMatrix) else math.inf
 
 
 def _dims(chain: _Chain) -> tuple[int, ...]:

@@ -76,8 +76,13 @@ def spectrum_limits(row: xr.Dataset) -> tuple[float, float, float]:
 
 
 def _curves(row: xr.Dataset) -> tuple[float, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """The mean eigenvalue; the bins' edges over it; densities of ln λ: simulated, its standard error, the law's."""
-    unit = float(row["mean"].sel(statistic="trace")) / int(row["rank"])
+    """The mean eigenvalue; the bins' edges over it; densities of ln λ: simulated, its standard error, the law's.
+
+    Where the trace has no mean it is its median that is divided by the rank.
+    """
+    trace = row.sel(statistic="trace")
+    center = trace["mean"] if np.isfinite(trace["mean"]) else trace["quantile"].sel(probability=0.5)
+    unit = float(center) / int(row["rank"])
     edges = row["bin_edge"].values
     per_log = np.diff(edges) / np.diff(np.log(edges))
     density, error, law = (row[name].values * per_log for name in ("density", "density_standard_error", "density_law"))

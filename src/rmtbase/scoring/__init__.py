@@ -4,9 +4,8 @@ from rmtbase.scoring._csv import heads_csv
 from rmtbase.scoring._depth_fitter import DepthFitter, depth_fitter
 from rmtbase.scoring._effective_depth import EffectiveDepth, effective_depth
 from rmtbase.scoring._find_null import ANALYTIC, draws_for
-from rmtbase.scoring._heads import score_heads
 from rmtbase.scoring._model_depths import effective_depths
-from rmtbase.scoring._score import score
+from rmtbase.scoring._score import score, score_heads
 from rmtbase.scoring._summary import HeadFinding, Summary, farthest_z, summarize_scores
 
 __all__ = [

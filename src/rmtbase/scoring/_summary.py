@@ -11,12 +11,14 @@ import xarray as xr
 from jaxtyping import Float
 
 from rmtbase.nulls import distance_from_moments
+from rmtbase.shown import in_one_line
 from rmtbase.statistics import SPECTRAL_STATISTICS
 
 FALSE_DISCOVERY_RATE = 0.05
 _NAMED = 5  # heads that have a sentence of their own
 
 
+@in_one_line
 class HeadFinding(NamedTuple):
     """A head that left the null.
 
@@ -57,6 +59,7 @@ class HeadFinding(NamedTuple):
         )
 
 
+@in_one_line
 @dataclass(frozen=True)
 class Summary:
     """What the scores of a model say.

@@ -18,12 +18,14 @@ from rmtbase.parameters import (
     require_positive_number,
     require_real_array,
 )
+from rmtbase.shown import in_one_line
 from rmtbase.statistics._elements import BLOCK, CentralSums, ElementMoments, central_sums
 from rmtbase.statistics._entropy import entropy_of_counts, kl_of_counts
 from rmtbase.statistics._magnitudes import MagnitudeCounts, magnitude_counts
 from rmtbase.statistics._weibull_fit import WeibullFit
 
 
+@in_one_line
 @dataclass(frozen=True)
 class ElementSketch:
     """What is kept of a sample of numbers: 2 MB, however many there are. Made by :func:`element_sketch`.

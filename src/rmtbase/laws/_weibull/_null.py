@@ -20,6 +20,7 @@ from rmtbase.laws._weibull._arithmetic import FLOAT
 from rmtbase.laws._weibull._plot import WeibullPlot, weibull_plot
 from rmtbase.laws._weibull.parents import Parent, VarianceGamma, require_parent
 from rmtbase.parameters import require_positive_integer, require_trim
+from rmtbase.shown import in_one_line
 
 if TYPE_CHECKING:
     from rmtbase.statistics import WeibullFit
@@ -71,6 +72,7 @@ class WeibullScore(NamedTuple):
     scale_to_rms: float
 
 
+@in_one_line
 @dataclass(frozen=True)
 class WeibullNull:
     """How the Weibull fit of N independent weights from a parent law is distributed, for large N.
@@ -211,6 +213,7 @@ def _gap(parent: Parent, inner: Fraction, outer: Fraction) -> LargeSampleLaw:
     return LargeSampleLaw(body.shape - full.shape, spread, _drifts(body)[0] - _drifts(full)[0])
 
 
+@in_one_line
 class WeibullProductNull(NamedTuple):
     """Mean and standard deviation of the fit of one matrix.
 
