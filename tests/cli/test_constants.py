@@ -229,6 +229,11 @@ def test_cite_prints_rmtbase_and_the_literature_of_what_is_named(names, run):
     assert lines[-1].startswith("The rmtbase developers. (n.d.). rmtbase: exact random-matrix baselines")
 
 
+@pytest.mark.parametrize("command", ["constants", "cite"])
+def test_help_has_an_example(command, run):
+    assert f"Example: rmtbase {command}" in " ".join(run(command, "--help").out.split())
+
+
 def test_cite_prints_the_citation_file(run):
     ran = run("cite", "--format", "cff")
     assert ran.out.startswith("cff-version: 1.2.0\n")

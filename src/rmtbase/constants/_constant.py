@@ -25,6 +25,7 @@ DEFAULT_DIGITS = 30
 PUBLISHED_DIGITS = 100
 _DOUBLE = 17  # significant digits that name a double
 _IN_REPR = 15
+_NEVER_WITHOUT = ("name", "symbol", "description", "definition", "conditions", "method", "uncertainty", "references")
 
 GAIN, RAW_GAIN = r"g = \sigma_Q \sigma_K", r"g = \sigma_Q \sigma_K \sqrt{d}"
 """In definitions, of W_QK divided by √d_model and of the raw one."""
@@ -55,16 +56,7 @@ class _Entry:
     most_digits: int = 1000
 
     def __post_init__(self) -> None:
-        for field in (
-            "name",
-            "symbol",
-            "description",
-            "definition",
-            "conditions",
-            "method",
-            "uncertainty",
-            "references",
-        ):
+        for field in _NEVER_WITHOUT:
             if not getattr(self, field):
                 raise ParameterError(field, getattr(self, field), f"something: no constant goes without its {field}")
 
