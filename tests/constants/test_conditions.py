@@ -114,6 +114,8 @@ def test_values_are_rounded_to_their_error():
     assert mean.error == pytest.approx(constants.largest_eigenvalue_std.value(768, 64) / 64)
     assert mean.rounded() == ("1516.0", "0.7")
     assert mean.rounded(2) == ("1.5e+3", "")
+    tiny = constants.largest_eigenvalue_mean(768, 64, sigma=1e-100)  # no double is as small
+    assert (tiny.value, tiny.rounded()) == (0, ("1.5160e-397", "7e-401"))
     assert constants.square_product_upper_edge.error == 0
     assert constants.square_product_upper_edge.rounded(4) == ("6.750", "")
     assert constants.tracy_widom_1_mean.rounded(100) == (constants.tracy_widom_1_mean.digits(100), "")

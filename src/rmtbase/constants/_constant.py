@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
-from decimal import Decimal
+from decimal import Context, Decimal
 from functools import cache
 from html import escape
 from importlib.resources import files
@@ -136,8 +136,8 @@ class Constant(NamedReal, _Entry):
         """How many significant digits its error leaves, the last at the place of the error's first."""
         if not self.relative_error:
             return self.most_digits
-        last = Decimal(f"{self.error:.0e}").adjusted()
-        return min(max(Decimal(repr(self.value)).adjusted() - last + 1, 1), self.most_digits)
+        value = Decimal(self.significant_digits(_DOUBLE))
+        return min(max(value.adjusted() - self._shown_error().adjusted() + 1, 1), self.most_digits)
 
     def significant_digits(self, digits: int) -> str:
         """The value to ``digits`` significant digits, or to as many as there are."""
@@ -147,7 +147,12 @@ class Constant(NamedReal, _Entry):
         """The value to ``digits`` digits, but none beyond its error; and the error, or "" where it is further right."""
         if digits < self.known_digits or not self.relative_error or self.known_digits == self.most_digits:
             return self.significant_digits(min(digits, self.known_digits)), ""
-        return self.digits(self.known_digits), f"{Decimal(f'{self.error:.0e}'):f}"
+        return self.digits(self.known_digits), significant(self._shown_error(), 1)
+
+    def _shown_error(self) -> Decimal:
+        """The error to one digit, also where doubles have none so small."""
+        value = abs(Decimal(self.significant_digits(_DOUBLE)))
+        return Context(prec=1).multiply(value, Decimal(self.relative_error))
 
     def __repr__(self) -> str:
         value, error = self.rounded(_IN_REPR)
