@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
+import tomllib
+from pathlib import Path
 
 import pytest
 from mpmath import mp
@@ -171,6 +173,13 @@ def test_the_software_is_cited_as_the_citation_file_says():
     assert software.title == citation["title"]
     assert [author["name"] for author in citation["authors"]] == [software.fields["author"].strip("{}")]
     assert software.fields["note"] == f"Version {citation['version']}"
+
+
+def test_the_citation_file_is_the_repository_s_in_the_installed_version():
+    repository = (Path(__file__).parents[2] / "CITATION.cff").read_text(encoding="utf-8")
+    assert constants.citation_file() == re.sub(r"(?m)^version: .*$", f"version: {rmtbase.__version__}", repository)
+    wheel = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["hatch"]
+    assert wheel["build"]["targets"]["wheel"]["force-include"] == {"CITATION.cff": "rmtbase/CITATION.cff"}
 
 
 def test_mpmath_values_beyond_the_double_are_scaled_too():
