@@ -87,15 +87,22 @@ def _extreme_eigenvalue(d: int, h: int, side: int):
     return (largest_eigenvalue if side > 0 else smallest_eigenvalue)(dims=(d, h, d), normalization="sqrt_d")
 
 
-def _mean_error(law) -> float:
-    """What moves the mean by one standard deviation, relatively."""
-    return law.std() / law.mean()
+def _neglected(d: int, h: int, side: int) -> float:
+    """In standard deviations of the extreme eigenvalue; the lower edge is the harder, the nearer h is to d."""
+    return 1 / (h if side > 0 else min(h, d - h))
+
+
+def _mean_error(d: int, h: int, side: int) -> float:
+    law = _extreme_eigenvalue(d, h, side)
+    return law.std() / law.mean() * _neglected(d, h, side)
 
 
 def _sides(side: int) -> tuple[ConstantFunction, ...]:
     """Edge, singular edge, Tracy–Widom scale, and mean and standard deviation of the extreme eigenvalue."""
-    which, extreme, sign, index = (
-        ("upper", "largest", "+", r"\max") if side > 0 else ("lower", "smallest", "-", r"\min")
+    which, extreme, sign, index, neglected = (
+        ("upper", "largest", "+", r"\max", "1/d_head")
+        if side > 0
+        else ("lower", "smallest", "-", r"\min", "1/min(d_head, d_model - d_head)")
     )
     edge = partial(
         ConstantFunction,
@@ -111,7 +118,7 @@ def _sides(side: int) -> tuple[ConstantFunction, ...]:
         references=("tracy_widom_1996", "johnstone_2001", "ma_2012"),
         conditions=_conditions(_EIGENVALUES, "this size, to second order at the edge"),
         rescaled=power(2),
-        uncertainty="asymptotic: neglects 1/d_head of the standard deviation",
+        uncertainty=f"asymptotic: neglects {neglected} of the standard deviation",
         most_digits=_EDGE_DIGITS,
     )
     return (
@@ -147,7 +154,7 @@ def _sides(side: int) -> tuple[ConstantFunction, ...]:
             description=f"mean of the {extreme} eigenvalue of W_QK",
             definition=rf"\lambda_{sign} {sign} \delta_{sign}\, \mu_{{\mathrm{{TW}}_1}} + \ldots",
             compute=lambda d, h: _extreme_eigenvalue(d, h, side).mean(),
-            relative_error=lambda d, h: _mean_error(_extreme_eigenvalue(d, h, side)) / h,
+            relative_error=lambda d, h: _mean_error(d, h, side),
         ),
         eigenvalue(
             name=f"{extreme}_eigenvalue_std",
@@ -155,7 +162,7 @@ def _sides(side: int) -> tuple[ConstantFunction, ...]:
             description=f"standard deviation of the {extreme} eigenvalue of W_QK",
             definition=rf"\delta_{sign}\, \sigma_{{\mathrm{{TW}}_1}} + \ldots",
             compute=lambda d, h: _extreme_eigenvalue(d, h, side).std(),
-            relative_error=lambda d, h: 1 / h,
+            relative_error=lambda d, h: _neglected(d, h, side),
         ),
     )
 

@@ -58,7 +58,7 @@ def _anchor(parent: str, trim: str, suffix: str = "") -> tuple[Constant, ...]:
             symbol=rf"{symbol}_{{\mathrm{{{distribution}}}, {trim}}}",
             description=f"{words} of the Weibull anchor of {what}, trim {trim}",
             definition=rf"{formula}, \quad {_FIT}{trim}",
-            conditions=_conditions(what, f"a share {trim} left out at either end"),
+            conditions=_conditions(what, f"trimmed by {trim} at either end" if float(trim) else "untrimmed"),
             method="double exponential quadrature",
             compute=partial(value, field),
         )
@@ -68,10 +68,10 @@ def _anchor(parent: str, trim: str, suffix: str = "") -> tuple[Constant, ...]:
 
 _ANCHOR, _UNTRIMMED = _anchor("half_normal", "0.1"), _anchor("half_normal", "0", "_untrimmed")
 _SHAPE, _SCALE, _ = _ANCHOR
-_of_anchor = partial(_of_fit, conditions=_of_normal("a share 0.1 left out at either end"), parents=(_SHAPE, _SCALE))
+_of_anchor = partial(_of_fit, conditions=_of_normal("trimmed by 0.1 at either end"), parents=(_SHAPE, _SCALE))
 _of_sampling = partial(
     _of_anchor,
-    conditions=_of_normal("N weights, a share 0.1 left out at either end"),
+    conditions=_of_normal("N weights, trimmed by 0.1 at either end"),
     method="influence functions, Chebyshev series",
 )
 _SAMPLING = (
@@ -108,7 +108,7 @@ _READ_OFF = (
     _of_fit(
         name="body_tail_gap",
         symbol=r"\Delta k",
-        conditions=_of_normal("all weights, and a share 0.1 left out at either end"),
+        conditions=_of_normal("untrimmed, and trimmed by 0.1 at either end"),
         description="body-tail gap k(80 %) - k(100 %) of w ~ N(0, σ²), before any training",
         definition=rf"{_SHAPE.symbol} - {_UNTRIMMED[0].symbol}",
         method="difference of two anchors",
@@ -180,7 +180,7 @@ _NOISE = (
     ),
 )
 
-_of_projection = partial(constant, conditions=_of_normal("all weights"), references=("weibull_1951",))
+_of_projection = partial(constant, conditions=_of_normal("untrimmed"), references=("weibull_1951",))
 _LIKELIHOOD_SHAPE = _of_projection(
     name="half_normal_likelihood_shape",
     symbol=r"k_{\mathrm{ML}}",
