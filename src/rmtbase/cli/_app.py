@@ -7,6 +7,7 @@ import sys
 import typer
 
 from rmtbase.cli._baseline import baseline
+from rmtbase.cli._cite import cite
 from rmtbase.cli._constants import constants
 from rmtbase.cli._demo import demo
 from rmtbase.cli._depth import depth
@@ -26,7 +27,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (demo, baseline, score, depth, law, constants, plot, doctor):
+for command in (demo, baseline, score, depth, law, constants, cite, plot, doctor):
     app.command()(command)
 
 
