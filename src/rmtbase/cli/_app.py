@@ -85,9 +85,8 @@ def run(given: list[str]) -> int:
         with warnings_as_notes():
             status = _command([argument for argument in given if argument != "--debug"])
         sys.stdout.flush()
-        detail(
-            f"took {time.monotonic() - begin:.1f} s, with rmtbase {rmtbase.__version__} on Python {python_version()}"
-        )
+        versions = f"rmtbase {rmtbase.__version__}, Python {python_version()}"
+        detail(f"took {time.monotonic() - begin:.1f} s; {versions}")
     except BaseException as error:
         return ended_by(error, debug)
     finally:

@@ -100,8 +100,8 @@ def run_plan(
 
     Finished chunks are kept in the folder ``<output>.chunks`` until the table is written. Only what was being drawn
     when the run was killed is drawn again. A plan that is equal but for more draws goes on from them too, and its table
-    is that of a run that began with so many. What it takes in memory, on disk and in files is asked first, and a run that
-    cannot end is refused before anything is drawn.
+    is that of a run that began with so many. What it takes in memory, on disk and in files is asked first, and a run
+    that cannot end is refused before anything is drawn.
 
     Memory grows with the draws only where the plan keeps the sample: then by 16 bytes for each statistic and draw (and
     each σ of a W_QK table, with the estimates of its two) while the table is made. Beside that there is one chunk,

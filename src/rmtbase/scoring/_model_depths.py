@@ -73,7 +73,7 @@ def effective_depths(
     for line in model.notes:
         progress.note(line)
     fitted = progress.bar("fitting", model.n_layers * len(names))
-    drawn = progress.bar(DRAWING, None)
+    drawn = progress.bar(DRAWING, model.n_layers * len(names) * fitter.draws)
     found: dict[tuple[int, str], EffectiveDepth] = {}
     shapes, warnings = {}, []
     for layer in range(model.n_layers):
@@ -84,6 +84,7 @@ def effective_depths(
                 values = matrix_singular_values(matrix.astype(np.float64))
                 found[layer, component] = depth_of_spectrum(fitter, values, matrix.shape, drawn)
             else:
+                drawn(fitter.draws)
                 warnings.append(f"layer {layer} {component}: zeros, or a single row or column: no shape to compare")
                 progress.note(warnings[-1])
             fitted(1)
