@@ -80,7 +80,10 @@ def test_interval_of_a_matrix_that_no_depth_fits_is_there_and_said_to_be_none(ru
 
 def test_without_a_choice_all_matrices_are_said_to_be_there(run, model_folder):
     ran = run("depth", model_folder, "--max-depth", 2, "--draws", 39)
-    assert "Of all 2 layers, all weight matrices; some of them with --component: attention_query, attention_key." in ran.out
+    assert (
+        "Of all 2 layers, all weight matrices; some of them with --component: attention_query, attention_key."
+        in ran.out
+    )
 
 
 def test_json_holds_every_matrix(run, weights, tmp_path):

@@ -13,7 +13,7 @@ from rmtbase.errors import ParameterError
 from rmtbase.linalg import matrix_singular_values
 from rmtbase.parameters import require_real_array
 from rmtbase.progress import SILENT, Progress
-from rmtbase.scoring._depth_fitter import WIDEST_DRAW, Advance, DepthFitter, depth_fitter
+from rmtbase.scoring._depth_fitter import Advance, DepthFitter, depth_fitter
 from rmtbase.scoring._path_distance import PARTS
 
 DRAWING = "drawing residual paths"
@@ -149,28 +149,20 @@ def effective_depth(
     """
     values, shape = _require_spectrum(matrix_or_singular_values)
     fitter = depth_fitter(sigma, depths, part, distance, draws, level, width, seed)
-    return depth_of_spectrum(fitter, values, shape, progress.bar(DRAWING, fitter.draws))
+    return depth_of_spectrum(fitter, values, shape, progress.bar(DRAWING, fitter.draws_for(values.size)))
 
 
 def depth_of_spectrum(
     fitter: DepthFitter, values: Float[np.ndarray, " n"], shape: tuple[int, ...], advance: Advance
 ) -> EffectiveDepth:
-    """The nearest depth of one spectrum, descending. ``advance`` is called for ``fitter.draws`` draws in all."""
+    """The nearest depth of one spectrum, descending."""
     fit = fitter.fit(values[None])
     depth, place = int(fit.depth[0]), fitter.depths.index(int(fit.depth[0]))
     sigma = float(fit.sigma[0, place])
     law = PARTS[fitter.part](depth, sigma)
-    width = min(values.size, WIDEST_DRAW if fitter.width is None else fitter.width)
-    drawn = 0
-
-    def told(count: int) -> None:
-        nonlocal drawn
-        drawn += count
-        advance(count)
-
-    refit = fitter.refit(width, law, told)
-    told(fitter.draws - drawn)  # those that were there already
-    farther = int((fitter.refit_distance(values.size, width, law, lambda count: advance(0)) >= fit.distance[0]).sum())
+    width = fitter.draw_width(values.size)
+    refit = fitter.refit(width, law, advance)
+    farther = int((fitter.refit_distance(values.size, width, law, advance) >= fit.distance[0]).sum())
     low, high = np.quantile(refit.depth, (0.5 * fitter.level, 1.0 - 0.5 * fitter.level), method="inverted_cdf")
     return EffectiveDepth(
         depth=depth,
