@@ -60,9 +60,10 @@ class Command(TyperCommand):
         listing = copy.copy(self)
         listing.params = [_listed(param) for param in self.params]
         given, _, _ = listing.make_parser(ctx).parse_args(list(args))
-        for param in self.params:
+        single: list[Any] = [param for param in self.params if _is_single(param)]
+        for param in single:
             values = given.get(param.name)
-            if not _is_single(param) or not isinstance(values, list) or len(values) < 2:
+            if not isinstance(values, list) or len(values) < 2:
                 continue
             if param.is_flag:
                 if len(set(values)) > 1:
