@@ -27,6 +27,7 @@ REPORTERS = frozenset({"progress", "bar", "note", "layer_done", "matrix_done"})
 """Parameters that one ``progress`` replaces: signatures are compared without them."""
 
 MEANT: dict[str, str] = {
+    "names/models.Model": "its fields from d_head on are private, and fewer",
     "names/laws.PathLength.*": "x is the argument of every distribution",
     "names/laws.TracyWidom.*": "x is the argument of every distribution",
     "names/models.check_outputs": "one verb for checks: require_other_files",
@@ -43,12 +44,16 @@ MEANT: dict[str, str] = {
     "names/montecarlo.merge_atlases": "the atlas is made in sims/",
     "names/montecarlo.datacite": "the atlas is made in sims/",
     "names/montecarlo.compute_chunk": "a chunk advances the bar of its run",
-    "names/montecarlo.element_statistics_chunk": "a chunk advances the bar of its run",
+    "names/montecarlo.element_statistics_chunk": "draw_elements with its chunk",
     "names/montecarlo.draw_elements": "the block is a parameter",
     "names/scoring.AnalyticNull.dims": "private: a null has d_model and d_head",
     "names/scoring.GaussianNull.unit": "nobody used it",
     "names/scoring.HeadNull.*": "a null shared by heads is a SharedNull",
     "names/scoring.*Null.score": "a null makes the statistics itself",
+    "names/montecarlo.element_table": "a plan that measures elements makes the table",
+    "names/constants.ConstantFunction": "keyword-only fields in another order",
+    "names/tables.Variable": "the domain stands before the units",
+    "names/scoring.DepthFitter.*": "laws travel as laws, not as depth, sigma and part",
     "laws/laws.LogDeterminant(*).moment(0)*": "1, where it was refused",
     "laws/laws.TracyWidom(*).log?df": "infinite at the infinities",
     "laws/laws.TracyWidom(*).logsf": "infinite at the infinities",
