@@ -53,7 +53,7 @@ def render(scores: xr.DataTree) -> str:
     with page_settings() as theme:
         drawings = {
             name: inline_svg(figure, f"f{k}", caption[name].description)
-            for k, (name, figure) in enumerate(figures(scores, theme).items())
+            for k, (name, figure) in enumerate(figures(scores, theme=theme).items())
         }
     matrices = scores["matrices"].to_dataset() if "matrices" in scores.children else None
     z = np.abs(farthest_z(heads))
