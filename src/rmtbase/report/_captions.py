@@ -158,8 +158,8 @@ def opening(scores: xr.DataTree, summary: Summary, name: str) -> str:
     }
     resampling = str(attrs["null"]).partition(":")[0]
     gaussian = (
-        f"{draws} random heads {shape}, whose weights are independent, normally distributed numbers as large as its own: "
-        "heads that have learned nothing"
+        f"{draws} random heads {shape}, whose weights are independent, normally distributed numbers as large as its "
+        "own: heads that have learned nothing"
     )
     method = null_method(attrs)
     against = others[resampling if method == "resampled" else method] if method != "simulated" else gaussian

@@ -52,6 +52,7 @@ def render(scores: xr.DataTree, *, date: datetime.date | None = None) -> str:
     if not isinstance(scores, xr.DataTree) or not {"heads", "null"} <= set(scores.children):
         raise ParameterError("scores", type(scores).__name__, "a scores tree with /heads and /null")
     _require_renderable(scores)
+    null = _null(scores)
     summary, heads = summarize_scores(scores), scores["heads"].to_dataset()
     caption = captions(scores, " ".join(summary.by_statistic()))
     name = shown(scores.attrs["model"]) or "these arrays"
@@ -85,7 +86,7 @@ def render(scores: xr.DataTree, *, date: datetime.date | None = None) -> str:
             matrices=None if matrices is None else matrices_table(matrices, summary.level, "excess_kurtosis"),
             with_spectra=matrices is not None and "marchenko_pastur_distance" in matrices,
             statistics=[SPECTRAL_STATISTICS[name] for name in heads["statistic"].values.tolist()],
-            **_null(scores),
+            **null,
             light=css_values(LIGHT),
             dark=css_values(DARK),
             n_colours=len(LIGHT.diverging),
