@@ -52,5 +52,5 @@ def flagged_by_statistic(
     ax.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=6))
     ax.grid(visible=False)
     ax.tick_params(axis="y", length=0)
-    ax.set(xlabel=f"heads, of {total}", ylabel="")
-    return finished(ax, theme, f"Heads with q < {level:g} by one statistic alone", legend=False)
+    ax.set(xlabel=f"heads with q < {level:g}, of {total}", ylabel="")
+    return finished(ax, theme, "", legend=False)
