@@ -29,19 +29,16 @@ from rmtbase.laws._element._normal_sample import (
 )
 from rmtbase.laws._element._pearson_bound import TwoPoint, pearson_bound, pearson_distance, unimodal_bound
 from rmtbase.laws._element._product_element import ProductElement, product_element
-from rmtbase.laws._exact._log_determinant import LogDeterminant, log_determinant
+from rmtbase.laws._exact._log_determinant import LogDeterminant
 from rmtbase.laws._exact._participation_ratio import (
-    chain_participation_ratio,
     normalized_participation_ratio,
     participation_ratio,
 )
 from rmtbase.laws._exact._trace_moments import (
-    TraceMoments,
     trace_covariance,
     trace_cumulant,
     trace_cumulants,
     trace_moment,
-    trace_moments,
 )
 from rmtbase.laws._exact._trace_polynomials import (
     DimensionPolynomial,
@@ -49,9 +46,10 @@ from rmtbase.laws._exact._trace_polynomials import (
     trace_moment_polynomial,
 )
 from rmtbase.laws._null._null import NULL_STATISTICS, NullLaw, null
+from rmtbase.laws._parameters import ChainKeywords, ProductKeywords
 from rmtbase.laws._residual._free_multiplicative_brownian import FreeMultiplicativeBrownian
 from rmtbase.laws._residual._path_length import PathLength
-from rmtbase.laws._residual._residual_moments import residual_trace_moment, residual_trace_moments
+from rmtbase.laws._residual._residual_moments import TraceMoments, residual_trace_moment, residual_trace_moments
 from rmtbase.laws._residual._residual_path import ResidualPath
 from rmtbase.laws._residual._residual_update import ResidualUpdate
 from rmtbase.laws._scale import self_normalization
@@ -73,6 +71,7 @@ from rmtbase.laws._weibull._projections import WeibullProjection, weibull_maximu
 __all__ = [
     "NULL_STATISTICS",
     "AdamWNoise",
+    "ChainKeywords",
     "ContaminatedNormal",
     "DimensionPolynomial",
     "DiscreteDistribution",
@@ -89,6 +88,7 @@ __all__ = [
     "OrderedEigenvalues",
     "PathLength",
     "ProductElement",
+    "ProductKeywords",
     "RankOneSpike",
     "ResidualPath",
     "ResidualUpdate",
@@ -102,7 +102,6 @@ __all__ = [
     "WeibullProductNull",
     "WeibullProjection",
     "WeibullScore",
-    "chain_participation_ratio",
     "describe",
     "eigenvalue_response",
     "element_average",
@@ -111,7 +110,6 @@ __all__ = [
     "histogram_kl",
     "largest_eigenvalue",
     "linear_statistics",
-    "log_determinant",
     "low_rank_product",
     "marchenko_pastur",
     "naive_marchenko_pastur",
@@ -138,7 +136,6 @@ __all__ = [
     "trace_cumulants",
     "trace_moment",
     "trace_moment_polynomial",
-    "trace_moments",
     "unimodal_bound",
     "weibull_anchor",
     "weibull_body_tail_gap",
