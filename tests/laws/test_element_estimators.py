@@ -117,10 +117,10 @@ def test_a_function_that_is_not_finite_or_has_another_shape_is_refused():
 @pytest.mark.parametrize(("d_model", "d_head"), [(1, 1), (5, 1), (40, 7), (64, 64), (4096, 128)])
 def test_average_square_has_the_exact_moments_of_the_trace(d_model, d_head):
     # Σ w² is the trace of W_QKᵀ W_QK, whose moments come from zonal polynomials.
-    trace = laws.trace_moments(d_model, d_head, 0.7, 1.3)
-    square = laws.element_average(np.square, d_model, d_head, sigma_q=0.7, sigma_k=1.3)
-    assert square.mean == pytest.approx(trace.mean_trace / d_model**2, rel=1e-12)
-    assert square.std == pytest.approx(trace.std_trace / d_model**2, rel=1e-12)
+    head = {"d_model": d_model, "d_head": d_head, "sigma_q": 0.7, "sigma_k": 1.3}
+    trace, square = laws.trace_cumulants(1, **head), laws.element_average(np.square, **head)
+    assert square.mean == pytest.approx(trace.mean / d_model**2, rel=1e-12)
+    assert square.std == pytest.approx(trace.std / d_model**2, rel=1e-12)
 
 
 def test_odd_functions_have_the_spread_of_independent_elements():

@@ -176,6 +176,16 @@ def test_one_default_normalization():
     assert laws.describe(**HEAD)["spectrum"]["support"] == list(law.support)
 
 
+def test_a_table_takes_the_sigmas_of_both_factors():
+    table = rmtbase.baseline(**HEAD, draws=2, sigma_q=0.5, sigma_k=0.02)
+    assert table.identical(rmtbase.baseline(**HEAD, draws=2, sigma=(0.5, 0.02)))
+    assert float(rmtbase.baseline(**HEAD, draws=2, sigma_k=0.02)["sigma_q"][0]) == 1.0
+    with pytest.raises(ParameterError, match=r"sigma = 0\.5: expected none beside sigma_q"):
+        rmtbase.baseline(**HEAD, sigma=0.5, sigma_q=0.5)
+    with pytest.raises(ParameterError, match=r"sigma_k = -1"):
+        rmtbase.baseline(**HEAD, sigma_k=-1)
+
+
 def test_one_matrix_is_divided_by_its_rows():
     law = laws.marchenko_pastur(400, 100)
     assert law == laws.GaussianChain(dims=(400, 100))

@@ -103,7 +103,7 @@ def test_extreme_eigenvalues_have_the_tracy_widom_edge_law(table, side):
     if side == "smallest_eigenvalue" and d_head == d_model:  # a hard edge, whose law is another
         assert "Tracy" not in str(table["analytic_method"].sel(statistic=side).values)
         return
-    law = getattr(laws, side)((d_model, d_head, d_model))
+    law = getattr(laws, side)(d_model=d_model, d_head=d_head, normalization="none")
     mean, mean_error, std, std_error = simulated(table, side)
     neglected = 1.3 * d_head ** (
         -2 / 3

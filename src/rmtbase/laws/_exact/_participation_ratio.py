@@ -26,11 +26,12 @@ _METHOD = "third-order delta method on exact moments"
 def participation_ratio(*shape: Any, **chain: Unpack[ChainKeywords]) -> Moments:
     """Return mean, standard deviation and shape of (tr M)² / tr M² = (Σ λ)² / Σ λ², M = Wᵀ W.
 
-    It depends on the dimensions alone. Nor does it change when each factor is divided by its own σ̂, which takes most
-    of the fluctuations out of both traces. With a and b their relative deviations after it, the powers of
+    It depends on the dimensions alone. Nor does it change when each factor is divided by its own σ̂, which takes most of
+    the fluctuations out of both traces. With a and b their relative deviations after it, the powers of
     (1 + a)² / (1 + b) are averaged term by term; cumulants of order n are of order ε^(n-1), ε ~ 1/(number of entries)
-    the parameter of the expansion, so that the exact moments to degree 8 give mean and variance through ε³. Where the last two terms
-    alternate and fall, what is left is summed as a geometric series (Aitken), else the last one is dropped.
+    the parameter of the expansion, so that the exact moments to degree 8 give mean and variance through ε³. Where the
+    last two terms alternate and fall, what is left is summed as a geometric series (Aitken), else the last one is
+    dropped.
 
     ``error`` and ``std_error`` are the size of the last term, in every case measured more than the error itself. The
     skewness is that of the two leading orders, the excess kurtosis of the leading one alone. Errors of mean, std and
