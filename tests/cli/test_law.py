@@ -192,6 +192,26 @@ def test_sigma_scales_the_eigenvalues_by_its_fourth_power_and_the_scale_free_not
     assert small["statistics"]["trace"]["std"] == pytest.approx(1e-4 * unit["statistics"]["trace"]["std"], rel=1e-13)
 
 
+def test_each_factor_may_have_a_sigma_of_its_own(values, run):
+    options = (*SHAPE, "--sigma-q", 0.5, "--sigma-k", 0.02)
+    found, alike = values(*options), values(*SHAPE, "--sigma", 0.1)
+    assert (found["sigma_q"], found["sigma_k"]) == (0.5, 0.02)
+    assert found["spectrum"]["support"] == pytest.approx(alike["spectrum"]["support"], rel=1e-13)
+    assert found["factor"]["mean"] == pytest.approx(25 * alike["factor"]["mean"], rel=1e-13)
+    text = " ".join(run("law", *options).out.split())
+    assert "Gaussian weights, σ_Q = 0.5, σ_K = 0.02;" in text
+    assert "E Σ λ = d h σ_Q² σ_K²" in text
+    assert "on W_Q, seen in W_QK" in text and "(or W_K)" not in text
+    assert "on W_Q (or W_K), seen in W_QK" in " ".join(run("law", *SHAPE).out.split())
+
+
+@pytest.mark.parametrize("options", [("--sigma", 1, "--sigma-q", 2), ("--sigma-k", 2, "--self-normalized")])
+def test_a_sigma_that_is_none_of_its_own_is_refused(options, run):
+    ran = run("law", *SHAPE, *options)
+    assert (ran.status, ran.out) == (2, "")
+    assert "sigma" in ran.err and "expected none" in ran.err
+
+
 def test_dividing_by_the_own_estimate_narrows_what_scales(values):
     raw, own = values(*SHAPE)["statistics"], values(*SHAPE, "--self-normalized")["statistics"]
     for name in ("largest_eigenvalue", "smallest_eigenvalue", "trace", "trace_of_square", "log_determinant"):

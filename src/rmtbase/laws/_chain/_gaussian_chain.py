@@ -39,8 +39,9 @@ class GaussianChain(ChainParameters, CutLaw):
         C Π_{l=0..L} (1 + c_l ψ) / ψ = λ,    C = Π σ_l² Π n_l / r,
         density(λ) = |Im ψ(λ)| / (π λ)
 
-    (Burda, Jarosz, Livan, Nowak, Swiech 2010; Dupic & Perez Castillo 2014). L = 1 is Marchenko–Pastur; (d, h, d) is
-    W_QK. Sorted λ_k of one draw lie at the law's quantiles up to fluctuations of order 1/r.
+    (Burda, Jarosz, Livan, Nowak, Swiech 2010; Dupic & Perez Castillo 2014), C divided by n_0 for ``sqrt_d``. L = 1 is
+    Marchenko–Pastur; (d, h, d) is W_QK. Sorted λ_k of one draw lie at the law's quantiles up to fluctuations of order
+    1/r.
 
     The law itself is asymptotic: exact for n_l → infinity at fixed ratios; the mean density of a finite draw
     differs by O(1/r) inside the support and has tails of Tracy–Widom width beyond it. Its functions are
@@ -169,8 +170,8 @@ class GaussianChain(ChainParameters, CutLaw):
     def free_cumulant(self, k: int) -> float:
         """The k-th free cumulant of the law, k = 1, 2, ...: exact, rounded once.
 
-        Free cumulants add where free random matrices do. With ``atom=True`` those of one factor X of shape (n, p)
-        are n p^(k-1) σ^(2k), the free Poisson law.
+        Free cumulants add where free random matrices do. With ``atom=True`` those of one raw factor X of
+        shape (n, p) are n p^(k-1) σ^(2k), the free Poisson law.
 
         Raises:
             ParameterError: if k is not a positive integer.
