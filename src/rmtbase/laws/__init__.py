@@ -1,6 +1,7 @@
 """How random weight matrices are distributed: limiting laws, edge laws and exact finite-size moments.
 
-NumPy, SciPy and the standard library only: nothing here imports jax.
+Every law of a Gaussian chain takes the same keywords, those of :class:`ChainKeywords`: ``d_model=, d_head=`` for W_QK,
+or ``dims=`` for any chain. NumPy, SciPy and the standard library only: nothing here imports jax.
 """
 
 from rmtbase.laws._chain._gaussian_chain import (
