@@ -14,7 +14,13 @@ from rmtbase.montecarlo._machine import machine_settings, numerics_record
 from rmtbase.montecarlo._plan import Case, Plan, listed, make_plan
 from rmtbase.montecarlo._run import draw_in_memory, run_in_memory
 from rmtbase.montecarlo._table import element_table
-from rmtbase.parameters import require_draws, require_head_shape, require_normalization, require_positive_number, require_seed
+from rmtbase.parameters import (
+    require_draws,
+    require_head_shape,
+    require_normalization,
+    require_positive_number,
+    require_seed,
+)
 from rmtbase.progress import SILENT, Progress
 from rmtbase.tables import provenance
 
