@@ -1,6 +1,8 @@
 """Arrays in, the tree of a scores file out: whatever takes the scores of a checkpoint takes those of arrays."""
 
 import json
+import subprocess
+import sys
 import tracemalloc
 
 import jax.numpy as jnp
@@ -122,6 +124,15 @@ def test_arrays_of_other_libraries_go_in_as_they_are(kind, layers, null_table):
     make, dtype = NARROW[kind]
     expected = rmtbase.score_heads(*(w.astype(dtype) for w in layers), null_table)
     assert rmtbase.score_heads(*map(make, layers), null_table).identical(expected)
+
+
+def test_arrays_of_numpy_import_no_other_library():
+    code = (
+        "import sys, numpy, rmtbase\n"
+        "rmtbase.score_heads(*numpy.random.default_rng(0).standard_normal((2, 3, 8, 32)), 'analytic')\n"
+        "assert not {'torch', 'jax', 'transformers'} & set(sys.modules)\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
 
 
 def test_nested_lists_of_tensors_are_arrays_too(layers, null_table):
