@@ -26,7 +26,7 @@ from rmtbase.laws._exact._log_determinant import LogDeterminant
 from rmtbase.laws._exact._trace_moments import trace_cumulant, trace_cumulants
 from rmtbase.laws._exact._trace_polynomials import DimensionPolynomial, trace_moment_polynomial
 from rmtbase.laws._null._null import NULL_STATISTICS, null
-from rmtbase.laws._parameters import ChainKeywords, ChainParameters, ProductKeywords, product_parameters, takes
+from rmtbase.laws._parameters import ChainKeywords, ChainParameters, ProductKeywords, takes
 from rmtbase.laws._weibull import parents
 from rmtbase.laws._weibull._anchor import weibull_anchor
 
@@ -97,7 +97,7 @@ def describe(
         ParameterError: for d_head > d_model, dimensions that are not positive integers, a σ outside [1e-9, 1e9], an
             unknown normalization, or a σ where each factor is divided by its own estimate of it.
     """
-    shape = _Shape(product_parameters(d_model, d_head, scale), self_normalized)
+    shape = _Shape(ChainParameters(d_model=d_model, d_head=d_head, **scale), self_normalized)
     for name in ("sigma", "sigma_q", "sigma_k"):
         sigma = scale.get(name)
         if sigma is not None and self_normalized:

@@ -104,11 +104,6 @@ def variance_factor(dims: Sequence[int], sigmas: Sequence[float], normalization:
     return factor / dims[0] if normalization == "sqrt_d" else factor
 
 
-def product_parameters(d_model: int, d_head: int, scale: ProductKeywords) -> ChainParameters:
-    """The chain of W_QK, for laws of W_QK alone."""
-    return ChainParameters(d_model=d_model, d_head=d_head, **scale)
-
-
 def takes(keywords: type) -> Callable[[Callable[P, T]], Callable[P, T]]:
     """Spell out in a function's signature and help the keywords that it takes as ``**name: Unpack[keywords]``.
 

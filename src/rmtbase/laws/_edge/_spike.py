@@ -131,7 +131,7 @@ class RankOneSpike(ChainParameters):
     def power(self, strength: ArrayLike, level: float = 0.05) -> FloatArray:
         """Probability that the λ_max test of size ``level`` finds the spike, same shape as ``strength``.
 
-        The test rejects above ``largest_eigenvalue(dims, ...).isf(level)``. λ_max follows the spiked Tracy–Widom
+        The test rejects above ``largest_eigenvalue(dims=dims, ...).isf(level)``. λ_max follows the spiked Tracy–Widom
         law F(x; w) of Bloemendal & Virág (2013), w = l ln(ψ/ψ_+) with l = ψ_+ √(F''(ψ_+) / (2 δ_+)).
         Above the threshold its centre w² and spread 2 √|w| are matched to :meth:`eigenvalue` and
         :meth:`eigenvalue_std`, so that it tends to that normal law. Dimensions are shifted by 1/2 (Johnstone 2001), and

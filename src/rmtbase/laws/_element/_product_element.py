@@ -15,7 +15,7 @@ from scipy.interpolate import CubicHermiteSpline
 from scipy.special import erf, erfcx, gammaln, k0e
 
 from rmtbase.laws._distribution import Distribution, FloatArray
-from rmtbase.laws._parameters import ProductKeywords, product_parameters, takes
+from rmtbase.laws._parameters import ChainParameters, ProductKeywords, takes
 from rmtbase.laws._scale import as_float
 from rmtbase.parameters import require_order, require_positive_integer, require_positive_number
 
@@ -160,7 +160,7 @@ def product_element(d_model: int, d_head: int, **scale: Unpack[ProductKeywords])
     elements of one matrix depend on each other: see :func:`element_average`. Errors as
     :func:`rmtbase.laws.low_rank_product`.
     """
-    of = product_parameters(d_model, d_head, scale)
+    of = ChainParameters(d_model=d_model, d_head=d_head, **scale)
     width, head, _ = of.dims
     return ProductElement(head, math.prod(of.sigmas) / (math.sqrt(width) if of.normalization == "sqrt_d" else 1.0))
 

@@ -117,7 +117,8 @@ class PathLength(ResidualParameters, DiscreteDistribution):
         if length == 0:
             raise ParameterError("k", k, "at least 1 (the direct path is the identity)")
         width = require_positive_integer("d_model", d_model)
-        return GaussianChain((width,) * (length + 1), (self.sigma / math.sqrt(width),) * length)
+        step = self.sigma / math.sqrt(width)
+        return GaussianChain(dims=(width,) * (length + 1), sigma=step, normalization="none")
 
     @property
     def _probability(self) -> float:
