@@ -26,9 +26,10 @@ COMMANDS = [
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """A folder with the table that the README's first command makes, of another shape and fewer draws."""
+    """A folder with what the README's first commands make, the table of another shape and fewer draws."""
     folder = tmp_path_factory.mktemp("readme")
     write_table(rmtbase.baseline(32, 8, draws=200), folder / "gpt2.nc")
+    write_table(rmtbase.score("demo", matrices="elements"), folder / "scores.nc")
     return folder
 
 
@@ -39,7 +40,8 @@ def test_snippets_run(snippet, folder, monkeypatch, capsys):
     exec(snippet, names)  # the README's own text
     assert capsys.readouterr().out
     if "scores" in names:  # "head 3, and only head 3, has left the null"
-        assert np.flatnonzero(names["scores"]["omnibus_q_value"].values < 0.05).tolist() == [3]  # type: ignore[index]
+        q_value = names["scores"]["heads"]["omnibus_q_value"].values  # type: ignore[index]
+        assert np.argwhere(q_value < 0.05).tolist() == [[0, 3]]
 
 
 def test_commands_and_their_options_exist(run):

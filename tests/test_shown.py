@@ -1,12 +1,17 @@
 """Text from outside is shown whole, harmless, on one line and not too long."""
 
+import dataclasses
 from pathlib import Path
+from typing import NamedTuple
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rmtbase.shown import one_line, quoted, shown
+from rmtbase import ensembles, laws, montecarlo, nulls, statistics, tables
+from rmtbase.models import open_model
+from rmtbase.shown import in_one_line, one_line, quoted, shown
 
 
 @pytest.mark.parametrize("text", ["plain", "Größe λ_max, 模型", "a/b c.nc", "[red]markup[/red]", ""])
@@ -46,3 +51,65 @@ def test_any_text_becomes_one_printable_line(text):
     for line in (shown(text), quoted(text), one_line(text)):
         assert line.isprintable()
         line.encode()
+
+
+@in_one_line
+@dataclasses.dataclass
+class Inner:
+    """Something inside."""
+
+    number: float
+
+
+@in_one_line
+class Fields(NamedTuple):
+    """One of each."""
+
+    number: float = 0.1 + 0.2
+    exact: float = 0.02
+    name: str = "<b>" + 100 * "x"
+    array: object = np.zeros((3, 4))
+    inner: object = Inner(1.0)
+    many: tuple = tuple(range(100))
+
+
+def test_an_object_is_one_short_line_of_its_fields():
+    assert repr(Fields(name="short")) == (
+        "Fields(number=0.3, exact=0.02, name='short', array=<3 × 4 float64>, inner=Inner(…), many=<100 items>)"
+    )
+    assert repr(Inner(2.5)) == "Inner(number=2.5)"
+    assert repr(Fields()).startswith("Fields(number=0.3, exact=0.02, name='<b>xxx")
+    assert Fields()._repr_html_().startswith("<code>Fields(number=0.3, exact=0.02, name=&#x27;&lt;b&gt;xxx")
+
+
+WEIGHTS = np.random.default_rng(0).standard_normal((16, 16))
+OBJECTS = {
+    "chain": lambda: laws.low_rank_product(768, 64),
+    "null": lambda: laws.null("condition_number", (768, 64, 768)),
+    "edge": lambda: laws.largest_eigenvalue((768, 64, 768)),
+    "anchor": lambda: laws.weibull_anchor(),
+    "weibull_null": lambda: laws.weibull_null(),
+    "weibull_product_null": lambda: laws.weibull_product_null(768, 64),
+    "closure": lambda: laws.weibull_closure(),
+    "entropy": lambda: laws.histogram_entropy(768, 64, 120, (-6.0, 6.0)),
+    "plan": lambda: montecarlo.baseline_plan(list(range(8, 40)), [4] * 32),
+    "draws": lambda: next(iter(montecarlo.draw_spectra(ensembles.low_rank_product(16, 4), 8, 0))),
+    "permuted": lambda: ensembles.permuted_head(*WEIGHTS.reshape(2, 8, 16)),
+    "haar": lambda: ensembles.haar_aligned_head(*WEIGHTS.reshape(2, 8, 16)),
+    "statistic": lambda: statistics.get_statistic("spectral_entropy_singular"),
+    "summary": lambda: statistics.summarize(WEIGHTS, [0.5]),
+    "moments": lambda: statistics.element_moments(WEIGHTS),
+    "weibull": lambda: statistics.weibull_fit(WEIGHTS),
+    "student_t": lambda: statistics.fit_student_t(WEIGHTS),
+    "analytic_null": lambda: nulls.AnalyticNull(768, 64),
+    "model": lambda: open_model("demo"),
+    "kind": lambda: tables.KINDS["scores"],
+}
+
+
+@pytest.mark.parametrize("name", OBJECTS)
+def test_what_a_user_is_given_is_shown_as_one_short_line(name):
+    line = repr(OBJECTS[name]())
+    assert len(line) <= 150
+    assert "\n" not in line
+    assert "array(" not in line

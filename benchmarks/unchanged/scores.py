@@ -24,9 +24,9 @@ def collect(entries: Entries) -> None:
         w_k = rng.standard_normal((2, *shape[1:]))
         w_q[1] += 0.5 * np.outer(rng.standard_normal(shape[1]), rng.standard_normal(shape[2]))
         for name, options in NULLS.items():
-            entries.take(f"score_heads {name}, {label}", lambda q=w_q, k=w_k, o=options: rmtbase.score_heads(q, k, **o))
+            entries.take(f"score_heads {name}, {label}", lambda q=w_q, k=w_k, o=options: _heads_of(q, k, **o))
     table = rmtbase.baseline(40, 8, draws=300)
-    entries.take("score_heads of a table", lambda: rmtbase.score_heads(w_q, w_k, table))
+    entries.take("score_heads of a table", lambda: _heads_of(w_q, w_k, table))
     for name, options in NULLS.items():
         entries.take(f"score {name}", lambda o=options: rmtbase.score("demo", matrices="none", **o))
     entries.take("score spectra", lambda: rmtbase.score("demo", matrices="spectra"))
@@ -41,6 +41,14 @@ def collect(entries: Entries) -> None:
     _nulls(entries, table)
     _depths(entries, rng)
     _models(entries)
+
+
+def _heads_of(*arguments: object, **options: object) -> object:
+    """The heads of one layer, which ``score_heads`` gave by themselves and gives as the group of a tree."""
+    import rmtbase
+
+    scores = rmtbase.score_heads(*arguments, **options)
+    return scores["heads"].to_dataset().isel(layer=0, drop=True) if "heads" in scores else scores
 
 
 def _nulls(entries: Entries, table: object) -> None:

@@ -74,6 +74,14 @@ MEANT: dict[str, str] = {
     "commands/*--keep-chunks* > kept.nc.chunks/*": "digests over the digest of the code",
     "commands/*plan.toml* > *@sha256_of_variables": "of density_law, whose rounding is stated",
     "commands/rmtbase doctor*": "two more packages are listed",
+    "constant_values/*.bibtex": "rmtbase beside the literature",
+    "constant_values/*.words/*": "LaTeX without packages, σ in the definitions, descriptions that stand in a sentence",
+    "constant_values/*.uncertainty": "of what 1/d_head is the error",
+    "constant_values/as_json/*": "the words again",
+    "constant_values/as_latex": "the words again, and the conditions",
+    "constant_values/groups/Functions of the shape*": "σ and the normalization can be chosen",
+    "constant_values/bibliography/tarnowski_2019/*": "an accent that LaTeX has with the package fontenc alone",
+    "commands/*rmtbase constants*": "conditions, sentences, and rmtbase in the BibTeX",
     "draws/plan.titles/*": "the repr of a plan, whose fields have another order",
 }
 """Entries that are gone, or differ in whatever way, by pattern, each with the reason."""

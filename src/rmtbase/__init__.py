@@ -1,9 +1,9 @@
 """rmtbase: how would this weight matrix look if it had learned nothing?
 
-The four calls that most users need, loaded on first use so that ``import rmtbase`` costs nothing:
+The five calls that most users need, loaded on first use so that ``import rmtbase`` costs nothing:
 
 * :func:`baseline`: the null's table for any (d_model, d_head, sigma), simulated and analytic side by side;
-* :func:`open_baseline`: such a table from a file, validated;
+* :func:`open_baseline`, :func:`open_scores`: such a table, and the scores of a model, from a file, validated;
 * :func:`score`: every head and matrix of a checkpoint against the null;
 * :func:`score_heads`: the same for plain arrays.
 
@@ -21,15 +21,16 @@ if TYPE_CHECKING:
 
     from rmtbase.montecarlo import baseline
     from rmtbase.scoring import score, score_heads
-    from rmtbase.tables import open_baseline
+    from rmtbase.tables import open_baseline, open_scores
 
     __version__: str
 
-__all__ = ["__version__", "baseline", "open_baseline", "score", "score_heads"]
+__all__ = ["__version__", "baseline", "open_baseline", "open_scores", "score", "score_heads"]
 
 _HOME = {
     "baseline": "rmtbase.montecarlo",
     "open_baseline": "rmtbase.tables",
+    "open_scores": "rmtbase.tables",
     "score": "rmtbase.scoring",
     "score_heads": "rmtbase.scoring",
 }

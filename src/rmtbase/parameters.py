@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
+import sys
 from collections.abc import Iterable
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, SupportsFloat, SupportsIndex
@@ -142,8 +143,9 @@ def require_normalization(normalization: object) -> str:
 def require_real_array(name: str, value: object) -> NDArray[Any]:
     """``value`` as an array in its own dtype, or a :class:`ParameterError` unless it is one of real numbers, all there.
 
-    Refused are complex numbers, truth values, text, dates and objects, and masked arrays with masked entries, whose
-    masks NumPy would drop without a word.
+    Arrays of JAX and tensors of torch, on any device, with or without gradients, are taken with all their bits:
+    bfloat16, which NumPy lacks, as that of ml_dtypes. Refused are complex numbers, truth values, text, dates and
+    objects, and masked arrays with masked entries, whose masks NumPy would drop without a word.
     """
     import numpy as np
 
@@ -153,13 +155,31 @@ def require_real_array(name: str, value: object) -> NDArray[Any]:
             name, f"{masked} masked entries", f"{expected} without masked ones; fill or leave them out"
         )
     try:
-        array = np.asarray(value)
+        array = _numpy_array(value)
     except (ValueError, TypeError, RuntimeError) as error:  # a ragged list, a tensor that is no NumPy array
         raise ParameterError(name, type(value).__name__, f"{expected} ({error})") from error
     # NumPy's own kinds, and the narrow floats that other packages add to them, whose kind is that of raw bytes.
     if array.dtype.kind == "b" or not np.can_cast(array.dtype, np.float64, "same_kind"):
         raise ParameterError(name, f"dtype {array.dtype}", expected)
     return array
+
+
+def _numpy_array(value: Any) -> NDArray[Any]:
+    """What NumPy makes of a value; of tensors of torch too, for which nothing is imported but what made them."""
+    import numpy as np
+
+    torch = sys.modules.get("torch")
+    if torch is None:
+        return np.asarray(value)
+    if isinstance(value, torch.Tensor):
+        if value.dtype != torch.bfloat16:
+            return value.numpy(force=True)
+        import ml_dtypes
+
+        return value.detach().cpu().view(torch.int16).numpy().view(ml_dtypes.bfloat16)
+    if isinstance(value, list | tuple) and any(isinstance(one, torch.Tensor) for one in value):
+        return np.stack([_numpy_array(one) for one in value])
+    return np.asarray(value)
 
 
 def require_real_numbers(name: str, value: object) -> NDArray[np.float64]:

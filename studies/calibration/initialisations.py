@@ -76,14 +76,14 @@ def scored(name: str, d_model: int, d_head: int, heads: int) -> dict[str, Any]:
     parts, told = [], Notes()
     for _ in range(heads // BATCH):
         w_q, w_k = draw(rng, (2, BATCH, d_head, d_model))
-        parts.append(rmtbase.score_heads(w_q, w_k, progress=told))
+        parts.append(rmtbase.score_heads(w_q, w_k, progress=told)["heads"].to_dataset().isel(layer=0, drop=True))
     z = {
         str(one): np.concatenate([part["z_score"].sel(statistic=one).values for part in parts])
         for one in parts[0]["statistic"].values
     }
     p = {one: np.concatenate([part["p_value"].sel(statistic=one).values for part in parts]) for one in z}
     p["omnibus"] = np.concatenate([part["omnibus_p_value"].values for part in parts])
-    spread = null("log_determinant", (d_model, d_head, d_model), self_normalized=True).std()
+    spread = null("log_determinant", (d_model, d_head, d_model), self_normalized=True, normalization="none").std()
     return {
         "law": name,
         "excess_kurtosis": excess_kurtosis,

@@ -40,9 +40,9 @@ def table(request):
 
 def test_every_variable_is_described(table):
     assert set(table.data_vars) <= set(SPECTRA_SCHEMA)
-    for variable in table.data_vars.values():
-        assert variable.attrs["long_name"]
-        assert variable.attrs["units"]
+    for name, variable in {**table.data_vars, **table.coords}.items():
+        assert variable.attrs["long_name"], name
+        assert variable.attrs.get("units") == ("1/lambda" if str(name).startswith("density") else None), name
 
 
 @pytest.mark.parametrize("statistic", EXACT)
@@ -125,12 +125,14 @@ def test_eigenvalues_that_are_rounding_are_not_in_the_table():
     cases = [{"d_model": 24, "depth": depth, "sigma": 1.0} for depth in (2, 80)]
     table = run_in_memory(make_plan("residual_path", cases, 40, 3))
     deep, shallow = table.isel(case=1), table.isel(case=0)
-    unknown = ["smallest_eigenvalue", "condition_number", "log_determinant", "condition_number_singular"]
+    ratios = ["condition_number", "condition_number_singular"]  # which have no mean, of a square matrix
+    unknown = ["smallest_eigenvalue", "log_determinant", *ratios]
     for name in ("mean", "std", "standard_error", "quantile", "sample"):
         by_name = deep[name].sel(statistic=unknown)
         assert by_name.isnull().any("draw" if name == "sample" else [d for d in by_name.dims if d != "statistic"]).all()
         assert deep[name].drop_sel(statistic=unknown).notnull().all()
-        assert shallow[name].notnull().all()
+        assert shallow[name].drop_sel(statistic=ratios).notnull().all()
+        assert shallow[name].sel(statistic=ratios).isnull().all() == (name in ("mean", "std", "standard_error"))
     assert deep["eigenvalue_mean"].isel(index=slice(0, 6)).notnull().all()
     assert deep["eigenvalue_mean"].isel(index=-1).isnull()
     assert shallow["eigenvalue_mean"].notnull().all()

@@ -23,5 +23,10 @@ def null_table():
 
 @pytest.fixture
 def score_arrays(null_table):
-    """``rmtbase.score_heads`` against the small null."""
-    return lambda w_q, w_k, **options: rmtbase.score_heads(w_q, w_k, **{"baseline": null_table} | options)
+    """The heads of ``rmtbase.score_heads`` against the small null, of a single layer."""
+
+    def score(w_q, w_k, **options):
+        tree = rmtbase.score_heads(w_q, w_k, **{"baseline": null_table} | options)
+        return tree["heads"].to_dataset().isel(layer=0, drop=True)
+
+    return score

@@ -44,7 +44,7 @@ def heads():
     rng = np.random.default_rng(41)
     w_q, w_k = random_factors(rng, HEADS, D_MODEL, D_HEAD)
     w_q *= rng.uniform(0.01, 3.0, (HEADS, 1, 1))
-    return rmtbase.score_heads(w_q, w_k, baseline="analytic")
+    return rmtbase.score_heads(w_q, w_k, baseline="analytic")["heads"].to_dataset().isel(layer=0, drop=True)
 
 
 @pytest.fixture(scope="module")
@@ -185,13 +185,13 @@ def standard(heads):
 
 @pytest.mark.parametrize("statistic", ["participation_ratio", "spectral_entropy_singular", "smallest_eigenvalue"])
 def test_the_law_of_a_neighbouring_shape_would_not_be_calibrated(statistic, standard):
-    law = laws.null(statistic, (D_MODEL, D_HEAD + 1, D_MODEL), self_normalized=True)
+    law = laws.null(statistic, (D_MODEL, D_HEAD + 1, D_MODEL), self_normalized=True, normalization="none")
     assert uniform(law.p_value(standard[:, NAMES.index(statistic)])) < LEVEL
 
 
 @pytest.mark.parametrize("statistic", ["trace", "largest_eigenvalue", "log_determinant"])
 def test_the_law_at_the_true_sigma_would_not_be_calibrated(statistic, standard):
-    law = laws.null(statistic, (D_MODEL, D_HEAD, D_MODEL))
+    law = laws.null(statistic, (D_MODEL, D_HEAD, D_MODEL), normalization="none")
     assert uniform(law.p_value(standard[:, NAMES.index(statistic)])) < LEVEL
 
 
@@ -207,8 +207,8 @@ def test_nothing_is_drawn_and_a_note_says_so(arrays, monkeypatch):
 
 def test_scale_of_the_weights_does_not_matter(arrays):
     w_q, w_k = arrays
-    here = rmtbase.score_heads(w_q, w_k, baseline="analytic")
-    there = rmtbase.score_heads(1e-4 * w_q, 30.0 * w_k, baseline="analytic")
+    here = rmtbase.score_heads(w_q, w_k, baseline="analytic")["heads"]
+    there = rmtbase.score_heads(1e-4 * w_q, 30.0 * w_k, baseline="analytic")["heads"]
     for name in ("z_score", "p_value", "q_value", "omnibus_p_value"):
         np.testing.assert_allclose(here[name], there[name], rtol=1e-7, atol=1e-9, err_msg=name)
     for name in ("outliers_above", "outliers_below", "farthest_statistic"):
@@ -217,7 +217,7 @@ def test_scale_of_the_weights_does_not_matter(arrays):
 
 def test_null_is_brought_to_the_heads_own_sigma(arrays):
     w_q, w_k = arrays
-    scores = rmtbase.score_heads(0.02 * w_q, w_k, baseline="analytic").isel(head=1)
+    scores = rmtbase.score_heads(0.02 * w_q, w_k, baseline="analytic")["heads"].to_dataset().isel(layer=0, head=1)
     null = AnalyticNull(32, 8)
     scale = float(scores["sigma_q"] * scores["sigma_k"]) ** 2
     for k, one in enumerate(SPECTRAL_STATISTICS.values()):

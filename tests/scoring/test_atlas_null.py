@@ -165,8 +165,8 @@ def test_an_atlas_may_be_given_as_the_baseline(arrays, atlas, as_shipped, nothin
     notes = Told()
     by_file = rmtbase.score_heads(*arrays, baseline=as_shipped, progress=notes)
     by_dataset = rmtbase.score_heads(*arrays, baseline=atlas)
-    np.testing.assert_array_equal(by_file["p_value"], by_dataset["p_value"])
-    np.testing.assert_array_equal(by_file["p_value"], rmtbase.score_heads(*arrays)["p_value"])
+    np.testing.assert_array_equal(by_file["heads"]["p_value"], by_dataset["heads"]["p_value"])
+    np.testing.assert_array_equal(by_file["heads"]["p_value"], rmtbase.score_heads(*arrays)["heads"]["p_value"])
     assert notes == [f"null of (32, 8): {DRAWS} draws from {as_shipped}"]
 
 

@@ -28,7 +28,7 @@ def test_transposed_heads_are_recognised(arrays, score_arrays):
     refused("w_q", ["(4, 32, 8)", "(head, d_head, d_model)", "transpose"], lambda: score_arrays(w_q, w_k))
 
 
-@pytest.mark.parametrize("shape", [(8, 32), (1, 4, 8, 32), (0, 8, 32), (4, 0, 32), ()])
+@pytest.mark.parametrize("shape", [(8, 32), (1, 1, 4, 8, 32), (0, 8, 32), (4, 0, 32), ()])
 def test_shape_that_is_not_head_d_head_d_model(shape, arrays, score_arrays):
     refused("w_q", [str(shape), "(head, d_head, d_model)"], lambda: score_arrays(np.ones(shape), arrays[1]))
     refused("w_k", [str(shape), "(head, d_head, d_model)"], lambda: score_arrays(arrays[0], np.ones(shape)))

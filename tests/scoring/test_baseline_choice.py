@@ -56,8 +56,8 @@ def test_a_neighbours_null_is_never_used(d_model, d_head, arrays):
     notes = Told()
     scores = rmtbase.score_heads(*arrays, baseline=neighbour, draws=300, progress=notes)
     expected = rmtbase.score_heads(*arrays, draws=300)
-    np.testing.assert_array_equal(scores["p_value"], expected["p_value"])
-    np.testing.assert_array_equal(scores["null_mean"], expected["null_mean"])
+    np.testing.assert_array_equal(scores["heads"]["p_value"], expected["heads"]["p_value"])
+    np.testing.assert_array_equal(scores["heads"]["null_mean"], expected["heads"]["null_mean"])
     assert notes[0] == (
         f"the baseline dataset holds ({d_model}, {d_head}) and not (32, 8), which is needed: "
         "that case is taken separately"

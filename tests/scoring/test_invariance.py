@@ -165,7 +165,7 @@ def test_a_model_and_its_arrays_have_the_same_scores(weights, model_folder, null
     tree = rmtbase.score(model_folder, null_table, matrices="none")
     for layer in range(2):
         here = tree["heads"].to_dataset().sel(layer=layer, drop=True)
-        there = rmtbase.score_heads(weights.queries[layer], weights.keys[layer], null_table)
+        there = rmtbase.score_heads(weights.queries[layer], weights.keys[layer], null_table)["heads"].isel(layer=0)
         for name in ("observed", "null_mean", "null_std", "z_score", "p_value", "omnibus_p_value", "eigenvalue"):
             np.testing.assert_allclose(here[name], there[name], rtol=1e-9, err_msg=name)
         np.testing.assert_array_equal(here["key_head"], there["key_head"])

@@ -2,12 +2,15 @@
 
 import json
 
+import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 import xarray as xr
 
+import rmtbase
+from rmtbase.montecarlo import make_plan, run_in_memory
 from rmtbase.statistics import SPECTRAL_STATISTICS
-from rmtbase.tables import BASELINE_SCHEMA, SCHEMA_VERSION, describe, open_baseline, open_table
+from rmtbase.tables import BASELINE_SCHEMA, SCHEMA_VERSION, describe, open_baseline, open_table, write_table
 
 
 def test_file_opens_with_plain_xarray_and_has_every_variable_described(table_file):
@@ -15,7 +18,7 @@ def test_file_opens_with_plain_xarray_and_has_every_variable_described(table_fil
         for name, variable in BASELINE_SCHEMA.items():
             assert opened[name].dims == variable.dims, name
             assert opened[name].attrs["long_name"] == variable.long_name, name
-            assert opened[name].attrs["units"] == variable.units, name
+            assert opened[name].attrs.get("units", "") == variable.units, name
 
 
 def test_every_variable_that_is_not_a_plain_counter_is_in_the_schema(table):
@@ -53,6 +56,61 @@ def test_cases_are_every_shape_at_every_sigma(table):
     assert list(rows) == [(16, 4, 1, 1), (16, 4, 0.5, 0.25), (12, 3, 1, 1), (12, 3, 0.5, 0.25)]
 
 
+def test_statistic_without_a_mean_has_its_quantiles_and_the_reason(tmp_path):
+    made = rmtbase.baseline([8, 9, 10, 12], [8, 8, 8, 8], draws=50)  # d_model - d_head = 0, 1, 2, 4
+    ratios = ["condition_number", "condition_number_singular"]
+    for table in (made, open_baseline(write_table(made, tmp_path / "table.nc"))):
+        of = table.sel(statistic=ratios)
+        assert of["moment_order"].values.tolist() == [[0.5, 1.0], [1.0, 2.0], [1.5, 3.0], [2.5, 5.0]]
+        assert np.isnan(of["mean"]).values.tolist() == [[True, True], [True, False], [False, False], [False, False]]
+        for name in ("std", "standard_error"):
+            assert np.isnan(of[name]).values.tolist() == [[True, True], [True, True], [True, False], [False, False]]
+        assert np.isnan(of["std_standard_error"]).values.tolist() == [[True, True]] * 2 + [[True, True], [True, False]]
+        assert np.isfinite(of["quantile"]).all()
+        assert "no mean where it is at most 1" in table["moment_order"].attrs["long_name"]
+        others = table.drop_sel(statistic=ratios)
+        assert np.isposinf(others["moment_order"]).all()
+        assert np.isfinite(others["mean"]).all()
+        assert np.isfinite(others["std_standard_error"]).all()
+
+
+def test_heavy_tailed_elements_have_no_moments_of_their_spectrum():
+    cases = [{"n_rows": 8, "n_columns": 4, "df": df, "scale": 1.0} for df in (2.0, 6.0)]
+    table = run_in_memory(make_plan("student_t_matrix", cases, draws=30, seed=0))
+    known = np.isfinite(table["mean"]).sel(statistic=["trace", "trace_of_square", "stable_rank"])
+    assert known.values.tolist() == [[False, False, True], [True, True, True]]
+    known = np.isfinite(table["standard_error"]).sel(statistic=["trace", "trace_of_square", "stable_rank"])
+    assert known.values.tolist() == [[False, False, True], [True, False, True]]
+
+
+@pytest.mark.parametrize("shape", [(16, 4), ([16, 12], [4, 3])], ids=["one_case", "two_cases"])
+def test_density_is_drawn_over_eigenvalues_without_empty_units(shape, tmp_path):
+    made = rmtbase.baseline(*shape, draws=20)
+    path = write_table(made, tmp_path / "table.nc")
+    with xr.open_dataset(path) as plain:
+        for table in (made, open_baseline(path), plain.load()):
+            edges, last = table["bin_edge"].values, table.isel(case=-1)
+            np.testing.assert_array_equal(table["bin_center"], 0.5 * (edges[:, 1:] + edges[:, :-1]))
+            one_case = table.sizes["case"] == 1
+            (line,) = last["density"].plot(**({} if one_case else {"x": "bin_center"}))
+            np.testing.assert_array_equal(line.get_xdata(), last["bin_center"])
+            labels = line.axes.get_xlabel().replace("\n", " "), line.axes.get_ylabel().replace("\n", " ")
+            plt.close(line.figure)
+            assert labels[0] == "eigenvalue lambda, centre of the bin"
+            assert labels[1].startswith("Monte Carlo density")
+            (line,) = last["eigenvalue_mean"].plot()
+            assert "[" not in line.axes.get_xlabel() + line.axes.get_ylabel()
+            plt.close(line.figure)
+
+
+def test_no_line_joins_a_statistic_with_the_next(table, table_file):
+    for one in (table, open_baseline(table_file)):
+        with pytest.raises(TypeError, match="Plotting requires coordinates to be numeric"):
+            one["mean"].isel(case=0).plot()
+        (line,) = one["mean"].sel(statistic="trace").plot()
+        plt.close(line.figure)
+
+
 @pytest.mark.parametrize("name", [name for name, variable in BASELINE_SCHEMA.items() if "index" in variable.dims])
 def test_nan_pads_beyond_d_head_and_nowhere_else(name, table):
     for case in range(table.sizes["case"]):
@@ -65,7 +123,7 @@ def test_nan_pads_beyond_d_head_and_nowhere_else(name, table):
 def test_all_else_is_finite_but_the_analytic_values_that_are_not_offered(table):
     for name in BASELINE_SCHEMA:
         variable = table[name]
-        if "index" in variable.dims or variable.dtype.kind not in "fi" or name.startswith("analytic"):
+        if "index" in variable.dims or variable.dtype.kind not in "fi" or name.startswith(("analytic", "moment")):
             continue
         assert np.isfinite(variable.values).all(), name
     offered = table["analytic_method"] != "none"

@@ -28,7 +28,7 @@ def test_baseline_of_schema_1_0_serves_as_null():
     w_q, w_k = np.random.default_rng(0).standard_normal((2, 2, 3, 12))
     with pytest.warns(TableWarning, match="no digest"):
         scores = rmtbase.score_heads(w_q, w_k, baseline=DATA / "baseline-schema-1.0.nc", progress=notes)
-    assert np.isfinite(scores["z_score"]).all()
+    assert np.isfinite(scores["heads"]["z_score"]).all()
     assert notes[0].startswith("null of (12, 3): 6 draws from ")
 
 

@@ -17,7 +17,17 @@ def test_every_variable_comes_back_with_dims_long_name_and_units(scores, tmp_pat
                 found = opened[group][name]
                 assert found.dims == variable.dims, (group, name)
                 assert found.attrs["long_name"] == variable.long_name, (group, name)
-                assert found.attrs["units"] == variable.units, (group, name)
+                assert found.attrs.get("units", "") == variable.units, (group, name)
+
+
+def test_every_coordinate_is_described_and_the_density_lies_over_eigenvalues(scores, tmp_path):
+    opened = open_scores(write_table(scores, tmp_path / "scores.nc"))
+    for tree in (scores, opened):
+        for group in ("heads", "matrices", "null"):
+            for name, coordinate in tree[group].coords.items():
+                assert coordinate.attrs.get("long_name"), (group, name)
+        edges = tree["null"]["bin_edge"].values
+        np.testing.assert_array_equal(tree["null"]["bin"], 0.5 * (edges[1:] + edges[:-1]))
 
 
 def test_what_is_read_is_what_was_written_text_and_counts_included(scores, tmp_path):

@@ -150,6 +150,36 @@ def test_tables_as_they_were_made_are_what_they_should_be(kind, stored_tables):
     validate(stored_tables[kind], "the table", kind)
 
 
+@pytest.fixture(scope="module")
+def square_table():
+    """Of W_QK with d_head = d_model, whose condition number has no mean; not to be changed in place."""
+    return rmtbase.baseline(4, 4, draws=30)
+
+
+@pytest.mark.parametrize(
+    ("name", "statistic", "value", "said"),
+    [
+        ("mean", "condition_number", 1e9, "mean of a statistic without that moment"),
+        ("mean", "trace", np.nan, "NaN in variable 'mean'"),
+        ("standard_error", "condition_number_singular", 1.0, "standard_error of a statistic without that moment"),
+        ("standard_error", "trace", np.nan, "NaN in variable 'standard_error'"),
+        ("moment_order", "condition_number", np.inf, "NaN in variable 'mean'"),
+        ("moment_order", "trace", 2.0, "std of a statistic without that moment"),
+        ("moment_order", "trace", 0.0, "'moment_order'; expected numbers above 0"),
+    ],
+)
+def test_moments_are_there_where_they_are_finite_and_nowhere_else(name, statistic, value, said, square_table):
+    table = square_table.copy(deep=True)
+    table[name].loc[{"statistic": statistic}] = value
+    with pytest.raises(TableError, match=said):
+        validate(table, "the table", "baseline")
+
+
+def test_center_that_is_not_that_of_its_bin_is_refused(square_table):
+    with pytest.raises(TableError, match="bin_center that is not the middle"):
+        validate(with_values("bin_center", lambda x: 1.01 * x)(square_table), "the table", "baseline")
+
+
 SAMPLED = pytest.mark.parametrize("kind", ["baseline", "spectra", "elements"])
 
 

@@ -12,6 +12,7 @@ from typer.completion import shell_complete
 
 import rmtbase
 from rmtbase.cli._baseline import baseline
+from rmtbase.cli._cite import cite
 from rmtbase.cli._command_line import SHARED, Command, Commands
 from rmtbase.cli._constants import constants
 from rmtbase.cli._demo import demo
@@ -34,7 +35,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (demo, baseline, score, depth, law, constants, plot, doctor):
+for command in (demo, baseline, score, depth, law, constants, cite, plot, doctor):
     app.command(cls=Command)(command)
 
 

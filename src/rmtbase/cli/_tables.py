@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,19 +14,23 @@ from rich.table import Table
 
 from rmtbase.cli._terminal import cell
 from rmtbase.scoring import Summary
+from rmtbase.statistics import missing_moment
 
 _LISTED = 12
+_QUANTILES = (0.025, 0.5, 0.975)  # that are shown where there is no mean, and in JSON always
 _LONGEST_LINE = 100_000  # characters: the heads of a large model that left the null are all named
 
 
 def table_json(table: xr.Dataset, path: Path) -> dict[str, Any]:
     """The statistics of every case of a table."""
-    fields = ("mean", "std", "standard_error", "analytic_mean", "analytic_std", "analytic_method")
+    fields = ("mean", "std", "standard_error", "moment_order", "analytic_mean", "analytic_std", "analytic_method")
+    fields = tuple(field for field in fields if field in table)
     cases = []
     for place in range(table.sizes["case"]):
         case = table.isel(case=place)
         statistics = {
             name: {field: case[field].sel(statistic=name).item() for field in fields}
+            | {f"quantile_{p:g}": case["quantile"].sel(statistic=name, probability=p).item() for p in _QUANTILES}
             for name in table["statistic"].values.tolist()
         }
         cases.append({**_case(case), "statistics": statistics})
@@ -49,6 +54,8 @@ def print_table(table: xr.Dataset, console: Console) -> None:
             texts = [_number(number, digits) for number, digits in zip(numbers, (8, 2, 5, 8, 5), strict=True)]
             shown.add_row(cell(name), *texts, cell(_short(str(one["analytic_method"].item()))))
         console.print(shown)
+        for line in _without_moments(case):
+            console.print(cell(line))
 
 
 def print_summary(summary: Summary, title: str, console: Console) -> None:
@@ -98,6 +105,19 @@ def _case(case: xr.Dataset) -> dict[str, Any]:
     if case.attrs["kind"] == "baseline":
         return {name: case[name].item() for name in ("d_model", "d_head", "sigma_q", "sigma_k")}
     return {"name": case["name"].item()}
+
+
+def _without_moments(case: xr.Dataset) -> Iterator[str]:
+    """Of each statistic that has no mean or no variance: why, its median and where 95 % of it lie."""
+    if "moment_order" not in case:
+        return
+    for name, order in zip(case["statistic"].values.tolist(), case["moment_order"].values.tolist(), strict=True):
+        lacks = missing_moment(name, order)
+        if lacks is not None:
+            low, median, high = (
+                _number(case["quantile"].sel(statistic=name, probability=p).item(), 5) for p in _QUANTILES
+            )
+            yield f"{lacks}; median {median}, 95 % from {low} to {high}"
 
 
 def _title(case: xr.Dataset) -> str:

@@ -14,8 +14,10 @@ from jaxtyping import Float, Int, Key
 from rmtbase.ensembles._chi import chi
 from rmtbase.ensembles._ensemble import Draw
 from rmtbase.ensembles._sum_of_squares import sum_of_squares
+from rmtbase.shown import in_one_line
 
 
+@in_one_line
 class BidiagonalDraw(NamedTuple):
     """A square lower bidiagonal matrix: its diagonal and the entries below it."""
 

@@ -8,7 +8,10 @@ from typing import NamedTuple, Protocol
 from jax import Array
 from jaxtyping import Float, Key
 
+from rmtbase.shown import in_one_line
 
+
+@in_one_line
 class Draw(NamedTuple):
     """One draw of a random matrix.
 

@@ -20,6 +20,7 @@ from rmtbase.ensembles._ensemble import Draw
 from rmtbase.ensembles._orthogonal_matrix import orthonormal_columns
 from rmtbase.ensembles._sum_of_squares import sum_of_squares
 from rmtbase.errors import ParameterError
+from rmtbase.shown import in_one_line
 
 Matrix = NDArray[np.floating]  # (d_head, d_model)
 
@@ -59,6 +60,7 @@ class _ResampledHead(ABC):
         return (int(math.prod(self.shape)),) * 2
 
 
+@in_one_line
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class PermutedHead(_ResampledHead):
@@ -142,6 +144,7 @@ def _shuffled(key: Key[Array, ""], matrix: Array) -> Array:
     return matrix.ravel()[place.astype(jnp.int32)].reshape(matrix.shape)
 
 
+@in_one_line
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class HaarAlignedHead(_ResampledHead):

@@ -16,6 +16,7 @@ from scipy.optimize.elementwise import bracket_root, find_root
 from scipy.special import ndtr
 
 from rmtbase.parameters import require_order, require_real_numbers
+from rmtbase.shown import in_one_line
 
 FloatArray = Float[np.ndarray, "..."]  # functions of numbers keep the shape of their argument, whatever it is
 ComplexArray = NDArray[np.complex128]  # of jaxtyping's, pyright would not know the real and imaginary parts
@@ -33,6 +34,9 @@ class Distribution(ABC):
     The functions take arrays of real numbers, and a ParameterError refuses anything else (complex or masked numbers,
     truth values, text); they return float64 of the same shape, nan where the argument is nan.
     """
+
+    def __init_subclass__(cls) -> None:
+        in_one_line(cls)
 
     @property
     @abstractmethod
@@ -204,6 +208,7 @@ class DiscreteDistribution(Distribution):
         return float(self.pmf(self.points) @ f(self.points))
 
 
+@in_one_line
 @dataclass(frozen=True)
 class Moments:
     """Mean, spread and shape of a statistic over independent draws of the matrix.

@@ -1,4 +1,4 @@
-"""A checkpoint folder as a lazy store of named tensors."""
+"""A checkpoint, a folder or tensors in memory, as a lazy store of named tensors."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
@@ -17,6 +18,7 @@ from rmtbase.errors import CorruptFileError, ParameterError
 from rmtbase.models._files import read_json_object, reading
 from rmtbase.models._other_formats import missing_file
 from rmtbase.models._safetensors import SafetensorsFile
+from rmtbase.models._state_dict import StateDict
 from rmtbase.models._tensor_file import TensorEntry, TensorFile, require_finite, require_supported, widen
 from rmtbase.models._torch_file import TorchFile
 from rmtbase.shown import quoted, shown
@@ -35,19 +37,21 @@ _CHUNK = 1 << 22  # elements hashed at a time
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """The tensors of one checkpoint folder, each read when asked for and never kept.
+    """The tensors of one checkpoint, each read when asked for and never kept.
 
-    The folder holds, in order of preference: ``model.safetensors``; the shards that
+    A folder holds, in order of preference: ``model.safetensors``; the shards that
     ``model.safetensors.index.json`` names; ``pytorch_model.bin``; the shards of
     ``pytorch_model.bin.index.json`` (the last two need torch).
 
     Attributes:
-        path: the folder.
+        path: the folder; of tensors in memory what messages call them.
+        config_path: where their configuration is, or what messages call it.
         notes: what of its files was read or left, where that is not plain: tensors of a shard that the index does
             not name (they are read, as transformers reads them), an index beside a single file (it is not).
     """
 
     path: Path
+    config_path: Path
     _files: Mapping[str, TensorFile] = field(repr=False, compare=False)
     notes: tuple[str, ...] = ()
 
@@ -69,8 +73,23 @@ class Checkpoint:
                     files, notes = _read_shards(folder / name, suffix, open_file)
                 else:
                     files, notes = _read_single(folder / name, open_file)
-                return cls(folder, files, tuple(notes))
+                return cls(folder, folder / "config.json", files, tuple(notes))
         raise missing_file(folder, _CANDIDATES[0][0])
+
+    @classmethod
+    def of_tensors(cls, tensors: Mapping[Any, Any], name: str) -> Checkpoint:
+        """The tensors of a state dict, which stay where they are; messages call it by ``name``.
+
+        Raises:
+            ParameterError: it is no state dict.
+        """
+        held = StateDict.of(tensors, name)
+        return cls(held.path, Path("config"), MappingProxyType(dict.fromkeys(held.entries, held)))
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The files that hold the tensors, sorted; none of tensors in memory."""
+        return tuple(sorted({file.path for file in self._files.values() if not isinstance(file, StateDict)}))
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -89,7 +108,7 @@ class Checkpoint:
         return self._entry(name).dtype
 
     def file(self, name: str) -> Path:
-        """The file that holds a tensor."""
+        """The file that holds a tensor; of tensors in memory what messages call them."""
         self._entry(name)
         return self._files[name].path
 

@@ -51,9 +51,13 @@ def concatenated(
 def interleaved(
     stored: Float[np.ndarray, "stored d_model"], part: int, rows: tuple[int, ...], d_head: int
 ) -> Float[np.ndarray, "row d_model"]:
-    """Rows run over (head, part, d_head): the three parts of the first head come first. GPT-NeoX."""
-    d_model = stored.shape[-1]
-    return stored.reshape(-1, len(rows), d_head, d_model)[:, part].reshape(-1, d_model)
+    """Rows run over (key head, its query heads and then its key and its value, d_head).
+
+    With as many key heads as heads over (head, part, d_head): the three parts of the first head come first. GPT-NeoX.
+    """
+    d_model, group = stored.shape[-1], rows[0] // rows[1]
+    heads = slice(group) if part == 0 else slice(group + part - 1, group + part)
+    return stored.reshape(-1, group + 2, d_head, d_model)[:, heads].reshape(-1, d_model)
 
 
 KINDS: Mapping[str, Callable[[np.ndarray, int, tuple[int, ...], int], np.ndarray]] = MappingProxyType(

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections import defaultdict
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from jaxtyping import Float32
 
-from rmtbase.errors import CheckpointError, ParameterError
+from rmtbase.errors import CheckpointError
 from rmtbase.models._checkpoint import Checkpoint
 from rmtbase.models._config import read_architecture, read_layout_dimensions, rotary_dimensions
 from rmtbase.models._files import read_json_object
@@ -24,9 +22,10 @@ from rmtbase.models._leftovers import (
     require_unquantised,
 )
 from rmtbase.models._other_formats import refuse_other_formats
-from rmtbase.models._stack import Stack
+from rmtbase.models._stack import Stack, with_sizes
 from rmtbase.models._tensor_file import least_sigma, require_digits
-from rmtbase.shown import quoted
+from rmtbase.models._weight_matrices import WeightMatrices
+from rmtbase.shown import in_one_line, quoted
 
 _CONTENT_PART = "rotary: W_QK is the content part at zero relative position"
 _NORMS = "query/key norm present: recorded, not folded in"
@@ -53,25 +52,18 @@ class _LastTensor:
         return values
 
 
+@in_one_line
 @dataclass(frozen=True)
-class Model:
+class Model(WeightMatrices):
     """The weight matrices of one trained model, each read from its checkpoint when asked for.
 
     The arrays are float32, read-only, and checked to be finite. One stored tensor is kept in memory, no more.
 
     Attributes:
         name: what the model was asked for as.
-        revision: the revision, or None where it has none.
-        path: the checkpoint's folder.
+        path: the checkpoint's folder; of a model in memory what messages call it.
         architecture: the ``model_type`` of its configuration.
         config: the configuration.
-        n_layers: number of layers.
-        n_heads: number of query heads of a layer.
-        n_key_heads: number of key heads of a layer; each serves n_heads / n_key_heads query heads.
-        d_model: width of the residual stream.
-        d_head: head dimension.
-        components: the weight matrices that each layer has, by the names of ``COMPONENTS``.
-        notes: what must be known to read W_QK = W_QᵀW_K of this model rightly.
     """
 
     name: str
@@ -97,14 +89,43 @@ class Model:
             CheckpointError: or one of its kinds, naming the file, the tensor, what was found and expected.
             MissingDependencyError: the weights are ``.bin`` files and torch 2.10 or later is not installed.
         """
-        config_path = folder / "config.json"
         refuse_other_formats(folder)
+        config_path = folder / "config.json"
         config = read_json_object(config_path)
+        return cls._checked(lambda: Checkpoint.open(folder), config, config_path, name, revision, notes)
+
+    @classmethod
+    def from_state_dict(
+        cls, tensors: Mapping[Any, Any], config: Mapping[str, Any], name: str, revision: str | None = None
+    ) -> Model:
+        """Check the tensors of a state dict, by name, against a configuration. They stay where they are.
+
+        Sizes that the configuration leaves out are those of the tensors; the number of heads no tensor shows.
+
+        Raises:
+            ParameterError: it is no state dict.
+            CheckpointError: or one of its kinds, naming the tensor, what was found and expected.
+        """
+        checkpoint = Checkpoint.of_tensors(tensors, name)
+        require_plain_tensors(checkpoint)  # before any is looked for by its name
+        return cls._checked(lambda: checkpoint, with_sizes(config, checkpoint), checkpoint.config_path, name, revision)
+
+    @classmethod
+    def _checked(
+        cls,
+        open_checkpoint: Callable[[], Checkpoint],
+        config: dict[str, Any],
+        config_path: Path,
+        name: str,
+        revision: str | None,
+        notes: tuple[str, ...] = (),
+    ) -> Model:
+        """Check the configuration, then the headers of its checkpoint against it."""
         require_unquantised(config, config_path)
         architecture = read_architecture(config, config_path)
         layout = LAYOUTS[architecture]
         dimensions = read_layout_dimensions(config, layout, config_path)
-        checkpoint = Checkpoint.open(folder)
+        checkpoint = open_checkpoint()
         require_plain_tensors(checkpoint)
         stack = Stack.find(checkpoint, architecture, dimensions)
         components = stack.components()
@@ -115,7 +136,7 @@ class Model:
         return cls(
             name=name,
             revision=revision,
-            path=folder,
+            path=checkpoint.path,
             architecture=architecture,
             config=config,
             n_layers=dimensions.n_layers,
@@ -137,36 +158,8 @@ class Model:
 
     @property
     def files(self) -> tuple[Path, ...]:
-        """The files that hold the weights."""
-        checkpoint = self._stack.checkpoint
-        return tuple(sorted({checkpoint.file(name) for name in checkpoint.names}))
-
-    def queries(self, layer: int) -> Float32[np.ndarray, "n_heads d_head d_model"]:
-        """The query matrices of a layer, shape (n_heads, d_head, d_model): q = W_Q x.
-
-        Raises:
-            ParameterError: there is no such layer.
-            CheckpointError: the tensor cannot be read, or is not finite.
-        """
-        return self.matrix(layer, "attention_query").reshape(self.n_heads, self.d_head, self.d_model)
-
-    def keys(self, layer: int) -> Float32[np.ndarray, "n_key_heads d_head d_model"]:
-        """The key matrices of a layer, shape (n_key_heads, d_head, d_model): k = W_K x.
-
-        Raises:
-            ParameterError: there is no such layer.
-            CheckpointError: the tensor cannot be read, or is not finite.
-        """
-        return self.matrix(layer, "attention_key").reshape(self.n_key_heads, self.d_head, self.d_model)
-
-    def key_head(self, head: int) -> int:
-        """The key head that a query head is scored against: head // (n_heads / n_key_heads).
-
-        Raises:
-            ParameterError: there is no such head.
-        """
-        _require_index("head", head, self.n_heads)
-        return head // (self.n_heads // self.n_key_heads)
+        """The files that hold the weights; none of a model in memory."""
+        return self._stack.checkpoint.files
 
     def matrix(self, layer: int, component: str) -> Float32[np.ndarray, "d_out d_in"]:
         """One weight matrix, shape (d_out, d_in): rows are outputs, whatever the stored orientation.
@@ -175,9 +168,7 @@ class Model:
             ParameterError: there is no such layer or component.
             CheckpointError: the tensor cannot be read, or is not finite.
         """
-        _require_index("layer", layer, self.n_layers)
-        if component not in self.components:
-            raise ParameterError("component", component, f"one of {', '.join(self.components)}")
+        self.require_matrix(layer, component)
         stored = self._stack.layout.components[component]
         whole = self._tensors.read(self._stack.tensor(layer, component))
         linear = whole.T if stored.transposed else whole
@@ -192,49 +183,14 @@ class Model:
         """The standard deviation below which weights of the stored type are rounding: see ``least_sigma``."""
         return least_sigma(self._stack.checkpoint.dtype(self._stack.tensor(layer, component)))
 
-    def fingerprint(self) -> str:
-        """SHA-256, in hexadecimal, over the stored query and key tensors of all layers, in order.
+    def refused(self, layer: int, head: int, found: str, expected: str) -> CheckpointError:
+        """A :class:`~rmtbase.errors.CheckpointError` that names the checkpoint and the head."""
+        return CheckpointError(self.path, f"layer {layer} head {head} has {found}; expected {expected}")
 
-        Two checkpoints with the same fingerprint hold the same attention weights, whatever their names: some
-        published revisions do (step 0 and step 1 of several Pythia models). Where the values share a tensor
-        with queries and keys, they are in it. Reads all these tensors once.
-
-        Raises:
-            CheckpointError: a tensor cannot be read.
-        """
-        return hashlib.sha256(b"".join(self._layer_digests)).hexdigest()
-
-    @cached_property
-    def warnings(self) -> tuple[str, ...]:
-        """What is suspicious about the weights: layers whose queries and keys are the same to the byte.
-
-        Reads all query and key tensors once, when first asked for.
-
-        Raises:
-            CheckpointError: a tensor cannot be read.
-        """
-        layers = defaultdict(list)
-        for layer, digest in enumerate(self._layer_digests):
-            layers[digest].append(str(layer))
-        return tuple(
-            f"layers {', '.join(same)} hold byte-identical query and key weights: they are one observation"
-            for same in layers.values()
-            if len(same) > 1
-        )
-
-    @cached_property
-    def _layer_digests(self) -> tuple[bytes, ...]:
-        return tuple(
-            self._stack.checkpoint.digest(
-                dict.fromkeys(self._stack.tensor(layer, part) for part in ATTENTION_PARTS[:2])
-            )
-            for layer in range(self.n_layers)
-        )
-
-
-def _require_index(name: str, index: int, count: int) -> None:
-    if not isinstance(index, (int, np.integer)) or not 0 <= index < count:
-        raise ParameterError(name, index, f"an integer from 0 to {count - 1}")
+    def layer_digest(self, layer: int) -> bytes:
+        """SHA-256 over the stored query and key tensors of a layer; of those that hold values too, with these."""
+        tensors = dict.fromkeys(self._stack.tensor(layer, part) for part in ATTENTION_PARTS[:2])
+        return self._stack.checkpoint.digest(tensors)
 
 
 def _to_float32(checkpoint: Checkpoint, name: str) -> Float32[np.ndarray, "..."]:

@@ -1,40 +1,72 @@
-"""Opening a model by folder, by hub name, or the bundled one: a small transformer at several stages of its training."""
+"""Opening a model: a folder, one of the hub, one in memory, or the bundled one at several stages of its training."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import sys
+from collections.abc import Iterable, Mapping
 from importlib.resources import files
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 from rmtbase.errors import CheckpointError, CorruptFileError, MissingCheckpointFileError, OutputError, ParameterError
 from rmtbase.models._files import read_json_object
 from rmtbase.models._hub import HUB_ID, fetch_checkpoint, hub_id
+from rmtbase.models._layouts import supported_architectures
 from rmtbase.models._model import Model
 from rmtbase.models._other_formats import format_of
 
+if TYPE_CHECKING:
+    import torch
 
-def open_model(model: Model | str | Path, revision: str | None = None) -> Model:
+
+def open_model(
+    model: Model | str | Path | Mapping[str, Any] | torch.nn.Module,
+    revision: str | None = None,
+    *,
+    family: str | None = None,
+    config: Any = None,
+    name: str | None = None,
+) -> Model:
     """Open a trained model. Configuration and headers are read and checked; weights are read when asked for.
 
     Args:
         model: the folder of a checkpoint in Hugging Face format; or ``"demo"``, the bundled model (write
             ``"./demo"`` for a folder of that name); or the name of a model on the hub, such as
             ``"EleutherAI/pythia-70m"``, or of a known one without its owner, ``"pythia-70m"``. A folder comes before a
-            model of the hub with the same name. An opened model is given back.
-        revision: the checkpoint of the bundled model, or the branch, tag or commit on the hub.
+            model of the hub with the same name. Or a model in memory: a ``torch.nn.Module`` of transformers, on any
+            device and of any head, or a state dict, whose tensors may be of torch, NumPy or JAX. An opened model is
+            given back.
+        revision: the checkpoint of the bundled model, or the branch, tag or commit on the hub; of a model in memory
+            whatever it shall be called by.
+        family: of a model in memory, how its tensors are named and laid out: one of
+            :func:`rmtbase.models.supported_architectures`. A module of transformers says so itself.
+        config: of a model in memory, its sizes by the words of the family's config.json, ``{"n_head": 12}`` say, or a
+            configuration of transformers. The tensors show all sizes but the number of heads.
+        name: what to call a model in memory.
 
     Raises:
-        ParameterError: the name is empty, no such revision is bundled, or a folder or an opened model was given one.
+        ParameterError: the name is empty, no such revision is bundled, a folder or an opened model was given one, a
+            model in memory is of no family, or another one is said to be.
         MissingFileError: there is no such folder, or it lacks a file.
         CheckpointError: or another of its kinds: the checkpoint cannot be fetched, or cannot be read.
         MissingDependencyError: the weights are only there as ``.bin`` files, and torch 2.10 or later is not installed.
     """
+    if _is_in_memory(model):
+        return _from_memory(model, revision, family, config, name)
+    for keyword, value in {"family": family, "config": config, "name": name}.items():
+        if value is not None:
+            found = value if isinstance(value, str) else type(value).__name__
+            raise ParameterError(keyword, found, "none: it is for a module or a state dict in memory")
     if isinstance(model, Model):
         if revision is not None:
             raise ParameterError("revision", revision, "none beside an opened model, which has its own")
         return model
     if not isinstance(model, (str, Path)) or not str(model).strip():
-        raise ParameterError("model", model, "a folder, the name of a model on the hub, or 'demo'")
+        # Of what may be a model its type alone: the repr of tensors is long, and says nothing.
+        found = model if model is None or isinstance(model, (str, int, float)) else type(model).__name__
+        raise ParameterError(
+            "model", found, "a folder, the name of a model on the hub, or 'demo'; or a module of torch or a state dict"
+        )
     if model == "demo":
         folder, revision = demo_checkpoint(revision)
         return Model.from_folder(folder, "demo", revision)
@@ -47,6 +79,51 @@ def open_model(model: Model | str | Path, revision: str | None = None) -> Model:
     folder = fetch_checkpoint(name, revision)
     # The hub's cache names the folder after the commit.
     return Model.from_folder(folder, name, revision or "main", (f"hub commit {folder.name}",))
+
+
+def _is_in_memory(model: object) -> TypeGuard[Mapping[Any, Any] | torch.nn.Module]:
+    torch = sys.modules.get("torch")  # who has a module has imported it
+    return isinstance(model, Mapping) or (torch is not None and isinstance(model, torch.nn.Module))
+
+
+def _from_memory(
+    model: Mapping[Any, Any] | torch.nn.Module, revision: str | None, family: str | None, config: Any, name: str | None
+) -> Model:
+    """A module, or a state dict, of the family that is named, here or by its configuration."""
+    if isinstance(model, Mapping):
+        what, own_name, tensors = "state dict", None, model
+    else:
+        what, own_name, tensors = type(model).__name__, getattr(model, "name_or_path", None), model.state_dict()
+        own_config = getattr(model, "config", None)
+        if config is None and hasattr(own_config, "to_dict"):  # any other is not one of transformers
+            config = own_config
+    settings = _settings(config, what, family)
+    called = name or (own_name if isinstance(own_name, str) else None) or what
+    return Model.from_state_dict(tensors, settings, called, revision)
+
+
+def _settings(config: Any, what: str, family: str | None) -> dict[str, Any]:
+    """The configuration as a dictionary that names its family."""
+    found = config.to_dict() if hasattr(config, "to_dict") else config
+    if found is not None and not isinstance(found, Mapping):
+        raise ParameterError(
+            "config", type(config).__name__, "a mapping, such as {'n_head': 12}, or a configuration of transformers"
+        )
+    settings, families = dict(found or {}), ", ".join(supported_architectures())
+    said = settings.get("model_type")
+    if family is None and said is None and not settings.get("architectures"):
+        raise ParameterError(
+            "family",
+            None,
+            f"the family of the {what}, one of {families}, with the number of heads, as family='gpt2', "
+            "config={'n_head': 12}. The heads of any other model go into rmtbase.score_heads(w_q, w_k) as arrays; "
+            "rmtbase.models.split_qkv cuts them out of fused weights",
+        )
+    if family is not None and family not in supported_architectures():
+        raise ParameterError("family", family, f"one of {families}")
+    if family is not None and said is not None and said != family:
+        raise ParameterError("family", family, f"{said!r}, as the configuration says")
+    return settings if family is None else settings | {"model_type": family}
 
 
 def existing_folder(model: str | Path) -> Path | None:
@@ -128,7 +205,8 @@ def require_other_files(paths: Iterable[Path], model: Model) -> None:
     Files are compared, not names: the hub's cache keeps a model's files as links to where they are, and a link, or the
     file that it points to, may be the path.
     """
-    own = {_identity(file) for file in (*model.path.iterdir(), *model.files)} - {None}
+    beside = model.path.iterdir() if model.files else ()  # of a model in memory there are none
+    own = {_identity(file) for file in (*beside, *model.files)} - {None}
     for path in paths:
         if _identity(path) in own:
             raise OutputError(path, "it is a file of the model that is read; expected another name")

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import count
+from typing import Any
 
 from rmtbase.errors import CheckpointError, MissingTensorError, ShapeError
 from rmtbase.models._checkpoint import Checkpoint
@@ -39,16 +41,7 @@ class Stack:
             MissingTensorError: no layer is there.
             CheckpointError: several stacks of layers are there.
         """
-        query = cls(checkpoint, architecture, dimensions, "").tensor("{}", "attention_query")
-        name_of_any = _any_layer(r"(?P<prefix>|.*\.)", query)
-        found = (name_of_any.fullmatch(name) for name in checkpoint.names)
-        stacks = {match["prefix"]: match[0] for match in found if match}
-        if not stacks:
-            raise MissingTensorError(checkpoint.path, query.format(0), architecture)
-        if len(stacks) > 1:
-            each = ", ".join(map(quoted, list(stacks.values())[:_SHOWN]))
-            raise CheckpointError(checkpoint.path, f"tensors {each}; expected one stack of layers, not {len(stacks)}")
-        return cls(checkpoint, architecture, dimensions, *stacks)
+        return cls(checkpoint, architecture, dimensions, _prefix(checkpoint, architecture))
 
     @property
     def layout(self) -> Layout:
@@ -61,7 +54,7 @@ class Stack:
 
     def tensor(self, layer: int | str, component: str) -> str:
         """The name of the tensor that holds a component of a layer."""
-        return self.in_layer(layer, f"{self.layout.components[component].tensor}.weight")
+        return self.prefix + _weight(self.layout, layer, component)
 
     def in_each_layer(self, *names: str) -> list[str]:
         """The whole names, layer by layer, of what every layer calls so."""
@@ -100,7 +93,9 @@ class Stack:
         tensor_of = {match["layer"]: name for match, name in found if match}
         missing = next(layer for layer in count() if str(layer) not in tensor_of)
         if missing < n_layers:
-            because = f"config.json: {n_layers} layers, of which there are tensors of {len(tensor_of)}"
+            because = (
+                f"{self.checkpoint.config_path.name}: {n_layers} layers, of which there are tensors of {len(tensor_of)}"
+            )
             first = self.tensor(missing, "attention_query")
             raise MissingTensorError(self.checkpoint.path, first, self.architecture, because)
         beyond = sorted((len(layer), layer) for layer in tensor_of if not _is_layer(layer, n_layers))
@@ -125,7 +120,7 @@ class Stack:
             expected = self._linear_shape(component)
             if expected is None:
                 raise CheckpointError(
-                    self.checkpoint.path / "config.json",
+                    self.checkpoint.config_path,
                     f"no {' or '.join(self.layout.config.d_mlp)}; expected a positive integer",
                 )
             outputs = expected[:1]
@@ -167,7 +162,7 @@ class Stack:
 
     def _require_shape(self, name: str, expected: tuple[int, ...]) -> None:
         if self.checkpoint.shape(name) != expected:
-            because = f"config.json: {self.dimensions.because}"
+            because = f"{self.checkpoint.config_path.name}: {self.dimensions.because}"
             raise ShapeError(self.checkpoint.file(name), name, self.checkpoint.shape(name), expected, because)
 
     def _linear_shape(self, component: str) -> tuple[int, int] | None:
@@ -181,6 +176,65 @@ class Stack:
         if d_mlp is None:
             return None
         return (d_model, d_mlp) if component == "mlp_out" else (d_mlp, d_model)
+
+
+def with_sizes(config: Mapping[str, Any], checkpoint: Checkpoint) -> dict[str, Any]:
+    """The configuration, and the sizes that it leaves out where the tensors show them, by the words of its layout.
+
+    They do not show the number of heads: twelve heads of 64 have the shape of 24 heads of 32. Where that is given, the
+    head size and the number of key heads follow.
+
+    Raises:
+        MissingTensorError, CheckpointError: there is no stack of layers of the architecture, or there are several.
+    """
+    completed, architecture = dict(config), str(config.get("model_type"))
+    if architecture not in LAYOUTS:
+        return completed
+    layout, prefix = LAYOUTS[architecture], _prefix(checkpoint, architecture)
+    of_any = _any_layer(re.escape(prefix), layout.layer)
+
+    def linear(component: str) -> tuple[int, ...]:
+        """(outputs, inputs) of the tensor that holds it in the first layer; zeros where there is none."""
+        name = prefix + _weight(layout, 0, component)
+        shape = checkpoint.shape(name) if name in checkpoint else ()
+        outputs_first = shape[::-1] if layout.components[component].transposed else shape
+        return outputs_first if len(shape) == 2 else (0, 0)
+
+    def size(name: str, shown: int | None) -> int | None:
+        """What the configuration says of it, or else what is shown, which it then says."""
+        words = getattr(layout.config, name)
+        held = next((completed[word] for word in words if completed.get(word) is not None), None)
+        if held is None and words and shown:
+            completed[words[0]] = held = shown
+        return held if type(held) is int and held > 0 else None
+
+    query_rows, d_model = linear("attention_query")
+    size("n_layers", len({match["layer"] for name in checkpoint.names if (match := of_any.match(name))}))
+    size("d_model", d_model)
+    size("d_mlp", linear("mlp_in")[0])
+    n_heads = size("n_heads", None)
+    d_head = size("d_head", query_rows // n_heads if n_heads else None)
+    size("n_key_heads", linear("attention_key")[0] // d_head if d_head else None)
+    return completed
+
+
+def _prefix(checkpoint: Checkpoint, architecture: str) -> str:
+    """What stands in front of the names of the one stack of layers."""
+    query = _weight(LAYOUTS[architecture], "{}", "attention_query")
+    name_of_any = _any_layer(r"(?P<prefix>|.*\.)", query)
+    found = (name_of_any.fullmatch(name) for name in checkpoint.names)
+    stacks = {match["prefix"]: match[0] for match in found if match}
+    if not stacks:
+        raise MissingTensorError(checkpoint.path, query.format(0), architecture)
+    if len(stacks) > 1:
+        each = ", ".join(map(quoted, list(stacks.values())[:_SHOWN]))
+        raise CheckpointError(checkpoint.path, f"tensors {each}; expected one stack of layers, not {len(stacks)}")
+    return next(iter(stacks))
+
+
+def _weight(layout: Layout, layer: int | str, component: str) -> str:
+    """The name of the tensor that holds a component, without what stands in front."""
+    return f"{layout.layer.format(layer)}{layout.components[component].tensor}.weight"
 
 
 def _any_layer(prefix: str, name: str) -> re.Pattern[str]:

@@ -16,11 +16,13 @@ from rmtbase.ensembles import (
     BidiagonalGaussianMatrix,
     DenseGaussianChain,
     IndependentMatrix,
+    RandomSubspaces,
     ResidualProduct,
+    StudentTMatrix,
     ThinGaussianChain,
 )
 from rmtbase.errors import ParameterError
-from rmtbase.statistics import ELEMENT_STATISTICS, SPECTRAL_STATISTICS
+from rmtbase.statistics import ELEMENT_STATISTICS, SPECTRAL_STATISTICS, ExtremeMoments, inverse_moment_order
 
 NONE = "none"
 
@@ -66,7 +68,7 @@ def _(ensemble: _Chain) -> dict[str, AnalyticValue]:
     dims, values = _dims(ensemble), {}
     for statistic in SPECTRAL_STATISTICS:
         try:
-            null = laws.null(statistic, dims)
+            null = laws.null(statistic, dims=dims, normalization="none")
         except ParameterError:  # the dimensions lie outside the null's domain
             continue
         values[statistic] = AnalyticValue(null.mean(), null.std(), f"{null.method}: {null.accuracy}")
@@ -103,13 +105,15 @@ def _spectral_law(ensemble: object) -> laws.Distribution | None:
 @_spectral_law.register
 def _(ensemble: _Chain) -> laws.Distribution:
     dims = _dims(ensemble)
-    return laws.GaussianChain(dims, (1.0,) * (len(dims) - 1))
+    return laws.GaussianChain(dims=dims, normalization="none")
 
 
 @_spectral_law.register
 def _(ensemble: IndependentMatrix) -> laws.Distribution | None:
     std = ensemble.element_std
-    return laws.GaussianChain(ensemble.element_shape, (std,)) if np.isfinite(std) else None
+    if not np.isfinite(std):
+        return None
+    return laws.GaussianChain(dims=ensemble.element_shape, sigma=std, normalization="none")
 
 
 @_spectral_law.register
@@ -118,6 +122,48 @@ def _(ensemble: ResidualProduct) -> laws.Distribution | None:
         return None
     law = laws.ResidualPath if ensemble.part == "path" else laws.ResidualUpdate
     return law(int(ensemble.depth), float(ensemble.sigma))
+
+
+@singledispatch
+def extreme_moments(ensemble: object) -> ExtremeMoments:
+    """Which moments the extreme eigenvalues have: all, unless the ensemble is one of which it is known otherwise."""
+    return ExtremeMoments()
+
+
+@extreme_moments.register
+def _(ensemble: _Chain) -> ExtremeMoments:
+    return ExtremeMoments(smallest=inverse_moment_order(_dims(ensemble)))
+
+
+@extreme_moments.register
+def _(ensemble: IndependentMatrix) -> ExtremeMoments:
+    """λ_1 has the tail of the largest element's square, of which Student's t has moments below df/2."""
+    return ExtremeMoments(inverse_moment_order(ensemble.element_shape), _degrees_of_freedom(ensemble) / 2)
+
+
+@extreme_moments.register
+def _(ensemble: RandomSubspaces | ResidualProduct) -> ExtremeMoments:
+    """Square, and singular where its determinant changes sign: s_h has a positive density at 0.
+
+    But the corner of an orthogonal matrix that is the whole of it, and the paths through no block, are orthogonal.
+    """
+    if isinstance(ensemble, RandomSubspaces):
+        orthogonal = int(ensemble.d_model) == ensemble.d_head
+    else:
+        orthogonal = ensemble.part == "order" and not ensemble.order
+    return ExtremeMoments() if orthogonal else ExtremeMoments(smallest=inverse_moment_order((1, 1)))
+
+
+def element_moment_order(ensemble: object, statistic: str) -> float:
+    """The order from which on the moments of a statistic of elements are infinite: of mean and std, the elements' own.
+
+    The others are bounded for a matrix of given size, or grow as logarithms or low powers of its middle elements.
+    """
+    return _degrees_of_freedom(ensemble) if statistic in ("mean", "std") else math.inf
+
+
+def _degrees_of_freedom(ensemble: object) -> float:
+    return float(ensemble.df) if isinstance(ensemble, StudentTMatrix) else math.inf
 
 
 def _dims(chain: _Chain) -> tuple[int, ...]:

@@ -19,6 +19,7 @@ from rmtbase.linalg import HOST_SOLVERS, device_singular_values, loses_digits, r
 from rmtbase.montecarlo._keys import draw_keys
 from rmtbase.montecarlo._machine import Device, is_cpu
 from rmtbase.montecarlo._memory import device_memory, host_memory
+from rmtbase.shown import in_one_line
 
 # XLA shares a matrix product among threads, and sums in another order then.
 COMPILER_OPTIONS = {"xla_cpu_multi_thread_eigen": False}
@@ -135,6 +136,7 @@ class CompiledSampler:
         return np.asarray(draw.matrix), np.asarray(draw.norm_squared, dtype=np.float64)
 
 
+@in_one_line
 @dataclass(frozen=True)
 class BatchPlan:
     """How much is drawn at once.

@@ -31,6 +31,7 @@ from rmtbase.montecarlo._memory import (
 )
 from rmtbase.parameters import require_interval, require_positive_integer
 from rmtbase.progress import SILENT, Progress
+from rmtbase.shown import in_one_line
 from rmtbase.statistics import MAGNITUDE_BINS, CentralSums, ElementSketch, MagnitudeCounts, magnitude_bins
 
 BINS = 120
@@ -65,6 +66,7 @@ class ElementEnsemble(Protocol):
         ...
 
 
+@in_one_line
 class ElementChunk(NamedTuple):
     """Consecutive draws.
 

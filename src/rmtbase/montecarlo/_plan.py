@@ -31,6 +31,7 @@ from rmtbase.parameters import (
     require_seed,
 )
 from rmtbase.regular_files import open_regular
+from rmtbase.shown import in_one_line
 
 MEASURES = ("spectrum", "elements")
 
@@ -48,6 +49,7 @@ Parameters = Mapping[str, Any]
 Pairs = tuple[tuple[float, float], ...]
 
 
+@in_one_line
 @dataclass(frozen=True)
 class Case:
     """One case of a plan.
@@ -67,6 +69,7 @@ class Case:
     sigmas: Pairs = ((1.0, 1.0),)
 
 
+@in_one_line
 @dataclass(frozen=True, kw_only=True)
 class Plan:
     """What is to be simulated. Equal plans give equal numbers, whenever, wherever and in however many parts they run.

@@ -20,11 +20,13 @@ from rmtbase.montecarlo._keys import case_key, draw_keys
 from rmtbase.montecarlo._memory import host_memory, require_bytes, require_draw_fits, require_results_fit
 from rmtbase.parameters import require_draws, require_positive_integer
 from rmtbase.progress import SILENT, Progress
+from rmtbase.shown import in_one_line
 from rmtbase.statistics import SPECTRAL_STATISTICS, spectral_statistics
 
 _NUMBERS = 8  # of a draw, for each of the rank: its two diagonals as drawn, squared, multiplied and bisected
 
 
+@in_one_line
 class GaussianMatrixSample(NamedTuple):
     """Draws of the spectrum of X Xᵀ, X an m × n standard normal matrix, r = min(m, n); each of shape (draw,).
 
@@ -87,6 +89,7 @@ def _statistics(
     )
 
 
+@in_one_line
 class HeadCorrelation(NamedTuple):
     """Correlation of each statistic between two heads of a group, with its standard error; (statistic,) each.
 
@@ -97,6 +100,7 @@ class HeadCorrelation(NamedTuple):
     standard_error: Float64[np.ndarray, " statistic"]
 
 
+@in_one_line
 @dataclass(frozen=True)
 class GroupedQuerySample:
     """Joint draws of the heads of a group, at σ = 1, of the raw product.

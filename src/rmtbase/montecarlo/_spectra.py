@@ -25,10 +25,12 @@ from rmtbase.montecarlo._memory import require_draw_fits, require_workers
 from rmtbase.montecarlo._solver_choice import choose_solver
 from rmtbase.parameters import require_positive_integer
 from rmtbase.progress import SILENT, Progress
+from rmtbase.shown import in_one_line
 
 Precision = Literal["float64", "float32"]
 
 
+@in_one_line
 class SpectrumChunk(NamedTuple):
     """Consecutive draws.
 

@@ -11,6 +11,7 @@ import xarray as xr
 from jaxtyping import Float64
 from numpy.typing import NDArray
 
+from rmtbase.ensembles import Ensemble
 from rmtbase.laws import low_rank_product as low_rank_product_law
 from rmtbase.laws import naive_marchenko_pastur
 from rmtbase.linalg import DTYPE
@@ -18,7 +19,9 @@ from rmtbase.montecarlo._analytic import (
     UNKNOWN,
     AnalyticValue,
     element_density,
+    element_moment_order,
     element_values,
+    extreme_moments,
     head_shape,
     spectral_law,
     spectral_values,
@@ -28,7 +31,7 @@ from rmtbase.montecarlo._machine import numerics_record
 from rmtbase.montecarlo._plan import DRAWS_VERSION, Plan
 from rmtbase.montecarlo._summary import CaseSummary, DrawSource, SpectrumSummary, summarize_elements, summarize_spectra
 from rmtbase.nulls import BINS, PROBABILITIES, histogram_edges, logarithmic_edges
-from rmtbase.statistics import SPECTRAL_STATISTICS, SampleSummary
+from rmtbase.statistics import SPECTRAL_STATISTICS, SampleSummary, moment_order
 from rmtbase.tables import (
     BASELINE_SCHEMA,
     ELEMENT_FORMULAS,
@@ -92,7 +95,9 @@ def element_table(source: DrawSource, shared: Mapping[str, Any]) -> xr.Dataset:
     for number, case in enumerate(plan.cases):
         summary = summarize_elements(source, number)
         edges = summary.bin_edge
-        variables = _variables(summary, _analytic(element_values(case.ensemble, edges), ELEMENT_FORMULAS)) | {
+        orders = np.array([element_moment_order(case.ensemble, name) for name in ELEMENT_FORMULAS])
+        analytic = _analytic(element_values(case.ensemble, edges), ELEMENT_FORMULAS)
+        variables = _variables(summary, orders, analytic) | {
             "density_law": element_density(case.ensemble, edges),
             "share_outside": np.float64(summary.share_outside),
         }
@@ -157,7 +162,7 @@ def _baseline_rows(source: DrawSource) -> list[xr.Dataset]:
                 "analytic_mean": _moved(known["analytic_mean"], scale, h),
                 "analytic_std": _spread(known["analytic_std"], scale),
             }
-            variables = _spectrum_variables(summary, analytic, longest) | {
+            variables = _spectrum_variables(summary, case.ensemble, analytic, longest) | {
                 "eigenvalue_quantile_self_normalized": _padded(raw.own_quantile * scale, longest),
                 "density_marchenko_pastur": np.diff(naive.cdf(edges)) / np.diff(edges),
                 "density_free": np.diff(law.cdf(edges)) / np.diff(edges),
@@ -179,7 +184,7 @@ def _spectra_rows(source: DrawSource) -> list[xr.Dataset]:
         law, edges = spectral_law(case.ensemble), summary.bin_edge
         known = _analytic(spectral_values(case.ensemble), SPECTRAL_STATISTICS)
         lower, upper = (np.nan, np.nan) if law is None else law.support
-        variables = _spectrum_variables(summary, known, longest) | {
+        variables = _spectrum_variables(summary, case.ensemble, known, longest) | {
             "density_law": np.full(BINS, np.nan) if law is None else np.diff(law.cdf(edges)) / np.diff(edges),
             "edge_lower": np.float64(lower),
             "edge_upper": np.float64(upper),
@@ -219,11 +224,12 @@ def _analytic(known: Mapping[str, AnalyticValue], statistics: Iterable[str]) -> 
     }
 
 
-def _variables(summary: CaseSummary, more: Variables) -> Variables:
-    """What every kind of table holds, and more."""
+def _variables(summary: CaseSummary, orders: Float64[np.ndarray, " statistic"], more: Variables) -> Variables:
+    """What every kind of table holds, and more; ``orders`` are those from which on moments are infinite."""
     return {
         "draws": np.int64(summary.draws),
-        **summary.statistic._asdict(),
+        **summary.statistic.of_finite_moments(orders)._asdict(),
+        "moment_order": orders,
         **more,
         "bin_edge": summary.bin_edge,
         "density": summary.density,
@@ -232,13 +238,15 @@ def _variables(summary: CaseSummary, more: Variables) -> Variables:
     }
 
 
-def _spectrum_variables(summary: SpectrumSummary, analytic: Variables, longest: int) -> Variables:
+def _spectrum_variables(summary: SpectrumSummary, ensemble: Ensemble, analytic: Variables, longest: int) -> Variables:
+    extremes = extreme_moments(ensemble)
+    orders = np.array([moment_order(one, extremes, ensemble.rank) for one in _STATISTICS])
     eigenvalue = {
         "eigenvalue_mean": _padded(summary.eigenvalue.mean, longest),
         "eigenvalue_std": _padded(summary.eigenvalue.std, longest),
         "eigenvalue_quantile": _padded(summary.eigenvalue.quantile, longest),
     }
-    return _variables(summary, analytic | eigenvalue)
+    return _variables(summary, orders, analytic | eigenvalue)
 
 
 def _padded(array: Float64[np.ndarray, "rank ..."], longest: int) -> Float64[np.ndarray, "{longest} ..."]:

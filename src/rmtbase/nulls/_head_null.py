@@ -23,6 +23,7 @@ from numpy.typing import ArrayLike
 
 from rmtbase.nulls._grid import PROBABILITIES
 from rmtbase.progress import Progress
+from rmtbase.shown import in_one_line
 from rmtbase.statistics import SPECTRAL_STATISTICS, Statistic, spectral_statistics
 from rmtbase.tables import SCORES_SCHEMA, describe
 
@@ -36,6 +37,7 @@ this nothing is claimed."""
 _LARGEST_SINGULAR_VALUE = 1e75  # its fourth power, and that of its inverse, are in float64
 
 
+@in_one_line
 @dataclass(frozen=True)
 class Heads:
     """The heads of a model, layer by layer.
@@ -54,6 +56,7 @@ class Heads:
     factors: Callable[[int], tuple[Float[np.ndarray, "head h d"], Float[np.ndarray, "key_head h d"]]]
 
 
+@in_one_line
 @dataclass(frozen=True)
 class HeadScores:
     """Scores of heads against a null.
@@ -73,6 +76,7 @@ class HeadScores:
     outliers_below: Int[np.ndarray, "..."]
 
 
+@in_one_line
 class ScoredHeads(NamedTuple):
     """The scores of all heads of a model.
 

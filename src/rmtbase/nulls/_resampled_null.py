@@ -16,11 +16,13 @@ from rmtbase.linalg import without_noise
 from rmtbase.nulls._grid import PROBABILITIES
 from rmtbase.nulls._head_null import EDGE_LEVEL, HeadScores, rescaled
 from rmtbase.nulls._sample_null import SampleNull
+from rmtbase.shown import in_one_line
 from rmtbase.statistics import SPECTRAL_STATISTICS, on_distance_scale, spectral_statistics
 
 _ROUNDING = 1e-9  # relative; what a null holds fixed comes out of LAPACK equal to far more digits than these
 
 
+@in_one_line
 @dataclass(frozen=True)
 class ResampledNull(SampleNull):
     """The null of one head, from draws that resample its own matrices.

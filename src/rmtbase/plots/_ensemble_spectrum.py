@@ -9,7 +9,7 @@ from matplotlib.ticker import LogLocator
 
 from rmtbase.errors import ParameterError
 from rmtbase.plots._axes import add_density, case_name, finished, own_axes, require_case
-from rmtbase.plots._theme import LIGHT, Theme
+from rmtbase.plots._theme import Theme, as_theme
 
 _UNSEEN = 1e-3  # share of the smallest eigenvalues that is left out of the picture
 _MARGIN = 1.05  # of the axis, as a factor
@@ -18,8 +18,9 @@ _MARGIN = 1.05  # of the axis, as a factor
 def ensemble_spectrum(
     table: xr.Dataset,
     case: int = 0,
+    *,
     ax: Axes | None = None,
-    theme: Theme = LIGHT,
+    theme: Theme | str = "light",
     legend: bool = True,
 ) -> Axes:
     """Draw the density of ln λ of a case of a table of spectra: Monte Carlo with its standard error, and the law.
@@ -32,7 +33,7 @@ def ensemble_spectrum(
         table: a table of spectra (``kind`` spectra).
         case: which row.
         ax: where to draw; new axes if None.
-        theme: colours.
+        theme: colours, or their name.
         legend: whether to draw one.
 
     Returns:
@@ -46,7 +47,8 @@ def ensemble_spectrum(
     row = require_case(table, case)
     unit, edges, density, error, law = _curves(row)
     left, right, top = spectrum_limits(row)
-    ax = own_axes(ax, theme)
+    theme = as_theme(theme)
+    ax = own_axes(ax, theme, table)
     centre = np.sqrt(edges[1:] * edges[:-1])
     # The outline shows a spectrum that is narrower than a pixel, as that of an orthogonal matrix.
     add_density(ax, edges, centre, density, error, theme, outline=1.0)
@@ -76,8 +78,13 @@ def spectrum_limits(row: xr.Dataset) -> tuple[float, float, float]:
 
 
 def _curves(row: xr.Dataset) -> tuple[float, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """The mean eigenvalue; the bins' edges over it; densities of ln λ: simulated, its standard error, the law's."""
-    unit = float(row["mean"].sel(statistic="trace")) / int(row["rank"])
+    """The mean eigenvalue; the bins' edges over it; densities of ln λ: simulated, its standard error, the law's.
+
+    Where the trace has no mean it is its median that is divided by the rank.
+    """
+    trace = row.sel(statistic="trace")
+    center = trace["mean"] if np.isfinite(trace["mean"]) else trace["quantile"].sel(probability=0.5)
+    unit = float(center) / int(row["rank"])
     edges = row["bin_edge"].values
     per_log = np.diff(edges) / np.diff(np.log(edges))
     density, error, law = (row[name].values * per_log for name in ("density", "density_standard_error", "density_law"))

@@ -15,10 +15,12 @@ from rmtbase.parameters import require_real_array
 from rmtbase.progress import SILENT, Progress
 from rmtbase.scoring._depth_fitter import Advance, DepthFitter, depth_fitter
 from rmtbase.scoring._path_distance import PARTS
+from rmtbase.shown import in_one_line
 
 DRAWING = "drawing residual paths"
 
 
+@in_one_line
 @dataclass(frozen=True, eq=False)
 class EffectiveDepth:
     """The residual path nearest to a matrix.

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 import xarray as xr
 from jaxtyping import Float
+from numpy.typing import ArrayLike
 
-from rmtbase.errors import CheckpointError, ParameterError
+from rmtbase.errors import ParameterError
 from rmtbase.linalg import available_cores, core_of_triangles, core_singular_values, single_threaded_blas, triangle
-from rmtbase.models import Model, open_model
+from rmtbase.models import ArrayModel, Model, WeightMatrices, open_model
 from rmtbase.nulls import Heads, NullModel
 from rmtbase.progress import SILENT, Progress
 from rmtbase.scoring._find_null import Wanted, find_null, require_null_name
@@ -23,57 +24,153 @@ from rmtbase.scoring._matrices import MATRIX_MODES, MatrixScorer
 from rmtbase.shown import shown
 from rmtbase.tables import SCHEMA_VERSION, provenance, software_version
 
+if TYPE_CHECKING:
+    import torch
+
 _HEADS_PER_PART = 4
+
+MatrixMode = Literal["none", "elements", "spectra"]
 
 
 def score(
-    model: Model | Path | str,
+    model: Model | Path | str | Mapping[str, Any] | torch.nn.Module,
     baseline: xr.Dataset | Path | str | None = None,
     null: str = "gaussian",
     revision: str | None = None,
-    matrices: Literal["none", "elements", "spectra"] = "elements",
+    matrices: MatrixMode = "elements",
     draws: int | None = None,
     seed: int = 0,
     progress: Progress = SILENT,
+    *,
+    family: str | None = None,
+    config: Any = None,
+    name: str | None = None,
 ) -> xr.DataTree:
     """Score every head and weight matrix of a checkpoint against the null. One matrix at a time is in memory.
 
     The Gaussian null is that of normal initialisation: see :func:`score_heads` for what it does to other ones.
 
     Args:
-        model: a folder, a hub id, the name of a known model (``"pythia-70m"``), ``"demo"`` for the bundled model, or an
-            opened model.
+        model: a folder, a hub id, the name of a known model (``"pythia-70m"``), ``"demo"`` for the bundled model, a
+            module of transformers, a state dict with its ``family`` and ``config``, or an opened model; see
+            :func:`rmtbase.models.open_model`. The heads of any other model go into :func:`score_heads`.
         baseline: a baseline table to take the null from; without one, or where it lacks the model's shape, the null is
             simulated or taken from the cache. ``"analytic"``: from the laws, without draws, for d_head ≥ 8
             (:class:`rmtbase.nulls.AnalyticNull`); spectra of whole matrices are still compared with simulated ones.
         null: ``"gaussian"``, or ``"permutation"`` or ``"haar"``, each head against a null of its own; see
             :func:`score_heads`. Whole matrices are compared with Gaussian ones whichever it is.
-        revision: of the hub id or the bundled model.
+        revision: of the hub id or the bundled model; of a model in memory what it shall be called by.
         matrices: what to do with whole weight matrices: ``"none"``, ``"elements"`` (element-wise moments), or
             ``"spectra"`` (also the spectrum against Marchenko–Pastur: a full SVD of each).
         draws: null draws, at least; see :func:`score_heads`.
         seed: of the null draws.
         progress: shows the layers read and the draws of a null that is simulated, and is told where the null came from
             and what was recorded about the model.
+        family: of a model in memory, how its tensors are laid out: ``"gpt2"``, say. A module of transformers says so.
+        config: of a model in memory, its number of heads: ``{"n_head": 12}``. A module of transformers says so.
+        name: what to call a model in memory.
 
     Returns:
         The tree of a scores file: ``/heads``, ``/matrices`` and ``/null``; see ``rmtbase.tables.SCORES_SCHEMA``.
 
     Raises:
-        ParameterError: an unknown null, mode or revision, d_head < 8 with the analytic null, or a baseline for a null
-            made of a head's own matrices.
+        ParameterError: a model in memory of no family, an unknown null, mode or revision, d_head < 8 with the analytic
+            null, or a baseline for a null made of a head's own matrices.
         CheckpointError: the checkpoint cannot be read as it stands (its subclasses say what is wrong), or a head's
             weights are so small or so large that the squares of its eigenvalues leave float64.
         TableError, MissingFileError: ``baseline`` is no baseline table.
     """
+    _require_modes(null, matrices)
+    opened = open_model(model, revision, family=family, config=config, name=name)
+    return _scores_tree(opened, "rmtbase.score", baseline, null, matrices, draws, seed, progress)
+
+
+def score_heads(
+    w_q: ArrayLike | Sequence[Any],
+    w_k: ArrayLike | Sequence[Any],
+    baseline: xr.Dataset | Path | str | None = None,
+    null: str = "gaussian",
+    draws: int | None = None,
+    seed: int = 0,
+    progress: Progress = SILENT,
+    *,
+    model: str = "arrays",
+    revision: str | None = None,
+    matrices: MatrixMode = "none",
+) -> xr.DataTree:
+    """Score heads given as arrays against the null of their shape, as :func:`score` does those of a checkpoint.
+
+    Arrays are taken as they are: of NumPy, of torch (parameters, of any device and of half precision, too) or of JAX.
+    One layer at a time is held in float64. Fused weights are cut by :func:`rmtbase.models.split_qkv`.
+
+    The p-values are calibrated for normal initialisation. Independent entries of another law with excess kurtosis κ₄
+    move sums over the spectrum by an amount of the order of their spread at any size, the log-determinant by -κ₄/√2
+    standard deviations: of untrained heads of uniform entries (κ₄ = -1.2, as by ``torch.nn.Linear``) at (768, 64) 13 %
+    have p < 0.05 by the log-determinant and 8 % by the omnibus test, measured in studies/calibration. Nor is it the
+    null of heads whose factors are products with a shared matrix, as in multi-head latent attention: all are flagged.
+
+    p-values of heads of one shape are read off one sample; from the shipped atlas they take some 270 values, valid and
+    right in size but not uniform (:class:`rmtbase.nulls.AtlasNull`).
+
+    Args:
+        w_q: query factors, so that q = W_Q x: (head, d_head, d_model) for one layer, (layer, head, d_head, d_model), or
+            a list of one array (head, d_head, d_model) for each layer.
+        w_k: key factors, given in the same way, (key_head, d_head, d_model) for a layer. Fewer key heads than heads
+            means grouped queries: query head i reads key head i // (heads / key heads).
+        baseline: a baseline table or an atlas (a dataset or file) to take the null from. Where it lacks the shape, and
+            where there is none, the null is that of the shipped atlas, or of the cache, or simulated. ``"analytic"``:
+            from the laws, without draws, for d_head ≥ 8 (:class:`rmtbase.nulls.AnalyticNull`).
+        null: ``"gaussian"``: i.i.d. Gaussian factors, every draw at its own estimate of σ, as the head is. Or each head
+            against its own: ``"permutation"``, the elements of W_Q and of W_K in random order (keeps their
+            distribution, heavy tails too); ``"haar"``, W_Qᵀ O W_K with O a random rotation of the head's space (keeps
+            the singular values of W_Q and W_K, and asks whether they are aligned). These take no ``baseline``.
+        draws: null draws, at least: those of the shipped atlas if it holds so many of the shape with this seed, or else
+            simulated. If None all of the atlas; for a shape that it lacks ``max(10 000, 50 · heads)``, so that one head
+            alone can reach q < 0.05; 1000 of each head where each has a null of its own.
+        seed: of the null draws.
+        progress: shows the layers read and the draws of a null that is simulated, and is told where the null came from
+            and what was recorded.
+        model: what the scores and their report call the model.
+        revision: of the model, if it has one.
+        matrices: as in :func:`score`, of all queries and all keys of a layer as one matrix each.
+
+    Returns:
+        The tree of a scores file, as :func:`score` gives it: ``tree["heads"]`` has dims layer, head, statistic,
+        probability, index, and q-values over the heads of all layers. ``observed`` is of the raw product; the null is
+        brought to each head's own σ.
+
+    Raises:
+        ParameterError: wrong shapes, a value that is not finite, a factor that is zero, factors so small or so large
+            that the squares of their eigenvalues leave float64, an unknown null, d_head = 1 (whose only statistic is
+            its scale), d_head < 8 with the analytic null, or a baseline for a null made of a head's own matrices.
+        TableError, MissingFileError: ``baseline`` is no baseline table.
+    """
+    _require_modes(null, matrices)
+    arrays = ArrayModel.of(w_q, w_k, model, revision)
+    return _scores_tree(arrays, "rmtbase.score_heads", baseline, null, matrices, draws, seed, progress)
+
+
+def _require_modes(null: str, matrices: str) -> None:
     require_null_name(null)
     if matrices not in MATRIX_MODES:
         raise ParameterError("matrices", matrices, f"one of {', '.join(MATRIX_MODES)}")
-    model = open_model(model, revision)
+
+
+def _scores_tree(
+    model: WeightMatrices,
+    function: str,
+    baseline: xr.Dataset | Path | str | None,
+    null: str,
+    matrices: str,
+    draws: int | None,
+    seed: int,
+    progress: Progress,
+) -> xr.DataTree:
+    """The scores of a model; ``function`` is the call that provenance names."""
     n_heads = model.n_layers * model.n_heads
     found = find_null(null, baseline, Wanted(model.d_model, model.d_head, n_heads, draws, seed, progress))
     scorer = None if matrices == "none" else MatrixScorer(model.components, model.n_layers, matrices == "spectra", seed)
-    with single_threaded_blas():
+    with single_threaded_blas():  # with more the last bits would be those of the machine's cores
         heads = _read_heads(model, scorer, progress)
         constant = scorer.constant if scorer is not None else []
         warnings = [*model.warnings, *_zero_heads(heads), *constant]
@@ -81,16 +178,15 @@ def score(
             progress.note(line)
         scores, null_group = found.score_heads(heads, progress)
     key_head = np.array([model.key_head(head) for head in range(model.n_heads)])
-    groups = {"/heads": heads_dataset(scores, heads, key_head).assign_coords(layer=np.arange(model.n_layers))}
-    groups["/null"] = null_group()
+    groups = {"/heads": heads_dataset(scores, heads, key_head), "/null": null_group()}
     if scorer is not None:
         groups["/matrices"] = scorer.dataset()
     tree = xr.DataTree.from_dict(groups)
-    tree.attrs = _attributes(model, found, matrices, warnings)
+    tree.attrs = _attributes(model, function, found, matrices, warnings)
     return tree
 
 
-def _read_heads(model: Model, scorer: MatrixScorer | None, progress: Progress) -> Heads:
+def _read_heads(model: WeightMatrices, scorer: MatrixScorer | None, progress: Progress) -> Heads:
     """The spectra of all heads, and the scores of all matrices, layer by layer in one pass through the checkpoint."""
     advance = progress.bar("reading layers", model.n_layers)
     layers = []
@@ -113,7 +209,7 @@ class _Layer(NamedTuple):
     sigma_k: Float[np.ndarray, " head"]
 
 
-def _read_layer(model: Model, layer: int, pool: ThreadPoolExecutor) -> _Layer:
+def _read_layer(model: WeightMatrices, layer: int, pool: ThreadPoolExecutor) -> _Layer:
     queries = model.queries(layer)
     sigma_q = _sigma_of_weights(queries, model.least_sigma(layer, "attention_query"))
     r_q = _in_parts(pool, triangle, queries)
@@ -133,13 +229,13 @@ def _sigma_of_weights(factors: Float[np.ndarray, "head d_head d_model"], least: 
     return np.where(sigma < least, 0.0, sigma)
 
 
-def _require_range(model: Model, layer: int, read: _Layer) -> None:
+def _require_range(model: WeightMatrices, layer: int, read: _Layer) -> None:
     """Heads of zeros have no scale: they are recorded, and not scored."""
-    present = (read.sigma_q > 0) & (read.sigma_k > 0)
+    present = model.heads_have_weights or (read.sigma_q > 0) & (read.sigma_k > 0)
     beyond = first_out_of_range(read.sigma_q, read.sigma_k, model.d_head * model.d_model, present)
     if beyond is not None:
         (head,), norms = beyond
-        raise CheckpointError(model.path, f"layer {layer} head {head} has {norms}; expected {IN_RANGE}")
+        raise model.refused(layer, head, norms, IN_RANGE)
 
 
 def _in_parts(
@@ -158,9 +254,11 @@ def _zero_heads(heads: Heads) -> list[str]:
     ]
 
 
-def _attributes(model: Model, null: NullModel, matrices: str, warnings: list[str]) -> dict[str, object]:
+def _attributes(
+    model: WeightMatrices, function: str, null: NullModel, matrices: str, warnings: list[str]
+) -> dict[str, object]:
     call = {
-        "function": "rmtbase.score",
+        "function": function,
         "model": model.name,
         "revision": model.revision,
         "matrices": matrices,

@@ -18,6 +18,7 @@ from rmtbase.statistics._fitted_laws import (
 )
 from rmtbase.statistics._inference import benjamini_hochberg, cauchy_combination, monte_carlo_p_value
 from rmtbase.statistics._magnitudes import MAGNITUDE_BINS, MagnitudeCounts, magnitude_bins
+from rmtbase.statistics._moment_order import ExtremeMoments, inverse_moment_order, missing_moment, moment_order
 from rmtbase.statistics._registry import (
     SPECTRAL_STATISTICS,
     Statistic,
@@ -35,6 +36,7 @@ __all__ = [
     "CentralSums",
     "ElementMoments",
     "ElementSketch",
+    "ExtremeMoments",
     "LogisticFit",
     "MagnitudeCounts",
     "NormalFit",
@@ -52,7 +54,10 @@ __all__ = [
     "get_statistic",
     "histogram_entropy",
     "histogram_kl",
+    "inverse_moment_order",
     "magnitude_bins",
+    "missing_moment",
+    "moment_order",
     "monte_carlo_p_value",
     "nearest_neighbour_entropy",
     "nearest_neighbour_kl",

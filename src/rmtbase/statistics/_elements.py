@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 
 from rmtbase.errors import ParameterError
 from rmtbase.parameters import require_real_array
+from rmtbase.shown import in_one_line
 
 ELEMENT_STATISTICS = ("mean", "skewness", "excess_kurtosis", "largest_magnitude")
 """The element-wise statistics that have a null: the standard deviation sets the scale and is tested by none."""
@@ -19,6 +20,7 @@ ELEMENT_STATISTICS = ("mean", "skewness", "excess_kurtosis", "largest_magnitude"
 BLOCK = 1 << 20  # elements widened to float64 at a time
 
 
+@in_one_line
 @dataclass(frozen=True)
 class ElementMoments:
     """Moments of the n elements w of a matrix.
@@ -40,6 +42,7 @@ class ElementMoments:
     largest_magnitude: float
 
 
+@in_one_line
 @dataclass(frozen=True)
 class CentralSums:
     """What the moments of n numbers need, in a form that two parts of a sample can be merged in.

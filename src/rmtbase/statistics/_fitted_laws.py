@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 from scipy.special import digamma, gammaln, polygamma
 
 from rmtbase.parameters import require_finite_number
+from rmtbase.shown import in_one_line
 from rmtbase.statistics._likelihood import Numbers, Vector, maximize_likelihood, require_elements
 
 _START = 0.1  # of 1/ν
@@ -38,10 +39,12 @@ class _LocationScaleFit:
     count: int
 
 
+@in_one_line
 class NormalFit(_LocationScaleFit):
     """The normal law of mean ``location`` μ and standard deviation ``scale`` σ; standard errors σ/√n and σ/√(2n)."""
 
 
+@in_one_line
 class LogisticFit(_LocationScaleFit):
     """The logistic law of centre ``location`` μ and ``scale`` s, of standard deviation π s/√3.
 
@@ -128,6 +131,7 @@ def _logistic_terms(z: Numbers, at: Vector) -> Float[np.ndarray, " term"]:
     )
 
 
+@in_one_line
 @dataclass(frozen=True)
 class StudentTFit:
     """Student's t, location + scale · t_ν, fitted to n elements.

@@ -20,6 +20,7 @@ from scipy import special
 
 from rmtbase.errors import ParameterError
 from rmtbase.parameters import require_trim
+from rmtbase.shown import in_one_line
 from rmtbase.statistics._weibull_fit import WeibullFit, plotting_positions, trimmed_ranks
 
 _MANTISSA, _EXPONENT_OF_ONE = 52, 1023
@@ -51,6 +52,7 @@ def magnitude_bins(bits: Any) -> tuple[Any, Any]:
     return place, (bits >> (_MANTISSA - _SPLIT - _DISTANCE)) & ((1 << _DISTANCE) - 1)
 
 
+@in_one_line
 @dataclass(frozen=True)
 class MagnitudeCounts:
     """Counts of magnitudes; each array (MAGNITUDE_BINS,).

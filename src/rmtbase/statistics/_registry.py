@@ -19,12 +19,14 @@ from scipy.special import entr
 
 from rmtbase.errors import ParameterError
 from rmtbase.parameters import require_real_numbers
+from rmtbase.shown import in_one_line
 
 Convention = Literal["eigenvalue", "singular value"]
 Spectra = Float[np.ndarray, "... rank"]
 Numbers = Float[np.ndarray, "..."]
 
 
+@in_one_line
 @dataclass(frozen=True)
 class Statistic:
     """One number of a spectrum.
@@ -38,6 +40,7 @@ class Statistic:
         scaling: power of σ_Q² σ_K² that it scales with; ``"additive"`` for h ln(σ_Q² σ_K²).
         lower, upper: its range, in words.
         function: maps values (..., h), descending, to (...).
+        inverse_power: power of 1/λ_h with which it grows as λ_h → 0.
     """
 
     name: str
@@ -49,6 +52,7 @@ class Statistic:
     lower: str
     upper: str
     function: Callable[[Spectra], Numbers]
+    inverse_power: float = 0.0
 
     @property
     def on_log_scale(self) -> bool:
@@ -140,6 +144,7 @@ _OF_EITHER = (
     ),
     Statistic(
         "condition_number", "condition number", r"\kappa", r"x_1 / x_h", _LAMBDA, 0, "1", "inf", _condition_number,
+        inverse_power=1.0,
     ),
     Statistic("stable_rank", "stable rank", r"r_s", r"\sum_k x_k / x_1", _LAMBDA, 0, "1", "h", _stable_rank),
 )  # fmt: skip
@@ -166,6 +171,7 @@ _ALL = (
         replace(
             one, name=f"{one.name}_singular", long_name=f"{one.long_name} of singular values",
             symbol=one.symbol + "^{(s)}", formula=one.formula.replace("x", "s"), convention=_S,
+            inverse_power=one.inverse_power / 2,
         )
         for one in _OF_EITHER
     ),

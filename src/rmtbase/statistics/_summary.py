@@ -11,12 +11,14 @@ from numpy.typing import ArrayLike
 
 from rmtbase.errors import ParameterError
 from rmtbase.parameters import require_real_numbers
+from rmtbase.shown import in_one_line
 
 Blocks = Callable[[], Iterable[Float[np.ndarray, "row draw"]]]
 
 _HELD = 1 << 24  # numbers of a stream that are held for quantiles at a time, or one row of more
 
 
+@in_one_line
 class SampleSummary(NamedTuple):
     """Moments and quantiles of a sample of n draws along the first axis.
 
@@ -34,6 +36,18 @@ class SampleSummary(NamedTuple):
     standard_error: Float[np.ndarray, "..."]
     std_standard_error: Float[np.ndarray, "..."]
     quantile: Float[np.ndarray, "... probability"]
+
+    def of_finite_moments(self, order: ArrayLike) -> SampleSummary:
+        """The summary less what estimates no number: NaN where a moment E|x|^p that it needs is infinite.
+
+        Args:
+            order: that from which on the moments are infinite. The mean needs the first, the standard deviation and the
+                standard error of the mean the second, that of the standard deviation the fourth.
+        """
+        needed = {"mean": 1, "std": 2, "standard_error": 2, "std_standard_error": 4}
+        return self._replace(
+            **{name: np.where(np.greater(order, power), getattr(self, name), np.nan) for name, power in needed.items()}
+        )
 
 
 def summarize(sample: ArrayLike, probabilities: ArrayLike) -> SampleSummary:

@@ -1,6 +1,7 @@
 """Tables: schema, units, provenance and atomic netCDF. The only writer of files that last."""
 
 from rmtbase.tables._digest import with_checksums
+from rmtbase.tables._frame import to_pandas
 from rmtbase.tables._kinds import KINDS, Kind, validate
 from rmtbase.tables._provenance import provenance, software_version, software_versions
 from rmtbase.tables._reading import (
@@ -53,6 +54,7 @@ __all__ = [
     "software_version",
     "software_versions",
     "sweep",
+    "to_pandas",
     "validate",
     "with_checksums",
     "write_bytes",

@@ -11,7 +11,7 @@ import xarray as xr
 
 from rmtbase.errors import TableError
 from rmtbase.parameters import NORMALIZATIONS
-from rmtbase.shown import quoted, shown
+from rmtbase.shown import in_one_line, quoted, shown
 from rmtbase.tables._domain import (
     COUNT,
     DRAWS,
@@ -32,6 +32,7 @@ from rmtbase.tables._relations import (
     edges_enclose_bins,
     formulas_fit,
     heads_fit,
+    moments_fit,
     padded_from,
     sample_fits,
     scales_fit,
@@ -59,6 +60,7 @@ _SIMULATED = {"draws": DRAWS, "seed": INTEGER}
 _LEAST = {"draw": 2, "index": 0, "depth": 0}  # entries of a dimension; 1 of any other
 
 
+@in_one_line
 @dataclass(frozen=True)
 class Kind:
     """One kind of table.
@@ -80,7 +82,7 @@ class Kind:
     relations: tuple[Relation, ...] = ()
 
 
-_OF_DRAWS = (edges_enclose_bins, draws_agree, standard_error_fits, density_is_one)
+_OF_DRAWS = (edges_enclose_bins, draws_agree, moments_fit, standard_error_fits, density_is_one)
 
 KINDS: dict[str, Kind] = {
     one.name: one

@@ -16,6 +16,7 @@ from rmtbase.regular_files import require_regular
 from rmtbase.shown import shown
 from rmtbase.tables._digest import verify, without_digest
 from rmtbase.tables._kinds import KINDS, require_outline, require_values
+from rmtbase.tables._schema import names_as_objects
 
 
 class TableWarning(RmtbaseWarning):
@@ -48,6 +49,7 @@ def open_table(path: Path | str, *kinds: str) -> xr.Dataset | xr.DataTree:
         verified = verify(file.groups, groups, path)
         groups[""].attrs = without_digest(groups[""].attrs)
         require_values(groups, kind, path)
+    groups = {name: _as_made_now(group) for name, group in groups.items()}
     if not verified:
         _warn_of_no_digest(path, groups[""].attrs["schema_version"])
     if kind.name != "scores":
@@ -97,6 +99,14 @@ def open_atlas_case(path: Path | str, d_model: int, d_head: int) -> xr.Dataset |
     if not verified:
         _warn_of_no_digest(path, index.attrs["schema_version"])
     return None if row is None else row.isel(case=0)
+
+
+def _as_made_now(group: xr.Dataset) -> xr.Dataset:
+    """Without units "1", which files before schema 1.3 have and xarray writes into every label; names as objects."""
+    for variable in group.variables.values():
+        if variable.attrs.get("units") == "1":
+            del variable.attrs["units"]
+    return names_as_objects(group)
 
 
 def _warn_of_no_digest(path: Path | str, version: object) -> None:

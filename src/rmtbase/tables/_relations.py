@@ -47,9 +47,35 @@ def heads_fit(table: xr.Dataset) -> Fault:
 
 
 def edges_enclose_bins(table: xr.Dataset) -> Fault:
-    """One edge more than bins."""
+    """One edge more than bins, whose centres lie in the middle."""
     bins, edges = table.sizes["bin"], table.sizes.get("edge", table.sizes["bin"] + 1)
-    return None if edges == bins + 1 else (f"{edges} edges of {bins} bins", f"{bins + 1} edges")
+    if edges != bins + 1:
+        return f"{edges} edges of {bins} bins", f"{bins + 1} edges"
+    if "bin_center" not in table:
+        return None
+    edge, center = table["bin_edge"].values, table["bin_center"].values
+    wrong = np.abs(center - 0.5 * (edge[:, :-1] + edge[:, 1:])) > _ROUNDING * np.abs(edge).max(initial=0.0)
+    return ("bin_center that is not the middle of its bin", "one that is") if wrong.any() else None
+
+
+def moments_fit(table: xr.Dataset) -> Fault:
+    """There is no mean where the first moment is infinite, no standard deviation where the second is.
+
+    Of a table of W_QK there is one wherever the moment is finite.
+    """
+    order = _moment_order(table)
+    for name, needed in (("mean", 1), ("std", 2), ("standard_error", 2), ("std_standard_error", 4)):
+        known = np.isfinite(table[name].values)
+        if (known & (order <= needed)).any():
+            return f"{name} of a statistic without that moment", "NaN, by moment_order"
+        if table.attrs["kind"] == "baseline" and (~known & (order > needed)).any():
+            return f"NaN in variable '{name}'", "a number, by moment_order"
+    return None
+
+
+def _moment_order(table: xr.Dataset) -> Real[np.ndarray, "case statistic"]:
+    """That of the table; infinity before schema 1.3, where it is not told."""
+    return table["moment_order"].values if "moment_order" in table else np.full(table["mean"].shape, np.inf)
 
 
 def padded_from(rank: str) -> Relation:
@@ -165,11 +191,11 @@ def sample_fits(table: xr.Dataset) -> Fault:
         return None
     values, levels = table["sample"].values, table["probability"].values
     summaries = [table[name].values for name in ("mean", "std", "quantile")]
-    places = list(np.ndindex(*values.shape[:2]))
+    places, order = list(np.ndindex(*values.shape[:2])), _moment_order(table)
 
     def row(place: tuple[int, ...]) -> str | None:
         mean, std, quantile = (summary[place] for summary in summaries)
-        return _row_fault(values[place], mean, std, quantile, levels)
+        return _row_fault(values[place], mean, std, quantile, levels, order[place])
 
     threads = available_cores() if values.size > _FEW else 1
     with ThreadPoolExecutor(threads) as pool:
@@ -181,16 +207,16 @@ def sample_fits(table: xr.Dataset) -> Fault:
     return statistics_fit(table)
 
 
-def _row_fault(sample: Sample, mean: float, std: float, quantile: Levels, levels: Levels) -> str | None:
+def _row_fault(sample: Sample, mean: float, std: float, quantile: Levels, levels: Levels, order: float) -> str | None:
     low, high = sample.min(), sample.max()
     if not (np.isfinite(low) and np.isfinite(high)):
         return "mean" if np.isfinite(mean) else None
     slack = _ROUNDING * max(abs(low), abs(high))
     centre = sample.mean()
-    if not abs(centre - mean) <= slack:
+    if order > 1 and not abs(centre - mean) <= slack:
         return "mean"
     deviation = sample - centre
-    if not abs(np.sqrt(deviation @ deviation / (sample.size - 1)) - std) <= slack:
+    if order > 2 and not abs(np.sqrt(deviation @ deviation / (sample.size - 1)) - std) <= slack:
         return "std"
     return None if _quantiles_fit(sample, quantile, levels, slack) else "quantile"
 

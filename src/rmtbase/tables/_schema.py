@@ -20,11 +20,13 @@ from rmtbase.tables._domain import (
     EDGES,
     FALLING,
     FINITE,
+    FINITE_OR_NAN,
     FLAG_OR_NAN,
     LEVELS,
     NAMES,
     NON_NEGATIVE,
     NON_NEGATIVE_OR_NAN,
+    ORDER,
     PLACES,
     POSITIVE,
     POSITIVE_OR_NAN,
@@ -38,7 +40,7 @@ from rmtbase.tables._domain import (
     Domain,
 )
 
-SCHEMA_VERSION = "1.2"
+SCHEMA_VERSION = "1.3"
 
 
 @dataclass(frozen=True)
@@ -49,7 +51,7 @@ class Variable:
         dims: its dimensions.
         long_name: in words.
         domain: what its values can be.
-        units: "1" where none.
+        units: "" where none, and then the variable has no such attribute.
         since: the first schema version that has it.
         part: the part of a table that it belongs to, where that may be left out, as a whole; "" for what must be there.
     """
@@ -57,7 +59,7 @@ class Variable:
     dims: tuple[str, ...]
     long_name: str
     domain: Domain = ANY
-    units: str = "1"
+    units: str = ""
     since: str = "1.0"
     part: str = ""
 
@@ -91,10 +93,26 @@ BASELINE_SCHEMA: dict[str, Variable] = {
     "d_head": Variable(_CASE, "head dimension h, the rank of W_QK", SIZE),
     "sigma_q": Variable(_CASE, "standard deviation of the elements of W_Q", POSITIVE),
     "sigma_k": Variable(_CASE, "standard deviation of the elements of W_K", POSITIVE),
-    "mean": Variable(_STATISTIC, "Monte Carlo mean", FINITE),
-    "std": Variable(_STATISTIC, "Monte Carlo standard deviation of one draw", NON_NEGATIVE),
-    "standard_error": Variable(_STATISTIC, "standard error of the Monte Carlo mean", NON_NEGATIVE),
-    "std_standard_error": Variable(_STATISTIC, "standard error of the Monte Carlo standard deviation", NON_NEGATIVE),
+    "mean": Variable(_STATISTIC, "Monte Carlo mean, NaN where there is none", FINITE_OR_NAN),
+    "std": Variable(
+        _STATISTIC, "Monte Carlo standard deviation of one draw, NaN where there is none", NON_NEGATIVE_OR_NAN
+    ),
+    "standard_error": Variable(
+        _STATISTIC, "standard error of the Monte Carlo mean, NaN where std is", NON_NEGATIVE_OR_NAN
+    ),
+    "std_standard_error": Variable(
+        _STATISTIC,
+        "standard error of the Monte Carlo standard deviation, NaN where the fourth moment is infinite",
+        NON_NEGATIVE_OR_NAN,
+    ),
+    "moment_order": Variable(
+        _STATISTIC,
+        "order from which on the moments E|x|^p are infinite, below which they are finite: there is no mean where it "
+        "is at most 1, no std where it is at most 2; of a condition number (g + 1)/2, of singular values g + 1, with "
+        "the two smallest dimensions g apart",
+        ORDER,
+        since="1.3",
+    ),
     "quantile": Variable((*_STATISTIC, "probability"), "Monte Carlo quantile", replace(FINITE, order="rising")),
     "analytic_mean": Variable(_STATISTIC, "analytic mean, NaN where no formula is offered"),
     "analytic_std": Variable(_STATISTIC, "analytic standard deviation, NaN where no formula is offered", SPREAD),
@@ -120,6 +138,7 @@ BASELINE_SCHEMA: dict[str, Variable] = {
         RISING,
     ),
     "bin_edge": Variable(("case", "edge"), "edges of the histogram bins in lambda", EDGES),
+    "bin_center": Variable(_BIN, "eigenvalue lambda, centre of the bin", EDGES, since="1.3"),
     "density": _density("Monte Carlo density of the nonzero eigenvalues, bin average", NON_NEGATIVE),
     "density_standard_error": _density("standard error of the density, from the spread between draws", NON_NEGATIVE),
     "density_marchenko_pastur": _density(
@@ -137,6 +156,7 @@ sigma_q and sigma_k, divided by d_model where the file's ``normalization`` is ``
 
 OF_ANY_ENSEMBLE: dict[str, Variable] = {
     **{name: BASELINE_SCHEMA[name] for name in ("draws", "analytic_mean", "analytic_std", "analytic_method")},
+    "moment_order": BASELINE_SCHEMA["moment_order"],
     **{name: replace(BASELINE_SCHEMA[name], domain=ANY) for name in ("mean", "sample")},
     **{name: replace(BASELINE_SCHEMA[name], domain=SPREAD) for name in ("std", "standard_error", "std_standard_error")},
     "quantile": replace(BASELINE_SCHEMA["quantile"], domain=RISING),
@@ -146,7 +166,7 @@ OF_ANY_ENSEMBLE: dict[str, Variable] = {
 SPECTRA_SCHEMA: dict[str, Variable] = {
     **OF_ANY_ENSEMBLE,
     **{name: BASELINE_SCHEMA[name] for name in ("eigenvalue_mean", "eigenvalue_std", "eigenvalue_quantile")},
-    **{name: BASELINE_SCHEMA[name] for name in ("bin_edge", "density", "density_standard_error")},
+    **{name: BASELINE_SCHEMA[name] for name in ("bin_edge", "bin_center", "density", "density_standard_error")},
     "name": Variable(_CASE, "ensemble with its parameters, as it keys the draws", NAMES),
     "rank": Variable(_CASE, "number of structurally nonzero eigenvalues", SIZE),
     "density_law": _density("bin average of the limiting law's density, NaN where none is known", NON_NEGATIVE_OR_NAN),
@@ -168,6 +188,7 @@ ELEMENTS_SCHEMA: dict[str, Variable] = {
     "sigma_q": Variable(_CASE, f"standard deviation of the elements of W_Q, {_OF_W_QK}", POSITIVE_OR_NAN, since="1.2"),
     "sigma_k": Variable(_CASE, f"standard deviation of the elements of W_K, {_OF_W_QK}", POSITIVE_OR_NAN, since="1.2"),
     "bin_edge": Variable(("case", "edge"), "edges of the histogram bins in w", EDGES),
+    "bin_center": Variable(_BIN, "element w, centre of the bin", EDGES, since="1.3"),
     "density": _density_of_elements("Monte Carlo density of the elements, bin average", NON_NEGATIVE),
     "density_standard_error": _density_of_elements(
         "standard error of the density, from the spread between draws", NON_NEGATIVE
@@ -284,31 +305,64 @@ EFFECTIVE_DEPTH_SCHEMA: dict[str, Variable] = {
 """The variables of a file of effective depths, one entry for each weight matrix of a model."""
 
 COORDINATES: dict[str, Variable] = {
-    "statistic": Variable(("statistic",), "name of the statistic", NAMES),
-    "probability": Variable(("probability",), "of the quantile", LEVELS),
-    "component": Variable(("component",), "name of the weight matrix", NAMES),
-    "depth": Variable(("depth",), "of the residual path", RANKS),
-    "rank": Variable(("rank",), "counted from the end", RANKS),
-    **{name: Variable((name,), "place", PLACES) for name in ("index", "bin", "edge", "draw", "layer", "head")},
-    **{
-        name: Variable(("statistic",), "of the statistic", TEXT)
-        for name in ("symbol", "formula", "convention", "scaling")
-    },
+    "case": Variable(("case",), "case of the table", PLACES),
+    "statistic": Variable(("statistic",), "statistic", NAMES),
+    "probability": Variable(("probability",), "probability of the quantile", LEVELS),
+    "component": Variable(("component",), "weight matrix", NAMES),
+    "depth": Variable(("depth",), "depth of the residual path", RANKS),
+    "rank": Variable(("rank",), "rank, counted from the end", RANKS),
+    "index": Variable(("index",), "place of the eigenvalue, from the largest, which is 0", PLACES),
+    "bin": Variable(("bin",), "bin of the histogram", EDGES),
+    "edge": Variable(("edge",), "edge of the histogram", PLACES),
+    "draw": Variable(("draw",), "draw", PLACES),
+    "layer": Variable(("layer",), "layer", PLACES),
+    "head": Variable(("head",), "head", PLACES),
+    "symbol": Variable(("statistic",), "symbol of the statistic, in LaTeX", TEXT),
+    "formula": Variable(("statistic",), "formula of the statistic", TEXT),
+    "convention": Variable(("statistic",), "values that the statistic is of", TEXT),
+    "scaling": Variable(("statistic",), "power of sigma_Q^2 sigma_K^2 with which the statistic scales", TEXT),
 }
 """What the coordinates of a table can be, whatever its kind. Those of names and of levels are always there."""
+
+PARAMETER = "parameter_"
+"""How the names of coordinates begin that are parameters of a table's ensemble."""
 
 REQUIRED_COORDINATES = frozenset({"statistic", "probability", "component", "depth", "rank"})
 
 
 def describe(dataset: xr.Dataset, schema: Schema) -> xr.Dataset:
-    """The dataset with the schema's long names and units on every variable it knows; its dimensions are checked."""
-    for name, variable in schema.items():
-        if name not in dataset.variables:
+    """The dataset with the schema's long names and units on every variable and coordinate; its dimensions are checked.
+
+    ``bin`` holds the centres of the bins where these are the same for every case, so that a density is drawn over them.
+    """
+    words = dict(COORDINATES)
+    if "bin_edge" in dataset and {"bin", "edge"} <= set(dataset.sizes):
+        edges = dataset["bin_edge"].transpose(..., "edge").values
+        centers = 0.5 * (edges[..., :-1] + edges[..., 1:])
+        center = schema.get("bin_center", BASELINE_SCHEMA["bin_center"])
+        first = centers.reshape(-1, centers.shape[-1])[0]
+        if (centers == first).all():
+            dataset = dataset.assign_coords(bin=first)
+            words["bin"] = replace(words["bin"], long_name=center.long_name)
+        if "bin_center" in schema:
+            dataset = dataset.assign_coords(bin_center=(center.dims, centers))
+    for name, variable in {**words, **schema}.items():
+        if name not in dataset.variables or (name not in schema and not set(variable.dims) <= set(dataset.sizes)):
             continue
         if dataset[name].dims != variable.dims:
             raise ValueError(f"variable {name!r} has dims {dataset[name].dims}; expected {variable.dims}")
-        dataset[name].attrs.update(long_name=variable.long_name, units=variable.units)
-    return dataset
+        units = {"units": variable.units} if variable.units else {}
+        dataset[name].attrs.update(long_name=variable.long_name, **units)
+    for name in map(str, dataset.coords):
+        if name.startswith(PARAMETER):
+            dataset[name].attrs["long_name"] = f"{name.removeprefix(PARAMETER)} of the ensemble"
+    return names_as_objects(dataset)
+
+
+def names_as_objects(dataset: xr.Dataset) -> xr.Dataset:
+    """The dataset with names held as objects, of which xarray makes no axis: a line cannot join two statistics."""
+    names = [name for name in ("statistic", "component") if name in dataset.indexes]
+    return dataset.assign_coords({name: dataset[name].astype(object) for name in names})
 
 
 def baseline_shapes(dataset: xr.Dataset) -> list[tuple[int, int]]:

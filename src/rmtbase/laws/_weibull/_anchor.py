@@ -17,6 +17,7 @@ from rmtbase.laws._weibull._arithmetic import GUARD, Number, decimal, multipreci
 from rmtbase.laws._weibull._plot import weibull_plot
 from rmtbase.laws._weibull.parents import Parent, require_parent
 from rmtbase.parameters import require_positive_integer, require_trim
+from rmtbase.shown import in_one_line
 
 _MOST_HALVINGS, _MOST_NEWTON_STEPS = 14, 60
 _DOUBLE_DIGITS = 15  # up to which the floats come from double-precision panels
@@ -30,6 +31,7 @@ class Decimals(NamedTuple):
     r_squared: str
 
 
+@in_one_line
 @dataclass(frozen=True)
 class WeibullAnchor:
     """The Weibull fit of a parent law.

@@ -14,8 +14,10 @@ from rmtbase.laws._weibull._null import LargeSampleLaw
 from rmtbase.laws._weibull._plot import WeibullPlot, weibull_plot
 from rmtbase.laws._weibull.parents import Parent, require_parent
 from rmtbase.parameters import require_trim
+from rmtbase.shown import in_one_line
 
 
+@in_one_line
 @dataclass(frozen=True)
 class WeibullClosure:
     """Laws of the ratios (moment of the fitted Weibull law)/(the same moment of the weights), 1 where closure holds.

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Unpack
 
 import numpy as np
 from jaxtyping import Float
@@ -16,10 +16,12 @@ from scipy.special import ndtr
 from rmtbase.errors import ParameterError
 from rmtbase.laws._distribution import FloatArray, Moments
 from rmtbase.laws._element._product_element import chi_square_rule, product_element
+from rmtbase.laws._parameters import ProductKeywords, takes
 from rmtbase.laws._weibull._arithmetic import FLOAT
 from rmtbase.laws._weibull._plot import WeibullPlot, weibull_plot
 from rmtbase.laws._weibull.parents import Parent, VarianceGamma, require_parent
 from rmtbase.parameters import require_positive_integer, require_trim
+from rmtbase.shown import in_one_line
 
 if TYPE_CHECKING:
     from rmtbase.statistics import WeibullFit
@@ -71,6 +73,7 @@ class WeibullScore(NamedTuple):
     scale_to_rms: float
 
 
+@in_one_line
 @dataclass(frozen=True)
 class WeibullNull:
     """How the Weibull fit of N independent weights from a parent law is distributed, for large N.
@@ -211,6 +214,7 @@ def _gap(parent: Parent, inner: Fraction, outer: Fraction) -> LargeSampleLaw:
     return LargeSampleLaw(body.shape - full.shape, spread, _drifts(body)[0] - _drifts(full)[0])
 
 
+@in_one_line
 class WeibullProductNull(NamedTuple):
     """Mean and standard deviation of the fit of one matrix.
 
@@ -225,13 +229,12 @@ class WeibullProductNull(NamedTuple):
     r_squared: Moments
 
 
+@takes(ProductKeywords)
 def weibull_product_null(
     d_model: int,
     d_head: int,
     trim: float | Fraction = 0.1,
-    sigma_q: float = 1.0,
-    sigma_k: float = 1.0,
-    normalization: str = "sqrt_d",
+    **scale: Unpack[ProductKeywords],
 ) -> WeibullProductNull:
     """The law of :func:`rmtbase.statistics.weibull_fit` of the N = d_model² elements of one W_QK = W_Qᵀ W_K.
 
@@ -246,13 +249,12 @@ def weibull_product_null(
     Simulated: standard deviations right to 1 % at (64, 8), within the error of 2 % at (200, 16). The dependence biases
     k̂ by 0.07, λ̂ by 0.03 and R² by -0.06 standard deviations at (64, 8), by less than 0.03 at (200, 16).
 
-    ``trim`` is t, 0 ≤ t < 1/2, the share left out at either end; parameters of the law as for
-    :func:`rmtbase.laws.product_element`.
+    ``trim`` is t, 0 ≤ t < 1/2, the share left out at either end.
 
     Raises:
         ParameterError: as :func:`rmtbase.laws.low_rank_product`; a trim outside [0, 1/2).
     """
-    law = product_element(d_model, d_head, sigma_q, sigma_k, normalization)
+    law = product_element(d_model, d_head, **scale)
     trim, parent, n = require_trim(trim), VarianceGamma(law.std(), law.d_head), d_model**2
     plot, independent = weibull_plot(parent, trim), weibull_null(trim, parent)
     # The conditional law of |w| in a row, as weights on the nodes that carry the law of |w| itself.

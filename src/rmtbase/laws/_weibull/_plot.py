@@ -16,6 +16,7 @@ from rmtbase.laws._distribution import FloatArray
 from rmtbase.laws._weibull._arithmetic import FLOAT, GUARD, decimal
 from rmtbase.laws._weibull.parents import Parent, require_parent
 from rmtbase.parameters import require_positive_integer
+from rmtbase.shown import in_one_line
 
 _ORDER = 16
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(_ORDER)
@@ -241,6 +242,7 @@ def weibull_quantile_noise(p: ArrayLike, distribution: str | Parent = "normal") 
     return np.where(inside, cdf * sf / (x * density) ** 2, np.nan)
 
 
+@in_one_line
 @dataclass(frozen=True)
 class NoiseOptimum:
     """Where :func:`weibull_plot_noise` is least.

@@ -13,10 +13,12 @@ from scipy.special import gammaln
 from rmtbase.errors import ParameterError
 from rmtbase.laws._weibull._plot import Panels, panels
 from rmtbase.laws._weibull.parents import Parent, require_parent
+from rmtbase.shown import in_one_line
 
 _SHAPES = (1e-3, 1e3)
 
 
+@in_one_line
 @dataclass(frozen=True)
 class WeibullProjection:
     """The member of the Weibull family that a criterion assigns to a parent law.

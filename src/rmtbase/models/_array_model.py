@@ -1,0 +1,161 @@
+"""A model whose query and key factors are at hand as arrays."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float64
+from numpy.typing import NDArray
+
+from rmtbase.errors import ParameterError, RmtbaseError
+from rmtbase.models._weight_matrices import WeightMatrices
+from rmtbase.parameters import require_real_array
+from rmtbase.shown import in_one_line
+
+
+@in_one_line
+@dataclass(frozen=True)
+class ArrayModel(WeightMatrices):
+    """The query and key factors of all heads, given as arrays: see :meth:`of`.
+
+    One layer at a time is converted to float64, when it is asked for, and not kept.
+    """
+
+    name: str
+    revision: str | None
+    n_layers: int
+    n_heads: int
+    n_key_heads: int
+    d_model: int
+    d_head: int
+    _factors: dict[str, _Factors] = field(repr=False, compare=False)
+    architecture = ""
+    components = ("attention_query", "attention_key")
+    notes = ()
+    heads_have_weights = True
+
+    @classmethod
+    def of(cls, w_q: Any, w_k: Any, name: str, revision: str | None = None) -> ArrayModel:
+        """Take the factors as they are, and check them all, which reads each layer once.
+
+        Args:
+            w_q: query factors, so that q = W_Q x: (head, d_head, d_model) for one layer, (layer, head, d_head,
+                d_model), or a list of one array (head, d_head, d_model) for each layer.
+            w_k: key factors, given in the same way; key heads may be fewer, a divisor of the heads.
+            name: what the model is called.
+            revision: its revision, or None.
+
+        Raises:
+            ParameterError: a shape that is none of these or does not fit the other's, a value that is not finite, or a
+                head of zeros.
+        """
+        q, k = _Factors.of("w_q", w_q), _Factors.of("w_k", w_k)
+        n_heads, d_head, d_model = q.shape
+        if q.has_layers != k.has_layers or len(q.layers) != len(k.layers):
+            raise ParameterError("w_k", k.in_words, f"as many layers as w_q, which is {q.in_words}")
+        if k.shape[1:] != q.shape[1:] or n_heads % k.shape[0]:
+            expected = f"(key heads, {d_head}, {d_model})"
+            raise ParameterError("w_k", k.shape, f"shape {expected}, key heads a divisor of {n_heads}")
+        for one in (q, k):
+            one.require_weights()
+        factors = dict(zip(cls.components, (q, k), strict=True))
+        return cls(name, revision, len(q.layers), n_heads, k.shape[0], d_model, d_head, factors)
+
+    def matrix(self, layer: int, component: str) -> Float64[np.ndarray, "d_out d_in"]:
+        """All the factors of a layer, head after head: shape (heads · d_head, d_model).
+
+        Raises:
+            ParameterError: there is no such layer or component.
+        """
+        self.require_matrix(layer, component)
+        return self._factors[component].read(layer).astype(np.float64).reshape(-1, self.d_model)
+
+    def least_sigma(self, layer: int, component: str) -> float:
+        """0: what is given is taken for the weights themselves."""
+        return 0.0
+
+    def refused(self, layer: int, head: int, found: str, expected: str) -> RmtbaseError:
+        """A :class:`~rmtbase.errors.ParameterError` that names both arrays and the head."""
+        queries = self._factors["attention_query"]
+        return ParameterError("w_q, w_k", f"{found} in {queries.place(layer, head)}", expected)
+
+    def layer_digest(self, layer: int) -> bytes:
+        """SHA-256 over dtype, shape and bytes of the factors of a layer."""
+        total = hashlib.sha256()
+        for factors in self._factors.values():
+            array = factors.read(layer)
+            total.update(f"{array.dtype}{array.shape}".encode())
+            total.update(np.ascontiguousarray(array).view(np.uint8).data)
+        return total.digest()
+
+
+@dataclass(frozen=True)
+class _Factors:
+    """The factors of one side, as they were given.
+
+    Attributes:
+        name: of the argument.
+        layers: for each layer something that is an array of ``shape``.
+        shape: (head, d_head, d_model).
+        has_layers: whether they were given layer by layer.
+    """
+
+    name: str
+    layers: Any
+    shape: tuple[int, ...]
+    has_layers: bool
+
+    @classmethod
+    def of(cls, name: str, given: Any) -> _Factors:
+        """Tell layers from one layer by the number of dimensions; of arrays no element is looked at."""
+        if isinstance(given, (list, tuple)) and given and all(getattr(one, "ndim", None) == 3 for one in given):
+            layers, shape = given, tuple(given[0].shape)
+            for index, one in enumerate(given):
+                if tuple(one.shape) != shape:
+                    raise ParameterError(f"{name}[{index}]", tuple(one.shape), f"the shape of {name}[0], {shape}")
+            whole = len(given), *shape
+        else:
+            array: Any = given if getattr(given, "ndim", None) in (3, 4) else require_real_array(name, given)
+            whole = tuple(array.shape)
+            layers, shape = (array, whole[1:]) if len(whole) == 4 else ([array], whole)
+        if len(shape) != 3 or 0 in whole:
+            raise ParameterError(
+                name,
+                whole,
+                "an array of shape (head, d_head, d_model) or (layer, head, d_head, d_model), or a list of "
+                "arrays (head, d_head, d_model), one for each layer",
+            )
+        if shape[1] > shape[2]:
+            raise ParameterError(
+                name, whole, "shape (head, d_head, d_model) with d_head ≤ d_model; transpose each head"
+            )
+        return cls(name, layers, shape, len(whole) == 4)
+
+    @property
+    def in_words(self) -> str:
+        """What was given."""
+        return f"{len(self.layers)} layers of shape {self.shape}" if self.has_layers else f"of shape {self.shape}"
+
+    def read(self, layer: int) -> NDArray[Any]:
+        """The factors of one layer, in their own dtype."""
+        return require_real_array(self.name, self.layers[layer])
+
+    def require_weights(self) -> None:
+        """Raise ParameterError unless every head of every layer is finite and has weights in it."""
+        for layer in range(len(self.layers)):
+            array = self.read(layer).astype(np.float64)
+            finite = np.isfinite(array).all(axis=(1, 2))
+            if not finite.all():
+                place = self.place(layer, int(np.argmin(finite)))
+                raise ParameterError(self.name, f"NaN or infinity in {place}", "finite weights")
+            present = array.any(axis=(1, 2))
+            if not present.all():
+                place = self.place(layer, int(np.argmin(present)))
+                raise ParameterError(self.name, f"{place} is all zeros", "heads with weights in them")
+
+    def place(self, layer: int, head: int) -> str:
+        """Which head, in words."""
+        return f"layer {layer} head {head}" if self.has_layers else f"head {head}"

@@ -1,0 +1,74 @@
+"""Tensors in memory, by name: the state dict of a module of torch, or any mapping of names to arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+from jaxtyping import Shaped
+
+from rmtbase.errors import CheckpointError, ParameterError
+from rmtbase.models._tensor_file import STORAGE, TensorEntry
+from rmtbase.parameters import require_real_array
+from rmtbase.shown import quoted
+
+_NAMES: Mapping[str, str] = MappingProxyType({"float64": "F64", "float32": "F32", "float16": "F16", "bfloat16": "BF16"})
+
+
+@dataclass(frozen=True)
+class StateDict:
+    """Named tensors of torch, NumPy or JAX, on any device, in the place of a :class:`TensorFile`.
+
+    Numbers, truth values, texts, bytes and None beside them are no weights and are passed over. Tensors may share their
+    storage, as tied weights do. They are not copied: what changes them changes what is read.
+
+    Attributes:
+        path: what messages call it; no file.
+        entries: the tensors by name.
+    """
+
+    path: Path
+    entries: Mapping[str, TensorEntry]
+    _tensors: Mapping[str, Any] = field(repr=False, compare=False)
+
+    @classmethod
+    def of(cls, tensors: Mapping[Any, Any], name: str) -> StateDict:
+        """Take the tensors as they are. No weight is read.
+
+        Raises:
+            ParameterError: a key is no text, or a value is neither a tensor nor passed over.
+        """
+        expected = "a state dict: names of tensors, and the tensors"
+        held = {}
+        for key, value in tensors.items():
+            if not isinstance(key, str):
+                raise ParameterError("model", f"a mapping with a key of type {type(key).__name__}", expected)
+            if hasattr(value, "shape") and hasattr(value, "dtype"):
+                held[key] = value
+            elif value is not None and not isinstance(value, (bool, int, float, str, bytes)):
+                found = f"a mapping with a {type(value).__name__} under {quoted(key)}"
+                raise ParameterError("model", found, f"{expected}; pass the inner one where it is in a larger mapping")
+        entries = {key: TensorEntry(_dtype(value), tuple(value.shape)) for key, value in held.items()}
+        return cls(Path(name), MappingProxyType(entries), MappingProxyType(held))
+
+    def read_bits(self, name: str, start: int, stop: int) -> Shaped[np.ndarray, " size"]:
+        """The elements ``start <= i < stop`` of the flattened tensor, as ``STORAGE`` holds them.
+
+        Raises:
+            CheckpointError: they cannot be read: a tensor without values, or of a class of its own.
+        """
+        try:
+            elements = require_real_array(name, self._tensors[name].reshape(-1)[start:stop])
+        except (ParameterError, RuntimeError, TypeError) as error:
+            found = f"tensor {quoted(name)} is a {type(self._tensors[name]).__name__} that cannot be read"
+            raise CheckpointError(self.path, f"{found} ({error}); expected a dense tensor with values") from error
+        return elements.view(STORAGE[self.entries[name].dtype])
+
+
+def _dtype(tensor: Any) -> str:
+    name = str(tensor.dtype).removeprefix("torch.")
+    return _NAMES.get(name, name)
