@@ -79,6 +79,8 @@ def test_options_for_several_values_and_flags_may_come_again(run, tmp_path):
         ("check", "doctor"),
         ("theory", "law"),
         ("constant", "constants"),
+        ("reference", "cite"),
+        ("bibtex", "cite"),
         ("simualte", "baseline"),
     ],
 )
@@ -188,6 +190,8 @@ def completed(words, run_process):
         ("rmtbase score demo --revision ", set(demo_revisions())),
         ("rmtbase depth demo --component mlp_i", {"mlp_in"}),
         ("rmtbase baseline --model gpt2", {"gpt2", "gpt2-xl"}),
+        ("rmtbase constants tracy_widom_1_m", {"tracy_widom_1_mean"}),
+        ("rmtbase cite product_up", {"product_upper_edge"}),
     ],
 )
 def test_shell_completes_names(words, some, run_process):
