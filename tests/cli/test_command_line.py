@@ -79,6 +79,8 @@ def test_options_for_several_values_and_flags_may_come_again(run, tmp_path):
         ("check", "doctor"),
         ("theory", "law"),
         ("constant", "constants"),
+        ("reference", "cite"),
+        ("bibtex", "cite"),
         ("simualte", "baseline"),
     ],
 )
@@ -188,6 +190,8 @@ def completed(words, run_process):
         ("rmtbase score demo --revision ", set(demo_revisions())),
         ("rmtbase depth demo --component mlp_i", {"mlp_in"}),
         ("rmtbase baseline --model gpt2", {"gpt2", "gpt2-xl"}),
+        ("rmtbase constants tracy_widom_1_m", {"tracy_widom_1_mean"}),
+        ("rmtbase cite product_up", {"product_upper_edge"}),
     ],
 )
 def test_shell_completes_names(words, some, run_process):
@@ -222,8 +226,7 @@ def test_completion_is_fast_and_imports_no_jax():
 
 
 def test_completion_is_shown_for_a_shell(run_process):
-    ran = run_process("--show-completion", _TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION="")
-    assert ran.status in (0, 1)  # 1 where the shell is not known, as under some test runners
-    sourced = run_process(_RMTBASE_COMPLETE="source_bash")
-    assert sourced.status == 0
-    assert "_RMTBASE_COMPLETE" in sourced.out
+    shown = run_process("--show-completion", "bash", _TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION="True")
+    assert (shown.status, shown.err) == (0, "")
+    assert shown.out.split() == run_process(_RMTBASE_COMPLETE="source_bash").out.split()
+    assert "_RMTBASE_COMPLETE=complete_bash" in shown.out

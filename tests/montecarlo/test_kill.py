@@ -87,12 +87,12 @@ def test_more_draws_say_what_they_go_on_from(start, tmp_path):
     plan = read_plan(tmp_path / "more.toml")
     before = {file.name: file.read_bytes() for file in folder.iterdir()}
     status = plan_status(plan, output)
-    assert f"{folder} is that of 1,005 draws: a run goes on from its chunks" in status
+    assert f"{folder} is that of 1,005 draws: a run goes on from its whole chunks" in status
     assert f"{folder}: 1,000 draws in 100 chunks there, 803 draws in 81 chunks left" in status
     assert {file.name: file.read_bytes() for file in folder.iterdir()} == before
     told = Told()
     run_plan(plan, output, progress=told)
-    assert f"going on from the chunks of 1,005 draws in {folder}" in told.notes
+    assert f"going on from 1,000 of the 1,005 draws in {folder}, those in whole chunks" in told.notes
     assert told.steps["drawing"] == 803
 
 
@@ -107,3 +107,14 @@ def test_a_plan_that_is_not_the_same_with_more_draws_is_refused(change, start, t
     with pytest.raises(StoreError, match="the chunks of another plan"):
         run_plan(read_plan(tmp_path / "other.toml"), output)
     before.assert_untouched()
+
+
+def test_fewer_draws_than_a_chunk_has_are_drawn_anew_with_more(tmp_path, assert_same):
+    output = tmp_path / "table.nc"
+    (tmp_path / "few.toml").write_text(PLAN.replace("1000", "7"))
+    (tmp_path / "more.toml").write_text(PLAN.replace("1000", "25"))
+    run_plan(read_plan(tmp_path / "few.toml"), output, keep_chunks=True)
+    plan, told = read_plan(tmp_path / "more.toml"), Told()
+    assert_same(run_plan(plan, output, progress=told), run_in_memory(plan))
+    assert f"going on from 0 of the 7 draws in {output}.chunks, those in whole chunks" in told.notes
+    assert told.steps["drawing"] == 25

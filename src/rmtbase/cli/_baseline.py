@@ -38,7 +38,7 @@ def baseline(
         int | None,
         typer.Option(
             help="Monte Carlo draws per shape, 10_000, 1e4 or 10k say. Default 10000. More than before go on from the "
-            "chunks that are kept.",
+            "whole chunks that are kept.",
             parser=count,
             metavar="COUNT",
         ),

@@ -6,12 +6,17 @@ from typing import Annotated
 
 import typer
 
+from rmtbase.cli import _completion
+
 FORMATS = ("bibtex", "apa", "cff")
 
 
 def cite(
     names: Annotated[
-        list[str] | None, typer.Argument(metavar="[NAME]...", help="Constants whose literature is cited, too.")
+        list[str] | None,
+        typer.Argument(
+            metavar="[NAME]...", help="Constants whose literature is cited, too.", autocompletion=_completion.constants
+        ),
     ] = None,
     output: Annotated[
         str, typer.Option("--format", help="bibtex, apa (lines of text), or cff (CITATION.cff, of rmtbase alone).")

@@ -11,6 +11,8 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from rmtbase.cli import _completion
+
 if TYPE_CHECKING:
     from rmtbase.constants import Constant, ConstantFunction
 
@@ -22,7 +24,10 @@ _WIDE = 130  # columns from which a description stands beside its value, not bel
 
 
 def constants(
-    names: Annotated[list[str] | None, typer.Argument(metavar="[NAME]...", help="Which ones; without, all.")] = None,
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[NAME]...", help="Which ones; without, all.", autocompletion=_completion.constants),
+    ] = None,
     digits: Annotated[
         int | None,
         typer.Option(

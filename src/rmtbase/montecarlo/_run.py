@@ -173,7 +173,7 @@ def plan_status(plan: Plan, output: Path | str) -> list[str]:
     require_store(folder, plan)
     store = Store(folder, plan)
     if (fewer := store.extended_from) is not None:
-        lines.append(f"{shown(folder)} is that of {fewer:,} draws: a run goes on from its chunks")
+        lines.append(f"{shown(folder)} is that of {fewer:,} draws: a run goes on from its whole chunks")
     there = [number for number in store.present() if not store.was_shorter(plan.chunks.numbered(number))]
     wrong = {number: store.unsound(plan.chunks.numbered(number)) for number in there}
     lines += [f"not sound, to be drawn again: {what}" for what in wrong.values() if what is not None]
@@ -217,9 +217,12 @@ def _complete(
     plan = store.plan
     with _said_what_is_kept(store):
         sweep(output.resolve().parent, output.name)
-        if (fewer := store.extended_from) is not None:
-            progress.note(f"going on from the chunks of {fewer:,} draws in {shown(store.folder)}")
         left = store.missing(progress)
+        if (fewer := store.extended_from) is not None:
+            kept = plan.total_draws - left.total_draws
+            progress.note(
+                f"going on from {kept:,} of the {fewer:,} draws in {shown(store.folder)}, those in whole chunks"
+            )
         require_possible(plan, left, output, store.folder, workers)
         if not left.size:
             progress.note(f"all {plan.chunks.size:,} chunks are there: nothing is left to draw")
