@@ -7,10 +7,10 @@ from typing import Protocol
 
 
 class Progress(Protocol):
-    """What is told while work goes on. On a terminal, bars with a rate and notes above them."""
+    """What is told while work goes on. On a terminal, bars with a rate and notes above them; else lines."""
 
-    def bar(self, label: str, total: int | None) -> Callable[[int], None]:
-        """Begin a bar of ``total`` steps (None: not known); call what is returned with the steps since the last."""
+    def bar(self, label: str, total: int) -> Callable[[int], None]:
+        """Begin a bar of ``total`` steps; call what is returned with the steps since the last."""
         ...
 
     def note(self, line: str) -> None:
@@ -19,7 +19,7 @@ class Progress(Protocol):
 
 
 class _Silent:
-    def bar(self, label: str, total: int | None) -> Callable[[int], None]:
+    def bar(self, label: str, total: int) -> Callable[[int], None]:
         return lambda count: None
 
     def note(self, line: str) -> None:

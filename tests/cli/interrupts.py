@@ -46,6 +46,7 @@ COMMANDS = {
     "baseline": BASELINE,
     "score": SCORE,
     "constants": ("constants", "--digits", "40"),
+    "cite": ("cite", "product_upper_edge"),
     "demo": ("demo", "--out", "results"),
     "plot": ("plot", "given.nc", "-o", "figures"),
     "depth": ("depth", "demo", "--draws", "20", "-o", "depth.nc"),

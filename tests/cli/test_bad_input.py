@@ -76,7 +76,7 @@ def test_baseline_of_parameters_outside_their_domain(options, fragments, refused
         (["baseline"], ["--d-model"]),
         (["baseline", "--d-model", 32], ["--d-head"]),
         (["baseline", "--d-model", "wide", "--d-head", 8], ["--d-model", "integer"]),
-        (["baseline", "--d-model", 32, "--d-head", 8, "--draws", "1e3"], ["--draws", "integer"]),
+        (["baseline", "--d-model", 32, "--d-head", 8, "--draws", "1e-3"], ["--draws", "integer"]),
         (["baseline", "--d-model", 32, "--d-head", 8, "--draws", 2.5], ["--draws", "integer"]),
         (["baseline", "--d-model", 32, "--d-head", 8, "--sigma", "wide"], ["--sigma"]),
         (["baseline", "--d-model", 32, "--d-head", 8, "--colour", "red"], ["--colour"]),
@@ -88,7 +88,7 @@ def test_baseline_of_parameters_outside_their_domain(options, fragments, refused
     ],
 )
 def test_wrong_command_line_points_to_the_help(command, fragments, refused):
-    refused(*fragments, "rmtbase --help explains", command=command)
+    refused(*fragments, "(try 'rmtbase", "--help')", command=command)
 
 
 # Outputs

@@ -6,8 +6,10 @@ import json
 import re
 import time
 
+import numpy as np
 import pytest
 
+import rmtbase
 from rmtbase import constants
 
 ENTRIES = [*constants.constants(), *constants.functions()]
@@ -67,7 +69,7 @@ def test_digits_are_as_many_as_asked_for(digits, run):
 
 
 SHAPES = ((768, 64), (2048, 128), (64, 8), (16, 16))
-FORMATS = ("text", "json", "latex", "bibtex")
+FORMATS = ("text", "json", "latex", "latex-rows", "bibtex")
 
 
 def options(entry, shape):
@@ -93,7 +95,7 @@ def test_every_constant_prints_by_default_or_says_what_the_shape_lacks(shape, ru
         ran = run("constants", *names, "--d-model", shape[0], "--d-head", shape[1], "--format", output)
         assert (ran.status, ran.err) == (0, "")
         for value in (entry(*(shape if len(entry.parameters) == 2 else shape[1:])).digits() for entry in printed):
-            assert output == "bibtex" or value.partition("e")[0] in ran.out
+            assert output in ("bibtex", "latex") or value.partition("e")[0] in ran.out
 
 
 @pytest.mark.parametrize("output", FORMATS)
@@ -153,7 +155,7 @@ def test_json_is_machine_readable(run):
 
 
 def test_latex_rows(run):
-    ran = run("constants", "square_product_upper_edge", "body_tail_gap", "--format", "latex", "--digits", 10)
+    ran = run("constants", "square_product_upper_edge", "body_tail_gap", "--format", "latex-rows", "--digits", 10)
     comment, *rows = ran.out.splitlines()
     assert comment.startswith("%")
     assert rows[0].startswith(r"\texttt{square\_product\_upper\_edge} & $\lambda_+^{P}$ & $6.750000000$ & ")
@@ -162,9 +164,95 @@ def test_latex_rows(run):
 
 def test_bibtex_has_each_reference_once_and_parses(run):
     ran = run("constants", "--format", "bibtex")
-    assert keys(ran.out) == list(constants.bibliography())
+    assert keys(ran.out) == [*constants.bibliography(), "rmtbase"]
     ran = run("constants", "tracy_widom_1_mean", "tracy_widom_1_std", "--format", "bibtex")
-    assert set(keys(ran.out)) == set(constants.tracy_widom_1_mean.references)
+    assert set(keys(ran.out)) == {*constants.tracy_widom_1_mean.references, "rmtbase"}
+
+
+EDGE = ["product_upper_edge", "--d-model", 2048, "--d-head", 128]
+CONDITIONS = ("divided by √d_model", "σ_Q = σ_K = 0.02", "d_model = 2048, d_head = 128", "λ: eigenvalues", "limit of")
+
+
+@pytest.mark.parametrize("output", FORMATS)
+def test_every_format_states_the_conditions_beside_the_value(output, run):
+    ran = run("constants", *EDGE, "--sigma", 0.02, "--format", output)
+    assert (ran.status, ran.err) == (0, "")
+    said = " ".join((str(json.loads(ran.out)) if output == "json" else ran.out).split())
+    if output == "latex-rows":
+        assert r"divided by $\sqrt{d_{\mathrm{model}}}$; $\sigma _Q = \sigma _K = 0.02$; " in said
+    else:
+        assert all(condition in said for condition in CONDITIONS)
+    if output != "bibtex":
+        assert re.search(r"6\.13145\d*(×10⁻⁴|\\times 10\^\{-4\})|0\.000613145", said)
+
+
+def test_a_sentence_is_ready_for_a_paper_and_its_keys_are_those_of_the_bibtex(run):
+    sentence = run("constants", *EDGE, "--sigma", 0.02, "--format", "latex").out
+    bibtex = run("constants", *EDGE, "--sigma", 0.02, "--format", "bibtex").out
+    assert r"is $\lambda_+ = 6.13145\times 10^{-4}$ for" in sentence
+    cited = re.findall(r"\\cite\{([^}]*)\}", sentence)
+    assert cited == ["burda_2010_rectangular,dupic_perez_castillo_2014", "rmtbase"]
+    assert keys(bibtex) == ",".join(cited).split(",")
+    text = " ".join(run("constants", *EDGE, "--sigma", 0.02, "--digits", 3).out.split())
+    assert "is λ₊ = 6.13×10⁻⁴ for W_QK = W_QᵀW_K of independent normal entries, divided by √d_model" in text
+    assert f"[1, 2], computed with rmtbase {rmtbase.__version__} [3]." in text
+
+
+def test_people_are_shown_no_digit_beyond_the_error(run):
+    ran = run("constants", "largest_eigenvalue_mean", "--d-model", 768, "--d-head", 64)
+    assert re.search(r"value +1516\.0 ± 0\.7 *$", ran.out, re.MULTILINE)
+    assert "E λ_max = 1516.0 ± 0.7" in ran.out
+    assert "1516.0 ± 0.7" in run("constants", "--d-model", 768, "--d-head", 64).out
+
+
+def test_sigmas_and_normalization_rescale(run):
+    def values(*more):
+        names = ("product_upper_edge", "spectral_radius", "log_determinant_mean", "normalized_participation_ratio_mean")
+        ran = run("constants", *names, "--d-model", 64, "--d-head", 16, *more, "--format", "json")
+        return [float(entry["value"]) for entry in json.loads(ran.out)["constants"]]
+
+    edge, radius, log_determinant, ratio = values()
+    g = 0.5 * 3 * 8
+    scaled = values("--sigma-q", 0.5, "--sigma-k", 3, "--normalization", "none")
+    assert scaled == pytest.approx([g**2 * edge, g * radius, log_determinant + 32 * np.log(g), ratio], rel=1e-14)
+
+
+@pytest.mark.parametrize("names", [(), ("product_upper_edge",), ("product_upper_edge", "trace_mean")], ids=str)
+def test_cite_prints_rmtbase_and_the_literature_of_what_is_named(names, run):
+    cited = {key for name in names for key in constants.find(name).references}
+    ran = run("cite", *names)
+    assert (ran.status, ran.err) == (0, "")
+    assert set(keys(ran.out)) == {*cited, "rmtbase"}
+    assert f"note      = {{Version {rmtbase.__version__}}}" in ran.out
+    lines = [line for line in run("cite", *names, "--format", "apa").out.splitlines() if line]
+    assert len(lines) == len(cited) + 1
+    assert lines[-1].startswith("The rmtbase developers. (n.d.). rmtbase: exact random-matrix baselines")
+
+
+@pytest.mark.parametrize("command", ["constants", "cite"])
+def test_help_has_an_example(command, run):
+    assert f"Example: rmtbase {command}" in " ".join(run(command, "--help").out.split())
+
+
+def test_cite_prints_the_citation_file(run):
+    ran = run("cite", "--format", "cff")
+    assert ran.out.startswith("cff-version: 1.2.0\n")
+    assert f"\nversion: {rmtbase.__version__}\n" in ran.out
+
+
+@pytest.mark.parametrize(
+    ("command", "fragments"),
+    [
+        (["--format", "ris"], ["format = 'ris'", "bibtex, apa, cff"]),
+        (["no_such_constant"], ["name = 'no_such_constant'"]),
+        (["trace_mean", "--format", "cff"], ["rmtbase alone"]),
+    ],
+)
+def test_cite_refuses_in_one_line(command, fragments, run):
+    ran = run("cite", *command)
+    assert (ran.status, ran.out) == (2, "")
+    (line,) = ran.err.splitlines()
+    assert all(fragment in line for fragment in fragments)
 
 
 @pytest.mark.parametrize(
@@ -173,7 +261,7 @@ def test_bibtex_has_each_reference_once_and_parses(run):
         (["tracy_widom_1_maen"], ["name = 'tracy_widom_1_maen'", "perhaps tracy_widom_1_mean"]),
         (["anchor"], ["half_normal_anchor_shape"]),
         (["zzzzzz"], ["`rmtbase constants` lists them"]),
-        (["body_tail_gap", "--format", "yaml"], ["format = 'yaml'", "text, json, latex, bibtex"]),
+        (["body_tail_gap", "--format", "yaml"], ["format = 'yaml'", "text, json, latex, latex-rows, bibtex"]),
         (["body_tail_gap", "--digits", 0], ["digits = 0", "a positive integer"]),
         (["--digits", -3], ["digits = -3", "a positive integer"]),
         (["body_tail_gap", "--digits", 101], ["digits = 101", "at most 100"]),
@@ -182,6 +270,13 @@ def test_bibtex_has_each_reference_once_and_parses(run):
         (["product_upper_edge", "--d-model", 768], ["d_head = None", "a function of d_model and d_head"]),
         (["product_upper_edge", "--d-model", 64, "--d-head", 768], ["d_head = 768", "at most d_model = 64"]),
         (["--d-model", 64, "--d-head", 768], ["d_head = 768", "at most d_model = 64"]),
+        (["body_tail_gap", "--sigma", 2], ["sigma = 2.0", "body_tail_gap does not depend on it"]),
+        (["--sigma", 2], ["sigma = 2.0", "--d-model and --d-head"]),
+        (["product_upper_edge", "--sigma", 2], ["d_model = None", "a function of d_model and d_head"]),
+        ([*EDGE, "--sigma", 2, "--sigma-q", 1], ["sigma = 2.0", "either sigma"]),
+        ([*EDGE, "--sigma", 0], ["sigma = 0.0", "a finite positive number"]),
+        ([*EDGE, "--normalization", "sqrt"], ["normalization = 'sqrt'", "'none' or 'sqrt_d'"]),
+        (["spectral_radius", "--d-head", 4, "--normalization", "none"], ["d_model = None", "d_head and d_model"]),
         (["product_lower_edge_scale", "--d-model", 64, "--d-head", 64], ["d_head = 64", "hard"]),
         (["--digits", "many"], ["--digits", "integer"]),
     ],

@@ -1,6 +1,7 @@
 """``rmtbase depth``: a table for the reader, JSON and a file for machines."""
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -60,10 +61,29 @@ def test_the_table_is_printed_and_written(run, model_folder, tmp_path):
     assert ran.status == 0
     assert ran.err.splitlines()[-1] == f"rmtbase: wrote {path}"
     assert "fits" in ran.out
-    assert ran.out.count("attention_query") == 2
+    assert len([line for line in ran.out.splitlines() if "attention_query " in line and "×" in line]) == 2
+    assert "Of all 2 layers, attention_query; more with --component: attention_key; all without it." in ran.out
     expected = effective_depths(str(model_folder), depths=range(1, 7), draws=39, components=["attention_query"])
     assert open_table(path).identical(expected)
     assert f"{expected['distance'].values[0, 0]:.4f}" in ran.out
+
+
+def test_interval_of_a_matrix_that_no_depth_fits_is_there_and_said_to_be_none(run, model_folder):
+    ran = run("depth", model_folder, "--max-depth", 2, "--draws", 39, "--component", "attention_query")
+    rows = [line for line in ran.out.splitlines() if "no depth" in line and "×" in line]
+    assert rows
+    assert all(re.search(r"\(\d+–\d+\)", row) for row in rows)
+    assert "no confidence interval" in ran.out
+    printed = json.loads(run("depth", model_folder, "--max-depth", 2, "--draws", 39, "--json").out)
+    assert "no confidence interval" in printed["interval"]
+
+
+def test_without_a_choice_all_matrices_are_said_to_be_there(run, model_folder):
+    ran = run("depth", model_folder, "--max-depth", 2, "--draws", 39)
+    assert (
+        "Of all 2 layers, all weight matrices; some of them with --component: attention_query, attention_key."
+        in ran.out
+    )
 
 
 def test_json_holds_every_matrix(run, weights, tmp_path):

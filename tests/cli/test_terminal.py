@@ -76,6 +76,41 @@ def test_away_from_a_terminal_stderr_holds_the_notes_only(run_process, shape, tm
     assert (ran.status, ran.err) == (0, f"rmtbase: wrote {path}\n")
 
 
+# How far long work is, away from a terminal
+
+LONG = ("baseline", "--d-model", 512, "--d-head", 128, "--draws", "4k")
+
+
+def test_long_work_away_from_a_terminal_tells_how_far_it_is(run_process, tmp_path):
+    path = tmp_path / "table.nc"
+    ran = run_process(*LONG, "-o", path, RMTBASE_PROGRESS_SECONDS="0.2")
+    *lines, wrote = ran.err.splitlines()
+    assert (ran.status, wrote) == (0, f"rmtbase: wrote {path}")
+    drawing = [line for line in lines if line.startswith("rmtbase: drawing: ")]
+    assert len(drawing) > 2
+    assert re.fullmatch(r"rmtbase: drawing: [\d,]+ of 4,000, [\d,.]+/s, [\d.]+ s left", drawing[-1])
+    done = [int(re.findall(r"[\d,]+", line)[0].replace(",", "")) for line in drawing]
+    assert done == sorted(done)
+
+
+def test_quiet_long_work_tells_nothing(run_process, tmp_path):
+    ran = run_process(*LONG, "-q", "-o", tmp_path / "table.nc", RMTBASE_PROGRESS_SECONDS="0.1")
+    assert (ran.status, ran.err) == (0, "")
+
+
+@pytest.mark.parametrize("seconds", ["0", "-1", "often", "nan"])
+def test_interval_that_is_none_is_refused(seconds, run, shape, tmp_path, monkeypatch):
+    monkeypatch.setenv("RMTBASE_PROGRESS_SECONDS", seconds)
+    ran = run("baseline", *shape, "--draws", 5, "-o", tmp_path / "table.nc")
+    assert (ran.status, ran.err.count("\n")) == (2, 1)
+    assert f"RMTBASE_PROGRESS_SECONDS = '{seconds}': expected a positive number of seconds" in ran.err
+
+
+def test_quiet_on_a_terminal_shows_no_bar(tmp_path):
+    options = ("--d-model", 128, "--d-head", 64, "--draws", 400)
+    assert in_terminal("baseline", *options, "-q", "-o", tmp_path / "table.nc") == (0, "")
+
+
 def test_error_of_a_process_is_one_line_and_status_two(run_process):
     ran = run_process("baseline", "--d-model", 8, "--d-head", 9)
     assert ran.status == 2

@@ -47,7 +47,7 @@ def _signed(rng: Random, path: Path, donor: bytes) -> None:
                 rng.choice(([-1, -1], [2**62, 4], [0], [], [1.5], ["a"], arrays[name][1][::-1])),
             ]
         case _:
-            header[rng.choice(("case", "start", "count", "plan_hash"))] = rng.choice((0, 7, "x", None, [1]))
+            header[rng.choice(("case", "start", "count", "draw_hash"))] = rng.choice((0, 7, "x", None, [1]))
     header.pop("sha256", None)
     digest = hashlib.sha256(json.dumps(header, sort_keys=True).encode() + data).hexdigest()
     path.write_bytes(json.dumps(header | {"sha256": digest}).encode() + b"\n" + data)

@@ -43,6 +43,12 @@ def test_an_adapter_beside_a_model_is_not_stepped_over(parts, tmp_path):
     refused(tmp_path, "holds a LORA adapter (adapter_config.json)", "the base model alone")
 
 
+@pytest.mark.parametrize("name", ["adapter_model.safetensors", "adapter_model.bin"])
+def test_weights_of_an_adapter_beside_a_model_are_not_stepped_over(name, parts, tmp_path):
+    (parts.write(tmp_path) / name).write_bytes(b"")
+    refused(tmp_path, f"holds {name}, the weights of an adapter", "merge_and_unload, then save_pretrained")
+
+
 def test_an_adapters_base_is_shown_harmlessly(tmp_path):
     named = {"base_model_name_or_path": "a\x1b[31m" + "b" * 10_000, "peft_type": "\u202e" * 1000}
     (tmp_path / "adapter_config.json").write_text(json.dumps(named))
@@ -195,18 +201,26 @@ def test_custom_code_and_cross_attention_are_noted(parts, tmp_path):
 @pytest.mark.parametrize(
     ("files", "fragments"),
     [
-        (["model.Q4_K_M.gguf"], ["a GGUF file", "model.Q4_K_M.gguf", "the checkpoint it was made from"]),
+        (["model.Q4_K_M.gguf"], ["a GGUF file", "model.Q4_K_M.gguf", "the checkpoint it was made from", "gguf_file="]),
         (["consolidated.00.pth", "params.json"], ["Meta's own release", "convert_llama_weights_to_hf"]),
         (["consolidated.safetensors", "params.json"], ["Mistral's own format"]),
         (["last.ckpt"], ["a PyTorch file that is no Hugging Face checkpoint", "last.ckpt"]),
-        (["model.pt"], ["a PyTorch file that is no Hugging Face checkpoint"]),
+        (
+            ["model.pt"],
+            ["a PyTorch file that is no Hugging Face checkpoint", "safetensors.torch.save_file", "score_heads"],
+        ),
+        (["model.pth"], ["a PyTorch file that is no Hugging Face checkpoint", "model.pth"]),
+        (["weights.pkl"], ["a pickle, which can run code", "model.safetensors"]),
         (["weights.npz"], ["NumPy arrays", "score_heads"]),
-        (["model.onnx", "model.onnx_data"], ["an ONNX graph", "model.onnx, model.onnx_data"]),
-        (["tf_model.h5"], ["TensorFlow weights"]),
+        (["model.onnx", "model.onnx_data"], ["an ONNX graph", "model.onnx, model.onnx_data", "score_heads"]),
+        (["tf_model.h5"], ["TensorFlow weights", "score_heads"]),
         (["flax_model.msgpack"], ["Flax weights"]),
         (["diffusion_pytorch_model.safetensors"], ["diffusers"]),
         (["whole.safetensors"], ["weights under another name: whole.safetensors"]),
-        (["adapter_model.safetensors"], ["an adapter without its base model"]),
+        (
+            ["adapter_model.safetensors"],
+            ["an adapter without its base model", "merge_and_unload, then save_pretrained"],
+        ),
     ],
 )
 @pytest.mark.parametrize("configured", [True, False])
@@ -237,6 +251,15 @@ def test_a_folder_without_weights_is_told_what_it_holds(parts, tmp_path):
     assert " more alone" in message
     assert message.isprintable()
     assert len(message) < 1200
+
+
+@pytest.mark.parametrize("opening", [open_model, head_shape])
+def test_weights_without_their_configuration_are_told_so(opening, parts, tmp_path):
+    (parts.write(tmp_path) / "config.json").unlink()
+    message = refused(
+        tmp_path, "config.json: no such file", "the folder holds weights alone", "score_heads", opening=opening
+    )
+    assert "another name" not in message
 
 
 def test_an_empty_folder_is_told_so(tmp_path):

@@ -1,8 +1,12 @@
 """A run that is killed at any moment and started again gives the table of a run that nothing interrupts, to the bit."""
 
 import random
+import re
 
-from rmtbase.montecarlo import read_plan, run_in_memory, run_plan
+import pytest
+
+from rmtbase.errors import StoreError
+from rmtbase.montecarlo import plan_status, read_plan, run_in_memory, run_plan
 from rmtbase.tables import is_temporary
 from telling import Told
 
@@ -44,3 +48,62 @@ def test_resume_after_kills_at_every_stage_is_bit_identical(start, tmp_path, ass
     assert_same(run_plan(plan, output, progress=last), run_in_memory(plan))
     assert "is the table of this plan already" in last.notes[-1]
     assert sorted(file.name for file in tmp_path.iterdir()) == ["table.log", "table.nc", "table.toml"]
+
+
+FEWER, MORE = PLAN.replace("1000", "1005"), PLAN.replace("1000", "1803")
+
+
+def test_more_draws_go_on_from_the_chunks_of_fewer_after_kills_at_every_stage(start, tmp_path, assert_same):
+    output = tmp_path / "table.nc"
+    fewer = start(FEWER, output, "--keep-chunks")
+    assert fewer.end() == 0
+    kept = {file.name: file.read_bytes() for file in fewer.chunks.glob("*.chunk")}
+    assert len(kept) == 101
+    short, manifest = "case-0000-draw-0000001000.chunk", (fewer.chunks / "store.json").read_bytes()
+
+    # As the short last chunk goes, as the store becomes that of more draws, and later.
+    for moment in (
+        lambda: not (fewer.chunks / short).exists(),
+        lambda: (fewer.chunks / "store.json").read_bytes() != manifest,
+        lambda: fewer.drawn() > 120,
+    ):
+        more = start(MORE, output)
+        assert more.kill(moment)
+        assert all((fewer.chunks / name).read_bytes() == kept[name] for name in kept if name != short)
+        assert "not a sound chunk" not in more.said()
+    assert re.search("resuming: [0-9]+ draws in [0-9]+ chunks left of 1,803 draws in 181 chunks", more.said())
+
+    plan, last = read_plan(output.with_suffix(".toml")), Told()
+    assert_same(run_plan(plan, output, progress=last), run_in_memory(plan))
+    assert "not a sound chunk" not in " ".join(last.notes)
+    assert not more.chunks.exists()
+
+
+def test_more_draws_say_what_they_go_on_from(start, tmp_path):
+    output = tmp_path / "table.nc"
+    assert start(FEWER, output, "--keep-chunks").end() == 0
+    folder = tmp_path / "table.nc.chunks"
+    (tmp_path / "more.toml").write_text(MORE)
+    plan = read_plan(tmp_path / "more.toml")
+    before = {file.name: file.read_bytes() for file in folder.iterdir()}
+    status = plan_status(plan, output)
+    assert f"{folder} is that of 1,005 draws: a run goes on from its chunks" in status
+    assert f"{folder}: 1,000 draws in 100 chunks there, 803 draws in 81 chunks left" in status
+    assert {file.name: file.read_bytes() for file in folder.iterdir()} == before
+    told = Told()
+    run_plan(plan, output, progress=told)
+    assert f"going on from the chunks of 1,005 draws in {folder}" in told.notes
+    assert told.steps["drawing"] == 803
+
+
+@pytest.mark.parametrize(
+    "change", [("1005", "900"), ("seed = 7", "seed = 8"), ("chunk = 10", "chunk = 20")], ids=["fewer", "seed", "chunk"]
+)
+def test_a_plan_that_is_not_the_same_with_more_draws_is_refused(change, start, tmp_path, watch):
+    output = tmp_path / "table.nc"
+    assert start(FEWER, output, "--keep-chunks").end() == 0
+    (tmp_path / "other.toml").write_text(FEWER.replace(*change))
+    before = watch(tmp_path)
+    with pytest.raises(StoreError, match="the chunks of another plan"):
+        run_plan(read_plan(tmp_path / "other.toml"), output)
+    before.assert_untouched()

@@ -190,7 +190,7 @@ DAMAGES = {
         "found no chunk",
     ),
     "nested deeply where its plan is named": (
-        lambda store, path: path.write_text('{"kind": "rmtbase chunk", "plan_hash": ' + "[" * 800 + "]" * 800 + "}\n"),
+        lambda store, path: path.write_text('{"kind": "rmtbase chunk", "draw_hash": ' + "[" * 800 + "]" * 800 + "}\n"),
         "found no chunk",
     ),
     "a number of 10 000 digits": (
@@ -200,7 +200,7 @@ DAMAGES = {
     "a header without end": (lambda store, path: path.write_bytes(b'{"kind": "' + b"x" * 10**6), "found no chunk"),
     "a link to a device": (a_device, "it is a device; expected a regular file"),
     "flipped in its numbers": (lambda store, path: flip(path, -9), "contents that do not fit their checksum"),
-    "flipped in its header": (lambda store, path: flip(path, 40), "plan_hash"),
+    "flipped in its header": (lambda store, path: flip(path, 40), "draw_hash"),
     "truncated": (lambda store, path: os.truncate(path, path.stat().st_size - 8), "bytes of numbers; expected the"),
     "empty": (lambda store, path: os.truncate(path, 0), "found no chunk; expected a chunk written by rmtbase"),
     "zeros": (lambda store, path: path.write_bytes(bytes(4096)), "found no chunk"),

@@ -1,20 +1,26 @@
+import inspect
 import subprocess
 import sys
+from itertools import combinations
 
 import matplotlib
 import numpy as np
 import pytest
 import xarray as xr
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_rgb
+from matplotlib.transforms import Bbox
 
 from rmtbase.errors import ParameterError
 from rmtbase.plots import (
     DARK,
     LIGHT,
+    PRINT,
     Z_LEVELS,
     compare,
     figures,
     null_spectrum,
+    omnibus_heatmap,
     ordered_eigenvalues,
     statistic_by_layer,
     z_heatmap,
@@ -40,6 +46,8 @@ def test_a_baseline_has_two_figures_for_each_shape_whatever_the_sigmas(baseline)
 def test_scores_have_their_standard_figures(learned):
     drawn = figures(learned)
     assert list(drawn) == [
+        "omnibus-map",
+        "heads-by-statistic",
         "z-heat-map",
         "ordered-eigenvalues",
         "statistics-by-layer",
@@ -68,17 +76,61 @@ def test_compared_heat_maps_have_one_colour_bar(scores):
     assert [ax.get_title().split("\n")[0] for ax in figure.axes[:2]] == ["random", "learned"]
 
 
+def test_ten_compared_tables_take_several_rows(learned):
+    figure = compare(statistic_by_layer, {f"step {k}": learned for k in range(10)}, statistic="stable_rank")
+    rows = {round(ax.get_position().y0, 6) for ax in figure.axes}
+    assert (len(figure.axes), len(rows)) == (10, 3)
+    assert figure.get_figwidth() < 20
+    figure = compare(omnibus_heatmap, {"one": learned, "other": learned})
+    assert [ax.get_title().split("\n")[0] for ax in figure.axes] == ["one", "other"]
+
+
+@pytest.mark.parametrize("which", ["learned", "baseline"])
+def test_at_the_width_of_a_column_nothing_is_cut_and_no_title_meets_another(which, request):
+    for name, figure in figures(request.getfixturevalue(which), theme="print", width=3.4).items():
+        renderer = FigureCanvasAgg(figure).get_renderer()
+        figure.draw(renderer)
+        width, height = figure.get_size_inches()
+        drawn = figure.get_tightbbox(renderer)
+        assert width == 3.4
+        assert -0.02 < drawn.x0 < drawn.x1 < width + 0.02, name
+        assert -0.02 < drawn.y0 < drawn.y1 < height + 0.02, name
+        texts = [text for ax in figure.axes for text in (ax.title, ax.xaxis.label, ax.yaxis.label) if text.get_text()]
+        for one, other in combinations(texts, 2):
+            boxes = [text.get_window_extent(renderer) for text in (one, other)]
+            assert not Bbox.intersection(*boxes), (name, one, other)
+
+
+def test_a_theme_has_a_name_and_unknown_ones_are_refused(baseline):
+    named, given = (figures(baseline, theme=theme)["null-spectrum-32x8"] for theme in ("dark", DARK))
+    assert named.get_facecolor() == given.get_facecolor() == (*to_rgb(DARK.surface), 1.0)
+    for plot in (figures, null_spectrum):
+        with pytest.raises(ParameterError, match="light, dark, print"):
+            plot(baseline, theme="sepia")
+        assert "#" not in str(inspect.signature(plot))
+    with pytest.raises(ParameterError, match="inches"):
+        figures(baseline, width=1e4)
+
+
+def test_titles_name_the_model_and_its_revision(learned):
+    named = learned.copy()
+    named.attrs = learned.attrs | {"model": "a $model", "revision": "step 7"}
+    for figure in figures(named).values():
+        assert figure.get_suptitle() == r"a \$model, revision step 7"
+    assert null_spectrum(named).get_figure().get_suptitle() == r"a \$model, revision step 7"
+
+
 def test_compared_panels_that_show_different_things_have_their_own_legends(scores, baseline):
     figure = compare(ordered_eigenvalues, scores)
     assert all(ax.get_legend() for ax in figure.axes)
     assert len(compare(null_spectrum, {"a table": baseline}).axes) == 1
 
 
-@pytest.mark.parametrize("theme", [LIGHT, DARK])
+@pytest.mark.parametrize("theme", [LIGHT, DARK, PRINT])
 def test_nothing_global_is_changed(theme, learned, baseline):
     before = dict(matplotlib.rcParams)
-    figures(learned, theme)
-    figures(baseline, theme)
+    figures(learned, theme=theme)
+    figures(baseline, theme=theme)
     assert dict(matplotlib.rcParams) == before
 
 
@@ -108,7 +160,7 @@ def contrast(one, other):
     return (high + 0.05) / (low + 0.05)
 
 
-@pytest.mark.parametrize("theme", [LIGHT, DARK])
+@pytest.mark.parametrize("theme", [LIGHT, DARK, PRINT])
 def test_text_is_readable_and_marks_stand_out(theme):
     assert contrast(theme.text, theme.surface) >= 7
     assert contrast(theme.muted, theme.surface) >= 4.5
@@ -127,7 +179,7 @@ def lab(linear_rgb):
     return np.array([116 * f[1] - 16, 500 * (f[0] - f[1]), 200 * (f[1] - f[2])])
 
 
-@pytest.mark.parametrize("theme", [LIGHT, DARK])
+@pytest.mark.parametrize("theme", [LIGHT, DARK, PRINT])
 @pytest.mark.parametrize("deficiency", [np.eye(3), PROTAN, DEUTAN])
 def test_colours_stay_apart_for_colour_blind_readers(theme, deficiency):
     def seen(colour):
@@ -142,7 +194,7 @@ def test_colours_stay_apart_for_colour_blind_readers(theme, deficiency):
         assert np.linalg.norm(seen(one) - seen(other)) > 20
 
 
-@pytest.mark.parametrize("theme", [LIGHT, DARK])
+@pytest.mark.parametrize("theme", [LIGHT, DARK, PRINT])
 def test_the_diverging_colours_match_the_levels_and_grow_stronger_from_the_middle(theme):
     middle = len(Z_LEVELS)
     assert len(theme.diverging) == 2 * middle + 1
@@ -154,6 +206,8 @@ def test_the_diverging_colours_match_the_levels_and_grow_stronger_from_the_middl
 def test_nulls_of_the_heads_own_have_figures_of_what_they_do_not_hold_fixed(resampled):
     drawn = figures(resampled)
     assert list(drawn) == [
+        "omnibus-map",
+        "heads-by-statistic",
         "z-heat-map",
         "ordered-eigenvalues",
         "statistics-by-layer",

@@ -8,20 +8,27 @@ from scipy import stats
 from scored_model import D_HEAD, D_MODEL, HEADS, LAYERS, PLANTED, ZERO
 
 import rmtbase
+from rmtbase import laws
 from rmtbase.errors import ParameterError
 from rmtbase.plots import (
     LIGHT,
+    Q_LEVELS,
     Z_LEVELS,
+    flagged_by_statistic,
     matrix_z_heatmap,
     null_spectrum,
+    omnibus_heatmap,
     ordered_eigenvalues,
     p_value_qq,
     statistic_by_layer,
     z_heatmap,
 )
-from rmtbase.scoring import farthest_z
+from rmtbase.scoring import farthest_distance, summarize_scores
 
-OF_SCORES = [null_spectrum, ordered_eigenvalues, statistic_by_layer, z_heatmap, matrix_z_heatmap, p_value_qq]
+OF_SCORES = [
+    *(null_spectrum, ordered_eigenvalues, statistic_by_layer, z_heatmap, matrix_z_heatmap, p_value_qq),
+    omnibus_heatmap,
+]
 
 
 def line(ax, label):
@@ -121,9 +128,9 @@ def test_the_error_bars_are_the_standard_errors(baseline):
     np.testing.assert_allclose(length, 2 * row["density_standard_error"].values[held], rtol=1e-9)
 
 
-def test_the_naive_law_is_named_too_narrow_and_is(baseline):
+def test_the_law_of_one_factor_is_named_and_too_narrow(baseline):
     ax = null_spectrum(baseline)
-    naive, free = line(ax, "too narrow"), line(ax, "free-product law")
+    naive, free = line(ax, "Marchenko–Pastur (one factor)"), line(ax, "free-product law")
 
     def width(curve):
         x = curve.get_xdata()[curve.get_ydata() > 0]
@@ -134,10 +141,29 @@ def test_the_naive_law_is_named_too_narrow_and_is(baseline):
     assert r"1/\lambda" in ax.get_ylabel()
 
 
+def test_laws_are_exact_densities_from_edge_to_edge(baseline):
+    row, ax = baseline.isel(case=0), null_spectrum(baseline)
+    law = laws.low_rank_product(d_model=D_MODEL, d_head=D_HEAD, normalization="sqrt_d")
+    x, y = line(ax, "free-product law").get_data()
+    np.testing.assert_allclose((x[0], x[-1]), law.support)
+    np.testing.assert_allclose((x[0], x[-1]), (row["edge_lower"], row["edge_upper"]))
+    np.testing.assert_allclose(y, law.pdf(x))
+    assert x.size == 500
+    assert np.trapezoid(y, x) == pytest.approx(1.0, abs=1e-4)
+
+
+def test_the_legend_lies_off_the_data(baseline):
+    for plot in (null_spectrum, ordered_eigenvalues):
+        ax = plot(baseline)
+        figure = ax.get_figure()
+        figure.draw_without_rendering()
+        assert ax.get_legend().get_window_extent().y1 < ax.get_window_extent().y0
+
+
 def test_the_null_of_scores_is_the_table_at_unit_sigma(learned, baseline):
     of_scores, of_table = null_spectrum(learned), null_spectrum(baseline)
     unit = D_MODEL  # the table is per d_model, the scores' null is of the raw product
-    for label in ("free-product law", "too narrow"):
+    for label in ("free-product law", "Marchenko–Pastur (one factor)"):
         np.testing.assert_allclose(
             line(of_scores, label).get_ydata() * unit, line(of_table, label).get_ydata(), rtol=1e-9
         )
@@ -146,29 +172,31 @@ def test_the_null_of_scores_is_the_table_at_unit_sigma(learned, baseline):
 # Ordered eigenvalues.
 
 
-def test_the_bands_are_the_table_s_quantiles_and_nest(baseline):
+def test_the_bands_are_the_table_s_quantiles_over_their_medians_and_nest(baseline):
     ax = ordered_eigenvalues(baseline, case=2)
     quantile = baseline["eigenvalue_quantile"].isel(case=2, index=slice(0, 6))
     outer, inner = bands(ax)["null, 1–99 %"], bands(ax)["null, 16–84 %"]
+    relative = quantile / quantile.sel(probability=0.5)
     for band, levels in ((outer, (0.01, 0.99)), (inner, (0.16, 0.84))):
         y = band.get_paths()[0].vertices[:, 1]
-        assert y.min() == pytest.approx(float(quantile.sel(probability=levels[0]).min()))
-        assert y.max() == pytest.approx(float(quantile.sel(probability=levels[1]).max()))
-    np.testing.assert_array_equal(line(ax, "median").get_ydata(), quantile.sel(probability=0.5))
+        assert y.min() == pytest.approx(float(relative.sel(probability=levels[0]).min()))
+        assert y.max() == pytest.approx(float(relative.sel(probability=levels[1]).max()))
+    np.testing.assert_array_equal(line(ax, "median").get_ydata(), np.ones(6))
     np.testing.assert_array_equal(line(ax, "median").get_xdata(), np.arange(1, 7))
 
 
-def test_a_head_is_drawn_at_its_own_scale(learned):
+def test_a_head_is_drawn_at_its_own_scale_over_the_null_s_median(learned):
     ax = ordered_eigenvalues(learned, [(1, 0), (2, 3)])
     head = learned["heads"].to_dataset().sel(layer=1, head=0)
-    expected = head["eigenvalue"] / (head["sigma_q"] * head["sigma_k"]) ** 2
+    median = learned["null"]["eigenvalue_quantile"].sel(probability=0.5).values
+    expected = head["eigenvalue"].values / float(head["sigma_q"] * head["sigma_k"]) ** 2 / median
     np.testing.assert_allclose(line(ax, "layer 1 head 0").get_ydata(), expected)
     assert len(line(ax, "layer 2 head 3").get_ydata()) == D_HEAD
 
 
 def test_the_farthest_head_is_chosen_and_a_zero_head_is_not(learned):
     labels = [one.get_label() for one in ordered_eigenvalues(learned).lines]
-    z = np.abs(farthest_z(learned["heads"].to_dataset()))
+    z = np.abs(farthest_distance(learned["heads"].to_dataset()))
     assert np.isnan(z[ZERO])
     farthest = np.unravel_index(np.nanargmax(z), z.shape)
     assert farthest in PLANTED
@@ -231,11 +259,20 @@ def test_the_band_is_the_null_s_and_spans_all_layers(learned):
     assert band_of(ax)[1] < high
 
 
-def test_layer_means_leave_out_the_head_that_was_not_scored(learned):
-    (means,) = [one for one in statistic_by_layer(learned).collections if "mean" in one.get_label()]
+def test_layer_medians_leave_out_the_head_that_was_not_scored(learned):
+    (medians,) = [one for one in statistic_by_layer(learned).collections if "median of" in one.get_label()]
     observed = learned["heads"]["observed"].sel(statistic="normalized_participation_ratio")
-    drawn = [segment[0][1] for segment in means.get_segments()]
-    np.testing.assert_allclose(drawn, observed.mean("head", skipna=True))
+    drawn = [segment[0][1] for segment in medians.get_segments()]
+    np.testing.assert_allclose(drawn, observed.median("head", skipna=True))
+
+
+def test_heads_far_below_a_narrow_band_have_an_axis_that_shows_both(learned):
+    far = learned.copy()
+    heads = learned["heads"].to_dataset().copy(deep=True)
+    heads["observed"].loc[{"statistic": "log_determinant", "layer": 1}] -= 1e3
+    far["heads"] = heads
+    assert statistic_by_layer(far, "log_determinant").get_yscale() == "symlog"
+    assert statistic_by_layer(learned, "normalized_participation_ratio").get_yscale() == "linear"
 
 
 def test_scores_of_plain_arrays_are_one_layer(baseline):
@@ -261,6 +298,39 @@ def test_cells_are_z_with_layer_0_on_top(learned):
     np.testing.assert_array_equal(drawn.filled(np.nan), z)
     assert drawn.mask[ZERO]
     assert ax.get_ylim() == (LAYERS - 0.5, -0.5)
+
+
+def test_a_positive_unbounded_statistic_is_mapped_on_the_scale_on_which_its_head_is_the_farthest(learned):
+    ax = z_heatmap(learned, "largest_eigenvalue")
+    assert r"of $\ln\,\lambda_1$" in ax.get_title()
+    heads = learned["heads"].to_dataset()
+    drawn = np.abs(mesh_of(ax).get_array().filled(np.nan))
+    chosen = heads["farthest_statistic"].values == "largest_eigenvalue"
+    np.testing.assert_array_equal(drawn[chosen], np.abs(farthest_distance(heads))[chosen])
+    for finding in summarize_scores(learned).findings:
+        assert abs(farthest_distance(heads)[finding.layer, finding.head]) == pytest.approx(finding.distance)
+
+
+def test_the_omnibus_map_has_a_colour_for_each_q_and_a_dot_where_a_head_left_the_null(learned):
+    ax = omnibus_heatmap(learned)
+    q = learned["heads"]["omnibus_q_value"].values
+    mesh, dots = mesh_of(ax), line(ax, "q < 0.05")
+    np.testing.assert_allclose(mesh.get_array().filled(np.nan), -np.log10(q))
+    assert set(zip(dots.get_ydata(), dots.get_xdata(), strict=True)) == set(zip(*np.nonzero(q < 0.05), strict=True))
+    places = {0.5: 7, 0.03: 9, 0.005: 11, 5e-4: 12, 5e-5: 14, 0.0: 14}
+    for value, place in places.items():
+        with np.errstate(divide="ignore"):
+            assert to_hex(mesh.cmap(mesh.norm(-np.log10(value)))) == LIGHT.diverging[place]
+    texts = [text.get_text() for text in ax.get_figure().axes[1].get_yticklabels()]
+    assert texts == [f"{one:g}" for one in Q_LEVELS]
+
+
+def test_bars_count_the_heads_that_each_statistic_flags(learned):
+    ax = flagged_by_statistic(learned)
+    flagged = summarize_scores(learned).flagged
+    counts = [int(text.get_text()) for text in ax.texts]
+    assert counts == sorted(flagged.values(), reverse=True)
+    assert [bar.get_width() for bar in ax.containers[1]] == counts
 
 
 def test_dots_mark_the_flagged_heads(learned):
@@ -316,7 +386,7 @@ def test_the_p_value_band_is_that_of_ordered_uniforms(learned):
 
 def test_random_p_values_stay_in_the_band_and_learned_ones_leave_it(scores):
     def below_band(tree):
-        p = np.sort(line(p_value_qq(tree, ["omnibus"]), "together").get_ydata())[::-1]
+        p = np.sort(line(p_value_qq(tree, ["omnibus"]), "all statistics together").get_ydata())[::-1]
         n = p.size
         i = np.arange(1, n + 1)
         # Simultaneous over the ranks: each at 1e-4, all at about 1e-3; the seed is fixed.
@@ -326,11 +396,14 @@ def test_random_p_values_stay_in_the_band_and_learned_ones_leave_it(scores):
     assert below_band(scores["learned"])
 
 
-def test_the_floor_is_two_over_draws_plus_one(learned):
-    assert line(p_value_qq(learned), "floor").get_ydata()[0] == pytest.approx(-np.log10(2 / 2001))
+def test_the_floor_is_two_over_draws_plus_one_and_half_of_it_for_all_together(learned):
+    ax = p_value_qq(learned)
+    assert line(ax, "floor of one statistic").get_ydata()[0] == pytest.approx(-np.log10(2 / 2001))
+    assert line(ax, "floor of all together").get_ydata()[0] == pytest.approx(-np.log10(1 / 2001))
+    assert len([one for one in p_value_qq(learned, ["omnibus"]).lines if "floor" in one.get_label()]) == 1
     bare = learned["heads"].to_dataset()
     assert not [one for one in p_value_qq(bare).lines if "floor" in one.get_label()]
-    assert line(p_value_qq(bare, draws=99), "floor").get_ydata()[0] == pytest.approx(-np.log10(0.02))
+    assert line(p_value_qq(bare, draws=99), "floor of one").get_ydata()[0] == pytest.approx(-np.log10(0.02))
 
 
 # The analytic null.
@@ -342,8 +415,11 @@ def test_an_analytic_null_has_no_draws_to_show(analytic):
     assert "free-product law" in labels
     assert not any("Monte Carlo" in label or "error" in label for label in labels)
     assert len(ax.lines) == 4  # the law, the naive law, and the two edges
-    density = analytic["learned"]["null"]["density_free"].values
-    np.testing.assert_array_equal(line(ax, "free-product law").get_ydata(), density)
+    null = analytic["learned"]["null"].to_dataset()
+    density, edges = null["density_free"].values, null["bin_edge"].values
+    x, y = line(ax, "free-product law").get_data()
+    below = np.concatenate([[0.0], np.cumsum(0.5 * (y[1:] + y[:-1]) * np.diff(x))])
+    np.testing.assert_allclose(np.diff(np.interp(edges, x, below)) / np.diff(edges), density, atol=2e-3 * density.max())
     assert ax.get_ylim()[1] > density.max()
 
 
@@ -357,7 +433,7 @@ def test_an_analytic_null_has_a_floor_where_a_head_lies_on_it(analytic):
 def test_a_file_that_does_not_say_how_its_null_is_known_has_a_simulated_one(learned):
     old = learned.copy()
     old.attrs = {name: value for name, value in learned.attrs.items() if name not in ("null_method", "p_value_floor")}
-    assert line(p_value_qq(old), "floor").get_ydata()[0] == pytest.approx(-np.log10(2 / 2001))
+    assert line(p_value_qq(old), "floor of one").get_ydata()[0] == pytest.approx(-np.log10(2 / 2001))
     assert any("Monte Carlo" in one.get_label() for one in null_spectrum(old).patches)
 
 
@@ -378,7 +454,8 @@ def test_a_statistic_without_a_null_leaves_an_empty_picture(plot):
 def test_heads_with_nulls_of_their_own_stand_before_bands_of_their_own(resampled):
     ax = ordered_eigenvalues(resampled, heads=[(0, 1), (1, 0)])
     quantile = resampled["null"]["eigenvalue_quantile"]
-    lower, upper = quantile.sel(layer=1, head=0, probability=0.01), quantile.sel(layer=1, head=0, probability=0.99)
+    own = quantile.sel(layer=1, head=0)
+    lower, upper = (own.sel(probability=level) / own.sel(probability=0.5) for level in (0.01, 0.99))
     drawn = ax.collections[1].get_paths()[0].vertices[:, 1]
     assert drawn.min() == pytest.approx(lower.min().item())
     assert drawn.max() == pytest.approx(upper.max().item())
@@ -405,4 +482,4 @@ def test_nulls_of_the_heads_own_have_no_one_spectrum(resampled):
 
 
 def test_the_floor_of_nulls_of_the_heads_own_is_that_of_their_draws(resampled):
-    assert line(p_value_qq(resampled), "floor").get_ydata()[0] == pytest.approx(-np.log10(2 / 500))
+    assert line(p_value_qq(resampled), "floor of one").get_ydata()[0] == pytest.approx(-np.log10(2 / 500))

@@ -1,3 +1,4 @@
+import datetime
 import json
 import re
 from html.parser import HTMLParser
@@ -11,7 +12,7 @@ import xarray as xr
 import rmtbase
 from rmtbase.errors import ParameterError
 from rmtbase.report import render
-from rmtbase.scoring import summarize_scores
+from rmtbase.scoring import farthest_distance, signed_distance, summarize_scores
 from rmtbase.shown import shown
 from rmtbase.statistics import SPECTRAL_STATISTICS
 
@@ -114,11 +115,100 @@ def test_hostile_names_stay_text(harmless, page, outline):
     assert all("onerror" not in attrs for _, attrs in outline.elements)
 
 
+def words_of(page):
+    return " ".join("".join(Outline(page).text).split())
+
+
 def test_the_finding_comes_first_and_in_words(tree, outline):
     text = " ".join("".join(outline.text).split())
-    places = [text.index(" ".join(sentence.split())) for sentence in summarize_scores(tree).sentences()]
+    summary = summarize_scores(tree)
+    sentences = [*summary.verdict(), *summary.reasons(), *summary.left_out()]
+    places = [text.index(" ".join(sentence.split())) for sentence in sentences]
     assert places == sorted(places)
+    assert text.index("Which heads look unlike random ones") < places[0]
     assert places[-1] < text.index("How far every head is from random")
+    (by_statistic,) = summary.by_statistic()  # drawn as bars, and told to readers who cannot see them
+    assert by_statistic in [svg["aria-label"] for svg in outline.of("svg")]
+
+
+def test_the_first_two_sentences_say_what_was_compared_with_what(tree, analytic_tree):
+    for scores, against in ((tree, "2 000 random heads"), (analytic_tree, "what is known by theory of random heads")):
+        text = words_of(render(scores))
+        lead = text.index("Each attention head of ")
+        assert text.index(f"was compared with {against} of the same shape (32 × 8)") > lead
+        heads = len(summarize_scores(scores).findings)
+        assert f"{heads} of 11 heads differ from them by more than chance explains" in text
+        assert "null" not in text[lead : text.index("expected to be chance")].replace(shown(scores.attrs["model"]), "")
+
+
+def test_a_null_of_copies_is_told_as_one(resampled_tree):
+    words = {"permutation": "put in random order", "haar": "turned against each other at random"}
+    text = words_of(render(resampled_tree))
+    assert "499 copies of itself" in text
+    assert words[resampled_tree.attrs["null"].partition(":")[0]] in text
+
+
+def test_the_page_says_of_what_it_is_when_it_was_made_and_by_what(analytic_tree, monkeypatch):
+    page = render(analytic_tree, date=datetime.date(2031, 2, 3))
+    text = words_of(page)
+    assert "date2031-02-03" in text
+    assert f"made byrmtbase {analytic_tree.attrs['rmtbase_version']}" in text
+    assert text.count("learned. ") >= 8  # each caption names the model
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "86400")
+    assert "date1970-01-02" in words_of(render(analytic_tree))
+
+
+def test_farthest_has_one_meaning_and_says_where_it_is_ln(tree, page):
+    heads = tree["heads"].to_dataset()
+    distance = np.abs(farthest_distance(heads))
+    layer, head = np.unravel_index(np.nanargmax(distance), distance.shape)
+    one = SPECTRAL_STATISTICS[str(heads["farthest_statistic"].values[layer, head])]
+    tile = re.search(r"<dt>(null standard deviations of the farthest head[^<]*)</dt><dd>([^<]*)</dd>", page)
+    assert f"layer {layer} head {head}, by its {one.long_name}" in tile[1]
+    assert ("(of ln)" in tile[1]) == one.on_log_scale
+    assert float(tile[2]) == pytest.approx(distance[layer, head], abs=0.06)
+    first = next(
+        finding for finding in summarize_scores(tree).findings if (finding.layer, finding.head) == (layer, head)
+    )
+    assert f"{distance[layer, head]:.1f} standard deviations" in first.sentence()
+    assert ("of its ln" in first.sentence()) == one.on_log_scale
+    z = embedded(page, "heads-table")["largest_eigenvalue"]["cells"][2].split("|")
+    drawn = signed_distance(heads.sel(statistic="largest_eigenvalue")).ravel()
+    assert [float(text.replace("−", "-")) for text in z if text != "–"] == pytest.approx(
+        drawn[drawn == drawn], abs=0.06
+    )
+    assert ">largest eigenvalue (z of its ln)</option>" in page
+
+
+def test_p_values_at_the_floor_are_bounds(tree, page):
+    p, q = (column.split("|") for column in embedded(page, "heads-table")["largest_eigenvalue"]["cells"][3:])
+    values = tree["heads"]["p_value"].sel(statistic="largest_eigenvalue").values.ravel()
+    floor = values == 2 / 2001
+    assert floor.any()
+    assert [text == "≤ 0.001" for text in p] == floor.tolist()
+    assert [text.startswith("≤ ") for text in q] == floor.tolist()
+    assert re.search(r"<td>≤ [\d.e−]+</td><td>\d", page)  # the omnibus q-value
+    assert "(q ≤ " in page
+
+
+def test_scores_of_arrays_have_a_page(tree):
+    arrays = tree.copy()
+    del arrays["matrices"]
+    for attributes in ({"family": "", "model": "", "revision": ""}, {"family": "arrays"}):
+        arrays.attrs = tree.attrs | attributes
+        page = render(arrays)
+        assert Outline(page).open == []
+        assert ("Each attention head of these arrays was" in page) == ("model" in attributes)
+
+
+def test_headers_and_symbols_have_tips(page, outline):
+    headers = [attrs for tag, attrs in outline.elements if tag == "th" and attrs.get("scope") == "col"]
+    tips = [attrs["title"] for attrs in headers if "title" in attrs]
+    assert len(tips) >= 15
+    assert all(len(tip) > 10 for tip in tips)
+    symbols = [attrs for attrs in outline.of("span") if attrs.get("class") == "math"]
+    assert symbols
+    assert all(attrs["title"] for attrs in symbols)
 
 
 def test_warnings_and_notes_are_told(tree, outline):
@@ -131,7 +221,7 @@ def test_warnings_and_notes_are_told(tree, outline):
 
 def test_every_figure_has_a_description_and_a_caption(outline):
     figures = outline.of("svg")
-    assert len(figures) == len(outline.of("figure")) == len(outline.of("figcaption")) == 6
+    assert len(figures) == len(outline.of("figure")) == len(outline.of("figcaption")) == 8
     for svg in figures:
         assert svg["role"] == "img"
         assert len(svg["aria-label"]) > 20

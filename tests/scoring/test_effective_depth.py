@@ -273,7 +273,7 @@ def test_a_larger_matrix_is_compared_with_narrower_draws():
 
 def test_draws_of_half_the_width_tell_the_distances_of_the_whole():
     fitter = depth_fitter(1.0, range(1, 8), "path", "wasserstein", 499, 0.05, 24, 0)
-    advance = SILENT.bar("", None)
+    advance = SILENT.bar("", 0)
     own, brought = (fitter.refit_distance(48, width, ResidualPath(3, 1.0), advance) for width in (48, 24))
     # Each mean is known to 0.8 %, the growth to 1.2 %; at these small widths it slows down by some per cent more.
     assert brought.mean() == pytest.approx(own.mean(), rel=0.1)

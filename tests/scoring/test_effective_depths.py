@@ -43,7 +43,7 @@ def test_each_matrix_is_fitted_as_if_it_were_alone(model):
     table = effective_depths(model, **SETTINGS, progress=told)
     assert dict(table.sizes) == {"layer": 2, "component": 2, "depth": 4, "index": 32}
     assert table["component"].values.tolist() == ["attention_query", "attention_key"]
-    assert told.steps["fitting"] == 4
+    assert told.steps == told.totals == {"fitting": 4, "drawing residual paths": 4 * SETTINGS["draws"]}
     for layer in range(2):
         for component, shape in (("attention_query", (32, 32)), ("attention_key", (16, 32))):
             alone = effective_depth(model.matrix(layer, component), **SETTINGS)

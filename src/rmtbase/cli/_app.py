@@ -2,50 +2,76 @@
 
 from __future__ import annotations
 
+import os
 import sys
+import time
+from platform import python_version
 
 import typer
+from typer.completion import shell_complete
 
+import rmtbase
 from rmtbase.cli._baseline import baseline
+from rmtbase.cli._cite import cite
+from rmtbase.cli._command_line import SHARED, Command, Commands
 from rmtbase.cli._constants import constants
 from rmtbase.cli._demo import demo
 from rmtbase.cli._depth import depth
 from rmtbase.cli._doctor import doctor
-from rmtbase.cli._endings import ended_by
+from rmtbase.cli._endings import VERBOSITY, Verbosity, detail, ended_by
 from rmtbase.cli._law import law
 from rmtbase.cli._plot import plot
 from rmtbase.cli._score import score
 from rmtbase.cli._terminal import warnings_as_notes
 from rmtbase.errors import ParameterError
 
+_COMPLETION = "_RMTBASE_COMPLETE"  # by which the shell's script asks what a word may become
+
 app = typer.Typer(
     name="rmtbase",
+    cls=Commands,
     help="How would this weight matrix look if it had learned nothing?",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (demo, baseline, score, depth, law, constants, plot, doctor):
-    app.command()(command)
+for command in (demo, baseline, score, depth, law, constants, cite, plot, doctor):
+    app.command(cls=Command)(command)
 
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        import rmtbase
-
         print(rmtbase.__version__)
         raise typer.Exit
+
+
+def _set_verbosity(param: typer.CallbackParam, wanted: bool) -> None:
+    if not wanted:
+        return
+    chosen = Verbosity[SHARED[str(param.name)]]
+    if VERBOSITY.get() not in (Verbosity.NORMAL, chosen):
+        raise typer.BadParameter("expected one of --quiet and --verbose")
+    VERBOSITY.set(chosen)
 
 
 @app.callback()
 def options(
     version: bool = typer.Option(
-        False, "--version", help="Print the version and leave.", is_eager=True, callback=_print_version
+        False, "--version", "-V", help="Print the version and leave.", is_eager=True, callback=_print_version
+    ),
+    quiet: bool = typer.Option(
+        False, "--quiet", "-q", help="Tell errors and the result alone.", callback=_set_verbosity
+    ),
+    verbose: bool = typer.Option(
+        False, "--verbose", "-v", help="Tell more: versions, where a null comes from, times.", callback=_set_verbosity
     ),
     debug: bool = typer.Option(False, "--debug", help="Show the traceback of an error; anywhere on the line."),
 ) -> None:
-    """How would this weight matrix look if it had learned nothing?"""
+    """How would this weight matrix look if it had learned nothing?
+
+    Long work shows bars on a terminal, and elsewhere tells from time to time how far it is, on stderr; every
+    RMTBASE_PROGRESS_SECONDS where that is set.
+    """
 
 
 def run(given: list[str]) -> int:
@@ -54,13 +80,18 @@ def run(given: list[str]) -> int:
     Returns:
         The exit status.
     """
-    debug = "--debug" in given
+    debug, begin = "--debug" in given, time.monotonic()
+    before = VERBOSITY.set(Verbosity.NORMAL)
     try:
         with warnings_as_notes():
             status = _command([argument for argument in given if argument != "--debug"])
         sys.stdout.flush()
+        versions = f"rmtbase {rmtbase.__version__}, Python {python_version()}"
+        detail(f"took {time.monotonic() - begin:.1f} s; {versions}")
     except BaseException as error:
         return ended_by(error, debug)
+    finally:
+        VERBOSITY.reset(before)
     return status
 
 
@@ -70,9 +101,13 @@ def _command(arguments: list[str]) -> int:
             raise ParameterError("argument", argument, "text without NUL characters, which no name holds")
     # Neither of click's own main, which ends lines and prints tracebacks its way when it is interrupted.
     command = typer.main.get_command(app)
+    if _COMPLETION in os.environ:
+        return shell_complete(command, {}, "rmtbase", _COMPLETION, os.environ[_COMPLETION])
     try:
         with command.make_context("rmtbase", arguments) as context:
             command.invoke(context)
     except typer.Exit as left:
         return left.exit_code
+    except SystemExit as left:  # of --show-completion and --install-completion
+        return int(left.code or 0)
     return 0

@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from rmtbase.cli._command_line import count
+from rmtbase.cli._completion import models, one_of, plans
+
 if TYPE_CHECKING:
     from rmtbase.montecarlo import Plan
 
@@ -19,28 +22,51 @@ def baseline(
     d_head: Annotated[list[int] | None, typer.Option(help="Head dimension; one, or one for each --d-model.")] = None,
     model: Annotated[
         str | None,
-        typer.Option(help="Take the shape from a model: a known name, a folder with config.json, or a hub id."),
+        typer.Option(
+            help="Take the shape from a model: a known name, a folder with config.json, or a hub id.",
+            autocompletion=models,
+        ),
     ] = None,
     plan: Annotated[
-        Path | None, typer.Option(help="Make the table that a TOML plan describes, for any ensemble.")
+        Path | None,
+        typer.Option(help="Make the table that a TOML plan describes, for any ensemble.", autocompletion=plans),
     ] = None,
     sigma: Annotated[
         list[float] | None, typer.Option(help="Standard deviation of the weights; repeat for more. Default 1.")
     ] = None,
-    draws: Annotated[int | None, typer.Option(help="Monte Carlo draws per shape. Default 10000.")] = None,
+    draws: Annotated[
+        int | None,
+        typer.Option(
+            help="Monte Carlo draws per shape, 10_000, 1e4 or 10k say. Default 10000. More than before go on from the "
+            "chunks that are kept.",
+            parser=count,
+            metavar="COUNT",
+        ),
+    ] = None,
     seed: Annotated[
         int | None, typer.Option(help="The same seed gives the same numbers to the bit. Default 0.")
     ] = None,
     normalization: Annotated[
         str | None,
-        typer.Option(help="'sqrt_d' (default): W_QK divided by the square root of d_model; 'none': the raw product."),
+        typer.Option(
+            help="'sqrt_d' (default): W_QK divided by the square root of d_model; 'none': the raw product.",
+            autocompletion=one_of("sqrt_d", "none"),
+        ),
     ] = None,
-    precision: Annotated[str | None, typer.Option(help="'float64' (default), or 'float32' for a stated error.")] = None,
+    precision: Annotated[
+        str | None,
+        typer.Option(
+            help="'float64' (default), or 'float32' for a stated error.", autocompletion=one_of("float64", "float32")
+        ),
+    ] = None,
     sample: Annotated[
         bool | None,
         typer.Option("--sample/--no-sample", help="Keep every draw's statistics in the table, as scoring needs."),
     ] = None,
-    workers: Annotated[int | None, typer.Option(help="Draw with that many local processes, one core each.")] = None,
+    workers: Annotated[
+        int | None,
+        typer.Option(help="Draw with that many local processes, one core each.", parser=count, metavar="COUNT"),
+    ] = None,
     scheduler: Annotated[
         str | None,
         typer.Option(
@@ -54,13 +80,18 @@ def baseline(
             "'auto' under SLURM, MPI or on a TPU pod."
         ),
     ] = None,
-    processes: Annotated[int | None, typer.Option(help="With --coordinator: how many hosts.")] = None,
+    processes: Annotated[
+        int | None, typer.Option(help="With --coordinator: how many hosts.", parser=count, metavar="COUNT")
+    ] = None,
     process: Annotated[int | None, typer.Option(help="With --coordinator: which of them this is, from 0.")] = None,
     status: Annotated[
         bool, typer.Option("--status", help="Say what is there, what is left and what it would take, and draw nothing.")
     ] = False,
     keep_chunks: Annotated[
-        bool, typer.Option("--keep-chunks", help="Keep FILE.chunks when the table is written.")
+        bool,
+        typer.Option(
+            "--keep-chunks", help="Keep FILE.chunks when the table is written, for more --draws to go on from."
+        ),
     ] = False,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="File to write. Default baseline-DxH.nc or PLAN.nc, here.")
@@ -69,7 +100,8 @@ def baseline(
 ) -> None:
     """Make a table of random matrices: simulated beside analytic, W_QK = W_Q^T W_K or any ensemble.
 
-    Finished chunks are kept beside the file until it is written: the same command after a kill goes on where it stood.
+    Finished chunks are kept beside the file until it is written: the same command after a kill goes on where it stood,
+    and so does one that asks for more draws.
 
     Example: rmtbase baseline --d-model 768 --d-head 64 --draws 10000 -o gpt2.nc
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich import box
@@ -14,9 +14,10 @@ from rich.text import Text
 if TYPE_CHECKING:
     from rmtbase.constants import Constant, ConstantFunction
 
-FORMATS = ("text", "json", "latex", "bibtex")
+FORMATS = ("text", "json", "latex", "latex-rows", "bibtex")
 _LISTED_DIGITS = 15
 _NAMED_DIGITS = 30
+_SENTENCE_DIGITS = 6
 _WIDE = 130  # columns from which a description stands beside its value, not below its name
 
 
@@ -24,19 +25,36 @@ def constants(
     names: Annotated[list[str] | None, typer.Argument(metavar="[NAME]...", help="Which ones; without, all.")] = None,
     digits: Annotated[
         int | None,
-        typer.Option(help="Significant digits: 30 of one that is named, 15 in the list, or as many as there are."),
+        typer.Option(
+            help="Significant digits: 30 of one that is named, 15 in the list, 6 in a sentence; or all there are."
+        ),
     ] = None,
-    output: Annotated[str, typer.Option("--format", help="text, json, latex (rows of a table) or bibtex.")] = "text",
+    output: Annotated[
+        str,
+        typer.Option(
+            "--format",
+            help="text, json, latex (a sentence for a paper), latex-rows (of a table), or bibtex (of the literature "
+            "and of rmtbase).",
+        ),
+    ] = "text",
     d_model: Annotated[int | None, typer.Option(help="Width, for the functions of the shape.")] = None,
     d_head: Annotated[int | None, typer.Option(help="Head dimension, likewise.")] = None,
+    sigma: Annotated[
+        float | None, typer.Option(help="Standard deviation of the entries of W_Q and W_K, likewise; else 1.")
+    ] = None,
+    sigma_q: Annotated[float | None, typer.Option(help="That of W_Q alone.")] = None,
+    sigma_k: Annotated[float | None, typer.Option(help="That of W_K alone.")] = None,
+    normalization: Annotated[
+        str | None, typer.Option(help="sqrt_d (W_QK divided by √d_model, the default) or none.")
+    ] = None,
 ) -> None:
-    """Print the constants of the null: definition, digits, uncertainty, references.
+    """Print the constants of the null: value, conditions, definition, uncertainty, references, a sentence to cite it.
 
-    Example: rmtbase constants product_upper_edge --d-model 768 --d-head 64 --digits 20
+    Example: rmtbase constants product_upper_edge --d-model 768 --d-head 64 --sigma 0.02 --format latex
     """
     import rmtbase
     from rmtbase.cli._terminal import out, print_json
-    from rmtbase.constants import as_json, as_latex, bibliography, bibtex, find, groups
+    from rmtbase.constants import as_json, as_latex, bibliography, bibtex, find, groups, software
     from rmtbase.errors import ParameterError
     from rmtbase.parameters import require_head_shape, require_positive_integer
 
@@ -44,56 +62,90 @@ def constants(
         raise ParameterError("format", output, f"one of {', '.join(FORMATS)}")
     default = _NAMED_DIGITS if names else _LISTED_DIGITS
     count = require_positive_integer("digits", default if digits is None else digits)
-    shape = {name: value for name, value in (("d_model", d_model), ("d_head", d_head)) if value is not None}
+    shape = _given(d_model=d_model, d_head=d_head)
+    scale = _given(sigma=sigma, sigma_q=sigma_q, sigma_k=sigma_k, normalization=normalization)
     if len(shape) == 2:
         require_head_shape(**shape)
+    elif scale and not names:
+        raise ParameterError(next(iter(scale)), next(iter(scale.values())), "--d-model and --d-head beside it")
     found = {"": tuple(find(name) for name in names)} if names else groups()
-    sections = {heading: [_at(entry, shape, bool(names)) for entry in entries] for heading, entries in found.items()}
-    entries = [entry for section in sections.values() for entry in section]
     if names:
-        _refuse_unused_shape(found[""], shape)
-        for entry in entries if digits is not None else ():
-            entry.require_digits(count)
+        _refuse_unused(found[""], shape, scale)
+    sections = {
+        heading: [_at(entry, shape, scale, bool(names)) for entry in entries] for heading, entries in found.items()
+    }
+    entries = [entry for section in sections.values() for entry in section]
+    for entry in entries if names and digits is not None else ():
+        entry.require_digits(count)
     keys = {key for entry in entries for key in entry.references}
     if output == "bibtex":
-        print(bibtex(keys))
+        print("\n".join(f"% {line}" for line in _conditions(entries)))
+        print(f"\n{bibtex(keys)}\n\n{software().bibtex}")
     elif output == "latex":
+        print("\n\n".join(_latex(entry, digits or _SENTENCE_DIGITS) for entry in entries))
+    elif output == "latex-rows":
         print(as_latex(entries, count))
     elif output == "json":
         references = {key: reference.bibtex for key, reference in bibliography().items() if key in keys}
-        page = {"rmtbase_version": rmtbase.__version__, **shape, "constants": as_json(entries, count)}
-        print_json(page | {"references": references})
+        page = {"rmtbase_version": rmtbase.__version__, **shape, **scale, "constants": as_json(entries, count)}
+        print_json(page | {"references": references, "citation": software().bibtex})
     elif names:
         for place, entry in enumerate(entries):
             print(end="\n" if place else "")
-            _print_one(entry, count, out())
+            _print_one(entry, count, digits or _SENTENCE_DIGITS, out())
     else:
         _print_all(sections, count, shape, out())
 
 
-def _at(entry: Constant | ConstantFunction, shape: dict[str, int], named: bool) -> Constant | ConstantFunction:
+def _given(**options: Any) -> dict[str, Any]:
+    return {name: value for name, value in options.items() if value is not None}
+
+
+def _at(
+    entry: Constant | ConstantFunction, shape: dict[str, int], scale: dict[str, Any], named: bool
+) -> Constant | ConstantFunction:
     """The entry with its shape put in, where there is one; in a list of all, where it has a value at that shape."""
     from rmtbase.constants import Constant
     from rmtbase.errors import ParameterError
 
-    if isinstance(entry, Constant) or not any(name in shape for name in entry.parameters):
+    if isinstance(entry, Constant) or not (scale or any(name in shape for name in entry.parameters)):
         return entry
+    takes = entry.takes(scale.get("normalization", "sqrt_d"))
     try:
-        return entry(**{name: value for name, value in shape.items() if name in entry.parameters})
+        return entry(**{name: value for name, value in shape.items() if name in takes}, **scale)
     except ParameterError:
         if named:
             raise
         return entry
 
 
-def _refuse_unused_shape(entries: tuple[Constant | ConstantFunction, ...], shape: dict[str, int]) -> None:
+def _refuse_unused(
+    entries: tuple[Constant | ConstantFunction, ...], shape: dict[str, int], scale: dict[str, Any]
+) -> None:
+    """Refuse a shape or a scale of which none of the entries is a function."""
+    from rmtbase.constants import ConstantFunction
     from rmtbase.errors import ParameterError
 
-    for name, value in shape.items():
-        if not any(name in getattr(entry, "parameters", ()) for entry in entries):
-            raise ParameterError(
-                name, value, f"none: {', '.join(entry.name for entry in entries)} does not depend on it"
-            )
+    normalization = scale.get("normalization", "sqrt_d")
+    functions = [entry for entry in entries if isinstance(entry, ConstantFunction)]
+    taken = {name for entry in functions for name in entry.takes(normalization)} | (set(scale) if functions else set())
+    for name, value in (shape | scale).items():
+        if name not in taken:
+            names = ", ".join(entry.name for entry in entries)
+            raise ParameterError(name, value, f"none: {names} does not depend on it")
+
+
+def _conditions(entries: list[Constant | ConstantFunction]) -> list[str]:
+    return [f"{entry.name}: {entry.description}; {entry.conditions}" for entry in entries]
+
+
+def _latex(entry: Constant | ConstantFunction, digits: int) -> str:
+    """Its sentence, after a comment with its conditions; of a function without a shape the comment alone."""
+    from rmtbase.constants import Constant, as_latex_sentence
+
+    (comment,) = _conditions([entry])
+    sentence = f"\n{as_latex_sentence(entry, digits)}" if isinstance(entry, Constant) else ""
+    return f"% {comment}{sentence}"
 
 
 def _value(entry: Constant | ConstantFunction, digits: int, shape: dict[str, int] | None = None) -> str:
@@ -123,26 +175,32 @@ def _print_all(
                 below = Padding(Text(entry.description, "dim"), (0, 0, 0, 2))
                 shown.add_row(Group(entry.name, below), value)
         console.print(shown)
-    console.print("rmtbase constants NAME shows definition, uncertainty and references of one.", style="dim")
+    console.print(
+        "rmtbase constants NAME shows conditions, definition, uncertainty and references of one.", style="dim"
+    )
 
 
-def _print_one(entry: Constant | ConstantFunction, digits: int, console: Console) -> None:
+def _print_one(entry: Constant | ConstantFunction, digits: int, sentence_digits: int, console: Console) -> None:
     """Everything that is known of one."""
-    from rmtbase.constants import bibliography
+    from rmtbase.constants import Constant, as_sentence, bibliography, software
 
     uncertainty = entry.uncertainty if isinstance(entry.uncertainty, str) else "depends on the shape"
     rows = [
         ("value", _value(entry, digits)),
         ("uncertainty", uncertainty),
+        *entry.conditions.stated().items(),
         ("symbol", entry.symbol),
         ("definition", entry.definition),
         ("computed by", entry.method),
         ("from", ", ".join(entry.parents)),
         ("digits", f"up to {entry.most_digits}"),
     ]
-    known = bibliography()
-    for place, key in enumerate(entry.references):
-        rows.append(("" if place else "references", f"{key}: {known[key].title}. {known[key].link}".rstrip()))
+    references = [bibliography()[key] for key in entry.references]
+    for number, one in enumerate([*references, software()], 1):
+        label = "references" if number == 1 else ""
+        rows.append((label, f"[{number}] {one.key}: {one.title}. {one.link or one.fields.get('note', '')}".rstrip()))
+    if isinstance(entry, Constant):
+        rows.append(("to cite", as_sentence(entry, sentence_digits)))
     shown = Table.grid(padding=(0, 2))
     shown.add_column(no_wrap=True, style="dim")
     shown.add_column(overflow="fold")

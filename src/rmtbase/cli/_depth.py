@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,6 +13,8 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from rmtbase.cli._command_line import count
+from rmtbase.cli._completion import components, models, one_of, revisions
 from rmtbase.cli._terminal import bars, cell, out, print_json, say_written
 
 if TYPE_CHECKING:
@@ -30,9 +33,13 @@ _FIELDS = (
     "fits",
 )
 
+_INTERVAL = "where no depth fits a matrix, its interval is that of draws of the nearest path: no confidence interval"
+
 
 def depth(
-    model: Annotated[str, typer.Argument(help="A checkpoint folder, a hub id, or 'demo' (bundled).")],
+    model: Annotated[
+        str, typer.Argument(help="A checkpoint folder, a hub id, or 'demo' (bundled).", autocompletion=models)
+    ],
     sigma: Annotated[
         list[float] | None,
         typer.Option(help="Sigma of the blocks; several: the best of them. Default 1, critical initialisation."),
@@ -41,23 +48,45 @@ def depth(
         int | None, typer.Option(help="Deepest candidate. Default 32; for the update as far as its law goes.")
     ] = None,
     part: Annotated[
-        str, typer.Option(help="'path': the product of the blocks; 'update': without its direct term.")
+        str,
+        typer.Option(
+            help="'path': the product of the blocks; 'update': without its direct term.",
+            autocompletion=one_of("path", "update"),
+        ),
     ] = "path",
-    distance: Annotated[str, typer.Option(help="'wasserstein' or 'kolmogorov_smirnov'.")] = "wasserstein",
+    distance: Annotated[
+        str,
+        typer.Option(
+            help="'wasserstein' or 'kolmogorov_smirnov'.", autocompletion=one_of("wasserstein", "kolmogorov_smirnov")
+        ),
+    ] = "wasserstein",
     component: Annotated[
-        list[str] | None, typer.Option(help="A weight matrix, 'mlp_in' say; several; default all.")
+        list[str] | None,
+        typer.Option(
+            help="A weight matrix, 'mlp_in' say, in every layer; repeat for more. Default all.",
+            autocompletion=components,
+        ),
     ] = None,
-    draws: Annotated[int, typer.Option(help="Draws of each fitted path, for the p-value and the interval.")] = 99,
+    draws: Annotated[
+        int,
+        typer.Option(
+            help="Draws of each fitted path, for the p-value and the interval.", parser=count, metavar="COUNT"
+        ),
+    ] = 99,
     level: Annotated[float, typer.Option(help="A depth fits where its p-value is above this level.")] = 0.05,
     width: Annotated[
         int | None, typer.Option(help="Width of the draws. Default the matrix's own, 512 at most.")
     ] = None,
-    revision: Annotated[str | None, typer.Option(help="Revision of a hub id or of 'demo'.")] = None,
+    revision: Annotated[
+        str | None, typer.Option(help="Revision of a hub id or of 'demo'.", autocompletion=revisions)
+    ] = None,
     seed: Annotated[int, typer.Option(help="Seed of the draws.")] = 0,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="File to write (netCDF4).")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the table as JSON.")] = False,
 ) -> None:
     """Effective depth: which residual path is each weight matrix most like, and is it like enough?
+
+    Every layer, and of each all weight matrices or those named by --component.
 
     Example: rmtbase depth demo -o depth.nc
     """
@@ -90,7 +119,7 @@ def depth(
     if as_json:
         print_json(_depth_json(table))
     else:
-        _print_depths(table, out())
+        _print_depths(table, opened.components, out())
     if output is not None:
         say_written(output)
 
@@ -101,13 +130,14 @@ def _depth_json(table: xr.Dataset) -> dict[str, Any]:
     return {
         **{name: table.attrs[name] for name in asked},
         "depths": table["depth"].values.tolist(),
+        "interval": _INTERVAL,
         "warnings": json.loads(table.attrs["warnings"]),
         "matrices": _matrices(table),
     }
 
 
-def _print_depths(table: xr.Dataset, console: Console) -> None:
-    """Each matrix with its nearest depth and whether it fits."""
+def _print_depths(table: xr.Dataset, components: Sequence[str], console: Console) -> None:
+    """Each matrix with its nearest depth and whether it fits; ``components`` are all that the model has."""
     attributes, depths = table.attrs, table["depth"].values
     title = attributes["model"] + (f", revision {attributes['revision']}" if attributes["revision"] else "")
     rows = _matrices(table)
@@ -119,6 +149,7 @@ def _print_depths(table: xr.Dataset, console: Console) -> None:
         f"A {what} of some depth from {depths[0]} to {depths[-1]} fits {fitting} of {len(fitted)} weight matrices at "
         f"the {100 * attributes['level']:g} % level ({attributes['draws']} draws each)."
     )
+    console.print(cell(_scope(table, components)))
     shown = Table(box=box.SIMPLE_HEAD, caption=cell(f"distance {attributes['distance']}"), caption_justify="left")
     shown.add_column("layer", justify="right")
     shown.add_column("matrix")
@@ -128,18 +159,31 @@ def _print_depths(table: xr.Dataset, console: Console) -> None:
     for row in rows:
         shown.add_row(str(row["layer"]), cell(row["component"]), f"{row['n_rows']} × {row['n_columns']}", *_cells(row))
     console.print(shown)
+    if fitting < len(fitted):
+        console.print(f"( ): {_INTERVAL}.")
     if any(row["n_rows"] != row["n_columns"] for row in fitted):
         console.print(
             "The laws are of square matrices: what a rectangular shape does to a spectrum counts against a fit."
         )
 
 
+def _scope(table: xr.Dataset, components: Sequence[str]) -> str:
+    """Which layers and matrices were looked at, and how to get others."""
+    layers, chosen = table.sizes["layer"], table["component"].values.tolist()
+    where = f"all {layers} layers" if layers > 1 else "the one layer"
+    others = [name for name in components if name not in chosen]
+    if not others:
+        return f"Of {where}, all weight matrices; some of them with --component: {', '.join(chosen)}."
+    return f"Of {where}, {', '.join(chosen)}; more with --component: {', '.join(others)}; all without it."
+
+
 def _cells(row: dict[str, Any]) -> tuple[str, ...]:
     if row["effective_depth"] is None:
         return ("",) * 7
+    interval = f"{row['effective_depth_low']}–{row['effective_depth_high']}"
     return (
         str(row["effective_depth"]),
-        f"{row['effective_depth_low']}–{row['effective_depth_high']}" if row["fits"] else "",
+        interval if row["fits"] else f"({interval})",
         f"{row['sigma']:g}",
         f"{row['scale']:.3g}",
         f"{row['distance']:.4f}",

@@ -8,6 +8,8 @@ import signal
 import sys
 import traceback
 from contextlib import suppress
+from contextvars import ContextVar
+from enum import IntEnum
 from pathlib import Path
 
 from rmtbase.cli._signals import received
@@ -20,6 +22,19 @@ UNREAD = 141  # 128 + SIGPIPE, of which not every system knows
 _LONGEST = 1000  # characters of what another library says
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+
+
+class Verbosity(IntEnum):
+    """How much a command tells on stderr beside its result."""
+
+    QUIET = -1
+    NORMAL = 0
+    VERBOSE = 1
+
+
+VERBOSITY = ContextVar("verbosity", default=Verbosity.NORMAL)
+"""That of the command that runs."""
+
 _WORDS = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}
 
 
@@ -51,6 +66,18 @@ def ended_by(error: BaseException, debug: bool = False) -> int:
 def finished_all_the_same() -> int:
     """Say that an interrupt came when the work was done; the status to leave with."""
     return _stopped("; too late to stop anything: the command had done its work")
+
+
+def note(line: str) -> None:
+    """One line beside the result; not with ``--quiet``."""
+    if VERBOSITY.get() >= Verbosity.NORMAL:
+        say(line)
+
+
+def detail(line: str) -> None:
+    """One line more, with ``--verbose`` alone."""
+    if VERBOSITY.get() >= Verbosity.VERBOSE:
+        say(line)
 
 
 def say(line: str) -> None:
@@ -89,8 +116,9 @@ def _explained(error: Exception) -> tuple[int, str]:
     usage = getattr(error, "format_message", None)
     if usage is not None:
         said = shown(usage(), _LONGEST)
+        where = getattr(getattr(error, "ctx", None), "command_path", "rmtbase")
         # Without any arguments there is no message: the help is printed.
-        return REFUSED, f"error: {said} (rmtbase --help explains the commands)" if said else ""
+        return REFUSED, f"error: {said.rstrip('.')} (try '{where} --help')" if said else ""
     said = shown(str(error), _LONGEST)
     if isinstance(error, MemoryError):
         return REFUSED, f"error: out of memory ({said or 'no more is said'}): ask for less, or use a larger machine"

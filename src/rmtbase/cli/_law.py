@@ -14,6 +14,8 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from rmtbase.cli._completion import one_of
+
 _DIGITS = 6
 _WIDEST_NOTE = 100
 _SINGULAR = "_singular"
@@ -28,7 +30,11 @@ def law(
         float | None, typer.Option(help="Standard deviation of the weights of W_Q and W_K. Default 1.")
     ] = None,
     normalization: Annotated[
-        str, typer.Option(help="'sqrt_d': W_QK divided by the square root of d_model; 'none': the raw product.")
+        str,
+        typer.Option(
+            help="'sqrt_d': W_QK divided by the square root of d_model; 'none': the raw product.",
+            autocompletion=one_of("sqrt_d", "none"),
+        ),
     ] = "sqrt_d",
     self_normalized: Annotated[
         bool,

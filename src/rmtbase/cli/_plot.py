@@ -10,26 +10,53 @@ import typer
 
 def plot(
     file: Annotated[Path, typer.Argument(help="Any file that rmtbase writes, but for an atlas.")],
-    output: Annotated[Path, typer.Option("--output", "-o", help="Folder for the pictures.")] = Path(),
+    output: Annotated[
+        Path,
+        typer.Option(
+            "--output",
+            "-o",
+            help="A file that ends in .pdf (a page for each figure), .svg or .png; a folder; '-': stdout.",
+        ),
+    ] = Path(),
+    figure: Annotated[str | None, typer.Option(help="Draw this one alone; an unknown name lists them.")] = None,
+    file_format: Annotated[
+        str | None, typer.Option("--format", help="pdf, svg or png; by the name of the output unless given, else png.")
+    ] = None,
+    dpi: Annotated[float, typer.Option(help="Dots per inch of a PNG.")] = 150,
+    theme: Annotated[str, typer.Option(help="light, dark or print.")] = "light",
+    style: Annotated[
+        Path | None, typer.Option(help="Matplotlib style file, whose fonts and colours go before the theme's.")
+    ] = None,
+    width: Annotated[
+        float | None, typer.Option(help="Width of each figure in inches; a journal's column has 3.4.")
+    ] = None,
+    overwrite: Annotated[
+        bool,
+        typer.Option("--overwrite", help="Replace files of another kind, too; older pictures are replaced anyway."),
+    ] = False,
 ) -> None:
-    """Draw the pictures of a table: baseline, scores, effective depths, spectra or elements, as PNG.
+    """Draw the pictures of a table: baseline, scores, effective depths, spectra or elements.
 
     Example: rmtbase plot gpt2.nc -o figures
+
+    For a paper: rmtbase plot gpt2.nc --figure null-spectrum-768x64 --theme print --width 3.4 -o spectrum.pdf
     """
-    import io
-
+    from rmtbase.cli._standard_output import is_standard_output, write_to_standard_output
     from rmtbase.cli._terminal import say_written
-    from rmtbase.errors import OutputError
-    from rmtbase.plots import figures
-    from rmtbase.tables import open_table, write_bytes
+    from rmtbase.errors import ParameterError
+    from rmtbase.plots import as_theme, content, figures, save
+    from rmtbase.tables import open_table
 
-    table = open_table(file)
-    try:
-        output.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise OutputError(output, error.strerror or str(error)) from error
-    for name, figure in figures(table).items():
-        content = io.BytesIO()
-        figure.savefig(content, format="png", dpi=150)
-        path = write_bytes(content.getvalue(), output / f"{file.stem}-{name}.png")
+    chosen = as_theme(theme)
+    if style is not None:
+        chosen = chosen.with_style(style)
+    drawn = figures(open_table(file), theme=chosen, width=width)
+    if figure is not None:
+        if figure not in drawn:
+            raise ParameterError("--figure", figure, f"one of {', '.join(drawn)}")
+        drawn = {figure: drawn[figure]}
+    if is_standard_output(output):
+        write_to_standard_output(content(drawn, file_format or "png", dpi))
+        return
+    for path in save(drawn, output, format=file_format, dpi=dpi, overwrite=overwrite, prefix=f"{file.stem}-"):
         say_written(path)

@@ -44,9 +44,9 @@ def _prepare_streams() -> None:
 
 def _show_warning(message: Warning | str, *where: object, **more: object) -> None:
     """A warning of a library as one line, without its place in the code."""
-    from rmtbase.cli._endings import say
+    from rmtbase.cli._endings import note
 
-    say(f"warning: {message}")
+    note(f"warning: {message}")
 
 
 def _leave(status: int) -> NoReturn:

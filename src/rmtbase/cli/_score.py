@@ -7,10 +7,16 @@ from typing import Annotated
 
 import typer
 
+from rmtbase.cli._command_line import count
+from rmtbase.cli._completion import models, one_of, revisions
+
 
 def score(
     model: Annotated[
-        str, typer.Argument(help="A checkpoint folder, a hub id, a known name (pythia-70m), or 'demo' (bundled).")
+        str,
+        typer.Argument(
+            help="A checkpoint folder, a hub id, a known name (pythia-70m), or 'demo' (bundled).", autocompletion=models
+        ),
     ],
     baseline: Annotated[
         str | None,
@@ -20,18 +26,27 @@ def score(
         str,
         typer.Option(
             help="'gaussian': i.i.d. Gaussian weights at each head's own sigma; or each head's own: 'permutation', its "
-            "weights shuffled; 'haar', W_Q and W_K rotated against each other at random."
+            "weights shuffled; 'haar', W_Q and W_K rotated against each other at random.",
+            autocompletion=one_of("gaussian", "permutation", "haar"),
         ),
     ] = "gaussian",
-    revision: Annotated[str | None, typer.Option(help="Revision of a hub id or of 'demo'.")] = None,
+    revision: Annotated[
+        str | None, typer.Option(help="Revision of a hub id or of 'demo'.", autocompletion=revisions)
+    ] = None,
     matrices: Annotated[
-        str, typer.Option(help="Whole weight matrices: 'none', 'elements', or 'spectra' (a full SVD of each).")
+        str,
+        typer.Option(
+            help="Whole weight matrices: 'none', 'elements', or 'spectra' (a full SVD of each).",
+            autocompletion=one_of("none", "elements", "spectra"),
+        ),
     ] = "elements",
     draws: Annotated[
         int | None,
         typer.Option(
             help="Null draws, at least: of the shipped atlas, or else simulated. Default all of the atlas; for a shape "
-            "that it lacks max(10000, 50 per head of the model); 1000 for each head's own null."
+            "that it lacks max(10000, 50 per head of the model); 1000 for each head's own null.",
+            parser=count,
+            metavar="COUNT",
         ),
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of the null draws.")] = 0,
@@ -46,6 +61,7 @@ def score(
 
     Are queries and keys aligned with each other? rmtbase score demo --null haar
     """
+    from rmtbase.cli._endings import detail
     from rmtbase.cli._tables import print_summary, summary_json
     from rmtbase.cli._terminal import bars, out, print_json, say_written
     from rmtbase.errors import OutputError
@@ -82,6 +98,7 @@ def score(
         from rmtbase.report import render
 
         write_bytes(render(tree).encode(), report)
+    detail(f"null: {tree.attrs['null']}; {tree.attrs['null_method']}; from {tree.attrs['table']}")
     if as_json:
         print_json(summary_json(summary))
     else:

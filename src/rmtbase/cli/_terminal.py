@@ -7,7 +7,10 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import sys
+import threading
+import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -19,13 +22,15 @@ from rich.progress import BarColumn, MofNCompleteColumn, ProgressColumn, Task, T
 from rich.progress import Progress as Display
 from rich.text import Text
 
-from rmtbase.cli._endings import say
+from rmtbase.cli._endings import VERBOSITY, Verbosity, detail, note, say
 from rmtbase.cli._signals import raise_received
-from rmtbase.errors import RmtbaseWarning
+from rmtbase.errors import ParameterError, RmtbaseWarning
 from rmtbase.progress import Progress
 from rmtbase.shown import one_line, shown
 
 _WIDTH = 160  # where stdout is no terminal
+_FIRST_LINE, _NEXT_LINES = 30.0, 60.0  # seconds of long work that is watched on no terminal
+_EVERY = "RMTBASE_PROGRESS_SECONDS"
 
 
 class _Plain(Console):
@@ -69,7 +74,7 @@ def _plain(value: object) -> object:
 
 def say_written(path: Path) -> None:
     """Name a file that was written, on stderr beside the result."""
-    say(f"wrote {shown(path)}")
+    note(f"wrote {shown(path)}")
 
 
 @contextmanager
@@ -85,7 +90,7 @@ def warnings_as_notes() -> Iterator[None]:
                 show_others(message, category, *where, **more)
             elif (line := one_line(str(message))) not in said:
                 said.add(line)
-                say(line)
+                note(line)
 
         warnings.showwarning = show
         yield
@@ -94,27 +99,49 @@ def warnings_as_notes() -> Iterator[None]:
 class _Rate(ProgressColumn):
     def render(self, task: Task) -> Text:
         speed = task.finished_speed or task.speed
-        return Text(f"{speed:,.0f}/s" if speed else "")
+        return Text(_rate(speed) if speed else "")
+
+
+class _Bar:
+    """How far one piece of long work is."""
+
+    def __init__(self, label: str, total: int) -> None:
+        self.label, self.total, self.done = shown(label), total, 0
+        self._begin = self._last = time.monotonic()
+
+    def advance(self, count: int) -> None:
+        """So many steps more; raises an interrupt again that something has swallowed since the last."""
+        raise_received()
+        self.done, self._last = self.done + count, time.monotonic()
+
+    def __str__(self) -> str:
+        words = f"{self.label}: {self.done:,} of {self.total:,}"
+        seconds = self._last - self._begin
+        if not self.done or not seconds:
+            return words
+        if self.done >= self.total:
+            return f"{words} in {_duration(seconds)}, {_rate(self.done / seconds)}"
+        left = (self.total - self.done) * seconds / self.done
+        return f"{words}, {_rate(self.done / seconds)}, {_duration(left)} left"
 
 
 class Bars:
-    """Progress as bars with a rate and the time left; silent but for notes where stderr is not a terminal.
-
-    Each step of a bar raises an interrupt again that something has swallowed since the last.
-    """
+    """Progress as bars with a rate and the time left; where stderr is no terminal as a line from time to time."""
 
     def __init__(self, display: Display | None) -> None:
         self._display = display
+        self._bars: list[_Bar] = []
 
-    def bar(self, label: str, total: int | None) -> Callable[[int], None]:
+    def bar(self, label: str, total: int) -> Callable[[int], None]:
         """A new bar; the callable that is returned advances it."""
+        bar = _Bar(label, total)
+        self._bars.append(bar)
         if self._display is None:
-            return lambda count: raise_received()
-        display = self._display
-        task = display.add_task(shown(label), total=total)
+            return bar.advance
+        display, task = self._display, self._display.add_task(bar.label, total=total)
 
         def advance(count: int) -> None:
-            raise_received()
+            bar.advance(count)
             display.advance(task, count)
 
         return advance
@@ -123,28 +150,89 @@ class Bars:
         """A note above the bars."""
         raise_received()
         if self._display is None:
-            say(line)
+            note(line)
         else:
             self._display.console.print(Text(f"rmtbase: {one_line(line)}"), soft_wrap=True)
+
+    def lines(self) -> list[str]:
+        """Each bar in words, the last begun below."""
+        return [str(bar) for bar in self._bars]
+
+    def unfinished(self) -> list[str]:
+        """Those that are not at their end."""
+        return [str(bar) for bar in self._bars if bar.done < bar.total]
+
+
+def _rate(speed: float) -> str:
+    """Steps per second, or per minute where they are slow."""
+    return f"{speed:,.0f}/s" if speed >= 10 else f"{speed:.1f}/s" if speed >= 0.1 else f"{60 * speed:.2g}/min"
+
+
+def _duration(seconds: float) -> str:
+    """About so long."""
+    if seconds < 90:
+        return f"{seconds:.0f} s" if seconds >= 10 else f"{seconds:.1f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 90 * 60 else f"{seconds / 3600:.1f} h"
 
 
 @contextmanager
 def bars() -> Iterator[Progress]:
-    """Bars on stderr for the length of a ``with`` block."""
-    console = _Plain(stderr=True)
-    if not console.is_terminal:
-        yield Bars(None)
-        return
-    columns = (
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
-        MofNCompleteColumn(),
-        _Rate(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
-    )
+    """Progress on stderr for the length of a ``with`` block."""
+    console, quiet = _Plain(stderr=True), VERBOSITY.get() < Verbosity.NORMAL
+    progress = Bars(None)
     try:
-        with Display(*columns, console=console, transient=True) as display:
-            yield Bars(display)
+        if quiet:
+            yield progress
+        elif not console.is_terminal:
+            with _told_from_time_to_time(progress):
+                yield progress
+        else:
+            columns = (
+                TextColumn("{task.description}", markup=False),
+                BarColumn(),
+                MofNCompleteColumn(),
+                _Rate(),
+                TextColumn("left"),
+                TimeRemainingColumn(),
+            )
+            with Display(*columns, console=console, transient=True) as display:
+                progress = Bars(display)
+                yield progress
     finally:
-        console.show_cursor()  # where an interrupt came just as the bars were taken away
+        if console.is_terminal and not quiet:
+            console.show_cursor()  # where an interrupt came just as the bars were taken away
+    for line in progress.lines():
+        detail(line)
+
+
+@contextmanager
+def _told_from_time_to_time(progress: Bars) -> Iterator[None]:
+    """A line on how far the work is, for as long as it goes on; none in a short run."""
+    first, every = _intervals()
+    begin, ended = time.monotonic(), threading.Event()
+
+    def tell() -> None:
+        wait = first
+        while not ended.wait(wait):
+            wait = every
+            say("; ".join(progress.unfinished()) or f"at work for {_duration(time.monotonic() - begin)}")
+
+    threading.Thread(target=tell, name="rmtbase-progress", daemon=True).start()
+    try:
+        yield
+    finally:
+        ended.set()
+
+
+def _intervals() -> tuple[float, float]:
+    """Seconds until the first line, and from one to the next."""
+    given = os.environ.get(_EVERY)
+    if not given:
+        return _FIRST_LINE, _NEXT_LINES
+    try:
+        seconds = float(given)
+    except ValueError:
+        seconds = math.nan
+    if not 0 < seconds <= threading.TIMEOUT_MAX:
+        raise ParameterError(_EVERY, given, "a positive number of seconds")
+    return min(seconds, _FIRST_LINE), seconds

@@ -1,4 +1,4 @@
-"""The constants of the null: each with its definition, digits, uncertainty and references.
+"""The constants of the null: each with its conditions, definition, digits, uncertainty and references.
 
     >>> from rmtbase import constants
     >>> constants.square_product_upper_edge.value
@@ -6,35 +6,45 @@
     >>> constants.tracy_widom_1_mean.digits(30)
     '-1.20653357458202481442705273238'
     >>> constants.product_upper_edge(768, 64).digits(12)
-    '1564.22613795'
+    '1564.22613785'
+    >>> constants.product_upper_edge(d_model=2048, d_head=128, sigma=0.02, normalization="sqrt_d") * 1000
+    0.6131453...
 
-A pure number is a :class:`Constant`, a number that depends on the shape a :class:`ConstantFunction`. All are attributes
-of this module; :func:`constants`, :func:`functions` and :func:`find` go through them. Nothing here imports jax.
+A pure number is a :class:`Constant`, which is a number in every expression; one that depends on the shape is a
+:class:`ConstantFunction`. All are attributes of this module; :func:`constants`, :func:`functions` and :func:`find` go
+through them. Nothing here imports jax.
 """
 
 from typing import Any
 
 from rmtbase.constants._bibliography import Reference, bibliography, bibtex
+from rmtbase.constants._conditions import Conditions
 from rmtbase.constants._constant import Constant, ConstantFunction
 from rmtbase.constants._digits import PrecisionError
-from rmtbase.constants._export import as_json, as_latex, shown_digits
+from rmtbase.constants._export import as_json, as_latex, as_latex_sentence, as_sentence, shown_digits
 from rmtbase.constants._registry import constants, find, functions, groups
+from rmtbase.constants._software import citation_file, software
 from rmtbase.errors import ParameterError
 
 __all__ = [
+    "Conditions",
     "Constant",
     "ConstantFunction",
     "PrecisionError",
     "Reference",
     "as_json",
     "as_latex",
+    "as_latex_sentence",
+    "as_sentence",
     "bibliography",
     "bibtex",
+    "citation_file",
     "constants",
     "find",
     "functions",
     "groups",
     "shown_digits",
+    "software",
 ]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
@@ -11,6 +12,9 @@ from importlib.resources import files
 from rmtbase.errors import ParameterError
 
 _ENTRY = re.compile(r"^@(\w+)\{([\w-]+),\n(.*?)\n\}$", re.DOTALL | re.MULTILINE)
+_ACCENT = re.compile(r"""\\(['".])(\w)""")
+_COMBINING = {"'": "\u0301", '"': "\u0308", ".": "\u0307"}
+_MARKS = ((r"\l", "ł"), ("--", "–"), ("``", "“"), ("''", "”"))
 _FIELD = re.compile(r"^  (\w+) += \{(.+)\},$", re.MULTILINE)
 
 
@@ -33,10 +37,7 @@ class Reference:
     @property
     def title(self) -> str:
         """The title without TeX's marks."""
-        title = self.fields["title"]
-        for mark, sign in ((r"{\'e}", "é"), ("--", "–"), ("``", "“"), ("''", "”")):
-            title = title.replace(mark, sign)
-        return re.sub(r"[{}$]", "", title)
+        return _plain(self.fields["title"])
 
     @property
     def link(self) -> str:
@@ -45,6 +46,40 @@ class Reference:
             if field in self.fields:
                 return f"{scheme}:{self.fields[field]}"
         return ""
+
+    @property
+    def apa(self) -> str:
+        """The reference as a line in the manner of the American Psychological Association."""
+        fields = {name: _plain(value) for name, value in self.fields.items()}
+        authors = [_initials(one) for one in self.fields["author"].split(" and ")]
+        said = ", ".join(authors[:-1]) + ", & " * (len(authors) > 1) + authors[-1]
+        issue = f"({fields['number']})" if "number" in fields else ""
+        places = {
+            "article": "{journal}, {volume}" + issue + ", {pages}.",
+            "book": "{publisher}.",
+            "inproceedings": "In {booktitle} (pp. {pages}).",
+            "misc": "",
+        }
+        # Software alone has a note, which is its version.
+        title = f"{fields['title']} ({fields['note']}) [Computer software]" if "note" in fields else fields["title"]
+        said += "" if said.endswith(".") else "."
+        parts = (said, f"({fields.get('year', 'n.d.')}).", f"{title}.", places[self.kind].format(**fields), self.link)
+        return " ".join(part for part in parts if part)
+
+
+def _plain(tex: str) -> str:
+    """What is set in TeX, as text."""
+    text = _ACCENT.sub(lambda accent: accent[2] + _COMBINING[accent[1]], tex)
+    for mark, sign in _MARKS:
+        text = text.replace(mark, sign)
+    return unicodedata.normalize("NFC", re.sub(r"[{}$\\]", "", text))
+
+
+def _initials(author: str) -> str:
+    """Family, G. N. of "Family, Given Name"; what stands in braces, no person, as it is."""
+    family, _, given = author.partition(", ")
+    initials = " ".join("-".join(f"{part[0]}." for part in name.split("-")) for name in _plain(given).split())
+    return ", ".join(part for part in (_plain(family), initials) if part)
 
 
 @cache

@@ -1,25 +1,40 @@
-"""A constant: a number that is never without its definition, uncertainty and references."""
+"""A constant: a number that is never without its conditions, definition, uncertainty and references."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass, fields
-from decimal import Decimal
+from dataclasses import dataclass, fields, replace
+from decimal import Context, Decimal
 from functools import cache
+from html import escape
 from importlib.resources import files
 from typing import Any
 
+from mpmath import mp
+
 from rmtbase.constants._bibliography import bibtex
+from rmtbase.constants._conditions import Conditions, Scale
 from rmtbase.constants._digits import Computation, Number, agreed_digits, significant
+from rmtbase.constants._real import NamedReal
+from rmtbase.constants._software import software
 from rmtbase.errors import ParameterError
 from rmtbase.parameters import require_head_shape, require_positive_integer
 
 DEFAULT_DIGITS = 30
 PUBLISHED_DIGITS = 100
 _DOUBLE = 17  # significant digits that name a double
+_IN_REPR = 15
+_NEVER_WITHOUT = ("name", "symbol", "description", "definition", "conditions", "method", "uncertainty", "references")
 
-NUMERICAL: dict[str, Any] = {"uncertainty": "numerical: relative error below 1e-100", "most_digits": PUBLISHED_DIGITS}
+GAIN, RAW_GAIN = r"g = \sigma_Q \sigma_K", r"g = \sigma_Q \sigma_K \sqrt{d}"
+"""In definitions, of W_QK divided by √d_model and of the raw one."""
+
+NUMERICAL: dict[str, Any] = {
+    "uncertainty": "numerical: relative error below 1e-100",
+    "relative_error": 1e-100,
+    "most_digits": PUBLISHED_DIGITS,
+}
 """What is said of a constant that has no closed form."""
 
 
@@ -31,15 +46,17 @@ class _Entry:
     symbol: str
     description: str
     definition: str
+    conditions: Conditions
     method: str
     references: tuple[str, ...]
     compute: Callable[..., Number]
     uncertainty: str | Callable[..., str] = "exact"
+    relative_error: float | Callable[..., float] = 0.0
     parents: tuple[str, ...] = ()
     most_digits: int = 1000
 
     def __post_init__(self) -> None:
-        for field in ("name", "symbol", "description", "definition", "method", "uncertainty", "references"):
+        for field in _NEVER_WITHOUT:
             if not getattr(self, field):
                 raise ParameterError(field, getattr(self, field), f"something: no constant goes without its {field}")
 
@@ -56,23 +73,28 @@ class _Entry:
         return number
 
     def bibtex(self) -> str:
-        """The BibTeX entries of its references."""
-        return bibtex(self.references)
+        """The BibTeX entries of its references, and of rmtbase, which computed it."""
+        return f"{bibtex(self.references)}\n\n{software().bibtex}"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Constant(_Entry):
-    """A pure number of the null, in the manner of ``astropy.constants``: incomplete ones cannot be made.
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class Constant(NamedReal, _Entry):
+    """A number of the null, in the manner of ``astropy.constants``: incomplete ones cannot be made.
+
+    In expressions it is its double: ``c + 1``, ``c * array``, ``np.sqrt(c)``, ``f"{c:.3f}"``, ``c == 6.75``; beside
+    numbers of mpmath it has all digits of their working precision: ``mp.mpf(c)``.
 
     Attributes:
         name: as an attribute of :mod:`rmtbase.constants`.
         symbol: LaTeX, to be set in mathematics.
         description: what it is, one line of plain text.
         definition: LaTeX, to be set in mathematics.
+        conditions: what it holds for.
         method: how the digits are computed.
         references: keys of ``references.bib``, the first the one to cite.
         compute: the value at mpmath's working precision.
         uncertainty: ``"exact"`` where a closed form gives any digits; otherwise how far the value can be off.
+        relative_error: the same as a number; 0 where it is exact.
         parents: names of the constants that this one is computed from.
         most_digits: how many digits can be had.
         published: its digits in the shipped table, or "" where each call computes.
@@ -83,6 +105,7 @@ class Constant(_Entry):
 
     compute: Computation
     uncertainty: str = "exact"
+    relative_error: float = 0.0
     published: str = ""
 
     @property
@@ -103,52 +126,162 @@ class Constant(_Entry):
             return significant(Decimal(self.published), count)
         return agreed_digits(self.compute, count)
 
-    def __float__(self) -> float:
-        return self.value
+    @property
+    def error(self) -> float:
+        """How far the value can be off: its :attr:`relative_error` in the value's own unit; 0 where it is exact."""
+        return abs(self.value) * self.relative_error
+
+    @property
+    def known_digits(self) -> int:
+        """How many significant digits its error leaves, the last at the place of the error's first."""
+        if not self.relative_error:
+            return self.most_digits
+        value = Decimal(self.significant_digits(_DOUBLE))
+        return min(max(value.adjusted() - self._shown_error().adjusted() + 1, 1), self.most_digits)
+
+    def significant_digits(self, digits: int) -> str:
+        """The value to ``digits`` significant digits, or to as many as there are."""
+        return self.digits(min(digits, self.most_digits))
+
+    def rounded(self, digits: int = DEFAULT_DIGITS) -> tuple[str, str]:
+        """The value to ``digits`` digits, but none beyond its error; and the error, or "" where it is further right."""
+        if digits < self.known_digits or not self.relative_error or self.known_digits == self.most_digits:
+            return self.significant_digits(min(digits, self.known_digits)), ""
+        return self.digits(self.known_digits), significant(self._shown_error(), 1)
+
+    def _shown_error(self) -> Decimal:
+        """The error to one digit, also where doubles have none so small."""
+        value = abs(Decimal(self.significant_digits(_DOUBLE)))
+        return Context(prec=1).multiply(value, Decimal(self.relative_error))
+
+    def __repr__(self) -> str:
+        value, error = self.rounded(_IN_REPR)
+        off = f" ± {error}" if error else ""
+        under = self.conditions
+        conditions = (one for one in (under.normalization, under.sigma, under.shape) if one)
+        return f"<{self.name} = {value}{off}, {self.uncertainty.partition(';')[0]}; {', '.join(conditions) or under}>"
+
+    def _repr_html_(self) -> str:
+        """A small table, in notebooks."""
+        value, error = self.rounded(_IN_REPR)
+        rows = {
+            "value": f"{value} ± {error}" if error else value,
+            "known": self.uncertainty,
+            **self.conditions.stated(),
+            "definition": f"${self.symbol} = {self.definition}$",
+            "references": ", ".join(self.references),
+        }
+        cells = "".join(
+            f'<tr><th style="text-align: left">{name}</th><td style="text-align: left">{escape(text)}</td></tr>'
+            for name, text in rows.items()
+        )
+        heading = f"<b>{escape(self.name)}</b> {escape(self.description)}"
+        return f'<table><caption style="text-align: left">{heading}</caption>{cells}</table>'
 
 
-@dataclass(frozen=True, kw_only=True)
+def unscaled(value: Number, square: Number, d_head: int) -> Number:
+    """A number that no factor of W_QK changes."""
+    return value
+
+
+def power(degree: int) -> Callable[[Number, Number, int], Number]:
+    """A number that a factor g of W_QK multiplies by g to this power; it is given g²."""
+
+    def rescaled(value: Number, square: Number, d_head: int) -> Number:
+        return value * (square ** (degree // 2) if degree % 2 == 0 else mp.sqrt(square) ** degree)
+
+    return rescaled
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
 class ConstantFunction(_Entry):
     """A constant of each shape (d_model, d_head): called with one, it is that shape's :class:`Constant`.
 
+    It is computed at σ_Q = σ_K = 1 for W_QK divided by √d_model, and rescaled to what is asked for.
+
     Attributes:
-        name, symbol, description, definition, method, references, parents, most_digits: as of :class:`Constant`.
+        name, symbol, description, definition, conditions, method, references, parents, most_digits: as of
+            :class:`Constant`, at σ = 1 and divided by √d_model.
         compute: the parameters ↦ the value at mpmath's working precision.
         uncertainty: ``"exact"``, or what is neglected, or the parameters ↦ that.
+        relative_error: a number, or the parameters ↦ it.
         parameters: what it depends on, of ``d_model`` and ``d_head``.
+        rescaled: (the value, g², d_head) ↦ the value for g W_QK.
     """
 
     parameters: tuple[str, ...] = ("d_model", "d_head")
+    rescaled: Callable[[Number, Number, int], Number] = unscaled
 
-    def __call__(self, *shape: int, **named: int) -> Constant:
+    def __call__(
+        self,
+        *shape: int,
+        sigma: float | None = None,
+        sigma_q: float | None = None,
+        sigma_k: float | None = None,
+        normalization: str = "sqrt_d",
+        **named: int,
+    ) -> Constant:
         """The constant of one shape, given in the order of :attr:`parameters` or by name.
+
+        Args:
+            *shape: d_model and d_head, as far as it depends on them.
+            sigma: standard deviation of the entries of W_Q and W_K, as it is written: 0.02 is 1/50 to all digits.
+            sigma_q: that of W_Q alone, in place of ``sigma``.
+            sigma_k: that of W_K alone.
+            normalization: ``"sqrt_d"``, W_QK divided by √d_model, or ``"none"``.
+            **named: d_model and d_head by name; see :meth:`takes`.
 
         Raises:
             ParameterError: for a parameter too many or too few, for dimensions that are not positive integers, for
-                d_head > d_model, and where the law does not exist (a soft lower edge at d_head = d_model).
+                d_head > d_model, for σ that are not positive, and where the law does not exist (a soft lower edge at
+                d_head = d_model).
         """
-        checked = self._checked(dict(zip(self.parameters, shape, strict=False)) | named, len(shape))
-        self.compute(*checked)  # outside its domain it refuses here, not at the first digit asked for
-        stated = {field.name: getattr(self, field.name) for field in fields(_Entry)}
-        stated["compute"] = lambda: self.compute(*checked)
-        if callable(self.uncertainty):
-            stated["uncertainty"] = self.uncertainty(*checked)
-        return Constant(**stated)
+        scale = Scale.checked(sigma, sigma_q, sigma_k, normalization)
+        scaled = self.rescaled is not unscaled
+        takes = self.takes(normalization)
+        given = self._checked(takes, dict(zip(takes, shape, strict=False)) | named, len(shape))
+        own = tuple(given[name] for name in self.parameters)
+        self.compute(*own)  # outside its domain it refuses here, not at the first digit asked for
 
-    def value(self, *shape: int, **named: int) -> float:
-        """The nearest double at one shape."""
+        def compute() -> Number:
+            at_one = self.compute(*own)
+            return self.rescaled(at_one, scale.square(given.get("d_model")), given["d_head"]) if scaled else at_one
+
+        stated = {field.name: getattr(self, field.name) for field in fields(_Entry)}
+        for name in ("uncertainty", "relative_error"):
+            if callable(stated[name]):
+                stated[name] = stated[name](*own)
+        shape_phrase = ", ".join(f"{name} = {value}" for name, value in given.items())
+        phrases = scale.phrases() if scaled else {}
+        conditions = replace(self.conditions, shape=shape_phrase, **phrases)
+        definition = self.definition
+        if normalization == "none":
+            definition = definition.replace(GAIN, RAW_GAIN)
+        return Constant(**stated | {"compute": compute, "conditions": conditions, "definition": definition})
+
+    def takes(self, normalization: str = "sqrt_d") -> tuple[str, ...]:
+        """What must be given of the shape: :attr:`parameters`, and d_model for the raw product's scale."""
+        raw = normalization == "none" and self.rescaled is not unscaled
+        return self.parameters if not raw or "d_model" in self.parameters else (*self.parameters, "d_model")
+
+    def value(self, *shape: int, **named: Any) -> float:
+        """The nearest double at one shape; the arguments are those of a call."""
         return self(*shape, **named).value
 
-    def _checked(self, given: dict[str, int], positional: int) -> tuple[int, ...]:
-        takes = " and ".join(self.parameters)
-        for name in self.parameters:
+    def __repr__(self) -> str:
+        return f"<{self.name}({', '.join(self.parameters)}, *, sigma, normalization): {self.description}>"
+
+    def _checked(self, takes: tuple[str, ...], given: dict[str, int], positional: int) -> dict[str, int]:
+        said = " and ".join(takes)
+        for name in takes:
             if name not in given:
-                raise ParameterError(name, None, f"a positive integer: {self.name} is a function of {takes}")
-        if len(given) > len(self.parameters) or positional > len(self.parameters):
-            raise ParameterError("parameters", tuple(given), f"{takes} alone: {self.name} depends on nothing else")
-        if self.parameters == ("d_model", "d_head"):
-            return require_head_shape(given["d_model"], given["d_head"])
-        return tuple(require_positive_integer(name, given[name]) for name in self.parameters)
+                raise ParameterError(name, None, f"a positive integer: {self.name} is a function of {said}")
+        if len(given) > len(takes) or positional > len(takes):
+            raise ParameterError("parameters", tuple(given), f"{said} alone: {self.name} depends on nothing else")
+        if set(takes) == {"d_model", "d_head"}:
+            d_model, d_head = require_head_shape(given["d_model"], given["d_head"])
+            return {"d_model": d_model, "d_head": d_head}
+        return {name: require_positive_integer(name, given[name]) for name in takes}
 
 
 def constant(

@@ -4,10 +4,22 @@ from __future__ import annotations
 
 from mpmath import mp
 
+from rmtbase.constants._conditions import Conditions
 from rmtbase.constants._constant import NUMERICAL, Constant, ConstantFunction, constant
 from rmtbase.constants._digits import Number
 
 _SUM_OF_PRODUCTS = ("pearson_jeffery_elderton_1929", "wishart_bartlett_1932")  # Craig has the single product
+
+
+def _conditions(shape: str, holds: str) -> Conditions:
+    return Conditions(
+        matrix="one element w of W_QK = W_QᵀW_K of independent normal entries",
+        normalization="at any normalization",
+        sigma="any σ_Q, σ_K",
+        shape=shape,
+        convention="w: element of W_QK",
+        holds=holds,
+    )
 
 
 def _normal_divergence(h: int) -> Number:
@@ -50,8 +62,9 @@ def _divergence(h: int) -> Constant:
         definition=(
             rf"\int p \ln \frac{{p}}{{\varphi_h}} \, \mathrm{{d}}x, \quad"
             rf" p(x) = \frac{{|x|^\nu K_\nu(|x|)}}{{\sqrt{{\pi}}\, \Gamma(h/2)\, 2^\nu}}, \quad"
-            rf" \nu = \tfrac{{h-1}}{{2}}, \quad h = {h}"
+            rf" \nu = \frac{{h-1}}{{2}}, \quad h = {h}"
         ),
+        conditions=_conditions(f"d_head = {h}, any d_model", "exact at this size"),
         method="tanh-sinh quadrature",
         references=(*(_SUM_OF_PRODUCTS if h > 1 else ("craig_1936",)), "kullback_leibler_1951"),
         compute=lambda: _normal_divergence(h),
@@ -65,7 +78,8 @@ CONSTANTS = (
         name="element_divergence_slope",
         symbol=r"\lim_{h \to \infty} h^2 D_h",
         description="leading coefficient of D_KL of an element of W_QK from its matched normal, in d_head^-2",
-        definition=r"\tfrac{1}{48} (h \gamma_2)^2, \quad \gamma_2 = 6/h",
+        definition=r"\frac{1}{48} (h \gamma_2)^2, \quad \gamma_2 = 6/h",
+        conditions=_conditions("large d_head, any d_model", "limit of large d_head"),
         method="Edgeworth expansion",
         references=("kullback_leibler_1951",),
         compute=lambda: mp.mpf(36) / 48,
@@ -77,6 +91,7 @@ FUNCTIONS = (
         symbol=r"\gamma_2(h)",
         description="excess kurtosis of an element of W_QK",
         definition=r"6 / h",
+        conditions=_conditions("any d_head and d_model", "exact at this size"),
         method="closed form",
         references=(*_SUM_OF_PRODUCTS, "craig_1936"),
         parameters=("d_head",),

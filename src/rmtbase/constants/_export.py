@@ -1,13 +1,65 @@
-"""Constants as JSON and as rows of a LaTeX table."""
+"""Constants as sentences, as JSON, and as rows of a LaTeX table, each with its conditions."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
+from decimal import Decimal
 from typing import Any
 
 from rmtbase.constants._constant import DEFAULT_DIGITS, Constant, ConstantFunction
+from rmtbase.constants._software import KEY, software_version
+from rmtbase.constants._typeset import mathematics_as_latex, mathematics_as_text, prose_as_latex, shown_number
 
 _TEXTS = ("name", "symbol", "description", "definition", "method")
+_SENTENCE_DIGITS = 6
+_APPOSITION = re.compile(r", (?![^(]*\))")
+
+
+def as_sentence(constant: Constant, digits: int = _SENTENCE_DIGITS) -> str:
+    """A sentence for a paper, as text: what it is, its value and its conditions.
+
+    [1], [2], … are its references in their order, and after them rmtbase. The value has ``digits`` digits, but none
+    beyond its error, and an exact decimal no zeros that it does not need.
+    """
+    last = len(constant.references)
+    literature = {1: "[1]", 2: "[1, 2]"}.get(last, f"[1–{last}]")
+    said = (
+        f"{_subject(constant)} {mathematics_as_text(constant.symbol)} = {_number(constant, digits)}{_under(constant)}"
+    )
+    return f"{said} {literature}, computed with {KEY} {software_version()} [{last + 1}]."
+
+
+def as_latex_sentence(constant: Constant, digits: int = _SENTENCE_DIGITS) -> str:
+    r"""The sentence of :func:`as_sentence` as LaTeX that needs no package, with the keys of ``bibtex()``."""
+    value = f"${constant.symbol} = {mathematics_as_latex(_number(constant, digits))}$"
+    said = f"{prose_as_latex(_subject(constant))} {value}{prose_as_latex(_under(constant))}"
+    cited = rf"~\cite{{{','.join(constant.references)}}}, computed with {KEY}~{software_version()}~\cite{{{KEY}}}."
+    return said + cited
+
+
+def _subject(constant: Constant) -> str:
+    what = constant.description
+    article = "The " if what[0].islower() or what[0].isdigit() else ""
+    return f"{article}{what}{',' if _APPOSITION.search(what) else ''} is"
+
+
+def _under(constant: Constant) -> str:
+    """The conditions after the value."""
+    stated = constant.conditions
+    if not stated.matrix:
+        return ""
+    where = ", ".join((stated.matrix, stated.normalization, stated.sigma, stated.shape))
+    return f" for {where} ({stated.convention}; {stated.holds})"
+
+
+def _number(constant: Constant, digits: int) -> str:
+    value, error = constant.rounded(digits)
+    if not constant.error:
+        short = Decimal(constant.digits()).normalize()
+        if len(short.as_tuple().digits) <= digits:
+            value = f"{short:f}"
+    return shown_number(value, error)
 
 
 def as_json(entries: Iterable[Constant | ConstantFunction], digits: int = DEFAULT_DIGITS) -> list[dict[str, Any]]:
@@ -18,39 +70,48 @@ def as_json(entries: Iterable[Constant | ConstantFunction], digits: int = DEFAUL
 def _plain(entry: Constant | ConstantFunction, digits: int) -> dict[str, Any]:
     fields: dict[str, Any] = {field: getattr(entry, field) for field in _TEXTS}
     if isinstance(entry, Constant):
-        fields |= {"value": shown_digits(entry, digits), "uncertainty": entry.uncertainty}
+        fields |= {
+            "value": entry.significant_digits(digits),
+            "error": entry.error,
+            "uncertainty": entry.uncertainty,
+            "sentence": as_sentence(entry),
+            "latex": as_latex_sentence(entry),
+        }
     else:
         fields |= {"value": None, "parameters": list(entry.parameters)}
         fields["uncertainty"] = entry.uncertainty if isinstance(entry.uncertainty, str) else "given with the value"
+    fields["conditions"] = entry.conditions.stated()
     return fields | {"parents": list(entry.parents), "references": list(entry.references)}
 
 
 def as_latex(entries: Iterable[Constant | ConstantFunction], digits: int = DEFAULT_DIGITS) -> str:
-    r"""Rows name & symbol & value & definition & \cite{...} \\ of a table, after a comment that says so."""
+    r"""Rows of a table, name & symbol & value & definition & conditions & \cite{...} \\, after a comment."""
     rows = (
         " & ".join(
             (
                 rf"\texttt{{{_escaped(entry.name)}}}",
                 f"${entry.symbol}$",
-                f"${_number(shown_digits(entry, digits))}$" if isinstance(entry, Constant) else "--",
+                f"${_power_of_ten(entry.significant_digits(digits))}$" if isinstance(entry, Constant) else "--",
                 rf"$\displaystyle {entry.definition}$",
+                prose_as_latex(str(entry.conditions)),
                 rf"\cite{{{','.join(entry.references)}}} \\",
             )
         )
         for entry in entries
     )
-    return "\n".join(["% name & symbol & value & definition & references; needs amsmath and amssymb", *rows])
+    return "\n".join(["% name & symbol & value & definition & conditions & references", *rows])
 
 
 def shown_digits(constant: Constant, digits: int) -> str:
-    """The value to ``digits`` digits, or to as many as there are."""
-    return constant.digits(min(digits, constant.most_digits))
+    """The value to ``digits`` digits but none beyond its error, with ± the error where that ends them."""
+    value, error = constant.rounded(digits)
+    return f"{value} ± {error}" if error else value
 
 
 def _escaped(name: str) -> str:
     return name.replace("_", r"\_")
 
 
-def _number(decimal: str) -> str:
+def _power_of_ten(decimal: str) -> str:
     mantissa, _, exponent = decimal.partition("e")
     return rf"{mantissa} \times 10^{{{int(exponent)}}}" if exponent else mantissa

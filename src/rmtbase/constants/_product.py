@@ -1,22 +1,25 @@
-"""Functions of (d_model, d_head): the null of W_QK = W_QᵀW_K at σ = 1, divided by √d_model.
+"""Functions of (d_model, d_head): the null of W_QK = W_QᵀW_K, computed at σ = 1 and divided by √d_model.
 
 With d = d_model, h = d_head, γ = h/d the limiting law of the eigenvalues is given by
 
     F(ψ) = d (1 + ψ) (1 + γψ)² / ψ = λ,   F' = 0 at ψ_± = (-1 ± √(1 + 8/γ)) / 4
 
-(Burda, Jarosz, Livan, Nowak & Swiech 2010). For other σ the eigenvalues are multiplied by σ_Q²σ_K².
+(Burda, Jarosz, Livan, Nowak & Swiech 2010). For other σ, and for the raw W_QK, the eigenvalues are multiplied by g²:
+g = σ_Q σ_K, and √d times that for the raw one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from fractions import Fraction
 from functools import partial
 from typing import Any
 
 from mpmath import mp
 
-from rmtbase.constants._constant import ConstantFunction
+from rmtbase.constants._conditions import Conditions
+from rmtbase.constants._constant import GAIN, ConstantFunction, power
 from rmtbase.constants._digits import Number
 from rmtbase.errors import ParameterError
 
@@ -24,10 +27,31 @@ _DOUBLE_DIGITS = 15
 _EDGE_DIGITS = 12
 _LAW = ("burda_2010_rectangular", "dupic_perez_castillo_2014")
 _EDGES = (
-    r"F(\psi) = d\,\frac{(1+\psi)(1+\gamma\psi)^2}{\psi}, \quad"
-    r" \psi_\pm = \tfrac14\bigl(-1 \pm \sqrt{1 + 8/\gamma}\bigr)"
+    r"F(\psi) = g^2 d\,\frac{(1+\psi)(1+\gamma\psi)^2}{\psi}, \quad"
+    r" \psi_\pm = \frac14\bigl(-1 \pm \sqrt{1 + 8/\gamma}\bigr), \quad " + GAIN
 )
 _LIMIT = "exact for the limiting law"
+
+
+def _conditions(convention: str, holds: str) -> Conditions:
+    return Conditions(
+        matrix="W_QK = W_QᵀW_K of independent normal entries",
+        normalization="divided by √d_model",
+        sigma="σ_Q = σ_K = 1",
+        shape="any d_model and d_head",
+        convention=convention,
+        holds=holds,
+    )
+
+
+def _without_scale(convention: str, holds: str) -> Conditions:
+    return replace(_conditions(convention, holds), normalization="at any normalization", sigma="any σ_Q, σ_K")
+
+
+_EIGENVALUES = "λ: eigenvalues of W_QKᵀW_QK, the d_head that are not zero"
+_SINGULAR_VALUES = "s: singular values of W_QK, the d_head that are not zero"
+_LARGE = "limit of large matrices at this d_head/d_model"
+_HERE = "exact at this size"
 
 
 def _critical_point(d: int, h: int, side: int) -> Number:
@@ -60,25 +84,41 @@ def _extreme_eigenvalue(d: int, h: int, side: int):
     from rmtbase.laws import largest_eigenvalue, smallest_eigenvalue
 
     _require_soft_edge(d, h, side)
-    return (largest_eigenvalue if side > 0 else smallest_eigenvalue)((d, h, d), normalization="sqrt_d")
+    return (largest_eigenvalue if side > 0 else smallest_eigenvalue)(dims=(d, h, d), normalization="sqrt_d")
+
+
+def _neglected(d: int, h: int, side: int) -> float:
+    """In standard deviations of the extreme eigenvalue; the lower edge is the harder, the nearer h is to d."""
+    return 1 / (h if side > 0 else min(h, d - h))
+
+
+def _mean_error(d: int, h: int, side: int) -> float:
+    law = _extreme_eigenvalue(d, h, side)
+    return law.std() / law.mean() * _neglected(d, h, side)
 
 
 def _sides(side: int) -> tuple[ConstantFunction, ...]:
     """Edge, singular edge, Tracy–Widom scale, and mean and standard deviation of the extreme eigenvalue."""
-    which, extreme, sign, index = (
-        ("upper", "largest", "+", r"\max") if side > 0 else ("lower", "smallest", "-", r"\min")
+    which, extreme, sign, index, neglected = (
+        ("upper", "largest", "+", r"\max", "1/d_head")
+        if side > 0
+        else ("lower", "smallest", "-", r"\min", "1/min(d_head, d_model - d_head)")
     )
     edge = partial(
         ConstantFunction,
         method="closed form",
         references=_LAW,
+        conditions=_conditions(_EIGENVALUES, _LARGE),
+        rescaled=power(2),
         uncertainty=f"{_LIMIT}; one draw's fluctuates about it by the Tracy-Widom scale",
     )
     eigenvalue = partial(
         ConstantFunction,
         method=f"rmtbase.laws.{extreme}_eigenvalue, to second order at the edge",
         references=("tracy_widom_1996", "johnstone_2001", "ma_2012"),
-        uncertainty="asymptotic: neglects relative order 1/d_head",
+        conditions=_conditions(_EIGENVALUES, "this size, to second order at the edge"),
+        rescaled=power(2),
+        uncertainty=f"asymptotic: neglects {neglected} of the standard deviation",
         most_digits=_EDGE_DIGITS,
     )
     return (
@@ -94,13 +134,15 @@ def _sides(side: int) -> tuple[ConstantFunction, ...]:
             symbol=rf"s_{sign}",
             description=f"{which} edge of the singular values of W_QK",
             definition=rf"\sqrt{{\lambda_{sign}}}",
+            conditions=_conditions(_SINGULAR_VALUES, _LARGE),
             method="square root of the eigenvalue",
+            rescaled=power(1),
             compute=lambda d, h: mp.sqrt(_edge(d, h, side)),
         ),
         edge(
             name=f"product_{which}_edge_scale",
             symbol=rf"\delta_{sign}",
-            description=f"Tracy-Widom scale at the {which} edge of W_QK",
+            description=f"scale of the Tracy-Widom fluctuations at the {which} edge of W_QK",
             definition=rf"\Bigl(\frac{{\lambda_{sign}}}{{h}} \sqrt{{|F''(\psi_{sign})|/2}}\Bigr)^{{2/3}}",
             references=("el_karoui_2007", *_LAW),
             compute=lambda d, h: _edge_scale(d, h, side),
@@ -112,13 +154,15 @@ def _sides(side: int) -> tuple[ConstantFunction, ...]:
             description=f"mean of the {extreme} eigenvalue of W_QK",
             definition=rf"\lambda_{sign} {sign} \delta_{sign}\, \mu_{{\mathrm{{TW}}_1}} + \ldots",
             compute=lambda d, h: _extreme_eigenvalue(d, h, side).mean(),
+            relative_error=lambda d, h: _mean_error(d, h, side),
         ),
         eigenvalue(
             name=f"{extreme}_eigenvalue_std",
-            symbol=rf"\sigma_{{\lambda_{index}}}",
+            symbol=rf"\sigma_{{\lambda_{{{index}}}}}",
             description=f"standard deviation of the {extreme} eigenvalue of W_QK",
             definition=rf"\delta_{sign}\, \sigma_{{\mathrm{{TW}}_1}} + \ldots",
             compute=lambda d, h: _extreme_eigenvalue(d, h, side).std(),
+            relative_error=lambda d, h: _neglected(d, h, side),
         ),
     )
 
@@ -164,10 +208,16 @@ def _log_determinant_std(d: int, h: int) -> Number:
     return mp.sqrt(2 * _sum_down(lambda x: (x - 1) * mp.psi(1, x) + mp.psi(0, x), d, h))
 
 
-_exact = partial(ConstantFunction, method="exact rational arithmetic", references=("muirhead_1982",))
-_limiting = partial(ConstantFunction, method="closed form", uncertainty=_LIMIT)
+_exact = partial(
+    ConstantFunction,
+    conditions=_conditions(_EIGENVALUES, _HERE),
+    method="exact rational arithmetic",
+    references=("muirhead_1982",),
+)
+_limiting = partial(ConstantFunction, method="closed form", rescaled=power(1), uncertainty=_LIMIT)
 _ratio = partial(
     ConstantFunction,
+    conditions=_without_scale(_EIGENVALUES, "this size, to third order"),
     method="third-order delta method on exact moments",
     references=("muirhead_1982",),
     most_digits=_DOUBLE_DIGITS,
@@ -176,8 +226,9 @@ FUNCTIONS = (
     ConstantFunction(
         name="aspect_ratio",
         symbol=r"\gamma",
-        description="aspect ratio; mean squared cosine between the row spaces of W_Q and W_K",
+        description="aspect ratio d_head/d_model, mean squared cosine between the row spaces of W_Q and W_K",
         definition=r"h / d",
+        conditions=_without_scale("neither λ nor s", _HERE),
         method="closed form",
         references=("burda_2010_rectangular",),
         compute=lambda d, h: mp.mpf(h) / d,
@@ -188,14 +239,17 @@ FUNCTIONS = (
         name="trace_mean",
         symbol=r"\mathrm{E} \textstyle\sum \lambda",
         description="mean of the sum of the eigenvalues of W_QK, its squared Frobenius norm",
-        definition=r"d h",
+        definition=rf"g^2 d h, \quad {GAIN}",
+        rescaled=power(2),
         compute=lambda d, h: _mpf(_trace((1,), d, h)),
     ),
     _exact(
         name="trace_std",
         symbol=r"\sigma_{\sum \lambda}",
         description="standard deviation of the sum of the eigenvalues of W_QK",
-        definition=r"\sqrt{\mathrm{E}\,(\mathrm{tr}\,M)^2 - (\mathrm{E}\,\mathrm{tr}\,M)^2}",
+        definition=r"\sqrt{\mathrm{E}\,(\mathrm{tr}\,M)^2 - (\mathrm{E}\,\mathrm{tr}\,M)^2}, "
+        r"\quad M = W_{QK}^\top W_{QK}",
+        rescaled=power(2),
         method="zonal polynomials in exact rational arithmetic",
         compute=lambda d, h: _trace_std(d, h, 1),
     ),
@@ -203,7 +257,8 @@ FUNCTIONS = (
         name="trace_of_square_mean",
         symbol=r"\mathrm{E} \textstyle\sum \lambda^2",
         description="mean of the sum of the squared eigenvalues of W_QK",
-        definition=r"h\,(d^2 + 2dh + 2d + h + 3)",
+        definition=rf"g^4 h\,(d^2 + 2dh + 2d + h + 3), \quad {GAIN}",
+        rescaled=power(4),
         method="zonal polynomials in exact rational arithmetic",
         compute=lambda d, h: _mpf(_trace((2,), d, h)),
     ),
@@ -211,15 +266,18 @@ FUNCTIONS = (
         name="trace_of_square_std",
         symbol=r"\sigma_{\sum \lambda^2}",
         description="standard deviation of the sum of the squared eigenvalues of W_QK",
-        definition=r"\sqrt{\mathrm{E}\,(\mathrm{tr}\,M^2)^2 - (\mathrm{E}\,\mathrm{tr}\,M^2)^2}",
+        definition=r"\sqrt{\mathrm{E}\,(\mathrm{tr}\,M^2)^2 - (\mathrm{E}\,\mathrm{tr}\,M^2)^2}, "
+        r"\quad M = W_{QK}^\top W_{QK}",
+        rescaled=power(4),
         method="zonal polynomials in exact rational arithmetic",
         compute=lambda d, h: _trace_std(d, h, 2),
     ),
     _exact(
         name="normalized_participation_ratio_of_means",
         symbol=r"\frac{(\mathrm{E} \sum \lambda)^2}{h\, \mathrm{E} \sum \lambda^2}",
-        description="ratio of the expectations in NPR; not its mean, which is larger",
+        description="ratio of the expectations in NPR (not its mean, which is larger)",
         definition=r"\frac{d^2}{d^2 + 2dh + 2d + h + 3}",
+        conditions=_without_scale(_EIGENVALUES, _HERE),
         compute=lambda d, h: _mpf(_trace((1,), d, h) ** 2 / (h * _trace((2,), d, h))),
     ),
     _ratio(
@@ -229,6 +287,7 @@ FUNCTIONS = (
         definition=r"\mathrm{E}\,\frac{(\sum \lambda)^2}{h \sum \lambda^2}",
         compute=lambda d, h: _participation_ratio(d, h).mean,
         uncertainty=lambda d, h: f"asymptotic: the next order is {_participation_ratio(d, h).error:.1e}",
+        relative_error=lambda d, h: _participation_ratio(d, h).error / _participation_ratio(d, h).mean,
     ),
     _ratio(
         name="normalized_participation_ratio_std",
@@ -237,12 +296,15 @@ FUNCTIONS = (
         definition=r"\sqrt{\mathrm{Var}\,\frac{(\sum \lambda)^2}{h \sum \lambda^2}}",
         compute=lambda d, h: _participation_ratio(d, h).std,
         uncertainty=lambda d, h: f"asymptotic: the next order is {_participation_ratio(d, h).std_error:.1e}",
+        relative_error=lambda d, h: _participation_ratio(d, h).std_error / (_participation_ratio(d, h).std or 1.0),
     ),
     _exact(
         name="log_determinant_mean",
         symbol=r"\mathrm{E} \textstyle\sum \ln \lambda",
         description="mean of the log-determinant of W_QK on its row space",
-        definition=r"2 \sum_{i<h} \bigl[\ln 2 + \psi\bigl(\tfrac{d-i}{2}\bigr)\bigr] - h \ln d",
+        definition=r"2 \sum_{i<h} \bigl[\ln 2 + \psi\bigl(\frac{d-i}{2}\bigr)\bigr] - h \ln d + 2 h \ln g, \quad "
+        + GAIN,
+        rescaled=lambda value, square, h: value + h * mp.log(square),
         method="closed form, the sums of digamma functions telescoped",
         compute=_log_determinant_mean,
     ),
@@ -250,7 +312,8 @@ FUNCTIONS = (
         name="log_determinant_std",
         symbol=r"\sigma_{\sum \ln \lambda}",
         description="standard deviation of the log-determinant of W_QK on its row space",
-        definition=r"\sqrt{2 \sum_{i<h} \psi_1\bigl(\tfrac{d-i}{2}\bigr)}",
+        conditions=_without_scale(_EIGENVALUES, _HERE),
+        definition=r"\sqrt{2 \sum_{i<h} \psi_1\bigl(\frac{d-i}{2}\bigr)}",
         method="closed form, the sums of trigamma functions telescoped",
         compute=_log_determinant_std,
     ),
@@ -258,7 +321,8 @@ FUNCTIONS = (
         name="spectral_radius",
         symbol=r"\rho",
         description="largest modulus of the complex eigenvalues of W_QK",
-        definition=r"\sqrt{h}",
+        definition=rf"g \sqrt{{h}}, \quad {GAIN}",
+        conditions=_conditions("complex eigenvalues of W_QK itself, neither λ nor s", _LARGE),
         references=("burda_2010_product",),
         parameters=("d_head",),
         compute=mp.sqrt,
@@ -267,7 +331,8 @@ FUNCTIONS = (
         name="spike_threshold",
         symbol=r"\theta_c",
         description="strength at which a planted rank-one spike θuvᵀ leaves the bulk of W_QK",
-        definition=r"\frac{\sqrt{\lambda_+}}{1 + \gamma\psi_+} = \sqrt{d\,(1 + 1/\psi_+)}",
+        definition=rf"\frac{{\sqrt{{\lambda_+}}}}{{1 + \gamma\psi_+}} = g \sqrt{{d\,(1 + 1/\psi_+)}}, \quad {GAIN}",
+        conditions=_conditions(_SINGULAR_VALUES, _LARGE),
         references=("benaych_georges_nadakuditi_2012", *_LAW),
         compute=lambda d, h: mp.sqrt(d * (1 + 1 / _critical_point(d, h, +1))),
     ),

@@ -17,7 +17,10 @@ _GROUPS: dict[str, tuple[Constant | ConstantFunction, ...]] = {
     "One element of W_QK": _element.CONSTANTS,
     "The Weibull fit of untrained weights": _weibull.CONSTANTS,
     "Residual-path products": _residual_path.CONSTANTS,
-    "Functions of the shape: W_QK at σ = 1, divided by √d": (*_product.FUNCTIONS, *_element.FUNCTIONS),
+    "Functions of the shape, of W_QK: at σ = 1 and divided by √d_model, or as asked for": (
+        *_product.FUNCTIONS,
+        *_element.FUNCTIONS,
+    ),
 }
 _ENTRIES = {entry.name: entry for entries in _GROUPS.values() for entry in entries}
 

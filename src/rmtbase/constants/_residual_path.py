@@ -6,6 +6,7 @@ from functools import partial
 
 from mpmath import mp
 
+from rmtbase.constants._conditions import Conditions
 from rmtbase.constants._constant import constant
 from rmtbase.constants._digits import Number
 
@@ -18,13 +19,30 @@ def _edge(side: int) -> Number:
     return (2 + root) * mp.exp(root)
 
 
-_continuum = partial(constant, references=("biane_1997", "tarnowski_2019"))
+def _conditions(depth: str, sigma: str, path: str, holds: str) -> Conditions:
+    return Conditions(
+        matrix=f"the residual path {path} of independent standard normal G",
+        normalization="G divided by √d",
+        sigma=sigma,
+        shape=f"d×d, {depth}",
+        convention="λ: eigenvalues of PPᵀ",
+        holds=holds,
+    )
+
+
+_PRODUCT = "P of L blocks I + σG/√d"
+_continuum = partial(
+    constant,
+    conditions=_conditions("L blocks", "σ² = 1/L", _PRODUCT, "limit of large d, then of large L"),
+    references=("biane_1997", "tarnowski_2019"),
+)
 CONSTANTS = (
     constant(
         name="residual_path_upper_edge",
         symbol=r"\lambda_+^{(1)}",
-        description="largest eigenvalue of PPᵀ, P = I + G/√d: one residual block at σ = 1",
+        description="largest eigenvalue of PPᵀ, P = I + G/√d, one residual block at σ = 1",
         definition=r"27/4",
+        conditions=_conditions("one block", "σ = 1", "P = I + σG/√d", "limit of large d"),
         references=("dozier_silverstein_2007",),
         compute=lambda: mp.mpf(27) / 4,
     ),

@@ -19,6 +19,7 @@ from typing import Any
 
 from mpmath import mp
 
+from rmtbase.constants._conditions import Conditions
 from rmtbase.constants._constant import NUMERICAL, Constant, constant
 from rmtbase.constants._digits import Number
 
@@ -26,6 +27,25 @@ _MOMENT = r"m_s = \frac{{\Gamma({0}s+1)}}{{\Gamma(s+1)\,\Gamma({1}s+2)}}"
 _LAWS = {
     1: ("square_factor", "one square Gaussian factor", "marchenko_pastur_1967", "X"),
     2: ("square_product", "W_QK at d_head = d_model", "penson_zyczkowski_2011", "P"),
+}
+
+_CONDITIONS = {
+    1: Conditions(
+        matrix="one d×d matrix X of independent normal entries",
+        normalization="in units of √d σ",
+        sigma="any σ",
+        shape="square",
+        convention="λ: eigenvalues of XᵀX, s: singular values of X",
+        holds="limit of large d",
+    ),
+    2: Conditions(
+        matrix="W_QK = W_QᵀW_K of independent normal entries",
+        normalization="divided by √d and in units of √d σ_Q σ_K",
+        sigma="any σ_Q, σ_K",
+        shape="d_head = d_model = d",
+        convention="λ: eigenvalues of W_QKᵀW_QK, s: singular values of W_QK",
+        holds="limit of large d",
+    ),
 }
 
 
@@ -56,8 +76,9 @@ def _bulk(factors: int) -> tuple[Constant, ...]:
         return constant(
             name=f"{prefix}_{name}",
             symbol=symbol,
-            description=f"{description}, {what}",
+            description=f"{description} of {what}",
             definition=definition,
+            conditions=_CONDITIONS[factors],
             references=references,
             **stated,
         )
@@ -83,7 +104,7 @@ def _bulk(factors: int) -> tuple[Constant, ...]:
             f"moment_{k}",
             rf"m_{k}^{{{index}}}",
             f"mean of λ^{k}",
-            rf"\tfrac{{1}}{{{factors * k + 1}}} \tbinom{{{steps * k}}}{{{k}}}",
+            rf"\frac{{1}}{{{factors * k + 1}}} {{{steps * k} \choose {k}}}",
             compute=partial(_fuss_catalan, factors, k),
         )
         for k in (2, 3, 4)
@@ -91,8 +112,8 @@ def _bulk(factors: int) -> tuple[Constant, ...]:
     entropy_singular = of(
         "entropy_deficit_singular",
         rf"\Delta S_s^{{{index}}}",
-        "ln d minus the spectral entropy of the singular values",
-        rf"\tfrac12 (\ln m)'(\tfrac12) - \ln m_{{1/2}}, \quad {moment}",
+        "spectral entropy deficit, ln d minus the entropy, of the singular values",
+        rf"\frac12 (\ln m)'(1/2) - \ln m_{{1/2}}, \quad {moment}",
         references=(source, "roy_vetterli_2007"),
         compute=lambda: _log_slope(factors, mp.mpf(1) / 2) / 2 - mp.log(_fuss_catalan(factors, mp.mpf(1) / 2)),
     )
@@ -119,7 +140,7 @@ def _bulk(factors: int) -> tuple[Constant, ...]:
         of(
             "entropy_deficit",
             rf"\Delta S_\lambda^{{{index}}}",
-            "ln d minus the spectral entropy of the eigenvalues",
+            "spectral entropy deficit, ln d minus the entropy, of the eigenvalues",
             rf"\frac{{\mathrm{{E}}\,\lambda \ln \lambda}}{{m_1}} - \ln m_1 = (\ln m)'(1), \quad {moment}",
             references=(source, "page_1993"),
             compute=partial(_log_slope, factors, 1),
@@ -175,11 +196,22 @@ def _mean_log() -> Number:
 
 
 _TAIL = r"\mathrm{P}(\sqrt{n}\, s_{\min} > x) \to e^{-x - x^2/2}"
-_edelman = partial(constant, references=("edelman_1988",))
+_edelman = partial(
+    constant,
+    conditions=Conditions(
+        matrix="one n×n matrix of independent normal entries",
+        normalization="in units of σ",
+        sigma="any σ",
+        shape="square",
+        convention="s: singular values, λ = s², κ = s_max/s_min",
+        holds="limit of large n",
+    ),
+    references=("edelman_1988",),
+)
 _MEAN = _edelman(
     name="square_smallest_singular_value_mean",
     symbol=r"\mu_{s_{\min}}",
-    description="mean of √n s_min, square Gaussian matrix",
+    description="mean of √n s_min of a square Gaussian matrix",
     definition=rf"\sqrt{{\pi e / 2}} \, \mathrm{{erfc}}(1/\sqrt2), \quad {_TAIL}",
     compute=lambda: mp.sqrt(mp.pi * mp.e / 2) * mp.erfc(1 / mp.sqrt(2)),
 )
@@ -188,14 +220,14 @@ HARD_EDGE = (
     _edelman(
         name="square_smallest_singular_value_median",
         symbol=r"m_{s_{\min}}",
-        description="median of √n s_min, square Gaussian matrix",
+        description="median of √n s_min of a square Gaussian matrix",
         definition=rf"\sqrt{{1 + 2 \ln 2}} - 1, \quad {_TAIL}",
         compute=lambda: mp.sqrt(1 + 2 * mp.log(2)) - 1,
     ),
     _edelman(
         name="square_smallest_eigenvalue_mean",
         symbol=r"\mu_{\lambda_{\min}}",
-        description="mean of n λ_min = n s_min², square Gaussian matrix",
+        description="mean of n λ_min = n s_min² of a square Gaussian matrix",
         definition=r"2 (1 - \mu_{s_{\min}})",
         method="from the mean of √n s_min",
         compute=lambda mean: 2 * (1 - mean),
@@ -203,8 +235,8 @@ HARD_EDGE = (
     ),
     _edelman(
         name="square_log_condition_number",
-        symbol=r"c_{\mathbb{R}}",
-        description="limit of E ln κ - ln n, κ = s_max/s_min, real square Gaussian matrix",
+        symbol=r"c_{\mathrm{R}}",
+        description="limit of E ln κ - ln n, κ = s_max/s_min, of a real square Gaussian matrix",
         definition=r"\ln 2 - \int_0^\infty \ln x \,(1 + x)\, e^{-x - x^2/2} \, \mathrm{d}x",
         method="tanh-sinh quadrature",
         compute=lambda: mp.log(2) - _mean_log(),
@@ -212,8 +244,8 @@ HARD_EDGE = (
     ),
     _edelman(
         name="square_log_condition_number_complex",
-        symbol=r"c_{\mathbb{C}}",
-        description="limit of E ln κ - ln n, κ = s_max/s_min, complex square Gaussian matrix",
+        symbol=r"c_{\mathrm{C}}",
+        description="limit of E ln κ - ln n, κ = s_max/s_min, of a complex square Gaussian matrix",
         definition=r"\ln 2 + \gamma_{\mathrm{E}} / 2",
         compute=lambda: mp.log(2) + mp.euler / 2,
     ),

@@ -6,12 +6,24 @@ from typing import Any
 
 from mpmath import mp
 
+from rmtbase.constants._conditions import Conditions
 from rmtbase.constants._constant import NUMERICAL, Constant, constant
 from rmtbase.constants._painleve import tracy_widom_moments, tracy_widom_quantile
 
 _METHOD = "Taylor series of the Hastings-McLeod solution of Painlevé II in integer arithmetic"
 _LAW = {1: "tracy_widom_1996", 2: "tracy_widom_1994"}
 _LEFT_TAIL = "baik_buckingham_difranco_2008"
+_CONDITIONS = {
+    beta: Conditions(
+        matrix=f"the largest eigenvalue of XᵀX of a {field} Gaussian matrix X (β = {beta})",
+        normalization="centred and scaled at the edge",
+        sigma="any σ",
+        shape="large dimensions",
+        convention="s = (λ_max − λ_+)/δ_+ with λ: eigenvalues of XᵀX",
+        holds="limit of large matrices",
+    )
+    for beta, field in ((1, "real"), (2, "complex"))
+}
 
 
 def _law(beta: int) -> tuple[Constant, ...]:
@@ -23,6 +35,7 @@ def _law(beta: int) -> tuple[Constant, ...]:
             symbol=symbol,
             description=f"{description} of the Tracy-Widom law TW_{beta}",
             definition=definition,
+            conditions=_CONDITIONS[beta],
             **{"method": _METHOD, "references": (_LAW[beta], "bornemann_2010")} | stated,
             **NUMERICAL,
         )
@@ -82,7 +95,8 @@ _ZETA_PRIME = constant(
     name="zeta_prime_minus_one",
     symbol=r"\zeta'(-1)",
     description="derivative of Riemann's zeta function at -1",
-    definition=r"\zeta'(-1) = \tfrac{1}{12} - \ln A, \quad A \text{ Glaisher's constant}",
+    definition=r"\zeta'(-1) = \frac{1}{12} - \ln A, \quad A \mbox{ Glaisher's constant}",
+    conditions=Conditions(holds="exact: a number of analysis, of no matrix"),
     method="mpmath's zeta function",
     references=("deift_its_krasovsky_2008", _LEFT_TAIL),
     compute=lambda: mp.zeta(-1, derivative=1),
@@ -99,6 +113,7 @@ CONSTANTS = (
             r"\lim_{x \to \infty} F_1(-x) \, x^{1/16} \, e^{x^3/24 + x^{3/2}/(3\sqrt2)}"
             r" = 2^{-11/48} e^{\zeta'(-1)/2}"
         ),
+        conditions=_CONDITIONS[1],
         references=(_LEFT_TAIL,),
         compute=lambda zeta: mp.mpf(2) ** (mp.mpf(-11) / 48) * mp.exp(zeta / 2),
         parents=(_ZETA_PRIME,),
@@ -108,6 +123,7 @@ CONSTANTS = (
         symbol=r"\tau_2",
         description="constant of the left tail of TW_2",
         definition=r"\lim_{x \to \infty} F_2(-x) \, x^{1/8} \, e^{x^3/12} = 2^{1/24} e^{\zeta'(-1)}",
+        conditions=_CONDITIONS[2],
         references=("deift_its_krasovsky_2008", _LEFT_TAIL),
         compute=lambda zeta: mp.mpf(2) ** (mp.mpf(1) / 24) * mp.exp(zeta),
         parents=(_ZETA_PRIME,),

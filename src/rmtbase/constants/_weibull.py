@@ -9,6 +9,7 @@ from functools import partial
 
 from mpmath import mp
 
+from rmtbase.constants._conditions import Conditions
 from rmtbase.constants._constant import NUMERICAL, Constant, constant
 from rmtbase.constants._digits import Number
 from rmtbase.constants._weibull_sampling import sampling_moments
@@ -25,6 +26,20 @@ _FIELDS = {
     "scale": (r"\lambda", r"\exp(\overline{X} - \overline{Y}/k)", "scale over σ"),
     "r_squared": ("R^2", r"\mathrm{Cov}(X,Y)^2 / (\mathrm{Var}\,X\, \mathrm{Var}\,Y)", "R²"),
 }
+
+
+def _conditions(weights: str, shape: str) -> Conditions:
+    return Conditions(
+        matrix=f"independent weights, {weights}",
+        normalization="scales in units of σ",
+        sigma="any standard deviation σ of w",
+        shape=shape,
+        convention="Weibull law of |w| with scale λ and shape k",
+        holds="limit of many weights",
+    )
+
+
+_of_normal = partial(_conditions, _PARENTS["half_normal"][1])
 _of_fit = partial(constant, references=("weibull_1951", "ding_2026"), **NUMERICAL)
 
 
@@ -40,9 +55,10 @@ def _anchor(parent: str, trim: str, suffix: str = "") -> tuple[Constant, ...]:
     return tuple(
         _of_fit(
             name=f"{parent}_anchor{suffix}_{field}",
-            symbol=rf"{symbol}_{{\text{{{parent.replace('_', '-')}}}, {trim}}}",
+            symbol=rf"{symbol}_{{\mathrm{{{distribution}}}, {trim}}}",
             description=f"{words} of the Weibull anchor of {what}, trim {trim}",
             definition=rf"{formula}, \quad {_FIT}{trim}",
+            conditions=_conditions(what, f"trimmed by {trim} at either end" if float(trim) else "untrimmed"),
             method="double exponential quadrature",
             compute=partial(value, field),
         )
@@ -52,8 +68,12 @@ def _anchor(parent: str, trim: str, suffix: str = "") -> tuple[Constant, ...]:
 
 _ANCHOR, _UNTRIMMED = _anchor("half_normal", "0.1"), _anchor("half_normal", "0", "_untrimmed")
 _SHAPE, _SCALE, _ = _ANCHOR
-_of_anchor = partial(_of_fit, parents=(_SHAPE, _SCALE))
-_of_sampling = partial(_of_anchor, method="influence functions, Chebyshev series")
+_of_anchor = partial(_of_fit, conditions=_of_normal("trimmed by 0.1 at either end"), parents=(_SHAPE, _SCALE))
+_of_sampling = partial(
+    _of_anchor,
+    conditions=_of_normal("N weights, trimmed by 0.1 at either end"),
+    method="influence functions, Chebyshev series",
+)
 _SAMPLING = (
     _of_sampling(
         name="half_normal_anchor_shape_std",
@@ -88,6 +108,7 @@ _READ_OFF = (
     _of_fit(
         name="body_tail_gap",
         symbol=r"\Delta k",
+        conditions=_of_normal("untrimmed, and trimmed by 0.1 at either end"),
         description="body-tail gap k(80 %) - k(100 %) of w ~ N(0, σ²), before any training",
         definition=rf"{_SHAPE.symbol} - {_UNTRIMMED[0].symbol}",
         method="difference of two anchors",
@@ -114,11 +135,20 @@ _READ_OFF = (
     ),
 )
 
+_POINT = Conditions(
+    matrix="independent weights w of any continuous law",
+    normalization="without a unit",
+    sigma="any σ",
+    shape="N weights",
+    convention="Y = ln(−ln(1−F)) of the empirical F at probability p",
+    holds="limit of large N",
+)
 _OPTIMUM = constant(
     name="noise_optimal_probability",
     symbol="p^*",
     description="probability at which a point of the Weibull plot is least noisy",
-    definition=r"\arg\min_p \frac{p}{(1-p) \ln^2(1-p)} = 1 + \tfrac12 W_0(-2 e^{-2})",
+    definition=r"\arg\min_p \frac{p}{(1-p) \ln^2(1-p)} = 1 + \frac12 W_0(-2 e^{-2})",
+    conditions=_POINT,
     method="Lambert's W function",
     references=("corless_1996", "mosteller_1946"),
     compute=lambda: 1 + mp.lambertw(-2 * mp.exp(-2)).real / 2,
@@ -128,6 +158,7 @@ _LEAST_VARIANCE = constant(
     symbol="v^*",
     description="N times the variance of Y at the least noisy point of the Weibull plot",
     definition=r"\min_p \frac{p}{(1-p) \ln^2(1-p)} = \frac{1}{4 p^* (1 - p^*)}",
+    conditions=_POINT,
     method="from the noise-optimal probability",
     references=("corless_1996", "mosteller_1946"),
     compute=lambda p: 1 / (4 * p * (1 - p)),
@@ -141,6 +172,7 @@ _NOISE = (
         symbol=r"v(0.1)/v^*",
         description="variance of Y at p = 0.1 over that at the least noisy point",
         definition=r"\frac{0.1}{0.9 \ln^2 0.9} \Big/ v^*",
+        conditions=_POINT,
         method="from the noise-optimal variance",
         references=("mosteller_1946",),
         compute=lambda least: 1 / (9 * mp.log(mp.mpf(9) / 10) ** 2) / least,
@@ -148,7 +180,7 @@ _NOISE = (
     ),
 )
 
-_of_projection = partial(constant, references=("weibull_1951",))
+_of_projection = partial(constant, conditions=_of_normal("untrimmed"), references=("weibull_1951",))
 _LIKELIHOOD_SHAPE = _of_projection(
     name="half_normal_likelihood_shape",
     symbol=r"k_{\mathrm{ML}}",
@@ -174,7 +206,7 @@ _PROJECTIONS = (
     _of_projection(
         name="half_normal_likelihood_scale",
         symbol=r"\lambda_{\mathrm{ML}}",
-        description="its scale over σ",
+        description="scale over σ of the Weibull law nearest to |w|, w ~ N(0, σ²), in maximum likelihood",
         definition=r"(\mathrm{E}\,|w|^{k})^{1/k} / \sigma, \quad k = k_{\mathrm{ML}}",
         method="closed form in the shape",
         compute=lambda k: (2 ** (k / 2) * mp.gamma((k + 1) / 2) / mp.sqrt(mp.pi)) ** (1 / k),
@@ -184,7 +216,7 @@ _PROJECTIONS = (
     _of_projection(
         name="half_normal_moment_scale",
         symbol=r"\lambda_{\mathrm{M}}",
-        description="its scale over σ",
+        description="scale over σ of the Weibull law with the mean and variance of |w|, w ~ N(0, σ²)",
         definition=r"\sqrt{2/\pi} / \Gamma(1 + 1/k_{\mathrm{M}})",
         method="closed form in the shape",
         compute=lambda k: mp.sqrt(2 / mp.pi) / _weibull_moment(k, 1),

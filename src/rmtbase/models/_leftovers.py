@@ -14,6 +14,7 @@ from typing import Any
 from rmtbase.errors import CheckpointError
 from rmtbase.models._checkpoint import Checkpoint
 from rmtbase.models._layouts import COMPONENTS
+from rmtbase.models._other_formats import MERGED
 from rmtbase.models._stack import Stack
 from rmtbase.shown import quoted, shown
 
@@ -62,8 +63,8 @@ def require_plain_tensors(checkpoint: Checkpoint) -> None:
         if any(map(_ADAPTERS.fullmatch, parts)):
             raise CheckpointError(
                 checkpoint.file(name),
-                f"tensor {quoted(name)} is part of an adapter, which changes the weights beside it; expected the "
-                "merged checkpoint (peft: merge_and_unload), or the base model alone",
+                f"tensor {quoted(name)} is part of an adapter, which changes the weights beside it; expected {MERGED}, "
+                "or the base model alone",
             )
         if any(map(_CODES.fullmatch, parts)):
             raise CheckpointError(

@@ -13,6 +13,7 @@ from rmtbase.models._files import read_json_object
 from rmtbase.shown import quoted, shown
 
 _ADAPTER_CONFIG = "adapter_config.json"
+_ADAPTER_WEIGHTS = ("adapter_model.safetensors", "adapter_model.bin")
 _QUANTISATIONS = ("quantize_config.json", "quant_config.json")
 _MOST_FILES = 10_000  # looked at
 _LISTED, _LONGEST_NAME = 6, 60
@@ -30,12 +31,21 @@ class Format(NamedTuple):
     advice: str
 
 
+MERGED = "the merged checkpoint (peft: merge_and_unload, then save_pretrained)"
+"""What an adapter leads to."""
+
 _MADE_FROM = "pass the checkpoint it was made from"
+_ARRAYS = "pass its queries and keys as arrays to rmtbase.score_heads(w_q, w_k)"
 _FORMATS = tuple(
     (re.compile(pattern, re.IGNORECASE), Format(found, advice))
     for pattern, found, advice in (
-        (r"adapter_model\..+", "an adapter without its base model", "pass the merged or the base checkpoint"),
-        (r".+\.gguf(-split-\w+)?|ggml.*\.bin|.+\.ggml", "a GGUF file (llama.cpp's), mostly quantised", _MADE_FROM),
+        (r"adapter_model\..+", "an adapter without its base model", f"pass {MERGED}, or the base checkpoint"),
+        (
+            r".+\.gguf(-split-\w+)?|ggml.*\.bin|.+\.ggml",
+            "a GGUF file (llama.cpp's), mostly quantised",
+            f"{_MADE_FROM}; or, with the rounding of its codes, what transformers' from_pretrained(FOLDER, "
+            "gguf_file=NAME) and save_pretrained write",
+        ),
         (
             r"consolidated.*\.pth",
             "Meta's own release of a model (consolidated.*.pth)",
@@ -55,19 +65,30 @@ _FORMATS = tuple(
         (
             r".+\.(pt|pth|ckpt)",
             "a PyTorch file that is no Hugging Face checkpoint (a training state, perhaps)",
-            "write its state dictionary as model.safetensors beside the model's config.json",
+            "write its state dictionary as model.safetensors (safetensors.torch.save_file) beside the model's "
+            f"config.json, or {_ARRAYS}",
+        ),
+        (
+            r".+\.(pkl|pickle|joblib)",
+            "a pickle, which can run code and is not read",
+            "write its tensors as model.safetensors beside the model's config.json",
         ),
         (
             r".+\.(npz|npy)",
             "NumPy arrays",
             "pass them to rmtbase.score_heads(w_q, w_k), or write them as model.safetensors beside a config.json",
         ),
-        (r".+\.onnx(_data)?", "an ONNX graph", "pass the checkpoint it was exported from"),
-        (r".+\.(h5|keras|pb)|tf_model.*", "TensorFlow weights", "pass the same model's model.safetensors"),
+        (r".+\.onnx(_data)?", "an ONNX graph", f"pass the checkpoint it was exported from, or {_ARRAYS}"),
+        (
+            r".+\.(h5|hdf5|keras|pb)|tf_model.*",
+            "TensorFlow weights, or Keras's",
+            f"pass the same model's model.safetensors, or {_ARRAYS}",
+        ),
         (r".+\.msgpack", "Flax weights", "pass the same model's model.safetensors"),
         (r".+\.(ot|tflite|mlmodel|mlpackage|engine|nemo)", "weights in another program's format", _MADE_FROM),
     )
 )
+_WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json")
 _OTHER_NAME = (
     re.compile(r".+\.(safetensors|bin)", re.IGNORECASE),
     Format("weights under another name", "if they are a whole model, name them model.safetensors or pytorch_model.bin"),
@@ -83,7 +104,8 @@ def refuse_other_formats(folder: Path) -> None:
     """Raise where a folder holds an adapter, quantised weights, or no configuration, with what it holds.
 
     Raises:
-        CheckpointError: the configuration of an adapter is there, beside a model or without one, or of a quantisation.
+        CheckpointError: the configuration of an adapter is there, beside a model or without one, or of a quantisation;
+            or the weights of an adapter beside those of a model.
         MissingFileError: there is no ``config.json``.
     """
     path = folder / _ADAPTER_CONFIG
@@ -94,9 +116,16 @@ def refuse_other_formats(folder: Path) -> None:
         name = f"a {shown(kind, _LONGEST_NAME)} adapter" if isinstance(kind, str) else "an adapter"
         raise CheckpointError(
             folder,
-            f"holds {name}{of} ({_ADAPTER_CONFIG}), which changes that model's weights; expected the merged checkpoint "
-            "(peft: merge_and_unload), or the base model alone",
+            f"holds {name}{of} ({_ADAPTER_CONFIG}), which changes that model's weights; expected {MERGED}, or the base "
+            "model alone",
         )
+    for weights in _ADAPTER_WEIGHTS:
+        if os.path.lexists(folder / weights) and any(os.path.lexists(folder / name) for name in _WEIGHTS):
+            raise CheckpointError(
+                folder,
+                f"holds {weights}, the weights of an adapter, which change those beside it; expected {MERGED}, or the "
+                "base model alone",
+            )
     for quantisation in _QUANTISATIONS:
         if os.path.lexists(folder / quantisation):
             raise CheckpointError(
@@ -113,6 +142,11 @@ def missing_file(folder: Path, name: str) -> MissingCheckpointFileError:
             names = sorted(entry.name for entry in islice(entries, _MOST_FILES))
     except OSError:
         return MissingCheckpointFileError(folder / name)
+    if name == "config.json" and (held := [weights for weights in _WEIGHTS if weights in names]):
+        advice = (
+            f"the folder holds weights alone, {_listed(held)}: put the model's config.json beside them, or {_ARRAYS}"
+        )
+        return MissingCheckpointFileError(folder / name, advice=advice)
     for pattern, kind in (*_FORMATS, _OTHER_NAME):
         held = [file for file in names if pattern.fullmatch(file)]
         if held:

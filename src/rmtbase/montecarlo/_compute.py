@@ -26,7 +26,7 @@ Layout = dict[str, tuple[str, tuple[int, ...]]]
 OF_THE_SMALLEST = ("smallest_eigenvalue", "condition_number", "log_determinant", "condition_number_singular")
 """The statistics that the smallest singular value decides, unknown where it is rounding."""
 
-_UNTOLD = SILENT.bar("drawing", None)
+_UNTOLD = SILENT.bar("drawing", 0)
 
 
 def choose_solvers(plan: Plan, cores: int | None = None) -> list[str]:

@@ -99,8 +99,9 @@ def run_plan(
     """Simulate a plan and write its table. Run again after a kill, it goes on where it stood; the table is the same.
 
     Finished chunks are kept in the folder ``<output>.chunks`` until the table is written. Only what was being drawn
-    when the run was killed is drawn again. What it takes in memory, on disk and in files is asked first, and a run that
-    cannot end is refused before anything is drawn.
+    when the run was killed is drawn again. A plan that is equal but for more draws goes on from them too, and its table
+    is that of a run that began with so many. What it takes in memory, on disk and in files is asked first, and a run
+    that cannot end is refused before anything is drawn.
 
     Memory grows with the draws only where the plan keeps the sample: then by 16 bytes for each statistic and draw (and
     each σ of a W_QK table, with the estimates of its two) while the table is made. Beside that there is one chunk,
@@ -171,7 +172,10 @@ def plan_status(plan: Plan, output: Path | str) -> list[str]:
     lines += [other] if other else []
     require_store(folder, plan)
     store = Store(folder, plan)
-    wrong = {number: store.unsound(plan.chunks.numbered(number)) for number in store.present()}
+    if (fewer := store.extended_from) is not None:
+        lines.append(f"{shown(folder)} is that of {fewer:,} draws: a run goes on from its chunks")
+    there = [number for number in store.present() if not store.was_shorter(plan.chunks.numbered(number))]
+    wrong = {number: store.unsound(plan.chunks.numbered(number)) for number in there}
     lines += [f"not sound, to be drawn again: {what}" for what in wrong.values() if what is not None]
     sound = [number for number, what in wrong.items() if what is None]
     there = plan.chunks.only((number, number + 1) for number in sound)
@@ -213,6 +217,8 @@ def _complete(
     plan = store.plan
     with _said_what_is_kept(store):
         sweep(output.resolve().parent, output.name)
+        if (fewer := store.extended_from) is not None:
+            progress.note(f"going on from the chunks of {fewer:,} draws in {shown(store.folder)}")
         left = store.missing(progress)
         require_possible(plan, left, output, store.folder, workers)
         if not left.size:

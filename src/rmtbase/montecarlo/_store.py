@@ -3,6 +3,9 @@
 The folder holds ``store.json`` (the plan, and what else decides about bits: versions, processor, settings, solvers; all
 under a checksum), one file for each finished chunk, ``lock``, which only one run holds at a time, and ``damaged/``,
 where files that are no chunk of this plan are put aside.
+
+A chunk is a function of (seed, case, draw indices), and of no other draw: so a plan that is equal but for more draws
+goes on in the store, from all chunks but each case's last, where that was shorter than others.
 """
 
 from __future__ import annotations
@@ -31,6 +34,8 @@ from rmtbase.montecarlo._store_files import (
     MANIFEST,
     Arrays,
     Manifest,
+    draw_hash,
+    extends,
     has_manifest,
     pack,
     read_manifest,
@@ -86,6 +91,10 @@ class Store:
             return str(error)
         return None
 
+    def was_shorter(self, chunk: Chunk) -> bool:
+        """Whether the plan of the manifest, which may have had fewer draws, ended within the chunk."""
+        return chunk.start < self._manifest.plan["draws"][chunk.case] < chunk.start + chunk.count
+
     def present(self) -> list[int]:
         """The numbers of the chunks that are there, sound or not, ascending: from one reading of the folder."""
         try:
@@ -98,6 +107,8 @@ class Store:
     def missing(self, progress: Progress = SILENT) -> Chunks:
         """The chunks that are not there. What is there and unsound is put aside, and a note says so.
 
+        The last chunk of a case that was to have fewer draws counts as not there: the whole one takes its place.
+
         Raises:
             OutputError: an unsound chunk cannot be put aside.
         """
@@ -106,7 +117,7 @@ class Store:
             chunk = self.plan.chunks.numbered(number)
             if (wrong := self.unsound(chunk)) is None:
                 sound.append(number)
-            else:
+            elif not self.was_shorter(chunk):
                 aside = self._put_aside(self.path(chunk))
                 progress.note(f"not a sound chunk, drawn again: {wrong} (kept as {shown(aside)})")
         return self.plan.chunks.without(sound)
@@ -142,7 +153,28 @@ class Store:
                 f"chunks of another installation ({differing})",
                 "those of this one; go on with that, or remove the folder to begin anew",
             )
+        if recorded.plan_hash != self.plan.hash:
+            self._extend()
         return list(recorded.solvers)
+
+    @property
+    def extended_from(self) -> int | None:
+        """The draws of the smaller plan whose store this is still; None where it is this plan's own."""
+        if not has_manifest(self.folder) or self._manifest.plan_hash == self.plan.hash:
+            return None
+        return sum(self._manifest.plan["draws"])
+
+    def _extend(self) -> None:
+        """Make the store of the smaller plan that of this one. Killed at any moment, it is either's, and whole."""
+        try:
+            for number in self.present():
+                if self.was_shorter(chunk := self.plan.chunks.numbered(number)):
+                    self.path(chunk).unlink(missing_ok=True)
+        except OSError as error:
+            raise OutputError(self.folder, f"a chunk cannot be removed: {error.strerror or error}") from error
+        recorded = self._manifest
+        Manifest(self.plan.hash, self.plan.record(), recorded.settings, recorded.solvers).write(self.folder)
+        del self.__dict__["_manifest"]  # to be read anew
 
     def remove(self) -> None:
         """Delete the chunks, once their table is written. What is not ours stays; the folder goes with its lock.
@@ -184,12 +216,16 @@ class Store:
 
     @cached_property
     def _manifest(self) -> Manifest:
-        """Read once: what it says never changes while a run holds the lock."""
+        """Read once: what it says does not change while a run holds the lock, but by :meth:`_extend`."""
         return read_manifest(self.folder, self.plan)
+
+    @cached_property
+    def _draw_hash(self) -> str:
+        return draw_hash(self.plan.record())
 
     def _identity(self, chunk: Chunk) -> dict[str, str | int]:
         return {
-            "plan_hash": self.plan.hash,
+            "draw_hash": self._draw_hash,
             "settings": self._manifest.digest,
             "case": self.plan.cases[chunk.case].ensemble.name,
             "start": chunk.start,
@@ -238,7 +274,7 @@ def open_store(folder: Path | str, plan: Plan, lock: bool = True) -> Iterator[St
 
 
 def require_store(folder: Path, plan: Plan) -> None:
-    """Refuse a folder that is there and is not this plan's store.
+    """Refuse a folder that is there and is neither this plan's store nor that of the same with fewer draws.
 
     Raises:
         StoreError: a file, another plan's store, or something else.
@@ -249,7 +285,7 @@ def require_store(folder: Path, plan: Plan) -> None:
         raise StoreError(folder, "something that is no folder", "a folder, or nothing; choose another output name")
     if has_manifest(folder):
         recorded = read_manifest(folder, plan)
-        if recorded.plan_hash != plan.hash:
+        if recorded.plan_hash != plan.hash and not extends(plan, recorded.plan):
             words = differences(recorded.plan, plan.record())
             raise StoreError(
                 folder,

@@ -237,7 +237,7 @@ def _require_consistent(folder: Path, found: Mapping[str, Any], plan: Plan) -> N
             f"a {MANIFEST} whose plan is not that of its hash",
             f"those of one plan; put back a copy, or {_ANEW}",
         )
-    if found["plan_hash"] != plan.hash:
+    if found["plan_hash"] != plan.hash and not extends(plan, found["plan"]):
         return
     solvers = found["solvers"]
     known = ("none",) if plan.measure == "elements" else SOLVERS
@@ -245,6 +245,25 @@ def _require_consistent(folder: Path, found: Mapping[str, Any], plan: Plan) -> N
         raise StoreError(
             folder, f"a {MANIFEST} with the solvers {solvers}", f"one of {', '.join(known)} for each case, or {_ANEW}"
         )
+
+
+def extends(plan: Plan, record: Mapping[str, Any]) -> bool:
+    """Whether a plan is that of the record or the same with more draws, so that its whole chunks are the plan's."""
+    if draw_hash(record) != draw_hash(own := plan.record()):
+        return False
+    found, wanted = ([one.get("draws"), one.get("chunk")] for one in (record, own))
+    if [len(each) if isinstance(each, list) else None for each in found] != [len(plan.cases)] * 2:
+        return False
+    return all(
+        # A case of one short chunk has it drawn anew.
+        type(fewer) is int and 0 < fewer <= more and (size == whole or size == fewer <= whole)
+        for fewer, size, more, whole in zip(*found, *wanted, strict=True)
+    )
+
+
+def draw_hash(record: Mapping[str, Any]) -> str:
+    """SHA-256 of what a plan's record says of one draw: all but how many there are, and how many in a chunk."""
+    return _sha256({key: value for key, value in record.items() if key not in ("draws", "chunk")})
 
 
 def _sha256(record: Mapping[str, Any]) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import re
 import textwrap
 from collections.abc import Sequence
 from typing import Any
@@ -10,10 +12,14 @@ import numpy as np
 import xarray as xr
 from jaxtyping import Float
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
+from matplotlib.font_manager import FontProperties
+from matplotlib.text import Text
+from matplotlib.textpath import TextPath
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
+from matplotlib.transforms import ScaledTranslation
 
 from rmtbase.errors import ParameterError
+from rmtbase.plots._picture import Picture, PictureAxes
 from rmtbase.plots._theme import Theme
 from rmtbase.shown import shown
 from rmtbase.statistics import SPECTRAL_STATISTICS
@@ -34,19 +40,35 @@ _NOTHING = 1e-300  # density, below any that is shown
 _LONGEST_TICK = 20  # characters beside an axis
 _LONGEST_LINE, _MOST_LINES = 44, 6  # of a title, in characters and lines
 _DECADES = 2.5  # up to which a logarithmic axis names 2 and 5 of each decade
+_BESIDE = 0.5  # inches of a panel that tick labels take
+_COLOURBAR = 0.6  # inches beside panels that share one
+_UNDER_TICKS = 3.9  # lines from the axes to a legend below ticks and label
 _LOG_FROM = 30.0  # largest over smallest value from which a linear axis hides the small ones
 
 
-def new_figure(theme: Theme, width: float = 6.4, height: float = 4.2) -> Figure:
+def new_figure(theme: Theme, width: float = 6.4, height: float = 4.2, title: str = "") -> Picture:
     """A figure in the theme, laid out so that no label is cut."""
-    return Figure(figsize=(width, height), layout="constrained", facecolor=theme.surface)
+    figure = Picture(theme, width, height)
+    if title:
+        figure.suptitle(title, fontsize=theme.points("axes.titlesize"), color=theme.muted)
+    return figure
 
 
-def own_axes(ax: Axes | None, theme: Theme) -> Axes:
-    """The axes given, untouched, or new ones in the theme."""
-    if ax is not None:
-        return ax
-    return styled(new_figure(theme).add_subplot(), theme)
+def new_axes(figure: Picture, theme: Theme) -> Axes:
+    """The one pair of axes of a figure."""
+    return styled(figure.add_subplot(axes_class=PictureAxes), theme)
+
+
+def own_axes(ax: Axes | None, theme: Theme, table: object = None) -> Axes:
+    """The axes given, untouched, or new ones in the theme, under the name of the model that the table is of."""
+    return new_axes(new_figure(theme, title=model_title(table)), theme) if ax is None else ax
+
+
+def model_title(table: object) -> str:
+    """The model and the revision that a table is of, for a title; empty where it names none."""
+    attributes = getattr(table, "attrs", {})
+    model, revision = (str(attributes.get(name, "")) for name in ("model", "revision"))
+    return literal(model) + (f", revision {literal(revision)}" if model and revision else "")
 
 
 def styled(ax: Axes, theme: Theme) -> Axes:
@@ -54,28 +76,81 @@ def styled(ax: Axes, theme: Theme) -> Axes:
     ax.set_facecolor("none")
     ax.spines[["top", "right"]].set_visible(False)
     ax.spines[["left", "bottom"]].set_color(theme.muted)
-    ax.tick_params(which="both", color=theme.muted, labelcolor=theme.muted, labelsize=8.5)
-    ax.xaxis.label.set(color=theme.text, fontsize=9.5)
-    ax.yaxis.label.set(color=theme.text, fontsize=9.5)
-    for offset in (ax.xaxis.get_offset_text(), ax.yaxis.get_offset_text()):
-        offset.set(color=theme.muted, fontsize=8.5)
-    ax.title.set(color=theme.text, fontsize=10.5)
+    small = theme.points("xtick.labelsize")
+    ax.tick_params(which="both", color=theme.muted, labelcolor=theme.muted, labelsize=small)
+    for axis in (ax.xaxis, ax.yaxis):
+        axis.label.set(color=theme.text, fontsize=theme.points("axes.labelsize"))
+        axis.get_offset_text().set(color=theme.muted, fontsize=small)
+    ax.title.set(color=theme.text)
     ax.grid(color=theme.grid, linewidth=0.6)
     ax.set_axisbelow(True)
     return ax
 
 
-def titled(ax: Axes, title: str) -> None:
-    """Give the axes a title of the house's size."""
-    ax.set_title(title, fontsize=10.5)
+def titled(ax: Axes, title: str, theme: Theme) -> None:
+    """Give the axes a title of the theme's size."""
+    ax.set_title(title, fontsize=theme.points("axes.titlesize"))
 
 
-def finished(ax: Axes, theme: Theme, title: str, legend: bool, loc: str = "best") -> Axes:
+def finished(ax: Axes, theme: Theme, title: str, legend: bool, loc: str = "below") -> Axes:
     """The axes with their title, and with a legend where one is wanted."""
-    titled(ax, title)
+    titled(ax, title, theme)
     if legend:
         add_legend(ax, theme, loc)
     return ax
+
+
+def panel_size(ax: Axes) -> tuple[float, float]:
+    """Width and height in inches of the part of the figure that is the axes'."""
+    figure = ax.get_figure(root=True)
+    assert figure is not None  # axes always lie in one
+    width, height = figure.get_size_inches()
+    place = ax.get_subplotspec()
+    rows, columns = place.get_gridspec().get_geometry() if place is not None else (1, 1)
+    return width / columns, height / rows
+
+
+def text_width(text: str, size: float) -> float:
+    """The width of a line of text in inches."""
+    return (
+        float(TextPath((0, 0), text, prop=FontProperties(size=size)).get_extents().width) / 72 if text.strip() else 0.0
+    )
+
+
+def wrapped(text: str, size: float, width: float) -> str:
+    """Text in lines of at most that many inches, broken between words, and never within mathematics."""
+    lines = []
+    for whole in text.split("\n"):
+        if text_width(whole, size) <= width:
+            lines.append(whole)
+            continue
+        line = ""
+        for word in re.findall(r"(?:(?<!\\)\$.*?(?<!\\)\$|\S)+", whole):
+            longer = f"{line} {word}".strip()
+            if line and text_width(longer, size) > width:
+                lines.append(line)
+                line = word
+            else:
+                line = longer
+        lines.append(line)
+    return "\n".join(lines)
+
+
+def fit_texts(figure: Picture) -> None:
+    """Break titles and labels into lines, so that they stay within their panels, and the figure's within the figure."""
+    beside = _BESIDE + (_COLOURBAR if any(ax.get_subplotspec() is None for ax in figure.axes) else 0.0)
+    for ax in figure.axes:
+        width, height = panel_size(ax)
+        if ax.get_subplotspec() is not None:  # a colour bar has its label along the figure
+            for text in (ax.title, ax.xaxis.label):
+                _wrap(text, width - beside)
+        _wrap(ax.yaxis.label, max(height - _BESIDE, 1.0))
+    if figure.get_suptitle():
+        _wrap(figure._suptitle, figure.get_figwidth() - 0.2)  # type: ignore[attr-defined]  # it has no other name
+
+
+def _wrap(text: Text, width: float) -> None:
+    text.set_text(wrapped(text.get_text(), float(text.get_fontsize()), width))
 
 
 def case_name(row: xr.Dataset) -> str:
@@ -114,12 +189,28 @@ def add_density(
     ax.errorbar(centre[held], density[held], reach, fmt="none", ecolor=theme.null, elinewidth=1.1, capsize=0)
 
 
-def add_legend(ax: Axes, theme: Theme, loc: str = "best") -> None:
-    """A legend without a frame's weight; ``"outside"`` puts it to the right of the axes."""
+def add_legend(ax: Axes, theme: Theme, loc: str = "below") -> None:
+    """A legend without a frame's weight; ``"below"`` puts it under the axes, off the data."""
+    handles, labels = ax.get_legend_handles_labels()
     place: dict[str, Any] = {"loc": loc}
-    if loc == "outside":
-        place = {"loc": "center left", "bbox_to_anchor": (1.01, 0.5)}
-    ax.legend(**place, fontsize=8.5, labelcolor=theme.text, facecolor=theme.surface, edgecolor="none", framealpha=0.75)
+    if loc == "below":
+        figure = ax.get_figure(root=True)
+        assert figure is not None  # axes always lie in one
+        down = ScaledTranslation(0, -_UNDER_TICKS * theme.points("axes.labelsize") / 72, figure.dpi_scale_trans)
+        place = {"loc": "upper center", "bbox_to_anchor": (0.5, 0.0), "bbox_transform": ax.transAxes + down}
+        place |= {"borderaxespad": 0.0, "ncols": legend_columns(labels, theme, panel_size(ax)[0] - _BESIDE)}
+    size = theme.points("legend.fontsize")
+    ax.legend(
+        handles, labels, **place, fontsize=size, labelcolor=theme.text, facecolor=theme.surface, edgecolor="none",
+        framealpha=0.75,
+    )  # fmt: skip
+
+
+def legend_columns(labels: Sequence[str], theme: Theme, width: float) -> int:
+    """In how many columns a legend is that wide, at most four."""
+    size = theme.points("legend.fontsize")
+    widest = max((text_width(label, size) for label in labels), default=0.0) + 4.8 * size / 72  # with its line
+    return max(1, min(len(labels), 4, math.floor(width / widest)))
 
 
 def log_axis(ax: Axes) -> None:

@@ -13,7 +13,7 @@ from matplotlib.ticker import MaxNLocator
 from rmtbase.errors import ParameterError
 from rmtbase.laws import ResidualPath, ResidualUpdate
 from rmtbase.plots._axes import finished, literal, own_axes
-from rmtbase.plots._theme import LIGHT, Theme
+from rmtbase.plots._theme import Theme, as_theme
 
 DEPTHS_SHOWN = (1, 4, 10, 20)
 """Depths whose laws are drawn beside the nearest one."""
@@ -27,8 +27,9 @@ def depth_profile(
     table: xr.Dataset,
     layer: int | None = None,
     component: str | None = None,
+    *,
     ax: Axes | None = None,
-    theme: Theme = LIGHT,
+    theme: Theme | str = "light",
     legend: bool = True,
 ) -> Axes:
     """Draw the distance between a matrix's singular values and the law of each candidate depth; the nearest is marked.
@@ -38,7 +39,7 @@ def depth_profile(
         layer: of the matrix; the middle one if None.
         component: the matrix; the first if None.
         ax: where to draw; new axes if None.
-        theme: colours.
+        theme: colours, or their name.
         legend: whether to draw one.
 
     Returns:
@@ -49,7 +50,8 @@ def depth_profile(
     """
     matrix = _matrix(table, layer, component)
     nearest = float(matrix["effective_depth"])
-    ax = own_axes(ax, theme)
+    theme = as_theme(theme)
+    ax = own_axes(ax, theme, table)
     ax.plot(
         matrix["depth"], matrix["distance_profile"], color=theme.null, linewidth=1.2, marker="o", markersize=2.6,
         label="law of each depth",
@@ -73,8 +75,9 @@ def depth_spectrum(
     layer: int | None = None,
     component: str | None = None,
     depths: Sequence[int] = DEPTHS_SHOWN,
+    *,
     ax: Axes | None = None,
-    theme: Theme = LIGHT,
+    theme: Theme | str = "light",
     legend: bool = True,
 ) -> Axes:
     """Draw the density of a matrix's singular values beside the laws of several depths, each at its nearest scale.
@@ -87,7 +90,7 @@ def depth_spectrum(
         component: the matrix; the first if None.
         depths: whose laws to draw beside the nearest one; those that are no candidates are left out.
         ax: where to draw; new axes if None.
-        theme: colours.
+        theme: colours, or their name.
         legend: whether to draw one.
 
     Returns:
@@ -101,7 +104,8 @@ def depth_spectrum(
     unit = float(units.sel(layer=matrix["layer"], component=matrix["component"]))
     values = matrix["singular_value"].values
     values = values[np.isfinite(values)] / unit
-    ax = own_axes(ax, theme)
+    theme = as_theme(theme)
+    ax = own_axes(ax, theme, table)
     edges = np.linspace(0.0, widest, _BINS + 1)
     density = np.histogram(values, edges)[0] / (max(values.size, 1) * np.diff(edges))
     ax.stairs(density, edges, fill=True, color=theme.observed, alpha=0.3, label="singular values")

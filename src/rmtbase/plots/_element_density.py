@@ -9,7 +9,7 @@ from matplotlib.ticker import LogLocator
 
 from rmtbase.errors import ParameterError
 from rmtbase.plots._axes import add_density, case_name, finished, own_axes, require_case
-from rmtbase.plots._theme import LIGHT, Theme
+from rmtbase.plots._theme import Theme, as_theme
 
 _MARGIN = 2.0  # of the axis, as a factor
 
@@ -17,8 +17,9 @@ _MARGIN = 2.0  # of the axis, as a factor
 def element_density(
     table: xr.Dataset,
     case: int = 0,
+    *,
     ax: Axes | None = None,
-    theme: Theme = LIGHT,
+    theme: Theme | str = "light",
     legend: bool = True,
 ) -> Axes:
     """Draw the density of the elements of a case of a table of elements: Monte Carlo with its standard error, the law.
@@ -30,7 +31,7 @@ def element_density(
         table: a table of elements (``kind`` elements).
         case: which row.
         ax: where to draw; new axes if None.
-        theme: colours.
+        theme: colours, or their name.
         legend: whether to draw one.
 
     Returns:
@@ -45,7 +46,8 @@ def element_density(
     unit = _unit(row)
     edges = row["bin_edge"].values / unit
     density, error, law = (row[name].values * unit for name in ("density", "density_standard_error", "density_law"))
-    ax = own_axes(ax, theme)
+    theme = as_theme(theme)
+    ax = own_axes(ax, theme, table)
     centre = 0.5 * (edges[1:] + edges[:-1])
     add_density(ax, edges, centre, density, error, theme)
     if np.isfinite(law).any():

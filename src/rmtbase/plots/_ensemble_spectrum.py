@@ -9,7 +9,7 @@ from matplotlib.ticker import LogLocator
 
 from rmtbase.errors import ParameterError
 from rmtbase.plots._axes import add_density, case_name, finished, own_axes, require_case
-from rmtbase.plots._theme import LIGHT, Theme
+from rmtbase.plots._theme import Theme, as_theme
 
 _UNSEEN = 1e-3  # share of the smallest eigenvalues that is left out of the picture
 _MARGIN = 1.05  # of the axis, as a factor
@@ -18,8 +18,9 @@ _MARGIN = 1.05  # of the axis, as a factor
 def ensemble_spectrum(
     table: xr.Dataset,
     case: int = 0,
+    *,
     ax: Axes | None = None,
-    theme: Theme = LIGHT,
+    theme: Theme | str = "light",
     legend: bool = True,
 ) -> Axes:
     """Draw the density of ln λ of a case of a table of spectra: Monte Carlo with its standard error, and the law.
@@ -32,7 +33,7 @@ def ensemble_spectrum(
         table: a table of spectra (``kind`` spectra).
         case: which row.
         ax: where to draw; new axes if None.
-        theme: colours.
+        theme: colours, or their name.
         legend: whether to draw one.
 
     Returns:
@@ -46,7 +47,8 @@ def ensemble_spectrum(
     row = require_case(table, case)
     unit, edges, density, error, law = _curves(row)
     left, right, top = spectrum_limits(row)
-    ax = own_axes(ax, theme)
+    theme = as_theme(theme)
+    ax = own_axes(ax, theme, table)
     centre = np.sqrt(edges[1:] * edges[:-1])
     # The outline shows a spectrum that is narrower than a pixel, as that of an orthogonal matrix.
     add_density(ax, edges, centre, density, error, theme, outline=1.0)

@@ -3,24 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from rmtbase.errors import ParameterError
-from rmtbase.plots._axes import add_legend, literal, matrices_of, new_figure, styled, titled
+from rmtbase.plots._axes import (
+    add_legend,
+    fit_texts,
+    legend_columns,
+    literal,
+    matrices_of,
+    model_title,
+    new_axes,
+    new_figure,
+    styled,
+    titled,
+)
 from rmtbase.plots._effective_depth import depth_profile, depth_spectrum
 from rmtbase.plots._element_density import density_limits, element_density
 from rmtbase.plots._ensemble_spectrum import ensemble_spectrum, spectrum_limits
+from rmtbase.plots._flagged_by_statistic import flagged_by_statistic
+from rmtbase.plots._heatmaps import matrix_z_heatmap, omnibus_heatmap, z_colorbar, z_heatmap
 from rmtbase.plots._null_spectrum import null_spectrum
 from rmtbase.plots._ordered_eigenvalues import ordered_eigenvalues
 from rmtbase.plots._p_value_qq import p_value_qq
+from rmtbase.plots._picture import Picture, Pictures
 from rmtbase.plots._statistic_by_layer import statistic_by_layer
-from rmtbase.plots._theme import LIGHT, Theme
-from rmtbase.plots._z_heatmap import matrix_z_heatmap, z_colorbar, z_heatmap
+from rmtbase.plots._theme import Theme, as_theme
 from rmtbase.statistics import ELEMENT_STATISTICS
 from rmtbase.tables import null_method
 
@@ -30,17 +44,36 @@ eigenvalue, and all of them together."""
 
 _PANELS = 12  # of one figure of spectra
 _FLAT = 8.0  # times: heights of panels further apart share a logarithmic axis
+_PANEL, _NARROWEST = 4.8, 2.6  # inches: a panel's width unless told, and the least
+_MOST_COLUMNS = 4
+_SMALL_PRINT = 5.0  # inches: narrower figures have smaller letters
+_SMALLER = {"font.size": 8.5}
+_LINE = 0.165  # inches of a line of a legend at 10 pt
+_WIDTHS = (2.0, 40.0)  # inches, of a figure
+
+
+class _Look(NamedTuple):
+    """How all the figures of a set look: theme, and width in inches where one is asked for."""
+
+    theme: Theme
+    width: float | None
 
 
 def compare(
-    plot: Callable[..., Axes], tables: Mapping[str, xr.Dataset | xr.DataTree], theme: Theme = LIGHT, **options: Any
+    plot: Callable[..., Axes],
+    tables: Mapping[str, xr.Dataset | xr.DataTree],
+    *,
+    theme: Theme | str = "light",
+    width: float | None = None,
+    **options: Any,
 ) -> Figure:
-    """Draw several tables side by side with one plot function, on shared axes, so that panels can be compared.
+    """Draw several tables beside each other with one plot function, on shared axes, so that panels can be compared.
 
     Args:
         plot: a function of this room, ``statistic_by_layer`` say.
-        tables: what to draw by title: models, revisions or baselines.
-        theme: colours.
+        tables: what to draw by title: models, revisions or baselines. More than four take further rows.
+        theme: colours, or their name.
+        width: of the figure in inches.
         **options: passed on to ``plot``.
 
     Raises:
@@ -48,43 +81,70 @@ def compare(
     """
     if not tables:
         raise ParameterError("tables", tables, "at least one, by title")
+    look = _look(theme, width)
     heat = plot in (z_heatmap, matrix_z_heatmap)
     panels = {title: {**options, "table": table} for title, table in tables.items()}
-    figure = _panels(
-        partial(plot, **{"colorbar" if heat else "legend": False}), panels, theme, len(panels), share_y=True
-    )
-    if not heat:
-        _legend(figure, theme)
+    rows = -(-len(panels) // _MOST_COLUMNS)
+    plain = partial(plot, **{"colorbar" if heat or plot is omnibus_heatmap else "legend": False})
+    figure = _panels(plain, panels, look, -(-len(panels) // rows), share_y=True)
     for ax, title in zip(figure.axes, panels, strict=True):
         what, *facts = ax.get_title().split("\n")
-        titled(ax, "\n".join([literal(title), *facts]))
+        titled(ax, "\n".join([literal(title), *facts]), look.theme)
         if heat:
-            figure.suptitle(what, fontsize=11, color=theme.text)
+            figure.suptitle(what, fontsize=look.theme.points("figure.titlesize"), color=look.theme.text)
     if heat:
-        z_colorbar(figure.axes, theme)
+        z_colorbar(figure.axes, look.theme)
+    elif plot is not omnibus_heatmap:
+        _legend(figure, look.theme)
+    fit_texts(figure)
     return figure
 
 
-def figures(table: xr.Dataset | xr.DataTree, theme: Theme = LIGHT) -> dict[str, Figure]:
+def figures(
+    table: xr.Dataset | xr.DataTree, *, theme: Theme | str = "light", width: float | None = None
+) -> dict[str, Figure]:
     """Draw the standard figures of a baseline table, of effective depths or of a scores tree, by name.
 
     A baseline table gives the null's spectrum and its ordered eigenvalues for each shape, at its first σ: the others
-    are the same picture, rescaled. A scores tree gives heat maps of z, ordered eigenvalues, statistics by layer,
-    p-values, and the null's spectrum; where it has /matrices, their heat maps too. Effective depths give one picture of
-    the middle layer: a row for each matrix, with the distance to each depth's law and the laws beside its spectrum. A
-    table of spectra of any ensemble gives the spectrum of each case, on shared axes, and one of elements their density.
+    are the same picture, rescaled. A scores tree gives the map of q-values of all statistics together, how many heads
+    leave the null by each, heat maps of z, ordered eigenvalues, statistics by layer, p-values, and the null's spectrum;
+    where it has /matrices, their heat maps too. Effective depths give one picture of the middle layer: a row for each
+    matrix, with the distance to each depth's law and the laws beside its spectrum. A table of spectra of any ensemble
+    gives the spectrum of each case, on shared axes, and one of elements their density.
+
+    Args:
+        table: any of these.
+        theme: ``"light"``, ``"dark"``, ``"print"``, or a :class:`Theme`, whose ``with_style`` takes a style file.
+        width: of each figure in inches; as wide as suits it if None.
 
     Raises:
-        ParameterError: none of them.
+        ParameterError: no such table, no such theme, or a width that no figure can have.
     """
+    named = _figures(table, _look(theme, width))
+    for figure in named.values():
+        fit_texts(figure)
+    return Pictures(named)
+
+
+def _look(theme: Theme | str, width: float | None) -> _Look:
+    theme = as_theme(theme)
+    if width is not None:
+        if not _WIDTHS[0] <= width <= _WIDTHS[1]:
+            raise ParameterError("width", width, f"{_WIDTHS[0]:g} to {_WIDTHS[1]:g} inches")
+        if width < _SMALL_PRINT:
+            theme = replace(theme, settings={**_SMALLER, **theme.settings})
+    return _Look(theme, width)
+
+
+def _figures(table: xr.Dataset | xr.DataTree, look: _Look) -> dict[str, Picture]:
     if isinstance(table, xr.DataTree):
-        return _of_scores(table, theme)
+        return _of_scores(table, look)
     if "distance_profile" in table:
-        return {"effective-depth": _of_depths(table, theme)}
+        return {"effective-depth": _of_depths(table, look)}
     if "case" not in table.dims:
         raise ParameterError("table", sorted(map(str, table.dims)), "a baseline table (dim case) or a scores tree")
     if "density_law" in table:
-        return _of_elements(table, theme) if "share_outside" in table else _of_spectra(table, theme)
+        return _of_elements(table, look) if "share_outside" in table else _of_spectra(table, look)
     if "bin_edge" not in table:
         raise ParameterError("table", table.attrs.get("kind"), "a baseline table: an atlas has no pictures of its own")
     first: dict[tuple[int, int], int] = {}
@@ -92,12 +152,12 @@ def figures(table: xr.Dataset | xr.DataTree, theme: Theme = LIGHT) -> dict[str, 
         first.setdefault(shape, case)
     named = {}
     for (d_model, d_head), case in first.items():
-        named[f"null-spectrum-{d_model}x{d_head}"] = _single(null_spectrum, theme, table, case=case)
-        named[f"ordered-eigenvalues-{d_model}x{d_head}"] = _single(ordered_eigenvalues, theme, table, case=case)
+        named[f"null-spectrum-{d_model}x{d_head}"] = _single(null_spectrum, look, table, case=case)
+        named[f"ordered-eigenvalues-{d_model}x{d_head}"] = _single(ordered_eigenvalues, look, table, case=case)
     return named
 
 
-def _of_spectra(table: xr.Dataset, theme: Theme) -> dict[str, Figure]:
+def _of_spectra(table: xr.Dataset, look: _Look) -> dict[str, Picture]:
     def share_limits(panels: Sequence[Axes], rows: Sequence[xr.Dataset]) -> None:
         # One range of x and one of y for all; y is logarithmic where the highest would leave the lowest flat.
         left, right, top = zip(*map(spectrum_limits, rows), strict=True)
@@ -109,64 +169,73 @@ def _of_spectra(table: xr.Dataset, theme: Theme) -> dict[str, Figure]:
             else:
                 ax.set_ylim(0.0, max(top))
 
-    return _pages(ensemble_spectrum, table, "spectra", theme, share_limits)
+    return _pages(ensemble_spectrum, table, "spectra", look, share_limits)
 
 
-def _of_elements(table: xr.Dataset, theme: Theme) -> dict[str, Figure]:
+def _of_elements(table: xr.Dataset, look: _Look) -> dict[str, Picture]:
     def share_limits(panels: Sequence[Axes], rows: Sequence[xr.Dataset]) -> None:
         low, high = zip(*map(density_limits, rows), strict=True)
         panels[0].set_ylim(min(low), max(high))
 
-    return _pages(element_density, table, "elements", theme, share_limits)
+    return _pages(element_density, table, "elements", look, share_limits)
 
 
 def _pages(
     plot: Callable[..., Axes],
     table: xr.Dataset,
     name: str,
-    theme: Theme,
+    look: _Look,
     share_limits: Callable[[Sequence[Axes], Sequence[xr.Dataset]], None],
-) -> dict[str, Figure]:
+) -> dict[str, Picture]:
     """A panel for each case, on axes that those of a page share."""
     cases = range(table.sizes["case"])
     pages = [cases[first : first + _PANELS] for first in range(0, len(cases), _PANELS)]
     named = {}
     for number, page in enumerate(pages, 1):
         panels = {str(case): {"table": table, "case": case} for case in page}
-        figure = _panels(partial(plot, legend=False), panels, theme, 3, share_y=True)
+        figure = _panels(partial(plot, legend=False), panels, look, 3, share_y=True)
         share_limits(figure.axes, [table.isel(case=case) for case in page])
         # A case without a law has fewer lines; the legend is that of the panel with most.
         named_lines = (ax.get_legend_handles_labels() for ax in figure.axes)
-        _legend_below(figure, max(named_lines, key=lambda named: len(named[1])), 2, theme)
+        _legend_below(figure, max(named_lines, key=lambda named: len(named[1])), look.theme)
         named[name if len(pages) == 1 else f"{name}-{number}"] = figure
     return named
 
 
-def _of_scores(tree: xr.DataTree, theme: Theme) -> dict[str, Figure]:
+def _of_scores(tree: xr.DataTree, look: _Look) -> dict[str, Picture]:
+    layers = tree["heads"].sizes.get("layer", 1)
     named = {
-        "z-heat-map": _heat_maps(z_heatmap, tree, _main_statistics(tree), theme),
-        "ordered-eigenvalues": _single(ordered_eigenvalues, theme, tree, width=8.0),
-        "statistics-by-layer": _by_layer(tree, theme),
-        "p-value-qq": _single(p_value_qq, theme, tree, width=8.0),
+        "omnibus-map": _single(omnibus_heatmap, look, tree, 6.8, height=_map_height(layers) + 0.3),
+        "heads-by-statistic": _single(flagged_by_statistic, look, tree, 7.0, height=4.4),
+        "z-heat-map": _heat_maps(z_heatmap, tree, _main_statistics(tree), look, layers),
+        "ordered-eigenvalues": _single(ordered_eigenvalues, look, tree, 8.0),
+        "statistics-by-layer": _by_layer(tree, look),
+        "p-value-qq": _single(p_value_qq, look, tree, 8.0),
     }
     if null_method(tree.attrs) != "resampled":
-        named["null-spectrum"] = _single(null_spectrum, theme, tree, width=8.0)
+        named["null-spectrum"] = _single(null_spectrum, look, tree, 8.0)
     if "matrices" in tree.children:
-        held = matrices_of(tree)["statistic"].values.tolist()
+        matrices = matrices_of(tree)
+        held = matrices["statistic"].values.tolist()
         shown = tuple(name for name in ELEMENT_STATISTICS if name in held)
-        named["matrix-z-heat-map"] = _heat_maps(matrix_z_heatmap, tree, shown, theme)
+        named["matrix-z-heat-map"] = _heat_maps(matrix_z_heatmap, tree, shown, look, matrices.sizes["layer"])
     return named
 
 
-def _of_depths(table: xr.Dataset, theme: Theme) -> Figure:
+def _of_depths(table: xr.Dataset, look: _Look) -> Picture:
     """Rows on shared axes: one scale for all distances, one for all spectra."""
     components = table["component"].values.tolist()
-    figure = new_figure(theme, 10.5, 2.9 * len(components))
-    grid = figure.subplots(len(components), 2, sharex="col", sharey="col", squeeze=False)
-    for row, component in zip(grid, components, strict=True):
-        for ax, plot in zip(row, (depth_profile, depth_spectrum), strict=True):
-            plot(table, component=component, ax=styled(ax, theme), theme=theme)
-            if not ax.get_subplotspec().is_last_row():
+    width = look.width or 10.5
+    columns = 2 if width >= 2 * _NARROWEST else 1
+    rows = len(components) * 2 // columns
+    figure = new_figure(look.theme, width, 2.9 * rows, model_title(table))
+    grid = figure.subplots(rows, columns, sharex="col" if columns == 2 else False, squeeze=False)
+    places = iter(grid.flat)
+    for component in components:
+        for plot in (depth_profile, depth_spectrum):
+            ax = styled(next(places), look.theme)
+            plot(table, component=component, ax=ax, theme=look.theme)
+            if columns == 2 and not ax.get_subplotspec().is_last_row():
                 ax.set_xlabel("")
     return figure
 
@@ -180,61 +249,91 @@ def _main_statistics(tree: xr.DataTree) -> tuple[str, ...]:
 
 
 def _single(
-    plot: Callable[..., Axes], theme: Theme, table: xr.Dataset | xr.DataTree, width: float = 7.0, **options: Any
-) -> Figure:
-    figure = new_figure(theme, width, 4.4)
-    plot(table, ax=styled(figure.add_subplot(), theme), theme=theme, **options)
+    plot: Callable[..., Axes],
+    look: _Look,
+    table: xr.Dataset | xr.DataTree,
+    width: float = 7.0,
+    height: float | None = None,
+    **options: Any,
+) -> Picture:
+    """One pair of axes, as high as their width and their legend ask."""
+    width = look.width or width
+    figure = new_figure(look.theme, width, height or 0.9 + 0.48 * width, model_title(table))
+    ax = plot(table, ax=new_axes(figure, look.theme), theme=look.theme, **options)
+    legend = ax.get_legend()
+    if legend is not None:
+        columns = legend_columns([text.get_text() for text in legend.get_texts()], look.theme, width - 0.5)
+        lines = -(-len(legend.get_texts()) // columns)
+        figure.set_figheight(figure.get_figheight() + lines * _LINE * look.theme.points("legend.fontsize") / 8.5)
     return figure
 
 
-def _heat_maps(plot: Callable[..., Axes], tree: xr.DataTree, statistics: tuple[str, ...], theme: Theme) -> Figure:
+def _map_height(layers: int) -> float:
+    return min(3.6, max(2.2, 1.0 + 0.22 * layers))
+
+
+def _heat_maps(
+    plot: Callable[..., Axes], tree: xr.DataTree, statistics: tuple[str, ...], look: _Look, layers: int
+) -> Picture:
     panels = {name: {"table": tree, "statistic": name} for name in statistics}
-    layers = tree["heads"].sizes["layer"]
-    height = min(3.6, max(2.2, 1.0 + 0.22 * layers))
-    figure = _panels(partial(plot, colorbar=False), panels, theme, 2, share_y=True, height=height)
-    z_colorbar(figure.axes, theme)
+    figure = _panels(
+        partial(plot, colorbar=False),
+        panels,
+        look,
+        2,
+        share_y=True,
+        height=_map_height(layers),
+        title=model_title(tree),
+    )
+    z_colorbar(figure.axes, look.theme)
     return figure
 
 
-def _by_layer(tree: xr.DataTree, theme: Theme) -> Figure:
+def _by_layer(tree: xr.DataTree, look: _Look) -> Picture:
     panels = {name: {"table": tree, "statistic": name} for name in _main_statistics(tree)}
-    figure = _panels(partial(statistic_by_layer, legend=False), panels, theme, 2, share_y=False)
-    _legend(figure, theme)
+    plain = partial(statistic_by_layer, legend=False)
+    figure = _panels(plain, panels, look, 2, share_y=False, title=model_title(tree))
+    _legend(figure, look.theme)
     return figure
 
 
-def _legend(figure: Figure, theme: Theme) -> None:
+def _legend(figure: Picture, theme: Theme) -> None:
     """One legend below panels that say the same; one in each where they do not."""
     named = [ax.get_legend_handles_labels() for ax in figure.axes]
     if all(labels == named[0][1] for _, labels in named):
-        _legend_below(figure, named[0], 5, theme)
+        _legend_below(figure, named[0], theme)
     else:
         for ax in figure.axes:
-            add_legend(ax, theme)
+            add_legend(ax, theme, "best")
 
 
-def _legend_below(figure: Figure, named: tuple[list[Any], list[Any]], most_columns: int, theme: Theme) -> None:
-    columns = min(len(named[1]), most_columns)
-    place: dict[str, Any] = {"loc": "outside lower center", "ncols": columns}
-    figure.legend(*named, **place, fontsize=8.5, labelcolor=theme.text, frameon=False)
+def _legend_below(figure: Picture, named: tuple[list[Any], list[Any]], theme: Theme) -> None:
+    place: dict[str, Any] = {"loc": "outside lower center"}
+    place["ncols"] = legend_columns(named[1], theme, figure.get_figwidth() - 0.3)
+    figure.legend(*named, **place, fontsize=theme.points("legend.fontsize"), labelcolor=theme.text, frameon=False)
 
 
 def _panels(
     plot: Callable[..., Axes],
     panels: Mapping[str, dict[str, Any]],
-    theme: Theme,
+    look: _Look,
     columns: int,
     share_y: bool,
     height: float = 3.2,
-) -> Figure:
+    title: str = "",
+) -> Picture:
     """A grid of panels with a shared x axis, whose labels are at the rim: below the lowest panel of each column."""
     columns = min(columns, len(panels))
+    if look.width is not None:
+        columns = min(columns, max(1, int(look.width / _NARROWEST)))
+    width = look.width or max(6.4, _PANEL * columns)
+    height *= min(1.0, max(0.72, width / columns / _PANEL))
     rows = -(-len(panels) // columns)
-    figure = new_figure(theme, max(6.4, 4.8 * columns), height * rows)
+    figure = new_figure(look.theme, width, height * rows, title)
     grid = figure.subplots(rows, columns, sharex=True, sharey=share_y, squeeze=False)
     for place, (ax, options) in enumerate(zip(grid.flat, panels.values(), strict=False)):
         options = dict(options)
-        plot(options.pop("table"), ax=styled(ax, theme), theme=theme, **options)
+        plot(options.pop("table"), ax=styled(ax, look.theme), theme=look.theme, **options)
         label = ax.get_xlabel()
         if share_y:
             ax.label_outer()

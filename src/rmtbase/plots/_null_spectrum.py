@@ -10,19 +10,20 @@ from jaxtyping import Float
 from matplotlib.axes import Axes
 
 from rmtbase.errors import ParameterError
-from rmtbase.laws import low_rank_product, naive_marchenko_pastur
+from rmtbase.laws import GaussianChain, low_rank_product, naive_marchenko_pastur
 from rmtbase.plots._axes import add_density, finished, null_of, own_axes, require_case
-from rmtbase.plots._theme import LIGHT, Theme
+from rmtbase.plots._theme import Theme, as_theme
 from rmtbase.tables import null_method
+
+_POINTS = 500  # at which a law's density is drawn
 
 
 class _Spectrum(NamedTuple):
     bin_edge: Float[np.ndarray, " edge"]
     density: Float[np.ndarray, " bin"]
     error: Float[np.ndarray, " bin"] | None
-    free: Float[np.ndarray, " bin"]
-    naive: Float[np.ndarray, " bin"]
-    edges: tuple[float, float]
+    free: GaussianChain
+    naive: GaussianChain
     title: str
     unit: str
 
@@ -30,22 +31,23 @@ class _Spectrum(NamedTuple):
 def null_spectrum(
     table: xr.Dataset | xr.DataTree,
     case: int = 0,
+    *,
     ax: Axes | None = None,
-    theme: Theme = LIGHT,
+    theme: Theme | str = "light",
     legend: bool = True,
 ) -> Axes:
     """Draw the density of the null's nonzero eigenvalues: Monte Carlo with its standard error, and two laws.
 
     Of an analytic null, which has no draws, the laws alone. The free-product law is the limit of W_QK's spectrum, and
-    the vertical lines are its edges λ₋ and λ₊. The naive Marchenko–Pastur law is that of a single factor: too narrow,
-    and drawn to show by how much.
+    the vertical lines are its edges λ₋ and λ₊. The Marchenko–Pastur law is that of a single factor: too narrow, and
+    drawn to show by how much. Both are exact densities, drawn from edge to edge.
 
     Args:
         table: a baseline table, or a scores tree (whose null is at σ = 1, raw product).
         case: which row of a baseline table.
         ax: where to draw; new axes if None.
-        theme: colours.
-        legend: whether to draw one.
+        theme: colours, or their name.
+        legend: whether to draw one, below the axes.
 
     Returns:
         The axes: eigenvalue λ (dimensionless) against density (1/λ).
@@ -54,28 +56,42 @@ def null_spectrum(
         ParameterError: no such case, a table without a null, or scores of heads that have a null each.
     """
     found = _of_tree(table) if isinstance(table, xr.DataTree) else _of_case(require_case(table, case), table.attrs)
-    ax = own_axes(ax, theme)
-    centre = (found.bin_edge[1:] + found.bin_edge[:-1]) / 2
-    density = found.density
+    theme = as_theme(theme)
+    ax = own_axes(ax, theme, table)
+    edges, density = found.bin_edge, found.density
     if found.error is not None:
-        add_density(ax, found.bin_edge, centre, density, found.error, theme, lowest=0.0)
+        add_density(ax, edges, (edges[1:] + edges[:-1]) / 2, density, found.error, theme, lowest=0.0)
+    naive_x, naive_y = _curve(found.naive)
     ax.plot(
-        centre, found.naive, color=theme.naive, linewidth=1.6, linestyle=(0, (5, 2)),
-        label="Marchenko–Pastur of one factor: too narrow",
+        naive_x, naive_y, color=theme.naive, linewidth=1.6, linestyle=(0, (5, 2)),
+        label="Marchenko–Pastur (one factor)",
     )  # fmt: skip
-    ax.plot(centre, found.free, color=theme.free_law, linewidth=1.8, label="free-product law")
-    lower, upper = found.edges
-    edges = rf"its edges $\lambda_-$ = {lower:.4g}, $\lambda_+$ = {upper:.4g}"
-    ax.axvline(lower, color=theme.free_law, linewidth=1.2, linestyle=":", label=edges)
+    x, y = _curve(found.free)
+    ax.plot(x, y, color=theme.free_law, linewidth=1.8, label="free-product law")
+    lower, upper = found.free.support
+    low, high = (f"{edge:.0f}" if 1e4 <= edge < 1e6 else f"{edge:.4g}" for edge in (lower, upper))
+    label = rf"its edges $\lambda_-$ = {low}, $\lambda_+$ = {high}"
+    ax.axvline(lower, color=theme.free_law, linewidth=1.2, linestyle=":", label=label)
     ax.axvline(upper, color=theme.free_law, linewidth=1.2, linestyle=":")
     places = np.flatnonzero(density > 0)
-    first, last = float(found.bin_edge[places[0]]), float(found.bin_edge[places[-1] + 1])
-    margin = 0.06 * (last - first)
+    first, last = float(edges[places[0]]), float(edges[places[-1] + 1])
+    margin = 0.04 * (last - first)
     ax.set_xlim(max(0.0, min(first, lower) - margin), max(last, upper) + margin)
-    top = max(one[np.isfinite(one)].max() for one in (density, found.free))
-    ax.set_ylim(0.0, 1.3 * top)
+    top = float(density[np.isfinite(density)].max())
+    if lower > 0:  # where the smallest eigenvalues reach zero, so steep a density has no top
+        top = max(top, y.max(), naive_y.max())
+    ax.set_ylim(0.0, 1.05 * top)
     ax.set(xlabel=found.unit, ylabel=r"density ($1/\lambda$)")
-    return finished(ax, theme, found.title, legend, "upper right")
+    return finished(ax, theme, found.title, legend)
+
+
+def _curve(law: GaussianChain) -> tuple[Float[np.ndarray, " point"], Float[np.ndarray, " point"]]:
+    """A law's density from edge to edge, at points that crowd at the edges as its square roots ask."""
+    lower, upper = law.support
+    x = lower + (upper - lower) * 0.5 * (1.0 - np.cos(np.linspace(0.0, np.pi, _POINTS)))
+    y = np.asarray(law.pdf(x))
+    known = np.isfinite(y)
+    return x[known], y[known]
 
 
 def case_title(d_model: int, d_head: int, sigma_q: float, sigma_k: float) -> str:
@@ -94,15 +110,20 @@ def eigenvalue_label(normalization: str) -> str:
 
 
 def _of_case(row: xr.Dataset, attributes: dict) -> _Spectrum:
+    d_model, d_head, sigma_q, sigma_k = (row[name].item() for name in ("d_model", "d_head", "sigma_q", "sigma_k"))
+    normalization = str(attributes["normalization"])
+    free, naive = (
+        law(d_model=d_model, d_head=d_head, sigma_q=sigma_q, sigma_k=sigma_k, normalization=normalization)
+        for law in (low_rank_product, naive_marchenko_pastur)
+    )
     return _Spectrum(
         row["bin_edge"].values,
         row["density"].values,
         row["density_standard_error"].values,
-        row["density_free"].values,
-        row["density_marchenko_pastur"].values,
-        (float(row["edge_lower"]), float(row["edge_upper"])),
-        case_title(int(row["d_model"]), int(row["d_head"]), float(row["sigma_q"]), float(row["sigma_k"])),
-        eigenvalue_label(attributes["normalization"]),
+        free,
+        naive,
+        case_title(d_model, d_head, sigma_q, sigma_k),
+        eigenvalue_label(normalization),
     )
 
 
@@ -110,18 +131,14 @@ def _of_tree(tree: xr.DataTree) -> _Spectrum:
     null = null_of(tree)
     if "density" not in null:
         raise ParameterError("table", "scores of heads that have a null each", "one null, of which there is a density")
-    shape = int(tree.attrs["d_model"]), int(tree.attrs["d_head"])
-    bin_edge = null["bin_edge"].values
-    naive = np.diff(naive_marchenko_pastur(*shape, normalization="none").cdf(bin_edge)) / np.diff(bin_edge)
-    lower, upper = low_rank_product(*shape, normalization="none").support
+    d_model, d_head = int(tree.attrs["d_model"]), int(tree.attrs["d_head"])
     simulated = null_method(tree.attrs) == "simulated"
     return _Spectrum(
-        bin_edge,
+        null["bin_edge"].values,
         null["density" if simulated else "density_free"].values,
         null["density_standard_error"].values if simulated else None,
-        null["density_free"].values,
-        naive,
-        (float(lower), float(upper)),
-        case_title(*shape, 1.0, 1.0),
+        low_rank_product(d_model=d_model, d_head=d_head, normalization="none"),
+        naive_marchenko_pastur(d_model=d_model, d_head=d_head, normalization="none"),
+        case_title(d_model, d_head, 1.0, 1.0),
         eigenvalue_label("none"),
     )

@@ -22,9 +22,9 @@ from rmtbase.plots._axes import (
     prefer_log,
     require_case,
 )
-from rmtbase.plots._null_spectrum import case_title, eigenvalue_label
-from rmtbase.plots._theme import LIGHT, Theme
-from rmtbase.scoring import farthest_z
+from rmtbase.plots._null_spectrum import case_title
+from rmtbase.plots._theme import Theme, as_theme
+from rmtbase.scoring import farthest_distance
 
 BANDS = ((0.01, 0.99, 0.22), (0.16, 0.84, 0.4))
 """Lower and upper probability of each null band, with its opacity."""
@@ -34,40 +34,45 @@ def ordered_eigenvalues(
     table: xr.Dataset | xr.DataTree,
     heads: Sequence[tuple[int, int]] | None = None,
     case: int = 0,
+    *,
     ax: Axes | None = None,
-    theme: Theme = LIGHT,
+    theme: Theme | str = "light",
     legend: bool = True,
 ) -> Axes:
     """Draw the null's ordered eigenvalues with quantile bands (1-99 % and 16-84 %), and heads of a model on top.
 
-    Each eigenvalue has its own band: a head can leave it at any rank. A head's eigenvalues are divided by its own
-    σ̂_Q² σ̂_K², as those of the null are. Heads that have a null each stand in front of their own bands (1-99 %).
+    Each eigenvalue is divided by the null's median at its rank, so that every rank is seen alike, and has its own band:
+    a head can leave it at any rank. A head's eigenvalues are at the scale of its own σ̂_Q² σ̂_K², as those of the null
+    are. Heads that have a null each stand in front of their own bands (1-99 %).
 
     Args:
         table: a baseline table (the null alone) or a scores tree.
         heads: (layer, head) pairs of a scores tree, at most five. Three if None: the head farthest from the null, the
-            middle one and the nearest, by the |z| of each one's farthest statistic.
+            middle one and the nearest, by the distance of each one's farthest statistic.
         case: which row of a baseline table.
         ax: where to draw; new axes if None.
-        theme: colours.
-        legend: whether to draw one.
+        theme: colours, or their name.
+        legend: whether to draw one, below the axes.
 
     Returns:
-        The axes: rank k of the eigenvalue against λ_k.
+        The axes: rank k of the eigenvalue against λ_k over its median under the null (dimensionless).
 
     Raises:
         ParameterError: no such head or case, more than five heads, heads asked of a baseline table.
     """
+    lines: dict[str, Float[np.ndarray, " index"]] = {}
+    own_nulls = False
     if isinstance(table, xr.DataTree):
         null, held = null_of(table), heads_of(table)
         rank = held.sizes["index"]
         quantile, probability = null["eigenvalue_quantile"].values, null["probability"].values
         picked = _picked(held, heads)
         scale = (held["sigma_q"] * held["sigma_k"]).values ** 2
-        lines = {name: held["eigenvalue"].values[place] / scale[place] for place, name in picked.items()}
         own_nulls = quantile.ndim > 2
         bands = [quantile[place] for place in picked] if own_nulls else [quantile]
-        label = r"$\lambda_k \,/\, \hat\sigma_Q^2 \hat\sigma_K^2$ (dimensionless)"
+        for k, (place, name) in enumerate(picked.items()):
+            own = bands[k if own_nulls else 0]
+            lines[name] = _over(held["eigenvalue"].values[place] / scale[place], _at(own, probability, 0.5))
         title = f"Ordered eigenvalues at $d = {int(table.attrs['d_model'])}$, $h = {int(table.attrs['d_head'])}$"
     else:
         if heads is not None:
@@ -75,9 +80,10 @@ def ordered_eigenvalues(
         row = require_case(table, case)
         rank = int(row["d_head"])
         bands, probability = [row["eigenvalue_quantile"].values[:rank]], row["probability"].values
-        lines, own_nulls, label = {}, False, eigenvalue_label(table.attrs["normalization"])
         title = case_title(int(row["d_model"]), rank, float(row["sigma_q"]), float(row["sigma_k"]))
-    ax = own_axes(ax, theme)
+    bands = [_over(band, _at(band, probability, 0.5)[:, None]) for band in bands]
+    theme = as_theme(theme)
+    ax = own_axes(ax, theme, table)
     k = np.arange(1, rank + 1)
     if own_nulls:
         lower, upper, alpha = BANDS[0]
@@ -98,11 +104,14 @@ def ordered_eigenvalues(
         )
     if prefer_log(*bands, *lines.values()):
         log_axis(ax)
-    else:
-        ax.set_ylim(bottom=0.0)
     ax.set_xlim(1 - 0.02 * k.size, k.size * 1.02)
-    ax.set(xlabel="rank $k$ of the eigenvalue, largest first", ylabel=label)
+    ax.set(xlabel="rank $k$ of the eigenvalue, largest first", ylabel=r"$\lambda_k$ / its median under the null")
     return finished(ax, theme, title, legend)
+
+
+def _over(values: Float[np.ndarray, "index ..."], median: Float[np.ndarray, "index ..."]) -> np.ndarray:
+    """Values over the null's median; NaN where that is zero."""
+    return values / np.where(median > 0, median, np.nan)
 
 
 def _at(
@@ -129,8 +138,8 @@ def _picked(heads: xr.Dataset, chosen: Sequence[tuple[int, int]] | None) -> dict
 
 
 def _far_middle_near(heads: xr.Dataset) -> dict[tuple[int, int], str]:
-    distance = farthest_z(heads)
-    order = [k for k in np.argsort(-np.abs(distance), axis=None) if np.isfinite(distance.flat[k])]
+    distance = farthest_distance(heads)
+    order = [k for k in np.argsort(-np.abs(distance), axis=None) if not np.isnan(distance.flat[k])]
     if not order:
         return {}
     picks = {order[-1]: " (nearest the null)", order[len(order) // 2]: " (middle)", order[0]: " (farthest)"}

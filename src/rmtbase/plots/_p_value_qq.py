@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import cycle
 from typing import Any
 
@@ -13,7 +13,8 @@ from matplotlib.axes import Axes
 from scipy import stats
 
 from rmtbase.plots._axes import MARKERS, finished, heads_of, literal, own_axes, require_statistic, statistic_words
-from rmtbase.plots._theme import LIGHT, Theme
+from rmtbase.plots._theme import Theme, as_theme
+from rmtbase.scoring import p_value_floors
 from rmtbase.tables import null_method
 
 OMNIBUS = "omnibus"
@@ -27,24 +28,26 @@ def p_value_qq(
     scores: xr.DataTree | xr.Dataset,
     statistics: Sequence[str] | None = None,
     draws: int | None = None,
+    *,
     ax: Axes | None = None,
-    theme: Theme = LIGHT,
+    theme: Theme | str = "light",
     legend: bool = True,
 ) -> Axes:
     """Draw the sorted p-values of all heads against those expected of as many null heads, both as -log10 p.
 
     The band holds 95 % of null models at each rank: the i-th smallest of n independent uniform p-values has the law
     Beta(i, n + 1 - i). Heads that read the same key head are dependent, so for grouped-query models the true band is
-    somewhat wider. No Monte Carlo p-value is below its floor, 2 / (draws + 1), which a dashed line shows (the omnibus
-    test, one-sided, reaches half of it); the floor of an analytic null is drawn where a head lies on it.
+    somewhat wider. No Monte Carlo p-value is below its floor, 2 / (draws + 1), which a dashed line shows; the omnibus
+    test, one-sided, has a floor of its own, half of that. The floor of an analytic null is drawn where a head lies on
+    it.
 
     Args:
         scores: a scores tree, its /heads, or the dataset of ``rmtbase.score_heads``.
         statistics: names, ``"omnibus"`` for the test of all together; :data:`QQ_STATISTICS` if None.
         draws: number of null draws, for the floor; if None the tree's own floor (a bare dataset has none).
         ax: where to draw; new axes if None.
-        theme: colours.
-        legend: whether to draw one, to the right of the axes.
+        theme: colours, or their name.
+        legend: whether to draw one, below the axes.
 
     Returns:
         The axes: expected against observed -log10 p.
@@ -55,7 +58,8 @@ def p_value_qq(
     heads = heads_of(scores)
     found = {name: _p_values(heads, name) for name in statistics or QQ_STATISTICS}
     columns = {name: column for name, column in found.items() if column.size}
-    ax = own_axes(ax, theme)
+    theme = as_theme(theme)
+    ax = own_axes(ax, theme, scores)
     n = max((column.size for column in columns.values()), default=0)
     if n:
         expected, lower, upper = expected_p_values(n)
@@ -71,24 +75,30 @@ def p_value_qq(
             marker=marker, markersize=4.0 if column.size <= _EVERY else 2.8, markerfacecolor="none",
             markeredgecolor=colour, label=_label(name),
         )  # fmt: skip
-    floor = _floor(draws, scores.attrs, columns.values())
-    if floor is not None:
-        ax.axhline(-np.log10(floor[0]), color=theme.muted, linewidth=1.0, linestyle="--", label=floor[1])
+    for floor, label, style in _floors(draws, scores.attrs, columns):
+        ax.axhline(-np.log10(floor), color=theme.muted, linewidth=1.0, linestyle=style, label=label)
     ax.set_xlim(left=0.0)
     ax.set_ylim(bottom=0.0)
     ax.set(xlabel=r"expected $-\log_{10} p$ of null heads", ylabel=r"observed $-\log_{10} p$")
-    return finished(ax, theme, f"p-values of {n} heads", legend and bool(columns), "outside")
+    return finished(ax, theme, f"p-values of {n} heads", legend and bool(columns))
 
 
-def _floor(
-    draws: int | None, attributes: Mapping[Any, Any], columns: Iterable[Float[np.ndarray, " n"]]
-) -> tuple[float, str] | None:
-    """The floor of so many draws, or of a scores file; of an analytic null only if one of the columns begins on it."""
+def _floors(
+    draws: int | None, attributes: Mapping[Any, Any], columns: Mapping[str, Float[np.ndarray, " n"]]
+) -> Iterator[tuple[float, str, str]]:
+    """Each floor of what is drawn, with its name and the style of its line.
+
+    Of so many draws, or of a scores file; that of an analytic null only if one of the columns begins on it.
+    """
+    single, joint = p_value_floors(attributes if draws is None else {"null_draws": draws})
     if draws is None and null_method(attributes) == "analytic":
-        floor = float(attributes["p_value_floor"])
-        return (floor, f"floor {floor:g}") if any(column[0] <= floor for column in columns) else None
-    draws = attributes.get("null_draws") if draws is None else draws
-    return None if draws is None else (2 / (int(draws) + 1), f"floor 2 / ({int(draws)} + 1)")
+        if any(column[0] <= single for column in columns.values()):
+            yield single, f"floor {single:g}", "--"
+        return
+    if single and set(columns) - {OMNIBUS}:
+        yield single, f"floor of one statistic, {single:.2g}", "--"
+    if joint and OMNIBUS in columns:
+        yield joint, f"floor of all together, {joint:.2g}", ":"
 
 
 def expected_p_values(n: int, coverage: float = 0.95) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -6,6 +6,7 @@ import numpy as np
 import xarray as xr
 from jaxtyping import Float
 from matplotlib.axes import Axes
+from matplotlib.ticker import FuncFormatter, SymmetricalLogLocator
 
 from rmtbase.plots._axes import (
     LEVEL,
@@ -18,12 +19,13 @@ from rmtbase.plots._axes import (
     require_statistic,
     statistic_label,
 )
-from rmtbase.plots._theme import LIGHT, Theme
+from rmtbase.plots._theme import Theme, as_theme
 from rmtbase.statistics import Statistic, get_statistic
 
 BAND = (0.005, 0.995)
 """The null band of the figure: 99 % of null heads lie in it."""
 
+_HIDDEN = 15.0  # times the null's band, from which a linear axis hides it
 _SAME = 1e-6  # up to which heads' null levels, relative to their means, are those of one null
 
 
@@ -31,23 +33,25 @@ def statistic_by_layer(
     scores: xr.DataTree | xr.Dataset,
     statistic: str = "normalized_participation_ratio",
     level: float = LEVEL,
+    *,
     ax: Axes | None = None,
-    theme: Theme = LIGHT,
+    theme: Theme | str = "light",
     legend: bool = True,
 ) -> Axes:
-    """Draw every head as a point at its layer, the layers' means, and the band that holds 99 % of null heads.
+    """Draw every head as a point at its layer, the layers' medians, and the band that holds 99 % of null heads.
 
     Where each head has a null of its own, each has its own band, a bar behind its point. Within a layer, heads stand
     from left to right in their order. A statistic that scales with σ_Q² σ_K², of which each head has its own, is drawn
-    over its null mean (the log-determinant: minus its null mean), and the axis says so.
+    over its null mean (the log-determinant: minus its null mean), and the axis says so. Where heads lie so far out that
+    the band could not be seen, the axis is logarithmic, beyond the band's width if values may be negative.
 
     Args:
         scores: a scores tree, its /heads, or the dataset of ``rmtbase.score_heads``.
         statistic: its name.
         level: heads with a q-value of this statistic under it are drawn filled.
         ax: where to draw; new axes if None.
-        theme: colours.
-        legend: whether to draw one.
+        theme: colours, or their name.
+        legend: whether to draw one, below the axes.
 
     Returns:
         The axes: layer against the statistic.
@@ -64,7 +68,8 @@ def statistic_by_layer(
     flagged = table["q_value"].values < level
     n_layers, n_heads = value.shape
 
-    ax = own_axes(ax, theme)
+    theme = as_theme(theme)
+    ax = own_axes(ax, theme, scores)
     offset = np.linspace(-0.3, 0.3, n_heads) if n_heads > 1 else np.zeros(1)
     x = np.arange(n_layers)[:, None] + offset
     _draw_null(ax, x, null, theme)
@@ -77,12 +82,11 @@ def statistic_by_layer(
             x[chosen], value[chosen], linestyle="none", marker="o", markersize=size, markeredgecolor=colour,
             markerfacecolor=fill, markeredgewidth=0.9, label=f"head, q {sign} {level:g}",
         )  # fmt: skip
+    places = np.arange(n_layers)
     ax.hlines(
-        _layer_means(value), np.arange(n_layers) - 0.4, np.arange(n_layers) + 0.4, color=theme.text, linewidth=1.6,
-        label="mean of the layer",
-    )  # fmt: skip
-    if one.scaling != "additive" and prefer_log(value, null[0], null[2]):
-        log_axis(ax)
+        _layer_medians(value), places - 0.4, places + 0.4, color=theme.text, linewidth=1.6, label="median of the layer"
+    )
+    _scale(ax, value, null)
     ax.set_xlim(-0.6, n_layers - 0.4)
     index_axis(ax, "x", heads["layer"].values.tolist())
     ax.set(xlabel="layer", ylabel=_axis_label(one))
@@ -139,7 +143,20 @@ def _draw_null(
     )  # fmt: skip
 
 
-def _layer_means(value: Float[np.ndarray, "layer head"]) -> Float[np.ndarray, " layer"]:
-    count = np.isfinite(value).sum(axis=1)
-    total = np.where(np.isfinite(value), value, 0.0).sum(axis=1)
-    return np.where(count > 0, total / np.maximum(count, 1), np.nan)
+def _scale(ax: Axes, value: Float[np.ndarray, "layer head"], null: Float[np.ndarray, "level layer head"]) -> None:
+    """A logarithmic axis where a linear one would hide the null's band or the smallest values."""
+    if prefer_log(value, null[0], null[2]):
+        log_axis(ax)
+        return
+    finite, ends = value[np.isfinite(value)], null[np.isfinite(null)]
+    if not finite.size or not ends.size or min(finite.min(), ends.min()) >= 0:
+        return
+    width = float(np.abs(ends).max())
+    if width > 0 and np.abs(finite).max() > _HIDDEN * width:
+        ax.set_yscale("symlog", linthresh=width)
+        ax.yaxis.set_major_locator(SymmetricalLogLocator(base=10, linthresh=width, subs=(1.0, 3.0)))
+        ax.yaxis.set_major_formatter(FuncFormatter(lambda value, position: f"{value:.3g}".replace("-", "−")))
+
+
+def _layer_medians(value: Float[np.ndarray, "layer head"]) -> Float[np.ndarray, " layer"]:
+    return np.array([np.median(one[np.isfinite(one)]) if np.isfinite(one).any() else np.nan for one in value])

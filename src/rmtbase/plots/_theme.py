@@ -6,7 +6,16 @@ two things apart by hue alone. The dark theme lightens them until they stand out
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+from matplotlib.font_manager import font_scalings
+
+from rmtbase.errors import MissingFileError, ParameterError
+from rmtbase.regular_files import require_regular
 
 ORANGE = "#e69f00"
 SKY_BLUE = "#56b4e9"
@@ -14,6 +23,27 @@ BLUISH_GREEN = "#009e73"
 BLUE = "#0072b2"
 VERMILLION = "#d55e00"
 REDDISH_PURPLE = "#cc79a7"
+
+_SIZES = {
+    "axes.titlesize": 1.05,
+    "axes.labelsize": 0.95,
+    "xtick.labelsize": 0.85,
+    "legend.fontsize": 0.85,
+    "figure.titlesize": 1.1,
+}
+"""Sizes of text by Matplotlib's name of the setting, as parts of ``font.size``."""
+
+_ROLES = {
+    "text.color": "text",
+    "axes.labelcolor": "text",
+    "xtick.color": "muted",
+    "grid.color": "grid",
+    "axes.facecolor": "surface",
+    "figure.facecolor": "surface",
+    "patch.facecolor": "null",
+}
+_CYCLED = (("free_law", "observed"), ("naive", "flagged"))  # roles that take a cycle's first and second colour
+_NO_STYLE = ("backend", "interactive", "toolbar", "savefig.directory", "tk.", "webagg.", "keymap.", "date.epoch")
 
 
 @dataclass(frozen=True)
@@ -30,6 +60,7 @@ class Theme:
         flagged: what was measured and left the null.
         series: further lines that need telling apart, in order.
         diverging: z from far below the null, through none (the middle one), to far above.
+        settings: Matplotlib's settings for text and files, by their names; all others are the caller's.
     """
 
     surface: str
@@ -43,6 +74,40 @@ class Theme:
     flagged: str
     series: tuple[str, ...]
     diverging: tuple[str, ...]
+    settings: Mapping[str, Any] = field(default_factory=dict, hash=False)
+
+    def points(self, name: str) -> float:
+        """The size of a kind of text, by Matplotlib's name of it: ``axes.labelsize``, say."""
+        medium = float(self.settings.get("font.size", 10.0))
+        size = self.settings.get(name, _SIZES[name] * medium)
+        return medium * font_scalings[size] if isinstance(size, str) else float(size)
+
+    def with_style(self, path: Path | str) -> Theme:
+        """The theme with the fonts and colours that a Matplotlib style file sets.
+
+        ``axes.prop_cycle`` gives the colours of what is drawn, in order: the free law and what was observed, the naive
+        law and what is flagged, further lines. ``patch.facecolor`` is the null's; ``text.color``, ``xtick.color``,
+        ``grid.color`` and ``figure.facecolor`` are what their names say.
+
+        Raises:
+            MissingFileError: there is no such file.
+            ParameterError: it cannot be read as a style.
+        """
+        path = Path(path)
+        try:
+            require_regular(path)
+            found = matplotlib.rc_params_from_file(path, fail_on_error=True, use_default_template=False)
+        except FileNotFoundError as error:
+            raise MissingFileError(path, "name a Matplotlib style file") from error
+        except (OSError, ValueError, KeyError) as error:
+            raise ParameterError("style", str(path), f"a Matplotlib style file ({error})") from error
+        settings = {name: value for name, value in found.items() if not name.startswith(_NO_STYLE)}
+        colours: dict[str, Any] = {role: settings[name] for name, role in _ROLES.items() if name in settings}
+        if "axes.prop_cycle" in settings:
+            cycle = tuple(settings["axes.prop_cycle"].by_key().get("color", ()))
+            colours |= {role: colour for roles, colour in zip(_CYCLED, cycle, strict=False) for role in roles}
+            colours |= {"series": cycle} if cycle else {}
+        return replace(self, **colours, settings={**self.settings, **settings})
 
 
 LIGHT = Theme(
@@ -80,3 +145,33 @@ DARK = Theme(
         "#57402a", "#85542a", "#b56d28", "#df8a31", "#f9aa58", "#ffc98d", "#ffe6c8",
     ),
 )  # fmt: skip
+
+PRINT = Theme(
+    surface="#ffffff",
+    text="#000000",
+    muted="#3a3a3a",
+    grid="#e4e4e4",
+    null="#7a7a7a",
+    free_law="#00664a",
+    naive="#c0569a",
+    observed="#00538a",
+    flagged="#c24a00",
+    series=("#00538a", "#c24a00", "#007a58", "#8a6000", "#a8437f"),
+    diverging=LIGHT.diverging,
+)
+
+THEMES = {"light": LIGHT, "dark": DARK, "print": PRINT}
+"""Themes by name."""
+
+
+def as_theme(theme: Theme | str) -> Theme:
+    """The theme of that name, or the one given.
+
+    Raises:
+        ParameterError: no theme has the name.
+    """
+    if isinstance(theme, Theme):
+        return theme
+    if theme not in THEMES:
+        raise ParameterError("theme", theme, f"{', '.join(THEMES)}, or a Theme")
+    return THEMES[theme]

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import xarray as xr
 
+from rmtbase.scoring import Summary
 from rmtbase.tables import null_method
 
 
@@ -24,25 +25,40 @@ class Caption(NamedTuple):
 
 
 _CAPTIONS = {
+    "omnibus-map": Caption(
+        "Which heads look unlike random ones",
+        "One cell per head, by one test of all its statistics together. Grey heads could be random; the darker a "
+        "cell, the smaller its q-value. A dot marks q < 0.05: of all heads with a dot, at most one in twenty is "
+        "expected to have it by chance.",
+        "A map of the q-values of all statistics together, by layer and head.",
+    ),
+    "heads-by-statistic": Caption(
+        "By which statistics they differ",
+        "How many heads have q < 0.05 by each statistic alone. Statistics that all heads share say that the whole "
+        "spectrum has changed; one that stands out alone names what has.",
+        "Bars: for each statistic, how many heads it flags alone.",
+    ),
     "z-heat-map": Caption(
         "How far every head is from random",
         "One cell per head. Grey heads look random; blue ones lie below the null's mean and orange ones above, the "
-        "stronger the farther. A dot marks q < 0.05. The colours change at the same z in every report, so that two "
-        "models can be laid side by side.",
+        "stronger the farther: z is counted in null standard deviations, of the logarithm where the title says ln. A "
+        "dot marks q < 0.05. The colours change at the same z in every report, so that two models can be laid side by "
+        "side.",
         "Heat maps of z-scores by layer and head, one for each of four statistics.",
     ),
     "ordered-eigenvalues": Caption(
         "Where in the spectrum the heads leave the null",
-        "Eigenvalues of three heads, each divided by the head's own scale, over the band in which a random head's "
-        "eigenvalue of that rank lies. A curve that starts above the band and ends below it has put its weight on few "
-        "directions.",
+        "Eigenvalues of three heads at the head's own scale, each divided by the median of a random head's eigenvalue "
+        "of that rank; in the band lie those of random heads. A curve that starts above the band and ends below it "
+        "has put its weight on few directions.",
         "Ordered eigenvalues of the farthest, the middle and the nearest head, over the bands of the null.",
     ),
     "statistics-by-layer": Caption(
         "Where in the model the heads leave the null",
         "Every head as a point, in order within its layer; filled where q < 0.05. In the grey band lie 99 % of random "
-        "heads. A statistic that scales with the weights is divided by the mean of the head's own null.",
-        "Four statistics of every head by layer, with layer means, against the band that holds 99 % of null heads.",
+        "heads, and the dark bars are the layers' medians. A statistic that scales with the weights is divided by the "
+        "mean of the head's own null.",
+        "Four statistics of every head by layer, with layer medians, against the band that holds 99 % of null heads.",
     ),
     "p-value-qq": Caption(
         "Whether all the p-values together look random",
@@ -80,6 +96,12 @@ _ANALYTIC_CAPTIONS = _CAPTIONS | {
 }
 
 _OWN_NULL_CAPTIONS = _CAPTIONS | {
+    "omnibus-map": _CAPTIONS["omnibus-map"]._replace(
+        title="Which heads look unlike their own copies",
+        reading="One cell per head, by one test of all its statistics together. Grey heads could be one of their own "
+        "resampled copies; the darker a cell, the smaller its q-value. A dot marks q < 0.05: of all heads "
+        "with a dot, at most one in twenty is expected to have it by chance.",
+    ),
     "z-heat-map": _CAPTIONS["z-heat-map"]._replace(
         title="How far every head is from its own null",
         reading="One cell per head. Grey heads look like their own resampled matrices; blue ones lie below their "
@@ -88,26 +110,66 @@ _OWN_NULL_CAPTIONS = _CAPTIONS | {
     ),
     "ordered-eigenvalues": Caption(
         "Where in the spectrum the heads leave their nulls",
-        "Eigenvalues of three heads, each divided by the head's own scale, over the band, in the head's colour, in "
-        "which its resampled eigenvalue of that rank lies. Each head has a null of its own.",
+        "Eigenvalues of three heads at the head's own scale, each divided by the median of the head's resampled "
+        "eigenvalue of that rank, over the band, in the head's colour, in which these lie. Each head has a null of "
+        "its own.",
         "Ordered eigenvalues of the farthest, the middle and the nearest head, each over the band of its own null.",
     ),
     "statistics-by-layer": Caption(
         "Where in the model the heads leave their nulls",
         "Every head as a point, in order within its layer; filled where q < 0.05. The bar behind it holds 99 % of the "
         "draws of its own null. A statistic that scales with the weights is divided by the mean of that null.",
-        "Four statistics of every head by layer, with layer means, against bars that hold 99 % of each head's null.",
+        "Four statistics of every head by layer, with layer medians, against bars that hold 99 % of each head's null.",
     ),
     "p-value-qq": _CAPTIONS["p-value-qq"]._replace(
-        reading="The heads' p-values, sorted, against what as many heads of the null would give. Points along the line "
-        "and inside the band: the null explains the heads. Points above it: more small p-values than chance gives. The "
-        "number of draws of each head sets a floor to any p-value (the dashed line; half of it for all statistics "
-        "together).",
+        reading="The heads' p-values, sorted, against what as many heads of the null would give. Points along the "
+        "line and inside the band: the null explains the heads. Points above it: more small p-values than "
+        "chance gives. The number of draws of each head sets a floor to any p-value: the dashed line to that "
+        "of one statistic, the dotted line, half of it, to that of all together.",
     ),
 }
 
 
-def captions(scores: xr.DataTree) -> dict[str, Caption]:
-    """The captions of a scores tree's figures by name."""
+def captions(scores: xr.DataTree, by_statistic: str) -> dict[str, Caption]:
+    """The captions of a scores tree's figures by name.
+
+    Args:
+        scores: the tree.
+        by_statistic: what the bars of the statistics show, in words.
+    """
     of = {"analytic": _ANALYTIC_CAPTIONS, "resampled": _OWN_NULL_CAPTIONS}
-    return of.get(null_method(scores.attrs), _CAPTIONS)
+    named = of.get(null_method(scores.attrs), _CAPTIONS)
+    described = named["heads-by-statistic"]
+    return named | {"heads-by-statistic": described._replace(description=by_statistic or described.description)}
+
+
+def opening(scores: xr.DataTree, summary: Summary, name: str) -> str:
+    """Two sentences for a reader who knows no statistics: what was compared with what, and what came of it."""
+    attrs = scores.attrs
+    shape = f"of the same shape ({attrs['d_model']} × {attrs['d_head']})"
+    draws = f"{int(attrs['null_draws']):,}".replace(",", " ")
+    others = {
+        "analytic": f"what is known by theory of random heads {shape}, whose weights are independent, normally "
+        "distributed numbers as large as its own: of heads that have learned nothing",
+        "permutation": f"{draws} copies of itself whose weights were put in random order: the same numbers, without "
+        "whatever order training gave them",
+        "haar": f"{draws} copies of itself whose queries and keys were turned against each other at random: the same "
+        "two matrices, without whatever training did to match them",
+    }
+    resampling = str(attrs["null"]).partition(":")[0]
+    gaussian = (
+        f"{draws} random heads {shape}, whose weights are independent, normally distributed numbers as large as its "
+        "own: heads that have learned nothing"
+    )
+    method = null_method(attrs)
+    against = others[resampling if method == "resampled" else method] if method != "simulated" else gaussian
+    compared = f"Each attention head of {name} was compared with {against}."
+    if not summary.n_heads:
+        return f"{compared} No head could be compared: each has a factor that is all zeros."
+    if not summary.findings:
+        return f"{compared} None of the {summary.n_heads} heads differs from them by more than chance explains."
+    return (
+        f"{compared} {len(summary.findings)} of {summary.n_heads} heads differ{'s' * (len(summary.findings) == 1)} "
+        f"from them by more than chance explains; at most {summary.level:.0%} of those named are expected to be "
+        "chance."
+    )

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import base64
+import datetime
 import hashlib
 import json
+import os
 from importlib.resources import files
 from numbers import Real
 from typing import Any
@@ -16,11 +18,11 @@ from markupsafe import Markup
 
 from rmtbase.errors import ParameterError
 from rmtbase.plots import DARK, LIGHT, MAIN_STATISTICS, figures, statistic_words
-from rmtbase.report._captions import captions
+from rmtbase.report._captions import captions, opening
 from rmtbase.report._numbers import formula, number, z_text
 from rmtbase.report._svg import css_values, inline_svg, page_settings
-from rmtbase.report._tables import heads_table, matrices_table
-from rmtbase.scoring import farthest_z, summarize_scores
+from rmtbase.report._tables import SCORE_COLUMNS, heads_table, matrices_table
+from rmtbase.scoring import farthest_distance, p_value_floors, summarize_scores
 from rmtbase.shown import shown
 from rmtbase.statistics import SPECTRAL_STATISTICS
 from rmtbase.tables import null_method
@@ -33,14 +35,16 @@ _NO_LAW = "none is known at this shape, so that no head is scored on it"
 _LONGEST = 100_000  # characters of one text
 
 
-def render(scores: xr.DataTree) -> str:
+def render(scores: xr.DataTree, *, date: datetime.date | None = None) -> str:
     """One HTML page that says which heads left the null, how far and by which statistic, and shows it.
 
     The page needs no network and opens from disk: styles, script and figures are inside, and a content security
     policy forbids the rest. It follows the reader's choice of light or dark.
 
     Args:
-        scores: the tree that ``rmtbase.score`` returns, or ``rmtbase.tables.open_scores`` reads.
+        scores: the tree that ``rmtbase.score`` or ``rmtbase.score_heads`` returns, or ``rmtbase.tables.open_scores``
+            reads.
+        date: the date on the page; today's if None, or that of the environment's SOURCE_DATE_EPOCH.
 
     Raises:
         ParameterError: it is no scores tree, or holds what no scores hold.
@@ -48,15 +52,17 @@ def render(scores: xr.DataTree) -> str:
     if not isinstance(scores, xr.DataTree) or not {"heads", "null"} <= set(scores.children):
         raise ParameterError("scores", type(scores).__name__, "a scores tree with /heads and /null")
     _require_renderable(scores)
+    null = _null(scores)
     summary, heads = summarize_scores(scores), scores["heads"].to_dataset()
-    caption = captions(scores)
+    caption = captions(scores, " ".join(summary.by_statistic()))
+    name = shown(scores.attrs["model"]) or "these arrays"
     with page_settings() as theme:
         drawings = {
             name: inline_svg(figure, f"f{k}", caption[name].description)
-            for k, (name, figure) in enumerate(figures(scores, theme).items())
+            for k, (name, figure) in enumerate(figures(scores, theme=theme).items())
         }
     matrices = scores["matrices"].to_dataset() if "matrices" in scores.children else None
-    z = np.abs(farthest_z(heads))
+    floors = p_value_floors(scores.attrs)
     script = _resource("page.js")
     return (
         _environment()
@@ -65,18 +71,22 @@ def render(scores: xr.DataTree) -> str:
             attrs=scores.attrs,
             sections=_sections(matrices is not None),
             summary=summary,
-            sentences=summary.sentences(),
+            name=name,
+            date=(date or _today()).isoformat(),
+            lead=opening(scores, summary, name),
+            sentences=[*summary.verdict(), *summary.reasons(), *summary.left_out()],
             notes=json.loads(scores.attrs.get("notes", "[]")),
-            farthest_z=float(z[np.isfinite(z)].max(initial=0.0)),
+            farthest=_farthest(heads),
             outliers_above=int(heads["outliers_above"].sum()),
             outliers_below=int(heads["outliers_below"].sum()),
             captions=caption,
             drawings=drawings,
-            heads=heads_table(heads, summary.level, MAIN_STATISTICS[0]),
+            heads=heads_table(heads, summary.level, MAIN_STATISTICS[0], floors),
+            score_columns=SCORE_COLUMNS,
             matrices=None if matrices is None else matrices_table(matrices, summary.level, "excess_kurtosis"),
             with_spectra=matrices is not None and "marchenko_pastur_distance" in matrices,
             statistics=[SPECTRAL_STATISTICS[name] for name in heads["statistic"].values.tolist()],
-            **_null(scores),
+            **null,
             light=css_values(LIGHT),
             dark=css_values(DARK),
             n_colours=len(LIGHT.diverging),
@@ -85,6 +95,33 @@ def render(scores: xr.DataTree) -> str:
             script_digest=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
         )
     )
+
+
+def _today() -> datetime.date:
+    """Today in UTC, or the day that a reproducible build asks for."""
+    epoch = os.environ.get("SOURCE_DATE_EPOCH", "")
+    now = datetime.datetime.now(datetime.UTC)
+    return (datetime.datetime.fromtimestamp(int(epoch), datetime.UTC) if epoch.isdecimal() else now).date()
+
+
+def _farthest(heads: xr.Dataset) -> dict[str, Any] | None:
+    """The head farthest from the null: its distance and what that is of; None where no head was scored."""
+    ordered = heads.transpose("layer", "head", ...)
+    distance = np.abs(farthest_distance(ordered))
+    if np.isnan(distance).all():
+        return None
+    layer, head = np.unravel_index(np.nanargmax(distance), distance.shape)
+    return {
+        "distance": float(distance[layer, head]),
+        "head": f"layer {ordered['layer'].values[layer]} head {ordered['head'].values[head]}",
+        "statistic": SPECTRAL_STATISTICS[str(ordered["farthest_statistic"].values[layer, head])],
+    }
+
+
+def _statistic_option(name: str) -> str:
+    """A statistic in words, with the scale that its distances are on where that is another."""
+    on_log_scale = name in SPECTRAL_STATISTICS and SPECTRAL_STATISTICS[name].on_log_scale
+    return statistic_words(name) + (" (z of its ln)" if on_log_scale else "")
 
 
 def _environment() -> Environment:
@@ -100,6 +137,7 @@ def _environment() -> Environment:
         "formula": formula,
         "number": number,
         "shown": shown,
+        "statistic_option": _statistic_option,
         "statistic_words": statistic_words,
         "z_text": z_text,
     }

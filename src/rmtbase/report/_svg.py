@@ -10,7 +10,7 @@ import io
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import fields
+from dataclasses import Field, fields
 from typing import Any
 
 import matplotlib
@@ -108,13 +108,18 @@ def _placeholders() -> Theme:
         field.name: tuple(f"#fe01{next(count):02x}" for _ in range(_SEVERAL[field.name]))
         if field.name in _SEVERAL
         else f"#fe01{next(count):02x}"
-        for field in fields(Theme)
+        for field in _roles()
     }
     return Theme(**colours)
 
 
+def _roles() -> Iterator[Field]:
+    """The colours among a theme's fields."""
+    return (field for field in fields(Theme) if field.name != "settings")
+
+
 def _colours(theme: Theme) -> Iterator[tuple[str, str]]:
-    for field in fields(Theme):
+    for field in _roles():
         value = getattr(theme, field.name)
         name = field.name.replace("_", "-")
         if isinstance(value, str):

@@ -12,9 +12,21 @@ from jaxtyping import Float
 
 from rmtbase.plots import Z_LEVELS
 from rmtbase.report._numbers import mean_and_std, number, z_text
-from rmtbase.scoring import farthest_z
+from rmtbase.scoring import at_p_value_floor, farthest_distance, signed_distance
 from rmtbase.shown import shown
 from rmtbase.statistics import SPECTRAL_STATISTICS
+
+_ABOVE = "eigenvalues above the null's upper edge"
+_BELOW = "eigenvalues below the null's lower edge"
+_DISTANCE = "null standard deviations from the null's mean, of ln where the statistic is positive and unbounded:"
+SCORE_COLUMNS = {
+    "observed": "the statistic of this row",
+    "null mean ± sd": "mean and standard deviation of the statistic under the null",
+    "z": f"{_DISTANCE} below (−) or above",
+    "p": "how often the null gives so extreme a value; ≤: the smallest that so many draws can show",
+    "q": "the share of chance findings to expect among all rows whose q is as small",
+}
+"""The five columns of a statistic, with what they mean."""
 
 
 class ZScore(NamedTuple):
@@ -32,11 +44,13 @@ class Column:
         title: its header.
         cells: each row's: texts or numbers, z-scores, or statistics (None: a dash).
         kind: which of these; words and statistics sort as words and stand on the left.
+        tip: what the header means.
     """
 
     title: str
     cells: Sequence[Any]
     kind: Literal["number", "text", "z", "statistic"] = "number"
+    tip: str = ""
 
 
 @dataclass(frozen=True)
@@ -88,8 +102,11 @@ def _packed(texts: ScoreTexts) -> dict[str, list[Any]]:
     }
 
 
-def _score_texts(scores: xr.Dataset) -> dict[str, ScoreTexts]:
-    """By statistic, of observed, null_mean, null_std, z_score, p_value and q_value, (row, statistic)."""
+def _score_texts(scores: xr.Dataset, floor: float = 0.0) -> dict[str, ScoreTexts]:
+    """By statistic, of observed, null_mean, null_std, z_score, p_value and q_value, (row, statistic).
+
+    A p-value that is the floor, and its q-value, are shown as bounds.
+    """
     found = {}
     for name in scores["statistic"].values.tolist():
         one = scores.sel(statistic=name)
@@ -97,9 +114,9 @@ def _score_texts(scores: xr.Dataset) -> dict[str, ScoreTexts]:
         found[name] = ScoreTexts(
             observed=_numbers(one["observed"]),
             null=[mean_and_std(mean, std) for mean, std in moments],
-            z=_z_scores(one["z_score"].values),
-            p=_numbers(one["p_value"], 2),
-            q=_numbers(one["q_value"], 2),
+            z=_z_scores(signed_distance(one)),
+            p=_bounded(one["p_value"].values, one["p_value"].values, floor),
+            q=_bounded(one["q_value"].values, one["p_value"].values, floor),
         )
     return found
 
@@ -108,34 +125,45 @@ def _numbers(values: Iterable[Any], digits: int = 4) -> list[str]:
     return [number(float(value), digits) for value in np.asarray(values)]
 
 
+def _bounded(values: Float[np.ndarray, " row"], p_value: Float[np.ndarray, " row"], floor: float) -> list[str]:
+    """Numbers, those whose p-value is the floor as "≤ 2e−5"."""
+    at_floor = at_p_value_floor(p_value, floor)
+    return [f"≤ {text}" if bound else text for text, bound in zip(_numbers(values, 2), at_floor, strict=True)]
+
+
 def _z_scores(z: Float[np.ndarray, " row"]) -> list[ZScore]:
     edges = np.array([*(-level for level in reversed(Z_LEVELS)), *Z_LEVELS])
     colours = np.searchsorted(edges, np.nan_to_num(z, nan=0.0, posinf=np.inf, neginf=-np.inf), side="right")
     return [ZScore(z_text(one), int(colour)) for one, colour in zip(z, colours, strict=True)]
 
 
-def heads_table(heads: xr.Dataset, level: float, first: str) -> ScoreTable:
-    """The table of heads."""
+def heads_table(heads: xr.Dataset, level: float, first: str, floors: tuple[float, float]) -> ScoreTable:
+    """The table of heads; the floors are those of p-values of one statistic and of all together."""
     flat = heads.stack(row=("layer", "head")).transpose("row", ...).reset_index("row")
     columns = [
         Column("layer", flat["layer"].values.tolist()),
         Column("head", flat["head"].values.tolist()),
-        Column("omnibus q", _numbers(flat["omnibus_q_value"], 2)),
-        Column("λ above", flat["outliers_above"].values.astype(int).tolist()),
-        Column("λ below", flat["outliers_below"].values.astype(int).tolist()),
+        Column(
+            "omnibus q",
+            _bounded(flat["omnibus_q_value"].values, flat["omnibus_p_value"].values, floors[1]),
+            tip="q-value of one test of all statistics together",
+        ),
+        Column("λ above", flat["outliers_above"].values.astype(int).tolist(), tip=_ABOVE),
+        Column("λ below", flat["outliers_below"].values.astype(int).tolist(), tip=_BELOW),
         Column(
             "farthest statistic",
             [SPECTRAL_STATISTICS.get(str(one)) for one in flat["farthest_statistic"].values],
             "statistic",
+            "the statistic on which the head is most null standard deviations away",
         ),
-        Column("its z", _z_scores(farthest_z(heads).ravel()), "z"),
+        Column("its z", _z_scores(farthest_distance(heads).ravel()), "z", f"{_DISTANCE} of the farthest statistic"),
     ]
     if len(np.unique(heads["key_head"].values)) < heads.sizes["head"]:
         columns.insert(2, Column("key head", flat["key_head"].values.astype(int).tolist()))
     flagged = np.asarray(flat["omnibus_q_value"].values < level)
     caption = "Every head: its farthest statistic, all statistics together (omnibus), and one statistic of your choice"
     label = "only heads that left the null"
-    return ScoreTable("heads-table", caption, columns, _score_texts(flat), flagged.tolist(), label, first)
+    return ScoreTable("heads-table", caption, columns, _score_texts(flat, floors[0]), flagged.tolist(), label, first)
 
 
 def matrices_table(matrices: xr.Dataset, level: float, first: str) -> ScoreTable:
@@ -149,13 +177,17 @@ def matrices_table(matrices: xr.Dataset, level: float, first: str) -> ScoreTable
         Column("layer", flat["layer"].values.tolist()),
         Column("component", [str(one).replace("_", " ") for one in flat["component"].values], "text"),
         Column("shape", shape),
-        Column("σ", _numbers(flat["sigma"])),
+        Column("σ", _numbers(flat["sigma"]), tip="standard deviation of the matrix's elements"),
     ]
     if "marchenko_pastur_distance" in flat:
         columns += [
-            Column("λ above", _numbers(flat["outliers_above"])),
-            Column("λ below", _numbers(flat["outliers_below"])),
-            Column("distance to MP", _numbers(flat["marchenko_pastur_distance"], 3)),
+            Column("λ above", _numbers(flat["outliers_above"]), tip=_ABOVE),
+            Column("λ below", _numbers(flat["outliers_below"]), tip=_BELOW),
+            Column(
+                "distance to MP",
+                _numbers(flat["marchenko_pastur_distance"], 3),
+                tip="largest distance of the spectrum's distribution function from Marchenko–Pastur's",
+            ),
         ]
     flagged = np.asarray((flat["q_value"].values < level).any(axis=-1))
     caption = "Every weight matrix against independent Gaussian elements, one statistic of your choice"

@@ -6,7 +6,16 @@ from rmtbase.scoring._effective_depth import EffectiveDepth, effective_depth
 from rmtbase.scoring._find_null import ANALYTIC, draws_for
 from rmtbase.scoring._model_depths import effective_depths
 from rmtbase.scoring._score import score, score_heads
-from rmtbase.scoring._summary import HeadFinding, Summary, farthest_z, summarize_scores
+from rmtbase.scoring._summary import (
+    HeadFinding,
+    Summary,
+    at_p_value_floor,
+    farthest_distance,
+    farthest_z,
+    p_value_floors,
+    signed_distance,
+    summarize_scores,
+)
 
 __all__ = [
     "ANALYTIC",
@@ -14,13 +23,17 @@ __all__ = [
     "EffectiveDepth",
     "HeadFinding",
     "Summary",
+    "at_p_value_floor",
     "depth_fitter",
     "draws_for",
     "effective_depth",
     "effective_depths",
+    "farthest_distance",
     "farthest_z",
     "heads_csv",
+    "p_value_floors",
     "score",
     "score_heads",
+    "signed_distance",
     "summarize_scores",
 ]

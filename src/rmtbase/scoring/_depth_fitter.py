@@ -75,6 +75,14 @@ class DepthFitter:
         """The candidates for the depth, ascending."""
         return tuple(laws[0].depth for laws in self.candidates)
 
+    def draw_width(self, count: int) -> int:
+        """The width of the draws that a spectrum of so many values is compared with."""
+        return min(count, WIDEST_DRAW if self.width is None else self.width)
+
+    def draws_for(self, count: int) -> int:
+        """How many draws such a spectrum takes, of its width and, where it is wider than they are, of half theirs."""
+        return self.draws * (1 if count == self.draw_width(count) else 2)
+
     def refit(self, width: int, law: Law, advance: Advance) -> DepthFit:
         """Fits of draws of the ensemble whose limit is the law."""
         key = width, law

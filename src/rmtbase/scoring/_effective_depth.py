@@ -13,7 +13,7 @@ from rmtbase.errors import ParameterError
 from rmtbase.linalg import matrix_singular_values
 from rmtbase.parameters import require_real_array
 from rmtbase.progress import SILENT, Progress
-from rmtbase.scoring._depth_fitter import WIDEST_DRAW, Advance, DepthFitter, depth_fitter
+from rmtbase.scoring._depth_fitter import Advance, DepthFitter, depth_fitter
 from rmtbase.scoring._path_distance import PARTS
 from rmtbase.shown import in_one_line
 
@@ -28,7 +28,8 @@ class EffectiveDepth:
     Attributes:
         depth: its depth, the candidate at the smallest distance (of equal ones the shallowest).
         interval: bootstrap interval (low, high) of the depth at confidence 1 - level, by reflection: 2 depth minus the
-            quantiles of the depths found in draws of the fitted ensemble. It presumes that the depth fits.
+            quantiles of the depths found in draws of the fitted ensemble. It presumes that the depth fits: where none
+            does it is that of a matrix of the nearest path, and no confidence interval of this one.
         sigma: σ of the blocks: as given, or the candidate that came nearest.
         scale: c such that the matrix is like c P, or c (P - I); 0 where no scale brings it nearer than none.
         p_value: share of draws of the fitted ensemble, each refitted, that lie as far from their nearest law as the
@@ -76,8 +77,8 @@ class EffectiveDepth:
         away = f"{100 * self.distance:.3g} % of the " + (
             "mean singular value" if self.distance_name == "wasserstein" else "singular values"
         )
+        low, high = self.interval
         if self.fits:
-            low, high = self.interval
             found = (
                 f"A {what} of depth {self.depth} fits ({100 * (1 - self.level):g} % interval {low} to {high}; "
                 f"σ = {self.sigma:g}; p = {self.p_value:.2g}; distance {away})."
@@ -85,7 +86,8 @@ class EffectiveDepth:
         else:
             found = (
                 f"No depth from {self.depths[0]} to {self.depths[-1]} fits: the nearest {what} has depth {self.depth}, "
-                f"at a distance of {away} (p = {self.p_value:.2g})."
+                f"at a distance of {away} (p = {self.p_value:.2g}). A matrix of that path would have the "
+                f"{100 * (1 - self.level):g} % interval {low} to {high}; one that no path fits has none."
             )
         if len(self.depths) > 1 and self.depth == self.depths[-1]:
             found += f" It is the deepest candidate: one beyond {self.depth} may be nearer."
@@ -149,7 +151,7 @@ def effective_depth(
     """
     values, shape = _require_spectrum(matrix_or_singular_values)
     fitter = depth_fitter(sigma, depths, part, distance, draws, level, width, seed)
-    return depth_of_spectrum(fitter, values, shape, progress.bar(DRAWING, None))
+    return depth_of_spectrum(fitter, values, shape, progress.bar(DRAWING, fitter.draws_for(values.size)))
 
 
 def depth_of_spectrum(
@@ -160,7 +162,7 @@ def depth_of_spectrum(
     depth, place = int(fit.depth[0]), fitter.depths.index(int(fit.depth[0]))
     sigma = float(fit.sigma[0, place])
     law = PARTS[fitter.part](depth, sigma)
-    width = min(values.size, WIDEST_DRAW if fitter.width is None else fitter.width)
+    width = fitter.draw_width(values.size)
     refit = fitter.refit(width, law, advance)
     farther = int((fitter.refit_distance(values.size, width, law, advance) >= fit.distance[0]).sum())
     low, high = np.quantile(refit.depth, (0.5 * fitter.level, 1.0 - 0.5 * fitter.level), method="inverted_cdf")

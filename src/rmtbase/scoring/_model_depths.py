@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,7 @@ from rmtbase.errors import ParameterError
 from rmtbase.linalg import matrix_singular_values
 from rmtbase.models import Model, open_model
 from rmtbase.progress import SILENT, Progress
-from rmtbase.scoring._depth_fitter import DepthFitter, depth_fitter
+from rmtbase.scoring._depth_fitter import Advance, DepthFitter, depth_fitter
 from rmtbase.scoring._effective_depth import DRAWING, EffectiveDepth, depth_of_spectrum
 from rmtbase.shown import shown
 from rmtbase.tables import EFFECTIVE_DEPTH_SCHEMA, SCHEMA_VERSION, describe, provenance, software_version
@@ -73,7 +74,7 @@ def effective_depths(
     for line in model.notes:
         progress.note(line)
     fitted = progress.bar("fitting", model.n_layers * len(names))
-    drawn = progress.bar(DRAWING, None)
+    drawn = progress.bar(DRAWING, model.n_layers * len(names) * fitter.draws)
     found: dict[tuple[int, str], EffectiveDepth] = {}
     shapes, warnings = {}, []
     for layer in range(model.n_layers):
@@ -82,13 +83,30 @@ def effective_depths(
             shapes[layer, component] = matrix.shape
             if matrix.any() and min(matrix.shape) > 1:
                 values = matrix_singular_values(matrix.astype(np.float64))
-                found[layer, component] = depth_of_spectrum(fitter, values, matrix.shape, drawn)
+                with _share(drawn, fitter.draws) as advance:
+                    found[layer, component] = depth_of_spectrum(fitter, values, matrix.shape, advance)
             else:
+                drawn(fitter.draws)
                 warnings.append(f"layer {layer} {component}: zeros, or a single row or column: no shape to compare")
                 progress.note(warnings[-1])
             fitted(1)
     table = _table(model.n_layers, names, fitter.depths, found, shapes)
     return table.assign_attrs(_attributes(model, fitter, warnings))
+
+
+@contextmanager
+def _share(advance: Advance, number: int) -> Iterator[Advance]:
+    """One matrix's steps of the bar: ``number`` in all, whether its draws are there already or are of two widths."""
+    left = number
+
+    def within(count: int) -> None:
+        nonlocal left
+        count = min(count, left)
+        left -= count
+        advance(count)
+
+    yield within
+    advance(left)
 
 
 def _require_components(model: Model, wanted: Sequence[str] | None) -> tuple[str, ...]:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import xarray as xr
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 
 from rmtbase.nulls import distance_from_moments
 from rmtbase.shown import in_one_line
 from rmtbase.statistics import SPECTRAL_STATISTICS
+from rmtbase.tables import null_method
 
 FALSE_DISCOVERY_RATE = 0.05
 _NAMED = 5  # heads that have a sentence of their own
@@ -28,6 +30,7 @@ class HeadFinding(NamedTuple):
         observed, null_mean, null_std, z_score: of that statistic.
         omnibus_q_value: over all statistics and heads.
         outliers_above, outliers_below: eigenvalues beyond the null's edge quantiles.
+        at_floor: whether its omnibus p-value is the smallest there can be, so that its q-value is only a bound.
     """
 
     layer: int
@@ -40,6 +43,7 @@ class HeadFinding(NamedTuple):
     omnibus_q_value: float
     outliers_above: int
     outliers_below: int
+    at_floor: bool = False
 
     @property
     def distance(self) -> float:
@@ -49,13 +53,13 @@ class HeadFinding(NamedTuple):
 
     def sentence(self) -> str:
         """The finding as one sentence."""
-        name = SPECTRAL_STATISTICS[self.statistic].long_name
+        one = SPECTRAL_STATISTICS[self.statistic]
         side = "above" if self.z_score > 0 else "below"
         return (
-            f"Layer {self.layer} head {self.head}: {name} {self.observed:.4g}, "
-            f"{abs(self.z_score):.1f} standard deviations {side} the null's {self.null_mean:.4g} ± {self.null_std:.2g} "
-            f"(q = {self.omnibus_q_value:.2g}; eigenvalues beyond the null's edges: {self.outliers_above} above, "
-            f"{self.outliers_below} below)."
+            f"Layer {self.layer} head {self.head}: {one.long_name} {self.observed:.4g}, {self.distance:.1f} standard "
+            f"deviations{' of its ln' if one.on_log_scale else ''} {side} the null's {self.null_mean:.4g} ± "
+            f"{self.null_std:.2g} (q {'≤' if self.at_floor else '='} {self.omnibus_q_value:.2g}; eigenvalues beyond "
+            f"the null's edges: {self.outliers_above} above, {self.outliers_below} below)."
         )
 
 
@@ -82,40 +86,54 @@ class Summary:
 
     def sentences(self) -> list[str]:
         """Plain sentences: which heads left the null, by which statistics, and the farthest of them one by one."""
-        lines = self.overview() + [finding.sentence() for finding in self.findings[:_NAMED]]
+        return self.overview() + self.reasons()
+
+    def reasons(self) -> list[str]:
+        """The farthest heads, a sentence for each, and how many more there are."""
+        lines = [finding.sentence() for finding in self.findings[:_NAMED]]
         if len(self.findings) > _NAMED:
             lines.append(f"The other {len(self.findings) - _NAMED} are in the table of heads.")
         return lines
 
     def overview(self) -> list[str]:
         """How many heads left the null, which, and how many are flagged by each statistic alone."""
+        return [*self.verdict(), *self.by_statistic(), *self.left_out()]
+
+    def verdict(self) -> list[str]:
+        """How many heads left the null, and which."""
         if not self.n_heads:
             return ["No head could be scored: each has a factor that is all zeros."]
         if not self.findings:
-            lines = [
+            return [
                 f"None of the {self.n_heads} heads can be told from random: no head leaves the null at a false "
                 f"discovery rate of {self.level:.0%}, all statistics taken together."
             ]
-        else:
-            lines = [
-                f"{len(self.findings)} of {self.n_heads} heads left the null at a false discovery rate of "
-                f"{self.level:.0%}, all statistics taken together.",
-                f"They are, by layer: {self._heads_by_layer()}.",
-            ]
+        return [
+            f"{len(self.findings)} of {self.n_heads} heads left the null at a false discovery rate of "
+            f"{self.level:.0%}, all statistics taken together.",
+            f"They are, by layer: {self._heads_by_layer()}.",
+        ]
+
+    def by_statistic(self) -> list[str]:
+        """How many heads are flagged by each statistic alone, where any is."""
         by_count: dict[int, list[str]] = {}
         for name, count in sorted(self.flagged.items(), key=lambda item: -item[1]):
             if count:
                 by_count.setdefault(count, []).append(SPECTRAL_STATISTICS[name].long_name)
-        if by_count:
-            parts = "; ".join(
-                f"{count} by {'every one' if len(names) == len(self.flagged) else ', '.join(names)}"
-                for count, names in by_count.items()
-            )
-            lines.append(f"Heads flagged by one statistic alone (q < {self.level:g}): {parts}.")
-        if self.unscored:
-            names = ", ".join(SPECTRAL_STATISTICS[name].long_name for name in self.unscored)
-            lines.append(f"Not scored, as their null is not known at this shape: {names}.")
-        return lines
+        if not by_count or not self.n_heads:
+            return []
+        parts = "; ".join(
+            f"{count} by {'every one' if len(names) == len(self.flagged) else ', '.join(names)}"
+            for count, names in by_count.items()
+        )
+        return [f"Heads flagged by one statistic alone (q < {self.level:g}): {parts}."]
+
+    def left_out(self) -> list[str]:
+        """The statistics that no head was scored on, where there are any."""
+        if not self.unscored or not self.n_heads:
+            return []
+        names = ", ".join(SPECTRAL_STATISTICS[name].long_name for name in self.unscored)
+        return [f"Not scored, as their null is not known at this shape: {names}."]
 
     def _heads_by_layer(self) -> str:
         layers: dict[int, list[int]] = {}
@@ -145,6 +163,7 @@ def summarize_scores(tree: xr.DataTree, level: float = FALSE_DISCOVERY_RATE) -> 
     heads = tree["heads"].to_dataset()
     names = heads["statistic"].values.tolist()
     omnibus = heads["omnibus_q_value"].values
+    at_floor = at_p_value_floor(heads["omnibus_p_value"].values, p_value_floors(tree.attrs)[1])
     z = heads["z_score"].values
     findings = []
     for layer, head in zip(*np.nonzero(omnibus < level), strict=True):
@@ -161,6 +180,7 @@ def summarize_scores(tree: xr.DataTree, level: float = FALSE_DISCOVERY_RATE) -> 
                 float(omnibus[layer, head]),
                 int(heads["outliers_above"].values[layer, head]),
                 int(heads["outliers_below"].values[layer, head]),
+                bool(at_floor[layer, head]),
             )
         )
     findings.sort(key=lambda finding: (finding.omnibus_q_value, -finding.distance))
@@ -176,11 +196,56 @@ def summarize_scores(tree: xr.DataTree, level: float = FALSE_DISCOVERY_RATE) -> 
     )
 
 
+def p_value_floors(attributes: Mapping[Any, Any]) -> tuple[float, float]:
+    """The smallest p-value that the null of a scores file can give: of one statistic, and of the omnibus test.
+
+    2 / (n + 1) and 1 / (n + 1) of n draws; of an analytic null where its p-values end. 0 where the file does not say.
+    """
+    if null_method(attributes) == "analytic":
+        floor = float(attributes.get("p_value_floor", 0.0))
+        return floor, floor
+    draws = attributes.get("null_draws")
+    return (0.0, 0.0) if draws is None else (2 / (int(draws) + 1), 1 / (int(draws) + 1))
+
+
+def at_p_value_floor(p_value: Float[np.ndarray, "..."], floor: float) -> Bool[np.ndarray, "..."]:
+    """Which p-values are the floor, and so only bounds."""
+    return p_value <= floor * (1 + 1e-9)
+
+
+def signed_distance(scores: xr.Dataset) -> Float[np.ndarray, "..."]:
+    """z of each statistic, of its logarithm where it is positive and unbounded: the one measure of "how far".
+
+    Args:
+        scores: with z_score, observed, null_mean and null_std, whose shape the distances have.
+    """
+    parts = (scores[name] for name in ("z_score", "statistic", "observed", "null_mean", "null_std"))
+    z, names, value, mean, std = (part.values for part in xr.broadcast(*parts))
+    distance = z.astype(float)
+    for name in np.unique(names).tolist():
+        if name in SPECTRAL_STATISTICS and SPECTRAL_STATISTICS[name].on_log_scale:
+            mine = (names == name) & (std > 0)
+            distance[mine] = distance_from_moments(SPECTRAL_STATISTICS[name], value[mine], mean[mine], std[mine])
+            distance[mine] *= np.sign(z[mine])
+    return distance
+
+
+def farthest_distance(heads: xr.Dataset) -> Float[np.ndarray, "layer head"]:
+    """:func:`signed_distance` of each head's farthest statistic; NaN where a head was not scored."""
+    ordered = heads.transpose("layer", "head", "statistic", ...)
+    return _of_farthest(ordered, signed_distance(ordered))
+
+
 def farthest_z(heads: xr.Dataset) -> Float[np.ndarray, "layer head"]:
     """The z-score of each head's farthest statistic; NaN where a head was not scored."""
-    z = heads["z_score"].transpose("layer", "head", "statistic").values
+    ordered = heads.transpose("layer", "head", "statistic", ...)
+    return _of_farthest(ordered, ordered["z_score"].values)
+
+
+def _of_farthest(
+    heads: xr.Dataset, values: Float[np.ndarray, "layer head statistic"]
+) -> Float[np.ndarray, "layer head"]:
     names = heads["statistic"].values.tolist()
-    farthest = heads["farthest_statistic"].transpose("layer", "head").values
-    # A head that was not scored has no farthest statistic; its z are NaN whichever is taken.
-    place = np.array([[names.index(name) if name else 0 for name in layer] for layer in farthest])
-    return np.take_along_axis(z, place[..., None], axis=-1)[..., 0]
+    # A head that was not scored has no farthest statistic; its values are NaN whichever is taken.
+    place = np.array([[names.index(name) if name else 0 for name in row] for row in heads["farthest_statistic"].values])
+    return np.take_along_axis(values, place[..., None], axis=-1)[..., 0]

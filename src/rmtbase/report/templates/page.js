@@ -10,9 +10,9 @@ for (const box of document.querySelectorAll(".score-table")) {
   const fixed = headers.length - texts[select.value].cells.length;
   const zColumn = fixed + 2;
 
-  // A cell's number: "−1.2e−4" and "0.79 ± 0.02" are read, "–" (none) is NaN, "∞" is infinite.
+  // A cell's number: "−1.2e−4", "≤ 2e−5" and "0.79 ± 0.02" are read, "–" (none) is NaN, "∞" is infinite.
   const numeric = (text) => {
-    const plain = text.replaceAll("−", "-").split(" ± ")[0].trim();
+    const plain = text.replaceAll("−", "-").replace("≤", "").split(" ± ")[0].trim();
     return plain.endsWith("∞") ? (plain.startsWith("-") ? -Infinity : Infinity) : Number(plain || NaN);
   };
 
@@ -74,7 +74,16 @@ for (const box of document.querySelectorAll(".score-table")) {
     if (column >= fixed) sort(column, headers[column].getAttribute("aria-sort"));
   });
   only.addEventListener("change", filter);
+  const whole = box.querySelector(".controls button");
+  whole.addEventListener("click", () => {
+    whole.setAttribute("aria-pressed", String(box.classList.toggle("whole")));
+  });
   show();
   filter();
   box.querySelector(".controls").hidden = false;
 }
+
+// On paper nothing can be opened or scrolled.
+window.addEventListener("beforeprint", () => {
+  for (const details of document.querySelectorAll("details")) details.open = true;
+});

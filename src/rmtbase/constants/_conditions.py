@@ -1,0 +1,82 @@
+"""What a number holds for: without it a number is not one to cite."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from fractions import Fraction
+
+from mpmath import mp
+
+from rmtbase.constants._digits import Number
+from rmtbase.constants._typeset import shown_number
+from rmtbase.errors import ParameterError
+from rmtbase.parameters import require_normalization, require_positive_number
+
+
+@dataclass(frozen=True, kw_only=True)
+class Conditions:
+    """The conditions of a constant, each a phrase of plain text that also stands in a sentence.
+
+    Attributes:
+        matrix: the random matrix or weights, or "" for a number of analysis.
+        normalization: what they are divided by, or the unit.
+        sigma: the standard deviations of the entries.
+        shape: their dimensions.
+        convention: what λ, s, κ or w is.
+        holds: a limit, or exact at this size.
+    """
+
+    matrix: str = ""
+    normalization: str = ""
+    sigma: str = ""
+    shape: str = ""
+    convention: str = ""
+    holds: str
+
+    def stated(self) -> dict[str, str]:
+        """Those that apply, by name."""
+        return {name: text for name, text in asdict(self).items() if text}
+
+    def __str__(self) -> str:
+        return "; ".join(self.stated().values())
+
+
+@dataclass(frozen=True)
+class Scale:
+    """W_QK in units of its null at σ_Q = σ_K = 1, divided by √d_model: the factor g = σ_Q σ_K, times √d_model if raw.
+
+    Attributes:
+        sigma_q, sigma_k: as they are written, 0.02 as 1/50.
+        normalization: "sqrt_d" or "none".
+    """
+
+    sigma_q: Fraction
+    sigma_k: Fraction
+    normalization: str
+
+    @classmethod
+    def checked(cls, sigma: object, sigma_q: object, sigma_k: object, normalization: object) -> Scale:
+        """From ``sigma`` for both, or from ``sigma_q`` and ``sigma_k``; what is None is 1."""
+        if sigma is not None and not (sigma_q is None and sigma_k is None):
+            raise ParameterError("sigma", sigma, "either sigma, of W_Q and W_K alike, or sigma_q and sigma_k")
+        both = sigma if sigma is not None else 1
+        q, k = (
+            Fraction(repr(require_positive_number(name if sigma is None else "sigma", both if one is None else one)))
+            for name, one in (("sigma_q", sigma_q), ("sigma_k", sigma_k))
+        )
+        return cls(q, k, require_normalization(normalization))
+
+    def square(self, d_model: int | None) -> Number:
+        """g²; ``d_model`` matters for the raw product alone."""
+        square = (self.sigma_q * self.sigma_k) ** 2
+        if self.normalization == "none" and d_model is not None:
+            square *= d_model
+        return mp.mpf(square.numerator) / square.denominator
+
+    def phrases(self) -> dict[str, str]:
+        """In :class:`Conditions`."""
+        q, k = (shown_number(repr(float(sigma)).removesuffix(".0")) for sigma in (self.sigma_q, self.sigma_k))
+        return {
+            "sigma": f"σ_Q = σ_K = {q}" if q == k else f"σ_Q = {q}, σ_K = {k}",
+            "normalization": {"sqrt_d": "divided by √d_model", "none": "not normalized"}[self.normalization],
+        }

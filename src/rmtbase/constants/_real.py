@@ -1,0 +1,129 @@
+"""Arithmetic of a number that has a name and words besides."""
+
+from __future__ import annotations
+
+import math
+import operator
+from abc import abstractmethod
+from collections.abc import Callable
+from numbers import Real
+from typing import Any, cast
+
+from mpmath import mp
+
+_PER_BIT = math.log10(2)
+
+
+def _binary(operation: Callable[[Any, Any], Any]) -> Any:
+    return lambda self, other: operation(self._beside(other), other)
+
+
+def _reflected(operation: Callable[[Any, Any], Any]) -> Any:
+    return lambda self, other: operation(other, self._beside(other))
+
+
+class NamedReal:
+    """A real number in every expression: a double, or beside numbers of mpmath all digits of its working precision.
+
+    Beside arrays it is a Python float, which leaves them their dtype. Equal to what its double is equal to.
+    """
+
+    @property
+    @abstractmethod
+    def value(self) -> float:
+        """The nearest double."""
+
+    @abstractmethod
+    def significant_digits(self, digits: int) -> str:
+        """The value in decimal, to ``digits`` significant digits or to as many as there are."""
+
+    def _mpmath_(self, prec: int, rounding: str) -> Any:
+        """What mpmath asks for: ``mp.mpf(self)``."""
+        with mp.workprec(prec):
+            return mp.mpf(self.significant_digits(math.ceil(prec * _PER_BIT) + 2))
+
+    def _beside(self, other: object) -> Any:
+        return mp.mpf(cast("Any", self)) if isinstance(other, mp.mpf | mp.mpc) else self.value
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        import numpy as np
+
+        return np.asarray(self.value, dtype)
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
+        plain = (one.value if isinstance(one, NamedReal) else one for one in inputs)
+        return getattr(ufunc, method)(*plain, **options)
+
+    @property
+    def real(self) -> float:
+        """Itself, as every real number has it."""
+        return self.value
+
+    @property
+    def imag(self) -> float:
+        """Zero."""
+        return 0.0
+
+    def conjugate(self) -> float:
+        """Itself."""
+        return self.value
+
+    def __float__(self) -> float:
+        return self.value
+
+    def __int__(self) -> int:
+        return int(self.value)
+
+    def __complex__(self) -> complex:
+        return complex(self.value)
+
+    def __bool__(self) -> bool:
+        return bool(self.value)
+
+    def __hash__(self) -> int:
+        return hash(self.value)
+
+    def __str__(self) -> str:
+        return str(self.value)
+
+    def __format__(self, specification: str) -> str:
+        return format(self.value, specification)
+
+    def __round__(self, digits: int | None = None) -> Any:
+        return round(self.value, digits)
+
+    def __trunc__(self) -> int:
+        return math.trunc(self.value)
+
+    def __floor__(self) -> int:
+        return math.floor(self.value)
+
+    def __ceil__(self) -> int:
+        return math.ceil(self.value)
+
+    def __abs__(self) -> float:
+        return abs(self.value)
+
+    def __neg__(self) -> float:
+        return -self.value
+
+    def __pos__(self) -> float:
+        return self.value
+
+    __eq__ = _binary(operator.eq)
+    __ne__ = _binary(operator.ne)
+    __lt__ = _binary(operator.lt)
+    __le__ = _binary(operator.le)
+    __gt__ = _binary(operator.gt)
+    __ge__ = _binary(operator.ge)
+    __add__, __radd__ = _binary(operator.add), _reflected(operator.add)
+    __sub__, __rsub__ = _binary(operator.sub), _reflected(operator.sub)
+    __mul__, __rmul__ = _binary(operator.mul), _reflected(operator.mul)
+    __truediv__, __rtruediv__ = _binary(operator.truediv), _reflected(operator.truediv)
+    __floordiv__, __rfloordiv__ = _binary(operator.floordiv), _reflected(operator.floordiv)
+    __mod__, __rmod__ = _binary(operator.mod), _reflected(operator.mod)
+    __divmod__, __rdivmod__ = _binary(divmod), _reflected(divmod)
+    __pow__, __rpow__ = _binary(operator.pow), _reflected(operator.pow)
+
+
+Real.register(NamedReal)

@@ -1,0 +1,90 @@
+"""rmtbase itself as a reference: the ``CITATION.cff`` that is installed with it."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from importlib.resources import files
+
+from rmtbase.constants._bibliography import Reference
+
+KEY = "rmtbase"
+_SPECIAL = re.compile(r"[&%$#_]")
+
+
+def software_version() -> str:
+    """The version that is installed."""
+    import rmtbase
+
+    return rmtbase.__version__
+
+
+def citation_file() -> str:
+    """``CITATION.cff``, with the version that is installed."""
+    folder = files("rmtbase")
+    shipped = folder / "CITATION.cff"
+    if not shipped.is_file():  # an editable installation, whose repository has it
+        shipped = folder / ".." / ".." / "CITATION.cff"
+    text = shipped.read_text(encoding="utf-8")
+    return re.sub(r"^version: .*$", f"version: {software_version()}", text, flags=re.MULTILINE)
+
+
+@cache
+def software() -> Reference:
+    """rmtbase as a reference, the installed version, by the key ``rmtbase``."""
+    entries = _top_level(citation_file())
+    fields = {
+        "author": " and ".join(map(_author, _people(entries["authors"]))),
+        "title": _tex(" ".join(entries["title"])).replace(KEY, f"{{{KEY}}}", 1),
+    }
+    if "date-released" in entries:
+        fields["year"] = entries["date-released"][0][:4]
+    for name in ("doi", "url"):
+        if name in entries:
+            fields[name] = entries[name][0]
+    fields["note"] = f"Version {_tex(entries['version'][0])}"
+    lines = "".join(f"  {name:<9} = {{{value}}},\n" for name, value in fields.items())
+    return Reference(KEY, "misc", fields, f"@misc{{{KEY},\n{lines}}}")
+
+
+def _top_level(cff: str) -> dict[str, list[str]]:
+    """The lines of each top-level key of a file in that part of YAML which citation files are written in."""
+    entries: dict[str, list[str]] = {}
+    last = ""
+    for line in cff.splitlines():
+        text = line.strip()
+        if not text or text.startswith("#"):
+            continue
+        if line[0] not in " -":
+            last, _, text = line.partition(":")
+            entries[last] = []
+            if text.strip() in ("", ">-", ">", "|"):
+                continue
+        entries[last].append(_unquoted(text))
+    return entries
+
+
+def _people(lines: list[str]) -> list[dict[str, str]]:
+    """A list of mappings: each ``- `` begins one."""
+    people: list[dict[str, str]] = []
+    for line in lines:
+        if line.startswith("- "):
+            people.append({})
+        name, _, value = line.removeprefix("- ").partition(":")
+        people[-1][name.strip()] = _unquoted(value)
+    return people
+
+
+def _unquoted(text: str) -> str:
+    text = text.strip()
+    return text[1:-1] if len(text) > 1 and text[0] == text[-1] and text[0] in "\"'" else text
+
+
+def _author(person: dict[str, str]) -> str:
+    if "family-names" in person:
+        return _tex(", ".join(person[part] for part in ("family-names", "given-names") if part in person))
+    return f"{{{_tex(person['name'])}}}"
+
+
+def _tex(text: str) -> str:
+    return _SPECIAL.sub(lambda sign: "\\" + sign[0], text)

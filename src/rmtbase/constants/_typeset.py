@@ -1,0 +1,101 @@
+"""Plain text with its mathematics in Unicode as LaTeX, and LaTeX as plain text; LaTeX that needs no package."""
+
+from __future__ import annotations
+
+import re
+from decimal import Decimal
+
+_LETTERS = {
+    "alpha": "α",
+    "beta": "β",
+    "gamma": "γ",
+    "delta": "δ",
+    "zeta": "ζ",
+    "theta": "θ",
+    "kappa": "κ",
+    "lambda": "λ",
+    "mu": "μ",
+    "nu": "ν",
+    "pi": "π",
+    "rho": "ρ",
+    "sigma": "σ",
+    "tau": "τ",
+    "phi": "φ",
+    "psi": "ψ",
+    "Gamma": "Γ",
+    "Delta": "Δ",
+    "ell": "ℓ",
+    "sum": "Σ",
+    "infty": "∞",
+    "to": "→",
+    "times": "×",
+    "pm": "±",
+    "le": "≤",
+    "sim": "~",
+}
+_RAISED = dict(zip("0123456789+-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻", strict=True))
+_LOWERED = dict(zip("0123456789+-", "₀₁₂₃₄₅₆₇₈₉₊₋", strict=True))
+_COMMANDS = {sign: rf"\{command} " for command, sign in _LETTERS.items()} | {"−": "-", "%": r"\,\%"}
+_SCRIPTS = {raised: sign for sign, raised in _RAISED.items()} | {"ᵀ": r"\top"}
+_PROSE = {"%": r"\%", "&": r"\&", "#": r"\#", "$": r"\$", "_": r"\_", "–": "--", "“": "``", "”": "''"}
+
+_WORD = re.compile(r"(\(?)(.*?)([,.;:)]*)$", re.DOTALL)
+_SIGNS = re.escape("".join(_COMMANDS) + "".join(_SCRIPTS))
+_IS_MATH = re.compile(
+    rf".*[{_SIGNS}√_^=|<>/].*"  # letters and signs
+    r"|[A-Za-z]\(.*|[-+]|[-+]?\d+(\.\d+)?|[B-Zb-z]|ln"  # functions, numbers, single letters, but for the article
+)
+_PLAIN_LIMITS = range(-3, 6)  # powers of ten of numbers that are written out
+
+
+def prose_as_latex(text: str) -> str:
+    """Text whose words with Greek letters, indices, signs or figures are set as mathematics."""
+    words = (_word_as_latex(*match.groups()) for match in map(_WORD.match, text.split(" ")) if match)
+    return " ".join(words).replace("$ $", " ")
+
+
+def _word_as_latex(opening: str, word: str, closing: str) -> str:
+    if _IS_MATH.fullmatch(word):
+        return f"{opening}${mathematics_as_latex(word)}${closing}"
+    return opening + "".join(_PROSE.get(sign, sign) for sign in word) + closing
+
+
+def mathematics_as_latex(text: str) -> str:
+    """One word or number of mathematics: σ_Q² or 6.1×10⁻⁴, without dollar signs."""
+    tex = re.sub(r"(?<![A-Za-z])ln(?![A-Za-z])", r"\\ln ", text)
+    tex = re.sub(r"√([A-Za-z]+(?:_[A-Za-z]+)?|\d+)", r"\\sqrt{\1}", tex)
+    tex = re.sub(r"([A-Za-z]{2,})_", r"\\mathrm{\1}_", tex)
+    tex = re.sub(r"_([A-Za-z]{2,})", r"_{\\mathrm{\1}}", tex)
+    tex = re.sub(r"\^(-?\w+)", r"^{\1}", tex)
+    scripts = "".join(_SCRIPTS)
+    tex = re.sub(f"[{scripts}]+", lambda found: "^{" + "".join(_SCRIPTS[sign] for sign in found[0]) + "}", tex)
+    return "".join(_COMMANDS.get(sign, sign) for sign in tex).strip()
+
+
+def mathematics_as_text(tex: str) -> str:
+    r"""A symbol in Unicode, as far as that has it: λ₊ of ``\lambda_+``, μ_TW₁ of ``\mu_{\mathrm{TW}_1}``."""
+    text = re.sub(r"\\mathrm\{([^{}]*)\}", r"\1", tex.replace(r"\textstyle", "").replace(r"\,", " "))
+    text = re.sub(r"\\frac\{([^{}]*)\}\{([^{}]*)\}", r"\1 / (\2)", text)
+    text = re.sub(r"\\([A-Za-z]+) ?", lambda found: _LETTERS.get(found[1], f" {found[1]} "), text)
+    text = re.sub(r"(?<=\{) | (?=\}|_)", "", text.replace("\\", ""))
+    for mark, signs in (("^", _RAISED), ("_", _LOWERED)):
+        marked = rf"\{mark}(?:\{{([0-9+-]+)\}}|([0-9+-]))(?![0-9.])"
+        text = re.sub(marked, lambda found, signs=signs: "".join(signs[one] for one in found[1] or found[2]), text)
+    text = re.sub(r"([_^])\{([^{}, ]*)\}", r"\1\2", text)
+    return " ".join(text.split())
+
+
+def shown_number(value: str, error: str = "") -> str:
+    """A decimal, with its error if there is one, as in a sentence: 1609.4 ± 0.4, 6.1×10⁻⁴."""
+    number = Decimal(value)
+    exponent = number.adjusted() if number else 0
+    if exponent in _PLAIN_LIMITS:
+        return f"{_plain(number)} ± {_plain(Decimal(error))}" if error else _plain(number)
+    mantissa = _plain(number.scaleb(-exponent))
+    if error:
+        mantissa = f"({mantissa} ± {_plain(Decimal(error).scaleb(-exponent))})"
+    return f"{mantissa}×10" + "".join(_RAISED[sign] for sign in str(exponent))
+
+
+def _plain(number: Decimal) -> str:
+    return f"{number:f}".replace("-", "−")

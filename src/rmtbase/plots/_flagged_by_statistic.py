@@ -1,0 +1,56 @@
+"""By how many heads each statistic, alone, tells a model from random."""
+
+from __future__ import annotations
+
+import numpy as np
+import xarray as xr
+from matplotlib.axes import Axes
+from matplotlib.ticker import MaxNLocator
+
+from rmtbase.plots._axes import LEVEL, finished, heads_of, literal, own_axes, panel_size, statistic_words, wrapped
+from rmtbase.plots._theme import Theme, as_theme
+
+
+def flagged_by_statistic(
+    scores: xr.DataTree | xr.Dataset,
+    level: float = LEVEL,
+    *,
+    ax: Axes | None = None,
+    theme: Theme | str = "light",
+) -> Axes:
+    """Draw how many heads leave the null by each statistic alone, those of most heads on top.
+
+    Args:
+        scores: a scores tree, its /heads, or the tree of ``rmtbase.score_heads``.
+        level: heads with a q-value of a statistic under it count.
+        ax: where to draw; new axes if None.
+        theme: colours, or their name.
+
+    Returns:
+        The axes: number of heads against statistics; "not scored" where the null of one is not known.
+
+    Raises:
+        ParameterError: no scores of heads.
+    """
+    heads, theme = heads_of(scores), as_theme(theme)
+    ax = own_axes(ax, theme, scores)
+    q = heads["q_value"].transpose("statistic", ...).values.reshape(heads.sizes["statistic"], -1)
+    known, count = np.isfinite(q).any(axis=1), (q < level).sum(axis=1)
+    order = np.lexsort((np.arange(len(count)), -count, ~known))
+    place = np.arange(len(order))
+    total = int(np.isfinite(heads["omnibus_q_value"].values).sum())
+    ax.barh(place, np.where(known, total, 0)[order], color=theme.grid, height=0.72, linewidth=0)
+    ax.barh(place, count[order], color=theme.flagged, height=0.72, linewidth=0)
+    size = theme.points("xtick.labelsize")
+    for y, k in zip(place, order, strict=True):
+        words = f" {count[k]}" if known[k] else " not scored"
+        ax.text(float(count[k]), y, words, va="center", ha="left", fontsize=size, color=theme.text)
+    names = [statistic_words(name) for name in heads["statistic"].values[order].tolist()]
+    ax.set_yticks(place, [wrapped(literal(name), size, 0.38 * panel_size(ax)[0]) for name in names])
+    ax.set_ylim(len(order) - 0.5, -0.5)
+    ax.set_xlim(0, max(total, 1) * 1.08)
+    ax.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=6))
+    ax.grid(visible=False)
+    ax.tick_params(axis="y", length=0)
+    ax.set(xlabel=f"heads with q < {level:g}, of {total}", ylabel="")
+    return finished(ax, theme, "", legend=False)

@@ -1,0 +1,219 @@
+"""Heat maps: every head, or every weight matrix, of a model at a glance."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import xarray as xr
+from jaxtyping import Bool, Float
+from matplotlib.axes import Axes
+from matplotlib.cm import ScalarMappable
+from matplotlib.colorbar import Colorbar
+from matplotlib.colors import BoundaryNorm, Colormap, ListedColormap
+
+from rmtbase.errors import ParameterError
+from rmtbase.plots._axes import (
+    LEVEL,
+    heads_of,
+    index_axis,
+    literal,
+    matrices_of,
+    own_axes,
+    panel_size,
+    require_statistic,
+    statistic_label,
+    titled,
+)
+from rmtbase.plots._theme import Theme, as_theme
+from rmtbase.scoring import signed_distance
+from rmtbase.statistics import SPECTRAL_STATISTICS
+
+_UPRIGHT_BELOW = 0.6  # inches for each component's name
+
+Z_LEVELS = (1.0, 2.0, 3.0, 5.0, 10.0, 30.0, 100.0)
+"""The |z| at which the colour changes. They are the same in every picture, so that colours can be compared across
+statistics and models; whatever lies beyond the last has the last colour."""
+
+Q_LEVELS = (0.05, 0.01, 1e-3, 1e-4)
+"""The q-values at which the colour of the omnibus map changes, the same in every picture."""
+
+_Q_COLOURS = (7, 9, 11, 12, 14)  # places among a theme's diverging colours, from no evidence on
+
+
+def omnibus_heatmap(
+    scores: xr.DataTree | xr.Dataset,
+    level: float = LEVEL,
+    *,
+    ax: Axes | None = None,
+    theme: Theme | str = "light",
+    colorbar: bool = True,
+) -> Axes:
+    """Draw the q-value of every head by all statistics together, layer by head; heads that left the null are dotted.
+
+    Args:
+        scores: a scores tree, its /heads, or the tree of ``rmtbase.score_heads``.
+        level: heads with an omnibus q-value under it carry a dot.
+        ax: where to draw; new axes if None.
+        theme: colours, or their name.
+        colorbar: whether to draw one beside the axes.
+
+    Returns:
+        The axes: head against layer, layer 0 on top. Colours change at :data:`Q_LEVELS`.
+
+    Raises:
+        ParameterError: no scores of heads.
+    """
+    heads, theme = heads_of(scores).transpose("layer", "head", ...), as_theme(theme)
+    ax = own_axes(ax, theme, scores)
+    q = heads["omnibus_q_value"].values
+    cmap = ListedColormap([theme.diverging[place] for place in _Q_COLOURS]).with_extremes(bad=(0, 0, 0, 0))
+    norm = BoundaryNorm([-np.log10(one) for one in Q_LEVELS], cmap.N, extend="both")
+    with np.errstate(divide="ignore"):
+        strength = -np.log10(q)
+    _cells(ax, strength, q < level, cmap, norm, heads, "head", level, theme)
+    counted = f"{(q < level).sum()} of {np.isfinite(q).sum()} heads"
+    titled(ax, f"all statistics together\n{counted}: q < {level:g} (dots)", theme)
+    if colorbar:
+        bar = _colorbar([ax], cmap, norm, "$q$, all statistics together", theme)
+        bar.ax.set_yticklabels([f"{one:g}".replace("-", "−") for one in Q_LEVELS])
+    return ax
+
+
+def z_heatmap(
+    scores: xr.DataTree | xr.Dataset,
+    statistic: str = "normalized_participation_ratio",
+    level: float = LEVEL,
+    *,
+    ax: Axes | None = None,
+    theme: Theme | str = "light",
+    colorbar: bool = True,
+) -> Axes:
+    """Draw z of every head, layer by head, in colours that are symmetric about the null; flagged heads are dotted.
+
+    Of a statistic that is positive and unbounded it is z of its logarithm, which the title says: the distance by which
+    the farthest head is named everywhere.
+
+    Args:
+        scores: a scores tree, its /heads, or the tree of ``rmtbase.score_heads``.
+        statistic: its name.
+        level: heads with a q-value of this statistic under it carry a dot.
+        ax: where to draw; new axes if None.
+        theme: colours, or their name.
+        colorbar: whether to draw one beside the axes.
+
+    Returns:
+        The axes: head against layer, layer 0 on top. Colours change at :data:`Z_LEVELS`.
+
+    Raises:
+        ParameterError: no scores of heads, or not of this statistic.
+    """
+    heads, theme = heads_of(scores).transpose("layer", "head", ...), as_theme(theme)
+    return _z_map(heads, "head", statistic, level, own_axes(ax, theme, scores), theme, colorbar)
+
+
+def matrix_z_heatmap(
+    scores: xr.DataTree | xr.Dataset,
+    statistic: str = "excess_kurtosis",
+    level: float = LEVEL,
+    *,
+    ax: Axes | None = None,
+    theme: Theme | str = "light",
+    colorbar: bool = True,
+) -> Axes:
+    """Draw z of every weight matrix, layer by component; arguments, axes and errors as in :func:`z_heatmap`."""
+    matrices, theme = matrices_of(scores).transpose("layer", "component", ...), as_theme(theme)
+    ax = _z_map(matrices, "component", statistic, level, own_axes(ax, theme, scores), theme, colorbar)
+    components = [str(one) for one in matrices["component"].values]
+    upright = panel_size(ax)[0] < _UPRIGHT_BELOW * len(components)
+    breaks = " " if upright else "\n"
+    names = [breaks.join(literal(part, 20) for part in one.split("_", 1)) for one in components]
+    small = 0.88 * theme.points("xtick.labelsize")
+    ax.set_xticks(np.arange(len(names)), names, fontsize=small, rotation=90 if upright else 0)
+    return ax
+
+
+def z_colorbar(axes: Axes | Sequence[Axes], theme: Theme | str = "light") -> Colorbar:
+    """Draw the colour scale of heat maps of z, once for all the axes given.
+
+    Raises:
+        ParameterError: axes without a figure, or no axes.
+    """
+    all_axes = [axes] if isinstance(axes, Axes) else list(axes)
+    if not all_axes:
+        raise ParameterError("axes", axes, "at least one")
+    theme = as_theme(theme)
+    cmap, norm = z_colors(theme)
+    bar = _colorbar(all_axes, cmap, norm, "$z$ (null standard deviations)", theme)
+    bar.ax.set_yticklabels([f"{z:g}".replace("-", "−") for z in norm.boundaries])
+    return bar
+
+
+def _colorbar(axes: Sequence[Axes], cmap: Colormap, norm: BoundaryNorm, label: str, theme: Theme) -> Colorbar:
+    """A colour scale beside axes, with a tick at each level."""
+    figure = axes[0].get_figure()
+    bar = figure.colorbar(  # type: ignore[union-attr]  # axes always lie in a figure
+        ScalarMappable(norm, cmap), ax=axes, spacing="uniform", ticks=norm.boundaries, extendfrac=0.07, aspect=26,
+        pad=0.02,
+    )  # fmt: skip
+    bar.ax.minorticks_off()
+    bar.ax.set_facecolor("none")
+    bar.ax.tick_params(color=theme.muted, labelcolor=theme.muted, labelsize=theme.points("xtick.labelsize"))
+    bar.outline.set_visible(False)  # type: ignore[operator]  # a spine; the stubs do not say so
+    bar.set_label(label, color=theme.text, fontsize=theme.points("axes.labelsize"))
+    return bar
+
+
+def z_colors(theme: Theme) -> tuple[Colormap, BoundaryNorm]:
+    """The colour map and the levels of z: a symmetric scale whose last colours extend beyond the last levels."""
+    colours = list(theme.diverging)
+    cmap = ListedColormap(colours).with_extremes(under=colours[0], over=colours[-1], bad=(0, 0, 0, 0))
+    edges = [*(-z for z in reversed(Z_LEVELS)), *Z_LEVELS]
+    return cmap, BoundaryNorm(edges, cmap.N, extend="both")
+
+
+def _z_map(
+    table: xr.Dataset, across: str, statistic: str, level: float, ax: Axes, theme: Theme, colorbar: bool
+) -> Axes:
+    one = table.sel(statistic=require_statistic(table, statistic))
+    z = signed_distance(one)
+    _cells(ax, z, one["q_value"].values < level, *z_colors(theme), table, across, level, theme)
+    known = statistic in SPECTRAL_STATISTICS and SPECTRAL_STATISTICS[statistic].on_log_scale
+    of = rf" of $\ln\,{SPECTRAL_STATISTICS[statistic].symbol}$" if known else ""
+    largest = np.abs(z[~np.isnan(z)]).max(initial=0.0)
+    size = "∞" if np.isinf(largest) else f"{largest:.3g}"
+    titled(ax, f"{statistic_label(statistic)}\nlargest $|z|${of}: {size}; dot: q < {level:g}", theme)
+    if colorbar:
+        z_colorbar(ax, theme)
+    return ax
+
+
+def _cells(
+    ax: Axes,
+    values: Float[np.ndarray, "layer across"],
+    flagged: Bool[np.ndarray, "layer across"],
+    cmap: Colormap,
+    norm: BoundaryNorm,
+    table: xr.Dataset,
+    across: str,
+    level: float,
+    theme: Theme,
+) -> None:
+    """A coloured cell for each value, a dot on each that is flagged, layer 0 on top."""
+    n_layers, n_across = values.shape
+    places = np.arange(n_across + 1) - 0.5, np.arange(n_layers + 1) - 0.5
+    ax.pcolormesh(*places, np.ma.masked_where(np.isnan(values), values), cmap=cmap, norm=norm, linewidth=0)
+    y, x = np.nonzero(flagged)
+    size = float(np.clip(60 / max(n_layers, n_across / 2), 1.2, 4.0))
+    ax.plot(
+        x, y, linestyle="none", marker="o", markersize=size, markerfacecolor=theme.surface,
+        markeredgecolor=theme.text, markeredgewidth=0.5, label=f"q < {level:g}",
+    )  # fmt: skip
+    ax.grid(False)
+    ax.spines[["left", "bottom"]].set_visible(False)
+    ax.tick_params(length=0)
+    ax.set_ylim(n_layers - 0.5, -0.5)
+    ax.set_xlim(-0.5, n_across - 0.5)
+    index_axis(ax, "x", table[across].values.tolist())
+    index_axis(ax, "y", table["layer"].values.tolist())
+    ax.set(xlabel=across, ylabel="layer")

@@ -1,0 +1,229 @@
+"""How a command line is read: counts, options given twice, names meant, how much is told, and completion."""
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import rmtbase
+from rmtbase.models import demo_revisions
+from rmtbase.tables import open_baseline
+
+# Counts
+
+
+@pytest.mark.parametrize("text", ["20", "2_0", "2e1", "0.02k", "2.0e+1"])
+def test_count_is_read_as_people_write_it(text, run, shape, tmp_path):
+    path = tmp_path / "table.nc"
+    assert run("baseline", *shape, "--draws", text, "-o", path).status == 0
+    assert open_baseline(path).sizes["draw"] == 20
+
+
+@pytest.mark.parametrize("text", ["1.5", "1e4.5", "1e-1", "0.0001k", "k", "", "ten", "nan", "inf", "1e999999999", "1m"])
+@pytest.mark.parametrize(
+    "command", [["baseline", "--d-model", 32, "--d-head", 8], ["score", "demo"], ["depth", "demo"]]
+)
+def test_what_is_no_count_is_refused_in_one_line(text, command, run):
+    ran = run(*command, "--draws", text)
+    assert (ran.status, ran.out, ran.err.count("\n")) == (2, "", 1)
+    assert f"Invalid value for '--draws': {text!r} is no integer: expected a count such as 10000" in ran.err
+    assert f"(try 'rmtbase {command[0]} --help')" in ran.err
+
+
+# Options given twice
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        (["baseline", "--draws", "10", "--draws", "20"], "--draws is given 2 times (10, 20): expected one value"),
+        (["score", "demo", "--null", "haar", "--null=haar"], "--null is given 2 times (haar, haar)"),
+        (["baseline", "-o", "a.nc", "--output", "b.nc"], "--output is given 2 times (a.nc, b.nc)"),
+        (["baseline", "--sample", "--no-sample"], "--sample and --no-sample exclude each other"),
+    ],
+)
+def test_single_option_given_twice_is_refused_with_both_values(command, said, run):
+    ran = run(*command)
+    assert (ran.status, ran.out, ran.err.count("\n")) == (2, "", 1)
+    assert said in ran.err
+    assert f"(try 'rmtbase {command[0]} --help')" in ran.err
+
+
+def test_options_for_several_values_and_flags_may_come_again(run, tmp_path):
+    options = ["--d-model", 32, "--d-model", 16, "--d-head", 8, "--d-head", 4, "--sigma", 1, "--sigma", 2]
+    assert run("baseline", *options, "--draws", 5, "--json", "--json", "-o", tmp_path / "table.nc").status == 0
+
+
+# Names meant
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("run", "baseline"),
+        ("simulate", "baseline"),
+        ("table", "baseline"),
+        ("eval", "score"),
+        ("analyze", "score"),
+        ("test", "score"),
+        ("scroe", "score"),
+        ("SCORE", "score"),
+        ("figure", "plot"),
+        ("figures", "plot"),
+        ("draw", "plot"),
+        ("info", "doctor"),
+        ("version", "doctor"),
+        ("check", "doctor"),
+        ("theory", "law"),
+        ("constant", "constants"),
+        ("simualte", "baseline"),
+    ],
+)
+def test_name_that_is_no_command_is_answered_with_the_one_that_is_meant(name, meant, run, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    ran = run(name, "demo")
+    expected = f"rmtbase: error: No such command {name!r}; did you mean {meant!r}? (try 'rmtbase --help')\n"
+    assert (ran.status, ran.out, ran.err) == (2, "", expected)
+    assert list(tmp_path.iterdir()) == []  # it is suggested, and not run
+
+
+def test_name_like_no_command_is_answered_with_the_help(run):
+    assert run("xyzzy").err == "rmtbase: error: No such command 'xyzzy' (try 'rmtbase --help')\n"
+
+
+@pytest.mark.parametrize(
+    ("command", "where"),
+    [
+        (["score"], "rmtbase score"),
+        (["score", "demo", "--wat"], "rmtbase score"),
+        (["baseline", "--d-model", 32], "rmtbase baseline"),
+        (["law", "--d-model", "wide"], "rmtbase law"),
+        (["--wat"], "rmtbase"),
+    ],
+)
+def test_wrong_command_line_points_to_the_help_of_its_command(command, where, run):
+    ran = run(*command)
+    assert ran.status == 2
+    assert ran.err.endswith(f" (try '{where} --help')\n")
+
+
+# How much is told
+
+
+@pytest.mark.parametrize("place", [0, 1, 4])
+@pytest.mark.parametrize("flag", ["-q", "--quiet"])
+def test_quiet_tells_the_result_alone(flag, place, run, shape, tmp_path):
+    command = ["baseline", *shape, "--draws", 5, "-o", tmp_path / "table.nc"]
+    loud = run(*command)
+    assert loud.err == f"rmtbase: wrote {tmp_path / 'table.nc'}\n"
+    ran = run(*command[: 2 * place + 1 if place else 0], flag, *command[2 * place + 1 if place else 0 :])
+    assert (ran.status, ran.err) == (0, "")
+    assert ran.out == loud.out
+
+
+def test_quiet_tells_errors(run):
+    ran = run("-q", "baseline", "--d-model", 8, "--d-head", 9)
+    assert ran.status == 2
+    assert ran.err.startswith("rmtbase: error: d_head = 9")
+
+
+@pytest.mark.parametrize("place", [0, 2])
+def test_verbose_tells_the_source_of_the_null_and_the_times(place, run, model_folder, null_file):
+    command = ["score", model_folder, "--baseline", null_file]
+    ran = run(*command[:place], "-v", *command[place:])
+    assert ran.status == 0
+    assert f"simulated; from {null_file}" in ran.err
+    assert "rmtbase: reading layers: 2 of 2 in " in ran.err
+    last = ran.err.splitlines()[-1]
+    assert last.startswith("rmtbase: took ")
+    assert f"rmtbase {rmtbase.__version__}" in last
+    assert "took" not in run(*command).err
+
+
+def test_quiet_and_verbose_exclude_each_other(run):
+    for command in (["-q", "-v", "doctor"], ["-q", "doctor", "-v"]):
+        ran = run(*command)
+        assert (ran.status, ran.out) == (2, "")
+        assert "one of --quiet and --verbose" in ran.err
+
+
+# The program
+
+
+@pytest.mark.parametrize("flag", ["-V", "--version"])
+def test_version_of_the_module_run_as_a_program(flag, run_process):
+    ran = run_process(flag)
+    assert (ran.status, ran.out, ran.err) == (0, f"{rmtbase.__version__}\n", "")
+
+
+def test_the_module_and_the_script_are_one_program(run_process):
+    script = subprocess.run(
+        [Path(sys.executable).with_name("rmtbase"), "score"], capture_output=True, text=True, check=False
+    )
+    module = run_process("score")
+    assert (module.status, module.out, module.err) == (script.returncode, script.stdout, script.stderr)
+
+
+# Completion
+
+
+def completed(words, run_process):
+    ran = run_process(_RMTBASE_COMPLETE="complete_bash", COMP_WORDS=words, COMP_CWORD=str(words.count(" ")))
+    assert ran.status == 0
+    assert ran.err == ""
+    return ran.out.split()
+
+
+@pytest.mark.parametrize(
+    ("words", "some"),
+    [
+        ("rmtbase ba", {"baseline"}),
+        ("rmtbase score pythia-7", {"pythia-70m"}),
+        ("rmtbase score dem", {"demo"}),
+        ("rmtbase score demo --null h", {"haar"}),
+        ("rmtbase score demo --rev", {"--revision"}),
+        ("rmtbase score demo --revision ", set(demo_revisions())),
+        ("rmtbase depth demo --component mlp_i", {"mlp_in"}),
+        ("rmtbase baseline --model gpt2", {"gpt2", "gpt2-xl"}),
+    ],
+)
+def test_shell_completes_names(words, some, run_process):
+    assert some <= set(completed(words, run_process))
+
+
+def test_shell_completes_plans(run_process, tmp_path):
+    for name in ("one.toml", "other.toml", "one.nc"):
+        (tmp_path / name).touch()
+    (tmp_path / "onward").mkdir()
+    assert completed(f"rmtbase baseline --plan {tmp_path}/on", run_process) == [
+        f"{tmp_path}/one.toml",
+        f"{tmp_path}/onward/",
+    ]
+
+
+def test_completion_is_fast_and_imports_no_jax():
+    code = (
+        "import sys; sys.argv = ['rmtbase']\n"
+        "from rmtbase.cli import main\n"
+        "try: main()\n"
+        "finally: print({'jax', 'matplotlib', 'torch', 'scipy'} & set(sys.modules), file=sys.stderr)"
+    )
+    words = {"_RMTBASE_COMPLETE": "complete_bash", "COMP_WORDS": "rmtbase score pyth", "COMP_CWORD": "2"}
+    begin = time.monotonic()
+    ran = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env=os.environ | words, check=False
+    )
+    assert "pythia-70m" in ran.stdout.split()
+    assert ran.stderr == "set()\n"
+    assert time.monotonic() - begin < 10  # well under one second where nothing else runs
+
+
+def test_completion_is_shown_for_a_shell(run_process):
+    ran = run_process("--show-completion", _TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION="")
+    assert ran.status in (0, 1)  # 1 where the shell is not known, as under some test runners
+    sourced = run_process(_RMTBASE_COMPLETE="source_bash")
+    assert sourced.status == 0
+    assert "_RMTBASE_COMPLETE" in sourced.out

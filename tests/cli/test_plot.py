@@ -1,0 +1,70 @@
+"""``rmtbase plot``: what is written where."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+STYLE = Path(__file__).parents[2] / "examples" / "paper" / "paper.mplstyle"
+NAMES = ["null-spectrum-32x8", "ordered-eigenvalues-32x8"]
+
+
+def test_a_name_with_a_suffix_is_a_file(run, null_file, tmp_path):
+    path = tmp_path / "fig.pdf"
+    ran = run("plot", null_file, "-o", path)
+    assert (ran.status, ran.err) == (0, f"rmtbase: wrote {path}\n")
+    assert path.read_bytes().startswith(b"%PDF-")
+    ran = run("plot", null_file, "--format", "svg", "-o", tmp_path / "folder")
+    assert [one.name for one in sorted((tmp_path / "folder").iterdir())] == [f"null-{name}.svg" for name in NAMES]
+
+
+def test_one_figure_in_the_style_of_a_paper(run, null_file, tmp_path):
+    path = tmp_path / "spectrum.pdf"
+    chosen = ("--figure", NAMES[0], "--style", STYLE, "--width", 3.4, "--theme", "print")
+    assert run("plot", null_file, *chosen, "-o", path).status == 0
+    content = path.read_bytes()
+    assert b"STIX" in content
+    assert b"DejaVu" not in content
+    width = float(content.split(b"/MediaBox [ 0 0 ")[1].split()[0])
+    assert width == pytest.approx(3.4 * 72)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--figure", "spectrum"], f"one of {', '.join(NAMES)}"),
+        (["-o", "fig.jpg"], ".pdf, .svg, .png"),
+        (["-o", "fig.svg"], "--figure"),
+        (["-o", "fig.pdf", "--format", "png"], "fig.pdf ends"),
+        (["--format", "gif"], "pdf, svg, png"),
+        (["--theme", "sepia"], "light, dark, print"),
+        (["--style", "none.mplstyle"], "no such file"),
+        (["--width", "-1"], "inches"),
+    ],
+)
+def test_what_cannot_be_drawn_is_refused_with_what_can(options, words, run, null_file, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    ran = run("plot", null_file, *options)
+    assert ran.status == 2
+    assert words in ran.err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_of_another_kind_stays_unless_it_may_go(run, null_file, tmp_path):
+    path = tmp_path / "notes.pdf"
+    path.write_text("notes")
+    ran = run("plot", null_file, "-o", path)
+    assert (ran.status, path.read_text()) == (2, "notes")
+    assert "--overwrite" in ran.err
+    for options in (["--overwrite"], []):  # a picture of the same kind is replaced unasked
+        assert run("plot", null_file, *options, "-o", path).status == 0
+        assert path.read_bytes().startswith(b"%PDF-")
+
+
+def test_a_dash_is_stdout(null_file):
+    command = [sys.executable, "-m", "rmtbase", "plot", null_file, "--figure", NAMES[0], "-o", "-"]
+    for options, start in (([], b"\x89PNG"), (["--format", "pdf"], b"%PDF-"), (["--format", "svg"], b"<?xml")):
+        ran = subprocess.run([*command, *options], capture_output=True, timeout=120, check=False)
+        assert (ran.returncode, ran.stderr) == (0, b"")
+        assert ran.stdout.startswith(start)

@@ -1,0 +1,96 @@
+"""A constant is a number in every expression, and shows itself in one line or a small table."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from fractions import Fraction
+from numbers import Real
+
+import numpy as np
+import pytest
+import xarray as xr
+from mpmath import mp
+
+from rmtbase import constants
+
+C = constants.square_product_upper_singular_edge  # √6.75
+VALUE = 6.75**0.5
+
+
+def test_python_calculates_with_it():
+    assert isinstance(C, Real)
+    assert (C + 1, 1 + C, C - 1, 1 - C) == (VALUE + 1, 1 + VALUE, VALUE - 1, 1 - VALUE)
+    assert (C * 2, 2 * C, C / 2, 2 / C) == (VALUE * 2, 2 * VALUE, VALUE / 2, 2 / VALUE)
+    assert (C**2, 2**C, C // 2, 5 // C, C % 2, 5 % C) == (VALUE**2, 2**VALUE, 1, 1, VALUE % 2, 5 % VALUE)
+    assert (divmod(C, 2), -C, +C, abs(-1 * C)) == (divmod(VALUE, 2), -VALUE, VALUE, VALUE)
+    assert (float(C), int(C), complex(C), bool(C)) == (VALUE, 2, VALUE + 0j, True)
+    assert (round(C), round(C, 2), math.floor(C), math.ceil(C), math.trunc(C)) == (3, 2.6, 2, 3, 2)
+    assert (math.sqrt(C), math.log(C), sum([C, C])) == (math.sqrt(VALUE), math.log(VALUE), 2 * VALUE)
+    assert C + C == 2 * VALUE
+    assert (f"{C:.3f}", f"{C}", str(C)) == ("2.598", str(VALUE), str(VALUE))
+
+
+def test_it_compares_and_hashes_as_its_value():
+    assert VALUE == C
+    assert C != VALUE + 1e-9
+    assert 2 < C < 3
+    assert C <= 3
+    assert C != "2.6"
+    assert constants.square_factor_upper_edge == 4 == constants.square_factor_upper_edge.value
+    assert {VALUE: "found"}[C] == "found"  # type: ignore[index]
+    assert sorted([constants.square_product_upper_edge, C, 3]) == [C, 3, constants.square_product_upper_edge]
+    assert Fraction(constants.square_product_upper_edge.value) == constants.square_product_upper_edge
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_arrays_take_it_as_a_float_and_keep_their_dtype(dtype):
+    array = np.array([1, 2], dtype)
+    for found, expected in (
+        (C * array, VALUE * array),
+        (array * C, array * VALUE),
+        (array - C, array - VALUE),
+        (C**array, VALUE**array),
+        (array < C, array < VALUE),
+    ):
+        np.testing.assert_array_equal(found, expected)
+        assert found.dtype == expected.dtype
+    assert np.sqrt(C) == math.sqrt(VALUE)
+    assert np.asarray(C).dtype == np.float64
+    np.testing.assert_array_equal(np.array([C, 1.0]), [VALUE, 1.0])
+    np.testing.assert_array_equal(xr.DataArray(array) * C, array * VALUE)
+
+
+@pytest.mark.parametrize("digits", [15, 50, 150])
+def test_mpmath_has_all_digits_of_its_precision(digits):
+    with mp.workdps(digits):
+        exact = mp.sqrt(mp.mpf("6.75"))
+        tolerance = mp.mpf(10) ** (1 - digits)
+        for found, expected in ((mp.mpf(C), exact), (C * mp.mpf(2), 2 * exact), (mp.mpf(2) * C, 2 * exact)):
+            assert abs(found - expected) < tolerance
+        assert abs(mp.log(C) - mp.log(exact)) < tolerance
+        assert mp.mpf(2) < C < mp.mpf(3)
+
+
+def test_its_repr_is_one_line_with_its_conditions():
+    assert repr(constants.square_product_upper_edge) == (
+        "<square_product_upper_edge = 6.75000000000000, exact; "
+        "divided by √d and in units of √d σ_Q σ_K, any σ_Q, σ_K, d_head = d_model = d>"
+    )
+    assert repr(constants.largest_eigenvalue_mean(768, 64, sigma=0.02)) == (
+        "<largest_eigenvalue_mean = 0.0002426 ± 1e-7, asymptotic: neglects 1/d_head of the standard deviation; "
+        "divided by √d_model, σ_Q = σ_K = 0.02, d_model = 768, d_head = 64>"
+    )
+    for entry in (*constants.constants(), *constants.functions()):
+        assert "\n" not in repr(entry)
+        assert entry.name in repr(entry)
+
+
+def test_notebooks_show_an_escaped_table():
+    hostile = replace(C, description="<script>", definition="a < b & c")
+    page = hostile._repr_html_()
+    assert "<script>" not in page
+    assert "&lt;script&gt;" in page
+    assert "a &lt; b &amp; c" in page
+    assert "2.59807621135332" in page
+    assert "any σ_Q, σ_K" in page

@@ -1,0 +1,132 @@
+"""Figures in notebooks, in files, and in a user's own style."""
+
+import base64
+import re
+
+import matplotlib
+import pytest
+from matplotlib.colors import to_hex, to_rgb
+from matplotlib.figure import Figure
+
+from rmtbase.errors import MissingFileError, OutputError, ParameterError
+from rmtbase.plots import LIGHT, figures, null_spectrum, save
+
+STYLE = """
+font.family: serif
+font.serif: STIXGeneral
+font.size: 8
+axes.labelsize: 7.5
+mathtext.fontset: stix
+text.color: 101010
+patch.facecolor: 445566
+axes.prop_cycle: cycler("color", ["aa0000", "00aa00", "0000aa"])
+"""
+BEGINNINGS = {"pdf": b"%PDF-", "svg": b"<?xml", "png": b"\x89PNG"}
+
+
+@pytest.fixture
+def style(tmp_path):
+    path = tmp_path / "paper.mplstyle"
+    path.write_text(STYLE)
+    return path
+
+
+def image_in(html):
+    return base64.b64decode(re.search(r"data:image/png;base64,([^\"]+)", html).group(1))
+
+
+def test_a_figure_and_its_axes_show_themselves_in_a_notebook(baseline):
+    drawn = figures(baseline)
+    figure, ax = next(iter(drawn.values())), null_spectrum(baseline)
+    for one in (figure, ax):
+        assert one._repr_png_().startswith(BEGINNINGS["png"])
+        kind, html = one._mime_()
+        assert kind == "text/html"
+        assert html == one._repr_html_()
+        assert image_in(html).startswith(BEGINNINGS["png"])
+    assert drawn._repr_html_().count("<figcaption>") == len(drawn) == 4
+
+
+def test_ipython_shows_what_is_returned(baseline):
+    formatters = pytest.importorskip("IPython.core.formatters")
+    formatter = formatters.DisplayFormatter()
+    for one in (null_spectrum(baseline), figures(baseline), figures(baseline)["null-spectrum-32x8"]):
+        shown, _ = formatter.format(one)
+        assert {"image/png", "text/html"} & set(shown)
+
+
+@pytest.mark.parametrize("kind", BEGINNINGS)
+def test_a_suffix_says_what_is_written(kind, baseline, tmp_path):
+    figure = figures(baseline)["null-spectrum-32x8"]
+    path = tmp_path / f"one.{kind}"
+    assert save(figure, path) == [path]
+    assert path.read_bytes().startswith(BEGINNINGS[kind])
+    first = path.read_bytes()
+    save(null_spectrum(baseline), path)  # a picture of that kind is replaced
+    assert path.read_bytes().startswith(BEGINNINGS[kind])
+    save(figure, path)
+    assert path.read_bytes() == first  # no date, no random name
+
+
+def test_a_pdf_has_a_page_for_each_figure_and_a_folder_a_file(baseline, tmp_path):
+    drawn = figures(baseline)
+    save(drawn, tmp_path / "all.pdf")
+    assert len(re.findall(rb"/Type /Page\b", (tmp_path / "all.pdf").read_bytes())) == len(drawn)
+    assert save(drawn, tmp_path / "folder", format="svg") == [tmp_path / "folder" / f"{name}.svg" for name in drawn]
+    with pytest.raises(ParameterError, match="one figure for a file of format png"):
+        save(drawn, tmp_path / "all.png")
+
+
+def test_what_cannot_be_written_is_refused_before_anything_is(baseline, tmp_path):
+    figure = figures(baseline)["null-spectrum-32x8"]
+    for name, options, words in (
+        ("fig.jpg", {}, ".pdf, .svg, .png"),
+        ("fig.pdf", {"format": "svg"}, "format = 'svg'"),
+        ("folder", {"format": "gif"}, "pdf, svg, png"),
+        ("fig.png", {"dpi": 1e6}, "dpi"),
+        ("fig.png", {"dpi": 0}, "dpi"),
+    ):
+        with pytest.raises(ParameterError, match=re.escape(words)):
+            save(figure, tmp_path / name, **options)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_of_another_kind_is_not_overwritten_unasked(baseline, tmp_path):
+    figure, path = figures(baseline)["null-spectrum-32x8"], tmp_path / "thesis.pdf"
+    path.write_text("years of work")
+    with pytest.raises(OutputError, match="no PDF"):
+        save(figure, path)
+    assert path.read_text() == "years of work"
+    save(figure, path, overwrite=True)
+    assert path.read_bytes().startswith(BEGINNINGS["pdf"])
+
+
+def test_a_style_file_goes_before_the_theme(baseline, style, tmp_path):
+    before = dict(matplotlib.rcParams)
+    theme = LIGHT.with_style(style)
+    assert (theme.free_law, theme.naive) == (theme.observed, theme.flagged)
+    assert [to_hex(one) for one in theme.series] == ["#aa0000", "#00aa00", "#0000aa"]
+    assert to_rgb(theme.null) == to_rgb("#445566")
+    assert theme.surface == LIGHT.surface  # of which the style says nothing
+    figure = figures(baseline, theme=theme)["null-spectrum-32x8"]
+    (ax,) = figure.axes
+    assert (ax.xaxis.label.get_fontsize(), ax.title.get_fontsize()) == (7.5, pytest.approx(8.4))
+    assert to_rgb(ax.xaxis.label.get_color()) == to_rgb("#101010")
+    save(figure, tmp_path / "one.pdf")
+    fonts = set(re.findall(rb"/BaseFont /(?:\w+\+)?([\w-]+)", (tmp_path / "one.pdf").read_bytes()))
+    assert fonts
+    assert all(name.startswith(b"STIX") for name in fonts), fonts
+    assert dict(matplotlib.rcParams) == before
+
+
+@pytest.mark.parametrize("content", ["font.size: huge", "axes.prop_cycle: cycler(", "\xff\xfe"])
+def test_what_is_no_style_is_refused(content, style, tmp_path):
+    style.write_bytes(content.encode("latin-1"))
+    with pytest.raises(ParameterError, match="a Matplotlib style file"):
+        LIGHT.with_style(style)
+    with pytest.raises(MissingFileError, match="style file"):
+        LIGHT.with_style(tmp_path / "none.mplstyle")
+
+
+def test_figures_are_figures(baseline):
+    assert all(isinstance(figure, Figure) for figure in figures(baseline).values())
