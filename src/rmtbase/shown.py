@@ -88,7 +88,7 @@ def _brief(value: Any) -> str:
         return exact if len(exact) <= _NUMBER else f"{value:.6g}"
     if isinstance(value, str):
         return quoted(value if len(value) <= _FIELD else f"{value[: _FIELD - 1]}…")
-    if dataclasses.is_dataclass(value) or hasattr(value, "_fields"):
+    if dataclasses.is_dataclass(value) or hasattr(value, "_fields") or type(value).__repr__ is object.__repr__:
         return f"{type(value).__qualname__}(…)"
     if isinstance(value, Collection) and len(repr(value)) > _FIELD:
         return f"<{len(value)} item{'' if len(value) == 1 else 's'}>"
