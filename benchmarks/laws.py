@@ -79,7 +79,7 @@ class Item:
 
 def chain_items(dims: tuple[int, ...], points: int) -> list[Item]:
     """pdf, cdf and ppf of one chain, at random quantiles of it."""
-    law = GaussianChain(dims)
+    law = GaussianChain(dims=dims, normalization="none")
     q = np.random.default_rng(0).random(points)
     x = law.ppf(q)
     lower, upper = law.support

@@ -36,7 +36,7 @@ def _elements(entries: Entries) -> None:
     for d_head, scale in ((1, 1.0), (2, 1.0), (8, 0.3), (64, 1.0), (128, 0.02)):
         entries.law("laws.ProductElement", d_head, scale)
     for shape in SHAPES:
-        entries.law("laws.product_element", *shape, 0.02, 0.03, "none")
+        entries.law("laws.product_element", *shape, sigma_q=0.02, sigma_k=0.03, normalization="none")
         for name in ("histogram_entropy", "histogram_kl"):
             entries.call(f"laws.{name}", *shape, 100, (-4.0, 4.0))
             entries.call(f"laws.{name}", *shape, 60, (-2.0, 3.0), sigma_q=0.5, normalization="none")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from itertools import product
 
 import numpy as np
@@ -9,6 +10,7 @@ from entries import Entries, public
 
 CHAINS = ((768, 64, 768), (64, 64, 64), (100, 40, 7, 90), (768, 64), (64, 64), (64, 768), (300, 200, 100, 50, 400))
 HEADS = ((768, 64), (64, 64), (128, 16), (4096, 128), (20, 8))
+RAW = {"normalization": "none"}
 STRENGTHS = np.array([0.0, 0.3, 1.0, 2.0, 10.0, 100.0, 1e4, np.nan])
 TAILS = np.array([-60.0, -30, -12, -8, -5, -3, -1.2, -0.5, 0, 1, 2, 4, 8, 15, 40, 200])
 
@@ -24,25 +26,26 @@ def collect(entries: Entries) -> None:
 
 def _scales(dims: tuple[int, ...]) -> list[dict[str, object]]:
     sigmas = [0.02] * (len(dims) - 1)
-    return [{}, {"sigmas": sigmas}, {"normalization": "sqrt_d"}, {"sigmas": sigmas, "normalization": "sqrt_d"}]
+    normalizations = [{"normalization": name} for name in ("none", "sqrt_d")]
+    return [one | more for one in normalizations for more in ({}, {"sigmas": sigmas})]
 
 
 def _chains(entries: Entries) -> None:
     more = {"pdf(grid)": lambda law: law.pdf(np.linspace(*law.support, 41))}
     for dims in CHAINS:
         for options, atom in product(_scales(dims), (False, True)):
-            entries.law("laws.GaussianChain", dims, atom=atom, more=more, **options)
+            entries.law("laws.GaussianChain", dims=dims, atom=atom, more=more, **options)
         entries.take(
             f"linear_statistics{dims}",
             lambda dims=dims: public("laws.linear_statistics")(
-                public("laws.GaussianChain")(dims), (np.log, np.square, np.sqrt)
+                public("laws.GaussianChain")(dims=dims, **RAW), (np.log, np.square, np.sqrt)
             ),
         )
     for shape, normalization in product(HEADS, ("sqrt_d", "none")):
         entries.law("laws.low_rank_product", *shape, 0.02, 0.5, normalization, more=more)
         entries.law("laws.naive_marchenko_pastur", *shape, 0.02, 0.5, normalization, more=more)
     for shape in ((768, 64), (64, 768), (50, 50)):
-        entries.law("laws.marchenko_pastur", *shape, atom=True, more=more)
+        entries.law("laws.marchenko_pastur", *shape, atom=True, more=more, **RAW)
 
 
 def _edges(entries: Entries) -> None:
@@ -61,10 +64,10 @@ def _edges(entries: Entries) -> None:
         "log_cumulants": lambda law: law.log_cumulants(),
     }
     for dims in CHAINS:
-        for options in (*_scales(dims), {"self_normalized": True}):
-            entries.law("laws.largest_eigenvalue", dims, more=more, **options)
-            entries.law("laws.smallest_eigenvalue", dims, more=more, **options)
-            entries.call("laws.ordered_eigenvalues", dims, **options)
+        for options in (*_scales(dims), RAW | {"self_normalized": True}):
+            entries.law("laws.largest_eigenvalue", dims=dims, more=more, **options)
+            entries.law("laws.smallest_eigenvalue", dims=dims, more=more, **options)
+            entries.call("laws.ordered_eigenvalues", dims=dims, **options)
     more = {
         "eigenvalue": lambda law: law.eigenvalue(STRENGTHS * law.threshold),
         "strength": lambda law: law.strength(law.edge * np.array([0.5, 1.0, 1.1, 2.0, 30.0])),
@@ -74,38 +77,44 @@ def _edges(entries: Entries) -> None:
         "detectable_strength": lambda law: law.detectable_strength(0.5),
     }
     for dims, factor in product(CHAINS[:4], (None, 1)):
-        entries.law("laws.RankOneSpike", dims, factor=factor, more=more)
+        entries.law("laws.RankOneSpike", dims=dims, factor=factor, more=more, **RAW)
 
 
 def _nulls(entries: Entries) -> None:
     statistics = tuple(public("laws.NULL_STATISTICS"))
     for dims in ((768, 64, 768), (64, 64, 64), (128, 16, 128), (20, 8, 20)):
         for statistic, self_normalized in product(statistics, (False, True)):
-            entries.law("laws.null", statistic, dims, self_normalized=self_normalized)
+            entries.law("laws.null", statistic, dims=dims, self_normalized=self_normalized, **RAW)
     for statistic in statistics:
-        entries.law("laws.null", statistic, (768, 64, 768), [0.02, 0.03], "sqrt_d")
+        entries.law("laws.null", statistic, dims=(768, 64, 768), sigmas=[0.02, 0.03], normalization="sqrt_d")
 
 
 def _traces(entries: Entries) -> None:
     for dims, self_normalized in product(CHAINS[:4], (False, True)):
-        entries.law("laws.LogDeterminant", dims, self_normalized=self_normalized)
+        entries.law("laws.LogDeterminant", dims=dims, self_normalized=self_normalized, **RAW)
         for powers in ((1,), (2,), (1, 1), (2, 1), (3,), (2, 2), (1, 1, 1), (4,)):
-            entries.call("laws.trace_moment", powers, dims, self_normalized)
-            entries.call("laws.trace_cumulant", powers, dims, self_normalized)
+            _exact(entries, "trace_moment", powers, dims=dims, self_normalized=self_normalized)
+            _exact(entries, "trace_cumulant", powers, dims=dims, self_normalized=self_normalized)
         for power in (1, 2, 3):
-            entries.call("laws.trace_cumulants", power, dims, self_normalized=self_normalized)
-        entries.call("laws.trace_covariance", 3, dims, self_normalized)
+            entries.call("laws.trace_cumulants", power, dims=dims, self_normalized=self_normalized, **RAW)
+        _exact(entries, "trace_covariance", 3, dims=dims, self_normalized=self_normalized)
     for dims in CHAINS[:4]:
-        entries.call("laws.chain_participation_ratio", dims)
         for power in range(1, 5):
-            entries.call("laws.self_normalization", power, dims)
+            entries.call("laws.self_normalization", power, dims=dims)
     value = {"of": lambda law: law(**{name: 7 + 2 * k for k, name in enumerate(sorted(set(law.symbols)))})}
     for powers, symbols in product(((1,), (2,), (2, 1), (3,), (1, 1)), (("d", "h", "d"), ("m", "n"))):
         for name in ("trace_moment_polynomial", "trace_cumulant_polynomial"):
             entries.law(f"laws.{name}", powers, symbols, more=value)
     for shape in HEADS:
-        for name in ("participation_ratio", "normalized_participation_ratio", "trace_moments", "log_determinant"):
+        for name in ("participation_ratio", "normalized_participation_ratio"):
             entries.call(f"laws.{name}", *shape)
+
+
+def _exact(entries: Entries, name: str, *arguments: object, **options: object) -> None:
+    """An exact moment of the raw product, which some installations give without being asked."""
+    function = public(f"laws.{name}")
+    raw = RAW if "normalization" in inspect.signature(function).parameters else {}
+    entries.take(f"laws.{name}({arguments}, {options})", lambda: function(*arguments, **options, **raw))
 
 
 def _residual(entries: Entries) -> None:

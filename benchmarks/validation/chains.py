@@ -97,14 +97,15 @@ def _compare(chain: Chain, eigenvalues: FloatArray) -> Iterator[Row]:
     def subject(quantity: str, method: str = "exact", limits: Limits = UNJUDGED) -> Subject:
         return Subject(SECTION, quantity, parameters, method, limits)
 
-    law = GaussianChain(chain.dims, chain.sigmas)
+    law = GaussianChain(dims=chain.dims, sigmas=chain.sigmas, normalization="none")
     edges = {"largest_eigenvalue": (largest_eigenvalue, -1), "smallest_eigenvalue": (smallest_eigenvalue, 0)}
     for name, (edge_law, index) in edges.items():
         if name == "largest_eigenvalue" or not law.has_hard_edge:
             edge = edge_law(chain.dims, chain.sigmas)
             yield from subject(name, ASYMPTOTIC, _EDGE).law(eigenvalues[:, index], edge, _QUANTILES, (1e-2, 1e-3))
 
-    log_determinant, sample = LogDeterminant(chain.dims, chain.sigmas), np.log(eigenvalues).sum(axis=1)
+    log_determinant = LogDeterminant(dims=chain.dims, sigmas=chain.sigmas, normalization="none")
+    sample = np.log(eigenvalues).sum(axis=1)
     exact = subject("log_determinant")
     yield from exact.law(sample, log_determinant, (), (0.1, 1e-2, 1e-3))
     yield exact.skewness(sample, log_determinant.skewness())
@@ -113,18 +114,20 @@ def _compare(chain: Chain, eigenvalues: FloatArray) -> Iterator[Row]:
     sums = {k: (eigenvalues**k).sum(axis=1) for k in (1, 2, 3, 4)}
     factor = math.prod(chain.sigmas or (1.0,)) ** 2
     for k, of_power in sums.items():
-        moments = trace_cumulants(k, chain.dims, chain.sigmas)
+        moments = trace_cumulants(k, dims=chain.dims, sigmas=chain.sigmas, normalization="none")
         yield subject(f"sum of lambda^{k}").mean(of_power, moments.mean)
         if k <= 2:  # beyond, a few draws make up the variance
             yield subject(f"sum of lambda^{k}").std(of_power, moments.std)
-    covariance = trace_covariance(3, chain.dims)
+    covariance = trace_covariance(3, dims=chain.dims, normalization="none")
     for j, k in ((1, 2), (1, 3)):
         pair = subject(f"sum of lambda^{j}, sum of lambda^{k}")
         yield pair.covariance(sums[j], sums[k], float(covariance[j - 1][k - 1]) * factor ** (j + k))
 
     for statistic, of in (("participation_ratio", eigenvalues), ("participation_ratio_singular", np.sqrt(eigenvalues))):
         sample = of.sum(axis=1) ** 2 / (of**2).sum(axis=1)
-        yield from subject(statistic, ASYMPTOTIC, _SUMS).law(sample, null(statistic, chain.dims, chain.sigmas))
+        yield from subject(statistic, ASYMPTOTIC, _SUMS).law(
+            sample, null(statistic, dims=chain.dims, sigmas=chain.sigmas, normalization="none")
+        )
 
     functions = {name: f for name, f in _FUNCTIONS.items() if f is not np.log or not law.has_hard_edge}
     found = linear_statistics(law, list(functions.values()))
@@ -169,7 +172,7 @@ def kolmogorov_distance(sample: FloatArray, law: Any) -> float:
 
 def _density(chain: Chain, eigenvalues: FloatArray) -> dict[str, Any]:
     """A histogram of the singular values in units of the upper edge's, and the law's density there."""
-    law = GaussianChain(chain.dims, chain.sigmas)
+    law = GaussianChain(dims=chain.dims, sigmas=chain.sigmas, normalization="none")
     unit = math.sqrt(law.support[1])
     edges = np.linspace(0.0, 1.25, _BINS + 1)
     counts, _ = np.histogram(np.sqrt(eigenvalues) / unit, edges)

@@ -134,7 +134,7 @@ def _inside(shape: tuple[int, int], group: str, draws: Draws) -> Iterator[Row]:
             if own and get_statistic(statistic).scaling == 0:
                 continue  # the same draws and the same law
             try:
-                law = null(statistic, dims, self_normalized=own)
+                law = null(statistic, dims=dims, self_normalized=own, normalization="none")
             except ParameterError:
                 continue  # a hard edge, where the law is none of these
             sample = draws.of(statistic, own)
@@ -154,7 +154,10 @@ def _inside(shape: tuple[int, int], group: str, draws: Draws) -> Iterator[Row]:
 
 def _outside(shape: tuple[int, int], draws: Draws) -> Iterator[Row]:
     dims = (shape[0], shape[1], shape[0])
-    for statistic, law in ((EDGES[0], largest_eigenvalue(dims)), (EDGES[1], smallest_eigenvalue(dims))):
+    for statistic, law in (
+        (EDGES[0], largest_eigenvalue(dims=dims, normalization="none")),
+        (EDGES[1], smallest_eigenvalue(dims=dims, normalization="none")),
+    ):
         subject = _subject(statistic, shape, False, ASYMPTOTIC, "outside")
         yield from subject.law(draws.of(statistic, False), law, QUANTILES, EDGE_TAILS)
 

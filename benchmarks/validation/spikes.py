@@ -72,12 +72,12 @@ def _dims(case: Case) -> tuple[int, int, int]:
 
 
 def _spike(case: Case) -> RankOneSpike:
-    return RankOneSpike(_dims(case), factor=case.factor)
+    return RankOneSpike(dims=_dims(case), factor=case.factor, normalization="none")
 
 
 def _case(case: Case, count: int) -> Iterator[Row]:
     spike = _spike(case)
-    critical = float(largest_eigenvalue(_dims(case)).isf(LEVEL))
+    critical = float(largest_eigenvalue(dims=_dims(case), normalization="none").isf(LEVEL))
     for times in STRENGTHS:
         theta = times * spike.threshold
         top = _draw(case, theta, count, generator(f"spike {case} {times}"))

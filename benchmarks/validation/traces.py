@@ -26,10 +26,10 @@ def _of_shape(effort: Effort, shape: tuple[int, int]) -> Iterator[Row]:
         parameters = {"d_model": shape[0], "d_head": shape[1], "self_normalized": own}
         for statistic, power in TRACES.items():
             subject, sample = Subject(SECTION, statistic, parameters), draws.of(statistic, own)
-            moments = trace_cumulants(power, dims, self_normalized=own)
+            moments = trace_cumulants(power, dims=dims, self_normalized=own, normalization="none")
             yield subject.skewness(sample, moments.skewness)
             yield subject.excess_kurtosis(sample, moments.excess_kurtosis)
         if not own:
             pair = Subject(SECTION, "trace, trace_of_square", parameters)
             first, second = (draws.of(statistic, own) for statistic in TRACES)
-            yield pair.covariance(first, second, float(trace_covariance(2, dims)[0][1]))
+            yield pair.covariance(first, second, float(trace_covariance(2, dims=dims, normalization="none")[0][1]))

@@ -83,7 +83,7 @@ def scored(name: str, d_model: int, d_head: int, heads: int) -> dict[str, Any]:
     }
     p = {one: np.concatenate([part["p_value"].sel(statistic=one).values for part in parts]) for one in z}
     p["omnibus"] = np.concatenate([part["omnibus_p_value"].values for part in parts])
-    spread = null("log_determinant", (d_model, d_head, d_model), self_normalized=True).std()
+    spread = null("log_determinant", (d_model, d_head, d_model), self_normalized=True, normalization="none").std()
     return {
         "law": name,
         "excess_kurtosis": excess_kurtosis,

@@ -76,9 +76,9 @@ def values(run):
 
 def test_the_library_gives_what_is_printed(values):
     printed = values("--d-model", 12, "--d-head", 4, "--sigma", 0.5, "--normalization", "none")
-    assert printed == {"rmtbase_version": rmtbase.__version__, **laws.describe(12, 4, 0.5, "none")}
+    assert printed == {"rmtbase_version": rmtbase.__version__, **laws.describe(12, 4, sigma=0.5, normalization="none")}
     with pytest.raises(ParameterError, match=r"sigma = 2\.0: expected none where each factor is divided"):
-        laws.describe(12, 4, 2.0, self_normalized=True)
+        laws.describe(12, 4, sigma=2.0, self_normalized=True)
 
 
 def test_reference_values_at_768_64(values):
@@ -116,16 +116,18 @@ def test_log_determinant_of_the_raw_product_at_768_64(values):
 @pytest.mark.parametrize(
     ("options", "chain"),
     [
-        ((), ((1.0, 1.0), "sqrt_d", False)),
-        (("--normalization", "none", "--sigma", 0.02), ((0.02, 0.02), "none", False)),
-        (("--self-normalized",), (None, "sqrt_d", True)),
+        ((), {}),
+        (("--normalization", "none", "--sigma", 0.02), {"normalization": "none", "sigma": 0.02}),
+        (("--sigma-q", 0.5, "--sigma-k", 0.02), {"sigma_q": 0.5, "sigma_k": 0.02}),
+        (("--sigma-k", 0.02), {"sigma_k": 0.02}),
+        (("--self-normalized",), {"self_normalized": True}),
     ],
 )
 def test_every_registered_null_is_there_with_the_laws_own_numbers(options, chain, values):
     found = values("--d-model", 96, "--d-head", 24, *options)["statistics"]
     assert tuple(found) == laws.NULL_STATISTICS
     for name, entry in found.items():
-        null = laws.null(name, (96, 24, 96), *chain)
+        null = laws.null(name, d_model=96, d_head=24, **chain)
         quantiles = {f"{p:g}": float(null.ppf(p)) for p in (0.025, 0.5, 0.975)}
         assert entry["quantiles"] == pytest.approx(quantiles, rel=1e-13)
         expected = (null.mean(), null.std(), null.method, null.accuracy, None)
@@ -164,7 +166,7 @@ def test_spectrum_is_that_of_the_law(values):
 
 def test_element_and_spike_are_those_of_their_laws(values):
     found = values(*SHAPE, "--sigma", 0.02)
-    law, element = laws.product_element(768, 64, 0.02, 0.02), found["element"]
+    law, element = laws.product_element(768, 64, sigma_q=0.02, sigma_k=0.02), found["element"]
     assert (element["std"], element["entropy"]) == (law.std(), law.entropy())
     normal = element["normal_of_same_variance"]
     assert normal["entropy"] - element["entropy"] == pytest.approx(element["kl_to_normal"], abs=1e-14)
@@ -175,7 +177,7 @@ def test_element_and_spike_are_those_of_their_laws(values):
     assert element["weibull_anchor"]["scale"] == pytest.approx(anchor.scale * law.std(), rel=1e-12)
     assert normal["weibull_anchor"]["shape"] == pytest.approx(1.205434319017451, rel=1e-13)
     for factor, name in ((None, "on_product"), (0, "on_factor")):
-        spike = laws.RankOneSpike(DIMS, (0.02, 0.02), "sqrt_d", factor)
+        spike = laws.RankOneSpike(dims=DIMS, sigmas=(0.02, 0.02), normalization="sqrt_d", factor=factor)
         entry = found["spike"][name]
         assert entry["threshold"] == spike.threshold
         for power, strength in entry["detectable_strength"].items():
@@ -188,6 +190,26 @@ def test_sigma_scales_the_eigenvalues_by_its_fourth_power_and_the_scale_free_not
     assert small["spectrum"]["support"] == pytest.approx([1e-4 * x for x in unit["spectrum"]["support"]], rel=1e-13)
     assert small["statistics"]["spectral_entropy"] == unit["statistics"]["spectral_entropy"]
     assert small["statistics"]["trace"]["std"] == pytest.approx(1e-4 * unit["statistics"]["trace"]["std"], rel=1e-13)
+
+
+def test_each_factor_may_have_a_sigma_of_its_own(values, run):
+    options = (*SHAPE, "--sigma-q", 0.5, "--sigma-k", 0.02)
+    found, alike = values(*options), values(*SHAPE, "--sigma", 0.1)
+    assert (found["sigma_q"], found["sigma_k"]) == (0.5, 0.02)
+    assert found["spectrum"]["support"] == pytest.approx(alike["spectrum"]["support"], rel=1e-13)
+    assert found["factor"]["mean"] == pytest.approx(25 * alike["factor"]["mean"], rel=1e-13)
+    text = " ".join(run("law", *options).out.split())
+    assert "Gaussian weights, σ_Q = 0.5, σ_K = 0.02;" in text
+    assert "E Σ λ = d h σ_Q² σ_K²" in text
+    assert "on W_Q, seen in W_QK" in text and "(or W_K)" not in text
+    assert "on W_Q (or W_K), seen in W_QK" in " ".join(run("law", *SHAPE).out.split())
+
+
+@pytest.mark.parametrize("options", [("--sigma", 1, "--sigma-q", 2), ("--sigma-k", 2, "--self-normalized")])
+def test_a_sigma_that_is_none_of_its_own_is_refused(options, run):
+    ran = run("law", *SHAPE, *options)
+    assert (ran.status, ran.out) == (2, "")
+    assert "sigma" in ran.err and "expected none" in ran.err
 
 
 def test_dividing_by_the_own_estimate_narrows_what_scales(values):

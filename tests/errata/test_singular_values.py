@@ -54,8 +54,10 @@ def test_eigenvalues_and_singular_values_have_different_nulls(
     # One cannot stand in for the other: the means are more than eight standard deviations of one head apart.
     assert abs(squared.mean() - plain.mean()) > 8 * max(squared.std(), plain.std())
     dims = (D_MODEL, D_HEAD, D_MODEL)
-    assert null(name, dims).mean() == pytest.approx(on_eigenvalues, rel=0.001)
-    assert null(f"{name}_singular", dims).mean() == pytest.approx(on_singular_values, rel=0.001)
+    assert null(name, dims=dims, normalization="none").mean() == pytest.approx(on_eigenvalues, rel=0.001)
+    assert null(f"{name}_singular", dims=dims, normalization="none").mean() == pytest.approx(
+        on_singular_values, rel=0.001
+    )
 
 
 def test_the_mix_flips_the_conclusion(null_singular_values):
@@ -121,7 +123,10 @@ def test_zeros_of_the_full_matrix_are_not_part_of_the_spectrum(null_singular_val
     assert npr(eigenvalues).mean() == pytest.approx(exact, abs=0.004)
     assert npr(padded).mean() == pytest.approx(gamma * exact, abs=0.0004)
 
-    right, with_zeros = low_rank_product(D_MODEL, D_HEAD), GaussianChain((768, 64, 768), None, "sqrt_d", atom=True)
+    right, with_zeros = (
+        low_rank_product(D_MODEL, D_HEAD),
+        GaussianChain(d_model=768, d_head=64, atom=True),
+    )
     assert eigenvalues.mean() == pytest.approx(right.mean(), rel=0.01)
     assert padded.mean() == pytest.approx(with_zeros.mean(), rel=0.01)
     assert with_zeros.mean() / right.mean() == pytest.approx(gamma, rel=1e-12)

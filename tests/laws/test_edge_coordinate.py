@@ -30,7 +30,7 @@ EDGES = [
 
 def _coordinate(dims, side):
     """That of a law, at these dimensions, which need not be integers."""
-    one = largest_eigenvalue((16, 8)).coordinate
+    one = largest_eigenvalue(dims=(16, 8), normalization="none").coordinate
     return replace(one, chain=replace(one.chain, dims=tuple(map(float, dims))), side=side)
 
 
@@ -71,7 +71,7 @@ def test_log_x_inverts_zeta_and_the_slope_is_its_derivative(dims, side):
 @pytest.mark.parametrize("side", ["upper", "lower"])
 @pytest.mark.parametrize("dims", [(768, 64, 768), (100, 20), (30, 20, 40, 50), (65, 64, 65), (10**6, 2)])
 def test_inside_the_support_zeta_is_the_mass_to_the_edge(dims, side):
-    law, coordinate = GaussianChain(dims), _coordinate(dims, side)
+    law, coordinate = GaussianChain(dims=dims, normalization="none"), _coordinate(dims, side)
     x = law.ppf(np.array([1e-6, 0.003, 0.1, 0.5, 0.9, 0.997, 1 - 1e-6]))
     mass = law.sf(x) if side == "upper" else law.cdf(x)
     zeta = coordinate.zeta(np.log(x / (math.prod(dims) / min(dims))))
@@ -164,7 +164,7 @@ def test_the_corrections_fall_with_their_powers_of_the_rank():
 
 def test_the_slope_is_the_tracy_widom_scale():
     for dims in [(768, 64, 768), (30, 20, 40, 50)]:
-        law = GaussianChain(dims)
+        law = GaussianChain(dims=dims, normalization="none")
         for side, edge, scale in zip(("lower", "upper"), law.support, law.edge_scale, strict=True):
             assert _coordinate(dims, side).slope == pytest.approx(edge / scale, rel=1e-12)
 
@@ -186,16 +186,19 @@ def test_far_values_stay_finite_and_ordered(dims):
 
 
 def test_coordinates_are_shared_by_all_sigmas():
-    one, other = largest_eigenvalue((40, 8, 30)), largest_eigenvalue((40, 8, 30), (0.02, 3.0), "sqrt_d")
+    one, other = (
+        largest_eigenvalue((40, 8, 30), normalization="none"),
+        largest_eigenvalue((40, 8, 30), sigmas=(0.02, 3.0), normalization="sqrt_d"),
+    )
     assert one.coordinate is other.coordinate
-    assert smallest_eigenvalue((40, 8, 30)).coordinate is not one.coordinate
+    assert smallest_eigenvalue((40, 8, 30), normalization="none").coordinate is not one.coordinate
 
 
 def test_second_order_corrections_are_those_of_the_known_expansion():
     # GOE at n: F(zeta + shift), its variance changed, is F + [t^2/20 F' - (3/20) F''] n^(-2/3) at t + 1/(2 n^(1/3)),
     # the coefficient of F'' being v/2, twice that of the unitary ensemble.
     n, law = 64, TracyWidom(1)
-    edge = largest_eigenvalue((10**11, n))
+    edge = largest_eigenvalue(dims=(10**11, n), normalization="none")
     coordinate = edge.coordinate
     t = np.linspace(-4.0, 2.0, 25)
     spread = math.sqrt(n / 10**11)

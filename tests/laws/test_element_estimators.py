@@ -50,10 +50,10 @@ def predicted(d_model: int, d_head: int) -> dict[str, laws.Moments]:
         "magnitude": laws.element_average(np.abs, d_model, d_head),
         "entropy": laws.histogram_entropy(d_model, d_head, BINS, interval),
         "kl": laws.histogram_kl(d_model, d_head, BINS, interval),
-        "kl_given": laws.histogram_kl(d_model, d_head, BINS, interval, sigma),
+        "kl_given": laws.histogram_kl(d_model, d_head, BINS, interval, reference_sigma=sigma),
         "neighbour_entropy": laws.nearest_neighbour_entropy(d_model, d_head, 3),
         "neighbour_kl": laws.nearest_neighbour_kl(d_model, d_head, 3),
-        "neighbour_kl_given": laws.nearest_neighbour_kl(d_model, d_head, 3, sigma),
+        "neighbour_kl_given": laws.nearest_neighbour_kl(d_model, d_head, 3, reference_sigma=sigma),
     }
 
 
@@ -76,14 +76,14 @@ def test_bad_parameters_of_the_matrix_are_refused(name):
     [
         *(("bins", value) for value in (0, -3, 2.5, True, None)),
         *(("range", value) for value in ((1, 1), (2, -2), (0, math.inf), (math.nan, 1), (0,), None, "ab")),
-        *(("sigma", value) for value in (0, -1.0, math.nan, math.inf, True)),
+        *(("reference_sigma", value) for value in (0, -1.0, math.nan, math.inf, True)),
     ],
 )
 def test_bad_parameters_of_the_histogram_are_refused(name, value):
     arguments = {"bins": 10, "range": (-3.0, 3.0)} | {name: value}
     with pytest.raises(ParameterError, match=name):
         laws.histogram_kl(100, 10, **arguments)
-    if name != "sigma":
+    if name != "reference_sigma":
         with pytest.raises(ParameterError, match=name):
             laws.histogram_entropy(100, 10, **arguments)
 
@@ -103,7 +103,7 @@ def test_bad_parameters_of_the_neighbours_are_refused():
         with pytest.raises(ParameterError, match="k"):
             laws.nearest_neighbour_entropy(8, 4, k)
     with pytest.raises(ParameterError, match="sigma"):
-        laws.nearest_neighbour_kl(8, 4, 1, -1.0)
+        laws.nearest_neighbour_kl(8, 4, 1, reference_sigma=-1.0)
     with pytest.raises(ParameterError, match="d_head = 2: expected at least 3"):
         laws.nearest_neighbour_kl(100, 2)
 
@@ -117,10 +117,10 @@ def test_a_function_that_is_not_finite_or_has_another_shape_is_refused():
 @pytest.mark.parametrize(("d_model", "d_head"), [(1, 1), (5, 1), (40, 7), (64, 64), (4096, 128)])
 def test_average_square_has_the_exact_moments_of_the_trace(d_model, d_head):
     # Σ w² is the trace of W_QKᵀ W_QK, whose moments come from zonal polynomials.
-    trace = laws.trace_moments(d_model, d_head, 0.7, 1.3)
-    square = laws.element_average(np.square, d_model, d_head, 0.7, 1.3)
-    assert square.mean == pytest.approx(trace.mean_trace / d_model**2, rel=1e-12)
-    assert square.std == pytest.approx(trace.std_trace / d_model**2, rel=1e-12)
+    head = {"d_model": d_model, "d_head": d_head, "sigma_q": 0.7, "sigma_k": 1.3}
+    trace, square = laws.trace_cumulants(1, **head), laws.element_average(np.square, **head)
+    assert square.mean == pytest.approx(trace.mean / d_model**2, rel=1e-12)
+    assert square.std == pytest.approx(trace.std / d_model**2, rel=1e-12)
 
 
 def test_odd_functions_have_the_spread_of_independent_elements():
@@ -163,9 +163,13 @@ def test_independent_elements_would_have_a_several_times_smaller_spread():
 def test_the_dependence_biases_a_divergence_at_a_given_sigma_by_one_over_d_h():
     d, h = 1000, 64
     sigma = math.sqrt(h / d)
-    given, fitted = (laws.histogram_kl(d, h, 60, (-5 * sigma, 5 * sigma), value) for value in (sigma, None))
+    given, fitted = (
+        laws.histogram_kl(d, h, 60, (-5 * sigma, 5 * sigma), reference_sigma=value) for value in (sigma, None)
+    )
     assert given.mean - fitted.mean == pytest.approx(1 / (d * h) + 0.5 / d**2, rel=0.02)
-    neighbours = laws.nearest_neighbour_kl(d, h, 1, sigma).mean - laws.product_element(d, h).kl_to_normal()
+    neighbours = (
+        laws.nearest_neighbour_kl(d, h, 1, reference_sigma=sigma).mean - laws.product_element(d, h).kl_to_normal()
+    )
     assert neighbours == pytest.approx(1 / (d * h), rel=0.05)
 
 
@@ -181,10 +185,12 @@ def test_a_fine_histogram_of_many_elements_finds_the_law():
 
 def test_estimates_do_not_depend_on_units():
     d, h = 100, 10
-    plain = laws.histogram_kl(d, h, 30, (-1.2, 1.0), 0.3)
-    wide = laws.histogram_kl(d, h, 30, (-12.0, 10.0), 3.0, 2.0, 0.5, "none")
+    plain = laws.histogram_kl(d, h, 30, (-1.2, 1.0), reference_sigma=0.3)
+    wide = laws.histogram_kl(
+        d, h, 30, (-12.0, 10.0), reference_sigma=3.0, sigma_q=2.0, sigma_k=0.5, normalization="none"
+    )
     assert wide.mean == pytest.approx(plain.mean, rel=1e-12) and wide.std == pytest.approx(plain.std, rel=1e-12)
-    shifted = laws.nearest_neighbour_entropy(d, h, 2, 3.0)
+    shifted = laws.nearest_neighbour_entropy(d, h, 2, sigma_q=3.0)
     entropy = laws.nearest_neighbour_entropy(d, h, 2)
     assert shifted.mean == pytest.approx(entropy.mean + math.log(3.0), abs=1e-12)
     assert shifted.std == pytest.approx(entropy.std, rel=1e-12)

@@ -16,9 +16,9 @@ from rmtbase.laws import DiscreteDistribution, Distribution, parents
 
 SHAPE = (96, 16, 48)
 REGISTERED: list[Distribution] = [
-    laws.GaussianChain((768, 64, 768)),
-    laws.GaussianChain((8, 8, 8)),
-    laws.GaussianChain((12, 8, 16), (0.5, 2.0), "sqrt_d", atom=True),
+    laws.GaussianChain((768, 64, 768), normalization="none"),
+    laws.GaussianChain((8, 8, 8), normalization="none"),
+    laws.GaussianChain((12, 8, 16), (0.5, 2.0), normalization="sqrt_d", atom=True),
     laws.ResidualPath(10, 0.3),
     laws.ResidualPath(3, 2.0),
     laws.ResidualPath(5, 0.3).log_eigenvalue,
@@ -27,10 +27,10 @@ REGISTERED: list[Distribution] = [
     laws.PathLength(10, 0.7),
     laws.TracyWidom(1),
     laws.TracyWidom(2),
-    laws.largest_eigenvalue(SHAPE),
-    laws.smallest_eigenvalue(SHAPE, self_normalized=True),
-    laws.LogDeterminant(SHAPE),
-    laws.LogDeterminant(SHAPE, self_normalized=True),
+    laws.largest_eigenvalue(dims=SHAPE, normalization="none"),
+    laws.smallest_eigenvalue(dims=SHAPE, self_normalized=True, normalization="none"),
+    laws.LogDeterminant(dims=SHAPE, normalization="none"),
+    laws.LogDeterminant(dims=SHAPE, self_normalized=True, normalization="none"),
     laws.ProductElement(3),
     laws.ProductElement(64, 0.1),
     laws.ContaminatedNormal(0.1, 2.5, 0.7, 0.2, -0.3),
@@ -38,9 +38,15 @@ REGISTERED: list[Distribution] = [
     laws.TwoPoint(0.7, 1.0, 2.0),
     *(laws.gaussian_sample_statistic(name, 200) for name in ("mean", "skewness", "excess_kurtosis")),
     laws.gaussian_sample_statistic("largest_magnitude", 200),
-    *(laws.null(name, SHAPE) for name in ("trace", "stable_rank", "condition_number", "largest_eigenvalue")),
-    *(laws.null(name, SHAPE).distribution for name in ("trace", "stable_rank", "condition_number")),
-    laws.null("participation_ratio", SHAPE).distribution,
+    *(
+        laws.null(name, dims=SHAPE, normalization="none")
+        for name in ("trace", "stable_rank", "condition_number", "largest_eigenvalue")
+    ),
+    *(
+        laws.null(name, dims=SHAPE, normalization="none").distribution
+        for name in ("trace", "stable_rank", "condition_number")
+    ),
+    laws.null("participation_ratio", dims=SHAPE).distribution,
     parents.Normal(0.02),
     parents.Uniform(),
     parents.TruncatedNormal(1.0, 2.0),

@@ -18,7 +18,6 @@ from rmtbase.laws import (
     trace_cumulants,
     trace_moment,
     trace_moment_polynomial,
-    trace_moments,
 )
 
 
@@ -34,32 +33,32 @@ def partitions(k, largest=None):
 @pytest.mark.parametrize(
     ("function", "arguments", "name"),
     [
-        (trace_moment, ((0,), (3, 3)), "partition"),
-        (trace_moment, ((1.5,), (3, 3)), "partition"),
-        (trace_moment, ((True,), (3, 3)), "partition"),
-        (trace_moment, (2, (3, 3)), "partition"),
-        (trace_moment, ((1,), (3,)), "dims"),
-        (trace_moment, ((1,), (3, -3)), "dims"),
-        (trace_moment, ((1,), (3, 3), 1), "self_normalized"),
-        (trace_cumulant, ((), (3, 3)), "powers"),
-        (trace_cumulant, ((1, -1), (3, 3)), "powers"),
-        (trace_cumulant, ((1,), (3, math.nan)), "dims"),
-        (trace_covariance, (0, (3, 3)), "max_power"),
-        (trace_cumulants, (0, (3, 3)), "power"),
-        (trace_cumulants, (1, (3, 3), (math.inf,)), "sigmas"),
-        (trace_cumulants, (1, (3, 3), (1.0, 1.0)), "sigmas"),
-        (trace_cumulants, (1, (3, 3), None, "d"), "normalization"),
-        (trace_cumulants, (1, (3, 3), None, "none", "yes"), "self_normalized"),
-        (self_normalization, (0, (3, 3)), "power"),
-        (self_normalization, (1, "33"), "dims"),
-        (trace_moments, (8, 9), "d_head"),
-        (trace_moments, (8, 4, -1.0), "sigma_q"),
-        (trace_moments, (8, 4, 1.0, 1.0, "d"), "normalization"),
+        (trace_moment, {"partition": (0,)}, "partition"),
+        (trace_moment, {"partition": (1.5,)}, "partition"),
+        (trace_moment, {"partition": (True,)}, "partition"),
+        (trace_moment, {"partition": 2}, "partition"),
+        (trace_moment, {"partition": (1,), "dims": (3,)}, "dims"),
+        (trace_moment, {"partition": (1,), "dims": (3, -3)}, "dims"),
+        (trace_moment, {"partition": (1,), "self_normalized": 1}, "self_normalized"),
+        (trace_cumulant, {"powers": ()}, "powers"),
+        (trace_cumulant, {"powers": (1, -1)}, "powers"),
+        (trace_cumulant, {"powers": (1,), "dims": (3, math.nan)}, "dims"),
+        (trace_covariance, {"max_power": 0}, "max_power"),
+        (trace_cumulants, {"power": 0}, "power"),
+        (trace_cumulants, {"power": 1, "sigmas": (math.inf,)}, "sigmas"),
+        (trace_cumulants, {"power": 1, "sigmas": (1.0, 1.0)}, "sigmas"),
+        (trace_cumulants, {"power": 1, "normalization": "d"}, "normalization"),
+        (trace_cumulants, {"power": 1, "self_normalized": "yes"}, "self_normalized"),
+        (self_normalization, {"power": 0}, "power"),
+        (self_normalization, {"power": 1, "dims": "33"}, "dims"),
+        (self_normalization, {"power": 1, "normalization": "none"}, "normalization"),
+        (trace_cumulants, {"power": 1, "dims": None, "d_model": 8, "d_head": 9}, "d_head"),
+        (trace_cumulants, {"power": 1, "dims": None, "d_model": 8, "d_head": 4, "sigma_q": -1.0}, "sigma_q"),
     ],
 )
 def test_bad_parameters_are_named(function, arguments, name):
     with pytest.raises(ParameterError, match=name):
-        function(*arguments)
+        function(**({"dims": (3, 3)} | arguments))
 
 
 def _pairings(items: list[int]):
@@ -120,7 +119,7 @@ def test_trace_moments_are_wicks_to_degree_four(mu, factors):
     assert trace_moment_polynomial(mu, symbols).coefficients == wick
     for dims in [(5, 3, 4), (2, 7, 2), (1, 6, 2)]:
         counted = sum(count * math.prod(map(pow, dims, powers)) for powers, count in wick.items())
-        assert trace_moment(mu, dims[: factors + 1]) == counted
+        assert trace_moment(mu, dims=dims[: factors + 1], normalization="none") == counted
 
 
 @pytest.mark.parametrize("mu", [mu for k in (1, 2, 3) for mu in partitions(k)])
@@ -132,55 +131,63 @@ def test_trace_moments_of_three_factors_are_wicks(mu):
 def test_rank_one_gives_the_moments_of_chi_square(k):
     chi_square = [math.prod(n + 2 * i for i in range(k)) for n in (5, 7)]
     for mu in partitions(k):
-        assert trace_moment(mu, (5, 1)) == chi_square[0]
-        assert trace_moment(mu, (5, 1, 7)) == math.prod(chi_square)
-        assert trace_moment(mu, (5, 1, 7), self_normalized=True) == 35**k
+        assert trace_moment(mu, dims=(5, 1), normalization="none") == chi_square[0]
+        assert trace_moment(mu, (5, 1, 7), normalization="none") == math.prod(chi_square)
+        assert trace_moment(mu, (5, 1, 7), self_normalized=True, normalization="none") == 35**k
 
 
 @pytest.mark.parametrize("k", range(1, 9))
 def test_powers_of_the_trace_are_the_moments_of_chi_square(k):
     # Of n p degrees of freedom. With n and p above k all partitions of k take part, each with its own constants.
-    assert trace_moment((1,) * k, (10, 9)) == math.prod(90 + 2 * i for i in range(k))
+    assert trace_moment((1,) * k, dims=(10, 9), normalization="none") == math.prod(90 + 2 * i for i in range(k))
 
 
 def test_the_empty_moment_and_the_order_of_exponents():
-    assert trace_moment((), (3, 2)) == 1
-    assert trace_moment((1, 3, 2), (3, 2)) == trace_moment((3, 2, 1), (3, 2))
-    assert trace_cumulant((1, 3, 2), (3, 2)) == trace_cumulant((3, 2, 1), (3, 2))
+    assert trace_moment((), dims=(3, 2), normalization="none") == 1
+    assert trace_moment((1, 3, 2), dims=(3, 2), normalization="none") == trace_moment(
+        (3, 2, 1), dims=(3, 2), normalization="none"
+    )
+    assert trace_cumulant((1, 3, 2), dims=(3, 2), normalization="none") == trace_cumulant(
+        (3, 2, 1), dims=(3, 2), normalization="none"
+    )
 
 
 def test_mean_of_the_trace_of_the_square_has_its_closed_form():
     for d, h in [(768, 64), (7, 3), (5, 5), (9, 1)]:
-        assert trace_moment((2,), (d, h, d)) == d * d * h * (d * d + 2 * d * h + 2 * d + h + 3)
+        assert trace_moment((2,), (d, h, d), normalization="none") == d * d * h * (d * d + 2 * d * h + 2 * d + h + 3)
 
 
 def test_cumulants_are_those_of_chi_square_for_one_factor():
     # tr M is chi^2 of N = n_0 n_1 degrees of freedom: kappa_k = 2^(k-1) (k-1)! N.
     for k in range(1, 9):
-        assert trace_cumulant((1,) * k, (5, 3)) == 2 ** (k - 1) * math.factorial(k - 1) * 15
+        assert trace_cumulant((1,) * k, dims=(5, 3), normalization="none") == 2 ** (k - 1) * math.factorial(k - 1) * 15
 
 
 def test_joint_cumulants_are_sums_over_set_partitions():
     def moment(*powers):
-        return trace_moment(powers, (4, 2, 5))
+        return trace_moment(powers, (4, 2, 5), normalization="none")
 
-    a, b, c = (trace_moment((power,), (4, 2, 5)) for power in (3, 2, 1))
-    assert trace_cumulant((3, 2), (4, 2, 5)) == moment(3, 2) - a * b
-    assert trace_cumulant((3, 2, 1), (4, 2, 5)) == (
+    a, b, c = (trace_moment((power,), (4, 2, 5), normalization="none") for power in (3, 2, 1))
+    assert trace_cumulant((3, 2), (4, 2, 5), normalization="none") == moment(3, 2) - a * b
+    assert trace_cumulant((3, 2, 1), (4, 2, 5), normalization="none") == (
         moment(3, 2, 1) - moment(3, 2) * c - moment(3, 1) * b - moment(2, 1) * a + 2 * a * b * c
     )
-    second = trace_cumulant((2, 2), (4, 2, 5))
+    second = trace_cumulant((2, 2), (4, 2, 5), normalization="none")
     central = sum(math.comb(4, i) * (-b) ** (4 - i) * moment(*(2,) * i) for i in range(5))
-    assert trace_cumulant((2, 2, 2, 2), (4, 2, 5)) == central - 3 * second**2
+    assert trace_cumulant((2, 2, 2, 2), (4, 2, 5), normalization="none") == central - 3 * second**2
 
 
 def test_the_covariance_matrix_is_that_of_the_cumulants_and_positive():
     for own in (False, True):
-        covariance = trace_covariance(4, (6, 3, 5), own)
+        covariance = trace_covariance(4, (6, 3, 5), self_normalized=own, normalization="none")
         assert all(
-            covariance[i][j] == trace_cumulant((i + 1, j + 1), (6, 3, 5), own) for i in range(4) for j in range(4)
+            covariance[i][j] == trace_cumulant((i + 1, j + 1), (6, 3, 5), self_normalized=own, normalization="none")
+            for i in range(4)
+            for j in range(4)
         )
-        scale = np.array([float(trace_moment((i,), (6, 3, 5), own)) for i in range(1, 5)])
+        scale = np.array(
+            [float(trace_moment((i,), (6, 3, 5), self_normalized=own, normalization="none")) for i in range(1, 5)]
+        )
         assert np.linalg.eigvalsh(np.array(covariance, dtype=float) / np.outer(scale, scale)).min() > 0
 
 
@@ -190,7 +197,7 @@ def test_self_normalization_is_the_moment_of_chi_squares_over_their_degrees_of_f
 
 
 def test_a_self_normalized_factor_has_a_fixed_trace():
-    moments = trace_cumulants(1, (5, 3), self_normalized=True)
+    moments = trace_cumulants(1, dims=(5, 3), self_normalized=True, normalization="none")
     assert (moments.mean, moments.std) == (15.0, 0.0)
     assert math.isnan(moments.skewness) and math.isnan(moments.excess_kurtosis)
 
@@ -201,36 +208,49 @@ def test_self_normalized_moments_times_those_of_the_scales_are_the_raw_ones(dims
     for k in range(1, 6):
         scales = math.prod(Fraction(n + 2 * i, n) for n in entries for i in range(k))
         for mu in partitions(k):
-            assert trace_moment(mu, dims, self_normalized=True) * scales == trace_moment(mu, dims)
+            assert trace_moment(mu, dims=dims, self_normalized=True, normalization="none") * scales == trace_moment(
+                mu, dims=dims, normalization="none"
+            )
 
 
-def test_trace_moments_have_their_reference_values():
-    moments = trace_moments(768, 64)
-    assert moments.mean_trace == 49152.0
-    assert moments.std_trace == pytest.approx(452.68974, abs=5e-6)
-    assert moments.mean_trace_of_square == 44142784.0
-    assert moments.std_trace_of_square == pytest.approx(866074.17, abs=5e-3)
+def test_traces_have_their_reference_values():
+    trace, square = (trace_cumulants(power, d_model=768, d_head=64) for power in (1, 2))
+    assert trace.mean == 49152.0
+    assert trace.std == pytest.approx(452.68974, abs=5e-6)
+    assert square.mean == 44142784.0
+    assert square.std == pytest.approx(866074.17, abs=5e-3)
 
 
-def test_trace_moments_scale_exactly():
-    raw, scaled = trace_moments(24, 6, normalization="none"), trace_moments(24, 6, 0.5, 3.0, "sqrt_d")
-    factor = 0.25 * 9.0 / 24
-    assert scaled.mean_trace == pytest.approx(factor * raw.mean_trace, rel=1e-15)
-    assert scaled.std_trace == pytest.approx(factor * raw.std_trace, rel=1e-15)
-    assert scaled.mean_trace_of_square == pytest.approx(factor**2 * raw.mean_trace_of_square, rel=1e-15)
-    assert scaled.std_trace_of_square == pytest.approx(factor**2 * raw.std_trace_of_square, rel=1e-15)
-    assert scaled.covariance == pytest.approx(factor**3 * raw.covariance, rel=1e-15)
+@pytest.mark.parametrize("powers", [(1,), (2,), (1, 1), (2, 2), (2, 1), (2, 1, 1)])
+def test_sigmas_and_normalization_scale_exactly(powers):
+    head, factor = {"d_model": 24, "d_head": 6}, Fraction(9, 4 * 24)
+    raw = trace_cumulant(powers, **head, normalization="none")
+    assert trace_cumulant(powers, **head, sigma_q=0.5, sigma_k=3.0) == factor ** sum(powers) * raw
+    assert trace_moment(powers, **head, sigma_q=0.5, sigma_k=3.0) == factor ** sum(powers) * trace_moment(
+        powers, **head, normalization="none"
+    )
 
 
-def test_trace_cumulants_scale_and_agree_with_the_moments_of_the_head():
-    head = trace_moments(24, 6, 0.5, 3.0, "sqrt_d")
-    trace, square = (trace_cumulants(k, (24, 6, 24), (0.5, 3.0), "sqrt_d") for k in (1, 2))
-    assert (trace.mean, trace.std) == (head.mean_trace, head.std_trace)
-    assert (square.mean, square.std) == (head.mean_trace_of_square, head.std_trace_of_square)
-    raw, own = trace_cumulants(2, (24, 6, 24)), trace_cumulants(2, (24, 6, 24), (0.5, 3.0), "sqrt_d", True)
+def test_trace_cumulants_are_the_exact_ones_rounded():
+    head = {"d_model": 24, "d_head": 6, "sigma_q": 0.5, "sigma_k": 3.0}
+    covariance = trace_covariance(2, **head)
+    for power in (1, 2):
+        moments = trace_cumulants(power, **head)
+        assert moments.mean == float(trace_moment((power,), **head))
+        assert moments.std == pytest.approx(math.sqrt(covariance[power - 1][power - 1]), rel=1e-15)
+    square, raw = trace_cumulants(2, **head), trace_cumulants(2, d_model=24, d_head=6, normalization="none")
     assert (square.skewness, square.excess_kurtosis) == (raw.skewness, raw.excess_kurtosis)
-    assert own == trace_cumulants(2, (24, 6, 24), None, "sqrt_d", True)
-    assert own.std < trace_cumulants(2, (24, 6, 24), None, "sqrt_d").std
+    own, unit = (trace_cumulants(2, **of, self_normalized=True) for of in (head, {"d_model": 24, "d_head": 6}))
+    assert own == unit
+    assert own.std < trace_cumulants(2, d_model=24, d_head=6).std
+
+
+def test_the_estimates_of_sigma_scale_with_it():
+    head, sigmas = {"d_model": 24, "d_head": 6}, {"sigma_q": 0.5, "sigma_k": 3.0}
+    for partition in ((1,), (2,), (2, 1)):
+        own = trace_moment(partition, **head, self_normalized=True)
+        whole = trace_moment(partition, **head, **sigmas)
+        assert own == whole / self_normalization(sum(partition), **head, **sigmas)
 
 
 # Means within 5 standard errors and spreads within 5 of theirs: each comparison fails by chance at 6e-7, seeded.
@@ -240,17 +260,14 @@ def test_trace_cumulants_scale_and_agree_with_the_moments_of_the_head():
 def test_simulated_heads_have_the_stated_moments(simulated, d_model, d_head, draws):
     eigenvalues = simulated(d_model, d_head, draws)
     trace, square = eigenvalues.sum(axis=1), (eigenvalues**2).sum(axis=1)
-    moments = trace_moments(d_model, d_head)
-    for sample, mean, std in [
-        (trace, moments.mean_trace, moments.std_trace),
-        (square, moments.mean_trace_of_square, moments.std_trace_of_square),
-    ]:
-        assert abs(sample.mean() - mean) < 5 * std / math.sqrt(draws)
+    for power, sample in ((1, trace), (2, square)):
+        moments = trace_cumulants(power, d_model=d_model, d_head=d_head)
+        assert abs(sample.mean() - moments.mean) < 5 * moments.std / math.sqrt(draws)
         excess = np.mean(((sample - sample.mean()) / sample.std()) ** 4) - 1.0
-        assert abs(sample.std() - std) < 5 * std * math.sqrt(excess / draws) / 2
+        assert abs(sample.std() - moments.std) < 5 * moments.std * math.sqrt(excess / draws) / 2
     covariance = np.cov(trace, square)[0, 1]
     spread = ((trace - trace.mean()) * (square - square.mean())).std() / math.sqrt(draws)
-    assert abs(covariance - moments.covariance) < 5 * spread
+    assert abs(covariance - trace_cumulant((2, 1), d_model=d_model, d_head=d_head)) < 5 * spread
 
 
 # Moments about the exact mean within 5 standard errors: the first two of each sum, and all four of the trace of up to
@@ -262,7 +279,7 @@ def test_simulated_chains_have_the_stated_shape(simulated_chain, dims, draws, ow
     if own:
         eigenvalues = eigenvalues / own_variance[:, None]
     for power in (1, 2):
-        moments = trace_cumulants(power, dims, self_normalized=own)
+        moments = trace_cumulants(power, dims=dims, self_normalized=own, normalization="none")
         sample = (eigenvalues**power).sum(axis=1)
         if moments.std == 0.0:
             np.testing.assert_allclose(sample, moments.mean, rtol=1e-12)

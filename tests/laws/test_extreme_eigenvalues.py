@@ -47,21 +47,21 @@ def test_bad_parameters_are_named(function, arguments, name):
 @pytest.mark.parametrize("dims", [(64, 64, 64), (64, 64), (64, 32, 128, 32)])
 def test_a_hard_edge_has_no_law_for_the_smallest(dims):
     with pytest.raises(ParameterError, match="hard"):
-        smallest_eigenvalue(dims)
-    assert largest_eigenvalue(dims).mean() > 0.0
+        smallest_eigenvalue(dims=dims, normalization="none")
+    assert largest_eigenvalue(dims=dims, normalization="none").mean() > 0.0
 
 
 @pytest.mark.parametrize(("variance", "third"), [(0.0, 0.0), (-1.0, 0.0), (math.nan, 0.0), (1e-4, 1.0), (1e-4, -1.0)])
 def test_cumulants_that_no_transform_has_are_refused(variance, third):
     with pytest.raises(ParameterError, match=r"third|variance"):
-        largest_eigenvalue((20, 8)).with_log_cumulants(0.0, variance, third)
+        largest_eigenvalue(dims=(20, 8), normalization="none").with_log_cumulants(0.0, variance, third)
 
 
 @pytest.mark.parametrize("own", [False, True])
 @pytest.mark.parametrize("side", FUNCTIONS)
 @pytest.mark.parametrize("dims", SHAPES)
 def test_an_edge_law_is_one_law(dims, side, own):
-    law = FUNCTIONS[side](dims, (0.5,) * (len(dims) - 1), "sqrt_d", own)
+    law = FUNCTIONS[side](dims=dims, sigma=0.5, self_normalized=own)
     assert law.side == side and law.support == (0.0, math.inf)
     q = np.array([1e-9, 1e-4, 0.025, 0.5, 0.975, 1.0 - 1e-6])
     np.testing.assert_allclose(law.cdf(law.ppf(q)), q, rtol=1e-9)
@@ -91,7 +91,7 @@ def test_extreme_dimensions_stay_one_law(dims):
     for side, function in FUNCTIONS.items():
         if side == "lower" and len(set(dims)) == 1:
             continue
-        law = function(dims)
+        law = function(dims=dims, normalization="none")
         x = law.ppf(np.linspace(0.02, 0.98, 49))
         np.testing.assert_allclose(law.cdf(x), np.linspace(0.02, 0.98, 49), rtol=1e-7)
         assert (np.diff(x) > 0.0).all() and (law.pdf(x) > 0.0).all()
@@ -99,7 +99,7 @@ def test_extreme_dimensions_stay_one_law(dims):
 
 
 def test_the_smallest_eigenvalue_is_positive_and_has_a_power_law_tail():
-    law = smallest_eigenvalue((76, 64, 90))
+    law = smallest_eigenvalue((76, 64, 90), normalization="none")
     x = np.exp(np.array([-100.0, -60.0]))
     # (n - r)/2 = 6; the factors beside the power differ by Airy's own powers of ln x.
     assert np.diff(np.log(law.cdf(x)))[0] / 40.0 == pytest.approx(6.0, rel=0.05)
@@ -114,13 +114,14 @@ def test_the_smallest_eigenvalue_is_positive_and_has_a_power_law_tail():
 
 def test_the_normalization_and_the_sigmas_scale_the_law():
     for function in FUNCTIONS.values():
-        raw, scaled = function((96, 12, 64)), function((96, 12, 64), (0.5, 3.0), "sqrt_d")
+        raw = function((96, 12, 64), normalization="none")
+        scaled = function((96, 12, 64), sigmas=(0.5, 3.0))
         factor = 0.25 * 9.0 / 96
         assert scaled.mean() == pytest.approx(factor * raw.mean(), rel=1e-13)
         assert scaled.std() == pytest.approx(factor * raw.std(), rel=1e-12)
         x = raw.ppf([0.001, 0.4, 0.999])
         np.testing.assert_allclose(scaled.cdf(factor * x), raw.cdf(x), rtol=1e-10)
-        own = function((96, 12, 64), self_normalized=True)
+        own = function((96, 12, 64), normalization="none", self_normalized=True)
         assert own.mean() == pytest.approx(raw.mean(), rel=1e-4)
         assert own.std() < raw.std()
 
@@ -135,7 +136,7 @@ def _log_scale_cumulants(dims):
     ("dims", "side"), [*((dims, side) for dims in SHAPES for side in FUNCTIONS), ((64, 64, 64), "upper")]
 )
 def test_self_normalization_subtracts_the_cumulants_of_the_factors_own_scale(dims, side):
-    raw, own = FUNCTIONS[side](dims), FUNCTIONS[side](dims, self_normalized=True)
+    raw, own = (FUNCTIONS[side](dims=dims, self_normalized=own) for own in (False, True))
     size = math.sqrt(own.log_cumulants()[1])
     for order, scale in enumerate(_log_scale_cumulants(dims)):
         expected = raw.log_cumulants()[order] - scale
@@ -157,9 +158,8 @@ def _exceedance(sample, law, level):
 @pytest.mark.parametrize(("d_model", "d_head", "draws"), [(64, 8, 40000), (384, 32, 8000)])
 def test_simulated_heads_have_this_law(simulated, d_model, d_head, draws):
     eigenvalues = simulated(d_model, d_head, draws)
-    dims = (d_model, d_head, d_model)
     for side, sample in (("upper", eigenvalues[:, 0]), ("lower", eigenvalues[:, -1])):
-        law = FUNCTIONS[side](dims, normalization="sqrt_d")
+        law = FUNCTIONS[side](d_model=d_model, d_head=d_head)
         assert abs(sample.mean() - law.mean()) < (0.02 + 5 / math.sqrt(draws)) * law.std()
         assert sample.std() == pytest.approx(law.std(), rel=0.01 + 5 / math.sqrt(1.8 * draws))
         for q in (0.05, 0.5, 0.95):  # 2.2: the largest of (q (1 - q))^(1/2) / (density times std)
@@ -179,7 +179,7 @@ def test_simulated_chains_have_this_law(simulated_chain, dims, draws):
         for side, sample in (("upper", values[:, 0]), ("lower", values[:, -1])):
             if side == "lower" and sorted(dims)[1] == min(dims):
                 continue
-            law = FUNCTIONS[side](dims, self_normalized=self_normalized)
+            law = FUNCTIONS[side](dims=dims, normalization="none", self_normalized=self_normalized)
             assert abs(sample.mean() - law.mean()) < (0.02 + 5 / math.sqrt(draws)) * law.std()
             assert sample.std() == pytest.approx(law.std(), rel=0.02 + 5 / math.sqrt(1.8 * draws))
             for level in (0.5, 0.1, 0.01):
@@ -188,7 +188,7 @@ def test_simulated_chains_have_this_law(simulated_chain, dims, draws):
 
 def _first_order(dims, side, lowered):
     """Mean and standard deviation of edge + scale TW_1, every dimension lowered."""
-    one, law, sign = FUNCTIONS[side](dims).coordinate, TracyWidom(1), {"upper": 1.0, "lower": -1.0}[side]
+    one, law, sign = FUNCTIONS[side](dims=dims).coordinate, TracyWidom(1), {"upper": 1.0, "lower": -1.0}[side]
     coordinate = replace(one, chain=replace(one.chain, dims=tuple(n - lowered for n in dims)))
     edge = math.prod(coordinate.chain.dims) / coordinate.chain.rank * math.exp(coordinate.edge)
     scale = edge / coordinate.slope
@@ -201,7 +201,7 @@ def test_the_law_beats_the_first_order(simulated):
     draws, dims = 40000, (64, 8, 64)
     eigenvalues = simulated(64, 8, draws) * 64
     for side, sample in (("upper", eigenvalues[:, 0]), ("lower", eigenvalues[:, -1])):
-        law, spread = FUNCTIONS[side](dims), sample.std()
+        law, spread = FUNCTIONS[side](dims=dims, normalization="none"), sample.std()
         of_mean, of_std = abs(law.mean() - sample.mean()) / spread, abs(law.std() / spread - 1.0)
         bare, lowered = (_first_order(dims, side, by) for by in (0.0, 0.5))
         assert abs(bare[0] - sample.mean()) / spread > 5.0 * of_mean
@@ -210,7 +210,10 @@ def test_the_law_beats_the_first_order(simulated):
 
 
 def test_the_first_order_is_the_laws_own_limit():
-    law, chain = largest_eigenvalue((76800, 6400, 76800)), GaussianChain((76800, 6400, 76800))
+    law, chain = (
+        largest_eigenvalue((76800, 6400, 76800), normalization="none"),
+        GaussianChain((76800, 6400, 76800), normalization="none"),
+    )
     edge, scale = chain.support[1], chain.edge_scale[1]
     assert law.mean() == pytest.approx(edge + scale * TracyWidom(1).mean(), abs=0.05 * scale)
     assert law.std() == pytest.approx(scale * TracyWidom(1).std(), rel=5e-3)

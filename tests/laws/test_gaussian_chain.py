@@ -69,24 +69,24 @@ def test_bad_parameters_are_named(arguments, name):
 @pytest.mark.parametrize("kind", ["cumulant", "free_cumulant"])
 def test_a_cumulant_needs_a_positive_integer(kind, k):
     with pytest.raises(ParameterError, match="k ="):
-        getattr(GaussianChain((4, 4)), kind)(k)
+        getattr(GaussianChain(dims=(4, 4), normalization="none"), kind)(k)
 
 
 @pytest.mark.parametrize("f", [np.log, lambda x: 1.0 / x])
 def test_expect_refuses_a_function_without_a_value_at_the_atom(f):
     with pytest.raises(ParameterError, match="atom"):
-        GaussianChain((4, 8), atom=True).expect(f)
+        GaussianChain(dims=(4, 8), atom=True, normalization="none").expect(f)
 
 
 @pytest.mark.parametrize("f", [lambda x: 1.0, lambda x: x[:2], lambda x: x + np.inf])
 def test_expect_refuses_a_function_that_is_not_elementwise_and_finite(f):
     with pytest.raises(ParameterError, match="one finite number per eigenvalue"):
-        GaussianChain((8, 4)).expect(f)
+        GaussianChain(dims=(8, 4), normalization="none").expect(f)
 
 
 def test_expect_warns_where_it_does_not_converge():
     with pytest.warns(IntegrationWarning, match="65536 nodes"):
-        GaussianChain((8, 4)).expect(lambda x: (x > 3.0).astype(float), rtol=1e-14)
+        GaussianChain(dims=(8, 4), normalization="none").expect(lambda x: (x > 3.0).astype(float), rtol=1e-14)
 
 
 def test_reference_values_of_w_qk():
@@ -106,7 +106,7 @@ def test_the_square_product_has_edges_zero_and_27_quarters():
 
 @pytest.mark.parametrize("factors", range(1, 9))
 def test_moments_of_square_chains_are_fuss_catalan_numbers(factors):
-    law = GaussianChain((1,) * (factors + 1))
+    law = GaussianChain(dims=(1,) * (factors + 1), normalization="none")
     for k in range(7):
         assert law.moment(k) == math.comb((factors + 1) * k, k) // (factors * k + 1)
 
@@ -114,7 +114,7 @@ def test_moments_of_square_chains_are_fuss_catalan_numbers(factors):
 @pytest.mark.parametrize("factors", range(1, 9))
 def test_expectations_of_powers_of_square_chains_are_fuss_catalan(factors):
     # E lambda^t = Gamma((L + 1) t + 1) / (Gamma(t + 1) Gamma(L t + 2)), at fractions and below zero too.
-    law = GaussianChain((1,) * (factors + 1))
+    law = GaussianChain(dims=(1,) * (factors + 1), normalization="none")
     for t in (0.5, 1.5, 3.0, -0.4 / (factors + 1)):
         expected = gamma((factors + 1) * t + 1) / (gamma(t + 1) * gamma(factors * t + 2))
         assert law.expect(lambda x, t=t: x**t) == pytest.approx(expected, rel=1e-12)
@@ -122,20 +122,20 @@ def test_expectations_of_powers_of_square_chains_are_fuss_catalan(factors):
 
 @pytest.mark.parametrize("factors", range(1, 9))
 def test_free_cumulants_of_square_chains_are_fuss_catalan_numbers_of_one_factor_less(factors):
-    law = GaussianChain((1,) * (factors + 1))
+    law = GaussianChain(dims=(1,) * (factors + 1), normalization="none")
     for k in range(1, 8):
         assert law.free_cumulant(k) == math.comb(factors * k, k) // ((factors - 1) * k + 1)
 
 
 def test_free_cumulants_of_one_factor_are_those_of_the_free_poisson_law():
-    law = GaussianChain((7, 5), (0.5,), atom=True)
+    law = GaussianChain(dims=(7, 5), sigmas=(0.5,), atom=True, normalization="none")
     for k in range(1, 9):
         assert law.free_cumulant(k) == 7 * 5 ** (k - 1) * 0.25**k
 
 
 @pytest.mark.parametrize("atom", [False, True])
 def test_classical_cumulants_follow_from_the_moments(atom):
-    law = GaussianChain((9, 7, 8, 11), atom=atom)
+    law = GaussianChain((9, 7, 8, 11), atom=atom, normalization="none")
     m1, m2, m3, m4 = (law.moment(k) for k in range(1, 5))
     assert law.cumulant(1) == law.mean()
     assert law.cumulant(2) == pytest.approx(law.var(), rel=1e-14)
@@ -145,7 +145,7 @@ def test_classical_cumulants_follow_from_the_moments(atom):
 
 def test_cumulants_of_a_narrow_law_do_not_cancel():
     # Semicircle of variance 2 gamma (relative to the mean) up to order gamma^2; its fourth cumulant is -variance^2.
-    law = GaussianChain((10**8, 1, 10**8))
+    law = GaussianChain((10**8, 1, 10**8), normalization="none")
     variance = law.cumulant(2)
     assert variance == pytest.approx(2e-8 * law.mean() ** 2, rel=1e-14)
     assert law.cumulant(4) == pytest.approx(-(variance**2), rel=1e-6)
@@ -162,7 +162,7 @@ def test_edges_of_w_qk_have_the_closed_form():
 @pytest.mark.parametrize("atom", [False, True])
 @pytest.mark.parametrize("dims", CHAINS)
 def test_pdf_cdf_moments_and_quantiles_are_of_one_law(dims, atom):
-    law = GaussianChain(dims, atom=atom)
+    law = GaussianChain(dims=dims, atom=atom, normalization="none")
     assert law.expect(np.ones_like) == pytest.approx(1.0, abs=1e-13)
     for k in range(1, 5):
         power = k
@@ -182,7 +182,7 @@ def test_pdf_cdf_moments_and_quantiles_are_of_one_law(dims, atom):
     "dims", [(768, 64, 768), (64, 64, 64), (768, 64), (10_000, 1, 10_000), (65, 64, 65), (9, 7, 8, 11)]
 )
 def test_cdf_is_the_integral_of_pdf(dims):
-    law = GaussianChain(dims)
+    law = GaussianChain(dims=dims, normalization="none")
     upper = law.support[1]
     nodes, weights = np.polynomial.legendre.leggauss(400)
     for start in law.ppf([0.05, 0.3, 0.7, 0.99]):
@@ -197,7 +197,7 @@ def test_cdf_is_the_integral_of_pdf(dims):
 
 @pytest.mark.parametrize("dims", CHAINS)
 def test_the_last_doubles_inside_the_edges_are_regular(dims):
-    law = GaussianChain(dims)
+    law = GaussianChain(dims=dims, normalization="none")
     for edge, inward in zip(law.support, (1.0, -1.0), strict=True):
         x = edge * (1.0 + inward * np.arange(1, 400) * 2.3e-16)
         x = x[(x > law.support[0]) & (x < law.support[1])]
@@ -262,7 +262,7 @@ def _exactly(law, x):
     ids=str,
 )
 def test_pdf_cdf_and_sf_are_relatively_accurate_up_to_the_edges(dims):
-    law = GaussianChain(dims)
+    law = GaussianChain(dims=dims, normalization="none")
     lower, upper = law.support
     near = 10.0 ** np.array([-3.0, -8.0, -14.0])
     points = [*(upper - (upper - lower) * near), *law.ppf([1e-9, 0.4])]
@@ -277,7 +277,7 @@ def test_pdf_cdf_and_sf_are_relatively_accurate_up_to_the_edges(dims):
 
 @pytest.mark.parametrize("dims", CHAINS)
 def test_masses_agree_with_their_closed_forms_in_psi(dims):
-    law = GaussianChain(dims)
+    law = GaussianChain(dims=dims, normalization="none")
     for x in law.ppf(np.linspace(0.02, 0.98, 7)):
         _, cdf, sf = _exactly(law, x)
         assert law.cdf(x) == pytest.approx(float(cdf), rel=0, abs=1e-13)
@@ -287,7 +287,7 @@ def test_masses_agree_with_their_closed_forms_in_psi(dims):
 @pytest.mark.parametrize("dims", [(7, 7), (7, 9, 7, 30), (7, 7, 7, 9), (7,) * 9, (7, 1000, 7)], ids=str)
 def test_density_far_down_a_hard_edge_has_its_leading_form(dims):
     # psi + 1 -> (x / prod(1 - c))^(1/k) exp(i pi / k): density sin(pi/k) / (pi lambda) times the modulus.
-    law = GaussianChain(dims)
+    law = GaussianChain(dims=dims, normalization="none")
     k = dims.count(7)
     gaps = math.prod(1 - 7 / n for n in dims if n > 7)
     unit = math.prod(dims) / 7 * gaps
@@ -299,7 +299,7 @@ def test_density_far_down_a_hard_edge_has_its_leading_form(dims):
 
 
 def test_a_tiny_quantile_at_a_hard_edge_is_relatively_accurate():
-    law = GaussianChain((7, 7, 7, 9))
+    law = GaussianChain((7, 7, 7, 9), normalization="none")
     q = np.array([1e-60, 1e-30, 1e-12, 1e-3])
     np.testing.assert_allclose(law.cdf(law.ppf(q)), q, rtol=1e-12)
 
@@ -331,22 +331,27 @@ def test_quantiles_from_above_know_the_atom():
 
 def test_entropy_has_its_closed_form_and_shifts_with_the_scale():
     # (1, 1): the square of a quarter-circle variable of radius 2.
-    assert GaussianChain((1, 1)).entropy() == pytest.approx(math.log(2 * math.pi) - 1, rel=1e-13)
+    assert GaussianChain(dims=(1, 1), normalization="none").entropy() == pytest.approx(
+        math.log(2 * math.pi) - 1, rel=1e-13
+    )
     nodes, weights = np.polynomial.legendre.leggauss(1000)
     angle = 0.5 * math.pi * (nodes + 1.0)
     for dims in [(768, 64, 768), (10_000, 1, 10_000), (1000, 999, 1000), (9, 7, 8, 11)]:
-        law, wide = GaussianChain(dims), GaussianChain(dims, (8.0,) + (1.0,) * (len(dims) - 2))
+        law, wide = (
+            GaussianChain(dims=dims, normalization="none"),
+            GaussianChain(dims=dims, sigmas=(8.0,) + (1.0,) * (len(dims) - 2), normalization="none"),
+        )
         assert wide.entropy() == pytest.approx(law.entropy() + math.log(64), abs=1e-12)
         span = np.log(law.support[1] / law.support[0])
         x = law.support[0] * np.exp(0.5 * span * (1.0 - np.cos(angle)))
         total = 0.5 * math.pi * np.sum(weights * entr(law.pdf(x)) * x * 0.5 * span * np.sin(angle))
         assert law.entropy() == pytest.approx(total, abs=1e-9)
-    assert GaussianChain((4, 8), atom=True).entropy() == -math.inf
+    assert GaussianChain(dims=(4, 8), atom=True, normalization="none").entropy() == -math.inf
 
 
 def test_the_atom_counts_columns():
-    assert GaussianChain((6, 3), atom=True).atom_mass == 0.0
-    assert GaussianChain((3, 6), atom=True).atom_mass == 0.5
+    assert GaussianChain(dims=(6, 3), atom=True, normalization="none").atom_mass == 0.0
+    assert GaussianChain(dims=(3, 6), atom=True, normalization="none").atom_mass == 0.5
 
 
 def test_scaling_by_sigma_and_normalization_is_exact():
@@ -370,7 +375,7 @@ def test_values_outside_the_domain():
 
 
 def test_the_density_of_singular_values_has_mass_one():
-    for law in (low_rank_product(768, 64), GaussianChain((8, 8))):
+    for law in (low_rank_product(768, 64), GaussianChain(dims=(8, 8), normalization="none")):
         low, high = np.sqrt(law.support)
         nodes, weights = np.polynomial.legendre.leggauss(400)
         angle = 0.5 * np.pi * (nodes + 1.0)
@@ -378,7 +383,9 @@ def test_the_density_of_singular_values_has_mass_one():
         mass = np.sum(weights * law.pdf_singular_values(s) * 0.5 * (high - low) * np.sin(angle)) * 0.5 * np.pi
         assert mass == pytest.approx(1.0, abs=1e-10)
     # The quarter circle: density sqrt(4 n - s^2) / (pi n).
-    assert GaussianChain((8, 8)).pdf_singular_values(0.0) == pytest.approx(2 / (math.pi * math.sqrt(8)), rel=1e-14)
+    assert GaussianChain(dims=(8, 8), normalization="none").pdf_singular_values(0.0) == pytest.approx(
+        2 / (math.pi * math.sqrt(8)), rel=1e-14
+    )
     assert low_rank_product(8, 8).pdf_singular_values(0.0) == math.inf
     assert low_rank_product(8, 4).pdf_singular_values(0.0) == 0.0
 
@@ -386,7 +393,7 @@ def test_the_density_of_singular_values_has_mass_one():
 def test_expectation_of_the_logarithm_has_its_closed_form():
     # For one square factor E ln(lambda/n) = -1; a chain of L of them adds up.
     for factors in (1, 2, 5):
-        law = GaussianChain((3,) * (factors + 1))
+        law = GaussianChain(dims=(3,) * (factors + 1), normalization="none")
         assert law.expect(np.log) == pytest.approx(factors * (math.log(3) - 1), rel=1e-12)
 
 

@@ -17,7 +17,10 @@ distributions = pytest.importorskip("freealg", reason="freealg comes with the ex
 
 @pytest.mark.parametrize("n_rows, n_columns", [(768, 64), (64, 768), (50, 50), (10_000, 1)])
 def test_one_factor_is_its_marchenko_pastur_law(n_rows, n_columns):
-    law, theirs = marchenko_pastur(n_rows, n_columns, atom=True), distributions.MarchenkoPastur(n_columns / n_rows)
+    law, theirs = (
+        marchenko_pastur(n_rows, n_columns, atom=True, normalization="none"),
+        distributions.MarchenkoPastur(n_columns / n_rows),
+    )
     np.testing.assert_allclose(law.support, n_rows * np.ravel(theirs.support()), rtol=1e-13, atol=1e-13)
     x = law.support[0] + np.diff(law.support) * np.linspace(0.001, 0.999, 50)
     # Their formula subtracts x from its edges: at 1e-3 of a support of width 4 % that leaves 12 digits.
@@ -26,7 +29,7 @@ def test_one_factor_is_its_marchenko_pastur_law(n_rows, n_columns):
 
 @pytest.mark.parametrize("factors", range(1, 9))
 def test_square_chains_are_its_fuss_catalan_laws(factors):
-    law, theirs = GaussianChain((1,) * (factors + 1)), distributions.FussCatalan(factors)
+    law, theirs = GaussianChain(dims=(1,) * (factors + 1), normalization="none"), distributions.FussCatalan(factors)
     np.testing.assert_allclose(law.support, theirs.support()[0], rtol=1e-14)
     for x in law.ppf(np.linspace(0.02, 0.98, 13)):
         densities = np.abs(np.imag(theirs.roots(x))) / np.pi
@@ -36,7 +39,7 @@ def test_square_chains_are_its_fuss_catalan_laws(factors):
 @pytest.mark.parametrize("dims", [(768, 64, 768), (768, 64, 300), (30, 50, 70), (80, 20, 10)], ids=str)
 def test_two_factors_are_its_compound_free_poisson_law(dims):
     # W^T W = X_2^T (X_1^T X_1) X_2: free Poisson, the jumps being the nonzero eigenvalues of X_1^T X_1.
-    law, rank = GaussianChain(dims, atom=True), min(dims[:2])
+    law, rank = GaussianChain(dims=dims, atom=True, normalization="none"), min(dims[:2])
     jumps, weights = wishart_quadrature(*dims[:2], order=26)
     unit = law.mean()
     theirs = distributions.CompoundFreePoisson(jumps * dims[2] / unit, weights, rank / dims[2])

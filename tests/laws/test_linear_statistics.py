@@ -45,7 +45,7 @@ def _degree(polynomial) -> int:
 )
 def test_functions_that_are_not_elementwise_and_finite_are_refused(functions):
     with pytest.raises(ParameterError, match="functions"):
-        linear_statistics(GaussianChain((8, 4)), functions)
+        linear_statistics(GaussianChain(dims=(8, 4), normalization="none"), functions)
 
 
 @pytest.mark.parametrize("law", [(8, 4), None, 1.0])
@@ -56,13 +56,13 @@ def test_anything_but_a_chain_is_refused(law):
 
 def test_a_function_with_a_kink_warns():
     with pytest.warns(IntegrationWarning, match="1024 nodes"):
-        linear_statistics(GaussianChain((16, 8)), [lambda x: np.abs(x - 16.0)])
+        linear_statistics(GaussianChain(dims=(16, 8), normalization="none"), [lambda x: np.abs(x - 16.0)])
 
 
 @pytest.mark.parametrize("dims", CHAINS)
 def test_means_are_the_two_leading_orders_of_the_exact_ones(dims):
     highest = 4 if len(dims) <= 3 else 3
-    law, symbols = GaussianChain(dims), [f"n_{level}" for level in range(len(dims))]
+    law, symbols = GaussianChain(dims=dims, normalization="none"), [f"n_{level}" for level in range(len(dims))]
     found = linear_statistics(law, _powers(highest)).mean
     for k in range(1, highest + 1):
         exact = trace_moment_polynomial((k,), symbols)
@@ -76,7 +76,7 @@ def test_means_are_the_two_leading_orders_of_the_exact_ones(dims):
 def test_covariances_and_third_cumulants_are_the_leading_order_of_the_exact_ones(dims):
     symbols = [f"n_{level}" for level in range(len(dims))]
     highest = 3 if len(dims) <= 3 else 2
-    found = linear_statistics(GaussianChain(dims), _powers(highest))
+    found = linear_statistics(GaussianChain(dims=dims, normalization="none"), _powers(highest))
     for a in range(1, highest + 1):
         for b in range(1, a + 1):
             exact = trace_cumulant_polynomial((a, b), symbols)
@@ -94,12 +94,18 @@ def test_what_is_neglected_falls_with_the_dimensions():
     errors = []
     for times in (1, 4, 16):
         dims = (30 * times, 10 * times, 20 * times)
-        found = linear_statistics(GaussianChain(dims), _powers(3))
+        found = linear_statistics(GaussianChain(dims=dims, normalization="none"), _powers(3))
         errors.append(
             [
-                float(abs(trace_moment((3,), dims) - Fraction(found.mean[2])) / trace_moment((3,), dims)),
-                abs(found.covariance[1, 1] / float(trace_cumulant((2, 2), dims)) - 1.0),
-                abs(found.third_cumulant[1, 1, 0] / float(trace_cumulant((2, 2, 1), dims)) - 1.0),
+                float(
+                    abs(trace_moment((3,), dims=dims, normalization="none") - Fraction(found.mean[2]))
+                    / trace_moment((3,), dims=dims, normalization="none")
+                ),
+                abs(found.covariance[1, 1] / float(trace_cumulant((2, 2), dims=dims, normalization="none")) - 1.0),
+                abs(
+                    found.third_cumulant[1, 1, 0] / float(trace_cumulant((2, 2, 1), dims=dims, normalization="none"))
+                    - 1.0
+                ),
             ]
         )
     ratios = np.array(errors[:-1]) / np.array(errors[1:])
@@ -109,9 +115,8 @@ def test_what_is_neglected_falls_with_the_dimensions():
 
 @pytest.mark.parametrize("dims", [(200, 50), (768, 64, 768), (60, 20, 40, 50)])
 def test_the_log_determinant_has_its_digamma_and_trigamma_moments(dims):
-    found, exact = linear_statistics(GaussianChain(dims, (0.5,) * (len(dims) - 1)), [np.log]), LogDeterminant(
-        dims, (0.5,) * (len(dims) - 1)
-    )  # fmt: skip
+    chain = {"dims": dims, "sigma": 0.5, "normalization": "none"}
+    found, exact = linear_statistics(GaussianChain(**chain), [np.log]), LogDeterminant(**chain)
     # Neglected: 1/(smallest gap of two dimensions), relative in the cumulants.
     gap = sorted(dims)[1] - min(dims)
     assert found.mean[0] == pytest.approx(exact.mean(), abs=0.2 / gap)
@@ -120,8 +125,8 @@ def test_the_log_determinant_has_its_digamma_and_trigamma_moments(dims):
 
 
 def test_sigmas_and_normalization_scale_the_sums():
-    raw = linear_statistics(GaussianChain((24, 8, 16)), _powers(2))
-    scaled = linear_statistics(GaussianChain((24, 8, 16), (0.5, 3.0), "sqrt_d"), _powers(2))
+    raw = linear_statistics(GaussianChain((24, 8, 16), normalization="none"), _powers(2))
+    scaled = linear_statistics(GaussianChain((24, 8, 16), (0.5, 3.0), normalization="sqrt_d"), _powers(2))
     factor = np.array([2.25 / 24, (2.25 / 24) ** 2])
     np.testing.assert_allclose(scaled.mean, factor * raw.mean, rtol=1e-12)
     np.testing.assert_allclose(scaled.covariance, np.outer(factor, factor) * raw.covariance, rtol=1e-12)
@@ -134,18 +139,18 @@ def test_sigmas_and_normalization_scale_the_sums():
 @pytest.mark.parametrize("dims", [(100, 20), (7, 30), (16, 16)])
 def test_one_wishart_matrix_responds_to_its_trace_as_it_must(dims):
     # tr M is independent of M / tr M: Cov(ln lambda, tr) = Cov(ln tr, tr) = 2 for every eigenvalue, to leading order.
-    found = linear_statistics(GaussianChain(dims), _powers(1))
+    found = linear_statistics(GaussianChain(dims=dims, normalization="none"), _powers(1))
     assert found.upper_response[0] == pytest.approx(2.0, rel=1e-11)
     if dims[0] != dims[1]:
         assert found.lower_response[0] == pytest.approx(2.0, rel=1e-11)
     else:
         assert np.isnan(found.lower_response[0])
-    law = GaussianChain(dims)
+    law = GaussianChain(dims=dims, normalization="none")
     assert eigenvalue_response(law, [np.copy], law.ppf(0.7))[0] == pytest.approx(2.0, rel=1e-9)
 
 
 def test_the_response_of_an_eigenvalue_goes_over_into_that_of_the_edge():
-    law, functions = GaussianChain((96, 8, 96), (0.5, 3.0), "sqrt_d"), [np.sqrt, np.square]
+    law, functions = GaussianChain((96, 8, 96), (0.5, 3.0), normalization="sqrt_d"), [np.sqrt, np.square]
     found = linear_statistics(law, functions)
     lower, upper = law.support
     for near_edge, expected in (
@@ -158,20 +163,22 @@ def test_the_response_of_an_eigenvalue_goes_over_into_that_of_the_edge():
 @pytest.mark.parametrize("eigenvalue", [0.0, 1e9, math.nan])
 def test_an_eigenvalue_outside_the_support_has_no_response(eigenvalue):
     with pytest.raises(ParameterError, match="inside the support"):
-        eigenvalue_response(GaussianChain((8, 4)), [np.copy], eigenvalue)
+        eigenvalue_response(GaussianChain(dims=(8, 4), normalization="none"), [np.copy], eigenvalue)
 
 
 def test_covariances_with_the_trace_of_one_factor_are_derivatives_by_its_scale():
     # Tilting the entries of X by exp(s |X|^2/2) makes sigma^2 = 1/(1 - s). For one factor |X|^2 is the trace, so that
     # Cov(S, tr)/2 = d E S/d s = p E S for S homogeneous of degree p.
-    found = linear_statistics(GaussianChain((40, 12)), [*_powers(3), np.sqrt])
-    leading = 12 * np.array([GaussianChain((40, 12)).expect(lambda x, p=p: x**p) for p in (1.0, 2.0, 3.0, 0.5)])
+    found = linear_statistics(GaussianChain(dims=(40, 12), normalization="none"), [*_powers(3), np.sqrt])
+    leading = 12 * np.array(
+        [GaussianChain(dims=(40, 12), normalization="none").expect(lambda x, p=p: x**p) for p in (1.0, 2.0, 3.0, 0.5)]
+    )
     np.testing.assert_allclose(found.covariance[0], 2.0 * np.array([1.0, 2.0, 3.0, 0.5]) * leading, rtol=1e-11)
 
 
 @pytest.mark.parametrize("dims", [(20, 20), (16, 16, 16), (12, 12, 12, 12), (24, 8, 8)])
 def test_a_hard_edge_takes_singular_values(dims):
-    law = GaussianChain(dims)
+    law = GaussianChain(dims=dims, normalization="none")
     found = linear_statistics(law, [np.sqrt, np.copy])
     assert np.isfinite(found.mean).all() and np.isnan(found.lower_response).all()
     assert np.linalg.eigvalsh(found.covariance).min() > 0.0

@@ -13,54 +13,60 @@ from scipy import stats
 from scipy.special import digamma, polygamma
 
 from rmtbase.errors import ParameterError
-from rmtbase.laws import LogDeterminant, log_determinant
+from rmtbase.laws import LogDeterminant
 
 
 @pytest.mark.parametrize(
-    ("function", "arguments", "name"),
+    ("arguments", "name"),
     [
-        (log_determinant, (8, 9), "d_head"),
-        (log_determinant, (8, 4, 1.0, 0.0), "sigma_k"),
-        (log_determinant, (8, 4, 1.0, 1.0, "d"), "normalization"),
-        (log_determinant, (8, 4, 1.0, 1.0, "none", 1), "self_normalized"),
-        (LogDeterminant, ((8,),), "dims"),
-        (LogDeterminant, ((8, 2.5),), "dims"),
-        (LogDeterminant, ((8, 3), (math.nan,)), "sigmas"),
-        (LogDeterminant, ((8, 3), (1.0, 1.0)), "sigmas"),
-        (LogDeterminant, ((8, 3), None, "d"), "normalization"),
-        (LogDeterminant, ((8, 3), None, "none", None), "self_normalized"),
-        (LogDeterminant((8, 3)).cumulant, (0,), "k"),
-        (LogDeterminant((8, 3)).moment, (1.5,), "k"),
+        ({"d_model": 8, "d_head": 9}, "d_head"),
+        ({"d_model": 8, "d_head": 4, "sigma_k": 0.0}, "sigma_k"),
+        ({"d_model": 8, "d_head": 4, "normalization": "d"}, "normalization"),
+        ({"d_model": 8, "d_head": 4, "self_normalized": 1}, "self_normalized"),
+        ({"dims": (8,)}, "dims"),
+        ({"dims": (8, 2.5)}, "dims"),
+        ({"dims": (8, 3), "sigmas": (math.nan,)}, "sigmas"),
+        ({"dims": (8, 3), "sigmas": (1.0, 1.0)}, "sigmas"),
+        ({"dims": (8, 3), "normalization": "d"}, "normalization"),
+        ({"dims": (8, 3), "self_normalized": None}, "self_normalized"),
     ],
 )
-def test_bad_parameters_are_named(function, arguments, name):
+def test_bad_parameters_are_named(arguments, name):
     with pytest.raises(ParameterError, match=name):
-        function(*arguments)
+        LogDeterminant(**arguments)
+
+
+@pytest.mark.parametrize(("method", "k"), [("cumulant", 0), ("moment", 1.5)])
+def test_bad_orders_are_named(method, k):
+    with pytest.raises(ParameterError, match="k = "):
+        getattr(LogDeterminant(dims=(8, 3)), method)(k)
 
 
 @pytest.mark.parametrize("dims", [(5, 1), (1, 5), (5, 1, 7)])
 def test_a_constant_determinant_has_no_law(dims):
     with pytest.raises(ParameterError, match="a determinant that varies"):
-        LogDeterminant(dims, self_normalized=True)
-    LogDeterminant(dims)
-    LogDeterminant((1, 5, 1), self_normalized=True)
+        LogDeterminant(dims=dims, self_normalized=True, normalization="none")
+    LogDeterminant(dims=dims, normalization="none")
+    LogDeterminant((1, 5, 1), self_normalized=True, normalization="none")
 
 
 def test_reference_value_and_scaling():
-    raw = log_determinant(768, 64, normalization="none")
-    assert raw.mean == pytest.approx(844.830, abs=5e-4) and raw.method == "exact"
-    scaled = log_determinant(768, 64, 0.5, 3.0, "sqrt_d")
-    assert scaled.mean == pytest.approx(raw.mean + 64 * math.log(0.25 * 9.0 / 768), rel=1e-13)
-    assert (scaled.std, scaled.skewness) == (raw.std, raw.skewness)
-    own = log_determinant(768, 64, 0.5, 3.0, "sqrt_d", self_normalized=True)
-    assert own == log_determinant(768, 64, self_normalized=True)
-    assert own.std == pytest.approx(0.122238, abs=5e-7)
+    head = {"d_model": 768, "d_head": 64}
+    raw = LogDeterminant(**head, normalization="none")
+    assert raw.mean() == pytest.approx(844.830, abs=5e-4)
+    scaled = LogDeterminant(**head, sigma_q=0.5, sigma_k=3.0)
+    assert scaled.mean() == pytest.approx(raw.mean() + 64 * math.log(0.25 * 9.0 / 768), rel=1e-13)
+    assert (scaled.std(), scaled.skewness()) == (raw.std(), raw.skewness())
+    scaled, own = (LogDeterminant(**head, sigma=sigma, self_normalized=True) for sigma in (0.5, None))
+    assert scaled.cumulant(1) == own.cumulant(1)
+    assert own.std() == pytest.approx(0.122238, abs=5e-7)
 
 
-def test_a_self_normalized_single_eigenvalue_is_the_product_of_the_widths():
-    assert log_determinant(50, 1, normalization="none", self_normalized=True).mean == 2 * math.log(50)
-    moments = log_determinant(50, 1, 2.0, 3.0, "sqrt_d", self_normalized=True)
-    assert (moments.mean, moments.std) == (math.log(50), 0.0)
+@pytest.mark.parametrize(("normalization", "value"), [("none", 2 * math.log(50)), ("sqrt_d", math.log(50))])
+def test_a_self_normalized_single_eigenvalue_is_the_product_of_the_widths(normalization, value):
+    with pytest.raises(ParameterError, match=r"is always [0-9.]+$") as raised:
+        LogDeterminant(d_model=50, d_head=1, sigma_q=2.0, normalization=normalization, self_normalized=True)
+    assert float(str(raised.value).rsplit(" ", 1)[1]) == pytest.approx(value, rel=1e-15)
 
 
 def _cumulant(dims, k, own):
@@ -82,7 +88,7 @@ def _cumulant(dims, k, own):
 @pytest.mark.parametrize("own", [False, True])
 @pytest.mark.parametrize("dims", [(5, 3), (4, 4), (2, 7, 3), (6, 2, 5, 3, 7), (200, 64, 200), (300, 300), (500, 40)])
 def test_cumulants_are_sums_of_polygamma_functions(dims, own):
-    law = LogDeterminant(dims, self_normalized=own)
+    law = LogDeterminant(dims=dims, self_normalized=own, normalization="none")
     for k in (1, 2, 3, 4):
         # Dividing out the scales cancels: at worst a factor of 10^4 at (500, 40).
         assert law.cumulant(k) == pytest.approx(_cumulant(dims, k, own), rel=1e-9 if own else 1e-12)
@@ -149,13 +155,13 @@ def _tail(dims, own, x, s0, bend):
     ],
 )
 def test_tails_have_the_values_of_the_inversion_integral(dims, own, x, s0, bend, accuracy):
-    law = LogDeterminant(dims, self_normalized=own)
+    law = LogDeterminant(dims=dims, self_normalized=own, normalization="none")
     value = law.sf(x) if s0 > 0 else law.cdf(x)
     assert value == pytest.approx(_tail(dims, own, x, s0, bend), rel=accuracy, abs=0)
 
 
 def test_one_chi_square_variable():
-    law, chi_square = LogDeterminant((1, 7)), stats.chi2(7)
+    law, chi_square = LogDeterminant(dims=(1, 7), normalization="none"), stats.chi2(7)
     x = np.array([-600.0, -60.0, -3.0, 0.0, 1.5, 2.0, 4.0, 6.5, 7.1])
     np.testing.assert_allclose(law.cdf(x[x < 3]), chi_square.cdf(np.exp(x[x < 3])), rtol=1e-10)
     np.testing.assert_allclose(law.sf(x), chi_square.sf(np.exp(x)), rtol=1e-10)
@@ -166,14 +172,20 @@ def test_one_chi_square_variable():
 
 def test_a_self_normalized_pair_of_rows_has_a_power_law():
     # Two rows of two: lambda_1 lambda_2 / (mean square)^2 = 4 V, V = det/(|X|^2/2)^2, and sqrt V is uniform on (0, 1).
-    law = LogDeterminant((2, 2), self_normalized=True)
+    law = LogDeterminant(dims=(2, 2), self_normalized=True, normalization="none")
     assert law.support == (-math.inf, pytest.approx(2 * math.log(2)))
     x = math.log(4.0) + np.array([-900.0, -50.0, -5.0, -1.0, -0.1, -0.01])
     np.testing.assert_allclose(law.cdf(x), np.exp(0.5 * (x - math.log(4.0))), rtol=1e-8)
     assert law.cdf(1.4) == 1.0 and law.sf(1.4) == law.pdf(1.4) == 0.0
 
 
-@pytest.mark.parametrize("law", [LogDeterminant((24, 8, 24)), LogDeterminant((24, 8, 24), self_normalized=True)])
+@pytest.mark.parametrize(
+    "law",
+    [
+        LogDeterminant((24, 8, 24), normalization="none"),
+        LogDeterminant((24, 8, 24), self_normalized=True, normalization="none"),
+    ],
+)
 def test_quantiles_invert_both_tails_and_the_density_is_the_slope(law):
     q = np.array([1e-300, 1e-100, 1e-10, 0.01, 0.3, 0.5, 0.7, 0.99])
     # Rounding of x itself is worth 1e-15 times the slope of ln q, in the units of x.
@@ -187,15 +199,15 @@ def test_quantiles_invert_both_tails_and_the_density_is_the_slope(law):
 
 
 def test_sigmas_and_normalization_move_the_law_and_own_sigmas_do_not():
-    raw = LogDeterminant((12, 5, 9))
-    moved = LogDeterminant((12, 5, 9), (0.5, 3.0), "sqrt_d")
+    raw = LogDeterminant((12, 5, 9), normalization="none")
+    moved = LogDeterminant((12, 5, 9), (0.5, 3.0), normalization="sqrt_d")
     shift = 5 * math.log(0.25 * 9.0 / 12)
     assert moved.mean() == pytest.approx(raw.mean() + shift, rel=1e-13)
     x = raw.ppf(np.array([1e-20, 0.1, 0.8]))
     np.testing.assert_allclose(moved.cdf(x + shift), raw.cdf(x), rtol=1e-12)
     assert moved.entropy() == pytest.approx(raw.entropy(), rel=1e-14)
-    own = LogDeterminant((12, 5, 9), self_normalized=True)
-    assert LogDeterminant((12, 5, 9), (0.5, 3.0), self_normalized=True).mean() == own.mean()
+    own = LogDeterminant((12, 5, 9), self_normalized=True, normalization="none")
+    assert LogDeterminant((12, 5, 9), (0.5, 3.0), self_normalized=True, normalization="none").mean() == own.mean()
 
 
 # Kolmogorov-Smirnov at 1e-6 for each of 12 cases, seeded; the dimensions put the smallest one in every place.
@@ -204,7 +216,7 @@ def test_sigmas_and_normalization_move_the_law_and_own_sigmas_do_not():
 def test_simulated_determinants_have_this_law(simulated_chain, dims, own):
     eigenvalues, own_variance = simulated_chain(dims, 10000)
     sample = np.log(eigenvalues).sum(axis=1) - (min(dims) * np.log(own_variance) if own else 0.0)
-    assert stats.kstest(sample, LogDeterminant(dims, self_normalized=own).cdf).pvalue > 1e-6
+    assert stats.kstest(sample, LogDeterminant(dims=dims, self_normalized=own, normalization="none").cdf).pvalue > 1e-6
 
 
 def test_simulated_heads_have_this_law(simulated):
@@ -216,7 +228,7 @@ def test_simulated_heads_have_this_law(simulated):
 
 @pytest.mark.parametrize(("rank", "wider"), [(7, 7), (64, 64), (1000, 1000), (1000, 6000), (4096, 4126)])
 def test_sums_over_progressions_are_exact_to_rounding_and_short(rank, wider):
-    law, halves = LogDeterminant((wider, rank)), 0.5 * (wider - np.arange(rank))
+    law, halves = LogDeterminant(dims=(wider, rank), normalization="none"), 0.5 * (wider - np.arange(rank))
     assert law.mean() == pytest.approx((np.log(2.0) + digamma(halves)).sum(), rel=1e-13)
     for order in (2, 3, 4):
         assert law.cumulant(order) == pytest.approx(polygamma(order - 1, halves).sum(), rel=1e-13)

@@ -60,11 +60,11 @@ def test_bad_parameters_are_named(arguments, name):
 @pytest.mark.parametrize("statistic", NULL_STATISTICS)
 def test_expansions_refuse_few_eigenvalues(statistic):
     if statistic in EXACT:
-        assert null(statistic, (40, 7, 30)).method == "exact"
+        assert null(statistic, (40, 7, 30), normalization="none").method == "exact"
         return
-    assert null(statistic, (40, 8, 30)).method == "asymptotic"
+    assert null(statistic, (40, 8, 30), normalization="none").method == "asymptotic"
     with pytest.raises(ParameterError, match="rank of at least 8"):
-        null(statistic, (40, 7, 30))
+        null(statistic, (40, 7, 30), normalization="none")
 
 
 @pytest.mark.parametrize("statistic", NULL_STATISTICS)
@@ -72,16 +72,16 @@ def test_edges_refuse_a_nearly_hard_one(statistic):
     if statistic in SOFT:
         for dims in [(16, 16, 16), (23, 16, 40)]:
             with pytest.raises(ParameterError, match="hard"):
-                null(statistic, dims)
+                null(statistic, dims=dims, normalization="none")
     else:
-        assert null(statistic, (16, 16, 16)).std() > 0.0
-    assert null(statistic, (24, 16, 40)).std() > 0.0
+        assert null(statistic, (16, 16, 16), normalization="none").std() > 0.0
+    assert null(statistic, (24, 16, 40), normalization="none").std() > 0.0
 
 
 @pytest.mark.parametrize("own", [False, True])
 @pytest.mark.parametrize("statistic", NULL_STATISTICS)
 def test_a_null_is_one_law(statistic, own):
-    law = null(statistic, DIMS, (0.5, 3.0), "sqrt_d", own)
+    law = null(statistic, dims=DIMS, sigmas=(0.5, 3.0), normalization="sqrt_d", self_normalized=own)
     assert (law.statistic, law.dims) == (statistic, DIMS)
     x = law.ppf(Q)
     assert (np.diff(x) > 0.0).all()
@@ -98,7 +98,7 @@ def test_a_null_is_one_law(statistic, own):
 
 @pytest.mark.parametrize("statistic", NULL_STATISTICS)
 def test_p_values_are_two_sided_and_uniform(statistic):
-    law = null(statistic, DIMS)
+    law = null(statistic, dims=DIMS, normalization="none")
     q = (np.arange(200) + 0.5) / 200
     p = law.p_value(law.ppf(q))
     np.testing.assert_allclose(p, 2.0 * np.minimum(q, 1.0 - q), rtol=1e-8)
@@ -111,7 +111,7 @@ def test_p_values_are_two_sided_and_uniform(statistic):
 @pytest.mark.parametrize("dims", [DIMS, (40, 16), (24, 8, 30, 20)])
 @pytest.mark.parametrize("statistic", NULL_STATISTICS)
 def test_arrays_keep_their_shape_and_limits_are_right(statistic, dims):
-    law = null(statistic, dims)
+    law = null(statistic, dims=dims, normalization="none")
     for function in (law.cdf, law.sf):
         assert function(np.full((2, 3), law.mean())).shape == (2, 3)
         assert function(np.array([])).shape == (0,) and np.ndim(function(law.mean())) == 0
@@ -130,26 +130,37 @@ def test_arrays_keep_their_shape_and_limits_are_right(statistic, dims):
 @pytest.mark.parametrize("statistic", NULL_STATISTICS)
 def test_sigmas_and_normalization_act_as_the_registry_says(statistic):
     one, rank = get_statistic(statistic), min(DIMS)
-    raw, scaled = null(statistic, DIMS), null(statistic, DIMS, (0.5, 3.0), "sqrt_d")
+    raw, scaled = (
+        null(statistic, dims=DIMS, normalization="none"),
+        null(statistic, dims=DIMS, sigmas=(0.5, 3.0), normalization="sqrt_d"),
+    )
     factor = 0.25 * 9.0 / 96
     np.testing.assert_allclose(scaled.ppf(Q), one.rescale(raw.ppf(Q), factor, rank), rtol=1e-9)
     assert scaled.mean() == pytest.approx(float(one.rescale(raw.mean(), factor, rank)), rel=1e-9)
     assert scaled.std() == pytest.approx(float(one.rescale_spread(raw.std(), factor)), rel=1e-7)
-    own = null(statistic, DIMS, (0.5, 3.0), "sqrt_d", True)
-    np.testing.assert_allclose(own.ppf(Q), null(statistic, DIMS, None, "sqrt_d", True).ppf(Q), rtol=1e-14)
+    own = null(statistic, dims=DIMS, sigmas=(0.5, 3.0), normalization="sqrt_d", self_normalized=True)
+    np.testing.assert_allclose(
+        own.ppf(Q), null(statistic, dims=DIMS, normalization="sqrt_d", self_normalized=True).ppf(Q), rtol=1e-14
+    )
     if one.scaling == 0:
         np.testing.assert_allclose(own.ppf(Q), raw.ppf(Q), rtol=1e-14)
     else:
-        assert own.std() < null(statistic, DIMS, None, "sqrt_d").std()
+        assert own.std() < null(statistic, dims=DIMS, normalization="sqrt_d").std()
 
 
 @pytest.mark.parametrize("statistic", NULL_STATISTICS)
 def test_normalized_and_transposed_versions_agree(statistic):
     # The nonzero eigenvalues of W^T W and W W^T are the same.
-    np.testing.assert_allclose(null(statistic, DIMS).ppf(Q), null(statistic, DIMS[::-1]).ppf(Q), rtol=1e-9)
+    np.testing.assert_allclose(
+        null(statistic, dims=DIMS, normalization="none").ppf(Q),
+        null(statistic, dims=DIMS[::-1], normalization="none").ppf(Q),
+        rtol=1e-9,
+    )
     if statistic.startswith("normalized_"):
-        whole = null(statistic.removeprefix("normalized_"), DIMS)
-        np.testing.assert_allclose(null(statistic, DIMS).ppf(Q), whole.ppf(Q) / min(DIMS), rtol=1e-12)
+        whole = null(statistic.removeprefix("normalized_"), dims=DIMS, normalization="none")
+        np.testing.assert_allclose(
+            null(statistic, dims=DIMS, normalization="none").ppf(Q), whole.ppf(Q) / min(DIMS), rtol=1e-12
+        )
 
 
 @cache
@@ -174,7 +185,7 @@ def test_simulated_chains_have_this_null(simulated_chain, statistic, dims):
     for own, values in zip((False, True), _sample(simulated_chain, dims, draws), strict=True):
         if own and statistic == "trace" and len(dims) == 2:
             continue  # it does not vary
-        law, sample = null(statistic, dims, self_normalized=own), values[:, column]
+        law, sample = null(statistic, dims=dims, self_normalized=own, normalization="none"), values[:, column]
         z = (sample - sample.mean()) / sample.std()
         assert abs(sample.mean() - law.mean()) < (0.1 + 5 / math.sqrt(draws)) * law.std()
         assert sample.std() == pytest.approx(law.std(), rel=0.03 + 5 * math.sqrt((np.mean(z**4) - 1) / 4 / draws))
@@ -197,17 +208,25 @@ def test_simulated_heads_have_this_null(simulated, statistic):
 def test_exact_nulls_have_exact_moments():
     for own in (False, True):
         for power, statistic in ((1, "trace"), (2, "trace_of_square")):
-            moments, law = trace_cumulants(power, DIMS, None, "none", own), null(statistic, DIMS, self_normalized=own)
+            moments, law = (
+                trace_cumulants(power, dims=DIMS, normalization="none", self_normalized=own),
+                null(statistic, dims=DIMS, self_normalized=own, normalization="none"),
+            )
             assert (law.mean(), law.std(), law.method) == (moments.mean, moments.std, "exact")
             score = (_at_normal_scores(law) - moments.mean) / moments.std
             found = [WEIGHT @ score**k for k in (1, 2, 3)]
             np.testing.assert_allclose(found, [0.0, 1.0, moments.skewness], atol=2e-5)
-    assert null("log_determinant", DIMS).distribution == LogDeterminant(DIMS)
+    assert null("log_determinant", dims=DIMS, normalization="none").distribution == LogDeterminant(
+        dims=DIMS, normalization="none"
+    )
 
 
 def test_the_trace_of_one_factor_is_chi_square():
     for dims in [(3, 5), (40, 16), (300, 200)]:
-        law, exact = null("trace", dims, (0.5,)), stats.chi2(math.prod(dims), scale=0.25)
+        law, exact = (
+            null("trace", dims=dims, sigmas=(0.5,), normalization="none"),
+            stats.chi2(math.prod(dims), scale=0.25),
+        )
         np.testing.assert_allclose(law.ppf(Q), exact.ppf(Q), rtol=1e-8)
         np.testing.assert_allclose(law.sf(exact.isf([1e-9, 0.2])), [1e-9, 0.2], rtol=1e-8)
 
@@ -215,7 +234,9 @@ def test_the_trace_of_one_factor_is_chi_square():
 def test_large_ranks_do_not_lose_the_tails():
     # The gamma distribution of shape 4/skewness^2 where its series converge no more; at 1e-2 it is scipy's own.
     for skewness in (1e-2, 4e-3, -4e-3, 1e-9, -1e-9, 0.0):
-        law = replace(null("trace", (3, 5)).distribution, centre=5.0, spread=2.0, skewness=skewness)
+        law = replace(
+            null("trace", dims=(3, 5), normalization="none").distribution, centre=5.0, spread=2.0, skewness=skewness
+        )
         np.testing.assert_allclose(law.cdf(law.ppf(Q)), Q, rtol=1e-7)
         np.testing.assert_allclose(law.sf(law.isf(Q)), Q, rtol=1e-7)
         z = np.array([-6.0, -1.0, 0.0, 2.0, 6.0])
@@ -232,7 +253,7 @@ def test_a_log_gamma_law_has_the_moments_that_it_is_given():
         (1.0, 1e-6, 0.02),
         (2.0, 2.0, 3.0),
     ]:
-        law = null("trace", DIMS).distribution.matched(mean, std, skewness)
+        law = null("trace", dims=DIMS, normalization="none").distribution.matched(mean, std, skewness)
         assert (law.mean(), law.std()) == (mean, std)
         score = (_at_normal_scores(law) - mean) / std
         assert WEIGHT @ score == pytest.approx(0.0, abs=1e-5) and WEIGHT @ score**2 == pytest.approx(1.0, abs=1e-3)
@@ -241,9 +262,9 @@ def test_a_log_gamma_law_has_the_moments_that_it_is_given():
 
 
 def test_a_power_of_an_eigenvalue_maps_the_ends():
-    edge = largest_eigenvalue((40, 16))
+    edge = largest_eigenvalue(dims=(40, 16), normalization="none")
     for power in (-1.0, -0.5, 2.0):
-        law = replace(null("stable_rank", DIMS).distribution, edge=edge, power=power)
+        law = replace(null("stable_rank", dims=DIMS).distribution, edge=edge, power=power)
         x = np.array([-math.inf, -1.0, 0.0, 5e-324, 1e300, math.inf])
         np.testing.assert_allclose(law.cdf(x), [0.0, 0.0, 0.0, 0.0, 1.0, 1.0], atol=1e-40)
         np.testing.assert_allclose(law.sf(x), [1.0, 1.0, 1.0, 1.0, 0.0, 0.0], atol=1e-40)
@@ -252,13 +273,13 @@ def test_a_power_of_an_eigenvalue_maps_the_ends():
         assert (law.ppf(np.array(0.0)), law.isf(np.array(0.0))) == (0.0, math.inf)
         assert law.mean() == edge.expect_power(power)
         assert law.std() ** 2 == pytest.approx(edge.expect_power(2 * power) - law.mean() ** 2, rel=1e-9)
-    heavy = replace(law, edge=smallest_eigenvalue((20, 16, 20)), power=-1.0)
+    heavy = replace(law, edge=smallest_eigenvalue((20, 16, 20), normalization="none"), power=-1.0)
     assert math.isinf(heavy.std())  # E lambda^-2
 
 
 @pytest.mark.parametrize("dims", [(48, 16, 48), (24, 16, 24), (10**6, 8, 10**6)])
 def test_the_table_of_a_ratio_is_its_convolution(dims):
-    law = null("condition_number", dims).distribution
+    law = null("condition_number", dims=dims).distribution
     # P(lambda_min > lambda_max / x), by a quadrature of its own over the quantiles of lambda_max.
     q = np.array([1e-8, 1e-4, 0.01, 0.5, 0.99, 1.0 - 1e-4])
     found = law.lower.sf(_at_normal_scores(law.upper) / law.ppf(q)[:, None]) @ WEIGHT
@@ -271,7 +292,7 @@ def test_the_table_of_a_ratio_is_its_convolution(dims):
 
 
 def test_two_conventions_are_two_powers_of_one_ratio():
-    eigenvalue, singular = null("condition_number", DIMS), null("condition_number_singular", DIMS)
+    eigenvalue, singular = null("condition_number", dims=DIMS), null("condition_number_singular", dims=DIMS)
     np.testing.assert_allclose(singular.ppf(Q) ** 2, eigenvalue.ppf(Q), rtol=1e-10)
 
 
@@ -283,8 +304,8 @@ def test_reference_values_of_w_qk():
         ("largest_eigenvalue", 1515.7),
         ("smallest_eigenvalue", 302.14),
     ):
-        law = null(statistic, dims, normalization="none" if statistic == "log_determinant" else "sqrt_d")
+        law = null(statistic, dims=dims, normalization="none" if statistic == "log_determinant" else "sqrt_d")
         # Standard errors of the simulated ones: 6e-5, none (digamma), 0.7 and 0.18.
         tolerance = {"largest_eigenvalue": 3.5, "smallest_eigenvalue": 0.9}.get(statistic, 3e-4)
         assert law.mean() == pytest.approx(mean, abs=tolerance)
-    assert null("largest_eigenvalue", dims, normalization="sqrt_d").std() == pytest.approx(43.8, abs=2.5)
+    assert null("largest_eigenvalue", dims=dims, normalization="sqrt_d").std() == pytest.approx(43.8, abs=2.5)

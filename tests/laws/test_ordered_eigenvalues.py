@@ -29,33 +29,39 @@ def test_bad_parameters_are_named(arguments, name):
 
 @pytest.mark.parametrize("dims", [(96, 12, 64), (100, 20), (64, 64, 64), (33, 32, 33), (40, 10, 30, 50), (30, 4, 30)])
 def test_they_descend_and_add_up_to_the_trace(dims):
-    found = ordered_eigenvalues(dims)
+    found = ordered_eigenvalues(dims=dims, normalization="none")
     assert found.mean.shape == found.std.shape == (min(dims),)
     assert (np.diff(found.mean) < 0.0).all() and (found.mean > 0.0).all() and (found.std > 0.0).all()
     # E tr M = prod n_l; biases of one sign add up.
     assert found.mean.sum() == pytest.approx(math.prod(dims), rel=0.015)
-    law = GaussianChain(dims)
+    law = GaussianChain(dims=dims, normalization="none")
     assert law.support[0] * 0.3 <= found.mean[-1] and found.mean[0] < law.support[1]
 
 
 def test_the_ends_are_those_of_their_own_laws():
     dims = (96, 12, 64)
-    found = ordered_eigenvalues(dims, (0.3, 2.0), "sqrt_d", True)
+    found = ordered_eigenvalues(dims=dims, sigmas=(0.3, 2.0), normalization="sqrt_d", self_normalized=True)
     for index, function in ((0, largest_eigenvalue), (-1, smallest_eigenvalue)):
-        law = function(dims, (0.3, 2.0), "sqrt_d", True)
+        law = function(dims=dims, sigmas=(0.3, 2.0), self_normalized=True)
         assert (found.mean[index], found.std[index]) == (law.mean(), law.std())
     # Within 8 of a hard edge the smallest has no law of its own, and still a place.
-    assert np.isfinite(ordered_eigenvalues((16, 12, 16)).std).all()
+    assert np.isfinite(ordered_eigenvalues((16, 12, 16), normalization="none").std).all()
 
 
 def test_sigmas_and_normalization_scale_them():
-    raw, scaled = ordered_eigenvalues((48, 8, 24)), ordered_eigenvalues((48, 8, 24), (0.5, 3.0), "sqrt_d")
+    raw, scaled = (
+        ordered_eigenvalues((48, 8, 24), normalization="none"),
+        ordered_eigenvalues((48, 8, 24), sigmas=(0.5, 3.0), normalization="sqrt_d"),
+    )
     np.testing.assert_allclose(scaled.mean, 2.25 / 48 * raw.mean, rtol=1e-12)
     np.testing.assert_allclose(scaled.std, 2.25 / 48 * raw.std, rtol=1e-12)
 
 
 def test_self_normalized_eigenvalues_fluctuate_less():
-    raw, own = ordered_eigenvalues((64, 8, 64)), ordered_eigenvalues((64, 8, 64), self_normalized=True)
+    raw, own = (
+        ordered_eigenvalues((64, 8, 64), normalization="none"),
+        ordered_eigenvalues((64, 8, 64), self_normalized=True, normalization="none"),
+    )
     assert (own.std < raw.std).all()
     np.testing.assert_allclose(own.mean, raw.mean, rtol=2e-3)
 
@@ -77,6 +83,6 @@ def test_simulated_chains_have_these_eigenvalues(simulated_chain):
     eigenvalues, own = simulated_chain((40, 10, 30, 50), 4000)
     for self_normalized in (False, True):
         sample = eigenvalues / own[:, None] if self_normalized else eigenvalues
-        found = ordered_eigenvalues((40, 10, 30, 50), self_normalized=self_normalized)
+        found = ordered_eigenvalues((40, 10, 30, 50), self_normalized=self_normalized, normalization="none")
         np.testing.assert_array_less(np.abs(sample.mean(axis=0) - found.mean) / found.std, 0.14 + 5 / math.sqrt(4000))
         np.testing.assert_allclose(sample.std(axis=0) / found.std, 1.0, atol=0.07 + 5 / math.sqrt(1.8 * 4000))

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from rmtbase.errors import ParameterError
-from rmtbase.laws import chain_participation_ratio, normalized_participation_ratio, participation_ratio
+from rmtbase.laws import normalized_participation_ratio, participation_ratio
 
 
 @pytest.mark.parametrize(
@@ -18,8 +18,8 @@ from rmtbase.laws import chain_participation_ratio, normalized_participation_rat
         (participation_ratio, (8.5, 4), "d_model"),
         (normalized_participation_ratio, (8, 0), "d_head"),
         (normalized_participation_ratio, (True, 1), "d_model"),
-        (chain_participation_ratio, ((8,),), "dims"),
-        (chain_participation_ratio, ((8, -1),), "dims"),
+        (participation_ratio, ((8,),), "dims"),
+        (participation_ratio, ((8, -1),), "dims"),
     ],
 )
 def test_bad_parameters_are_named(function, arguments, name):
@@ -43,7 +43,7 @@ def test_normalized_is_divided_by_the_head_dimension():
 
 
 def test_a_single_eigenvalue_has_participation_ratio_one():
-    for moments in (participation_ratio(50, 1), chain_participation_ratio((7, 1, 5, 4))):
+    for moments in (participation_ratio(50, 1), participation_ratio((7, 1, 5, 4))):
         assert (moments.mean, moments.std, moments.error, moments.std_error) == (1.0, 0.0, 0.0, 0.0)
         assert moments.method == "exact"
 
@@ -53,9 +53,15 @@ def test_one_factor_agrees_with_the_exact_moments_of_its_inverse():
     from rmtbase.laws import trace_moment
 
     dims = (300, 40)
-    inverse, square = (float(trace_moment((2,) * k, dims) / trace_moment((1, 1) * k, dims)) for k in (1, 2))
+    inverse, square = (
+        float(
+            trace_moment((2,) * k, dims=dims, normalization="none")
+            / trace_moment((1, 1) * k, dims=dims, normalization="none")
+        )
+        for k in (1, 2)
+    )
     relative = (square - inverse**2) / inverse**2
-    moments = chain_participation_ratio(dims)
+    moments = participation_ratio(dims=dims)
     # E PR = (1 + v + O(v^(3/2))) / E (1/PR), v the relative variance of 1/PR, here 1.4e-5.
     assert moments.mean * inverse == pytest.approx(1.0 + relative, abs=5 * relative**1.5)
     assert (moments.std * inverse) ** 2 == pytest.approx(relative, rel=20 * relative**0.5 + 1e-2)
@@ -89,7 +95,7 @@ def test_simulated_heads_have_the_stated_skewness(simulated, d_model, d_head):
 def test_simulated_chains_have_the_stated_moments(simulated_chain, dims, draws):
     eigenvalues, _ = simulated_chain(dims, draws)
     sample = eigenvalues.sum(axis=1) ** 2 / (eigenvalues**2).sum(axis=1)
-    moments = chain_participation_ratio(dims)
+    moments = participation_ratio(dims=dims)
     assert abs(sample.mean() - moments.mean) < 5 * moments.std / math.sqrt(draws) + moments.error
     assert abs(sample.std() / moments.std - 1.0) < 6 / math.sqrt(2 * draws) + moments.std_error / moments.std
 

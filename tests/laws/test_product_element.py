@@ -203,8 +203,8 @@ def test_scale_is_a_scale():
     assert wide.entropy() == pytest.approx(plain.entropy() + math.log(4.0), rel=1e-15)
     assert wide.kl_to_normal() == plain.kl_to_normal()
     assert wide.kurtosis() == plain.kurtosis() == 6 / 7
-    assert product_element(768, 64, 0.5, 2.0).var() == pytest.approx(64 / 768, rel=1e-15)
-    assert product_element(768, 64, 0.5, 3.0, "none").std() == 12.0
+    assert product_element(768, 64, sigma_q=0.5, sigma_k=2.0).var() == pytest.approx(64 / 768, rel=1e-15)
+    assert product_element(768, 64, sigma_q=0.5, sigma_k=3.0, normalization="none").std() == 12.0
 
 
 def test_moments_are_exact():

@@ -72,7 +72,7 @@ def test_pdf_cdf_quantiles_and_moments_are_of_one_law(depth, sigma):
 
 @pytest.mark.parametrize("sigma", [0.01, 0.7, 2.0, 5.0])
 def test_a_single_block_is_marchenko_pastur(sigma):
-    law, chain = ResidualUpdate(1, sigma), GaussianChain((1, 1), (sigma,))
+    law, chain = ResidualUpdate(1, sigma), GaussianChain(dims=(1, 1), sigmas=(sigma,), normalization="none")
     np.testing.assert_allclose(law.support, chain.support, rtol=1e-11)
     x = chain.ppf([0.01, 0.3, 0.7, 0.99])
     np.testing.assert_allclose(law.pdf(x), chain.pdf(x), rtol=1e-10)
@@ -82,7 +82,10 @@ def test_a_single_block_is_marchenko_pastur(sigma):
 
 def test_weak_blocks_add_up_to_one():
     # P - I = sigma sum G_l to first order in sigma.
-    law, chain = ResidualUpdate(1000, 1e-6), GaussianChain((1, 1), (1e-6 * math.sqrt(1000),))
+    law, chain = (
+        ResidualUpdate(1000, 1e-6),
+        GaussianChain(dims=(1, 1), sigmas=(1e-6 * math.sqrt(1000),), normalization="none"),
+    )
     q = np.linspace(0.05, 0.95, 7)
     np.testing.assert_allclose(law.ppf(q), chain.ppf(q), rtol=1e-3)
 

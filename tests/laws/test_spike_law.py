@@ -36,12 +36,12 @@ def test_bad_parameters_are_named(arguments, name):
 @pytest.mark.parametrize("method", ["eigenvalue", "eigenvalue_std", "overlaps", "power"])
 def test_bad_strengths_are_named(method, strength):
     with pytest.raises(ParameterError, match="strength"):
-        getattr(RankOneSpike(W_QK), method)(strength)
+        getattr(RankOneSpike(dims=W_QK, normalization="none"), method)(strength)
 
 
 @pytest.mark.parametrize("value", [0.0, 1.0, -0.1, math.nan, True, "0.5"])
 def test_bad_probabilities_are_named(value):
-    spike = RankOneSpike((64, 8, 64))
+    spike = RankOneSpike((64, 8, 64), normalization="none")
     with pytest.raises(ParameterError, match="level"):
         spike.power(1.0, level=value)
     with pytest.raises(ParameterError, match="power"):
@@ -50,13 +50,13 @@ def test_bad_probabilities_are_named(value):
 
 def test_a_power_below_the_level_needs_no_spike():
     with pytest.raises(ParameterError, match="more than level"):
-        RankOneSpike(W_QK).detectable_strength(power=0.04)
+        RankOneSpike(dims=W_QK, normalization="none").detectable_strength(power=0.04)
 
 
 @pytest.mark.parametrize(("n", "m", "sigma"), [(100, 400, 1.0), (400, 100, 0.02), (50, 50, 3.0)])
 def test_one_matrix_has_the_closed_form_of_benaych_georges_and_nadakuditi(n, m, sigma):
     # Section 3.1 of their paper: entries of variance 1/m, c = n/m <= 1; overlap of the n side first.
-    spike = RankOneSpike((n, m), (sigma,))
+    spike = RankOneSpike(dims=(n, m), sigmas=(sigma,), normalization="none")
     assert spike.threshold == pytest.approx(sigma * (n * m) ** 0.25, rel=1e-14)
     wide = max(n, m)
     c = min(n, m) / wide
@@ -71,7 +71,10 @@ def test_one_matrix_has_the_closed_form_of_benaych_georges_and_nadakuditi(n, m, 
 def test_w_qk_has_a_closed_form():
     d, h = 768, 64
     psi_edge = (-1 + math.sqrt(1 + 8 * d / h)) / 4
-    product, factor = RankOneSpike(W_QK), RankOneSpike(W_QK, factor=0)
+    product, factor = (
+        RankOneSpike(dims=W_QK, normalization="none"),
+        RankOneSpike(dims=W_QK, factor=0, normalization="none"),
+    )
     assert product.threshold == pytest.approx(d * math.sqrt(1 + 1 / psi_edge), rel=1e-13)
     assert factor.threshold == pytest.approx(math.sqrt(d / psi_edge), rel=1e-13)
     assert product.threshold / math.sqrt(d) == pytest.approx(33.394063, abs=5e-7)
@@ -87,7 +90,10 @@ def test_w_qk_has_a_closed_form():
     + [((90, 40, 70, 40, 200), factor) for factor in (None, 0, 1, 2, 3)],
 )
 def test_the_outlier_solves_the_equation_of_the_d_transform(dims, factor):
-    law, spike = GaussianChain(dims), RankOneSpike(dims, factor=factor)
+    law, spike = (
+        GaussianChain(dims=dims, normalization="none"),
+        RankOneSpike(dims=dims, factor=factor, normalization="none"),
+    )
     theta = np.array([1.05, 1.5, 4.0]) * spike.threshold
     eigenvalue = spike.eigenvalue(theta)
     if factor is None:
@@ -102,7 +108,7 @@ def test_the_outlier_solves_the_equation_of_the_d_transform(dims, factor):
 
 
 def test_below_the_threshold_nothing_is_seen():
-    spike = RankOneSpike(W_QK)
+    spike = RankOneSpike(dims=W_QK, normalization="none")
     theta = np.array([0.0, 0.5, 0.999, math.nan]) * spike.threshold
     np.testing.assert_array_equal(spike.eigenvalue(theta), [spike.edge] * 3 + [math.nan])
     np.testing.assert_array_equal(spike.overlaps(theta), [[0, 0, 0, math.nan]] * 2)
@@ -112,7 +118,10 @@ def test_below_the_threshold_nothing_is_seen():
 
 
 def test_scaling_is_exact():
-    raw, scaled = RankOneSpike((96, 12, 96)), RankOneSpike((96, 12, 96), (0.3, 0.5), "sqrt_d")
+    raw, scaled = (
+        RankOneSpike((96, 12, 96), normalization="none"),
+        RankOneSpike((96, 12, 96), (0.3, 0.5), normalization="sqrt_d"),
+    )
     unit = 0.15 / math.sqrt(96)
     theta = raw.threshold * np.array([0.9, 1.2, 3.0])
     assert scaled.threshold == pytest.approx(unit * raw.threshold, rel=1e-13)
@@ -120,13 +129,15 @@ def test_scaling_is_exact():
     np.testing.assert_allclose(scaled.eigenvalue_std(unit * theta), unit**2 * raw.eigenvalue_std(theta), rtol=1e-12)
     np.testing.assert_allclose(scaled.power(unit * theta), raw.power(theta), rtol=1e-9)
     # A strength on a factor is in that factor's own units, whatever the normalization and the other sigmas.
-    on_factor = RankOneSpike((96, 12, 96), (0.3, 0.5), "sqrt_d", factor=0)
-    assert on_factor.threshold == pytest.approx(0.3 * RankOneSpike((96, 12, 96), factor=0).threshold, rel=1e-13)
+    on_factor = RankOneSpike((96, 12, 96), (0.3, 0.5), normalization="sqrt_d", factor=0)
+    assert on_factor.threshold == pytest.approx(
+        0.3 * RankOneSpike((96, 12, 96), factor=0, normalization="none").threshold, rel=1e-13
+    )
 
 
 def test_a_chain_read_backwards_has_its_sides_exchanged():
-    forward = RankOneSpike((90, 30, 60, 200), (1.0, 2.0, 3.0), factor=0)
-    backward = RankOneSpike((200, 60, 30, 90), (3.0, 2.0, 1.0), factor=2)
+    forward = RankOneSpike((90, 30, 60, 200), (1.0, 2.0, 3.0), factor=0, normalization="none")
+    backward = RankOneSpike((200, 60, 30, 90), (3.0, 2.0, 1.0), factor=2, normalization="none")
     theta = 1.7 * forward.threshold
     assert backward.eigenvalue(theta) == pytest.approx(forward.eigenvalue(theta), rel=1e-12)
     np.testing.assert_allclose(backward.overlaps(theta), forward.overlaps(theta)[::-1], rtol=1e-12)
@@ -135,7 +146,7 @@ def test_a_chain_read_backwards_has_its_sides_exchanged():
 
 def test_a_strong_spike_fluctuates_as_one_element_of_noise():
     # sqrt(lambda_out) -> theta + u^T W v, and u^T W v has variance sigma^2.
-    spike = RankOneSpike((80, 200), (0.5,))
+    spike = RankOneSpike(dims=(80, 200), sigmas=(0.5,), normalization="none")
     theta = 1e4
     assert spike.eigenvalue_std(theta) / (2 * theta) == pytest.approx(0.5, rel=1e-5)
 
@@ -160,7 +171,7 @@ def spiked_svd(rng, d, h, theta, factor):
 @pytest.mark.parametrize("factor", [None, 0])
 def test_dense_matrices_have_the_outlier_and_the_overlaps(factor):
     d, h, draws = 200, 25, 40
-    spike = RankOneSpike((d, h, d), factor=factor)
+    spike = RankOneSpike((d, h, d), factor=factor, normalization="none")
     theta = 2.0 * spike.threshold
     rng = np.random.default_rng(11)
     sample = np.array([spiked_svd(rng, d, h, theta, factor) for _ in range(draws)])
@@ -189,7 +200,7 @@ def thin_largest(rng, d, h, theta, factor, draws):
 @pytest.mark.parametrize("factor", [None, 0])
 def test_the_outlier_fluctuates_as_stated(factor):
     d, h, draws = 256, 32, 500
-    spike = RankOneSpike((d, h, d), factor=factor)
+    spike = RankOneSpike((d, h, d), factor=factor, normalization="none")
     theta = 1.6 * spike.threshold
     sample = thin_largest(np.random.default_rng(12), d, h, theta, factor, draws)
     # The mean: 0.06 sd (measured) and 4.5 errors of 0.045 sd. The sd: 3 % (measured) and 4.5 errors of 3.2 %.
@@ -202,9 +213,9 @@ def test_the_outlier_fluctuates_as_stated(factor):
 )
 def test_power_below_at_and_above_the_threshold(factor, multiple):
     d, h, draws = 128, 16, 600
-    spike = RankOneSpike((d, h, d), factor=factor)
+    spike = RankOneSpike((d, h, d), factor=factor, normalization="none")
     theta = multiple * spike.threshold
-    critical = largest_eigenvalue((d, h, d)).isf(0.05)
+    critical = largest_eigenvalue((d, h, d), normalization="none").isf(0.05)
     found = (thin_largest(np.random.default_rng(13), d, h, theta, factor, draws) > critical).mean()
     # Stated accuracy and four binomial errors (false-failure rate 4e-4 over the seven, seeded).
     predicted = spike.power(theta)
@@ -213,7 +224,7 @@ def test_power_below_at_and_above_the_threshold(factor, multiple):
 
 def test_power_is_the_level_without_a_spike_and_one_with_a_large_one():
     for dims in (W_QK, (128, 128), (256, 32, 256)):
-        spike = RankOneSpike(dims)
+        spike = RankOneSpike(dims=dims, normalization="none")
         for level in (0.5, 0.05, 0.01):
             assert spike.power(0.0, level) == pytest.approx(level, rel=0.02)
         assert spike.power(5 * spike.threshold) == pytest.approx(1.0, abs=1e-6)
@@ -222,15 +233,15 @@ def test_power_is_the_level_without_a_spike_and_one_with_a_large_one():
 
 
 def test_the_detectable_strength_is_detected():
-    spike = RankOneSpike(W_QK, factor=1)
+    spike = RankOneSpike(dims=W_QK, factor=1, normalization="none")
     for power in (0.1, 0.5, 0.95):
         assert spike.power(spike.detectable_strength(power, 0.01), 0.01) == pytest.approx(power, abs=1e-8)
 
 
 def test_a_spike_in_w_q_shows_in_w_q_before_it_shows_in_w_qk():
-    own = RankOneSpike((768, 64)).threshold
+    own = RankOneSpike(dims=(768, 64), normalization="none").threshold
     assert own == pytest.approx(14.889678, abs=1e-6)
-    assert RankOneSpike(W_QK, factor=0).threshold > 1.25 * own
+    assert RankOneSpike(dims=W_QK, factor=0, normalization="none").threshold > 1.25 * own
 
 
 @pytest.mark.parametrize("beta", [1, 2])

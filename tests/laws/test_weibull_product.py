@@ -59,7 +59,10 @@ def test_for_wide_heads_the_scale_follows_the_size_of_the_matrix_and_nothing_els
 
 
 def test_only_the_scale_has_units():
-    plain, scaled = laws.weibull_product_null(90, 9), laws.weibull_product_null(90, 9, 0.1, 3.0, 0.5, "none")
+    plain, scaled = (
+        laws.weibull_product_null(90, 9),
+        laws.weibull_product_null(90, 9, 0.1, sigma_q=3.0, sigma_k=0.5, normalization="none"),
+    )
     factor = 1.5 * math.sqrt(90)
     for name, unit in (("shape", 1.0), ("scale", factor), ("r_squared", 1.0)):
         for field in ("mean", "std"):

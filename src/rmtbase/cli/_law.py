@@ -29,6 +29,8 @@ def law(
     sigma: Annotated[
         float | None, typer.Option(help="Standard deviation of the weights of W_Q and W_K. Default 1.")
     ] = None,
+    sigma_q: Annotated[float | None, typer.Option(help="That of W_Q, where it is not that of W_K.")] = None,
+    sigma_k: Annotated[float | None, typer.Option(help="That of W_K, where it is not that of W_Q.")] = None,
     normalization: Annotated[
         str,
         typer.Option(
@@ -53,9 +55,11 @@ def law(
     from rmtbase.errors import ParameterError
     from rmtbase.laws import describe
 
-    if sigma is not None and self_normalized:
-        raise ParameterError("sigma", sigma, "none with --self-normalized, where it cancels")
-    values = describe(d_model, d_head, sigma, normalization, self_normalized)
+    sigmas = {"sigma": sigma, "sigma_q": sigma_q, "sigma_k": sigma_k}
+    for name, value in sigmas.items():
+        if value is not None and self_normalized:
+            raise ParameterError(name, value, "none with --self-normalized, where it cancels")
+    values = describe(d_model, d_head, **sigmas, normalization=normalization, self_normalized=self_normalized)
     if as_json:
         print_json({"rmtbase_version": rmtbase.__version__, **values})
     else:
@@ -70,7 +74,7 @@ def _print_law(values: dict[str, Any], console: Console) -> None:
     _print_missing_moments(values["d_model"], values["d_head"], console)
     _print_exact_moments(values["exact_moments"], console)
     _print_element(values["element"], console)
-    _print_spike(values["spike"], console)
+    _print_spike(values["spike"], values["sigma_q"] == values["sigma_k"], console)
     _print_factor(values["factor"], console)
     console.print()
     _note("With --json: all of it in full precision, each with its accuracy, and the moments in LaTeX.", console)
@@ -86,7 +90,9 @@ def _print_header(values: dict[str, Any], console: Console) -> None:
             "estimate of σ, the rest is at σ = 1"
         )
     else:
-        weights = f"Gaussian weights, σ = {values['sigma_q']:.6g}"
+        sigma_q, sigma_k = values["sigma_q"], values["sigma_k"]
+        one = f"σ = {sigma_q:.6g}"
+        weights = f"Gaussian weights, {one if sigma_q == sigma_k else f'σ_Q = {sigma_q:.6g}, σ_K = {sigma_k:.6g}'}"
     _note(
         f"{weights}; normalization {values['normalization']}. λ: the d_head nonzero eigenvalues of W_QKᵀ W_QK; "
         "s = √λ: its singular values.",
@@ -231,11 +237,11 @@ def _print_element(element: dict[str, Any], console: Console) -> None:
     _print_table(("", "w", "normal law of that sd"), rows, console)
 
 
-def _print_spike(spike: dict[str, Any], console: Console) -> None:
+def _print_spike(spike: dict[str, Any], alike: bool, console: Console) -> None:
     _title("A planted rank-one spike", "strength θ of θ u vᵀ, u and v of unit length", console)
     places = {
         "on_product": "on W_QK, as normalized",
-        "on_factor": "on W_Q (or W_K), seen in W_QK",
+        "on_factor": f"on W_Q{' (or W_K)' if alike else ''}, seen in W_QK",
         "on_factor_alone": "on W_Q, seen in W_Q itself",
     }
     powers = list(spike["on_product"]["detectable_strength"])
@@ -313,4 +319,4 @@ def _percent(probability: str | float) -> str:
 def _formula(python: str) -> str:
     """A formula in Python's notation for the eye: powers raised, products by juxtaposition."""
     raised = re.sub(r"\*\*(\d+)", lambda power: power[1].translate(_SUPERSCRIPTS), python)
-    return raised.replace("sigma", "σ").replace("*", " ")
+    return raised.replace("sigma_q", "σ_Q").replace("sigma_k", "σ_K").replace("sigma", "σ").replace("*", " ")

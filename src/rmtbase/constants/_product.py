@@ -175,7 +175,7 @@ def _trace(partition: tuple[int, ...], d: int, h: int) -> Fraction:
     """E Π tr M^(μ_i) of W_QK divided by √d."""
     from rmtbase.laws import trace_moment
 
-    return trace_moment(partition, (d, h, d)) / d ** sum(partition)
+    return trace_moment(partition, (d, h, d), normalization="none") / d ** sum(partition)
 
 
 def _trace_std(d: int, h: int, k: int) -> Number:

@@ -1,6 +1,7 @@
 """How random weight matrices are distributed: limiting laws, edge laws and exact finite-size moments.
 
-NumPy, SciPy and the standard library only: nothing here imports jax.
+Every law of a Gaussian chain takes the same keywords, those of :class:`ChainKeywords`: ``d_model=, d_head=`` for W_QK,
+or ``dims=`` for any chain. NumPy, SciPy and the standard library only: nothing here imports jax.
 """
 
 from rmtbase.laws._chain._gaussian_chain import (
@@ -29,19 +30,16 @@ from rmtbase.laws._element._normal_sample import (
 )
 from rmtbase.laws._element._pearson_bound import TwoPoint, pearson_bound, pearson_distance, unimodal_bound
 from rmtbase.laws._element._product_element import ProductElement, product_element
-from rmtbase.laws._exact._log_determinant import LogDeterminant, log_determinant
+from rmtbase.laws._exact._log_determinant import LogDeterminant
 from rmtbase.laws._exact._participation_ratio import (
-    chain_participation_ratio,
     normalized_participation_ratio,
     participation_ratio,
 )
 from rmtbase.laws._exact._trace_moments import (
-    TraceMoments,
     trace_covariance,
     trace_cumulant,
     trace_cumulants,
     trace_moment,
-    trace_moments,
 )
 from rmtbase.laws._exact._trace_polynomials import (
     DimensionPolynomial,
@@ -49,9 +47,10 @@ from rmtbase.laws._exact._trace_polynomials import (
     trace_moment_polynomial,
 )
 from rmtbase.laws._null._null import NULL_STATISTICS, NullLaw, null
+from rmtbase.laws._parameters import ChainKeywords, ProductKeywords
 from rmtbase.laws._residual._free_multiplicative_brownian import FreeMultiplicativeBrownian
 from rmtbase.laws._residual._path_length import PathLength
-from rmtbase.laws._residual._residual_moments import residual_trace_moment, residual_trace_moments
+from rmtbase.laws._residual._residual_moments import TraceMoments, residual_trace_moment, residual_trace_moments
 from rmtbase.laws._residual._residual_path import ResidualPath
 from rmtbase.laws._residual._residual_update import ResidualUpdate
 from rmtbase.laws._scale import self_normalization
@@ -73,6 +72,7 @@ from rmtbase.laws._weibull._projections import WeibullProjection, weibull_maximu
 __all__ = [
     "NULL_STATISTICS",
     "AdamWNoise",
+    "ChainKeywords",
     "ContaminatedNormal",
     "DimensionPolynomial",
     "DiscreteDistribution",
@@ -89,6 +89,7 @@ __all__ = [
     "OrderedEigenvalues",
     "PathLength",
     "ProductElement",
+    "ProductKeywords",
     "RankOneSpike",
     "ResidualPath",
     "ResidualUpdate",
@@ -102,7 +103,6 @@ __all__ = [
     "WeibullProductNull",
     "WeibullProjection",
     "WeibullScore",
-    "chain_participation_ratio",
     "describe",
     "eigenvalue_response",
     "element_average",
@@ -111,7 +111,6 @@ __all__ = [
     "histogram_kl",
     "largest_eigenvalue",
     "linear_statistics",
-    "log_determinant",
     "low_rank_product",
     "marchenko_pastur",
     "naive_marchenko_pastur",
@@ -138,7 +137,6 @@ __all__ = [
     "trace_cumulants",
     "trace_moment",
     "trace_moment_polynomial",
-    "trace_moments",
     "unimodal_bound",
     "weibull_anchor",
     "weibull_body_tail_gap",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -15,7 +15,6 @@ from rmtbase.errors import ParameterError
 from rmtbase.laws._chain._gaussian_chain import (
     GaussianChain,
     low_rank_product,
-    marchenko_pastur,
     naive_marchenko_pastur,
 )
 from rmtbase.laws._distribution import Moments
@@ -23,13 +22,13 @@ from rmtbase.laws._edge._extreme_eigenvalues import largest_eigenvalue, smallest
 from rmtbase.laws._edge._spike import RankOneSpike
 from rmtbase.laws._element._normal_sample import normal_entropy
 from rmtbase.laws._element._product_element import product_element
-from rmtbase.laws._exact._log_determinant import log_determinant
+from rmtbase.laws._exact._log_determinant import LogDeterminant
 from rmtbase.laws._exact._trace_moments import trace_cumulant, trace_cumulants
 from rmtbase.laws._exact._trace_polynomials import DimensionPolynomial, trace_moment_polynomial
 from rmtbase.laws._null._null import NULL_STATISTICS, null
+from rmtbase.laws._parameters import ChainKeywords, ChainParameters, ProductKeywords, product_parameters, takes
 from rmtbase.laws._weibull import parents
 from rmtbase.laws._weibull._anchor import weibull_anchor
-from rmtbase.parameters import require_head_shape, require_normalization, require_positive_number
 
 _WIDEST_SIGMA = 1e9  # or one over it: eighth powers of σ, and their squares, stay doubles
 _BULK = (0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99)
@@ -52,44 +51,44 @@ _ELEMENT = "exact for each element (variance-gamma); the elements of one matrix 
 class _Shape:
     """One shape of W_QK with everything that scales it."""
 
-    d_model: int
-    d_head: int
-    sigma: float
-    normalization: str
+    of: ChainParameters
     self_normalized: bool
 
     @property
-    def dims(self) -> tuple[int, int, int]:
-        return self.d_model, self.d_head, self.d_model
+    def d_model(self) -> int:
+        return self.of.dims[0]
 
     @property
-    def chain(self) -> tuple[tuple[int, ...], tuple[float, ...], str]:
-        """Dimensions, sigmas and normalization, as the laws of chains take them."""
-        return self.dims, (self.sigma, self.sigma), self.normalization
+    def d_head(self) -> int:
+        return self.of.dims[1]
 
     @property
-    def product(self) -> tuple[int, int, float, float, str]:
-        return self.d_model, self.d_head, self.sigma, self.sigma, self.normalization
+    def normalization(self) -> str:
+        return self.of.normalization
+
+    @property
+    def chain(self) -> ChainKeywords:
+        """What the laws of chains take."""
+        return self.of.keywords
+
+    @property
+    def product(self) -> dict[str, Any]:
+        """What the laws of W_QK alone take."""
+        sigma_q, sigma_k = self.of.sigmas
+        shape = {"d_model": self.d_model, "d_head": self.d_head}
+        return shape | {"sigma_q": sigma_q, "sigma_k": sigma_k, "normalization": self.normalization}
 
 
+@takes(ProductKeywords)
 def describe(
-    d_model: int,
-    d_head: int,
-    sigma: float | None = None,
-    normalization: str = "sqrt_d",
-    self_normalized: bool = False,
+    d_model: int, d_head: int, *, self_normalized: bool = False, **scale: Unpack[ProductKeywords]
 ) -> dict[str, Any]:
     """Every analytic number of W_QK = W_Qᵀ W_K of Gaussian weights, each with how it is known.
 
     Sections: the spectrum and its edges, the extreme eigenvalues and the statistics of one draw, exact moments, one
     element, a planted rank-one spike, and one factor.
 
-    Args:
-        d_model: width of the residual stream.
-        d_head: head dimension.
-        sigma: standard deviation of the weights of either factor; None: 1.
-        normalization: ``"sqrt_d"``, W_QK divided by √d_model, or ``"none"``.
-        self_normalized: whether each factor is divided by its own estimate of σ first, as heads are scored.
+    ``self_normalized`` divides each factor by its own estimate of σ first, as heads are scored.
 
     Returns:
         Dictionaries, lists, texts and finite numbers, as JSON holds them; None where there is no number.
@@ -98,27 +97,26 @@ def describe(
         ParameterError: for d_head > d_model, dimensions that are not positive integers, a σ outside [1e-9, 1e9], an
             unknown normalization, or a σ where each factor is divided by its own estimate of it.
     """
-    require_head_shape(d_model, d_head)
-    if sigma is not None:
-        require_positive_number("sigma", sigma)
-        if self_normalized:
-            raise ParameterError("sigma", sigma, "none where each factor is divided by its own estimate of it")
-        if not 1.0 / _WIDEST_SIGMA <= sigma <= _WIDEST_SIGMA:
-            raise ParameterError("sigma", sigma, f"a number from {1.0 / _WIDEST_SIGMA:g} to {_WIDEST_SIGMA:g}")
-    require_normalization(normalization)
-    shape = _Shape(d_model, d_head, 1.0 if sigma is None else sigma, normalization, self_normalized)
+    shape = _Shape(product_parameters(d_model, d_head, scale), self_normalized)
+    for name in ("sigma", "sigma_q", "sigma_k"):
+        sigma = scale.get(name)
+        if sigma is not None and self_normalized:
+            raise ParameterError(name, sigma, "none where each factor is divided by its own estimate of it")
+        if sigma is not None and not 1.0 / _WIDEST_SIGMA <= sigma <= _WIDEST_SIGMA:
+            raise ParameterError(name, sigma, f"a number from {1.0 / _WIDEST_SIGMA:g} to {_WIDEST_SIGMA:g}")
+    sigma_q, sigma_k = shape.of.sigmas
     statistics = _statistics(shape)
     return _plain(
         {
             "d_model": d_model,
             "d_head": d_head,
             "aspect_ratio": d_head / d_model,
-            "sigma_q": shape.sigma,
-            "sigma_k": shape.sigma,
-            "normalization": normalization,
+            "sigma_q": sigma_q,
+            "sigma_k": sigma_k,
+            "normalization": shape.normalization,
             "self_normalized": self_normalized,
             "conventions": {
-                "matrix": "W_QK = W_Q^T W_K" + (" / sqrt(d_model)" if normalization == "sqrt_d" else ""),
+                "matrix": "W_QK = W_Q^T W_K" + (" / sqrt(d_model)" if shape.normalization == "sqrt_d" else ""),
                 "eigenvalues": "of W_QK^T W_QK, the d_head that are not structurally zero",
                 "singular_values": "of W_QK, the square roots of the eigenvalues",
                 "logarithms": "natural; entropies and divergences in nats",
@@ -135,7 +133,7 @@ def describe(
 
 
 def _spectrum(shape: _Shape) -> dict[str, Any]:
-    law, naive = low_rank_product(*shape.product), naive_marchenko_pastur(*shape.product)
+    law, naive = low_rank_product(**shape.product), naive_marchenko_pastur(**shape.product)
     orders = range(1, 5)
     return {
         "method": "asymptotic",
@@ -173,7 +171,7 @@ def _extreme_eigenvalues(shape: _Shape, statistics: dict[str, Any]) -> dict[str,
         known = statistics[name]
         found[name] = known | {"quantiles": None, "singular_value": None}
         if known["reason"] is None:
-            edge = make(*shape.chain, shape.self_normalized)
+            edge = make(**shape.chain, self_normalized=shape.self_normalized)
             mean = edge.expect_power(0.5)
             found[name] |= {
                 "quantiles": _quantiles(edge.ppf, _EXTREME),
@@ -188,7 +186,7 @@ def _statistics(shape: _Shape) -> dict[str, Any]:
     for name in NULL_STATISTICS:
         unknown = {"mean": None, "std": None, "quantiles": None, "method": None, "accuracy": None, "reason": None}
         try:
-            law = null(name, *shape.chain, shape.self_normalized)
+            law = null(name, **shape.chain, self_normalized=shape.self_normalized)
         except ParameterError as error:
             found[name] = unknown | {"reason": f"it needs {error.expected}"}
             continue
@@ -207,13 +205,14 @@ def _exact_moments(shape: _Shape) -> dict[str, Any]:
     found: dict[str, Any] = {"method": "exact", "accuracy": "to rounding"}
     for power, name in ((1, "trace"), (2, "trace_of_square")):
         polynomial, factor, latex_factor = _mean_of_trace(shape, power)
-        found[name] = _four_moments(trace_cumulants(power, *shape.chain, own)) | {
+        found[name] = _four_moments(trace_cumulants(power, **shape.chain, self_normalized=own)) | {
             "mean_formula": f"{polynomial}{factor}",
             "mean_latex": f"{polynomial.latex()}{latex_factor}",
         }
-    found["log_determinant"] = _four_moments(log_determinant(*shape.product, own))
-    variances = math.prod(trace_cumulant((power, power), shape.dims, own) for power in (1, 2))
-    covariance = trace_cumulant((2, 1), shape.dims, own)
+    found["log_determinant"] = _log_determinant(shape)
+    unit: ChainKeywords = {"dims": shape.of.dims, "normalization": "none"}
+    variances = math.prod(trace_cumulant((power, power), **unit, self_normalized=own) for power in (1, 2))
+    covariance = trace_cumulant((2, 1), **unit, self_normalized=own)
     found["correlation_of_traces"] = float(covariance) / math.sqrt(variances) if variances else None
     return found
 
@@ -227,6 +226,14 @@ def _four_moments(moments: Moments) -> dict[str, float]:
     }
 
 
+def _log_determinant(shape: _Shape) -> dict[str, float]:
+    if shape.self_normalized and shape.d_head == 1:  # a constant
+        value = (1.0 if shape.normalization == "sqrt_d" else 2.0) * math.log(shape.d_model)
+        return _four_moments(Moments(value, 0.0, "exact"))
+    law = LogDeterminant(**shape.chain, self_normalized=shape.self_normalized)
+    return {"mean": law.mean(), "std": law.std(), "skewness": law.skewness(), "excess_kurtosis": law.excess_kurtosis()}
+
+
 def _mean_of_trace(shape: _Shape, power: int) -> tuple[DimensionPolynomial, str, str]:
     """E Σ λ^power: a polynomial in d and h, and what multiplies it, in Python's notation and in LaTeX."""
     polynomial = trace_moment_polynomial((power,), ("d", "h", "d"))
@@ -234,7 +241,12 @@ def _mean_of_trace(shape: _Shape, power: int) -> tuple[DimensionPolynomial, str,
         divided = {(d - power, h): coefficient for (d, h), coefficient in polynomial.terms}
         polynomial = DimensionPolynomial.of(polynomial.symbols, divided)
     if not shape.self_normalized:
-        return polynomial, f"*sigma**{4 * power}", rf" \sigma^{{{4 * power}}}"
+        sigma_q, sigma_k = shape.of.sigmas
+        if sigma_q == sigma_k:
+            return polynomial, f"*sigma**{4 * power}", rf" \sigma^{{{4 * power}}}"
+        exponent = 2 * power
+        latex = rf" \sigma_{{Q}}^{{{exponent}}} \sigma_{{K}}^{{{exponent}}}"
+        return polynomial, f"*sigma_q**{exponent}*sigma_k**{exponent}", latex
     if power == 1:
         return polynomial, "", ""
     # E (χ²_N / N)² = 1 + 2/N for either factor, N = d h.
@@ -242,7 +254,7 @@ def _mean_of_trace(shape: _Shape, power: int) -> tuple[DimensionPolynomial, str,
 
 
 def _element(shape: _Shape) -> dict[str, Any]:
-    law = product_element(*shape.product)
+    law = product_element(**shape.product)
     std = law.std()
     return {
         "method": "exact",
@@ -274,9 +286,9 @@ def _anchor(parent: parents.Parent) -> dict[str, float]:
 def _spike(shape: _Shape, reason: str | None) -> dict[str, Any]:
     """The spike's threshold and what the test on λ_max sees; ``reason`` why λ_max has no null, if so."""
     spikes = {
-        "on_product": RankOneSpike(*shape.chain),
-        "on_factor": RankOneSpike(*shape.chain, factor=0),
-        "on_factor_alone": RankOneSpike((shape.d_head, shape.d_model), (shape.sigma,)),
+        "on_product": RankOneSpike(**shape.chain),
+        "on_factor": RankOneSpike(**shape.chain, factor=0),
+        "on_factor_alone": RankOneSpike(**_one_factor(shape)),
     }
     return {
         "method": "asymptotic",
@@ -296,8 +308,13 @@ def _detection(spike: RankOneSpike, tested: bool) -> dict[str, Any]:
     }
 
 
+def _one_factor(shape: _Shape) -> ChainKeywords:
+    """W_Q by itself, as it is."""
+    return {"dims": (shape.d_head, shape.d_model), "sigma": shape.of.sigmas[0], "normalization": "none"}
+
+
 def _factor(shape: _Shape) -> dict[str, Any]:
-    law = marchenko_pastur(shape.d_head, shape.d_model, shape.sigma)
+    law = GaussianChain(**_one_factor(shape))
     return {
         "method": "asymptotic",
         "accuracy": _LIMIT,

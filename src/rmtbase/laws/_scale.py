@@ -1,65 +1,17 @@
-"""The parameters of a Gaussian chain W = X_1 ... X_L, and the scale that they give its eigenvalues."""
+"""What self-normalisation takes out of the eigenvalues of a Gaussian chain W = X_1 ... X_L."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
+from typing import Any, Unpack
 
 from scipy.special import digamma, polygamma
 
-from rmtbase.parameters import (
-    require_dims,
-    require_head_shape,
-    require_normalization,
-    require_positive_integer,
-    require_positive_number,
-    require_sigmas,
-)
-
-
-@dataclass(frozen=True)
-class ChainParameters:
-    """Dimensions, standard deviations and normalization of a chain, checked: the fields of every law of one."""
-
-    dims: tuple[int, ...]
-    sigmas: Sequence[float] | None = None
-    normalization: str = "none"
-
-    def __post_init__(self) -> None:
-        dims = require_dims(self.dims)
-        object.__setattr__(self, "dims", dims)
-        object.__setattr__(self, "sigmas", require_sigmas(self.sigmas, len(dims) - 1))
-        object.__setattr__(self, "normalization", require_normalization(self.normalization))
-
-    @property
-    def rank(self) -> int:
-        """The rank r = min n_l: how many eigenvalues are structurally nonzero."""
-        return min(self.dims)
-
-    @property
-    def _variance_factor(self) -> Fraction:
-        return variance_factor(self.dims, tuple(self.sigmas or ()), self.normalization)
-
-
-def product_parameters(
-    d_model: int, d_head: int, sigma_q: float, sigma_k: float, normalization: str
-) -> tuple[tuple[int, int, int], tuple[float, float], str]:
-    """The dimensions, sigmas and normalization of W_QK as a chain, checked."""
-    width, head = require_head_shape(d_model, d_head)
-    sigmas = (require_positive_number("sigma_q", sigma_q), require_positive_number("sigma_k", sigma_k))
-    return (width, head, width), sigmas, require_normalization(normalization)
-
-
-def variance_factor(dims: Sequence[int], sigmas: Sequence[float], normalization: str) -> Fraction:
-    """Return, exactly, what multiplies the eigenvalues of the σ = 1, raw chain.
-
-    It is Π σ_l², divided by n_0 for ``sqrt_d``, which divides the product by √n_0.
-    """
-    factor = math.prod((Fraction(sigma) ** 2 for sigma in sigmas), start=Fraction(1))
-    return factor / dims[0] if normalization == "sqrt_d" else factor
+from rmtbase.errors import ParameterError
+from rmtbase.laws._parameters import ChainKeywords, ChainParameters, takes, variance_factor
+from rmtbase.parameters import require_positive_integer
 
 
 def as_float(value: Fraction) -> float:
@@ -70,23 +22,33 @@ def as_float(value: Fraction) -> float:
         return math.inf if value > 0 else -math.inf
 
 
-def self_normalization(power: int, dims: Sequence[int]) -> Fraction:
-    """Return E Π_l (σ̂_l²)^power at σ_l = 1, σ̂_l² = |X_l|_F² / N_l, N_l = n_{l-1} n_l. Exact.
+@takes(ChainKeywords)
+def self_normalization(power: int, *shape: Any, **chain: Unpack[ChainKeywords]) -> Fraction:
+    """Return E Π_l (σ̂_l²)^power, σ̂_l² = |X_l|_F² / N_l, N_l = n_{l-1} n_l. Exact.
 
-    A factor's size |X_l| and its direction X_l / |X_l| are independent, and |X_l|² is χ² of N_l degrees of freedom.
+    A factor's size |X_l| and direction X_l / |X_l| are independent, and |X_l|²/σ_l² is χ² of N_l degrees of freedom.
     A statistic T homogeneous of degree p in Π σ_l² is therefore T = (Π σ̂_l²)^p T_own with T_own the
     same statistic of the self-normalised chain, independent of the σ̂_l, and
 
-        E T_own^k = E T^k / self_normalization(p k, dims),    E (χ²_N / N)^k = N (N + 2) ... (N + 2k - 2) / N^k.
+        E T_own^k = E T^k / self_normalization(p k, ...),    E (χ²_N / N)^k = N (N + 2) ... (N + 2k - 2) / N^k.
+
+    The estimates are of the factors, which no normalization divides.
 
     Raises:
-        ParameterError: for a power or dimensions that are not positive integers.
+        ParameterError: for a power that is not a positive integer, as :class:`rmtbase.laws.GaussianChain`, and for a
+            normalization.
     """
-    return own_variance_moment(require_positive_integer("power", power), require_dims(dims))
+    exponent = require_positive_integer("power", power)
+    if "normalization" in chain:
+        raise ParameterError(
+            "normalization", chain["normalization"], "no normalization here: it divides the product, not its factors"
+        )
+    of = ChainParameters(*shape, **chain)
+    return variance_factor(of.dims, of.sigmas, "none") ** exponent * own_variance_moment(exponent, of.dims)
 
 
 def own_variance_moment(power: int, dims: tuple[int, ...]) -> Fraction:
-    """The same for checked arguments, and for power 0."""
+    """The same at σ = 1 for checked arguments, and for power 0."""
     entries = [n * m for n, m in pairwise(dims)]
     return Fraction(math.prod(n + 2 * i for n in entries for i in range(power)), math.prod(entries) ** power)
 

@@ -68,7 +68,7 @@ def _(ensemble: _Chain) -> dict[str, AnalyticValue]:
     dims, values = _dims(ensemble), {}
     for statistic in SPECTRAL_STATISTICS:
         try:
-            null = laws.null(statistic, dims)
+            null = laws.null(statistic, dims=dims, normalization="none")
         except ParameterError:  # the dimensions lie outside the null's domain
             continue
         values[statistic] = AnalyticValue(null.mean(), null.std(), f"{null.method}: {null.accuracy}")
@@ -105,13 +105,15 @@ def _spectral_law(ensemble: object) -> laws.Distribution | None:
 @_spectral_law.register
 def _(ensemble: _Chain) -> laws.Distribution:
     dims = _dims(ensemble)
-    return laws.GaussianChain(dims, (1.0,) * (len(dims) - 1))
+    return laws.GaussianChain(dims=dims, normalization="none")
 
 
 @_spectral_law.register
 def _(ensemble: IndependentMatrix) -> laws.Distribution | None:
     std = ensemble.element_std
-    return laws.GaussianChain(ensemble.element_shape, (std,)) if np.isfinite(std) else None
+    if not np.isfinite(std):
+        return None
+    return laws.GaussianChain(dims=ensemble.element_shape, sigma=std, normalization="none")
 
 
 @_spectral_law.register

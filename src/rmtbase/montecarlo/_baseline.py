@@ -14,7 +14,13 @@ from rmtbase.montecarlo._machine import machine_settings, numerics_record
 from rmtbase.montecarlo._plan import Case, Plan, listed, make_plan
 from rmtbase.montecarlo._run import draw_in_memory, run_in_memory
 from rmtbase.montecarlo._table import element_table
-from rmtbase.parameters import require_draws, require_head_shape, require_normalization, require_seed
+from rmtbase.parameters import (
+    require_draws,
+    require_head_shape,
+    require_normalization,
+    require_positive_number,
+    require_seed,
+)
 from rmtbase.progress import SILENT, Progress
 from rmtbase.tables import provenance
 
@@ -31,6 +37,9 @@ def baseline(
     normalization: Normalization = "sqrt_d",
     progress: Progress = SILENT,
     precision: Literal["float64", "float32"] = "float64",
+    *,
+    sigma_q: float | None = None,
+    sigma_k: float | None = None,
 ) -> xr.Dataset:
     """The null of W_QK = W_Qᵀ W_K with Gaussian factors, for any (d_model, d_head, σ).
 
@@ -42,6 +51,8 @@ def baseline(
         d_head: head dimension; one, or a sequence paired with ``d_model``.
         sigma: standard deviation of the elements of W_Q and W_K; a pair for (σ_Q, σ_K); a list for several. The table
             holds every shape at every σ.
+        sigma_q: that of W_Q alone, in place of ``sigma``; 1 if only ``sigma_k`` is given.
+        sigma_k: that of W_K alone, likewise.
         draws: Monte Carlo draws per shape, at least 2.
         seed: the same seed gives the same numbers to the bit, whatever else is in the table.
         normalization: ``"sqrt_d"`` for W_QK / √d_model, ``"none"`` for the raw product.
@@ -60,6 +71,11 @@ def baseline(
         AllocationError: one draw takes more memory than is there.
         ForkedProcessError: this process was forked from one that had used JAX.
     """
+    if sigma_q is not None or sigma_k is not None:
+        if not isinstance(sigma, int | float) or sigma != 1.0:
+            raise ParameterError("sigma", sigma, "none beside sigma_q or sigma_k: it is that of both factors")
+        pair = {"sigma_q": 1.0 if sigma_q is None else sigma_q, "sigma_k": 1.0 if sigma_k is None else sigma_k}
+        sigma = tuple(require_positive_number(name, one) for name, one in pair.items())
     return run_in_memory(baseline_plan(d_model, d_head, sigma, draws, seed, normalization, precision), progress)
 
 

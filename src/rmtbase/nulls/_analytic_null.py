@@ -103,7 +103,7 @@ class AnalyticNull(SharedNull):
         within 0.2 standard deviations from 1 % to 99 % where 16 ≤ d_head ≤ d_model / 2, 0.3 at d_head = 8, more at a
         hard edge.
         """
-        ordered = laws.ordered_eigenvalues(self._dims, self_normalized=True)
+        ordered = laws.ordered_eigenvalues(dims=self._dims, self_normalized=True, normalization="none")
         law = laws.low_rank_product(self.d_model, self.d_head, normalization="none")
         edges = histogram_edges(self.d_model, self.d_head)
         density = np.diff(law.cdf(edges)) / np.diff(edges)
@@ -145,6 +145,6 @@ class AnalyticNull(SharedNull):
 
     def _law(self, statistic: str) -> laws.NullLaw | None:
         try:
-            return laws.null(statistic, self._dims, self_normalized=True)
+            return laws.null(statistic, dims=self._dims, self_normalized=True, normalization="none")
         except ParameterError:  # the shape lies outside the statistic's domain
             return None

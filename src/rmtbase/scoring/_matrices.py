@@ -103,7 +103,7 @@ class MatrixScorer:
         eigenvalues = standard**2
         upper = np.quantile(null["largest_eigenvalue"], 1.0 - EDGE_LEVEL)
         lower = np.quantile(null["smallest_eigenvalue"], EDGE_LEVEL)
-        law = marchenko_pastur(rank, long, sigma=long**-0.5)
+        law = marchenko_pastur(rank, long, sigma=long**-0.5, normalization="none")
         level = law.cdf(eigenvalues[::-1])
         step = np.arange(rank) / rank
         distance = np.maximum(np.abs(level - step), np.abs(level - step - 1.0 / rank)).max()

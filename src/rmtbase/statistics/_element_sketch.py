@@ -71,13 +71,16 @@ class ElementSketch:
         """
         return entropy_of_counts(self.counts, self.edges)
 
-    def histogram_kl(self, sigma: float | None = None) -> float:
+    def histogram_kl(self, reference_sigma: float | None = None) -> float:
         """As :func:`histogram_kl` of the whole sample, in nats.
 
         Raises:
             ParameterError: no number lies within the range; a σ that is not positive and finite; all are zero.
         """
-        spread = self.sums.root_mean_square if sigma is None else require_positive_number("sigma", sigma)
+        if reference_sigma is None:
+            spread = self.sums.root_mean_square
+        else:
+            spread = require_positive_number("reference_sigma", reference_sigma)
         if spread == 0.0:
             raise ParameterError("sample", "zeros", "numbers with a spread, to which a normal law can be fitted")
         return kl_of_counts(self.counts, self.edges, spread)

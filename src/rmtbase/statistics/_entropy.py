@@ -36,8 +36,10 @@ def histogram_entropy(sample: ArrayLike, bins: int, range: tuple[float, float]) 
     return entropy_of_counts(*_histogram(_pooled(sample), bins, range))
 
 
-def histogram_kl(sample: ArrayLike, bins: int, range: tuple[float, float], sigma: float | None = None) -> float:
-    """D_KL(sample ‖ N(0, sigma²)) in nats, both binned: Σ p_b ln(p_b/q_b) ≥ 0.
+def histogram_kl(
+    sample: ArrayLike, bins: int, range: tuple[float, float], reference_sigma: float | None = None
+) -> float:
+    """D_KL(sample ‖ N(0, reference_sigma²)) in nats, both binned: Σ p_b ln(p_b/q_b) ≥ 0.
 
     p_b are the shares of the numbers in ``bins`` equal bins over ``range``, q_b those of the normal law, each of what
     lies within the range; q_b is the integral over the bin, not the density at its centre, so that binning alone adds
@@ -48,7 +50,7 @@ def histogram_kl(sample: ArrayLike, bins: int, range: tuple[float, float], sigma
         sample: finite numbers of any shape, pooled.
         bins: number of bins.
         range: (low, high).
-        sigma: standard deviation of the normal law; None for the root mean square of the sample, its maximum
+        reference_sigma: standard deviation of the normal law; None for the root mean square of the sample, its maximum
             likelihood value.
 
     Raises:
@@ -56,7 +58,7 @@ def histogram_kl(sample: ArrayLike, bins: int, range: tuple[float, float], sigma
     """
     x = _pooled(sample)
     counts, edges = _histogram(x, bins, range)
-    return kl_of_counts(counts, edges, _spread(x, sigma))
+    return kl_of_counts(counts, edges, _spread(x, reference_sigma))
 
 
 def entropy_of_counts(counts: Int[np.ndarray, " bin"], edges: Float[np.ndarray, " edge"]) -> float:
@@ -103,14 +105,14 @@ def nearest_neighbour_entropy(sample: ArrayLike, k: int = 1) -> float:
         return float(np.mean(np.log(2.0 * distance)) + special.digamma(n) - special.digamma(k))
 
 
-def nearest_neighbour_kl(sample: ArrayLike, k: int = 1, sigma: float | None = None) -> float:
-    """D_KL(sample ‖ N(0, sigma²)) in nats: the cross-entropy of the sample less :func:`nearest_neighbour_entropy`.
+def nearest_neighbour_kl(sample: ArrayLike, k: int = 1, reference_sigma: float | None = None) -> float:
+    """D_KL(sample ‖ N(0, s²)) in nats, s = reference_sigma: the cross-entropy less :func:`nearest_neighbour_entropy`.
 
-    ln(2π sigma²)/2 + Σ x²/(2 n sigma²) - entropy; it can be negative. Arguments and errors as
+    ln(2π s²)/2 + Σ x²/(2 n s²) - entropy; it can be negative. Arguments and errors as
     :func:`nearest_neighbour_entropy` and :func:`histogram_kl`; :func:`rmtbase.laws.nearest_neighbour_kl` is its null.
     """
     x = _pooled(sample)
-    spread = _spread(x, sigma)
+    spread = _spread(x, reference_sigma)
     cross_entropy = 0.5 * math.log(2.0 * math.pi) + math.log(spread) + 0.5 * float(np.mean((x / spread) ** 2))
     return cross_entropy - nearest_neighbour_entropy(x, k)
 
@@ -139,10 +141,10 @@ def _shares(counts: Int[np.ndarray, " bin"], edges: Float[np.ndarray, " edge"]) 
     return counts / counts.sum()
 
 
-def _spread(x: Float[np.ndarray, " number"], sigma: float | None) -> float:
-    """Sigma, or the root mean square of the sample where there is none."""
-    if sigma is not None:
-        return require_positive_number("sigma", sigma)
+def _spread(x: Float[np.ndarray, " number"], reference_sigma: float | None) -> float:
+    """``reference_sigma``, or the root mean square of the sample where there is none."""
+    if reference_sigma is not None:
+        return require_positive_number("reference_sigma", reference_sigma)
     largest = float(np.abs(x).max())
     if largest == 0.0:
         raise ParameterError("sample", "zeros", "numbers with a spread, to which a normal law can be fitted")

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
+from typing import Any, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -17,7 +18,8 @@ from rmtbase.laws._chain._chain_profile import ChainProfile, Position, chain_pro
 from rmtbase.laws._cut import CutLaw
 from rmtbase.laws._distribution import FloatArray
 from rmtbase.laws._exact._cumulants import classical_cumulants, free_cumulants
-from rmtbase.laws._scale import ChainParameters, as_float, product_parameters
+from rmtbase.laws._parameters import ChainKeywords, ChainParameters, takes
+from rmtbase.laws._scale import as_float
 from rmtbase.parameters import (
     require_flag,
     require_order,
@@ -27,7 +29,7 @@ from rmtbase.parameters import (
 )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False)
 class GaussianChain(ChainParameters, CutLaw):
     """Limiting law of the eigenvalues λ of Wᵀ W, W = X_1 X_2 ... X_L with independent Gaussian factors.
 
@@ -37,8 +39,9 @@ class GaussianChain(ChainParameters, CutLaw):
         C Π_{l=0..L} (1 + c_l ψ) / ψ = λ,    C = Π σ_l² Π n_l / r,
         density(λ) = |Im ψ(λ)| / (π λ)
 
-    (Burda, Jarosz, Livan, Nowak, Swiech 2010; Dupic & Perez Castillo 2014). L = 1 is Marchenko–Pastur; (d, h, d) is
-    W_QK. Sorted λ_k of one draw lie at the law's quantiles up to fluctuations of order 1/r.
+    (Burda, Jarosz, Livan, Nowak, Swiech 2010; Dupic & Perez Castillo 2014), C divided by n_0 for ``sqrt_d``. L = 1 is
+    Marchenko–Pastur; (d, h, d) is W_QK. Sorted λ_k of one draw lie at the law's quantiles up to fluctuations of order
+    1/r.
 
     The law itself is asymptotic: exact for n_l → infinity at fixed ratios; the mean density of a finite draw
     differs by O(1/r) inside the support and has tails of Tracy–Widom width beyond it. Its functions are
@@ -47,25 +50,30 @@ class GaussianChain(ChainParameters, CutLaw):
     3/2 (measured in 90 digits, aspect ratios from 1e-12 to 1, L up to 20). The first call for new dimensions takes some
     milliseconds, each further value some tens of nanoseconds.
 
+    ``GaussianChain(d_model=768, d_head=64)`` is the chain of W_QK and ``GaussianChain(dims=(768, 64, 768))`` the same;
+    ``help(GaussianChain.__init__)`` has all the keywords, which are those of every law of a chain.
+
     Attributes:
         dims: (n_0, ..., n_L), positive integers, L ≥ 1.
-        sigmas: the L standard deviations; None means 1 for each.
-        normalization: ``"none"`` for the raw product; ``"sqrt_d"`` divides W by √n_0, which is d_model for W_QK.
+        sigmas: the L standard deviations.
+        normalization: ``"sqrt_d"``, W divided by √n_0, which is √d_model for W_QK; ``"none"`` for the raw product.
         atom: False: the law of the r structurally nonzero eigenvalues, of mass 1. True: the law of all
             n_L eigenvalues of the (n_L, n_L) matrix Wᵀ W, with an atom of mass 1 - r/n_L at zero.
             ``pdf`` is then the continuous part, of mass r/n_L; ``cdf``, ``sf``, ``ppf``, the moments and ``expect``
             include the atom.
 
     Raises:
-        ParameterError: for dimensions that are not positive integers, fewer than two of them, sigmas that are not
-            positive and finite or not L in number, or an unknown normalization.
+        ParameterError: for dimensions that are not positive integers, fewer than two of them, a pair of them by
+            position, d_head > d_model, sigmas that are not positive and finite or not L in number, an unknown
+            normalization, or keywords that do not go together.
     """
 
-    atom: bool = False
+    atom: bool
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require_flag("atom", self.atom)
+    @takes(ChainKeywords)
+    def __init__(self, *shape: Any, atom: bool = False, **chain: Unpack[ChainKeywords]) -> None:
+        super().__init__(*shape, **chain)
+        object.__setattr__(self, "atom", require_flag("atom", atom))
         if not 1e-280 < self._scale < 1e280:
             raise ParameterError("sigmas", self.sigmas, "values for which the eigenvalues are finite doubles")
 
@@ -162,8 +170,8 @@ class GaussianChain(ChainParameters, CutLaw):
     def free_cumulant(self, k: int) -> float:
         """The k-th free cumulant of the law, k = 1, 2, ...: exact, rounded once.
 
-        Free cumulants add where free random matrices do. With ``atom=True`` those of one factor X of shape (n, p)
-        are n p^(k-1) σ^(2k), the free Poisson law.
+        Free cumulants add where free random matrices do. With ``atom=True`` those of one raw factor X of
+        shape (n, p) are n p^(k-1) σ^(2k), the free Poisson law.
 
         Raises:
             ParameterError: if k is not a positive integer.
@@ -302,10 +310,12 @@ def _rational_moment(dims: tuple[int, ...], k: int) -> Fraction:
 def low_rank_product(
     d_model: int,
     d_head: int,
-    sigma_q: float = 1.0,
-    sigma_k: float = 1.0,
+    sigma_q: float | None = None,
+    sigma_k: float | None = None,
     normalization: str = "sqrt_d",
     atom: bool = False,
+    *,
+    sigma: float | None = None,
 ) -> GaussianChain:
     """Return the limiting law of the eigenvalues of W_QKᵀ W_QK, W_QK = W_Qᵀ W_K with Gaussian W_Q, W_K.
 
@@ -316,35 +326,48 @@ def low_rank_product(
         ψ_± = (-1 ± √(1 + 8/γ)) / 4 at the edges.
 
     Mean d_model σ_q² σ_k² and variance 2 γ mean² (``sqrt_d``); without the atom, the law of the
-    d_head nonzero eigenvalues.
+    d_head nonzero eigenvalues. ``sigma_q`` and ``sigma_k`` are 1 where left out; ``sigma`` is that of both, in place of
+    the two.
 
     Raises:
         ParameterError: for d_head > d_model, dimensions that are not positive integers, sigmas that are not
-            positive and finite, or an unknown normalization.
+            positive and finite, sigma beside sigma_q or sigma_k, or an unknown normalization.
     """
-    return GaussianChain(*product_parameters(d_model, d_head, sigma_q, sigma_k, normalization), atom)
+    return GaussianChain(
+        d_model=d_model,
+        d_head=d_head,
+        sigma_q=sigma_q,
+        sigma_k=sigma_k,
+        sigma=sigma,
+        normalization=normalization,
+        atom=atom,
+    )
 
 
 def marchenko_pastur(
-    n_rows: int, n_columns: int, sigma: float = 1.0, normalization: str = "none", atom: bool = False
+    n_rows: int, n_columns: int, sigma: float = 1.0, normalization: str = "sqrt_d", atom: bool = False
 ) -> GaussianChain:
     """Return the limiting law of the eigenvalues of Xᵀ X, X of shape (n_rows, n_columns) with entries N(0, σ²).
 
-    Support σ² (√n_rows ± √n_columns)², divided by n_rows for ``sqrt_d``. Without the atom, the law of the
-    min(n_rows, n_columns) nonzero eigenvalues; with it, of all n_columns (Marchenko & Pastur 1967). Errors as
-    :class:`GaussianChain`.
+    Support σ² (√n_rows ± √n_columns)² for the raw Xᵀ X, divided by n_rows for ``sqrt_d``, which is the sample
+    covariance Xᵀ X / n_rows. Without the atom, the law of the min(n_rows, n_columns) nonzero eigenvalues; with it, of
+    all n_columns (Marchenko & Pastur 1967). Errors as :class:`GaussianChain`.
     """
     dims = (require_positive_integer("n_rows", n_rows), require_positive_integer("n_columns", n_columns))
-    return GaussianChain(dims, (require_positive_number("sigma", sigma),), normalization, atom)
+    return GaussianChain(
+        dims=dims, sigma=require_positive_number("sigma", sigma), normalization=normalization, atom=atom
+    )
 
 
 def naive_marchenko_pastur(
     d_model: int,
     d_head: int,
-    sigma_q: float = 1.0,
-    sigma_k: float = 1.0,
+    sigma_q: float | None = None,
+    sigma_k: float | None = None,
     normalization: str = "sqrt_d",
     atom: bool = False,
+    *,
+    sigma: float | None = None,
 ) -> GaussianChain:
     """Return the Marchenko–Pastur law that is often overlaid on W_QK. It is not the law of W_QK.
 
@@ -354,6 +377,7 @@ def naive_marchenko_pastur(
     right ones 290.44 and 1564.23, so 18 % of the eigenvalues of an untrained head look like outliers. Use
     :func:`low_rank_product`, which has the same arguments and errors.
     """
-    (width, head, _), sigmas, normalization = product_parameters(d_model, d_head, sigma_q, sigma_k, normalization)
-    scale = math.prod(sigmas) * (math.sqrt(width) if normalization == "none" else 1.0)
-    return GaussianChain((head, width), (scale,), "none", atom)
+    of = low_rank_product(d_model, d_head, sigma_q, sigma_k, normalization, sigma=sigma)
+    width, head, _ = of.dims
+    scale = math.prod(of.sigmas) * (math.sqrt(width) if normalization == "none" else 1.0)
+    return GaussianChain(dims=(head, width), sigma=scale, normalization="none", atom=atom)

@@ -36,7 +36,7 @@ from rmtbase.errors import ParameterError
 from rmtbase.laws._chain._chain_map import ChainMap, chain_map, chain_scale
 from rmtbase.laws._chain._gaussian_chain import GaussianChain
 from rmtbase.laws._distribution import ComplexArray, FloatArray
-from rmtbase.laws._scale import variance_factor
+from rmtbase.laws._parameters import variance_factor
 
 _FEWEST, _MOST = 64, 1024
 _EIGENVALUE_NODES = 256
@@ -123,7 +123,7 @@ def _dimensionless(
     if not isinstance(law, GaussianChain):
         raise ParameterError("law", law, "a GaussianChain")
     chain = chain_map(law.dims)
-    unit = chain_scale(chain, variance_factor(law.dims, tuple(law.sigmas or ()), law.normalization))
+    unit = chain_scale(chain, variance_factor(law.dims, law.sigmas, law.normalization))
     if not functions:
         raise ParameterError("functions", functions, "at least one function")
 

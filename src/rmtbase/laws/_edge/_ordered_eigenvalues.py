@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any, Unpack
 
 import numpy as np
 from jaxtyping import Float
@@ -13,8 +13,9 @@ from rmtbase.laws._chain._chain_map import ChainMap, chain_map, chain_scale
 from rmtbase.laws._chain._gaussian_chain import GaussianChain
 from rmtbase.laws._distribution import ComplexArray, FloatArray
 from rmtbase.laws._edge._extreme_eigenvalues import NEARLY_HARD, largest_eigenvalue, smallest_eigenvalue
-from rmtbase.laws._scale import own_variance_log_cumulants, variance_factor
-from rmtbase.parameters import require_dims, require_flag
+from rmtbase.laws._parameters import ChainKeywords, takes, variance_factor
+from rmtbase.laws._scale import own_variance_log_cumulants
+from rmtbase.parameters import require_flag
 
 # Of the number of eigenvalues of one sine process of β = 1 in an interval that holds x of them,
 # (2/π²) (ln(2 π x) + constant) per two ends (Mehta 2004, eq. 16.1.4).
@@ -34,11 +35,9 @@ class OrderedEigenvalues:
     std: Float[np.ndarray, " eigenvalue"]
 
 
+@takes(ChainKeywords)
 def ordered_eigenvalues(
-    dims: Sequence[int],
-    sigmas: Sequence[float] | None = None,
-    normalization: str = "none",
-    self_normalized: bool = False,
+    *shape: Any, self_normalized: bool = False, **chain: Unpack[ChainKeywords]
 ) -> OrderedEigenvalues:
     """Return where the r nonzero eigenvalues of Wᵀ W of one draw lie, each with its spread.
 
@@ -56,37 +55,36 @@ def ordered_eigenvalues(
     the fourth and third last are off by up to 0.35 and 25 %, the last but one by 0.65 and 60 %, and of the very last,
     whose law is nothing like normal, the order of magnitude is lost.
 
-    Parameters as for :func:`rmtbase.laws.largest_eigenvalue`.
+    ``self_normalized`` as for :func:`rmtbase.laws.largest_eigenvalue`.
 
     Raises:
         ParameterError: as :class:`rmtbase.laws.GaussianChain`.
 
     Source: O'Rourke, J. Stat. Phys. 138, 1045 (2010); Mehta, Random Matrices (2004), ch. 16.
     """
-    checked = require_dims(dims)
     own = require_flag("self_normalized", self_normalized)
-    law = GaussianChain(checked, sigmas, normalization)
-    rank = law.rank
-    chain = chain_map(checked)
-    unit = chain_scale(chain, variance_factor(checked, tuple(law.sigmas or ()), law.normalization))
+    law = GaussianChain(*shape, **chain)
+    dims, rank = law.dims, law.rank
+    of = chain_map(dims)
+    unit = chain_scale(of, variance_factor(dims, law.sigmas, law.normalization))
     above = np.arange(rank) + 0.5
     mean = np.asarray(law.ppf(1.0 - above / rank))
-    psi, steepness = _lip(chain, np.log(mean / unit))
+    psi, steepness = _lip(of, np.log(mean / unit))
     turn = 2.0 * np.angle(psi) - np.angle(-1.0 / steepness) % (2.0 * np.pi)
     mean = np.asarray(law.ppf(1.0 - np.clip((above + turn / (2.0 * np.pi)) / rank, 0.0, 1.0)))
-    psi, steepness = _lip(chain, np.log(mean / unit))
+    psi, steepness = _lip(of, np.log(mean / unit))
     per_log = rank * psi.imag / np.pi  # eigenvalues per unit of ln λ
     room = per_log * 2.0 * psi.imag * np.abs(steepness)
     in_number = np.log(2.0 * np.pi * room) + _RIGIDITY - np.pi**2 / 12.0
     variance = np.maximum(in_number, 0.0) / (np.pi * per_log) ** 2
     if own:
-        variance = np.maximum(variance - own_variance_log_cumulants(checked)[1], 0.0)
+        variance = np.maximum(variance - own_variance_log_cumulants(dims)[1], 0.0)
     std = mean * np.sqrt(variance)
     extremes = [(0, largest_eigenvalue)]
-    if rank > 1 and sorted(checked)[1] >= rank + NEARLY_HARD:
+    if rank > 1 and sorted(dims)[1] >= rank + NEARLY_HARD:
         extremes.append((rank - 1, smallest_eigenvalue))
     for index, function in extremes:
-        extreme = function(checked, law.sigmas, normalization, own)
+        extreme = function(**law.keywords, self_normalized=own)
         mean[index], std[index] = extreme.mean(), extreme.std()
     return OrderedEigenvalues(mean, std)
 

@@ -23,6 +23,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -34,13 +35,13 @@ from rmtbase.laws._chain._chain_map import ChainMap, chain_map, edge_scale
 from rmtbase.laws._distribution import FloatArray
 from rmtbase.laws._edge._spiked_tracy_widom import spiked_tracy_widom_cdf
 from rmtbase.laws._edge._tracy_widom import TracyWidom
-from rmtbase.laws._scale import ChainParameters, variance_factor
+from rmtbase.laws._parameters import ChainKeywords, ChainParameters, takes, variance_factor
 
 _AT_EDGE = 1e-6  # relative distance from ψ_+ below which 0/0 is replaced by its limit
 _LARGEST_PSI = 1e12
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False)
 class RankOneSpike(ChainParameters):
     """A rank-one spike θ u vᵀ in a Gaussian chain W = X_1 X_2 ... X_L, as learning would plant it.
 
@@ -70,14 +71,16 @@ class RankOneSpike(ChainParameters):
         ParameterError: as :class:`GaussianChain`, and for a factor that the chain does not have.
     """
 
-    factor: int | None = None
+    factor: int | None
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    @takes(ChainKeywords)
+    def __init__(self, *shape: Any, factor: int | None = None, **chain: Unpack[ChainKeywords]) -> None:
+        super().__init__(*shape, **chain)
         count = len(self.dims) - 1
-        named = isinstance(self.factor, int | np.integer) and not isinstance(self.factor, bool)
-        if self.factor is not None and not (named and 0 <= self.factor < count):
-            raise ParameterError("factor", self.factor, f"None (the product), or a factor from 0 to {count - 1}")
+        named = isinstance(factor, int | np.integer) and not isinstance(factor, bool)
+        if factor is not None and not (named and 0 <= factor < count):
+            raise ParameterError("factor", factor, f"None (the product), or a factor from 0 to {count - 1}")
+        object.__setattr__(self, "factor", factor)
 
     @property
     def threshold(self) -> float:
@@ -181,9 +184,8 @@ class RankOneSpike(ChainParameters):
     def _outlier_map(self, shift: float) -> OutlierMap:
         chain = chain_map([n - shift for n in self.dims])
         first, last = (0, len(self.dims) - 1) if self.factor is None else (self.factor, self.factor + 1)
-        sigmas = tuple(self.sigmas or ())
         whole = self._variance_factor
-        spanned = whole if self.factor is None else variance_factor(self.dims, sigmas[first:last], "none")
+        spanned = whole if self.factor is None else variance_factor(self.dims, self.sigmas[first:last], "none")
         dims, log_rank = [math.log(n) for n in chain.dims], math.log(chain.rank)
 
         def unit(variance: object, spanned_dims: list[float]) -> float:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from functools import lru_cache
 from itertools import pairwise
+from typing import Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -14,6 +15,7 @@ from scipy import special
 from rmtbase.errors import ParameterError
 from rmtbase.laws._distribution import FloatArray, Moments
 from rmtbase.laws._element._product_element import ProductElement, chi_square_rule, product_element
+from rmtbase.laws._parameters import ProductKeywords, takes
 from rmtbase.parameters import require_positive_integer, require_positive_number
 
 _LOG_STEP = 0.125
@@ -22,13 +24,12 @@ _METHOD = "asymptotic: leading order in 1/d_model; neglected: error"
 _SMALLEST_HEAD = 3
 
 
+@takes(ProductKeywords)
 def element_average(
     function: Callable[[FloatArray], ArrayLike],
     d_model: int,
     d_head: int,
-    sigma_q: float = 1.0,
-    sigma_k: float = 1.0,
-    normalization: str = "sqrt_d",
+    **scale: Unpack[ProductKeywords],
 ) -> Moments:
     """Return mean and standard deviation of Σ_ij f(w_ij) / d², over the d² elements of one W_QK, d = d_model.
 
@@ -41,14 +42,13 @@ def element_average(
     The second term, absent for independent elements, is larger by about d/d_head for f = w². Exact for every d;
     numerical to about 1e-12 for f analytic in ln |w|, as powers of |w|, ln |w| and the law's own density are.
 
-    f maps an array of elements to an array of the same shape; the other parameters are those of
-    :func:`rmtbase.laws.product_element`.
+    f maps an array of elements to an array of the same shape.
 
     Raises:
         ParameterError: as :func:`rmtbase.laws.low_rank_product`, and for an f that does not return one finite number
             per element.
     """
-    law = product_element(d_model, d_head, sigma_q, sigma_k, normalization)
+    law = product_element(d_model, d_head, **scale)
     mean, spread, shared = _average_parts(function, law)
     return Moments(mean, math.sqrt(spread + 2.0 * (d_model - 1) * shared) / d_model, "exact")
 
@@ -79,13 +79,12 @@ def _normal_mixture(law: ProductElement) -> tuple[FloatArray, FloatArray, FloatA
     return law.std() * np.exp(t), kernel, weights
 
 
+@takes(ProductKeywords)
 def nearest_neighbour_entropy(
     d_model: int,
     d_head: int,
     k: int = 1,
-    sigma_q: float = 1.0,
-    sigma_k: float = 1.0,
-    normalization: str = "sqrt_d",
+    **scale: Unpack[ProductKeywords],
 ) -> Moments:
     """Return mean and standard deviation of the k-th neighbour entropy of the N = d_model² elements of one W_QK.
 
@@ -99,8 +98,7 @@ def nearest_neighbour_entropy(
     is of that one. c_k is what the distances add, 2.14114 for k = 1 and near 1.8/k for larger k; N independent elements
     would have mean entropy and variance [Var ln p + c_k]/N.
 
-    Below d_head = 3, χ is infinite, as p is singular at zero. Parameters of the law as for
-    :func:`rmtbase.laws.product_element`.
+    Below d_head = 3, χ is infinite, as p is singular at zero.
 
     Raises:
         ParameterError: as :func:`rmtbase.laws.low_rank_product`, for a d_head below 3, and for a k that is not a
@@ -108,38 +106,37 @@ def nearest_neighbour_entropy(
 
     Source: Delattre & Fournier (2017) for the variance of independent elements at k = 1.
     """
-    law = _require_law(d_model, d_head, sigma_q, sigma_k, normalization)
+    law = _require_law(d_model, d_head, scale)
     return _moments(law, d_model, k, law.entropy(), -1.0, 0.0, False)
 
 
+@takes(ProductKeywords)
 def nearest_neighbour_kl(
     d_model: int,
     d_head: int,
     k: int = 1,
-    sigma: float | None = None,
-    sigma_q: float = 1.0,
-    sigma_k: float = 1.0,
-    normalization: str = "sqrt_d",
+    reference_sigma: float | None = None,
+    **scale: Unpack[ProductKeywords],
 ) -> Moments:
     """Return mean and standard deviation of the k-th neighbour estimate of D_KL(w ‖ normal) from one W_QK.
 
-    The estimate is that of :func:`rmtbase.statistics.nearest_neighbour_kl`: the cross-entropy ln(2π sigma²)/2 +
-    mean(w²)/(2 sigma²), or ln(2π e mean(w²))/2 where ``sigma`` is None, less the entropy. Its bias is χ/d_model, less
-    Var(mean w²)/(4 (E w²)²), about the same 1/(d_model d_head), at a fitted σ. Accuracy, arguments and errors as
-    :func:`nearest_neighbour_entropy`; ``sigma`` must be positive and finite.
+    The estimate is that of :func:`rmtbase.statistics.nearest_neighbour_kl`: with s = reference_sigma the cross-entropy
+    ln(2π s²)/2 + mean(w²)/(2 s²), or ln(2π e mean(w²))/2 where it is None, less the entropy. Its bias is χ/d_model,
+    less Var(mean w²)/(4 (E w²)²), about the same 1/(d_model d_head), at a fitted σ. Accuracy, arguments and errors as
+    :func:`nearest_neighbour_entropy`; ``reference_sigma`` must be positive and finite.
     """
-    law = _require_law(d_model, d_head, sigma_q, sigma_k, normalization)
-    if sigma is None:
+    law = _require_law(d_model, d_head, scale)
+    if reference_sigma is None:
         # Relative variance of mean(w²), exact: (2 + 6/h + 4 (d - 1)/h) / d².
         fitted = (2.0 + (4.0 * d_model + 2.0) / law.d_head) / d_model**2
         return _moments(law, d_model, k, law.kl_to_normal() - 0.25 * fitted, 1.0, 0.5 / law.var(), True)
-    weight = 0.5 / require_positive_number("sigma", sigma) ** 2
+    weight = 0.5 / require_positive_number("reference_sigma", reference_sigma) ** 2
     cross_entropy = 0.5 * math.log(math.pi / weight) + weight * law.var()
     return _moments(law, d_model, k, cross_entropy - law.entropy(), 1.0, weight, False)
 
 
-def _require_law(d_model: int, d_head: int, sigma_q: float, sigma_k: float, normalization: str) -> ProductElement:
-    law = product_element(d_model, d_head, sigma_q, sigma_k, normalization)
+def _require_law(d_model: int, d_head: int, scale: ProductKeywords) -> ProductElement:
+    law = product_element(d_model, d_head, **scale)
     if law.d_head < _SMALLEST_HEAD:
         raise ParameterError("d_head", d_head, f"at least {_SMALLEST_HEAD}: the density of an element must be finite")
     return law

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Unpack
 
 import numpy as np
 from scipy import special, stats
@@ -10,6 +11,7 @@ from scipy import special, stats
 from rmtbase.errors import ParameterError
 from rmtbase.laws._distribution import FloatArray, Moments
 from rmtbase.laws._element._product_element import ProductElement, chi_square_rule, product_element
+from rmtbase.laws._parameters import ProductKeywords, takes
 from rmtbase.parameters import require_interval, require_positive_integer, require_positive_number
 
 _METHOD = "second-order delta method on exact covariances; neglected: error"
@@ -18,14 +20,13 @@ _MOST = 200  # counts that such a bin never exceeds
 _NEVER = 1e-9  # expected count below which a bin is taken as empty
 
 
+@takes(ProductKeywords)
 def histogram_entropy(
     d_model: int,
     d_head: int,
     bins: int,
     range: tuple[float, float],
-    sigma_q: float = 1.0,
-    sigma_k: float = 1.0,
-    normalization: str = "sqrt_d",
+    **scale: Unpack[ProductKeywords],
 ) -> Moments:
     """Return mean and standard deviation of the histogram entropy of the N = d_model² elements of one W_QK.
 
@@ -38,8 +39,7 @@ def histogram_entropy(
     Means, variances and covariances of the counts are exact (as :func:`element_average`), and so is the expectation of
     n ln n for a binomial count n; ``error`` is the next order of the dependence, ``std_error`` that of the spread.
 
-    ``range`` is (low, high) in the units of the elements; parameters of the law as for
-    :func:`rmtbase.laws.product_element`.
+    ``range`` is (low, high) in the units of the elements.
 
     Raises:
         ParameterError: as :func:`rmtbase.laws.low_rank_product`, and for a number of bins that is not a positive
@@ -47,7 +47,7 @@ def histogram_entropy(
 
     Source: Miller (1955) for the (bins - 1)/(2N).
     """
-    law = product_element(d_model, d_head, sigma_q, sigma_k, normalization)
+    law = product_element(d_model, d_head, **scale)
     low, high = require_interval("range", range)
     cells = _Cells(law, d_model, np.linspace(low, high, require_positive_integer("bins", bins) + 1))
     # -Σ p ln(p/width) is ln(high - low) less the divergence of p from the uniform law.
@@ -57,32 +57,31 @@ def histogram_entropy(
     )
 
 
+@takes(ProductKeywords)
 def histogram_kl(
     d_model: int,
     d_head: int,
     bins: int,
     range: tuple[float, float],
-    sigma: float | None = None,
-    sigma_q: float = 1.0,
-    sigma_k: float = 1.0,
-    normalization: str = "sqrt_d",
+    reference_sigma: float | None = None,
+    **scale: Unpack[ProductKeywords],
 ) -> Moments:
     """Return mean and standard deviation of the histogram estimate of D_KL(w ‖ normal) from one W_QK.
 
     The estimate is that of :func:`rmtbase.statistics.histogram_kl`: Σ p ln(p/q), p the shares of the elements within
-    ``range`` in ``bins`` equal bins and q those of N(0, sigma²); ``sigma`` None takes the root mean square of the same
-    elements. Its mean is the divergence of the binned law, plus (occupied bins - 1)/(2N), less 1/(2N) if σ is
-    fitted, plus the effect of the dependence between elements: 1/(d_model d_head) at a given σ, nearly
+    ``range`` in ``bins`` equal bins and q those of N(0, reference_sigma²), whose σ is fitted where it is None: the root
+    mean square of the same elements. Its mean is the divergence of the binned law, plus (occupied bins - 1)/(2N), less
+    1/(2N) if σ is fitted, plus the effect of the dependence between elements: 1/(d_model d_head) at a given σ, nearly
     nothing at a fitted one, which follows the width of the matrix's own density.
 
-    Accuracy, arguments and errors as :func:`histogram_entropy`; ``sigma`` must be positive and finite.
+    Accuracy, arguments and errors as :func:`histogram_entropy`; ``reference_sigma`` must be positive and finite.
     """
-    law = product_element(d_model, d_head, sigma_q, sigma_k, normalization)
+    law = product_element(d_model, d_head, **scale)
     edges = np.linspace(*require_interval("range", range), require_positive_integer("bins", bins) + 1)
     cells = _Cells(law, d_model, edges)
-    if sigma is None:
+    if reference_sigma is None:
         return cells.divergence(_log_normal_shares(edges / law.std())[:, cells.kept])
-    reference = _log_normal_shares(edges / require_positive_number("sigma", sigma))[:, cells.kept]
+    reference = _log_normal_shares(edges / require_positive_number("reference_sigma", reference_sigma))[:, cells.kept]
     return cells.divergence(reference * [[1.0], [0.0], [0.0]])
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
+from typing import Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -14,7 +15,8 @@ from scipy.interpolate import CubicHermiteSpline
 from scipy.special import erf, erfcx, gammaln, k0e
 
 from rmtbase.laws._distribution import Distribution, FloatArray
-from rmtbase.laws._scale import as_float, product_parameters
+from rmtbase.laws._parameters import ProductKeywords, product_parameters, takes
+from rmtbase.laws._scale import as_float
 from rmtbase.parameters import require_order, require_positive_integer, require_positive_number
 
 _NEAREST = 2.0**-66  # of the unit: for d_head > 1 no function changes by 1e-16 between here and zero
@@ -150,17 +152,17 @@ class ProductElement(Distribution):
         return result
 
 
-def product_element(
-    d_model: int, d_head: int, sigma_q: float = 1.0, sigma_k: float = 1.0, normalization: str = "sqrt_d"
-) -> ProductElement:
+@takes(ProductKeywords)
+def product_element(d_model: int, d_head: int, **scale: Unpack[ProductKeywords]) -> ProductElement:
     """Return the law of one element of W_QK = W_Qᵀ W_K with Gaussian W_Q, W_K of shape (d_head, d_model).
 
     Variance d_head σ_q² σ_k², divided by d_model for ``sqrt_d``. Exact for every element, but the d_model²
-    elements of one matrix depend on each other: see :func:`element_average`. Arguments and errors as
+    elements of one matrix depend on each other: see :func:`element_average`. Errors as
     :func:`rmtbase.laws.low_rank_product`.
     """
-    (width, head, _), sigmas, normalization = product_parameters(d_model, d_head, sigma_q, sigma_k, normalization)
-    return ProductElement(head, math.prod(sigmas) / (math.sqrt(width) if normalization == "sqrt_d" else 1.0))
+    of = product_parameters(d_model, d_head, scale)
+    width, head, _ = of.dims
+    return ProductElement(head, math.prod(of.sigmas) / (math.sqrt(width) if of.normalization == "sqrt_d" else 1.0))
 
 
 def _by_octave(function: Callable[[int, FloatArray], FloatArray], d_head: int, x: FloatArray) -> FloatArray:

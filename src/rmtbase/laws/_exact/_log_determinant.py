@@ -7,6 +7,7 @@ from collections import Counter
 from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache
 from itertools import pairwise
+from typing import Any, Unpack
 
 import numpy as np
 from jaxtyping import Float
@@ -14,15 +15,15 @@ from scipy.linalg import eigh_tridiagonal
 from scipy.special import ndtr, ndtri, polygamma
 
 from rmtbase.errors import ParameterError
-from rmtbase.laws._distribution import Distribution, FloatArray, Moments
+from rmtbase.laws._distribution import Distribution, FloatArray
 from rmtbase.laws._exact._log_gamma_sum import LogGammaSum
-from rmtbase.laws._scale import ChainParameters, product_parameters
+from rmtbase.laws._parameters import ChainKeywords, ChainParameters, takes
 from rmtbase.parameters import require_flag, require_order, require_positive_integer
 
 _NODES = 10  # of Gauss's rule for a part of a progression
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False)
 class LogDeterminant(ChainParameters, Distribution):
     """Law of Σ ln λ over the r = min n_l nonzero eigenvalues of Wᵀ W, W = X_1 ... X_L, at any size. Exact.
 
@@ -50,19 +51,21 @@ class LogDeterminant(ChainParameters, Distribution):
 
     Raises:
         ParameterError: as :class:`rmtbase.laws.GaussianChain`, and for a self-normalised chain whose determinant is a
-            constant, as for d_head = 1 (see :func:`log_determinant` for its value).
+            constant, as for d_head = 1: that of the upper end of the support.
     """
 
-    self_normalized: bool = False
+    self_normalized: bool
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        object.__setattr__(self, "self_normalized", require_flag("self_normalized", self.self_normalized))
+    @takes(ChainKeywords)
+    def __init__(self, *shape: Any, self_normalized: bool = False, **chain: Unpack[ChainKeywords]) -> None:
+        super().__init__(*shape, **chain)
+        object.__setattr__(self, "self_normalized", require_flag("self_normalized", self_normalized))
         if not self._law.weights:
             raise ParameterError(
                 "dims",
                 self.dims,
-                "a determinant that varies: self-normalised, a product of one row and one column does not",
+                "a determinant that varies: self-normalised, that of a product of one row and one column is always "
+                f"{self.support[1]:.17g}",
             )
 
     @property
@@ -133,31 +136,9 @@ class LogDeterminant(ChainParameters, Distribution):
         """What the scales of the variables add to the sum of the logarithms of gamma variables over their shapes."""
         # χ²_n is n times its gamma variable over its shape.
         degrees = np.concatenate([n - np.arange(self.rank) for n in _other_dims(self.dims).elements()])
-        scale = 0.0 if self.self_normalized else 2.0 * math.fsum(map(math.log, self.sigmas or ()))
+        scale = 0.0 if self.self_normalized else 2.0 * math.fsum(map(math.log, self.sigmas))
         divisor = math.log(self.dims[0]) if self.normalization == "sqrt_d" else 0.0
         return math.fsum(np.log(degrees)) + self.rank * (scale - divisor)
-
-
-def log_determinant(
-    d_model: int,
-    d_head: int,
-    sigma_q: float = 1.0,
-    sigma_k: float = 1.0,
-    normalization: str = "sqrt_d",
-    self_normalized: bool = False,
-) -> Moments:
-    """Return mean, standard deviation and shape of Σ ln λ over the d_head nonzero eigenvalues of W_QK. Exact.
-
-    Those of :class:`LogDeterminant` for (d_model, d_head, d_model): for the raw σ = 1 product the mean is
-    2 Σ_{i<h} [ln 2 + digamma((d - i)/2)] and the variance 2 Σ_{i<h} trigamma((d - i)/2). The sigmas add
-    h ln(σ_q² σ_k²), ``sqrt_d`` subtracts h ln d. Self-normalised at d_head = 1 it is the constant 2 ln d. Arguments
-    and errors as :func:`rmtbase.laws.low_rank_product`.
-    """
-    chain = product_parameters(d_model, d_head, sigma_q, sigma_k, normalization)
-    if require_flag("self_normalized", self_normalized) and d_head == 1:
-        return Moments((1.0 if normalization == "sqrt_d" else 2.0) * math.log(d_model), 0.0, "exact")
-    law = LogDeterminant(*chain, self_normalized)
-    return Moments(law.mean(), law.std(), "exact", skewness=law.skewness(), excess_kurtosis=law.excess_kurtosis())
 
 
 def _other_dims(dims: tuple[int, ...]) -> Counter[int]:

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cache, lru_cache
 from itertools import product
+from typing import Any, Unpack
 
 import numpy as np
 
 from rmtbase.laws._distribution import FloatArray, Moments
 from rmtbase.laws._exact._cumulants import classical_cumulants
-from rmtbase.laws._exact._trace_moments import relative_cumulant, trace_moment
-from rmtbase.parameters import require_dims, require_head_shape
+from rmtbase.laws._exact._trace_moments import relative_cumulant, unit_trace_moment
+from rmtbase.laws._parameters import ChainKeywords, ChainParameters, takes
 
 Series = FloatArray  # coefficients of 1, ε, ..., ε³
 
@@ -21,32 +22,16 @@ _ORDER = 3
 _METHOD = "third-order delta method on exact moments"
 
 
-def participation_ratio(d_model: int, d_head: int) -> Moments:
-    """Return mean, standard deviation and shape of (Σ λ)² / Σ λ² for W_QK.
+@takes(ChainKeywords)
+def participation_ratio(*shape: Any, **chain: Unpack[ChainKeywords]) -> Moments:
+    """Return mean, standard deviation and shape of (tr M)² / tr M² = (Σ λ)² / Σ λ², M = Wᵀ W.
 
-    Free of the sigmas and of the normalization. See :func:`chain_participation_ratio` for method and accuracy.
-
-    Raises:
-        ParameterError: for d_head > d_model, or dimensions that are not positive integers.
-    """
-    width, head = require_head_shape(d_model, d_head)
-    return _participation_ratio((width, head, width))
-
-
-def normalized_participation_ratio(d_model: int, d_head: int) -> Moments:
-    """Return the same of the participation ratio divided by d_head."""
-    of = participation_ratio(d_model, d_head)
-    return replace(of, **{name: getattr(of, name) / d_head for name in ("mean", "std", "error", "std_error")})
-
-
-def chain_participation_ratio(dims: Sequence[int]) -> Moments:
-    """Return mean, standard deviation and shape of (tr M)² / tr M², M = Wᵀ W, W = X_1 ... X_L.
-
-    The ratio does not change when each factor is divided by its own σ̂, which takes most of the fluctuations out
-    of both traces. With a and b their relative deviations after it, the powers of (1 + a)² / (1 + b) are averaged term
-    by term; cumulants of order n are of order ε^(n-1), ε ~ 1/(number of entries) the parameter of the
-    expansion, so that the exact moments to degree 8 give mean and variance through ε³. Where the last two terms
-    alternate and fall, what is left is summed as a geometric series (Aitken), else the last one is dropped.
+    It depends on the dimensions alone. Nor does it change when each factor is divided by its own σ̂, which takes most of
+    the fluctuations out of both traces. With a and b their relative deviations after it, the powers of
+    (1 + a)² / (1 + b) are averaged term by term; cumulants of order n are of order ε^(n-1), ε ~ 1/(number of entries)
+    the parameter of the expansion, so that the exact moments to degree 8 give mean and variance through ε³. Where the
+    last two terms alternate and fall, what is left is summed as a geometric series (Aitken), else the last one is
+    dropped.
 
     ``error`` and ``std_error`` are the size of the last term, in every case measured more than the error itself. The
     skewness is that of the two leading orders, the excess kurtosis of the leading one alone. Errors of mean, std and
@@ -59,16 +44,25 @@ def chain_participation_ratio(dims: Sequence[int]) -> Moments:
     The kurtosis comes out at 0.57 for 0.24 at (64, 8) and 0.14 for 0.11 at (128, 16). Exactly 1 where the rank is 1.
 
     Raises:
-        ParameterError: for dimensions that are not positive integers, or fewer than two of them.
+        ParameterError: as :class:`rmtbase.laws.GaussianChain`.
     """
-    return _participation_ratio(require_dims(dims))
+    return participation_ratio_of(ChainParameters(*shape, **chain).dims)
+
+
+@takes(ChainKeywords)
+def normalized_participation_ratio(*shape: Any, **chain: Unpack[ChainKeywords]) -> Moments:
+    """Return the same of the participation ratio divided by the rank, d_head for W_QK."""
+    of = ChainParameters(*shape, **chain)
+    whole = participation_ratio_of(of.dims)
+    return replace(whole, **{name: getattr(whole, name) / of.rank for name in ("mean", "std", "error", "std_error")})
 
 
 @lru_cache(maxsize=1024)
-def _participation_ratio(dims: tuple[int, ...]) -> Moments:
+def participation_ratio_of(dims: tuple[int, ...]) -> Moments:
+    """:func:`participation_ratio` of checked dimensions."""
     if min(dims) == 1:
         return Moments(1.0, 0.0, "exact")
-    ratio = float(trace_moment((1,), dims, True) ** 2 / trace_moment((2,), dims, True))
+    ratio = float(unit_trace_moment((1,), dims, True) ** 2 / unit_trace_moment((2,), dims, True))
     first, second, third, fourth = _cumulants_of_the_ratio(dims)
     mean, error = _resummed(first)
     variance, variance_error = _resummed(second)

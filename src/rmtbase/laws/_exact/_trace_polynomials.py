@@ -129,9 +129,10 @@ def _latex_symbol(name: str) -> str:
 
 
 def trace_moment_polynomial(partition: Sequence[int], symbols: Sequence[str]) -> DimensionPolynomial:
-    """Return E[Π_i tr M^(μ_i)] of :func:`trace_moment` as a polynomial in the dimensions. Exact.
+    """Return E[Π_i tr M^(μ_i)] of the raw product at σ = 1 (:func:`trace_moment`) as a polynomial in the dimensions.
 
-    Its coefficients are positive integers: they count the pairings of the entries by the indices that stay free (Wick).
+    Exact. Its coefficients are positive integers: they count the pairings of the entries by the indices that stay free
+    (Wick).
     For W_QK, ``trace_moment_polynomial((2,), ("d", "h", "d"))`` is d**2*h*(d**2 + 2*d*h + 2*d + h + 3).
 
     Args:
@@ -146,7 +147,7 @@ def trace_moment_polynomial(partition: Sequence[int], symbols: Sequence[str]) ->
 
 
 def trace_cumulant_polynomial(powers: Sequence[int], symbols: Sequence[str]) -> DimensionPolynomial:
-    """Return the joint cumulant of :func:`trace_cumulant` as a polynomial in the dimensions. Exact.
+    """Return the cumulant of :func:`trace_cumulant`, raw and at σ = 1, as a polynomial in the dimensions. Exact.
 
     ``trace_cumulant_polynomial((1, 1), ("d", "h", "d"))`` is the variance of Σ λ, 2*d**2*h*(2*d + h + 1). Errors as
     :func:`trace_moment_polynomial`, and for no power at all.

@@ -171,7 +171,7 @@ def stable_rank(dims: tuple[int, ...], convention: str) -> EdgePower:
     of = sums(dims, convention)
     total = float(of.mean[0])
     relative = float(of.covariance[0, 0]) / total**2
-    largest = replace(largest_eigenvalue(dims), log_unit=0.0)  # in the sums' units
+    largest = replace(largest_eigenvalue(dims=dims), log_unit=0.0)  # in the sums' units
     mean, variance, third = largest.log_cumulants()
     response = eigenvalue_response_of_map(chain_map(dims), summands(convention), mean)[0] / total
     ratio_variance = variance + times**2 * relative - 2.0 * times * float(response)
@@ -187,7 +187,7 @@ def condition_number(dims: tuple[int, ...], power: float) -> EdgeRatio:
     Cov(ln λ_max, ln λ_min) = 2 / (r (ψ_+ - ψ_-))², the covariance kernel between the edges, is taken out
     of both variances, at the same skewness.
     """
-    upper, lower = largest_eigenvalue(dims), smallest_eigenvalue(dims)
+    upper, lower = (law(dims=dims, normalization="none") for law in (largest_eigenvalue, smallest_eigenvalue))
     covariance = 2.0 / (min(dims) * (upper.coordinate.psi - lower.coordinate.psi)) ** 2
     return EdgeRatio(_narrowed(upper, covariance), _narrowed(lower, covariance), power)
 

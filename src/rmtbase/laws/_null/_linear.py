@@ -12,7 +12,7 @@ import numpy as np
 from rmtbase.laws._chain._chain_map import chain_map
 from rmtbase.laws._chain._linear_statistics import LinearStatistics, linear_statistics_of_map
 from rmtbase.laws._distribution import FloatArray
-from rmtbase.laws._exact._participation_ratio import chain_participation_ratio
+from rmtbase.laws._exact._participation_ratio import participation_ratio_of
 from rmtbase.laws._null._pearson import Pearson3
 
 _TRUSTED = 0.05  # relative error of the standard deviation
@@ -82,7 +82,7 @@ def effective_rank(dims: tuple[int, ...]) -> Pearson3:
 
 def participation_ratio(dims: tuple[int, ...], convention: str, per_value: bool) -> Pearson3:
     """The null of T²/Q, divided by r for ``per_value``: of eigenvalues by exact moments where these serve."""
-    moments = chain_participation_ratio(dims) if convention == "eigenvalue" else None
+    moments = participation_ratio_of(dims) if convention == "eigenvalue" else None
     if moments is None or moments.std_error > _TRUSTED * moments.std:  # few eigenvalues of a nearly square chain
         law = function_of_sums(dims, convention, "participation_ratio")
     else:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple, Unpack
 
 from rmtbase.errors import ParameterError
 from rmtbase.laws._distribution import Distribution, FloatArray
@@ -15,7 +15,8 @@ from rmtbase.laws._exact._trace_moments import trace_cumulants
 from rmtbase.laws._null._edges import condition_number, stable_rank
 from rmtbase.laws._null._linear import effective_rank, function_of_sums, participation_ratio
 from rmtbase.laws._null._pearson import LogPearson3, Pearson3
-from rmtbase.parameters import require_dims, require_flag, require_moderate_sigmas, require_normalization
+from rmtbase.laws._parameters import ChainKeywords, ChainParameters, takes
+from rmtbase.parameters import require_flag, require_moderate_sigmas
 
 _SMALLEST_RANK = 8
 
@@ -72,12 +73,18 @@ class NullLaw(Distribution):
 
 
 class Case(NamedTuple):
-    """A chain with everything that scales its eigenvalues."""
+    """A chain, and whether its factors are divided by their own size first."""
 
-    dims: tuple[int, ...]
-    sigmas: tuple[float, ...]
-    normalization: str
+    chain: ChainParameters
     self_normalized: bool
+
+    @property
+    def dims(self) -> tuple[int, ...]:
+        return self.chain.dims
+
+    def of(self, law: Callable[..., Any], *arguments: object) -> Any:
+        """A law of this case."""
+        return law(*arguments, **self.chain.keywords, self_normalized=self.self_normalized)
 
 
 @dataclass(frozen=True)
@@ -90,13 +97,8 @@ class _Recipe:
     soft_edge: bool = False
 
 
-def null(
-    statistic: str,
-    dims: Sequence[int],
-    sigmas: Sequence[float] | None = None,
-    normalization: str = "none",
-    self_normalized: bool = False,
-) -> NullLaw:
+@takes(ChainKeywords)
+def null(statistic: str, *shape: Any, self_normalized: bool = False, **chain: Unpack[ChainKeywords]) -> NullLaw:
     """Return the distribution of a spectral statistic over independent draws of a Gaussian chain. No simulation.
 
     Exact (mean and standard deviation in rational arithmetic or digamma functions): ``trace``, ``trace_of_square``,
@@ -105,10 +107,10 @@ def null(
     entropies, effective rank, participation ratios of singular values. Expansion of exact moments: participation
     ratios. No number in any of them was fitted.
 
-    ``statistic`` is one of NULL_STATISTICS, the names of ``rmtbase.statistics.SPECTRAL_STATISTICS``; the chain's
-    parameters are those of :class:`rmtbase.laws.GaussianChain`. ``self_normalized`` divides each factor by its own
-    estimate |X_l|_F / (n_{l-1} n_l)^(1/2) of σ_l first, as a trained head is: the sigmas then cancel, and scale-free
-    statistics do not change.
+    ``statistic`` is one of NULL_STATISTICS, the names of ``rmtbase.statistics.SPECTRAL_STATISTICS``:
+    ``null("normalized_participation_ratio", d_model=768, d_head=64)``. ``self_normalized`` divides each factor by its
+    own estimate |X_l|_F / (n_{l-1} n_l)^(1/2) of σ_l first, as a trained head is: the sigmas then cancel, and
+    scale-free statistics do not change.
 
     Raises:
         ParameterError: for an unknown statistic; parameters outside the domain of
@@ -118,12 +120,12 @@ def null(
     """
     if statistic not in _RECIPES:
         raise ParameterError("statistic", statistic, f"one of {', '.join(NULL_STATISTICS)}")
-    checked = require_dims(dims)
-    scales = require_moderate_sigmas(sigmas, len(checked) - 1)
+    of = ChainParameters(*shape, **chain)
+    require_moderate_sigmas(of.sigmas, len(of.sigmas))
     own = require_flag("self_normalized", self_normalized)
     if own:
-        scales = (1.0,) * len(scales)
-    return _null(statistic, Case(checked, scales, require_normalization(normalization), own))
+        of = ChainParameters(dims=of.dims, normalization=of.normalization)
+    return _null(statistic, Case(of, own))
 
 
 @lru_cache(maxsize=1024)
@@ -147,7 +149,7 @@ def _null(statistic: str, case: Case) -> NullLaw:
 
 
 def _trace(case: Case, power: int) -> Distribution:
-    moments = trace_cumulants(power, *case)
+    moments = case.of(trace_cumulants, power)
     if moments.std == 0.0:
         raise ParameterError(
             "dims", case.dims, "a trace that varies: self-normalised, that of one factor or of rank 1 does not"
@@ -201,8 +203,8 @@ _PARTICIPATION = (
 )
 
 _RECIPES: dict[str, _Recipe] = {
-    "largest_eigenvalue": _Recipe(lambda case: largest_eigenvalue(*case), "asymptotic", _LARGEST),
-    "smallest_eigenvalue": _Recipe(lambda case: smallest_eigenvalue(*case), "asymptotic", _SMALLEST, soft_edge=True),
+    "largest_eigenvalue": _Recipe(lambda case: case.of(largest_eigenvalue), "asymptotic", _LARGEST),
+    "smallest_eigenvalue": _Recipe(lambda case: case.of(smallest_eigenvalue), "asymptotic", _SMALLEST, soft_edge=True),
     "trace": _Recipe(lambda case: _trace(case, 1), "exact", _EXACT_MOMENTS),
     "trace_of_square": _Recipe(lambda case: _trace(case, 2), "exact", _EXACT_MOMENTS),
     "participation_ratio": _scale_free(_PARTICIPATION, participation_ratio, "eigenvalue", False),
@@ -210,7 +212,7 @@ _RECIPES: dict[str, _Recipe] = {
     "spectral_entropy": _scale_free(_BULK, function_of_sums, "eigenvalue", "entropy"),
     "condition_number": _scale_free(_CONDITION, condition_number, 1.0, soft_edge=True),
     "stable_rank": _scale_free(_STABLE, stable_rank, "eigenvalue"),
-    "log_determinant": _Recipe(lambda case: LogDeterminant(*case), "exact", _EXACT_SHAPE),
+    "log_determinant": _Recipe(lambda case: case.of(LogDeterminant), "exact", _EXACT_SHAPE),
     "effective_rank": _scale_free(_BULK, effective_rank),
     "participation_ratio_singular": _scale_free(_BULK, participation_ratio, "singular", False),
     "normalized_participation_ratio_singular": _scale_free(_BULK, participation_ratio, "singular", True),

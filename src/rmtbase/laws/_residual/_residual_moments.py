@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 
-from rmtbase.laws._exact._trace_moments import TraceMoments
 from rmtbase.laws._exact._zonal import (
     Partition,
     power_sum_in_zonals,
@@ -18,6 +18,23 @@ from rmtbase.laws._exact._zonal import (
 from rmtbase.laws._residual._residual_path import require_residual
 from rmtbase.laws._scale import as_float
 from rmtbase.parameters import require_positive_integer
+
+
+@dataclass(frozen=True)
+class TraceMoments:
+    """Exact first and second moments of the sum of the eigenvalues and of their squares.
+
+    Attributes:
+        mean_trace, std_trace: of the sum of λ.
+        mean_trace_of_square, std_trace_of_square: of the sum of λ².
+        covariance: of the two sums.
+    """
+
+    mean_trace: float
+    std_trace: float
+    mean_trace_of_square: float
+    std_trace_of_square: float
+    covariance: float
 
 
 def residual_trace_moment(partition: Sequence[int], depth: int, sigma: float, d_model: int) -> Fraction:

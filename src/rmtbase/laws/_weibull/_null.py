@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Unpack
 
 import numpy as np
 from jaxtyping import Float
@@ -16,6 +16,7 @@ from scipy.special import ndtr
 from rmtbase.errors import ParameterError
 from rmtbase.laws._distribution import FloatArray, Moments
 from rmtbase.laws._element._product_element import chi_square_rule, product_element
+from rmtbase.laws._parameters import ProductKeywords, takes
 from rmtbase.laws._weibull._arithmetic import FLOAT
 from rmtbase.laws._weibull._plot import WeibullPlot, weibull_plot
 from rmtbase.laws._weibull.parents import Parent, VarianceGamma, require_parent
@@ -228,13 +229,12 @@ class WeibullProductNull(NamedTuple):
     r_squared: Moments
 
 
+@takes(ProductKeywords)
 def weibull_product_null(
     d_model: int,
     d_head: int,
     trim: float | Fraction = 0.1,
-    sigma_q: float = 1.0,
-    sigma_k: float = 1.0,
-    normalization: str = "sqrt_d",
+    **scale: Unpack[ProductKeywords],
 ) -> WeibullProductNull:
     """The law of :func:`rmtbase.statistics.weibull_fit` of the N = d_model² elements of one W_QK = W_Qᵀ W_K.
 
@@ -249,13 +249,12 @@ def weibull_product_null(
     Simulated: standard deviations right to 1 % at (64, 8), within the error of 2 % at (200, 16). The dependence biases
     k̂ by 0.07, λ̂ by 0.03 and R² by -0.06 standard deviations at (64, 8), by less than 0.03 at (200, 16).
 
-    ``trim`` is t, 0 ≤ t < 1/2, the share left out at either end; parameters of the law as for
-    :func:`rmtbase.laws.product_element`.
+    ``trim`` is t, 0 ≤ t < 1/2, the share left out at either end.
 
     Raises:
         ParameterError: as :func:`rmtbase.laws.low_rank_product`; a trim outside [0, 1/2).
     """
-    law = product_element(d_model, d_head, sigma_q, sigma_k, normalization)
+    law = product_element(d_model, d_head, **scale)
     trim, parent, n = require_trim(trim), VarianceGamma(law.std(), law.d_head), d_model**2
     plot, independent = weibull_plot(parent, trim), weibull_null(trim, parent)
     # The conditional law of |w| in a row, as weights on the nodes that carry the law of |w| itself.

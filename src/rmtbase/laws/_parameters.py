@@ -1,0 +1,218 @@
+"""The keywords that every law of a Gaussian chain takes, and the one way in which they are read."""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from fractions import Fraction
+from functools import wraps
+from typing import Any, ParamSpec, TypedDict, TypeVar, Unpack
+
+from rmtbase.errors import ParameterError
+from rmtbase.parameters import (
+    require_dims,
+    require_head_shape,
+    require_normalization,
+    require_positive_number,
+    require_sigmas,
+)
+from rmtbase.shown import quoted
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+DEFAULT_NORMALIZATION = "sqrt_d"
+
+
+class ProductKeywords(TypedDict, total=False):
+    """Scale of W_QK = W_Qᵀ W_K, W_Q and W_K of shape (d_head, d_model).
+
+    sigma_q, sigma_k: standard deviations of the elements of W_Q and of W_K; 1 for each left out.
+    sigma: that of both, in place of the two.
+    normalization: ``"sqrt_d"``, W_QK divided by √d_model, or ``"none"``, the raw product.
+    """
+
+    sigma_q: float | None
+    sigma_k: float | None
+    sigma: float | None
+    normalization: str
+
+
+class ChainKeywords(ProductKeywords, total=False):
+    """The chain W = X_1 ... X_L, X_l of shape (n_{l-1}, n_l) with entries N(0, σ_l²), given in one of two ways.
+
+    d_model, d_head: W_QK = W_Qᵀ W_K, the chain (d_model, d_head, d_model); also as two numbers by position.
+        sigma_q, sigma_k: standard deviations of W_Q and of W_K; 1 for each left out.
+    dims: (n_0, ..., n_L) of any chain; also by position, a pair excepted, which could be either of the two.
+        sigmas: its L standard deviations; 1 for each if left out.
+    sigma: in either, the standard deviation of every factor.
+    normalization: in either, ``"sqrt_d"``, W divided by √n_0 (√d_model), or ``"none"``, the raw product.
+    """
+
+    d_model: int | None
+    d_head: int | None
+    dims: Sequence[int] | None
+    sigmas: Sequence[float] | None
+
+
+_OF_PRODUCT = ("d_model", "d_head", "sigma_q", "sigma_k")
+_OF_CHAIN = ("dims", "sigmas")
+_WAYS = (
+    "d_model= and d_head= (with sigma_q=, sigma_k=) for W_QK, or dims= (with sigmas=) for any chain; in either, sigma= "
+    "for all its factors"
+)
+
+
+@dataclass(frozen=True, init=False)
+class ChainParameters:
+    """Dimensions, standard deviations and normalization of a chain, checked: the fields of every law of one."""
+
+    dims: tuple[int, ...]
+    sigmas: tuple[float, ...]
+    normalization: str
+
+    def __init__(self, *shape: Any, **chain: Unpack[ChainKeywords]) -> None:
+        dims, sigmas, normalization = _read(shape, chain)
+        object.__setattr__(self, "dims", dims)
+        object.__setattr__(self, "sigmas", sigmas)
+        object.__setattr__(self, "normalization", normalization)
+
+    @property
+    def rank(self) -> int:
+        """The rank r = min n_l: how many eigenvalues are structurally nonzero."""
+        return min(self.dims)
+
+    @property
+    def keywords(self) -> ChainKeywords:
+        """The keywords that give any law this chain."""
+        return {"dims": self.dims, "sigmas": self.sigmas, "normalization": self.normalization}
+
+    @property
+    def _variance_factor(self) -> Fraction:
+        return variance_factor(self.dims, self.sigmas, self.normalization)
+
+
+def variance_factor(dims: Sequence[int], sigmas: Sequence[float], normalization: str) -> Fraction:
+    """Return, exactly, what multiplies the eigenvalues of the σ = 1, raw chain.
+
+    It is Π σ_l², divided by n_0 for ``sqrt_d``, which divides the product by √n_0.
+    """
+    factor = math.prod((Fraction(sigma) ** 2 for sigma in sigmas), start=Fraction(1))
+    return factor / dims[0] if normalization == "sqrt_d" else factor
+
+
+def product_parameters(d_model: int, d_head: int, scale: ProductKeywords) -> ChainParameters:
+    """The chain of W_QK, for laws of W_QK alone."""
+    return ChainParameters(d_model=d_model, d_head=d_head, **scale)
+
+
+def takes(keywords: type) -> Callable[[Callable[P, T]], Callable[P, T]]:
+    """Spell out in a function's signature and help the keywords that it takes as ``**name: Unpack[keywords]``.
+
+    A keyword that it does not take is a TypeError that names the nearest one that it does.
+    """
+
+    def spelt_out(function: Callable[P, T]) -> Callable[P, T]:
+        signature = _with_keywords(inspect.signature(function), keywords)
+        known = [name for name, one in signature.parameters.items() if one.kind is not one.VAR_POSITIONAL]
+
+        @wraps(function)
+        def checked(*args: P.args, **kwargs: P.kwargs) -> T:
+            for name in kwargs:
+                if name not in known:
+                    near = get_close_matches(name, known, 1)
+                    hint = f"did you mean {near[0]!r}?" if near else f"it takes {', '.join(known)}"
+                    raise TypeError(f"{function.__qualname__}() got an unexpected keyword argument {name!r}; {hint}")
+            return function(*args, **kwargs)
+
+        checked.__signature__ = signature  # type: ignore[attr-defined]
+        own, shared = inspect.cleandoc(function.__doc__ or ""), inspect.cleandoc(keywords.__doc__ or "")
+        checked.__doc__ = f"{own}\n\n{shared}".strip()
+        return checked
+
+    return spelt_out
+
+
+def _with_keywords(signature: inspect.Signature, keywords: type) -> inspect.Signature:
+    """The signature with the keywords one by one, before those of its own that go by name alone."""
+    own = [one for one in signature.parameters.values() if one.kind is not one.VAR_KEYWORD]
+    by_name = [one for one in own if one.kind is one.KEYWORD_ONLY]
+    order = (*_OF_PRODUCT, *_OF_CHAIN, "sigma", "normalization")
+    types = keywords.__annotations__
+    shown = [
+        inspect.Parameter(
+            name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=DEFAULT_NORMALIZATION if name == "normalization" else None,
+            annotation=types[name].__forward_arg__,
+        )
+        for name in order
+        if name in types
+    ]
+    return signature.replace(parameters=[*(one for one in own if one not in by_name), *shown, *by_name])
+
+
+def _read(shape: tuple[Any, ...], keywords: Mapping[str, Any]) -> tuple[tuple[int, ...], tuple[float, ...], str]:
+    """The dimensions, sigmas and normalization of the chain of these arguments."""
+    given = {name: value for name, value in keywords.items() if value is not None}
+    normalization = require_normalization(keywords.get("normalization", DEFAULT_NORMALIZATION))
+    given |= _by_position(shape, given)
+    _refuse_mixtures(given)
+    sigma = require_positive_number("sigma", given["sigma"]) if "sigma" in given else None
+    if "dims" in given:
+        dims = require_dims(given["dims"])
+        count = len(dims) - 1
+        return dims, require_sigmas(given.get("sigmas"), count) if sigma is None else (sigma,) * count, normalization
+    width, head = require_head_shape(given["d_model"], given["d_head"])
+    one = 1.0 if sigma is None else sigma
+    sigmas = tuple(require_positive_number(name, given.get(name, one)) for name in ("sigma_q", "sigma_k"))
+    return (width, head, width), sigmas, normalization
+
+
+def _by_position(shape: tuple[Any, ...], given: Mapping[str, Any]) -> dict[str, Any]:
+    """What came by position, (dims), (dims, sigmas) or (d_model, d_head), under its names."""
+    if not shape:
+        return {}
+    is_chain = isinstance(shape[0], Iterable)
+    names = _OF_CHAIN if is_chain else _OF_PRODUCT[:2]
+    if len(shape) > len(names):
+        raise TypeError(f"{len(shape)} arguments by position where {' and '.join(names)} may be; give the rest by name")
+    named = dict(zip(names, shape, strict=False))
+    for name in named.keys() & given.keys():
+        raise TypeError(f"{name} is given twice, by position and by name")
+    if is_chain:
+        named["dims"] = require_dims(named["dims"])
+        if len(named["dims"]) == 2:
+            _refuse_pair(*named["dims"])
+    return {name: value for name, value in named.items() if value is not None}
+
+
+def _refuse_pair(n: int, m: int) -> None:
+    width, head = max(n, m), min(n, m)
+    raise ParameterError(
+        "the pair by position",
+        (n, m),
+        f"d_model={width}, d_head={head} for W_QK = W_QᵀW_K (the chain ({width}, {head}, {width})), or dims=({n}, {m}) "
+        f"for one {n}×{m} matrix",
+    )
+
+
+def _refuse_mixtures(given: Mapping[str, Any]) -> None:
+    """Refuse arguments of both ways in, of half of one, and one standard deviation given twice."""
+    of_product, of_chain = ([name for name in names if name in given] for names in (_OF_PRODUCT, _OF_CHAIN))
+    if of_product and of_chain:
+        raise ParameterError(of_chain[0], given[of_chain[0]], f"none beside {', '.join(of_product)}: {_WAYS}")
+    if of_chain and "dims" not in given:
+        raise ParameterError("dims", None, f"the dimensions (n_0, ..., n_L) beside sigmas: {_WAYS}")
+    if not of_product and not of_chain:
+        raise ParameterError("dims", None, _WAYS)
+    for name, other in (("d_model", "d_head"), ("d_head", "d_model")):
+        if not of_chain and name not in given:
+            beside = f"{other} = {quoted(given[other])}" if other in given else ", ".join(of_product)
+            raise ParameterError(name, None, f"a positive integer beside {beside}: {_WAYS}")
+    for name in ("sigma_q", "sigma_k", "sigmas"):
+        if "sigma" in given and name in given:
+            raise ParameterError("sigma", given["sigma"], f"none beside {name}: it is that of every factor")
