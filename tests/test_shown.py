@@ -84,9 +84,11 @@ def test_an_object_is_one_short_line_of_its_fields():
 
 WEIGHTS = np.random.default_rng(0).standard_normal((16, 16))
 OBJECTS = {
-    "chain": lambda: laws.low_rank_product(768, 64),
-    "null": lambda: laws.null("condition_number", (768, 64, 768)),
-    "edge": lambda: laws.largest_eigenvalue((768, 64, 768)),
+    "chain": lambda: laws.low_rank_product(d_model=768, d_head=64),
+    "null": lambda: laws.null("condition_number", d_model=768, d_head=64),
+    "edge": lambda: laws.largest_eigenvalue(d_model=768, d_head=64),
+    "ordered": lambda: laws.ordered_eigenvalues(d_model=768, d_head=64),
+    "trace_moments": lambda: laws.residual_trace_moments(4, 1.0, 64),
     "anchor": lambda: laws.weibull_anchor(),
     "weibull_null": lambda: laws.weibull_null(),
     "weibull_product_null": lambda: laws.weibull_product_null(768, 64),

@@ -83,6 +83,16 @@ MEANT: dict[str, str] = {
     "constant_values/bibliography/tarnowski_2019/*": "an accent that LaTeX has with the package fontenc alone",
     "commands/*rmtbase constants*": "conditions, sentences, and rmtbase in the BibTeX",
     "draws/plan.titles/*": "the repr of a plan, whose fields have another order",
+    "commands/* > *@units": "absent where there is none",
+    "commands/* > *@long_name": "of coordinates too, and of what may be NaN",
+    "commands/* > *@schema_version": "1.3",
+    "commands/* > *@sha256*": "digests over the above",
+    "commands/* > */bin": "the centres of the bins, where every case has the same",
+    "commands/* > */bin@*": "the centres of the bins, where every case has the same",
+    "commands/* > *bin_center*": "the centres of the bins of each case",
+    "commands/* > *moment_order*": "which moments are finite",
+    "commands/rmtbase baseline * --json*": "which moments are finite, and three quantiles",
+    "names/statistics.Statistic*": "it knows how it grows as the smallest eigenvalue falls",
 }
 """Entries that are gone, or differ in whatever way, by pattern, each with the reason."""
 

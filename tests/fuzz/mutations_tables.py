@@ -85,6 +85,8 @@ IMPOSSIBLE: dict[str, Change] = {
     "a negative sigma_q": _one("sigma_q", -1.0),
     "a negative sigma": _one("sigma", -1.0),
     "an infinite mean": _one("mean", np.inf),
+    "no moments at all": _one("moment_order", 0.0),
+    "a center beyond its bin": _one("bin_center", -1e9),
     "means as text": _all("mean", _TEXT),
     "observations as text": _all("observed", _TEXT),
     "no draws": _one("draws", 0),

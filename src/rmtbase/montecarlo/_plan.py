@@ -41,8 +41,7 @@ DRAWS_VERSION = 2
 _DRAWS = 10_000
 _CHUNK_WORK = 2**32  # draws per chunk times the matrix's longer side and its shorter side's square: a second or two
 _CHUNK_ELEMENTS = 2**26  # draws per chunk times the square of the longer side, where it is elements that are counted
-_LARGEST_CHUNK = 2**16
-_CHUNK_NUMBERS = 2**24  # of a chunk's file
+_LARGEST_CHUNK, _CHUNK_NUMBERS = 2**16, 2**24  # draws of a chunk, and numbers of its file
 _LEAST_SCALE = 1e-30  # beyond it the variance of trace_of_square, which goes as the eighth power, leaves float64
 
 Parameters = Mapping[str, Any]

@@ -37,12 +37,14 @@ from rmtbase.laws._chain._chain_map import ChainMap, chain_map, chain_scale
 from rmtbase.laws._chain._gaussian_chain import GaussianChain
 from rmtbase.laws._distribution import ComplexArray, FloatArray
 from rmtbase.laws._parameters import variance_factor
+from rmtbase.shown import in_one_line
 
 _FEWEST, _MOST = 64, 1024
 _EIGENVALUE_NODES = 256
 _CONVERGED = 1e-10
 
 
+@in_one_line
 @dataclass(frozen=True)
 class LinearStatistics:
     """First three joint cumulants of the sums S_i = Σ_k f_i(λ_k) over the r nonzero eigenvalues of one draw.

@@ -16,12 +16,14 @@ from rmtbase.laws._edge._extreme_eigenvalues import NEARLY_HARD, largest_eigenva
 from rmtbase.laws._parameters import ChainKeywords, takes, variance_factor
 from rmtbase.laws._scale import own_variance_log_cumulants
 from rmtbase.parameters import require_flag
+from rmtbase.shown import in_one_line
 
 # Of the number of eigenvalues of one sine process of β = 1 in an interval that holds x of them,
 # (2/π²) (ln(2 π x) + constant) per two ends (Mehta 2004, eq. 16.1.4).
 _RIGIDITY = np.euler_gamma + 1.0 - math.pi**2 / 8.0
 
 
+@in_one_line
 @dataclass(frozen=True)
 class OrderedEigenvalues:
     """Mean and standard deviation of the eigenvalues λ_1 ≥ ... ≥ λ_r of one draw.

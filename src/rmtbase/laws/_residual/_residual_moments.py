@@ -18,8 +18,10 @@ from rmtbase.laws._exact._zonal import (
 from rmtbase.laws._residual._residual_path import require_residual
 from rmtbase.laws._scale import as_float
 from rmtbase.parameters import require_positive_integer
+from rmtbase.shown import in_one_line
 
 
+@in_one_line
 @dataclass(frozen=True)
 class TraceMoments:
     """Exact first and second moments of the sum of the eigenvalues and of their squares.
