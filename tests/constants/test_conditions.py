@@ -43,9 +43,7 @@ def test_every_constant_states_all_its_conditions(entry):
 @pytest.mark.parametrize("name", ["product_upper_edge", "product_lower_edge"])
 @pytest.mark.parametrize("scale", SCALES, ids=str)
 def test_scaled_edges_are_those_of_the_law(name, scale):
-    sigma_q, sigma_k = (scale.get(which, scale.get("sigma", 1.0)) for which in ("sigma_q", "sigma_k"))
-    law = laws.GaussianChain((768, 64, 768), (sigma_q, sigma_k), scale.get("normalization", "sqrt_d"))
-    edge = law.support[["lower", "upper"].index(name.split("_")[1])]
+    edge = laws.GaussianChain(d_model=768, d_head=64, **scale).support[["lower", "upper"].index(name.split("_")[1])]
     assert constants.find(name).value(768, 64, **scale) == pytest.approx(edge, rel=1e-12)
 
 

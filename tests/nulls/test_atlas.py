@@ -34,7 +34,8 @@ def path(atlas, tmp_path_factory):
 def test_every_variable_is_described(atlas):
     assert set(ATLAS_SCHEMA) <= set(atlas.variables)
     for name, variable in ATLAS_SCHEMA.items():
-        assert atlas[name].attrs == {"long_name": variable.long_name, "units": variable.units}
+        units = {"units": variable.units} if variable.units else {}
+        assert atlas[name].attrs == {"long_name": variable.long_name, **units}
 
 
 def test_shapes_are_in_order_of_head_and_width(atlas):
