@@ -35,7 +35,7 @@ def flagged_by_statistic(
     heads, theme = heads_of(scores), as_theme(theme)
     ax = own_axes(ax, theme, scores)
     q = heads["q_value"].transpose("statistic", ...).values.reshape(heads.sizes["statistic"], -1)
-    known, count = np.isfinite(q).any(axis=1), (q < level).sum(axis=1)
+    known, count = np.asarray(np.isfinite(q).any(axis=1)), np.asarray((q < level).sum(axis=1))
     order = np.lexsort((np.arange(len(count)), -count, ~known))
     place = np.arange(len(order))
     total = int(np.isfinite(heads["omnibus_q_value"].values).sum())
