@@ -68,3 +68,15 @@ def test_a_dash_is_stdout(null_file):
         ran = subprocess.run([*command, *options], capture_output=True, timeout=120, check=False)
         assert (ran.returncode, ran.stderr) == (0, b"")
         assert ran.stdout.startswith(start)
+
+
+def test_csv_and_report_go_to_stdout_in_the_summary_s_place(run, model_folder, null_file, tmp_path):
+    for option, start in (("--csv", "layer,head"), ("--report", "<!DOCTYPE html>")):
+        ran = run("score", model_folder, "--baseline", null_file, option, "-")
+        assert ran.status == 0
+        assert ran.out.startswith(start)
+        assert "wrote" not in ran.err
+    for options in (["--csv", "-", "--report", "-"], ["--csv", "-", "--json"], ["-o", "-"]):
+        ran = run("score", model_folder, "--baseline", null_file, *options)
+        assert (ran.status, ran.out) == (2, "")
+        assert "stdout" in ran.err

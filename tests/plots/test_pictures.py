@@ -5,6 +5,7 @@ import re
 
 import matplotlib
 import pytest
+from IPython.core.formatters import DisplayFormatter
 from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
 
@@ -48,8 +49,7 @@ def test_a_figure_and_its_axes_show_themselves_in_a_notebook(baseline):
 
 
 def test_ipython_shows_what_is_returned(baseline):
-    formatters = pytest.importorskip("IPython.core.formatters")
-    formatter = formatters.DisplayFormatter()
+    formatter = DisplayFormatter()
     for one in (null_spectrum(baseline), figures(baseline), figures(baseline)["null-spectrum-32x8"]):
         shown, _ = formatter.format(one)
         assert {"image/png", "text/html"} & set(shown)

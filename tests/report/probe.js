@@ -32,6 +32,13 @@ window.addEventListener("load", () => {
   seen.status = box.querySelector("[role=status]").textContent;
   box.querySelector(".scroll").scrollTop = 60;
   seen.sticky = box.querySelector("thead").getBoundingClientRect().top - box.querySelector(".scroll").getBoundingClientRect().top;
+  filter.click();
+  const scroll = box.querySelector(".scroll");
+  box.querySelector(".controls button").click();
+  seen.whole = { pressed: box.querySelector(".controls button").getAttribute("aria-pressed"),
+    hidden: scroll.scrollHeight - scroll.clientHeight };
+  seen.hints = [...document.querySelectorAll(".plot + .hint")].map((hint) => getComputedStyle(hint).display);
+  seen.width = innerWidth;
   seen.dark = matchMedia("(prefers-color-scheme: dark)").matches;
   seen.background = getComputedStyle(document.body).backgroundColor;
   seen.text_colour = getComputedStyle(document.body).color;

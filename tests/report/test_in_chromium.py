@@ -91,9 +91,40 @@ def test_every_figure_is_visible(look, request):
         assert figure["marks"] > 30
 
 
-@pytest.mark.parametrize("look", ["light", "dark"])
+@pytest.fixture(scope="module")
+def phone(page, tmp_path_factory):
+    """The page in a frame as narrow as the smallest telephones."""
+    folder = tmp_path_factory.mktemp("phone")
+    framed = html.escape(re.sub(r"script-src 'sha256-[^']*'", "script-src 'unsafe-inline'", page).replace(
+        "</body>", f"<script>{PROBE}</script></body>"
+    ))  # fmt: skip
+    (folder / "frame.html").write_text(
+        '<!DOCTYPE html><meta charset="utf-8"><body><pre id="probe"></pre>'
+        f'<iframe style="width: 320px; height: 800px; border: 0" srcdoc="{framed}"></iframe><script>'
+        "window.addEventListener('load', () => setTimeout(() => { document.querySelector('#probe').textContent ="
+        " document.querySelector('iframe').contentDocument.querySelector('#probe').textContent; }, 500));</script>",
+        encoding="utf-8",
+    )
+    dom, _ = opened(folder / "frame.html", folder)
+    return json.loads(html.unescape(re.search(r'<pre id="probe">(.*?)</pre>', dom, re.DOTALL).group(1)))
+
+
+@pytest.mark.parametrize("look", ["light", "dark", "phone"])
 def test_nothing_overflows_the_window(look, request):
     assert request.getfixturevalue(look)["overflow"] <= 0
+
+
+def test_figures_that_scroll_say_so(light, phone):
+    assert phone["width"] == 320
+    assert set(phone["hints"]) == {"block"}
+    assert set(light["hints"]) == {"none"}
+
+
+@pytest.mark.parametrize("look", ["light", "phone"])
+def test_all_rows_can_be_had_at_once(look, request):
+    whole = request.getfixturevalue(look)["whole"]
+    assert whole["pressed"] == "true"
+    assert whole["hidden"] <= 1
 
 
 def test_the_page_and_its_figures_follow_light_and_dark(light, dark):

@@ -194,11 +194,19 @@ def test_p_values_at_the_floor_are_bounds(tree, page):
 def test_scores_of_arrays_have_a_page(tree):
     arrays = tree.copy()
     del arrays["matrices"]
-    for attributes in ({"family": "", "model": "", "revision": ""}, {"family": "arrays"}):
+    for attributes in ({"family": "", "model": "arrays", "revision": ""}, {"family": "arrays"}):
         arrays.attrs = tree.attrs | attributes
         page = render(arrays)
         assert Outline(page).open == []
         assert ("Each attention head of these arrays was" in page) == ("model" in attributes)
+
+
+def test_on_paper_headings_stay_with_what_follows_and_nothing_is_cut(page):
+    rules = page[page.index("@media print") : page.index("</style>", page.index("@media print"))]
+    assert re.search(r"h2, h3[^{]*{ break-after: avoid; }", rules)
+    assert re.search(r"figure, tr[^{]*{ break-inside: avoid; }", rules)
+    assert re.search(r"\.scroll, \.plot, pre { max-height: none; overflow: visible;", rules)
+    assert re.search(r"\.hint, \.skip[^{]*{ display: none; }", rules)
 
 
 def test_headers_and_symbols_have_tips(page, outline):

@@ -59,7 +59,7 @@ def test_page_pictures_table_and_words_are_made_of_it(null, layers, null_table):
     tree = rmtbase.score_heads(*layers, **options, model="<my> model")
     page = render(tree)
     assert "&lt;my&gt; model" in page
-    assert len(figures(tree)) == (4 if of_own else 5)
+    assert len(figures(tree)) == (6 if of_own else 7)
     assert len(heads_csv(tree).splitlines()) == 1 + N_LAYERS * N_HEADS
     assert summarize_scores(tree).n_heads == N_LAYERS * N_HEADS
 

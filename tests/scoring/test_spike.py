@@ -35,7 +35,8 @@ def test_the_finding_says_by_what_and_how_far(planted):
     sentence = finding.sentence()
     assert sentence.startswith("Layer 1 head 5: ")
     assert f"{abs(finding.z_score):.1f} standard deviations " in sentence
-    assert f"q = {finding.omnibus_q_value:.2g}" in sentence
+    assert finding.at_floor
+    assert f"q ≤ {finding.omnibus_q_value:.2g}" in sentence
 
 
 def test_sentences_count_heads_and_name_the_one(planted):

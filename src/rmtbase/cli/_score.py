@@ -51,8 +51,12 @@ def score(
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of the null draws.")] = 0,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Scores file to write (netCDF4).")] = None,
-    csv: Annotated[Path | None, typer.Option(help="Also write the heads as CSV.")] = None,
-    report: Annotated[Path | None, typer.Option(help="Also write a self-contained HTML report.")] = None,
+    csv: Annotated[
+        Path | None, typer.Option(help="Also write the heads as CSV; '-': to stdout, in the summary's place.")
+    ] = None,
+    report: Annotated[
+        Path | None, typer.Option(help="Also write a self-contained HTML report; '-': to stdout.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
 ) -> None:
     """Score a model: how far is every head and weight matrix from random?
@@ -62,15 +66,21 @@ def score(
     Are queries and keys aligned with each other? rmtbase score demo --null haar
     """
     from rmtbase.cli._endings import detail
+    from rmtbase.cli._standard_output import is_standard_output, write_output
     from rmtbase.cli._tables import print_summary, summary_json
     from rmtbase.cli._terminal import bars, out, print_json, say_written
     from rmtbase.errors import OutputError
     from rmtbase.models import open_model, require_other_files
     from rmtbase.scoring import ANALYTIC, heads_csv, summarize_scores
     from rmtbase.scoring import score as score_model
-    from rmtbase.tables import require_writable, write_bytes, write_table
+    from rmtbase.tables import require_writable, write_table
 
-    outputs = [path for path in (output, csv, report) if path is not None]
+    printed = [path for path in (csv, report) if is_standard_output(path)]
+    if is_standard_output(output):
+        raise OutputError("-", "netCDF cannot be written to stdout; name a file")
+    if len(printed) + as_json > 1:
+        raise OutputError("-", "stdout takes one output; name files for the others")
+    outputs = [path for path in (output, csv, report) if path is not None and path not in printed]
     for path in outputs:
         require_writable(path)
         if [other.resolve() for other in outputs].count(path.resolve()) > 1:
@@ -93,17 +103,16 @@ def score(
     if output is not None:
         write_table(tree, output)
     if csv is not None:
-        write_bytes(heads_csv(tree).encode(), csv)
+        write_output(heads_csv(tree).encode(), csv)
     if report is not None:
         from rmtbase.report import render
 
-        write_bytes(render(tree).encode(), report)
+        write_output(render(tree).encode(), report)
     detail(f"null: {tree.attrs['null']}; {tree.attrs['null_method']}; from {tree.attrs['table']}")
     if as_json:
         print_json(summary_json(summary))
-    else:
+    elif not printed:
         title = opened.name + (f", revision {opened.revision}" if opened.revision else "")
         print_summary(summary, title, out())
-    for path in (output, csv, report):
-        if path is not None:
-            say_written(path)
+    for path in outputs:
+        say_written(path)

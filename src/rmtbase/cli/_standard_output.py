@@ -34,3 +34,17 @@ def write_to_standard_output(content: bytes) -> None:
         stream.buffer.flush()
     else:
         stream.write(text)
+
+
+def write_output(content: bytes, path: Path) -> None:
+    """Write a file, or what it would hold to stdout, as :func:`is_standard_output` says.
+
+    Raises:
+        OutputError: it cannot be written.
+    """
+    if is_standard_output(path):
+        write_to_standard_output(content)
+    else:
+        from rmtbase.tables import write_bytes
+
+        write_bytes(content, path)

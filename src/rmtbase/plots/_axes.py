@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -118,14 +118,14 @@ def text_width(text: str, size: float) -> float:
 
 
 def wrapped(text: str, size: float, width: float) -> str:
-    """Text in lines of at most that many inches, broken between words, and never within mathematics."""
+    """Text in lines of at most that many inches, broken between words where these fit, and never within formulas."""
     lines = []
     for whole in text.split("\n"):
         if text_width(whole, size) <= width:
             lines.append(whole)
             continue
         line = ""
-        for word in re.findall(r"(?:(?<!\\)\$.*?(?<!\\)\$|\S)+", whole):
+        for word in _words(whole, size, width):
             longer = f"{line} {word}".strip()
             if line and text_width(longer, size) > width:
                 lines.append(line)
@@ -134,6 +134,13 @@ def wrapped(text: str, size: float, width: float) -> str:
                 line = longer
         lines.append(line)
     return "\n".join(lines)
+
+
+def _words(line: str, size: float, width: float) -> Iterator[str]:
+    """The words of a line, formulas whole, and what is longer than the width in pieces."""
+    for word in re.findall(r"(?:(?<!\\)\$.*?(?<!\\)\$|\S)+", line):
+        pieces = math.ceil(text_width(word, size) / width) if "$" not in word else 1
+        yield from textwrap.wrap(word, math.ceil(len(word) / pieces)) if pieces > 1 else [word]
 
 
 def fit_texts(figure: Picture) -> None:

@@ -235,7 +235,7 @@ def _of_depths(table: xr.Dataset, look: _Look) -> Picture:
         for plot in (depth_profile, depth_spectrum):
             ax = styled(next(places), look.theme)
             plot(table, component=component, ax=ax, theme=look.theme)
-            if columns == 2 and not ax.get_subplotspec().is_last_row():
+            if columns == 2 and component != components[-1]:
                 ax.set_xlabel("")
     return figure
 

@@ -35,16 +35,16 @@ def flagged_by_statistic(
     heads, theme = heads_of(scores), as_theme(theme)
     ax = own_axes(ax, theme, scores)
     q = heads["q_value"].transpose("statistic", ...).values.reshape(heads.sizes["statistic"], -1)
-    known, count = np.isfinite(q).any(axis=1), (q < level).sum(axis=1)
+    known, count = np.asarray(np.isfinite(q).any(axis=1)), np.asarray((q < level).sum(axis=1))
     order = np.lexsort((np.arange(len(count)), -count, ~known))
     place = np.arange(len(order))
     total = int(np.isfinite(heads["omnibus_q_value"].values).sum())
     ax.barh(place, np.where(known, total, 0)[order], color=theme.grid, height=0.72, linewidth=0)
     ax.barh(place, count[order], color=theme.flagged, height=0.72, linewidth=0)
     size = theme.points("xtick.labelsize")
-    for y, k in zip(place, order, strict=True):
-        words = f" {count[k]}" if known[k] else " not scored"
-        ax.text(float(count[k]), y, words, va="center", ha="left", fontsize=size, color=theme.text)
+    for y, (heads_flagged, is_known) in enumerate(zip(count[order].tolist(), known[order].tolist(), strict=True)):
+        words = f" {heads_flagged}" if is_known else " not scored"
+        ax.text(heads_flagged, y, words, va="center", ha="left", fontsize=size, color=theme.text)
     names = [statistic_words(name) for name in heads["statistic"].values[order].tolist()]
     ax.set_yticks(place, [wrapped(literal(name), size, 0.38 * panel_size(ax)[0]) for name in names])
     ax.set_ylim(len(order) - 0.5, -0.5)

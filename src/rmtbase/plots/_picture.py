@@ -39,7 +39,7 @@ class Picture(Figure):
     """
 
     def __init__(self, theme: Theme, width: float, height: float) -> None:
-        self.settings = dict(theme.settings)
+        self.settings: dict[Any, Any] = dict(theme.settings)
         super().__init__(figsize=(width, height), layout="constrained", facecolor=theme.surface)
 
     def draw(self, renderer: Any) -> None:
@@ -114,7 +114,7 @@ def content(figures: Mapping[str, Figure], format: str, dpi: float = 150) -> byt
         if format == "pdf":
             with PdfPages(stream, metadata=_UNDATED["pdf"]) as pages:
                 for figure in figures.values():
-                    figure.savefig(pages, format="pdf", dpi=dpi)
+                    pages.savefig(figure, dpi=dpi)
         else:
             (figure,) = figures.values()
             figure.savefig(stream, format=format, dpi=dpi, metadata=_UNDATED[format])

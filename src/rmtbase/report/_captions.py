@@ -27,8 +27,8 @@ class Caption(NamedTuple):
 _CAPTIONS = {
     "omnibus-map": Caption(
         "Which heads look unlike random ones",
-        "One cell per head, by one test of all its statistics together. Grey heads could be random; the darker a "
-        "cell, the smaller its q-value. A dot marks q < 0.05: of all heads with a dot, at most one in twenty is "
+        "One cell per head, by one test of all its statistics together. Grey heads could be random; the stronger "
+        "its colour, the smaller its q-value. A dot marks q < 0.05: of all heads with a dot, at most one in twenty is "
         "expected to have it by chance.",
         "A map of the q-values of all statistics together, by layer and head.",
     ),
@@ -64,7 +64,8 @@ _CAPTIONS = {
         "Whether all the p-values together look random",
         "The heads' p-values, sorted, against what as many random heads would give. Points along the line and inside "
         "the band: nothing learned shows. Points above it: more small p-values than chance gives. The number of null "
-        "draws sets a floor to any p-value (the dashed line; half of it for all statistics together).",
+        "draws sets a floor to any p-value: the dashed line to that of one statistic, the dotted line, half of it, to "
+        "that of all together.",
         "Sorted p-values of all heads against those expected under the null, with a 95 % band.",
     ),
     "null-spectrum": Caption(
@@ -99,7 +100,7 @@ _OWN_NULL_CAPTIONS = _CAPTIONS | {
     "omnibus-map": _CAPTIONS["omnibus-map"]._replace(
         title="Which heads look unlike their own copies",
         reading="One cell per head, by one test of all its statistics together. Grey heads could be one of their own "
-        "resampled copies; the darker a cell, the smaller its q-value. A dot marks q < 0.05: of all heads "
+        "resampled copies; the stronger its colour, the smaller its q-value. A dot marks q < 0.05: of all heads "
         "with a dot, at most one in twenty is expected to have it by chance.",
     ),
     "z-heat-map": _CAPTIONS["z-heat-map"]._replace(

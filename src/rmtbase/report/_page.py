@@ -55,7 +55,8 @@ def render(scores: xr.DataTree, *, date: datetime.date | None = None) -> str:
     null = _null(scores)
     summary, heads = summarize_scores(scores), scores["heads"].to_dataset()
     caption = captions(scores, " ".join(summary.by_statistic()))
-    name = shown(scores.attrs["model"]) or "these arrays"
+    model = shown(scores.attrs["model"])
+    name = "these arrays" if model in ("", "arrays") else model  # of rmtbase.score_heads
     with page_settings() as theme:
         drawings = {
             name: inline_svg(figure, f"f{k}", caption[name].description)
