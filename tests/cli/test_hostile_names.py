@@ -211,7 +211,7 @@ def is_number(cell):
 def test_no_name_is_read_as_mathematics_by_a_figure(name, null_file, tree, tmp_path):
     (panel,) = compare(ordered_eigenvalues, {name: open_baseline(null_file)}).axes
     title = panel.get_title()
-    assert title.isprintable()
+    assert title.replace("\n", "", len(title) // 20).isprintable()  # long names are broken into lines
     assert len(title) < 100
     assert title.count("$") == title.count(r"\$") == name.count("$")
     matrices = tree["matrices"].to_dataset()

@@ -221,7 +221,8 @@ def test_a_case_may_have_sigmas_of_its_own_and_each_shape_is_drawn_once(write):
         (64, 4, 3.0, 3.0),
     ]  # fmt: skip
     alone = rmtbase.baseline(32, 8, 0.02, draws=100)
-    assert table.isel(case=[4], index=slice(8)).drop_attrs().identical(alone.drop_attrs())
+    row = table.isel(case=[4], index=slice(8)).drop_vars("bin")  # numbers there, λ in a table of one shape
+    assert row.drop_attrs().identical(alone.drop_vars("bin").drop_attrs())
 
 
 def test_sigma_of_every_case_is_the_plans():

@@ -39,8 +39,8 @@ CALLS = {
 }
 """Every public call that takes numbers; each is asked with eight of them."""
 
-NO_NUMBERS = ("get_statistic", "magnitude_bins")
-"""Calls of a name, and of bits."""
+NO_NUMBERS = ("get_statistic", "inverse_moment_order", "magnitude_bins", "missing_moment", "moment_order")
+"""Calls of a name, of dimensions, and of bits."""
 
 GOOD = np.array([0.9, 0.8, 0.65, 0.5, 0.4, 0.3, 0.2, 0.1])
 BAD = {

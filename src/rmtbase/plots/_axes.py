@@ -12,9 +12,10 @@ import numpy as np
 import xarray as xr
 from jaxtyping import Float
 from matplotlib.axes import Axes
+from matplotlib.cbook import is_math_text
 from matplotlib.font_manager import FontProperties
 from matplotlib.text import Text
-from matplotlib.textpath import TextPath
+from matplotlib.textpath import text_to_path
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 from matplotlib.transforms import ScaledTranslation
 
@@ -112,9 +113,10 @@ def panel_size(ax: Axes) -> tuple[float, float]:
 
 def text_width(text: str, size: float) -> float:
     """The width of a line of text in inches."""
-    return (
-        float(TextPath((0, 0), text, prop=FontProperties(size=size)).get_extents().width) / 72 if text.strip() else 0.0
-    )
+    formula = is_math_text(text)
+    plain = text if formula else text.replace(r"\$", "$")
+    width, _, _ = text_to_path.get_text_width_height_descent(plain, FontProperties(size=size), formula)
+    return float(width) / 72
 
 
 def wrapped(text: str, size: float, width: float) -> str:
