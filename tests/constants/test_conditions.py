@@ -9,6 +9,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
+import yaml
 from mpmath import mp
 
 import rmtbase
@@ -167,7 +168,6 @@ def test_all_sentences_compile_in_one_document_without_packages(tmp_path):
 
 
 def test_the_software_is_cited_as_the_citation_file_says():
-    yaml = pytest.importorskip("yaml")
     citation = yaml.safe_load(constants.citation_file())
     software = constants.software()
     assert citation["version"] == rmtbase.__version__

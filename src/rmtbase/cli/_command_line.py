@@ -99,7 +99,7 @@ def count(text: str) -> int:
     """A whole number as it is written: 10000, 10_000, 1e4, 10k or 2M.
 
     Raises:
-        ValueError: it is none.
+        typer.BadParameter: it is none.
     """
     if isinstance(text, int):  # a default
         return text

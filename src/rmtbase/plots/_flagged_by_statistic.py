@@ -21,7 +21,7 @@ def flagged_by_statistic(
     """Draw how many heads leave the null by each statistic alone, those of most heads on top.
 
     Args:
-        scores: a scores tree, its /heads, or the tree of ``rmtbase.score_heads``.
+        scores: a scores tree, or its /heads.
         level: heads with a q-value of a statistic under it count.
         ax: where to draw; new axes if None.
         theme: colours, or their name.

@@ -52,7 +52,7 @@ def omnibus_heatmap(
     """Draw the q-value of every head by all statistics together, layer by head; heads that left the null are dotted.
 
     Args:
-        scores: a scores tree, its /heads, or the tree of ``rmtbase.score_heads``.
+        scores: a scores tree, or its /heads.
         level: heads with an omnibus q-value under it carry a dot.
         ax: where to draw; new axes if None.
         theme: colours, or their name.
@@ -95,7 +95,7 @@ def z_heatmap(
     the farthest head is named everywhere.
 
     Args:
-        scores: a scores tree, its /heads, or the tree of ``rmtbase.score_heads``.
+        scores: a scores tree, or its /heads.
         statistic: its name.
         level: heads with a q-value of this statistic under it carry a dot.
         ax: where to draw; new axes if None.

@@ -42,7 +42,7 @@ def p_value_qq(
     it.
 
     Args:
-        scores: a scores tree, its /heads, or the dataset of ``rmtbase.score_heads``.
+        scores: a scores tree, or its /heads.
         statistics: names, ``"omnibus"`` for the test of all together; :data:`QQ_STATISTICS` if None.
         draws: number of null draws, for the floor; if None the tree's own floor (a bare dataset has none).
         ax: where to draw; new axes if None.

@@ -46,7 +46,7 @@ def statistic_by_layer(
     the band could not be seen, the axis is logarithmic, beyond the band's width if values may be negative.
 
     Args:
-        scores: a scores tree, its /heads, or the dataset of ``rmtbase.score_heads``.
+        scores: a scores tree, or its /heads.
         statistic: its name.
         level: heads with a q-value of this statistic under it are drawn filled.
         ax: where to draw; new axes if None.
