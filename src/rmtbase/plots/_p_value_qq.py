@@ -7,10 +7,10 @@ from itertools import cycle
 from typing import Any
 
 import numpy as np
+import scipy
 import xarray as xr
 from jaxtyping import Float, Int
 from matplotlib.axes import Axes
-from scipy import stats
 
 from rmtbase.plots._axes import MARKERS, finished, heads_of, literal, own_axes, require_statistic, statistic_words
 from rmtbase.plots._theme import Theme, as_theme
@@ -104,7 +104,7 @@ def _floors(
 def expected_p_values(n: int, coverage: float = 0.95) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The mean of each ordered p-value of n independent null heads, i / (n + 1), and its central interval."""
     i = np.arange(1, n + 1)
-    law = stats.beta(i, n + 1 - i)
+    law = scipy.stats.beta(i, n + 1 - i)
     return i / (n + 1), law.ppf((1 - coverage) / 2), law.ppf((1 + coverage) / 2)
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
+import scipy
 from jaxtyping import Float
 from numpy.typing import ArrayLike
-from scipy.stats import false_discovery_control
 
 from rmtbase.errors import ParameterError
 from rmtbase.parameters import require_real_numbers
@@ -79,5 +79,5 @@ def benjamini_hochberg(p_values: ArrayLike) -> Float[np.ndarray, "..."]:
     q = np.full(p.shape, np.nan)
     made = ~np.isnan(p)
     if made.any():
-        q[made] = false_discovery_control(p[made], method="bh")
+        q[made] = scipy.stats.false_discovery_control(p[made], method="bh")
     return q

@@ -6,7 +6,8 @@ import math
 from typing import Unpack
 
 import numpy as np
-from scipy import special, stats
+import scipy
+from scipy import special
 
 from rmtbase.errors import ParameterError
 from rmtbase.laws._distribution import FloatArray, Moments
@@ -160,7 +161,7 @@ def _beyond_second_order(count: int, share: FloatArray, slope: FloatArray) -> tu
     few = count * p < _FEW
     p, q, slope = p[few, None], q[few], slope[few, None]
     c = np.arange(min(count, _MOST) + 1) / count
-    mass = stats.binom.pmf(np.arange(c.size), count, p)
+    mass = scipy.stats.binom.pmf(np.arange(c.size), count, p)
     term = special.xlogy(c, c) + (slope - np.log(p) - 1.0) * c
     mean = np.sum(mass * term, axis=1)
     variance = np.sum(mass * (term - mean[:, None]) ** 2, axis=1)
