@@ -16,24 +16,20 @@ DRAWS = 20_000
 DEGREES = np.array([1.0, 2.0, 3.0, 10.0, 1_000.0, 1e6, 1e15])
 
 
+@jax.jit
 def sample(degrees, indices):
     key = jax.random.key(3, impl="threefry2x32")
     return jax.vmap(lambda index: chi(jax.random.fold_in(key, index), degrees))(indices)
 
 
-# What users run, and what is compiled in half the time and has the same law.
-OPTIMIZED = jax.jit(sample)
-QUICK = jax.jit(sample, compiler_options={"xla_backend_optimization_level": 0})
-
-
-def lengths(degrees, indices=range(DRAWS), program=OPTIMIZED):
+def lengths(degrees, indices=range(DRAWS)):
     with reproducible_jax():
-        return np.asarray(program(np.asarray(degrees, dtype=float), np.asarray(indices, dtype=np.uint32)))
+        return np.asarray(sample(np.asarray(degrees, dtype=float), np.asarray(indices, dtype=np.uint32)))
 
 
 @pytest.fixture(scope="module")
 def many():
-    return lengths(DEGREES, program=QUICK)
+    return lengths(DEGREES)
 
 
 @pytest.mark.parametrize("place", range(len(DEGREES)))
@@ -60,6 +56,7 @@ def test_no_degree_of_freedom_is_no_length():
     np.testing.assert_array_equal(lengths([0.0, 0.0], range(5)), 0.0)
 
 
+@pytest.mark.optimized
 @pytest.mark.parametrize("batch", [1, 300])
 def test_a_draw_depends_on_its_key_alone(batch):
     # Places with one to five degrees of freedom: about one draw in two has a rejection, some draws several.

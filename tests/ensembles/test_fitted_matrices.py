@@ -77,6 +77,7 @@ def test_wrong_degrees_of_freedom_are_caught():
     assert stats.kstest(elements, stats.t(4).cdf).pvalue < LEVEL
 
 
+@pytest.mark.optimized
 @pytest.mark.parametrize("ensemble", [logistic_matrix(10, 7, 0.1, 2), student_t_matrix(10, 7, 3, 0.1, 2)])
 def test_rows_are_the_same_to_the_bit_however_they_are_cut(ensemble):
     assert ensemble.element_shape == ensemble.matrix_shape == (10, 7)

@@ -56,6 +56,7 @@ def test_the_norms_bound_the_spectrum_of_their_own_draw(method):
     assert ratio.mean() == pytest.approx(1 / 4, rel=0.15)  # E Σλ = E‖W_Q‖² E‖W_K‖² / h
 
 
+@pytest.mark.optimized
 @pytest.mark.parametrize("method", METHODS)
 def test_a_draw_is_a_function_of_seed_case_and_index_alone(method):
     ensemble = low_rank_product(9, 4, method)
@@ -80,6 +81,7 @@ def spectra(*args, **kwargs):
     return [np.concatenate(part) for part in list(zip(*chunks, strict=True))[1:]]
 
 
+@pytest.mark.optimized
 @pytest.mark.parametrize("method", METHODS)
 def test_the_first_draws_of_a_longer_run_are_those_of_a_shorter_one_bit_for_bit(method):
     ensemble = low_rank_product(9, 4, method)
@@ -88,6 +90,7 @@ def test_the_first_draws_of_a_longer_run_are_those_of_a_shorter_one_bit_for_bit(
         np.testing.assert_array_equal(of_long[:10], of_short)
 
 
+@pytest.mark.optimized
 @pytest.mark.parametrize("method", METHODS)
 def test_draws_do_not_depend_on_the_batch(method):
     ensemble = low_rank_product(9, 4, method)

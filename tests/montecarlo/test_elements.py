@@ -40,10 +40,7 @@ def matrices(ensemble, seed):
     """The first 40 draws."""
     with reproducible_jax():
         keys = draw_keys(case_key(seed, ensemble.name), np.arange(40, dtype=np.uint32))
-        quick = jax.jit(
-            jax.vmap(lambda key: ensemble.sample(key).matrix), compiler_options={"xla_backend_optimization_level": 0}
-        )
-        return np.asarray(quick(keys))
+        return np.asarray(jax.jit(jax.vmap(lambda key: ensemble.sample(key).matrix))(keys))
 
 
 def statistics_of(w, edges):
@@ -118,6 +115,7 @@ def test_no_more_rows_are_asked_for_than_a_block_holds(rows, columns):
     np.testing.assert_allclose(chunk.statistics[0], statistics_of(w, element_edges(spy)), rtol=1e-6, atol=1e-9)
 
 
+@pytest.mark.optimized
 def test_counts_do_not_depend_on_the_block():
     spy, found = Spy(100, 70), []
     for block in (71, 999, 1400, 1 << 18):
@@ -128,6 +126,7 @@ def test_counts_do_not_depend_on_the_block():
         np.testing.assert_allclose(one.statistics, found[0].statistics, rtol=1e-12, atol=1e-14)
 
 
+@pytest.mark.optimized
 def test_a_draw_depends_on_seed_case_and_index_alone():
     ensemble = PRODUCT
     whole = next(draw_elements(ensemble, 7, 3, chunk=7))

@@ -20,6 +20,8 @@ from rmtbase.linalg import SOLVERS
 from rmtbase.montecarlo import MAX_DRAWS, BatchPlan, CompiledSampler, draw_spectra, tile_size
 from telling import Told
 
+pytestmark = pytest.mark.optimized
+
 ENSEMBLE = Waves(2.0)
 SMALL, LARGE = low_rank_product(24, 8), low_rank_product(8192, 256)
 TILE = tile_size(ENSEMBLE.matrix_shape)
