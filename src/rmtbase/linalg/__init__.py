@@ -30,6 +30,7 @@ from rmtbase.linalg._solver import (
     matrix_singular_values,
     require_solver,
     singular_values,
+    symmetric_singular_values,
 )
 from rmtbase.linalg._solver_choice import MICROSECONDS, SolverChoice, fastest_solver, is_measured, measured_solver
 from rmtbase.linalg._threads import available_cores, blas_threads, single_threaded_blas
@@ -66,6 +67,7 @@ __all__ = [
     "require_solver",
     "single_threaded_blas",
     "singular_values",
+    "symmetric_singular_values",
     "triangle",
     "without_noise",
 ]

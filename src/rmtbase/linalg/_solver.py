@@ -89,14 +89,35 @@ def require_solver(name: object) -> str:
 def device_singular_values(stack: Any, solver: str) -> Any:
     """Singular values, descending, of a JAX array of matrices, on its device and in its precision.
 
-    ``"device_svd"`` is ``jax.numpy.linalg.svd`` without vectors; ``"device_gram"`` takes the eigenvalues of the smaller
-    Gram matrix; what of it :func:`loses_digits` is the caller's to solve again.
+    ``"device_svd"`` is ``jax.numpy.linalg.svd`` without vectors on a CPU. On an accelerator that takes one matrix after
+    the other once they are larger than 32 × 32, while eigenvalues are had of all at once: there it is
+    :func:`symmetric_singular_values`. ``"device_gram"`` takes the eigenvalues of the smaller Gram matrix; what of it
+    :func:`loses_digits` is the caller's to solve again.
     """
+    import jax
     import jax.numpy as jnp
 
     if solver == "device_svd":
-        return jnp.linalg.svd(stack, compute_uv=False)
+        return jax.lax.platform_dependent(
+            stack, cpu=lambda matrices: jnp.linalg.svd(matrices, compute_uv=False), default=symmetric_singular_values
+        )
     return jnp.sqrt(jnp.maximum(jnp.linalg.eigvalsh(_smaller_gram(stack)), 0.0))[..., ::-1]
+
+
+def symmetric_singular_values(stack: Any) -> Any:
+    """Singular values s, descending, of a JAX array of matrices, from the eigenvalues ±s of [[0, M], [Mᵀ, 0]].
+
+    Absolute error of order ε s_1, as of the SVD itself (Golub and Van Loan, Matrix Computations, 4th ed., §8.6). Of a
+    matrix that is not square the triangular factor is taken, which has the same singular values.
+    """
+    import jax.numpy as jnp
+
+    rows, columns = stack.shape[-2:]
+    if rows != columns:
+        stack = jnp.linalg.qr(stack if rows > columns else stack.swapaxes(-1, -2), mode="r")
+    zeros = jnp.zeros_like(stack)
+    doubled = jnp.block([[zeros, stack], [stack.swapaxes(-1, -2), zeros]])
+    return jnp.maximum(jnp.linalg.eigvalsh(doubled)[..., : -stack.shape[-1] - 1 : -1], 0.0)
 
 
 def matrix_singular_values(matrix: NDArray[np.float64], cores: int | None = None) -> NDArray[np.float64]:

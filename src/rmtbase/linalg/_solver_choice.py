@@ -20,9 +20,11 @@ MICROSECONDS: dict[str, dict[str, dict[str, dict[int, float]]]] = {
         },
     },
 }
-"""Microseconds of one core per n × n matrix: device kind → precision of the matrices → solver → n.
+"""Microseconds per n × n matrix: device kind → precision of the matrices → solver → n.
 
-From ``benchmarks/solvers.py``, whose results lie in ``benchmarks/results/solvers.json``.
+Under ``"cpu"`` the solvers of the host, on one core; under an accelerator its own, all matrices of a stack at once, and
+none of its host's, whose 16 cores take longer at every size. From ``benchmarks/solvers.py``, whose results lie in
+``benchmarks/results/solvers.json`` and ``solvers_accelerator.json``.
 """
 
 _MARGIN = 10.0  # between the condition numbers of a few draws and the limit: hardly a draw in millions then exceeds it
