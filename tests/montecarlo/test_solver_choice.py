@@ -10,7 +10,15 @@ from waves import Waves
 
 from rmtbase.ensembles import low_rank_product
 from rmtbase.errors import ParameterError
-from rmtbase.linalg import DEVICE_SOLVERS, HOST_SOLVERS, MICROSECONDS, PRECISIONS, SOLVERS, measured_solver, singular_values
+from rmtbase.linalg import (
+    DEVICE_SOLVERS,
+    HOST_SOLVERS,
+    MICROSECONDS,
+    PRECISIONS,
+    SOLVERS,
+    measured_solver,
+    singular_values,
+)
 from rmtbase.montecarlo import choose_solver, tile_size
 
 RESULTS = Path(__file__).parents[2] / "benchmarks" / "results"
