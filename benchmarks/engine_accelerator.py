@@ -3,11 +3,11 @@
 * ``cases``: for each ensemble, per draw and in turns,
 
   - ``rmtbase``: ``draw_spectra`` with all statistics, after compilation;
-  - ``eigvalsh``: ``jax.numpy.linalg.eigvalsh`` on the same device of the symmetric matrices whose eigenvalues the solver
-    takes, a whole tile of them at once: the lower bound;
+  - ``eigvalsh``: ``jax.numpy.linalg.eigvalsh`` on the same device of the symmetric matrices whose eigenvalues the
+    solver takes, a whole tile of them at once: the lower bound;
   - ``normals``, ``products``: of a residual path, the normal numbers and matrix products that it needs, on the device;
   - ``svd``: ``jax.numpy.linalg.svd`` of the matrices that rmtbase draws, in a stack on the same device;
-  - ``processor``: rmtbase on all cores of the host;
+  - ``processor_svd``, ``processor_gram``: rmtbase on all cores of the host, by each solver that keeps the digits;
   - ``dense``: the dense way on the same device, factors, d × d product and ``jax.numpy.linalg.svd`` of it;
   - ``dense_numpy``: the same by NumPy on all cores of the host.
 
@@ -46,7 +46,7 @@ from rmtbase.ensembles import (
     residual_path,
     student_t_matrix,
 )
-from rmtbase.linalg import reproducible_jax
+from rmtbase.linalg import HOST_SOLVERS, reproducible_jax
 from rmtbase.montecarlo import case_key, choose_solver, draw_elements, draw_keys, draw_spectra
 from rmtbase.statistics import spectral_statistics
 
@@ -118,8 +118,10 @@ def compare(case: Case, ceilings: dict[str, float]) -> tuple[dict[str, Any], lis
         "rmtbase": (case.draws, 3, partial(ours, ensemble, case.draws, solver=choice.name)),
         "eigvalsh": (tile, 3, partial(on_the_device, eigvalsh, doubled)),
         "svd": (len(few), 2, partial(on_the_device, svd, few)),
-        "processor": (on_cores, 2, partial(ours, ensemble, on_cores, devices=CPU, solver=choice_of_host.name)),
     }
+    for name in HOST_SOLVERS if choice_of_host.name == "gram" else ("svd",):
+        of_the_host = partial(ours, ensemble, on_cores, devices=CPU, solver=name)
+        contenders[f"processor_{name}"] = (on_cores, 2, of_the_host)
     if case.depth:
         normal = jax.jit(partial(jax.random.normal, shape=(32, case.depth, d, d)))
         multiply = jax.jit(lambda factors: reduce(jnp.matmul, factors.swapaxes(0, 1)))
@@ -139,6 +141,7 @@ def compare(case: Case, ceilings: dict[str, float]) -> tuple[dict[str, Any], lis
     bare = median["eigvalsh"] + median.get("normals", 0.0) + median.get("products", 0.0)
     ratios = {"rmtbase / bare": median["rmtbase"] / bare}
     ratios |= {f"{name} / rmtbase": median[name] / median["rmtbase"] for name in median if name not in NEEDED}
+    processor = min(ratio for name, ratio in ratios.items() if name.startswith("processor"))
     n, rate = doubled.shape[-1], 1e3 / median["rmtbase"]
     shares = {
         "of the product's flops": rate * 4 / 3 * n**3 / ceilings["flops"],
@@ -162,7 +165,7 @@ def compare(case: Case, ceilings: dict[str, float]) -> tuple[dict[str, Any], lis
     what = "(eigvalsh + normals + products)" if case.depth else "eigvalsh"
     return result, [
         Check(f"rmtbase / {what}, {case.name}", ratios["rmtbase / bare"], at_most=1.5),
-        Check(f"{CORES} cores of the host / rmtbase, {case.name}", ratios["processor / rmtbase"], at_least=1.0),
+        Check(f"{CORES} cores of the host, the faster solver / rmtbase, {case.name}", processor, at_least=1.0),
     ]
 
 
@@ -219,7 +222,11 @@ def same_draws(quick: bool) -> tuple[dict[str, Any], list[Check]]:
                 later = here(draws=DRAWS - 50, start=50)
                 one["begun at draw 50"] = float((np.abs(later - drawn[50:]) / unit[50:]).max())
             found[f"{name}, {precision}"] = one
-            print(f"  {name}, {precision}:", ", ".join(f"{k} {v:.3g}" if k != "solver" else v for k, v in one.items()))
+            print(
+                f"  {name}, {precision}:",
+                ", ".join(f"{k} {v:.3g}" if k != "solver" else v for k, v in one.items()),
+                flush=True,
+            )
     uniform = ENSEMBLES["initialized_matrix xavier_uniform (128, 48)"]
     here, there = values(uniform, solver="svd"), values(uniform, solver="svd", devices=CPU)
     differing = int((here != there).sum())

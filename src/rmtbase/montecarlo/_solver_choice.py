@@ -73,19 +73,20 @@ def choose_solver(
     return fastest_solver(microseconds, condition, precision, f"timed on {kind}")
 
 
-def time_solver(solver: str, stack: Stack, device: Device, cores: int) -> float:
+def time_solver(solver: str, stack: Stack, device: Device, cores: int, first: int = 1) -> float:
     """Microseconds per matrix, with that device busy or, if the solver is one of the host, with so many cores.
 
-    Of ever more matrices, until it takes long enough to tell or they are all: so that one which takes a stack at once is
-    given a large one, and one that takes a matrix after the other is not waited for.
+    Of ever more matrices, until it takes long enough to tell or they are all: so that one which takes a stack at once
+    is given a large one, and one that takes a matrix after the other is not waited for.
 
     Args:
         solver: one of ``rmtbase.linalg.SOLVERS``.
         stack: matrices, in the precision that a device solves in.
         device: where a device's solver runs.
         cores: that a host's solver runs on, each with as many of the matrices.
+        first: how many matrices to begin with.
     """
-    count, at_once = 1, cores if solver in HOST_SOLVERS else 1
+    count, at_once = first, cores if solver in HOST_SOLVERS else 1
     with single_threaded_blas(), reproducible_jax(str(stack.dtype)), ThreadPoolExecutor(at_once) as pool:
         while True:
             part = stack[:count]
