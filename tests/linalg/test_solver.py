@@ -63,8 +63,9 @@ def test_symmetric_singular_values_are_those_of_the_svd_however_small_they_are(s
     assert np.abs(values - expected).max() < 1e-14 * expected.max()
 
 
-def test_symmetric_singular_values_of_a_singular_matrix_are_not_negative():
+def test_symmetric_singular_values_of_a_singular_matrix_are_not_negative_and_in_order():
     with reproducible_jax():
-        values = np.asarray(symmetric_singular_values(np.ones((2, 3, 3))))
-    np.testing.assert_allclose(values, [[3.0, 0.0, 0.0]] * 2, atol=1e-14)
+        values = np.asarray(symmetric_singular_values(np.ones((2, 5, 5))))
+    np.testing.assert_allclose(values, [[5.0, 0.0, 0.0, 0.0, 0.0]] * 2, atol=1e-14)
     assert (values >= 0.0).all()
+    assert (np.diff(values) <= 0.0).all()

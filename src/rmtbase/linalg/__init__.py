@@ -19,6 +19,7 @@ from rmtbase.linalg._precision import (
 )
 from rmtbase.linalg._solver import (
     DEVICE_SOLVERS,
+    DEVICE_SVD_CONDITION,
     GRAM_CONDITION,
     HOST_SOLVERS,
     SOLVERS,
@@ -37,6 +38,7 @@ from rmtbase.linalg._threads import available_cores, blas_threads, single_thread
 
 __all__ = [
     "DEVICE_SOLVERS",
+    "DEVICE_SVD_CONDITION",
     "DTYPE",
     "GRAM_CONDITION",
     "HOST_SOLVERS",

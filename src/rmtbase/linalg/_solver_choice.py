@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from rmtbase.linalg._solver import GRAM_CONDITION
+from rmtbase.linalg._solver import DEVICE_SVD_CONDITION, GRAM_CONDITION
 
 MICROSECONDS: dict[str, dict[str, dict[str, dict[int, float]]]] = {
     "cpu": {
@@ -21,12 +21,12 @@ MICROSECONDS: dict[str, dict[str, dict[str, dict[int, float]]]] = {
     },
     "NVIDIA H100 80GB HBM3": {
         "float64": {
-            "device_svd": {8: 0.0599, 16: 0.553, 32: 3.38, 64: 12.4, 128: 76.1, 256: 468, 512: 3040},
-            "device_gram": {8: 0.0398, 16: 0.0646, 32: 0.607, 64: 3.59, 128: 13, 256: 86.5, 512: 522},
+            "device_svd": {8: 0.0608, 16: 0.571, 32: 3.1, 64: 11.6, 128: 74.9, 256: 431, 512: 2170},
+            "device_gram": {8: 0.0392, 16: 0.0624, 32: 0.57, 64: 3.11, 128: 11.9, 256: 84.5, 512: 523},
         },
         "float32": {
-            "device_svd": {8: 0.054, 16: 0.26, 32: 2.06, 64: 6.83, 128: 34.1, 256: 327, 512: 2040},
-            "device_gram": {8: 0.0265, 16: 0.0583, 32: 0.279, 64: 2.14, 128: 7.16, 256: 35.6, 512: 330},
+            "device_svd": {8: 0.0551, 16: 0.267, 32: 1.94, 64: 6.68, 128: 34, 256: 286, 512: 1610},
+            "device_gram": {8: 0.0259, 16: 0.0557, 32: 0.261, 64: 2, 128: 6.88, 256: 35, 512: 330},
         },
     },
 }
@@ -74,7 +74,7 @@ def measured_solver(device_kind: str, size: int, precision: str, condition: floa
 
 
 def fastest_solver(microseconds: Mapping[str, float], condition: float, precision: str, how: str) -> SolverChoice:
-    """The fastest of the solvers timed that the condition number allows.
+    """The fastest of the solvers timed that the condition number allows; LAPACK's SVD if it allows none.
 
     Args:
         microseconds: per matrix, by solver.
@@ -83,8 +83,14 @@ def fastest_solver(microseconds: Mapping[str, float], condition: float, precisio
         how: where the times are from, in one word, for the reason.
     """
     gram = condition * _MARGIN <= GRAM_CONDITION[precision]
-    allowed = {name: time for name, time in microseconds.items() if gram or not name.endswith("gram")}
-    name = min(allowed, key=allowed.__getitem__)
+    device_svd = condition * _MARGIN <= DEVICE_SVD_CONDITION[precision] or precision == "float64"
+    allowed = {
+        name: time
+        for name, time in microseconds.items()
+        if (gram or not name.endswith("gram")) and (device_svd or name != "device_svd")
+    }
+    name = min(allowed, key=allowed.__getitem__, default="svd")
     times = ", ".join(f"{one} {time:.4g} µs" for one, time in sorted(microseconds.items(), key=lambda item: item[1]))
     verdict = "allows" if gram else "forbids"
-    return SolverChoice(name, f"{how}: {times}; λ_1/λ_r = {condition:.3g} {verdict} the Gram matrix")
+    also = "" if device_svd or "device_svd" not in microseconds else " and the device's SVD"
+    return SolverChoice(name, f"{how}: {times}; λ_1/λ_r = {condition:.3g} {verdict} the Gram matrix{also}")

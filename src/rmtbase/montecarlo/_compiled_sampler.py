@@ -15,7 +15,7 @@ from jaxtyping import Float, Float64, Key, UInt32
 
 from rmtbase.ensembles import Draw, Ensemble
 from rmtbase.errors import AllocationError
-from rmtbase.linalg import HOST_SOLVERS, device_singular_values, loses_digits, reproducible_jax
+from rmtbase.linalg import DEVICE_SVD_CONDITION, HOST_SOLVERS, device_singular_values, loses_digits, reproducible_jax
 from rmtbase.montecarlo._keys import draw_keys
 from rmtbase.montecarlo._machine import Device, is_cpu
 from rmtbase.montecarlo._memory import device_memory, host_memory
@@ -125,6 +125,10 @@ class CompiledSampler:
         values = values[:, :rank].astype(np.float64)
         if self.solver == "device_gram" and (lost := loses_digits(values, self.precision)).any():
             values[lost] = self._call(start, "device_svd")[0][lost, :rank]
+        if not is_cpu(self.devices[0]) and self.precision == "float32":
+            lost = loses_digits(values, self.precision, DEVICE_SVD_CONDITION)
+            if lost.any():
+                values[lost] = HOST_SOLVERS["svd"](self.matrices(start)[0][lost], rank)
         return values, norms
 
     def matrices(self, start: int) -> tuple[Float[np.ndarray, "draw rows columns"], Float64[np.ndarray, "draw factor"]]:

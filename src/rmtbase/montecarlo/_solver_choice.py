@@ -46,8 +46,8 @@ def choose_solver(
 
     λ_1/λ_rank of four draws, always the same, tells whether Gram matrices keep the digits (a draw for which they do not
     is recognised and solved otherwise, whatever is chosen). The times are measurements that the package holds; on a
-    device of a kind that it has none of, each solver is timed at once, for a second or two. On a CPU the choice is a
-    function of ensemble and precision alone.
+    device of a kind that it has none of, each solver is timed at once, compiled for several sizes of a stack, which
+    takes some seconds (15 on an H100). On a CPU the choice is a function of ensemble and precision alone.
 
     Args:
         ensemble: what will be drawn.
