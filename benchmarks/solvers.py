@@ -6,8 +6,8 @@
   all at once.
 * ``accuracy``: the Gram matrix, and on an accelerator its SVD, against LAPACK's SVD on matrices of a given condition
   number.
-* ``float32``, on a CPU: the statistics of matrices drawn and solved in float32, against float64 on the same matrices; and their
-  means over many draws, against draws in float64.
+* ``float32``, on a CPU: the statistics of matrices drawn and solved in float32, against float64 on the same matrices;
+  and their means over many draws, against draws in float64.
 
     python benchmarks/solvers.py [--quick] [--output FILE]
 """

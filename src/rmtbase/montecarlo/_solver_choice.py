@@ -47,7 +47,8 @@ def choose_solver(
     λ_1/λ_rank of four draws, always the same, tells whether Gram matrices keep the digits (a draw for which they do not
     is recognised and solved otherwise, whatever is chosen). The times are measurements that the package holds; on a
     device of a kind that it has none of, each solver is timed at once, compiled for several sizes of a stack, which
-    takes some seconds (15 on an H100). On a CPU the choice is a function of ensemble and precision alone.
+    takes some seconds (15 on an H100, the start of JAX included). On a CPU the choice is a function of ensemble and
+    precision alone.
 
     Args:
         ensemble: what will be drawn.
@@ -63,11 +64,12 @@ def choose_solver(
     chosen, cores = local_devices(devices), cores or available_cores()
     require_draw_fits(ensemble, precision, chosen)
     key = case_key(0, ensemble.name)
-    sampler = CompiledSampler(ensemble, key, precision, chosen[:1], tile_size(ensemble.matrix_shape), "svd")
+    sampler = CompiledSampler(ensemble, key, precision, chosen, tile_size(ensemble.matrix_shape), "svd")
     condition, kind = _condition(sampler), chosen[0].device_kind
     if is_measured(kind):
         return measured_solver(kind, min(ensemble.matrix_shape), precision, condition)
-    stack, _ = plan_batches(replace(sampler, tile=1, solver="device_svd"), _MANY, None, cores).sampler.matrices(0)
+    on_one = replace(sampler, devices=chosen[:1], tile=1, solver="device_svd")
+    stack, _ = plan_batches(on_one, _MANY, None, cores).sampler.matrices(0)
     microseconds = {name: time_solver(name, stack, chosen[0], cores) for name in HOST_SOLVERS}
     microseconds |= {name: time_solver(name, stack, chosen[0], cores) / len(chosen) for name in DEVICE_SOLVERS}
     return fastest_solver(microseconds, condition, precision, f"timed on {kind}")
