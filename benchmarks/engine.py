@@ -15,8 +15,8 @@
 * ``scaling``: the command line on a plan of more and more draws, ten million at last; rmtbase at d_model from 1 024 to
   a million.
 * ``workers``: the command line with one and with two Dask workers.
-* ``accelerator``, where JAX has one, and then nothing else: its rate, against that of the processor, and the shares of
-  its ceilings that are reached.
+
+On an accelerator: ``engine_accelerator.py``.
 
     python benchmarks/engine.py [--quick] [--output FILE]
 """
@@ -337,65 +337,8 @@ def workers(folder: Path, quick: bool) -> tuple[dict[str, Any], list[Check]]:
     return {"runs": runs, "speed_up": speed_up}, [Check("two Dask workers against one", speed_up, at_least=1.7)]
 
 
-def accelerator() -> tuple[dict[str, Any], list[Check]]:
-    """Rates where JAX's default backend is no CPU, beside the processor's, and the share of the device's ceilings.
-
-    A symmetric eigensolver of an h × h matrix does 4/3 h³ operations (and the Gram matrix 2 h³), half of them products
-    of the trailing matrix with a vector, which read it once: 8 h³/3 bytes. The ceilings are those of a large matrix
-    product and of a large copy on the same device.
-    """
-    device = jax.local_devices()[0]
-    found: dict[str, Any] = {"device": device.device_kind, "devices": jax.local_device_count()}
-    checks = []
-    with reproducible_jax():
-        square = jnp.ones((8192, 8192))
-        product = jax.jit(lambda x: x @ x)
-        copy = jax.jit(lambda x: x + 1.0)
-        flops = 2 * 8192**3 / seconds_of(lambda: jax.block_until_ready(product(square)))
-        bandwidth = 2 * 8 * 8192**2 / seconds_of(lambda: jax.block_until_ready(copy(square)))
-    for d, h, draws in ((768, 64, 262_144), (4096, 128, 65_536)):
-        ensemble = low_rank_product(d, h)
-        choice = choose_solver(ensemble)
-        rate = draws / seconds_of(partial(ours, ensemble, draws, choice.name))
-        code = _RATE.format(make=f"low_rank_product({d}, {h})", draws=8192 if h == 64 else 2048)
-        processor = float(run_process([sys.executable, "-c", code], {"JAX_PLATFORMS": "cpu"}).output)
-        shares = {
-            "of the product's flops": rate * 10 / 3 * h**3 / flops,
-            "of the copy": rate * 8 / 3 * h**3 / bandwidth,
-        }
-        found[f"({d}, {h})"] = {
-            "solver": choice._asdict(), "draws_per_second": rate, "processor": processor, "shares": shares,
-        }  # fmt: skip
-        times_faster = rate / processor
-        print(
-            f"\n({d}, {h}) on {device.device_kind}: {rate:,.0f} draws a second, {times_faster:.0f} times {CORES} cores"
-        )
-        print(f"  {choice.name}: {choice.reason}; " + ", ".join(f"{one:.1%} {name}" for name, one in shares.items()))
-        checks.append(Check(f"times the rate of {CORES} cores at ({d}, {h})", times_faster, at_least=50.0))
-    return found | {"flops": flops, "bandwidth": bandwidth}, checks
-
-
-_RATE = """
-import time
-from rmtbase.ensembles import low_rank_product
-from rmtbase.montecarlo import draw_spectra
-from rmtbase.statistics import spectral_statistics
-for draws in (1, {draws}):
-    begin = time.perf_counter()
-    for chunk in draw_spectra({make}, draws, 0):
-        spectral_statistics(chunk.singular_values)
-print({draws} / (time.perf_counter() - begin))
-"""
-
-
-def seconds_of(call: Callable[[], Any]) -> float:
-    call()
-    return min(timed(call).seconds for _ in range(3))
-
-
 def main() -> None:
-    on_cpu = jax.default_backend() == "cpu"
-    options = arguments("The Monte Carlo engine.", "engine.json" if on_cpu else "engine_accelerator.json")
+    options = arguments("The Monte Carlo engine.", "engine.json")
     checks: list[Check] = []
     result: dict[str, Any] = {
         "benchmark": "engine",
@@ -403,10 +346,6 @@ def main() -> None:
         "machine": describe_machine(),
         "cores": CORES,
     }
-    if not on_cpu:
-        result["accelerator"], checks = accelerator()
-        finish(result, checks, options.output)
-        return
     result["cases"] = []
     for case in QUICK if options.quick else CASES:
         one, found = compare(case)

@@ -1,10 +1,13 @@
 """The solvers of spectra: microseconds of one core per matrix, the digits they keep, and what single precision costs.
 
 * ``times``: the solvers of the host on stacks of n × n matrices in float64 and float32, on one core. From these
-  ``rmtbase.linalg.MICROSECONDS`` is copied, by which a solver is chosen; a test compares the two.
-* ``accuracy``: the Gram matrix against the SVD on matrices of a given condition number.
-* ``float32``: the statistics of matrices drawn and solved in float32, against float64 on the same matrices; and their
-  means over many draws, against draws in float64.
+  ``rmtbase.linalg.MICROSECONDS`` is copied, by which a solver is chosen; a test compares the two. On an accelerator its
+  own solvers, on stacks as large as are drawn there; ``host`` are then those of the host beside it, on one core and on
+  all at once.
+* ``accuracy``: the Gram matrix, and on an accelerator its SVD, against LAPACK's SVD on matrices of a given condition
+  number.
+* ``float32``, on a CPU: the statistics of matrices drawn and solved in float32, against float64 on the same matrices;
+  and their means over many draws, against draws in float64.
 
     python benchmarks/solvers.py [--quick] [--output FILE]
 """
@@ -13,6 +16,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import jax
@@ -28,11 +32,12 @@ from rmtbase.linalg import (
     HOST_SOLVERS,
     MICROSECONDS,
     PRECISIONS,
+    available_cores,
     device_singular_values,
     reproducible_jax,
     single_threaded_blas,
 )
-from rmtbase.montecarlo import case_key, draw_keys, draw_spectra
+from rmtbase.montecarlo import case_key, draw_keys, draw_spectra, time_solver
 from rmtbase.statistics import SPECTRAL_STATISTICS, spectral_statistics
 
 Array = NDArray[np.floating]
@@ -40,14 +45,20 @@ Array = NDArray[np.floating]
 SIZES = (8, 16, 32, 64, 128, 256, 512)
 SHAPES = ((64, 64), (768, 64), (4096, 128))
 ROUNDS = 7
+STACK_BYTES = 2**28  # of matrices on an accelerator
+
+DEVICE = jax.local_devices()[0]
+ACCELERATED = DEVICE.platform != "cpu"
 
 
 def solve(solver: str, stack: Array) -> NDArray[np.float64]:
     if solver in HOST_SOLVERS:
         return HOST_SOLVERS[solver](stack, None)
+    solve_all = partial(device_singular_values, solver=solver)
+    if not ACCELERATED:  # one matrix after the other, as the runner has it
+        solve_all = partial(jax.lax.map, solve_all)
     with reproducible_jax(str(stack.dtype)):
-        # One matrix after the other, as the runner has it on a CPU.
-        values = jax.jit(lambda matrices: jax.lax.map(lambda one: device_singular_values(one, solver), matrices))(stack)
+        values = jax.jit(solve_all)(stack)
         return np.asarray(values, dtype=np.float64)
 
 
@@ -75,6 +86,35 @@ def times(rounds: int) -> dict[str, Any]:
     return found
 
 
+def times_on_the_accelerator(rounds: int) -> tuple[dict[str, Any], dict[str, Any], list[Check]]:
+    """Microseconds per matrix: of the device's solvers, of those of the host by number of cores, and the comparison."""
+    found: dict[str, Any] = {precision: {solver: {} for solver in DEVICE_SOLVERS} for precision in PRECISIONS}
+    host: dict[str, Any] = {str(cores): {solver: {} for solver in HOST_SOLVERS} for cores in (1, available_cores())}
+    for size in SIZES:
+        few = with_condition(5.0, size, max(8, int(1000 * (32 / size) ** 2.5)))
+        for precision in PRECISIONS:
+            count = STACK_BYTES // (size**2 * np.dtype(precision).itemsize)
+            stack = np.resize(few.astype(precision), (count, size, size))
+            for solver in DEVICE_SOLVERS:
+                microseconds = min(time_solver(solver, stack, DEVICE, 1, first=count) for _ in range(rounds))
+                found[precision][solver][str(size)] = float(f"{microseconds:.3g}")
+        for cores, by_solver in host.items():
+            for solver in HOST_SOLVERS:
+                microseconds = min(time_solver(solver, few, DEVICE, int(cores)) for _ in range(rounds))
+                by_solver[solver][str(size)] = float(f"{microseconds:.3g}")
+        print(f"n = {size}, microseconds per matrix:", flush=True)
+        for name, by_solver in [*found.items(), *((f"{cores} cores", one) for cores, one in host.items())]:
+            print(f"  {name:8}", *(f"{solver} {by_size[str(size)]:g}" for solver, by_size in by_solver.items()))
+    device, cores = found["float64"], host[str(available_cores())]
+    fastest = min(min(cores["svd"][n], cores["gram"][n]) / device["device_gram"][n] for n in map(str, SIZES))
+    fastest_svd = min(cores["svd"][n] / device["device_svd"][n] for n in map(str, SIZES))
+    checks = [
+        Check("the faster solver on all cores of the host / device_gram, at the least", fastest, at_least=1.0),
+        Check("svd on all cores of the host / device_svd, at the least", fastest_svd, at_least=1.0),
+    ]
+    return found, host, checks
+
+
 def with_condition(condition: float, size: int, count: int) -> Array:
     """Matrices with λ_1/λ_n = condition and the logarithms of their singular values evenly spaced."""
     rng = np.random.default_rng(1)
@@ -87,11 +127,13 @@ def accuracy() -> tuple[dict[str, Any], list[Check]]:
     for condition in (5.0, 1e2, 1e4):
         for size in (16, 64, 256):
             stack = with_condition(condition, size, 8)
-            difference = (solve("gram", stack)[:, -1] / solve("svd", stack)[:, -1]) ** 2 - 1
-            found[f"n = {size}, condition {condition:g}"] = float(np.abs(difference).max())
-    print("\nλ_n by the Gram matrix over that by the SVD, minus one")
+            for solver in ("device_gram", "device_svd") if ACCELERATED else ("gram",):
+                difference = (solve(solver, stack)[:, -1] / solve("svd", stack)[:, -1]) ** 2 - 1
+                name = f"n = {size}, condition {condition:g}" + (f", {solver}" if ACCELERATED else "")
+                found[name] = float(np.abs(difference).max())
+    print("\nλ_n over that by LAPACK's SVD, minus one")
     for name, value in found.items():
-        print(f"  {name:24} {value:.1e}")
+        print(f"  {name:36} {value:.1e}")
     claim = f"largest relative difference of λ_n up to λ_1/λ_n = {GRAM_CONDITION['float64']:g}"
     return found, [Check(claim, max(found.values()), at_most=1e-12)]
 
@@ -157,25 +199,37 @@ def single_precision(quick: bool) -> tuple[dict[str, Any], list[Check]]:
     return found, checks
 
 
+def off_the_table(times: dict[str, Any]) -> list[Check]:
+    """Whether the package's table is still that of this device, if it has one."""
+    ratios = [
+        abs(np.log(times[precision][solver][str(size)] / microseconds))
+        for precision, by_solver in MICROSECONDS.get(DEVICE.device_kind, {}).items()
+        for solver, by_size in by_solver.items()
+        for size, microseconds in by_size.items()
+    ]
+    claim = "largest ratio of a time to that in the package's table"
+    return [Check(claim, float(np.exp(max(ratios))), at_most=2.0)] if ratios else []
+
+
 def main() -> None:
-    options = arguments("The solvers of spectra.", "solvers.json")
+    options = arguments("The solvers of spectra.", "solvers_accelerator.json" if ACCELERATED else "solvers.json")
     result: dict[str, Any] = {
         "benchmark": "solvers",
         "command": "python benchmarks/solvers.py" + (" --quick" if options.quick else ""),
         "machine": describe_machine(),
-        "device_kind": "cpu",
+        "device_kind": DEVICE.device_kind,
     }
+    checks: list[Check] = []
     with single_threaded_blas():
-        result["times"] = times(2 if options.quick else ROUNDS)
-        result["accuracy"], checks = accuracy()
-    result["float32"], found = single_precision(options.quick)
-    off = max(
-        abs(np.log(result["times"][precision][solver][str(size)] / microseconds))
-        for precision, by_solver in MICROSECONDS["cpu"].items()
-        for solver, by_size in by_solver.items()
-        for size, microseconds in by_size.items()
-    )
-    checks += [*found, Check("largest ratio of a time to that in the package's table", float(np.exp(off)), at_most=2.0)]
+        if ACCELERATED:
+            result["times"], result["host"], checks = times_on_the_accelerator(1 if options.quick else 3)
+        else:
+            result["times"] = times(2 if options.quick else ROUNDS)
+        result["accuracy"], found = accuracy()
+    checks += [*found, *off_the_table(result["times"])]
+    if not ACCELERATED:
+        result["float32"], found = single_precision(options.quick)
+        checks += found
     finish(result, checks, options.output)
 
 

@@ -174,6 +174,17 @@ def test_an_accelerator_halves_its_tiles_down_to_one_draw(monkeypatch, whole):
     np.testing.assert_allclose(values, whole[0][2:8], rtol=1e-12)
 
 
+@pytest.mark.parametrize(("condition", "rtol"), [(1e8, 1e-12), (2.0, 1e-5)])
+def test_an_accelerator_leaves_to_lapack_what_float32_hides_from_it(monkeypatch, condition, rtol):
+    ill = Waves(condition)
+    expected, _ = spectra(20, ensemble=ill, precision="float32", solver="svd")
+    for module in ("_compiled_sampler", "_spectra"):
+        monkeypatch.setattr(f"rmtbase.montecarlo.{module}.is_cpu", lambda device: False)
+    monkeypatch.setattr("rmtbase.montecarlo._compiled_sampler.device_memory", lambda device: 2**30)
+    found, _ = spectra(20, ensemble=ill, precision="float32", solver="device_svd")
+    np.testing.assert_allclose(found, expected, rtol=rtol)
+
+
 def test_memory_that_is_not_there_is_named_with_the_shape_and_the_bytes(monkeypatch):
     failing(monkeypatch, OUT_OF_MEMORY[0], lambda plan: False)
     with pytest.raises(AllocationError, match=r"waves: out of memory .* 8 × 8 .* 512 bytes") as caught:

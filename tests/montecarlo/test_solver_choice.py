@@ -1,6 +1,7 @@
 """The solver is chosen from measurements, for a reason that is given, and the same way every time."""
 
 import json
+import time
 from pathlib import Path
 
 import jax
@@ -9,18 +10,33 @@ from waves import Waves
 
 from rmtbase.ensembles import low_rank_product
 from rmtbase.errors import ParameterError
-from rmtbase.linalg import HOST_SOLVERS, MICROSECONDS, PRECISIONS, SOLVERS, measured_solver
-from rmtbase.montecarlo import choose_solver
+from rmtbase.linalg import (
+    DEVICE_SOLVERS,
+    HOST_SOLVERS,
+    MICROSECONDS,
+    PRECISIONS,
+    SOLVERS,
+    measured_solver,
+    singular_values,
+)
+from rmtbase.montecarlo import choose_solver, tile_size
 
-RESULTS = Path(__file__).parents[2] / "benchmarks" / "results" / "solvers.json"
+RESULTS = Path(__file__).parents[2] / "benchmarks" / "results"
+FILES = {"cpu": ("solvers.json", HOST_SOLVERS), "NVIDIA H100 80GB HBM3": ("solvers_accelerator.json", DEVICE_SOLVERS)}
 
 
-def test_the_table_is_that_of_the_committed_measurements():
-    committed = json.loads(RESULTS.read_text())
-    table = MICROSECONDS[committed["device_kind"]]
+def test_every_kind_in_the_table_was_measured():
+    assert set(MICROSECONDS) == set(FILES)
+
+
+@pytest.mark.parametrize("kind", FILES)
+def test_the_table_is_that_of_the_committed_measurements(kind):
+    file, solvers = FILES[kind]
+    committed, table = json.loads((RESULTS / file).read_text()), MICROSECONDS[kind]
+    assert committed["device_kind"] == kind
     assert set(table) == set(committed["times"]) == set(PRECISIONS)
     for precision, by_solver in committed["times"].items():
-        assert set(table[precision]) == set(by_solver) == set(HOST_SOLVERS)
+        assert set(table[precision]) == set(by_solver) == set(solvers)
         for solver, by_size in by_solver.items():
             assert table[precision][solver] == pytest.approx(
                 {int(size): time for size, time in by_size.items()}, rel=0.01
@@ -53,6 +69,33 @@ def test_solvers_are_timed_at_once_on_a_device_of_which_there_are_no_measurement
         fastest_first = [one.split()[0] for one in timed.split(", ")]
         assert set(fastest_first) == set(SOLVERS)
         assert choice.name == next(solver for solver in fastest_first if solver in allowed)
+
+
+def test_a_slow_solver_is_not_waited_for(monkeypatch):
+    solved = []
+
+    def slow(stack, rank):
+        solved.append(len(stack))
+        time.sleep(0.02 * len(stack))
+        return singular_values(stack, rank)
+
+    monkeypatch.delitem(MICROSECONDS, jax.devices()[0].device_kind)
+    monkeypatch.setitem(HOST_SOLVERS, "svd", slow)
+    assert choose_solver(Waves(2.0), cores=1).name != "svd"
+    assert sum(solved) < 50 < tile_size((8, 8))
+
+
+@pytest.mark.parametrize("size", [8, 64, 200, 1000])
+@pytest.mark.parametrize("kind", sorted(set(MICROSECONDS) - {"cpu"}))
+def test_an_accelerator_solves_what_it_draws_unless_float32_would_lose_the_smallest(kind, size):
+    def choice(condition, precision):
+        return measured_solver(kind, size, precision, condition)
+
+    assert {choice(2.0, precision).name for precision in PRECISIONS} == {"device_gram"}
+    assert choice(1e6, "float64").name == choice(float("inf"), "float64").name == "device_svd"
+    assert choice(500.0, "float32").name == "device_svd"
+    assert choice(1e6, "float32").name == "svd"
+    assert "forbids the Gram matrix and the device's SVD" in choice(1e6, "float32").reason
 
 
 def test_unknown_precision_is_refused():

@@ -19,6 +19,7 @@ from rmtbase.linalg._precision import (
 )
 from rmtbase.linalg._solver import (
     DEVICE_SOLVERS,
+    DEVICE_SVD_CONDITION,
     GRAM_CONDITION,
     HOST_SOLVERS,
     SOLVERS,
@@ -30,12 +31,14 @@ from rmtbase.linalg._solver import (
     matrix_singular_values,
     require_solver,
     singular_values,
+    symmetric_singular_values,
 )
 from rmtbase.linalg._solver_choice import MICROSECONDS, SolverChoice, fastest_solver, is_measured, measured_solver
 from rmtbase.linalg._threads import available_cores, blas_threads, single_threaded_blas
 
 __all__ = [
     "DEVICE_SOLVERS",
+    "DEVICE_SVD_CONDITION",
     "DTYPE",
     "GRAM_CONDITION",
     "HOST_SOLVERS",
@@ -66,6 +69,7 @@ __all__ = [
     "require_solver",
     "single_threaded_blas",
     "singular_values",
+    "symmetric_singular_values",
     "triangle",
     "without_noise",
 ]

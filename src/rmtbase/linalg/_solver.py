@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from typing import Any
@@ -19,6 +19,13 @@ _STACKED_BELOW = 512  # up to this size LAPACK on one core per matrix beats a th
 
 GRAM_CONDITION = {"float64": 1e4, "float32": 1e2}
 """λ_1/λ_r up to which a Gram matrix of that precision is trusted: λ_r is good to 1e-12, or to 1e-5 in float32."""
+
+DEVICE_SVD_CONDITION = {"float64": np.inf, "float32": 1e4}
+"""λ_1/λ_r up to which :func:`symmetric_singular_values` of that precision are trusted.
+
+In float32 their error of some ε s_1 leaves λ_r good to 1e-3 there, and at (64, 64) hides the smallest altogether. In
+float64 they err as LAPACK does.
+"""
 
 
 def singular_values(stack: NDArray[np.floating], rank: int | None = None) -> NDArray[np.float64]:
@@ -62,9 +69,14 @@ def _smaller_gram(stack: Any) -> Any:
     return stack @ transposed if stack.shape[-2] <= stack.shape[-1] else transposed @ stack
 
 
-def loses_digits(values: NDArray[np.float64], precision: str) -> NDArray[np.bool_]:
-    """Which spectra ``(n, r)``, descending, a Gram matrix of that precision cannot be trusted with, ``(n,)``."""
-    return ~(values[:, 0] ** 2 <= GRAM_CONDITION[precision] * values[:, -1] ** 2)  # so that NaN is not trusted either
+def loses_digits(
+    values: NDArray[np.float64], precision: str, trusted: Mapping[str, float] = GRAM_CONDITION
+) -> NDArray[np.bool_]:
+    """Which spectra ``(n, r)``, descending, a Gram matrix of that precision cannot be trusted with, ``(n,)``.
+
+    Or another solver, ``trusted`` up to other λ_1/λ_r.
+    """
+    return ~(values[:, 0] ** 2 <= trusted[precision] * values[:, -1] ** 2)  # so that NaN is not trusted either
 
 
 HOST_SOLVERS: dict[str, Callable[[NDArray[np.floating], int | None], NDArray[np.float64]]] = {
@@ -89,14 +101,37 @@ def require_solver(name: object) -> str:
 def device_singular_values(stack: Any, solver: str) -> Any:
     """Singular values, descending, of a JAX array of matrices, on its device and in its precision.
 
-    ``"device_svd"`` is ``jax.numpy.linalg.svd`` without vectors; ``"device_gram"`` takes the eigenvalues of the smaller
-    Gram matrix; what of it :func:`loses_digits` is the caller's to solve again.
+    ``"device_svd"`` is ``jax.numpy.linalg.svd`` without vectors on a CPU. On an accelerator that takes one matrix after
+    the other once they are larger than 32 × 32, while eigenvalues are had of all at once: there it is
+    :func:`symmetric_singular_values`. ``"device_gram"`` takes the eigenvalues of the smaller Gram matrix; what of it
+    :func:`loses_digits` is the caller's to solve again.
     """
+    import jax
     import jax.numpy as jnp
 
     if solver == "device_svd":
-        return jnp.linalg.svd(stack, compute_uv=False)
+        return jax.lax.platform_dependent(
+            stack, cpu=lambda matrices: jnp.linalg.svd(matrices, compute_uv=False), default=symmetric_singular_values
+        )
     return jnp.sqrt(jnp.maximum(jnp.linalg.eigvalsh(_smaller_gram(stack)), 0.0))[..., ::-1]
+
+
+def symmetric_singular_values(stack: Any) -> Any:
+    """Singular values s, descending, of a JAX array of matrices, from the eigenvalues ±s of [[0, M], [Mᵀ, 0]].
+
+    Absolute error of order ε s_1, as of the SVD itself (Golub and Van Loan, Matrix Computations, 4th ed., §8.6). Of a
+    matrix that is not square the triangular factor is taken, which has the same singular values.
+    """
+    import jax.numpy as jnp
+
+    rows, columns = stack.shape[-2:]
+    if rows != columns:
+        stack = jnp.linalg.qr(stack if rows > columns else stack.swapaxes(-1, -2), mode="r")
+    zeros = jnp.zeros_like(stack)
+    doubled = jnp.block([[zeros, stack], [stack.swapaxes(-1, -2), zeros]])
+    eigenvalues = jnp.linalg.eigvalsh(doubled)[..., ::-1]
+    # Of each pair ±s both count: what rounding leaves of s = 0 is then not negative, and all stay in order.
+    return ((eigenvalues - eigenvalues[..., ::-1]) / 2)[..., : stack.shape[-1]]
 
 
 def matrix_singular_values(matrix: NDArray[np.float64], cores: int | None = None) -> NDArray[np.float64]:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from rmtbase.linalg._solver import GRAM_CONDITION
+from rmtbase.linalg._solver import DEVICE_SVD_CONDITION, GRAM_CONDITION
 
 MICROSECONDS: dict[str, dict[str, dict[str, dict[int, float]]]] = {
     "cpu": {
@@ -19,10 +19,22 @@ MICROSECONDS: dict[str, dict[str, dict[str, dict[int, float]]]] = {
             "gram": {8: 2.65, 16: 8.43, 32: 29.4, 64: 111, 128: 486, 256: 2300, 512: 12900},
         },
     },
+    "NVIDIA H100 80GB HBM3": {
+        "float64": {
+            "device_svd": {8: 0.0608, 16: 0.571, 32: 3.1, 64: 11.6, 128: 74.9, 256: 431, 512: 2170},
+            "device_gram": {8: 0.0392, 16: 0.0624, 32: 0.57, 64: 3.11, 128: 11.9, 256: 84.5, 512: 523},
+        },
+        "float32": {
+            "device_svd": {8: 0.0551, 16: 0.267, 32: 1.94, 64: 6.68, 128: 34, 256: 286, 512: 1610},
+            "device_gram": {8: 0.0259, 16: 0.0557, 32: 0.261, 64: 2, 128: 6.88, 256: 35, 512: 330},
+        },
+    },
 }
-"""Microseconds of one core per n × n matrix: device kind → precision of the matrices → solver → n.
+"""Microseconds per n × n matrix: device kind → precision of the matrices → solver → n.
 
-From ``benchmarks/solvers.py``, whose results lie in ``benchmarks/results/solvers.json``.
+Under ``"cpu"`` the solvers of the host, on one core; under an accelerator its own, all matrices of a stack at once, and
+none of its host's, whose 16 cores take longer at every size. From ``benchmarks/solvers.py``, whose results lie in
+``benchmarks/results/solvers.json`` and ``solvers_accelerator.json``.
 """
 
 _MARGIN = 10.0  # between the condition numbers of a few draws and the limit: hardly a draw in millions then exceeds it
@@ -62,7 +74,7 @@ def measured_solver(device_kind: str, size: int, precision: str, condition: floa
 
 
 def fastest_solver(microseconds: Mapping[str, float], condition: float, precision: str, how: str) -> SolverChoice:
-    """The fastest of the solvers timed that the condition number allows.
+    """The fastest of the solvers timed that the condition number allows; LAPACK's SVD if it allows none.
 
     Args:
         microseconds: per matrix, by solver.
@@ -71,8 +83,14 @@ def fastest_solver(microseconds: Mapping[str, float], condition: float, precisio
         how: where the times are from, in one word, for the reason.
     """
     gram = condition * _MARGIN <= GRAM_CONDITION[precision]
-    allowed = {name: time for name, time in microseconds.items() if gram or not name.endswith("gram")}
-    name = min(allowed, key=allowed.__getitem__)
+    device_svd = condition * _MARGIN <= DEVICE_SVD_CONDITION[precision] or precision == "float64"
+    allowed = {
+        name: time
+        for name, time in microseconds.items()
+        if (gram or not name.endswith("gram")) and (device_svd or name != "device_svd")
+    }
+    name = min(allowed, key=allowed.__getitem__, default="svd")
     times = ", ".join(f"{one} {time:.4g} µs" for one, time in sorted(microseconds.items(), key=lambda item: item[1]))
     verdict = "allows" if gram else "forbids"
-    return SolverChoice(name, f"{how}: {times}; λ_1/λ_r = {condition:.3g} {verdict} the Gram matrix")
+    also = "" if device_svd or "device_svd" not in microseconds else " and the device's SVD"
+    return SolverChoice(name, f"{how}: {times}; λ_1/λ_r = {condition:.3g} {verdict} the Gram matrix{also}")

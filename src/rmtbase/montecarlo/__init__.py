@@ -22,7 +22,7 @@ from rmtbase.montecarlo._simulations import (
     simulate_gaussian_matrix,
     simulate_grouped_query,
 )
-from rmtbase.montecarlo._solver_choice import choose_solver
+from rmtbase.montecarlo._solver_choice import choose_solver, time_solver
 from rmtbase.montecarlo._spectra import SpectrumChunk, draw_spectra
 from rmtbase.montecarlo._store import Store, open_store
 from rmtbase.nulls import histogram_edges
@@ -68,4 +68,5 @@ __all__ = [
     "simulate_gaussian_matrix",
     "simulate_grouped_query",
     "tile_size",
+    "time_solver",
 ]

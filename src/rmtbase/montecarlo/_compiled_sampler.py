@@ -15,7 +15,7 @@ from jaxtyping import Float, Float64, Key, UInt32
 
 from rmtbase.ensembles import Draw, Ensemble
 from rmtbase.errors import AllocationError
-from rmtbase.linalg import HOST_SOLVERS, device_singular_values, loses_digits, reproducible_jax
+from rmtbase.linalg import DEVICE_SVD_CONDITION, HOST_SOLVERS, device_singular_values, loses_digits, reproducible_jax
 from rmtbase.montecarlo._keys import draw_keys
 from rmtbase.montecarlo._machine import Device, is_cpu
 from rmtbase.montecarlo._memory import device_memory, host_memory
@@ -46,6 +46,14 @@ def tile_size(matrix_shape: tuple[int, int]) -> int:
     return 1 << (min(max(_TILE_NUMBERS // (rows * columns), 1), _LARGEST_TILE).bit_length() - 1)
 
 
+@partial(jax.jit, static_argnames=("solver", "on_cpu"))
+def solve_on_device(stack: Float[Array, "draw rows columns"], solver: str, *, on_cpu: bool) -> Float[Array, "draw s"]:
+    """Singular values of a stack, by a solver of a device."""
+    solve = partial(device_singular_values, solver=solver)
+    # On a CPU a stack would be solved by the threads that this code runs on, and each could wait for the others.
+    return jax.lax.map(solve, stack) if on_cpu else solve(stack)
+
+
 @partial(jax.jit, static_argnames=("tile", "mesh", "solver"), compiler_options=COMPILER_OPTIONS)
 def _draw_tiles(
     ensemble: Ensemble,
@@ -60,10 +68,7 @@ def _draw_tiles(
         draw = jax.vmap(ensemble.sample)(draw_keys(key, starts[0] + jnp.arange(tile, dtype=jnp.uint32)))
         if solver is None:
             return draw
-        solve = partial(device_singular_values, solver=solver)
-        # On a CPU a stack would be solved by the threads that this code runs on, and each could wait for the others.
-        values = jax.lax.map(solve, draw.matrix) if is_cpu(mesh.devices[0]) else solve(draw.matrix)
-        return Draw(values, draw.norm_squared)
+        return Draw(solve_on_device(draw.matrix, solver, on_cpu=is_cpu(mesh.devices[0])), draw.norm_squared)
 
     # The linear algebra of one device must stay on it; code that is only annotated might gather the matrices.
     sharded = jax.shard_map(
@@ -120,6 +125,10 @@ class CompiledSampler:
         values = values[:, :rank].astype(np.float64)
         if self.solver == "device_gram" and (lost := loses_digits(values, self.precision)).any():
             values[lost] = self._call(start, "device_svd")[0][lost, :rank]
+        if not is_cpu(self.devices[0]) and self.precision == "float32":
+            lost = loses_digits(values, self.precision, DEVICE_SVD_CONDITION)
+            if lost.any():
+                values[lost] = HOST_SOLVERS["svd"](self.matrices(start)[0][lost], rank)
         return values, norms
 
     def matrices(self, start: int) -> tuple[Float[np.ndarray, "draw rows columns"], Float64[np.ndarray, "draw factor"]]:

@@ -63,7 +63,8 @@ def draw_spectra(
 
     A draw is a function of the ensemble, seed, case, its own index, precision and solver. On a CPU it is so to the bit:
     whatever the batch, the first index, the number of cores and of (virtual) devices. On an accelerator the random bits
-    are, and the spectra to a few units of rounding.
+    are, those of a CPU, and the singular values to a few n ε s_1, n the rank and ε of the precision
+    (``benchmarks/results/engine_accelerator.json``).
 
     On CPUs each core draws a tile of matrices in its own cache and solves it, one single-threaded LAPACK call after the
     other; BLAS stays at one thread while the iterator is open. On accelerators each device draws its share of a batch,
@@ -77,7 +78,8 @@ def draw_spectra(
     differs from float64's by more than the Monte Carlo error of 20 000 draws (2 000 at (4096, 128)). The solvers of the
     host solve in float64 all the same. Those of a device err, relative to that, by at most 5e-6 in every statistic at
     (d_model, d_head) = (768, 64) and 1.4e-6 at (4096, 128); at (64, 64) by 1e-3 in the smallest eigenvalue and the
-    condition number and by 3e-6 in the others (``benchmarks/results/solvers.json``).
+    condition number and by 3e-6 in the others (``benchmarks/results/solvers.json``). An accelerator leaves draws with
+    λ_1/λ_r over 10⁴ to the host then.
 
     Args:
         ensemble: what to draw.
