@@ -232,9 +232,8 @@ def _cells(
     )  # fmt: skip
     y, x = np.nonzero(np.isnan(values))
     ax.plot(
-        x, y, linestyle="none", marker="x", markersize=size, markeredgecolor=theme.muted, markeredgewidth=0.8,
-        label="not scored",
-    )  # fmt: skip
+        x, y, linestyle="none", marker="x", markersize=size, color=theme.muted, markeredgewidth=0.8, label="not scored"
+    )
     ax.grid(False)
     ax.spines[["left", "bottom"]].set_visible(False)
     ax.tick_params(length=0)
