@@ -322,8 +322,9 @@ def _legend(figure: Picture, theme: Theme) -> None:
         return
     for ax in figure.axes:
         add_legend(ax, theme)
-    rows = {ax.get_subplotspec().rowspan.start: _legend_height(ax, theme) for ax in figure.axes}
-    figure.set_figheight(figure.get_figheight() + sum(rows.values()))
+    height = figure.get_figheight()
+    rows = height / panel_size(figure.axes[0])[1]
+    figure.set_figheight(height + rows * max(_legend_height(ax, theme) for ax in figure.axes))
 
 
 def _legend_height(ax: Axes, theme: Theme) -> float:

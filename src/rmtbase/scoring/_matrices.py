@@ -145,9 +145,8 @@ def matrix_null(long: int, rank: int, draws: int, seed: int) -> dict[str, Float[
 def matrix_p_value_floors(matrices: xr.Dataset) -> dict[str, float]:
     """The smallest p-value of each statistic of a ``/matrices`` dataset: of its law, or of the draws of its null."""
     draws = _null_draws(matrices.sizes["layer"] * matrices.sizes["component"])
-    return dict.fromkeys(ELEMENT_STATISTICS, SMALLEST_P_VALUE) | dict.fromkeys(
-        MATRIX_SPECTRAL_STATISTICS, 2 / (draws + 1)
-    )
+    floors: dict[str, float] = dict.fromkeys(MATRIX_SPECTRAL_STATISTICS, 2 / (draws + 1))
+    return floors | dict.fromkeys(ELEMENT_STATISTICS, SMALLEST_P_VALUE)
 
 
 def _null_draws(n_matrices: int) -> int:

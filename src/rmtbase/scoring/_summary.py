@@ -110,8 +110,8 @@ class Summary:
                 "all statistics taken together."
             ]
         return [
-            f"{len(self.findings)} of {self.n_heads} head{'s' * (self.n_heads != 1)} left the null at a false discovery "
-            f"rate of {self.level:.0%}, all statistics taken together.",
+            f"{len(self.findings)} of {self.n_heads} head{'s' * (self.n_heads != 1)} left the null at a false "
+            f"discovery rate of {self.level:.0%}, all statistics taken together.",
             f"They are, by layer: {self._heads_by_layer()}.",
         ]
 
