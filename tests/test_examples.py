@@ -11,7 +11,8 @@ from nbclient import NotebookClient
 # What must be so once all cells have run: a last cell of ours, in the notebook's own kernel.
 CHECKS = {
     "own_model": """
-assert len(planted) == 30 and found == planted and scores["heads"].sizes["layer"] == 12
+assert len(planted) == 30 and found == planted and scores["heads"]["omnibus_q_value"].size == 384
+assert scores["heads"].sizes["layer"] == 12
 page = Path("report.html").read_text(encoding="utf-8")
 assert "my model" in page and len(figures) > 3
 assert rmtbase.open_scores("scores.nc")["heads"].to_dataset().equals(scores["heads"].to_dataset())
@@ -24,6 +25,13 @@ assert (first == "step-200").all()
 """,
 }
 NOTEBOOKS = sorted((Path(__file__).parents[1] / "examples").glob("*.ipynb"))
+
+
+def test_a_module_becomes_a_report_in_at_most_ten_lines():
+    notebook = nbformat.read(NOTEBOOKS[0].with_name("own_model.ipynb"), as_version=4)
+    (cell,) = (cell for cell in notebook.cells if cell.cell_type == "code" and "report.html" in cell.source)
+    lines = [line for line in cell.source.splitlines() if line.strip()]
+    assert len(lines) + 1 <= 10  # and the import of split_qkv, which the cell before it has
 
 
 def test_all_are_checked_and_none_is_stored_with_what_it_once_printed():

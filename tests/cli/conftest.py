@@ -8,6 +8,12 @@ from rmtbase.tables import write_table
 SHAPE = ("--d-model", 32, "--d-head", 8)
 
 
+@pytest.fixture(autouse=True)
+def folder_of_its_own(tmp_path_factory, monkeypatch):
+    """Where a test's commands run: one that should fail and does not writes nothing into the repository."""
+    monkeypatch.chdir(tmp_path_factory.mktemp("here"))
+
+
 @pytest.fixture
 def shape():
     """The options of the small shape."""

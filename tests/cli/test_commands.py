@@ -20,6 +20,7 @@ import rmtbase
 from rmtbase.ensembles import low_rank_product
 from rmtbase.montecarlo import choose_solver
 from rmtbase.scoring import summarize_scores
+from rmtbase.statistics import SPECTRAL_STATISTICS
 from rmtbase.tables import open_baseline, open_scores
 
 SHAPES = ((768, 64), (64, 64))
@@ -75,10 +76,9 @@ def test_same_command_gives_the_same_numbers_twice(run, tmp_path, shape):
     assert ran[0].out == ran[1].out
 
 
-def test_baseline_without_a_name_is_named_by_its_shape(run, tmp_path, shape, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def test_baseline_without_a_name_is_named_by_its_shape(run, shape):
     assert run("baseline", *shape, "--draws", 10).status == 0
-    assert [path.name for path in tmp_path.iterdir()] == ["baseline-32x8.nc"]
+    assert [path.name for path in Path.cwd().iterdir()] == ["baseline-32x8.nc"]
 
 
 def strict_json(text):
@@ -230,3 +230,17 @@ def test_doctor_names_the_solvers_that_the_engine_takes(doctor):
     assert {one.name for one in taken.values()} == {"gram", "svd"}
     for said, (d_model, d_head) in zip(doctor["solvers"], SHAPES, strict=True):
         assert said == f"draws, d_model {d_model}, d_head {d_head}"
+
+
+def test_the_farthest_statistic_is_told_by_one_distance_and_a_floor_as_a_bound(run, make_weights, tmp_path):
+    queries, keys = np.random.default_rng(2).standard_normal((2, 2, 3, 16, 64))
+    queries[1, 2, 0] = queries[1, 2, 1] + 1e-4 * queries[1, 2, 0]  # one direction all but lost
+    folder = make_weights(queries, keys).save(tmp_path / "model")
+    (finding,) = summarize_scores(rmtbase.score(folder, "analytic")).findings
+    assert SPECTRAL_STATISTICS[finding.statistic].on_log_scale
+    (row,) = (
+        line for line in run("score", folder, "--baseline", "analytic").out.splitlines() if finding.statistic in line
+    )
+    assert f" ln {finding.statistic} " in row
+    assert f" -{finding.distance:.1f} " in row.replace("+", "-")
+    assert f" ≤ {finding.omnibus_q_value:.2g} " in row

@@ -51,7 +51,7 @@ def test_the_profile_marks_the_nearest_depth(table):
 
 def test_a_fit_fills_the_mark(table):
     mark = line(depth_profile(with_fits(table, 1.0)), "nearest")
-    assert "; fits" in mark.get_label()
+    assert "\nfits" in mark.get_label()
     assert mark.get_markerfacecolor() == LIGHT.observed
 
 
@@ -89,6 +89,9 @@ def test_the_standard_figure_has_a_row_for_each_matrix(table):
     (figure,) = figures(table).values()
     assert len(figure.axes) == 4
     figure.draw_without_rendering()
+    for ax in figure.axes[::2]:  # what names the nearest depth does not lie on it
+        named, place = ax.get_legend().get_window_extent(), line(ax, "nearest").get_xydata()[0]
+        assert not named.padded(4).contains(*ax.transData.transform(place))
     assert [ax.get_title() for ax in figure.axes[::2]] == [
         "layer 1, attention query (32 × 32)",
         "layer 1, mlp in (48 × 32)",

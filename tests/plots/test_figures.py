@@ -19,6 +19,7 @@ from rmtbase.plots import (
     Z_LEVELS,
     compare,
     figures,
+    flagged_by_statistic,
     null_spectrum,
     omnibus_heatmap,
     ordered_eigenvalues,
@@ -81,24 +82,49 @@ def test_ten_compared_tables_take_several_rows(learned):
     rows = {round(ax.get_position().y0, 6) for ax in figure.axes}
     assert (len(figure.axes), len(rows)) == (10, 3)
     assert figure.get_figwidth() < 20
+
+
+def test_compared_omnibus_maps_have_one_scale_of_q(learned):
     figure = compare(omnibus_heatmap, {"one": learned, "other": learned})
-    assert [ax.get_title().split("\n")[0] for ax in figure.axes] == ["one", "other"]
+    *maps, scale = figure.axes
+    assert [ax.get_title().split("\n")[0] for ax in maps] == ["one", "other"]
+    assert [label.get_text() for label in scale.get_yticklabels()] == ["0.05", "0.01", "0.001", "0.0001"]
 
 
+def test_bars_in_an_order_of_their_own_are_not_compared(scores):
+    with pytest.raises(ParameterError, match="plot = 'flagged_by_statistic'"):
+        compare(flagged_by_statistic, scores)
+
+
+@pytest.mark.parametrize("wide", [3.4, 7.0])
 @pytest.mark.parametrize("which", ["learned", "baseline"])
-def test_at_the_width_of_a_column_nothing_is_cut_and_no_title_meets_another(which, request):
-    for name, figure in figures(request.getfixturevalue(which), theme="print", width=3.4).items():
+def test_at_the_width_of_a_column_or_a_page_nothing_is_cut_and_no_text_meets_another(which, wide, request):
+    for name, figure in figures(request.getfixturevalue(which), theme="print", width=wide).items():
         renderer = FigureCanvasAgg(figure).get_renderer()
         figure.draw(renderer)
         width, height = figure.get_size_inches()
         drawn = figure.get_tightbbox(renderer)
-        assert width == 3.4
+        assert width == wide
         assert -0.02 < drawn.x0 < drawn.x1 < width + 0.02, name
         assert -0.02 < drawn.y0 < drawn.y1 < height + 0.02, name
-        texts = [text for ax in figure.axes for text in (ax.title, ax.xaxis.label, ax.yaxis.label) if text.get_text()]
-        for one, other in combinations(texts, 2):
-            boxes = [text.get_window_extent(renderer) for text in (one, other)]
-            assert not Bbox.intersection(*boxes), (name, one, other)
+        named = [(ax.title, ax.xaxis.label, ax.yaxis.label) for ax in figure.axes]
+        ticks = [(*ax.get_yticklabels(),) for ax in figure.axes]
+        for texts in (sum(named, ()), *ticks):
+            for one, other in combinations([text for text in texts if text.get_text()], 2):
+                boxes = [text.get_window_extent(renderer) for text in (one, other)]
+                assert not Bbox.intersection(*boxes), (name, one, other)
+
+
+def test_a_long_name_is_broken_without_a_space_and_a_condition_stays_whole(learned):
+    named = learned.copy()
+    named.attrs = learned.attrs | {"model": "a-long-name-of-a-model/" * 2, "revision": "0123456789" * 5}
+    drawn = figures(named, width=3.4)
+    for figure in drawn.values():
+        assert figure.get_suptitle().replace("\n", "").replace(" ", "") == (
+            f"{named.attrs['model']},revision{named.attrs['revision']}"
+        )
+    for ax in drawn["z-heat-map"].axes[:4]:
+        assert any("dot: q < 0.05" in " ".join(line.split()) for line in ax.get_title().split("\n"))
 
 
 def test_a_theme_has_a_name_and_unknown_ones_are_refused(baseline):
@@ -122,7 +148,9 @@ def test_titles_name_the_model_and_its_revision(learned):
 
 def test_compared_panels_that_show_different_things_have_their_own_legends(scores, baseline):
     figure = compare(ordered_eigenvalues, scores)
-    assert all(ax.get_legend() for ax in figure.axes)
+    figure.draw_without_rendering()
+    for ax in figure.axes:
+        assert ax.get_legend().get_window_extent().y1 < ax.get_window_extent().y0
     assert len(compare(null_spectrum, {"a table": baseline}).axes) == 1
 
 

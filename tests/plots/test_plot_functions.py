@@ -160,6 +160,30 @@ def test_the_legend_lies_off_the_data(baseline):
         assert ax.get_legend().get_window_extent().y1 < ax.get_window_extent().y0
 
 
+@pytest.fixture(scope="module")
+def extreme():
+    """Nulls of a square and of one direction."""
+    return rmtbase.baseline([8, 16], [8, 1], draws=200)
+
+
+def test_a_spectrum_that_begins_at_zero_has_a_logarithmic_axis_of_densities(extreme, baseline):
+    ax = null_spectrum(extreme, 0)
+    assert (ax.get_yscale(), null_spectrum(baseline).get_yscale()) == ("log", "linear")
+    density = extreme["density"].isel(case=0).values
+    low, high = ax.get_ylim()
+    assert low < density[density > 0].min()
+    assert density.max() < high
+    assert "= 0, " in line(ax, "edges").get_label()
+
+
+def test_a_null_of_one_direction_has_bands_that_are_seen_at_its_one_rank(extreme):
+    ax = ordered_eigenvalues(extreme, case=1)
+    for band in bands(ax).values():
+        assert np.ptp(band.get_paths()[0].vertices[:, 0]) == pytest.approx(0.8)
+    ax.get_figure().draw_without_rendering()
+    assert [tick for tick in ax.get_xticks() if ax.get_xlim()[0] <= tick <= ax.get_xlim()[1]] == [1]
+
+
 def test_the_null_of_scores_is_the_table_at_unit_sigma(learned, baseline):
     of_scores, of_table = null_spectrum(learned), null_spectrum(baseline)
     unit = D_MODEL  # the table is per d_model, the scores' null is of the raw product
@@ -242,7 +266,7 @@ def test_the_band_holds_random_heads_and_the_axis_names_the_scale(statistic, wor
     # 12 random heads in a 99 % band: all but at most one, except with probability 0.006; the seed is fixed.
     assert ((values >= low) & (values <= high)).sum() >= values.size - 1
     assert low < line(ax, "median").get_ydata()[0] < high
-    assert words in ax.get_ylabel()
+    assert words in " ".join(ax.get_ylabel().split())
 
 
 def band_of(ax):
@@ -338,7 +362,23 @@ def test_dots_mark_the_flagged_heads(learned):
     q = learned["heads"]["q_value"].sel(statistic="stable_rank").values
     dots = line(ax, "q < 0.05")
     assert set(zip(dots.get_ydata(), dots.get_xdata(), strict=True)) == set(zip(*np.nonzero(q < 0.05), strict=True))
-    assert "dot: q < 0.05" in ax.get_title()
+    assert "dot: q < 0.05" in " ".join(ax.get_title().split())
+
+
+@pytest.mark.parametrize("plot", [omnibus_heatmap, z_heatmap])
+def test_a_head_that_was_not_scored_has_a_cross_and_the_title_says_so(plot, learned, scores):
+    ax = plot(learned)
+    crosses = line(ax, "not scored")
+    assert list(zip(crosses.get_ydata(), crosses.get_xdata(), strict=True)) == [ZERO]
+    assert "cross: not scored" in " ".join(ax.get_title().split())
+    bare = learned["heads"].to_dataset().drop_isel(layer=ZERO[0])
+    assert "cross" not in plot(bare).get_title()
+
+
+def test_a_map_without_a_score_names_no_largest(learned):
+    heads = learned["heads"].to_dataset().copy(deep=True)
+    heads["z_score"][:] = heads["observed"][:] = np.nan
+    assert "largest $|z|" not in z_heatmap(heads).get_title()
 
 
 def test_colours_are_symmetric_and_the_same_for_every_statistic(learned):
@@ -384,6 +424,14 @@ def test_the_p_value_band_is_that_of_ordered_uniforms(learned):
     np.testing.assert_allclose(line(ax, "expected").get_xdata(), -np.log10(i / (n + 1)))
 
 
+def test_the_p_value_of_one_head_has_a_band_that_is_seen(learned):
+    ax = p_value_qq(learned["heads"].to_dataset().isel(layer=[0], head=[0]))
+    (band,) = (one for one in ax.collections if isinstance(one, PolyCollection))
+    assert band.get_linewidth()[0] > 5
+    assert line(ax, "expected").get_marker() == "_"
+    assert ax.get_title() == "p-values of 1 head"
+
+
 def test_random_p_values_stay_in_the_band_and_learned_ones_leave_it(scores):
     def below_band(tree):
         p = np.sort(line(p_value_qq(tree, ["omnibus"]), "all statistics together").get_ydata())[::-1]
@@ -409,6 +457,12 @@ def test_the_floor_is_two_over_draws_plus_one_and_half_of_it_for_all_together(le
 # The analytic null.
 
 
+def test_a_small_floor_is_written_as_a_power_of_ten(learned):
+    ax = p_value_qq(learned["heads"].to_dataset(), draws=51_200)
+    assert line(ax, "floor of one").get_label() == r"floor of one statistic, $3.9 \times 10^{-5}$"
+    assert line(p_value_qq(learned), "floor of one").get_label() == "floor of one statistic, 0.001"
+
+
 def test_an_analytic_null_has_no_draws_to_show(analytic):
     ax = null_spectrum(analytic["learned"])
     labels = [one.get_label() for one in (*ax.lines, *ax.patches, *ax.containers)]
@@ -424,7 +478,7 @@ def test_an_analytic_null_has_no_draws_to_show(analytic):
 
 
 def test_an_analytic_null_has_a_floor_where_a_head_lies_on_it(analytic):
-    assert line(p_value_qq(analytic["learned"]), "floor 1e-16").get_ydata()[0] == pytest.approx(16.0)
+    assert line(p_value_qq(analytic["learned"]), r"floor $1 \times 10^{-16}$").get_ydata()[0] == pytest.approx(16.0)
     lines = p_value_qq(analytic["random"]).lines
     assert not [one for one in lines if "floor" in one.get_label()]
     assert all(np.isfinite(one.get_ydata()).all() for one in lines)

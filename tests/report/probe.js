@@ -38,6 +38,9 @@ window.addEventListener("load", () => {
   seen.whole = { pressed: box.querySelector(".controls button").getAttribute("aria-pressed"),
     hidden: scroll.scrollHeight - scroll.clientHeight };
   seen.hints = [...document.querySelectorAll(".plot + .hint")].map((hint) => getComputedStyle(hint).display);
+  seen.tables = [...document.querySelectorAll(".score-table .scroll")].map((table) => [
+    table.scrollWidth > table.clientWidth, getComputedStyle(table.parentElement.querySelector(".hint")).display === "block"]);
+  seen.on_paper = headers.map((header) => header.dataset.title);
   seen.width = innerWidth;
   seen.dark = matchMedia("(prefers-color-scheme: dark)").matches;
   seen.background = getComputedStyle(document.body).backgroundColor;

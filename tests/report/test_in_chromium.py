@@ -120,6 +120,18 @@ def test_figures_that_scroll_say_so(light, phone):
     assert set(light["hints"]) == {"none"}
 
 
+@pytest.mark.parametrize("look", ["light", "dark", "phone"])
+def test_tables_that_scroll_say_so(look, request):
+    tables = request.getfixturevalue(look)["tables"]
+    assert len(tables) == 2
+    assert all(scrolls == hinted for scrolls, hinted in tables)
+    assert look == "light" or all(scrolls for scrolls, _ in tables)
+
+
+def test_headers_have_their_words_for_paper(light):
+    assert light["on_paper"] == light["titles"]
+
+
 @pytest.mark.parametrize("look", ["light", "phone"])
 def test_all_rows_can_be_had_at_once(look, request):
     whole = request.getfixturevalue(look)["whole"]

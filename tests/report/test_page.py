@@ -135,10 +135,42 @@ def test_the_first_two_sentences_say_what_was_compared_with_what(tree, analytic_
     for scores, against in ((tree, "2 000 random heads"), (analytic_tree, "what is known by theory of random heads")):
         text = words_of(render(scores))
         lead = text.index("Each attention head of ")
-        assert text.index(f"was compared with {against} of the same shape (32 × 8)") > lead
+        assert text.index(f"was compared with {against} of the same shape (d_model 32, d_head 8)") > lead
         heads = len(summarize_scores(scores).findings)
         assert f"{heads} of 11 heads differ from them by more than chance explains" in text
         assert "null" not in text[lead : text.index("expected to be chance")].replace(shown(scores.attrs["model"]), "")
+
+
+def test_one_head_is_told_as_one(baseline):
+    w_q, w_k = np.random.default_rng(0).standard_normal((2, 1, 8, 32))
+    text = words_of(render(rmtbase.score_heads(w_q, w_k, baseline=baseline, model="a model")))
+    for words in (
+        "shape1 layer × 1 head d_model32",
+        "The attention head of a model was compared with 2 000 random heads",
+        "It does not differ from them by more than chance explains.",
+        "The one head cannot be told from random",
+    ):
+        assert words in text
+    assert not re.search(r"\b1 (head|layer)s\b", text)
+    w_q += 3 * np.outer(np.ones(8), np.ones(32))
+    assert "It differs from them" in words_of(render(rmtbase.score_heads(w_q, w_k, baseline=baseline)))
+
+
+def test_a_model_without_a_head_that_can_be_scored_has_a_page(baseline):
+    state = {"h.0.attn.c_attn.weight": np.zeros((32, 96)), "h.0.attn.c_proj.weight": np.eye(32)}
+    text = words_of(render(rmtbase.score(state, baseline, family="gpt2", config={"n_head": 4})))
+    assert "Each attention head of this state dict was compared" in text
+    assert "No head could be compared: each has a factor that is all zeros." in text
+    assert "0 of 0" in text
+    assert "null standard deviations of the farthest head–" in text
+
+
+def test_a_long_name_is_cut_in_captions(tree):
+    named = tree.copy()
+    named.attrs = tree.attrs | {"model": "long-" * 40, "revision": "0123456789abcdef" * 4}
+    captions = re.findall(r"<figcaption><b>(.*?)</b>", render(named))
+    assert len(captions) == 8
+    assert all(len(words) < 140 and words.startswith("long-long") for words in captions)
 
 
 def test_a_null_of_copies_is_told_as_one(resampled_tree):
@@ -191,6 +223,16 @@ def test_p_values_at_the_floor_are_bounds(tree, page):
     assert "(q ≤ " in page
 
 
+def test_p_values_of_matrices_at_the_floor_are_bounds(tree, page):
+    texts, matrices = embedded(page, "matrices-table"), tree["matrices"].to_dataset()
+    for name, floor in (("excess_kurtosis", 1e-16), ("largest_eigenvalue", 2 / 5001)):
+        values = matrices["p_value"].sel(statistic=name).values.ravel()
+        at_floor = np.isclose(values, floor, rtol=1e-6, atol=0.0)
+        assert 0 < at_floor.sum() < at_floor.size
+        p = np.array(texts[name]["cells"][3].split("|"))
+        assert [text.startswith("≤ ") for text in p] == at_floor.tolist(), name
+
+
 def test_scores_of_arrays_have_a_page(tree):
     arrays = tree.copy()
     del arrays["matrices"]
@@ -205,8 +247,10 @@ def test_on_paper_headings_stay_with_what_follows_and_nothing_is_cut(page):
     rules = page[page.index("@media print") : page.index("</style>", page.index("@media print"))]
     assert re.search(r"h2, h3[^{]*{ break-after: avoid; }", rules)
     assert re.search(r"figure, tr[^{]*{ break-inside: avoid; }", rules)
+    assert "table-row-group" not in rules  # headers come again on every page, drawn as text: buttons do not
+    assert "th[data-title]::before { content: attr(data-title); }" in rules
     assert re.search(r"\.scroll, \.plot, pre { max-height: none; overflow: visible;", rules)
-    assert re.search(r"\.hint, \.skip[^{]*{ display: none; }", rules)
+    assert re.search(r"\.hint, \.skip[^{]*{ display: none !important; }", rules)
 
 
 def test_headers_and_symbols_have_tips(page, outline):

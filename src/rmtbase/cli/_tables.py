@@ -14,7 +14,7 @@ from rich.table import Table
 
 from rmtbase.cli._terminal import cell
 from rmtbase.scoring import Summary
-from rmtbase.statistics import missing_moment
+from rmtbase.statistics import SPECTRAL_STATISTICS, missing_moment
 
 _LISTED = 12
 _QUANTILES = (0.025, 0.5, 0.975)  # that are shown where there is no mean, and in JSON always
@@ -74,12 +74,12 @@ def print_summary(summary: Summary, title: str, console: Console) -> None:
             shown.add_row(
                 str(finding.layer),
                 str(finding.head),
-                cell(finding.statistic),
+                cell("ln " * SPECTRAL_STATISTICS[finding.statistic].on_log_scale + finding.statistic),
                 _number(finding.observed, 4),
                 _number(finding.null_mean, 4),
                 _number(finding.null_std, 2),
-                f"{finding.z_score:+.1f}",
-                f"{finding.omnibus_q_value:.2g}",
+                f"{math.copysign(finding.distance, finding.z_score):+.1f}",
+                f"{'≤ ' * finding.at_floor}{finding.omnibus_q_value:.2g}",
                 str(finding.outliers_above),
                 str(finding.outliers_below),
             )

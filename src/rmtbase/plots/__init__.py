@@ -6,7 +6,15 @@ from rmtbase.plots._element_density import element_density
 from rmtbase.plots._ensemble_spectrum import ensemble_spectrum
 from rmtbase.plots._figures import MAIN_STATISTICS, compare, figures
 from rmtbase.plots._flagged_by_statistic import flagged_by_statistic
-from rmtbase.plots._heatmaps import Q_LEVELS, Z_LEVELS, matrix_z_heatmap, omnibus_heatmap, z_colorbar, z_heatmap
+from rmtbase.plots._heatmaps import (
+    Q_LEVELS,
+    Z_LEVELS,
+    matrix_z_heatmap,
+    omnibus_heatmap,
+    q_colorbar,
+    z_colorbar,
+    z_heatmap,
+)
 from rmtbase.plots._null_spectrum import null_spectrum
 from rmtbase.plots._ordered_eigenvalues import ordered_eigenvalues
 from rmtbase.plots._p_value_qq import p_value_qq
@@ -39,6 +47,7 @@ __all__ = [
     "omnibus_heatmap",
     "ordered_eigenvalues",
     "p_value_qq",
+    "q_colorbar",
     "save",
     "statistic_by_layer",
     "statistic_label",

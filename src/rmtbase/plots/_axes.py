@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -127,22 +127,40 @@ def wrapped(text: str, size: float, width: float) -> str:
             lines.append(whole)
             continue
         line = ""
-        for word in _words(whole, size, width):
+        for word in re.findall(r"(?:(?<!\\)\$.*?(?<!\\)\$|[^ ])+", whole):  # formulas whole
             longer = f"{line} {word}".strip()
-            if line and text_width(longer, size) > width:
-                lines.append(line)
-                line = word
-            else:
+            if text_width(longer, size) <= width:
                 line = longer
+                continue
+            *full, line = ([line] if line else []) + _pieces(word, size, width)
+            lines += full
         lines.append(line)
     return "\n".join(lines)
 
 
-def _words(line: str, size: float, width: float) -> Iterator[str]:
-    """The words of a line, formulas whole, and what is longer than the width in pieces."""
-    for word in re.findall(r"(?:(?<!\\)\$.*?(?<!\\)\$|\S)+", line):
-        pieces = math.ceil(text_width(word, size) / width) if "$" not in word else 1
-        yield from textwrap.wrap(word, math.ceil(len(word) / pieces)) if pieces > 1 else [word]
+def _pieces(word: str, size: float, width: float) -> list[str]:
+    """A word, in several pieces where it is longer than the width."""
+    pieces = math.ceil(text_width(word, size) / width)
+    return [word] if pieces == 1 or "$" in word else textwrap.wrap(word, math.ceil(len(word) / pieces))
+
+
+def bound(words: str) -> str:
+    """Words that stand on one line, wherever the text around them is broken."""
+    return words.replace(" ", "\N{NO-BREAK SPACE}")
+
+
+def counted(number: int, noun: str) -> str:
+    """So many of a thing, in words."""
+    return f"{number} {noun}{'s' * (number != 1)}"
+
+
+def rounded(value: float, digits: int) -> str:
+    """A positive number to so many digits, for a label: whole up to a million, with a power of ten far from one."""
+    if math.isinf(value):
+        return "∞"
+    text = f"{value:.0f}" if 10**digits <= value < 1e6 else f"{value:.{digits}g}"
+    mantissa, _, exponent = text.partition("e")
+    return rf"${mantissa} \times 10^{{{int(exponent)}}}$" if exponent else text
 
 
 def fit_texts(figure: Picture) -> None:

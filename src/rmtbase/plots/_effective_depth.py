@@ -61,7 +61,7 @@ def depth_profile(
     ax.plot(
         nearest, float(matrix["distance"]), linestyle="none", marker="D", markersize=6.5, markerfacecolor=fill,
         markeredgecolor=colour, markeredgewidth=1.6,
-        label=f"nearest: depth {nearest:g}; {verdict}, p = {float(matrix['p_value']):.2g}",
+        label=f"nearest: depth {nearest:g}\n{verdict}, p = {float(matrix['p_value']):.2g}",
     )  # fmt: skip
     ax.set_ylim(0.0, 1.05 * float(np.nanmax(table["distance_profile"])))
     ax.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=8))

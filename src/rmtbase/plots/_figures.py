@@ -21,6 +21,7 @@ from rmtbase.plots._axes import (
     model_title,
     new_axes,
     new_figure,
+    panel_size,
     styled,
     titled,
 )
@@ -28,7 +29,7 @@ from rmtbase.plots._effective_depth import depth_profile, depth_spectrum
 from rmtbase.plots._element_density import density_limits, element_density
 from rmtbase.plots._ensemble_spectrum import ensemble_spectrum, spectrum_limits
 from rmtbase.plots._flagged_by_statistic import flagged_by_statistic
-from rmtbase.plots._heatmaps import matrix_z_heatmap, omnibus_heatmap, z_colorbar, z_heatmap
+from rmtbase.plots._heatmaps import matrix_z_heatmap, omnibus_heatmap, q_colorbar, z_colorbar, z_heatmap
 from rmtbase.plots._null_spectrum import null_spectrum
 from rmtbase.plots._ordered_eigenvalues import ordered_eigenvalues
 from rmtbase.plots._p_value_qq import p_value_qq
@@ -49,7 +50,12 @@ _MOST_COLUMNS = 4
 _SMALL_PRINT = 5.0  # inches: narrower figures have smaller letters
 _SMALLER = {"font.size": 8.5}
 _LINE = 0.165  # inches of a line of a legend at 10 pt
+_SCALE, _UPRIGHT = 4.2, 0.8  # inches: the least of a colour scale of z and its titles; of upright names
 _WIDTHS = (2.0, 40.0)  # inches, of a figure
+
+
+_COLOURBARS = {z_heatmap: z_colorbar, matrix_z_heatmap: z_colorbar, omnibus_heatmap: q_colorbar}
+"""The colour scale of each kind of map."""
 
 
 class _Look(NamedTuple):
@@ -70,31 +76,34 @@ def compare(
     """Draw several tables beside each other with one plot function, on shared axes, so that panels can be compared.
 
     Args:
-        plot: a function of this room, ``statistic_by_layer`` say.
+        plot: a function of this room, ``statistic_by_layer`` say, but not ``flagged_by_statistic``, which sorts the
+            bars of each table by themselves.
         tables: what to draw by title: models, revisions or baselines. More than four take further rows.
         theme: colours, or their name.
         width: of the figure in inches.
         **options: passed on to ``plot``.
 
     Raises:
-        ParameterError: no tables, or what ``plot`` raises.
+        ParameterError: no tables, a plot whose axes cannot be shared, or what ``plot`` raises.
     """
     if not tables:
         raise ParameterError("tables", tables, "at least one, by title")
+    if plot is flagged_by_statistic:
+        raise ParameterError("plot", plot.__name__, "one whose axes several tables can share")
     look = _look(theme, width)
-    heat = plot in (z_heatmap, matrix_z_heatmap)
+    colorbar = _COLOURBARS.get(plot)
     panels = {title: {**options, "table": table} for title, table in tables.items()}
     rows = -(-len(panels) // _MOST_COLUMNS)
-    plain = partial(plot, **{"colorbar" if heat or plot is omnibus_heatmap else "legend": False})
+    plain = partial(plot, **{"colorbar" if colorbar else "legend": False})
     figure = _panels(plain, panels, look, -(-len(panels) // rows), share_y=True)
     for ax, title in zip(figure.axes, panels, strict=True):
         what, *facts = ax.get_title().split("\n")
         titled(ax, "\n".join([literal(title), *facts]), look.theme)
-        if heat:
+        if colorbar:
             figure.suptitle(what, fontsize=look.theme.points("figure.titlesize"), color=look.theme.text)
-    if heat:
-        z_colorbar(figure.axes, look.theme)
-    elif plot is not omnibus_heatmap:
+    if colorbar:
+        colorbar(figure.axes, look.theme)
+    else:
         _legend(figure, look.theme)
     fit_texts(figure)
     return figure
@@ -195,9 +204,7 @@ def _pages(
         panels = {str(case): {"table": table, "case": case} for case in page}
         figure = _panels(partial(plot, legend=False), panels, look, 3, share_y=True)
         share_limits(figure.axes, [table.isel(case=case) for case in page])
-        # A case without a law has fewer lines; the legend is that of the panel with most.
-        named_lines = (ax.get_legend_handles_labels() for ax in figure.axes)
-        _legend_below(figure, max(named_lines, key=lambda named: len(named[1])), look.theme)
+        _legend(figure, look.theme)  # a case without a law has fewer lines
         named[name if len(pages) == 1 else f"{name}-{number}"] = figure
     return named
 
@@ -206,7 +213,7 @@ def _of_scores(tree: xr.DataTree, look: _Look) -> dict[str, Picture]:
     layers = tree["heads"].sizes.get("layer", 1)
     named = {
         "omnibus-map": _single(omnibus_heatmap, look, tree, 6.8, height=_map_height(layers) + 0.3),
-        "heads-by-statistic": _single(flagged_by_statistic, look, tree, 7.0, height=4.4),
+        "heads-by-statistic": _bars(tree, look),
         "z-heat-map": _heat_maps(z_heatmap, tree, _main_statistics(tree), look, layers),
         "ordered-eigenvalues": _single(ordered_eigenvalues, look, tree, 8.0),
         "statistics-by-layer": _by_layer(tree, look),
@@ -260,11 +267,16 @@ def _single(
     width = look.width or width
     figure = new_figure(look.theme, width, height or 0.9 + 0.48 * width, model_title(table))
     ax = plot(table, ax=new_axes(figure, look.theme), theme=look.theme, **options)
-    legend = ax.get_legend()
-    if legend is not None:
-        columns = legend_columns([text.get_text() for text in legend.get_texts()], look.theme, width - 0.5)
-        lines = -(-len(legend.get_texts()) // columns)
-        figure.set_figheight(figure.get_figheight() + lines * _LINE * look.theme.points("legend.fontsize") / 8.5)
+    figure.set_figheight(figure.get_figheight() + _legend_height(ax, look.theme))
+    return figure
+
+
+def _bars(tree: xr.DataTree, look: _Look) -> Picture:
+    """The bars of all statistics, far enough apart for their names."""
+    figure = _single(flagged_by_statistic, look, tree)
+    names = [label.get_text() for label in figure.axes[0].get_yticklabels()]
+    lines = 1 + max(name.count("\n") for name in names)
+    figure.set_figheight(1.0 + len(names) * (0.06 + 1.3 * lines * look.theme.points("xtick.labelsize") / 72))
     return figure
 
 
@@ -285,6 +297,8 @@ def _heat_maps(
         height=_map_height(layers),
         title=model_title(tree),
     )
+    upright = any(label.get_rotation() for ax in figure.axes for label in ax.get_xticklabels())
+    figure.set_figheight(max(figure.get_figheight(), _SCALE) + (_UPRIGHT if upright else 0.0))
     z_colorbar(figure.axes, look.theme)
     return figure
 
@@ -298,19 +312,29 @@ def _by_layer(tree: xr.DataTree, look: _Look) -> Picture:
 
 
 def _legend(figure: Picture, theme: Theme) -> None:
-    """One legend below panels that say the same; one in each where they do not."""
-    named = [ax.get_legend_handles_labels() for ax in figure.axes]
-    if all(labels == named[0][1] for _, labels in named):
-        _legend_below(figure, named[0], theme)
-    else:
-        for ax in figure.axes:
-            add_legend(ax, theme, "best")
+    """One legend below panels of which one says what all do; one below each where they differ."""
+    handles, labels = max((ax.get_legend_handles_labels() for ax in figure.axes), key=lambda named: len(named[1]))
+    if all(set(ax.get_legend_handles_labels()[1]) <= set(labels) for ax in figure.axes):
+        place: dict[str, Any] = {"loc": "outside lower center"}
+        place["ncols"] = legend_columns(labels, theme, figure.get_figwidth() - 0.3)
+        size = theme.points("legend.fontsize")
+        figure.legend(handles, labels, **place, fontsize=size, labelcolor=theme.text, frameon=False)
+        return
+    for ax in figure.axes:
+        add_legend(ax, theme)
+    height = figure.get_figheight()
+    rows = height / panel_size(figure.axes[0])[1]
+    figure.set_figheight(height + rows * max(_legend_height(ax, theme) for ax in figure.axes))
 
 
-def _legend_below(figure: Picture, named: tuple[list[Any], list[Any]], theme: Theme) -> None:
-    place: dict[str, Any] = {"loc": "outside lower center"}
-    place["ncols"] = legend_columns(named[1], theme, figure.get_figwidth() - 0.3)
-    figure.legend(*named, **place, fontsize=theme.points("legend.fontsize"), labelcolor=theme.text, frameon=False)
+def _legend_height(ax: Axes, theme: Theme) -> float:
+    """The height in inches of a legend below axes; 0 without one."""
+    legend = ax.get_legend()
+    if legend is None:
+        return 0.0
+    labels = [text.get_text() for text in legend.get_texts()]
+    lines = -(-len(labels) // legend_columns(labels, theme, panel_size(ax)[0] - 0.5))
+    return lines * _LINE * theme.points("legend.fontsize") / 8.5
 
 
 def _panels(

@@ -10,6 +10,8 @@ from matplotlib.ticker import MaxNLocator
 from rmtbase.plots._axes import LEVEL, finished, heads_of, literal, own_axes, panel_size, statistic_words, wrapped
 from rmtbase.plots._theme import Theme, as_theme
 
+_NAMES = 0.44  # of the figure's width, what the names of statistics may take
+
 
 def flagged_by_statistic(
     scores: xr.DataTree | xr.Dataset,
@@ -46,7 +48,7 @@ def flagged_by_statistic(
         words = f" {heads_flagged}" if is_known else " not scored"
         ax.text(heads_flagged, y, words, va="center", ha="left", fontsize=size, color=theme.text)
     names = [statistic_words(name) for name in heads["statistic"].values[order].tolist()]
-    ax.set_yticks(place, [wrapped(literal(name), size, 0.38 * panel_size(ax)[0]) for name in names])
+    ax.set_yticks(place, [wrapped(literal(name), size, _NAMES * panel_size(ax)[0]) for name in names])
     ax.set_ylim(len(order) - 0.5, -0.5)
     ax.set_xlim(0, max(total, 1) * 1.08)
     ax.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=6))

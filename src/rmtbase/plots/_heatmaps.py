@@ -15,6 +15,8 @@ from matplotlib.colors import BoundaryNorm, Colormap, ListedColormap
 from rmtbase.errors import ParameterError
 from rmtbase.plots._axes import (
     LEVEL,
+    bound,
+    counted,
     heads_of,
     index_axis,
     literal,
@@ -22,6 +24,7 @@ from rmtbase.plots._axes import (
     own_axes,
     panel_size,
     require_statistic,
+    rounded,
     statistic_label,
     titled,
 )
@@ -38,6 +41,7 @@ statistics and models; whatever lies beyond the last has the last colour."""
 Q_LEVELS = (0.05, 0.01, 1e-3, 1e-4)
 """The q-values at which the colour of the omnibus map changes, the same in every picture."""
 
+_Z_EDGES = (*(-z for z in reversed(Z_LEVELS)), *Z_LEVELS)
 _Q_COLOURS = (7, 9, 11, 12, 14)  # places among a theme's diverging colours, from no evidence on
 
 
@@ -67,16 +71,13 @@ def omnibus_heatmap(
     heads, theme = heads_of(scores).transpose("layer", "head", ...), as_theme(theme)
     ax = own_axes(ax, theme, scores)
     q = heads["omnibus_q_value"].values
-    cmap = ListedColormap([theme.diverging[place] for place in _Q_COLOURS]).with_extremes(bad=(0, 0, 0, 0))
-    norm = BoundaryNorm([-np.log10(one) for one in Q_LEVELS], cmap.N, extend="both")
     with np.errstate(divide="ignore"):
         strength = -np.log10(q)
-    _cells(ax, strength, q < level, cmap, norm, heads, "head", level, theme)
-    counted = f"{(q < level).sum()} of {np.isfinite(q).sum()} heads"
-    titled(ax, f"all statistics together\n{counted}: q < {level:g} (dots)", theme)
+    _cells(ax, strength, q < level, *_q_colors(theme), heads, "head", level, theme)
+    found = f"{(q < level).sum()} of {counted(int(np.isfinite(q).sum()), 'head')} left the null"
+    titled(ax, f"all statistics together\n{found}; {_legend(q, level)}", theme)
     if colorbar:
-        bar = _colorbar([ax], cmap, norm, "$q$, all statistics together", theme)
-        bar.ax.set_yticklabels([f"{one:g}".replace("-", "−") for one in Q_LEVELS])
+        q_colorbar(ax, theme)
     return ax
 
 
@@ -137,25 +138,36 @@ def z_colorbar(axes: Axes | Sequence[Axes], theme: Theme | str = "light") -> Col
     """Draw the colour scale of heat maps of z, once for all the axes given.
 
     Raises:
-        ParameterError: axes without a figure, or no axes.
+        ParameterError: no axes.
     """
+    theme = as_theme(theme)
+    return _colorbar(axes, *z_colors(theme), "$z$ (null standard deviations)", _Z_EDGES, theme)
+
+
+def q_colorbar(axes: Axes | Sequence[Axes], theme: Theme | str = "light") -> Colorbar:
+    """Draw the colour scale of omnibus maps; axes and errors as in :func:`z_colorbar`."""
+    theme = as_theme(theme)
+    return _colorbar(axes, *_q_colors(theme), "$q$, all statistics together", Q_LEVELS, theme)
+
+
+def _colorbar(
+    axes: Axes | Sequence[Axes],
+    cmap: Colormap,
+    norm: BoundaryNorm,
+    label: str,
+    levels: Sequence[float],
+    theme: Theme,
+) -> Colorbar:
+    """A colour scale beside axes, with a tick at each level."""
     all_axes = [axes] if isinstance(axes, Axes) else list(axes)
     if not all_axes:
         raise ParameterError("axes", axes, "at least one")
-    theme = as_theme(theme)
-    cmap, norm = z_colors(theme)
-    bar = _colorbar(all_axes, cmap, norm, "$z$ (null standard deviations)", theme)
-    bar.ax.set_yticklabels([f"{z:g}".replace("-", "−") for z in norm.boundaries])
-    return bar
-
-
-def _colorbar(axes: Sequence[Axes], cmap: Colormap, norm: BoundaryNorm, label: str, theme: Theme) -> Colorbar:
-    """A colour scale beside axes, with a tick at each level."""
-    figure = axes[0].get_figure()
+    figure = all_axes[0].get_figure()
     bar = figure.colorbar(  # type: ignore[union-attr]  # axes always lie in a figure
-        ScalarMappable(norm, cmap), ax=axes, spacing="uniform", ticks=norm.boundaries, extendfrac=0.07, aspect=26,
+        ScalarMappable(norm, cmap), ax=all_axes, spacing="uniform", ticks=norm.boundaries, extendfrac=0.07, aspect=26,
         pad=0.02,
     )  # fmt: skip
+    bar.ax.set_yticklabels([f"{level:g}".replace("-", "−") for level in levels])
     bar.ax.minorticks_off()
     bar.ax.set_facecolor("none")
     bar.ax.tick_params(color=theme.muted, labelcolor=theme.muted, labelsize=theme.points("xtick.labelsize"))
@@ -168,8 +180,12 @@ def z_colors(theme: Theme) -> tuple[Colormap, BoundaryNorm]:
     """The colour map and the levels of z: a symmetric scale whose last colours extend beyond the last levels."""
     colours = list(theme.diverging)
     cmap = ListedColormap(colours).with_extremes(under=colours[0], over=colours[-1], bad=(0, 0, 0, 0))
-    edges = [*(-z for z in reversed(Z_LEVELS)), *Z_LEVELS]
-    return cmap, BoundaryNorm(edges, cmap.N, extend="both")
+    return cmap, BoundaryNorm(_Z_EDGES, cmap.N, extend="both")
+
+
+def _q_colors(theme: Theme) -> tuple[Colormap, BoundaryNorm]:
+    cmap = ListedColormap([theme.diverging[place] for place in _Q_COLOURS]).with_extremes(bad=(0, 0, 0, 0))
+    return cmap, BoundaryNorm([-np.log10(q) for q in Q_LEVELS], cmap.N, extend="both")
 
 
 def _z_map(
@@ -180,12 +196,17 @@ def _z_map(
     _cells(ax, z, one["q_value"].values < level, *z_colors(theme), table, across, level, theme)
     known = statistic in SPECTRAL_STATISTICS and SPECTRAL_STATISTICS[statistic].on_log_scale
     of = rf" of $\ln\,{SPECTRAL_STATISTICS[statistic].symbol}$" if known else ""
-    largest = np.abs(z[~np.isnan(z)]).max(initial=0.0)
-    size = "∞" if np.isinf(largest) else f"{largest:.3g}"
-    titled(ax, f"{statistic_label(statistic)}\nlargest $|z|${of}: {size}; dot: q < {level:g}", theme)
+    largest = f"largest $|z|${of}: {rounded(np.nanmax(np.abs(z)), 3)}; " if not np.isnan(z).all() else ""
+    titled(ax, f"{statistic_label(statistic)}\n{largest}{_legend(z, level)}", theme)
     if colorbar:
         z_colorbar(ax, theme)
     return ax
+
+
+def _legend(values: Float[np.ndarray, "layer across"], level: float) -> str:
+    """What the marks of a map mean, for its title."""
+    crosses = f"; {bound('cross: not scored')}" if np.isnan(values).any() else ""
+    return bound(f"dot: q < {level:g}") + crosses
 
 
 def _cells(
@@ -199,16 +220,20 @@ def _cells(
     level: float,
     theme: Theme,
 ) -> None:
-    """A coloured cell for each value, a dot on each that is flagged, layer 0 on top."""
+    """A coloured cell for each value, a dot on each that is flagged, a cross for none, layer 0 on top."""
     n_layers, n_across = values.shape
     places = np.arange(n_across + 1) - 0.5, np.arange(n_layers + 1) - 0.5
     ax.pcolormesh(*places, np.ma.masked_where(np.isnan(values), values), cmap=cmap, norm=norm, linewidth=0)
-    y, x = np.nonzero(flagged)
     size = float(np.clip(60 / max(n_layers, n_across / 2), 1.2, 4.0))
+    y, x = np.nonzero(flagged)
     ax.plot(
         x, y, linestyle="none", marker="o", markersize=size, markerfacecolor=theme.surface,
         markeredgecolor=theme.text, markeredgewidth=0.5, label=f"q < {level:g}",
     )  # fmt: skip
+    y, x = np.nonzero(np.isnan(values))
+    ax.plot(
+        x, y, linestyle="none", marker="x", markersize=size, color=theme.muted, markeredgewidth=0.8, label="not scored"
+    )
     ax.grid(False)
     ax.spines[["left", "bottom"]].set_visible(False)
     ax.tick_params(length=0)

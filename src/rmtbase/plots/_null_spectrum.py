@@ -11,11 +11,12 @@ from matplotlib.axes import Axes
 
 from rmtbase.errors import ParameterError
 from rmtbase.laws import GaussianChain, low_rank_product, naive_marchenko_pastur
-from rmtbase.plots._axes import add_density, finished, null_of, own_axes, require_case
+from rmtbase.plots._axes import add_density, finished, null_of, own_axes, require_case, rounded
 from rmtbase.plots._theme import Theme, as_theme
 from rmtbase.tables import null_method
 
 _POINTS = 500  # at which a law's density is drawn
+_SEEN = 1e-5  # of the highest density, the least that a logarithmic axis shows
 
 
 class _Spectrum(NamedTuple):
@@ -40,7 +41,8 @@ def null_spectrum(
 
     Of an analytic null, which has no draws, the laws alone. The free-product law is the limit of W_QK's spectrum, and
     the vertical lines are its edges λ₋ and λ₊. The Marchenko–Pastur law is that of a single factor: too narrow, and
-    drawn to show by how much. Both are exact densities, drawn from edge to edge.
+    drawn to show by how much. Both are exact densities, drawn from edge to edge. Where the spectrum begins at zero, the
+    axis of densities is logarithmic.
 
     Args:
         table: a baseline table, or a scores tree (whose null is at σ = 1, raw product).
@@ -59,8 +61,11 @@ def null_spectrum(
     theme = as_theme(theme)
     ax = own_axes(ax, theme, table)
     edges, density = found.bin_edge, found.density
+    lower, upper = found.free.support
+    # Where the smallest eigenvalues reach zero, so steep a density hides all the rest on a linear axis.
+    floor = 0.0 if lower > 0 else _SEEN * float(np.nanmax(density))
     if found.error is not None:
-        add_density(ax, edges, (edges[1:] + edges[:-1]) / 2, density, found.error, theme, lowest=0.0)
+        add_density(ax, edges, (edges[1:] + edges[:-1]) / 2, density, found.error, theme, lowest=floor)
     naive_x, naive_y = _curve(found.naive)
     ax.plot(
         naive_x, naive_y, color=theme.naive, linewidth=1.6, linestyle=(0, (5, 2)),
@@ -68,19 +73,19 @@ def null_spectrum(
     )  # fmt: skip
     x, y = _curve(found.free)
     ax.plot(x, y, color=theme.free_law, linewidth=1.8, label="free-product law")
-    lower, upper = found.free.support
-    low, high = (f"{edge:.0f}" if 1e4 <= edge < 1e6 else f"{edge:.4g}" for edge in (lower, upper))
-    label = rf"its edges $\lambda_-$ = {low}, $\lambda_+$ = {high}"
+    label = rf"its edges $\lambda_-$ = {rounded(lower, 4)}, $\lambda_+$ = {rounded(upper, 4)}"
     ax.axvline(lower, color=theme.free_law, linewidth=1.2, linestyle=":", label=label)
     ax.axvline(upper, color=theme.free_law, linewidth=1.2, linestyle=":")
     places = np.flatnonzero(density > 0)
     first, last = float(edges[places[0]]), float(edges[places[-1] + 1])
     margin = 0.04 * (last - first)
     ax.set_xlim(max(0.0, min(first, lower) - margin), max(last, upper) + margin)
-    top = float(density[np.isfinite(density)].max())
-    if lower > 0:  # where the smallest eigenvalues reach zero, so steep a density has no top
-        top = max(top, y.max(), naive_y.max())
-    ax.set_ylim(0.0, 1.05 * top)
+    top = float(np.nanmax(density))
+    if floor:
+        ax.set_yscale("log")
+        ax.set_ylim(floor, 2.0 * top)
+    else:
+        ax.set_ylim(0.0, 1.05 * max(top, y.max(), naive_y.max()))
     ax.set(xlabel=found.unit, ylabel=r"density ($1/\lambda$)")
     return finished(ax, theme, found.title, legend)
 

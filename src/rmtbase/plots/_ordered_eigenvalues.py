@@ -9,6 +9,7 @@ import numpy as np
 import xarray as xr
 from jaxtyping import Float
 from matplotlib.axes import Axes
+from matplotlib.ticker import MaxNLocator
 
 from rmtbase.errors import ParameterError
 from rmtbase.plots._axes import (
@@ -85,26 +86,29 @@ def ordered_eigenvalues(
     theme = as_theme(theme)
     ax = own_axes(ax, theme, table)
     k = np.arange(1, rank + 1)
+    across = k if rank > 1 else np.array([0.6, 1.4])  # the bands of one rank have some width
     if own_nulls:
         lower, upper, alpha = BANDS[0]
         names = [f"the head's null, {lower * 100:g}–{upper * 100:g} %", *[None] * len(bands)]
         for band, colour, name in zip(bands, cycle(theme.series), names, strict=False):
             low, high = _at(band, probability, lower), _at(band, probability, upper)
-            ax.fill_between(k, low, high, color=colour, alpha=alpha, linewidth=0, label=name)
+            ax.fill_between(across, low, high, color=colour, alpha=alpha, linewidth=0, label=name)
     else:
         for lower, upper, alpha in BANDS:
             ax.fill_between(
-                k, _at(bands[0], probability, lower), _at(bands[0], probability, upper), color=theme.null, alpha=alpha,
-                linewidth=0, label=f"null, {lower * 100:g}–{upper * 100:g} %",
+                across, _at(bands[0], probability, lower), _at(bands[0], probability, upper), color=theme.null,
+                alpha=alpha, linewidth=0, label=f"null, {lower * 100:g}–{upper * 100:g} %",
             )  # fmt: skip
-        ax.plot(k, _at(bands[0], probability, 0.5), color=theme.null, linewidth=1.2, label="null, median")
+        median = np.broadcast_to(_at(bands[0], probability, 0.5), across.shape)
+        ax.plot(across, median, color=theme.null, linewidth=1.2, label="null, median")
     for (name, values), colour, marker in zip(lines.items(), cycle(theme.series), cycle(MARKERS), strict=False):
         ax.plot(
             k, values, color=colour, marker=marker, markersize=3.2 if k.size <= 32 else 1.8, linewidth=1.1, label=name
         )
     if prefer_log(*bands, *lines.values()):
         log_axis(ax)
-    ax.set_xlim(1 - 0.02 * k.size, k.size * 1.02)
+    ax.set_xlim(across[0] - 0.02 * rank, across[-1] + 0.02 * rank)
+    ax.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
     ax.set(xlabel="rank $k$ of the eigenvalue, largest first", ylabel=r"$\lambda_k$ / its median under the null")
     return finished(ax, theme, title, legend)
 

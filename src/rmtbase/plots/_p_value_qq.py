@@ -12,7 +12,17 @@ import xarray as xr
 from jaxtyping import Float, Int
 from matplotlib.axes import Axes
 
-from rmtbase.plots._axes import MARKERS, finished, heads_of, literal, own_axes, require_statistic, statistic_words
+from rmtbase.plots._axes import (
+    MARKERS,
+    counted,
+    finished,
+    heads_of,
+    literal,
+    own_axes,
+    require_statistic,
+    rounded,
+    statistic_words,
+)
 from rmtbase.plots._theme import Theme, as_theme
 from rmtbase.scoring import p_value_floors
 from rmtbase.tables import null_method
@@ -63,11 +73,15 @@ def p_value_qq(
     n = max((column.size for column in columns.values()), default=0)
     if n:
         expected, lower, upper = expected_p_values(n)
+        wide = 8.0 if n == 1 else 0.0  # points: the band and the line of one rank have no width of their own
         ax.fill_between(
-            -np.log10(expected), -np.log10(upper), -np.log10(lower), color=theme.null, alpha=0.28, linewidth=0,
+            -np.log10(expected), -np.log10(upper), -np.log10(lower), color=theme.null, alpha=0.28, linewidth=wide,
             label="null, 95 % at each rank",
         )  # fmt: skip
-        ax.plot(-np.log10(expected), -np.log10(expected), color=theme.null, linewidth=1.2, label="null, expected")
+        ax.plot(
+            -np.log10(expected), -np.log10(expected), color=theme.null, linewidth=1.2, label="null, expected",
+            marker="_" if n == 1 else None, markersize=8.0,
+        )  # fmt: skip
     for (name, column), colour, marker in zip(columns.items(), cycle(theme.series), cycle(MARKERS), strict=False):
         shown = _thinned(column.size)
         ax.plot(
@@ -80,7 +94,7 @@ def p_value_qq(
     ax.set_xlim(left=0.0)
     ax.set_ylim(bottom=0.0)
     ax.set(xlabel=r"expected $-\log_{10} p$ of null heads", ylabel=r"observed $-\log_{10} p$")
-    return finished(ax, theme, f"p-values of {n} heads", legend and bool(columns))
+    return finished(ax, theme, f"p-values of {counted(n, 'head')}", legend and bool(columns))
 
 
 def _floors(
@@ -93,12 +107,12 @@ def _floors(
     single, joint = p_value_floors(attributes if draws is None else {"null_draws": draws})
     if draws is None and null_method(attributes) == "analytic":
         if any(column[0] <= single for column in columns.values()):
-            yield single, f"floor {single:g}", "--"
+            yield single, f"floor {rounded(single, 1)}", "--"
         return
     if single and set(columns) - {OMNIBUS}:
-        yield single, f"floor of one statistic, {single:.2g}", "--"
+        yield single, f"floor of one statistic, {rounded(single, 2)}", "--"
     if joint and OMNIBUS in columns:
-        yield joint, f"floor of all together, {joint:.2g}", ":"
+        yield joint, f"floor of all together, {rounded(joint, 2)}", ":"
 
 
 def expected_p_values(n: int, coverage: float = 0.95) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

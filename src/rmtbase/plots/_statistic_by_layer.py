@@ -10,6 +10,7 @@ from matplotlib.ticker import FuncFormatter, SymmetricalLogLocator
 
 from rmtbase.plots._axes import (
     LEVEL,
+    bound,
     finished,
     heads_of,
     index_axis,
@@ -105,7 +106,7 @@ def _axis_label(one: Statistic) -> str:
     name = statistic_label(one.name)
     if one.scaling == 0:
         return name
-    return f"{name} − null mean" if one.scaling == "additive" else f"{name} / null mean"
+    return f"{name} {bound('− null mean' if one.scaling == 'additive' else '/ null mean')}"
 
 
 def _null_levels(

@@ -48,16 +48,16 @@ _CAPTIONS = {
     ),
     "ordered-eigenvalues": Caption(
         "Where in the spectrum the heads leave the null",
-        "Eigenvalues of three heads at the head's own scale, each divided by the median of a random head's eigenvalue "
-        "of that rank; in the band lie those of random heads. A curve that starts above the band and ends below it "
-        "has put its weight on few directions.",
+        "Eigenvalues of up to three heads at the head's own scale, each divided by the median of a random head's "
+        "eigenvalue of that rank; in the band lie those of random heads. A curve that starts above the band and ends "
+        "below it has put its weight on few directions.",
         "Ordered eigenvalues of the farthest, the middle and the nearest head, over the bands of the null.",
     ),
     "statistics-by-layer": Caption(
         "Where in the model the heads leave the null",
         "Every head as a point, in order within its layer; filled where q < 0.05. In the grey band lie 99 % of random "
-        "heads, and the dark bars are the layers' medians. A statistic that scales with the weights is divided by the "
-        "mean of the head's own null.",
+        "heads, and the dark bars are the layers' medians. A statistic that scales with the weights is shown over the "
+        "mean of the head's own null, or, where the axis has a minus, less that mean.",
         "Four statistics of every head by layer, with layer medians, against the band that holds 99 % of null heads.",
     ),
     "p-value-qq": Caption(
@@ -111,7 +111,7 @@ _OWN_NULL_CAPTIONS = _CAPTIONS | {
     ),
     "ordered-eigenvalues": Caption(
         "Where in the spectrum the heads leave their nulls",
-        "Eigenvalues of three heads at the head's own scale, each divided by the median of the head's resampled "
+        "Eigenvalues of up to three heads at the head's own scale, each divided by the median of the head's resampled "
         "eigenvalue of that rank, over the band, in the head's colour, in which these lie. Each head has a null of "
         "its own.",
         "Ordered eigenvalues of the farthest, the middle and the nearest head, each over the band of its own null.",
@@ -119,7 +119,8 @@ _OWN_NULL_CAPTIONS = _CAPTIONS | {
     "statistics-by-layer": Caption(
         "Where in the model the heads leave their nulls",
         "Every head as a point, in order within its layer; filled where q < 0.05. The bar behind it holds 99 % of the "
-        "draws of its own null. A statistic that scales with the weights is divided by the mean of that null.",
+        "draws of its own null. A statistic that scales with the weights is shown over the mean of that null, or, "
+        "where the axis has a minus, less that mean.",
         "Four statistics of every head by layer, with layer medians, against bars that hold 99 % of each head's null.",
     ),
     "p-value-qq": _CAPTIONS["p-value-qq"]._replace(
@@ -147,7 +148,7 @@ def captions(scores: xr.DataTree, by_statistic: str) -> dict[str, Caption]:
 def opening(scores: xr.DataTree, summary: Summary, name: str) -> str:
     """Two sentences for a reader who knows no statistics: what was compared with what, and what came of it."""
     attrs = scores.attrs
-    shape = f"of the same shape ({attrs['d_model']} × {attrs['d_head']})"
+    shape = f"of the same shape (d_model {attrs['d_model']}, d_head {attrs['d_head']})"
     draws = f"{int(attrs['null_draws']):,}".replace(",", " ")
     others = {
         "analytic": f"what is known by theory of random heads {shape}, whose weights are independent, normally "
@@ -164,13 +165,17 @@ def opening(scores: xr.DataTree, summary: Summary, name: str) -> str:
     )
     method = null_method(attrs)
     against = others[resampling if method == "resampled" else method] if method != "simulated" else gaussian
-    compared = f"Each attention head of {name} was compared with {against}."
+    one = int(attrs["n_layers"]) * int(attrs["n_heads"]) == 1
+    compared = f"{'The' if one else 'Each'} attention head of {name} was compared with {against}."
     if not summary.n_heads:
         return f"{compared} No head could be compared: each has a factor that is all zeros."
-    if not summary.findings:
-        return f"{compared} None of the {summary.n_heads} heads differs from them by more than chance explains."
+    found = len(summary.findings)
+    if one:
+        return f"{compared} It {'differs' if found else 'does not differ'} from them by more than chance explains."
+    heads = f"{summary.n_heads} head{'s' * (summary.n_heads != 1)}"
+    if not found:
+        return f"{compared} None of the {heads} differs from them by more than chance explains."
     return (
-        f"{compared} {len(summary.findings)} of {summary.n_heads} heads differ{'s' * (len(summary.findings) == 1)} "
-        f"from them by more than chance explains; at most {summary.level:.0%} of those named are expected to be "
-        "chance."
+        f"{compared} {found} of {heads} differ{'s' * (found == 1)} from them by more than chance explains; at most "
+        f"{summary.level:.0%} of those named are expected to be chance."
     )

@@ -33,6 +33,11 @@ _NULL_METHODS = ("analytic", "simulated", "resampled")  # for each a template nu
 _RESAMPLINGS = ("permutation", "haar")
 _NO_LAW = "none is known at this shape, so that no head is scored on it"
 _LONGEST = 100_000  # characters of one text
+_UNNAMED = {
+    "": "these arrays",
+    "arrays": "these arrays",
+    "state dict": "this state dict",
+}  # what has no name of its own
 
 
 def render(scores: xr.DataTree, *, date: datetime.date | None = None) -> str:
@@ -56,7 +61,7 @@ def render(scores: xr.DataTree, *, date: datetime.date | None = None) -> str:
     summary, heads = summarize_scores(scores), scores["heads"].to_dataset()
     caption = captions(scores, " ".join(summary.by_statistic()))
     model = shown(scores.attrs["model"])
-    name = "these arrays" if model in ("", "arrays") else model  # of rmtbase.score_heads
+    name = _UNNAMED.get(model, model)
     with page_settings() as theme:
         drawings = {
             name: inline_svg(figure, f"f{k}", caption[name].description)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
@@ -12,7 +12,7 @@ from jaxtyping import Float
 
 from rmtbase.plots import Z_LEVELS
 from rmtbase.report._numbers import mean_and_std, number, z_text
-from rmtbase.scoring import at_p_value_floor, farthest_distance, signed_distance
+from rmtbase.scoring import at_p_value_floor, farthest_distance, matrix_p_value_floors, signed_distance
 from rmtbase.shown import shown
 from rmtbase.statistics import SPECTRAL_STATISTICS
 
@@ -102,14 +102,15 @@ def _packed(texts: ScoreTexts) -> dict[str, list[Any]]:
     }
 
 
-def _score_texts(scores: xr.Dataset, floor: float = 0.0) -> dict[str, ScoreTexts]:
+def _score_texts(scores: xr.Dataset, floors: Mapping[str, float]) -> dict[str, ScoreTexts]:
     """By statistic, of observed, null_mean, null_std, z_score, p_value and q_value, (row, statistic).
 
-    A p-value that is the floor, and its q-value, are shown as bounds.
+    A p-value that is its statistic's floor, and its q-value, are shown as bounds.
     """
     found = {}
     for name in scores["statistic"].values.tolist():
         one = scores.sel(statistic=name)
+        floor = floors.get(name, 0.0)
         moments = zip(one["null_mean"].values, one["null_std"].values, strict=True)
         found[name] = ScoreTexts(
             observed=_numbers(one["observed"]),
@@ -163,7 +164,8 @@ def heads_table(heads: xr.Dataset, level: float, first: str, floors: tuple[float
     flagged = np.asarray(flat["omnibus_q_value"].values < level)
     caption = "Every head: its farthest statistic, all statistics together (omnibus), and one statistic of your choice"
     label = "only heads that left the null"
-    return ScoreTable("heads-table", caption, columns, _score_texts(flat, floors[0]), flagged.tolist(), label, first)
+    texts = _score_texts(flat, dict.fromkeys(flat["statistic"].values.tolist(), floors[0]))
+    return ScoreTable("heads-table", caption, columns, texts, flagged.tolist(), label, first)
 
 
 def matrices_table(matrices: xr.Dataset, level: float, first: str) -> ScoreTable:
@@ -192,4 +194,5 @@ def matrices_table(matrices: xr.Dataset, level: float, first: str) -> ScoreTable
     flagged = np.asarray((flat["q_value"].values < level).any(axis=-1))
     caption = "Every weight matrix against independent Gaussian elements, one statistic of your choice"
     label = f"only matrices with q < {level:g} on some statistic"
-    return ScoreTable("matrices-table", caption, columns, _score_texts(flat), flagged.tolist(), label, first)
+    texts = _score_texts(flat, matrix_p_value_floors(matrices))
+    return ScoreTable("matrices-table", caption, columns, texts, flagged.tolist(), label, first)

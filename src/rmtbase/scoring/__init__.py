@@ -4,6 +4,7 @@ from rmtbase.scoring._csv import heads_csv
 from rmtbase.scoring._depth_fitter import DepthFitter, depth_fitter
 from rmtbase.scoring._effective_depth import EffectiveDepth, effective_depth
 from rmtbase.scoring._find_null import ANALYTIC, draws_for
+from rmtbase.scoring._matrices import matrix_p_value_floors
 from rmtbase.scoring._model_depths import effective_depths
 from rmtbase.scoring._score import score, score_heads
 from rmtbase.scoring._summary import (
@@ -31,6 +32,7 @@ __all__ = [
     "farthest_distance",
     "farthest_z",
     "heads_csv",
+    "matrix_p_value_floors",
     "p_value_floors",
     "score",
     "score_heads",

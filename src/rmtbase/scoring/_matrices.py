@@ -50,7 +50,7 @@ class MatrixScorer:
 
     def __init__(self, components: tuple[str, ...], n_layers: int, spectra: bool, seed: int) -> None:
         self.components, self.n_layers, self.spectra, self.seed = components, n_layers, spectra, seed
-        self.draws = max(_NULL_DRAWS, DRAWS_PER_TEST * n_layers * len(components))
+        self.draws = _null_draws(n_layers * len(components))
         self.statistics = ELEMENT_STATISTICS + (MATRIX_SPECTRAL_STATISTICS if spectra else ())
         self.constant: list[str] = []
         self._facts = _FACTS + (_SPECTRAL_FACTS if spectra else ())
@@ -140,3 +140,15 @@ def matrix_null(long: int, rank: int, draws: int, seed: int) -> dict[str, Float[
         "stable_rank": rank / largest,
         "log_determinant": sample.log_determinant - rank * np.log(unit),
     }
+
+
+def matrix_p_value_floors(matrices: xr.Dataset) -> dict[str, float]:
+    """The smallest p-value of each statistic of a ``/matrices`` dataset: of its law, or of the draws of its null."""
+    draws = _null_draws(matrices.sizes["layer"] * matrices.sizes["component"])
+    floors: dict[str, float] = dict.fromkeys(MATRIX_SPECTRAL_STATISTICS, 2 / (draws + 1))
+    return floors | dict.fromkeys(ELEMENT_STATISTICS, SMALLEST_P_VALUE)
+
+
+def _null_draws(n_matrices: int) -> int:
+    """How many draws the null of the spectra of so many matrices has."""
+    return max(_NULL_DRAWS, DRAWS_PER_TEST * n_matrices)

@@ -104,13 +104,14 @@ class Summary:
         if not self.n_heads:
             return ["No head could be scored: each has a factor that is all zeros."]
         if not self.findings:
+            none = "The one head cannot" if self.n_heads == 1 else f"None of the {self.n_heads} heads can"
             return [
-                f"None of the {self.n_heads} heads can be told from random: no head leaves the null at a false "
-                f"discovery rate of {self.level:.0%}, all statistics taken together."
+                f"{none} be told from random: no head leaves the null at a false discovery rate of {self.level:.0%}, "
+                "all statistics taken together."
             ]
         return [
-            f"{len(self.findings)} of {self.n_heads} heads left the null at a false discovery rate of "
-            f"{self.level:.0%}, all statistics taken together.",
+            f"{len(self.findings)} of {self.n_heads} head{'s' * (self.n_heads != 1)} left the null at a false "
+            f"discovery rate of {self.level:.0%}, all statistics taken together.",
             f"They are, by layer: {self._heads_by_layer()}.",
         ]
 

@@ -63,6 +63,7 @@ for (const box of document.querySelectorAll(".score-table")) {
     button.type = "button";
     button.textContent = header.textContent;
     header.replaceChildren(button);
+    header.dataset.title = button.textContent; // for paper
     header.setAttribute("aria-sort", "none");
     button.addEventListener("click", () => {
       sort(column, header.getAttribute("aria-sort") === "ascending" ? "descending" : "ascending");
@@ -81,6 +82,14 @@ for (const box of document.querySelectorAll(".score-table")) {
   show();
   filter();
   box.querySelector(".controls").hidden = false;
+}
+
+// What is wider than the window says so.
+for (const box of document.querySelectorAll(".plot, .scroll")) {
+  const hint = box.parentElement.querySelector(":scope > .hint");
+  new ResizeObserver(() => {
+    hint.style.display = box.scrollWidth > box.clientWidth ? "block" : "none";
+  }).observe(box);
 }
 
 // On paper nothing can be opened or scrolled.
