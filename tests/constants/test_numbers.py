@@ -136,5 +136,5 @@ def test_a_sentence_needs_a_shape_and_a_count_of_digits(say):
     with pytest.raises(ParameterError, match=r"constant = .*: expected one of a shape, as product_upper_edge\("):
         say(constants.product_upper_edge)
     for digits in (0, -1, "3", 2.0):
-        with pytest.raises(ParameterError, match="digits = .*: expected a positive integer"):
+        with pytest.raises(ParameterError, match=r"digits = .*: expected a positive integer"):
             say(EDGE, digits)
