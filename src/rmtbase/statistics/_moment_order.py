@@ -6,7 +6,13 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import numpy as np
+from jaxtyping import Float
+from numpy.typing import ArrayLike
+
 from rmtbase.statistics._registry import Statistic
+
+FloatArray = Float[np.ndarray, "..."]
 
 
 class ExtremeMoments(NamedTuple):
@@ -54,6 +60,15 @@ def moment_order(statistic: Statistic, extremes: ExtremeMoments, rank: int) -> f
     if statistic.name == "smallest_eigenvalue":
         above /= rank
     return min(extremes.smallest / below if below else math.inf, extremes.largest / above if above else math.inf)
+
+
+def drawn_moments(mean: ArrayLike, std: ArrayLike, order: ArrayLike) -> tuple[FloatArray, FloatArray]:
+    """What a null says of itself by the moments of its draws: a mean where it is finite, and a standard deviation.
+
+    The latter only where the fourth moment is finite, too: without it draws do not tell the second, which differs from
+    seed to seed, and a z in its units with it. NaN elsewhere; ``order`` is :func:`moment_order`.
+    """
+    return np.where(np.greater(order, 1), mean, np.nan), np.where(np.greater(order, 4), std, np.nan)
 
 
 def missing_moment(name: str, order: float) -> str | None:
