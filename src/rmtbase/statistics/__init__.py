@@ -21,6 +21,7 @@ from rmtbase.statistics._magnitudes import MAGNITUDE_BINS, MagnitudeCounts, magn
 from rmtbase.statistics._moment_order import (
     ExtremeMoments,
     drawn_moments,
+    eigenvalue_moment_orders,
     inverse_moment_order,
     missing_moment,
     moment_order,
@@ -53,6 +54,7 @@ __all__ = [
     "benjamini_hochberg",
     "cauchy_combination",
     "drawn_moments",
+    "eigenvalue_moment_orders",
     "element_moments",
     "element_sketch",
     "fit_logistic",

@@ -62,6 +62,14 @@ def moment_order(statistic: Statistic, extremes: ExtremeMoments, rank: int) -> f
     return min(extremes.smallest / below if below else math.inf, extremes.largest / above if above else math.inf)
 
 
+def eigenvalue_moment_orders(extremes: ExtremeMoments, rank: int) -> Float[np.ndarray, " index"]:
+    """The same of each ordered eigenvalue, the largest first: k times that of λ_1.
+
+    It takes k large elements, no two in a row or column, to make λ_k large.
+    """
+    return extremes.largest * np.arange(1, rank + 1)
+
+
 def drawn_moments(mean: ArrayLike, std: ArrayLike, order: ArrayLike) -> tuple[FloatArray, FloatArray]:
     """What a null says of itself by the moments of its draws: a mean where it is finite, and a standard deviation.
 
