@@ -17,6 +17,9 @@ MEANT: dict[str, str] = {
     "names/constants.Constant": "it knows what its function was called with",
     "names/montecarlo.baseline_plan": "it takes the sigmas of both factors, as the table does",
     "names/scoring.HeadFinding": "the null's median, for where there is no standard deviation",
+    "constant_values/*_moment_?.words/description": "λ² for λ^2",
+    "constant_values/as_json/*": "complex matrices are called complex; tidier LaTeX",
+    "constant_values/as_latex": "the same, and rounded to the error",
     "scores/*@long_name": "where there is no mean or standard deviation",
     "scores/score spectra/matrices/*": "the condition number of a square matrix has no mean, and z is that of p",
     "scores/summarize_scores*": "the null's median, for where there is no standard deviation",
@@ -27,7 +30,7 @@ MEANT: dict[str, str] = {
     "commands/* > *@sha256*": "digests over the above",
     "commands/* > *.html": "what the columns mean, and where there is no standard deviation",
     "commands/* --json*": "the null's median, for where there is no standard deviation",
-    "commands/*latex-rows*": "rounded to the error",
+    "commands/rmtbase constants*": "complex matrices are called complex; tidier LaTeX; rows rounded to the error",
 }
 """Entries that are gone, or differ in whatever way, by pattern, each with the reason."""
 

@@ -165,9 +165,9 @@ def test_latex_rows(run):
 
 def test_rows_have_no_digit_beyond_the_error(run):
     where = ("--d-model", 768, "--d-head", 64, "--format", "latex-rows")
-    assert r" & $1516.0 \pm  0.7$ & " in run("constants", "largest_eigenvalue_mean", *where).out
+    assert r" & $1516.0 \pm 0.7$ & " in run("constants", "largest_eigenvalue_mean", *where).out
     small = run("constants", "largest_eigenvalue_std", *where, "--sigma", 0.02).out
-    assert r" & $(7.1 \pm  0.1)\times 10^{-6}$ & " in small
+    assert r" & $(7.1 \pm 0.1)\times 10^{-6}$ & " in small
 
 
 def test_bibtex_has_each_reference_once_and_parses(run):
@@ -187,7 +187,7 @@ def test_every_format_states_the_conditions_beside_the_value(output, run):
     assert (ran.status, ran.err) == (0, "")
     said = " ".join((str(json.loads(ran.out)) if output == "json" else ran.out).split())
     if output == "latex-rows":
-        assert r"divided by $\sqrt{d_{\mathrm{model}}}$; $\sigma _Q = \sigma _K = 0.02$; " in said
+        assert r"divided by $\sqrt{d_{\mathrm{model}}}$; $\sigma_Q = \sigma_K = 0.02$; " in said
     else:
         assert all(condition in said for condition in CONDITIONS)
     if output != "bibtex":

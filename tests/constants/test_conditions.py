@@ -41,6 +41,15 @@ def test_every_constant_states_all_its_conditions(entry):
         assert "\n" not in text
 
 
+@pytest.mark.parametrize("entry", constants.constants(), ids=lambda entry: entry.name)
+def test_complex_matrices_are_said_to_be_so_and_have_no_transpose(entry):
+    of_complex = "complex" in entry.description or "tracy_widom_2" in entry.name
+    stated = " ".join(entry.conditions.stated().values())
+    assert ("complex" in stated) == of_complex
+    assert not (of_complex and "ᵀ" in stated)
+    assert (r"X^{\dagger}X" in as_latex_sentence(entry)) == ("tracy_widom_2" in entry.name)
+
+
 @pytest.mark.parametrize("name", ["product_upper_edge", "product_lower_edge"])
 @pytest.mark.parametrize("scale", SCALES, ids=str)
 def test_scaled_edges_are_those_of_the_law(name, scale):

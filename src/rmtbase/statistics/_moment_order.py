@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Float
 from numpy.typing import ArrayLike
 
+from rmtbase.parameters import require_real_numbers
 from rmtbase.statistics._registry import Statistic
 
 FloatArray = Float[np.ndarray, "..."]
@@ -75,7 +76,11 @@ def drawn_moments(mean: ArrayLike, std: ArrayLike, order: ArrayLike) -> tuple[Fl
 
     The latter only where the fourth moment is finite, too: without it draws do not tell the second, which differs from
     seed to seed, and a z in its units with it. NaN elsewhere; ``order`` is :func:`moment_order`.
+
+    Raises:
+        ParameterError: moments that are masked or no real numbers.
     """
+    mean, std = require_real_numbers("mean", mean), require_real_numbers("std", std)
     return np.where(np.greater(order, 1), mean, np.nan), np.where(np.greater(order, 4), std, np.nan)
 
 
