@@ -13,7 +13,7 @@ from pathlib import Path
 import written
 from entries import Entries
 
-COMMANDS = ("demo", "baseline", "score", "depth", "law", "constants", "plot", "doctor")
+COMMANDS = ("demo", "baseline", "score", "depth", "law", "constants", "cite", "plot", "doctor")
 PLAN = """
 name = "plan"
 title = "A plan"
@@ -75,6 +75,9 @@ GOOD = (
     "constants --format bibtex",
     "constants product_upper_edge half_normal_anchor_shape --d-model 768 --d-head 64 --digits 20",
     "constants tracy_widom_1_mean --format json",
+    "constants largest_eigenvalue_mean --d-model 768 --d-head 64 --sigma 0.02 --format latex-rows",
+    "cite product_upper_edge",
+    "cite product_upper_edge --format apa",
     "plot null.nc -o null",
     "plot plan.nc -o plan",
     "plot elements.nc -o elements",

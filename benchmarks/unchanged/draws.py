@@ -136,15 +136,12 @@ def _others(entries: Entries) -> None:
     entries.take("element_edges", lambda: public("montecarlo.element_edges")(chain))
     entries.take("draw_elements", lambda: list(public("montecarlo.draw_elements")(chain, 5, 3)))
     entries.take("histogram_edges", lambda: public("montecarlo.histogram_edges")(64, 8))
-    entries.take("PROBABILITIES", lambda: public("montecarlo.PROBABILITIES"))
+    entries.take("PROBABILITIES", lambda: public("nulls.PROBABILITIES"))
 
 
 def _atlas(entries: Entries) -> None:
-    entries.take(
-        "atlas_shapes", lambda: {str(shape): draws for shape, draws in public("montecarlo.atlas_shapes")().items()}
-    )
     for shape in ((768, 64), (128, 16), (17, 3)):
-        entries.take(f"atlas_case{shape}", lambda shape=shape: public("montecarlo.atlas_case")(*shape))
+        entries.take(f"atlas_case{shape}", lambda shape=shape: public("nulls.atlas_case")(*shape))
     entries.take("datacite", lambda: _maker("datacite", "atlas_metadata")())
     from rmtbase import baseline
 
@@ -153,17 +150,14 @@ def _atlas(entries: Entries) -> None:
     parts = [compact(table), compact(baseline(64, 8, draws=600, normalization="none"))]
     entries.add("compact_baseline", parts[0])
     entries.take("merge_atlases", lambda: _maker("merge_atlases", "compact_atlas")(parts))
-    entries.take("self_normalized_sample", lambda: public("montecarlo.self_normalized_sample")(table.isel(case=0)))
-    ranks = public("montecarlo.kept_ranks")(5000)
+    entries.take("self_normalized_sample", lambda: public("nulls.self_normalized_sample")(table.isel(case=0)))
+    ranks = public("nulls.kept_ranks")(5000)
     entries.add("kept_ranks", ranks)
     kept = np.sort(np.random.default_rng(1).standard_normal(5000))[np.asarray(ranks) - 1]
-    entries.take("count_bound", lambda: public("montecarlo.count_bound")(np.linspace(-4, 4, 99), kept, ranks, 5000))
+    entries.take("count_bound", lambda: public("nulls.count_bound")(np.linspace(-4, 4, 99), kept, ranks, 5000))
 
 
 def _maker(name: str, module: str) -> Callable[..., Any]:
-    """What makes the atlas: of ``rmtbase.montecarlo``, or of ``sims/``."""
-    try:
-        return public(f"montecarlo.{name}")
-    except AttributeError:
-        sys.path.append(str(Path(__file__).parents[2] / "sims"))
-        return getattr(import_module(module), name)
+    """What makes the atlas, of ``sims/``."""
+    sys.path.append(str(Path(__file__).parents[2] / "sims"))
+    return getattr(import_module(module), name)

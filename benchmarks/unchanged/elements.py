@@ -85,10 +85,12 @@ def _weibull(entries: Entries) -> None:
     entries.call("laws.weibull_noise_optimum", 30)
     entries.call("laws.weibull_plot_noise", PROBABILITIES)
     for trim in TRIMS:
-        entries.call("laws.weibull_fit", sample, trim)
+        entries.call("statistics.weibull_fit", sample, trim)
         entries.take(
             f"WeibullNull.z_scores({trim})",
-            lambda trim=trim: public("laws.weibull_null")(trim).z_scores(public("laws.weibull_fit")(sample, trim)),
+            lambda trim=trim: public("laws.weibull_null")(trim).z_scores(
+                public("statistics.weibull_fit")(sample, trim)
+            ),
         )
     law = {"p_value": lambda one: one.p_value(np.linspace(1.1, 1.3, 5), 4001)}
     methods = {name: lambda one, name=name: getattr(one, name)(4001) for name in ("mean", "std")}

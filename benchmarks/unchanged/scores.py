@@ -36,7 +36,7 @@ def collect(entries: Entries) -> None:
     entries.take("summarize_scores", lambda: public("scoring.summarize_scores")(tree))
     entries.take("sentences", lambda: public("scoring.summarize_scores")(rmtbase.score("demo")).sentences())
     entries.take("overview", lambda: public("scoring.summarize_scores")(rmtbase.score("demo")).overview())
-    entries.take("farthest_z", lambda: public("plots.farthest_z")(tree["heads"].to_dataset()))
+    entries.take("farthest_z", lambda: public("scoring.farthest_z")(tree["heads"].to_dataset()))
     entries.take("draws_for", lambda: [public("scoring.draws_for")(count) for count in (1, 12, 144, 5000)])
     _nulls(entries, table)
     _depths(entries, rng)
@@ -44,18 +44,17 @@ def collect(entries: Entries) -> None:
 
 
 def _heads_of(*arguments: object, **options: object) -> object:
-    """The heads of one layer, which ``score_heads`` gave by themselves and gives as the group of a tree."""
+    """The heads of one layer."""
     import rmtbase
 
-    scores = rmtbase.score_heads(*arguments, **options)
-    return scores["heads"].to_dataset().isel(layer=0, drop=True) if "heads" in scores else scores
+    return rmtbase.score_heads(*arguments, **options)["heads"].to_dataset().isel(layer=0, drop=True)
 
 
 def _nulls(entries: Entries, table: object) -> None:
     makers = {
-        "AnalyticNull": lambda: public("scoring.AnalyticNull")(40, 8),
-        "AtlasNull": lambda: public("scoring.AtlasNull")(128, 16, public("montecarlo.atlas_case")(128, 16)),
-        "GaussianNull": lambda: public("scoring.GaussianNull").from_baseline(table, 40, 8, "a table"),
+        "AnalyticNull": lambda: public("nulls.AnalyticNull")(40, 8),
+        "AtlasNull": lambda: public("nulls.AtlasNull")(128, 16, public("nulls.atlas_case")(128, 16)),
+        "GaussianNull": lambda: public("nulls.GaussianNull").from_baseline(table, 40, 8, "a table"),
     }
     for name, make in makers.items():
         try:

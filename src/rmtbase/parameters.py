@@ -135,9 +135,9 @@ def require_trim(trim: object) -> Fraction:
 
 def require_normalization(normalization: object) -> str:
     """``normalization``, or a :class:`ParameterError` if it is none of :data:`NORMALIZATIONS`."""
-    if normalization not in NORMALIZATIONS:
+    if not isinstance(normalization, str) or normalization not in NORMALIZATIONS:
         raise ParameterError("normalization", normalization, "'none' or 'sqrt_d'")
-    return str(normalization)
+    return normalization
 
 
 def require_real_array(name: str, value: object) -> NDArray[Any]:

@@ -94,7 +94,8 @@ def test_every_constant_prints_by_default_or_says_what_the_shape_lacks(shape, ru
         names = [entry.name for entry in printed]
         ran = run("constants", *names, "--d-model", shape[0], "--d-head", shape[1], "--format", output)
         assert (ran.status, ran.err) == (0, "")
-        for value in (entry(*(shape if len(entry.parameters) == 2 else shape[1:])).digits() for entry in printed):
+        for one in (entry(*(shape if len(entry.parameters) == 2 else shape[1:])) for entry in printed):
+            value = one.rounded()[0] if output == "latex-rows" else one.digits()
             assert output in ("bibtex", "latex") or value.partition("e")[0] in ran.out
 
 
@@ -162,6 +163,13 @@ def test_latex_rows(run):
     assert rows[1].endswith(r"\cite{weibull_1951,ding_2026} \\")
 
 
+def test_rows_have_no_digit_beyond_the_error(run):
+    where = ("--d-model", 768, "--d-head", 64, "--format", "latex-rows")
+    assert r" & $1516.0 \pm 0.7$ & " in run("constants", "largest_eigenvalue_mean", *where).out
+    small = run("constants", "largest_eigenvalue_std", *where, "--sigma", 0.02).out
+    assert r" & $(7.1 \pm 0.1)\times 10^{-6}$ & " in small
+
+
 def test_bibtex_has_each_reference_once_and_parses(run):
     ran = run("constants", "--format", "bibtex")
     assert keys(ran.out) == [*constants.bibliography(), "rmtbase"]
@@ -179,7 +187,7 @@ def test_every_format_states_the_conditions_beside_the_value(output, run):
     assert (ran.status, ran.err) == (0, "")
     said = " ".join((str(json.loads(ran.out)) if output == "json" else ran.out).split())
     if output == "latex-rows":
-        assert r"divided by $\sqrt{d_{\mathrm{model}}}$; $\sigma _Q = \sigma _K = 0.02$; " in said
+        assert r"divided by $\sqrt{d_{\mathrm{model}}}$; $\sigma_Q = \sigma_K = 0.02$; " in said
     else:
         assert all(condition in said for condition in CONDITIONS)
     if output != "bibtex":
@@ -276,7 +284,7 @@ def test_cite_refuses_in_one_line(command, fragments, run):
         ([*EDGE, "--sigma", 2, "--sigma-q", 1], ["sigma = 2.0", "either sigma"]),
         ([*EDGE, "--sigma", 0], ["sigma = 0.0", "a finite positive number"]),
         ([*EDGE, "--normalization", "sqrt"], ["normalization = 'sqrt'", "'none' or 'sqrt_d'"]),
-        (["spectral_radius", "--d-head", 4, "--normalization", "none"], ["d_model = None", "d_head and d_model"]),
+        (["spectral_radius", "--d-head", 4, "--normalization", "none"], ["d_model = None", "d_model and d_head"]),
         (["product_lower_edge_scale", "--d-model", 64, "--d-head", 64], ["d_head = 64", "hard"]),
         (["--digits", "many"], ["--digits", "integer"]),
     ],

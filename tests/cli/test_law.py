@@ -205,6 +205,19 @@ def test_each_factor_may_have_a_sigma_of_its_own(values, run):
     assert "on W_Q (or W_K), seen in W_QK" in " ".join(run("law", *SHAPE).out.split())
 
 
+@pytest.mark.parametrize("command", [("law",), ("baseline", "--draws", 20), ("constants", "product_upper_edge")])
+def test_every_command_of_a_shape_takes_the_same_options(command, run, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    scale = ("--sigma-q", 0.5, "--sigma-k", 0.02, "--normalization", "none")
+    shown = run(*command, *SHAPE, *scale)
+    assert (shown.status, shown.err.replace("rmtbase: wrote baseline-768x64.nc\n", "")) == (0, "")
+    assert "0.5" in shown.out and "0.02" in shown.out
+    for wrong in (("--sigma", 1, "--sigma-q", 2), ("--sigma-k", -1), ("--normalization", "d")):
+        ran = run(*command, *SHAPE, *wrong)
+        assert (ran.status, ran.out, len(ran.err.splitlines())) == (2, "", 1)
+        assert wrong[0].removeprefix("--").replace("-", "_") in ran.err
+
+
 @pytest.mark.parametrize("options", [("--sigma", 1, "--sigma-q", 2), ("--sigma-k", 2, "--self-normalized")])
 def test_a_sigma_that_is_none_of_its_own_is_refused(options, run):
     ran = run("law", *SHAPE, *options)

@@ -41,6 +41,15 @@ def test_every_constant_states_all_its_conditions(entry):
         assert "\n" not in text
 
 
+@pytest.mark.parametrize("entry", constants.constants(), ids=lambda entry: entry.name)
+def test_complex_matrices_are_said_to_be_so_and_have_no_transpose(entry):
+    of_complex = "complex" in entry.description or "tracy_widom_2" in entry.name
+    stated = " ".join(entry.conditions.stated().values())
+    assert ("complex" in stated) == of_complex
+    assert not (of_complex and "ᵀ" in stated)
+    assert (r"X^{\dagger}X" in as_latex_sentence(entry)) == ("tracy_widom_2" in entry.name)
+
+
 @pytest.mark.parametrize("name", ["product_upper_edge", "product_lower_edge"])
 @pytest.mark.parametrize("scale", SCALES, ids=str)
 def test_scaled_edges_are_those_of_the_law(name, scale):
@@ -107,6 +116,33 @@ def test_a_scale_that_is_none_is_refused(scale, words):
         constants.product_upper_edge(768, 64, **scale)
 
 
+@pytest.mark.parametrize("shape", [(768, 64), (768,)])
+def test_a_dimension_by_position_and_by_name_is_a_type_error_as_of_a_law(shape):
+    with pytest.raises(TypeError, match="d_model is given twice"):
+        constants.product_upper_edge(*shape, d_model=999)
+
+
+@pytest.mark.parametrize(
+    ("named", "words"),
+    [
+        ({"d_model": 768, "d_haed": 64}, r"d_haed = 64: expected .* did you mean d_head\?"),
+        ({"d_model": 768, "d_head": 64, "sgima": 2}, r"sgima = 2: expected .* did you mean sigma\?"),
+        ({"dims": (768, 64, 768)}, r"dims = \(768, 64, 768\): expected d_model and d_head alone: product_upper_edge"),
+    ],
+)
+def test_a_keyword_that_no_constant_takes_is_named(named, words):
+    with pytest.raises(ParameterError, match=words):
+        constants.product_upper_edge(**named)
+
+
+def test_a_shape_by_position_is_d_model_and_d_head_whatever_the_normalization():
+    for function in constants.functions():
+        takes = function.takes("none")
+        assert takes in (("d_model", "d_head"), ("d_head",))
+        named = function(**{name: SHAPE[name] for name in takes}, normalization="none")
+        assert function(*(SHAPE[name] for name in takes), normalization="none").digits(9) == named.digits(9)
+
+
 # Rounding and sentences
 
 
@@ -120,6 +156,8 @@ def test_values_are_rounded_to_their_error():
     assert mean.rounded(2) == ("1.5e+3", "")
     tiny = constants.largest_eigenvalue_mean(768, 64, sigma=1e-100)  # no double is as small
     assert (tiny.value, tiny.rounded()) == (0, ("1.5160e-397", "7e-401"))
+    huge = constants.product_upper_edge(768, 64, sigma=1e300)
+    assert (huge.value, huge.error, huge.rounded(4)) == (float("inf"), 0, ("1.564e+1203", ""))
     assert constants.square_product_upper_edge.error == 0
     assert constants.square_product_upper_edge.rounded(4) == ("6.750", "")
     assert constants.tracy_widom_1_mean.rounded(100) == (constants.tracy_widom_1_mean.digits(100), "")

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import copy
+import json
 import math
+import pickle
 from dataclasses import replace
 from fractions import Fraction
 from numbers import Real
@@ -13,6 +16,7 @@ import xarray as xr
 from mpmath import mp
 
 from rmtbase import constants
+from rmtbase.errors import ParameterError
 
 C = constants.square_product_upper_singular_edge  # √6.75
 VALUE = 6.75**0.5
@@ -94,3 +98,43 @@ def test_notebooks_show_an_escaped_table():
     assert "a &lt; b &amp; c" in page
     assert "2.59807621135332" in page
     assert "any σ_Q, σ_K" in page
+
+
+EDGE = constants.product_upper_edge(768, 64, sigma_q=0.1, sigma_k=3.0, normalization="none")
+
+
+@pytest.mark.parametrize("sent", [copy.copy, copy.deepcopy, lambda one: pickle.loads(pickle.dumps(one))])
+@pytest.mark.parametrize(
+    "one", [C, EDGE, constants.largest_eigenvalue_mean(768, 64, sigma=0.02), replace(C, symbol="x")]
+)
+def test_copied_and_pickled_it_is_the_same_constant_with_all_its_digits(sent, one):
+    same = sent(one)
+    assert (same, hash(same), repr(same), same.symbol) == (one, hash(one), repr(one), one.symbol)
+    assert (same.conditions, same.bibtex()) == (one.conditions, one.bibtex())
+    most = min(150, one.most_digits)
+    assert same.digits(most) == one.digits(most)
+
+
+def test_functions_of_the_shape_are_copied_and_pickled_as_themselves():
+    for one in constants.functions():
+        assert pickle.loads(pickle.dumps(one)) is copy.deepcopy(one) is one
+
+
+def test_it_goes_into_json_tables_and_jax_as_its_double():
+    jnp = pytest.importorskip("jax.numpy")
+    assert json.loads(json.dumps(float(C))) == C
+    assert constants.as_json(C) == constants.as_json([C]) == json.loads(json.dumps(constants.as_json([C])))
+    assert constants.as_latex(EDGE) == constants.as_latex([EDGE])
+    row = jnp.ones(2, jnp.float32)
+    for found in (C * row, row * C, jnp.asarray(C) * row):
+        assert found.dtype == jnp.float32
+        np.testing.assert_array_equal(found, np.float32(VALUE) * np.ones(2, np.float32))
+
+
+@pytest.mark.parametrize("say", [constants.as_sentence, constants.as_latex_sentence])
+def test_a_sentence_needs_a_shape_and_a_count_of_digits(say):
+    with pytest.raises(ParameterError, match=r"constant = .*: expected one of a shape, as product_upper_edge\("):
+        say(constants.product_upper_edge)
+    for digits in (0, -1, "3", 2.0):
+        with pytest.raises(ParameterError, match=r"digits = .*: expected a positive integer"):
+            say(EDGE, digits)

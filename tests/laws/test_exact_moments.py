@@ -51,7 +51,7 @@ def partitions(k, largest=None):
         (trace_cumulants, {"power": 1, "self_normalized": "yes"}, "self_normalized"),
         (self_normalization, {"power": 0}, "power"),
         (self_normalization, {"power": 1, "dims": "33"}, "dims"),
-        (self_normalization, {"power": 1, "normalization": "none"}, "normalization"),
+        (self_normalization, {"power": 1, "normalization": "d"}, "normalization"),
         (trace_cumulants, {"power": 1, "dims": None, "d_model": 8, "d_head": 9}, "d_head"),
         (trace_cumulants, {"power": 1, "dims": None, "d_model": 8, "d_head": 4, "sigma_q": -1.0}, "sigma_q"),
     ],

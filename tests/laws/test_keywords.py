@@ -88,6 +88,18 @@ def test_both_ways_in_are_one_to_the_bit(values):
     assert values(**HEAD, sigma_k=0.02) == values(**CHAIN, sigmas=(1.0, 0.02))
 
 
+def test_every_law_takes_what_a_chain_says_of_itself(values):
+    for normalization in ("sqrt_d", "none"):
+        law = laws.GaussianChain(**HEAD, sigma_q=0.5, normalization=normalization)
+        assert values(**law.keywords) == values(**HEAD, sigma_q=0.5, normalization=normalization)
+
+
+@pytest.mark.parametrize("normalization", [None, "sqrt", 1, ["sqrt_d"], np.array(["sqrt_d", "none"])], ids=repr)
+def test_what_is_no_normalization_is_refused(values, normalization):
+    with pytest.raises(ParameterError, match=r"normalization = .*: expected 'none' or 'sqrt_d'"):
+        values(**HEAD, normalization=normalization)
+
+
 def test_a_pair_by_position_is_refused_with_both_readings(values):
     with pytest.raises(ParameterError) as raised:
         values((768, 64))
@@ -180,6 +192,8 @@ def test_a_table_takes_the_sigmas_of_both_factors():
     table = rmtbase.baseline(**HEAD, draws=2, sigma_q=0.5, sigma_k=0.02)
     assert table.identical(rmtbase.baseline(**HEAD, draws=2, sigma=(0.5, 0.02)))
     assert float(rmtbase.baseline(**HEAD, draws=2, sigma_k=0.02)["sigma_q"][0]) == 1.0
+    plan = rmtbase.montecarlo.baseline_plan(**HEAD, draws=2, sigma_q=0.5, sigma_k=0.02)
+    assert plan == rmtbase.montecarlo.baseline_plan(**HEAD, draws=2, sigma=(0.5, 0.02))
     with pytest.raises(ParameterError, match=r"sigma = 0\.5: expected none beside sigma_q"):
         rmtbase.baseline(**HEAD, sigma=0.5, sigma_q=0.5)
     with pytest.raises(ParameterError, match=r"sigma_k = -1"):
@@ -236,3 +250,10 @@ def test_the_normal_law_of_a_divergence_has_a_sigma_of_its_own():
         for unit in (1.0, 4.0)
     )
     assert given.mean == pytest.approx(scaled.mean, rel=1e-12)
+
+
+@pytest.mark.parametrize("statistic", ["npr", 768, None, ["trace"]], ids=repr)
+def test_what_is_no_statistic_is_refused_with_those_there_are(statistic):
+    for ask in (lambda: laws.null(statistic, **HEAD), lambda: rmtbase.statistics.get_statistic(statistic)):
+        with pytest.raises(ParameterError, match=r"statistic = .*: expected one of largest_eigenvalue, "):
+            ask()

@@ -1,14 +1,17 @@
 """What stands beside the weights, or in their place, is told by name: nothing that could change the answer passes."""
 
 import json
+import pickle
+import struct
 
+import h5py
 import numpy as np
 import pytest
 import torch
 from safetensors.numpy import save_file
 
 import rmtbase
-from rmtbase.errors import CheckpointError, MissingFileError
+from rmtbase.errors import CheckpointError, CorruptFileError, MissingFileError
 from rmtbase.models import Checkpoint, head_shape, open_model
 
 LAYER = "model.layers.0.self_attn."
@@ -268,10 +271,81 @@ def test_an_empty_folder_is_told_so(tmp_path):
             opening(tmp_path)
 
 
-@pytest.mark.parametrize(("name", "what"), [("m.gguf", "a GGUF file"), ("m.pt", "a PyTorch file"), ("m.onnx", "ONNX")])
+@pytest.mark.parametrize(
+    ("name", "what"),
+    [
+        ("m.gguf", "is a GGUF file"),
+        ("m.pt", "is a PyTorch file"),
+        ("m.onnx", "is an ONNX graph"),
+        ("m.npz", "is a file of NumPy arrays"),
+        ("m.h5", "is a file of TensorFlow weights"),
+        ("model.safetensors", "is a file; pass the folder that holds it"),
+        ("model-00001-of-00002.safetensors", "is a file; pass the folder that holds it"),
+    ],
+)
 def test_a_file_in_place_of_a_folder_is_told_what_it_is(name, what, tmp_path):
     (tmp_path / name).write_bytes(b"")
     refused(tmp_path / name, what)
+
+
+def saved(tmp_path, save):
+    save(tmp_path / "saved")
+    return (tmp_path / "saved").read_bytes()
+
+
+def zipped(path):
+    with path.open("wb") as file:
+        np.savez(file, w=np.ones(3))
+
+
+@pytest.mark.parametrize(
+    ("save", "what"),
+    [
+        (lambda path: path.write_bytes(b"GGUF" + struct.pack("<IQQ", 3, 2, 1)), "a GGUF file"),
+        (lambda path: torch.save({"w": torch.ones(3)}, path), "a zip archive, as torch.save and NumPy write them"),
+        (zipped, "a zip archive, as torch.save and NumPy write them"),
+        (lambda path: h5py.File(path, "w").close(), "a file of TensorFlow weights"),
+        (lambda path: path.write_bytes(pickle.dumps({"w": [1.0] * 9})), "a pickle, which can run code"),
+        (lambda path: path.write_text("<!DOCTYPE html><html>Log in</html>"), "a page of HTML; download the file again"),
+        (lambda path: path.write_text("<html><title>404</title></html>"), "a page of HTML; download the file again"),
+    ],
+)
+def test_a_file_with_a_wrong_name_is_told_what_it_holds(save, what, parts, tmp_path):
+    content = saved(tmp_path, save)
+    (parts.write(tmp_path / "model") / "model.safetensors").write_bytes(content)
+    with pytest.raises(CorruptFileError, match=rf"model\.safetensors: found a header length of .*: this is {what}"):
+        open_model(tmp_path / "model")
+
+
+@pytest.mark.parametrize(
+    ("save", "what"),
+    [
+        (lambda path: save_file({"w": np.ones(3)}, path), "a safetensors file; expected .* name it model.safetensors"),
+        (
+            lambda path: path.write_text("<html><title>404</title></html>"),
+            "found a page of HTML; expected .*; download the file",
+        ),
+        (lambda path: h5py.File(path, "w").close(), "a file of TensorFlow weights"),
+        (lambda path: path.write_bytes(b"nothing known"), "found what is no zip archive"),
+    ],
+)
+def test_a_bin_file_that_torch_did_not_write_is_told_what_it_holds(save, what, parts, tmp_path):
+    content = saved(tmp_path, save)
+    model = parts.write(tmp_path / "model")
+    (model / "model.safetensors").unlink()
+    (model / "pytorch_model.bin").write_bytes(content)
+    with pytest.raises(CorruptFileError, match=what):
+        open_model(model)
+
+
+def test_a_folder_of_checkpoints_leads_to_them(parts, tmp_path):
+    for step in (500, 1000):
+        parts.write(tmp_path / f"checkpoint-{step}")
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "trainer_state.json").write_text("{}")
+    refused(
+        tmp_path, "config.json: no such file; pass one of its folders", "-1000, checkpoint-500", kind=MissingFileError
+    )
 
 
 def test_half_precision_weights_without_a_factor_are_weights(parts, tmp_path):

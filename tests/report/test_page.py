@@ -447,14 +447,15 @@ def test_numbers_are_short_z_has_one_decimal_and_a_mean_is_as_long_as_its_standa
         (-0.000366, 0.038): "0.000 ± 0.038",
         (5706.4, 453.1): "5706 ± 453",
         (1e9, 1e7): "1e9 ± 1e7",
-        (np.nan, np.nan): "– ± –",
+        (np.nan, np.nan): "median 3.07",
+        (5706.4, np.nan): "median 3.07",
     }
     means, stds = zip(*nulls, strict=True)
-    found = shown_of_heads(
-        tree, observed=list(numbers), z_score=list(z_scores), null_mean=list(means), null_std=list(stds)
-    )
+    moments = {"null_mean": list(means), "null_std": list(stds)}
+    found = shown_of_heads(tree, observed=list(numbers), z_score=list(z_scores), **moments, null_quantile=3.07)
     for column, texts in (("observed", numbers), ("z", z_scores), ("null", nulls)):
         assert found[column][: len(texts)] == list(texts.values())
+    assert shown_of_heads(tree, **moments, null_quantile=np.nan)["null"][4] == "–"
 
 
 def test_formulas_have_no_latex_left(page):

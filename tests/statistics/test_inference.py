@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 
 from rmtbase.errors import ParameterError
-from rmtbase.statistics import benjamini_hochberg, cauchy_combination, monte_carlo_p_value
+from rmtbase.statistics import benjamini_hochberg, cauchy_combination, monte_carlo_p_value, normal_score
 
 
 def test_p_value_is_that_of_scipys_monte_carlo_test():
@@ -159,3 +159,11 @@ def test_any_flag_among_uniform_p_values_has_the_level_itself():
     rng = np.random.default_rng(4)
     flagged = np.mean([(benjamini_hochberg(p) < 0.05).any() for p in rng.random((5_000, 12))])
     assert abs(flagged - 0.05) < 4.5 * np.sqrt(0.05 * 0.95 / 5_000)
+
+
+def test_a_normal_score_is_the_z_of_a_normal_law_with_that_p_value():
+    p = np.array([1.0, 0.31731050786291415, 1e-3, 1e-300, 0.0, np.nan])
+    np.testing.assert_allclose(2.0 * stats.norm.sf(normal_score(p, True)[:4]), p[:4], rtol=1e-12)
+    assert normal_score(p, True)[1] == pytest.approx(1.0, rel=1e-12)
+    np.testing.assert_array_equal(normal_score(p, False), -normal_score(p, True))
+    assert (normal_score(0.0, False), np.signbit(normal_score(1.0, False))) == (-np.inf, False)

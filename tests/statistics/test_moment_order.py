@@ -9,6 +9,8 @@ import pytest
 from rmtbase.statistics import (
     SPECTRAL_STATISTICS,
     ExtremeMoments,
+    drawn_moments,
+    eigenvalue_moment_orders,
     inverse_moment_order,
     moment_order,
     spectral_statistics,
@@ -89,6 +91,17 @@ def test_inverse_power_is_how_the_statistic_grows(name):
     growth = SPECTRAL_STATISTICS[name].inverse_power
     grows = 0.0 if SPECTRAL_STATISTICS[name].scaling == "additive" else math.log(nearer / near) / math.log(1e4)
     assert max(grows, 0.0) == pytest.approx(growth, abs=1e-6)
+
+
+def test_draws_tell_a_standard_deviation_only_where_they_tell_its_error():
+    mean, std = drawn_moments(1.0, 2.0, [0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 4.5, math.inf])
+    assert np.isnan(mean).tolist() == [True, True] + [False] * 6
+    assert np.isnan(std).tolist() == [True] * 6 + [False] * 2
+
+
+def test_ordered_eigenvalues_have_the_moments_of_as_many_large_elements():
+    assert eigenvalue_moment_orders(ExtremeMoments(largest=1.5), 3).tolist() == [1.5, 3.0, 4.5]
+    assert eigenvalue_moment_orders(ExtremeMoments(), 2).tolist() == [math.inf] * 2
 
 
 def test_summary_without_its_infinite_moments_keeps_the_rest():

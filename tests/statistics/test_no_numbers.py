@@ -14,6 +14,8 @@ TRACE = statistics.get_statistic("trace")
 CALLS = {
     "benjamini_hochberg": lambda x: statistics.benjamini_hochberg(x),
     "cauchy_combination": lambda x: statistics.cauchy_combination(x),
+    "drawn_moments": lambda x: statistics.drawn_moments(x, 1.0, 5.0),
+    "drawn_moments: std": lambda x: statistics.drawn_moments(1.0, x, 5.0),
     "element_moments": lambda x: statistics.element_moments(x),
     "element_sketch": lambda x: statistics.element_sketch([x], 4, (0.0, 1.0)),
     "fit_logistic": lambda x: statistics.fit_logistic(x),
@@ -25,6 +27,7 @@ CALLS = {
     "monte_carlo_p_value: null": lambda x: statistics.monte_carlo_p_value(0.5, x),
     "nearest_neighbour_entropy": lambda x: statistics.nearest_neighbour_entropy(x),
     "nearest_neighbour_kl": lambda x: statistics.nearest_neighbour_kl(x),
+    "normal_score": lambda x: statistics.normal_score(x, True),
     "on_distance_scale": lambda x: statistics.on_distance_scale(np.resize(x, 16)),
     "spectral_statistics": lambda x: statistics.spectral_statistics(x),
     "Statistic.rescale": lambda x: TRACE.rescale(x, 2.0, 4),
@@ -39,7 +42,10 @@ CALLS = {
 }
 """Every public call that takes numbers; each is asked with eight of them."""
 
-NO_NUMBERS = ("get_statistic", "inverse_moment_order", "magnitude_bins", "missing_moment", "moment_order")
+NO_NUMBERS = (
+    "eigenvalue_moment_orders", "get_statistic", "inverse_moment_order", "magnitude_bins", "missing_moment",
+    "moment_order",
+)  # fmt: skip
 """Calls of a name, of dimensions, and of bits."""
 
 GOOD = np.array([0.9, 0.8, 0.65, 0.5, 0.4, 0.3, 0.2, 0.1])

@@ -83,6 +83,17 @@ def test_heavy_tailed_elements_have_no_moments_of_their_spectrum():
     assert known.values.tolist() == [[False, False, True], [True, False, True]]
 
 
+def test_heavy_tailed_elements_have_ordered_eigenvalues_with_as_many_moments_as_large_elements_they_need(tmp_path):
+    cases = [{"n_rows": 8, "n_columns": 4, "df": df, "scale": 1.0} for df in (0.9, 2.0, 3.0)]
+    made = run_in_memory(make_plan("student_t_matrix", cases, draws=30, seed=0))
+    for table in (made, open_table(write_table(made, tmp_path / "table.nc"))):
+        # The k-th largest has moments below k df/2.
+        means, stds = (np.isfinite(table[f"eigenvalue_{name}"]).values.tolist() for name in ("mean", "std"))
+        assert means == [[False, False, True, True], [False, True, True, True], [True] * 4]
+        assert stds == [[False] * 4, [False, False, True, True], [False, True, True, True]]
+        assert np.isfinite(table["eigenvalue_quantile"]).all()
+
+
 @pytest.mark.parametrize("shape", [(16, 4), ([16, 12], [4, 3])], ids=["one_case", "two_cases"])
 def test_density_is_drawn_over_eigenvalues_without_empty_units(shape, tmp_path):
     made = rmtbase.baseline(*shape, draws=20)

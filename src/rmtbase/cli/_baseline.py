@@ -32,8 +32,11 @@ def baseline(
         typer.Option(help="Make the table that a TOML plan describes, for any ensemble.", autocompletion=plans),
     ] = None,
     sigma: Annotated[
-        list[float] | None, typer.Option(help="Standard deviation of the weights; repeat for more. Default 1.")
+        list[float] | None,
+        typer.Option(help="Standard deviation of the weights of W_Q and W_K; repeat for more. Default 1."),
     ] = None,
+    sigma_q: Annotated[float | None, typer.Option(help="That of W_Q, where it is not that of W_K.")] = None,
+    sigma_k: Annotated[float | None, typer.Option(help="That of W_K, where it is not that of W_Q.")] = None,
     draws: Annotated[
         int | None,
         typer.Option(
@@ -118,6 +121,8 @@ def baseline(
         "d_head": d_head,
         "model": model,
         "sigma": sigma,
+        "sigma_q": sigma_q,
+        "sigma_k": sigma_k,
         "draws": draws,
         "seed": seed,
         "normalization": normalization,

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from decimal import Context, Decimal
+from difflib import get_close_matches
 from functools import cache
 from html import escape
 from importlib.resources import files
@@ -25,6 +26,8 @@ DEFAULT_DIGITS = 30
 PUBLISHED_DIGITS = 100
 _DOUBLE = 17  # significant digits that name a double
 _IN_REPR = 15
+_SHAPE = ("d_model", "d_head")
+_KEYWORDS = (*_SHAPE, "sigma", "sigma_q", "sigma_k", "normalization")
 _NEVER_WITHOUT = ("name", "symbol", "description", "definition", "conditions", "method", "uncertainty", "references")
 
 GAIN, RAW_GAIN = r"g = \sigma_Q \sigma_K", r"g = \sigma_Q \sigma_K \sqrt{d}"
@@ -82,7 +85,9 @@ class Constant(NamedReal, _Entry):
     """A number of the null, in the manner of ``astropy.constants``: incomplete ones cannot be made.
 
     In expressions it is its double: ``c + 1``, ``c * array``, ``np.sqrt(c)``, ``f"{c:.3f}"``, ``c == 6.75``; beside
-    numbers of mpmath it has all digits of their working precision: ``mp.mpf(c)``.
+    numbers of mpmath it has all digits of their working precision: ``mp.mpf(c)``. What takes Python's own numbers alone
+    takes ``float(c)`` (functions of jax, ``json``) or ``c.digits(n)`` (``Decimal``); :func:`as_json` is all of it. It
+    can be copied and pickled: its computation is found again by its name.
 
     Attributes:
         name: as an attribute of :mod:`rmtbase.constants`.
@@ -98,6 +103,7 @@ class Constant(NamedReal, _Entry):
         parents: names of the constants that this one is computed from.
         most_digits: how many digits can be had.
         published: its digits in the shipped table, or "" where each call computes.
+        arguments: what its :class:`ConstantFunction` was called with; None of a pure number.
 
     Raises:
         ParameterError: if a text or the references are missing.
@@ -107,6 +113,15 @@ class Constant(NamedReal, _Entry):
     uncertainty: str = "exact"
     relative_error: float = 0.0
     published: str = ""
+    arguments: Mapping[str, Any] | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "compute"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        arguments = state["arguments"]
+        entry = _found(state["name"])
+        vars(self).update(state, compute=(entry if arguments is None else entry(**arguments)).compute)
 
     @property
     def value(self) -> float:
@@ -129,7 +144,7 @@ class Constant(NamedReal, _Entry):
     @property
     def error(self) -> float:
         """How far the value can be off: its :attr:`relative_error` in the value's own unit; 0 where it is exact."""
-        return abs(self.value) * self.relative_error
+        return abs(self.value) * self.relative_error if self.relative_error else 0.0
 
     @property
     def known_digits(self) -> int:
@@ -144,7 +159,12 @@ class Constant(NamedReal, _Entry):
         return self.digits(min(digits, self.most_digits))
 
     def rounded(self, digits: int = DEFAULT_DIGITS) -> tuple[str, str]:
-        """The value to ``digits`` digits, but none beyond its error; and the error, or "" where it is further right."""
+        """The value to ``digits`` digits, but none beyond its error; and the error, or "" where it is further right.
+
+        Raises:
+            ParameterError: if ``digits`` is not a positive integer.
+        """
+        digits = require_positive_integer("digits", digits)
         if digits < self.known_digits or not self.relative_error or self.known_digits == self.most_digits:
             return self.significant_digits(min(digits, self.known_digits)), ""
         return self.digits(self.known_digits), significant(self._shown_error(), 1)
@@ -235,11 +255,12 @@ class ConstantFunction(_Entry):
             ParameterError: for a parameter too many or too few, for dimensions that are not positive integers, for
                 d_head > d_model, for σ that are not positive, and where the law does not exist (a soft lower edge at
                 d_head = d_model).
+            TypeError: for a dimension that is given by position and by name.
         """
         scale = Scale.checked(sigma, sigma_q, sigma_k, normalization)
         scaled = self.rescaled is not unscaled
         takes = self.takes(normalization)
-        given = self._checked(takes, dict(zip(takes, shape, strict=False)) | named, len(shape))
+        given = self._checked(takes, shape, named)
         own = tuple(given[name] for name in self.parameters)
         self.compute(*own)  # outside its domain it refuses here, not at the first digit asked for
 
@@ -257,12 +278,16 @@ class ConstantFunction(_Entry):
         definition = self.definition
         if normalization == "none":
             definition = definition.replace(GAIN, RAW_GAIN)
-        return Constant(**stated | {"compute": compute, "conditions": conditions, "definition": definition})
+        sigmas = {"sigma": sigma, "sigma_q": sigma_q, "sigma_k": sigma_k}
+        return Constant(
+            **stated | {"compute": compute, "conditions": conditions, "definition": definition},
+            arguments=given | sigmas | {"normalization": normalization},
+        )
 
     def takes(self, normalization: str = "sqrt_d") -> tuple[str, ...]:
         """What must be given of the shape: :attr:`parameters`, and d_model for the raw product's scale."""
         raw = normalization == "none" and self.rescaled is not unscaled
-        return self.parameters if not raw or "d_model" in self.parameters else (*self.parameters, "d_model")
+        return _SHAPE if raw else self.parameters
 
     def value(self, *shape: int, **named: Any) -> float:
         """The nearest double at one shape; the arguments are those of a call."""
@@ -271,12 +296,23 @@ class ConstantFunction(_Entry):
     def __repr__(self) -> str:
         return f"<{self.name}({', '.join(self.parameters)}, *, sigma, normalization): {self.description}>"
 
-    def _checked(self, takes: tuple[str, ...], given: dict[str, int], positional: int) -> dict[str, int]:
-        said = " and ".join(takes)
+    def __reduce__(self) -> tuple[Callable[[str], Any], tuple[str]]:
+        return _found, (self.name,)
+
+    def _checked(self, takes: tuple[str, ...], shape: tuple[int, ...], named: dict[str, int]) -> dict[str, int]:
+        given, said = dict(zip(takes, shape, strict=False)), " and ".join(takes)
+        for name, value in named.items():
+            if name in given:
+                raise TypeError(f"{self.name}: {name} is given twice, by position and by name")
+            if name not in _SHAPE:
+                near = get_close_matches(name, _KEYWORDS, 1)
+                hint = f"; did you mean {near[0]}?" if near else ""
+                raise ParameterError(name, value, f"{said} alone: {self.name} depends on nothing else{hint}")
+        given |= named
         for name in takes:
             if name not in given:
                 raise ParameterError(name, None, f"a positive integer: {self.name} is a function of {said}")
-        if len(given) > len(takes) or positional > len(takes):
+        if len(given) > len(takes) or len(shape) > len(takes):
             raise ParameterError("parameters", tuple(given), f"{said} alone: {self.name} depends on nothing else")
         if set(takes) == {"d_model", "d_head"}:
             d_model, d_head = require_head_shape(given["d_model"], given["d_head"])
@@ -309,6 +345,12 @@ def constant(
         published=_table().get(name, ""),
         **stated,
     )
+
+
+def _found(name: str) -> Any:
+    from rmtbase.constants._registry import find
+
+    return find(name)
 
 
 @cache

@@ -10,6 +10,9 @@ from typing import Any
 from rmtbase.constants._constant import DEFAULT_DIGITS, Constant, ConstantFunction
 from rmtbase.constants._software import KEY, software_version
 from rmtbase.constants._typeset import mathematics_as_latex, mathematics_as_text, prose_as_latex, shown_number
+from rmtbase.errors import ParameterError
+
+_Entry = Constant | ConstantFunction
 
 _TEXTS = ("name", "symbol", "description", "definition", "method")
 _SENTENCE_DIGITS = 6
@@ -21,7 +24,11 @@ def as_sentence(constant: Constant, digits: int = _SENTENCE_DIGITS) -> str:
 
     [1], [2], … are its references in their order, and after them rmtbase. The value has ``digits`` digits, but none
     beyond its error, and an exact decimal no zeros that it does not need.
+
+    Raises:
+        ParameterError: for a function that was given no shape, and unless ``digits`` is a positive integer.
     """
+    _require_shape(constant)
     last = len(constant.references)
     literature = {1: "[1]", 2: "[1, 2]"}.get(last, f"[1–{last}]")
     said = (
@@ -32,10 +39,16 @@ def as_sentence(constant: Constant, digits: int = _SENTENCE_DIGITS) -> str:
 
 def as_latex_sentence(constant: Constant, digits: int = _SENTENCE_DIGITS) -> str:
     r"""The sentence of :func:`as_sentence` as LaTeX that needs no package, with the keys of ``bibtex()``."""
+    _require_shape(constant)
     value = f"${constant.symbol} = {mathematics_as_latex(_number(constant, digits))}$"
     said = f"{prose_as_latex(_subject(constant))} {value}{prose_as_latex(_under(constant))}"
     cited = rf"~\cite{{{','.join(constant.references)}}}, computed with {KEY}~{software_version()}~\cite{{{KEY}}}."
     return said + cited
+
+
+def _require_shape(constant: Constant | ConstantFunction) -> None:
+    if not isinstance(constant, Constant):
+        raise ParameterError("constant", constant, "one of a shape, as product_upper_edge(d_model=768, d_head=64)")
 
 
 def _subject(constant: Constant) -> str:
@@ -62,12 +75,16 @@ def _number(constant: Constant, digits: int) -> str:
     return shown_number(value, error)
 
 
-def as_json(entries: Iterable[Constant | ConstantFunction], digits: int = DEFAULT_DIGITS) -> list[dict[str, Any]]:
+def as_json(entries: _Entry | Iterable[_Entry], digits: int = DEFAULT_DIGITS) -> list[dict[str, Any]]:
     """Plain data, digits as a string; a function that was given no shape has parameters in place of a value."""
-    return [_plain(entry, digits) for entry in entries]
+    return [_plain(entry, digits) for entry in _each(entries)]
 
 
-def _plain(entry: Constant | ConstantFunction, digits: int) -> dict[str, Any]:
+def _each(entries: _Entry | Iterable[_Entry]) -> Iterable[_Entry]:
+    return (entries,) if isinstance(entries, _Entry) else entries
+
+
+def _plain(entry: _Entry, digits: int) -> dict[str, Any]:
     fields: dict[str, Any] = {field: getattr(entry, field) for field in _TEXTS}
     if isinstance(entry, Constant):
         fields |= {
@@ -84,20 +101,23 @@ def _plain(entry: Constant | ConstantFunction, digits: int) -> dict[str, Any]:
     return fields | {"parents": list(entry.parents), "references": list(entry.references)}
 
 
-def as_latex(entries: Iterable[Constant | ConstantFunction], digits: int = DEFAULT_DIGITS) -> str:
-    r"""Rows of a table, name & symbol & value & definition & conditions & \cite{...} \\, after a comment."""
+def as_latex(entries: _Entry | Iterable[_Entry], digits: int = DEFAULT_DIGITS) -> str:
+    r"""Rows of a table, name & symbol & value & definition & conditions & \cite{...} \\, after a comment.
+
+    A value has ``digits`` digits, but none beyond its error, which then stands beside it.
+    """
     rows = (
         " & ".join(
             (
                 rf"\texttt{{{_escaped(entry.name)}}}",
                 f"${entry.symbol}$",
-                f"${_power_of_ten(entry.significant_digits(digits))}$" if isinstance(entry, Constant) else "--",
+                f"${_in_row(*entry.rounded(digits))}$" if isinstance(entry, Constant) else "--",
                 rf"$\displaystyle {entry.definition}$",
                 prose_as_latex(str(entry.conditions)),
                 rf"\cite{{{','.join(entry.references)}}} \\",
             )
         )
-        for entry in entries
+        for entry in _each(entries)
     )
     return "\n".join(["% name & symbol & value & definition & conditions & references", *rows])
 
@@ -112,6 +132,8 @@ def _escaped(name: str) -> str:
     return name.replace("_", r"\_")
 
 
-def _power_of_ten(decimal: str) -> str:
-    mantissa, _, exponent = decimal.partition("e")
+def _in_row(value: str, error: str) -> str:
+    if error:
+        return mathematics_as_latex(shown_number(value, error))
+    mantissa, _, exponent = value.partition("e")
     return rf"{mantissa} \times 10^{{{int(exponent)}}}" if exponent else mantissa

@@ -46,6 +46,8 @@ def find(name: str) -> Constant | ConstantFunction:
     Raises:
         ParameterError: for an unknown name; it lists the nearest ones.
     """
+    if not isinstance(name, str):
+        raise ParameterError("name", name, "the name of a constant; `rmtbase constants` lists them")
     if name in _ENTRIES:
         return _ENTRIES[name]
     near = difflib.get_close_matches(name, _ENTRIES, cutoff=_CLOSE) or [known for known in _ENTRIES if name in known]

@@ -14,6 +14,7 @@ exp(-x - x²/2), and κ = s_max/s_min is 2n/t since s_max ~ 2√n (Edelman 1988)
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -103,7 +104,7 @@ def _bulk(factors: int) -> tuple[Constant, ...]:
         of(
             f"moment_{k}",
             rf"m_{k}^{{{index}}}",
-            f"mean of λ^{k}",
+            f"mean of λ{'²³⁴'[k - 2]}",
             rf"\frac{{1}}{{{factors * k + 1}}} {{{steps * k} \choose {k}}}",
             compute=partial(_fuss_catalan, factors, k),
         )
@@ -196,18 +197,15 @@ def _mean_log() -> Number:
 
 
 _TAIL = r"\mathrm{P}(\sqrt{n}\, s_{\min} > x) \to e^{-x - x^2/2}"
-_edelman = partial(
-    constant,
-    conditions=Conditions(
-        matrix="one n×n matrix of independent normal entries",
-        normalization="in units of σ",
-        sigma="any σ",
-        shape="square",
-        convention="s: singular values, λ = s², κ = s_max/s_min",
-        holds="limit of large n",
-    ),
-    references=("edelman_1988",),
+_OF_ONE = Conditions(
+    matrix="one n×n matrix of independent normal entries",
+    normalization="in units of σ",
+    sigma="any σ",
+    shape="square",
+    convention="s: singular values, λ = s², κ = s_max/s_min",
+    holds="limit of large n",
 )
+_edelman = partial(constant, conditions=_OF_ONE, references=("edelman_1988",))
 _MEAN = _edelman(
     name="square_smallest_singular_value_mean",
     symbol=r"\mu_{s_{\min}}",
@@ -246,6 +244,7 @@ HARD_EDGE = (
         name="square_log_condition_number_complex",
         symbol=r"c_{\mathrm{C}}",
         description="limit of E ln κ - ln n, κ = s_max/s_min, of a complex square Gaussian matrix",
+        conditions=replace(_OF_ONE, matrix="one n×n matrix of independent complex normal entries"),
         definition=r"\ln 2 + \gamma_{\mathrm{E}} / 2",
         compute=lambda: mp.log(2) + mp.euler / 2,
     ),

@@ -15,14 +15,14 @@ _LAW = {1: "tracy_widom_1996", 2: "tracy_widom_1994"}
 _LEFT_TAIL = "baik_buckingham_difranco_2008"
 _CONDITIONS = {
     beta: Conditions(
-        matrix=f"the largest eigenvalue of XᵀX of a {field} Gaussian matrix X (β = {beta})",
+        matrix=f"the largest eigenvalue of {square} of a {field} Gaussian matrix X (β = {beta})",
         normalization="centred and scaled at the edge",
         sigma="any σ",
         shape="large dimensions",
-        convention="s = (λ_max − λ_+)/δ_+ with λ: eigenvalues of XᵀX",
+        convention=f"s = (λ_max − λ_+)/δ_+ with λ: eigenvalues of {square}",
         holds="limit of large matrices",
     )
-    for beta, field in ((1, "real"), (2, "complex"))
+    for beta, field, square in ((1, "real", "XᵀX"), (2, "complex", "X†X"))
 }
 
 

@@ -36,7 +36,7 @@ _LETTERS = {
 _RAISED = dict(zip("0123456789+-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻", strict=True))
 _LOWERED = dict(zip("0123456789+-", "₀₁₂₃₄₅₆₇₈₉₊₋", strict=True))
 _COMMANDS = {sign: rf"\{command} " for command, sign in _LETTERS.items()} | {"−": "-", "%": r"\,\%"}
-_SCRIPTS = {raised: sign for sign, raised in _RAISED.items()} | {"ᵀ": r"\top"}
+_SCRIPTS = {raised: sign for sign, raised in _RAISED.items()} | {"ᵀ": r"\top", "†": r"\dagger"}
 _PROSE = {"%": r"\%", "&": r"\&", "#": r"\#", "$": r"\$", "_": r"\_", "–": "--", "“": "``", "”": "''"}
 
 _WORD = re.compile(r"(\(?)(.*?)([,.;:)]*)$", re.DOTALL)
@@ -69,7 +69,8 @@ def mathematics_as_latex(text: str) -> str:
     tex = re.sub(r"\^(-?\w+)", r"^{\1}", tex)
     scripts = "".join(_SCRIPTS)
     tex = re.sub(f"[{scripts}]+", lambda found: "^{" + "".join(_SCRIPTS[sign] for sign in found[0]) + "}", tex)
-    return "".join(_COMMANDS.get(sign, sign) for sign in tex).strip()
+    tex = "".join(_COMMANDS.get(sign, sign) for sign in tex).strip()
+    return re.sub(r" (?=[ _^,)}])", "", tex)
 
 
 def mathematics_as_text(tex: str) -> str:

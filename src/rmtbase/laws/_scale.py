@@ -9,7 +9,6 @@ from typing import Any, Unpack
 
 from scipy.special import digamma, polygamma
 
-from rmtbase.errors import ParameterError
 from rmtbase.laws._parameters import ChainKeywords, ChainParameters, takes, variance_factor
 from rmtbase.parameters import require_positive_integer
 
@@ -32,17 +31,12 @@ def self_normalization(power: int, *shape: Any, **chain: Unpack[ChainKeywords]) 
 
         E T_own^k = E T^k / self_normalization(p k, ...),    E (χ²_N / N)^k = N (N + 2) ... (N + 2k - 2) / N^k.
 
-    The estimates are of the factors, which no normalization divides.
+    The estimates are of the factors, which no normalization divides: it is the same at either.
 
     Raises:
-        ParameterError: for a power that is not a positive integer, as :class:`rmtbase.laws.GaussianChain`, and for a
-            normalization.
+        ParameterError: for a power that is not a positive integer, and as :class:`rmtbase.laws.GaussianChain`.
     """
     exponent = require_positive_integer("power", power)
-    if "normalization" in chain:
-        raise ParameterError(
-            "normalization", chain["normalization"], "no normalization here: it divides the product, not its factors"
-        )
     of = ChainParameters(*shape, **chain)
     return variance_factor(of.dims, of.sigmas, "none") ** exponent * own_variance_moment(exponent, of.dims)
 

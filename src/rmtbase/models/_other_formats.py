@@ -56,11 +56,6 @@ _FORMATS = tuple(
             "Mistral's own format (consolidated.safetensors), whose names and rows are others",
             "pass the same model in Hugging Face format (model.safetensors)",
         ),
-        (
-            r".+-\d+-of-\d+\.(safetensors|bin)",
-            "shards without their index",
-            "download model.safetensors.index.json, or pytorch_model.bin.index.json, too",
-        ),
         (r"diffusion_pytorch_model.*", "the weights of a diffusers model", "pass the folder of a transformer"),
         (
             r".+\.(pt|pth|ckpt)",
@@ -75,20 +70,24 @@ _FORMATS = tuple(
         ),
         (
             r".+\.(npz|npy)",
-            "NumPy arrays",
+            "a file of NumPy arrays",
             "pass them to rmtbase.score_heads(w_q, w_k), or write them as model.safetensors beside a config.json",
         ),
         (r".+\.onnx(_data)?", "an ONNX graph", f"pass the checkpoint it was exported from, or {_ARRAYS}"),
         (
             r".+\.(h5|hdf5|keras|pb)|tf_model.*",
-            "TensorFlow weights, or Keras's",
+            "a file of TensorFlow weights, or Keras's",
             f"pass the same model's model.safetensors, or {_ARRAYS}",
         ),
-        (r".+\.msgpack", "Flax weights", "pass the same model's model.safetensors"),
-        (r".+\.(ot|tflite|mlmodel|mlpackage|engine|nemo)", "weights in another program's format", _MADE_FROM),
+        (r".+\.msgpack", "a file of Flax weights", "pass the same model's model.safetensors"),
+        (r".+\.(ot|tflite|mlmodel|mlpackage|engine|nemo)", "a file of another program's weights", _MADE_FROM),
     )
 )
 _WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json")
+_SHARDS = (
+    re.compile(r".+-\d+-of-\d+\.(safetensors|bin)", re.IGNORECASE),
+    Format("shards without their index", "download model.safetensors.index.json, or pytorch_model.bin.index.json, too"),
+)
 _OTHER_NAME = (
     re.compile(r".+\.(safetensors|bin)", re.IGNORECASE),
     Format("weights under another name", "if they are a whole model, name them model.safetensors or pytorch_model.bin"),
@@ -98,6 +97,27 @@ _OTHER_NAME = (
 def format_of(name: str) -> Format | None:
     """The format that a file's name says, or None where it says nothing."""
     return next((kind for pattern, kind in _FORMATS if pattern.fullmatch(name)), None)
+
+
+_PAGE = Format("a page of HTML", "download the file again: what came in its place may be an error, or ask to log in")
+_BEGINNINGS = {
+    b"GGUF": format_of("_.gguf"),
+    b"PK\x03\x04": Format(
+        "a zip archive, as torch.save and NumPy write them",
+        "if it is torch.save's, of a state dictionary, name it pytorch_model.bin",
+    ),
+    b"\x89HDF": format_of("_.h5"),
+    b"\x93NUMPY": format_of("_.npy"),
+    b"\x80": format_of("_.pkl"),
+    b"<!DOCTYPE": _PAGE,
+    b"<!doctype": _PAGE,
+    b"<html": _PAGE,
+}
+
+
+def format_that_begins(content: bytes) -> Format | None:
+    """The format that the first bytes of a file say, whatever its name, or None where they say nothing."""
+    return next((kind for start, kind in _BEGINNINGS.items() if content.startswith(start)), None)
 
 
 def refuse_other_formats(folder: Path) -> None:
@@ -139,15 +159,20 @@ def missing_file(folder: Path, name: str) -> MissingCheckpointFileError:
     """The error that a file of a checkpoint is not there, with what is there in its place."""
     try:
         with os.scandir(folder) as entries:
-            names = sorted(entry.name for entry in islice(entries, _MOST_FILES))
+            held = list(islice(entries, _MOST_FILES))
+        names = sorted(entry.name for entry in held)
+        inner = sorted(entry.name for entry in held if entry.is_dir() and (folder / entry.name / name).is_file())
     except OSError:
         return MissingCheckpointFileError(folder / name)
+    if name == "config.json" and inner:
+        advice = f"pass one of its folders that has it: {_listed(inner)}"
+        return MissingCheckpointFileError(folder / name, advice=advice)
     if name == "config.json" and (held := [weights for weights in _WEIGHTS if weights in names]):
         advice = (
             f"the folder holds weights alone, {_listed(held)}: put the model's config.json beside them, or {_ARRAYS}"
         )
         return MissingCheckpointFileError(folder / name, advice=advice)
-    for pattern, kind in (*_FORMATS, _OTHER_NAME):
+    for pattern, kind in (*_FORMATS, _SHARDS, _OTHER_NAME):
         held = [file for file in names if pattern.fullmatch(file)]
         if held:
             return MissingCheckpointFileError(

@@ -30,6 +30,7 @@ from jaxtyping import Shaped
 
 from rmtbase.errors import CorruptFileError
 from rmtbase.models._files import parse_json_object, reading
+from rmtbase.models._other_formats import format_that_begins
 from rmtbase.models._tensor_file import STORAGE, TensorEntry
 from rmtbase.shown import quoted, shown
 
@@ -107,7 +108,9 @@ def _header_length(path: Path, first: bytes, file_size: int, stream: BinaryIO) -
         raise CorruptFileError(path, "a Git LFS pointer", "the file it points to: run git lfs pull, or download it")
     (length,) = _LENGTH.unpack(first)
     if length > _LONGEST_HEADER:
-        raise CorruptFileError(path, f"a header length of {length} bytes", f"{_VALID}: this is another format")
+        kind = format_that_begins(first + stream.read(8))
+        what = "another format" if kind is None else f"{kind.found}; {kind.advice}"
+        raise CorruptFileError(path, f"a header length of {length} bytes", f"{_VALID}: this is {what}")
     if _LENGTH.size + length > file_size:
         raise CorruptFileError(
             path, f"{file_size} bytes (truncated)", f"at least the {_LENGTH.size + length} bytes of its header"

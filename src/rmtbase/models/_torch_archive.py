@@ -19,6 +19,7 @@ from typing import BinaryIO
 
 from rmtbase.errors import CorruptFileError
 from rmtbase.models._files import reading
+from rmtbase.models._other_formats import format_that_begins
 from rmtbase.shown import quoted
 
 PICKLE = "data.pkl"
@@ -109,7 +110,12 @@ def _require_zip(path: Path, stream: BinaryIO, size: int) -> None:
     for start, (found, expected) in _NOT_AN_ARCHIVE.items():
         if first.startswith(start):
             raise CorruptFileError(path, found, expected)
+    if first[8:9] == b"{":  # the header, after its length
+        raise CorruptFileError(path, "a safetensors file", "one written by torch.save; name it model.safetensors")
     if not first.startswith(b"PK\x03\x04") or size < _END.size:
+        kind = format_that_begins(first)
+        if kind is not None and not first.startswith(b"PK"):
+            raise CorruptFileError(path, kind.found, f"a zip archive written by torch.save; {kind.advice}")
         raise CorruptFileError(path, "what is no zip archive", _VALID)
 
 

@@ -71,12 +71,10 @@ def baseline(
         AllocationError: one draw takes more memory than is there.
         ForkedProcessError: this process was forked from one that had used JAX.
     """
-    if sigma_q is not None or sigma_k is not None:
-        if not isinstance(sigma, int | float) or sigma != 1.0:
-            raise ParameterError("sigma", sigma, "none beside sigma_q or sigma_k: it is that of both factors")
-        pair = {"sigma_q": 1.0 if sigma_q is None else sigma_q, "sigma_k": 1.0 if sigma_k is None else sigma_k}
-        sigma = tuple(require_positive_number(name, one) for name, one in pair.items())
-    return run_in_memory(baseline_plan(d_model, d_head, sigma, draws, seed, normalization, precision), progress)
+    plan = baseline_plan(
+        d_model, d_head, sigma, draws, seed, normalization, precision, sigma_q=sigma_q, sigma_k=sigma_k
+    )
+    return run_in_memory(plan, progress)
 
 
 def baseline_plan(
@@ -88,9 +86,17 @@ def baseline_plan(
     normalization: Normalization = "sqrt_d",
     precision: Literal["float64", "float32"] = "float64",
     keep_sample: bool = True,
+    *,
+    sigma_q: float | None = None,
+    sigma_k: float | None = None,
 ) -> Plan:
     """The plan of a W_QK table; arguments and errors as :func:`baseline`."""
     shapes = _shapes(d_model, d_head)
+    if sigma_q is not None or sigma_k is not None:
+        if not isinstance(sigma, int | float) or sigma != 1.0:
+            raise ParameterError("sigma", sigma, "none beside sigma_q or sigma_k: it is that of both factors")
+        pair = {"sigma_q": 1.0 if sigma_q is None else sigma_q, "sigma_k": 1.0 if sigma_k is None else sigma_k}
+        sigma = tuple(require_positive_number(name, one) for name, one in pair.items())
     require_normalization(normalization)
     return make_plan(
         "low_rank_product",

@@ -31,7 +31,7 @@ from rmtbase.montecarlo._machine import numerics_record
 from rmtbase.montecarlo._plan import DRAWS_VERSION, Plan
 from rmtbase.montecarlo._summary import CaseSummary, DrawSource, SpectrumSummary, summarize_elements, summarize_spectra
 from rmtbase.nulls import BINS, PROBABILITIES, histogram_edges, logarithmic_edges
-from rmtbase.statistics import SPECTRAL_STATISTICS, SampleSummary, moment_order
+from rmtbase.statistics import SPECTRAL_STATISTICS, SampleSummary, eigenvalue_moment_orders, moment_order
 from rmtbase.tables import (
     BASELINE_SCHEMA,
     ELEMENT_FORMULAS,
@@ -241,10 +241,11 @@ def _variables(summary: CaseSummary, orders: Float64[np.ndarray, " statistic"], 
 def _spectrum_variables(summary: SpectrumSummary, ensemble: Ensemble, analytic: Variables, longest: int) -> Variables:
     extremes = extreme_moments(ensemble)
     orders = np.array([moment_order(one, extremes, ensemble.rank) for one in _STATISTICS])
+    ordered = summary.eigenvalue.of_finite_moments(eigenvalue_moment_orders(extremes, ensemble.rank))
     eigenvalue = {
-        "eigenvalue_mean": _padded(summary.eigenvalue.mean, longest),
-        "eigenvalue_std": _padded(summary.eigenvalue.std, longest),
-        "eigenvalue_quantile": _padded(summary.eigenvalue.quantile, longest),
+        "eigenvalue_mean": _padded(ordered.mean, longest),
+        "eigenvalue_std": _padded(ordered.std, longest),
+        "eigenvalue_quantile": _padded(ordered.quantile, longest),
     }
     return _variables(summary, orders, analytic | eigenvalue)
 

@@ -78,13 +78,13 @@ class AtlasNull(SharedNull):
 
     @cached_property
     def mean(self) -> Float[np.ndarray, " statistic"]:
-        """Null mean of each statistic."""
-        return self.case["mean_self_normalized"].values
+        """Mean of the full sample; NaN where the null's is infinite."""
+        return self._moments[0]
 
     @cached_property
     def std(self) -> Float[np.ndarray, " statistic"]:
-        """Null standard deviation of each statistic."""
-        return self.case["std_self_normalized"].values
+        """Standard deviation of the full sample; NaN where the null's fourth moment is infinite."""
+        return self._moments[1]
 
     @cached_property
     def quantile(self) -> Float[np.ndarray, "statistic probability"]:
@@ -146,6 +146,10 @@ class AtlasNull(SharedNull):
         simulations = [{**one, "shapes": [which for which in one["shapes"] if which[:2] == shape]} for one in mine]
         atlas = {name: str(self.case.attrs[name]) for name in ("title", "version", "rmtbase_version")}
         return {"atlas": {**atlas, **made, "simulations": simulations}}
+
+    @cached_property
+    def _moments(self) -> tuple[np.ndarray, np.ndarray]:
+        return self._told(self.case["mean_self_normalized"].values, self.case["std_self_normalized"].values)
 
     def _on_scale(self, standard: Float[np.ndarray, "... statistic"]) -> Float[np.ndarray, "... statistic"]:
         center, spread = self.case["distance_center"].values, self.case["distance_spread"].values

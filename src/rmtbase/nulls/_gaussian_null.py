@@ -50,13 +50,13 @@ class GaussianNull(SampleNull, SharedNull):
 
     @cached_property
     def mean(self) -> Float[np.ndarray, " statistic"]:
-        """Mean of the draws."""
-        return self.sample.mean(axis=0)
+        """Mean of the draws; NaN where the null's is infinite."""
+        return self._moments[0]
 
     @cached_property
     def std(self) -> Float[np.ndarray, " statistic"]:
-        """Standard deviation of the draws."""
-        return self.sample.std(axis=0, ddof=1)
+        """Standard deviation of the draws; NaN where the null's fourth moment is infinite."""
+        return self._moments[1]
 
     @cached_property
     def quantile(self) -> Float[np.ndarray, "statistic probability"]:
@@ -96,6 +96,10 @@ class GaussianNull(SampleNull, SharedNull):
     def record(self) -> dict[str, object]:
         """The provenance of the table."""
         return {"table": json.loads(self.row.attrs["provenance"])}
+
+    @cached_property
+    def _moments(self) -> tuple[np.ndarray, np.ndarray]:
+        return self._told(self.sample.mean(axis=0), self.sample.std(axis=0, ddof=1))
 
     @cached_property
     def _distance_scale(self) -> tuple[np.ndarray, np.ndarray]:

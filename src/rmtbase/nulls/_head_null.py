@@ -24,7 +24,16 @@ from numpy.typing import ArrayLike
 from rmtbase.nulls._grid import PROBABILITIES
 from rmtbase.progress import Progress
 from rmtbase.shown import in_one_line
-from rmtbase.statistics import SPECTRAL_STATISTICS, Statistic, spectral_statistics
+from rmtbase.statistics import (
+    SPECTRAL_STATISTICS,
+    ExtremeMoments,
+    Statistic,
+    drawn_moments,
+    inverse_moment_order,
+    moment_order,
+    normal_score,
+    spectral_statistics,
+)
 from rmtbase.tables import SCORES_SCHEMA, describe
 
 EDGE_LEVEL = 1e-3
@@ -143,12 +152,12 @@ class HeadNull(ABC):
     @cached_property
     @abstractmethod
     def mean(self) -> Float[np.ndarray, " statistic"]:
-        """Null mean of each statistic; NaN where the null of a statistic is not known."""
+        """Null mean of each statistic; NaN where it is infinite, or the null of a statistic is not known."""
 
     @cached_property
     @abstractmethod
     def std(self) -> Float[np.ndarray, " statistic"]:
-        """Null standard deviation of each statistic."""
+        """Null standard deviation of each statistic; NaN, too, where draws do not tell it."""
 
     @cached_property
     @abstractmethod
@@ -187,8 +196,9 @@ class HeadNull(ABC):
             scale: each head's σ̂_Q² σ̂_K². NaN where a head cannot be scored.
 
         Returns:
-            The scores: NaN also where the largest singular value is so small or so large that trace_of_square leaves
-            float64. What an infinity or a zero of overflow would score is no finding.
+            The scores. Where the null has no standard deviation, z is the normal score of the p-value. NaN also where
+            the largest singular value is so small or so large that trace_of_square leaves float64. What an infinity or
+            a zero of overflow would score is no finding.
         """
         scale = np.asarray(scale, dtype=float)
         top = singular_values[..., 0]
@@ -203,13 +213,16 @@ class HeadNull(ABC):
             quantile = rescaled(self.quantile.T, scale[..., None], self.d_head)
             lower, upper = self.edge_quantiles
             eigenvalues = singular_values**2 / scale[..., None]
+            p_value = self.p_value(standard)
+            z_score = np.where(standard == self.mean, 0.0, (standard - self.mean) / self.std)
+            above = standard > self.quantile[:, PROBABILITIES.index(0.5)]
             return HeadScores(
                 observed=statistics,
                 null_mean=rescaled(self.mean, scale, self.d_head),
                 null_std=np.stack(spreads, axis=-1),
                 null_quantile=np.swapaxes(quantile, -1, -2),
-                z_score=np.where(standard == self.mean, 0.0, (standard - self.mean) / self.std),
-                p_value=self.p_value(standard),
+                z_score=np.where(np.isnan(self.std), normal_score(p_value, above), z_score),
+                p_value=p_value,
                 omnibus_p_value=self.omnibus_p_value(standard),
                 farthest=np.argmax(np.nan_to_num(self.distance(standard), posinf=np.inf), axis=-1),
                 outliers_above=(eigenvalues > upper).sum(axis=-1),
@@ -242,6 +255,12 @@ class SharedNull(HeadNull):
         """Score heads; those of which a factor is zero have no scale, and no scores."""
         sigma = heads.sigma_q * heads.sigma_k
         return ScoredHeads(self.score(heads.singular_values, np.where(sigma > 0, sigma**2, np.nan)), self._group)
+
+    def _told(self, mean: ArrayLike, std: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
+        """Mean and standard deviation of the draws, as far as they tell those of W_QK."""
+        extremes = ExtremeMoments(smallest=inverse_moment_order((self.d_model, self.d_head, self.d_model)))
+        orders = [moment_order(one, extremes, self.d_head) for one in SPECTRAL_STATISTICS.values()]
+        return drawn_moments(mean, std, orders)
 
     def _group(self) -> xr.Dataset:
         lower, upper = self.edge_quantiles

@@ -18,10 +18,13 @@ from rmtbase.statistics import SPECTRAL_STATISTICS
 
 _ABOVE = "eigenvalues above the null's upper edge"
 _BELOW = "eigenvalues below the null's lower edge"
-_DISTANCE = "null standard deviations from the null's mean, of ln where the statistic is positive and unbounded:"
+_DISTANCE = (
+    "null standard deviations from the null's mean, of ln where the statistic is positive and unbounded; where the "
+    "null has none, those of a normal law at this p:"
+)
 SCORE_COLUMNS = {
     "observed": "the statistic of this row",
-    "null mean ± sd": "mean and standard deviation of the statistic under the null",
+    "null mean ± sd": "mean and standard deviation of the statistic under the null; its median where it has neither",
     "z": f"{_DISTANCE} below (−) or above",
     "p": "how often the null gives so extreme a value; ≤: the smallest that so many draws can show",
     "q": "the share of chance findings to expect among all rows whose q is as small",
@@ -111,15 +114,28 @@ def _score_texts(scores: xr.Dataset, floors: Mapping[str, float]) -> dict[str, S
     for name in scores["statistic"].values.tolist():
         one = scores.sel(statistic=name)
         floor = floors.get(name, 0.0)
-        moments = zip(one["null_mean"].values, one["null_std"].values, strict=True)
+        moments = zip(one["null_mean"].values, one["null_std"].values, _medians(one), strict=True)
         found[name] = ScoreTexts(
             observed=_numbers(one["observed"]),
-            null=[mean_and_std(mean, std) for mean, std in moments],
+            null=[_null(*of) for of in moments],
             z=_z_scores(signed_distance(one)),
             p=_bounded(one["p_value"].values, one["p_value"].values, floor),
             q=_bounded(one["q_value"].values, one["p_value"].values, floor),
         )
     return found
+
+
+def _null(mean: float, std: float, median: float) -> str:
+    if np.isnan(std):
+        return "–" if np.isnan(median) else f"median {number(median, 3)}"
+    return mean_and_std(mean, std)
+
+
+def _medians(one: xr.Dataset) -> Float[np.ndarray, " row"]:
+    """Of the null; NaN of whole matrices, whose quantiles are not kept."""
+    if "null_quantile" not in one:
+        return np.full(one.sizes["row"], np.nan)
+    return one["null_quantile"].sel(probability=0.5).values
 
 
 def _numbers(values: Iterable[Any], digits: int = 4) -> list[str]:

@@ -14,9 +14,15 @@ from rmtbase.nulls import EDGE_LEVEL, SMALLEST_P_VALUE
 from rmtbase.scoring._find_null import DRAWS_PER_TEST
 from rmtbase.statistics import (
     ELEMENT_STATISTICS,
+    ExtremeMoments,
     benjamini_hochberg,
+    drawn_moments,
     element_moments,
+    get_statistic,
+    inverse_moment_order,
+    moment_order,
     monte_carlo_p_value,
+    normal_score,
     spectral_statistics,
 )
 from rmtbase.tables import SCORES_SCHEMA, describe
@@ -94,12 +100,13 @@ class MatrixScorer:
         standard = values / np.sqrt((values**2).sum() / rank)
         observed = spectral_statistics(standard, MATRIX_SPECTRAL_STATISTICS)
         null = matrix_null(long, rank, self.draws, self.seed)
-        rows = []
+        extremes, rows = ExtremeMoments(smallest=inverse_moment_order(matrix.shape)), []
         for name, value in zip(MATRIX_SPECTRAL_STATISTICS, observed, strict=True):
-            sample = null[name]
-            mean, std = float(sample.mean()), float(sample.std(ddof=1))
-            p_value = float(monte_carlo_p_value(value, sample))
-            rows.append((float(value), mean, std, float((value - mean) / std), p_value))
+            sample, order = null[name], moment_order(get_statistic(name), extremes, rank)
+            mean, std = drawn_moments(sample.mean(), sample.std(ddof=1), order)
+            p_value = monte_carlo_p_value(value, sample)
+            z_score = normal_score(p_value, value > np.median(sample)) if np.isnan(std) else (value - mean) / std
+            rows.append(tuple(map(float, (value, mean, std, z_score, p_value))))
         eigenvalues = standard**2
         upper = np.quantile(null["largest_eigenvalue"], 1.0 - EDGE_LEVEL)
         lower = np.quantile(null["smallest_eigenvalue"], EDGE_LEVEL)

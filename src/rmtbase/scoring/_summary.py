@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -27,10 +28,11 @@ class HeadFinding(NamedTuple):
     Attributes:
         layer, head: which.
         statistic: the statistic farthest from the null, by its distance.
-        observed, null_mean, null_std, z_score: of that statistic.
+        observed, null_mean, null_std, z_score: of that statistic; without a ``null_std`` z is that of the p-value.
         omnibus_q_value: over all statistics and heads.
         outliers_above, outliers_below: eigenvalues beyond the null's edge quantiles.
         at_floor: whether its omnibus p-value is the smallest there can be, so that its q-value is only a bound.
+        null_median: of that statistic.
     """
 
     layer: int
@@ -44,10 +46,13 @@ class HeadFinding(NamedTuple):
     outliers_above: int
     outliers_below: int
     at_floor: bool = False
+    null_median: float = math.nan
 
     @property
     def distance(self) -> float:
-        """|z| of the statistic, of its logarithm where it is positive and unbounded."""
+        """|z| of the statistic, of its logarithm where it is positive and unbounded and its null has a spread."""
+        if math.isnan(self.null_std):
+            return abs(self.z_score)
         one = SPECTRAL_STATISTICS[self.statistic]
         return float(distance_from_moments(one, self.observed, self.null_mean, self.null_std))
 
@@ -55,10 +60,19 @@ class HeadFinding(NamedTuple):
         """The finding as one sentence."""
         one = SPECTRAL_STATISTICS[self.statistic]
         side = "above" if self.z_score > 0 else "below"
+        if math.isnan(self.null_std):
+            far = (
+                f"{side} the null's median {self.null_median:.4g}, as rare as {self.distance:.1f} standard deviations "
+                "of a normal law (it has none of its own)"
+            )
+        else:
+            far = (
+                f"{self.distance:.1f} standard deviations{' of its ln' if one.on_log_scale else ''} {side} the null's "
+                f"{self.null_mean:.4g} ± {self.null_std:.2g}"
+            )
         return (
-            f"Layer {self.layer} head {self.head}: {one.long_name} {self.observed:.4g}, {self.distance:.1f} standard "
-            f"deviations{' of its ln' if one.on_log_scale else ''} {side} the null's {self.null_mean:.4g} ± "
-            f"{self.null_std:.2g} (q {'≤' if self.at_floor else '='} {self.omnibus_q_value:.2g}; eigenvalues beyond "
+            f"Layer {self.layer} head {self.head}: {one.long_name} {self.observed:.4g}, {far} "
+            f"(q {'≤' if self.at_floor else '='} {self.omnibus_q_value:.2g}; eigenvalues beyond "
             f"the null's edges: {self.outliers_above} above, {self.outliers_below} below)."
         )
 
@@ -165,7 +179,7 @@ def summarize_scores(tree: xr.DataTree, level: float = FALSE_DISCOVERY_RATE) -> 
     names = heads["statistic"].values.tolist()
     omnibus = heads["omnibus_q_value"].values
     at_floor = at_p_value_floor(heads["omnibus_p_value"].values, p_value_floors(tree.attrs)[1])
-    z = heads["z_score"].values
+    z, median = heads["z_score"].values, heads["null_quantile"].sel(probability=0.5).values
     findings = []
     for layer, head in zip(*np.nonzero(omnibus < level), strict=True):
         k = names.index(str(heads["farthest_statistic"].values[layer, head]))
@@ -182,6 +196,7 @@ def summarize_scores(tree: xr.DataTree, level: float = FALSE_DISCOVERY_RATE) -> 
                 int(heads["outliers_above"].values[layer, head]),
                 int(heads["outliers_below"].values[layer, head]),
                 bool(at_floor[layer, head]),
+                float(median[layer, head, k]),
             )
         )
     findings.sort(key=lambda finding: (finding.omnibus_q_value, -finding.distance))
@@ -216,6 +231,8 @@ def at_p_value_floor(p_value: Float[np.ndarray, "..."], floor: float) -> Bool[np
 
 def signed_distance(scores: xr.Dataset) -> Float[np.ndarray, "..."]:
     """z of each statistic, of its logarithm where it is positive and unbounded: the one measure of "how far".
+
+    Where the null has no standard deviation, z is that of a normal law at the p-value.
 
     Args:
         scores: with z_score, observed, null_mean and null_std, whose shape the distances have.

@@ -16,9 +16,16 @@ from rmtbase.statistics._fitted_laws import (
     fit_normal,
     fit_student_t,
 )
-from rmtbase.statistics._inference import benjamini_hochberg, cauchy_combination, monte_carlo_p_value
+from rmtbase.statistics._inference import benjamini_hochberg, cauchy_combination, monte_carlo_p_value, normal_score
 from rmtbase.statistics._magnitudes import MAGNITUDE_BINS, MagnitudeCounts, magnitude_bins
-from rmtbase.statistics._moment_order import ExtremeMoments, inverse_moment_order, missing_moment, moment_order
+from rmtbase.statistics._moment_order import (
+    ExtremeMoments,
+    drawn_moments,
+    eigenvalue_moment_orders,
+    inverse_moment_order,
+    missing_moment,
+    moment_order,
+)
 from rmtbase.statistics._registry import (
     SPECTRAL_STATISTICS,
     Statistic,
@@ -46,6 +53,8 @@ __all__ = [
     "WeibullFit",
     "benjamini_hochberg",
     "cauchy_combination",
+    "drawn_moments",
+    "eigenvalue_moment_orders",
     "element_moments",
     "element_sketch",
     "fit_logistic",
@@ -61,6 +70,7 @@ __all__ = [
     "monte_carlo_p_value",
     "nearest_neighbour_entropy",
     "nearest_neighbour_kl",
+    "normal_score",
     "on_distance_scale",
     "quantiles_of_stream",
     "spectral_statistics",

@@ -6,6 +6,7 @@ import numpy as np
 import scipy
 from jaxtyping import Float
 from numpy.typing import ArrayLike
+from scipy.special import ndtri
 
 from rmtbase.errors import ParameterError
 from rmtbase.parameters import require_real_numbers
@@ -39,6 +40,20 @@ def monte_carlo_p_value(observed: ArrayLike, null_sample: ArrayLike) -> Float[np
     at_least = null.size - np.searchsorted(null, x, side="left")
     p = np.minimum(1.0, 2.0 * (np.minimum(at_most, at_least) + 1) / (null.size + 1))
     return np.where(np.isnan(x), np.nan, p)
+
+
+def normal_score(p_value: ArrayLike, above: ArrayLike) -> Float[np.ndarray, "..."]:
+    """±Φ⁻¹(1 - p/2), the z of a normal law that is as rare: how far a value is where its law has no variance.
+
+    Args:
+        p_value: two-sided.
+        above: whether the value lies above the median of its law, which is the sign.
+
+    Raises:
+        ParameterError: p-values that are masked or no real numbers.
+    """
+    p = require_real_numbers("p_value", p_value)
+    return np.where(above, -1.0, 1.0) * ndtri(0.5 * p) + 0.0  # no negative zero
 
 
 def cauchy_combination(p_values: ArrayLike, axis: int = -1) -> Float[np.ndarray, "..."]:

@@ -6,7 +6,14 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import numpy as np
+from jaxtyping import Float
+from numpy.typing import ArrayLike
+
+from rmtbase.parameters import require_real_numbers
 from rmtbase.statistics._registry import Statistic
+
+FloatArray = Float[np.ndarray, "..."]
 
 
 class ExtremeMoments(NamedTuple):
@@ -54,6 +61,27 @@ def moment_order(statistic: Statistic, extremes: ExtremeMoments, rank: int) -> f
     if statistic.name == "smallest_eigenvalue":
         above /= rank
     return min(extremes.smallest / below if below else math.inf, extremes.largest / above if above else math.inf)
+
+
+def eigenvalue_moment_orders(extremes: ExtremeMoments, rank: int) -> Float[np.ndarray, " index"]:
+    """The same of each ordered eigenvalue, the largest first: k times that of λ_1.
+
+    It takes k large elements, no two in a row or column, to make λ_k large.
+    """
+    return extremes.largest * np.arange(1, rank + 1)
+
+
+def drawn_moments(mean: ArrayLike, std: ArrayLike, order: ArrayLike) -> tuple[FloatArray, FloatArray]:
+    """What a null says of itself by the moments of its draws: a mean where it is finite, and a standard deviation.
+
+    The latter only where the fourth moment is finite, too: without it draws do not tell the second, which differs from
+    seed to seed, and a z in its units with it. NaN elsewhere; ``order`` is :func:`moment_order`.
+
+    Raises:
+        ParameterError: moments that are masked or no real numbers.
+    """
+    mean, std = require_real_numbers("mean", mean), require_real_numbers("std", std)
+    return np.where(np.greater(order, 1), mean, np.nan), np.where(np.greater(order, 4), std, np.nan)
 
 
 def missing_moment(name: str, order: float) -> str | None:

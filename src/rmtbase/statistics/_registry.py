@@ -187,10 +187,9 @@ def get_statistic(name: str) -> Statistic:
     Raises:
         ParameterError: there is none; the message lists those there are.
     """
-    try:
-        return SPECTRAL_STATISTICS[name]
-    except KeyError:
-        raise ParameterError("statistic", name, f"one of {', '.join(SPECTRAL_STATISTICS)}") from None
+    if not isinstance(name, str) or name not in SPECTRAL_STATISTICS:
+        raise ParameterError("statistic", name, f"one of {', '.join(SPECTRAL_STATISTICS)}")
+    return SPECTRAL_STATISTICS[name]
 
 
 def spectral_statistics(

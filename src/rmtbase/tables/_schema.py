@@ -124,9 +124,11 @@ BASELINE_SCHEMA: dict[str, Variable] = {
     "sigma_k_estimate": Variable(
         ("case", "draw"), "each draw's own estimate of sigma_K, sqrt(|W_K|_F^2 / (d h))", POSITIVE, part=_SAMPLE
     ),
-    "eigenvalue_mean": Variable(_INDEX, "mean of the ordered eigenvalue; padded with NaN from d_head on", FALLING),
+    "eigenvalue_mean": Variable(
+        _INDEX, "mean of the ordered eigenvalue; NaN where infinite, and from d_head on", FALLING
+    ),
     "eigenvalue_std": Variable(
-        _INDEX, "standard deviation of the ordered eigenvalue; padded with NaN from d_head on", SPREAD
+        _INDEX, "standard deviation of the ordered eigenvalue; NaN where infinite, and from d_head on", SPREAD
     ),
     "eigenvalue_quantile": Variable(
         (*_INDEX, "probability"), "quantile of the ordered eigenvalue; padded with NaN from d_head on", RISING

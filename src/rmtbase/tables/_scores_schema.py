@@ -26,21 +26,26 @@ _HEAD_STATISTIC = (*_HEAD, "statistic")
 _MATRIX = ("layer", "component")
 _density = partial(Variable, ("bin",), units="1/lambda")
 _MATRIX_STATISTIC = (*_MATRIX, "statistic")
+_NO_STD = "NaN where its fourth moment is infinite, without which draws do not tell it"
+_Z = "(observed - null_mean) / null_std; without a null_std the z of a normal law that has the p-value"
 
 SCORES_SCHEMA: dict[str, dict[str, Variable]] = {
     "heads": {
         "observed": Variable(_HEAD_STATISTIC, "observed value, raw product W_Q^T W_K"),
         "null_mean": Variable(
             _HEAD_STATISTIC,
-            "mean of the null at the head's own sigma estimates; NaN where no null of the statistic is known",
+            "mean of the null at the head's own sigma estimates; NaN where it is infinite, or no null of the statistic "
+            "is known",
         ),
         "null_std": Variable(
-            _HEAD_STATISTIC, "standard deviation of the null at the head's own sigma estimates", SPREAD
+            _HEAD_STATISTIC,
+            f"standard deviation of the null at the head's own sigma estimates; {_NO_STD}",
+            SPREAD,
         ),
         "null_quantile": Variable(
             (*_HEAD_STATISTIC, "probability"), "quantile of the null at the head's own sigma estimates", RISING
         ),
-        "z_score": Variable(_HEAD_STATISTIC, "(observed - null_mean) / null_std"),
+        "z_score": Variable(_HEAD_STATISTIC, _Z),
         "p_value": Variable(_HEAD_STATISTIC, "two-sided p-value against the null", PROBABILITY),
         "q_value": Variable(
             _HEAD_STATISTIC,
@@ -68,9 +73,9 @@ SCORES_SCHEMA: dict[str, dict[str, Variable]] = {
     },
     "matrices": {
         "observed": Variable(_MATRIX_STATISTIC, "observed value"),
-        "null_mean": Variable(_MATRIX_STATISTIC, "mean of the null"),
-        "null_std": Variable(_MATRIX_STATISTIC, "standard deviation of the null", SPREAD),
-        "z_score": Variable(_MATRIX_STATISTIC, "(observed - null_mean) / null_std"),
+        "null_mean": Variable(_MATRIX_STATISTIC, "mean of the null; NaN where it is infinite"),
+        "null_std": Variable(_MATRIX_STATISTIC, f"standard deviation of the null; {_NO_STD}", SPREAD),
+        "z_score": Variable(_MATRIX_STATISTIC, _Z),
         "p_value": Variable(_MATRIX_STATISTIC, "two-sided p-value against the null", PROBABILITY),
         "q_value": Variable(
             _MATRIX_STATISTIC,

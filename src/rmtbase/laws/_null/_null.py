@@ -118,7 +118,7 @@ def null(statistic: str, *shape: Any, self_normalized: bool = False, **chain: Un
             smallest eigenvalue or condition number where the next dimension exceeds the smallest by less than 8 (a hard
             edge); a statistic that does not vary, as the self-normalised trace of one factor.
     """
-    if statistic not in _RECIPES:
+    if not isinstance(statistic, str) or statistic not in _RECIPES:
         raise ParameterError("statistic", statistic, f"one of {', '.join(NULL_STATISTICS)}")
     of = ChainParameters(*shape, **chain)
     require_moderate_sigmas(of.sigmas, len(of.sigmas))

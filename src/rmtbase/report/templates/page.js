@@ -10,9 +10,9 @@ for (const box of document.querySelectorAll(".score-table")) {
   const fixed = headers.length - texts[select.value].cells.length;
   const zColumn = fixed + 2;
 
-  // A cell's number: "−1.2e−4", "≤ 2e−5" and "0.79 ± 0.02" are read, "–" (none) is NaN, "∞" is infinite.
+  // A cell's number: "−1.2e−4", "≤ 2e−5", "0.79 ± 0.02" and "median 3e4" are read, "–" (none) is NaN, "∞" is infinite.
   const numeric = (text) => {
-    const plain = text.replaceAll("−", "-").replace("≤", "").split(" ± ")[0].trim();
+    const plain = text.replaceAll("−", "-").replace(/≤|median/, "").split(" ± ")[0].trim();
     return plain.endsWith("∞") ? (plain.startsWith("-") ? -Infinity : Infinity) : Number(plain || NaN);
   };
 
