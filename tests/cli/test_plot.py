@@ -70,6 +70,23 @@ def test_a_dash_is_stdout(null_file):
         assert ran.stdout.startswith(start)
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["score", "demo", "-o", "-"],
+        ["baseline", "--d-model", 32, "--d-head", 8, "--draws", 5, "-o", "-"],
+        ["depth", "demo", "-o", "-"],
+        ["demo", "--out", "-"],
+    ],
+)
+def test_what_is_no_stream_is_not_written_to_a_file_called_dash(command, run, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    ran = run(*command)
+    assert (ran.status, ran.out, ran.err.count("\n")) == (2, "", 1)
+    assert "cannot be written to stdout; name a" in ran.err
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_csv_and_report_go_to_stdout_in_the_summary_s_place(run, model_folder, null_file, tmp_path):
     for option, start in (("--csv", "layer,head"), ("--report", "<!DOCTYPE html>")):
         ran = run("score", model_folder, "--baseline", null_file, option, "-")

@@ -10,15 +10,21 @@ import time
 
 import pytest
 
+from rmtbase.statistics import SPECTRAL_STATISTICS
+
 COMMAND = (sys.executable, "-m", "rmtbase")
 
 
-def in_terminal(*arguments):
-    """Run the command line with its stderr on a pseudo-terminal; its status and what was shown there."""
+def in_terminal(*arguments, columns=120, result=False):
+    """Run the command line with its stderr on a pseudo-terminal; its status and what was shown there.
+
+    With ``result`` stdout is on it, too.
+    """
     ours, theirs = pty.openpty()
-    environment = os.environ | {"TERM": "xterm", "COLUMNS": "120"}
+    environment = os.environ | {"TERM": "xterm", "COLUMNS": str(columns)}
+    stdout = theirs if result else subprocess.DEVNULL
     process = subprocess.Popen(
-        [*COMMAND, *map(str, arguments)], stdout=subprocess.DEVNULL, stderr=theirs, stdin=theirs, env=environment
+        [*COMMAND, *map(str, arguments)], stdout=stdout, stderr=theirs, stdin=theirs, env=environment
     )
     os.close(theirs)
     shown, end = b"", time.monotonic() + 120
@@ -61,6 +67,29 @@ def test_scoring_in_a_terminal_shows_notes_above_the_bars(model_folder, null_fil
     status, shown = in_terminal("score", model_folder, "--baseline", null_file)
     assert status == 0, shown
     assert "null of (32, 8): 200 draws" in re.sub(r"\s+", " ", shown)
+
+
+@pytest.mark.parametrize("columns", [80, 200])
+@pytest.mark.parametrize(
+    ("command", "parts"),
+    [
+        (["baseline", "--d-model", 32, "--d-head", 8, "--draws", 20], [*SPECTRAL_STATISTICS, "analytic value is"]),
+        (["score", "demo"], ["spectral_entropy_singular", "-258.3", "≤ 2e-05", "and 20 more heads"]),
+        (
+            ["depth", "demo", "--component", "mlp_in", "--max-depth", 3, "--draws", 19],
+            ["320 × 128", "≤ 0.05", "no depth"],
+        ),
+    ],
+)
+def test_tables_are_whole_at_any_width(command, parts, columns, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    status, shown = in_terminal(*command, "-q", columns=columns, result=True)
+    assert status == 0, shown
+    lines = plain(shown).splitlines()
+    assert max(map(len, lines)) <= columns
+    assert "…" not in shown
+    for part in parts:
+        assert any(part in line for line in lines), part
 
 
 def test_error_in_a_terminal_is_the_same_line():

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rmtbase.cli._command_line import count
+from rmtbase.cli._command_line import COUNT, INTEGER, NUMBER
 from rmtbase.cli._completion import models, one_of, plans
 
 if TYPE_CHECKING:
@@ -17,9 +17,11 @@ if TYPE_CHECKING:
 
 def baseline(
     d_model: Annotated[
-        list[int] | None, typer.Option(help="Width of the residual stream; repeat for more shapes.")
+        list[int] | None, typer.Option(help="Width of the residual stream; repeat for more shapes.", **INTEGER)
     ] = None,
-    d_head: Annotated[list[int] | None, typer.Option(help="Head dimension; one, or one for each --d-model.")] = None,
+    d_head: Annotated[
+        list[int] | None, typer.Option(help="Head dimension; one, or one for each --d-model.", **INTEGER)
+    ] = None,
     model: Annotated[
         str | None,
         typer.Option(
@@ -32,19 +34,19 @@ def baseline(
         typer.Option(help="Make the table that a TOML plan describes, for any ensemble.", autocompletion=plans),
     ] = None,
     sigma: Annotated[
-        list[float] | None, typer.Option(help="Standard deviation of the weights; repeat for more. Default 1.")
+        list[float] | None,
+        typer.Option(help="Standard deviation of the weights; repeat for more. Default 1.", **NUMBER),
     ] = None,
     draws: Annotated[
         int | None,
         typer.Option(
             help="Monte Carlo draws per shape, 10_000, 1e4 or 10k say. Default 10000. More than before go on from the "
             "whole chunks that are kept.",
-            parser=count,
-            metavar="COUNT",
+            **COUNT,
         ),
     ] = None,
     seed: Annotated[
-        int | None, typer.Option(help="The same seed gives the same numbers to the bit. Default 0.")
+        int | None, typer.Option(help="The same seed gives the same numbers to the bit. Default 0.", **INTEGER)
     ] = None,
     normalization: Annotated[
         str | None,
@@ -65,7 +67,7 @@ def baseline(
     ] = None,
     workers: Annotated[
         int | None,
-        typer.Option(help="Draw with that many local processes, one core each.", parser=count, metavar="COUNT"),
+        typer.Option(help="Draw with that many local processes, one core each.", **COUNT),
     ] = None,
     scheduler: Annotated[
         str | None,
@@ -80,10 +82,10 @@ def baseline(
             "'auto' under SLURM, MPI or on a TPU pod."
         ),
     ] = None,
-    processes: Annotated[
-        int | None, typer.Option(help="With --coordinator: how many hosts.", parser=count, metavar="COUNT")
+    processes: Annotated[int | None, typer.Option(help="With --coordinator: how many hosts.", **COUNT)] = None,
+    process: Annotated[
+        int | None, typer.Option(help="With --coordinator: which of them this is, from 0.", **INTEGER)
     ] = None,
-    process: Annotated[int | None, typer.Option(help="With --coordinator: which of them this is, from 0.")] = None,
     status: Annotated[
         bool, typer.Option("--status", help="Say what is there, what is left and what it would take, and draw nothing.")
     ] = False,
@@ -107,12 +109,14 @@ def baseline(
 
     Example: rmtbase baseline --plan sims/residual-paths.toml --workers 8
     """
+    from rmtbase.cli._standard_output import refuse_netcdf_on_standard_output
     from rmtbase.cli._tables import print_table, table_json
     from rmtbase.cli._terminal import bars, out, print_json
     from rmtbase.errors import ParameterError
     from rmtbase.montecarlo import plan_status, run_on_hosts, run_plan
     from rmtbase.shown import one_line
 
+    refuse_netcdf_on_standard_output(output)
     contents = {
         "d_model": d_model,
         "d_head": d_head,

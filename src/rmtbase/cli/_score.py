@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from rmtbase.cli._command_line import count
+from rmtbase.cli._command_line import COUNT, INTEGER
 from rmtbase.cli._completion import models, one_of, revisions
 
 
@@ -45,11 +45,10 @@ def score(
         typer.Option(
             help="Null draws, at least: of the shipped atlas, or else simulated. Default all of the atlas; for a shape "
             "that it lacks max(10000, 50 per head of the model); 1000 for each head's own null.",
-            parser=count,
-            metavar="COUNT",
+            **COUNT,
         ),
     ] = None,
-    seed: Annotated[int, typer.Option(help="Seed of the null draws.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of the null draws.", **INTEGER)] = 0,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Scores file to write (netCDF4).")] = None,
     csv: Annotated[
         Path | None, typer.Option(help="Also write the heads as CSV; '-': to stdout, in the summary's place.")
@@ -66,7 +65,7 @@ def score(
     Are queries and keys aligned with each other? rmtbase score demo --null haar
     """
     from rmtbase.cli._endings import detail
-    from rmtbase.cli._standard_output import is_standard_output, write_output
+    from rmtbase.cli._standard_output import is_standard_output, refuse_netcdf_on_standard_output, write_output
     from rmtbase.cli._tables import print_summary, summary_json
     from rmtbase.cli._terminal import bars, out, print_json, say_written
     from rmtbase.errors import OutputError
@@ -76,8 +75,7 @@ def score(
     from rmtbase.tables import require_writable, write_table
 
     printed = [path for path in (csv, report) if is_standard_output(path)]
-    if is_standard_output(output):
-        raise OutputError("-", "netCDF cannot be written to stdout; name a file")
+    refuse_netcdf_on_standard_output(output)
     if len(printed) + as_json > 1:
         raise OutputError("-", "stdout takes one output; name files for the others")
     outputs = [path for path in (output, csv, report) if path is not None and path not in printed]

@@ -15,6 +15,12 @@ def is_standard_output(path: Path | None) -> bool:
     return path == _NAME
 
 
+def refuse_netcdf_on_standard_output(path: Path | None) -> None:
+    """Raise :class:`~rmtbase.errors.OutputError` if the name of a netCDF file stands for stdout."""
+    if is_standard_output(path):
+        raise OutputError("-", "netCDF cannot be written to stdout; name a file")
+
+
 def write_to_standard_output(content: bytes) -> None:
     """Write what a file would hold to stdout.
 
