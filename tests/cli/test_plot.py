@@ -40,6 +40,8 @@ def test_one_figure_in_the_style_of_a_paper(run, null_file, tmp_path):
         (["--format", "gif"], "pdf, svg, png"),
         (["--theme", "sepia"], "light, dark, print"),
         (["--style", "none.mplstyle"], "no such file"),
+        (["--style", __file__], "a Matplotlib style file (Missing colon"),
+        (["--dpi", "0"], "a positive number up to"),
         (["--width", "-1"], "inches"),
     ],
 )
@@ -49,6 +51,23 @@ def test_what_cannot_be_drawn_is_refused_with_what_can(options, words, run, null
     assert ran.status == 2
     assert words in ran.err
     assert list(tmp_path.iterdir()) == []
+
+
+def test_folder_of_a_picture_s_name_is_refused(run, null_file, tmp_path):
+    (tmp_path / "fig.pdf").mkdir()
+    (tmp_path / "v1.2").mkdir()
+    ran = run("plot", null_file, "-o", tmp_path / "fig.pdf")
+    assert (ran.status, list((tmp_path / "fig.pdf").iterdir())) == (2, [])
+    assert "a folder of that name is there" in ran.err
+    assert run("plot", null_file, "-o", tmp_path / "v1.2").status == 0
+
+
+def test_what_a_style_file_sets_in_vain_is_told(run, null_file, tmp_path):
+    style = tmp_path / "old.mplstyle"
+    style.write_text("font.size: 8\nno.such.key: 1\n")
+    ran = run("plot", null_file, "--style", style, "-o", tmp_path / "figures")
+    assert ran.status == 0
+    assert ran.err.startswith("rmtbase: old.mplstyle: Bad key no.such.key")
 
 
 def test_a_file_of_another_kind_stays_unless_it_may_go(run, null_file, tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -43,7 +44,7 @@ class ArrayModel(WeightMatrices):
 
         Args:
             w_q: query factors, so that q = W_Q x: (head, d_head, d_model) for one layer, (layer, head, d_head,
-                d_model), or a list of one array (head, d_head, d_model) for each layer.
+                d_model), or one array (head, d_head, d_model) for each layer: a list, or whatever else gives them.
             w_k: key factors, given in the same way; key heads may be fewer, a divisor of the heads.
             name: what the model is called.
             revision: its revision, or None.
@@ -54,7 +55,7 @@ class ArrayModel(WeightMatrices):
         """
         q, k = _Factors.of("w_q", w_q), _Factors.of("w_k", w_k)
         n_heads, d_head, d_model = q.shape
-        if q.has_layers != k.has_layers or len(q.layers) != len(k.layers):
+        if len(q.layers) != len(k.layers):
             raise ParameterError("w_k", k.in_words, f"as many layers as w_q, which is {q.in_words}")
         if k.shape[1:] != q.shape[1:] or n_heads % k.shape[0]:
             expected = f"(key heads, {d_head}, {d_model})"
@@ -111,11 +112,14 @@ class _Factors:
     @classmethod
     def of(cls, name: str, given: Any) -> _Factors:
         """Tell layers from one layer by the number of dimensions; of arrays no element is looked at."""
-        if isinstance(given, (list, tuple)) and given and all(getattr(one, "ndim", None) == 3 for one in given):
+        if isinstance(given, Iterable) and not isinstance(given, str | Mapping) and not hasattr(given, "dtype"):
+            given = list(given)
+        if isinstance(given, list) and given and all(getattr(one, "ndim", None) == 3 for one in given):
             layers, shape = given, tuple(given[0].shape)
             for index, one in enumerate(given):
                 if tuple(one.shape) != shape:
-                    raise ParameterError(f"{name}[{index}]", tuple(one.shape), f"the shape of {name}[0], {shape}")
+                    expected = f"the shape of {name}[0], {shape}; score layers of other shapes by themselves"
+                    raise ParameterError(f"{name}[{index}]", tuple(one.shape), expected)
             whole = len(given), *shape
         else:
             array: Any = given if getattr(given, "ndim", None) in (3, 4) else require_real_array(name, given)
@@ -125,8 +129,8 @@ class _Factors:
             raise ParameterError(
                 name,
                 whole,
-                "an array of shape (head, d_head, d_model) or (layer, head, d_head, d_model), or a list of "
-                "arrays (head, d_head, d_model), one for each layer",
+                "an array of shape (head, d_head, d_model) or (layer, head, d_head, d_model), or arrays (head, d_head, "
+                "d_model) one after the other, one for each layer",
             )
         if shape[1] > shape[2]:
             raise ParameterError(
@@ -137,7 +141,7 @@ class _Factors:
     @property
     def in_words(self) -> str:
         """What was given."""
-        return f"{len(self.layers)} layers of shape {self.shape}" if self.has_layers else f"of shape {self.shape}"
+        return f"{len(self.layers)} layer{'' if len(self.layers) == 1 else 's'} of shape {self.shape}"
 
     def read(self, layer: int) -> NDArray[Any]:
         """The factors of one layer, in their own dtype."""

@@ -107,7 +107,7 @@ def content(figures: Mapping[str, Figure], format: str, dpi: float = 150) -> byt
         )
     longest = max(float(side) for figure in figures.values() for side in figure.get_size_inches())
     if not 0 < dpi * longest <= _MOST_PIXELS:
-        raise ParameterError("dpi", dpi, f"a number up to {_MOST_PIXELS / longest:.0f} for so large a figure")
+        raise ParameterError("dpi", dpi, f"a positive number up to {_MOST_PIXELS / longest:.0f} for so large a figure")
     stream = io.BytesIO()
     # TrueType, so that text in a PDF can be selected and set in journals; salted, so that a file is the same each time.
     with matplotlib.rc_context({"pdf.fonttype": 42, "svg.hashsalt": "rmtbase"}):
@@ -155,6 +155,8 @@ def save(
     suffix = path.suffix.lower().removeprefix(".")
     if format is not None and format not in FORMATS:
         raise ParameterError("format", format, ", ".join(FORMATS))
+    if path.is_dir() and suffix in FORMATS:
+        raise OutputError(path, "a folder of that name is there; name another file, or a folder within it")
     if path.is_dir() or not suffix:
         kind = format or "png"
         try:
