@@ -12,30 +12,24 @@ from jaxtyping import Float64
 from numpy.typing import NDArray
 
 from rmtbase.errors import ParameterError, RmtbaseError
+from rmtbase.models._layouts import ATTENTION_PARTS
 from rmtbase.models._weight_matrices import WeightMatrices
 from rmtbase.parameters import require_real_array
 from rmtbase.shown import in_one_line
 
 
 @in_one_line
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ArrayModel(WeightMatrices):
     """The query and key factors of all heads, given as arrays: see :meth:`of`.
 
     One layer at a time is converted to float64, when it is asked for, and not kept.
     """
 
-    name: str
-    revision: str | None
-    n_layers: int
-    n_heads: int
-    n_key_heads: int
-    d_model: int
-    d_head: int
+    architecture: str = ""
+    components: tuple[str, ...] = ATTENTION_PARTS[:2]
+    notes: tuple[str, ...] = ()
     _factors: dict[str, _Factors] = field(repr=False, compare=False)
-    architecture = ""
-    components = ("attention_query", "attention_key")
-    notes = ()
     heads_have_weights = True
 
     @classmethod
@@ -62,8 +56,16 @@ class ArrayModel(WeightMatrices):
             raise ParameterError("w_k", k.shape, f"shape {expected}, key heads a divisor of {n_heads}")
         for one in (q, k):
             one.require_weights()
-        factors = dict(zip(cls.components, (q, k), strict=True))
-        return cls(name, revision, len(q.layers), n_heads, k.shape[0], d_model, d_head, factors)
+        return cls(
+            name=name,
+            revision=revision,
+            n_layers=len(q.layers),
+            n_heads=n_heads,
+            n_key_heads=k.shape[0],
+            d_model=d_model,
+            d_head=d_head,
+            _factors=dict(zip(ATTENTION_PARTS[:2], (q, k), strict=True)),
+        )
 
     def matrix(self, layer: int, component: str) -> Float64[np.ndarray, "d_out d_in"]:
         """All the factors of a layer, head after head: shape (heads · d_head, d_model).
