@@ -112,7 +112,7 @@ def test_csv_and_report_go_to_stdout_in_the_summary_s_place(run, model_folder, n
         assert ran.status == 0
         assert ran.out.startswith(start)
         assert "wrote" not in ran.err
-    for options in (["--csv", "-", "--report", "-"], ["--csv", "-", "--json"], ["-o", "-"]):
+    for options in (["--csv", "-", "--report", "-"], ["--csv", "-", "--json"], ["-o", "-"], ["-o", "-", "--csv", "-"]):
         ran = run("score", model_folder, "--baseline", null_file, *options)
         assert (ran.status, ran.out) == (2, "")
         assert "stdout" in ran.err

@@ -105,6 +105,15 @@ def test_away_from_a_terminal_stderr_holds_the_notes_only(run_process, shape, tm
     assert (ran.status, ran.err) == (0, f"rmtbase: wrote {path}\n")
 
 
+def test_log_holds_no_bars_where_colours_are_forced(run_process, shape, tmp_path):
+    command = ("baseline", *shape, "--draws", 100, "-o", tmp_path / "table.nc")
+    plain_ran = run_process(*command)
+    for forced in ({"FORCE_COLOR": "1"}, {"TTY_COMPATIBLE": "1"}):
+        ran = run_process(*command, **forced)
+        assert (ran.status, ran.out) == (0, plain_ran.out)
+        assert "\x1b" not in ran.err
+
+
 # How far long work is, away from a terminal
 
 LONG = ("baseline", "--d-model", 512, "--d-head", 128, "--draws", "4k")

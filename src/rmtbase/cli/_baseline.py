@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rmtbase.cli._command_line import COUNT, INTEGER, NUMBER
+from rmtbase.cli._command_line import COUNT, INTEGER, NUMBER, Overwrite
 from rmtbase.cli._completion import models, one_of, plans
 
 if TYPE_CHECKING:
@@ -98,6 +98,7 @@ def baseline(
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="File to write. Default baseline-DxH.nc or PLAN.nc, here.")
     ] = None,
+    overwrite: Overwrite = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the statistics as JSON.")] = False,
 ) -> None:
     """Make a table of random matrices: simulated beside analytic, W_QK = W_Q^T W_K or any ensemble.
@@ -109,14 +110,13 @@ def baseline(
 
     Example: rmtbase baseline --plan sims/residual-paths.toml --workers 8
     """
-    from rmtbase.cli._standard_output import refuse_netcdf_on_standard_output
+    from rmtbase.cli._output import require_output
     from rmtbase.cli._tables import print_table, table_json
     from rmtbase.cli._terminal import bars, out, print_json
     from rmtbase.errors import ParameterError
     from rmtbase.montecarlo import plan_status, run_on_hosts, run_plan
     from rmtbase.shown import one_line
 
-    refuse_netcdf_on_standard_output(output)
     contents = {
         "d_model": d_model,
         "d_head": d_head,
@@ -130,6 +130,7 @@ def baseline(
     }
     chosen = _plan(plan, {name: value for name, value in contents.items() if value is not None})
     path = output or Path(f"{chosen.name}.nc")
+    require_output(path, "netCDF", overwrite or status)
     if status:
         print("\n".join(map(one_line, plan_status(chosen, path))))
         return

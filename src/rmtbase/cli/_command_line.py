@@ -6,7 +6,7 @@ import copy
 from collections.abc import Sequence
 from decimal import Decimal, InvalidOperation
 from difflib import get_close_matches
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -135,6 +135,10 @@ def number(text: str) -> float:
 COUNT: dict[str, Any] = {"parser": count, "metavar": "COUNT"}
 INTEGER: dict[str, Any] = {"parser": integer, "metavar": "INTEGER"}
 NUMBER: dict[str, Any] = {"parser": number, "metavar": "NUMBER"}
+
+Overwrite = Annotated[
+    bool, typer.Option("--overwrite", help="Replace files of another kind, too; older ones of its kind are anyway.")
+]
 
 
 def _whole(text: str, thousands: int = 0) -> int | None:

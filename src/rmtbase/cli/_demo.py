@@ -15,7 +15,7 @@ def demo(
 
     Example: rmtbase demo --out results
     """
-    from rmtbase.cli._standard_output import is_standard_output
+    from rmtbase.cli._output import is_standard_output
     from rmtbase.cli._tables import print_summary
     from rmtbase.cli._terminal import bars, out, say_written
     from rmtbase.errors import OutputError

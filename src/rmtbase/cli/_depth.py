@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
-from rmtbase.cli._command_line import COUNT, INTEGER, NUMBER
+from rmtbase.cli._command_line import COUNT, INTEGER, NUMBER, Overwrite
 from rmtbase.cli._completion import components, models, one_of, revisions
 from rmtbase.cli._rows import Column, print_rows
 from rmtbase.cli._terminal import bars, cell, out, print_json, say_written
@@ -85,6 +85,7 @@ def depth(
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of the draws.", **INTEGER)] = 0,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="File to write (netCDF4).")] = None,
+    overwrite: Overwrite = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the table as JSON.")] = False,
 ) -> None:
     """Effective depth: which residual path is each weight matrix most like, and is it like enough?
@@ -93,16 +94,15 @@ def depth(
 
     Example: rmtbase depth demo -o depth.nc
     """
-    from rmtbase.cli._standard_output import refuse_netcdf_on_standard_output
+    from rmtbase.cli._output import require_output
     from rmtbase.models import open_model, require_other_files
     from rmtbase.parameters import require_positive_integer
     from rmtbase.scoring import effective_depths
-    from rmtbase.tables import require_writable, write_table
+    from rmtbase.tables import write_table
 
-    refuse_netcdf_on_standard_output(output)
     depths = None if max_depth is None else range(1, require_positive_integer("max_depth", max_depth) + 1)
     if output is not None:
-        require_writable(output)
+        require_output(output, "netCDF", overwrite)
     opened = open_model(model, revision)
     require_other_files([] if output is None else [output], opened)
     with bars() as progress:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from rmtbase.cli._command_line import NUMBER
+from rmtbase.cli._command_line import NUMBER, Overwrite
 from rmtbase.cli._completion import one_of
 
 
@@ -40,10 +40,7 @@ def plot(
     width: Annotated[
         float | None, typer.Option(help="Width of each figure in inches; a journal's column has 3.4.", **NUMBER)
     ] = None,
-    overwrite: Annotated[
-        bool,
-        typer.Option("--overwrite", help="Replace files of another kind, too; older pictures are replaced anyway."),
-    ] = False,
+    overwrite: Overwrite = False,
 ) -> None:
     """Draw the pictures of a table: baseline, scores, effective depths, spectra or elements.
 
@@ -51,7 +48,7 @@ def plot(
 
     For a paper: rmtbase plot gpt2.nc --figure null-spectrum-768x64 --theme print --width 3.4 -o spectrum.pdf
     """
-    from rmtbase.cli._standard_output import is_standard_output, write_to_standard_output
+    from rmtbase.cli._output import is_standard_output, write_to_standard_output
     from rmtbase.cli._terminal import say_written
     from rmtbase.errors import ParameterError
     from rmtbase.plots import as_theme, content, figures, save

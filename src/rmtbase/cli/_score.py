@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from rmtbase.cli._command_line import COUNT, INTEGER
+from rmtbase.cli._command_line import COUNT, INTEGER, Overwrite
 from rmtbase.cli._completion import models, one_of, revisions
 
 
@@ -56,6 +56,7 @@ def score(
     report: Annotated[
         Path | None, typer.Option(help="Also write a self-contained HTML report; '-': to stdout.")
     ] = None,
+    overwrite: Overwrite = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
 ) -> None:
     """Score a model: how far is every head and weight matrix from random?
@@ -65,22 +66,23 @@ def score(
     Are queries and keys aligned with each other? rmtbase score demo --null haar
     """
     from rmtbase.cli._endings import detail
-    from rmtbase.cli._standard_output import is_standard_output, refuse_netcdf_on_standard_output, write_output
+    from rmtbase.cli._output import KINDS, is_standard_output, require_output, write_output
     from rmtbase.cli._tables import print_summary, summary_json
     from rmtbase.cli._terminal import bars, out, print_json, say_written
     from rmtbase.errors import OutputError
     from rmtbase.models import open_model, require_other_files
     from rmtbase.scoring import ANALYTIC, heads_csv, summarize_scores
     from rmtbase.scoring import score as score_model
-    from rmtbase.tables import require_writable, write_table
+    from rmtbase.tables import write_table
 
     printed = [path for path in (csv, report) if is_standard_output(path)]
-    refuse_netcdf_on_standard_output(output)
     if len(printed) + as_json > 1:
         raise OutputError("-", "stdout takes one output; name files for the others")
-    outputs = [path for path in (output, csv, report) if path is not None and path not in printed]
-    for path in outputs:
-        require_writable(path)
+    named = zip((output, csv, report), KINDS, strict=True)
+    files = {kind: path for path, kind in named if path is not None and (path is output or path not in printed)}
+    outputs = list(files.values())
+    for kind, path in files.items():
+        require_output(path, kind, overwrite)
         if [other.resolve() for other in outputs].count(path.resolve()) > 1:
             raise OutputError(path, "it is named for two outputs; expected a name for each")
         if baseline not in (None, ANALYTIC) and path.resolve() == Path(baseline).resolve():

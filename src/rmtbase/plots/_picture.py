@@ -17,7 +17,7 @@ from matplotlib.text import Text
 
 from rmtbase.errors import OutputError, ParameterError
 from rmtbase.plots._theme import Theme
-from rmtbase.tables import require_writable, write_bytes
+from rmtbase.tables import require_same_kind, require_writable, write_bytes
 
 FORMATS = {"pdf": b"%PDF-", "svg": b"<?xml", "png": b"\x89PNG"}
 """The formats of files, with how each begins."""
@@ -174,23 +174,8 @@ def save(
     for target in targets:
         require_writable(target)
         if not overwrite:
-            _require_same_kind(target, kind)
+            require_same_kind(target, kind.upper(), FORMATS[kind])
     return [write_bytes(content(held, kind, dpi), target) for target, held in targets.items()]
-
-
-def _require_same_kind(path: Path, kind: str) -> None:
-    """Raise if a file stands there that does not begin as one of that format does."""
-    try:
-        with path.open("rb") as stream:
-            start = stream.read(len(FORMATS[kind]))
-    except FileNotFoundError:
-        return
-    except OSError as error:
-        raise OutputError(path, error.strerror or str(error)) from error
-    if start and start != FORMATS[kind]:
-        raise OutputError(
-            path, f"a file that is no {kind.upper()} is there; name another, or overwrite it (--overwrite)"
-        )
 
 
 def _named(figures: Figure | Axes | Mapping[str, Figure]) -> Mapping[str, Figure]:
