@@ -212,6 +212,7 @@ def test_custom_code_and_cross_attention_are_noted(parts, tmp_path):
         (["model.pth"], ["a PyTorch file that is no Hugging Face checkpoint", "model.pth"]),
         (["weights.pkl"], ["a pickle, which can run code", "model.safetensors"]),
         (["weights.npz"], ["NumPy arrays", "score_heads"]),
+        (["scores.nc"], ["scores.nc", "such as rmtbase writes", "rmtbase plot"]),
         (["model.onnx", "model.onnx_data"], ["an ONNX graph", "model.onnx, model.onnx_data", "score_heads"]),
         (["tf_model.h5"], ["TensorFlow weights", "score_heads"]),
         (["flax_model.msgpack"], ["Flax weights"]),
@@ -268,10 +269,15 @@ def test_an_empty_folder_is_told_so(tmp_path):
             opening(tmp_path)
 
 
-@pytest.mark.parametrize(("name", "what"), [("m.gguf", "a GGUF file"), ("m.pt", "a PyTorch file"), ("m.onnx", "ONNX")])
+@pytest.mark.parametrize(
+    ("name", "what"),
+    [("m.gguf", "a GGUF file"), ("m.pt", "a PyTorch file"), ("m.onnx", "ONNX"), ("m.nc", "rmtbase plot")],
+)
 def test_a_file_in_place_of_a_folder_is_told_what_it_is(name, what, tmp_path):
     (tmp_path / name).write_bytes(b"")
     refused(tmp_path / name, what)
+    with pytest.raises(CheckpointError, match=what):
+        head_shape(tmp_path / name)
 
 
 def test_half_precision_weights_without_a_factor_are_weights(parts, tmp_path):

@@ -139,7 +139,13 @@ def existing_folder(model: str | Path) -> Path | None:
         raise CheckpointError(folder, f"cannot be read: {error.strerror}") from error
 
 
-def _open_folder(folder: Path, revision: str | None) -> Model:
+def require_checkpoint_folder(folder: Path, revision: str | None) -> None:
+    """Raise unless it is a folder, of which there are no revisions.
+
+    Raises:
+        CheckpointError: it is a file, with what it is by its name.
+        ParameterError: a revision is asked for.
+    """
     if not folder.is_dir():
         kind = format_of(folder.name)
         what = "is a file" if kind is None else f"is {kind.found}"
@@ -147,6 +153,10 @@ def _open_folder(folder: Path, revision: str | None) -> Model:
         raise CheckpointError(folder, f"{what}; {advice}")
     if revision is not None:
         raise ParameterError("revision", revision, "none for a folder: pass the folder of that revision")
+
+
+def _open_folder(folder: Path, revision: str | None) -> Model:
+    require_checkpoint_folder(folder, revision)
     return Model.from_folder(folder, folder.resolve().name)
 
 

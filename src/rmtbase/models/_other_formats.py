@@ -85,6 +85,7 @@ _FORMATS = tuple(
             f"pass the same model's model.safetensors, or {_ARRAYS}",
         ),
         (r".+\.msgpack", "Flax weights", "pass the same model's model.safetensors"),
+        (r".+\.nc", "netCDF, such as rmtbase writes", "draw it by rmtbase plot, or pass the folder of a model"),
         (r".+\.(ot|tflite|mlmodel|mlpackage|engine|nemo)", "weights in another program's format", _MADE_FROM),
     )
 )

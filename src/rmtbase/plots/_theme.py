@@ -19,7 +19,7 @@ from matplotlib.font_manager import font_scalings
 
 from rmtbase.errors import MissingFileError, ParameterError, RmtbaseWarning
 from rmtbase.regular_files import require_regular
-from rmtbase.shown import shown
+from rmtbase.shown import in_one_line, shown
 
 ORANGE = "#e69f00"
 SKY_BLUE = "#56b4e9"
@@ -50,6 +50,7 @@ _CYCLED = (("free_law", "observed"), ("naive", "flagged"))  # roles that take a 
 _NO_STYLE = ("backend", "interactive", "toolbar", "savefig.directory", "tk.", "webagg.", "keymap.", "date.epoch")
 
 
+@in_one_line
 @dataclass(frozen=True)
 class Theme:
     """The colours of a picture, as Matplotlib takes them.
