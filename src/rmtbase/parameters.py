@@ -108,6 +108,13 @@ def require_flag(name: str, value: object) -> bool:
     return value
 
 
+def require_text(name: str, value: object) -> str:
+    """``value`` as it is, or a :class:`ParameterError` unless it is a text."""
+    if not isinstance(value, str):
+        raise ParameterError(name, value, "a text")
+    return value
+
+
 def require_order(k: object) -> int:
     """The order of a moment as an int, or a :class:`ParameterError` unless it is 0 or a positive integer."""
     return _integer("k", k, 0, "a non-negative integer")

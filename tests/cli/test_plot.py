@@ -35,6 +35,7 @@ def test_one_figure_in_the_style_of_a_paper(run, null_file, tmp_path):
     [
         (["--figure", "spectrum"], f"one of {', '.join(NAMES)}"),
         (["-o", "fig.jpg"], ".pdf, .svg, .png"),
+        (["-o", ".pdf"], "a name before the suffix"),
         (["-o", "fig.svg"], "--figure"),
         (["-o", "fig.pdf", "--format", "png"], "fig.pdf ends"),
         (["--format", "gif"], "pdf, svg, png"),

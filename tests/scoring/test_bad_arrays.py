@@ -44,6 +44,11 @@ def test_layers_of_another_shape_are_named(arrays, score_arrays):
     refused("w_q[1]", ["(4, 4, 32)", "(4, 8, 32)", "by themselves"], lambda: score_arrays(w_q, w_k))
 
 
+@pytest.mark.parametrize("bad", [{"model": None}, {"model": 3}, {"revision": 7}])
+def test_name_that_is_no_text(bad, arrays, score_arrays):
+    refused(*bad, ["a text"], lambda: score_arrays(*arrays, **bad))
+
+
 def test_numbers_of_layers_that_differ(arrays, score_arrays):
     w_q, w_k = arrays
     refused("w_k", ["2 layers of", "1 layer of shape (4, 8, 32)"], lambda: score_arrays(w_q, [w_k, w_k]))

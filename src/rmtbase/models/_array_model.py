@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from rmtbase.errors import ParameterError, RmtbaseError
 from rmtbase.models._layouts import ATTENTION_PARTS
 from rmtbase.models._weight_matrices import WeightMatrices
-from rmtbase.parameters import require_real_array
+from rmtbase.parameters import require_real_array, require_text
 from rmtbase.shown import in_one_line
 
 
@@ -44,8 +44,8 @@ class ArrayModel(WeightMatrices):
             revision: its revision, or None.
 
         Raises:
-            ParameterError: a shape that is none of these or does not fit the other's, a value that is not finite, or a
-                head of zeros.
+            ParameterError: a shape that is none of these or does not fit the other's, a value that is not finite, a
+                head of zeros, or a name or revision that is no text.
         """
         q, k = _Factors.of("w_q", w_q), _Factors.of("w_k", w_k)
         n_heads, d_head, d_model = q.shape
@@ -57,8 +57,8 @@ class ArrayModel(WeightMatrices):
         for one in (q, k):
             one.require_weights()
         return cls(
-            name=name,
-            revision=revision,
+            name=require_text("model", name),
+            revision=None if revision is None else require_text("revision", revision),
             n_layers=len(q.layers),
             n_heads=n_heads,
             n_key_heads=k.shape[0],

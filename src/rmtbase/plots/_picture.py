@@ -153,6 +153,8 @@ def save(
     """
     path, named = Path(path), _named(figures)
     suffix = path.suffix.lower().removeprefix(".")
+    if path.name in [f".{one}" for one in FORMATS]:  # which has no suffix: it is all name
+        raise ParameterError("output", str(path), "a name before the suffix, or another folder's")
     if format is not None and format not in FORMATS:
         raise ParameterError("format", format, ", ".join(FORMATS))
     if path.is_dir() and suffix in FORMATS:
