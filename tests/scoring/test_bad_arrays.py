@@ -62,7 +62,7 @@ def test_elements_that_are_no_real_numbers(dtype, arrays, score_arrays):
 
 @pytest.mark.parametrize("bad", ["a name", None, {}, [[[1.0, 2.0], [3.0]]]])
 def test_what_is_no_array(bad, arrays, score_arrays):
-    refused("w_q", [], lambda: score_arrays(bad, arrays[1]))
+    refused("w_q", [repr(type(bad).__name__), "real numbers"], lambda: score_arrays(bad, arrays[1]))
 
 
 def test_head_of_zeros_is_named_in_its_own_array(arrays, score_arrays):
