@@ -110,7 +110,7 @@ def baseline(
 
     Example: rmtbase baseline --plan sims/residual-paths.toml --workers 8
     """
-    from rmtbase.cli._output import require_output
+    from rmtbase.cli._output import require_output, require_replaceable
     from rmtbase.cli._tables import print_table, table_json
     from rmtbase.cli._terminal import bars, out, print_json
     from rmtbase.errors import ParameterError
@@ -130,7 +130,8 @@ def baseline(
     }
     chosen = _plan(plan, {name: value for name, value in contents.items() if value is not None})
     path = output or Path(f"{chosen.name}.nc")
-    require_output(path, "netCDF", overwrite or status)
+    require_output(path, "netCDF")
+    require_replaceable(path, "netCDF", overwrite or status)
     if status:
         print("\n".join(map(one_line, plan_status(chosen, path))))
         return

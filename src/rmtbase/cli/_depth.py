@@ -94,7 +94,7 @@ def depth(
 
     Example: rmtbase depth demo -o depth.nc
     """
-    from rmtbase.cli._output import require_output
+    from rmtbase.cli._output import require_output, require_replaceable
     from rmtbase.models import open_model, require_other_files
     from rmtbase.parameters import require_positive_integer
     from rmtbase.scoring import effective_depths
@@ -102,9 +102,11 @@ def depth(
 
     depths = None if max_depth is None else range(1, require_positive_integer("max_depth", max_depth) + 1)
     if output is not None:
-        require_output(output, "netCDF", overwrite)
+        require_output(output, "netCDF")
     opened = open_model(model, revision)
-    require_other_files([] if output is None else [output], opened)
+    if output is not None:
+        require_other_files([output], opened)
+        require_replaceable(output, "netCDF", overwrite)
     with bars() as progress:
         table = effective_depths(
             opened,

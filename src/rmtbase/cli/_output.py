@@ -18,13 +18,19 @@ def is_standard_output(path: Path | None) -> bool:
     return path == _STDOUT
 
 
-def require_output(path: Path, kind: str, overwrite: bool) -> None:
-    """Raise :class:`~rmtbase.errors.OutputError` if no such file can or may be put there: asked before long work."""
-    from rmtbase.tables import require_same_kind, require_writable
+def require_output(path: Path, kind: str) -> None:
+    """Raise :class:`~rmtbase.errors.OutputError` if no such file can be put there: asked before long work."""
+    from rmtbase.tables import require_writable
 
     if is_standard_output(path):
         raise OutputError("-", f"{kind} cannot be written to stdout; name a file")
     require_writable(path)
+
+
+def require_replaceable(path: Path, kind: str, overwrite: bool) -> None:
+    """Raise :class:`~rmtbase.errors.OutputError` if a file of another kind is there that may not be overwritten."""
+    from rmtbase.tables import require_same_kind
+
     if not overwrite:
         require_same_kind(path, kind, KINDS[kind])
 

@@ -66,7 +66,7 @@ def score(
     Are queries and keys aligned with each other? rmtbase score demo --null haar
     """
     from rmtbase.cli._endings import detail
-    from rmtbase.cli._output import KINDS, is_standard_output, require_output, write_output
+    from rmtbase.cli._output import KINDS, is_standard_output, require_output, require_replaceable, write_output
     from rmtbase.cli._tables import print_summary, summary_json
     from rmtbase.cli._terminal import bars, out, print_json, say_written
     from rmtbase.errors import OutputError
@@ -82,13 +82,15 @@ def score(
     files = {kind: path for path, kind in named if path is not None and (path is output or path not in printed)}
     outputs = list(files.values())
     for kind, path in files.items():
-        require_output(path, kind, overwrite)
+        require_output(path, kind)
         if [other.resolve() for other in outputs].count(path.resolve()) > 1:
             raise OutputError(path, "it is named for two outputs; expected a name for each")
         if baseline not in (None, ANALYTIC) and path.resolve() == Path(baseline).resolve():
             raise OutputError(path, "it is the baseline that is read; expected another name")
     opened = open_model(model, revision)
     require_other_files(outputs, opened)
+    for kind, path in files.items():
+        require_replaceable(path, kind, overwrite)
     with bars() as progress:
         tree = score_model(
             opened,
