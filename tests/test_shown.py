@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rmtbase import ensembles, laws, montecarlo, nulls, statistics, tables
-from rmtbase.models import open_model
+from rmtbase import constants, ensembles, laws, montecarlo, nulls, plots, statistics, tables
+from rmtbase.models import ArrayModel, head_shape, open_model
 from rmtbase.shown import in_one_line, one_line, quoted, shown
 
 
@@ -105,6 +105,10 @@ OBJECTS = {
     "student_t": lambda: statistics.fit_student_t(WEIGHTS),
     "analytic_null": lambda: nulls.AnalyticNull(768, 64),
     "model": lambda: open_model("demo"),
+    "arrays": lambda: ArrayModel.of(*WEIGHTS.reshape(2, 2, 4, 16), "m" * 200, "step 7"),
+    "head_shape": lambda: head_shape("gpt2"),
+    "theme": lambda: plots.LIGHT,
+    "software": lambda: constants.software(),
     "kind": lambda: tables.KINDS["scores"],
 }
 

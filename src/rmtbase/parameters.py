@@ -108,6 +108,13 @@ def require_flag(name: str, value: object) -> bool:
     return value
 
 
+def require_text(name: str, value: object) -> str:
+    """``value`` as it is, or a :class:`ParameterError` unless it is a text."""
+    if not isinstance(value, str):
+        raise ParameterError(name, value, "a text")
+    return value
+
+
 def require_order(k: object) -> int:
     """The order of a moment as an int, or a :class:`ParameterError` unless it is 0 or a positive integer."""
     return _integer("k", k, 0, "a non-negative integer")
@@ -160,7 +167,8 @@ def require_real_array(name: str, value: object) -> NDArray[Any]:
         raise ParameterError(name, type(value).__name__, f"{expected} ({error})") from error
     # NumPy's own kinds, and the narrow floats that other packages add to them, whose kind is that of raw bytes.
     if array.dtype.kind == "b" or not np.can_cast(array.dtype, np.float64, "same_kind"):
-        raise ParameterError(name, f"dtype {array.dtype}", expected)
+        found = f"dtype {array.dtype}" if array.ndim else type(value).__name__  # of what is no array at all
+        raise ParameterError(name, found, expected)
     return array
 
 

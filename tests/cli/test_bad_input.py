@@ -188,6 +188,22 @@ def test_analytic_null_of_heads_too_thin_for_it(refused, weights, make_weights, 
     )
 
 
+@pytest.mark.parametrize("option", ["-o", "--csv", "--report"])
+def test_output_replaces_no_file_of_another_kind_unasked(option, refused, run, model_folder, null_file, tmp_path):
+    notes = tmp_path / "notes"
+    notes.write_text("my notes")
+    commands = [["score", model_folder, "--baseline", null_file]]
+    if option == "-o":
+        commands += [["baseline", "--d-model", 32, "--d-head", 8, "--draws", 5]]
+        commands += [["depth", model_folder, "--component", "attention_key", "--max-depth", 2, "--draws", 19]]
+    for command in commands:
+        notes.write_text("my notes")
+        refused("notes", "is there", "--overwrite", command=[*command, option, notes])
+        for overwrite in (["--overwrite"], []):  # what is of its kind is replaced unasked
+            assert run(*command, option, notes, *overwrite).status == 0
+        assert notes.read_bytes()[:8] != b"my notes"
+
+
 def test_output_never_overwrites_an_input(refused, model_folder, null_file, tmp_path):
     own = tmp_path / "null.nc"
     own.write_bytes(null_file.read_bytes())
@@ -204,8 +220,8 @@ def unscorable(refused, null_file, tmp_path):
     """Scoring this folder must fail, whatever stands at the outputs' places."""
 
     def check(folder, *fragments):
-        for name in ("scores.nc", "scores.csv"):
-            (tmp_path / name).write_bytes(b"what was there")
+        for name, start in (("scores.nc", b"\x89HDF"), ("scores.csv", b"layer,head,")):
+            (tmp_path / name).write_bytes(start + b"what was there")
         outputs = ["-o", tmp_path / "scores.nc", "--csv", tmp_path / "scores.csv"]
         refused(*fragments, command=["score", folder, "--baseline", null_file, *outputs])
 

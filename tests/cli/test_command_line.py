@@ -33,6 +33,26 @@ def test_what_is_no_count_is_refused_in_one_line(text, command, run):
     assert f"(try 'rmtbase {command[0]} --help')" in ran.err
 
 
+@pytest.mark.parametrize(
+    ("command", "option", "text", "said"),
+    [
+        (["law", "--d-head", 8], "--d-model", "wide", "'wide' is no integer"),
+        (["law", "--d-head", 8], "--d-model", "4k", "'4k' is no integer"),  # 4000 or 4096?
+        (["score", "demo"], "--seed", "1.5", "'1.5' is no integer"),
+        (["baseline", "--d-model", 32, "--d-head", 8, "--sigma", 1], "--sigma", "small", "'small' is no number"),
+        (["plot", "table.nc"], "--width", "3,4", "'3,4' is no number"),
+    ],
+)
+def test_what_is_no_number_is_named(command, option, text, said, run):
+    ran = run(*command, option, text)
+    assert (ran.status, ran.out, ran.err.count("\n")) == (2, "", 1)
+    assert f"Invalid value for '{option}': {said}" in ran.err
+
+
+def test_whole_numbers_are_read_as_people_write_them(run):
+    assert run("law", "--d-model", "1e3", "--d-head", "1_0").out == run("law", "--d-model", 1000, "--d-head", 10).out
+
+
 # Options given twice
 
 
@@ -192,6 +212,11 @@ def completed(words, run_process):
         ("rmtbase baseline --model gpt2", {"gpt2", "gpt2-xl"}),
         ("rmtbase constants tracy_widom_1_m", {"tracy_widom_1_mean"}),
         ("rmtbase cite product_up", {"product_upper_edge"}),
+        ("rmtbase cite --format ", {"bibtex", "apa", "cff"}),
+        ("rmtbase constants --format late", {"latex", "latex-rows"}),
+        ("rmtbase constants --normalization ", {"sqrt_d", "none"}),
+        ("rmtbase plot --format ", {"pdf", "svg", "png"}),
+        ("rmtbase plot --theme ", {"light", "dark", "print"}),
     ],
 )
 def test_shell_completes_names(words, some, run_process):
@@ -223,6 +248,21 @@ def test_completion_is_fast_and_imports_no_jax():
     assert "pythia-70m" in ran.stdout.split()
     assert ran.stderr == "set()\n"
     assert time.monotonic() - begin < 10  # well under one second where nothing else runs
+
+
+def test_bash_completes_by_the_script(run_process, tmp_path):
+    script = run_process("--show-completion", "bash", _TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION="True").out
+    words = 'COMP_WORDS=(rmtbase plot --the); COMP_CWORD=2; _rmtbase_completion rmtbase; echo "${COMPREPLY[@]}"'
+    (tmp_path / "completion.sh").write_text(f"{script}\n{words}\n")
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    ran = subprocess.run(
+        ["bash", tmp_path / "completion.sh"],
+        capture_output=True,
+        text=True,
+        env=os.environ | {"PATH": path},
+        check=False,
+    )
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "--theme\n", "")
 
 
 def test_completion_is_shown_for_a_shell(run_process):

@@ -35,11 +35,14 @@ def test_one_figure_in_the_style_of_a_paper(run, null_file, tmp_path):
     [
         (["--figure", "spectrum"], f"one of {', '.join(NAMES)}"),
         (["-o", "fig.jpg"], ".pdf, .svg, .png"),
+        (["-o", ".pdf"], "a name before the suffix"),
         (["-o", "fig.svg"], "--figure"),
         (["-o", "fig.pdf", "--format", "png"], "fig.pdf ends"),
         (["--format", "gif"], "pdf, svg, png"),
         (["--theme", "sepia"], "light, dark, print"),
         (["--style", "none.mplstyle"], "no such file"),
+        (["--style", __file__], "a Matplotlib style file (Missing colon"),
+        (["--dpi", "0"], "a positive number up to"),
         (["--width", "-1"], "inches"),
     ],
 )
@@ -49,6 +52,23 @@ def test_what_cannot_be_drawn_is_refused_with_what_can(options, words, run, null
     assert ran.status == 2
     assert words in ran.err
     assert list(tmp_path.iterdir()) == []
+
+
+def test_folder_of_a_picture_s_name_is_refused(run, null_file, tmp_path):
+    (tmp_path / "fig.pdf").mkdir()
+    (tmp_path / "v1.2").mkdir()
+    ran = run("plot", null_file, "-o", tmp_path / "fig.pdf")
+    assert (ran.status, list((tmp_path / "fig.pdf").iterdir())) == (2, [])
+    assert "a folder of that name is there" in ran.err
+    assert run("plot", null_file, "-o", tmp_path / "v1.2").status == 0
+
+
+def test_what_a_style_file_sets_in_vain_is_told(run, null_file, tmp_path):
+    style = tmp_path / "old.mplstyle"
+    style.write_text("font.size: 8\nno.such.key: 1\n")
+    ran = run("plot", null_file, "--style", style, "-o", tmp_path / "figures")
+    assert ran.status == 0
+    assert ran.err.startswith("rmtbase: old.mplstyle: Bad key no.such.key")
 
 
 def test_a_file_of_another_kind_stays_unless_it_may_go(run, null_file, tmp_path):
@@ -70,13 +90,30 @@ def test_a_dash_is_stdout(null_file):
         assert ran.stdout.startswith(start)
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["score", "demo", "-o", "-"],
+        ["baseline", "--d-model", 32, "--d-head", 8, "--draws", 5, "-o", "-"],
+        ["depth", "demo", "-o", "-"],
+        ["demo", "--out", "-"],
+    ],
+)
+def test_what_is_no_stream_is_not_written_to_a_file_called_dash(command, run, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    ran = run(*command)
+    assert (ran.status, ran.out, ran.err.count("\n")) == (2, "", 1)
+    assert "cannot be written to stdout; name a" in ran.err
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_csv_and_report_go_to_stdout_in_the_summary_s_place(run, model_folder, null_file, tmp_path):
     for option, start in (("--csv", "layer,head"), ("--report", "<!DOCTYPE html>")):
         ran = run("score", model_folder, "--baseline", null_file, option, "-")
         assert ran.status == 0
         assert ran.out.startswith(start)
         assert "wrote" not in ran.err
-    for options in (["--csv", "-", "--report", "-"], ["--csv", "-", "--json"], ["-o", "-"]):
+    for options in (["--csv", "-", "--report", "-"], ["--csv", "-", "--json"], ["-o", "-"], ["-o", "-", "--csv", "-"]):
         ran = run("score", model_folder, "--baseline", null_file, *options)
         assert (ran.status, ran.out) == (2, "")
         assert "stdout" in ran.err

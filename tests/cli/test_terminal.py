@@ -10,15 +10,21 @@ import time
 
 import pytest
 
+from rmtbase.statistics import SPECTRAL_STATISTICS
+
 COMMAND = (sys.executable, "-m", "rmtbase")
 
 
-def in_terminal(*arguments):
-    """Run the command line with its stderr on a pseudo-terminal; its status and what was shown there."""
+def in_terminal(*arguments, columns=120, result=False):
+    """Run the command line with its stderr on a pseudo-terminal; its status and what was shown there.
+
+    With ``result`` stdout is on it, too.
+    """
     ours, theirs = pty.openpty()
-    environment = os.environ | {"TERM": "xterm", "COLUMNS": "120"}
+    environment = os.environ | {"TERM": "xterm", "COLUMNS": str(columns)}
+    stdout = theirs if result else subprocess.DEVNULL
     process = subprocess.Popen(
-        [*COMMAND, *map(str, arguments)], stdout=subprocess.DEVNULL, stderr=theirs, stdin=theirs, env=environment
+        [*COMMAND, *map(str, arguments)], stdout=stdout, stderr=theirs, stdin=theirs, env=environment
     )
     os.close(theirs)
     shown, end = b"", time.monotonic() + 120
@@ -63,6 +69,29 @@ def test_scoring_in_a_terminal_shows_notes_above_the_bars(model_folder, null_fil
     assert "null of (32, 8): 200 draws" in re.sub(r"\s+", " ", shown)
 
 
+@pytest.mark.parametrize("columns", [80, 200])
+@pytest.mark.parametrize(
+    ("command", "parts"),
+    [
+        (["baseline", "--d-model", 32, "--d-head", 8, "--draws", 20], [*SPECTRAL_STATISTICS, "asymptotic"]),
+        (["score", "demo"], ["spectral_entropy_singular", "-258.3", "≤ 2e-05", "and 20 more heads"]),
+        (
+            ["depth", "demo", "--component", "mlp_in", "--max-depth", 3, "--draws", 19],
+            ["320 × 128", "≤ 0.05", "no depth"],
+        ),
+    ],
+)
+def test_tables_are_whole_at_any_width(command, parts, columns, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    status, shown = in_terminal(*command, "-q", columns=columns, result=True)
+    assert status == 0, shown
+    lines = plain(shown).splitlines()
+    assert max(map(len, lines)) <= columns
+    assert "…" not in shown
+    for part in parts:
+        assert any(part in line for line in lines), part
+
+
 def test_error_in_a_terminal_is_the_same_line():
     status, shown = in_terminal("baseline", "--d-model", 8, "--d-head", 9)
     assert status == 2
@@ -74,6 +103,15 @@ def test_away_from_a_terminal_stderr_holds_the_notes_only(run_process, shape, tm
     path = tmp_path / "table.nc"
     ran = run_process("baseline", *shape, "--draws", 100, "-o", path)
     assert (ran.status, ran.err) == (0, f"rmtbase: wrote {path}\n")
+
+
+def test_log_holds_no_bars_where_colours_are_forced(run_process, shape, tmp_path):
+    command = ("baseline", *shape, "--draws", 100, "-o", tmp_path / "table.nc")
+    plain_ran = run_process(*command)
+    for forced in ({"FORCE_COLOR": "1"}, {"TTY_COMPATIBLE": "1"}):
+        ran = run_process(*command, **forced)
+        assert (ran.status, ran.out) == (0, plain_ran.out)
+        assert "\x1b" not in ran.err
 
 
 # How far long work is, away from a terminal

@@ -83,6 +83,11 @@ def test_scores_of_a_module_are_those_of_its_files(tmp_path):
     assert (here.attrs["model"], here.attrs["revision"]) == ("mine", "step 7")
 
 
+def test_a_module_may_be_wrapped_for_several_devices():
+    module = module_of("llama", torch.float32)
+    assert_same_model(open_model(torch.nn.DataParallel(module)), open_model(module))
+
+
 def test_tensors_of_numpy_and_jax_are_read_too(tmp_path):
     module = module_of("gpt2", torch.bfloat16)
     expected = open_model(module)
@@ -97,6 +102,12 @@ def test_what_is_no_tensor_beside_them_is_passed_over():
     module = module_of("bert")
     state = OrderedDict(module.state_dict(), epoch=3, note="trained", extra=None)
     assert_same_model(open_model(state, config=module.config), open_model(module))
+
+
+@pytest.mark.parametrize("bad", [{"name": 3}, {"revision": 7}])
+def test_a_module_is_called_by_a_text(bad):
+    with pytest.raises(ParameterError, match=f"{next(iter(bad))} = [37]: expected a text"):
+        open_model(module_of("bert"), **bad)
 
 
 def test_a_module_is_called_by_its_class_or_as_told():

@@ -215,6 +215,7 @@ def test_custom_code_and_cross_attention_are_noted(parts, tmp_path):
         (["model.pth"], ["a PyTorch file that is no Hugging Face checkpoint", "model.pth"]),
         (["weights.pkl"], ["a pickle, which can run code", "model.safetensors"]),
         (["weights.npz"], ["NumPy arrays", "score_heads"]),
+        (["scores.nc"], ["scores.nc", "such as rmtbase writes", "rmtbase plot"]),
         (["model.onnx", "model.onnx_data"], ["an ONNX graph", "model.onnx, model.onnx_data", "score_heads"]),
         (["tf_model.h5"], ["TensorFlow weights", "score_heads"]),
         (["flax_model.msgpack"], ["Flax weights"]),
@@ -278,6 +279,7 @@ def test_an_empty_folder_is_told_so(tmp_path):
         ("m.pt", "is a PyTorch file"),
         ("m.onnx", "is an ONNX graph"),
         ("m.npz", "is a file of NumPy arrays"),
+        ("m.nc", "is a netCDF file, such as rmtbase writes; draw it by rmtbase plot"),
         ("m.h5", "is a file of TensorFlow weights"),
         ("model.safetensors", "is a file; pass the folder that holds it"),
         ("model-00001-of-00002.safetensors", "is a file; pass the folder that holds it"),
@@ -286,6 +288,8 @@ def test_an_empty_folder_is_told_so(tmp_path):
 def test_a_file_in_place_of_a_folder_is_told_what_it_is(name, what, tmp_path):
     (tmp_path / name).write_bytes(b"")
     refused(tmp_path / name, what)
+    with pytest.raises(CheckpointError, match=what):
+        head_shape(tmp_path / name)
 
 
 def saved(tmp_path, save):

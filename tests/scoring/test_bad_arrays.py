@@ -39,6 +39,21 @@ def test_keys_that_do_not_fit_the_queries(shape, arrays, score_arrays):
     refused("w_k", [str(shape), "8, 32", "divisor of 4"], lambda: score_arrays(arrays[0], np.ones(shape)))
 
 
+def test_layers_of_another_shape_are_named(arrays, score_arrays):
+    w_q, w_k = ([w, w[:, :4]] for w in arrays)
+    refused("w_q[1]", ["(4, 4, 32)", "(4, 8, 32)", "by themselves"], lambda: score_arrays(w_q, w_k))
+
+
+@pytest.mark.parametrize("bad", [{"model": None}, {"model": 3}, {"revision": 7}])
+def test_name_that_is_no_text(bad, arrays, score_arrays):
+    refused(*bad, ["a text"], lambda: score_arrays(*arrays, **bad))
+
+
+def test_numbers_of_layers_that_differ(arrays, score_arrays):
+    w_q, w_k = arrays
+    refused("w_k", ["2 layers of", "1 layer of shape (4, 8, 32)"], lambda: score_arrays(w_q, [w_k, w_k]))
+
+
 @pytest.mark.parametrize("dtype", [complex, bool, object, str, "datetime64[s]"])
 def test_elements_that_are_no_real_numbers(dtype, arrays, score_arrays):
     bad = np.ones(arrays[0].shape).astype(np.int64).astype(dtype)
@@ -47,7 +62,7 @@ def test_elements_that_are_no_real_numbers(dtype, arrays, score_arrays):
 
 @pytest.mark.parametrize("bad", ["a name", None, {}, [[[1.0, 2.0], [3.0]]]])
 def test_what_is_no_array(bad, arrays, score_arrays):
-    refused("w_q", [], lambda: score_arrays(bad, arrays[1]))
+    refused("w_q", [repr(type(bad).__name__), "real numbers"], lambda: score_arrays(bad, arrays[1]))
 
 
 def test_head_of_zeros_is_named_in_its_own_array(arrays, score_arrays):

@@ -17,7 +17,7 @@ from rmtbase.errors import ParameterError
 from rmtbase.plots import figures
 from rmtbase.report import render
 from rmtbase.scoring import heads_csv, summarize_scores
-from rmtbase.tables import open_scores, write_table
+from rmtbase.tables import open_scores, to_pandas, write_table
 
 N_LAYERS, N_HEADS, N_KEY_HEADS, D_HEAD, D_MODEL = 3, 4, 2, 8, 32
 
@@ -97,6 +97,28 @@ def test_layers_are_an_axis_or_a_list(tree, layers, null_table):
     assert rmtbase.score_heads(*(w[None] for w in one), null_table).identical(alone)
     heads = [list(w) for w in one]  # arrays (d_head, d_model) of single heads
     assert rmtbase.score_heads(*heads, null_table).identical(alone)
+
+
+def test_layers_come_from_whatever_gives_them_one_by_one(tree, layers, null_table):
+    called = {"model": "my model", "revision": "step 7"}
+    parameters = [torch.nn.ParameterList(torch.nn.Parameter(torch.from_numpy(w)) for w in side) for side in layers]
+    named = ({f"layer.{place}": w for place, w in enumerate(side)}.values() for side in layers)
+    generated = ((w for w in side) for side in layers)
+    for given in (parameters, named, generated):
+        assert rmtbase.score_heads(*given, null_table, **called).identical(tree)
+
+
+def test_one_layer_may_be_an_array_beside_a_list_of_one(layers, null_table):
+    w_q, w_k = (w[0] for w in layers)
+    assert rmtbase.score_heads([w_q], w_k, null_table).identical(rmtbase.score_heads(w_q, w_k, null_table))
+
+
+@pytest.mark.parametrize("take", [heads_csv, summarize_scores, figures, render, to_pandas])
+def test_what_is_no_scores_tree_is_refused(take, tree, tmp_path):
+    path = write_table(tree, tmp_path / "scores.nc")
+    for wrong in (path, str(path), tree["heads"], tree["null"].to_dataset(), None):
+        with pytest.raises(ParameterError, match=r"scores tree|expected a dimension among"):
+            take(wrong)
 
 
 def of_torch(dtype):

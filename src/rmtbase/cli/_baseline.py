@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rmtbase.cli._command_line import count
+from rmtbase.cli._command_line import COUNT, INTEGER, NUMBER, Overwrite
 from rmtbase.cli._completion import models, one_of, plans
 
 if TYPE_CHECKING:
@@ -17,9 +17,11 @@ if TYPE_CHECKING:
 
 def baseline(
     d_model: Annotated[
-        list[int] | None, typer.Option(help="Width of the residual stream; repeat for more shapes.")
+        list[int] | None, typer.Option(help="Width of the residual stream; repeat for more shapes.", **INTEGER)
     ] = None,
-    d_head: Annotated[list[int] | None, typer.Option(help="Head dimension; one, or one for each --d-model.")] = None,
+    d_head: Annotated[
+        list[int] | None, typer.Option(help="Head dimension; one, or one for each --d-model.", **INTEGER)
+    ] = None,
     model: Annotated[
         str | None,
         typer.Option(
@@ -33,21 +35,20 @@ def baseline(
     ] = None,
     sigma: Annotated[
         list[float] | None,
-        typer.Option(help="Standard deviation of the weights of W_Q and W_K; repeat for more. Default 1."),
+        typer.Option(help="Standard deviation of the weights of W_Q and W_K; repeat for more. Default 1.", **NUMBER),
     ] = None,
-    sigma_q: Annotated[float | None, typer.Option(help="That of W_Q, where it is not that of W_K.")] = None,
-    sigma_k: Annotated[float | None, typer.Option(help="That of W_K, where it is not that of W_Q.")] = None,
+    sigma_q: Annotated[float | None, typer.Option(help="That of W_Q, where it is not that of W_K.", **NUMBER)] = None,
+    sigma_k: Annotated[float | None, typer.Option(help="That of W_K, where it is not that of W_Q.", **NUMBER)] = None,
     draws: Annotated[
         int | None,
         typer.Option(
             help="Monte Carlo draws per shape, 10_000, 1e4 or 10k say. Default 10000. More than before go on from the "
             "whole chunks that are kept.",
-            parser=count,
-            metavar="COUNT",
+            **COUNT,
         ),
     ] = None,
     seed: Annotated[
-        int | None, typer.Option(help="The same seed gives the same numbers to the bit. Default 0.")
+        int | None, typer.Option(help="The same seed gives the same numbers to the bit. Default 0.", **INTEGER)
     ] = None,
     normalization: Annotated[
         str | None,
@@ -68,7 +69,7 @@ def baseline(
     ] = None,
     workers: Annotated[
         int | None,
-        typer.Option(help="Draw with that many local processes, one core each.", parser=count, metavar="COUNT"),
+        typer.Option(help="Draw with that many local processes, one core each.", **COUNT),
     ] = None,
     scheduler: Annotated[
         str | None,
@@ -83,10 +84,10 @@ def baseline(
             "'auto' under SLURM, MPI or on a TPU pod."
         ),
     ] = None,
-    processes: Annotated[
-        int | None, typer.Option(help="With --coordinator: how many hosts.", parser=count, metavar="COUNT")
+    processes: Annotated[int | None, typer.Option(help="With --coordinator: how many hosts.", **COUNT)] = None,
+    process: Annotated[
+        int | None, typer.Option(help="With --coordinator: which of them this is, from 0.", **INTEGER)
     ] = None,
-    process: Annotated[int | None, typer.Option(help="With --coordinator: which of them this is, from 0.")] = None,
     status: Annotated[
         bool, typer.Option("--status", help="Say what is there, what is left and what it would take, and draw nothing.")
     ] = False,
@@ -99,6 +100,7 @@ def baseline(
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="File to write. Default baseline-DxH.nc or PLAN.nc, here.")
     ] = None,
+    overwrite: Overwrite = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the statistics as JSON.")] = False,
 ) -> None:
     """Make a table of random matrices: simulated beside analytic, W_QK = W_Q^T W_K or any ensemble.
@@ -110,6 +112,7 @@ def baseline(
 
     Example: rmtbase baseline --plan sims/residual-paths.toml --workers 8
     """
+    from rmtbase.cli._output import require_output, require_replaceable
     from rmtbase.cli._tables import print_table, table_json
     from rmtbase.cli._terminal import bars, out, print_json
     from rmtbase.errors import ParameterError
@@ -131,6 +134,8 @@ def baseline(
     }
     chosen = _plan(plan, {name: value for name, value in contents.items() if value is not None})
     path = output or Path(f"{chosen.name}.nc")
+    require_output(path, "netCDF")
+    require_replaceable(path, "netCDF", overwrite or status)
     if status:
         print("\n".join(map(one_line, plan_status(chosen, path))))
         return

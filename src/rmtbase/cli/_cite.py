@@ -19,7 +19,12 @@ def cite(
         ),
     ] = None,
     output: Annotated[
-        str, typer.Option("--format", help="bibtex, apa (lines of text), or cff (CITATION.cff, of rmtbase alone).")
+        str,
+        typer.Option(
+            "--format",
+            help="bibtex, apa (lines of text), or cff (CITATION.cff, of rmtbase alone).",
+            autocompletion=_completion.one_of(*FORMATS),
+        ),
     ] = "bibtex",
 ) -> None:
     """Print how to cite rmtbase, and the literature of the constants that are named.

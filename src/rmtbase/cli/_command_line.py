@@ -6,7 +6,7 @@ import copy
 from collections.abc import Sequence
 from decimal import Decimal, InvalidOperation
 from difflib import get_close_matches
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -101,18 +101,56 @@ def count(text: str) -> int:
     Raises:
         typer.BadParameter: it is none.
     """
-    if isinstance(text, int):  # a default
-        return text
-    thousands = _THOUSANDS.get(text[-1:], 0)
+    thousands = _THOUSANDS.get(str(text)[-1:], 0)
+    value = _whole(text[:-1] if thousands else text, thousands)
+    if value is None:
+        raise typer.BadParameter(f"{text!r} is no integer: expected a count such as 10000, 10_000, 1e4 or 10k")
+    return value
+
+
+def integer(text: str) -> int:
+    """A whole number that counts nothing, a width or a seed, in which k would be a thousand to some and 1024 to others.
+
+    Raises:
+        typer.BadParameter: it is none.
+    """
+    value = _whole(text)
+    if value is None:
+        raise typer.BadParameter(f"{text!r} is no integer: expected one such as 4096")
+    return value
+
+
+def number(text: str) -> float:
+    """A number.
+
+    Raises:
+        typer.BadParameter: it is none.
+    """
     try:
-        value = Decimal(text[:-1] if thousands else text)
-        if value.is_finite() and value.adjusted() < _MOST_DIGITS:
-            value = value.scaleb(thousands)
-            if value == value.to_integral_value():
-                return int(value)
+        return float(text)
+    except ValueError:
+        raise typer.BadParameter(f"{text!r} is no number: expected one such as 0.02 or 2e-2") from None
+
+
+COUNT: dict[str, Any] = {"parser": count, "metavar": "COUNT"}
+INTEGER: dict[str, Any] = {"parser": integer, "metavar": "INTEGER"}
+NUMBER: dict[str, Any] = {"parser": number, "metavar": "NUMBER"}
+
+Overwrite = Annotated[
+    bool, typer.Option("--overwrite", help="Replace files of another kind, too; older ones of its kind are anyway.")
+]
+
+
+def _whole(text: str, thousands: int = 0) -> int | None:
+    """So many times 10**thousands, as an integer; None where it is no whole number."""
+    try:
+        value = Decimal(text)  # or a default, which is a number already
     except InvalidOperation:
-        pass
-    raise typer.BadParameter(f"{text!r} is no integer: expected a count such as 10000, 10_000, 1e4 or 10k")
+        return None
+    if not value.is_finite() or value.adjusted() >= _MOST_DIGITS:
+        return None
+    value = value.scaleb(thousands)
+    return int(value) if value == value.to_integral_value() else None
 
 
 def _listed(param: Any) -> Any:

@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from rmtbase.cli import _completion
+from rmtbase.cli._command_line import INTEGER, NUMBER
 
 if TYPE_CHECKING:
     from rmtbase.constants import Constant, ConstantFunction
@@ -31,7 +32,8 @@ def constants(
     digits: Annotated[
         int | None,
         typer.Option(
-            help="Significant digits: 30 of one that is named, 15 in the list, 6 in a sentence; or all there are."
+            help="Significant digits: 30 of one that is named, 15 in the list, 6 in a sentence; or all there are.",
+            **INTEGER,
         ),
     ] = None,
     output: Annotated[
@@ -40,17 +42,22 @@ def constants(
             "--format",
             help="text, json, latex (a sentence for a paper), latex-rows (of a table), or bibtex (of the literature "
             "and of rmtbase).",
+            autocompletion=_completion.one_of(*FORMATS),
         ),
     ] = "text",
-    d_model: Annotated[int | None, typer.Option(help="Width, for the functions of the shape.")] = None,
-    d_head: Annotated[int | None, typer.Option(help="Head dimension, likewise.")] = None,
+    d_model: Annotated[int | None, typer.Option(help="Width, for the functions of the shape.", **INTEGER)] = None,
+    d_head: Annotated[int | None, typer.Option(help="Head dimension, likewise.", **INTEGER)] = None,
     sigma: Annotated[
-        float | None, typer.Option(help="Standard deviation of the entries of W_Q and W_K, likewise; else 1.")
+        float | None, typer.Option(help="Standard deviation of the entries of W_Q and W_K, likewise; else 1.", **NUMBER)
     ] = None,
-    sigma_q: Annotated[float | None, typer.Option(help="That of W_Q alone.")] = None,
-    sigma_k: Annotated[float | None, typer.Option(help="That of W_K alone.")] = None,
+    sigma_q: Annotated[float | None, typer.Option(help="That of W_Q alone.", **NUMBER)] = None,
+    sigma_k: Annotated[float | None, typer.Option(help="That of W_K alone.", **NUMBER)] = None,
     normalization: Annotated[
-        str | None, typer.Option(help="sqrt_d (W_QK divided by √d_model, the default) or none.")
+        str | None,
+        typer.Option(
+            help="sqrt_d (W_QK divided by √d_model, the default) or none.",
+            autocompletion=_completion.one_of("sqrt_d", "none"),
+        ),
     ] = None,
 ) -> None:
     """Print the constants of the null: value, conditions, definition, uncertainty, references, a sentence to cite it.

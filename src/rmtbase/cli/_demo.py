@@ -15,6 +15,7 @@ def demo(
 
     Example: rmtbase demo --out results
     """
+    from rmtbase.cli._output import is_standard_output
     from rmtbase.cli._tables import print_summary
     from rmtbase.cli._terminal import bars, out, say_written
     from rmtbase.errors import OutputError
@@ -24,6 +25,8 @@ def demo(
     from rmtbase.scoring import draws_for, heads_csv, score, summarize_scores
     from rmtbase.tables import require_writable, write_bytes, write_table
 
+    if is_standard_output(out_folder):
+        raise OutputError("-", "several files cannot be written to stdout; name a folder")
     try:
         out_folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -9,12 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich import box
 from rich.console import Console
-from rich.table import Table
 
-from rmtbase.cli._command_line import count
+from rmtbase.cli._command_line import COUNT, INTEGER, NUMBER, Overwrite
 from rmtbase.cli._completion import components, models, one_of, revisions
+from rmtbase.cli._rows import Column, print_rows
 from rmtbase.cli._terminal import bars, cell, out, print_json, say_written
 
 if TYPE_CHECKING:
@@ -42,10 +41,13 @@ def depth(
     ],
     sigma: Annotated[
         list[float] | None,
-        typer.Option(help="Sigma of the blocks; several: the best of them. Default 1, critical initialisation."),
+        typer.Option(
+            help="Sigma of the blocks; several: the best of them. Default 1, critical initialisation.", **NUMBER
+        ),
     ] = None,
     max_depth: Annotated[
-        int | None, typer.Option(help="Deepest candidate. Default 32; for the update as far as its law goes.")
+        int | None,
+        typer.Option(help="Deepest candidate. Default 32; for the update as far as its law goes.", **INTEGER),
     ] = None,
     part: Annotated[
         str,
@@ -70,18 +72,20 @@ def depth(
     draws: Annotated[
         int,
         typer.Option(
-            help="Draws of each fitted path, for the p-value and the interval.", parser=count, metavar="COUNT"
+            help="Draws of each fitted path, for the p-value and the interval.",
+            **COUNT,
         ),
     ] = 99,
-    level: Annotated[float, typer.Option(help="A depth fits where its p-value is above this level.")] = 0.05,
+    level: Annotated[float, typer.Option(help="A depth fits where its p-value is above this level.", **NUMBER)] = 0.05,
     width: Annotated[
-        int | None, typer.Option(help="Width of the draws. Default the matrix's own, 512 at most.")
+        int | None, typer.Option(help="Width of the draws. Default the matrix's own, 512 at most.", **INTEGER)
     ] = None,
     revision: Annotated[
         str | None, typer.Option(help="Revision of a hub id or of 'demo'.", autocompletion=revisions)
     ] = None,
-    seed: Annotated[int, typer.Option(help="Seed of the draws.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of the draws.", **INTEGER)] = 0,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="File to write (netCDF4).")] = None,
+    overwrite: Overwrite = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the table as JSON.")] = False,
 ) -> None:
     """Effective depth: which residual path is each weight matrix most like, and is it like enough?
@@ -90,16 +94,19 @@ def depth(
 
     Example: rmtbase depth demo -o depth.nc
     """
+    from rmtbase.cli._output import require_output, require_replaceable
     from rmtbase.models import open_model, require_other_files
     from rmtbase.parameters import require_positive_integer
     from rmtbase.scoring import effective_depths
-    from rmtbase.tables import require_writable, write_table
+    from rmtbase.tables import write_table
 
     depths = None if max_depth is None else range(1, require_positive_integer("max_depth", max_depth) + 1)
     if output is not None:
-        require_writable(output)
+        require_output(output, "netCDF")
     opened = open_model(model, revision)
-    require_other_files([] if output is None else [output], opened)
+    if output is not None:
+        require_other_files([output], opened)
+        require_replaceable(output, "netCDF", overwrite)
     with bars() as progress:
         table = effective_depths(
             opened,
@@ -150,15 +157,16 @@ def _print_depths(table: xr.Dataset, components: Sequence[str], console: Console
         f"the {100 * attributes['level']:g} % level ({attributes['draws']} draws each)."
     )
     console.print(cell(_scope(table, components)))
-    shown = Table(box=box.SIMPLE_HEAD, caption=cell(f"distance {attributes['distance']}"), caption_justify="left")
-    shown.add_column("layer", justify="right")
-    shown.add_column("matrix")
-    for name in ("shape", "nearest depth", "interval", "sigma", "scale", "distance", "p"):
-        shown.add_column(name, justify="right")
-    shown.add_column("fits")
-    for row in rows:
-        shown.add_row(str(row["layer"]), cell(row["component"]), f"{row['n_rows']} × {row['n_columns']}", *_cells(row))
-    console.print(shown)
+    columns = [Column("layer"), Column("matrix", "left")]
+    columns += map(Column, ("shape", "nearest depth", "interval", "sigma", "scale", "distance", "p"))
+    columns.append(Column("fits", "left"))
+    floor = 1 / (attributes["draws"] + 1)
+    texts = [
+        (str(row["layer"]), row["component"], f"{row['n_rows']} × {row['n_columns']}", *_cells(row, floor))
+        for row in rows
+    ]
+    print_rows(console, columns, texts, named=2)
+    console.print(cell(f"distance {attributes['distance']}"))
     if fitting < len(fitted):
         console.print(f"( ): {_INTERVAL}.")
     if any(row["n_rows"] != row["n_columns"] for row in fitted):
@@ -177,7 +185,10 @@ def _scope(table: xr.Dataset, components: Sequence[str]) -> str:
     return f"Of {where}, {', '.join(chosen)}; more with --component: {', '.join(others)}; all without it."
 
 
-def _cells(row: dict[str, Any]) -> tuple[str, ...]:
+def _cells(row: dict[str, Any], floor: float) -> tuple[str, ...]:
+    """The texts of a fit, whose p-value at its floor is only a bound."""
+    from rmtbase.scoring import at_p_value_floor
+
     if row["effective_depth"] is None:
         return ("",) * 7
     interval = f"{row['effective_depth_low']}–{row['effective_depth_high']}"
@@ -187,7 +198,7 @@ def _cells(row: dict[str, Any]) -> tuple[str, ...]:
         f"{row['sigma']:g}",
         f"{row['scale']:.3g}",
         f"{row['distance']:.4f}",
-        f"{row['p_value']:.2g}",
+        f"{'≤ ' if at_p_value_floor(row['p_value'], floor) else ''}{row['p_value']:.2g}",
         "yes" if row["fits"] else "no depth",
     )
 

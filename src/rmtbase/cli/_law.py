@@ -14,6 +14,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from rmtbase.cli._command_line import INTEGER, NUMBER
 from rmtbase.cli._completion import one_of
 
 _DIGITS = 6
@@ -24,13 +25,13 @@ _SUPERSCRIPTS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 def law(
-    d_model: Annotated[int, typer.Option(help="Width of the residual stream.")],
-    d_head: Annotated[int, typer.Option(help="Head dimension, at most d_model.")],
+    d_model: Annotated[int, typer.Option(help="Width of the residual stream.", **INTEGER)],
+    d_head: Annotated[int, typer.Option(help="Head dimension, at most d_model.", **INTEGER)],
     sigma: Annotated[
-        float | None, typer.Option(help="Standard deviation of the weights of W_Q and W_K. Default 1.")
+        float | None, typer.Option(help="Standard deviation of the weights of W_Q and W_K. Default 1.", **NUMBER)
     ] = None,
-    sigma_q: Annotated[float | None, typer.Option(help="That of W_Q, where it is not that of W_K.")] = None,
-    sigma_k: Annotated[float | None, typer.Option(help="That of W_K, where it is not that of W_Q.")] = None,
+    sigma_q: Annotated[float | None, typer.Option(help="That of W_Q, where it is not that of W_K.", **NUMBER)] = None,
+    sigma_k: Annotated[float | None, typer.Option(help="That of W_K, where it is not that of W_Q.", **NUMBER)] = None,
     normalization: Annotated[
         str,
         typer.Option(

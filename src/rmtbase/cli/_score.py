@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from rmtbase.cli._command_line import count
+from rmtbase.cli._command_line import COUNT, INTEGER, Overwrite
 from rmtbase.cli._completion import models, one_of, revisions
 
 
@@ -45,11 +45,10 @@ def score(
         typer.Option(
             help="Null draws, at least: of the shipped atlas, or else simulated. Default all of the atlas; for a shape "
             "that it lacks max(10000, 50 per head of the model); 1000 for each head's own null.",
-            parser=count,
-            metavar="COUNT",
+            **COUNT,
         ),
     ] = None,
-    seed: Annotated[int, typer.Option(help="Seed of the null draws.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of the null draws.", **INTEGER)] = 0,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Scores file to write (netCDF4).")] = None,
     csv: Annotated[
         Path | None, typer.Option(help="Also write the heads as CSV; '-': to stdout, in the summary's place.")
@@ -57,6 +56,7 @@ def score(
     report: Annotated[
         Path | None, typer.Option(help="Also write a self-contained HTML report; '-': to stdout.")
     ] = None,
+    overwrite: Overwrite = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
 ) -> None:
     """Score a model: how far is every head and weight matrix from random?
@@ -66,29 +66,31 @@ def score(
     Are queries and keys aligned with each other? rmtbase score demo --null haar
     """
     from rmtbase.cli._endings import detail
-    from rmtbase.cli._standard_output import is_standard_output, write_output
+    from rmtbase.cli._output import KINDS, is_standard_output, require_output, require_replaceable, write_output
     from rmtbase.cli._tables import print_summary, summary_json
     from rmtbase.cli._terminal import bars, out, print_json, say_written
     from rmtbase.errors import OutputError
     from rmtbase.models import open_model, require_other_files
     from rmtbase.scoring import ANALYTIC, heads_csv, summarize_scores
     from rmtbase.scoring import score as score_model
-    from rmtbase.tables import require_writable, write_table
+    from rmtbase.tables import write_table
 
     printed = [path for path in (csv, report) if is_standard_output(path)]
-    if is_standard_output(output):
-        raise OutputError("-", "netCDF cannot be written to stdout; name a file")
     if len(printed) + as_json > 1:
         raise OutputError("-", "stdout takes one output; name files for the others")
-    outputs = [path for path in (output, csv, report) if path is not None and path not in printed]
-    for path in outputs:
-        require_writable(path)
+    named = zip((output, csv, report), KINDS, strict=True)
+    files = {kind: path for path, kind in named if path is not None and (path is output or path not in printed)}
+    outputs = list(files.values())
+    for kind, path in files.items():
+        require_output(path, kind)
         if [other.resolve() for other in outputs].count(path.resolve()) > 1:
             raise OutputError(path, "it is named for two outputs; expected a name for each")
         if baseline not in (None, ANALYTIC) and path.resolve() == Path(baseline).resolve():
             raise OutputError(path, "it is the baseline that is read; expected another name")
     opened = open_model(model, revision)
     require_other_files(outputs, opened)
+    for kind, path in files.items():
+        require_replaceable(path, kind, overwrite)
     with bars() as progress:
         tree = score_model(
             opened,

@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import xarray as xr
-from rich import box
 from rich.console import Console
-from rich.table import Table
 
+from rmtbase.cli._rows import Column, print_rows
 from rmtbase.cli._terminal import cell
 from rmtbase.scoring import Summary
 from rmtbase.statistics import SPECTRAL_STATISTICS, missing_moment
@@ -39,53 +38,50 @@ def table_json(table: xr.Dataset, path: Path) -> dict[str, Any]:
 
 def print_table(table: xr.Dataset, console: Console) -> None:
     """Each case's statistics: simulated with standard error, analytic, and how the latter is known."""
+    numbers = (("mean", 8), ("standard_error", 2), ("std", 5), ("analytic_mean", 8), ("analytic_std", 5))
+    columns = [Column("statistic", "left"), *map(Column, ("mean", "std. error", "sd", "analytic mean", "analytic sd"))]
+    columns.append(Column("analytic value is", "left"))
     for place in range(table.sizes["case"]):
         case = table.isel(case=place)
-        shown = Table(title=cell(_title(case)), title_justify="left", box=box.SIMPLE_HEAD)
-        names = ("statistic", "mean", "std. error", "sd", "analytic mean", "analytic sd", "analytic value is")
-        for name in names:
-            justify = "left" if name in (names[0], names[-1]) else "right"
-            shown.add_column(name, justify=justify, no_wrap=justify == "right", overflow="fold")
+        rows = []
         for name in table["statistic"].values.tolist():
             one = case.sel(statistic=name)
-            numbers = (
-                one[field].item() for field in ("mean", "standard_error", "std", "analytic_mean", "analytic_std")
-            )
-            texts = [_number(number, digits) for number, digits in zip(numbers, (8, 2, 5, 8, 5), strict=True)]
-            shown.add_row(cell(name), *texts, cell(_short(str(one["analytic_method"].item()))))
-        console.print(shown)
+            texts = (_number(one[field].item(), digits) for field, digits in numbers)
+            rows.append((name, *texts, _short(str(one["analytic_method"].item()))))
+        print_rows(console, columns, rows, title=_title(case))
         for line in _without_moments(case):
             console.print(cell(line))
 
 
 def print_summary(summary: Summary, title: str, console: Console) -> None:
-    """The scores in words, and the farthest heads as a table."""
+    """The scores in words, and the farthest heads as a table: z is of the logarithm where the statistic is named so."""
     console.print(cell(title, "bold"))
     for line in summary.overview():
         console.print(cell(line, longest=_LONGEST_LINE))
-    if summary.findings:
-        shown = Table(box=box.SIMPLE_HEAD)
-        for name in ("layer", "head"):
-            shown.add_column(name, justify="right")
-        shown.add_column("farthest statistic")
-        for name in ("observed", "null mean", "null sd", "z", "q", "above edge", "below edge"):
-            shown.add_column(name, justify="right")
-        for finding in summary.findings[:_LISTED]:
-            shown.add_row(
-                str(finding.layer),
-                str(finding.head),
-                cell("ln " * SPECTRAL_STATISTICS[finding.statistic].on_log_scale + finding.statistic),
-                _number(finding.observed, 4),
-                _number(finding.null_mean, 4),
-                _number(finding.null_std, 2),
-                f"{math.copysign(finding.distance, finding.z_score):+.1f}",
-                f"{'≤ ' * finding.at_floor}{finding.omnibus_q_value:.2g}",
-                str(finding.outliers_above),
-                str(finding.outliers_below),
-            )
-        console.print(shown)
-        if len(summary.findings) > _LISTED:
-            console.print(f"and {len(summary.findings) - _LISTED} more heads; all are in the file")
+    if not summary.findings:
+        return
+    listed, left_out = summary.findings[:_LISTED], len(summary.findings[_LISTED:])
+    columns = [Column("layer"), Column("head"), Column("farthest statistic", "left")]
+    columns += map(Column, ("observed", "null mean", "null sd", "z", "q", "above edge", "below edge"))
+    rows = [
+        (
+            str(finding.layer),
+            str(finding.head),
+            f"{'ln ' if SPECTRAL_STATISTICS[finding.statistic].on_log_scale else ''}{finding.statistic}",
+            _number(finding.observed, 4),
+            _number(finding.null_mean, 4),
+            _number(finding.null_std, 2),
+            f"{math.copysign(finding.distance, finding.z_score):+.1f}",
+            f"{'≤ ' if finding.at_floor else ''}{finding.omnibus_q_value:.2g}",
+            str(finding.outliers_above),
+            str(finding.outliers_below),
+        )
+        for finding in listed
+    ]
+    print_rows(console, columns, rows, named=3)
+    if left_out:
+        heads = "head" if left_out == 1 else "heads"
+        console.print(f"and {left_out} more {heads}; a scores file and its CSV hold all of them")
 
 
 def summary_json(summary: Summary) -> dict[str, Any]:

@@ -38,7 +38,15 @@ class _Plain(Console):
 
     def __init__(self, *, stderr: bool = False, width: int | None = None) -> None:
         stream = sys.stderr if stderr else sys.stdout
-        super().__init__(file=stream, markup=False, emoji=False, highlight=False, soft_wrap=False, width=width)
+        super().__init__(
+            file=stream,
+            force_terminal=stream.isatty(),  # whatever FORCE_COLOR, which some CI systems set, says of a log
+            markup=False,
+            emoji=False,
+            highlight=False,
+            soft_wrap=False,
+            width=width,
+        )
 
     def on_broken_pipe(self) -> NoReturn:
         """Nobody reads any more: for the command line to end on, as everywhere else."""

@@ -10,6 +10,7 @@ from functools import cache
 from importlib.resources import files
 
 from rmtbase.errors import ParameterError
+from rmtbase.shown import in_one_line
 
 _ENTRY = re.compile(r"^@(\w+)\{([\w-]+),\n(.*?)\n\}$", re.DOTALL | re.MULTILINE)
 _ACCENT = re.compile(r"""\\(['".])(\w)""")
@@ -18,6 +19,7 @@ _MARKS = ((r"\l", "ł"), ("--", "–"), ("``", "“"), ("''", "”"))
 _FIELD = re.compile(r"^  (\w+) += \{(.+)\},$", re.MULTILINE)
 
 
+@in_one_line
 @dataclass(frozen=True)
 class Reference:
     """One entry of the bibliography.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,30 +12,24 @@ from jaxtyping import Float64
 from numpy.typing import NDArray
 
 from rmtbase.errors import ParameterError, RmtbaseError
+from rmtbase.models._layouts import ATTENTION_PARTS
 from rmtbase.models._weight_matrices import WeightMatrices
-from rmtbase.parameters import require_real_array
+from rmtbase.parameters import require_real_array, require_text
 from rmtbase.shown import in_one_line
 
 
 @in_one_line
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ArrayModel(WeightMatrices):
     """The query and key factors of all heads, given as arrays: see :meth:`of`.
 
     One layer at a time is converted to float64, when it is asked for, and not kept.
     """
 
-    name: str
-    revision: str | None
-    n_layers: int
-    n_heads: int
-    n_key_heads: int
-    d_model: int
-    d_head: int
+    architecture: str = ""
+    components: tuple[str, ...] = ATTENTION_PARTS[:2]
+    notes: tuple[str, ...] = ()
     _factors: dict[str, _Factors] = field(repr=False, compare=False)
-    architecture = ""
-    components = ("attention_query", "attention_key")
-    notes = ()
     heads_have_weights = True
 
     @classmethod
@@ -43,26 +38,34 @@ class ArrayModel(WeightMatrices):
 
         Args:
             w_q: query factors, so that q = W_Q x: (head, d_head, d_model) for one layer, (layer, head, d_head,
-                d_model), or a list of one array (head, d_head, d_model) for each layer.
+                d_model), or one array (head, d_head, d_model) for each layer: a list, or whatever else gives them.
             w_k: key factors, given in the same way; key heads may be fewer, a divisor of the heads.
             name: what the model is called.
             revision: its revision, or None.
 
         Raises:
-            ParameterError: a shape that is none of these or does not fit the other's, a value that is not finite, or a
-                head of zeros.
+            ParameterError: a shape that is none of these or does not fit the other's, a value that is not finite, a
+                head of zeros, or a name or revision that is no text.
         """
         q, k = _Factors.of("w_q", w_q), _Factors.of("w_k", w_k)
         n_heads, d_head, d_model = q.shape
-        if q.has_layers != k.has_layers or len(q.layers) != len(k.layers):
+        if len(q.layers) != len(k.layers):
             raise ParameterError("w_k", k.in_words, f"as many layers as w_q, which is {q.in_words}")
         if k.shape[1:] != q.shape[1:] or n_heads % k.shape[0]:
             expected = f"(key heads, {d_head}, {d_model})"
             raise ParameterError("w_k", k.shape, f"shape {expected}, key heads a divisor of {n_heads}")
         for one in (q, k):
             one.require_weights()
-        factors = dict(zip(cls.components, (q, k), strict=True))
-        return cls(name, revision, len(q.layers), n_heads, k.shape[0], d_model, d_head, factors)
+        return cls(
+            name=require_text("model", name),
+            revision=None if revision is None else require_text("revision", revision),
+            n_layers=len(q.layers),
+            n_heads=n_heads,
+            n_key_heads=k.shape[0],
+            d_model=d_model,
+            d_head=d_head,
+            _factors=dict(zip(ATTENTION_PARTS[:2], (q, k), strict=True)),
+        )
 
     def matrix(self, layer: int, component: str) -> Float64[np.ndarray, "d_out d_in"]:
         """All the factors of a layer, head after head: shape (heads · d_head, d_model).
@@ -111,11 +114,14 @@ class _Factors:
     @classmethod
     def of(cls, name: str, given: Any) -> _Factors:
         """Tell layers from one layer by the number of dimensions; of arrays no element is looked at."""
-        if isinstance(given, (list, tuple)) and given and all(getattr(one, "ndim", None) == 3 for one in given):
+        if isinstance(given, Iterable) and not isinstance(given, str | Mapping) and not hasattr(given, "dtype"):
+            given = list(given)
+        if isinstance(given, list) and given and all(getattr(one, "ndim", None) == 3 for one in given):
             layers, shape = given, tuple(given[0].shape)
             for index, one in enumerate(given):
                 if tuple(one.shape) != shape:
-                    raise ParameterError(f"{name}[{index}]", tuple(one.shape), f"the shape of {name}[0], {shape}")
+                    expected = f"the shape of {name}[0], {shape}; score layers of other shapes by themselves"
+                    raise ParameterError(f"{name}[{index}]", tuple(one.shape), expected)
             whole = len(given), *shape
         else:
             array: Any = given if getattr(given, "ndim", None) in (3, 4) else require_real_array(name, given)
@@ -125,8 +131,8 @@ class _Factors:
             raise ParameterError(
                 name,
                 whole,
-                "an array of shape (head, d_head, d_model) or (layer, head, d_head, d_model), or a list of "
-                "arrays (head, d_head, d_model), one for each layer",
+                "an array of shape (head, d_head, d_model) or (layer, head, d_head, d_model), or arrays (head, d_head, "
+                "d_model) one after the other, one for each layer",
             )
         if shape[1] > shape[2]:
             raise ParameterError(
@@ -137,7 +143,7 @@ class _Factors:
     @property
     def in_words(self) -> str:
         """What was given."""
-        return f"{len(self.layers)} layers of shape {self.shape}" if self.has_layers else f"of shape {self.shape}"
+        return f"{len(self.layers)} layer{'' if len(self.layers) == 1 else 's'} of shape {self.shape}"
 
     def read(self, layer: int) -> NDArray[Any]:
         """The factors of one layer, in their own dtype."""

@@ -25,7 +25,7 @@ from rmtbase.models._config import read_architecture, read_dimensions
 from rmtbase.models._files import read_json_object
 from rmtbase.models._hub import HUB_ID, fetch_config, find_known, hub_id, names_near
 from rmtbase.models._layouts import LAYOUTS, ConfigKeys
-from rmtbase.models._open import demo_checkpoint, existing_folder
+from rmtbase.models._open import demo_checkpoint, existing_folder, require_checkpoint_folder
 from rmtbase.models._other_formats import refuse_other_formats
 from rmtbase.shown import quoted
 
@@ -82,8 +82,7 @@ def head_shape(model: str | Path, revision: str | None = None) -> HeadShape:
         return _from_folder(demo_checkpoint()[0], "demo")
     folder = existing_folder(model)
     if folder is not None:
-        if revision is not None:
-            raise ParameterError("revision", revision, "none for a folder: pass the folder of that revision")
+        require_checkpoint_folder(folder, revision)
         return _from_folder(folder, str(model))
     if isinstance(model, Path):
         raise MissingCheckpointFileError(model / "config.json")

@@ -53,31 +53,19 @@ class _LastTensor:
 
 
 @in_one_line
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Model(WeightMatrices):
     """The weight matrices of one trained model, each read from its checkpoint when asked for.
 
     The arrays are float32, read-only, and checked to be finite. One stored tensor is kept in memory, no more.
 
     Attributes:
-        name: what the model was asked for as.
         path: the checkpoint's folder; of a model in memory what messages call it.
-        architecture: the ``model_type`` of its configuration.
-        config: the configuration.
+        config: the configuration, whose ``model_type`` is ``architecture``.
     """
 
-    name: str
-    revision: str | None
     path: Path
-    architecture: str
     config: dict[str, Any] = field(repr=False, compare=False)
-    n_layers: int
-    n_heads: int
-    n_key_heads: int
-    d_model: int
-    d_head: int
-    components: tuple[str, ...]
-    notes: tuple[str, ...]
     _stack: Stack = field(repr=False, compare=False)
     _tensors: _LastTensor = field(repr=False, compare=False)
 

@@ -14,6 +14,7 @@ from rmtbase.models._hub import HUB_ID, fetch_checkpoint, hub_id
 from rmtbase.models._layouts import supported_architectures
 from rmtbase.models._model import Model
 from rmtbase.models._other_formats import format_of
+from rmtbase.parameters import require_text
 
 if TYPE_CHECKING:
     import torch
@@ -94,10 +95,14 @@ def _from_memory(
         what, own_name, tensors = "state dict", None, model
     else:
         what, own_name, tensors = type(model).__name__, getattr(model, "name_or_path", None), model.state_dict()
-        own_config = getattr(model, "config", None)
+        wrapped = getattr(model, "module", model)  # by torch.nn.DataParallel, or its distributed kin
+        own_config = getattr(model, "config", getattr(wrapped, "config", None))
         if config is None and hasattr(own_config, "to_dict"):  # any other is not one of transformers
             config = own_config
     settings = _settings(config, what, family)
+    for argument, text in (("name", name), ("revision", revision)):
+        if text is not None:
+            require_text(argument, text)
     called = name or (own_name if isinstance(own_name, str) else None) or what
     return Model.from_state_dict(tensors, settings, called, revision)
 
@@ -139,7 +144,13 @@ def existing_folder(model: str | Path) -> Path | None:
         raise CheckpointError(folder, f"cannot be read: {error.strerror}") from error
 
 
-def _open_folder(folder: Path, revision: str | None) -> Model:
+def require_checkpoint_folder(folder: Path, revision: str | None) -> None:
+    """Raise unless it is a folder, of which there are no revisions.
+
+    Raises:
+        CheckpointError: it is a file, with what it is by its name.
+        ParameterError: a revision is asked for.
+    """
     if not folder.is_dir():
         kind = format_of(folder.name)
         what = "is a file" if kind is None else f"is {kind.found}"
@@ -147,6 +158,10 @@ def _open_folder(folder: Path, revision: str | None) -> Model:
         raise CheckpointError(folder, f"{what}; {advice}")
     if revision is not None:
         raise ParameterError("revision", revision, "none for a folder: pass the folder of that revision")
+
+
+def _open_folder(folder: Path, revision: str | None) -> Model:
+    require_checkpoint_folder(folder, revision)
     return Model.from_folder(folder, folder.resolve().name)
 
 

@@ -80,6 +80,7 @@ _FORMATS = tuple(
             f"pass the same model's model.safetensors, or {_ARRAYS}",
         ),
         (r".+\.msgpack", "a file of Flax weights", "pass the same model's model.safetensors"),
+        (r".+\.nc", "a netCDF file, such as rmtbase writes", "draw it by rmtbase plot, or pass the folder of a model"),
         (r".+\.(ot|tflite|mlmodel|mlpackage|engine|nemo)", "a file of another program's weights", _MADE_FROM),
     )
 )

@@ -5,7 +5,9 @@ from __future__ import annotations
 import hashlib
 from abc import ABC, abstractmethod
 from collections import defaultdict
+from dataclasses import dataclass
 from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 from jaxtyping import Float
@@ -13,6 +15,7 @@ from jaxtyping import Float
 from rmtbase.errors import ParameterError, RmtbaseError
 
 
+@dataclass(frozen=True, kw_only=True)
 class WeightMatrices(ABC):
     """The weight matrices of one model, layer by layer, each read when asked for.
 
@@ -40,7 +43,7 @@ class WeightMatrices(ABC):
     d_head: int
     components: tuple[str, ...]
     notes: tuple[str, ...]
-    heads_have_weights = False
+    heads_have_weights: ClassVar[bool] = False
 
     @abstractmethod
     def matrix(self, layer: int, component: str) -> Float[np.ndarray, "d_out d_in"]:

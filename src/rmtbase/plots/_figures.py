@@ -36,6 +36,7 @@ from rmtbase.plots._p_value_qq import p_value_qq
 from rmtbase.plots._picture import Picture, Pictures
 from rmtbase.plots._statistic_by_layer import statistic_by_layer
 from rmtbase.plots._theme import Theme, as_theme
+from rmtbase.scoring import require_scores
 from rmtbase.statistics import ELEMENT_STATISTICS
 from rmtbase.tables import null_method
 
@@ -147,7 +148,10 @@ def _look(theme: Theme | str, width: float | None) -> _Look:
 
 def _figures(table: xr.Dataset | xr.DataTree, look: _Look) -> dict[str, Picture]:
     if isinstance(table, xr.DataTree):
+        require_scores(table)
         return _of_scores(table, look)
+    if not isinstance(table, xr.Dataset):
+        raise ParameterError("table", type(table).__name__, "a table or a scores tree; open a file by open_table")
     if "distance_profile" in table:
         return {"effective-depth": _of_depths(table, look)}
     if "case" not in table.dims:

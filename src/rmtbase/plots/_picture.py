@@ -17,7 +17,7 @@ from matplotlib.text import Text
 
 from rmtbase.errors import OutputError, ParameterError
 from rmtbase.plots._theme import Theme
-from rmtbase.tables import require_writable, write_bytes
+from rmtbase.tables import require_same_kind, require_writable, write_bytes
 
 FORMATS = {"pdf": b"%PDF-", "svg": b"<?xml", "png": b"\x89PNG"}
 """The formats of files, with how each begins."""
@@ -107,7 +107,7 @@ def content(figures: Mapping[str, Figure], format: str, dpi: float = 150) -> byt
         )
     longest = max(float(side) for figure in figures.values() for side in figure.get_size_inches())
     if not 0 < dpi * longest <= _MOST_PIXELS:
-        raise ParameterError("dpi", dpi, f"a number up to {_MOST_PIXELS / longest:.0f} for so large a figure")
+        raise ParameterError("dpi", dpi, f"a positive number up to {_MOST_PIXELS / longest:.0f} for so large a figure")
     stream = io.BytesIO()
     # TrueType, so that text in a PDF can be selected and set in journals; salted, so that a file is the same each time.
     with matplotlib.rc_context({"pdf.fonttype": 42, "svg.hashsalt": "rmtbase"}):
@@ -153,8 +153,12 @@ def save(
     """
     path, named = Path(path), _named(figures)
     suffix = path.suffix.lower().removeprefix(".")
+    if path.name in [f".{one}" for one in FORMATS]:  # which has no suffix: it is all name
+        raise ParameterError("output", str(path), "a name before the suffix, or another folder's")
     if format is not None and format not in FORMATS:
         raise ParameterError("format", format, ", ".join(FORMATS))
+    if path.is_dir() and suffix in FORMATS:
+        raise OutputError(path, "a folder of that name is there; name another file, or a folder within it")
     if path.is_dir() or not suffix:
         kind = format or "png"
         try:
@@ -172,23 +176,8 @@ def save(
     for target in targets:
         require_writable(target)
         if not overwrite:
-            _require_same_kind(target, kind)
+            require_same_kind(target, kind.upper(), FORMATS[kind])
     return [write_bytes(content(held, kind, dpi), target) for target, held in targets.items()]
-
-
-def _require_same_kind(path: Path, kind: str) -> None:
-    """Raise if a file stands there that does not begin as one of that format does."""
-    try:
-        with path.open("rb") as stream:
-            start = stream.read(len(FORMATS[kind]))
-    except FileNotFoundError:
-        return
-    except OSError as error:
-        raise OutputError(path, error.strerror or str(error)) from error
-    if start and start != FORMATS[kind]:
-        raise OutputError(
-            path, f"a file that is no {kind.upper()} is there; name another, or overwrite it (--overwrite)"
-        )
 
 
 def _named(figures: Figure | Axes | Mapping[str, Figure]) -> Mapping[str, Figure]:

@@ -6,7 +6,10 @@ two things apart by hue alone. The dark theme lightens them until they stand out
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import logging
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -14,8 +17,9 @@ from typing import Any
 import matplotlib
 from matplotlib.font_manager import font_scalings
 
-from rmtbase.errors import MissingFileError, ParameterError
+from rmtbase.errors import MissingFileError, ParameterError, RmtbaseWarning
 from rmtbase.regular_files import require_regular
+from rmtbase.shown import in_one_line, shown
 
 ORANGE = "#e69f00"
 SKY_BLUE = "#56b4e9"
@@ -46,6 +50,7 @@ _CYCLED = (("free_law", "observed"), ("naive", "flagged"))  # roles that take a 
 _NO_STYLE = ("backend", "interactive", "toolbar", "savefig.directory", "tk.", "webagg.", "keymap.", "date.epoch")
 
 
+@in_one_line
 @dataclass(frozen=True)
 class Theme:
     """The colours of a picture, as Matplotlib takes them.
@@ -92,15 +97,23 @@ class Theme:
         Raises:
             MissingFileError: there is no such file.
             ParameterError: it cannot be read as a style.
+
+        Warns:
+            RmtbaseWarning: a line of it sets nothing.
         """
         path = Path(path)
         try:
             require_regular(path)
-            found = matplotlib.rc_params_from_file(path, fail_on_error=True, use_default_template=False)
+            with _complaints() as in_vain:
+                found = matplotlib.rc_params_from_file(path, fail_on_error=True, use_default_template=False)
         except FileNotFoundError as error:
             raise MissingFileError(path, "name a Matplotlib style file") from error
         except (OSError, ValueError, KeyError) as error:
             raise ParameterError("style", str(path), f"a Matplotlib style file ({error})") from error
+        if in_vain and not found:
+            raise ParameterError("style", str(path), f"a Matplotlib style file ({in_vain[0]})")
+        for line in in_vain:
+            warnings.warn(f"{path.name}: {line}", RmtbaseWarning, stacklevel=2)
         settings = {name: value for name, value in found.items() if not name.startswith(_NO_STYLE)}
         colours: dict[str, Any] = {role: settings[name] for name, role in _ROLES.items() if name in settings}
         if "axes.prop_cycle" in settings:
@@ -108,6 +121,23 @@ class Theme:
             colours |= {role: colour for roles, colour in zip(_CYCLED, cycle, strict=False) for role in roles}
             colours |= {"series": cycle} if cycle else {}
         return replace(self, **colours, settings={**self.settings, **settings})
+
+
+@contextmanager
+def _complaints() -> Iterator[list[str]]:
+    """What Matplotlib only logs of a style file: keys that it does not know, and lines that are none."""
+    said: list[str] = []
+
+    def keep(record: logging.LogRecord) -> bool:
+        said.append(shown(next(line for line in record.getMessage().splitlines() if line)))
+        return False
+
+    logger = logging.getLogger("matplotlib")
+    logger.addFilter(keep)
+    try:
+        yield said
+    finally:
+        logger.removeFilter(keep)
 
 
 LIGHT = Theme(

@@ -22,7 +22,7 @@ from rmtbase.report._captions import captions, opening
 from rmtbase.report._numbers import formula, number, z_text
 from rmtbase.report._svg import css_values, inline_svg, page_settings
 from rmtbase.report._tables import SCORE_COLUMNS, heads_table, matrices_table
-from rmtbase.scoring import farthest_distance, p_value_floors, summarize_scores
+from rmtbase.scoring import farthest_distance, p_value_floors, require_scores, summarize_scores
 from rmtbase.shown import shown
 from rmtbase.statistics import SPECTRAL_STATISTICS
 from rmtbase.tables import null_method
@@ -54,8 +54,7 @@ def render(scores: xr.DataTree, *, date: datetime.date | None = None) -> str:
     Raises:
         ParameterError: it is no scores tree, or holds what no scores hold.
     """
-    if not isinstance(scores, xr.DataTree) or not {"heads", "null"} <= set(scores.children):
-        raise ParameterError("scores", type(scores).__name__, "a scores tree with /heads and /null")
+    require_scores(scores)
     _require_renderable(scores)
     null = _null(scores)
     summary, heads = summarize_scores(scores), scores["heads"].to_dataset()

@@ -4,6 +4,7 @@ from rmtbase.scoring._csv import heads_csv
 from rmtbase.scoring._depth_fitter import DepthFitter, depth_fitter
 from rmtbase.scoring._effective_depth import EffectiveDepth, effective_depth
 from rmtbase.scoring._find_null import ANALYTIC, draws_for
+from rmtbase.scoring._heads import require_scores
 from rmtbase.scoring._matrices import matrix_p_value_floors
 from rmtbase.scoring._model_depths import effective_depths
 from rmtbase.scoring._score import score, score_heads
@@ -34,6 +35,7 @@ __all__ = [
     "heads_csv",
     "matrix_p_value_floors",
     "p_value_floors",
+    "require_scores",
     "score",
     "score_heads",
     "signed_distance",

@@ -7,6 +7,7 @@ import io
 
 import xarray as xr
 
+from rmtbase.scoring._heads import require_scores
 from rmtbase.shown import shown
 
 _PER_HEAD = (
@@ -29,7 +30,11 @@ def heads_csv(tree: xr.DataTree) -> str:
 
     Numbers carry all their digits, so that nothing is lost on the way through. A text that a spreadsheet would run as a
     formula begins with an apostrophe; control characters stand as their escapes.
+
+    Raises:
+        ParameterError: it is no scores tree.
     """
+    require_scores(tree)
     heads = tree["heads"].to_dataset()
     statistics = heads["statistic"].values.tolist()
     file = io.StringIO()

@@ -8,6 +8,7 @@ import numpy as np
 import xarray as xr
 from jaxtyping import Bool, Float, Int
 
+from rmtbase.errors import ParameterError
 from rmtbase.nulls import PROBABILITIES, Heads, HeadScores
 from rmtbase.statistics import SPECTRAL_STATISTICS, benjamini_hochberg
 from rmtbase.tables import SCORES_SCHEMA, describe
@@ -15,6 +16,16 @@ from rmtbase.tables import SCORES_SCHEMA, describe
 _LEAST = 1e-60  # beyond it, or its inverse, squares of eigenvalues leave float64, whatever the shape
 IN_RANGE = f"a product of norms between {_LEAST:g} and {1.0 / _LEAST:g}: rescale the weights"
 """What :func:`first_out_of_range` expects, in words."""
+
+
+def require_scores(scores: xr.DataTree) -> None:
+    """Raise :class:`~rmtbase.errors.ParameterError` unless it is a scores tree."""
+    if not isinstance(scores, xr.DataTree) or not {"heads", "null"} <= set(scores.children):
+        raise ParameterError(
+            "scores",
+            type(scores).__name__,
+            "a scores tree with /heads and /null, as rmtbase.score makes and rmtbase.open_scores opens it",
+        )
 
 
 def sigma_estimate(factors: Float[np.ndarray, "... d_head d_model"]) -> Float[np.ndarray, "..."]:

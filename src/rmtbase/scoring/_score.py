@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -86,8 +86,8 @@ def score(
 
 
 def score_heads(
-    w_q: ArrayLike | Sequence[Any],
-    w_k: ArrayLike | Sequence[Any],
+    w_q: ArrayLike | Iterable[Any],
+    w_k: ArrayLike | Iterable[Any],
     baseline: xr.Dataset | Path | str | None = None,
     null: str = "gaussian",
     draws: int | None = None,
@@ -114,7 +114,7 @@ def score_heads(
 
     Args:
         w_q: query factors, so that q = W_Q x: (head, d_head, d_model) for one layer, (layer, head, d_head, d_model), or
-            a list of one array (head, d_head, d_model) for each layer.
+            one array (head, d_head, d_model) for each layer: a list, a ``torch.nn.ParameterList``, a generator.
         w_k: key factors, given in the same way, (key_head, d_head, d_model) for a layer. Fewer key heads than heads
             means grouped queries: query head i reads key head i // (heads / key heads).
         baseline: a baseline table or an atlas (a dataset or file) to take the null from. Where it lacks the shape, and

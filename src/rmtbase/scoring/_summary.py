@@ -13,6 +13,7 @@ import xarray as xr
 from jaxtyping import Bool, Float
 
 from rmtbase.nulls import distance_from_moments
+from rmtbase.scoring._heads import require_scores
 from rmtbase.shown import in_one_line
 from rmtbase.statistics import SPECTRAL_STATISTICS
 from rmtbase.tables import null_method
@@ -174,7 +175,11 @@ def summarize_scores(tree: xr.DataTree, level: float = FALSE_DISCOVERY_RATE) -> 
 
     A head has left the null when its omnibus q-value, one test over all statistics with their correlations, is under
     ``level``; the statistic named with it is the farthest one.
+
+    Raises:
+        ParameterError: it is no scores tree.
     """
+    require_scores(tree)
     heads = tree["heads"].to_dataset()
     names = heads["statistic"].values.tolist()
     omnibus = heads["omnibus_q_value"].values

@@ -25,7 +25,7 @@ from rmtbase.tables._schema import (
     describe,
 )
 from rmtbase.tables._scores_schema import SCORES_SCHEMA, null_method
-from rmtbase.tables._writing import is_temporary, require_writable, sweep, write_bytes, write_table
+from rmtbase.tables._writing import is_temporary, require_same_kind, require_writable, sweep, write_bytes, write_table
 
 __all__ = [
     "ATLAS_SCHEMA",
@@ -50,6 +50,7 @@ __all__ = [
     "open_scores",
     "open_table",
     "provenance",
+    "require_same_kind",
     "require_writable",
     "software_version",
     "software_versions",

@@ -32,6 +32,8 @@ def to_pandas(table: xr.Dataset | xr.DataTree, group: str = "heads") -> pd.DataF
         ParameterError: a tree without that group; a dataset without any of the dimensions of a row.
     """
     dataset = _group(table, group) if isinstance(table, xr.DataTree) else table
+    if not isinstance(dataset, xr.Dataset):
+        raise ParameterError("table", type(table).__name__, "a table or a scores tree; open a file by open_table")
     rows = [dim for dim in _OF_A_ROW if dim in dataset.sizes]
     if not rows:
         raise ParameterError("table", tuple(dataset.sizes), f"a dimension among {', '.join(_OF_A_ROW)}")
@@ -53,5 +55,5 @@ def to_pandas(table: xr.Dataset | xr.DataTree, group: str = "heads") -> pd.DataF
 def _group(tree: xr.DataTree, name: str) -> xr.Dataset:
     there = [group for group in ("heads", "matrices") if group in tree.children]
     if name not in there:
-        raise ParameterError("group", name, f"one of {', '.join(there)}")
+        raise ParameterError("group", name, f"one of {', '.join(there) or 'heads and matrices, of a scores tree'}")
     return tree.children[name].to_dataset(inherit=False)

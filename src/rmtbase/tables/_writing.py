@@ -56,6 +56,20 @@ def require_writable(path: Path | str) -> Path:
     return path
 
 
+def require_same_kind(path: Path | str, kind: str, start: bytes) -> None:
+    """Raise :class:`~rmtbase.errors.OutputError` if a file is there that does not begin as those of its kind do."""
+    path = Path(path)
+    try:
+        with path.open("rb") as stream:
+            found = stream.read(len(start))
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise OutputError(path, error.strerror or str(error)) from error
+    if found and found != start:
+        raise OutputError(path, f"a file that is no {kind} is there; name another, or overwrite it (--overwrite)")
+
+
 def write_table(table: xr.Dataset | xr.DataTree, path: Path | str) -> Path:
     """Write a dataset or tree as netCDF4, so that the path holds the old file or the whole new one, never a part.
 

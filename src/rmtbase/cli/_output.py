@@ -1,4 +1,4 @@
-"""What goes to stdout where an output is named ``-``."""
+"""Where results go: to files, none of which replaces one of another kind unasked, or to stdout, named ``-``."""
 
 from __future__ import annotations
 
@@ -7,12 +7,32 @@ from pathlib import Path
 
 from rmtbase.errors import OutputError
 
-_NAME = Path("-")
+_STDOUT = Path("-")
+
+KINDS = {"netCDF": b"\x89HDF", "CSV of heads": b"layer,head,", "HTML": b"<!DOCTYPE html>"}
+"""What a command writes beside pictures, and how each begins."""
 
 
 def is_standard_output(path: Path | None) -> bool:
     """Whether an output's name stands for stdout."""
-    return path == _NAME
+    return path == _STDOUT
+
+
+def require_output(path: Path, kind: str) -> None:
+    """Raise :class:`~rmtbase.errors.OutputError` if no such file can be put there: asked before long work."""
+    from rmtbase.tables import require_writable
+
+    if is_standard_output(path):
+        raise OutputError("-", f"{kind} cannot be written to stdout; name a file")
+    require_writable(path)
+
+
+def require_replaceable(path: Path, kind: str, overwrite: bool) -> None:
+    """Raise :class:`~rmtbase.errors.OutputError` if a file of another kind is there that may not be overwritten."""
+    from rmtbase.tables import require_same_kind
+
+    if not overwrite:
+        require_same_kind(path, kind, KINDS[kind])
 
 
 def write_to_standard_output(content: bytes) -> None:
