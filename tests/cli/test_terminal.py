@@ -116,12 +116,12 @@ def test_log_holds_no_bars_where_colours_are_forced(run_process, shape, tmp_path
 
 # How far long work is, away from a terminal
 
-LONG = ("baseline", "--d-model", 512, "--d-head", 128, "--draws", "4k")
+LONG = ("baseline", "--d-model", 512, "--d-head", 64, "--draws", "4k")
 
 
 def test_long_work_away_from_a_terminal_tells_how_far_it_is(run_process, tmp_path):
     path = tmp_path / "table.nc"
-    ran = run_process(*LONG, "-o", path, RMTBASE_PROGRESS_SECONDS="0.2")
+    ran = run_process(*LONG, "-o", path, RMTBASE_PROGRESS_SECONDS="0.02")
     *lines, wrote = ran.err.splitlines()
     assert (ran.status, wrote) == (0, f"rmtbase: wrote {path}")
     drawing = [line for line in lines if line.startswith("rmtbase: drawing: ")]
@@ -132,7 +132,7 @@ def test_long_work_away_from_a_terminal_tells_how_far_it_is(run_process, tmp_pat
 
 
 def test_quiet_long_work_tells_nothing(run_process, tmp_path):
-    ran = run_process(*LONG, "-q", "-o", tmp_path / "table.nc", RMTBASE_PROGRESS_SECONDS="0.1")
+    ran = run_process(*LONG, "-q", "-o", tmp_path / "table.nc", RMTBASE_PROGRESS_SECONDS="0.02")
     assert (ran.status, ran.err) == (0, "")
 
 

@@ -1,6 +1,7 @@
 import datetime
 import json
 import re
+from functools import partial
 from html.parser import HTMLParser
 from itertools import pairwise
 
@@ -115,6 +116,9 @@ def test_hostile_names_stay_text(harmless, page, outline):
     assert all("onerror" not in attrs for _, attrs in outline.elements)
 
 
+in_words = partial(render, pictures=False)
+
+
 def words_of(page):
     return " ".join("".join(Outline(page).text).split())
 
@@ -133,7 +137,7 @@ def test_the_finding_comes_first_and_in_words(tree, outline):
 
 def test_the_first_two_sentences_say_what_was_compared_with_what(tree, analytic_tree):
     for scores, against in ((tree, "2 000 random heads"), (analytic_tree, "what is known by theory of random heads")):
-        text = words_of(render(scores))
+        text = words_of(in_words(scores))
         lead = text.index("Each attention head of ")
         assert text.index(f"was compared with {against} of the same shape (d_model 32, d_head 8)") > lead
         heads = len(summarize_scores(scores).findings)
@@ -143,7 +147,7 @@ def test_the_first_two_sentences_say_what_was_compared_with_what(tree, analytic_
 
 def test_one_head_is_told_as_one(baseline):
     w_q, w_k = np.random.default_rng(0).standard_normal((2, 1, 8, 32))
-    text = words_of(render(rmtbase.score_heads(w_q, w_k, baseline=baseline, model="a model")))
+    text = words_of(in_words(rmtbase.score_heads(w_q, w_k, baseline=baseline, model="a model")))
     for words in (
         "shape1 layer × 1 head d_model32",
         "The attention head of a model was compared with 2 000 random heads",
@@ -153,16 +157,24 @@ def test_one_head_is_told_as_one(baseline):
         assert words in text
     assert not re.search(r"\b1 (head|layer)s\b", text)
     w_q += 3 * np.outer(np.ones(8), np.ones(32))
-    assert "It differs from them" in words_of(render(rmtbase.score_heads(w_q, w_k, baseline=baseline)))
+    assert "It differs from them" in words_of(in_words(rmtbase.score_heads(w_q, w_k, baseline=baseline)))
 
 
 def test_a_model_without_a_head_that_can_be_scored_has_a_page(baseline):
     state = {"h.0.attn.c_attn.weight": np.zeros((32, 96)), "h.0.attn.c_proj.weight": np.eye(32)}
-    text = words_of(render(rmtbase.score(state, baseline, family="gpt2", config={"n_head": 4})))
+    text = words_of(in_words(rmtbase.score(state, baseline, family="gpt2", config={"n_head": 4})))
     assert "Each attention head of this state dict was compared" in text
     assert "No head could be compared: each has a factor that is all zeros." in text
     assert "0 of 0" in text
     assert "null standard deviations of the farthest head–" in text
+
+
+def test_a_page_without_pictures_is_the_same_but_for_them(tree, page):
+    without = re.sub(r"<figure .*?</figure>", "", page, flags=re.DOTALL)
+    for part in (r'<li><a href="#figures">.*?</a></li>', r'<section id="figures".*?</section>'):
+        without, count = re.subn(part, "", without, flags=re.DOTALL)
+        assert count == 1
+    assert in_words(tree).split() == without.split()
 
 
 def test_a_long_name_is_cut_in_captions(tree):
@@ -175,19 +187,18 @@ def test_a_long_name_is_cut_in_captions(tree):
 
 def test_a_null_of_copies_is_told_as_one(resampled_tree):
     words = {"permutation": "put in random order", "haar": "turned against each other at random"}
-    text = words_of(render(resampled_tree))
+    text = words_of(in_words(resampled_tree))
     assert "499 copies of itself" in text
     assert words[resampled_tree.attrs["null"].partition(":")[0]] in text
 
 
 def test_the_page_says_of_what_it_is_when_it_was_made_and_by_what(analytic_tree, monkeypatch):
-    page = render(analytic_tree, date=datetime.date(2031, 2, 3))
-    text = words_of(page)
+    text = words_of(render(analytic_tree, date=datetime.date(2031, 2, 3)))
     assert "date2031-02-03" in text
     assert f"made byrmtbase {analytic_tree.attrs['rmtbase_version']}" in text
     assert text.count("learned. ") >= 8  # each caption names the model
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "86400")
-    assert "date1970-01-02" in words_of(render(analytic_tree))
+    assert "date1970-01-02" in words_of(in_words(analytic_tree))
 
 
 def test_farthest_has_one_meaning_and_says_where_it_is_ln(tree, page):
@@ -238,7 +249,7 @@ def test_scores_of_arrays_have_a_page(tree):
     del arrays["matrices"]
     for attributes in ({"family": "", "model": "arrays", "revision": ""}, {"family": "arrays"}):
         arrays.attrs = tree.attrs | attributes
-        page = render(arrays)
+        page = in_words(arrays)
         assert Outline(page).open == []
         assert ("Each attention head of these arrays was" in page) == ("model" in attributes)
 
@@ -324,7 +335,7 @@ def test_the_null_is_explained_with_its_provenance(tree, page, outline):
 
 
 def test_an_analytic_null_is_explained_as_what_it_is(analytic_tree):
-    page = render(analytic_tree)
+    page = in_words(analytic_tree)
     outline = Outline(page)
     assert outline.open == []
     assert len(outline.identifiers) == len(set(outline.identifiers))
@@ -345,7 +356,7 @@ def test_an_analytic_null_is_explained_as_what_it_is(analytic_tree):
 
 
 def test_a_null_of_the_heads_own_is_explained_as_what_it_is(resampled_tree):
-    page = render(resampled_tree)
+    page = in_words(resampled_tree)
     outline = Outline(page)
     assert outline.open == []
     assert len(outline.identifiers) == len(set(outline.identifiers))
@@ -367,7 +378,7 @@ def test_a_null_of_the_heads_own_is_explained_as_what_it_is(resampled_tree):
 def test_a_page_names_the_statistics_that_have_no_null(make_weights, tmp_path):
     queries, keys = np.random.default_rng(2).standard_normal((2, 2, 3, 16, 20))
     tree = rmtbase.score(make_weights(queries, keys).save(tmp_path / "model"), "analytic")
-    words = render(tree)
+    words = in_words(tree)
     assert "the lower one is not known at this shape" in words
     assert "condition number of singular values, smallest eigenvalue: none is known at this shape" in words
 
@@ -379,20 +390,20 @@ def test_hostile_provenance_of_an_analytic_null_stays_text(analytic_tree):
         "table": script,
         "provenance": json.dumps({"null": {"trace": script, script: "none"}}),
     }
-    outline = Outline(render(hostile))
+    outline = Outline(in_words(hostile))
     assert outline.open == []
     assert outline.of("img") == []
     assert len(outline.of("script")) == 3  # of each of the two tables, and the page's own
     assert "".join(outline.text).count(script) >= 3
     hostile.attrs["provenance"] = json.dumps({"model": script})
-    assert "How well each law is known" not in render(hostile)
+    assert "How well each law is known" not in in_words(hostile)
 
 
 def test_a_page_without_matrices_has_no_section_for_them(tree):
     bare = tree.copy()
     del bare["matrices"]
-    assert "Weight matrices" in render(tree)
-    assert "Weight matrices" not in render(bare)
+    assert "Weight matrices" in in_words(tree)
+    assert "Weight matrices" not in in_words(bare)
 
 
 def test_the_same_scores_give_the_same_page_whatever_the_caller_s_matplotlib_settings(tree, page):
@@ -424,7 +435,7 @@ def shown_of_heads(tree, **values):
         place = heads[name].sel(statistic="stable_rank")
         heads[name].loc[{"statistic": "stable_rank"}] = np.resize(column, place.shape)
     changed["heads"] = heads
-    cells = embedded(render(changed), "heads-table")["stable_rank"]["cells"]
+    cells = embedded(in_words(changed), "heads-table")["stable_rank"]["cells"]
     return dict(zip(("observed", "null", "z"), (column.split("|") for column in cells), strict=False))
 
 

@@ -155,7 +155,7 @@ def test_scores_of_the_bundled_model_are_those_with_the_full_table(demo_table, a
 
 def test_the_report_and_the_file_of_such_scores_are_whole(as_shipped, nothing_is_simulated, tmp_path):
     tree = rmtbase.score("demo", matrices="none")
-    page = render(tree)
+    page = render(tree, pictures=False)
     assert "10000; source: the atlas shipped with rmtbase." in page
     assert "simulations" in page  # of the provenance
     write_table(tree, tmp_path / "scores.nc")

@@ -7,6 +7,7 @@ import datetime
 import hashlib
 import json
 import os
+from collections.abc import Mapping
 from importlib.resources import files
 from numbers import Real
 from typing import Any
@@ -18,7 +19,7 @@ from markupsafe import Markup
 
 from rmtbase.errors import ParameterError
 from rmtbase.plots import DARK, LIGHT, MAIN_STATISTICS, figures, statistic_words
-from rmtbase.report._captions import captions, opening
+from rmtbase.report._captions import Caption, captions, opening
 from rmtbase.report._numbers import formula, number, z_text
 from rmtbase.report._svg import css_values, inline_svg, page_settings
 from rmtbase.report._tables import SCORE_COLUMNS, heads_table, matrices_table
@@ -40,7 +41,7 @@ _UNNAMED = {
 }  # what has no name of its own
 
 
-def render(scores: xr.DataTree, *, date: datetime.date | None = None) -> str:
+def render(scores: xr.DataTree, *, date: datetime.date | None = None, pictures: bool = True) -> str:
     """One HTML page that says which heads left the null, how far and by which statistic, and shows it.
 
     The page needs no network and opens from disk: styles, script and figures are inside, and a content security
@@ -50,6 +51,8 @@ def render(scores: xr.DataTree, *, date: datetime.date | None = None) -> str:
         scores: the tree that ``rmtbase.score`` or ``rmtbase.score_heads`` returns, or ``rmtbase.tables.open_scores``
             reads.
         date: the date on the page; today's if None, or that of the environment's SOURCE_DATE_EPOCH.
+        pictures: whether the figures are drawn, which takes nearly all of the time; without them the page has its words
+            and tables alone.
 
     Raises:
         ParameterError: it is no scores tree, or holds what no scores hold.
@@ -61,11 +64,7 @@ def render(scores: xr.DataTree, *, date: datetime.date | None = None) -> str:
     caption = captions(scores, " ".join(summary.by_statistic()))
     model = shown(scores.attrs["model"])
     name = _UNNAMED.get(model, model)
-    with page_settings() as theme:
-        drawings = {
-            name: inline_svg(figure, f"f{k}", caption[name].description)
-            for k, (name, figure) in enumerate(figures(scores, theme=theme).items())
-        }
+    drawings = _drawings(scores, caption) if pictures else {}
     matrices = scores["matrices"].to_dataset() if "matrices" in scores.children else None
     floors = p_value_floors(scores.attrs)
     script = _resource("page.js")
@@ -74,7 +73,7 @@ def render(scores: xr.DataTree, *, date: datetime.date | None = None) -> str:
         .get_template("page.html")
         .render(
             attrs=scores.attrs,
-            sections=_sections(matrices is not None),
+            sections=_sections(pictures, matrices is not None),
             summary=summary,
             name=name,
             date=(date or _today()).isoformat(),
@@ -153,10 +152,19 @@ def _resource(name: str) -> str:
     return files("rmtbase.report").joinpath("templates", name).read_text(encoding="utf-8")
 
 
-def _sections(with_matrices: bool) -> dict[str, str]:
+def _drawings(scores: xr.DataTree, caption: Mapping[str, Caption]) -> dict[str, Markup]:
+    """The figures as SVG elements, by name."""
+    with page_settings() as theme:
+        return {
+            name: inline_svg(figure, f"f{k}", caption[name].description)
+            for k, (name, figure) in enumerate(figures(scores, theme=theme).items())
+        }
+
+
+def _sections(with_pictures: bool, with_matrices: bool) -> dict[str, str]:
     return {
         "finding": "What was found",
-        "figures": "Heads in pictures",
+        **({"figures": "Heads in pictures"} if with_pictures else {}),
         "heads": "All heads",
         **({"matrices": "Weight matrices"} if with_matrices else {}),
         "null": "How the null was made",
