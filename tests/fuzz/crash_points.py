@@ -64,11 +64,18 @@ class Command:
 
 
 COMMANDS = {
-    "finish a run": Command("manifest", ("baseline", "--plan", "small.toml", "-o", "small.nc"), ("small.nc",)),
-    "go on with a run": Command(
-        "manifest_gone_on_with", ("baseline", "--plan", "small.toml", "-o", "small.nc"), ("small.nc",), short=False
+    "finish a run": Command(
+        "manifest", ("baseline", "--plan", "small.toml", "-o", "small.nc", "--overwrite"), ("small.nc",)
     ),
-    "begin a run": Command("plan", ("baseline", "--plan", "small.toml", "-o", "small.nc"), ("small.nc",), short=False),
+    "go on with a run": Command(
+        "manifest_gone_on_with",
+        ("baseline", "--plan", "small.toml", "-o", "small.nc", "--overwrite"),
+        ("small.nc",),
+        short=False,
+    ),
+    "begin a run": Command(
+        "plan", ("baseline", "--plan", "small.toml", "-o", "small.nc", "--overwrite"), ("small.nc",), short=False
+    ),
     "score": Command(
         "baseline",
         (
@@ -82,17 +89,30 @@ COMMANDS = {
             "heads.csv",
             "--report",
             "report.html",
+            "--overwrite",
         ),
         ("scores.nc", "heads.csv", "report.html"),
     ),
     "plot": Command(
         "baseline",
-        ("plot", "table.nc", "-o", "figures"),
+        ("plot", "table.nc", "-o", "figures", "--overwrite"),
         ("figures/table-null-spectrum-12x8.png", "figures/table-ordered-eigenvalues-12x8.png"),
     ),
     "depth": Command(
         "safetensors",
-        ("depth", "model", "--max-depth", "2", "--draws", "19", "--component", "attention_query", "-o", "depth.nc"),
+        (
+            "depth",
+            "model",
+            "--max-depth",
+            "2",
+            "--draws",
+            "19",
+            "--component",
+            "attention_query",
+            "-o",
+            "depth.nc",
+            "--overwrite",
+        ),  # fmt: skip
         ("depth.nc",),
         short=False,
     ),

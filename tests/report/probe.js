@@ -38,8 +38,6 @@ window.addEventListener("load", () => {
   seen.whole = { pressed: box.querySelector(".controls button").getAttribute("aria-pressed"),
     hidden: scroll.scrollHeight - scroll.clientHeight };
   seen.hints = [...document.querySelectorAll(".plot + .hint")].map((hint) => getComputedStyle(hint).display);
-  seen.tables = [...document.querySelectorAll(".score-table .scroll")].map((table) => [
-    table.scrollWidth > table.clientWidth, getComputedStyle(table.parentElement.querySelector(".hint")).display === "block"]);
   seen.on_paper = headers.map((header) => header.dataset.title);
   seen.width = innerWidth;
   seen.dark = matchMedia("(prefers-color-scheme: dark)").matches;
@@ -55,8 +53,12 @@ window.addEventListener("load", () => {
   seen.title = document.title;
   seen.cells = [...document.querySelectorAll("#matrices-table tbody tr")].map(
     (row) => [row.cells[0].textContent, row.cells[1].textContent]);
-  const probe = document.createElement("pre");
-  probe.id = "probe";
-  probe.textContent = JSON.stringify(seen);
-  document.body.append(probe);
+  setTimeout(() => { // when the page has seen what the presses changed
+    seen.tables = [...document.querySelectorAll(".score-table .scroll")].map((table) => [
+      table.scrollWidth > table.clientWidth, getComputedStyle(table.parentElement.querySelector(".hint")).display === "block"]);
+    const probe = document.createElement("pre");
+    probe.id = "probe";
+    probe.textContent = JSON.stringify(seen);
+    document.body.append(probe);
+  }, 200);
 });

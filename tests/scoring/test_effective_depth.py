@@ -44,9 +44,9 @@ def matrix():
         (1.0, "()"),
         (np.ones((3, 3), complex), "complex"),
         (np.ones((3, 3), bool), "bool"),
-        ("weights", "dtype <U7"),
+        ("weights", "str"),
         ([[1.0, 2.0], [3.0]], "list"),
-        (None, "dtype object"),
+        (None, "NoneType"),
     ],
 )
 def test_what_is_no_matrix_is_named(bad, fragment):

@@ -87,9 +87,11 @@ for (const box of document.querySelectorAll(".score-table")) {
 // What is wider than the window says so.
 for (const box of document.querySelectorAll(".plot, .scroll")) {
   const hint = box.parentElement.querySelector(":scope > .hint");
-  new ResizeObserver(() => {
+  const resized = new ResizeObserver(() => {
     hint.style.display = box.scrollWidth > box.clientWidth ? "block" : "none";
-  }).observe(box);
+  });
+  resized.observe(box);
+  resized.observe(box.firstElementChild); // another statistic makes another width
 }
 
 // On paper nothing can be opened or scrolled.
