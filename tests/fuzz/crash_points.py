@@ -112,7 +112,7 @@ COMMANDS = {
             "-o",
             "depth.nc",
             "--overwrite",
-        ),  # fmt: skip
+        ),
         ("depth.nc",),
         short=False,
     ),
