@@ -80,7 +80,6 @@ def spectra(*args, **kwargs):
     return [np.concatenate(part) for part in list(zip(*chunks, strict=True))[1:]]
 
 
-@pytest.mark.optimized
 @pytest.mark.parametrize("method", METHODS)
 def test_the_first_draws_of_a_longer_run_are_those_of_a_shorter_one_bit_for_bit(method):
     ensemble = low_rank_product(9, 4, method)
@@ -89,7 +88,6 @@ def test_the_first_draws_of_a_longer_run_are_those_of_a_shorter_one_bit_for_bit(
         np.testing.assert_array_equal(of_long[:10], of_short)
 
 
-@pytest.mark.optimized
 @pytest.mark.parametrize("method", METHODS)
 def test_draws_do_not_depend_on_the_batch(method):
     ensemble = low_rank_product(9, 4, method)

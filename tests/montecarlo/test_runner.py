@@ -35,7 +35,7 @@ sys.path[:0] = sys.argv[2], os.path.dirname(sys.argv[2])
 from test_runner import digests
 print(json.dumps([digests(devices) for devices in json.loads(sys.argv[3])]))
 """
-ELSEWHERE = {"one core": ([None], ""), "four devices": ([2, 4], "--xla_force_host_platform_device_count=4")}
+ELSEWHERE = {"one core": ([None], ""), "four devices": ([4], "--xla_force_host_platform_device_count=4")}
 
 
 @pytest.fixture(scope="module", autouse=True)
