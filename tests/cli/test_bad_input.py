@@ -381,11 +381,11 @@ def test_scores_as_baseline(model_folder, refused, null_file, tmp_path):
 
 def test_baseline_that_lacks_the_shape_is_answered_with_a_visible_note(run, model_folder, tmp_path, monkeypatch, watch):
     monkeypatch.setenv("RMTBASE_CACHE", str(tmp_path / "cache"))
-    other = write_table(rmtbase.baseline([32, 31], [7, 8], draws=20), tmp_path / "other.nc")
+    other = write_table(rmtbase.baseline([32, 31], [4, 8], draws=20), tmp_path / "other.nc")
     before = other.read_bytes()
     first = run("score", model_folder, "--baseline", other, "--draws", 300, "--json")
     assert first.status == 0
-    assert f"rmtbase: {other} holds (31, 8), (32, 7) and not (32, 8), which is needed" in first.err
+    assert f"rmtbase: {other} holds (31, 8), (32, 4) and not (32, 8), which is needed" in first.err
     assert "null of (d_model, d_head) = (32, 8), 300 draws, seed 0: simulated now and kept in the cache" in first.err
     assert len(list((tmp_path / "cache").iterdir())) == 1
     second = run("score", model_folder, "--baseline", other, "--draws", 300, "--json")

@@ -192,11 +192,19 @@ def test_the_module_and_the_script_are_one_program(run_process):
 # Completion
 
 
-def completed(words, run_process):
-    ran = run_process(_RMTBASE_COMPLETE="complete_bash", COMP_WORDS=words, COMP_CWORD=str(words.count(" ")))
-    assert ran.status == 0
-    assert ran.err == ""
-    return ran.out.split()
+@pytest.fixture
+def completed(run, monkeypatch):
+    """What the words of a command line may become, as the shell's script asks for it."""
+
+    def ask(words):
+        asked = {"_RMTBASE_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
+        for name, value in asked.items():
+            monkeypatch.setenv(name, value)
+        ran = run()
+        assert (ran.status, ran.err) == (0, "")
+        return ran.out.split()
+
+    return ask
 
 
 @pytest.mark.parametrize(
@@ -219,18 +227,16 @@ def completed(words, run_process):
         ("rmtbase plot --theme ", {"light", "dark", "print"}),
     ],
 )
-def test_shell_completes_names(words, some, run_process):
-    assert some <= set(completed(words, run_process))
+def test_shell_completes_names(words, some, completed):
+    assert some <= set(completed(words))
 
 
-def test_shell_completes_plans(run_process, tmp_path):
+def test_shell_completes_plans(completed, tmp_path):
     for name in ("one.toml", "other.toml", "one.nc"):
         (tmp_path / name).touch()
     (tmp_path / "onward").mkdir()
-    assert completed(f"rmtbase baseline --plan {tmp_path}/on", run_process) == [
-        f"{tmp_path}/one.toml",
-        f"{tmp_path}/onward/",
-    ]
+    found = completed(f"rmtbase baseline --plan {tmp_path}/on")
+    assert found == [f"{tmp_path}/one.toml", f"{tmp_path}/onward/"]
 
 
 def test_completion_is_fast_and_imports_no_jax():

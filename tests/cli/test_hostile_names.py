@@ -90,11 +90,11 @@ def test_a_nul_in_a_name_is_one_line(run):
 # Names that are not UTF-8
 
 
-def test_folders_and_files_whose_names_are_not_utf8_are_used_as_any_others(run_process, weights, null_file, tmp_path):
+def test_folders_and_files_whose_names_are_not_utf8_are_used_as_any_others(run, weights, null_file, tmp_path):
     here = tmp_path / NOT_UTF8
     folder = weights.save(here / f"model{NOT_UTF8}")
     outputs = {kind: here / f"{NOT_UTF8}.{kind}" for kind in ("nc", "csv", "html")}
-    ran = run_process(
+    ran = run(
         "score", folder, "--baseline", null_file,
         "-o", outputs["nc"], "--csv", outputs["csv"], "--report", outputs["html"],
     )  # fmt: skip

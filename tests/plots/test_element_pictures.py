@@ -64,7 +64,7 @@ def test_other_tables_are_refused(tables_of_other_kinds):
 def tables_of_other_kinds():
     import rmtbase
 
-    table = rmtbase.baseline(12, 3, draws=20, normalization="none")
+    table = rmtbase.baseline(32, 8, draws=20, normalization="none")
     return {"baseline": table, "atlas": compact_baseline(table)}
 
 

@@ -25,6 +25,17 @@ axes.prop_cycle: cycler("color", ["aa0000", "00aa00", "0000aa"])
 BEGINNINGS = {"pdf": b"%PDF-", "svg": b"<?xml", "png": b"\x89PNG"}
 
 
+@pytest.fixture(scope="module")
+def drawn(baseline):
+    """The figures of one shape."""
+    return figures(baseline.isel(case=[0]))
+
+
+@pytest.fixture(scope="module")
+def figure(drawn):
+    return drawn["null-spectrum-32x8"]
+
+
 @pytest.fixture
 def style(tmp_path):
     path = tmp_path / "paper.mplstyle"
@@ -36,28 +47,25 @@ def image_in(html):
     return base64.b64decode(re.search(r"data:image/png;base64,([^\"]+)", html).group(1))
 
 
-def test_a_figure_and_its_axes_show_themselves_in_a_notebook(baseline):
-    drawn = figures(baseline)
-    figure, ax = next(iter(drawn.values())), null_spectrum(baseline)
-    for one in (figure, ax):
+def test_a_figure_and_its_axes_show_themselves_in_a_notebook(baseline, drawn, figure):
+    for one in (figure, null_spectrum(baseline)):
         assert one._repr_png_().startswith(BEGINNINGS["png"])
         kind, html = one._mime_()
         assert kind == "text/html"
         assert html == one._repr_html_()
         assert image_in(html).startswith(BEGINNINGS["png"])
-    assert drawn._repr_html_().count("<figcaption>") == len(drawn) == 4
+    assert drawn._repr_html_().count("<figcaption>") == len(drawn) == 2
 
 
-def test_ipython_shows_what_is_returned(baseline):
+def test_ipython_shows_what_is_returned(baseline, drawn, figure):
     formatter = DisplayFormatter()
-    for one in (null_spectrum(baseline), figures(baseline), figures(baseline)["null-spectrum-32x8"]):
+    for one in (null_spectrum(baseline), drawn, figure):
         shown, _ = formatter.format(one)
         assert {"image/png", "text/html"} & set(shown)
 
 
 @pytest.mark.parametrize("kind", BEGINNINGS)
-def test_a_suffix_says_what_is_written(kind, baseline, tmp_path):
-    figure = figures(baseline)["null-spectrum-32x8"]
+def test_a_suffix_says_what_is_written(kind, baseline, figure, tmp_path):
     path = tmp_path / f"one.{kind}"
     assert save(figure, path) == [path]
     assert path.read_bytes().startswith(BEGINNINGS[kind])
@@ -68,8 +76,7 @@ def test_a_suffix_says_what_is_written(kind, baseline, tmp_path):
     assert path.read_bytes() == first  # no date, no random name
 
 
-def test_a_pdf_has_a_page_for_each_figure_and_a_folder_a_file(baseline, tmp_path):
-    drawn = figures(baseline)
+def test_a_pdf_has_a_page_for_each_figure_and_a_folder_a_file(drawn, tmp_path):
     save(drawn, tmp_path / "all.pdf")
     assert len(re.findall(rb"/Type /Page\b", (tmp_path / "all.pdf").read_bytes())) == len(drawn)
     assert save(drawn, tmp_path / "folder", format="svg") == [tmp_path / "folder" / f"{name}.svg" for name in drawn]
@@ -77,8 +84,7 @@ def test_a_pdf_has_a_page_for_each_figure_and_a_folder_a_file(baseline, tmp_path
         save(drawn, tmp_path / "all.png")
 
 
-def test_what_cannot_be_written_is_refused_before_anything_is(baseline, tmp_path):
-    figure = figures(baseline)["null-spectrum-32x8"]
+def test_what_cannot_be_written_is_refused_before_anything_is(figure, tmp_path):
     for name, options, words in (
         ("fig.jpg", {}, ".pdf, .svg, .png"),
         ("fig.pdf", {"format": "svg"}, "format = 'svg'"),
@@ -91,8 +97,8 @@ def test_what_cannot_be_written_is_refused_before_anything_is(baseline, tmp_path
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_file_of_another_kind_is_not_overwritten_unasked(baseline, tmp_path):
-    figure, path = figures(baseline)["null-spectrum-32x8"], tmp_path / "thesis.pdf"
+def test_a_file_of_another_kind_is_not_overwritten_unasked(figure, tmp_path):
+    path = tmp_path / "thesis.pdf"
     path.write_text("years of work")
     with pytest.raises(OutputError, match="no PDF"):
         save(figure, path)
@@ -128,5 +134,5 @@ def test_what_is_no_style_is_refused(content, style, tmp_path):
         LIGHT.with_style(tmp_path / "none.mplstyle")
 
 
-def test_figures_are_figures(baseline):
-    assert all(isinstance(figure, Figure) for figure in figures(baseline).values())
+def test_figures_are_figures(drawn):
+    assert all(isinstance(figure, Figure) for figure in drawn.values())

@@ -177,9 +177,9 @@ def test_a_page_without_pictures_is_the_same_but_for_them(tree, page):
     assert in_words(tree).split() == without.split()
 
 
-def test_a_long_name_is_cut_in_captions(tree):
-    named = tree.copy()
-    named.attrs = tree.attrs | {"model": "long-" * 40, "revision": "0123456789abcdef" * 4}
+def test_a_long_name_is_cut_in_captions(analytic_tree):
+    named = analytic_tree.copy()
+    named.attrs = analytic_tree.attrs | {"model": "long-" * 40, "revision": "0123456789abcdef" * 4}
     captions = re.findall(r"<figcaption><b>(.*?)</b>", render(named))
     assert len(captions) == 8
     assert all(len(words) < 140 and words.startswith("long-long") for words in captions)
@@ -193,10 +193,9 @@ def test_a_null_of_copies_is_told_as_one(resampled_tree):
 
 
 def test_the_page_says_of_what_it_is_when_it_was_made_and_by_what(analytic_tree, monkeypatch):
-    text = words_of(render(analytic_tree, date=datetime.date(2031, 2, 3)))
+    text = words_of(in_words(analytic_tree, date=datetime.date(2031, 2, 3)))
     assert "date2031-02-03" in text
     assert f"made byrmtbase {analytic_tree.attrs['rmtbase_version']}" in text
-    assert text.count("learned. ") >= 8  # each caption names the model
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "86400")
     assert "date1970-01-02" in words_of(in_words(analytic_tree))
 
