@@ -74,11 +74,12 @@ def test_what_a_style_file_sets_in_vain_is_told(run, null_file, tmp_path):
 def test_a_file_of_another_kind_stays_unless_it_may_go(run, null_file, tmp_path):
     path = tmp_path / "notes.pdf"
     path.write_text("notes")
-    ran = run("plot", null_file, "-o", path)
+    command = ("plot", null_file, "--figure", NAMES[0], "-o", path)
+    ran = run(*command)
     assert (ran.status, path.read_text()) == (2, "notes")
     assert "--overwrite" in ran.err
     for options in (["--overwrite"], []):  # a picture of the same kind is replaced unasked
-        assert run("plot", null_file, *options, "-o", path).status == 0
+        assert run(*command, *options).status == 0
         assert path.read_bytes().startswith(b"%PDF-")
 
 
