@@ -17,9 +17,11 @@ def draws(ensemble, count=50):
         return jax.tree.map(np.asarray, jax.jit(jax.vmap(ensemble.sample))(keys))
 
 
-@pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("dims", [(5, 1, 4, 1, 6), (1, 3, 2), (4, 3, 1)])
-def test_at_rank_one_the_norms_bound_the_singular_value_draw_by_draw(method, dims):
+@pytest.mark.parametrize(
+    ("dims", "method"),
+    [((5, 1, 4, 1, 6), "thin"), ((1, 3, 2), "thin"), ((4, 3, 1), "thin"), ((5, 1, 4, 1, 6), "dense")],
+)
+def test_at_rank_one_the_norms_bound_the_singular_value_draw_by_draw(dims, method):
     got = draws(gaussian_chain(dims, method))
     largest = np.linalg.norm(got.matrix, 2, axis=(1, 2)) ** 2
     assert (largest < got.norm_squared.prod(axis=1)).all()

@@ -25,7 +25,9 @@ CASES = [
     for number, example in enumerate(examples)
 ]
 every_example = pytest.mark.parametrize(("name", "example"), CASES)
-first_examples = pytest.mark.parametrize(("name", "example"), [(name, of[0]) for name, of in EXAMPLES.items()])
+one_of_each_kind = pytest.mark.parametrize(
+    "name", [name for name in EXAMPLES if name != "low_rank_product"]
+)  # which is a chain
 one_program = pytest.mark.parametrize(("name", "example"), [case for case in CASES if case.values[1].same_program])
 TRACED = []  # one entry for each program that was compiled
 
@@ -87,9 +89,9 @@ def test_draws_have_the_law_of_the_matrix_itself(name, example):
 
 
 @pytest.mark.optimized
-@first_examples
-def test_a_draw_is_the_same_to_the_bit_in_any_batch_and_order(name, example):
-    ensemble = make_ensemble(name, example.parameters)
+@one_of_each_kind
+def test_a_draw_is_the_same_to_the_bit_in_any_batch_and_order(name):
+    ensemble = make_ensemble(name, EXAMPLES[name][0].parameters)
     together, few = (draws(ensemble, indices) for indices in (range(DRAWS), [5, 1_999, 2]))
     for of_many, of_few in zip(together, few, strict=True):
         np.testing.assert_array_equal(of_few, of_many[[5, 1_999, 2]])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import platform
 from collections.abc import Mapping
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
@@ -37,6 +38,7 @@ def provenance(call: Mapping[str, Any], **sections: Mapping[str, Any]) -> str:
     return json.dumps(record, sort_keys=True, indent=1)
 
 
+@cache
 def _version(package: str) -> str | None:
     try:
         return version(package)
