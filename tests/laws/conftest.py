@@ -33,12 +33,16 @@ def simulated():
 def draw_chain(dims: tuple[int, ...], draws: int) -> tuple[np.ndarray, np.ndarray]:
     """Nonzero eigenvalues of W^T W for dense W = X_1 ... X_L, shape (draws, rank), and prod_l sigma_hat_l^2 of each."""
     rng = np.random.default_rng([*dims, draws])
-    product, own = np.eye(dims[0])[None], np.ones(draws)
-    for rows, columns in pairwise(dims):
+    rank, own = min(dims), np.ones(draws)
+    narrowest = dims.index(rank)
+    left, right = np.eye(dims[0])[None], np.eye(rank)[None]
+    for level, (rows, columns) in enumerate(pairwise(dims)):
         factor = rng.standard_normal((draws, rows, columns))
         own = own * (factor**2).mean(axis=(1, 2))
-        product = product @ factor
-    return np.linalg.svd(product, compute_uv=False)[:, : min(dims)] ** 2, own
+        left, right = (left @ factor, right) if level < narrowest else (left, right @ factor)
+    # W = left right has the singular values of the product of their triangular factors.
+    upper, lower = np.linalg.qr(left, mode="r"), np.swapaxes(np.linalg.qr(np.swapaxes(right, 1, 2), mode="r"), 1, 2)
+    return np.linalg.svd(upper @ lower, compute_uv=False) ** 2, own
 
 
 @pytest.fixture(scope="session")

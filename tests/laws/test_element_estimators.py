@@ -13,7 +13,7 @@ from rmtbase import laws, statistics
 from rmtbase.errors import ParameterError
 
 BINS = 40
-DRAWS = 1500
+DRAWS = 1000
 
 
 def wide_range(d_model: int, d_head: int) -> tuple[float, float]:

@@ -235,7 +235,7 @@ def _exactly(law, x):
         for ratio in ratios:
             polynomial = [a + ratio * b for a, b in zip([*polynomial, 0], [0, *polynomial], strict=True)]
         polynomial[1] -= x * rank / math.prod(law.dims)
-        roots = mpmath.polyroots(polynomial[::-1], maxsteps=4000, extraprec=1200)
+        roots = mpmath.polyroots(polynomial[::-1], maxsteps=4000, extraprec=300)
         # On the physical branch sum arg(1 + c psi) = arg psi; the other roots miss it by multiples of 2 pi.
         (psi,) = (
             root

@@ -74,17 +74,17 @@ def test_means_are_the_two_leading_orders_of_the_exact_ones(dims):
 
 @pytest.mark.parametrize("dims", CHAINS)
 def test_covariances_and_third_cumulants_are_the_leading_order_of_the_exact_ones(dims):
-    symbols = [f"n_{level}" for level in range(len(dims))]
+    symbols, sizes = [f"n_{size}" for size in dims], tuple(dict.fromkeys(dims))
     highest = 3 if len(dims) <= 3 else 2
     found = linear_statistics(GaussianChain(dims=dims, normalization="none"), _powers(highest))
     for a in range(1, highest + 1):
         for b in range(1, a + 1):
             exact = trace_cumulant_polynomial((a, b), symbols)
-            leading = _homogeneous(exact, _degree(exact), dims)
+            leading = _homogeneous(exact, _degree(exact), sizes)
             assert found.covariance[a - 1, b - 1] == pytest.approx(leading, rel=1e-11)
             for c in range(1, b + 1):
                 exact = trace_cumulant_polynomial((a, b, c), symbols)
-                leading = _homogeneous(exact, _degree(exact), dims)
+                leading = _homogeneous(exact, _degree(exact), sizes)
                 assert found.third_cumulant[a - 1, b - 1, c - 1] == pytest.approx(leading, rel=1e-10)
     np.testing.assert_allclose(found.covariance, found.covariance.T, rtol=1e-12)
     np.testing.assert_allclose(found.third_cumulant, found.third_cumulant.transpose(1, 2, 0), rtol=1e-12)

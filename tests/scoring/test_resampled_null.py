@@ -78,8 +78,8 @@ def test_heavy_tails_are_explained_by_the_permutation_null_and_not_by_the_gaussi
 @every_null
 def test_a_head_has_the_same_scores_in_any_company(null):
     w_q, w_k = np.random.default_rng(4).standard_normal((2, 4, D_HEAD, D_MODEL))
-    together, backwards = score(w_q, w_k, null), score(w_q[::-1], w_k[::-1], null)
-    alone = score(w_q[2:3], w_k[2:3], null)
+    together, backwards = score(w_q, w_k, null, draws=99), score(w_q[::-1], w_k[::-1], null, draws=99)
+    alone = score(w_q[2:3], w_k[2:3], null, draws=99)
     for name in SCORES:
         np.testing.assert_array_equal(backwards[name].values[::-1], together[name].values, err_msg=name)
         np.testing.assert_array_equal(alone[name].values[0], together[name].values[2], err_msg=name)
@@ -261,9 +261,9 @@ def test_a_file_says_which_null_it_is(null, model_folder):
 
 @every_null
 def test_zero_head_of_a_model_is_recorded_and_the_rest_is_scored(null, weights, tmp_path):
-    usual = rmtbase.score(weights.save(tmp_path / "usual"), null=null, draws=DRAWS, matrices="none")
+    usual = rmtbase.score(weights.save(tmp_path / "usual"), null=null, draws=99, matrices="none")
     weights.queries[1, 2] = 0
-    tree = rmtbase.score(weights.save(tmp_path / "zero"), null=null, draws=DRAWS, matrices="none")
+    tree = rmtbase.score(weights.save(tmp_path / "zero"), null=null, draws=99, matrices="none")
     assert "layer 1 head 2: W_Q is zeros, or rounding" in tree.attrs["warnings"]
     missing = np.isnan(tree["heads"]["p_value"].values).all(axis=-1)
     assert np.argwhere(missing).tolist() == [[1, 2]]

@@ -57,16 +57,16 @@ def test_page_pictures_table_and_words_are_made_of_it(null, layers, null_table):
     of_own = null == "haar"
     options = {"null": null, "draws": 99} if of_own else {"baseline": null_table if null == "gaussian" else null}
     tree = rmtbase.score_heads(*layers, **options, model="<my> model")
-    page = render(tree)
+    page = render(tree, pictures=False)
     assert "&lt;my&gt; model" in page
     assert len(figures(tree)) == (6 if of_own else 7)
     assert len(heads_csv(tree).splitlines()) == 1 + N_LAYERS * N_HEADS
     assert summarize_scores(tree).n_heads == N_LAYERS * N_HEADS
 
 
-def test_rmtbase_plot_draws_its_file(tree, run_process, tmp_path):
+def test_rmtbase_plot_draws_its_file(tree, run, tmp_path):
     write_table(tree, tmp_path / "scores.nc")
-    ended = run_process("plot", str(tmp_path / "scores.nc"), "-o", str(tmp_path / "figures"))
+    ended = run("plot", tmp_path / "scores.nc", "-o", tmp_path / "figures")
     assert ended.status == 0, ended.err
     assert len(list((tmp_path / "figures").iterdir())) >= 5
 

@@ -104,7 +104,7 @@ def test_a_normal_sample_is_found_normal_half_of_the_time():
 )
 def test_standard_errors_are_the_spread_of_the_estimates(fit, law, parameters):
     rng = np.random.default_rng(2)
-    fits = [fit(law(*parameters.values()).rvs(size=5_000, random_state=rng)) for _ in range(200)]
+    fits = [fit(law(*parameters.values()).rvs(size=2_500, random_state=rng)) for _ in range(200)]
     for name, value in parameters.items():
         # 1/df is the parameter whose estimate is normal; its pull is df's with the sign changed.
         pulls = np.array(
