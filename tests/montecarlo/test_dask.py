@@ -289,7 +289,7 @@ def heard(address, context=None):
 
 def test_strangers_are_shut_out_and_a_clock_that_is_set_back_ends_the_run(start, set_clock, tmp_path):
     flag = set_clock(on=0)
-    run = start(PLAN.replace("400", "200000"), tmp_path / "table.nc", "--workers", 1)
+    run = start(PLAN.replace("400", "40000"), tmp_path / "table.nc", "--workers", 1)
     run.until(lambda: run.drawn() > 5)
     addresses = listening(psutil.Process(run.process.pid))
     assert {address.ip for address in addresses} == {"127.0.0.1"}
