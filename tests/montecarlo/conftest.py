@@ -82,7 +82,7 @@ class Running:
         deadline = time.monotonic() + 120
         while self.process.poll() is None and not moment():
             assert time.monotonic() < deadline, self.said()
-            time.sleep(0.0005)
+            time.sleep(0.002)
 
     def kill(self, moment: Callable[[], bool]) -> bool:
         """Kill it at a moment; whether it had not ended by then."""

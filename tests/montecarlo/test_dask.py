@@ -21,7 +21,7 @@ from telling import Told
 
 PLAN = """
 ensemble = "gaussian_matrix"
-draws = 1200
+draws = 400
 seed = 7
 chunk = 10
 [[case]]
@@ -32,8 +32,8 @@ n_columns = 4
 
 @pytest.fixture(scope="module")
 def long_plan():
-    """The plan of :data:`PLAN`: 120 chunks."""
-    return make_plan("gaussian_matrix", [{"n_rows": 6, "n_columns": 4}], 1200, 7, chunk=10, name="table")
+    """The plan of :data:`PLAN`: 40 chunks."""
+    return make_plan("gaussian_matrix", [{"n_rows": 6, "n_columns": 4}], 400, 7, chunk=10, name="table")
 
 
 @pytest.fixture(scope="module")
@@ -102,9 +102,9 @@ def test_workers_and_nannies_killed_in_the_middle_cost_nothing_but_time(
     def bar(label, total):
         def progress(count):
             done[0] += count
-            if done[0] == 300:
+            if done[0] == 100:
                 worker_under(first).kill()  # its nanny starts another
-            if done[0] == 600:
+            if done[0] == 200:
                 cluster.add_worker()  # joins in the middle
                 os.killpg(first.pid, signal.SIGKILL)
 
@@ -113,7 +113,7 @@ def test_workers_and_nannies_killed_in_the_middle_cost_nothing_but_time(
     told = Told(bar)
     table = run_plan(long_plan, tmp_path / "table.nc", scheduler=cluster.address, progress=told)
     assert_same(table, long_table)
-    assert done == [1200]
+    assert done == [400]
     assert told.notes == ["drawing on 1 Dask worker", f"wrote {tmp_path / 'table.nc'}"]
     assert capfd.readouterr() == ("", "")
 
@@ -162,12 +162,12 @@ def test_client_and_local_workers_killed_leave_no_process_and_a_run_that_goes_on
 ):
     output = tmp_path / "table.nc"
     running = start(PLAN, output, "--workers", 2)
-    running.until(lambda: running.drawn() >= 20)
+    running.until(lambda: running.drawn() >= 10)
     family = psutil.Process(running.process.pid).children(recursive=True)
     workers = [one for one in family if "spawn_main" in " ".join(one.cmdline())]
     assert len(workers) == 2
     workers[0].kill()
-    assert running.kill(lambda: running.drawn() >= 60)
+    assert running.kill(lambda: running.drawn() >= 20)
     assert running.said() == "rmtbase: drawing on 2 Dask workers\n"
     deadline = time.monotonic() + 30
     while any(map(alive, family)) and time.monotonic() < deadline:
@@ -289,7 +289,7 @@ def heard(address, context=None):
 
 def test_strangers_are_shut_out_and_a_clock_that_is_set_back_ends_the_run(start, set_clock, tmp_path):
     flag = set_clock(on=0)
-    run = start(PLAN.replace("1200", "200000"), tmp_path / "table.nc", "--workers", 1)
+    run = start(PLAN.replace("400", "40000"), tmp_path / "table.nc", "--workers", 1)
     run.until(lambda: run.drawn() > 5)
     addresses = listening(psutil.Process(run.process.pid))
     assert {address.ip for address in addresses} == {"127.0.0.1"}

@@ -14,7 +14,7 @@ from rmtbase.tables import open_table
 
 PLAN = """
 ensemble = "gaussian_matrix"
-draws = 1200
+draws = 400
 seed = 7
 chunk = 10
 [[case]]

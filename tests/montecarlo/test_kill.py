@@ -10,73 +10,63 @@ from rmtbase.montecarlo import plan_status, read_plan, run_in_memory, run_plan
 from rmtbase.tables import is_temporary
 from telling import Told
 
-PLAN = """
+FEWER = """
 ensemble = "gaussian_matrix"
-draws = 400
+draws = 405
 seed = 7
 chunk = 10
 [[case]]
 n_rows = 6
 n_columns = 4
 """
-CHUNKS = 40
+MORE = FEWER.replace("405", "803")
+CHUNKS = 81
 
 
-def test_resume_after_kills_at_every_stage_is_bit_identical(start, tmp_path, assert_same):
-    output = tmp_path / "table.nc"
-    some = random.Random(5).randrange(5, 25)
-    drawing = start(PLAN, output)
-    assert drawing.kill(lambda: drawing.drawn() >= some)
-    kept = drawing.drawn()
-    assert some <= kept < CHUNKS
-    assert not output.exists()
-
-    writing = start(PLAN, output)
-    assert writing.kill(
-        lambda: writing.drawn() == CHUNKS and any(is_temporary(file.name) for file in tmp_path.iterdir())
+def test_more_draws_go_on_from_the_chunks_of_fewer_after_kills_at_every_stage(start, tmp_path, assert_same):
+    output, chunks = tmp_path / "table.nc", tmp_path / "table.nc.chunks"
+    (tmp_path / "fewer.toml").write_text(FEWER)
+    run_plan(read_plan(tmp_path / "fewer.toml"), output, keep_chunks=True)
+    kept = {file.name: file.read_bytes() for file in chunks.glob("*.chunk")}
+    assert len(kept) == 41
+    fewer, short, manifest = (
+        output.read_bytes(),
+        "case-0000-draw-0000000400.chunk",
+        (chunks / "store.json").read_bytes(),
     )
-    assert f"resuming: {10 * (CHUNKS - kept)} draws in {CHUNKS - kept} chunks left" in writing.said()
-    assert writing.drawn() == CHUNKS
-    assert not output.exists()
 
-    removing = start(PLAN, output)
-    removing.kill(lambda: removing.drawn() < CHUNKS)
+    def drawn():
+        return len(list(chunks.glob("*.chunk")))
+
+    def killed(moment):
+        """A run of more draws that is killed then, with no draw lost and no table written."""
+        run = start(MORE, output)
+        assert run.kill(moment)
+        assert all((chunks / name).read_bytes() == kept[name] for name in kept if name != short)
+        assert "not a sound chunk" not in run.said()
+        assert output.read_bytes() == fewer
+        return run
+
+    # As the short last chunk goes, as the store becomes that of more draws, in the midst, and as the table is written.
+    killed(lambda: not (chunks / short).exists())
+    killed(lambda: (chunks / "store.json").read_bytes() != manifest)
+    some = random.Random(5).randrange(50, 70)
+    drawing = killed(lambda: drawn() >= some)
+    there = drawn()
+    assert some <= there < CHUNKS
+    assert re.search("resuming: [0-9]+ draws in [0-9]+ chunks left of 803 draws in 81 chunks", drawing.said())
+    writing = killed(lambda: drawn() == CHUNKS and any(is_temporary(file.name) for file in tmp_path.iterdir()))
+    assert f"resuming: {803 - 10 * there} draws in {CHUNKS - there} chunks left" in writing.said()
+    assert drawn() == CHUNKS
+
+    removing = start(MORE, output)
+    removing.kill(lambda: drawn() < CHUNKS)
     assert f"all {CHUNKS} chunks are there: nothing is left to draw" in removing.said()
-    assert output.exists()
 
     plan, last = read_plan(output.with_suffix(".toml")), Told()
     assert_same(run_plan(plan, output, progress=last), run_in_memory(plan))
     assert "is the table of this plan already" in last.notes[-1]
-    assert sorted(file.name for file in tmp_path.iterdir()) == ["table.log", "table.nc", "table.toml"]
-
-
-FEWER, MORE = PLAN.replace("400", "405"), PLAN.replace("400", "803")
-
-
-def test_more_draws_go_on_from_the_chunks_of_fewer_after_kills_at_every_stage(start, tmp_path, assert_same):
-    output = tmp_path / "table.nc"
-    fewer = start(FEWER, output, "--keep-chunks")
-    assert fewer.end() == 0
-    kept = {file.name: file.read_bytes() for file in fewer.chunks.glob("*.chunk")}
-    assert len(kept) == 41
-    short, manifest = "case-0000-draw-0000000400.chunk", (fewer.chunks / "store.json").read_bytes()
-
-    # As the short last chunk goes, as the store becomes that of more draws, and later.
-    for moment in (
-        lambda: not (fewer.chunks / short).exists(),
-        lambda: (fewer.chunks / "store.json").read_bytes() != manifest,
-        lambda: fewer.drawn() > 50,
-    ):
-        more = start(MORE, output)
-        assert more.kill(moment)
-        assert all((fewer.chunks / name).read_bytes() == kept[name] for name in kept if name != short)
-        assert "not a sound chunk" not in more.said()
-    assert re.search("resuming: [0-9]+ draws in [0-9]+ chunks left of 803 draws in 81 chunks", more.said())
-
-    plan, last = read_plan(output.with_suffix(".toml")), Told()
-    assert_same(run_plan(plan, output, progress=last), run_in_memory(plan))
-    assert "not a sound chunk" not in " ".join(last.notes)
-    assert not more.chunks.exists()
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["fewer.toml", "table.log", "table.nc", "table.toml"]
 
 
 @pytest.fixture
@@ -116,8 +106,8 @@ def test_a_plan_that_is_not_the_same_with_more_draws_is_refused(change, kept, tm
 
 def test_fewer_draws_than_a_chunk_has_are_drawn_anew_with_more(tmp_path, assert_same):
     output = tmp_path / "table.nc"
-    (tmp_path / "few.toml").write_text(PLAN.replace("400", "7"))
-    (tmp_path / "more.toml").write_text(PLAN.replace("400", "25"))
+    (tmp_path / "few.toml").write_text(FEWER.replace("405", "7"))
+    (tmp_path / "more.toml").write_text(FEWER.replace("405", "25"))
     run_plan(read_plan(tmp_path / "few.toml"), output, keep_chunks=True)
     plan, told = read_plan(tmp_path / "more.toml"), Told()
     assert_same(run_plan(plan, output, progress=told), run_in_memory(plan))

@@ -29,24 +29,27 @@ TILE = tile_size(ENSEMBLE.matrix_shape)
 
 CHILD = """
 import json, os, sys
-if sys.argv[1] == "one core":
-    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
-sys.path[:0] = sys.argv[2], os.path.dirname(sys.argv[2])
+os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+sys.path[:0] = sys.argv[1], os.path.dirname(sys.argv[1])
 from test_runner import digests
-print(json.dumps([digests(devices) for devices in json.loads(sys.argv[3])]))
+print(json.dumps(digests(*json.loads(sys.argv[2]))))
 """
-ELSEWHERE = {"one core": ([None], ""), "four devices": ([4], "--xla_force_host_platform_device_count=4")}
+ELSEWHERE = {
+    "one core": (("svd", "device_svd", "large"), None, ""),
+    "four devices": (("svd", "device_svd", "single"), 4, "--xla_force_host_platform_device_count=4"),
+}
+"""On one core both. The large one, whose loops XLA splits by the cores that it finds, is not for several devices."""
 
 
 @pytest.fixture(scope="module", autouse=True)
 def elsewhere():
-    """Processes on one core, and with four devices, that are at work while the other tests run."""
+    """Processes on one core, one of them with four devices, that are at work while the other tests run."""
     children = {
         where: subprocess.Popen(
-            [sys.executable, "-c", CHILD, where, str(Path(__file__).parent), json.dumps(devices)],
+            [sys.executable, "-c", CHILD, str(Path(__file__).parent), json.dumps([runs, devices])],
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ | {"XLA_FLAGS": flags},
         )
-        for where, (devices, flags) in ELSEWHERE.items()
+        for where, (runs, devices, flags) in ELSEWHERE.items()
     }  # fmt: skip
     yield children
     for child in children.values():
@@ -230,22 +233,23 @@ def test_parameters_outside_their_domain_are_refused_when_the_run_is_asked_for(n
     assert caught.value.name == name
 
 
-def digests(devices):
-    """Of runs in all ways; the large one, whose loops XLA splits by the cores that it finds, not on several devices."""
-    runs = {
-        "svd": spectra(5 * TILE, start=7, solver="svd", devices=devices),
-        "device_svd": spectra(5 * TILE, start=7, solver="device_svd", devices=devices),
-        "single": spectra(3, start=1, ensemble=SMALL, solver="gram", precision="float32", devices=devices),
-    }
-    if devices is None:
-        runs["large"] = spectra(3, start=1, ensemble=LARGE, solver="gram")
-    return {name: [hashlib.sha256(one.tobytes()).hexdigest() for one in arrays] for name, arrays in runs.items()}
+RUNS = {
+    "svd": {"draws": 5 * TILE, "start": 7, "solver": "svd"},
+    "device_svd": {"draws": 5 * TILE, "start": 7, "solver": "device_svd"},
+    "single": {"draws": 3, "start": 1, "ensemble": SMALL, "solver": "gram", "precision": "float32"},
+    "large": {"draws": 3, "start": 1, "ensemble": LARGE, "solver": "gram"},
+}
+
+
+def digests(runs, devices):
+    """Of runs in several ways."""
+    arrays = {name: spectra(**RUNS[name], devices=devices) for name in runs}
+    return {name: [hashlib.sha256(one.tobytes()).hexdigest() for one in of_run] for name, of_run in arrays.items()}
 
 
 @pytest.mark.parametrize("where", ELSEWHERE)
 def test_draws_do_not_depend_on_the_machines_cores_nor_on_the_devices(where, elsewhere):
-    here = digests(None)
+    here = digests(ELSEWHERE[where][0], None)
     out, error = elsewhere[where].communicate(timeout=300)
     assert elsewhere[where].returncode == 0, error
-    for there in json.loads(out):
-        assert there == {name: here[name] for name in there}
+    assert json.loads(out) == here

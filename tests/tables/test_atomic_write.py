@@ -2,11 +2,9 @@
 
 import errno
 import os
-import signal
 import stat
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -76,26 +74,35 @@ def test_file_size_limit_reached_while_writing_leaves_the_old_file(table_file, t
     before.assert_untouched()
 
 
+KILLED_WRITERS = """
+import os, signal, sys, time
+from rmtbase.tables import open_baseline, write_table
+path = sys.argv[1]
+table = open_baseline(path)
+for attempt in range(6):
+    reading, writing = os.pipe()
+    writer = os.fork()
+    if writer == 0:
+        for count in range(100_000):
+            write_table(table.assign_attrs(seed=count), path)
+            if count == 0:
+                os.write(writing, b"w")
+    os.read(reading, 1)
+    time.sleep(0.017 * attempt)
+    os.kill(writer, signal.SIGKILL)
+    assert os.waitpid(writer, 0)[1] == signal.SIGKILL
+    kept = open_baseline(path)
+    assert kept.equals(table)
+    assert kept.attrs["seed"] >= 0
+"""
+
+
 def test_killed_writer_leaves_a_whole_file(table, tmp_path):
     # The writer replaces the file again and again, each time in 30 ms, and is killed at 6 moments spread over that.
     path = write_table(table, tmp_path / "table.nc")
-    code = (
-        "import sys\n"
-        "from rmtbase.tables import open_baseline, write_table\n"
-        "table = open_baseline(sys.argv[1])\n"
-        "for count in range(100_000):\n"
-        "    write_table(table.assign_attrs(seed=count), sys.argv[1])\n"
-        "    if count == 0: print('writing', flush=True)\n"
-    )
-    for attempt in range(6):
-        with subprocess.Popen([sys.executable, "-c", code, path], stdout=subprocess.PIPE) as writer:
-            assert writer.stdout is not None
-            assert writer.stdout.readline() == b"writing\n"
-            time.sleep(0.017 * attempt)
-            writer.send_signal(signal.SIGKILL)
-        kept = open_baseline(path)
-        xr.testing.assert_equal(kept, table)
-        assert kept.attrs["seed"] >= 0
+    ended = subprocess.run([sys.executable, "-c", KILLED_WRITERS, path], capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stderr
+    xr.testing.assert_equal(open_baseline(path), table)
     assert all(name.name == "table.nc" or name.name.endswith(".part") for name in tmp_path.iterdir())
     write_table(table, path)
     assert list(tmp_path.iterdir()) == [path]

@@ -20,7 +20,7 @@ from rmtbase.tables import (
     write_table,
 )
 
-FLIPS = 40
+FLIPS = 25
 EVERY_KIND = pytest.mark.parametrize("a_table", KINDS, indirect=True)
 
 

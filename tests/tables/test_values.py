@@ -280,7 +280,7 @@ def test_quantiles_of_many_draws_are_counted(stored_tables):
     [
         lambda: rmtbase.baseline(1, 1, draws=20),
         lambda: run_in_memory(make_plan("random_subspaces", [{"d_model": 12, "d_head": 4}], 20, 1)),
-        lambda: run_in_memory(make_plan("residual_path", [{"d_model": 12, "depth": 40, "sigma": 3.0}], 20, 1)),
+        lambda: run_in_memory(make_plan("residual_path", [{"d_model": 24, "depth": 30, "sigma": 3.0}], 20, 1)),
     ],
     ids=["smallest", "constant_statistics", "deep_path"],
 )
