@@ -10,7 +10,7 @@ from rmtbase.linalg import reproducible_jax
 from rmtbase.montecarlo import case_key, draw_keys, draw_spectra
 
 METHODS = ("thin", "dense")
-SHAPES = [(7, 1), (9, 4)]
+SHAPES = [(1, 1), (7, 1), (9, 4), (4, 4)]
 
 
 @jax.jit
