@@ -227,6 +227,21 @@ def test_hosts_without_a_common_folder_do_not_meet(plan, tmp_path):
     assert not any(list(folder.iterdir()) for folder in tmp_path.iterdir())
 
 
+def test_folder_that_a_host_takes_with_it_is_made_again(plan, output, monkeypatch):
+    mkdir, taken = Path.mkdir, []
+
+    def made_and_taken(folder, *arguments, **options):
+        mkdir(folder, *arguments, **options)
+        if folder.name.endswith(".hosts") and len(taken) < 2:
+            taken.append(folder)
+            folder.rmdir()
+
+    monkeypatch.setattr(Path, "mkdir", made_and_taken)
+    with pytest.raises(WorkerError, match="nobody there within"):
+        run_on_hosts(plan, output, ADDRESS, 2, 1, timeout=0.5)
+    assert len(taken) == 2
+
+
 def test_hosts_of_one_number_or_of_different_counts_are_refused(plan, output):
     twins = [Host(plan, output, 1, 3, timeout=2) for _ in range(2)]
     said = []

@@ -126,12 +126,22 @@ class Meeting:
     def _tell(self, **more: Any) -> None:
         with self._lock:
             self._record |= more
-            try:
-                self._folder.mkdir(exist_ok=True)
-            except OSError as error:
-                reason = f"the folder where the hosts meet cannot be made: {error.strerror or error}"
-                raise OutputError(self._folder, reason) from error
+            while not self._written():
+                pass  # one that left took the folder, empty as yet, with it
+
+    def _written(self) -> bool:
+        try:
+            self._folder.mkdir(exist_ok=True)
+        except OSError as error:
+            reason = f"the folder where the hosts meet cannot be made: {error.strerror or error}"
+            raise OutputError(self._folder, reason) from error
+        try:
             write_bytes(json.dumps(self._record).encode(), self._path(self.process), swept=True)
+        except OutputError:
+            if self._folder.is_dir():
+                raise
+            return False
+        return True
 
     def _read(self, number: int) -> dict[str, Any]:
         """What a host has written; nothing where there is no such file."""
