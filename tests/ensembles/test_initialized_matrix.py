@@ -4,6 +4,7 @@ False failures: the laws of the elements are tested by Kolmogorov–Smirnov test
 PyTorch's draws at five standard errors (6e-7); a correct package fails for fewer than one seed in 20 000.
 """
 
+import itertools
 import math
 from functools import partial
 
@@ -331,6 +332,14 @@ def test_numbers_are_data(name, option):
         few, many = (traced_sample(initialized_matrix(4, 5, name, **options | {option: n}), key) for n in (2, 3))
     assert traced == [name]
     assert (np.asarray(few) != np.asarray(many)).any()
+
+
+def test_no_two_initializers_are_one_tree():
+    """What JAX holds for equal it may draw by one program."""
+    trees = [jax.tree.structure(initialized_matrix(4, 5, name, **WITH_OPTIONS[name])) for name in WITH_OPTIONS]
+    assert [(one, other) for one, other in itertools.combinations(trees, 2) if one == other] == []
+    again = [jax.tree.structure(initialized_matrix(4, 5, name, **WITH_OPTIONS[name])) for name in WITH_OPTIONS]
+    assert trees == again
 
 
 def test_draws_are_in_the_precision_that_is_asked_for():

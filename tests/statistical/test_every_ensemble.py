@@ -7,6 +7,7 @@ under 1 000 of them a correct ensemble fails for fewer than one seed in 10 000. 
 """
 
 import pickle
+from itertools import combinations
 
 import jax
 import numpy as np
@@ -64,6 +65,14 @@ def test_every_registered_ensemble_has_an_example():
 def test_ensembles_with_other_parameters_have_other_names(name):
     names = [make_ensemble(name, example.parameters).name for example in EXAMPLES[name]]
     assert len(set(names)) == len(names)
+
+
+def test_ensembles_of_other_classes_are_other_trees():
+    """What JAX holds for equal it may draw by one program."""
+    ensembles = [make_ensemble(case.values[0], case.values[1].parameters) for case in CASES]
+    for one, other in combinations(ensembles, 2):
+        if type(one) is not type(other):
+            assert jax.tree.structure(one) != jax.tree.structure(other), (one.name, other.name)
 
 
 @every_example

@@ -6,13 +6,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
-import jax
 import jax.numpy as jnp
 from jax import Array
 from jaxtyping import Float, Int, Key
 
 from rmtbase.ensembles._chi import chi
-from rmtbase.ensembles._ensemble import Draw
+from rmtbase.ensembles._ensemble import Draw, as_pytree
 from rmtbase.ensembles._sum_of_squares import sum_of_squares
 from rmtbase.shown import in_one_line
 
@@ -25,7 +24,7 @@ class BidiagonalDraw(NamedTuple):
     below: Float[Array, " rank_less_one"]
 
 
-@partial(jax.tree_util.register_dataclass, data_fields=["long"], meta_fields=["rank"])
+@partial(as_pytree, data_fields=["long"], meta_fields=["rank"])
 @dataclass(frozen=True)
 class BidiagonalGaussianMatrix:
     """The exact law of the singular values of an m × n standard normal matrix from 2 min(m, n) - 1 numbers.

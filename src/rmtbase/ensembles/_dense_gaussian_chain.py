@@ -12,11 +12,11 @@ from jax import Array
 from jax.typing import ArrayLike
 from jaxtyping import Float, Key
 
-from rmtbase.ensembles._ensemble import Draw, chain_name
+from rmtbase.ensembles._ensemble import Draw, as_pytree, chain_name
 from rmtbase.ensembles._sum_of_squares import sum_of_squares
 
 
-@partial(jax.tree_util.register_dataclass, data_fields=[], meta_fields=["dims"])
+@partial(as_pytree, data_fields=[], meta_fields=["dims"])
 @dataclass(frozen=True)
 class DenseGaussianChain:
     """The product X_1 X_2 … X_L itself, (n_0, n_L), from dense standard normal X_l of shape (n_{l-1}, n_l).

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from collections.abc import Iterable, Sequence
+from dataclasses import fields
+from typing import Any, NamedTuple, Protocol, TypeVar
 
+import jax
 from jax import Array
 from jaxtyping import Float, Key
 
 from rmtbase.shown import in_one_line
+
+_T = TypeVar("_T")
 
 
 @in_one_line
@@ -52,6 +56,34 @@ class Ensemble(Protocol):
     def sample(self, key: Key[Array, ""]) -> Draw:
         """One draw."""
         ...
+
+
+def as_pytree(cls: type[_T], data_fields: Sequence[str] = (), meta_fields: Sequence[str] = ()) -> type[_T]:
+    """Register a dataclass as ``jax.tree_util.register_dataclass`` does, with its class among what is static.
+
+    Trees of two dataclasses that differ in nothing but their class are equal to JAX (0.10.2): where their hashes meet
+    in a table of compiled programs, a draw of the one ensemble would be made by the program of the other.
+
+    Args:
+        cls: the dataclass.
+        data_fields: what a compilation does not depend on; if none are named here nor below, all fields but those whose
+            metadata say ``static``.
+        meta_fields: the other fields.
+    """
+    if not data_fields and not meta_fields:
+        dataclass: Any = cls
+        data_fields = [one.name for one in fields(dataclass) if not one.metadata.get("static")]
+        meta_fields = [one.name for one in fields(dataclass) if one.metadata.get("static")]
+
+    def flatten(tree: _T) -> tuple[list[tuple[Any, Any]], tuple[Any, ...]]:
+        children = [(jax.tree_util.GetAttrKey(name), getattr(tree, name)) for name in data_fields]
+        return children, (cls, *(getattr(tree, name) for name in meta_fields))
+
+    def unflatten(static: tuple[Any, ...], children: Iterable[Any]) -> _T:
+        return cls(**dict(zip(meta_fields, static[1:], strict=True)), **dict(zip(data_fields, children, strict=True)))
+
+    jax.tree_util.register_pytree_with_keys(cls, flatten, unflatten)
+    return cls
 
 
 def chain_name(dims: Sequence[object]) -> str:

@@ -6,9 +6,8 @@ import math
 from dataclasses import dataclass, field
 from typing import SupportsFloat
 
-import jax
-
 from rmtbase.ensembles._element_laws import Logistic, StudentT
+from rmtbase.ensembles._ensemble import as_pytree
 from rmtbase.ensembles._full_matrix import IndependentMatrix
 from rmtbase.errors import ParameterError
 from rmtbase.parameters import require_finite_number, require_positive_integer, require_positive_number
@@ -16,7 +15,7 @@ from rmtbase.parameters import require_finite_number, require_positive_integer, 
 _FEWEST = 0.2  # degrees of freedom; with fewer, squares of elements leave the doubles
 
 
-@jax.tree_util.register_dataclass
+@as_pytree
 @dataclass(frozen=True)
 class LogisticMatrix(IndependentMatrix):
     """A matrix of independent logistic elements, of standard deviation π scale/√3; scale and location are data."""
@@ -57,7 +56,7 @@ def logistic_matrix(n_rows: int, n_columns: int, scale: float, location: float =
     )
 
 
-@jax.tree_util.register_dataclass
+@as_pytree
 @dataclass(frozen=True)
 class StudentTMatrix(IndependentMatrix):
     """A matrix of independent elements location + scale · t_ν, ν = ``df``; df, scale and location are data."""

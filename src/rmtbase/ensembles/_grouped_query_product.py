@@ -12,13 +12,13 @@ from jaxtyping import Int, Key
 
 from rmtbase.ensembles._bidiagonal_gaussian_matrix import BidiagonalDraw
 from rmtbase.ensembles._chi import chi
-from rmtbase.ensembles._ensemble import Draw
+from rmtbase.ensembles._ensemble import Draw, as_pytree
 from rmtbase.ensembles._sum_of_squares import sum_of_squares
 from rmtbase.ensembles._thin_gaussian_chain import times_bidiagonal, upper_triangle
 from rmtbase.parameters import require_head_shape, require_positive_integer
 
 
-@partial(jax.tree_util.register_dataclass, data_fields=["d_model"], meta_fields=["d_head", "group"])
+@partial(as_pytree, data_fields=["d_model"], meta_fields=["d_head", "group"])
 @dataclass(frozen=True)
 class GroupedQueryProduct:
     """The exact joint law of the spectra of W_Q,1ᵀ W_K, …, W_Q,gᵀ W_K: g query heads on one key head.

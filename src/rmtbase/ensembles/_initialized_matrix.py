@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-import jax
-
 from rmtbase.ensembles._element_laws import ElementLaw
+from rmtbase.ensembles._ensemble import as_pytree
 from rmtbase.ensembles._full_matrix import IndependentMatrix
 from rmtbase.ensembles._initializers import INITIALIZERS, Initializer, Orthogonal
 from rmtbase.ensembles._orthogonal_matrix import OrthogonalMatrix
@@ -14,7 +13,7 @@ from rmtbase.errors import ParameterError
 from rmtbase.parameters import require_positive_integer
 
 
-@jax.tree_util.register_dataclass
+@as_pytree
 @dataclass(frozen=True)
 class InitializedMatrix(IndependentMatrix):
     """A matrix of shape (fan_out, fan_in) with the independent elements of an initialiser.

@@ -13,9 +13,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import MISSING, dataclass
 from typing import Any, ClassVar, Self
 
-import jax
-
 from rmtbase.ensembles import _element_laws as laws
+from rmtbase.ensembles._ensemble import as_pytree
 from rmtbase.errors import ParameterError
 from rmtbase.parameters import require_finite_number, require_positive_integer, require_positive_number
 
@@ -78,7 +77,7 @@ class Initializer(Recipe):
         """The law of one element of a matrix of shape (fan_out, fan_in)."""
 
 
-@jax.tree_util.register_dataclass
+@as_pytree
 @dataclass(frozen=True)
 class Normal(Initializer):
     """N(mean, std²), as torch.nn.init.normal_."""
@@ -92,7 +91,7 @@ class Normal(Initializer):
         return laws.Normal(self.std, self.mean)
 
 
-@jax.tree_util.register_dataclass
+@as_pytree
 @dataclass(frozen=True)
 class TruncatedNormal(Initializer):
     """A centred normal law cut off at ±bound of its own standard deviations.
@@ -115,7 +114,7 @@ class TruncatedNormal(Initializer):
         return laws.TruncatedNormal(self.std / shrinkage, self.bound)
 
 
-@jax.tree_util.register_dataclass
+@as_pytree
 @dataclass(frozen=True)
 class Uniform(Initializer):
     """U(−bound, bound), as torch.nn.init.uniform_(w, -bound, bound)."""
@@ -128,7 +127,7 @@ class Uniform(Initializer):
         return laws.Uniform(self.bound)
 
 
-@jax.tree_util.register_dataclass
+@as_pytree
 @dataclass(frozen=True)
 class XavierUniform(Initializer):
     """U(−b, b) with b = gain √(6/(fan_in + fan_out)), as torch.nn.init.xavier_uniform_.
@@ -144,7 +143,7 @@ class XavierUniform(Initializer):
         return laws.Uniform(self.gain * (6 / (fan_in + fan_out)) ** 0.5)
 
 
-@jax.tree_util.register_dataclass
+@as_pytree
 @dataclass(frozen=True)
 class XavierNormal(Initializer):
     """N(0, s²) with s = gain √(2/(fan_in + fan_out)), as torch.nn.init.xavier_normal_.
@@ -183,7 +182,7 @@ class _Kaiming(Initializer):
         return (squared_gain / (fan_in if self.mode == "fan_in" else fan_out)) ** 0.5
 
 
-@jax.tree_util.register_dataclass
+@as_pytree
 @dataclass(frozen=True)
 class KaimingUniform(_Kaiming):
     """U(−b, b) with b = gain √(3/fan), as torch.nn.init.kaiming_uniform_.
@@ -198,7 +197,7 @@ class KaimingUniform(_Kaiming):
         return laws.Uniform(3**0.5 * self._std(fan_out, fan_in))
 
 
-@jax.tree_util.register_dataclass
+@as_pytree
 @dataclass(frozen=True)
 class KaimingNormal(_Kaiming):
     """N(0, s²) with s = gain/√fan, as torch.nn.init.kaiming_normal_; ``nonlinearity="linear"`` is LeCun's.
@@ -213,7 +212,7 @@ class KaimingNormal(_Kaiming):
         return laws.Normal(self._std(fan_out, fan_in))
 
 
-@jax.tree_util.register_dataclass
+@as_pytree
 @dataclass(frozen=True)
 class TorchLinear(Initializer):
     """U(−b, b) with b = 1/√fan_in, what torch.nn.Linear does unasked: ``kaiming_uniform`` with a = √5."""
@@ -225,7 +224,7 @@ class TorchLinear(Initializer):
         return laws.Uniform(fan_in**-0.5)
 
 
-@jax.tree_util.register_dataclass
+@as_pytree
 @dataclass(frozen=True)
 class SmallInit(Initializer):
     """N(0, s²) with s = √(2/(5 d_model)): Xavier's for a (4 d_model, d_model) matrix, given to all of them.
@@ -243,7 +242,7 @@ class SmallInit(Initializer):
         return laws.Normal((2 / (5 * self.d_model)) ** 0.5)
 
 
-@jax.tree_util.register_dataclass
+@as_pytree
 @dataclass(frozen=True)
 class WangInit(Initializer):
     """N(0, s²) with s = 2/(n_layers √d_model).
@@ -262,7 +261,7 @@ class WangInit(Initializer):
         return laws.Normal(2 / (self.n_layers * self.d_model**0.5))
 
 
-@jax.tree_util.register_dataclass
+@as_pytree
 @dataclass(frozen=True)
 class ScaledNormal(Initializer):
     """N(0, s²) with s = std/√(2 n_layers), one factor 1/√2 for each of a layer's two writes to the residual stream.
@@ -279,7 +278,7 @@ class ScaledNormal(Initializer):
         return laws.Normal(self.std / (2 * self.n_layers) ** 0.5)
 
 
-@jax.tree_util.register_dataclass
+@as_pytree
 @dataclass(frozen=True)
 class Orthogonal(Recipe):
     """gain · Q with Q uniform (Haar) on the Stiefel manifold, as torch.nn.init.orthogonal_.

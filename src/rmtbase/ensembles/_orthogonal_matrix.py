@@ -11,6 +11,7 @@ from jax.custom_batching import sequential_vmap
 from jax.typing import ArrayLike
 from jaxtyping import Float, Key
 
+from rmtbase.ensembles._ensemble import as_pytree
 from rmtbase.ensembles._full_matrix import FullMatrix
 from rmtbase.ensembles._initializers import Orthogonal
 
@@ -29,7 +30,7 @@ def orthonormal_columns(matrix: Float[Array, "m n"]) -> Float[Array, "m n"]:
     return q * jnp.where(jnp.diagonal(r) < 0, -1.0, 1.0)
 
 
-@jax.tree_util.register_dataclass
+@as_pytree
 @dataclass(frozen=True)
 class OrthogonalMatrix(FullMatrix):
     """gain · Q, Q uniform (Haar) on the Stiefel manifold: all its min(n_rows, n_columns) singular values are the gain.

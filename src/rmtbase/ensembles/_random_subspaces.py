@@ -11,13 +11,13 @@ from jax import Array
 from jaxtyping import Int, Key
 
 from rmtbase.ensembles._chi import chi
-from rmtbase.ensembles._ensemble import Draw
+from rmtbase.ensembles._ensemble import Draw, as_pytree
 from rmtbase.ensembles._orthogonal_matrix import orthonormal_columns
 from rmtbase.ensembles._thin_gaussian_chain import upper_triangle
 from rmtbase.parameters import require_head_shape
 
 
-@partial(jax.tree_util.register_dataclass, data_fields=["d_model"], meta_fields=["d_head"])
+@partial(as_pytree, data_fields=["d_model"], meta_fields=["d_head"])
 @dataclass(frozen=True)
 class RandomSubspaces:
     """V_Qᵀ V_K for two uniformly random h-dimensional subspaces of R^d with orthonormal bases V_Q and V_K.

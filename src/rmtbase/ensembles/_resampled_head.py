@@ -16,7 +16,7 @@ from jax.custom_batching import sequential_vmap
 from jaxtyping import Float, Key
 from numpy.typing import ArrayLike, NDArray
 
-from rmtbase.ensembles._ensemble import Draw
+from rmtbase.ensembles._ensemble import Draw, as_pytree
 from rmtbase.ensembles._orthogonal_matrix import orthonormal_columns
 from rmtbase.ensembles._sum_of_squares import sum_of_squares
 from rmtbase.errors import ParameterError
@@ -61,7 +61,7 @@ class _ResampledHead(ABC):
 
 
 @in_one_line
-@jax.tree_util.register_dataclass
+@as_pytree
 @dataclass(frozen=True)
 class PermutedHead(_ResampledHead):
     """W_QK of a head whose W_Q and W_K keep their elements, each set in uniformly random order.
@@ -145,7 +145,7 @@ def _shuffled(key: Key[Array, ""], matrix: Array) -> Array:
 
 
 @in_one_line
-@jax.tree_util.register_dataclass
+@as_pytree
 @dataclass(frozen=True)
 class HaarAlignedHead(_ResampledHead):
     """W_Qᵀ O W_K of a head, O uniform (Haar) on the orthogonal group of the head's space R^h.

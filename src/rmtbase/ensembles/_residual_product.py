@@ -12,11 +12,11 @@ import jax.numpy as jnp
 from jax import Array
 from jaxtyping import Float, Int, Key
 
-from rmtbase.ensembles._ensemble import Draw
+from rmtbase.ensembles._ensemble import Draw, as_pytree
 from rmtbase.ensembles._sum_of_squares import rounded
 
 
-@partial(jax.tree_util.register_dataclass, data_fields=["depth", "sigma"], meta_fields=["d_model", "part", "order"])
+@partial(as_pytree, data_fields=["depth", "sigma"], meta_fields=["d_model", "part", "order"])
 @dataclass(frozen=True)
 class ResidualProduct:
     """P = (I + A_1)(I + A_2) … (I + A_L), A_l = σ G_l/√d, G_l of d × d standard normal elements: all 2^L paths.

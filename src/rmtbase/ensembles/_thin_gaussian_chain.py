@@ -13,11 +13,11 @@ from jaxtyping import Float, Int, Key
 
 from rmtbase.ensembles._bidiagonal_gaussian_matrix import BidiagonalDraw
 from rmtbase.ensembles._chi import chi
-from rmtbase.ensembles._ensemble import Draw, chain_name
+from rmtbase.ensembles._ensemble import Draw, as_pytree, chain_name
 from rmtbase.ensembles._sum_of_squares import rounded, sum_of_squares
 
 
-@partial(jax.tree_util.register_dataclass, data_fields=["dims"], meta_fields=["rank", "bottleneck"])
+@partial(as_pytree, data_fields=["dims"], meta_fields=["rank", "bottleneck"])
 @dataclass(frozen=True)
 class ThinGaussianChain:
     """The exact joint law of the spectrum of X_1 X_2 … X_L and of every ‖X_l‖_F² at a cost that depends on r alone.
