@@ -2,7 +2,7 @@
 
 from rmtbase.ensembles._bidiagonal_gaussian_matrix import BidiagonalDraw, BidiagonalGaussianMatrix
 from rmtbase.ensembles._dense_gaussian_chain import DenseGaussianChain
-from rmtbase.ensembles._ensemble import Draw, Ensemble
+from rmtbase.ensembles._ensemble import Draw, Ensemble, as_pytree
 from rmtbase.ensembles._fitted_matrix import LogisticMatrix, StudentTMatrix, logistic_matrix, student_t_matrix
 from rmtbase.ensembles._full_matrix import IndependentMatrix
 from rmtbase.ensembles._gaussian_chain import gaussian_chain, gaussian_matrix, low_rank_product
@@ -36,6 +36,7 @@ __all__ = [
     "ResidualProduct",
     "StudentTMatrix",
     "ThinGaussianChain",
+    "as_pytree",
     "gaussian_chain",
     "gaussian_matrix",
     "grouped_query_product",
