@@ -349,3 +349,29 @@ class Site:
         """Those that are known, by component: ``attention_query``, ``_key``, ``_value``, ``_output``."""
         each = {"query": self.query, "key": self.key, "value": self.value, "output": self.output}
         return {f"attention_{name}": one for name, one in each.items() if one is not None}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Inventory:
+    """What a model has, by name alone: its attention sites, and its other weight matrices.
+
+    Attributes:
+        sites: in order of stack and layer.
+        others: the matrices that are no site's (MLP, experts, embeddings), by place and component.
+        notes: what must be known of the whole model.
+    """
+
+    sites: tuple[Site, ...]
+    others: Mapping[Place, Mapping[str, Expression]]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def matrices(self) -> dict[Place, dict[str, Expression]]:
+        """All matrices by place and component, those of the sites first."""
+        found: dict[Place, dict[str, Expression]] = {}
+        for site in self.sites:
+            found.setdefault(site.place, {}).update(site.expressions())
+        for place, components in self.others.items():
+            found.setdefault(place, {}).update(components)
+        order = list(dict.fromkeys(place.stack for place in found))
+        return dict(sorted(found.items(), key=lambda item: (order.index(item[0].stack), item[0].layer)))
