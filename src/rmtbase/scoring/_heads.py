@@ -162,8 +162,10 @@ def sizes_of(circuit: Circuit, sites: Iterable[Site]) -> tuple[dict[str, int], d
 
 
 def layer_coordinates(places: Sequence[Place]) -> dict[str, Any]:
-    """What the dimension ``layer`` of a group is called by: the layers' own numbers, or where a model has several
-    stacks a count of all of them, with stack and number."""
+    """Of the dimension ``layer``: the layers' own numbers, or where a model has several stacks a count of all of them.
+
+    Then ``stack`` and ``stack_layer`` say which one each is.
+    """
     stacks, numbers = [place.stack for place in places], [place.layer for place in places]
     if len(set(stacks)) == 1 and numbers == sorted(set(numbers)):
         return {"layer": np.array(numbers)} | ({"stack": ("layer", stacks)} if stacks[0] else {})

@@ -155,8 +155,9 @@ def _require_range(model: WeightMatrices, site: int, circuit: Circuit, spectra: 
     head = first_out_of_range(norms, present)
     if head is not None:
         what = " ".join(f"‖{factor.symbol}‖" for factor in circuit.factors)
-        expected = f"a {'product of norms' if len(circuit.factors) > 1 else 'norm'} between {_LEAST:g} and "
-        raise model.refused(site, head, f"{what} = {norms[head]:.2g}", f"{expected}{1.0 / _LEAST:g}: rescale the weights")
+        norm = "product of norms" if len(circuit.factors) > 1 else "norm"
+        expected = f"a {norm} between {_LEAST:g} and {1.0 / _LEAST:g}: rescale the weights"
+        raise model.refused(site, head, f"{what} = {norms[head]:.2g}", expected)
 
 
 def first_out_of_range(norms: Float[np.ndarray, " head"], present: Bool[np.ndarray, " head"] | bool) -> int | None:

@@ -30,7 +30,7 @@ MatrixMode = Literal["none", "elements", "spectra"]
 
 
 def score(
-    model: Model | Path | str | Mapping[str, Any] | torch.nn.Module,
+    model: WeightMatrices | Path | str | Mapping[str, Any] | torch.nn.Module,
     baseline: xr.Dataset | Path | str | None = None,
     null: str = "gaussian",
     revision: str | None = None,
@@ -84,7 +84,8 @@ def score(
         TableError, MissingFileError: ``baseline`` is no baseline table.
     """
     _require_modes(null, matrices)
-    opened = open_model(model, revision, family=family, config=config, name=name)
+    in_hand = isinstance(model, WeightMatrices) and not isinstance(model, Model)
+    opened = model if in_hand else open_model(model, revision, family=family, config=config, name=name)
     return _scores_tree(opened, "rmtbase.score", baseline, null, matrices, circuits, draws, seed, progress)
 
 
@@ -199,9 +200,8 @@ def _scores_tree(
     if scorer is not None:
         groups["/matrices"] = scorer.dataset()
     tree = xr.DataTree.from_dict(groups)
-    first, *further = scored
     tree.attrs = _attributes(model, function, scored, matrices, warnings)
-    for circuit in further:
+    for circuit in wanted[1:]:
         facts = circuit_attributes(circuit, model.sites, scored[circuit])
         tree["circuits"][circuit.name].attrs = {"circuit": circuit.name, **facts}
     return tree
