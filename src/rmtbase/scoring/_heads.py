@@ -63,16 +63,15 @@ def heads_dataset(scores: HeadScores, heads: Heads, key_head: Int[np.ndarray, " 
         "q_value": np.stack([benjamini_hochberg(p_value[..., k]) for k in range(len(names))], axis=-1),
         "omnibus_q_value": benjamini_hochberg(omnibus),
         "farthest_statistic": np.where(np.isnan(omnibus), "", np.array(names)[scores.farthest]),
-        "sigma_q": heads.sigma_q,
-        "sigma_k": heads.sigma_k,
-        "key_head": np.broadcast_to(key_head, heads.sigma_q.shape).copy(),
+        **dict(zip(("sigma_q", "sigma_k"), heads.sigmas, strict=True)),
+        "key_head": np.broadcast_to(key_head, omnibus.shape).copy(),
         "eigenvalue": heads.singular_values**2,
     }
     dataset = xr.Dataset(
         {name: (schema[name].dims, value) for name, value in values.items()},
         coords={
-            "layer": np.arange(len(heads.sigma_q)),
-            "head": np.arange(heads.sigma_q.shape[-1]),
+            "layer": np.arange(len(omnibus)),
+            "head": np.arange(omnibus.shape[-1]),
             "statistic": names,
             "probability": np.array(PROBABILITIES),
             "index": np.arange(heads.singular_values.shape[-1]),

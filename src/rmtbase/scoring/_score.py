@@ -167,8 +167,8 @@ def _scores_tree(
     progress: Progress,
 ) -> xr.DataTree:
     """The scores of a model; ``function`` is the call that provenance names."""
-    n_heads = model.n_layers * model.n_heads
-    found = find_null(null, baseline, Wanted(model.d_model, model.d_head, n_heads, draws, seed, progress))
+    n_heads, dims = model.n_layers * model.n_heads, (model.d_model, model.d_head, model.d_model)
+    found = find_null(null, baseline, Wanted(dims, n_heads, draws, seed, progress))
     scorer = None if matrices == "none" else MatrixScorer(model.components, model.n_layers, matrices == "spectra", seed)
     with single_threaded_blas():  # with more the last bits would be those of the machine's cores
         heads = _read_heads(model, scorer, progress)
@@ -200,7 +200,7 @@ def _read_heads(model: WeightMatrices, scorer: MatrixScorer | None, progress: Pr
                     scorer.add(layer, component, model.matrix(layer, component))
             advance(1)
     values, sigma_q, sigma_k = (np.stack(part) for part in zip(*layers, strict=True))
-    return Heads(values, sigma_q, sigma_k, lambda layer: (model.queries(layer), model.keys(layer)))
+    return Heads(values, (sigma_q, sigma_k), lambda layer: (model.queries(layer), model.keys(layer)))
 
 
 class _Layer(NamedTuple):
@@ -249,7 +249,7 @@ def _in_parts(
 def _zero_heads(heads: Heads) -> list[str]:
     return [
         f"layer {layer} head {head}: {which} is zeros, or rounding to them, so the head has no shape and is not scored"
-        for which, sigma in (("W_Q", heads.sigma_q), ("W_K", heads.sigma_k))
+        for which, sigma in zip(("W_Q", "W_K"), heads.sigmas, strict=True)
         for layer, head in zip(*np.nonzero(sigma == 0), strict=True)
     ]
 
