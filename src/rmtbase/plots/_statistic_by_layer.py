@@ -44,9 +44,10 @@ def statistic_by_layer(
     """Draw every head as a point at its layer, the layers' medians, and the band that holds 99 % of null heads.
 
     Where heads have several shapes, each layer has the band of its own. Where each head has a null of its own, each has
-    its own band, a bar behind its point. Within a layer, heads stand from left to right in their order. A statistic that scales with σ_Q² σ_K², of which each head has its own, is drawn
-    over its null mean (the log-determinant: minus its null mean), and the axis says so. Where heads lie so far out that
-    the band could not be seen, the axis is logarithmic, beyond the band's width if values may be negative.
+    its own band, a bar behind its point. Within a layer, heads stand from left to right in their order. A statistic
+    that scales with σ_Q² σ_K², of which each head has its own, is drawn over its null mean (the log-determinant: minus
+    its null mean), and the axis says so. Where heads lie so far out that the band could not be seen, the axis is
+    logarithmic, beyond the band's width if values may be negative.
 
     Args:
         scores: a scores tree, or its /heads.

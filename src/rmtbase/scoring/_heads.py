@@ -139,7 +139,7 @@ def circuit_attributes(circuit: Circuit, sites: Sequence[Site], blocks: Sequence
     nulls = [block.null for block in blocks]
     facts: dict[str, object] = dict(sizes_of(circuit, [sites[site] for block in blocks for site in block.sites])[0])
     facts |= {
-        "null": "; ".join(dict.fromkeys(null.description for null in nulls)),
+        "null": "; ".join(dict.fromkeys(_described(null, circuit) for null in nulls)),
         "null_method": nulls[0].method,
         "table": "; ".join(dict.fromkeys(null.source for null in nulls)),
     }
@@ -151,6 +151,12 @@ def circuit_attributes(circuit: Circuit, sites: Sequence[Site], blocks: Sequence
         if len(set(each)) == 1:
             facts[name] = each[0]
     return facts
+
+
+def _described(null: NullModel, circuit: Circuit) -> str:
+    """What the null is, with the circuit's matrices in the place of factors in general."""
+    words = " and ".join(factor.symbol for factor in circuit.factors)
+    return null.description.replace("W_Q and W_K", words).replace("Gaussian factors", f"Gaussian {words}")
 
 
 def sizes_of(circuit: Circuit, sites: Iterable[Site]) -> tuple[dict[str, int], dict[str, tuple[str, list[int]]]]:

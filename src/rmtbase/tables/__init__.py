@@ -4,7 +4,14 @@ from rmtbase.tables._circuits import CIRCUITS, Circuit, Factor, circuit_of
 from rmtbase.tables._digest import with_checksums
 from rmtbase.tables._frame import to_pandas
 from rmtbase.tables._kinds import KINDS, Kind, validate
-from rmtbase.tables._layers import heads_present, layer_names, layer_numbers, layer_stacks, matrices_present
+from rmtbase.tables._layers import (
+    heads_present,
+    layer_names,
+    layer_numbers,
+    layer_stacks,
+    matrices_present,
+    shapes_of,
+)
 from rmtbase.tables._provenance import provenance, software_version, software_versions
 from rmtbase.tables._reading import (
     TableWarning,
@@ -66,6 +73,7 @@ __all__ = [
     "provenance",
     "require_same_kind",
     "require_writable",
+    "shapes_of",
     "software_version",
     "software_versions",
     "sweep",

@@ -6,6 +6,8 @@ import numpy as np
 import xarray as xr
 from jaxtyping import Bool
 
+from rmtbase.tables._circuits import circuit_of
+
 
 def layer_names(dataset: xr.Dataset) -> list[str]:
     """Each layer of a group in words, with its stack where a model has several: ``decoder layer 3``, or ``layer 3``."""
@@ -36,3 +38,19 @@ def heads_present(heads: xr.Dataset) -> Bool[np.ndarray, "layer head"]:
 def matrices_present(matrices: xr.Dataset) -> Bool[np.ndarray, "layer component"]:
     """Which (layer, component) are matrices of the model: not every layer has all components."""
     return matrices["n_rows"].notnull().transpose("layer", "component").values
+
+
+def shapes_of(scores: xr.DataTree) -> list[tuple[int, ...]]:
+    """The sizes of the matrices of heads, as often as there are others, in the order of their nulls.
+
+    Of W_QK (d_query, d_head, d_key), of another circuit by :attr:`rmtbase.tables.Circuit.dims`.
+    """
+    circuit, heads = circuit_of(scores.attrs), scores["heads"].to_dataset()
+    n_layers = heads.sizes.get("layer", 1)
+    columns = [
+        heads[name].values.tolist()
+        if name in heads.coords
+        else [int(scores.attrs[name if name in scores.attrs else "d_model"])] * n_layers
+        for name in circuit.dims
+    ]
+    return list(dict.fromkeys(zip(*columns, strict=True)))
