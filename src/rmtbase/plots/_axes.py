@@ -358,7 +358,9 @@ def layer_axis(ax: Axes, which: str, table: xr.Dataset, theme: Theme) -> None:
     step = next(one for one in _STEPS if len(stacks) <= _MOST_TICKS * one)
     ticks: dict[int, str] = {}
     for first, beyond in pairwise([0, *begins, len(stacks)]):
-        ticks |= {k: literal(numbers[k], _LONGEST_TICK) for k in range(first, beyond, step)}
+        # None so near the next stack that its name would lie on it.
+        ends = beyond if beyond == len(stacks) else max(first + 1, beyond - step // 2)
+        ticks |= {k: literal(numbers[k], _LONGEST_TICK) for k in range(first, ends, step)}
         stack = literal(stacks[first], _LONGEST_TICK)
         ticks[first] = f"{stack} {ticks[first]}" if which == "y" else f"{ticks[first]}\n{stack}"
     (ax.set_xticks if which == "x" else ax.set_yticks)(list(ticks), list(ticks.values()))
