@@ -19,9 +19,9 @@ from rmtbase.models._leftovers import (
     leftover_notes,
     require_known_attention,
     require_plain_tensors,
-    require_unquantised,
 )
 from rmtbase.models._other_formats import refuse_other_formats
+from rmtbase.models._quantised import dequantised, require_readable_quantisation
 from rmtbase.models._stack import Stack, with_sizes
 from rmtbase.models._tensor_file import least_sigma, require_digits
 from rmtbase.models._weight_matrices import WeightMatrices
@@ -80,7 +80,11 @@ class Model(WeightMatrices):
         refuse_other_formats(folder)
         config_path = folder / "config.json"
         config = read_json_object(config_path)
-        return cls._checked(lambda: Checkpoint.open(folder), config, config_path, name, revision, notes)
+
+        def open_checkpoint() -> Checkpoint:
+            return dequantised(Checkpoint.open(folder), config, config_path)
+
+        return cls._checked(open_checkpoint, config, config_path, name, revision, notes)
 
     @classmethod
     def from_state_dict(
@@ -94,8 +98,9 @@ class Model(WeightMatrices):
             ParameterError: it is no state dict.
             CheckpointError: or one of its kinds, naming the tensor, what was found and expected.
         """
-        checkpoint = Checkpoint.of_tensors(tensors, name)
-        require_plain_tensors(checkpoint)  # before any is looked for by its name
+        stored = Checkpoint.of_tensors(tensors, name)
+        require_plain_tensors(stored)  # before any is looked for by its name
+        checkpoint = dequantised(stored, config, stored.config_path)
         return cls._checked(lambda: checkpoint, with_sizes(config, checkpoint), checkpoint.config_path, name, revision)
 
     @classmethod
@@ -109,7 +114,7 @@ class Model(WeightMatrices):
         notes: tuple[str, ...] = (),
     ) -> Model:
         """Check the configuration, then the headers of its checkpoint against it."""
-        require_unquantised(config, config_path)
+        require_readable_quantisation(config, config_path)
         architecture = read_architecture(config, config_path)
         layout = LAYOUTS[architecture]
         dimensions = read_layout_dimensions(config, layout, config_path)

@@ -36,11 +36,11 @@ STORAGE: Mapping[str, np.dtype[Any]] = MappingProxyType(
 )
 """How the bits of each element type that is read are held: the first four as weights, the others as codes of weights
 and what belongs to these. NumPy has no bfloat16 and no narrower type, so their bits are integers."""
-_TORCH_NAMES = {
-    **{"float64": "F64", "float32": "F32", "float16": "F16", "bfloat16": "BF16", "uint8": "U8", "bool": "BOOL"},
-    **{"int8": "I8", "int16": "I16", "int32": "I32", "int64": "I64"},
-    **{"float8_e4m3fn": "F8_E4M3", "float8_e5m2": "F8_E5M2", "float8_e8m0fnu": "F8_E8M0"},
-}
+_TORCH_NAMES = (
+    {"float64": "F64", "float32": "F32", "float16": "F16", "bfloat16": "BF16", "uint8": "U8", "bool": "BOOL"}
+    | {"int8": "I8", "int16": "I16", "int32": "I32", "int64": "I64"}
+    | {"float8_e4m3fn": "F8_E4M3", "float8_e5m2": "F8_E5M2", "float8_e8m0fnu": "F8_E8M0"}
+)
 
 _FINEST = {"F64": 2.0**-149, "F32": 2.0**-149, "BF16": 2.0**-133, "F16": 2.0**-24}  # float64 is rounded to float32
 _STEPS = 64  # the largest of weights that are a few steps
@@ -84,7 +84,7 @@ class TensorFile(Protocol):
 
 
 def element_type(name: str) -> str:
-    """The safetensors name of an element type by the name that torch, NumPy and JAX have for it, or that name itself."""
+    """The safetensors name of an element type of torch, NumPy or JAX; where it has none, theirs."""
     return _TORCH_NAMES.get(name, name)
 
 

@@ -59,10 +59,7 @@ class TorchFile:
             made = tensors.get(name)
             if made is None or (str(made.dtype), tuple(made.shape)) != (f"torch.{tensor.dtype}", tensor.shape):
                 raise CorruptFileError(path, "what torch reads otherwise than it is written", "a file of named tensors")
-        entries = {
-            name: TensorEntry(element_type(tensor.dtype), tensor.shape)
-            for name, tensor in described.items()
-        }
+        entries = {name: TensorEntry(element_type(tensor.dtype), tensor.shape) for name, tensor in described.items()}
         held = {name: tensors[name] for name in described}
         return cls(path, MappingProxyType(entries), archive.size, MappingProxyType(held))
 
