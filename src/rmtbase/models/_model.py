@@ -14,6 +14,7 @@ from rmtbase.errors import CheckpointError
 from rmtbase.models._checkpoint import Checkpoint
 from rmtbase.models._config import read_architecture, read_layout_dimensions, rotary_dimensions
 from rmtbase.models._files import read_json_object
+from rmtbase.models._gguf_model import find_gguf, open_gguf
 from rmtbase.models._layouts import ATTENTION_PARTS, KINDS, LAYOUTS
 from rmtbase.models._leftovers import (
     leftover_notes,
@@ -73,12 +74,19 @@ class Model(WeightMatrices):
     def from_folder(cls, folder: Path, name: str, revision: str | None = None, notes: tuple[str, ...] = ()) -> Model:
         """Read the configuration and the headers of a checkpoint folder, and check one against the other.
 
+        In place of the folder one ``.safetensors`` file of it can be given, or one ``.gguf`` file, which has a
+        configuration of its own.
+
         Raises:
             CheckpointError: or one of its kinds, naming the file, the tensor, what was found and expected.
             MissingDependencyError: the weights are ``.bin`` files and torch 2.10 or later is not installed.
         """
-        refuse_other_formats(folder)
-        config_path = folder / "config.json"
+        gguf = find_gguf(folder)
+        if gguf is not None:
+            described, checkpoint = open_gguf(gguf)
+            return cls._checked(lambda: checkpoint, described, gguf, name, revision, notes)
+        config_path = (folder if folder.is_dir() else folder.parent) / "config.json"
+        refuse_other_formats(config_path.parent)
         config = read_json_object(config_path)
 
         def open_checkpoint() -> Checkpoint:

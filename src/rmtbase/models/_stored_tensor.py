@@ -80,12 +80,12 @@ class DerivedTensor:
     Attributes:
         entry: the type to which its elements are rounded, and its shape.
         stored: what it is made of; the first gives it its file.
-        make: the elements in float32, in their order.
+        make: the elements in their order, in float32 or in the type to which they are rounded.
     """
 
     entry: TensorEntry
     stored: tuple[StoredTensor, ...]
-    make: Callable[[], Float[np.ndarray, "..."]]
+    make: Callable[[], Shaped[np.ndarray, "..."]]
 
     def read_bits(self, start: int, stop: int) -> Shaped[np.ndarray, " size"]:
         """The elements ``start <= i < stop`` of the flattened tensor, as ``STORAGE`` holds them. All are made."""
