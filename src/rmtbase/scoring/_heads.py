@@ -28,12 +28,6 @@ def require_scores(scores: xr.DataTree) -> None:
         )
 
 
-def sigma_estimate(factors: Float[np.ndarray, "... d_head d_model"]) -> Float[np.ndarray, "..."]:
-    """σ̂ = √(‖W‖_F² / (d h)) of factors, accumulated in float64."""
-    d_head, d_model = factors.shape[-2:]
-    return np.sqrt(np.einsum("...ij,...ij->...", factors, factors, dtype=np.float64) / (d_model * d_head))
-
-
 def first_out_of_range(
     sigma_q: Float[np.ndarray, "..."],
     sigma_k: Float[np.ndarray, "..."],

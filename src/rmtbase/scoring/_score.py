@@ -3,31 +3,30 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import xarray as xr
-from jaxtyping import Float
 from numpy.typing import ArrayLike
 
 from rmtbase.errors import ParameterError
-from rmtbase.linalg import available_cores, core_of_triangles, core_singular_values, single_threaded_blas, triangle
+from rmtbase.linalg import available_cores, single_threaded_blas
 from rmtbase.models import ArrayModel, Model, WeightMatrices, open_model
 from rmtbase.nulls import Heads, NullModel
 from rmtbase.progress import SILENT, Progress
 from rmtbase.scoring._find_null import Wanted, find_null, require_null_name
-from rmtbase.scoring._heads import IN_RANGE, first_out_of_range, heads_dataset, sigma_estimate
+from rmtbase.scoring._heads import IN_RANGE, first_out_of_range, heads_dataset
 from rmtbase.scoring._matrices import MATRIX_MODES, MatrixScorer
+from rmtbase.scoring._spectra import Side, Spectra, product_spectra
 from rmtbase.shown import shown
 from rmtbase.tables import SCHEMA_VERSION, provenance, software_version
 
 if TYPE_CHECKING:
     import torch
-
-_HEADS_PER_PART = 4
 
 MatrixMode = Literal["none", "elements", "spectra"]
 
@@ -171,7 +170,7 @@ def _scores_tree(
     found = find_null(null, baseline, Wanted(model.d_model, model.d_head, n_heads, draws, seed, progress))
     scorer = None if matrices == "none" else MatrixScorer(model.components, model.n_layers, matrices == "spectra", seed)
     with single_threaded_blas():  # with more the last bits would be those of the machine's cores
-        heads = _read_heads(model, scorer, progress)
+        heads, ways = _read_heads(model, scorer, progress)
         constant = scorer.constant if scorer is not None else []
         warnings = [*model.warnings, *_zero_heads(heads), *constant]
         for line in (*model.notes, *warnings):
@@ -182,68 +181,48 @@ def _scores_tree(
     if scorer is not None:
         groups["/matrices"] = scorer.dataset()
     tree = xr.DataTree.from_dict(groups)
-    tree.attrs = _attributes(model, function, found, matrices, warnings)
+    tree.attrs = _attributes(model, function, found, matrices, warnings, ways)
     return tree
 
 
-def _read_heads(model: WeightMatrices, scorer: MatrixScorer | None, progress: Progress) -> Heads:
-    """The spectra of all heads, and the scores of all matrices, layer by layer in one pass through the checkpoint."""
+def _read_heads(model: WeightMatrices, scorer: MatrixScorer | None, progress: Progress) -> tuple[Heads, dict[str, int]]:
+    """The spectra of all heads, and the scores of all matrices, layer by layer in one pass through the checkpoint.
+
+    And how many factors were factorised in which way.
+    """
     advance = progress.bar("reading layers", model.n_layers)
     layers = []
     with ThreadPoolExecutor(available_cores()) as pool:
-        for layer in range(model.n_layers):
-            read = _read_layer(model, layer, pool)
+        warned = pool.submit(lambda: model.warnings)  # kept by the model: its digests are made meanwhile
+        for layer, read in enumerate(product_spectra(map(partial(_sides, model), range(model.n_layers)), pool)):
             _require_range(model, layer, read)
             layers.append(read)
             if scorer is not None:
                 for component in model.components:
                     scorer.add(layer, component, model.matrix(layer, component))
             advance(1)
-    values, sigma_q, sigma_k = (np.stack(part) for part in zip(*layers, strict=True))
-    return Heads(values, sigma_q, sigma_k, lambda layer: (model.queries(layer), model.keys(layer)))
+        warned.result()
+    *each, orthogonal = zip(*layers, strict=True)
+    values, sigma_q, sigma_k = map(np.stack, each)
+    flags = np.concatenate([one for both in orthogonal for one in both])
+    ways = {"gram_matrix": int((~flags).sum()), "orthogonal": int(flags.sum())}
+    return Heads(values, sigma_q, sigma_k, lambda layer: (model.queries(layer), model.keys(layer))), ways
 
 
-class _Layer(NamedTuple):
-    singular_values: Float[np.ndarray, "head d_head"]
-    sigma_q: Float[np.ndarray, " head"]
-    sigma_k: Float[np.ndarray, " head"]
+def _sides(model: WeightMatrices, layer: int) -> tuple[Side, Side]:
+    return (
+        Side(partial(model.queries, layer), model.least_sigma(layer, "attention_query")),
+        Side(partial(model.keys, layer), model.least_sigma(layer, "attention_key")),
+    )
 
 
-def _read_layer(model: WeightMatrices, layer: int, pool: ThreadPoolExecutor) -> _Layer:
-    queries = model.queries(layer)
-    sigma_q = _sigma_of_weights(queries, model.least_sigma(layer, "attention_query"))
-    r_q = _in_parts(pool, triangle, queries)
-    del queries  # before the keys are read: the two are never held together
-    keys = model.keys(layer)
-    group = model.n_heads // model.n_key_heads
-    sigma_k = np.repeat(_sigma_of_weights(keys, model.least_sigma(layer, "attention_key")), group)
-    r_k = np.repeat(_in_parts(pool, triangle, keys), group, axis=0)
-    values = _in_parts(pool, core_singular_values, core_of_triangles(r_q, r_k))
-    values[(sigma_q == 0) | (sigma_k == 0)] = 0.0
-    return _Layer(values, sigma_q, sigma_k)
-
-
-def _sigma_of_weights(factors: Float[np.ndarray, "head d_head d_model"], least: float) -> Float[np.ndarray, " head"]:
-    """Each head's σ̂; 0 where its weights are so small that what is stored of them is rounding, and not their shape."""
-    sigma = sigma_estimate(factors)
-    return np.where(sigma < least, 0.0, sigma)
-
-
-def _require_range(model: WeightMatrices, layer: int, read: _Layer) -> None:
+def _require_range(model: WeightMatrices, layer: int, read: Spectra) -> None:
     """Heads of zeros have no scale: they are recorded, and not scored."""
-    present = model.heads_have_weights or (read.sigma_q > 0) & (read.sigma_k > 0)
-    beyond = first_out_of_range(read.sigma_q, read.sigma_k, model.d_head * model.d_model, present)
+    present = model.heads_have_weights or (read.sigma_left > 0) & (read.sigma_right > 0)
+    beyond = first_out_of_range(read.sigma_left, read.sigma_right, model.d_head * model.d_model, present)
     if beyond is not None:
         (head,), norms = beyond
         raise model.refused(layer, head, norms, IN_RANGE)
-
-
-def _in_parts(
-    pool: ThreadPoolExecutor, solve: Callable[[np.ndarray], np.ndarray], stack: Float[np.ndarray, "head ..."]
-) -> Float[np.ndarray, "head ..."]:
-    """``solve`` over a stack, a few heads at a time: for one small matrix NumPy does not let go of the interpreter."""
-    parts = np.array_split(stack, max(1, len(stack) // _HEADS_PER_PART))
-    return np.concatenate(list(pool.map(solve, parts)))
 
 
 def _zero_heads(heads: Heads) -> list[str]:
@@ -255,7 +234,7 @@ def _zero_heads(heads: Heads) -> list[str]:
 
 
 def _attributes(
-    model: WeightMatrices, function: str, null: NullModel, matrices: str, warnings: list[str]
+    model: WeightMatrices, function: str, null: NullModel, matrices: str, warnings: list[str], ways: dict[str, int]
 ) -> dict[str, object]:
     call = {
         "function": function,
@@ -265,7 +244,7 @@ def _attributes(
         "null_draws": null.draws,
         "null_source": null.source,
     }
-    weights = {"architecture": model.architecture, "query_key_sha256": model.fingerprint()}
+    weights = {"architecture": model.architecture, "query_key_sha256": model.fingerprint(), "factorised": ways}
     return {
         "schema_version": SCHEMA_VERSION,
         "rmtbase_version": software_version(),
