@@ -92,7 +92,7 @@ def triangles(factors: ArrayLike) -> Triangles:
     r = np.empty((*leading, min(rows, columns), rows))
     orthogonal = np.zeros(tuple(leading), dtype=bool)
     for place in np.ndindex(*leading):
-        wide = np.asarray(stack[place], dtype=np.float64)  # one at a time: never the whole stack
+        wide = np.ascontiguousarray(stack[place], dtype=np.float64)  # one at a time: never the whole stack
         found = _triangle_of_gram(wide)
         orthogonal[place] = found is None
         r[place] = np.linalg.qr(wide.T, mode="r") if found is None else found
