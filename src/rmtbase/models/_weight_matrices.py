@@ -103,17 +103,18 @@ class WeightMatrices(ABC):
             CheckpointError: a tensor cannot be read, or is not finite.
         """
         at = self._site(site)
-        return self._part(at, "attention_query").reshape(at.n_heads, at.d_head, -1)
+        return self._part(at, "attention_query").reshape(at.n_heads, at.d_head, at.d_query)
 
     def keys(self, site: int) -> Float[np.ndarray, "n_key_heads d_head d_key"]:
         """The key matrices of a site, shape (n_key_heads, d_head, d_key): k = W_K x. Raises as :meth:`queries`."""
         at = self._site(site)
-        return self._part(at, "attention_key").reshape(at.n_key_heads, at.d_head, -1)
+        return self._part(at, "attention_key").reshape(at.n_key_heads, at.d_head, at.d_key)
 
     def values(self, site: int) -> Float[np.ndarray, "n_key_heads d_value d_key"]:
         """The value matrices of a site, shape (n_key_heads, d_value, d_key): v = W_V x. Raises as :meth:`queries`."""
         at = self._site(site)
-        return self._part(at, "attention_value").reshape(at.n_key_heads, -1, at.d_key)
+        whole = self._part(at, "attention_value")
+        return whole.reshape(at.n_key_heads, -1, whole.shape[-1])
 
     def outputs(self, site: int) -> Float[np.ndarray, "n_heads d_value d_output"]:
         """Each head's part of W_O, transposed, so that its W_OV is ``outputs[head].T @ values[key_head]``.
