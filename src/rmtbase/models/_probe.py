@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from rmtbase.models import _sites
@@ -47,7 +47,7 @@ class Found(NamedTuple):
     unresolved: tuple[Unresolved, ...]
 
 
-class _NoReading(Exception):
+class _NoReading(Exception):  # noqa: N818
     """Why a softmax cannot be read as attention of stored queries and keys."""
 
 
@@ -135,7 +135,7 @@ class _Heads(NamedTuple):
     numbers: Int[np.ndarray, "n token d"]
     factors: Float[np.ndarray, "n token d"]
     marks: frozenset[Mark]
-    turned: Float[np.ndarray, " d"]
+    turned: Bool[np.ndarray, " d"] | None
 
 
 @dataclass(frozen=True)
@@ -183,7 +183,8 @@ class _Reading:
         module = self._module(softmax, query_rows, key_rows)
         query, q_leaf, q_marks = self._expression(query_rows.ravel(), module, q_of.ravel())
         key_matrix, k_leaf, k_marks = self._expression(key_rows.ravel(), module, k_of.ravel())
-        rotated = int(np.sum((queries.turned > 0) | (key_heads.turned > 0)))
+        turned = (queries.turned, key_heads.turned)
+        rotated = int(np.sum(turned[0] | turned[1])) if turned[0] is not None and turned[1] is not None else None
         shape_of = self.shapes.__getitem__
         entered = next(clock for path, clock in softmax.modules if path == module)
         value, output, d_value = self._values(key, module, heads, queries.numbers, scale)
@@ -212,7 +213,7 @@ class _Reading:
                 q_marks | k_marks,
                 softmax.origin.marks,
                 len(softmax.origin.products) > 1,
-                rotated > 0,
+                bool(rotated),
             ),
         )
         crossed = q_leaf[0] != k_leaf[0] and k_leaf[1] <= entered
@@ -242,11 +243,10 @@ class _Reading:
         plain, tagged = (getattr(one.products[product], side).numpy() for one in (self.plain, self.tagged))
         numbers = decode(plain, tagged)
         origin = self.plain.products[product].origins[0 if side == "left" else 1]
-        turned = np.zeros(plain.shape[-1])
+        turned = None
         if product in self.rotated.products:
-            real = getattr(self.rotated.products[product], side).numpy()
-            if real.shape == plain.shape:
-                turned = np.max(np.abs(real - plain) > 1e-9 * np.abs(plain), axis=(0, 1)).astype(float)
+            real = getattr(self.rotated.products[product], side).numpy()[:, : plain.shape[1]]
+            turned = np.any(np.abs(real - plain) > 1e-9 * np.abs(plain), axis=(0, 1))
         values = self._row_values(numbers)
         return _Heads(numbers, plain / values, origin.marks, turned)
 
@@ -442,18 +442,23 @@ def _pairs(queries: np.ndarray, keys: np.ndarray) -> list[tuple[tuple[int, ...],
     """The query heads in their order, each with the key head that it meets, by the numbers of their rows."""
     met: dict[tuple[int, ...], tuple[int, ...]] = {}
     for of_queries, of_keys in zip(queries, keys, strict=True):
-        known = {tuple(row) for row in of_keys.tolist() if min(row) > 0}
+        known = {row for row in _distinct(of_keys) if min(row) > 0}
         if not known:
             raise _NoReading("keys are no outputs of linear maps")
         if len(known) > 1:
             raise _NoReading("keys differ from token to token")
         (key,) = known
-        for row in dict.fromkeys(map(tuple, of_queries.tolist())):
+        for row in _distinct(of_queries):
             if min(row) <= 0:
                 raise _NoReading("queries are no outputs of linear maps")
             if met.setdefault(row, key) != key:
                 raise _NoReading("a query head meets several key heads")
     return list(met.items())
+
+
+def _distinct(rows: np.ndarray) -> list[tuple[int, ...]]:
+    """The distinct rows, in their order."""
+    return list(dict.fromkeys(map(tuple, (rows[:1] if (rows == rows[:1]).all() else rows).tolist())))
 
 
 def _grouped(served: list[tuple[int, ...]]) -> tuple[np.ndarray, int]:
@@ -477,15 +482,19 @@ def _factors(operand: _Heads, rows: np.ndarray) -> tuple[float, np.ndarray]:
                 if np.abs(factor / factor[0] - relative[row]).max() > 1e-9 * np.abs(relative[row]).max():
                     raise _NoReading("factors of queries or keys differ from token to token")
                 scales.append(factor[0])
+    known = np.sort(tokens(1 << 16).numpy())
+
+    def far(factors: np.ndarray) -> np.ndarray:
+        """How far from any u[t]."""
+        at = np.clip(np.searchsorted(known, factors), 1, len(known) - 1)
+        return np.minimum(np.abs(known[at] - factors), np.abs(known[at - 1] - factors))
+
     found = np.unique(scales)
-    u = tokens(1 << 16).numpy()
-    for candidate in found[0] / u[: 1 << 12]:
-        ratios = found / candidate
-        near = np.sort(u)
-        at = np.clip(np.searchsorted(near, ratios), 1, len(near) - 1)
-        off = np.minimum(np.abs(near[at] - ratios), np.abs(near[at - 1] - ratios))
-        if off.max() < 1e-11:
-            return float(candidate), np.array([relative[tuple(row)] for row in rows.tolist()])
+    candidates = found[0] / tokens(1 << 16).numpy()
+    for factor in found[1:]:
+        candidates = candidates[far(factor / candidates) < 1e-11]
+    if len(candidates):
+        return float(candidates[0]), np.array([relative[tuple(row)] for row in rows.tolist()])
     raise _NoReading("queries or keys are mixed over tokens")
 
 

@@ -21,6 +21,7 @@ from zlib import crc32
 
 import torch
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 
@@ -28,6 +29,7 @@ TAG = 2.0**-36
 """Relative step from one output's number to the next."""
 
 _MASKED = 1e30  # of a score: what is beyond is a mask
+_KEPT = 64  # tokens of what is met, where the others show nothing more
 _aten = torch.ops.aten
 _COMPLEX = {torch.complex32, torch.complex64, torch.complex128}
 
@@ -63,7 +65,7 @@ class Origin:
 
 @dataclass(frozen=True)
 class Weight:
-    """How a linear map's weight lies in its parameter: entry (n, o, i) at offset + n · batch + o · output + i · input."""
+    """How a map's weight lies in its parameter: entry (n, o, i) at offset + n · batch + o · output + i · input."""
 
     name: str
     offset: int
@@ -236,6 +238,8 @@ class ForwardPass(TorchDispatchMode):
             result = self._mixed(func, name, args, kwargs)
         elif name in ("_softmax", "_safe_softmax"):
             return self._softmax(args[0], args[1])
+        elif name in ("max", "amax") and self.origin(given[0]).products:  # taken off before a softmax
+            result = tree_map(lambda one: torch.zeros_like(one), func(*args, **kwargs))
         elif name in _NEUTRAL and (self._neutral or name not in _ROTATION) and args[0].is_floating_point():
             result = _NEUTRAL[name](*args)
             marks = frozenset({Mark(name, self.modules[-1][0])} if name not in _ROTATION else ())
@@ -331,7 +335,7 @@ class ForwardPass(TorchDispatchMode):
             weight.shape[-1],
             weight.shape[-2],
         )
-        self.linears[key] = Linear(lies, first, rows, given.detach().clone(), origin, marks)
+        self.linears[key] = Linear(lies, first, rows, given[..., :_KEPT, :].clone(), origin, marks)
         sent = rows * self._tags(first, n_rows)
         if weight.ndim == 3:
             sent = sent.reshape(-1, 1, weight.shape[-1])
@@ -360,10 +364,9 @@ class ForwardPass(TorchDispatchMode):
         batched = left.ndim == 3
         both = (left if batched else left[None]), (right if batched else right[None]).mT
         shape = (*left.shape[:-1], right.shape[-1])
-        met = Contraction(both[0].detach().clone(), both[1].detach().clone(), origins)
-        weighs = [one.softmax for one in origins]
-        if any(weighs):
+        if any(one.softmax for one in origins):
             key = self._key("output")
+            met = Contraction(both[0][:, :_KEPT, :_KEPT].clone(), both[1][..., :_KEPT].clone(), origins)
             count = left.shape[0] * shape[-1] * shape[-2] if batched else shape[0] * shape[1]
             met.first = self._numbers.of(key, count)
             self.outputs[key] = met
@@ -374,7 +377,7 @@ class ForwardPass(TorchDispatchMode):
             result = torch.matmul(left, right)  # of positions alone: angles of rotation, say
             return self.declare(result, Origin(content=any(one.content for one in origins), born=self._clock))
         key = self._key("product")
-        self.products[key] = met
+        self.products[key] = Contraction(_sampled(both[0]), _sampled(both[1]), origins)
         n, m = both[0].shape[:2]
         seen = torch.arange(1, m + 1, dtype=torch.float64)[:, None] + (
             torch.arange(n, dtype=torch.float64)[:, None, None] / (2 * n)
@@ -390,7 +393,7 @@ class ForwardPass(TorchDispatchMode):
         key = self._key("softmax")
         origin = self.origin(scores)
         shown = torch.where(scores.abs() < _MASKED, scores, 0.0).nan_to_num()
-        self.softmaxes[key] = Softmax(scores.detach().clone(), axis % scores.ndim, origin, tuple(self.modules))
+        self.softmaxes[key] = Softmax(scores[(..., *(slice(_KEPT),) * min(scores.ndim, 2))].clone(), axis % scores.ndim, origin, tuple(self.modules))
         return self.declare(shown, Origin(origin.content, True, softmax=frozenset({key}), born=self._clock))
 
     def _tags(self, first: int, count: int) -> Tensor:
@@ -413,6 +416,13 @@ _NEUTRAL: Mapping[str, Callable[..., Any]] = {
     **{norm: lambda x, *_: (x.clone(), x.new_zeros(1), x.new_ones(1)) for norm in _NORMS},
     "_fused_rms_norm": lambda x, *_: (x.clone(), x.new_ones(1)),
 }
+
+
+def _sampled(operand: Tensor) -> Tensor:
+    """Of queries or keys (n, token, d) the first tokens, where the others are of the same head: u[t] · v[r] all."""
+    first = operand[:, :1]
+    same = (operand * first[..., :1] - operand[..., :1] * first).abs().amax() < 1e-9 * operand.abs().amax() ** 2
+    return operand[:, : _KEPT if bool(same) else None].clone()
 
 
 def _storage(tensor: Tensor) -> int:
@@ -450,6 +460,35 @@ def tokens(count: int) -> Tensor:
     return 1 + torch.rand(count, generator=_generator("tokens"), dtype=torch.float64)
 
 
+class _PlainAttention(TorchFunctionMode):
+    """Attention written out, in place of torch's own function for it."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is not nn.functional.scaled_dot_product_attention:
+            return func(*args, **(kwargs or {}))
+        return _attention(*args, **(kwargs or {}))
+
+
+def _attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> Tensor:
+    """Without a causal mask: it changes no product."""
+    if enable_gqa:
+        group = query.shape[-3] // key.shape[-3]
+        key, value = (one.repeat_interleave(group, -3) for one in (key, value))
+    scores = query @ key.mT * (query.shape[-1] ** -0.5 if scale is None else scale)
+    if attn_mask is not None:
+        scores = scores.masked_fill(~attn_mask, -torch.inf) if attn_mask.dtype == torch.bool else scores + attn_mask
+    return scores.softmax(-1) @ value
+
+
 @contextmanager
 def running(module: nn.Module, taken: ForwardPass) -> Iterator[None]:
     """A forward pass of a module under way: its norms are neutral, and the pass knows in which module it is."""
@@ -481,12 +520,12 @@ def running(module: nn.Module, taken: ForwardPass) -> Iterator[None]:
         stack.callback(torch.backends.mha.set_fastpath_enabled, fast)
         torch.backends.mha.set_fastpath_enabled(False)
         stack.enter_context(torch.no_grad())
-        stack.enter_context(nn.attention.sdpa_kernel(nn.attention.SDPBackend.MATH))
         for handle in (
             hooks.register_module_forward_pre_hook(enter),
             hooks.register_module_forward_hook(leave, with_kwargs=True),
         ):
             stack.callback(handle.remove)
+        stack.enter_context(_PlainAttention())
         stack.enter_context(taken)
         yield
 
