@@ -11,9 +11,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from inspect import signature
 from itertools import groupby
 from math import prod
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -21,7 +22,19 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from rmtbase.models import _sites
-from rmtbase.models._probe_forward import TAG, ForwardPass, Linear, Mark, Numbers, Softmax, Weight, running, tokens
+from rmtbase.models._probe_forward import (
+    TAG,
+    Contraction,
+    ForwardPass,
+    Linear,
+    Mark,
+    Numbers,
+    RealMaps,
+    Softmax,
+    Weight,
+    running,
+    tokens,
+)
 from rmtbase.models._sites import STACKS, Expression, Place, Scaled, Site, Stacked, take_rows
 
 CONTENT_PART = "rotary: W_QK is the content part at zero relative position"
@@ -51,7 +64,7 @@ class _NoReading(Exception):  # noqa: N818
     """Why a softmax cannot be read as attention of stored queries and keys."""
 
 
-def find_sites(module: nn.Module, inputs: Mapping[str, Tensor | bool]) -> Found:
+def find_sites(module: nn.Module, inputs: Mapping[str, Any]) -> Found:
     """The attention sites of a module, and the softmaxes of products that could not be read.
 
     Args:
@@ -61,41 +74,39 @@ def find_sites(module: nn.Module, inputs: Mapping[str, Tensor | bool]) -> Found:
     Raises:
         Whatever the module's forward raises for these inputs.
     """
-    numbers = Numbers()
-    plain = _forward(module, inputs, numbers)
-    chosen = {key: _chosen(plain, one) for key, one in plain.softmaxes.items()}
-    tagged = _forward(module, inputs, numbers, tagged=frozenset(one for one in chosen.values() if one))
-    rotated = _forward(module, inputs, numbers, neutral=False)
-    shapes = {name: tuple(one.shape) for name, one in module.named_parameters()}
-    reading = _Reading(plain, tagged, rotated, shapes, numbers)
-    found: dict[tuple[Expression | None, Expression | None], _Met] = {}
-    unresolved: dict[str, str] = {}
-    for key in plain.softmaxes:
-        if not plain.softmaxes[key].origin.products and not reading.outputs_of(key):
-            continue  # a router's, say
-        try:
-            met = reading.site(key, chosen[key])
-        except _NoReading as reason:
-            unresolved.setdefault(plain.softmaxes[key].modules[-1][0], str(reason))
-        else:
+    return placed([Reading.of(module, inputs)])
+
+
+def placed(readings: Sequence[Reading]) -> Found:
+    """The sites of parts of one model, in order of stack and layer, and what stayed unresolved."""
+    found: dict[tuple[Expression | None, Expression | None], Met] = {}
+    for reading in readings:
+        for met in reading.met.values():
             found.setdefault((met.site.query, met.site.key), met)
-    return Found(_placed(list(found.values())), tuple(Unresolved(*one) for one in unresolved.items()))
+    unresolved = (Unresolved(*one) for reading in readings for one in reading.unresolved.items())
+    return Found(_placed(list(found.values())), tuple(unresolved))
 
 
-def _forward(
+def run(
     module: nn.Module,
-    inputs: Mapping[str, Tensor | bool],
+    inputs: Mapping[str, Any],
     numbers: Numbers,
+    *,
     tagged: frozenset[str] | None = None,
     neutral: bool = True,
+    real: RealMaps | None = None,
+    prefix: str = "",
 ) -> ForwardPass:
-    """One pass with meta tensors in place of the parameters, which are put back whatever happens."""
+    """One pass with meta tensors in place of the parameters; the module is as it was afterwards, whatever happens.
+
+    Names of parameters and modules are given with the prefix.
+    """
     stand_ins, names = {}, {}
     for name, parameter in module.named_parameters():
         dtype = torch.float64 if parameter.is_floating_point() else parameter.dtype
         stand_ins[name] = nn.Parameter(torch.empty(parameter.shape, dtype=dtype, device="meta"), False)
-        names[stand_ins[name].untyped_storage()._cdata] = name
-    taken = ForwardPass(names, numbers, tagged=tagged, neutral=neutral)
+        names[stand_ins[name].untyped_storage()._cdata] = prefix + name
+    taken = ForwardPass(names, numbers, tagged=tagged, neutral=neutral, real=real)
     given = {name: one.clone() if isinstance(one, Tensor) else one for name, one in inputs.items()}
     for tensor in given.values():
         if isinstance(tensor, Tensor):
@@ -104,7 +115,7 @@ def _forward(
     for one in training:
         one.training = False
     try:
-        with running(module, taken):
+        with running(module, taken, prefix):
             torch.func.functional_call(module, stand_ins, (), given)
     finally:
         for one in training:
@@ -122,11 +133,24 @@ def _chosen(plain: ForwardPass, softmax: Softmax) -> str | None:
     return None
 
 
-class _Met(NamedTuple):
-    """A site without its place, and whether its queries and keys read different inputs."""
+class Met(NamedTuple):
+    """A site without its place.
+
+    Attributes:
+        site: but for its place.
+        crossed: whether its queries and keys read different inputs.
+        product: of its queries and keys, by key.
+        heads: the number of the head of each of its queries.
+        queries_left: whether queries are the left operand.
+        factor: what the operands' product has over that of the matrices.
+    """
 
     site: Site
     crossed: bool
+    product: str
+    heads: Int[np.ndarray, "n token"]
+    queries_left: bool
+    factor: float
 
 
 class _Heads(NamedTuple):
@@ -139,7 +163,7 @@ class _Heads(NamedTuple):
 
 
 @dataclass(frozen=True)
-class _Reading:
+class Reading:
     """The passes of one module: plain, tagged, and rotated as it is; its parameters' shapes and the numbers."""
 
     plain: ForwardPass
@@ -147,6 +171,49 @@ class _Reading:
     rotated: ForwardPass
     shapes: Mapping[str, tuple[int, ...]]
     numbers: Numbers
+
+    @classmethod
+    def of(cls, module: nn.Module, inputs: Mapping[str, Any], prefix: str = "") -> Reading:
+        """Of a module for inputs; where that leaves queries unresolved, with all tokens at position zero too."""
+        first = cls._of(module, inputs, inputs, prefix)
+        tokens = inputs.get("input_ids")
+        if not first.unresolved or tokens is None or "position_ids" not in signature(module.forward).parameters:
+            return first
+        still = cls._of(module, {**inputs, "position_ids": torch.zeros_like(tokens)}, inputs, prefix)
+        return still if len(still.unresolved) < len(first.unresolved) else first
+
+    @classmethod
+    def _of(cls, module: nn.Module, still: Mapping[str, Any], inputs: Mapping[str, Any], prefix: str) -> Reading:
+        numbers = Numbers()
+        plain = run(module, still, numbers, prefix=prefix)
+        chosen = {_chosen(plain, one) for one in plain.softmaxes.values()}
+        tagged = run(module, still, numbers, tagged=frozenset(one for one in chosen if one), prefix=prefix)
+        rotated = run(module, inputs, numbers, neutral=False, prefix=prefix)
+        shapes = {prefix + name: tuple(one.shape) for name, one in module.named_parameters()}
+        return cls(plain, tagged, rotated, shapes, numbers)
+
+    @cached_property
+    def _read(self) -> tuple[dict[str, Met], dict[str, str]]:
+        met: dict[str, Met] = {}
+        unresolved: dict[str, str] = {}
+        for key, softmax in self.plain.softmaxes.items():
+            if not softmax.origin.products and not self.outputs_of(key):
+                continue  # a router's, say
+            try:
+                met[key] = self.site(key, _chosen(self.plain, softmax))
+            except _NoReading as reason:
+                unresolved.setdefault(softmax.modules[-1][0], str(reason))
+        return met, unresolved
+
+    @property
+    def met(self) -> dict[str, Met]:
+        """The sites, by the key of their softmax."""
+        return self._read[0]
+
+    @property
+    def unresolved(self) -> dict[str, str]:
+        """Why a module could not be read, by its name."""
+        return self._read[1]
 
     @cached_property
     def _linears(self) -> list[tuple[str, Linear]]:
@@ -164,7 +231,7 @@ class _Reading:
             if any(softmax in origin.softmax for origin in one.origins) and key in self.tagged.outputs
         ]
 
-    def site(self, key: str, product: str | None) -> _Met:
+    def site(self, key: str, product: str | None) -> Met:
         """The attention of one softmax."""
         softmax = self.plain.softmaxes[key]
         if product is None:
@@ -187,7 +254,11 @@ class _Reading:
         rotated = int(np.sum(turned[0] | turned[1])) if turned[0] is not None and turned[1] is not None else None
         shape_of = self.shapes.__getitem__
         entered = next(clock for path, clock in softmax.modules if path == module)
-        value, output, d_value = self._values(key, module, heads, queries.numbers, scale)
+        by_first = {int(query[0]): number for number, (query, _) in enumerate(heads)}
+        if len(by_first) < n_heads:
+            raise _NoReading("query heads share rows")
+        head = np.vectorize(by_first.get, otypes=[int])(queries.numbers[..., 0])
+        value, output, d_value = self._values(key, module, [one for _, one in heads], head, scale)
         d_key = key_matrix.shape(shape_of)[1]
         if value is not None and value.shape(shape_of)[1] != d_key:
             value = None
@@ -217,7 +288,7 @@ class _Reading:
             ),
         )
         crossed = q_leaf[0] != k_leaf[0] and k_leaf[1] <= entered
-        return _Met(site, crossed)
+        return Met(site, crossed, product, head, keys_right, q_factor * k_factor)
 
     # -- scores -----------------------------------------------------------------------------------------------------
 
@@ -344,9 +415,9 @@ class _Reading:
     # -- values and output ------------------------------------------------------------------------------------------
 
     def _values(
-        self, key: str, module: str, heads: list, query_numbers: np.ndarray, scale: float
+        self, key: str, module: str, keys: list[tuple[int, ...]], head: Int[np.ndarray, "n token"], scale: float
     ) -> tuple[Expression | None, Expression | None, int | None]:
-        """W_V and W_O, where they can be read."""
+        """W_V, W_O and d_value, where they can be read: of key heads by query head, and the head of each query."""
         outputs = self.outputs_of(key)
         if len(outputs) != 1:
             return None, None, None
@@ -354,11 +425,10 @@ class _Reading:
         weights_left = key in plain.origins[0].softmax
         weights_of, values_of = ("left", "right") if weights_left else ("right", "left")
         seen = (getattr(tagged, weights_of) - getattr(plain, weights_of)).numpy() / scale  # (n, m, s)
-        n_of = _batches(seen, query_numbers.shape[0])
+        n_of = _batches(seen, len(head))
         if n_of is None:
             return None, None, None
-        by_query = {query: number for number, (query, _) in enumerate(heads)}
-        head = np.array([[by_query.get(tuple(row), -1) for row in query_numbers[n]] for n in n_of])
+        head = head[n_of]
         numbers = decode(
             *(getattr(one, values_of).numpy().swapaxes(1, 2) for one in (plain, tagged))
         )  # (n, s, d_value)
@@ -368,34 +438,33 @@ class _Reading:
             rows = {tuple(row) for row in each.tolist() if min(row) > 0}
             if len(rows) != 1 or any(served.setdefault(one, *rows) not in rows for one in of_heads.tolist()):
                 return None, None, None
-        n_key_heads = len(_grouped([one for _, one in heads])[0])
-        group = len(heads) // n_key_heads
-        if set(served) != set(range(len(heads))):
+        group = len(keys) // _grouped(keys)[1]
+        if set(served) != set(range(len(keys))):
             return None, None, None
         if any(served[one] != served[one // group * group] for one in served):
             return None, None, None
-        value_rows = np.array([served[one] for one in range(0, len(heads), group)])
+        value_rows = np.array([served[one] for one in range(0, len(keys), group)])
         try:
             value, _, _ = self._expression(value_rows.ravel(), module)
         except _NoReading:
             return None, None, None
         d_value = value_rows.shape[1]
-        return value, self._output(head, plain.first, d_value, len(heads), weights_left), d_value
+        return value, self._output(head, plain, d_value, len(keys), weights_left), d_value
 
     def _output(
-        self, head: np.ndarray, first: int, d_value: int, n_heads: int, weights_left: bool
+        self, head: Int[np.ndarray, "n token"], met: Contraction, d_value: int, n_heads: int, weights_left: bool
     ) -> Expression | None:
         """The first map that reads the outputs of all heads, head after head."""
-        n, m = head.shape
-        shape = (n, m, d_value) if weights_left else (n, d_value, m)
+        n_tokens = met.shape[1 if weights_left else 2]
+        head = np.pad(head, ((0, 0), (0, n_tokens - head.shape[1])), mode="edge")  # the others are of the same heads
         for key, linear in self.plain.linears.items():
             if linear.weight.n_inputs != n_heads * d_value or key not in self.tagged.linears:
                 continue
             given = linear.given.numpy().reshape(-1, linear.given.shape[-1])
-            numbers = decode(given, self.tagged.linears[key].given.numpy().reshape(given.shape)) - first
-            if np.any(numbers < 0) or np.any(numbers >= prod(shape)):
+            numbers = decode(given, self.tagged.linears[key].given.numpy().reshape(given.shape)) - met.first
+            if np.any(numbers < 0) or np.any(numbers >= prod(met.shape)):
                 continue
-            places = np.unravel_index(numbers, shape)
+            places = np.unravel_index(numbers, met.shape)
             of_head = head[places[0], places[1] if weights_left else places[2]]
             column = of_head * d_value + (places[2] if weights_left else places[1])
             if np.any(column != np.arange(n_heads * d_value)):
@@ -557,7 +626,7 @@ _WORDS: Mapping[str, tuple[str, ...]] = {
 }
 
 
-def _placed(met: list[_Met]) -> tuple[Site, ...]:
+def _placed(met: list[Met]) -> tuple[Site, ...]:
     """The sites in order of stack and layer, by the words and numbers of their modules' names."""
     labels = [_label(one) for one in met]
     if len(set(labels)) == 1 and labels[0] != "cross":
@@ -576,7 +645,7 @@ def _placed(met: list[_Met]) -> tuple[Site, ...]:
     return tuple(sorted(placed, key=lambda site: (STACKS.index(site.place.stack), site.place.layer)))
 
 
-def _label(met: _Met) -> str:
+def _label(met: Met) -> str:
     if met.crossed:
         return "cross"
     words = met.site.module.lower().replace("_", ".").split(".")

@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Protocol
 from zlib import crc32
 
 import torch
@@ -53,6 +53,7 @@ class Origin:
         products: of scores, the products of queries and keys that they are made of, by key.
         softmax: of attention weights, the softmax that they come from.
         born: when, counted in operations.
+        maps: the weights of the linear maps that it comes from.
     """
 
     content: bool = False
@@ -61,6 +62,7 @@ class Origin:
     products: frozenset[str] = frozenset()
     softmax: frozenset[str] = frozenset()
     born: int = 0
+    maps: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -106,6 +108,7 @@ class Contraction:
         left: (n, m, d).
         right: (n, s, d), transposed.
         first: of the output of attention weights and values, the number of its first element; else 0.
+        shape: of that output.
         origins: of both.
     """
 
@@ -113,6 +116,7 @@ class Contraction:
     right: Tensor
     origins: tuple[Origin, Origin]
     first: int = 0
+    shape: tuple[int, int, int] = (0, 0, 0)
 
 
 @dataclass
@@ -140,6 +144,22 @@ class Numbers:
         return self.first[key]
 
 
+class RealMaps(Protocol):
+    """What computes some linear maps with their weights, and takes the products of what comes of them."""
+
+    def holds(self, name: str) -> bool:
+        """Whether the map of this weight is to be computed."""
+        ...
+
+    def apply(self, name: str, given: Tensor, weight: Tensor, origin: Origin) -> Tensor:
+        """Of the input (tokens, inputs), from an origin, and the meta tensor (inputs, outputs)."""
+        ...
+
+    def met(self, product: str, left: Tensor, right: Tensor) -> None:
+        """A product of (n, m, d) and (n, s, d)."""
+        ...
+
+
 class ForwardPass(TorchDispatchMode):
     """One pass; see the module. What it met is in ``linears``, ``products``, ``softmaxes`` and ``outputs``.
 
@@ -148,7 +168,7 @@ class ForwardPass(TorchDispatchMode):
         numbers: shared by the passes.
         tagged: products of queries and keys that count double in a tagged pass; None in a plain one.
         neutral: whether rotation is stepped over.
-        weight: gives the real weights of a parameter, shape and all, where the map is to be computed, or None.
+        real: computes the maps that are to be, with weights; None where all are made up.
     """
 
     def __init__(
@@ -158,6 +178,7 @@ class ForwardPass(TorchDispatchMode):
         *,
         tagged: frozenset[str] | None = None,
         neutral: bool = True,
+        real: RealMaps | None = None,
     ) -> None:
         super().__init__()
         self.linears: dict[str, Linear] = {}
@@ -165,10 +186,12 @@ class ForwardPass(TorchDispatchMode):
         self.softmaxes: dict[str, Softmax] = {}
         self.outputs: dict[str, Contraction] = {}
         self.modules: list[tuple[str, int]] = [("", 0)]
+        self.entered: set[str] = set()
         self._names = names
         self._numbers = numbers
         self._tagged = tagged
         self._neutral = neutral
+        self._real = real
         self._origins: dict[int, Origin] = {}
         self._met: Counter[str] = Counter()
         self._clock = 0
@@ -184,6 +207,7 @@ class ForwardPass(TorchDispatchMode):
             marks=frozenset().union(*(one.marks for one in each)),
             products=frozenset().union(*(one.products for one in each)),
             softmax=frozenset().union(*(one.softmax for one in each)),
+            maps=frozenset().union(*(one.maps for one in each)),
             born=max((one.born for one in each), default=0),
         )
 
@@ -203,7 +227,10 @@ class ForwardPass(TorchDispatchMode):
             if isinstance(tensor, Tensor):
                 same = _storage(tensor) in before
                 born = self._origins.get(_storage(tensor), _NOWHERE).born if same else self._clock
-                self.declare(tensor, replace(origin, marks=origin.marks | marks, born=born))
+                carried = replace(origin, marks=origin.marks | marks, born=born)
+                if not (tensor.is_floating_point() or tensor.is_complex()):  # a mask, or where to look
+                    carried = Origin(origin.content, born=born)
+                self.declare(tensor, carried)
 
     def _key(self, what: str) -> str:
         key = f"{self.modules[-1][0]}|{what}"
@@ -321,6 +348,9 @@ class ForwardPass(TorchDispatchMode):
         origin = self.origin(given)
         if held is None:
             return self.declare(_noise(key, shape), Origin(content=origin.content, born=self._clock))
+        if self._real is not None and self._real.holds(held):
+            result = self._real.apply(held, given, weight, origin)
+            return self.declare(result, Origin(origin.content, True, marks, born=self._clock, maps=frozenset({held})))
         batch = weight.stride(0) if weight.ndim == 3 and n_batch > 1 else 0
         n_rows = weight.shape[-1] * (n_batch if batch else 1)
         first = self._numbers.of(key, n_rows)
@@ -340,7 +370,8 @@ class ForwardPass(TorchDispatchMode):
         if weight.ndim == 3:
             sent = sent.reshape(-1, 1, weight.shape[-1])
         result = (tokens(given.shape[-2])[:, None] * sent).expand(shape).clone()
-        return self.declare(result, Origin(origin.content, True, marks, born=self._clock))
+        maps = frozenset({held})
+        return self.declare(result, Origin(origin.content, True, marks, born=self._clock, maps=maps))
 
     def _convolve(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Tensor:
         given, weight, bias, *_, groups = args
@@ -369,6 +400,7 @@ class ForwardPass(TorchDispatchMode):
             met = Contraction(both[0][:, :_KEPT, :_KEPT].clone(), both[1][..., :_KEPT].clone(), origins)
             count = left.shape[0] * shape[-1] * shape[-2] if batched else shape[0] * shape[1]
             met.first = self._numbers.of(key, count)
+            met.shape = (both[0].shape[0], shape[-2], shape[-1])
             self.outputs[key] = met
             values = _values(key, count) * self._tags(met.first, count)
             content = any(one.content for one in origins)
@@ -377,7 +409,10 @@ class ForwardPass(TorchDispatchMode):
             result = torch.matmul(left, right)  # of positions alone: angles of rotation, say
             return self.declare(result, Origin(content=any(one.content for one in origins), born=self._clock))
         key = self._key("product")
-        self.products[key] = Contraction(_sampled(both[0]), _sampled(both[1]), origins)
+        if self._real is not None:
+            self._real.met(key, *both)
+        else:
+            self.products[key] = Contraction(_sampled(both[0]), _sampled(both[1]), origins)
         n, m = both[0].shape[:2]
         seen = torch.arange(1, m + 1, dtype=torch.float64)[:, None] + (
             torch.arange(n, dtype=torch.float64)[:, None, None] / (2 * n)
@@ -393,7 +428,12 @@ class ForwardPass(TorchDispatchMode):
         key = self._key("softmax")
         origin = self.origin(scores)
         shown = torch.where(scores.abs() < _MASKED, scores, 0.0).nan_to_num()
-        self.softmaxes[key] = Softmax(scores[(..., *(slice(_KEPT),) * min(scores.ndim, 2))].clone(), axis % scores.ndim, origin, tuple(self.modules))
+        self.softmaxes[key] = Softmax(
+            scores[(..., *(slice(_KEPT),) * min(scores.ndim, 2))].clone(),
+            axis % scores.ndim,
+            origin,
+            tuple(self.modules),
+        )
         return self.declare(shown, Origin(origin.content, True, softmax=frozenset({key}), born=self._clock))
 
     def _tags(self, first: int, count: int) -> Tensor:
@@ -490,13 +530,14 @@ def _attention(
 
 
 @contextmanager
-def running(module: nn.Module, taken: ForwardPass) -> Iterator[None]:
+def running(module: nn.Module, taken: ForwardPass, prefix: str = "") -> Iterator[None]:
     """A forward pass of a module under way: its norms are neutral, and the pass knows in which module it is."""
-    paths = {id(one): path for path, one in module.named_modules()}
+    paths = {id(one): (prefix + path).rstrip(".") for path, one in module.named_modules()}
 
     def enter(one: nn.Module, _: Any) -> None:
         if id(one) in paths:
             taken.modules.append((paths[id(one)], taken._clock))
+            taken.entered.add(paths[id(one)])
 
     def leave(one: nn.Module, args: Any, kwargs: Any, result: Any) -> Any:
         if id(one) not in paths:
