@@ -164,13 +164,13 @@ class _Heads(NamedTuple):
 
 @dataclass(frozen=True)
 class Reading:
-    """The passes of one module: plain, tagged, and rotated as it is; its parameters' shapes and the numbers."""
+    """The passes of one module: plain, tagged, and rotated as it is; its parameters' shapes, the inputs."""
 
     plain: ForwardPass
     tagged: ForwardPass
     rotated: ForwardPass
     shapes: Mapping[str, tuple[int, ...]]
-    numbers: Numbers
+    inputs: Mapping[str, Any]
 
     @classmethod
     def of(cls, module: nn.Module, inputs: Mapping[str, Any], prefix: str = "") -> Reading:
@@ -190,7 +190,7 @@ class Reading:
         tagged = run(module, still, numbers, tagged=frozenset(one for one in chosen if one), prefix=prefix)
         rotated = run(module, inputs, numbers, neutral=False, prefix=prefix)
         shapes = {prefix + name: tuple(one.shape) for name, one in module.named_parameters()}
-        return cls(plain, tagged, rotated, shapes, numbers)
+        return cls(plain, tagged, rotated, shapes, still)
 
     @cached_property
     def _read(self) -> tuple[dict[str, Met], dict[str, str]]:
