@@ -8,7 +8,7 @@ and attention modules without a softmax. State-space and linear-attention layers
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from inspect import signature
@@ -265,7 +265,7 @@ class Reading:
         tensors = [name for one in (query, key_matrix, value, output) if one is not None for name in one.tensors()]
         site = Site(
             place=Place("", 0),
-            module=_common(tensors),
+            module=common_module(tensors),
             n_heads=n_heads,
             n_key_heads=n_key_heads,
             d_head=d_head,
@@ -592,10 +592,13 @@ def _rounded(factor: float) -> float:
     return float(f"{factor:.12g}")
 
 
-def _common(names: Sequence[str]) -> str:
+def common_module(names: Iterable[str]) -> str:
     """The modules that all names begin with."""
-    split = [name.split(".")[:-1] for name in names]
-    same = [parts[0] for parts in zip(*split, strict=False) if len(set(parts)) == 1]
+    same = []
+    for parts in zip(*(name.split(".")[:-1] for name in names), strict=False):
+        if len(set(parts)) > 1:
+            break
+        same.append(parts[0])
     return ".".join(same)
 
 

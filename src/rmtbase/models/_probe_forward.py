@@ -280,13 +280,13 @@ class ForwardPass(TorchDispatchMode):
         if name == "convolution":
             return self._convolve(func, args, kwargs)
         if name in _NORMS:
-            return args[0].clone(), args[0].new_zeros(1), args[0].new_ones(1)
+            return _copy(args[0]), args[0].new_zeros(1), args[0].new_ones(1)
         if name.rstrip("_") in ("add", "mul", "sub", "div") and not args[0].is_meta:
             if name.endswith("_"):
                 return args[0]
-            return args[0].expand(torch.broadcast_shapes(args[0].shape, args[1].shape)).clone()
+            return _copy(args[0].expand(torch.broadcast_shapes(args[0].shape, args[1].shape)))
         if name in ("add", "mul"):
-            return args[1].expand(torch.broadcast_shapes(args[0].shape, args[1].shape)).clone()
+            return _copy(args[1].expand(torch.broadcast_shapes(args[0].shape, args[1].shape)))
         if name not in ("embedding", "_grouped_mm") and all(
             leaf.numel() <= 2**22 for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)
         ):
@@ -453,8 +453,8 @@ _NEUTRAL: Mapping[str, Callable[..., Any]] = {
     "linalg_vector_norm": lambda x, *_: torch.ones_like(torch.linalg.vector_norm(x, *_)),
     "sigmoid": lambda x, *_: torch.ones_like(x),
     "tanh": lambda x, *_: x.clone(),
-    **{norm: lambda x, *_: (x.clone(), x.new_zeros(1), x.new_ones(1)) for norm in _NORMS},
-    "_fused_rms_norm": lambda x, *_: (x.clone(), x.new_ones(1)),
+    **{norm: lambda x, *_: (_copy(x), x.new_zeros(1), x.new_ones(1)) for norm in _NORMS},
+    "_fused_rms_norm": lambda x, *_: (_copy(x), x.new_ones(1)),
 }
 
 
@@ -463,6 +463,10 @@ def _sampled(operand: Tensor) -> Tensor:
     first = operand[:, :1]
     same = (operand * first[..., :1] - operand[..., :1] * first).abs().amax() < 1e-9 * operand.abs().amax() ** 2
     return operand[:, : _KEPT if bool(same) else None].clone()
+
+
+def _copy(tensor: Tensor) -> Tensor:
+    return tensor.clone(memory_format=torch.contiguous_format)
 
 
 def _storage(tensor: Tensor) -> int:
@@ -550,7 +554,7 @@ def running(module: nn.Module, taken: ForwardPass, prefix: str = "") -> Iterator
             return None
         origin = taken.origin(given)
         mark = Mark("norm", paths[id(one)])
-        return taken.declare(given.clone(), replace(origin, marks=origin.marks | {mark}))
+        return taken.declare(_copy(given), replace(origin, marks=origin.marks | {mark}))
 
     hooks = nn.modules.module
     with ExitStack() as stack:

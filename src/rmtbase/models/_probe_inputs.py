@@ -47,6 +47,7 @@ def possible_inputs(module: nn.Module) -> Iterator[dict[str, Tensor]]:
         if name in words and values is not None:
             yield {name: values, **decoded}
             yield {name: values, **written}
+            yield {name: given["video"]}
     if ("grid_thw" in words or "image_grid_thw" in words) and (patch := _patches(sight)):
         grid = torch.tensor([[1, 4, 4]])
         name = next(iter(words))

@@ -44,7 +44,7 @@ def prove_parts(
     for part in parts:
         by_product: dict[str, tuple[Met, Site]] = {}
         for met in part.reading.met.values():
-            names = frozenset(name for one in _tensors(met.site) for name in stored[one].tensors())
+            names = frozenset(name for one in _tensors(met.site) if one in stored for name in stored[one].tensors())
             if names in wanted and names not in proved:
                 proved.add(names)
                 by_product[met.product] = met, wanted[names]
@@ -100,7 +100,8 @@ class _Proof:
             noise = torch.randn(2, width, generator=torch.Generator().manual_seed(width), dtype=torch.float64)
             self._leaves[name] = noise.numpy()
             given = noise[torch.arange(given.shape[-2]) % 2].expand(given.shape)
-        values = np.ascontiguousarray(self._stored[name].evaluate(self._read), dtype=np.float64)
+        matrix = self._stored[name].evaluate(self._read)  # as it is stored, or rows of what is
+        values = np.ascontiguousarray(matrix, dtype=np.float64)
         return given @ torch.from_numpy(values).flatten().as_strided(
             weight.shape, weight.stride(), weight.storage_offset()
         )
