@@ -130,7 +130,7 @@ class Trace(TorchFunctionMode):
             held.value, held.context = _heads(right), _heads(out)
             return
         if out.ndim >= 3:
-            self._products[id(out)] = (left, right, out)
+            self._products[id(out)] = (left, right, out.clone())
             self._kept.append(out)
 
     def _softmax(self, logits: torch.Tensor, out: torch.Tensor) -> None:
@@ -152,14 +152,14 @@ class Trace(TorchFunctionMode):
 
 def _heads(tensor: torch.Tensor) -> np.ndarray:
     """(head, position, dimension) of one batch."""
-    array = tensor.detach().numpy()
+    array = tensor.detach().double().numpy()
     if array.ndim == 2:
         return array[None]
     return array.reshape(-1, *array.shape[-2:]).copy()
 
 
 def _rows(tensor: torch.Tensor) -> np.ndarray:
-    return tensor.detach().reshape(-1, tensor.shape[-1]).numpy().copy()
+    return tensor.detach().reshape(-1, tensor.shape[-1]).double().numpy().copy()
 
 
 def _as_matmul(args: Any, left: torch.Tensor, right: torch.Tensor) -> tuple[Any, Any, Any]:
@@ -200,6 +200,7 @@ def watching(model: torch.nn.Module, rotate: bool = False, still: Iterable[str] 
         stack.enter_context(torch.no_grad())
         for name, buffer in model.named_buffers():
             if name.endswith("embed_positions") and not rotate:  # sines, then cosines
+                stack.callback(buffer.copy_, buffer.clone())
                 buffer[:, : buffer.shape[-1] // 2], buffer[:, buffer.shape[-1] // 2 :] = 0, 1
         stack.enter_context(trace)
         yield trace

@@ -11,7 +11,8 @@ import importlib
 import inspect
 import warnings
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any
 
 import torch
@@ -37,13 +38,33 @@ class Profile:
     d_mlp: int
     vocab: int
 
+    @property
+    def n_decoder_layers(self) -> int:
+        """Of a decoder beside an encoder."""
+        return self.n_layers + 1
+
+    @property
+    def n_decoder_heads(self) -> int:
+        """Of a decoder beside an encoder."""
+        return 2 * self.n_heads
+
+    @property
+    def d_decoder_mlp(self) -> int:
+        """Of a decoder beside an encoder."""
+        return self.d_mlp + 4
+
+    @property
+    def d_expert(self) -> int:
+        """Of each expert."""
+        return self.d_mlp - 4
+
     def nested(self, place: int) -> Profile:
         """The sizes of a part of the model, all others than its own."""
         return Profile(
             self.n_layers + place,
             self.n_heads,
             self.n_key_heads,
-            self.d_head + 4 * place,
+            self.d_head + 8 * place,
             self.d_model + self.n_heads * 8 * place,
             self.d_mlp + 20 * place,
             self.vocab + place,
@@ -51,9 +72,9 @@ class Profile:
 
 
 PROFILES = (
-    Profile(n_layers=2, n_heads=4, n_key_heads=2, d_head=10, d_model=48, d_mlp=56, vocab=120),
-    Profile(n_layers=3, n_heads=8, n_key_heads=4, d_head=14, d_model=96, d_mlp=72, vocab=130),
-    Profile(n_layers=5, n_heads=8, n_key_heads=2, d_head=18, d_model=160, d_mlp=88, vocab=140),
+    Profile(n_layers=2, n_heads=4, n_key_heads=2, d_head=24, d_model=64, d_mlp=72, vocab=120),
+    Profile(n_layers=3, n_heads=8, n_key_heads=4, d_head=32, d_model=192, d_mlp=88, vocab=130),
+    Profile(n_layers=5, n_heads=8, n_key_heads=2, d_head=48, d_model=320, d_mlp=104, vocab=140),
 )
 
 _SIZES: Mapping[str, str] = {
@@ -64,10 +85,13 @@ _SIZES: Mapping[str, str] = {
     ),
     **dict.fromkeys("decoder_layers num_decoder_layers decoder_num_hidden_layers d_layers".split(), "n_decoder_layers"),
     **dict.fromkeys(
-        "num_attention_heads n_head n_heads num_heads encoder_attention_heads decoder_attention_heads attention_heads "
-        "num_encoder_attention_heads num_decoder_attention_heads encoder_num_attention_heads "
-        "decoder_num_attention_heads encoder_num_heads decoder_num_heads n_embd_heads".split(),
+        "num_attention_heads n_head n_heads num_heads encoder_attention_heads attention_heads "
+        "num_encoder_attention_heads encoder_num_attention_heads encoder_num_heads".split(),
         "n_heads",
+    ),
+    **dict.fromkeys(
+        "decoder_attention_heads num_decoder_attention_heads decoder_num_attention_heads decoder_num_heads".split(),
+        "n_decoder_heads",
     ),
     **dict.fromkeys(
         "num_key_value_heads num_kv_heads n_head_kv multi_query_group_num encoder_num_key_value_heads "
@@ -81,13 +105,15 @@ _SIZES: Mapping[str, str] = {
         "d_model",
     ),
     **dict.fromkeys(
-        "intermediate_size ffn_dim d_ff n_inner encoder_ffn_dim decoder_ffn_dim mlp_dim ffn_hidden_size "
-        "moe_intermediate_size shared_expert_intermediate_size intermediate_dim feed_forward_dim "
-        "encoder_intermediate_size decoder_intermediate_size decoder_intermediate_size".split(),
+        "intermediate_size ffn_dim d_ff n_inner encoder_ffn_dim mlp_dim ffn_hidden_size intermediate_dim "
+        "feed_forward_dim encoder_intermediate_size".split(),
         "d_mlp",
     ),
+    **dict.fromkeys("decoder_ffn_dim decoder_intermediate_size".split(), "d_decoder_mlp"),
+    **dict.fromkeys("moe_intermediate_size shared_expert_intermediate_size".split(), "d_expert"),
     **dict.fromkeys("vocab_size encoder_vocab_size decoder_vocab_size".split(), "vocab"),
 }
+_OFTEN_NONE = ("head_dim", "num_key_value_heads", "n_inner", "intermediate_size", "ffn_hidden_size", "moe_intermediate_size")
 _LEFT_OUT = (
     "id2label label2id transformers_version architectures dtype _name_or_path out_features out_indices stage_names "
     "per_layer_config num_labels"
@@ -123,7 +149,11 @@ _CONSTANTS: Mapping[str, Any] = {
     "num_nextn_predict_layers": 0,
     "layerdrop": 0.0,
     "attn_logit_softcapping": None,
+    "max_source_positions": 24,
     "rotary_dim": 6,
+    "attention_multiplier": 0.3,
+    "query_pre_attn_scalar": 27,
+    "max_target_positions": 64,
     "prediction_length": 6,
     "mamba_n_heads": 8,
     "mamba_d_head": "auto",
@@ -138,16 +168,16 @@ def sized(config: Mapping[str, Any], profile: Profile) -> dict[str, Any]:
     new: dict[str, Any] = {}
     place = 0
     if "kv_lora_rank" in config:  # latent attention has neither key heads of its own nor one size of a head
-        config = {key: value for key, value in config.items() if key not in ("head_dim", "num_key_value_heads", "qk_head_dim")}
+        config = {key: value for key, value in config.items() if key not in ("head_dim", "qk_head_dim")}
+        profile = replace(profile, n_key_heads=profile.n_heads)
     for key, value in config.items():
         if key in _LEFT_OUT:
             continue
         if isinstance(value, Mapping) and "model_type" in value:
             place += 1
             new[key] = sized(value, profile.nested(place))
-        elif key in _SIZES and (type(value) is int or (value is None and key in ("head_dim", "num_key_value_heads"))):
-            name = _SIZES[key]
-            new[key] = profile.n_layers + 1 if name == "n_decoder_layers" else getattr(profile, name)
+        elif key in _SIZES and (type(value) is int or (value is None and key in _OFTEN_NONE)):
+            new[key] = getattr(profile, _SIZES[key])
         elif key in _SIZES and isinstance(value, (list, tuple)) and len(value) > 8:  # one for each layer
             new[key] = [getattr(profile, _SIZES[key])] * profile.n_layers
         elif key in _CONSTANTS and value is not None:
@@ -158,30 +188,42 @@ def sized(config: Mapping[str, Any], profile: Profile) -> dict[str, Any]:
             kinds = list(dict.fromkeys(value))
             new[key] = [kinds[i % len(kinds)] for i in range(profile.n_layers)]
         elif key == "rope_parameters" and isinstance(value, Mapping):
-            new[key] = _rope(value, profile)
+            own = "head_dim" in config and "kv_lora_rank" not in config
+            new[key] = _rope(value, profile.d_head if own else profile.d_model // profile.n_heads)
         else:
             new[key] = value
     return new
 
 
-def _rope(value: Mapping[str, Any], profile: Profile) -> dict[str, Any]:
+def _rope(value: Mapping[str, Any], d_head: int) -> dict[str, Any]:
     if any(isinstance(one, Mapping) for one in value.values()):
-        return {key: _rope(one, profile) if isinstance(one, Mapping) else one for key, one in value.items()}
-    half = profile.d_head // 2
-    sections = {"mrope_section": [half - 2, 1, 1]} if "mrope_section" in value else {}
+        return {key: _rope(one, d_head) if isinstance(one, Mapping) else one for key, one in value.items()}
     kept = {key: one for key, one in value.items() if key in ("rope_theta", "partial_rotary_factor")}
-    return {"rope_type": "default", "rope_theta": 10000.0, **kept, **sections}
+    half = int(d_head * kept.get("partial_rotary_factor", 1.0)) // 2
+    return {"rope_type": "default", "rope_theta": 10000.0, **kept, "mrope_section": [half - 2, 1, 1]}
+
+
+def config_class(model_type: str) -> type[transformers.PreTrainedConfig]:
+    """The class of the type's configuration."""
+    return CONFIG_MAPPING[model_type]
+
+
+@cache
+def default_config(model_type: str) -> Mapping[str, Any]:
+    """What the class says where nothing is given."""
+    return config_class(model_type)().to_dict()
 
 
 def make_config(model_type: str, profile: Profile, **options: Any) -> transformers.PreTrainedConfig:
     """The configuration of a tiny model of the type; ``options`` of a part as ``{"text_config": {...}}``."""
-    cls = CONFIG_MAPPING[model_type]
+    cls = config_class(model_type)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        values = sized(cls().to_dict(), profile)
+        values = sized(default_config(model_type), profile)
         values.pop("model_type", None)
         for key, value in {**_OWN.get(model_type, {}), **options}.items():
-            values[key] = {**values.get(key, {}), **value} if isinstance(value, Mapping) else value
+            part = isinstance(value, Mapping) and "model_type" not in value
+            values[key] = {**values.get(key, {}), **value} if part else value
         config = cls(**values)
     config._attn_implementation = "eager"
     config._experts_implementation = "eager"
@@ -210,7 +252,7 @@ def model_classes(model_type: str) -> list[type]:
 
 
 def make_model(model_type: str, profile: Profile = PROFILES[0], **options: Any) -> torch.nn.Module:
-    """A tiny model of the type in float64 with random weights, biases zero."""
+    """A tiny model of the type in float64 with random weights; biases, also those of relative positions, are zero."""
     config = make_config(model_type, profile, **options)
     classes = model_classes(model_type)
     if not classes:
@@ -229,8 +271,11 @@ def _randomised(model: torch.nn.Module) -> torch.nn.Module:
     generator = torch.Generator().manual_seed(7)
     with torch.no_grad():
         for name, parameter in model.named_parameters():
-            if parameter.ndim >= 2:
-                parameter.copy_(torch.randn(parameter.shape, generator=generator, dtype=torch.float64) * 0.2)
+            if "relative" in name and "bias" in name:
+                parameter.zero_()
+            elif parameter.ndim >= 2:
+                noise = torch.randn(parameter.shape, generator=generator, dtype=torch.float64)
+                parameter.copy_(noise if "embed" in name else noise / parameter.shape[-1] ** 0.5)
             elif "norm" not in name.lower() and not name.endswith("weight"):
                 parameter.zero_()
     return model
