@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 import tiny_models
 import torch
+import transformers
 from attention_trace import Attention, Linear, Trace, sources, watching
 from tiny_models import PROFILES, Profile, make_config, make_model
 from transformers import PreTrainedModel
@@ -47,7 +48,7 @@ _UNVARIED = re.compile(
     r"use_cache|return_dict|output_.*|tie_.*|is_encoder_decoder|scale_.*embedding.*|norm_topk_prob|.*dropout.*|"
     r"use_(weighted|mean|auxiliary|timm|pretrained|return|mems).*|do_(sample|stable).*|apply_spec_augment|gradient_.*|"
     r"ctc_.*|add_(final|pooling).*|.*loss.*|remove_invalid_values|chunk_.*|use_mamba_kernels|early_stopping|auxiliary.*|"
-    r"torchscript|trainable.*|.*pooling.*|use_labels.*|deterministic.*|encoder_only|.*bfloat16|force_.*"
+    r"torchscript|reorder_and_upcast_attn|trainable.*|.*pooling.*|use_labels.*|deterministic.*|encoder_only|.*bfloat16|force_.*"
 )
 
 
@@ -452,9 +453,9 @@ def probes(model_type: str, beside: Iterable[str] = (), **options: Any) -> list[
     """Tiny models of the type with each set of sizes that can be built; nothing of the parts that are ``beside``."""
     found, errors = [], []
     for profile in PROFILES:
-        for more in ({}, {"num_key_value_heads": profile.n_heads}):
-            if more and "num_key_value_heads" not in tiny_models.default_config(model_type):
-                continue
+        if len(found) == 2:
+            break
+        for more in _key_head_options(model_type, profile):
             try:
                 found.append(probe(make_model(model_type, profile, **{**more, **options}), beside))
                 break
@@ -723,11 +724,10 @@ _FLAGS = {
 _PARTS = {"text": "text", "language": "text", "llm": "text", "vision": "vision", "visual": "vision", "audio": "audio",
           "speech": "audio", "encoder": "encoder", "decoder": "decoder"}  # fmt: skip
 _SWAPS = {
-    "text": "llama mistral qwen2 qwen3 gemma gemma2 gemma3_text phi phi3 opt gpt2 bert roberta t5 starcoder2 granite".split(),
-    "vision": "clip_vision_model siglip_vision_model pixtral vit dinov2 deit beit".split(),
-    "encoder": "bert roberta vit deit wav2vec2 t5".split(),
-    "decoder": "gpt2 bert roberta trocr mbart bart".split(),
-    "audio": ("qwen2_audio_encoder", "whisper"),
+    "text": ("mistral", "llama", "qwen2", "qwen3", "gemma2", "phi3", "opt"),
+    "vision": ("siglip_vision_model", "clip_vision_model", "pixtral"),
+    "encoder": ("bert", "roberta", "vit", "deit"),
+    "decoder": ("bert", "gpt2", "roberta", "trocr"),
 }
 
 
@@ -749,7 +749,7 @@ def infer_type(model_type: str) -> dict[str, Any]:
             base["unread"] = unread
         return {"variants": [base]}
     guards: dict[str, Any] = {}
-    reference = {_shape(one): one for one in _groups(model_type)}
+    reference = _groups(model_type)
     default = make_config(model_type, PROFILES[0]).to_dict()
     for key, value in default.items():
         if isinstance(value, bool) and not _UNVARIED.fullmatch(key):
@@ -761,10 +761,15 @@ def infer_type(model_type: str) -> dict[str, Any]:
         for other in tried:
             try:
                 groups = _groups(model_type, **{key: other})
-                if {_shape(one) for one in groups} == set(reference):
-                    for stack, group in zip(stacks, reference.values(), strict=True):
-                        alike = next(one for one in groups if _shape(one) == _shape(group))
+                if _attention(groups) == _attention(reference):
+                    for stack, group in zip(stacks, reference, strict=True):
+                        alike = next(one for one in groups if _attention([one]) == _attention([group]))
                         layout = stack["layout"]
+                        mlp = {name: text for name, text in alike.tensors.items() if set(text.split()) & _MLP}
+                        clash = any(layout["tensors"].get(name, text) != text for name, text in mlp.items())
+                        if clash or "d_mlp" not in stack["sizes"]:
+                            mlp = {}
+                        layout["tensors"] |= mlp
                         layout["norms"] = dict(sorted((alike.norms | layout["norms"]).items()))
                         layout["beside"] = sorted({*layout["beside"], *alike.beside})
                     continue
@@ -779,15 +784,39 @@ def infer_type(model_type: str) -> dict[str, Any]:
 
 
 def _groups(model_type: str, **options: Any) -> list[Group]:
-    found = probe(make_model(model_type, PROFILES[0], **options))
+    found = Probe({})
+    for more in _key_head_options(model_type, PROFILES[0]):
+        try:
+            found = probe(make_model(model_type, PROFILES[0], **{**more, **options}))
+            break
+        except Refused as error:
+            found.unresolved.append(str(error))
     if found.unresolved or not found.groups:
         raise Refused("; ".join(found.unresolved))
     return found.groups
 
 
-def _shape(group: Group) -> tuple[Any, ...]:
-    sizes = tuple(group.sizes.get(name) for name in ("n_heads", "n_key_heads", "d_head", "d_value", "d_query", "d_key"))
-    return group.layer, tuple(sorted(group.tensors.items())), tuple(group.layers), sizes
+def _key_head_options(model_type: str, profile: Profile) -> list[dict[str, int]]:
+    """With fewer key heads than heads, and where that is not possible with as many."""
+    held = [key for key in ("num_key_value_heads", "num_kv_heads") if key in tiny_models.default_config(model_type)]
+    return [{}, dict.fromkeys(held, profile.n_heads)] if held else [{}]
+
+
+def _attention(groups: list[Group]) -> set[tuple[Any, ...]]:
+    """All that matters of the attention of each group; not its MLP, whose names tell which one it is."""
+    names = ("n_heads", "n_key_heads", "d_head", "d_value", "d_query", "d_key")
+    return {
+        (
+            group.layer,
+            tuple(sorted((name, text) for name, text in group.tensors.items() if not set(text.split()) & _MLP)),
+            tuple(group.layers),
+            tuple(group.sizes.get(name) for name in names),
+        )
+        for group in groups
+    }
+
+
+_MLP = {"up", "gate", "down"}
 
 
 def _beside(model_type: str, paths: list[str]) -> list[dict[str, Any]]:
@@ -813,7 +842,12 @@ def parts_of(model_type: str) -> tuple[list[dict[str, Any]], list[str]]:
         if stack is None or stack in [one["stack"] for one in parts]:
             unread.append(key)
             continue
-        types = [own, *(one for one in _SWAPS.get(stack, ()) if one != own and _swaps(model_type, key, one))]
+        types = [own]
+        for other in _SWAPS.get(stack, ()):
+            if other != own:
+                if not _swaps(model_type, key, other):
+                    break
+                types.append(other)
         parts.append({"stack": stack, "config": key, "in": path.split(".")[-1], "type": own, "types": types, "path": path})
     return parts, unread
 
@@ -835,7 +869,7 @@ def _swaps(model_type: str, key: str, other: str) -> bool:
         return False
 
 
-class _Slow(Exception):
+class _Slow(BaseException):
     """A type takes too long."""
 
 
@@ -848,6 +882,8 @@ def results(types: Iterable[str], work: Path, limit: int = 120) -> dict[str, Any
     held = json.loads(work.read_text()) if work.is_file() else {}
     signal.signal(signal.SIGALRM, _too_long)
     for model_type in types:
+        if model_type in held:
+            continue
         start = time.monotonic()
         signal.alarm(limit)
         try:
@@ -862,3 +898,83 @@ def results(types: Iterable[str], work: Path, limit: int = 120) -> dict[str, Any
         held[model_type]["seconds"] = round(time.monotonic() - start, 1)
         work.write_text(json.dumps(held))
     return held
+
+
+def table(found: Mapping[str, Any]) -> dict[str, Any]:
+    """The table, of what was found: layouts that types share are written once, parts that have no entry are left out."""
+    layouts: dict[str, Any] = {}
+    named: dict[str, str] = {}
+    types: dict[str, Any] = {}
+    plain = {name: one for name, one in found.items() if "variants" in one}
+    for name in sorted(plain):
+        variants = []
+        for one in plain[name]["variants"]:
+            variant = {"when": one["when"]} if one.get("when") else {}
+            stacks = [{**stack, "layout": _named(stack["layout"], layouts, named)} for stack in one["stacks"]]
+            variants.append(variant | ({"stacks": stacks} if stacks else {}) | {k: one[k] for k in ("parts", "unread") if k in one})
+        types[name] = {"class": _class_prefix(name), "variants": variants}
+        types[name]["defaults"] = _defaults(name, variants)
+    readable = {name for name, one in types.items() if any("stacks" in each for each in one["variants"])}
+    while True:  # parts of parts
+        kept = {name for name, one in types.items() if name in readable or _parts(one, readable)}
+        if kept == readable:
+            break
+        readable = kept
+    for name in [*types]:
+        if name not in readable:
+            del types[name]
+            continue
+        for one in types[name]["variants"]:
+            if "parts" in one:
+                held = _parts({"variants": [one]}, readable)
+                gone = [part["config"] for part in one["parts"] if part["config"] not in [each["config"] for each in held]]
+                one["parts"] = held
+                if gone or one.get("unread"):
+                    one["unread"] = sorted({*one.get("unread", ()), *gone})
+        if not types[name]["class"]:
+            del types[name]["class"]
+    return {"transformers": transformers.__version__, "layouts": layouts, "types": types}
+
+
+def _parts(one: Mapping[str, Any], readable: set[str]) -> list[dict[str, Any]]:
+    parts = [part for each in one["variants"] for part in each.get("parts", ())]
+    return [
+        {**part, "types": [name for name in part["types"] if name in readable]} for part in parts if part["type"] in readable
+    ]
+
+
+def _named(layout: Mapping[str, Any], layouts: dict[str, Any], named: dict[str, str]) -> str:
+    content = {key: value for key, value in layout.items() if value}
+    text = json.dumps(content, sort_keys=True)
+    if text not in named:
+        query = next(name for name, rows in layout["tensors"].items() if "q" in Rows.parse(rows).blocks)
+        base = layout["layer"] + query.removesuffix(".weight")
+        name = next(one for one in (base, *(f"{base} {i}" for i in range(2, 999))) if one not in layouts)
+        layouts[name], named[text] = content, name
+    return named[text]
+
+
+def _class_prefix(model_type: str) -> str:
+    names = tiny_models.MODEL_MAPPING_NAMES.get(model_type)
+    return names.removesuffix("Model") if isinstance(names, str) and names.endswith("Model") else ""
+
+
+def _defaults(model_type: str, variants: list[Mapping[str, Any]]) -> dict[str, Any]:
+    """What the class of the configuration says of the keys that the entry reads."""
+    default = tiny_models.default_config(model_type)
+    words: set[str] = set()
+    for one in variants:
+        words |= set(one.get("when", {}))
+        for stack in one.get("stacks", ()):
+            words |= {word for text in stack["sizes"].values() for word in re.findall(r"[A-Za-z_]\w+", text)}
+            words |= set(stack.get("attends", ()))
+    return {key: default[key] for key in sorted(words) if default.get(key) is not None and not isinstance(default[key], (list, dict))}
+
+
+def write_table(content: Mapping[str, Any], path: Path) -> None:
+    """One line for each layout and each type."""
+    lines = ["{", f'"transformers": {json.dumps(content["transformers"])},']
+    for part in ("layouts", "types"):
+        rows = [f"{json.dumps(name)}: {json.dumps(one)}" for name, one in content[part].items()]
+        lines += [f'"{part}": {{', ",\n".join(rows), "}" + ("," if part == "layouts" else "")]
+    path.write_text("\n".join([*lines, "}"]) + "\n", encoding="utf-8")

@@ -221,7 +221,8 @@ def make_config(model_type: str, profile: Profile, **options: Any) -> transforme
         warnings.simplefilter("ignore")
         values = sized(default_config(model_type), profile)
         values.pop("model_type", None)
-        for key, value in {**_OWN.get(model_type, {}), **options}.items():
+        decoder = {"is_decoder": True} if options.get("add_cross_attention") else {}
+        for key, value in {**_OWN.get(model_type, {}), **decoder, **options}.items():
             part = isinstance(value, Mapping) and "model_type" not in value
             values[key] = {**values.get(key, {}), **value} if part else value
         config = cls(**values)
@@ -292,6 +293,9 @@ def inputs(model: torch.nn.Module) -> Iterator[dict[str, torch.Tensor]]:
     def noise(*shape: int) -> torch.Tensor:
         return torch.randn(shape, generator=generator, dtype=torch.float64)
 
+    if getattr(config, "add_cross_attention", False) and "encoder_hidden_states" in forward:
+        width = getattr(config, "cross_attention_hidden_size", None) or getattr(config, "hidden_size", 64)
+        yield {"input_ids": tokens, "encoder_hidden_states": noise(1, 9, width)}
     if "input_ids" in forward:
         if "decoder_input_ids" in forward:
             yield {"input_ids": tokens, "decoder_input_ids": tokens[:, : POSITIONS - 3]}

@@ -11,13 +11,19 @@ from typing import Any
 
 from rmtbase.errors import CheckpointError, MissingTensorError, ShapeError
 from rmtbase.models._checkpoint import Checkpoint
-from rmtbase.models._layout_table import MLP, Entry, Rows, entries, known_types
+from rmtbase.models._layout_table import MLP, Entry, Rows, entries, known_types, unread
 from rmtbase.models._sites import Expression, Inventory, Norm, Place, Product, Site, Stacked, Tensor, take_rows
 from rmtbase.models._sizes import Sizes
 from rmtbase.shown import quoted, shown
 
 __all__ = ["find_inventory", "find_sites", "known_types"]
 
+CONTENT_PART = "rotary: W_QK is the content part at zero relative position"
+NORMS = "query/key norm present: recorded, not folded in"
+BIASES = "biases present: recorded, not folded in"
+LATENT_NORMS = "norms between the factors of latent queries and keys: recorded, not folded in"
+ROUNDED = "stored in float64: rounded to float32"
+HEADS_UNSEEN = "split into heads: the configuration's word alone, no tensor shows the head size"
 _SHOWN = 3  # names in a message
 # What lies in an attention module and leaves queries and keys as they are: masks and rotary tables.
 _BYSTANDERS = re.compile(r"bias|masked_bias|rotary_emb\..+")
@@ -46,16 +52,24 @@ def find_inventory(config: Mapping[str, Any], checkpoint: Checkpoint, path: Path
             is none of its own.
     """
     found = list(entries(config, model_type, path))
-    words = {word for _, word, _ in found}
+    words = {word for entry in found for word in entry.inside}
     sites: list[Site] = []
     others: dict[Place, dict[str, Expression]] = {}
-    for within, word, entry in found:
-        stack = _Stack(checkpoint, model_type, entry, Sizes(within, entry, path), within, path)
-        stack.find(word, words - {word})
+    notes: dict[str, None] = {}
+    for entry in found:
+        stack = _Stack(checkpoint, model_type, entry, Sizes(entry, path), path)
+        stack.find(words - set(entry.inside))
         sites += stack.sites()
         for place, matrices in stack.others().items():
             others.setdefault(place, {}).update(matrices)
-    return Inventory(sites=tuple(sites), others={place: held for place, held in others.items() if held})
+        stack.require_known_attention()
+        notes |= dict.fromkeys(stack.notes())
+    left = unread(config, model_type, path)
+    if left:
+        notes[f"parts that are not read: {', '.join(left)}"] = None
+    return Inventory(
+        sites=tuple(sites), others={place: held for place, held in others.items() if held}, notes=tuple(notes)
+    )
 
 
 @dataclass
@@ -66,7 +80,6 @@ class _Stack:
     architecture: str
     entry: Entry
     given: Sizes
-    config: Mapping[str, Any]
     path: Path
     prefix: str = ""
     rows: Mapping[str, int] = field(init=False)
@@ -74,24 +87,21 @@ class _Stack:
     def __post_init__(self) -> None:
         self.layout, self.rows = self.entry.layout, self.given.rows()
 
-    def find(self, word: str, others: set[str]) -> None:
+    def find(self, others: set[str]) -> None:
         """Find what stands in front of the layers' names, and check that each layer is there, and no other.
 
         Args:
-            word: the part of the names that the stack is in; empty where it is the whole model.
-            others: those of the other stacks.
+            others: the parts of the names that other stacks are in.
         """
-        query = self.layout.layer + str(self.layout.holding("q"))
+        (first, *_) = self.layout.holding("q")
+        query = self.layout.layer + first
         of_any = _any_layer(r"(?P<prefix>|.*\.)", query)
         matches = (of_any.fullmatch(name) for name in self.checkpoint.names)
         stacks = {match["prefix"]: match[0] for match in matches if match}
-        if word:
-            inside = {one for one in stacks if word in one.split(".")}
-            stacks = {
-                prefix: name
-                for prefix, name in stacks.items()
-                if prefix in inside or not (inside or others & set(prefix.split(".")))
-            }
+        if self.entry.inside:
+            inside = {prefix for prefix in stacks if set(self.entry.inside) <= set(prefix.split("."))}
+            outside = {prefix for prefix in stacks if not others & set(prefix.split("."))}
+            stacks = {prefix: name for prefix, name in stacks.items() if prefix in (inside or outside)}
         if not stacks:
             raise MissingTensorError(self.checkpoint.path, query.format(0), self.architecture)
         if len(stacks) > 1:
@@ -101,7 +111,6 @@ class _Stack:
             )
         self.prefix = next(iter(stacks))
         self._require_layers()
-        self._require_known_attention()
 
     def sites(self) -> list[Site]:
         """The attention of each layer that has one, its tensors' shapes checked."""
@@ -122,17 +131,56 @@ class _Stack:
             for layer in layers
         }
 
+    def notes(self) -> tuple[str, ...]:
+        """What is there besides the matrices of the heads, in words."""
+        held, layers = self.checkpoint, self._attending()
+        names = [self._tensor(layer, symbol) for layer in layers for symbol in ("q", "k", "n") if self.layout.holding(symbol)]
+        norms = [self._name(layer, name) for layer in layers for name in self.layout.norms]
+        beside = [one for one in self.layout.beside if "norm" not in one.lower()]
+        there = [one for one in beside if any(self._name(layer, one) in held for layer in layers)]
+        found = {
+            CONTENT_PART: self.entry.rotated is not None,
+            NORMS: any(norm in held for norm in norms),
+            BIASES: any(name.removesuffix("weight") + "bias" in held for name in names),
+            LATENT_NORMS: bool(self.layout.holding("n")),
+            f"beside queries and keys: {', '.join(there)}: recorded, not folded in": bool(there),
+            ROUNDED: any(held.dtype(name) == "F64" for name in names),
+            HEADS_UNSEEN: not self._shows_head_size(),
+        }
+        return tuple(note for note, holds in found.items() if holds)
+
+    def _shows_head_size(self) -> bool:
+        """Whether the shape of a tensor shows how many outputs a head has.
+
+        The weights do not: twelve heads of 64 have the shape of 24 heads of 32. A norm of the queries and keys of each
+        head has d_head gains, and the rotary frequencies that older checkpoints keep are one for two of the rotated
+        dimensions of a head.
+
+        Raises:
+            ShapeError: it shows another size than the configuration's.
+            MissingTensorError: a layer lacks the norms that another has.
+        """
+        rotated, layers = self.given.rotated(), self._attending()
+        sizes = {name: (self.rows[size],) for name, size in self.layout.norms.items() if size}
+        norms = {self._name(layer, name): shape for layer in layers for name, shape in sizes.items()}
+        expected = dict(norms)
+        if rotated is not None and self.layout.module:
+            name = f"{self.layout.module}rotary_emb.inv_freq"
+            expected |= {self._name(layer, name): ((rotated + 1) // 2,) for layer in layers}
+        held = [name for name in expected if name in self.checkpoint]
+        for name in held:
+            self._require_shape(name, expected[name])
+        missing = [norm for norm in norms if norm not in self.checkpoint]
+        if 0 < len(missing) < len(norms):
+            raise MissingTensorError(self.checkpoint.path, missing[0], self.architecture)
+        return any(name not in norms or self.layout.norms[self._local(name)] == "d_head" for name in held)
+
     def _site(self, layer: int, present: Sequence[str], sizes: Mapping[str, int]) -> Site:
         parts = {part: self._expression(layer, part) for part in present}
         query, key = (parts[part].shape(self.checkpoint.shape)[1] for part in "qk")
-        norms = [name for name in self.layout.norms if self._name(layer, name) in self.checkpoint]
-        for name in norms:
-            size = self.layout.norms[name]
-            if size:
-                self._require_shape(self._name(layer, name), (self.rows[size],))
         return Site(
             place=self._place(layer),
-            module=self._name(layer, self.layout.holding("q") or "").rsplit(".", 2)[0],
+            module=self._tensor(layer, "q").rsplit(".", 2)[0],
             n_heads=sizes["n_heads"],
             n_key_heads=sizes["n_key_heads"],
             d_head=sizes["d_head"],
@@ -144,21 +192,15 @@ class _Stack:
             key=parts["k"],
             value=parts.get("v"),
             output=parts.get("o"),
-            logit_scale=self.given.number(self.entry.scale),
-            rotated=self.given.whole(self.entry.rotated),
-            query_norm=self._norm(layer, "q", norms),
-            key_norm=self._norm(layer, "k", norms),
+            logit_scale=self.given.scale(),
+            rotated=self.given.rotated(),
         )
 
-    def _norm(self, layer: int, side: str, names: Sequence[str]) -> Norm | None:
-        named = [name for name in names if self.layout.norm_of(name) == side and name.endswith("weight")]
-        return Norm(self._name(layer, named[0])) if named else None
-
     def _expression(self, layer: int, symbol: str) -> Expression:
-        if symbol == "k" and self.layout.holding("k") is None:
+        if symbol == "k" and not self.layout.holding("k"):
             return self._latent_key(layer)
         name = self._tensor(layer, symbol)
-        rows = self.layout.tensors[self.layout.holding(symbol) or ""]
+        rows = self.layout.tensors[name.removeprefix(self._name(layer, ""))]
         self.checkpoint.require_supported(name)
         self._require_height(name, rows)
         whole: Expression = Tensor(name, rows.transposed)
@@ -178,9 +220,9 @@ class _Stack:
     def _has(self, symbol: str, layers: Sequence[int]) -> bool:
         """Whether the layers have it, all of them or none; queries and keys they must have."""
         needed = symbol in "qk"
-        if symbol == "k" and self.layout.holding("k") is None:
+        if symbol == "k" and not self.layout.holding("k"):
             symbol = "n"
-        if self.layout.holding(symbol) is None:
+        if not self.layout.holding(symbol):
             return False
         missing = [name for name in (self._tensor(layer, symbol) for layer in layers) if name not in self.checkpoint]
         if missing and (needed or len(missing) < len(layers)):
@@ -191,7 +233,7 @@ class _Stack:
         """The layers that attend."""
         n_layers = self.given.sizes["n_layers"]
         for key, kinds in self.entry.attends.items():
-            said = self.config.get(key)
+            said = self.entry.config.get(key)
             if not isinstance(said, Sequence) or len(said) != n_layers:
                 raise CheckpointError(self.path, f"{key} = {quoted(said)}; expected a kind for each of {n_layers} layers")
             return [layer for layer in range(n_layers) if said[layer] in kinds]
@@ -203,8 +245,14 @@ class _Stack:
     def _name(self, layer: int, tensor: str) -> str:
         return f"{self.prefix}{self.layout.layer.format(layer)}{tensor}"
 
+    def _local(self, name: str) -> str:
+        """The name within its layer."""
+        return re.sub(rf"^{re.escape(self.prefix)}{_pattern(self.layout.layer)}", "", name)
+
     def _tensor(self, layer: int, symbol: str) -> str:
-        return self._name(layer, self.layout.holding(symbol) or "")
+        """The name of the tensor that holds it: of several that may, the one that is there."""
+        each = [self._name(layer, name) for name in self.layout.holding(symbol)]
+        return next((name for name in each if name in self.checkpoint), each[0])
 
     def _require_layers(self) -> None:
         """Raise unless tensors of each layer of the configuration are there, and of no other.
@@ -223,7 +271,7 @@ class _Stack:
             raise MissingTensorError(self.checkpoint.path, self._tensor(missing, "q"), self.architecture, because)
         beyond = sorted((len(layer), layer) for layer in tensor_of if not _is_layer(layer, n_layers))
         if beyond:
-            query = self.prefix + self.layout.layer.format(beyond[0][1]) + str(self.layout.holding("q"))
+            query = self.prefix + self.layout.layer.format(beyond[0][1]) + self.layout.holding("q")[0]
             name = query if query in self.checkpoint else tensor_of[beyond[0][1]]
             listed = ", ".join(shown(layer) for _, layer in beyond[:_SHOWN]) + (", …" if len(beyond) > _SHOWN else "")
             raise CheckpointError(
@@ -233,7 +281,7 @@ class _Stack:
                 "if they are not (draft layers, say), take them out",
             )
 
-    def _require_known_attention(self) -> None:
+    def require_known_attention(self) -> None:
         """Raise unless every tensor in the attention modules is used, or known to leave queries and keys as they are."""
         module = self.layout.module
         if not module:
@@ -241,11 +289,12 @@ class _Stack:
         known = {*self.layout.norms, *self.layout.beside}
         for tensor in self.layout.tensors:
             known |= {tensor, tensor.removesuffix("weight") + "bias"}
-        layer = re.escape(self.layout.layer).replace(re.escape("{}"), r"\d+")
-        inside = re.compile(f"{re.escape(self.prefix)}{layer}({re.escape(module)}(.+))", re.DOTALL)
+        inside = re.compile(
+            f"{re.escape(self.prefix)}{_pattern(self.layout.layer)}(?P<name>{re.escape(module)}(?P<own>.+))", re.DOTALL
+        )
         for name in self.checkpoint.names:
             found = inside.fullmatch(name)
-            if found and found[1] not in known and not _BYSTANDERS.fullmatch(found[2]):
+            if found and found["name"] not in known and not _BYSTANDERS.fullmatch(found["own"]):
                 raise CheckpointError(
                     self.checkpoint.file(name),
                     f"tensor {quoted(name)} is none that the attention of a {self.architecture} model has, and may "
@@ -267,7 +316,8 @@ class _Stack:
         """(outputs, inputs); what no size gives is as found."""
         stored = found[:2] if len(found) >= 2 else (0, 0)
         outputs, inputs = stored[::-1] if rows.transposed else stored
-        d_model = self.rows.get("d_model", inputs)
+        crossed = self.entry.stack == "cross" and bool({"k", "v"} & set(rows.blocks))
+        d_model = inputs if crossed else self.rows.get("d_model", inputs)
         if rows.blocks == ("o",):
             return self.rows.get("d_model", outputs), self.rows["n_heads"] * self.rows["d_value"]
         if rows.blocks == ("down",):
@@ -284,7 +334,11 @@ class _Stack:
 
 def _any_layer(prefix: str, name: str) -> re.Pattern[str]:
     """A pattern for the name, which has ``{}`` for the number of a layer."""
-    return re.compile(prefix + re.escape(name).replace(re.escape("{}"), r"(?P<layer>\d+)"), re.DOTALL)
+    return re.compile(prefix + _pattern(name), re.DOTALL)
+
+
+def _pattern(name: str) -> str:
+    return re.escape(name).replace(re.escape("{}"), r"(?P<layer>\d+)")
 
 
 def _is_layer(text: str, n_layers: int) -> bool:

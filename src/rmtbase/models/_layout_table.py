@@ -21,16 +21,16 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 from rmtbase.errors import CheckpointError, UnknownArchitectureError
 from rmtbase.shown import quoted
 
+_CLASS_ENDING = r"(Model|PreTrainedModel|LMHeadModel|DoubleHeadsModel|For[A-Z][A-Za-z]*)"
 MLP = {"up": "mlp_in", "gate": "mlp_gate", "down": "mlp_out"}
 """The matrices of the MLP: the table's symbol -> the component."""
 
@@ -87,12 +87,16 @@ class Layout:
 
     layer: str
     tensors: Mapping[str, Rows]
-    norms: Mapping[str, str | None] = field(default_factory=dict)
-    beside: tuple[str, ...] = ()
+    norms: Mapping[str, str | None]
+    beside: tuple[str, ...]
 
-    def holding(self, symbol: str) -> str | None:
-        """The name of the tensor that has these rows."""
-        return next((name for name, rows in self.tensors.items() if symbol in rows.blocks), None)
+    def holding(self, symbol: str) -> tuple[str, ...]:
+        """The names of the tensors that may have these rows: one, but for an MLP with and without a gate."""
+        return tuple(name for name, rows in self.tensors.items() if symbol in rows.blocks)
+
+    def norm_of(self, side: str) -> tuple[str, ...]:
+        """The gains of the norms of queries, ``"q"``, or of keys, ``"k"``."""
+        return tuple(name for name in self.norms if name.endswith("weight") and name.split(".")[-2].startswith(side))
 
     @property
     def module(self) -> str:
@@ -114,9 +118,10 @@ class Entry:
         stack: its name, one of :data:`rmtbase.models._sites.STACKS`.
         layout: of its layers.
         sizes: size -> what gives it: keys of the configuration in order, then ``else`` what is so where none is there.
-        defaults: what a key is that the configuration of a part leaves out.
+        config: the configuration that is its own.
+        inside: the parts of the tensors' names that it is in; none where it is the whole model.
         attends: key of a list of layer types -> those that attend; empty where every layer does.
-        mixed: whether some layers lack the MLP (experts in its place).
+        mixed: whether some layers have something else in the MLP's place, such as experts.
         rotated: what gives the number of rotated dimensions, or None where none are.
         scale: what gives the logit scale, or None where it is not known.
     """
@@ -124,7 +129,8 @@ class Entry:
     stack: str
     layout: Layout
     sizes: Mapping[str, str]
-    defaults: Mapping[str, Any]
+    config: Mapping[str, Any]
+    inside: tuple[str, ...]
     attends: Mapping[str, Sequence[str]]
     mixed: bool
     rotated: str | None
@@ -148,60 +154,89 @@ def known_types() -> tuple[str, ...]:
     return tuple(sorted(_table()["types"]))
 
 
-def _variant(config: Mapping[str, Any], model_type: str, path: Path) -> Mapping[str, Any]:
-    """The entry of the type whose ``when`` the configuration meets."""
-    held = _table()["types"].get(model_type)
-    if held is None:
-        raise UnknownArchitectureError(path, model_type, known_types())
-    defaults = held.get("defaults", {})
-    for one in held["variants"]:
-        if all(_said(config, key, defaults) == value for key, value in one.get("when", {}).items()):
-            return one
-    keys = sorted({key for one in held["variants"] for key in one.get("when", {})})
-    found = ", ".join(f"{key} = {quoted(_said(config, key, defaults))}" for key in keys)
-    known = " or ".join(
-        ", ".join(f"{key} = {quoted(value)}" for key, value in one.get("when", {}).items()) for one in held["variants"]
-    )
-    raise CheckpointError(path, f"a {model_type} model with {found}; expected one that was proved: {known}")
+def read_architecture(config: Mapping[str, Any], path: Path) -> str:
+    """The model type: ``model_type``, or where that is absent, what the class in ``architectures`` implies.
+
+    Raises:
+        UnknownArchitectureError: the table does not have it.
+    """
+    named = config.get("model_type")
+    if named is None:
+        classes = config.get("architectures")
+        named = ", ".join(map(str, classes)) if isinstance(classes, list) and classes else "(none named)"
+        for architecture, held in _table()["types"].items():
+            if "class" in held and re.fullmatch(held["class"] + _CLASS_ENDING, named):
+                return architecture
+    if not isinstance(named, str) or named not in _table()["types"]:
+        raise UnknownArchitectureError(path, str(named), known_types())
+    return named
 
 
-def _said(config: Mapping[str, Any], key: str, defaults: Mapping[str, Any]) -> Any:
-    return config[key] if key in config else defaults.get(key)
+def unread(config: Mapping[str, Any], model_type: str, path: Path) -> tuple[str, ...]:
+    """The parts of a model that the table does not read, by the keys of their configurations."""
+    return tuple(_variant(config, model_type, path).get("unread", ()))
 
 
-def entries(config: Mapping[str, Any], model_type: str, path: Path) -> Iterator[tuple[Mapping[str, Any], str, Entry]]:
-    """The stacks of a model: the configuration that is theirs, the part of the names that they are in, and the entry.
+def entries(
+    config: Mapping[str, Any], model_type: str, path: Path, inside: tuple[str, ...] = ()
+) -> Iterator[Entry]:
+    """The stacks of a model, those of its parts among them.
 
     Raises:
         UnknownArchitectureError: the type, or that of a part, is not in the table.
         CheckpointError: the configuration is none that was proved, or has no such part.
     """
     variant = _variant(config, model_type, path)
-    defaults = _table()["types"][model_type].get("defaults", {})
+    defaults = _table()["types"][model_type].get("defaults", {}) if inside else {}
     for one in variant.get("stacks", ()):
-        yield config, one.get("in", ""), Entry(
+        yield Entry(
             one["stack"],
             _layout(one["layout"]),
             one["sizes"],
-            MappingProxyType(defaults),
+            _completed(config, one["sizes"], defaults),
+            inside,
             one.get("attends", {}),
             one.get("mixed", False),
             one.get("rotated"),
             one.get("scale"),
         )
     for one in variant.get("parts", ()):
-        inner = config.get(one["config"])
-        if not isinstance(inner, Mapping):
-            raise CheckpointError(path, f"no {one['config']}; expected the configuration of its part {one['stack']}")
-        own = inner.get("model_type", one["type"])
+        part = config.get(one["config"])
+        if not isinstance(part, Mapping):
+            raise CheckpointError(path, f"no {one['config']}; expected the configuration of the {one['stack']} part")
+        own = part.get("model_type", one["type"])
         if own not in one["types"]:
             raise CheckpointError(
                 path, f"{one['config']} of type {quoted(own)}; expected one that was proved: {', '.join(one['types'])}"
             )
-        for within, _, entry in entries(inner, own, path):
-            stack = entry.stack or one["stack"]
-            yield (
-                {**_table()["types"][own].get("defaults", {}), **within},
-                one["in"],
-                Entry(stack, *(getattr(entry, name) for name in list(Entry.__dataclass_fields__)[1:])),
-            )
+        for entry in entries(part, own, path, (*inside, one["in"])):
+            yield replace(entry, stack=entry.stack or one["stack"])
+
+
+def _variant(config: Mapping[str, Any], model_type: str, path: Path) -> Mapping[str, Any]:
+    """The variant of the type whose ``when`` the configuration meets; what it does not say is as the class has it."""
+    held = _table()["types"].get(model_type)
+    if held is None:
+        raise UnknownArchitectureError(path, model_type, known_types())
+    said = {**held.get("defaults", {}), **config}
+    for one in held["variants"]:
+        if all(said.get(key) == value for key, value in one.get("when", {}).items()):
+            return one
+    keys = sorted({key for one in held["variants"] for key in one["when"]})
+    found = ", ".join(f"{key} = {quoted(said.get(key))}" for key in keys)
+    known = " or ".join(
+        ", ".join(f"{key} = {quoted(value)}" for key, value in one["when"].items()) for one in held["variants"]
+    )
+    raise CheckpointError(path, f"a {model_type} model with {found}; expected one that was proved: {known}")
+
+
+def _completed(config: Mapping[str, Any], sizes: Mapping[str, str], defaults: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The configuration of a part, and what its class says where it is silent: it may say only what differs from that."""
+    completed = {**defaults, **config}
+    for text in sizes.values():
+        keys = text.partition(" else ")[0].split(" or ")
+        if any(config.get(key) is not None for key in keys):
+            for key in keys:
+                if key not in config:
+                    completed.pop(key, None)
+    return completed

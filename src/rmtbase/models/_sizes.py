@@ -23,22 +23,21 @@ SIZES = (
 class Sizes:
     """The sizes that a configuration gives, and the words in which it does."""
 
-    def __init__(self, config: Mapping[str, Any], entry: Entry, path: Path) -> None:
-        self._config, self._path = config, path
+    def __init__(self, entry: Entry, path: Path) -> None:
+        self._config, self._entry, self._path = entry.config, entry, path
         self.said: list[str] = []
         self.sizes: dict[str, int] = {}
         for name in SIZES:
-            if name in entry.sizes:
-                value = self._of(entry.sizes[name], optional=name == "d_mlp")
-                if value is not None:
-                    self.sizes[name] = value
+            value = self._of(entry.sizes[name], optional=name == "d_mlp") if name in entry.sizes else None
+            if value is not None:
+                self.sizes[name] = value
         self.sizes.setdefault("n_key_heads", self.sizes["n_heads"])
         self.sizes.setdefault("d_value", self.sizes["d_head"])
         if self.sizes["n_heads"] % self.sizes["n_key_heads"]:
             raise CheckpointError(
                 path, f"{self.because}: expected a number of heads that is a multiple of the key heads"
             )
-        self._require_agreement(entry)
+        self._require_agreement()
 
     @property
     def because(self) -> str:
@@ -90,10 +89,10 @@ class Sizes:
         self.said.append(f"{key} = {value}")
         return value
 
-    def _require_agreement(self, entry: Entry) -> None:
+    def _require_agreement(self) -> None:
         """Raise where two words of one size disagree, or a word that the type does not know says another size."""
         for name in ("n_layers", "n_heads", "n_key_heads", "d_model", "d_head"):
-            text = entry.sizes.get(name, "")
+            text = self._entry.sizes.get(name, "")
             named = text.partition(" else ")[0].split(" or ")
             known = [key for key in named if re.fullmatch(r"[a-z_]\w*", key) and key not in self.sizes]
             for key in known or _USUAL_WORDS.get(name, ()):
@@ -118,10 +117,34 @@ class Sizes:
             rows["n"] = sizes["n_heads"] * (sizes["d_head"] - sizes["d_rotary"])
         return rows
 
-    def whole(self, text: str | None) -> int | None:
-        """A number of dimensions, as the table words it: ``d_head``, say, or ``d_head * partial_rotary_factor``."""
-        value = self.number(text)
-        return None if value is None else int(value)
+    def missing(self, name: str) -> str:
+        """The keys of a size that none of them gives."""
+        return self._entry.sizes.get(name, name).partition(" else ")[0]
+
+    def rotated(self) -> int | None:
+        """How many of a head's dimensions are rotated, None where none are.
+
+        Raises:
+            CheckpointError: the configuration gives a part of them that is none.
+        """
+        text = self._entry.rotated
+        if text is None or text == "?":
+            return None
+        fraction = text.removeprefix("d_head * ")
+        if fraction == text:
+            value = self.number(text)
+            return None if value is None else int(value)
+        found = _held(self._config, fraction)
+        found = self._config.get("rotary_pct", 0.25 if fraction == "partial_rotary_factor" else 1.0) if found is None else found
+        if isinstance(found, bool) or not isinstance(found, (int, float)) or not 0 <= found <= 1:
+            raise CheckpointError(
+                self._path, f"the rotated part {quoted(found)} of a head; expected a number from 0 to 1"
+            )
+        return int(self.sizes["d_head"] * found)
+
+    def scale(self) -> float | None:
+        """What q·k is multiplied by before the softmax, None where it is not known."""
+        return self.number(self._entry.scale)
 
     def number(self, text: str | None) -> float | None:
         """A number as the table words it: factors, with ``^-0.5`` behind one whose inverse root it is; None for None."""
