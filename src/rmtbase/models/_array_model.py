@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from rmtbase.errors import ParameterError, RmtbaseError
 from rmtbase.models._layouts import ATTENTION_PARTS
+from rmtbase.models._sites import Place, Site
 from rmtbase.models._weight_matrices import WeightMatrices
 from rmtbase.parameters import require_real_array, require_text
 from rmtbase.shown import in_one_line
@@ -56,14 +57,20 @@ class ArrayModel(WeightMatrices):
             raise ParameterError("w_k", k.shape, f"shape {expected}, key heads a divisor of {n_heads}")
         for one in (q, k):
             one.require_weights()
+        places = tuple(Place("", layer) for layer in range(len(q.layers)))
+        site = Site(
+            place=places[0],
+            n_heads=n_heads,
+            n_key_heads=k.shape[0],
+            d_head=d_head,
+            d_query=d_model,
+            d_key=d_model,
+        )
         return cls(
             name=require_text("model", name),
             revision=None if revision is None else require_text("revision", revision),
-            n_layers=len(q.layers),
-            n_heads=n_heads,
-            n_key_heads=k.shape[0],
-            d_model=d_model,
-            d_head=d_head,
+            sites=tuple(replace(site, place=place) for place in places),
+            layers=places,
             _factors=dict(zip(ATTENTION_PARTS[:2], (q, k), strict=True)),
         )
 
@@ -74,22 +81,27 @@ class ArrayModel(WeightMatrices):
             ParameterError: there is no such layer or component.
         """
         self.require_matrix(layer, component)
-        return self._factors[component].read(layer).astype(np.float64).reshape(-1, self.d_model)
+        factors = self._factors[component]
+        return factors.read(layer).astype(np.float64).reshape(-1, factors.shape[-1])
+
+    def has(self, layer: int, component: str) -> bool:
+        """Queries and keys, in every layer."""
+        return component in self._factors
 
     def least_sigma(self, layer: int, component: str) -> float:
         """0: what is given is taken for the weights themselves."""
         return 0.0
 
-    def refused(self, layer: int, head: int, found: str, expected: str) -> RmtbaseError:
+    def refused(self, site: int, head: int, found: str, expected: str) -> RmtbaseError:
         """A :class:`~rmtbase.errors.ParameterError` that names both arrays and the head."""
         queries = self._factors["attention_query"]
-        return ParameterError("w_q, w_k", f"{found} in {queries.place(layer, head)}", expected)
+        return ParameterError("w_q, w_k", f"{found} in {queries.place(site, head)}", expected)
 
-    def layer_digest(self, layer: int) -> bytes:
+    def site_digest(self, site: int) -> bytes:
         """SHA-256 over dtype, shape and bytes of the factors of a layer."""
         total = hashlib.sha256()
         for factors in self._factors.values():
-            array = factors.read(layer)
+            array = factors.read(site)
             total.update(f"{array.dtype}{array.shape}".encode())
             total.update(np.ascontiguousarray(array).view(np.uint8).data)
         return total.digest()

@@ -8,20 +8,22 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float32
+from jaxtyping import Float, Float32
 
 from rmtbase.errors import CheckpointError
 from rmtbase.models._checkpoint import Checkpoint
 from rmtbase.models._config import read_architecture, read_layout_dimensions, rotary_dimensions
 from rmtbase.models._files import read_json_object
-from rmtbase.models._layouts import ATTENTION_PARTS, KINDS, LAYOUTS
+from rmtbase.models._gguf_model import find_gguf, open_gguf
+from rmtbase.models._layouts import ATTENTION_PARTS, LAYOUTS
 from rmtbase.models._leftovers import (
     leftover_notes,
     require_known_attention,
     require_plain_tensors,
-    require_unquantised,
 )
 from rmtbase.models._other_formats import refuse_other_formats
+from rmtbase.models._quantised import dequantised, require_readable_quantisation
+from rmtbase.models._sites import Expression, Place
 from rmtbase.models._stack import Stack, with_sizes
 from rmtbase.models._tensor_file import least_sigma, require_digits
 from rmtbase.models._weight_matrices import WeightMatrices
@@ -66,21 +68,33 @@ class Model(WeightMatrices):
 
     path: Path
     config: dict[str, Any] = field(repr=False, compare=False)
-    _stack: Stack = field(repr=False, compare=False)
+    _matrices: Mapping[Place, Mapping[str, Expression]] = field(repr=False, compare=False)
+    _checkpoint: Checkpoint = field(repr=False, compare=False)
     _tensors: _LastTensor = field(repr=False, compare=False)
 
     @classmethod
     def from_folder(cls, folder: Path, name: str, revision: str | None = None, notes: tuple[str, ...] = ()) -> Model:
         """Read the configuration and the headers of a checkpoint folder, and check one against the other.
 
+        In place of the folder one ``.safetensors`` file of it can be given, or one ``.gguf`` file, which has a
+        configuration of its own.
+
         Raises:
             CheckpointError: or one of its kinds, naming the file, the tensor, what was found and expected.
             MissingDependencyError: the weights are ``.bin`` files and torch 2.10 or later is not installed.
         """
-        refuse_other_formats(folder)
-        config_path = folder / "config.json"
+        gguf = find_gguf(folder)
+        if gguf is not None:
+            described, checkpoint = open_gguf(gguf)
+            return cls._checked(lambda: checkpoint, described, gguf, name, revision, notes)
+        config_path = (folder if folder.is_dir() else folder.parent) / "config.json"
+        refuse_other_formats(config_path.parent)
         config = read_json_object(config_path)
-        return cls._checked(lambda: Checkpoint.open(folder), config, config_path, name, revision, notes)
+
+        def open_checkpoint() -> Checkpoint:
+            return dequantised(Checkpoint.open(folder), config, config_path)
+
+        return cls._checked(open_checkpoint, config, config_path, name, revision, notes)
 
     @classmethod
     def from_state_dict(
@@ -94,8 +108,9 @@ class Model(WeightMatrices):
             ParameterError: it is no state dict.
             CheckpointError: or one of its kinds, naming the tensor, what was found and expected.
         """
-        checkpoint = Checkpoint.of_tensors(tensors, name)
-        require_plain_tensors(checkpoint)  # before any is looked for by its name
+        stored = Checkpoint.of_tensors(tensors, name)
+        require_plain_tensors(stored)  # before any is looked for by its name
+        checkpoint = dequantised(stored, config, stored.config_path)
         return cls._checked(lambda: checkpoint, with_sizes(config, checkpoint), checkpoint.config_path, name, revision)
 
     @classmethod
@@ -109,15 +124,14 @@ class Model(WeightMatrices):
         notes: tuple[str, ...] = (),
     ) -> Model:
         """Check the configuration, then the headers of its checkpoint against it."""
-        require_unquantised(config, config_path)
+        require_readable_quantisation(config, config_path)
         architecture = read_architecture(config, config_path)
         layout = LAYOUTS[architecture]
         dimensions = read_layout_dimensions(config, layout, config_path)
         checkpoint = open_checkpoint()
         require_plain_tensors(checkpoint)
         stack = Stack.find(checkpoint, architecture, dimensions)
-        components = stack.components()
-        stack.require_shapes(components)
+        inventory = stack.inventory()
         require_known_attention(stack)
         rotated = rotary_dimensions(config, layout, dimensions.d_head, config_path)
         shows_heads = stack.shows_head_size(rotated)
@@ -127,12 +141,9 @@ class Model(WeightMatrices):
             path=checkpoint.path,
             architecture=architecture,
             config=config,
-            n_layers=dimensions.n_layers,
-            n_heads=dimensions.n_heads,
-            n_key_heads=dimensions.n_key_heads,
-            d_model=dimensions.d_model,
-            d_head=dimensions.d_head,
-            components=components,
+            sites=inventory.sites,
+            layers=tuple(inventory.matrices),
+            components=tuple(dict.fromkeys(name for held in inventory.matrices.values() for name in held)),
             notes=(
                 *_notes(stack),
                 *(() if shows_heads else (_HEADS_UNSEEN,)),
@@ -140,45 +151,50 @@ class Model(WeightMatrices):
                 *leftover_notes(config, checkpoint),
                 *notes,
             ),
-            _stack=stack,
+            _matrices=inventory.matrices,
+            _checkpoint=checkpoint,
             _tensors=_LastTensor(checkpoint),
         )
 
     @property
     def files(self) -> tuple[Path, ...]:
         """The files that hold the weights; none of a model in memory."""
-        return self._stack.checkpoint.files
+        return self._checkpoint.files
 
-    def matrix(self, layer: int, component: str) -> Float32[np.ndarray, "d_out d_in"]:
+    def has(self, layer: int, component: str) -> bool:
+        """Whether a layer, by its index in ``layers``, has a component."""
+        return component in self._matrices[self.layers[layer]]
+
+    def matrix(self, layer: int, component: str) -> Float[np.ndarray, "d_out d_in"]:
         """One weight matrix, shape (d_out, d_in): rows are outputs, whatever the stored orientation.
+
+        Float32, or float64 where it is computed of several tensors.
 
         Raises:
             ParameterError: there is no such layer or component.
-            CheckpointError: the tensor cannot be read, or is not finite.
+            CheckpointError: a tensor cannot be read, or is not finite.
         """
         self.require_matrix(layer, component)
-        stored = self._stack.layout.components[component]
-        whole = self._tensors.read(self._stack.tensor(layer, component))
-        linear = whole.T if stored.transposed else whole
-        if component in ATTENTION_PARTS:
-            part = ATTENTION_PARTS.index(component)
-            linear = KINDS[stored.kind](linear, part, self._stack.dimensions.part_rows, self.d_head)
-        matrix = np.ascontiguousarray(linear)
+        matrix = np.ascontiguousarray(self._expression(layer, component).evaluate(self._tensors.read))
         matrix.flags.writeable = False
         return matrix
 
     def least_sigma(self, layer: int, component: str) -> float:
         """The standard deviation below which weights of the stored type are rounding: see ``least_sigma``."""
-        return least_sigma(self._stack.checkpoint.dtype(self._stack.tensor(layer, component)))
+        return max(least_sigma(self._checkpoint.dtype(name)) for name in self._expression(layer, component).tensors())
 
-    def refused(self, layer: int, head: int, found: str, expected: str) -> CheckpointError:
+    def refused(self, site: int, head: int, found: str, expected: str) -> CheckpointError:
         """A :class:`~rmtbase.errors.CheckpointError` that names the checkpoint and the head."""
-        return CheckpointError(self.path, f"layer {layer} head {head} has {found}; expected {expected}")
+        return CheckpointError(self.path, f"{self.sites[site].place} head {head} has {found}; expected {expected}")
 
-    def layer_digest(self, layer: int) -> bytes:
-        """SHA-256 over the stored query and key tensors of a layer; of those that hold values too, with these."""
-        tensors = dict.fromkeys(self._stack.tensor(layer, part) for part in ATTENTION_PARTS[:2])
-        return self._stack.checkpoint.digest(tensors)
+    def site_digest(self, site: int) -> bytes:
+        """SHA-256 over the stored query and key tensors of a site; of those that hold values too, with these."""
+        at = self.sites[site]
+        assert at.query is not None and at.key is not None  # of a model that is stored
+        return self._checkpoint.digest(dict.fromkeys((*at.query.tensors(), *at.key.tensors())))
+
+    def _expression(self, layer: int, component: str) -> Expression:
+        return self._matrices[self.layers[layer]][component]
 
 
 def _to_float32(checkpoint: Checkpoint, name: str) -> Float32[np.ndarray, "..."]:

@@ -123,22 +123,34 @@ class Scaled(Expression):
 
 @dataclass(frozen=True)
 class Gained(Expression):
-    """A matrix behind a gain: its columns times ``offset`` + the stored vector, W · diag(offset + g)."""
+    """A matrix with a gain: its columns times ``offset`` + g, W · diag(offset + g), or its rows, diag(offset + g) · W.
+
+    Attributes:
+        of: W.
+        gain: the stored vector g; of rows it may be that of one head, and is repeated for each.
+        offset: 1 where what is stored is the gain's distance from 1, as Gemma does.
+        rows: whether it stands behind the matrix, as that of a norm of queries or keys, not in front of it.
+    """
 
     of: Expression
     gain: str
     offset: float = 0.0
+    rows: bool = False
 
     def shape(self, shapes: Shapes) -> tuple[int, int]:
         """Its own."""
         outputs, inputs = self.of.shape(shapes)
-        if prod(shapes(self.gain)) != inputs:
-            raise ValueError(f"gains {self.gain} of shape {shapes(self.gain)} before {inputs} inputs")
+        gains = prod(shapes(self.gain))
+        if (outputs % gains if self.rows else inputs - gains) != 0:
+            where = f"behind {outputs} outputs" if self.rows else f"before {inputs} inputs"
+            raise ValueError(f"gains {self.gain} of shape {shapes(self.gain)} {where}")
         return outputs, inputs
 
     def evaluate(self, read: Read) -> np.ndarray:
         """In float64."""
-        return self.of.evaluate(read).astype(np.float64) * (self.offset + read(self.gain).astype(np.float64).ravel())
+        matrix = self.of.evaluate(read).astype(np.float64)
+        gain = self.offset + read(self.gain).astype(np.float64).ravel()
+        return matrix * np.resize(gain, len(matrix))[:, None] if self.rows else matrix * gain
 
     def tensors(self) -> Iterator[str]:
         """Of the matrix, then the gains."""
@@ -302,6 +314,20 @@ class Place(NamedTuple):
         return f"{self.stack} layer {self.layer}".lstrip()
 
 
+class Norm(NamedTuple):
+    """The learned part of a norm: x̂ · (offset + gain) + bias.
+
+    Attributes:
+        gain: the stored gains, or None where it has none.
+        bias: the stored bias, or None.
+        offset: 1 where what is stored is the gain's distance from 1, as Gemma does.
+    """
+
+    gain: str | None
+    bias: str | None = None
+    offset: float = 0.0
+
+
 @dataclass(frozen=True, kw_only=True)
 class Site:
     """One place where the queries and keys of a model meet.
@@ -325,6 +351,10 @@ class Site:
         output: W_O of all heads, (d_output, n_heads · d_value), where it is known.
         logit_scale: what q·k is multiplied by before the softmax, where it is known.
         rotated: how many of a head's dimensions are rotated by position, where it is known.
+        query_input_norm: what the queries' inputs have just gone through; None where that is no norm, or not known.
+        key_input_norm: the same of keys and values.
+        query_norm: the norm of each head's queries, or of all of them together, where there is one.
+        key_norm: the same of keys.
         notes: what must be known to read W_QK of this site rightly.
     """
 
@@ -343,9 +373,39 @@ class Site:
     output: Expression | None = None
     logit_scale: float | None = None
     rotated: int | None = None
+    query_input_norm: Norm | None = None
+    key_input_norm: Norm | None = None
+    query_norm: Norm | None = None
+    key_norm: Norm | None = None
     notes: tuple[str, ...] = ()
 
     def expressions(self) -> dict[str, Expression]:
         """Those that are known, by component: ``attention_query``, ``_key``, ``_value``, ``_output``."""
         each = {"query": self.query, "key": self.key, "value": self.value, "output": self.output}
         return {f"attention_{name}": one for name, one in each.items() if one is not None}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Inventory:
+    """What a model has, by name alone: its attention sites, and its other weight matrices.
+
+    Attributes:
+        sites: in order of stack and layer.
+        others: the matrices that are no site's (MLP, experts, embeddings), by place and component.
+        notes: what must be known of the whole model.
+    """
+
+    sites: tuple[Site, ...]
+    others: Mapping[Place, Mapping[str, Expression]]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def matrices(self) -> dict[Place, dict[str, Expression]]:
+        """All matrices by place and component, those of the sites first."""
+        found: dict[Place, dict[str, Expression]] = {}
+        for site in self.sites:
+            found.setdefault(site.place, {}).update(site.expressions())
+        for place, components in self.others.items():
+            found.setdefault(place, {}).update(components)
+        order = list(dict.fromkeys(place.stack for place in found))
+        return dict(sorted(found.items(), key=lambda item: (order.index(item[0].stack), item[0].layer)))

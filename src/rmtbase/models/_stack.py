@@ -8,10 +8,13 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Any
 
+import numpy as np
+
 from rmtbase.errors import CheckpointError, MissingTensorError, ShapeError
 from rmtbase.models._checkpoint import Checkpoint
 from rmtbase.models._config import Dimensions
-from rmtbase.models._layouts import ATTENTION_PARTS, COMPONENTS, LAYOUTS, Layout
+from rmtbase.models._layouts import ATTENTION_PARTS, COMPONENTS, KINDS, LAYOUTS, Layout
+from rmtbase.models._sites import Expression, Inventory, Place, Site, Tensor, take_rows
 from rmtbase.shown import quoted, shown
 
 _SHOWN = 3  # names in a message
@@ -81,6 +84,50 @@ class Stack:
             if not missing:
                 present.append(component)
         return tuple(present)
+
+    def inventory(self) -> Inventory:
+        """The sites and the other matrices of the checkpoint, whose tensors and shapes are checked.
+
+        Raises:
+            MissingTensorError, ShapeError, CheckpointError: as :meth:`components` and :meth:`require_shapes`.
+        """
+        present = self.components()
+        self.require_shapes(present)
+        places = [Place("", layer) for layer in range(self.dimensions.n_layers)]
+        others = {
+            place: {name: self._expression(place.layer, name) for name in present if name not in COMPONENTS[:4]}
+            for place in places
+        }
+        return Inventory(sites=tuple(self._site(place, present) for place in places), others=others)
+
+    def _site(self, place: Place, present: tuple[str, ...]) -> Site:
+        sizes = self.dimensions
+        parts = {name: self._expression(place.layer, name) for name in COMPONENTS[:4] if name in present}
+        return Site(
+            place=place,
+            module=self.in_layer(place.layer, self.layout.components["attention_query"].tensor).rpartition(".")[0],
+            n_heads=sizes.n_heads,
+            n_key_heads=sizes.n_key_heads,
+            d_head=sizes.d_head,
+            d_query=sizes.d_model,
+            d_key=sizes.d_model,
+            d_value=sizes.d_head,
+            d_output=sizes.d_model,
+            query=parts["attention_query"],
+            key=parts["attention_key"],
+            value=parts.get("attention_value"),
+            output=parts.get("attention_output"),
+        )
+
+    def _expression(self, layer: int, component: str) -> Expression:
+        stored = self.layout.components[component]
+        whole = Tensor(self.tensor(layer, component), stored.transposed)
+        if stored.kind == "separate":
+            return whole
+        rows = self.dimensions.part_rows
+        indices = np.arange(sum(rows))[:, None]
+        part = KINDS[stored.kind](indices, ATTENTION_PARTS.index(component), rows, self.dimensions.d_head)
+        return take_rows(whole, map(int, part.ravel()))
 
     def _require_layers(self) -> None:
         """Raise unless tensors of each layer of the configuration are there, and of no other.

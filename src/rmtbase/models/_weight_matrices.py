@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 from abc import ABC, abstractmethod
 from collections import defaultdict
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import ClassVar
 
@@ -13,6 +14,7 @@ import numpy as np
 from jaxtyping import Float
 
 from rmtbase.errors import ParameterError, RmtbaseError
+from rmtbase.models._sites import Place, Site
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,12 +25,9 @@ class WeightMatrices(ABC):
         name: what the model is called.
         revision: the revision, or None where it has none.
         architecture: of its layout, "" where there is none.
-        n_layers: number of layers.
-        n_heads: number of query heads of a layer.
-        n_key_heads: number of key heads of a layer; each serves n_heads / n_key_heads query heads.
-        d_model: width of the residual stream.
-        d_head: head dimension.
-        components: the weight matrices that each layer has, by the names of ``COMPONENTS``.
+        sites: where queries and keys meet, in order of stack and layer; shapes may differ from site to site.
+        layers: every place with a weight matrix: those of the sites, and layers without attention, in the same order.
+        components: the weight matrices that layers have, by the names of ``COMPONENTS``; see :meth:`has`.
         notes: what must be known to read W_QK = W_QᵀW_K of this model rightly.
         heads_have_weights: whether it is known that no head is all zeros.
     """
@@ -36,18 +35,49 @@ class WeightMatrices(ABC):
     name: str
     revision: str | None
     architecture: str
-    n_layers: int
-    n_heads: int
-    n_key_heads: int
-    d_model: int
-    d_head: int
+    sites: tuple[Site, ...]
+    layers: tuple[Place, ...] = field(repr=False)
     components: tuple[str, ...]
     notes: tuple[str, ...]
     heads_have_weights: ClassVar[bool] = False
 
+    @property
+    def n_layers(self) -> int:
+        """Number of layers."""
+        return len(self.layers)
+
+    @property
+    def n_heads(self) -> int | None:
+        """Number of query heads of a layer; this and the next three are None where layers differ in it."""
+        return self._common(lambda site: site.n_heads)
+
+    @property
+    def n_key_heads(self) -> int | None:
+        """Number of key heads of a layer; each serves n_heads / n_key_heads query heads."""
+        return self._common(lambda site: site.n_key_heads)
+
+    @property
+    def d_model(self) -> int | None:
+        """Width of what queries and keys read: the residual stream, mostly."""
+        widths = {width for site in self.sites for width in (site.d_query, site.d_key)}
+        return widths.pop() if len(widths) == 1 else None
+
+    @property
+    def d_head(self) -> int | None:
+        """Head dimension."""
+        return self._common(lambda site: site.d_head)
+
+    def _common(self, size: Callable[[Site], int]) -> int | None:
+        found = {size(site) for site in self.sites}
+        return found.pop() if len(found) == 1 else None
+
+    @abstractmethod
+    def has(self, layer: int, component: str) -> bool:
+        """Whether a layer, one of ``layers`` by its index, has a component."""
+
     @abstractmethod
     def matrix(self, layer: int, component: str) -> Float[np.ndarray, "d_out d_in"]:
-        """One weight matrix, shape (d_out, d_in): rows are outputs, whatever the stored orientation.
+        """One weight matrix of a layer by its index, shape (d_out, d_in): rows are outputs, however it is stored.
 
         Raises:
             ParameterError: there is no such layer or component.
@@ -58,29 +88,59 @@ class WeightMatrices(ABC):
         """The standard deviation below which a head's weights are rounding and not their shape."""
 
     @abstractmethod
-    def refused(self, layer: int, head: int, found: str, expected: str) -> RmtbaseError:
-        """The error that says that a head cannot be scored."""
+    def refused(self, site: int, head: int, found: str, expected: str) -> RmtbaseError:
+        """The error that says that a head of a site, by its index, cannot be scored."""
 
     @abstractmethod
-    def layer_digest(self, layer: int) -> bytes:
-        """SHA-256 over the query and key weights of a layer, as they are stored."""
+    def site_digest(self, site: int) -> bytes:
+        """SHA-256 over the query and key weights of a site, as they are stored."""
 
-    def queries(self, layer: int) -> Float[np.ndarray, "n_heads d_head d_model"]:
-        """The query matrices of a layer, shape (n_heads, d_head, d_model): q = W_Q x. Raises as :meth:`matrix`."""
-        return self.matrix(layer, "attention_query").reshape(self.n_heads, self.d_head, self.d_model)
-
-    def keys(self, layer: int) -> Float[np.ndarray, "n_key_heads d_head d_model"]:
-        """The key matrices of a layer, shape (n_key_heads, d_head, d_model): k = W_K x. Raises as :meth:`matrix`."""
-        return self.matrix(layer, "attention_key").reshape(self.n_key_heads, self.d_head, self.d_model)
-
-    def key_head(self, head: int) -> int:
-        """The key head that a query head is scored against: head // (n_heads / n_key_heads).
+    def queries(self, site: int) -> Float[np.ndarray, "n_heads d_head d_query"]:
+        """The query matrices of a site, by its index, shape (n_heads, d_head, d_query): q = W_Q x.
 
         Raises:
-            ParameterError: there is no such head.
+            ParameterError: there is no such site.
+            CheckpointError: a tensor cannot be read, or is not finite.
         """
-        _require_index("head", head, self.n_heads)
-        return head // (self.n_heads // self.n_key_heads)
+        at = self._site(site)
+        return self._part(at, "attention_query").reshape(at.n_heads, at.d_head, at.d_query)
+
+    def keys(self, site: int) -> Float[np.ndarray, "n_key_heads d_head d_key"]:
+        """The key matrices of a site, shape (n_key_heads, d_head, d_key): k = W_K x. Raises as :meth:`queries`."""
+        at = self._site(site)
+        return self._part(at, "attention_key").reshape(at.n_key_heads, at.d_head, at.d_key)
+
+    def values(self, site: int) -> Float[np.ndarray, "n_key_heads d_value d_key"]:
+        """The value matrices of a site, shape (n_key_heads, d_value, d_key): v = W_V x. Raises as :meth:`queries`."""
+        at = self._site(site)
+        whole = self._part(at, "attention_value")
+        return whole.reshape(at.n_key_heads, -1, whole.shape[-1])
+
+    def outputs(self, site: int) -> Float[np.ndarray, "n_heads d_value d_output"]:
+        """Each head's part of W_O, transposed, so that its W_OV is ``outputs[head].T @ values[key_head]``.
+
+        Raises as :meth:`queries`.
+        """
+        at = self._site(site)
+        whole = self._part(at, "attention_output")
+        return np.ascontiguousarray(whole.T).reshape(at.n_heads, -1, len(whole))
+
+    def _site(self, site: int) -> Site:
+        _require_index("layer", site, len(self.sites))
+        return self.sites[site]
+
+    def _part(self, site: Site, component: str) -> Float[np.ndarray, "d_out d_in"]:
+        return self.matrix(self.layers.index(site.place), component)
+
+    def key_head(self, head: int, site: int = 0) -> int:
+        """The key head that a query head of a site is scored against: head // (n_heads / n_key_heads).
+
+        Raises:
+            ParameterError: there is no such head or site.
+        """
+        at = self._site(site)
+        _require_index("head", head, at.n_heads)
+        return head // (at.n_heads // at.n_key_heads)
 
     def fingerprint(self) -> str:
         """SHA-256, in hexadecimal, over the stored query and key tensors of all layers, in order.
@@ -92,7 +152,7 @@ class WeightMatrices(ABC):
         Raises:
             CheckpointError: a tensor cannot be read.
         """
-        return hashlib.sha256(b"".join(self._layer_digests)).hexdigest()
+        return hashlib.sha256(b"".join(self._site_digests)).hexdigest()
 
     @cached_property
     def warnings(self) -> tuple[str, ...]:
@@ -104,8 +164,8 @@ class WeightMatrices(ABC):
             CheckpointError: a tensor cannot be read.
         """
         layers = defaultdict(list)
-        for layer, digest in enumerate(self._layer_digests):
-            layers[digest].append(str(layer))
+        for site, digest in zip(self.sites, self._site_digests, strict=True):
+            layers[digest].append(" ".join((site.place.stack, str(site.place.layer))).lstrip())
         return tuple(
             f"layers {', '.join(same)} hold byte-identical query and key weights: they are one observation"
             for same in layers.values()
@@ -113,14 +173,17 @@ class WeightMatrices(ABC):
         )
 
     @cached_property
-    def _layer_digests(self) -> tuple[bytes, ...]:
-        return tuple(self.layer_digest(layer) for layer in range(self.n_layers))
+    def _site_digests(self) -> tuple[bytes, ...]:
+        return tuple(map(self.site_digest, range(len(self.sites))))
 
     def require_matrix(self, layer: int, component: str) -> None:
         """Raise :class:`~rmtbase.errors.ParameterError` unless the model has such a layer and component."""
         _require_index("layer", layer, self.n_layers)
         if component not in self.components:
             raise ParameterError("component", component, f"one of {', '.join(self.components)}")
+        if not self.has(layer, component):
+            held = ", ".join(one for one in self.components if self.has(layer, one))
+            raise ParameterError("component", component, f"one that {self.layers[layer]} has: {held}")
 
 
 def _require_index(name: str, index: int, count: int) -> None:

@@ -22,10 +22,12 @@ from rmtbase.tables._domain import (
     FINITE,
     FINITE_OR_NAN,
     FLAG_OR_NAN,
+    LAYERS,
     LEVELS,
     NAMES,
     NON_NEGATIVE,
     NON_NEGATIVE_OR_NAN,
+    NUMBERS_OF_LAYERS,
     ORDER,
     PLACES,
     POSITIVE,
@@ -40,7 +42,7 @@ from rmtbase.tables._domain import (
     Domain,
 )
 
-SCHEMA_VERSION = "1.3"
+SCHEMA_VERSION = "1.4"
 
 
 @dataclass(frozen=True)
@@ -319,6 +321,16 @@ EFFECTIVE_DEPTH_SCHEMA: dict[str, Variable] = {
 }
 """The variables of a file of effective depths, one entry for each weight matrix of a model."""
 
+_OF_A_LAYER = {
+    "n_heads": "heads of the layer",
+    "n_key_heads": "key heads of the layer",
+    "d_query": "width of what the queries read",
+    "d_key": "width of what the keys and values read",
+    "d_head": "rows of a head's W_Q and W_K",
+    "d_value": "rows of a head's W_V",
+    "d_output": "width of what the heads write to",
+}
+
 COORDINATES: dict[str, Variable] = {
     "case": Variable(("case",), "case of the table", PLACES),
     "statistic": Variable(("statistic",), "statistic", NAMES),
@@ -330,14 +342,22 @@ COORDINATES: dict[str, Variable] = {
     "bin": Variable(("bin",), "bin of the histogram", EDGES),
     "edge": Variable(("edge",), "edge of the histogram", PLACES),
     "draw": Variable(("draw",), "draw", PLACES),
-    "layer": Variable(("layer",), "layer", PLACES),
+    "layer": Variable(("layer",), "layer", LAYERS),
+    "stack": Variable(("layer",), "stack of the layer", TEXT),
+    "stack_layer": Variable(
+        ("layer",), "number of the layer in its stack; -1 for what lies outside the layers", NUMBERS_OF_LAYERS
+    ),
+    **{name: Variable(("layer",), words, SIZE) for name, words in _OF_A_LAYER.items()},
     "head": Variable(("head",), "head", PLACES),
     "symbol": Variable(("statistic",), "symbol of the statistic, in LaTeX", TEXT),
     "formula": Variable(("statistic",), "formula of the statistic", TEXT),
     "convention": Variable(("statistic",), "values that the statistic is of", TEXT),
     "scaling": Variable(("statistic",), "power of sigma_Q^2 sigma_K^2 with which the statistic scales", TEXT),
 }
-"""What the coordinates of a table can be, whatever its kind. Those of names and of levels are always there."""
+"""What the coordinates of a table can be, whatever its kind. Those of names and of levels are always there; those of a
+layer where they are not the same in all layers. ``layer`` is the layer's own number, -1 for what lies outside the
+layers; of a model of several stacks it counts the layers of all, and ``stack`` and ``stack_layer`` say which one it
+is."""
 
 PARAMETER = "parameter_"
 """How the names of coordinates begin that are parameters of a table's ensemble."""

@@ -1,0 +1,123 @@
+"""Biases and norms folded into the matrices of a site, so that W_QK is the form that the forward pass computes.
+
+With x̂ what a norm gives before its gains g and bias β, and q = W (g ⊙ x̂ + β) + b, the folded matrix acts on (x̂, 1):
+
+    [W diag(g), W β + b]
+
+The gains of a norm of queries or keys multiply rows. What these norms divide by depends on the token, and W_QK is then
+that of q and k up to a factor for each pair of tokens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Container
+from dataclasses import replace
+
+from rmtbase.errors import ParameterError
+from rmtbase.models._sites import (
+    Biased,
+    Column,
+    Expression,
+    Gained,
+    Norm,
+    Product,
+    Rows,
+    Scaled,
+    Site,
+    Stacked,
+    Sum,
+    Tensor,
+)
+
+FOLDS = ("biases", "norms")
+"""What can be folded in."""
+
+
+def require_folds(fold: object) -> tuple[str, ...]:
+    """The names of what shall be folded in, each once, in the order of :data:`FOLDS`.
+
+    Raises:
+        ParameterError: one is unknown.
+    """
+    if isinstance(fold, str):
+        fold = [part.strip() for part in fold.split(",")]
+    if not isinstance(fold, Collection) or not all(one in FOLDS for one in fold):
+        raise ParameterError("fold", fold, f"some of {', '.join(map(repr, FOLDS))}")
+    return tuple(one for one in FOLDS if one in fold)
+
+
+def fold_site(site: Site, fold: Collection[str], stored: Container[str]) -> Site:
+    """The site with what was asked for folded into its queries, keys and values.
+
+    Args:
+        site: of raw matrices.
+        fold: some of :data:`FOLDS`. Biases without norms: [W, b], which acts on (x, 1), x behind the norm.
+        stored: the names of the tensors that there are.
+
+    Returns:
+        The site, with one more input where there is a bias; its notes say what was folded in. Outputs of heads (W_O)
+        have no part of their bias: it is added once for all heads.
+
+    Raises:
+        ParameterError: a bias of a part of a matrix alone, which no column holds.
+    """
+    sides = {
+        "query": (site.query, site.query_input_norm, site.query_norm),
+        "key": (site.key, site.key_input_norm, site.key_norm),
+        "value": (site.value, site.key_input_norm, None),
+    }
+    folded: dict[str, Expression] = {}
+    for side, (matrix, before, behind) in sides.items():
+        if matrix is None:
+            continue
+        column = _bias(matrix, stored) if "biases" in fold else None
+        if before is not None and "norms" in fold:
+            if before.bias is not None and "biases" in fold:
+                moved = Product((matrix, Column(before.bias)))
+                column = moved if column is None else Sum((moved, column))
+            matrix = _gained(matrix, before, rows=False)
+        if column is not None:
+            matrix = Biased(matrix, column)
+        folded[side] = _gained(matrix, behind, rows=True) if behind is not None and "norms" in fold else matrix
+    return replace(
+        site,
+        **folded,
+        d_query=site.d_query + _is_wider(folded.get("query")),
+        d_key=site.d_key + _is_wider(folded.get("key")),
+    )
+
+
+def _is_wider(matrix: Expression | None) -> bool:
+    """Whether it has a column for a bias."""
+    return isinstance(matrix.of if isinstance(matrix, Gained) else matrix, Biased)
+
+
+def _gained(matrix: Expression, norm: Norm, rows: bool) -> Expression:
+    return matrix if norm.gain is None else Gained(matrix, norm.gain, norm.offset, rows)
+
+
+def _bias(matrix: Expression, stored: Container[str]) -> Expression | None:
+    """What a linear map adds to its outputs, as one column; None where it adds nothing."""
+    if isinstance(matrix, Tensor):
+        name = matrix.name.removesuffix("weight") + "bias"
+        return Column(name) if matrix.index is None and matrix.name.endswith("weight") and name in stored else None
+    if isinstance(matrix, Rows):
+        column = _bias(matrix.of, stored)
+        return None if column is None else Rows(column, matrix.runs)
+    if isinstance(matrix, Scaled):
+        column = _bias(matrix.of, stored)
+        return None if column is None else Scaled(column, matrix.factor)
+    if isinstance(matrix, Product):
+        first, *rest = matrix.of
+        inner = _bias(rest[0] if len(rest) == 1 else Product(tuple(rest)), stored)
+        parts = [_bias(first, stored), None if inner is None else Product((first, inner))]
+    elif isinstance(matrix, (Sum, Stacked)):
+        parts = [_bias(one, stored) for one in matrix.of]
+        if isinstance(matrix, Stacked) and any(parts):
+            if not all(parts):
+                raise ParameterError("fold", "biases", "none: only a part of the outputs has a bias here")
+            return Stacked(tuple(part for part in parts if part is not None))
+    else:
+        return None
+    present = tuple(part for part in parts if part is not None)
+    return Sum(present) if len(present) > 1 else next(iter(present), None)

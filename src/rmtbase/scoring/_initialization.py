@@ -1,0 +1,71 @@
+"""Which initialisation the entries of a model still look like: the Gaussian null is that of normal entries."""
+
+from __future__ import annotations
+
+import math
+from types import MappingProxyType
+
+import numpy as np
+import xarray as xr
+from scipy.stats import truncnorm
+
+INITIALIZATIONS = MappingProxyType(
+    {
+        "normal": 0.0,
+        "uniform": -1.2,
+        "truncated normal": float(truncnorm.stats(-2.0, 2.0, moments="k")),
+    }
+)
+"""Excess kurtosis of the entries by how they were drawn: normal, uniform (``torch.nn.Linear``'s own), or normal and
+truncated at two standard deviations."""
+
+_WITHIN = 5.0  # standard errors
+_READ = ("attention_query", "attention_key")
+_WORDS = MappingProxyType(
+    {
+        "normal": "as by normal initialisation, whose null the Gaussian one is",
+        "uniform": "as by uniform initialisation (torch.nn.Linear's own)",
+        "truncated normal": "as by normal initialisation truncated at two standard deviations",
+    }
+)
+
+
+def initialization(matrices: xr.Dataset) -> str:
+    """The initialisation that all query and key matrices of a model are compatible with, or "" where none is.
+
+    By the excess kurtosis of their entries, each within 5 standard errors √(24 / N) of that of one law of
+    :data:`INITIALIZATIONS`, N entries. Training moves it: a model that has learned something is compatible with none,
+    unless it was trained so little that its entries do not show it.
+
+    Args:
+        matrices: the ``/matrices`` group of a scores file.
+    """
+    held = [name for name in _READ if name in matrices["component"]]
+    found = matrices.sel(component=held)
+    kurtosis = found["observed"].sel(statistic="excess_kurtosis")
+    error = np.sqrt(24.0 / (found["n_rows"] * found["n_columns"]))
+    scored = kurtosis.notnull()
+    if not held or not bool(scored.any()):
+        return ""
+    fits = {
+        name: bool((np.abs(kurtosis - expected) < _WITHIN * error).where(scored, True).all())
+        for name, expected in INITIALIZATIONS.items()
+    }
+    compatible = [name for name, holds in fits.items() if holds]
+    return compatible[0] if len(compatible) == 1 else ""  # of tiny matrices several are
+
+
+def initialization_note(matrices: xr.Dataset) -> str | None:
+    """What to know of the p-values by the initialisation at hand, in words; None where it is none that is known."""
+    name = initialization(matrices)
+    if not name:
+        return None
+    kurtosis = INITIALIZATIONS[name]
+    line = f"entries of W_Q and W_K are distributed {_WORDS[name]}: excess kurtosis {kurtosis:.2f}"
+    if kurtosis == 0:
+        return line
+    shift = abs(kurtosis) / math.sqrt(2.0)
+    return (
+        f"{line}, where the Gaussian null is that of normal entries. At any size it moves the log-determinant of an "
+        f"untrained head by {shift:.2f} standard deviations, and with it the p-values: not calibrated for such heads"
+    )
