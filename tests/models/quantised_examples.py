@@ -1,8 +1,8 @@
 """One matrix in each format of quantised weights, with what the format's own library makes of it.
 
-The references are transformers' own dequantisation (fp8, mxfp4), bitsandbytes, compressed-tensors and gguf as they are
-installed; of GPTQ and AWQ, whose libraries need a compiler or a GPU, the formulas of AutoGPTQ's and AutoAWQ's modules in
-the arithmetic of torch, and their ways of packing.
+The references are transformers' own dequantisation (fp8), bitsandbytes and compressed-tensors as they are installed; of
+GPTQ and AWQ, whose libraries need a compiler or a GPU, the formulas of AutoGPTQ's and AutoAWQ's modules in the
+arithmetic of torch, and their ways of packing; of fbgemm, which needs a GPU, the formula.
 """
 
 from collections.abc import Callable

@@ -133,8 +133,11 @@ def test_one_matrix_is_dequantised_at_a_time_and_a_few_are_held(tmp_path):
     for layer in range(2):
         for part in ("q_proj", "k_proj"):
             base = LAYER.format(layer) + part
-            tensors |= {f"{base}.qweight": packed(codes.T, 4).T.contiguous(), f"{base}.qzeros": packed(codes[:8], 4)}
-            tensors[f"{base}.scales"] = torch.full((8, size), 0.01).half()
+            tensors |= {
+                f"{base}.qweight": packed(codes.T, 4).T.contiguous(),
+                f"{base}.qzeros": packed(codes[: size // 128], 4),
+            }
+            tensors[f"{base}.scales"] = torch.full((size // 128, size), 0.01).half()
     config = CONFIG | {"hidden_size": size, "head_dim": None, "num_attention_heads": 8, "num_key_value_heads": 8}
     folder = written(tmp_path, tensors, gptq(4, 128).config)
     (folder / "config.json").write_text(json.dumps(config | {"quantization_config": gptq(4, 128).config}))
