@@ -7,6 +7,7 @@ from rmtbase.models._array_model import ArrayModel
 from rmtbase.models._checkpoint import Checkpoint
 from rmtbase.models._head_shape import HeadShape, head_shape
 from rmtbase.models._hub import KnownModel, known_models
+from rmtbase.models._inspection import Alike, Inspection, inspect_model
 from rmtbase.models._layouts import COMPONENTS, supported_architectures
 from rmtbase.models._model import Model
 from rmtbase.models._open import demo_revisions, open_model, require_other_files
@@ -16,9 +17,11 @@ from rmtbase.models._weight_matrices import WeightMatrices
 
 __all__ = [
     "COMPONENTS",
+    "Alike",
     "ArrayModel",
     "Checkpoint",
     "HeadShape",
+    "Inspection",
     "KnownModel",
     "Model",
     "Place",
@@ -26,6 +29,7 @@ __all__ = [
     "WeightMatrices",
     "demo_revisions",
     "head_shape",
+    "inspect_model",
     "known_models",
     "open_model",
     "require_other_files",

@@ -198,7 +198,7 @@ def _circuit(scores: xr.DataTree, name: str, drawings: Mapping[str, Markup]) -> 
 
 
 def _shape(scores: xr.DataTree) -> list[tuple[str, str]]:
-    """How many layers, heads and dimensions there are, as the facts at the head of the page: each a term and what it is.
+    """How many layers, heads and dimensions there are, as facts at the head of the page: each a term and what it is.
 
     Of a model whose layers differ a fact for each run of layers that do not.
     """
