@@ -162,7 +162,12 @@ def _print_depths(table: xr.Dataset, components: Sequence[str], console: Console
     columns.append(Column("fits", "left"))
     floor = 1 / (attributes["draws"] + 1)
     texts = [
-        (str(row["layer"]), row["component"], f"{row['n_rows']} × {row['n_columns']}", *_cells(row, floor))
+        (
+            f"{row.get('stack', '')} {row['layer']}".lstrip(),
+            row["component"],
+            f"{row['n_rows']} × {row['n_columns']}",
+            *_cells(row, floor),
+        )
         for row in rows
     ]
     print_rows(console, columns, texts, named=2)
@@ -204,11 +209,18 @@ def _cells(row: dict[str, Any], floor: float) -> tuple[str, ...]:
 
 
 def _matrices(table: xr.Dataset) -> list[dict[str, Any]]:
+    """Each matrix that the model has, with its stack where there are several."""
+    from rmtbase.tables import layer_numbers, layer_stacks
+
+    numbers, stacks = layer_numbers(table), layer_stacks(table)
     return [
-        {"layer": layer, "component": component}
-        | {name: _plain(name, table[name].sel(layer=layer, component=component).item()) for name in _FIELDS}
-        for layer in table["layer"].values.tolist()
+        {"layer": numbers[row]}
+        | ({"stack": stacks[row]} if stacks[row] else {})
+        | {"component": component}
+        | {name: _plain(name, table[name].sel(component=component)[row].item()) for name in _FIELDS}
+        for row in range(table.sizes["layer"])
         for component in table["component"].values.tolist()
+        if not math.isnan(table["n_rows"].sel(component=component)[row].item())
     ]
 
 
