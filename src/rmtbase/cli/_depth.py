@@ -190,6 +190,10 @@ def _scope(table: xr.Dataset, components: Sequence[str]) -> str:
     return f"Of {where}, {', '.join(chosen)}; more with --component: {', '.join(others)}; all without it."
 
 
+def _layer(row: dict[str, Any]) -> str:
+    return f"{row.get('stack', '')} {row['layer']}".lstrip()
+
+
 def _cells(row: dict[str, Any], floor: float) -> tuple[str, ...]:
     """The texts of a fit, whose p-value at its floor is only a bound."""
     from rmtbase.scoring import at_p_value_floor

@@ -166,7 +166,7 @@ def _resource(name: str) -> str:
 def _drawings(scores: xr.DataTree, caption: Mapping[str, Caption]) -> dict[str, Markup]:
     """The figures as SVG elements, by name: of further circuits the map alone."""
     maps = {f"{circuit}-omnibus-map": of_circuit(CIRCUITS[circuit]) for circuit in circuits_of(scores)[1:]}
-    captioned = caption | maps
+    captioned = {**caption, **maps}
     with page_settings() as theme:
         return {
             name: inline_svg(figure, f"f{k}", captioned[name].description)

@@ -84,9 +84,9 @@ def score(
         TableError, MissingFileError: ``baseline`` is no baseline table.
     """
     _require_modes(null, matrices)
-    in_hand = isinstance(model, WeightMatrices) and not isinstance(model, Model)
-    opened = model if in_hand else open_model(model, revision, family=family, config=config, name=name)
-    return _scores_tree(opened, "rmtbase.score", baseline, null, matrices, circuits, draws, seed, progress)
+    if isinstance(model, Model) or not isinstance(model, WeightMatrices):
+        model = open_model(model, revision, family=family, config=config, name=name)
+    return _scores_tree(model, "rmtbase.score", baseline, null, matrices, circuits, draws, seed, progress)
 
 
 def score_heads(
