@@ -101,6 +101,7 @@ def score_heads(
     model: str = "arrays",
     revision: str | None = None,
     matrices: MatrixMode = "none",
+    circuits: Sequence[str] = ("qk",),
 ) -> xr.DataTree:
     """Score heads given as arrays against the null of their shape, as :func:`score` does those of a checkpoint.
 
@@ -137,6 +138,7 @@ def score_heads(
         model: what the scores and their report call the model.
         revision: of the model, if it has one.
         matrices: as in :func:`score`, of all queries and all keys of a layer as one matrix each.
+        circuits: as in :func:`score`, of those that queries and keys make.
 
     Returns:
         The tree of a scores file, as :func:`score` gives it: ``tree["heads"]`` has dims layer, head, statistic,
@@ -151,7 +153,7 @@ def score_heads(
     """
     _require_modes(null, matrices)
     arrays = ArrayModel.of(w_q, w_k, model, revision)
-    return _scores_tree(arrays, "rmtbase.score_heads", baseline, null, matrices, ("qk",), draws, seed, progress)
+    return _scores_tree(arrays, "rmtbase.score_heads", baseline, null, matrices, circuits, draws, seed, progress)
 
 
 def _require_modes(null: str, matrices: str) -> None:
