@@ -11,7 +11,7 @@ from rmtbase.errors import TableError
 from rmtbase.plots import figures
 from rmtbase.report import render
 from rmtbase.scoring import circuits_of, summarize_scores
-from rmtbase.tables import CIRCUITS, TableWarning, heads_schema, null_schema, open_scores, validate, write_table
+from rmtbase.tables import CIRCUITS, TableWarning, heads_schema, null_schema, open_scores, validate
 
 DATA = Path(__file__).parents[1] / "data"
 
@@ -85,12 +85,12 @@ def test_what_does_not_fit_together_is_refused(tree, damage):
 
 
 @pytest.mark.parametrize("lacking", ["null", "heads"])
-def test_a_circuit_without_one_of_its_groups_is_refused(tree, lacking, tmp_path):
+def test_a_circuit_without_one_of_its_groups_is_refused(tree, lacking):
     groups = tree.to_dict()
     del groups[f"/circuits/ov/{lacking}"]
     tree = xr.DataTree.from_dict(groups)
     with pytest.raises(TableError, match=f"no group '/circuits/ov/{lacking}'"):
-        write_table(tree, tmp_path / "scores.nc")
+        validate(tree, "scores.nc", "scores")
 
 
 def test_sizes_that_are_told_nowhere_are_missed(tree):
