@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from rmtbase.errors import CheckpointError
@@ -28,6 +29,17 @@ _CUSTOM_CODE = (
     "auto_map: the model has code of its own, which is not run; its weights are read as the plain architecture's"
 )
 _CROSS_ATTENTION = "cross-attention present: recorded, not scored"
+
+
+def require_all_heads(config: Mapping[str, Any], path: Path) -> None:
+    """Raise CheckpointError if the configuration says that heads were taken out of some layers."""
+    pruned = config.get("pruned_heads")
+    if pruned:
+        raise CheckpointError(
+            path,
+            f"pruned_heads = {quoted(pruned)}: layers have lost heads, and not all the same number; expected a model "
+            "with all its heads, or pass those of each layer to rmtbase.score_heads",
+        )
 
 
 def require_plain_tensors(checkpoint: Checkpoint) -> None:

@@ -13,11 +13,13 @@ from jaxtyping import Float, Float32
 from rmtbase.errors import CheckpointError
 from rmtbase.models._checkpoint import Checkpoint
 from rmtbase.models._config import read_architecture, read_layout_dimensions, rotary_dimensions
+from rmtbase.models._draft_layers import without_draft_layers
 from rmtbase.models._files import read_json_object
 from rmtbase.models._gguf_model import find_gguf, open_gguf
 from rmtbase.models._layouts import ATTENTION_PARTS, LAYOUTS
 from rmtbase.models._leftovers import (
     leftover_notes,
+    require_all_heads,
     require_known_attention,
     require_plain_tensors,
 )
@@ -92,7 +94,7 @@ class Model(WeightMatrices):
         config = read_json_object(config_path)
 
         def open_checkpoint() -> Checkpoint:
-            return dequantised(Checkpoint.open(folder), config, config_path)
+            return without_draft_layers(dequantised(Checkpoint.open(folder), config, config_path), config)
 
         return cls._checked(open_checkpoint, config, config_path, name, revision, notes)
 
@@ -110,7 +112,7 @@ class Model(WeightMatrices):
         """
         stored = Checkpoint.of_tensors(tensors, name)
         require_plain_tensors(stored)  # before any is looked for by its name
-        checkpoint = dequantised(stored, config, stored.config_path)
+        checkpoint = without_draft_layers(dequantised(stored, config, stored.config_path), config)
         return cls._checked(lambda: checkpoint, with_sizes(config, checkpoint), checkpoint.config_path, name, revision)
 
     @classmethod
@@ -125,6 +127,7 @@ class Model(WeightMatrices):
     ) -> Model:
         """Check the configuration, then the headers of its checkpoint against it."""
         require_readable_quantisation(config, config_path)
+        require_all_heads(config, config_path)
         architecture = read_architecture(config, config_path)
         layout = LAYOUTS[architecture]
         dimensions = read_layout_dimensions(config, layout, config_path)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import xarray as xr
-from jaxtyping import Float, Int, Shaped
+from jaxtyping import Int, Shaped
 
 from rmtbase.errors import ParameterError
 from rmtbase.models import Place, Site
@@ -25,12 +25,6 @@ def require_scores(scores: xr.DataTree) -> None:
             type(scores).__name__,
             "a scores tree with /heads and /null, as rmtbase.score makes and rmtbase.open_scores opens it",
         )
-
-
-def sigma_estimate(factors: Float[np.ndarray, "... rank width"]) -> Float[np.ndarray, "..."]:
-    """σ̂ = √(‖W‖_F² / (d h)) of factors, accumulated in float64."""
-    rank, width = factors.shape[-2:]
-    return np.sqrt(np.einsum("...ij,...ij->...", factors, factors, dtype=np.float64) / (width * rank))
 
 
 @dataclass(frozen=True)

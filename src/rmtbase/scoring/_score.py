@@ -183,7 +183,7 @@ def _scores_tree(
     }
     scorer = None if matrices == "none" else MatrixScorer(model, matrices == "spectra", seed)
     with single_threaded_blas():  # with more the last bits would be those of the machine's cores
-        spectra = read_sites(model, wanted, scorer, progress)
+        spectra, ways = read_sites(model, wanted, scorer, progress)
         warnings = [*model.warnings, *_zero_heads(model, spectra), *([] if scorer is None else scorer.constant)]
         for line in (*model.notes, *warnings):
             progress.note(line)
@@ -202,7 +202,7 @@ def _scores_tree(
     if scorer is not None:
         groups["/matrices"] = scorer.dataset()
     tree = xr.DataTree.from_dict(groups)
-    tree.attrs = _attributes(model, function, scored, matrices, warnings)
+    tree.attrs = _attributes(model, function, scored, matrices, warnings, ways)
     for circuit in wanted[1:]:
         facts = circuit_attributes(circuit, model.sites, scored[circuit])
         tree["circuits"][circuit.name].attrs = {"circuit": circuit.name, **facts}
@@ -257,6 +257,7 @@ def _attributes(
     scored: Mapping[Circuit, Sequence[Block]],
     matrices: str,
     warnings: list[str],
+    ways: dict[str, int],
 ) -> dict[str, object]:
     (qk, blocks), *further = scored.items()
     facts = circuit_attributes(qk, model.sites, blocks)
@@ -273,7 +274,7 @@ def _attributes(
     }
     if further:
         call["circuits"] = [circuit.name for circuit in scored]
-    weights = {"architecture": model.architecture, "query_key_sha256": model.fingerprint()}
+    weights = {"architecture": model.architecture, "query_key_sha256": model.fingerprint(), "factorised": ways}
     records = {block.dims: block.null.record() for block in blocks}
     record = records[blocks[0].dims] if len(records) == 1 else {str(dims): one for dims, one in records.items()}
     of_heads = ("n_heads", "n_key_heads", "d_model", "d_query", "d_key", "d_head")
