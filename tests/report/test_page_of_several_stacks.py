@@ -46,9 +46,12 @@ def test_a_circuit_has_a_section_with_its_map_its_findings_and_a_row_for_each(pa
 def test_rows_say_the_stack_and_the_shape(page):
     rows = re.findall(r"<tr(?: data-flagged)?><td.*?</tr>", section(page, "heads"))
     cells = [re.findall(r"<td[^>]*>(.*?)</td>", row) for row in rows]
-    assert [row[:4] for row in cells][:5:4] == [["encoder", "0", "0", "0"], ["decoder", "0", "0", "0"]]
+    assert [row[:5] for row in cells][3:5] == [
+        ["encoder", "0", "3", "3", "32 × 8 × 32"],
+        ["decoder", "0", "0", "0", "48 × 8 × 48"],
+    ]
     assert cells[-1][:5] == ["cross", "1", "5", "5", "48 × 9 × 32"]
-    assert len(re.findall("<tr", section(page, "matrices"))) == 2 + 5 * 3 + 2 * 4 + 1 - 3
+    assert len(re.findall("<tr", section(page, "matrices"))) == 2 + 5 + 10 + 1 + 8
 
 
 def test_the_null_tells_every_shape(page):
