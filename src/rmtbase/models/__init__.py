@@ -10,7 +10,7 @@ from rmtbase.models._hub import KnownModel, known_models
 from rmtbase.models._layouts import COMPONENTS, supported_architectures
 from rmtbase.models._model import Model
 from rmtbase.models._open import demo_revisions, open_model, require_other_files
-from rmtbase.models._sites import Place, Site
+from rmtbase.models._sites import Expression, Gained, Place, Product, Rows, Scaled, Site, Stacked, Tensor, take_rows
 from rmtbase.models._split_qkv import split_qkv
 from rmtbase.models._weight_matrices import WeightMatrices
 
@@ -18,11 +18,18 @@ __all__ = [
     "COMPONENTS",
     "ArrayModel",
     "Checkpoint",
+    "Expression",
+    "Gained",
     "HeadShape",
     "KnownModel",
     "Model",
     "Place",
+    "Product",
+    "Rows",
+    "Scaled",
     "Site",
+    "Stacked",
+    "Tensor",
     "WeightMatrices",
     "demo_revisions",
     "head_shape",
@@ -31,4 +38,5 @@ __all__ = [
     "require_other_files",
     "split_qkv",
     "supported_architectures",
+    "take_rows",
 ]
