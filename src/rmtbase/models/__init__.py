@@ -12,7 +12,7 @@ from rmtbase.models._layouts import COMPONENTS
 from rmtbase.models._inspection import Alike, Inspection, inspect_model
 from rmtbase.models._model import Model
 from rmtbase.models._open import demo_revisions, open_model, require_other_files
-from rmtbase.models._sites import Place, Site
+from rmtbase.models._sites import Expression, Gained, Place, Product, Rows, Scaled, Site, Stacked, Tensor, take_rows
 from rmtbase.models._split_qkv import split_qkv
 from rmtbase.models._weight_matrices import WeightMatrices
 
@@ -21,12 +21,19 @@ __all__ = [
     "Alike",
     "ArrayModel",
     "Checkpoint",
+    "Expression",
+    "Gained",
     "HeadShape",
     "Inspection",
     "KnownModel",
     "Model",
     "Place",
+    "Product",
+    "Rows",
+    "Scaled",
     "Site",
+    "Stacked",
+    "Tensor",
     "WeightMatrices",
     "demo_revisions",
     "head_shape",
@@ -36,4 +43,5 @@ __all__ = [
     "require_other_files",
     "split_qkv",
     "supported_architectures",
+    "take_rows",
 ]
