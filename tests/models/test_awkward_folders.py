@@ -406,7 +406,7 @@ REFUSED = {
     "a configuration cut short": (replaced("config.json", b'{"model_type": "llama", '), "text that is not JSON"),
     "a configuration of another size": (changed(configured(hidden_size=16)), "has shape (12, 12); expected (16, 16)"),
     "a configuration of other names": (
-        changed(configured(model_type="gpt_neox", num_key_value_heads=None)), "query_key_value.weight', which a gpt_neox"
+        changed(configured(model_type="gpt_neox", num_key_value_heads=None)), "query_key_value.weight', which a gpt"
     ),
     "a type of no model": (changed(configured(model_type="no such model")), "unknown architecture 'no such model'"),
     "empty weights": (replaced("model.safetensors", b""), "model.safetensors: found an empty file"),
