@@ -9,10 +9,18 @@ from rmtbase.ensembles._gaussian_chain import gaussian_chain, gaussian_matrix, l
 from rmtbase.ensembles._grouped_query_product import GroupedQueryProduct, grouped_query_product
 from rmtbase.ensembles._initialized_matrix import InitializedMatrix, initialized_matrix
 from rmtbase.ensembles._initializers import INITIALIZERS
+from rmtbase.ensembles._latent_attention import LatentAttention, LatentParts, latent_attention
 from rmtbase.ensembles._orthogonal_matrix import OrthogonalMatrix
 from rmtbase.ensembles._random_subspaces import RandomSubspaces, random_subspaces
 from rmtbase.ensembles._registry import ENSEMBLES, make_ensemble
-from rmtbase.ensembles._resampled_head import HaarAlignedHead, PermutedHead, haar_aligned_head, permuted_head
+from rmtbase.ensembles._resampled_head import (
+    HaarAlignedHead,
+    PermutedHead,
+    PermutedMatrix,
+    haar_aligned_head,
+    permuted_head,
+    permuted_matrix,
+)
 from rmtbase.ensembles._residual_path import residual_path
 from rmtbase.ensembles._residual_product import ResidualProduct
 from rmtbase.ensembles._thin_gaussian_chain import ThinGaussianChain
@@ -29,9 +37,12 @@ __all__ = [
     "HaarAlignedHead",
     "IndependentMatrix",
     "InitializedMatrix",
+    "LatentAttention",
+    "LatentParts",
     "LogisticMatrix",
     "OrthogonalMatrix",
     "PermutedHead",
+    "PermutedMatrix",
     "RandomSubspaces",
     "ResidualProduct",
     "StudentTMatrix",
@@ -42,10 +53,12 @@ __all__ = [
     "grouped_query_product",
     "haar_aligned_head",
     "initialized_matrix",
+    "latent_attention",
     "logistic_matrix",
     "low_rank_product",
     "make_ensemble",
     "permuted_head",
+    "permuted_matrix",
     "random_subspaces",
     "residual_path",
     "student_t_matrix",

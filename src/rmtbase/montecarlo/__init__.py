@@ -1,7 +1,7 @@
 """Monte Carlo: plans and their runs, the draws of one ensemble, the tables that come of them."""
 
 from rmtbase.montecarlo._baseline import baseline, baseline_plan, element_baseline
-from rmtbase.montecarlo._cache import CacheWarning, cache_folder, cached_baseline
+from rmtbase.montecarlo._cache import CacheWarning, cache_folder, cached_baseline, cached_spectra
 from rmtbase.montecarlo._chunks import Chunk, Chunks
 from rmtbase.montecarlo._compiled_sampler import BatchPlan, CompiledSampler, tile_size
 from rmtbase.montecarlo._compute import compute_chunk
@@ -13,6 +13,7 @@ from rmtbase.montecarlo._elements import (
 )
 from rmtbase.montecarlo._hosts import run_on_hosts
 from rmtbase.montecarlo._keys import MAX_DRAWS, case_key, draw_keys
+from rmtbase.montecarlo._latent_attention import LatentAttentionSample, simulate_latent_attention
 from rmtbase.montecarlo._plan import Case, Plan, make_plan, read_plan
 from rmtbase.montecarlo._run import plan_status, run_in_memory, run_plan
 from rmtbase.montecarlo._simulations import (
@@ -42,6 +43,7 @@ __all__ = [
     "GaussianMatrixSample",
     "GroupedQuerySample",
     "HeadCorrelation",
+    "LatentAttentionSample",
     "Plan",
     "SpectrumChunk",
     "Store",
@@ -49,6 +51,7 @@ __all__ = [
     "baseline_plan",
     "cache_folder",
     "cached_baseline",
+    "cached_spectra",
     "case_key",
     "choose_solver",
     "compute_chunk",
@@ -67,6 +70,7 @@ __all__ = [
     "run_plan",
     "simulate_gaussian_matrix",
     "simulate_grouped_query",
+    "simulate_latent_attention",
     "tile_size",
     "time_solver",
 ]
