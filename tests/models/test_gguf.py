@@ -129,8 +129,8 @@ def test_transformers_reads_the_same_weights_of_it(architecture, tmp_path):
     def change(words, tensors):
         norm = "layer_norm_epsilon" if architecture == "gpt2" else "layer_norm_rms_epsilon"
         words |= {f"attention.{norm}": 1e-5, "vocab_size": 8, "context_length": 16}
-        for name, rows in (("token_embd", 8), ("position_embd", 1024)):
-            tensors[f"{name}.weight"] = (np.ones((rows, D_MODEL), np.float32), Type.F32)
+        if architecture != "gpt2":  # whose vocabulary transformers takes to have its usual size
+            tensors["token_embd.weight"] = (np.ones((8, D_MODEL), np.float32), Type.F32)
         tensors["output_norm.weight"] = (np.ones(D_MODEL, np.float32), Type.F32)
 
     path, _ = converted(tmp_path / "m.gguf", architecture, Type.Q8_0, change)
