@@ -5,6 +5,7 @@ import os
 import struct
 
 import gguf
+import huggingface_hub
 import numpy as np
 import pytest
 import transformers
@@ -160,6 +161,26 @@ def test_a_folder_with_one_file_is_that_file_and_with_several_says_which(tmp_pat
         open_model(tmp_path)
     with pytest.raises(ParameterError, match="expected none for a file"):
         open_model(tmp_path / "model-F16.gguf", revision="main")
+
+
+def test_a_file_of_a_repository_is_fetched_alone(tmp_path, monkeypatch):
+    snapshot, asked = tmp_path / "c0ffee", []
+    snapshot.mkdir()
+
+    def download(model, **options):
+        asked.append((model, options["revision"], options["allow_patterns"]))
+        converted(snapshot / "m-Q8_0.gguf", "qwen2", Type.Q8_0)
+        return str(snapshot)
+
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", download)
+    model = open_model("org/name-GGUF/m-Q8_0.gguf", revision="v2")
+    assert asked == [("org/name-GGUF", "v2", ["m-Q8_0.gguf"])]
+    assert (model.name, model.revision, model.path) == ("org/name-GGUF/m-Q8_0.gguf", "v2", snapshot)
+    assert "hub commit c0ffee" in model.notes
+    for name in ("org/name/../m.gguf", "org/name/more/m.gguf", "nowhere.gguf"):
+        with pytest.raises(CheckpointError):
+            open_model(name) if "/" in name else open_model(tmp_path / name)
+    assert len(asked) == 1
 
 
 def test_a_checkpoint_beside_a_file_comes_first(parts, tmp_path):

@@ -9,6 +9,7 @@ import torch
 from quantised_examples import D_IN, D_OUT, EXAMPLES, four_bit, gptq, packed
 from safetensors.torch import save_file
 
+import rmtbase
 from rmtbase.errors import CheckpointError, NonFiniteError, ShapeError
 from rmtbase.models import open_model
 
@@ -324,3 +325,12 @@ def test_what_is_left_of_a_quantisation_is_refused_by_name(tmp_path):
     whole = {f"{Q}.weight": torch.ones(D_OUT, D_IN)}
     refused(tmp_path, tensors | whole, EXAMPLES["gptq"].config, f"'{Q}.weight' is there beside the codes")
     refused(tmp_path, tensors, None, "belongs to quantised weights: the numbers beside it are codes")
+
+
+def test_scores_are_those_of_the_dequantised_weights_to_the_bit(tmp_path):
+    tensors, references = made(EXAMPLES["nf4"])
+    quantised = rmtbase.score(written(tmp_path / "quantised", tensors, EXAMPLES["nf4"].config), "analytic")
+    plain = rmtbase.score(written(tmp_path / "plain", references), "analytic")
+    assert "quantised with bitsandbytes (4 bit)" in quantised.attrs["notes"]
+    for group in ("heads", "null", "matrices"):
+        assert quantised[group].to_dataset().identical(plain[group].to_dataset())

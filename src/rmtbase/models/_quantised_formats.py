@@ -87,13 +87,13 @@ def gptq(settings: Settings) -> Format:
                     f"tensor {quoted(zeros.name)} holds {2**bits - 1}, a zero point less one of {2**bits}, which some "
                     f"libraries read as 0; expected at most {2**bits - 2}, or checkpoint_format gptq_v2",
                 )
-            return found.T.astype(np.float32) + less_one
+            return np.ascontiguousarray(found.T) + less_one
 
         def make() -> Float32[np.ndarray, "outputs inputs"]:
             group = groups()
-            values = unpacked(codes.array().T, bits, inputs).astype(np.float32)
-            values -= offsets()[:, group]
-            return times(values, factors(scales).T[:, group], scales)
+            values = unpacked(np.ascontiguousarray(codes.array().T), bits, inputs).astype(np.float32)
+            values -= offsets().take(group, axis=1)
+            return times(values, np.ascontiguousarray(factors(scales).T).take(group, axis=1), scales)
 
         return derived(scales.entry.dtype, (outputs, inputs), parts, make)
 
