@@ -85,12 +85,19 @@ def test_experts_in_mxfp4_are_read_beside_whole_attention(tmp_path):
 
 
 def test_a_module_that_is_quantised_in_memory_is_read_too(tmp_path):
-    for name in ("int8", "nf4, nested", "fp8", "gptq"):
+    for name in ("int8", "nf4, nested", "fp8", "pack-quantized"):
         tensors, _ = made(EXAMPLES[name])
         folder = open_model(written(tmp_path, tensors, EXAMPLES[name].config))
         memory = open_model(tensors, config=CONFIG | {"quantization_config": EXAMPLES[name].config})
         assert same_bits(folder, memory)
         assert folder.fingerprint() == memory.fingerprint()
+
+
+@pytest.mark.parametrize("name", ["gptq", "awq"])
+def test_codes_that_programs_pack_in_their_own_ways_are_read_from_files_alone(name):
+    tensors, _ = made(EXAMPLES[name])
+    with pytest.raises(CheckpointError, match="is in memory and quantised with .*; expected the folder"):
+        open_model(tensors, config=CONFIG | {"quantization_config": EXAMPLES[name].config})
 
 
 @pytest.mark.parametrize("name", ["fp8", "gptq"])

@@ -27,6 +27,7 @@ _OLDER_FILES = {"quantize_config.json": "gptq", "quant_config.json": "awq"}
 _NAMES = {name: name.upper() for name in ("gptq", "awq", "fp8", "mxfp4", "hqq", "aqlm", "eetq")}
 _NAMES["fbgemm_fp8"] = "FP8"
 _READ = "GPTQ, AWQ, FP8, MXFP4, bitsandbytes, compressed-tensors or GGUF"
+_REPACKED = ("gptq", "awq")
 _DEQUANTISED = "gguf"  # said of a module that transformers made of such a file
 _PASS_SOURCE = "pass the checkpoint that it was made from"
 # Parts of a tensor's name, between dots.
@@ -62,6 +63,12 @@ def dequantised(checkpoint: Checkpoint, config: Mapping[str, Any], path: Path) -
         note = "quantised in a GGUF file: transformers dequantised it, and W_QK carries the rounding"
         checkpoint = checkpoint.replaced((), {}, note)
     elif settings is not None:
+        if _method(settings) in _REPACKED and not checkpoint.files:
+            raise CheckpointError(
+                checkpoint.path,
+                f"is in memory and quantised with {_format(settings).called}, whose programs pack codes in other ways "
+                "than files do; expected the folder that it was read from",
+            )
         checkpoint = _replaced(checkpoint, settings, _format(settings))
     for name in checkpoint.names:
         if any(map(_CODES.fullmatch, name.split("."))):
