@@ -96,7 +96,7 @@ def test_a_module_that_is_quantised_in_memory_is_read_too(tmp_path):
 @pytest.mark.parametrize("name", ["gptq", "awq"])
 def test_codes_that_programs_pack_in_their_own_ways_are_read_from_files_alone(name):
     tensors, _ = made(EXAMPLES[name])
-    with pytest.raises(CheckpointError, match="is in memory and quantised with .*; expected the folder"):
+    with pytest.raises(CheckpointError, match=r"is in memory and quantised with .*; expected the folder"):
         open_model(tensors, config=CONFIG | {"quantization_config": EXAMPLES[name].config})
 
 
