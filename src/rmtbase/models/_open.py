@@ -18,7 +18,7 @@ from rmtbase.errors import (
     near_architectures,
 )
 from rmtbase.models._files import read_json_object
-from rmtbase.models._hub import HUB_ID, fetch_checkpoint, hub_id
+from rmtbase.models._hub import HUB_GGUF, HUB_ID, fetch_checkpoint, fetch_file, hub_id
 from rmtbase.models._layout_table import known_types as supported_architectures
 from rmtbase.models._model import Model
 from rmtbase.models._other_formats import format_of
@@ -45,13 +45,12 @@ def open_model(
     """Open a trained model. Configuration and headers are read and checked; weights are read when asked for.
 
     Args:
-        model: the folder of a checkpoint in Hugging Face format; or ``"demo"``, the bundled model (write
-            ``"./demo"`` for a folder of that name); or the name of a model on the hub, such as
-            ``"EleutherAI/pythia-70m"``, or of a known one without its owner, ``"pythia-70m"``. A folder comes before a
-            model of the hub with the same name. Or one file: ``.gguf``, or ``.safetensors`` with its config.json beside
-            it. Or a model in memory: a ``torch.nn.Module`` of transformers, on any
-            device and of any head, or a state dict, whose tensors may be of torch, NumPy or JAX. An opened model is
-            given back.
+        model: the folder of a checkpoint in Hugging Face format; or one file, ``.gguf``, or ``.safetensors`` with its
+            config.json beside it; or ``"demo"``, the bundled model (write ``"./demo"`` for a folder of that name); or
+            the name of a model on the hub, such as ``"EleutherAI/pythia-70m"``, of a known one without its owner,
+            ``"pythia-70m"``, or of a GGUF file there, ``"org/name/FILE.gguf"``. A folder comes before a model of the
+            hub with the same name. Or a model in memory: a ``torch.nn.Module`` of transformers, on any device and of
+            any head, or a state dict, whose tensors may be of torch, NumPy or JAX. An opened model is given back.
         revision: the checkpoint of the bundled model, or the branch, tag or commit on the hub; of a model in memory
             whatever it shall be called by.
         subfolder: the folder, within that of the checkpoint or within the repository on the hub, that holds the model:
@@ -96,6 +95,10 @@ def open_model(
     folder = existing_folder(model)
     if folder is not None:
         return _open_folder(folder, revision, subfolder)
+    file = None if isinstance(model, Path) else HUB_GGUF.fullmatch(model)
+    if file is not None and subfolder is None:
+        path = fetch_file(file["model"], file["file"], revision)
+        return Model.from_folder(path, model, revision or "main", (f"hub commit {path.parent.name}",))
     if isinstance(model, Path) or not HUB_ID.fullmatch(model):
         raise MissingCheckpointFileError(_expand(Path(model)))
     name = hub_id(model)
