@@ -50,7 +50,8 @@ def build(config: Mapping[str, Any], path: Path) -> nn.Module:
             )
         raise UnknownArchitectureError(path, str(name), tuple(sorted(known.keys())))
     try:
-        made = known[name].from_dict({key: one for key, one in config.items() if key != "auto_map"})
+        own = {key: one for key, one in config.items() if key != "auto_map"}
+        made = known[name].from_dict(transformers.PreTrainedConfig._decode_special_floats(own))
         with torch.device("meta"):
             network = _class(config, made)(made) if _class(config, made) else transformers.AutoModel.from_config(made)
     except Exception as error:  # whatever a class of transformers raises
