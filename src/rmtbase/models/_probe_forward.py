@@ -16,11 +16,13 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any, Protocol
 from zlib import crc32
 
 import torch
 from torch import Tensor, nn
+from torch.multiprocessing.reductions import StorageWeakRef
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
@@ -193,6 +195,7 @@ class ForwardPass(TorchDispatchMode):
         self._neutral = neutral
         self._real = real
         self._origins: dict[int, Origin] = {}
+        self._held: dict[int, StorageWeakRef] = {}  # so that no other storage gets the address of one that is gone
         self._met: Counter[str] = Counter()
         self._clock = 0
 
@@ -214,6 +217,7 @@ class ForwardPass(TorchDispatchMode):
     def declare(self, tensor: Tensor, origin: Origin) -> Tensor:
         """Say where a tensor comes from."""
         self._origins[_storage(tensor)] = origin
+        self._held.setdefault(_storage(tensor), StorageWeakRef(tensor.untyped_storage()))
         return tensor
 
     def declare_input(self, tensor: Tensor) -> None:
@@ -360,6 +364,8 @@ class ForwardPass(TorchDispatchMode):
         key = self._key(f"linear {held or ''}")
         n_batch = weight.shape[0] if weight.ndim == 3 else 1
         origin = self.origin(given)
+        if given.shape[-1] != weight.shape[-2]:
+            raise ValueError(f"{given.shape[-1]} inputs of {held or 'a map'} of {weight.shape[-2]}")
         if held is None:
             return self.declare(_noise(key, shape), Origin(content=origin.content, born=self._clock))
         if self._real is not None and self._real.holds(held):
@@ -513,8 +519,9 @@ def _values(key: str, count: int) -> Tensor:
     return (1 + drawn[:, 0]) * torch.where(drawn[:, 1] < 0.5, -1.0, 1.0)
 
 
+@lru_cache(maxsize=4)
 def tokens(count: int) -> Tensor:
-    """u[t], the same for every map."""
+    """u[t], the same for every map. Not to be written to."""
     return 1 + torch.rand(count, generator=_generator("tokens"), dtype=torch.float64)
 
 
