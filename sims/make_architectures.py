@@ -18,6 +18,7 @@ import signal
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -199,7 +200,7 @@ def _one(
         if name and name.startswith(within):
             tensors[name] = "o" + " T" * output.transposed
             sizes["d_output"] = output.y.shape[1]
-    for name, text in _mlp(trace, on_disk, within, set(tensors)).items():
+    for name, text in _mlp(trace, on_disk, disk, within, set(tensors)).items():
         tensors[name] = text
         if "up" in text.split():
             linear = next(one for one in trace.linears if on_disk.get(one.tensor) == name)
@@ -372,12 +373,14 @@ def _output(one: Attention, trace: Trace, where: Mapping[str, Linear]) -> Linear
     return None
 
 
-def _mlp(trace: Trace, on_disk: Mapping[str, str | None], within: str, used: set[str]) -> dict[str, str]:
+def _mlp(
+    trace: Trace, on_disk: Mapping[str, str | None], disk: Mapping[str, Any], within: str, used: set[str]
+) -> dict[str, str]:
     """The matrices of the layer's MLP: down(act(up x)) or down(act(gate x) · up x)."""
     here = []
     for linear in trace.linears:
         name = on_disk.get(linear.tensor)
-        if name and name.startswith(within) and name not in used and "expert" not in name:
+        if name and "expert" not in name and name.startswith(within) and name not in used and prod(disk[name].shape[2:]) == 1:
             here.append((name, linear))
 
     def same(left: np.ndarray, right: np.ndarray) -> bool:
@@ -903,6 +906,7 @@ def results(types: Iterable[str], work: Path, limit: int = 120) -> dict[str, Any
 def table(found: Mapping[str, Any]) -> dict[str, Any]:
     """The table, of what was found: layouts that types share are written once, parts that have no entry are left out."""
     layouts: dict[str, Any] = {}
+    shared: dict[str, Any] = {}
     named: dict[str, str] = {}
     types: dict[str, Any] = {}
     plain = {name: one for name, one in found.items() if "variants" in one}
@@ -910,10 +914,16 @@ def table(found: Mapping[str, Any]) -> dict[str, Any]:
         variants = []
         for one in plain[name]["variants"]:
             variant = {"when": one["when"]} if one.get("when") else {}
-            stacks = [{**stack, "layout": _named(stack["layout"], layouts, named)} for stack in one["stacks"]]
+            stacks = []
+            for stack in one["stacks"]:
+                query = next(name for name, rows in stack["layout"]["tensors"].items() if "q" in Rows.parse(rows).blocks)
+                name_of = stack["layout"]["layer"] + query.removesuffix(".weight")
+                content = {key: value for key, value in stack["layout"].items() if value}
+                layout = _named(name_of, content, layouts, named)
+                stacks.append(_named(f"{stack['stack']} {layout}".lstrip(), {**stack, "layout": layout}, shared, named))
             variants.append(variant | ({"stacks": stacks} if stacks else {}) | {k: one[k] for k in ("parts", "unread") if k in one})
         types[name] = {"class": _class_prefix(name), "variants": variants}
-        types[name]["defaults"] = _defaults(name, variants)
+        types[name]["defaults"] = _defaults(name, variants, shared)
     readable = {name for name, one in types.items() if any("stacks" in each for each in one["variants"])}
     while True:  # parts of parts
         kept = {name for name, one in types.items() if name in readable or _parts(one, readable)}
@@ -933,7 +943,7 @@ def table(found: Mapping[str, Any]) -> dict[str, Any]:
                     one["unread"] = sorted({*one.get("unread", ()), *gone})
         if not types[name]["class"]:
             del types[name]["class"]
-    return {"transformers": transformers.__version__, "layouts": layouts, "types": types}
+    return {"transformers": transformers.__version__, "layouts": layouts, "stacks": shared, "types": types}
 
 
 def _parts(one: Mapping[str, Any], readable: set[str]) -> list[dict[str, Any]]:
@@ -943,14 +953,12 @@ def _parts(one: Mapping[str, Any], readable: set[str]) -> list[dict[str, Any]]:
     ]
 
 
-def _named(layout: Mapping[str, Any], layouts: dict[str, Any], named: dict[str, str]) -> str:
-    content = {key: value for key, value in layout.items() if value}
+def _named(name: str, content: Mapping[str, Any], kept: dict[str, Any], named: dict[str, str]) -> str:
+    """The name under which this is kept; numbered, where another has it."""
     text = json.dumps(content, sort_keys=True)
     if text not in named:
-        query = next(name for name, rows in layout["tensors"].items() if "q" in Rows.parse(rows).blocks)
-        base = layout["layer"] + query.removesuffix(".weight")
-        name = next(one for one in (base, *(f"{base} {i}" for i in range(2, 999))) if one not in layouts)
-        layouts[name], named[text] = content, name
+        named[text] = next(one for one in (name, *(f"{name} ({i})" for i in range(2, 999))) if one not in kept)
+        kept[named[text]] = dict(content)
     return named[text]
 
 
@@ -959,13 +967,13 @@ def _class_prefix(model_type: str) -> str:
     return names.removesuffix("Model") if isinstance(names, str) and names.endswith("Model") else ""
 
 
-def _defaults(model_type: str, variants: list[Mapping[str, Any]]) -> dict[str, Any]:
+def _defaults(model_type: str, variants: list[Mapping[str, Any]], shared: Mapping[str, Any]) -> dict[str, Any]:
     """What the class of the configuration says of the keys that the entry reads."""
     default = tiny_models.default_config(model_type)
     words: set[str] = set()
     for one in variants:
         words |= set(one.get("when", {}))
-        for stack in one.get("stacks", ()):
+        for stack in (shared[name] for name in one.get("stacks", ())):
             words |= {word for text in stack["sizes"].values() for word in re.findall(r"[A-Za-z_]\w+", text)}
             words |= set(stack.get("attends", ()))
     return {key: default[key] for key in sorted(words) if default.get(key) is not None and not isinstance(default[key], (list, dict))}
@@ -974,7 +982,7 @@ def _defaults(model_type: str, variants: list[Mapping[str, Any]]) -> dict[str, A
 def write_table(content: Mapping[str, Any], path: Path) -> None:
     """One line for each layout and each type."""
     lines = ["{", f'"transformers": {json.dumps(content["transformers"])},']
-    for part in ("layouts", "types"):
+    for part in ("layouts", "stacks", "types"):
         rows = [f"{json.dumps(name)}: {json.dumps(one)}" for name, one in content[part].items()]
-        lines += [f'"{part}": {{', ",\n".join(rows), "}" + ("," if part == "layouts" else "")]
+        lines += [f'"{part}": {{', ",\n".join(rows), "}" + ("," if part != "types" else "")]
     path.write_text("\n".join([*lines, "}"]) + "\n", encoding="utf-8")

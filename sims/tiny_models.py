@@ -116,7 +116,7 @@ _SIZES: Mapping[str, str] = {
 _OFTEN_NONE = ("head_dim", "num_key_value_heads", "n_inner", "intermediate_size", "ffn_hidden_size", "moe_intermediate_size")
 _LEFT_OUT = (
     "id2label label2id transformers_version architectures dtype _name_or_path out_features out_indices stage_names "
-    "per_layer_config num_labels"
+    "per_layer_config num_labels attention_layers"
 ).split()
 _CONSTANTS: Mapping[str, Any] = {
     "max_position_embeddings": 64,
@@ -178,6 +178,10 @@ def sized(config: Mapping[str, Any], profile: Profile) -> dict[str, Any]:
             new[key] = sized(value, profile.nested(place))
         elif key in _SIZES and (type(value) is int or (value is None and key in _OFTEN_NONE)):
             new[key] = getattr(profile, _SIZES[key])
+        elif key == "attention_types" and isinstance(value, list):
+            new[key] = [[["global"], profile.n_layers]]
+        elif key == "d_head" and type(value) is int:
+            new[key] = profile.d_model // profile.n_heads
         elif key in _SIZES and isinstance(value, (list, tuple)) and len(value) > 8:  # one for each layer
             new[key] = [getattr(profile, _SIZES[key])] * profile.n_layers
         elif key in _CONSTANTS and value is not None:
@@ -233,6 +237,8 @@ def make_config(model_type: str, profile: Profile, **options: Any) -> transforme
 
 _OWN: Mapping[str, Mapping[str, Any]] = {
     "autoformer": {"prediction_length": 6},
+    "deepseek_v2": {"num_experts_per_tok": 2, "n_routed_experts": 4, "n_group": 1, "topk_group": 1},
+    "esm": {"vocab_size": 120, "pad_token_id": 1, "mask_token_id": 99},
     "informer": {"prediction_length": 6},
     "time_series_transformer": {"prediction_length": 6},
 }
