@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 from attention_trace import Attention, Trace
-from make_architectures import Refused, run
+from observe_attention import Refused, run
 from transformers import PreTrainedModel
 from transformers.core_model_loading import revert_weight_conversion
 
@@ -40,7 +40,9 @@ def prove(model: torch.nn.Module) -> dict[str, float]:
     on_disk = {name: at.get(tensor.untyped_storage().data_ptr(), "") for name, tensor in stored.items()}
     config = json.loads(model.config.to_json_string(use_diff=False))
     tensors = {name: tensor for name, tensor in disk.items() if tensor.is_floating_point()}
-    inventory = find_inventory(config, Checkpoint.of_tensors(tensors, "tiny"), Path("config.json"), config["model_type"])
+    inventory = find_inventory(
+        config, Checkpoint.of_tensors(tensors, "tiny"), Path("config.json"), config["model_type"]
+    )
     sites = {(site.place, site.module): site for site in inventory.sites}
     left = set(sites)
     worst: dict[str, float] = {}
@@ -81,7 +83,11 @@ def runs(model: torch.nn.Module) -> Iterator[tuple[str, Trace]]:
 def _site_of(
     seen: Attention, trace: Trace, sites: dict[tuple[Place, str], Site], prefix: str, on_disk: dict[str, str]
 ) -> Site | None:
-    mine = {on_disk.get(prefix + one.tensor, "") for one in trace.linears if one.module.startswith(seen.module) or one.tensor.startswith(seen.module + ".")}
+    mine = {
+        on_disk.get(prefix + one.tensor, "")
+        for one in trace.linears
+        if one.module.startswith(seen.module) or one.tensor.startswith(seen.module + ".")
+    }
     for site in sites.values():
         if site.query is not None and set(site.query.tensors()) <= mine:
             return site

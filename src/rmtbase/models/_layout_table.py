@@ -178,9 +178,7 @@ def unread(config: Mapping[str, Any], model_type: str, path: Path) -> tuple[str,
     return tuple(_variant(config, model_type, path).get("unread", ()))
 
 
-def entries(
-    config: Mapping[str, Any], model_type: str, path: Path, inside: tuple[str, ...] = ()
-) -> Iterator[Entry]:
+def entries(config: Mapping[str, Any], model_type: str, path: Path, inside: tuple[str, ...] = ()) -> Iterator[Entry]:
     """The stacks of a model, those of its parts among them.
 
     Raises:

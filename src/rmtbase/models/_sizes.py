@@ -137,7 +137,11 @@ class Sizes:
             value = self.number(text)
             return None if value is None else int(value)
         found = _held(self._config, fraction)
-        found = self._config.get("rotary_pct", 0.25 if fraction == "partial_rotary_factor" else 1.0) if found is None else found
+        found = (
+            self._config.get("rotary_pct", 0.25 if fraction == "partial_rotary_factor" else 1.0)
+            if found is None
+            else found
+        )
         if isinstance(found, bool) or not isinstance(found, (int, float)) or not 0 <= found <= 1:
             raise CheckpointError(
                 self._path, f"the rotated part {quoted(found)} of a head; expected a number from 0 to 1"
