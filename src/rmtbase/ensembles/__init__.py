@@ -12,7 +12,14 @@ from rmtbase.ensembles._initializers import INITIALIZERS
 from rmtbase.ensembles._orthogonal_matrix import OrthogonalMatrix
 from rmtbase.ensembles._random_subspaces import RandomSubspaces, random_subspaces
 from rmtbase.ensembles._registry import ENSEMBLES, make_ensemble
-from rmtbase.ensembles._resampled_head import HaarAlignedHead, PermutedHead, haar_aligned_head, permuted_head
+from rmtbase.ensembles._resampled_head import (
+    HaarAlignedHead,
+    PermutedHead,
+    PermutedMatrix,
+    haar_aligned_head,
+    permuted_head,
+    permuted_matrix,
+)
 from rmtbase.ensembles._residual_path import residual_path
 from rmtbase.ensembles._residual_product import ResidualProduct
 from rmtbase.ensembles._thin_gaussian_chain import ThinGaussianChain
@@ -32,6 +39,7 @@ __all__ = [
     "LogisticMatrix",
     "OrthogonalMatrix",
     "PermutedHead",
+    "PermutedMatrix",
     "RandomSubspaces",
     "ResidualProduct",
     "StudentTMatrix",
@@ -46,6 +54,7 @@ __all__ = [
     "low_rank_product",
     "make_ensemble",
     "permuted_head",
+    "permuted_matrix",
     "random_subspaces",
     "residual_path",
     "student_t_matrix",

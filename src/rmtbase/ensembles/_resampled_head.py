@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, ClassVar
 
 import jax
@@ -35,19 +35,20 @@ class _ResampledHead(ABC):
 
     @property
     @abstractmethod
-    def shape(self) -> tuple[int, int]:
-        """(d_head, d_model)."""
+    def dims(self) -> tuple[int, ...]:
+        """(n_0, …, n_L) of the product: (d_model, d_head, d_model) of W_QK."""
 
     @property
     def name(self) -> str:
-        """``{permuted_head or haar_aligned_head} {d_model}x{d_head} sha256:{digest of the matrices}``."""
-        d_head, d_model = self.shape
-        return f"{self._factory} {d_model}x{d_head} sha256:{np.asarray(self.digest).tobytes().hex()}"
+        """``{factory} {dims} sha256:{digest of the matrices}``, of W_QK with {d_model}x{d_head} for the dims."""
+        dims = self.dims[:2] if self.dims[0] == self.dims[-1] else self.dims
+        shape = "x".join(map(str, dims))
+        return f"{self._factory} {shape} sha256:{np.asarray(self.digest).tobytes().hex()}"
 
     @property
     def rank(self) -> int:
-        """d_head."""
-        return self.shape[0]
+        """The smallest dimension: d_head, where it is."""
+        return min(self.dims)
 
     @property
     def matrix_shape(self) -> tuple[int, int]:
@@ -56,8 +57,8 @@ class _ResampledHead(ABC):
 
     @property
     def factor_sizes(self) -> tuple[int, ...]:
-        """d_model d_head, of W_Q and of W_K."""
-        return (int(math.prod(self.shape)),) * 2
+        """n_{l-1} n_l, of W_Q and of W_K d_model d_head."""
+        return tuple(int(m) * int(n) for m, n in pairwise(self.dims))
 
 
 @in_one_line
@@ -71,7 +72,7 @@ class PermutedHead(_ResampledHead):
     matrix has lost its full rank, orthogonal triangles take the place of L. O(d h log(d h) + d h²) a draw.
 
     Attributes:
-        w_q, w_k: (d_head, d_model), in any floating-point dtype.
+        w_q, w_k: (d_head, d_query) and (d_head, d_key), in any floating-point dtype.
         digest: what identifies them.
     """
 
@@ -82,9 +83,9 @@ class PermutedHead(_ResampledHead):
     digest: Any
 
     @property
-    def shape(self) -> tuple[int, int]:
-        """(d_head, d_model)."""
-        return self.w_q.shape
+    def dims(self) -> tuple[int, int, int]:
+        """(d_query, d_head, d_key)."""
+        return self.w_q.shape[1], self.w_q.shape[0], self.w_k.shape[1]
 
     def permuted(self, key: Key[Array, ""]) -> tuple[Array, Array]:
         """The shuffled W_Q and W_K of one draw, in the dtype of the given ones."""
@@ -103,14 +104,63 @@ def permuted_head(w_q: ArrayLike, w_k: ArrayLike) -> PermutedHead:
     Matrices of zeros are allowed: so are all their draws.
 
     Args:
-        w_q: query matrix (d_head, d_model), in any floating-point dtype.
-        w_k: key matrix of the same shape.
+        w_q: query matrix (d_head, d_query), in any floating-point dtype.
+        w_k: key matrix (d_head, d_key), likewise.
 
     Raises:
-        ParameterError: not two floating-point matrices of one shape (d_head, d_model), d_head ≤ d_model, or a value in
+        ParameterError: not two floating-point matrices of as many rows, no more than either has columns, or a value in
             them is not finite.
     """
     return PermutedHead(*_given_head(w_q, w_k))
+
+
+@in_one_line
+@as_pytree
+@dataclass(frozen=True)
+class PermutedMatrix(_ResampledHead):
+    """A matrix that keeps its elements, in uniformly random order: one factor of a head by itself.
+
+    The core is that of a :class:`PermutedHead` with this factor alone. O(d h log(d h) + d h²) a draw.
+
+    Attributes:
+        w: (short side, long side), in any floating-point dtype.
+        digest: what identifies it.
+    """
+
+    _factory = "permuted_matrix"
+
+    w: Any
+    digest: Any
+
+    @property
+    def dims(self) -> tuple[int, int]:
+        """(short side, long side)."""
+        return self.w.shape
+
+    def sample(self, key: Key[Array, ""]) -> Draw:
+        """One draw; ``matrix`` is the core, of shape (rank, rank). ``norm_squared`` is the given matrix's."""
+        return Draw(_permuted_triangle(key, self), sum_of_squares(jnp.asarray(self.w, dtype=float))[None])
+
+
+def permuted_matrix(w: ArrayLike) -> PermutedMatrix:
+    """The permutation null of one matrix: its elements in random order.
+
+    Args:
+        w: in any floating-point dtype, of any two sizes.
+
+    Raises:
+        ParameterError: not a floating-point matrix, or a value in it is not finite.
+    """
+    matrix = _matrix("w", w)
+    matrix = matrix if matrix.shape[0] <= matrix.shape[1] else matrix.T
+    return PermutedMatrix(matrix, _digest(matrix))
+
+
+@sequential_vmap  # as below
+def _permuted_triangle(key: Key[Array, ""], of: PermutedMatrix) -> Float[Array, "rank rank"]:
+    w = _shuffled(key, jnp.asarray(of.w)).astype(float)
+    core = jnp.linalg.cholesky(w @ w.T)
+    return jax.lax.cond(jnp.isfinite(core).all(), lambda: core, lambda: _triangle(w))
 
 
 @sequential_vmap  # draw after draw: a chunk of draws holds the matrices of one, and cond is a branch and not a select
@@ -160,7 +210,7 @@ class HaarAlignedHead(_ResampledHead):
 
     Attributes:
         s_q, s_k: singular values of W_Q and of W_K, (d_head,).
-        d_model: width of the residual stream.
+        widths: (d_query, d_key).
         digest: what identifies the matrices.
 
     Source: F. Mezzadri, Notices AMS 54, 592 (2007), for the Haar measure by QR with signs.
@@ -170,13 +220,19 @@ class HaarAlignedHead(_ResampledHead):
 
     s_q: Any
     s_k: Any
-    d_model: Any
+    widths: Any
     digest: Any
 
     @property
-    def shape(self) -> tuple[int, int]:
-        """(d_head, d_model)."""
-        return (self.s_q.shape[0], self.d_model)
+    def dims(self) -> tuple[int, int, int]:
+        """(d_query, d_head, d_key)."""
+        d_query, d_key = self.widths
+        return d_query, self.rank, d_key
+
+    @property
+    def rank(self) -> int:
+        """d_head."""
+        return self.s_q.shape[0]
 
     def sample(self, key: Key[Array, ""]) -> Draw:
         """One draw; ``matrix`` is S_Q O S_K, of shape (d_head, d_head). ``norm_squared`` is the given head's."""
@@ -191,15 +247,15 @@ def haar_aligned_head(w_q: ArrayLike, w_k: ArrayLike) -> HaarAlignedHead:
     Singular values below their own rounding error are zeros: a draw has at most the rank of the head's matrices.
 
     Args:
-        w_q: query matrix (d_head, d_model), in any floating-point dtype.
-        w_k: key matrix of the same shape.
+        w_q: query matrix (d_head, d_query), in any floating-point dtype.
+        w_k: key matrix (d_head, d_key), likewise.
 
     Raises:
-        ParameterError: not two floating-point matrices of one shape (d_head, d_model), d_head ≤ d_model, or a value in
+        ParameterError: not two floating-point matrices of as many rows, no more than either has columns, or a value in
             them is not finite.
     """
     q, k, digest = _given_head(w_q, w_k)
-    return HaarAlignedHead(_singular_values(q), _singular_values(k), q.shape[1], digest)
+    return HaarAlignedHead(_singular_values(q), _singular_values(k), (q.shape[1], k.shape[1]), digest)
 
 
 def _singular_values(w: Matrix) -> NDArray[np.float64]:
@@ -210,13 +266,24 @@ def _singular_values(w: Matrix) -> NDArray[np.float64]:
 
 def _given_head(w_q: ArrayLike, w_k: ArrayLike) -> tuple[Matrix, Matrix, NDArray[np.uint8]]:
     """The two matrices, checked, and what identifies their values, whatever the dtype they are stored in."""
-    q, k = _matrix("w_q", w_q), _matrix("w_k", w_k)
-    if k.shape != q.shape:
-        raise ParameterError("w_k", k.shape, f"the shape {q.shape} of w_q")
-    content = hashlib.sha256(repr(q.shape).encode())
-    for matrix in (q, k):
+    q, k = _factor("w_q", w_q), _factor("w_k", w_k)
+    if len(k) != len(q):
+        raise ParameterError("w_k", k.shape, f"as many rows as w_q of shape {q.shape}")
+    return q, k, _digest(q, k)
+
+
+def _digest(*matrices: Matrix) -> NDArray[np.uint8]:
+    content = hashlib.sha256(repr(matrices[0].shape).encode())
+    for matrix in matrices:
         content.update(np.ascontiguousarray(matrix, dtype="<f8").data)
-    return q, k, np.frombuffer(content.digest()[:_DIGEST_BYTES], dtype=np.uint8)
+    return np.frombuffer(content.digest()[:_DIGEST_BYTES], dtype=np.uint8)
+
+
+def _factor(name: str, value: ArrayLike) -> Matrix:
+    matrix = _matrix(name, value)
+    if matrix.shape[0] > matrix.shape[1]:
+        raise ParameterError(name, matrix.shape, "shape (d_head, d_model) with d_head ≤ d_model; transpose it")
+    return matrix
 
 
 def _matrix(name: str, value: ArrayLike) -> Matrix:
@@ -228,8 +295,6 @@ def _matrix(name: str, value: ArrayLike) -> Matrix:
         raise ParameterError(name, matrix.dtype, "floating-point numbers of at most 64 bits")
     if matrix.ndim != 2 or 0 in matrix.shape:
         raise ParameterError(name, matrix.shape, "a matrix of shape (d_head, d_model)")
-    if matrix.shape[0] > matrix.shape[1]:
-        raise ParameterError(name, matrix.shape, "shape (d_head, d_model) with d_head ≤ d_model; transpose it")
     if not np.isfinite(matrix).all():
         raise ParameterError(name, "NaN or infinity", "finite weights")
     return matrix

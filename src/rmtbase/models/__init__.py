@@ -10,6 +10,7 @@ from rmtbase.models._hub import KnownModel, known_models
 from rmtbase.models._layouts import COMPONENTS, supported_architectures
 from rmtbase.models._model import Model
 from rmtbase.models._open import demo_revisions, open_model, require_other_files
+from rmtbase.models._sites import Place, Site
 from rmtbase.models._split_qkv import split_qkv
 from rmtbase.models._weight_matrices import WeightMatrices
 
@@ -20,6 +21,8 @@ __all__ = [
     "HeadShape",
     "KnownModel",
     "Model",
+    "Place",
+    "Site",
     "WeightMatrices",
     "demo_revisions",
     "head_shape",

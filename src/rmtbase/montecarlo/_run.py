@@ -64,19 +64,20 @@ class LocalExecutor:
             yield chunk, compute_chunk(self.plan, chunk, solvers[chunk.case], advance=advance)
 
 
-def run_in_memory(plan: Plan, progress: Progress = SILENT) -> xr.Dataset:
+def run_in_memory(plan: Plan, progress: Progress = SILENT, self_normalize: bool = False) -> xr.Dataset:
     """The table of a plan, without a file. What is stopped is lost; for long runs :func:`run_plan`.
 
     Args:
         plan: what to simulate.
         progress: told of the draws finished.
+        self_normalize: whether a table of spectra is for a null, and has each draw's own estimate of its scale.
 
     Raises:
         ParameterError, AllocationError: the draws, or one of them, take more memory than is there.
         ForkedProcessError: this process was forked from one that had used JAX.
     """
     source, solvers = draw_in_memory(plan, progress)
-    return make_table(source, {**machine_settings(), "solvers": solvers})
+    return make_table(source, {**machine_settings(), "solvers": solvers}, self_normalize)
 
 
 def draw_in_memory(plan: Plan, progress: Progress) -> tuple[DrawSource, list[str]]:

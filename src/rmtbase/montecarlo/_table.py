@@ -12,8 +12,8 @@ from jaxtyping import Float64
 from numpy.typing import NDArray
 
 from rmtbase.ensembles import Ensemble
+from rmtbase.laws import GaussianChain, naive_marchenko_pastur
 from rmtbase.laws import low_rank_product as low_rank_product_law
-from rmtbase.laws import naive_marchenko_pastur
 from rmtbase.linalg import DTYPE
 from rmtbase.montecarlo._analytic import (
     UNKNOWN,
@@ -52,12 +52,15 @@ Variables = dict[str, Any]
 ByStatistic = Float64[np.ndarray, "statistic ..."]
 
 
-def make_table(source: DrawSource, numerics: Mapping[str, Any]) -> xr.Dataset:
+def make_table(source: DrawSource, numerics: Mapping[str, Any], self_normalize: bool = False) -> xr.Dataset:
     """The table of a plan whose every chunk is there.
 
     Args:
         source: the draws.
         numerics: what the run records of itself: solvers, device.
+        self_normalize: whether a table of spectra is for a null: it then has each draw's own estimate of its scale, and
+            the quantiles of the eigenvalues over that, in the bins of :func:`rmtbase.nulls.histogram_edges`. A baseline
+            table always has.
 
     Returns:
         A baseline table (``kind`` baseline, :data:`rmtbase.tables.BASELINE_SCHEMA`) where the plan's ensemble is
@@ -84,7 +87,7 @@ def make_table(source: DrawSource, numerics: Mapping[str, Any]) -> xr.Dataset:
         columns = _head_columns((*_head_shape(case.ensemble), *pair) for case in plan.cases for pair in case.sigmas)
         return _joined(plan, _baseline_rows(source), columns, BASELINE_SCHEMA, kind, shared)
     kind = {"kind": "spectra", "ensemble": plan.ensemble}
-    return _joined(plan, _spectra_rows(source), _spectra_columns(plan), SPECTRA_SCHEMA, kind, shared)
+    return _joined(plan, _spectra_rows(source, self_normalize), _spectra_columns(plan), SPECTRA_SCHEMA, kind, shared)
 
 
 def element_table(source: DrawSource, shared: Mapping[str, Any]) -> xr.Dataset:
@@ -176,12 +179,15 @@ def _baseline_rows(source: DrawSource) -> list[xr.Dataset]:
     return rows
 
 
-def _spectra_rows(source: DrawSource) -> list[xr.Dataset]:
+def _spectra_rows(source: DrawSource, self_normalize: bool) -> list[xr.Dataset]:
     rows = []
     longest, coordinates = _longest(source.plan)
     for number, case in enumerate(source.plan.cases):
-        summary = summarize_spectra(source, number, logarithmic_edges)
-        law, edges = spectral_law(case.ensemble), summary.bin_edge
+        law = spectral_law(case.ensemble)
+        chain = law if self_normalize and isinstance(law, GaussianChain) else None
+        bins = logarithmic_edges if chain is None else lambda _, dims=chain.dims: histogram_edges(dims=dims)
+        summary = summarize_spectra(source, number, bins, self_normalize)
+        edges = summary.bin_edge
         known = _analytic(spectral_values(case.ensemble), SPECTRAL_STATISTICS)
         lower, upper = (np.nan, np.nan) if law is None else law.support
         variables = _spectrum_variables(summary, case.ensemble, known, longest) | {
@@ -189,6 +195,11 @@ def _spectra_rows(source: DrawSource) -> list[xr.Dataset]:
             "edge_lower": np.float64(lower),
             "edge_upper": np.float64(upper),
         }
+        if summary.own_quantile is not None and summary.sigma_estimate is not None:
+            variables |= {
+                "eigenvalue_quantile_self_normalized": _padded(summary.own_quantile, longest),
+                "scale_estimate": np.prod(summary.sigma_estimate**2, axis=0),
+            }
         rows.append(_row(variables, coordinates, SPECTRA_SCHEMA))
     return rows
 

@@ -13,7 +13,10 @@ from rmtbase.nulls._head_null import (
     NullModel,
     ScoredHeads,
     SharedNull,
+    chain_scale,
     distance_from_moments,
+    head_shape,
+    rank_name,
 )
 from rmtbase.nulls._order_statistics import RATIO, STEP, count_bound, kept_ranks, smallest_kept
 from rmtbase.nulls._resampled_null import ResampledNull, edge_rank, unscored_head
@@ -37,13 +40,16 @@ __all__ = [
     "SharedNull",
     "atlas_case",
     "atlas_path",
+    "chain_scale",
     "count_bound",
     "distance_from_moments",
     "edge_rank",
+    "head_shape",
     "histogram_edges",
     "kept_ranks",
     "logarithmic_edges",
     "open_atlas",
+    "rank_name",
     "self_normalized_sample",
     "smallest_kept",
     "unscored_head",

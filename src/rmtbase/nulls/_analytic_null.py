@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -13,36 +14,49 @@ from scipy.special import gammaincinv
 from rmtbase import laws
 from rmtbase.errors import ParameterError
 from rmtbase.nulls._grid import PROBABILITIES, histogram_edges
-from rmtbase.nulls._head_null import EDGE_LEVEL, SMALLEST_P_VALUE, SharedNull, distance_from_moments
-from rmtbase.parameters import require_head_shape
+from rmtbase.nulls._head_null import EDGE_LEVEL, SMALLEST_P_VALUE, SharedNull, distance_from_moments, rank_name
 from rmtbase.statistics import SPECTRAL_STATISTICS, cauchy_combination
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False)
 class AnalyticNull(SharedNull):
-    """The null from the laws: every statistic's distribution at its own estimate of σ (:func:`rmtbase.laws.null`).
+    """The null from the laws, of W_QK of a shape or of any chain.
 
-    p-values are continuous down to :data:`SMALLEST_P_VALUE`. Where a statistic has no analytic null at the shape its
-    scores are NaN (the smallest eigenvalue and the condition numbers where d_model - d_head < 8).
+    Every statistic has its distribution at its own estimate of σ (:func:`rmtbase.laws.null`). p-values are continuous
+    down to :data:`SMALLEST_P_VALUE`. Where a statistic has no analytic null at the shape its scores are NaN: the
+    smallest eigenvalue and the condition numbers where the next dimension is larger than the rank by less than 8
+    (d_model - d_head < 8), and the trace of one factor, which its estimate fixes.
+
+    Args:
+        d_model, d_head: the shape of W_QK; or
+        dims: (n_0, …, n_L) of a chain.
 
     Attributes:
-        d_model, d_head: the shape, d_head ≥ 8.
+        dims: (d_model, d_head, d_model), or those given; the smallest of them, the rank, is 8 or more.
 
     Raises:
-        ParameterError: no such shape, or d_head < 8.
+        ParameterError: no such shape, or d_head or the rank < 8.
     """
 
-    d_model: int
-    d_head: int
-    source: str = "the laws of rmtbase"
+    dims: tuple[int, ...]
+    source: str
 
-    def __post_init__(self) -> None:
-        require_head_shape(self.d_model, self.d_head)
+    def __init__(
+        self,
+        d_model: int | None = None,
+        d_head: int | None = None,
+        source: str = "the laws of rmtbase",
+        *,
+        dims: Sequence[int] | None = None,
+    ) -> None:
+        chain = laws.GaussianChain(d_model=d_model, d_head=d_head, dims=dims)
+        object.__setattr__(self, "dims", chain.dims)
+        object.__setattr__(self, "source", source)
         if self._laws["largest_eigenvalue"] is None:
             raise ParameterError(
                 "baseline",
                 "analytic",
-                f"a table, or none to simulate one, at d_head = {self.d_head} (the laws need 8 or more)",
+                f"a table, or none to simulate one, at {rank_name(self.dims)} = {self.rank} (the laws need 8 or more)",
             )
 
     @property
@@ -103,9 +117,9 @@ class AnalyticNull(SharedNull):
         within 0.2 standard deviations from 1 % to 99 % where 16 ≤ d_head ≤ d_model / 2, 0.3 at d_head = 8, more at a
         hard edge.
         """
-        ordered = laws.ordered_eigenvalues(dims=self._dims, self_normalized=True, normalization="none")
-        law = laws.low_rank_product(self.d_model, self.d_head, normalization="none")
-        edges = histogram_edges(self.d_model, self.d_head)
+        ordered = laws.ordered_eigenvalues(dims=self.dims, self_normalized=True, normalization="none")
+        law = laws.GaussianChain(dims=self.dims, normalization="none")
+        edges = histogram_edges(dims=self.dims)
         density = np.diff(law.cdf(edges)) / np.diff(edges)
         spread = (ordered.std / ordered.mean)[:, None] ** 2
         quantile = ordered.mean[:, None] * spread * gammaincinv(1.0 / spread, PROBABILITIES)
@@ -128,10 +142,6 @@ class AnalyticNull(SharedNull):
         """How each statistic's null is known."""
         return {name: "none" if law is None else f"{law.method}: {law.accuracy}" for name, law in self._laws.items()}
 
-    @property
-    def _dims(self) -> tuple[int, int, int]:
-        return self.d_model, self.d_head, self.d_model
-
     def _tail(self, standard: Float[np.ndarray, "... statistic"]) -> Float[np.ndarray, "... statistic"]:
         columns = [
             np.full(standard.shape[:-1], np.nan) if law is None else law.p_value(standard[..., k])
@@ -145,6 +155,6 @@ class AnalyticNull(SharedNull):
 
     def _law(self, statistic: str) -> laws.NullLaw | None:
         try:
-            return laws.null(statistic, dims=self._dims, self_normalized=True, normalization="none")
+            return laws.null(statistic, dims=self.dims, self_normalized=True, normalization="none")
         except ParameterError:  # the shape lies outside the statistic's domain
             return None

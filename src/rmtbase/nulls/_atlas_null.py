@@ -24,7 +24,7 @@ from rmtbase.statistics import SPECTRAL_STATISTICS, on_distance_scale
 from rmtbase.tables import open_atlas_case, open_atlas_file
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False)
 class AtlasNull(SharedNull):
     """The Gaussian null of a shape that an atlas holds.
 
@@ -47,7 +47,7 @@ class AtlasNull(SharedNull):
     every caller: it must not be changed in place.
 
     Attributes:
-        d_model, d_head: the shape.
+        dims: (d_model, d_head, d_model).
         case: the atlas's case, :data:`rmtbase.tables.ATLAS_SCHEMA` without its first dimension.
         source: which atlas, in words.
 
@@ -55,21 +55,24 @@ class AtlasNull(SharedNull):
         TableError: the atlas lacks a statistic that this version scores, or was made for other probabilities.
     """
 
-    d_model: int
-    d_head: int
+    dims: tuple[int, int, int]
     case: xr.Dataset = field(repr=False)
-    source: str = "the atlas shipped with rmtbase"
+    source: str
+
+    def __init__(
+        self, d_model: int, d_head: int, case: xr.Dataset, source: str = "the atlas shipped with rmtbase"
+    ) -> None:
+        for name, value in (("dims", (d_model, d_head, d_model)), ("case", case), ("source", source)):
+            object.__setattr__(self, name, value)
+        found = (case["statistic"].values.tolist(), case["probability"].values.tolist())
+        if found != (list(SPECTRAL_STATISTICS), list(PROBABILITIES)):
+            raise TableError(source, "other statistics or probabilities", "those of this version; make it again")
 
     @classmethod
     def from_atlas(cls, table: xr.Dataset, d_model: int, d_head: int, source: str) -> AtlasNull | None:
         """The null of that shape from an atlas, or None if it is not there."""
         case = case_of_shape(table, d_model, d_head)
         return None if case is None else cls(d_model, d_head, case, source)
-
-    def __post_init__(self) -> None:
-        found = (self.case["statistic"].values.tolist(), self.case["probability"].values.tolist())
-        if found != (list(SPECTRAL_STATISTICS), list(PROBABILITIES)):
-            raise TableError(self.source, "other statistics or probabilities", "those of this version; make it again")
 
     @property
     def draws(self) -> int:

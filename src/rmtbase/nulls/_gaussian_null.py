@@ -1,4 +1,4 @@
-"""The null of one shape simulated: a baseline table's draws of W_QK, each at its own estimate of σ."""
+"""The null of one shape simulated: a table's draws of W_QK or of any chain, each at its own estimate of σ."""
 
 from __future__ import annotations
 
@@ -12,24 +12,26 @@ from jaxtyping import Float
 
 from rmtbase.errors import TableError
 from rmtbase.nulls._grid import PROBABILITIES
-from rmtbase.nulls._head_null import EDGE_LEVEL, SharedNull, case_of_shape, rescaled
+from rmtbase.nulls._head_null import EDGE_LEVEL, ROUNDING, SharedNull, case_of_shape, rescaled
 from rmtbase.nulls._sample_null import SampleNull
 from rmtbase.statistics import SPECTRAL_STATISTICS, on_distance_scale
 
 
 @dataclass(frozen=True)
 class GaussianNull(SampleNull, SharedNull):
-    """The null simulated: independent draws of W_QK, each at its own estimate of σ.
+    """The null simulated: independent draws of the product, each at its own estimate of σ.
+
+    A statistic that the estimate fixes, as it does Σλ = ‖W‖_F² of one factor, is the same in every draw but for
+    rounding, which is taken off: then z is 0 and p is 1.
 
     Attributes:
-        d_model, d_head: the shape.
+        dims: (d_model, d_head, d_model) of W_QK, or those of the chain.
         sample: in the registry's order.
         source: where the draws came from, in words.
         row: the table's row that it came from, for pictures.
     """
 
-    d_model: int
-    d_head: int
+    dims: tuple[int, ...]
     sample: Float[np.ndarray, "draw statistic"] = field(repr=False)
     source: str
     row: xr.Dataset = field(repr=False)
@@ -40,13 +42,16 @@ class GaussianNull(SampleNull, SharedNull):
         row = case_of_shape(table, d_model, d_head)
         if row is None:
             return None
-        lacking = [name for name in SPECTRAL_STATISTICS if name not in table["statistic"].values]
-        if lacking:
-            raise TableError(
-                source, f"no statistic {', '.join(lacking)}", "all that this version scores; make it again"
-            )
-        row = row.assign_attrs(table.attrs)
-        return cls(d_model, d_head, self_normalized_sample(row), source, row)
+        sample = self_normalized_sample(_complete(row, source))
+        return cls((d_model, d_head, d_model), sample, source, row.assign_attrs(table.attrs))
+
+    @classmethod
+    def from_spectra(cls, table: xr.Dataset, dims: tuple[int, ...], source: str) -> GaussianNull:
+        """The null of a chain from the first case of a table of its spectra, made for a null."""
+        row = table.isel(case=0).rename(density_law="density_free").assign_coords(sigma_q=1.0, sigma_k=1.0)
+        sample = _sample(_complete(row, source), row["scale_estimate"].values, min(dims))
+        constant = np.ptp(sample, axis=0) <= ROUNDING * np.abs(sample[0])
+        return cls(dims, np.where(constant, sample[0], sample), source, row)
 
     @cached_property
     def mean(self) -> Float[np.ndarray, " statistic"]:
@@ -74,11 +79,13 @@ class GaussianNull(SampleNull, SharedNull):
     def distance(self, standard: Float[np.ndarray, "... statistic"]) -> Float[np.ndarray, "... statistic"]:
         """|z| on the scale of the draws themselves."""
         mean, std = self._distance_scale
-        return np.abs((on_distance_scale(standard) - mean) / std)
+        on_scale = on_distance_scale(standard)
+        with np.errstate(invalid="ignore", divide="ignore"):  # of a statistic that the null holds fixed
+            return np.where(on_scale == mean, 0.0, np.abs((on_scale - mean) / std))
 
     def spectrum(self) -> xr.Dataset:
         """The ``/null`` group, from the table's row."""
-        row, h = self.row, self.d_head
+        row, h = self.row, self.rank
         # The factor that brings an eigenvalue of the row to σ = 1 and the raw product.
         unit = float(_divisor(row) / (row["sigma_q"] * row["sigma_k"]) ** 2)
         quantile = row["eigenvalue_quantile_self_normalized"].values[:h] * unit
@@ -99,12 +106,17 @@ class GaussianNull(SampleNull, SharedNull):
 
     @cached_property
     def _moments(self) -> tuple[np.ndarray, np.ndarray]:
-        return self._told(self.sample.mean(axis=0), self.sample.std(axis=0, ddof=1))
+        return self._told(*_moments_of(self.sample))
 
     @cached_property
     def _distance_scale(self) -> tuple[np.ndarray, np.ndarray]:
-        on_scale = on_distance_scale(self.sample)
-        return on_scale.mean(axis=0), on_scale.std(axis=0, ddof=1)
+        return _moments_of(on_distance_scale(self.sample))
+
+
+def _moments_of(sample: Float[np.ndarray, "draw statistic"]) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and standard deviation; where all draws are the same, that value and 0."""
+    fixed = (sample == sample[0]).all(axis=0)
+    return np.where(fixed, sample[0], sample.mean(axis=0)), np.where(fixed, 0.0, sample.std(axis=0, ddof=1))
 
 
 def self_normalized_sample(row: xr.Dataset) -> Float[np.ndarray, "draw statistic"]:
@@ -114,8 +126,20 @@ def self_normalized_sample(row: xr.Dataset) -> Float[np.ndarray, "draw statistic
         row: one case of a baseline table with its sample, at whatever σ and normalization.
     """
     own_scale = (row["sigma_q_estimate"] * row["sigma_k_estimate"]).values ** 2 / _divisor(row)
+    return _sample(row, own_scale, int(row["d_head"]))
+
+
+def _sample(row: xr.Dataset, own_scale: Float[np.ndarray, " draw"], rank: int) -> Float[np.ndarray, "draw statistic"]:
     sample = row["sample"].sel(statistic=list(SPECTRAL_STATISTICS)).transpose("draw", "statistic").values
-    return rescaled(sample, 1.0 / own_scale, int(row["d_head"]))
+    return rescaled(sample, 1.0 / own_scale, rank)
+
+
+def _complete(row: xr.Dataset, source: str) -> xr.Dataset:
+    """The row, or a TableError if it lacks a statistic."""
+    lacking = [name for name in SPECTRAL_STATISTICS if name not in row["statistic"].values]
+    if lacking:
+        raise TableError(source, f"no statistic {', '.join(lacking)}", "all that this version scores; make it again")
+    return row
 
 
 def _divisor(row: xr.Dataset) -> float:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from jaxtyping import Float
 
@@ -16,9 +18,14 @@ BINS = 120
 _MARGIN = 8.0  # Tracy–Widom scales beyond the edges that the histogram still covers
 
 
-def histogram_edges(d_model: int, d_head: int) -> Float[np.ndarray, " edge"]:
-    """Equal bins over W_QK's support, widened at each soft edge by eight Tracy–Widom scales, 0 at least."""
-    law = laws.low_rank_product(d_model, d_head, normalization="none")
+def histogram_edges(
+    d_model: int | None = None, d_head: int | None = None, *, dims: Sequence[int] | None = None
+) -> Float[np.ndarray, " edge"]:
+    """Equal bins over the support of W_QK, or of the chain of those dims at σ = 1, raw.
+
+    It is widened at each soft edge by eight Tracy–Widom scales, to 0 at least.
+    """
+    law = laws.GaussianChain(d_model=d_model, d_head=d_head, dims=dims, normalization="none")
     (lower, upper), (below, above) = law.support, law.edge_scale
     return np.linspace(max(0.0, lower - _MARGIN * (below or 0.0)), upper + _MARGIN * above, BINS + 1)
 

@@ -1,8 +1,9 @@
 """What heads are scored against: the null distribution of one head's statistics, and who has one for every head.
 
-A trained head's σ is unknown and estimated from the head's own factors, σ̂² = ‖W‖_F²/(d h). A statistic that uses the
-estimate has another (narrower) null than one that uses the true σ; so every null draw is rescaled by its own estimate
-too, and observed and null values are the same function of their matrices. Calibration depends on it.
+A trained head's σ is unknown and estimated from the head's own factors, σ̂² = ‖X‖_F²/(m n) of each m × n factor X. A
+statistic that uses the estimate has another (narrower) null than one that uses the true σ; so every null draw is
+rescaled by its own estimate too, and observed and null values are the same function of their matrices. Calibration
+depends on it.
 
 :func:`rmtbase.score` knows :class:`NullModel` alone. :class:`SharedNull` is one for all heads of a shape: simulated,
 from the atlas or analytic. A null made of each head's own matrices is drawn where JAX is, above this room.
@@ -10,8 +11,9 @@ from the atlas or analytic. A null made of each head's own matrices is drawn whe
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple, Protocol
@@ -43,6 +45,8 @@ SMALLEST_P_VALUE = 1e-16
 """Floor of a p-value that comes from a law. Those beyond 1e-4 are extrapolations of the right order of magnitude; below
 this nothing is claimed."""
 
+ROUNDING = 1e-9  # relative; what a null holds fixed comes out of LAPACK equal to far more digits than these
+
 _LARGEST_SINGULAR_VALUE = 1e75  # its fourth power, and that of its inverse, are in float64
 
 
@@ -52,17 +56,16 @@ class Heads:
     """The heads of a model, layer by layer.
 
     Attributes:
-        singular_values: of each raw product, descending; all zero where a factor is.
-        sigma_q: σ̂_Q of each head.
-        sigma_k: σ̂_K of each head's key head.
-        factors: reads the W_Q (head, d_head, d_model) and the W_K (key head, d_head, d_model) of one layer, for a null
-            that is made of them; query head i reads key head i // (heads / key heads).
+        singular_values: of each raw product, descending, as many as it has rank; all zero where a factor is.
+        sigmas: σ̂ of each factor, in the order of the product: of W_QK (σ̂_Q of the head, σ̂_K of its key head).
+        factors: reads the factors of one layer, for a null that is made of them, each (its heads, rank side, other
+            side): of W_QK W_Q (head, d_head, d_query) and W_K (key head, d_head, d_key), of W_OV W_Oᵀ and W_V. Head i
+            reads the i // (heads / its heads)-th of a factor.
     """
 
-    singular_values: Float[np.ndarray, "layer head d_head"]
-    sigma_q: Float[np.ndarray, "layer head"]
-    sigma_k: Float[np.ndarray, "layer head"]
-    factors: Callable[[int], tuple[Float[np.ndarray, "head h d"], Float[np.ndarray, "key_head h d"]]]
+    singular_values: Float[np.ndarray, "layer head rank"]
+    sigmas: tuple[Float[np.ndarray, "layer head"], ...]
+    factors: Callable[[int], tuple[Float[np.ndarray, "factor_head h d"], ...]]
 
 
 @in_one_line
@@ -138,11 +141,25 @@ class HeadNull(ABC):
     Values of statistics are those of the raw product at σ̂_Q = σ̂_K = 1, in the registry's order.
 
     Attributes:
-        d_model, d_head: the shape of the factors.
+        dims: (n_0, …, n_L) of the chain of factors, (d_model, d_head, d_model) of W_QK.
     """
 
-    d_model: int
-    d_head: int
+    dims: tuple[int, ...]
+
+    @property
+    def rank(self) -> int:
+        """How many eigenvalues are structurally nonzero: the smallest dimension."""
+        return min(self.dims)
+
+    @property
+    def d_model(self) -> int:
+        """n_0: of W_QK the width of the residual stream."""
+        return self.dims[0]
+
+    @property
+    def d_head(self) -> int:
+        """The rank: of W_QK the head dimension."""
+        return self.rank
 
     @property
     @abstractmethod
@@ -193,7 +210,7 @@ class HeadNull(ABC):
 
         Args:
             singular_values: of the raw products, descending.
-            scale: each head's σ̂_Q² σ̂_K². NaN where a head cannot be scored.
+            scale: each head's Π σ̂², of W_QK σ̂_Q² σ̂_K². NaN where a head cannot be scored.
 
         Returns:
             The scores. Where the null has no standard deviation, z is the normal score of the p-value. NaN also where
@@ -207,10 +224,12 @@ class HeadNull(ABC):
         # A head of zeros has no shape, and a statistic may be the same in every null draw: NaN, or infinitely far.
         with np.errstate(invalid="ignore", divide="ignore"):
             statistics = np.where(np.isnan(scale)[..., None], np.nan, spectral_statistics(singular_values))
-            standard = rescaled(statistics, 1.0 / scale, self.d_head)
+            standard = rescaled(statistics, 1.0 / scale, self.rank)
+            fixed = (self.std == 0) & (np.abs(standard - self.mean) <= ROUNDING * np.abs(self.mean))
+            standard = np.where(fixed, self.mean, standard)
             moments = zip(SPECTRAL_STATISTICS.values(), self.std, strict=True)
             spreads = [one.rescale_spread(std, scale) for one, std in moments]
-            quantile = rescaled(self.quantile.T, scale[..., None], self.d_head)
+            quantile = rescaled(self.quantile.T, scale[..., None], self.rank)
             lower, upper = self.edge_quantiles
             eigenvalues = singular_values**2 / scale[..., None]
             p_value = self.p_value(standard)
@@ -218,7 +237,7 @@ class HeadNull(ABC):
             above = standard > self.quantile[:, PROBABILITIES.index(0.5)]
             return HeadScores(
                 observed=statistics,
-                null_mean=rescaled(self.mean, scale, self.d_head),
+                null_mean=rescaled(self.mean, scale, self.rank),
                 null_std=np.stack(spreads, axis=-1),
                 null_quantile=np.swapaxes(quantile, -1, -2),
                 z_score=np.where(np.isnan(self.std), normal_score(p_value, above), z_score),
@@ -234,8 +253,13 @@ class SharedNull(HeadNull):
     """One Gaussian null for all heads of a shape, each at its own σ: a :class:`NullModel`."""
 
     source: str
-    description = "gaussian: i.i.d. Gaussian W_Q and W_K at the head's own sigma, every null draw at its own estimate"
     edge_level = EDGE_LEVEL
+
+    @property
+    def description(self) -> str:
+        """What the null is, its name first."""
+        factors = "factors" if head_shape(self.dims) is None else "W_Q and W_K"
+        return f"gaussian: i.i.d. Gaussian {factors} at the head's own sigma, every null draw at its own estimate"
 
     @property
     def method(self) -> str:
@@ -253,27 +277,42 @@ class SharedNull(HeadNull):
 
     def score_heads(self, heads: Heads, progress: Progress) -> ScoredHeads:
         """Score heads; those of which a factor is zero have no scale, and no scores."""
-        sigma = heads.sigma_q * heads.sigma_k
-        return ScoredHeads(self.score(heads.singular_values, np.where(sigma > 0, sigma**2, np.nan)), self._group)
+        return ScoredHeads(self.score(heads.singular_values, chain_scale(heads.sigmas)), self._group)
 
     def _told(self, mean: ArrayLike, std: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
-        """Mean and standard deviation of the draws, as far as they tell those of W_QK."""
-        extremes = ExtremeMoments(smallest=inverse_moment_order((self.d_model, self.d_head, self.d_model)))
-        orders = [moment_order(one, extremes, self.d_head) for one in SPECTRAL_STATISTICS.values()]
+        """Mean and standard deviation of the draws, as far as they tell those of the chain."""
+        extremes = ExtremeMoments(smallest=inverse_moment_order(self.dims))
+        orders = [moment_order(one, extremes, self.rank) for one in SPECTRAL_STATISTICS.values()]
         return drawn_moments(mean, std, orders)
 
     def _group(self) -> xr.Dataset:
         lower, upper = self.edge_quantiles
         group = self.spectrum().assign(edge_quantile_lower=((), lower), edge_quantile_upper=((), upper))
-        group = group.assign_coords(probability=np.array(PROBABILITIES), index=np.arange(self.d_head))
+        group = group.assign_coords(probability=np.array(PROBABILITIES), index=np.arange(self.rank))
         return describe(group, SCORES_SCHEMA["null"])
 
 
+def head_shape(dims: tuple[int, ...]) -> tuple[int, int] | None:
+    """(d_model, d_head) where the dims are (d_model, d_head, d_model), the chain of W_QK, or None."""
+    return dims[:2] if len(dims) == 3 and dims[1] <= dims[0] == dims[2] else None
+
+
+def rank_name(dims: tuple[int, ...]) -> str:
+    """What the smallest dimension is called."""
+    return "rank" if head_shape(dims) is None else "d_head"
+
+
+def chain_scale(sigmas: Sequence[Float[np.ndarray, "..."]]) -> Float[np.ndarray, "..."]:
+    """Π σ̂_l², by which the eigenvalues of a product of those factors are larger than at σ = 1; NaN where one is 0."""
+    sigma = math.prod(sigmas[1:], start=sigmas[0])
+    return np.where(sigma > 0, sigma**2, np.nan)
+
+
 def rescaled(
-    statistics: Float[np.ndarray, "... statistic"], factor: ArrayLike, d_head: int
+    statistics: Float[np.ndarray, "... statistic"], factor: ArrayLike, rank: int
 ) -> Float[np.ndarray, "... statistic"]:
     """Statistics, in the registry's order, of the spectra whose eigenvalues are ``factor`` times as large."""
-    parts = [one.rescale(statistics[..., k], factor, d_head) for k, one in enumerate(SPECTRAL_STATISTICS.values())]
+    parts = [one.rescale(statistics[..., k], factor, rank) for k, one in enumerate(SPECTRAL_STATISTICS.values())]
     return np.stack(np.broadcast_arrays(*parts), axis=-1)
 
 

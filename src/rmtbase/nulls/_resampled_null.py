@@ -14,12 +14,10 @@ from jaxtyping import Bool, Float
 
 from rmtbase.linalg import without_noise
 from rmtbase.nulls._grid import PROBABILITIES
-from rmtbase.nulls._head_null import EDGE_LEVEL, HeadScores, rescaled
+from rmtbase.nulls._head_null import EDGE_LEVEL, ROUNDING, HeadScores, rescaled
 from rmtbase.nulls._sample_null import SampleNull
 from rmtbase.shown import in_one_line
 from rmtbase.statistics import SPECTRAL_STATISTICS, on_distance_scale, spectral_statistics
-
-_ROUNDING = 1e-9  # relative; what a null holds fixed comes out of LAPACK equal to far more digits than these
 
 
 @in_one_line
@@ -32,39 +30,41 @@ class ResampledNull(SampleNull):
     statistics if a factor is orthogonal.
 
     Attributes:
-        d_model, d_head: the shape.
+        dims: the shape, (d_model, d_head, d_model) of W_QK.
         observed: the head's own statistics at σ̂ = 1, in the registry's order.
         sample: those of the draws.
         eigenvalues: of the draws, at σ̂ = 1, descending.
     """
 
-    d_model: int
-    d_head: int
+    dims: tuple[int, ...]
     observed: Float[np.ndarray, " statistic"]
     sample: Float[np.ndarray, "draw statistic"] = field(repr=False)
-    eigenvalues: Float[np.ndarray, "draw d_head"] = field(repr=False)
+    eigenvalues: Float[np.ndarray, "draw rank"] = field(repr=False)
 
     @classmethod
     def from_spectra(
-        cls, d_model: int, observed: Float[np.ndarray, " d_head"], drawn: Float[np.ndarray, "draw d_head"], scale: float
+        cls,
+        dims: tuple[int, ...],
+        observed: Float[np.ndarray, " rank"],
+        drawn: Float[np.ndarray, "draw rank"],
+        scale: float,
     ) -> ResampledNull:
         """From singular values of raw products.
 
         Args:
-            d_model: width of the residual stream.
+            dims: (n_0, …, n_L) of the chain of factors.
             observed: of the head, descending.
             drawn: of the draws.
-            scale: the head's σ̂_Q² σ̂_K², which its draws share.
+            scale: the head's Π σ̂², of W_QK σ̂_Q² σ̂_K², which its draws share.
         """
         drawn = without_noise(drawn)
         with np.errstate(invalid="ignore", divide="ignore"):  # a draw of zeros has no shape
             one, sample = (
                 rescaled(spectral_statistics(values), 1.0 / scale, observed.size) for values in (observed, drawn)
             )
-            near = np.isfinite(one) & (np.abs(sample - one) <= _ROUNDING * np.abs(one))
+            near = np.isfinite(one) & (np.abs(sample - one) <= ROUNDING * np.abs(one))
         return cls(
-            d_model=d_model,
-            d_head=observed.size,
+            dims=dims,
             observed=one,
             sample=np.where(near | np.isnan(sample), one, sample),
             eigenvalues=drawn**2 / scale,
@@ -76,7 +76,7 @@ class ResampledNull(SampleNull):
         rank = edge_rank(self.draws)
         ends = np.sort(self.eigenvalues[:, [-1, 0]], axis=0)
         lower, upper = ends[rank - 1, 0], ends[-rank, 1]
-        return float(lower * (1.0 - _ROUNDING)), float(upper * (1.0 + _ROUNDING))
+        return float(lower * (1.0 - ROUNDING)), float(upper * (1.0 + ROUNDING))
 
     @cached_property
     def mean(self) -> Float[np.ndarray, " statistic"]:
@@ -133,13 +133,13 @@ def edge_rank(draws: int) -> int:
     return max(1, int(EDGE_LEVEL * (draws + 1)))
 
 
-def unscored_head(d_head: int) -> tuple[HeadScores, xr.Dataset]:
+def unscored_head(rank: int) -> tuple[HeadScores, xr.Dataset]:
     """The scores of a head whose product is zero, and its part of the ``/null`` group: it has no shape, so NaN."""
     n, m = len(SPECTRAL_STATISTICS), len(PROBABILITIES)
     nothing, none = np.full(n, np.nan), np.zeros((), dtype=np.int64)
     quantile = np.full((n, m), np.nan)
     scores = HeadScores(nothing, nothing, nothing, quantile, nothing, nothing, np.array(np.nan), none, none, none)
-    return scores, _spectrum(np.full(d_head, np.nan), np.full((d_head, m), np.nan), (np.nan, np.nan))
+    return scores, _spectrum(np.full(rank, np.nan), np.full((rank, m), np.nan), (np.nan, np.nan))
 
 
 def _spectrum(mean: np.ndarray, quantile: np.ndarray, edges: tuple[float, float]) -> xr.Dataset:

@@ -6,6 +6,7 @@ import math
 import re
 import textwrap
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ from rmtbase.plots._picture import Picture, PictureAxes
 from rmtbase.plots._theme import Theme
 from rmtbase.shown import shown
 from rmtbase.statistics import SPECTRAL_STATISTICS
+from rmtbase.tables import circuit_of, layer_numbers, layer_stacks
 
 LEVEL = 0.05
 """False discovery rate under which a head or a matrix counts as flagged."""
@@ -39,6 +41,7 @@ _ELEMENTS = {
 }
 _NOTHING = 1e-300  # density, below any that is shown
 _LONGEST_TICK = 20  # characters beside an axis
+_STEPS, _MOST_TICKS = (1, 2, 4, 5, 10, 20, 25, 50, 100, 10**9), 12  # of layers between ticks; ticks of all stacks
 _LONGEST_LINE, _MOST_LINES = 44, 6  # of a title, in characters and lines
 _DECADES = 2.5  # up to which a logarithmic axis names 2 and 5 of each decade
 _BESIDE = 0.5  # inches of a panel that tick labels take
@@ -66,10 +69,16 @@ def own_axes(ax: Axes | None, theme: Theme, table: object = None) -> Axes:
 
 
 def model_title(table: object) -> str:
-    """The model and the revision that a table is of, for a title; empty where it names none."""
+    """The model and revision that a table is of, and the circuit where it is not W_QK; empty where it names none."""
     attributes = getattr(table, "attrs", {})
     model, revision = (str(attributes.get(name, "")) for name in ("model", "revision"))
-    return literal(model) + (f", revision {literal(revision)}" if model and revision else "")
+    circuit = f", ${circuit_of(attributes).latex}$" if "circuit" in attributes else ""
+    return literal(model) + (f", revision {literal(revision)}" if model and revision else "") + circuit
+
+
+def noun_of(table: object) -> str:
+    """What the rows of scores are: heads, or of some circuits key heads."""
+    return circuit_of(getattr(table, "attrs", {})).noun
 
 
 def styled(ax: Axes, theme: Theme) -> Axes:
@@ -337,6 +346,26 @@ def prefer_log(*values: np.ndarray) -> bool:
     """Whether positive values span so much that a linear axis would hide the small ones."""
     finite = np.concatenate([np.ravel(one)[np.isfinite(np.ravel(one))] for one in values])
     return finite.size > 0 and finite.min() > 0 and bool(finite.max() > _LOG_FROM * finite.min())
+
+
+def layer_axis(ax: Axes, which: str, table: xr.Dataset, theme: Theme) -> None:
+    """Ticks at whole places that show the layers' numbers; stacks, where there are several, named and set apart."""
+    numbers, stacks = layer_numbers(table), layer_stacks(table)
+    begins = [k for k in range(1, len(stacks)) if stacks[k] != stacks[k - 1]]
+    if not begins:
+        index_axis(ax, which, numbers)
+        return
+    step = next(one for one in _STEPS if len(stacks) <= _MOST_TICKS * one)
+    ticks: dict[int, str] = {}
+    for first, beyond in pairwise([0, *begins, len(stacks)]):
+        # None so near the next stack that its name would lie on it.
+        ends = beyond if beyond == len(stacks) else max(first + 1, beyond - step // 2)
+        ticks |= {k: literal(numbers[k], _LONGEST_TICK) for k in range(first, ends, step)}
+        stack = literal(stacks[first], _LONGEST_TICK)
+        ticks[first] = f"{stack} {ticks[first]}" if which == "y" else f"{ticks[first]}\n{stack}"
+    (ax.set_xticks if which == "x" else ax.set_yticks)(list(ticks), list(ticks.values()))
+    for place in begins:
+        (ax.axvline if which == "x" else ax.axhline)(place - 0.5, color=theme.muted, linewidth=0.8)
 
 
 def index_axis(ax: Axes, which: str, labels: Sequence[object]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -36,9 +36,9 @@ from rmtbase.plots._p_value_qq import p_value_qq
 from rmtbase.plots._picture import Picture, Pictures
 from rmtbase.plots._statistic_by_layer import statistic_by_layer
 from rmtbase.plots._theme import Theme, as_theme
-from rmtbase.scoring import require_scores
+from rmtbase.scoring import circuit_scores, circuits_of, require_scores
 from rmtbase.statistics import ELEMENT_STATISTICS
-from rmtbase.tables import null_method
+from rmtbase.tables import null_method, shapes_of
 
 MAIN_STATISTICS = ("normalized_participation_ratio", "effective_rank", "largest_eigenvalue", "log_determinant")
 """What the standard figures of a model show: how many directions carry the spectrum (on λ and on s), its largest
@@ -111,26 +111,32 @@ def compare(
 
 
 def figures(
-    table: xr.Dataset | xr.DataTree, *, theme: Theme | str = "light", width: float | None = None
+    table: xr.Dataset | xr.DataTree,
+    *,
+    theme: Theme | str = "light",
+    width: float | None = None,
+    names: Collection[str] | None = None,
 ) -> dict[str, Figure]:
     """Draw the standard figures of a baseline table, of effective depths or of a scores tree, by name.
 
     A baseline table gives the null's spectrum and its ordered eigenvalues for each shape, at its first σ: the others
     are the same picture, rescaled. A scores tree gives the map of q-values of all statistics together, how many heads
     leave the null by each, heat maps of z, ordered eigenvalues, statistics by layer, p-values, and the null's spectrum;
-    where it has /matrices, their heat maps too. Effective depths give one picture of the middle layer: a row for each
-    matrix, with the distance to each depth's law and the laws beside its spectrum. A table of spectra of any ensemble
-    gives the spectrum of each case, on shared axes, and one of elements their density.
+    where it has /matrices, their heat maps too; of every further circuit those of heads again, ``"ov-omnibus-map"``
+    say. Effective depths give one picture of the middle layer: a row for each matrix, with the distance to each depth's
+    law and the laws beside its spectrum. A table of spectra of any ensemble gives the spectrum of each case, on shared
+    axes, and one of elements their density.
 
     Args:
         table: any of these.
         theme: ``"light"``, ``"dark"``, ``"print"``, or a :class:`Theme`, whose ``with_style`` takes a style file.
         width: of each figure in inches; as wide as suits it if None.
+        names: of a scores tree draw these alone; all if None.
 
     Raises:
         ParameterError: no such table, no such theme, or a width that no figure can have.
     """
-    named = _figures(table, _look(theme, width))
+    named = _figures(table, _look(theme, width), names)
     for figure in named.values():
         fit_texts(figure)
     return Pictures(named)
@@ -146,10 +152,10 @@ def _look(theme: Theme | str, width: float | None) -> _Look:
     return _Look(theme, width)
 
 
-def _figures(table: xr.Dataset | xr.DataTree, look: _Look) -> dict[str, Picture]:
+def _figures(table: xr.Dataset | xr.DataTree, look: _Look, names: Collection[str] | None) -> dict[str, Picture]:
     if isinstance(table, xr.DataTree):
         require_scores(table)
-        return _of_scores(table, look)
+        return _of_scores(table, look, names)
     if not isinstance(table, xr.Dataset):
         raise ParameterError("table", type(table).__name__, "a table or a scores tree; open a file by open_table")
     if "distance_profile" in table:
@@ -213,24 +219,46 @@ def _pages(
     return named
 
 
-def _of_scores(tree: xr.DataTree, look: _Look) -> dict[str, Picture]:
-    layers = tree["heads"].sizes.get("layer", 1)
-    named = {
-        "omnibus-map": _single(omnibus_heatmap, look, tree, 6.8, height=_map_height(layers) + 0.3),
-        "heads-by-statistic": _bars(tree, look),
-        "z-heat-map": _heat_maps(z_heatmap, tree, _main_statistics(tree), look, layers),
-        "ordered-eigenvalues": _single(ordered_eigenvalues, look, tree, 8.0),
-        "statistics-by-layer": _by_layer(tree, look),
-        "p-value-qq": _single(p_value_qq, look, tree, 8.0),
-    }
-    if null_method(tree.attrs) != "resampled":
-        named["null-spectrum"] = _single(null_spectrum, look, tree, 8.0)
+def _of_scores(tree: xr.DataTree, look: _Look, wanted: Collection[str] | None) -> dict[str, Picture]:
+    drawers: dict[str, Callable[[], Picture]] = {}
+    for circuit in circuits_of(tree):
+        of_heads = _of_heads(circuit_scores(tree, circuit), look)
+        drawers |= of_heads if circuit == "qk" else {f"{circuit}-{name}": draw for name, draw in of_heads.items()}
     if "matrices" in tree.children:
         matrices = matrices_of(tree)
         held = matrices["statistic"].values.tolist()
         shown = tuple(name for name in ELEMENT_STATISTICS if name in held)
-        named["matrix-z-heat-map"] = _heat_maps(matrix_z_heatmap, tree, shown, look, matrices.sizes["layer"])
-    return named
+        layers = matrices.sizes["layer"]
+        drawers["matrix-z-heat-map"] = partial(_heat_maps, matrix_z_heatmap, tree, shown, look, layers)
+    return {name: draw() for name, draw in drawers.items() if wanted is None or name in wanted}
+
+
+def _of_heads(tree: xr.DataTree, look: _Look) -> dict[str, Callable[[], Picture]]:
+    """What draws each picture of the heads of one circuit."""
+    layers = tree["heads"].sizes.get("layer", 1)
+    drawers = {
+        "omnibus-map": partial(_single, omnibus_heatmap, look, tree, 6.8, height=_map_height(layers) + 0.3),
+        "heads-by-statistic": partial(_bars, tree, look),
+        "z-heat-map": lambda: _heat_maps(z_heatmap, tree, _main_statistics(tree), look, layers),
+        "ordered-eigenvalues": partial(_single, ordered_eigenvalues, look, tree, 8.0),
+        "statistics-by-layer": partial(_by_layer, tree, look),
+        "p-value-qq": partial(_single, p_value_qq, look, tree, 8.0),
+    }
+    if null_method(tree.attrs) != "resampled":
+        drawers["null-spectrum"] = partial(_null_spectra, tree, look)
+    return drawers
+
+
+def _null_spectra(tree: xr.DataTree, look: _Look) -> Picture:
+    """The null of each shape that heads have, on axes of its own."""
+    shapes = shapes_of(tree)[:_PANELS]
+    if len(shapes) == 1:
+        return _single(null_spectrum, look, tree, 8.0)
+    panels = {str(dims): {"table": tree, "case": case} for case, dims in enumerate(shapes)}
+    title = model_title(tree)
+    figure = _panels(partial(null_spectrum, legend=False), panels, look, 2, share_y=False, title=title, share_x=False)
+    _legend_each(figure, look.theme)
+    return figure
 
 
 def _of_depths(table: xr.Dataset, look: _Look) -> Picture:
@@ -324,6 +352,11 @@ def _legend(figure: Picture, theme: Theme) -> None:
         size = theme.points("legend.fontsize")
         figure.legend(handles, labels, **place, fontsize=size, labelcolor=theme.text, frameon=False)
         return
+    _legend_each(figure, theme)
+
+
+def _legend_each(figure: Picture, theme: Theme) -> None:
+    """A legend below each of the panels, which become as much higher."""
     for ax in figure.axes:
         add_legend(ax, theme)
     height = figure.get_figheight()
@@ -349,8 +382,9 @@ def _panels(
     share_y: bool,
     height: float = 3.2,
     title: str = "",
+    share_x: bool = True,
 ) -> Picture:
-    """A grid of panels with a shared x axis, whose labels are at the rim: below the lowest panel of each column."""
+    """A grid of panels whose labels of a shared x axis are at the rim: below the lowest panel of each column."""
     columns = min(columns, len(panels))
     if look.width is not None:
         columns = min(columns, max(1, int(look.width / _NARROWEST)))
@@ -358,7 +392,7 @@ def _panels(
     height *= min(1.0, max(0.72, width / columns / _PANEL))
     rows = -(-len(panels) // columns)
     figure = new_figure(look.theme, width, height * rows, title)
-    grid = figure.subplots(rows, columns, sharex=True, sharey=share_y, squeeze=False)
+    grid = figure.subplots(rows, columns, sharex=share_x, sharey=share_y, squeeze=False)
     for place, (ax, options) in enumerate(zip(grid.flat, panels.values(), strict=False)):
         options = dict(options)
         plot(options.pop("table"), ax=styled(ax, look.theme), theme=look.theme, **options)
@@ -366,7 +400,7 @@ def _panels(
         if share_y:
             ax.label_outer()
         is_lowest = place + columns >= len(panels)
-        ax.set_xlabel(label if is_lowest else "")
+        ax.set_xlabel(label if is_lowest or not share_x else "")
         if is_lowest:
             ax.tick_params(axis="x", labelbottom=True)
     for ax in list(grid.flat)[len(panels) :]:

@@ -7,7 +7,17 @@ import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
-from rmtbase.plots._axes import LEVEL, finished, heads_of, literal, own_axes, panel_size, statistic_words, wrapped
+from rmtbase.plots._axes import (
+    LEVEL,
+    finished,
+    heads_of,
+    literal,
+    noun_of,
+    own_axes,
+    panel_size,
+    statistic_words,
+    wrapped,
+)
 from rmtbase.plots._theme import Theme, as_theme
 
 _NAMES = 0.44  # of the figure's width, what the names of statistics may take
@@ -54,5 +64,5 @@ def flagged_by_statistic(
     ax.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=6))
     ax.grid(visible=False)
     ax.tick_params(axis="y", length=0)
-    ax.set(xlabel=f"heads with q < {level:g}, of {total}", ylabel="")
+    ax.set(xlabel=f"{noun_of(scores)}s with q < {level:g}, of {total}", ylabel="")
     return finished(ax, theme, "", legend=False)

@@ -19,8 +19,10 @@ from rmtbase.plots._axes import (
     counted,
     heads_of,
     index_axis,
+    layer_axis,
     literal,
     matrices_of,
+    noun_of,
     own_axes,
     panel_size,
     require_statistic,
@@ -31,6 +33,7 @@ from rmtbase.plots._axes import (
 from rmtbase.plots._theme import Theme, as_theme
 from rmtbase.scoring import signed_distance
 from rmtbase.statistics import SPECTRAL_STATISTICS
+from rmtbase.tables import heads_present, matrices_present
 
 _UPRIGHT_BELOW = 0.6  # inches for each component's name
 
@@ -73,9 +76,11 @@ def omnibus_heatmap(
     q = heads["omnibus_q_value"].values
     with np.errstate(divide="ignore"):
         strength = -np.log10(q)
-    _cells(ax, strength, q < level, *_q_colors(theme), heads, "head", level, theme)
-    found = f"{(q < level).sum()} of {counted(int(np.isfinite(q).sum()), 'head')} left the null"
-    titled(ax, f"all statistics together\n{found}; {_legend(q, level)}", theme)
+    there, noun = heads_present(heads), noun_of(scores)
+    _cells(ax, strength, q < level, there, *_q_colors(theme), heads, "head", level, theme)
+    ax.set_xlabel(noun)
+    found = f"{(q < level).sum()} of {counted(int(np.isfinite(q).sum()), noun)} left the null"
+    titled(ax, f"all statistics together\n{found}; {_legend(q[there], level)}", theme)
     if colorbar:
         q_colorbar(ax, theme)
     return ax
@@ -110,7 +115,10 @@ def z_heatmap(
         ParameterError: no scores of heads, or not of this statistic.
     """
     heads, theme = heads_of(scores).transpose("layer", "head", ...), as_theme(theme)
-    return _z_map(heads, "head", statistic, level, own_axes(ax, theme, scores), theme, colorbar)
+    ax = own_axes(ax, theme, scores)
+    _z_map(heads, "head", heads_present(heads), statistic, level, ax, theme, colorbar)
+    ax.set_xlabel(noun_of(scores))
+    return ax
 
 
 def matrix_z_heatmap(
@@ -122,9 +130,13 @@ def matrix_z_heatmap(
     theme: Theme | str = "light",
     colorbar: bool = True,
 ) -> Axes:
-    """Draw z of every weight matrix, layer by component; arguments, axes and errors as in :func:`z_heatmap`."""
+    """Draw z of every weight matrix, layer by component; arguments, axes and errors as in :func:`z_heatmap`.
+
+    Where a layer lacks a component there is no cell.
+    """
     matrices, theme = matrices_of(scores).transpose("layer", "component", ...), as_theme(theme)
-    ax = _z_map(matrices, "component", statistic, level, own_axes(ax, theme, scores), theme, colorbar)
+    there, ax = matrices_present(matrices), own_axes(ax, theme, scores)
+    _z_map(matrices, "component", there, statistic, level, ax, theme, colorbar)
     components = [str(one) for one in matrices["component"].values]
     upright = panel_size(ax)[0] < _UPRIGHT_BELOW * len(components)
     breaks = " " if upright else "\n"
@@ -189,21 +201,27 @@ def _q_colors(theme: Theme) -> tuple[Colormap, BoundaryNorm]:
 
 
 def _z_map(
-    table: xr.Dataset, across: str, statistic: str, level: float, ax: Axes, theme: Theme, colorbar: bool
-) -> Axes:
+    table: xr.Dataset,
+    across: str,
+    there: Bool[np.ndarray, "layer across"],
+    statistic: str,
+    level: float,
+    ax: Axes,
+    theme: Theme,
+    colorbar: bool,
+) -> None:
     one = table.sel(statistic=require_statistic(table, statistic))
     z = signed_distance(one)
-    _cells(ax, z, one["q_value"].values < level, *z_colors(theme), table, across, level, theme)
+    _cells(ax, z, one["q_value"].values < level, there, *z_colors(theme), table, across, level, theme)
     known = statistic in SPECTRAL_STATISTICS and SPECTRAL_STATISTICS[statistic].on_log_scale
     of = rf" of $\ln\,{SPECTRAL_STATISTICS[statistic].symbol}$" if known else ""
     largest = f"largest $|z|${of}: {rounded(np.nanmax(np.abs(z)), 3)}; " if not np.isnan(z).all() else ""
-    titled(ax, f"{statistic_label(statistic)}\n{largest}{_legend(z, level)}", theme)
+    titled(ax, f"{statistic_label(statistic)}\n{largest}{_legend(z[there], level)}", theme)
     if colorbar:
         z_colorbar(ax, theme)
-    return ax
 
 
-def _legend(values: Float[np.ndarray, "layer across"], level: float) -> str:
+def _legend(values: Float[np.ndarray, " cell"], level: float) -> str:
     """What the marks of a map mean, for its title."""
     crosses = f"; {bound('cross: not scored')}" if np.isnan(values).any() else ""
     return bound(f"dot: q < {level:g}") + crosses
@@ -213,6 +231,7 @@ def _cells(
     ax: Axes,
     values: Float[np.ndarray, "layer across"],
     flagged: Bool[np.ndarray, "layer across"],
+    there: Bool[np.ndarray, "layer across"],
     cmap: Colormap,
     norm: BoundaryNorm,
     table: xr.Dataset,
@@ -220,7 +239,7 @@ def _cells(
     level: float,
     theme: Theme,
 ) -> None:
-    """A coloured cell for each value, a dot on each that is flagged, a cross for none, layer 0 on top."""
+    """A coloured cell for each value, a dot on each that is flagged, a cross for none that is there, layer 0 on top."""
     n_layers, n_across = values.shape
     places = np.arange(n_across + 1) - 0.5, np.arange(n_layers + 1) - 0.5
     ax.pcolormesh(*places, np.ma.masked_where(np.isnan(values), values), cmap=cmap, norm=norm, linewidth=0)
@@ -230,7 +249,7 @@ def _cells(
         x, y, linestyle="none", marker="o", markersize=size, markerfacecolor=theme.surface,
         markeredgecolor=theme.text, markeredgewidth=0.5, label=f"q < {level:g}",
     )  # fmt: skip
-    y, x = np.nonzero(np.isnan(values))
+    y, x = np.nonzero(np.isnan(values) & there)
     ax.plot(
         x, y, linestyle="none", marker="x", markersize=size, color=theme.muted, markeredgewidth=0.8, label="not scored"
     )
@@ -240,5 +259,5 @@ def _cells(
     ax.set_ylim(n_layers - 0.5, -0.5)
     ax.set_xlim(-0.5, n_across - 0.5)
     index_axis(ax, "x", table[across].values.tolist())
-    index_axis(ax, "y", table["layer"].values.tolist())
+    layer_axis(ax, "y", table, theme)
     ax.set(xlabel=across, ylabel="layer")

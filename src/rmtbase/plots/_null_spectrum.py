@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -13,7 +14,7 @@ from rmtbase.errors import ParameterError
 from rmtbase.laws import GaussianChain, low_rank_product, naive_marchenko_pastur
 from rmtbase.plots._axes import add_density, finished, null_of, own_axes, require_case, rounded
 from rmtbase.plots._theme import Theme, as_theme
-from rmtbase.tables import null_method
+from rmtbase.tables import CIRCUITS, Circuit, circuit_of, null_method, shapes_of
 
 _POINTS = 500  # at which a law's density is drawn
 _SEEN = 1e-5  # of the highest density, the least that a logarithmic axis shows
@@ -24,7 +25,7 @@ class _Spectrum(NamedTuple):
     density: Float[np.ndarray, " bin"]
     error: Float[np.ndarray, " bin"] | None
     free: GaussianChain
-    naive: GaussianChain
+    naive: GaussianChain | None
     title: str
     unit: str
 
@@ -41,12 +42,12 @@ def null_spectrum(
 
     Of an analytic null, which has no draws, the laws alone. The free-product law is the limit of W_QK's spectrum, and
     the vertical lines are its edges λ₋ and λ₊. The Marchenko–Pastur law is that of a single factor: too narrow, and
-    drawn to show by how much. Both are exact densities, drawn from edge to edge. Where the spectrum begins at zero, the
-    axis of densities is logarithmic.
+    drawn to show by how much; of one matrix by itself it is the limit. Both are exact densities, drawn from edge to
+    edge. Where the spectrum begins at zero, the axis of densities is logarithmic.
 
     Args:
         table: a baseline table, or a scores tree (whose null is at σ = 1, raw product).
-        case: which row of a baseline table.
+        case: which row of a baseline table; which shape of a scores tree that has several.
         ax: where to draw; new axes if None.
         theme: colours, or their name.
         legend: whether to draw one, below the axes.
@@ -57,7 +58,8 @@ def null_spectrum(
     Raises:
         ParameterError: no such case, a table without a null, or scores of heads that have a null each.
     """
-    found = _of_tree(table) if isinstance(table, xr.DataTree) else _of_case(require_case(table, case), table.attrs)
+    is_tree = isinstance(table, xr.DataTree)
+    found = _of_tree(table, case) if is_tree else _of_case(require_case(table, case), table.attrs)
     theme = as_theme(theme)
     ax = own_axes(ax, theme, table)
     edges, density = found.bin_edge, found.density
@@ -66,13 +68,17 @@ def null_spectrum(
     floor = 0.0 if lower > 0 else _SEEN * float(np.nanmax(density))
     if found.error is not None:
         add_density(ax, edges, (edges[1:] + edges[:-1]) / 2, density, found.error, theme, lowest=floor)
-    naive_x, naive_y = _curve(found.naive)
-    ax.plot(
-        naive_x, naive_y, color=theme.naive, linewidth=1.6, linestyle=(0, (5, 2)),
-        label="Marchenko–Pastur (one factor)",
-    )  # fmt: skip
+    highest = 0.0
+    if found.naive is not None:
+        naive_x, naive_y = _curve(found.naive)
+        highest = float(naive_y.max())
+        ax.plot(
+            naive_x, naive_y, color=theme.naive, linewidth=1.6, linestyle=(0, (5, 2)),
+            label="Marchenko–Pastur (one factor)",
+        )  # fmt: skip
     x, y = _curve(found.free)
-    ax.plot(x, y, color=theme.free_law, linewidth=1.8, label="free-product law")
+    name = "free-product law" if len(found.free.dims) > 2 else "Marchenko–Pastur law"
+    ax.plot(x, y, color=theme.free_law, linewidth=1.8, label=name)
     label = rf"its edges $\lambda_-$ = {rounded(lower, 4)}, $\lambda_+$ = {rounded(upper, 4)}"
     ax.axvline(lower, color=theme.free_law, linewidth=1.2, linestyle=":", label=label)
     ax.axvline(upper, color=theme.free_law, linewidth=1.2, linestyle=":")
@@ -85,7 +91,7 @@ def null_spectrum(
         ax.set_yscale("log")
         ax.set_ylim(floor, 2.0 * top)
     else:
-        ax.set_ylim(0.0, 1.05 * max(top, y.max(), naive_y.max()))
+        ax.set_ylim(0.0, 1.05 * max(top, y.max(), highest))
     ax.set(xlabel=found.unit, ylabel=r"density ($1/\lambda$)")
     return finished(ax, theme, found.title, legend)
 
@@ -107,9 +113,20 @@ def case_title(d_model: int, d_head: int, sigma_q: float, sigma_k: float) -> str
     return f"Null of $W_{{QK}}$ at $d = {d_model}$, $h = {d_head}$, ${sigma}$"
 
 
-def eigenvalue_label(normalization: str) -> str:
+def chain_title(what: str, circuit: Circuit, dims: Sequence[int]) -> str:
+    """What is shown of a circuit of those sizes, as a title."""
+    if len(dims) == 2:
+        return f"{what} at $h = {dims[0]}$, $d = {dims[1]}$"
+    left, rank, right = dims
+    if left == right:
+        return f"{what} at $d = {left}$, $h = {rank}$"
+    first, second = (factor.letter for factor in circuit.factors)
+    return f"{what} at $d_{first} = {left}$, $h = {rank}$, $d_{second} = {right}$"
+
+
+def eigenvalue_label(normalization: str, matrix: str = CIRCUITS["qk"].latex) -> str:
     """The axis of an eigenvalue, with its normalization and unit."""
-    product = r"W_{QK}^{\top} W_{QK}"
+    product = rf"{matrix}^{{\top}} {matrix}"
     over = " / d" if normalization == "sqrt_d" else ""
     return rf"eigenvalue $\lambda$ of ${product}{over}$ (dimensionless)"
 
@@ -132,18 +149,23 @@ def _of_case(row: xr.Dataset, attributes: dict) -> _Spectrum:
     )
 
 
-def _of_tree(tree: xr.DataTree) -> _Spectrum:
+def _of_tree(tree: xr.DataTree, place: int) -> _Spectrum:
     null = null_of(tree)
     if "density" not in null:
         raise ParameterError("table", "scores of heads that have a null each", "one null, of which there is a density")
-    d_model, d_head = int(tree.attrs["d_model"]), int(tree.attrs["d_head"])
-    simulated = null_method(tree.attrs) == "simulated"
+    shapes, circuit = shapes_of(tree), circuit_of(tree.attrs)
+    if not 0 <= place < len(shapes):
+        raise ParameterError("case", place, f"0 to {len(shapes) - 1}, a shape of the heads")
+    dims, simulated = shapes[place], null_method(tree.attrs) == "simulated"
+    null = null.isel(shape=place) if "shape" in null.dims else null
+    is_square = len(dims) == 3 and dims[0] == dims[2]
+    title = chain_title(f"Null of ${circuit.latex}$", circuit, dims)
     return _Spectrum(
         null["bin_edge"].values,
         null["density" if simulated else "density_free"].values,
         null["density_standard_error"].values if simulated else None,
-        low_rank_product(d_model=d_model, d_head=d_head, normalization="none"),
-        naive_marchenko_pastur(d_model=d_model, d_head=d_head, normalization="none"),
-        case_title(d_model, d_head, 1.0, 1.0),
-        eigenvalue_label("none"),
+        GaussianChain(dims=dims, normalization="none"),
+        naive_marchenko_pastur(d_model=dims[0], d_head=dims[1], normalization="none") if is_square else None,
+        case_title(dims[0], dims[1], 1.0, 1.0) if circuit.name == "qk" and is_square else title,
+        eigenvalue_label("none", circuit.latex),
     )

@@ -18,14 +18,16 @@ from rmtbase.plots._axes import (
     heads_of,
     literal,
     log_axis,
+    noun_of,
     null_of,
     own_axes,
     prefer_log,
     require_case,
 )
-from rmtbase.plots._null_spectrum import case_title
+from rmtbase.plots._null_spectrum import case_title, chain_title
 from rmtbase.plots._theme import Theme, as_theme
 from rmtbase.scoring import farthest_distance
+from rmtbase.tables import circuit_of, heads_present, layer_names, shapes_of
 
 BANDS = ((0.01, 0.99, 0.22), (0.16, 0.84, 0.4))
 """Lower and upper probability of each null band, with its opacity."""
@@ -44,7 +46,7 @@ def ordered_eigenvalues(
 
     Each eigenvalue is divided by the null's median at its rank, so that every rank is seen alike, and has its own band:
     a head can leave it at any rank. A head's eigenvalues are at the scale of its own σ̂_Q² σ̂_K², as those of the null
-    are. Heads that have a null each stand in front of their own bands (1-99 %).
+    are. Heads that have a null each, or several shapes, stand in front of their own bands (1-99 %).
 
     Args:
         table: a baseline table (the null alone) or a scores tree.
@@ -67,14 +69,19 @@ def ordered_eigenvalues(
         null, held = null_of(table), heads_of(table)
         rank = held.sizes["index"]
         quantile, probability = null["eigenvalue_quantile"].values, null["probability"].values
-        picked = _picked(held, heads)
-        scale = (held["sigma_q"] * held["sigma_k"]).values ** 2
+        picked = _picked(held, heads, noun_of(table))
+        circuit, shapes = circuit_of(table.attrs), shapes_of(table)
+        scale = np.prod([held[factor.sigma].values for factor in circuit.factors], axis=0) ** 2
         own_nulls = quantile.ndim > 2
-        bands = [quantile[place] for place in picked] if own_nulls else [quantile]
+        if "layer_shape" in null:
+            shape = null["layer_shape"].values
+            bands = [quantile[shape[layer]] for layer, _ in picked]
+        else:
+            bands = [quantile[place] for place in picked] if own_nulls else [quantile]
         for k, (place, name) in enumerate(picked.items()):
             own = bands[k if own_nulls else 0]
             lines[name] = _over(held["eigenvalue"].values[place] / scale[place], _at(own, probability, 0.5))
-        title = f"Ordered eigenvalues at $d = {int(table.attrs['d_model'])}$, $h = {int(table.attrs['d_head'])}$"
+        title = chain_title("Ordered eigenvalues", circuit, shapes[0]) if len(shapes) == 1 else "Ordered eigenvalues"
     else:
         if heads is not None:
             raise ParameterError("heads", heads, "None for a baseline table, which holds no heads")
@@ -89,7 +96,7 @@ def ordered_eigenvalues(
     across = k if rank > 1 else np.array([0.6, 1.4])  # the bands of one rank have some width
     if own_nulls:
         lower, upper, alpha = BANDS[0]
-        names = [f"the head's null, {lower * 100:g}–{upper * 100:g} %", *[None] * len(bands)]
+        names = [f"the {noun_of(table)}'s null, {lower * 100:g}–{upper * 100:g} %", *[None] * len(bands)]
         for band, colour, name in zip(bands, cycle(theme.series), names, strict=False):
             low, high = _at(band, probability, lower), _at(band, probability, upper)
             ax.fill_between(across, low, high, color=colour, alpha=alpha, linewidth=0, label=name)
@@ -124,21 +131,22 @@ def _at(
     return band[:, int(np.argmin(np.abs(probability - level)))]
 
 
-def _picked(heads: xr.Dataset, chosen: Sequence[tuple[int, int]] | None) -> dict[tuple[int, int], str]:
+def _picked(heads: xr.Dataset, chosen: Sequence[tuple[int, int]] | None, noun: str) -> dict[tuple[int, int], str]:
     """Place and label of the heads to draw."""
     layers, places = heads["layer"].values.tolist(), heads["head"].values.tolist()
+    names, there = layer_names(heads), heads_present(heads)
     if chosen is None:
         named = _far_middle_near(heads)
     else:
         if not 1 <= len(chosen) <= len(MARKERS):
             raise ParameterError("heads", chosen, f"1 to {len(MARKERS)} pairs (layer, head)")
         for layer, head in chosen:
-            if layer not in layers or head not in places:
+            if layer not in layers or head not in places or not there[layers.index(layer), places.index(head)]:
                 raise ParameterError(
                     "heads", (layer, head), f"a layer from {layers[0]} to {layers[-1]}, a head from 0 to {places[-1]}"
                 )
         named = {(layers.index(layer), places.index(head)): "" for layer, head in chosen}
-    return {(i, j): f"layer {literal(layers[i])} head {literal(places[j])}{words}" for (i, j), words in named.items()}
+    return {(i, j): f"{literal(names[i])} {noun} {literal(places[j])}{words}" for (i, j), words in named.items()}
 
 
 def _far_middle_near(heads: xr.Dataset) -> dict[tuple[int, int], str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import cycle
-from typing import Any
 
 import numpy as np
 import scipy
@@ -18,13 +17,14 @@ from rmtbase.plots._axes import (
     finished,
     heads_of,
     literal,
+    noun_of,
     own_axes,
     require_statistic,
     rounded,
     statistic_words,
 )
 from rmtbase.plots._theme import Theme, as_theme
-from rmtbase.scoring import p_value_floors
+from rmtbase.scoring import layer_p_value_floors, p_value_floors
 from rmtbase.tables import null_method
 
 OMNIBUS = "omnibus"
@@ -89,30 +89,37 @@ def p_value_qq(
             marker=marker, markersize=4.0 if column.size <= _EVERY else 2.8, markerfacecolor="none",
             markeredgecolor=colour, label=_label(name),
         )  # fmt: skip
-    for floor, label, style in _floors(draws, scores.attrs, columns):
+    for floor, label, style in _floors(draws, scores, columns):
         ax.axhline(-np.log10(floor), color=theme.muted, linewidth=1.0, linestyle=style, label=label)
     ax.set_xlim(left=0.0)
     ax.set_ylim(bottom=0.0)
-    ax.set(xlabel=r"expected $-\log_{10} p$ of null heads", ylabel=r"observed $-\log_{10} p$")
-    return finished(ax, theme, f"p-values of {counted(n, 'head')}", legend and bool(columns))
+    ax.set(xlabel=rf"expected $-\log_{{10}} p$ of null {noun_of(scores)}s", ylabel=r"observed $-\log_{10} p$")
+    return finished(ax, theme, f"p-values of {counted(n, noun_of(scores))}", legend and bool(columns))
 
 
 def _floors(
-    draws: int | None, attributes: Mapping[Any, Any], columns: Mapping[str, Float[np.ndarray, " n"]]
+    draws: int | None, scores: xr.DataTree | xr.Dataset, columns: Mapping[str, Float[np.ndarray, " n"]]
 ) -> Iterator[tuple[float, str, str]]:
     """Each floor of what is drawn, with its name and the style of its line.
 
-    Of so many draws, or of a scores file; that of an analytic null only if one of the columns begins on it.
+    Of so many draws, or of a scores file, where shapes may have several; that of an analytic null only if one of the
+    columns begins on it.
     """
-    single, joint = p_value_floors(attributes if draws is None else {"null_draws": draws})
-    if draws is None and null_method(attributes) == "analytic":
-        if any(column[0] <= single for column in columns.values()):
-            yield single, f"floor {rounded(single, 1)}", "--"
+    if draws is None and isinstance(scores, xr.DataTree):
+        single, joint = (sorted(set(each.tolist())) for each in layer_p_value_floors(scores))
+    else:
+        single, joint = ([floor] for floor in p_value_floors({} if draws is None else {"null_draws": draws}))
+    if draws is None and null_method(scores.attrs) == "analytic":
+        if any(column[0] <= single[0] for column in columns.values()):
+            yield single[0], f"floor {rounded(single[0], 1)}", "--"
         return
-    if single and set(columns) - {OMNIBUS}:
-        yield single, f"floor of one statistic, {rounded(single, 2)}", "--"
-    if joint and OMNIBUS in columns:
-        yield joint, f"floor of all together, {rounded(joint, 2)}", ":"
+    for floors, name, style, drawn in (
+        (single, "one statistic", "--", set(columns) - {OMNIBUS}),
+        (joint, "all together", ":", OMNIBUS in columns),
+    ):
+        for floor in floors:
+            if floor and drawn:
+                yield floor, f"floor of {name}, {rounded(floor, 2)}", style
 
 
 def expected_p_values(n: int, coverage: float = 0.95) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import xarray as xr
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, SymmetricalLogLocator
 
@@ -13,8 +13,9 @@ from rmtbase.plots._axes import (
     bound,
     finished,
     heads_of,
-    index_axis,
+    layer_axis,
     log_axis,
+    noun_of,
     own_axes,
     prefer_log,
     require_statistic,
@@ -22,6 +23,7 @@ from rmtbase.plots._axes import (
 )
 from rmtbase.plots._theme import Theme, as_theme
 from rmtbase.statistics import Statistic, get_statistic
+from rmtbase.tables import heads_present
 
 BAND = (0.005, 0.995)
 """The null band of the figure: 99 % of null heads lie in it."""
@@ -41,10 +43,11 @@ def statistic_by_layer(
 ) -> Axes:
     """Draw every head as a point at its layer, the layers' medians, and the band that holds 99 % of null heads.
 
-    Where each head has a null of its own, each has its own band, a bar behind its point. Within a layer, heads stand
-    from left to right in their order. A statistic that scales with σ_Q² σ_K², of which each head has its own, is drawn
-    over its null mean (the log-determinant: minus its null mean), and the axis says so. Where heads lie so far out that
-    the band could not be seen, the axis is logarithmic, beyond the band's width if values may be negative.
+    Where heads have several shapes, each layer has the band of its own. Where each head has a null of its own, each has
+    its own band, a bar behind its point. Within a layer, heads stand from left to right in their order. A statistic
+    that scales with σ_Q² σ_K², of which each head has its own, is drawn over its null mean (the log-determinant: minus
+    its null mean), and the axis says so. Where heads lie so far out that the band could not be seen, the axis is
+    logarithmic, beyond the band's width if values may be negative.
 
     Args:
         scores: a scores tree, or its /heads.
@@ -71,9 +74,9 @@ def statistic_by_layer(
 
     theme = as_theme(theme)
     ax = own_axes(ax, theme, scores)
-    offset = np.linspace(-0.3, 0.3, n_heads) if n_heads > 1 else np.zeros(1)
-    x = np.arange(n_layers)[:, None] + offset
-    _draw_null(ax, x, null, theme)
+    x = _places(heads_present(table))
+    noun = noun_of(scores)
+    _draw_null(ax, x, null, theme, noun)
     size = float(np.clip(30 / n_layers**0.5 / n_heads**0.25, 2.0, 4.5))
     for chosen, colour, fill, sign in (
         (~flagged, theme.observed, "none", "≥"),
@@ -81,7 +84,7 @@ def statistic_by_layer(
     ):
         ax.plot(
             x[chosen], value[chosen], linestyle="none", marker="o", markersize=size, markeredgecolor=colour,
-            markerfacecolor=fill, markeredgewidth=0.9, label=f"head, q {sign} {level:g}",
+            markerfacecolor=fill, markeredgewidth=0.9, label=f"{noun}, q {sign} {level:g}",
         )  # fmt: skip
     places = np.arange(n_layers)
     ax.hlines(
@@ -89,9 +92,16 @@ def statistic_by_layer(
     )
     _scale(ax, value, null)
     ax.set_xlim(-0.6, n_layers - 0.4)
-    index_axis(ax, "x", heads["layer"].values.tolist())
+    layer_axis(ax, "x", table, theme)
     ax.set(xlabel="layer", ylabel=_axis_label(one))
     return finished(ax, theme, "", legend)
+
+
+def _places(there: Bool[np.ndarray, "layer head"]) -> Float[np.ndarray, "layer head"]:
+    """Where on the axis each head stands: within its layer from left to right; NaN where there is none."""
+    count, place = there.sum(axis=1, keepdims=True), np.cumsum(there, axis=1) - 1
+    offset = np.where(count > 1, -0.3 + 0.6 * place / np.maximum(count - 1, 1), 0.0)
+    return np.where(there, np.arange(len(there))[:, None] + offset, np.nan)
 
 
 def _relative(
@@ -123,25 +133,59 @@ def _draw_null(
     x: Float[np.ndarray, "layer head"],
     levels: Float[np.ndarray, "level layer head"],
     theme: Theme,
+    noun: str,
 ) -> None:
+    """One band where one null is all heads'; a band for each run of layers whose heads share one; else bars."""
     lower, middle, upper = levels
     scored = np.isfinite(lower) & np.isfinite(upper)
     if not scored.any():
         return
-    if all(np.ptp(level[scored]) <= _SAME * np.abs(level[scored]).max() for level in levels):
+    names = [f"null, 99 % of {noun}s", "null, median"]
+    if _is_one(levels, scored):
         low, median, high = (float(level[scored][0]) for level in levels)
-        ax.axhspan(low, high, color=theme.null, alpha=0.28, linewidth=0, label="null, 99 % of heads")
-        ax.axhline(median, color=theme.null, linewidth=1.2, label="null, median")
+        ax.axhspan(low, high, color=theme.null, alpha=0.28, linewidth=0, label=names[0])
+        ax.axhline(median, color=theme.null, linewidth=1.2, label=names[1])
+        return
+    runs = _runs_of_one_null(levels, scored)
+    if runs is not None:
+        for first, beyond in runs:
+            here = scored[first:beyond]
+            low, median, high = (float(level[first:beyond][here][0]) for level in levels)
+            ends = first - 0.5, beyond - 0.5
+            ax.fill_between(ends, low, high, color=theme.null, alpha=0.28, linewidth=0, label=names[0])
+            ax.hlines(median, *ends, color=theme.null, linewidth=1.2, label=names[1])
+            names = ["", ""]
         return
     width = float(np.clip(240 / x.size, 1.0, 7.0))
     ax.vlines(
         x[scored], lower[scored], upper[scored], color=theme.null, alpha=0.45, linewidth=width,
-        label="each head's null, 99 %",
+        label=f"each {noun}'s null, 99 %",
     )  # fmt: skip
     ax.plot(
         x[scored], middle[scored], linestyle="none", marker="_", markersize=width + 1.0, color=theme.null,
-        label="each head's null, median",
+        label=f"each {noun}'s null, median",
     )  # fmt: skip
+
+
+def _is_one(levels: Float[np.ndarray, "level layer head"], scored: Bool[np.ndarray, "layer head"]) -> bool:
+    """Whether the levels of all these heads are those of one null."""
+    return all(np.ptp(level[scored]) <= _SAME * np.abs(level[scored]).max() for level in levels)
+
+
+def _runs_of_one_null(
+    levels: Float[np.ndarray, "level layer head"], scored: Bool[np.ndarray, "layer head"]
+) -> list[tuple[int, int]] | None:
+    """The runs of layers, first and beyond the last, whose heads share a null; None where those of a layer do not."""
+    runs: list[tuple[int, int]] = []
+    for layer in np.flatnonzero(scored.any(axis=1)).tolist():
+        alone, longer = (layer, layer + 1), (runs[-1][0] if runs else layer, layer + 1)
+        for run in (longer, alone):
+            if _is_one(levels[:, slice(*run)], scored[slice(*run)]):
+                break
+        else:
+            return None
+        runs = [*runs[:-1], run] if runs and run == longer else [*runs, run]
+    return runs
 
 
 def _scale(ax: Axes, value: Float[np.ndarray, "layer head"], null: Float[np.ndarray, "level layer head"]) -> None:

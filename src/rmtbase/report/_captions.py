@@ -7,7 +7,7 @@ from typing import NamedTuple
 import xarray as xr
 
 from rmtbase.scoring import Summary
-from rmtbase.tables import null_method
+from rmtbase.tables import Circuit, heads_present, null_method, shapes_of
 
 
 class Caption(NamedTuple):
@@ -145,11 +145,50 @@ def captions(scores: xr.DataTree, by_statistic: str) -> dict[str, Caption]:
     return named | {"heads-by-statistic": described._replace(description=by_statistic or described.description)}
 
 
+def of_circuit(circuit: Circuit) -> Caption:
+    """The caption of the map of a further circuit."""
+    noun, symbol = circuit.noun, circuit.symbol
+    return Caption(
+        f"Which {noun}s look unlike random ones by {symbol}",
+        f"One cell per {noun}, by one test of all statistics of its {symbol} together; colours and dots as in the map "
+        "of W_QK. The q-values are over all of them.",
+        f"A map of the q-values of {symbol}, by layer and {noun}.",
+    )
+
+
+_CIRCUITS = {
+    "ov": ("What heads write", "what a head writes for what it reads, whatever it attends to"),
+    "query": ("Queries by themselves", "a direction that training gave to the queries alone"),
+    "key": ("Keys by themselves", "a direction that training gave to the keys alone"),
+    "value": ("Values by themselves", "a direction that training gave to the values alone"),
+    "output": ("Outputs by themselves", "a direction that training gave to the outputs alone"),
+}
+
+
+def circuit_words(circuit: Circuit) -> tuple[str, str]:
+    """The title of a further circuit's section, and what the circuit says."""
+    title, says = _CIRCUITS[circuit.name]
+    if len(circuit.factors) > 1:
+        return title, f"says {says}."
+    return title, f"shows {says}, long before it can be seen in a product of two matrices."
+
+
+def draws_of(scores: xr.DataTree) -> list[int]:
+    """How many draws the null of each shape has: the least and the most, or the one number."""
+    null = scores["null"].to_dataset()
+    each = null["null_draws"].values.tolist() if "null_draws" in null else [int(scores.attrs["null_draws"])]
+    return sorted({min(each), max(each)})
+
+
 def opening(scores: xr.DataTree, summary: Summary, name: str) -> str:
     """Two sentences for a reader who knows no statistics: what was compared with what, and what came of it."""
     attrs = scores.attrs
-    shape = f"of the same shape (d_model {attrs['d_model']}, d_head {attrs['d_head']})"
-    draws = f"{int(attrs['null_draws']):,}".replace(",", " ")
+    shapes = shapes_of(scores)
+    shape = "of its own shape"
+    if len(shapes) == 1:
+        named = f"d_model {attrs['d_model']}" if "d_model" in attrs else "d_query {}, d_key {}".format(*shapes[0][::2])
+        shape = f"of the same shape ({named}, d_head {shapes[0][1]})"
+    draws = " to ".join(f"{number:,}".replace(",", " ") for number in draws_of(scores))
     others = {
         "analytic": f"what is known by theory of random heads {shape}, whose weights are independent, normally "
         "distributed numbers as large as its own: of heads that have learned nothing",
@@ -165,7 +204,7 @@ def opening(scores: xr.DataTree, summary: Summary, name: str) -> str:
     )
     method = null_method(attrs)
     against = others[resampling if method == "resampled" else method] if method != "simulated" else gaussian
-    one = int(attrs["n_layers"]) * int(attrs["n_heads"]) == 1
+    one = int(heads_present(scores["heads"].to_dataset()).sum()) == 1
     compared = f"{'The' if one else 'Each'} attention head of {name} was compared with {against}."
     if not summary.n_heads:
         return f"{compared} No head could be compared: each has a factor that is all zeros."

@@ -7,8 +7,9 @@ import datetime
 import hashlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib.resources import files
+from itertools import groupby
 from numbers import Real
 from typing import Any
 
@@ -19,14 +20,21 @@ from markupsafe import Markup
 
 from rmtbase.errors import ParameterError
 from rmtbase.plots import DARK, LIGHT, MAIN_STATISTICS, figures, statistic_words
-from rmtbase.report._captions import Caption, captions, opening
+from rmtbase.report._captions import Caption, captions, circuit_words, draws_of, of_circuit, opening
 from rmtbase.report._numbers import formula, number, z_text
 from rmtbase.report._svg import css_values, inline_svg, page_settings
 from rmtbase.report._tables import SCORE_COLUMNS, heads_table, matrices_table
-from rmtbase.scoring import farthest_distance, p_value_floors, require_scores, summarize_scores
+from rmtbase.scoring import (
+    circuit_scores,
+    circuits_of,
+    farthest_distance,
+    layer_p_value_floors,
+    require_scores,
+    summarize_scores,
+)
 from rmtbase.shown import shown
 from rmtbase.statistics import SPECTRAL_STATISTICS
-from rmtbase.tables import null_method
+from rmtbase.tables import CIRCUITS, layer_names, layer_stacks, null_method, shapes_of
 
 _NUMBERS = ("n_layers", "n_heads", "n_key_heads", "d_model", "d_head", "null_draws", "edge_level")
 _TEXTS = ("model", "revision", "family", "null", "table", "rmtbase_version", "schema_version", "warnings", "provenance")
@@ -34,6 +42,7 @@ _NULL_METHODS = ("analytic", "simulated", "resampled")  # for each a template nu
 _RESAMPLINGS = ("permutation", "haar")
 _NO_LAW = "none is known at this shape, so that no head is scored on it"
 _LONGEST = 100_000  # characters of one text
+_MOST_RUNS = 8  # of layers that differ from those before, told one by one
 _UNNAMED = {
     "": "these arrays",
     "arrays": "these arrays",
@@ -66,14 +75,16 @@ def render(scores: xr.DataTree, *, date: datetime.date | None = None, pictures: 
     name = _UNNAMED.get(model, model)
     drawings = _drawings(scores, caption) if pictures else {}
     matrices = scores["matrices"].to_dataset() if "matrices" in scores.children else None
-    floors = p_value_floors(scores.attrs)
+    further = [_circuit(scores, circuit, drawings) for circuit in circuits_of(scores)[1:]]
     script = _resource("page.js")
     return (
         _environment()
         .get_template("page.html")
         .render(
             attrs=scores.attrs,
-            sections=_sections(pictures, matrices is not None),
+            sections=_sections(pictures, matrices is not None, further),
+            shape=_shape(scores),
+            circuits=further,
             summary=summary,
             name=name,
             date=(date or _today()).isoformat(),
@@ -85,7 +96,7 @@ def render(scores: xr.DataTree, *, date: datetime.date | None = None, pictures: 
             outliers_below=int(heads["outliers_below"].sum()),
             captions=caption,
             drawings=drawings,
-            heads=heads_table(heads, summary.level, MAIN_STATISTICS[0], floors),
+            heads=heads_table(scores, summary.level, MAIN_STATISTICS[0]),
             score_columns=SCORE_COLUMNS,
             matrices=None if matrices is None else matrices_table(matrices, summary.level, "excess_kurtosis"),
             with_spectra=matrices is not None and "marchenko_pastur_distance" in matrices,
@@ -117,7 +128,7 @@ def _farthest(heads: xr.Dataset) -> dict[str, Any] | None:
     layer, head = np.unravel_index(np.nanargmax(distance), distance.shape)
     return {
         "distance": float(distance[layer, head]),
-        "head": f"layer {ordered['layer'].values[layer]} head {ordered['head'].values[head]}",
+        "head": f"{layer_names(ordered)[layer]} head {ordered['head'].values[head]}",
         "statistic": SPECTRAL_STATISTICS[str(ordered["farthest_statistic"].values[layer, head])],
     }
 
@@ -153,19 +164,80 @@ def _resource(name: str) -> str:
 
 
 def _drawings(scores: xr.DataTree, caption: Mapping[str, Caption]) -> dict[str, Markup]:
-    """The figures as SVG elements, by name."""
+    """The figures as SVG elements, by name: of further circuits the map alone."""
+    maps = {f"{circuit}-omnibus-map": of_circuit(CIRCUITS[circuit]) for circuit in circuits_of(scores)[1:]}
+    captioned = caption | maps
     with page_settings() as theme:
         return {
-            name: inline_svg(figure, f"f{k}", caption[name].description)
-            for k, (name, figure) in enumerate(figures(scores, theme=theme).items())
+            name: inline_svg(figure, f"f{k}", captioned[name].description)
+            for k, (name, figure) in enumerate(figures(scores, theme=theme, names=captioned).items())
         }
 
 
-def _sections(with_pictures: bool, with_matrices: bool) -> dict[str, str]:
+def _circuit(scores: xr.DataTree, name: str, drawings: Mapping[str, Markup]) -> dict[str, Any]:
+    """What the page says of a further circuit."""
+    tree, circuit = circuit_scores(scores, name), CIRCUITS[name]
+    summary = summarize_scores(tree)
+    title, says = circuit_words(circuit)
+    matrix = Markup("W<sub>{}</sub>").format(circuit.letters)
+    formula = Markup("<sup>⊤</sup>").join(Markup("W<sub>{}</sub>").format(one.letter) for one in circuit.factors)
+    return {
+        "id": f"circuit-{name}",
+        "title": Markup("{}: {}").format(title, matrix),
+        "matrix": matrix if len(circuit.factors) == 1 else Markup("{} = {}").format(matrix, formula),
+        "says": says,
+        "caption": of_circuit(circuit),
+        "drawing": drawings.get(f"{name}-omnibus-map"),
+        "figure": f"{name}-omnibus-map",
+        "sentences": [*summary.verdict(), *summary.reasons(), *summary.left_out()],
+        "table": heads_table(tree, summary.level, MAIN_STATISTICS[0], MAIN_STATISTICS),
+        "null": tree.attrs["null"],
+        "draws": " to ".join(map(str, draws_of(tree))),
+        "source": tree.attrs["table"],
+    }
+
+
+def _shape(scores: xr.DataTree) -> list[tuple[str, str]]:
+    """How many layers, heads and dimensions there are, as the facts at the head of the page: each a term and what it is.
+
+    Of a model whose layers differ a fact for each run of layers that do not.
+    """
+    attrs, heads = scores.attrs, scores["heads"].to_dataset()
+    names = ("n_heads", "n_key_heads", "d_query", "d_head", "d_key")
+    of_layers = {
+        name: heads[name].values.tolist()
+        if name in heads.coords
+        else [int(attrs[name if name in attrs else "d_model"])] * heads.sizes["layer"]
+        for name in names
+    }
+    stacks = layer_stacks(heads)
+    runs = [(key, len(list(run))) for key, run in groupby(zip(stacks, *of_layers.values(), strict=True))]
+    if len(runs) == 1 and "d_model" in attrs:
+        _, n_heads, n_key_heads, *_ = runs[0][0]
+        layers, all_layers = heads.sizes["layer"], int(attrs["n_layers"])
+        of = "" if layers == all_layers else f" of {all_layers}"
+        shape = f"{_counted(layers, 'layer')}{of} × {_counted(n_heads, 'head')}"
+        on = f" on {_counted(n_key_heads, 'key head')}" if n_key_heads != n_heads else ""
+        return [("shape", shape + on), ("d_model", str(attrs["d_model"])), ("d_head", str(attrs["d_head"]))]
+    facts = []
+    for (stack, n_heads, n_key_heads, d_query, d_head, d_key), layers in runs[:_MOST_RUNS]:
+        shape = f"{_counted(layers, 'layer')} × {_counted(n_heads, 'head')}"
+        on = f" on {_counted(n_key_heads, 'key head')}" if n_key_heads != n_heads else ""
+        widths = f"width {d_query}" if d_query == d_key else f"width {d_query} (queries), {d_key} (keys)"
+        facts.append((stack or "shape", f"{shape}{on}, d_head {d_head}, {widths}"))
+    return facts + ([("and", f"{len(runs) - _MOST_RUNS} more runs of layers")] if len(runs) > _MOST_RUNS else [])
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}{'s' * (number != 1)}"
+
+
+def _sections(with_pictures: bool, with_matrices: bool, circuits: Sequence[Mapping[str, Any]]) -> dict[str, str]:
     return {
         "finding": "What was found",
         **({"figures": "Heads in pictures"} if with_pictures else {}),
         "heads": "All heads",
+        **{circuit["id"]: circuit["title"] for circuit in circuits},
         **({"matrices": "Weight matrices"} if with_matrices else {}),
         "null": "How the null was made",
     }
@@ -183,8 +255,13 @@ def _null(scores: xr.DataTree) -> dict[str, Any]:
     return {
         "null_method": method,
         "resampling": resampling,
-        "draws": int(attrs["null_draws"]),
-        "lower_edge_known": not analytic or float(scores["null"].to_dataset()["edge_quantile_lower"]) != 0.0,
+        "draws": " to ".join(map(str, draws_of(scores))),
+        "floors": sorted(set(layer_p_value_floors(scores)[0].tolist())),
+        "shapes": [
+            f"{rank} × {left}" + (f" and {rank} × {right}" if left != right else "")
+            for left, rank, right in shapes_of(scores)
+        ],
+        "lower_edge_known": not analytic or bool((scores["null"].to_dataset()["edge_quantile_lower"] != 0.0).any()),
         "accuracies": _accuracies(attrs["provenance"]) if analytic else {},
     }
 
@@ -192,8 +269,12 @@ def _null(scores: xr.DataTree) -> dict[str, Any]:
 def _accuracies(provenance: str) -> dict[str, list[str]]:
     """How well each statistic's law is known, by the record that the file keeps of it: the statistics of each word."""
     statistics: dict[str, list[str]] = {}
-    for name, accuracy in json.loads(provenance).get("null", {}).items():
-        statistics.setdefault(_NO_LAW if accuracy == "none" else accuracy, []).append(name)
+    record = json.loads(provenance).get("null", {})
+    of_shapes = list(record.values()) if all(isinstance(one, dict) for one in record.values()) else [record]
+    for of_shape in of_shapes:
+        for name, accuracy in of_shape.items():
+            names = statistics.setdefault(_NO_LAW if accuracy == "none" else accuracy, [])
+            names += [name] if name not in names else []
     return statistics
 
 
@@ -207,7 +288,12 @@ def _require_renderable(scores: xr.DataTree) -> None:
         if name not in SPECTRAL_STATISTICS:
             raise ParameterError("scores, statistic of /heads", name, f"some of {', '.join(SPECTRAL_STATISTICS)}")
     floor = ("p_value_floor",) if null_method(scores.attrs) == "analytic" else ()  # which files of schema 1.0 lack
+    told = {*map(str, heads.coords), *map(str, scores["null"].to_dataset().data_vars)}
+    if "d_query" in {*told, *scores.attrs}:
+        told.add("d_model")
     for name in (*_NUMBERS, *floor):
+        if name in told and name not in scores.attrs:
+            continue
         if not isinstance(scores.attrs.get(name), Real):
             raise ParameterError(f"scores, attribute {name}", scores.attrs.get(name), "a number")
     for name in _TEXTS:

@@ -8,13 +8,21 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import xarray as xr
-from jaxtyping import Float
+from jaxtyping import Bool, Float
+from numpy.typing import ArrayLike
 
 from rmtbase.plots import Z_LEVELS
 from rmtbase.report._numbers import mean_and_std, number, z_text
-from rmtbase.scoring import at_p_value_floor, farthest_distance, matrix_p_value_floors, signed_distance
+from rmtbase.scoring import (
+    at_p_value_floor,
+    farthest_distance,
+    layer_p_value_floors,
+    matrix_p_value_floors,
+    signed_distance,
+)
 from rmtbase.shown import shown
 from rmtbase.statistics import SPECTRAL_STATISTICS
+from rmtbase.tables import Circuit, circuit_of, heads_present, layer_numbers, layer_stacks, matrices_present, shapes_of
 
 _ABOVE = "eigenvalues above the null's upper edge"
 _BELOW = "eigenvalues below the null's lower edge"
@@ -105,7 +113,7 @@ def _packed(texts: ScoreTexts) -> dict[str, list[Any]]:
     }
 
 
-def _score_texts(scores: xr.Dataset, floors: Mapping[str, float]) -> dict[str, ScoreTexts]:
+def _score_texts(scores: xr.Dataset, floors: Mapping[str, ArrayLike]) -> dict[str, ScoreTexts]:
     """By statistic, of observed, null_mean, null_std, z_score, p_value and q_value, (row, statistic).
 
     A p-value that is its statistic's floor, and its q-value, are shown as bounds.
@@ -142,7 +150,7 @@ def _numbers(values: Iterable[Any], digits: int = 4) -> list[str]:
     return [number(float(value), digits) for value in np.asarray(values)]
 
 
-def _bounded(values: Float[np.ndarray, " row"], p_value: Float[np.ndarray, " row"], floor: float) -> list[str]:
+def _bounded(values: Float[np.ndarray, " row"], p_value: Float[np.ndarray, " row"], floor: ArrayLike) -> list[str]:
     """Numbers, those whose p-value is the floor as "≤ 2e−5"."""
     at_floor = at_p_value_floor(p_value, floor)
     return [f"≤ {text}" if bound else text for text, bound in zip(_numbers(values, 2), at_floor, strict=True)]
@@ -154,15 +162,19 @@ def _z_scores(z: Float[np.ndarray, " row"]) -> list[ZScore]:
     return [ZScore(z_text(one), int(colour)) for one, colour in zip(z, colours, strict=True)]
 
 
-def heads_table(heads: xr.Dataset, level: float, first: str, floors: tuple[float, float]) -> ScoreTable:
-    """The table of heads; the floors are those of p-values of one statistic and of all together."""
-    flat = heads.stack(row=("layer", "head")).transpose("row", ...).reset_index("row")
+def heads_table(scores: xr.DataTree, level: float, first: str, statistics: Sequence[str] | None = None) -> ScoreTable:
+    """The table of heads, with the statistics named, or all."""
+    circuit, heads = circuit_of(scores.attrs), scores["heads"].to_dataset().transpose("layer", "head", ...)
+    there = heads_present(heads)
+    single, joint = (np.broadcast_to(each[:, None], there.shape)[there] for each in layer_p_value_floors(scores))
+    flat = _rows(heads, "head", there)
     columns = [
-        Column("layer", flat["layer"].values.tolist()),
-        Column("head", flat["head"].values.tolist()),
+        *_place(heads, there),
+        Column(circuit.noun, flat["head"].values.tolist()),
+        *_shapes(scores, circuit, there),
         Column(
             "omnibus q",
-            _bounded(flat["omnibus_q_value"].values, flat["omnibus_p_value"].values, floors[1]),
+            _bounded(flat["omnibus_q_value"].values, flat["omnibus_p_value"].values, joint),
             tip="q-value of one test of all statistics together",
         ),
         Column("λ above", flat["outliers_above"].values.astype(int).tolist(), tip=_ABOVE),
@@ -173,26 +185,59 @@ def heads_table(heads: xr.Dataset, level: float, first: str, floors: tuple[float
             "statistic",
             "the statistic on which the head is most null standard deviations away",
         ),
-        Column("its z", _z_scores(farthest_distance(heads).ravel()), "z", f"{_DISTANCE} of the farthest statistic"),
+        Column("its z", _z_scores(farthest_distance(heads)[there]), "z", f"{_DISTANCE} of the farthest statistic"),
     ]
-    if len(np.unique(heads["key_head"].values)) < heads.sizes["head"]:
-        columns.insert(2, Column("key head", flat["key_head"].values.astype(int).tolist()))
+    if "key_head" in heads and len(np.unique(heads["key_head"].values)) < heads.sizes["head"]:
+        place = [column.title for column in columns].index("head")
+        columns.insert(place + 1, Column("key head", flat["key_head"].values.astype(int).tolist()))
     flagged = np.asarray(flat["omnibus_q_value"].values < level)
-    caption = "Every head: its farthest statistic, all statistics together (omnibus), and one statistic of your choice"
-    label = "only heads that left the null"
-    texts = _score_texts(flat, dict.fromkeys(flat["statistic"].values.tolist(), floors[0]))
-    return ScoreTable("heads-table", caption, columns, texts, flagged.tolist(), label, first)
+    noun, of = circuit.noun, "" if circuit.name == "qk" else f" by {circuit.symbol}"
+    caption = f"Every {noun}{of}: its farthest statistic, all statistics together (omnibus), and one of your choice"
+    if not of:
+        caption = caption.removesuffix("of your choice") + "statistic of your choice"
+    label = f"only {noun}s that left the null"
+    held = flat["statistic"].values.tolist()
+    shown_ones = flat.sel(statistic=[name for name in held if statistics is None or name in statistics])
+    texts = _score_texts(shown_ones, dict.fromkeys(held, single))
+    name = "heads-table" if circuit.name == "qk" else f"heads-table-{circuit.name}"
+    return ScoreTable(name, caption, columns, texts, flagged.tolist(), label, first)
+
+
+def _rows(group: xr.Dataset, across: str, there: Bool[np.ndarray, "layer across"]) -> xr.Dataset:
+    """What a group holds of the heads or matrices that are there, one row for each."""
+    flat = group.stack(row=("layer", across)).transpose("row", ...).reset_index("row")
+    return flat if there.all() else flat.isel(row=np.flatnonzero(there))
+
+
+def _place(group: xr.Dataset, there: Bool[np.ndarray, "layer across"]) -> list[Column]:
+    """The columns that say which layer a row is of."""
+    rows = np.nonzero(there)[0].tolist()
+    numbers, stacks = layer_numbers(group), layer_stacks(group)
+    layer = Column("layer", [numbers[row] for row in rows])
+    return [layer] if "stack" not in group.coords else [Column("stack", [stacks[row] for row in rows], "text"), layer]
+
+
+def _shapes(scores: xr.DataTree, circuit: Circuit, there: Bool[np.ndarray, "layer head"]) -> list[Column]:
+    """The column of the sizes of each head's matrices, where these differ."""
+    null, shapes = scores["null"].to_dataset(), shapes_of(scores)
+    if "layer_shape" not in null:
+        return []
+    texts = [" × ".join(map(str, shapes[place])) for place in null["layer_shape"].values]
+    tip = " × ".join(circuit.dims)
+    return [Column("shape", [texts[row] for row in np.nonzero(there)[0]], "text", tip)]
 
 
 def matrices_table(matrices: xr.Dataset, level: float, first: str) -> ScoreTable:
     """The table of weight matrices, with what is known of their spectra."""
-    flat = matrices.stack(row=("layer", "component")).transpose("row", ...).reset_index("row")
+    matrices = matrices.transpose("layer", "component", ...)
+    there = matrices_present(matrices)
+    flat = _rows(matrices, "component", there)
     shape = [
         "–" if np.isnan(rows) else f"{int(rows)} × {int(columns)}"
         for rows, columns in zip(flat["n_rows"].values, flat["n_columns"].values, strict=True)
     ]
     columns = [
-        Column("layer", flat["layer"].values.tolist()),
+        *_place(matrices, there),
         Column("component", [str(one).replace("_", " ") for one in flat["component"].values], "text"),
         Column("shape", shape),
         Column("σ", _numbers(flat["sigma"]), tip="standard deviation of the matrix's elements"),

@@ -4,7 +4,7 @@ from rmtbase.scoring._csv import heads_csv
 from rmtbase.scoring._depth_fitter import DepthFitter, depth_fitter
 from rmtbase.scoring._effective_depth import EffectiveDepth, effective_depth
 from rmtbase.scoring._find_null import ANALYTIC, draws_for
-from rmtbase.scoring._heads import require_scores
+from rmtbase.scoring._heads import circuit_scores, circuits_of, require_scores
 from rmtbase.scoring._matrices import matrix_p_value_floors
 from rmtbase.scoring._model_depths import effective_depths
 from rmtbase.scoring._score import score, score_heads
@@ -14,6 +14,7 @@ from rmtbase.scoring._summary import (
     at_p_value_floor,
     farthest_distance,
     farthest_z,
+    layer_p_value_floors,
     p_value_floors,
     signed_distance,
     summarize_scores,
@@ -26,6 +27,8 @@ __all__ = [
     "HeadFinding",
     "Summary",
     "at_p_value_floor",
+    "circuit_scores",
+    "circuits_of",
     "depth_fitter",
     "draws_for",
     "effective_depth",
@@ -33,6 +36,7 @@ __all__ = [
     "farthest_distance",
     "farthest_z",
     "heads_csv",
+    "layer_p_value_floors",
     "matrix_p_value_floors",
     "p_value_floors",
     "require_scores",

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import csv
 import io
+from collections.abc import Iterator
+from typing import Any
 
+import numpy as np
 import xarray as xr
 
-from rmtbase.scoring._heads import require_scores
+from rmtbase.scoring._heads import circuit_scores, circuits_of
 from rmtbase.shown import shown
+from rmtbase.tables import heads_present, layer_numbers
 
-_PER_HEAD = (
-    "key_head",
-    "sigma_q",
-    "sigma_k",
-    "outliers_above",
-    "outliers_below",
-    "omnibus_p_value",
-    "omnibus_q_value",
-    "farthest_statistic",
+_BEFORE_SIGMA, _AFTER_SIGMA = (
+    ("key_head",),
+    ("outliers_above", "outliers_below", "omnibus_p_value", "omnibus_q_value", "farthest_statistic"),
 )
 _PER_STATISTIC = ("observed", "null_mean", "null_std", "z_score", "p_value", "q_value")
 _FORMULA = ("=", "+", "-", "@", "＝", "＋", "－", "＠")  # how a formula begins, in wide letters too
@@ -29,25 +27,42 @@ def heads_csv(tree: xr.DataTree) -> str:
     """One row per head: layer, head, its σ's and outliers, then ``STATISTIC.VARIABLE`` for each statistic.
 
     Numbers carry all their digits, so that nothing is lost on the way through. A text that a spreadsheet would run as a
-    formula begins with an apostrophe; control characters stand as their escapes.
+    formula begins with an apostrophe; control characters stand as their escapes. Of a model of several stacks
+    ``layer`` is the number in its ``stack``; sizes in which layers differ have columns, and where further circuits
+    were scored the rows of each follow, told apart by ``circuit``, with nothing where it has no such number.
 
     Raises:
         ParameterError: it is no scores tree.
     """
-    require_scores(tree)
-    heads = tree["heads"].to_dataset()
-    statistics = heads["statistic"].values.tolist()
+    groups = {name: circuit_scores(tree, name)["heads"].to_dataset() for name in circuits_of(tree)}
+    rows = [row for name, heads in groups.items() for row in _rows(name if len(groups) > 1 else "", heads)]
+    first, last = rows[0], [title for title in rows[0] if title in _AFTER_SIGMA or "." in title]
+    begin = [title for title in first if title not in last and not title.startswith("sigma_")]
+    further = {title: None for row in rows for title in row if title not in {*begin, *last}}
+    titles = [*begin, *further, *last]
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
-    titles = ["layer", "head", *_PER_HEAD, *(f"{name}.{field}" for name in statistics for field in _PER_STATISTIC)]
     writer.writerow(map(_cell, titles))
-    facts = [heads[name].values for name in _PER_HEAD]
-    scores = [heads[field].sel(statistic=name).values for name in statistics for field in _PER_STATISTIC]
-    layers, indices = heads["layer"].values.tolist(), heads["head"].values.tolist()
-    for i, layer in enumerate(layers):
-        for j, head in enumerate(indices):
-            writer.writerow(map(_cell, [layer, head, *(column[i, j].item() for column in (*facts, *scores))]))
+    writer.writerows([_cell(row.get(title, "")) for title in titles] for row in rows)
     return file.getvalue()
+
+
+def _rows(circuit: str, heads: xr.Dataset) -> Iterator[dict[str, Any]]:
+    """The cells of each head by their titles."""
+    sigma = [name for name in map(str, heads.data_vars) if name.startswith("sigma_")]
+    sizes = [name for name in map(str, heads.coords) if name != "layer" and heads[name].dims == ("layer",)]
+    sizes = [name for name in sizes if name != "stack_layer"]
+    names = [name for name in (*_BEFORE_SIGMA, *sigma, *_AFTER_SIGMA) if name in heads]
+    facts = {name: heads[name].values for name in names} | {
+        f"{name}.{field}": heads[field].sel(statistic=name).values
+        for name in heads["statistic"].values.tolist()
+        for field in _PER_STATISTIC
+    }
+    numbers, places = layer_numbers(heads), heads["head"].values.tolist()
+    for i, j in np.argwhere(heads_present(heads)).tolist():
+        cells = {"layer": numbers[i], "head": places[j]} | {name: heads[name].values[i].item() for name in sizes}
+        cells |= {"circuit": circuit} if circuit else {}
+        yield cells | {name: column[i, j].item() for name, column in facts.items()}
 
 
 def _cell(value: object) -> object:

@@ -13,7 +13,7 @@ import xarray as xr
 
 from rmtbase import nulls
 from rmtbase.errors import ParameterError, TableError
-from rmtbase.nulls import AnalyticNull, AtlasNull, GaussianNull, NullModel, SharedNull
+from rmtbase.nulls import AnalyticNull, AtlasNull, GaussianNull, NullModel, SharedNull, head_shape, rank_name
 from rmtbase.parameters import require_draws, require_seed
 from rmtbase.progress import Progress
 from rmtbase.scoring._resampler import RESAMPLINGS, Resampler
@@ -41,15 +41,16 @@ class Wanted(NamedTuple):
     """What a null is wanted for.
 
     Attributes:
-        d_model, d_head: the shape of the heads.
+        dims: the shape of the heads, (n_0, …, n_L) of the chain of factors whose product they are: (d_model, d_head,
+            d_model) of W_QK, (d_query, d_head, d_key) where queries and keys read different streams, (d_output,
+            d_value, d_key) of W_OV, (d_head, d_model) of one factor alone, (d_output, r, d_input) of a low-rank update.
         n_heads: how many there are.
         draws: of the null, at least; None for those that the heads need.
         seed: of the draws.
         progress: shows the draws, and is told where the null came from.
     """
 
-    d_model: int
-    d_head: int
+    dims: tuple[int, ...]
     n_heads: int
     draws: int | None
     seed: int
@@ -57,7 +58,7 @@ class Wanted(NamedTuple):
 
     def note(self, line: str) -> None:
         """Tell of the null of this shape."""
-        self.progress.note(f"null of ({self.d_model}, {self.d_head}): {line}")
+        self.progress.note(f"null of {head_shape(self.dims) or self.dims}: {line}")
 
 
 def find_null(null: str, baseline: xr.Dataset | Path | str | None, wanted: Wanted) -> NullModel:
@@ -66,14 +67,19 @@ def find_null(null: str, baseline: xr.Dataset | Path | str | None, wanted: Wante
     A note says where it came from, and another where a model has more heads than it has draws for.
 
     Raises:
-        ParameterError: d_head = 1, or another argument outside its domain.
+        ParameterError: d_head = 1, ``"haar"`` of one factor or ``"permutation"`` of more than two, or another argument
+            outside its domain.
         TableError, MissingFileError: ``baseline`` is no baseline table.
     """
-    if wanted.d_head < 2:
+    name, rank = rank_name(wanted.dims), min(wanted.dims)
+    if rank < 2:
         scale = "estimated" if null == "gaussian" else "kept"
-        raise ParameterError(
-            "d_head", wanted.d_head, f"at least 2: at d_head = 1 the scale is all there is, and it is {scale}"
-        )
+        raise ParameterError(name, rank, f"at least 2: at {name} = 1 the scale is all there is, and it is {scale}")
+    if null == "haar" and len(wanted.dims) == 2:
+        what = "no rotation changes the singular values of one factor"
+        raise ParameterError("null", null, f"'gaussian' or 'permutation': {what}")
+    if null == "permutation" and len(wanted.dims) > 3:
+        raise ParameterError("null", null, "'gaussian' or 'haar': of longer chains the elements of W_Q are no weights")
     require_seed(wanted.seed)
     if wanted.draws is not None:
         wanted = wanted._replace(draws=require_draws(wanted.draws))
@@ -98,7 +104,7 @@ def _gaussian_null(baseline: xr.Dataset | Path | str | None, wanted: Wanted) -> 
     if baseline is not None and not isinstance(baseline, xr.Dataset | Path | str):
         raise ParameterError("baseline", baseline, f"a baseline or atlas (a dataset or a file), or {ANALYTIC!r}")
     if isinstance(baseline, str) and baseline == ANALYTIC:
-        analytic = AnalyticNull(wanted.d_model, wanted.d_head)
+        analytic = AnalyticNull(dims=wanted.dims)
         wanted.note("analytic, no draws")
         if analytic.unknown:
             wanted.progress.note(f"without a law at this shape, and not scored: {', '.join(analytic.unknown)}")
@@ -117,12 +123,12 @@ def _given(baseline: xr.Dataset | Path | str, wanted: Wanted) -> SharedNull | No
     else:
         table, source = open_table(baseline, *kinds), str(baseline)
         assert isinstance(table, xr.Dataset)  # as all but scores
-    shape = wanted.d_model, wanted.d_head
+    shape = head_shape(wanted.dims)
     of_shape = GaussianNull.from_baseline if table.attrs["kind"] == "baseline" else AtlasNull.from_atlas
-    found = of_shape(table, *shape, source)
+    found = None if shape is None else of_shape(table, *shape, source)
     if found is None:
-        held = ", ".join(f"({d}, {h})" for d, h in sorted(set(baseline_shapes(table))))
-        wanted.progress.note(f"{source} holds {held} and not {shape}, which is needed: that case is taken separately")
+        held, needed = ", ".join(f"({d}, {h})" for d, h in sorted(set(baseline_shapes(table)))), shape or wanted.dims
+        wanted.progress.note(f"{source} holds {held} and not {needed}, which is needed: that case is taken separately")
     else:
         wanted.note(f"{found.draws} draws from {source}")
     return found
@@ -130,11 +136,14 @@ def _given(baseline: xr.Dataset | Path | str, wanted: Wanted) -> SharedNull | No
 
 def _from_atlas(wanted: Wanted) -> SharedNull | None:
     """From the atlas shipped with rmtbase."""
+    shape = head_shape(wanted.dims)
+    if shape is None:
+        return None
     try:
-        case = nulls.atlas_case(wanted.d_model, wanted.d_head)
+        case = nulls.atlas_case(*shape)
         if case is None or int(case.attrs["seed"]) != wanted.seed or int(case["draws"]) < (wanted.draws or 0):
             return None
-        found = AtlasNull(wanted.d_model, wanted.d_head, case)
+        found = AtlasNull(*shape, case)
     except TableError as error:
         from rmtbase.montecarlo import CacheWarning
 
@@ -145,10 +154,14 @@ def _from_atlas(wanted: Wanted) -> SharedNull | None:
 
 
 def _simulated(wanted: Wanted) -> SharedNull:
-    from rmtbase.montecarlo import cached_baseline
+    from rmtbase import montecarlo
 
-    shape, draws = (wanted.d_model, wanted.d_head), wanted.draws or draws_for(wanted.n_heads)
-    table = cached_baseline(*shape, draws, wanted.seed, progress=wanted.progress)
+    shape, draws = head_shape(wanted.dims), wanted.draws or draws_for(wanted.n_heads)
+    if shape is None:
+        dims = wanted.dims if len(wanted.dims) > 2 else sorted(wanted.dims, reverse=True)  # W and Wᵀ share one
+        table = montecarlo.cached_spectra("gaussian_chain", {"dims": dims}, draws, wanted.seed, wanted.progress)
+        return GaussianNull.from_spectra(table, wanted.dims, "simulated")
+    table = montecarlo.cached_baseline(*shape, draws, wanted.seed, progress=wanted.progress)
     null = GaussianNull.from_baseline(table, *shape, "simulated")
     assert null is not None  # the table was made for this shape
     return null

@@ -10,8 +10,10 @@ from jaxtyping import Float
 
 from rmtbase.laws import gaussian_sample_statistic, marchenko_pastur
 from rmtbase.linalg import matrix_singular_values
+from rmtbase.models import WeightMatrices
 from rmtbase.nulls import EDGE_LEVEL, SMALLEST_P_VALUE
 from rmtbase.scoring._find_null import DRAWS_PER_TEST
+from rmtbase.scoring._heads import layer_coordinates
 from rmtbase.statistics import (
     ELEMENT_STATISTICS,
     ExtremeMoments,
@@ -25,7 +27,7 @@ from rmtbase.statistics import (
     normal_score,
     spectral_statistics,
 )
-from rmtbase.tables import SCORES_SCHEMA, describe
+from rmtbase.tables import SCORES_SCHEMA, describe, matrices_present
 
 MATRIX_MODES = ("none", "elements", "spectra")
 
@@ -54,21 +56,24 @@ class MatrixScorer:
     analytic nulls; the spectrum's is simulated once per shape from its exact bidiagonal form.
     """
 
-    def __init__(self, components: tuple[str, ...], n_layers: int, spectra: bool, seed: int) -> None:
-        self.components, self.n_layers, self.spectra, self.seed = components, n_layers, spectra, seed
-        self.draws = _null_draws(n_layers * len(components))
+    def __init__(self, model: WeightMatrices, spectra: bool, seed: int) -> None:
+        self.layers, self.components, self.spectra, self.seed = model.layers, model.components, spectra, seed
+        held = [model.has(layer, name) for layer in range(len(self.layers)) for name in self.components]
+        self.draws = _null_draws(sum(held))
         self.statistics = ELEMENT_STATISTICS + (MATRIX_SPECTRAL_STATISTICS if spectra else ())
         self.constant: list[str] = []
         self._facts = _FACTS + (_SPECTRAL_FACTS if spectra else ())
-        shape = n_layers, len(components)
+        shape = len(self.layers), len(self.components)
         self._score_values = np.full((*shape, len(self.statistics), len(_FIELDS)), np.nan)
         self._fact_values = np.full((*shape, len(self._facts)), np.nan)
 
     def add(self, layer: int, component: str, matrix: Float[np.ndarray, "row column"]) -> None:
-        """Score one matrix (rows = outputs). A constant matrix has no shape: its entries are NaN."""
+        """Score one matrix (rows = outputs) of a layer, by its index. A constant matrix has no shape: NaN."""
         moments = element_moments(matrix)
         if moments.std == 0:
-            self.constant.append(f"layer {layer} {component}: constant, so the matrix has no shape and is not scored")
+            self.constant.append(
+                f"{self.layers[layer]} {component}: constant, so the matrix has no shape and is not scored"
+            )
         observed = {
             "mean": moments.mean / moments.std if moments.std > 0 else np.nan,
             "skewness": moments.skewness,
@@ -117,14 +122,17 @@ class MatrixScorer:
         return rows, (float((eigenvalues > upper).sum()), float((eigenvalues < lower).sum()), float(distance))
 
     def dataset(self) -> xr.Dataset:
-        """The scores of all the matrices added, with q-values over all of them, each statistic by itself."""
+        """The scores of all the matrices added, with q-values over all of them, each statistic by itself.
+
+        NaN where a layer lacks a component.
+        """
         dims, scores = ("layer", "component", "statistic"), self._score_values
         variables: dict[str, tuple] = {name: (dims, scores[..., k]) for k, name in enumerate(_FIELDS)}
         p_value = np.moveaxis(scores[..., _FIELDS.index("p_value")], -1, 0)
         variables["q_value"] = dims, np.stack([benjamini_hochberg(one) for one in p_value], axis=-1)
         variables |= {name: (dims[:2], self._fact_values[..., k]) for k, name in enumerate(self._facts)}
-        labels = np.arange(self.n_layers), list(self.components), list(self.statistics)
-        dataset = xr.Dataset(variables, coords=dict(zip(dims, labels, strict=True)))
+        names = {"component": list(self.components), "statistic": list(self.statistics)}
+        dataset = xr.Dataset(variables, coords=layer_coordinates(self.layers) | names)
         schema = SCORES_SCHEMA["matrices"] | (SCORES_SCHEMA["spectra"] if self.spectra else {})
         return describe(dataset, schema)
 
@@ -151,7 +159,7 @@ def matrix_null(long: int, rank: int, draws: int, seed: int) -> dict[str, Float[
 
 def matrix_p_value_floors(matrices: xr.Dataset) -> dict[str, float]:
     """The smallest p-value of each statistic of a ``/matrices`` dataset: of its law, or of the draws of its null."""
-    draws = _null_draws(matrices.sizes["layer"] * matrices.sizes["component"])
+    draws = _null_draws(int(matrices_present(matrices).sum()))
     floors: dict[str, float] = dict.fromkeys(MATRIX_SPECTRAL_STATISTICS, 2 / (draws + 1))
     return floors | dict.fromkeys(ELEMENT_STATISTICS, SMALLEST_P_VALUE)
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import math
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields
 
 import numpy as np
 import xarray as xr
 from jaxtyping import Float
-from numpy.typing import ArrayLike
 
 from rmtbase.linalg import DTYPE, PRNG_IMPLEMENTATION
 from rmtbase.nulls import PROBABILITIES, Heads, HeadScores, ResampledNull, ScoredHeads, edge_rank, unscored_head
@@ -16,14 +16,20 @@ from rmtbase.progress import Progress
 from rmtbase.tables import SCORES_SCHEMA, describe
 
 RESAMPLINGS = {
-    "permutation": ("the head's own W_Q and W_K, the elements of each in random order", "permuted_head"),
+    "permutation": (
+        "the head's own W_Q and W_K, the elements of each in random order",
+        {1: "permuted_matrix", 2: "permuted_head"},
+    ),
     "haar": (
         "the head's own W_Q and W_K, rotated against each other at random in the head's space",
-        "haar_aligned_head",
+        {2: "haar_aligned_head"},
     ),
 }
-"""By name: how other heads are drawn from a head's own matrices, in words, and the name in :mod:`rmtbase.ensembles` of
-what makes the ensemble of W_Q and W_K."""
+"""By name: how other heads are drawn from a head's own matrices, in words, and by the number of its factors the name in
+:mod:`rmtbase.ensembles` of what makes the ensemble of them."""
+
+
+Factors = Sequence[Float[np.ndarray, "d_head d"]]
 
 
 @dataclass(frozen=True)
@@ -61,8 +67,9 @@ class Resampler:
 
     def score_heads(self, heads: Heads, progress: Progress) -> ScoredHeads:
         """Score heads against their own nulls. A head whose product is zero has no shape and is not scored: NaN."""
-        advance = progress.bar("drawing the null", self.draws * heads.sigma_q.size)
-        layers = [list(self._layer(heads, layer, advance)) for layer in range(len(heads.sigma_q))]
+        n_layers, n_heads = heads.singular_values.shape[:2]
+        advance = progress.bar("drawing the null", self.draws * n_layers * n_heads)
+        layers = [list(self._layer(heads, layer, advance)) for layer in range(n_layers)]
         scores = _stacked([_stacked([scored for scored, _ in layer]) for layer in layers])
 
         def null_group() -> xr.Dataset:
@@ -90,29 +97,36 @@ class Resampler:
         self, heads: Heads, layer: int, advance: Callable[[int], None]
     ) -> Iterator[tuple[HeadScores, xr.Dataset]]:
         """The scores of each head of a layer, and its part of the ``/null`` group."""
-        w_q, w_k = heads.factors(layer)
-        group = len(w_q) // len(w_k)
+        factors, n_heads = heads.factors(layer), heads.singular_values.shape[1]
         for head, values in enumerate(heads.singular_values[layer]):
             if values[0] == 0:
                 yield unscored_head(values.size)
                 advance(self.draws)
                 continue
-            scale = float(heads.sigma_q[layer, head] * heads.sigma_k[layer, head]) ** 2
-            drawn = self._draw(w_q[head], w_k[head // group], advance)
-            null = ResampledNull.from_spectra(w_q.shape[-1], values, drawn, scale)
+            scale = math.prod(float(sigma[layer, head]) for sigma in heads.sigmas) ** 2
+            own = [stack[head // (n_heads // len(stack))] for stack in factors]
+            null = ResampledNull.from_spectra(_dims(own), values, self._draw(own, advance), scale)
             yield null.score(values, scale), null.spectrum()
 
-    def _draw(self, w_q: ArrayLike, w_k: ArrayLike, advance: Callable[[int], None]) -> Float[np.ndarray, "draw h"]:
+    def _draw(self, own: Factors, advance: Callable[[int], None]) -> Float[np.ndarray, "draw rank"]:
         from rmtbase import ensembles
         from rmtbase.montecarlo import draw_spectra
 
-        ensemble = getattr(ensembles, RESAMPLINGS[self.name][1])(w_q, w_k)
+        ensemble = getattr(ensembles, RESAMPLINGS[self.name][1][len(own)])(*own)
         spectra = []
         # All digits of the smallest singular values: those of a trained head, rotated, span decades.
         for chunk in draw_spectra(ensemble, self.draws, self.seed, solver="svd"):
             spectra.append(chunk.singular_values)
             advance(len(chunk.singular_values))
         return np.concatenate(spectra)
+
+
+def _dims(own: Factors) -> tuple[int, ...]:
+    """Of the chain: (d_query, d_head, d_key), or (d_head, d_model) of one factor."""
+    if len(own) == 1:
+        return own[0].shape
+    first, second = own
+    return first.shape[1], first.shape[0], second.shape[1]
 
 
 def _stacked(scores: list[HeadScores]) -> HeadScores:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
-from functools import partial
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -14,16 +12,16 @@ import xarray as xr
 from numpy.typing import ArrayLike
 
 from rmtbase.errors import ParameterError
-from rmtbase.linalg import available_cores, single_threaded_blas
+from rmtbase.linalg import single_threaded_blas
 from rmtbase.models import ArrayModel, Model, WeightMatrices, open_model
 from rmtbase.nulls import Heads, NullModel
 from rmtbase.progress import SILENT, Progress
 from rmtbase.scoring._find_null import Wanted, find_null, require_null_name
-from rmtbase.scoring._heads import IN_RANGE, first_out_of_range, heads_dataset
+from rmtbase.scoring._heads import Block, circuit_attributes, heads_dataset, null_dataset
 from rmtbase.scoring._matrices import MATRIX_MODES, MatrixScorer
-from rmtbase.scoring._spectra import Side, Spectra, product_spectra
+from rmtbase.scoring._read_sites import SiteSpectra, read_factors, read_sites, require_circuits, sites_of
 from rmtbase.shown import shown
-from rmtbase.tables import SCHEMA_VERSION, provenance, software_version
+from rmtbase.tables import SCHEMA_VERSION, Circuit, provenance, software_version
 
 if TYPE_CHECKING:
     import torch
@@ -32,7 +30,7 @@ MatrixMode = Literal["none", "elements", "spectra"]
 
 
 def score(
-    model: Model | Path | str | Mapping[str, Any] | torch.nn.Module,
+    model: WeightMatrices | Path | str | Mapping[str, Any] | torch.nn.Module,
     baseline: xr.Dataset | Path | str | None = None,
     null: str = "gaussian",
     revision: str | None = None,
@@ -41,6 +39,7 @@ def score(
     seed: int = 0,
     progress: Progress = SILENT,
     *,
+    circuits: Sequence[str] = ("qk",),
     family: str | None = None,
     config: Any = None,
     name: str | None = None,
@@ -65,12 +64,17 @@ def score(
         seed: of the null draws.
         progress: shows the layers read and the draws of a null that is simulated, and is told where the null came from
             and what was recorded about the model.
+        circuits: what to score of each head: ``"qk"``, W_QK = W_QᵀW_K, which always is; ``"ov"``, W_OV = W_OᵀW_V with
+            W_O (d_value, d_output) the head's own part, what it writes of what it reads; ``"query"``, ``"key"``,
+            ``"value"``, ``"output"``, each of its matrices by itself, of keys and values one for each key head.
         family: of a model in memory, how its tensors are laid out: ``"gpt2"``, say. A module of transformers says so.
         config: of a model in memory, its number of heads: ``{"n_head": 12}``. A module of transformers says so.
         name: what to call a model in memory.
 
     Returns:
-        The tree of a scores file: ``/heads``, ``/matrices`` and ``/null``; see ``rmtbase.tables.SCORES_SCHEMA``.
+        The tree of a scores file: ``/heads``, ``/matrices`` and ``/null``; see ``rmtbase.tables.SCORES_SCHEMA``. Every
+        further circuit is a group of the same kind, ``/circuits/ov`` say, which ``rmtbase.scoring.circuit_scores``
+        gives by itself. The dimension ``layer`` of heads is over the layers with attention, that of matrices over all.
 
     Raises:
         ParameterError: a model in memory of no family, an unknown null, mode or revision, d_head < 8 with the analytic
@@ -80,8 +84,9 @@ def score(
         TableError, MissingFileError: ``baseline`` is no baseline table.
     """
     _require_modes(null, matrices)
-    opened = open_model(model, revision, family=family, config=config, name=name)
-    return _scores_tree(opened, "rmtbase.score", baseline, null, matrices, draws, seed, progress)
+    in_hand = isinstance(model, WeightMatrices) and not isinstance(model, Model)
+    opened = model if in_hand else open_model(model, revision, family=family, config=config, name=name)
+    return _scores_tree(opened, "rmtbase.score", baseline, null, matrices, circuits, draws, seed, progress)
 
 
 def score_heads(
@@ -146,7 +151,7 @@ def score_heads(
     """
     _require_modes(null, matrices)
     arrays = ArrayModel.of(w_q, w_k, model, revision)
-    return _scores_tree(arrays, "rmtbase.score_heads", baseline, null, matrices, draws, seed, progress)
+    return _scores_tree(arrays, "rmtbase.score_heads", baseline, null, matrices, ("qk",), draws, seed, progress)
 
 
 def _require_modes(null: str, matrices: str) -> None:
@@ -161,90 +166,117 @@ def _scores_tree(
     baseline: xr.Dataset | Path | str | None,
     null: str,
     matrices: str,
+    circuits: Sequence[str],
     draws: int | None,
     seed: int,
     progress: Progress,
 ) -> xr.DataTree:
     """The scores of a model; ``function`` is the call that provenance names."""
-    n_heads = model.n_layers * model.n_heads
-    found = find_null(null, baseline, Wanted(model.d_model, model.d_head, n_heads, draws, seed, progress))
-    scorer = None if matrices == "none" else MatrixScorer(model.components, model.n_layers, matrices == "spectra", seed)
+    wanted = require_circuits(model, circuits)
+    blocks_of = {circuit: _blocks(model, circuit) for circuit in wanted}
+    n_heads = max(sum(len(sites) * key[1] for key, sites in blocks.items()) for blocks in blocks_of.values())
+    nulls = {
+        dims: find_null(null, baseline, Wanted(dims, n_heads, draws, seed, progress))
+        for dims in dict.fromkeys(dims for blocks in blocks_of.values() for dims, *_ in blocks)
+    }
+    scorer = None if matrices == "none" else MatrixScorer(model, matrices == "spectra", seed)
     with single_threaded_blas():  # with more the last bits would be those of the machine's cores
-        heads, ways = _read_heads(model, scorer, progress)
-        constant = scorer.constant if scorer is not None else []
-        warnings = [*model.warnings, *_zero_heads(heads), *constant]
+        spectra, ways = read_sites(model, wanted, scorer, progress)
+        warnings = [*model.warnings, *_zero_heads(model, spectra), *([] if scorer is None else scorer.constant)]
         for line in (*model.notes, *warnings):
             progress.note(line)
-        scores, null_group = found.score_heads(heads, progress)
-    key_head = np.array([model.key_head(head) for head in range(model.n_heads)])
-    groups = {"/heads": heads_dataset(scores, heads, key_head), "/null": null_group()}
+        scored = {
+            circuit: [
+                _scored(model, circuit, sites, dims, spectra[circuit], nulls[dims], progress)
+                for (dims, *_), sites in blocks.items()
+            ]
+            for circuit, blocks in blocks_of.items()
+        }
+    groups: dict[str, xr.Dataset] = {}
+    for circuit, blocks in scored.items():
+        place = "" if circuit.name == "qk" else f"/circuits/{circuit.name}"
+        groups[f"{place}/heads"] = heads_dataset(circuit, model.sites, blocks)
+        groups[f"{place}/null"] = null_dataset(circuit, model.sites, blocks)
     if scorer is not None:
         groups["/matrices"] = scorer.dataset()
     tree = xr.DataTree.from_dict(groups)
-    tree.attrs = _attributes(model, function, found, matrices, warnings, ways)
+    tree.attrs = _attributes(model, function, scored, matrices, warnings, ways)
+    for circuit in wanted[1:]:
+        facts = circuit_attributes(circuit, model.sites, scored[circuit])
+        tree["circuits"][circuit.name].attrs = {"circuit": circuit.name, **facts}
     return tree
 
 
-def _read_heads(model: WeightMatrices, scorer: MatrixScorer | None, progress: Progress) -> tuple[Heads, dict[str, int]]:
-    """The spectra of all heads, and the scores of all matrices, layer by layer in one pass through the checkpoint.
-
-    And how many factors were factorised in which way.
-    """
-    advance = progress.bar("reading layers", model.n_layers)
-    layers = []
-    with ThreadPoolExecutor(available_cores()) as pool:
-        warned = pool.submit(lambda: model.warnings)  # kept by the model: its digests are made meanwhile
-        for layer, read in enumerate(product_spectra(map(partial(_sides, model), range(model.n_layers)), pool)):
-            _require_range(model, layer, read)
-            layers.append(read)
-            if scorer is not None:
-                for component in model.components:
-                    scorer.add(layer, component, model.matrix(layer, component))
-            advance(1)
-        warned.result()
-    *each, orthogonal = zip(*layers, strict=True)
-    values, sigma_q, sigma_k = map(np.stack, each)
-    flags = np.concatenate([one for both in orthogonal for one in both])
-    ways = {"gram_matrix": int((~flags).sum()), "orthogonal": int(flags.sum())}
-    return Heads(values, sigma_q, sigma_k, lambda layer: (model.queries(layer), model.keys(layer))), ways
+def _blocks(model: WeightMatrices, circuit: Circuit) -> dict[tuple[tuple[int, ...], int, int], list[int]]:
+    """The sites whose heads have one shape and are as many, by these: (dims, heads, heads of the last factor)."""
+    blocks: dict[tuple[tuple[int, ...], int, int], list[int]] = {}
+    for index in sites_of(model, circuit):
+        site = model.sites[index]
+        dims = tuple(getattr(site, name) for name in circuit.dims)
+        counts = (getattr(site, factor.heads) for factor in (circuit.factors[0], circuit.factors[-1]))
+        blocks.setdefault((dims, *counts), []).append(index)
+    return blocks
 
 
-def _sides(model: WeightMatrices, layer: int) -> tuple[Side, Side]:
-    return (
-        Side(partial(model.queries, layer), model.least_sigma(layer, "attention_query")),
-        Side(partial(model.keys, layer), model.least_sigma(layer, "attention_key")),
+def _scored(
+    model: WeightMatrices,
+    circuit: Circuit,
+    sites: list[int],
+    dims: tuple[int, ...],
+    spectra: Mapping[int, SiteSpectra],
+    null: NullModel,
+    progress: Progress,
+) -> Block:
+    """The heads of a block of sites, scored."""
+    each = [spectra[site] for site in sites]
+    heads = Heads(
+        np.stack([one.singular_values for one in each]),
+        tuple(np.stack(sigma) for sigma in zip(*(one.sigmas for one in each), strict=True)),
+        lambda layer: read_factors(model, sites[layer], circuit),
     )
+    return Block(sites, dims, null, heads, *null.score_heads(heads, progress))
 
 
-def _require_range(model: WeightMatrices, layer: int, read: Spectra) -> None:
-    """Heads of zeros have no scale: they are recorded, and not scored."""
-    present = model.heads_have_weights or (read.sigma_left > 0) & (read.sigma_right > 0)
-    beyond = first_out_of_range(read.sigma_left, read.sigma_right, model.d_head * model.d_model, present)
-    if beyond is not None:
-        (head,), norms = beyond
-        raise model.refused(layer, head, norms, IN_RANGE)
-
-
-def _zero_heads(heads: Heads) -> list[str]:
-    return [
-        f"layer {layer} head {head}: {which} is zeros, or rounding to them, so the head has no shape and is not scored"
-        for which, sigma in (("W_Q", heads.sigma_q), ("W_K", heads.sigma_k))
-        for layer, head in zip(*np.nonzero(sigma == 0), strict=True)
-    ]
+def _zero_heads(model: WeightMatrices, spectra: Mapping[Circuit, Mapping[int, SiteSpectra]]) -> list[str]:
+    found = (
+        f"{model.sites[site].place} {circuit.noun} {head}: {factor.symbol} is zeros, or rounding to them, so "
+        f"{f'the {circuit.noun}' if circuit.name != 'ov' else 'W_OV'} has no shape and is not scored"
+        for circuit, by_site in spectra.items()
+        for k, factor in enumerate(circuit.factors)
+        for site, one in by_site.items()
+        for head in np.flatnonzero(one.sigmas[k] == 0)
+    )
+    return list(dict.fromkeys(found))
 
 
 def _attributes(
-    model: WeightMatrices, function: str, null: NullModel, matrices: str, warnings: list[str], ways: dict[str, int]
+    model: WeightMatrices,
+    function: str,
+    scored: Mapping[Circuit, Sequence[Block]],
+    matrices: str,
+    warnings: list[str],
+    ways: dict[str, int],
 ) -> dict[str, object]:
+    (qk, blocks), *further = scored.items()
+    facts = circuit_attributes(qk, model.sites, blocks)
+    if model.d_model is not None:
+        del facts["d_query"], facts["d_key"]
+        facts["d_model"] = model.d_model
     call = {
         "function": function,
         "model": model.name,
         "revision": model.revision,
         "matrices": matrices,
-        "null_draws": null.draws,
-        "null_source": null.source,
+        "null_draws": facts.get("null_draws"),
+        "null_source": facts["table"],
     }
+    if further:
+        call["circuits"] = [circuit.name for circuit in scored]
     weights = {"architecture": model.architecture, "query_key_sha256": model.fingerprint(), "factorised": ways}
+    records = {block.dims: block.null.record() for block in blocks}
+    record = records[blocks[0].dims] if len(records) == 1 else {str(dims): one for dims, one in records.items()}
+    of_heads = ("n_heads", "n_key_heads", "d_model", "d_query", "d_key", "d_head")
+    of_null = ("null_draws", "p_value_floor", "edge_level")
     return {
         "schema_version": SCHEMA_VERSION,
         "rmtbase_version": software_version(),
@@ -252,19 +284,14 @@ def _attributes(
         "model": shown(model.name),  # netCDF holds no text that is not UTF-8
         "revision": shown(model.revision or ""),
         "family": shown(model.architecture),
-        "null": null.description,
-        "null_method": null.method,
-        "table": shown(null.source),
+        "null": facts["null"],
+        "null_method": facts["null_method"],
+        "table": shown(facts["table"]),
         "normalization": "none",
         "n_layers": model.n_layers,
-        "n_heads": model.n_heads,
-        "n_key_heads": model.n_key_heads,
-        "d_model": model.d_model,
-        "d_head": model.d_head,
-        "null_draws": null.draws,
-        "p_value_floor": null.p_value_floor,
-        "edge_level": null.edge_level,
+        **{name: facts[name] for name in of_heads if name in facts},
+        **{name: facts[name] for name in of_null if name in facts},
         "notes": json.dumps(model.notes),
         "warnings": json.dumps(warnings),
-        "provenance": provenance(call, weights=weights, null=null.record()),
+        "provenance": provenance(call, weights=weights, null=record),
     }

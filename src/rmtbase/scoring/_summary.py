@@ -11,12 +11,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import xarray as xr
 from jaxtyping import Bool, Float
+from numpy.typing import ArrayLike
 
 from rmtbase.nulls import distance_from_moments
 from rmtbase.scoring._heads import require_scores
 from rmtbase.shown import in_one_line
 from rmtbase.statistics import SPECTRAL_STATISTICS
-from rmtbase.tables import null_method
+from rmtbase.tables import circuit_of, layer_names, layer_numbers, layer_stacks, null_method
 
 FALSE_DISCOVERY_RATE = 0.05
 _NAMED = 5  # heads that have a sentence of their own
@@ -34,6 +35,8 @@ class HeadFinding(NamedTuple):
         outliers_above, outliers_below: eigenvalues beyond the null's edge quantiles.
         at_floor: whether its omnibus p-value is the smallest there can be, so that its q-value is only a bound.
         null_median: of that statistic.
+        stack: that the layer is in, of a model that has several.
+        noun: what the row is, ``head`` or of some circuits ``key head``.
     """
 
     layer: int
@@ -48,6 +51,18 @@ class HeadFinding(NamedTuple):
     outliers_below: int
     at_floor: bool = False
     null_median: float = math.nan
+    stack: str = ""
+    noun: str = "head"
+
+    @property
+    def place(self) -> str:
+        """Which head, in words: ``layer 3 head 2``, ``decoder layer 3 head 2``."""
+        return f"{self.layer_name} {self.noun} {self.head}"
+
+    @property
+    def layer_name(self) -> str:
+        """Which layer, in words."""
+        return f"{self.stack} layer {self.layer}".lstrip()
 
     @property
     def distance(self) -> float:
@@ -72,7 +87,7 @@ class HeadFinding(NamedTuple):
                 f"{self.null_mean:.4g} ± {self.null_std:.2g}"
             )
         return (
-            f"Layer {self.layer} head {self.head}: {one.long_name} {self.observed:.4g}, {far} "
+            f"{self.place[0].upper()}{self.place[1:]}: {one.long_name} {self.observed:.4g}, {far} "
             f"(q {'≤' if self.at_floor else '='} {self.omnibus_q_value:.2g}; eigenvalues beyond "
             f"the null's edges: {self.outliers_above} above, {self.outliers_below} below)."
         )
@@ -90,6 +105,8 @@ class Summary:
         unscored: those statistics: the null has no law for them at the shape, or no head has a shape.
         level: false discovery rate.
         warnings: what was recorded about the checkpoint.
+        layers: the names of the layers, in their order.
+        noun: what was scored: ``head``, or of some circuits ``key head``.
     """
 
     n_heads: int
@@ -98,6 +115,8 @@ class Summary:
     unscored: tuple[str, ...]
     level: float
     warnings: tuple[str, ...]
+    layers: tuple[str, ...] = ()
+    noun: str = "head"
 
     def sentences(self) -> list[str]:
         """Plain sentences: which heads left the null, by which statistics, and the farthest of them one by one."""
@@ -107,7 +126,7 @@ class Summary:
         """The farthest heads, a sentence for each, and how many more there are."""
         lines = [finding.sentence() for finding in self.findings[:_NAMED]]
         if len(self.findings) > _NAMED:
-            lines.append(f"The other {len(self.findings) - _NAMED} are in the table of heads.")
+            lines.append(f"The other {len(self.findings) - _NAMED} are in the table of {self.noun}s.")
         return lines
 
     def overview(self) -> list[str]:
@@ -116,16 +135,17 @@ class Summary:
 
     def verdict(self) -> list[str]:
         """How many heads left the null, and which."""
+        noun = self.noun
         if not self.n_heads:
-            return ["No head could be scored: each has a factor that is all zeros."]
+            return [f"No {noun} could be scored: each has a factor that is all zeros."]
         if not self.findings:
-            none = "The one head cannot" if self.n_heads == 1 else f"None of the {self.n_heads} heads can"
+            none = f"The one {noun} cannot" if self.n_heads == 1 else f"None of the {self.n_heads} {noun}s can"
             return [
-                f"{none} be told from random: no head leaves the null at a false discovery rate of {self.level:.0%}, "
+                f"{none} be told from random: no {noun} leaves the null at a false discovery rate of {self.level:.0%}, "
                 "all statistics taken together."
             ]
         return [
-            f"{len(self.findings)} of {self.n_heads} head{'s' * (self.n_heads != 1)} left the null at a false "
+            f"{len(self.findings)} of {self.n_heads} {noun}{'s' * (self.n_heads != 1)} left the null at a false "
             f"discovery rate of {self.level:.0%}, all statistics taken together.",
             f"They are, by layer: {self._heads_by_layer()}.",
         ]
@@ -142,7 +162,7 @@ class Summary:
             f"{count} by {'every one' if len(names) == len(self.flagged) else ', '.join(names)}"
             for count, names in by_count.items()
         )
-        return [f"Heads flagged by one statistic alone (q < {self.level:g}): {parts}."]
+        return [f"{self.noun.capitalize()}s flagged by one statistic alone (q < {self.level:g}): {parts}."]
 
     def left_out(self) -> list[str]:
         """The statistics that no head was scored on, where there are any."""
@@ -152,13 +172,15 @@ class Summary:
         return [f"Not scored, as their null is not known at this shape: {names}."]
 
     def _heads_by_layer(self) -> str:
-        layers: dict[int, list[int]] = {}
+        layers: dict[str, list[int]] = {}
         for finding in self.findings:
-            layers.setdefault(finding.layer, []).append(finding.head)
-        return "; ".join(f"layer {layer}: {_ranges(sorted(heads))}" for layer, heads in sorted(layers.items()))
+            layers.setdefault(finding.layer_name, []).append(finding.head)
+        return "; ".join(
+            f"{layer}: {_ranges(sorted(layers[layer]), self.noun)}" for layer in self.layers if layer in layers
+        )
 
 
-def _ranges(numbers: list[int]) -> str:
+def _ranges(numbers: list[int], noun: str) -> str:
     """Sorted numbers with runs of three or more drawn together: 0-3, 5, 7."""
     runs: list[list[int]] = []
     for number in numbers:
@@ -167,14 +189,15 @@ def _ranges(numbers: list[int]) -> str:
         else:
             runs.append([number])
     parts = [f"{run[0]}-{run[-1]}" if len(run) > 2 else ", ".join(map(str, run)) for run in runs]
-    return "heads " + ", ".join(parts) if len(numbers) > 1 else f"head {numbers[0]}"
+    return f"{noun}s " + ", ".join(parts) if len(numbers) > 1 else f"{noun} {numbers[0]}"
 
 
 def summarize_scores(tree: xr.DataTree, level: float = FALSE_DISCOVERY_RATE) -> Summary:
     """Which heads left the null, how far, and by which statistic.
 
     A head has left the null when its omnibus q-value, one test over all statistics with their correlations, is under
-    ``level``; the statistic named with it is the farthest one.
+    ``level``; the statistic named with it is the farthest one. Of W_QK; of another circuit, give
+    :func:`rmtbase.scoring.circuit_scores` of it.
 
     Raises:
         ParameterError: it is no scores tree.
@@ -183,14 +206,16 @@ def summarize_scores(tree: xr.DataTree, level: float = FALSE_DISCOVERY_RATE) -> 
     heads = tree["heads"].to_dataset()
     names = heads["statistic"].values.tolist()
     omnibus = heads["omnibus_q_value"].values
-    at_floor = at_p_value_floor(heads["omnibus_p_value"].values, p_value_floors(tree.attrs)[1])
+    floors = layer_p_value_floors(tree)[1]
+    at_floor = at_p_value_floor(heads["omnibus_p_value"].values, floors[:, None])
     z, median = heads["z_score"].values, heads["null_quantile"].sel(probability=0.5).values
+    numbers, stacks, noun = layer_numbers(heads), layer_stacks(heads), circuit_of(tree.attrs).noun
     findings = []
     for layer, head in zip(*np.nonzero(omnibus < level), strict=True):
         k = names.index(str(heads["farthest_statistic"].values[layer, head]))
         findings.append(
             HeadFinding(
-                int(heads["layer"].values[layer]),
+                int(numbers[layer]),
                 int(heads["head"].values[head]),
                 names[k],
                 float(heads["observed"].values[layer, head, k]),
@@ -202,6 +227,8 @@ def summarize_scores(tree: xr.DataTree, level: float = FALSE_DISCOVERY_RATE) -> 
                 int(heads["outliers_below"].values[layer, head]),
                 bool(at_floor[layer, head]),
                 float(median[layer, head, k]),
+                stacks[layer],
+                noun,
             )
         )
     findings.sort(key=lambda finding: (finding.omnibus_q_value, -finding.distance))
@@ -214,6 +241,8 @@ def summarize_scores(tree: xr.DataTree, level: float = FALSE_DISCOVERY_RATE) -> 
         unscored=tuple(name for name, made in zip(names, scored, strict=True) if not made),
         level=level,
         warnings=tuple(json.loads(tree.attrs["warnings"])),
+        layers=tuple(layer_names(heads)),
+        noun=noun,
     )
 
 
@@ -229,9 +258,23 @@ def p_value_floors(attributes: Mapping[Any, Any]) -> tuple[float, float]:
     return (0.0, 0.0) if draws is None else (2 / (int(draws) + 1), 1 / (int(draws) + 1))
 
 
-def at_p_value_floor(p_value: Float[np.ndarray, "..."], floor: float) -> Bool[np.ndarray, "..."]:
+def layer_p_value_floors(tree: xr.DataTree) -> tuple[Float[np.ndarray, " layer"], Float[np.ndarray, " layer"]]:
+    """:func:`p_value_floors` of each layer's heads: of several shapes, each has a null of its own."""
+    null = tree["null"].to_dataset()
+    n_layers = tree["heads"].sizes.get("layer", 1)
+    if "layer_shape" not in null:
+        single, joint = p_value_floors(tree.attrs)
+        return np.full(n_layers, single), np.full(n_layers, joint)
+    method = {"null_method": null_method(tree.attrs)}
+    each = zip(null["null_draws"].values.tolist(), null["p_value_floor"].values.tolist(), strict=True)
+    of_shape = [p_value_floors(method | {"null_draws": draws, "p_value_floor": floor}) for draws, floor in each]
+    single, joint = np.array(of_shape)[null["layer_shape"].values].T
+    return single, joint
+
+
+def at_p_value_floor(p_value: Float[np.ndarray, "..."], floor: ArrayLike) -> Bool[np.ndarray, "..."]:
     """Which p-values are the floor, and so only bounds."""
-    return p_value <= floor * (1 + 1e-9)
+    return p_value <= np.asarray(floor) * (1 + 1e-9)
 
 
 def signed_distance(scores: xr.Dataset) -> Float[np.ndarray, "..."]:

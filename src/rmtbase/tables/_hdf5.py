@@ -28,6 +28,7 @@ from rmtbase.tables._heaps import heap_fault, largest_content, stored_bytes
 _MOST_OBJECTS = 1000
 _MOST_ATTRIBUTES = 100
 _MOST_DIMENSIONS = 8
+_DEEPEST = 3  # groups one in the other: /circuits/ov/heads
 _LARGEST_ATTRIBUTE = 16 << 20
 _TEXTS_AT_ONCE = 64  # each at most as long as the file: together within what its content may take
 _TEXT = 16  # bytes that the place of a text takes in the file
@@ -142,15 +143,17 @@ class TableFile:
 
     def _look(self, file: h5py.File) -> dict[str, Group]:
         scales: dict[int, tuple[str, int]] = {}
-        root, inner = self._listed(file)
-        listed: dict[str, tuple[h5py.Group, dict[str, h5py.Dataset]]] = {"": (file, root)}
-        for name, group in inner.items():
+        listed: dict[str, tuple[h5py.Group, dict[str, h5py.Dataset]]] = {}
+        ahead: dict[str, h5py.Group] = {"": file}
+        while ahead:
+            name, group = ahead.popitem()
             members, deeper = self._listed(group)
-            if deeper:
+            if deeper and name.count("/") == _DEEPEST:
                 raise self._refuse(f"a group in the group {quoted(name)}")
-            listed[f"/{name}"] = (group, members)
-        if len(listed) + sum(len(members) for _, members in listed.values()) > _MOST_OBJECTS:
-            raise self._refuse(f"more than {_MOST_OBJECTS} objects")
+            listed[name] = group, members
+            ahead |= {f"{name}/{inner}": one for inner, one in deeper.items()}
+            if len(listed) + len(ahead) + sum(len(members) for _, members in listed.values()) > _MOST_OBJECTS:
+                raise self._refuse(f"more than {_MOST_OBJECTS} objects")
         for _, members in listed.values():
             for name, member in members.items():
                 if h5ds.is_scale(member.id):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ import xarray as xr
 from rmtbase.errors import TableError
 from rmtbase.parameters import NORMALIZATIONS
 from rmtbase.shown import in_one_line, quoted, shown
+from rmtbase.tables._circuits import CIRCUITS
 from rmtbase.tables._domain import (
     COUNT,
     DRAWS,
@@ -24,6 +25,7 @@ from rmtbase.tables._domain import (
     Domain,
 )
 from rmtbase.tables._relations import (
+    Fault,
     Relation,
     checksums_fit,
     density_is_one,
@@ -52,7 +54,8 @@ from rmtbase.tables._schema import (
     Schema,
     Variable,
 )
-from rmtbase.tables._scores_schema import SCORES_SCHEMA, null_method
+from rmtbase.tables._scores_relations import circuit_group, circuits_whole, heads_padded, shapes_fit, sizes_known
+from rmtbase.tables._scores_schema import SCORES_SCHEMA, heads_schema, null_method, null_schema, own_null_schema
 
 _EVERY = {"schema_version": TEXT, "rmtbase_version": TEXT, "kind": TEXT, "provenance": JSON_OBJECT}
 _NORMALIZATION = {"normalization": Domain("'sqrt_d' or 'none'", kinds="OUT", choices=tuple(NORMALIZATIONS))}
@@ -72,6 +75,7 @@ class Kind:
         may_have: those that are checked where they are there.
         optional: groups that need not be there.
         relations: what the variables of the root owe to one another.
+        scores_relations: what its groups owe to one another.
     """
 
     name: str
@@ -80,8 +84,24 @@ class Kind:
     may_have: Mapping[str, Domain] = field(default_factory=dict)
     optional: frozenset[str] = frozenset()
     relations: tuple[Relation, ...] = ()
+    scores_relations: tuple[Callable[[Mapping[str, xr.Dataset]], Fault], ...] = ()
 
 
+_CIRCUIT_OF = {circuit_group(circuit): circuit for circuit in CIRCUITS.values()}
+_HEADS = {
+    f"{group}/{name}": schema
+    for group, circuit in _CIRCUIT_OF.items()
+    for name, schema in (("heads", heads_schema(circuit)), ("null", null_schema(circuit)))
+}
+_OF_HEADS = {
+    **dict.fromkeys(("d_model", "d_query", "d_head", "d_key", "d_value", "d_output"), SIZE),
+    **dict.fromkeys(("n_heads", "n_key_heads"), SIZE),
+    **dict.fromkeys(("p_value_floor", "edge_level"), PROBABILITY),
+    **dict.fromkeys(("null", "table"), TEXT),
+    "null_draws": COUNT,
+    "null_method": Domain("a null", kinds="OUT", choices=("analytic", "simulated", "resampled")),
+    "circuit": Domain("a circuit", kinds="OUT", choices=tuple(CIRCUITS)),
+}
 _OF_DRAWS = (edges_enclose_bins, draws_agree, moments_fit, standard_error_fits, density_is_one)
 
 KINDS: dict[str, Kind] = {
@@ -118,19 +138,17 @@ KINDS: dict[str, Kind] = {
         ),
         Kind(
             "scores",
-            {"": {}, **{f"/{name}": SCORES_SCHEMA[name] for name in ("heads", "null")}}
-            | {"/matrices": SCORES_SCHEMA["matrices"] | SCORES_SCHEMA["spectra"]},
-            _EVERY | dict.fromkeys(("model", "family", "null", "table"), TEXT) | {"d_model": SIZE, "d_head": SIZE},
+            {"": {}, **_HEADS, "/matrices": SCORES_SCHEMA["matrices"] | SCORES_SCHEMA["spectra"]},
+            _EVERY | dict.fromkeys(("model", "family", "null", "table"), TEXT),
             {
                 **_NORMALIZATION,
-                **dict.fromkeys(("n_layers", "n_heads", "n_key_heads"), SIZE),
-                **dict.fromkeys(("p_value_floor", "edge_level"), PROBABILITY),
-                **dict.fromkeys(("notes", "warnings"), JSON_LIST),
-                "null_draws": COUNT,
+                **_OF_HEADS,
+                **dict.fromkeys(("notes", "warnings", "folded"), JSON_LIST),
+                "n_layers": SIZE,
                 "revision": TEXT,
-                "null_method": Domain("a null", kinds="OUT", choices=("analytic", "simulated", "resampled")),
             },
-            frozenset({"/matrices"}),
+            frozenset({"/matrices", *_HEADS} - {"/heads", "/null"}),
+            scores_relations=(circuits_whole, sizes_known, heads_padded, shapes_fit),
         ),
         Kind(
             "atlas",
@@ -172,10 +190,11 @@ def require_outline(groups: Mapping[str, Outline], path: Path | str, kinds: tupl
     """
     kind = _kind(groups[""].attrs, path, kinds)
     version = _version(groups[""].attrs["schema_version"], path)
-    for name, domain in {**kind.attributes, **kind.may_have}.items():
-        if name in groups[""].attrs and (fault := domain.fault(groups[""].attrs[name])) is not None:
-            value = shown(groups[""].attrs[name], 80)
-            raise TableError(path, f"attribute {name} = {value}: {fault}", domain.words)
+    for group in ("", *(name for name in groups if name in _CIRCUIT_OF)):
+        for name, domain in {**kind.attributes, **kind.may_have}.items():
+            if name in groups[group].attrs and (fault := domain.fault(groups[group].attrs[name])) is not None:
+                value = shown(groups[group].attrs[name], 80)
+                raise TableError(path, f"attribute {name} = {value}: {fault}", domain.words)
     for name in kind.groups:
         if name in groups:
             _check_group(groups[name], name, _schema(kind, name, groups), version, path)
@@ -192,8 +211,9 @@ def require_values(groups: Mapping[str, xr.Dataset], kind: Kind, path: Path | st
             known = _known(str(name), schema, dataset)
             if known is not None and (fault := known.domain.fault(variable.values)) is not None:
                 raise TableError(path, f"{fault} in variable {_place(group, name)}", known.domain.words)
-    for relation in kind.relations:
-        if (broken := relation(groups[""])) is not None:
+    faults = (*(one(groups[""]) for one in kind.relations), *(one(groups) for one in kind.scores_relations))
+    for broken in faults:
+        if broken is not None:
             raise TableError(path, *broken)
 
 
@@ -215,8 +235,11 @@ def _kind(found: Mapping[Any, Any], path: Path | str, kinds: tuple[str, ...]) ->
 
 
 def _schema(kind: Kind, group: str, groups: Mapping[str, Outline]) -> Schema:
-    if kind.name == "scores" and group == "/null" and null_method(groups[""].attrs) == "resampled":
-        return SCORES_SCHEMA["own_null"]
+    if kind.name == "scores" and group.endswith("/null"):
+        circuit = _CIRCUIT_OF[group.removesuffix("/null")]
+        if null_method(groups[""].attrs) == "resampled":
+            return own_null_schema(circuit)
+        return null_schema(circuit, several="shape" in groups[group].sizes)
     return kind.groups[group]
 
 

@@ -22,10 +22,12 @@ from rmtbase.tables._domain import (
     FINITE,
     FINITE_OR_NAN,
     FLAG_OR_NAN,
+    LAYERS,
     LEVELS,
     NAMES,
     NON_NEGATIVE,
     NON_NEGATIVE_OR_NAN,
+    NUMBERS_OF_LAYERS,
     ORDER,
     PLACES,
     POSITIVE,
@@ -40,7 +42,7 @@ from rmtbase.tables._domain import (
     Domain,
 )
 
-SCHEMA_VERSION = "1.3"
+SCHEMA_VERSION = "1.4"
 
 
 @dataclass(frozen=True)
@@ -87,6 +89,7 @@ _BIN = ("case", "bin")
 _density = partial(Variable, _BIN, units="1/lambda")
 _density_of_elements = partial(Variable, _BIN, units="1/w")
 _SAMPLE = "sample"  # what a table made with ``keep_sample = false`` lacks
+_NULL = "null"  # what a table that was not made for a null lacks
 
 BASELINE_SCHEMA: dict[str, Variable] = {
     "d_model": Variable(_CASE, "width of the residual stream d", SIZE),
@@ -174,6 +177,18 @@ SPECTRA_SCHEMA: dict[str, Variable] = {
     "density_law": _density("bin average of the limiting law's density, NaN where none is known", NON_NEGATIVE_OR_NAN),
     "edge_lower": Variable(_CASE, "lower edge of the limiting law, NaN where none is known", SPREAD),
     "edge_upper": Variable(_CASE, "upper edge of the limiting law, NaN where none is known", SPREAD),
+    "scale_estimate": Variable(
+        ("case", "draw"),
+        "each draw's own estimate of the product of its factors' sigma^2",
+        POSITIVE,
+        part=_NULL,
+    ),
+    "eigenvalue_quantile_self_normalized": Variable(
+        (*_INDEX, "probability"),
+        "quantile of the ordered eigenvalue over its draw's scale_estimate; padded with NaN from the rank on",
+        RISING,
+        part=_NULL,
+    ),
 }
 """The variables of a table of spectra of any ensemble: λ of the raw matrix, each factor as the ensemble draws it. Each
 parameter of the ensemble is a coordinate of its own, ``parameter_depth(case)`` say."""
@@ -306,6 +321,16 @@ EFFECTIVE_DEPTH_SCHEMA: dict[str, Variable] = {
 }
 """The variables of a file of effective depths, one entry for each weight matrix of a model."""
 
+_OF_A_LAYER = {
+    "n_heads": "heads of the layer",
+    "n_key_heads": "key heads of the layer",
+    "d_query": "width of what the queries read",
+    "d_key": "width of what the keys and values read",
+    "d_head": "rows of a head's W_Q and W_K",
+    "d_value": "rows of a head's W_V",
+    "d_output": "width of what the heads write to",
+}
+
 COORDINATES: dict[str, Variable] = {
     "case": Variable(("case",), "case of the table", PLACES),
     "statistic": Variable(("statistic",), "statistic", NAMES),
@@ -317,14 +342,22 @@ COORDINATES: dict[str, Variable] = {
     "bin": Variable(("bin",), "bin of the histogram", EDGES),
     "edge": Variable(("edge",), "edge of the histogram", PLACES),
     "draw": Variable(("draw",), "draw", PLACES),
-    "layer": Variable(("layer",), "layer", PLACES),
+    "layer": Variable(("layer",), "layer", LAYERS),
+    "stack": Variable(("layer",), "stack of the layer", TEXT),
+    "stack_layer": Variable(
+        ("layer",), "number of the layer in its stack; -1 for what lies outside the layers", NUMBERS_OF_LAYERS
+    ),
+    **{name: Variable(("layer",), words, SIZE) for name, words in _OF_A_LAYER.items()},
     "head": Variable(("head",), "head", PLACES),
     "symbol": Variable(("statistic",), "symbol of the statistic, in LaTeX", TEXT),
     "formula": Variable(("statistic",), "formula of the statistic", TEXT),
     "convention": Variable(("statistic",), "values that the statistic is of", TEXT),
     "scaling": Variable(("statistic",), "power of sigma_Q^2 sigma_K^2 with which the statistic scales", TEXT),
 }
-"""What the coordinates of a table can be, whatever its kind. Those of names and of levels are always there."""
+"""What the coordinates of a table can be, whatever its kind. Those of names and of levels are always there; those of a
+layer where they are not the same in all layers. ``layer`` is the layer's own number, -1 for what lies outside the
+layers; of a model of several stacks it counts the layers of all, and ``stack`` and ``stack_layer`` say which one it
+is."""
 
 PARAMETER = "parameter_"
 """How the names of coordinates begin that are parameters of a table's ensemble."""

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from rmtbase.tables._circuits import QK, Circuit
 from rmtbase.tables._domain import (
     COUNT,
     COUNT_OR_NAN,
     EDGES,
     FALLING,
-    NON_NEGATIVE,
     NON_NEGATIVE_OR_NAN,
     PROBABILITY,
     RISING,
+    SIZE,
     SIZE_OR_NAN,
     SPREAD,
     TEXT,
@@ -29,9 +31,22 @@ _MATRIX_STATISTIC = (*_MATRIX, "statistic")
 _NO_STD = "NaN where its fourth moment is infinite, without which draws do not tell it"
 _Z = "(observed - null_mean) / null_std; without a null_std the z of a normal law that has the p-value"
 
-SCORES_SCHEMA: dict[str, dict[str, Variable]] = {
-    "heads": {
-        "observed": Variable(_HEAD_STATISTIC, "observed value, raw product W_Q^T W_K"),
+
+def heads_schema(circuit: Circuit) -> dict[str, Variable]:
+    """The variables of the scores of all heads by one circuit, ``/heads`` say.
+
+    A layer that has fewer heads or a smaller rank than some other is padded: by NaN, of counts by 0, of names by "".
+    """
+    sigma = {
+        one.sigma: Variable(
+            _HEAD, f"estimate of sigma_{one.letter}, sqrt(|{one.symbol}|_F^2 / (d h))", NON_NEGATIVE_OR_NAN
+        )
+        for one in circuit.factors
+    }
+    shared = {"key_head": Variable(_HEAD, "index of the key head that the query head reads", COUNT)}
+    key_head = shared if len(circuit.factors) > 1 else {}
+    return {
+        "observed": Variable(_HEAD_STATISTIC, f"observed value, {_raw(circuit)} {circuit.formula}"),
         "null_mean": Variable(
             _HEAD_STATISTIC,
             "mean of the null at the head's own sigma estimates; NaN where it is infinite, or no null of the statistic "
@@ -64,13 +79,89 @@ SCORES_SCHEMA: dict[str, dict[str, Variable]] = {
             TEXT,
         ),
         "omnibus_q_value": Variable(_HEAD, "Benjamini-Hochberg q-value of omnibus_p_value over all heads", PROBABILITY),
-        "sigma_q": Variable(_HEAD, "estimate of sigma_Q, sqrt(|W_Q|_F^2 / (d h))", NON_NEGATIVE),
-        "sigma_k": Variable(_HEAD, "estimate of sigma_K, sqrt(|W_K|_F^2 / (d h))", NON_NEGATIVE),
+        **sigma,
         "outliers_above": Variable(_HEAD, "eigenvalues above the null's upper edge quantile", COUNT),
         "outliers_below": Variable(_HEAD, "eigenvalues below the null's lower edge quantile", COUNT),
-        "key_head": Variable(_HEAD, "index of the key head that the query head reads", COUNT),
-        "eigenvalue": Variable((*_HEAD, "index"), "eigenvalues of W_QK^T W_QK, descending, raw product", FALLING),
-    },
+        **key_head,
+        "eigenvalue": Variable(
+            (*_HEAD, "index"),
+            f"eigenvalues of {circuit.symbol}^T {circuit.symbol}, descending, {_raw(circuit)}",
+            FALLING,
+        ),
+    }
+
+
+def null_schema(circuit: Circuit, several: bool = False) -> dict[str, Variable]:
+    """The variables of the null of all heads by one circuit, ``/null`` say.
+
+    Where the heads of a model have several shapes, each has a null, and each variable a first dimension ``shape``.
+    """
+    raw = _raw(circuit)
+    of_one = {
+        "eigenvalue_mean": Variable(("index",), f"mean ordered eigenvalue of the null, sigma = 1, {raw}", SPREAD),
+        "eigenvalue_quantile": Variable(
+            ("index", "probability"),
+            f"quantile of the null's ordered eigenvalue, each draw at its own estimate of sigma, {raw}; where the "
+            "null is analytic, of a gamma law but for the extreme eigenvalues",
+            RISING,
+        ),
+        "bin_edge": Variable(("edge",), f"edges of the histogram bins in lambda, sigma = 1, {raw}", EDGES),
+        "density": _density(
+            "Monte Carlo density of the null's eigenvalues, bin average; where the null is analytic, density_free",
+            NON_NEGATIVE_OR_NAN,
+        ),
+        "density_standard_error": _density(
+            "standard error of the Monte Carlo density; 0 where the null is analytic", NON_NEGATIVE_OR_NAN
+        ),
+        "density_free": _density(
+            f"bin average of the {'free-product' if len(circuit.factors) > 1 else 'Marchenko-Pastur'} density",
+            NON_NEGATIVE_OR_NAN,
+        ),
+        "edge_quantile_lower": Variable((), "edge quantile of the self-normalised smallest eigenvalue", SPREAD),
+        "edge_quantile_upper": Variable((), "edge quantile of the self-normalised largest eigenvalue", SPREAD),
+    }
+    if not several:
+        return of_one
+    shape = ("shape",)
+    return {
+        **{name: replace(one, dims=(*shape, *one.dims)) for name, one in of_one.items()},
+        **{name: Variable(shape, f"{name} of the shape", SIZE) for name in circuit.dims},
+        "layer_shape": Variable(("layer",), "place of the layer's shape along the dimension shape", COUNT),
+        "null_draws": Variable(shape, "number of null draws; 0 where the null is analytic", COUNT),
+        "p_value_floor": Variable(shape, "smallest p-value of one statistic", PROBABILITY),
+        "null_source": Variable(shape, "where the null came from", TEXT),
+    }
+
+
+def own_null_schema(circuit: Circuit) -> dict[str, Variable]:
+    """The variables of ``/null`` where each head has a null of its own."""
+    raw, scale = _raw(circuit), " ".join(f"{factor.sigma}^2" for factor in circuit.factors)
+    return {
+        "eigenvalue_mean": Variable(
+            (*_HEAD, "index"),
+            f"mean ordered eigenvalue of the head's own null, over its {scale}, {raw}",
+            SPREAD,
+        ),
+        "eigenvalue_quantile": Variable(
+            (*_HEAD, "index", "probability"),
+            f"quantile of the ordered eigenvalue of the head's own null, over its {scale}, {raw}",
+            RISING,
+        ),
+        "edge_quantile_lower": Variable(
+            _HEAD, "edge quantile of the smallest eigenvalue of the head's own null", SPREAD
+        ),
+        "edge_quantile_upper": Variable(
+            _HEAD, "edge quantile of the largest eigenvalue of the head's own null", SPREAD
+        ),
+    }
+
+
+def _raw(circuit: Circuit) -> str:
+    return "raw product" if len(circuit.factors) > 1 else "raw matrix"
+
+
+SCORES_SCHEMA: dict[str, dict[str, Variable]] = {
+    "heads": heads_schema(QK),
     "matrices": {
         "observed": Variable(_MATRIX_STATISTIC, "observed value"),
         "null_mean": Variable(_MATRIX_STATISTIC, "mean of the null; NaN where it is infinite"),
@@ -100,48 +191,13 @@ SCORES_SCHEMA: dict[str, dict[str, Variable]] = {
             part="spectra",
         ),
     },
-    "null": {
-        "eigenvalue_mean": Variable(("index",), "mean ordered eigenvalue of the null, sigma = 1, raw product", SPREAD),
-        "eigenvalue_quantile": Variable(
-            ("index", "probability"),
-            "quantile of the null's ordered eigenvalue, each draw at its own estimate of sigma, raw product; where the "
-            "null is analytic, of a gamma law but for the extreme eigenvalues",
-            RISING,
-        ),
-        "bin_edge": Variable(("edge",), "edges of the histogram bins in lambda, sigma = 1, raw product", EDGES),
-        "density": _density(
-            "Monte Carlo density of the null's eigenvalues, bin average; where the null is analytic, density_free",
-            NON_NEGATIVE_OR_NAN,
-        ),
-        "density_standard_error": _density(
-            "standard error of the Monte Carlo density; 0 where the null is analytic", NON_NEGATIVE_OR_NAN
-        ),
-        "density_free": _density("bin average of the free-product density", NON_NEGATIVE_OR_NAN),
-        "edge_quantile_lower": Variable((), "edge quantile of the self-normalised smallest eigenvalue", SPREAD),
-        "edge_quantile_upper": Variable((), "edge quantile of the self-normalised largest eigenvalue", SPREAD),
-    },
-    "own_null": {
-        "eigenvalue_mean": Variable(
-            (*_HEAD, "index"),
-            "mean ordered eigenvalue of the head's own null, over its sigma_q^2 sigma_k^2, raw product",
-            SPREAD,
-        ),
-        "eigenvalue_quantile": Variable(
-            (*_HEAD, "index", "probability"),
-            "quantile of the ordered eigenvalue of the head's own null, over its sigma_q^2 sigma_k^2, raw product",
-            RISING,
-        ),
-        "edge_quantile_lower": Variable(
-            _HEAD, "edge quantile of the smallest eigenvalue of the head's own null", SPREAD
-        ),
-        "edge_quantile_upper": Variable(
-            _HEAD, "edge quantile of the largest eigenvalue of the head's own null", SPREAD
-        ),
-    },
+    "null": null_schema(QK),
+    "own_null": own_null_schema(QK),
 }
-"""The variables of each group of a scores file. ``spectra`` are further variables of ``/matrices``, present where
-asked for; ``own_null`` stands in the place of ``null`` where each head has a null of its own (``null_method`` is
-``"resampled"``); all else is always there."""
+"""The variables of each group of a scores file, those of heads as they are of W_QK in a model of one shape: further
+circuits (:data:`rmtbase.tables.CIRCUITS`) have groups of the same kind, ``/circuits/ov/heads`` say. ``spectra`` are
+further variables of ``/matrices``, present where asked for; ``own_null`` stands in the place of ``null`` where each
+head has a null of its own (``null_method`` is ``"resampled"``); all else is always there."""
 
 
 def null_method(attributes: Mapping[Any, Any]) -> str:

@@ -1,0 +1,214 @@
+"""Reading a model, layer by layer: the spectrum and the scale of every head by every circuit.
+
+A site's factors are read while the heads of the one before are being solved.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Bool, Float
+
+from rmtbase.errors import ParameterError
+from rmtbase.linalg import available_cores, core_of_triangles, core_singular_values, triangles
+from rmtbase.models import WeightMatrices
+from rmtbase.progress import Progress
+from rmtbase.scoring._matrices import MatrixScorer
+from rmtbase.tables import CIRCUITS, Circuit, Factor
+
+_HEADS_PER_PART = 4
+_LEAST = 1e-60  # beyond it, or its inverse, squares of eigenvalues leave float64, whatever the shape
+_READS: dict[str, Callable[[WeightMatrices, int], Float[np.ndarray, "head rank width"]]] = {
+    "query": lambda model, site: model.queries(site),
+    "key": lambda model, site: model.keys(site),
+    "value": lambda model, site: model.values(site),
+    "output": lambda model, site: model.outputs(site),
+}
+
+
+class SiteSpectra(NamedTuple):
+    """The heads of one site by one circuit.
+
+    Attributes:
+        singular_values: descending; all zero where a factor is.
+        sigmas: σ̂ of each of the circuit's factors.
+    """
+
+    singular_values: Float[np.ndarray, "head rank"]
+    sigmas: tuple[Float[np.ndarray, " head"], ...]
+
+
+class _Solved(NamedTuple):
+    """Some heads of one site by every circuit, and which of its factors were factorised orthogonally."""
+
+    spectra: Mapping[Circuit, SiteSpectra]
+    orthogonal: Bool[np.ndarray, " factor"]
+
+
+def require_circuits(model: WeightMatrices, wanted: Sequence[str]) -> tuple[Circuit, ...]:
+    """The circuits of those names, W_QK first, which is always among them.
+
+    Raises:
+        ParameterError: a name that is none, or a circuit of matrices that the model's sites do not have.
+    """
+    names = [wanted] if isinstance(wanted, str) else list(wanted)
+    for name in names:
+        if name not in CIRCUITS:
+            raise ParameterError("circuits", name, f"some of {', '.join(CIRCUITS)}")
+        if not sites_of(model, CIRCUITS[name]):
+            held = (other for other, circuit in CIRCUITS.items() if sites_of(model, circuit))
+            raise ParameterError("circuits", name, f"some of {', '.join(held)}, which is all that {model.name} has")
+    return tuple(CIRCUITS[name] for name in dict.fromkeys(("qk", *names)))
+
+
+def sites_of(model: WeightMatrices, circuit: Circuit) -> list[int]:
+    """The sites whose heads have all the matrices of a circuit."""
+    return [
+        index
+        for index, site in enumerate(model.sites)
+        if all(
+            getattr(site, factor.rank) is not None
+            and getattr(site, factor.width) is not None
+            and model.has(model.layers.index(site.place), f"attention_{factor.name}")
+            for factor in circuit.factors
+        )
+    ]
+
+
+def read_factors(
+    model: WeightMatrices, site: int, circuit: Circuit
+) -> tuple[Float[np.ndarray, "factor_head rank width"], ...]:
+    """The matrices that a circuit is made of, of all heads of a site."""
+    return tuple(_READS[factor.name](model, site) for factor in circuit.factors)
+
+
+def read_sites(
+    model: WeightMatrices, circuits: Sequence[Circuit], scorer: MatrixScorer | None, progress: Progress
+) -> tuple[dict[Circuit, dict[int, SiteSpectra]], dict[str, int]]:
+    """The spectra of all heads, and the scores of all matrices, in one pass through the checkpoint, layer by layer.
+
+    Returns:
+        For each circuit, by the index of a site, what :func:`read_factors` would give there, as spectra. And how many
+        factors were factorised through their Gram matrix, and how many orthogonally: see ``linalg.triangles``.
+    """
+    advance = progress.bar("reading layers", len(model.layers))
+    places = {site.place: index for index, site in enumerate(model.sites)}
+    found: dict[Circuit, dict[int, SiteSpectra]] = {circuit: {} for circuit in circuits}
+    ways = {"gram_matrix": 0, "orthogonal": 0}
+    with ThreadPoolExecutor(available_cores()) as pool:
+        warned = pool.submit(lambda: model.warnings)  # which the model keeps: its tensors are hashed meanwhile
+        solved = _solved(model, circuits, pool)
+        for layer, place in enumerate(model.layers):
+            if place in places:
+                site, (spectra, orthogonal) = places[place], next(solved)
+                for circuit, one in spectra.items():
+                    _require_range(model, site, circuit, one)
+                    found[circuit][site] = one
+                ways["orthogonal"] += int(orthogonal.sum())
+                ways["gram_matrix"] += int((~orthogonal).sum())
+            if scorer is not None:
+                for component in model.components:
+                    if model.has(layer, component):
+                        scorer.add(layer, component, model.matrix(layer, component))
+            advance(1)
+        warned.result()
+    return found, ways
+
+
+def _solved(model: WeightMatrices, circuits: Sequence[Circuit], pool: Executor) -> Iterator[_Solved]:
+    """One site after the other, each read while the pool solves the one before: the factors of two are held."""
+    has = {circuit: frozenset(sites_of(model, circuit)) for circuit in circuits}
+    before: list[Future[_Solved]] = []
+    for site in range(len(model.sites)):
+        parts = _submit(model, site, [circuit for circuit in circuits if site in has[circuit]], pool)
+        if before:
+            yield _joined(before)
+        before = parts
+    yield _joined(before)
+
+
+def _submit(model: WeightMatrices, site: int, circuits: Sequence[Circuit], pool: Executor) -> list[Future[_Solved]]:
+    """A few heads at a time, with their key heads: for one small matrix NumPy does not let go of the interpreter."""
+    layer = model.layers.index(model.sites[site].place)
+    factors = list(dict.fromkeys(factor for circuit in circuits for factor in circuit.factors))
+    least = [model.least_sigma(layer, f"attention_{factor.name}") for factor in factors]
+    weights = [_READS[factor.name](model, site) for factor in factors]
+    groups = min(map(len, weights))
+    n_parts = min(groups, max(1, max(map(len, weights)) // _HEADS_PER_PART))
+    by_group = [one.reshape(groups, -1, *one.shape[1:]) for one in weights]
+    return [
+        pool.submit(_solve, circuits, dict(zip(factors, zip(part, least, strict=True), strict=True)))
+        for part in zip(*(np.array_split(one, n_parts) for one in by_group), strict=True)
+    ]
+
+
+def _solve(
+    circuits: Sequence[Circuit], factors: Mapping[Factor, tuple[Float[np.ndarray, "group head rank width"], float]]
+) -> _Solved:
+    reduced = {factor: triangles(weights) for factor, (weights, _) in factors.items()}
+    scales = {
+        factor: _sigma(reduced[factor].r, weights.shape[-1], least) for factor, (weights, least) in factors.items()
+    }
+    spectra = {}
+    for circuit in circuits:
+        each = [reduced[factor].r for factor in circuit.factors]
+        values = core_singular_values(core_of_triangles(*each) if len(each) > 1 else each[0])
+        sigmas = [np.broadcast_to(scales[factor], values.shape[:2]).reshape(-1) for factor in circuit.factors]
+        values = values.reshape(-1, values.shape[-1])
+        values[np.any([sigma == 0 for sigma in sigmas], axis=0)] = 0.0
+        spectra[circuit] = SiteSpectra(values, tuple(sigmas))
+    return _Solved(spectra, np.concatenate([one.orthogonal.reshape(-1) for one in reduced.values()]))
+
+
+def _sigma(r: Float[np.ndarray, "... _ rank"], width: int, least: float) -> Float[np.ndarray, "..."]:
+    """σ̂ = √(‖W‖_F² / (rank · width)) of factors from their triangles, which have their norms.
+
+    0 where weights are so small that what is stored of them is rounding, and not their shape.
+    """
+    sigma = np.sqrt(np.einsum("...ij,...ij->...", r, r) / (r.shape[-1] * width))
+    return np.where(sigma < least, 0.0, sigma)
+
+
+def _joined(parts: Sequence[Future[_Solved]]) -> _Solved:
+    each = [part.result() for part in parts]
+    spectra = {
+        circuit: SiteSpectra(
+            np.concatenate([one.spectra[circuit].singular_values for one in each]),
+            tuple(map(np.concatenate, zip(*(one.spectra[circuit].sigmas for one in each), strict=True))),
+        )
+        for circuit in each[0].spectra
+    }
+    return _Solved(spectra, np.concatenate([one.orthogonal for one in each]))
+
+
+def _require_range(model: WeightMatrices, site: int, circuit: Circuit, spectra: SiteSpectra) -> None:
+    """Heads of zeros have no scale: they are recorded, and not scored."""
+    at = model.sites[site]
+    with np.errstate(over="ignore", invalid="ignore"):
+        norms = np.prod(
+            [
+                sigma * np.sqrt(getattr(at, factor.rank) * getattr(at, factor.width))
+                for factor, sigma in zip(circuit.factors, spectra.sigmas, strict=True)
+            ],
+            axis=0,
+        )
+    present = model.heads_have_weights or np.all([sigma > 0 for sigma in spectra.sigmas], axis=0)
+    head = first_out_of_range(norms, present)
+    if head is not None:
+        what = " ".join(f"‖{factor.symbol}‖" for factor in circuit.factors)
+        norm = "product of norms" if len(circuit.factors) > 1 else "norm"
+        expected = f"a {norm} between {_LEAST:g} and {1.0 / _LEAST:g}: rescale the weights"
+        raise model.refused(site, head, f"{what} = {norms[head]:.2g}", expected)
+
+
+def first_out_of_range(norms: Float[np.ndarray, " head"], present: Bool[np.ndarray, " head"] | bool) -> int | None:
+    """The first of the heads ``present`` whose spectrum's statistics cannot be held in float64.
+
+    No eigenvalue is over Π‖W‖_F²; of W_Q and W_K at right angles, what is left is under 1e-16 of that. So the product
+    of the norms decides, and every shape has the same limits.
+    """
+    beyond = np.flatnonzero(~((norms > _LEAST) & (norms < 1.0 / _LEAST)) & present)
+    return int(beyond[0]) if beyond.size else None
