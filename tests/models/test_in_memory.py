@@ -161,7 +161,7 @@ def test_values_that_are_no_weights_are_named():
     state = module_of("gpt2").state_dict()
     name = "transformer.h.1.attn.c_attn.weight"
     options = {"family": "gpt2", "config": {"n_head": 6}}
-    with pytest.raises(CheckpointError, match=r"h\.1\.attn\.c_attn\.weight' has element type int8"):
+    with pytest.raises(CheckpointError, match=r"h\.1\.attn\.c_attn\.weight' has element type I8"):
         open_model(state | {name: state[name].to(torch.int8)}, **options)
     with pytest.raises(CheckpointError, match="1 NaN"):
         state[name][0, 0] = np.nan

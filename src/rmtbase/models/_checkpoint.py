@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from types import MappingProxyType
 from typing import Any
@@ -19,6 +20,7 @@ from rmtbase.models._files import read_json_object, reading
 from rmtbase.models._other_formats import missing_file
 from rmtbase.models._safetensors import SafetensorsFile
 from rmtbase.models._state_dict import StateDict
+from rmtbase.models._stored_tensor import CheckpointTensor, StoredTensor
 from rmtbase.models._tensor_file import TensorEntry, TensorFile, require_finite, require_supported, widen
 from rmtbase.models._torch_file import TorchFile
 from rmtbase.shown import quoted, shown
@@ -33,6 +35,10 @@ _INDEX_ENDING = ".index.json"
 _LARGEST_INDEX = 1 << 26  # bytes; the index of a model with 92 000 tensors takes nine million
 _SHOWN = 3  # names in a note
 _CHUNK = 1 << 22  # elements hashed at a time
+# What torch.compile, FSDP and activation checkpointing put into the names, wherever they wrap a module; and what
+# torch.nn.DataParallel and its distributed kin put in front of all of them.
+_WRAPPERS = re.compile(r"(?<![^.])(_orig_mod|_fsdp_wrapped_module|_checkpoint_wrapped_module)\.")
+_DATA_PARALLEL = "module."
 
 
 @dataclass(frozen=True)
@@ -41,23 +47,27 @@ class Checkpoint:
 
     A folder holds, in order of preference: ``model.safetensors``; the shards that
     ``model.safetensors.index.json`` names; ``pytorch_model.bin``; the shards of
-    ``pytorch_model.bin.index.json`` (the last two need torch).
+    ``pytorch_model.bin.index.json`` (the last two need torch). Names are those of the model's own modules: what
+    torch.compile, FSDP, activation checkpointing and DataParallel put into them is left out.
 
     Attributes:
         path: the folder; of tensors in memory what messages call them.
         config_path: where their configuration is, or what messages call it.
         notes: what of its files was read or left, where that is not plain: tensors of a shard that the index does
-            not name (they are read, as transformers reads them), an index beside a single file (it is not).
+            not name (they are read, as transformers reads them), an index beside a single file (it is not), quantised
+            weights that are dequantised.
     """
 
     path: Path
     config_path: Path
-    _files: Mapping[str, TensorFile] = field(repr=False, compare=False)
+    _tensors: Mapping[str, CheckpointTensor] = field(repr=False, compare=False)
     notes: tuple[str, ...] = ()
 
     @classmethod
     def open(cls, folder: str | Path) -> Checkpoint:
         """Find the files, and read and check the header of each. No weight is read, but for the checksums of ``.bin``.
+
+        In place of a folder one ``.safetensors`` file of it can be given, which is then read alone.
 
         Raises:
             MissingFileError: the folder has no such file, or lacks a shard.
@@ -67,13 +77,16 @@ class Checkpoint:
             MissingDependencyError: there are only ``.bin`` files, and torch is not installed, or older than 2.10.
         """
         folder = Path(folder)
+        if folder.suffix == ".safetensors" and not folder.is_dir():
+            files, notes = _read_single(folder, SafetensorsFile.open)
+            return cls._of_files(folder.parent, folder.parent / "config.json", files, notes)
         for name, suffix, open_file in _CANDIDATES:
             if os.path.lexists(folder / name):
                 if name.endswith(_INDEX_ENDING):
                     files, notes = _read_shards(folder / name, suffix, open_file)
                 else:
                     files, notes = _read_single(folder / name, open_file)
-                return cls(folder, folder / "config.json", files, tuple(notes))
+                return cls._of_files(folder, folder / "config.json", files, notes)
         raise missing_file(folder, _CANDIDATES[0][0])
 
     @classmethod
@@ -84,20 +97,35 @@ class Checkpoint:
             ParameterError: it is no state dict.
         """
         held = StateDict.of(tensors, name)
-        return cls(held.path, Path("config"), MappingProxyType(dict.fromkeys(held.entries, held)))
+        return cls._of_files(held.path, Path("config"), dict.fromkeys(held.entries, held), [])
+
+    @classmethod
+    def _of_files(
+        cls, path: Path, config_path: Path, files: Mapping[str, TensorFile], notes: Iterable[str]
+    ) -> Checkpoint:
+        """The tensors of files, by the names that they have without wrappers."""
+        tensors = _without_wrappers({name: StoredTensor(file, name) for name, file in files.items()})
+        return cls(path, config_path, MappingProxyType(tensors), tuple(notes))
+
+    def replaced(self, used: Iterable[str], by: Mapping[str, CheckpointTensor], note: str) -> Checkpoint:
+        """The checkpoint without the tensors that were used, with those that they make, and a note of it."""
+        gone = set(used)
+        left = {name: tensor for name, tensor in self._tensors.items() if name not in gone}
+        return replace(self, _tensors=MappingProxyType(left | dict(by)), notes=(*self.notes, note))
 
     @property
     def files(self) -> tuple[Path, ...]:
         """The files that hold the tensors, sorted; none of tensors in memory."""
-        return tuple(sorted({file.path for file in self._files.values() if not isinstance(file, StateDict)}))
+        stored = (one for tensor in self._tensors.values() for one in tensor.stored)
+        return tuple(sorted({one.path for one in stored if not isinstance(one.file, StateDict)}))
 
     @property
     def names(self) -> tuple[str, ...]:
         """The names of the tensors, sorted."""
-        return tuple(sorted(self._files))
+        return tuple(sorted(self._tensors))
 
     def __contains__(self, name: object) -> bool:
-        return name in self._files
+        return name in self._tensors
 
     def shape(self, name: str) -> tuple[int, ...]:
         """The stored shape of a tensor."""
@@ -109,8 +137,17 @@ class Checkpoint:
 
     def file(self, name: str) -> Path:
         """The file that holds a tensor; of tensors in memory what messages call them."""
-        self._entry(name)
-        return self._files[name].path
+        return self.tensor(name).stored[0].path
+
+    def tensor(self, name: str) -> CheckpointTensor:
+        """What a name stands for.
+
+        Raises:
+            ParameterError: there is no such tensor.
+        """
+        if name not in self._tensors:
+            raise ParameterError("name", name, f"a tensor of the checkpoint {self.path}")
+        return self._tensors[name]
 
     def read(self, name: str) -> Float[np.ndarray, "..."]:
         """A whole tensor: float32, or float64 where it is stored so. Half precision is widened exactly.
@@ -132,31 +169,31 @@ class Checkpoint:
         return self._read(name, start * width, stop * width).reshape(stop - start, *shape[1:])
 
     def digest(self, names: Iterable[str]) -> bytes:
-        """SHA-256 over the element type, shape and stored bytes of the tensors, in the order given."""
+        """SHA-256 over the element type, shape and stored bytes of the tensors, in the order given.
+
+        Of one that is quantised over its codes, and over all that makes numbers of them.
+        """
         total = hashlib.sha256()
         for name in names:
-            entry, file = self._entry(name), self._files[name]
-            require_supported(file.path, name, entry)
-            total.update(f"{entry.dtype}{entry.shape}".encode())
-            for start in range(0, entry.size, _CHUNK):
-                bits = file.read_bits(name, start, min(start + _CHUNK, entry.size))
-                total.update(np.ascontiguousarray(bits).view(np.uint8).data)
+            self.require_supported(name)
+            for stored in self.tensor(name).stored:
+                total.update(f"{stored.entry.dtype}{stored.entry.shape}".encode())
+                for start in range(0, stored.entry.size, _CHUNK):
+                    bits = stored.read_bits(start, min(start + _CHUNK, stored.entry.size))
+                    total.update(np.ascontiguousarray(bits).view(np.uint8).data)
         return total.digest()
 
     def require_supported(self, name: str) -> None:
         """Raise CheckpointError unless the tensor has elements of a type that can be read."""
-        require_supported(self._files[name].path, name, self._entry(name))
+        require_supported(self.file(name), name, self._entry(name))
 
     def _entry(self, name: str) -> TensorEntry:
-        if name not in self._files:
-            raise ParameterError("name", name, f"a tensor of the checkpoint {self.path}")
-        return self._files[name].entries[name]
+        return self.tensor(name).entry
 
     def _read(self, name: str, start: int, stop: int) -> Float[np.ndarray, "..."]:
         self.require_supported(name)
-        file = self._files[name]
-        values = widen(file.read_bits(name, start, stop), file.entries[name].dtype)
-        require_finite(file.path, name, values)
+        values = widen(self.tensor(name).read_bits(start, stop), self._entry(name).dtype)
+        require_finite(self.file(name), name, values)
         return values
 
 
@@ -164,7 +201,7 @@ def _read_single(path: Path, open_file: Callable[[Path], TensorFile]) -> tuple[M
     file = open_file(path)
     index = path.with_name(path.name + _INDEX_ENDING)
     notes = [f"{path.name} is read, {index.name} beside it is not"] if os.path.lexists(index) else []
-    return MappingProxyType(dict.fromkeys(file.entries, file)), notes
+    return dict.fromkeys(file.entries, file), notes
 
 
 def _read_shards(
@@ -188,7 +225,24 @@ def _read_shards(
         files |= dict.fromkeys(file.entries, file)
     unnamed = sorted(files.keys() - weight_map.keys())
     notes = [f"tensors that {index.name} does not name are read too: {_some(unnamed)}"] if unnamed else []
-    return MappingProxyType(files), notes
+    return files, notes
+
+
+def _without_wrappers(tensors: Mapping[str, StoredTensor]) -> dict[str, CheckpointTensor]:
+    """The tensors by the names that they have in the model itself.
+
+    Raises:
+        CorruptFileError: two names are one there.
+    """
+    parallel = _DATA_PARALLEL if all(name.startswith(_DATA_PARALLEL) for name in tensors) else ""
+    unwrapped: dict[str, CheckpointTensor] = {}
+    for name, tensor in tensors.items():
+        own = _WRAPPERS.sub("", name).removeprefix(parallel)
+        if own in unwrapped:
+            both = f"both {quoted(unwrapped[own].stored[0].name)} and {quoted(name)}"
+            raise CorruptFileError(tensor.path, both, f"one tensor {quoted(own)}, wrapped or not")
+        unwrapped[own] = tensor
+    return unwrapped
 
 
 def _require_agreement(index: Path, file: TensorFile, names: list[str], before: Mapping[str, TensorFile]) -> None:

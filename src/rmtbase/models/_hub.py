@@ -19,7 +19,14 @@ from rmtbase.shown import quoted
 
 HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?", re.ASCII)
 # adapter_config.json, so that an adapter is told what it is.
-_SAFETENSORS = ["config.json", "adapter_config.json", "*.safetensors", "*.safetensors.index.json"]
+_SAFETENSORS = [
+    "config.json",
+    "adapter_config.json",
+    "quantize_config.json",
+    "quant_config.json",
+    "*.safetensors",
+    "*.safetensors.index.json",
+]
 _TORCH = ["config.json", "pytorch_model*.bin", "pytorch_model.bin.index.json"]
 # Copies of the same weights in other formats, which some repositories keep beside the checkpoint.
 _OTHER_COPIES = ["*/*", "consolidated*"]
@@ -87,8 +94,11 @@ def hub_id(name: str) -> str:
     return name if known is None else known.hub_id
 
 
-def fetch_checkpoint(model: str, revision: str | None = None) -> Path:
+def fetch_checkpoint(model: str, revision: str | None = None, subfolder: str | None = None) -> Path:
     """The local folder of a model of the hub, downloaded where the hub's cache does not have it.
+
+    With a ``subfolder``, what that folder of the repository holds, and nothing else; the folder of the repository is
+    given all the same.
 
     Only the configuration and the weights are fetched: safetensors, or ``.bin`` files where there are none.
     No code is.
@@ -97,11 +107,11 @@ def fetch_checkpoint(model: str, revision: str | None = None) -> Path:
         CheckpointError: the hub cannot be reached, or has no such model or revision, or refuses access.
         MissingDependencyError: there are only ``.bin`` files, and torch 2.10 or later is not installed.
     """
-    folder = _download(model, revision, _SAFETENSORS)
-    if any(folder.glob("*.safetensors")):
+    folder = _download(model, revision, _SAFETENSORS, subfolder)
+    if any((folder / (subfolder or "")).glob("*.safetensors")):
         return folder
     require_torch()
-    return _download(model, revision, _TORCH)
+    return _download(model, revision, _TORCH, subfolder)
 
 
 def fetch_config(model: str, revision: str | None = None) -> Path:
@@ -113,11 +123,13 @@ def fetch_config(model: str, revision: str | None = None) -> Path:
     return _download(model, revision, ["config.json"])
 
 
-def _download(model: str, revision: str | None, patterns: list[str]) -> Path:
+def _download(model: str, revision: str | None, patterns: list[str], subfolder: str | None = None) -> Path:
     from huggingface_hub import snapshot_download
 
+    inside = "" if subfolder is None else f"{subfolder}/"
+    allowed, ignored = ([inside + pattern for pattern in some] for some in (patterns, _OTHER_COPIES))
     try:
-        return Path(snapshot_download(model, revision=revision, allow_patterns=patterns, ignore_patterns=_OTHER_COPIES))
+        return Path(snapshot_download(model, revision=revision, allow_patterns=allowed, ignore_patterns=ignored))
     except Exception as error:  # the client's and its transport's errors have no common base but this
         raise CheckpointError(model, _explain(error, revision)) from error
 

@@ -1,14 +1,13 @@
 """Tensors and settings that no layout uses, and that could change the answer all the same: refused by name, or noted.
 
-A low-rank update beside a weight is part of it, a factor beside codes is too, and a norm of the queries that the layout
-does not know changes what the queries are. None is stepped over.
+A low-rank update beside a weight is part of it, and a norm of the queries that the layout does not know changes what
+the queries are. None is stepped over.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from rmtbase.errors import CheckpointError
@@ -16,18 +15,9 @@ from rmtbase.models._checkpoint import Checkpoint
 from rmtbase.models._layouts import COMPONENTS
 from rmtbase.models._other_formats import MERGED
 from rmtbase.models._stack import Stack
-from rmtbase.shown import quoted, shown
+from rmtbase.shown import quoted
 
-_PASS_SOURCE = "pass the checkpoint that it was made from"
-_METHODS = {name: name.upper() for name in ("gptq", "awq", "fp8", "mxfp4", "hqq", "aqlm", "eetq")}
-_METHODS["fbgemm_fp8"] = "FP8"
-_SETTINGS = ("quantization_config", "compression_config")
 # Parts of a tensor's name, between dots.
-_CODES = re.compile(
-    r"qweight|qzeros|g_idx|scales|absmax|quant_map|nested_absmax|nested_quant_map|quant_state|bitsandbytes__\w+|SCB|"
-    r"weight_format|weight_scale(_\w+)?|weight_zero_point|weight_packed|weight_g_idx|(input|output|activation)_scale|"
-    r"\w+_global_scale|[qkv]_scale|kv_scale|_data|_scale|_zeropoint|\w+_proj_(blocks|scales)"
-)
 _ADAPTERS = re.compile(
     r"lora_\w+|base_layer|modules_to_save|original_module|ia3_\w+|vera_\w+|hada_\w+|lokr_\w+|oft_\w+|boft_\w+"
 )
@@ -40,24 +30,8 @@ _CUSTOM_CODE = (
 _CROSS_ATTENTION = "cross-attention present: recorded, not scored"
 
 
-def require_unquantised(config: Mapping[str, Any], path: Path) -> None:
-    """Raise CheckpointError if the configuration names a quantisation."""
-    for key in _SETTINGS:
-        settings = config.get(key)
-        if settings:
-            raise CheckpointError(
-                path,
-                f"{key}: the model is quantised{_method(settings)}, and what is stored is not the trained weights; "
-                f"{_PASS_SOURCE}",
-            )
-
-
 def require_plain_tensors(checkpoint: Checkpoint) -> None:
-    """Raise unless the stored numbers are the weights: neither codes of a quantisation nor a base that adapters change.
-
-    Raises:
-        CheckpointError: a tensor belongs, by its name, to a quantisation or to an adapter.
-    """
+    """Raise CheckpointError if a tensor belongs, by its name, to an adapter, which changes the weights beside it."""
     for name in checkpoint.names:
         parts = name.split(".")
         if any(map(_ADAPTERS.fullmatch, parts)):
@@ -65,12 +39,6 @@ def require_plain_tensors(checkpoint: Checkpoint) -> None:
                 checkpoint.file(name),
                 f"tensor {quoted(name)} is part of an adapter, which changes the weights beside it; expected {MERGED}, "
                 "or the base model alone",
-            )
-        if any(map(_CODES.fullmatch, parts)):
-            raise CheckpointError(
-                checkpoint.file(name),
-                f"tensor {quoted(name)} belongs to quantised weights: the numbers beside it are codes, not the trained "
-                f"weights; {_PASS_SOURCE}",
             )
 
 
@@ -104,15 +72,3 @@ def leftover_notes(config: Mapping[str, Any], checkpoint: Checkpoint) -> tuple[s
         _CROSS_ATTENTION: any(".crossattention." in name for name in checkpoint.names),
     }
     return tuple(note for note, holds in found.items() if holds)
-
-
-def _method(settings: Any) -> str:
-    if not isinstance(settings, Mapping):
-        return ""
-    named = settings.get("quant_method")
-    bits = settings.get("bits") or settings.get("w_bit")
-    for width in (4, 8):
-        if settings.get(f"load_in_{width}bit") is True or settings.get(f"_load_in_{width}bit") is True:
-            named, bits = named or "bitsandbytes", width
-    method = f" with {_METHODS.get(named) or shown(named, 60)}" if isinstance(named, str) else ""
-    return method + (f" ({bits} bit)" if type(bits) is int and 0 < bits <= 64 else "")

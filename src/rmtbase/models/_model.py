@@ -14,14 +14,15 @@ from rmtbase.errors import CheckpointError
 from rmtbase.models._checkpoint import Checkpoint
 from rmtbase.models._config import read_architecture, read_layout_dimensions, rotary_dimensions
 from rmtbase.models._files import read_json_object
+from rmtbase.models._gguf_model import find_gguf, open_gguf
 from rmtbase.models._layouts import ATTENTION_PARTS, LAYOUTS
 from rmtbase.models._leftovers import (
     leftover_notes,
     require_known_attention,
     require_plain_tensors,
-    require_unquantised,
 )
 from rmtbase.models._other_formats import refuse_other_formats
+from rmtbase.models._quantised import dequantised, require_readable_quantisation
 from rmtbase.models._sites import Expression, Place
 from rmtbase.models._stack import Stack, with_sizes
 from rmtbase.models._tensor_file import least_sigma, require_digits
@@ -75,14 +76,25 @@ class Model(WeightMatrices):
     def from_folder(cls, folder: Path, name: str, revision: str | None = None, notes: tuple[str, ...] = ()) -> Model:
         """Read the configuration and the headers of a checkpoint folder, and check one against the other.
 
+        In place of the folder one ``.safetensors`` file of it can be given, or one ``.gguf`` file, which has a
+        configuration of its own.
+
         Raises:
             CheckpointError: or one of its kinds, naming the file, the tensor, what was found and expected.
             MissingDependencyError: the weights are ``.bin`` files and torch 2.10 or later is not installed.
         """
-        refuse_other_formats(folder)
-        config_path = folder / "config.json"
+        gguf = find_gguf(folder)
+        if gguf is not None:
+            described, checkpoint = open_gguf(gguf)
+            return cls._checked(lambda: checkpoint, described, gguf, name, revision, notes)
+        config_path = (folder if folder.is_dir() else folder.parent) / "config.json"
+        refuse_other_formats(config_path.parent)
         config = read_json_object(config_path)
-        return cls._checked(lambda: Checkpoint.open(folder), config, config_path, name, revision, notes)
+
+        def open_checkpoint() -> Checkpoint:
+            return dequantised(Checkpoint.open(folder), config, config_path)
+
+        return cls._checked(open_checkpoint, config, config_path, name, revision, notes)
 
     @classmethod
     def from_state_dict(
@@ -96,8 +108,9 @@ class Model(WeightMatrices):
             ParameterError: it is no state dict.
             CheckpointError: or one of its kinds, naming the tensor, what was found and expected.
         """
-        checkpoint = Checkpoint.of_tensors(tensors, name)
-        require_plain_tensors(checkpoint)  # before any is looked for by its name
+        stored = Checkpoint.of_tensors(tensors, name)
+        require_plain_tensors(stored)  # before any is looked for by its name
+        checkpoint = dequantised(stored, config, stored.config_path)
         return cls._checked(lambda: checkpoint, with_sizes(config, checkpoint), checkpoint.config_path, name, revision)
 
     @classmethod
@@ -111,7 +124,7 @@ class Model(WeightMatrices):
         notes: tuple[str, ...] = (),
     ) -> Model:
         """Check the configuration, then the headers of its checkpoint against it."""
-        require_unquantised(config, config_path)
+        require_readable_quantisation(config, config_path)
         architecture = read_architecture(config, config_path)
         layout = LAYOUTS[architecture]
         dimensions = read_layout_dimensions(config, layout, config_path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterable, Mapping
 from importlib.resources import files
@@ -19,11 +20,15 @@ from rmtbase.parameters import require_text
 if TYPE_CHECKING:
     import torch
 
+_SUBFOLDER = re.compile(r"[\w.-]+(/[\w.-]+)*", re.ASCII)
+_SHARD = re.compile(r"-\d+-of-\d+\.")
+
 
 def open_model(
     model: Model | str | Path | Mapping[str, Any] | torch.nn.Module,
     revision: str | None = None,
     *,
+    subfolder: str | None = None,
     family: str | None = None,
     config: Any = None,
     name: str | None = None,
@@ -34,11 +39,14 @@ def open_model(
         model: the folder of a checkpoint in Hugging Face format; or ``"demo"``, the bundled model (write
             ``"./demo"`` for a folder of that name); or the name of a model on the hub, such as
             ``"EleutherAI/pythia-70m"``, or of a known one without its owner, ``"pythia-70m"``. A folder comes before a
-            model of the hub with the same name. Or a model in memory: a ``torch.nn.Module`` of transformers, on any
+            model of the hub with the same name. Or one file: ``.gguf``, or ``.safetensors`` with its config.json beside
+            it. Or a model in memory: a ``torch.nn.Module`` of transformers, on any
             device and of any head, or a state dict, whose tensors may be of torch, NumPy or JAX. An opened model is
             given back.
         revision: the checkpoint of the bundled model, or the branch, tag or commit on the hub; of a model in memory
             whatever it shall be called by.
+        subfolder: the folder, within that of the checkpoint or within the repository on the hub, that holds the model:
+            ``"text_encoder"`` of a pipeline, say.
         family: of a model in memory, how its tensors are named and laid out: one of
             :func:`rmtbase.models.supported_architectures`. A module of transformers says so itself.
         config: of a model in memory, its sizes by the words of the family's config.json, ``{"n_head": 12}`` say, or a
@@ -47,11 +55,13 @@ def open_model(
 
     Raises:
         ParameterError: the name is empty, no such revision is bundled, a folder or an opened model was given one, a
-            model in memory is of no family, or another one is said to be.
+            model in memory is of no family, or another one is said to be, or a subfolder is none within a checkpoint.
         MissingFileError: there is no such folder, or it lacks a file.
         CheckpointError: or another of its kinds: the checkpoint cannot be fetched, or cannot be read.
         MissingDependencyError: the weights are only there as ``.bin`` files, and torch 2.10 or later is not installed.
     """
+    if subfolder is not None:
+        _require_subfolder(model, subfolder)
     if _is_in_memory(model):
         return _from_memory(model, revision, family, config, name)
     for keyword, value in {"family": family, "config": config, "name": name}.items():
@@ -73,13 +83,14 @@ def open_model(
         return Model.from_folder(folder, "demo", revision)
     folder = existing_folder(model)
     if folder is not None:
-        return _open_folder(folder, revision)
+        return _open_folder(folder, revision, subfolder)
     if isinstance(model, Path) or not HUB_ID.fullmatch(model):
         raise MissingCheckpointFileError(_expand(Path(model)))
     name = hub_id(model)
-    folder = fetch_checkpoint(name, revision)
-    # The hub's cache names the folder after the commit.
-    return Model.from_folder(folder, name, revision or "main", (f"hub commit {folder.name}",))
+    folder = fetch_checkpoint(name, revision, subfolder)
+    notes = (f"hub commit {folder.name}",)  # the hub's cache names the folder after the commit
+    inside, called = (folder, name) if subfolder is None else (folder / subfolder, f"{name}/{subfolder}")
+    return Model.from_folder(inside, called, revision or "main", notes)
 
 
 def _is_in_memory(model: object) -> TypeGuard[Mapping[Any, Any] | torch.nn.Module]:
@@ -160,9 +171,32 @@ def require_checkpoint_folder(folder: Path, revision: str | None) -> None:
         raise ParameterError("revision", revision, "none for a folder: pass the folder of that revision")
 
 
-def _open_folder(folder: Path, revision: str | None) -> Model:
-    require_checkpoint_folder(folder, revision)
-    return Model.from_folder(folder, folder.resolve().name)
+def _require_subfolder(model: object, subfolder: str) -> None:
+    """Raise ParameterError unless it is the name of a folder within another, which the model can have."""
+    if not isinstance(model, (str, Path)) or model == "demo":
+        raise ParameterError("subfolder", subfolder, "none: it is for a folder, or for a model on the hub")
+    if not _SUBFOLDER.fullmatch(subfolder) or not {".", ".."}.isdisjoint(subfolder.split("/")):
+        raise ParameterError("subfolder", subfolder, "the name of a folder within the checkpoint's, as 'text_encoder'")
+
+
+def _open_folder(path: Path, revision: str | None, subfolder: str | None) -> Model:
+    if subfolder is not None:
+        path = path / subfolder
+        if not path.is_dir():
+            raise MissingCheckpointFileError(path, advice="pass the name of a folder within that of the checkpoint")
+    if not path.is_dir() and _is_whole_model(path):
+        if revision is not None:
+            raise ParameterError("revision", revision, "none for a file: pass the file of that revision")
+    else:
+        require_checkpoint_folder(path, revision)
+    return Model.from_folder(path, path.resolve().name)
+
+
+def _is_whole_model(path: Path) -> bool:
+    """Whether a file, by its name, holds all the weights of a model, and their configuration is there."""
+    if path.suffix == ".safetensors":
+        return _SHARD.search(path.name) is None and (path.parent / "config.json").exists()
+    return path.suffix.lower() == ".gguf"
 
 
 def _expand(path: Path) -> Path:

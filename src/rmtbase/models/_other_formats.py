@@ -14,7 +14,6 @@ from rmtbase.shown import quoted, shown
 
 _ADAPTER_CONFIG = "adapter_config.json"
 _ADAPTER_WEIGHTS = ("adapter_model.safetensors", "adapter_model.bin")
-_QUANTISATIONS = ("quantize_config.json", "quant_config.json")
 _MOST_FILES = 10_000  # looked at
 _LISTED, _LONGEST_NAME = 6, 60
 
@@ -122,11 +121,11 @@ def format_that_begins(content: bytes) -> Format | None:
 
 
 def refuse_other_formats(folder: Path) -> None:
-    """Raise where a folder holds an adapter, quantised weights, or no configuration, with what it holds.
+    """Raise where a folder holds an adapter, or no configuration, with what it holds.
 
     Raises:
-        CheckpointError: the configuration of an adapter is there, beside a model or without one, or of a quantisation;
-            or the weights of an adapter beside those of a model.
+        CheckpointError: the configuration of an adapter is there, beside a model or without one; or the weights of an
+            adapter beside those of a model.
         MissingFileError: there is no ``config.json``.
     """
     path = folder / _ADAPTER_CONFIG
@@ -146,11 +145,6 @@ def refuse_other_formats(folder: Path) -> None:
                 folder,
                 f"holds {weights}, the weights of an adapter, which change those beside it; expected {MERGED}, or the "
                 "base model alone",
-            )
-    for quantisation in _QUANTISATIONS:
-        if os.path.lexists(folder / quantisation):
-            raise CheckpointError(
-                folder, f"holds {quantisation}: its weights are quantised, and no more the trained ones; {_MADE_FROM}"
             )
     if folder.is_dir() and not os.path.lexists(folder / "config.json"):
         raise missing_file(folder, "config.json")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,11 +13,9 @@ import numpy as np
 from jaxtyping import Shaped
 
 from rmtbase.errors import CheckpointError, ParameterError
-from rmtbase.models._tensor_file import STORAGE, TensorEntry
+from rmtbase.models._tensor_file import STORAGE, TensorEntry, element_type
 from rmtbase.parameters import require_real_array
 from rmtbase.shown import quoted
-
-_NAMES: Mapping[str, str] = MappingProxyType({"float64": "F64", "float32": "F32", "float16": "F16", "bfloat16": "BF16"})
 
 
 @dataclass(frozen=True)
@@ -62,7 +61,11 @@ class StateDict:
             CheckpointError: they cannot be read: a tensor without values, or of a class of its own.
         """
         try:
-            elements = require_real_array(name, self._tensors[name].reshape(-1)[start:stop])
+            elements = self._tensors[name].reshape(-1)[start:stop]
+            torch = sys.modules.get("torch")
+            if torch is not None and isinstance(elements, torch.Tensor) and elements.dtype.itemsize == 1:
+                elements = elements.view(torch.uint8)  # NumPy has no such floats
+            elements = require_real_array(name, elements)
         except (ParameterError, RuntimeError, TypeError) as error:
             found = f"tensor {quoted(name)} is a {type(self._tensors[name]).__name__} that cannot be read"
             raise CheckpointError(self.path, f"{found} ({error}); expected a dense tensor with values") from error
@@ -70,5 +73,4 @@ class StateDict:
 
 
 def _dtype(tensor: Any) -> str:
-    name = str(tensor.dtype).removeprefix("torch.")
-    return _NAMES.get(name, name)
+    return element_type(str(tensor.dtype).removeprefix("torch."))

@@ -19,10 +19,28 @@ from jaxtyping import Float, Shaped
 from rmtbase.errors import CheckpointError, NonFiniteError
 from rmtbase.shown import quoted, shown
 
+_WEIGHTS = ("F64", "F32", "F16", "BF16")
+NARROW_FLOATS: Mapping[str, np.dtype[Any]] = MappingProxyType(
+    {
+        "BF16": np.dtype(ml_dtypes.bfloat16),
+        "F8_E4M3": np.dtype(ml_dtypes.float8_e4m3fn),
+        "F8_E5M2": np.dtype(ml_dtypes.float8_e5m2),
+        "F8_E8M0": np.dtype(ml_dtypes.float8_e8m0fnu),
+    }
+)
+"""The types of numbers that NumPy lacks, by their safetensors names."""
 STORAGE: Mapping[str, np.dtype[Any]] = MappingProxyType(
     {"F64": np.dtype("<f8"), "F32": np.dtype("<f4"), "F16": np.dtype("<f2"), "BF16": np.dtype("<u2")}
+    | dict.fromkeys(("U8", "F8_E4M3", "F8_E5M2", "F8_E8M0"), np.dtype("u1"))
+    | {"I8": np.dtype("i1"), "I16": np.dtype("<i2"), "I32": np.dtype("<i4"), "I64": np.dtype("<i8")}
 )
-"""How the bits of each supported element type are held; NumPy has no bfloat16, so its bits are integers."""
+"""How the bits of each element type that is read are held: the first four as weights, the others as codes of weights
+and what belongs to these. NumPy has no bfloat16 and no narrower type, so their bits are integers."""
+_TORCH_NAMES = (
+    {"float64": "F64", "float32": "F32", "float16": "F16", "bfloat16": "BF16", "uint8": "U8", "bool": "BOOL"}
+    | {"int8": "I8", "int16": "I16", "int32": "I32", "int64": "I64"}
+    | {"float8_e4m3fn": "F8_E4M3", "float8_e5m2": "F8_E5M2", "float8_e8m0fnu": "F8_E8M0"}
+)
 
 _FINEST = {"F64": 2.0**-149, "F32": 2.0**-149, "BF16": 2.0**-133, "F16": 2.0**-24}  # float64 is rounded to float32
 _STEPS = 64  # the largest of weights that are a few steps
@@ -65,12 +83,17 @@ class TensorFile(Protocol):
         ...
 
 
+def element_type(name: str) -> str:
+    """The safetensors name of an element type of torch, NumPy or JAX; where it has none, theirs."""
+    return _TORCH_NAMES.get(name, name)
+
+
 def require_supported(path: Path, name: str, entry: TensorEntry) -> None:
     """Raise CheckpointError unless the tensor has elements, of a type that can be widened exactly."""
-    if entry.dtype not in STORAGE:
+    if entry.dtype not in _WEIGHTS:
         raise CheckpointError(
             path,
-            f"tensor {quoted(name)} has element type {shown(entry.dtype)}; expected one of {', '.join(STORAGE)} "
+            f"tensor {quoted(name)} has element type {shown(entry.dtype)}; expected one of {', '.join(_WEIGHTS)} "
             "(quantised weights are not the trained weights: pass the checkpoint they were made from)",
         )
     if entry.size == 0:

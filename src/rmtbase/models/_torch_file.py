@@ -20,14 +20,13 @@ import numpy as np
 from jaxtyping import Shaped
 
 from rmtbase.errors import CheckpointError, CorruptFileError, MissingDependencyError
-from rmtbase.models._tensor_file import TensorEntry
+from rmtbase.models._tensor_file import TensorEntry, element_type
 from rmtbase.models._torch_archive import TorchArchive
 from rmtbase.models._torch_pickle import pickled_tensors
 
 # weights_only=True runs code up to 2.5.1 (CVE-2025-32434), and damaged memory before 2.10.
 _OLDEST = (2, 10)
 _PURPOSE = "reading a checkpoint that has no safetensors file"
-_NAMES: Mapping[str, str] = MappingProxyType({"float64": "F64", "float32": "F32", "float16": "F16", "bfloat16": "BF16"})
 
 
 @dataclass(frozen=True)
@@ -60,10 +59,7 @@ class TorchFile:
             made = tensors.get(name)
             if made is None or (str(made.dtype), tuple(made.shape)) != (f"torch.{tensor.dtype}", tensor.shape):
                 raise CorruptFileError(path, "what torch reads otherwise than it is written", "a file of named tensors")
-        entries = {
-            name: TensorEntry(_NAMES.get(tensor.dtype, tensor.dtype), tensor.shape)
-            for name, tensor in described.items()
-        }
+        entries = {name: TensorEntry(element_type(tensor.dtype), tensor.shape) for name, tensor in described.items()}
         held = {name: tensors[name] for name in described}
         return cls(path, MappingProxyType(entries), archive.size, MappingProxyType(held))
 
@@ -85,6 +81,8 @@ class TorchFile:
         elements = self._tensors[name].detach().reshape(-1)[start:stop]
         if elements.dtype == torch.bfloat16:
             return elements.view(torch.int16).numpy().view("<u2")
+        if self.entries[name].dtype.startswith("F8"):
+            return elements.view(torch.uint8).numpy()
         return elements.numpy()
 
 

@@ -1,0 +1,217 @@
+"""A model in a GGUF file: llama.cpp's names and order of rows as transformers has them, and its words as a config.json.
+
+llama.cpp permutes the rows of W_Q and of W_K of a Llama, within each head and in both alike, so that the dimensions
+that are rotated together lie side by side. W_QK is the same with them or without; here they are put back. It
+stores the matrices of GPT-2 by outputs; here they are turned back too.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from rmtbase.errors import CheckpointError
+from rmtbase.models._checkpoint import Checkpoint
+from rmtbase.models._gguf import GgufFile
+from rmtbase.models._stored_tensor import CheckpointTensor, DerivedTensor, StoredTensor
+from rmtbase.models._tensor_file import TensorEntry
+from rmtbase.shown import quoted, shown
+
+_SUFFIX = ".gguf"
+_MOST_FILES = 10_000  # looked at
+_LISTED = 4
+_BLOCK = re.compile(r"blk\.(\d+)\.(.+)\.(weight|bias)")
+_WHOLE = ("F64", "F32", "F16", "BF16")
+
+
+@dataclass(frozen=True)
+class _Family:
+    """An architecture of llama.cpp as transformers has it.
+
+    Attributes:
+        model_type: what transformers calls it.
+        layer: how the names of a layer begin there.
+        names: of what a layer holds, without ``.weight`` and ``.bias``.
+        sizes: the words of a config.json for ``embedding_length`` and so on.
+        permuted: what has its rows permuted within heads.
+        turned: what is stored by outputs, and by inputs in transformers.
+    """
+
+    model_type: str
+    layer: str
+    names: Mapping[str, str]
+    sizes: Mapping[str, str]
+    permuted: tuple[str, ...] = ()
+    turned: tuple[str, ...] = ()
+
+
+_SIZES = {
+    "block_count": "num_hidden_layers",
+    "embedding_length": "hidden_size",
+    "feed_forward_length": "intermediate_size",
+    "attention.head_count": "num_attention_heads",
+}
+_LLAMA_SIZES = _SIZES | {"attention.head_count_kv": "num_key_value_heads", "attention.key_length": "head_dim"}
+_LLAMA_NAMES = {
+    "attn_q": "self_attn.q_proj",
+    "attn_k": "self_attn.k_proj",
+    "attn_v": "self_attn.v_proj",
+    "attn_output": "self_attn.o_proj",
+    "attn_q_norm": "self_attn.q_norm",
+    "attn_k_norm": "self_attn.k_norm",
+    "attn_norm": "input_layernorm",
+    "ffn_norm": "post_attention_layernorm",
+    "ffn_gate": "mlp.gate_proj",
+    "ffn_up": "mlp.up_proj",
+    "ffn_down": "mlp.down_proj",
+}
+_BERT_NAMES = {
+    "attn_q": "attention.self.query",
+    "attn_k": "attention.self.key",
+    "attn_v": "attention.self.value",
+    "attn_output": "attention.output.dense",
+    "attn_output_norm": "attention.output.LayerNorm",
+    "ffn_up": "intermediate.dense",
+    "ffn_down": "output.dense",
+    "layer_output_norm": "output.LayerNorm",
+}
+_GPT2_NAMES = {
+    "attn_qkv": "attn.c_attn",
+    "attn_output": "attn.c_proj",
+    "attn_norm": "ln_1",
+    "ffn_norm": "ln_2",
+    "ffn_up": "mlp.c_fc",
+    "ffn_down": "mlp.c_proj",
+}
+_GPT2_SIZES = {
+    "block_count": "n_layer",
+    "embedding_length": "n_embd",
+    "feed_forward_length": "n_inner",
+    "attention.head_count": "n_head",
+}
+_HEADS = {"attn_q": "attention.head_count", "attn_k": "attention.head_count_kv"}
+_FAMILIES = {
+    "llama": _Family("llama", "model.layers.", _LLAMA_NAMES, _LLAMA_SIZES, tuple(_HEADS)),
+    "qwen2": _Family("qwen2", "model.layers.", _LLAMA_NAMES, _LLAMA_SIZES),
+    "qwen3": _Family("qwen3", "model.layers.", _LLAMA_NAMES, _LLAMA_SIZES),
+    "bert": _Family("bert", "encoder.layer.", _BERT_NAMES, _SIZES),
+    "gpt2": _Family("gpt2", "h.", _GPT2_NAMES, _GPT2_SIZES, turned=("attn_qkv", "attn_output", "ffn_up", "ffn_down")),
+}
+
+
+def find_gguf(path: Path) -> Path | None:
+    """The GGUF file that a path is, or that a folder holds; None where it is none, or holds other weights too.
+
+    Raises:
+        CheckpointError: the folder holds several.
+    """
+    if not path.is_dir():
+        return path if path.suffix.lower() == _SUFFIX and os.path.lexists(path) else None
+    try:
+        with os.scandir(path) as entries:
+            names = sorted(entry.name for entry in islice(entries, _MOST_FILES))
+    except OSError as error:
+        raise CheckpointError(path, f"cannot be read: {error.strerror}") from error
+    found = [name for name in names if name.lower().endswith(_SUFFIX)]
+    if not found or any(name.endswith((".safetensors", ".bin", ".index.json")) for name in names):
+        return None
+    if len(found) > 1:
+        listed = ", ".join(shown(name, 60) for name in found[:_LISTED]) + (", …" if len(found) > _LISTED else "")
+        raise CheckpointError(path, f"holds {len(found)} GGUF files: {listed}; pass the path of one of them")
+    return path / found[0]
+
+
+def open_gguf(path: Path) -> tuple[dict[str, Any], Checkpoint]:
+    """The configuration that a GGUF file describes, and its tensors by the names of transformers.
+
+    Raises:
+        CheckpointError: or one of its kinds: it cannot be read, is one of several parts, holds no model, or one of an
+            architecture whose names are not known; or its attention has a tensor that is not.
+    """
+    file = GgufFile.open(path)
+    architecture = file.words.get("general.architecture")
+    kind = file.words.get("general.type", "model")
+    if kind != "model":
+        raise CheckpointError(path, f"a GGUF file of {quoted(kind)}; expected one of a model")
+    parts = file.words.get("split.count", 1)
+    if parts not in (0, 1):
+        raise CheckpointError(
+            path, f"one of {shown(parts)} parts of a GGUF file; expected one whole file: join them (gguf-split --merge)"
+        )
+    family = _FAMILIES.get(architecture) if isinstance(architecture, str) else None
+    if family is None:
+        raise CheckpointError(
+            path,
+            f"a GGUF file of the architecture {quoted(architecture)}; expected {', '.join(_FAMILIES)}, or the "
+            "checkpoint that it was made from",
+        )
+    said = {word: file.words.get(f"{architecture}.{name}") for name, word in family.sizes.items()}
+    config = {"model_type": family.model_type} | {word: value for word, value in said.items() if value is not None}
+    tensors = {}
+    for stored in file.entries:
+        name, tensor = _translated(file, stored, family, str(architecture))
+        if name in tensors:
+            raise CheckpointError(path, f"tensor {quoted(stored)} beside another that is {quoted(name)}; expected one")
+        tensors[name] = tensor
+    return config, Checkpoint(path.parent, path, MappingProxyType(tensors), _notes(file))
+
+
+def _translated(file: GgufFile, stored: str, family: _Family, architecture: str) -> tuple[str, CheckpointTensor]:
+    """A tensor by the name, and in the order, that it has in transformers; outside of layers under its own name."""
+    tensor = StoredTensor(file, stored)
+    found = _BLOCK.fullmatch(stored)
+    if found is None:
+        return stored, tensor
+    layer, name, ending = found.groups()
+    if name not in family.names:
+        if name.startswith("attn"):
+            raise CheckpointError(
+                file.path,
+                f"tensor {quoted(stored)} is none that the attention of a {architecture} model has, and may change its "
+                "queries and keys; expected a plain one, or pass the effective matrices to rmtbase.score_heads",
+            )
+        return f"{family.layer}{layer}.{name}.{ending}", tensor
+    own = f"{family.layer}{layer}.{family.names[name]}.{ending}"
+    if name in family.turned and ending == "weight" and len(tensor.entry.shape) == 2:
+        return own, _rearranged(tensor, tensor.entry.shape[::-1], np.transpose)
+    if name not in family.permuted:
+        return own, tensor
+    words = (_HEADS[name], _HEADS["attn_q"])  # as many key heads as heads where it is not said
+    heads = next((value for word in words if (value := file.words.get(f"{architecture}.{word}")) is not None), None)
+    rows = tensor.entry.shape[0]
+    if type(heads) is not int or heads < 1 or rows % (2 * heads):
+        raise CheckpointError(
+            file.path,
+            f"tensor {quoted(stored)} has {rows} rows; expected an even number for each of {quoted(heads)} heads",
+        )
+
+    def unpermuted(values: np.ndarray) -> np.ndarray:
+        pairs = values.reshape(heads, rows // heads // 2, 2, -1)
+        return pairs.swapaxes(1, 2).reshape(values.shape)
+
+    return own, _rearranged(tensor, tensor.entry.shape, unpermuted)
+
+
+def _rearranged(
+    tensor: StoredTensor, shape: tuple[int, ...], arrange: Callable[[np.ndarray], np.ndarray]
+) -> DerivedTensor:
+    return DerivedTensor(TensorEntry(tensor.entry.dtype, shape), (tensor,), lambda: arrange(tensor.array()))
+
+
+def _notes(file: GgufFile) -> tuple[str, ...]:
+    """In what types the matrices are stored, where these are quantised."""
+    types = sorted({file.types[name] for name, entry in file.entries.items() if len(entry.shape) > 1} - set(_WHOLE))
+    if not types:
+        return ()
+    return (
+        f"quantised in a GGUF file ({', '.join(types)}): dequantised, and W_QK carries the rounding of what it is made "
+        "of",
+    )

@@ -1,0 +1,156 @@
+"""Quantised checkpoints: each matrix under its own name and with its own shape, dequantised when it is read.
+
+The tensors that a matrix is made of disappear from the names with it. What is left of them, and what is quantised in a
+way that is not read, is refused by name.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from rmtbase.errors import CheckpointError
+from rmtbase.models._checkpoint import Checkpoint
+from rmtbase.models._dequantise import Format
+from rmtbase.models._files import read_json_object
+from rmtbase.models._quantised_formats import METHODS
+from rmtbase.models._quantised_settings import Settings
+from rmtbase.models._stored_tensor import CheckpointTensor
+from rmtbase.shown import quoted, shown
+
+_SETTINGS = ("quantization_config", "compression_config")
+# Where older versions of two libraries wrote it.
+_OLDER_FILES = {"quantize_config.json": "gptq", "quant_config.json": "awq"}
+_NAMES = {name: name.upper() for name in ("gptq", "awq", "fp8", "mxfp4", "hqq", "aqlm", "eetq")}
+_NAMES["fbgemm_fp8"] = "FP8"
+_READ = "GPTQ, AWQ, FP8, MXFP4, bitsandbytes, compressed-tensors or GGUF"
+_PASS_SOURCE = "pass the checkpoint that it was made from"
+# Parts of a tensor's name, between dots.
+_CODES = re.compile(
+    r"qweight|qzeros|g_idx|scales|absmax|quant_map|nested_absmax|nested_quant_map|quant_state|bitsandbytes__\w+|SCB|"
+    r"weight_format|(weight|\w+_proj)_scale(_\w+)?|weight_zero_point|weight_packed|weight_shape|weight_g_idx|"
+    r"(input|output|activation)_scale\w*|\w+_global_scale|[qkv]_scale|kv_scale|_data|_scale|_zeropoint|"
+    r"\w+_proj_(blocks|scales)"
+)
+# Scales of activations, caches and inputs leave the weights as they are.
+_OF_ACTIVATIONS = re.compile(
+    r".*\.((input|output|activation)_scale(_ub)?|(input|output)_zero_point|[qkv]_scale|kv_scale)"
+)
+
+
+def require_readable_quantisation(config: Mapping[str, Any], path: Path) -> None:
+    """Raise CheckpointError if the configuration names a quantisation that is not read."""
+    found = _settings(config, path)
+    if found is not None:
+        _format(found)
+
+
+def dequantised(checkpoint: Checkpoint, config: Mapping[str, Any], path: Path) -> Checkpoint:
+    """The checkpoint with its quantised matrices as weights; itself, where nothing is quantised.
+
+    Raises:
+        CheckpointError: or one of its kinds: it is quantised in a way that is not read, or not as the configuration
+            says, or a tensor that belongs to a matrix is missing, or has another type or shape; or a tensor belongs,
+            by its name, to a quantisation that the configuration does not say.
+    """
+    settings = _settings(config, path) or _older_settings(checkpoint)
+    if settings is not None:
+        checkpoint = _replaced(checkpoint, settings, _format(settings))
+    for name in checkpoint.names:
+        if any(map(_CODES.fullmatch, name.split("."))):
+            how = "" if settings is None else f", and to none that is read with {settings.key}"
+            raise CheckpointError(
+                checkpoint.file(name),
+                f"tensor {quoted(name)} belongs to quantised weights{how}: the numbers beside it are codes, not the "
+                f"trained weights; {_PASS_SOURCE}",
+            )
+    return checkpoint
+
+
+def _settings(config: Mapping[str, Any], path: Path) -> Settings | None:
+    """What the configuration says of it, of a model with several parts in that of its text."""
+    text = config.get("text_config")
+    for part in (config, text if isinstance(text, Mapping) else {}):
+        for key in _SETTINGS:
+            if part.get(key):
+                words = part[key]
+                if not isinstance(words, Mapping):
+                    raise _unknown(path, key, "")
+                return Settings(path, key, words)
+    return None
+
+
+def _older_settings(checkpoint: Checkpoint) -> Settings | None:
+    for name, method in _OLDER_FILES.items():
+        path = checkpoint.path / name
+        if checkpoint.files and os.path.lexists(path):
+            return Settings(path, f"quantised with {_NAMES[method]}", read_json_object(path) | {"quant_method": method})
+    return None
+
+
+def _format(settings: Settings) -> Format:
+    """How the matrices are stored."""
+    method = settings.get("quant_method")
+    if method is None and any(settings.get(f"load_in_{width}bit") for width in (4, 8)):
+        method = "bitsandbytes"
+    if not isinstance(method, str) or method not in METHODS:
+        bits = settings.get("bits", settings.get("w_bit"))
+        named = f" with {_NAMES.get(method) or shown(method, 60)}" if isinstance(method, str) else ""
+        raise _unknown(
+            settings.path, settings.key, named + (f" ({bits} bit)" if type(bits) is int and 0 < bits <= 64 else "")
+        )
+    return METHODS[method](settings)
+
+
+def _unknown(path: Path, key: str, method: str) -> CheckpointError:
+    return CheckpointError(
+        path,
+        f"{key}: the model is quantised{method}, and what is stored is not the trained weights; {_PASS_SOURCE}, or one "
+        f"that is quantised with {_READ}",
+    )
+
+
+def _replaced(checkpoint: Checkpoint, settings: Settings, found: Format) -> Checkpoint:
+    """The checkpoint with the matrices of a format in the place of what makes them.
+
+    Raises:
+        CheckpointError: there are none.
+    """
+    names, used = checkpoint.names, set[str]()
+    made: dict[str, CheckpointTensor] = {}
+    for name in names:
+        if not name.endswith(found.marker) or name == found.marker:
+            continue
+        base = name.removesuffix(found.marker)
+        parts = {}
+        for ending in (*found.needed, *found.optional):
+            if base + ending in checkpoint:
+                (parts[ending],) = checkpoint.tensor(base + ending).stored
+            elif ending in found.needed:
+                raise CheckpointError(
+                    checkpoint.file(name),
+                    f"tensor {quoted(name)} is part of a matrix quantised with {found.called}; expected "
+                    f"{quoted(base + ending)} beside it",
+                )
+        made[base + found.weight] = found.derive(parts)
+        used.update(base + ending for ending in parts)
+    twice = next((name for name in made if name in checkpoint and name not in used), None)
+    if twice is not None:
+        raise CheckpointError(
+            checkpoint.file(twice),
+            f"tensor {quoted(twice)} is there beside the codes of the same matrix, quantised with {found.called}; "
+            "expected one of them",
+        )
+    if not made:
+        raise CheckpointError(
+            settings.path,
+            f"{settings.key}: the model is quantised with {found.called}, and no tensor that ends in {found.marker} is "
+            f"there; {_PASS_SOURCE}, or take {settings.key} out if its weights are stored as they are",
+        )
+    used.update(name for name in names if _OF_ACTIVATIONS.fullmatch(name))
+    matrices = f"{len(made)} matrices are" if len(made) > 1 else "one matrix is"
+    note = f"quantised with {found.called}: {matrices} dequantised, and W_QK carries the rounding of what it is made of"
+    return checkpoint.replaced(used, made, note)
