@@ -11,6 +11,7 @@ import numpy as np
 from jaxtyping import Float, Float32
 
 from rmtbase.errors import CheckpointError
+from rmtbase.models._adapters import Adapter
 from rmtbase.models._checkpoint import Checkpoint
 from rmtbase.models._config import read_architecture, read_layout_dimensions, rotary_dimensions
 from rmtbase.models._files import read_json_object
@@ -73,8 +74,17 @@ class Model(WeightMatrices):
     _tensors: _LastTensor = field(repr=False, compare=False)
 
     @classmethod
-    def from_folder(cls, folder: Path, name: str, revision: str | None = None, notes: tuple[str, ...] = ()) -> Model:
+    def from_folder(
+        cls,
+        folder: Path,
+        name: str,
+        revision: str | None = None,
+        notes: tuple[str, ...] = (),
+        adapted: Callable[[Checkpoint], Checkpoint] | None = None,
+    ) -> Model:
         """Read the configuration and the headers of a checkpoint folder, and check one against the other.
+
+        With ``adapted``, which makes of its checkpoint what an adapter does, the folder may hold the adapter too.
 
         In place of the folder one ``.safetensors`` file of it can be given, or one ``.gguf`` file, which has a
         configuration of its own.
@@ -83,18 +93,38 @@ class Model(WeightMatrices):
             CheckpointError: or one of its kinds, naming the file, the tensor, what was found and expected.
             MissingDependencyError: the weights are ``.bin`` files and torch 2.10 or later is not installed.
         """
-        gguf = find_gguf(folder)
+        gguf = find_gguf(folder) if adapted is None else None
         if gguf is not None:
             described, checkpoint = open_gguf(gguf)
             return cls._checked(lambda: checkpoint, described, gguf, name, revision, notes)
         config_path = (folder if folder.is_dir() else folder.parent) / "config.json"
-        refuse_other_formats(config_path.parent)
+        refuse_other_formats(config_path.parent, beside_adapter=adapted is not None)
         config = read_json_object(config_path)
 
         def open_checkpoint() -> Checkpoint:
-            return dequantised(Checkpoint.open(folder), config, config_path)
+            stored = dequantised(Checkpoint.open(folder), config, config_path)
+            return stored if adapted is None else adapted(stored)
 
         return cls._checked(open_checkpoint, config, config_path, name, revision, notes)
+
+    @classmethod
+    def of_updates(cls, adapter: Adapter, name: str) -> Model:
+        """The low-rank updates of an adapter, without its base: see :meth:`Adapter.delta`."""
+        matrices, sites, notes = adapter.delta()
+        return cls(
+            name=name,
+            revision=None,
+            path=adapter.folder,
+            architecture="",
+            config={},
+            sites=sites,
+            layers=tuple(matrices),
+            components=ATTENTION_PARTS[:2],
+            notes=(*notes, *adapter.checkpoint.notes),
+            _matrices=matrices,
+            _checkpoint=adapter.checkpoint,
+            _tensors=_LastTensor(adapter.checkpoint),
+        )
 
     @classmethod
     def from_state_dict(
