@@ -174,10 +174,10 @@ def test_updates_at_initialisation_are_zero_and_said_to_be(tmp_path):
 @pytest.mark.parametrize(
     ("settings", "fragment"),
     [
-        ({"peft_type": "IA3"}, "peft_type IA3: of adapters LORA is read"),
-        ({"peft_type": "VERA"}, "peft_type VERA"),
-        ({"peft_type": "LOKR"}, "peft_type LOKR"),
-        ({"peft_type": None}, "no peft_type"),
+        ({"peft_type": "IA3"}, "holds a IA3 adapter; of adapters those of peft_type LORA are read"),
+        ({"peft_type": "VERA"}, "holds a VERA adapter"),
+        ({"peft_type": "LOKR"}, "holds a LOKR adapter"),
+        ({"peft_type": None}, "holds an adapter; of adapters"),
         ({"layer_replication": [[0, 2], [0, 2]]}, "layer_replication is set"),
         ({"use_qalora": True}, "use_qalora is set"),
         ({"a_new_setting": 3}, "a_new_setting is set"),

@@ -23,7 +23,7 @@ from jaxtyping import Float32
 from rmtbase.errors import CheckpointError, ShapeError
 from rmtbase.models._checkpoint import Checkpoint
 from rmtbase.models._files import read_json_object
-from rmtbase.models._other_formats import ADAPTER_CONFIG, ADAPTER_WEIGHTS, MERGED, missing_file
+from rmtbase.models._other_formats import ADAPTER_CONFIG, ADAPTER_WEIGHTS, MERGED, adapter_in_words
 from rmtbase.models._sites import Expression, Place, Scaled, Site, Tensor
 from rmtbase.models._stored_tensor import CheckpointTensor, DerivedTensor
 from rmtbase.models._tensor_file import TensorEntry
@@ -38,17 +38,10 @@ _LAYER = re.compile(r"(?P<before>.*?)(?P<layer>\d{1,9})\.(?P<name>.+)", re.DOTAL
 # Settings that are read, or leave the weights as the formula says; all others must be unset.
 _KNOWN = {
     *("peft_type", "r", "lora_alpha", "use_rslora", "use_dora", "rank_pattern", "alpha_pattern", "fan_in_fan_out"),
-    *(
-        "init_lora_weights",
-        "modules_to_save",
-        "bias",
-        "task_type",
-        "auto_mapping",
-        "base_model_name_or_path",
-        "revision",
-    ),
-    *("inference_mode", "peft_version", "lora_dropout", "target_modules", "exclude_modules", "layers_to_transform"),
-    *("layers_pattern", "megatron_core", "qalora_group_size", "runtime_config", "eva_config", "ensure_weight_tying"),
+    *("init_lora_weights", "modules_to_save", "bias", "target_modules", "exclude_modules", "layers_to_transform"),
+    *("layers_pattern", "task_type", "auto_mapping", "base_model_name_or_path", "revision", "inference_mode"),
+    *("peft_version", "lora_dropout", "megatron_core", "qalora_group_size", "runtime_config", "eva_config"),
+    *("ensure_weight_tying",),
 }
 _INITIALISED = (True, False, None, "gaussian", "eva")  # those that leave the base as it is
 _PATTERN = re.compile(r"[\w.\\^$|()-]{1,500}")  # without repetitions, so that no pattern takes long
@@ -101,7 +94,11 @@ class Adapter:
         _require_plain(config, path)
         weights = next((folder / name for name in ADAPTER_WEIGHTS if os.path.lexists(folder / name)), None)
         if weights is None:
-            raise missing_file(folder, ADAPTER_WEIGHTS[0])
+            raise CheckpointError(
+                folder,
+                f"holds {adapter_in_words(config)} without its weights; expected {' or '.join(ADAPTER_WEIGHTS)} beside "
+                f"{ADAPTER_CONFIG}, {MERGED}, or the base model alone",
+            )
         checkpoint = Checkpoint.open(weights)
         modules: dict[str, dict[str, str]] = {}
         saved = {}
@@ -238,10 +235,12 @@ def _merged(base: Checkpoint, name: str, adapter: Checkpoint, update: Update, tu
 
 
 def _require_plain(config: Mapping[str, Any], path: Path) -> None:
-    kind = config.get("peft_type")
-    if kind != "LORA":
-        what = f"peft_type {shown(kind, 60)}" if isinstance(kind, str) else "no peft_type"
-        raise CheckpointError(path, f"{what}: of adapters LORA is read; expected {MERGED}, or the base model alone")
+    if config.get("peft_type") != "LORA":
+        raise CheckpointError(
+            path.parent,
+            f"holds {adapter_in_words(config)}; of adapters those of peft_type LORA are read, expected one, {MERGED}, "
+            "or the base model alone",
+        )
     for key, value in config.items():
         if value and key not in _KNOWN:
             raise CheckpointError(

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Mapping
 from itertools import islice
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from rmtbase.errors import CheckpointError, MissingCheckpointFileError
 from rmtbase.models._files import read_json_object
@@ -130,14 +131,10 @@ def refuse_other_formats(folder: Path, beside_adapter: bool = False) -> None:
     """
     path = folder / ADAPTER_CONFIG
     if os.path.lexists(path) and not beside_adapter:
-        adapter = read_json_object(path)
-        base, kind = adapter.get("base_model_name_or_path"), adapter.get("peft_type")
-        of = f" of the base model {quoted(base)}" if isinstance(base, str) and base else ""
-        name = f"a {shown(kind, _LONGEST_NAME)} adapter" if isinstance(kind, str) else "an adapter"
         raise CheckpointError(
             folder,
-            f"holds {name}{of} ({ADAPTER_CONFIG}), which changes that model's weights; expected {MERGED}, or the base "
-            "model alone; or say which by adapter: delta, merged or base",
+            f"holds {adapter_in_words(read_json_object(path))} ({ADAPTER_CONFIG}), which changes that model's weights; "
+            f"expected {MERGED}, or the base model alone; or say which by adapter: delta, merged or base",
         )
     for weights in () if beside_adapter else ADAPTER_WEIGHTS:
         if os.path.lexists(folder / weights) and any(os.path.lexists(folder / name) for name in _WEIGHTS):
@@ -148,6 +145,13 @@ def refuse_other_formats(folder: Path, beside_adapter: bool = False) -> None:
             )
     if folder.is_dir() and not os.path.lexists(folder / "config.json"):
         raise missing_file(folder, "config.json")
+
+
+def adapter_in_words(config: Mapping[str, Any]) -> str:
+    """What its configuration says that an adapter is, and of which model."""
+    base, kind = config.get("base_model_name_or_path"), config.get("peft_type")
+    of = f" of the base model {quoted(base)}" if isinstance(base, str) and base else ""
+    return (f"a {shown(kind, _LONGEST_NAME)} adapter" if isinstance(kind, str) else "an adapter") + of
 
 
 def is_adapter_alone(folder: Path) -> bool:
