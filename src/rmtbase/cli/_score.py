@@ -33,6 +33,21 @@ def score(
     revision: Annotated[
         str | None, typer.Option(help="Revision of a hub id or of 'demo'.", autocompletion=revisions)
     ] = None,
+    adapter: Annotated[
+        str | None,
+        typer.Option(
+            help="Of a low-rank adapter's folder: 'delta', its updates alone (the default); 'merged', its base with "
+            "them; 'base', without.",
+            autocompletion=one_of("delta", "merged", "base"),
+        ),
+    ] = None,
+    base: Annotated[
+        str | None, typer.Option(help="Base model of the adapter: a folder, a hub id or a known name.")
+    ] = None,
+    minus: Annotated[
+        str | None,
+        typer.Option(help="Score the difference: each matrix less that of this model, of the same architecture."),
+    ] = None,
     matrices: Annotated[
         str,
         typer.Option(
@@ -64,13 +79,15 @@ def score(
     Example: rmtbase score demo -o scores.nc --report report.html
 
     Are queries and keys aligned with each other? rmtbase score demo --null haar
+
+    What did fine-tuning add? rmtbase score TUNED --minus BASE; rmtbase score ADAPTER --base BASE --adapter merged
     """
     from rmtbase.cli._endings import detail
     from rmtbase.cli._output import KINDS, is_standard_output, require_output, require_replaceable, write_output
     from rmtbase.cli._tables import print_summary, summary_json
     from rmtbase.cli._terminal import bars, out, print_json, say_written
     from rmtbase.errors import OutputError
-    from rmtbase.models import open_model, require_other_files
+    from rmtbase.models import difference, open_model, require_other_files
     from rmtbase.scoring import ANALYTIC, heads_csv, summarize_scores
     from rmtbase.scoring import score as score_model
     from rmtbase.tables import write_table
@@ -87,8 +104,12 @@ def score(
             raise OutputError(path, "it is named for two outputs; expected a name for each")
         if baseline not in (None, ANALYTIC) and path.resolve() == Path(baseline).resolve():
             raise OutputError(path, "it is the baseline that is read; expected another name")
-    opened = open_model(model, revision)
+    opened = open_model(model, revision, adapter=adapter, base=base)
     require_other_files(outputs, opened)
+    if minus is not None:
+        less = open_model(minus)
+        require_other_files(outputs, less)
+        opened = difference(opened, less)
     for kind, path in files.items():
         require_replaceable(path, kind, overwrite)
     with bars() as progress:

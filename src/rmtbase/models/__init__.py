@@ -5,6 +5,7 @@ Importing this room imports neither torch nor transformers nor jax.
 
 from rmtbase.models._array_model import ArrayModel
 from rmtbase.models._checkpoint import Checkpoint
+from rmtbase.models._difference import Difference, difference
 from rmtbase.models._head_shape import HeadShape, head_shape
 from rmtbase.models._hub import KnownModel, known_models
 from rmtbase.models._layouts import COMPONENTS, supported_architectures
@@ -18,6 +19,7 @@ __all__ = [
     "COMPONENTS",
     "ArrayModel",
     "Checkpoint",
+    "Difference",
     "HeadShape",
     "KnownModel",
     "Model",
@@ -25,6 +27,7 @@ __all__ = [
     "Site",
     "WeightMatrices",
     "demo_revisions",
+    "difference",
     "head_shape",
     "known_models",
     "open_model",

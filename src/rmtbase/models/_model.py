@@ -26,7 +26,7 @@ from rmtbase.models._other_formats import refuse_other_formats
 from rmtbase.models._quantised import dequantised, require_readable_quantisation
 from rmtbase.models._sites import Expression, Place
 from rmtbase.models._stack import Stack, with_sizes
-from rmtbase.models._tensor_file import least_sigma, require_digits
+from rmtbase.models._tensor_file import DIGITS, least_sigma, require_digits
 from rmtbase.models._weight_matrices import WeightMatrices
 from rmtbase.shown import in_one_line, quoted
 
@@ -212,6 +212,12 @@ class Model(WeightMatrices):
     def least_sigma(self, layer: int, component: str) -> float:
         """The standard deviation below which weights of the stored type are rounding: see ``least_sigma``."""
         return max(least_sigma(self._checkpoint.dtype(name)) for name in self._expression(layer, component).tensors())
+
+    def digits(self, layer: int, component: str) -> int:
+        """The binary digits of the stored type, or of the coarsest: 8 of bfloat16, 11 of float16, else float32's 24."""
+        return min(
+            DIGITS.get(self._checkpoint.dtype(name), 24) for name in self._expression(layer, component).tensors()
+        )
 
     def refused(self, site: int, head: int, found: str, expected: str) -> CheckpointError:
         """A :class:`~rmtbase.errors.CheckpointError` that names the checkpoint and the head."""
