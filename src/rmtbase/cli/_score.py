@@ -48,6 +48,9 @@ def score(
         str | None,
         typer.Option(help="Score the difference: each matrix less that of this model, of the same architecture."),
     ] = None,
+    minus_revision: Annotated[
+        str | None, typer.Option(help="Revision of that model.", autocompletion=revisions)
+    ] = None,
     matrices: Annotated[
         str,
         typer.Option(
@@ -86,7 +89,7 @@ def score(
     from rmtbase.cli._output import KINDS, is_standard_output, require_output, require_replaceable, write_output
     from rmtbase.cli._tables import print_summary, summary_json
     from rmtbase.cli._terminal import bars, out, print_json, say_written
-    from rmtbase.errors import OutputError
+    from rmtbase.errors import OutputError, ParameterError
     from rmtbase.models import difference, open_model, require_other_files
     from rmtbase.scoring import ANALYTIC, heads_csv, summarize_scores
     from rmtbase.scoring import score as score_model
@@ -106,8 +109,10 @@ def score(
             raise OutputError(path, "it is the baseline that is read; expected another name")
     opened = open_model(model, revision, adapter=adapter, base=base)
     require_other_files(outputs, opened)
+    if minus is None and minus_revision is not None:
+        raise ParameterError("minus_revision", minus_revision, "none without --minus")
     if minus is not None:
-        less = open_model(minus)
+        less = open_model(minus, minus_revision)
         require_other_files(outputs, less)
         opened = difference(opened, less)
     for kind, path in files.items():
