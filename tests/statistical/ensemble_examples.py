@@ -78,6 +78,22 @@ def subspaces(d_model: int, d_head: int) -> Oracle:
     return draw
 
 
+def latent(d_model: int, q_rank: int | None, kv_rank: int, d_nope: int, d_rope: int, rope_ratio: float) -> Oracle:
+    """W_Qᵀ W_K with W_Q = W_UQ W_DQ, or one matrix, and W_K = [W_UK W_DKV; W_KR], W_KR of the ratio's size."""
+    d_head = d_nope + d_rope
+    of_query = [(d_head, d_model)] if q_rank is None else [(d_head, q_rank), (q_rank, d_model)]
+
+    def draw(rng):
+        query = [rng.standard_normal(shape) for shape in of_query]
+        up, down = rng.standard_normal((d_nope, kv_rank)), rng.standard_normal((kv_rank, d_model))
+        rotated = rng.standard_normal((d_rope, d_model))
+        size = rope_ratio * np.sqrt(kv_rank * np.mean(up**2) * np.mean(down**2) / np.mean(rotated**2))
+        w_k = np.concatenate([up @ down, size * rotated])
+        return reduce(np.matmul, query).T @ w_k, [np.sum(factor**2) for factor in (*query, up, down)]
+
+    return draw
+
+
 EXAMPLES: dict[str, list[Example]] = {
     "gaussian_chain": [
         Example({"dims": (3, 5, 4)}, chain(3, 5, 4), same_program={"dims": (3, 50, 40)}),
@@ -135,6 +151,17 @@ EXAMPLES: dict[str, list[Example]] = {
             elements(lambda rng: 0.02 * rng.standard_t(2.5, (7, 4))),
             same_program={"n_rows": 7, "n_columns": 4, "df": float("inf"), "scale": 3.0, "location": 1.0},
         ),
+    ],
+    "latent_attention": [
+        Example(
+            {"d_model": 12, "q_rank": 9, "kv_rank": 6, "d_nope": 4, "d_rope": 3, "rope_ratio": 0.5},
+            latent(12, 9, 6, 4, 3, 0.5),
+            same_program={"d_model": 12, "q_rank": 9, "kv_rank": 6, "d_nope": 4, "d_rope": 3, "rope_ratio": 2.0},
+        ),
+        # Latents smaller than what is made of them, of the keys and of the queries; and a head larger than the model.
+        Example({"d_model": 12, "kv_rank": 2, "d_nope": 4, "d_rope": 3}, latent(12, None, 2, 4, 3, 1.0)),
+        Example({"d_model": 12, "q_rank": 3, "kv_rank": 8, "d_nope": 4, "d_rope": 3}, latent(12, 3, 8, 4, 3, 1.0)),
+        Example({"d_model": 5, "q_rank": 8, "kv_rank": 7, "d_nope": 4, "d_rope": 3}, latent(5, 8, 7, 4, 3, 1.0)),
     ],
     "random_subspaces": [
         Example({"d_model": 11, "d_head": 4}, subspaces(11, 4), same_program={"d_model": 6, "d_head": 4}),

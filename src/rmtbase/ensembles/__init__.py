@@ -9,6 +9,7 @@ from rmtbase.ensembles._gaussian_chain import gaussian_chain, gaussian_matrix, l
 from rmtbase.ensembles._grouped_query_product import GroupedQueryProduct, grouped_query_product
 from rmtbase.ensembles._initialized_matrix import InitializedMatrix, initialized_matrix
 from rmtbase.ensembles._initializers import INITIALIZERS
+from rmtbase.ensembles._latent_attention import LatentAttention, LatentParts, latent_attention
 from rmtbase.ensembles._orthogonal_matrix import OrthogonalMatrix
 from rmtbase.ensembles._random_subspaces import RandomSubspaces, random_subspaces
 from rmtbase.ensembles._registry import ENSEMBLES, make_ensemble
@@ -36,6 +37,8 @@ __all__ = [
     "HaarAlignedHead",
     "IndependentMatrix",
     "InitializedMatrix",
+    "LatentAttention",
+    "LatentParts",
     "LogisticMatrix",
     "OrthogonalMatrix",
     "PermutedHead",
@@ -50,6 +53,7 @@ __all__ = [
     "grouped_query_product",
     "haar_aligned_head",
     "initialized_matrix",
+    "latent_attention",
     "logistic_matrix",
     "low_rank_product",
     "make_ensemble",

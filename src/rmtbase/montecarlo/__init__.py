@@ -13,6 +13,7 @@ from rmtbase.montecarlo._elements import (
 )
 from rmtbase.montecarlo._hosts import run_on_hosts
 from rmtbase.montecarlo._keys import MAX_DRAWS, case_key, draw_keys
+from rmtbase.montecarlo._latent_attention import LatentAttentionSample, simulate_latent_attention
 from rmtbase.montecarlo._plan import Case, Plan, make_plan, read_plan
 from rmtbase.montecarlo._run import plan_status, run_in_memory, run_plan
 from rmtbase.montecarlo._simulations import (
@@ -42,6 +43,7 @@ __all__ = [
     "GaussianMatrixSample",
     "GroupedQuerySample",
     "HeadCorrelation",
+    "LatentAttentionSample",
     "Plan",
     "SpectrumChunk",
     "Store",
@@ -68,6 +70,7 @@ __all__ = [
     "run_plan",
     "simulate_gaussian_matrix",
     "simulate_grouped_query",
+    "simulate_latent_attention",
     "tile_size",
     "time_solver",
 ]

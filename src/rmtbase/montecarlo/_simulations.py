@@ -12,7 +12,13 @@ import numpy as np
 from jax import Array
 from jaxtyping import Float64, Key, UInt32
 
-from rmtbase.ensembles import BidiagonalGaussianMatrix, GroupedQueryProduct, gaussian_matrix, grouped_query_product
+from rmtbase.ensembles import (
+    BidiagonalGaussianMatrix,
+    GroupedQueryProduct,
+    LatentAttention,
+    gaussian_matrix,
+    grouped_query_product,
+)
 from rmtbase.errors import ParameterError
 from rmtbase.linalg import SpectrumSolver, extreme_eigenvalues, reproducible_jax
 from rmtbase.montecarlo._compiled_sampler import COMPILER_OPTIONS, tile_size
@@ -67,7 +73,7 @@ def simulate_gaussian_matrix(n_rows: int, n_columns: int, draws: int, seed: int 
     draws = require_positive_integer("draws", draws)
     require_bytes(ensemble.name, (n_rows, n_columns), _NUMBERS * 8 * ensemble.rank, host_memory())
     require_results_fit(draws, 16 * len(GaussianMatrixSample._fields), "ask for fewer")
-    drawn = _tiles(ensemble, BidiagonalGaussianMatrix.bidiagonal, draws, seed, tile_size((2, ensemble.rank)))
+    drawn = draw_tiles(ensemble, BidiagonalGaussianMatrix.bidiagonal, draws, seed, tile_size((2, ensemble.rank)))
     parts = (_statistics(diagonal, below) for diagonal, below in drawn)
     return GaussianMatrixSample(*(np.concatenate(part) for part in zip(*parts, strict=True)))
 
@@ -187,7 +193,7 @@ def simulate_grouped_query(
     tile = tile_size((ensemble.group * ensemble.rank, ensemble.rank))
     sample, norms, advance = [], [], progress.bar("drawing", draws)
     with SpectrumSolver() as solver:
-        for cores, norm_squared in _tiles(ensemble, GroupedQueryProduct.sample, draws, seed, tile):
+        for cores, norm_squared in draw_tiles(ensemble, GroupedQueryProduct.sample, draws, seed, tile):
             values = solver.singular_values(cores.reshape(-1, *cores.shape[2:])).reshape(cores.shape[:3])
             sample.append(spectral_statistics(values))
             norms.append(norm_squared)
@@ -195,8 +201,8 @@ def simulate_grouped_query(
     return GroupedQuerySample(int(ensemble.d_model), ensemble.d_head, np.concatenate(sample), np.concatenate(norms))
 
 
-def _tiles(
-    ensemble: BidiagonalGaussianMatrix | GroupedQueryProduct,
+def draw_tiles(
+    ensemble: BidiagonalGaussianMatrix | GroupedQueryProduct | LatentAttention,
     sample: Callable[[Any, Key[Array, ""]], tuple[Array, ...]],
     draws: int,
     seed: int,

@@ -18,8 +18,10 @@ from rmtbase.nulls._head_null import (
     head_shape,
     rank_name,
 )
+from rmtbase.nulls._latent_shape import LatentShape
 from rmtbase.nulls._order_statistics import RATIO, STEP, count_bound, kept_ranks, smallest_kept
 from rmtbase.nulls._resampled_null import ResampledNull, edge_rank, unscored_head
+from rmtbase.nulls._rounding import change_sigma, difference_rounding_variance, spacing
 
 __all__ = [
     "BINS",
@@ -34,6 +36,7 @@ __all__ = [
     "HeadNull",
     "HeadScores",
     "Heads",
+    "LatentShape",
     "NullModel",
     "ResampledNull",
     "ScoredHeads",
@@ -41,7 +44,9 @@ __all__ = [
     "atlas_case",
     "atlas_path",
     "chain_scale",
+    "change_sigma",
     "count_bound",
+    "difference_rounding_variance",
     "distance_from_moments",
     "edge_rank",
     "head_shape",
@@ -52,5 +57,6 @@ __all__ = [
     "rank_name",
     "self_normalized_sample",
     "smallest_kept",
+    "spacing",
     "unscored_head",
 ]

@@ -57,15 +57,18 @@ class Heads:
 
     Attributes:
         singular_values: of each raw product, descending, as many as it has rank; all zero where a factor is.
-        sigmas: σ̂ of each factor, in the order of the product: of W_QK (σ̂_Q of the head, σ̂_K of its key head).
+        sigmas: σ̂ of each factor, in the order of the product: of W_QK (σ̂_Q of the head, σ̂_K of its key head); of latent
+            attention σ̂ of W_UQ, W_DQ, W_UK and W_DKV, or of W_Q, W_UK and W_DKV.
         factors: reads the factors of one layer, for a null that is made of them, each (its heads, rank side, other
             side): of W_QK W_Q (head, d_head, d_query) and W_K (key head, d_head, d_key), of W_OV W_Oᵀ and W_V. Head i
-            reads the i // (heads / its heads)-th of a factor.
+            reads the i // (heads / its heads)-th of a factor. Of latent attention W_Q and W_K, multiplied out.
+        rope_ratio: of latent attention, :meth:`LatentShape.rope_ratio` of each head; None of any other.
     """
 
     singular_values: Float[np.ndarray, "layer head rank"]
     sigmas: tuple[Float[np.ndarray, "layer head"], ...]
     factors: Callable[[int], tuple[Float[np.ndarray, "factor_head h d"], ...]]
+    rope_ratio: Float[np.ndarray, "layer head"] | None = None
 
 
 @in_one_line

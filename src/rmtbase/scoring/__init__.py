@@ -3,8 +3,9 @@
 from rmtbase.scoring._csv import heads_csv
 from rmtbase.scoring._depth_fitter import DepthFitter, depth_fitter
 from rmtbase.scoring._effective_depth import EffectiveDepth, effective_depth
-from rmtbase.scoring._find_null import ANALYTIC, draws_for
+from rmtbase.scoring._find_null import ANALYTIC, Wanted, draws_for, find_null
 from rmtbase.scoring._heads import circuit_scores, circuits_of, require_scores
+from rmtbase.scoring._latent_null import LatentNull
 from rmtbase.scoring._matrices import matrix_p_value_floors
 from rmtbase.scoring._model_depths import effective_depths
 from rmtbase.scoring._score import score, score_heads
@@ -25,7 +26,9 @@ __all__ = [
     "DepthFitter",
     "EffectiveDepth",
     "HeadFinding",
+    "LatentNull",
     "Summary",
+    "Wanted",
     "at_p_value_floor",
     "circuit_scores",
     "circuits_of",
@@ -35,6 +38,7 @@ __all__ = [
     "effective_depths",
     "farthest_distance",
     "farthest_z",
+    "find_null",
     "heads_csv",
     "layer_p_value_floors",
     "matrix_p_value_floors",

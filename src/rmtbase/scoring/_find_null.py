@@ -13,9 +13,19 @@ import xarray as xr
 
 from rmtbase import nulls
 from rmtbase.errors import ParameterError, TableError
-from rmtbase.nulls import AnalyticNull, AtlasNull, GaussianNull, NullModel, SharedNull, head_shape, rank_name
+from rmtbase.nulls import (
+    AnalyticNull,
+    AtlasNull,
+    GaussianNull,
+    LatentShape,
+    NullModel,
+    SharedNull,
+    head_shape,
+    rank_name,
+)
 from rmtbase.parameters import require_draws, require_seed
 from rmtbase.progress import Progress
+from rmtbase.scoring._latent_null import LatentNull
 from rmtbase.scoring._resampler import RESAMPLINGS, Resampler
 from rmtbase.tables import baseline_shapes, open_table, validate
 
@@ -43,14 +53,15 @@ class Wanted(NamedTuple):
     Attributes:
         dims: the shape of the heads, (n_0, …, n_L) of the chain of factors whose product they are: (d_model, d_head,
             d_model) of W_QK, (d_query, d_head, d_key) where queries and keys read different streams, (d_output,
-            d_value, d_key) of W_OV, (d_head, d_model) of one factor alone, (d_output, r, d_input) of a low-rank update.
+            d_value, d_key) of W_OV, (d_head, d_model) of one factor alone, (d_output, r, d_input) of a low-rank update;
+            or that of latent attention.
         n_heads: how many there are.
         draws: of the null, at least; None for those that the heads need.
         seed: of the draws.
         progress: shows the draws, and is told where the null came from.
     """
 
-    dims: tuple[int, ...]
+    dims: tuple[int, ...] | LatentShape
     n_heads: int
     draws: int | None
     seed: int
@@ -58,7 +69,12 @@ class Wanted(NamedTuple):
 
     def note(self, line: str) -> None:
         """Tell of the null of this shape."""
-        self.progress.note(f"null of {head_shape(self.dims) or self.dims}: {line}")
+        self.progress.note(f"null of {self.shape or self.dims}: {line}")
+
+    @property
+    def shape(self) -> tuple[int, int] | None:
+        """(d_model, d_head) where the heads are of a W_QK with these; None of any other."""
+        return None if isinstance(self.dims, LatentShape) else head_shape(self.dims)
 
 
 def find_null(null: str, baseline: xr.Dataset | Path | str | None, wanted: Wanted) -> NullModel:
@@ -71,15 +87,18 @@ def find_null(null: str, baseline: xr.Dataset | Path | str | None, wanted: Wante
             outside its domain.
         TableError, MissingFileError: ``baseline`` is no baseline table.
     """
-    name, rank = rank_name(wanted.dims), min(wanted.dims)
+    latent = isinstance(wanted.dims, LatentShape)
+    dims = wanted.dims.dims if latent else wanted.dims
+    name, rank = rank_name(dims), min(dims)
     if rank < 2:
         scale = "estimated" if null == "gaussian" else "kept"
         raise ParameterError(name, rank, f"at least 2: at {name} = 1 the scale is all there is, and it is {scale}")
-    if null == "haar" and len(wanted.dims) == 2:
+    if null == "haar" and len(dims) == 2:
         what = "no rotation changes the singular values of one factor"
         raise ParameterError("null", null, f"'gaussian' or 'permutation': {what}")
-    if null == "permutation" and len(wanted.dims) > 3:
-        raise ParameterError("null", null, "'gaussian' or 'haar': of longer chains the elements of W_Q are no weights")
+    if null == "permutation" and (latent or len(dims) > 3):
+        what = "W_Q and W_K are products of matrices, and their elements no weights to shuffle"
+        raise ParameterError("null", null, f"'gaussian' or 'haar': {what}")
     require_seed(wanted.seed)
     if wanted.draws is not None:
         wanted = wanted._replace(draws=require_draws(wanted.draws))
@@ -94,7 +113,7 @@ def find_null(null: str, baseline: xr.Dataset | Path | str | None, wanted: Wante
     return found
 
 
-def _gaussian_null(baseline: xr.Dataset | Path | str | None, wanted: Wanted) -> SharedNull:
+def _gaussian_null(baseline: xr.Dataset | Path | str | None, wanted: Wanted) -> SharedNull | LatentNull:
     """Analytic where ``baseline`` is :data:`ANALYTIC`.
 
     A given table (a baseline or an atlas) that lacks the shape is left as it is, and a note says so. Then the atlas
@@ -104,6 +123,9 @@ def _gaussian_null(baseline: xr.Dataset | Path | str | None, wanted: Wanted) -> 
     if baseline is not None and not isinstance(baseline, xr.Dataset | Path | str):
         raise ParameterError("baseline", baseline, f"a baseline or atlas (a dataset or a file), or {ANALYTIC!r}")
     if isinstance(baseline, str) and baseline == ANALYTIC:
+        if isinstance(wanted.dims, LatentShape):
+            expected = "none: latent attention has no law where a part of its key is rotated, and is simulated"
+            raise ParameterError("baseline", baseline, expected)
         analytic = AnalyticNull(dims=wanted.dims)
         wanted.note("analytic, no draws")
         if analytic.unknown:
@@ -123,7 +145,7 @@ def _given(baseline: xr.Dataset | Path | str, wanted: Wanted) -> SharedNull | No
     else:
         table, source = open_table(baseline, *kinds), str(baseline)
         assert isinstance(table, xr.Dataset)  # as all but scores
-    shape = head_shape(wanted.dims)
+    shape = wanted.shape
     of_shape = GaussianNull.from_baseline if table.attrs["kind"] == "baseline" else AtlasNull.from_atlas
     found = None if shape is None else of_shape(table, *shape, source)
     if found is None:
@@ -136,7 +158,7 @@ def _given(baseline: xr.Dataset | Path | str, wanted: Wanted) -> SharedNull | No
 
 def _from_atlas(wanted: Wanted) -> SharedNull | None:
     """From the atlas shipped with rmtbase."""
-    shape = head_shape(wanted.dims)
+    shape = wanted.shape
     if shape is None:
         return None
     try:
@@ -153,16 +175,19 @@ def _from_atlas(wanted: Wanted) -> SharedNull | None:
     return found
 
 
-def _simulated(wanted: Wanted) -> SharedNull:
+def _simulated(wanted: Wanted) -> SharedNull | LatentNull:
     from rmtbase import montecarlo
 
-    shape, draws = head_shape(wanted.dims), wanted.draws or draws_for(wanted.n_heads)
-    if shape is None:
+    draws = wanted.draws or draws_for(wanted.n_heads)
+    if isinstance(wanted.dims, LatentShape):
+        wanted.note(f"{draws} draws, made at the ratios of the heads' keys, seed {wanted.seed}")
+        return LatentNull(wanted.dims, draws, wanted.seed)
+    if wanted.shape is None:
         dims = wanted.dims if len(wanted.dims) > 2 else sorted(wanted.dims, reverse=True)  # W and Wᵀ share one
         table = montecarlo.cached_spectra("gaussian_chain", {"dims": dims}, draws, wanted.seed, wanted.progress)
         return GaussianNull.from_spectra(table, wanted.dims, "simulated")
-    table = montecarlo.cached_baseline(*shape, draws, wanted.seed, progress=wanted.progress)
-    null = GaussianNull.from_baseline(table, *shape, "simulated")
+    table = montecarlo.cached_baseline(*wanted.shape, draws, wanted.seed, progress=wanted.progress)
+    null = GaussianNull.from_baseline(table, *wanted.shape, "simulated")
     assert null is not None  # the table was made for this shape
     return null
 

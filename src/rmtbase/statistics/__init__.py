@@ -29,6 +29,7 @@ from rmtbase.statistics._moment_order import (
 from rmtbase.statistics._registry import (
     SPECTRAL_STATISTICS,
     Statistic,
+    from_distance_scale,
     get_statistic,
     on_distance_scale,
     spectral_statistics,
@@ -60,6 +61,7 @@ __all__ = [
     "fit_logistic",
     "fit_normal",
     "fit_student_t",
+    "from_distance_scale",
     "get_statistic",
     "histogram_entropy",
     "histogram_kl",

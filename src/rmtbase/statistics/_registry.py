@@ -217,6 +217,17 @@ def spectral_statistics(
         return np.stack([statistic.function(on[statistic.convention]) for statistic in chosen], axis=-1)
 
 
+def from_distance_scale(values: ArrayLike) -> Float[np.ndarray, "... statistic"]:
+    """The values (..., statistic) that :func:`on_distance_scale` has brought to the scale of distances.
+
+    Raises:
+        ParameterError: values that are masked or no real numbers.
+    """
+    x = require_real_numbers("values", values)
+    on_log = np.array([one.on_log_scale for one in SPECTRAL_STATISTICS.values()])
+    return np.where(on_log, np.exp(np.where(on_log, x, 0.0)), x)
+
+
 def on_distance_scale(values: ArrayLike) -> Float[np.ndarray, "... statistic"]:
     """Values (..., statistic), in the registry's order, on the scale on which distances from a null are taken.
 

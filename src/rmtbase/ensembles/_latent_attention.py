@@ -1,0 +1,173 @@
+"""One head of multi-head latent attention: its W_QK, drawn as a core of the size of its rank."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jaxtyping import Float, Key
+
+from rmtbase.ensembles._chi import chi
+from rmtbase.ensembles._ensemble import Draw, as_pytree
+from rmtbase.ensembles._sum_of_squares import rounded, sum_of_squares
+from rmtbase.parameters import require_positive_integer, require_positive_number
+
+
+class LatentParts(NamedTuple):
+    """W_QK of a head as latent + rope_ratio · rotated, and the norms of its factors."""
+
+    latent: Float[Array, "rows columns"]
+    rotated: Float[Array, "rows columns"]
+    norm_squared: Float[Array, " factor"]
+
+
+@partial(
+    as_pytree, data_fields=["rope_ratio"], meta_fields=["d_model", "q_rank", "kv_rank", "d_nope", "d_rope"]
+)  # fmt: skip
+@dataclass(frozen=True)
+class LatentAttention:
+    """W_QK = W_Qᵀ W_K of a head with W_Q = W_UQ W_DQ and W_K = [W_UK W_DKV; W_KR], all five of them Gaussian.
+
+    W_UQ is (d_head, q_rank), W_DQ (q_rank, d_model), W_UK (d_nope, kv_rank), W_DKV (kv_rank, d_model) and W_KR (d_rope,
+    d_model), d_head = d_nope + d_rope: the first d_nope dimensions of a head meet keys from the latent, the others a
+    key that is rotated by position and not compressed. Without a ``q_rank`` W_Q is one (d_head, d_model) matrix. Heads
+    of a layer share W_DQ, W_DKV and W_KR; a draw is of one head. Norms that a model has between the factors are not in
+    it.
+
+    The scale of the two parts of W_K against each other is part of the shape, and as a trained head's can only be
+    estimated, it is set to what the draw's own estimates say: a draw has
+
+        σ̂_KR = rope_ratio · σ̂_UK σ̂_DKV √kv_rank,
+
+    exactly, so that ``rope_ratio`` is the size of an element of W_KR against that of an element of W_UK W_DKV. The
+    overall scale is Π σ̂² of the others, whose norms are ``norm_squared``. Then a head of i.i.d. Gaussian factors of any
+    σ, over its own estimates, has the law of a draw over its own with the head's rope_ratio, whatever that came out as:
+    a factor's direction X/‖X‖ is independent of its norm.
+
+    A Gaussian m × n factor X is [T 0] O with O orthogonal and T lower trapezoidal, (m, min(m, n)): standard normal
+    below the diagonal, χ_n, χ_{n-1}, … on it. What comes next, a Gaussian matrix or two on top of one another, takes O
+    up, of which only the first rows meet T. So W_Q has the left singular vectors and singular values of T_UQ T_DQ, W_K
+    those of [T_UK T_1; c T_2], T_1 above T_2 one trapezoid, and W_QK the singular values of the product of the first
+    transposed and the second. Rows that are cut off add one χ² to a norm. O(d_head³) a draw, whatever the other
+    dimensions.
+
+    ``rope_ratio`` is data, not shape: one compilation serves them all.
+
+    Source: DeepSeek-AI, arXiv:2405.04434, section 2.1, for the architecture; M. S. Bartlett, Proc. R. Soc. Edinburgh
+    53, 260 (1934), for the trapezoids.
+    """
+
+    d_model: int
+    q_rank: int | None
+    kv_rank: int
+    d_nope: int
+    d_rope: int
+    rope_ratio: Any = 1.0
+
+    @property
+    def name(self) -> str:
+        """``latent_attention {d_model}[-{q_rank}]x{d_nope}-{kv_rank}+{d_rope} rope_ratio={rope_ratio}``."""
+        query = f"{self.d_model}" if self.q_rank is None else f"{self.d_model}-{self.q_rank}"
+        return f"latent_attention {query}x{self.d_nope}-{self.kv_rank}+{self.d_rope} rope_ratio={self.rope_ratio!r}"
+
+    @property
+    def rank(self) -> int:
+        """min(d_head, q_rank, min(d_nope, kv_rank) + d_rope, d_model)."""
+        return min(self.matrix_shape)
+
+    @property
+    def matrix_shape(self) -> tuple[int, int]:
+        """The ranks of W_Q and of W_K."""
+        query, key = self._shapes
+        return min(map(min, query)), min(key[1])
+
+    @property
+    def factor_sizes(self) -> tuple[int, ...]:
+        """The number of elements of W_UQ, W_DQ, W_UK and W_DKV; of W_Q, W_UK and W_DKV without a ``q_rank``."""
+        d, a, c, h = self.d_model, self.q_rank, self.kv_rank, self.d_nope + self.d_rope
+        return (*((h * d,) if a is None else (h * a, a * d)), self.d_nope * c, c * d)
+
+    def sample(self, key: Key[Array, ""]) -> Draw:
+        """One draw; ``matrix`` is the core, of shape ``matrix_shape``."""
+        latent, rotated, norm_squared = self.parts(key)
+        return Draw(latent + rounded(self.rope_ratio * rotated), norm_squared)
+
+    def parts(self, key: Key[Array, ""]) -> LatentParts:
+        """The same draw as the two parts of its core, so that it is had at many rope_ratios."""
+        c, d, (query, (up, below)) = self.kv_rank, self.d_model, self._shapes
+        shapes, in_latent = [*query, up, below], min(up)
+        cut_off_rows = [0, *(self.q_rank - rows for rows, _ in query[1:] if self.q_rank), 0, c - in_latent]
+
+        key_lengths, key_normals = jax.random.split(key)
+        degrees_of_freedom = [n - np.arange(min(m, n), dtype=float) for m, n in shapes]
+        lengths = chi(
+            key_lengths, jnp.asarray(np.concatenate([*degrees_of_freedom, np.multiply(cut_off_rows, float(d))]))
+        )
+        *diagonals, cut_off = jnp.split(lengths, np.cumsum([of.size for of in degrees_of_freedom]))
+        counts = [_strictly_below(shape)[0].size for shape in shapes]
+        normals = jnp.split(jax.random.normal(key_normals, (sum(counts),)), np.cumsum(counts[:-1]))
+        *of_query, t_up, t_below = map(_trapezoid, shapes, diagonals, normals)
+
+        from_latent, rotated = t_below[:in_latent], t_below[in_latent:]
+        kept = jnp.stack([sum_of_squares(one) for one in (*of_query, t_up, from_latent)])
+        norm_squared = kept + rounded(cut_off**2)
+        variance = norm_squared / np.array(self.factor_sizes, dtype=float)
+        own_rotated = sum_of_squares(rotated) / (self.d_rope * d)
+        unit = jnp.sqrt(c * variance[-2] * variance[-1] / own_rotated)
+
+        w_q = of_query[0] if len(of_query) == 1 else of_query[0] @ of_query[1]
+        meets_latent, meets_rotated = w_q[: self.d_nope], w_q[self.d_nope :]
+        return LatentParts(meets_latent.T @ (t_up @ from_latent), meets_rotated.T @ (unit * rotated), norm_squared)
+
+    @property
+    def _shapes(self) -> tuple[list[tuple[int, int]], tuple[tuple[int, int], tuple[int, int]]]:
+        """(rows, columns) of the factors that are left of W_Q's, and of W_UK and [W_DKV; W_KR]."""
+        d, a, h = self.d_model, self.q_rank, self.d_nope + self.d_rope
+        query = [(h, d)] if a is None else [(h, a), (min(h, a), d)]
+        up = (self.d_nope, self.kv_rank)
+        return query, (up, (min(up) + self.d_rope, d))
+
+
+def latent_attention(
+    d_model: int, kv_rank: int, d_nope: int, d_rope: int, q_rank: int | None = None, rope_ratio: float = 1.0
+) -> LatentAttention:
+    """The ensemble of W_QK of one head of multi-head latent attention, with i.i.d. Gaussian factors.
+
+    Args:
+        d_model: width of the residual stream.
+        kv_rank: of the latent of keys and values.
+        d_nope: dimensions of a head that are not rotated.
+        d_rope: those that are. A head without any is the chain (d_model, q_rank, d_nope, kv_rank, d_model) of
+            :func:`gaussian_chain`.
+        q_rank: of the latent of the queries; None where they have none.
+        rope_ratio: σ̂_KR / (σ̂_UK σ̂_DKV √kv_rank).
+
+    Raises:
+        ParameterError: a dimension is not a positive integer, or the ratio no finite positive number.
+    """
+    dims = {"d_model": d_model, "kv_rank": kv_rank, "d_nope": d_nope, "d_rope": d_rope}
+    checked = {name: require_positive_integer(name, value) for name, value in dims.items()}
+    query = None if q_rank is None else require_positive_integer("q_rank", q_rank)
+    return LatentAttention(**checked, q_rank=query, rope_ratio=require_positive_number("rope_ratio", rope_ratio))
+
+
+def _strictly_below(shape: tuple[int, int]) -> tuple[np.ndarray, np.ndarray]:
+    m, n = shape
+    return np.tril_indices(m, -1, min(m, n))
+
+
+def _trapezoid(
+    shape: tuple[int, int], diagonal: Float[Array, " k"], normals: Float[Array, " below"]
+) -> Float[Array, "m k"]:
+    """The lower trapezoidal matrix, (m, min(m, n)), with that diagonal and, row by row, those elements below it."""
+    m, k = shape[0], min(shape)
+    position = np.zeros((m, k), dtype=np.int32)  # 0 stands for zero; one gather, as of a thin chain's triangles
+    position[np.diag_indices(k)] = 1 + np.arange(k)
+    position[_strictly_below(shape)] = 1 + k + np.arange(normals.size)
+    entries = jax.lax.optimization_barrier(jnp.concatenate([jnp.zeros(1), diagonal, normals]))
+    return jax.lax.optimization_barrier(entries[position])
