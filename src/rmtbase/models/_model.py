@@ -18,6 +18,7 @@ from rmtbase.models._draft_layers import without_draft_layers
 from rmtbase.models._files import read_json_object
 from rmtbase.models._folding import fold_site, require_folds
 from rmtbase.models._gguf_model import find_gguf, open_gguf
+from rmtbase.models._layout_table import known_types as supported_architectures
 from rmtbase.models._layout_table import read_architecture
 from rmtbase.models._leftovers import (
     leftover_notes,
@@ -168,9 +169,14 @@ class Model(WeightMatrices):
         """Check the configuration, then the headers of its checkpoint against it."""
         require_readable_quantisation(config, config_path)
         require_all_heads(config, config_path)
+        architecture, network = _architecture(config, config_path, network)
         checkpoint = open_checkpoint()
         require_plain_tensors(checkpoint)
-        architecture, inventory, network = _inventory(config, config_path, checkpoint, network)
+        if architecture in supported_architectures():
+            inventory = find_inventory(config, checkpoint, config_path, architecture)
+        else:
+            assert network is not None  # which has its type
+            inventory = network.inventory({name: checkpoint.shape(name) for name in checkpoint.names})
         return cls(
             name=name,
             revision=revision,
@@ -282,21 +288,17 @@ def _to_float32(checkpoint: Checkpoint, name: str) -> Float32[np.ndarray, "..."]
         ) from error
 
 
-def _inventory(
-    config: Mapping[str, Any], path: Path, checkpoint: Checkpoint, network: Network | None
-) -> tuple[str, Inventory, Network | None]:
-    """The model type, and what the checkpoint has: by the table, or by a forward pass, and then of which network.
+def _architecture(config: Mapping[str, Any], path: Path, network: Network | None) -> tuple[str, Network | None]:
+    """The model type; and of one that the table does not have the network, which shows by running how it is read.
 
     Raises:
-        UnknownArchitectureError: the table does not have the type, nor has ``transformers``, or that is not installed.
+        UnknownArchitectureError: ``transformers`` does not have it either, or is not installed.
+        CheckpointError: the network cannot be built, or not be run.
     """
     try:
-        architecture = read_architecture(config, path)
-        return architecture, find_inventory(config, checkpoint, path, architecture), network
+        return read_architecture(config, path), network
     except UnknownArchitectureError as unknown:
         try:
-            network = network or Network.of_config(config, path)
-        except MissingDependencyError:
+            return unknown.architecture, network or Network.of_config(config, path)
+        except (MissingDependencyError, UnknownArchitectureError):
             raise unknown from None
-        stored = {name: checkpoint.shape(name) for name in checkpoint.names}
-        return str(config.get("model_type")), network.inventory(stored), network
