@@ -67,7 +67,7 @@ class Checkpoint:
     def open(cls, folder: str | Path) -> Checkpoint:
         """Find the files, and read and check the header of each. No weight is read, but for the checksums of ``.bin``.
 
-        In place of a folder one ``.safetensors`` file of it can be given, which is then read alone.
+        In place of a folder one ``.safetensors`` or ``.bin`` file of it can be given, which is then read alone.
 
         Raises:
             MissingFileError: the folder has no such file, or lacks a shard.
@@ -77,8 +77,8 @@ class Checkpoint:
             MissingDependencyError: there are only ``.bin`` files, and torch is not installed, or older than 2.10.
         """
         folder = Path(folder)
-        if folder.suffix == ".safetensors" and not folder.is_dir():
-            files, notes = _read_single(folder, SafetensorsFile.open)
+        if folder.suffix in (".safetensors", ".bin") and not folder.is_dir():
+            files, notes = _read_single(folder, TorchFile.open if folder.suffix == ".bin" else SafetensorsFile.open)
             return cls._of_files(folder.parent, folder.parent / "config.json", files, notes)
         for name, suffix, open_file in _CANDIDATES:
             if os.path.lexists(folder / name):
