@@ -7,6 +7,9 @@ process:
 * ``rmtbase score`` with ``--matrices elements`` and ``none``, each with the shipped atlas, with the null simulated and
   with the null cached, and with the analytic null;
 * the same work step by step, to see where the time goes;
+* the parts of a spectrum side by side, layer by layer in one process, three times: reading the factors, their triangles
+  from Gram matrices and by QR, the Gram matrices alone, the singular values of the cores. The shortest time counts,
+  as other processes can only add to it, and the ratios are those of processor time;
 * the analytic null of the shape, and what scoring with it adds to reading the heads.
 
 The files were just written, so that they are read from the page cache. The dense way, the d × d product and its
@@ -25,6 +28,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -42,6 +46,7 @@ if TYPE_CHECKING:
     from rmtbase.models import Model
 
 SIGMA = 0.02
+ROUNDS = 3  # of which the best counts
 
 Seconds = NDArray[np.float64]
 """[wall, processor]."""
@@ -135,7 +140,7 @@ def steps(folder: str) -> None:
     model.fingerprint()  # the model remembers it, so that the scores below find it made
     seconds["fingerprint: SHA-256 of queries and keys"] = clocks() - begin
     heads, rest = scored(model, matrices="none")
-    seconds["heads: read, QR, core, singular values"] = heads
+    seconds["heads: read, triangles, cores, singular values"] = heads
     seconds["heads: load the null, statistics, p- and q-values"] = rest
     seconds["matrices: element moments, p- and q-values"] = sum(scored(model, matrices="elements")) - heads - rest
     print(json.dumps({name: one.tolist() for name, one in seconds.items()}))
@@ -167,6 +172,47 @@ def scored(model: Model, **options: Any) -> tuple[Seconds, Seconds]:
     whole = clocks() - begin
     layers = ticks.read[-1] - ticks.notes[0]  # the first note says where the null came from
     return layers, whole - layers
+
+
+def parts(folder: str) -> None:
+    """Time the parts of all spectra, the heads spread over the cores, and print the best of three rounds as JSON."""
+    from rmtbase.linalg import available_cores, core_of_triangles, core_singular_values, single_threaded_blas, triangle
+    from rmtbase.models import open_model
+
+    model = open_model(folder)
+    contenders: dict[str, Callable[[NDArray[Any]], NDArray[np.float64]]] = {
+        "Gram matrices alone": lambda w: np.stack([one @ one.T for one in map(np.float64, w)]),
+        "triangles": triangle,
+        "triangles by QR": lambda w: np.linalg.qr(np.swapaxes(w.astype(np.float64), -1, -2), mode="r"),
+        "cores and their singular values": core_singular_values,
+    }
+    best: dict[str, Seconds] = {}
+    largest_difference = 0.0
+    with single_threaded_blas(), ThreadPoolExecutor(available_cores()) as pool:
+        for _ in range(ROUNDS):
+            total = {name: np.zeros(2) for name in ("reading", *contenders)}
+
+            def over_cores(name: str, stack: NDArray[Any], total: dict[str, Seconds] = total) -> NDArray[np.float64]:
+                begin = clocks()
+                solved = list(pool.map(contenders[name], np.array_split(stack, len(stack) // 4)))
+                total[name] += clocks() - begin
+                return np.concatenate(solved)
+
+            for layer in range(model.n_layers):
+                begin = clocks()
+                factors = model.queries(layer), model.keys(layer)
+                total["reading"] += clocks() - begin
+                values = []
+                for name in list(contenders)[:3]:
+                    r_q, r_k = (over_cores(name, stack) for stack in factors)
+                    if name != "Gram matrices alone":
+                        cores = core_of_triangles(r_q, np.repeat(r_k, len(r_q) // len(r_k), axis=0))
+                        values.append(over_cores("cores and their singular values", cores))
+                largest_difference = max(largest_difference, float(np.abs(values[0] / values[1] - 1.0).max()))
+            total["cores and their singular values"] /= 2  # of either way of factorising
+            best = {name: np.minimum(one, best.get(name, one)) for name, one in total.items()}
+    seconds = {name: one.tolist() for name, one in best.items()}
+    print(json.dumps({"seconds": seconds, "largest_relative_difference": largest_difference}))
 
 
 def analytic_null(folder: str) -> None:
@@ -248,13 +294,18 @@ def main() -> None:
             name: json.loads(run_process([sys.executable, __file__, f"--{name}", str(folder)]).output)
             for name in ("analytic-null", "analytic-scores")
         }
+        by_part = json.loads(run_process([sys.executable, __file__, "--parts", str(folder)]).output)
         ks = {f"{kind}, {name}": p for kind, path in scores.items() for name, p in uniformity(path, stack).items()}
-    for name, (wall, processor) in (seconds | analytic).items():
+    for name, (wall, processor) in (seconds | analytic | by_part["seconds"]).items():
         print(f"    {name:52}{wall:8.2f} s   processor {processor:8.2f} s")
     rng = np.random.default_rng(1)
     heads = [timed(lambda: dense(stack, rng)) for _ in range(2)]
     extrapolated = statistics.mean(one.seconds for one in heads) * stack.heads
     worst = runs["elements, null simulated"]
+    qr, ours, solving = (
+        by_part["seconds"][name][1] for name in ("triangles by QR", "triangles", "cores and their singular values")
+    )
+    reading = by_part["seconds"]["reading"][1]
     print(f"  the dense way, extrapolated from two heads: {extrapolated / 3600:.2f} h")
     result = {
         "benchmark": "scoring",
@@ -264,6 +315,12 @@ def main() -> None:
         "runs": {name: recorded(run) for name, run in runs.items()},
         "step_by_step": {"wall_and_processor_seconds": seconds, **recorded(by_step)},
         "analytic_wall_and_processor_seconds": analytic,
+        "parts": by_part,
+        "times_faster_than_by_qr": {
+            "triangles": qr / ours,
+            "triangles and singular values": (qr + solving) / (ours + solving),
+            "reading, triangles and singular values": (reading + qr + solving) / (reading + ours + solving),
+        },
         "dense_heads": [asdict(one) for one in heads],
         "dense_extrapolated_seconds": extrapolated,
         "times_faster_than_dense": extrapolated / worst.seconds,
@@ -275,6 +332,13 @@ def main() -> None:
         Check("seconds to score every head and matrix, the null's simulation included", worst.seconds, at_most=120.0),
         Check("seconds to build the analytic null of one shape", analytic["analytic-null"][0], at_most=0.2),
         Check("seconds that analytic scoring adds to reading the heads", analytic["analytic-scores"][0], at_most=1.0),
+        Check("times that QR takes of triangles from Gram matrices, in processor time", qr / ours, at_least=5.0),
+        Check(
+            "relative difference of singular values from those by QR",
+            by_part["largest_relative_difference"],
+            at_most=1e-13,
+        ),
+        Check("peak memory in GiB, null of the atlas", runs["elements, null of the atlas"].peak_rss_gib, at_most=1.0),
         Check("peak memory in GiB", max(run.peak_rss_gib for run in runs.values()), at_most=2.0),
         Check("KS p-value of the p-values, the smallest times their number", len(ks) * min(ks.values()), at_least=0.01),
     ]
@@ -282,8 +346,13 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    parts = {"--steps": steps, "--analytic-null": analytic_null, "--analytic-scores": analytic_scores}
-    if len(sys.argv) == 3 and sys.argv[1] in parts:
-        parts[sys.argv[1]](sys.argv[2])
+    commands = {
+        "--steps": steps,
+        "--parts": parts,
+        "--analytic-null": analytic_null,
+        "--analytic-scores": analytic_scores,
+    }
+    if len(sys.argv) == 3 and sys.argv[1] in commands:
+        commands[sys.argv[1]](sys.argv[2])
     else:
         main()

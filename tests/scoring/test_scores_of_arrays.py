@@ -225,6 +225,14 @@ def test_queries_and_keys_are_scored_as_matrices_where_asked_for(layers, null_ta
         rmtbase.score_heads(*layers, null_table, matrices="all")
 
 
+def test_how_many_factors_were_factorised_orthogonally_is_recorded(layers, null_table):
+    w_q, w_k = layers
+    w_q[0, 1, 3] = w_q[0, 1, 2] + 1e-6 * w_q[0, 1, 3]  # of the twelve query factors and six key factors, two
+    w_k[2, 0] *= np.where(np.arange(D_MODEL) < 1, 1.0, 1e-4)
+    tree = rmtbase.score_heads(w_q, w_k, null_table)
+    assert json.loads(tree.attrs["provenance"])["weights"]["factorised"] == {"gram_matrix": 16, "orthogonal": 2}
+
+
 def test_one_layer_at_a_time_is_held_in_float64():
     rng = np.random.default_rng(6)
     w_q, w_k = ([rng.standard_normal((16, 16, 256), np.float32) for _ in range(24)] for _ in range(2))

@@ -2,11 +2,13 @@
 
 from rmtbase.linalg._arithmetic import arithmetic
 from rmtbase.linalg._factored import (
+    Triangles,
     core_of_triangles,
     core_singular_values,
     product_core,
     product_singular_values,
     triangle,
+    triangles,
     without_noise,
 )
 from rmtbase.linalg._precision import (
@@ -49,6 +51,7 @@ __all__ = [
     "SOLVERS",
     "SolverChoice",
     "SpectrumSolver",
+    "Triangles",
     "arithmetic",
     "available_cores",
     "blas_threads",
@@ -71,5 +74,6 @@ __all__ = [
     "singular_values",
     "symmetric_singular_values",
     "triangle",
+    "triangles",
     "without_noise",
 ]

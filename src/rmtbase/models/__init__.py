@@ -7,7 +7,9 @@ from rmtbase.models._array_model import ArrayModel
 from rmtbase.models._checkpoint import Checkpoint
 from rmtbase.models._head_shape import HeadShape, head_shape
 from rmtbase.models._hub import KnownModel, known_models
-from rmtbase.models._layouts import COMPONENTS, supported_architectures
+from rmtbase.models._layout_table import known_types as supported_architectures
+from rmtbase.models._layouts import COMPONENTS
+from rmtbase.models._inspection import Alike, Inspection, inspect_model
 from rmtbase.models._model import Model
 from rmtbase.models._open import demo_revisions, open_model, require_other_files
 from rmtbase.models._sites import Expression, Gained, Place, Product, Rows, Scaled, Site, Stacked, Tensor, take_rows
@@ -16,11 +18,13 @@ from rmtbase.models._weight_matrices import WeightMatrices
 
 __all__ = [
     "COMPONENTS",
+    "Alike",
     "ArrayModel",
     "Checkpoint",
     "Expression",
     "Gained",
     "HeadShape",
+    "Inspection",
     "KnownModel",
     "Model",
     "Place",
@@ -33,6 +37,7 @@ __all__ = [
     "WeightMatrices",
     "demo_revisions",
     "head_shape",
+    "inspect_model",
     "known_models",
     "open_model",
     "require_other_files",

@@ -18,6 +18,10 @@ from rmtbase.errors import CheckpointError, CorruptFileError, MissingCheckpointF
 from rmtbase.regular_files import open_regular
 from rmtbase.shown import quoted
 
+LFS_POINTER = b"version https://git-lfs"
+"""How a file begins that stands in the place of one that Git LFS has not fetched."""
+LFS_WORDS = ("a Git LFS pointer", "the file it points to: run git lfs pull, or download it")
+"""What was found then, and what is expected."""
 _LARGEST = 4 << 20  # bytes of a configuration; those with the names of 20 000 classes take one million
 _MOST_VALUES = 1 << 21  # a million tensors in an index, some 160 000 in the header of one file
 _LONGEST_NUMBER = 100  # characters
@@ -57,6 +61,10 @@ def read_json_object(path: Path, largest: int = _LARGEST) -> dict[str, Any]:
     size = max(size, len(text))
     if size > largest:
         raise CheckpointError(path, f"{size:,} bytes; expected at most {largest:,} of a file of this kind")
+    if not text.strip():
+        raise CorruptFileError(path, "an empty file", "a JSON object")
+    if text.startswith(LFS_POINTER):
+        raise CorruptFileError(path, *LFS_WORDS)
     return parse_json_object(path, text, "text", "a JSON object")
 
 

@@ -23,7 +23,7 @@ import numpy as np
 from jaxtyping import Shaped
 
 from rmtbase.errors import CheckpointError, CorruptFileError
-from rmtbase.models._files import reading
+from rmtbase.models._files import LFS_POINTER, LFS_WORDS, reading
 from rmtbase.models._gguf_blocks import BLOCKS, PLAIN, BlockType
 from rmtbase.models._tensor_file import STORAGE, TensorEntry
 from rmtbase.shown import quoted, shown
@@ -165,8 +165,9 @@ class _Description:
             raise CorruptFileError(self.path, "an empty file", _VALID)
         magic = self._take(4)
         if magic != _MAGIC:
-            kind = "a Git LFS pointer; run git lfs pull" if magic == b"vers" else f"the beginning {quoted(magic)}"
-            raise CorruptFileError(self.path, kind, _VALID)
+            if magic + self._stream.read(len(LFS_POINTER) - len(magic)) == LFS_POINTER:
+                raise CorruptFileError(self.path, *LFS_WORDS)
+            raise CorruptFileError(self.path, f"the beginning {quoted(magic)}", _VALID)
         version = self._number("<I")
         if version not in _VERSIONS:
             swapped = int.from_bytes(version.to_bytes(4, "little"), "big")

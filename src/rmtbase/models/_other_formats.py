@@ -40,11 +40,11 @@ _FORMATS = tuple(
     for pattern, found, advice in (
         (r"adapter_model\..+", "an adapter without its base model", f"pass {MERGED}, or the base checkpoint"),
         (
-            r".+\.gguf(-split-\w+)?|ggml.*\.bin|.+\.ggml",
+            r".+\.gguf(-split-\w+)?",
             "a GGUF file (llama.cpp's), mostly quantised",
-            f"{_MADE_FROM}; or, with the rounding of its codes, what transformers' from_pretrained(FOLDER, "
-            "gguf_file=NAME) and save_pretrained write",
+            f"{_MADE_FROM}; or, with the rounding of its codes, the path of the one file",
         ),
+        (r"ggml.*\.bin|.+\.ggml", "a GGML file, older than GGUF (llama.cpp's)", _MADE_FROM),
         (
             r"consolidated.*\.pth",
             "Meta's own release of a model (consolidated.*.pth)",
@@ -55,7 +55,39 @@ _FORMATS = tuple(
             "Mistral's own format (consolidated.safetensors), whose names and rows are others",
             "pass the same model in Hugging Face format (model.safetensors)",
         ),
+        (
+            r"model_index\.json",
+            "a pipeline of diffusers",
+            "name the part that is a transformer, as --subfolder text_encoder",
+        ),
         (r"diffusion_pytorch_model.*", "the weights of a diffusers model", "pass the folder of a transformer"),
+        (r"openvino_.*\.(xml|bin)", "a model of OpenVINO", _MADE_FROM),
+        (
+            r"\.metadata|.+\.distcp",
+            "a distributed checkpoint of torch",
+            "write it as one file by torch.distributed.checkpoint.format_utils.dcp_to_torch_save, and the state "
+            "dictionary in it as model.safetensors beside the model's config.json",
+        ),
+        (
+            r"global_step\d+|zero_to_fp32\.py",
+            "a training state of DeepSpeed",
+            "write its weights by the zero_to_fp32.py beside it, as model.safetensors or pytorch_model.bin",
+        ),
+        (
+            r"iter_\d+|mp_rank_\d+.*|latest_checkpointed_iteration\.txt",
+            "a training state of Megatron",
+            "convert it to the Hugging Face format by the scripts of its project",
+        ),
+        (
+            r"(training_args|optimizer|scheduler|random_states_\d+|scaler|rng_state.*)\.(bin|pt|pth|pkl)",
+            "the state of a training run without its model",
+            "pass the folder that the model was saved to",
+        ),
+        (
+            r"(model|pytorch_model)\.[\w-]+\.(safetensors|bin)|(model|pytorch_model)\.[\w-]+-\d+-of-\d+\.(safetensors|bin)",
+            "a variant of the weights",
+            "of one safetensors file pass the path; of shards download those that model.safetensors.index.json names",
+        ),
         (
             r".+\.(pt|pth|ckpt)",
             "a PyTorch file that is no Hugging Face checkpoint (a training state, perhaps)",
@@ -90,7 +122,11 @@ _SHARDS = (
 )
 _OTHER_NAME = (
     re.compile(r".+\.(safetensors|bin)", re.IGNORECASE),
-    Format("weights under another name", "if they are a whole model, name them model.safetensors or pytorch_model.bin"),
+    Format(
+        "weights under another name",
+        "if they are a whole model, pass the path of the safetensors file, or name it model.safetensors (or "
+        "pytorch_model.bin)",
+    ),
 )
 
 
@@ -160,7 +196,7 @@ def missing_file(folder: Path, name: str) -> MissingCheckpointFileError:
     except OSError:
         return MissingCheckpointFileError(folder / name)
     if name == "config.json" and inner:
-        advice = f"pass one of its folders that has it: {_listed(inner)}"
+        advice = f"pass one of its folders that has it, or its name by --subfolder: {_listed(inner)}"
         return MissingCheckpointFileError(folder / name, advice=advice)
     if name == "config.json" and (held := [weights for weights in _WEIGHTS if weights in names]):
         advice = (

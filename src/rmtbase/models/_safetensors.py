@@ -29,7 +29,7 @@ import numpy as np
 from jaxtyping import Shaped
 
 from rmtbase.errors import CorruptFileError
-from rmtbase.models._files import parse_json_object, reading
+from rmtbase.models._files import LFS_POINTER, LFS_WORDS, parse_json_object, reading
 from rmtbase.models._other_formats import format_that_begins
 from rmtbase.models._tensor_file import STORAGE, TensorEntry
 from rmtbase.shown import quoted, shown
@@ -104,8 +104,8 @@ def _header_length(path: Path, first: bytes, file_size: int, stream: BinaryIO) -
         raise CorruptFileError(path, "an empty file", _VALID)
     if len(first) < _LENGTH.size:
         raise CorruptFileError(path, f"{file_size} bytes", f"{_VALID}, which has at least {_LENGTH.size}")
-    if first == b"version " and b"git-lfs" in stream.read(64):
-        raise CorruptFileError(path, "a Git LFS pointer", "the file it points to: run git lfs pull, or download it")
+    if first == LFS_POINTER[: len(first)] and first + stream.read(len(LFS_POINTER) - len(first)) == LFS_POINTER:
+        raise CorruptFileError(path, *LFS_WORDS)
     (length,) = _LENGTH.unpack(first)
     if length > _LONGEST_HEADER:
         kind = format_that_begins(first + stream.read(8))

@@ -48,18 +48,20 @@ class Expression:
 class Tensor(Expression):
     """A stored tensor as a matrix.
 
-    Of more than two axes, trailing ones of length 1 fall away (kernels of size 1); then the leading axes are outputs,
-    or where it is transposed, the trailing ones.
+    Of more than two axes, trailing ones of length 1 fall away (kernels of size 1); then the last ``n_inputs`` are
+    inputs and the others outputs, or where it is transposed, the first ``n_inputs``.
 
     Attributes:
         name: under which it is stored.
         transposed: stored as (inputs, outputs), as ``transformers``' Conv1D does, not as (outputs, inputs).
         index: of a stack of matrices, such as experts, which one.
+        n_inputs: how many axes the inputs have: two where they are (head, d_head).
     """
 
     name: str
     transposed: bool = False
     index: int | None = None
+    n_inputs: int = 1
 
     def shape(self, shapes: Shapes) -> tuple[int, int]:
         """Of the stored shape."""
@@ -67,9 +69,11 @@ class Tensor(Expression):
         stored = found if self.index is None else found[1:]
         while len(stored) > 2 and stored[-1] == 1:
             stored = stored[:-1]
-        if len(stored) < 2 or (self.index is not None and self.index >= found[0]):
+        if len(stored) < 1 + self.n_inputs or (self.index is not None and self.index >= found[0]):
             raise ValueError(f"{self.name} of shape {found} is no matrix{'' if self.index is None else ' of its own'}")
-        return (prod(stored[1:]), stored[0]) if self.transposed else (prod(stored[:-1]), stored[-1])
+        split = self.n_inputs if self.transposed else len(stored) - self.n_inputs
+        leading, trailing = prod(stored[:split]), prod(stored[split:])
+        return (trailing, leading) if self.transposed else (leading, trailing)
 
     def evaluate(self, read: Read) -> np.ndarray:
         """As it is read."""

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import xarray as xr
-from jaxtyping import Float, Int, Shaped
+from jaxtyping import Int, Shaped
 
 from rmtbase.errors import ParameterError
 from rmtbase.models import Place, Site
@@ -25,12 +25,6 @@ def require_scores(scores: xr.DataTree) -> None:
             type(scores).__name__,
             "a scores tree with /heads and /null, as rmtbase.score makes and rmtbase.open_scores opens it",
         )
-
-
-def sigma_estimate(factors: Float[np.ndarray, "... rank width"]) -> Float[np.ndarray, "..."]:
-    """σ̂ = √(‖W‖_F² / (d h)) of factors, accumulated in float64."""
-    rank, width = factors.shape[-2:]
-    return np.sqrt(np.einsum("...ij,...ij->...", factors, factors, dtype=np.float64) / (width * rank))
 
 
 @dataclass(frozen=True)
@@ -188,7 +182,6 @@ def circuit_scores(scores: xr.DataTree, circuit: str = "qk") -> xr.DataTree:
     Raises:
         ParameterError: it is no scores tree, or does not hold that circuit.
     """
-    require_scores(scores)
     held = circuits_of(scores)
     if circuit not in held:
         raise ParameterError("circuit", circuit, f"one that was scored: {', '.join(held)}")
@@ -205,7 +198,12 @@ _OF_QK = ("n_heads", "n_key_heads", "d_model", "d_head", "d_query", "d_key", "nu
 
 
 def circuits_of(scores: xr.DataTree) -> list[str]:
-    """The names of the circuits that a scores tree holds: ``qk``, and those of its group ``circuits``."""
+    """The names of the circuits that a scores tree holds: ``qk``, and those of its group ``circuits``.
+
+    Raises:
+        ParameterError: it is no scores tree.
+    """
+    require_scores(scores)
     further: Mapping[Any, Any] = scores.children.get("circuits", {})
     return ["qk", *(name for name in CIRCUITS if name in getattr(further, "children", {}))]
 

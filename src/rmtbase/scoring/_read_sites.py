@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float
 
 from rmtbase.errors import ParameterError
-from rmtbase.linalg import available_cores, core_of_triangles, core_singular_values, triangle
+from rmtbase.linalg import available_cores, core_of_triangles, core_singular_values, triangles
 from rmtbase.models import WeightMatrices
 from rmtbase.progress import Progress
-from rmtbase.scoring._heads import sigma_estimate
 from rmtbase.scoring._matrices import MatrixScorer
 from rmtbase.tables import CIRCUITS, Circuit, Factor
 
@@ -40,10 +39,11 @@ class SiteSpectra(NamedTuple):
 
 
 class _Reduced(NamedTuple):
-    """One factor of all heads of a site: its triangles, and its scales."""
+    """One factor of heads: its triangles, its scales, and which triangles were had by orthogonal transformations."""
 
     triangles: Float[np.ndarray, "head _ _"]
     sigma: Float[np.ndarray, " head"]
+    orthogonal: Bool[np.ndarray, " head"]
 
 
 def require_circuits(model: WeightMatrices, wanted: Sequence[str]) -> tuple[Circuit, ...]:
@@ -85,59 +85,111 @@ def read_factors(
 
 def read_sites(
     model: WeightMatrices, circuits: Sequence[Circuit], scorer: MatrixScorer | None, progress: Progress
-) -> dict[Circuit, dict[int, SiteSpectra]]:
+) -> ReadSites:
     """The spectra of all heads, and the scores of all matrices, in one pass through the checkpoint, layer by layer.
 
-    Returns:
-        For each circuit, by the index of a site, what :func:`read_factors` would give there, as spectra.
+    A layer is read while those before it are being solved: no more than the factors of two are held. A head's values
+    are the same to the bit in whatever company.
     """
     advance = progress.bar("reading layers", len(model.layers))
     places = {site.place: index for index, site in enumerate(model.sites)}
     has = {circuit: frozenset(sites_of(model, circuit)) for circuit in circuits}
-    found: dict[Circuit, dict[int, SiteSpectra]] = {circuit: {} for circuit in circuits}
+    found = ReadSites({circuit: {} for circuit in circuits}, {"gram_matrix": 0, "orthogonal": 0})
     with ThreadPoolExecutor(available_cores()) as pool:
+        warned = pool.submit(lambda: model.warnings)  # kept by the model: its digests are made meanwhile
+        before: _Submitted | None = None
+
+        def finish(submitted: _Submitted | None) -> None:
+            if submitted is not None:
+                for circuit, spectra in submitted.spectra(pool):
+                    _require_range(model, submitted.site, circuit, spectra)
+                    found.spectra[circuit][submitted.site] = spectra
+                found.count(submitted)
+
         for layer, place in enumerate(model.layers):
             if place in places:
                 site = places[place]
                 here = [circuit for circuit in circuits if site in has[circuit]]
-                reduced = dict(_reduced(model, site, layer, here, pool))
-                for circuit in here:
-                    spectra = _spectra(circuit, [reduced[factor] for factor in circuit.factors], pool)
-                    _require_range(model, site, circuit, spectra)
-                    found[circuit][site] = spectra
+                submitted = _Submitted(site, here, dict(_submit(model, site, layer, here, pool)))
+                finish(before)
+                before = submitted
             if scorer is not None:
                 for component in model.components:
                     if model.has(layer, component):
                         scorer.add(layer, component, model.matrix(layer, component))
             advance(1)
+        finish(before)
+        warned.result()
     return found
 
 
-def _reduced(
-    model: WeightMatrices, site: int, layer: int, circuits: Sequence[Circuit], pool: ThreadPoolExecutor
-) -> Iterator[tuple[Factor, _Reduced]]:
-    """Each factor that some circuit needs, one after the other: two are never held together."""
+class ReadSites(NamedTuple):
+    """What was read of all sites.
+
+    Attributes:
+        spectra: for each circuit, by the index of a site, what :func:`read_factors` would give there, as spectra.
+        ways: how many factors were factorised in which way, see :func:`rmtbase.linalg.triangles`.
+    """
+
+    spectra: dict[Circuit, dict[int, SiteSpectra]]
+    ways: dict[str, int]
+
+    def count(self, submitted: _Submitted) -> None:
+        """Add the factors of a site."""
+        for futures in submitted.factors.values():
+            for part in futures:
+                orthogonal = part.result().orthogonal
+                self.ways["orthogonal"] += int(orthogonal.sum())
+                self.ways["gram_matrix"] += int((~orthogonal).sum())
+
+
+class _Submitted(NamedTuple):
+    """A site whose factors are being reduced, some heads at a time."""
+
+    site: int
+    circuits: Sequence[Circuit]
+    factors: Mapping[Factor, list[Future[_Reduced]]]
+
+    def spectra(self, pool: Executor) -> Iterator[tuple[Circuit, SiteSpectra]]:
+        """Of each circuit, when all are there."""
+        whole = {
+            factor: _Reduced(*map(np.concatenate, zip(*(part.result() for part in parts), strict=True)))
+            for factor, parts in self.factors.items()
+        }
+        for circuit in self.circuits:
+            yield circuit, _spectra([whole[factor] for factor in circuit.factors], pool)
+
+
+def _submit(
+    model: WeightMatrices, site: int, layer: int, circuits: Sequence[Circuit], pool: Executor
+) -> Iterator[tuple[Factor, list[Future[_Reduced]]]]:
+    """Each factor that some circuit needs, read and given to the pool."""
     for factor in dict.fromkeys(factor for circuit in circuits for factor in circuit.factors):
         weights = _READS[factor.name](model, site)
-        sigma = _sigma_of_weights(weights, model.least_sigma(layer, f"attention_{factor.name}"))
-        yield factor, _Reduced(_in_parts(pool, triangle, weights), sigma)
-        del weights
+        least = model.least_sigma(layer, f"attention_{factor.name}")
+        yield factor, [pool.submit(_reduce, part, least) for part in _parts(weights)]
 
 
-def _spectra(circuit: Circuit, factors: Sequence[_Reduced], pool: ThreadPoolExecutor) -> SiteSpectra:
+def _reduce(factors: Float[np.ndarray, "head rank width"], least: float) -> _Reduced:
+    """The triangles of some heads, and σ̂ = √(‖W‖_F² / (d h)), which they have: 0 where what is stored is rounding."""
+    r, orthogonal = triangles(factors)
+    sigma = np.sqrt(np.einsum("...ij,...ij->...", r, r) / (factors.shape[-2] * factors.shape[-1]))
+    return _Reduced(r, np.where(sigma < least, 0.0, sigma), orthogonal)
+
+
+def _spectra(factors: Sequence[_Reduced], pool: Executor) -> SiteSpectra:
     n_heads = max(len(one.sigma) for one in factors)
     each = [_Reduced(*(np.repeat(part, n_heads // len(part), axis=0) for part in one)) for one in factors]
     core = core_of_triangles(*(one.triangles for one in each)) if len(each) > 1 else each[0].triangles
-    values = _in_parts(pool, core_singular_values, core)
+    values = np.concatenate(list(pool.map(core_singular_values, _parts(core))))
     sigmas = tuple(one.sigma for one in each)
     values[np.any([sigma == 0 for sigma in sigmas], axis=0)] = 0.0
     return SiteSpectra(values, sigmas)
 
 
-def _sigma_of_weights(factors: Float[np.ndarray, "head rank width"], least: float) -> Float[np.ndarray, " head"]:
-    """Each head's σ̂; 0 where its weights are so small that what is stored of them is rounding, and not their shape."""
-    sigma = sigma_estimate(factors)
-    return np.where(sigma < least, 0.0, sigma)
+def _parts(stack: Float[np.ndarray, "head ..."]) -> list[Float[np.ndarray, "head ..."]]:
+    """A few heads at a time: for one small matrix NumPy does not let go of the interpreter."""
+    return np.array_split(stack, max(1, len(stack) // _HEADS_PER_PART))
 
 
 def _require_range(model: WeightMatrices, site: int, circuit: Circuit, spectra: SiteSpectra) -> None:
@@ -168,11 +220,3 @@ def first_out_of_range(norms: Float[np.ndarray, " head"], present: Bool[np.ndarr
     """
     beyond = np.flatnonzero(~((norms > _LEAST) & (norms < 1.0 / _LEAST)) & present)
     return int(beyond[0]) if beyond.size else None
-
-
-def _in_parts(
-    pool: ThreadPoolExecutor, solve: Callable[[np.ndarray], np.ndarray], stack: Float[np.ndarray, "head ..."]
-) -> Float[np.ndarray, "head ..."]:
-    """``solve`` over a stack, a few heads at a time: for one small matrix NumPy does not let go of the interpreter."""
-    parts = np.array_split(stack, max(1, len(stack) // _HEADS_PER_PART))
-    return np.concatenate(list(pool.map(solve, parts)))

@@ -84,9 +84,9 @@ def score(
         TableError, MissingFileError: ``baseline`` is no baseline table.
     """
     _require_modes(null, matrices)
-    in_hand = isinstance(model, WeightMatrices) and not isinstance(model, Model)
-    opened = model if in_hand else open_model(model, revision, family=family, config=config, name=name)
-    return _scores_tree(opened, "rmtbase.score", baseline, null, matrices, circuits, draws, seed, progress)
+    if isinstance(model, Model) or not isinstance(model, WeightMatrices):
+        model = open_model(model, revision, family=family, config=config, name=name)
+    return _scores_tree(model, "rmtbase.score", baseline, null, matrices, circuits, draws, seed, progress)
 
 
 def score_heads(
@@ -101,6 +101,7 @@ def score_heads(
     model: str = "arrays",
     revision: str | None = None,
     matrices: MatrixMode = "none",
+    circuits: Sequence[str] = ("qk",),
 ) -> xr.DataTree:
     """Score heads given as arrays against the null of their shape, as :func:`score` does those of a checkpoint.
 
@@ -137,6 +138,7 @@ def score_heads(
         model: what the scores and their report call the model.
         revision: of the model, if it has one.
         matrices: as in :func:`score`, of all queries and all keys of a layer as one matrix each.
+        circuits: as in :func:`score`, of those that queries and keys make.
 
     Returns:
         The tree of a scores file, as :func:`score` gives it: ``tree["heads"]`` has dims layer, head, statistic,
@@ -151,7 +153,7 @@ def score_heads(
     """
     _require_modes(null, matrices)
     arrays = ArrayModel.of(w_q, w_k, model, revision)
-    return _scores_tree(arrays, "rmtbase.score_heads", baseline, null, matrices, ("qk",), draws, seed, progress)
+    return _scores_tree(arrays, "rmtbase.score_heads", baseline, null, matrices, circuits, draws, seed, progress)
 
 
 def _require_modes(null: str, matrices: str) -> None:
@@ -181,7 +183,7 @@ def _scores_tree(
     }
     scorer = None if matrices == "none" else MatrixScorer(model, matrices == "spectra", seed)
     with single_threaded_blas():  # with more the last bits would be those of the machine's cores
-        spectra = read_sites(model, wanted, scorer, progress)
+        spectra, ways = read_sites(model, wanted, scorer, progress)
         warnings = [*model.warnings, *_zero_heads(model, spectra), *([] if scorer is None else scorer.constant)]
         for line in (*model.notes, *warnings):
             progress.note(line)
@@ -200,7 +202,7 @@ def _scores_tree(
     if scorer is not None:
         groups["/matrices"] = scorer.dataset()
     tree = xr.DataTree.from_dict(groups)
-    tree.attrs = _attributes(model, function, scored, matrices, warnings)
+    tree.attrs = _attributes(model, function, scored, matrices, warnings, ways)
     for circuit in wanted[1:]:
         facts = circuit_attributes(circuit, model.sites, scored[circuit])
         tree["circuits"][circuit.name].attrs = {"circuit": circuit.name, **facts}
@@ -255,6 +257,7 @@ def _attributes(
     scored: Mapping[Circuit, Sequence[Block]],
     matrices: str,
     warnings: list[str],
+    ways: dict[str, int],
 ) -> dict[str, object]:
     (qk, blocks), *further = scored.items()
     facts = circuit_attributes(qk, model.sites, blocks)
@@ -271,7 +274,7 @@ def _attributes(
     }
     if further:
         call["circuits"] = [circuit.name for circuit in scored]
-    weights = {"architecture": model.architecture, "query_key_sha256": model.fingerprint()}
+    weights = {"architecture": model.architecture, "query_key_sha256": model.fingerprint(), "factorised": ways}
     records = {block.dims: block.null.record() for block in blocks}
     record = records[blocks[0].dims] if len(records) == 1 else {str(dims): one for dims, one in records.items()}
     of_heads = ("n_heads", "n_key_heads", "d_model", "d_query", "d_key", "d_head")

@@ -1,0 +1,367 @@
+"""A tiny random model of every model type that the installed ``transformers`` knows, and something for it to read.
+
+Sizes differ pairwise, so that a wrong split or a size taken from the wrong key cannot pass: heads, key heads, the size
+of a head, the width of the residual stream and of the MLP, and the layers of every stack. Two sets of sizes
+(:data:`PROFILES`) tell apart what one of them leaves open.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import warnings
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any
+
+import torch
+import transformers
+from transformers.models.auto.configuration_auto import CONFIG_MAPPING, CONFIG_MAPPING_NAMES, model_type_to_module_name
+from transformers.models.auto.modeling_auto import MODEL_FOR_PRETRAINING_MAPPING_NAMES, MODEL_MAPPING_NAMES
+
+transformers.logging.set_verbosity_error()
+
+POSITIONS = 12
+"""Tokens of a text that a tiny model reads."""
+
+
+@dataclass(frozen=True)
+class Profile:
+    """The sizes of one tiny model."""
+
+    n_layers: int
+    n_heads: int
+    n_key_heads: int
+    d_head: int
+    d_model: int
+    d_mlp: int
+    vocab: int
+
+    @property
+    def n_decoder_layers(self) -> int:
+        """Of a decoder beside an encoder."""
+        return self.n_layers + 1
+
+    @property
+    def n_decoder_heads(self) -> int:
+        """Of a decoder beside an encoder."""
+        return 2 * self.n_heads
+
+    @property
+    def d_decoder_mlp(self) -> int:
+        """Of a decoder beside an encoder."""
+        return self.d_mlp + 4
+
+    @property
+    def d_expert(self) -> int:
+        """Of each expert."""
+        return self.d_mlp - 4
+
+    def nested(self, place: int) -> Profile:
+        """The sizes of a part of the model, all others than its own."""
+        return Profile(
+            self.n_layers + place,
+            self.n_heads,
+            self.n_key_heads,
+            self.d_head + 8 * place,
+            self.d_model + self.n_heads * 8 * place,
+            self.d_mlp + 20 * place,
+            self.vocab + place,
+        )
+
+
+PROFILES = (
+    Profile(n_layers=2, n_heads=4, n_key_heads=2, d_head=24, d_model=64, d_mlp=72, vocab=120),
+    Profile(n_layers=3, n_heads=8, n_key_heads=4, d_head=32, d_model=192, d_mlp=88, vocab=130),
+    Profile(n_layers=5, n_heads=8, n_key_heads=2, d_head=48, d_model=320, d_mlp=104, vocab=140),
+)
+
+_SIZES: Mapping[str, str] = {
+    **dict.fromkeys(
+        "num_hidden_layers n_layer n_layers num_layers encoder_layers num_encoder_layers depth e_layers "
+        "num_key_value_layers num_blocks".split(),
+        "n_layers",
+    ),
+    **dict.fromkeys("decoder_layers num_decoder_layers decoder_num_hidden_layers d_layers".split(), "n_decoder_layers"),
+    **dict.fromkeys(
+        "num_attention_heads n_head n_heads num_heads encoder_attention_heads attention_heads "
+        "num_encoder_attention_heads encoder_num_attention_heads encoder_num_heads".split(),
+        "n_heads",
+    ),
+    **dict.fromkeys(
+        "decoder_attention_heads num_decoder_attention_heads decoder_num_attention_heads decoder_num_heads".split(),
+        "n_decoder_heads",
+    ),
+    **dict.fromkeys(
+        "num_key_value_heads num_kv_heads n_head_kv multi_query_group_num encoder_num_key_value_heads "
+        "decoder_num_key_value_heads n_kv_heads num_global_key_value_heads".split(),
+        "n_key_heads",
+    ),
+    **dict.fromkeys(
+        "head_dim kv_channels attention_head_size d_kv attention_head_dim hidden_size_per_head".split(), "d_head"
+    ),
+    **dict.fromkeys(
+        "hidden_size n_embd d_model dim embed_dim n_embed model_dim width projection_dim encoder_hidden_size "
+        "decoder_hidden_size out_hidden_size hidden_dim embedding_size word_embed_proj_dim emb_dim".split(),
+        "d_model",
+    ),
+    **dict.fromkeys(
+        "intermediate_size ffn_dim d_ff n_inner encoder_ffn_dim mlp_dim ffn_hidden_size intermediate_dim "
+        "feed_forward_dim encoder_intermediate_size".split(),
+        "d_mlp",
+    ),
+    **dict.fromkeys("decoder_ffn_dim decoder_intermediate_size".split(), "d_decoder_mlp"),
+    **dict.fromkeys("moe_intermediate_size shared_expert_intermediate_size".split(), "d_expert"),
+    **dict.fromkeys("vocab_size encoder_vocab_size decoder_vocab_size".split(), "vocab"),
+}
+_OFTEN_NONE = (
+    "head_dim",
+    "num_key_value_heads",
+    "n_inner",
+    "intermediate_size",
+    "ffn_hidden_size",
+    "moe_intermediate_size",
+)
+_LEFT_OUT = (
+    "id2label label2id transformers_version architectures dtype _name_or_path out_features out_indices stage_names "
+    "per_layer_config num_labels attention_layers"
+).split()
+_CONSTANTS: Mapping[str, Any] = {
+    "max_position_embeddings": 64,
+    "n_positions": 64,
+    "n_ctx": 64,
+    "max_sequence_length": 64,
+    "image_size": 32,
+    "patch_size": 8,
+    "num_experts": 4,
+    "num_local_experts": 4,
+    "n_routed_experts": 4,
+    "moe_num_experts": 4,
+    "num_experts_per_tok": 2,
+    "moe_k": 2,
+    "moe_topk": 2,
+    "n_group": 1,
+    "topk_group": 1,
+    "n_shared_experts": 1,
+    "first_k_dense_replace": 1,
+    "kv_lora_rank": 20,
+    "q_lora_rank": 28,
+    "qk_rope_head_dim": 6,
+    "qk_nope_head_dim": 8,
+    "qk_head_dim": 14,
+    "v_head_dim": 12,
+    "num_mel_bins": 16,
+    "feature_size": 16,
+    "mamba_d_state": 8,
+    "attention_window": 4,
+    "num_nextn_predict_layers": 0,
+    "layerdrop": 0.0,
+    "attn_logit_softcapping": None,
+    "max_source_positions": 24,
+    "rotary_dim": 6,
+    "attention_multiplier": 0.3,
+    "query_pre_attn_scalar": 27,
+    "max_target_positions": 64,
+    "prediction_length": 6,
+    "mamba_n_heads": 8,
+    "mamba_d_head": "auto",
+    "context_size": 16,
+    "num_queries": 7,
+    "num_query_tokens": 7,
+}
+
+
+def sized(config: Mapping[str, Any], profile: Profile) -> dict[str, Any]:
+    """The options of a default configuration, its sizes replaced by those of the profile; parts of it are shrunk too."""
+    new: dict[str, Any] = {}
+    place = 0
+    if "kv_lora_rank" in config:  # latent attention has neither key heads of its own nor one size of a head
+        config = {key: value for key, value in config.items() if key not in ("head_dim", "qk_head_dim")}
+        profile = replace(profile, n_key_heads=profile.n_heads)
+    for key, value in config.items():
+        if key in _LEFT_OUT:
+            continue
+        if isinstance(value, Mapping) and "model_type" in value:
+            place += 1
+            new[key] = sized(value, profile.nested(place))
+        elif key in _SIZES and (type(value) is int or (value is None and key in _OFTEN_NONE)):
+            new[key] = getattr(profile, _SIZES[key])
+        elif key == "attention_types" and isinstance(value, list):
+            new[key] = [[["global"], profile.n_layers]]
+        elif key == "d_head" and type(value) is int:
+            new[key] = profile.d_model // profile.n_heads
+        elif key in _SIZES and isinstance(value, (list, tuple)) and len(value) > 8:  # one for each layer
+            new[key] = [getattr(profile, _SIZES[key])] * profile.n_layers
+        elif key in _CONSTANTS and value is not None:
+            new[key] = _CONSTANTS[key] if not isinstance(value, (list, tuple)) else [_CONSTANTS[key]] * len(value)
+        elif key.endswith(("token_id", "token_index")) and type(value) is int:
+            new[key] = min(value, 100 + len(new) % 19)
+        elif key in ("layer_types", "mlp_layer_types", "layers_block_type", "block_types") and isinstance(value, list):
+            kinds = list(dict.fromkeys(value))
+            new[key] = [kinds[i % len(kinds)] for i in range(profile.n_layers)]
+        elif key == "rope_parameters" and isinstance(value, Mapping):
+            own = "head_dim" in config and "kv_lora_rank" not in config
+            new[key] = _rope(value, profile.d_head if own else profile.d_model // profile.n_heads)
+        else:
+            new[key] = value
+    return new
+
+
+def _rope(value: Mapping[str, Any], d_head: int) -> dict[str, Any]:
+    if any(isinstance(one, Mapping) for one in value.values()):
+        return {key: _rope(one, d_head) if isinstance(one, Mapping) else one for key, one in value.items()}
+    kept = {key: one for key, one in value.items() if key in ("rope_theta", "partial_rotary_factor")}
+    half = int(d_head * kept.get("partial_rotary_factor", 1.0)) // 2
+    return {"rope_type": "default", "rope_theta": 10000.0, **kept, "mrope_section": [half - 2, 1, 1]}
+
+
+def config_class(model_type: str) -> type[transformers.PreTrainedConfig]:
+    """The class of the type's configuration."""
+    return CONFIG_MAPPING[model_type]
+
+
+@cache
+def default_config(model_type: str) -> Mapping[str, Any]:
+    """What the class says where nothing is given."""
+    return config_class(model_type)().to_dict()
+
+
+def make_config(model_type: str, profile: Profile, **options: Any) -> transformers.PreTrainedConfig:
+    """The configuration of a tiny model of the type; ``options`` of a part as ``{"text_config": {...}}``."""
+    cls = config_class(model_type)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        values = sized(default_config(model_type), profile)
+        values.pop("model_type", None)
+        decoder = {"is_decoder": True} if options.get("add_cross_attention") else {}
+        for key, value in {**_OWN.get(model_type, {}), **decoder, **options}.items():
+            part = isinstance(value, Mapping) and "model_type" not in value
+            values[key] = {**values.get(key, {}), **value} if part else value
+        config = cls(**values)
+    config._attn_implementation = "eager"
+    config._experts_implementation = "eager"
+    return config
+
+
+_OWN: Mapping[str, Mapping[str, Any]] = {
+    "autoformer": {"prediction_length": 6},
+    "deepseek_v2": {"num_experts_per_tok": 2, "n_routed_experts": 4, "n_group": 1, "topk_group": 1},
+    "esm": {"vocab_size": 120, "pad_token_id": 1, "mask_token_id": 99},
+    "informer": {"prediction_length": 6},
+    "time_series_transformer": {"prediction_length": 6},
+}
+
+
+def key_head_options(model_type: str, profile: Profile) -> list[dict[str, int]]:
+    """With fewer key heads than heads, and where that is not possible with as many."""
+    held = [key for key in ("num_key_value_heads", "num_kv_heads") if key in default_config(model_type)]
+    return [{}, dict.fromkeys(held, profile.n_heads)] if held else [{}]
+
+
+def model_classes(model_type: str) -> list[type]:
+    """The classes that a configuration of the type makes: what AutoModel takes first, then those of its module."""
+    named = MODEL_MAPPING_NAMES.get(model_type) or MODEL_FOR_PRETRAINING_MAPPING_NAMES.get(model_type)
+    first = [named] if isinstance(named, str) else list(named or ())
+    found = [getattr(transformers, name) for name in first if hasattr(transformers, name)]
+    config_class = CONFIG_MAPPING[model_type]
+    module = importlib.import_module(config_class.__module__.replace("configuration_", "modeling_"))
+    for _, one in inspect.getmembers(module, inspect.isclass):
+        base = issubclass(one, transformers.PreTrainedModel) and one.__module__ == module.__name__
+        if base and one.config_class is config_class and "PreTrainedModel" not in one.__name__ and one not in found:
+            found.append(one)
+    return found
+
+
+def make_model(model_type: str, profile: Profile = PROFILES[0], **options: Any) -> torch.nn.Module:
+    """A tiny model of the type in float64 with random weights; biases, also those of relative positions, are zero."""
+    config = make_config(model_type, profile, **options)
+    classes = model_classes(model_type)
+    if not classes:
+        raise LookupError("no model class")
+    error: Exception | None = None
+    for one in classes:
+        try:
+            return _randomised(one(config))
+        except Exception as caught:  # another class of the type may do
+            error = error or caught
+    raise error  # type: ignore[misc]  # one was caught
+
+
+def _randomised(model: torch.nn.Module) -> torch.nn.Module:
+    model = model.double().eval()
+    generator = torch.Generator().manual_seed(7)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if "relative" in name and "bias" in name:
+                parameter.zero_()
+            elif parameter.ndim >= 2:
+                noise = torch.randn(parameter.shape, generator=generator, dtype=torch.float64)
+                parameter.copy_(noise if "embed" in name else noise / parameter.shape[-1] ** 0.5)
+            elif "norm" not in name.lower() and not name.endswith("weight"):
+                parameter.zero_()
+    return model
+
+
+def inputs(model: torch.nn.Module) -> Iterator[dict[str, torch.Tensor]]:
+    """What the model might read, the likeliest first."""
+    generator = torch.Generator().manual_seed(11)
+    config = model.config
+    text = config.get_text_config() if hasattr(config, "get_text_config") else config
+    tokens = torch.randint(3, 90, (1, POSITIONS), generator=generator)
+    forward = inspect.signature(model.forward).parameters
+
+    def noise(*shape: int) -> torch.Tensor:
+        return torch.randn(shape, generator=generator, dtype=torch.float64)
+
+    if getattr(config, "add_cross_attention", False) and "encoder_hidden_states" in forward:
+        width = getattr(config, "cross_attention_hidden_size", None) or getattr(config, "hidden_size", 64)
+        yield {"input_ids": tokens, "encoder_hidden_states": noise(1, 9, width)}
+    if "input_ids" in forward:
+        if "decoder_input_ids" in forward:
+            yield {"input_ids": tokens, "decoder_input_ids": tokens[:, : POSITIONS - 3]}
+        yield {"input_ids": tokens}
+    if "pixel_values" in forward:
+        vision = getattr(config, "vision_config", None) or config
+        size, channels = getattr(vision, "image_size", 32), getattr(vision, "num_channels", 3)
+        height, width = size if isinstance(size, (list, tuple)) else (size, size)
+        images = noise(1, channels, height, width)
+        if "input_ids" in forward:
+            yield {"input_ids": tokens, "pixel_values": images}
+        if "decoder_input_ids" in forward:
+            yield {"pixel_values": images, "decoder_input_ids": tokens}
+        yield {"pixel_values": images}
+    if "pixel_values_videos" in forward:
+        frames = getattr(config, "frames_per_clip", 4)
+        yield {"pixel_values_videos": noise(1, frames, 3, 32, 32)}
+    bins = getattr(config, "num_mel_bins", getattr(config, "input_feat_per_channel", 16))
+    length = 2 * getattr(config, "max_source_positions", 32)
+    for name, value in (
+        ("input_features", noise(1, bins, length)),
+        ("input_features", noise(1, length, bins)),
+        ("input_values", noise(1, 2000)),
+        ("input_values", noise(1, 1, 2000)),
+        ("input_values", noise(1, getattr(config, "max_length", 32), bins)),
+    ):
+        if name in forward:
+            if "decoder_input_ids" in forward:
+                yield {name: value, "decoder_input_ids": tokens}
+            yield {name: value}
+    width = getattr(text, "hidden_size", getattr(text, "d_model", 48))
+    for name in ("inputs_embeds", "hidden_states"):
+        if name in forward:
+            yield {name: noise(1, POSITIONS, width)}
+    if "query_embeds" in forward:
+        states = noise(1, 9, getattr(config, "encoder_hidden_size", width))
+        yield {"query_embeds": noise(1, POSITIONS, width), "encoder_hidden_states": states}
+
+
+def all_types() -> tuple[str, ...]:
+    """Every model type of the installed ``transformers``."""
+    return tuple(
+        sorted(
+            name
+            for name in CONFIG_MAPPING_NAMES
+            if name in model_type_to_module_name.__globals__["CONFIG_MAPPING_NAMES"]
+        )
+    )

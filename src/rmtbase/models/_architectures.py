@@ -1,0 +1,349 @@
+"""The attention sites of a checkpoint, by the table of architectures: names and shapes alone, without torch."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+from rmtbase.errors import CheckpointError, MissingTensorError, ShapeError
+from rmtbase.models._checkpoint import Checkpoint
+from rmtbase.models._layout_table import MLP, Entry, Rows, entries, known_types, unread
+from rmtbase.models._sites import Expression, Inventory, Norm, Place, Product, Site, Stacked, Tensor, take_rows
+from rmtbase.models._sizes import Sizes
+from rmtbase.shown import quoted, shown
+
+__all__ = ["find_inventory", "find_sites", "known_types"]
+
+CONTENT_PART = "rotary: W_QK is the content part at zero relative position"
+NORMS = "query/key norm present: recorded, not folded in"
+BIASES = "biases present: recorded, not folded in"
+LATENT_NORMS = "norms between the factors of latent queries and keys: recorded, not folded in"
+ROUNDED = "stored in float64: rounded to float32"
+HEADS_UNSEEN = "split into heads: the configuration's word alone, no tensor shows the head size"
+_SHOWN = 3  # names in a message
+# What lies in an attention module and leaves queries and keys as they are: masks and rotary tables.
+_BYSTANDERS = re.compile(r"bias|masked_bias|rotary_emb\..+")
+_PARTS = {"q": "attention_query", "k": "attention_key", "v": "attention_value", "o": "attention_output"}
+
+
+def find_sites(config: Mapping[str, Any], checkpoint: Checkpoint, path: Path) -> tuple[Site, ...]:
+    """The attention sites of a checkpoint, by its configuration's ``model_type``: see :func:`find_inventory`."""
+    return find_inventory(config, checkpoint, path, str(config.get("model_type"))).sites
+
+
+def find_inventory(config: Mapping[str, Any], checkpoint: Checkpoint, path: Path, model_type: str) -> Inventory:
+    """The attention sites of a checkpoint and its other matrices; only headers are looked at.
+
+    Args:
+        config: of the model.
+        checkpoint: its tensors.
+        path: what messages call the configuration.
+        model_type: by which the table is read.
+
+    Raises:
+        UnknownArchitectureError: there is no entry for the type, or for that of a part.
+        MissingTensorError, ShapeError: a tensor is not there, or has another shape than the configuration implies.
+        CheckpointError: the configuration does not give a size, or is none that was proved; several stacks are there
+            where one is expected, or layers beyond those of the configuration, or a tensor in an attention module that
+            is none of its own.
+    """
+    found = list(entries(config, model_type, path))
+    words = {word for entry in found for word in entry.inside}
+    sites: list[Site] = []
+    others: dict[Place, dict[str, Expression]] = {}
+    notes: dict[str, None] = {}
+    for entry in found:
+        stack = _Stack(checkpoint, model_type, entry, Sizes(entry, path), path)
+        stack.find(words - set(entry.inside))
+        sites += stack.sites()
+        for place, matrices in stack.others().items():
+            others.setdefault(place, {}).update(matrices)
+        stack.require_known_attention()
+        notes |= dict.fromkeys(stack.notes())
+    left = unread(config, model_type, path)
+    if left:
+        notes[f"parts that are not read: {', '.join(left)}"] = None
+    return Inventory(
+        sites=tuple(sites), others={place: held for place, held in others.items() if held}, notes=tuple(notes)
+    )
+
+
+@dataclass
+class _Stack:
+    """The layers of one stack, as a checkpoint names them."""
+
+    checkpoint: Checkpoint
+    architecture: str
+    entry: Entry
+    given: Sizes
+    path: Path
+    prefix: str = ""
+    rows: Mapping[str, int] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.layout, self.rows = self.entry.layout, self.given.rows()
+
+    def find(self, others: set[str]) -> None:
+        """Find what stands in front of the layers' names, and check that each layer is there, and no other.
+
+        Args:
+            others: the parts of the names that other stacks are in.
+        """
+        (first, *_) = self.layout.holding("q")
+        query = self.layout.layer + first
+        of_any = _any_layer(r"(?P<prefix>|.*\.)", query)
+        matches = (of_any.fullmatch(name) for name in self.checkpoint.names)
+        stacks = {match["prefix"]: match[0] for match in matches if match}
+        if self.entry.inside:
+            inside = {prefix for prefix in stacks if set(self.entry.inside) <= set(prefix.split("."))}
+            outside = {prefix for prefix in stacks if not others & set(prefix.split("."))}
+            stacks = {prefix: name for prefix, name in stacks.items() if prefix in (inside or outside)}
+        if not stacks:
+            raise MissingTensorError(self.checkpoint.path, query.format(0), self.architecture)
+        if len(stacks) > 1:
+            each = ", ".join(map(quoted, list(stacks.values())[:_SHOWN]))
+            raise CheckpointError(
+                self.checkpoint.path, f"tensors {each}; expected one stack of layers, not {len(stacks)}"
+            )
+        self.prefix = next(iter(stacks))
+        self._require_layers()
+
+    def sites(self) -> list[Site]:
+        """The attention of each layer that has one, its tensors' shapes checked."""
+        sizes, layers = self.given.sizes, self._attending()
+        present = [part for part in _PARTS if self._has(part, layers)]
+        return [self._site(layer, present, sizes) for layer in layers]
+
+    def others(self) -> dict[Place, dict[str, Expression]]:
+        """The matrices of the MLP of each layer: each wholly, where not every layer may have experts in its place."""
+        layers = range(self.given.sizes["n_layers"])
+        present = [symbol for symbol in MLP if self._has(symbol, [] if self.entry.mixed else list(layers))]
+        return {
+            self._place(layer): {
+                MLP[symbol]: self._expression(layer, symbol)
+                for symbol in present
+                if self._tensor(layer, symbol) in self.checkpoint
+            }
+            for layer in layers
+        }
+
+    def notes(self) -> tuple[str, ...]:
+        """What is there besides the matrices of the heads, in words."""
+        held, layers = self.checkpoint, self._attending()
+        names = [
+            self._tensor(layer, symbol) for layer in layers for symbol in ("q", "k", "n") if self.layout.holding(symbol)
+        ]
+        norms = [self._name(layer, name) for layer in layers for name in self.layout.norms]
+        beside = [one for one in self.layout.beside if "norm" not in one.lower()]
+        there = [one for one in beside if any(self._name(layer, one) in held for layer in layers)]
+        found = {
+            CONTENT_PART: self.entry.rotated is not None,
+            NORMS: any(norm in held for norm in norms),
+            BIASES: any(name.removesuffix("weight") + "bias" in held for name in names),
+            LATENT_NORMS: bool(self.layout.holding("n")),
+            f"beside queries and keys: {', '.join(there)}: recorded, not folded in": bool(there),
+            ROUNDED: any(held.dtype(name) == "F64" for name in names),
+            HEADS_UNSEEN: not self._shows_head_size(),
+        }
+        return tuple(note for note, holds in found.items() if holds)
+
+    def _shows_head_size(self) -> bool:
+        """Whether the shape of a tensor shows how many outputs a head has.
+
+        The weights do not: twelve heads of 64 have the shape of 24 heads of 32. A norm of the queries and keys of each
+        head has d_head gains, and the rotary frequencies that older checkpoints keep are one for two of the rotated
+        dimensions of a head.
+
+        Raises:
+            ShapeError: it shows another size than the configuration's.
+            MissingTensorError: a layer lacks the norms that another has.
+        """
+        rotated, layers = self.given.rotated(), self._attending()
+        sizes = {name: (self.rows[size],) for name, size in self.layout.norms.items() if size}
+        norms = {self._name(layer, name): shape for layer in layers for name, shape in sizes.items()}
+        expected = dict(norms)
+        if rotated is not None and self.layout.module:
+            name = f"{self.layout.module}rotary_emb.inv_freq"
+            expected |= {self._name(layer, name): ((rotated + 1) // 2,) for layer in layers}
+        held = [name for name in expected if name in self.checkpoint]
+        for name in held:
+            self._require_shape(name, expected[name])
+        missing = [norm for norm in norms if norm not in self.checkpoint]
+        if 0 < len(missing) < len(norms):
+            raise MissingTensorError(self.checkpoint.path, missing[0], self.architecture)
+        return any(name not in norms or self.layout.norms[self._local(name)] == "d_head" for name in held)
+
+    def _site(self, layer: int, present: Sequence[str], sizes: Mapping[str, int]) -> Site:
+        parts = {part: self._expression(layer, part) for part in present}
+        query, key = (parts[part].shape(self.checkpoint.shape)[1] for part in "qk")
+        return Site(
+            place=self._place(layer),
+            module=self._tensor(layer, "q").rsplit(".", 2)[0],
+            n_heads=sizes["n_heads"],
+            n_key_heads=sizes["n_key_heads"],
+            d_head=sizes["d_head"],
+            d_query=query,
+            d_key=key,
+            d_value=sizes["d_value"],
+            d_output=parts["o"].shape(self.checkpoint.shape)[0] if "o" in parts else None,
+            query=parts["q"],
+            key=parts["k"],
+            value=parts.get("v"),
+            output=parts.get("o"),
+            logit_scale=self.given.scale(),
+            rotated=self.given.rotated(),
+        )
+
+    def _expression(self, layer: int, symbol: str) -> Expression:
+        if symbol == "k" and not self.layout.holding("k"):
+            return self._latent_key(layer)
+        name = self._tensor(layer, symbol)
+        rows = self.layout.tensors[name.removeprefix(self._name(layer, ""))]
+        self.checkpoint.require_supported(name)
+        self._require_height(name, rows)
+        whole: Expression = Tensor(name, rows.transposed)
+        if rows.blocks != (symbol,):
+            whole = take_rows(whole, rows.indices(symbol, self.rows))
+        return Product((whole, self._expression(layer, rows.reads))) if rows.reads else whole
+
+    def _latent_key(self, layer: int) -> Expression:
+        """[W_UK W_DKV; W_KR] of each head, the last rows shared by all."""
+        upper, latent, rotary = (self._expression(layer, symbol) for symbol in ("n", "c", "r"))
+        assert isinstance(upper, Product)
+        heads, size = self.rows["n_heads"], self.rows["n"] // self.rows["n_heads"]
+        above = upper.of[0]
+        each = (take_rows(above, range(head * size, (head + 1) * size)) for head in range(heads))
+        return Stacked(tuple(part for one in each for part in (Product((one, latent)), rotary)))
+
+    def _has(self, symbol: str, layers: Sequence[int]) -> bool:
+        """Whether the layers have it, all of them or none; queries and keys they must have."""
+        needed = symbol in "qk"
+        if symbol == "k" and not self.layout.holding("k"):
+            symbol = "n"
+        if not self.layout.holding(symbol):
+            return False
+        missing = [name for name in (self._tensor(layer, symbol) for layer in layers) if name not in self.checkpoint]
+        if missing and (needed or len(missing) < len(layers)):
+            raise MissingTensorError(self.checkpoint.path, missing[0], self.architecture)
+        return not missing
+
+    def _attending(self) -> list[int]:
+        """The layers that attend."""
+        n_layers = self.given.sizes["n_layers"]
+        for key, kinds in self.entry.attends.items():
+            said = self.entry.config.get(key)
+            if not isinstance(said, Sequence) or len(said) != n_layers:
+                raise CheckpointError(
+                    self.path, f"{key} = {quoted(said)}; expected a kind for each of {n_layers} layers"
+                )
+            return [layer for layer in range(n_layers) if said[layer] in kinds]
+        return list(range(n_layers))
+
+    def _place(self, layer: int) -> Place:
+        return Place(self.entry.stack, layer)
+
+    def _name(self, layer: int, tensor: str) -> str:
+        return f"{self.prefix}{self.layout.layer.format(layer)}{tensor}"
+
+    def _local(self, name: str) -> str:
+        """The name within its layer."""
+        return re.sub(rf"^{re.escape(self.prefix)}{_pattern(self.layout.layer)}", "", name)
+
+    def _tensor(self, layer: int, symbol: str) -> str:
+        """The name of the tensor that holds it: of several that may, the one that is there."""
+        each = [self._name(layer, name) for name in self.layout.holding(symbol)]
+        return next((name for name in each if name in self.checkpoint), each[0])
+
+    def _require_layers(self) -> None:
+        """Raise unless tensors of each layer of the configuration are there, and of no other.
+
+        The layers are those of the names, so that a configuration of 10¹⁸ layers ends at the first that is missing.
+        """
+        n_layers = self.given.sizes["n_layers"]
+        of_any = _any_layer(re.escape(self.prefix), self.layout.layer)
+        found = ((of_any.match(name), name) for name in self.checkpoint.names)
+        tensor_of = {match["layer"]: name for match, name in found if match}
+        missing = next(layer for layer in count() if str(layer) not in tensor_of)
+        if missing < n_layers:
+            because = (
+                f"{self.checkpoint.config_path.name}: {n_layers} layers, of which there are tensors of {len(tensor_of)}"
+            )
+            raise MissingTensorError(self.checkpoint.path, self._tensor(missing, "q"), self.architecture, because)
+        beyond = sorted((len(layer), layer) for layer in tensor_of if not _is_layer(layer, n_layers))
+        if beyond:
+            query = self.prefix + self.layout.layer.format(beyond[0][1]) + self.layout.holding("q")[0]
+            name = query if query in self.checkpoint else tensor_of[beyond[0][1]]
+            listed = ", ".join(shown(layer) for _, layer in beyond[:_SHOWN]) + (", …" if len(beyond) > _SHOWN else "")
+            raise CheckpointError(
+                self.checkpoint.path,
+                f"tensor {quoted(name)} is there; expected none beyond the {n_layers} layers of the configuration "
+                f"(numbered besides: {listed}): if these are layers of the model, correct the configuration; "
+                "if they are not (draft layers, say), take them out",
+            )
+
+    def require_known_attention(self) -> None:
+        """Raise unless every tensor in the attention modules is used, or known to leave queries and keys as they are."""
+        module = self.layout.module
+        if not module:
+            return
+        known = {*self.layout.norms, *self.layout.beside}
+        for tensor in self.layout.tensors:
+            known |= {tensor, tensor.removesuffix("weight") + "bias"}
+        inside = re.compile(
+            f"{re.escape(self.prefix)}{_pattern(self.layout.layer)}(?P<name>{re.escape(module)}(?P<own>.+))", re.DOTALL
+        )
+        for name in self.checkpoint.names:
+            found = inside.fullmatch(name)
+            if found and found["name"] not in known and not _BYSTANDERS.fullmatch(found["own"]):
+                raise CheckpointError(
+                    self.checkpoint.file(name),
+                    f"tensor {quoted(name)} is none that the attention of a {self.architecture} model has, and may "
+                    "change its queries and keys; expected a plain one, or pass the effective matrices to "
+                    "rmtbase.score_heads",
+                )
+
+    def _require_height(self, name: str, rows: Rows) -> None:
+        """Raise ShapeError unless the tensor, and its bias if any, has the shape that the configuration implies."""
+        found = self.checkpoint.shape(name)
+        outputs, inputs = self._linear_shape(rows, found)
+        trailing = found[2:] if len(found) > 2 and all(size == 1 for size in found[2:]) else ()
+        self._require_shape(name, ((inputs, outputs) if rows.transposed else (outputs, inputs)) + trailing)
+        bias = name.removesuffix("weight") + "bias"
+        if name.endswith("weight") and bias in self.checkpoint:
+            self._require_shape(bias, (outputs,))
+
+    def _linear_shape(self, rows: Rows, found: tuple[int, ...]) -> tuple[int, int]:
+        """(outputs, inputs); what no size gives is as found."""
+        stored = found[:2] if len(found) >= 2 else (0, 0)
+        outputs, inputs = stored[::-1] if rows.transposed else stored
+        crossed = self.entry.stack == "cross" and bool({"k", "v"} & set(rows.blocks))
+        d_model = inputs if crossed else self.rows.get("d_model", inputs)
+        if rows.blocks == ("o",):
+            return self.rows.get("d_model", outputs), self.rows["n_heads"] * self.rows["d_value"]
+        if rows.blocks == ("down",):
+            return self.rows.get("d_model", outputs), self.rows.get("down", inputs)
+        if set(rows.blocks) & set(MLP) and "up" not in self.rows:
+            raise CheckpointError(self.path, f"no {self.given.missing('d_mlp')}; expected a positive integer")
+        return rows.height(self.rows), self.rows[rows.reads] if rows.reads else d_model
+
+    def _require_shape(self, name: str, expected: tuple[int, ...]) -> None:
+        if self.checkpoint.shape(name) != expected:
+            because = f"{self.checkpoint.config_path.name}: {self.given.because}"
+            raise ShapeError(self.checkpoint.file(name), name, self.checkpoint.shape(name), expected, because)
+
+
+def _any_layer(prefix: str, name: str) -> re.Pattern[str]:
+    """A pattern for the name, which has ``{}`` for the number of a layer."""
+    return re.compile(prefix + _pattern(name), re.DOTALL)
+
+
+def _pattern(name: str) -> str:
+    return re.escape(name).replace(re.escape("{}"), r"(?P<layer>\d+)")
+
+
+def _is_layer(text: str, n_layers: int) -> bool:
+    return len(text) <= len(str(n_layers)) and str(int(text)) == text and int(text) < n_layers

@@ -1,0 +1,241 @@
+"""Where each architecture keeps the matrices of its heads: a table made by probing ``transformers``.
+
+``architectures.json`` has three parts. A *layout* says for the tensors of one layer what their rows are:
+
+    "q", "k", "v"      the queries, keys and values of all heads, head after head
+    "q k v"            one after the other in one tensor
+    "(q k v)"          for each key head: its queries, its key, its value
+    "(q g)"            for each head: its query, and a gate that is left out
+    "4(q v k)"         in four blocks
+    "q < a", "a"       W_UQ, which reads what W_DQ, the rows "a", gives: a product
+    "o", "up", "gate", "down"   the output of the attention, and the matrices of the MLP
+
+A ``T`` behind it says that the tensor is stored as (inputs, outputs). A *stack* says
+what gives the sizes of such layers. A *type* says by the ``model_type`` of the configuration which stacks it has
+``when`` the configuration says what. Each entry
+was proved against the queries and keys that the type's own module computes, under several configurations whose sizes
+differ pairwise. Where no entry fits, nothing is read.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from rmtbase.errors import CheckpointError, UnknownArchitectureError
+from rmtbase.shown import quoted
+
+_CLASS_ENDING = r"(Model|PreTrainedModel|LMHeadModel|DoubleHeadsModel|For[A-Z][A-Za-z]*)"
+MLP = {"up": "mlp_in", "gate": "mlp_gate", "down": "mlp_out"}
+"""The matrices of the MLP: the table's symbol -> the component."""
+
+
+@dataclass(frozen=True)
+class Rows:
+    """What the rows of one stored tensor are, as the table says it.
+
+    Attributes:
+        blocks: the symbols of one block, in order.
+        repeated: how often the block comes: a number, ``n_heads`` or ``n_key_heads``.
+        reads: the symbol whose rows it acts on, where it is no input of the layer.
+        transposed: stored as (inputs, outputs).
+    """
+
+    blocks: tuple[str, ...]
+    repeated: int | str
+    reads: str | None
+    transposed: bool
+
+    @classmethod
+    def parse(cls, text: str) -> Rows:
+        """Of the table's words."""
+        found = re.fullmatch(r"(?P<n>\d+)?(?P<open>\(?)(?P<blocks>[a-z ]+?)\)?(?: < (?P<reads>\w+))?(?P<t> T)?", text)
+        assert found is not None, text
+        blocks = tuple(found["blocks"].split())
+        grouped = "n_key_heads" if {"k", "v"} & set(blocks) else "n_heads"
+        repeated = int(found["n"]) if found["n"] else grouped if found["open"] else 1
+        return cls(blocks, repeated, found["reads"], bool(found["t"]))
+
+    def indices(self, symbol: str, sizes: Mapping[str, int]) -> list[int]:
+        """The rows that are the symbol's, in the order of heads."""
+        times = sizes[self.repeated] if isinstance(self.repeated, str) else self.repeated
+        width = {one: sizes[one] // times for one in self.blocks}
+        first = sum(width[one] for one in self.blocks[: self.blocks.index(symbol)])
+        whole = sum(width.values())
+        return [block * whole + first + row for block in range(times) for row in range(width[symbol])]
+
+    def height(self, sizes: Mapping[str, int]) -> int:
+        """How many rows there are."""
+        return sum(sizes[one] for one in self.blocks)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The tensors of one layer.
+
+    Attributes:
+        layer: the layer's name, with a place for its index.
+        tensors: name within the layer -> what its rows are.
+        norms: gains of norms of queries and keys within the layer -> their number, a size's name, or None.
+        beside: what else lies in the attention module: biases of scores, relative positions, sinks.
+    """
+
+    layer: str
+    tensors: Mapping[str, Rows]
+    norms: Mapping[str, str | None]
+    beside: tuple[str, ...]
+
+    def holding(self, symbol: str) -> tuple[str, ...]:
+        """The names of the tensors that may have these rows: one, but for an MLP with and without a gate."""
+        return tuple(name for name, rows in self.tensors.items() if symbol in rows.blocks)
+
+    def norm_of(self, side: str) -> tuple[str, ...]:
+        """The gains of the norms of queries, ``"q"``, or of keys, ``"k"``."""
+        return tuple(name for name in self.norms if name.endswith("weight") and name.split(".")[-2].startswith(side))
+
+    @property
+    def module(self) -> str:
+        """What the names of all tensors of the attention begin with, up to a dot; empty where it is the layer."""
+        names = [name.split(".")[:-1] for name, rows in self.tensors.items() if not set(MLP) & set(rows.blocks)]
+        shared = []
+        for parts in zip(*names, strict=False):
+            if len(set(parts)) > 1:
+                break
+            shared.append(parts[0])
+        return "".join(f"{part}." for part in shared)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One stack of a model type.
+
+    Attributes:
+        stack: its name, one of :data:`rmtbase.models._sites.STACKS`.
+        layout: of its layers.
+        sizes: size -> what gives it: keys of the configuration in order, then ``else`` what is so where none is there.
+        config: the configuration that is its own.
+        inside: the parts of the tensors' names that it is in; none where it is the whole model.
+        attends: key of a list of layer types -> those that attend; empty where every layer does.
+        mixed: whether some layers have something else in the MLP's place, such as experts.
+        rotated: what gives the number of rotated dimensions, or None where none are.
+        scale: what gives the logit scale, or None where it is not known.
+    """
+
+    stack: str
+    layout: Layout
+    sizes: Mapping[str, str]
+    config: Mapping[str, Any]
+    inside: tuple[str, ...]
+    attends: Mapping[str, Sequence[str]]
+    mixed: bool
+    rotated: str | None
+    scale: str | None
+
+
+@cache
+def _table() -> Mapping[str, Any]:
+    return json.loads(files("rmtbase.models").joinpath("architectures.json").read_text(encoding="utf-8"))
+
+
+@cache
+def _layout(name: str) -> Layout:
+    held = _table()["layouts"][name]
+    tensors = {tensor: Rows.parse(text) for tensor, text in held["tensors"].items()}
+    return Layout(held["layer"], tensors, held.get("norms", {}), tuple(held.get("beside", ())))
+
+
+def known_types() -> tuple[str, ...]:
+    """The model types that the table reads."""
+    return tuple(sorted(_table()["types"]))
+
+
+def read_architecture(config: Mapping[str, Any], path: Path) -> str:
+    """The model type: ``model_type``, or where that is absent, what the class in ``architectures`` implies.
+
+    Raises:
+        UnknownArchitectureError: the table does not have it.
+    """
+    named = config.get("model_type")
+    if named is None:
+        classes = config.get("architectures")
+        named = ", ".join(map(str, classes)) if isinstance(classes, list) and classes else "(none named)"
+        for architecture, held in _table()["types"].items():
+            if "class" in held and re.fullmatch(held["class"] + _CLASS_ENDING, named):
+                return architecture
+    if not isinstance(named, str) or named not in _table()["types"]:
+        raise UnknownArchitectureError(path, str(named), known_types())
+    return named
+
+
+def unread(config: Mapping[str, Any], model_type: str, path: Path) -> tuple[str, ...]:
+    """The parts of a model that the table does not read, by the keys of their configurations."""
+    return tuple(_variant(config, model_type, path).get("unread", ()))
+
+
+def entries(config: Mapping[str, Any], model_type: str, path: Path, inside: tuple[str, ...] = ()) -> Iterator[Entry]:
+    """The stacks of a model, those of its parts among them.
+
+    Raises:
+        UnknownArchitectureError: the type, or that of a part, is not in the table.
+        CheckpointError: the configuration is none that was proved, or has no such part.
+    """
+    variant = _variant(config, model_type, path)
+    defaults = _table()["types"][model_type].get("defaults", {}) if inside else {}
+    for one in (_table()["stacks"][name] for name in variant.get("stacks", ())):
+        yield Entry(
+            one["stack"],
+            _layout(one["layout"]),
+            one["sizes"],
+            _completed(config, one["sizes"], defaults),
+            inside,
+            one.get("attends", {}),
+            one.get("mixed", False),
+            one.get("rotated"),
+            one.get("scale"),
+        )
+    for one in variant.get("parts", ()):
+        part = config.get(one["config"])
+        if not isinstance(part, Mapping):
+            raise CheckpointError(path, f"no {one['config']}; expected the configuration of the {one['stack']} part")
+        own = part.get("model_type", one["type"])
+        if own not in one["types"]:
+            raise CheckpointError(
+                path, f"{one['config']} of type {quoted(own)}; expected one that was proved: {', '.join(one['types'])}"
+            )
+        for entry in entries(part, own, path, (*inside, one["in"])):
+            yield replace(entry, stack=entry.stack or one["stack"])
+
+
+def _variant(config: Mapping[str, Any], model_type: str, path: Path) -> Mapping[str, Any]:
+    """The variant of the type whose ``when`` the configuration meets; what it does not say is as the class has it."""
+    held = _table()["types"].get(model_type)
+    if held is None:
+        raise UnknownArchitectureError(path, model_type, known_types())
+    said = {**held.get("defaults", {}), **config}
+    for one in held["variants"]:
+        if all(said.get(key) == value for key, value in one.get("when", {}).items()):
+            return one
+    keys = sorted({key for one in held["variants"] for key in one["when"]})
+    found = ", ".join(f"{key} = {quoted(said.get(key))}" for key in keys)
+    known = " or ".join(
+        ", ".join(f"{key} = {quoted(value)}" for key, value in one["when"].items()) for one in held["variants"]
+    )
+    raise CheckpointError(path, f"a {model_type} model with {found}; expected one that was proved: {known}")
+
+
+def _completed(config: Mapping[str, Any], sizes: Mapping[str, str], defaults: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The configuration of a part, and what its class says where it is silent: it may say only what differs from that."""
+    completed = {**defaults, **config}
+    for text in sizes.values():
+        keys = text.partition(" else ")[0].split(" or ")
+        if any(config.get(key) is not None for key in keys):
+            for key in keys:
+                if key not in config:
+                    completed.pop(key, None)
+    return completed

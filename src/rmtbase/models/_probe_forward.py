@@ -1,0 +1,602 @@
+"""A model's own forward pass without its weights: every linear map gives a signal from which its rows can be told.
+
+The parameters are on torch's ``meta`` device: they have shapes and no values. Activations are real. Where the two meet
+in a linear map, its output is not computed but made up: y[t, r] = u[t] · v[r] for token t and output r. What a model
+does with it until queries meet keys is then seen from the values alone. A second pass gives y[t, r] · (1 + i · 2⁻³⁶)
+with a number i of its own for each output of each map, so that the ratio of what arrives in both tells from which
+output it came, through any views, permutations, slices and multiples.
+
+Everything else that stands between is neutral: rotation (cos = 1, sin = 0), norms, biases and gains, dropout, gates
+(sigmoid = 1) and soft caps (tanh(x) = x). What was stepped over so is remembered as a mark on what came out.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from typing import Any, Protocol
+from zlib import crc32
+
+import torch
+from torch import Tensor, nn
+from torch.multiprocessing.reductions import StorageWeakRef
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves, tree_map
+
+TAG = 2.0**-36
+"""Relative step from one output's number to the next."""
+
+_MASKED = 1e30  # of a score: what is beyond is a mask
+_KEPT = 64  # tokens of what is met, where the others show nothing more
+_aten = torch.ops.aten
+_COMPLEX = {torch.complex32, torch.complex64, torch.complex128}
+
+
+@dataclass(frozen=True)
+class Mark:
+    """Something neutral that a tensor came through since the last linear map: ``kind``, and what it is called."""
+
+    kind: str
+    name: str
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where the values of a storage came from.
+
+    Attributes:
+        content: whether from the model's inputs at all, rather than from positions and parameters alone.
+        linear: whether from the output of a linear map.
+        marks: what was stepped over since the last linear map or product.
+        products: of scores, the products of queries and keys that they are made of, by key.
+        softmax: of attention weights, the softmax that they come from.
+        born: when, counted in operations.
+        maps: the weights of the linear maps that it comes from.
+    """
+
+    content: bool = False
+    linear: bool = False
+    marks: frozenset[Mark] = frozenset()
+    products: frozenset[str] = frozenset()
+    softmax: frozenset[str] = frozenset()
+    born: int = 0
+    maps: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class Weight:
+    """How a map's weight lies in its parameter: entry (n, o, i) at offset + n · batch + o · output + i · input."""
+
+    name: str
+    offset: int
+    batch: int
+    output: int
+    input: int
+    n_batch: int
+    n_outputs: int
+    n_inputs: int
+
+
+@dataclass
+class Linear:
+    """One linear map as it was met.
+
+    Attributes:
+        weight: where its weight is stored.
+        first: the number of its first output; the following have the following.
+        rows: v[r], of each output.
+        given: its input, tokens first.
+        origin: of its input.
+        marks: what is neutral in the map itself: its bias.
+    """
+
+    weight: Weight
+    first: int
+    rows: Tensor
+    given: Tensor
+    origin: Origin
+    marks: frozenset[Mark] = frozenset()
+
+
+@dataclass
+class Contraction:
+    """A product of two activations, (n, m, d) and (n, d, s).
+
+    Attributes:
+        left: (n, m, d).
+        right: (n, s, d), transposed.
+        first: of the output of attention weights and values, the number of its first element; else 0.
+        shape: of that output.
+        origins: of both.
+    """
+
+    left: Tensor
+    right: Tensor
+    origins: tuple[Origin, Origin]
+    first: int = 0
+    shape: tuple[int, int, int] = (0, 0, 0)
+
+
+@dataclass
+class Softmax:
+    """A softmax: what it was given, along which axis, and from which products of which modules."""
+
+    scores: Tensor
+    axis: int
+    origin: Origin
+    modules: tuple[tuple[str, int], ...]
+
+
+@dataclass
+class Numbers:
+    """The numbers of all outputs: the same in every pass."""
+
+    first: dict[str, int] = field(default_factory=dict)
+    size: int = 1
+
+    def of(self, key: str, count: int) -> int:
+        """The first of as many as a key has."""
+        if key not in self.first:
+            self.first[key] = self.size
+            self.size += count
+        return self.first[key]
+
+
+class RealMaps(Protocol):
+    """What computes some linear maps with their weights, and takes the products of what comes of them."""
+
+    def holds(self, name: str) -> bool:
+        """Whether the map of this weight is to be computed."""
+        ...
+
+    def apply(self, name: str, given: Tensor, weight: Tensor, origin: Origin) -> Tensor:
+        """Of the input (tokens, inputs), from an origin, and the meta tensor (inputs, outputs)."""
+        ...
+
+    def met(self, product: str, left: Tensor, right: Tensor) -> None:
+        """A product of (n, m, d) and (n, s, d)."""
+        ...
+
+
+class ForwardPass(TorchDispatchMode):
+    """One pass; see the module. What it met is in ``linears``, ``products``, ``softmaxes`` and ``outputs``.
+
+    Args:
+        names: parameter by the storage of its meta tensor.
+        numbers: shared by the passes.
+        tagged: products of queries and keys that count double in a tagged pass; None in a plain one.
+        neutral: whether rotation is stepped over.
+        real: computes the maps that are to be, with weights; None where all are made up.
+    """
+
+    def __init__(
+        self,
+        names: Mapping[int, str],
+        numbers: Numbers,
+        *,
+        tagged: frozenset[str] | None = None,
+        neutral: bool = True,
+        real: RealMaps | None = None,
+    ) -> None:
+        super().__init__()
+        self.linears: dict[str, Linear] = {}
+        self.products: dict[str, Contraction] = {}
+        self.softmaxes: dict[str, Softmax] = {}
+        self.outputs: dict[str, Contraction] = {}
+        self.modules: list[tuple[str, int]] = [("", 0)]
+        self.entered: set[str] = set()
+        self._names = names
+        self._numbers = numbers
+        self._tagged = tagged
+        self._neutral = neutral
+        self._real = real
+        self._origins: dict[int, Origin] = {}
+        self._held: dict[int, StorageWeakRef] = {}  # so that no other storage gets the address of one that is gone
+        self._met: Counter[str] = Counter()
+        self._clock = 0
+
+    # -- origins ----------------------------------------------------------------------------------------------------
+
+    def origin(self, *tensors: Tensor) -> Origin:
+        """Of what is made of these."""
+        each = [self._origins.get(_storage(tensor), _NOWHERE) for tensor in tensors]
+        return Origin(
+            content=any(one.content for one in each),
+            linear=any(one.linear for one in each),
+            marks=frozenset().union(*(one.marks for one in each)),
+            products=frozenset().union(*(one.products for one in each)),
+            softmax=frozenset().union(*(one.softmax for one in each)),
+            maps=frozenset().union(*(one.maps for one in each)),
+            born=max((one.born for one in each), default=0),
+        )
+
+    def declare(self, tensor: Tensor, origin: Origin) -> Tensor:
+        """Say where a tensor comes from."""
+        self._origins[_storage(tensor)] = origin
+        self._held.setdefault(_storage(tensor), StorageWeakRef(tensor.untyped_storage()))
+        return tensor
+
+    def declare_input(self, tensor: Tensor) -> None:
+        """One of the model's inputs."""
+        self.declare(tensor, Origin(content=True))
+
+    def _inherit(self, result: Any, given: list[Tensor], marks: frozenset[Mark]) -> None:
+        origin = self.origin(*given)
+        before = {_storage(tensor) for tensor in given}
+        for tensor in tree_leaves(result):
+            if isinstance(tensor, Tensor):
+                same = _storage(tensor) in before
+                born = self._origins.get(_storage(tensor), _NOWHERE).born if same else self._clock
+                carried = replace(origin, marks=origin.marks | marks, born=born)
+                if not (tensor.is_floating_point() or tensor.is_complex()):  # a mask, or where to look
+                    carried = Origin(origin.content, born=born)
+                self.declare(tensor, carried)
+
+    def _key(self, what: str) -> str:
+        key = f"{self.modules[-1][0]}|{what}"
+        self._met[key] += 1
+        return f"{key}|{self._met[key]}"
+
+    # -- what an operation gives ------------------------------------------------------------------------------------
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """The operation with meta tensors as parameters, everything else on the CPU and in float64."""
+        kwargs = dict(kwargs or {})
+        self._clock += 1
+        if isinstance(kwargs.get("device"), torch.device):
+            kwargs["device"] = torch.device("cpu")
+        if isinstance(dtype := kwargs.get("dtype"), torch.dtype):
+            kwargs["dtype"] = _widened(dtype)
+        given = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
+        if func._schema.name.removeprefix("aten::") in _ROTATION:  # of learned angles too
+            args = given = [self._made_up(tensor) for tensor in given]
+        stored = [tensor.is_meta for tensor in given]
+        name = func._schema.name.removeprefix("aten::")
+        if name in _MULTIPLY and self._operands(name, args)[0].is_floating_point():
+            return self._multiply(name, args, kwargs)
+        marks: frozenset[Mark] = frozenset()
+        if all(stored) and stored:
+            copied = name == "_to_copy" or (name == "clone" and given[0].is_contiguous())
+            copied = copied and given[0].is_floating_point()  # the same parameter, wherever and of whatever type
+            result = given[0].detach() if copied else func(*args, **kwargs)
+        elif any(stored):
+            marks = frozenset(
+                Mark("gain" if name.startswith(("mul", "div")) else "bias", self._names[_storage(tensor)])
+                for tensor in given
+                if tensor.is_meta and _storage(tensor) in self._names
+            )
+            result = self._mixed(func, name, args, kwargs)
+        elif name in ("_softmax", "_safe_softmax"):
+            return self._softmax(args[0], args[1])
+        elif name == "mul" and self._neutral and (turned := self._turned(*args)) is not None:
+            result = turned
+        elif name in ("max", "amax") and self.origin(given[0]).products:  # taken off before a softmax
+            result = tree_map(lambda one: torch.zeros_like(one), func(*args, **kwargs))
+        elif name in _NEUTRAL and (self._neutral or name not in _ROTATION) and args[0].is_floating_point():
+            result = _NEUTRAL[name](*args)
+            marks = frozenset({Mark(name, self.modules[-1][0])} if name not in _ROTATION else ())
+        else:
+            result = func(*args, **kwargs)
+        self._inherit(result, given, marks)
+        return result
+
+    def _mixed(self, func: Any, name: str, args: Any, kwargs: dict[str, Any]) -> Any:
+        """Of parameters and activations together: biases and gains are neutral, all else is noise."""
+        if name == "convolution":
+            return self._convolve(func, args, kwargs)
+        if name in _NORMS:
+            return _copy(args[0]), args[0].new_zeros(1), args[0].new_ones(1)
+        if name.rstrip("_") in ("add", "mul", "sub", "div") and not args[0].is_meta:
+            if name.endswith("_"):
+                return args[0]
+            return _copy(args[0].expand(torch.broadcast_shapes(args[0].shape, args[1].shape)))
+        if name in ("add", "mul"):
+            return _copy(args[1].expand(torch.broadcast_shapes(args[0].shape, args[1].shape)))
+        if name not in ("embedding", "_grouped_mm") and all(
+            leaf.numel() <= 2**22 for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)
+        ):
+            real_args, real_kwargs = tree_map(self._made_up, (args, kwargs))
+            return func(*real_args, **real_kwargs)
+        meta_args, meta_kwargs = tree_map(_to_meta, (args, kwargs))
+        shapes = func(*meta_args, **meta_kwargs)
+        key = self._key(name)
+        return tree_map(lambda one: _noise(key, one.shape) if isinstance(one, Tensor) else one, shapes)
+
+    def _turned(self, *factors: Any) -> Tensor | None:
+        """What a complex rotation by position leaves of the other factor; None where there is no such rotation."""
+        tensors = [one for one in factors if isinstance(one, Tensor) and one.is_complex()]
+        turning = [one for one in tensors if not self.origin(one).linear]
+        if len(tensors) != 2 or len(turning) != 1:
+            return None
+        (kept,) = (one for one in tensors if one is not turning[0])
+        return kept * turning[0].abs()
+
+    def _made_up(self, leaf: Any) -> Any:
+        """Noise in place of a parameter."""
+        if not (isinstance(leaf, Tensor) and leaf.is_meta):
+            return leaf
+        if not leaf.is_floating_point():
+            return torch.zeros(leaf.shape, dtype=leaf.dtype)
+        name = self._names.get(_storage(leaf), "")
+        return self.declare(_noise(name, leaf.shape), Origin(content=False, born=self._clock))
+
+    # -- products ---------------------------------------------------------------------------------------------------
+
+    @staticmethod
+    def _operands(name: str, args: Any) -> tuple[Tensor, Tensor]:
+        start = 1 if name in ("addmm", "baddbmm", "addbmm", "addmv") else 0
+        return args[start], args[start + 1]
+
+    def _multiply(self, name: str, args: Any, kwargs: dict[str, Any]) -> Tensor:
+        left, right = self._operands(name, args)
+        added = args[0] if name in ("addmm", "baddbmm", "addmv") else None
+        vector = right.ndim == 1
+        if vector:
+            right = right.unsqueeze(-1)
+        marks: frozenset[Mark] = frozenset()
+        if added is not None and added.is_meta and _storage(added) in self._names:
+            marks = frozenset({Mark("bias", self._names[_storage(added)])})
+        if left.is_meta and right.is_meta:
+            left = self._made_up(left)  # tokens that are parameters: queries of a resampler, positions
+        if right.is_meta:
+            result = self._linear(left, right, marks)
+        elif left.is_meta:
+            result = self._linear(right.mT, left.mT, marks).mT
+        else:
+            result = self._product(left, right)
+        if added is not None and not added.is_meta:
+            origin = self.origin(result, added)
+            result = kwargs.get("beta", 1) * added + kwargs.get("alpha", 1) * result
+            self.declare(result, replace(origin, born=self._clock))
+        if vector:
+            origin = self.origin(result)
+            result = self.declare(result.squeeze(-1), origin)
+        return result
+
+    def _linear(self, given: Tensor, weight: Tensor, marks: frozenset[Mark]) -> Tensor:
+        """Of (tokens, inputs) and (inputs, outputs), or both with a batch axis in front."""
+        shape = (*given.shape[:-1], weight.shape[-1])
+        held = self._names.get(_storage(weight))
+        key = self._key(f"linear {held or ''}")
+        n_batch = weight.shape[0] if weight.ndim == 3 else 1
+        origin = self.origin(given)
+        if given.shape[-1] != weight.shape[-2]:
+            raise ValueError(f"{given.shape[-1]} inputs of {held or 'a map'} of {weight.shape[-2]}")
+        if held is None:
+            return self.declare(_noise(key, shape), Origin(content=origin.content, born=self._clock))
+        if self._real is not None and self._real.holds(held):
+            result = self._real.apply(held, given, weight, origin)
+            return self.declare(result, Origin(origin.content, True, marks, born=self._clock, maps=frozenset({held})))
+        batch = weight.stride(0) if weight.ndim == 3 and n_batch > 1 else 0
+        n_rows = weight.shape[-1] * (n_batch if batch else 1)
+        first = self._numbers.of(key, n_rows)
+        rows = _values(key, n_rows)
+        lies = Weight(
+            held,
+            weight.storage_offset(),
+            batch,
+            weight.stride(-1),
+            weight.stride(-2),
+            n_batch if batch else 1,
+            weight.shape[-1],
+            weight.shape[-2],
+        )
+        self.linears[key] = Linear(lies, first, rows, given[..., :_KEPT, :].clone(), origin, marks)
+        sent = rows * self._tags(first, n_rows)
+        if weight.ndim == 3:
+            sent = sent.reshape(-1, 1, weight.shape[-1])
+        result = (tokens(given.shape[-2])[:, None] * sent).expand(shape).clone()
+        maps = frozenset({held})
+        return self.declare(result, Origin(origin.content, True, marks, born=self._clock, maps=maps))
+
+    def _convolve(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Tensor:
+        given, weight, bias, *_, groups = args
+        shape = func(*tree_map(_to_meta, args), **kwargs).shape
+        plain = (
+            weight.is_meta and not given.is_meta and groups == 1 and not args[6] and set(weight.shape[2:]) == {1}
+        )  # of kernel size 1: a linear map of the channels
+        if plain and shape[2:] == given.shape[2:]:
+            marks = frozenset({Mark("bias", self._names[_storage(bias)])}) if bias is not None else frozenset()
+            channels_last = given.movedim(1, -1).flatten(0, -2)
+            self.declare(channels_last, self.origin(given))
+            matrix = weight.flatten(1).t()
+            result = self._linear(channels_last, matrix, marks)
+            origin = self.origin(result)
+            result = result.reshape(given.shape[0], *given.shape[2:], -1).movedim(-1, 1)
+            return self.declare(result.contiguous(), origin)
+        return _noise(self._key("convolution"), shape)
+
+    def _product(self, left: Tensor, right: Tensor) -> Tensor:
+        origins = self.origin(left), self.origin(right)
+        batched = left.ndim == 3
+        both = (left if batched else left[None]), (right if batched else right[None]).mT
+        shape = (*left.shape[:-1], right.shape[-1])
+        if any(one.softmax for one in origins):
+            key = self._key("output")
+            met = Contraction(both[0][:, :_KEPT, :_KEPT].clone(), both[1][..., :_KEPT].clone(), origins)
+            count = left.shape[0] * shape[-1] * shape[-2] if batched else shape[0] * shape[1]
+            met.first = self._numbers.of(key, count)
+            met.shape = (both[0].shape[0], shape[-2], shape[-1])
+            self.outputs[key] = met
+            values = _values(key, count) * self._tags(met.first, count)
+            content = any(one.content for one in origins)
+            return self.declare(values.reshape(shape), Origin(content, True, born=self._clock))
+        if not any(one.linear for one in origins):
+            result = torch.matmul(left, right)  # of positions alone: angles of rotation, say
+            return self.declare(result, Origin(content=any(one.content for one in origins), born=self._clock))
+        key = self._key("product")
+        if self._real is not None:
+            self._real.met(key, *both)
+        else:
+            self.products[key] = Contraction(_sampled(both[0]), _sampled(both[1]), origins)
+        n, m = both[0].shape[:2]
+        seen = torch.arange(1, m + 1, dtype=torch.float64)[:, None] + (
+            torch.arange(n, dtype=torch.float64)[:, None, None] / (2 * n)
+        )
+        if self._tagged is not None and key in self._tagged:
+            seen = 2 * seen
+        result = seen.expand(n, m, shape[-1]).clone().reshape(shape)
+        content = any(one.content for one in origins)
+        return self.declare(result, Origin(content, True, products=frozenset({key}), born=self._clock))
+
+    def _softmax(self, scores: Tensor, axis: int) -> Tensor:
+        """Itself without what is masked: weights only carry which products they come from."""
+        key = self._key("softmax")
+        origin = self.origin(scores)
+        shown = torch.where(scores.abs() < _MASKED, scores, 0.0).nan_to_num()
+        self.softmaxes[key] = Softmax(
+            scores[(..., *(slice(_KEPT),) * min(scores.ndim, 2))].clone(),
+            axis % scores.ndim,
+            origin,
+            tuple(self.modules),
+        )
+        return self.declare(shown, Origin(origin.content, True, softmax=frozenset({key}), born=self._clock))
+
+    def _tags(self, first: int, count: int) -> Tensor:
+        numbers = torch.arange(first, first + count, dtype=torch.float64)
+        return torch.ones(count, dtype=torch.float64) if self._tagged is None else 1 + numbers * TAG
+
+
+_NOWHERE = Origin()
+_MULTIPLY = {"mm", "bmm", "addmm", "baddbmm", "mv", "addmv"}
+_ROTATION = {"cos", "sin", "polar"}
+_NORMS = {"native_layer_norm", "native_group_norm", "native_batch_norm", "_native_batch_norm_legit_no_training"}
+_NEUTRAL: Mapping[str, Callable[..., Any]] = {
+    "cos": lambda x, *_: torch.ones_like(x),
+    "sin": lambda x, *_: torch.zeros_like(x),
+    "polar": lambda x, *_: torch.complex(x, torch.zeros_like(x)),
+    "rsqrt": lambda x, *_: torch.ones_like(x),
+    "linalg_vector_norm": lambda x, *_: torch.ones_like(torch.linalg.vector_norm(x, *_)),
+    "sigmoid": lambda x, *_: torch.ones_like(x),
+    "tanh": lambda x, *_: x.clone(),
+    **{norm: lambda x, *_: (_copy(x), x.new_zeros(1), x.new_ones(1)) for norm in _NORMS},
+    "_fused_rms_norm": lambda x, *_: (_copy(x), x.new_ones(1)),
+}
+
+
+def _sampled(operand: Tensor) -> Tensor:
+    """Of queries or keys (n, token, d) the first tokens, where the others are of the same head: u[t] · v[r] all."""
+    first = operand[:, :1]
+    same = (operand * first[..., :1] - operand[..., :1] * first).abs().amax() < 1e-9 * operand.abs().amax() ** 2
+    return operand[:, : _KEPT if bool(same) else None].clone()
+
+
+def _copy(tensor: Tensor) -> Tensor:
+    return tensor.clone(memory_format=torch.contiguous_format)
+
+
+def _storage(tensor: Tensor) -> int:
+    return tensor.untyped_storage()._cdata
+
+
+def _widened(dtype: torch.dtype) -> torch.dtype:
+    if dtype in _COMPLEX:
+        return torch.complex128
+    return torch.float64 if dtype.is_floating_point else dtype
+
+
+def _to_meta(leaf: Any) -> Any:
+    if not isinstance(leaf, Tensor):
+        return leaf
+    return torch.empty_strided(leaf.shape, leaf.stride(), dtype=_widened(leaf.dtype), device="meta")
+
+
+def _generator(key: str) -> torch.Generator:
+    return torch.Generator().manual_seed(crc32(key.encode()))
+
+
+def _noise(key: str, shape: torch.Size | tuple[int, ...]) -> Tensor:
+    return torch.randn(shape, generator=_generator(key), dtype=torch.float64)
+
+
+def _values(key: str, count: int) -> Tensor:
+    """Between 1 and 2 or -2 and -1: never near nothing."""
+    drawn = torch.rand(count, 2, generator=_generator(key), dtype=torch.float64)
+    return (1 + drawn[:, 0]) * torch.where(drawn[:, 1] < 0.5, -1.0, 1.0)
+
+
+@lru_cache(maxsize=4)
+def tokens(count: int) -> Tensor:
+    """u[t], the same for every map. Not to be written to."""
+    return 1 + torch.rand(count, generator=_generator("tokens"), dtype=torch.float64)
+
+
+class _PlainAttention(TorchFunctionMode):
+    """Attention written out, in place of torch's own function for it."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is not nn.functional.scaled_dot_product_attention:
+            return func(*args, **(kwargs or {}))
+        return _attention(*args, **(kwargs or {}))
+
+
+def _attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> Tensor:
+    """Without a causal mask, which changes no product; heads lie behind tokens, as torch's own lets them."""
+    if enable_gqa:
+        group = query.shape[-3] // key.shape[-3]
+        key, value = (one.repeat_interleave(group, -3) for one in (key, value))
+    scores = query @ key.mT * (query.shape[-1] ** -0.5 if scale is None else scale)
+    if attn_mask is not None:
+        scores = scores.masked_fill(~attn_mask, -torch.inf) if attn_mask.dtype == torch.bool else scores + attn_mask
+    result = scores.softmax(-1) @ value
+    return result.transpose(-3, -2).contiguous().transpose(-3, -2) if result.ndim > 3 else result
+
+
+@contextmanager
+def running(module: nn.Module, taken: ForwardPass, prefix: str = "") -> Iterator[None]:
+    """A forward pass of a module under way: its norms are neutral, and the pass knows in which module it is."""
+    paths = {id(one): (prefix + path).rstrip(".") for path, one in module.named_modules()}
+
+    def enter(one: nn.Module, _: Any) -> None:
+        if id(one) in paths:
+            taken.modules.append((paths[id(one)], taken._clock))
+            taken.entered.add(paths[id(one)])
+
+    def leave(one: nn.Module, args: Any, kwargs: Any, result: Any) -> Any:
+        if id(one) not in paths:
+            return None
+        taken.modules.pop()
+        given = args[0] if args else next(iter(kwargs.values()), None)
+        if not (is_norm(one) and isinstance(given, Tensor) and isinstance(result, Tensor)):
+            return None
+        if given.shape != result.shape or given.is_meta:
+            return None
+        origin = taken.origin(given)
+        mark = Mark("norm", paths[id(one)])
+        return taken.declare(_copy(given), replace(origin, marks=origin.marks | {mark}))
+
+    hooks = nn.modules.module
+    with ExitStack() as stack:
+        before = torch.get_default_dtype()
+        stack.callback(torch.set_default_dtype, before)
+        torch.set_default_dtype(torch.float64)
+        fast = torch.backends.mha.get_fastpath_enabled()
+        stack.callback(torch.backends.mha.set_fastpath_enabled, fast)
+        torch.backends.mha.set_fastpath_enabled(False)
+        stack.enter_context(torch.no_grad())
+        for handle in (
+            hooks.register_module_forward_pre_hook(enter),
+            hooks.register_module_forward_hook(leave, with_kwargs=True),
+        ):
+            stack.callback(handle.remove)
+        stack.enter_context(_PlainAttention())
+        stack.enter_context(taken)
+        yield
+
+
+def is_norm(module: nn.Module) -> bool:
+    """Whether a module is a norm by its name, and holds no other."""
+    return "norm" in type(module).__name__.lower() and next(module.children(), None) is None

@@ -1,0 +1,151 @@
+"""A network of ``transformers`` without its weights, and what its forward passes show of it.
+
+The class is built from its configuration with the code of ``transformers`` alone, on torch's ``meta`` device: shapes and
+no values. No remote code is run: a configuration that names its own code, of a type that ``transformers`` does not know,
+is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+from torch import nn
+
+from rmtbase.errors import CheckpointError, UnknownArchitectureError
+from rmtbase.models._probe import Reading
+from rmtbase.models._probe_inputs import possible_inputs
+from rmtbase.shown import quoted
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part of a network that can be run by itself: under which name, and what its passes showed."""
+
+    module: nn.Module
+    prefix: str
+    reading: Reading
+
+
+def build(config: Mapping[str, Any], path: Path) -> nn.Module:
+    """The network of a configuration, its parameters on ``meta``, what it holds besides with its values.
+
+    Raises:
+        UnknownArchitectureError: ``transformers`` does not know the type.
+        CheckpointError: its class cannot be made of this configuration.
+    """
+    known = transformers.models.auto.configuration_auto.CONFIG_MAPPING
+    name = config.get("model_type")
+    if not isinstance(name, str) or name not in known:
+        if "auto_map" in config:
+            raise CheckpointError(
+                path,
+                f"model_type {quoted(str(name))} brings its own code (auto_map), which is not run; expected a type of "
+                f"transformers {transformers.__version__}: load it yourself and pass the module",
+            )
+        raise UnknownArchitectureError(path, str(name), tuple(sorted(known.keys())))
+    try:
+        own = {key: one for key, one in config.items() if key != "auto_map"}
+        made = known[name].from_dict(transformers.PreTrainedConfig._decode_special_floats(own))
+        with torch.device("meta"):
+            of_class = _class(config, made)
+            network = of_class(made) if of_class else transformers.AutoModel.from_config(made)
+    except Exception as error:  # whatever a class of transformers raises
+        raise CheckpointError(path, f"transformers cannot build {quoted(name)}: {error}") from error
+    _with_buffers(network)
+    return network.eval()
+
+
+def _class(config: Mapping[str, Any], made: Any) -> type | None:
+    """The class that the checkpoint was saved from, or one that its configuration makes; None where AutoModel knows."""
+    module = import_module(type(made).__module__.replace("configuration_", "modeling_"))
+    of_type = [
+        one
+        for one in vars(module).values()
+        if isinstance(one, type)
+        and issubclass(one, transformers.PreTrainedModel)
+        and getattr(one, "config_class", None) is type(made)
+    ]
+    named = config.get("architectures") or ()
+    saved = [one for one in of_type if one.__name__ in named]
+    automatic = type(made) in transformers.AutoModel._model_mapping
+    return next(
+        iter(saved or ([] if automatic else [one for one in of_type if "PreTrained" not in one.__name__])), None
+    )
+
+
+def _with_buffers(network: nn.Module) -> None:
+    """What is no parameter gets its values, as loading gives them: noise first, then what the class sets."""
+    generator = torch.Generator().manual_seed(5)
+    for module in network.modules():
+        for name, buffer in module._buffers.items():
+            if buffer is not None and buffer.is_meta:
+                real = torch.zeros(buffer.shape, dtype=buffer.dtype)
+                module._buffers[name] = real.uniform_(generator=generator) if buffer.is_floating_point() else real
+    with torch.no_grad():
+        network.initialize_weights()
+
+
+@contextmanager
+def written_out(network: nn.Module) -> Iterator[None]:
+    """Attention and experts written out in torch, rather than by kernels, as long as this lasts."""
+    configs = {id(one): one for module in network.modules() if (one := getattr(module, "config", None)) is not None}
+    kept = [
+        (one, name, one.__dict__[name])
+        for one in configs.values()
+        for name in ("_attn_implementation_internal", "_experts_implementation_internal")
+        if name in getattr(one, "__dict__", {})
+    ]
+    try:
+        for one, name, _ in kept:
+            one.__dict__[name] = "eager"
+        yield
+    finally:
+        for one, name, value in kept:
+            one.__dict__[name] = value
+
+
+def read_parts(network: nn.Module, inputs: Mapping[str, Any] | None = None) -> list[Part]:
+    """The whole network for inputs that it accepts, then those of its models that did not run.
+
+    Raises:
+        Exception: what the network raised for the likeliest inputs, where none of its parts runs.
+    """
+    parts: list[Part] = []
+    entered: set[str] = set()
+    first: Exception | None = None
+    with written_out(network):
+        for path, module in network.named_modules():
+            if path and (path in entered or not isinstance(module, transformers.PreTrainedModel)):
+                continue
+            prefix = f"{path}." if path else ""
+            for given in [inputs] if inputs is not None and not path else possible_inputs(module):
+                try:
+                    reading = Reading.of(module, given, prefix)
+                except Exception as error:  # other inputs may do
+                    first = first or error
+                else:
+                    parts.append(Part(module, prefix, reading))
+                    entered |= reading.plain.entered
+                    break
+    if not parts:
+        raise first or ValueError(f"no inputs are known for {type(network).__name__}")
+    return parts
+
+
+def never_run(network: nn.Module, parts: list[Part]) -> list[str]:
+    """Modules that are attention by their name and hold parameters, and that no pass entered."""
+    entered = {path for part in parts for path in part.reading.plain.entered}
+    return [
+        path
+        for path, module in network.named_modules()
+        if "attention" in type(module).__name__.lower()
+        and path not in entered
+        and next(module.parameters(), None) is not None
+    ]

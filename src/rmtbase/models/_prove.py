@@ -1,0 +1,159 @@
+"""Proof of attention sites with a model's real weights: q·k of its own forward pass is xᵀ W_QK x′, head by head."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+import transformers
+from jaxtyping import Float
+from torch import Tensor
+
+from rmtbase.errors import CheckpointError
+from rmtbase.models._probe import Met, run
+from rmtbase.models._probe_forward import Numbers, Origin
+from rmtbase.models._probe_network import Part, written_out
+from rmtbase.models._sites import Expression, Read, Site
+
+TOLERANCE = 1e-9
+"""Of q·k, relative to |q| |k|."""
+
+
+def prove_parts(
+    sites: Sequence[Site], parts: Sequence[Part], stored: Mapping[str, Expression], read: Read, path: Path
+) -> str:
+    """Compare the products of the queries and keys of each site's module with its expressions.
+
+    The maps of queries and keys run with the real weights in float64, on two inputs of noise; biases, norms, gains and
+    rotation are neutral as they are for the sites. One weight is in memory at a time, and one site's W_Q and W_K.
+
+    Args:
+        sites: of the names that ``read`` knows.
+        parts: of the network.
+        stored: what each of its parameters is of the stored tensors.
+        read: gives a stored tensor.
+        path: what messages call the checkpoint.
+
+    Raises:
+        CheckpointError: names the site and head at which they differ.
+    """
+    wanted = {frozenset(_tensors(site)): site for site in sites}
+    proved: set[frozenset[str]] = set()
+    for part in parts:
+        by_product: dict[str, tuple[Met, Site]] = {}
+        for met in part.reading.met.values():
+            names = frozenset(name for one in _tensors(met.site) if one in stored for name in stored[one].tensors())
+            if names in wanted and names not in proved:
+                proved.add(names)
+                by_product[met.product] = met, wanted[names]
+        if not by_product:
+            continue
+        proof = _Proof(by_product, stored, read, path)
+        with written_out(part.module):
+            run(part.module, part.reading.inputs, Numbers(), real=proof, prefix=part.prefix)
+        if proof.left:
+            met, site = next(iter(proof.left.values()))
+            raise CheckpointError(path, f"{site.place}: {met.site.module} was not run again; expected its proof")
+    for names, site in wanted.items():
+        if names not in proved:
+            raise CheckpointError(
+                path,
+                f"{site.place}: no attention of {type(parts[0].module).__name__} has queries and keys of "
+                f"{', '.join(sorted(names))}; expected one",
+            )
+    return f"proved against transformers' own forward pass (transformers {transformers.__version__})"
+
+
+def _tensors(site: Site) -> list[str]:
+    return [name for one in (site.query, site.key) if one is not None for name in one.tensors()]
+
+
+class _Proof:
+    """Real maps of queries and keys, each site compared when its product comes."""
+
+    def __init__(
+        self,
+        by_product: Mapping[str, tuple[Met, Site]],
+        stored: Mapping[str, Expression],
+        read: Read,
+        path: Path,
+    ) -> None:
+        self.left = dict(by_product)
+        self._stored, self._read, self._path = stored, read, path
+        self._of_site: dict[str, frozenset[str]] = {}
+        for met, _ in by_product.values():
+            names = frozenset(_tensors(met.site))
+            for name in names:
+                self._of_site[name] = self._of_site.get(name, frozenset()) | names
+        self._leaves: dict[str, Float[np.ndarray, "2 d_in"]] = {}
+
+    def holds(self, name: str) -> bool:
+        """Those of queries and keys."""
+        return name in self._of_site
+
+    def apply(self, name: str, given: Tensor, weight: Tensor, origin: Origin) -> Tensor:
+        """With noise in place of what the site reads, two tokens in turn."""
+        if not (origin.maps and origin.maps <= self._of_site[name]):  # else a factor before it
+            width = given.shape[-1]
+            noise = torch.randn(2, width, generator=torch.Generator().manual_seed(width), dtype=torch.float64)
+            self._leaves[name] = noise.numpy()
+            given = noise[torch.arange(given.shape[-2]) % 2].expand(given.shape)
+        matrix = self._stored[name].evaluate(self._read)  # as it is stored, or rows of what is
+        values = np.ascontiguousarray(matrix, dtype=np.float64)
+        return given @ torch.from_numpy(values).flatten().as_strided(
+            weight.shape, weight.stride(), weight.storage_offset()
+        )
+
+    def met(self, product: str, left: Tensor, right: Tensor) -> None:
+        """Compare the site whose product it is."""
+        if product not in self.left:
+            return
+        met, site = self.left.pop(product)
+        queries, keys = (left.numpy(), right.numpy()) if met.queries_left else (right.numpy(), left.numpy())
+        queries = queries[:, : met.heads.shape[1]]
+        of_queries = self._leaf(met.site.query)
+        of_keys = self._leaf(met.site.key)
+        found = queries @ keys.swapaxes(1, 2) / met.factor  # (n, query token, key token)
+        expected = self._expected(site, met.site, of_queries, of_keys)[met.heads]  # (n, query token, 2, 2)
+        present = np.any(keys != 0, axis=-1)[:, None, :, None, None]  # not what fills a window up
+        off = np.where(present, np.abs(found[..., None, None] - expected[:, :, None]), 0.0)
+        off = off.min(axis=-1).max(axis=2)  # of the nearest key token, worst of all; (n, query token, 2)
+        nearest = off.argmin(axis=-1)
+        size = np.abs(expected).max(axis=(-1, -2))
+        wrong = off.min(axis=-1) / np.maximum(size, np.finfo(float).tiny)
+        if np.all(wrong < TOLERANCE) and len(np.unique(nearest)) == 2:
+            return
+        n, token = np.unravel_index(np.argmax(wrong), wrong.shape)
+        head = int(met.heads[n, token])
+        raise CheckpointError(
+            self._path,
+            f"{site.place} head {head}: q·k of {met.site.module} is {found[n, token, 0]:.6g} for an input of noise; "
+            f"expected {' or '.join(f'{one:.6g}' for one in expected[n, token].ravel())}, as W_QK of "
+            f"{', '.join(sorted(set(_tensors(site))))} gives it",
+        )
+
+    def _leaf(self, matrix: Expression | None) -> np.ndarray:
+        """The noise that a matrix read."""
+        return next(self._leaves[name] for name in (matrix.tensors() if matrix else ()) if name in self._leaves)
+
+    def _expected(self, site: Site, traced: Site, of_queries: np.ndarray, of_keys: np.ndarray) -> np.ndarray:
+        """xᵀ W_QK x′ for each head and the two tokens of noise, (head, 2, 2)."""
+        for name in ("n_heads", "n_key_heads", "d_head", "d_query", "d_key"):
+            found, expected = getattr(site, name), getattr(traced, name)
+            if found != expected and (name != "n_key_heads" or traced.n_heads % found):
+                raise CheckpointError(
+                    self._path, f"{site.place}: {name} {found}; expected {expected}, as {traced.module} has it"
+                )
+        scales = site.logit_scale, traced.logit_scale
+        if None not in scales and not np.isclose(*scales, rtol=1e-6, atol=0):
+            raise CheckpointError(
+                self._path, f"{site.place}: logit scale {scales[0]}; expected {scales[1]}, as {traced.module} has it"
+            )
+        assert site.query is not None and site.key is not None
+        query = of_queries @ site.query.evaluate(self._read).T.astype(np.float64)
+        key = of_keys @ site.key.evaluate(self._read).T.astype(np.float64)
+        query_heads = query.reshape(2, site.n_heads, site.d_head)
+        key_heads = key.reshape(2, site.n_key_heads, site.d_head).repeat(site.n_heads // site.n_key_heads, axis=1)
+        return np.einsum("ihd,jhd->hij", query_heads, key_heads)

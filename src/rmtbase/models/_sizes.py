@@ -1,0 +1,179 @@
+"""The sizes that a configuration gives, by the words that the table has for them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from rmtbase.errors import CheckpointError
+from rmtbase.models._layout_table import Entry
+from rmtbase.shown import quoted
+
+# Said of an architecture that has no key of its own for it, these can only repeat what it is there by definition.
+_USUAL_WORDS = {"d_head": ("head_dim", "head_size", "attention_head_size"), "n_key_heads": ("num_key_value_heads",)}
+SIZES = (
+    *("n_layers", "n_heads", "d_model", "n_key_heads", "d_rotary", "d_head", "d_value", "d_mlp", "d_latent"),
+    "d_query_latent",
+)
+"""In the order in which they are read: one may be said of those before it."""
+
+
+class Sizes:
+    """The sizes that a configuration gives, and the words in which it does."""
+
+    def __init__(self, entry: Entry, path: Path) -> None:
+        self._config, self._entry, self._path = entry.config, entry, path
+        self.said: list[str] = []
+        self.sizes: dict[str, int] = {}
+        for name in SIZES:
+            value = self._of(entry.sizes[name], optional=name == "d_mlp") if name in entry.sizes else None
+            if value is not None:
+                self.sizes[name] = value
+        self.sizes.setdefault("n_key_heads", self.sizes["n_heads"])
+        self.sizes.setdefault("d_value", self.sizes["d_head"])
+        if self.sizes["n_heads"] % self.sizes["n_key_heads"]:
+            raise CheckpointError(
+                path, f"{self.because}: expected a number of heads that is a multiple of the key heads"
+            )
+        self._require_agreement()
+
+    @property
+    def because(self) -> str:
+        """The keys that were read, and their values."""
+        return ", ".join(dict.fromkeys(self.said))
+
+    def _of(self, text: str, optional: bool = False) -> int | None:
+        """The value of ``a or b else c / d``: keys, the first present counting, or else a number, key or ratio."""
+        keys, _, otherwise = text.partition(" else ")
+        named = keys.split(" or ")
+        if re.fullmatch(r"\w+", named[0]) and not named[0].isdigit():
+            for key in named:
+                value = self._config.get(key)
+                if value is not None:
+                    return self._positive(key, value)
+            if otherwise:
+                return self._computed(otherwise)
+            if optional:
+                return None
+            raise CheckpointError(self._path, f"no {' or '.join(named)}; expected a positive integer")
+        return self._computed(text)
+
+    def _computed(self, text: str) -> int:
+        """Of numbers and keys with ``*``, ``+`` and ``/`` between them, from left to right."""
+        first, *rest = re.split(r" ([*/+]) ", text)
+        total = self._term(first)
+        for operation, term in zip(rest[::2], rest[1::2], strict=True):
+            value = self._term(term)
+            if operation == "/" and total % value:
+                raise CheckpointError(
+                    self._path, f"{self.because}: expected a head size, or a d_model divisible by the heads"
+                )
+            total = {"*": total * value, "+": total + value, "/": total // value}[operation]
+        return total
+
+    def _term(self, text: str) -> int:
+        if text.isdigit():
+            return int(text)
+        if text in self.sizes:
+            return self.sizes[text]
+        value = self._config.get(text)
+        if value is None:
+            raise CheckpointError(self._path, f"no {text}; expected a positive integer")
+        return self._positive(text, value)
+
+    def _positive(self, key: str, value: Any) -> int:
+        if type(value) is not int or value < 1:
+            raise CheckpointError(self._path, f"{key} = {quoted(value)}; expected a positive integer")
+        self.said.append(f"{key} = {value}")
+        return value
+
+    def _require_agreement(self) -> None:
+        """Raise where two words of one size disagree, or a word that the type does not know says another size."""
+        for name in ("n_layers", "n_heads", "n_key_heads", "d_model", "d_head"):
+            text = self._entry.sizes.get(name, "")
+            named = text.partition(" else ")[0].split(" or ")
+            known = [key for key in named if re.fullmatch(r"[a-z_]\w*", key) and key not in self.sizes]
+            # Latent attention has its own words; one key head for all goes with whatever is said.
+            usual = () if "d_rotary" in self.sizes or text.isdigit() else _USUAL_WORDS.get(name, ())
+            for key in known or usual:
+                said = self._config.get(key)
+                if said is not None and (type(said) is not int or said != self.sizes[name]):
+                    raise CheckpointError(
+                        self._path,
+                        f"{key} = {quoted(said)} beside {self.because}; expected {self.sizes[name]}, as these imply",
+                    )
+
+    def rows(self) -> dict[str, int]:
+        """How many rows each symbol of the table has in all, beside the sizes themselves."""
+        sizes = self.sizes
+        query, key = sizes["n_heads"] * sizes["d_head"], sizes["n_key_heads"] * sizes["d_head"]
+        rows = {**sizes, "q": query, "g": query, "k": key, "v": sizes["n_key_heads"] * sizes["d_value"]}
+        if "d_mlp" in sizes:
+            rows |= dict.fromkeys(("up", "gate", "down"), sizes["d_mlp"])
+        if "d_query_latent" in sizes:
+            rows["a"] = sizes["d_query_latent"]
+        if "d_latent" in sizes:
+            rows |= {"c": sizes["d_latent"], "r": sizes["d_rotary"]}
+            rows["n"] = sizes["n_heads"] * (sizes["d_head"] - sizes["d_rotary"])
+        return rows
+
+    def missing(self, name: str) -> str:
+        """The keys of a size that none of them gives."""
+        return self._entry.sizes.get(name, name).partition(" else ")[0]
+
+    def rotated(self) -> int | None:
+        """How many of a head's dimensions are rotated, None where none are.
+
+        Raises:
+            CheckpointError: the configuration gives a part of them that is none.
+        """
+        text = self._entry.rotated
+        if text is None or text == "?":
+            return None
+        fraction = text.removeprefix("d_head * ")
+        if fraction == text:
+            value = self.number(text)
+            return None if value is None else int(value)
+        found = _held(self._config, fraction)
+        found = (
+            self._config.get("rotary_pct", 0.25 if fraction == "partial_rotary_factor" else 1.0)
+            if found is None
+            else found
+        )
+        if isinstance(found, bool) or not isinstance(found, (int, float)) or not 0 <= found <= 1:
+            raise CheckpointError(
+                self._path, f"the rotated part {quoted(found)} of a head; expected a number from 0 to 1"
+            )
+        return int(self.sizes["d_head"] * found)
+
+    def scale(self) -> float | None:
+        """What q·k is multiplied by before the softmax, None where it is not known."""
+        return self.number(self._entry.scale)
+
+    def number(self, text: str | None) -> float | None:
+        """A number as the table words it: factors, with ``^-0.5`` behind one whose inverse root it is; None for None."""
+        if text is None:
+            return None
+        total = 1.0
+        for term in text.split(" * "):
+            name, root, _ = term.partition("^-0.5")
+            keys, _, otherwise = name.partition(" else ")
+            value = self.sizes.get(keys, _held(self._config, keys))
+            value = (float(otherwise or keys) if value is None else value) if (otherwise or _is_number(keys)) else value
+            if isinstance(value, bool) or not isinstance(value, (int, float)) or value < 0:
+                raise CheckpointError(self._path, f"{keys} = {quoted(value)}; expected a number")
+            total *= value**-0.5 if root else value
+        return total
+
+
+def _held(config: Mapping[str, Any], key: str) -> Any:
+    """What a configuration holds at a key, or in its rotary parameters where it is one of them."""
+    parameters = config.get("rope_parameters")
+    inner = parameters.get(key) if isinstance(parameters, Mapping) else None
+    return config.get(key) if inner is None else inner
+
+
+def _is_number(text: str) -> bool:
+    return re.fullmatch(r"[0-9.]+", text) is not None

@@ -1,0 +1,127 @@
+"""What each parameter of a network is of the tensors that a checkpoint stores, by ``transformers``' own renaming.
+
+A checkpoint may name its tensors otherwise than the class does, hold them without or with the name of the base model in
+front, or hold queries, keys and values as one tensor that is cut on loading. The renaming is taken from
+``transformers``; what it cuts, joins or permutes is followed by the numbers of rows in place of weights.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from copy import deepcopy
+from dataclasses import fields, is_dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+from torch import Tensor as TorchTensor, nn
+from transformers.conversion_mapping import get_model_conversion_mapping
+from transformers.core_model_loading import WeightConverter, WeightRenaming, dot_natural_key, rename_source_key
+
+from rmtbase.errors import CheckpointError
+from rmtbase.models._probe import common_module
+from rmtbase.models._sites import Expression, Site, Stacked, Tensor, take_rows
+from rmtbase.shown import quoted
+
+_SHIFT = 2**32
+
+
+def stored_parameters(
+    network: nn.Module, stored: Mapping[str, tuple[int, ...]], needed: Iterable[str]
+) -> dict[str, Expression]:
+    """The needed parameters, by name, of which the stored tensors (by name, with their shapes) hold all.
+
+    A module that is none of ``transformers`` is stored under its own names.
+    """
+    if not isinstance(network, transformers.PreTrainedModel):
+        return {name: Tensor(name) for name in needed if name in stored}
+    transforms = get_model_conversion_mapping(network)
+    renamings = [one for one in transforms if isinstance(one, WeightRenaming)]
+    converters = [one for one in transforms if isinstance(one, WeightConverter)]
+    state = network.state_dict()
+    plain: dict[str, Expression] = {}
+    converted: dict[str, list[tuple[str, str]]] = defaultdict(list)
+    for name in sorted(stored, key=dot_natural_key):
+        renamed, pattern = rename_source_key(name, renamings, converters, network.base_model_prefix, state)
+        if renamed not in state and name in state:
+            renamed, pattern = rename_source_key(name, [], [], network.base_model_prefix, state)
+        if pattern is None:
+            plain.setdefault(renamed, Tensor(name))
+        else:
+            converted[renamed].append((name, pattern))
+    aliases = defaultdict(list)
+    for name, parameter in network.named_parameters(remove_duplicate=False):
+        aliases[id(parameter)].append(name)
+    result: dict[str, Expression] = {}
+    for name in needed:
+        same = next((each for each in aliases.values() if name in each), [name])
+        found = next((plain[one] for one in same if one in plain), None)
+        found = found or _converted(network, name, converted, converters, stored)
+        if found is not None:
+            result[name] = found
+    return result
+
+
+def _converted(
+    network: transformers.PreTrainedModel,
+    name: str,
+    converted: Mapping[str, list[tuple[str, str]]],
+    converters: list[WeightConverter],
+    stored: Mapping[str, tuple[int, ...]],
+) -> Expression | None:
+    """A parameter that is made of stored matrices on loading, as their rows."""
+    parent = name.rsplit(".", 2)[0]
+    for target, sources in converted.items():
+        if not target.startswith(parent) or any(len(stored[source]) != 2 for source, _ in sources):
+            continue
+        converter = deepcopy(next(one for one in converters if sources[0][1] in one.source_patterns))
+        for number, (source, pattern) in enumerate(sources):
+            rows = number * _SHIFT + torch.arange(stored[source][0])[:, None].expand(-1, 2) * 2 + torch.arange(2)
+            converter.add_tensor(target, source, pattern, rows)
+        made = converter.convert(target, model=network, config=network.config)
+        if name in made:
+            return _rows(made[name], [source for source, _ in sources], stored)
+    return None
+
+
+def _rows(made: TorchTensor | list[TorchTensor], sources: list[str], stored: Mapping[str, Any]) -> Expression | None:
+    """The rows that are numbered so; None where the columns are not as they are stored."""
+    numbers = made[0] if isinstance(made, list) else made
+    if numbers.ndim != 2 or numbers.shape[1] != 2 or not torch.equal(numbers[:, 1], numbers[:, 0] + 1):
+        return None
+    whole = Stacked(tuple(Tensor(source) for source in sources)) if len(sources) > 1 else Tensor(sources[0])
+    before = [sum(stored[source][0] for source in sources[:place]) for place in range(len(sources))]
+    rows = [before[number // _SHIFT] + number % _SHIFT // 2 for number in numbers[:, 0].tolist()]
+    return whole if rows == list(range(len(rows))) and len(sources) > 1 else take_rows(whole, rows)
+
+
+def as_stored(site: Site, parameters: Mapping[str, Expression], path: Path) -> Site:
+    """The site with stored tensors in place of the network's parameters.
+
+    Raises:
+        CheckpointError: names a parameter that the checkpoint does not hold.
+    """
+
+    def of(value: Any) -> Any:
+        if isinstance(value, Tensor):
+            if value.name not in parameters:
+                raise CheckpointError(
+                    path, f"no stored tensor is {quoted(value.name)} of the network; expected one for {site.place}"
+                )
+            held = parameters[value.name]
+            if isinstance(held, Tensor):
+                return replace(value, name=held.name)
+            if value != Tensor(value.name):
+                raise CheckpointError(path, f"{quoted(value.name)} is made of several stored tensors; expected of rows")
+            return held
+        if isinstance(value, tuple):
+            return tuple(map(of, value))
+        if isinstance(value, Expression) and is_dataclass(value):
+            return replace(value, **{one.name: of(getattr(value, one.name)) for one in fields(value)})
+        return value
+
+    matrices = {name: of(getattr(site, name)) for name in ("query", "key", "value", "output")}
+    names = [name for one in matrices.values() if one is not None for name in one.tensors()]
+    return replace(site, **matrices, module=common_module(names))

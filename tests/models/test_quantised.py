@@ -1,0 +1,343 @@
+"""Quantised weights are dequantised as their own libraries do it, to the last bit; what does not fit is named."""
+
+import json
+import tracemalloc
+
+import numpy as np
+import pytest
+import torch
+from quantised_examples import D_IN, D_OUT, EXAMPLES, four_bit, gptq, packed
+from safetensors.torch import save_file
+
+import rmtbase
+from rmtbase.errors import CheckpointError, NonFiniteError, ShapeError
+from rmtbase.models import open_model
+
+LAYER = "model.layers.{}.self_attn."
+CONFIG = {
+    "model_type": "llama",
+    "hidden_size": D_IN,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 6,
+    "num_key_value_heads": 6,
+    "head_dim": D_OUT // 6,
+}
+
+
+def made(example, seed=0):
+    """The tensors of two layers, and the matrices that the library makes of them, by their names."""
+    torch.manual_seed(seed)
+    tensors, references = {}, {}
+    for layer in range(2):
+        for part in ("q_proj", "k_proj"):
+            base = LAYER.format(layer) + part
+            found, reference = example.make(torch.randn(D_OUT, D_IN))
+            tensors |= {base + ending: tensor.contiguous() for ending, tensor in found.items()}
+            references[base + ".weight"] = reference.contiguous()
+    return tensors, references
+
+
+def written(folder, tensors, quantisation=None):
+    folder.mkdir(exist_ok=True)
+    config = CONFIG if quantisation is None else CONFIG | {"quantization_config": quantisation}
+    (folder / "config.json").write_text(json.dumps(config))
+    save_file(tensors, folder / "model.safetensors")
+    return folder
+
+
+def same_bits(model, other):
+    parts = ("attention_query", "attention_key")
+    return all(model.matrix(i, one).tobytes() == other.matrix(i, one).tobytes() for i in range(2) for one in parts)
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_a_matrix_is_what_its_own_library_makes_of_it(name, tmp_path):
+    example = EXAMPLES[name]
+    tensors, references = made(example)
+    model = open_model(written(tmp_path / "quantised", tensors, example.config))
+    plain = open_model(written(tmp_path / "plain", references))
+    assert same_bits(model, plain)
+    assert model.matrix(0, "attention_query").any()
+    (note,) = [note for note in model.notes if note.startswith("quantised")]
+    assert note.startswith(f"quantised with {example.said}: 4 matrices are dequantised, and W_QK carries the rounding")
+    assert [one for one in model.notes if one != note] == list(plain.notes)
+    assert model.least_sigma(0, "attention_query") == plain.least_sigma(0, "attention_query")
+
+
+def test_experts_in_mxfp4_are_read_beside_whole_attention(tmp_path):
+    from transformers.integrations.mxfp4 import convert_moe_packed_tensors
+
+    from rmtbase.models import Checkpoint
+    from rmtbase.models._quantised import dequantised
+
+    torch.manual_seed(5)
+    blocks = torch.randint(0, 256, (3, 8, 2, 16), dtype=torch.uint8)
+    scales = torch.randint(100, 140, (3, 8, 2), dtype=torch.uint8)
+    name = "model.layers.0.mlp.experts.down_proj"
+    folder = written(tmp_path, {f"{name}_blocks": blocks, f"{name}_scales": scales})
+    config = {"quantization_config": {"quant_method": "mxfp4", "modules_to_not_convert": ["model.layers.*.self_attn"]}}
+    checkpoint = dequantised(Checkpoint.open(folder), config, folder / "config.json")
+    assert checkpoint.names == (name,)
+    reference = convert_moe_packed_tensors(blocks, scales).float().numpy()
+    assert checkpoint.shape(name) == reference.shape
+    assert checkpoint.read(name).tobytes() == reference.tobytes()
+    assert checkpoint.read_rows(name, 1, 3).tobytes() == reference[1:3].tobytes()
+
+
+def test_a_module_that_is_quantised_in_memory_is_read_too(tmp_path):
+    for name in ("int8", "nf4, nested", "fp8", "pack-quantized"):
+        tensors, _ = made(EXAMPLES[name])
+        folder = open_model(written(tmp_path, tensors, EXAMPLES[name].config))
+        memory = open_model(tensors, config=CONFIG | {"quantization_config": EXAMPLES[name].config})
+        assert same_bits(folder, memory)
+        assert folder.fingerprint() == memory.fingerprint()
+
+
+@pytest.mark.parametrize("name", ["gptq", "awq"])
+def test_codes_that_programs_pack_in_their_own_ways_are_read_from_files_alone(name):
+    tensors, _ = made(EXAMPLES[name])
+    with pytest.raises(CheckpointError, match=r"is in memory and quantised with .*; expected the folder"):
+        open_model(tensors, config=CONFIG | {"quantization_config": EXAMPLES[name].config})
+
+
+@pytest.mark.parametrize("name", ["fp8", "gptq"])
+def test_codes_in_a_bin_file_are_read(name, tmp_path):
+    tensors, _ = made(EXAMPLES[name])
+    folder = written(tmp_path, tensors, EXAMPLES[name].config)
+    model = open_model(folder)
+    matrices = [model.matrix(layer, "attention_key") for layer in range(2)]
+    (folder / "model.safetensors").unlink()
+    torch.save(tensors, folder / "pytorch_model.bin")
+    again = open_model(folder)
+    assert all(np.array_equal(again.matrix(layer, "attention_key"), matrices[layer]) for layer in range(2))
+
+
+def test_the_fingerprint_is_of_codes_and_scales(tmp_path):
+    tensors, _ = made(EXAMPLES["gptq"])
+    first = open_model(written(tmp_path, tensors, EXAMPLES["gptq"].config)).fingerprint()
+    name = LAYER.format(1) + "k_proj.scales"
+    other = open_model(written(tmp_path, tensors | {name: tensors[name] * 2}, EXAMPLES["gptq"].config)).fingerprint()
+    assert first != other
+
+
+@pytest.mark.parametrize(
+    ("file", "config", "name"),
+    [
+        ("quantize_config.json", {"bits": 4, "group_size": 32, "desc_act": False}, "gptq"),
+        ("quant_config.json", {"w_bit": 4, "q_group_size": 32, "zero_point": True, "version": "GEMM"}, "awq"),
+    ],
+)
+def test_what_older_versions_wrote_beside_the_configuration_counts(file, config, name, tmp_path):
+    tensors, references = made(EXAMPLES[name])
+    folder = written(tmp_path / "quantised", tensors)
+    (folder / file).write_text(json.dumps(config))
+    assert same_bits(open_model(folder), open_model(written(tmp_path / "plain", references)))
+
+
+def test_one_matrix_is_dequantised_at_a_time_and_a_few_are_held(tmp_path):
+    size = 2048
+    codes = np.random.default_rng(0).integers(0, 15, (size, size))
+    tensors = {}
+    for layer in range(2):
+        for part in ("q_proj", "k_proj"):
+            base = LAYER.format(layer) + part
+            tensors |= {
+                f"{base}.qweight": packed(codes.T, 4).T.contiguous(),
+                f"{base}.qzeros": packed(codes[: size // 128], 4),
+            }
+            tensors[f"{base}.scales"] = torch.full((size // 128, size), 0.01).half()
+    config = CONFIG | {"hidden_size": size, "head_dim": None, "num_attention_heads": 8, "num_key_value_heads": 8}
+    folder = written(tmp_path, tensors, gptq(4, 128).config)
+    (folder / "config.json").write_text(json.dumps(config | {"quantization_config": gptq(4, 128).config}))
+    tracemalloc.start()
+    try:
+        model = open_model(folder)
+        assert tracemalloc.get_traced_memory()[1] < size**2 * 2
+        tracemalloc.reset_peak()
+        for layer in range(2):
+            for component in ("attention_query", "attention_key"):
+                model.matrix(layer, component)
+        assert tracemalloc.get_traced_memory()[1] < 5 * 4 * size**2
+    finally:
+        tracemalloc.stop()
+
+
+# What does not fit
+
+Q = LAYER.format(0) + "q_proj"
+
+
+def refused(tmp_path, tensors, quantisation, *fragments, kind=CheckpointError, reading=False):
+    folder = written(tmp_path, tensors, quantisation)
+    with pytest.raises(kind) as caught:
+        model = open_model(folder)
+        assert reading, "it was opened"
+        model.matrix(0, "attention_query")
+    message = str(caught.value)
+    for fragment in fragments:
+        assert fragment in message, message
+    assert message.isprintable()
+
+
+def nan_in(tensor):
+    changed = tensor.clone()
+    changed.reshape(-1)[0] = float("nan")
+    return changed
+
+
+def first_zero(tensor):
+    changed = tensor.clone()
+    changed[0] = 0
+    return changed
+
+
+@pytest.mark.parametrize(
+    ("name", "ending", "change", "kind", "fragments"),
+    [
+        ("gptq", ".scales", lambda t: t[:1], ShapeError, ["has shape (1, 96); expected (2, 96)", "GPTQ (4 bit)"]),
+        ("gptq", ".scales", lambda t: t.int(), CheckpointError, ["element type I32; expected F32 or F16 or BF16"]),
+        ("gptq", ".qzeros", lambda t: t[:, :1], ShapeError, [".qzeros' has shape (2, 1); expected (2, 12)"]),
+        ("gptq", ".qweight", lambda t: t.float(), CheckpointError, [".qweight' has element type F32; expected I32"]),
+        ("gptq", ".qweight", lambda t: t[0], CheckpointError, ["shape (96,); expected a matrix of codes of GPTQ"]),
+        ("gptq", ".g_idx", lambda t: t[:5], ShapeError, [".g_idx' has shape (5,); expected (64,)"]),
+        ("gptq", ".scales", None, CheckpointError, ["q_proj.qweight' is part of a matrix", f"expected '{Q}.scales'"]),
+        ("gptq", ".qweight", lambda t: t[:7], ShapeError, ["q_proj.g_idx' has shape (64,); expected (56,)"]),
+        ("awq", ".qzeros", lambda t: t.T.contiguous(), ShapeError, ["has shape (12, 2); expected (2, 12)"]),
+        ("awq", ".qweight", lambda t: t[:50], CheckpointError, ["50 inputs; expected a multiple of the 32"]),
+        ("fp8", ".weight_scale_inv", lambda t: t[:1], ShapeError, ["has shape (1, 2); expected (3, 2)"]),
+        ("fp8", ".weight_scale_inv", lambda t: t.double(), CheckpointError, ["has element type F64; expected F32"]),
+        ("fp8", ".weight", lambda t: t.to(torch.bfloat16), CheckpointError, ["BF16; expected F8_E4M3"]),
+        ("fp8", ".weight", lambda t: t.to(torch.float8_e5m2), CheckpointError, ["F8_E5M2; expected F8_E4M3"]),
+        ("fp8", ".weight", None, CheckpointError, [f"expected '{Q}.weight' beside it"]),
+        ("fbgemm", ".weight_scale", lambda t: t[:, 0], ShapeError, ["has shape (96,); expected (96, 1)"]),
+        ("pack-quantized", ".weight_shape", lambda t: t * 1000, CheckpointError, ["holds the shape (96000, 64000)"]),
+        ("pack-quantized", ".weight_shape", lambda t: -t, CheckpointError, ["holds the shape (-96, -64)"]),
+        ("pack-quantized", ".weight_shape", lambda t: t[:1], ShapeError, ["weight_shape' has shape (1,)"]),
+        ("pack-quantized", ".weight_scale", lambda t: t[:, :1], ShapeError, ["has shape (96, 1); expected (96, 2)"]),
+        ("pack-quantized with zeros", ".weight_zero_point", None, CheckpointError, ["expected its weight_zero_point"]),
+        ("int8", ".SCB", lambda t: t[:3], ShapeError, [".SCB' has shape (3,); expected (96,)"]),
+        ("int8", ".weight_format", lambda t: t + 1, CheckpointError, ["is not 0; expected codes row by row"]),
+        ("nf4", ".weight.absmax", lambda t: t[1:], ShapeError, ["absmax' has shape (95,); expected (96,)"]),
+        ("nf4", ".weight.quant_map", lambda t: t[1:], ShapeError, ["quant_map' has shape (15,); expected (16,)"]),
+        ("nf4", ".weight", lambda t: t[1:], CheckpointError, ["holds 3071 bytes; expected 3072, of two codes each"]),
+        ("nf4, nested", ".weight.nested_quant_map", None, CheckpointError, ["expected its nested_quant_map"]),
+        ("nf4, nested", ".weight.nested_absmax", None, CheckpointError, ["element type U8; expected F32"]),
+        ("nf4", ".weight.quant_state.bitsandbytes__nf4", None, CheckpointError, ["has 0 descriptions quant_state"]),
+    ],
+)  # fmt: skip
+def test_tensors_that_do_not_fit_are_named_at_the_opening(name, ending, change, kind, fragments, tmp_path):
+    tensors, _ = made(EXAMPLES[name])
+    if change is None:
+        del tensors[Q + ending]
+    else:
+        tensors[Q + ending] = change(tensors[Q + ending]).contiguous()
+    refused(tmp_path, tensors, EXAMPLES[name].config, *fragments, kind=kind)
+
+
+@pytest.mark.parametrize(
+    ("name", "ending", "change", "kind", "fragments"),
+    [
+        ("gptq", ".scales", nan_in, NonFiniteError, [f"'{Q}.scales' holds 1 NaN"]),
+        ("gptq", ".scales", first_zero, CheckpointError, [f"'{Q}.scales' holds scales that are zero"]),
+        ("gptq", ".g_idx", lambda t: t + 1, CheckpointError, ["holds groups from 1 to 2; expected 0 to 1"]),
+        ("gptq", ".g_idx", lambda t: t - 1, CheckpointError, ["holds groups from -1 to 0; expected 0 to 1"]),
+        ("gptq", ".qzeros", lambda t: t | -1, CheckpointError, ["holds 15, a zero point less one of 16"]),
+        ("awq", ".scales", lambda t: t * float("inf"), NonFiniteError, ["192 infinite"]),
+        ("fp8", ".weight_scale_inv", nan_in, NonFiniteError, ["weight_scale_inv' holds 1 NaN"]),
+        ("fp8", ".weight_scale_inv", first_zero, CheckpointError, ["zero where the codes are not"]),
+        ("fp8 with exponents as bytes", ".weight_scale_inv", lambda t: t | 255, NonFiniteError, ["6 NaN"]),
+        ("fp8", ".weight", lambda t: (t.view(torch.uint8) | 127).view(torch.float8_e4m3fn), NonFiniteError, ["NaN"]),
+        ("int8", ".SCB", nan_in, NonFiniteError, [".SCB' holds 1 NaN"]),
+        ("nf4", ".weight.absmax", nan_in, NonFiniteError, ["absmax' holds 1 NaN"]),
+        ("nf4", ".weight.quant_map", lambda t: t * 2, CheckpointError, ["is not the table of nf4"]),
+        ("nf4, nested", ".weight.nested_absmax", nan_in, NonFiniteError, ["nested_absmax' holds 1 NaN"]),
+        ("pack-quantized", ".weight_scale", lambda t: t * 1e38 * 1e3, NonFiniteError, ["infinite"]),
+    ],
+)  # fmt: skip
+def test_values_that_cannot_be_are_named_when_they_are_read(name, ending, change, kind, fragments, tmp_path):
+    tensors, _ = made(EXAMPLES[name])
+    tensors[Q + ending] = change(tensors[Q + ending])
+    refused(tmp_path, tensors, EXAMPLES[name].config, *fragments, kind=kind, reading=True)
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "fragment"),
+    [
+        ("gptq", {"bits": 5}, "quantization_config: bits = 5; expected 2 or 3 or 4 or 8"),
+        ("gptq", {"bits": True}, "bits = True"),
+        ("gptq", {"bits": 10**50}, "expected 2 or 3 or 4 or 8"),
+        ("gptq", {"group_size": -5}, "group_size = -5; expected a positive number of inputs"),
+        ("gptq", {"group_size": 0}, "group_size = 0"),
+        ("gptq", {"group_size": "32"}, "group_size = '32'"),
+        ("gptq", {"checkpoint_format": "marlin"}, "checkpoint_format = 'marlin'; expected 'gptq' or 'gptq_v2'"),
+        ("gptq", {"dynamic": {"-:.*": {}}}, "dynamic = "),
+        ("awq", {"version": "gemv"}, "version = 'gemv'; expected 'gemm'"),
+        ("awq", {"zero_point": False}, "zero_point = False"),
+        ("awq", {"bits": 8}, "bits = 8; expected 4"),
+        ("fp8", {"weight_block_size": [0, 32]}, "weight_block_size = [0, 32]; expected two positive integers"),
+        ("fp8", {"weight_block_size": 128}, "weight_block_size = 128"),
+        ("fp8", {"weight_block_size": [2**70, 1]}, "weight_block_size = "),
+        ("fp8", {"fmt": "e5m2"}, "fmt = 'e5m2'"),
+        ("pack-quantized", {"format": "nvfp4-pack-quantized"}, "format = 'nvfp4-pack-quantized'; expected"),
+        ("pack-quantized", {"config_groups": {}}, "config_groups = {}; expected groups"),
+        ("pack-quantized", {"sparsity_config": {"format": "sparse-24"}}, "sparsity_config = "),
+        ("pack-quantized", {"transform_config": {"config_groups": {"u": 1}}}, "transform_config = "),
+        ("nf4", {"load_in_8bit": True}, "expected one of load_in_4bit and load_in_8bit"),
+        ("gptq", {"quant_method": "hqq"}, "quantised with HQQ (4 bit), and what is stored is not the trained weights"),
+        ("gptq", {"quant_method": "awq", "version": "gemm"}, "has 8 inputs; expected a multiple of the 32"),
+    ],
+)  # fmt: skip
+def test_settings_that_are_not_read_are_named(name, change, fragment, tmp_path):
+    tensors, _ = made(EXAMPLES[name])
+    refused(tmp_path, tensors, EXAMPLES[name].config | change, fragment)
+
+
+@pytest.mark.parametrize(
+    ("change", "fragment"),
+    [
+        ({"shape": [10**9, 10**9]}, "expected 500000000000000000"),
+        ({"shape": [-96, 64]}, "shape = [-96, 64]; expected a list"),
+        ({"blocksize": 0}, "blocksize = 0; expected a positive integer"),
+        ({"dtype": "int8"}, "dtype = 'int8'; expected 'float32'"),
+        ({"quant_type": "fp4"}, "quant_type = 'fp4'; expected 'nf4'"),
+        ({"nested_offset": "1"}, "nested_offset = '1'; expected a finite number"),
+        ({"nested_blocksize": -1}, "nested_blocksize = -1"),
+    ],
+)
+def test_a_description_that_does_not_fit_is_named(change, fragment, tmp_path):
+    example = four_bit("nf4", nested=True)
+    tensors, _ = made(example)
+    name = f"{Q}.weight.quant_state.bitsandbytes__nf4"
+    state = json.loads(bytes(tensors[name].tolist())) | change
+    tensors[name] = torch.tensor(list(json.dumps(state).encode()), dtype=torch.uint8)
+    refused(tmp_path, tensors, example.config, fragment)
+
+
+def test_a_description_that_is_none_is_named(tmp_path):
+    example = four_bit("nf4", nested=False)
+    tensors, _ = made(example)
+    name = f"{Q}.weight.quant_state.bitsandbytes__nf4"
+    for text, fragment in ((b"{", "that is not JSON"), (b"[1]", "not a JSON object"), (b" " * 70_000, "at most 65536")):
+        refused(tmp_path, tensors | {name: torch.tensor(list(text), dtype=torch.uint8)}, example.config, fragment, name)
+
+
+def test_what_is_left_of_a_quantisation_is_refused_by_name(tmp_path):
+    tensors, references = made(EXAMPLES["fp8"])
+    left = {f"{Q}.weight_zero_point": torch.ones(3)}
+    refused(tmp_path, tensors | left, EXAMPLES["fp8"].config, f"'{Q}.weight_zero_point' belongs to quantised weights")
+    refused(
+        tmp_path, references, EXAMPLES["fp8"].config, "no tensor that ends in _scale_inv", "take quantization_config"
+    )
+    tensors, _ = made(EXAMPLES["gptq"])
+    whole = {f"{Q}.weight": torch.ones(D_OUT, D_IN)}
+    refused(tmp_path, tensors | whole, EXAMPLES["gptq"].config, f"'{Q}.weight' is there beside the codes")
+    refused(tmp_path, tensors, None, "belongs to quantised weights: the numbers beside it are codes")
+
+
+def test_scores_are_those_of_the_dequantised_weights_to_the_bit(tmp_path):
+    tensors, references = made(EXAMPLES["nf4"])
+    quantised = rmtbase.score(written(tmp_path / "quantised", tensors, EXAMPLES["nf4"].config), "analytic")
+    plain = rmtbase.score(written(tmp_path / "plain", references), "analytic")
+    assert "quantised with bitsandbytes (4 bit)" in quantised.attrs["notes"]
+    for group in ("heads", "null", "matrices"):
+        assert quantised[group].to_dataset().identical(plain[group].to_dataset())
