@@ -11,7 +11,7 @@ from rmtbase.models._inspection import Alike, Inspection, inspect_model
 from rmtbase.models._layouts import COMPONENTS, supported_architectures
 from rmtbase.models._model import Model
 from rmtbase.models._open import demo_revisions, open_model, require_other_files
-from rmtbase.models._sites import Place, Site
+from rmtbase.models._sites import Expression, Place, Product, Site, Stacked
 from rmtbase.models._split_qkv import split_qkv
 from rmtbase.models._weight_matrices import WeightMatrices
 
@@ -20,12 +20,15 @@ __all__ = [
     "Alike",
     "ArrayModel",
     "Checkpoint",
+    "Expression",
     "HeadShape",
     "Inspection",
     "KnownModel",
     "Model",
     "Place",
+    "Product",
     "Site",
+    "Stacked",
     "WeightMatrices",
     "demo_revisions",
     "head_shape",

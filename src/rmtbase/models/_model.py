@@ -182,6 +182,18 @@ class Model(WeightMatrices):
         matrix.flags.writeable = False
         return matrix
 
+    def shape_of(self, expression: Expression) -> tuple[int, int]:
+        """(outputs, inputs) of an expression over the stored tensors; no weight is read for it."""
+        return expression.shape(self._checkpoint.shape)
+
+    def evaluate(self, expression: Expression) -> Float[np.ndarray, "d_out d_in"]:
+        """An expression over the stored tensors.
+
+        Raises:
+            CheckpointError: a tensor cannot be read, or is not finite.
+        """
+        return expression.evaluate(self._tensors.read)
+
     def least_sigma(self, layer: int, component: str) -> float:
         """The standard deviation below which weights of the stored type are rounding: see ``least_sigma``."""
         return max(least_sigma(self._checkpoint.dtype(name)) for name in self._expression(layer, component).tensors())

@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Float
 
 from rmtbase.errors import ParameterError, RmtbaseError
-from rmtbase.models._sites import Place, Site
+from rmtbase.models._sites import Expression, Place, Site
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,6 +124,18 @@ class WeightMatrices(ABC):
         at = self._site(site)
         whole = self._part(at, "attention_output")
         return np.ascontiguousarray(whole.T).reshape(at.n_heads, -1, len(whole))
+
+    def shape_of(self, expression: Expression) -> tuple[int, int]:
+        """(outputs, inputs) of an expression over the tensors of this model."""
+        raise NotImplementedError  # of a model whose sites have none
+
+    def evaluate(self, expression: Expression) -> Float[np.ndarray, "d_out d_in"]:
+        """An expression over the tensors of this model.
+
+        Raises:
+            CheckpointError: a tensor cannot be read, or is not finite.
+        """
+        raise NotImplementedError  # of a model whose sites have none
 
     def _site(self, site: int) -> Site:
         _require_index("layer", site, len(self.sites))
