@@ -103,6 +103,47 @@ def test_names_that_wrappers_and_larger_models_give_are_read(name, parts, tmp_pa
     assert_same(open_model(parts.tensors, config=parts.config), plain)
 
 
+def gpt2(parts):
+    shapes = {"attn.c_attn": (12, 36), "attn.c_proj": (12, 12), "mlp.c_fc": (12, 48), "mlp.c_proj": (48, 12)}
+    parts.config = {"model_type": "gpt2", "n_embd": 12, "n_layer": 2, "n_head": 4}
+    return filled(parts, "transformer.h.{}.", shapes)
+
+
+def bert(parts):
+    shapes = dict.fromkeys(("attention.self.query", "attention.self.key", "attention.output.dense"), (12, 12))
+    sizes = {"hidden_size": 12, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 20}
+    parts.config = {"model_type": "bert"} | sizes
+    return filled(parts, "bert.encoder.layer.{}.", shapes | {"intermediate.dense": (20, 12), "output.dense": (12, 20)})
+
+
+def filled(parts, layer, shapes):
+    rng = np.random.default_rng(22)
+    parts.tensors = {
+        f"{layer.format(i)}{name}.weight": rng.standard_normal(shape, np.float32)
+        for i in range(2)
+        for name, shape in shapes.items()
+    }
+    return parts
+
+
+@pytest.mark.parametrize("make", [gpt2, bert])
+@pytest.mark.parametrize(
+    "rename",
+    [
+        lambda name: name.partition(".")[2],
+        lambda name: f"_orig_mod.{name}",
+        lambda name: f"module.{name}",
+        lambda name: name.replace(".0.", ".0._checkpoint_wrapped_module.").replace(".1.", ".1._fsdp_wrapped_module."),
+        lambda name: f"base_model.model.{name}",
+    ],
+    ids=["no prefix", "torch.compile", "DataParallel", "wrapped layers", "a merged adapter"],
+)
+def test_names_of_other_families_are_read_so_too(make, rename, parts, tmp_path):
+    plain = open_model(make(parts).write(tmp_path / "plain"))
+    parts.tensors = {rename(name): tensor for name, tensor in parts.tensors.items()}
+    assert_same(open_model(parts.write(tmp_path / "folder")), plain)
+
+
 def test_a_tensor_wrapped_and_not_is_refused(parts, tmp_path):
     name = LAYER.format(0) + "q_proj.weight"
     parts.tensors[f"_orig_mod.{name}"] = parts.tensors[name]
@@ -406,7 +447,7 @@ REFUSED = {
     "a configuration cut short": (replaced("config.json", b'{"model_type": "llama", '), "text that is not JSON"),
     "a configuration of another size": (changed(configured(hidden_size=16)), "has shape (12, 12); expected (16, 16)"),
     "a configuration of other names": (
-        changed(configured(model_type="gpt_neox", num_key_value_heads=None)), "query_key_value.weight', which a gpt_neox"
+        changed(configured(model_type="gpt_neox", num_key_value_heads=None)), "query_key_value.weight', which a gpt"
     ),
     "a type of no model": (changed(configured(model_type="no such model")), "unknown architecture 'no such model'"),
     "empty weights": (replaced("model.safetensors", b""), "model.safetensors: found an empty file"),

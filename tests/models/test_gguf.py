@@ -5,8 +5,10 @@ import os
 import struct
 
 import gguf
+import huggingface_hub
 import numpy as np
 import pytest
+import transformers
 from gguf import GGMLQuantizationType as Type
 from safetensors.numpy import save_file
 
@@ -14,7 +16,7 @@ from rmtbase.errors import CheckpointError, CorruptFileError, NonFiniteError, Pa
 from rmtbase.models import Checkpoint, open_model
 from rmtbase.models._gguf import GgufFile
 
-D_MODEL, D_MLP, N_HEADS, N_KEY_HEADS, D_HEAD = 256, 512, 4, 2, 64
+D_MODEL, D_MLP, N_HEADS, N_KEY_HEADS, D_HEAD = 256, 1024, 4, 2, 64
 SIZES = {"block_count": 2, "embedding_length": D_MODEL, "feed_forward_length": D_MLP, "attention.head_count": N_HEADS}
 LLAMA = {
     "attn_q": ("self_attn.q_proj", N_HEADS * D_HEAD, D_MODEL),
@@ -80,7 +82,8 @@ def converted(path, architecture, kind=Type.F32, change=lambda words, tensors: N
     change(words, tensors)
     writer = gguf.GGUFWriter(path, architecture)
     for word, value in words.items():
-        add = {int: writer.add_uint32, str: writer.add_string, list: writer.add_array}[type(value)]
+        kinds = {int: writer.add_uint32, float: writer.add_float32, str: writer.add_string, list: writer.add_array}
+        add = kinds[type(value)]
         add(word if word.startswith(("general.", "split.", "tokenizer.")) else f"{architecture}.{word}", value)
     for name, (stored, of) in tensors.items():
         writer.add_tensor(name, stored, raw_dtype=of)
@@ -120,6 +123,35 @@ def test_a_file_is_the_model_that_it_was_converted_from(architecture, kind, tmp_
     assert [note[: len(start)] for note, start in zip(quantised, expected, strict=True)] == expected
 
 
+@pytest.mark.parametrize("architecture", ["llama", "qwen2", "gpt2"])
+def test_transformers_reads_the_same_weights_of_it(architecture, tmp_path):
+    """By its own code for GGUF, which knows nothing of this."""
+
+    def change(words, tensors):
+        norm = "layer_norm_epsilon" if architecture == "gpt2" else "layer_norm_rms_epsilon"
+        words |= {f"attention.{norm}": 1e-5, "vocab_size": 8, "context_length": 16}
+        if architecture != "gpt2":  # whose vocabulary transformers takes to have its usual size
+            tensors["token_embd.weight"] = (np.ones((8, D_MODEL), np.float32), Type.F32)
+        tensors["output_norm.weight"] = (np.ones(D_MODEL, np.float32), Type.F32)
+
+    path, _ = converted(tmp_path / "m.gguf", architecture, Type.Q8_0, change)
+    network = transformers.AutoModel.from_pretrained(tmp_path, gguf_file=path.name)
+    reference, model = open_model(network), open_model(path)
+    assert model.components == reference.components
+    assert any("transformers dequantised it" in note for note in reference.notes)
+    for layer in range(2):
+        for component in model.components:
+            assert np.array_equal(model.matrix(layer, component), reference.matrix(layer, component))
+
+
+@pytest.mark.parametrize("architecture", FAMILIES)
+def test_names_are_those_of_the_gguf_package(architecture):
+    names, layer, _ = FAMILIES[architecture]
+    known = gguf.get_tensor_name_map(gguf.MODEL_ARCH[architecture.upper()], 2)
+    for own, (name, *_) in names.items():
+        assert known.get_name(f"{layer.format(1)}{name}") == f"blk.1.{own}"
+
+
 def test_a_folder_with_one_file_is_that_file_and_with_several_says_which(tmp_path):
     converted(tmp_path / "model-Q8_0.gguf", "qwen2", Type.Q8_0)
     (tmp_path / "config.json").write_text("{}")
@@ -129,6 +161,26 @@ def test_a_folder_with_one_file_is_that_file_and_with_several_says_which(tmp_pat
         open_model(tmp_path)
     with pytest.raises(ParameterError, match="expected none for a file"):
         open_model(tmp_path / "model-F16.gguf", revision="main")
+
+
+def test_a_file_of_a_repository_is_fetched_alone(tmp_path, monkeypatch):
+    snapshot, asked = tmp_path / "c0ffee", []
+    snapshot.mkdir()
+
+    def download(model, **options):
+        asked.append((model, options["revision"], options["allow_patterns"]))
+        converted(snapshot / "m-Q8_0.gguf", "qwen2", Type.Q8_0)
+        return str(snapshot)
+
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", download)
+    model = open_model("org/name-GGUF/m-Q8_0.gguf", revision="v2")
+    assert asked == [("org/name-GGUF", "v2", ["m-Q8_0.gguf"])]
+    assert (model.name, model.revision, model.path) == ("org/name-GGUF/m-Q8_0.gguf", "v2", snapshot)
+    assert "hub commit c0ffee" in model.notes
+    for name in ("org/name/../m.gguf", "org/name/more/m.gguf", "nowhere.gguf"):
+        with pytest.raises(CheckpointError):
+            open_model(name) if "/" in name else open_model(tmp_path / name)
+    assert len(asked) == 1
 
 
 def test_a_checkpoint_beside_a_file_comes_first(parts, tmp_path):

@@ -9,6 +9,7 @@ import torch
 from quantised_examples import D_IN, D_OUT, EXAMPLES, four_bit, gptq, packed
 from safetensors.torch import save_file
 
+import rmtbase
 from rmtbase.errors import CheckpointError, NonFiniteError, ShapeError
 from rmtbase.models import open_model
 
@@ -84,12 +85,19 @@ def test_experts_in_mxfp4_are_read_beside_whole_attention(tmp_path):
 
 
 def test_a_module_that_is_quantised_in_memory_is_read_too(tmp_path):
-    for name in ("int8", "nf4, nested", "fp8", "gptq"):
+    for name in ("int8", "nf4, nested", "fp8", "pack-quantized"):
         tensors, _ = made(EXAMPLES[name])
         folder = open_model(written(tmp_path, tensors, EXAMPLES[name].config))
         memory = open_model(tensors, config=CONFIG | {"quantization_config": EXAMPLES[name].config})
         assert same_bits(folder, memory)
         assert folder.fingerprint() == memory.fingerprint()
+
+
+@pytest.mark.parametrize("name", ["gptq", "awq"])
+def test_codes_that_programs_pack_in_their_own_ways_are_read_from_files_alone(name):
+    tensors, _ = made(EXAMPLES[name])
+    with pytest.raises(CheckpointError, match=r"is in memory and quantised with .*; expected the folder"):
+        open_model(tensors, config=CONFIG | {"quantization_config": EXAMPLES[name].config})
 
 
 @pytest.mark.parametrize("name", ["fp8", "gptq"])
@@ -324,3 +332,12 @@ def test_what_is_left_of_a_quantisation_is_refused_by_name(tmp_path):
     whole = {f"{Q}.weight": torch.ones(D_OUT, D_IN)}
     refused(tmp_path, tensors | whole, EXAMPLES["gptq"].config, f"'{Q}.weight' is there beside the codes")
     refused(tmp_path, tensors, None, "belongs to quantised weights: the numbers beside it are codes")
+
+
+def test_scores_are_those_of_the_dequantised_weights_to_the_bit(tmp_path):
+    tensors, references = made(EXAMPLES["nf4"])
+    quantised = rmtbase.score(written(tmp_path / "quantised", tensors, EXAMPLES["nf4"].config), "analytic")
+    plain = rmtbase.score(written(tmp_path / "plain", references), "analytic")
+    assert "quantised with bitsandbytes (4 bit)" in quantised.attrs["notes"]
+    for group in ("heads", "null", "matrices"):
+        assert quantised[group].to_dataset().identical(plain[group].to_dataset())

@@ -7,8 +7,7 @@ import pytest
 
 import rmtbase
 from rmtbase.errors import CheckpointError
-from rmtbase.models import Place, Product, Site, Stacked, WeightMatrices
-from rmtbase.models._sites import Tensor, take_rows
+from rmtbase.models import Place, Product, Site, Stacked, Tensor, WeightMatrices, take_rows
 from rmtbase.scoring import circuit_scores
 from rmtbase.tables import open_scores, write_table
 
@@ -30,13 +29,13 @@ class Stored(WeightMatrices):
         return self.sites[layer].expressions()[component]
 
     def matrix(self, layer, component):
-        return self.evaluate(self.expression(layer, component))
+        return self.expression(layer, component).evaluate(self.stored)
 
-    def shape_of(self, expression):
-        return expression.shape(lambda name: self.tensors[name].shape)
+    def stored_shape(self, name):
+        return self.tensors[name].shape
 
-    def evaluate(self, expression):
-        return expression.evaluate(lambda name: self.tensors[name])
+    def stored(self, name):
+        return self.tensors[name]
 
     def least_sigma(self, layer, component):
         return 0.0

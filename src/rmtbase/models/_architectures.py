@@ -134,7 +134,9 @@ class _Stack:
     def notes(self) -> tuple[str, ...]:
         """What is there besides the matrices of the heads, in words."""
         held, layers = self.checkpoint, self._attending()
-        names = [self._tensor(layer, symbol) for layer in layers for symbol in ("q", "k", "n") if self.layout.holding(symbol)]
+        names = [
+            self._tensor(layer, symbol) for layer in layers for symbol in ("q", "k", "n") if self.layout.holding(symbol)
+        ]
         norms = [self._name(layer, name) for layer in layers for name in self.layout.norms]
         beside = [one for one in self.layout.beside if "norm" not in one.lower()]
         there = [one for one in beside if any(self._name(layer, one) in held for layer in layers)]
@@ -235,7 +237,9 @@ class _Stack:
         for key, kinds in self.entry.attends.items():
             said = self.entry.config.get(key)
             if not isinstance(said, Sequence) or len(said) != n_layers:
-                raise CheckpointError(self.path, f"{key} = {quoted(said)}; expected a kind for each of {n_layers} layers")
+                raise CheckpointError(
+                    self.path, f"{key} = {quoted(said)}; expected a kind for each of {n_layers} layers"
+                )
             return [layer for layer in range(n_layers) if said[layer] in kinds]
         return list(range(n_layers))
 

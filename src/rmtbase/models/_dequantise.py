@@ -118,6 +118,7 @@ def of_blocks(
     zeros: Callable[[], Float32[np.ndarray, "..."]] | None = None,
     *,
     called: str,
+    types: tuple[str, ...] = SCALES,
 ) -> DerivedTensor:
     """A matrix, or several, in blocks of (outputs, inputs) with a scale each; in one block where that is None.
 
@@ -125,14 +126,13 @@ def of_blocks(
 
     Raises:
         ShapeError: there are not as many scales as blocks.
-        CheckpointError: their type is another.
+        CheckpointError: their type is none of ``types``.
     """
     if block is None:
         expected = scales.entry.shape if scales.entry.size == 1 else (1,)
     else:
         expected = (*shape[:-2], ceil(shape[-2] / block[0]), ceil(shape[-1] / block[1]))
-    exponents = EXPONENTS if called == "FP8" else ()
-    require(scales, expected, (*SCALES, *exponents), called)
+    require(scales, expected, types, called)
 
     def make() -> Float32[np.ndarray, "..."]:
         values, each = codes(), factors(scales)

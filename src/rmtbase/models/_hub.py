@@ -18,6 +18,8 @@ from rmtbase.models._torch_file import require_torch
 from rmtbase.shown import quoted
 
 HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?", re.ASCII)
+HUB_GGUF = re.compile(rf"(?P<model>{HUB_ID.pattern.removesuffix('?')})/(?P<file>[\w.-]+\.gguf)", re.ASCII)
+"""A GGUF file of a model on the hub, whose repositories hold many."""
 # adapter_config.json, so that an adapter is told what it is.
 _SAFETENSORS = [
     "config.json",
@@ -112,6 +114,15 @@ def fetch_checkpoint(model: str, revision: str | None = None, subfolder: str | N
         return folder
     require_torch()
     return _download(model, revision, _TORCH, subfolder)
+
+
+def fetch_file(model: str, name: str, revision: str | None = None) -> Path:
+    """One file of a model of the hub, downloaded where the hub's cache does not have it.
+
+    Raises:
+        CheckpointError: as :func:`fetch_checkpoint`.
+    """
+    return _download(model, revision, [name]) / name
 
 
 def fetch_config(model: str, revision: str | None = None) -> Path:

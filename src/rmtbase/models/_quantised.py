@@ -27,6 +27,8 @@ _OLDER_FILES = {"quantize_config.json": "gptq", "quant_config.json": "awq"}
 _NAMES = {name: name.upper() for name in ("gptq", "awq", "fp8", "mxfp4", "hqq", "aqlm", "eetq")}
 _NAMES["fbgemm_fp8"] = "FP8"
 _READ = "GPTQ, AWQ, FP8, MXFP4, bitsandbytes, compressed-tensors or GGUF"
+_REPACKED = ("gptq", "awq")
+_DEQUANTISED = "gguf"  # said of a module that transformers made of such a file
 _PASS_SOURCE = "pass the checkpoint that it was made from"
 # Parts of a tensor's name, between dots.
 _CODES = re.compile(
@@ -44,7 +46,7 @@ _OF_ACTIVATIONS = re.compile(
 def require_readable_quantisation(config: Mapping[str, Any], path: Path) -> None:
     """Raise CheckpointError if the configuration names a quantisation that is not read."""
     found = _settings(config, path)
-    if found is not None:
+    if found is not None and _method(found) != _DEQUANTISED:
         _format(found)
 
 
@@ -57,7 +59,16 @@ def dequantised(checkpoint: Checkpoint, config: Mapping[str, Any], path: Path) -
             by its name, to a quantisation that the configuration does not say.
     """
     settings = _settings(config, path) or _older_settings(checkpoint)
-    if settings is not None:
+    if settings is not None and _method(settings) == _DEQUANTISED:
+        note = "quantised in a GGUF file: transformers dequantised it, and W_QK carries the rounding"
+        checkpoint = checkpoint.replaced((), {}, note)
+    elif settings is not None:
+        if _method(settings) in _REPACKED and not checkpoint.files:
+            raise CheckpointError(
+                checkpoint.path,
+                f"is in memory and quantised with {_format(settings).called}, whose programs pack codes in other ways "
+                "than files do; expected the folder that it was read from",
+            )
         checkpoint = _replaced(checkpoint, settings, _format(settings))
     for name in checkpoint.names:
         if any(map(_CODES.fullmatch, name.split("."))):
@@ -91,14 +102,20 @@ def _older_settings(checkpoint: Checkpoint) -> Settings | None:
     return None
 
 
+def _method(settings: Settings) -> str | None:
+    """The method of quantisation, where it is said."""
+    method = settings.get("quant_method")
+    if isinstance(method, str):
+        return str.__str__(method)  # transformers has a kind of text of its own
+    return "bitsandbytes" if any(settings.get(f"load_in_{width}bit") for width in (4, 8)) else None
+
+
 def _format(settings: Settings) -> Format:
     """How the matrices are stored."""
-    method = settings.get("quant_method")
-    if method is None and any(settings.get(f"load_in_{width}bit") for width in (4, 8)):
-        method = "bitsandbytes"
-    if not isinstance(method, str) or method not in METHODS:
+    method = _method(settings)
+    if method is None or method not in METHODS:
         bits = settings.get("bits", settings.get("w_bit"))
-        named = f" with {_NAMES.get(method) or shown(method, 60)}" if isinstance(method, str) else ""
+        named = f" with {_NAMES.get(method) or shown(method, 60)}" if method else ""
         raise _unknown(
             settings.path, settings.key, named + (f" ({bits} bit)" if type(bits) is int and 0 < bits <= 64 else "")
         )

@@ -4,7 +4,6 @@
     AWQ                  the same in groups of consecutive inputs, eight outputs of a word in the order 0 2 4 6 1 3 5 7
     fp8                  codes e4m3; a scale for a block of 128 × 128, say, or for the matrix
     fbgemm fp8           codes e4m3; a scale for each output
-    compressed-tensors   codes e4m3, int8 or packed; a scale for the matrix, or an output, a group, a block
     mxfp4                codes e2m1, two to a byte; a power of two for 32 inputs
 
 References: Frantar et al. (2022), GPTQ, arXiv:2210.17323; Lin et al. (2023), AWQ, arXiv:2306.00978; DeepSeek-AI (2024),
@@ -22,6 +21,7 @@ from jaxtyping import Float32, UInt8
 
 from rmtbase.errors import CheckpointError
 from rmtbase.models._bitsandbytes import bitsandbytes
+from rmtbase.models._compressed_tensors import compressed_tensors
 from rmtbase.models._dequantise import (
     EXPONENTS,
     SCALES,
@@ -43,7 +43,6 @@ from rmtbase.shown import quoted, shown
 
 _E2M1 = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, -0.0, -0.5, -1.0, -1.5, -2.0, -3.0, -4.0, -6.0)
 _AWQ_PLACES = (0, 4, 1, 5, 2, 6, 3, 7)  # of the eight outputs in a word
-_PLAIN_CODES = {"float-quantized": ("F8_E4M3",), "int-quantized": ("I8",), "naive-quantized": ("F8_E4M3", "I8")}
 
 
 def gptq(settings: Settings) -> Format:
@@ -88,13 +87,13 @@ def gptq(settings: Settings) -> Format:
                     f"tensor {quoted(zeros.name)} holds {2**bits - 1}, a zero point less one of {2**bits}, which some "
                     f"libraries read as 0; expected at most {2**bits - 2}, or checkpoint_format gptq_v2",
                 )
-            return found.T.astype(np.float32) + less_one
+            return np.ascontiguousarray(found.T) + less_one
 
         def make() -> Float32[np.ndarray, "outputs inputs"]:
             group = groups()
-            values = unpacked(codes.array().T, bits, inputs).astype(np.float32)
-            values -= offsets()[:, group]
-            return times(values, factors(scales).T[:, group], scales)
+            values = unpacked(np.ascontiguousarray(codes.array().T), bits, inputs).astype(np.float32)
+            values -= offsets().take(group, axis=1)
+            return times(values, np.ascontiguousarray(factors(scales).T).take(group, axis=1), scales)
 
         return derived(scales.entry.dtype, (outputs, inputs), parts, make)
 
@@ -141,7 +140,11 @@ def fp8(settings: Settings) -> Format:
         if len(shape) not in (2, 3):  # the experts of a layer may be in one
             matrix_shape(codes, ("F8_E4M3",), "FP8")
         require(codes, shape, ("F8_E4M3",), "FP8")
-        return of_blocks(parts, shape, block, lambda: codes.array().astype(np.float32), scales, called="FP8")
+
+        def values() -> Float32[np.ndarray, "..."]:
+            return codes.array().astype(np.float32)
+
+        return of_blocks(parts, shape, block, values, scales, called="FP8", types=(*SCALES, *EXPONENTS))
 
     return Format("FP8", "_scale_inv", "", ("", "_scale_inv"), derive)
 
@@ -156,81 +159,6 @@ def fbgemm_fp8(settings: Settings) -> Format:
         return of_blocks(parts, shape, (1, shape[1]), lambda: codes.array().astype(np.float32), scales, called=called)
 
     return Format(called, ".weight_scale", ".weight", (".weight", ".weight_scale"), derive)
-
-
-def compressed_tensors(settings: Settings) -> Format:
-    """One scheme for all matrices that are quantised. The type is the scales'."""
-    settings.require_none("sparsity_config", "transform_config")
-    groups = settings.get("config_groups")
-    each = [one for one in groups.values() if isinstance(one, Mapping)] if isinstance(groups, Mapping) else []
-    schemes = [(one.get("weights"), one.get("format") or settings.get("format")) for one in each]
-    if not schemes or not isinstance(schemes[0][0], Mapping) or any(one != schemes[0] for one in schemes):
-        raise settings.refused("config_groups", groups, "groups of modules whose weights have one scheme")
-    weights, stored = schemes[0]
-    settings.one_value("format", stored, (*_PLAIN_CODES, "pack-quantized"))
-    packs = stored == "pack-quantized"
-    scheme = Settings(settings.path, f"{settings.key}: config_groups: weights", weights)
-    bits = scheme.one_of("num_bits", (2, 4, 8) if packs else (8,))
-    strategy = scheme.one_of("strategy", ("tensor", "channel", "group", "block"))
-    symmetric = scheme.one_of("symmetric", (True, False), True)
-    group_size = scheme.group_size("group_size") if strategy == "group" else -1
-    block_structure = scheme.block("block_structure", None) if strategy == "block" else None
-    if strategy == "block" and block_structure is None:
-        raise scheme.refused("block_structure", None, "two positive integers")
-    packs_zeros = packs and strategy in ("group", "channel")
-    called, middle = f"compressed-tensors {stored} ({bits} bit)", np.float32(2 ** (bits - 1))
-    codes_in = ".weight_packed" if packs else ".weight"
-
-    def derive(parts: Parts) -> DerivedTensor:
-        codes, scales, zeros = parts[codes_in], parts[".weight_scale"], parts.get(".weight_zero_point")
-        rows, columns = matrix_shape(codes, ("I32",) if packs else _PLAIN_CODES[stored], called)
-        shape = _packed_shape(codes, parts[".weight_shape"], rows, columns, bits, called) if packs else (rows, columns)
-        inputs = shape[1]
-        block = {"tensor": None, "channel": (1, inputs), "block": block_structure}.get(strategy)
-        if strategy == "group":
-            block = (1, inputs // number_of_groups(codes, inputs, group_size, called))
-        grid = (1,) if block is None else (ceil(rows / block[0]), ceil(inputs / block[1]))
-        if zeros is None and not symmetric:
-            raise CheckpointError(
-                codes.path,
-                f"tensor {quoted(codes.name)} is quantised with {called} and not symmetric; expected its "
-                "weight_zero_point beside it",
-            )
-        if zeros is not None:
-            expected = (ceil(grid[0] * bits / 32), grid[1]) if packs_zeros else grid
-            types = ("I32",) if packs_zeros else ("I8",) if codes.entry.dtype != "F8_E4M3" else ("F8_E4M3",)
-            require(zeros, expected, types, called)
-
-        def values() -> Float32[np.ndarray, "outputs inputs"]:
-            if packs:
-                return unpacked(codes.array(), bits, inputs).astype(np.float32) - middle
-            return codes.array().astype(np.float32)
-
-        def offsets() -> Float32[np.ndarray, "..."]:
-            assert zeros is not None
-            if packs_zeros:
-                return unpacked(zeros.array().T, bits, grid[0]).T.astype(np.float32) - middle
-            return zeros.array().astype(np.float32)
-
-        return of_blocks(parts, shape, block, values, scales, None if zeros is None else offsets, called=called)
-
-    needed = (codes_in, ".weight_scale", ".weight_shape") if packs else (codes_in, ".weight_scale")
-    marker = codes_in if packs else ".weight_scale"
-    return Format(called, marker, ".weight", needed, derive, (".weight_zero_point",))
-
-
-def _packed_shape(
-    codes: StoredTensor, sizes: StoredTensor, rows: int, words: int, bits: int, called: str
-) -> tuple[int, int]:
-    require(sizes, (2,), ("I64", "I32"), called)
-    outputs, inputs = sizes.array().tolist()
-    if outputs != rows or inputs < 1 or ceil(inputs * bits / 32) != words:
-        raise CheckpointError(
-            codes.path,
-            f"tensor {quoted(sizes.name)} holds the shape {(outputs, inputs)} of codes of shape {(rows, words)}; "
-            f"expected {rows} outputs, and inputs of {bits} bits that take {words} words of 32",
-        )
-    return outputs, inputs
 
 
 def mxfp4(settings: Settings) -> Format:

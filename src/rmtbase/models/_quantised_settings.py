@@ -46,9 +46,10 @@ class Settings:
 
     def one_value(self, word: str, value: Any, allowed: tuple[Any, ...]) -> Any:
         """A value that the word has been found to have, one of those allowed."""
-        if not any(type(value) is type(one) and value == one for one in allowed):
-            raise self.refused(word, value, " or ".join(map(repr, allowed)))
-        return value
+        for one in allowed:
+            if value == one and isinstance(value, type(one)) and isinstance(value, bool) == isinstance(one, bool):
+                return one
+        raise self.refused(word, value, " or ".join(map(repr, allowed)))
 
     def require_none(self, *words: str) -> None:
         """Raise CheckpointError if one of these says anything: it changes how the weights are stored."""

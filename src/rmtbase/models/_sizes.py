@@ -95,7 +95,9 @@ class Sizes:
             text = self._entry.sizes.get(name, "")
             named = text.partition(" else ")[0].split(" or ")
             known = [key for key in named if re.fullmatch(r"[a-z_]\w*", key) and key not in self.sizes]
-            for key in known or _USUAL_WORDS.get(name, ()):
+            # Latent attention has its own words; one key head for all goes with whatever is said.
+            usual = () if "d_rotary" in self.sizes or text.isdigit() else _USUAL_WORDS.get(name, ())
+            for key in known or usual:
                 said = self._config.get(key)
                 if said is not None and (type(said) is not int or said != self.sizes[name]):
                     raise CheckpointError(
@@ -135,7 +137,11 @@ class Sizes:
             value = self.number(text)
             return None if value is None else int(value)
         found = _held(self._config, fraction)
-        found = self._config.get("rotary_pct", 0.25 if fraction == "partial_rotary_factor" else 1.0) if found is None else found
+        found = (
+            self._config.get("rotary_pct", 0.25 if fraction == "partial_rotary_factor" else 1.0)
+            if found is None
+            else found
+        )
         if isinstance(found, bool) or not isinstance(found, (int, float)) or not 0 <= found <= 1:
             raise CheckpointError(
                 self._path, f"the rotated part {quoted(found)} of a head; expected a number from 0 to 1"

@@ -125,4 +125,3 @@ def as_stored(site: Site, parameters: Mapping[str, Expression], path: Path) -> S
     matrices = {name: of(getattr(site, name)) for name in ("query", "key", "value", "output")}
     names = [name for one in matrices.values() if one is not None for name in one.tensors()]
     return replace(site, **matrices, module=common_module(names))
-

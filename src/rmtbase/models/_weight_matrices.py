@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Float
 
 from rmtbase.errors import ParameterError, RmtbaseError
-from rmtbase.models._sites import Expression, Place, Site
+from rmtbase.models._sites import Place, Site
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,15 +125,15 @@ class WeightMatrices(ABC):
         whole = self._part(at, "attention_output")
         return np.ascontiguousarray(whole.T).reshape(at.n_heads, -1, len(whole))
 
-    def shape_of(self, expression: Expression) -> tuple[int, int]:
-        """(outputs, inputs) of an expression over the tensors of this model."""
+    def stored_shape(self, name: str) -> tuple[int, ...]:
+        """The shape of a stored tensor, of which the sites' expressions are made; no weight is read for it."""
         raise NotImplementedError  # of a model whose sites have none
 
-    def evaluate(self, expression: Expression) -> Float[np.ndarray, "d_out d_in"]:
-        """An expression over the tensors of this model.
+    def stored(self, name: str) -> Float[np.ndarray, "..."]:
+        """A stored tensor.
 
         Raises:
-            CheckpointError: a tensor cannot be read, or is not finite.
+            CheckpointError: it cannot be read, or is not finite.
         """
         raise NotImplementedError  # of a model whose sites have none
 

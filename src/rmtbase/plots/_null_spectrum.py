@@ -88,7 +88,7 @@ def null_spectrum(
         label = rf"its edges $\lambda_-$ = {rounded(lower, 4)}, $\lambda_+$ = {rounded(upper, 4)}"
         ax.axvline(lower, color=theme.free_law, linewidth=1.2, linestyle=":", label=label)
         ax.axvline(upper, color=theme.free_law, linewidth=1.2, linestyle=":")
-    elif np.isfinite(found.limit).all():
+    elif not isinstance(found.limit, GaussianChain) and np.isfinite(found.limit).all():
         highest = max(highest, float(np.max(found.limit)))
         ax.stairs(found.limit, edges, color=theme.free_law, linewidth=1.8, label="free-product law", baseline=None)
     margin = 0.04 * (last - first)

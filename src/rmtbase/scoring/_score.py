@@ -14,11 +14,11 @@ from numpy.typing import ArrayLike
 
 from rmtbase.errors import ParameterError
 from rmtbase.linalg import single_threaded_blas
-from rmtbase.models import ArrayModel, Model, WeightMatrices, open_model
+from rmtbase.models import ArrayModel, Expression, Model, Product, WeightMatrices, open_model
 from rmtbase.nulls import Heads, LatentShape, NullModel
 from rmtbase.progress import SILENT, Progress
-from rmtbase.scoring._factorization import NullScales, null_scales, null_shape
 from rmtbase.scoring._find_null import Wanted, find_null, require_null_name
+from rmtbase.scoring._head_factors import head_dims, head_sigmas
 from rmtbase.scoring._heads import Block, circuit_attributes, heads_dataset, null_dataset
 from rmtbase.scoring._matrices import MATRIX_MODES, MatrixScorer
 from rmtbase.scoring._read_sites import SiteSpectra, read_factors, read_sites, require_circuits, sites_of
@@ -224,7 +224,7 @@ def _blocks(model: WeightMatrices, circuit: Circuit) -> dict[_Shape, list[int]]:
     blocks: dict[_Shape, list[int]] = {}
     for index in sites_of(model, circuit):
         counts = (getattr(model.sites[index], factor.heads) for factor in (circuit.factors[0], circuit.factors[-1]))
-        blocks.setdefault(_Shape(null_shape(model, index, circuit), *counts), []).append(index)
+        blocks.setdefault(_Shape(_null_shape(model, index, circuit), *counts), []).append(index)
     return blocks
 
 
@@ -247,15 +247,30 @@ def _scored(
     )
     dims = tuple(getattr(model.sites[sites[0]], name) for name in circuit.dims)
     if shape != dims and null.method != "resampled":
-        heads = _at_scales(heads, [null_scales(model, site, circuit) for site in sites])
+        heads = _at_scales(heads, model, sites, circuit)
     return Block(sites, dims, null, heads, sigmas, *null.score_heads(heads, progress))
 
 
-def _at_scales(heads: Heads, scales: Sequence[NullScales]) -> Heads:
-    """The heads with the scales of all the factors that their null is drawn of; none where a matrix is zero."""
+def _null_shape(model: WeightMatrices, site: int, circuit: Circuit) -> tuple[int, ...] | LatentShape:
+    """What the null of a circuit at a site is wanted for: more than the circuit's sizes where a matrix is a product."""
+    at, names = model.sites[site], [factor.name for factor in circuit.factors]
+    if not any(_holds_product(getattr(at, name)) for name in names):
+        return tuple(getattr(at, name) for name in circuit.dims)
+    return head_dims(at, names, model.stored_shape)
+
+
+def _holds_product(expression: Expression | None) -> bool:
+    of = getattr(expression, "of", ())
+    return isinstance(expression, Product) or any(map(_holds_product, of if isinstance(of, tuple) else (of,)))
+
+
+def _at_scales(heads: Heads, model: WeightMatrices, sites: Sequence[int], circuit: Circuit) -> Heads:
+    """The heads with σ̂ of all the factors that their null is drawn of; 0 where a matrix is zero."""
+    names = [factor.name for factor in circuit.factors]
+    each = [head_sigmas(model.sites[site], names, model.stored_shape, model.stored) for site in sites]
     scored = np.all([sigma > 0 for sigma in heads.sigmas], axis=0)
-    sigmas = (np.stack(sigma) for sigma in zip(*(one.sigmas for one in scales), strict=True))
-    ratios = [one.rope_ratio for one in scales if one.rope_ratio is not None]
+    sigmas = (np.stack(sigma) for sigma in zip(*(sigmas for sigmas, _ in each), strict=True))
+    ratios = [ratio for _, ratio in each if ratio is not None]
     return replace(
         heads,
         sigmas=tuple(np.where(scored, sigma, 0.0) for sigma in sigmas),

@@ -1,0 +1,153 @@
+"""compressed-tensors, as vLLM's tools write it: codes as they are, or packed in words; the type is that of the scales.
+
+    float-quantized   codes e4m3
+    int-quantized     codes int8
+    naive-quantized   either
+    pack-quantized    codes of 2, 4 or 8 bits in words of 32, each with half its range added
+
+A scale, and a zero point unless these are symmetric, is for the matrix, or for an output, a group of inputs, a block.
+
+Reference: the code of the library, whose results these are to the last bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from math import ceil
+
+import numpy as np
+from jaxtyping import Float32
+
+from rmtbase.errors import CheckpointError
+from rmtbase.models._dequantise import Format, Parts, matrix_shape, number_of_groups, of_blocks, require, unpacked
+from rmtbase.models._quantised_settings import Settings
+from rmtbase.models._stored_tensor import DerivedTensor, StoredTensor
+from rmtbase.shown import quoted
+
+_PLAIN = {"float-quantized": ("F8_E4M3",), "int-quantized": ("I8",), "naive-quantized": ("F8_E4M3", "I8")}
+_PACKED = "pack-quantized"
+
+
+def compressed_tensors(settings: Settings) -> Format:
+    """One scheme for all matrices that are quantised."""
+    scheme = _Scheme.of(settings)
+    needed = (scheme.codes, ".weight_scale", ".weight_shape") if scheme.packs else (scheme.codes, ".weight_scale")
+    marker = scheme.codes if scheme.packs else ".weight_scale"
+    return Format(scheme.called, marker, ".weight", needed, scheme.derive, (".weight_zero_point",))
+
+
+@dataclass(frozen=True)
+class _Scheme:
+    """How the matrices are quantised.
+
+    Attributes:
+        stored: the format.
+        bits: of a code.
+        strategy: what a scale is for: "tensor", "channel", "group" or "block".
+        symmetric: whether there are no zero points.
+        group_size: inputs of a group.
+        block: (outputs, inputs) of a block.
+    """
+
+    stored: str
+    bits: int
+    strategy: str
+    symmetric: bool
+    group_size: int
+    block: tuple[int, int] | None
+
+    @classmethod
+    def of(cls, settings: Settings) -> _Scheme:
+        """What a configuration says. Raises CheckpointError if it is nothing that is read."""
+        settings.require_none("transform_config")
+        sparsity = settings.get("sparsity_config", {})
+        if not isinstance(sparsity, Mapping) or sparsity.get("format") not in (None, "dense"):
+            raise settings.refused("sparsity_config", sparsity, "none, or one of the format dense")
+        groups = settings.get("config_groups")
+        each = [one for one in groups.values() if isinstance(one, Mapping)] if isinstance(groups, Mapping) else []
+        schemes = [(one.get("weights"), one.get("format") or settings.get("format")) for one in each]
+        weights, stored = schemes[0] if schemes else (None, None)
+        if not isinstance(weights, Mapping) or any(one != schemes[0] for one in schemes):
+            raise settings.refused("config_groups", groups, "groups of modules whose weights have one scheme")
+        stored = settings.one_value("format", stored, (*_PLAIN, _PACKED))
+        words = Settings(settings.path, f"{settings.key}: config_groups: weights", weights)
+        strategy = words.one_of("strategy", ("tensor", "channel", "group", "block"))
+        block = words.block("block_structure", None) if strategy == "block" else None
+        if strategy == "block" and block is None:
+            raise words.refused("block_structure", None, "two positive integers")
+        return cls(
+            stored,
+            words.one_of("num_bits", (2, 4, 8) if stored == _PACKED else (8,)),
+            strategy,
+            words.one_of("symmetric", (True, False), True),
+            words.group_size("group_size") if strategy == "group" else -1,
+            block,
+        )
+
+    @property
+    def called(self) -> str:
+        """The format, for people."""
+        return f"compressed-tensors {self.stored} ({self.bits} bit)"
+
+    @property
+    def packs(self) -> bool:
+        """Whether codes are packed in words."""
+        return self.stored == _PACKED
+
+    @property
+    def codes(self) -> str:
+        """The ending of the codes' names."""
+        return ".weight_packed" if self.packs else ".weight"
+
+    def derive(self, parts: Parts) -> DerivedTensor:
+        """The matrix of these tensors."""
+        codes, zeros = parts[self.codes], parts.get(".weight_zero_point")
+        shape = matrix_shape(codes, ("I32",) if self.packs else _PLAIN[self.stored], self.called)
+        if self.packs:
+            shape = self._unpacked_shape(codes, parts[".weight_shape"], *shape)
+        block = self._block(codes, shape[1])
+        if zeros is None and not self.symmetric:
+            raise CheckpointError(
+                codes.path,
+                f"tensor {quoted(codes.name)} is quantised with {self.called} and not symmetric; expected its "
+                "weight_zero_point beside it",
+            )
+        offsets = None if zeros is None else self._offsets(codes, zeros, shape, block)
+        values = partial(self._values, codes, shape[1])
+        return of_blocks(parts, shape, block, values, parts[".weight_scale"], offsets, called=self.called)
+
+    def _block(self, codes: StoredTensor, inputs: int) -> tuple[int, int] | None:
+        """(outputs, inputs) that share a scale; None where all do."""
+        if self.strategy == "group":
+            return 1, inputs // number_of_groups(codes, inputs, self.group_size, self.called)
+        return (1, inputs) if self.strategy == "channel" else self.block
+
+    def _unpacked_shape(self, codes: StoredTensor, sizes: StoredTensor, rows: int, words: int) -> tuple[int, int]:
+        require(sizes, (2,), ("I64", "I32"), self.called)
+        outputs, inputs = sizes.array().tolist()
+        if outputs != rows or inputs < 1 or ceil(inputs * self.bits / 32) != words:
+            raise CheckpointError(
+                codes.path,
+                f"tensor {quoted(sizes.name)} holds the shape {(outputs, inputs)} of codes of shape {(rows, words)}; "
+                f"expected {rows} outputs, and inputs of {self.bits} bits that take {words} words of 32",
+            )
+        return outputs, inputs
+
+    def _values(self, codes: StoredTensor, inputs: int) -> Float32[np.ndarray, "outputs inputs"]:
+        if not self.packs:
+            return codes.array().astype(np.float32)
+        return unpacked(codes.array(), self.bits, inputs).astype(np.float32) - np.float32(2 ** (self.bits - 1))
+
+    def _offsets(
+        self, codes: StoredTensor, zeros: StoredTensor, shape: tuple[int, int], block: tuple[int, int] | None
+    ) -> Callable[[], Float32[np.ndarray, "..."]]:
+        """The zero points: packed along the outputs, where codes are and where there are several, or as they are."""
+        if block is None or not self.packs or self.strategy == "block":
+            grid = (1,) if block is None else (ceil(shape[0] / block[0]), ceil(shape[1] / block[1]))
+            require(zeros, grid, (codes.entry.dtype if not self.packs else "I8",), self.called)
+            return lambda: zeros.array().astype(np.float32)
+        require(zeros, (ceil(shape[0] * self.bits / 32), shape[1] // block[1]), ("I32",), self.called)
+        middle = np.float32(2 ** (self.bits - 1))
+        return lambda: unpacked(zeros.array().T, self.bits, shape[0]).T.astype(np.float32) - middle
