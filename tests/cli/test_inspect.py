@@ -7,9 +7,9 @@ import json
 import pytest
 
 import rmtbase
-from rmtbase.models import inspect_model, open_model
+from rmtbase.models import Gained, Product, Scaled, Stacked, Tensor, inspect_model, open_model, take_rows
 from rmtbase.models._inspection import in_words
-from rmtbase.models._sites import Biased, Column, Gained, Product, Scaled, Stacked, Sum, Tensor, take_rows
+from rmtbase.models._sites import Biased, Column, Sum
 from rmtbase.scoring import circuit_scores, summarize_scores
 from rmtbase.tables import open_scores
 

@@ -250,6 +250,18 @@ class Model(WeightMatrices):
         matrix.flags.writeable = False
         return matrix
 
+    def stored_shape(self, name: str) -> tuple[int, ...]:
+        """The shape of a stored tensor, as its header has it."""
+        return self._checkpoint.shape(name)
+
+    def stored(self, name: str) -> Float[np.ndarray, "..."]:
+        """A stored tensor in float32.
+
+        Raises:
+            CheckpointError: it cannot be read, or is not finite.
+        """
+        return self._tensors.read(name)
+
     def least_sigma(self, layer: int, component: str) -> float:
         """The standard deviation below which weights of the stored type are rounding: see ``least_sigma``."""
         return max(least_sigma(self._checkpoint.dtype(name)) for name in self._expression(layer, component).tensors())

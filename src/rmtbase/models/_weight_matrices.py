@@ -125,6 +125,18 @@ class WeightMatrices(ABC):
         whole = self._part(at, "attention_output")
         return np.ascontiguousarray(whole.T).reshape(at.n_heads, -1, len(whole))
 
+    def stored_shape(self, name: str) -> tuple[int, ...]:
+        """The shape of a stored tensor, of which the sites' expressions are made; no weight is read for it."""
+        raise NotImplementedError  # of a model whose sites have none
+
+    def stored(self, name: str) -> Float[np.ndarray, "..."]:
+        """A stored tensor.
+
+        Raises:
+            CheckpointError: it cannot be read, or is not finite.
+        """
+        raise NotImplementedError  # of a model whose sites have none
+
     def _site(self, site: int) -> Site:
         _require_index("layer", site, len(self.sites))
         return self.sites[site]

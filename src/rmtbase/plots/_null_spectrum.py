@@ -24,7 +24,7 @@ class _Spectrum(NamedTuple):
     bin_edge: Float[np.ndarray, " edge"]
     density: Float[np.ndarray, " bin"]
     error: Float[np.ndarray, " bin"] | None
-    free: GaussianChain
+    limit: GaussianChain | Float[np.ndarray, " bin"]
     naive: GaussianChain | None
     title: str
     unit: str
@@ -42,7 +42,8 @@ def null_spectrum(
 
     Of an analytic null, which has no draws, the laws alone. The free-product law is the limit of W_QK's spectrum, and
     the vertical lines are its edges λ₋ and λ₊. The Marchenko–Pastur law is that of a single factor: too narrow, and
-    drawn to show by how much; of one matrix by itself it is the limit. Both are exact densities, drawn from edge to
+    drawn to show by how much; of one matrix by itself it is the limit. Of matrices that are products themselves the law
+    of all their factors is drawn bin by bin, where there is one. The others are exact densities, drawn from edge to
     edge. Where the spectrum begins at zero, the axis of densities is logarithmic.
 
     Args:
@@ -63,7 +64,10 @@ def null_spectrum(
     theme = as_theme(theme)
     ax = own_axes(ax, theme, table)
     edges, density = found.bin_edge, found.density
-    lower, upper = found.free.support
+    places = np.flatnonzero(density > 0)
+    first, last = float(edges[places[0]]), float(edges[places[-1] + 1])
+    law = found.limit if isinstance(found.limit, GaussianChain) else None
+    lower, upper = (first, last) if law is None else law.support
     # Where the smallest eigenvalues reach zero, so steep a density hides all the rest on a linear axis.
     floor = 0.0 if lower > 0 else _SEEN * float(np.nanmax(density))
     if found.error is not None:
@@ -76,14 +80,17 @@ def null_spectrum(
             naive_x, naive_y, color=theme.naive, linewidth=1.6, linestyle=(0, (5, 2)),
             label="Marchenko–Pastur (one factor)",
         )  # fmt: skip
-    x, y = _curve(found.free)
-    name = "free-product law" if len(found.free.dims) > 2 else "Marchenko–Pastur law"
-    ax.plot(x, y, color=theme.free_law, linewidth=1.8, label=name)
-    label = rf"its edges $\lambda_-$ = {rounded(lower, 4)}, $\lambda_+$ = {rounded(upper, 4)}"
-    ax.axvline(lower, color=theme.free_law, linewidth=1.2, linestyle=":", label=label)
-    ax.axvline(upper, color=theme.free_law, linewidth=1.2, linestyle=":")
-    places = np.flatnonzero(density > 0)
-    first, last = float(edges[places[0]]), float(edges[places[-1] + 1])
+    if law is not None:
+        x, y = _curve(law)
+        highest = max(highest, float(y.max()))
+        name = "free-product law" if len(law.dims) > 2 else "Marchenko–Pastur law"
+        ax.plot(x, y, color=theme.free_law, linewidth=1.8, label=name)
+        label = rf"its edges $\lambda_-$ = {rounded(lower, 4)}, $\lambda_+$ = {rounded(upper, 4)}"
+        ax.axvline(lower, color=theme.free_law, linewidth=1.2, linestyle=":", label=label)
+        ax.axvline(upper, color=theme.free_law, linewidth=1.2, linestyle=":")
+    elif not isinstance(found.limit, GaussianChain) and np.isfinite(found.limit).all():
+        highest = max(highest, float(np.max(found.limit)))
+        ax.stairs(found.limit, edges, color=theme.free_law, linewidth=1.8, label="free-product law", baseline=None)
     margin = 0.04 * (last - first)
     ax.set_xlim(max(0.0, min(first, lower) - margin), max(last, upper) + margin)
     top = float(np.nanmax(density))
@@ -91,7 +98,7 @@ def null_spectrum(
         ax.set_yscale("log")
         ax.set_ylim(floor, 2.0 * top)
     else:
-        ax.set_ylim(0.0, 1.05 * max(top, y.max(), highest))
+        ax.set_ylim(0.0, 1.05 * max(top, highest))
     ax.set(xlabel=found.unit, ylabel=r"density ($1/\lambda$)")
     return finished(ax, theme, found.title, legend)
 
@@ -158,13 +165,14 @@ def _of_tree(tree: xr.DataTree, place: int) -> _Spectrum:
         raise ParameterError("case", place, f"0 to {len(shapes) - 1}, a shape of the heads")
     dims, simulated = shapes[place], null_method(tree.attrs) == "simulated"
     null = null.isel(shape=place) if "shape" in null.dims else null
-    is_square = len(dims) == 3 and dims[0] == dims[2]
+    products = "null_scale" in tree["heads"].coords  # of more factors than the sizes tell
+    is_square = len(dims) == 3 and dims[0] == dims[2] and not products
     title = chain_title(f"Null of ${circuit.latex}$", circuit, dims)
     return _Spectrum(
         null["bin_edge"].values,
         null["density" if simulated else "density_free"].values,
         null["density_standard_error"].values if simulated else None,
-        GaussianChain(dims=dims, normalization="none"),
+        null["density_free"].values if products else GaussianChain(dims=dims, normalization="none"),
         naive_marchenko_pastur(d_model=dims[0], d_head=dims[1], normalization="none") if is_square else None,
         case_title(dims[0], dims[1], 1.0, 1.0) if circuit.name == "qk" and is_square else title,
         eigenvalue_label("none", circuit.latex),

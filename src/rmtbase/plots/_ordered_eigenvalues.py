@@ -72,6 +72,7 @@ def ordered_eigenvalues(
         picked = _picked(held, heads, noun_of(table))
         circuit, shapes = circuit_of(table.attrs), shapes_of(table)
         scale = np.prod([held[factor.sigma].values for factor in circuit.factors], axis=0) ** 2
+        scale = held["null_scale"].values if "null_scale" in held.coords else scale
         own_nulls = quantile.ndim > 2
         if "layer_shape" in null:
             shape = null["layer_shape"].values

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 import xarray as xr
-from jaxtyping import Int, Shaped
+from jaxtyping import Float, Int, Shaped
 
 from rmtbase.errors import ParameterError
 from rmtbase.models import Place, Site
-from rmtbase.nulls import PROBABILITIES, Heads, HeadScores, NullModel
+from rmtbase.nulls import PROBABILITIES, Heads, HeadScores, NullModel, chain_scale
 from rmtbase.statistics import SPECTRAL_STATISTICS, benjamini_hochberg
 from rmtbase.tables import CIRCUITS, Circuit, describe, heads_schema, null_schema, own_null_schema
 
@@ -36,6 +36,7 @@ class Block:
         dims: the sizes of the circuit's matrices there.
         null: what the heads were scored against.
         heads: those heads.
+        sigmas: σ̂ of the circuit's matrices, which are not those of ``heads`` where these matrices are products.
         scores: theirs.
         null_group: makes what a file keeps of the null.
     """
@@ -44,6 +45,7 @@ class Block:
     dims: tuple[int, ...]
     null: NullModel
     heads: Heads
+    sigmas: tuple[Float[np.ndarray, "layer head"], ...]
     scores: HeadScores
     null_group: Callable[[], xr.Dataset]
 
@@ -68,7 +70,7 @@ def heads_dataset(circuit: Circuit, sites: Sequence[Site], blocks: Sequence[Bloc
         "eigenvalue": joined(lambda block: block.heads.singular_values**2),
     }
     for k, factor in enumerate(circuit.factors):
-        values[factor.sigma] = joined(lambda block, k=k: block.heads.sigmas[k])
+        values[factor.sigma] = joined(lambda block, k=k: block.sigmas[k])
     if len(circuit.factors) > 1:
         values["key_head"] = joined(lambda block: _key_heads([sites[site] for site in block.sites]))
     schema = heads_schema(circuit)
@@ -78,6 +80,7 @@ def heads_dataset(circuit: Circuit, sites: Sequence[Site], blocks: Sequence[Bloc
         coords={
             **layer_coordinates([site.place for site in here]),
             **sizes_of(circuit, here)[1],
+            **_null_scale(blocks, joined),
             "head": np.arange(omnibus.shape[-1]),
             "statistic": names,
             "probability": np.array(PROBABILITIES),
@@ -87,25 +90,34 @@ def heads_dataset(circuit: Circuit, sites: Sequence[Site], blocks: Sequence[Bloc
     return describe(dataset[list(schema)], schema)
 
 
+def _null_scale(
+    blocks: Sequence[Block], joined: Callable[[Callable[[Block], np.ndarray]], np.ndarray]
+) -> dict[str, tuple[tuple[str, str], np.ndarray]]:
+    """Where matrices are products themselves: what the null's eigenvalues at σ = 1 are to be multiplied by."""
+    if all(block.heads.sigmas is block.sigmas for block in blocks):
+        return {}
+    return {"null_scale": (("layer", "head"), joined(lambda block: chain_scale(block.heads.sigmas)))}
+
+
 def null_dataset(circuit: Circuit, sites: Sequence[Site], blocks: Sequence[Block]) -> xr.Dataset:
     """What a file keeps of the nulls of all heads: its ``null`` group."""
     if blocks[0].null.method == "resampled":
         return _own_nulls(circuit, sites, blocks)
-    of_shape = {block.dims: block for block in reversed(blocks)}
-    shapes = list(dict.fromkeys(block.dims for block in blocks))
-    groups = [of_shape[dims].null_group().drop_vars("bin", errors="ignore") for dims in shapes]
+    of_null = {id(block.null): block for block in reversed(blocks)}
+    nulls = list(dict.fromkeys(id(block.null) for block in blocks))
+    shapes = [of_null[null] for null in nulls]  # a block of each
+    groups = [block.null_group().drop_vars("bin", errors="ignore") for block in shapes]
     if len(groups) == 1:
         return describe(groups[0], null_schema(circuit))
     longest = np.arange(max(group.sizes["index"] for group in groups))
     joined: xr.Dataset = xr.concat([group.reindex(index=longest) for group in groups], dim="shape")  # type: ignore[assignment]
-    nulls = [of_shape[dims].null for dims in shapes]
-    places = {site: shapes.index(block.dims) for block in blocks for site in block.sites}
+    places = {site: nulls.index(id(block.null)) for block in blocks for site in block.sites}
     joined = joined.assign(
-        {name: ("shape", [dims[k] for dims in shapes]) for k, name in enumerate(circuit.dims)}
+        {name: ("shape", [block.dims[k] for block in shapes]) for k, name in enumerate(circuit.dims)}
         | {
-            "null_draws": ("shape", [null.draws for null in nulls]),
-            "p_value_floor": ("shape", [null.p_value_floor for null in nulls]),
-            "null_source": ("shape", [null.source for null in nulls]),
+            "null_draws": ("shape", [block.null.draws for block in shapes]),
+            "p_value_floor": ("shape", [block.null.p_value_floor for block in shapes]),
+            "null_source": ("shape", [block.null.source for block in shapes]),
             "layer_shape": ("layer", [places[site] for site in sorted(places)]),
         }
     )

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 import xarray as xr
@@ -13,10 +14,11 @@ from numpy.typing import ArrayLike
 
 from rmtbase.errors import ParameterError
 from rmtbase.linalg import single_threaded_blas
-from rmtbase.models import ArrayModel, Model, WeightMatrices, open_model
-from rmtbase.nulls import Heads, NullModel
+from rmtbase.models import ArrayModel, Expression, Model, Product, WeightMatrices, open_model
+from rmtbase.nulls import Heads, LatentShape, NullModel
 from rmtbase.progress import SILENT, Progress
 from rmtbase.scoring._find_null import Wanted, find_null, require_null_name
+from rmtbase.scoring._head_factors import head_dims, head_sigmas
 from rmtbase.scoring._heads import Block, circuit_attributes, heads_dataset, null_dataset
 from rmtbase.scoring._matrices import MATRIX_MODES, MatrixScorer
 from rmtbase.scoring._read_sites import SiteSpectra, read_factors, read_sites, require_circuits, sites_of
@@ -176,10 +178,10 @@ def _scores_tree(
     """The scores of a model; ``function`` is the call that provenance names."""
     wanted = require_circuits(model, circuits)
     blocks_of = {circuit: _blocks(model, circuit) for circuit in wanted}
-    n_heads = max(sum(len(sites) * key[1] for key, sites in blocks.items()) for blocks in blocks_of.values())
+    n_heads = max(sum(len(sites) * one.n_heads for one, sites in blocks.items()) for blocks in blocks_of.values())
     nulls = {
-        dims: find_null(null, baseline, Wanted(dims, n_heads, draws, seed, progress))
-        for dims in dict.fromkeys(dims for blocks in blocks_of.values() for dims, *_ in blocks)
+        shape: find_null(null, baseline, Wanted(shape, n_heads, draws, seed, progress))
+        for shape in dict.fromkeys(one.null for blocks in blocks_of.values() for one in blocks)
     }
     scorer = None if matrices == "none" else MatrixScorer(model, matrices == "spectra", seed)
     with single_threaded_blas():  # with more the last bits would be those of the machine's cores
@@ -189,8 +191,8 @@ def _scores_tree(
             progress.note(line)
         scored = {
             circuit: [
-                _scored(model, circuit, sites, dims, spectra[circuit], nulls[dims], progress)
-                for (dims, *_), sites in blocks.items()
+                _scored(model, circuit, sites, shape.null, spectra[circuit], nulls[shape.null], progress)
+                for shape, sites in blocks.items()
             ]
             for circuit, blocks in blocks_of.items()
         }
@@ -209,14 +211,20 @@ def _scores_tree(
     return tree
 
 
-def _blocks(model: WeightMatrices, circuit: Circuit) -> dict[tuple[tuple[int, ...], int, int], list[int]]:
-    """The sites whose heads have one shape and are as many, by these: (dims, heads, heads of the last factor)."""
-    blocks: dict[tuple[tuple[int, ...], int, int], list[int]] = {}
+class _Shape(NamedTuple):
+    """What the heads of a block of sites have in common: the shape of their null, and how many there are."""
+
+    null: tuple[int, ...] | LatentShape
+    n_heads: int
+    of_last_factor: int
+
+
+def _blocks(model: WeightMatrices, circuit: Circuit) -> dict[_Shape, list[int]]:
+    """The sites whose heads have one shape and are as many."""
+    blocks: dict[_Shape, list[int]] = {}
     for index in sites_of(model, circuit):
-        site = model.sites[index]
-        dims = tuple(getattr(site, name) for name in circuit.dims)
-        counts = (getattr(site, factor.heads) for factor in (circuit.factors[0], circuit.factors[-1]))
-        blocks.setdefault((dims, *counts), []).append(index)
+        counts = (getattr(model.sites[index], factor.heads) for factor in (circuit.factors[0], circuit.factors[-1]))
+        blocks.setdefault(_Shape(_null_shape(model, index, circuit), *counts), []).append(index)
     return blocks
 
 
@@ -224,19 +232,50 @@ def _scored(
     model: WeightMatrices,
     circuit: Circuit,
     sites: list[int],
-    dims: tuple[int, ...],
+    shape: tuple[int, ...] | LatentShape,
     spectra: Mapping[int, SiteSpectra],
     null: NullModel,
     progress: Progress,
 ) -> Block:
     """The heads of a block of sites, scored."""
     each = [spectra[site] for site in sites]
+    sigmas = tuple(np.stack(sigma) for sigma in zip(*(one.sigmas for one in each), strict=True))
     heads = Heads(
         np.stack([one.singular_values for one in each]),
-        tuple(np.stack(sigma) for sigma in zip(*(one.sigmas for one in each), strict=True)),
+        sigmas,
         lambda layer: read_factors(model, sites[layer], circuit),
     )
-    return Block(sites, dims, null, heads, *null.score_heads(heads, progress))
+    dims = tuple(getattr(model.sites[sites[0]], name) for name in circuit.dims)
+    if shape != dims and null.method != "resampled":
+        heads = _at_scales(heads, model, sites, circuit)
+    return Block(sites, dims, null, heads, sigmas, *null.score_heads(heads, progress))
+
+
+def _null_shape(model: WeightMatrices, site: int, circuit: Circuit) -> tuple[int, ...] | LatentShape:
+    """What the null of a circuit at a site is wanted for: more than the circuit's sizes where a matrix is a product."""
+    at, names = model.sites[site], [factor.name for factor in circuit.factors]
+    if not any(_holds_product(getattr(at, name)) for name in names):
+        return tuple(getattr(at, name) for name in circuit.dims)
+    return head_dims(at, names, model.stored_shape)
+
+
+def _holds_product(expression: Expression | None) -> bool:
+    of = getattr(expression, "of", ())
+    return isinstance(expression, Product) or any(map(_holds_product, of if isinstance(of, tuple) else (of,)))
+
+
+def _at_scales(heads: Heads, model: WeightMatrices, sites: Sequence[int], circuit: Circuit) -> Heads:
+    """The heads with σ̂ of all the factors that their null is drawn of; 0 where a matrix is zero."""
+    names = [factor.name for factor in circuit.factors]
+    each = [head_sigmas(model.sites[site], names, model.stored_shape, model.stored) for site in sites]
+    scored = np.all([sigma > 0 for sigma in heads.sigmas], axis=0)
+    sigmas = (np.stack(sigma) for sigma in zip(*(sigmas for sigmas, _ in each), strict=True))
+    ratios = [ratio for _, ratio in each if ratio is not None]
+    return replace(
+        heads,
+        sigmas=tuple(np.where(scored, sigma, 0.0) for sigma in sigmas),
+        rope_ratio=np.stack(ratios) if ratios else None,
+    )
 
 
 def _zero_heads(model: WeightMatrices, spectra: Mapping[Circuit, Mapping[int, SiteSpectra]]) -> list[str]:

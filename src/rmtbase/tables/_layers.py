@@ -45,7 +45,9 @@ def shapes_of(scores: xr.DataTree) -> list[tuple[int, ...]]:
 
     Of W_QK (d_query, d_head, d_key), of another circuit by :attr:`rmtbase.tables.Circuit.dims`.
     """
-    circuit, heads = circuit_of(scores.attrs), scores["heads"].to_dataset()
+    circuit, heads, null = circuit_of(scores.attrs), scores["heads"].to_dataset(), scores["null"].to_dataset()
+    if "layer_shape" in null:
+        return list(zip(*(null[name].values.tolist() for name in circuit.dims), strict=True))
     n_layers = heads.sizes.get("layer", 1)
     columns = [
         heads[name].values.tolist()

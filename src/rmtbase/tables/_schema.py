@@ -339,6 +339,11 @@ COORDINATES: dict[str, Variable] = {
     ),
     **{name: Variable(("layer",), words, SIZE) for name, words in _OF_A_LAYER.items()},
     "head": Variable(("head",), "head", PLACES),
+    "null_scale": Variable(
+        ("layer", "head"),
+        "factor of the null's eigenvalues at sigma = 1 where a head's matrices are products; NaN where it has no shape",
+        POSITIVE_OR_NAN,
+    ),
     "symbol": Variable(("statistic",), "symbol of the statistic, in LaTeX", TEXT),
     "formula": Variable(("statistic",), "formula of the statistic", TEXT),
     "convention": Variable(("statistic",), "values that the statistic is of", TEXT),

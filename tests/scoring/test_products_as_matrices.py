@@ -1,0 +1,114 @@
+"""Heads whose matrices are products of stored ones are scored against the chain of all of these."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+import rmtbase
+from rmtbase.errors import CheckpointError
+from rmtbase.models import Place, Product, Site, Stacked, Tensor, WeightMatrices, take_rows
+from rmtbase.scoring import circuit_scores
+from rmtbase.tables import open_scores, write_table
+
+HEADS, D_MODEL, Q_RANK, KV_RANK, D_NOPE, D_ROPE = 12, 96, 48, 24, 12, 8
+NAMES = ("attention_query", "attention_key", "attention_value", "attention_output")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stored(WeightMatrices):
+    """Matrices that are expressions over arrays by name."""
+
+    tensors: dict
+    heads_have_weights = True
+
+    def has(self, layer, component):
+        return component in self.components
+
+    def expression(self, layer, component):
+        return self.sites[layer].expressions()[component]
+
+    def matrix(self, layer, component):
+        return self.expression(layer, component).evaluate(self.stored)
+
+    def stored_shape(self, name):
+        return self.tensors[name].shape
+
+    def stored(self, name):
+        return self.tensors[name]
+
+    def least_sigma(self, layer, component):
+        return 0.0
+
+    def refused(self, site, head, found, expected):
+        return CheckpointError(self.name, found)
+
+    def site_digest(self, site):
+        return bytes(site)
+
+
+def latent_model(d_rope=D_ROPE, layers=2):
+    """Random weights of latent attention; the down-projections of a layer are shared by its heads."""
+    rng, tensors, sites = np.random.default_rng(5), {}, []
+    d_head = D_NOPE + d_rope
+    for layer in range(layers):
+        for name, shape, scale in (
+            ("q_b", (HEADS * d_head, Q_RANK), 0.02),
+            ("q_a", (Q_RANK, D_MODEL), 0.5),
+            ("kv_b", (HEADS * 2 * D_NOPE, KV_RANK), 1.0),
+            ("kv_a", (KV_RANK + d_rope, D_MODEL), 3.0),
+            ("o", (D_MODEL, HEADS * D_NOPE), 0.1),
+        ):
+            tensors[f"{layer}.{name}"] = scale * rng.standard_normal(shape)
+        q_b, q_a, kv_b, kv_a, o = (Tensor(f"{layer}.{name}") for name in ("q_b", "q_a", "kv_b", "kv_a", "o"))
+        down, rotated = take_rows(kv_a, range(KV_RANK)), take_rows(kv_a, range(KV_RANK, KV_RANK + d_rope))
+        rows = np.arange(HEADS * 2 * D_NOPE).reshape(HEADS, 2, D_NOPE)
+        up_keys = [take_rows(kv_b, one.tolist()) for one in rows[:, 0]]
+        latent = Stacked(tuple(part for one in up_keys for part in (Product((one, down)), rotated)))
+        plain = Product((take_rows(kv_b, rows[:, 0].ravel().tolist()), down))
+        sites.append(
+            Site(
+                place=Place("", layer), n_heads=HEADS, n_key_heads=HEADS, d_head=d_head, d_query=D_MODEL, d_key=D_MODEL,
+                d_value=D_NOPE, d_output=D_MODEL, query=Product((q_b, q_a)), key=latent if d_rope else plain,
+                value=Product((take_rows(kv_b, rows[:, 1].ravel().tolist()), down)), output=o,
+            )
+        )  # fmt: skip
+    return Stored(
+        name="latent", revision=None, architecture="latent", sites=tuple(sites), notes=(), tensors=tensors,
+        layers=tuple(site.place for site in sites), components=NAMES,
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def scores():
+    return rmtbase.score(latent_model(), draws=2000, circuits=("ov", "query"), matrices="none")
+
+
+@pytest.mark.parametrize("circuit", ["qk", "ov", "query"])
+def test_random_heads_of_latent_attention_are_not_flagged(scores, circuit):
+    """Of 24 independent heads eight or more would be under 0.05 for one seed in 20 000."""
+    p = circuit_scores(scores, circuit)["heads"]["omnibus_p_value"].values
+    assert np.isfinite(p).all()
+    assert (p < 0.05).sum() < 8
+
+
+def test_the_same_heads_given_as_plain_arrays_are_flagged():
+    model = latent_model()
+    queries, keys = (np.stack([read(site) for site in range(2)]) for read in (model.queries, model.keys))
+    p = rmtbase.score_heads(queries, keys, "analytic")["heads"]["omnibus_p_value"].values
+    assert (p < 0.001).all()
+
+
+def test_scales_are_those_of_the_matrices_and_the_nulls_of_its_factors(scores, tmp_path):
+    model, heads = latent_model(), scores["heads"].to_dataset()
+    np.testing.assert_allclose(heads["sigma_k"][1], np.sqrt(np.mean(model.keys(1) ** 2, axis=(1, 2))))
+    query = circuit_scores(scores, "query")["heads"].to_dataset()
+    down = np.mean(model.tensors["1.q_a"] ** 2)
+    up = np.mean(model.tensors["1.q_b"].reshape(HEADS, -1) ** 2, axis=1)
+    np.testing.assert_allclose(query["null_scale"][1], up * down)
+    assert open_scores(write_table(scores, tmp_path / "scores.nc")).identical(scores)
+
+
+def test_without_rotated_keys_it_is_a_plain_chain_which_the_laws_know():
+    p = rmtbase.score(latent_model(d_rope=0), "analytic", matrices="none")["heads"]["omnibus_p_value"].values
+    assert (p < 0.05).sum() < 8
