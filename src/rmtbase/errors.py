@@ -8,6 +8,7 @@ The command line turns each of them into one line on stderr and exit status 2.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from difflib import get_close_matches
 from pathlib import Path
 
 from rmtbase.shown import one_line, quoted, shown
@@ -276,19 +277,31 @@ class NonFiniteError(CheckpointError):
         )
 
 
+_WIDESPREAD = ("bert", "gpt2", "gpt_neox", "llama", "mistral", "qwen3")
+
+
+def near_architectures(name: str, supported: Sequence[str]) -> str:
+    """Some of the names, in words: those that come near one, then those in widest use."""
+    near = get_close_matches(name, supported, n=6, cutoff=0.5)
+    return ", ".join(dict.fromkeys((*near, *(one for one in _WIDESPREAD if one in supported))))
+
+
 class UnknownArchitectureError(CheckpointError):
     """No layout is known for the model's architecture.
 
     Attributes:
         architecture: what the configuration names.
         supported: the architectures that have a layout.
+        near: the names of some of these, those that come near it first.
     """
 
     def __init__(self, path: Path | str, architecture: str, supported: Sequence[str]) -> None:
         self.architecture, self.supported = architecture, tuple(supported)
+        self.near = near_architectures(architecture, self.supported)
         super().__init__(
             path,
-            f"unknown architecture {quoted(architecture)}; supported: {', '.join(self.supported)}. "
+            f"unknown architecture {quoted(architecture)}; {len(self.supported)} are known, such as {self.near}, and "
+            "with torch and transformers installed (rmtbase[hf]) all that transformers can run. "
             "For any other model whose heads have W_Q and W_K of their own (not latent attention, whose heads share "
             "factors), pass them as arrays of shape (head, d_head, d_model) to rmtbase.score_heads(w_q, w_k)",
         )

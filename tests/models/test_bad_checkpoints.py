@@ -19,7 +19,7 @@ from rmtbase.errors import (
     ShapeError,
     UnknownArchitectureError,
 )
-from rmtbase.models import Checkpoint, open_model
+from rmtbase.models import Checkpoint, open_model, supported_architectures
 
 QUERY = "model.layers.{}.self_attn.q_proj.weight"
 KEY = "model.layers.{}.self_attn.k_proj.weight"
@@ -57,7 +57,7 @@ def test_missing_configuration(parts, tmp_path):
 @pytest.mark.parametrize(
     ("named", "found"),
     [
-        ({"model_type": "mamba"}, "'mamba'"),
+        ({"model_type": "mistrel"}, "'mistrel'"),
         ({"model_type": 3}, "'3'"),
         ({"model_type": None, "architectures": ["Qwen2MoeForCausalLM"]}, "'Qwen2MoeForCausalLM'"),
         ({"model_type": None, "architectures": ["BertGenerationDecoder"]}, "'BertGenerationDecoder'"),
@@ -69,11 +69,19 @@ def test_unknown_architecture_lists_the_known_and_the_way_out(named, found, part
     error = refused(
         UnknownArchitectureError,
         f"unknown architecture {found}",
-        "bert, gpt2, gpt_neox, llama, mistral, qwen2, qwen3",
+        f"{len(supported_architectures())} are known, such as",
+        "bert, gpt2, gpt_neox, llama",
+        "rmtbase[hf]",
         "rmtbase.score_heads",
         opening=lambda: open_model(parts.write(tmp_path)),
     )
-    assert "llama" in error.supported
+    assert error.supported == supported_architectures()
+    assert error.near.startswith("mistral" if named.get("model_type") == "mistrel" else ("qwen", "bert"))
+
+
+def test_architecture_without_attention_is_refused(parts, tmp_path):
+    parts.config |= {"model_type": "mamba"}
+    refused(CheckpointError, "MambaModel", "expected attention", opening=lambda: open_model(parts.write(tmp_path)))
 
 
 def test_architecture_is_read_from_the_class_where_the_type_is_absent(parts, tmp_path):

@@ -7,7 +7,8 @@ from rmtbase.models._array_model import ArrayModel
 from rmtbase.models._checkpoint import Checkpoint
 from rmtbase.models._head_shape import HeadShape, head_shape
 from rmtbase.models._hub import KnownModel, known_models
-from rmtbase.models._layouts import COMPONENTS, supported_architectures
+from rmtbase.models._layout_table import known_types as supported_architectures
+from rmtbase.models._layouts import COMPONENTS
 from rmtbase.models._model import Model
 from rmtbase.models._open import demo_revisions, open_model, require_other_files
 from rmtbase.models._sites import Place, Site

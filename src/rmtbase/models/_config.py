@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from rmtbase.errors import CheckpointError, UnknownArchitectureError
-from rmtbase.models._layouts import LAYOUTS, ConfigKeys, Layout, supported_architectures
+from rmtbase.models._layout_table import known_types as supported_architectures
+from rmtbase.models._layouts import LAYOUTS, ConfigKeys, Layout
 from rmtbase.shown import quoted
 
 _CLASS_ENDING = r"(Model|PreTrainedModel|LMHeadModel|DoubleHeadsModel|For[A-Z][A-Za-z]*)"

@@ -200,8 +200,3 @@ LAYOUTS: Mapping[str, Layout] = MappingProxyType(
     }
 )
 """Layout by the ``model_type`` of config.json."""
-
-
-def supported_architectures() -> tuple[str, ...]:
-    """The architectures whose checkpoints can be read, by the ``model_type`` of their config.json."""
-    return tuple(sorted(LAYOUTS))

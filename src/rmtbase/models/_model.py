@@ -2,40 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Float32
 
-from rmtbase.errors import CheckpointError
+from rmtbase.errors import CheckpointError, MissingDependencyError, UnknownArchitectureError
+from rmtbase.models._architectures import find_inventory
 from rmtbase.models._checkpoint import Checkpoint
-from rmtbase.models._config import read_architecture, read_layout_dimensions, rotary_dimensions
 from rmtbase.models._draft_layers import without_draft_layers
 from rmtbase.models._files import read_json_object
+from rmtbase.models._folding import fold_site, require_folds
 from rmtbase.models._gguf_model import find_gguf, open_gguf
-from rmtbase.models._layouts import ATTENTION_PARTS, LAYOUTS
+from rmtbase.models._layout_table import known_types as supported_architectures
+from rmtbase.models._layout_table import read_architecture
 from rmtbase.models._leftovers import (
     leftover_notes,
     require_all_heads,
-    require_known_attention,
     require_plain_tensors,
 )
 from rmtbase.models._other_formats import refuse_other_formats
+from rmtbase.models._proof import proof_of
 from rmtbase.models._quantised import dequantised, require_readable_quantisation
-from rmtbase.models._sites import Expression, Place
-from rmtbase.models._stack import Stack, with_sizes
+from rmtbase.models._shown_sizes import with_sizes
+from rmtbase.models._sites import Expression, Inventory, Place, Site
 from rmtbase.models._tensor_file import least_sigma, require_digits
+from rmtbase.models._torch_route import Network
 from rmtbase.models._weight_matrices import WeightMatrices
 from rmtbase.shown import in_one_line, quoted
-
-_CONTENT_PART = "rotary: W_QK is the content part at zero relative position"
-_NORMS = "query/key norm present: recorded, not folded in"
-_BIASES = "biases present: recorded, not folded in"
-_ROUNDED = "stored in float64: rounded to float32"
-_HEADS_UNSEEN = "split into heads: the configuration's word alone, no tensor shows the head size"
 
 
 class _LastTensor:
@@ -66,10 +63,14 @@ class Model(WeightMatrices):
     Attributes:
         path: the checkpoint's folder; of a model in memory what messages call it.
         config: the configuration, whose ``model_type`` is ``architecture``.
+        folded: what was folded into the matrices of queries, keys and values: see :meth:`fold`.
     """
 
     path: Path
     config: dict[str, Any] = field(repr=False, compare=False)
+    folded: tuple[str, ...] = ()
+    _raw: tuple[Site, ...] = field(repr=False, compare=False)
+    _network: Network | None = field(repr=False, compare=False)
     _matrices: Mapping[Place, Mapping[str, Expression]] = field(repr=False, compare=False)
     _checkpoint: Checkpoint = field(repr=False, compare=False)
     _tensors: _LastTensor = field(repr=False, compare=False)
@@ -100,7 +101,12 @@ class Model(WeightMatrices):
 
     @classmethod
     def from_state_dict(
-        cls, tensors: Mapping[Any, Any], config: Mapping[str, Any], name: str, revision: str | None = None
+        cls,
+        tensors: Mapping[Any, Any],
+        config: Mapping[str, Any],
+        name: str,
+        revision: str | None = None,
+        network: Network | None = None,
     ) -> Model:
         """Check the tensors of a state dict, by name, against a configuration. They stay where they are.
 
@@ -113,7 +119,8 @@ class Model(WeightMatrices):
         stored = Checkpoint.of_tensors(tensors, name)
         require_plain_tensors(stored)  # before any is looked for by its name
         checkpoint = without_draft_layers(dequantised(stored, config, stored.config_path), config)
-        return cls._checked(lambda: checkpoint, with_sizes(config, checkpoint), checkpoint.config_path, name, revision)
+        sized = with_sizes(config, checkpoint)
+        return cls._checked(lambda: checkpoint, sized, checkpoint.config_path, name, revision, network=network)
 
     @classmethod
     def _checked(
@@ -124,20 +131,19 @@ class Model(WeightMatrices):
         name: str,
         revision: str | None,
         notes: tuple[str, ...] = (),
+        network: Network | None = None,
     ) -> Model:
         """Check the configuration, then the headers of its checkpoint against it."""
         require_readable_quantisation(config, config_path)
         require_all_heads(config, config_path)
-        architecture = read_architecture(config, config_path)
-        layout = LAYOUTS[architecture]
-        dimensions = read_layout_dimensions(config, layout, config_path)
+        architecture, network = _architecture(config, config_path, network)
         checkpoint = open_checkpoint()
         require_plain_tensors(checkpoint)
-        stack = Stack.find(checkpoint, architecture, dimensions)
-        inventory = stack.inventory()
-        require_known_attention(stack)
-        rotated = rotary_dimensions(config, layout, dimensions.d_head, config_path)
-        shows_heads = stack.shows_head_size(rotated)
+        if architecture in supported_architectures():
+            inventory = find_inventory(config, checkpoint, config_path, architecture)
+        else:
+            assert network is not None  # which has its type
+            inventory = network.inventory({name: checkpoint.shape(name) for name in checkpoint.names})
         return cls(
             name=name,
             revision=revision,
@@ -148,12 +154,13 @@ class Model(WeightMatrices):
             layers=tuple(inventory.matrices),
             components=tuple(dict.fromkeys(name for held in inventory.matrices.values() for name in held)),
             notes=(
-                *_notes(stack),
-                *(() if shows_heads else (_HEADS_UNSEEN,)),
+                *inventory.notes,
                 *checkpoint.notes,
                 *leftover_notes(config, checkpoint),
                 *notes,
             ),
+            _raw=inventory.sites,
+            _network=network,
             _matrices=inventory.matrices,
             _checkpoint=checkpoint,
             _tensors=_LastTensor(checkpoint),
@@ -163,6 +170,34 @@ class Model(WeightMatrices):
     def files(self) -> tuple[Path, ...]:
         """The files that hold the weights; none of a model in memory."""
         return self._checkpoint.files
+
+    def prove(self) -> Model:
+        """The model, with a note that its sites were proved here, or why they were not: see ``proof_of``.
+
+        Raises:
+            CheckpointError: q·k of the model's own forward pass is not what a site's W_QK gives.
+        """
+        stored = {name: self._checkpoint.shape(name) for name in self._checkpoint.names}
+        words = proof_of(self._raw, self.config, self.path, stored, self._tensors.read, self._network)
+        return replace(self, notes=(*self.notes, words))
+
+    def fold(self, what: Iterable[str] | str) -> Model:
+        """The model with biases, or gains of norms, folded into its queries, keys and values: see ``fold_site``.
+
+        Args:
+            what: some of ``"biases"`` and ``"norms"``.
+
+        Raises:
+            ParameterError: something else; or a norm in front of queries and keys is not known.
+        """
+        folds = require_folds(what)
+        if not folds:
+            return self
+        sites = tuple(fold_site(site, folds, self._checkpoint) for site in self._raw)
+        held = Inventory(sites=sites, others={}).matrices
+        matrices = {place: {**each, **held.get(place, {})} for place, each in self._matrices.items()}
+        note = f"folded into queries, keys and values: {', '.join(folds)}"
+        return replace(self, sites=sites, folded=folds, notes=(*self.notes, note), _matrices=matrices)
 
     def has(self, layer: int, component: str) -> bool:
         """Whether a layer, by its index in ``layers``, has a component."""
@@ -214,12 +249,17 @@ def _to_float32(checkpoint: Checkpoint, name: str) -> Float32[np.ndarray, "..."]
         ) from error
 
 
-def _notes(stack: Stack) -> tuple[str, ...]:
-    checkpoint, names = stack.checkpoint, stack.of_each_layer(*ATTENTION_PARTS[:2])
-    found = {
-        _CONTENT_PART: stack.layout.rotary,
-        _NORMS: any(norm in checkpoint for norm in stack.norms()),
-        _BIASES: any(name.removesuffix("weight") + "bias" in checkpoint for name in names),
-        _ROUNDED: any(checkpoint.dtype(name) == "F64" for name in names),
-    }
-    return tuple(note for note, holds in found.items() if holds)
+def _architecture(config: Mapping[str, Any], path: Path, network: Network | None) -> tuple[str, Network | None]:
+    """The model type; and of one that the table does not have the network, which shows by running how it is read.
+
+    Raises:
+        UnknownArchitectureError: ``transformers`` does not have it either, or is not installed.
+        CheckpointError: the network cannot be built, or not be run.
+    """
+    try:
+        return read_architecture(config, path), network
+    except UnknownArchitectureError as unknown:
+        try:
+            return unknown.architecture, network or Network.of_config(config, path)
+        except (MissingDependencyError, UnknownArchitectureError):
+            raise unknown from None

@@ -9,12 +9,20 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeGuard
 
-from rmtbase.errors import CheckpointError, CorruptFileError, MissingCheckpointFileError, OutputError, ParameterError
+from rmtbase.errors import (
+    CheckpointError,
+    CorruptFileError,
+    MissingCheckpointFileError,
+    OutputError,
+    ParameterError,
+    near_architectures,
+)
 from rmtbase.models._files import read_json_object
 from rmtbase.models._hub import HUB_GGUF, HUB_ID, fetch_checkpoint, fetch_file, hub_id
-from rmtbase.models._layouts import supported_architectures
+from rmtbase.models._layout_table import known_types as supported_architectures
 from rmtbase.models._model import Model
 from rmtbase.models._other_formats import format_of
+from rmtbase.models._torch_route import Network
 from rmtbase.parameters import require_text
 
 if TYPE_CHECKING:
@@ -32,6 +40,7 @@ def open_model(
     family: str | None = None,
     config: Any = None,
     name: str | None = None,
+    inputs: Mapping[str, Any] | None = None,
 ) -> Model:
     """Open a trained model. Configuration and headers are read and checked; weights are read when asked for.
 
@@ -51,6 +60,9 @@ def open_model(
         config: of a model in memory, its sizes by the words of the family's config.json, ``{"n_head": 12}`` say, or a
             configuration of transformers. The tensors show all sizes but the number of heads.
         name: what to call a model in memory.
+        inputs: of the forward of a module of one's own, by name, of two tokens or more, ``{"x": tokens}`` say. Its
+            attention is then found by running it on noise in place of its weights, and left as it is. A module of
+            transformers whose type is none of ``supported_architectures`` is read in this way without any.
 
     Raises:
         ParameterError: the name is empty, no such revision is bundled, a folder or an opened model was given one, a
@@ -62,8 +74,8 @@ def open_model(
     if subfolder is not None:
         _require_subfolder(model, subfolder)
     if _is_in_memory(model):
-        return _from_memory(model, revision, family, config, name)
-    for keyword, value in {"family": family, "config": config, "name": name}.items():
+        return _from_memory(model, revision, family, config, name, inputs)
+    for keyword, value in {"family": family, "config": config, "name": name, "inputs": inputs}.items():
         if value is not None:
             found = value if isinstance(value, str) else type(value).__name__
             raise ParameterError(keyword, found, "none: it is for a module or a state dict in memory")
@@ -102,9 +114,15 @@ def _is_in_memory(model: object) -> TypeGuard[Mapping[Any, Any] | torch.nn.Modul
 
 
 def _from_memory(
-    model: Mapping[Any, Any] | torch.nn.Module, revision: str | None, family: str | None, config: Any, name: str | None
+    model: Mapping[Any, Any] | torch.nn.Module,
+    revision: str | None,
+    family: str | None,
+    config: Any,
+    name: str | None,
+    inputs: Mapping[str, Any] | None,
 ) -> Model:
-    """A module, or a state dict, of the family that is named, here or by its configuration."""
+    """A module, or a state dict, of the family that is named, here or by its configuration; or a module that is run."""
+    network = None
     if isinstance(model, Mapping):
         what, own_name, tensors = "state dict", None, model
     else:
@@ -113,12 +131,16 @@ def _from_memory(
         own_config = getattr(model, "config", getattr(wrapped, "config", None))
         if config is None and hasattr(own_config, "to_dict"):  # any other is not one of transformers
             config = own_config
+        of_transformers = getattr(config, "model_type", None)
+        if family is None and (inputs is not None or of_transformers not in (None, *supported_architectures())):
+            network, tensors = Network.of_module(wrapped, inputs), wrapped.state_dict()
+            config = config or {"model_type": what}
     settings = _settings(config, what, family)
     for argument, text in (("name", name), ("revision", revision)):
         if text is not None:
             require_text(argument, text)
     called = name or (own_name if isinstance(own_name, str) else None) or what
-    return Model.from_state_dict(tensors, settings, called, revision)
+    return Model.from_state_dict(tensors, settings, called, revision, network)
 
 
 def _settings(config: Any, what: str, family: str | None) -> dict[str, Any]:
@@ -128,18 +150,23 @@ def _settings(config: Any, what: str, family: str | None) -> dict[str, Any]:
         raise ParameterError(
             "config", type(config).__name__, "a mapping, such as {'n_head': 12}, or a configuration of transformers"
         )
-    settings, families = dict(found or {}), ", ".join(supported_architectures())
+    settings, known = dict(found or {}), supported_architectures()
     said = settings.get("model_type")
     if family is None and said is None and not settings.get("architectures"):
         raise ParameterError(
             "family",
             None,
-            f"the family of the {what}, one of {families}, with the number of heads, as family='gpt2', "
-            "config={'n_head': 12}. The heads of any other model go into rmtbase.score_heads(w_q, w_k) as arrays; "
+            f"the family of the {what}, such as {near_architectures('', known)}, with the number of heads, as "
+            "family='gpt2', config={'n_head': 12}; or of a module inputs={…}, those of its forward. The heads of any "
+            "other model go into rmtbase.score_heads(w_q, w_k) as arrays; "
             "rmtbase.models.split_qkv cuts them out of fused weights",
         )
-    if family is not None and family not in supported_architectures():
-        raise ParameterError("family", family, f"one of {families}")
+    if family is not None and family not in known:
+        raise ParameterError(
+            "family",
+            family,
+            f"one of the {len(known)} that are known, such as {near_architectures(str(family), known)}",
+        )
     if family is not None and said is not None and said != family:
         raise ParameterError("family", family, f"{said!r}, as the configuration says")
     return settings if family is None else settings | {"model_type": family}

@@ -1,0 +1,72 @@
+"""The proof of a model's sites at read time: which of them, and what to say of it."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from rmtbase.errors import CheckpointError, MissingDependencyError
+from rmtbase.models._sites import Read, Site
+from rmtbase.models._torch_route import NOT_PROVED, Network
+
+_SWITCH = "RMTBASE_PROOF"  # 0: models are read without a proof
+
+
+def is_wanted() -> bool:
+    """Whether models are proved where they can be: everywhere but where the environment has ``RMTBASE_PROOF=0``."""
+    return os.environ.get(_SWITCH) != "0"
+
+
+def proof_of(
+    sites: Sequence[Site],
+    config: Mapping[str, Any],
+    path: Path,
+    stored: Mapping[str, tuple[int, ...]],
+    read: Read,
+    network: Network | None = None,
+) -> str:
+    """Prove one site of each kind, and the last of it, and say so.
+
+    Sites are of one kind if the names of their tensors differ in numbers alone, so that the layers of a stack are one.
+    Each is compared with the model's own forward pass, its real weights and fresh noise: q·k of the module is
+    xᵀ W_QK x′ of every head, to rounding.
+
+    Args:
+        sites: of raw matrices.
+        config: of the model.
+        path: what messages call it.
+        stored: the shapes of its stored tensors by name.
+        read: gives one.
+        network: of the model, where it is at hand.
+
+    Returns:
+        What to note: that and by what they were proved, or why they were not.
+
+    Raises:
+        CheckpointError: they differ.
+    """
+    try:
+        network = network or Network.of_config(config, path)
+        known = {_tensors(site) for site in network.inventory(stored).sites}
+    except MissingDependencyError:
+        return NOT_PROVED
+    except CheckpointError as error:  # of the network: it cannot be built or run, or shows no queries and keys
+        return f"{NOT_PROVED}: {error}"
+    kinds: dict[str, list[Site]] = {}
+    for site in sites:
+        kinds.setdefault(re.sub(r"\d+", "#", " ".join(sorted(_tensors(site)))), []).append(site)
+    chosen = [site for each in kinds.values() for site in dict.fromkeys((each[0], each[-1]))]
+    shown = tuple(site for site in chosen if _tensors(site) in known)
+    if not shown:
+        return f"{NOT_PROVED}: the forward pass shows no queries and keys of {', '.join(sorted(_tensors(chosen[0])))}"
+    words = network.prove(shown, stored, read)
+    left = sorted({str(site.place) for site in chosen} - {str(site.place) for site in shown})
+    but = f"; not {', '.join(left)}" if left else ""
+    return f"{words}: {len(shown)} of {len(sites)} sites, the first and the last of each kind{but}"
+
+
+def _tensors(site: Site) -> frozenset[str]:
+    return frozenset(name for one in (site.query, site.key) if one is not None for name in one.tensors())

@@ -1,0 +1,72 @@
+"""The sizes of a model in memory that its tensors show, where its configuration leaves them out."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from rmtbase.errors import CheckpointError, MissingTensorError
+from rmtbase.models._checkpoint import Checkpoint
+from rmtbase.models._layout_table import entries
+from rmtbase.models._layout_table import known_types as supported_architectures
+from rmtbase.shown import quoted
+
+_SHOWN = 3  # names in a message
+
+
+def with_sizes(config: Mapping[str, Any], checkpoint: Checkpoint) -> dict[str, Any]:
+    """The configuration, and the sizes that it leaves out where the tensors show them, by the words of its type.
+
+    They do not show the number of heads: twelve heads of 64 have the shape of 24 heads of 32. Where that is given, the
+    head size and the number of key heads follow. Of a model of several stacks nothing is added.
+
+    Raises:
+        MissingTensorError, CheckpointError: there is no stack of layers of the type, or there are several.
+    """
+    completed, architecture = dict(config), config.get("model_type")
+    if architecture not in supported_architectures():
+        return completed
+    each = list(entries(config, str(architecture), checkpoint.config_path))
+    if len(each) != 1 or each[0].inside:
+        return completed
+    (entry,) = each
+    layout = entry.layout
+    (first, *_) = layout.holding("q")
+    query = layout.layer + first
+    pattern = re.escape(query).replace(re.escape("{}"), r"(?P<layer>\d+)")
+    matches = [match for name in checkpoint.names if (match := re.fullmatch(rf"(?P<prefix>|.*\.){pattern}", name))]
+    stacks = {match["prefix"]: match[0] for match in matches}
+    if not stacks:
+        raise MissingTensorError(checkpoint.path, query.format(0), str(architecture))
+    if len(stacks) > 1:
+        named = ", ".join(map(quoted, list(stacks.values())[:_SHOWN]))
+        raise CheckpointError(checkpoint.path, f"tensors {named}; expected one stack of layers, not {len(stacks)}")
+    prefix = next(iter(stacks))
+
+    def linear(symbol: str) -> tuple[int, ...]:
+        """(outputs, inputs) of the tensor that holds it in the first layer; zeros where there is none."""
+        for tensor in layout.holding(symbol):
+            name = prefix + layout.layer.format(0) + tensor
+            shape = checkpoint.shape(name) if name in checkpoint else ()
+            if len(shape) == 2:
+                return shape[::-1] if layout.tensors[tensor].transposed else shape
+        return 0, 0
+
+    def size(name: str, shown: int | None) -> int | None:
+        """What the configuration says of it, or else what is shown, which it then says."""
+        keys = entry.sizes.get(name, "").partition(" else ")[0].split(" or ")
+        words = [key for key in keys if re.fullmatch(r"[a-z_]\w*", key) and key not in entry.sizes]
+        held = next((completed[word] for word in words if completed.get(word) is not None), None)
+        if held is None and words and shown:
+            completed[words[0]] = held = shown
+        return held if type(held) is int and held > 0 else None
+
+    query_rows, d_model = linear("q")
+    size("n_layers", len({match["layer"] for match in matches}))
+    size("d_model", d_model)
+    size("d_mlp", linear("up")[0])
+    n_heads = size("n_heads", None)
+    d_head = size("d_head", query_rows // n_heads if n_heads else None)
+    size("n_key_heads", linear("k")[0] // d_head if d_head else None)
+    return completed
