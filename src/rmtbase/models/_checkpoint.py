@@ -234,14 +234,16 @@ def _without_wrappers(tensors: Mapping[str, StoredTensor]) -> dict[str, Checkpoi
     Raises:
         CorruptFileError: two names are one there.
     """
-    in_front = next((one for one in _IN_FRONT if all(name.startswith(one) for name in tensors)), "")
+    names = {name: _WRAPPERS.sub("", name) for name in tensors}
+    for in_front in _IN_FRONT:
+        if all(own.startswith(in_front) for own in names.values()):
+            names = {name: own.removeprefix(in_front) for name, own in names.items()}
     unwrapped: dict[str, CheckpointTensor] = {}
-    for name, tensor in tensors.items():
-        own = _WRAPPERS.sub("", name).removeprefix(in_front)
+    for name, own in names.items():
         if own in unwrapped:
             both = f"both {quoted(unwrapped[own].stored[0].name)} and {quoted(name)}"
-            raise CorruptFileError(tensor.path, both, f"one tensor {quoted(own)}, wrapped or not")
-        unwrapped[own] = tensor
+            raise CorruptFileError(tensors[name].path, both, f"one tensor {quoted(own)}, wrapped or not")
+        unwrapped[own] = tensors[name]
     return unwrapped
 
 
