@@ -85,7 +85,9 @@ class Trace(TorchFunctionMode):
         elif name == "softmax":
             self._softmax(tensors[0], out)
         elif name == "scaled_dot_product_attention":
-            query, key, value = (kwargs.get(one, args[i] if i < len(args) else None) for i, one in enumerate(("query", "key", "value")))
+            query, key, value = (
+                kwargs.get(one, args[i] if i < len(args) else None) for i, one in enumerate(("query", "key", "value"))
+            )
             scale = kwargs.get("scale") or query.shape[-1] ** -0.5
             self._attend(query, key.mT, torch.zeros(1), scale)
             self.attentions[-1].value, self.attentions[-1].context = _heads(value), _heads(out)

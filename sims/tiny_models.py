@@ -98,7 +98,9 @@ _SIZES: Mapping[str, str] = {
         "decoder_num_key_value_heads n_kv_heads num_global_key_value_heads".split(),
         "n_key_heads",
     ),
-    **dict.fromkeys("head_dim kv_channels attention_head_size d_kv attention_head_dim hidden_size_per_head".split(), "d_head"),
+    **dict.fromkeys(
+        "head_dim kv_channels attention_head_size d_kv attention_head_dim hidden_size_per_head".split(), "d_head"
+    ),
     **dict.fromkeys(
         "hidden_size n_embd d_model dim embed_dim n_embed model_dim width projection_dim encoder_hidden_size "
         "decoder_hidden_size out_hidden_size hidden_dim embedding_size word_embed_proj_dim emb_dim".split(),
@@ -113,10 +115,17 @@ _SIZES: Mapping[str, str] = {
     **dict.fromkeys("moe_intermediate_size shared_expert_intermediate_size".split(), "d_expert"),
     **dict.fromkeys("vocab_size encoder_vocab_size decoder_vocab_size".split(), "vocab"),
 }
-_OFTEN_NONE = ("head_dim", "num_key_value_heads", "n_inner", "intermediate_size", "ffn_hidden_size", "moe_intermediate_size")
+_OFTEN_NONE = (
+    "head_dim",
+    "num_key_value_heads",
+    "n_inner",
+    "intermediate_size",
+    "ffn_hidden_size",
+    "moe_intermediate_size",
+)
 _LEFT_OUT = (
     "id2label label2id transformers_version architectures dtype _name_or_path out_features out_indices stage_names "
-    "per_layer_config num_labels"
+    "per_layer_config num_labels attention_layers"
 ).split()
 _CONSTANTS: Mapping[str, Any] = {
     "max_position_embeddings": 64,
@@ -178,6 +187,10 @@ def sized(config: Mapping[str, Any], profile: Profile) -> dict[str, Any]:
             new[key] = sized(value, profile.nested(place))
         elif key in _SIZES and (type(value) is int or (value is None and key in _OFTEN_NONE)):
             new[key] = getattr(profile, _SIZES[key])
+        elif key == "attention_types" and isinstance(value, list):
+            new[key] = [[["global"], profile.n_layers]]
+        elif key == "d_head" and type(value) is int:
+            new[key] = profile.d_model // profile.n_heads
         elif key in _SIZES and isinstance(value, (list, tuple)) and len(value) > 8:  # one for each layer
             new[key] = [getattr(profile, _SIZES[key])] * profile.n_layers
         elif key in _CONSTANTS and value is not None:
@@ -233,9 +246,17 @@ def make_config(model_type: str, profile: Profile, **options: Any) -> transforme
 
 _OWN: Mapping[str, Mapping[str, Any]] = {
     "autoformer": {"prediction_length": 6},
+    "deepseek_v2": {"num_experts_per_tok": 2, "n_routed_experts": 4, "n_group": 1, "topk_group": 1},
+    "esm": {"vocab_size": 120, "pad_token_id": 1, "mask_token_id": 99},
     "informer": {"prediction_length": 6},
     "time_series_transformer": {"prediction_length": 6},
 }
+
+
+def key_head_options(model_type: str, profile: Profile) -> list[dict[str, int]]:
+    """With fewer key heads than heads, and where that is not possible with as many."""
+    held = [key for key in ("num_key_value_heads", "num_kv_heads") if key in default_config(model_type)]
+    return [{}, dict.fromkeys(held, profile.n_heads)] if held else [{}]
 
 
 def model_classes(model_type: str) -> list[type]:
@@ -337,4 +358,10 @@ def inputs(model: torch.nn.Module) -> Iterator[dict[str, torch.Tensor]]:
 
 def all_types() -> tuple[str, ...]:
     """Every model type of the installed ``transformers``."""
-    return tuple(sorted(name for name in CONFIG_MAPPING_NAMES if name in model_type_to_module_name.__globals__["CONFIG_MAPPING_NAMES"]))
+    return tuple(
+        sorted(
+            name
+            for name in CONFIG_MAPPING_NAMES
+            if name in model_type_to_module_name.__globals__["CONFIG_MAPPING_NAMES"]
+        )
+    )

@@ -85,7 +85,8 @@ _MANIFEST = "small.nc.chunks/store.json"
 
 def _kinds() -> Iterator[Kind]:
     yield Kind("baseline", "table.nc", (_SCORE, _PLOT), HDF5, table_content)
-    for name in ("baseline_without_sample", "spectra", "elements", "depth", "scores", "resampled_scores"):
+    of_scores = ("scores", "resampled_scores", "circuit_scores")
+    for name in ("baseline_without_sample", "spectra", "elements", "depth", *of_scores):
         yield Kind(name, "table.nc", (_PLOT,), HDF5, table_content)
     yield Kind("atlas", "table.nc", (_SCORE,), HDF5, atlas_content)
     cache = (("RMTBASE_CACHE", "cache"),)

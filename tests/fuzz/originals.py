@@ -136,6 +136,7 @@ def make_nulls(root: Path) -> None:
             "atlas": compact_baseline(table),
             "scores": rmtbase.score(model, table),
             "resampled_scores": rmtbase.score(model, null="haar", draws=19, matrices="none"),
+            "circuit_scores": rmtbase.score(model, "analytic", matrices="none", circuits=("output",)),
         }
         for kind, content in files.items():
             _place(root, kind, write_table(content, made / f"{kind}.nc"), seed == 0)
@@ -198,7 +199,7 @@ def make_stores(root: Path) -> None:
 
 MAKERS: dict[Callable[[Path], None], frozenset[str]] = {
     make_nulls: frozenset(
-        {"baseline", "baseline_without_sample", "atlas", "scores", "resampled_scores", "cache_entry"}
+        {"baseline", "baseline_without_sample", "atlas", "scores", "resampled_scores", "circuit_scores", "cache_entry"}
     ),
     make_stores: frozenset({"spectra", "plan", "chunk", "chunk_drawn_again", "manifest", "manifest_gone_on_with"}),
     make_other_tables: frozenset({"elements", "depth"}),

@@ -1,6 +1,6 @@
-"""A model of three stacks whose heads differ in number and shape, some of which were given a direction; one is zeros."""
+"""A model of three stacks whose heads differ in number and shape; one was given a direction, and one is all zeros."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -9,13 +9,13 @@ from rmtbase.models import Place, Site, WeightMatrices
 
 STACKS = {
     # stack: (layers, heads, key heads, d_head, d_query, d_key)
-    "encoder": (2, 4, 4, 8, 32, 32),
-    "decoder": (3, 6, 2, 8, 48, 48),
-    "cross": (3, 6, 6, 6, 48, 32),
+    "encoder": (1, 4, 4, 8, 32, 32),
+    "decoder": (2, 6, 2, 8, 48, 48),
+    "cross": (2, 6, 6, 9, 48, 32),
 }
-PLANTED = (Place("decoder", 2), 3)
+PLANTED = (Place("decoder", 1), 3)
 ZERO = (Place("encoder", 0), 1)
-PLAIN = Place("decoder", 3)
+PLAIN = Place("decoder", 2)
 """A layer without attention."""
 
 
@@ -23,10 +23,8 @@ PLAIN = Place("decoder", 3)
 class Translator(WeightMatrices):
     """Random weights, made anew whenever they are read."""
 
-    heads_have_weights = False
     learned: bool = True
     seed: int = 0
-    scale: int = field(default=1)
 
     def has(self, layer, component):
         place = self.layers[layer]
@@ -61,8 +59,8 @@ class Translator(WeightMatrices):
         return f"{self.seed} {site}".encode()
 
 
-def translator(learned=True, repeats=1):
-    """The model; with ``repeats`` times as many layers in each stack."""
+def translator(learned=True, repeats=1, stacks=tuple(STACKS)):
+    """The model, or some of its stacks; with ``repeats`` times as many layers in each."""
     sites = [
         Site(
             place=Place(stack, layer), n_heads=n_heads, n_key_heads=n_key_heads, d_head=d_head, d_query=d_query,
@@ -70,11 +68,11 @@ def translator(learned=True, repeats=1):
         )
         for stack, (layers, n_heads, n_key_heads, d_head, d_query, d_key) in STACKS.items()
         for layer in range(layers * repeats)
+        if stack in stacks
     ]  # fmt: skip
     places = [site.place for site in sites]
-    last = max(index for index, place in enumerate(places) if place.stack == "decoder")
-    if repeats == 1:
-        places.insert(last + 1, PLAIN)
+    if "decoder" in stacks and repeats == 1:
+        places.insert(1 + max(index for index, place in enumerate(places) if place.stack == "decoder"), PLAIN)
     names = ("attention_query", "attention_key", "attention_value", "attention_output", "mlp_in")
     return Translator(
         name="translator", revision=None, architecture="translator", sites=tuple(sites), layers=tuple(places),

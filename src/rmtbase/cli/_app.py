@@ -19,6 +19,7 @@ from rmtbase.cli._demo import demo
 from rmtbase.cli._depth import depth
 from rmtbase.cli._doctor import doctor
 from rmtbase.cli._endings import VERBOSITY, Verbosity, detail, ended_by
+from rmtbase.cli._inspect import inspect
 from rmtbase.cli._law import law
 from rmtbase.cli._plot import plot
 from rmtbase.cli._score import score
@@ -35,7 +36,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (demo, baseline, score, depth, law, constants, cite, plot, doctor):
+for command in (demo, baseline, score, inspect, depth, law, constants, cite, plot, doctor):
     app.command(cls=Command)(command)
 
 

@@ -11,6 +11,8 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from rmtbase.cli._completion import one_of
+
 SHARED = {"quiet": "QUIET", "verbose": "VERBOSE"}
 """The options of ``rmtbase`` that each command takes too, and what they set."""
 
@@ -22,7 +24,8 @@ _MEANT = {
     "law": ("laws", "theory", "analytic", "exact", "distribution", "spectrum", "density"),
     "constants": ("constant", "number", "numbers", "value", "edge"),
     "cite": ("reference", "references", "citation", "bibtex", "bib"),
-    "depth": ("depths", "layers", "residual", "path"),
+    "inspect": ("describe", "summary", "structure", "architecture", "sites", "layers", "ls", "list"),
+    "depth": ("depths", "residual", "path"),
     "demo": ("example", "examples", "tutorial", "quickstart", "try", "start"),
 }
 """Command -> what others call it."""
@@ -135,6 +138,29 @@ def number(text: str) -> float:
 COUNT: dict[str, Any] = {"parser": count, "metavar": "COUNT"}
 INTEGER: dict[str, Any] = {"parser": integer, "metavar": "INTEGER"}
 NUMBER: dict[str, Any] = {"parser": number, "metavar": "NUMBER"}
+
+Subfolder = Annotated[
+    str | None, typer.Option(help="Folder within the model's, or within its repository on the hub, that holds it.")
+]
+Fold = Annotated[
+    str | None,
+    typer.Option(
+        help="Fold into queries, keys and values what the raw matrices lack: 'biases', 'norms', or 'biases,norms'.",
+        autocompletion=one_of("biases", "norms", "biases,norms"),
+    ),
+]
+
+
+def opening_options(subfolder: str | None, fold: str | None) -> dict[str, Any]:
+    """What of these two is given, as :func:`rmtbase.models.open_model` takes it."""
+    given = {"subfolder": subfolder, "fold": None if fold is None else words(fold)}
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def words(text: str) -> tuple[str, ...]:
+    """The words of a list that commas part."""
+    return tuple(word.strip() for word in text.split(",") if word.strip())
+
 
 Overwrite = Annotated[
     bool, typer.Option("--overwrite", help="Replace files of another kind, too; older ones of its kind are anyway.")

@@ -34,6 +34,14 @@ def revisions(incomplete: str) -> list[str]:
     return one_of(*demo_revisions())(incomplete)
 
 
+def circuits(incomplete: str) -> list[str]:
+    """Names of circuits, after those that a list holds already."""
+    from rmtbase.tables import CIRCUITS
+
+    held, comma, begun = incomplete.rpartition(",")
+    return [f"{held}{comma}{name}" for name in one_of(*CIRCUITS)(begun) if name not in held.split(",")]
+
+
 def components(incomplete: str) -> list[str]:
     """Names of weight matrices."""
     from rmtbase.models import COMPONENTS

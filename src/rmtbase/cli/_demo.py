@@ -35,11 +35,12 @@ def demo(
     revisions = demo_revisions()
     first, last = revisions[0], revisions[-1]
     final = open_model("demo", last)
+    site = final.sites[0]  # as all the others
     with bars() as progress:
-        draws = draws_for(final.n_layers * final.n_heads)
+        draws = draws_for(final.n_layers * site.n_heads)
         table = baseline(
-            final.d_model,
-            final.d_head,
+            site.d_query,
+            site.d_head,
             [1.0, float(final.config["initializer_range"])],
             draws,
             normalization="none",

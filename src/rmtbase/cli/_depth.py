@@ -162,7 +162,12 @@ def _print_depths(table: xr.Dataset, components: Sequence[str], console: Console
     columns.append(Column("fits", "left"))
     floor = 1 / (attributes["draws"] + 1)
     texts = [
-        (str(row["layer"]), row["component"], f"{row['n_rows']} × {row['n_columns']}", *_cells(row, floor))
+        (
+            f"{row.get('stack', '')} {row['layer']}".lstrip(),
+            row["component"],
+            f"{row['n_rows']} × {row['n_columns']}",
+            *_cells(row, floor),
+        )
         for row in rows
     ]
     print_rows(console, columns, texts, named=2)
@@ -185,6 +190,10 @@ def _scope(table: xr.Dataset, components: Sequence[str]) -> str:
     return f"Of {where}, {', '.join(chosen)}; more with --component: {', '.join(others)}; all without it."
 
 
+def _layer(row: dict[str, Any]) -> str:
+    return f"{row.get('stack', '')} {row['layer']}".lstrip()
+
+
 def _cells(row: dict[str, Any], floor: float) -> tuple[str, ...]:
     """The texts of a fit, whose p-value at its floor is only a bound."""
     from rmtbase.scoring import at_p_value_floor
@@ -204,11 +213,18 @@ def _cells(row: dict[str, Any], floor: float) -> tuple[str, ...]:
 
 
 def _matrices(table: xr.Dataset) -> list[dict[str, Any]]:
+    """Each matrix that the model has, with its stack where there are several."""
+    from rmtbase.tables import layer_numbers, layer_stacks
+
+    numbers, stacks = layer_numbers(table), layer_stacks(table)
     return [
-        {"layer": layer, "component": component}
-        | {name: _plain(name, table[name].sel(layer=layer, component=component).item()) for name in _FIELDS}
-        for layer in table["layer"].values.tolist()
+        {"layer": numbers[row]}
+        | ({"stack": stacks[row]} if stacks[row] else {})
+        | {"component": component}
+        | {name: _plain(name, table[name].sel(component=component)[row].item()) for name in _FIELDS}
+        for row in range(table.sizes["layer"])
         for component in table["component"].values.tolist()
+        if not math.isnan(table["n_rows"].sel(component=component)[row].item())
     ]
 
 

@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from rmtbase.cli._command_line import COUNT, INTEGER, Overwrite
+from rmtbase.cli._command_line import COUNT, INTEGER, Fold, Overwrite, Subfolder, opening_options, words
+from rmtbase.cli._completion import circuits as circuit_names
 from rmtbase.cli._completion import models, one_of, revisions
 
 
@@ -33,6 +34,16 @@ def score(
     revision: Annotated[
         str | None, typer.Option(help="Revision of a hub id or of 'demo'.", autocompletion=revisions)
     ] = None,
+    subfolder: Subfolder = None,
+    fold: Fold = None,
+    circuits: Annotated[
+        str,
+        typer.Option(
+            help="What of each head, names parted by commas: 'qk', W_Q^T W_K, always is; 'ov', W_O^T W_V; 'query', "
+            "'key', 'value', 'output', each of its matrices by itself.",
+            autocompletion=circuit_names,
+        ),
+    ] = "qk",
     matrices: Annotated[
         str,
         typer.Option(
@@ -64,16 +75,18 @@ def score(
     Example: rmtbase score demo -o scores.nc --report report.html
 
     Are queries and keys aligned with each other? rmtbase score demo --null haar
+
+    What heads write, and each side by itself: rmtbase score demo --circuits ov,query,key
     """
     from rmtbase.cli._endings import detail
     from rmtbase.cli._output import KINDS, is_standard_output, require_output, require_replaceable, write_output
-    from rmtbase.cli._tables import print_summary, summary_json
+    from rmtbase.cli._tables import print_summary, summaries_json
     from rmtbase.cli._terminal import bars, out, print_json, say_written
     from rmtbase.errors import OutputError
     from rmtbase.models import open_model, require_other_files
-    from rmtbase.scoring import ANALYTIC, heads_csv, summarize_scores
+    from rmtbase.scoring import ANALYTIC, circuit_scores, circuits_of, heads_csv, summarize_scores
     from rmtbase.scoring import score as score_model
-    from rmtbase.tables import write_table
+    from rmtbase.tables import CIRCUITS, write_table
 
     printed = [path for path in (csv, report) if is_standard_output(path)]
     if len(printed) + as_json > 1:
@@ -87,7 +100,7 @@ def score(
             raise OutputError(path, "it is named for two outputs; expected a name for each")
         if baseline not in (None, ANALYTIC) and path.resolve() == Path(baseline).resolve():
             raise OutputError(path, "it is the baseline that is read; expected another name")
-    opened = open_model(model, revision)
+    opened = open_model(model, revision, **opening_options(subfolder, fold))
     require_other_files(outputs, opened)
     for kind, path in files.items():
         require_replaceable(path, kind, overwrite)
@@ -97,11 +110,12 @@ def score(
             baseline,
             null,
             matrices=matrices,  # type: ignore[arg-type]  # checked where it is used
+            circuits=words(circuits),
             draws=draws,
             seed=seed,
             progress=progress,
         )
-    summary = summarize_scores(tree)
+    summaries = {CIRCUITS[name]: summarize_scores(circuit_scores(tree, name)) for name in circuits_of(tree)}
     if output is not None:
         write_table(tree, output)
     if csv is not None:
@@ -112,9 +126,10 @@ def score(
         write_output(render(tree).encode(), report)
     detail(f"null: {tree.attrs['null']}; {tree.attrs['null_method']}; from {tree.attrs['table']}")
     if as_json:
-        print_json(summary_json(summary))
+        print_json(summaries_json(summaries))
     elif not printed:
         title = opened.name + (f", revision {opened.revision}" if opened.revision else "")
-        print_summary(summary, title, out())
+        for circuit, summary in summaries.items():
+            print_summary(summary, f"{title}: {circuit.symbol}" if len(summaries) > 1 else title, out())
     for path in outputs:
         say_written(path)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +12,9 @@ from rich.console import Console
 
 from rmtbase.cli._rows import Column, print_rows
 from rmtbase.cli._terminal import cell
-from rmtbase.scoring import Summary
+from rmtbase.scoring import HeadFinding, Summary
 from rmtbase.statistics import SPECTRAL_STATISTICS, missing_moment
+from rmtbase.tables import Circuit
 
 _LISTED = 12
 _QUANTILES = (0.025, 0.5, 0.975)  # that are shown where there is no mean, and in JSON always
@@ -61,11 +62,11 @@ def print_summary(summary: Summary, title: str, console: Console) -> None:
     if not summary.findings:
         return
     listed, left_out = summary.findings[:_LISTED], len(summary.findings[_LISTED:])
-    columns = [Column("layer"), Column("head"), Column("farthest statistic", "left")]
+    columns = [Column("layer"), Column(summary.noun), Column("farthest statistic", "left")]
     columns += map(Column, ("observed", "null mean", "null sd", "z", "q", "above edge", "below edge"))
     rows = [
         (
-            str(finding.layer),
+            f"{finding.stack} {finding.layer}".lstrip(),
             str(finding.head),
             f"{'ln ' if SPECTRAL_STATISTICS[finding.statistic].on_log_scale else ''}{finding.statistic}",
             _number(finding.observed, 4),
@@ -80,20 +81,32 @@ def print_summary(summary: Summary, title: str, console: Console) -> None:
     ]
     print_rows(console, columns, rows, named=3)
     if left_out:
-        heads = "head" if left_out == 1 else "heads"
+        heads = summary.noun if left_out == 1 else f"{summary.noun}s"
         console.print(f"and {left_out} more {heads}; a scores file and its CSV hold all of them")
 
 
-def summary_json(summary: Summary) -> dict[str, Any]:
-    """A summary as plain data."""
+def summaries_json(summaries: Mapping[Circuit, Summary]) -> dict[str, Any]:
+    """The summary of W_QK as plain data, and under ``circuits`` those of further circuits where there are any."""
+    first, *others = summaries
+    further = {circuit.name: _summary_json(summaries[circuit]) for circuit in others}
+    return _summary_json(summaries[first]) | ({"circuits": further} if further else {})
+
+
+def _summary_json(summary: Summary) -> dict[str, Any]:
     return {
         "n_heads": summary.n_heads,
         "false_discovery_rate": summary.level,
         "flagged": summary.flagged,
-        "findings": [finding._asdict() for finding in summary.findings],
+        "findings": [_finding_json(finding) for finding in summary.findings],
         "warnings": list(summary.warnings),
         "sentences": summary.sentences(),
     }
+
+
+def _finding_json(finding: HeadFinding) -> dict[str, Any]:
+    """A finding; its stack where a model has several, and what it is of where that is no head."""
+    plain = finding._asdict()
+    return {name: value for name, value in plain.items() if (name, value) not in {("stack", ""), ("noun", "head")}}
 
 
 def _case(case: xr.Dataset) -> dict[str, Any]:

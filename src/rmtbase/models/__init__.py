@@ -9,27 +9,39 @@ from rmtbase.models._head_shape import HeadShape, head_shape
 from rmtbase.models._hub import KnownModel, known_models
 from rmtbase.models._layout_table import known_types as supported_architectures
 from rmtbase.models._layouts import COMPONENTS
+from rmtbase.models._inspection import Alike, Inspection, inspect_model
 from rmtbase.models._model import Model
 from rmtbase.models._open import demo_revisions, open_model, require_other_files
-from rmtbase.models._sites import Place, Site
+from rmtbase.models._sites import Expression, Gained, Place, Product, Rows, Scaled, Site, Stacked, Tensor, take_rows
 from rmtbase.models._split_qkv import split_qkv
 from rmtbase.models._weight_matrices import WeightMatrices
 
 __all__ = [
     "COMPONENTS",
+    "Alike",
     "ArrayModel",
     "Checkpoint",
+    "Expression",
+    "Gained",
     "HeadShape",
+    "Inspection",
     "KnownModel",
     "Model",
     "Place",
+    "Product",
+    "Rows",
+    "Scaled",
     "Site",
+    "Stacked",
+    "Tensor",
     "WeightMatrices",
     "demo_revisions",
     "head_shape",
+    "inspect_model",
     "known_models",
     "open_model",
     "require_other_files",
     "split_qkv",
     "supported_architectures",
+    "take_rows",
 ]

@@ -1,6 +1,6 @@
 """Where each architecture keeps the matrices of its heads: a table made by probing ``transformers``.
 
-``architectures.json`` has two parts. A *layout* says for the tensors of one layer what their rows are:
+``architectures.json`` has three parts. A *layout* says for the tensors of one layer what their rows are:
 
     "q", "k", "v"      the queries, keys and values of all heads, head after head
     "q k v"            one after the other in one tensor
@@ -10,8 +10,9 @@
     "q < a", "a"       W_UQ, which reads what W_DQ, the rows "a", gives: a product
     "o", "up", "gate", "down"   the output of the attention, and the matrices of the MLP
 
-A ``T`` behind it says that the tensor is stored as (inputs, outputs). A *type* says by the ``model_type`` of the
-configuration which layouts its stacks have ``when`` the configuration says what, and what gives their sizes. Each entry
+A ``T`` behind it says that the tensor is stored as (inputs, outputs). A *stack* says
+what gives the sizes of such layers. A *type* says by the ``model_type`` of the configuration which stacks it has
+``when`` the configuration says what. Each entry
 was proved against the queries and keys that the type's own module computes, under several configurations whose sizes
 differ pairwise. Where no entry fits, nothing is read.
 """
@@ -186,7 +187,7 @@ def entries(config: Mapping[str, Any], model_type: str, path: Path, inside: tupl
     """
     variant = _variant(config, model_type, path)
     defaults = _table()["types"][model_type].get("defaults", {}) if inside else {}
-    for one in variant.get("stacks", ()):
+    for one in (_table()["stacks"][name] for name in variant.get("stacks", ())):
         yield Entry(
             one["stack"],
             _layout(one["layout"]),

@@ -354,22 +354,19 @@ class Reading:
         """The matrix with these rows; the input that it reads, and when that was born; and what it stepped over."""
         factors = np.ones(len(numbers)) if factors is None else factors
         at = np.searchsorted(self._firsts, numbers, side="right") - 1
-        where: list[tuple[int, _sites.Tensor, float]] = []
-        rows = np.zeros(len(numbers), int)
-        for place, (index, number, factor) in enumerate(zip(at, numbers, factors, strict=True)):
+        sources: list[tuple[int, _sites.Tensor, float, np.ndarray, np.ndarray]] = []
+        for index in np.unique(at).tolist():
             linear = self._linears[index][1]
-            tensor, rows[place] = stored_row(linear.weight, int(number) - linear.first, self.shapes)
-            where.append((int(index), tensor, _rounded(float(factor))))
-        sources = list(dict.fromkeys(where))
+            for factor in np.unique(factors[at == index]).tolist():
+                places = np.flatnonzero((at == index) & (factors == factor))
+                for tensor, among, rows in stored_rows(linear.weight, numbers[places] - linear.first, self.shapes):
+                    sources.append((index, tensor, factor, places[among], rows))
+        sources.sort(key=lambda source: source[3][0])
         parts, leaves, marks, order = [], [], frozenset(), np.zeros(len(numbers), int)
         before = 0
-        for source in sources:
-            index, tensor, factor = source
-            places = np.array([place for place, one in enumerate(where) if one == source])
-            used = rows[places] if len(sources) == 1 else np.unique(rows[places])
-            order[places] = before + (
-                np.arange(len(used)) if len(sources) == 1 else np.searchsorted(used, rows[places])
-            )
+        for index, tensor, factor, places, rows in sources:
+            used = rows if len(sources) == 1 else np.unique(rows)
+            order[places] = before + (np.arange(len(used)) if len(sources) == 1 else np.searchsorted(used, rows))
             before += len(used)
             part, leaf, stepped = self._part(index, tensor, used, module)
             parts.append(part if factor == 1.0 else Scaled(part, factor))
@@ -381,13 +378,16 @@ class Reading:
         in_order = np.array_equal(order, np.arange(len(order)))
         return whole if in_order else take_rows(whole, order.tolist()), leaves[0], marks
 
+    def _rows_of(self, tensor: _sites.Tensor, rows: np.ndarray) -> Expression:
+        whole = np.array_equal(rows, np.arange(tensor.shape(self.shapes.__getitem__)[0]))
+        return tensor if whole else take_rows(tensor, rows.tolist())
+
     def _part(
         self, index: int, tensor: _sites.Tensor, rows: np.ndarray, module: str
     ) -> tuple[Expression, tuple[bytes, int], frozenset[Mark]]:
         """Rows of one map, and the maps before it within the module."""
         key, linear = self._linears[index]
-        whole = np.array_equal(rows, np.arange(tensor.shape(self.shapes.__getitem__)[0]))
-        part = tensor if whole else take_rows(tensor, rows.tolist())
+        part = self._rows_of(tensor, rows)
         before = self._before(key, linear, module)
         marks = linear.marks
         if before is None:
@@ -469,14 +469,8 @@ class Reading:
             column = of_head * d_value + (places[2] if weights_left else places[1])
             if np.any(column != np.arange(n_heads * d_value)):
                 return None
-            rows = [stored_row(linear.weight, row, self.shapes) for row in range(len(linear.rows))]
-            tensors = {tensor for tensor, _ in rows}
-            if len(tensors) != 1:
-                return None
-            tensor = tensors.pop()
-            taken = [row for _, row in rows]
-            whole = taken == list(range(tensor.shape(self.shapes.__getitem__)[0]))
-            return tensor if whole else take_rows(tensor, taken)
+            ((tensor, _, rows), *others) = stored_rows(linear.weight, np.arange(len(linear.rows)), self.shapes)
+            return None if others else self._rows_of(tensor, rows)
         return None
 
 
@@ -563,27 +557,36 @@ def _factors(operand: _Heads, rows: np.ndarray) -> tuple[float, np.ndarray]:
     for factor in found[1:]:
         candidates = candidates[far(factor / candidates) < 1e-11]
     if len(candidates):
-        return float(candidates[0]), np.array([relative[tuple(row)] for row in rows.tolist()])
+        return float(candidates[0]), np.array([[*map(_rounded, relative[tuple(row)])] for row in rows.tolist()])
     raise _NoReading("queries or keys are mixed over tokens")
 
 
-def stored_row(weight: Weight, row: int, shapes: Mapping[str, tuple[int, ...]]) -> tuple[_sites.Tensor, int]:
-    """The stored tensor as a matrix, and its row, in which an output's weights lie."""
+def stored_rows(
+    weight: Weight, outputs: Int[np.ndarray, " output"], shapes: Mapping[str, tuple[int, ...]]
+) -> list[tuple[_sites.Tensor, np.ndarray, np.ndarray]]:
+    """The stored tensors as matrices in which outputs of a map have their weights: which of them, and in which rows."""
     shape = list(shapes[weight.name])
     while len(shape) > 2 and shape[-1] == 1:
         shape.pop()
-    batch, output = divmod(row, weight.n_outputs)
+    batch, output = np.divmod(outputs, weight.n_outputs)
     at = weight.offset + batch * weight.batch + output * weight.output
     for axes in range(1, len(shape)):
-        if weight.input == 1 and prod(shape[-axes:]) == weight.n_inputs and at % weight.n_inputs == 0:
-            return _sites.Tensor(weight.name, n_inputs=axes), at // weight.n_inputs
+        if weight.input == 1 and prod(shape[-axes:]) == weight.n_inputs and not np.any(at % weight.n_inputs):
+            return [(_sites.Tensor(weight.name, n_inputs=axes), np.arange(len(at)), at // weight.n_inputs)]
     for skipped in (0, 1):
         one = shape[skipped:]
-        index, within = divmod(at, prod(one))
+        index, within = np.divmod(at, prod(one))
         for axes in range(1, len(one)):
-            if weight.input == prod(one[axes:]) and prod(one[:axes]) == weight.n_inputs and within < weight.input:
-                kind = _sites.Tensor(weight.name, True, index if skipped else None, axes)
-                return kind, within
+            if (
+                weight.input == prod(one[axes:])
+                and prod(one[:axes]) == weight.n_inputs
+                and np.all(within < weight.input)
+            ):
+                each = ((number, np.flatnonzero(index == number)) for number in np.unique(index).tolist())
+                return [
+                    (_sites.Tensor(weight.name, True, number if skipped else None, axes), among, within[among])
+                    for number, among in each
+                ]
     raise _NoReading(f"rows of {weight.name} lie across it")
 
 

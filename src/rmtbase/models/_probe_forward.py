@@ -16,11 +16,13 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any, Protocol
 from zlib import crc32
 
 import torch
 from torch import Tensor, nn
+from torch.multiprocessing.reductions import StorageWeakRef
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
@@ -193,6 +195,7 @@ class ForwardPass(TorchDispatchMode):
         self._neutral = neutral
         self._real = real
         self._origins: dict[int, Origin] = {}
+        self._held: dict[int, StorageWeakRef] = {}  # so that no other storage gets the address of one that is gone
         self._met: Counter[str] = Counter()
         self._clock = 0
 
@@ -214,6 +217,7 @@ class ForwardPass(TorchDispatchMode):
     def declare(self, tensor: Tensor, origin: Origin) -> Tensor:
         """Say where a tensor comes from."""
         self._origins[_storage(tensor)] = origin
+        self._held.setdefault(_storage(tensor), StorageWeakRef(tensor.untyped_storage()))
         return tensor
 
     def declare_input(self, tensor: Tensor) -> None:
@@ -248,13 +252,16 @@ class ForwardPass(TorchDispatchMode):
         if isinstance(dtype := kwargs.get("dtype"), torch.dtype):
             kwargs["dtype"] = _widened(dtype)
         given = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
+        if func._schema.name.removeprefix("aten::") in _ROTATION:  # of learned angles too
+            args = given = [self._made_up(tensor) for tensor in given]
         stored = [tensor.is_meta for tensor in given]
         name = func._schema.name.removeprefix("aten::")
         if name in _MULTIPLY and self._operands(name, args)[0].is_floating_point():
             return self._multiply(name, args, kwargs)
         marks: frozenset[Mark] = frozenset()
         if all(stored) and stored:
-            copied = name in ("_to_copy", "clone", "contiguous") and given[0].is_floating_point()
+            copied = name == "_to_copy" or (name == "clone" and given[0].is_contiguous())
+            copied = copied and given[0].is_floating_point()  # the same parameter, wherever and of whatever type
             result = given[0].detach() if copied else func(*args, **kwargs)
         elif any(stored):
             marks = frozenset(
@@ -265,6 +272,8 @@ class ForwardPass(TorchDispatchMode):
             result = self._mixed(func, name, args, kwargs)
         elif name in ("_softmax", "_safe_softmax"):
             return self._softmax(args[0], args[1])
+        elif name == "mul" and self._neutral and (turned := self._turned(*args)) is not None:
+            result = turned
         elif name in ("max", "amax") and self.origin(given[0]).products:  # taken off before a softmax
             result = tree_map(lambda one: torch.zeros_like(one), func(*args, **kwargs))
         elif name in _NEUTRAL and (self._neutral or name not in _ROTATION) and args[0].is_floating_point():
@@ -296,6 +305,15 @@ class ForwardPass(TorchDispatchMode):
         shapes = func(*meta_args, **meta_kwargs)
         key = self._key(name)
         return tree_map(lambda one: _noise(key, one.shape) if isinstance(one, Tensor) else one, shapes)
+
+    def _turned(self, *factors: Any) -> Tensor | None:
+        """What a complex rotation by position leaves of the other factor; None where there is no such rotation."""
+        tensors = [one for one in factors if isinstance(one, Tensor) and one.is_complex()]
+        turning = [one for one in tensors if not self.origin(one).linear]
+        if len(tensors) != 2 or len(turning) != 1:
+            return None
+        (kept,) = (one for one in tensors if one is not turning[0])
+        return kept * turning[0].abs()
 
     def _made_up(self, leaf: Any) -> Any:
         """Noise in place of a parameter."""
@@ -346,6 +364,8 @@ class ForwardPass(TorchDispatchMode):
         key = self._key(f"linear {held or ''}")
         n_batch = weight.shape[0] if weight.ndim == 3 else 1
         origin = self.origin(given)
+        if given.shape[-1] != weight.shape[-2]:
+            raise ValueError(f"{given.shape[-1]} inputs of {held or 'a map'} of {weight.shape[-2]}")
         if held is None:
             return self.declare(_noise(key, shape), Origin(content=origin.content, born=self._clock))
         if self._real is not None and self._real.holds(held):
@@ -499,8 +519,9 @@ def _values(key: str, count: int) -> Tensor:
     return (1 + drawn[:, 0]) * torch.where(drawn[:, 1] < 0.5, -1.0, 1.0)
 
 
+@lru_cache(maxsize=4)
 def tokens(count: int) -> Tensor:
-    """u[t], the same for every map."""
+    """u[t], the same for every map. Not to be written to."""
     return 1 + torch.rand(count, generator=_generator("tokens"), dtype=torch.float64)
 
 
@@ -523,14 +544,15 @@ def _attention(
     scale: float | None = None,
     enable_gqa: bool = False,
 ) -> Tensor:
-    """Without a causal mask: it changes no product."""
+    """Without a causal mask, which changes no product; heads lie behind tokens, as torch's own lets them."""
     if enable_gqa:
         group = query.shape[-3] // key.shape[-3]
         key, value = (one.repeat_interleave(group, -3) for one in (key, value))
     scores = query @ key.mT * (query.shape[-1] ** -0.5 if scale is None else scale)
     if attn_mask is not None:
         scores = scores.masked_fill(~attn_mask, -torch.inf) if attn_mask.dtype == torch.bool else scores + attn_mask
-    return scores.softmax(-1) @ value
+    result = scores.softmax(-1) @ value
+    return result.transpose(-3, -2).contiguous().transpose(-3, -2) if result.ndim > 3 else result
 
 
 @contextmanager

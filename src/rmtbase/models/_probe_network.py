@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -50,9 +51,11 @@ def build(config: Mapping[str, Any], path: Path) -> nn.Module:
             )
         raise UnknownArchitectureError(path, str(name), tuple(sorted(known.keys())))
     try:
-        made = known[name].from_dict({key: one for key, one in config.items() if key != "auto_map"})
+        own = {key: one for key, one in config.items() if key != "auto_map"}
+        made = known[name].from_dict(transformers.PreTrainedConfig._decode_special_floats(own))
         with torch.device("meta"):
-            network = _class(config, made)(made) if _class(config, made) else transformers.AutoModel.from_config(made)
+            of_class = _class(config, made)
+            network = of_class(made) if of_class else transformers.AutoModel.from_config(made)
     except Exception as error:  # whatever a class of transformers raises
         raise CheckpointError(path, f"transformers cannot build {quoted(name)}: {error}") from error
     _with_buffers(network)
@@ -60,12 +63,21 @@ def build(config: Mapping[str, Any], path: Path) -> nn.Module:
 
 
 def _class(config: Mapping[str, Any], made: Any) -> type | None:
-    """The class that the checkpoint was saved from, where ``transformers`` has it."""
-    named = config.get("architectures")
-    first = named[0] if isinstance(named, list) and named and isinstance(named[0], str) else ""
-    found = getattr(transformers, first, None) if first.isidentifier() else None
-    of_type = isinstance(found, type) and issubclass(found, transformers.PreTrainedModel)
-    return found if of_type and getattr(found, "config_class", None) is type(made) else None
+    """The class that the checkpoint was saved from, or one that its configuration makes; None where AutoModel knows."""
+    module = import_module(type(made).__module__.replace("configuration_", "modeling_"))
+    of_type = [
+        one
+        for one in vars(module).values()
+        if isinstance(one, type)
+        and issubclass(one, transformers.PreTrainedModel)
+        and getattr(one, "config_class", None) is type(made)
+    ]
+    named = config.get("architectures") or ()
+    saved = [one for one in of_type if one.__name__ in named]
+    automatic = type(made) in transformers.AutoModel._model_mapping
+    return next(
+        iter(saved or ([] if automatic else [one for one in of_type if "PreTrained" not in one.__name__])), None
+    )
 
 
 def _with_buffers(network: nn.Module) -> None:

@@ -95,7 +95,9 @@ class Sizes:
             text = self._entry.sizes.get(name, "")
             named = text.partition(" else ")[0].split(" or ")
             known = [key for key in named if re.fullmatch(r"[a-z_]\w*", key) and key not in self.sizes]
-            for key in known or _USUAL_WORDS.get(name, ()):
+            # Latent attention has its own words; one key head for all goes with whatever is said.
+            usual = () if "d_rotary" in self.sizes or text.isdigit() else _USUAL_WORDS.get(name, ())
+            for key in known or usual:
                 said = self._config.get(key)
                 if said is not None and (type(said) is not int or said != self.sizes[name]):
                     raise CheckpointError(

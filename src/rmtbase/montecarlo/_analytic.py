@@ -16,12 +16,14 @@ from rmtbase.ensembles import (
     BidiagonalGaussianMatrix,
     DenseGaussianChain,
     IndependentMatrix,
+    LatentAttention,
     RandomSubspaces,
     ResidualProduct,
     StudentTMatrix,
     ThinGaussianChain,
 )
 from rmtbase.errors import ParameterError
+from rmtbase.nulls import LatentShape
 from rmtbase.statistics import ELEMENT_STATISTICS, SPECTRAL_STATISTICS, ExtremeMoments, inverse_moment_order
 
 NONE = "none"
@@ -133,6 +135,13 @@ def extreme_moments(ensemble: object) -> ExtremeMoments:
 @extreme_moments.register
 def _(ensemble: _Chain) -> ExtremeMoments:
     return ExtremeMoments(smallest=inverse_moment_order(_dims(ensemble)))
+
+
+@extreme_moments.register
+def _(ensemble: LatentAttention) -> ExtremeMoments:
+    of = ensemble
+    shape = LatentShape(of.d_model, of.kv_rank, of.d_nope, of.d_rope, of.q_rank)
+    return ExtremeMoments(smallest=inverse_moment_order(shape.dims))
 
 
 @extreme_moments.register

@@ -133,16 +133,17 @@ def depth_spectrum(
 
 
 def _matrix(table: xr.Dataset, layer: int | None, component: str | None) -> xr.Dataset:
-    """One matrix's row, the middle layer and the first component where none is named."""
+    """One matrix's row, the first component and the middle layer of those that have it where none is named."""
     if not isinstance(table, xr.Dataset) or "distance_profile" not in table:
         raise ParameterError("table", type(table).__name__, "the dataset of rmtbase.scoring.effective_depths")
-    layers, components = table["layer"].values.tolist(), table["component"].values.tolist()
-    layer = layers[len(layers) // 2] if layer is None else layer
+    components = table["component"].values.tolist()
     component = components[0] if component is None else component
-    if layer not in layers:
-        raise ParameterError("layer", layer, f"one of {layers}")
     if component not in components:
         raise ParameterError("component", component, f"one of {', '.join(components)}")
+    held = table["layer"].values[table["n_rows"].sel(component=component).notnull().values].tolist()
+    layer = held[len(held) // 2] if layer is None else layer
+    if layer not in held:
+        raise ParameterError("layer", layer, f"one of {held}")
     return table.sel(layer=layer, component=component)
 
 
@@ -155,5 +156,7 @@ def _units(table: xr.Dataset) -> tuple[xr.DataArray, float, int]:
 
 
 def _title(matrix: xr.Dataset) -> str:
-    words = literal(f"layer {matrix['layer'].item()}, " + str(matrix["component"].item()).replace("_", " "))
-    return f"{words} ({matrix['n_rows'].item()} × {matrix['n_columns'].item()})"
+    stack, number = ("stack", "stack_layer") if "stack_layer" in matrix.coords else ("", "layer")
+    layer = f"{matrix[stack].item() if stack else ''} layer {matrix[number].item()}".lstrip()
+    words = literal(f"{layer}, " + str(matrix["component"].item()).replace("_", " "))
+    return f"{words} ({int(matrix['n_rows'])} × {int(matrix['n_columns'])})"

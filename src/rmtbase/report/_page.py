@@ -166,7 +166,7 @@ def _resource(name: str) -> str:
 def _drawings(scores: xr.DataTree, caption: Mapping[str, Caption]) -> dict[str, Markup]:
     """The figures as SVG elements, by name: of further circuits the map alone."""
     maps = {f"{circuit}-omnibus-map": of_circuit(CIRCUITS[circuit]) for circuit in circuits_of(scores)[1:]}
-    captioned = caption | maps
+    captioned = {**caption, **maps}
     with page_settings() as theme:
         return {
             name: inline_svg(figure, f"f{k}", captioned[name].description)
@@ -198,7 +198,7 @@ def _circuit(scores: xr.DataTree, name: str, drawings: Mapping[str, Markup]) -> 
 
 
 def _shape(scores: xr.DataTree) -> list[tuple[str, str]]:
-    """How many layers, heads and dimensions there are, as the facts at the head of the page: each a term and what it is.
+    """How many layers, heads and dimensions there are, as facts at the head of the page: each a term and what it is.
 
     Of a model whose layers differ a fact for each run of layers that do not.
     """

@@ -187,7 +187,7 @@ def heads_table(scores: xr.DataTree, level: float, first: str, statistics: Seque
         ),
         Column("its z", _z_scores(farthest_distance(heads)[there]), "z", f"{_DISTANCE} of the farthest statistic"),
     ]
-    if "key_head" in heads and len(np.unique(heads["key_head"].values)) < heads.sizes["head"]:
+    if "key_head" in heads and (heads["key_head"].values != heads["head"].values)[there].any():
         place = [column.title for column in columns].index("head")
         columns.insert(place + 1, Column("key head", flat["key_head"].values.astype(int).tolist()))
     flagged = np.asarray(flat["omnibus_q_value"].values < level)

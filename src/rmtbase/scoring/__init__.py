@@ -4,6 +4,7 @@ from rmtbase.scoring._csv import heads_csv
 from rmtbase.scoring._depth_fitter import DepthFitter, depth_fitter
 from rmtbase.scoring._effective_depth import EffectiveDepth, effective_depth
 from rmtbase.scoring._find_null import ANALYTIC, Wanted, draws_for, find_null
+from rmtbase.scoring._head_factors import head_dims, head_sigmas
 from rmtbase.scoring._heads import circuit_scores, circuits_of, require_scores
 from rmtbase.scoring._latent_null import LatentNull
 from rmtbase.scoring._matrices import matrix_p_value_floors
@@ -39,6 +40,8 @@ __all__ = [
     "farthest_distance",
     "farthest_z",
     "find_null",
+    "head_dims",
+    "head_sigmas",
     "heads_csv",
     "layer_p_value_floors",
     "matrix_p_value_floors",

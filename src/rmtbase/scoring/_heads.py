@@ -182,7 +182,6 @@ def circuit_scores(scores: xr.DataTree, circuit: str = "qk") -> xr.DataTree:
     Raises:
         ParameterError: it is no scores tree, or does not hold that circuit.
     """
-    require_scores(scores)
     held = circuits_of(scores)
     if circuit not in held:
         raise ParameterError("circuit", circuit, f"one that was scored: {', '.join(held)}")
@@ -199,7 +198,12 @@ _OF_QK = ("n_heads", "n_key_heads", "d_model", "d_head", "d_query", "d_key", "nu
 
 
 def circuits_of(scores: xr.DataTree) -> list[str]:
-    """The names of the circuits that a scores tree holds: ``qk``, and those of its group ``circuits``."""
+    """The names of the circuits that a scores tree holds: ``qk``, and those of its group ``circuits``.
+
+    Raises:
+        ParameterError: it is no scores tree.
+    """
+    require_scores(scores)
     further: Mapping[Any, Any] = scores.children.get("circuits", {})
     return ["qk", *(name for name in CIRCUITS if name in getattr(further, "children", {}))]
 

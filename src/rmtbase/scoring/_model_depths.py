@@ -12,10 +12,11 @@ import xarray as xr
 
 from rmtbase.errors import ParameterError
 from rmtbase.linalg import matrix_singular_values
-from rmtbase.models import Model, open_model
+from rmtbase.models import Model, Place, open_model
 from rmtbase.progress import SILENT, Progress
 from rmtbase.scoring._depth_fitter import Advance, DepthFitter, depth_fitter
 from rmtbase.scoring._effective_depth import DRAWING, EffectiveDepth, depth_of_spectrum
+from rmtbase.scoring._heads import layer_coordinates
 from rmtbase.shown import shown
 from rmtbase.tables import EFFECTIVE_DEPTH_SCHEMA, SCHEMA_VERSION, describe, provenance, software_version
 
@@ -77,8 +78,12 @@ def effective_depths(
     drawn = progress.bar(DRAWING, model.n_layers * len(names) * fitter.draws)
     found: dict[tuple[int, str], EffectiveDepth] = {}
     shapes, warnings = {}, []
-    for layer in range(model.n_layers):
+    for layer, place in enumerate(model.layers):
         for component in names:
+            if not model.has(layer, component):
+                drawn(fitter.draws)
+                fitted(1)
+                continue
             matrix = model.matrix(layer, component)
             shapes[layer, component] = matrix.shape
             if matrix.any() and min(matrix.shape) > 1:
@@ -87,10 +92,10 @@ def effective_depths(
                     found[layer, component] = depth_of_spectrum(fitter, values, matrix.shape, advance)
             else:
                 drawn(fitter.draws)
-                warnings.append(f"layer {layer} {component}: zeros, or a single row or column: no shape to compare")
+                warnings.append(f"{place} {component}: zeros, or a single row or column: no shape to compare")
                 progress.note(warnings[-1])
             fitted(1)
-    table = _table(model.n_layers, names, fitter.depths, found, shapes)
+    table = _table(model.layers, names, fitter.depths, found, shapes)
     return table.assign_attrs(_attributes(model, fitter, warnings))
 
 
@@ -121,15 +126,14 @@ def _require_components(model: Model, wanted: Sequence[str] | None) -> tuple[str
 
 
 def _table(
-    n_layers: int,
+    layers: Sequence[Place],
     names: tuple[str, ...],
     depths: tuple[int, ...],
     found: dict[tuple[int, str], EffectiveDepth],
     shapes: dict[tuple[int, str], tuple[int, ...]],
 ) -> xr.Dataset:
     longest = max((one.singular_values.size for one in found.values()), default=0)
-    coords = {
-        "layer": np.arange(n_layers),
+    coords = layer_coordinates(layers) | {
         "component": list(names),
         "depth": list(depths),
         "index": np.arange(longest),
@@ -138,15 +142,15 @@ def _table(
     for name, variable in EFFECTIVE_DEPTH_SCHEMA.items():
         table[name] = variable.dims, np.full([table.sizes[dim] for dim in variable.dims], np.nan)
     for (layer, component), one in found.items():
-        place = {"layer": layer, "component": component}
+        place = {"layer": layer, "component": names.index(component)}
         for name, value in _entries(one).items():
-            table[name].loc[place] = value
-        table["singular_value"].loc[place | {"index": slice(0, one.singular_values.size - 1)}] = one.singular_values
+            table[name][place] = value
+        table["singular_value"][place | {"index": slice(0, one.singular_values.size)}] = one.singular_values
     for (layer, component), shape in shapes.items():
         for name, size in zip(("n_rows", "n_columns"), shape, strict=True):
-            table[name].loc[{"layer": layer, "component": component}] = size
-    for name in ("n_rows", "n_columns"):
-        table[name] = table[name].astype(np.int64)
+            table[name][{"layer": layer, "component": names.index(component)}] = size
+    if len(shapes) == len(layers) * len(names):  # else NaN tells which matrices a layer lacks
+        table = table.assign({name: table[name].astype(np.int64) for name in ("n_rows", "n_columns")})
     return describe(table, EFFECTIVE_DEPTH_SCHEMA)
 
 

@@ -84,9 +84,9 @@ def score(
         TableError, MissingFileError: ``baseline`` is no baseline table.
     """
     _require_modes(null, matrices)
-    in_hand = isinstance(model, WeightMatrices) and not isinstance(model, Model)
-    opened = model if in_hand else open_model(model, revision, family=family, config=config, name=name)
-    return _scores_tree(opened, "rmtbase.score", baseline, null, matrices, circuits, draws, seed, progress)
+    if isinstance(model, Model) or not isinstance(model, WeightMatrices):
+        model = open_model(model, revision, family=family, config=config, name=name)
+    return _scores_tree(model, "rmtbase.score", baseline, null, matrices, circuits, draws, seed, progress)
 
 
 def score_heads(
@@ -101,6 +101,7 @@ def score_heads(
     model: str = "arrays",
     revision: str | None = None,
     matrices: MatrixMode = "none",
+    circuits: Sequence[str] = ("qk",),
 ) -> xr.DataTree:
     """Score heads given as arrays against the null of their shape, as :func:`score` does those of a checkpoint.
 
@@ -137,6 +138,7 @@ def score_heads(
         model: what the scores and their report call the model.
         revision: of the model, if it has one.
         matrices: as in :func:`score`, of all queries and all keys of a layer as one matrix each.
+        circuits: as in :func:`score`, of those that queries and keys make.
 
     Returns:
         The tree of a scores file, as :func:`score` gives it: ``tree["heads"]`` has dims layer, head, statistic,
@@ -151,7 +153,7 @@ def score_heads(
     """
     _require_modes(null, matrices)
     arrays = ArrayModel.of(w_q, w_k, model, revision)
-    return _scores_tree(arrays, "rmtbase.score_heads", baseline, null, matrices, ("qk",), draws, seed, progress)
+    return _scores_tree(arrays, "rmtbase.score_heads", baseline, null, matrices, circuits, draws, seed, progress)
 
 
 def _require_modes(null: str, matrices: str) -> None:

@@ -56,7 +56,7 @@ def to_pandas(table: xr.Dataset | xr.DataTree, group: str = "heads") -> pd.DataF
     coordinates = {dim: dataset[dim].variable for dim in rows if dim in dataset.variables}
     frame = xr.Dataset(columns, coordinates).to_dataframe(dim_order=rows).reset_index()
     there = _present(dataset, rows)
-    return frame if there.all() else frame[there].reset_index(drop=True)
+    return frame if there.all() else frame.loc[there].reset_index(drop=True)
 
 
 def _present(dataset: xr.Dataset, rows: list[str]) -> Bool[np.ndarray, " row"]:

@@ -211,9 +211,11 @@ def require_values(groups: Mapping[str, xr.Dataset], kind: Kind, path: Path | st
             known = _known(str(name), schema, dataset)
             if known is not None and (fault := known.domain.fault(variable.values)) is not None:
                 raise TableError(path, f"{fault} in variable {_place(group, name)}", known.domain.words)
-    faults = (*(one(groups[""]) for one in kind.relations), *(one(groups) for one in kind.scores_relations))
-    for broken in faults:
-        if broken is not None:
+    for fault in kind.relations:
+        if (broken := fault(groups[""])) is not None:
+            raise TableError(path, *broken)
+    for fault_of_all in kind.scores_relations:
+        if (broken := fault_of_all(groups)) is not None:
             raise TableError(path, *broken)
 
 

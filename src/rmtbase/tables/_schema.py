@@ -312,8 +312,8 @@ EFFECTIVE_DEPTH_SCHEMA: dict[str, Variable] = {
     "fits": Variable(
         _MATRIX, "1 where the nearest depth fits: p_value above the attribute level; 0 where none does", FLAG_OR_NAN
     ),
-    "n_rows": Variable(_MATRIX, "rows (outputs)", SIZE),
-    "n_columns": Variable(_MATRIX, "columns (inputs)", SIZE),
+    "n_rows": Variable(_MATRIX, "rows (outputs)", SIZE_OR_NAN),
+    "n_columns": Variable(_MATRIX, "columns (inputs)", SIZE_OR_NAN),
     "distance_profile": Variable((*_MATRIX, "depth"), "smallest distance to the law of each depth", SPREAD),
     "scale_profile": Variable((*_MATRIX, "depth"), "scale at which it is attained", SPREAD),
     "sigma_profile": Variable((*_MATRIX, "depth"), "sigma at which it is attained", SPREAD),

@@ -1,0 +1,55 @@
+"""``rmtbase inspect``: what a model is made of, and what of it is scored."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from rmtbase.cli._command_line import Fold, Subfolder, opening_options
+from rmtbase.cli._completion import models, revisions
+
+
+def inspect(
+    model: Annotated[
+        str,
+        typer.Argument(
+            help="A checkpoint folder, a hub id, a known name (pythia-70m), or 'demo' (bundled).", autocompletion=models
+        ),
+    ],
+    revision: Annotated[
+        str | None, typer.Option(help="Revision of a hub id or of 'demo'.", autocompletion=revisions)
+    ] = None,
+    subfolder: Subfolder = None,
+    fold: Fold = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the same as JSON.")] = False,
+) -> None:
+    """What a model is made of: its attention sites, the tensors of each matrix, what is left out, folded and proved.
+
+    Nothing is scored, and no weight is read but what a proof of the layout needs.
+
+    Example: rmtbase inspect demo
+    """
+    from rmtbase.cli._terminal import cell, out, print_json
+    from rmtbase.models import inspect_model, open_model
+
+    found = inspect_model(open_model(model, revision, **opening_options(subfolder, fold)))
+    if as_json:
+        print_json(found.as_dict())
+        return
+    console = out()
+    title = found.model + (f", revision {found.revision}" if found.revision else "")
+    console.print(cell(title, "bold"))
+    console.print(cell(f"family {found.architecture}; {found.n_sites} attention sites in {found.n_layers} layers"))
+    for group in found.layers:
+        console.print(cell(f"{group.sentence()}:", "bold"))
+        for component, words in group.matrices.items():
+            rows, columns = group.shapes[component]
+            console.print(cell(f"  {component} ({rows} × {columns}): {words}"))
+        for note in group.notes:
+            console.print(cell(f"  note: {note}"))
+    console.print(cell(f"{found.read} stored tensors are read; {sum(found.left_out.values())} are left out:"))
+    for pattern, count in found.left_out.items():
+        console.print(cell(f"  {pattern}" + (f" ({count} of them)" if count > 1 else "")))
+    for note in found.notes:
+        console.print(cell(f"note: {note}"))

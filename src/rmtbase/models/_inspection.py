@@ -1,0 +1,236 @@
+"""What a model is made of, in words: its sites, the tensors that each matrix is made of, and what is left."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import singledispatch
+from typing import Any
+
+from rmtbase.models._model import Model
+from rmtbase.models._sites import (
+    Biased,
+    Column,
+    Expression,
+    Gained,
+    Place,
+    Product,
+    Rows,
+    Scaled,
+    Site,
+    Stacked,
+    Sum,
+    Tensor,
+    to_json,
+)
+from rmtbase.shown import in_one_line
+
+_RUNS = 3  # of rows that are told one by one
+_NUMBER = re.compile(r"(?<![^.])\d+(?![^.])")  # a whole part of a tensor's name
+
+
+@in_one_line
+@dataclass(frozen=True)
+class Alike:
+    """Layers of one stack that look alike: the same heads, shapes and tensors but for the layer's own number.
+
+    Attributes:
+        stack: "" where a model has one alone.
+        layers: their numbers; -1 for what lies outside the layers.
+        sizes: of the heads, by the names of :class:`rmtbase.models.Site`; empty without attention.
+        matrices: by component what each is of the stored tensors, in words, with {} for the layer's number.
+        shapes: by component (outputs, inputs).
+        notes: what must be known to read W_QK of these layers rightly.
+    """
+
+    stack: str
+    layers: tuple[int, ...]
+    sizes: Mapping[str, int | float]
+    matrices: Mapping[str, str]
+    shapes: Mapping[str, tuple[int, int]] = field(hash=False)
+    notes: tuple[str, ...]
+
+    def sentence(self) -> str:
+        """Which layers, and their heads: ``layers 0-31: 32 heads on 8 key heads of 128, width 4096``."""
+        names = f"{self.stack} {_in_words(self.layers)}".lstrip()
+        if not self.sizes:
+            return f"{names}: no attention"
+        heads, key_heads, size = (self.sizes[name] for name in ("n_heads", "n_key_heads", "d_head"))
+        on = "" if key_heads == heads else f" on {key_heads} key head{'s' * (key_heads != 1)}"
+        wide, read = self.sizes["d_query"], self.sizes["d_key"]
+        width = f"width {wide}" if wide == read else f"width {wide} of queries, {read} of keys"
+        said = f"{names}: {heads} head{'s' * (heads != 1)}{on} of {size}, {width}"
+        value = self.sizes.get("d_value", size)
+        said += f", values of {value}" if value != size else ""
+        said += f", {self.sizes['rotated']} dimensions rotated" if "rotated" in self.sizes else ""
+        return said + (f", logits times {self.sizes['logit_scale']:.6g}" if "logit_scale" in self.sizes else "")
+
+
+@in_one_line
+@dataclass(frozen=True)
+class Inspection:
+    """What a model is made of; see :func:`inspect_model`.
+
+    Attributes:
+        model, revision, architecture: what it is called.
+        n_sites, n_layers: how many places have attention, and how many any weight matrix.
+        layers: those that look alike together, in their order.
+        read: how many stored tensors some matrix is made of.
+        left_out: the others, with {} for numbers in their names, and how many there are of each.
+        notes: what must be known to read the model rightly: what was folded in, left out and proved.
+    """
+
+    model: str
+    revision: str | None
+    architecture: str
+    n_sites: int
+    n_layers: int
+    layers: tuple[Alike, ...]
+    read: int
+    left_out: Mapping[str, int] = field(hash=False)
+    notes: tuple[str, ...]
+
+    def as_dict(self) -> dict[str, Any]:
+        """The same as plain data, for JSON."""
+        return asdict(self)
+
+
+def inspect_model(model: Model) -> Inspection:
+    """What a model's sites, matrices and notes are, from its configuration and headers; no weight is read for it.
+
+    Args:
+        model: an opened one.
+    """
+    sites = {site.place: site for site in model.sites}
+    groups: dict[tuple[Any, ...], list[Place]] = {}
+    for place in model.layers:
+        groups.setdefault(_looks(model, place, sites.get(place)), []).append(place)
+    used = {name for matrices in model._matrices.values() for one in matrices.values() for name in one.tensors()}
+    left: dict[str, int] = {}
+    for name in model._checkpoint.names:
+        if name not in used:
+            pattern = _NUMBER.sub("{}", name)
+            left[pattern] = left.get(pattern, 0) + 1
+    return Inspection(
+        model=model.name,
+        revision=model.revision,
+        architecture=model.architecture,
+        n_sites=len(model.sites),
+        n_layers=model.n_layers,
+        layers=tuple(_alike(look, places) for look, places in groups.items()),
+        read=len(used),
+        left_out=left,
+        notes=model.notes,
+    )
+
+
+_SIZES = ("n_heads", "n_key_heads", "d_head", "d_query", "d_key", "d_value", "d_output", "logit_scale", "rotated")
+
+
+def _looks(model: Model, place: Place, site: Site | None) -> tuple[Any, ...]:
+    """All that is told of a layer, without its number."""
+    expressions = model._matrices[place]
+    known = () if site is None else tuple((name, getattr(site, name)) for name in _SIZES)
+    shape_of = model._checkpoint.shape
+    return (
+        place.stack,
+        tuple((name, value) for name, value in known if value is not None),
+        tuple((name, _without(place.layer, in_words(one))) for name, one in expressions.items()),
+        tuple((name, one.shape(shape_of)) for name, one in expressions.items()),
+        () if site is None else tuple(_without(place.layer, note) for note in site.notes),
+    )
+
+
+def _alike(look: tuple[Any, ...], places: Sequence[Place]) -> Alike:
+    stack, sizes, matrices, shapes, notes = look
+    return Alike(stack, tuple(place.layer for place in places), dict(sizes), dict(matrices), dict(shapes), notes)
+
+
+def _without(layer: int, words: str) -> str:
+    """The words, with {} for the layer's number where it is a whole part of a tensor's name."""
+    return re.sub(rf"(?<=\.){layer}(?=\.)", "{}", words)
+
+
+def _in_words(layers: Sequence[int]) -> str:
+    """Numbers of layers, runs drawn together: ``layers 0-3, 7``; outside the layers ``embeddings``."""
+    if tuple(layers) == (-1,):
+        return "outside the layers"
+    return f"layer{'s' * (len(layers) != 1)} {_ranges(layers)}"
+
+
+def _ranges(numbers: Iterable[int]) -> str:
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    return ", ".join(f"{run[0]}-{run[-1]}" if len(run) > 2 else ", ".join(map(str, run)) for run in runs)
+
+
+@singledispatch
+def in_words(expression: Expression) -> str:
+    """What a matrix is of the stored tensors: ``rows 0-63, 192-255 of h.0.attn.weight``."""
+    return str(to_json(expression))
+
+
+@in_words.register
+def _(one: Tensor) -> str:
+    return one.name + ("" if one.index is None else f"[{one.index}]") + (" transposed" if one.transposed else "")
+
+
+@in_words.register
+def _(one: Column) -> str:
+    return one.name
+
+
+@in_words.register
+def _(one: Rows) -> str:
+    told = [_run(*run) for run in one.runs[:_RUNS]]
+    more = len(one.runs) - _RUNS
+    return f"rows {', '.join(told)}{f' and {more} more runs' if more > 0 else ''} of {_inner(one.of)}"
+
+
+def _run(start: int, stop: int, step: int) -> str:
+    if stop - start == 1:
+        return str(start)
+    return f"{start}-{stop - 1}" + (f" by {step}" if step != 1 else "")
+
+
+@in_words.register
+def _(one: Scaled) -> str:
+    return f"{one.factor:.6g} × {_inner(one.of)}"
+
+
+@in_words.register
+def _(one: Gained) -> str:
+    gain = f"diag({f'{one.offset:g} + ' if one.offset else ''}{one.gain})"
+    return f"{gain} · {_inner(one.of)}" if one.rows else f"{_inner(one.of)} · {gain}"
+
+
+@in_words.register
+def _(one: Biased) -> str:
+    return f"[{in_words(one.of)}, {in_words(one.bias)}]"
+
+
+@in_words.register
+def _(one: Sum) -> str:
+    return " + ".join(map(_inner, one.of))
+
+
+@in_words.register
+def _(one: Product) -> str:
+    return " · ".join(map(_inner, one.of))
+
+
+@in_words.register
+def _(one: Stacked) -> str:
+    parts = list(map(in_words, one.of))
+    return " above ".join(parts) if len(parts) <= _RUNS else f"{parts[0]} above {len(parts) - 1} more like it"
+
+
+def _inner(one: Expression) -> str:
+    """In words, in brackets where something stands beside it."""
+    words = in_words(one)
+    return words if isinstance(one, Tensor | Column | Biased) else f"({words})"

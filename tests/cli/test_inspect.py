@@ -1,0 +1,112 @@
+"""``rmtbase inspect``, and the circuits of ``rmtbase score``."""
+
+import csv
+import io
+import json
+
+import pytest
+
+import rmtbase
+from rmtbase.models import inspect_model, open_model
+from rmtbase.models._inspection import in_words
+from rmtbase.models._sites import Biased, Column, Gained, Product, Scaled, Stacked, Sum, Tensor, take_rows
+from rmtbase.scoring import circuit_scores, summarize_scores
+from rmtbase.tables import open_scores
+
+
+def test_inspect_tells_layers_that_look_alike_together(run):
+    ran = run("inspect", "demo")
+    assert ran.status == 0
+    lines = ran.out.splitlines()
+    assert lines[:3] == [
+        "demo, revision final",
+        "family llama; 4 attention sites in 4 layers",
+        "layers 0-3: 8 heads on 4 key heads of 16, width 128:",
+    ]
+    assert "  attention_key (64 × 128): model.layers.{}.self_attn.k_proj.weight" in lines
+    assert "28 stored tensors are read; 10 are left out:" in lines
+    assert "  model.layers.{}.input_layernorm.weight (4 of them)" in lines
+    assert "note: rotary: W_QK is the content part at zero relative position" in lines
+
+
+def test_inspect_as_json_is_the_library_call(run):
+    printed = json.loads(run("inspect", "demo", "--json").out)
+    found = inspect_model(open_model("demo"))
+    assert printed == json.loads(json.dumps(found.as_dict()))
+    (layers,) = printed["layers"]
+    assert layers["layers"] == [0, 1, 2, 3]
+    assert layers["sizes"]["n_key_heads"] == 4
+    assert layers["shapes"]["mlp_out"] == [128, 320]
+
+
+def test_inspect_reads_no_weight(model_folder, run):
+    """A header that is there and numbers that are not: whoever reads one fails."""
+    weights = next(model_folder.glob("*.safetensors"))
+    content = weights.read_bytes()
+    length = 8 + int.from_bytes(content[:8], "little")
+    weights.write_bytes(content[:length] + b"\xff" * (len(content) - length))  # NaN, every one
+    assert run("inspect", model_folder).status == 0
+    assert run("score", model_folder, "--baseline", "analytic").status == 2
+
+
+def test_what_is_no_model_is_refused(run, tmp_path):
+    ran = run("inspect", tmp_path)
+    assert ran.status == 2
+    assert len(ran.err.splitlines()) == 1
+
+
+A, B = Tensor("h.0.attn.weight", transposed=True), Tensor("down.weight")
+
+
+@pytest.mark.parametrize(
+    ("expression", "words"),
+    [
+        (A, "h.0.attn.weight transposed"),
+        (Tensor("experts.weight", index=3), "experts.weight[3]"),
+        (take_rows(B, [*range(4), *range(12, 16)]), "rows 0-3, 12-15 of down.weight"),
+        (take_rows(B, [k for k in range(40) if k % 8 < 2]), "rows 0-1, 8-9, 16-17 and 2 more runs of down.weight"),
+        (take_rows(B, range(0, 12, 3)), "rows 0-9 by 3 of down.weight"),
+        (Scaled(B, 0.125), "0.125 × down.weight"),
+        (Gained(B, "norm.weight"), "down.weight · diag(norm.weight)"),
+        (Gained(B, "q_norm.weight", offset=1.0, rows=True), "diag(1 + q_norm.weight) · down.weight"),
+        (Biased(B, Column("down.bias")), "[down.weight, down.bias]"),
+        (Sum((B, Product((A, B)))), "down.weight + (h.0.attn.weight transposed · down.weight)"),
+        (Stacked((A, B)), "h.0.attn.weight transposed above down.weight"),
+    ],
+)
+def test_expressions_in_words(expression, words):
+    assert in_words(expression) == words
+
+
+def test_score_of_several_circuits_prints_and_writes_each(run, tmp_path):
+    nc, table = tmp_path / "scores.nc", tmp_path / "scores.csv"
+    ran = run(
+        *("score", "demo", "--baseline", "analytic", "--matrices", "none", "--circuits", "ov, key"),
+        *("-o", nc, "--csv", table),
+    )
+    assert ran.status == 0
+    for symbol in ("W_QK", "W_OV", "W_K"):
+        assert f"demo, revision final: {symbol}" in ran.out
+    assert "16 of 16 key heads left the null" in ran.out
+    assert open_scores(nc).identical(rmtbase.score("demo", "analytic", matrices="none", circuits=("ov", "key")))
+    rows = list(csv.DictReader(io.StringIO(table.read_text())))
+    assert [row["circuit"] for row in rows].count("key") == 16
+    assert {row["sigma_q"] for row in rows if row["circuit"] == "ov"} == {""}
+
+
+def test_score_of_several_circuits_as_json(run):
+    options = ("--baseline", "analytic", "--matrices", "none", "--json")
+    printed = json.loads(run("score", "demo", *options, "--circuits", "output").out)
+    tree = rmtbase.score("demo", "analytic", matrices="none", circuits=("output",))
+    assert printed["sentences"] == summarize_scores(tree).sentences()
+    assert list(printed["circuits"]) == ["output"]
+    assert printed["circuits"]["output"]["sentences"] == summarize_scores(circuit_scores(tree, "output")).sentences()
+    assert "stack" not in printed["findings"][0]
+
+
+@pytest.mark.parametrize("circuits", ["nope", "qk;ov"])
+def test_unknown_circuits_are_refused(run, circuits):
+    ran = run("score", "demo", "--circuits", circuits)
+    assert ran.status == 2
+    assert ran.err.count("\n") == 1
+    assert "expected some of qk, ov, query, key, value, output" in ran.err

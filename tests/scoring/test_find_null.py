@@ -1,0 +1,157 @@
+"""Every shape of a head finds its own null, once simulated it is kept, and what no null is known of is refused."""
+
+import numpy as np
+import pytest
+
+import rmtbase
+from rmtbase.ensembles import permuted_head, permuted_matrix
+from rmtbase.errors import ParameterError
+from rmtbase.montecarlo import cached_baseline, cached_spectra, draw_spectra
+from rmtbase.nulls import AnalyticNull, AtlasNull, GaussianNull, Heads, LatentShape
+from rmtbase.progress import SILENT
+from rmtbase.scoring import LatentNull, Wanted, find_null
+from rmtbase.statistics import SPECTRAL_STATISTICS
+from telling import Told
+
+LATENT = LatentShape(24, 10, 6, 4, 16)
+NAMES = list(SPECTRAL_STATISTICS)
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("RMTBASE_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+def wanted(dims, draws=20, progress=SILENT):
+    return Wanted(dims, 4, draws, 0, progress)
+
+
+def test_square_products_have_the_null_of_their_table_to_the_bit():
+    found = find_null("gaussian", None, wanted((16, 4, 16)))
+    table = rmtbase.baseline(16, 4, draws=20, normalization="none")
+    expected = GaussianNull.from_baseline(table, 16, 4, "a table")
+    np.testing.assert_array_equal(found.sample, expected.sample)
+    assert found.description == expected.description
+    assert (found.d_model, found.d_head, found.rank) == (16, 4, 4)
+
+
+def test_square_products_of_the_atlas_are_served_by_it():
+    found = find_null("gaussian", None, wanted((128, 16, 128), draws=None))
+    assert isinstance(found, AtlasNull)
+    assert (found.d_model, found.d_head, found.dims) == (128, 16, (128, 16, 128))
+
+
+@pytest.mark.parametrize("dims", [(16, 4, 10), (10, 6), (8, 12, 8), (12, 9, 5, 6, 12)])
+def test_a_chain_is_simulated_kept_and_found_again(dims, cache):
+    first, second = Told(), Told()
+    drawn = find_null("gaussian", None, wanted(dims, progress=first))
+    (kept,) = cache.iterdir()
+    again = find_null("gaussian", None, wanted(dims, progress=second))
+    np.testing.assert_array_equal(again.sample, drawn.sample)
+    assert f"simulated now and kept in the cache, {kept}" in first[0]
+    assert f"from the cache, {kept}" in second[0]
+    assert drawn.rank == min(dims)
+    assert drawn.sample.shape == (20, len(NAMES))
+
+
+def test_a_matrix_and_its_transpose_share_a_null(cache):
+    nulls = [find_null("gaussian", None, wanted(dims)) for dims in ((6, 10), (10, 6))]
+    np.testing.assert_array_equal(nulls[0].sample, nulls[1].sample)
+    assert len(list(cache.iterdir())) == 1
+
+
+def test_the_estimate_of_one_factor_fixes_its_trace():
+    null = find_null("gaussian", None, wanted((6, 10)))
+    trace = NAMES.index("trace")
+    assert null.mean[trace] == pytest.approx(60)
+    assert null.std[trace] == 0
+    matrix = 0.3 * np.random.default_rng(0).standard_normal((6, 10))
+    scores = null.score(np.linalg.svd(matrix, compute_uv=False), np.mean(matrix**2))
+    assert (scores.z_score[trace], scores.p_value[trace]) == (0, 1)
+    assert np.isfinite(scores.omnibus_p_value)
+
+
+def test_kept_spectra_of_another_chain_are_made_again(cache):
+    good = cached_spectra("gaussian_chain", {"dims": (16, 4, 10)}, 20)
+    (kept,) = cache.iterdir()
+    other = cached_spectra("gaussian_chain", {"dims": (16, 4, 12)}, 20)
+    (of_other,) = set(cache.iterdir()) - {kept}
+    kept.write_bytes(of_other.read_bytes())
+    with pytest.warns(UserWarning, match="made again"):
+        again = cached_spectra("gaussian_chain", {"dims": (16, 4, 10)}, 20)
+    assert again.equals(good)
+    assert not again.equals(other)
+
+
+def test_shapes_of_a_given_table_are_said_and_the_chain_is_taken_separately():
+    told = Told()
+    found = find_null("gaussian", cached_baseline(16, 4, 20), wanted((16, 4, 10), progress=told))
+    assert "holds (16, 4) and not (16, 4, 10), which is needed: that case is taken separately" in told[0]
+    assert found.dims == (16, 4, 10)
+
+
+def test_laws_know_every_chain_and_say_what_they_do_not():
+    told = Told()
+    found = find_null("gaussian", "analytic", wanted((10, 24), progress=told))
+    assert isinstance(found, AnalyticNull)
+    assert found.unknown == ["trace"]
+    assert told[1] == "without a law at this shape, and not scored: trace"
+    assert AnalyticNull(768, 64).mean == pytest.approx(AnalyticNull(dims=(768, 64, 768)).mean, rel=0)
+
+
+def test_a_spectrum_of_a_chain_is_described_as_that_of_a_square_product():
+    of_chain, of_product = (find_null("gaussian", None, wanted(dims)).spectrum() for dims in ((16, 4, 10), (16, 4, 16)))
+    assert {name: one.dims for name, one in of_chain.items()} == {name: one.dims for name, one in of_product.items()}
+    assert float((of_chain["density"] * np.diff(of_chain["bin_edge"])).sum()) == pytest.approx(1, abs=0.02)
+
+
+def test_latent_attention_has_a_null_of_its_own():
+    found = find_null("gaussian", None, wanted(LATENT))
+    assert isinstance(found, LatentNull)
+    assert (found.draws, found.method, found.p_value_floor) == (20, "simulated", 2 / 21)
+
+
+@pytest.mark.parametrize(
+    ("null", "baseline", "dims", "name", "expected"),
+    [
+        ("gaussian", "analytic", LATENT, "baseline", "has no law"),
+        ("permutation", None, LATENT, "null", "products of matrices"),
+        ("permutation", None, (12, 9, 5, 6, 12), "null", "products of matrices"),
+        ("haar", None, (6, 10), "null", "no rotation changes the singular values of one factor"),
+        ("gaussian", None, (1, 10), "rank", "the scale is all there is"),
+        ("gaussian", None, (16, 1, 16), "d_head", "the scale is all there is"),
+        ("gaussian", "analytic", (16, 7, 12), "baseline", "at rank = 7"),
+    ],
+)
+def test_what_no_null_is_known_of_is_refused(null, baseline, dims, name, expected):
+    with pytest.raises(ParameterError, match=expected) as caught:
+        find_null(null, baseline, wanted(dims))
+    assert caught.value.name == name
+
+
+def heads_of(factors, rank):
+    product = factors[0] if len(factors) == 1 else np.swapaxes(factors[0], 1, 2) @ factors[1]
+    values = np.linalg.svd(product, compute_uv=False)[:, :rank]
+    sigmas = tuple(np.sqrt(np.mean(one**2, axis=(1, 2)))[None] for one in factors)
+    return Heads(values[None], sigmas, lambda layer: factors)
+
+
+@pytest.mark.parametrize(("null", "widths"), [("permutation", (11, 7)), ("haar", (11, 7)), ("permutation", (11,))])
+def test_heads_of_any_widths_are_scored_against_their_own_matrices(null, widths):
+    rng = np.random.default_rng(0)
+    factors = tuple(rng.standard_normal((3, 4, width)) for width in widths)
+    dims = (11, 4, 7) if len(widths) == 2 else (4, 11)
+    scores = find_null(null, None, wanted(dims, draws=99)).score_heads(heads_of(factors, 4), SILENT).scores
+    assert scores.p_value.shape == (1, 3, len(NAMES))
+    assert (scores.omnibus_p_value > 0).all()
+    if len(widths) == 1:  # the elements are all there, in whatever order
+        assert (scores.p_value[..., NAMES.index("trace")] == 1).all()
+
+
+def test_a_permuted_matrix_is_one_factor_of_a_permuted_head_whichever_way_round_it_is():
+    w = np.random.default_rng(1).standard_normal((4, 11))
+    drawn = [next(iter(draw_spectra(permuted_matrix(one), 50, 0))) for one in (w, w.T)]
+    np.testing.assert_array_equal(*(one.singular_values for one in drawn))
+    np.testing.assert_allclose((drawn[0].singular_values ** 2).sum(axis=1), np.sum(w**2))
+    assert permuted_matrix(w).name != permuted_head(w, w).name

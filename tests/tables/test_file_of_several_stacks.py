@@ -1,0 +1,112 @@
+"""A scores file of several stacks, shapes and circuits holds what its schema says, and is refused where it does not."""
+
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+import xarray as xr
+
+from rmtbase.errors import TableError
+from rmtbase.plots import figures
+from rmtbase.report import render
+from rmtbase.scoring import circuits_of, summarize_scores
+from rmtbase.tables import CIRCUITS, TableWarning, heads_schema, null_schema, open_scores, validate
+
+DATA = Path(__file__).parents[1] / "data"
+
+
+@pytest.fixture(scope="module")
+def stored():
+    return open_scores(DATA / "scores-schema-1.4.nc")
+
+
+@pytest.fixture
+def tree(stored):
+    """To be changed at will."""
+    return stored.copy(deep=True)
+
+
+def test_every_variable_of_every_circuit_has_its_dims_and_its_long_name(stored):
+    assert circuits_of(stored) == ["qk", "ov", "key"]
+    for name in circuits_of(stored):
+        groups = stored if name == "qk" else stored["circuits"][name]
+        for group, schema in (
+            ("heads", heads_schema(CIRCUITS[name])),
+            ("null", null_schema(CIRCUITS[name], several=True)),
+        ):
+            for variable, known in schema.items():
+                found = groups[group][variable]
+                assert (found.dims, found.attrs["long_name"]) == (known.dims, known.long_name), (name, group, variable)
+            for coordinate in groups[group].coords.values():
+                assert coordinate.attrs["long_name"]
+
+
+def test_circuits_differ_in_their_scales(stored):
+    names = {name: set(stored["circuits"][name]["heads"].data_vars) for name in ("ov", "key")}
+    assert {"sigma_o", "sigma_v", "key_head"} <= names["ov"]
+    assert "sigma_k" in names["key"] and not {"sigma_q", "key_head"} & names["key"]
+
+
+DAMAGES = {
+    "a head without its sigma": (
+        lambda tree: tree["heads"]["sigma_q"].values.__setitem__((1, 2), np.nan),
+        "sigma_q of another number of heads than n_heads",
+    ),
+    "a head beyond those of its layer": (
+        lambda tree: tree["circuits/key/heads"]["sigma_k"].values.__setitem__((1, 5), 0.02),
+        "sigma_k of another number of heads than n_key_heads",
+    ),
+    "a shape that there is no null for": (
+        lambda tree: tree["null"]["layer_shape"].values.__setitem__(0, 7),
+        "layer_shape 7 of 3 shapes",
+    ),
+    "a circuit of another name": (
+        lambda tree: tree["circuits/ov"].attrs.update(circuit="value"),
+        "no attribute circuit = ov",
+    ),
+    "an unknown circuit": (
+        lambda tree: tree["circuits/ov"].attrs.update(circuit="W_OV"),
+        "attribute circuit = W_OV",
+    ),
+    "a number of draws below zero": (
+        lambda tree: tree["circuits/ov"].attrs.update(null_draws=-1),
+        "attribute null_draws = -1",
+    ),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_what_does_not_fit_together_is_refused(tree, damage):
+    spoil, found = DAMAGES[damage]
+    spoil(tree)
+    with pytest.raises(TableError, match=found):
+        validate(tree, "scores.nc", "scores")
+
+
+@pytest.mark.parametrize("lacking", ["null", "heads"])
+def test_a_circuit_without_one_of_its_groups_is_refused(tree, lacking):
+    groups = tree.to_dict()
+    del groups[f"/circuits/ov/{lacking}"]
+    tree = xr.DataTree.from_dict(groups)
+    with pytest.raises(TableError, match=f"no group '/circuits/ov/{lacking}'"):
+        validate(tree, "scores.nc", "scores")
+
+
+def test_sizes_that_are_told_nowhere_are_missed(tree):
+    groups = tree.to_dict()
+    tree = xr.DataTree.from_dict(groups | {"/heads": groups["/heads"].drop_vars("d_head")})
+    with pytest.raises(TableError, match="no attribute d_head"):
+        validate(tree, "scores.nc", "scores")
+
+
+@pytest.mark.parametrize("version", ["1.0", "1.1", "1.3", "1.4"])
+def test_scores_of_every_version_are_read_summarised_and_drawn(version):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", TableWarning)  # those before 1.2 have no digest
+        tree = open_scores(DATA / f"scores-schema-{version}.nc")
+    assert tree.attrs["schema_version"] == version
+    assert summarize_scores(tree).sentences()
+    drawn = figures(tree, names={"omnibus-map", "statistics-by-layer", "matrix-z-heat-map"})
+    assert {"omnibus-map", "statistics-by-layer"} <= set(drawn)
+    assert "How far from random?" in render(tree, pictures=False)
