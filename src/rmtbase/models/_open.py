@@ -98,7 +98,7 @@ def open_model(
     file = None if isinstance(model, Path) else HUB_GGUF.fullmatch(model)
     if file is not None and subfolder is None:
         path = fetch_file(file["model"], file["file"], revision)
-        return Model.from_folder(path, model, revision or "main", (f"hub commit {path.parent.name}",))
+        return Model.from_folder(path, str(model), revision or "main", (f"hub commit {path.parent.name}",))
     if isinstance(model, Path) or not HUB_ID.fullmatch(model):
         raise MissingCheckpointFileError(_expand(Path(model)))
     name = hub_id(model)
