@@ -119,7 +119,8 @@ def _open_stored(
     file = None if isinstance(model, Path) else HUB_GGUF.fullmatch(model)
     if file is not None and subfolder is None:
         path = fetch_file(file["model"], file["file"], revision)
-        return Model.from_folder(path, model, revision or "main", (f"hub commit {path.parent.name}",), adapted=adapted)
+        commit = (f"hub commit {path.parent.name}",)
+        return Model.from_folder(path, str(model), revision or "main", commit, adapted=adapted)
     if isinstance(model, Path) or not HUB_ID.fullmatch(model):
         raise MissingCheckpointFileError(_expand(Path(model)))
     name = hub_id(model)
