@@ -17,6 +17,7 @@ from safetensors.numpy import save_file
 
 os.environ["JAX_PLATFORMS"] = "cpu"
 os.environ["HF_HUB_OFFLINE"] = "1"
+os.environ["RMTBASE_PROOF"] = "0"  # but for the tests of it: each would take seconds
 
 # The samplers, whose signatures are shapes. Where a user passes arguments beartype would refuse the bad ones before the
 # code itself could, with another message than the one that is tested.

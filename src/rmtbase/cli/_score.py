@@ -78,6 +78,13 @@ def score(
         ),
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of the null draws.", **INTEGER)] = 0,
+    proof: Annotated[
+        bool,
+        typer.Option(
+            "--proof/--no-proof",
+            help="With torch and transformers installed: compare q·k of the model's own forward pass with what is read.",
+        ),
+    ] = True,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Scores file to write (netCDF4).")] = None,
     csv: Annotated[
         Path | None, typer.Option(help="Also write the heads as CSV; '-': to stdout, in the summary's place.")
@@ -140,6 +147,7 @@ def score(
             draws=draws,
             seed=seed,
             progress=progress,
+            proof=proof,
         )
     summaries = {CIRCUITS[name]: summarize_scores(circuit_scores(tree, name)) for name in circuits_of(tree)}
     if output is not None:

@@ -24,7 +24,7 @@ from rmtbase.errors import CheckpointError, ShapeError
 from rmtbase.models._checkpoint import Checkpoint
 from rmtbase.models._files import read_json_object
 from rmtbase.models._other_formats import ADAPTER_CONFIG, ADAPTER_WEIGHTS, MERGED, adapter_in_words
-from rmtbase.models._sites import Expression, Place, Scaled, Site, Tensor
+from rmtbase.models._sites import Place, Scaled, Site, Tensor
 from rmtbase.models._stored_tensor import CheckpointTensor, DerivedTensor
 from rmtbase.models._tensor_file import TensorEntry
 from rmtbase.shown import quoted, shown
@@ -125,12 +125,12 @@ class Adapter:
         """Whether some rows are brought to a norm of their own."""
         return any(update.magnitude is not None for update in self.updates.values())
 
-    def delta(self) -> tuple[dict[Place, dict[str, Expression]], tuple[Site, ...], tuple[str, ...]]:
+    def delta(self) -> tuple[tuple[Site, ...], tuple[str, ...]]:
         """The updates as a model: of each module one head, with W_Q = s Bᵀ and W_K = A, so that W_QK = ΔW.
 
         Returns:
-            The matrices by place, the sites, and what must be known to read them rightly. The name of a module is its
-            stack, the number in it the layer.
+            The sites, and what must be known to read them rightly. The name of a module is its stack, the number in it
+            the layer.
 
         Raises:
             CheckpointError: it is DoRA, whose change of the weights is not of low rank.
@@ -141,14 +141,10 @@ class Adapter:
                 "is a DoRA adapter, which rescales whole rows of its base: its change is no product B A by itself; "
                 "expected adapter = merged, with its base",
             )
-        matrices: dict[Place, dict[str, Expression]] = {}
         sites = []
         for place, module in sorted(_places(self.updates).items()):
             update = self.updates[module]
             (rank, d_in), (d_out, _) = self.checkpoint.shape(update.a), self.checkpoint.shape(update.b)
-            query: Expression = Scaled(Tensor(update.b, transposed=True), update.scale)
-            key = Tensor(update.a)
-            matrices[place] = {"attention_query": query, "attention_key": key}
             sites.append(
                 Site(
                     place=place,
@@ -158,14 +154,14 @@ class Adapter:
                     d_head=rank,
                     d_query=d_out,
                     d_key=d_in,
-                    query=query,
-                    key=key,
+                    query=Scaled(Tensor(update.b, transposed=True), update.scale),
+                    key=Tensor(update.a),
                 )
             )
         notes = ["updates of an adapter, without its base: W_QK is ΔW = s B A of a module, W_Q = s Bᵀ and W_K = A"]
         if self.saved:
             notes.append(f"trained besides, and no low-rank updates: {_some(self.saved)}")
-        return matrices, tuple(sites), tuple(notes)
+        return tuple(sites), tuple(notes)
 
     def merged(self, base: Checkpoint) -> Checkpoint:
         """The base with every update in it, as peft's ``merge_and_unload`` makes it, in float64 rounded to float32.

@@ -18,6 +18,7 @@ from rmtbase.models._draft_layers import without_draft_layers
 from rmtbase.models._files import read_json_object
 from rmtbase.models._folding import fold_site, require_folds
 from rmtbase.models._gguf_model import find_gguf, open_gguf
+from rmtbase.models._given_sites import require_sites
 from rmtbase.models._layout_table import known_types as supported_architectures
 from rmtbase.models._layout_table import read_architecture
 from rmtbase.models._leftovers import (
@@ -26,7 +27,7 @@ from rmtbase.models._leftovers import (
     require_plain_tensors,
 )
 from rmtbase.models._other_formats import refuse_other_formats
-from rmtbase.models._proof import proof_of
+from rmtbase.models._proof import proof_is_wanted, proof_of
 from rmtbase.models._quantised import dequantised, require_readable_quantisation
 from rmtbase.models._shown_sizes import with_sizes
 from rmtbase.models._sites import Expression, Inventory, Place, Site
@@ -114,23 +115,9 @@ class Model(WeightMatrices):
     @classmethod
     def of_updates(cls, adapter: Adapter, name: str) -> Model:
         """The low-rank updates of an adapter, without its base: see :meth:`Adapter.delta`."""
-        matrices, sites, notes = adapter.delta()
-        return cls(
-            name=name,
-            revision=None,
-            path=adapter.folder,
-            architecture="",
-            config={},
-            sites=sites,
-            layers=tuple(matrices),
-            components=("attention_query", "attention_key"),
-            notes=(*notes, *adapter.checkpoint.notes),
-            _raw=sites,
-            _network=None,
-            _matrices=matrices,
-            _checkpoint=adapter.checkpoint,
-            _tensors=_LastTensor(adapter.checkpoint),
-        )
+        sites, notes = adapter.delta()
+        inventory = Inventory(sites=sites, others={}, notes=notes)
+        return cls._of_inventory(inventory, adapter.checkpoint, {}, "", name, None)
 
     @classmethod
     def from_state_dict(
@@ -156,6 +143,19 @@ class Model(WeightMatrices):
         return cls._checked(lambda: checkpoint, sized, checkpoint.config_path, name, revision, network=network)
 
     @classmethod
+    def of_sites(cls, tensors: Mapping[Any, Any], sites: Iterable[Site], name: str, revision: str | None) -> Model:
+        """The tensors of a state dict under whatever names, with the sites that say what their queries and keys are.
+
+        Raises:
+            ParameterError: it is no state dict, or no site is given, or one without queries or keys.
+            CheckpointError: or one of its kinds: a tensor is not there, or has not the shape of its site.
+        """
+        checkpoint = Checkpoint.of_tensors(tensors, name)
+        inventory = Inventory(sites=tuple(sites), others={})
+        require_sites(inventory.sites, checkpoint)
+        return cls._of_inventory(inventory, checkpoint, {}, "", name, revision)
+
+    @classmethod
     def _checked(
         cls,
         open_checkpoint: Callable[[], Checkpoint],
@@ -177,6 +177,22 @@ class Model(WeightMatrices):
         else:
             assert network is not None  # which has its type
             inventory = network.inventory({name: checkpoint.shape(name) for name in checkpoint.names})
+        more = (*leftover_notes(config, checkpoint), *notes)
+        return cls._of_inventory(inventory, checkpoint, config, architecture, name, revision, more, network)
+
+    @classmethod
+    def _of_inventory(
+        cls,
+        inventory: Inventory,
+        checkpoint: Checkpoint,
+        config: dict[str, Any],
+        architecture: str,
+        name: str,
+        revision: str | None,
+        notes: tuple[str, ...] = (),
+        network: Network | None = None,
+    ) -> Model:
+        matrices = inventory.matrices
         return cls(
             name=name,
             revision=revision,
@@ -184,17 +200,12 @@ class Model(WeightMatrices):
             architecture=architecture,
             config=config,
             sites=inventory.sites,
-            layers=tuple(inventory.matrices),
-            components=tuple(dict.fromkeys(name for held in inventory.matrices.values() for name in held)),
-            notes=(
-                *inventory.notes,
-                *checkpoint.notes,
-                *leftover_notes(config, checkpoint),
-                *notes,
-            ),
+            layers=tuple(matrices),
+            components=tuple(dict.fromkeys(name for held in matrices.values() for name in held)),
+            notes=(*inventory.notes, *checkpoint.notes, *notes),
             _raw=inventory.sites,
             _network=network,
-            _matrices=inventory.matrices,
+            _matrices=matrices,
             _checkpoint=checkpoint,
             _tensors=_LastTensor(checkpoint),
         )
@@ -210,6 +221,8 @@ class Model(WeightMatrices):
         Raises:
             CheckpointError: q·k of the model's own forward pass is not what a site's W_QK gives.
         """
+        if not proof_is_wanted() or not self.config:
+            return self
         stored = {name: self._checkpoint.shape(name) for name in self._checkpoint.names}
         words = proof_of(self._raw, self.config, self.path, stored, self._tensors.read, self._network)
         return replace(self, notes=(*self.notes, words))

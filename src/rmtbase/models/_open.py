@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
@@ -25,6 +25,7 @@ from rmtbase.models._hub import HUB_GGUF, HUB_ID, fetch_checkpoint, fetch_file, 
 from rmtbase.models._layout_table import known_types as supported_architectures
 from rmtbase.models._model import Model
 from rmtbase.models._other_formats import ADAPTER_CONFIG, format_of, is_adapter_alone
+from rmtbase.models._sites import Site
 from rmtbase.models._torch_route import Network
 from rmtbase.parameters import require_text
 
@@ -46,6 +47,8 @@ def open_model(
     adapter: str | None = None,
     base: str | Path | None = None,
     inputs: Mapping[str, Any] | None = None,
+    sites: Sequence[Site] | None = None,
+    fold: Iterable[str] | str = (),
 ) -> Model:
     """Open a trained model. Configuration and headers are read and checked; weights are read when asked for.
 
@@ -72,6 +75,9 @@ def open_model(
         inputs: of the forward of a module of one's own, by name, of two tokens or more, ``{"x": tokens}`` say. Its
             attention is then found by running it on noise in place of its weights, and left as it is. A module of
             transformers whose type is none of ``supported_architectures`` is read in this way without any.
+        sites: of a state dict of any other names, where its attention is: a :class:`rmtbase.models.Site` for each
+            layer, whose matrices are expressions over its tensors, ``Tensor("blocks.0.attn.W_Q", transposed=True)``.
+        fold: what to fold into queries, keys and values: some of ``"biases"`` and ``"norms"``; see :meth:`Model.fold`.
 
     Raises:
         ParameterError: the name is empty, no such revision is bundled, a folder or an opened model was given one, a
@@ -80,11 +86,28 @@ def open_model(
         CheckpointError: or another of its kinds: the checkpoint cannot be fetched, or cannot be read.
         MissingDependencyError: the weights are only there as ``.bin`` files, and torch 2.10 or later is not installed.
     """
+    opened = _open(model, revision, subfolder, adapter, base, family, config, name, inputs, sites)
+    return opened.fold(fold)
+
+
+def _open(
+    model: Model | str | Path | Mapping[str, Any] | torch.nn.Module,
+    revision: str | None,
+    subfolder: str | None,
+    adapter: str | None,
+    base: str | Path | None,
+    family: str | None,
+    config: Any,
+    name: str | None,
+    inputs: Mapping[str, Any] | None,
+    sites: Sequence[Site] | None,
+) -> Model:
     if subfolder is not None:
         _require_subfolder(model, subfolder)
     if _is_in_memory(model):
-        return _from_memory(model, revision, family, config, name, inputs)
-    for keyword, value in {"family": family, "config": config, "name": name, "inputs": inputs}.items():
+        return _from_memory(model, revision, family, config, name, inputs, sites)
+    in_memory = {"family": family, "config": config, "name": name, "inputs": inputs, "sites": sites}
+    for keyword, value in in_memory.items():
         if value is not None:
             found = value if isinstance(value, str) else type(value).__name__
             raise ParameterError(keyword, found, "none: it is for a module or a state dict in memory")
@@ -173,6 +196,7 @@ def _from_memory(
     config: Any,
     name: str | None,
     inputs: Mapping[str, Any] | None,
+    sites: Sequence[Site] | None,
 ) -> Model:
     """A module, or a state dict, of the family that is named, here or by its configuration; or a module that is run."""
     network = None
@@ -188,11 +212,13 @@ def _from_memory(
         if family is None and (inputs is not None or of_transformers not in (None, *supported_architectures())):
             network, tensors = Network.of_module(wrapped, inputs), wrapped.state_dict()
             config = config or {"model_type": what}
-    settings = _settings(config, what, family)
+    settings = {} if sites is not None else _settings(config, what, family)
     for argument, text in (("name", name), ("revision", revision)):
         if text is not None:
             require_text(argument, text)
     called = name or (own_name if isinstance(own_name, str) else None) or what
+    if sites is not None:
+        return Model.of_sites(tensors, sites, called, revision)
     return Model.from_state_dict(tensors, settings, called, revision, network)
 
 

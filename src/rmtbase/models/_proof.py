@@ -15,7 +15,7 @@ from rmtbase.models._torch_route import NOT_PROVED, Network
 _SWITCH = "RMTBASE_PROOF"  # 0: models are read without a proof
 
 
-def is_wanted() -> bool:
+def proof_is_wanted() -> bool:
     """Whether models are proved where they can be: everywhere but where the environment has ``RMTBASE_PROOF=0``."""
     return os.environ.get(_SWITCH) != "0"
 

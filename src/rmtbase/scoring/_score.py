@@ -16,6 +16,7 @@ from rmtbase.errors import ParameterError
 from rmtbase.linalg import single_threaded_blas
 from rmtbase.models import ArrayModel, Expression, Model, Product, WeightMatrices, open_model
 from rmtbase.nulls import Heads, LatentShape, NullModel
+from rmtbase.parameters import require_flag
 from rmtbase.progress import SILENT, Progress
 from rmtbase.scoring._find_null import Wanted, find_null, require_null_name
 from rmtbase.scoring._head_factors import head_dims, head_sigmas
@@ -45,6 +46,8 @@ def score(
     family: str | None = None,
     config: Any = None,
     name: str | None = None,
+    fold: Iterable[str] | str = (),
+    proof: bool = True,
 ) -> xr.DataTree:
     """Score every head and weight matrix of a checkpoint against the null. One matrix at a time is in memory.
 
@@ -72,6 +75,11 @@ def score(
         family: of a model in memory, how its tensors are laid out: ``"gpt2"``, say. A module of transformers says so.
         config: of a model in memory, its number of heads: ``{"n_head": 12}``. A module of transformers says so.
         name: what to call a model in memory.
+        fold: what to fold into queries, keys and values of a model that is opened here: some of ``"biases"`` and
+            ``"norms"``.
+        proof: whether to prove first that the heads are read rightly, where torch and transformers are installed: q·k
+            of the model's own forward pass, with its weights and fresh noise, is xᵀ W_QK x′, to rounding. A note says
+            so, or why not. ``RMTBASE_PROOF=0`` in the environment turns it off, too.
 
     Returns:
         The tree of a scores file: ``/heads``, ``/matrices`` and ``/null``; see ``rmtbase.tables.SCORES_SCHEMA``. Every
@@ -82,12 +90,14 @@ def score(
         ParameterError: a model in memory of no family, an unknown null, mode or revision, d_head < 8 with the analytic
             null, or a baseline for a null made of a head's own matrices.
         CheckpointError: the checkpoint cannot be read as it stands (its subclasses say what is wrong), or a head's
-            weights are so small or so large that the squares of its eigenvalues leave float64.
+            weights are so small or so large that the squares of its eigenvalues leave float64, or its q·k is not what
+            is read of it.
         TableError, MissingFileError: ``baseline`` is no baseline table.
     """
     _require_modes(null, matrices)
     if isinstance(model, Model) or not isinstance(model, WeightMatrices):
-        model = open_model(model, revision, family=family, config=config, name=name)
+        model = open_model(model, revision, family=family, config=config, name=name, fold=fold)
+        model = model.prove() if require_flag("proof", proof) else model
     return _scores_tree(model, "rmtbase.score", baseline, null, matrices, circuits, draws, seed, progress)
 
 
