@@ -270,7 +270,7 @@ class ForwardPass(TorchDispatchMode):
     def _lies(self, name: str, weight: Tensor) -> Weight | None:
         """Where (inputs, outputs), or several of them, lie in their parameter; None where not at even steps."""
         several = weight.ndim == 3 and weight.stride(0) > 0 and weight.shape[0] > 1
-        rows = torch.arange(weight.shape[-1]) * weight.stride(-1) + weight.storage_offset()
+        rows = torch.arange(weight.shape[-1]) * weight.stride(-1) + int(weight.storage_offset())
         if several:
             rows = (torch.arange(weight.shape[0]) * weight.stride(0))[:, None] + rows
         n_inputs, step = weight.shape[-2], weight.stride(-2)
