@@ -8,42 +8,35 @@ and attention modules without a softmax. State-space and linear-attention layers
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from inspect import signature
-from itertools import groupby
 from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float, Int
-from torch import Tensor, nn
+from jaxtyping import Float, Int
+from torch import nn
 
 from rmtbase.models import _sites
-from rmtbase.models._probe_forward import (
-    TAG,
-    Contraction,
-    ForwardPass,
-    Linear,
-    Mark,
-    Numbers,
-    RealMaps,
-    Softmax,
-    Weight,
-    running,
-    tokens,
+from rmtbase.models._probe_events import Contraction, Linear, Mark, Numbers, Softmax
+from rmtbase.models._probe_forward import ForwardPass
+from rmtbase.models._probe_places import NORM_KINDS, Met, common_module, in_places, notes_of
+from rmtbase.models._probe_rows import (
+    Heads,
+    NoReading,
+    batches,
+    decode,
+    factors_of,
+    grouped,
+    pairs,
+    rounded,
+    stored_rows,
 )
-from rmtbase.models._sites import STACKS, Expression, Place, Scaled, Site, Stacked, take_rows
-
-CONTENT_PART = "rotary: W_QK is the content part at zero relative position"
-NORMS = "query/key norm present: recorded, not folded in"
-BIASES = "biases present: recorded, not folded in"
-_INNER_NORMS = "norm between the factors of queries or keys: recorded, not folded in"
-_GAINS = "gains of queries or keys: recorded, not folded in"
-_SOFT_CAP = "soft cap on q·k: not in W_QK"
-_POSITIONS = "products with positions are added to q·k: not in W_QK"
+from rmtbase.models._probe_running import run
+from rmtbase.models._sites import Expression, Place, Scaled, Site, Stacked, take_rows
 
 
 class Unresolved(NamedTuple):
@@ -58,10 +51,6 @@ class Found(NamedTuple):
 
     sites: tuple[Site, ...]
     unresolved: tuple[Unresolved, ...]
-
-
-class _NoReading(Exception):  # noqa: N818
-    """Why a softmax cannot be read as attention of stored queries and keys."""
 
 
 def find_sites(module: nn.Module, inputs: Mapping[str, Any]) -> Found:
@@ -84,43 +73,7 @@ def placed(readings: Sequence[Reading]) -> Found:
         for met in reading.met.values():
             found.setdefault((met.site.query, met.site.key), met)
     unresolved = (Unresolved(*one) for reading in readings for one in reading.unresolved.items())
-    return Found(_placed(list(found.values())), tuple(unresolved))
-
-
-def run(
-    module: nn.Module,
-    inputs: Mapping[str, Any],
-    numbers: Numbers,
-    *,
-    tagged: frozenset[str] | None = None,
-    neutral: bool = True,
-    real: RealMaps | None = None,
-    prefix: str = "",
-) -> ForwardPass:
-    """One pass with meta tensors in place of the parameters; the module is as it was afterwards, whatever happens.
-
-    Names of parameters and modules are given with the prefix.
-    """
-    stand_ins, names = {}, {}
-    for name, parameter in module.named_parameters():
-        dtype = torch.float64 if parameter.is_floating_point() else parameter.dtype
-        stand_ins[name] = nn.Parameter(torch.empty(parameter.shape, dtype=dtype, device="meta"), False)
-        names[stand_ins[name].untyped_storage()._cdata] = prefix + name
-    taken = ForwardPass(names, numbers, tagged=tagged, neutral=neutral, real=real)
-    given = {name: one.clone() if isinstance(one, Tensor) else one for name, one in inputs.items()}
-    for tensor in given.values():
-        if isinstance(tensor, Tensor):
-            taken.declare_input(tensor)
-    training = [one for one in module.modules() if one.training]
-    for one in training:
-        one.training = False
-    try:
-        with running(module, taken, prefix):
-            torch.func.functional_call(module, stand_ins, (), given)
-    finally:
-        for one in training:
-            one.training = True
-    return taken
+    return Found(in_places(list(found.values())), tuple(unresolved))
 
 
 def _chosen(plain: ForwardPass, softmax: Softmax) -> str | None:
@@ -131,35 +84,6 @@ def _chosen(plain: ForwardPass, softmax: Softmax) -> str | None:
         if fitting:
             return fitting[0] if len(fitting) == 1 else None
     return None
-
-
-class Met(NamedTuple):
-    """A site without its place.
-
-    Attributes:
-        site: but for its place.
-        crossed: whether its queries and keys read different inputs.
-        product: of its queries and keys, by key.
-        heads: the number of the head of each of its queries.
-        queries_left: whether queries are the left operand.
-        factor: what the operands' product has over that of the matrices.
-    """
-
-    site: Site
-    crossed: bool
-    product: str
-    heads: Int[np.ndarray, "n token"]
-    queries_left: bool
-    factor: float
-
-
-class _Heads(NamedTuple):
-    """Query or key operands: the number and the factor of each coordinate, (n, token, d), and the tokens' u[t]."""
-
-    numbers: Int[np.ndarray, "n token d"]
-    factors: Float[np.ndarray, "n token d"]
-    marks: frozenset[Mark]
-    turned: Bool[np.ndarray, " d"] | None
 
 
 @dataclass(frozen=True)
@@ -201,7 +125,7 @@ class Reading:
                 continue  # a router's, say
             try:
                 met[key] = self.site(key, _chosen(self.plain, softmax))
-            except _NoReading as reason:
+            except NoReading as reason:
                 unresolved.setdefault(softmax.modules[-1][0], str(reason))
         return met, unresolved
 
@@ -236,17 +160,17 @@ class Reading:
         softmax = self.plain.softmaxes[key]
         if product is None:
             n_products = len(softmax.origin.products)
-            raise _NoReading(f"scores are the sum of {n_products} products" if n_products else "scores are no product")
+            raise NoReading(f"scores are the sum of {n_products} products" if n_products else "scores are no product")
         scale, keys_right, _ = self._scores(key)
         q_side, k_side = ("left", "right") if keys_right else ("right", "left")
         queries, key_heads = self._operand(product, q_side), self._operand(product, k_side)
-        heads = _pairs(queries.numbers, key_heads.numbers)
+        heads = pairs(queries.numbers, key_heads.numbers)
         query_rows = np.array([query for query, _ in heads])
         served = [one for _, one in heads]
-        key_rows, n_key_heads = _grouped(served)
+        key_rows, n_key_heads = grouped(served)
         n_heads, d_head = query_rows.shape
-        q_factor, q_of = _factors(queries, query_rows)
-        k_factor, k_of = _factors(key_heads, key_rows)
+        q_factor, q_of = factors_of(queries, query_rows)
+        k_factor, k_of = factors_of(key_heads, key_rows)
         module = self._module(softmax, query_rows, key_rows)
         query, q_leaf, q_marks = self._expression(query_rows.ravel(), module, q_of.ravel())
         key_matrix, k_leaf, k_marks = self._expression(key_rows.ravel(), module, k_of.ravel())
@@ -256,7 +180,7 @@ class Reading:
         entered = next(clock for path, clock in softmax.modules if path == module)
         by_first = {int(query[0]): number for number, (query, _) in enumerate(heads)}
         if len(by_first) < n_heads:
-            raise _NoReading("query heads share rows")
+            raise NoReading("query heads share rows")
         head = np.vectorize(by_first.get, otypes=[int])(queries.numbers[..., 0])
         value, output, d_value = self._values(key, module, [one for _, one in heads], head, scale)
         d_key = key_matrix.shape(shape_of)[1]
@@ -277,9 +201,9 @@ class Reading:
             key=key_matrix,
             value=value,
             output=output,
-            logit_scale=_rounded(scale * q_factor * k_factor),
+            logit_scale=rounded(scale * q_factor * k_factor),
             rotated=rotated,
-            notes=_notes(
+            notes=notes_of(
                 queries.marks | key_heads.marks,
                 q_marks | k_marks,
                 softmax.origin.marks,
@@ -296,20 +220,20 @@ class Reading:
         """What q·k is multiplied by, whether the keys are the right operand, and the seen product over the scores."""
         plain = self.plain.softmaxes[key]
         if key not in self.tagged.softmaxes or self.tagged.softmaxes[key].scores.shape != plain.scores.shape:
-            raise _NoReading("its course depends on the values")
+            raise NoReading("its course depends on the values")
         scores = np.moveaxis(plain.scores.numpy(), plain.axis, -1)
         with np.errstate(invalid="ignore", over="ignore"):
             seen = np.moveaxis(self.tagged.softmaxes[key].scores.numpy(), plain.axis, -1) - scores
         seen = np.where(np.abs(scores) < 1e30, seen, np.nan)
         seen = np.where(np.abs(seen) > 1e-12, seen, np.nan)  # what is no product: sinks, say
         if np.all(np.isnan(seen)):
-            raise _NoReading("scores do not depend on the product of queries and keys")
+            raise NoReading("scores do not depend on the product of queries and keys")
         scale = float(np.nanmin(np.abs(seen)))
         row = np.where(np.isnan(seen), np.nanmax(seen, axis=-1, keepdims=True), seen)
         keys_right = bool(np.nanmax(np.ptp(row, axis=-1)) < 0.9 * scale)
         return scale, keys_right, seen / scale
 
-    def _operand(self, product: str, side: str) -> _Heads:
+    def _operand(self, product: str, side: str) -> Heads:
         """An operand of a product, decoded."""
         plain, tagged = (getattr(one.products[product], side).numpy() for one in (self.plain, self.tagged))
         numbers = decode(plain, tagged)
@@ -319,12 +243,12 @@ class Reading:
             real = getattr(self.rotated.products[product], side).numpy()[:, : plain.shape[1]]
             turned = np.any(np.abs(real - plain) > 1e-9 * np.abs(plain), axis=(0, 1))
         values = self._row_values(numbers)
-        return _Heads(numbers, plain / values, origin.marks, turned)
+        return Heads(numbers, plain / values, origin.marks, turned)
 
     def _row_values(self, numbers: np.ndarray) -> np.ndarray:
         """v[r] of each number, and 1 where there is none."""
         if not self._linears:
-            raise _NoReading("no linear map was met")
+            raise NoReading("no linear map was met")
         at = np.clip(np.searchsorted(self._firsts, numbers, side="right") - 1, 0, None)
         result = np.ones(numbers.shape)
         for index in np.unique(at):
@@ -373,7 +297,7 @@ class Reading:
             leaves.append(leaf)
             marks |= stepped
         if len({leaf for leaf, _ in leaves}) != 1:
-            raise _NoReading("rows of one matrix read different inputs")
+            raise NoReading("rows of one matrix read different inputs")
         whole = parts[0] if len(parts) == 1 else Stacked(tuple(parts))
         in_order = np.array_equal(order, np.arange(len(order)))
         return whole if in_order else take_rows(whole, order.tolist()), leaves[0], marks
@@ -394,7 +318,7 @@ class Reading:
             return part, (linear.given.numpy().tobytes(), linear.origin.born), marks
         inner, leaf, stepped = self._expression(before, module)
         of = (part, *inner.of) if isinstance(inner, _sites.Product) else (part, inner)
-        between = {Mark("inner", one.name) if one.kind in _NORM_KINDS else one for one in linear.origin.marks}
+        between = {Mark("inner", one.name) if one.kind in NORM_KINDS else one for one in linear.origin.marks}
         return _sites.Product(of), leaf, marks | stepped | between
 
     def _before(self, key: str, linear: Linear, module: str) -> np.ndarray | None:
@@ -425,7 +349,7 @@ class Reading:
         weights_left = key in plain.origins[0].softmax
         weights_of, values_of = ("left", "right") if weights_left else ("right", "left")
         seen = (getattr(tagged, weights_of) - getattr(plain, weights_of)).numpy() / scale  # (n, m, s)
-        n_of = _batches(seen, len(head))
+        n_of = batches(seen, len(head))
         if n_of is None:
             return None, None, None
         head = head[n_of]
@@ -438,7 +362,7 @@ class Reading:
             rows = {tuple(row) for row in each.tolist() if min(row) > 0}
             if len(rows) != 1 or any(served.setdefault(one, *rows) not in rows for one in of_heads.tolist()):
                 return None, None, None
-        group = len(keys) // _grouped(keys)[1]
+        group = len(keys) // grouped(keys)[1]
         if set(served) != set(range(len(keys))):
             return None, None, None
         if any(served[one] != served[one // group * group] for one in served):
@@ -446,7 +370,7 @@ class Reading:
         value_rows = np.array([served[one] for one in range(0, len(keys), group)])
         try:
             value, _, _ = self._expression(value_rows.ravel(), module)
-        except _NoReading:
+        except NoReading:
             return None, None, None
         d_value = value_rows.shape[1]
         return value, self._output(head, plain, d_value, len(keys), weights_left), d_value
@@ -472,183 +396,3 @@ class Reading:
             ((tensor, _, rows), *others) = stored_rows(linear.weight, np.arange(len(linear.rows)), self.shapes)
             return None if others else self._rows_of(tensor, rows)
         return None
-
-
-_NORM_KINDS = ("norm", "rsqrt", "linalg_vector_norm", "native_layer_norm", "native_group_norm", "_fused_rms_norm")
-
-
-def decode(plain: np.ndarray, tagged: np.ndarray) -> np.ndarray:
-    """The number i of the output from which each value came: tagged = plain · (1 + i · 2⁻³⁶); 0 where there is none."""
-    with np.errstate(all="ignore"):
-        raw = (tagged / plain - 1) / TAG
-        numbers = np.rint(raw)
-        known = np.isfinite(raw) & (np.abs(raw - numbers) < 1e-3) & (numbers > 0) & (numbers < 2**36)
-    return np.where(known, numbers, 0).astype(np.int64)
-
-
-def _batches(seen: Float[np.ndarray, "n m s"], n_batches: int) -> list[int] | None:
-    """Which batch of the scores each batch of weights comes from, as m + 1 + n / (2 · n_batches) says."""
-    part = (seen - np.floor(seen + 1e-9)) * 2 * n_batches
-    result = []
-    for one, inside in zip(part, np.abs(seen) > 1e-12, strict=True):
-        if not inside.any():
-            return None
-        each = one[inside]
-        n = round(float(each[0]))
-        if np.abs(each - n).max() > 1e-6 or not 0 <= n < n_batches:
-            return None
-        result.append(n)
-    return result
-
-
-def _pairs(queries: np.ndarray, keys: np.ndarray) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
-    """The query heads in their order, each with the key head that it meets, by the numbers of their rows."""
-    met: dict[tuple[int, ...], tuple[int, ...]] = {}
-    for of_queries, of_keys in zip(queries, keys, strict=True):
-        known = {row for row in _distinct(of_keys) if min(row) > 0}
-        if not known:
-            raise _NoReading("keys are no outputs of linear maps")
-        if len(known) > 1:
-            raise _NoReading("keys differ from token to token")
-        (key,) = known
-        for row in _distinct(of_queries):
-            if min(row) <= 0:
-                raise _NoReading("queries are no outputs of linear maps")
-            if met.setdefault(row, key) != key:
-                raise _NoReading("a query head meets several key heads")
-    return list(met.items())
-
-
-def _distinct(rows: np.ndarray) -> list[tuple[int, ...]]:
-    """The distinct rows, in their order."""
-    return list(dict.fromkeys(map(tuple, (rows[:1] if (rows == rows[:1]).all() else rows).tolist())))
-
-
-def _grouped(served: list[tuple[int, ...]]) -> tuple[np.ndarray, int]:
-    """The key heads, so that query head i meets key head i // (n_heads / n_key_heads)."""
-    runs = [key for key, _ in groupby(served)]
-    group = len(served) // len(runs)
-    regular = len(served) % len(runs) == 0 and all(key == runs[i // group] for i, key in enumerate(served))
-    rows = np.array(runs if regular else served)  # else one key head for each query head
-    return rows, len(rows)
-
-
-def _factors(operand: _Heads, rows: np.ndarray) -> tuple[float, np.ndarray]:
-    """The factor of the first coordinate, and each coordinate's over it, (head, d)."""
-    first = {tuple(row): None for row in rows.tolist()}
-    relative: dict[tuple[int, ...], np.ndarray] = {}
-    scales = []
-    for numbers, factors in zip(operand.numbers, operand.factors, strict=True):
-        for row, factor in zip(map(tuple, numbers.tolist()), factors, strict=True):
-            if row in first:
-                relative.setdefault(row, factor / factor[0])
-                if np.abs(factor / factor[0] - relative[row]).max() > 1e-9 * np.abs(relative[row]).max():
-                    raise _NoReading("factors of queries or keys differ from token to token")
-                scales.append(factor[0])
-    known = np.sort(tokens(1 << 16).numpy())
-
-    def far(factors: np.ndarray) -> np.ndarray:
-        """How far from any u[t]."""
-        at = np.clip(np.searchsorted(known, factors), 1, len(known) - 1)
-        return np.minimum(np.abs(known[at] - factors), np.abs(known[at - 1] - factors))
-
-    found = np.unique(scales)
-    candidates = found[0] / tokens(1 << 16).numpy()
-    for factor in found[1:]:
-        candidates = candidates[far(factor / candidates) < 1e-11]
-    if len(candidates):
-        return float(candidates[0]), np.array([[*map(_rounded, relative[tuple(row)])] for row in rows.tolist()])
-    raise _NoReading("queries or keys are mixed over tokens")
-
-
-def stored_rows(
-    weight: Weight, outputs: Int[np.ndarray, " output"], shapes: Mapping[str, tuple[int, ...]]
-) -> list[tuple[_sites.Tensor, np.ndarray, np.ndarray]]:
-    """The stored tensors as matrices in which outputs of a map have their weights: which of them, and in which rows."""
-    shape = list(shapes[weight.name])
-    while len(shape) > 2 and shape[-1] == 1:
-        shape.pop()
-    at = weight.starts.numpy()[outputs]
-    for axes in range(1, len(shape)):
-        if weight.step == 1 and prod(shape[-axes:]) == weight.n_inputs and not np.any(at % weight.n_inputs):
-            return [(_sites.Tensor(weight.name, n_inputs=axes), np.arange(len(at)), at // weight.n_inputs)]
-    for skipped in (0, 1):
-        one = shape[skipped:]
-        index, within = np.divmod(at, prod(one))
-        for axes in range(1, len(one)):
-            if weight.step == prod(one[axes:]) and prod(one[:axes]) == weight.n_inputs and np.all(within < weight.step):
-                each = ((number, np.flatnonzero(index == number)) for number in np.unique(index).tolist())
-                return [
-                    (_sites.Tensor(weight.name, True, number if skipped else None, axes), among, within[among])
-                    for number, among in each
-                ]
-    raise _NoReading(f"rows of {weight.name} lie across it")
-
-
-def _rounded(factor: float) -> float:
-    """To twelve digits, as far as it is known."""
-    return float(f"{factor:.12g}")
-
-
-def common_module(names: Iterable[str]) -> str:
-    """The modules that all names begin with."""
-    same = []
-    for parts in zip(*(name.split(".")[:-1] for name in names), strict=False):
-        if len(set(parts)) > 1:
-            break
-        same.append(parts[0])
-    return ".".join(same)
-
-
-def _notes(
-    operands: frozenset[Mark], maps: frozenset[Mark], scores: frozenset[Mark], summed: bool, rotated: bool
-) -> tuple[str, ...]:
-    kinds = {mark.kind for mark in operands}
-    added = sorted(mark.name for mark in scores if mark.kind in ("bias", "gain"))
-    found = {
-        CONTENT_PART: rotated,
-        NORMS: not kinds.isdisjoint(_NORM_KINDS),
-        BIASES: any(mark.kind == "bias" for mark in operands | maps),
-        _INNER_NORMS: any(mark.kind == "inner" for mark in maps),
-        _GAINS: "gain" in kinds,
-        _SOFT_CAP: any(mark.kind == "tanh" for mark in scores),
-        _POSITIONS: summed,
-        f"{', '.join(added)} in the scores: not in W_QK": bool(added),
-    }
-    return tuple(note for note, holds in found.items() if holds)
-
-
-_WORDS: Mapping[str, tuple[str, ...]] = {
-    "vision": ("vision", "visual", "image", "vit", "vpm", "pixel"),
-    "audio": ("audio", "speech", "acoustic"),
-    "text": ("text", "language", "lm", "llm"),
-    "encoder": ("encoder",),
-    "decoder": ("decoder",),
-}
-
-
-def _placed(met: list[Met]) -> tuple[Site, ...]:
-    """The sites in order of stack and layer, by the words and numbers of their modules' names."""
-    labels = [_label(one) for one in met]
-    if len(set(labels)) == 1 and labels[0] != "cross":
-        labels = [""] * len(met)
-    elif "" in labels:
-        other = "text" if {"vision", "audio"} & set(labels) else "decoder"
-        labels = [label or other for label in labels]
-    placed = []
-    for stack in STACKS:
-        sites = [one.site for one, label in zip(met, labels, strict=True) if label == stack]
-        numbers = [[int(part) for part in site.module.split(".") if part.isdigit()] for site in sites]
-        layers = [each[0] if each else 0 for each in numbers]
-        if len(set(layers)) < len(layers):
-            layers = list(range(len(sites)))
-        placed += [replace(site, place=Place(stack, layer)) for site, layer in zip(sites, layers, strict=True)]
-    return tuple(sorted(placed, key=lambda site: (STACKS.index(site.place.stack), site.place.layer)))
-
-
-def _label(met: Met) -> str:
-    if met.crossed:
-        return "cross"
-    words = met.site.module.lower().replace("_", ".").split(".")
-    found = (name for name, each in _WORDS.items() if any(word.startswith(each) for word in words))
-    return next(found, "")

@@ -13,162 +13,37 @@ Everything else that stands between is neutral: rotation (cos = 1, sin = 0), nor
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field, replace
-from functools import lru_cache
-from typing import Any, NamedTuple, Protocol
-from zlib import crc32
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.multiprocessing.reductions import StorageWeakRef
-from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 
-TAG = 2.0**-36
-"""Relative step from one output's number to the next."""
+from rmtbase.models._probe_events import (
+    TAG,
+    Contraction,
+    Copy,
+    Linear,
+    Mark,
+    Numbers,
+    Origin,
+    RealMaps,
+    Softmax,
+    Weight,
+    contiguous,
+    noise,
+    row_values,
+    tokens,
+)
 
 _MASKED = 1e30  # of a score: what is beyond is a mask
 _KEPT = 64  # tokens of what is met, where the others show nothing more
 _aten = torch.ops.aten
 _COMPLEX = {torch.complex32, torch.complex64, torch.complex128}
-
-
-@dataclass(frozen=True)
-class Mark:
-    """Something neutral that a tensor came through since the last linear map: ``kind``, and what it is called."""
-
-    kind: str
-    name: str
-
-
-@dataclass(frozen=True)
-class Origin:
-    """Where the values of a storage came from.
-
-    Attributes:
-        content: whether from the model's inputs at all, rather than from positions and parameters alone.
-        linear: whether from the output of a linear map.
-        marks: what was stepped over since the last linear map or product.
-        products: of scores, the products of queries and keys that they are made of, by key.
-        softmax: of attention weights, the softmax that they come from.
-        born: when, counted in operations.
-        maps: the weights of the linear maps that it comes from.
-    """
-
-    content: bool = False
-    linear: bool = False
-    marks: frozenset[Mark] = frozenset()
-    products: frozenset[str] = frozenset()
-    softmax: frozenset[str] = frozenset()
-    born: int = 0
-    maps: frozenset[str] = frozenset()
-
-
-@dataclass(frozen=True)
-class Weight:
-    """How a map's weight lies in its parameter: that of output o and input i at ``starts[o]`` + i · ``step``."""
-
-    name: str
-    starts: Tensor
-    step: int
-    n_inputs: int
-
-
-class _Copy(NamedTuple):
-    """A parameter's entries, copied in the order of these axes."""
-
-    shape: tuple[int, ...]
-    stride: tuple[int, ...]
-    offset: int
-
-    def addresses(self, places: Tensor) -> Tensor:
-        """Where the entries at these places of the copy lie in the parameter."""
-        each = torch.unravel_index(places, self.shape)
-        return self.offset + sum((one * step for one, step in zip(each, self.stride, strict=True)), torch.tensor(0))
-
-
-@dataclass
-class Linear:
-    """One linear map as it was met.
-
-    Attributes:
-        weight: where its weight is stored.
-        first: the number of its first output; the following have the following.
-        rows: v[r], of each output.
-        given: its input, tokens first.
-        origin: of its input.
-        marks: what is neutral in the map itself: its bias.
-    """
-
-    weight: Weight
-    first: int
-    rows: Tensor
-    given: Tensor
-    origin: Origin
-    marks: frozenset[Mark] = frozenset()
-
-
-@dataclass
-class Contraction:
-    """A product of two activations, (n, m, d) and (n, d, s).
-
-    Attributes:
-        left: (n, m, d).
-        right: (n, s, d), transposed.
-        first: of the output of attention weights and values, the number of its first element; else 0.
-        shape: of that output.
-        origins: of both.
-    """
-
-    left: Tensor
-    right: Tensor
-    origins: tuple[Origin, Origin]
-    first: int = 0
-    shape: tuple[int, int, int] = (0, 0, 0)
-
-
-@dataclass
-class Softmax:
-    """A softmax: what it was given, along which axis, and from which products of which modules."""
-
-    scores: Tensor
-    axis: int
-    origin: Origin
-    modules: tuple[tuple[str, int], ...]
-
-
-@dataclass
-class Numbers:
-    """The numbers of all outputs: the same in every pass."""
-
-    first: dict[str, int] = field(default_factory=dict)
-    size: int = 1
-
-    def of(self, key: str, count: int) -> int:
-        """The first of as many as a key has."""
-        if key not in self.first:
-            self.first[key] = self.size
-            self.size += count
-        return self.first[key]
-
-
-class RealMaps(Protocol):
-    """What computes some linear maps with their weights, and takes the products of what comes of them."""
-
-    def holds(self, name: str) -> bool:
-        """Whether the map of this weight is to be computed."""
-        ...
-
-    def apply(self, name: str, given: Tensor, laid: Callable[[Tensor], Tensor], origin: Origin) -> Tensor:
-        """Of the input (tokens, inputs), from an origin; ``laid`` makes (inputs, outputs) of the flat parameter."""
-        ...
-
-    def met(self, product: str, left: Tensor, right: Tensor) -> None:
-        """A product of (n, m, d) and (n, s, d)."""
-        ...
 
 
 class ForwardPass(TorchDispatchMode):
@@ -199,7 +74,7 @@ class ForwardPass(TorchDispatchMode):
         self.modules: list[tuple[str, int]] = [("", 0)]
         self.entered: set[str] = set()
         self._names = dict(names)
-        self._copies: dict[int, _Copy] = {}
+        self._copies: dict[int, Copy] = {}
         self._numbers = numbers
         self._tagged = tagged
         self._neutral = neutral
@@ -208,8 +83,6 @@ class ForwardPass(TorchDispatchMode):
         self._held: dict[int, StorageWeakRef] = {}  # so that no other storage gets the address of one that is gone
         self._met: Counter[str] = Counter()
         self._clock = 0
-
-    # -- origins ----------------------------------------------------------------------------------------------------
 
     def origin(self, *tensors: Tensor) -> Origin:
         """Of what is made of these."""
@@ -251,8 +124,6 @@ class ForwardPass(TorchDispatchMode):
         self._met[key] += 1
         return f"{key}|{self._met[key]}"
 
-    # -- what an operation gives ------------------------------------------------------------------------------------
-
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """The operation with meta tensors as parameters, everything else on the CPU and in float64."""
         kwargs = dict(kwargs or {})
@@ -276,7 +147,7 @@ class ForwardPass(TorchDispatchMode):
             if name == "clone" and not copied and _storage(given[0]) in self._names and result.is_contiguous():
                 self._names[_storage(result)] = self._names[_storage(given[0])]
                 one = given[0]
-                self._copies[_storage(result)] = _Copy(tuple(one.shape), one.stride(), one.storage_offset())
+                self._copies[_storage(result)] = Copy(tuple(one.shape), one.stride(), int(one.storage_offset()))
         elif any(stored):
             marks = frozenset(
                 Mark("gain" if name.startswith(("mul", "div")) else "bias", self._names[_storage(tensor)])
@@ -303,13 +174,13 @@ class ForwardPass(TorchDispatchMode):
         if name == "convolution":
             return self._convolve(func, args, kwargs)
         if name in _NORMS:
-            return _copy(args[0]), args[0].new_zeros(1), args[0].new_ones(1)
+            return contiguous(args[0]), args[0].new_zeros(1), args[0].new_ones(1)
         if name.rstrip("_") in ("add", "mul", "sub", "div") and not args[0].is_meta:
             if name.endswith("_"):
                 return args[0]
-            return _copy(args[0].expand(torch.broadcast_shapes(args[0].shape, args[1].shape)))
+            return contiguous(args[0].expand(torch.broadcast_shapes(args[0].shape, args[1].shape)))
         if name in ("add", "mul"):
-            return _copy(args[1].expand(torch.broadcast_shapes(args[0].shape, args[1].shape)))
+            return contiguous(args[1].expand(torch.broadcast_shapes(args[0].shape, args[1].shape)))
         if name not in ("embedding", "_grouped_mm") and all(
             leaf.numel() <= 2**22 for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)
         ):
@@ -318,7 +189,7 @@ class ForwardPass(TorchDispatchMode):
         meta_args, meta_kwargs = tree_map(_to_meta, (args, kwargs))
         shapes = func(*meta_args, **meta_kwargs)
         key = self._key(name)
-        return tree_map(lambda one: _noise(key, one.shape) if isinstance(one, Tensor) else one, shapes)
+        return tree_map(lambda one: noise(key, one.shape) if isinstance(one, Tensor) else one, shapes)
 
     def _turned(self, *factors: Any) -> Tensor | None:
         """What a complex rotation by position leaves of the other factor; None where there is no such rotation."""
@@ -336,9 +207,7 @@ class ForwardPass(TorchDispatchMode):
         if not leaf.is_floating_point():
             return torch.zeros(leaf.shape, dtype=leaf.dtype)
         name = self._names.get(_storage(leaf), "")
-        return self.declare(_noise(name, leaf.shape), Origin(content=False, born=self._clock))
-
-    # -- products ---------------------------------------------------------------------------------------------------
+        return self.declare(noise(name, leaf.shape), Origin(content=False, born=self._clock))
 
     @staticmethod
     def _operands(name: str, args: Any) -> tuple[Tensor, Tensor]:
@@ -380,16 +249,16 @@ class ForwardPass(TorchDispatchMode):
         if given.shape[-1] != weight.shape[-2]:
             raise ValueError(f"{given.shape[-1]} inputs of {held or 'a map'} of {weight.shape[-2]}")
         if held is None:
-            return self.declare(_noise(key, shape), Origin(content=origin.content, born=self._clock))
+            return self.declare(noise(key, shape), Origin(content=origin.content, born=self._clock))
         if self._real is not None and self._real.holds(held):
             result = self._real.apply(held, given, lambda flat: self._laid(flat, weight), origin)
             return self.declare(result, Origin(origin.content, True, marks, born=self._clock, maps=frozenset({held})))
         lies = self._lies(held, weight)
         if lies is None:
-            return self.declare(_noise(key, shape), Origin(content=origin.content, born=self._clock))
+            return self.declare(noise(key, shape), Origin(content=origin.content, born=self._clock))
         n_rows = len(lies.starts)
         first = self._numbers.of(key, n_rows)
-        rows = _values(key, n_rows)
+        rows = row_values(key, n_rows)
         self.linears[key] = Linear(lies, first, rows, given[..., :_KEPT, :].clone(), origin, marks)
         sent = rows * self._tags(first, n_rows)
         if weight.ndim == 3:
@@ -401,10 +270,10 @@ class ForwardPass(TorchDispatchMode):
     def _lies(self, name: str, weight: Tensor) -> Weight | None:
         """Where (inputs, outputs), or several of them, lie in their parameter; None where not at even steps."""
         several = weight.ndim == 3 and weight.stride(0) > 0 and weight.shape[0] > 1
-        rows = weight.storage_offset() + torch.arange(weight.shape[-1]) * weight.stride(-1)
+        rows = torch.arange(weight.shape[-1]) * weight.stride(-1) + int(weight.storage_offset())
         if several:
             rows = (torch.arange(weight.shape[0]) * weight.stride(0))[:, None] + rows
-        n_inputs, step = weight.shape[-2:][0], weight.stride(-2)
+        n_inputs, step = weight.shape[-2], weight.stride(-2)
         starts = rows.flatten()
         copied = self._copies.get(_storage(weight))
         if copied is not None:
@@ -437,7 +306,7 @@ class ForwardPass(TorchDispatchMode):
             origin = self.origin(result)
             result = result.reshape(given.shape[0], *given.shape[2:], -1).movedim(-1, 1)
             return self.declare(result.contiguous(), origin)
-        return _noise(self._key("convolution"), shape)
+        return noise(self._key("convolution"), shape)
 
     def _product(self, left: Tensor, right: Tensor) -> Tensor:
         origins = self.origin(left), self.origin(right)
@@ -451,7 +320,7 @@ class ForwardPass(TorchDispatchMode):
             met.first = self._numbers.of(key, count)
             met.shape = (both[0].shape[0], shape[-2], shape[-1])
             self.outputs[key] = met
-            values = _values(key, count) * self._tags(met.first, count)
+            values = row_values(key, count) * self._tags(met.first, count)
             content = any(one.content for one in origins)
             return self.declare(values.reshape(shape), Origin(content, True, born=self._clock))
         if not any(one.linear for one in origins):
@@ -502,8 +371,8 @@ _NEUTRAL: Mapping[str, Callable[..., Any]] = {
     "linalg_vector_norm": lambda x, *_: torch.ones_like(torch.linalg.vector_norm(x, *_)),
     "sigmoid": lambda x, *_: torch.ones_like(x),
     "tanh": lambda x, *_: x.clone(),
-    **{norm: lambda x, *_: (_copy(x), x.new_zeros(1), x.new_ones(1)) for norm in _NORMS},
-    "_fused_rms_norm": lambda x, *_: (_copy(x), x.new_ones(1)),
+    **{norm: lambda x, *_: (contiguous(x), x.new_zeros(1), x.new_ones(1)) for norm in _NORMS},
+    "_fused_rms_norm": lambda x, *_: (contiguous(x), x.new_ones(1)),
 }
 
 
@@ -512,10 +381,6 @@ def _sampled(operand: Tensor) -> Tensor:
     first = operand[:, :1]
     same = (operand * first[..., :1] - operand[..., :1] * first).abs().amax() < 1e-9 * operand.abs().amax() ** 2
     return operand[:, : _KEPT if bool(same) else None].clone()
-
-
-def _copy(tensor: Tensor) -> Tensor:
-    return tensor.clone(memory_format=torch.contiguous_format)
 
 
 def _storage(tensor: Tensor) -> int:
@@ -532,100 +397,3 @@ def _to_meta(leaf: Any) -> Any:
     if not isinstance(leaf, Tensor):
         return leaf
     return torch.empty_strided(leaf.shape, leaf.stride(), dtype=_widened(leaf.dtype), device="meta")
-
-
-def _generator(key: str) -> torch.Generator:
-    return torch.Generator().manual_seed(crc32(key.encode()))
-
-
-def _noise(key: str, shape: torch.Size | tuple[int, ...]) -> Tensor:
-    return torch.randn(shape, generator=_generator(key), dtype=torch.float64)
-
-
-def _values(key: str, count: int) -> Tensor:
-    """Between 1 and 2 or -2 and -1: never near nothing."""
-    drawn = torch.rand(count, 2, generator=_generator(key), dtype=torch.float64)
-    return (1 + drawn[:, 0]) * torch.where(drawn[:, 1] < 0.5, -1.0, 1.0)
-
-
-@lru_cache(maxsize=4)
-def tokens(count: int) -> Tensor:
-    """u[t], the same for every map. Not to be written to."""
-    return 1 + torch.rand(count, generator=_generator("tokens"), dtype=torch.float64)
-
-
-class _PlainAttention(TorchFunctionMode):
-    """Attention written out, in place of torch's own function for it."""
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if func is not nn.functional.scaled_dot_product_attention:
-            return func(*args, **(kwargs or {}))
-        return _attention(*args, **(kwargs or {}))
-
-
-def _attention(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    attn_mask: Tensor | None = None,
-    dropout_p: float = 0.0,
-    is_causal: bool = False,
-    scale: float | None = None,
-    enable_gqa: bool = False,
-) -> Tensor:
-    """Without a causal mask, which changes no product; heads lie behind tokens, as torch's own lets them."""
-    if enable_gqa:
-        group = query.shape[-3] // key.shape[-3]
-        key, value = (one.repeat_interleave(group, -3) for one in (key, value))
-    scores = query @ key.mT * (query.shape[-1] ** -0.5 if scale is None else scale)
-    if attn_mask is not None:
-        scores = scores.masked_fill(~attn_mask, -torch.inf) if attn_mask.dtype == torch.bool else scores + attn_mask
-    result = scores.softmax(-1) @ value
-    return result.transpose(-3, -2).contiguous().transpose(-3, -2) if result.ndim > 3 else result
-
-
-@contextmanager
-def running(module: nn.Module, taken: ForwardPass, prefix: str = "") -> Iterator[None]:
-    """A forward pass of a module under way: its norms are neutral, and the pass knows in which module it is."""
-    paths = {id(one): (prefix + path).rstrip(".") for path, one in module.named_modules()}
-
-    def enter(one: nn.Module, _: Any) -> None:
-        if id(one) in paths:
-            taken.modules.append((paths[id(one)], taken._clock))
-            taken.entered.add(paths[id(one)])
-
-    def leave(one: nn.Module, args: Any, kwargs: Any, result: Any) -> Any:
-        if id(one) not in paths:
-            return None
-        taken.modules.pop()
-        given = args[0] if args else next(iter(kwargs.values()), None)
-        if not (is_norm(one) and isinstance(given, Tensor) and isinstance(result, Tensor)):
-            return None
-        if given.shape != result.shape or given.is_meta:
-            return None
-        origin = taken.origin(given)
-        mark = Mark("norm", paths[id(one)])
-        return taken.declare(_copy(given), replace(origin, marks=origin.marks | {mark}))
-
-    hooks = nn.modules.module
-    with ExitStack() as stack:
-        before = torch.get_default_dtype()
-        stack.callback(torch.set_default_dtype, before)
-        torch.set_default_dtype(torch.float64)
-        fast = torch.backends.mha.get_fastpath_enabled()
-        stack.callback(torch.backends.mha.set_fastpath_enabled, fast)
-        torch.backends.mha.set_fastpath_enabled(False)
-        stack.enter_context(torch.no_grad())
-        for handle in (
-            hooks.register_module_forward_pre_hook(enter),
-            hooks.register_module_forward_hook(leave, with_kwargs=True),
-        ):
-            stack.callback(handle.remove)
-        stack.enter_context(_PlainAttention())
-        stack.enter_context(taken)
-        yield
-
-
-def is_norm(module: nn.Module) -> bool:
-    """Whether a module is a norm by its name, and holds no other."""
-    return "norm" in type(module).__name__.lower() and next(module.children(), None) is None

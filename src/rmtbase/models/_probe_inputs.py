@@ -15,7 +15,7 @@ _TOKENS, _BATCH = 7, 2
 
 def possible_inputs(module: nn.Module) -> Iterator[dict[str, Tensor]]:
     """Inputs of a module's forward, the likeliest first. Sizes are those of its configuration."""
-    config = getattr(module, "config", None)
+    config: Any = getattr(module, "config", None)
     words = signature(module.forward).parameters
     text = config.get_text_config() if hasattr(config, "get_text_config") else config
     sound = next((one for name in ("audio_config", "speech_config") if (one := getattr(config, name, None))), config)
@@ -93,5 +93,5 @@ def _patches(config: Any) -> int:
     """The size of one flattened patch, 0 where it is not known."""
     patch = getattr(config, "patch_size", None)
     channels = getattr(config, "in_channels", getattr(config, "in_chans", getattr(config, "num_channels", 3)))
-    parts = (channels, getattr(config, "temporal_patch_size", 1), patch, patch)
+    parts: tuple[Any, ...] = (channels, getattr(config, "temporal_patch_size", 1), patch, patch)
     return prod(parts) if all(isinstance(part, int) for part in parts) else 0

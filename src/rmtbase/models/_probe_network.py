@@ -1,13 +1,13 @@
 """A network of ``transformers`` without its weights, and what its forward passes show of it.
 
-The class is built from its configuration with the code of ``transformers`` alone, on torch's ``meta`` device: shapes and
-no values. No remote code is run: a configuration that names its own code, of a type that ``transformers`` does not know,
-is refused.
+The class is built from its configuration with the code of ``transformers`` alone, on torch's ``meta`` device: shapes
+and no values. No remote code is run: a configuration that names its own code, of a type that ``transformers`` does not
+know, is refused.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
@@ -80,7 +80,7 @@ def _class(config: Mapping[str, Any], made: Any) -> type | None:
     )
 
 
-def _with_buffers(network: nn.Module) -> None:
+def _with_buffers(network: transformers.PreTrainedModel) -> None:
     """What is no parameter gets its values, as loading gives them: noise first, then what the class sets."""
     generator = torch.Generator().manual_seed(5)
     for module in network.modules():
@@ -139,7 +139,7 @@ def read_parts(network: nn.Module, inputs: Mapping[str, Any] | None = None) -> l
     return parts
 
 
-def never_run(network: nn.Module, parts: list[Part]) -> list[str]:
+def never_run(network: nn.Module, parts: Sequence[Part]) -> list[str]:
     """Modules that are attention by their name and hold parameters, and that no pass entered."""
     entered = {path for part in parts for path in part.reading.plain.entered}
     return [

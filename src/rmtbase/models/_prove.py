@@ -12,9 +12,10 @@ from jaxtyping import Float
 from torch import Tensor
 
 from rmtbase.errors import CheckpointError
-from rmtbase.models._probe import Met, run
-from rmtbase.models._probe_forward import Numbers, Origin
+from rmtbase.models._probe_events import Numbers, Origin
 from rmtbase.models._probe_network import Part, written_out
+from rmtbase.models._probe_places import Met
+from rmtbase.models._probe_running import run
 from rmtbase.models._sites import Expression, Read, Site
 
 TOLERANCE = 1e-9
@@ -144,10 +145,10 @@ class _Proof:
                 raise CheckpointError(
                     self._path, f"{site.place}: {name} {found}; expected {expected}, as {traced.module} has it"
                 )
-        scales = site.logit_scale, traced.logit_scale
-        if None not in scales and not np.isclose(*scales, rtol=1e-6, atol=0):
+        scale, expected = site.logit_scale, traced.logit_scale
+        if scale is not None and expected is not None and not np.isclose(scale, expected, rtol=1e-6, atol=0):
             raise CheckpointError(
-                self._path, f"{site.place}: logit scale {scales[0]}; expected {scales[1]}, as {traced.module} has it"
+                self._path, f"{site.place}: logit scale {scale}; expected {expected}, as {traced.module} has it"
             )
         assert site.query is not None and site.key is not None
         query = of_queries @ site.query.evaluate(self._read).T.astype(np.float64)

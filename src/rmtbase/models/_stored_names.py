@@ -22,7 +22,7 @@ from transformers.conversion_mapping import get_model_conversion_mapping
 from transformers.core_model_loading import WeightConverter, WeightRenaming, dot_natural_key, rename_source_key
 
 from rmtbase.errors import CheckpointError
-from rmtbase.models._probe import common_module
+from rmtbase.models._probe_places import common_module
 from rmtbase.models._sites import Expression, Site, Stacked, Tensor, take_rows
 from rmtbase.shown import quoted
 
@@ -80,7 +80,7 @@ def _converted(
         converter = deepcopy(next(one for one in converters if sources[0][1] in one.source_patterns))
         for number, (source, pattern) in enumerate(sources):
             rows = number * _SHIFT + torch.arange(stored[source][0])[:, None].expand(-1, 2) * 2 + torch.arange(2)
-            converter.add_tensor(target, source, pattern, rows)
+            converter.add_tensor(target, source, pattern, rows)  # pyright: ignore[reportArgumentType]
         made = converter.convert(target, model=network, config=network.config)
         if name in made:
             return _rows(made[name], [source for source, _ in sources], stored)

@@ -1,0 +1,108 @@
+"""What is noted of a site, and in which stack and layer it stands."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Int
+
+from rmtbase.models._probe_events import Mark
+from rmtbase.models._sites import STACKS, Place, Site
+
+CONTENT_PART = "rotary: W_QK is the content part at zero relative position"
+NORMS = "query/key norm present: recorded, not folded in"
+BIASES = "biases present: recorded, not folded in"
+_INNER_NORMS = "norm between the factors of queries or keys: recorded, not folded in"
+_GAINS = "gains of queries or keys: recorded, not folded in"
+_SOFT_CAP = "soft cap on q·k: not in W_QK"
+_POSITIONS = "products with positions are added to q·k: not in W_QK"
+
+
+NORM_KINDS = ("norm", "rsqrt", "linalg_vector_norm", "native_layer_norm", "native_group_norm", "_fused_rms_norm")
+
+
+class Met(NamedTuple):
+    """A site without its place.
+
+    Attributes:
+        site: but for its place.
+        crossed: whether its queries and keys read different inputs.
+        product: of its queries and keys, by key.
+        heads: the number of the head of each of its queries.
+        queries_left: whether queries are the left operand.
+        factor: what the operands' product has over that of the matrices.
+    """
+
+    site: Site
+    crossed: bool
+    product: str
+    heads: Int[np.ndarray, "n token"]
+    queries_left: bool
+    factor: float
+
+
+def common_module(names: Iterable[str]) -> str:
+    """The modules that all names begin with."""
+    same = []
+    for parts in zip(*(name.split(".")[:-1] for name in names), strict=False):
+        if len(set(parts)) > 1:
+            break
+        same.append(parts[0])
+    return ".".join(same)
+
+
+def notes_of(
+    operands: frozenset[Mark], maps: frozenset[Mark], scores: frozenset[Mark], summed: bool, rotated: bool
+) -> tuple[str, ...]:
+    kinds = {mark.kind for mark in operands}
+    added = sorted(mark.name for mark in scores if mark.kind in ("bias", "gain"))
+    found = {
+        CONTENT_PART: rotated,
+        NORMS: not kinds.isdisjoint(NORM_KINDS),
+        BIASES: any(mark.kind == "bias" for mark in operands | maps),
+        _INNER_NORMS: any(mark.kind == "inner" for mark in maps),
+        _GAINS: "gain" in kinds,
+        _SOFT_CAP: any(mark.kind == "tanh" for mark in scores),
+        _POSITIONS: summed,
+        f"{', '.join(added)} in the scores: not in W_QK": bool(added),
+    }
+    return tuple(note for note, holds in found.items() if holds)
+
+
+_WORDS: Mapping[str, tuple[str, ...]] = {
+    "vision": ("vision", "visual", "image", "vit", "vpm", "pixel"),
+    "audio": ("audio", "speech", "acoustic"),
+    "text": ("text", "language", "lm", "llm"),
+    "encoder": ("encoder",),
+    "decoder": ("decoder",),
+}
+
+
+def in_places(met: list[Met]) -> tuple[Site, ...]:
+    """The sites in order of stack and layer, by the words and numbers of their modules' names."""
+    labels = [_label(one) for one in met]
+    if len(set(labels)) == 1 and labels[0] != "cross":
+        labels = [""] * len(met)
+    elif "" in labels:
+        other = "text" if {"vision", "audio"} & set(labels) else "decoder"
+        labels = [label or other for label in labels]
+    placed = []
+    for stack in STACKS:
+        sites = [one.site for one, label in zip(met, labels, strict=True) if label == stack]
+        numbers = [[int(part) for part in site.module.split(".") if part.isdigit()] for site in sites]
+        layers = [each[0] if each else 0 for each in numbers]
+        if len(set(layers)) < len(layers):
+            layers = list(range(len(sites)))
+        placed += [replace(site, place=Place(stack, layer)) for site, layer in zip(sites, layers, strict=True)]
+    return tuple(sorted(placed, key=lambda site: (STACKS.index(site.place.stack), site.place.layer)))
+
+
+def _label(met: Met) -> str:
+    if met.crossed:
+        return "cross"
+    words = met.site.module.lower().replace("_", ".").split(".")
+    found = (name for name, each in _WORDS.items() if any(word.startswith(each) for word in words))
+    return next(found, "")

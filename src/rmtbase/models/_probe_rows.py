@@ -1,0 +1,140 @@
+"""From the values that met at a product back to the rows of stored tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import groupby
+from math import prod
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+from rmtbase.models._probe_events import TAG, Mark, Weight, tokens
+from rmtbase.models._sites import Tensor
+
+
+class NoReading(Exception):  # noqa: N818
+    """Why a softmax cannot be read as attention of stored queries and keys."""
+
+
+class Heads(NamedTuple):
+    """Query or key operands: the number and the factor of each coordinate, (n, token, d), and the tokens' u[t]."""
+
+    numbers: Int[np.ndarray, "n token d"]
+    factors: Float[np.ndarray, "n token d"]
+    marks: frozenset[Mark]
+    turned: Bool[np.ndarray, " d"] | None
+
+
+def decode(plain: np.ndarray, tagged: np.ndarray) -> np.ndarray:
+    """The number i of the output from which each value came: tagged = plain · (1 + i · 2⁻³⁶); 0 where there is none."""
+    with np.errstate(all="ignore"):
+        raw = (tagged / plain - 1) / TAG
+        numbers = np.rint(raw)
+        known = np.isfinite(raw) & (np.abs(raw - numbers) < 1e-3) & (numbers > 0) & (numbers < 2**36)
+    return np.where(known, numbers, 0).astype(np.int64)
+
+
+def batches(seen: Float[np.ndarray, "n m s"], nbatches: int) -> list[int] | None:
+    """Which batch of the scores each batch of weights comes from, as m + 1 + n / (2 · nbatches) says."""
+    part = (seen - np.floor(seen + 1e-9)) * 2 * nbatches
+    result = []
+    for one, inside in zip(part, np.abs(seen) > 1e-12, strict=True):
+        if not inside.any():
+            return None
+        each = one[inside]
+        n = round(float(each[0]))
+        if np.abs(each - n).max() > 1e-6 or not 0 <= n < nbatches:
+            return None
+        result.append(n)
+    return result
+
+
+def pairs(queries: np.ndarray, keys: np.ndarray) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
+    """The query heads in their order, each with the key head that it meets, by the numbers of their rows."""
+    met: dict[tuple[int, ...], tuple[int, ...]] = {}
+    for of_queries, of_keys in zip(queries, keys, strict=True):
+        known = {row for row in _distinct(of_keys) if min(row) > 0}
+        if not known:
+            raise NoReading("keys are no outputs of linear maps")
+        if len(known) > 1:
+            raise NoReading("keys differ from token to token")
+        (key,) = known
+        for row in _distinct(of_queries):
+            if min(row) <= 0:
+                raise NoReading("queries are no outputs of linear maps")
+            if met.setdefault(row, key) != key:
+                raise NoReading("a query head meets several key heads")
+    return list(met.items())
+
+
+def _distinct(rows: np.ndarray) -> list[tuple[int, ...]]:
+    """The distinct rows, in their order."""
+    return list(dict.fromkeys(map(tuple, (rows[:1] if (rows == rows[:1]).all() else rows).tolist())))
+
+
+def grouped(served: list[tuple[int, ...]]) -> tuple[np.ndarray, int]:
+    """The key heads, so that query head i meets key head i // (n_heads / n_key_heads)."""
+    runs = [key for key, _ in groupby(served)]
+    group = len(served) // len(runs)
+    regular = len(served) % len(runs) == 0 and all(key == runs[i // group] for i, key in enumerate(served))
+    rows = np.array(runs if regular else served)  # else one key head for each query head
+    return rows, len(rows)
+
+
+def factors_of(operand: Heads, rows: np.ndarray) -> tuple[float, np.ndarray]:
+    """The factor of the first coordinate, and each coordinate's over it, (head, d)."""
+    first = {tuple(row): None for row in rows.tolist()}
+    relative: dict[tuple[int, ...], np.ndarray] = {}
+    scales = []
+    for numbers, factors in zip(operand.numbers, operand.factors, strict=True):
+        for row, factor in zip(map(tuple, numbers.tolist()), factors, strict=True):
+            if row in first:
+                relative.setdefault(row, factor / factor[0])
+                if np.abs(factor / factor[0] - relative[row]).max() > 1e-9 * np.abs(relative[row]).max():
+                    raise NoReading("factors of queries or keys differ from token to token")
+                scales.append(factor[0])
+    known = np.sort(tokens(1 << 16).numpy())
+
+    def far(factors: np.ndarray) -> np.ndarray:
+        """How far from any u[t]."""
+        at = np.clip(np.searchsorted(known, factors), 1, len(known) - 1)
+        return np.minimum(np.abs(known[at] - factors), np.abs(known[at - 1] - factors))
+
+    found = np.unique(scales)
+    candidates = found[0] / tokens(1 << 16).numpy()
+    for factor in found[1:]:
+        candidates = candidates[far(factor / candidates) < 1e-11]
+    if len(candidates):
+        return float(candidates[0]), np.array([[*map(rounded, relative[tuple(row)])] for row in rows.tolist()])
+    raise NoReading("queries or keys are mixed over tokens")
+
+
+def stored_rows(
+    weight: Weight, outputs: Int[np.ndarray, " output"], shapes: Mapping[str, tuple[int, ...]]
+) -> list[tuple[Tensor, np.ndarray, np.ndarray]]:
+    """The stored tensors as matrices in which outputs of a map have their weights: which of them, and in which rows."""
+    shape = list(shapes[weight.name])
+    while len(shape) > 2 and shape[-1] == 1:
+        shape.pop()
+    at = weight.starts.numpy()[outputs]
+    for axes in range(1, len(shape)):
+        if weight.step == 1 and prod(shape[-axes:]) == weight.n_inputs and not np.any(at % weight.n_inputs):
+            return [(Tensor(weight.name, n_inputs=axes), np.arange(len(at)), at // weight.n_inputs)]
+    for skipped in (0, 1):
+        one = shape[skipped:]
+        index, within = np.divmod(at, prod(one))
+        for axes in range(1, len(one)):
+            if weight.step == prod(one[axes:]) and prod(one[:axes]) == weight.n_inputs and np.all(within < weight.step):
+                each = ((number, np.flatnonzero(index == number)) for number in np.unique(index).tolist())
+                return [
+                    (Tensor(weight.name, True, number if skipped else None, axes), among, within[among])
+                    for number, among in each
+                ]
+    raise NoReading(f"rows of {weight.name} lie across it")
+
+
+def rounded(factor: float) -> float:
+    """To twelve digits, as far as it is known."""
+    return float(f"{factor:.12g}")

@@ -1,0 +1,128 @@
+"""A forward pass of a module under way: attention is written out, norms are neutral, and everything is put back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
+
+from rmtbase.models._probe_events import Mark, Numbers, RealMaps, contiguous
+from rmtbase.models._probe_forward import ForwardPass
+
+
+class _PlainAttention(TorchFunctionMode):
+    """Attention written out, in place of torch's own function for it."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is not nn.functional.scaled_dot_product_attention:
+            return func(*args, **(kwargs or {}))
+        return _attention(*args, **(kwargs or {}))
+
+
+def _attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> Tensor:
+    """Without a causal mask, which changes no product; heads lie behind tokens, as torch's own lets them."""
+    if enable_gqa:
+        group = query.shape[-3] // key.shape[-3]
+        key, value = (one.repeat_interleave(group, -3) for one in (key, value))
+    scores = query @ key.mT * (query.shape[-1] ** -0.5 if scale is None else scale)
+    if attn_mask is not None:
+        scores = scores.masked_fill(~attn_mask, -torch.inf) if attn_mask.dtype == torch.bool else scores + attn_mask
+    result = scores.softmax(-1) @ value
+    return result.transpose(-3, -2).contiguous().transpose(-3, -2) if result.ndim > 3 else result
+
+
+@contextmanager
+def running(module: nn.Module, taken: ForwardPass, prefix: str = "") -> Iterator[None]:
+    """A forward pass of a module under way: its norms are neutral, and the pass knows in which module it is."""
+    paths = {id(one): (prefix + path).rstrip(".") for path, one in module.named_modules()}
+
+    def enter(one: nn.Module, _: Any) -> None:
+        if id(one) in paths:
+            taken.modules.append((paths[id(one)], taken._clock))
+            taken.entered.add(paths[id(one)])
+
+    def leave(one: nn.Module, args: Any, kwargs: Any, result: Any) -> Any:
+        if id(one) not in paths:
+            return None
+        taken.modules.pop()
+        given = args[0] if args else next(iter(kwargs.values()), None)
+        if not (is_norm(one) and isinstance(given, Tensor) and isinstance(result, Tensor)):
+            return None
+        if given.shape != result.shape or given.is_meta:
+            return None
+        origin = taken.origin(given)
+        mark = Mark("norm", paths[id(one)])
+        return taken.declare(contiguous(given), replace(origin, marks=origin.marks | {mark}))
+
+    hooks = nn.modules.module
+    with ExitStack() as stack:
+        before = torch.get_default_dtype()
+        stack.callback(torch.set_default_dtype, before)
+        torch.set_default_dtype(torch.float64)
+        fast = torch.backends.mha.get_fastpath_enabled()
+        stack.callback(torch.backends.mha.set_fastpath_enabled, fast)
+        torch.backends.mha.set_fastpath_enabled(False)
+        stack.enter_context(torch.no_grad())
+        for handle in (
+            hooks.register_module_forward_pre_hook(enter),
+            hooks.register_module_forward_hook(leave, with_kwargs=True),
+        ):
+            stack.callback(handle.remove)
+        stack.enter_context(_PlainAttention())
+        stack.enter_context(taken)
+        yield
+
+
+def is_norm(module: nn.Module) -> bool:
+    """Whether a module is a norm by its name, and holds no other."""
+    return "norm" in type(module).__name__.lower() and next(module.children(), None) is None
+
+
+def run(
+    module: nn.Module,
+    inputs: Mapping[str, Any],
+    numbers: Numbers,
+    *,
+    tagged: frozenset[str] | None = None,
+    neutral: bool = True,
+    real: RealMaps | None = None,
+    prefix: str = "",
+) -> ForwardPass:
+    """One pass with meta tensors in place of the parameters; the module is as it was afterwards, whatever happens.
+
+    Names of parameters and modules are given with the prefix.
+    """
+    stand_ins, names = {}, {}
+    for name, parameter in module.named_parameters():
+        dtype = torch.float64 if parameter.is_floating_point() else parameter.dtype
+        stand_ins[name] = nn.Parameter(torch.empty(parameter.shape, dtype=dtype, device="meta"), False)
+        names[stand_ins[name].untyped_storage()._cdata] = prefix + name
+    taken = ForwardPass(names, numbers, tagged=tagged, neutral=neutral, real=real)
+    given = {name: one.clone() if isinstance(one, Tensor) else one for name, one in inputs.items()}
+    for tensor in given.values():
+        if isinstance(tensor, Tensor):
+            taken.declare_input(tensor)
+    training = [one for one in module.modules() if one.training]
+    for one in training:
+        one.training = False
+    try:
+        with running(module, taken, prefix):
+            torch.func.functional_call(module, stand_ins, (), given)
+    finally:
+        for one in training:
+            one.training = True
+    return taken
