@@ -269,7 +269,7 @@ def _harmless(reason: str) -> str:
 def main() -> None:
     """Parse the command line; make the table and the page, or prove them."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--work", type=Path, default=Path("architectures-work.json"), help="what was found so far")
+    parser.add_argument("--work", type=Path, default=Path("atlas-work/architectures.json"), help="what was found")
     parser.add_argument("--only", nargs="+", default=(), help="types to probe anew")
     parser.add_argument("--part", type=int, nargs=2, metavar=("I", "N"), default=(0, 1), help="every N-th type from I")
     parser.add_argument("--check", action="store_true", help="prove every entry of the table, and make nothing")
@@ -281,6 +281,7 @@ def main() -> None:
     if options.only and options.work.is_file():
         held = json.loads(options.work.read_text())
         options.work.write_text(json.dumps({name: one for name, one in held.items() if name not in options.only}))
+    options.work.parent.mkdir(parents=True, exist_ok=True)
     found = results(tiny_models.all_types()[stride], options.work)
     write_table(table(found), TABLE)
     while failures := prove_all(read_table()):  # without one type, those that it is a part of may be others

@@ -282,6 +282,8 @@ class _Stack:
         if not module:
             return
         known = {*self.layout.norms, *self.layout.beside}
+        for new, old in (("LayerNorm.weight", "LayerNorm.gamma"), ("LayerNorm.bias", "LayerNorm.beta")):
+            known |= {name.removesuffix(new) + old for name in known if name.endswith(new)}
         attending = set(self._attending())
         for tensor in self.layout.tensors:
             known |= {tensor, tensor.removesuffix("weight") + "bias"}
@@ -290,7 +292,9 @@ class _Stack:
         )
         for name in self.checkpoint.names:
             found = inside.fullmatch(name)
-            if found and int(found["layer"]) in attending and found["name"] not in known and not _BYSTANDERS.fullmatch(found["own"]):
+            if not found or int(found["layer"]) not in attending or found["name"] in known:
+                continue
+            if not _BYSTANDERS.fullmatch(found["own"]):
                 raise CheckpointError(
                     self.checkpoint.file(name),
                     f"tensor {quoted(name)} is none that the attention of a {self.architecture} model has, and may "

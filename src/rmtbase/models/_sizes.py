@@ -76,8 +76,9 @@ class Sizes:
     def _term(self, text: str) -> int:
         if text.isdigit():
             return int(text)
-        if text in self.sizes:
-            return self.sizes[text]
+        for name, words in self._entry.sizes.items():
+            if name in self.sizes and text in words.partition(" else ")[0].split(" or "):
+                return self.sizes[name]  # by whichever of its words
         value = self._config.get(text)
         if value is None:
             raise CheckpointError(self._path, f"no {text}; expected a positive integer")
