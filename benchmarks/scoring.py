@@ -132,9 +132,10 @@ def steps(folder: str) -> None:
 
     seconds = {"import": clocks() - begin}
     model = open_model(folder)
-    draws = draws_for(model.n_layers * model.n_heads)
+    (d_model, d_head, _), *_ = {(site.d_query, site.d_head, site.d_key) for site in model.sites}
+    draws = draws_for(sum(site.n_heads for site in model.sites))
     begin = clocks()
-    cached_baseline(model.d_model, model.d_head, draws)
+    cached_baseline(d_model, d_head, draws)
     seconds["null: simulate"] = clocks() - begin
     begin = clocks()
     model.fingerprint()  # the model remembers it, so that the scores below find it made
@@ -181,9 +182,9 @@ def parts(folder: str) -> None:
 
     model = open_model(folder)
     contenders: dict[str, Callable[[NDArray[Any]], NDArray[np.float64]]] = {
-        "Gram matrices alone": lambda w: np.stack([one @ one.T for one in map(np.float64, w)]),
+        "Gram matrices alone": lambda w: np.stack([one @ one.T for one in (head.astype(np.float64) for head in w)]),
         "triangles": triangle,
-        "triangles by QR": lambda w: np.linalg.qr(np.swapaxes(w.astype(np.float64), -1, -2), mode="r"),
+        "triangles by QR": lambda w: np.asarray(np.linalg.qr(np.swapaxes(w.astype(np.float64), -1, -2), mode="r")),
         "cores and their singular values": core_singular_values,
     }
     best: dict[str, Seconds] = {}

@@ -34,7 +34,7 @@ class Linear:
 
 @dataclass
 class Attention:
-    """One softmax of a product: (head, position, dimension) of queries, keys and, once met, values and what they give."""
+    """One softmax of a product: (head, position, dimension) of queries and keys, and of values and what they give."""
 
     module: str
     query: np.ndarray
@@ -108,7 +108,7 @@ class Trace(TorchFunctionMode):
             return
         given = x[0]
         if name.startswith("conv"):
-            if any(size != 1 for size in weight.shape[2:]):
+            if any(size != 1 for size in weight.shape[2:]) or weight.shape[1] != given.shape[1]:  # grouped
                 return
             given, out = given.movedim(1, -1), out.movedim(1, -1)
         if name == "einsum":
@@ -218,7 +218,7 @@ class Source:
 
 
 def sources(parts: np.ndarray, linears: list[Linear]) -> Source | None:
-    """The rows that the heads' dimensions are, ``parts`` of shape (head, position, dimension); None if any is unknown."""
+    """The rows that ``parts`` (head, position, dimension) are; None if any is unknown."""
     heads, positions, size = parts.shape
     wanted = parts.transpose(0, 2, 1).reshape(heads * size, positions)
     norm = np.linalg.norm(wanted, axis=1)

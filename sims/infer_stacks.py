@@ -11,29 +11,22 @@ from observe_attention import Group, Probe, Refused, probe
 from tiny_models import PROFILES, key_head_options, make_model
 
 # What gives each size, in the words that configurations usually have for it: the first that fits is taken.
-_WORDS: Mapping[str, tuple[str, ...]] = {
-    "n_layers": (
-        "n_layer n_layers num_layers num_hidden_layers encoder_layers decoder_layers num_encoder_layers "
-        "num_decoder_layers encoder_num_hidden_layers decoder_num_hidden_layers depth num_blocks num_hidden_groups"
-    ).split(),
-    "n_heads": (
-        "n_head n_heads num_heads num_attention_heads encoder_attention_heads decoder_attention_heads attention_heads "
-        "num_encoder_attention_heads num_decoder_attention_heads encoder_num_attention_heads "
-        "decoder_num_attention_heads encoder_num_heads decoder_num_heads"
-    ).split(),
-    "n_key_heads": (
-        "num_key_value_heads num_kv_heads n_head_kv n_kv_heads encoder_num_key_value_heads decoder_num_key_value_heads"
-    ).split(),
-    "d_head": "head_dim d_kv kv_channels attention_head_dim attention_head_size".split(),
-    "d_model": "n_embd d_model hidden_size dim embed_dim n_embed model_dim width emb_dim hidden_dim".split(),
-    "d_mlp": (
-        "n_inner d_ff ffn_dim intermediate_size encoder_ffn_dim decoder_ffn_dim mlp_dim ffn_hidden_size hidden_dim "
-        "encoder_intermediate_size decoder_intermediate_size intermediate_dim feed_forward_dim"
-    ).split(),
-    "d_value": ("v_head_dim", "value_head_dim"),
-    "d_latent": ("kv_lora_rank",),
-    "d_rotary": ("qk_rope_head_dim",),
-    "d_query_latent": ("q_lora_rank",),
+_WORDS: Mapping[str, str] = {
+    "n_layers": "n_layer n_layers num_layers num_hidden_layers encoder_layers decoder_layers num_encoder_layers "
+    "num_decoder_layers encoder_num_hidden_layers decoder_num_hidden_layers depth num_blocks num_hidden_groups",
+    "n_heads": "n_head n_heads num_heads num_attention_heads encoder_attention_heads decoder_attention_heads "
+    "attention_heads num_encoder_attention_heads num_decoder_attention_heads encoder_num_attention_heads "
+    "decoder_num_attention_heads encoder_num_heads decoder_num_heads",
+    "n_key_heads": "num_key_value_heads num_kv_heads n_head_kv n_kv_heads encoder_num_key_value_heads "
+    "decoder_num_key_value_heads",
+    "d_head": "head_dim d_kv kv_channels attention_head_dim attention_head_size",
+    "d_model": "n_embd d_model hidden_size dim embed_dim n_embed model_dim width emb_dim hidden_dim",
+    "d_mlp": "n_inner d_ff ffn_dim intermediate_size encoder_ffn_dim decoder_ffn_dim mlp_dim ffn_hidden_size "
+    "hidden_dim encoder_intermediate_size decoder_intermediate_size intermediate_dim feed_forward_dim",
+    "d_value": "v_head_dim value_head_dim",
+    "d_latent": "kv_lora_rank",
+    "d_rotary": "qk_rope_head_dim",
+    "d_query_latent": "q_lora_rank",
 }
 _SCALES = ("query_pre_attn_scalar^-0.5", "attention_multiplier", "d_head^-0.5", "d_model^-0.5", "1")
 _ROTATED = ("d_head * partial_rotary_factor", "d_head * rotary_pct", "rotary_dim", "qk_rope_head_dim", "d_head")
@@ -41,9 +34,9 @@ _ROTATED = ("d_head * partial_rotary_factor", "d_head * rotary_pct", "rotary_dim
 
 def keys_of(name: str, stack: str, observed: list[tuple[Mapping[str, Any], int]]) -> list[str]:
     """The keys of the configuration that may say a size: those whose value it is in every model that was seen."""
-    words = _WORDS[name]
+    words = _WORDS[name].split()
     other = {"encoder": "decoder", "decoder": "encoder", "cross": "encoder"}.get(stack, "")
-    found = [key for key in words if all(config.get(key) == value for config, value in observed)]
+    found = [key for key in words if all(value is not None and config.get(key) == value for config, value in observed)]
     plain = [key for key in found if not (other and re.match(rf"(num_)?{other}", key))]
     own = [key for key in plain if stack and ("decoder" if stack == "cross" else stack) in key]
     return own or plain or found
@@ -235,7 +228,7 @@ def _shortened(layer: str) -> str:
 
 
 def _multiple(same: list[tuple[Mapping[str, Any], Group]], width: str) -> int | None:
-    times = {group.sizes.get("d_mlp", 0) / config[width] for config, group in same}
+    times = {(group.sizes.get("d_mlp") or 0.5) / config[width] for config, group in same}
     return int(times.pop()) if len(times) == 1 and next(iter(times)).is_integer() else None
 
 

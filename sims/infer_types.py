@@ -83,10 +83,10 @@ def infer_type(model_type: str) -> dict[str, Any]:
                         layout["norms"] = dict(sorted((alike.norms | layout["norms"]).items()))
                         layout["beside"] = sorted({*layout["beside"], *alike.beside})
                     continue
-                guards[key] = value
+                guards[key] = "any" if type(value) is int else value
                 variants.append({"when": {key: other}, "stacks": infer(model_type, **{key: other})})
             except Exception:
-                guards[key] = value
+                guards[key] = "any" if type(value) is int else value
     base_when = [{"when": guards, **base}] if guards else [base]
     for one in variants:
         one["when"] = {**guards, **one["when"]}
@@ -130,7 +130,7 @@ def _beside(model_type: str, paths: list[str]) -> list[dict[str, Any]]:
 
 
 def parts_of(model_type: str) -> tuple[list[dict[str, Any]], list[str]]:
-    """The parts of a type that are models with a configuration of their own, and those that have no place in the table."""
+    """The parts of a type that are models by themselves, and those that the table has no word for."""
     default = tiny_models.default_config(model_type)
     keys = [key for key, value in default.items() if isinstance(value, Mapping) and "model_type" in value]
     if not keys:

@@ -5,7 +5,7 @@ tensors its queries, keys and values are, under several sets of sizes and with e
 over. What can be said in one way alone is written down, read back by the package, and proved again.
 
     python sims/make_architectures.py                 probe all types and write the table and the page
-    python sims/make_architectures.py --only bert t5  these anew, the others as they stand
+    python sims/make_architectures.py --only bert t5  these anew, the others as they stand in --work
     python sims/make_architectures.py --check         prove every entry of the table
 """
 
@@ -24,7 +24,10 @@ import tiny_models
 import transformers
 from infer_types import infer_type
 from observe_attention import Refused
+from prove_architectures import prove
+from tiny_models import PROFILES
 
+from rmtbase.models import _probe
 from rmtbase.models._layout_table import Rows
 
 TABLE = Path(__file__).parents[1] / "src/rmtbase/models/architectures.json"
@@ -63,7 +66,7 @@ def results(types: Iterable[str], work: Path, limit: int = 120) -> dict[str, Any
 
 
 def table(found: Mapping[str, Any]) -> dict[str, Any]:
-    """The table, of what was found: layouts that types share are written once, parts that have no entry are left out."""
+    """The table, of what was found: what types share is written once, parts that have no entry are left out."""
     layouts: dict[str, Any] = {}
     shared: dict[str, Any] = {}
     named: dict[str, str] = {}
@@ -150,6 +153,11 @@ def _defaults(model_type: str, variants: list[Mapping[str, Any]], shared: Mappin
     }
 
 
+def read_table() -> dict[str, Any]:
+    """The table as it is shipped."""
+    return json.loads(TABLE.read_text(encoding="utf-8"))
+
+
 def write_table(content: Mapping[str, Any], path: Path) -> None:
     """One line for each layout and each type."""
     lines = ["{", f'"transformers": {json.dumps(content["transformers"])},']
@@ -157,3 +165,140 @@ def write_table(content: Mapping[str, Any], path: Path) -> None:
         rows = [f"{json.dumps(name)}: {json.dumps(one)}" for name, one in content[part].items()]
         lines += [f'"{part}": {{', ",\n".join(rows), "}" + ("," if part != "types" else "")]
     path.write_text("\n".join([*lines, "}"]) + "\n", encoding="utf-8")
+
+
+_WIDEST = (
+    "llama mistral mixtral qwen2 qwen3 qwen2_moe qwen3_moe gemma gemma2 gemma3 gemma3_text phi phi3 gpt2 gpt_neo "
+    "gpt_neox gptj gpt_bigcode opt bloom falcon mpt codegen starcoder2 stablelm cohere cohere2 olmo olmo2 granite "
+    "deepseek_v2 deepseek_v3 gpt_oss llama4 qwen3_next glm4 smollm3 bert roberta distilbert albert electra "
+    "deberta-v2 xlm-roberta mpnet modernbert camembert esm longformer t5 mt5 bart mbart pegasus marian m2m_100 "
+    "whisper wav2vec2 hubert vit deit dinov2 beit swin clip siglip llava qwen2_vl qwen2_5_vl blip "
+)
+WIDEST = tuple(_WIDEST.split())
+"""The 70 model types in widest use: those of the hub's most downloaded models of text, images and speech."""
+
+
+def torch_route(model_type: str) -> str | None:
+    """Why the probe that runs at read time cannot read the type, None where it can; by a tiny model."""
+    model = tiny_models.make_model(model_type)
+    failure = "its forward pass was not run"
+    for given in tiny_models.inputs(model):
+        try:
+            found = _probe.find_sites(model, given)
+        except Exception as error:
+            failure = f"{type(error).__name__}: {error}"
+            continue
+        if found.sites and not found.unresolved:
+            return None
+        failure = "; ".join(dict.fromkeys(one.reason for one in found.unresolved)) or "no attention"
+        break
+    return failure
+
+
+def prove_all(content: Mapping[str, Any], stride: slice = slice(None)) -> dict[str, str]:
+    """What the table reads wrongly, or not at all, of the types that it has: the type -> what is wrong."""
+    failures = {}
+    for model_type in list(content["types"])[stride]:
+        for variant in content["types"][model_type]["variants"]:
+            said = {key: value for key, value in variant.get("when", {}).items() if value != "any"}
+            error: str | None = None
+            for more in tiny_models.key_head_options(model_type, PROFILES[1]):
+                try:
+                    prove(tiny_models.make_model(model_type, PROFILES[1], **{**more, **said}))
+                    error = None
+                    break
+                except Exception as caught:
+                    error = error or f"{type(caught).__name__}: {caught}"
+            if error:
+                failures[model_type] = f"{said or ''} {' '.join(error.split())[:300]}".strip()
+    return failures
+
+
+def page(content: Mapping[str, Any], others: Mapping[str, str | None]) -> str:
+    """The page of the docs.
+
+    Args:
+        content: the table.
+        others: the types that it does not have -> why the torch route cannot read them, None where it can.
+    """
+    entries = content["types"]
+    torch_only = [name for name, reason in others.items() if reason is None]
+    lines = [
+        "# Architectures",
+        "",
+        f"Every model type of `transformers` {content['transformers']}: {len(entries)} are read by the table that "
+        f"rmtbase ships, without torch, and {len(torch_only)} more by the torch route. Of each a tiny random model was "
+        "built whose sizes differ pairwise, and q·k of its own module compared with xᵀ W_QK x′ for every head and pair "
+        "of positions: equal to rounding. What is not proved is refused.",
+        "",
+        "Made by `python sims/make_architectures.py`; `--check` proves every entry of the table again.",
+        "",
+        f"## The {len(WIDEST)} in widest use",
+        "",
+        "| type | read by |",
+        "|---|---|",
+        *(f"| `{name}` | {_read_by(name, entries, others)} |" for name in WIDEST),
+        "",
+        "## All",
+        "",
+        "| type | read by |",
+        "|---|---|",
+        *(f"| `{name}` | {_read_by(name, entries, others)} |" for name in sorted({*entries, *others})),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _read_by(name: str, entries: Mapping[str, Any], others: Mapping[str, str | None]) -> str:
+    if name in entries:
+        stacks = {part["stack"] for one in entries[name]["variants"] for part in one.get("parts", ())}
+        left = {key for one in entries[name]["variants"] for key in one.get("unread", ())}
+        parts = f": {', '.join(sorted(stacks))}" if stacks else ""
+        return f"the table{parts}" + (f"; not read: {', '.join(sorted(left))}" if left else "")
+    if name not in others:
+        return "refused: not probed"
+    reason = others[name]
+    return "the torch route" if reason is None else "refused: " + _harmless(reason)
+
+
+def _harmless(reason: str) -> str:
+    """One line of a table, without paths."""
+    text = re.sub(r"(/[\w.\-]+){2,}", "…", " ".join(reason.split())).replace("|", "/")
+    return re.sub(r"You can install it.*|Please note.*", "", text)[:160].strip()
+
+
+def main() -> None:
+    """Parse the command line; make the table and the page, or prove them."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--work", type=Path, default=Path("architectures-work.json"), help="what was found so far")
+    parser.add_argument("--only", nargs="+", default=(), help="types to probe anew")
+    parser.add_argument("--part", type=int, nargs=2, metavar=("I", "N"), default=(0, 1), help="every N-th type from I")
+    parser.add_argument("--check", action="store_true", help="prove every entry of the table, and make nothing")
+    options = parser.parse_args()
+    stride = slice(options.part[0], None, options.part[1])
+    if options.check:
+        failures = prove_all(read_table(), stride)
+        raise SystemExit("\n".join(f"{name}: {reason}" for name, reason in failures.items()) or None)
+    if options.only and options.work.is_file():
+        held = json.loads(options.work.read_text())
+        options.work.write_text(json.dumps({name: one for name, one in held.items() if name not in options.only}))
+    found = results(tiny_models.all_types()[stride], options.work)
+    write_table(table(found), TABLE)
+    while failures := prove_all(read_table()):  # without one type, those that it is a part of may be others
+        found |= {name: {"refused": reason} for name, reason in failures.items()}
+        write_table(table(found), TABLE)
+    content = read_table()
+    others = {name: _other(name, one) for name, one in found.items() if name not in content["types"]}
+    PAGE.write_text(page(content, others), encoding="utf-8")
+    print(f"{len(content['types'])} types by the table, {TABLE.stat().st_size} bytes")
+
+
+def _other(model_type: str, held: Mapping[str, Any]) -> str | None:
+    try:
+        reason = torch_route(model_type)
+    except Exception as error:
+        reason = f"{type(error).__name__}: {error}"
+    return reason and held.get("refused", reason)
+
+
+if __name__ == "__main__":
+    main()

@@ -62,7 +62,7 @@ class Probe:
     unresolved: list[str] = field(default_factory=list)
 
 
-class Refused(Exception):
+class Refused(Exception):  # noqa: N818
     """A type, or a variant of one, that the table cannot say, and why."""
 
 
@@ -90,7 +90,6 @@ def run(model: torch.nn.Module) -> tuple[Trace, Trace]:
 def probe(model: torch.nn.Module, beside: Iterable[str] = ()) -> Probe:
     """The attention modules of a model, by what its own forward pass does; not those of its parts ``beside``."""
     trace, rotated = run(model)
-    stored = dict(model.named_parameters(remove_duplicate=False)) | dict(model.named_buffers())
     kept = model.state_dict()
     disk = revert_weight_conversion(model, dict(kept))
     at = {tensor.untyped_storage().data_ptr(): name for name, tensor in disk.items()}
@@ -117,8 +116,10 @@ def probe(model: torch.nn.Module, beside: Iterable[str] = ()) -> Probe:
             if held.tensors.setdefault(name, text) != text:
                 raise Refused(f"{name} is {text!r} in one layer, {held.tensors[name]!r} in another")
         held.sizes["mixed"] = held.sizes.get("mixed", False) or not {"down", "down T"} & set(group.tensors.values())
-        for name in ("n_heads", "n_key_heads", "d_head", "d_value", "d_query", "d_key"):
-            if held.sizes[name] != group.sizes[name]:
+        for name in ("n_heads", "n_key_heads", "d_head", "d_value", "d_query", "d_key", "d_mlp"):
+            if name not in held.sizes and name in group.sizes:
+                held.sizes[name] = group.sizes[name]
+            if name in group.sizes and held.sizes[name] != group.sizes[name]:
                 held.sizes[name] = None
         held.norms |= group.norms
         held.beside = sorted({*held.beside, *group.beside})
@@ -173,7 +174,6 @@ def _one(
         "d_key": where[owners["k"][0]].x.shape[1],
     }
     tensors = _latent(parts, owners, where, trace, on_disk, sizes) or _plain(parts, owners, where, sizes)
-    inside = [tensor.removeprefix(within) for tensor in tensors]
     output = _output(one, trace, where)
     if output is not None:
         name = on_disk.get(output.tensor)
@@ -201,7 +201,7 @@ def _one(
         )
         if side:
             of = {(sizes["d_head"],): "d_head", (sizes["n_heads"] * sizes["d_head"],): "q"}
-            of[(key_heads * sizes["d_head"],)] = "k" if side[1] == "k" else of.get((key_heads * sizes["d_head"],), None)
+            of[(key_heads * sizes["d_head"],)] = "k" if side[1] == "k" else of.get((key_heads * sizes["d_head"],))
             norms[inner] = of.get(tuple(tensor.shape)) if tuple(tensor.shape) != (0,) else None
         else:
             beside.append(inner)
@@ -214,7 +214,6 @@ def _one(
     )
     if {"a", "c"} & {word for text in tensors.values() for word in text.split()}:
         crossed = False
-    del inside
     return Group(layer, local, norms, sorted(beside), sizes, [], crossed, one.module), index
 
 
@@ -307,7 +306,7 @@ def _latent(
     on_disk: Mapping[str, str | None],
     sizes: dict[str, Any],
 ) -> dict[str, str] | None:
-    """What the rows are where keys are [W_UK W_DKV; W_KR]: the latent attention of DeepSeek. None where they are not."""
+    """What the rows are where keys are [W_UK W_DKV; W_KR], as in DeepSeek; None where they are not."""
     if len(owners["k"]) != 2 or "v" not in owners or len(owners["v"]) != 1 or len(owners["q"]) != 1:
         return None
     upper, down = owners["v"][0], next((one for one in owners["k"] if one != owners["v"][0]), None)
@@ -325,8 +324,6 @@ def _latent(
             return None
         if parts["v"].row[head].tolist() != list(range(head * block + nope, (head + 1) * block)):
             return None
-        order = np.argsort(np.concatenate([key.row[head][is_upper], key.row[head][~is_upper]]))
-        del order
         size = sizes["d_head"]
         if sorted(query.row[head].tolist()) != list(range(head * size, (head + 1) * size)):
             return None
@@ -397,10 +394,10 @@ def _mlp(
                     words[up_name] = "up gate"
                 else:
                     for gate_name, gate in here:
-                        if gate_name not in words and gate.y.shape == up.y.shape == down.x.shape:
-                            if act is not acts["linear"] and same(act(gate.y) * up.y, down.x):
-                                words[gate_name] = "gate"
-                                break
+                        alike = gate_name not in words and gate.y.shape == up.y.shape == down.x.shape
+                        if alike and act is not acts["linear"] and same(act(gate.y) * up.y, down.x):
+                            words[gate_name] = "gate"
+                            break
                     else:
                         continue
                 linears = dict(here)

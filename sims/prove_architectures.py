@@ -1,4 +1,4 @@
-"""Proof of an entry of the table: the package reads a tiny model's tensors, and its own queries and keys are the same."""
+"""Proof of an entry of the table: q·k as the package reads it is q·k as the tiny model computes it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TOLERANCE = 1e-5
 """Of q·k beside its largest value: some modules compute it in float32."""
 
 
-class Disproved(Exception):
+class Disproved(Exception):  # noqa: N818
     """An entry reads something else than the module computes, and what."""
 
 
@@ -83,10 +83,11 @@ def runs(model: torch.nn.Module) -> Iterator[tuple[str, Trace]]:
 def _site_of(
     seen: Attention, trace: Trace, sites: dict[tuple[Place, str], Site], prefix: str, on_disk: dict[str, str]
 ) -> Site | None:
+    module = seen.module.removesuffix(".softmax")
     mine = {
         on_disk.get(prefix + one.tensor, "")
         for one in trace.linears
-        if one.module.startswith(seen.module) or one.tensor.startswith(seen.module + ".")
+        if one.module.startswith(module) or one.tensor.startswith(module + ".")
     }
     for site in sites.values():
         if site.query is not None and set(site.query.tensors()) <= mine:
@@ -120,6 +121,7 @@ def difference(
     if error > TOLERANCE:
         raise Disproved(f"{site.module}: q·k differs by {error:.1e} of its largest value")
     if site.logit_scale is not None and seen.scale is not None:
-        if abs(factor * seen.scale - site.logit_scale) > TOLERANCE * abs(site.logit_scale):
+        far = abs(factor * seen.scale - site.logit_scale) > TOLERANCE * abs(site.logit_scale)
+        if far:
             raise Disproved(f"{site.module}: logits are {factor * seen.scale} times q·k, not {site.logit_scale}")
     return error

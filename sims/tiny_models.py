@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import re
 import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -77,44 +78,26 @@ PROFILES = (
     Profile(n_layers=5, n_heads=8, n_key_heads=2, d_head=48, d_model=320, d_mlp=104, vocab=140),
 )
 
-_SIZES: Mapping[str, str] = {
-    **dict.fromkeys(
-        "num_hidden_layers n_layer n_layers num_layers encoder_layers num_encoder_layers depth e_layers "
-        "num_key_value_layers num_blocks".split(),
-        "n_layers",
-    ),
-    **dict.fromkeys("decoder_layers num_decoder_layers decoder_num_hidden_layers d_layers".split(), "n_decoder_layers"),
-    **dict.fromkeys(
-        "num_attention_heads n_head n_heads num_heads encoder_attention_heads attention_heads "
-        "num_encoder_attention_heads encoder_num_attention_heads encoder_num_heads".split(),
-        "n_heads",
-    ),
-    **dict.fromkeys(
-        "decoder_attention_heads num_decoder_attention_heads decoder_num_attention_heads decoder_num_heads".split(),
-        "n_decoder_heads",
-    ),
-    **dict.fromkeys(
-        "num_key_value_heads num_kv_heads n_head_kv multi_query_group_num encoder_num_key_value_heads "
-        "decoder_num_key_value_heads n_kv_heads num_global_key_value_heads".split(),
-        "n_key_heads",
-    ),
-    **dict.fromkeys(
-        "head_dim kv_channels attention_head_size d_kv attention_head_dim hidden_size_per_head".split(), "d_head"
-    ),
-    **dict.fromkeys(
-        "hidden_size n_embd d_model dim embed_dim n_embed model_dim width projection_dim encoder_hidden_size "
-        "decoder_hidden_size out_hidden_size hidden_dim embedding_size word_embed_proj_dim emb_dim".split(),
-        "d_model",
-    ),
-    **dict.fromkeys(
-        "intermediate_size ffn_dim d_ff n_inner encoder_ffn_dim mlp_dim ffn_hidden_size intermediate_dim "
-        "feed_forward_dim encoder_intermediate_size".split(),
-        "d_mlp",
-    ),
-    **dict.fromkeys("decoder_ffn_dim decoder_intermediate_size".split(), "d_decoder_mlp"),
-    **dict.fromkeys("moe_intermediate_size shared_expert_intermediate_size".split(), "d_expert"),
-    **dict.fromkeys("vocab_size encoder_vocab_size decoder_vocab_size".split(), "vocab"),
+_WORDS = {
+    "n_layers": "num_hidden_layers n_layer n_layers num_layers encoder_layers num_encoder_layers depth e_layers "
+    "num_key_value_layers num_blocks",
+    "n_decoder_layers": "decoder_layers num_decoder_layers decoder_num_hidden_layers d_layers",
+    "n_heads": "num_attention_heads n_head n_heads num_heads encoder_attention_heads attention_heads "
+    "num_encoder_attention_heads encoder_num_attention_heads encoder_num_heads",
+    "n_decoder_heads": "decoder_attention_heads num_decoder_attention_heads decoder_num_attention_heads "
+    "decoder_num_heads",
+    "n_key_heads": "num_key_value_heads num_kv_heads n_head_kv multi_query_group_num encoder_num_key_value_heads "
+    "decoder_num_key_value_heads n_kv_heads num_global_key_value_heads",
+    "d_head": "head_dim kv_channels attention_head_size d_kv attention_head_dim hidden_size_per_head",
+    "d_model": "hidden_size n_embd d_model dim embed_dim n_embed model_dim width projection_dim encoder_hidden_size "
+    "decoder_hidden_size out_hidden_size hidden_dim embedding_size word_embed_proj_dim emb_dim",
+    "d_mlp": "intermediate_size ffn_dim d_ff n_inner encoder_ffn_dim mlp_dim ffn_hidden_size intermediate_dim "
+    "feed_forward_dim encoder_intermediate_size",
+    "d_decoder_mlp": "decoder_ffn_dim decoder_intermediate_size",
+    "d_expert": "moe_intermediate_size shared_expert_intermediate_size",
+    "vocab": "vocab_size encoder_vocab_size decoder_vocab_size",
 }
+_SIZES = {word: size for size, words in _WORDS.items() for word in words.split()}
 _OFTEN_NONE = (
     "head_dim",
     "num_key_value_heads",
@@ -123,10 +106,10 @@ _OFTEN_NONE = (
     "ffn_hidden_size",
     "moe_intermediate_size",
 )
-_LEFT_OUT = (
-    "id2label label2id transformers_version architectures dtype _name_or_path out_features out_indices stage_names "
-    "per_layer_config num_labels attention_layers"
-).split()
+_LEFT_OUT = re.compile(
+    r"id2label|label2id|transformers_version|architectures|dtype|_name_or_path|out_features|out_indices|stage_names|"
+    r"per_layer_config|num_labels|attention_layers"
+)
 _CONSTANTS: Mapping[str, Any] = {
     "max_position_embeddings": 64,
     "n_positions": 64,
@@ -173,14 +156,14 @@ _CONSTANTS: Mapping[str, Any] = {
 
 
 def sized(config: Mapping[str, Any], profile: Profile) -> dict[str, Any]:
-    """The options of a default configuration, its sizes replaced by those of the profile; parts of it are shrunk too."""
+    """The options of a default configuration with the sizes of the profile; its parts have sizes of their own."""
     new: dict[str, Any] = {}
     place = 0
     if "kv_lora_rank" in config:  # latent attention has neither key heads of its own nor one size of a head
         config = {key: value for key, value in config.items() if key not in ("head_dim", "qk_head_dim")}
         profile = replace(profile, n_key_heads=profile.n_heads)
     for key, value in config.items():
-        if key in _LEFT_OUT:
+        if _LEFT_OUT.fullmatch(key):
             continue
         if isinstance(value, Mapping) and "model_type" in value:
             place += 1

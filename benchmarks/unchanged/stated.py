@@ -36,7 +36,7 @@ MEANT: dict[str, str] = {
 """Entries that are gone, or differ in whatever way, by pattern, each with the reason."""
 
 BOUNDS: dict[str, float] = {
-    # Triangles from Gram matrices: eigenvalues differ by 1e-14, and what cancels in z and in quantiles near zero by more.
+    # Triangles from Gram matrices: eigenvalues differ by 1e-14, and z and quantiles near zero, which cancel, by more.
     "scores/*": 1e-8,
     "commands/* > *.nc*": 1e-8,
 }

@@ -110,7 +110,8 @@ def gpt2(parts):
 
 
 def bert(parts):
-    shapes = dict.fromkeys(("attention.self.query", "attention.self.key", "attention.output.dense"), (12, 12))
+    names = ("attention.self.query", "attention.self.key", "attention.self.value", "attention.output.dense")
+    shapes = dict.fromkeys(names, (12, 12))
     sizes = {"hidden_size": 12, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 20}
     parts.config = {"model_type": "bert"} | sizes
     return filled(parts, "bert.encoder.layer.{}.", shapes | {"intermediate.dense": (20, 12), "output.dense": (12, 20)})

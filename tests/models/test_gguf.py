@@ -30,6 +30,8 @@ LLAMA = {
 BERT = {
     "attn_q": ("attention.self.query", D_MODEL, D_MODEL),
     "attn_k": ("attention.self.key", D_MODEL, D_MODEL),
+    "attn_v": ("attention.self.value", D_MODEL, D_MODEL),
+    "attn_output": ("attention.output.dense", D_MODEL, D_MODEL),
     "ffn_up": ("intermediate.dense", D_MLP, D_MODEL),
     "ffn_down": ("output.dense", D_MODEL, D_MLP),
 }

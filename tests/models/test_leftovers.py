@@ -35,10 +35,11 @@ def refused(folder, *fragments, opening=open_model, kind=CheckpointError):
 @pytest.mark.parametrize("opening", [open_model, rmtbase.score, head_shape])
 @pytest.mark.parametrize("weights", ["adapter_model.safetensors", "adapter_model.bin", None])
 def test_an_adapter_folder_is_told_what_it_is_and_whose(opening, weights, tmp_path):
-    (tmp_path / "adapter_config.json").write_text(json.dumps(ADAPTER))
+    kind = "IA3" if weights else "LORA"  # whose weights are read, if they are there
+    (tmp_path / "adapter_config.json").write_text(json.dumps(ADAPTER | {"peft_type": kind}))
     if weights:
         (tmp_path / weights).write_bytes(b"")
-    refused(tmp_path, "holds a LORA adapter of the base model 'meta-llama/Llama-3.1-8B'", "merged", opening=opening)
+    refused(tmp_path, f"holds a {kind} adapter of the base model 'meta-llama/Llama-3.1-8B'", "merged", opening=opening)
 
 
 def test_an_adapter_beside_a_model_is_not_stepped_over(parts, tmp_path):

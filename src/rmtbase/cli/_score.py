@@ -44,6 +44,24 @@ def score(
             autocompletion=circuit_names,
         ),
     ] = "qk",
+    adapter: Annotated[
+        str | None,
+        typer.Option(
+            help="Of a low-rank adapter's folder: 'delta', its updates alone (the default); 'merged', its base with "
+            "them; 'base', without.",
+            autocompletion=one_of("delta", "merged", "base"),
+        ),
+    ] = None,
+    base: Annotated[
+        str | None, typer.Option(help="Base model of the adapter: a folder, a hub id or a known name.")
+    ] = None,
+    minus: Annotated[
+        str | None,
+        typer.Option(help="Score the difference: each matrix less that of this model, of the same architecture."),
+    ] = None,
+    minus_revision: Annotated[
+        str | None, typer.Option(help="Revision of that model.", autocompletion=revisions)
+    ] = None,
     matrices: Annotated[
         str,
         typer.Option(
@@ -77,13 +95,15 @@ def score(
     Are queries and keys aligned with each other? rmtbase score demo --null haar
 
     What heads write, and each side by itself: rmtbase score demo --circuits ov,query,key
+
+    What did fine-tuning add? rmtbase score TUNED --minus BASE; rmtbase score ADAPTER --base BASE --adapter merged
     """
     from rmtbase.cli._endings import detail
     from rmtbase.cli._output import KINDS, is_standard_output, require_output, require_replaceable, write_output
     from rmtbase.cli._tables import print_summary, summaries_json
     from rmtbase.cli._terminal import bars, out, print_json, say_written
-    from rmtbase.errors import OutputError
-    from rmtbase.models import open_model, require_other_files
+    from rmtbase.errors import OutputError, ParameterError
+    from rmtbase.models import difference, open_model, require_other_files
     from rmtbase.scoring import ANALYTIC, circuit_scores, circuits_of, heads_csv, summarize_scores
     from rmtbase.scoring import score as score_model
     from rmtbase.tables import CIRCUITS, write_table
@@ -100,8 +120,14 @@ def score(
             raise OutputError(path, "it is named for two outputs; expected a name for each")
         if baseline not in (None, ANALYTIC) and path.resolve() == Path(baseline).resolve():
             raise OutputError(path, "it is the baseline that is read; expected another name")
-    opened = open_model(model, revision, **opening_options(subfolder, fold))
+    opened = open_model(model, revision, adapter=adapter, base=base, **opening_options(subfolder, fold))
     require_other_files(outputs, opened)
+    if minus is None and minus_revision is not None:
+        raise ParameterError("minus_revision", minus_revision, "none without --minus")
+    if minus is not None:
+        less = open_model(minus, minus_revision)
+        require_other_files(outputs, less)
+        opened = difference(opened, less)
     for kind, path in files.items():
         require_replaceable(path, kind, overwrite)
     with bars() as progress:

@@ -5,11 +5,12 @@ Importing this room imports neither torch nor transformers nor jax.
 
 from rmtbase.models._array_model import ArrayModel
 from rmtbase.models._checkpoint import Checkpoint
+from rmtbase.models._difference import Difference, difference
 from rmtbase.models._head_shape import HeadShape, head_shape
 from rmtbase.models._hub import KnownModel, known_models
+from rmtbase.models._inspection import Alike, Inspection, inspect_model
 from rmtbase.models._layout_table import known_types as supported_architectures
 from rmtbase.models._layouts import COMPONENTS
-from rmtbase.models._inspection import Alike, Inspection, inspect_model
 from rmtbase.models._model import Model
 from rmtbase.models._open import demo_revisions, open_model, require_other_files
 from rmtbase.models._sites import Expression, Gained, Place, Product, Rows, Scaled, Site, Stacked, Tensor, take_rows
@@ -21,6 +22,7 @@ __all__ = [
     "Alike",
     "ArrayModel",
     "Checkpoint",
+    "Difference",
     "Expression",
     "Gained",
     "HeadShape",
@@ -36,6 +38,7 @@ __all__ = [
     "Tensor",
     "WeightMatrices",
     "demo_revisions",
+    "difference",
     "head_shape",
     "inspect_model",
     "known_models",

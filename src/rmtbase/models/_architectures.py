@@ -12,7 +12,7 @@ from typing import Any
 from rmtbase.errors import CheckpointError, MissingTensorError, ShapeError
 from rmtbase.models._checkpoint import Checkpoint
 from rmtbase.models._layout_table import MLP, Entry, Rows, entries, known_types, unread
-from rmtbase.models._sites import Expression, Inventory, Norm, Place, Product, Site, Stacked, Tensor, take_rows
+from rmtbase.models._sites import Expression, Inventory, Place, Product, Site, Stacked, Tensor, take_rows
 from rmtbase.models._sizes import Sizes
 from rmtbase.shown import quoted, shown
 
@@ -232,16 +232,7 @@ class _Stack:
         return not missing
 
     def _attending(self) -> list[int]:
-        """The layers that attend."""
-        n_layers = self.given.sizes["n_layers"]
-        for key, kinds in self.entry.attends.items():
-            said = self.entry.config.get(key)
-            if not isinstance(said, Sequence) or len(said) != n_layers:
-                raise CheckpointError(
-                    self.path, f"{key} = {quoted(said)}; expected a kind for each of {n_layers} layers"
-                )
-            return [layer for layer in range(n_layers) if said[layer] in kinds]
-        return list(range(n_layers))
+        return self.entry.attending(self.given.sizes["n_layers"], self.path)
 
     def _place(self, layer: int) -> Place:
         return Place(self.entry.stack, layer)
@@ -286,11 +277,12 @@ class _Stack:
             )
 
     def require_known_attention(self) -> None:
-        """Raise unless every tensor in the attention modules is used, or known to leave queries and keys as they are."""
+        """Raise unless every tensor in the attention modules is used or known to leave queries and keys as they are."""
         module = self.layout.module
         if not module:
             return
         known = {*self.layout.norms, *self.layout.beside}
+        attending = set(self._attending())
         for tensor in self.layout.tensors:
             known |= {tensor, tensor.removesuffix("weight") + "bias"}
         inside = re.compile(
@@ -298,7 +290,7 @@ class _Stack:
         )
         for name in self.checkpoint.names:
             found = inside.fullmatch(name)
-            if found and found["name"] not in known and not _BYSTANDERS.fullmatch(found["own"]):
+            if found and int(found["layer"]) in attending and found["name"] not in known and not _BYSTANDERS.fullmatch(found["own"]):
                 raise CheckpointError(
                     self.checkpoint.file(name),
                     f"tensor {quoted(name)} is none that the attention of a {self.architecture} model has, and may "

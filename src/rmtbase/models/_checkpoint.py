@@ -36,9 +36,9 @@ _LARGEST_INDEX = 1 << 26  # bytes; the index of a model with 92 000 tensors take
 _SHOWN = 3  # names in a note
 _CHUNK = 1 << 22  # elements hashed at a time
 # What torch.compile, FSDP and activation checkpointing put into the names, wherever they wrap a module; and what
-# torch.nn.DataParallel and its distributed kin put in front of all of them.
+# torch.nn.DataParallel with its distributed kin, and PEFT, put in front of all of them.
 _WRAPPERS = re.compile(r"(?<![^.])(_orig_mod|_fsdp_wrapped_module|_checkpoint_wrapped_module)\.")
-_DATA_PARALLEL = "module."
+_IN_FRONT = ("module.", "base_model.model.")
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Checkpoint:
     A folder holds, in order of preference: ``model.safetensors``; the shards that
     ``model.safetensors.index.json`` names; ``pytorch_model.bin``; the shards of
     ``pytorch_model.bin.index.json`` (the last two need torch). Names are those of the model's own modules: what
-    torch.compile, FSDP, activation checkpointing and DataParallel put into them is left out.
+    torch.compile, FSDP, activation checkpointing, DataParallel and PEFT put into them is left out.
 
     Attributes:
         path: the folder; of tensors in memory what messages call them.
@@ -67,7 +67,7 @@ class Checkpoint:
     def open(cls, folder: str | Path) -> Checkpoint:
         """Find the files, and read and check the header of each. No weight is read, but for the checksums of ``.bin``.
 
-        In place of a folder one ``.safetensors`` file of it can be given, which is then read alone.
+        In place of a folder one ``.safetensors`` or ``.bin`` file of it can be given, which is then read alone.
 
         Raises:
             MissingFileError: the folder has no such file, or lacks a shard.
@@ -77,8 +77,8 @@ class Checkpoint:
             MissingDependencyError: there are only ``.bin`` files, and torch is not installed, or older than 2.10.
         """
         folder = Path(folder)
-        if folder.suffix == ".safetensors" and not folder.is_dir():
-            files, notes = _read_single(folder, SafetensorsFile.open)
+        if folder.suffix in (".safetensors", ".bin") and not folder.is_dir():
+            files, notes = _read_single(folder, TorchFile.open if folder.suffix == ".bin" else SafetensorsFile.open)
             return cls._of_files(folder.parent, folder.parent / "config.json", files, notes)
         for name, suffix, open_file in _CANDIDATES:
             if os.path.lexists(folder / name):
@@ -234,14 +234,16 @@ def _without_wrappers(tensors: Mapping[str, StoredTensor]) -> dict[str, Checkpoi
     Raises:
         CorruptFileError: two names are one there.
     """
-    parallel = _DATA_PARALLEL if all(name.startswith(_DATA_PARALLEL) for name in tensors) else ""
+    names = {name: _WRAPPERS.sub("", name) for name in tensors}
+    for in_front in _IN_FRONT:
+        if all(own.startswith(in_front) for own in names.values()):
+            names = {name: own.removeprefix(in_front) for name, own in names.items()}
     unwrapped: dict[str, CheckpointTensor] = {}
-    for name, tensor in tensors.items():
-        own = _WRAPPERS.sub("", name).removeprefix(parallel)
+    for name, own in names.items():
         if own in unwrapped:
             both = f"both {quoted(unwrapped[own].stored[0].name)} and {quoted(name)}"
-            raise CorruptFileError(tensor.path, both, f"one tensor {quoted(own)}, wrapped or not")
-        unwrapped[own] = tensor
+            raise CorruptFileError(tensors[name].path, both, f"one tensor {quoted(own)}, wrapped or not")
+        unwrapped[own] = tensors[name]
     return unwrapped
 
 

@@ -24,9 +24,11 @@ from rmtbase.errors import CheckpointError, MissingCheckpointFileError, Paramete
 from rmtbase.models._config import read_architecture, read_dimensions
 from rmtbase.models._files import read_json_object
 from rmtbase.models._hub import HUB_ID, fetch_config, find_known, hub_id, names_near
+from rmtbase.models._layout_table import entries, known_types
 from rmtbase.models._layouts import LAYOUTS, ConfigKeys
 from rmtbase.models._open import demo_checkpoint, existing_folder, require_checkpoint_folder
 from rmtbase.models._other_formats import refuse_other_formats
+from rmtbase.models._sizes import Sizes
 from rmtbase.shown import quoted
 
 _USUAL_KEYS = ConfigKeys(
@@ -36,6 +38,7 @@ _USUAL_KEYS = ConfigKeys(
     d_model=("hidden_size", "n_embd", "d_model", "n_embed", "dim"),
 )
 _RATIO = "d_model / n_heads"
+_STACKS = ("", "text", "decoder", "encoder", "vision", "audio")  # the first that there is
 _FiveSizes = tuple[int, int, int, int, int]  # the first five of a head shape
 
 
@@ -107,10 +110,26 @@ def _from_folder(folder: Path, source: str) -> HeadShape:
     inner = config.get("text_config")
     if isinstance(inner, dict) and not any(key in config for key in _USUAL_KEYS.d_model):
         config = inner  # a model of text and images: the part that reads text
+    _refuse_latent(config, path)
+    architecture = config.get("model_type")
+    if architecture in known_types() and architecture not in (*_head_readings(), *_OWN_SIZES):
+        sizes, stack = _of_table(config, architecture, path)
+        return HeadShape(*sizes, f"{source}: its {stack}" if stack else source)
     return HeadShape(*_sizes(config, path), source)
 
 
-def _sizes(config: Mapping[str, Any], path: Path) -> _FiveSizes:
+def _of_table(config: Mapping[str, Any], architecture: str, path: Path) -> tuple[_FiveSizes, str]:
+    """What the table of architectures reads, and of which stack: of several, the one that writes text."""
+    found = {entry.stack: entry for entry in entries(config, architecture, path)}
+    stack = next((one for one in _STACKS if one in found), "")
+    if stack not in found or "d_model" not in found[stack].sizes:
+        raise CheckpointError(path, f"a {architecture} model, whose heads have no width in its configuration")
+    sizes = Sizes(found[stack], path).sizes
+    layers = found[stack].attending(sizes["n_layers"], path)
+    return (sizes["d_model"], sizes["d_head"], sizes["n_heads"], sizes["n_key_heads"], len(layers)), stack
+
+
+def _refuse_latent(config: Mapping[str, Any], path: Path) -> None:
     latent = next((key for key in ("kv_lora_rank", "q_lora_rank") if config.get(key) is not None), None)
     if latent is not None:
         raise CheckpointError(
@@ -118,6 +137,9 @@ def _sizes(config: Mapping[str, Any], path: Path) -> _FiveSizes:
             f"multi-head latent attention ({latent}): a head's W_QK is a longer chain of matrices, "
             "whose law is rmtbase.laws.GaussianChain",
         )
+
+
+def _sizes(config: Mapping[str, Any], path: Path) -> _FiveSizes:
     try:
         architecture = read_architecture(config, path)
         keys = LAYOUTS[architecture].config

@@ -31,6 +31,7 @@ from typing import Any
 from rmtbase.errors import CheckpointError, UnknownArchitectureError
 from rmtbase.shown import quoted
 
+_ANY = "any"  # of a size in ``when``: whichever it is, if there is one
 _CLASS_ENDING = r"(Model|PreTrainedModel|LMHeadModel|DoubleHeadsModel|For[A-Z][A-Za-z]*)"
 MLP = {"up": "mlp_in", "gate": "mlp_gate", "down": "mlp_out"}
 """The matrices of the MLP: the table's symbol -> the component."""
@@ -137,6 +138,19 @@ class Entry:
     rotated: str | None
     scale: str | None
 
+    def attending(self, n_layers: int, path: Path) -> list[int]:
+        """The layers that attend.
+
+        Raises:
+            CheckpointError: the configuration does not say of each layer what kind it is.
+        """
+        for key, kinds in self.attends.items():
+            said = self.config.get(key)
+            if not isinstance(said, Sequence) or len(said) != n_layers:
+                raise CheckpointError(path, f"{key} = {quoted(said)}; expected a kind for each of {n_layers} layers")
+            return [layer for layer in range(n_layers) if said[layer] in kinds]
+        return list(range(n_layers))
+
 
 @cache
 def _table() -> Mapping[str, Any]:
@@ -219,7 +233,7 @@ def _variant(config: Mapping[str, Any], model_type: str, path: Path) -> Mapping[
         raise UnknownArchitectureError(path, model_type, known_types())
     said = {**held.get("defaults", {}), **config}
     for one in held["variants"]:
-        if all(said.get(key) == value for key, value in one.get("when", {}).items()):
+        if all(_meets(said.get(key), value) for key, value in one.get("when", {}).items()):
             return one
     keys = sorted({key for one in held["variants"] for key in one["when"]})
     found = ", ".join(f"{key} = {quoted(said.get(key))}" for key in keys)
@@ -229,8 +243,13 @@ def _variant(config: Mapping[str, Any], model_type: str, path: Path) -> Mapping[
     raise CheckpointError(path, f"a {model_type} model with {found}; expected one that was proved: {known}")
 
 
+def _meets(said: Any, expected: Any) -> bool:
+    """Whether it is the value, or is there at all, where any will do."""
+    return said is not None if expected == _ANY else type(said) is type(expected) and said == expected
+
+
 def _completed(config: Mapping[str, Any], sizes: Mapping[str, str], defaults: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The configuration of a part, and what its class says where it is silent: it may say only what differs from that."""
+    """The configuration of a part, and what its class says where it is silent: only what differs may be in it."""
     completed = {**defaults, **config}
     for text in sizes.values():
         keys = text.partition(" else ")[0].split(" or ")

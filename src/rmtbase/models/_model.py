@@ -11,6 +11,7 @@ import numpy as np
 from jaxtyping import Float, Float32
 
 from rmtbase.errors import CheckpointError, MissingDependencyError, UnknownArchitectureError
+from rmtbase.models._adapters import Adapter
 from rmtbase.models._architectures import find_inventory
 from rmtbase.models._checkpoint import Checkpoint
 from rmtbase.models._draft_layers import without_draft_layers
@@ -29,7 +30,7 @@ from rmtbase.models._proof import proof_of
 from rmtbase.models._quantised import dequantised, require_readable_quantisation
 from rmtbase.models._shown_sizes import with_sizes
 from rmtbase.models._sites import Expression, Inventory, Place, Site
-from rmtbase.models._tensor_file import least_sigma, require_digits
+from rmtbase.models._tensor_file import DIGITS, least_sigma, require_digits
 from rmtbase.models._torch_route import Network
 from rmtbase.models._weight_matrices import WeightMatrices
 from rmtbase.shown import in_one_line, quoted
@@ -76,8 +77,17 @@ class Model(WeightMatrices):
     _tensors: _LastTensor = field(repr=False, compare=False)
 
     @classmethod
-    def from_folder(cls, folder: Path, name: str, revision: str | None = None, notes: tuple[str, ...] = ()) -> Model:
+    def from_folder(
+        cls,
+        folder: Path,
+        name: str,
+        revision: str | None = None,
+        notes: tuple[str, ...] = (),
+        adapted: Callable[[Checkpoint], Checkpoint] | None = None,
+    ) -> Model:
         """Read the configuration and the headers of a checkpoint folder, and check one against the other.
+
+        With ``adapted``, which makes of its checkpoint what an adapter does, the folder may hold the adapter too.
 
         In place of the folder one ``.safetensors`` file of it can be given, or one ``.gguf`` file, which has a
         configuration of its own.
@@ -88,16 +98,39 @@ class Model(WeightMatrices):
         """
         gguf = find_gguf(folder)
         if gguf is not None:
-            described, checkpoint = open_gguf(gguf)
+            described, held = open_gguf(gguf)
+            checkpoint = held if adapted is None else adapted(held)
             return cls._checked(lambda: checkpoint, described, gguf, name, revision, notes)
         config_path = (folder if folder.is_dir() else folder.parent) / "config.json"
-        refuse_other_formats(config_path.parent)
+        refuse_other_formats(config_path.parent, beside_adapter=adapted is not None)
         config = read_json_object(config_path)
 
         def open_checkpoint() -> Checkpoint:
-            return without_draft_layers(dequantised(Checkpoint.open(folder), config, config_path), config)
+            stored = without_draft_layers(dequantised(Checkpoint.open(folder), config, config_path), config)
+            return stored if adapted is None else adapted(stored)
 
         return cls._checked(open_checkpoint, config, config_path, name, revision, notes)
+
+    @classmethod
+    def of_updates(cls, adapter: Adapter, name: str) -> Model:
+        """The low-rank updates of an adapter, without its base: see :meth:`Adapter.delta`."""
+        matrices, sites, notes = adapter.delta()
+        return cls(
+            name=name,
+            revision=None,
+            path=adapter.folder,
+            architecture="",
+            config={},
+            sites=sites,
+            layers=tuple(matrices),
+            components=("attention_query", "attention_key"),
+            notes=(*notes, *adapter.checkpoint.notes),
+            _raw=sites,
+            _network=None,
+            _matrices=matrices,
+            _checkpoint=adapter.checkpoint,
+            _tensors=_LastTensor(adapter.checkpoint),
+        )
 
     @classmethod
     def from_state_dict(
@@ -232,6 +265,12 @@ class Model(WeightMatrices):
     def least_sigma(self, layer: int, component: str) -> float:
         """The standard deviation below which weights of the stored type are rounding: see ``least_sigma``."""
         return max(least_sigma(self._checkpoint.dtype(name)) for name in self._expression(layer, component).tensors())
+
+    def digits(self, layer: int, component: str) -> int:
+        """The binary digits of the stored type, or of the coarsest: 8 of bfloat16, 11 of float16, else float32's 24."""
+        return min(
+            DIGITS.get(self._checkpoint.dtype(name), 24) for name in self._expression(layer, component).tensors()
+        )
 
     def refused(self, site: int, head: int, found: str, expected: str) -> CheckpointError:
         """A :class:`~rmtbase.errors.CheckpointError` that names the checkpoint and the head."""

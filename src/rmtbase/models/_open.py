@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeGuard
@@ -17,11 +18,13 @@ from rmtbase.errors import (
     ParameterError,
     near_architectures,
 )
+from rmtbase.models._adapters import WAYS, Adapter
+from rmtbase.models._checkpoint import Checkpoint
 from rmtbase.models._files import read_json_object
 from rmtbase.models._hub import HUB_GGUF, HUB_ID, fetch_checkpoint, fetch_file, hub_id
 from rmtbase.models._layout_table import known_types as supported_architectures
 from rmtbase.models._model import Model
-from rmtbase.models._other_formats import format_of
+from rmtbase.models._other_formats import ADAPTER_CONFIG, format_of, is_adapter_alone
 from rmtbase.models._torch_route import Network
 from rmtbase.parameters import require_text
 
@@ -40,6 +43,8 @@ def open_model(
     family: str | None = None,
     config: Any = None,
     name: str | None = None,
+    adapter: str | None = None,
+    base: str | Path | None = None,
     inputs: Mapping[str, Any] | None = None,
 ) -> Model:
     """Open a trained model. Configuration and headers are read and checked; weights are read when asked for.
@@ -60,6 +65,10 @@ def open_model(
         config: of a model in memory, its sizes by the words of the family's config.json, ``{"n_head": 12}`` say, or a
             configuration of transformers. The tensors show all sizes but the number of heads.
         name: what to call a model in memory.
+        adapter: of a folder with a low-rank adapter, as PEFT saves it: ``"delta"``, its updates by themselves, which is
+            what a folder without a model is opened as; ``"merged"``, its base with them; ``"base"``, without them.
+        base: the base of an adapter, a folder or a name, whose revision and subfolder are then meant; by default the
+            model in the adapter's own folder.
         inputs: of the forward of a module of one's own, by name, of two tokens or more, ``{"x": tokens}`` say. Its
             attention is then found by running it on noise in place of its weights, and left as it is. A module of
             transformers whose type is none of ``supported_architectures`` is read in this way without any.
@@ -89,23 +98,67 @@ def open_model(
         raise ParameterError(
             "model", found, "a folder, the name of a model on the hub, or 'demo'; or a module of torch or a state dict"
         )
+    if adapter is not None or base is not None or _is_adapter(model):
+        return _open_adapter(Path(model), revision, subfolder, adapter, base)
+    return _open_stored(model, revision, subfolder)
+
+
+def _open_stored(
+    model: str | Path,
+    revision: str | None,
+    subfolder: str | None,
+    adapted: Callable[[Checkpoint], Checkpoint] | None = None,
+) -> Model:
+    """The bundled model, one in a folder, or one of the hub; with its tensors as an adapter has them."""
     if model == "demo":
         folder, revision = demo_checkpoint(revision)
-        return Model.from_folder(folder, "demo", revision)
+        return Model.from_folder(folder, "demo", revision, adapted=adapted)
     folder = existing_folder(model)
     if folder is not None:
-        return _open_folder(folder, revision, subfolder)
+        return _open_folder(folder, revision, subfolder, adapted)
     file = None if isinstance(model, Path) else HUB_GGUF.fullmatch(model)
     if file is not None and subfolder is None:
         path = fetch_file(file["model"], file["file"], revision)
-        return Model.from_folder(path, model, revision or "main", (f"hub commit {path.parent.name}",))
+        commit = (f"hub commit {path.parent.name}",)
+        return Model.from_folder(path, str(model), revision or "main", commit, adapted=adapted)
     if isinstance(model, Path) or not HUB_ID.fullmatch(model):
         raise MissingCheckpointFileError(_expand(Path(model)))
     name = hub_id(model)
     folder = fetch_checkpoint(name, revision, subfolder)
     notes = (f"hub commit {folder.name}",)  # the hub's cache names the folder after the commit
     inside, called = (folder, name) if subfolder is None else (folder / subfolder, f"{name}/{subfolder}")
-    return Model.from_folder(inside, called, revision or "main", notes)
+    return Model.from_folder(inside, called, revision or "main", notes, adapted)
+
+
+def _is_adapter(model: str | Path) -> bool:
+    folder = None if model == "demo" else existing_folder(model)
+    return folder is not None and is_adapter_alone(folder)
+
+
+def _open_adapter(
+    model: Path, revision: str | None, subfolder: str | None, way: str | None, base: str | Path | None
+) -> Model:
+    """An adapter's updates, or its base with or without them."""
+    folder = existing_folder(model)
+    way = way or ("delta" if base is None else "merged")
+    if way not in WAYS:
+        raise ParameterError("adapter", way, f"one of {', '.join(WAYS)}")
+    if folder is None or not (folder / ADAPTER_CONFIG).is_file():
+        raise ParameterError("adapter", way, f"the folder of an adapter, with {ADAPTER_CONFIG}, as the model")
+    if way == "delta":
+        for name, value in {"base": base, "revision": revision, "subfolder": subfolder}.items():
+            if value is not None:
+                raise ParameterError(name, str(value), "none beside the updates alone, which have no base")
+        return Model.of_updates(Adapter.open(folder), folder.resolve().name)
+    if base is None and is_adapter_alone(folder):
+        raise ParameterError("base", None, f"the base model of the adapter, which {folder.name} does not hold")
+    change = Adapter.open(folder).merged if way == "merged" else _unchanged
+    opened = _open_stored(folder if base is None else base, revision, subfolder, change)
+    return opened if way == "base" or base is None else replace(opened, name=f"{opened.name} + {folder.resolve().name}")
+
+
+def _unchanged(checkpoint: Checkpoint) -> Checkpoint:
+    return checkpoint
 
 
 def _is_in_memory(model: object) -> TypeGuard[Mapping[Any, Any] | torch.nn.Module]:
@@ -209,7 +262,9 @@ def _require_subfolder(model: object, subfolder: str) -> None:
         raise ParameterError("subfolder", subfolder, "the name of a folder within the checkpoint's, as 'text_encoder'")
 
 
-def _open_folder(path: Path, revision: str | None, subfolder: str | None) -> Model:
+def _open_folder(
+    path: Path, revision: str | None, subfolder: str | None, adapted: Callable[[Checkpoint], Checkpoint] | None
+) -> Model:
     if subfolder is not None:
         path = path / subfolder
         if not path.is_dir():
@@ -219,7 +274,7 @@ def _open_folder(path: Path, revision: str | None, subfolder: str | None) -> Mod
             raise ParameterError("revision", revision, "none for a file: pass the file of that revision")
     else:
         require_checkpoint_folder(path, revision)
-    return Model.from_folder(path, path.resolve().name)
+    return Model.from_folder(path, path.resolve().name, adapted=adapted)
 
 
 def _is_whole_model(path: Path) -> bool:

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Mapping
 from itertools import islice
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from rmtbase.errors import CheckpointError, MissingCheckpointFileError
 from rmtbase.models._files import read_json_object
 from rmtbase.shown import quoted, shown
 
-_ADAPTER_CONFIG = "adapter_config.json"
-_ADAPTER_WEIGHTS = ("adapter_model.safetensors", "adapter_model.bin")
+ADAPTER_CONFIG = "adapter_config.json"
+ADAPTER_WEIGHTS = ("adapter_model.safetensors", "adapter_model.bin")
 _MOST_FILES = 10_000  # looked at
 _LISTED, _LONGEST_NAME = 6, 60
 
@@ -156,26 +157,22 @@ def format_that_begins(content: bytes) -> Format | None:
     return next((kind for start, kind in _BEGINNINGS.items() if content.startswith(start)), None)
 
 
-def refuse_other_formats(folder: Path) -> None:
-    """Raise where a folder holds an adapter, or no configuration, with what it holds.
+def refuse_other_formats(folder: Path, beside_adapter: bool = False) -> None:
+    """Raise where a folder holds an adapter, unless it may, or no configuration, with what it holds.
 
     Raises:
         CheckpointError: the configuration of an adapter is there, beside a model or without one; or the weights of an
             adapter beside those of a model.
         MissingFileError: there is no ``config.json``.
     """
-    path = folder / _ADAPTER_CONFIG
-    if os.path.lexists(path):
-        adapter = read_json_object(path)
-        base, kind = adapter.get("base_model_name_or_path"), adapter.get("peft_type")
-        of = f" of the base model {quoted(base)}" if isinstance(base, str) and base else ""
-        name = f"a {shown(kind, _LONGEST_NAME)} adapter" if isinstance(kind, str) else "an adapter"
+    path = folder / ADAPTER_CONFIG
+    if os.path.lexists(path) and not beside_adapter:
         raise CheckpointError(
             folder,
-            f"holds {name}{of} ({_ADAPTER_CONFIG}), which changes that model's weights; expected {MERGED}, or the base "
-            "model alone",
+            f"holds {adapter_in_words(read_json_object(path))} ({ADAPTER_CONFIG}), which changes that model's weights; "
+            f"expected {MERGED}, or the base model alone; or say which by adapter: delta, merged or base",
         )
-    for weights in _ADAPTER_WEIGHTS:
+    for weights in () if beside_adapter else ADAPTER_WEIGHTS:
         if os.path.lexists(folder / weights) and any(os.path.lexists(folder / name) for name in _WEIGHTS):
             raise CheckpointError(
                 folder,
@@ -184,6 +181,19 @@ def refuse_other_formats(folder: Path) -> None:
             )
     if folder.is_dir() and not os.path.lexists(folder / "config.json"):
         raise missing_file(folder, "config.json")
+
+
+def adapter_in_words(config: Mapping[str, Any]) -> str:
+    """What its configuration says that an adapter is, and of which model."""
+    base, kind = config.get("base_model_name_or_path"), config.get("peft_type")
+    of = f" of the base model {quoted(base)}" if isinstance(base, str) and base else ""
+    return (f"a {shown(kind, _LONGEST_NAME)} adapter" if isinstance(kind, str) else "an adapter") + of
+
+
+def is_adapter_alone(folder: Path) -> bool:
+    """Whether a folder holds an adapter, and no model beside it."""
+    beside = ("config.json", *_WEIGHTS)
+    return os.path.lexists(folder / ADAPTER_CONFIG) and not any(os.path.lexists(folder / name) for name in beside)
 
 
 def missing_file(folder: Path, name: str) -> MissingCheckpointFileError:

@@ -568,20 +568,15 @@ def stored_rows(
     shape = list(shapes[weight.name])
     while len(shape) > 2 and shape[-1] == 1:
         shape.pop()
-    batch, output = np.divmod(outputs, weight.n_outputs)
-    at = weight.offset + batch * weight.batch + output * weight.output
+    at = weight.starts.numpy()[outputs]
     for axes in range(1, len(shape)):
-        if weight.input == 1 and prod(shape[-axes:]) == weight.n_inputs and not np.any(at % weight.n_inputs):
+        if weight.step == 1 and prod(shape[-axes:]) == weight.n_inputs and not np.any(at % weight.n_inputs):
             return [(_sites.Tensor(weight.name, n_inputs=axes), np.arange(len(at)), at // weight.n_inputs)]
     for skipped in (0, 1):
         one = shape[skipped:]
         index, within = np.divmod(at, prod(one))
         for axes in range(1, len(one)):
-            if (
-                weight.input == prod(one[axes:])
-                and prod(one[:axes]) == weight.n_inputs
-                and np.all(within < weight.input)
-            ):
+            if weight.step == prod(one[axes:]) and prod(one[:axes]) == weight.n_inputs and np.all(within < weight.step):
                 each = ((number, np.flatnonzero(index == number)) for number in np.unique(index).tolist())
                 return [
                     (_sites.Tensor(weight.name, True, number if skipped else None, axes), among, within[among])

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 from zlib import crc32
 
 import torch
@@ -69,16 +69,25 @@ class Origin:
 
 @dataclass(frozen=True)
 class Weight:
-    """How a map's weight lies in its parameter: entry (n, o, i) at offset + n · batch + o · output + i · input."""
+    """How a map's weight lies in its parameter: that of output o and input i at ``starts[o]`` + i · ``step``."""
 
     name: str
-    offset: int
-    batch: int
-    output: int
-    input: int
-    n_batch: int
-    n_outputs: int
+    starts: Tensor
+    step: int
     n_inputs: int
+
+
+class _Copy(NamedTuple):
+    """A parameter's entries, copied in the order of these axes."""
+
+    shape: tuple[int, ...]
+    stride: tuple[int, ...]
+    offset: int
+
+    def addresses(self, places: Tensor) -> Tensor:
+        """Where the entries at these places of the copy lie in the parameter."""
+        each = torch.unravel_index(places, self.shape)
+        return self.offset + sum((one * step for one, step in zip(each, self.stride, strict=True)), torch.tensor(0))
 
 
 @dataclass
@@ -153,8 +162,8 @@ class RealMaps(Protocol):
         """Whether the map of this weight is to be computed."""
         ...
 
-    def apply(self, name: str, given: Tensor, weight: Tensor, origin: Origin) -> Tensor:
-        """Of the input (tokens, inputs), from an origin, and the meta tensor (inputs, outputs)."""
+    def apply(self, name: str, given: Tensor, laid: Callable[[Tensor], Tensor], origin: Origin) -> Tensor:
+        """Of the input (tokens, inputs), from an origin; ``laid`` makes (inputs, outputs) of the flat parameter."""
         ...
 
     def met(self, product: str, left: Tensor, right: Tensor) -> None:
@@ -189,7 +198,8 @@ class ForwardPass(TorchDispatchMode):
         self.outputs: dict[str, Contraction] = {}
         self.modules: list[tuple[str, int]] = [("", 0)]
         self.entered: set[str] = set()
-        self._names = names
+        self._names = dict(names)
+        self._copies: dict[int, _Copy] = {}
         self._numbers = numbers
         self._tagged = tagged
         self._neutral = neutral
@@ -263,6 +273,10 @@ class ForwardPass(TorchDispatchMode):
             copied = name == "_to_copy" or (name == "clone" and given[0].is_contiguous())
             copied = copied and given[0].is_floating_point()  # the same parameter, wherever and of whatever type
             result = given[0].detach() if copied else func(*args, **kwargs)
+            if name == "clone" and not copied and _storage(given[0]) in self._names and result.is_contiguous():
+                self._names[_storage(result)] = self._names[_storage(given[0])]
+                one = given[0]
+                self._copies[_storage(result)] = _Copy(tuple(one.shape), one.stride(), one.storage_offset())
         elif any(stored):
             marks = frozenset(
                 Mark("gain" if name.startswith(("mul", "div")) else "bias", self._names[_storage(tensor)])
@@ -362,29 +376,20 @@ class ForwardPass(TorchDispatchMode):
         shape = (*given.shape[:-1], weight.shape[-1])
         held = self._names.get(_storage(weight))
         key = self._key(f"linear {held or ''}")
-        n_batch = weight.shape[0] if weight.ndim == 3 else 1
         origin = self.origin(given)
         if given.shape[-1] != weight.shape[-2]:
             raise ValueError(f"{given.shape[-1]} inputs of {held or 'a map'} of {weight.shape[-2]}")
         if held is None:
             return self.declare(_noise(key, shape), Origin(content=origin.content, born=self._clock))
         if self._real is not None and self._real.holds(held):
-            result = self._real.apply(held, given, weight, origin)
+            result = self._real.apply(held, given, lambda flat: self._laid(flat, weight), origin)
             return self.declare(result, Origin(origin.content, True, marks, born=self._clock, maps=frozenset({held})))
-        batch = weight.stride(0) if weight.ndim == 3 and n_batch > 1 else 0
-        n_rows = weight.shape[-1] * (n_batch if batch else 1)
+        lies = self._lies(held, weight)
+        if lies is None:
+            return self.declare(_noise(key, shape), Origin(content=origin.content, born=self._clock))
+        n_rows = len(lies.starts)
         first = self._numbers.of(key, n_rows)
         rows = _values(key, n_rows)
-        lies = Weight(
-            held,
-            weight.storage_offset(),
-            batch,
-            weight.stride(-1),
-            weight.stride(-2),
-            n_batch if batch else 1,
-            weight.shape[-1],
-            weight.shape[-2],
-        )
         self.linears[key] = Linear(lies, first, rows, given[..., :_KEPT, :].clone(), origin, marks)
         sent = rows * self._tags(first, n_rows)
         if weight.ndim == 3:
@@ -392,6 +397,30 @@ class ForwardPass(TorchDispatchMode):
         result = (tokens(given.shape[-2])[:, None] * sent).expand(shape).clone()
         maps = frozenset({held})
         return self.declare(result, Origin(origin.content, True, marks, born=self._clock, maps=maps))
+
+    def _lies(self, name: str, weight: Tensor) -> Weight | None:
+        """Where (inputs, outputs), or several of them, lie in their parameter; None where not at even steps."""
+        several = weight.ndim == 3 and weight.stride(0) > 0 and weight.shape[0] > 1
+        rows = weight.storage_offset() + torch.arange(weight.shape[-1]) * weight.stride(-1)
+        if several:
+            rows = (torch.arange(weight.shape[0]) * weight.stride(0))[:, None] + rows
+        n_inputs, step = weight.shape[-2:][0], weight.stride(-2)
+        starts = rows.flatten()
+        copied = self._copies.get(_storage(weight))
+        if copied is not None:
+            ends = copied.addresses(starts + (n_inputs - 1) * step)
+            starts, second = copied.addresses(starts), copied.addresses(starts + min(1, n_inputs - 1) * step)
+            step = int(second[0] - starts[0])
+            if not torch.equal(ends - starts, torch.full_like(starts, (n_inputs - 1) * step)):
+                return None
+        return Weight(name, starts, step, n_inputs)
+
+    def _laid(self, flat: Tensor, weight: Tensor) -> Tensor:
+        """A parameter's entries as the weight has them."""
+        copied = self._copies.get(_storage(weight))
+        if copied is not None:
+            flat = flat.as_strided(copied.shape, copied.stride, copied.offset).flatten()
+        return flat.as_strided(weight.shape, weight.stride(), weight.storage_offset())
 
     def _convolve(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Tensor:
         given, weight, bias, *_, groups = args

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -93,7 +93,7 @@ class _Proof:
         """Those of queries and keys."""
         return name in self._of_site
 
-    def apply(self, name: str, given: Tensor, weight: Tensor, origin: Origin) -> Tensor:
+    def apply(self, name: str, given: Tensor, laid: Callable[[Tensor], Tensor], origin: Origin) -> Tensor:
         """With noise in place of what the site reads, two tokens in turn."""
         if not (origin.maps and origin.maps <= self._of_site[name]):  # else a factor before it
             width = given.shape[-1]
@@ -102,9 +102,7 @@ class _Proof:
             given = noise[torch.arange(given.shape[-2]) % 2].expand(given.shape)
         matrix = self._stored[name].evaluate(self._read)  # as it is stored, or rows of what is
         values = np.ascontiguousarray(matrix, dtype=np.float64)
-        return given @ torch.from_numpy(values).flatten().as_strided(
-            weight.shape, weight.stride(), weight.storage_offset()
-        )
+        return given @ laid(torch.from_numpy(values).flatten())
 
     def met(self, product: str, left: Tensor, right: Tensor) -> None:
         """Compare the site whose product it is."""

@@ -153,7 +153,7 @@ class Sizes:
         return self.number(self._entry.scale)
 
     def number(self, text: str | None) -> float | None:
-        """A number as the table words it: factors, with ``^-0.5`` behind one whose inverse root it is; None for None."""
+        """A number as the table words it: factors, with ``^-0.5`` behind one whose inverse root it is."""
         if text is None:
             return None
         total = 1.0

@@ -16,7 +16,8 @@ from typing import Any
 
 import torch
 import transformers
-from torch import Tensor as TorchTensor, nn
+from torch import Tensor as TorchTensor
+from torch import nn
 from transformers.conversion_mapping import get_model_conversion_mapping
 from transformers.core_model_loading import WeightConverter, WeightRenaming, dot_natural_key, rename_source_key
 

@@ -43,6 +43,9 @@ _TORCH_NAMES = (
 )
 
 _FINEST = {"F64": 2.0**-149, "F32": 2.0**-149, "BF16": 2.0**-133, "F16": 2.0**-24}  # float64 is rounded to float32
+DIGITS: Mapping[str, int] = MappingProxyType({"BF16": 8, "F16": 11})
+"""Binary digits of the types that have fewer than float32."""
+
 _STEPS = 64  # the largest of weights that are a few steps
 _STEPS_OF_SIGMA = 15  # their standard deviation, where they are Gaussian
 

@@ -7,7 +7,7 @@ and run a few times on noise (:mod:`rmtbase.models._probe_forward`): seconds, an
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path

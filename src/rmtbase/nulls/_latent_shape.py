@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from dataclasses import asdict, dataclass
 
 import numpy as np
 from jaxtyping import Float
 from numpy.typing import ArrayLike
 
 
-class LatentShape(NamedTuple):
+@dataclass(frozen=True)
+class LatentShape:
     """W_Q = W_UQ W_DQ, or one matrix, and W_K = [W_UK W_DKV; W_KR], which meets it in d_nope and d_rope dimensions.
 
     W_DQ, W_DKV and W_KR are shared by all heads of a layer, so that p-values of its heads depend on each other, as
@@ -32,7 +33,7 @@ class LatentShape(NamedTuple):
     q_rank: int | None = None
 
     def __str__(self) -> str:
-        return "latent attention ({})".format(", ".join(f"{name} {n}" for name, n in self._asdict().items() if n))
+        return "latent attention ({})".format(", ".join(f"{name} {n}" for name, n in asdict(self).items() if n))
 
     @property
     def dims(self) -> tuple[int, ...]:

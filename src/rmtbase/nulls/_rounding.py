@@ -76,4 +76,4 @@ def change_sigma(first: ArrayLike, second: ArrayLike, dtype: DTypeLike) -> float
     def excess(sigma: float) -> float:
         return sigma**2 + difference_rounding_variance(one, other, sigma, dtype) - square
 
-    return float(brentq(excess, 0.0, np.sqrt(square)))
+    return brentq(excess, 0.0, np.sqrt(square))  # type: ignore[return-value]  # without full_output a number

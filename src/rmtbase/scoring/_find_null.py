@@ -87,8 +87,7 @@ def find_null(null: str, baseline: xr.Dataset | Path | str | None, wanted: Wante
             outside its domain.
         TableError, MissingFileError: ``baseline`` is no baseline table.
     """
-    latent = isinstance(wanted.dims, LatentShape)
-    dims = wanted.dims.dims if latent else wanted.dims
+    dims = wanted.dims.dims if isinstance(wanted.dims, LatentShape) else wanted.dims
     name, rank = rank_name(dims), min(dims)
     if rank < 2:
         scale = "estimated" if null == "gaussian" else "kept"
@@ -96,7 +95,7 @@ def find_null(null: str, baseline: xr.Dataset | Path | str | None, wanted: Wante
     if null == "haar" and len(dims) == 2:
         what = "no rotation changes the singular values of one factor"
         raise ParameterError("null", null, f"'gaussian' or 'permutation': {what}")
-    if null == "permutation" and (latent or len(dims) > 3):
+    if null == "permutation" and len(dims) > 3:
         what = "W_Q and W_K are products of matrices, and their elements no weights to shuffle"
         raise ParameterError("null", null, f"'gaussian' or 'haar': {what}")
     require_seed(wanted.seed)

@@ -39,7 +39,7 @@ class _Followed(NamedTuple):
 class _Part(NamedTuple):
     """Some rows of each head: for each of them a matrix and its rows, and what all of these are multiplied by."""
 
-    outer: list[tuple[Expression | _Transposed, Int[np.ndarray, " row"]]]
+    outer: Sequence[tuple[Expression | _Transposed, Int[np.ndarray, " row"]]]
     inner: tuple[Expression, ...]
 
     @property
@@ -100,10 +100,10 @@ def head_sigmas(
         first, *others = (of_part(of[0]) for of in parts)
         return (*(first[::-1] if others else first), *(sigma for one in others for sigma in one)), None
     (query,), (latent, rotated) = _of_latent_attention(site, names, parts)
-    of_latent, (of_rotated,) = of_part(latent), of_part(rotated)
+    (of_up, of_down), (of_rotated,) = of_part(latent), of_part(rotated)
     shape = head_dims(site, names, shapes)
     assert isinstance(shape, LatentShape)  # it has two parts
-    return (*of_part(query), *of_latent), shape.rope_ratio(*of_latent, of_rotated)
+    return (*of_part(query), of_up, of_down), shape.rope_ratio(of_up, of_down, of_rotated)
 
 
 def _of_latent_attention(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -69,7 +69,7 @@ class LatentNull:
     def record(self) -> dict[str, object]:
         """What provenance says of it."""
         return {
-            "latent_attention": self.shape._asdict(),
+            "latent_attention": asdict(self.shape),
             "draws": self.draws,
             "seed": self.seed,
             "key": "fold_in(fold_in(key(seed), crc32(ensemble at rope_ratio=1.0)), draw)",
@@ -114,7 +114,7 @@ class LatentNull:
 
         ratios = np.exp(_STEP * nodes).tolist()
         return simulate_latent_attention(
-            latent_attention(**self.shape._asdict()), ratios, self.draws, self.seed, progress
+            latent_attention(**asdict(self.shape)), ratios, self.draws, self.seed, progress
         )
 
 

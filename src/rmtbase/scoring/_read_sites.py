@@ -1,4 +1,7 @@
-"""Reading a model, layer by layer: the spectrum and the scale of every head by every circuit."""
+"""Reading a model, layer by layer: the spectrum and the scale of every head by every circuit.
+
+A site's factors are read while the heads of the one before are being solved.
+"""
 
 from __future__ import annotations
 
@@ -38,12 +41,11 @@ class SiteSpectra(NamedTuple):
     sigmas: tuple[Float[np.ndarray, " head"], ...]
 
 
-class _Reduced(NamedTuple):
-    """One factor of heads: its triangles, its scales, and which triangles were had by orthogonal transformations."""
+class _Solved(NamedTuple):
+    """Some heads of one site by every circuit, and which of its factors were factorised orthogonally."""
 
-    triangles: Float[np.ndarray, "head _ _"]
-    sigma: Float[np.ndarray, " head"]
-    orthogonal: Bool[np.ndarray, " head"]
+    spectra: Mapping[Circuit, SiteSpectra]
+    orthogonal: Bool[np.ndarray, " factor"]
 
 
 def require_circuits(model: WeightMatrices, wanted: Sequence[str]) -> tuple[Circuit, ...]:
@@ -85,111 +87,101 @@ def read_factors(
 
 def read_sites(
     model: WeightMatrices, circuits: Sequence[Circuit], scorer: MatrixScorer | None, progress: Progress
-) -> ReadSites:
+) -> tuple[dict[Circuit, dict[int, SiteSpectra]], dict[str, int]]:
     """The spectra of all heads, and the scores of all matrices, in one pass through the checkpoint, layer by layer.
 
-    A layer is read while those before it are being solved: no more than the factors of two are held. A head's values
-    are the same to the bit in whatever company.
+    Returns:
+        For each circuit, by the index of a site, what :func:`read_factors` would give there, as spectra. And how many
+        factors were factorised through their Gram matrix, and how many orthogonally: see ``linalg.triangles``.
     """
     advance = progress.bar("reading layers", len(model.layers))
     places = {site.place: index for index, site in enumerate(model.sites)}
-    has = {circuit: frozenset(sites_of(model, circuit)) for circuit in circuits}
-    found = ReadSites({circuit: {} for circuit in circuits}, {"gram_matrix": 0, "orthogonal": 0})
+    found: dict[Circuit, dict[int, SiteSpectra]] = {circuit: {} for circuit in circuits}
+    ways = {"gram_matrix": 0, "orthogonal": 0}
     with ThreadPoolExecutor(available_cores()) as pool:
-        warned = pool.submit(lambda: model.warnings)  # kept by the model: its digests are made meanwhile
-        before: _Submitted | None = None
-
-        def finish(submitted: _Submitted | None) -> None:
-            if submitted is not None:
-                for circuit, spectra in submitted.spectra(pool):
-                    _require_range(model, submitted.site, circuit, spectra)
-                    found.spectra[circuit][submitted.site] = spectra
-                found.count(submitted)
-
+        warned = pool.submit(lambda: model.warnings)  # which the model keeps: its tensors are hashed meanwhile
+        solved = _solved(model, circuits, pool)
         for layer, place in enumerate(model.layers):
             if place in places:
-                site = places[place]
-                here = [circuit for circuit in circuits if site in has[circuit]]
-                submitted = _Submitted(site, here, dict(_submit(model, site, layer, here, pool)))
-                finish(before)
-                before = submitted
+                site, (spectra, orthogonal) = places[place], next(solved)
+                for circuit, one in spectra.items():
+                    _require_range(model, site, circuit, one)
+                    found[circuit][site] = one
+                ways["orthogonal"] += int(orthogonal.sum())
+                ways["gram_matrix"] += int((~orthogonal).sum())
             if scorer is not None:
                 for component in model.components:
                     if model.has(layer, component):
                         scorer.add(layer, component, model.matrix(layer, component))
             advance(1)
-        finish(before)
         warned.result()
-    return found
+    return found, ways
 
 
-class ReadSites(NamedTuple):
-    """What was read of all sites.
+def _solved(model: WeightMatrices, circuits: Sequence[Circuit], pool: Executor) -> Iterator[_Solved]:
+    """One site after the other, each read while the pool solves the one before: the factors of two are held."""
+    has = {circuit: frozenset(sites_of(model, circuit)) for circuit in circuits}
+    before: list[Future[_Solved]] = []
+    for site in range(len(model.sites)):
+        parts = _submit(model, site, [circuit for circuit in circuits if site in has[circuit]], pool)
+        if before:
+            yield _joined(before)
+        before = parts
+    yield _joined(before)
 
-    Attributes:
-        spectra: for each circuit, by the index of a site, what :func:`read_factors` would give there, as spectra.
-        ways: how many factors were factorised in which way, see :func:`rmtbase.linalg.triangles`.
+
+def _submit(model: WeightMatrices, site: int, circuits: Sequence[Circuit], pool: Executor) -> list[Future[_Solved]]:
+    """A few heads at a time, with their key heads: for one small matrix NumPy does not let go of the interpreter."""
+    layer = model.layers.index(model.sites[site].place)
+    factors = list(dict.fromkeys(factor for circuit in circuits for factor in circuit.factors))
+    least = [model.least_sigma(layer, f"attention_{factor.name}") for factor in factors]
+    weights = [_READS[factor.name](model, site) for factor in factors]
+    groups = min(map(len, weights))
+    n_parts = min(groups, max(1, max(map(len, weights)) // _HEADS_PER_PART))
+    by_group = [one.reshape(groups, -1, *one.shape[1:]) for one in weights]
+    return [
+        pool.submit(_solve, circuits, dict(zip(factors, zip(part, least, strict=True), strict=True)))
+        for part in zip(*(np.array_split(one, n_parts) for one in by_group), strict=True)
+    ]
+
+
+def _solve(
+    circuits: Sequence[Circuit], factors: Mapping[Factor, tuple[Float[np.ndarray, "group head rank width"], float]]
+) -> _Solved:
+    reduced = {factor: triangles(weights) for factor, (weights, _) in factors.items()}
+    scales = {
+        factor: _sigma(reduced[factor].r, weights.shape[-1], least) for factor, (weights, least) in factors.items()
+    }
+    spectra = {}
+    for circuit in circuits:
+        each = [reduced[factor].r for factor in circuit.factors]
+        values = core_singular_values(core_of_triangles(*each) if len(each) > 1 else each[0])
+        sigmas = [np.broadcast_to(scales[factor], values.shape[:2]).reshape(-1) for factor in circuit.factors]
+        values = values.reshape(-1, values.shape[-1])
+        values[np.any([sigma == 0 for sigma in sigmas], axis=0)] = 0.0
+        spectra[circuit] = SiteSpectra(values, tuple(sigmas))
+    return _Solved(spectra, np.concatenate([one.orthogonal.reshape(-1) for one in reduced.values()]))
+
+
+def _sigma(r: Float[np.ndarray, "... _ rank"], width: int, least: float) -> Float[np.ndarray, "..."]:
+    """σ̂ = √(‖W‖_F² / (rank · width)) of factors from their triangles, which have their norms.
+
+    0 where weights are so small that what is stored of them is rounding, and not their shape.
     """
-
-    spectra: dict[Circuit, dict[int, SiteSpectra]]
-    ways: dict[str, int]
-
-    def count(self, submitted: _Submitted) -> None:
-        """Add the factors of a site."""
-        for futures in submitted.factors.values():
-            for part in futures:
-                orthogonal = part.result().orthogonal
-                self.ways["orthogonal"] += int(orthogonal.sum())
-                self.ways["gram_matrix"] += int((~orthogonal).sum())
+    sigma = np.sqrt(np.einsum("...ij,...ij->...", r, r) / (r.shape[-1] * width))
+    return np.where(sigma < least, 0.0, sigma)
 
 
-class _Submitted(NamedTuple):
-    """A site whose factors are being reduced, some heads at a time."""
-
-    site: int
-    circuits: Sequence[Circuit]
-    factors: Mapping[Factor, list[Future[_Reduced]]]
-
-    def spectra(self, pool: Executor) -> Iterator[tuple[Circuit, SiteSpectra]]:
-        """Of each circuit, when all are there."""
-        whole = {
-            factor: _Reduced(*map(np.concatenate, zip(*(part.result() for part in parts), strict=True)))
-            for factor, parts in self.factors.items()
-        }
-        for circuit in self.circuits:
-            yield circuit, _spectra([whole[factor] for factor in circuit.factors], pool)
-
-
-def _submit(
-    model: WeightMatrices, site: int, layer: int, circuits: Sequence[Circuit], pool: Executor
-) -> Iterator[tuple[Factor, list[Future[_Reduced]]]]:
-    """Each factor that some circuit needs, read and given to the pool."""
-    for factor in dict.fromkeys(factor for circuit in circuits for factor in circuit.factors):
-        weights = _READS[factor.name](model, site)
-        least = model.least_sigma(layer, f"attention_{factor.name}")
-        yield factor, [pool.submit(_reduce, part, least) for part in _parts(weights)]
-
-
-def _reduce(factors: Float[np.ndarray, "head rank width"], least: float) -> _Reduced:
-    """The triangles of some heads, and σ̂ = √(‖W‖_F² / (d h)), which they have: 0 where what is stored is rounding."""
-    r, orthogonal = triangles(factors)
-    sigma = np.sqrt(np.einsum("...ij,...ij->...", r, r) / (factors.shape[-2] * factors.shape[-1]))
-    return _Reduced(r, np.where(sigma < least, 0.0, sigma), orthogonal)
-
-
-def _spectra(factors: Sequence[_Reduced], pool: Executor) -> SiteSpectra:
-    n_heads = max(len(one.sigma) for one in factors)
-    each = [_Reduced(*(np.repeat(part, n_heads // len(part), axis=0) for part in one)) for one in factors]
-    core = core_of_triangles(*(one.triangles for one in each)) if len(each) > 1 else each[0].triangles
-    values = np.concatenate(list(pool.map(core_singular_values, _parts(core))))
-    sigmas = tuple(one.sigma for one in each)
-    values[np.any([sigma == 0 for sigma in sigmas], axis=0)] = 0.0
-    return SiteSpectra(values, sigmas)
-
-
-def _parts(stack: Float[np.ndarray, "head ..."]) -> list[Float[np.ndarray, "head ..."]]:
-    """A few heads at a time: for one small matrix NumPy does not let go of the interpreter."""
-    return np.array_split(stack, max(1, len(stack) // _HEADS_PER_PART))
+def _joined(parts: Sequence[Future[_Solved]]) -> _Solved:
+    each = [part.result() for part in parts]
+    spectra = {
+        circuit: SiteSpectra(
+            np.concatenate([one.spectra[circuit].singular_values for one in each]),
+            tuple(map(np.concatenate, zip(*(one.spectra[circuit].sigmas for one in each), strict=True))),
+        )
+        for circuit in each[0].spectra
+    }
+    return _Solved(spectra, np.concatenate([one.orthogonal for one in each]))
 
 
 def _require_range(model: WeightMatrices, site: int, circuit: Circuit, spectra: SiteSpectra) -> None:

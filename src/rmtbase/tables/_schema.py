@@ -89,7 +89,6 @@ _BIN = ("case", "bin")
 _density = partial(Variable, _BIN, units="1/lambda")
 _density_of_elements = partial(Variable, _BIN, units="1/w")
 _SAMPLE = "sample"  # what a table made with ``keep_sample = false`` lacks
-_NULL = "null"  # what a table that was not made for a null lacks
 
 BASELINE_SCHEMA: dict[str, Variable] = {
     "d_model": Variable(_CASE, "width of the residual stream d", SIZE),
@@ -177,18 +176,9 @@ SPECTRA_SCHEMA: dict[str, Variable] = {
     "density_law": _density("bin average of the limiting law's density, NaN where none is known", NON_NEGATIVE_OR_NAN),
     "edge_lower": Variable(_CASE, "lower edge of the limiting law, NaN where none is known", SPREAD),
     "edge_upper": Variable(_CASE, "upper edge of the limiting law, NaN where none is known", SPREAD),
-    "scale_estimate": Variable(
-        ("case", "draw"),
-        "each draw's own estimate of the product of its factors' sigma^2",
-        POSITIVE,
-        part=_NULL,
-    ),
-    "eigenvalue_quantile_self_normalized": Variable(
-        (*_INDEX, "probability"),
-        "quantile of the ordered eigenvalue over its draw's scale_estimate; padded with NaN from the rank on",
-        RISING,
-        part=_NULL,
-    ),
+    # What a table that was not made for a null lacks.
+    "scale_estimate": Variable(("case", "draw"), "each draw's own estimate of prod sigma^2", POSITIVE, part="null"),
+    "eigenvalue_quantile_self_normalized": replace(BASELINE_SCHEMA["eigenvalue_quantile_self_normalized"], part="null"),
 }
 """The variables of a table of spectra of any ensemble: λ of the raw matrix, each factor as the ensemble draws it. Each
 parameter of the ensemble is a coordinate of its own, ``parameter_depth(case)`` say."""

@@ -1,0 +1,326 @@
+"""Low-rank adapters as PEFT saves them: their updates as a model of their own, or merged into their base.
+
+An adapter changes the weight W of a module by ΔW = s B A, with A (r, d_in), B (d_out, r) and s = α/r, or α/√r where it
+is rank-stabilised (rsLoRA). DoRA then brings each row of W + ΔW to a norm of its own: m_i (W + ΔW)_i / ‖(W + ΔW)_i‖.
+
+Source: E. J. Hu et al., arXiv:2106.09685; D. Kalajdzievski, arXiv:2312.03732 (rsLoRA); S.-Y. Liu et al.,
+    arXiv:2402.09353 (DoRA); names and settings are those of PEFT, ``peft/tuners/lora``.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from math import sqrt
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Float32
+
+from rmtbase.errors import CheckpointError, ShapeError
+from rmtbase.models._checkpoint import Checkpoint
+from rmtbase.models._files import read_json_object
+from rmtbase.models._other_formats import ADAPTER_CONFIG, ADAPTER_WEIGHTS, MERGED, adapter_in_words
+from rmtbase.models._sites import Expression, Place, Scaled, Site, Tensor
+from rmtbase.models._stored_tensor import CheckpointTensor, DerivedTensor
+from rmtbase.models._tensor_file import TensorEntry
+from rmtbase.shown import quoted, shown
+
+WAYS = ("delta", "merged", "base")
+"""What of an adapter can be opened: its updates, its base with them, its base without."""
+
+_PREFIX = "base_model.model."
+_PART = re.compile(r"(?P<module>.+)\.(?P<part>lora_[AB](?=\.)|lora_magnitude_vector)(\.weight)?", re.DOTALL)
+_LAYER = re.compile(r"(?P<before>.*?)(?P<layer>\d{1,9})\.(?P<name>.+)", re.DOTALL)
+# Settings that are read, or leave the weights as the formula says; all others must be unset.
+_KNOWN = {
+    *("peft_type", "r", "lora_alpha", "use_rslora", "use_dora", "rank_pattern", "alpha_pattern", "fan_in_fan_out"),
+    *("init_lora_weights", "modules_to_save", "bias", "target_modules", "exclude_modules", "layers_to_transform"),
+    *("layers_pattern", "task_type", "auto_mapping", "base_model_name_or_path", "revision", "inference_mode"),
+    *("peft_version", "lora_dropout", "megatron_core", "qalora_group_size", "runtime_config", "eva_config"),
+    *("ensure_weight_tying",),
+}
+_INITIALISED = (True, False, None, "gaussian", "eva")  # those that leave the base as it is
+_PATTERN = re.compile(r"[\w.\\^$|()-]{1,500}")  # without repetitions, so that no pattern takes long
+_SHOWN = 3
+
+
+class Update(NamedTuple):
+    """What an adapter does to one module.
+
+    Attributes:
+        a, b: the names of A (r, d_in) and B (d_out, r) in the adapter's file.
+        scale: s.
+        magnitude: of DoRA the name of m (d_out), or None.
+    """
+
+    a: str
+    b: str
+    scale: float
+    magnitude: str | None
+
+
+@dataclass(frozen=True)
+class Adapter:
+    """A low-rank adapter, of which the headers have been read.
+
+    Attributes:
+        folder: where it is.
+        checkpoint: its tensors.
+        updates: by the module that each changes, in the order of their names.
+        saved: tensors that replace those of the base altogether (``modules_to_save``, biases), by the base's name.
+        transposed: whether its settings say that modules store (d_in, d_out).
+    """
+
+    folder: Path
+    checkpoint: Checkpoint = field(repr=False)
+    updates: Mapping[str, Update] = field(repr=False)
+    saved: Mapping[str, str] = field(repr=False)
+    transposed: bool
+
+    @classmethod
+    def open(cls, folder: Path) -> Adapter:
+        """Read the settings, and check them and the tensors against each other.
+
+        Raises:
+            CheckpointError: or one of its kinds: an adapter of another kind, a setting that is not read, a tensor that
+                belongs to no update, shapes that do not fit each other or the settings.
+        """
+        path = folder / ADAPTER_CONFIG
+        config = read_json_object(path)
+        _require_plain(config, path)
+        weights = next((folder / name for name in ADAPTER_WEIGHTS if os.path.lexists(folder / name)), None)
+        if weights is None:
+            raise CheckpointError(
+                folder,
+                f"holds {adapter_in_words(config)} without its weights; expected {' or '.join(ADAPTER_WEIGHTS)} beside "
+                f"{ADAPTER_CONFIG}, {MERGED}, or the base model alone",
+            )
+        checkpoint = Checkpoint.open(weights)
+        modules: dict[str, dict[str, str]] = {}
+        saved = {}
+        for name in checkpoint.names:
+            checkpoint.require_supported(name)
+            found = _PART.fullmatch(name.removeprefix(_PREFIX))
+            if found:
+                modules.setdefault(found["module"], {})[found["part"]] = name
+            elif _is_saved(name, config):
+                saved[re.sub(r"\.(modules_to_save|base_layer)\.", ".", name.removeprefix(_PREFIX))] = name
+            else:
+                raise CheckpointError(
+                    weights,
+                    f"tensor {quoted(name)} is none that is read of an adapter; expected lora_A and lora_B of modules "
+                    f"with a weight (d_out, d_in), and what modules_to_save and bias name, or {MERGED}",
+                )
+        if not modules:
+            raise CheckpointError(weights, f"holds no tensor lora_A.weight; expected some, or {MERGED}")
+        updates = {module: _update(module, parts, checkpoint, config, path) for module, parts in modules.items()}
+        return cls(folder, checkpoint, updates, saved, config.get("fan_in_fan_out") is True)
+
+    @property
+    def is_dora(self) -> bool:
+        """Whether some rows are brought to a norm of their own."""
+        return any(update.magnitude is not None for update in self.updates.values())
+
+    def delta(self) -> tuple[dict[Place, dict[str, Expression]], tuple[Site, ...], tuple[str, ...]]:
+        """The updates as a model: of each module one head, with W_Q = s Bᵀ and W_K = A, so that W_QK = ΔW.
+
+        Returns:
+            The matrices by place, the sites, and what must be known to read them rightly. The name of a module is its
+            stack, the number in it the layer.
+
+        Raises:
+            CheckpointError: it is DoRA, whose change of the weights is not of low rank.
+        """
+        if self.is_dora:
+            raise CheckpointError(
+                self.folder,
+                "is a DoRA adapter, which rescales whole rows of its base: its change is no product B A by itself; "
+                "expected adapter = merged, with its base",
+            )
+        matrices: dict[Place, dict[str, Expression]] = {}
+        sites = []
+        for place, module in sorted(_places(self.updates).items()):
+            update = self.updates[module]
+            (rank, d_in), (d_out, _) = self.checkpoint.shape(update.a), self.checkpoint.shape(update.b)
+            query: Expression = Scaled(Tensor(update.b, transposed=True), update.scale)
+            key = Tensor(update.a)
+            matrices[place] = {"attention_query": query, "attention_key": key}
+            sites.append(
+                Site(
+                    place=place,
+                    module=module,
+                    n_heads=1,
+                    n_key_heads=1,
+                    d_head=rank,
+                    d_query=d_out,
+                    d_key=d_in,
+                    query=query,
+                    key=key,
+                )
+            )
+        notes = ["updates of an adapter, without its base: W_QK is ΔW = s B A of a module, W_Q = s Bᵀ and W_K = A"]
+        if self.saved:
+            notes.append(f"trained besides, and no low-rank updates: {_some(self.saved)}")
+        return matrices, tuple(sites), tuple(notes)
+
+    def merged(self, base: Checkpoint) -> Checkpoint:
+        """The base with every update in it, as peft's ``merge_and_unload`` makes it, in float64 rounded to float32.
+
+        Raises:
+            CheckpointError: the base has no such tensor, or not of that shape.
+        """
+        changed: dict[str, CheckpointTensor] = {}
+        for name, own in self.saved.items():
+            of_base = self._in_base(base, name)
+            if base.shape(of_base) != self.checkpoint.shape(own):
+                raise ShapeError(self.folder, own, self.checkpoint.shape(own), base.shape(of_base), f"of {base.path}")
+            changed[of_base] = self.checkpoint.tensor(own)
+        turned = {module: self._is_turned(base, module) for module in self.updates}
+        for module, update in self.updates.items():
+            name = self._in_base(base, f"{module}.weight")
+            if turned[module] is None and any(one == (not self.transposed) for one in turned.values()):
+                raise CheckpointError(
+                    self.folder,
+                    f"fan_in_fan_out is {self.transposed}, but other modules are stored the other way, so that the "
+                    f"square {quoted(module)} may be either; expected {MERGED}",
+                )
+            is_turned = self.transposed if turned[module] is None else turned[module]
+            changed[name] = _merged(base, name, self.checkpoint, update, bool(is_turned))
+        note = f"adapter {self.folder.resolve().name} merged in: {len(self.updates)} updates" + (
+            f", and in place of the base's {_some(self.saved)}" if self.saved else ""
+        )
+        return base.replaced((), changed, note)
+
+    def _in_base(self, base: Checkpoint, name: str) -> str:
+        """What the base calls a tensor: it, or the adapter, may have been saved without the head of the model."""
+        parts = name.split(".")
+        shorter = (".".join(parts[start:]) for start in range(len(parts) - 1))
+        found = next((one for one in shorter if one in base), None)
+        longer = [] if found else [one for one in base.names if one.endswith(f".{name}")]
+        if found is None and len(longer) != 1:
+            raise CheckpointError(
+                base.path,
+                f"no tensor {quoted(name)}, which the adapter {self.folder.name} changes; expected the model that it "
+                "was made for",
+            )
+        return found or longer[0]
+
+    def _is_turned(self, base: Checkpoint, module: str) -> bool | None:
+        """Whether the base stores (d_in, d_out), by the shape; None of a square weight."""
+        update, name = self.updates[module], self._in_base(base, f"{module}.weight")
+        expected = self.checkpoint.shape(update.b)[0], self.checkpoint.shape(update.a)[1]
+        found = base.shape(name)
+        if found not in (expected, expected[::-1]):
+            raise ShapeError(base.file(name), name, found, expected, f"of the adapter {self.folder.name}")
+        return None if expected[0] == expected[1] else found != expected
+
+
+def _merged(base: Checkpoint, name: str, adapter: Checkpoint, update: Update, turned: bool) -> DerivedTensor:
+    def make() -> Float32[np.ndarray, "d_out d_in"]:
+        a, b = (adapter.read(one).astype(np.float64) for one in (update.a, update.b))
+        stored = base.read(name).astype(np.float64)
+        total = (stored.T if turned else stored) + update.scale * (b @ a)
+        if update.magnitude is not None:
+            norms = np.linalg.norm(total, axis=1)
+            total *= (adapter.read(update.magnitude).astype(np.float64).ravel() / norms)[:, None]
+        return np.ascontiguousarray(total.T if turned else total).astype(np.float32)
+
+    used = [adapter.tensor(one) for one in (update.a, update.b, update.magnitude) if one is not None]
+    stored = tuple(one for tensor in (base.tensor(name), *used) for one in tensor.stored)
+    return DerivedTensor(TensorEntry("F32", base.shape(name)), stored, make)
+
+
+def _require_plain(config: Mapping[str, Any], path: Path) -> None:
+    if config.get("peft_type") != "LORA":
+        raise CheckpointError(
+            path.parent,
+            f"holds {adapter_in_words(config)}; of adapters those of peft_type LORA are read, expected one, {MERGED}, "
+            "or the base model alone",
+        )
+    for key, value in config.items():
+        if value and key not in _KNOWN:
+            raise CheckpointError(
+                path,
+                f"{shown(key, 60)} is set, which is not read of an adapter; expected {MERGED}, or the base model alone",
+            )
+    start = config.get("init_lora_weights", True)
+    if not any(start is one or (isinstance(one, str) and start == one) for one in _INITIALISED):
+        raise CheckpointError(
+            path,
+            f"init_lora_weights is {shown(start, 60)}, which changes the base as well; expected an adapter that was "
+            f"saved with path_initial_model_for_weight_conversion, or {MERGED}",
+        )
+
+
+def _is_saved(name: str, config: Mapping[str, Any]) -> bool:
+    """Whether a tensor replaces one of the base, as the settings say."""
+    module, _, kind = name.removeprefix(_PREFIX).rpartition(".")
+    if kind == "bias" and config.get("bias") in ("all", "lora_only"):
+        return ".lora_" not in name
+    listed = config.get("modules_to_save")
+    modules = [one for one in listed if isinstance(one, str)] if isinstance(listed, list) else []
+    return any(f".{one}." in f".{module}." for one in modules)
+
+
+def _update(
+    module: str, parts: Mapping[str, str], checkpoint: Checkpoint, config: Mapping[str, Any], path: Path
+) -> Update:
+    missing = {"lora_A", "lora_B", *(["lora_magnitude_vector"] if config.get("use_dora") else [])} - parts.keys()
+    if missing or ("lora_magnitude_vector" in parts) != bool(config.get("use_dora")):
+        found = ", ".join(sorted(parts))
+        raise CheckpointError(
+            path,
+            f"module {quoted(module)} has {found} alone; expected lora_A and lora_B, and a "
+            "lora_magnitude_vector where use_dora is set",
+        )
+    a, b, magnitude = parts["lora_A"], parts["lora_B"], parts.get("lora_magnitude_vector")
+    rank = _of_pattern(config, "rank_pattern", "r", module, path)
+    alpha = _of_pattern(config, "alpha_pattern", "lora_alpha", module, path)
+    shape_a, shape_b = checkpoint.shape(a), checkpoint.shape(b)
+    if len(shape_a) != 2 or shape_a[0] != rank:
+        raise ShapeError(checkpoint.file(a), a, shape_a, (int(rank), *shape_a[1:2]), f"{path.name}: r = {rank:g}")
+    if len(shape_b) != 2 or shape_b[1] != rank:
+        raise ShapeError(checkpoint.file(b), b, shape_b, (*shape_b[:1], int(rank)), f"{path.name}: r = {rank:g}")
+    if magnitude is not None and np.prod(checkpoint.shape(magnitude)) != shape_b[0]:
+        found = checkpoint.shape(magnitude)
+        raise ShapeError(checkpoint.file(magnitude), magnitude, found, shape_b[:1], "one for each output")
+    return Update(a, b, alpha / (sqrt(rank) if config.get("use_rslora") else rank), magnitude)
+
+
+def _of_pattern(config: Mapping[str, Any], pattern: str, otherwise: str, module: str, path: Path) -> float:
+    """What the first of the patterns that the end of the module's name matches says, or else the setting for all."""
+    patterns = config.get(pattern) or {}
+    if not isinstance(patterns, Mapping) or not all(_PATTERN.fullmatch(one) for one in patterns):
+        raise CheckpointError(path, f"{pattern} is no table of names of modules; expected one, or {MERGED}")
+    try:
+        value = next(
+            (one for key, one in patterns.items() if re.match(rf"(.*\.)?({key})$", module)), config.get(otherwise)
+        )
+    except re.error as error:
+        raise CheckpointError(path, f"{pattern} holds no pattern: {error}") from error
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < 1e9:
+        raise CheckpointError(path, f"{otherwise} is {shown(value, 60)}; expected a positive number")
+    return value
+
+
+def _places(modules: Mapping[str, Update]) -> dict[Place, str]:
+    """A place for each module: its name behind the number of its layer, or all of it where two would be one."""
+    found: dict[Place, str] = {}
+    parts = {module: _LAYER.fullmatch(module) for module in modules}
+    short = [(match["name"], match["layer"]) for match in parts.values() if match]
+    for module, match in parts.items():
+        if match is None:
+            found[Place(module, -1)] = module
+        else:
+            stack = match["name"] if len(set(short)) == len(short) else f"{match['before']}{match['name']}"
+            found[Place(stack, int(match["layer"]))] = module
+    return found
+
+
+def _some(names: Mapping[str, Any]) -> str:
+    listed = list(names)
+    return ", ".join(map(quoted, listed[:_SHOWN])) + (f", … ({len(listed)} of them)" if len(listed) > _SHOWN else "")

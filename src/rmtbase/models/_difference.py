@@ -1,0 +1,176 @@
+"""The difference of two models of one architecture and shape, matrix by matrix, as a model of its own."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import Float64
+
+from rmtbase.errors import CheckpointError, ParameterError
+from rmtbase.models._model import Model
+from rmtbase.models._sites import Site
+from rmtbase.models._weight_matrices import WeightMatrices
+from rmtbase.shown import in_one_line
+
+_FACTORS = (
+    "differences of the matrices: ΔW_Q = W_Q - W_Q', and so with the others; W_QK is here ΔW_QᵀΔW_K, which is not the "
+    "difference of the two W_QK"
+)
+_COUNTS = 0.01  # of the variance of a difference
+_SIZES = ("place", "n_heads", "n_key_heads", "d_head", "d_query", "d_key", "d_value", "d_output")
+
+
+@in_one_line
+@dataclass(frozen=True, kw_only=True)
+class Difference(WeightMatrices):
+    """What one model's weight matrices are beyond another's: made by :func:`difference`.
+
+    Each matrix is W - W' in float64. Of a training step, or of a fine-tuning, this is the update itself, and random
+    where what was added is noise: i.i.d. entries of one scale in each ΔW_Q and each ΔW_K, which is the null of single
+    factors, and of ΔW_QᵀΔW_K. The difference of the two products, W_QᵀW_K - W_Q'ᵀW_K' = ΔW_QᵀW_K + W_Q'ᵀΔW_K, is no
+    such object: whatever was added, its spectrum has that of the weights in it, of which no null is known.
+
+    Weights in half precision were rounded, each by a step that goes with its size. The scale of this noise, see
+    :meth:`rounding`, is in each head's own σ̂, which the nulls are brought to; but its elements are not Gaussian, since
+    large weights carry more of it. So warnings name the matrices in which it counts: there the null of permuted
+    elements, which keeps them as they are, is the one that has the rounding in it.
+
+    Attributes:
+        of: the minuend.
+        less: the subtrahend.
+    """
+
+    of: Model = field(repr=False)
+    less: Model = field(repr=False)
+
+    @property
+    def path(self) -> Path:
+        """Where the first model is."""
+        return self.of.path
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The files that hold the weights of both."""
+        return (*self.of.files, *self.less.files)
+
+    def has(self, layer: int, component: str) -> bool:
+        """Whether a layer, by its index in ``layers``, has a component in both."""
+        return self.of.has(layer, component) and self.less.has(layer, component)
+
+    def matrix(self, layer: int, component: str) -> Float64[np.ndarray, "d_out d_in"]:
+        """W - W', shape (d_out, d_in), read-only. Raises as :meth:`Model.matrix` of both."""
+        self.require_matrix(layer, component)
+        matrix = self.of.matrix(layer, component).astype(np.float64)
+        matrix -= self.less.matrix(layer, component)
+        matrix.flags.writeable = False
+        return matrix
+
+    def rounding(self, layer: int, component: str) -> float:
+        """The standard deviation that the rounding of both stored weights gives to the elements of a difference.
+
+        Where u is the unit in the last place of a weight, it was off by up to u/2: √(Σ (u² + u'²) / 12 n) over the n
+        elements of a matrix. Of weights stored in float32 it is that of float32.
+        """
+        squares = 0.0
+        for model in (self.of, self.less):
+            magnitudes = np.abs(model.matrix(layer, component)).astype(np.float64)
+            _, exponents = np.frexp(magnitudes)  # of 2^(e - 1) ≤ |w| < 2^e the unit is 2^(e - digits)
+            units = np.ldexp(1.0, exponents - model.digits(layer, component))
+            squares += float(np.mean(np.where(magnitudes > 0, units, 0.0) ** 2)) / 12.0
+        return float(np.sqrt(squares))
+
+    @cached_property
+    def warnings(self) -> tuple[str, ...]:
+        """As of any model; and in which queries and keys rounding is a part of the difference that cannot be neglected.
+
+        Reads all query and key tensors twice, when first asked for.
+        """
+        lines = []
+        for component in ("attention_query", "attention_key"):
+            parts = {}
+            for site in self.sites:
+                layer = self.layers.index(site.place)
+                difference = self.matrix(layer, component)
+                square = float(np.mean(difference * difference))
+                part = self.rounding(layer, component) ** 2 / square if square > 0 else 0.0
+                if part > _COUNTS:
+                    parts[str(site.place)] = part
+            if parts:
+                lines.append(
+                    f"{component} of {', '.join(parts)}: the rounding of the stored weights makes up to "
+                    f"{min(max(parts.values()), 1.0):.0%} of the difference's variance; null = permutation has it in it"
+                )
+        return (*super().warnings, *lines)
+
+    def least_sigma(self, layer: int, component: str) -> float:
+        """The larger of the two models': below it weights are rounding and not their shape."""
+        return max(model.least_sigma(layer, component) for model in (self.of, self.less))
+
+    def refused(self, site: int, head: int, found: str, expected: str) -> CheckpointError:
+        """The error that says that a head cannot be scored: it names the first model."""
+        return self.of.refused(site, head, f"a difference with {found}", expected)
+
+    def site_digest(self, site: int) -> bytes:
+        """SHA-256 over the digests of both."""
+        return hashlib.sha256(self.of.site_digest(site) + self.less.site_digest(site)).digest()
+
+
+def difference(of: Model, less: Model) -> Difference:
+    """What the matrices of one model are beyond those of another. Nothing is read yet.
+
+    Args:
+        of: the minuend: a later checkpoint, a fine-tuned model.
+        less: the subtrahend, of the same architecture and shape.
+
+    Raises:
+        ParameterError: another architecture, other layers, or another shape, which are named.
+    """
+    if of.architecture != less.architecture:
+        raise ParameterError(
+            "minus", f"{less.name}, a {less.architecture} model", f"a {of.architecture} model as {of.name}"
+        )
+    if of.layers != less.layers or len(of.sites) != len(less.sites):
+        raise ParameterError(
+            "minus", f"{less.name}, of {less.n_layers} layers", f"the {of.n_layers} layers of {of.name}"
+        )
+    for site, other in zip(of.sites, less.sites, strict=True):
+        for size in _SIZES:
+            found, expected = getattr(other, size), getattr(site, size)
+            if found != expected:
+                raise ParameterError(
+                    "minus", f"{less.name}, with {size} = {found} in {other.place}", f"{expected}, as of {of.name}"
+                )
+    return Difference(
+        name=f"{_called(of)} - {_called(less)}",
+        revision=None,
+        architecture=of.architecture,
+        sites=tuple(map(_without_tensors, of.sites)),
+        layers=of.layers,
+        components=tuple(name for name in of.components if name in less.components),
+        notes=(_FACTORS, *dict.fromkeys((*of.notes, *less.notes))),
+        of=of,
+        less=less,
+    )
+
+
+def _called(model: Model) -> str:
+    return model.name if model.revision is None else f"{model.name} ({model.revision})"
+
+
+def _without_tensors(site: Site) -> Site:
+    """A site whose matrices are stored under no name."""
+    return replace(
+        site,
+        query=None,
+        key=None,
+        value=None,
+        output=None,
+        query_input_norm=None,
+        key_input_norm=None,
+        query_norm=None,
+        key_norm=None,
+    )

@@ -1,0 +1,236 @@
+"""Low-rank adapters as PEFT saves them: merged they are what PEFT merges, by themselves what the formula says."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+import torch
+from safetensors.numpy import load_file, save_file
+
+import rmtbase
+from rmtbase.errors import CheckpointError, ParameterError
+from rmtbase.models import open_model
+
+D_MODEL, N_HEADS, N_KEY_HEADS, D_HEAD, N_LAYERS = 32, 4, 2, 6, 2
+ROWS = {"q": N_HEADS * D_HEAD, "k": N_KEY_HEADS * D_HEAD, "v": N_KEY_HEADS * D_HEAD}
+LLAMA = {
+    "model_type": "llama",
+    "num_hidden_layers": N_LAYERS,
+    "num_attention_heads": N_HEADS,
+    "num_key_value_heads": N_KEY_HEADS,
+    "hidden_size": D_MODEL,
+    "head_dim": D_HEAD,
+    "intermediate_size": 40,
+}
+SETTINGS = {"peft_type": "LORA", "r": 4, "lora_alpha": 6, "target_modules": ["q_proj", "k_proj", "v_proj"]}
+
+
+def module(layer, part):
+    return f"model.layers.{layer}.self_attn.{part}_proj"
+
+
+def write(folder, tensors, config, weights="model.safetensors", name="config.json"):
+    folder.mkdir(exist_ok=True)
+    save_file({key: np.ascontiguousarray(value) for key, value in tensors.items()}, folder / weights)
+    (folder / name).write_text(json.dumps(config))
+    return folder
+
+
+@pytest.fixture
+def base(tmp_path):
+    rng = np.random.default_rng(1)
+    weights = {
+        f"{module(layer, part)}.weight": rng.standard_normal((rows, D_MODEL)).astype(np.float32)
+        for layer in range(N_LAYERS)
+        for part, rows in ROWS.items()
+    }
+    for layer in range(N_LAYERS):
+        weights[f"{module(layer, 'o')}.weight"] = rng.standard_normal((D_MODEL, ROWS["q"])).astype(np.float32)
+    return write(tmp_path / "base", weights, LLAMA)
+
+
+def updates(seed=2, rank=4, parts="qkv"):
+    rng = np.random.default_rng(seed)
+    return {
+        f"base_model.model.{module(layer, part)}.lora_{side}.weight": rng.standard_normal(shape).astype(np.float32)
+        for layer in range(N_LAYERS)
+        for part in parts
+        for side, shape in (("A", (rank, D_MODEL)), ("B", (ROWS[part], rank)))
+    }
+
+
+def adapter_in(folder, tensors=None, **settings):
+    tensors = updates() if tensors is None else tensors
+    return write(folder, tensors, SETTINGS | settings, "adapter_model.safetensors", "adapter_config.json")
+
+
+def product(tensors, layer, part):
+    b, a = (tensors[f"base_model.model.{module(layer, part)}.lora_{side}.weight"].astype(float) for side in "BA")
+    return b @ a
+
+
+def test_the_updates_are_a_model_of_one_head_for_each_module(tmp_path):
+    folder, tensors = adapter_in(tmp_path / "adapter"), updates()
+    model = open_model(folder)
+    assert [str(place) for place in model.layers] == [
+        f"self_attn.{part}_proj layer {layer}" for part in "kqv" for layer in range(N_LAYERS)
+    ]
+    for index, site in enumerate(model.sites):
+        part = site.place.stack.removeprefix("self_attn.")[0]
+        found = model.queries(index)[0].T @ model.keys(index)[0]
+        np.testing.assert_allclose(found, 6 / 4 * product(tensors, site.place.layer, part), rtol=1e-12)
+        assert (site.d_query, site.d_head, site.d_key) == (ROWS[part], 4, D_MODEL)
+    assert "without its base" in model.notes[0]
+
+
+@pytest.mark.parametrize(
+    ("settings", "scale_q", "scale_k"),
+    [
+        ({"use_rslora": True}, 6 / math.sqrt(4), 6 / math.sqrt(4)),
+        ({"alpha_pattern": {"layers.0.self_attn.q_proj": 20}}, 20 / 4, 6 / 4),
+        ({"alpha_pattern": {"^model.layers.0.self_attn.(k|v)_proj": 2}}, 6 / 4, 2 / 4),
+        ({"alpha_pattern": {"self_attn.q": 20}}, 6 / 4, 6 / 4),  # no whole name
+    ],
+)
+def test_the_scale_is_that_of_the_settings(settings, scale_q, scale_k, base, tmp_path):
+    merged = open_model(adapter_in(tmp_path / "adapter", **settings), base=base)
+    plain = open_model(base)
+    for component, part, scale in (("attention_query", "q", scale_q), ("attention_key", "k", scale_k)):
+        expected = plain.matrix(0, component) + scale * product(updates(), 0, part)
+        np.testing.assert_allclose(merged.matrix(0, component), expected, rtol=2e-6, atol=2e-6)
+
+
+def test_ranks_may_differ_as_the_settings_say(tmp_path):
+    tensors = updates(parts="k") | updates(rank=2, parts="q")
+    folder = adapter_in(tmp_path / "adapter", tensors, rank_pattern={"q_proj": 2})
+    assert [site.d_head for site in open_model(folder).sites] == [4, 4, 2, 2]
+    with pytest.raises(CheckpointError, match=r"lora_A.weight' has shape \(2, 32\); expected \(4, 32\)"):
+        open_model(adapter_in(tmp_path / "other", tensors))
+
+
+@pytest.mark.parametrize("options", [{}, {"use_dora": True}, {"use_rslora": True}, {"modules_to_save": ["k_proj"]}])
+@pytest.mark.parametrize("architecture", ["llama", "gpt2"])
+@pytest.mark.filterwarnings("ignore::FutureWarning")  # of peft and transformers to each other
+def test_merged_is_what_peft_merges(architecture, options, tmp_path):
+    peft = pytest.importorskip("peft")
+    transformers = pytest.importorskip("transformers")
+    torch.manual_seed(3)
+    if architecture == "llama":
+        config = transformers.LlamaConfig(**{k: v for k, v in LLAMA.items() if k != "model_type"}, vocab_size=11)
+        model, targets = transformers.LlamaForCausalLM(config), ["q_proj", "k_proj"]
+    else:
+        if "modules_to_save" in options:
+            options = {"bias": "all"}
+        config = transformers.GPT2Config(n_layer=2, n_head=4, n_embd=32, vocab_size=11, n_positions=8)
+        model, targets = transformers.GPT2LMHeadModel(config), ["c_attn", "c_proj"]
+    model.save_pretrained(tmp_path / "base")
+    if "modules_to_save" in options:
+        targets = ["q_proj"]
+    turned = architecture == "gpt2"
+    adapted = peft.get_peft_model(
+        model, peft.LoraConfig(r=3, lora_alpha=7, target_modules=targets, fan_in_fan_out=turned, **options)
+    )
+    with torch.no_grad():
+        for parameter in adapted.parameters():
+            if parameter.requires_grad:
+                parameter.add_(0.3 * torch.randn_like(parameter))
+    adapted.save_pretrained(tmp_path / "adapter")
+    found = open_model(tmp_path / "adapter", base=tmp_path / "base")
+    adapted.merge_and_unload().save_pretrained(tmp_path / "merged")
+    expected = open_model(tmp_path / "merged")
+    plain = open_model(tmp_path / "adapter", base=tmp_path / "base", adapter="base")
+    assert found.components == expected.components == plain.components
+    for layer in range(2):
+        for component in found.components:
+            np.testing.assert_allclose(
+                found.matrix(layer, component), expected.matrix(layer, component), rtol=1e-5, atol=2e-6
+            )
+        assert np.abs(found.matrix(layer, "attention_query") - plain.matrix(layer, "attention_query")).max() > 0.01
+    assert found.fingerprint() != plain.fingerprint() == open_model(tmp_path / "base").fingerprint()
+    assert any(note.startswith("adapter adapter merged in: ") for note in found.notes)
+
+
+def test_an_adapter_beside_its_base_is_opened_as_is_said(base, tmp_path):
+    adapter_in(base)
+    with pytest.raises(CheckpointError, match="or say which by adapter: delta, merged or base"):
+        open_model(base)
+    ways = {way: open_model(base, adapter=way) for way in ("delta", "merged", "base")}
+    assert len(ways["delta"].sites) == 6 and len(ways["merged"].sites) == len(ways["base"].sites) == 2
+    change = ways["merged"].matrix(1, "attention_key").astype(float) - ways["base"].matrix(1, "attention_key")
+    np.testing.assert_allclose(change, 1.5 * product(updates(), 1, "k"), rtol=0, atol=3e-6)
+
+
+def test_updates_at_initialisation_are_zero_and_said_to_be(tmp_path):
+    tensors = {name: np.zeros_like(one) if "lora_B" in name else one for name, one in updates(2, 8, "qk").items()}
+    tensors["base_model.model.model.layers.0.self_attn.q_proj.lora_B.weight"] += 1.0
+    tree = rmtbase.score(
+        open_model(adapter_in(tmp_path / "adapter", tensors, r=8)), baseline="analytic", matrices="none"
+    )
+    warnings = json.loads(tree.attrs["warnings"])
+    assert sum("W_Q is zeros" in line for line in warnings) == 2 * N_LAYERS - 1
+
+
+@pytest.mark.parametrize(
+    ("settings", "fragment"),
+    [
+        ({"peft_type": "IA3"}, "holds a IA3 adapter; of adapters those of peft_type LORA are read"),
+        ({"peft_type": "VERA"}, "holds a VERA adapter"),
+        ({"peft_type": "LOKR"}, "holds a LOKR adapter"),
+        ({"peft_type": None}, "holds an adapter; of adapters"),
+        ({"layer_replication": [[0, 2], [0, 2]]}, "layer_replication is set"),
+        ({"use_qalora": True}, "use_qalora is set"),
+        ({"a_new_setting": 3}, "a_new_setting is set"),
+        ({"init_lora_weights": "pissa_niter_4"}, "init_lora_weights is pissa_niter_4, which changes the base as well"),
+        ({"alpha_pattern": {"(a+)+b": 3}}, "alpha_pattern is no table of names"),
+        ({"alpha_pattern": {"(": 3}}, "alpha_pattern holds no pattern"),
+        ({"lora_alpha": "much"}, "lora_alpha is much; expected a positive number"),
+        ({"use_dora": True}, "expected lora_A and lora_B, and a lora_magnitude_vector"),
+        ({"r": 5}, r"has shape \(4, 32\); expected \(5, 32\)"),
+    ],
+)
+def test_what_is_not_read_is_refused_by_its_name(settings, fragment, tmp_path):
+    with pytest.raises(CheckpointError, match=fragment):
+        open_model(adapter_in(tmp_path / "adapter", **settings))
+
+
+def test_tensors_that_belong_to_no_update_are_refused(tmp_path):
+    tensors = updates() | {"base_model.model.model.norm.weight": np.ones(D_MODEL, np.float32)}
+    with pytest.raises(CheckpointError, match=r"model.norm.weight' is none that is read of an adapter"):
+        open_model(adapter_in(tmp_path / "adapter", tensors))
+    assert "model.norm.weight" in open_model(adapter_in(tmp_path / "saved", tensors, modules_to_save=["norm"])).notes[1]
+
+
+def test_dora_has_no_low_rank_update_by_itself(base, tmp_path):
+    magnitudes = {
+        f"base_model.model.{module(layer, part)}.lora_magnitude_vector": np.full(rows, 2.0, np.float32)
+        for layer in range(N_LAYERS)
+        for part, rows in ROWS.items()
+    }
+    folder = adapter_in(tmp_path / "adapter", updates() | magnitudes, use_dora=True)
+    with pytest.raises(CheckpointError, match="is a DoRA adapter"):
+        open_model(folder)
+    norms = np.linalg.norm(open_model(folder, base=base).matrix(0, "attention_query"), axis=1)
+    np.testing.assert_allclose(norms, 2.0, rtol=1e-6)
+
+
+def test_a_base_that_does_not_fit_is_named(base, tmp_path):
+    folder = adapter_in(tmp_path / "adapter")
+    (base / "config.json").write_text(json.dumps(LLAMA | {"num_hidden_layers": 1}))
+    tensors = {name: one for name, one in load_file(base / "model.safetensors").items() if ".1." not in name}
+    save_file(tensors, base / "model.safetensors")
+    with pytest.raises(CheckpointError, match=r"no tensor 'model.layers.1.self_attn.k_proj.weight', which the adapter"):
+        open_model(folder, base=base)
+
+
+def test_arguments_that_fit_no_adapter_are_refused(base, tmp_path):
+    folder = adapter_in(tmp_path / "adapter")
+    for arguments, fragment in (
+        ({"adapter": "both"}, "adapter = 'both': expected one of delta, merged, base"),
+        ({"adapter": "merged"}, "base = None: expected the base model of the adapter"),
+        ({"adapter": "delta", "base": base}, "base = .*: expected none"),
+    ):
+        with pytest.raises(ParameterError, match=fragment):
+            open_model(folder, **arguments)
+    with pytest.raises(ParameterError, match="expected the folder of an adapter"):
+        open_model(base, adapter="merged")

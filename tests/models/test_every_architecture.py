@@ -1,0 +1,118 @@
+"""Entries of the table of architectures, proved on tiny random models: q·k of the module is xᵀ W_QK x′.
+
+A spread over every order of rows and every kind of stack; ``python sims/make_architectures.py --check`` proves all.
+"""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from prove_architectures import prove
+from tiny_models import PROFILES, make_model
+
+from rmtbase.errors import CheckpointError, MissingTensorError, UnknownArchitectureError
+from rmtbase.models import Checkpoint
+from rmtbase.models._architectures import find_inventory, known_types
+
+SPREAD = [
+    ("albert", {}, {""}),
+    ("bart", {}, {"encoder", "decoder", "cross"}),
+    ("bert", {}, {""}),
+    ("bert", {"add_cross_attention": True}, {"", "cross"}),
+    ("bloom", {}, {""}),
+    ("clip", {}, {"text", "vision"}),
+    ("codegen", {}, {""}),
+    ("deepseek_v3", {}, {""}),
+    ("falcon", {}, {""}),
+    ("falcon", {"multi_query": False, "num_kv_heads": 4}, {""}),
+    ("falcon", {"new_decoder_architecture": True}, {""}),
+    ("gemma2", {}, {""}),
+    ("gpt2", {"add_cross_attention": True}, {"", "cross"}),
+    ("gpt_bigcode", {}, {""}),
+    ("gpt_bigcode", {"multi_query": False, "num_key_value_heads": 4}, {""}),
+    ("gpt_neox", {}, {""}),
+    ("gptj", {}, {""}),
+    ("llama", {}, {""}),
+    ("llava", {}, {"text", "vision"}),
+    ("mpt", {}, {""}),
+    ("olmo2", {}, {""}),
+    ("opt", {}, {""}),
+    ("phi3", {}, {""}),
+    ("qwen3_next", {}, {""}),
+    ("t5", {}, {"encoder", "decoder", "cross"}),
+    ("vit", {}, {""}),
+]
+
+
+def read(model: torch.nn.Module, **changed):
+    """The inventory that the table gives a model whose configuration is changed so."""
+    config = json.loads(model.config.to_json_string(use_diff=False)) | changed
+    checkpoint = Checkpoint.of_tensors(model.state_dict(), "tiny")
+    return find_inventory(config, checkpoint, Path("config.json"), config["model_type"])
+
+
+@pytest.mark.parametrize(("model_type", "options", "stacks"), SPREAD)
+def test_q_dot_k_is_that_of_the_module(model_type, options, stacks):
+    errors = prove(make_model(model_type, PROFILES[0], **options))
+    assert set(errors) == stacks
+    assert max(errors.values()) < 1e-6
+
+
+def test_the_table_has_the_types_of_old():
+    assert {"bert", "gpt2", "gpt_neox", "llama", "mistral", "qwen2", "qwen3"} <= set(known_types())
+    assert len(known_types()) >= 230
+
+
+def test_layers_without_attention_are_no_sites():
+    model = make_model("qwen3_next", PROFILES[0])
+    kinds = model.config.layer_types
+    sites = read(model).sites
+    assert [site.place.layer for site in sites] == [i for i, kind in enumerate(kinds) if kind == "full_attention"]
+    assert len(sites) < len(kinds)
+
+
+def test_what_the_configuration_of_a_part_leaves_out_is_what_its_class_says():
+    model = make_model("llava", PROFILES[0])
+    whole = json.loads(model.config.to_json_string(use_diff=False))["text_config"]
+    text = {key: value for key, value in whole.items() if key != "head_dim"}
+    assert read(model, text_config=text).sites == read(model).sites
+    with pytest.raises(CheckpointError, match="num_hidden_layers = 32"):
+        read(model, text_config={key: value for key, value in text.items() if key != "num_hidden_layers"})
+
+
+def test_an_unknown_type_and_an_unproved_variant_are_refused():
+    model = make_model("falcon", PROFILES[0])
+    with pytest.raises(UnknownArchitectureError, match="unknown architecture 'falcon-next'"):
+        read(model, model_type="falcon-next")
+    with pytest.raises(CheckpointError, match=r"a falcon model with multi_query = None.*expected one that was proved"):
+        read(model, multi_query=None)
+    with pytest.raises(CheckpointError, match="text_config of type 'mamba'; expected one that was proved"):
+        read(make_model("llava", PROFILES[0]), text_config={"model_type": "mamba"})
+
+
+def test_a_tensor_that_is_missing_or_unknown_is_told_by_name():
+    model = make_model("gpt_bigcode", PROFILES[0])
+    kept = {name: tensor for name, tensor in model.state_dict().items() if name != "h.1.attn.c_attn.weight"}
+    config = json.loads(model.config.to_json_string(use_diff=False))
+    with pytest.raises(MissingTensorError, match=r"h\.1\.attn\.c_attn\.weight"):
+        find_inventory(config, Checkpoint.of_tensors(kept, "tiny"), Path("config.json"), "gpt_bigcode")
+    more = model.state_dict() | {"h.0.attn.q_norm.weight": torch.ones(16)}
+    with pytest.raises(CheckpointError, match=r"h\.0\.attn\.q_norm\.weight' is none that the attention of"):
+        find_inventory(config, Checkpoint.of_tensors(more, "tiny"), Path("config.json"), "gpt_bigcode")
+
+
+def test_latent_keys_are_products_of_their_factors():
+    model = make_model("deepseek_v3", PROFILES[0])
+    (site, *_) = read(model).sites
+    stored = {name: tensor.double().numpy() for name, tensor in model.state_dict().items()}
+    key = site.key.evaluate(stored.__getitem__)
+    config = model.config
+    nope, rope, rank = config.qk_nope_head_dim, config.qk_rope_head_dim, config.kv_lora_rank
+    assert key.shape == (site.n_heads * (nope + rope), config.hidden_size)
+    down = stored["layers.0.self_attn.kv_a_proj_with_mqa.weight"]
+    up = stored["layers.0.self_attn.kv_b_proj.weight"].reshape(site.n_heads, -1, rank)
+    for head, rows in enumerate(key.reshape(site.n_heads, nope + rope, -1)):
+        np.testing.assert_allclose(rows[:nope], up[head, :nope] @ down[:rank], atol=1e-12)
+        np.testing.assert_array_equal(rows[nope:], down[rank:])

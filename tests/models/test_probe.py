@@ -1,0 +1,289 @@
+"""Attention found and proved by a model's own forward pass, against queries and keys that its own modules computed.
+
+Sizes differ pairwise (heads, key heads, the size of a head, the width), so that a wrong split cannot pass.
+"""
+
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+
+import torch
+import transformers
+from safetensors.numpy import load_file
+from torch import nn
+
+from rmtbase.errors import CheckpointError, UnknownArchitectureError
+from rmtbase.models._sites import Tensor, take_rows
+from rmtbase.models._torch_route import Network, stored_of
+
+SIZES = {"vocab_size": 40, "hidden_size": 48, "num_hidden_layers": 2, "intermediate_size": 56, "pad_token_id": 0}
+PLAIN = SIZES | {"num_attention_heads": 6, "bos_token_id": 1, "eos_token_id": 2}
+GROUPED = PLAIN | {"num_key_value_heads": 2, "head_dim": 10}
+LATENT = {
+    "q_lora_rank": 14,
+    "kv_lora_rank": 18,
+    "qk_nope_head_dim": 8,
+    "qk_rope_head_dim": 4,
+    "v_head_dim": 10,
+    "moe_intermediate_size": 20,
+    "n_routed_experts": 4,
+    "num_experts_per_tok": 2,
+    "n_group": 1,
+    "topk_group": 1,
+    "first_k_dense_replace": 1,
+}
+ENDS = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
+EXPERTS = {"num_local_experts": 4, "num_experts_per_tok": 2}
+CONFIGS = {
+    "gpt2": transformers.GPT2Config(n_embd=48, n_head=6, n_layer=2, n_positions=32, vocab_size=40, **ENDS),
+    "gpt_neox": transformers.GPTNeoXConfig(**PLAIN),
+    "falcon, one key head": transformers.FalconConfig(**PLAIN, multi_query=True, new_decoder_architecture=False),
+    "falcon, interleaved": transformers.FalconConfig(**PLAIN, multi_query=False, alibi=True, bias=True),
+    "falcon, grouped": transformers.FalconConfig(**PLAIN, num_kv_heads=2, new_decoder_architecture=True),
+    "gpt_bigcode": transformers.GPTBigCodeConfig(n_embd=48, n_head=6, n_layer=2, n_positions=32, vocab_size=40, **ENDS),
+    "bloom": transformers.BloomConfig(vocab_size=40, hidden_size=48, n_head=6, n_layer=2, **ENDS),
+    "gptj": transformers.GPTJConfig(
+        n_embd=48, n_head=6, n_layer=2, n_positions=32, vocab_size=40, rotary_dim=4, **ENDS
+    ),
+    "codegen": transformers.CodeGenConfig(
+        n_embd=48, n_head=4, n_layer=2, n_positions=32, n_ctx=32, vocab_size=40, rotary_dim=6, **ENDS
+    ),
+    "phi3": transformers.Phi3Config(**PLAIN, num_key_value_heads=2),
+    "qwen3": transformers.Qwen3Config(**GROUPED),
+    "gemma2": transformers.Gemma2Config(**GROUPED, query_pre_attn_scalar=7),
+    "gpt_oss": transformers.GptOssConfig(**GROUPED, **EXPERTS),
+    "deepseek_v3": transformers.DeepseekV3Config(**PLAIN, num_key_value_heads=6, **LATENT),
+    "t5": transformers.T5Config(vocab_size=40, d_model=48, d_kv=10, num_heads=6, num_layers=2, d_ff=56, **ENDS),
+    "bart": transformers.BartConfig(
+        vocab_size=40,
+        d_model=48,
+        encoder_layers=2,
+        decoder_layers=3,
+        encoder_attention_heads=6,
+        decoder_attention_heads=4,
+        decoder_start_token_id=1,
+        forced_eos_token_id=2,
+        **ENDS,
+    ),
+    "albert": transformers.AlbertConfig(**PLAIN, embedding_size=20),
+    "deberta-v2": transformers.DebertaV2Config(
+        **PLAIN, relative_attention=True, pos_att_type=["p2c", "c2p"], max_relative_positions=8
+    ),
+    "vit": transformers.ViTConfig(
+        hidden_size=48,
+        num_attention_heads=6,
+        num_hidden_layers=2,
+        intermediate_size=56,
+        image_size=16,
+        patch_size=8,
+    ),
+}
+EXPECTED = {  # by stack: sites, heads, key heads, d_head
+    "gpt2": {"": (2, 6, 6, 8)},
+    "gpt_neox": {"": (2, 6, 6, 8)},
+    "falcon, one key head": {"": (2, 6, 1, 8)},
+    "falcon, interleaved": {"": (2, 6, 6, 8)},
+    "falcon, grouped": {"": (2, 6, 2, 8)},
+    "gpt_bigcode": {"": (2, 6, 1, 8)},
+    "bloom": {"": (2, 6, 6, 8)},
+    "gptj": {"": (2, 6, 6, 8)},
+    "codegen": {"": (2, 4, 4, 12)},
+    "phi3": {"": (2, 6, 2, 8)},
+    "qwen3": {"": (2, 6, 2, 10)},
+    "gemma2": {"": (2, 6, 2, 10)},
+    "gpt_oss": {"": (2, 6, 2, 10)},
+    "deepseek_v3": {"": (2, 6, 6, 12)},
+    "t5": {"encoder": (2, 6, 6, 10), "decoder": (2, 6, 6, 10), "cross": (2, 6, 6, 10)},
+    "bart": {"encoder": (2, 6, 6, 8), "decoder": (3, 4, 4, 12), "cross": (3, 4, 4, 12)},
+    "albert": {"": (1, 6, 6, 8)},
+    "deberta-v2": {"": (2, 6, 6, 8)},
+    "vit": {"": (2, 6, 6, 8)},
+}
+ROTATED = {"gpt_neox": 2, "gptj": 4, "codegen": 6, "phi3": 8, "qwen3": 10, "gpt2": 0, "deepseek_v3": 4, "bloom": 0}
+SCALES = {"gpt2": 8**-0.5, "t5": 1.0, "gemma2": 7**-0.5, "deepseek_v3": 12**-0.5, "bloom": 8**-0.5}
+CAPTURED: list[tuple[np.ndarray, np.ndarray]] = []
+
+
+def capture(module, query, key, value, attention_mask, **_):
+    """Attention that keeps the queries and keys that the module hands to it, and gives nothing of its own."""
+    group = query.shape[1] // key.shape[1]
+    CAPTURED.append((query[:, :, 0].numpy(), key.repeat_interleave(group, 1)[:, :, 0].numpy()))
+    return value.repeat_interleave(group, 1).transpose(1, 2).contiguous(), None
+
+
+transformers.AttentionInterface.register("rmtbase_probe", capture)
+
+
+def make(name: str) -> nn.Module:
+    """A model with random weights in float64, biases zero."""
+    torch.manual_seed(7)
+    model = transformers.AutoModel.from_config(CONFIGS[name]).double().eval()
+    with torch.no_grad():
+        for parameter_name, parameter in model.named_parameters():
+            if parameter.ndim > 1:
+                parameter.normal_(0, 0.3)
+            elif parameter_name.endswith("bias"):
+                parameter.zero_()
+    return model
+
+
+@pytest.fixture(scope="module", params=CONFIGS)
+def traced(request):
+    model = make(request.param)
+    return request.param, model, Network.of_module(model)
+
+
+def test_every_attention_is_found_and_proved(traced):
+    name, model, network = traced
+    inventory = network.inventory()
+    found = {}
+    for site in inventory.sites:
+        count = found.get(site.place.stack, (0,))[0] + 1
+        found[site.place.stack] = (count, site.n_heads, site.n_key_heads, site.d_head)
+    assert found == EXPECTED[name]
+    assert inventory.notes == ()
+    assert all(site.value is not None and site.output is not None for site in inventory.sites)
+    assert name not in ROTATED or {site.rotated for site in inventory.sites} == {ROTATED[name]}
+    assert all(site.logit_scale == pytest.approx(SCALES[name], 1e-9) for site in inventory.sites if name in SCALES)
+    assert network.prove(inventory.sites, *stored_of(model)).startswith("proved against transformers")
+
+
+def test_queries_and_keys_of_another_split_are_refused_with_the_head(traced):
+    name, model, network = traced
+    sites = network.inventory().sites
+    first = sites[0]
+    rows = [*range(first.d_head, first.n_heads * first.d_head), *range(first.d_head)]
+    wrong = [replace(first, query=take_rows(first.query, rows))]
+    if first.n_heads == first.n_key_heads:
+        wrong.append(replace(first, query=first.key, key=first.query))
+    interleaved = np.arange(first.n_heads * first.d_head).reshape(first.n_heads, -1).T.ravel()
+    wrong.append(replace(first, query=take_rows(first.query, interleaved.tolist())))
+    for site in wrong:
+        with pytest.raises(CheckpointError, match=rf"{first.place} head \d+: q·k of"):
+            network.prove((site, *sites[1:]), *stored_of(model))
+
+
+@pytest.mark.parametrize("name", ["gpt2", "gpt_neox", "phi3", "bart", "vit"])
+def test_sites_are_what_the_module_hands_to_attention(name):
+    """By transformers' own interface, which shares no code with the probe: one token, which no rotation turns."""
+    model = make(name)
+    sites = [site for site in Network.of_module(model).inventory().sites if site.place.stack in ("", "encoder")]
+    _, read = stored_of(model)
+    inputs: dict[str, list[np.ndarray]] = {site.module: [] for site in sites}
+
+    def keep(module, args, kwargs, path):
+        given = args[0] if args else kwargs["hidden_states"]
+        inputs[path].append(given[:, 0].numpy())
+
+    for site in sites:
+        hook = lambda module, args, kwargs, path=site.module: keep(module, args, kwargs, path)  # noqa: E731
+        model.get_submodule(site.module).register_forward_pre_hook(hook, with_kwargs=True)
+    model.set_attn_implementation("rmtbase_probe")
+    CAPTURED.clear()
+    with torch.no_grad():
+        if name == "vit":
+            model(torch.randn(2, 3, 16, 16, dtype=torch.float64))
+        else:
+            (model.encoder if name == "bart" else model)(torch.tensor([[5], [11]]))
+    for site, (queries, keys) in zip(sites, CAPTURED, strict=True):
+        x, other = inputs[site.module][0]
+        w_q = site.query.evaluate(read).reshape(site.n_heads, site.d_head, -1)
+        w_k = site.key.evaluate(read).reshape(site.n_key_heads, site.d_head, -1)
+        w_k = w_k.repeat(site.n_heads // site.n_key_heads, axis=0)
+        expected = np.einsum("d,hkd,hke,e->h", x, w_q, w_k, other)
+        np.testing.assert_allclose(np.einsum("hk,hk->h", queries[0], keys[1]), expected, rtol=1e-10)
+
+
+def test_names_are_those_that_the_checkpoint_stores(tmp_path):
+    """ViT is stored under other names than its class has."""
+    model = make("vit")
+    model.save_pretrained(tmp_path)
+    tensors = load_file(tmp_path / "model.safetensors")
+    assert not any("q_proj" in name for name in tensors)
+    network = Network.of_config(model.config.to_dict(), tmp_path)
+    stored = {name: one.shape for name, one in tensors.items()}
+    sites = network.inventory(stored).sites
+    assert all(name in tensors for site in sites for one in site.expressions().values() for name in one.tensors())
+    assert network.prove(sites, stored, tensors.__getitem__).startswith("proved")
+    swapped = {**tensors, sites[0].query.name: tensors[sites[0].key.name]}
+    expected = network.prove(sites, stored, swapped.__getitem__)  # other weights are no less the model's own
+    assert expected.startswith("proved")
+    missing = {name: shape for name, shape in stored.items() if name != sites[1].query.name}
+    with pytest.raises(CheckpointError, match="no stored tensor is"):
+        network.inventory(missing)
+
+
+def test_latent_factors_are_products_and_the_rotated_key_is_shared():
+    site = Network.of_module(make("deepseek_v3")).inventory().sites[0]
+    assert (site.d_query, site.d_key, site.d_value, site.d_output) == (48, 48, 10, 48)
+    assert set(site.key.tensors()) == {
+        f"layers.0.self_attn.{one}.weight" for one in ("kv_a_proj_with_mqa", "kv_b_proj")
+    }
+    assert any("between the factors" in note for note in site.notes)
+
+
+class Own(nn.Module):
+    """Attention with weights (head, d_model, d_head), as TransformerLens keeps them."""
+
+    def __init__(self, mixed: bool = False, doubled: bool = False) -> None:
+        super().__init__()
+        self.W_Q, self.W_K, self.W_V = (nn.Parameter(torch.randn(3, 20, 7)) for _ in range(3))
+        self.W_O = nn.Parameter(torch.randn(3, 7, 20))
+        self.mixed, self.doubled = mixed, doubled
+
+    def forward(self, x):
+        q, k, v = (torch.einsum("bsd,hde->bshe", x, w) for w in (self.W_Q, self.W_K, self.W_V))
+        if self.mixed:
+            k = (k + k.roll(1, 1)) / 2
+        scores = torch.einsum("bqhe,bkhe->bhqk", q, k) / 7**0.5
+        if self.doubled:
+            scores = scores + torch.einsum("bqhe,bkhe->bhqk", q, v)
+        result = torch.einsum("bhqk,bkhe->bqhe", scores.softmax(-1), v)
+        return torch.einsum("bqhe,hed->bqd", result, self.W_O)
+
+
+def test_a_module_of_ones_own_is_read_in_place():
+    torch.manual_seed(3)
+    module = Own().train()
+    before = {name: one.clone() for name, one in module.state_dict().items()}
+    network = Network.of_module(module, {"x": torch.randn(2, 5, 20)})
+    (site,) = network.inventory().sites
+    assert (site.n_heads, site.d_head, site.d_query, site.logit_scale) == (3, 7, 20, pytest.approx(7**-0.5))
+    _, read = stored_of(module)
+    np.testing.assert_array_equal(site.query.evaluate(read).reshape(3, 7, 20), read("W_Q").swapaxes(1, 2))
+    assert site.output == Tensor("W_O", transposed=True, n_inputs=2)
+    np.testing.assert_array_equal(site.output.evaluate(read), read("W_O").reshape(21, 20).T)
+    assert network.prove((site,), *stored_of(module)).startswith("proved")
+    assert module.training
+    assert all(torch.equal(one, before[name]) for name, one in module.state_dict().items())
+
+
+def test_what_is_no_product_of_stored_queries_and_keys_is_refused_with_the_reason():
+    inputs = {"x": torch.randn(2, 5, 20)}
+    with pytest.raises(CheckpointError, match="mixed over tokens"):
+        Network.of_module(Own(mixed=True), inputs).inventory()
+    with pytest.raises(CheckpointError, match="sum of 2 products"):
+        Network.of_module(Own(doubled=True), inputs).inventory()
+
+
+def test_a_module_is_as_it_was_after_an_error():
+    module = Own().train()
+    weight = module.W_Q
+    default = torch.get_default_dtype()
+    with pytest.raises(CheckpointError, match="does not run on noise"):
+        Network.of_module(module, {"x": torch.randn(2, 5, 21)})
+    assert module.W_Q is weight and module.training and torch.get_default_dtype() == default
+    assert module(torch.randn(1, 4, 20)).shape == (1, 4, 20)
+
+
+def test_code_of_the_checkpoint_is_never_run():
+    config = {"model_type": "own", "auto_map": {"AutoModel": "modeling_own.Own"}}
+    with pytest.raises(CheckpointError, match="brings its own code"):
+        Network.of_config(config, Path("checkpoint"))
+    with pytest.raises(UnknownArchitectureError):
+        Network.of_config({"model_type": "own"}, Path("checkpoint"))
