@@ -73,6 +73,8 @@ def score(
         config: of a model in memory, its number of heads: ``{"n_head": 12}``. A module of transformers says so.
         name: what to call a model in memory.
 
+    What the raw matrices lack is folded in by ``open_model(…).fold(("biases", "norms"))``, a model that can be given here.
+
     Returns:
         The tree of a scores file: ``/heads``, ``/matrices`` and ``/null``; see ``rmtbase.tables.SCORES_SCHEMA``. Every
         further circuit is a group of the same kind, ``/circuits/ov`` say, which ``rmtbase.scoring.circuit_scores``
@@ -332,6 +334,7 @@ def _attributes(
         "n_layers": model.n_layers,
         **{name: facts[name] for name in of_heads if name in facts},
         **{name: facts[name] for name in of_null if name in facts},
+        **({"folded": json.dumps(model.folded)} if isinstance(model, Model) and model.folded else {}),
         "notes": json.dumps(model.notes),
         "warnings": json.dumps(warnings),
         "provenance": provenance(call, weights=weights, null=record),
