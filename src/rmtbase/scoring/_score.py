@@ -73,7 +73,7 @@ def score(
         config: of a model in memory, its number of heads: ``{"n_head": 12}``. A module of transformers says so.
         name: what to call a model in memory.
 
-    What the raw matrices lack is folded in by ``open_model(…).fold(("biases", "norms"))``, a model that can be given here.
+    What the raw matrices lack is folded in by ``open_model(…).fold(("biases", "norms"))``, which is a model to score.
 
     Returns:
         The tree of a scores file: ``/heads``, ``/matrices`` and ``/null``; see ``rmtbase.tables.SCORES_SCHEMA``. Every
