@@ -24,7 +24,7 @@ from rmtbase.statistics import SPECTRAL_STATISTICS
 from rmtbase.tables import open_baseline, open_scores
 
 SHAPES = ((768, 64), (64, 64))
-COMMANDS = ("demo", "baseline", "score", "plot", "doctor")
+COMMANDS = ("demo", "baseline", "score", "inspect", "plot", "doctor")
 
 
 @pytest.mark.parametrize("command", COMMANDS)

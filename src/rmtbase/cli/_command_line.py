@@ -151,12 +151,6 @@ Fold = Annotated[
 ]
 
 
-def opening_options(subfolder: str | None, fold: str | None) -> dict[str, Any]:
-    """What of these two is given, as :func:`rmtbase.models.open_model` takes it."""
-    given = {"subfolder": subfolder, "fold": None if fold is None else words(fold)}
-    return {name: value for name, value in given.items() if value is not None}
-
-
 def words(text: str) -> tuple[str, ...]:
     """The words of a list that commas part."""
     return tuple(word.strip() for word in text.split(",") if word.strip())

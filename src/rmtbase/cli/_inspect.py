@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from rmtbase.cli._command_line import Fold, Subfolder, opening_options
+from rmtbase.cli._command_line import Fold, Subfolder
 from rmtbase.cli._completion import models, revisions
 
 
@@ -33,7 +33,7 @@ def inspect(
     from rmtbase.cli._terminal import cell, out, print_json
     from rmtbase.models import inspect_model, open_model
 
-    found = inspect_model(open_model(model, revision, **opening_options(subfolder, fold)))
+    found = inspect_model(open_model(model, revision, subfolder=subfolder).fold(fold or ()))
     if as_json:
         print_json(found.as_dict())
         return

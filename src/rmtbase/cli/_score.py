@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from rmtbase.cli._command_line import COUNT, INTEGER, Fold, Overwrite, Subfolder, opening_options, words
+from rmtbase.cli._command_line import COUNT, INTEGER, Fold, Overwrite, Subfolder, words
 from rmtbase.cli._completion import circuits as circuit_names
 from rmtbase.cli._completion import models, one_of, revisions
 
@@ -127,7 +127,7 @@ def score(
             raise OutputError(path, "it is named for two outputs; expected a name for each")
         if baseline not in (None, ANALYTIC) and path.resolve() == Path(baseline).resolve():
             raise OutputError(path, "it is the baseline that is read; expected another name")
-    opened = open_model(model, revision, adapter=adapter, base=base, **opening_options(subfolder, fold))
+    opened = open_model(model, revision, subfolder=subfolder, adapter=adapter, base=base).fold(fold or ())
     require_other_files(outputs, opened)
     if minus is None and minus_revision is not None:
         raise ParameterError("minus_revision", minus_revision, "none without --minus")

@@ -81,6 +81,8 @@ def score(
             of the model's own forward pass, with its weights and fresh noise, is xᵀ W_QK x′, to rounding. A note says
             so, or why not. ``RMTBASE_PROOF=0`` in the environment turns it off, too.
 
+    What the raw matrices lack is folded in by ``open_model(…).fold(("biases", "norms"))``, which is a model to score.
+
     Returns:
         The tree of a scores file: ``/heads``, ``/matrices`` and ``/null``; see ``rmtbase.tables.SCORES_SCHEMA``. Every
         further circuit is a group of the same kind, ``/circuits/ov`` say, which ``rmtbase.scoring.circuit_scores``
@@ -342,6 +344,7 @@ def _attributes(
         "n_layers": model.n_layers,
         **{name: facts[name] for name in of_heads if name in facts},
         **{name: facts[name] for name in of_null if name in facts},
+        **({"folded": json.dumps(model.folded)} if isinstance(model, Model) and model.folded else {}),
         "notes": json.dumps(model.notes),
         "warnings": json.dumps(warnings),
         "provenance": provenance(call, weights=weights, null=record),
