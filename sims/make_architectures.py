@@ -260,8 +260,8 @@ def page(content: Mapping[str, Any], others: Mapping[str, str]) -> str:
         f"rmtbase ships, without torch, and {len(by_torch)} more by the torch route, {len(wholly)} of them wholly and "
         "the others but for the modules named. Of each a tiny random model was built whose sizes differ pairwise. "
         "Those of the table were compared with q·k of their own modules for every head and pair of positions, by a "
-        "script that shares no code with the torch route; those of the torch route were saved, opened and proved as a user's "
-        "checkpoint is: q·k of the forward pass is xᵀ W_QK x′, to rounding. What is not proved is refused.",
+        "script that shares no code with the torch route; those of the torch route were saved, opened and proved as a "
+        "user's checkpoint is: q·k of the forward pass is xᵀ W_QK x′, to rounding. What is not proved is refused.",
         "",
         "Made by `python sims/make_architectures.py`; `--check` proves every entry of the table again, `--page` makes "
         "this page alone.",
