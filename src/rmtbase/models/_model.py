@@ -312,7 +312,7 @@ def _to_float32(checkpoint: Checkpoint, name: str) -> Float32[np.ndarray, "..."]
 
 
 def _architecture(config: Mapping[str, Any], path: Path, network: Network | None) -> tuple[str, Network | None]:
-    """The model type; and the network, where the model is read by running it: one is given, or the table lacks the type.
+    """The model type, and the network where the model is read by running it: it is given, or the table lacks the type.
 
     Raises:
         UnknownArchitectureError: ``transformers`` does not have it either, or is not installed.

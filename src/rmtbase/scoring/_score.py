@@ -239,8 +239,11 @@ def _blocks(model: WeightMatrices, circuit: Circuit) -> dict[_Shape, list[int]]:
     """The sites whose heads have one shape and are as many."""
     blocks: dict[_Shape, list[int]] = {}
     for index in sites_of(model, circuit):
-        counts = (getattr(model.sites[index], factor.heads) for factor in (circuit.factors[0], circuit.factors[-1]))
-        blocks.setdefault(_Shape(_null_shape(model, index, circuit), *counts), []).append(index)
+        site, shape = model.sites[index], _null_shape(model, index, circuit)
+        if shape == (site.d_query, site.d_head, site.d_key) and site.d_head > min(site.d_query, site.d_key):
+            raise ParameterError("d_head", site.d_head, f"at most d_model = {min(site.d_query, site.d_key)}")
+        counts = (getattr(site, factor.heads) for factor in (circuit.factors[0], circuit.factors[-1]))
+        blocks.setdefault(_Shape(shape, *counts), []).append(index)
     return blocks
 
 
