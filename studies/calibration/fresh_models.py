@@ -26,9 +26,9 @@ sys.path.insert(0, str(HERE.parents[1] / "sims"))
 from tiny_models import Profile, make_config, model_classes  # noqa: E402  # it lies in the folder that was just added
 
 _NAMES = (
-    "gpt2 gpt_neox gptj gpt_neo gpt_bigcode opt bloom falcon codegen phi phi3 stablelm starcoder2 llama mistral mixtral "
-    "qwen2 qwen3 gemma gemma2 olmo olmo2 cohere granite deepseek_v3 bert roberta electra deberta-v2 modernbert t5 bart "
-    "whisper vit clip"
+    "gpt2 gpt_neox gptj gpt_neo gpt_bigcode opt bloom falcon codegen phi phi3 stablelm starcoder2 llama mistral "
+    "mixtral qwen2 qwen3 gemma gemma2 olmo olmo2 cohere granite deepseek_v3 bert roberta electra deberta-v2 modernbert "
+    "t5 bart whisper vit clip"
 )
 ARCHITECTURES = tuple(_NAMES.split())
 PROFILE = Profile(n_layers=4, n_heads=8, n_key_heads=8, d_head=32, d_model=256, d_mlp=512, vocab=512)
