@@ -139,7 +139,9 @@ def _class_prefix(model_type: str) -> str:
 
 def _defaults(model_type: str, variants: list[Mapping[str, Any]], shared: Mapping[str, Any]) -> dict[str, Any]:
     """What the class of the configuration says of the keys that the entry reads."""
-    default = tiny_models.default_config(model_type)
+    cls = tiny_models.config_class(model_type)
+    computed = tiny_models.default_config(model_type)
+    default = {key: getattr(cls, key, value) for key, value in computed.items()}  # None where it follows from others
     words: set[str] = set()
     for one in variants:
         words |= set(one.get("when", {}))

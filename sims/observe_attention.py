@@ -25,7 +25,7 @@ _PATTERNS = {
     "qk": ("q k", "(q k)"),
     "qkv": ("q k v", "(q k v)", "4(q v k)", "q v k", "k v q", "(k q v)"),
 }
-_ACTIVATIONS = ("gelu", "gelu_new", "gelu_pytorch_tanh", "relu", "silu", "relu2", "quick_gelu", "tanh", "linear")
+_ACTIVATIONS = ("gelu", "gelu_new", "gelu_pytorch_tanh", "relu", "silu", "relu2", "quick_gelu", "linear")
 
 
 @dataclass
@@ -40,7 +40,6 @@ class Group:
         sizes: what was measured.
         layers: the indices of the layers.
         crossed: whether keys read something else than queries.
-        module: the running model's name of the first of them.
     """
 
     layer: str
@@ -50,7 +49,6 @@ class Group:
     sizes: dict[str, Any]
     layers: list[int]
     crossed: bool
-    module: str
 
 
 @dataclass
@@ -174,7 +172,7 @@ def _one(
         "d_key": where[owners["k"][0]].x.shape[1],
     }
     tensors = _latent(parts, owners, where, trace, on_disk, sizes) or _plain(parts, owners, where, sizes)
-    output = _output(one, trace, where)
+    output = _output(one, trace)
     if output is not None:
         name = on_disk.get(output.tensor)
         if name and name.startswith(within):
@@ -192,9 +190,7 @@ def _one(
     used = set(local) | {name.removesuffix("weight") + "bias" for name in local}
     for name, tensor in disk.items():
         inner = name.removeprefix(within)
-        if not name.startswith(within) or inner in used or (attention and not inner.startswith(attention)):
-            continue
-        if not attention:
+        if not name.startswith(within) or inner in used or not attention or not inner.startswith(attention):
             continue
         side = re.match(
             r"(q|k)(uery|ey)?_?(norm|layernorm|ln|layer_norm)", inner.removeprefix(attention).split(".")[-2:][0]
@@ -214,7 +210,7 @@ def _one(
     )
     if {"a", "c"} & {word for text in tensors.values() for word in text.split()}:
         crossed = False
-    return Group(layer, local, norms, sorted(beside), sizes, [], crossed, one.module), index
+    return Group(layer, local, norms, sorted(beside), sizes, [], crossed), index
 
 
 def _shared(names: Iterable[str]) -> str:
@@ -347,7 +343,7 @@ def _latent(
     return found
 
 
-def _output(one: Attention, trace: Trace, where: Mapping[str, Linear]) -> Linear | None:
+def _output(one: Attention, trace: Trace) -> Linear | None:
     """What reads the outputs of all heads, one beside the other."""
     if one.context is None:
         return None
