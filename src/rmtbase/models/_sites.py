@@ -332,6 +332,10 @@ class Norm(NamedTuple):
     offset: float = 0.0
 
 
+PLAIN = Norm(None)
+"""Where nothing is learned: no norm, or one without gains."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Site:
     """One place where the queries and keys of a model meet.
@@ -355,9 +359,11 @@ class Site:
         output: W_O of all heads, (d_output, n_heads · d_value), where it is known.
         logit_scale: what q·k is multiplied by before the softmax, where it is known.
         rotated: how many of a head's dimensions are rotated by position, where it is known.
-        query_input_norm: what the queries' inputs have just gone through; None where that is no norm, or not known.
+        query_input_norm: the norm whose output is the queries' input; :data:`PLAIN` where it is no norm's, None where
+            that is not known.
         key_input_norm: the same of keys and values.
-        query_norm: the norm of each head's queries, or of all of them together, where there is one.
+        query_norm: the norm of each head's queries, or of all of them together, which does no more than divide them
+            and multiply by gains; :data:`PLAIN` where there is none, None where that is not known.
         key_norm: the same of keys.
         notes: what must be known to read W_QK of this site rightly.
     """
