@@ -332,6 +332,9 @@ class Norm(NamedTuple):
     offset: float = 0.0
 
 
+NORM_FIELDS = ("query_input_norm", "key_input_norm", "query_norm", "key_norm")
+"""The norms of a site."""
+
 PLAIN = Norm(None)
 """Where nothing is learned: no norm, or one without gains."""
 
@@ -393,6 +396,10 @@ class Site:
         """Those that are known, by component: ``attention_query``, ``_key``, ``_value``, ``_output``."""
         each = {"query": self.query, "key": self.key, "value": self.value, "output": self.output}
         return {f"attention_{name}": one for name, one in each.items() if one is not None}
+
+    def norms(self) -> tuple[Norm, ...]:
+        """Those that are known."""
+        return tuple(norm for name in NORM_FIELDS if (norm := getattr(self, name)) is not None)
 
 
 @dataclass(frozen=True, kw_only=True)
