@@ -121,8 +121,7 @@ def probe(model: torch.nn.Module, beside: Iterable[str] = ()) -> Probe:
                 held.sizes[name] = None
         held.norms |= group.norms
         held.beside = sorted({*held.beside, *group.beside})
-    found.groups = list(by_group.values())
-    return found
+    return Probe(found.config, list(by_group.values()), found.unresolved)
 
 
 def _one(
