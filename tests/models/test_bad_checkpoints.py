@@ -59,7 +59,7 @@ def test_missing_configuration(parts, tmp_path):
     [
         ({"model_type": "mistrel"}, "'mistrel'"),
         ({"model_type": 3}, "'3'"),
-        ({"model_type": None, "architectures": ["Qwen2MoeForCausalLM"]}, "'Qwen2MoeForCausalLM'"),
+        ({"model_type": None, "architectures": ["Qwen9MoeForCausalLM"]}, "'Qwen9MoeForCausalLM'"),
         ({"model_type": None, "architectures": ["BertGenerationDecoder"]}, "'BertGenerationDecoder'"),
         ({"model_type": None}, "'(none named)'"),
     ],

@@ -15,7 +15,7 @@ import transformers
 
 import rmtbase
 from rmtbase.errors import CheckpointError, MissingTensorError, ParameterError, ShapeError, UnknownArchitectureError
-from rmtbase.models import Checkpoint, open_model, require_other_files, supported_architectures
+from rmtbase.models import Checkpoint, open_model, require_other_files
 
 PLAIN = {"vocab_size": 32, "hidden_size": 48, "num_attention_heads": 6, "num_hidden_layers": 2, "intermediate_size": 80}
 MODULES = {

@@ -82,7 +82,7 @@ def score(
         bool,
         typer.Option(
             "--proof/--no-proof",
-            help="With torch and transformers installed: compare q·k of the model's own forward pass with what is read.",
+            help="Prove first, with torch and transformers, that q·k of the model's own forward pass is what was read.",
         ),
     ] = True,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Scores file to write (netCDF4).")] = None,

@@ -39,6 +39,7 @@ _ELEMENTS = {
     "excess_kurtosis": ("excess kurtosis", "excess kurtosis"),
     "largest_magnitude": (r"largest magnitude $\max|w - \bar w| / s$", "largest magnitude"),
 }
+_LINE = 0.165  # inches of a line of a legend at 10 pt
 _NOTHING = 1e-300  # density, below any that is shown
 _LONGEST_TICK = 20  # characters beside an axis
 _STEPS, _MOST_TICKS = (1, 2, 4, 5, 10, 20, 25, 50, 100, 10**9), 12  # of layers between ticks; ticks of all stacks
@@ -247,6 +248,16 @@ def legend_columns(labels: Sequence[str], theme: Theme, width: float) -> int:
     size = theme.points("legend.fontsize")
     widest = max((text_width(label, size) for label in labels), default=0.0) + 4.8 * size / 72  # with its line
     return max(1, min(len(labels), 4, math.floor(width / widest)))
+
+
+def legend_height(ax: Axes, theme: Theme) -> float:
+    """The height in inches of a legend below axes; 0 without one."""
+    legend = ax.get_legend()
+    if legend is None:
+        return 0.0
+    labels = [text.get_text() for text in legend.get_texts()]
+    lines = -(-len(labels) // legend_columns(labels, theme, panel_size(ax)[0] - 0.5))
+    return lines * _LINE * theme.points("legend.fontsize") / 8.5
 
 
 def log_axis(ax: Axes) -> None:

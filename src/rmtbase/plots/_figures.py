@@ -16,6 +16,7 @@ from rmtbase.plots._axes import (
     add_legend,
     fit_texts,
     legend_columns,
+    legend_height,
     literal,
     matrices_of,
     model_title,
@@ -50,7 +51,6 @@ _PANEL, _NARROWEST = 4.8, 2.6  # inches: a panel's width unless told, and the le
 _MOST_COLUMNS = 4
 _SMALL_PRINT = 5.0  # inches: narrower figures have smaller letters
 _SMALLER = {"font.size": 8.5}
-_LINE = 0.165  # inches of a line of a legend at 10 pt
 _SCALE, _UPRIGHT = 4.2, 0.8  # inches: the least of a colour scale of z and its titles; of upright names
 _WIDTHS = (2.0, 40.0)  # inches, of a figure
 
@@ -299,7 +299,7 @@ def _single(
     width = look.width or width
     figure = new_figure(look.theme, width, height or 0.9 + 0.48 * width, model_title(table))
     ax = plot(table, ax=new_axes(figure, look.theme), theme=look.theme, **options)
-    figure.set_figheight(figure.get_figheight() + _legend_height(ax, look.theme))
+    figure.set_figheight(figure.get_figheight() + legend_height(ax, look.theme))
     return figure
 
 
@@ -361,17 +361,7 @@ def _legend_each(figure: Picture, theme: Theme) -> None:
         add_legend(ax, theme)
     height = figure.get_figheight()
     rows = height / panel_size(figure.axes[0])[1]
-    figure.set_figheight(height + rows * max(_legend_height(ax, theme) for ax in figure.axes))
-
-
-def _legend_height(ax: Axes, theme: Theme) -> float:
-    """The height in inches of a legend below axes; 0 without one."""
-    legend = ax.get_legend()
-    if legend is None:
-        return 0.0
-    labels = [text.get_text() for text in legend.get_texts()]
-    lines = -(-len(labels) // legend_columns(labels, theme, panel_size(ax)[0] - 0.5))
-    return lines * _LINE * theme.points("legend.fontsize") / 8.5
+    figure.set_figheight(height + rows * max(legend_height(ax, theme) for ax in figure.axes))
 
 
 def _panels(
