@@ -3,7 +3,9 @@
 The normalised input x̂ is computed here, of what the norm that a site names was given: another norm's would not do.
 """
 
+import json
 import os
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,10 +14,13 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
 import torch
 from attention_trace import watching
+from observe_norms import tensors_of
 from tiny_models import PROFILES, inputs, make_model
 from torch import nn
 
 from rmtbase.errors import ParameterError
+from rmtbase.models import Checkpoint
+from rmtbase.models._architectures import find_sites
 from rmtbase.models._folding import FOLDS, fold_site
 from rmtbase.models._sites import PLAIN, Norm
 from rmtbase.models._torch_route import Network, stored_of
@@ -84,12 +89,23 @@ def products(queries, keys):
     return np.einsum("hik,hjk->hij", queries, keys.repeat(len(queries) // len(keys), 0))
 
 
+def table_sites(model: nn.Module, older: bool = False, **changed):
+    """What is read without torch, of a configuration that is changed so."""
+    config = json.loads(model.config.to_json_string(use_diff=False)) | changed
+    tensors = model.state_dict()
+    if older:
+        tensors = {name.replace("LayerNorm.weight", "LayerNorm.gamma"): one for name, one in tensors.items()}
+    return find_sites(config, Checkpoint.of_tensors(tensors, "tiny"), Path("config.json"))
+
+
 @pytest.mark.parametrize("model_type", TYPES)
 def test_folded_matrices_on_normalised_inputs_give_the_logits_of_the_module(model_type):
     model = make(model_type)
     trace, given = watch(model)
     stored, read = stored_of(model)
+    of_table = {tensors_of(site): site for site in table_sites(model)}
     for site in Network.of_module(model).inventory().sites:
+        assert of_table[tensors_of(site)].norms() == site.norms()
         folded = fold_site(site, FOLDS, stored)
         (seen,) = (one for one in trace.attentions if one.module.startswith(site.module))
         before = (site.query_input_norm, site.key_input_norm)
@@ -156,6 +172,26 @@ def test_a_gain_that_is_no_norms_own_is_not_known():
     assert site.query_input_norm == site.key_input_norm == PLAIN
     (site,) = Network.of_module(Own(learned=True), given).inventory().sites
     assert site.query_input_norm is None and site.key_input_norm is None
+
+
+def test_norms_of_a_configuration_that_was_not_proved_are_not_known():
+    """OPT's norms stand before the attention, or where the configuration says so behind it, under the same names."""
+    model = make_model("opt")
+    site, *_ = table_sites(model)
+    assert site.query_input_norm.gain == "decoder.layers.0.self_attn_layer_norm.weight"
+    site, *_ = table_sites(model, do_layer_norm_before=False)
+    assert site.norms() == ()
+    with pytest.raises(ParameterError, match="no norm is known that fits a matrix for inputs of queries"):
+        fold_site(site, ["norms"], ())
+
+
+def test_norms_of_the_table_are_those_that_are_stored():
+    model = make("bert")
+    site, *_ = table_sites(model, older=True)
+    assert site.query_input_norm == Norm("embeddings.LayerNorm.gamma", "embeddings.LayerNorm.bias")
+    del model.embeddings.LayerNorm.weight
+    model.embeddings.LayerNorm.weight = nn.Parameter(torch.ones(3))  # of another width
+    assert table_sites(model)[0].query_input_norm is None
 
 
 def test_norms_have_the_names_that_are_stored():

@@ -191,6 +191,10 @@ class Reading:
             raise NoReading("query heads share rows")
         head = np.vectorize(by_first.get, otypes=[int])(queries.numbers[..., 0])
         value, v_norm, output, d_value = self._values(key, module, [one for _, one in heads], head, scale)
+        crossed = q_leaf.values != k_leaf.values and k_leaf.born <= entered
+        k_norm = k_leaf.norm if value is None or v_norm == k_leaf.norm else None
+        if crossed and k_norm == PLAIN:
+            k_norm = None  # what comes from elsewhere may have gone through a norm there
         d_key = key_matrix.shape(shape_of)[1]
         if value is not None and value.shape(shape_of)[1] != d_key:
             value = None
@@ -212,7 +216,7 @@ class Reading:
             logit_scale=rounded(scale * q_factor * k_factor),
             rotated=rotated,
             query_input_norm=q_leaf.norm,
-            key_input_norm=k_leaf.norm if value is None or v_norm == k_leaf.norm else None,
+            key_input_norm=k_norm,
             query_norm=self.norms.behind(queries.marks, q_marks, query_rows),
             key_norm=self.norms.behind(key_heads.marks, k_marks, key_rows),
             notes=notes_of(
@@ -223,7 +227,6 @@ class Reading:
                 bool(rotated),
             ),
         )
-        crossed = q_leaf.values != k_leaf.values and k_leaf.born <= entered
         return Met(site, crossed, product, head, keys_right, q_factor * k_factor)
 
     # -- operands ---------------------------------------------------------------------------------------------------
