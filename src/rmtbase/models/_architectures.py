@@ -14,7 +14,6 @@ from rmtbase.errors import CheckpointError, MissingTensorError, ShapeError
 from rmtbase.models._checkpoint import Checkpoint
 from rmtbase.models._layout_table import MLP, Entry, Rows, entries, known_types, unread
 from rmtbase.models._sites import (
-    NORM_FIELDS,
     PLAIN,
     Expression,
     Inventory,
@@ -193,15 +192,15 @@ class _Stack:
 
     def _site(self, layer: int, present: Sequence[str], sizes: Mapping[str, int]) -> Site:
         parts = {part: self._expression(layer, part) for part in present}
-        query, key = (parts[part].shape(self.checkpoint.shape)[1] for part in "qk")
+        query, key = (parts[part].shape(self.checkpoint.shape) for part in "qk")
         return Site(
             place=self._place(layer),
             module=self._tensor(layer, "q").rsplit(".", 2)[0],
             n_heads=sizes["n_heads"],
             n_key_heads=sizes["n_key_heads"],
             d_head=sizes["d_head"],
-            d_query=query,
-            d_key=key,
+            d_query=query[1],
+            d_key=key[1],
             d_value=sizes["d_value"],
             d_output=parts["o"].shape(self.checkpoint.shape)[0] if "o" in parts else None,
             query=parts["q"],
@@ -210,26 +209,31 @@ class _Stack:
             output=parts.get("o"),
             logit_scale=self.given.scale(),
             rotated=self.given.rotated(),
-            **{name: self._norm(name, layer, parts) for name in NORM_FIELDS},
+            query_input_norm=self._norm("query_input_norm", layer, query),
+            key_input_norm=self._norm("key_input_norm", layer, key),
+            query_norm=self._norm("query_norm", layer, query),
+            key_norm=self._norm("key_norm", layer, key),
         )
 
-    def _norm(self, name: str, layer: int, parts: Mapping[str, Expression]) -> Norm | None:
-        """A norm of a site, by the field's name; None where it is not known, or not stored with as many gains."""
+    def _norm(self, name: str, layer: int, shape: tuple[int, int]) -> Norm | None:
+        """A norm of a site, by the field's name, for a matrix of this shape.
+
+        None where it is not known, or not stored with as many gains as the matrix has inputs, or a head outputs.
+        """
         each = self.entry.norms.get(name)
         if each is None:
             return None
         said = each[min(layer, len(each) - 1)]
-        side, behind = name[0], not name.endswith("_input_norm")
+        behind = not name.endswith("_input_norm")
         if "gain" not in said:
-            other = behind and any(self._name(layer, one) in self.checkpoint for one in self.layout.norm_of(side))
+            other = behind and any(self._name(layer, one) in self.checkpoint for one in self.layout.norm_of(name[0]))
             return None if other else PLAIN
         gain = self._stored_norm(said["gain"], layer)
         bias = self._stored_norm(said.get("bias", said["gain"].removesuffix("weight") + "bias"), layer)
         if gain is None or (bias is not None and "bias" not in said):
             return None
-        rows, inputs = parts[side].shape(self.checkpoint.shape)
         gains = prod(self.checkpoint.shape(gain))
-        fits = rows % gains == 0 if behind else inputs == gains
+        fits = shape[0] % gains == 0 if behind else shape[1] == gains
         return Norm(gain, bias, said.get("offset", 0.0)) if fits else None
 
     def _stored_norm(self, text: str, layer: int) -> str | None:

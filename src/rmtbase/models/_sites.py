@@ -331,6 +331,10 @@ class Norm(NamedTuple):
     bias: str | None = None
     offset: float = 0.0
 
+    def tensors(self) -> tuple[str, ...]:
+        """The names of what is stored of it."""
+        return tuple(name for name in (self.gain, self.bias) if name is not None)
+
 
 NORM_FIELDS = ("query_input_norm", "key_input_norm", "query_norm", "key_norm")
 """The norms of a site."""

@@ -134,7 +134,7 @@ def _norm(norm: Norm | None, parameters: Mapping[str, Expression]) -> Norm | Non
     if norm is None:
         return None
     names: list[str | None] = []
-    for name in norm[:2]:
+    for name in (norm.gain, norm.bias):
         held = None if name is None else parameters.get(name)
         if name is not None and not isinstance(held, Tensor):
             return None

@@ -118,7 +118,7 @@ class Network:
 
         sites = self._found.sites
         needed = {name for site in sites for one in site.expressions().values() for name in one.tensors()}
-        needed |= {name for site in sites for norm in site.norms() for name in norm[:2] if name is not None}
+        needed |= {name for site in sites for norm in site.norms() for name in norm.tensors()}
         return stored_parameters(self.network, stored, sorted(needed))
 
     def prove(self, sites: tuple[Site, ...], stored: Mapping[str, tuple[int, ...]], read: Read) -> str:
