@@ -13,8 +13,10 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import re
 import signal
+import tempfile
 import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -28,11 +30,14 @@ from observe_norms import norms_of, with_norms
 from prove_architectures import Disproved, prove, prove_norms
 from tiny_models import PROFILES
 
-from rmtbase.models import _probe
+from rmtbase.models import open_model
 from rmtbase.models._layout_table import Rows
 
 TABLE = Path(__file__).parents[1] / "src/rmtbase/models/architectures.json"
 PAGE = Path(__file__).parents[1] / "docs/architectures.md"
+
+
+_TORCH = "the torch route"
 
 
 class _Slow(BaseException):
@@ -187,21 +192,42 @@ WIDEST = tuple(_WIDEST.split())
 """The 70 model types in widest use: those of the hub's most downloaded models of text, images and speech."""
 
 
-def torch_route(model_type: str) -> str | None:
-    """Why the probe that runs at read time cannot read the type, None where it can; by a tiny model."""
-    model = tiny_models.make_model(model_type)
-    failure = "its forward pass was not run"
-    for given in tiny_models.inputs(model):
+def torch_route(model_type: str) -> str:
+    """How the type is read, as a user's checkpoint of a tiny model is: what of it is proved, or why it is refused."""
+    os.environ["RMTBASE_PROOF"] = "1"
+    try:
+        model = tiny_models.make_model(model_type)
+    except Exception as error:
+        return f"refused: no tiny model of it can be built ({type(error).__name__}: {error})"
+    with tempfile.TemporaryDirectory() as folder:
         try:
-            found = _probe.find_sites(model, given)
+            model.save_pretrained(folder)
+            opened = open_model(folder).prove()
         except Exception as error:
-            failure = f"{type(error).__name__}: {error}"
+            return f"refused: {str(error).replace(folder, '')}"
+    (*_, proof) = opened.notes
+    if not proof.startswith("proved against"):
+        return f"refused: {proof}"
+    left = [note.removeprefix("not read: ").partition(":")[0] for note in opened.notes if note.startswith("not read")]
+    return _TORCH + (f"; not read: {', '.join(left[:2])}{', …' if len(left) > 2 else ''}" if left else "")
+
+
+def routes(types: Iterable[str], work: Path, limit: int = 60) -> dict[str, str]:
+    """How each type that the table lacks is read, from the file of earlier work, or found now and kept there."""
+    held = json.loads(work.read_text()) if work.is_file() else {}
+    signal.signal(signal.SIGALRM, _too_long)
+    for model_type in types:
+        if model_type in held:
             continue
-        if found.sites and not found.unresolved:
-            return None
-        failure = "; ".join(dict.fromkeys(one.reason for one in found.unresolved)) or "no attention"
-        break
-    return failure
+        signal.alarm(limit)
+        try:
+            held[model_type] = torch_route(model_type)
+        except _Slow:
+            held[model_type] = f"refused: running it takes more than {limit} s"
+        finally:
+            signal.alarm(0)
+        work.write_text(json.dumps(held))
+    return held
 
 
 def norms(content: dict[str, Any], work: Path, stride: slice = slice(None), limit: int = 60) -> dict[str, Any]:
@@ -258,26 +284,33 @@ def prove_all(content: Mapping[str, Any], stride: slice = slice(None)) -> dict[s
     return failures
 
 
-def page(content: Mapping[str, Any], others: Mapping[str, str | None]) -> str:
+def page(content: Mapping[str, Any], others: Mapping[str, str]) -> str:
     """The page of the docs.
 
     Args:
         content: the table.
-        others: the types that it does not have -> why the torch route cannot read them, None where it can.
+        others: the types that it does not have -> how they are read, or that and why they are refused.
     """
     entries = content["types"]
-    torch_only = [name for name, reason in others.items() if reason is None]
+    by_torch = [name for name, how in others.items() if how.startswith(_TORCH)]
+    wholly = [name for name in by_torch if others[name] == _TORCH]
+    widest = sum(name in entries or name in by_torch for name in WIDEST)
     lines = [
         "# Architectures",
         "",
         f"Every model type of `transformers` {content['transformers']}: {len(entries)} are read by the table that "
-        f"rmtbase ships, without torch, and {len(torch_only)} more by the torch route. Of each a tiny random model was "
-        "built whose sizes differ pairwise, and q·k of its own module compared with xᵀ W_QK x′ for every head and pair "
-        "of positions: equal to rounding. What is not proved is refused.",
+        f"rmtbase ships, without torch, and {len(by_torch)} more by the torch route, {len(wholly)} of them wholly and "
+        "the others but for the modules named. Of each a tiny random model was built whose sizes differ pairwise. "
+        "Those of the table were compared with q·k of their own modules for every head and pair of positions, by a "
+        "script that shares no code with the torch route; those of the torch route were saved, opened and proved as a "
+        "user's checkpoint is: q·k of the forward pass is xᵀ W_QK x′, to rounding. What is not proved is refused.",
         "",
-        "Made by `python sims/make_architectures.py`; `--check` proves every entry of the table again.",
+        "Made by `python sims/make_architectures.py`; `--check` proves every entry of the table again, `--page` makes "
+        "this page alone.",
         "",
         f"## The {len(WIDEST)} in widest use",
+        "",
+        f"{widest} of {len(WIDEST)} are read.",
         "",
         "| type | read by |",
         "|---|---|",
@@ -292,22 +325,28 @@ def page(content: Mapping[str, Any], others: Mapping[str, str | None]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _read_by(name: str, entries: Mapping[str, Any], others: Mapping[str, str | None]) -> str:
+def _read_by(name: str, entries: Mapping[str, Any], others: Mapping[str, str]) -> str:
     if name in entries:
         stacks = {part["stack"] for one in entries[name]["variants"] for part in one.get("parts", ())}
         left = {key for one in entries[name]["variants"] for key in one.get("unread", ())}
         parts = f": {', '.join(sorted(stacks))}" if stacks else ""
         return f"the table{parts}" + (f"; not read: {', '.join(sorted(left))}" if left else "")
-    if name not in others:
-        return "refused: not probed"
-    reason = others[name]
-    return "the torch route" if reason is None else "refused: " + _harmless(reason)
+    return _harmless(others[name])
 
 
 def _harmless(reason: str) -> str:
     """One line of a table, without paths."""
     text = re.sub(r"(/[\w.\-]+){2,}", "…", " ".join(reason.split())).replace("|", "/")
     return re.sub(r"You can install it.*|Please note.*", "", text)[:160].strip()
+
+
+def make_page(work: Path, stride: slice) -> None:
+    """Write the page, if how every type is read is known or is found now."""
+    content = read_table()
+    others = [name for name in tiny_models.all_types() if name not in content["types"]]
+    held = routes(others[stride], work)
+    if all(name in held for name in others):
+        PAGE.write_text(page(content, {name: held[name] for name in others}), encoding="utf-8")
 
 
 def main() -> None:
@@ -317,11 +356,15 @@ def main() -> None:
     parser.add_argument("--only", nargs="+", default=(), help="types to probe anew")
     parser.add_argument("--part", type=int, nargs=2, metavar=("I", "N"), default=(0, 1), help="every N-th type from I")
     parser.add_argument("--check", action="store_true", help="prove every entry of the table, and make nothing")
+    parser.add_argument("--page", action="store_true", help="make the page alone, of the table as it is")
     options = parser.parse_args()
     stride = slice(options.part[0], None, options.part[1])
     if options.check:
         failures = prove_all(read_table(), stride) | prove_all_norms(read_table(), stride)
         raise SystemExit("\n".join(f"{name}: {reason}" for name, reason in failures.items()) or None)
+    if options.page:
+        make_page(options.work, stride)
+        return
     if options.only and options.work.is_file():
         held = json.loads(options.work.read_text())
         options.work.write_text(json.dumps({name: one for name, one in held.items() if name not in options.only}))
@@ -337,17 +380,8 @@ def main() -> None:
         beside.write_text(json.dumps(json.loads(beside.read_text()) | {model_type: []}))
     write_table(norms(read_table(), beside), TABLE)
     content = read_table()
-    others = {name: _other(name, one) for name, one in found.items() if name not in content["types"]}
-    PAGE.write_text(page(content, others), encoding="utf-8")
+    make_page(options.work.with_suffix(".routes.json"), slice(None))
     print(f"{len(content['types'])} types by the table, {TABLE.stat().st_size} bytes")
-
-
-def _other(model_type: str, held: Mapping[str, Any]) -> str | None:
-    try:
-        reason = torch_route(model_type)
-    except Exception as error:
-        reason = f"{type(error).__name__}: {error}"
-    return reason and held.get("refused", reason)
 
 
 if __name__ == "__main__":

@@ -297,7 +297,10 @@ def test_model_that_is_not_there(unscorable):
 
 
 def test_file_given_as_model(model_folder, unscorable):
-    unscorable(model_folder / "model.safetensors", "is a file", "pass the folder")
+    (model_folder / "model.safetensors").rename(model_folder / "weights.pt")
+    unscorable(
+        model_folder / "weights.pt", "is a PyTorch file that is no Hugging Face checkpoint", "or pass its queries"
+    )
 
 
 def test_hub_id_while_offline(unscorable):

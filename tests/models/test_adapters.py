@@ -4,8 +4,10 @@ import json
 import math
 
 import numpy as np
+import peft
 import pytest
 import torch
+import transformers
 from safetensors.numpy import load_file, save_file
 
 import rmtbase
@@ -113,8 +115,6 @@ def test_ranks_may_differ_as_the_settings_say(tmp_path):
 @pytest.mark.parametrize("architecture", ["llama", "gpt2"])
 @pytest.mark.filterwarnings("ignore::FutureWarning")  # of peft and transformers to each other
 def test_merged_is_what_peft_merges(architecture, options, tmp_path):
-    peft = pytest.importorskip("peft")
-    transformers = pytest.importorskip("transformers")
     torch.manual_seed(3)
     if architecture == "llama":
         config = transformers.LlamaConfig(**{k: v for k, v in LLAMA.items() if k != "model_type"}, vocab_size=11)

@@ -29,6 +29,7 @@ CALLS = {
     "nearest_neighbour_kl": lambda x: statistics.nearest_neighbour_kl(x),
     "normal_score": lambda x: statistics.normal_score(x, True),
     "on_distance_scale": lambda x: statistics.on_distance_scale(np.resize(x, 16)),
+    "from_distance_scale": lambda x: statistics.from_distance_scale(np.resize(x, 16)),
     "spectral_statistics": lambda x: statistics.spectral_statistics(x),
     "Statistic.rescale": lambda x: TRACE.rescale(x, 2.0, 4),
     "Statistic.rescale: scale": lambda x: TRACE.rescale(1.0, x, 4),
@@ -96,6 +97,7 @@ def resized(shape):
 
 MASKED = CALLS | {
     "on_distance_scale": lambda x: statistics.on_distance_scale(resized(16)),
+    "from_distance_scale": lambda x: statistics.from_distance_scale(resized(16)),
     "summarize_stream": lambda x: statistics.summarize_stream(lambda: [resized((1, 8))], P),
     "quantiles_of_stream": lambda x: statistics.quantiles_of_stream(lambda: [resized((1, 8))], P),
     "score_heads": lambda x: rmtbase.score_heads(resized((2, 2, 4)), np.ones((2, 2, 4))),

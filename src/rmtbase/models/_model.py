@@ -19,7 +19,6 @@ from rmtbase.models._files import read_json_object
 from rmtbase.models._folding import fold_site, require_folds
 from rmtbase.models._gguf_model import find_gguf, open_gguf
 from rmtbase.models._given_sites import require_sites
-from rmtbase.models._layout_table import known_types as supported_architectures
 from rmtbase.models._layout_table import read_architecture
 from rmtbase.models._leftovers import (
     leftover_notes,
@@ -139,7 +138,7 @@ class Model(WeightMatrices):
         stored = Checkpoint.of_tensors(tensors, name)
         require_plain_tensors(stored)  # before any is looked for by its name
         checkpoint = without_draft_layers(dequantised(stored, config, stored.config_path), config)
-        sized = with_sizes(config, checkpoint)
+        sized = dict(config) if network is not None else with_sizes(config, checkpoint)
         return cls._checked(lambda: checkpoint, sized, checkpoint.config_path, name, revision, network=network)
 
     @classmethod
@@ -172,10 +171,9 @@ class Model(WeightMatrices):
         architecture, network = _architecture(config, config_path, network)
         checkpoint = open_checkpoint()
         require_plain_tensors(checkpoint)
-        if architecture in supported_architectures():
+        if network is None:
             inventory = find_inventory(config, checkpoint, config_path, architecture)
         else:
-            assert network is not None  # which has its type
             inventory = network.inventory({name: checkpoint.shape(name) for name in checkpoint.names})
         more = (*leftover_notes(config, checkpoint), *notes)
         return cls._of_inventory(inventory, checkpoint, config, architecture, name, revision, more, network)
@@ -314,16 +312,18 @@ def _to_float32(checkpoint: Checkpoint, name: str) -> Float32[np.ndarray, "..."]
 
 
 def _architecture(config: Mapping[str, Any], path: Path, network: Network | None) -> tuple[str, Network | None]:
-    """The model type; and of one that the table does not have the network, which shows by running how it is read.
+    """The model type, and the network where the model is read by running it: it is given, or the table lacks the type.
 
     Raises:
         UnknownArchitectureError: ``transformers`` does not have it either, or is not installed.
         CheckpointError: the network cannot be built, or not be run.
     """
+    if network is not None:
+        return str(config.get("model_type")), network
     try:
-        return read_architecture(config, path), network
+        return read_architecture(config, path), None
     except UnknownArchitectureError as unknown:
         try:
-            return unknown.architecture, network or Network.of_config(config, path)
+            return unknown.architecture, Network.of_config(config, path)
         except (MissingDependencyError, UnknownArchitectureError):
             raise unknown from None

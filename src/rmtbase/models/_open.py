@@ -8,12 +8,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeGuard
+from typing import TYPE_CHECKING, Any, TypeGuard, cast
 
 from rmtbase.errors import (
     CheckpointError,
     CorruptFileError,
     MissingCheckpointFileError,
+    MissingTensorError,
     OutputError,
     ParameterError,
     near_architectures,
@@ -199,7 +200,7 @@ def _from_memory(
     sites: Sequence[Site] | None,
 ) -> Model:
     """A module, or a state dict, of the family that is named, here or by its configuration; or a module that is run."""
-    network = None
+    network, wrapped, of_transformers = None, cast(Any, None), None
     if isinstance(model, Mapping):
         what, own_name, tensors = "state dict", None, model
     else:
@@ -219,7 +220,14 @@ def _from_memory(
     called = name or (own_name if isinstance(own_name, str) else None) or what
     if sites is not None:
         return Model.of_sites(tensors, sites, called, revision)
-    return Model.from_state_dict(tensors, settings, called, revision, network)
+    try:
+        return Model.from_state_dict(tensors, settings, called, revision, network)
+    except MissingTensorError:
+        if network is not None or isinstance(model, Mapping) or of_transformers is None:
+            raise
+    # Some types are stored under other names than those of their modules, and it is these that the table knows.
+    network = Network.of_module(wrapped)
+    return Model.from_state_dict(wrapped.state_dict(), settings, called, revision, network)
 
 
 def _settings(config: Any, what: str, family: str | None) -> dict[str, Any]:

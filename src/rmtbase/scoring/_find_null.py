@@ -92,8 +92,6 @@ def find_null(null: str, baseline: xr.Dataset | Path | str | None, wanted: Wante
     if rank < 2:
         scale = "estimated" if null == "gaussian" else "kept"
         raise ParameterError(name, rank, f"at least 2: at {name} = 1 the scale is all there is, and it is {scale}")
-    if len(dims) == 3 and dims[1] > min(dims[0], dims[2]):
-        raise ParameterError("d_head", dims[1], f"at most d_model = {min(dims[0], dims[2])}")
     if null == "haar" and len(dims) == 2:
         what = "no rotation changes the singular values of one factor"
         raise ParameterError("null", null, f"'gaussian' or 'permutation': {what}")

@@ -13,7 +13,7 @@ INITIALIZATIONS = MappingProxyType(
     {
         "normal": 0.0,
         "uniform": -1.2,
-        "truncated normal": float(truncnorm.stats(-2.0, 2.0, moments="k")),
+        "truncated normal": float(truncnorm(-2.0, 2.0).stats(moments="k")),
     }
 )
 """Excess kurtosis of the entries by how they were drawn: normal, uniform (``torch.nn.Linear``'s own), or normal and
@@ -47,11 +47,8 @@ def initialization(matrices: xr.Dataset) -> str:
     scored = kurtosis.notnull()
     if not held or not bool(scored.any()):
         return ""
-    fits = {
-        name: bool((np.abs(kurtosis - expected) < _WITHIN * error).where(scored, True).all())
-        for name, expected in INITIALIZATIONS.items()
-    }
-    compatible = [name for name, holds in fits.items() if holds]
+    fits = {name: (abs(kurtosis - expected) < _WITHIN * error) | ~scored for name, expected in INITIALIZATIONS.items()}
+    compatible = [name for name, each in fits.items() if bool(each.all())]
     return compatible[0] if len(compatible) == 1 else ""  # of tiny matrices several are
 
 

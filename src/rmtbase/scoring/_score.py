@@ -21,6 +21,7 @@ from rmtbase.progress import SILENT, Progress
 from rmtbase.scoring._find_null import Wanted, find_null, require_null_name
 from rmtbase.scoring._head_factors import head_dims, head_sigmas
 from rmtbase.scoring._heads import Block, circuit_attributes, heads_dataset, null_dataset
+from rmtbase.scoring._initialization import initialization_note
 from rmtbase.scoring._matrices import MATRIX_MODES, MatrixScorer
 from rmtbase.scoring._read_sites import SiteSpectra, read_factors, read_sites, require_circuits, sites_of
 from rmtbase.shown import shown
@@ -199,7 +200,10 @@ def _scores_tree(
     with single_threaded_blas():  # with more the last bits would be those of the machine's cores
         spectra, ways = read_sites(model, wanted, scorer, progress)
         warnings = [*model.warnings, *_zero_heads(model, spectra), *([] if scorer is None else scorer.constant)]
-        for line in (*model.notes, *warnings):
+        of_matrices = None if scorer is None else scorer.dataset()
+        drawn = None if of_matrices is None or null != "gaussian" else initialization_note(of_matrices)
+        notes = model.notes if drawn is None else (*model.notes, drawn)
+        for line in (*notes, *warnings):
             progress.note(line)
         scored = {
             circuit: [
@@ -213,10 +217,10 @@ def _scores_tree(
         place = "" if circuit.name == "qk" else f"/circuits/{circuit.name}"
         groups[f"{place}/heads"] = heads_dataset(circuit, model.sites, blocks)
         groups[f"{place}/null"] = null_dataset(circuit, model.sites, blocks)
-    if scorer is not None:
-        groups["/matrices"] = scorer.dataset()
+    if of_matrices is not None:
+        groups["/matrices"] = of_matrices
     tree = xr.DataTree.from_dict(groups)
-    tree.attrs = _attributes(model, function, scored, matrices, warnings, ways)
+    tree.attrs = _attributes(model, function, scored, matrices, notes, warnings, ways)
     for circuit in wanted[1:]:
         facts = circuit_attributes(circuit, model.sites, scored[circuit])
         tree["circuits"][circuit.name].attrs = {"circuit": circuit.name, **facts}
@@ -235,8 +239,11 @@ def _blocks(model: WeightMatrices, circuit: Circuit) -> dict[_Shape, list[int]]:
     """The sites whose heads have one shape and are as many."""
     blocks: dict[_Shape, list[int]] = {}
     for index in sites_of(model, circuit):
-        counts = (getattr(model.sites[index], factor.heads) for factor in (circuit.factors[0], circuit.factors[-1]))
-        blocks.setdefault(_Shape(_null_shape(model, index, circuit), *counts), []).append(index)
+        site, shape = model.sites[index], _null_shape(model, index, circuit)
+        if shape == (site.d_query, site.d_head, site.d_key) and site.d_head > min(site.d_query, site.d_key):
+            raise ParameterError("d_head", site.d_head, f"at most d_model = {min(site.d_query, site.d_key)}")
+        counts = (getattr(site, factor.heads) for factor in (circuit.factors[0], circuit.factors[-1]))
+        blocks.setdefault(_Shape(shape, *counts), []).append(index)
     return blocks
 
 
@@ -307,6 +314,7 @@ def _attributes(
     function: str,
     scored: Mapping[Circuit, Sequence[Block]],
     matrices: str,
+    notes: tuple[str, ...],
     warnings: list[str],
     ways: dict[str, int],
 ) -> dict[str, object]:
@@ -345,7 +353,7 @@ def _attributes(
         **{name: facts[name] for name in of_heads if name in facts},
         **{name: facts[name] for name in of_null if name in facts},
         **({"folded": json.dumps(model.folded)} if isinstance(model, Model) and model.folded else {}),
-        "notes": json.dumps(model.notes),
+        "notes": json.dumps(notes),
         "warnings": json.dumps(warnings),
         "provenance": provenance(call, weights=weights, null=record),
     }
