@@ -13,7 +13,7 @@ from observe_attention import Group, Probe, Refused, probe
 from tiny_models import PROFILES, key_head_options, make_config, make_model
 from transformers import PreTrainedModel
 
-_UNVARIED = re.compile(
+UNVARIED = re.compile(
     r"use_cache|return_dict|output_.*|tie_.*|is_encoder_decoder|scale_.*embedding.*|norm_topk_prob|.*dropout.*|"
     r"use_(weighted|mean|auxiliary|timm|pretrained|return|mems).*|do_(sample|stable).*|apply_spec_augment|gradient_.*|"
     r"ctc_.*|add_(final|pooling).*|.*loss.*|remove_invalid_values|chunk_.*|use_mamba_kernels|early_stopping|auxiliary.*|"
@@ -62,7 +62,7 @@ def infer_type(model_type: str) -> dict[str, Any]:
     reference = _groups(model_type)
     default = make_config(model_type, PROFILES[0]).to_dict()
     for key, value in default.items():
-        if isinstance(value, bool) and not _UNVARIED.fullmatch(key):
+        if isinstance(value, bool) and not UNVARIED.fullmatch(key):
             tried: tuple[Any, ...] = (not value,)
         elif key in _FLAGS:
             tried = tuple(one for one in _FLAGS[key] if one != value)

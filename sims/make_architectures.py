@@ -26,7 +26,8 @@ import tiny_models
 import transformers
 from infer_types import infer_type
 from observe_attention import Refused
-from prove_architectures import prove
+from observe_norms import norms_of, with_norms
+from prove_architectures import Disproved, prove, prove_norms
 from tiny_models import PROFILES
 
 from rmtbase.models import open_model
@@ -116,7 +117,13 @@ def table(found: Mapping[str, Any]) -> dict[str, Any]:
                     one["unread"] = sorted({*one.get("unread", ()), *gone})
         if not types[name]["class"]:
             del types[name]["class"]
-    return {"transformers": transformers.__version__, "layouts": layouts, "stacks": shared, "types": types}
+    return {
+        "transformers": transformers.__version__,
+        "layouts": layouts,
+        "stacks": shared,
+        "norms": {},
+        "types": types,
+    }
 
 
 def _parts(one: Mapping[str, Any], readable: set[str]) -> list[dict[str, Any]]:
@@ -168,7 +175,7 @@ def read_table() -> dict[str, Any]:
 def write_table(content: Mapping[str, Any], path: Path) -> None:
     """One line for each layout and each type."""
     lines = ["{", f'"transformers": {json.dumps(content["transformers"])},']
-    for part in ("layouts", "stacks", "types"):
+    for part in ("layouts", "stacks", "norms", "types"):
         rows = [f"{json.dumps(name)}: {json.dumps(one)}" for name, one in content[part].items()]
         lines += [f'"{part}": {{', ",\n".join(rows), "}" + ("," if part != "types" else "")]
     path.write_text("\n".join([*lines, "}"]) + "\n", encoding="utf-8")
@@ -221,6 +228,41 @@ def routes(types: Iterable[str], work: Path, limit: int = 60) -> dict[str, str]:
             signal.alarm(0)
         work.write_text(json.dumps(held))
     return held
+
+
+def norms(content: dict[str, Any], work: Path, stride: slice = slice(None), limit: int = 60) -> dict[str, Any]:
+    """The table with the norms of its types, from the file of earlier work, or found now and kept there."""
+    held = json.loads(work.read_text()) if work.is_file() else {}
+    signal.signal(signal.SIGALRM, _too_long)
+    for model_type in [*content["types"]][stride]:
+        if model_type in held:
+            continue
+        signal.alarm(limit)
+        try:
+            held[model_type] = norms_of(content, model_type)
+        except _Slow:
+            held[model_type] = []
+        finally:
+            signal.alarm(0)
+        work.write_text(json.dumps(held))
+    return with_norms(content, held)
+
+
+def prove_all_norms(content: Mapping[str, Any], stride: slice = slice(None)) -> dict[str, str]:
+    """The types whose norms the table has otherwise than a model of other sizes than it was made by, and why."""
+    failures = {}
+    for model_type in list(content["types"])[stride]:
+        for variant in content["types"][model_type]["variants"]:
+            if "norms" not in variant:
+                continue
+            said = {key: value for key, value in variant.get("when", {}).items() if value != "any"}
+            try:
+                prove_norms(tiny_models.make_model(model_type, PROFILES[2], **said))
+            except Disproved as error:
+                failures[model_type] = str(error)
+            except Exception:
+                continue  # no model of these sizes can be built, or be run
+    return failures
 
 
 def prove_all(content: Mapping[str, Any], stride: slice = slice(None)) -> dict[str, str]:
@@ -318,7 +360,7 @@ def main() -> None:
     options = parser.parse_args()
     stride = slice(options.part[0], None, options.part[1])
     if options.check:
-        failures = prove_all(read_table(), stride)
+        failures = prove_all(read_table(), stride) | prove_all_norms(read_table(), stride)
         raise SystemExit("\n".join(f"{name}: {reason}" for name, reason in failures.items()) or None)
     if options.page:
         make_page(options.work, stride)
@@ -332,6 +374,11 @@ def main() -> None:
     while failures := prove_all(read_table()):  # without one type, those that it is a part of may be others
         found |= {name: {"refused": reason} for name, reason in failures.items()}
         write_table(table(found), TABLE)
+    beside = options.work.with_suffix(".norms.json")
+    write_table(norms(read_table(), beside), TABLE)
+    for model_type in prove_all_norms(read_table()):
+        beside.write_text(json.dumps(json.loads(beside.read_text()) | {model_type: []}))
+    write_table(norms(read_table(), beside), TABLE)
     content = read_table()
     make_page(options.work.with_suffix(".routes.json"), slice(None))
     print(f"{len(content['types'])} types by the table, {TABLE.stat().st_size} bytes")

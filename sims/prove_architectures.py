@@ -11,12 +11,13 @@ import numpy as np
 import torch
 from attention_trace import Attention, Trace
 from observe_attention import Refused, run
+from observe_norms import inventories, tensors_of
 from transformers import PreTrainedModel
 from transformers.core_model_loading import revert_weight_conversion
 
 from rmtbase.models import Checkpoint
 from rmtbase.models._architectures import find_inventory
-from rmtbase.models._sites import Place, Site
+from rmtbase.models._sites import NORM_FIELDS, Place, Site
 
 TOLERANCE = 1e-5
 """Of q·k beside its largest value: some modules compute it in float32."""
@@ -59,6 +60,25 @@ def prove(model: torch.nn.Module) -> dict[str, float]:
     if left:
         raise Disproved(f"{min(left)[1]} was not seen to attend")
     return worst
+
+
+def prove_norms(model: torch.nn.Module) -> int:
+    """How many norms the table knows, all of them those that the model's forward pass shows.
+
+    Raises:
+        Disproved: one is another, or none.
+    """
+    read, shown = inventories(model)
+    by_tensors = {tensors_of(site): site for site in shown.sites}
+    known = 0
+    for site in read.sites:
+        other = by_tensors.get(tensors_of(site))
+        for field in NORM_FIELDS:
+            said, seen = getattr(site, field), getattr(other, field, None)
+            if said is not None and said != seen:
+                raise Disproved(f"{site.module}: {field} is {seen}, not {said}")
+            known += said is not None
+    return known
 
 
 def runs(model: torch.nn.Module) -> Iterator[tuple[str, Trace]]:

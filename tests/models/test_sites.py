@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from rmtbase.errors import ParameterError
 from rmtbase.models._folding import FOLDS, fold_site, require_folds
 from rmtbase.models._sites import (
+    PLAIN,
     Biased,
     Column,
     Gained,
@@ -165,7 +166,7 @@ def test_biases_of_fused_rows_and_of_chains():
 
 
 def test_nothing_to_fold_leaves_a_site_as_it_is():
-    plain = site()
+    plain = site(**dict.fromkeys(NORMS, PLAIN))
     assert fold_site(plain, FOLDS, {"q.weight", "k.weight"}) == plain
     assert fold_site(replace(plain, **NORMS), (), WEIGHTS) == replace(plain, **NORMS)
 
@@ -174,6 +175,14 @@ def test_bias_of_a_part_of_the_rows_is_refused():
     halves = site(query=Stacked((Tensor("q.weight"), Tensor("other.weight"))))
     with pytest.raises(ParameterError, match="only a part of the outputs has a bias"):
         fold_site(halves, ["biases"], WEIGHTS)
+
+
+def test_norms_that_are_not_known_are_refused():
+    """None is left out: what is folded in is what the forward pass has, or nothing is."""
+    half = site(**NORMS | {"key_input_norm": PLAIN, "key_norm": None}, module="layers.0.attn")
+    with pytest.raises(ParameterError, match=r"in layer 0 .*attn.* for keys; known for .*queries: norm.weight, inputs"):
+        fold_site(half, ["norms"], WEIGHTS)
+    assert fold_site(half, ["biases"], WEIGHTS).d_key == 6
 
 
 @pytest.mark.parametrize("wrong", ["gains", ["biases", "gain"], 3, None])

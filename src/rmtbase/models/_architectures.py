@@ -6,13 +6,25 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
+from math import prod
 from pathlib import Path
 from typing import Any
 
 from rmtbase.errors import CheckpointError, MissingTensorError, ShapeError
 from rmtbase.models._checkpoint import Checkpoint
 from rmtbase.models._layout_table import MLP, Entry, Rows, entries, known_types, unread
-from rmtbase.models._sites import Expression, Inventory, Place, Product, Site, Stacked, Tensor, take_rows
+from rmtbase.models._sites import (
+    PLAIN,
+    Expression,
+    Inventory,
+    Norm,
+    Place,
+    Product,
+    Site,
+    Stacked,
+    Tensor,
+    take_rows,
+)
 from rmtbase.models._sizes import Sizes
 from rmtbase.shown import quoted, shown
 
@@ -27,6 +39,7 @@ HEADS_UNSEEN = "split into heads: the configuration's word alone, no tensor show
 _SHOWN = 3  # names in a message
 # What lies in an attention module and leaves queries and keys as they are: masks and rotary tables.
 _BYSTANDERS = re.compile(r"bias|masked_bias|rotary_emb\..+")
+_OLDER_NAMES = (("LayerNorm.weight", "LayerNorm.gamma"), ("LayerNorm.bias", "LayerNorm.beta"))
 _PARTS = {"q": "attention_query", "k": "attention_key", "v": "attention_value", "o": "attention_output"}
 
 
@@ -184,15 +197,15 @@ class _Stack:
 
     def _site(self, layer: int, present: Sequence[str], sizes: Mapping[str, int]) -> Site:
         parts = {part: self._expression(layer, part) for part in present}
-        query, key = (parts[part].shape(self.checkpoint.shape)[1] for part in "qk")
+        query, key = (parts[part].shape(self.checkpoint.shape) for part in "qk")
         return Site(
             place=self._place(layer),
             module=self._tensor(layer, "q").rsplit(".", 2)[0],
             n_heads=sizes["n_heads"],
             n_key_heads=sizes["n_key_heads"],
             d_head=sizes["d_head"],
-            d_query=query,
-            d_key=key,
+            d_query=query[1],
+            d_key=key[1],
             d_value=sizes["d_value"],
             d_output=parts["o"].shape(self.checkpoint.shape)[0] if "o" in parts else None,
             query=parts["q"],
@@ -201,7 +214,38 @@ class _Stack:
             output=parts.get("o"),
             logit_scale=self.given.scale(),
             rotated=self.given.rotated(),
+            query_input_norm=self._norm("query_input_norm", layer, query),
+            key_input_norm=self._norm("key_input_norm", layer, key),
+            query_norm=self._norm("query_norm", layer, query),
+            key_norm=self._norm("key_norm", layer, key),
         )
+
+    def _norm(self, name: str, layer: int, shape: tuple[int, int]) -> Norm | None:
+        """A norm of a site, by the field's name, for a matrix of this shape.
+
+        None where it is not known, or not stored with as many gains as the matrix has inputs, or a head outputs.
+        """
+        each = self.entry.norms.get(name)
+        if each is None:
+            return None
+        said = each[min(layer, len(each) - 1)]
+        behind = not name.endswith("_input_norm")
+        if "gain" not in said:
+            other = behind and any(self._name(layer, one) in self.checkpoint for one in self.layout.norm_of(name[0]))
+            return None if other else PLAIN
+        gain = self._stored_norm(said["gain"], layer)
+        bias = self._stored_norm(said.get("bias", said["gain"].removesuffix("weight") + "bias"), layer)
+        if gain is None or (bias is not None and "bias" not in said):
+            return None
+        gains = prod(self.checkpoint.shape(gain))
+        fits = shape[0] % gains == 0 if behind else shape[1] == gains
+        return Norm(gain, bias, said.get("offset", 0.0)) if fits else None
+
+    def _stored_norm(self, text: str, layer: int) -> str | None:
+        """The name under which a gain or a bias is stored, of old another for some; None where it is not."""
+        name = self.prefix + text.replace("{}", str(layer)).replace("{-1}", str(layer - 1))
+        older = (name.removesuffix(new) + old for new, old in _OLDER_NAMES if name.endswith(new))
+        return next((one for one in (name, *older) if one in self.checkpoint), None)
 
     def _expression(self, layer: int, symbol: str) -> Expression:
         if symbol == "k" and not self.layout.holding("k"):
@@ -287,7 +331,7 @@ class _Stack:
         if not module:
             return
         known = {*self.layout.norms, *self.layout.beside}
-        for new, old in (("LayerNorm.weight", "LayerNorm.gamma"), ("LayerNorm.bias", "LayerNorm.beta")):
+        for new, old in _OLDER_NAMES:
             known |= {name.removesuffix(new) + old for name in known if name.endswith(new)}
         attending = set(self._attending())
         for tensor in self.layout.tensors:

@@ -28,6 +28,7 @@ from rmtbase.models._sites import (
     Sum,
     Tensor,
 )
+from rmtbase.shown import quoted
 
 FOLDS = ("biases", "norms")
 """What can be folded in."""
@@ -59,8 +60,10 @@ def fold_site(site: Site, fold: Collection[str], stored: Container[str]) -> Site
         have no part of their bias: it is added once for all heads.
 
     Raises:
-        ParameterError: a bias of a part of a matrix alone, which no column holds.
+        ParameterError: a bias of a part of a matrix alone, which no column holds; or a norm is not known.
     """
+    if "norms" in fold:
+        _require_norms(site)
     sides = {
         "query": (site.query, site.query_input_norm, site.query_norm),
         "key": (site.key, site.key_input_norm, site.key_norm),
@@ -85,6 +88,25 @@ def fold_site(site: Site, fold: Collection[str], stored: Container[str]) -> Site
         d_query=site.d_query + _is_wider(folded.get("query")),
         d_key=site.d_key + _is_wider(folded.get("key")),
     )
+
+
+def _require_norms(site: Site) -> None:
+    """Raise unless it is known of all queries and keys through which norm they and their inputs go."""
+    norms = {
+        "inputs of queries": site.query_input_norm,
+        "inputs of keys": site.key_input_norm,
+        "queries": site.query_norm,
+        "keys": site.key_norm,
+    }
+    unknown = [what for what, norm in norms.items() if norm is None]
+    if unknown:
+        known = [f"{what}: {norm.gain or 'no gains'}" for what, norm in norms.items() if norm is not None]
+        raise ParameterError(
+            "fold",
+            "norms",
+            f"none: in {site.place} ({quoted(site.module)}) no norm is known that fits a matrix for "
+            f"{', '.join(unknown)}" + (f"; known for {', '.join(known)}" if known else ""),
+        )
 
 
 def _is_wider(matrix: Expression | None) -> bool:

@@ -1,6 +1,6 @@
 """Where each architecture keeps the matrices of its heads: a table made by probing ``transformers``.
 
-``architectures.json`` has three parts. A *layout* says for the tensors of one layer what their rows are:
+``architectures.json`` has four parts. A *layout* says for the tensors of one layer what their rows are:
 
     "q", "k", "v"      the queries, keys and values of all heads, head after head
     "q k v"            one after the other in one tensor
@@ -12,7 +12,9 @@
 
 A ``T`` behind it says that the tensor is stored as (inputs, outputs). A *stack* says
 what gives the sizes of such layers. A *type* says by the ``model_type`` of the configuration which stacks it has
-``when`` the configuration says what. Each entry
+``when`` the configuration says what. *Norms* say which norm the inputs of queries and keys have gone through, and
+which they go through themselves: their names, with ``{}`` for the number of the layer and ``{-1}`` for the one before,
+of the first layer and of the others where these differ; of what is not said the norm is not known. Each entry
 was proved against the queries and keys that the type's own module computes, under several configurations whose sizes
 differ pairwise. Where no entry fits, nothing is read.
 """
@@ -126,6 +128,8 @@ class Entry:
         mixed: whether some layers have something else in the MLP's place, such as experts.
         rotated: what gives the number of rotated dimensions, or None where none are.
         scale: what gives the logit scale, or None where it is not known.
+        norms: by the field of a site the norms of the first layer and of the others, or of all; nothing where the
+            configuration is none for which they are known.
     """
 
     stack: str
@@ -137,6 +141,7 @@ class Entry:
     mixed: bool
     rotated: str | None
     scale: str | None
+    norms: Mapping[str, Sequence[Mapping[str, Any]]]
 
     def attending(self, n_layers: int, path: Path) -> list[int]:
         """The layers that attend.
@@ -201,7 +206,9 @@ def entries(config: Mapping[str, Any], model_type: str, path: Path, inside: tupl
     """
     variant = _variant(config, model_type, path)
     defaults = _table()["types"][model_type].get("defaults", {}) if inside else {}
-    for one in (_table()["stacks"][name] for name in variant.get("stacks", ())):
+    held = variant.get("norms", {})
+    known = all(_meets(config.get(key, value), value) for key, value in held.get("when", {}).items())
+    for number, one in enumerate(_table()["stacks"][name] for name in variant.get("stacks", ())):
         yield Entry(
             one["stack"],
             _layout(one["layout"]),
@@ -212,6 +219,7 @@ def entries(config: Mapping[str, Any], model_type: str, path: Path, inside: tupl
             one.get("mixed", False),
             one.get("rotated"),
             one.get("scale"),
+            _table()["norms"][held["of"][number]] if held and known else {},
         )
     for one in variant.get("parts", ()):
         part = config.get(one["config"])

@@ -21,22 +21,25 @@ from jaxtyping import Float, Int
 from torch import nn
 
 from rmtbase.models import _sites
-from rmtbase.models._probe_events import Contraction, Linear, Mark, Numbers, Softmax
+from rmtbase.models._probe_events import Contraction, Linear, Mark, NormOutputs, Numbers, Softmax
 from rmtbase.models._probe_forward import ForwardPass
+from rmtbase.models._probe_norms import Norms
 from rmtbase.models._probe_places import NORM_KINDS, Met, common_module, in_places, notes_of
 from rmtbase.models._probe_rows import (
     Heads,
     NoReading,
     batches,
+    content_product,
     decode,
     factors_of,
     grouped,
     pairs,
     rounded,
+    scale_of,
     stored_rows,
 )
 from rmtbase.models._probe_running import run
-from rmtbase.models._sites import Expression, Place, Scaled, Site, Stacked, take_rows
+from rmtbase.models._sites import PLAIN, Expression, Norm, Place, Scaled, Site, Stacked, take_rows
 
 
 class Unresolved(NamedTuple):
@@ -71,30 +74,33 @@ def placed(readings: Sequence[Reading]) -> Found:
     found: dict[tuple[Expression | None, Expression | None], Met] = {}
     for reading in readings:
         for met in reading.met.values():
-            found.setdefault((met.site.query, met.site.key), met)
+            of = met.site.query, met.site.key
+            found[of] = met if of not in found else found[of].again(met)
     unresolved = (Unresolved(*one) for reading in readings for one in reading.unresolved.items())
     return Found(in_places(list(found.values())), tuple(unresolved))
 
 
-def _chosen(plain: ForwardPass, softmax: Softmax) -> str | None:
-    """Of the products that scores are made of, that of contents, where there is one such alone."""
-    each = {key: plain.products[key].origins for key in softmax.origin.products}
-    for kind in ("content", "linear"):
-        fitting = [key for key, (left, right) in each.items() if getattr(left, kind) and getattr(right, kind)]
-        if fitting:
-            return fitting[0] if len(fitting) == 1 else None
-    return None
+class _Leaf(NamedTuple):
+    """What a matrix reads: the values, when they were born, and the norm that gave them."""
+
+    values: bytes
+    born: int
+    norm: Norm | None
 
 
 @dataclass(frozen=True)
 class Reading:
-    """The passes of one module: plain, tagged, and rotated as it is; its parameters' shapes, the inputs."""
+    """The passes of one module: plain, tagged, and rotated as it is; its parameters' shapes, the inputs, its norms.
+
+    The last pass tells norms apart, but for those between a map and a product of its outputs.
+    """
 
     plain: ForwardPass
     tagged: ForwardPass
     rotated: ForwardPass
     shapes: Mapping[str, tuple[int, ...]]
     inputs: Mapping[str, Any]
+    norms: Norms
 
     @classmethod
     def of(cls, module: nn.Module, inputs: Mapping[str, Any], prefix: str = "") -> Reading:
@@ -110,11 +116,13 @@ class Reading:
     def _of(cls, module: nn.Module, still: Mapping[str, Any], inputs: Mapping[str, Any], prefix: str) -> Reading:
         numbers = Numbers()
         plain = run(module, still, numbers, prefix=prefix)
-        chosen = {_chosen(plain, one) for one in plain.softmaxes.values()}
+        chosen = {content_product(plain.products, one) for one in plain.softmaxes.values()}
         tagged = run(module, still, numbers, tagged=frozenset(one for one in chosen if one), prefix=prefix)
-        rotated = run(module, inputs, numbers, neutral=False, prefix=prefix)
+        between = {mark.name for one in plain.products.values() for origin in one.origins for mark in origin.marks}
+        rotated = run(module, inputs, numbers, neutral=False, norms=NormOutputs(frozenset(between)), prefix=prefix)
         shapes = {prefix + name: tuple(one.shape) for name, one in module.named_parameters()}
-        return cls(plain, tagged, rotated, shapes, still)
+        modules = {(prefix + path).rstrip("."): one for path, one in module.named_modules()}
+        return cls(plain, tagged, rotated, shapes, still, Norms(modules, plain.norms, tagged.norms, rotated))
 
     @cached_property
     def _read(self) -> tuple[dict[str, Met], dict[str, str]]:
@@ -124,7 +132,7 @@ class Reading:
             if not softmax.origin.products and not self.outputs_of(key):
                 continue  # a router's, say
             try:
-                met[key] = self.site(key, _chosen(self.plain, softmax))
+                met[key] = self.site(key, content_product(self.plain.products, softmax))
             except NoReading as reason:
                 unresolved.setdefault(softmax.modules[-1][0], str(reason))
         return met, unresolved
@@ -161,7 +169,7 @@ class Reading:
         if product is None:
             n_products = len(softmax.origin.products)
             raise NoReading(f"scores are the sum of {n_products} products" if n_products else "scores are no product")
-        scale, keys_right, _ = self._scores(key)
+        scale, keys_right = scale_of(softmax, self.tagged.softmaxes.get(key))
         q_side, k_side = ("left", "right") if keys_right else ("right", "left")
         queries, key_heads = self._operand(product, q_side), self._operand(product, k_side)
         heads = pairs(queries.numbers, key_heads.numbers)
@@ -182,7 +190,11 @@ class Reading:
         if len(by_first) < n_heads:
             raise NoReading("query heads share rows")
         head = np.vectorize(by_first.get, otypes=[int])(queries.numbers[..., 0])
-        value, output, d_value = self._values(key, module, [one for _, one in heads], head, scale)
+        value, v_norm, output, d_value = self._values(key, module, [one for _, one in heads], head, scale)
+        crossed = q_leaf.values != k_leaf.values and k_leaf.born <= entered
+        k_norm = k_leaf.norm if value is None or v_norm == k_leaf.norm else None
+        if crossed and k_norm == PLAIN:
+            k_norm = None  # what comes from elsewhere may have gone through a norm there
         d_key = key_matrix.shape(shape_of)[1]
         if value is not None and value.shape(shape_of)[1] != d_key:
             value = None
@@ -203,6 +215,10 @@ class Reading:
             output=output,
             logit_scale=rounded(scale * q_factor * k_factor),
             rotated=rotated,
+            query_input_norm=q_leaf.norm,
+            key_input_norm=k_norm,
+            query_norm=self.norms.behind(queries.marks, q_marks, query_rows),
+            key_norm=self.norms.behind(key_heads.marks, k_marks, key_rows),
             notes=notes_of(
                 queries.marks | key_heads.marks,
                 q_marks | k_marks,
@@ -211,27 +227,9 @@ class Reading:
                 bool(rotated),
             ),
         )
-        crossed = q_leaf[0] != k_leaf[0] and k_leaf[1] <= entered
         return Met(site, crossed, product, head, keys_right, q_factor * k_factor)
 
-    # -- scores -----------------------------------------------------------------------------------------------------
-
-    def _scores(self, key: str) -> tuple[float, bool, np.ndarray]:
-        """What q·k is multiplied by, whether the keys are the right operand, and the seen product over the scores."""
-        plain = self.plain.softmaxes[key]
-        if key not in self.tagged.softmaxes or self.tagged.softmaxes[key].scores.shape != plain.scores.shape:
-            raise NoReading("its course depends on the values")
-        scores = np.moveaxis(plain.scores.numpy(), plain.axis, -1)
-        with np.errstate(invalid="ignore", over="ignore"):
-            seen = np.moveaxis(self.tagged.softmaxes[key].scores.numpy(), plain.axis, -1) - scores
-        seen = np.where(np.abs(scores) < 1e30, seen, np.nan)
-        seen = np.where(np.abs(seen) > 1e-12, seen, np.nan)  # what is no product: sinks, say
-        if np.all(np.isnan(seen)):
-            raise NoReading("scores do not depend on the product of queries and keys")
-        scale = float(np.nanmin(np.abs(seen)))
-        row = np.where(np.isnan(seen), np.nanmax(seen, axis=-1, keepdims=True), seen)
-        keys_right = bool(np.nanmax(np.ptp(row, axis=-1)) < 0.9 * scale)
-        return scale, keys_right, seen / scale
+    # -- operands ---------------------------------------------------------------------------------------------------
 
     def _operand(self, product: str, side: str) -> Heads:
         """An operand of a product, decoded."""
@@ -274,8 +272,8 @@ class Reading:
 
     def _expression(
         self, numbers: Int[np.ndarray, " row"], module: str, factors: Float[np.ndarray, " row"] | None = None
-    ) -> tuple[Expression, tuple[bytes, int], frozenset[Mark]]:
-        """The matrix with these rows; the input that it reads, and when that was born; and what it stepped over."""
+    ) -> tuple[Expression, _Leaf, frozenset[Mark]]:
+        """The matrix with these rows, what it reads, and what it stepped over."""
         factors = np.ones(len(numbers)) if factors is None else factors
         at = np.searchsorted(self._firsts, numbers, side="right") - 1
         sources: list[tuple[int, _sites.Tensor, float, np.ndarray, np.ndarray]] = []
@@ -296,11 +294,12 @@ class Reading:
             parts.append(part if factor == 1.0 else Scaled(part, factor))
             leaves.append(leaf)
             marks |= stepped
-        if len({leaf for leaf, _ in leaves}) != 1:
+        if len({leaf.values for leaf in leaves}) != 1:
             raise NoReading("rows of one matrix read different inputs")
+        leaf = leaves[0] if len({leaf.norm for leaf in leaves}) == 1 else leaves[0]._replace(norm=None)
         whole = parts[0] if len(parts) == 1 else Stacked(tuple(parts))
         in_order = np.array_equal(order, np.arange(len(order)))
-        return whole if in_order else take_rows(whole, order.tolist()), leaves[0], marks
+        return whole if in_order else take_rows(whole, order.tolist()), leaf, marks
 
     def _rows_of(self, tensor: _sites.Tensor, rows: np.ndarray) -> Expression:
         whole = np.array_equal(rows, np.arange(tensor.shape(self.shapes.__getitem__)[0]))
@@ -308,14 +307,15 @@ class Reading:
 
     def _part(
         self, index: int, tensor: _sites.Tensor, rows: np.ndarray, module: str
-    ) -> tuple[Expression, tuple[bytes, int], frozenset[Mark]]:
+    ) -> tuple[Expression, _Leaf, frozenset[Mark]]:
         """Rows of one map, and the maps before it within the module."""
         key, linear = self._linears[index]
         part = self._rows_of(tensor, rows)
         before = self._before(key, linear, module)
         marks = linear.marks
         if before is None:
-            return part, (linear.given.numpy().tobytes(), linear.origin.born), marks
+            values = linear.given.numpy().tobytes()
+            return part, _Leaf(values, linear.origin.born, self.norms.before(key)), marks
         inner, leaf, stepped = self._expression(before, module)
         of = (part, *inner.of) if isinstance(inner, _sites.Product) else (part, inner)
         between = {Mark("inner", one.name) if one.kind in NORM_KINDS else one for one in linear.origin.marks}
@@ -340,18 +340,18 @@ class Reading:
 
     def _values(
         self, key: str, module: str, keys: list[tuple[int, ...]], head: Int[np.ndarray, "n token"], scale: float
-    ) -> tuple[Expression | None, Expression | None, int | None]:
-        """W_V, W_O and d_value, where they can be read: of key heads by query head, and the head of each query."""
+    ) -> tuple[Expression | None, Norm | None, Expression | None, int | None]:
+        """W_V, the norm before it, W_O and d_value, where they can be read, given the key head of each head."""
         outputs = self.outputs_of(key)
         if len(outputs) != 1:
-            return None, None, None
+            return None, None, None, None
         plain, tagged = self.plain.outputs[outputs[0]], self.tagged.outputs[outputs[0]]
         weights_left = key in plain.origins[0].softmax
         weights_of, values_of = ("left", "right") if weights_left else ("right", "left")
         seen = (getattr(tagged, weights_of) - getattr(plain, weights_of)).numpy() / scale  # (n, m, s)
         n_of = batches(seen, len(head))
         if n_of is None:
-            return None, None, None
+            return None, None, None, None
         head = head[n_of]
         numbers = decode(
             *(getattr(one, values_of).numpy().swapaxes(1, 2) for one in (plain, tagged))
@@ -361,19 +361,21 @@ class Reading:
         for of_heads, each in zip(head, numbers, strict=True):
             rows = {tuple(row) for row in each.tolist() if min(row) > 0}
             if len(rows) != 1 or any(served.setdefault(one, *rows) not in rows for one in of_heads.tolist()):
-                return None, None, None
+                return None, None, None, None
         group = len(keys) // grouped(keys)[1]
         if set(served) != set(range(len(keys))):
-            return None, None, None
+            return None, None, None, None
         if any(served[one] != served[one // group * group] for one in served):
-            return None, None, None
+            return None, None, None, None
         value_rows = np.array([served[one] for one in range(0, len(keys), group)])
         try:
-            value, _, _ = self._expression(value_rows.ravel(), module)
+            value, leaf, v_marks = self._expression(value_rows.ravel(), module)
         except NoReading:
-            return None, None, None
+            return None, None, None, None
         d_value = value_rows.shape[1]
-        return value, self._output(head, plain, d_value, len(keys), weights_left), d_value
+        behind = self.norms.behind(plain.origins[1 if weights_left else 0].marks, v_marks, value_rows)
+        norm = leaf.norm if behind == PLAIN else None  # a site has no place for gains behind values
+        return value, norm, self._output(head, plain, d_value, len(keys), weights_left), d_value
 
     def _output(
         self, head: Int[np.ndarray, "n token"], met: Contraction, d_value: int, n_heads: int, weights_left: bool

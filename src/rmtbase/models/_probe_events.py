@@ -8,8 +8,14 @@ from functools import lru_cache
 from typing import NamedTuple, Protocol
 from zlib import crc32
 
+import numpy as np
 import torch
 from torch import Tensor
+
+KEPT = 64
+"""Tokens of what is met, where the others show nothing more."""
+
+_NORMED = 128  # tokens, and heads, of what a norm is given
 
 TAG = 2.0**-36
 """Relative step from one output's number to the next."""
@@ -134,6 +140,39 @@ class Numbers:
         return self.first[key]
 
 
+@dataclass
+class NormOutputs:
+    """What norms were given, and how their outputs are known again.
+
+    Attributes:
+        neutral: of a pass that tells norms apart, the norms and gains that are stepped over all the same; every other
+            gives noise of its own. None of a pass in which all are stepped over.
+        given: by the norm's name what it was given at each use, of long inputs the first tokens and heads.
+    """
+
+    neutral: frozenset[str] | None = None
+    given: dict[str, list[Tensor]] = field(default_factory=dict)
+    _givers: dict[int, str] = field(default_factory=dict)
+
+    def of(self, name: str, given: Tensor, giver: str) -> Tensor:
+        """What a norm or a gain gives, to be known as the giver's: ``""`` where that is no norm of its own."""
+        if self.neutral is None or name in self.neutral:
+            return given
+        number = len(self._givers)
+        told = noise(f"norm {number}", given.shape)
+        rows = told.reshape(-1, given.shape[-1]).numpy()
+        self._givers |= {hash(row.tobytes()): giver for row in rows}
+        return told
+
+    def keep(self, name: str, given: Tensor) -> None:
+        """What a norm was given."""
+        self.given.setdefault(name, []).append(given[(*(slice(_NORMED),) * (given.ndim - 1),)].clone())
+
+    def giver(self, row: np.ndarray) -> str | None:
+        """Whose output a token's activations are; None where they are no norm's."""
+        return self._givers.get(hash(row.tobytes()))
+
+
 class RealMaps(Protocol):
     """What computes some linear maps with their weights, and takes the products of what comes of them."""
 
@@ -172,3 +211,10 @@ def tokens(count: int) -> Tensor:
 
 def contiguous(tensor: Tensor) -> Tensor:
     return tensor.clone(memory_format=torch.contiguous_format)
+
+
+def sampled(operand: Tensor) -> Tensor:
+    """Of queries or keys (n, token, d) the first tokens, where the others are of the same head: u[t] · v[r] all."""
+    first = operand[:, :1]
+    same = (operand * first[..., :1] - operand[..., :1] * first).abs().amax() < 1e-9 * operand.abs().amax() ** 2
+    return operand[:, : KEPT if bool(same) else None].clone()

@@ -7,7 +7,8 @@ with a number i of its own for each output of each map, so that the ratio of wha
 output it came, through any views, permutations, slices and multiples.
 
 Everything else that stands between is neutral: rotation (cos = 1, sin = 0), norms, biases and gains, dropout, gates
-(sigmoid = 1) and soft caps (tanh(x) = x). What was stepped over so is remembered as a mark on what came out.
+(sigmoid = 1) and soft caps (tanh(x) = x). What was stepped over so is remembered as a mark on what came out. A pass
+that tells norms apart has noise in place of their outputs instead, by which they are known where a map reads them.
 """
 
 from __future__ import annotations
@@ -24,11 +25,13 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 
 from rmtbase.models._probe_events import (
+    KEPT,
     TAG,
     Contraction,
     Copy,
     Linear,
     Mark,
+    NormOutputs,
     Numbers,
     Origin,
     RealMaps,
@@ -37,11 +40,11 @@ from rmtbase.models._probe_events import (
     contiguous,
     noise,
     row_values,
+    sampled,
     tokens,
 )
 
 _MASKED = 1e30  # of a score: what is beyond is a mask
-_KEPT = 64  # tokens of what is met, where the others show nothing more
 _aten = torch.ops.aten
 _COMPLEX = {torch.complex32, torch.complex64, torch.complex128}
 
@@ -55,6 +58,7 @@ class ForwardPass(TorchDispatchMode):
         tagged: products of queries and keys that count double in a tagged pass; None in a plain one.
         neutral: whether rotation is stepped over.
         real: computes the maps that are to be, with weights; None where all are made up.
+        norms: whether norms are stepped over or told apart.
     """
 
     def __init__(
@@ -65,6 +69,7 @@ class ForwardPass(TorchDispatchMode):
         tagged: frozenset[str] | None = None,
         neutral: bool = True,
         real: RealMaps | None = None,
+        norms: NormOutputs | None = None,
     ) -> None:
         super().__init__()
         self.linears: dict[str, Linear] = {}
@@ -73,6 +78,7 @@ class ForwardPass(TorchDispatchMode):
         self.outputs: dict[str, Contraction] = {}
         self.modules: list[tuple[str, int]] = [("", 0)]
         self.entered: set[str] = set()
+        self.norms = norms or NormOutputs()
         self._names = dict(names)
         self._copies: dict[int, Copy] = {}
         self._numbers = numbers
@@ -174,13 +180,13 @@ class ForwardPass(TorchDispatchMode):
         if name == "convolution":
             return self._convolve(func, args, kwargs)
         if name in _NORMS:
-            return contiguous(args[0]), args[0].new_zeros(1), args[0].new_ones(1)
-        if name.rstrip("_") in ("add", "mul", "sub", "div") and not args[0].is_meta:
-            if name.endswith("_"):
-                return args[0]
-            return contiguous(args[0].expand(torch.broadcast_shapes(args[0].shape, args[1].shape)))
-        if name in ("add", "mul"):
-            return contiguous(args[1].expand(torch.broadcast_shapes(args[0].shape, args[1].shape)))
+            return contiguous(self.norms.of("", args[0], "")), args[0].new_zeros(1), args[0].new_ones(1)
+        if name in ("add", "mul") or (name.rstrip("_") in ("add", "mul", "sub", "div") and not args[0].is_meta):
+            given, stored = args[:2] if not args[0].is_meta else args[1::-1]
+            result = given.expand(torch.broadcast_shapes(given.shape, stored.shape))
+            if stored.ndim == 1:  # a gain or a bias, a norm's perhaps
+                result = self.norms.of(self._names.get(_storage(stored), ""), result, "")
+            return args[0].copy_(result) if name.endswith("_") else contiguous(result)
         if name not in ("embedding", "_grouped_mm") and all(
             leaf.numel() <= 2**22 for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)
         ):
@@ -259,7 +265,7 @@ class ForwardPass(TorchDispatchMode):
         n_rows = len(lies.starts)
         first = self._numbers.of(key, n_rows)
         rows = row_values(key, n_rows)
-        self.linears[key] = Linear(lies, first, rows, given[..., :_KEPT, :].clone(), origin, marks)
+        self.linears[key] = Linear(lies, first, rows, given[..., :KEPT, :].clone(), origin, marks)
         sent = rows * self._tags(first, n_rows)
         if weight.ndim == 3:
             sent = sent.reshape(-1, 1, weight.shape[-1])
@@ -315,7 +321,7 @@ class ForwardPass(TorchDispatchMode):
         shape = (*left.shape[:-1], right.shape[-1])
         if any(one.softmax for one in origins):
             key = self._key("output")
-            met = Contraction(both[0][:, :_KEPT, :_KEPT].clone(), both[1][..., :_KEPT].clone(), origins)
+            met = Contraction(both[0][:, :KEPT, :KEPT].clone(), both[1][..., :KEPT].clone(), origins)
             count = left.shape[0] * shape[-1] * shape[-2] if batched else shape[0] * shape[1]
             met.first = self._numbers.of(key, count)
             met.shape = (both[0].shape[0], shape[-2], shape[-1])
@@ -330,7 +336,7 @@ class ForwardPass(TorchDispatchMode):
         if self._real is not None:
             self._real.met(key, *both)
         else:
-            self.products[key] = Contraction(_sampled(both[0]), _sampled(both[1]), origins)
+            self.products[key] = Contraction(sampled(both[0]), sampled(both[1]), origins)
         n, m = both[0].shape[:2]
         seen = torch.arange(1, m + 1, dtype=torch.float64)[:, None] + (
             torch.arange(n, dtype=torch.float64)[:, None, None] / (2 * n)
@@ -347,7 +353,7 @@ class ForwardPass(TorchDispatchMode):
         origin = self.origin(scores)
         shown = torch.where(scores.abs() < _MASKED, scores, 0.0).nan_to_num()
         self.softmaxes[key] = Softmax(
-            scores[(..., *(slice(_KEPT),) * min(scores.ndim, 2))].clone(),
+            scores[(..., *(slice(KEPT),) * min(scores.ndim, 2))].clone(),
             axis % scores.ndim,
             origin,
             tuple(self.modules),
@@ -374,13 +380,6 @@ _NEUTRAL: Mapping[str, Callable[..., Any]] = {
     **{norm: lambda x, *_: (contiguous(x), x.new_zeros(1), x.new_ones(1)) for norm in _NORMS},
     "_fused_rms_norm": lambda x, *_: (contiguous(x), x.new_ones(1)),
 }
-
-
-def _sampled(operand: Tensor) -> Tensor:
-    """Of queries or keys (n, token, d) the first tokens, where the others are of the same head: u[t] · v[r] all."""
-    first = operand[:, :1]
-    same = (operand * first[..., :1] - operand[..., :1] * first).abs().amax() < 1e-9 * operand.abs().amax() ** 2
-    return operand[:, : _KEPT if bool(same) else None].clone()
 
 
 def _storage(tensor: Tensor) -> int:

@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Int
 
 from rmtbase.models._probe_events import Mark
-from rmtbase.models._sites import STACKS, Place, Site
+from rmtbase.models._sites import NORM_FIELDS, STACKS, Place, Site
 
 CONTENT_PART = "rotary: W_QK is the content part at zero relative position"
 NORMS = "query/key norm present: recorded, not folded in"
@@ -42,6 +42,11 @@ class Met(NamedTuple):
     heads: Int[np.ndarray, "n token"]
     queries_left: bool
     factor: float
+
+    def again(self, other: Met) -> Met:
+        """Of a site whose layer runs several times: a norm that is another then is not known."""
+        differing = [name for name in NORM_FIELDS if getattr(self.site, name) != getattr(other.site, name)]
+        return self._replace(site=replace(self.site, **dict.fromkeys(differing)))
 
 
 def common_module(names: Iterable[str]) -> str:

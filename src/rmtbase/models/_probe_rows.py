@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from rmtbase.models._probe_events import TAG, Mark, Weight, tokens
+from rmtbase.models._probe_events import TAG, Contraction, Mark, Softmax, Weight, tokens
 from rmtbase.models._sites import Tensor
 
 
@@ -49,6 +49,32 @@ def batches(seen: Float[np.ndarray, "n m s"], nbatches: int) -> list[int] | None
             return None
         result.append(n)
     return result
+
+
+def content_product(products: Mapping[str, Contraction], softmax: Softmax) -> str | None:
+    """Of the products that scores are made of, that of contents, where there is one such alone."""
+    each = {key: products[key].origins for key in softmax.origin.products}
+    for kind in ("content", "linear"):
+        fitting = [key for key, (left, right) in each.items() if getattr(left, kind) and getattr(right, kind)]
+        if fitting:
+            return fitting[0] if len(fitting) == 1 else None
+    return None
+
+
+def scale_of(plain: Softmax, tagged: Softmax | None) -> tuple[float, bool]:
+    """What q·k is multiplied by before a softmax, and whether the keys are the right operand."""
+    if tagged is None or tagged.scores.shape != plain.scores.shape:
+        raise NoReading("its course depends on the values")
+    scores = np.moveaxis(plain.scores.numpy(), plain.axis, -1)
+    with np.errstate(invalid="ignore", over="ignore"):
+        seen = np.moveaxis(tagged.scores.numpy(), plain.axis, -1) - scores
+    seen = np.where(np.abs(scores) < 1e30, seen, np.nan)
+    seen = np.where(np.abs(seen) > 1e-12, seen, np.nan)  # what is no product: sinks, say
+    if np.all(np.isnan(seen)):
+        raise NoReading("scores do not depend on the product of queries and keys")
+    scale = float(np.nanmin(np.abs(seen)))
+    row = np.where(np.isnan(seen), np.nanmax(seen, axis=-1, keepdims=True), seen)
+    return scale, bool(np.nanmax(np.ptp(row, axis=-1)) < 0.9 * scale)
 
 
 def pairs(queries: np.ndarray, keys: np.ndarray) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:

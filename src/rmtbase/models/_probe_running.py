@@ -10,8 +10,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
+from torch.utils._pytree import tree_leaves
 
-from rmtbase.models._probe_events import Mark, Numbers, RealMaps, contiguous
+from rmtbase.models._probe_events import Mark, NormOutputs, Numbers, RealMaps, contiguous
 from rmtbase.models._probe_forward import ForwardPass
 
 
@@ -64,9 +65,11 @@ def running(module: nn.Module, taken: ForwardPass, prefix: str = "") -> Iterator
             return None
         if given.shape != result.shape or given.is_meta:
             return None
-        origin = taken.origin(given)
-        mark = Mark("norm", paths[id(one)])
-        return taken.declare(contiguous(given), replace(origin, marks=origin.marks | {mark}))
+        origin, name = taken.origin(given), paths[id(one)]
+        others = (each for each in tree_leaves((args, kwargs)) if isinstance(each, Tensor) and each is not given)
+        taken.norms.keep(name, given)
+        result = taken.norms.of(name, given, "" if any(True for _ in others) else name)
+        return taken.declare(contiguous(result), replace(origin, marks=origin.marks | {Mark("norm", name)}))
 
     hooks = nn.modules.module
     with ExitStack() as stack:
@@ -100,6 +103,7 @@ def run(
     tagged: frozenset[str] | None = None,
     neutral: bool = True,
     real: RealMaps | None = None,
+    norms: NormOutputs | None = None,
     prefix: str = "",
 ) -> ForwardPass:
     """One pass with meta tensors in place of the parameters; the module is as it was afterwards, whatever happens.
@@ -111,7 +115,7 @@ def run(
         dtype = torch.float64 if parameter.is_floating_point() else parameter.dtype
         stand_ins[name] = nn.Parameter(torch.empty(parameter.shape, dtype=dtype, device="meta"), False)
         names[stand_ins[name].untyped_storage()._cdata] = prefix + name
-    taken = ForwardPass(names, numbers, tagged=tagged, neutral=neutral, real=real)
+    taken = ForwardPass(names, numbers, tagged=tagged, neutral=neutral, real=real, norms=norms)
     given = {name: one.clone() if isinstance(one, Tensor) else one for name, one in inputs.items()}
     for tensor in given.values():
         if isinstance(tensor, Tensor):

@@ -331,6 +331,17 @@ class Norm(NamedTuple):
     bias: str | None = None
     offset: float = 0.0
 
+    def tensors(self) -> tuple[str, ...]:
+        """The names of what is stored of it."""
+        return tuple(name for name in (self.gain, self.bias) if name is not None)
+
+
+NORM_FIELDS = ("query_input_norm", "key_input_norm", "query_norm", "key_norm")
+"""The norms of a site."""
+
+PLAIN = Norm(None)
+"""Where nothing is learned: no norm, or one without gains."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Site:
@@ -355,9 +366,11 @@ class Site:
         output: W_O of all heads, (d_output, n_heads · d_value), where it is known.
         logit_scale: what q·k is multiplied by before the softmax, where it is known.
         rotated: how many of a head's dimensions are rotated by position, where it is known.
-        query_input_norm: what the queries' inputs have just gone through; None where that is no norm, or not known.
+        query_input_norm: the norm whose output is the queries' input; :data:`PLAIN` where it is no norm's, None where
+            that is not known.
         key_input_norm: the same of keys and values.
-        query_norm: the norm of each head's queries, or of all of them together, where there is one.
+        query_norm: the norm of each head's queries, or of all of them together, which does no more than divide them
+            and multiply by gains; :data:`PLAIN` where there is none, None where that is not known.
         key_norm: the same of keys.
         notes: what must be known to read W_QK of this site rightly.
     """
@@ -387,6 +400,10 @@ class Site:
         """Those that are known, by component: ``attention_query``, ``_key``, ``_value``, ``_output``."""
         each = {"query": self.query, "key": self.key, "value": self.value, "output": self.output}
         return {f"attention_{name}": one for name, one in each.items() if one is not None}
+
+    def norms(self) -> tuple[Norm, ...]:
+        """Those that are known."""
+        return tuple(norm for name in NORM_FIELDS if (norm := getattr(self, name)) is not None)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -23,7 +23,7 @@ from transformers.core_model_loading import WeightConverter, WeightRenaming, dot
 
 from rmtbase.errors import CheckpointError
 from rmtbase.models._probe_places import common_module
-from rmtbase.models._sites import Expression, Site, Stacked, Tensor, take_rows
+from rmtbase.models._sites import NORM_FIELDS, Expression, Norm, Site, Stacked, Tensor, take_rows
 from rmtbase.shown import quoted
 
 _SHIFT = 2**32
@@ -125,4 +125,18 @@ def as_stored(site: Site, parameters: Mapping[str, Expression], path: Path) -> S
 
     matrices = {name: of(getattr(site, name)) for name in ("query", "key", "value", "output")}
     names = [name for one in matrices.values() if one is not None for name in one.tensors()]
-    return replace(site, **matrices, module=common_module(names))
+    norms = {name: _norm(getattr(site, name), parameters) for name in NORM_FIELDS}
+    return replace(site, **matrices, **norms, module=common_module(names))
+
+
+def _norm(norm: Norm | None, parameters: Mapping[str, Expression]) -> Norm | None:
+    """The norm by the names of stored tensors; None where one is not stored as it is."""
+    if norm is None:
+        return None
+    names: list[str | None] = []
+    for name in (norm.gain, norm.bias):
+        held = None if name is None else parameters.get(name)
+        if name is not None and not isinstance(held, Tensor):
+            return None
+        names.append(held.name if isinstance(held, Tensor) else None)
+    return norm._replace(gain=names[0], bias=names[1])

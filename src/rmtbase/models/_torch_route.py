@@ -116,7 +116,9 @@ class Network:
     def _parameters(self, stored: Mapping[str, tuple[int, ...]]) -> dict:
         from rmtbase.models._stored_names import stored_parameters
 
-        needed = {name for site in self._found.sites for one in site.expressions().values() for name in one.tensors()}
+        sites = self._found.sites
+        needed = {name for site in sites for one in site.expressions().values() for name in one.tensors()}
+        needed |= {name for site in sites for norm in site.norms() for name in norm.tensors()}
         return stored_parameters(self.network, stored, sorted(needed))
 
     def prove(self, sites: tuple[Site, ...], stored: Mapping[str, tuple[int, ...]], read: Read) -> str:

@@ -1,0 +1,188 @@
+"""The norms in front of queries and keys, and behind them, in the words of the table of architectures.
+
+Of each variant of a type two tiny models are run, and what their norms are called in each layer is said as names with
+a place for the number of the layer, ``{}``, or of the one before, ``{-1}``: of the first layer and of the others, where
+they differ. A norm that no such name fits in every layer of both is left out: it is not known.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import tiny_models
+import torch
+from infer_types import UNVARIED
+from tiny_models import PROFILES, Profile
+from transformers.core_model_loading import revert_weight_conversion
+
+from rmtbase.models import Checkpoint
+from rmtbase.models._architectures import find_inventory
+from rmtbase.models._sites import NORM_FIELDS, Inventory, Norm, Site
+from rmtbase.models._torch_route import Network
+
+Seen = dict[tuple[str, int], tuple[str, Site]]
+"""By stack and layer: what stands in front of the names of its tensors, and the site with its norms."""
+
+
+def inventories(model: torch.nn.Module) -> tuple[Inventory, Inventory]:
+    """What the table reads of a model, and what its forward pass shows, both in the names on disk."""
+    disk = revert_weight_conversion(model, dict(model.state_dict()))
+    tensors = {name: tensor for name, tensor in disk.items() if tensor.is_floating_point()}
+    config = json.loads(model.config.to_json_string(use_diff=False))
+    read = find_inventory(config, Checkpoint.of_tensors(tensors, "tiny"), Path("config.json"), config["model_type"])
+    return read, Network.of_module(model).inventory({name: tuple(one.shape) for name, one in tensors.items()})
+
+
+def tensors_of(site: Site) -> frozenset[str]:
+    """The names of the tensors of its queries and keys."""
+    return frozenset(name for one in (site.query, site.key) if one is not None for name in one.tensors())
+
+
+def observe(model_type: str, profile: Profile, layers: Mapping[str, str], **options: Any) -> Seen:
+    """The norms of the stacks of a tiny model, given how the layers of each are called."""
+    error: Exception | None = None
+    for more in tiny_models.key_head_options(model_type, profile):
+        try:
+            read, shown = inventories(tiny_models.make_model(model_type, profile, **{**more, **options}))
+            break
+        except Exception as caught:
+            error = error or caught
+    else:
+        raise error or LookupError(model_type)
+    by_tensors = {tensors_of(site): site for site in shown.sites}
+    seen: Seen = {}
+    for site in read.sites:
+        layer = layers.get(site.place.stack)
+        if layer is None:
+            continue
+        name = next(iter(tensors_of(site)))
+        prefix = name[: name.index(layer.format(site.place.layer))]
+        seen[site.place] = prefix, by_tensors.get(tensors_of(site), Site(**_SIZES, place=site.place))
+    return seen
+
+
+_SIZES = {"n_heads": 1, "n_key_heads": 1, "d_head": 1, "d_query": 1, "d_key": 1}  # of a site that was not shown
+
+
+def describe(stack: str, layer: str, seen: Iterable[Seen]) -> dict[str, list[dict[str, Any]]]:
+    """What the table says of one stack; a norm that is not known is not in it."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    for field in NORM_FIELDS:
+        observed = [
+            (place[1], prefix, getattr(site, field))
+            for each in seen
+            for place, (prefix, site) in each.items()
+            if place[0] == stack
+        ]
+        others = [one for one in observed if one[0] > 0]
+        first = [one for one in observed if one[0] == 0]
+        said = _fitting(layer, observed)
+        if said is not None:
+            found[field] = [said]
+        elif first and others and None not in (each := [_fitting(layer, part) for part in (first, others)]):
+            found[field] = [one for one in each if one is not None]
+    return found
+
+
+def _fitting(layer: str, observed: list[tuple[int, str, Norm | None]]) -> dict[str, Any] | None:
+    """The words that give each of these norms its names."""
+    if not observed or any(norm is None for _, _, norm in observed):
+        return None
+    number, prefix, norm = observed[-1]
+    assert norm is not None
+    for place, text in ((number, "{}"), (number - 1, "{-1}"), (None, "")):
+        words = {}
+        for key, name in (("gain", norm.gain), ("bias", norm.bias)):
+            if name is not None:
+                own = name.removeprefix(prefix)
+                here = layer.format(place)
+                fits = place is not None and own.startswith(here)
+                words[key] = layer.replace("{}", text) + own[len(here) :] if fits else own
+        if all(named(words, number, prefix, norm.offset) == one for number, prefix, one in observed):
+            return {**words, "offset": norm.offset} if norm.offset else words
+    return None
+
+
+def named(words: Mapping[str, str], layer: int, prefix: str, offset: float) -> Norm:
+    """The norm of a layer by the table's words."""
+
+    def name(text: str | None) -> str | None:
+        return None if text is None else prefix + text.replace("{}", str(layer)).replace("{-1}", str(layer - 1))
+
+    return Norm(name(words.get("gain")), name(words.get("bias")), offset)
+
+
+def deciding(model_type: str, layers: Mapping[str, str], options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options of a configuration that decide on norms, with the values under which they were observed."""
+    reference = _norms(observe(model_type, PROFILES[0], layers, **options))
+    found = {}
+    for key, value in tiny_models.make_config(model_type, PROFILES[0], **options).to_dict().items():
+        if key in options:
+            continue
+        if isinstance(value, bool) and (key.startswith("do_stable") or not UNVARIED.fullmatch(key)):
+            try:
+                same = _norms(observe(model_type, PROFILES[0], layers, **{**options, key: not value})) == reference
+            except Exception:  # it cannot be said
+                same = False
+            if not same:
+                found[key] = value
+        elif isinstance(value, str) and "norm" in key:
+            found[key] = value
+    return found
+
+
+def _norms(seen: Seen) -> dict[Any, Any]:
+    return {
+        (place, prefix): tuple(getattr(site, field) for field in NORM_FIELDS) for place, (prefix, site) in seen.items()
+    }
+
+
+def with_norms(content: dict[str, Any], known: Mapping[str, Any]) -> dict[str, Any]:
+    """The table with what is known of the norms of its types."""
+    norms: dict[str, Any] = {}
+    named_as: dict[str, str] = {}
+    for model_type, one in content["types"].items():
+        for variant, said in zip(one["variants"], known.get(model_type, ()), strict=False):
+            variant.pop("norms", None)
+            if not said:
+                continue
+            names = []
+            for stack in said["stacks"]:
+                text = json.dumps(stack, sort_keys=True)
+                if text not in named_as:
+                    gains = [words.get("gain", "none") for each in stack.values() for words in each]
+                    base = re.sub(r"\.weight$", "", next((gain for gain in gains if gain != "none"), "none"))
+                    named_as[text] = next(
+                        name for name in (base, *(f"{base} ({i})" for i in range(2, 999))) if name not in norms
+                    )
+                    norms[named_as[text]] = stack
+                names.append(named_as[text])
+            variant["norms"] = {"of": names, **({"when": said["when"]} if said["when"] else {})}
+    return {**content, "norms": norms}
+
+
+def norms_of(content: Mapping[str, Any], model_type: str) -> list[dict[str, Any] | None]:
+    """What each variant of a type has: the norms of its own stacks, and the options that decide on them."""
+    found: list[dict[str, Any] | None] = []
+    when: dict[str, Any] | None = None
+    for variant in content["types"][model_type]["variants"]:
+        stacks = [content["stacks"][name] for name in variant.get("stacks", ())]
+        layers = {one["stack"]: content["layouts"][one["layout"]]["layer"] for one in stacks}
+        options = {key: value for key, value in variant.get("when", {}).items() if value != "any"}
+        if not stacks:
+            found.append(None)
+            continue
+        try:
+            seen = [observe(model_type, profile, layers, **options) for profile in PROFILES[:2]]
+            if when is None:
+                when = deciding(model_type, layers, options)
+        except Exception:
+            found.append(None)
+            continue
+        said = [describe(stack, layer, seen) for stack, layer in layers.items()]
+        found.append({"stacks": said, "when": {key: value for key, value in when.items() if key not in options}})
+    return found
