@@ -16,7 +16,7 @@ from rmtbase.models._architectures import BIASES, NORMS, find_inventory
 from rmtbase.models._checkpoint import Checkpoint
 from rmtbase.models._draft_layers import without_draft_layers
 from rmtbase.models._files import read_json_object
-from rmtbase.models._folding import fold_site, require_folds
+from rmtbase.models._folding import fold_site, has_biases, require_folds
 from rmtbase.models._gguf_model import find_gguf, open_gguf
 from rmtbase.models._given_sites import require_sites
 from rmtbase.models._layout_table import read_architecture
@@ -240,10 +240,8 @@ class Model(WeightMatrices):
         sites = tuple(fold_site(site, folds, self._checkpoint) for site in self._raw)
         held = Inventory(sites=sites, others={}).matrices
         matrices = {place: {**each, **held.get(place, {})} for place, each in self._matrices.items()}
-        wider = all(
-            new.d_query + new.d_key > raw.d_query + raw.d_key for new, raw in zip(sites, self._raw, strict=True)
-        )
-        settled = {NORMS: "norms" in folds, BIASES: "biases" in folds and wider}
+        biased = all(has_biases(site, self._checkpoint) for site in self._raw)  # by the names of their maps
+        settled = {NORMS: "norms" in folds, BIASES: "biases" in folds and biased}
         notes = (note for note in self.notes if not settled.get(note))
         words = f"folded into queries, keys and values: {', '.join(folds)}"
         return replace(self, sites=sites, folded=folds, notes=(*notes, words), _matrices=matrices)
