@@ -337,7 +337,7 @@ def _read_by(name: str, entries: Mapping[str, Any], others: Mapping[str, str]) -
 def _harmless(reason: str) -> str:
     """One line of a table, without paths."""
     text = re.sub(r"(/[\w.\-]+){2,}", "…", " ".join(reason.split())).replace("|", "/")
-    return re.sub(r"You can install it.*|Please note.*", "", text)[:160].strip()
+    return re.sub(r"/config.json: |You can install it.*|Please note.*", "", text)[:160].strip()
 
 
 def make_page(work: Path, stride: slice) -> None:

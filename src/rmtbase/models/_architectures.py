@@ -68,20 +68,25 @@ def find_inventory(config: Mapping[str, Any], checkpoint: Checkpoint, path: Path
     words = {word for entry in found for word in entry.inside}
     sites: list[Site] = []
     others: dict[Place, dict[str, Expression]] = {}
+    held: set[Expression] = set()
     notes: dict[str, None] = {}
     for entry in found:
         stack = _Stack(checkpoint, model_type, entry, Sizes(entry, path), path)
         stack.find(words - set(entry.inside))
         sites += stack.sites()
-        for place, matrices in stack.others().items():
-            others.setdefault(place, {}).update(matrices)
+        of_stack = stack.others()
+        for place, matrices in of_stack.items():
+            # Layers that attend to themselves and to others besides are two stacks, and have one MLP.
+            own = {name: matrix for name, matrix in matrices.items() if matrix not in held}
+            others.setdefault(place, {}).update(own)
+        held.update(matrix for matrices in of_stack.values() for matrix in matrices.values())
         stack.require_known_attention()
         notes |= dict.fromkeys(stack.notes())
     left = unread(config, model_type, path)
     if left:
         notes[f"parts that are not read: {', '.join(left)}"] = None
     return Inventory(
-        sites=tuple(sites), others={place: held for place, held in others.items() if held}, notes=tuple(notes)
+        sites=tuple(sites), others={place: own for place, own in others.items() if own}, notes=tuple(notes)
     )
 
 

@@ -148,8 +148,8 @@ def _alike(look: tuple[Any, ...], places: Sequence[Place]) -> Alike:
 
 
 def _without(layer: int, words: str) -> str:
-    """The words, with {} for the layer's number where it is a whole part of a tensor's name."""
-    return re.sub(rf"(?<=\.){layer}(?=\.)", "{}", words)
+    """The words, with {} for the layer's number: in each tensor's name the first whole part that is this number."""
+    return re.sub(rf"((?:^|(?<=[\s(]))[^\s()]*?\.){layer}(?=\.)", r"\1{}", words)
 
 
 def _in_words(layers: Sequence[int]) -> str:
