@@ -365,23 +365,23 @@ def main() -> None:
     if options.page:
         make_page(options.work, stride)
         return
-    if options.only and options.work.is_file():
-        held = json.loads(options.work.read_text())
-        options.work.write_text(json.dumps({name: one for name, one in held.items() if name not in options.only}))
+    beside = options.work.with_suffix(".norms.json")
+    for work in (options.work, beside) if options.only else ():
+        if work.is_file():
+            held = json.loads(work.read_text())
+            work.write_text(json.dumps({name: one for name, one in held.items() if name not in options.only}))
     options.work.parent.mkdir(parents=True, exist_ok=True)
     found = results(tiny_models.all_types()[stride], options.work)
     write_table(table(found), TABLE)
     while failures := prove_all(read_table()):  # without one type, those that it is a part of may be others
         found |= {name: {"refused": reason} for name, reason in failures.items()}
         write_table(table(found), TABLE)
-    beside = options.work.with_suffix(".norms.json")
     write_table(norms(read_table(), beside), TABLE)
     for model_type in prove_all_norms(read_table()):
         beside.write_text(json.dumps(json.loads(beside.read_text()) | {model_type: []}))
     write_table(norms(read_table(), beside), TABLE)
-    content = read_table()
     make_page(options.work.with_suffix(".routes.json"), slice(None))
-    print(f"{len(content['types'])} types by the table, {TABLE.stat().st_size} bytes")
+    print(f"{len(read_table()['types'])} types by the table, {TABLE.stat().st_size} bytes")
 
 
 if __name__ == "__main__":

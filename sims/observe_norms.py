@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -146,7 +147,7 @@ def with_norms(content: dict[str, Any], known: Mapping[str, Any]) -> dict[str, A
     norms: dict[str, Any] = {}
     named_as: dict[str, str] = {}
     for model_type, one in content["types"].items():
-        for variant, said in zip(one["variants"], known.get(model_type, ()), strict=False):
+        for variant, said in zip_longest(one["variants"], known.get(model_type, ())):
             variant.pop("norms", None)
             if not said:
                 continue

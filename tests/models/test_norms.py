@@ -19,7 +19,7 @@ from tiny_models import PROFILES, inputs, make_model
 from torch import nn
 
 from rmtbase.errors import ParameterError
-from rmtbase.models import Checkpoint
+from rmtbase.models import Checkpoint, open_model
 from rmtbase.models._architectures import find_sites
 from rmtbase.models._folding import FOLDS, fold_site
 from rmtbase.models._sites import PLAIN, Norm
@@ -192,6 +192,19 @@ def test_norms_of_the_table_are_those_that_are_stored():
     del model.embeddings.LayerNorm.weight
     model.embeddings.LayerNorm.weight = nn.Parameter(torch.ones(3))  # of another width
     assert table_sites(model)[0].query_input_norm is None
+
+
+@pytest.mark.parametrize(("model_type", "width"), [("gpt2", 65), ("qwen3", 64)])
+def test_what_is_folded_in_is_no_longer_said_to_be_left_out(model_type, width, tmp_path, monkeypatch):
+    monkeypatch.setenv("RMTBASE_PROOF", "0")
+    make(model_type).save_pretrained(tmp_path)
+    model = open_model(tmp_path)
+    folded = model.fold(FOLDS)
+    assert any(note.endswith("recorded, not folded in") for note in model.notes)
+    assert not any(note.endswith("recorded, not folded in") for note in folded.notes)
+    assert folded.notes[-1] == "folded into queries, keys and values: biases, norms"
+    assert folded.queries(0).shape[-1] == width
+    assert not np.allclose(folded.queries(0)[..., :64], model.queries(0))
 
 
 def test_norms_have_the_names_that_are_stored():

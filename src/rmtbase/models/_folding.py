@@ -90,6 +90,11 @@ def fold_site(site: Site, fold: Collection[str], stored: Container[str]) -> Site
     )
 
 
+def has_biases(site: Site, stored: Container[str]) -> bool:
+    """Whether queries or keys have a bias that :func:`fold_site` folds in: one beside its weight, by the same name."""
+    return any(one is not None and _bias(one, stored) is not None for one in (site.query, site.key))
+
+
 def _require_norms(site: Site) -> None:
     """Raise unless it is known of all queries and keys through which norm they and their inputs go."""
     norms = {

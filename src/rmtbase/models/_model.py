@@ -12,11 +12,11 @@ from jaxtyping import Float, Float32
 
 from rmtbase.errors import CheckpointError, MissingDependencyError, UnknownArchitectureError
 from rmtbase.models._adapters import Adapter
-from rmtbase.models._architectures import find_inventory
+from rmtbase.models._architectures import BIASES, NORMS, find_inventory
 from rmtbase.models._checkpoint import Checkpoint
 from rmtbase.models._draft_layers import without_draft_layers
 from rmtbase.models._files import read_json_object
-from rmtbase.models._folding import fold_site, require_folds
+from rmtbase.models._folding import fold_site, has_biases, require_folds
 from rmtbase.models._gguf_model import find_gguf, open_gguf
 from rmtbase.models._given_sites import require_sites
 from rmtbase.models._layout_table import read_architecture
@@ -240,8 +240,11 @@ class Model(WeightMatrices):
         sites = tuple(fold_site(site, folds, self._checkpoint) for site in self._raw)
         held = Inventory(sites=sites, others={}).matrices
         matrices = {place: {**each, **held.get(place, {})} for place, each in self._matrices.items()}
-        note = f"folded into queries, keys and values: {', '.join(folds)}"
-        return replace(self, sites=sites, folded=folds, notes=(*self.notes, note), _matrices=matrices)
+        biased = all(has_biases(site, self._checkpoint) for site in self._raw)  # by the names of their maps
+        settled = {NORMS: "norms" in folds, BIASES: "biases" in folds and biased}
+        notes = (note for note in self.notes if not settled.get(note))
+        words = f"folded into queries, keys and values: {', '.join(folds)}"
+        return replace(self, sites=sites, folded=folds, notes=(*notes, words), _matrices=matrices)
 
     def has(self, layer: int, component: str) -> bool:
         """Whether a layer, by its index in ``layers``, has a component."""
