@@ -8,8 +8,8 @@ import pytest
 
 import rmtbase
 from rmtbase.models import Gained, Product, Scaled, Stacked, Tensor, inspect_model, open_model, take_rows
+from rmtbase.models._expressions import Biased, Column, Sum
 from rmtbase.models._inspection import in_words
-from rmtbase.models._sites import Biased, Column, Sum
 from rmtbase.scoring import circuit_scores, summarize_scores
 from rmtbase.tables import open_scores
 

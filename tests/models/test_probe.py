@@ -18,7 +18,7 @@ from safetensors.numpy import load_file
 from torch import nn
 
 from rmtbase.errors import CheckpointError, UnknownArchitectureError
-from rmtbase.models._sites import Tensor, take_rows
+from rmtbase.models._expressions import Tensor, take_rows
 from rmtbase.models._torch_route import Network, stored_of
 
 SIZES = {"vocab_size": 40, "hidden_size": 48, "num_hidden_layers": 2, "intermediate_size": 56, "pad_token_id": 0}

@@ -9,18 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rmtbase.errors import ParameterError
-from rmtbase.models._folding import FOLDS, fold_site, require_folds
-from rmtbase.models._sites import (
-    PLAIN,
+from rmtbase.models._expressions import (
     Biased,
     Column,
     Gained,
-    Norm,
-    Place,
     Product,
     Rows,
     Scaled,
-    Site,
     Stacked,
     Sum,
     Tensor,
@@ -28,6 +23,8 @@ from rmtbase.models._sites import (
     take_rows,
     to_json,
 )
+from rmtbase.models._folding import FOLDS, fold_site, require_folds
+from rmtbase.models._sites import PLAIN, Norm, Place, Site
 
 RNG = np.random.default_rng(7)
 STORED = {

@@ -6,6 +6,7 @@ Importing this room imports neither torch nor transformers nor jax.
 from rmtbase.models._array_model import ArrayModel
 from rmtbase.models._checkpoint import Checkpoint
 from rmtbase.models._difference import Difference, difference
+from rmtbase.models._expressions import Expression, Gained, Product, Rows, Scaled, Stacked, Tensor, take_rows
 from rmtbase.models._head_shape import HeadShape, head_shape
 from rmtbase.models._hub import KnownModel, known_models
 from rmtbase.models._inspection import Alike, Inspection, inspect_model
@@ -13,7 +14,7 @@ from rmtbase.models._layout_table import known_types as supported_architectures
 from rmtbase.models._layouts import COMPONENTS
 from rmtbase.models._model import Model
 from rmtbase.models._open import demo_revisions, open_model, require_other_files
-from rmtbase.models._sites import Expression, Gained, Place, Product, Rows, Scaled, Site, Stacked, Tensor, take_rows
+from rmtbase.models._sites import Place, Site
 from rmtbase.models._split_qkv import split_qkv
 from rmtbase.models._weight_matrices import WeightMatrices
 

@@ -22,9 +22,10 @@ from jaxtyping import Float32
 
 from rmtbase.errors import CheckpointError, ShapeError
 from rmtbase.models._checkpoint import Checkpoint
+from rmtbase.models._expressions import Scaled, Tensor
 from rmtbase.models._files import read_json_object
 from rmtbase.models._other_formats import ADAPTER_CONFIG, ADAPTER_WEIGHTS, MERGED, adapter_in_words
-from rmtbase.models._sites import Place, Scaled, Site, Tensor
+from rmtbase.models._sites import Place, Site
 from rmtbase.models._stored_tensor import CheckpointTensor, DerivedTensor
 from rmtbase.models._tensor_file import TensorEntry
 from rmtbase.shown import quoted, shown

@@ -12,19 +12,9 @@ from typing import Any
 
 from rmtbase.errors import CheckpointError, MissingTensorError, ShapeError
 from rmtbase.models._checkpoint import Checkpoint
+from rmtbase.models._expressions import Expression, Product, Stacked, Tensor, take_rows
 from rmtbase.models._layout_table import MLP, Entry, Rows, entries, known_types, unread
-from rmtbase.models._sites import (
-    PLAIN,
-    Expression,
-    Inventory,
-    Norm,
-    Place,
-    Product,
-    Site,
-    Stacked,
-    Tensor,
-    take_rows,
-)
+from rmtbase.models._sites import PLAIN, Inventory, Norm, Place, Site
 from rmtbase.models._sizes import Sizes
 from rmtbase.shown import quoted, shown
 

@@ -14,20 +14,8 @@ from collections.abc import Collection, Container
 from dataclasses import replace
 
 from rmtbase.errors import ParameterError
-from rmtbase.models._sites import (
-    Biased,
-    Column,
-    Expression,
-    Gained,
-    Norm,
-    Product,
-    Rows,
-    Scaled,
-    Site,
-    Stacked,
-    Sum,
-    Tensor,
-)
+from rmtbase.models._expressions import Biased, Column, Expression, Gained, Product, Rows, Scaled, Stacked, Sum, Tensor
+from rmtbase.models._sites import Norm, Site
 from rmtbase.shown import quoted
 
 FOLDS = ("biases", "norms")

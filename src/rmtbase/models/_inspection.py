@@ -8,22 +8,21 @@ from dataclasses import asdict, dataclass, field
 from functools import singledispatch
 from typing import Any
 
-from rmtbase.models._model import Model
-from rmtbase.models._sites import (
+from rmtbase.models._expressions import (
     Biased,
     Column,
     Expression,
     Gained,
-    Place,
     Product,
     Rows,
     Scaled,
-    Site,
     Stacked,
     Sum,
     Tensor,
     to_json,
 )
+from rmtbase.models._model import Model
+from rmtbase.models._sites import Place, Site
 from rmtbase.shown import in_one_line
 
 _RUNS = 3  # of rows that are told one by one

@@ -15,6 +15,7 @@ from rmtbase.models._adapters import Adapter
 from rmtbase.models._architectures import BIASES, NORMS, find_inventory
 from rmtbase.models._checkpoint import Checkpoint
 from rmtbase.models._draft_layers import without_draft_layers
+from rmtbase.models._expressions import Expression
 from rmtbase.models._files import read_json_object
 from rmtbase.models._folding import fold_site, has_biases, require_folds
 from rmtbase.models._gguf_model import find_gguf, open_gguf
@@ -29,7 +30,7 @@ from rmtbase.models._other_formats import refuse_other_formats
 from rmtbase.models._proof import proof_is_wanted, proof_of
 from rmtbase.models._quantised import dequantised, require_readable_quantisation
 from rmtbase.models._shown_sizes import with_sizes
-from rmtbase.models._sites import Expression, Inventory, Place, Site
+from rmtbase.models._sites import Inventory, Place, Site
 from rmtbase.models._tensor_file import DIGITS, least_sigma, require_digits
 from rmtbase.models._torch_route import Network
 from rmtbase.models._weight_matrices import WeightMatrices

@@ -20,7 +20,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import nn
 
-from rmtbase.models import _sites
+from rmtbase.models import _expressions
+from rmtbase.models._expressions import Expression, Scaled, Stacked, take_rows
 from rmtbase.models._probe_events import Contraction, Linear, Mark, NormOutputs, Numbers, Softmax
 from rmtbase.models._probe_forward import ForwardPass
 from rmtbase.models._probe_norms import Norms
@@ -39,7 +40,7 @@ from rmtbase.models._probe_rows import (
     stored_rows,
 )
 from rmtbase.models._probe_running import run
-from rmtbase.models._sites import PLAIN, Expression, Norm, Place, Scaled, Site, Stacked, take_rows
+from rmtbase.models._sites import PLAIN, Norm, Place, Site
 
 
 class Unresolved(NamedTuple):
@@ -276,7 +277,7 @@ class Reading:
         """The matrix with these rows, what it reads, and what it stepped over."""
         factors = np.ones(len(numbers)) if factors is None else factors
         at = np.searchsorted(self._firsts, numbers, side="right") - 1
-        sources: list[tuple[int, _sites.Tensor, float, np.ndarray, np.ndarray]] = []
+        sources: list[tuple[int, _expressions.Tensor, float, np.ndarray, np.ndarray]] = []
         for index in np.unique(at).tolist():
             linear = self._linears[index][1]
             for factor in np.unique(factors[at == index]).tolist():
@@ -301,12 +302,12 @@ class Reading:
         in_order = np.array_equal(order, np.arange(len(order)))
         return whole if in_order else take_rows(whole, order.tolist()), leaf, marks
 
-    def _rows_of(self, tensor: _sites.Tensor, rows: np.ndarray) -> Expression:
+    def _rows_of(self, tensor: _expressions.Tensor, rows: np.ndarray) -> Expression:
         whole = np.array_equal(rows, np.arange(tensor.shape(self.shapes.__getitem__)[0]))
         return tensor if whole else take_rows(tensor, rows.tolist())
 
     def _part(
-        self, index: int, tensor: _sites.Tensor, rows: np.ndarray, module: str
+        self, index: int, tensor: _expressions.Tensor, rows: np.ndarray, module: str
     ) -> tuple[Expression, _Leaf, frozenset[Mark]]:
         """Rows of one map, and the maps before it within the module."""
         key, linear = self._linears[index]
@@ -317,9 +318,9 @@ class Reading:
             values = linear.given.numpy().tobytes()
             return part, _Leaf(values, linear.origin.born, self.norms.before(key)), marks
         inner, leaf, stepped = self._expression(before, module)
-        of = (part, *inner.of) if isinstance(inner, _sites.Product) else (part, inner)
+        of = (part, *inner.of) if isinstance(inner, _expressions.Product) else (part, inner)
         between = {Mark("inner", one.name) if one.kind in NORM_KINDS else one for one in linear.origin.marks}
-        return _sites.Product(of), leaf, marks | stepped | between
+        return _expressions.Product(of), leaf, marks | stepped | between
 
     def _before(self, key: str, linear: Linear, module: str) -> np.ndarray | None:
         """The outputs, within the module, of which a map's inputs are one by one; None where they are none."""

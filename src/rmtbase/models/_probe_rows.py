@@ -10,8 +10,8 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
+from rmtbase.models._expressions import Tensor
 from rmtbase.models._probe_events import TAG, Contraction, Mark, Softmax, Weight, tokens
-from rmtbase.models._sites import Tensor
 
 
 class NoReading(Exception):  # noqa: N818

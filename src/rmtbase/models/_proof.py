@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from rmtbase.errors import CheckpointError, MissingDependencyError
-from rmtbase.models._sites import Read, Site
+from rmtbase.models._expressions import Read
+from rmtbase.models._sites import Site
 from rmtbase.models._torch_route import NOT_PROVED, Network
 
 _SWITCH = "RMTBASE_PROOF"  # 0: models are read without a proof

@@ -12,11 +12,12 @@ from jaxtyping import Float
 from torch import Tensor
 
 from rmtbase.errors import CheckpointError
+from rmtbase.models._expressions import Expression, Read
 from rmtbase.models._probe_events import Numbers, Origin
 from rmtbase.models._probe_network import Part, written_out
 from rmtbase.models._probe_places import Met
 from rmtbase.models._probe_running import run
-from rmtbase.models._sites import Expression, Read, Site
+from rmtbase.models._sites import Site
 
 TOLERANCE = 1e-9
 """Of q·k, relative to |q| |k|."""

@@ -22,8 +22,9 @@ from transformers.conversion_mapping import get_model_conversion_mapping
 from transformers.core_model_loading import WeightConverter, WeightRenaming, dot_natural_key, rename_source_key
 
 from rmtbase.errors import CheckpointError
+from rmtbase.models._expressions import Expression, Stacked, Tensor, take_rows
 from rmtbase.models._probe_places import common_module
-from rmtbase.models._sites import NORM_FIELDS, Expression, Norm, Site, Stacked, Tensor, take_rows
+from rmtbase.models._sites import NORM_FIELDS, Norm, Site
 from rmtbase.shown import quoted
 
 _SHIFT = 2**32

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rmtbase.errors import CheckpointError, MissingDependencyError
-from rmtbase.models._sites import Inventory, Read, Site
+from rmtbase.models._expressions import Read
+from rmtbase.models._sites import Inventory, Site
 
 if TYPE_CHECKING:
     from torch import nn
