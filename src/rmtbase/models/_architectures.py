@@ -14,15 +14,12 @@ from rmtbase.errors import CheckpointError, MissingTensorError, ShapeError
 from rmtbase.models._checkpoint import Checkpoint
 from rmtbase.models._expressions import Expression, Product, Stacked, Tensor, take_rows
 from rmtbase.models._layout_table import MLP, Entry, Rows, entries, known_types, unread
-from rmtbase.models._sites import PLAIN, Inventory, Norm, Place, Site
+from rmtbase.models._sites import BIASES, CONTENT_PART, NORMS, PLAIN, Inventory, Norm, Place, Site
 from rmtbase.models._sizes import Sizes
 from rmtbase.shown import quoted, shown
 
 __all__ = ["find_inventory", "find_sites", "known_types"]
 
-CONTENT_PART = "rotary: W_QK is the content part at zero relative position"
-NORMS = "query/key norm present: recorded, not folded in"
-BIASES = "biases present: recorded, not folded in"
 LATENT_NORMS = "norms between the factors of latent queries and keys: recorded, not folded in"
 ROUNDED = "stored in float64: rounded to float32"
 HEADS_UNSEEN = "split into heads: the configuration's word alone, no tensor shows the head size"

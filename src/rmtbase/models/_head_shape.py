@@ -21,11 +21,10 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from rmtbase.errors import CheckpointError, MissingCheckpointFileError, ParameterError, UnknownArchitectureError
-from rmtbase.models._config import read_architecture, read_dimensions
+from rmtbase.models._config import FAMILIES, ConfigKeys, read_dimensions
 from rmtbase.models._files import read_json_object
 from rmtbase.models._hub import HUB_ID, fetch_config, find_known, hub_id, names_near
-from rmtbase.models._layout_table import entries, known_types
-from rmtbase.models._layouts import LAYOUTS, ConfigKeys
+from rmtbase.models._layout_table import entries, known_types, read_architecture
 from rmtbase.models._open import demo_checkpoint, existing_folder, require_checkpoint_folder
 from rmtbase.models._other_formats import refuse_other_formats
 from rmtbase.models._sizes import Sizes
@@ -141,15 +140,15 @@ def _refuse_latent(config: Mapping[str, Any], path: Path) -> None:
 
 def _sizes(config: Mapping[str, Any], path: Path) -> _FiveSizes:
     try:
-        architecture = read_architecture(config, path)
-        keys = LAYOUTS[architecture].config
+        architecture = read_architecture(config, path, {name: prefix for name, (prefix, _) in FAMILIES.items()})
+        keys = FAMILIES[architecture][1]
     except UnknownArchitectureError:
         architecture, keys = str(config.get("model_type")), _USUAL_KEYS
     own = _OWN_SIZES.get(architecture)
     if own is not None:
         sizes = _Sizes(config, path)
         return *own(sizes), sizes.get("num_hidden_layers")
-    keys = replace(keys, d_head=_head_keys(config, architecture, path), d_mlp=(), d_mlp_over_d_model=None)
+    keys = replace(keys, d_head=_head_keys(config, architecture, path))
     for candidates in (keys.d_model, keys.n_heads):
         _require_one_value(config, candidates, path)
     found = read_dimensions(config, keys, path)

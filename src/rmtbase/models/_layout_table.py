@@ -174,20 +174,27 @@ def known_types() -> tuple[str, ...]:
     return tuple(sorted(_table()["types"]))
 
 
-def read_architecture(config: Mapping[str, Any], path: Path) -> str:
+def read_architecture(config: Mapping[str, Any], path: Path, prefixes: Mapping[str, str | None] | None = None) -> str:
     """The model type: ``model_type``, or where that is absent, what the class in ``architectures`` implies.
 
+    Args:
+        config: of the model.
+        path: what messages call it.
+        prefixes: the types that may be found -> what the names of their classes begin with, or None; those of the
+            table if None.
+
     Raises:
-        UnknownArchitectureError: the table does not have it.
+        UnknownArchitectureError: it is none of these.
     """
+    types = {name: held.get("class") for name, held in _table()["types"].items()} if prefixes is None else prefixes
     named = config.get("model_type")
     if named is None:
         classes = config.get("architectures")
         named = ", ".join(map(str, classes)) if isinstance(classes, list) and classes else "(none named)"
-        for architecture, held in _table()["types"].items():
-            if "class" in held and re.fullmatch(held["class"] + _CLASS_ENDING, named):
+        for architecture, prefix in types.items():
+            if prefix is not None and re.fullmatch(prefix + _CLASS_ENDING, named):
                 return architecture
-    if not isinstance(named, str) or named not in _table()["types"]:
+    if not isinstance(named, str) or named not in types:
         raise UnknownArchitectureError(path, str(named), known_types())
     return named
 

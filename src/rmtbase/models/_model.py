@@ -12,7 +12,7 @@ from jaxtyping import Float, Float32
 
 from rmtbase.errors import CheckpointError, MissingDependencyError, UnknownArchitectureError
 from rmtbase.models._adapters import Adapter
-from rmtbase.models._architectures import BIASES, NORMS, find_inventory
+from rmtbase.models._architectures import find_inventory
 from rmtbase.models._checkpoint import Checkpoint
 from rmtbase.models._draft_layers import without_draft_layers
 from rmtbase.models._expressions import Expression
@@ -30,7 +30,7 @@ from rmtbase.models._other_formats import refuse_other_formats
 from rmtbase.models._proof import proof_is_wanted, proof_of
 from rmtbase.models._quantised import dequantised, require_readable_quantisation
 from rmtbase.models._shown_sizes import with_sizes
-from rmtbase.models._sites import Inventory, Place, Site
+from rmtbase.models._sites import BIASES, NORMS, Inventory, Place, Site
 from rmtbase.models._tensor_file import DIGITS, least_sigma, require_digits
 from rmtbase.models._torch_route import Network
 from rmtbase.models._weight_matrices import WeightMatrices
@@ -293,9 +293,7 @@ class Model(WeightMatrices):
 
     def site_digest(self, site: int) -> bytes:
         """SHA-256 over the stored query and key tensors of a site; of those that hold values too, with these."""
-        at = self.sites[site]
-        assert at.query is not None and at.key is not None  # of a model that is stored
-        return self._checkpoint.digest(dict.fromkeys((*at.query.tensors(), *at.key.tensors())))
+        return self._checkpoint.digest(self.sites[site].query_key_tensors())
 
     def _expression(self, layer: int, component: str) -> Expression:
         return self._matrices[self.layers[layer]][component]

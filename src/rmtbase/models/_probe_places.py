@@ -10,11 +10,8 @@ import numpy as np
 from jaxtyping import Int
 
 from rmtbase.models._probe_events import Mark
-from rmtbase.models._sites import NORM_FIELDS, STACKS, Place, Site
+from rmtbase.models._sites import BIASES, CONTENT_PART, NORM_FIELDS, NORMS, STACKS, Place, Site
 
-CONTENT_PART = "rotary: W_QK is the content part at zero relative position"
-NORMS = "query/key norm present: recorded, not folded in"
-BIASES = "biases present: recorded, not folded in"
 _INNER_NORMS = "norm between the factors of queries or keys: recorded, not folded in"
 _GAINS = "gains of queries or keys: recorded, not folded in"
 _SOFT_CAP = "soft cap on q·k: not in W_QK"

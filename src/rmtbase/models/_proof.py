@@ -51,23 +51,20 @@ def proof_of(
     """
     try:
         network = network or Network.of_config(config, path)
-        known = {_tensors(site) for site in network.inventory(stored).sites}
+        known = {frozenset(site.query_key_tensors()) for site in network.inventory(stored).sites}
     except MissingDependencyError:
         return NOT_PROVED
     except CheckpointError as error:  # of the network: it cannot be built or run, or shows no queries and keys
         return f"{NOT_PROVED}: {error}"
     kinds: dict[str, list[Site]] = {}
     for site in sites:
-        kinds.setdefault(re.sub(r"\d+", "#", " ".join(sorted(_tensors(site)))), []).append(site)
+        kinds.setdefault(re.sub(r"\d+", "#", " ".join(sorted(site.query_key_tensors()))), []).append(site)
     chosen = [site for each in kinds.values() for site in dict.fromkeys((each[0], each[-1]))]
-    shown = tuple(site for site in chosen if _tensors(site) in known)
+    shown = tuple(site for site in chosen if frozenset(site.query_key_tensors()) in known)
     if not shown:
-        return f"{NOT_PROVED}: the forward pass shows no queries and keys of {', '.join(sorted(_tensors(chosen[0])))}"
+        names = ", ".join(sorted(chosen[0].query_key_tensors()))
+        return f"{NOT_PROVED}: the forward pass shows no queries and keys of {names}"
     words = network.prove(shown, stored, read)
     left = sorted({str(site.place) for site in chosen} - {str(site.place) for site in shown})
     but = f"; not {', '.join(left)}" if left else ""
     return f"{words}: {len(shown)} of {len(sites)} sites, the first and the last of each kind{but}"
-
-
-def _tensors(site: Site) -> frozenset[str]:
-    return frozenset(name for one in (site.query, site.key) if one is not None for name in one.tensors())

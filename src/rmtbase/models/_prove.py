@@ -41,12 +41,14 @@ def prove_parts(
     Raises:
         CheckpointError: names the site and head at which they differ.
     """
-    wanted = {frozenset(_tensors(site)): site for site in sites}
+    wanted = {frozenset(site.query_key_tensors()): site for site in sites}
     proved: set[frozenset[str]] = set()
     for part in parts:
         by_product: dict[str, tuple[Met, Site]] = {}
         for met in part.reading.met.values():
-            names = frozenset(name for one in _tensors(met.site) if one in stored for name in stored[one].tensors())
+            names = frozenset(
+                name for one in met.site.query_key_tensors() if one in stored for name in stored[one].tensors()
+            )
             if names in wanted and names not in proved:
                 proved.add(names)
                 by_product[met.product] = met, wanted[names]
@@ -68,10 +70,6 @@ def prove_parts(
     return f"proved against transformers' own forward pass (transformers {transformers.__version__})"
 
 
-def _tensors(site: Site) -> list[str]:
-    return [name for one in (site.query, site.key) if one is not None for name in one.tensors()]
-
-
 class _Proof:
     """Real maps of queries and keys, each site compared when its product comes."""
 
@@ -86,7 +84,7 @@ class _Proof:
         self._stored, self._read, self._path = stored, read, path
         self._of_site: dict[str, frozenset[str]] = {}
         for met, _ in by_product.values():
-            names = frozenset(_tensors(met.site))
+            names = frozenset(met.site.query_key_tensors())
             for name in names:
                 self._of_site[name] = self._of_site.get(name, frozenset()) | names
         self._leaves: dict[str, Float[np.ndarray, "2 d_in"]] = {}
@@ -131,7 +129,7 @@ class _Proof:
             self._path,
             f"{site.place} head {head}: q·k of {met.site.module} is {found[n, token, 0]:.6g} for an input of noise; "
             f"expected {' or '.join(f'{one:.6g}' for one in expected[n, token].ravel())}, as W_QK of "
-            f"{', '.join(sorted(set(_tensors(site))))} gives it",
+            f"{', '.join(sorted(site.query_key_tensors()))} gives it",
         )
 
     def _leaf(self, matrix: Expression | None) -> np.ndarray:

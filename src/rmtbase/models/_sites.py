@@ -16,6 +16,12 @@ STACKS = ("", "encoder", "decoder", "cross", "text", "vision", "audio")
 """What a stack of layers can be called: ``""`` where a model has one alone."""
 
 
+CONTENT_PART = "rotary: W_QK is the content part at zero relative position"
+NORMS = "query/key norm present: recorded, not folded in"
+BIASES = "biases present: recorded, not folded in"
+"""Notes that sites have whichever way they were found."""
+
+
 class Place(NamedTuple):
     """A layer of a model: its stack, one of :data:`STACKS`, and its number there, as its tensors are numbered."""
 
@@ -103,6 +109,11 @@ class Site:
     query_norm: Norm | None = None
     key_norm: Norm | None = None
     notes: tuple[str, ...] = ()
+
+    def query_key_tensors(self) -> tuple[str, ...]:
+        """The names of the tensors of queries and keys, in the order of their reading, each once."""
+        known = (one for one in (self.query, self.key) if one is not None)
+        return tuple(dict.fromkeys(name for one in known for name in one.tensors()))
 
     def expressions(self) -> dict[str, Expression]:
         """Those that are known, by component: ``attention_query``, ``_key``, ``_value``, ``_output``."""

@@ -141,21 +141,6 @@ class Network:
         return prove_parts(sites, self.parts, self._parameters(stored), read, self.path)
 
 
-def prove(
-    sites: tuple[Site, ...],
-    config: Mapping[str, Any],
-    path: Path,
-    stored: Mapping[str, tuple[int, ...]],
-    read: Read,
-) -> str:
-    """What to note of the proof of sites (:meth:`Network.prove`): :data:`NOT_PROVED` without torch or transformers."""
-    try:
-        network = Network.of_config(config, path)
-    except MissingDependencyError:
-        return NOT_PROVED
-    return network.prove(sites, stored, read)
-
-
 def stored_of(module: nn.Module) -> tuple[dict[str, tuple[int, ...]], Read]:
     """The shapes of a module's parameters by name, and what reads one, in float64."""
     parameters = dict(module.named_parameters())
