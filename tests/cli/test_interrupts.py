@@ -93,6 +93,25 @@ def there():
     except BaseException:
         raise ImportError("no numbers")
 """,
+    "by a library that catches all errors and goes on": """
+def there():
+    try:
+        interrupt()
+    except BaseException:
+        pass
+    time.sleep(60)
+""",
+    "by one that goes on while it handles another": """
+def there():
+    try:
+        raise ValueError
+    except ValueError:
+        try:
+            interrupt()
+        except BaseException:
+            pass
+        time.sleep(60)
+""",
     "by nobody, and repeated on its way": """
 def there():
     try:
@@ -110,12 +129,19 @@ def there():
         time.sleep(60)
 """,
 }
-UNTOLD = """
+UNDONE = """
 def there():
     try:
         interrupt()
-    except BaseException:
-        pass
+    finally:
+        for part in range(10):
+            time.sleep(0.05)
+            print(part, flush=True)
+"""
+AT_THE_END = """
+import atexit
+def there():
+    atexit.register(interrupt)
 """
 
 
@@ -125,8 +151,14 @@ def test_no_interrupt_is_lost_or_told_twice(how):
     assert (ran.returncode, ran.stderr) == (130, "rmtbase: interrupted\n")
 
 
+def test_what_an_interrupt_undoes_is_undone_to_its_end():
+    ran = hooked(UNDONE)
+    assert (ran.returncode, ran.stderr) == (130, "rmtbase: interrupted\n")
+    assert ran.stdout.split() == [str(part) for part in range(10)]
+
+
 def test_an_interrupt_that_is_seen_when_the_work_is_done_says_so():
-    ran = hooked(UNTOLD)
+    ran = hooked(AT_THE_END)
     said = "rmtbase: interrupted; too late to stop anything: the command had done its work\n"
     assert (ran.returncode, ran.stderr) == (130, said)
     assert "upper_edge" in ran.stdout

@@ -12,7 +12,7 @@ from contextvars import ContextVar
 from enum import IntEnum
 from pathlib import Path
 
-from rmtbase.cli._signals import received
+from rmtbase.cli._signals import raise_no_more, received
 from rmtbase.errors import RmtbaseError
 from rmtbase.shown import one_line, shown
 
@@ -48,6 +48,7 @@ def ended_by(error: BaseException, debug: bool = False) -> int:
     Raises:
         BaseException: it is none of those that end commands.
     """
+    raise_no_more()
     if debug:
         traceback.print_exception(error)
     # Whatever a library has made of an interrupt, an interrupt it was.

@@ -1,9 +1,9 @@
 """Ctrl-C and SIGTERM: raised once, where the command stands, and remembered for good.
 
-Python raises KeyboardInterrupt at any place of the main thread. Where a library swallows it, it is raised again: at the
-next step of a progress bar, or at once where the interpreter itself has nobody to hand it to (a finaliser, a callback
-from C). A second signal changes nothing, so that what the first one undoes (temporary files, worker processes) is
-undone to its end; the third ends the process on the spot.
+Python raises KeyboardInterrupt at any place of the main thread. Where something swallows it (a library that catches all
+errors, a finaliser or a callback from C, which have nobody to hand it to), a timer finds that nothing is on its way up
+and raises it again. A second signal changes nothing, so that what the first one undoes (temporary files, worker
+processes) is undone to its end; the third ends the process on the spot.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _IMPATIENT = 3
-_AGAIN = 0.02  # seconds until an interrupt that nobody could be handed is raised again
+_AGAIN = 0.05  # seconds after which an interrupt that has been swallowed is raised again
 
 _received: list[int] = []
 _ended: list[int] = []  # not empty once the command has come to its end: from then on nothing is raised
@@ -60,16 +60,24 @@ def _on_signal(number: int, frame: FrameType | None) -> None:
         os.write(2, b"rmtbase: interrupted\n")
         os._exit(128 + _received[0])
     if len(_received) == 1 and not _ended:
+        if hasattr(signal, "setitimer"):
+            signal.setitimer(signal.ITIMER_REAL, _AGAIN, _AGAIN)
         raise KeyboardInterrupt
 
 
 def _on_alarm(number: int, frame: FrameType | None) -> None:
-    if not _ended:
+    if not _ended and not _on_its_way():
         raise KeyboardInterrupt
 
 
+def _on_its_way() -> bool:
+    """Whether what the main thread runs just now is the handling of the interrupt, or of what was made of it."""
+    error = sys.exc_info()[1]
+    while error is not None and not isinstance(error, KeyboardInterrupt):
+        error = error.__context__
+    return error is not None
+
+
 def _on_unraisable(unraisable: sys.UnraisableHookArgs) -> None:
-    if not _received:
+    if not _received:  # what a finaliser meets while a command is being stopped is not worth a word
         sys.__unraisablehook__(unraisable)
-    elif isinstance(unraisable.exc_value, KeyboardInterrupt) and not _ended:
-        signal.setitimer(signal.ITIMER_REAL, _AGAIN)
