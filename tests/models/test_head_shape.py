@@ -226,6 +226,9 @@ GROUPED = TINY | {"num_key_value_heads": 2}
         ("opt", "decoder.layers.0.self_attn", TINY),
         ("qwen2", LLAMA_LIKE, GROUPED),
         ("qwen2", LLAMA_LIKE, GROUPED | {"head_dim": 20}),
+        ("cohere2", LLAMA_LIKE, GROUPED | {"head_dim": 20}),
+        ("cohere2", LLAMA_LIKE, GROUPED),
+        ("glm4_moe", LLAMA_LIKE, GROUPED | {"head_dim": 20}),
         ("mixtral", LLAMA_LIKE, GROUPED | {"head_dim": 20}),
         ("gemma", LLAMA_LIKE, GROUPED | {"head_dim": 20}),
         ("qwen3", LLAMA_LIKE, GROUPED | {"head_dim": 20}),
@@ -239,7 +242,7 @@ def test_a_short_configuration_is_read_as_the_modules_are_built(model_type, at, 
     assert head_shape(folder(model_type=model_type, **said))[:4] == modules_shape(config, at)
 
 
-@pytest.mark.parametrize("model_type", ["gemma", "qwen3", "gpt_oss", "internlm3"])
+@pytest.mark.parametrize("model_type", ["gemma", "qwen3", "gpt_oss", "internlm3", "ernie4_5"])
 def test_a_type_whose_head_size_has_a_default_of_its_own_must_say_it(model_type, folder):
     with pytest.raises(CheckpointError, match="no head_dim, without which"):
         head_shape(folder(model_type=model_type, **GROUPED))
@@ -312,6 +315,29 @@ def test_a_folder_needs_no_weights_and_no_layout(folder):
 def test_the_part_that_reads_text_counts_where_there_are_several(folder):
     text = {"model_type": "llama", "hidden_size": 64, "num_attention_heads": 4, "num_hidden_layers": 2}
     assert sizes(head_shape(folder(model_type="seeing", text_config=text)))[3:] == (64, 16)
+
+
+def test_of_several_stacks_the_one_that_writes_text_counts_and_is_named(folder):
+    sizes = {"d_model": 96, "encoder_layers": 2, "decoder_layers": 3}
+    heads = {"encoder_attention_heads": 4, "decoder_attention_heads": 6}
+    path = folder(model_type="bart", **sizes, **heads)
+    assert head_shape(path) == (96, 16, 6, 6, 3, f"{path}: its decoder")
+    text = {"model_type": "gemma", "hidden_size": 64, "num_attention_heads": 4, "num_key_value_heads": 2}
+    path = folder(model_type="seeing", text_config=text)  # a part leaves out what is as its class has it
+    assert head_shape(path) == (64, 256, 4, 2, 28, f"{path}: its text")
+
+
+def test_decoders_are_as_many_layers_as_encoders_where_nothing_else_is_said(folder):
+    sizes = {"d_model": 96, "num_heads": 6, "num_layers": 5, "d_kv": 20}
+    assert head_shape(folder(model_type="t5", **sizes)).n_layers == 5
+    assert head_shape(folder(model_type="t5", num_decoder_layers=3, **sizes)).n_layers == 3
+
+
+def test_layers_without_attention_do_not_count(folder):
+    kinds = ["linear_attention", "linear_attention", "full_attention", "linear_attention"]
+    sizes = {"hidden_size": 96, "num_attention_heads": 6, "num_hidden_layers": 4, "head_dim": 20}
+    assert head_shape(folder(model_type="qwen3_next", layer_types=kinds, **sizes)).n_layers == 1
+    assert head_shape(folder(model_type="jamba", **sizes)).n_layers is None  # which they are is not known
 
 
 def test_the_bundled_model_has_the_shape_that_it_opens_with():
