@@ -29,6 +29,7 @@ SPREAD = [
     ("falcon", {"multi_query": False, "num_kv_heads": 4}, {""}),
     ("falcon", {"new_decoder_architecture": True}, {""}),
     ("gemma2", {}, {""}),
+    ("glm4_moe", {"head_dim": 40}, {""}),
     ("gpt2", {"add_cross_attention": True}, {"", "cross"}),
     ("gpt_bigcode", {}, {""}),
     ("gpt_bigcode", {"multi_query": False, "num_key_value_heads": 4}, {""}),
@@ -40,6 +41,7 @@ SPREAD = [
     ("olmo2", {}, {""}),
     ("opt", {}, {""}),
     ("phi3", {}, {""}),
+    ("phi3", {"head_dim": 40}, {""}),
     ("qwen3_next", {}, {""}),
     ("t5", {}, {"encoder", "decoder", "cross"}),
     ("vit", {}, {""}),
@@ -63,6 +65,11 @@ def test_q_dot_k_is_that_of_the_module(model_type, options, stacks):
 def test_the_table_has_the_types_of_old():
     assert {"bert", "gpt2", "gpt_neox", "llama", "mistral", "qwen2", "qwen3"} <= set(known_types())
     assert len(known_types()) >= 230
+
+
+def test_decoders_have_as_many_layers_as_encoders_where_nothing_else_is_said():
+    model = make_model("t5", PROFILES[0], num_decoder_layers=PROFILES[0].n_layers)
+    assert read(model, num_decoder_layers=None).sites == read(model).sites
 
 
 def test_layers_without_attention_are_no_sites():
