@@ -24,7 +24,7 @@ from rmtbase.models._expressions import Expression, Product
 from rmtbase.models._files import read_json_object
 from rmtbase.models._gguf_model import find_gguf, open_gguf
 from rmtbase.models._hub import HUB_ID, fetch_config, find_known, hub_id, names_near
-from rmtbase.models._layout_table import entries, read_architecture
+from rmtbase.models._layout_table import entries, read_architecture, unread
 from rmtbase.models._open import demo_checkpoint, existing_folder, require_checkpoint
 from rmtbase.models._other_formats import refuse_other_formats
 from rmtbase.models._sites import Site
@@ -135,13 +135,15 @@ def _of_config(config: Mapping[str, Any], path: Path, source: str) -> HeadShape:
         return _of_network(config, path, source, refused)
     layers = entry.attending(sizes["n_layers"], path) if "n_layers" in sizes else None
     stack = entry.stack or "".join(inside)
+    left = unread(own, model_type, path, sizes_alone=True)
+    said = [source, *([f"its {stack}"] if stack else []), *([f"not read: {', '.join(left)}"] if left else [])]
     return HeadShape(
         d_model=sizes["d_model"],
         d_head=sizes["d_head"],
         n_heads=sizes["n_heads"],
         n_key_heads=sizes["n_key_heads"],
         n_layers=None if layers is None else len(layers),
-        source=f"{source}: its {stack}" if stack else source,
+        source=": ".join(said),
     )
 
 

@@ -28,7 +28,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
@@ -169,8 +169,7 @@ class Entry:
 def _table() -> Mapping[str, Any]:
     table = _read("architectures.json")
     for one in _read("head_sizes.json")["instead"]:
-        for name in set(one["types"]) & set(table["types"]):
-            _replace(table, name, one["size"], one["text"], one.get("of"))
+        _replace(table, one["types"], one["size"], one["text"], one.get("of"))
     return table
 
 
@@ -187,8 +186,10 @@ def _with_sizes_alone() -> Mapping[str, Any]:
             own = types.setdefault(name, {"variants": [], "defaults": {}})
             own["variants"].append({"when": one.get("when", {}), "stacks": [f"alone {number}"]})
             own["defaults"].update(one.get("defaults", {}))
+    for one in said["instead"]:
+        _replace(table, set(one["types"]) - set(of_table["types"]), one["size"], one["text"], one.get("of"))
     for name, key in said["shared"].items():
-        _replace(table, name, "n_layers", key)
+        _replace(table, [name], "n_layers", key)
     return table
 
 
@@ -196,20 +197,21 @@ def _read(name: str) -> dict[str, Any]:
     return json.loads(files("rmtbase.models").joinpath(name).read_text(encoding="utf-8"))
 
 
-def _replace(table: Mapping[str, Any], model_type: str, size: str, text: str, of: str | None = None) -> None:
-    """Let a type's stacks, or those where it is in the words ``of``, have a size in others; types may share stacks."""
-    held = table["types"][model_type]
-    variants = []
-    for one in held["variants"]:
-        names = []
-        for name in one.get("stacks", ()):
-            stack = table["stacks"][name]
-            others = of in (None, stack["sizes"][size])
-            names.append(f"{name}, {size} = {text}" if others else name)
-            table["stacks"][names[-1]] = {**stack, "sizes": {**stack["sizes"], size: text}} if others else stack
-        variants.append({**one, "stacks": names})
-    defaults = {key: value for key, value in held.get("defaults", {}).items() if key not in text.split()}
-    table["types"][model_type] = {**held, "variants": variants, "defaults": defaults}
+def _replace(table: Mapping[str, Any], types: Iterable[str], size: str, text: str, of: str | None = None) -> None:
+    """Give a size of the stacks of types, or of those that have it in the words ``of``, in others."""
+    for model_type in set(types) & set(table["types"]):
+        held = table["types"][model_type]
+        variants = []
+        for one in held["variants"]:
+            names = []
+            for name in one.get("stacks", ()):
+                stack = table["stacks"][name]
+                others = of in (None, stack["sizes"][size])
+                names.append(f"{name}, {size} = {text}" if others else name)
+                table["stacks"][names[-1]] = {**stack, "sizes": {**stack["sizes"], size: text}} if others else stack
+            variants.append({**one, "stacks": names})
+        defaults = {key: value for key, value in held.get("defaults", {}).items() if key not in text.split()}
+        table["types"][model_type] = {**held, "variants": variants, "defaults": defaults}
 
 
 @cache
@@ -248,9 +250,10 @@ def read_architecture(config: Mapping[str, Any], path: Path, *, sizes_alone: boo
     return named
 
 
-def unread(config: Mapping[str, Any], model_type: str, path: Path) -> tuple[str, ...]:
+def unread(config: Mapping[str, Any], model_type: str, path: Path, *, sizes_alone: bool = False) -> tuple[str, ...]:
     """The parts of a model that the table does not read, by the keys of their configurations."""
-    return tuple(_variant(config, model_type, path, _table()).get("unread", ()))
+    table = _with_sizes_alone() if sizes_alone else _table()
+    return tuple(_variant(config, model_type, path, table).get("unread", ()))
 
 
 def entries(
