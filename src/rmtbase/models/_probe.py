@@ -38,6 +38,7 @@ from rmtbase.models._probe_rows import (
     rounded,
     scale_of,
     stored_rows,
+    token_factor,
 )
 from rmtbase.models._probe_running import run
 from rmtbase.models._sites import PLAIN, Norm, Place, Site
@@ -317,13 +318,15 @@ class Reading:
         if before is None:
             values = linear.given.numpy().tobytes()
             return part, _Leaf(values, linear.origin.born, self.norms.before(key)), marks
-        inner, leaf, stepped = self._expression(before, module)
+        numbers, factor = before
+        part = part if factor == 1.0 else Scaled(part, factor)
+        inner, leaf, stepped = self._expression(numbers, module)
         of = (part, *inner.of) if isinstance(inner, _expressions.Product) else (part, inner)
         between = {Mark("inner", one.name) if one.kind in NORM_KINDS else one for one in linear.origin.marks}
         return _expressions.Product(of), leaf, marks | stepped | between
 
-    def _before(self, key: str, linear: Linear, module: str) -> np.ndarray | None:
-        """The outputs, within the module, of which a map's inputs are one by one; None where they are none."""
+    def _before(self, key: str, linear: Linear, module: str) -> tuple[np.ndarray, float] | None:
+        """The outputs, within the module, of which a map's inputs are one multiple; None where they are none."""
         if key not in self.tagged.linears:
             return None
         given = linear.given.numpy().reshape(-1, linear.given.shape[-1])
@@ -335,7 +338,10 @@ class Reading:
         if not all(name.startswith(f"{module}.") for name in names):
             return None
         factors = given / values
-        return numbers[0] if np.ptp(factors, axis=1).max() < 1e-12 * np.abs(factors).max() else None
+        if np.ptp(factors, axis=1).max() > 1e-12 * np.abs(factors).max():
+            return None
+        factor = token_factor(np.unique(factors[:, 0]))
+        return None if factor is None else (numbers[0], rounded(factor))
 
     # -- values and output ------------------------------------------------------------------------------------------
 
