@@ -8,7 +8,7 @@ and attention modules without a softmax. State-space and linear-attention layers
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from inspect import signature
@@ -25,7 +25,7 @@ from rmtbase.models._expressions import Expression, Scaled, Stacked, take_rows
 from rmtbase.models._probe_events import Contraction, Linear, Mark, NormOutputs, Numbers, Softmax
 from rmtbase.models._probe_forward import ForwardPass
 from rmtbase.models._probe_norms import Norms
-from rmtbase.models._probe_places import NORM_KINDS, Met, common_module, in_places, notes_of
+from rmtbase.models._probe_places import NORM_KINDS, Met, common_module, notes_of
 from rmtbase.models._probe_rows import (
     Heads,
     NoReading,
@@ -42,44 +42,6 @@ from rmtbase.models._probe_rows import (
 )
 from rmtbase.models._probe_running import run
 from rmtbase.models._sites import PLAIN, Norm, Place, Site
-
-
-class Unresolved(NamedTuple):
-    """An attention module that could not be read: which, and why."""
-
-    module: str
-    reason: str
-
-
-class Found(NamedTuple):
-    """What a forward pass showed: sites in order of stack and layer, and what stayed unresolved."""
-
-    sites: tuple[Site, ...]
-    unresolved: tuple[Unresolved, ...]
-
-
-def find_sites(module: nn.Module, inputs: Mapping[str, Any]) -> Found:
-    """The attention sites of a module, and the softmaxes of products that could not be read.
-
-    Args:
-        module: on any device, meta too, and of any dtype. Its parameters are not looked at, and not changed.
-        inputs: of its forward, by name, of at least two tokens.
-
-    Raises:
-        Whatever the module's forward raises for these inputs.
-    """
-    return placed([Reading.of(module, inputs)])
-
-
-def placed(readings: Sequence[Reading]) -> Found:
-    """The sites of parts of one model, in order of stack and layer, and what stayed unresolved."""
-    found: dict[tuple[Expression | None, Expression | None], Met] = {}
-    for reading in readings:
-        for met in reading.met.values():
-            of = met.site.query, met.site.key
-            found[of] = met if of not in found else found[of].again(met)
-    unresolved = (Unresolved(*one) for reading in readings for one in reading.unresolved.items())
-    return Found(in_places(list(found.values())), tuple(unresolved))
 
 
 class _Leaf(NamedTuple):

@@ -22,14 +22,13 @@ from rmtbase.models._sites import Inventory, Site
 if TYPE_CHECKING:
     from torch import nn
 
-    from rmtbase.models._probe import Found
     from rmtbase.models._probe_network import Part
 
 NOT_PROVED = "proved in CI, not here"
 """Of a model that is read where torch and ``transformers`` are not installed."""
 
 
-class Disproved(CheckpointError):
+class Disproved(CheckpointError):  # noqa: N818
     """q·k of a model's own forward pass is not what a site's W_QK gives."""
 
 
@@ -86,10 +85,10 @@ class Network:
             ) from error
 
     @cached_property
-    def _found(self) -> Found:
-        from rmtbase.models._probe import placed
+    def _sites(self) -> tuple[Site, ...]:
+        from rmtbase.models._probe_places import in_places
 
-        return placed([part.reading for part in self.parts])
+        return in_places(met for part in self.parts for met in part.reading.met.values())
 
     def inventory(self, stored: Mapping[str, tuple[int, ...]] | None = None) -> Inventory:
         """The attention sites, in names of the stored tensors; what could not be read is in the notes, by name.
@@ -102,13 +101,13 @@ class Network:
         """
         from rmtbase.models._probe_network import never_run
 
-        sites, unresolved = self._found
+        unresolved = (one for part in self.parts for one in part.reading.unresolved.items())
         left = [f"not read: {module}: {reason}" for module, reason in unresolved]
         left += [f"not read: {module}: it did not run" for module in never_run(self.network, self.parts)]
-        if not sites:
+        if not self._sites:
             why = "; ".join(left[:3]) or "no softmax of a product of queries and keys"
             raise CheckpointError(self.path, f"{type(self.network).__name__}: {why}; expected attention")
-        return Inventory(sites=tuple(self._as_stored(sites, stored)), others={}, notes=tuple(left))
+        return Inventory(sites=tuple(self._as_stored(self._sites, stored)), others={}, notes=tuple(left))
 
     def _as_stored(self, sites: tuple[Site, ...], stored: Mapping[str, tuple[int, ...]] | None) -> list[Site]:
         from rmtbase.models._stored_names import as_stored, stored_parameters
