@@ -13,7 +13,7 @@ from gguf import GGMLQuantizationType as Type
 from safetensors.numpy import save_file
 
 from rmtbase.errors import CheckpointError, CorruptFileError, NonFiniteError, ParameterError
-from rmtbase.models import Checkpoint, open_model
+from rmtbase.models import Checkpoint, head_shape, open_model
 from rmtbase.models._gguf import GgufFile
 
 D_MODEL, D_MLP, N_HEADS, N_KEY_HEADS, D_HEAD = 256, 1024, 4, 2, 64
@@ -123,6 +123,19 @@ def test_a_file_is_the_model_that_it_was_converted_from(architecture, kind, tmp_
         [] if kind in (Type.F32, Type.F16, Type.BF16) else [f"quantised in a GGUF file ({kind.name}): dequantised,"]
     )
     assert [note[: len(start)] for note, start in zip(quantised, expected, strict=True)] == expected
+
+
+@pytest.mark.parametrize("architecture", FAMILIES)
+def test_the_shape_of_its_heads_is_read_by_its_own_description(architecture, tmp_path):
+    path, _ = converted(tmp_path / "model.gguf", architecture)
+    n_key_heads = N_KEY_HEADS if FAMILIES[architecture][0] is LLAMA else N_HEADS
+    for given in (path, str(path), tmp_path):
+        assert head_shape(given) == (D_MODEL, D_HEAD, N_HEADS, n_key_heads, 2, str(given))
+    with pytest.raises(ParameterError, match="pass the file of that revision"):
+        head_shape(path, revision="main")
+    (tmp_path / "config.json").write_text(json.dumps(FAMILIES["bert"][2] | {"hidden_size": 2 * D_MODEL}))
+    assert head_shape(tmp_path).d_model == 2 * D_MODEL
+    assert head_shape(path).d_model == D_MODEL
 
 
 @pytest.mark.parametrize("architecture", ["llama", "qwen2", "gpt2"])

@@ -1,6 +1,7 @@
 """The shape of a model's heads by its name or its configuration: no weights, no network, and never a guess."""
 
 import json
+from importlib.metadata import PackageNotFoundError
 
 import pytest
 
@@ -225,6 +226,9 @@ GROUPED = TINY | {"num_key_value_heads": 2}
         ("opt", "decoder.layers.0.self_attn", TINY),
         ("qwen2", LLAMA_LIKE, GROUPED),
         ("qwen2", LLAMA_LIKE, GROUPED | {"head_dim": 20}),
+        ("cohere2", LLAMA_LIKE, GROUPED | {"head_dim": 20}),
+        ("cohere2", LLAMA_LIKE, GROUPED),
+        ("glm4_moe", LLAMA_LIKE, GROUPED | {"head_dim": 20}),
         ("mixtral", LLAMA_LIKE, GROUPED | {"head_dim": 20}),
         ("gemma", LLAMA_LIKE, GROUPED | {"head_dim": 20}),
         ("qwen3", LLAMA_LIKE, GROUPED | {"head_dim": 20}),
@@ -238,22 +242,62 @@ def test_a_short_configuration_is_read_as_the_modules_are_built(model_type, at, 
     assert head_shape(folder(model_type=model_type, **said))[:4] == modules_shape(config, at)
 
 
-@pytest.mark.parametrize("model_type", ["gemma", "qwen3", "gpt_oss", "internlm3"])
+@pytest.mark.parametrize("model_type", ["gemma", "qwen3", "gpt_oss", "internlm3", "ernie4_5"])
 def test_a_type_whose_head_size_has_a_default_of_its_own_must_say_it(model_type, folder):
     with pytest.raises(CheckpointError, match="no head_dim, without which"):
         head_shape(folder(model_type=model_type, **GROUPED))
 
 
 @pytest.mark.parametrize("model_type", ["gemma4_text", "mimo_v2_flash", "squeezebert", "gemma3n_text"])
-def test_a_type_whose_layers_differ_or_whose_reading_is_not_proved_is_refused(model_type, folder):
+def test_a_type_whose_reading_is_not_proved_is_refused_where_it_cannot_be_run(model_type, folder, monkeypatch):
     from transformers import AutoConfig
 
+    path = folder(**json.loads(AutoConfig.for_model(model_type).to_json_string(use_diff=False)))
+    monkeypatch.setattr("rmtbase.models._torch_route.version", not_installed)
     with pytest.raises(CheckpointError, match="not known for certain"):
-        head_shape(folder(**json.loads(AutoConfig.for_model(model_type).to_json_string(use_diff=False))))
+        head_shape(path)
+
+
+def not_installed(package):
+    raise PackageNotFoundError(package)
+
+
+WITH_LAYERS = TINY | {"vocab_size": 50, "vocab_size_per_layer_input": 50, "hidden_size_per_layer_input": 8}
+
+
+def test_a_type_that_the_table_lacks_is_run(folder):
+    """Squeezed layers, of which some take the keys of others: all that the configuration says is obeyed."""
+    from transformers import AutoConfig
+
+    said = {"head_dim": 10, "num_key_value_heads": 2, "num_hidden_layers": 3, "num_kv_shared_layers": 1}
+    kinds = ["sliding_attention", "full_attention", "full_attention"]
+    more = {"laurel_rank": 4, "activation_sparsity_pattern": [0.0] * 3, "layer_types": kinds}
+    config = AutoConfig.for_model("gemma3n_text", **WITH_LAYERS | said | more)
+    assert head_shape(folder(**config.to_dict()))[:4] == modules_shape(config, "layers.0.self_attn")
+
+
+def test_what_running_it_does_not_show_is_refused_with_the_reason(folder):
+    with pytest.raises(CheckpointError, match=r"not known for certain, and running it shows nothing .*scores are no"):
+        head_shape(folder(model_type="squeezebert", embedding_size=96, intermediate_size=60, vocab_size=50, **TINY))
+
+
+def test_heads_of_several_shapes_are_refused_with_each_of_them(folder):
+    kinds = ["sliding_attention", "sliding_attention", "full_attention"]
+    sizes = {"head_dim": 12, "global_head_dim": 20, "num_key_value_heads": 2, "num_kv_shared_layers": 0}
+    config = WITH_LAYERS | sizes | {"num_hidden_layers": 3, "layer_types": kinds, "intermediate_size": 60}
+    with pytest.raises(CheckpointError, match=r"--d-model 96 --d-head 12 \(2\), --d-model 96 --d-head 20 \(1\)"):
+        head_shape(folder(model_type="gemma4_text", **config))
+
+
+@pytest.mark.parametrize("model_type", ["deepseek_v3", "minicpm3"])
+def test_latent_attention_is_refused_with_its_law_where_no_rank_is_said_too(model_type, folder):
+    sizes = {"qk_nope_head_dim": 8, "qk_rope_head_dim": 4, "v_head_dim": 6, "num_key_value_heads": 6, "vocab_size": 50}
+    with pytest.raises(CheckpointError, match=r"longer chain of matrices, whose law is rmtbase\.laws\.GaussianChain"):
+        head_shape(folder(model_type=model_type, **TINY, **sizes))
 
 
 def test_two_names_of_one_size_must_agree(folder):
-    with pytest.raises(CheckpointError, match="kv_channels and head_dim"):
+    with pytest.raises(CheckpointError, match=r"head_dim = 16 beside .*kv_channels = 8; expected 8, two names of one"):
         head_shape(folder(model_type="jetmoe", hidden_size=96, num_hidden_layers=1, kv_channels=8, head_dim=16))
 
 
@@ -271,6 +315,29 @@ def test_a_folder_needs_no_weights_and_no_layout(folder):
 def test_the_part_that_reads_text_counts_where_there_are_several(folder):
     text = {"model_type": "llama", "hidden_size": 64, "num_attention_heads": 4, "num_hidden_layers": 2}
     assert sizes(head_shape(folder(model_type="seeing", text_config=text)))[3:] == (64, 16)
+
+
+def test_of_several_stacks_the_one_that_writes_text_counts_and_is_named(folder):
+    sizes = {"d_model": 96, "encoder_layers": 2, "decoder_layers": 3}
+    heads = {"encoder_attention_heads": 4, "decoder_attention_heads": 6}
+    path = folder(model_type="bart", **sizes, **heads)
+    assert head_shape(path) == (96, 16, 6, 6, 3, f"{path}: its decoder")
+    text = {"model_type": "gemma", "hidden_size": 64, "num_attention_heads": 4, "num_key_value_heads": 2}
+    path = folder(model_type="seeing", text_config=text)  # a part leaves out what is as its class has it
+    assert head_shape(path) == (64, 256, 4, 2, 28, f"{path}: its text")
+
+
+def test_decoders_are_as_many_layers_as_encoders_where_nothing_else_is_said(folder):
+    sizes = {"d_model": 96, "num_heads": 6, "num_layers": 5, "d_kv": 20}
+    assert head_shape(folder(model_type="t5", **sizes)).n_layers == 5
+    assert head_shape(folder(model_type="t5", num_decoder_layers=3, **sizes)).n_layers == 3
+
+
+def test_layers_without_attention_do_not_count(folder):
+    kinds = ["linear_attention", "linear_attention", "full_attention", "linear_attention"]
+    sizes = {"hidden_size": 96, "num_attention_heads": 6, "num_hidden_layers": 4, "head_dim": 20}
+    assert head_shape(folder(model_type="qwen3_next", layer_types=kinds, **sizes)).n_layers == 1
+    assert head_shape(folder(model_type="jamba", **sizes)).n_layers is None  # which they are is not known
 
 
 def test_the_bundled_model_has_the_shape_that_it_opens_with():

@@ -172,11 +172,14 @@ def _plan(file: Path | None, contents: Mapping[str, Any]) -> Plan:
         return read_plan(file)
     options = dict(contents)
     if "model" in options:
+        from rmtbase.cli._endings import note
         from rmtbase.models import head_shape
+        from rmtbase.shown import one_line
 
         if {"d_model", "d_head"} & set(options):
             raise ParameterError("model", options["model"], "either --model or --d-model and --d-head")
         shape = head_shape(options.pop("model"))
+        note(f"{one_line(shape.source)}: d_model = {shape.d_model}, d_head = {shape.d_head}")
         options |= {"d_model": shape.d_model, "d_head": shape.d_head}
     for name in ("d_model", "d_head"):
         if name not in options:

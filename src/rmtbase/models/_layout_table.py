@@ -17,6 +17,11 @@ which they go through themselves: their names, with ``{}`` for the number of the
 of the first layer and of the others where these differ; of what is not said the norm is not known. Each entry
 was proved against the queries and keys that the type's own module computes, under several configurations whose sizes
 differ pairwise. Where no entry fits, nothing is read.
+
+``head_sizes.json`` has what the table lacks, in the same words. Of types whose tensors have no layout it gives the
+sizes *alone*: those that are *usual*, but for some. Of others it says a size in other words *instead*: a class may obey
+keys that are not in its own configuration, or are none there. Layers whose weights are *shared*, which the table counts
+once, it counts one by one. All this was proved against the shapes of the queries and keys that the type's class makes.
 """
 
 from __future__ import annotations
@@ -114,13 +119,16 @@ class Layout:
         return "".join(f"{part}." for part in shared)
 
 
+_NO_LAYOUT = Layout("", {}, {}, ())
+
+
 @dataclass(frozen=True)
 class Entry:
     """One stack of a model type.
 
     Attributes:
         stack: its name, one of :data:`rmtbase.models._sites.STACKS`.
-        layout: of its layers.
+        layout: of its layers; an empty one where the sizes alone are known.
         sizes: size -> what gives it: keys of the configuration in order, then ``else`` what is so where none is there.
         config: the configuration that is its own.
         inside: the parts of the tensors' names that it is in; none where it is the whole model.
@@ -159,7 +167,49 @@ class Entry:
 
 @cache
 def _table() -> Mapping[str, Any]:
-    return json.loads(files("rmtbase.models").joinpath("architectures.json").read_text(encoding="utf-8"))
+    table = _read("architectures.json")
+    for one in _read("head_sizes.json")["instead"]:
+        for name in set(one["types"]) & set(table["types"]):
+            _replace(table, name, one["size"], one["text"], one.get("of"))
+    return table
+
+
+@cache
+def _with_sizes_alone() -> Mapping[str, Any]:
+    """The table, and the sizes of types that it lacks."""
+    said, of_table = _read("head_sizes.json"), _table()
+    stacks, types = dict(of_table["stacks"]), dict(of_table["types"])
+    table = {"stacks": stacks, "types": types}
+    for number, one in enumerate(said["alone"]):
+        sizes = {name: text for name, text in {**said["usual"], **one["sizes"]}.items() if text is not None}
+        stacks[f"alone {number}"] = {"stack": "", "sizes": sizes}
+        for name in set(one["types"]) - set(of_table["types"]):
+            own = types.setdefault(name, {"variants": [], "defaults": {}})
+            own["variants"].append({"when": one.get("when", {}), "stacks": [f"alone {number}"]})
+            own["defaults"].update(one.get("defaults", {}))
+    for name, key in said["shared"].items():
+        _replace(table, name, "n_layers", key)
+    return table
+
+
+def _read(name: str) -> dict[str, Any]:
+    return json.loads(files("rmtbase.models").joinpath(name).read_text(encoding="utf-8"))
+
+
+def _replace(table: Mapping[str, Any], model_type: str, size: str, text: str, of: str | None = None) -> None:
+    """Let a type's stacks, or those where it is in the words ``of``, have a size in others; types may share stacks."""
+    held = table["types"][model_type]
+    variants = []
+    for one in held["variants"]:
+        names = []
+        for name in one.get("stacks", ()):
+            stack = table["stacks"][name]
+            others = of in (None, stack["sizes"][size])
+            names.append(f"{name}, {size} = {text}" if others else name)
+            table["stacks"][names[-1]] = {**stack, "sizes": {**stack["sizes"], size: text}} if others else stack
+        variants.append({**one, "stacks": names})
+    defaults = {key: value for key, value in held.get("defaults", {}).items() if key not in text.split()}
+    table["types"][model_type] = {**held, "variants": variants, "defaults": defaults}
 
 
 @cache
@@ -174,25 +224,24 @@ def known_types() -> tuple[str, ...]:
     return tuple(sorted(_table()["types"]))
 
 
-def read_architecture(config: Mapping[str, Any], path: Path, prefixes: Mapping[str, str | None] | None = None) -> str:
+def read_architecture(config: Mapping[str, Any], path: Path, *, sizes_alone: bool = False) -> str:
     """The model type: ``model_type``, or where that is absent, what the class in ``architectures`` implies.
 
     Args:
         config: of the model.
         path: what messages call it.
-        prefixes: the types that may be found -> what the names of their classes begin with, or None; those of the
-            table if None.
+        sizes_alone: it may be one that has no layout.
 
     Raises:
-        UnknownArchitectureError: it is none of these.
+        UnknownArchitectureError: it is none that is known.
     """
-    types = {name: held.get("class") for name, held in _table()["types"].items()} if prefixes is None else prefixes
+    types = (_with_sizes_alone() if sizes_alone else _table())["types"]
     named = config.get("model_type")
     if named is None:
         classes = config.get("architectures")
         named = ", ".join(map(str, classes)) if isinstance(classes, list) and classes else "(none named)"
-        for architecture, prefix in types.items():
-            if prefix is not None and re.fullmatch(prefix + _CLASS_ENDING, named):
+        for architecture, held in types.items():
+            if "class" in held and re.fullmatch(held["class"] + _CLASS_ENDING, named):
                 return architecture
     if not isinstance(named, str) or named not in types:
         raise UnknownArchitectureError(path, str(named), known_types())
@@ -201,25 +250,36 @@ def read_architecture(config: Mapping[str, Any], path: Path, prefixes: Mapping[s
 
 def unread(config: Mapping[str, Any], model_type: str, path: Path) -> tuple[str, ...]:
     """The parts of a model that the table does not read, by the keys of their configurations."""
-    return tuple(_variant(config, model_type, path).get("unread", ()))
+    return tuple(_variant(config, model_type, path, _table()).get("unread", ()))
 
 
-def entries(config: Mapping[str, Any], model_type: str, path: Path, inside: tuple[str, ...] = ()) -> Iterator[Entry]:
+def entries(
+    config: Mapping[str, Any], model_type: str, path: Path, inside: tuple[str, ...] = (), *, sizes_alone: bool = False
+) -> Iterator[Entry]:
     """The stacks of a model, those of its parts among them.
+
+    Args:
+        config: of the model.
+        model_type: by which the table is read.
+        path: what messages call the configuration.
+        inside: of a part, the parts of the tensors' names that it is in: what it leaves out is as its class has it.
+        sizes_alone: of types that have no layout too.
 
     Raises:
         UnknownArchitectureError: the type, or that of a part, is not in the table.
         CheckpointError: the configuration is none that was proved, or has no such part.
     """
-    variant = _variant(config, model_type, path)
-    defaults = _table()["types"][model_type].get("defaults", {}) if inside else {}
+    table = _with_sizes_alone() if sizes_alone else _table()
+    variant = _variant(config, model_type, path, table)
+    of_class = table["types"][model_type].get("defaults", {})
+    defaults = of_class if inside or model_type not in _table()["types"] else {}
     held = variant.get("norms", {})
     known = all(_meets(config.get(key, value), value) for key, value in held.get("when", {}).items())
-    for number, one in enumerate(_table()["stacks"][name] for name in variant.get("stacks", ())):
+    for number, one in enumerate(table["stacks"][name] for name in variant.get("stacks", ())):
         yield Entry(
             one["stack"],
-            _layout(one["layout"]),
-            one["sizes"],
+            _layout(one["layout"]) if "layout" in one else _NO_LAYOUT,
+            _certain(one["sizes"], config, of_class),
             _completed(config, one["sizes"], defaults),
             inside,
             one.get("attends", {}),
@@ -237,13 +297,13 @@ def entries(config: Mapping[str, Any], model_type: str, path: Path, inside: tupl
             raise CheckpointError(
                 path, f"{one['config']} of type {quoted(own)}; expected one that was proved: {', '.join(one['types'])}"
             )
-        for entry in entries(part, own, path, (*inside, one["in"])):
+        for entry in entries(part, own, path, (*inside, one["in"]), sizes_alone=sizes_alone):
             yield replace(entry, stack=entry.stack or one["stack"])
 
 
-def _variant(config: Mapping[str, Any], model_type: str, path: Path) -> Mapping[str, Any]:
+def _variant(config: Mapping[str, Any], model_type: str, path: Path, table: Mapping[str, Any]) -> Mapping[str, Any]:
     """The variant of the type whose ``when`` the configuration meets; what it does not say is as the class has it."""
-    held = _table()["types"].get(model_type)
+    held = table["types"].get(model_type)
     if held is None:
         raise UnknownArchitectureError(path, model_type, known_types())
     said = {**held.get("defaults", {}), **config}
@@ -261,6 +321,12 @@ def _variant(config: Mapping[str, Any], model_type: str, path: Path) -> Mapping[
 def _meets(said: Any, expected: Any) -> bool:
     """Whether it is the value, or is there at all, where any will do."""
     return said is not None if expected == _ANY else type(said) is type(expected) and said == expected
+
+
+def _certain(sizes: Mapping[str, str], config: Mapping[str, Any], defaults: Mapping[str, Any]) -> Mapping[str, str]:
+    """The words for the sizes: a head size that is left out, where the class has its own, is none to compute."""
+    key, _, otherwise = sizes["d_head"].partition(" else ")
+    return {**sizes, "d_head": key} if otherwise and key not in config and defaults.get(key) else sizes
 
 
 def _completed(config: Mapping[str, Any], sizes: Mapping[str, str], defaults: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -272,13 +272,17 @@ def existing_folder(model: str | Path) -> Path | None:
         raise CheckpointError(folder, f"cannot be read: {error.strerror}") from error
 
 
-def require_checkpoint_folder(folder: Path, revision: str | None) -> None:
-    """Raise unless it is a folder, of which there are no revisions.
+def require_checkpoint(folder: Path, revision: str | None) -> None:
+    """Raise unless it is a folder, or a file that holds a whole model, of which there are no revisions.
 
     Raises:
-        CheckpointError: it is a file, with what it is by its name.
+        CheckpointError: it is another file, with what it is by its name.
         ParameterError: a revision is asked for.
     """
+    if not folder.is_dir() and _is_whole_model(folder):
+        if revision is not None:
+            raise ParameterError("revision", revision, "none for a file: pass the file of that revision")
+        return
     if not folder.is_dir():
         kind = format_of(folder.name)
         what = "is a file" if kind is None else f"is {kind.found}"
@@ -303,11 +307,7 @@ def _open_folder(
         path = path / subfolder
         if not path.is_dir():
             raise MissingCheckpointFileError(path, advice="pass the name of a folder within that of the checkpoint")
-    if not path.is_dir() and _is_whole_model(path):
-        if revision is not None:
-            raise ParameterError("revision", revision, "none for a file: pass the file of that revision")
-    else:
-        require_checkpoint_folder(path, revision)
+    require_checkpoint(path, revision)
     return Model.from_folder(path, path.resolve().name, adapted=adapted)
 
 

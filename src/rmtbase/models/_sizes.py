@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,14 +22,24 @@ SIZES = (
 
 
 class Sizes:
-    """The sizes that a configuration gives, and the words in which it does."""
+    """The sizes that a configuration gives, and the words in which it does: all that the entry has, or the ``wanted``.
 
-    def __init__(self, entry: Entry, path: Path) -> None:
+    Raises:
+        CheckpointError: one is absent that is not ``optional``, or no positive integer, or they do not go together.
+    """
+
+    def __init__(
+        self,
+        entry: Entry,
+        path: Path,
+        wanted: Sequence[str] = SIZES,
+        optional: Sequence[str] = ("d_mlp",),
+    ) -> None:
         self._config, self._entry, self._path = entry.config, entry, path
         self.said: list[str] = []
         self.sizes: dict[str, int] = {}
-        for name in SIZES:
-            value = self._of(entry.sizes[name], optional=name == "d_mlp") if name in entry.sizes else None
+        for name in wanted:
+            value = self._of(name, optional=name in optional) if name in entry.sizes else None
             if value is not None:
                 self.sizes[name] = value
         self.sizes.setdefault("n_key_heads", self.sizes["n_heads"])
@@ -45,8 +55,9 @@ class Sizes:
         """The keys that were read, and their values."""
         return ", ".join(dict.fromkeys(self.said))
 
-    def _of(self, text: str, optional: bool = False) -> int | None:
+    def _of(self, name: str, optional: bool = False) -> int | None:
         """The value of ``a or b else c / d``: keys, the first present counting, or else a number, key or ratio."""
+        text = self._entry.sizes[name]
         keys, _, otherwise = text.partition(" else ")
         named = keys.split(" or ")
         if re.fullmatch(r"\w+", named[0]) and not named[0].isdigit():
@@ -58,12 +69,16 @@ class Sizes:
                 return self._computed(otherwise)
             if optional:
                 return None
-            raise CheckpointError(self._path, f"no {' or '.join(named)}; expected a positive integer")
+            own = ", without which heads have the size of the type's own" if name == "d_head" else ""
+            raise CheckpointError(self._path, f"no {' or '.join(named)}{own}; expected a positive integer")
         return self._computed(text)
 
     def _computed(self, text: str) -> int:
-        """Of numbers and keys with ``*``, ``+`` and ``/`` between them, from left to right."""
-        first, *rest = re.split(r" ([*/+]) ", text)
+        """Of numbers and keys with ``*``, ``+``, ``/`` and ``//`` between them, from left to right.
+
+        ``/`` leaves no remainder, ``//`` drops it and is one at least.
+        """
+        first, *rest = re.split(r" ([*+]|//?) ", text)
         total = self._term(first)
         for operation, term in zip(rest[::2], rest[1::2], strict=True):
             value = self._term(term)
@@ -71,7 +86,8 @@ class Sizes:
                 raise CheckpointError(
                     self._path, f"{self.because}: expected a head size, or a d_model divisible by the heads"
                 )
-            total = {"*": total * value, "+": total + value, "/": total // value}[operation]
+            quotient = total // value
+            total = {"*": total * value, "+": total + value, "/": quotient, "//": max(1, quotient)}[operation]
         return total
 
     def _term(self, text: str) -> int:
@@ -81,6 +97,8 @@ class Sizes:
             if name in self.sizes and text in words.partition(" else ")[0].split(" or "):
                 return self.sizes[name]  # by whichever of its words
         value = self._config.get(text)
+        if value is None and text in self.sizes:
+            return self.sizes[text]
         if value is None:
             raise CheckpointError(self._path, f"no {text}; expected a positive integer")
         return self._positive(text, value)
@@ -94,6 +112,8 @@ class Sizes:
     def _require_agreement(self) -> None:
         """Raise where two words of one size disagree, or a word that the type does not know says another size."""
         for name in ("n_layers", "n_heads", "n_key_heads", "d_model", "d_head"):
+            if name not in self.sizes:
+                continue
             text = self._entry.sizes.get(name, "")
             named = text.partition(" else ")[0].split(" or ")
             known = [key for key in named if re.fullmatch(r"[a-z_]\w*", key) and key not in self.sizes]
@@ -102,9 +122,9 @@ class Sizes:
             for key in known or usual:
                 said = self._config.get(key)
                 if said is not None and (type(said) is not int or said != self.sizes[name]):
+                    why = "two names of one size" if known else "as these imply"
                     raise CheckpointError(
-                        self._path,
-                        f"{key} = {quoted(said)} beside {self.because}; expected {self.sizes[name]}, as these imply",
+                        self._path, f"{key} = {quoted(said)} beside {self.because}; expected {self.sizes[name]}, {why}"
                     )
 
     def rows(self) -> dict[str, int]:
