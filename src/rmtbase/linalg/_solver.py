@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float64
 from numpy.typing import NDArray
-from scipy.linalg import eigvalsh_tridiagonal
-from scipy.linalg.lapack import dgeqrf, dgeqrf_lwork
+from scipy.linalg import eigvalsh_tridiagonal, get_lapack_funcs
 
 from rmtbase.errors import ParameterError
 from rmtbase.linalg._threads import available_cores, blas_threads, single_threaded_blas
@@ -158,9 +157,10 @@ def appended_rows(
     height, width = len(triangle), rows.shape[1]
     both = np.empty((height + len(rows), width), order="F")
     both[:height], both[height:] = triangle, rows
+    factor, workspace = get_lapack_funcs(("geqrf", "geqrf_lwork"), (both,))
     with blas_threads(available_cores() if cores is None else cores):
-        work = int(dgeqrf_lwork(*both.shape)[0])
-        factored = dgeqrf(both, lwork=work, overwrite_a=True)[0]
+        work = int(workspace(*both.shape)[0])
+        factored = factor(both, lwork=work, overwrite_a=True)[0]
     return np.triu(factored[:width])
 
 

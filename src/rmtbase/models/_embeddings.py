@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from rmtbase.models._checkpoint import Checkpoint
@@ -19,22 +19,24 @@ from rmtbase.models._expressions import Tensor
 from rmtbase.models._layouts import OUTSIDE_COMPONENTS
 from rmtbase.models._sites import MatrixName, Part, Place, Site
 
-_NAMES: Mapping[str, frozenset[str]] = {
-    "embedding": frozenset(
-        "embed_tokens wte word_embeddings word_embedding embed_in tok_embeddings tokens_embed token_embedding shared "
-        "embeddings input_embeds_layer".split()
+_NAMES: Mapping[str, tuple[str, ...]] = {
+    "embedding": (
+        *("embed_tokens", "wte", "word_embeddings", "word_embedding", "embed_in", "tok_embeddings", "tokens_embed"),
+        *("token_embedding", "embed", "shared", "embeddings", "input_embeds_layer"),
     ),
-    "position_embedding": frozenset(
-        "wpe position_embeddings position_embedding embed_positions positions_embed position_embeds_layer".split()
+    "position_embedding": (
+        *("wpe", "position_embeddings", "position_embedding", "embed_positions", "positions_embed"),
+        "position_embeds_layer",
     ),
-    "unembedding": frozenset("lm_head embed_out output proj_out decoder".split()),
+    "unembedding": ("lm_head", "head", "embed_out", "output", "proj_out", "decoder"),
 }
 """The last part of a module's name, by what its weight is."""
-_TOKENS = frozenset("vocab_size encoder_vocab_size decoder_vocab_size src_vocab_size tgt_vocab_size".split())
-_POSITIONS = frozenset(
-    "max_position_embeddings n_positions n_ctx max_source_positions max_target_positions max_sequence_length".split()
+_TOKENS = ("vocab_size", "encoder_vocab_size", "decoder_vocab_size", "src_vocab_size", "tgt_vocab_size")
+_POSITIONS = (
+    *("max_position_embeddings", "n_positions", "n_ctx", "max_source_positions", "max_target_positions"),
+    "max_sequence_length",
 )
-_WIDTHS = frozenset("hidden_size n_embd d_model embedding_size word_embed_proj_dim d_embed".split())
+_WIDTHS = ("hidden_size", "n_embd", "d_model", "embedding_size", "word_embed_proj_dim", "d_embed")
 _BEFORE_THE_FIRST = (0, 2)  # rows that stand in front of the positions, of OPT and BART two
 TIED = "unembedding: the embedding itself (tie_word_embeddings), scored as that"
 UNSTORED = "unembedding: none is stored; it is the embedding, or the model has none"
@@ -52,16 +54,14 @@ def find_embeddings(sites: Sequence[Site], checkpoint: Checkpoint, config: Mappi
         parts, shape = name.removesuffix(".weight").split("."), checkpoint.shape(name)
         if len(shape) != 2 or not name.endswith(".weight") or any(re.fullmatch(r"\d+", part) for part in parts):
             continue
-        named = next((component for component, words in _NAMES.items() if parts[-1] in words), None)
-        if named is not None and shape[0] in rows[named] and shape[1] in widths:
-            found[named].append(name)
+        meaning = next((one for one, words in _NAMES.items() if parts[-1] in words), None)
+        if meaning is not None and shape[0] in rows[meaning] and shape[1] in widths:
+            found[meaning].append(name)
+        elif meaning is not None:
+            expected = f"{_or(rows[meaning])} rows of {_or(widths)}, by the configuration"
+            notes.append(f"not read: {name} {shape}: called as the {meaning} is; expected {expected}")
         elif shape[0] in tokens and shape[1] in widths:
-            notes.append(f"not read: {name}, {shape}: as many rows as the vocabulary, under a name of no known meaning")
-        elif named is not None and len(parts) > 1 or parts[-1] in _NAMES["unembedding"]:
-            said = ", ".join(map(str, sorted(rows[named or "unembedding"]))) or "?"
-            notes.append(
-                f"not read: {name}, {shape}: expected of an {named} ({said}) rows of {', '.join(map(str, sorted(widths)))}"
-            )
+            notes.append(f"not read: {name} {shape}: as large as an embedding, under a name of no known meaning")
     matrices: dict[MatrixName, Tensor] = {}
     for component in OUTSIDE_COMPONENTS:
         for place, name in _placed(found[component], {site.place.stack for site in sites}, notes):
@@ -84,7 +84,11 @@ def _placed(names: Sequence[str], stacks: set[str], notes: list[str]) -> Iterato
             yield Place(stack, -1), same[0]
 
 
-def _sizes(config: Mapping[str, Any], words: frozenset[str]) -> Iterator[int]:
+def _or(sizes: Collection[int]) -> str:
+    return " or ".join(map(str, sorted(sizes))) or "unknown"
+
+
+def _sizes(config: Mapping[str, Any], words: Sequence[str]) -> Iterator[int]:
     """What the configuration gives under one of the words, and those of its parts."""
     for key, value in config.items():
         if isinstance(value, Mapping):

@@ -42,9 +42,7 @@ _SHARED = re.compile(r"shared_experts?|share_expert|shared_mlp|shared_moe")
 _ROUTER = re.compile(r"(?:.*\.)?(?:gate|router)(?:\..+)?")
 _ALTERNATING = frozenset({"gpt_oss"})
 """Types in which the rows of W_gate and W_in alternate."""
-_GATE_FIRST = frozenset(
-    {}
-)
+_GATE_FIRST = frozenset({})
 """Types in which W_gate stands above W_in where both are in one tensor."""
 
 
@@ -151,7 +149,7 @@ class _Finder:
                 numbered[found["of"]][int(found["number"])] = path
             elif any(map(_SHARED.fullmatch, path.split("."))):
                 shared.append(path)
-            elif any(len(self.checkpoint.shape(name)) == 3 for name in names.values()):
+            elif "experts" in path.split(".") or (_spelling(names) and self._is_stacked(names)):
                 stacks.append(path)
             else:
                 plain.append(path)
@@ -160,6 +158,9 @@ class _Finder:
         self._one(layer, plain, "mlp")
         if n_experts is not None:
             self._router(layer, n_experts, plain)
+
+    def _is_stacked(self, names: Mapping[str, str]) -> bool:
+        return all(len(self.checkpoint.shape(name)) == 3 for name in names.values())
 
     def _one(self, layer: _Layer, paths: Sequence[str], kind: str) -> None:
         """The only MLP of a kind that a layer has."""
@@ -239,9 +240,9 @@ class _Finder:
             )
             times = rows // d_ff if d_ff and rows % d_ff == 0 else 0
             fusable = gate is None and into.removesuffix(".weight").rsplit(".", 1)[-1] in _FUSED
-            if d_model == d == inputs and times in ((1, 2) if fusable else (1,)) and len(sizes) <= 1:
-                if gate is None or turned[gate] == turned[into]:
-                    fits.append(_Module((gate, into, out), transposed, times == 2, d_ff, *sizes or (None,)))
+            agree = d_model == d == inputs and len(sizes) <= 1 and (gate is None or turned[gate] == turned[into])
+            if agree and times in ((1, 2) if fusable else (1,)):
+                fits.append(_Module((gate, into, out), transposed, times == 2, d_ff, *sizes or (None,)))
         if len(fits) != 1:
             found = ", ".join(f"{name.rsplit(path, 1)[-1].lstrip('.')} {shape}" for name, shape in shapes.items())
             return f"{found}; expected (d_ff, {d}) and ({d}, d_ff)" + (", which may be either way" if fits else "")
@@ -282,7 +283,7 @@ def _layers(sites: Sequence[Site], checkpoint: Checkpoint, used: Collection[str]
             if not any(whole == one or whole.startswith(f"{one}.") for one in attention):
                 modules[int(found["layer"])][module][word] = name
         for number, held in sorted(modules.items()):
-            yield _Layer(Place(stack, number), *widths, held)
+            yield _Layer(Place(stack, number), min(widths), held)
 
 
 def _prefix(sites: Sequence[Site]) -> str | None:
@@ -301,7 +302,7 @@ def _expert_counts(config: Mapping[str, Any]) -> Iterator[int]:
     for key, value in config.items():
         if isinstance(value, Mapping):
             yield from _expert_counts(value)
-        elif "expert" in key:
+        elif "expert" in str(key):
             yield from (one for one in (value if isinstance(value, list) else [value]) if type(one) is int)
 
 

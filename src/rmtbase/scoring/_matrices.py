@@ -154,7 +154,7 @@ class MatrixScorer:
         p_value = np.moveaxis(scores[..., _FIELDS.index("p_value")], -1, 0)
         variables["q_value"] = dims, np.stack([benjamini_hochberg(one) for one in p_value], axis=-1)
         variables |= {name: (dims[:-1], self._fact_values[..., k]) for k, name in enumerate(self._facts)}
-        names = {axis: held for axis, held in self._axes.items() if axis != "layer"} | {"statistic": list(self.statistics)}
+        names = {axis: self._axes[axis] for axis in dims[1:-1]} | {"statistic": list(self.statistics)}
         dataset = xr.Dataset(variables, coords=layer_coordinates(self._axes["layer"]) | names)
         of_matrices = SCORES_SCHEMA["matrices"] | (SCORES_SCHEMA["spectra"] if self.spectra else {})
         return describe(dataset, experts_schema(self.spectra) if "expert" in self._axes else of_matrices)
@@ -186,7 +186,7 @@ def matrix_null(long: int, rank: int, draws: int, seed: int) -> dict[str, Float[
 
 
 def matrix_p_value_floors(matrices: xr.Dataset) -> dict[str, float]:
-    """The smallest p-value of each statistic of ``/matrices`` or ``/experts``: of its law, or of the draws of its null."""
+    """The smallest p-value of each statistic of ``/matrices`` or ``/experts``: of its law, or of its null's draws."""
     draws = _null_draws(int(matrices_present(matrices).sum()))
     floors: dict[str, float] = dict.fromkeys(MATRIX_SPECTRAL_STATISTICS, 2 / (draws + 1))
     return floors | dict.fromkeys(ELEMENT_STATISTICS, SMALLEST_P_VALUE)

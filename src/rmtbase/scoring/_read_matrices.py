@@ -112,9 +112,7 @@ class _Rows:
         self._seen: set[int] = set()
         self._rows = self._zero = self._copies = 0
 
-    def watched(
-        self, blocks: Iterable[Float[np.ndarray, "row column"]]
-    ) -> Iterator[Float[np.ndarray, "row column"]]:
+    def watched(self, blocks: Iterable[Float[np.ndarray, "row column"]]) -> Iterator[Float[np.ndarray, "row column"]]:
         """The same blocks."""
         for block in blocks:
             there = block.any(axis=1)
@@ -129,5 +127,7 @@ class _Rows:
     def notes(self, name: MatrixName) -> list[str]:
         """What was counted, in words."""
         found = {"are exactly zero": self._zero, "are copies of another row, and were not trained apart": self._copies}
-        of = f"of {self._rows} rows, as it is stored,"
-        return [f"{name}: {count} {of} {what}; they are scored with the others" for what, count in found.items() if count]
+        of = f"of {self._rows} stored rows"
+        return [
+            f"{name}: {count} {of} {what}; they are scored with the others" for what, count in found.items() if count
+        ]

@@ -176,7 +176,9 @@ def score_heads(
     _require_modes(null, matrices)
     arrays = ArrayModel.of(w_q, w_k, model, revision)
     wanted = () if matrices == "none" else (LAYERS,)
-    return _scores_tree(arrays, "rmtbase.score_heads", baseline, null, matrices, circuits, wanted, draws, seed, progress)
+    return _scores_tree(
+        arrays, "rmtbase.score_heads", baseline, null, matrices, circuits, wanted, draws, seed, progress
+    )
 
 
 def _require_modes(null: str, matrices: str) -> None:

@@ -23,15 +23,16 @@ def to_pandas(table: xr.Dataset | xr.DataTree, group: str = "heads") -> pd.DataF
     """A table or scores tree as a tidy frame.
 
     A row is one (case, statistic) of a baseline, spectra or elements table; one (layer, head, statistic) of the heads
-    of a scores tree, (layer, component, statistic) of its matrices, with an expert in between of its experts; one (layer, component) of effective depths. The
-    columns are those of its place, then every coordinate and variable that has one value of it or of a part of it:
-    ``d_model``, ``stack`` and ``omnibus_p_value`` come again in each row. A quantile is one column for each
-    probability, ``quantile_0.5`` say. Draws, densities and eigenvalues have other dimensions and are left out.
+    of a scores tree, (layer, component, statistic) of its matrices, (layer, expert, component, statistic) of those of
+    experts; one (layer, component) of effective depths. The columns are those of its place, then every coordinate and
+    variable that has one value of it or of a part of it: ``d_model``, ``stack`` and ``omnibus_p_value`` come again in
+    each row. A quantile is one column for each probability, ``quantile_0.5`` say. Draws, densities and eigenvalues have
+    other dimensions and are left out.
 
     Args:
         table: of any kind, as made or opened.
-        group: of a tree: ``"heads"``, ``"matrices"`` or ``"experts"``; or a further circuit that was scored, ``"ov"`` say, of whose
-            heads a row then is.
+        group: of a tree: ``"heads"``, ``"matrices"`` or ``"experts"``; or a further circuit that was scored, ``"ov"``
+            say, of whose heads a row then is.
 
     Raises:
         ParameterError: a tree without that group; a dataset without any of the dimensions of a row.

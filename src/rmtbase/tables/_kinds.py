@@ -139,7 +139,8 @@ KINDS: dict[str, Kind] = {
         Kind(
             "scores",
             {
-                **{"": {}, **_HEADS},
+                "": {},
+                **_HEADS,
                 "/matrices": SCORES_SCHEMA["matrices"] | SCORES_SCHEMA["spectra"],
                 "/experts": SCORES_SCHEMA["experts"],
             },

@@ -8,7 +8,6 @@ from jaxtyping import Bool
 
 from rmtbase.tables._circuits import circuit_of
 
-
 OUTSIDE = "outside the layers"
 """Where the embeddings of a model are, in words: their layer is -1."""
 

@@ -194,7 +194,7 @@ _MATRICES: dict[str, dict[str, Variable]] = {
 
 
 def experts_schema(spectra: bool = True) -> dict[str, Variable]:
-    """The variables of ``/experts``: those of ``/matrices``, with those of spectra or not, of each expert of a layer."""
+    """The variables of ``/experts``: those of ``/matrices``, with or without spectra, of each expert of a layer."""
     of_matrices = _MATRICES["matrices"] | (_MATRICES["spectra"] if spectra else {})
     of_experts = {name: replace(one, dims=("layer", "expert", *one.dims[1:])) for name, one in of_matrices.items()}
     words = "Benjamini-Hochberg q-value over all matrices of experts, each statistic by itself"
@@ -210,9 +210,9 @@ SCORES_SCHEMA: dict[str, dict[str, Variable]] = {
 }
 """The variables of each group of a scores file, those of heads as they are of W_QK in a model of one shape: further
 circuits (:data:`rmtbase.tables.CIRCUITS`) have groups of the same kind, ``/circuits/ov/heads`` say. ``spectra`` are
-further variables of ``/matrices``, present where asked for; ``experts``, with them, those of ``/experts``, which has a
-dimension ``expert`` and is there where a model's experts were scored; ``own_null`` stands in the place of ``null`` where each
-head has a null of its own (``null_method`` is ``"resampled"``); all else is always there."""
+further variables of ``/matrices``, present where asked for; ``experts`` are those of ``/experts``, with spectra or
+without, which is there where experts were scored; ``own_null`` stands in the place of ``null`` where each head has a
+null of its own (``null_method`` is ``"resampled"``); all else is always there."""
 
 
 def null_method(attributes: Mapping[Any, Any]) -> str:
