@@ -41,9 +41,19 @@ _EXPERT = re.compile(r"(?P<of>(?:.*\.)?experts)\.(?:expert_)?(?P<number>\d{1,6})
 _SHARED = re.compile(r"shared_experts?|share_expert|shared_mlp|shared_moe")
 _ROUTER = re.compile(r"(?:.*\.)?(?:gate|router)(?:\..+)?")
 _ALTERNATING = frozenset({"gpt_oss"})
-"""Types in which the rows of W_gate and W_in alternate."""
-_GATE_FIRST = frozenset({})
-"""Types in which W_gate stands above W_in where both are in one tensor."""
+"""Types in which the rows of W_gate and W_in alternate where both are in one tensor."""
+_GATE_FIRST = frozenset(
+    [
+        *("afmoe", "aria_text", "axk1", "axk2", "beam", "cohere2_moe", "deepseek_v2", "deepseek_v3"),
+        *("deepseek_v32", "deepseek_v4", "dots3_note_text", "ernie4_5_moe", "exaone_moe", "flex_olmo", "flint"),
+        *("glm4_moe", "glm4_moe_lite", "glm_moe_dsa", "granitemoe", "granitemoe_swa", "granitemoeshared"),
+        *("hunyuan_v1_moe", "hy_v3", "hy_v4", "kolibri1", "llama4_text", "mellum", "mimo_v2_flash", "minimax"),
+        *("minimax_m2", "minimax_m3_vl_text", "mixtral", "olmoe", "openai_privacy_filter", "phimoe"),
+        *("qwen2_moe", "qwen3_5_moe_text", "qwen3_moe", "qwen3_next", "qwen3_omni_moe_text"),
+        *("qwen3_vl_moe_text", "solar_open"),
+    ]
+)
+"""Types in which W_gate stands above W_in where both are in one tensor; proved for each."""
 
 
 @dataclass(frozen=True)
