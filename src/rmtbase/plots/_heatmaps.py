@@ -159,7 +159,7 @@ def expert_z_heatmap(
 ) -> Axes:
     """Draw z of one matrix of every expert, layer by expert; arguments, axes and errors as in :func:`z_heatmap`.
 
-    The matrix is ``component``: ``"expert_in"``, ``"expert_gate"`` or ``"expert_out"``; the first that there is if None.
+    The matrix is ``component``: ``"expert_in"``, ``"expert_gate"`` or ``"expert_out"``; the first if None.
     """
     experts, theme = experts_of(scores).transpose("layer", "expert", "component", ...), as_theme(theme)
     held = experts["component"].values.tolist()
