@@ -17,14 +17,14 @@ NOTHING_YET = Whole(seconds=60.0, files=frozenset(), table=None)
 
 @pytest.mark.parametrize(("after", "terminal"), [(0.0, False), (0.05, True), (0.2, False), (0.5, True)])
 def test_interrupt_in_the_first_moments_is_one_line_and_status_130(after, terminal, tmp_path):
-    run = interrupted(tmp_path, COMMANDS["law"], Moment(after, terminal=terminal), NOTHING_YET)
+    run = interrupted(tmp_path, COMMANDS["demo"], Moment(after, terminal=terminal), NOTHING_YET)
     assert run is not None
     assert run.wrong == []
     assert run.lines == ["rmtbase: interrupted"]
 
 
 def test_termination_is_one_line_and_status_143(tmp_path):
-    run = interrupted(tmp_path, COMMANDS["law"], Moment(0.3, signal.SIGTERM), NOTHING_YET)
+    run = interrupted(tmp_path, COMMANDS["demo"], Moment(0.3, signal.SIGTERM), NOTHING_YET)
     assert run is not None
     assert (run.wrong, run.lines) == ([], ["rmtbase: terminated"])
 

@@ -42,6 +42,13 @@ def circuits(incomplete: str) -> list[str]:
     return [f"{held}{comma}{name}" for name in one_of(*CIRCUITS)(begun) if name not in held.split(",")]
 
 
+def parts(incomplete: str) -> list[str]:
+    """What of a model's matrices can be scored, after what a list holds already."""
+    held, comma, begun = incomplete.rpartition(",")
+    names = one_of("layers", "embeddings", "experts", "all")(begun)
+    return [f"{held}{comma}{name}" for name in names if name not in held.split(",")]
+
+
 def components(incomplete: str) -> list[str]:
     """Names of weight matrices."""
     from rmtbase.models import COMPONENTS

@@ -9,7 +9,7 @@ import typer
 
 from rmtbase.cli._command_line import COUNT, INTEGER, Fold, Overwrite, Subfolder, words
 from rmtbase.cli._completion import circuits as circuit_names
-from rmtbase.cli._completion import models, one_of, revisions
+from rmtbase.cli._completion import models, one_of, parts, revisions
 
 
 def score(
@@ -69,6 +69,15 @@ def score(
             autocompletion=one_of("none", "elements", "spectra"),
         ),
     ] = "elements",
+    components: Annotated[
+        str,
+        typer.Option(
+            help="Which of them, names parted by commas: 'layers', those of attention, MLPs, shared experts and "
+            "routers; 'embeddings', with position embeddings and unembedding; 'experts', those of each expert; 'all'. "
+            "Embeddings are large, and experts most of a mixture: each takes its time.",
+            autocompletion=parts,
+        ),
+    ] = "layers",
     draws: Annotated[
         int | None,
         typer.Option(
@@ -102,6 +111,8 @@ def score(
     Are queries and keys aligned with each other? rmtbase score demo --null haar
 
     What heads write, and each side by itself: rmtbase score demo --circuits ov,query,key
+
+    Of a mixture, its experts too: rmtbase score MODEL --components layers,experts
 
     What did fine-tuning add? rmtbase score TUNED --minus BASE; rmtbase score ADAPTER --base BASE --adapter merged
     """
@@ -144,6 +155,7 @@ def score(
             null,
             matrices=matrices,  # type: ignore[arg-type]  # checked where it is used
             circuits=words(circuits),
+            components=words(components),
             draws=draws,
             seed=seed,
             progress=progress,

@@ -11,15 +11,17 @@ from rmtbase.models._head_shape import HeadShape, head_shape
 from rmtbase.models._hub import KnownModel, known_models
 from rmtbase.models._inspection import Alike, Inspection, inspect_model
 from rmtbase.models._layout_table import known_types as supported_architectures
-from rmtbase.models._layouts import COMPONENTS
+from rmtbase.models._layouts import COMPONENTS, EXPERT_COMPONENTS, OUTSIDE_COMPONENTS
 from rmtbase.models._model import Model
 from rmtbase.models._open import demo_revisions, open_model, require_other_files
-from rmtbase.models._sites import Place, Site
+from rmtbase.models._sites import MatrixName, Place, Site
 from rmtbase.models._split_qkv import split_qkv
 from rmtbase.models._weight_matrices import WeightMatrices
 
 __all__ = [
     "COMPONENTS",
+    "EXPERT_COMPONENTS",
+    "OUTSIDE_COMPONENTS",
     "Alike",
     "ArrayModel",
     "Checkpoint",
@@ -29,6 +31,7 @@ __all__ = [
     "HeadShape",
     "Inspection",
     "KnownModel",
+    "MatrixName",
     "Model",
     "Place",
     "Product",

@@ -54,7 +54,7 @@ class Alike:
         """Which layers, and their heads: ``layers 0-31: 32 heads on 8 key heads of 128, width 4096``."""
         names = f"{self.stack} {_in_words(self.layers)}".lstrip()
         if not self.sizes:
-            return f"{names}: no attention"
+            return names if self.layers == (-1,) else f"{names}: no attention"
         heads, key_heads, size = (self.sizes[name] for name in ("n_heads", "n_key_heads", "d_head"))
         on = "" if key_heads == heads else f" on {key_heads} key head{'s' * (key_heads != 1)}"
         wide, read = self.sizes["d_query"], self.sizes["d_key"]
@@ -103,9 +103,20 @@ def inspect_model(model: Model) -> Inspection:
     """
     sites = {site.place: site for site in model.sites}
     groups: dict[tuple[Any, ...], list[Place]] = {}
+    outside: dict[Place, dict[str, Expression]] = {}
+    experts: dict[Place, dict[str, list[Expression]]] = {}
+    for name, expression in (item for part in model._parts.values() for item in part.matrices.items()):
+        if name.expert is None:
+            outside.setdefault(name.place, {})[name.component] = expression
+        else:
+            experts.setdefault(name.place, {}).setdefault(name.component, []).append(expression)
     for place in model.layers:
-        groups.setdefault(_looks(model, place, sites.get(place)), []).append(place)
+        look = _looks(model, place, model._matrices[place], sites.get(place), experts.get(place, {}))
+        groups.setdefault(look, []).append(place)
+    for place, matrices in outside.items():
+        groups.setdefault(_looks(model, place, matrices, None, {}), []).append(place)
     used = {name for matrices in model._matrices.values() for one in matrices.values() for name in one.tensors()}
+    used |= {name for part in model._parts.values() for one in part.matrices.values() for name in one.tensors()}
     left: dict[str, int] = {}
     for name in model._checkpoint.names:
         if name not in used:
@@ -120,23 +131,30 @@ def inspect_model(model: Model) -> Inspection:
         layers=tuple(_alike(look, places) for look, places in groups.items()),
         read=len(used),
         left_out=left,
-        notes=model.notes,
+        notes=(*model.notes, *(note for part in model._parts.values() for note in part.notes)),
     )
 
 
 _SIZES = ("n_heads", "n_key_heads", "d_head", "d_query", "d_key", "d_value", "d_output", "logit_scale", "rotated")
 
 
-def _looks(model: Model, place: Place, site: Site | None) -> tuple[Any, ...]:
-    """All that is told of a layer, without its number."""
-    expressions = model._matrices[place]
+def _looks(
+    model: Model,
+    place: Place,
+    expressions: Mapping[str, Expression],
+    site: Site | None,
+    experts: Mapping[str, Sequence[Expression]],
+) -> tuple[Any, ...]:
+    """All that is told of a layer, without its number; of its experts what the first is, with {} for its number."""
     known = () if site is None else tuple((name, getattr(site, name)) for name in _SIZES)
     shape_of = model._checkpoint.shape
     return (
         place.stack,
         tuple((name, value) for name, value in known if value is not None),
-        tuple((name, _without(place.layer, in_words(one))) for name, one in expressions.items()),
-        tuple((name, one.shape(shape_of)) for name, one in expressions.items()),
+        tuple((name, _without(place.layer, in_words(one))) for name, one in expressions.items())
+        + tuple((name, _without(place.layer, _each(several))) for name, several in experts.items()),
+        tuple((name, one.shape(shape_of)) for name, one in expressions.items())
+        + tuple((name, several[0].shape(shape_of)) for name, several in experts.items()),
         () if site is None else tuple(_without(place.layer, note) for note in site.notes),
     )
 
@@ -149,6 +167,12 @@ def _alike(look: tuple[Any, ...], places: Sequence[Place]) -> Alike:
 def _without(layer: int, words: str) -> str:
     """The words, with {} for the layer's number: in each tensor's name the first whole part that is this number."""
     return re.sub(rf"((?:^|(?<=[\s(]))[^\s()]*?\.){layer}(?=\.)", r"\1{}", words)
+
+
+def _each(experts: Sequence[Expression]) -> str:
+    """What each expert's matrix is."""
+    first = re.sub(r"\[0\]", "[{}]", re.sub(r"(?<=experts\.)(expert_)?0(?=\.)", r"\1{}", in_words(experts[0])))
+    return f"{len(experts)} experts: {first}"
 
 
 def _in_words(layers: Sequence[int]) -> str:

@@ -22,8 +22,20 @@ COMPONENTS = (
     "mlp_in",
     "mlp_gate",
     "mlp_out",
+    "router",
+    "shared_expert_in",
+    "shared_expert_gate",
+    "shared_expert_out",
 )
-"""The weight matrices of a layer, by one name for every architecture."""
+"""The weight matrices of a layer, by one name for every architecture; each expert of a mixture has those of
+``EXPERT_COMPONENTS`` besides."""
+
+EXPERT_COMPONENTS = ("expert_in", "expert_gate", "expert_out")
+"""The weight matrices of one expert: y = W_out (act(W_gate x) ∘ W_in x), or y = W_out act(W_in x) without a gate."""
+
+OUTSIDE_COMPONENTS = ("embedding", "position_embedding", "unembedding")
+"""The weight matrices outside the layers: W_E (d_model, vocabulary), W_pos (d_model, positions), whose columns are what
+a token or a position puts into the residual stream, and W_U (vocabulary, d_model), which gives the logits."""
 
 ATTENTION_PARTS = COMPONENTS[:3]
 

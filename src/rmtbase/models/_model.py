@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Float32
 
-from rmtbase.errors import CheckpointError, MissingDependencyError, UnknownArchitectureError
+from rmtbase.errors import CheckpointError, MissingDependencyError, ParameterError, UnknownArchitectureError
 from rmtbase.models._adapters import Adapter
 from rmtbase.models._architectures import find_inventory
 from rmtbase.models._checkpoint import Checkpoint
@@ -27,14 +27,18 @@ from rmtbase.models._leftovers import (
     require_plain_tensors,
 )
 from rmtbase.models._other_formats import refuse_other_formats
+from rmtbase.models._other_matrices import with_other_matrices
 from rmtbase.models._proof import proof_is_wanted, proof_of
 from rmtbase.models._quantised import dequantised, require_readable_quantisation
 from rmtbase.models._shown_sizes import with_sizes
-from rmtbase.models._sites import BIASES, NORMS, Inventory, Place, Site
+from rmtbase.models._sites import BIASES, NORMS, Inventory, MatrixName, Part, Place, Site
+from rmtbase.models._stored_tensor import StoredTensor
 from rmtbase.models._tensor_file import DIGITS, least_sigma, require_digits
 from rmtbase.models._torch_route import Network
 from rmtbase.models._weight_matrices import WeightMatrices
 from rmtbase.shown import in_one_line, quoted
+
+_BLOCK = 1 << 24  # elements of a block of rows, 64 MiB in float32, or as many as make it square
 
 
 class _LastTensor:
@@ -44,12 +48,28 @@ class _LastTensor:
         self._checkpoint = checkpoint
         self._last: tuple[str, Float32[np.ndarray, "..."]] | None = None
 
+    def read_one_of(self, name: str) -> Any:
+        """A stack of matrices, of which as one is taken as is read, where a file stores it as it is; or else all."""
+        one = self._checkpoint.tensor(name)
+        if len(one.entry.shape) == 3 and isinstance(one, StoredTensor):
+            return _Stack(self._checkpoint, name)
+        return self.read(name)
+
+    def blocks(self, name: str) -> Iterator[Float32[np.ndarray, "row column"]]:
+        """Blocks of rows; only these are read, where a file stores the tensor as it is."""
+        rows, width = self._checkpoint.shape(name)
+        height = max(width, _BLOCK // width)
+        whole = None if isinstance(self._checkpoint.tensor(name), StoredTensor) else self.read(name)
+        for start in range(0, rows, height):
+            stop = min(start + height, rows)
+            yield _rows_in_float32(self._checkpoint, name, start, stop) if whole is None else whole[start:stop]
+
     def read(self, name: str) -> Float32[np.ndarray, "..."]:
         last = self._last
         if last is not None and last[0] == name:
             return last[1]
         self._last = last = None  # so that two tensors are never held at once
-        values = _to_float32(self._checkpoint, name)
+        values = _in_float32(self._checkpoint, name, self._checkpoint.read(name))
         values.flags.writeable = False
         self._last = (name, values)
         return values
@@ -74,6 +94,7 @@ class Model(WeightMatrices):
     _raw: tuple[Site, ...] = field(repr=False, compare=False)
     _network: Network | None = field(repr=False, compare=False)
     _matrices: Mapping[Place, Mapping[str, Expression]] = field(repr=False, compare=False)
+    _parts: Mapping[str, Part] = field(repr=False, compare=False)
     _checkpoint: Checkpoint = field(repr=False, compare=False)
     _tensors: _LastTensor = field(repr=False, compare=False)
 
@@ -176,6 +197,7 @@ class Model(WeightMatrices):
             inventory = find_inventory(config, checkpoint, config_path, architecture)
         else:
             inventory = network.inventory({name: checkpoint.shape(name) for name in checkpoint.names})
+        inventory = with_other_matrices(inventory, checkpoint, config)
         more = (*leftover_notes(config, checkpoint), *notes)
         return cls._of_inventory(inventory, checkpoint, config, architecture, name, revision, more, network)
 
@@ -201,10 +223,12 @@ class Model(WeightMatrices):
             sites=inventory.sites,
             layers=tuple(matrices),
             components=tuple(dict.fromkeys(name for held in matrices.values() for name in held)),
+            parts={name: tuple(part.matrices) for name, part in inventory.parts.items() if part.matrices},
             notes=(*inventory.notes, *checkpoint.notes, *notes),
             _raw=inventory.sites,
             _network=network,
             _matrices=matrices,
+            _parts=inventory.parts,
             _checkpoint=checkpoint,
             _tensors=_LastTensor(checkpoint),
         )
@@ -265,6 +289,41 @@ class Model(WeightMatrices):
         matrix.flags.writeable = False
         return matrix
 
+    def part_notes(self, part: str) -> tuple[str, ...]:
+        """What is to be known of ``"embeddings"`` or ``"experts"``, and which of them are there and not read."""
+        return self._parts[part].notes if part in self._parts else ()
+
+    def shape(self, name: MatrixName) -> tuple[int, int]:
+        """(d_out, d_in) of a matrix of a part."""
+        return self._of_part(name).shape(self._checkpoint.shape)
+
+    def blocks(self, name: MatrixName) -> Iterator[Float[np.ndarray, "row column"]]:
+        """A matrix of a part: of an expert as it is; one outside the layers as blocks of rows of what is stored.
+
+        Float32. Of a stack of experts one is read at a time, of an embedding a block of 64 MiB, or of d_model rows.
+        What is dequantised is in memory as a whole: the experts of a layer, or the embedding.
+
+        Raises:
+            ParameterError: there is no such matrix.
+            CheckpointError: a tensor cannot be read, or is not finite.
+        """
+        expression = self._of_part(name)
+        if name.expert is None:
+            (stored,) = expression.tensors()
+            yield from self._tensors.blocks(stored)
+        else:
+            yield expression.evaluate(self._tensors.read_one_of)
+
+    def digest(self, name: MatrixName) -> bytes:
+        """SHA-256 over what is stored of a matrix of a part."""
+        return self._checkpoint.digest(self._of_part(name).tensors())
+
+    def _of_part(self, name: MatrixName) -> Expression:
+        for part in self._parts.values():
+            if name in part.matrices:
+                return part.matrices[name]
+        raise ParameterError("name", str(name), f"a matrix of {', '.join(self.parts) or 'no part'}")
+
     def stored_shape(self, name: str) -> tuple[int, ...]:
         """The shape of a stored tensor, as its header has it."""
         return self._checkpoint.shape(name)
@@ -299,8 +358,21 @@ class Model(WeightMatrices):
         return self._matrices[self.layers[layer]][component]
 
 
-def _to_float32(checkpoint: Checkpoint, name: str) -> Float32[np.ndarray, "..."]:
-    values = checkpoint.read(name)
+class _Stack:
+    """A stored stack of matrices, of which one is read when it is asked for."""
+
+    def __init__(self, checkpoint: Checkpoint, name: str) -> None:
+        self._checkpoint, self._name, self.shape = checkpoint, name, checkpoint.shape(name)
+
+    def __getitem__(self, index: int) -> Float32[np.ndarray, "row column"]:
+        return _rows_in_float32(self._checkpoint, self._name, index, index + 1)[0]
+
+
+def _rows_in_float32(checkpoint: Checkpoint, name: str, start: int, stop: int) -> Float32[np.ndarray, "..."]:
+    return _in_float32(checkpoint, name, checkpoint.read_rows(name, start, stop))
+
+
+def _in_float32(checkpoint: Checkpoint, name: str, values: Float[np.ndarray, "..."]) -> Float32[np.ndarray, "..."]:
     require_digits(checkpoint.file(name), name, values, checkpoint.dtype(name))
     try:
         # A few values that are lost beside larger ones change nothing; all of them have just been refused.

@@ -8,7 +8,7 @@ and attention modules without a softmax. State-space and linear-attention layers
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from inspect import signature
@@ -25,7 +25,7 @@ from rmtbase.models._expressions import Expression, Scaled, Stacked, take_rows
 from rmtbase.models._probe_events import Contraction, Linear, Mark, NormOutputs, Numbers, Softmax
 from rmtbase.models._probe_forward import ForwardPass
 from rmtbase.models._probe_norms import Norms
-from rmtbase.models._probe_places import NORM_KINDS, Met, common_module, in_places, notes_of
+from rmtbase.models._probe_places import NORM_KINDS, Met, common_module, notes_of
 from rmtbase.models._probe_rows import (
     Heads,
     NoReading,
@@ -38,47 +38,10 @@ from rmtbase.models._probe_rows import (
     rounded,
     scale_of,
     stored_rows,
+    token_factor,
 )
 from rmtbase.models._probe_running import run
 from rmtbase.models._sites import PLAIN, Norm, Place, Site
-
-
-class Unresolved(NamedTuple):
-    """An attention module that could not be read: which, and why."""
-
-    module: str
-    reason: str
-
-
-class Found(NamedTuple):
-    """What a forward pass showed: sites in order of stack and layer, and what stayed unresolved."""
-
-    sites: tuple[Site, ...]
-    unresolved: tuple[Unresolved, ...]
-
-
-def find_sites(module: nn.Module, inputs: Mapping[str, Any]) -> Found:
-    """The attention sites of a module, and the softmaxes of products that could not be read.
-
-    Args:
-        module: on any device, meta too, and of any dtype. Its parameters are not looked at, and not changed.
-        inputs: of its forward, by name, of at least two tokens.
-
-    Raises:
-        Whatever the module's forward raises for these inputs.
-    """
-    return placed([Reading.of(module, inputs)])
-
-
-def placed(readings: Sequence[Reading]) -> Found:
-    """The sites of parts of one model, in order of stack and layer, and what stayed unresolved."""
-    found: dict[tuple[Expression | None, Expression | None], Met] = {}
-    for reading in readings:
-        for met in reading.met.values():
-            of = met.site.query, met.site.key
-            found[of] = met if of not in found else found[of].again(met)
-    unresolved = (Unresolved(*one) for reading in readings for one in reading.unresolved.items())
-    return Found(in_places(list(found.values())), tuple(unresolved))
 
 
 class _Leaf(NamedTuple):
@@ -317,13 +280,15 @@ class Reading:
         if before is None:
             values = linear.given.numpy().tobytes()
             return part, _Leaf(values, linear.origin.born, self.norms.before(key)), marks
-        inner, leaf, stepped = self._expression(before, module)
+        numbers, factor = before
+        part = part if factor == 1.0 else Scaled(part, factor)
+        inner, leaf, stepped = self._expression(numbers, module)
         of = (part, *inner.of) if isinstance(inner, _expressions.Product) else (part, inner)
         between = {Mark("inner", one.name) if one.kind in NORM_KINDS else one for one in linear.origin.marks}
         return _expressions.Product(of), leaf, marks | stepped | between
 
-    def _before(self, key: str, linear: Linear, module: str) -> np.ndarray | None:
-        """The outputs, within the module, of which a map's inputs are one by one; None where they are none."""
+    def _before(self, key: str, linear: Linear, module: str) -> tuple[np.ndarray, float] | None:
+        """The outputs, within the module, of which a map's inputs are one multiple; None where they are none."""
         if key not in self.tagged.linears:
             return None
         given = linear.given.numpy().reshape(-1, linear.given.shape[-1])
@@ -335,7 +300,10 @@ class Reading:
         if not all(name.startswith(f"{module}.") for name in names):
             return None
         factors = given / values
-        return numbers[0] if np.ptp(factors, axis=1).max() < 1e-12 * np.abs(factors).max() else None
+        if np.ptp(factors, axis=1).max() > 1e-12 * np.abs(factors).max():
+            return None
+        factor = token_factor(np.unique(factors[:, 0]))
+        return None if factor is None else (numbers[0], rounded(factor))
 
     # -- values and output ------------------------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ know, is refused.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -19,6 +19,7 @@ import transformers
 from torch import nn
 
 from rmtbase.errors import CheckpointError, UnknownArchitectureError
+from rmtbase.models._expressions import Expression
 from rmtbase.models._probe import Reading
 from rmtbase.models._probe_inputs import possible_inputs
 from rmtbase.shown import quoted
@@ -109,6 +110,51 @@ def written_out(network: nn.Module) -> Iterator[None]:
     finally:
         for one, name, value in kept:
             one.__dict__[name] = value
+
+
+@contextmanager
+def only_layers_of(
+    network: nn.Module, parameters: Mapping[str, Expression], sites: Sequence[frozenset[str]]
+) -> Iterator[None]:
+    """Layers that hold no queries or keys of some sites give what they are given, as long as this lasts.
+
+    A stack of layers is a list of modules of which some hold all queries and keys of a site, so that these meet inside
+    of a layer: what is left out stands between such layers, never between a map of a site and its product. In the
+    place of the first of its results a layer that is left out gives its input, in that of the others what the layer
+    before it gave.
+
+    Args:
+        network: in which they are.
+        parameters: of the sites, with the stored tensors that each is made of.
+        sites: the stored tensors of the queries and keys of each.
+    """
+    shared = network.named_parameters(remove_duplicate=False)
+    holding = {id(one): frozenset(parameters[name].tensors()) for name, one in shared if name in parameters}
+    with ExitStack() as changed:
+        for stack in [one for one in network.modules() if isinstance(one, nn.ModuleList)]:
+            held = [frozenset().union(*(holding.get(id(one), ()) for one in layer.parameters())) for layer in stack]
+            if any(site <= each for site in sites for each in held):
+                _leave_out(stack, [not each for each in held], changed)
+        yield
+
+
+def _leave_out(stack: nn.ModuleList, are_left_out: Sequence[bool], changed: ExitStack) -> None:
+    """These layers of a stack give what they are given, until all is undone."""
+    others: list[Any] = []  # what the last layer gave beside its activations
+
+    def keep(_: Any, given: Any, result: Any) -> None:
+        others[:] = [result[1:]] if isinstance(result, tuple) else []
+
+    def give(*args: Any, **kwargs: Any) -> Any:
+        given = args[0] if args else next(iter(kwargs.values()))
+        return (given, *others[0]) if others else given
+
+    for layer, is_left_out in zip(stack, are_left_out, strict=True):
+        if is_left_out:
+            layer.forward = give
+            changed.callback(layer.__dict__.pop, "forward")
+        else:
+            changed.callback(layer.register_forward_hook(keep).remove)
 
 
 def read_parts(network: nn.Module, inputs: Mapping[str, Any] | None = None) -> list[Part]:

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Int
 
+from rmtbase.models._expressions import Expression
 from rmtbase.models._probe_events import Mark
 from rmtbase.models._sites import BIASES, CONTENT_PART, NORM_FIELDS, NORMS, STACKS, Place, Site
 
@@ -83,8 +84,13 @@ _WORDS: Mapping[str, tuple[str, ...]] = {
 }
 
 
-def in_places(met: list[Met]) -> tuple[Site, ...]:
-    """The sites in order of stack and layer, by the words and numbers of their modules' names."""
+def in_places(each: Iterable[Met]) -> tuple[Site, ...]:
+    """The sites, each once, in order of stack and layer, by the words and numbers of their modules' names."""
+    found: dict[tuple[Expression | None, Expression | None], Met] = {}
+    for one in each:
+        of = one.site.query, one.site.key
+        found[of] = found[of].again(one) if of in found else one
+    met = [*found.values()]
     labels = [_label(one) for one in met]
     if len(set(labels)) == 1 and labels[0] != "cross":
         labels = [""] * len(met)

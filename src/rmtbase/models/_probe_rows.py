@@ -121,20 +121,26 @@ def factors_of(operand: Heads, rows: np.ndarray) -> tuple[float, np.ndarray]:
                 if np.abs(factor / factor[0] - relative[row]).max() > 1e-9 * np.abs(relative[row]).max():
                     raise NoReading("factors of queries or keys differ from token to token")
                 scales.append(factor[0])
-    known = np.sort(tokens(1 << 16).numpy())
+    factor = token_factor(np.unique(scales))
+    if factor is None:
+        raise NoReading("queries or keys are mixed over tokens")
+    return factor, np.array([[*map(rounded, relative[tuple(row)])] for row in rows.tolist()])
+
+
+def token_factor(found: Float[np.ndarray, " n"]) -> float | None:
+    """The f of which all values are f · u[t], with tokens t; None where there is none."""
+    of_tokens = tokens(1 << 16).numpy()
+    known = np.sort(of_tokens)
 
     def far(factors: np.ndarray) -> np.ndarray:
         """How far from any u[t]."""
         at = np.clip(np.searchsorted(known, factors), 1, len(known) - 1)
         return np.minimum(np.abs(known[at] - factors), np.abs(known[at - 1] - factors))
 
-    found = np.unique(scales)
-    candidates = found[0] / tokens(1 << 16).numpy()
-    for factor in found[1:]:
+    candidates = np.array([1.0, *found[0] / of_tokens])
+    for factor in found:
         candidates = candidates[far(factor / candidates) < 1e-11]
-    if len(candidates):
-        return float(candidates[0]), np.array([[*map(rounded, relative[tuple(row)])] for row in rows.tolist()])
-    raise NoReading("queries or keys are mixed over tokens")
+    return float(candidates[0]) if len(candidates) else None
 
 
 def stored_rows(

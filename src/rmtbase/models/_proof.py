@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping, Sequence
+from importlib.metadata import version as package_version
 from pathlib import Path
 from typing import Any
 
 from rmtbase.errors import CheckpointError, MissingDependencyError
 from rmtbase.models._expressions import Read
 from rmtbase.models._sites import Site
-from rmtbase.models._torch_route import NOT_PROVED, Network
+from rmtbase.models._torch_route import NOT_PROVED, Disproved, Network
 
 _SWITCH = "RMTBASE_PROOF"  # 0: models are read without a proof
 
@@ -49,22 +50,25 @@ def proof_of(
     Raises:
         CheckpointError: they differ.
     """
-    try:
-        network = network or Network.of_config(config, path)
-        known = {frozenset(site.query_key_tensors()) for site in network.inventory(stored).sites}
-    except MissingDependencyError:
-        return NOT_PROVED
-    except CheckpointError as error:  # of the network: it cannot be built or run, or shows no queries and keys
-        return f"{NOT_PROVED}: {error}"
     kinds: dict[str, list[Site]] = {}
     for site in sites:
         kinds.setdefault(re.sub(r"\d+", "#", " ".join(sorted(site.query_key_tensors()))), []).append(site)
     chosen = [site for each in kinds.values() for site in dict.fromkeys((each[0], each[-1]))]
-    shown = tuple(site for site in chosen if frozenset(site.query_key_tensors()) in known)
-    if not shown:
+    try:
+        network = network or Network.of_config(config, path)
+        proved = network.prove(chosen, stored, read)
+    except MissingDependencyError:
+        return NOT_PROVED
+    except Disproved:
+        raise
+    except CheckpointError as error:  # of the network: it cannot be built or run
+        return f"{NOT_PROVED}: {error}"
+    if not proved:
         names = ", ".join(sorted(chosen[0].query_key_tensors()))
         return f"{NOT_PROVED}: the forward pass shows no queries and keys of {names}"
-    words = network.prove(shown, stored, read)
-    left = sorted({str(site.place) for site in chosen} - {str(site.place) for site in shown})
+    left = sorted({str(site.place) for site in chosen} - {str(site.place) for site in proved})
     but = f"; not {', '.join(left)}" if left else ""
-    return f"{words}: {len(shown)} of {len(sites)} sites, the first and the last of each kind{but}"
+    return (
+        f"proved against transformers' own forward pass (transformers {package_version('transformers')}): "
+        f"{len(proved)} of {len(sites)} sites, the first and the last of each kind{but}"
+    )

@@ -7,17 +7,16 @@ from pathlib import Path
 
 import numpy as np
 import torch
-import transformers
 from jaxtyping import Float
 from torch import Tensor
 
-from rmtbase.errors import CheckpointError
-from rmtbase.models._expressions import Expression, Read
+from rmtbase.models._expressions import Expression, Product, Read, Rows, Scaled, Stacked
 from rmtbase.models._probe_events import Numbers, Origin
 from rmtbase.models._probe_network import Part, written_out
 from rmtbase.models._probe_places import Met
 from rmtbase.models._probe_running import run
 from rmtbase.models._sites import Site
+from rmtbase.models._torch_route import Disproved
 
 TOLERANCE = 1e-9
 """Of q·k, relative to |q| |k|."""
@@ -25,11 +24,11 @@ TOLERANCE = 1e-9
 
 def prove_parts(
     sites: Sequence[Site], parts: Sequence[Part], stored: Mapping[str, Expression], read: Read, path: Path
-) -> str:
+) -> tuple[Site, ...]:
     """Compare the products of the queries and keys of each site's module with its expressions.
 
     The maps of queries and keys run with the real weights in float64, on two inputs of noise; biases, norms, gains and
-    rotation are neutral as they are for the sites. One weight is in memory at a time, and one site's W_Q and W_K.
+    rotation are neutral as they are for the sites. One weight is in memory at a time; products are not formed.
 
     Args:
         sites: of the names that ``read`` knows.
@@ -38,8 +37,11 @@ def prove_parts(
         read: gives a stored tensor.
         path: what messages call the checkpoint.
 
+    Returns:
+        The sites whose queries and keys meet in these parts: they are proved.
+
     Raises:
-        CheckpointError: names the site and head at which they differ.
+        Disproved: names the site and head at which they differ.
     """
     wanted = {frozenset(site.query_key_tensors()): site for site in sites}
     proved: set[frozenset[str]] = set()
@@ -59,15 +61,8 @@ def prove_parts(
             run(part.module, part.reading.inputs, Numbers(), real=proof, prefix=part.prefix)
         if proof.left:
             met, site = next(iter(proof.left.values()))
-            raise CheckpointError(path, f"{site.place}: {met.site.module} was not run again; expected its proof")
-    for names, site in wanted.items():
-        if names not in proved:
-            raise CheckpointError(
-                path,
-                f"{site.place}: no attention of {type(parts[0].module).__name__} has queries and keys of "
-                f"{', '.join(sorted(names))}; expected one",
-            )
-    return f"proved against transformers' own forward pass (transformers {transformers.__version__})"
+            raise Disproved(path, f"{site.place}: {met.site.module} was not run again; expected its proof")
+    return tuple(site for names, site in wanted.items() if names in proved)
 
 
 class _Proof:
@@ -125,7 +120,7 @@ class _Proof:
             return
         n, token = np.unravel_index(np.argmax(wrong), wrong.shape)
         head = int(met.heads[n, token])
-        raise CheckpointError(
+        raise Disproved(
             self._path,
             f"{site.place} head {head}: q·k of {met.site.module} is {found[n, token, 0]:.6g} for an input of noise; "
             f"expected {' or '.join(f'{one:.6g}' for one in expected[n, token].ravel())}, as W_QK of "
@@ -141,17 +136,47 @@ class _Proof:
         for name in ("n_heads", "n_key_heads", "d_head", "d_query", "d_key"):
             found, expected = getattr(site, name), getattr(traced, name)
             if found != expected and (name != "n_key_heads" or traced.n_heads % found):
-                raise CheckpointError(
+                raise Disproved(
                     self._path, f"{site.place}: {name} {found}; expected {expected}, as {traced.module} has it"
                 )
         scale, expected = site.logit_scale, traced.logit_scale
         if scale is not None and expected is not None and not np.isclose(scale, expected, rtol=1e-6, atol=0):
-            raise CheckpointError(
+            raise Disproved(
                 self._path, f"{site.place}: logit scale {scale}; expected {expected}, as {traced.module} has it"
             )
         assert site.query is not None and site.key is not None
-        query = of_queries @ site.query.evaluate(self._read).T.astype(np.float64)
-        key = of_keys @ site.key.evaluate(self._read).T.astype(np.float64)
+        images = _Images(self._read)
+        query, key = images.of(site.query, of_queries), images.of(site.key, of_keys)
         query_heads = query.reshape(2, site.n_heads, site.d_head)
         key_heads = key.reshape(2, site.n_key_heads, site.d_head).repeat(site.n_heads // site.n_key_heads, axis=1)
         return np.einsum("ihd,jhd->hij", query_heads, key_heads)
+
+
+class _Images:
+    """x Wᵀ of matrices, in float64. Products are not formed, and what several matrices are made of is read once."""
+
+    def __init__(self, read: Read) -> None:
+        self._read = read
+        self._known: dict[tuple[Expression, bytes], Float[np.ndarray, "n d_out"]] = {}
+
+    def of(self, matrix: Expression, x: Float[np.ndarray, "n d_in"]) -> Float[np.ndarray, "n d_out"]:
+        """x Wᵀ."""
+        key = matrix, x.tobytes()
+        if key not in self._known:
+            self._known[key] = self._made(matrix, x)
+        return self._known[key]
+
+    def _made(self, matrix: Expression, x: np.ndarray) -> np.ndarray:
+        match matrix:
+            case Product(factors):
+                for factor in factors[::-1]:
+                    x = self.of(factor, x)
+                return x
+            case Stacked(parts):
+                return np.concatenate([self.of(part, x) for part in parts], axis=1)
+            case Rows(whole, runs):
+                image = self.of(whole, x)
+                return np.concatenate([image[:, start:stop:step] for start, stop, step in runs], axis=1)
+            case Scaled(whole, factor):
+                return factor * self.of(whole, x)
+        return x @ matrix.evaluate(self._read).T.astype(np.float64)

@@ -7,7 +7,7 @@ A model is a list of sites. At each of them the queries, keys, values and output
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from rmtbase.models._expressions import Expression
@@ -29,7 +29,20 @@ class Place(NamedTuple):
     layer: int
 
     def __str__(self) -> str:
+        if self.layer < 0:
+            return self.stack or "outside the layers"
         return f"{self.stack} layer {self.layer}".lstrip()
+
+
+class MatrixName(NamedTuple):
+    """Which matrix of a model: where it is, what it is, and of experts whose it is."""
+
+    place: Place
+    component: str
+    expert: int | None = None
+
+    def __str__(self) -> str:
+        return f"{self.place} {'' if self.expert is None else f'expert {self.expert} '}{self.component}"
 
 
 class Norm(NamedTuple):
@@ -125,19 +138,34 @@ class Site:
         return tuple(norm for name in NORM_FIELDS if (norm := getattr(self, name)) is not None)
 
 
+@dataclass(frozen=True)
+class Part:
+    """Matrices beside those of the layers, which are looked at where they are asked for.
+
+    Attributes:
+        matrices: in the order in which they are read.
+        notes: what is to be known of them, and what of the kind is there and not read.
+    """
+
+    matrices: Mapping[MatrixName, Expression]
+    notes: tuple[str, ...] = ()
+
+
 @dataclass(frozen=True, kw_only=True)
 class Inventory:
     """What a model has, by name alone: its attention sites, and its other weight matrices.
 
     Attributes:
         sites: in order of stack and layer.
-        others: the matrices that are no site's (MLP, experts, embeddings), by place and component.
+        others: the matrices of the layers that are no site's (MLP, router), by place and component.
         notes: what must be known of the whole model.
+        parts: its further matrices: ``"embeddings"``, ``"experts"``.
     """
 
     sites: tuple[Site, ...]
     others: Mapping[Place, Mapping[str, Expression]]
     notes: tuple[str, ...] = ()
+    parts: Mapping[str, Part] = field(default_factory=dict)
 
     @property
     def matrices(self) -> dict[Place, dict[str, Expression]]:

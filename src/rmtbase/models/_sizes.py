@@ -13,6 +13,7 @@ from rmtbase.shown import quoted
 
 # Said of an architecture that has no key of its own for it, these can only repeat what it is there by definition.
 _USUAL_WORDS = {"d_head": ("head_dim", "head_size", "attention_head_size"), "n_key_heads": ("num_key_value_heads",)}
+_WITHOUT_FACTOR = {"default", "linear", "dynamic", "llama3", "mrope", "proportional"}  # ways to scale rotary angles
 SIZES = (
     *("n_layers", "n_heads", "d_model", "n_key_heads", "d_rotary", "d_head", "d_value", "d_mlp", "d_latent"),
     "d_query_latent",
@@ -170,8 +171,11 @@ class Sizes:
         return int(self.sizes["d_head"] * found)
 
     def scale(self) -> float | None:
-        """What q·k is multiplied by before the softmax, None where it is not known."""
-        return self.number(self._entry.scale)
+        """What q·k is multiplied by before the softmax, None where it is not known: rotation may bring a factor."""
+        rotary = self._config.get("rope_parameters") or self._config.get("rope_scaling")
+        each = (rotary, *rotary.values()) if isinstance(rotary, Mapping) else ()
+        kinds = {str(one.get("rope_type", one.get("type", "default"))) for one in each if isinstance(one, Mapping)}
+        return self.number(self._entry.scale) if kinds <= _WITHOUT_FACTOR else None
 
     def number(self, text: str | None) -> float | None:
         """A number as the table words it: factors, with ``^-0.5`` behind one whose inverse root it is."""

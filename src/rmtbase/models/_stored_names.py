@@ -56,14 +56,27 @@ def stored_parameters(
     aliases = defaultdict(list)
     for name, parameter in network.named_parameters(remove_duplicate=False):
         aliases[id(parameter)].append(name)
+    shared = {name: each for each in aliases.values() for name in each}
     result: dict[str, Expression] = {}
     for name in needed:
-        same = next((each for each in aliases.values() if name in each), [name])
+        same = shared.get(name, [name])
         found = next((plain[one] for one in same if one in plain), None)
         found = found or _converted(network, name, converted, converters, stored)
         if found is not None:
             result[name] = found
     return result
+
+
+def parameters_of(
+    network: nn.Module, stored: Mapping[str, tuple[int, ...]], sites: Iterable[frozenset[str]]
+) -> dict[str, Expression]:
+    """The parameters, by name, that some of the sites' stored tensors are in; their own modules alone are looked at."""
+    sites = list(sites)
+    modules = tuple({common_module(names) for names in sites})
+    near = {name: shape for name, shape in stored.items() if name.startswith(modules)}
+    wanted = frozenset().union(*sites)
+    found = stored_parameters(network, near, [name for name, _ in network.named_parameters()])
+    return {name: one for name, one in found.items() if not wanted.isdisjoint(one.tensors())}
 
 
 def _converted(

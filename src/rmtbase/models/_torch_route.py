@@ -6,7 +6,7 @@ and run a few times on noise (:mod:`rmtbase.models._probe_forward`): seconds, an
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from importlib.metadata import PackageNotFoundError, version
@@ -22,26 +22,29 @@ from rmtbase.models._sites import Inventory, Site
 if TYPE_CHECKING:
     from torch import nn
 
-    from rmtbase.models._probe import Found
     from rmtbase.models._probe_network import Part
 
 NOT_PROVED = "proved in CI, not here"
 """Of a model that is read where torch and ``transformers`` are not installed."""
 
 
+class Disproved(CheckpointError):  # noqa: N818
+    """q·k of a model's own forward pass is not what a site's W_QK gives."""
+
+
 @dataclass(frozen=True)
 class Network:
-    """A network without weights, and what its forward passes showed. Made by :meth:`of_config` or :meth:`of_module`.
+    """A network without weights, and what its forward passes show. Made by :meth:`of_config` or :meth:`of_module`.
 
     Attributes:
         network: the module.
-        parts: those of it that ran.
         path: what messages call it.
+        inputs: of its forward, by name; None where they are to be found.
     """
 
     network: nn.Module
-    parts: tuple[Part, ...]
     path: Path
+    inputs: Mapping[str, Any] | None = None
 
     @classmethod
     def of_config(cls, config: Mapping[str, Any], path: Path) -> Network:
@@ -50,12 +53,12 @@ class Network:
         Raises:
             MissingDependencyError: torch or ``transformers`` is not installed.
             UnknownArchitectureError: ``transformers`` does not know the type.
-            CheckpointError: the type brings its own code; or the class cannot be built, or not be run.
+            CheckpointError: the type brings its own code; or the class cannot be built.
         """
         _require_torch("reading a model through its own forward pass")
         from rmtbase.models._probe_network import build
 
-        return cls._run(build(config, path), None, path)
+        return cls(build(config, path), path)
 
     @classmethod
     def of_module(cls, module: nn.Module, inputs: Mapping[str, Any] | None = None) -> Network:
@@ -64,28 +67,28 @@ class Network:
         Args:
             module: of ``transformers``, or one's own; its class may come from anywhere.
             inputs: of its forward, by name, of at least two tokens; those of ``transformers`` mostly need none.
-
-        Raises:
-            CheckpointError: it does not run.
         """
         _require_torch("reading a module")
-        return cls._run(module, inputs, Path(type(module).__name__))
+        return cls(module, Path(type(module).__name__), inputs)
 
-    @classmethod
-    def _run(cls, network: nn.Module, inputs: Mapping[str, Any] | None, path: Path) -> Network:
+    @cached_property
+    def parts(self) -> tuple[Part, ...]:
+        """Those of its models that ran. Raises CheckpointError where none does."""
         from rmtbase.models._probe_network import read_parts
 
         try:
-            return cls(network, tuple(read_parts(network, inputs)), path)
+            return tuple(read_parts(self.network, self.inputs))
         except Exception as error:  # whatever a network raises
-            name = type(network).__name__
-            raise CheckpointError(path, f"{name} does not run on noise ({type(error).__name__}: {error})") from error
+            name = type(self.network).__name__
+            raise CheckpointError(
+                self.path, f"{name} does not run on noise ({type(error).__name__}: {error})"
+            ) from error
 
     @cached_property
-    def _found(self) -> Found:
-        from rmtbase.models._probe import placed
+    def _sites(self) -> tuple[Site, ...]:
+        from rmtbase.models._probe_places import in_places
 
-        return placed([part.reading for part in self.parts])
+        return in_places(met for part in self.parts for met in part.reading.met.values())
 
     def inventory(self, stored: Mapping[str, tuple[int, ...]] | None = None) -> Inventory:
         """The attention sites, in names of the stored tensors; what could not be read is in the notes, by name.
@@ -94,36 +97,33 @@ class Network:
             stored: the shapes of the stored tensors by name; by default the names are the network's own.
 
         Raises:
-            CheckpointError: no attention was read, or a tensor of it is not stored.
+            CheckpointError: it does not run, no attention was read, or a tensor of it is not stored.
         """
         from rmtbase.models._probe_network import never_run
 
-        sites, unresolved = self._found
+        unresolved = (one for part in self.parts for one in part.reading.unresolved.items())
         left = [f"not read: {module}: {reason}" for module, reason in unresolved]
         left += [f"not read: {module}: it did not run" for module in never_run(self.network, self.parts)]
-        if not sites:
+        if not self._sites:
             why = "; ".join(left[:3]) or "no softmax of a product of queries and keys"
             raise CheckpointError(self.path, f"{type(self.network).__name__}: {why}; expected attention")
-        return Inventory(sites=tuple(self._as_stored(sites, stored)), others={}, notes=tuple(left))
+        return Inventory(sites=tuple(self._as_stored(self._sites, stored)), others={}, notes=tuple(left))
 
     def _as_stored(self, sites: tuple[Site, ...], stored: Mapping[str, tuple[int, ...]] | None) -> list[Site]:
-        from rmtbase.models._stored_names import as_stored
+        from rmtbase.models._stored_names import as_stored, stored_parameters
 
         if stored is None:
             return list(sites)
-        parameters = self._parameters(stored)
-        return [as_stored(site, parameters, self.path) for site in sites]
-
-    def _parameters(self, stored: Mapping[str, tuple[int, ...]]) -> dict:
-        from rmtbase.models._stored_names import stored_parameters
-
-        sites = self._found.sites
         needed = {name for site in sites for one in site.expressions().values() for name in one.tensors()}
         needed |= {name for site in sites for norm in site.norms() for name in norm.tensors()}
-        return stored_parameters(self.network, stored, sorted(needed))
+        parameters = stored_parameters(self.network, stored, sorted(needed))
+        return [as_stored(site, parameters, self.path) for site in sites]
 
-    def prove(self, sites: tuple[Site, ...], stored: Mapping[str, tuple[int, ...]], read: Read) -> str:
+    def prove(self, sites: Sequence[Site], stored: Mapping[str, tuple[int, ...]], read: Read) -> tuple[Site, ...]:
         """Compare q·k of the network's own modules, with the real weights, with xᵀ W_QK x′ of each site and head.
+
+        First without the layers that hold none of these sites: their inputs are noise whatever came before. The whole
+        network decides where it does not run so, does not show them all, or gives something else.
 
         Args:
             sites: from anywhere, in names of the stored tensors.
@@ -131,14 +131,26 @@ class Network:
             read: gives one.
 
         Returns:
-            What to note.
+            The sites that the network shows: all of them are proved.
 
         Raises:
-            CheckpointError: they differ, by more than rounding, or a site is none of the network's.
+            Disproved: they differ, by more than rounding.
+            CheckpointError: the network does not run.
         """
+        from rmtbase.models._probe_network import only_layers_of, read_parts
         from rmtbase.models._prove import prove_parts
+        from rmtbase.models._stored_names import parameters_of
 
-        return prove_parts(sites, self.parts, self._parameters(stored), read, self.path)
+        of_sites = [frozenset(site.query_key_tensors()) for site in sites]
+        parameters = parameters_of(self.network, stored, of_sites)
+        try:
+            with only_layers_of(self.network, parameters, of_sites):
+                proved = prove_parts(sites, read_parts(self.network, self.inputs), parameters, read, self.path)
+        except Exception:  # whatever a network without some of its layers raises
+            proved = ()
+        if len(proved) < len(sites):
+            proved = prove_parts(sites, self.parts, parameters, read, self.path)
+        return proved
 
 
 def stored_of(module: nn.Module) -> tuple[dict[str, tuple[int, ...]], Read]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from abc import ABC, abstractmethod
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import ClassVar
@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Float
 
 from rmtbase.errors import ParameterError, RmtbaseError
-from rmtbase.models._sites import Place, Site
+from rmtbase.models._sites import MatrixName, Place, Site
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,6 +28,8 @@ class WeightMatrices(ABC):
         sites: where queries and keys meet, in order of stack and layer; shapes may differ from site to site.
         layers: every place with a weight matrix: those of the sites, and layers without attention, in the same order.
         components: the weight matrices that layers have, by the names of ``COMPONENTS``; see :meth:`has`.
+        parts: what it has besides, which is looked at where it is asked for: ``"embeddings"``, the matrices outside the
+            layers, and ``"experts"``, those of each expert; see :meth:`blocks`.
         notes: what must be known to read W_QK = W_QᵀW_K of this model rightly.
         heads_have_weights: whether it is known that no head is all zeros.
     """
@@ -39,6 +41,7 @@ class WeightMatrices(ABC):
     layers: tuple[Place, ...] = field(repr=False)
     components: tuple[str, ...]
     notes: tuple[str, ...]
+    parts: Mapping[str, tuple[MatrixName, ...]] = field(default_factory=dict, repr=False)
     heads_have_weights: ClassVar[bool] = False
 
     @property
@@ -136,6 +139,26 @@ class WeightMatrices(ABC):
             CheckpointError: it cannot be read, or is not finite.
         """
         raise NotImplementedError  # of a model whose sites have none
+
+    def part_notes(self, part: str) -> tuple[str, ...]:
+        """What is to be known of a part."""
+        return ()
+
+    def shape(self, name: MatrixName) -> tuple[int, int]:
+        """(d_out, d_in) of a matrix of a part."""
+        raise NotImplementedError  # of a model without parts
+
+    def blocks(self, name: MatrixName) -> Iterator[Float[np.ndarray, "row column"]]:
+        """A matrix of a part in blocks of rows, or of those of its transpose where it is stored so.
+
+        Raises:
+            CheckpointError: a tensor cannot be read, or is not finite.
+        """
+        raise NotImplementedError  # of a model without parts
+
+    def digest(self, name: MatrixName) -> bytes:
+        """SHA-256 over what is stored of a matrix of a part."""
+        raise NotImplementedError  # of a model without parts
 
     def _site(self, site: int) -> Site:
         _require_index("layer", site, len(self.sites))

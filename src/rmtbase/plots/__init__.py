@@ -9,6 +9,7 @@ from rmtbase.plots._flagged_by_statistic import flagged_by_statistic
 from rmtbase.plots._heatmaps import (
     Q_LEVELS,
     Z_LEVELS,
+    expert_z_heatmap,
     matrix_z_heatmap,
     omnibus_heatmap,
     q_colorbar,
@@ -40,6 +41,7 @@ __all__ = [
     "depth_spectrum",
     "element_density",
     "ensemble_spectrum",
+    "expert_z_heatmap",
     "figures",
     "flagged_by_statistic",
     "matrix_z_heatmap",

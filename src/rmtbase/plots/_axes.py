@@ -310,6 +310,15 @@ def matrices_of(scores: xr.DataTree | xr.Dataset) -> xr.Dataset:
     return _group(scores, "matrices", "z_score", "component", "a scores tree with /matrices, or its /matrices dataset")
 
 
+def experts_of(scores: xr.DataTree | xr.Dataset) -> xr.Dataset:
+    """The /experts dataset of a scores tree, or the dataset itself.
+
+    Raises:
+        ParameterError: it holds no scores of experts.
+    """
+    return _group(scores, "experts", "z_score", "expert", "a scores tree with /experts, or its /experts dataset")
+
+
 def null_of(scores: xr.DataTree) -> xr.Dataset:
     """The /null dataset of a scores tree.
 

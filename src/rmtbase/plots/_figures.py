@@ -14,6 +14,7 @@ from matplotlib.figure import Figure
 from rmtbase.errors import ParameterError
 from rmtbase.plots._axes import (
     add_legend,
+    experts_of,
     fit_texts,
     legend_columns,
     legend_height,
@@ -30,7 +31,14 @@ from rmtbase.plots._effective_depth import depth_profile, depth_spectrum
 from rmtbase.plots._element_density import density_limits, element_density
 from rmtbase.plots._ensemble_spectrum import ensemble_spectrum, spectrum_limits
 from rmtbase.plots._flagged_by_statistic import flagged_by_statistic
-from rmtbase.plots._heatmaps import matrix_z_heatmap, omnibus_heatmap, q_colorbar, z_colorbar, z_heatmap
+from rmtbase.plots._heatmaps import (
+    expert_z_heatmap,
+    matrix_z_heatmap,
+    omnibus_heatmap,
+    q_colorbar,
+    z_colorbar,
+    z_heatmap,
+)
 from rmtbase.plots._null_spectrum import null_spectrum
 from rmtbase.plots._ordered_eigenvalues import ordered_eigenvalues
 from rmtbase.plots._p_value_qq import p_value_qq
@@ -55,7 +63,12 @@ _SCALE, _UPRIGHT = 4.2, 0.8  # inches: the least of a colour scale of z and its 
 _WIDTHS = (2.0, 40.0)  # inches, of a figure
 
 
-_COLOURBARS = {z_heatmap: z_colorbar, matrix_z_heatmap: z_colorbar, omnibus_heatmap: q_colorbar}
+_COLOURBARS = {
+    z_heatmap: z_colorbar,
+    matrix_z_heatmap: z_colorbar,
+    expert_z_heatmap: z_colorbar,
+    omnibus_heatmap: q_colorbar,
+}
 """The colour scale of each kind of map."""
 
 
@@ -122,10 +135,10 @@ def figures(
     A baseline table gives the null's spectrum and its ordered eigenvalues for each shape, at its first σ: the others
     are the same picture, rescaled. A scores tree gives the map of q-values of all statistics together, how many heads
     leave the null by each, heat maps of z, ordered eigenvalues, statistics by layer, p-values, and the null's spectrum;
-    where it has /matrices, their heat maps too; of every further circuit those of heads again, ``"ov-omnibus-map"``
-    say. Effective depths give one picture of the middle layer: a row for each matrix, with the distance to each depth's
-    law and the laws beside its spectrum. A table of spectra of any ensemble gives the spectrum of each case, on shared
-    axes, and one of elements their density.
+    where it has /matrices or /experts, their heat maps too; of every further circuit those of heads again,
+    ``"ov-omnibus-map"`` say. Effective depths give one picture of the middle layer: a row for each matrix, with the
+    distance to each depth's law and the laws beside its spectrum. A table of spectra of any ensemble gives the spectrum
+    of each case, on shared axes, and one of elements their density.
 
     Args:
         table: any of these.
@@ -229,7 +242,11 @@ def _of_scores(tree: xr.DataTree, look: _Look, wanted: Collection[str] | None) -
         held = matrices["statistic"].values.tolist()
         shown = tuple(name for name in ELEMENT_STATISTICS if name in held)
         layers = matrices.sizes["layer"]
-        drawers["matrix-z-heat-map"] = partial(_heat_maps, matrix_z_heatmap, tree, shown, look, layers)
+        drawers["matrix-z-heat-map"] = partial(_heat_maps, matrix_z_heatmap, tree, "statistic", shown, look, layers)
+    if "experts" in tree.children:
+        experts = experts_of(tree)
+        held, layers = experts["component"].values.tolist(), experts.sizes["layer"]
+        drawers["expert-z-heat-map"] = partial(_heat_maps, expert_z_heatmap, tree, "component", held, look, layers)
     return {name: draw() for name, draw in drawers.items() if wanted is None or name in wanted}
 
 
@@ -239,7 +256,7 @@ def _of_heads(tree: xr.DataTree, look: _Look) -> dict[str, Callable[[], Picture]
     drawers = {
         "omnibus-map": partial(_single, omnibus_heatmap, look, tree, 6.8, height=_map_height(layers) + 0.3),
         "heads-by-statistic": partial(_bars, tree, look),
-        "z-heat-map": lambda: _heat_maps(z_heatmap, tree, _main_statistics(tree), look, layers),
+        "z-heat-map": lambda: _heat_maps(z_heatmap, tree, "statistic", _main_statistics(tree), look, layers),
         "ordered-eigenvalues": partial(_single, ordered_eigenvalues, look, tree, 8.0),
         "statistics-by-layer": partial(_by_layer, tree, look),
         "p-value-qq": partial(_single, p_value_qq, look, tree, 8.0),
@@ -317,9 +334,10 @@ def _map_height(layers: int) -> float:
 
 
 def _heat_maps(
-    plot: Callable[..., Axes], tree: xr.DataTree, statistics: tuple[str, ...], look: _Look, layers: int
+    plot: Callable[..., Axes], tree: xr.DataTree, option: str, names: Sequence[str], look: _Look, layers: int
 ) -> Picture:
-    panels = {name: {"table": tree, "statistic": name} for name in statistics}
+    """A panel for each value of one of the plot's options."""
+    panels = {name: {"table": tree, option: name} for name in names}
     figure = _panels(
         partial(plot, colorbar=False),
         panels,

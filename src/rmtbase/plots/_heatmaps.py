@@ -17,6 +17,7 @@ from rmtbase.plots._axes import (
     LEVEL,
     bound,
     counted,
+    experts_of,
     heads_of,
     index_axis,
     layer_axis,
@@ -143,6 +144,31 @@ def matrix_z_heatmap(
     names = [breaks.join(literal(part, 20) for part in one.split("_", 1)) for one in components]
     small = 0.88 * theme.points("xtick.labelsize")
     ax.set_xticks(np.arange(len(names)), names, fontsize=small, rotation=90 if upright else 0)
+    return ax
+
+
+def expert_z_heatmap(
+    scores: xr.DataTree | xr.Dataset,
+    component: str | None = None,
+    statistic: str = "excess_kurtosis",
+    level: float = LEVEL,
+    *,
+    ax: Axes | None = None,
+    theme: Theme | str = "light",
+    colorbar: bool = True,
+) -> Axes:
+    """Draw z of one matrix of every expert, layer by expert; arguments, axes and errors as in :func:`z_heatmap`.
+
+    The matrix is ``component``: ``"expert_in"``, ``"expert_gate"`` or ``"expert_out"``; the first if None.
+    """
+    experts, theme = experts_of(scores).transpose("layer", "expert", "component", ...), as_theme(theme)
+    held = experts["component"].values.tolist()
+    component = held[0] if component is None else component
+    if component not in held:
+        raise ParameterError("component", component, f"one of {', '.join(held)}")
+    ax, one = own_axes(ax, theme, scores), experts.sel(component=component)
+    _z_map(one, "expert", one["n_rows"].notnull().values, statistic, level, ax, theme, colorbar)
+    titled(ax, f"{literal(component.replace('_', ' '))}, {ax.get_title()}", theme)
     return ax
 
 

@@ -80,6 +80,11 @@ _CAPTIONS = {
         "One cell per matrix, colours as above. Positive excess kurtosis means heavier tails than a Gaussian's.",
         "Heat maps of z-scores by layer and component, one for each element-wise statistic.",
     ),
+    "expert-z-heat-map": Caption(
+        "How far every expert is from independent Gaussian elements",
+        "One cell per expert, by the excess kurtosis of each of its matrices, colours as above.",
+        "Heat maps of z-scores by layer and expert, one for each of an expert's matrices.",
+    ),
 }
 
 _ANALYTIC_CAPTIONS = _CAPTIONS | {

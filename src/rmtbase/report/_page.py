@@ -23,7 +23,7 @@ from rmtbase.plots import DARK, LIGHT, MAIN_STATISTICS, figures, statistic_words
 from rmtbase.report._captions import Caption, captions, circuit_words, draws_of, of_circuit, opening
 from rmtbase.report._numbers import formula, number, z_text
 from rmtbase.report._svg import css_values, inline_svg, page_settings
-from rmtbase.report._tables import SCORE_COLUMNS, heads_table, matrices_table
+from rmtbase.report._tables import SCORE_COLUMNS, experts_table, heads_table, matrices_table
 from rmtbase.scoring import (
     circuit_scores,
     circuits_of,
@@ -75,6 +75,7 @@ def render(scores: xr.DataTree, *, date: datetime.date | None = None, pictures: 
     name = _UNNAMED.get(model, model)
     drawings = _drawings(scores, caption) if pictures else {}
     matrices = scores["matrices"].to_dataset() if "matrices" in scores.children else None
+    experts = scores["experts"].to_dataset() if "experts" in scores.children else None
     further = [_circuit(scores, circuit, drawings) for circuit in circuits_of(scores)[1:]]
     script = _resource("page.js")
     return (
@@ -82,7 +83,7 @@ def render(scores: xr.DataTree, *, date: datetime.date | None = None, pictures: 
         .get_template("page.html")
         .render(
             attrs=scores.attrs,
-            sections=_sections(pictures, matrices is not None, further),
+            sections=_sections(pictures, matrices is not None, experts is not None, further),
             shape=_shape(scores),
             circuits=further,
             summary=summary,
@@ -99,6 +100,7 @@ def render(scores: xr.DataTree, *, date: datetime.date | None = None, pictures: 
             heads=heads_table(scores, summary.level, MAIN_STATISTICS[0]),
             score_columns=SCORE_COLUMNS,
             matrices=None if matrices is None else matrices_table(matrices, summary.level, "excess_kurtosis"),
+            experts=None if experts is None else experts_table(experts, summary.level, "excess_kurtosis"),
             with_spectra=matrices is not None and "marchenko_pastur_distance" in matrices,
             statistics=[SPECTRAL_STATISTICS[name] for name in heads["statistic"].values.tolist()],
             **null,
@@ -232,13 +234,16 @@ def _counted(number: int, noun: str) -> str:
     return f"{number} {noun}{'s' * (number != 1)}"
 
 
-def _sections(with_pictures: bool, with_matrices: bool, circuits: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+def _sections(
+    with_pictures: bool, with_matrices: bool, with_experts: bool, circuits: Sequence[Mapping[str, Any]]
+) -> dict[str, str]:
     return {
         "finding": "What was found",
         **({"figures": "Heads in pictures"} if with_pictures else {}),
         "heads": "All heads",
         **{circuit["id"]: circuit["title"] for circuit in circuits},
         **({"matrices": "Weight matrices"} if with_matrices else {}),
+        **({"experts": "Experts"} if with_experts else {}),
         "null": "How the null was made",
     }
 

@@ -213,7 +213,7 @@ def _place(group: xr.Dataset, there: Bool[np.ndarray, "layer across"]) -> list[C
     """The columns that say which layer a row is of."""
     rows = np.nonzero(there)[0].tolist()
     numbers, stacks = layer_numbers(group), layer_stacks(group)
-    layer = Column("layer", [numbers[row] for row in rows])
+    layer = Column("layer", [numbers[row] for row in rows], tip="−1: outside the layers" if -1 in numbers else "")
     return [layer] if "stack" not in group.coords else [Column("stack", [stacks[row] for row in rows], "text"), layer]
 
 
@@ -232,6 +232,38 @@ def matrices_table(matrices: xr.Dataset, level: float, first: str) -> ScoreTable
     matrices = matrices.transpose("layer", "component", ...)
     there = matrices_present(matrices)
     flat = _rows(matrices, "component", there)
+    texts = _score_texts(flat, matrix_p_value_floors(matrices))
+    flagged = np.asarray((flat["q_value"].values < level).any(axis=-1))
+    caption = "Every weight matrix against independent Gaussian elements, one statistic of your choice"
+    label = f"only matrices with q < {level:g} on some statistic"
+    columns = _of_matrices(matrices, flat, there)
+    return ScoreTable("matrices-table", caption, columns, texts, flagged.tolist(), label, first)
+
+
+def experts_table(experts: xr.Dataset, level: float, first: str) -> ScoreTable:
+    """The table of experts: of each layer and component how many there are, how many differ, and the farthest."""
+    experts = experts.transpose("layer", "expert", "component", ...)
+    distance = np.nan_to_num(np.abs(experts["z_score"].values), nan=-1.0).max(axis=-1)
+    farthest = experts.isel(expert=xr.DataArray(distance.argmax(axis=1), dims=("layer", "component")))
+    counts = matrices_present(experts).sum(axis=1)
+    differing = (experts["q_value"].values < level).any(axis=-1).sum(axis=1)
+    there = counts > 0
+    flat = _rows(farthest, "component", there)
+    columns = _of_matrices(farthest, flat, there)
+    place = [column.title for column in columns].index("component") + 1
+    columns[place:place] = [
+        Column("experts", counts[there].tolist()),
+        Column("differ", differing[there].tolist(), tip=f"experts with q < {level:g} on some statistic"),
+        Column("farthest", flat["expert"].values.tolist(), tip="the expert with the largest |z| of all statistics"),
+    ]
+    texts = _score_texts(flat, matrix_p_value_floors(experts))
+    caption = "The experts of every layer: how many differ from independent Gaussian elements, and the farthest of them"
+    label = "only layers with an expert that differs"
+    return ScoreTable("experts-table", caption, columns, texts, (differing[there] > 0).tolist(), label, first)
+
+
+def _of_matrices(matrices: xr.Dataset, flat: xr.Dataset, there: Bool[np.ndarray, "layer component"]) -> list[Column]:
+    """Where each matrix of a table is, what it is, and the facts of its spectrum where these are known."""
     shape = [
         "–" if np.isnan(rows) else f"{int(rows)} × {int(columns)}"
         for rows, columns in zip(flat["n_rows"].values, flat["n_columns"].values, strict=True)
@@ -252,8 +284,4 @@ def matrices_table(matrices: xr.Dataset, level: float, first: str) -> ScoreTable
                 tip="largest distance of the spectrum's distribution function from Marchenko–Pastur's",
             ),
         ]
-    flagged = np.asarray((flat["q_value"].values < level).any(axis=-1))
-    caption = "Every weight matrix against independent Gaussian elements, one statistic of your choice"
-    label = f"only matrices with q < {level:g} on some statistic"
-    texts = _score_texts(flat, matrix_p_value_floors(matrices))
-    return ScoreTable("matrices-table", caption, columns, texts, flagged.tolist(), label, first)
+    return columns

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from functools import cache
 
 import numpy as np
@@ -9,17 +10,18 @@ import xarray as xr
 from jaxtyping import Float
 
 from rmtbase.laws import gaussian_sample_statistic, marchenko_pastur
-from rmtbase.linalg import matrix_singular_values
-from rmtbase.models import WeightMatrices
+from rmtbase.linalg import appended_rows, matrix_singular_values
+from rmtbase.models import MatrixName, Place
 from rmtbase.nulls import EDGE_LEVEL, SMALLEST_P_VALUE
 from rmtbase.scoring._find_null import DRAWS_PER_TEST
 from rmtbase.scoring._heads import layer_coordinates
 from rmtbase.statistics import (
     ELEMENT_STATISTICS,
+    CentralSums,
     ExtremeMoments,
     benjamini_hochberg,
     drawn_moments,
-    element_moments,
+    element_sums,
     get_statistic,
     inverse_moment_order,
     moment_order,
@@ -27,7 +29,7 @@ from rmtbase.statistics import (
     normal_score,
     spectral_statistics,
 )
-from rmtbase.tables import SCORES_SCHEMA, describe, matrices_present
+from rmtbase.tables import SCORES_SCHEMA, describe, experts_schema, matrices_present
 
 MATRIX_MODES = ("none", "elements", "spectra")
 
@@ -50,43 +52,63 @@ _NULL_DRAWS = 5_000
 
 
 class MatrixScorer:
-    """Scores matrices one at a time, then gives the ``/matrices`` dataset.
+    """Scores matrices one at a time, then gives the dataset ``/matrices``, or of experts ``/experts``.
 
     The null is i.i.d. Gaussian elements with the matrix's own standard deviation. Element-wise statistics have
     analytic nulls; the spectrum's is simulated once per shape from its exact bidiagonal form.
     """
 
-    def __init__(self, model: WeightMatrices, spectra: bool, seed: int) -> None:
-        self.layers, self.components, self.spectra, self.seed = model.layers, model.components, spectra, seed
-        held = [model.has(layer, name) for layer in range(len(self.layers)) for name in self.components]
-        self.draws = _null_draws(sum(held))
+    def __init__(self, names: Sequence[MatrixName], spectra: bool, seed: int) -> None:
+        self.names, self.spectra, self.seed = names, spectra, seed
+        self.draws = _null_draws(len(names))
         self.statistics = ELEMENT_STATISTICS + (MATRIX_SPECTRAL_STATISTICS if spectra else ())
         self.constant: list[str] = []
         self._facts = _FACTS + (_SPECTRAL_FACTS if spectra else ())
-        shape = len(self.layers), len(self.components)
+        experts = sorted({name.expert for name in names if name.expert is not None})
+        self._axes = {
+            "layer": _in_order([name.place for name in names]),
+            **({"expert": experts} if experts else {}),
+            "component": list(dict.fromkeys(name.component for name in names)),
+        }
+        shape = tuple(map(len, self._axes.values()))
         self._score_values = np.full((*shape, len(self.statistics), len(_FIELDS)), np.nan)
         self._fact_values = np.full((*shape, len(self._facts)), np.nan)
 
-    def add(self, layer: int, component: str, matrix: Float[np.ndarray, "row column"]) -> None:
-        """Score one matrix (rows = outputs) of a layer, by its index. A constant matrix has no shape: NaN."""
-        moments = element_moments(matrix)
+    def add(self, name: MatrixName, blocks: Iterable[Float[np.ndarray, "row column"]], shape: tuple[int, int]) -> None:
+        """Score one matrix, given in blocks of rows, or of the rows of its transpose. A constant one has no shape: NaN.
+
+        One block, some four times as much as its width squared, and of the spectrum's solver as much again are held.
+
+        Args:
+            name: one of the names.
+            blocks: all of its elements, in order.
+            shape: (outputs, inputs).
+        """
+        sums: CentralSums | None = None
+        triangle: Float[np.ndarray, "row column"] | None = None
+        for block in blocks:
+            own = element_sums(block)
+            sums = own if sums is None else sums.merged(own)
+            if self.spectra:
+                triangle = appended_rows(triangle, block)
+        assert sums is not None
+        moments = sums.moments()
         if moments.std == 0:
-            self.constant.append(
-                f"{self.layers[layer]} {component}: constant, so the matrix has no shape and is not scored"
-            )
+            self.constant.append(f"{name}: constant, so the matrix has no shape and is not scored")
         observed = {
             "mean": moments.mean / moments.std if moments.std > 0 else np.nan,
             "skewness": moments.skewness,
             "excess_kurtosis": moments.excess_kurtosis,
             "largest_magnitude": moments.largest_magnitude,
         }
-        rows = [self._element(name, observed[name], moments.count) for name in ELEMENT_STATISTICS]
-        facts: tuple[float, ...] = (moments.std, *matrix.shape)
-        if self.spectra:
-            spectrum, outliers = self._spectrum(matrix)
+        rows = [self._element(one, observed[one], moments.count) for one in ELEMENT_STATISTICS]
+        facts: tuple[float, ...] = (moments.std, *shape)
+        if triangle is not None:
+            spectrum, outliers = self._spectrum(matrix_singular_values(triangle), shape)
             rows += spectrum
             facts += outliers
-        place = layer, self.components.index(component)
+        of_name = {"layer": name.place, "expert": name.expert, "component": name.component}
+        place = tuple(held.index(of_name[axis]) for axis, held in self._axes.items())
         self._score_values[place], self._fact_values[place] = rows, facts
 
     @staticmethod
@@ -96,16 +118,17 @@ class MatrixScorer:
         p_value = float(np.maximum(law.p_value(observed), SMALLEST_P_VALUE))
         return observed, mean, std, (observed - mean) / std, p_value
 
-    def _spectrum(self, matrix: Float[np.ndarray, "row column"]) -> tuple[list[tuple[float, ...]], tuple[float, ...]]:
-        rank, long = min(matrix.shape), max(matrix.shape)
-        values = matrix_singular_values(matrix.astype(np.float64))
+    def _spectrum(
+        self, values: Float[np.ndarray, " rank"], shape: tuple[int, int]
+    ) -> tuple[list[tuple[float, ...]], tuple[float, ...]]:
+        rank, long = min(shape), max(shape)
         if values[0] == 0:
             return [(np.nan,) * len(_FIELDS)] * len(MATRIX_SPECTRAL_STATISTICS), (0.0, 0.0, np.nan)
         # At σ̂ = 1, where Σλ = m n, and per long dimension, so that the bulk lies between (1 ± √(r/N))².
         standard = values / np.sqrt((values**2).sum() / rank)
         observed = spectral_statistics(standard, MATRIX_SPECTRAL_STATISTICS)
         null = matrix_null(long, rank, self.draws, self.seed)
-        extremes, rows = ExtremeMoments(smallest=inverse_moment_order(matrix.shape)), []
+        extremes, rows = ExtremeMoments(smallest=inverse_moment_order(shape)), []
         for name, value in zip(MATRIX_SPECTRAL_STATISTICS, observed, strict=True):
             sample, order = null[name], moment_order(get_statistic(name), extremes, rank)
             mean, std = drawn_moments(sample.mean(), sample.std(ddof=1), order)
@@ -124,17 +147,22 @@ class MatrixScorer:
     def dataset(self) -> xr.Dataset:
         """The scores of all the matrices added, with q-values over all of them, each statistic by itself.
 
-        NaN where a layer lacks a component.
+        NaN where a layer lacks a component, or an expert.
         """
-        dims, scores = ("layer", "component", "statistic"), self._score_values
+        dims, scores = (*self._axes, "statistic"), self._score_values
         variables: dict[str, tuple] = {name: (dims, scores[..., k]) for k, name in enumerate(_FIELDS)}
         p_value = np.moveaxis(scores[..., _FIELDS.index("p_value")], -1, 0)
         variables["q_value"] = dims, np.stack([benjamini_hochberg(one) for one in p_value], axis=-1)
-        variables |= {name: (dims[:2], self._fact_values[..., k]) for k, name in enumerate(self._facts)}
-        names = {"component": list(self.components), "statistic": list(self.statistics)}
-        dataset = xr.Dataset(variables, coords=layer_coordinates(self.layers) | names)
-        schema = SCORES_SCHEMA["matrices"] | (SCORES_SCHEMA["spectra"] if self.spectra else {})
-        return describe(dataset, schema)
+        variables |= {name: (dims[:-1], self._fact_values[..., k]) for k, name in enumerate(self._facts)}
+        names = {axis: self._axes[axis] for axis in dims[1:-1]} | {"statistic": list(self.statistics)}
+        dataset = xr.Dataset(variables, coords=layer_coordinates(self._axes["layer"]) | names)
+        of_matrices = SCORES_SCHEMA["matrices"] | (SCORES_SCHEMA["spectra"] if self.spectra else {})
+        return describe(dataset, experts_schema(self.spectra) if "expert" in self._axes else of_matrices)
+
+
+def _in_order(places: Iterable[Place]) -> list[Place]:
+    """Each once: what lies outside the layers first, then as they come."""
+    return sorted(dict.fromkeys(places), key=lambda place: place.layer >= 0)
 
 
 @cache
@@ -158,7 +186,7 @@ def matrix_null(long: int, rank: int, draws: int, seed: int) -> dict[str, Float[
 
 
 def matrix_p_value_floors(matrices: xr.Dataset) -> dict[str, float]:
-    """The smallest p-value of each statistic of a ``/matrices`` dataset: of its law, or of the draws of its null."""
+    """The smallest p-value of each statistic of ``/matrices`` or ``/experts``: of its law, or of its null's draws."""
     draws = _null_draws(int(matrices_present(matrices).sum()))
     floors: dict[str, float] = dict.fromkeys(MATRIX_SPECTRAL_STATISTICS, 2 / (draws + 1))
     return floors | dict.fromkeys(ELEMENT_STATISTICS, SMALLEST_P_VALUE)

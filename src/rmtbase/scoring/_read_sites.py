@@ -14,7 +14,7 @@ from jaxtyping import Bool, Float
 
 from rmtbase.errors import ParameterError
 from rmtbase.linalg import available_cores, core_of_triangles, core_singular_values, triangles
-from rmtbase.models import WeightMatrices
+from rmtbase.models import MatrixName, WeightMatrices
 from rmtbase.progress import Progress
 from rmtbase.scoring._matrices import MatrixScorer
 from rmtbase.tables import CIRCUITS, Circuit, Factor
@@ -112,7 +112,8 @@ def read_sites(
             if scorer is not None:
                 for component in model.components:
                     if model.has(layer, component):
-                        scorer.add(layer, component, model.matrix(layer, component))
+                        matrix = model.matrix(layer, component)
+                        scorer.add(MatrixName(place, component), [matrix], matrix.shape)
             advance(1)
         warned.result()
     return found, ways

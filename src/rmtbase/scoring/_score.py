@@ -22,7 +22,8 @@ from rmtbase.scoring._find_null import Wanted, find_null, require_null_name
 from rmtbase.scoring._head_factors import head_dims, head_sigmas
 from rmtbase.scoring._heads import Block, circuit_attributes, heads_dataset, null_dataset
 from rmtbase.scoring._initialization import initialization_note
-from rmtbase.scoring._matrices import MATRIX_MODES, MatrixScorer
+from rmtbase.scoring._matrices import MATRIX_MODES
+from rmtbase.scoring._read_matrices import LAYERS, MatrixScores, require_components
 from rmtbase.scoring._read_sites import SiteSpectra, read_factors, read_sites, require_circuits, sites_of
 from rmtbase.shown import shown
 from rmtbase.tables import SCHEMA_VERSION, Circuit, provenance, software_version
@@ -44,6 +45,7 @@ def score(
     progress: Progress = SILENT,
     *,
     circuits: Sequence[str] = ("qk",),
+    components: Sequence[str] = (LAYERS,),
     family: str | None = None,
     config: Any = None,
     name: str | None = None,
@@ -73,6 +75,10 @@ def score(
         circuits: what to score of each head: ``"qk"``, W_QK = W_QᵀW_K, which always is; ``"ov"``, W_OV = W_OᵀW_V with
             W_O (d_value, d_output) the head's own part, what it writes of what it reads; ``"query"``, ``"key"``,
             ``"value"``, ``"output"``, each of its matrices by itself, of keys and values one for each key head.
+        components: which whole matrices, where some are wanted: ``"layers"``, those of attention, MLPs, shared experts
+            and routers; ``"embeddings"``, W_E, W_pos and W_U, in ``/matrices`` at layer -1, an unembedding that is the
+            embedding once; ``"experts"``, those of each expert of a mixture, in ``/experts``; ``"all"`` that there are.
+            Experts are most of a mixture's weights, and embeddings the largest of its matrices: each takes its time.
         family: of a model in memory, how its tensors are laid out: ``"gpt2"``, say. A module of transformers says so.
         config: of a model in memory, its number of heads: ``{"n_head": 12}``. A module of transformers says so.
         name: what to call a model in memory.
@@ -101,7 +107,8 @@ def score(
     if isinstance(model, Model) or not isinstance(model, WeightMatrices):
         model = open_model(model, revision, family=family, config=config, name=name, fold=fold)
         model = model.prove() if require_flag("proof", proof) else model
-    return _scores_tree(model, "rmtbase.score", baseline, null, matrices, circuits, draws, seed, progress)
+    wanted = () if matrices == "none" else require_components(model, components)
+    return _scores_tree(model, "rmtbase.score", baseline, null, matrices, circuits, wanted, draws, seed, progress)
 
 
 def score_heads(
@@ -168,7 +175,10 @@ def score_heads(
     """
     _require_modes(null, matrices)
     arrays = ArrayModel.of(w_q, w_k, model, revision)
-    return _scores_tree(arrays, "rmtbase.score_heads", baseline, null, matrices, circuits, draws, seed, progress)
+    wanted = () if matrices == "none" else (LAYERS,)
+    return _scores_tree(
+        arrays, "rmtbase.score_heads", baseline, null, matrices, circuits, wanted, draws, seed, progress
+    )
 
 
 def _require_modes(null: str, matrices: str) -> None:
@@ -184,6 +194,7 @@ def _scores_tree(
     null: str,
     matrices: str,
     circuits: Sequence[str],
+    components: Sequence[str],
     draws: int | None,
     seed: int,
     progress: Progress,
@@ -196,13 +207,14 @@ def _scores_tree(
         shape: find_null(null, baseline, Wanted(shape, n_heads, draws, seed, progress))
         for shape in dict.fromkeys(one.null for blocks in blocks_of.values() for one in blocks)
     }
-    scorer = None if matrices == "none" else MatrixScorer(model, matrices == "spectra", seed)
+    whole = MatrixScores(model, components, matrices == "spectra", seed)
     with single_threaded_blas():  # with more the last bits would be those of the machine's cores
-        spectra, ways = read_sites(model, wanted, scorer, progress)
-        warnings = [*model.warnings, *_zero_heads(model, spectra), *([] if scorer is None else scorer.constant)]
-        of_matrices = None if scorer is None else scorer.dataset()
-        drawn = None if of_matrices is None or null != "gaussian" else initialization_note(of_matrices)
-        notes = model.notes if drawn is None else (*model.notes, drawn)
+        spectra, ways = read_sites(model, wanted, whole.layers, progress)
+        whole.read(progress)
+        warnings = [*model.warnings, *_zero_heads(model, spectra), *whole.constant]
+        of_matrices = whole.datasets()
+        drawn = initialization_note(of_matrices["/matrices"]) if null == "gaussian" and whole.layers else None
+        notes = (*model.notes, *whole.notes, *([] if drawn is None else [drawn]))
         for line in (*notes, *warnings):
             progress.note(line)
         scored = {
@@ -217,10 +229,8 @@ def _scores_tree(
         place = "" if circuit.name == "qk" else f"/circuits/{circuit.name}"
         groups[f"{place}/heads"] = heads_dataset(circuit, model.sites, blocks)
         groups[f"{place}/null"] = null_dataset(circuit, model.sites, blocks)
-    if of_matrices is not None:
-        groups["/matrices"] = of_matrices
-    tree = xr.DataTree.from_dict(groups)
-    tree.attrs = _attributes(model, function, scored, matrices, notes, warnings, ways)
+    tree = xr.DataTree.from_dict(groups | of_matrices)
+    tree.attrs = _attributes(model, function, scored, matrices, components, notes, warnings, ways)
     for circuit in wanted[1:]:
         facts = circuit_attributes(circuit, model.sites, scored[circuit])
         tree["circuits"][circuit.name].attrs = {"circuit": circuit.name, **facts}
@@ -314,6 +324,7 @@ def _attributes(
     function: str,
     scored: Mapping[Circuit, Sequence[Block]],
     matrices: str,
+    components: Sequence[str],
     notes: tuple[str, ...],
     warnings: list[str],
     ways: dict[str, int],
@@ -331,6 +342,8 @@ def _attributes(
         "null_draws": facts.get("null_draws"),
         "null_source": facts["table"],
     }
+    if components and tuple(components) != (LAYERS,):
+        call["components"] = list(components)
     if further:
         call["circuits"] = [circuit.name for circuit in scored]
     weights = {"architecture": model.architecture, "query_key_sha256": model.fingerprint(), "factorised": ways}

@@ -1,7 +1,13 @@
 """Statistics: a spectrum, a matrix's elements, or a sample → numbers. One registry; every name has one meaning."""
 
 from rmtbase.statistics._element_sketch import ElementSketch, element_sketch
-from rmtbase.statistics._elements import ELEMENT_STATISTICS, CentralSums, ElementMoments, element_moments
+from rmtbase.statistics._elements import (
+    ELEMENT_STATISTICS,
+    CentralSums,
+    ElementMoments,
+    element_moments,
+    element_sums,
+)
 from rmtbase.statistics._entropy import (
     histogram_entropy,
     histogram_kl,
@@ -58,6 +64,7 @@ __all__ = [
     "eigenvalue_moment_orders",
     "element_moments",
     "element_sketch",
+    "element_sums",
     "fit_logistic",
     "fit_normal",
     "fit_student_t",

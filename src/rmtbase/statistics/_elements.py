@@ -144,8 +144,13 @@ def element_moments(matrix: ArrayLike) -> ElementMoments:
     Raises:
         ParameterError: no element at all, masked ones, or a dtype that is not real.
     """
+    return element_sums(matrix).moments()
+
+
+def element_sums(matrix: ArrayLike) -> CentralSums:
+    """What the moments of a matrix need, so that they can be merged with those of others. Raises as they do."""
     flat = require_real_array("matrix", matrix).reshape(-1)
     if not flat.size:
         raise ParameterError("matrix", "no element", "at least one")
     blocks = (flat[start : start + BLOCK].astype(np.float64) for start in range(0, flat.size, BLOCK))
-    return reduce(CentralSums.merged, map(central_sums, blocks)).moments()
+    return reduce(CentralSums.merged, map(central_sums, blocks))

@@ -33,7 +33,14 @@ from rmtbase.tables._schema import (
     baseline_shapes,
     describe,
 )
-from rmtbase.tables._scores_schema import SCORES_SCHEMA, heads_schema, null_method, null_schema, own_null_schema
+from rmtbase.tables._scores_schema import (
+    SCORES_SCHEMA,
+    experts_schema,
+    heads_schema,
+    null_method,
+    null_schema,
+    own_null_schema,
+)
 from rmtbase.tables._writing import is_temporary, require_same_kind, require_writable, sweep, write_bytes, write_table
 
 __all__ = [
@@ -55,6 +62,7 @@ __all__ = [
     "baseline_shapes",
     "circuit_of",
     "describe",
+    "experts_schema",
     "heads_present",
     "heads_schema",
     "is_temporary",

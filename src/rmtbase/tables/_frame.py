@@ -15,7 +15,7 @@ from rmtbase.tables._layers import heads_present, matrices_present
 if TYPE_CHECKING:
     import pandas as pd
 
-_OF_A_ROW = ("case", "layer", "head", "component", "statistic")
+_OF_A_ROW = ("case", "layer", "head", "expert", "component", "statistic")
 _WORDS = ("symbol", "formula", "convention", "scaling")  # of the statistic alone; its name says which
 
 
@@ -23,15 +23,16 @@ def to_pandas(table: xr.Dataset | xr.DataTree, group: str = "heads") -> pd.DataF
     """A table or scores tree as a tidy frame.
 
     A row is one (case, statistic) of a baseline, spectra or elements table; one (layer, head, statistic) of the heads
-    of a scores tree, (layer, component, statistic) of its matrices; one (layer, component) of effective depths. The
-    columns are those of its place, then every coordinate and variable that has one value of it or of a part of it:
-    ``d_model``, ``stack`` and ``omnibus_p_value`` come again in each row. A quantile is one column for each
-    probability, ``quantile_0.5`` say. Draws, densities and eigenvalues have other dimensions and are left out.
+    of a scores tree, (layer, component, statistic) of its matrices, (layer, expert, component, statistic) of those of
+    experts; one (layer, component) of effective depths. The columns are those of its place, then every coordinate and
+    variable that has one value of it or of a part of it: ``d_model``, ``stack`` and ``omnibus_p_value`` come again in
+    each row. A quantile is one column for each probability, ``quantile_0.5`` say. Draws, densities and eigenvalues have
+    other dimensions and are left out.
 
     Args:
         table: of any kind, as made or opened.
-        group: of a tree: ``"heads"`` or ``"matrices"``; or a further circuit that was scored, ``"ov"`` say, of whose
-            heads a row then is.
+        group: of a tree: ``"heads"``, ``"matrices"`` or ``"experts"``; or a further circuit that was scored, ``"ov"``
+            say, of whose heads a row then is.
 
     Raises:
         ParameterError: a tree without that group; a dataset without any of the dimensions of a row.
@@ -63,13 +64,13 @@ def _present(dataset: xr.Dataset, rows: list[str]) -> Bool[np.ndarray, " row"]:
     """Which rows are heads or matrices that the model has: where layers differ the others are padding."""
     there = np.ones([dataset.sizes[dim] for dim in rows], dtype=bool)
     of_layers = heads_present if rows[:2] == ["layer", "head"] else matrices_present
-    if rows[0] == "layer" and len(rows) == 3:
-        there &= of_layers(dataset)[:, :, None]
+    if rows[0] == "layer" and len(rows) > 2:
+        there &= of_layers(dataset)[..., None]
     return there.ravel()
 
 
 def _group(tree: xr.DataTree, name: str) -> xr.Dataset:
-    there = [group for group in ("heads", "matrices") if group in tree.children]
+    there = [group for group in ("heads", "matrices", "experts") if group in tree.children]
     circuits = tree.children["circuits"].children if "circuits" in tree.children else {}
     there += [circuit for circuit in CIRCUITS if circuit in circuits]
     if name in circuits:

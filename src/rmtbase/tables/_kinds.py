@@ -138,7 +138,12 @@ KINDS: dict[str, Kind] = {
         ),
         Kind(
             "scores",
-            {"": {}, **_HEADS, "/matrices": SCORES_SCHEMA["matrices"] | SCORES_SCHEMA["spectra"]},
+            {
+                "": {},
+                **_HEADS,
+                "/matrices": SCORES_SCHEMA["matrices"] | SCORES_SCHEMA["spectra"],
+                "/experts": SCORES_SCHEMA["experts"],
+            },
             _EVERY | dict.fromkeys(("model", "family", "null", "table"), TEXT),
             {
                 **_NORMALIZATION,
@@ -147,7 +152,7 @@ KINDS: dict[str, Kind] = {
                 "n_layers": SIZE,
                 "revision": TEXT,
             },
-            frozenset({"/matrices", *_HEADS} - {"/heads", "/null"}),
+            frozenset({"/matrices", "/experts", *_HEADS} - {"/heads", "/null"}),
             scores_relations=(circuits_whole, sizes_known, heads_padded, shapes_fit),
         ),
         Kind(

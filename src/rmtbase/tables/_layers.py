@@ -8,11 +8,17 @@ from jaxtyping import Bool
 
 from rmtbase.tables._circuits import circuit_of
 
+OUTSIDE = "outside the layers"
+"""Where the embeddings of a model are, in words: their layer is -1."""
+
 
 def layer_names(dataset: xr.Dataset) -> list[str]:
     """Each layer of a group in words, with its stack where a model has several: ``decoder layer 3``, or ``layer 3``."""
     numbers, stacks = layer_numbers(dataset), layer_stacks(dataset)
-    return [f"{stack} layer {number}".lstrip() for stack, number in zip(stacks, numbers, strict=True)]
+    return [
+        f"{stack} layer {number}".lstrip() if number >= 0 else stack or OUTSIDE
+        for stack, number in zip(stacks, numbers, strict=True)
+    ]
 
 
 def layer_numbers(dataset: xr.Dataset) -> list[int]:
@@ -35,9 +41,9 @@ def heads_present(heads: xr.Dataset) -> Bool[np.ndarray, "layer head"]:
     return sigma.notnull().transpose("layer", "head").values
 
 
-def matrices_present(matrices: xr.Dataset) -> Bool[np.ndarray, "layer component"]:
-    """Which (layer, component) are matrices of the model: not every layer has all components."""
-    return matrices["n_rows"].notnull().transpose("layer", "component").values
+def matrices_present(matrices: xr.Dataset) -> Bool[np.ndarray, "layer *expert component"]:
+    """Which (layer, component), or (layer, expert, component), are matrices: not every layer has all components."""
+    return matrices["n_rows"].notnull().transpose("layer", ..., "component").values
 
 
 def shapes_of(scores: xr.DataTree) -> list[tuple[int, ...]]:

@@ -326,6 +326,7 @@ COORDINATES: dict[str, Variable] = {
     "statistic": Variable(("statistic",), "statistic", NAMES),
     "probability": Variable(("probability",), "probability of the quantile", LEVELS),
     "component": Variable(("component",), "weight matrix", NAMES),
+    "expert": Variable(("expert",), "expert of a mixture", PLACES),
     "depth": Variable(("depth",), "depth of the residual path", RANKS),
     "rank": Variable(("rank",), "rank, counted from the end", RANKS),
     "index": Variable(("index",), "place of the eigenvalue, from the largest, which is 0", PLACES),

@@ -160,8 +160,7 @@ def _raw(circuit: Circuit) -> str:
     return "raw product" if len(circuit.factors) > 1 else "raw matrix"
 
 
-SCORES_SCHEMA: dict[str, dict[str, Variable]] = {
-    "heads": heads_schema(QK),
+_MATRICES: dict[str, dict[str, Variable]] = {
     "matrices": {
         "observed": Variable(_MATRIX_STATISTIC, "observed value"),
         "null_mean": Variable(_MATRIX_STATISTIC, "mean of the null; NaN where it is infinite"),
@@ -191,13 +190,29 @@ SCORES_SCHEMA: dict[str, dict[str, Variable]] = {
             part="spectra",
         ),
     },
+}
+
+
+def experts_schema(spectra: bool = True) -> dict[str, Variable]:
+    """The variables of ``/experts``: those of ``/matrices``, with or without spectra, of each expert of a layer."""
+    of_matrices = _MATRICES["matrices"] | (_MATRICES["spectra"] if spectra else {})
+    of_experts = {name: replace(one, dims=("layer", "expert", *one.dims[1:])) for name, one in of_matrices.items()}
+    words = "Benjamini-Hochberg q-value over all matrices of experts, each statistic by itself"
+    return of_experts | {"q_value": replace(of_experts["q_value"], long_name=words)}
+
+
+SCORES_SCHEMA: dict[str, dict[str, Variable]] = {
+    "heads": heads_schema(QK),
+    **_MATRICES,
+    "experts": experts_schema(),
     "null": null_schema(QK),
     "own_null": own_null_schema(QK),
 }
 """The variables of each group of a scores file, those of heads as they are of W_QK in a model of one shape: further
 circuits (:data:`rmtbase.tables.CIRCUITS`) have groups of the same kind, ``/circuits/ov/heads`` say. ``spectra`` are
-further variables of ``/matrices``, present where asked for; ``own_null`` stands in the place of ``null`` where each
-head has a null of its own (``null_method`` is ``"resampled"``); all else is always there."""
+further variables of ``/matrices``, present where asked for; ``experts`` are those of ``/experts``, with spectra or
+without, which is there where experts were scored; ``own_null`` stands in the place of ``null`` where each head has a
+null of its own (``null_method`` is ``"resampled"``); all else is always there."""
 
 
 def null_method(attributes: Mapping[Any, Any]) -> str:

@@ -1,0 +1,322 @@
+"""MLPs, mixtures of experts and their routers: found in the layers of a model by names and shapes, without torch.
+
+A *spelling* is how the modules of one habit name the matrices of y = W_out (act(W_gate x) ∘ W_in x). A module is an MLP
+if its matrices have the names of a spelling, all of them and no others, and the shapes
+
+    W_in, W_gate: (d_ff, d_model)        W_out: (d_model, d_ff)
+
+for the width d_model of the layer's residual stream, whatever its d_ff, which may change from layer to layer. A W_in of
+2 d_ff rows is W_gate and W_in in one tensor. The experts of a layer are such modules with a number each, or stacks
+(experts, …) of their matrices, stored as (outputs, inputs) or as (inputs, outputs), which of the two the shapes of W_in
+and W_out tell together. What has the name of an MLP and other shapes, or a second MLP of a layer, or gate and inputs in
+one tensor in an order that was not proved for the type, is told in a note and not read.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rmtbase.models._checkpoint import Checkpoint
+from rmtbase.models._expressions import Expression, Rows, Tensor
+from rmtbase.models._sites import MatrixName, Part, Place, Site
+from rmtbase.shown import quoted
+
+_SPELLINGS: tuple[tuple[str | None, str, str], ...] = (  # gate, in, out
+    ("gate_proj", "up_proj", "down_proj"),
+    ("w1", "w3", "w2"),
+    ("fc1", "fc3", "fc2"),
+    ("wi_0", "wi_1", "wo"),
+    (None, "up_proj", "down_proj"),
+    (None, "gate_up_proj", "down_proj"),
+    (None, "input_linear", "output_linear"),
+    (None, "fc1", "fc2"),
+    (None, "wi", "wo"),
+)
+_FUSED = ("gate_up_proj", "input_linear", "fc1")  # W_in of these may be W_gate and W_in
+_EXPERT = re.compile(r"(?P<of>(?:.*\.)?experts)\.(?:expert_)?(?P<number>\d{1,6})")
+_SHARED = re.compile(r"shared_experts?|share_expert|shared_mlp|shared_moe")
+_ROUTER = re.compile(r"(?:.*\.)?(?:gate|router)(?:\..+)?")
+_ALTERNATING = frozenset({"gpt_oss"})
+"""Types in which the rows of W_gate and W_in alternate where both are in one tensor."""
+_GATE_FIRST = frozenset(
+    [
+        *("afmoe", "aria_text", "axk1", "axk2", "beam", "cohere2_moe", "deepseek_v2", "deepseek_v3"),
+        *("deepseek_v32", "deepseek_v4", "dots3_note_text", "ernie4_5_moe", "exaone_moe", "flex_olmo", "flint"),
+        *("glm4_moe", "glm4_moe_lite", "glm_moe_dsa", "granitemoe", "granitemoe_swa", "granitemoeshared"),
+        *("hunyuan_v1_moe", "hy_v3", "hy_v4", "kolibri1", "llama4_text", "mellum", "mimo_v2_flash", "minimax"),
+        *("minimax_m2", "minimax_m3_vl_text", "mixtral", "olmoe", "openai_privacy_filter", "phimoe"),
+        *("qwen2_moe", "qwen3_5_moe_text", "qwen3_moe", "qwen3_next", "qwen3_omni_moe_text"),
+        *("qwen3_vl_moe_text", "solar_open"),
+    ]
+)
+"""Types in which W_gate stands above W_in where both are in one tensor; proved for each."""
+
+
+@dataclass(frozen=True)
+class _Layer:
+    """The matrices of one layer, all but its attention's: by module and name, each with its name in the checkpoint."""
+
+    place: Place
+    d_model: int
+    modules: Mapping[str, Mapping[str, str]]
+
+
+@dataclass(frozen=True)
+class _Module:
+    """What the matrices of one MLP, or of a stack of experts, are.
+
+    Attributes:
+        names: of the tensors: of the gate, or None where there is none of its own; of W_in; of W_out.
+        transposed: stored as (inputs, outputs).
+        fused: whether the tensor of W_in holds the gate too.
+        d_ff: rows of W_in.
+        n_experts: of a stack.
+    """
+
+    names: tuple[str | None, str, str]
+    transposed: bool
+    fused: bool
+    d_ff: int
+    n_experts: int | None
+
+    def matrices(self, kind: str, alternating: bool, index: int | None = None) -> dict[str, Expression]:
+        """Its matrices as expressions: ``KIND_in``, ``KIND_gate`` where it has one, ``KIND_out``."""
+        gate, *in_out = (None if name is None else Tensor(name, self.transposed, index) for name in self.names)
+        into, out = in_out
+        assert into is not None and out is not None
+        held: dict[str, Expression] = {f"{kind}_in": into, f"{kind}_out": out}
+        if self.fused:
+            step, size = (2, 2 * self.d_ff) if alternating else (1, self.d_ff)
+            start = 1 if alternating else self.d_ff
+            held[f"{kind}_gate"] = Rows(into, ((0, size, step),))
+            held[f"{kind}_in"] = Rows(into, ((start, 2 * self.d_ff, step),))
+        elif gate is not None:
+            held[f"{kind}_gate"] = gate
+        return {name: held[name] for name in (f"{kind}_in", f"{kind}_gate", f"{kind}_out") if name in held}
+
+
+@dataclass(frozen=True)
+class FeedForward:
+    """What is found in the layers beside attention.
+
+    Attributes:
+        layers: by place the matrices of its MLP, of its router, and of the experts that every token goes through.
+        experts: those of each expert; their notes are told with them.
+        notes: what of ``layers`` is there and not read, and why.
+    """
+
+    layers: Mapping[Place, Mapping[str, Expression]]
+    experts: Part
+    notes: tuple[str, ...]
+
+
+def find_feed_forward(
+    sites: Sequence[Site],
+    checkpoint: Checkpoint,
+    config: Mapping[str, Any],
+    used: Collection[str],
+    types: frozenset[str],
+) -> FeedForward:
+    """The MLPs, experts and routers of the layers that the sites are in, and of those between without attention.
+
+    Args:
+        sites: of the model.
+        checkpoint: its tensors, of which names and shapes alone are looked at.
+        config: of the model, which says how many experts there are.
+        used: the tensors that have been found already.
+        types: the model types of the configuration and of its parts.
+    """
+    finder = _Finder(checkpoint, config, types)
+    for layer in _layers(sites, checkpoint, used):
+        finder.read(layer)
+    notes = tuple(_joined(finder.left))
+    return FeedForward(finder.layers, Part(finder.experts, tuple(_joined(finder.experts_left))), notes)
+
+
+class _Finder:
+    """Reads one layer after the other."""
+
+    def __init__(self, checkpoint: Checkpoint, config: Mapping[str, Any], types: frozenset[str]) -> None:
+        self.checkpoint, self.types = checkpoint, types
+        self.alternating = bool(types & _ALTERNATING)
+        self.counts = set(_expert_counts(config))
+        self.layers: dict[Place, dict[str, Expression]] = {}
+        self.experts: dict[MatrixName, Expression] = {}
+        self.left: dict[str, list[Place]] = defaultdict(list)
+        self.experts_left: dict[str, list[Place]] = defaultdict(list)
+
+    def read(self, layer: _Layer) -> None:
+        """All of one layer."""
+        numbered: dict[str, dict[int, str]] = defaultdict(dict)
+        stacks, shared, plain = [], [], []
+        for path, names in layer.modules.items():
+            found = _EXPERT.fullmatch(path)
+            if found:
+                numbered[found["of"]][int(found["number"])] = path
+            elif any(map(_SHARED.fullmatch, path.split("."))):
+                shared.append(path)
+            elif "experts" in path.split(".") or (_spelling(names) and self._is_stacked(names)):
+                stacks.append(path)
+            else:
+                plain.append(path)
+        n_experts = self._experts(layer, numbered, stacks)
+        self._one(layer, shared, "shared_expert")
+        self._one(layer, plain, "mlp")
+        if n_experts is not None:
+            self._router(layer, n_experts, plain)
+
+    def _is_stacked(self, names: Mapping[str, str]) -> bool:
+        return all(len(self.checkpoint.shape(name)) == 3 for name in names.values())
+
+    def _one(self, layer: _Layer, paths: Sequence[str], kind: str) -> None:
+        """The only MLP of a kind that a layer has."""
+        spelled = [path for path in paths if _spelling(layer.modules[path])]
+        read = [self._module(layer, path) for path in spelled]
+        if len(spelled) == 1 and isinstance(read[0], _Module):
+            self.layers.setdefault(layer.place, {}).update(read[0].matrices(kind, self.alternating))
+        elif spelled:
+            reasons = [one for one in read if isinstance(one, str)]
+            why = reasons[0] if reasons else f"{len(spelled)} MLPs in a layer; expected one"
+            self.left[f"not read: {' and '.join(spelled)}: {why}"].append(layer.place)
+
+    def _experts(self, layer: _Layer, numbered: Mapping[str, Mapping[int, str]], stacks: Sequence[str]) -> int | None:
+        """The experts of a layer, and how many they are; None where there are none, or none are read."""
+        if len(numbered) + len(stacks) == 0:
+            return None
+        if len(numbered) + len(stacks) > 1:
+            paths = " and ".join((*numbered, *stacks))
+            self.experts_left[f"not read: {paths}: several mixtures in a layer; expected one"].append(layer.place)
+            return None
+        found: list[tuple[_Module, int | None]] = []
+        for path in stacks or [path for _, path in sorted(numbered[next(iter(numbered))].items())]:
+            module = self._module(layer, path)
+            if isinstance(module, str):
+                self.experts_left[f"not read: {path}: {module}"].append(layer.place)
+                return None
+            found += [(module, index) for index in (range(module.n_experts) if module.n_experts else (None,))]
+        path = stacks[0] if stacks else next(iter(numbered))
+        numbers = range(len(found)) if stacks else sorted(numbered[path])
+        if list(numbers) != list(range(len(found))) or len(found) not in self.counts:
+            why = f"{len(found)} experts, the last {max(numbers)}; expected as many as the configuration says"
+            self.experts_left[f"not read: {path}: {why}"].append(layer.place)
+            return None
+        each = [module.matrices("expert", self.alternating, index) for module, index in found]
+        if len({(tuple(one), module.d_ff) for one, (module, _) in zip(each, found, strict=True)}) > 1:
+            self.experts_left[f"not read: {path}: experts of several shapes"].append(layer.place)
+            return None
+        for component in each[0]:
+            for number, matrices in enumerate(each):
+                self.experts[MatrixName(layer.place, component, number)] = matrices[component]
+        return len(found)
+
+    def _router(self, layer: _Layer, n_experts: int, paths: Sequence[str]) -> None:
+        """W_r, (experts, d_model): the one matrix of that shape in a module called so."""
+        held = [
+            name
+            for path in paths
+            for word, name in layer.modules[path].items()
+            if _ROUTER.fullmatch(f"{path}.{word}" if path else word)
+            and self.checkpoint.shape(name) == (n_experts, layer.d_model)
+        ]
+        if len(held) == 1:
+            self.layers.setdefault(layer.place, {})["router"] = Tensor(held[0])
+        else:
+            found = f"{len(held)} matrices" if held else "no matrix"
+            self.left[f"not read: the router: {found} ({n_experts}, {layer.d_model}) called gate or router"].append(
+                layer.place
+            )
+
+    def _module(self, layer: _Layer, path: str) -> _Module | str:
+        """A module with the names and the shapes of an MLP; or why it is none."""
+        held, d, spelling = layer.modules[path], layer.d_model, _spelling(layer.modules[path])
+        if spelling is None:
+            return f"{', '.join(held)}; expected the matrices of an MLP"
+        gate, into, out = (None if word is None else held[word] for word in spelling)
+        assert into is not None and out is not None
+        shapes = {name: self.checkpoint.shape(name) for name in (gate, into, out) if name is not None}
+        stacked = {len(shape) for shape in shapes.values()} == {3}
+        sizes = {shape[0] for shape in shapes.values()} if stacked else set[int]()
+        fits = []
+        for transposed in (False, True) if stacked else (False,):
+            flat = {name: shape[1:] if stacked else shape for name, shape in shapes.items()}
+            turned = {name: shape[::-1] if transposed else shape for name, shape in flat.items()}
+            (d_model, d_ff), (rows, inputs) = (
+                (*turned[out], 0, 0)[:2],
+                (*turned[into], 0, 0)[:2],
+            )
+            times = rows // d_ff if d_ff and rows % d_ff == 0 else 0
+            fusable = gate is None and into.removesuffix(".weight").rsplit(".", 1)[-1] in _FUSED
+            agree = d_model == d == inputs and len(sizes) <= 1 and (gate is None or turned[gate] == turned[into])
+            if agree and times in ((1, 2) if fusable else (1,)):
+                fits.append(_Module((gate, into, out), transposed, times == 2, d_ff, *sizes or (None,)))
+        if len(fits) != 1:
+            found = ", ".join(f"{name.rsplit(path, 1)[-1].lstrip('.')} {shape}" for name, shape in shapes.items())
+            return f"{found}; expected (d_ff, {d}) and ({d}, d_ff)" + (", which may be either way" if fits else "")
+        if fits[0].fused and not self.types & (_ALTERNATING | _GATE_FIRST):
+            of = " or ".join(map(quoted, sorted(self.types)))
+            return f"gate and inputs are in one tensor, in an order that is not known of {of}"
+        return fits[0]
+
+
+def _spelling(held: Mapping[str, str]) -> tuple[str | None, str, str] | None:
+    """The spelling that a module's matrices have the names of."""
+    return next((one for one in _SPELLINGS if held.keys() == {word for word in one if word is not None}), None)
+
+
+def _layers(sites: Sequence[Site], checkpoint: Checkpoint, used: Collection[str]) -> Iterator[_Layer]:
+    """The layers that the sites are in, each once, and those between them, without the tensors that are used."""
+    stacks: dict[str, list[Site]] = defaultdict(list)
+    for site in sites:
+        stacks[site.place.stack].append(site)
+    seen: set[str] = set()
+    for stack, of_stack in stacks.items():
+        prefix = _prefix(of_stack)
+        widths = {site.d_query for site in of_stack}
+        if prefix is None or prefix in seen or len(widths) > 1:
+            continue
+        seen.add(prefix)
+        attention = {site.module for site in of_stack}
+        inside = re.compile(rf"{re.escape(prefix)}(?P<layer>\d{{1,6}})\.(?P<local>.+)", re.DOTALL)
+        modules: dict[int, dict[str, dict[str, str]]] = defaultdict(lambda: defaultdict(dict))
+        for name in checkpoint.names:
+            found = inside.fullmatch(name)
+            if not found or name in used or len(checkpoint.shape(name)) not in (2, 3):
+                continue
+            module, _, word = found["local"].removesuffix(".weight").rpartition(".")
+            if word.endswith("bias"):  # of a stack of experts, (experts, outputs)
+                continue
+            whole = f"{prefix}{found['layer']}.{module}"
+            if not any(whole == one or whole.startswith(f"{one}.") for one in attention):
+                modules[int(found["layer"])][module][word] = name
+        for number, held in sorted(modules.items()):
+            yield _Layer(Place(stack, number), min(widths), held)
+
+
+def _prefix(sites: Sequence[Site]) -> str | None:
+    """What stands in front of the number of the layer in the names of all sites, up to a dot."""
+    parts = [site.module.split(".") for site in sites]
+    for place in range(min(map(len, parts))):
+        numbers = [own[place] == str(site.place.layer) for own, site in zip(parts, sites, strict=True)]
+        before = {tuple(own[:place]) for own in parts}
+        if all(numbers) and len(before) == 1:
+            return "".join(f"{part}." for part in parts[0][:place])
+    return None
+
+
+def _expert_counts(config: Mapping[str, Any]) -> Iterator[int]:
+    """The numbers that the configuration gives under a name with experts in it."""
+    for key, value in config.items():
+        if isinstance(value, Mapping):
+            yield from _expert_counts(value)
+        elif "expert" in str(key):
+            yield from (one for one in (value if isinstance(value, list) else [value]) if type(one) is int)
+
+
+def _joined(left: Mapping[str, Sequence[Place]]) -> Iterator[str]:
+    """Notes, each with the layers that it holds for."""
+    for words, places in left.items():
+        yield f"{words} ({places[0]}" + (f" and {len(places) - 1} more)" if len(places) > 1 else ")")

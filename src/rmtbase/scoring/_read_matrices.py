@@ -1,0 +1,133 @@
+"""Which of a model's matrices are scored, and the reading of those that no layer's pass comes by."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import numpy as np
+import xarray as xr
+from jaxtyping import Float
+
+from rmtbase.errors import ParameterError
+from rmtbase.models import MatrixName, WeightMatrices
+from rmtbase.progress import Progress
+from rmtbase.scoring._matrices import MatrixScorer
+
+LAYERS, EMBEDDINGS, EXPERTS = "layers", "embeddings", "experts"
+COMPONENTS = (LAYERS, EMBEDDINGS, EXPERTS)
+ALL = "all"
+
+
+def require_components(model: WeightMatrices, wanted: Sequence[str] | str) -> tuple[str, ...]:
+    """The parts of those names in the order of :data:`COMPONENTS`; of ``"all"`` those that the model has.
+
+    Raises:
+        ParameterError: a name that is none, or a part that the model does not have.
+    """
+    names = [wanted] if isinstance(wanted, str) else list(wanted)
+    held = [LAYERS, *model.parts]
+    for name in names:
+        if name not in (*COMPONENTS, ALL):
+            raise ParameterError("components", name, f"some of {', '.join(COMPONENTS)}, or {ALL}")
+        if name not in (*held, ALL):
+            why = "".join(f"; {note}" for note in model.part_notes(name)[:1])
+            raise ParameterError("components", name, f"some of {', '.join(held)}, which is all that is read{why}")
+    if not names:
+        raise ParameterError("components", "nothing", f"some of {', '.join(COMPONENTS)}, or {ALL}")
+    return tuple(one for one in COMPONENTS if one in held and (one in names or ALL in names))
+
+
+class MatrixScores:
+    """The scores of a model's matrices: made part by part, then given as the groups of a scores file.
+
+    Attributes:
+        layers: takes the matrices of the layers, or None where these are not wanted.
+        notes: what is to be known of the other parts.
+    """
+
+    def __init__(self, model: WeightMatrices, parts: Sequence[str], spectra: bool, seed: int) -> None:
+        outside, self.notes = _distinct(model, model.parts[EMBEDDINGS]) if EMBEDDINGS in parts else ((), [])
+        of_layers = [*_of_layers(model)] if LAYERS in parts else []
+        self._model, self._outside = model, outside
+        self._experts = model.parts[EXPERTS] if EXPERTS in parts else ()
+        self._scorers = {
+            group: MatrixScorer(names, spectra, seed)
+            for group, names in {"/matrices": (*of_layers, *outside), "/experts": self._experts}.items()
+            if names
+        }
+        self.layers = self._scorers["/matrices"] if of_layers else None
+        self.notes += [note for part in parts for note in model.part_notes(part)]
+        if parts and EXPERTS in model.parts and EXPERTS not in parts:
+            count = len({(name.place, name.expert) for name in model.parts[EXPERTS]})
+            self.notes.append(f"{count} experts, {len(model.parts[EXPERTS])} matrices: not scored, unless asked for")
+
+    def read(self, progress: Progress) -> None:
+        """Score what lies outside the layers, and the experts: each matrix is read by itself."""
+        if self._outside:
+            advance = progress.bar("reading embeddings", len(self._outside))
+            for name in self._outside:
+                rows = _Rows()
+                self._scorers["/matrices"].add(name, rows.watched(self._model.blocks(name)), self._model.shape(name))
+                self.notes += rows.notes(name)
+                advance(1)
+        if self._experts:
+            advance = progress.bar("reading experts", len(self._experts))
+            for name in self._experts:
+                self._scorers["/experts"].add(name, self._model.blocks(name), self._model.shape(name))
+                advance(1)
+
+    @property
+    def constant(self) -> list[str]:
+        """The matrices that have no shape."""
+        return [line for scorer in self._scorers.values() for line in scorer.constant]
+
+    def datasets(self) -> dict[str, xr.Dataset]:
+        """``/matrices``, and ``/experts`` where these were scored."""
+        return {group: scorer.dataset() for group, scorer in self._scorers.items()}
+
+
+def _of_layers(model: WeightMatrices) -> Iterator[MatrixName]:
+    for layer, place in enumerate(model.layers):
+        for component in model.components:
+            if model.has(layer, component):
+                yield MatrixName(place, component)
+
+
+def _distinct(model: WeightMatrices, names: Iterable[MatrixName]) -> tuple[tuple[MatrixName, ...], list[str]]:
+    """The matrices without those that are stored a second time, to the byte, and which these are."""
+    first: dict[bytes, MatrixName] = {}
+    notes = []
+    for name in names:
+        digest = model.digest(name)
+        if digest in first:
+            notes.append(f"{name}: the same to the byte as {first[digest]}, and scored as that")
+        first.setdefault(digest, name)
+    return tuple(first.values()), notes
+
+
+class _Rows:
+    """Counts among the stored rows of a matrix those that are zero, and those that are copies of an earlier one."""
+
+    def __init__(self) -> None:
+        self._seen: set[int] = set()
+        self._rows = self._zero = self._copies = 0
+
+    def watched(self, blocks: Iterable[Float[np.ndarray, "row column"]]) -> Iterator[Float[np.ndarray, "row column"]]:
+        """The same blocks."""
+        for block in blocks:
+            there = block.any(axis=1)
+            self._rows += len(block)
+            self._zero += int((~there).sum())
+            for row in np.ascontiguousarray(block[there]):
+                key = hash(row.tobytes())
+                self._copies += key in self._seen
+                self._seen.add(key)
+            yield block
+
+    def notes(self, name: MatrixName) -> list[str]:
+        """What was counted, in words."""
+        found = {"are exactly zero": self._zero, "are copies of another row, and were not trained apart": self._copies}
+        of = f"of {self._rows} stored rows"
+        return [
+            f"{name}: {count} {of} {what}; they are scored with the others" for what, count in found.items() if count
+        ]
