@@ -234,3 +234,9 @@ def test_the_farthest_statistic_is_told_by_one_distance_and_a_floor_as_a_bound(r
     assert f" ln {finding.statistic} " in row
     assert f" -{finding.distance:.1f} " in row.replace("+", "-")
     assert f" ≤ {finding.omnibus_q_value:.2g} " in row
+
+
+def test_baseline_says_whose_shape_it_takes(run):
+    ran = run("baseline", "--model", "gpt2", "--status")
+    assert ran.status == 0
+    assert "openai-community/gpt2, known: d_model = 768, d_head = 64" in ran.err
