@@ -21,7 +21,9 @@ def test_inspect_tells_layers_that_look_alike_together(run):
     assert lines[:2] == ["demo, revision final", "family llama; 4 attention sites in 4 layers"]
     assert lines[2].startswith("layers 0-3: 8 heads on 4 key heads of 16, width 128")
     assert "  attention_key (64 × 128): model.layers.{}.self_attn.k_proj.weight" in lines
-    assert "28 stored tensors are read; 10 are left out:" in lines
+    assert "29 stored tensors are read; 9 are left out:" in lines
+    embedding = "  embedding (128 × 256): model.embed_tokens.weight transposed"
+    assert lines[lines.index("outside the layers:") + 1] == embedding
     assert "  model.layers.{}.input_layernorm.weight (4 of them)" in lines
     assert "note: rotary: W_QK is the content part at zero relative position" in lines
 
@@ -30,7 +32,8 @@ def test_inspect_as_json_is_the_library_call(run):
     printed = json.loads(run("inspect", "demo", "--json").out)
     found = inspect_model(open_model("demo"))
     assert printed == json.loads(json.dumps(found.as_dict()))
-    (layers,) = printed["layers"]
+    layers, outside = printed["layers"]
+    assert outside["layers"] == [-1]
     assert layers["layers"] == [0, 1, 2, 3]
     assert layers["sizes"]["n_key_heads"] == 4
     assert layers["shapes"]["mlp_out"] == [128, 320]

@@ -142,13 +142,12 @@ def matrix_singular_values(matrix: NDArray[np.float64], cores: int | None = None
         return singular_values(matrix)
 
 
-def appended_rows(
-    triangle: NDArray[np.float64] | None, rows: NDArray[np.floating], cores: int | None = None
-) -> NDArray[np.float64]:
+def appended_rows(triangle: NDArray[np.float64] | None, rows: NDArray[np.floating]) -> NDArray[np.float64]:
     """A matrix with the singular values of [triangle; rows]: its factor R, or the rows where there is no triangle yet.
 
     Block after block it makes of a tall matrix (m, n) that no memory holds one of (n, n), by orthogonal steps, so that
     small singular values keep the digits that a Gram matrix would square away. Blocks of n rows take some 4 n² numbers.
+    On one core: LAPACK's own threads wait for each other at every column.
 
     Source: J. Demmel, L. Grigori, M. Hoemmen and J. Langou, SIAM J. Sci. Comput. 34, A206 (2012), sequential QR.
     """
@@ -158,9 +157,8 @@ def appended_rows(
     both = np.empty((height + len(rows), width), order="F")
     both[:height], both[height:] = triangle, rows
     factor, workspace = get_lapack_funcs(("geqrf", "geqrf_lwork"), (both,))
-    with blas_threads(available_cores() if cores is None else cores):
-        work = int(workspace(*both.shape)[0])
-        factored = factor(both, lwork=work, overwrite_a=True)[0]
+    with single_threaded_blas():
+        factored = factor(both, lwork=int(workspace(*both.shape)[0]), overwrite_a=True)[0]
     return np.triu(factored[:width])
 
 

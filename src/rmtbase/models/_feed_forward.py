@@ -133,8 +133,8 @@ def find_feed_forward(
     finder = _Finder(checkpoint, config, types)
     for layer in _layers(sites, checkpoint, used):
         finder.read(layer)
-    notes = tuple(_joined(finder.left))
-    return FeedForward(finder.layers, Part(finder.experts, tuple(_joined(finder.experts_left))), notes)
+    notes = tuple(told_by_place(finder.left))
+    return FeedForward(finder.layers, Part(finder.experts, tuple(told_by_place(finder.experts_left))), notes)
 
 
 class _Finder:
@@ -316,7 +316,7 @@ def _expert_counts(config: Mapping[str, Any]) -> Iterator[int]:
             yield from (one for one in (value if isinstance(value, list) else [value]) if type(one) is int)
 
 
-def _joined(left: Mapping[str, Sequence[Place]]) -> Iterator[str]:
+def told_by_place(left: Mapping[str, Sequence[Place]]) -> Iterator[str]:
     """Notes, each with the layers that it holds for."""
     for words, places in left.items():
         yield f"{words} ({places[0]}" + (f" and {len(places) - 1} more)" if len(places) > 1 else ")")

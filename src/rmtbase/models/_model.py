@@ -38,7 +38,7 @@ from rmtbase.models._torch_route import Network
 from rmtbase.models._weight_matrices import WeightMatrices
 from rmtbase.shown import in_one_line, quoted
 
-_BLOCK = 1 << 24  # elements of a block of rows, 64 MiB in float32, or as many as make it square
+_BLOCK = 1 << 22  # elements of a block of rows, 16 MiB in float32, or as many as make it square
 
 
 class _LastTensor:
@@ -300,7 +300,7 @@ class Model(WeightMatrices):
     def blocks(self, name: MatrixName) -> Iterator[Float[np.ndarray, "row column"]]:
         """A matrix of a part: of an expert as it is; one outside the layers as blocks of rows of what is stored.
 
-        Float32. Of a stack of experts one is read at a time, of an embedding a block of 64 MiB, or of d_model rows.
+        Float32. Of a stack of experts one is read at a time, of an embedding a block of 16 MiB, or of d_model rows.
         What is dequantised is in memory as a whole: the experts of a layer, or the embedding.
 
         Raises:

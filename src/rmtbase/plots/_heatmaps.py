@@ -141,7 +141,8 @@ def matrix_z_heatmap(
     components = [str(one) for one in matrices["component"].values]
     upright = panel_size(ax)[0] < _UPRIGHT_BELOW * len(components)
     breaks = " " if upright else "\n"
-    names = [breaks.join(literal(part, 20) for part in one.split("_", 1)) for one in components]
+    parts = [[part.replace("_", " ") for part in one.rsplit("_", 1)] for one in components]
+    names = [breaks.join(literal(part, 20) for part in own) for own in parts]
     small = 0.88 * theme.points("xtick.labelsize")
     ax.set_xticks(np.arange(len(names)), names, fontsize=small, rotation=90 if upright else 0)
     return ax

@@ -1,0 +1,179 @@
+"""Embeddings and experts in the scores: what is scored by default stays, and memory stays bounded."""
+
+import json
+import tracemalloc
+
+import numpy as np
+import pytest
+from safetensors.numpy import save_file
+from scipy.stats import kurtosis
+
+import rmtbase
+from rmtbase.errors import ParameterError
+from rmtbase.linalg import appended_rows, singular_values
+from rmtbase.models import MatrixName, Place, open_model
+from rmtbase.plots import expert_z_heatmap, figures
+from rmtbase.report import render
+from rmtbase.scoring import heads_csv
+from rmtbase.statistics import element_sums
+from rmtbase.tables import open_scores, to_pandas, write_table
+
+D_MODEL, N_HEADS, D_HEAD, D_FF, N_EXPERTS, N_LAYERS, TOKENS = 32, 2, 16, 24, 5, 2, 70
+
+
+def write_mixture(folder, vocabulary=TOKENS, tied=False):
+    """A Mixtral by hand, with a token of zeros and one that is a copy."""
+    rng = np.random.default_rng(4)
+    folder.mkdir(exist_ok=True)
+
+    def drawn(*shape):
+        return rng.standard_normal(shape, np.float32) / np.float32(np.sqrt(shape[-1]))
+
+    tokens = drawn(vocabulary, D_MODEL)
+    tokens[3], tokens[5] = 0.0, tokens[4]
+    tensors = {"model.embed_tokens.weight": tokens, "lm_head.weight": tokens if tied else drawn(vocabulary, D_MODEL)}
+    for layer in range(N_LAYERS):
+        at = f"model.layers.{layer}."
+        tensors |= {f"{at}self_attn.{one}_proj.weight": drawn(N_HEADS * D_HEAD, D_MODEL) for one in "qkvo"}
+        tensors[f"{at}block_sparse_moe.gate.weight"] = drawn(N_EXPERTS, D_MODEL)
+        for expert in range(N_EXPERTS):
+            of = f"{at}block_sparse_moe.experts.{expert}."
+            shapes = {"w1": (D_FF, D_MODEL), "w2": (D_MODEL, D_FF), "w3": (D_FF, D_MODEL)}
+            tensors |= {f"{of}{one}.weight": drawn(*shape) for one, shape in shapes.items()}
+    tensors[f"model.layers.1.block_sparse_moe.experts.{N_EXPERTS - 1}.w2.weight"] **= 3  # one that has learned
+    save_file(tensors, folder / "model.safetensors")
+    sizes = {"hidden_size": D_MODEL, "num_attention_heads": N_HEADS, "num_key_value_heads": N_HEADS}
+    sizes |= {"num_hidden_layers": N_LAYERS, "num_local_experts": N_EXPERTS, "vocab_size": vocabulary}
+    (folder / "config.json").write_text(json.dumps({"model_type": "mixtral", **sizes}))
+    return folder, tensors
+
+
+@pytest.fixture(scope="module")
+def mixture(tmp_path_factory):
+    return write_mixture(tmp_path_factory.mktemp("mixture"))
+
+
+@pytest.fixture(scope="module")
+def scored(mixture):
+    return rmtbase.score(mixture[0], "analytic", components=["all"], proof=False)
+
+
+def test_what_is_not_asked_for_changes_nothing(mixture, scored):
+    plain = rmtbase.score(mixture[0], "analytic", proof=False)
+    named = rmtbase.score(mixture[0], "analytic", components=["layers", "experts"], proof=False)
+    assert "experts" not in plain.children
+    assert plain["matrices"].to_dataset().identical(named["matrices"].to_dataset())
+    assert "embedding" not in plain["matrices"]["component"]
+    assert plain["matrices"]["layer"].values.tolist() == [0, 1]
+    assert plain.attrs["n_layers"] == scored.attrs["n_layers"] == N_LAYERS
+    assert "10 experts, 30 matrices: not scored, unless asked for" in json.loads(plain.attrs["notes"])
+
+
+def test_experts_have_a_group_with_a_dimension_of_their_own(mixture, scored):
+    experts, (_, tensors) = scored["experts"].to_dataset(), mixture
+    assert dict(experts.sizes) == {"layer": 2, "expert": N_EXPERTS, "component": 3, "statistic": 4}
+    one = experts.sel(layer=1, expert=2, component="expert_out")
+    weights = tensors["model.layers.1.block_sparse_moe.experts.2.w2.weight"].astype(np.float64)
+    assert (one["n_rows"], one["n_columns"]) == (D_MODEL, D_FF)
+    np.testing.assert_allclose(one["observed"].sel(statistic="excess_kurtosis"), kurtosis(weights, axis=None))
+    flagged = (experts["q_value"] < 0.01).any("statistic")
+    assert np.argwhere(flagged.transpose("layer", "expert", "component").values).tolist() == [[1, N_EXPERTS - 1, 2]]
+
+
+def test_spectra_of_experts_are_those_of_their_matrices(mixture):
+    folder, tensors = mixture
+    experts = rmtbase.score(folder, "analytic", components=["experts"], matrices="spectra", proof=False)["experts"]
+    values = np.linalg.svd(tensors["model.layers.0.block_sparse_moe.experts.1.w3.weight"], compute_uv=False) ** 2
+    one = experts.to_dataset().sel(layer=0, expert=1, component="expert_in")
+    np.testing.assert_allclose(one["observed"].sel(statistic="condition_number"), values[0] / values[-1], rtol=1e-4)
+    assert one["marchenko_pastur_distance"] < 0.2
+
+
+def test_embeddings_are_at_layer_minus_one(mixture, scored):
+    matrices, (_, tensors) = scored["matrices"].to_dataset(), mixture
+    outside = matrices.sel(layer=-1)
+    held = outside["component"].values[outside["n_rows"].notnull().values].tolist()
+    assert held == ["embedding", "unembedding"]
+    assert outside["n_rows"].sel(component=held).values.tolist() == [D_MODEL, TOKENS]
+    tokens = tensors["model.embed_tokens.weight"]
+    found = outside["observed"].sel(component="embedding", statistic="skewness")
+    np.testing.assert_allclose(found, ((tokens - tokens.mean()) ** 3).mean() / tokens.var() ** 1.5, rtol=1e-4)
+    notes = json.loads(scored.attrs["notes"])
+    assert (
+        "outside the layers embedding: 1 of 70 stored rows are exactly zero; they are scored with the others" in notes
+    )
+    assert any("1 of 70 stored rows are copies of another row" in note for note in notes)
+
+
+def test_an_unembedding_that_is_the_embedding_is_scored_once(tmp_path):
+    folder, _ = write_mixture(tmp_path, tied=True)
+    tree = rmtbase.score(folder, "analytic", components="embeddings", proof=False)
+    assert tree["matrices"]["component"].values.tolist() == ["embedding"]
+    line = "outside the layers unembedding: the same to the byte as outside the layers embedding, and scored as that"
+    assert line in json.loads(tree.attrs["notes"])
+
+
+def test_a_file_keeps_them_and_a_frame_shows_them(scored, tmp_path):
+    write_table(scored, tmp_path / "scores.nc")
+    opened = open_scores(tmp_path / "scores.nc")
+    assert opened["experts"].to_dataset().equals(scored["experts"].to_dataset())
+    frame = to_pandas(opened, "experts")
+    assert len(frame) == N_LAYERS * N_EXPERTS * 3 * 4
+    assert frame.columns[:4].tolist() == ["layer", "expert", "component", "statistic"]
+    assert len(heads_csv(opened).splitlines()) == 1 + N_LAYERS * N_HEADS
+
+
+def test_the_page_has_a_row_for_each_layer_and_component_not_for_each_expert(scored):
+    page = render(scored, pictures=False)
+    table = page[page.index('id="experts-table"') :]
+    assert table[: table.index("</table>")].count("<tr") == 2 + N_LAYERS * 3
+
+
+def test_the_picture_of_experts_has_a_cell_for_each(scored):
+    ax = expert_z_heatmap(scored, "expert_out", colorbar=False)
+    assert ax.collections[0].get_array().shape == (N_LAYERS, N_EXPERTS)
+    assert "expert out" in ax.get_title()
+    assert list(figures(scored, names=["expert-z-heat-map"])) == ["expert-z-heat-map"]
+    with pytest.raises(ParameterError, match="expert_in, expert_gate, expert_out"):
+        expert_z_heatmap(scored, "mlp_in")
+
+
+@pytest.mark.parametrize(("wanted", "message"), [("expert", "layers, embeddings, experts, or all"), ("", "nothing")])
+def test_what_no_model_has_is_refused(mixture, wanted, message):
+    with pytest.raises(ParameterError, match=message):
+        rmtbase.score(mixture[0], "analytic", components=[wanted] if wanted else [], proof=False)
+
+
+def test_rows_appended_block_by_block_have_the_singular_values_of_the_whole():
+    """Of a condition number of 1e9, which no Gram matrix in float64 resolves."""
+    rng = np.random.default_rng(6)
+    whole = rng.standard_normal((500, 30)) * np.geomspace(1.0, 1e-9, 30)
+    triangle = None
+    for rows in np.array_split(whole, 7):
+        triangle = appended_rows(triangle, rows)
+    assert triangle.shape == (30, 30)
+    np.testing.assert_allclose(singular_values(triangle), singular_values(whole), rtol=1e-6)
+
+
+def test_memory_is_that_of_a_few_blocks_whatever_the_vocabulary(tmp_path):
+    """An embedding of 128 MiB in float32 is reduced to its triangle and its moments in less than that."""
+    vocabulary, width = 131_072, 256
+    folder, tensors = write_mixture(tmp_path, vocabulary=8)
+    config = json.loads((folder / "config.json").read_text()) | {"vocab_size": vocabulary, "embedding_size": width}
+    (folder / "config.json").write_text(json.dumps(config))
+    block = np.random.default_rng(1).standard_normal((1024, width), np.float32).astype(np.float16)
+    tensors["model.embed_tokens.weight"] = np.tile(block, (vocabulary // 1024, 1))
+    save_file(tensors, folder / "model.safetensors")
+    del tensors
+    model = open_model(folder)
+    name = MatrixName(Place("", -1), "embedding")
+    tracemalloc.start()
+    rows, squares, triangle = 0, 0.0, None
+    for one in model.blocks(name):
+        sums = element_sums(one)
+        rows, squares, triangle = rows + len(one), squares + sums.square, appended_rows(triangle, one)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert (rows, triangle.shape) == (vocabulary, (width, width))
+    np.testing.assert_allclose((triangle**2).sum(), squares, rtol=1e-3)
+    assert peak < 128 * 2**20
