@@ -3,6 +3,7 @@
 import json
 import math
 
+import huggingface_hub
 import numpy as np
 import peft
 import pytest
@@ -149,6 +150,78 @@ def test_merged_is_what_peft_merges(architecture, options, tmp_path):
         assert np.abs(found.matrix(layer, "attention_query") - plain.matrix(layer, "attention_query")).max() > 0.01
     assert found.fingerprint() != plain.fingerprint() == open_model(tmp_path / "base").fingerprint()
     assert any(note.startswith("adapter adapter merged in: ") for note in found.notes)
+
+
+@pytest.mark.parametrize("tied", [False, True])
+@pytest.mark.filterwarnings("ignore")  # of peft, of tied weights
+def test_updates_of_embeddings_are_merged_where_the_base_stores_them(tied, tmp_path):
+    torch.manual_seed(3)
+    sizes = {key: value for key, value in LLAMA.items() if key != "model_type"}
+    config = transformers.LlamaConfig(**sizes, vocab_size=11, tie_word_embeddings=tied)
+    model = transformers.LlamaForCausalLM(config)
+    model.save_pretrained(tmp_path / "base")
+    targets = ["q_proj", "k_proj", "lm_head"] if tied else ["q_proj", "k_proj", "lm_head", "embed_tokens"]
+    adapted = peft.get_peft_model(model, peft.LoraConfig(r=3, lora_alpha=7, target_modules=targets))
+    with torch.no_grad():
+        for parameter in adapted.parameters():
+            if parameter.requires_grad:
+                parameter.add_(0.3 * torch.randn_like(parameter))
+    adapted.save_pretrained(tmp_path / "adapter")
+    found = open_model(tmp_path / "adapter", base=tmp_path / "base")
+    expected = {name: one.numpy() for name, one in adapted.merge_and_unload().state_dict().items()}
+    names = ["model.layers.1.self_attn.q_proj.weight", "model.layers.0.self_attn.k_proj.weight"]
+    for name in names if tied else [*names, "model.embed_tokens.weight", "lm_head.weight"]:
+        np.testing.assert_allclose(found.stored(name), expected[name], rtol=1e-5, atol=2e-6)
+    (note,) = (note for note in found.notes if note.startswith("adapter adapter merged in: "))
+    assert ("which the base does not store: queries and keys do not depend on it" in note) == tied
+    delta = open_model(tmp_path / "adapter")
+    assert {site.place.stack for site in delta.sites} == {"self_attn.q_proj", "self_attn.k_proj", "lm_head"}
+    assert any(note.startswith("updates of embeddings, which are no maps: ") for note in delta.notes) != tied
+
+
+def test_what_changes_embeddings_alone_has_no_updates_of_matrices(tmp_path):
+    tensors = {
+        "base_model.model.model.embed_tokens.lora_embedding_A": np.ones((4, 11), np.float32),
+        "base_model.model.model.embed_tokens.lora_embedding_B": np.ones((D_MODEL, 4), np.float32),
+    }
+    with pytest.raises(CheckpointError, match=r"changes embeddings alone, 'model.embed_tokens'; expected"):
+        open_model(adapter_in(tmp_path / "adapter", tensors))
+
+
+@pytest.fixture
+def hub(base, tmp_path, monkeypatch):
+    """A stand-in that has an adapter and its base; what is asked of it is listed."""
+    folders = {
+        "org/adapter": adapter_in(tmp_path / "c0ffee", base_model_name_or_path="org/base", revision="v2"),
+        "org/base": base,
+    }
+    asked = []
+
+    def download(model, revision, **_):
+        asked.append((model, revision))
+        return str(folders[model])
+
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", download)
+    return asked
+
+
+def test_an_adapter_of_the_hub_is_opened_as_one_in_a_folder(hub, tmp_path):
+    delta = open_model("org/adapter", "v1")
+    assert (delta.name, delta.revision, len(delta.sites)) == ("org/adapter", "v1", 6)
+    assert "hub commit c0ffee" in delta.notes
+    assert hub == [("org/adapter", "v1")]
+    hub.clear()
+    merged = open_model("org/adapter", "v1", adapter="merged")
+    assert hub == [("org/adapter", "v1"), ("org/base", "v2")]
+    assert (merged.name, merged.revision) == ("org/base + org/adapter", "v2")
+    in_folders = open_model(tmp_path / "c0ffee", base=tmp_path / "base")
+    assert merged.fingerprint() == in_folders.fingerprint()
+
+
+def test_the_base_that_an_adapter_names_is_fetched_where_none_is_given(hub, tmp_path):
+    assert open_model(tmp_path / "c0ffee", adapter="base").name == "org/base"
+    assert open_model(tmp_path / "c0ffee", "v3", adapter="merged").name == "org/base + c0ffee"
+    assert hub == [("org/base", "v2"), ("org/base", "v3")]
 
 
 def test_an_adapter_beside_its_base_is_opened_as_is_said(base, tmp_path):

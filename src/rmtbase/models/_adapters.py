@@ -1,7 +1,8 @@
 """Low-rank adapters as PEFT saves them: their updates as a model of their own, or merged into their base.
 
 An adapter changes the weight W of a module by ΔW = s B A, with A (r, d_in), B (d_out, r) and s = α/r, or α/√r where it
-is rank-stabilised (rsLoRA). DoRA then brings each row of W + ΔW to a norm of its own: m_i (W + ΔW)_i / ‖(W + ΔW)_i‖.
+is rank-stabilised (rsLoRA); an embedding, which is stored as (vocabulary, d), by the transpose. DoRA then brings each
+row of W + ΔW to a norm of its own: m_i (W + ΔW)_i / ‖(W + ΔW)_i‖.
 
 Source: E. J. Hu et al., arXiv:2106.09685; D. Kalajdzievski, arXiv:2312.03732 (rsLoRA); S.-Y. Liu et al.,
     arXiv:2402.09353 (DoRA); names and settings are those of PEFT, ``peft/tuners/lora``.
@@ -34,7 +35,9 @@ WAYS = ("delta", "merged", "base")
 """What of an adapter can be opened: its updates, its base with them, its base without."""
 
 _PREFIX = "base_model.model."
-_PART = re.compile(r"(?P<module>.+)\.(?P<part>lora_[AB](?=\.)|lora_magnitude_vector)(\.weight)?", re.DOTALL)
+_PART = re.compile(
+    r"(?P<module>.+)\.(?P<part>lora_embedding_[AB]|lora_[AB](?=\.)|lora_magnitude_vector)(\.weight)?", re.DOTALL
+)
 _LAYER = re.compile(r"(?P<before>.*?)(?P<layer>\d{1,9})\.(?P<name>.+)", re.DOTALL)
 # Settings that are read, or leave the weights as the formula says; all others must be unset.
 _KNOWN = {
@@ -46,6 +49,7 @@ _KNOWN = {
 }
 _INITIALISED = (True, False, None, "gaussian", "eva")  # those that leave the base as it is
 _PATTERN = re.compile(r"[\w.\\^$|()-]{1,500}")  # without repetitions, so that no pattern takes long
+_EMBEDDINGS = ("embed_tokens", "lm_head")  # those of which PEFT saves the whole weight where it is changed
 _SHOWN = 3
 
 
@@ -56,12 +60,14 @@ class Update(NamedTuple):
         a, b: the names of A (r, d_in) and B (d_out, r) in the adapter's file.
         scale: s.
         magnitude: of DoRA the name of m (d_out), or None.
+        of_embedding: whether the module is an embedding, whose inputs are the words of a vocabulary.
     """
 
     a: str
     b: str
     scale: float
     magnitude: str | None
+    of_embedding: bool = False
 
 
 @dataclass(frozen=True)
@@ -72,7 +78,8 @@ class Adapter:
         folder: where it is.
         checkpoint: its tensors.
         updates: by the module that each changes, in the order of their names.
-        saved: tensors that replace those of the base altogether (``modules_to_save``, biases), by the base's name.
+        saved: tensors that replace those of the base altogether (``modules_to_save``, biases, embeddings), by the
+            base's name.
         transposed: whether its settings say that modules store (d_in, d_out).
     """
 
@@ -106,10 +113,11 @@ class Adapter:
         for name in checkpoint.names:
             checkpoint.require_supported(name)
             found = _PART.fullmatch(name.removeprefix(_PREFIX))
+            of_base = re.sub(r"\.(modules_to_save|base_layer)\.", ".", name.removeprefix(_PREFIX))
             if found:
                 modules.setdefault(found["module"], {})[found["part"]] = name
-            elif _is_saved(name, config):
-                saved[re.sub(r"\.(modules_to_save|base_layer)\.", ".", name.removeprefix(_PREFIX))] = name
+            elif _is_saved(name, config) or of_base.split(".")[-2:] in [[one, "weight"] for one in _EMBEDDINGS]:
+                saved[of_base] = name
             else:
                 raise CheckpointError(
                     weights,
@@ -134,7 +142,7 @@ class Adapter:
             the layer.
 
         Raises:
-            CheckpointError: it is DoRA, whose change of the weights is not of low rank.
+            CheckpointError: it is DoRA, whose change of the weights is not of low rank; or it changes embeddings alone.
         """
         if self.is_dora:
             raise CheckpointError(
@@ -143,7 +151,13 @@ class Adapter:
                 "expected adapter = merged, with its base",
             )
         sites = []
-        for place, module in sorted(_places(self.updates).items()):
+        embeddings = {module: update for module, update in self.updates.items() if update.of_embedding}
+        maps = {module: update for module, update in self.updates.items() if not update.of_embedding}
+        if not maps:
+            raise CheckpointError(
+                self.folder, f"changes embeddings alone, {_some(embeddings)}; expected updates of matrices, or {MERGED}"
+            )
+        for place, module in sorted(_places(maps).items()):
             update = self.updates[module]
             (rank, d_in), (d_out, _) = self.checkpoint.shape(update.a), self.checkpoint.shape(update.b)
             sites.append(
@@ -160,6 +174,8 @@ class Adapter:
                 )
             )
         notes = ["updates of an adapter, without its base: W_QK is ΔW = s B A of a module, W_Q = s Bᵀ and W_K = A"]
+        if embeddings:
+            notes.append(f"updates of embeddings, which are no maps: {_some(embeddings)}")
         if self.saved:
             notes.append(f"trained besides, and no low-rank updates: {_some(self.saved)}")
         return tuple(sites), tuple(notes)
@@ -170,27 +186,42 @@ class Adapter:
         Raises:
             CheckpointError: the base has no such tensor, or not of that shape.
         """
-        changed: dict[str, CheckpointTensor] = {}
+        saved: dict[str, CheckpointTensor] = {}
+        left = {one for one in (*self.saved, *self.updates) if self._is_tied(base, one)}
         for name, own in self.saved.items():
-            of_base = self._in_base(base, name)
-            if base.shape(of_base) != self.checkpoint.shape(own):
-                raise ShapeError(self.folder, own, self.checkpoint.shape(own), base.shape(of_base), f"of {base.path}")
-            changed[of_base] = self.checkpoint.tensor(own)
-        turned = {module: self._is_turned(base, module) for module in self.updates}
-        for module, update in self.updates.items():
-            name = self._in_base(base, f"{module}.weight")
-            if turned[module] is None and any(one == (not self.transposed) for one in turned.values()):
+            if name in left:
+                continue
+            of_base, shape = self._in_base(base, name), self.checkpoint.shape(own)
+            is_resized = _is_outside(name) and base.shape(of_base)[1:] == shape[1:]  # a vocabulary that has grown
+            if base.shape(of_base) != shape and not is_resized:
+                raise ShapeError(self.folder, own, shape, base.shape(of_base), f"of {base.path}")
+            saved[of_base] = self.checkpoint.tensor(own)
+        before = base.replaced((), saved, "")
+        updates = {module: update for module, update in self.updates.items() if module not in left}
+        turned = {module: self._is_turned(before, module) for module in updates}
+        of_maps = [turned[module] for module, update in updates.items() if not update.of_embedding]
+        changed: dict[str, CheckpointTensor] = {}
+        for module, update in updates.items():
+            name = self._in_base(before, f"{module}.weight")
+            if turned[module] is None and any(one == (not self.transposed) for one in of_maps):
                 raise CheckpointError(
                     self.folder,
                     f"fan_in_fan_out is {self.transposed}, but other modules are stored the other way, so that the "
                     f"square {quoted(module)} may be either; expected {MERGED}",
                 )
             is_turned = self.transposed if turned[module] is None else turned[module]
-            changed[name] = _merged(base, name, self.checkpoint, update, bool(is_turned))
-        note = f"adapter {self.folder.resolve().name} merged in: {len(self.updates)} updates" + (
-            f", and in place of the base's {_some(self.saved)}" if self.saved else ""
+            changed[name] = _merged(before, name, self.checkpoint, update, bool(is_turned))
+        note = f"adapter {self.folder.resolve().name} merged in: {len(updates)} updates" + (
+            f", and in place of the base's {_some(saved)}" if saved else ""
         )
-        return base.replaced((), changed, note)
+        if left:
+            note += f"; not {_some(sorted(left))}, which the base does not store: queries and keys do not depend on it"
+        return base.replaced((), {**saved, **changed}, note)
+
+    def _is_tied(self, base: Checkpoint, name: str) -> bool:
+        """Whether it is an output embedding that the base does not store, being the other one."""
+        module = name.removesuffix(".weight").rpartition(".")[2]
+        return module == "lm_head" and not any(f".{one}".endswith(".lm_head.weight") for one in base.names)
 
     def _in_base(self, base: Checkpoint, name: str) -> str:
         """What the base calls a tensor: it, or the adapter, may have been saved without the head of the model."""
@@ -213,7 +244,14 @@ class Adapter:
         found = base.shape(name)
         if found not in (expected, expected[::-1]):
             raise ShapeError(base.file(name), name, found, expected, f"of the adapter {self.folder.name}")
+        if update.of_embedding:
+            return True
         return None if expected[0] == expected[1] else found != expected
+
+
+def _is_outside(name: str) -> bool:
+    """Whether a tensor is of no layer, by its name."""
+    return _LAYER.fullmatch(name) is None
 
 
 def _merged(base: Checkpoint, name: str, adapter: Checkpoint, update: Update, turned: bool) -> DerivedTensor:
@@ -266,7 +304,11 @@ def _is_saved(name: str, config: Mapping[str, Any]) -> bool:
 def _update(
     module: str, parts: Mapping[str, str], checkpoint: Checkpoint, config: Mapping[str, Any], path: Path
 ) -> Update:
-    missing = {"lora_A", "lora_B", *(["lora_magnitude_vector"] if config.get("use_dora") else [])} - parts.keys()
+    of_embedding = any(part.startswith("lora_embedding") for part in parts)
+    if of_embedding and config.get("use_dora"):
+        raise CheckpointError(path, f"use_dora is set, and {quoted(module)} is an embedding; expected {MERGED}")
+    name_a, name_b = ("lora_embedding_A", "lora_embedding_B") if of_embedding else ("lora_A", "lora_B")
+    missing = {name_a, name_b, *(["lora_magnitude_vector"] if config.get("use_dora") else [])} - parts.keys()
     if missing or ("lora_magnitude_vector" in parts) != bool(config.get("use_dora")):
         found = ", ".join(sorted(parts))
         raise CheckpointError(
@@ -274,7 +316,7 @@ def _update(
             f"module {quoted(module)} has {found} alone; expected lora_A and lora_B, and a "
             "lora_magnitude_vector where use_dora is set",
         )
-    a, b, magnitude = parts["lora_A"], parts["lora_B"], parts.get("lora_magnitude_vector")
+    a, b, magnitude = parts[name_a], parts[name_b], parts.get("lora_magnitude_vector")
     rank = _of_pattern(config, "rank_pattern", "r", module, path)
     alpha = _of_pattern(config, "alpha_pattern", "lora_alpha", module, path)
     shape_a, shape_b = checkpoint.shape(a), checkpoint.shape(b)
@@ -285,7 +327,7 @@ def _update(
     if magnitude is not None and np.prod(checkpoint.shape(magnitude)) != shape_b[0]:
         found = checkpoint.shape(magnitude)
         raise ShapeError(checkpoint.file(magnitude), magnitude, found, shape_b[:1], "one for each output")
-    return Update(a, b, alpha / (sqrt(rank) if config.get("use_rslora") else rank), magnitude)
+    return Update(a, b, alpha / (sqrt(rank) if config.get("use_rslora") else rank), magnitude, of_embedding)
 
 
 def _of_pattern(config: Mapping[str, Any], pattern: str, otherwise: str, module: str, path: Path) -> float:

@@ -20,7 +20,7 @@ from rmtbase.shown import quoted
 HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?", re.ASCII)
 HUB_GGUF = re.compile(rf"(?P<model>{HUB_ID.pattern.removesuffix('?')})/(?P<file>[\w.-]+\.gguf)", re.ASCII)
 """A GGUF file of a model on the hub, whose repositories hold many."""
-# adapter_config.json, so that an adapter is told what it is.
+# adapter_config.json, by which an adapter is told.
 _SAFETENSORS = [
     "config.json",
     "adapter_config.json",
@@ -29,7 +29,13 @@ _SAFETENSORS = [
     "*.safetensors",
     "*.safetensors.index.json",
 ]
-_TORCH = ["config.json", "pytorch_model*.bin", "pytorch_model.bin.index.json"]
+_TORCH = [
+    "config.json",
+    "pytorch_model*.bin",
+    "pytorch_model.bin.index.json",
+    "adapter_config.json",
+    "adapter_model.bin",
+]
 # Copies of the same weights in other formats, which some repositories keep beside the checkpoint.
 _OTHER_COPIES = ["*/*", "consolidated*"]
 _NEAR = 6  # names that an error lists

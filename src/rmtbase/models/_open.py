@@ -69,10 +69,10 @@ def open_model(
         config: of a model in memory, its sizes by the words of the family's config.json, ``{"n_head": 12}`` say, or a
             configuration of transformers. The tensors show all sizes but the number of heads.
         name: what to call a model in memory.
-        adapter: of a folder with a low-rank adapter, as PEFT saves it: ``"delta"``, its updates by themselves, which is
-            what a folder without a model is opened as; ``"merged"``, its base with them; ``"base"``, without them.
+        adapter: of a low-rank adapter as PEFT saves it, a folder or on the hub: ``"delta"``, its updates by themselves,
+            as which one without a model is opened; ``"merged"``, its base with them; ``"base"``, without them.
         base: the base of an adapter, a folder or a name, whose revision and subfolder are then meant; by default the
-            model in the adapter's own folder.
+            model in the adapter's own folder, or else that of the hub that the adapter's settings name.
         inputs: of the forward of a module of one's own, by name, of two tokens or more, ``{"x": tokens}`` say. Its
             attention is then found by running it on noise in place of its weights, and left as it is. A module of
             transformers whose type is none of ``supported_architectures`` is read in this way without any.
@@ -87,26 +87,10 @@ def open_model(
         CheckpointError: or another of its kinds: the checkpoint cannot be fetched, or cannot be read.
         MissingDependencyError: the weights are only there as ``.bin`` files, and torch 2.10 or later is not installed.
     """
-    opened = _open(model, revision, subfolder, adapter, base, family, config, name, inputs, sites)
-    return opened.fold(fold)
-
-
-def _open(
-    model: Model | str | Path | Mapping[str, Any] | torch.nn.Module,
-    revision: str | None,
-    subfolder: str | None,
-    adapter: str | None,
-    base: str | Path | None,
-    family: str | None,
-    config: Any,
-    name: str | None,
-    inputs: Mapping[str, Any] | None,
-    sites: Sequence[Site] | None,
-) -> Model:
     if subfolder is not None:
         _require_subfolder(model, subfolder)
     if _is_in_memory(model):
-        return _from_memory(model, revision, family, config, name, inputs, sites)
+        return _from_memory(model, revision, family, config, name, inputs, sites).fold(fold)
     in_memory = {"family": family, "config": config, "name": name, "inputs": inputs, "sites": sites}
     for keyword, value in in_memory.items():
         if value is not None:
@@ -115,7 +99,7 @@ def _open(
     if isinstance(model, Model):
         if revision is not None:
             raise ParameterError("revision", revision, "none beside an opened model, which has its own")
-        return model
+        return model.fold(fold)
     if not isinstance(model, (str, Path)) or not str(model).strip():
         # Of what may be a model its type alone: the repr of tensors is long, and says nothing.
         found = model if model is None or isinstance(model, (str, int, float)) else type(model).__name__
@@ -123,8 +107,8 @@ def _open(
             "model", found, "a folder, the name of a model on the hub, or 'demo'; or a module of torch or a state dict"
         )
     if adapter is not None or base is not None or _is_adapter(model):
-        return _open_adapter(Path(model), revision, subfolder, adapter, base)
-    return _open_stored(model, revision, subfolder)
+        return _open_adapter(model, revision, subfolder, adapter, base).fold(fold)
+    return _open_stored(model, revision, subfolder).fold(fold)
 
 
 def _open_stored(
@@ -151,6 +135,9 @@ def _open_stored(
     folder = fetch_checkpoint(name, revision, subfolder)
     notes = (f"hub commit {folder.name}",)  # the hub's cache names the folder after the commit
     inside, called = (folder, name) if subfolder is None else (folder / subfolder, f"{name}/{subfolder}")
+    if is_adapter_alone(inside):
+        opened = Model.of_updates(Adapter.open(inside), called)
+        return replace(opened, revision=revision or "main", notes=(*opened.notes, *notes))
     return Model.from_folder(inside, called, revision or "main", notes, adapted)
 
 
@@ -160,25 +147,44 @@ def _is_adapter(model: str | Path) -> bool:
 
 
 def _open_adapter(
-    model: Path, revision: str | None, subfolder: str | None, way: str | None, base: str | Path | None
+    model: str | Path, revision: str | None, subfolder: str | None, way: str | None, base: str | Path | None
 ) -> Model:
-    """An adapter's updates, or its base with or without them."""
-    folder = existing_folder(model)
+    """An adapter's updates, or its base with or without them. Revision and subfolder are those of a base that is given.
+
+    Without one they are the adapter's own, where that is on the hub.
+    """
     way = way or ("delta" if base is None else "merged")
     if way not in WAYS:
         raise ParameterError("adapter", way, f"one of {', '.join(WAYS)}")
+    if way == "delta" and base is not None:
+        raise ParameterError("base", str(base), "none beside the updates alone, which have no base")
+    folder, called = existing_folder(model), Path(model).resolve().name
+    is_fetched = folder is None and isinstance(model, str) and model != "demo" and HUB_ID.fullmatch(model) is not None
+    if is_fetched:
+        own, inside = (revision, subfolder) if base is None else (None, None)
+        folder, called = fetch_checkpoint(str(model), own, inside) / (inside or ""), str(model)
     if folder is None or not (folder / ADAPTER_CONFIG).is_file():
         raise ParameterError("adapter", way, f"the folder of an adapter, with {ADAPTER_CONFIG}, as the model")
     if way == "delta":
-        for name, value in {"base": base, "revision": revision, "subfolder": subfolder}.items():
-            if value is not None:
+        for name, value in {"revision": revision, "subfolder": subfolder}.items():
+            if value is not None and not is_fetched:
                 raise ParameterError(name, str(value), "none beside the updates alone, which have no base")
-        return Model.of_updates(Adapter.open(folder), folder.resolve().name)
+        return Model.of_updates(Adapter.open(folder), called)
     if base is None and is_adapter_alone(folder):
-        raise ParameterError("base", None, f"the base model of the adapter, which {folder.name} does not hold")
+        base, named = _named_base(folder)
+        revision, subfolder = (named, None) if is_fetched else (revision or named, subfolder)
     change = Adapter.open(folder).merged if way == "merged" else _unchanged
     opened = _open_stored(folder if base is None else base, revision, subfolder, change)
-    return opened if way == "base" or base is None else replace(opened, name=f"{opened.name} + {folder.resolve().name}")
+    return opened if way == "base" or base is None else replace(opened, name=f"{opened.name} + {called}")
+
+
+def _named_base(folder: Path) -> tuple[str, str | None]:
+    """The model of the hub that an adapter's settings name as its base, and the revision, if they name one."""
+    settings = read_json_object(folder / ADAPTER_CONFIG)
+    base, own = settings.get("base_model_name_or_path"), settings.get("revision")
+    if not isinstance(base, str) or not HUB_ID.fullmatch(base):
+        raise ParameterError("base", None, f"the base model of the adapter, which {folder.name} does not hold")
+    return base, own if isinstance(own, str) else None
 
 
 def _unchanged(checkpoint: Checkpoint) -> Checkpoint:

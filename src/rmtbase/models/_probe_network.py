@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -119,9 +120,8 @@ def only_layers_of(
     """Layers that hold no queries or keys of some sites give what they are given, as long as this lasts.
 
     A stack of layers is a list of modules of which some hold all queries and keys of a site, so that these meet inside
-    of a layer: what is left out stands between such layers, never between a map of a site and its product. In the
-    place of the first of its results a layer that is left out gives its input, in that of the others what the layer
-    before it gave.
+    of a layer: what is left out stands between such layers, never between a map of a site and its product. A layer that
+    is left out gives its input, and beside it, where layers of its class give more, what the last of them gave.
 
     Args:
         network: in which they are.
@@ -140,18 +140,18 @@ def only_layers_of(
 
 def _leave_out(stack: nn.ModuleList, are_left_out: Sequence[bool], changed: ExitStack) -> None:
     """These layers of a stack give what they are given, until all is undone."""
-    others: list[Any] = []  # what the last layer gave beside its activations
+    beside: dict[type, tuple[Any, ...]] = {}  # what the last layer of a class gave beside its activations
 
-    def keep(_: Any, given: Any, result: Any) -> None:
-        others[:] = [result[1:]] if isinstance(result, tuple) else []
+    def keep(layer: nn.Module, given: Any, result: Any) -> None:
+        beside[type(layer)] = result[1:] if isinstance(result, tuple) else ()
 
-    def give(*args: Any, **kwargs: Any) -> Any:
+    def give(kind: type, *args: Any, **kwargs: Any) -> Any:
         given = args[0] if args else next(iter(kwargs.values()))
-        return (given, *others[0]) if others else given
+        return (given, *beside[kind]) if beside.get(kind) else given
 
     for layer, is_left_out in zip(stack, are_left_out, strict=True):
         if is_left_out:
-            layer.forward = give
+            layer.forward = partial(give, type(layer))
             changed.callback(layer.__dict__.pop, "forward")
         else:
             changed.callback(layer.register_forward_hook(keep).remove)
