@@ -17,7 +17,6 @@ from rmtbase.plots._axes import (
     LEVEL,
     bound,
     counted,
-    experts_of,
     heads_of,
     index_axis,
     layer_axis,
@@ -162,7 +161,7 @@ def expert_z_heatmap(
 
     The matrix is ``component``: ``"expert_in"``, ``"expert_gate"`` or ``"expert_out"``; the first if None.
     """
-    experts, theme = experts_of(scores).transpose("layer", "expert", "component", ...), as_theme(theme)
+    experts, theme = matrices_of(scores, "experts").transpose("layer", "expert", "component", ...), as_theme(theme)
     held = [str(one) for one in experts["component"].values]
     wanted = held[0] if component is None else component
     if wanted not in held:
@@ -288,3 +287,7 @@ def _cells(
     index_axis(ax, "x", table[across].values.tolist())
     layer_axis(ax, "y", table, theme)
     ax.set(xlabel=across, ylabel="layer")
+
+
+SCALES = dict.fromkeys((z_heatmap, matrix_z_heatmap, expert_z_heatmap), z_colorbar) | {omnibus_heatmap: q_colorbar}
+"""The colour scale of each kind of map."""
