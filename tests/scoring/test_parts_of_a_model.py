@@ -11,7 +11,7 @@ from scipy.stats import kurtosis
 import rmtbase
 from rmtbase.errors import ParameterError
 from rmtbase.linalg import appended_rows, singular_values
-from rmtbase.models import MatrixName, Place, open_model
+from rmtbase.models import MatrixName, Place, difference, open_model
 from rmtbase.plots import expert_z_heatmap, figures
 from rmtbase.report import render
 from rmtbase.scoring import heads_csv
@@ -111,6 +111,20 @@ def test_an_unembedding_that_is_the_embedding_is_scored_once(tmp_path):
     assert tree["matrices"]["component"].values.tolist() == ["embedding"]
     line = "outside the layers unembedding: the same to the byte as outside the layers embedding, and scored as that"
     assert line in json.loads(tree.attrs["notes"])
+
+
+def test_the_difference_of_two_models_has_the_parts_that_both_have(mixture, tmp_path):
+    folder, tensors = mixture
+    other, others = write_mixture(tmp_path)
+    name = "model.layers.0.block_sparse_moe.experts.1.w1.weight"
+    save_file(others | {name: others[name] + np.float32(0.5)}, other / "model.safetensors")
+    between = difference(open_model(folder), open_model(other))
+    assert between.parts == open_model(folder).parts
+    (block,) = between.blocks(MatrixName(Place("", 0), "expert_gate", 1))
+    np.testing.assert_allclose(block, -0.5, atol=1e-6)
+    (block,) = between.blocks(MatrixName(Place("", -1), "embedding"))
+    assert block.shape == tensors["model.embed_tokens.weight"].shape
+    assert not block.any()
 
 
 def test_a_file_keeps_them_and_a_frame_shows_them(scored, tmp_path):

@@ -47,13 +47,16 @@ def score(
     adapter: Annotated[
         str | None,
         typer.Option(
-            help="Of a low-rank adapter's folder: 'delta', its updates alone (the default); 'merged', its base with "
+            help="Of a low-rank adapter: 'delta', its updates alone (the default); 'merged', its base with "
             "them; 'base', without.",
             autocompletion=one_of("delta", "merged", "base"),
         ),
     ] = None,
     base: Annotated[
-        str | None, typer.Option(help="Base model of the adapter: a folder, a hub id or a known name.")
+        str | None,
+        typer.Option(
+            help="Base model of the adapter: a folder, a hub id or a known name; by default the one that its settings name."
+        ),
     ] = None,
     minus: Annotated[
         str | None,

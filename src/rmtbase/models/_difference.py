@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -12,7 +13,7 @@ from jaxtyping import Float64
 
 from rmtbase.errors import CheckpointError, ParameterError
 from rmtbase.models._model import Model
-from rmtbase.models._sites import Site
+from rmtbase.models._sites import MatrixName, Site
 from rmtbase.models._weight_matrices import WeightMatrices
 from rmtbase.shown import in_one_line
 
@@ -68,6 +69,23 @@ class Difference(WeightMatrices):
         matrix -= self.less.matrix(layer, component)
         matrix.flags.writeable = False
         return matrix
+
+    def part_notes(self, part: str) -> tuple[str, ...]:
+        """Those of both."""
+        return tuple(dict.fromkeys((*self.of.part_notes(part), *self.less.part_notes(part))))
+
+    def shape(self, name: MatrixName) -> tuple[int, int]:
+        """(d_out, d_in) of a matrix of a part."""
+        return self.of.shape(name)
+
+    def blocks(self, name: MatrixName) -> Iterator[Float64[np.ndarray, "row column"]]:
+        """W - W' of a matrix of a part, in blocks of rows. Raises as :meth:`Model.blocks` of both."""
+        for one, other in zip(self.of.blocks(name), self.less.blocks(name), strict=True):
+            yield one.astype(np.float64) - other
+
+    def digest(self, name: MatrixName) -> bytes:
+        """SHA-256 over the digests of both."""
+        return hashlib.sha256(self.of.digest(name) + self.less.digest(name)).digest()
 
     def rounding(self, layer: int, component: str) -> float:
         """The standard deviation that the rounding of both stored weights gives to the elements of a difference.
@@ -151,10 +169,17 @@ def difference(of: Model, less: Model) -> Difference:
         sites=tuple(map(_without_tensors, of.sites)),
         layers=of.layers,
         components=tuple(name for name in of.components if name in less.components),
+        parts={part: held for part in of.parts if (held := _in_both(of, less, part))},
         notes=(_FACTORS, *dict.fromkeys((*of.notes, *less.notes))),
         of=of,
         less=less,
     )
+
+
+def _in_both(of: Model, less: Model, part: str) -> tuple[MatrixName, ...]:
+    """The matrices of a part that both have, of one shape."""
+    others = set(less.parts.get(part, ()))
+    return tuple(name for name in of.parts[part] if name in others and of.shape(name) == less.shape(name))
 
 
 def _called(model: Model) -> str:

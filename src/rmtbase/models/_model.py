@@ -21,11 +21,7 @@ from rmtbase.models._folding import fold_site, has_biases, require_folds
 from rmtbase.models._gguf_model import find_gguf, open_gguf
 from rmtbase.models._given_sites import require_sites
 from rmtbase.models._layout_table import read_architecture
-from rmtbase.models._leftovers import (
-    leftover_notes,
-    require_all_heads,
-    require_plain_tensors,
-)
+from rmtbase.models._leftovers import leftover_notes, require_all_heads, require_plain_tensors
 from rmtbase.models._other_formats import refuse_other_formats
 from rmtbase.models._other_matrices import with_other_matrices
 from rmtbase.models._proof import proof_is_wanted, proof_of

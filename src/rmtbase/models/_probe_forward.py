@@ -45,7 +45,6 @@ from rmtbase.models._probe_events import (
 )
 
 _MASKED = 1e30  # of a score: what is beyond is a mask
-_aten = torch.ops.aten
 _COMPLEX = {torch.complex32, torch.complex64, torch.complex128}
 
 

@@ -301,22 +301,14 @@ def heads_of(scores: xr.DataTree | xr.Dataset) -> xr.Dataset:
     return heads if "layer" in heads.dims else heads.expand_dims(layer=[0])
 
 
-def matrices_of(scores: xr.DataTree | xr.Dataset) -> xr.Dataset:
-    """The /matrices dataset of a scores tree, or the dataset itself.
+def matrices_of(scores: xr.DataTree | xr.Dataset, group: str = "matrices") -> xr.Dataset:
+    """The /matrices dataset of a scores tree, or its /experts, or the dataset itself.
 
     Raises:
-        ParameterError: it holds no scores of matrices.
+        ParameterError: it holds no scores of matrices, or of experts.
     """
-    return _group(scores, "matrices", "z_score", "component", "a scores tree with /matrices, or its /matrices dataset")
-
-
-def experts_of(scores: xr.DataTree | xr.Dataset) -> xr.Dataset:
-    """The /experts dataset of a scores tree, or the dataset itself.
-
-    Raises:
-        ParameterError: it holds no scores of experts.
-    """
-    return _group(scores, "experts", "z_score", "expert", "a scores tree with /experts, or its /experts dataset")
+    dim = "expert" if group == "experts" else "component"
+    return _group(scores, group, "z_score", dim, f"a scores tree with /{group}, or its /{group} dataset")
 
 
 def null_of(scores: xr.DataTree) -> xr.Dataset:

@@ -14,7 +14,6 @@ from matplotlib.figure import Figure
 from rmtbase.errors import ParameterError
 from rmtbase.plots._axes import (
     add_legend,
-    experts_of,
     fit_texts,
     legend_columns,
     legend_height,
@@ -31,14 +30,7 @@ from rmtbase.plots._effective_depth import depth_profile, depth_spectrum
 from rmtbase.plots._element_density import density_limits, element_density
 from rmtbase.plots._ensemble_spectrum import ensemble_spectrum, spectrum_limits
 from rmtbase.plots._flagged_by_statistic import flagged_by_statistic
-from rmtbase.plots._heatmaps import (
-    expert_z_heatmap,
-    matrix_z_heatmap,
-    omnibus_heatmap,
-    q_colorbar,
-    z_colorbar,
-    z_heatmap,
-)
+from rmtbase.plots._heatmaps import SCALES, expert_z_heatmap, matrix_z_heatmap, omnibus_heatmap, z_colorbar, z_heatmap
 from rmtbase.plots._null_spectrum import null_spectrum
 from rmtbase.plots._ordered_eigenvalues import ordered_eigenvalues
 from rmtbase.plots._p_value_qq import p_value_qq
@@ -61,15 +53,6 @@ _SMALL_PRINT = 5.0  # inches: narrower figures have smaller letters
 _SMALLER = {"font.size": 8.5}
 _SCALE, _UPRIGHT = 4.2, 0.8  # inches: the least of a colour scale of z and its titles; of upright names
 _WIDTHS = (2.0, 40.0)  # inches, of a figure
-
-
-_COLOURBARS = {
-    z_heatmap: z_colorbar,
-    matrix_z_heatmap: z_colorbar,
-    expert_z_heatmap: z_colorbar,
-    omnibus_heatmap: q_colorbar,
-}
-"""The colour scale of each kind of map."""
 
 
 class _Look(NamedTuple):
@@ -105,7 +88,7 @@ def compare(
     if plot is flagged_by_statistic:
         raise ParameterError("plot", plot.__name__, "one whose axes several tables can share")
     look = _look(theme, width)
-    colorbar = _COLOURBARS.get(plot)
+    colorbar = SCALES.get(plot)
     panels = {title: {**options, "table": table} for title, table in tables.items()}
     rows = -(-len(panels) // _MOST_COLUMNS)
     plain = partial(plot, **{"colorbar" if colorbar else "legend": False})
@@ -239,12 +222,11 @@ def _of_scores(tree: xr.DataTree, look: _Look, wanted: Collection[str] | None) -
         drawers |= of_heads if circuit == "qk" else {f"{circuit}-{name}": draw for name, draw in of_heads.items()}
     if "matrices" in tree.children:
         matrices = matrices_of(tree)
-        held = matrices["statistic"].values.tolist()
+        held, layers = matrices["statistic"].values.tolist(), matrices.sizes["layer"]
         shown = tuple(name for name in ELEMENT_STATISTICS if name in held)
-        layers = matrices.sizes["layer"]
         drawers["matrix-z-heat-map"] = partial(_heat_maps, matrix_z_heatmap, tree, "statistic", shown, look, layers)
     if "experts" in tree.children:
-        experts = experts_of(tree)
+        experts = matrices_of(tree, "experts")
         held, layers = experts["component"].values.tolist(), experts.sizes["layer"]
         drawers["expert-z-heat-map"] = partial(_heat_maps, expert_z_heatmap, tree, "component", held, look, layers)
     return {name: draw() for name, draw in drawers.items() if wanted is None or name in wanted}

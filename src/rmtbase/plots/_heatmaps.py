@@ -17,7 +17,6 @@ from rmtbase.plots._axes import (
     LEVEL,
     bound,
     counted,
-    experts_of,
     heads_of,
     index_axis,
     layer_axis,
@@ -162,14 +161,14 @@ def expert_z_heatmap(
 
     The matrix is ``component``: ``"expert_in"``, ``"expert_gate"`` or ``"expert_out"``; the first if None.
     """
-    experts, theme = experts_of(scores).transpose("layer", "expert", "component", ...), as_theme(theme)
-    held = experts["component"].values.tolist()
-    component = held[0] if component is None else component
-    if component not in held:
-        raise ParameterError("component", component, f"one of {', '.join(held)}")
-    ax, one = own_axes(ax, theme, scores), experts.sel(component=component)
+    experts, theme = matrices_of(scores, "experts").transpose("layer", "expert", "component", ...), as_theme(theme)
+    held = [str(one) for one in experts["component"].values]
+    wanted = held[0] if component is None else component
+    if wanted not in held:
+        raise ParameterError("component", wanted, f"one of {', '.join(held)}")
+    ax, one = own_axes(ax, theme, scores), experts.sel(component=wanted)
     _z_map(one, "expert", one["n_rows"].notnull().values, statistic, level, ax, theme, colorbar)
-    titled(ax, f"{literal(component.replace('_', ' '))}, {ax.get_title()}", theme)
+    titled(ax, f"{literal(wanted.replace('_', ' '))}, {ax.get_title()}", theme)
     return ax
 
 
@@ -288,3 +287,7 @@ def _cells(
     index_axis(ax, "x", table[across].values.tolist())
     layer_axis(ax, "y", table, theme)
     ax.set(xlabel=across, ylabel="layer")
+
+
+SCALES = dict.fromkeys((z_heatmap, matrix_z_heatmap, expert_z_heatmap), z_colorbar) | {omnibus_heatmap: q_colorbar}
+"""The colour scale of each kind of map."""

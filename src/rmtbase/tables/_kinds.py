@@ -55,7 +55,14 @@ from rmtbase.tables._schema import (
     Variable,
 )
 from rmtbase.tables._scores_relations import circuit_group, circuits_whole, heads_padded, shapes_fit, sizes_known
-from rmtbase.tables._scores_schema import SCORES_SCHEMA, heads_schema, null_method, null_schema, own_null_schema
+from rmtbase.tables._scores_schema import (
+    SCORES_SCHEMA,
+    experts_schema,
+    heads_schema,
+    null_method,
+    null_schema,
+    own_null_schema,
+)
 
 _EVERY = {"schema_version": TEXT, "rmtbase_version": TEXT, "kind": TEXT, "provenance": JSON_OBJECT}
 _NORMALIZATION = {"normalization": Domain("'sqrt_d' or 'none'", kinds="OUT", choices=tuple(NORMALIZATIONS))}
@@ -142,7 +149,7 @@ KINDS: dict[str, Kind] = {
                 "": {},
                 **_HEADS,
                 "/matrices": SCORES_SCHEMA["matrices"] | SCORES_SCHEMA["spectra"],
-                "/experts": SCORES_SCHEMA["experts"],
+                "/experts": experts_schema(),
             },
             _EVERY | dict.fromkeys(("model", "family", "null", "table"), TEXT),
             {

@@ -351,9 +351,8 @@ COORDINATES: dict[str, Variable] = {
     "scaling": Variable(("statistic",), "power of sigma_Q^2 sigma_K^2 with which the statistic scales", TEXT),
 }
 """What the coordinates of a table can be, whatever its kind. Those of names and of levels are always there; those of a
-layer where they are not the same in all layers. ``layer`` is the layer's own number, -1 for what lies outside the
-layers; of a model of several stacks it counts the layers of all, and ``stack`` and ``stack_layer`` say which one it
-is."""
+layer where they are not the same in all. ``layer`` is the layer's own number, -1 for what lies outside the layers; of a
+model of several stacks it counts the layers of all, and ``stack`` and ``stack_layer`` say which one it is."""
 
 PARAMETER = "parameter_"
 """How the names of coordinates begin that are parameters of a table's ensemble."""

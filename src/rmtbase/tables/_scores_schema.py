@@ -204,14 +204,13 @@ def experts_schema(spectra: bool = True) -> dict[str, Variable]:
 SCORES_SCHEMA: dict[str, dict[str, Variable]] = {
     "heads": heads_schema(QK),
     **_MATRICES,
-    "experts": experts_schema(),
     "null": null_schema(QK),
     "own_null": own_null_schema(QK),
 }
 """The variables of each group of a scores file, those of heads as they are of W_QK in a model of one shape: further
 circuits (:data:`rmtbase.tables.CIRCUITS`) have groups of the same kind, ``/circuits/ov/heads`` say. ``spectra`` are
-further variables of ``/matrices``, present where asked for; ``experts`` are those of ``/experts``, with spectra or
-without, which is there where experts were scored; ``own_null`` stands in the place of ``null`` where each head has a
+further variables of ``/matrices``, present where asked for; those of ``/experts``, which is there where experts
+were scored, are of :func:`experts_schema`; ``own_null`` stands in the place of ``null`` where each head has a
 null of its own (``null_method`` is ``"resampled"``); all else is always there."""
 
 
