@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from concurrent.futures import Executor
 from functools import cache
 
 import numpy as np
 import xarray as xr
-from jaxtyping import Float
+from jaxtyping import Float, Shaped
 
 from rmtbase.laws import gaussian_sample_statistic, marchenko_pastur
 from rmtbase.linalg import matrix_singular_values
@@ -67,9 +68,9 @@ class MatrixScorer:
         self._score_values = np.full((*shape, len(self.statistics), len(_FIELDS)), np.nan)
         self._fact_values = np.full((*shape, len(self._facts)), np.nan)
 
-    def add(self, layer: int, component: str, matrix: Float[np.ndarray, "row column"]) -> None:
+    def add(self, layer: int, component: str, matrix: Shaped[np.ndarray, "row column"], pool: Executor) -> None:
         """Score one matrix (rows = outputs) of a layer, by its index. A constant matrix has no shape: NaN."""
-        moments = element_moments(matrix)
+        moments = element_moments(matrix, pool.map)
         if moments.std == 0:
             self.constant.append(
                 f"{self.layers[layer]} {component}: constant, so the matrix has no shape and is not scored"
@@ -96,7 +97,7 @@ class MatrixScorer:
         p_value = float(np.maximum(law.p_value(observed), SMALLEST_P_VALUE))
         return observed, mean, std, (observed - mean) / std, p_value
 
-    def _spectrum(self, matrix: Float[np.ndarray, "row column"]) -> tuple[list[tuple[float, ...]], tuple[float, ...]]:
+    def _spectrum(self, matrix: Shaped[np.ndarray, "row column"]) -> tuple[list[tuple[float, ...]], tuple[float, ...]]:
         rank, long = min(matrix.shape), max(matrix.shape)
         values = matrix_singular_values(matrix.astype(np.float64))
         if values[0] == 0:
