@@ -130,11 +130,13 @@ def describe_machine() -> dict[str, Any]:
     }
 
 
-def arguments(description: str, default: str) -> argparse.Namespace:
-    """The options that every benchmark has: ``--output`` and ``--quick``."""
+def arguments(description: str, default: str, **texts: str) -> argparse.Namespace:
+    """The options that every benchmark has, ``--output`` and ``--quick``, and texts with their defaults."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--output", type=Path, default=RESULTS / default, help="JSON file to write")
     parser.add_argument("--quick", action="store_true", help="a small run that only shows that it works")
+    for name, text in texts.items():
+        parser.add_argument(f"--{name}", default=text, help=f"{text}, unless another is named")
     return parser.parse_args()
 
 

@@ -5,26 +5,33 @@ index under the names of ``transformers`` (about 1.3 GB, in a temporary folder t
 process:
 
 * ``rmtbase score`` with ``--matrices elements`` and ``none``, each with the shipped atlas, with the null simulated and
-  with the null cached, and with the analytic null;
+  with the null cached, and with the analytic null, without the proof of the layout; and once with it;
+* the same command of the commit ``--before``, whose factors are taken by QR, in turn with that of today, three times
+  each with the shipped atlas. The shortest counts;
 * the same work step by step, to see where the time goes;
 * the parts of a spectrum side by side, layer by layer in one process, three times: reading the factors, their triangles
-  from Gram matrices and by QR, the Gram matrices alone, the singular values of the cores. The shortest time counts,
-  as other processes can only add to it, and the ratios are those of processor time;
+  from Gram matrices and by QR, the singular values of the cores; and what nothing can do without, the bytes alone,
+  their SHA-256, and the bare products of what is in float64 already. The shortest time counts, as other processes can
+  only add to it, and the ratios are those of processor time;
 * the analytic null of the shape, and what scoring with it adds to reading the heads.
 
 The files were just written, so that they are read from the page cache. The dense way, the d × d product and its
 values-only SVD in float64, is timed on two heads and extrapolated. The weights are the null itself: the p-values of one
 head for each key head (heads that share a key are not independent) are tested for uniformity.
 
-    python benchmarks/scoring.py [--quick] [--output FILE]
+    python benchmarks/scoring.py [--quick] [--before COMMIT] [--output FILE]
 """
 
 from __future__ import annotations
 
+import hashlib
+import io
 import json
 import statistics
 import struct
+import subprocess
 import sys
+import tarfile
 import tempfile
 import time
 from collections.abc import Callable, Mapping
@@ -47,6 +54,8 @@ if TYPE_CHECKING:
 
 SIGMA = 0.02
 ROUNDS = 3  # of which the best counts
+BEFORE = "ae76517"  # the last commit before factors were taken through their Gram matrices
+UNPROVED = {"RMTBASE_PROOF": "0"}
 
 Seconds = NDArray[np.float64]
 """[wall, processor]."""
@@ -182,7 +191,7 @@ def parts(folder: str) -> None:
 
     model = open_model(folder)
     contenders: dict[str, Callable[[NDArray[Any]], NDArray[np.float64]]] = {
-        "Gram matrices alone": lambda w: np.stack([one @ one.T for one in (head.astype(np.float64) for head in w)]),
+        "bare Gram products": lambda w: np.stack([one @ one.T for one in w]),
         "triangles": triangle,
         "triangles by QR": lambda w: np.asarray(np.linalg.qr(np.swapaxes(w.astype(np.float64), -1, -2), mode="r")),
         "cores and their singular values": core_singular_values,
@@ -191,7 +200,17 @@ def parts(folder: str) -> None:
     largest_difference = 0.0
     with single_threaded_blas(), ThreadPoolExecutor(available_cores()) as pool:
         for _ in range(ROUNDS):
-            total = {name: np.zeros(2) for name in ("reading", *contenders)}
+            total = {name: np.zeros(2) for name in ("bytes alone", "SHA-256 of them", "reading", *contenders)}
+            buffer, digest = memoryview(bytearray(1 << 24)), hashlib.sha256()
+            for path in model.files:
+                with path.open("rb", buffering=0) as stream:
+                    begin = clocks()
+                    while count := stream.readinto(buffer):
+                        total["bytes alone"] += clocks() - begin
+                        begin = clocks()
+                        digest.update(buffer[:count])
+                        total["SHA-256 of them"] += clocks() - begin
+                        begin = clocks()
 
             def over_cores(name: str, stack: NDArray[Any], total: dict[str, Seconds] = total) -> NDArray[np.float64]:
                 begin = clocks()
@@ -201,12 +220,17 @@ def parts(folder: str) -> None:
 
             for layer in range(model.n_layers):
                 begin = clocks()
-                factors = model.queries(layer), model.keys(layer)
+                factors = [
+                    model.by_head(layer, one, model.stored_matrix(layer, f"attention_{one}"))
+                    for one in ("query", "key")
+                ]
                 total["reading"] += clocks() - begin
                 values = []
                 for name in list(contenders)[:3]:
-                    r_q, r_k = (over_cores(name, stack) for stack in factors)
-                    if name != "Gram matrices alone":
+                    bare = name == "bare Gram products"
+                    stacks = [stack.astype(np.float64) for stack in factors] if bare else factors
+                    r_q, r_k = (over_cores(name, stack) for stack in stacks)
+                    if not bare:
                         cores = core_of_triangles(r_q, np.repeat(r_k, len(r_q) // len(r_k), axis=0))
                         values.append(over_cores("cores and their singular values", cores))
                 largest_difference = max(largest_difference, float(np.abs(values[0] / values[1] - 1.0).max()))
@@ -259,8 +283,48 @@ def uniformity(scores: Path, stack: Stack) -> dict[str, float]:
     return {name: float(kstest(sample.ravel(), "uniform").pvalue) for name, sample in samples.items()}
 
 
+def source_of(commit: str, folder: Path) -> Path:
+    """The package as it was at a commit, for ``PYTHONPATH``."""
+    archive = subprocess.run(
+        ["git", "archive", commit, "src"], cwd=Path(__file__).parents[1], stdout=subprocess.PIPE, check=True
+    )
+    with tarfile.open(fileobj=io.BytesIO(archive.stdout)) as tar:
+        tar.extractall(folder, filter="data")
+    return folder / "src"
+
+
+def before_and_now(source: Path, model: Path, folder: Path) -> dict[str, dict[str, list[dict[str, Any]]]]:
+    """The command of an earlier source and of this one in turn, by what it does with whole matrices."""
+    sources = {"before": source, "now": Path(__file__).parents[1] / "src"}
+    runs: dict[str, dict[str, list[dict[str, Any]]]] = {}
+    for mode in ("elements", "none"):
+        runs[mode] = {name: [] for name in sources}
+        for _ in range(ROUNDS):
+            for name, path in sources.items():
+                command = [*RMTBASE, "score", str(model), "--matrices", mode, "-o", str(folder / f"{name}.nc")]
+                environment = {"PYTHONPATH": str(path), "RMTBASE_CACHE": str(folder / name), **UNPROVED}
+                run = run_process(command, environment)
+                runs[mode][name].append(recorded(run))
+                print(f"  {mode}, {name:18}{run.seconds:8.1f} s   processor {run.cpu_seconds:8.1f} s")
+    return runs
+
+
+def largest_difference(before: Path, now: Path) -> dict[str, float]:
+    """The largest relative difference of what two files of scores hold of the heads, by variable."""
+    with xr.open_dataset(before, group="heads") as one, xr.open_dataset(now, group="heads") as other:
+        return {
+            name: float(abs(other[name] / one[name] - 1.0).where(one[name] != 0).max())
+            for name in ("eigenvalue", "observed", "sigma_q", "sigma_k")
+        }
+
+
+def best(runs: list[dict[str, Any]], clock: str) -> float:
+    """The shortest of some runs."""
+    return min(run[clock] for run in runs)
+
+
 def main() -> None:
-    options = arguments("Scoring a Llama-3-8B-shaped stack.", "scoring.json")
+    options = arguments("Scoring a Llama-3-8B-shaped stack.", "scoring.json", before=BEFORE)
     stack = QUICK if options.quick else Stack()
     nulls: dict[str, list[str]] = {
         "atlas": [],
@@ -285,8 +349,11 @@ def main() -> None:
         ):
             command = [*RMTBASE, "score", str(folder), "--matrices", mode, "-o", str(scores[kind])]
             command += nulls[kind]
-            runs[name] = run_process(command, {"RMTBASE_CACHE": str(Path(temporary) / cache)})
+            runs[name] = run_process(command, {"RMTBASE_CACHE": str(Path(temporary) / cache), **UNPROVED})
             print(f"  {name:28}{runs[name].seconds:8.1f} s   peak {runs[name].peak_rss_gib:5.2f} GiB")
+        proved = run_process([*RMTBASE, "score", str(folder), "-o", str(Path(temporary) / "proved.nc")])
+        compared = before_and_now(source_of(options.before, Path(temporary) / "before"), folder, Path(temporary))
+        differences = largest_difference(Path(temporary) / "before.nc", Path(temporary) / "now.nc")
         by_step = run_process(
             [sys.executable, __file__, "--steps", str(folder)], {"RMTBASE_CACHE": str(Path(temporary) / "third cache")}
         )
@@ -307,6 +374,14 @@ def main() -> None:
         by_part["seconds"][name][1] for name in ("triangles by QR", "triangles", "cores and their singular values")
     )
     reading = by_part["seconds"]["reading"][1]
+    times_faster = {
+        mode: {clock: best(both["before"], clock) / best(both["now"], clock) for clock in ("seconds", "cpu_seconds")}
+        for mode, both in compared.items()
+    }
+    bound = sum(
+        by_part["seconds"][name][1]
+        for name in ("bytes alone", "SHA-256 of them", "bare Gram products", "cores and their singular values")
+    )
     print(f"  the dense way, extrapolated from two heads: {extrapolated / 3600:.2f} h")
     result = {
         "benchmark": "scoring",
@@ -314,6 +389,14 @@ def main() -> None:
         "machine": describe_machine(),
         "stack": {**asdict(stack), "heads": stack.heads, "dtype": "bfloat16", "gib": size / 2**30},
         "runs": {name: recorded(run) for name, run in runs.items()},
+        "elements, null of the atlas, layout proved": recorded(proved),
+        "before_and_now": {
+            "before": options.before,
+            "runs": compared,
+            "times_faster": times_faster,
+            "largest_relative_difference": differences,
+            "bare_processor_seconds": bound,
+        },
         "step_by_step": {"wall_and_processor_seconds": seconds, **recorded(by_step)},
         "analytic_wall_and_processor_seconds": analytic,
         "parts": by_part,
@@ -333,6 +416,11 @@ def main() -> None:
         Check("seconds to score every head and matrix, the null's simulation included", worst.seconds, at_most=120.0),
         Check("seconds to build the analytic null of one shape", analytic["analytic-null"][0], at_most=0.2),
         Check("seconds that analytic scoring adds to reading the heads", analytic["analytic-scores"][0], at_most=1.0),
+        *(
+            Check(f"times faster than before, --matrices {mode}, in {words} time", ratios[clock], at_least=5.0)
+            for mode, ratios in times_faster.items()
+            for clock, words in (("cpu_seconds", "processor"), ("seconds", "wall"))
+        ),
         Check("times that QR takes of triangles from Gram matrices, in processor time", qr / ours, at_least=5.0),
         Check(
             "relative difference of singular values from those by QR",

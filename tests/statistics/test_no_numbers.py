@@ -17,6 +17,7 @@ CALLS = {
     "drawn_moments": lambda x: statistics.drawn_moments(x, 1.0, 5.0),
     "drawn_moments: std": lambda x: statistics.drawn_moments(1.0, x, 5.0),
     "element_moments": lambda x: statistics.element_moments(x),
+    "element_sums": lambda x: statistics.element_sums(x),
     "element_sketch": lambda x: statistics.element_sketch([x], 4, (0.0, 1.0)),
     "fit_logistic": lambda x: statistics.fit_logistic(x),
     "fit_normal": lambda x: statistics.fit_normal(x),

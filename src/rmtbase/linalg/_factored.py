@@ -91,8 +91,9 @@ def triangles(factors: ArrayLike) -> Triangles:
     *leading, rows, columns = stack.shape
     r = np.empty((*leading, min(rows, columns), rows))
     orthogonal = np.zeros(tuple(leading), dtype=bool)
+    wide = np.empty((rows, columns))  # of one W after the other: never the whole stack
     for place in np.ndindex(*leading):
-        wide = np.ascontiguousarray(stack[place], dtype=np.float64)  # one at a time: never the whole stack
+        wide[...] = stack[place]
         found = _triangle_of_gram(wide)
         orthogonal[place] = found is None
         r[place] = np.linalg.qr(wide.T, mode="r") if found is None else found

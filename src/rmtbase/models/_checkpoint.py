@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Shaped
 
 from rmtbase.errors import CorruptFileError, ParameterError
 from rmtbase.models._files import read_json_object, reading
@@ -21,7 +21,7 @@ from rmtbase.models._other_formats import missing_file
 from rmtbase.models._safetensors import SafetensorsFile
 from rmtbase.models._state_dict import StateDict
 from rmtbase.models._stored_tensor import CheckpointTensor, StoredTensor
-from rmtbase.models._tensor_file import TensorEntry, TensorFile, require_finite, require_supported, widen
+from rmtbase.models._tensor_file import TensorEntry, TensorFile, numbers_of, require_finite, require_supported, widened
 from rmtbase.models._torch_file import TorchFile
 from rmtbase.shown import quoted, shown
 
@@ -152,6 +152,13 @@ class Checkpoint:
     def read(self, name: str) -> Float[np.ndarray, "..."]:
         """A whole tensor: float32, or float64 where it is stored so. Half precision is widened exactly.
 
+        Raises as :meth:`read_stored`.
+        """
+        return widened(self.read_stored(name))
+
+    def read_stored(self, name: str) -> Shaped[np.ndarray, "..."]:
+        """A whole tensor in the precision in which it is stored; bfloat16 is that of ml_dtypes.
+
         Raises:
             ParameterError: there is no such tensor.
             NonFiniteError: it holds NaN or infinite values.
@@ -166,7 +173,7 @@ class Checkpoint:
         if not shape or not 0 <= start < stop <= shape[0]:
             raise ParameterError("rows", (start, stop), f"0 <= start < stop <= rows of the shape {shape}")
         width = self._entry(name).size // shape[0]
-        return self._read(name, start * width, stop * width).reshape(stop - start, *shape[1:])
+        return widened(self._read(name, start * width, stop * width)).reshape(stop - start, *shape[1:])
 
     def digest(self, names: Iterable[str]) -> bytes:
         """SHA-256 over the element type, shape and stored bytes of the tensors, in the order given.
@@ -190,9 +197,9 @@ class Checkpoint:
     def _entry(self, name: str) -> TensorEntry:
         return self.tensor(name).entry
 
-    def _read(self, name: str, start: int, stop: int) -> Float[np.ndarray, "..."]:
+    def _read(self, name: str, start: int, stop: int) -> Shaped[np.ndarray, " size"]:
         self.require_supported(name)
-        values = widen(self.tensor(name).read_bits(start, stop), self._entry(name).dtype)
+        values = numbers_of(self.tensor(name).read_bits(start, stop), self._entry(name).dtype)
         require_finite(self.file(name), name, values)
         return values
 

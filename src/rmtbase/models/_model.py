@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float, Float32
+from jaxtyping import Float, Float32, Shaped
 
 from rmtbase.errors import CheckpointError, MissingDependencyError, ParameterError, UnknownArchitectureError
 from rmtbase.models._adapters import Adapter
@@ -29,7 +29,7 @@ from rmtbase.models._quantised import dequantised, require_readable_quantisation
 from rmtbase.models._shown_sizes import with_sizes
 from rmtbase.models._sites import BIASES, NORMS, Inventory, MatrixName, Part, Place, Site
 from rmtbase.models._stored_tensor import StoredTensor
-from rmtbase.models._tensor_file import DIGITS, least_sigma, require_digits
+from rmtbase.models._tensor_file import DIGITS, least_sigma, require_digits, widened
 from rmtbase.models._torch_route import Network
 from rmtbase.models._weight_matrices import WeightMatrices
 from rmtbase.shown import in_one_line, quoted
@@ -42,7 +42,7 @@ class _LastTensor:
 
     def __init__(self, checkpoint: Checkpoint) -> None:
         self._checkpoint = checkpoint
-        self._last: tuple[str, Float32[np.ndarray, "..."]] | None = None
+        self._last: tuple[str, Shaped[np.ndarray, "..."]] | None = None
 
     def read_one_of(self, name: str) -> Any:
         """A stack of matrices, of which as one is taken as is read, where a file stores it as it is; or else all."""
@@ -58,14 +58,15 @@ class _LastTensor:
         whole = None if isinstance(self._checkpoint.tensor(name), StoredTensor) else self.read(name)
         for start in range(0, rows, height):
             stop = min(start + height, rows)
-            yield _rows_in_float32(self._checkpoint, name, start, stop) if whole is None else whole[start:stop]
+            yield _rows(self._checkpoint, name, start, stop) if whole is None else widened(whole[start:stop])
 
-    def read(self, name: str) -> Float32[np.ndarray, "..."]:
+    def read(self, name: str) -> Shaped[np.ndarray, "..."]:
+        """A whole tensor, in the precision in which it is stored; float64 is rounded to float32."""
         last = self._last
         if last is not None and last[0] == name:
             return last[1]
         self._last = last = None  # so that two tensors are never held at once
-        values = _in_float32(self._checkpoint, name, self._checkpoint.read(name))
+        values = _weights(self._checkpoint, name, self._checkpoint.read_stored(name))
         values.flags.writeable = False
         self._last = (name, values)
         return values
@@ -76,7 +77,8 @@ class _LastTensor:
 class Model(WeightMatrices):
     """The weight matrices of one trained model, each read from its checkpoint when asked for.
 
-    The arrays are float32, read-only, and checked to be finite. One stored tensor is kept in memory, no more.
+    The arrays are read-only, checked to be finite, and float32 unless something else is said. One stored tensor is kept
+    in memory, no more.
 
     Attributes:
         path: the checkpoint's folder; of a model in memory what messages call it.
@@ -243,7 +245,7 @@ class Model(WeightMatrices):
         if not proof_is_wanted() or not self.config:
             return self
         stored = {name: self._checkpoint.shape(name) for name in self._checkpoint.names}
-        words = proof_of(self._raw, self.config, self.path, stored, self._tensors.read, self._network)
+        words = proof_of(self._raw, self.config, self.path, stored, self.stored, self._network)
         return replace(self, notes=(*self.notes, words))
 
     def fold(self, what: Iterable[str] | str) -> Model:
@@ -280,8 +282,16 @@ class Model(WeightMatrices):
             ParameterError: there is no such layer or component.
             CheckpointError: a tensor cannot be read, or is not finite.
         """
+        matrix = widened(self.stored_matrix(layer, component))
+        matrix.flags.writeable = False
+        return matrix
+
+    def stored_matrix(self, layer: int, component: str) -> Shaped[np.ndarray, "d_out d_in"]:
+        """As :meth:`matrix`, but what is rows of a stored tensor in half precision is not widened."""
         self.require_matrix(layer, component)
-        matrix = np.ascontiguousarray(self._expression(layer, component).evaluate(self._tensors.read))
+        expression = self._expression(layer, component)
+        of_one_type = len({self._checkpoint.dtype(name) for name in expression.tensors()}) == 1
+        matrix = np.ascontiguousarray(expression.evaluate(self._tensors.read if of_one_type else self.stored))
         matrix.flags.writeable = False
         return matrix
 
@@ -308,7 +318,7 @@ class Model(WeightMatrices):
             (stored,) = expression.tensors()
             yield from self._tensors.blocks(stored)
         else:
-            yield expression.evaluate(self._tensors.read_one_of)
+            yield widened(expression.evaluate(self._tensors.read_one_of))
 
     def digest(self, name: MatrixName) -> bytes:
         """SHA-256 over what is stored of a matrix of a part."""
@@ -330,7 +340,7 @@ class Model(WeightMatrices):
         Raises:
             CheckpointError: it cannot be read, or is not finite.
         """
-        return self._tensors.read(name)
+        return widened(self._tensors.read(name))
 
     def least_sigma(self, layer: int, component: str) -> float:
         """The standard deviation below which weights of the stored type are rounding: see ``least_sigma``."""
@@ -361,19 +371,22 @@ class _Stack:
         self._checkpoint, self._name, self.shape = checkpoint, name, checkpoint.shape(name)
 
     def __getitem__(self, index: int) -> Float32[np.ndarray, "row column"]:
-        return _rows_in_float32(self._checkpoint, self._name, index, index + 1)[0]
+        return _rows(self._checkpoint, self._name, index, index + 1)[0]
 
 
-def _rows_in_float32(checkpoint: Checkpoint, name: str, start: int, stop: int) -> Float32[np.ndarray, "..."]:
-    return _in_float32(checkpoint, name, checkpoint.read_rows(name, start, stop))
+def _rows(checkpoint: Checkpoint, name: str, start: int, stop: int) -> Float32[np.ndarray, "..."]:
+    return widened(_weights(checkpoint, name, checkpoint.read_rows(name, start, stop)))
 
 
-def _in_float32(checkpoint: Checkpoint, name: str, values: Float[np.ndarray, "..."]) -> Float32[np.ndarray, "..."]:
+def _weights(checkpoint: Checkpoint, name: str, values: Shaped[np.ndarray, "..."]) -> Shaped[np.ndarray, "..."]:
+    """Numbers of a stored tensor as they are, but float64 is rounded to float32."""
     require_digits(checkpoint.file(name), name, values, checkpoint.dtype(name))
+    if values.dtype != np.float64:
+        return values
     try:
         # A few values that are lost beside larger ones change nothing; all of them have just been refused.
         with np.errstate(over="raise", under="ignore"):
-            return values.astype(np.float32, copy=False)
+            return values.astype(np.float32)
     except FloatingPointError as error:
         raise CheckpointError(
             checkpoint.file(name),

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 from jaxtyping import Float, Shaped
 
-from rmtbase.models._tensor_file import NARROW_FLOATS, STORAGE, TensorEntry, TensorFile, require_finite
+from rmtbase.models._tensor_file import NARROW_FLOATS, STORAGE, TensorEntry, TensorFile, numbers_of, require_finite
 
 
 class CheckpointTensor(Protocol):
@@ -60,7 +60,7 @@ class StoredTensor:
     def array(self) -> Shaped[np.ndarray, "..."]:
         """The whole tensor in its own element type, of NumPy or of ml_dtypes."""
         bits = np.ascontiguousarray(self.read_bits(0, self.entry.size))
-        return bits.view(NARROW_FLOATS.get(self.entry.dtype, bits.dtype)).reshape(self.entry.shape)
+        return numbers_of(bits, self.entry.dtype).reshape(self.entry.shape)
 
     def numbers(self) -> Float[np.ndarray, "..."]:
         """The whole tensor in float32.

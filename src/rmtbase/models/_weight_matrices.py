@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Shaped
 
 from rmtbase.errors import ParameterError, RmtbaseError
 from rmtbase.models._sites import MatrixName, Place, Site
@@ -86,6 +86,10 @@ class WeightMatrices(ABC):
             ParameterError: there is no such layer or component.
         """
 
+    def stored_matrix(self, layer: int, component: str) -> Shaped[np.ndarray, "d_out d_in"]:
+        """As :meth:`matrix`, in the precision in which the weights are stored: what passes through is not widened."""
+        return self.matrix(layer, component)
+
     @abstractmethod
     def least_sigma(self, layer: int, component: str) -> float:
         """The standard deviation below which a head's weights are rounding and not their shape."""
@@ -105,28 +109,36 @@ class WeightMatrices(ABC):
             ParameterError: there is no such site.
             CheckpointError: a tensor cannot be read, or is not finite.
         """
-        at = self._site(site)
-        return self._part(at, "attention_query").reshape(at.n_heads, at.d_head, at.d_query)
+        return self._factor(site, "query")
 
     def keys(self, site: int) -> Float[np.ndarray, "n_key_heads d_head d_key"]:
         """The key matrices of a site, shape (n_key_heads, d_head, d_key): k = W_K x. Raises as :meth:`queries`."""
-        at = self._site(site)
-        return self._part(at, "attention_key").reshape(at.n_key_heads, at.d_head, at.d_key)
+        return self._factor(site, "key")
 
     def values(self, site: int) -> Float[np.ndarray, "n_key_heads d_value d_key"]:
         """The value matrices of a site, shape (n_key_heads, d_value, d_key): v = W_V x. Raises as :meth:`queries`."""
-        at = self._site(site)
-        whole = self._part(at, "attention_value")
-        return whole.reshape(at.n_key_heads, -1, whole.shape[-1])
+        return self._factor(site, "value")
 
     def outputs(self, site: int) -> Float[np.ndarray, "n_heads d_value d_output"]:
         """Each head's part of W_O, transposed, so that its W_OV is ``outputs[head].T @ values[key_head]``.
 
         Raises as :meth:`queries`.
         """
+        return self._factor(site, "output")
+
+    def by_head(
+        self, site: int, factor: str, whole: Shaped[np.ndarray, "d_out d_in"]
+    ) -> Shaped[np.ndarray, "factor_head rank width"]:
+        """The matrix ``attention_query``, ``_key``, ``_value`` or ``_output`` of a site cut into those of its heads.
+
+        Args:
+            site: by its index.
+            factor: ``"query"``, ``"key"``, ``"value"`` or ``"output"``, of which each head's part is transposed.
+            whole: the matrix of all heads.
+        """
         at = self._site(site)
-        whole = self._part(at, "attention_output")
-        return np.ascontiguousarray(whole.T).reshape(at.n_heads, -1, len(whole))
+        rows = np.ascontiguousarray(whole.T) if factor == "output" else whole
+        return rows.reshape(at.n_heads if factor in ("query", "output") else at.n_key_heads, -1, rows.shape[1])
 
     def stored_shape(self, name: str) -> tuple[int, ...]:
         """The shape of a stored tensor, of which the sites' expressions are made; no weight is read for it."""
@@ -164,8 +176,8 @@ class WeightMatrices(ABC):
         _require_index("layer", site, len(self.sites))
         return self.sites[site]
 
-    def _part(self, site: Site, component: str) -> Float[np.ndarray, "d_out d_in"]:
-        return self.matrix(self.layers.index(site.place), component)
+    def _factor(self, site: int, factor: str) -> Float[np.ndarray, "factor_head rank width"]:
+        return self.by_head(site, factor, self.matrix(self.layers.index(self._site(site).place), f"attention_{factor}"))
 
     def key_head(self, head: int, site: int = 0) -> int:
         """The key head that a query head of a site is scored against: head // (n_heads / n_key_heads).

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING
 
@@ -9,7 +10,7 @@ import numpy as np
 import xarray as xr
 from jaxtyping import Float, Int
 
-from rmtbase.linalg import DTYPE, PRNG_IMPLEMENTATION
+from rmtbase.linalg import DTYPE, PRNG_IMPLEMENTATION, available_cores
 from rmtbase.nulls import (
     BINS,
     EDGE_LEVEL,
@@ -98,7 +99,8 @@ class LatentNull:
             null = GaussianNull(self.shape.dims, sample, self.source, xr.Dataset())
             return null.score(heads.singular_values[where], scale[where])
 
-        each = [scored(where) for where in np.ndindex(scale.shape)]
+        with ThreadPoolExecutor(available_cores()) as pool:
+            each = list(pool.map(scored, np.ndindex(scale.shape)))
         scores = HeadScores(
             *(
                 np.stack(part).reshape(*scale.shape, *np.shape(part[0]))

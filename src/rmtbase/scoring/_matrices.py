@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 
 import numpy as np
 import xarray as xr
-from jaxtyping import Float
+from jaxtyping import Float, Shaped
 
 from rmtbase.laws import gaussian_sample_statistic, marchenko_pastur
 from rmtbase.linalg import appended_rows, matrix_singular_values
@@ -74,7 +74,13 @@ class MatrixScorer:
         self._score_values = np.full((*shape, len(self.statistics), len(_FIELDS)), np.nan)
         self._fact_values = np.full((*shape, len(self._facts)), np.nan)
 
-    def add(self, name: MatrixName, blocks: Iterable[Float[np.ndarray, "row column"]], shape: tuple[int, int]) -> None:
+    def add(
+        self,
+        name: MatrixName,
+        blocks: Iterable[Shaped[np.ndarray, "row column"]],
+        shape: tuple[int, int],
+        map_spans: Callable[..., Iterable[CentralSums]] = map,
+    ) -> None:
         """Score one matrix, given in blocks of rows, or of the rows of its transpose. A constant one has no shape: NaN.
 
         One block, some four times as much as its width squared, and of the spectrum's solver as much again are held.
@@ -83,11 +89,12 @@ class MatrixScorer:
             name: one of the names.
             blocks: all of its elements, in order.
             shape: (outputs, inputs).
+            map_spans: as that of ``element_moments``.
         """
         sums: CentralSums | None = None
         triangle: Float[np.ndarray, "row column"] | None = None
         for block in blocks:
-            own = element_sums(block)
+            own = element_sums(block, map_spans)
             sums = own if sums is None else sums.merged(own)
             if self.spectra:
                 triangle = appended_rows(triangle, block)

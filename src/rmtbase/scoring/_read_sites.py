@@ -5,12 +5,12 @@ A site's factors are read while the heads of the one before are being solved.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Shaped
 
 from rmtbase.errors import ParameterError
 from rmtbase.linalg import available_cores, core_of_triangles, core_singular_values, triangles
@@ -21,12 +21,6 @@ from rmtbase.tables import CIRCUITS, Circuit, Factor
 
 _HEADS_PER_PART = 4
 _LEAST = 1e-60  # beyond it, or its inverse, squares of eigenvalues leave float64, whatever the shape
-_READS: dict[str, Callable[[WeightMatrices, int], Float[np.ndarray, "head rank width"]]] = {
-    "query": lambda model, site: model.queries(site),
-    "key": lambda model, site: model.keys(site),
-    "value": lambda model, site: model.values(site),
-    "output": lambda model, site: model.outputs(site),
-}
 
 
 class SiteSpectra(NamedTuple):
@@ -82,7 +76,10 @@ def read_factors(
     model: WeightMatrices, site: int, circuit: Circuit
 ) -> tuple[Float[np.ndarray, "factor_head rank width"], ...]:
     """The matrices that a circuit is made of, of all heads of a site."""
-    return tuple(_READS[factor.name](model, site) for factor in circuit.factors)
+    layer = model.layers.index(model.sites[site].place)
+    return tuple(
+        model.by_head(site, factor.name, model.matrix(layer, f"attention_{factor.name}")) for factor in circuit.factors
+    )
 
 
 def read_sites(
@@ -96,47 +93,55 @@ def read_sites(
     """
     advance = progress.bar("reading layers", len(model.layers))
     places = {site.place: index for index, site in enumerate(model.sites)}
+    has = {circuit: frozenset(sites_of(model, circuit)) for circuit in circuits}
     found: dict[Circuit, dict[int, SiteSpectra]] = {circuit: {} for circuit in circuits}
     ways = {"gram_matrix": 0, "orthogonal": 0}
+
+    def keep(site: int, parts: Sequence[Future[_Solved]]) -> None:
+        spectra, orthogonal = _joined(parts)
+        for circuit, one in spectra.items():
+            _require_range(model, site, circuit, one)
+            found[circuit][site] = one
+        ways["orthogonal"] += int(orthogonal.sum())
+        ways["gram_matrix"] += int((~orthogonal).sum())
+
     with ThreadPoolExecutor(available_cores()) as pool:
         warned = pool.submit(lambda: model.warnings)  # which the model keeps: its tensors are hashed meanwhile
-        solved = _solved(model, circuits, pool)
+        before: tuple[int, list[Future[_Solved]]] | None = None  # the site being solved while the next one is read
         for layer, place in enumerate(model.layers):
-            if place in places:
-                site, (spectra, orthogonal) = places[place], next(solved)
-                for circuit, one in spectra.items():
-                    _require_range(model, site, circuit, one)
-                    found[circuit][site] = one
-                ways["orthogonal"] += int(orthogonal.sum())
-                ways["gram_matrix"] += int((~orthogonal).sum())
-            if scorer is not None:
-                for component in model.components:
-                    if model.has(layer, component):
-                        matrix = model.matrix(layer, component)
-                        scorer.add(MatrixName(place, component), [matrix], matrix.shape)
+            site = places.get(place, -1)
+            wanted = [circuit for circuit in circuits if site in has[circuit]]
+            factors = {f"attention_{factor.name}": factor for circuit in wanted for factor in circuit.factors}
+            heads: dict[Factor, Shaped[np.ndarray, "factor_head rank width"]] = {}
+            for component in model.components:
+                if model.has(layer, component) and (scorer is not None or component in factors):
+                    matrix = model.stored_matrix(layer, component)
+                    if component in factors:
+                        heads[factors[component]] = model.by_head(site, factors[component].name, matrix)
+                    if scorer is not None:
+                        scorer.add(MatrixName(place, component), [matrix], matrix.shape, pool.map)
+            if heads:
+                solving = site, _submit(model, layer, wanted, heads, pool)
+                if before is not None:
+                    keep(*before)
+                before = solving
             advance(1)
+        if before is not None:
+            keep(*before)
         warned.result()
     return found, ways
 
 
-def _solved(model: WeightMatrices, circuits: Sequence[Circuit], pool: Executor) -> Iterator[_Solved]:
-    """One site after the other, each read while the pool solves the one before: the factors of two are held."""
-    has = {circuit: frozenset(sites_of(model, circuit)) for circuit in circuits}
-    before: list[Future[_Solved]] = []
-    for site in range(len(model.sites)):
-        parts = _submit(model, site, [circuit for circuit in circuits if site in has[circuit]], pool)
-        if before:
-            yield _joined(before)
-        before = parts
-    yield _joined(before)
-
-
-def _submit(model: WeightMatrices, site: int, circuits: Sequence[Circuit], pool: Executor) -> list[Future[_Solved]]:
+def _submit(
+    model: WeightMatrices,
+    layer: int,
+    circuits: Sequence[Circuit],
+    heads: Mapping[Factor, Shaped[np.ndarray, "factor_head rank width"]],
+    pool: Executor,
+) -> list[Future[_Solved]]:
     """A few heads at a time, with their key heads: for one small matrix NumPy does not let go of the interpreter."""
-    layer = model.layers.index(model.sites[site].place)
-    factors = list(dict.fromkeys(factor for circuit in circuits for factor in circuit.factors))
+    factors, weights = list(heads), list(heads.values())
     least = [model.least_sigma(layer, f"attention_{factor.name}") for factor in factors]
-    weights = [_READS[factor.name](model, site) for factor in factors]
     groups = min(map(len, weights))
     n_parts = min(groups, max(1, max(map(len, weights)) // _HEADS_PER_PART))
     by_group = [one.reshape(groups, -1, *one.shape[1:]) for one in weights]
@@ -147,7 +152,7 @@ def _submit(model: WeightMatrices, site: int, circuits: Sequence[Circuit], pool:
 
 
 def _solve(
-    circuits: Sequence[Circuit], factors: Mapping[Factor, tuple[Float[np.ndarray, "group head rank width"], float]]
+    circuits: Sequence[Circuit], factors: Mapping[Factor, tuple[Shaped[np.ndarray, "group head rank width"], float]]
 ) -> _Solved:
     reduced = {factor: triangles(weights) for factor, (weights, _) in factors.items()}
     scales = {

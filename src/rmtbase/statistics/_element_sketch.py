@@ -19,10 +19,12 @@ from rmtbase.parameters import (
     require_real_array,
 )
 from rmtbase.shown import in_one_line
-from rmtbase.statistics._elements import BLOCK, CentralSums, ElementMoments, central_sums
+from rmtbase.statistics._elements import CentralSums, ElementMoments, central_sums
 from rmtbase.statistics._entropy import entropy_of_counts, kl_of_counts
 from rmtbase.statistics._magnitudes import MagnitudeCounts, magnitude_counts
 from rmtbase.statistics._weibull_fit import WeibullFit
+
+_BLOCK = 1 << 20  # numbers that are widened and counted at a time
 
 
 @in_one_line
@@ -120,14 +122,14 @@ def _sketch(numbers: Float[np.ndarray, " number"], bins: int, interval: tuple[fl
 
 def _gathered(blocks: Iterable[ArrayLike]) -> Iterator[Float[np.ndarray, " number"]]:
     """The numbers of all blocks in float64 arrays of one size, the last one shorter; each valid until the next."""
-    gathered, held = np.empty(BLOCK), 0
+    gathered, held = np.empty(_BLOCK), 0
     for block in blocks:
         numbers = require_real_array("blocks", block).reshape(-1)
         while numbers.size:
-            taken = min(BLOCK - held, numbers.size)
+            taken = min(_BLOCK - held, numbers.size)
             gathered[held : held + taken] = numbers[:taken]
             numbers, held = numbers[taken:], held + taken
-            if held == BLOCK:
+            if held == _BLOCK:
                 yield _finite(gathered)
                 held = 0
     if held:

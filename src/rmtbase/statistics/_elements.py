@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import reduce
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Shaped
 from numpy.typing import ArrayLike
 
 from rmtbase.errors import ParameterError
@@ -17,7 +18,8 @@ from rmtbase.shown import in_one_line
 ELEMENT_STATISTICS = ("mean", "skewness", "excess_kurtosis", "largest_magnitude")
 """The element-wise statistics that have a null: the standard deviation sets the scale and is tested by none."""
 
-BLOCK = 1 << 20  # elements widened to float64 at a time
+_BLOCK = 1 << 17  # elements widened to float64 at a time: they stay in the cache
+_SPAN = 1 << 21  # elements whose sums are one call
 
 
 @in_one_line
@@ -138,19 +140,28 @@ def central_sums(numbers: Float[np.ndarray, " number"]) -> CentralSums:
     )
 
 
-def element_moments(matrix: ArrayLike) -> ElementMoments:
+def element_moments(matrix: ArrayLike, map_spans: Callable[..., Iterable[CentralSums]] = map) -> ElementMoments:
     """Moments of a matrix of any real dtype, widened block by block: no float64 copy of it is made.
+
+    Args:
+        matrix: of any shape.
+        map_spans: does what ``map`` does, in order: ``map`` of an executor spreads a large matrix over its workers.
 
     Raises:
         ParameterError: no element at all, masked ones, or a dtype that is not real.
     """
-    return element_sums(matrix).moments()
+    return element_sums(matrix, map_spans).moments()
 
 
-def element_sums(matrix: ArrayLike) -> CentralSums:
-    """What the moments of a matrix need, so that they can be merged with those of others. Raises as they do."""
+def element_sums(matrix: ArrayLike, map_spans: Callable[..., Iterable[CentralSums]] = map) -> CentralSums:
+    """What :func:`element_moments` needs of a matrix, so that it can be merged with that of others. Raises as that."""
     flat = require_real_array("matrix", matrix).reshape(-1)
     if not flat.size:
         raise ParameterError("matrix", "no element", "at least one")
-    blocks = (flat[start : start + BLOCK].astype(np.float64) for start in range(0, flat.size, BLOCK))
+    spans = [flat[start : start + _SPAN] for start in range(0, flat.size, _SPAN)]
+    return reduce(CentralSums.merged, map_spans(_span_sums, spans))
+
+
+def _span_sums(numbers: Shaped[np.ndarray, " number"]) -> CentralSums:
+    blocks = (numbers[start : start + _BLOCK].astype(np.float64) for start in range(0, numbers.size, _BLOCK))
     return reduce(CentralSums.merged, map(central_sums, blocks))

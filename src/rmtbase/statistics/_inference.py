@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import scipy
 from jaxtyping import Float
 from numpy.typing import ArrayLike
 from scipy.special import ndtri
@@ -88,11 +87,19 @@ def benjamini_hochberg(p_values: ArrayLike) -> Float[np.ndarray, "..."]:
     Raises:
         ParameterError: p-values that are masked or no real numbers.
 
-    Source: Y. Benjamini and Y. Hochberg, J. R. Stat. Soc. B 57, 289 (1995), by ``scipy.stats.false_discovery_control``.
+    Of the k-th smallest of n p-values it is min over j ≥ k of p_(j) n / j, and at most 1. As
+    ``scipy.stats.false_discovery_control`` gives it, whose room takes a third of a second to import.
+
+    Source: Y. Benjamini and Y. Hochberg, J. R. Stat. Soc. B 57, 289 (1995).
     """
     p = require_real_numbers("p_values", p_values)
     q = np.full(p.shape, np.nan)
     made = ~np.isnan(p)
     if made.any():
-        q[made] = scipy.stats.false_discovery_control(p[made], method="bh")
+        tests = p[made]
+        falling = np.argsort(tests)[::-1]
+        rates = tests[falling] * (tests.size / np.arange(tests.size, 0, -1))
+        called = np.empty(tests.size)
+        called[falling] = np.minimum(np.minimum.accumulate(rates), 1.0)
+        q[made] = called
     return q

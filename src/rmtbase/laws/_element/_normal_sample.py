@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
 import numpy as np
-import scipy
 from numpy.typing import ArrayLike
 from scipy import special
 
@@ -204,9 +203,9 @@ def _kurtosis_shape(n: int) -> tuple[float, float]:
 def _thompson_sf(magnitude: FloatArray, n: int) -> FloatArray:
     # |w - w̄| / s ≤ (n-1)/√n always; τ = magnitude·√(n/(n-1)) is Thompson's, t = τ √(n-2) / √(n-1-τ²) is Student's, n-2.
     square = np.minimum(magnitude**2 * n / (n - 1), (n - 1) * (1.0 - 1e-15))
-    return 2.0 * scipy.stats.t.sf(np.sqrt(square * (n - 2) / (n - 1 - square)), n - 2)
+    return 2.0 * special.stdtr(n - 2, -np.sqrt(square * (n - 2) / (n - 1 - square)))
 
 
 def _thompson_isf(probability: FloatArray, n: int) -> FloatArray:
-    t = scipy.stats.t.isf(0.5 * probability, n - 2)
+    t = special.stdtrit(n - 2, 0.5 * probability)  # of either sign
     return np.sqrt((n - 1) * t**2 / (n - 2 + t**2) * (n - 1) / n)
