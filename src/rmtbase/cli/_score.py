@@ -55,7 +55,7 @@ def score(
     base: Annotated[
         str | None,
         typer.Option(
-            help="Base model of the adapter: a folder, a hub id or a known name; by default the one that its settings name."
+            help="Base model of the adapter: a folder, a hub id or a known name; else the one its settings name."
         ),
     ] = None,
     minus: Annotated[

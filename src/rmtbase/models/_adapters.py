@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from math import sqrt
 from pathlib import Path
@@ -360,6 +360,6 @@ def _places(modules: Mapping[str, Update]) -> dict[Place, str]:
     return found
 
 
-def _some(names: Mapping[str, Any]) -> str:
+def _some(names: Iterable[str]) -> str:
     listed = list(names)
     return ", ".join(map(quoted, listed[:_SHOWN])) + (f", … ({len(listed)} of them)" if len(listed) > _SHOWN else "")
