@@ -238,21 +238,18 @@ class _Finder:
         gate, into, out = (None if word is None else held[word] for word in spelling)
         assert into is not None and out is not None
         shapes = {name: self.checkpoint.shape(name) for name in (gate, into, out) if name is not None}
-        stacked = {len(shape) for shape in shapes.values()} == {3}
-        sizes = {shape[0] for shape in shapes.values()} if stacked else set[int]()
+        stacked = all(len(shape) == 3 for shape in shapes.values())
+        counts = {shape[0] for shape in shapes.values()} if stacked else {None}
+        fusable = gate is None and spelling[1] in _FUSED
         fits = []
         for transposed in (False, True) if stacked else (False,):
             flat = {name: shape[1:] if stacked else shape for name, shape in shapes.items()}
-            turned = {name: shape[::-1] if transposed else shape for name, shape in flat.items()}
-            (d_model, d_ff), (rows, inputs) = (
-                (*turned[out], 0, 0)[:2],
-                (*turned[into], 0, 0)[:2],
-            )
-            times = rows // d_ff if d_ff and rows % d_ff == 0 else 0
-            fusable = gate is None and into.removesuffix(".weight").rsplit(".", 1)[-1] in _FUSED
-            agree = d_model == d == inputs and len(sizes) <= 1 and (gate is None or turned[gate] == turned[into])
-            if agree and times in ((1, 2) if fusable else (1,)):
-                fits.append(_Module((gate, into, out), transposed, times == 2, d_ff, *sizes or (None,)))
+            linear = {name: shape[::-1] if transposed else shape for name, shape in flat.items()}
+            d_ff = linear[out][-1]
+            times = next((one for one in ((1, 2) if fusable else (1,)) if linear[into] == (one * d_ff, d)), 0)
+            agree = linear[out] == (d, d_ff) and (gate is None or linear[gate] == linear[into])
+            if times and agree and len(counts) == 1:
+                fits.append(_Module((gate, into, out), transposed, times == 2, d_ff, next(iter(counts))))
         if len(fits) != 1:
             found = ", ".join(f"{name.rsplit(path, 1)[-1].lstrip('.')} {shape}" for name, shape in shapes.items())
             return f"{found}; expected (d_ff, {d}) and ({d}, d_ff)" + (", which may be either way" if fits else "")
