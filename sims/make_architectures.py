@@ -12,6 +12,7 @@ over. What can be said in one way alone is written down, read back by the packag
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import os
 import re
@@ -66,6 +67,7 @@ def results(types: Iterable[str], work: Path, limit: int = 120) -> dict[str, Any
             held[model_type] = {"refused": " ".join(text.split())[:300]}
         finally:
             signal.setitimer(signal.ITIMER_PROF, 0)
+            gc.collect()  # modules that hold themselves
         held[model_type]["seconds"] = round(time.monotonic() - start, 1)
         work.write_text(json.dumps(held))
     return held
