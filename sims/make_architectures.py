@@ -12,9 +12,11 @@ over. What can be said in one way alone is written down, read back by the packag
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import os
 import re
+import resource
 import signal
 import tempfile
 import time
@@ -38,6 +40,7 @@ PAGE = Path(__file__).parents[1] / "docs/architectures.md"
 
 
 _TORCH = "the torch route"
+_MOST_MEMORY = 10 << 30  # bytes of address space, beyond which a type is given up
 
 
 class _Slow(BaseException):
@@ -52,6 +55,7 @@ def results(types: Iterable[str], work: Path, limit: int = 120) -> dict[str, Any
     """What is known of each type, from the file of earlier work, or found now and kept there."""
     held = json.loads(work.read_text()) if work.is_file() else {}
     signal.signal(signal.SIGPROF, _too_long)
+    resource.setrlimit(resource.RLIMIT_AS, (_MOST_MEMORY, resource.getrlimit(resource.RLIMIT_AS)[1]))
     for model_type in types:
         if model_type in held:
             continue
@@ -66,6 +70,7 @@ def results(types: Iterable[str], work: Path, limit: int = 120) -> dict[str, Any
             held[model_type] = {"refused": " ".join(text.split())[:300]}
         finally:
             signal.setitimer(signal.ITIMER_PROF, 0)
+            gc.collect()  # modules that hold themselves
         held[model_type]["seconds"] = round(time.monotonic() - start, 1)
         work.write_text(json.dumps(held))
     return held

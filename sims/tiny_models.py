@@ -94,7 +94,7 @@ _WORDS = {
     "d_mlp": "intermediate_size ffn_dim d_ff n_inner encoder_ffn_dim mlp_dim ffn_hidden_size intermediate_dim "
     "feed_forward_dim encoder_intermediate_size",
     "d_decoder_mlp": "decoder_ffn_dim decoder_intermediate_size",
-    "d_expert": "moe_intermediate_size shared_expert_intermediate_size",
+    "d_expert": "moe_intermediate_size shared_expert_intermediate_size expert_ffn_hidden_size",
     "vocab": "vocab_size encoder_vocab_size decoder_vocab_size",
 }
 _SIZES = {word: size for size, words in _WORDS.items() for word in words.split()}
@@ -127,6 +127,7 @@ _CONSTANTS: Mapping[str, Any] = {
     "n_group": 1,
     "topk_group": 1,
     "n_shared_experts": 1,
+    "zero_expert_num": 1,
     "first_k_dense_replace": 1,
     "kv_lora_rank": 20,
     "q_lora_rank": 28,
