@@ -32,7 +32,7 @@ from observe_norms import norms_of, with_norms
 from prove_architectures import Disproved, prove, prove_norms
 from tiny_models import PROFILES
 
-from rmtbase.models import open_model
+from rmtbase.models import _layout_table, open_model
 from rmtbase.models._layout_table import Rows
 
 TABLE = Path(__file__).parents[1] / "src/rmtbase/models/architectures.json"
@@ -164,7 +164,7 @@ def _defaults(model_type: str, variants: list[Mapping[str, Any]], shared: Mappin
         words |= set(one.get("when", {}))
         for stack in (shared[name] for name in one.get("stacks", ())):
             words |= {word for text in stack["sizes"].values() for word in re.findall(r"[A-Za-z_]\w+", text)}
-            words |= set(stack.get("attends", ()))
+            words |= set(stack.get("attends", ())) | set(re.findall(r"[A-Za-z_]\w+", stack.get("scale") or ""))
     return {
         key: default[key]
         for key in sorted(words)
@@ -184,6 +184,8 @@ def write_table(content: Mapping[str, Any], path: Path) -> None:
         rows = [f"{json.dumps(name)}: {json.dumps(one)}" for name, one in content[part].items()]
         lines += [f'"{part}": {{', ",\n".join(rows), "}" + ("," if part != "types" else "")]
     path.write_text("\n".join([*lines, "}"]) + "\n", encoding="utf-8")
+    for held in (_layout_table._table, _layout_table._with_sizes_alone, _layout_table._layout):
+        held.cache_clear()  # of the table that was there before
 
 
 _WIDEST = (

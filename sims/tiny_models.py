@@ -110,6 +110,8 @@ _LEFT_OUT = re.compile(
     r"id2label|label2id|transformers_version|architectures|dtype|_name_or_path|out_features|out_indices|stage_names|"
     r"per_layer_config|num_labels|attention_layers"
 )
+_MORE_KINDS: Mapping[str, tuple[str, ...]] = {"lfm2": ("full_attention", "conv")}
+"""Kinds of layers that a type may have and that its default configuration does not show."""
 _CONSTANTS: Mapping[str, Any] = {
     "max_position_embeddings": 64,
     "n_positions": 64,
@@ -182,7 +184,7 @@ def sized(config: Mapping[str, Any], profile: Profile) -> dict[str, Any]:
         elif key.endswith(("token_id", "token_index")) and type(value) is int:
             new[key] = min(value, 100 + len(new) % 19)
         elif key in ("layer_types", "mlp_layer_types", "layers_block_type", "block_types") and isinstance(value, list):
-            kinds = list(dict.fromkeys(value))
+            kinds = list(dict.fromkeys([*_MORE_KINDS.get(str(config.get("model_type")), ()), *value]))
             new[key] = [kinds[i % len(kinds)] for i in range(profile.n_layers)]
         elif key == "rope_parameters" and isinstance(value, Mapping):
             own = "head_dim" in config and "kv_lora_rank" not in config

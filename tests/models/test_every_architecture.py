@@ -89,6 +89,47 @@ def test_what_the_configuration_of_a_part_leaves_out_is_what_its_class_says():
         read(model, text_config={key: value for key, value in text.items() if key != "num_hidden_layers"})
 
 
+def without(config, *keys, **more):
+    return {key: value for key, value in config.items() if key not in keys} | more
+
+
+OLDER_WORDS = {
+    "every so many layers attend": (
+        "qwen3_next", {}, lambda config: without(config, "layer_types", full_attention_interval=2),
+    ),
+    "these layers attend": ("lfm2", {}, lambda config: without(config, "layer_types", full_attn_idxs=[0])),
+    "kinds of layers that come again": (
+        "recurrent_gemma", {}, lambda config: config | {"block_types": config["block_types"][:2]},
+    ),
+    "the width of the MLP is null": (
+        "gpt_neo", {"intermediate_size": 4 * 64}, lambda config: config | {"intermediate_size": None},
+    ),
+    "n_embed": ("bloom", {}, lambda config: without(config, "hidden_size", n_embed=config["hidden_size"])),
+    "the sizes of the text beside the images": (
+        "qwen2_vl", {}, lambda config: without(config["text_config"] | config, "text_config", "model_type"),
+    ),
+}  # fmt: skip
+"""Words of published configurations that the classes understand and do not write themselves."""
+
+
+@pytest.mark.parametrize("words", OLDER_WORDS)
+def test_older_words_of_a_configuration_say_the_same(words):
+    model_type, options, older = OLDER_WORDS[words]
+    model = make_model(model_type, PROFILES[0], **options)
+    config = json.loads(model.config.to_json_string(use_diff=False))
+    checkpoint = Checkpoint.of_tensors(model.state_dict(), "tiny")
+    expected = find_inventory(config, checkpoint, Path("config.json"), model_type)
+    assert find_inventory(older(config), checkpoint, Path("config.json"), model_type).sites == expected.sites
+    assert expected.sites
+
+
+def test_a_logit_scale_that_a_part_leaves_out_is_that_of_its_class():
+    model = make_model("gemma3", PROFILES[0])
+    text = json.loads(model.config.to_json_string(use_diff=False))["text_config"]
+    sites = read(model, text_config=without(text, "query_pre_attn_scalar")).sites
+    assert {site.logit_scale for site in sites if site.place.stack == "text"} == {256**-0.5}
+
+
 def test_an_unknown_type_and_an_unproved_variant_are_refused():
     model = make_model("falcon", PROFILES[0])
     with pytest.raises(UnknownArchitectureError, match="unknown architecture 'falcon-next'"):

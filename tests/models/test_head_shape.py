@@ -340,6 +340,36 @@ def test_layers_without_attention_do_not_count(folder):
     assert head_shape(folder(model_type="jamba", **sizes)).n_layers is None  # which they are is not known
 
 
+@pytest.mark.parametrize(
+    ("config", "expected"),
+    [
+        (
+            {"model_type": "qwen3_moe", "head_dim": 128, "hidden_size": 2048, "num_attention_heads": 32,
+             "num_hidden_layers": 48, "num_key_value_heads": 4},
+            (48, 32, 4, 2048, 128),
+        ),
+        (
+            {"model_type": "qwen3_next", "full_attention_interval": 4, "head_dim": 256, "hidden_size": 2048,
+             "num_attention_heads": 16, "num_hidden_layers": 48, "num_key_value_heads": 2},
+            (12, 16, 2, 2048, 256),
+        ),
+        (
+            {"model_type": "lfm2", "full_attn_idxs": [2, 5, 8, 10, 12, 14], "hidden_size": 2048,
+             "num_attention_heads": 32, "num_hidden_layers": 16, "num_key_value_heads": 8},
+            (6, 32, 8, 2048, 64),
+        ),
+        (
+            {"model_type": "gemma3", "text_config": {"model_type": "gemma3_text", "hidden_size": 2560,
+             "intermediate_size": 10240, "num_hidden_layers": 34}, "vision_config": {}},
+            (34, 8, 4, 2560, 256),
+        ),
+        ({"model_type": "bloom", "n_embed": 1024, "n_layer": 24, "num_attention_heads": 16}, (24, 16, 16, 1024, 64)),
+    ],
+)  # fmt: skip
+def test_published_configurations_in_their_own_words(config, expected, folder):
+    assert sizes(head_shape(folder(**config))) == expected
+
+
 def test_the_bundled_model_has_the_shape_that_it_opens_with():
     model = open_model("demo")
     assert sizes(head_shape("demo")) == (model.n_layers, model.n_heads, model.n_key_heads, model.d_model, model.d_head)

@@ -158,11 +158,28 @@ class Entry:
             CheckpointError: the configuration does not say of each layer what kind it is.
         """
         for key, kinds in self.attends.items():
-            said = self.config.get(key)
+            said = _kinds_of_layers(self.config, key, n_layers)
             if not isinstance(said, Sequence) or len(said) != n_layers:
                 raise CheckpointError(path, f"{key} = {quoted(said)}; expected a kind for each of {n_layers} layers")
             return [layer for layer in range(n_layers) if said[layer] in kinds]
         return list(range(n_layers))
+
+
+def _kinds_of_layers(config: Mapping[str, Any], key: str, n_layers: int) -> Any:
+    """What a configuration says of the kind of each layer: one by one, or in the words that were there before.
+
+    ``full_attention_interval``: of so many layers the last one attends. ``full_attn_idxs``: those that do. A list of
+    ``block_types`` comes again and again.
+    """
+    said = config.get(key)
+    interval, indices = config.get("full_attention_interval"), config.get("full_attn_idxs")
+    if said is None and type(interval) is int and interval > 0:
+        return ["full_attention" if (layer + 1) % interval == 0 else "other" for layer in range(n_layers)]
+    if said is None and isinstance(indices, list):
+        return ["full_attention" if layer in indices else "other" for layer in range(n_layers)]
+    if key == "block_types" and isinstance(said, list) and said:
+        return (said * -(-n_layers // len(said)))[:n_layers]
+    return said
 
 
 @cache
@@ -293,6 +310,8 @@ def entries(
         )
     for one in variant.get("parts", ()):
         part = config.get(one["config"])
+        if part is None and one["stack"] == "text":  # older files have its sizes among those of the whole
+            part = {key: value for key, value in config.items() if key not in ("model_type", "vision_config")}
         if not isinstance(part, Mapping):
             raise CheckpointError(path, f"no {one['config']}; expected the configuration of the {one['stack']} part")
         own = part.get("model_type", one["type"])

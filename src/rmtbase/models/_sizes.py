@@ -175,9 +175,9 @@ class Sizes:
         rotary = self._config.get("rope_parameters") or self._config.get("rope_scaling")
         each = (rotary, *rotary.values()) if isinstance(rotary, Mapping) else ()
         kinds = {str(one.get("rope_type", one.get("type", "default"))) for one in each if isinstance(one, Mapping)}
-        return self.number(self._entry.scale) if kinds <= _WITHOUT_FACTOR else None
+        return self.number(self._entry.scale, optional=True) if kinds <= _WITHOUT_FACTOR else None
 
-    def number(self, text: str | None) -> float | None:
+    def number(self, text: str | None, optional: bool = False) -> float | None:
         """A number as the table words it: factors, with ``^-0.5`` behind one whose inverse root it is."""
         if text is None:
             return None
@@ -187,6 +187,8 @@ class Sizes:
             keys, _, otherwise = name.partition(" else ")
             value = self.sizes.get(keys, _held(self._config, keys))
             value = (float(otherwise or keys) if value is None else value) if (otherwise or _is_number(keys)) else value
+            if value is None and optional:
+                return None
             if isinstance(value, bool) or not isinstance(value, (int, float)) or value < 0:
                 raise CheckpointError(self._path, f"{keys} = {quoted(value)}; expected a number")
             total *= value**-0.5 if root else value
