@@ -312,8 +312,13 @@ def page(content: Mapping[str, Any], others: Mapping[str, str]) -> str:
         "script that shares no code with the torch route; those of the torch route were saved, opened and proved as a "
         "user's checkpoint is: q·k of the forward pass is xᵀ W_QK x′, to rounding. What is not proved is refused.",
         "",
+        f"For {sum(all('norms' in one for one in held['variants']) for held in entries.values())} of the table's types "
+        "the norms in front of queries, keys and values are known too, with what they store (a gain, or what differs "
+        "from one) and what stands in front of the first layer: they were told apart by forward passes with other "
+        "gains, and `--fold norms` takes them in. Of the others it is refused.",
+        "",
         "Made by `python sims/make_architectures.py`; `--check` proves every entry of the table again, `--page` makes "
-        "this page alone.",
+        "this page alone, and `--check --norms` proves the norms.",
         "",
         f"## The {len(WIDEST)} in widest use",
         "",

@@ -1,0 +1,82 @@
+"""The tensors of a checkpoint as weights: finite, with digits to tell, and no more of them in memory than needed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float32, Shaped
+
+from rmtbase.errors import CheckpointError
+from rmtbase.models._checkpoint import Checkpoint
+from rmtbase.models._stored_tensor import StoredTensor
+from rmtbase.models._tensor_file import require_digits, widened
+from rmtbase.shown import quoted
+
+_BLOCK = 1 << 22  # elements of a block of rows, 16 MiB in float32, or as many as make it square
+
+
+class WeightReader:
+    """Reads tensors and keeps the last one, since queries, keys and values may share it."""
+
+    def __init__(self, checkpoint: Checkpoint) -> None:
+        self._checkpoint = checkpoint
+        self._last: tuple[str, Shaped[np.ndarray, "..."]] | None = None
+
+    def read_one_of(self, name: str) -> Any:
+        """A stack of matrices, of which as one is taken as is read, where a file stores it as it is; or else all."""
+        one = self._checkpoint.tensor(name)
+        if len(one.entry.shape) == 3 and isinstance(one, StoredTensor):
+            return _Stack(self._checkpoint, name)
+        return self.read(name)
+
+    def blocks(self, name: str) -> Iterator[Float32[np.ndarray, "row column"]]:
+        """Blocks of rows; only these are read, where a file stores the tensor as it is."""
+        rows, width = self._checkpoint.shape(name)
+        height = max(width, _BLOCK // width)
+        whole = None if isinstance(self._checkpoint.tensor(name), StoredTensor) else self.read(name)
+        for start in range(0, rows, height):
+            stop = min(start + height, rows)
+            yield _rows(self._checkpoint, name, start, stop) if whole is None else widened(whole[start:stop])
+
+    def read(self, name: str) -> Shaped[np.ndarray, "..."]:
+        """A whole tensor, in the precision in which it is stored; float64 is rounded to float32."""
+        last = self._last
+        if last is not None and last[0] == name:
+            return last[1]
+        self._last = last = None  # so that two tensors are never held at once
+        values = _weights(self._checkpoint, name, self._checkpoint.read_stored(name))
+        values.flags.writeable = False
+        self._last = (name, values)
+        return values
+
+
+class _Stack:
+    """A stored stack of matrices, of which one is read when it is asked for."""
+
+    def __init__(self, checkpoint: Checkpoint, name: str) -> None:
+        self._checkpoint, self._name, self.shape = checkpoint, name, checkpoint.shape(name)
+
+    def __getitem__(self, index: int) -> Float32[np.ndarray, "row column"]:
+        return _rows(self._checkpoint, self._name, index, index + 1)[0]
+
+
+def _rows(checkpoint: Checkpoint, name: str, start: int, stop: int) -> Float32[np.ndarray, "..."]:
+    return widened(_weights(checkpoint, name, checkpoint.read_rows(name, start, stop)))
+
+
+def _weights(checkpoint: Checkpoint, name: str, values: Shaped[np.ndarray, "..."]) -> Shaped[np.ndarray, "..."]:
+    """Numbers of a stored tensor as they are, but float64 is rounded to float32."""
+    require_digits(checkpoint.file(name), name, values, checkpoint.dtype(name))
+    if values.dtype != np.float64:
+        return values
+    try:
+        # A few values that are lost beside larger ones change nothing; all of them have just been refused.
+        with np.errstate(over="raise", under="ignore"):
+            return values.astype(np.float32)
+    except FloatingPointError as error:
+        raise CheckpointError(
+            checkpoint.file(name),
+            f"tensor {quoted(name)} holds values beyond the range of float32; expected weights, or rescale them",
+        ) from error
