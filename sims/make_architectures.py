@@ -301,6 +301,8 @@ def page(content: Mapping[str, Any], others: Mapping[str, str]) -> str:
     entries = content["types"]
     by_torch = [name for name, how in others.items() if how.startswith(_TORCH)]
     wholly = [name for name in by_torch if others[name] == _TORCH]
+    own = ([one for one in held["variants"] if one.get("stacks")] for held in entries.values())
+    known = [["norms" in one for one in variants] for variants in own if variants]
     widest = sum(name in entries or name in by_torch for name in WIDEST)
     lines = [
         "# Architectures",
@@ -312,7 +314,7 @@ def page(content: Mapping[str, Any], others: Mapping[str, str]) -> str:
         "script that shares no code with the torch route; those of the torch route were saved, opened and proved as a "
         "user's checkpoint is: q·k of the forward pass is xᵀ W_QK x′, to rounding. What is not proved is refused.",
         "",
-        f"For {sum(all('norms' in one for one in held['variants']) for held in entries.values())} of the table's types "
+        f"For {sum(map(all, known))} of the {len(known)} types of the table that have attention of their own "
         "the norms in front of queries, keys and values are known too, with what they store (a gain, or what differs "
         "from one) and what stands in front of the first layer: they were told apart by forward passes with other "
         "gains, and `--fold norms` takes them in. Of the others it is refused.",
