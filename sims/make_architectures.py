@@ -302,7 +302,7 @@ def page(content: Mapping[str, Any], others: Mapping[str, str]) -> str:
     by_torch = [name for name, how in others.items() if how.startswith(_TORCH)]
     wholly = [name for name in by_torch if others[name] == _TORCH]
     own = ([one for one in held["variants"] if one.get("stacks")] for held in entries.values())
-    known = [["norms" in one for one in variants] for variants in own if variants]
+    known = [[_norms_known(one, content["norms"]) for one in variants] for variants in own if variants]
     widest = sum(name in entries or name in by_torch for name in WIDEST)
     lines = [
         "# Architectures",
@@ -315,7 +315,7 @@ def page(content: Mapping[str, Any], others: Mapping[str, str]) -> str:
         "user's checkpoint is: q·k of the forward pass is xᵀ W_QK x′, to rounding. What is not proved is refused.",
         "",
         f"For {sum(map(all, known))} of the {len(known)} types of the table that have attention of their own "
-        "the norms in front of queries, keys and values are known too, with what they store (a gain, or what differs "
+        "the norms in front of queries and keys and behind them are known too, with what they store (a gain, or what differs "
         "from one) and what stands in front of the first layer: they were told apart by forward passes with other "
         "gains, and `--fold norms` takes them in. Of the others it is refused.",
         "",
@@ -337,6 +337,12 @@ def page(content: Mapping[str, Any], others: Mapping[str, str]) -> str:
         *(f"| `{name}` | {_read_by(name, entries, others)} |" for name in sorted({*entries, *others})),
     ]
     return "\n".join(lines) + "\n"
+
+
+def _norms_known(variant: Mapping[str, Any], norms: Mapping[str, Any]) -> bool:
+    """Whether each stack of a variant has the norms in front of queries and keys, and those behind them."""
+    needed = {"query_input_norm", "key_input_norm", "query_norm", "key_norm"}
+    return "norms" in variant and all(needed <= set(norms[name]) for name in variant["norms"]["of"])
 
 
 def _read_by(name: str, entries: Mapping[str, Any], others: Mapping[str, str]) -> str:

@@ -131,6 +131,8 @@ def only_layers_of(
     shared = network.named_parameters(remove_duplicate=False)
     holding = {id(one): frozenset(parameters[name].tensors()) for name, one in shared if name in parameters}
     with ExitStack() as changed:
+        for module in network.modules():  # a forward pass may leave sizes of its inputs behind, as that of Swin does
+            changed.callback(vars(module).update, {k: v for k, v in vars(module).items() if not k.startswith("_")})
         for stack in [one for one in network.modules() if isinstance(one, nn.ModuleList)]:
             held = [frozenset().union(*(holding.get(id(one), ()) for one in layer.parameters())) for layer in stack]
             if any(site <= each for site in sites for each in held):

@@ -149,7 +149,16 @@ class Network:
         except Exception:  # whatever a network without some of its layers raises
             proved = ()
         if len(proved) < len(sites):
-            proved = prove_parts(sites, self.parts, parameters, read, self.path)
+            parts = self.parts
+            try:
+                proved = prove_parts(sites, parts, parameters, read, self.path)
+            except CheckpointError:  # they differ, or a stored tensor cannot be read
+                raise
+            except Exception as error:  # whatever a network raises
+                name, what = type(self.network).__name__, f"{type(error).__name__}: {error}"
+                raise CheckpointError(
+                    self.path, f"{name} does not run with its own queries and keys ({what})"
+                ) from error
         return proved
 
 
