@@ -316,8 +316,8 @@ def page(content: Mapping[str, Any], others: Mapping[str, str]) -> str:
         "",
         f"For {sum(map(all, known))} of the {len(known)} types of the table that have attention of their own "
         "the norms in front of queries and keys and behind them are known too, with what they store (a gain, or what "
-        "differs from one) and what stands in front of the first layer: they were told apart by forward passes with other "
-        "gains, and `--fold norms` takes them in. Of the others it is refused.",
+        "differs from one) and what stands in front of the first layer: they were told apart by forward passes with "
+        "other gains, and `--fold norms` takes them in. Of the others it is refused.",
         "",
         "Made by `python sims/make_architectures.py`; `--check` proves every entry of the table again, `--page` makes "
         "this page alone, and `--check --norms` proves the norms.",
