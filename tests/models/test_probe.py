@@ -364,3 +364,19 @@ def test_code_of_the_checkpoint_is_never_run():
         Network.of_config(config, Path("checkpoint"))
     with pytest.raises(UnknownArchitectureError):
         Network.of_config({"model_type": "own"}, Path("checkpoint"))
+
+
+def test_chunks_of_state_space_mixers_are_small_while_a_network_runs_and_as_they_were_then():
+    config = transformers.GraniteMoeHybridConfig(
+        layer_types=["mamba", "attention"], num_hidden_layers=2, hidden_size=48, num_attention_heads=4,
+        num_key_value_heads=2, vocab_size=60, intermediate_size=20, shared_intermediate_size=24, num_local_experts=3,
+        num_experts_per_tok=2, mamba_n_heads=6, mamba_d_head=16, mamba_d_state=8, mamba_chunk_size=256,
+    )  # fmt: skip
+    module = transformers.GraniteMoeHybridModel(config)
+    mixer = next(one for one in module.modules() if "A_log" in one._parameters)
+    seen = []
+    mixer.register_forward_pre_hook(lambda one, _: seen.append(one.chunk_size))
+    (site,) = Network.of_module(module).inventory().sites
+    assert (site.place.layer, site.n_heads, site.n_key_heads, site.d_head) == (1, 4, 2, 12)
+    assert set(seen) == {16}
+    assert mixer.chunk_size == 256

@@ -25,6 +25,8 @@ from rmtbase.models._probe import Reading
 from rmtbase.models._probe_inputs import possible_inputs
 from rmtbase.shown import quoted
 
+_CHUNK = 16  # tokens
+
 
 @dataclass(frozen=True)
 class Part:
@@ -96,21 +98,25 @@ def _with_buffers(network: transformers.PreTrainedModel) -> None:
 
 @contextmanager
 def written_out(network: nn.Module) -> Iterator[None]:
-    """Attention and experts written out in torch, rather than by kernels, as long as this lasts."""
-    configs = {id(one): one for module in network.modules() if (one := getattr(module, "config", None)) is not None}
-    kept = [
-        (one, name, one.__dict__[name])
-        for one in configs.values()
-        for name in ("_attn_implementation_internal", "_experts_implementation_internal")
-        if name in getattr(one, "__dict__", {})
-    ]
+    """Attention and experts written out in torch, rather than by kernels, as long as this lasts.
+
+    State-space mixers pad their tokens to chunks, and form arrays of (chunk, chunk, heads, state), gigabytes for a few
+    tokens: their chunks are small meanwhile, which changes none of their results.
+    """
+    modules = list(network.modules())
+    configs = {id(one): vars(one) for module in modules if hasattr(one := getattr(module, "config", None), "__dict__")}
+    names = ("_attn_implementation_internal", "_experts_implementation_internal")
+    changed = [(held, name, "eager") for held in configs.values() for name in names if name in held]
+    mixers = [vars(module) for module in modules if "A_log" in module._parameters]
+    changed += [(held, "chunk_size", _CHUNK) for held in mixers if isinstance(held.get("chunk_size"), int)]
+    before = [held[name] for held, name, _ in changed]
     try:
-        for one, name, _ in kept:
-            one.__dict__[name] = "eager"
+        for held, name, value in changed:
+            held[name] = value
         yield
     finally:
-        for one, name, value in kept:
-            one.__dict__[name] = value
+        for (held, name, _), value in zip(changed, before, strict=True):
+            held[name] = value
 
 
 @contextmanager
