@@ -232,6 +232,7 @@ def make_config(model_type: str, profile: Profile, **options: Any) -> transforme
 
 _OWN: Mapping[str, Mapping[str, Any]] = {
     "autoformer": {"prediction_length": 6},
+    "deberta": {"relative_attention": True, "pos_att_type": ["c2p", "p2c"]},
     "deepseek_v2": {"num_experts_per_tok": 2, "n_routed_experts": 4, "n_group": 1, "topk_group": 1},
     "esm": {"vocab_size": 120, "pad_token_id": 1, "mask_token_id": 99},
     "informer": {"prediction_length": 6},
