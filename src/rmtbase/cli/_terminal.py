@@ -225,11 +225,13 @@ def _told_from_time_to_time(progress: Bars) -> Iterator[None]:
             wait = every
             say("; ".join(progress.unfinished()) or f"at work for {_duration(time.monotonic() - begin)}")
 
-    threading.Thread(target=tell, name="rmtbase-progress", daemon=True).start()
+    teller = threading.Thread(target=tell, name="rmtbase-progress", daemon=True)
+    teller.start()
     try:
         yield
     finally:
         ended.set()
+        teller.join()  # a line that it has begun stands before those that follow
 
 
 def _intervals() -> tuple[float, float]:
