@@ -19,8 +19,8 @@ import re
 import resource
 import signal
 import tempfile
-import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -51,29 +51,41 @@ def _too_long(*_: Any) -> None:
     raise _Slow
 
 
-def results(types: Iterable[str], work: Path, limit: int = 120) -> dict[str, Any]:
-    """What is known of each type, from the file of earlier work, or found now and kept there."""
+def kept(types: Iterable[str], work: Path, limit: int, find: Callable[[str], Any], too_slow: Any) -> dict[str, Any]:
+    """What is found of each type, from the file of earlier work, or found now and kept there; so many seconds each."""
     held = json.loads(work.read_text()) if work.is_file() else {}
     signal.signal(signal.SIGPROF, _too_long)
-    resource.setrlimit(resource.RLIMIT_AS, (_MOST_MEMORY, resource.getrlimit(resource.RLIMIT_AS)[1]))
     for model_type in types:
         if model_type in held:
             continue
-        start = time.monotonic()
         signal.setitimer(signal.ITIMER_PROF, limit)
         try:
-            held[model_type] = infer_type(model_type)
+            held[model_type] = find(model_type)
         except _Slow:
-            held[model_type] = {"refused": f"probing it takes more than {limit} s"}
-        except Exception as error:
-            text = str(error) if isinstance(error, Refused) else f"{type(error).__name__}: {error}"
-            held[model_type] = {"refused": " ".join(text.split())[:300]}
+            held[model_type] = too_slow
         finally:
             signal.setitimer(signal.ITIMER_PROF, 0)
             gc.collect()  # modules that hold themselves
-        held[model_type]["seconds"] = round(time.monotonic() - start, 1)
         work.write_text(json.dumps(held))
     return held
+
+
+def results(types: Iterable[str], work: Path, limit: int = 120) -> dict[str, Any]:
+    """What is known of each type."""
+
+    def find(model_type: str) -> dict[str, Any]:
+        try:
+            return infer_type(model_type)
+        except Exception as error:
+            text = str(error) if isinstance(error, Refused) else f"{type(error).__name__}: {error}"
+            return {"refused": " ".join(text.split())[:300]}
+
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (_MOST_MEMORY, before[1]))
+    try:
+        return kept(types, work, limit, find, {"refused": f"probing it takes more than {limit} s"})
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, before)
 
 
 def table(found: Mapping[str, Any]) -> dict[str, Any]:
@@ -220,39 +232,13 @@ def torch_route(model_type: str) -> str:
 
 
 def routes(types: Iterable[str], work: Path, limit: int = 60) -> dict[str, str]:
-    """How each type that the table lacks is read, from the file of earlier work, or found now and kept there."""
-    held = json.loads(work.read_text()) if work.is_file() else {}
-    signal.signal(signal.SIGPROF, _too_long)
-    for model_type in types:
-        if model_type in held:
-            continue
-        signal.setitimer(signal.ITIMER_PROF, limit)
-        try:
-            held[model_type] = torch_route(model_type)
-        except _Slow:
-            held[model_type] = f"refused: running it takes more than {limit} s"
-        finally:
-            signal.setitimer(signal.ITIMER_PROF, 0)
-        work.write_text(json.dumps(held))
-    return held
+    """How each type that the table lacks is read."""
+    return kept(types, work, limit, torch_route, f"refused: running it takes more than {limit} s")
 
 
 def norms(content: dict[str, Any], work: Path, stride: slice = slice(None), limit: int = 60) -> dict[str, Any]:
-    """The table with the norms of its types, from the file of earlier work, or found now and kept there."""
-    held = json.loads(work.read_text()) if work.is_file() else {}
-    signal.signal(signal.SIGPROF, _too_long)
-    for model_type in [*content["types"]][stride]:
-        if model_type in held:
-            continue
-        signal.setitimer(signal.ITIMER_PROF, limit)
-        try:
-            held[model_type] = norms_of(content, model_type)
-        except _Slow:
-            held[model_type] = []
-        finally:
-            signal.setitimer(signal.ITIMER_PROF, 0)
-        work.write_text(json.dumps(held))
-    return with_norms(content, held)
+    """The table with the norms of its types."""
+    return with_norms(content, kept([*content["types"]][stride], work, limit, partial(norms_of, content), []))
 
 
 def prove_all_norms(content: Mapping[str, Any], stride: slice = slice(None)) -> dict[str, str]:

@@ -73,6 +73,15 @@ def product(tensors, layer, part):
     return b @ a
 
 
+def trained(adapted):
+    """An adapter that has left its beginning, where it changes nothing."""
+    with torch.no_grad():
+        for parameter in adapted.parameters():
+            if parameter.requires_grad:
+                parameter.add_(0.3 * torch.randn_like(parameter))
+    return adapted
+
+
 def test_the_updates_are_a_model_of_one_head_for_each_module(tmp_path):
     folder, tensors = adapter_in(tmp_path / "adapter"), updates()
     model = open_model(folder)
@@ -132,11 +141,7 @@ def test_merged_is_what_peft_merges(architecture, options, tmp_path):
     adapted = peft.get_peft_model(
         model, peft.LoraConfig(r=3, lora_alpha=7, target_modules=targets, fan_in_fan_out=turned, **options)
     )
-    with torch.no_grad():
-        for parameter in adapted.parameters():
-            if parameter.requires_grad:
-                parameter.add_(0.3 * torch.randn_like(parameter))
-    adapted.save_pretrained(tmp_path / "adapter")
+    trained(adapted).save_pretrained(tmp_path / "adapter")
     found = open_model(tmp_path / "adapter", base=tmp_path / "base")
     adapted.merge_and_unload().save_pretrained(tmp_path / "merged")
     expected = open_model(tmp_path / "merged")
@@ -162,11 +167,7 @@ def test_updates_of_embeddings_are_merged_where_the_base_stores_them(tied, tmp_p
     model.save_pretrained(tmp_path / "base")
     targets = ["q_proj", "k_proj", "lm_head"] if tied else ["q_proj", "k_proj", "lm_head", "embed_tokens"]
     adapted = peft.get_peft_model(model, peft.LoraConfig(r=3, lora_alpha=7, target_modules=targets))
-    with torch.no_grad():
-        for parameter in adapted.parameters():
-            if parameter.requires_grad:
-                parameter.add_(0.3 * torch.randn_like(parameter))
-    adapted.save_pretrained(tmp_path / "adapter")
+    trained(adapted).save_pretrained(tmp_path / "adapter")
     found = open_model(tmp_path / "adapter", base=tmp_path / "base")
     expected = {name: one.numpy() for name, one in adapted.merge_and_unload().state_dict().items()}
     names = ["model.layers.1.self_attn.q_proj.weight", "model.layers.0.self_attn.k_proj.weight"]

@@ -366,6 +366,14 @@ def test_code_of_the_checkpoint_is_never_run():
         Network.of_config({"model_type": "own"}, Path("checkpoint"))
 
 
+def test_what_a_pass_leaves_behind_in_a_live_module_is_put_back():
+    module = Layers(20, 20, 20)
+    module.seen = 0
+    module.register_forward_pre_hook(lambda one, _: setattr(one, "seen", one.seen + 1))
+    assert len(Network.of_module(module, {"x": torch.randn(2, 5, 20)}).inventory().sites) == 2
+    assert module.seen == 0
+
+
 def test_chunks_of_state_space_mixers_are_small_while_a_network_runs_and_as_they_were_then():
     config = transformers.GraniteMoeHybridConfig(
         layer_types=["mamba", "attention"], num_hidden_layers=2, hidden_size=48, num_attention_heads=4,

@@ -2,8 +2,9 @@
 
 Python raises KeyboardInterrupt at any place of the main thread. Where something swallows it (a library that catches all
 errors, a finaliser or a callback from C, which have nobody to hand it to), a timer finds that nothing is on its way up
-and raises it again. A second signal changes nothing, so that what the first one undoes (temporary files, worker
-processes) is undone to its end; the third ends the process on the spot.
+and raises it again; where there is no such timer, the next step of a progress bar does. A second signal changes
+nothing, so that what the first one undoes (temporary files, worker processes) is undone to its end; the third ends the
+process on the spot.
 """
 
 from __future__ import annotations

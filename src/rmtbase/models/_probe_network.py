@@ -98,25 +98,28 @@ def _with_buffers(network: transformers.PreTrainedModel) -> None:
 
 @contextmanager
 def written_out(network: nn.Module) -> Iterator[None]:
-    """Attention and experts written out in torch, rather than by kernels, as long as this lasts.
+    """Attention and experts written out in torch, rather than by kernels, as long as this lasts; then all is as before.
 
     State-space mixers pad their tokens to chunks, and form arrays of (chunk, chunk, heads, state), gigabytes for a few
     tokens: their chunks are small meanwhile, which changes none of their results.
     """
-    modules = list(network.modules())
-    configs = {id(one): vars(one) for module in modules if hasattr(one := getattr(module, "config", None), "__dict__")}
+    found = [getattr(module, "config", None) for module in network.modules()]
+    configs = {id(one): vars(one) for one in found if hasattr(one, "__dict__")}
+    modules = [vars(module) for module in network.modules()]
     names = ("_attn_implementation_internal", "_experts_implementation_internal")
-    changed = [(held, name, "eager") for held in configs.values() for name in names if name in held]
-    mixers = [vars(module) for module in modules if "A_log" in module._parameters]
-    changed += [(held, "chunk_size", _CHUNK) for held in mixers if isinstance(held.get("chunk_size"), int)]
-    before = [held[name] for held, name, _ in changed]
+    before = [(held, {name: held[name] for name in names if name in held}) for held in configs.values()]
+    # A forward pass may leave sizes of its inputs behind in its modules, as that of Swin does.
+    before += [(held, {name: one for name, one in held.items() if not name.startswith("_")}) for held in modules]
     try:
-        for held, name, value in changed:
-            held[name] = value
+        for held in configs.values():
+            held.update({name: "eager" for name in names if name in held})
+        for held in modules:
+            if "A_log" in held["_parameters"] and isinstance(held.get("chunk_size"), int):
+                held["chunk_size"] = _CHUNK
         yield
     finally:
-        for (held, name, _), value in zip(changed, before, strict=True):
-            held[name] = value
+        for held, values in before:
+            held.update(values)
 
 
 @contextmanager
@@ -137,8 +140,6 @@ def only_layers_of(
     shared = network.named_parameters(remove_duplicate=False)
     holding = {id(one): frozenset(parameters[name].tensors()) for name, one in shared if name in parameters}
     with ExitStack() as changed:
-        for module in network.modules():  # a forward pass may leave sizes of its inputs behind, as that of Swin does
-            changed.callback(vars(module).update, {k: v for k, v in vars(module).items() if not k.startswith("_")})
         for stack in [one for one in network.modules() if isinstance(one, nn.ModuleList)]:
             held = [frozenset().union(*(holding.get(id(one), ()) for one in layer.parameters())) for layer in stack]
             if any(site <= each for site in sites for each in held):
