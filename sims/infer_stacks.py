@@ -267,9 +267,9 @@ def _attending(same: list[tuple[Mapping[str, Any], Group]]) -> dict[str, list[st
     """The key of a list of layer types, and those that attend; nothing where every layer does."""
     if all(sorted(group.layers) == list(range(len(group.layers))) for _, group in same):
         one, group = same[0]
-        if not any(isinstance(one.get(key), list) and len(one[key]) > len(group.layers) for key in _KINDS):
+        if not any(isinstance(one.get(key), list) and len(one[key]) > len(group.layers) for key in KINDS):
             return {}
-    for key in _KINDS:
+    for key in KINDS:
         kinds: set[str] = set()
         others: set[str] = set()
         for config, group in same:
@@ -284,7 +284,8 @@ def _attending(same: list[tuple[Mapping[str, Any], Group]]) -> dict[str, list[st
     return {}
 
 
-_KINDS = ("layer_types", "layers_block_type", "block_types", "hybrid_override_pattern")
+KINDS = ("layer_types", "layers_block_type", "block_types", "hybrid_override_pattern", "no_rope_layers")
+"""Keys of lists with a word, or a number, for each layer."""
 
 
 def _with_aliases(model_type: str, key: str) -> str:

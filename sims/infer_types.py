@@ -115,6 +115,8 @@ def _attention(groups: list[Group]) -> set[tuple[Any, ...]]:
             tuple(sorted((name, text) for name, text in group.tensors.items() if not set(text.split()) & _MLP)),
             tuple(group.layers),
             tuple(group.sizes.get(name) for name in names),
+            None if group.sizes["scale"] is None else float(f"{group.sizes['scale']:.4g}"),
+            group.sizes["rotated"],
         )
         for group in groups
     }

@@ -66,20 +66,22 @@ class Refused(Exception):  # noqa: N818
 
 def run(model: torch.nn.Module) -> tuple[Trace, Trace]:
     """What the model does with rotations by angle zero, and with its own."""
+
+    def watched(given: Mapping[str, Any], **options: Any) -> Trace:
+        torch.manual_seed(3)  # of models that mask or choose patches at random
+        with watching(model, **options) as trace:
+            model(**given)
+        return trace
+
     failures = []
     for given in tiny_models.inputs(model):
         try:
-            with watching(model) as first:
-                model(**given)
+            first = watched(given)
             if not first.attentions:
                 failures.append("no attention")
                 continue
             still = {one.module for one in first.attentions}
-            with watching(model, still=still) as trace:
-                model(**given)
-            with watching(model, still=still, rotate=True) as rotated:
-                model(**given)
-            return trace, rotated
+            return watched(given, still=still), watched(given, still=still, rotate=True)
         except Exception as error:
             failures.append(f"{type(error).__name__}: {str(error)[:100]}")
     raise Refused("its forward pass was not run: " + "; ".join(dict.fromkeys(failures)))
@@ -119,6 +121,9 @@ def probe(model: torch.nn.Module, beside: Iterable[str] = ()) -> Probe:
                 held.sizes[name] = group.sizes[name]
             if name in group.sizes and held.sizes[name] != group.sizes[name]:
                 held.sizes[name] = None
+        scales = held.sizes["scale"], group.sizes["scale"]
+        if None in scales or abs(scales[0] - scales[1]) > 1e-5 * abs(scales[1]):
+            held.sizes["scale"] = None  # it depends on the layer
         held.norms |= group.norms
         held.beside = sorted({*held.beside, *group.beside})
     return Probe(found.config, list(by_group.values()), found.unresolved)
@@ -200,7 +205,7 @@ def _one(
             norms[inner] = of.get(tuple(tensor.shape)) if tuple(tensor.shape) != (0,) else None
         else:
             beside.append(inner)
-    sizes["rotated"] = int((np.abs(turned.query - one.query).max((0, 1)) > 1e-9).sum()) if index == 0 else None
+    sizes["rotated"] = int((np.abs(turned.query - one.query).max((0, 1)) > 1e-9).sum())
     factor = [parts[symbol].factor for symbol in "qk"]
     uniform = all(np.ptp(each) < 1e-5 * abs(each.mean()) for each in factor)
     sizes["scale"] = float(one.scale * factor[0].mean() * factor[1].mean()) if uniform and one.scale else None

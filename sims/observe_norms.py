@@ -1,21 +1,25 @@
-"""The norms in front of queries and keys, and behind them, in the words of the table of architectures.
+"""What a forward pass shows of each layer, in the words of the table: the norms around queries and keys, and rotation.
 
 Of each variant of a type two tiny models are run, and what their norms are called in each layer is said as names with
 a place for the number of the layer, ``{}``, or of the one before, ``{-1}``: of the first layer and of the others, where
-they differ. A norm that no such name fits in every layer of both is left out: it is not known.
+they differ. A norm that no such name fits in every layer of both is left out: it is not known. Where some layers are
+rotated by position and others are not, a list of the configuration says which.
 """
 
 from __future__ import annotations
 
 import json
 import re
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
 import tiny_models
 import torch
+from infer_stacks import KINDS
 from infer_types import UNVARIED
 from tiny_models import PROFILES, Profile
 from transformers.core_model_loading import revert_weight_conversion
@@ -67,6 +71,30 @@ def observe(model_type: str, profile: Profile, layers: Mapping[str, str], **opti
 
 
 _SIZES = {"n_heads": 1, "n_key_heads": 1, "d_head": 1, "d_query": 1, "d_key": 1}  # of a site that was not shown
+
+
+def unrotated(model_type: str, layers: Mapping[str, str], options: Mapping[str, Any]) -> dict[str, Any]:
+    """What tells the layers that are not rotated from those that are, by stack, where there are both: key -> kinds.
+
+    The kinds are those that are not rotated; the key is ``"?"`` where no list of the configuration tells them apart.
+    """
+    met: dict[str, list[tuple[Mapping[str, Any], int, bool]]] = defaultdict(list)
+    for profile in PROFILES[:2]:
+        longer = replace(profile, n_layers=profile.n_layers + 3)
+        config = tiny_models.make_config(model_type, longer, **options).to_dict()
+        for (stack, layer), (_, site) in observe(model_type, longer, layers, **options).items():
+            if site.rotated is not None:
+                met[stack].append((config, layer, site.rotated > 0))
+    return {stack: _kinds(each) for stack, each in met.items() if len({turned for *_, turned in each}) > 1}
+
+
+def _kinds(met: list[tuple[Mapping[str, Any], int, bool]]) -> dict[str, list[Any]]:
+    for key in KINDS:
+        if all(isinstance(config.get(key), list) and layer < len(config[key]) for config, layer, _ in met):
+            still, turned = ({config[key][layer] for config, layer, is_ in met if is_ is way} for way in (False, True))
+            if not still & turned:
+                return {key: sorted(still)}
+    return {"?": []}
 
 
 def describe(stack: str, layer: str, seen: Iterable[Seen]) -> dict[str, list[dict[str, Any]]]:
@@ -148,9 +176,12 @@ def with_norms(content: dict[str, Any], known: Mapping[str, Any]) -> dict[str, A
     named_as: dict[str, str] = {}
     for model_type, one in content["types"].items():
         for variant, said in zip_longest(one["variants"], known.get(model_type, ())):
-            variant.pop("norms", None)
+            for name in ("norms", "unrotated"):
+                variant.pop(name, None)
             if not said:
                 continue
+            if said.get("unrotated"):
+                variant["unrotated"] = said["unrotated"]
             names = []
             for stack in said["stacks"]:
                 text = json.dumps(stack, sort_keys=True)
@@ -173,6 +204,7 @@ def norms_of(content: Mapping[str, Any], model_type: str) -> list[dict[str, Any]
     for variant in content["types"][model_type]["variants"]:
         stacks = [content["stacks"][name] for name in variant.get("stacks", ())]
         layers = {one["stack"]: content["layouts"][one["layout"]]["layer"] for one in stacks}
+        turning = {one["stack"]: layers[one["stack"]] for one in stacks if "rotated" in one}
         options = {key: value for key, value in variant.get("when", {}).items() if value != "any"}
         if not stacks:
             found.append(None)
@@ -185,5 +217,6 @@ def norms_of(content: Mapping[str, Any], model_type: str) -> list[dict[str, Any]
             found.append(None)
             continue
         said = [describe(stack, layer, seen) for stack, layer in layers.items()]
-        found.append({"stacks": said, "when": {key: value for key, value in when.items() if key not in options}})
+        deciding_on = {key: value for key, value in when.items() if key not in options}
+        found.append({"stacks": said, "when": deciding_on, "unrotated": unrotated(model_type, turning, options)})
     return found

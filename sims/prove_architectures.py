@@ -63,10 +63,10 @@ def prove(model: torch.nn.Module) -> dict[str, float]:
 
 
 def prove_norms(model: torch.nn.Module) -> int:
-    """How many norms the table knows, all of them those that the model's forward pass shows.
+    """How many norms the table knows, all of them those that the forward pass shows, as the rotation of layers is.
 
     Raises:
-        Disproved: one is another, or none.
+        Disproved: one is another, or none, or a layer is rotated otherwise.
     """
     read, shown = inventories(model)
     by_tensors = {tensors_of(site): site for site in shown.sites}
@@ -78,6 +78,8 @@ def prove_norms(model: torch.nn.Module) -> int:
             if said is not None and said != seen:
                 raise Disproved(f"{site.module}: {field} is {seen}, not {said}")
             known += said is not None
+        if site.rotated is not None and other is not None and other.rotated not in (None, site.rotated):
+            raise Disproved(f"{site.module}: {other.rotated} dimensions are rotated, not {site.rotated}")
     return known
 
 

@@ -232,10 +232,12 @@ class MissingTensorError(CheckpointError):
 
     Attributes:
         tensor: its name.
+        architecture: which has it.
+        because: why it should be there, where the configuration says so.
     """
 
     def __init__(self, path: Path | str, tensor: str, architecture: str, because: str = "") -> None:
-        self.tensor, self.architecture = tensor, architecture
+        self.tensor, self.architecture, self.because = tensor, architecture, because
         why = f" ({because})" if because else ""
         super().__init__(
             path, f"tensor {quoted(tensor)}, which a {shown(architecture)} model has, is not in this checkpoint{why}"
@@ -284,6 +286,10 @@ def near_architectures(name: str, supported: Sequence[str]) -> str:
     """Some of the names, in words: those that come near one, then those in widest use."""
     near = get_close_matches(name, supported, n=6, cutoff=0.5)
     return ", ".join(dict.fromkeys((*near, *(one for one in _WIDESPREAD if one in supported))))
+
+
+class UnprovedConfigurationError(CheckpointError):
+    """A configuration is of a known architecture, and none of those for which its layout was proved."""
 
 
 class UnknownArchitectureError(CheckpointError):

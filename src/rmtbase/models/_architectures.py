@@ -47,7 +47,8 @@ def find_inventory(config: Mapping[str, Any], checkpoint: Checkpoint, path: Path
     Raises:
         UnknownArchitectureError: there is no entry for the type, or for that of a part.
         MissingTensorError, ShapeError: a tensor is not there, or has another shape than the configuration implies.
-        CheckpointError: the configuration does not give a size, or is none that was proved; several stacks are there
+        UnprovedConfigurationError: the configuration is none for which the layout was proved.
+        CheckpointError: the configuration does not give a size; several stacks are there
             where one is expected, or layers beyond those of the configuration, or a tensor in an attention module that
             is none of its own.
     """
@@ -185,6 +186,7 @@ class _Stack:
     def _site(self, layer: int, present: Sequence[str], sizes: Mapping[str, int]) -> Site:
         parts = {part: self._expression(layer, part) for part in present}
         query, key = (parts[part].shape(self.checkpoint.shape) for part in "qk")
+        turns = self.entry.turns(layer, sizes["n_layers"])
         return Site(
             place=self._place(layer),
             module=self._tensor(layer, "q").rsplit(".", 2)[0],
@@ -200,7 +202,7 @@ class _Stack:
             value=parts.get("v"),
             output=parts.get("o"),
             logit_scale=self.given.scale(),
-            rotated=self.given.rotated(),
+            rotated=self.given.rotated() if turns else None if turns is None else 0,
             query_input_norm=self._norm("query_input_norm", layer, query),
             key_input_norm=self._norm("key_input_norm", layer, key),
             query_norm=self._norm("query_norm", layer, query),

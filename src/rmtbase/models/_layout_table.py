@@ -35,7 +35,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from rmtbase.errors import CheckpointError, UnknownArchitectureError
+from rmtbase.errors import CheckpointError, UnknownArchitectureError, UnprovedConfigurationError
 from rmtbase.shown import quoted
 
 _ANY = "any"  # of a size in ``when``: whichever it is, if there is one
@@ -135,6 +135,7 @@ class Entry:
         attends: key of a list of layer types -> those that attend; empty where every layer does.
         mixed: whether some layers have something else in the MLP's place, such as experts.
         rotated: what gives the number of rotated dimensions, or None where none are.
+        unrotated: key of a list of kinds of layers -> those that are not rotated; empty where all are.
         scale: what gives the logit scale, or None where it is not known.
         norms: by the field of a site the norms of the first layer and of the others, or of all; nothing where the
             configuration is none for which they are known.
@@ -148,6 +149,7 @@ class Entry:
     attends: Mapping[str, Sequence[str]]
     mixed: bool
     rotated: str | None
+    unrotated: Mapping[str, Sequence]
     scale: str | None
     norms: Mapping[str, Sequence[Mapping[str, Any]]]
 
@@ -164,17 +166,28 @@ class Entry:
             return [layer for layer in range(n_layers) if said[layer] in kinds]
         return list(range(n_layers))
 
+    def turns(self, layer: int, n_layers: int) -> bool | None:
+        """Whether a layer's queries and keys are rotated, where some are; None where the configuration does not say."""
+        for key, kinds in self.unrotated.items():
+            said = _kinds_of_layers(self.config, key, n_layers)
+            return said[layer] not in kinds if isinstance(said, Sequence) and len(said) == n_layers else None
+        return True
+
 
 def _kinds_of_layers(config: Mapping[str, Any], key: str, n_layers: int) -> Any:
     """What a configuration says of the kind of each layer: one by one, or in the words that were there before.
 
-    ``full_attention_interval``: of so many layers the last one attends. ``full_attn_idxs``: those that do. A list of
-    ``block_types`` comes again and again.
+    ``full_attention_interval``: of so many layers the last one attends. ``full_attn_idxs``: those that do.
+    ``sliding_window_pattern``: of so many layers the last one attends to all tokens. A list of ``block_types`` comes
+    again and again.
     """
     said = config.get(key)
     interval, indices = config.get("full_attention_interval"), config.get("full_attn_idxs")
     if said is None and type(interval) is int and interval > 0:
         return ["full_attention" if (layer + 1) % interval == 0 else "other" for layer in range(n_layers)]
+    pattern = config.get("sliding_window_pattern")
+    if said is None and type(pattern) is int and pattern > 0:
+        return [f"{'full' if (layer + 1) % pattern == 0 else 'sliding'}_attention" for layer in range(n_layers)]
     if said is None and isinstance(indices, list):
         return ["full_attention" if layer in indices else "other" for layer in range(n_layers)]
     if key == "block_types" and isinstance(said, list) and said:
@@ -287,7 +300,8 @@ def entries(
 
     Raises:
         UnknownArchitectureError: the type, or that of a part, is not in the table.
-        CheckpointError: the configuration is none that was proved, or has no such part.
+        UnprovedConfigurationError: the configuration, or the type of a part, is none that was proved.
+        CheckpointError: it has no such part.
     """
     table = _with_sizes_alone() if sizes_alone else _table()
     variant = _variant(config, model_type, path, table)
@@ -305,6 +319,7 @@ def entries(
             one.get("attends", {}),
             one.get("mixed", False),
             one.get("rotated"),
+            variant.get("unrotated", {}).get(one["stack"], {}),
             one.get("scale"),
             _table()["norms"][held["of"][number]] if held and known else {},
         )
@@ -316,7 +331,7 @@ def entries(
             raise CheckpointError(path, f"no {one['config']}; expected the configuration of the {one['stack']} part")
         own = part.get("model_type", one["type"])
         if own not in one["types"]:
-            raise CheckpointError(
+            raise UnprovedConfigurationError(
                 path, f"{one['config']} of type {quoted(own)}; expected one that was proved: {', '.join(one['types'])}"
             )
         for entry in entries(part, own, path, (*inside, one["in"]), sizes_alone=sizes_alone):
@@ -337,7 +352,7 @@ def _variant(config: Mapping[str, Any], model_type: str, path: Path, table: Mapp
     known = " or ".join(
         ", ".join(f"{key} = {quoted(value)}" for key, value in one["when"].items()) for one in held["variants"]
     )
-    raise CheckpointError(path, f"a {model_type} model with {found}; expected one that was proved: {known}")
+    raise UnprovedConfigurationError(path, f"a {model_type} model with {found}; expected one that was proved: {known}")
 
 
 def _meets(said: Any, expected: Any) -> bool:

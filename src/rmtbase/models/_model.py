@@ -10,7 +10,14 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Shaped
 
-from rmtbase.errors import CheckpointError, MissingDependencyError, ParameterError, UnknownArchitectureError
+from rmtbase.errors import (
+    CheckpointError,
+    MissingDependencyError,
+    MissingTensorError,
+    ParameterError,
+    UnknownArchitectureError,
+    UnprovedConfigurationError,
+)
 from rmtbase.models._adapters import Adapter
 from rmtbase.models._architectures import find_inventory
 from rmtbase.models._checkpoint import Checkpoint
@@ -154,10 +161,7 @@ class Model(WeightMatrices):
         architecture, network = _architecture(config, config_path, network)
         checkpoint = open_checkpoint()
         require_plain_tensors(checkpoint)
-        if network is None:
-            inventory = find_inventory(config, checkpoint, config_path, architecture)
-        else:
-            inventory = network.inventory({name: checkpoint.shape(name) for name in checkpoint.names})
+        inventory, network = _inventory(config, config_path, architecture, checkpoint, network)
         inventory = with_other_matrices(inventory, checkpoint, config)
         more = (*leftover_notes(config, checkpoint), *notes)
         return cls._of_inventory(inventory, checkpoint, config, architecture, name, revision, more, network)
@@ -343,3 +347,26 @@ def _architecture(config: Mapping[str, Any], path: Path, network: Network | None
             return unknown.architecture, Network.of_config(config, path)
         except (MissingDependencyError, UnknownArchitectureError):
             raise unknown from None
+
+
+def _inventory(
+    config: Mapping[str, Any], path: Path, architecture: str, checkpoint: Checkpoint, network: Network | None
+) -> tuple[Inventory, Network | None]:
+    """What a checkpoint holds, by the table, and the network where it is read by running it.
+
+    Where the configuration is none of those for which the table was proved, or some layers lack what the table has, its
+    network is run, where that can be done. A layer of which the checkpoint holds nothing is missing in any case.
+    """
+    shapes = {name: checkpoint.shape(name) for name in checkpoint.names}
+    if network is not None:
+        return network.inventory(shapes), network
+    try:
+        return find_inventory(config, checkpoint, path, architecture), None
+    except (UnprovedConfigurationError, MissingTensorError) as refused:
+        if isinstance(refused, MissingTensorError) and refused.because:
+            raise
+        try:
+            network = Network.of_config(config, path)
+            return network.inventory(shapes), network
+        except (MissingDependencyError, CheckpointError):
+            raise refused from None

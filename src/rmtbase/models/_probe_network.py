@@ -7,6 +7,7 @@ know, is refused.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -26,6 +27,8 @@ from rmtbase.models._probe_inputs import possible_inputs
 from rmtbase.shown import quoted
 
 _CHUNK = 16  # tokens
+_MOST_MODULES = 10_000  # layers, experts, heads: no network has more, and building them has no end
+_COUNTED = re.compile(r".*(layers?|blocks?|experts?|heads?|groups?)|depth")
 
 
 @dataclass(frozen=True)
@@ -56,14 +59,25 @@ def build(config: Mapping[str, Any], path: Path) -> nn.Module:
         raise UnknownArchitectureError(path, str(name), tuple(sorted(known.keys())))
     try:
         own = {key: one for key, one in config.items() if key != "auto_map"}
+        _require_countable(own, path)
         made = known[name].from_dict(transformers.PreTrainedConfig._decode_special_floats(own))
         with torch.device("meta"):
             of_class = _class(config, made)
             network = of_class(made) if of_class else transformers.AutoModel.from_config(made)
+    except CheckpointError:
+        raise
     except Exception as error:  # whatever a class of transformers raises
         raise CheckpointError(path, f"transformers cannot build {quoted(name)}: {error}") from error
     _with_buffers(network)
     return network.eval()
+
+
+def _require_countable(config: Mapping[str, Any], path: Path) -> None:
+    for key, value in config.items():
+        if isinstance(value, Mapping):
+            _require_countable(value, path)
+        elif type(value) is int and value > _MOST_MODULES and _COUNTED.fullmatch(key):
+            raise CheckpointError(path, f"{key} = {value}; expected no more than {_MOST_MODULES:,}")
 
 
 def _class(config: Mapping[str, Any], made: Any) -> type | None:

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from importlib.metadata import PackageNotFoundError, version
+from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from torch import nn
 
     from rmtbase.models._probe_network import Part
+
+_TIMES_LARGER = 4
 
 NOT_PROVED = "proved in CI, not here"
 """Of a model that is read where torch and ``transformers`` are not installed."""
@@ -101,6 +104,8 @@ class Network:
         """
         from rmtbase.models._probe_network import never_run
 
+        if stored is not None:
+            self._require_stored_size(stored)
         unresolved = (one for part in self.parts for one in part.reading.unresolved.items())
         left = [f"not read: {module}: {reason}" for module, reason in unresolved]
         left += [f"not read: {module}: it did not run" for module in never_run(self.network, self.parts)]
@@ -108,6 +113,15 @@ class Network:
             why = "; ".join(left[:3]) or "no softmax of a product of queries and keys"
             raise CheckpointError(self.path, f"{type(self.network).__name__}: {why}; expected attention")
         return Inventory(sites=tuple(self._as_stored(self._sites, stored)), others={}, notes=tuple(left))
+
+    def _require_stored_size(self, stored: Mapping[str, tuple[int, ...]]) -> None:
+        """A network that is far larger than what is stored is another one's, and may be too large to run."""
+        held, expected = sum(map(prod, stored.values())), sum(one.numel() for one in self.network.parameters())
+        if expected > _TIMES_LARGER * held:
+            raise CheckpointError(
+                self.path,
+                f"a network of {expected:,} parameters, where {held:,} are stored; expected those of one model",
+            )
 
     def _as_stored(self, sites: tuple[Site, ...], stored: Mapping[str, tuple[int, ...]] | None) -> list[Site]:
         from rmtbase.models._stored_names import as_stored, stored_parameters
