@@ -176,7 +176,7 @@ def _defaults(model_type: str, variants: list[Mapping[str, Any]], shared: Mappin
         words |= set(one.get("when", {}))
         for stack in (shared[name] for name in one.get("stacks", ())):
             words |= {word for text in stack["sizes"].values() for word in re.findall(r"[A-Za-z_]\w+", text)}
-            words |= set(stack.get("attends", ())) | set(re.findall(r"[A-Za-z_]\w+", stack.get("scale") or ""))
+            words |= set(stack.get("attends", ())) | set(stack.get("rotates", ())) | set(re.findall(r"[A-Za-z_]\w+", stack.get("scale") or ""))
     return {
         key: default[key]
         for key in sorted(words)

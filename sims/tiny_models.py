@@ -189,7 +189,8 @@ def sized(config: Mapping[str, Any], profile: Profile) -> dict[str, Any]:
             new[key] = min(value, 100 + len(new) % 19)
         elif key in ("layer_types", "mlp_layer_types", "layers_block_type", "block_types") and isinstance(value, list):
             kinds = list(dict.fromkeys([*_MORE_KINDS.get(str(config.get("model_type")), ()), *value]))
-            new[key] = [kinds[i % len(kinds)] for i in range(profile.n_layers)]
+            first = kinds[:: -1 if profile.n_layers % 2 else 1]  # so that layer 0 attends in one of two models
+            new[key] = [first[layer % len(first)] for layer in range(profile.n_layers)]
         elif isinstance(value, list) and len(value) > 8 and len(value) == config.get("num_hidden_layers"):
             new[key] = [value[layer % len(value)] for layer in range(profile.n_layers)]
         elif key == "rope_parameters" and isinstance(value, Mapping):

@@ -20,14 +20,12 @@ def possible_inputs(module: nn.Module) -> Iterator[dict[str, Tensor]]:
     """Inputs of a module's forward, the likeliest first. Sizes are those of its configuration."""
     words = signature(module.forward).parameters
     required = {name for name, one in words.items() if one.default is Parameter.empty}
-    optional = set(words) - required
-    for may in (required, required | optional & set(_BESIDE)):  # what it may also go without comes last
+    encoded = {"encoder_hidden_states"} & set(words)  # without it a decoder may run without its cross-attention
+    for may in dict.fromkeys(frozenset(one) & set(_BESIDE) for one in (required | encoded, required, words)):
         sizes = _Sizes(getattr(module, "config", None))
         for given in _mains(words, sizes):
             lead = next(iter(given.values()))
-            beside = {name: make(sizes, lead) for name, make in _BESIDE.items() if name in may and name not in given}
-            if may is required or beside:
-                yield {**given, **beside}
+            yield given | {name: make(sizes, lead) for name, make in _BESIDE.items() if name in may - given.keys()}
 
 
 @dataclass
@@ -233,6 +231,11 @@ def _encoded(sizes: _Sizes, lead: Tensor) -> Tensor:
     return sizes.noise(len(lead), _ENCODED, width or sizes.width())
 
 
+def _ahead(sizes: _Sizes) -> int:
+    """How far a series goes on."""
+    return _size(sizes.config, "prediction_length", default=1)
+
+
 _BESIDE: Mapping[str, Callable[[_Sizes, Tensor], Tensor]] = {
     "pixel_attention_mask": _ones,
     "input_features_mask": _frames,
@@ -260,17 +263,9 @@ _BESIDE: Mapping[str, Callable[[_Sizes, Tensor], Tensor]] = {
     "prompt_pixel_values": lambda sizes, lead: sizes.noise(*lead.shape),
     "prompt_masks": lambda sizes, lead: sizes.noise(*lead.shape),
     "past_observed_mask": lambda _, lead: torch.ones_like(lead),
-    "past_time_features": lambda sizes, lead: sizes.noise(
-        *lead.shape[:2], _size(sizes.config, "num_time_features", default=1)
-    ),
-    "future_values": lambda sizes, lead: sizes.noise(
-        len(lead), _size(sizes.config, "prediction_length", default=1), *lead.shape[2:]
-    ),
-    "future_time_features": lambda sizes, lead: sizes.noise(
-        len(lead),
-        _size(sizes.config, "prediction_length", default=1),
-        _size(sizes.config, "num_time_features", default=1),
-    ),
+    "past_time_features": lambda sizes, lead: sizes.noise(*lead.shape[:2], sizes.config.num_time_features),
+    "future_values": lambda sizes, lead: sizes.noise(len(lead), _ahead(sizes), *lead.shape[2:]),
+    "future_time_features": lambda sizes, lead: sizes.noise(len(lead), _ahead(sizes), sizes.config.num_time_features),
     "past_values_padding": lambda _, lead: torch.zeros_like(lead),
     "freq": lambda _, lead: torch.zeros(len(lead), 1, dtype=torch.long),
 }
