@@ -8,6 +8,7 @@ attention do nothing meanwhile.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -200,10 +201,11 @@ def watching(model: torch.nn.Module, rotate: bool = False, still: Iterable[str] 
             hook = (lambda m, a, o, leave=leave: leave(m, a, o, True)) if quiet else leave
             stack.callback(module.register_forward_hook(hook).remove)
         stack.enter_context(torch.no_grad())
-        for name, buffer in model.named_buffers():
-            if name.endswith("embed_positions") and not rotate:  # sines, then cosines
-                stack.callback(buffer.copy_, buffer.clone())
-                buffer[:, : buffer.shape[-1] // 2], buffer[:, buffer.shape[-1] // 2 :] = 0, 1
+        tables = [*model.named_buffers(), *model.named_parameters()]
+        for name, table in () if rotate else tables:
+            if re.search(r"embed_positions(\.weight)?$", name) and not table.requires_grad:  # sines, then cosines
+                stack.callback(table.copy_, table.clone())
+                table[:, : table.shape[-1] // 2], table[:, table.shape[-1] // 2 :] = 0, 1
         stack.enter_context(trace)
         yield trace
 

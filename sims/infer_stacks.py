@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import tiny_models
 from observe_attention import Group, Probe, Refused, probe
 from tiny_models import PROFILES, key_head_options, make_model
+
+from rmtbase.models._layout_table import kinds_of_layers
 
 # What gives each size, in the words that configurations usually have for it: the first that fits is taken.
 _WORDS: Mapping[str, str] = {
@@ -28,6 +31,7 @@ _WORDS: Mapping[str, str] = {
     "d_rotary": "qk_rope_head_dim",
     "d_query_latent": "q_lora_rank",
 }
+_LAYERS = ("num_hidden_layers", *_WORDS["n_layers"].split())
 _SCALES = ("query_pre_attn_scalar^-0.5", "attention_multiplier", "d_head^-0.5", "d_model^-0.5", "1")
 _ROTATED = ("d_head * partial_rotary_factor", "d_head * rotary_pct", "rotary_dim", "qk_rope_head_dim", "d_head")
 
@@ -78,7 +82,7 @@ def infer(model_type: str, beside: Iterable[str] = (), **options: Any) -> list[d
             if len(alike) != 1:
                 raise Refused(f"{group.layer} is laid out otherwise with other sizes")
             same.append((one.config, alike[0]))
-        stacks.append(entry(model_type, _stack_name(group, first), same))
+        stacks.append(entry(model_type, _stack_name(group, first), same, options))
     names = [one["stack"] for one in stacks]
     if len(set(names)) < len(names):
         raise Refused(f"several stacks of one kind: {', '.join(one.layer for one in first)}")
@@ -110,8 +114,11 @@ def _stack_name(group: Group, groups: list[Group]) -> str:
     return found.pop()
 
 
-def entry(model_type: str, stack: str, same: list[tuple[Mapping[str, Any], Group]]) -> dict[str, Any]:
-    """One stack in the table's words."""
+def entry(
+    model_type: str, stack: str, same: list[tuple[Mapping[str, Any], Group]], options: Mapping[str, Any]
+) -> dict[str, Any]:
+    """One stack in the table's words, of models with these options."""
+    seen = _Seen(model_type, *same[0], options)
     groups = [group for _, group in same]
     sizes: dict[str, str] = {}
 
@@ -121,26 +128,35 @@ def entry(model_type: str, stack: str, same: list[tuple[Mapping[str, Any], Group
     def choose(name: str, values: list[tuple[Mapping[str, Any], Any]]) -> str | None:
         keys = keys_of(name, stack, values)
         if len(keys) > 1:
-            keys = [key for key in keys if _moves(model_type, key, same[0], name)] or keys
+            keys = [key for key in keys if seen.moves(key, name)] or keys
         return keys[0] if len(keys) == 1 else None
 
     kinds = _attending(same)
     layers = [(config, max(group.layers) + 1) for config, group in same]
     if not kinds and any(sorted(group.layers) != list(range(len(group.layers))) for group in groups):
         raise Refused("which layers attend is not plain from the configuration")
-    if kinds:
-        layers = [(config, len(config[next(iter(kinds))])) for config, _ in same]
+    for key in kinds:
+        lists = [config[key] for config, _ in same]
+        if all(isinstance(one, list) and isinstance(one[0], str) for one in lists):
+            layers = [(config, len(one)) for (config, _), one in zip(same, lists, strict=True)]
     for name in ("n_layers", "n_heads"):
         key = choose(name, layers if name == "n_layers" else observed(name))
+        if key is None and name == "n_layers" and all(name not in config for config, _ in same for name in _LAYERS):
+            sizes[name] = f"{_LAYERS[0]} else {next(iter(kinds))}"  # as many as there are kinds
+            continue
         if key is None:
             raise Refused(
                 f"what gives {name} is not plain: {[v for _, v in (layers if name == 'n_layers' else observed(name))]}"
             )
         sizes[name] = _with_aliases(model_type, key)
+        if name == "n_layers" and "decoder" in key:
+            sizes[name] += seen.layers_without(key)
     heads = sizes["n_heads"].split(" or ")[0]
     width = choose("d_model", observed("d_query"))
     if width:
         sizes["d_model"] = _with_aliases(model_type, width)
+        if seen.obeys("n_embed", "d_model"):
+            sizes["d_model"] = f"n_embed or {sizes['d_model']}"
     if any(value != group.sizes["n_heads"] for (_, value), group in zip(observed("n_key_heads"), groups, strict=True)):
         if all(value == 1 for _, value in observed("n_key_heads")):
             sizes["n_key_heads"] = "1"
@@ -158,15 +174,18 @@ def entry(model_type: str, stack: str, same: list[tuple[Mapping[str, Any], Group
     ratio = bool(width) and all(
         group.sizes["d_head"] * group.sizes["n_heads"] == config.get(width) for config, group in same
     )
+    even = width and same[0][0][width] // groups[0].sizes["n_heads"]
     key = choose("d_head", observed("d_head"))
     if any(group.sizes["d_head"] is None for group in groups):
         raise Refused("the size of a head changes from layer to layer")
     if key and "d_rotary" not in sizes:
         sizes["d_head"] = _with_aliases(model_type, key)
-        if width and _falls_back(model_type, key, stack):
+        if width and seen.measured("d_head", {key: None}) == even:
             sizes["d_head"] += f" else {width} / {heads}"
     elif ratio:
         sizes["d_head"] = f"{width} / {heads}"
+        if seen.obeys("head_dim", "d_head"):
+            sizes["d_head"] = f"head_dim else {width} / {heads}"
     elif "d_rotary" in sizes and all(
         group.sizes["d_head"] == config.get("qk_nope_head_dim", 0) + config.get("qk_rope_head_dim", 0)
         for config, group in same
@@ -187,7 +206,7 @@ def entry(model_type: str, stack: str, same: list[tuple[Mapping[str, Any], Group
         key = choose("d_mlp", observed("d_mlp"))
         if key is not None and all(group.sizes.get("d_mlp") for group in groups):
             sizes["d_mlp"] = _with_aliases(model_type, key)
-            if width and key in ("n_inner", "ffn_hidden_size"):
+            if width and seen.measured("d_mlp", {key: None}) == 4 * same[0][0][width]:
                 sizes["d_mlp"] += f" else 4 * {width}"
         elif width and (times := _multiple(same, width)):
             sizes["d_mlp"] = f"{times} * {width}"
@@ -264,16 +283,16 @@ def _is_rotated(text: str, same: list[tuple[Mapping[str, Any], Group]]) -> bool:
 
 
 def _attending(same: list[tuple[Mapping[str, Any], Group]]) -> dict[str, list[str]]:
-    """The key of a list of layer types, and those that attend; nothing where every layer does."""
+    """The key that says the kinds of layers, and those that attend; nothing where every layer does."""
     if all(sorted(group.layers) == list(range(len(group.layers))) for _, group in same):
         one, group = same[0]
-        if not any(isinstance(one.get(key), list) and len(one[key]) > len(group.layers) for key in KINDS):
+        if not any(isinstance(one.get(key), list) and len(one[key]) > len(group.layers) for key in _KINDS):
             return {}
-    for key in KINDS:
+    for key in _KINDS:
         kinds: set[str] = set()
         others: set[str] = set()
         for config, group in same:
-            said = config.get(key)
+            said = kinds_of_layers(config, key, max(group.layers) + 1)
             if not isinstance(said, list) or max(group.layers) >= len(said):
                 break
             kinds |= {said[layer] for layer in group.layers}
@@ -284,8 +303,7 @@ def _attending(same: list[tuple[Mapping[str, Any], Group]]) -> dict[str, list[st
     return {}
 
 
-KINDS = ("layer_types", "layers_block_type", "block_types", "hybrid_override_pattern", "no_rope_layers")
-"""Keys of lists with a word, or a number, for each layer."""
+_KINDS = ("layer_types", "layers_block_type", "block_types", "attn_layer_indices", "attn_layer_period")
 
 
 def _with_aliases(model_type: str, key: str) -> str:
@@ -294,27 +312,44 @@ def _with_aliases(model_type: str, key: str) -> str:
     return " or ".join([key, *(name for name, target in mapped.items() if target == key)])
 
 
-def _moves(model_type: str, key: str, seen: tuple[Mapping[str, Any], Group], name: str) -> bool:
-    """Whether a model with another value at this key alone has another such size."""
-    config, group = seen
-    measured = {"d_model": "d_query"}.get(name, name)
-    try:
-        other = probe(make_model(model_type, PROFILES[0], **{key: config[key] * 2}))
-    except Exception:
-        return False
-    alike = [one for one in other.groups if (one.layer, _core(one)) == (group.layer, _core(group))]
-    if len(alike) != 1:
-        return False
-    if name == "n_layers":
-        return max(alike[0].layers) + 1 == 2 * config[key]
-    return alike[0].sizes.get(measured) == 2 * group.sizes[measured]
+@dataclass(frozen=True)
+class _Seen:
+    """A stack of a tiny model, and what other options of the configuration make of it."""
+
+    model_type: str
+    config: Mapping[str, Any]
+    group: Group
+    options: Mapping[str, Any]
+
+    def measured(self, name: str, others: Mapping[str, Any]) -> int | None:
+        """A size of the stack with other options; None where no model can be built, or it has no such stack."""
+        other = Probe({})
+        for more in key_head_options(self.model_type, PROFILES[0]):
+            try:
+                other = probe(make_model(self.model_type, PROFILES[0], **{**more, **self.options, **others}))
+                break
+            except Exception:
+                continue
+        mine = (self.group.layer, _core(self.group))
+        alike = [one for one in other.groups if (one.layer, _core(one)) == mine]
+        if len(alike) != 1:
+            return None
+        return max(alike[0].layers) + 1 if name == "n_layers" else alike[0].sizes.get(_MEASURED.get(name, name))
+
+    def moves(self, key: str, name: str) -> bool:
+        """Whether with another value at this key alone the stack has another such size."""
+        return self.measured(name, {key: self.config[key] * 2}) == self.config[key] * 2
+
+    def obeys(self, key: str, name: str) -> bool:
+        """Whether the class takes the size from a key that is not in its own configuration."""
+        value = 2 * self.group.sizes[_MEASURED.get(name, name)]
+        return key not in self.config and self.measured(name, {key: value}) == value
+
+    def layers_without(self, key: str) -> str:
+        """In the table's words, the key that gives the number of layers where this one is empty."""
+        found = self.measured("n_layers", {key: None})
+        words = [word for word in _LAYERS if word != key and found is not None and self.config.get(word) == found]
+        return f" else {words[0]}" if len(words) == 1 else ""
 
 
-def _falls_back(model_type: str, key: str, stack: str) -> bool:
-    """Whether a head has d_model / n_heads dimensions where the key is empty."""
-    try:
-        other = probe(make_model(model_type, PROFILES[0], **{key: None}))
-    except Exception:
-        return False
-    sizes = [one.sizes for one in other.groups]
-    return all(one["d_head"] and one["d_head"] * one["n_heads"] == PROFILES[0].d_model for one in sizes)
+_MEASURED = {"d_model": "d_query"}  # a size -> under which name it is measured

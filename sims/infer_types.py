@@ -24,7 +24,7 @@ UNVARIED = re.compile(
 _FLAGS = {
     "feed_forward_proj": ("relu", "gated-gelu", "gated-silu"),
     "attention_type": ("original_full", "block_sparse"),
-    "position_embedding_type": ("absolute", "relative_key", "relative_key_query", "rotary"),
+    "position_embedding_type": ("absolute", "relative_key", "relative_key_query", "rotary", "rope"),
     "position_embeddings_type": ("relative", "rotary", "relative_key", None),
     "q_lora_rank": (None,),
     "qk_layernorm_type": ("rms", None),
@@ -68,10 +68,12 @@ def infer_type(model_type: str) -> dict[str, Any]:
             tried = tuple(one for one in _FLAGS[key] if one != value)
         else:
             continue
+        alike_with = {value: reference}
         for other in tried:
             try:
                 groups = _groups(model_type, **{key: other})
                 if _attention(groups) == _attention(reference):
+                    alike_with[other] = groups
                     for stack, group in zip(stacks, reference, strict=True):
                         alike = next(one for one in groups if _attention([one]) == _attention([group]))
                         layout = stack["layout"]
@@ -87,6 +89,11 @@ def infer_type(model_type: str) -> dict[str, Any]:
                 variants.append({"when": {key: other}, "stacks": infer(model_type, **{key: other})})
             except Exception:
                 guards[key] = "any" if type(value) is int else value
+        for stack, group in zip(stacks, reference, strict=True):
+            turning = [other for other, groups in alike_with.items() if _is_rotated(group, groups)]
+            if 0 < len(turning) < len(alike_with):
+                stack["rotates"] = {key: turning}
+                stack.setdefault("rotated", "?")
     base_when = [{"when": guards, **base}] if guards else [base]
     for one in variants:
         one["when"] = {**guards, **one["when"]}
@@ -106,6 +113,11 @@ def _groups(model_type: str, **options: Any) -> list[Group]:
     return found.groups
 
 
+def _is_rotated(group: Group, groups: list[Group]) -> bool:
+    """Whether the one of these that has the group's attention is rotated."""
+    return any(one.sizes["rotated"] for one in groups if _attention([one]) == _attention([group]))
+
+
 def _attention(groups: list[Group]) -> set[tuple[Any, ...]]:
     """All that matters of the attention of each group; not its MLP, whose names tell which one it is."""
     names = ("n_heads", "n_key_heads", "d_head", "d_value", "d_query", "d_key")
@@ -116,7 +128,6 @@ def _attention(groups: list[Group]) -> set[tuple[Any, ...]]:
             tuple(group.layers),
             tuple(group.sizes.get(name) for name in names),
             None if group.sizes["scale"] is None else float(f"{group.sizes['scale']:.4g}"),
-            group.sizes["rotated"],
         )
         for group in groups
     }

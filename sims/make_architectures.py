@@ -176,7 +176,11 @@ def _defaults(model_type: str, variants: list[Mapping[str, Any]], shared: Mappin
         words |= set(one.get("when", {}))
         for stack in (shared[name] for name in one.get("stacks", ())):
             words |= {word for text in stack["sizes"].values() for word in re.findall(r"[A-Za-z_]\w+", text)}
-            words |= set(stack.get("attends", ())) | set(re.findall(r"[A-Za-z_]\w+", stack.get("scale") or ""))
+            words |= (
+                set(stack.get("attends", ()))
+                | set(stack.get("rotates", ()))
+                | set(re.findall(r"[A-Za-z_]\w+", stack.get("scale") or ""))
+            )
     return {
         key: default[key]
         for key in sorted(words)
@@ -214,10 +218,15 @@ WIDEST = tuple(_WIDEST.split())
 def torch_route(model_type: str) -> str:
     """How the type is read, as a user's checkpoint of a tiny model is: what of it is proved, or why it is refused."""
     os.environ["RMTBASE_PROOF"] = "1"
-    try:
-        model = tiny_models.make_model(model_type)
-    except Exception as error:
-        return f"refused: no tiny model of it can be built ({type(error).__name__}: {error})"
+    first: Exception | None = None
+    for more in tiny_models.key_head_options(model_type, PROFILES[0]):
+        try:
+            model = tiny_models.make_model(model_type, **more)
+            break
+        except Exception as error:
+            first = first or error
+    else:
+        return f"refused: no tiny model of it can be built ({type(first).__name__}: {first})"
     with tempfile.TemporaryDirectory() as folder:
         try:
             model.save_pretrained(folder)

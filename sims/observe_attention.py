@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from math import prod
@@ -94,7 +95,9 @@ def probe(model: torch.nn.Module, beside: Iterable[str] = ()) -> Probe:
     disk = revert_weight_conversion(model, dict(kept))
     at = {tensor.untyped_storage().data_ptr(): name for name, tensor in disk.items()}
     on_disk = {name: at.get(tensor.untyped_storage().data_ptr()) for name, tensor in kept.items()}
+    uses = Counter((tensor.data_ptr(), tensor.shape) for tensor in disk.values())
     root = model.base_model_prefix + "."
+    shared = {name.removeprefix(root) for name, one in disk.items() if uses[one.data_ptr(), one.shape] > 1}
     found = Probe(model.config.to_dict())
     by_group: dict[tuple[str, ...], Group] = {}
     seen: set[str] = set()
@@ -103,6 +106,8 @@ def probe(model: torch.nn.Module, beside: Iterable[str] = ()) -> Probe:
             continue
         try:
             group, layer = _one(one, turned, trace, on_disk, disk, root)
+            if several := shared & {f"{group.layer.format(layer)}{name}" for name in group.tensors}:
+                raise Refused(f"{min(several)} is of several layers, and is stored for one")
         except Refused as error:
             found.unresolved.append(f"{re.sub(r'[0-9]+', '{}', one.module)}: {error}")
             continue

@@ -19,7 +19,6 @@ from typing import Any
 
 import tiny_models
 import torch
-from infer_stacks import KINDS
 from infer_types import UNVARIED
 from tiny_models import PROFILES, Profile
 from transformers.core_model_loading import revert_weight_conversion
@@ -88,8 +87,11 @@ def unrotated(model_type: str, layers: Mapping[str, str], options: Mapping[str, 
     return {stack: _kinds(each) for stack, each in met.items() if len({turned for *_, turned in each}) > 1}
 
 
+_LISTS = ("layer_types", "no_rope_layers")  # with a word, or a number, for each layer
+
+
 def _kinds(met: list[tuple[Mapping[str, Any], int, bool]]) -> dict[str, list[Any]]:
-    for key in KINDS:
+    for key in _LISTS:
         if all(isinstance(config.get(key), list) and layer < len(config[key]) for config, layer, _ in met):
             still, turned = ({config[key][layer] for config, layer, is_ in met if is_ is way} for way in (False, True))
             if not still & turned:

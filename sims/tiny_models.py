@@ -18,6 +18,7 @@ from typing import Any
 
 import torch
 import transformers
+from tiny_options import own_options
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING, CONFIG_MAPPING_NAMES, model_type_to_module_name
 from transformers.models.auto.modeling_auto import MODEL_FOR_PRETRAINING_MAPPING_NAMES, MODEL_MAPPING_NAMES
 
@@ -129,6 +130,8 @@ _CONSTANTS: Mapping[str, Any] = {
     "n_group": 1,
     "topk_group": 1,
     "n_shared_experts": 1,
+    "num_experts_per_token": 2,
+    "num_expert_group": 1,
     "zero_expert_num": 1,
     "first_k_dense_replace": 1,
     "kv_lora_rank": 20,
@@ -160,6 +163,7 @@ _CONSTANTS: Mapping[str, Any] = {
 
 def sized(config: Mapping[str, Any], profile: Profile) -> dict[str, Any]:
     """The options of a default configuration with the sizes of the profile; its parts have sizes of their own."""
+    own = own_options(str(config.get("model_type")), profile)
     new: dict[str, Any] = {}
     place = 0
     if "kv_lora_rank" in config:  # latent attention has neither key heads of its own nor one size of a head
@@ -185,13 +189,16 @@ def sized(config: Mapping[str, Any], profile: Profile) -> dict[str, Any]:
             new[key] = min(value, 100 + len(new) % 19)
         elif key in ("layer_types", "mlp_layer_types", "layers_block_type", "block_types") and isinstance(value, list):
             kinds = list(dict.fromkeys([*_MORE_KINDS.get(str(config.get("model_type")), ()), *value]))
-            new[key] = [kinds[i % len(kinds)] for i in range(profile.n_layers)]
+            first = kinds[:: -1 if profile.n_layers % 2 else 1]  # so that layer 0 attends in one of two models
+            new[key] = [first[layer % len(first)] for layer in range(profile.n_layers)]
+        elif isinstance(value, list) and len(value) > 8 and len(value) == config.get("num_hidden_layers"):
+            new[key] = [value[layer % len(value)] for layer in range(profile.n_layers)]
         elif key == "rope_parameters" and isinstance(value, Mapping):
-            own = "head_dim" in config and "kv_lora_rank" not in config
-            new[key] = _rope(value, profile.d_head if own else profile.d_model // profile.n_heads)
+            said = "head_dim" in config and "kv_lora_rank" not in config
+            new[key] = _rope(value, profile.d_head if said else profile.d_model // profile.n_heads)
         else:
             new[key] = value
-    return new
+    return merged(new, own)
 
 
 def _rope(value: Mapping[str, Any], d_head: int) -> dict[str, Any]:
@@ -221,23 +228,19 @@ def make_config(model_type: str, profile: Profile, **options: Any) -> transforme
         values = sized(default_config(model_type), profile)
         values.pop("model_type", None)
         decoder = {"is_decoder": True} if options.get("add_cross_attention") else {}
-        for key, value in {**_OWN.get(model_type, {}), **decoder, **options}.items():
-            part = isinstance(value, Mapping) and "model_type" not in value
-            values[key] = {**values.get(key, {}), **value} if part else value
-        config = cls(**values)
+        config = cls(**merged(values, {**decoder, **options}))
     config._attn_implementation = "eager"
     config._experts_implementation = "eager"
     return config
 
 
-_OWN: Mapping[str, Mapping[str, Any]] = {
-    "autoformer": {"prediction_length": 6},
-    "deberta": {"relative_attention": True, "pos_att_type": ["c2p", "p2c"]},
-    "deepseek_v2": {"num_experts_per_tok": 2, "n_routed_experts": 4, "n_group": 1, "topk_group": 1},
-    "esm": {"vocab_size": 120, "pad_token_id": 1, "mask_token_id": 99},
-    "informer": {"prediction_length": 6},
-    "time_series_transformer": {"prediction_length": 6},
-}
+def merged(values: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
+    """The values with others in their places, those of parts too; what is ``...`` is left to the class."""
+    new = dict(values)
+    for key, value in options.items():
+        part = isinstance(value, Mapping) and "model_type" not in value
+        new[key] = merged(new.get(key) or {}, value) if part else value
+    return {key: value for key, value in new.items() if value is not ...}
 
 
 def key_head_options(model_type: str, profile: Profile) -> list[dict[str, int]]:

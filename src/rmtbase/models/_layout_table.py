@@ -132,10 +132,14 @@ class Entry:
         sizes: size -> what gives it: keys of the configuration in order, then ``else`` what is so where none is there.
         config: the configuration that is its own.
         inside: the parts of the tensors' names that it is in; none where it is the whole model.
-        attends: key of a list of layer types -> those that attend; empty where every layer does.
+        attends: key that says the kinds of layers -> those that attend; empty where every layer does.
         mixed: whether some layers have something else in the MLP's place, such as experts.
-        rotated: what gives the number of rotated dimensions, or None where none are.
-        unrotated: key of a list of kinds of layers -> those that are not rotated; empty where all are.
+        return [_FULL if (layer + 1) % interval == 0 else _OTHER for layer in layers]
+    if said is None and isinstance(pattern, str) and set(pattern) <= set(_LETTERS):
+        return [_LETTERS[letter] for letter in pattern]
+    every = config.get("sliding_window_pattern")
+    if said is None and type(every) is int and every > 0:
+        return [_FULL if (layer + 1) % every == 0 else "sliding_attention" for layer in layers]
         scale: what gives the logit scale, or None where it is not known.
         norms: by the field of a site the norms of the first layer and of the others, or of all; nothing where the
             configuration is none for which they are known.
@@ -160,36 +164,49 @@ class Entry:
             CheckpointError: the configuration does not say of each layer what kind it is.
         """
         for key, kinds in self.attends.items():
-            said = _kinds_of_layers(self.config, key, n_layers)
+            said = kinds_of_layers(self.config, key, n_layers)
             if not isinstance(said, Sequence) or len(said) != n_layers:
                 raise CheckpointError(path, f"{key} = {quoted(said)}; expected a kind for each of {n_layers} layers")
-            return [layer for layer in range(n_layers) if said[layer] in kinds]
+            return [layer for layer, kind in enumerate(said) if {kind, _OLDER_KINDS.get(kind, kind)} & set(kinds)]
         return list(range(n_layers))
 
     def turns(self, layer: int, n_layers: int) -> bool | None:
         """Whether a layer's queries and keys are rotated, where some are; None where the configuration does not say."""
         for key, kinds in self.unrotated.items():
-            said = _kinds_of_layers(self.config, key, n_layers)
+            said = kinds_of_layers(self.config, key, n_layers)
             return said[layer] not in kinds if isinstance(said, Sequence) and len(said) == n_layers else None
         return True
 
 
-def _kinds_of_layers(config: Mapping[str, Any], key: str, n_layers: int) -> Any:
-    """What a configuration says of the kind of each layer: one by one, or in the words that were there before.
+_FULL, _OTHER = "full_attention", "other"
+_OLDER_KINDS = {"attention": _FULL, "mamba": "linear_attention"}
+_LETTERS = {"M": "linear_attention", "E": "moe", "*": _FULL, "-": "mlp"}  # of a hybrid_override_pattern
 
-    ``full_attention_interval``: of so many layers the last one attends. ``full_attn_idxs``: those that do.
-    ``sliding_window_pattern``: of so many layers the last one attends to all tokens. A list of ``block_types`` comes
-    again and again.
+
+def kinds_of_layers(config: Mapping[str, Any], key: str, n_layers: int) -> Any:
+    """What a configuration says at a key of the kind of each layer: one by one, or in fewer words.
+
+    ``attn_layer_indices``: of the layers that attend. ``attn_layer_period``: of so many layers one attends, the first
+    of them at ``attn_layer_offset``. A list of ``block_types`` comes again and again. Where the key is not there, words
+    that came before it: ``full_attention_interval``, of so many layers the last one attends; ``full_attn_idxs``, those
+    that do; ``hybrid_override_pattern``, a letter for each; ``sliding_window_pattern``, of so many layers the last one
+    attends to all tokens.
     """
-    said = config.get(key)
-    interval, indices = config.get("full_attention_interval"), config.get("full_attn_idxs")
+    said, pattern = config.get(key), config.get("hybrid_override_pattern")
+    interval, offset = config.get("full_attention_interval"), config.get("attn_layer_offset")
+    indices = said if key == "attn_layer_indices" else config.get("full_attn_idxs") if said is None else None
+    layers = range(n_layers)
+    if isinstance(indices, list):
+        return [_FULL if layer in indices else _OTHER for layer in layers]
+    if key == "attn_layer_period" and type(said) is int and said > 0 and type(offset) is int:
+        return [_FULL if layer % said == offset else _OTHER for layer in layers]
     if said is None and type(interval) is int and interval > 0:
-        return ["full_attention" if (layer + 1) % interval == 0 else "other" for layer in range(n_layers)]
-    pattern = config.get("sliding_window_pattern")
-    if said is None and type(pattern) is int and pattern > 0:
-        return [f"{'full' if (layer + 1) % pattern == 0 else 'sliding'}_attention" for layer in range(n_layers)]
-    if said is None and isinstance(indices, list):
-        return ["full_attention" if layer in indices else "other" for layer in range(n_layers)]
+        return [_FULL if (layer + 1) % interval == 0 else _OTHER for layer in layers]
+    if said is None and isinstance(pattern, str) and set(pattern) <= set(_LETTERS):
+        return [_LETTERS[letter] for letter in pattern]
+    every = config.get("sliding_window_pattern")
+    if said is None and type(every) is int and every > 0:
+        return [_FULL if (layer + 1) % every == 0 else "sliding_attention" for layer in layers]
     if key == "block_types" and isinstance(said, list) and said:
         return (said * -(-n_layers // len(said)))[:n_layers]
     return said
@@ -307,6 +324,7 @@ def entries(
     variant = _variant(config, model_type, path, table)
     of_class = table["types"][model_type].get("defaults", {})
     defaults = of_class if inside or model_type not in _table()["types"] else {}
+    said = {**of_class, **config}
     held = variant.get("norms", {})
     known = all(_meets(config.get(key, value), value) for key, value in held.get("when", {}).items())
     for number, one in enumerate(table["stacks"][name] for name in variant.get("stacks", ())):
@@ -318,7 +336,7 @@ def entries(
             inside,
             one.get("attends", {}),
             one.get("mixed", False),
-            one.get("rotated"),
+            one.get("rotated") if all(said.get(key) in each for key, each in one.get("rotates", {}).items()) else None,
             variant.get("unrotated", {}).get(one["stack"], {}),
             one.get("scale"),
             _table()["norms"][held["of"][number]] if held and known else {},

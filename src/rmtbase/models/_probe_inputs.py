@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from inspect import signature
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from inspect import Parameter, signature
 from math import prod
 from typing import Any
 
@@ -11,69 +12,169 @@ import torch
 from torch import Tensor, nn
 
 _TOKENS, _BATCH = 7, 2
+_GRID = 4  # patches in height and width
+_ENCODED = 9  # tokens of what a decoder reads beside its own
 
 
 def possible_inputs(module: nn.Module) -> Iterator[dict[str, Tensor]]:
     """Inputs of a module's forward, the likeliest first. Sizes are those of its configuration."""
-    config: Any = getattr(module, "config", None)
     words = signature(module.forward).parameters
-    text = config.get_text_config() if hasattr(config, "get_text_config") else config
-    sound = next((one for name in ("audio_config", "speech_config") if (one := getattr(config, name, None))), config)
-    sight = getattr(config, "vision_config", None) or config
-    generator = torch.Generator().manual_seed(11)
+    required = {name for name, one in words.items() if one.default is Parameter.empty}
+    encoded = {"encoder_hidden_states"} & set(words)  # without it a decoder may run without its cross-attention
+    for may in dict.fromkeys(frozenset(one) & set(_BESIDE) for one in (required | encoded, required, words)):
+        sizes = _Sizes(getattr(module, "config", None))
+        for given in _mains(words, sizes):
+            lead = next(iter(given.values()))
+            yield given | {name: make(sizes, lead) for name, make in _BESIDE.items() if name in may - given.keys()}
 
-    def noise(*shape: int) -> Tensor:
-        return torch.randn(shape, generator=generator, dtype=torch.float64)
 
-    def size(of: Any, *names: str, default: int) -> int:
-        found = (getattr(of, name, None) for name in names)
-        return next((one for one in found if type(one) is int and one > 0), default)
+@dataclass
+class _Sizes:
+    """What a configuration says, and noise."""
 
-    vocabulary = size(text, "vocab_size", default=32)
-    tokens = 3 + torch.arange(_BATCH * _TOKENS).reshape(_BATCH, _TOKENS) % max(vocabulary // 2 - 3, 1)
+    config: Any
+    generator: torch.Generator = field(default_factory=lambda: torch.Generator().manual_seed(11))
+
+    @property
+    def text(self) -> Any:
+        """The configuration of what reads text."""
+        try:
+            return self.config.get_text_config()
+        except (AttributeError, ValueError):  # none, or several
+            return getattr(self.config, "decoder", self.config)
+
+    @property
+    def sound(self) -> Any:
+        """The configuration of what reads sound."""
+        parts = (getattr(self.config, name, None) for name in ("audio_config", "speech_config"))
+        return next((part for part in parts if part), self.config)
+
+    @property
+    def sight(self) -> Any:
+        """The configuration of what reads images."""
+        return getattr(self.config, "vision_config", None) or self.config
+
+    def noise(self, *shape: int) -> Tensor:
+        """Of a shape."""
+        return torch.randn(shape, generator=self.generator, dtype=torch.float64)
+
+    def tokens(self) -> Tensor:
+        """Of a text."""
+        most = max(_size(self.text, "vocab_size", default=32) // 2 - 3, 1)
+        return 3 + torch.arange(_BATCH * _TOKENS).reshape(_BATCH, _TOKENS) % most
+
+    def width(self) -> int:
+        """Of what stands for a token."""
+        return _size(self.text, "hidden_size", "d_model", "n_embd", "dim", default=0)
+
+
+def _size(config: Any, *names: str, default: int) -> int:
+    found = (getattr(config, name, None) for name in names)
+    return next((one for one in found if type(one) is int and one > 0), default)
+
+
+def _mains(words: Collection[str], sizes: _Sizes) -> Iterator[dict[str, Tensor]]:
+    """What may come first in a module's inputs, and what a decoder reads with it."""
+    tokens, noise = sizes.tokens(), sizes.noise
     written: dict[str, Tensor] = {}
     if "input_ids" in words:
         if "decoder_input_ids" in words:
             yield {"input_ids": tokens, "decoder_input_ids": tokens[:, :-2]}
         yield {"input_ids": tokens}
+        if (channels := _size(sizes.config, "num_channels", default=0)) > 3:  # codes of a sound
+            yield {"input_ids": tokens[..., None].expand(-1, -1, channels)}
         written = {"input_ids": tokens}
     decoded = {"decoder_input_ids": tokens[:, :-2]} if "decoder_input_ids" in words else {}
-    given = _images(sight, noise) if sight is not None else {}
+    yield from _seen(words, sizes, written, decoded)
+    for name, values in _heard(sizes):
+        if name in words:
+            yield {name: values, **decoded}
+    if width := sizes.width():
+        for name in ("inputs_embeds", "hidden_states", "hidden_state", "x", "noise_embeds", "inputs"):
+            if name in words:
+                yield {name: noise(_BATCH, _TOKENS, width)}
+        if "patch_embeds" in words:
+            yield {"patch_embeds": noise(_BATCH, width, _GRID, _GRID)}
+        if "query_embeds" in words:
+            states = _size(sizes.config, "encoder_hidden_size", default=width)
+            yield {"query_embeds": noise(_BATCH, _TOKENS, width), "encoder_hidden_states": noise(_BATCH, 9, states)}
+    for name, values in _measured(sizes):
+        if name in words:
+            yield {name: values}
+
+
+def _seen(
+    words: Collection[str], sizes: _Sizes, written: Mapping[str, Tensor], decoded: Mapping[str, Tensor]
+) -> Iterator[dict[str, Tensor]]:
+    """Images, films, and patches of them."""
+    sight, noise = sizes.sight, sizes.noise
+    if sight is None:
+        return
+    given = _images(sight, noise)
     for name, values in {
         "pixel_values": given.get("image"),
         "pixel_values_videos": given.get("video"),
         "pixel_values_images": given.get("image"),
+        "image": given.get("image"),
     }.items():
         if name in words and values is not None:
             yield {name: values, **decoded}
             yield {name: values, **written}
             yield {name: given["video"]}
-    if ("grid_thw" in words or "image_grid_thw" in words) and (patch := _patches(sight)):
-        grid = torch.tensor([[1, 4, 4]])
-        name = next(iter(words))
-        yield {name: noise(16, patch), next(one for one in words if one.endswith("grid_thw")): grid}
-    bins = size(sound, "num_mel_bins", "input_feat_per_channel", "feature_size", default=16)
-    length = 2 * size(sound, "max_source_positions", default=32)
-    samples = size(sound, "max_length", default=32)
-    for name, values in (
-        ("input_features", noise(_BATCH, bins, length)),
-        ("input_features", noise(_BATCH, 64, bins)),
-        ("input_values", noise(_BATCH, 4000)),
-        ("input_values", noise(_BATCH, 1, 4000)),
-        ("input_values", noise(_BATCH, samples, bins)),
-    ):
-        if name in words:
-            yield {name: values, **decoded}
-    width = size(text, "hidden_size", "d_model", "n_embd", "dim", default=0)
-    for name in ("inputs_embeds", "hidden_states", "hidden_state", "x"):
-        if name in words and width:
-            yield {name: noise(_BATCH, _TOKENS, width)}
-    if "query_embeds" in words:
-        states = size(config, "encoder_hidden_size", default=width)
-        yield {"query_embeds": noise(_BATCH, _TOKENS, width), "encoder_hidden_states": noise(_BATCH, 9, states)}
+    patch = _patch(sight)
+    if patch and (("grid_thw" in words) or "image_grid_thw" in words):
+        grid = next(one for one in words if one.endswith("grid_thw"))
+        yield {next(iter(words)): noise(_GRID**2, prod(patch)), grid: torch.tensor([[1, _GRID, _GRID]])}
+        square = patch if len(patch) == 3 else patch[:1] + patch[2:]
+        yield {next(iter(words)): noise(1, _GRID**2, *square), grid: torch.tensor([[1, _GRID, _GRID]])}
+        yield {next(iter(words)): noise(_GRID**2, *square), grid: torch.tensor([[1, _GRID, _GRID]])}
+    if patch and "pixel_values" in words:
+        yield {"pixel_values": noise(_BATCH, _GRID**2, prod(patch))}
+    flat = _size(sight, "patch_embed_hidden_size", default=prod(patch) if patch else 0)
+    if flat and "flattened_patches" in words:
+        place = torch.arange(1.0, _GRID**2 + 1, dtype=torch.float64).expand(_BATCH, -1)
+        places = torch.stack([(place + 3) // _GRID, (place - 1) % _GRID + 1], dim=-1)
+        yield {"flattened_patches": torch.cat([places, noise(_BATCH, _GRID**2, flat)], dim=-1), **decoded}
+    if "pixel_values" in words and "image" in given:
+        (_, *image), tiles = given["image"].shape, _size(sight, "max_num_tiles", default=1)
+        yield {"pixel_values": noise(_BATCH, 1, *image), **written}
+        yield {"pixel_values": noise(_BATCH, 1, tiles, *image), **written}
+        yield {"pixel_values": noise(_size(sight, "num_frames", default=4), *image)}
+        if "prompt_pixel_values" in words:  # two of them, one above the other
+            yield {"pixel_values": noise(_BATCH, image[0], image[1] // 2, image[2])}
 
 
-def _images(config: Any, noise: Any) -> dict[str, Tensor]:
+def _heard(sizes: _Sizes) -> Iterator[tuple[str, Tensor]]:
+    """Sound, as a spectrum or as it is."""
+    sound, noise = sizes.sound, sizes.noise
+    bins = _size(sound, "num_mel_bins", "input_feat_per_channel", "feature_size", default=16)
+    length = 2 * _size(sound, "max_source_positions", default=32)
+    yield "input_features", noise(_BATCH, bins, length)
+    yield "input_features", noise(_BATCH, 64, bins)
+    yield "input_values", noise(_BATCH, 4000)
+    yield "input_values", noise(_BATCH, 1, 4000)
+    yield "input_values", noise(_BATCH, _size(sound, "max_length", default=32), bins)
+    width = _size(sound, "feature_projection_input_dim", "input_dim", "input_size", "hidden_size", default=bins)
+    yield "input_features", noise(_BATCH, 64, width)
+    yield "hidden_states", noise(_BATCH, 64, width)
+    yield "input_features", noise(_BATCH, 64, 128)
+    yield "input_features", noise(_BATCH, 1, 64, bins)
+    yield "input_features", noise(bins, 64)
+    yield "audio_mel", noise(_BATCH, 64, _size(sound, "input_feat_size", default=bins))
+
+
+def _measured(sizes: _Sizes) -> Iterator[tuple[str, Tensor]]:
+    """Series of numbers."""
+    config = sizes.config
+    length = _size(config, "context_length", default=32)
+    lags = getattr(config, "lags_sequence", None)
+    if isinstance(lags, (list, tuple)):
+        yield "past_values", sizes.noise(_BATCH, length + max(lags, default=0))
+    yield "past_values", sizes.noise(_BATCH, min(length, 128))
+    yield "past_values", sizes.noise(_BATCH, length, _size(config, "num_input_channels", default=1))
+
+
+def _images(config: Any, noise: Callable[..., Tensor]) -> dict[str, Tensor]:
     """An image, and a few frames."""
     channels = getattr(config, "num_channels", getattr(config, "in_channels", 3))
     if not isinstance(channels, int):
@@ -89,9 +190,83 @@ def _images(config: Any, noise: Any) -> dict[str, Tensor]:
     }
 
 
-def _patches(config: Any) -> int:
-    """The size of one flattened patch, 0 where it is not known."""
+def _patch(config: Any) -> tuple[int, ...]:
+    """(channels, frames where there are any, height, width) of a patch; nothing where they are not known."""
     patch = getattr(config, "patch_size", None)
     channels = getattr(config, "in_channels", getattr(config, "in_chans", getattr(config, "num_channels", 3)))
-    parts: tuple[Any, ...] = (channels, getattr(config, "temporal_patch_size", 1), patch, patch)
-    return prod(parts) if all(isinstance(part, int) for part in parts) else 0
+    frames = getattr(config, "temporal_patch_size", getattr(config, "patch_temporal", None))
+    parts: tuple[Any, ...] = (channels, patch, patch) if frames is None else (channels, frames, patch, patch)
+    return parts if all(isinstance(part, int) for part in parts) else ()
+
+
+def _ones(_: _Sizes, lead: Tensor) -> Tensor:
+    """A mask that hides none of the tokens, patches or frames."""
+    return torch.ones(lead.shape[:2], dtype=torch.long)
+
+
+def _frames(sizes: _Sizes, lead: Tensor) -> Tensor:
+    """A mask that hides no frame of a spectrum, (batch, bin, frame) or (batch, frame, bin)."""
+    bins = _size(sizes.sound, "num_mel_bins", default=0)
+    return torch.ones(lead.shape[0], lead.shape[-1 if lead.shape[1] == bins else 1], dtype=torch.long)
+
+
+def _boxes(_: _Sizes, lead: Tensor) -> Tensor:
+    """Where each token stands on a page: left, top, right, bottom."""
+    first = torch.arange(prod(lead.shape[:2])).reshape(lead.shape[:2])
+    return torch.stack([first, first, first + 3, first + 2], dim=-1)
+
+
+def _grid(*axes: int) -> Callable[[_Sizes, Tensor], Tensor]:
+    return lambda _, lead: torch.tensor([axes] * len(lead))
+
+
+def _places(_: _Sizes, lead: Tensor) -> Tensor:
+    """(column, row) of each patch."""
+    place = torch.arange(lead.shape[1])
+    return torch.stack([place % _GRID, place // _GRID], dim=-1).expand(len(lead), -1, -1)
+
+
+def _encoded(sizes: _Sizes, lead: Tensor) -> Tensor:
+    width = _size(sizes.config, "cross_attention_hidden_size", "cross_hidden_size", "encoder_hidden_size", default=0)
+    return sizes.noise(len(lead), _ENCODED, width or sizes.width())
+
+
+def _ahead(sizes: _Sizes) -> int:
+    """How far a series goes on."""
+    return _size(sizes.config, "prediction_length", default=1)
+
+
+_BESIDE: Mapping[str, Callable[[_Sizes, Tensor], Tensor]] = {
+    "pixel_attention_mask": _ones,
+    "input_features_mask": _frames,
+    "mask": _ones,
+    "audio_mel_mask": lambda _, lead: torch.zeros(lead.shape[:2], dtype=torch.bool),
+    "feature_lens": lambda _, lead: torch.tensor([lead.shape[-1]]),
+    "aftercnn_lens": lambda _, lead: torch.tensor([(lead.shape[-1] - 1) // 2 + 1]),
+    "bbox": _boxes,
+    "encoder_hidden_states": _encoded,
+    "spatial_shapes": _grid(_GRID, _GRID),
+    "target_sizes": lambda _, __: torch.tensor([[_GRID, _GRID]]),
+    "image_attention_mask": lambda _, lead: torch.ones(len(lead), _TOKENS, 1, dtype=torch.long),
+    "grid_thw": _grid(1, _GRID, _GRID),
+    "merge_sizes": lambda _, __: torch.tensor([1]),
+    "pixel_position_ids": _places,
+    "image_position_ids": _places,
+    "num_patches": lambda _, lead: lead.shape[1],
+    "aspect_ratio_ids": lambda _, lead: torch.ones(lead.shape[:2], dtype=torch.long),
+    "aspect_ratio_mask": lambda _, lead: torch.ones(lead.shape[:3], dtype=torch.long),
+    "lang_ids": lambda _, lead: torch.zeros(len(lead), dtype=torch.long),
+    "visual_feats": lambda sizes, lead: sizes.noise(len(lead), 5, _size(sizes.config, "visual_feat_dim", default=8)),
+    "visual_pos": lambda sizes, lead: sizes.noise(len(lead), 5, _size(sizes.config, "visual_pos_dim", default=4)),
+    "last_hidden_state": lambda sizes, lead: sizes.noise(len(lead), 1, _size(sizes.config, "input_size", default=8)),
+    "context_hidden_states": lambda sizes, lead: sizes.noise(len(lead), _ENCODED, lead.shape[-1]),
+    "prompt_pixel_values": lambda sizes, lead: sizes.noise(*lead.shape),
+    "prompt_masks": lambda sizes, lead: sizes.noise(*lead.shape),
+    "past_observed_mask": lambda _, lead: torch.ones_like(lead),
+    "past_time_features": lambda sizes, lead: sizes.noise(*lead.shape[:2], sizes.config.num_time_features),
+    "future_values": lambda sizes, lead: sizes.noise(len(lead), _ahead(sizes), *lead.shape[2:]),
+    "future_time_features": lambda sizes, lead: sizes.noise(len(lead), _ahead(sizes), sizes.config.num_time_features),
+    "past_values_padding": lambda _, lead: torch.zeros_like(lead),
+    "freq": lambda _, lead: torch.zeros(len(lead), 1, dtype=torch.long),
+}
+"""What comes beside what comes first, by its name."""

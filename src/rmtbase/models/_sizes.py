@@ -99,6 +99,8 @@ class Sizes:
         value = self._config.get(text)
         if value is None and text in self.sizes:
             return self.sizes[text]
+        if isinstance(value, list):  # one for each layer
+            value = len(value)
         if value is None:
             raise CheckpointError(self._path, f"no {text}; expected a positive integer")
         return self._positive(text, value)
