@@ -75,7 +75,7 @@ def infer_type(model_type: str) -> dict[str, Any]:
                 if _attention(groups) == _attention(reference):
                     alike_with[other] = groups
                     for stack, group in zip(stacks, reference, strict=True):
-                        alike = next(one for one in groups if _attention([one]) == _attention([group]))
+                        alike = _as(group, groups)
                         layout = stack["layout"]
                         mlp = {name: text for name, text in alike.tensors.items() if set(text.split()) & _MLP}
                         clash = any(layout["tensors"].get(name, text) != text for name, text in mlp.items())
@@ -90,12 +90,16 @@ def infer_type(model_type: str) -> dict[str, Any]:
             except Exception:
                 guards[key] = "any" if type(value) is int else value
         for stack, group in zip(stacks, reference, strict=True):
-            turning = [other for other, groups in alike_with.items() if _is_rotated(group, groups)]
+            turning = [other for other, groups in alike_with.items() if _as(group, groups).sizes["rotated"]]
             if 0 < len(turning) < len(alike_with):
                 stack["rotates"] = {key: turning}
                 stack.setdefault("rotated", "?")
+            if "scale" in stack and not all(_is_scaled_as(group, groups) for groups in alike_with.values()):
+                stack.setdefault("scale_if", {})[key] = value
     base_when = [{"when": guards, **base}] if guards else [base]
+    deciding = {one["stack"]: {key: one[key] for key in ("rotates", "scale_if") if key in one} for one in stacks}
     for one in variants:
+        one["stacks"] = [deciding.get(stack["stack"], {}) | stack for stack in one["stacks"]]  # seen one at a time
         one["when"] = {**guards, **one["when"]}
     return {"variants": base_when + variants}
 
@@ -113,9 +117,14 @@ def _groups(model_type: str, **options: Any) -> list[Group]:
     return found.groups
 
 
-def _is_rotated(group: Group, groups: list[Group]) -> bool:
-    """Whether the one of these that has the group's attention is rotated."""
-    return any(one.sizes["rotated"] for one in groups if _attention([one]) == _attention([group]))
+def _as(group: Group, groups: list[Group]) -> Group:
+    """The one of these that has the group's attention."""
+    return next(one for one in groups if _attention([one]) == _attention([group]))
+
+
+def _is_scaled_as(group: Group, groups: list[Group]) -> bool:
+    here, there = group.sizes["scale"], _as(group, groups).sizes["scale"]
+    return None not in (here, there) and abs(here - there) < 1e-5 * abs(here)
 
 
 def _attention(groups: list[Group]) -> set[tuple[Any, ...]]:
@@ -127,7 +136,6 @@ def _attention(groups: list[Group]) -> set[tuple[Any, ...]]:
             tuple(sorted((name, text) for name, text in group.tensors.items() if not set(text.split()) & _MLP)),
             tuple(group.layers),
             tuple(group.sizes.get(name) for name in names),
-            None if group.sizes["scale"] is None else float(f"{group.sizes['scale']:.4g}"),
         )
         for group in groups
     }

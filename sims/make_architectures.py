@@ -179,6 +179,7 @@ def _defaults(model_type: str, variants: list[Mapping[str, Any]], shared: Mappin
             words |= (
                 set(stack.get("attends", ()))
                 | set(stack.get("rotates", ()))
+                | set(stack.get("scale_if", ()))
                 | set(re.findall(r"[A-Za-z_]\w+", stack.get("scale") or ""))
             )
     return {

@@ -338,7 +338,7 @@ def entries(
             one.get("mixed", False),
             one.get("rotated") if all(said.get(key) in each for key, each in one.get("rotates", {}).items()) else None,
             variant.get("unrotated", {}).get(one["stack"], {}),
-            one.get("scale"),
+            one.get("scale") if all(said.get(key) == value for key, value in one.get("scale_if", {}).items()) else None,
             _table()["norms"][held["of"][number]] if held and known else {},
         )
     for one in variant.get("parts", ()):
