@@ -99,7 +99,8 @@ def infer_type(model_type: str) -> dict[str, Any]:
     base_when = [{"when": guards, **base}] if guards else [base]
     deciding = {one["stack"]: {key: one[key] for key in ("rotates", "scale_if") if key in one} for one in stacks}
     for one in variants:
-        one["stacks"] = [deciding.get(stack["stack"], {}) | stack for stack in one["stacks"]]  # seen one at a time
+        of_first = next(iter(deciding.values()), {})  # of stacks that are in this variant alone
+        one["stacks"] = [deciding.get(stack["stack"], of_first) | stack for stack in one["stacks"]]
         one["when"] = {**guards, **one["when"]}
     return {"variants": base_when + variants}
 

@@ -4,6 +4,7 @@ A spread over every order of rows and every kind of stack; ``python sims/make_ar
 """
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,7 @@ from tiny_models import PROFILES, make_model
 from rmtbase.errors import CheckpointError, MissingTensorError, UnknownArchitectureError
 from rmtbase.models import Checkpoint
 from rmtbase.models._architectures import find_inventory, known_types
+from rmtbase.models._sites import NORMS
 
 SPREAD = [
     ("albert", {}, {""}),
@@ -121,6 +123,40 @@ def test_older_words_of_a_configuration_say_the_same(words):
     expected = find_inventory(config, checkpoint, Path("config.json"), model_type)
     assert find_inventory(older(config), checkpoint, Path("config.json"), model_type).sites == expected.sites
     assert expected.sites
+
+
+def test_layers_that_are_not_rotated_are_told_from_those_that_are():
+    profile = replace(PROFILES[0], n_layers=5)
+    model = make_model("smollm3", profile)
+    assert [site.rotated for site in read(model).sites] == [16, 16, 16, 0, 16]
+    assert [site.rotated for site in read(model, no_rope_layers=None).sites] == [None] * 5
+    model = make_model("cohere2", profile, layer_types=["sliding_attention", "full_attention"] * 2 + ["full_attention"])
+    assert [bool(site.rotated) for site in read(model).sites] == [True, False, True, False, False]
+    older = {"layer_types": None, "sliding_window_pattern": 4}
+    assert [bool(site.rotated) for site in read(model, **older).sites] == [True, True, True, False, True]
+    hybrid = make_model("qwen3_next", profile).config
+    assert {site.rotated for site in read(make_model("qwen3_next", profile)).sites} == {hybrid.head_dim // 4}
+
+
+@pytest.mark.parametrize(
+    ("model_type", "option", "value"),
+    [
+        ("gpt2", "scale_attn_weights", False),
+        ("gpt2", "scale_attn_by_inverse_layer_idx", True),
+        ("falcon", "alibi", True),
+    ],
+)
+def test_a_logit_scale_that_an_option_changes_is_not_said(model_type, option, value):
+    model = make_model(model_type, PROFILES[0])
+    assert {site.logit_scale for site in read(model).sites} == {16**-0.5}
+    assert {site.logit_scale for site in read(model, **{option: value}).sites} == {None}
+    prove(make_model(model_type, PROFILES[0], **{option: value}))
+
+
+def test_norms_of_each_head_are_noted_whatever_the_number_of_heads():
+    model = make_model("stablelm", replace(PROFILES[0], n_heads=8, n_key_heads=8), qk_layernorm=True)
+    assert NORMS in read(model).notes
+    assert NORMS not in read(make_model("stablelm", PROFILES[0])).notes
 
 
 def test_a_logit_scale_that_a_part_leaves_out_is_that_of_its_class():

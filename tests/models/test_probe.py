@@ -3,23 +3,28 @@
 Sizes differ pairwise (heads, key heads, the size of a head, the width), so that a wrong split cannot pass.
 """
 
+import json
 import os
 from dataclasses import replace
+from importlib.metadata import PackageNotFoundError
 from itertools import pairwise
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
+import tiny_models
 import torch
 import transformers
-from safetensors.numpy import load_file
+from safetensors.numpy import load_file, save_file
+from tiny_models import PROFILES
 from torch import nn
 
-from rmtbase.errors import CheckpointError, UnknownArchitectureError
-from rmtbase.models import open_model
+from rmtbase.errors import CheckpointError, MissingTensorError, UnknownArchitectureError, UnprovedConfigurationError
+from rmtbase.models import _torch_route, open_model
 from rmtbase.models._expressions import Scaled, Tensor, take_rows
 from rmtbase.models._torch_route import Network, stored_of
 
@@ -388,3 +393,54 @@ def test_chunks_of_state_space_mixers_are_small_while_a_network_runs_and_as_they
     assert (site.place.layer, site.n_heads, site.n_key_heads, site.d_head) == (1, 4, 2, 12)
     assert set(seen) == {16}
     assert mixer.chunk_size == 256
+
+
+OTHERWISE = {
+    "layers that attend to images alone": ("mllama_text_model", {"n_layers": 5}, {}, 4),
+    "experts in some layers of the encoder": ("nllb-moe", {"n_layers": 4}, {}, 4 + 5 + 5),
+    "a text of another type": ("llava", {}, {"text_config": "olmo2"}, 6),
+}
+
+
+@pytest.mark.parametrize("case", OTHERWISE)
+def test_what_the_table_has_otherwise_is_read_by_running_it(case, tmp_path, monkeypatch):
+    model_type, sizes, parts, n_sites = OTHERWISE[case]
+    monkeypatch.setenv("RMTBASE_PROOF", "1")
+    profile = replace(PROFILES[0], **sizes)
+    nested = {
+        key: {**tiny_models.sized(tiny_models.default_config(name), profile.nested(1)), "model_type": name}
+        for key, name in parts.items()
+    }
+    tiny_models.make_model(model_type, profile, **nested).save_pretrained(tmp_path)
+    model = open_model(tmp_path).prove()
+    assert len(model.sites) == n_sites
+    assert model.notes[-1].startswith("proved against")
+    monkeypatch.setattr(_torch_route, "version", Mock(side_effect=PackageNotFoundError))
+    with pytest.raises((MissingTensorError, UnprovedConfigurationError)):
+        open_model(tmp_path)
+
+
+def test_a_tensor_that_is_not_there_is_missing_however_the_model_is_read(tmp_path):
+    model = tiny_models.make_model("gpt2")
+    model.save_pretrained(tmp_path)
+    weights = load_file(tmp_path / "model.safetensors")
+    (gone,) = (name for name in weights if name.endswith("h.1.attn.c_attn.weight"))
+    del weights[gone]
+    save_file(weights, tmp_path / "model.safetensors")
+    with pytest.raises(MissingTensorError, match=r"h\.1\.attn\.c_attn\.weight"):
+        open_model(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"n_layer": 10**9}, "n_layer = 1000000000; expected no more than 10,000"),
+        ({"hidden_size": 4 * 10**6, "n_inner": 64}, "parameters, where .* are stored"),
+    ],
+)
+def test_a_network_that_cannot_be_the_checkpoints_is_not_run(changed, message, tmp_path):
+    tiny_models.make_model("decision_transformer").save_pretrained(tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text()) | changed
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    with pytest.raises(CheckpointError, match=message):
+        open_model(tmp_path)

@@ -143,7 +143,8 @@ class _Stack:
         names = [
             self._tensor(layer, symbol) for layer in layers for symbol in ("q", "k", "n") if self.layout.holding(symbol)
         ]
-        norms = [self._name(layer, name) for layer in layers for name in self.layout.norms]
+        of_norms = (*self.layout.norms, *self.layout.norms_of_heads)
+        norms = [self._name(layer, name) for layer in layers for name in of_norms]
         beside = [one for one in self.layout.beside if "norm" not in one.lower()]
         there = [one for one in beside if any(self._name(layer, one) in held for layer in layers)]
         found = {
@@ -320,6 +321,7 @@ class _Stack:
         if not module:
             return
         known = {*self.layout.norms, *self.layout.beside}
+        of_heads = {_any_number(name) for name in self.layout.norms_of_heads}
         for new, old in _OLDER_NAMES:
             known |= {name.removesuffix(new) + old for name in known if name.endswith(new)}
         attending = set(self._attending())
@@ -331,6 +333,8 @@ class _Stack:
         for name in self.checkpoint.names:
             found = inside.fullmatch(name)
             if not found or int(found["layer"]) not in attending or found["name"] in known:
+                continue
+            if _any_number(found["name"]) in of_heads:
                 continue
             if not _BYSTANDERS.fullmatch(found["own"]):
                 raise CheckpointError(
@@ -368,6 +372,10 @@ class _Stack:
         if self.checkpoint.shape(name) != expected:
             because = f"{self.checkpoint.config_path.name}: {self.given.because}"
             raise ShapeError(self.checkpoint.file(name), name, self.checkpoint.shape(name), expected, because)
+
+
+def _any_number(name: str) -> str:
+    return re.sub(r"\.\d+\.", ".{}.", name)
 
 
 def _any_layer(prefix: str, name: str) -> re.Pattern[str]:

@@ -108,6 +108,11 @@ class Layout:
         return tuple(name for name in self.norms if name.endswith("weight") and name.split(".")[-2].startswith(side))
 
     @property
+    def norms_of_heads(self) -> tuple[str, ...]:
+        """The gains of norms of which each head of queries or keys has one of its own, by its number."""
+        return tuple(name for name in self.beside if re.search(r"(^|\.)[qk]_?(layer)?norm\.norms\.\d+\.weight$", name))
+
+    @property
     def module(self) -> str:
         """What the names of all tensors of the attention begin with, up to a dot; empty where it is the layer."""
         names = [name.split(".")[:-1] for name, rows in self.tensors.items() if not set(MLP) & set(rows.blocks)]
