@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from rmtbase.models._probe_network import Part
 
-_TIMES_LARGER = 4
+_SMALL, _TIMES_LARGER = 10**8, 4  # parameters of a network that is run in any case, and of how many stored at most
 
 NOT_PROVED = "proved in CI, not here"
 """Of a model that is read where torch and ``transformers`` are not installed."""
@@ -117,7 +117,7 @@ class Network:
     def _require_stored_size(self, stored: Mapping[str, tuple[int, ...]]) -> None:
         """A network that is far larger than what is stored is another one's, and may be too large to run."""
         held, expected = sum(map(prod, stored.values())), sum(one.numel() for one in self.network.parameters())
-        if expected > _TIMES_LARGER * held:
+        if expected > max(_SMALL, _TIMES_LARGER * held):
             raise CheckpointError(
                 self.path,
                 f"a network of {expected:,} parameters, where {held:,} are stored; expected those of one model",
