@@ -55,6 +55,23 @@ def test_each_matrix_is_the_difference_of_the_two(tmp_path):
     assert set(model.files) == {tmp_path / "one" / "model.safetensors", tmp_path / "other" / "model.safetensors"}
 
 
+def test_what_is_folded_into_one_is_folded_into_both(tmp_path, run):
+    gains = [
+        {f"model.layers.{n}.input_layernorm.weight": np.full(D_MODEL, gain) for n in range(N_LAYERS)} for gain in (2, 3)
+    ]
+    one, other = (write(tmp_path / str(seed), weights(seed) | gains[seed - 1]) for seed in (1, 2))
+    model = difference(one.fold("norms"), other.fold("norms"))
+    expected = 2 * one.matrix(0, "attention_query").astype(float) - 3 * other.matrix(0, "attention_query")
+    np.testing.assert_allclose(model.matrix(0, "attention_query"), expected, atol=2e-8)  # folded in float32
+    with pytest.raises(ParameterError, match=r"folded: \(\); expected folded as 1: \('norms',\)"):
+        difference(one.fold("norms"), other)
+    run("score", tmp_path / "1", "--minus", tmp_path / "2", "--fold", "norms", "-o", tmp_path / "scores.nc")
+    tree = rmtbase.open_scores(tmp_path / "scores.nc")
+    assert json.loads(tree.attrs["folded"]) == ["norms"]
+    of_query = tree["matrices"].sel(component="attention_query", layer=0)
+    np.testing.assert_allclose(of_query["std"], np.std(expected), rtol=1e-6)
+
+
 def test_a_random_update_is_told_to_be_random_and_a_direction_is_found(tmp_path):
     tuned = moved(1e-3)
     tuned[name(1, "q")][:D_HEAD] += 1e-3 * np.outer(np.ones(D_HEAD), np.ones(D_MODEL)) * 0.2

@@ -146,7 +146,7 @@ def score(
     if minus is None and minus_revision is not None:
         raise ParameterError("minus_revision", minus_revision, "none without --minus")
     if minus is not None:
-        less = open_model(minus, minus_revision)
+        less = open_model(minus, minus_revision, fold=fold or ())
         require_other_files(outputs, less)
         opened = difference(opened, less)
     for kind, path in files.items():

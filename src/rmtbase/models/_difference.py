@@ -54,6 +54,11 @@ class Difference(WeightMatrices):
         return self.of.path
 
     @property
+    def folded(self) -> tuple[str, ...]:
+        """What was folded into the matrices of both: see :meth:`Model.fold`."""
+        return self.of.folded
+
+    @property
     def files(self) -> tuple[Path, ...]:
         """The files that hold the weights of both."""
         return (*self.of.files, *self.less.files)
@@ -145,7 +150,7 @@ def difference(of: Model, less: Model) -> Difference:
         less: the subtrahend, of the same architecture and shape.
 
     Raises:
-        ParameterError: another architecture, other layers, or another shape, which are named.
+        ParameterError: another architecture, other layers, another shape, or other folds, which are named.
     """
     if of.architecture != less.architecture:
         raise ParameterError(
@@ -162,6 +167,8 @@ def difference(of: Model, less: Model) -> Difference:
                 raise ParameterError(
                     "minus", f"{less.name}, with {size} = {found} in {other.place}", f"{expected}, as of {of.name}"
                 )
+    if of.folded != less.folded:
+        raise ParameterError("minus", f"{less.name}, folded: {less.folded}", f"folded as {of.name}: {of.folded}")
     return Difference(
         name=f"{_called(of)} - {_called(less)}",
         revision=None,

@@ -365,7 +365,7 @@ def _attributes(
         "n_layers": model.n_layers,
         **{name: facts[name] for name in of_heads if name in facts},
         **{name: facts[name] for name in of_null if name in facts},
-        **({"folded": json.dumps(model.folded)} if isinstance(model, Model) and model.folded else {}),
+        **({"folded": json.dumps(folded)} if (folded := getattr(model, "folded", ())) else {}),
         "notes": json.dumps(notes),
         "warnings": json.dumps(warnings),
         "provenance": provenance(call, weights=weights, null=record),
