@@ -168,7 +168,8 @@ def difference(of: Model, less: Model) -> Difference:
                     "minus", f"{less.name}, with {size} = {found} in {other.place}", f"{expected}, as of {of.name}"
                 )
     if of.folded != less.folded:
-        raise ParameterError("minus", f"{less.name}, folded: {less.folded}", f"folded as {of.name}: {of.folded}")
+        found, expected = (", ".join(one.folded) or "nothing" for one in (less, of))
+        raise ParameterError("minus", f"{less.name}, with {found} folded in", f"{expected}, as in {of.name}")
     return Difference(
         name=f"{_called(of)} - {_called(less)}",
         revision=None,
