@@ -68,8 +68,8 @@ def test_what_is_folded_into_one_is_folded_into_both(tmp_path, run):
     run("score", tmp_path / "1", "--minus", tmp_path / "2", "--fold", "norms", "-o", tmp_path / "scores.nc")
     tree = rmtbase.open_scores(tmp_path / "scores.nc")
     assert json.loads(tree.attrs["folded"]) == ["norms"]
-    of_query = tree["matrices"].sel(component="attention_query", layer=0)
-    np.testing.assert_allclose(of_query["std"], np.std(expected), rtol=1e-6)
+    sigmas = np.sqrt(np.mean(expected.reshape(N_HEADS, -1) ** 2, axis=1))
+    np.testing.assert_allclose(tree["heads"]["sigma_q"].sel(layer=0), sigmas, rtol=1e-6)
 
 
 def test_a_random_update_is_told_to_be_random_and_a_direction_is_found(tmp_path):
