@@ -121,13 +121,9 @@ def score(
     """
     from rmtbase.cli._endings import detail
     from rmtbase.cli._output import KINDS, is_standard_output, require_output, require_replaceable, write_output
-    from rmtbase.cli._tables import print_summary, summaries_json
     from rmtbase.cli._terminal import bars, out, print_json, say_written
     from rmtbase.errors import OutputError, ParameterError
     from rmtbase.models import difference, open_model, require_other_files
-    from rmtbase.scoring import ANALYTIC, circuit_scores, circuits_of, heads_csv, summarize_scores
-    from rmtbase.scoring import score as score_model
-    from rmtbase.tables import CIRCUITS, write_table
 
     printed = [path for path in (csv, report) if is_standard_output(path)]
     if len(printed) + as_json > 1:
@@ -139,8 +135,6 @@ def score(
         require_output(path, kind)
         if [other.resolve() for other in outputs].count(path.resolve()) > 1:
             raise OutputError(path, "it is named for two outputs; expected a name for each")
-        if baseline not in (None, ANALYTIC) and path.resolve() == Path(baseline).resolve():
-            raise OutputError(path, "it is the baseline that is read; expected another name")
     opened = open_model(model, revision, subfolder=subfolder, adapter=adapter, base=base).fold(fold or ())
     require_other_files(outputs, opened)
     if minus is None and minus_revision is not None:
@@ -151,6 +145,16 @@ def score(
         opened = difference(opened, less)
     for kind, path in files.items():
         require_replaceable(path, kind, overwrite)
+    opened.hash_ahead()  # while what follows is imported, which takes about as long
+
+    from rmtbase.cli._tables import print_summary, summaries_json
+    from rmtbase.scoring import ANALYTIC, circuit_scores, circuits_of, heads_csv, summarize_scores
+    from rmtbase.scoring import score as score_model
+    from rmtbase.tables import CIRCUITS, write_table
+
+    for path in outputs:
+        if baseline not in (None, ANALYTIC) and path.resolve() == Path(baseline).resolve():
+            raise OutputError(path, "it is the baseline that is read; expected another name")
     with bars() as progress:
         tree = score_model(
             opened,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -12,6 +13,7 @@ from scipy.linalg.lapack import dpotrf, dpotri  # type: ignore[attr-defined]  # 
 from rmtbase.linalg._solver import singular_values
 
 _GRAM_LIMIT = 500.0  # ‖H⁻¹‖_F up to which a triangle is taken from the Gram matrix; 12 for Gaussian (128, 4096)
+_PADDING = 8  # numbers between rows: a cache line, lest rows of 2ⁿ numbers all fall on the same lines of the cache
 _ROW_NORMS = 1e-140, 1e140  # of which no square, nor any product that counts beside it, leaves float64
 
 
@@ -91,28 +93,43 @@ def triangles(factors: ArrayLike) -> Triangles:
     *leading, rows, columns = stack.shape
     r = np.empty((*leading, min(rows, columns), rows))
     orthogonal = np.zeros(tuple(leading), dtype=bool)
-    wide = np.empty((rows, columns))  # of one W after the other: never the whole stack
+    wide = np.empty((rows, columns + _PADDING))[:, :columns]  # of one W after the other: never the whole stack
     for place in np.ndindex(*leading):
         wide[...] = stack[place]
-        found = _triangle_of_gram(wide)
-        orthogonal[place] = found is None
-        r[place] = np.linalg.qr(wide.T, mode="r") if found is None else found
+        if not _factorise_gram(wide, r[place]):
+            orthogonal[place] = True
+            r[place] = np.linalg.qr(wide.T, mode="r")
     return Triangles(r, orthogonal)
 
 
-def _triangle_of_gram(w: NDArray[np.float64]) -> NDArray[np.float64] | None:
-    """The Cholesky factor R of W Wᵀ, or None where digits would be lost."""
+def _factorise_gram(w: NDArray[np.float64], r: NDArray[np.float64]) -> bool:
+    """Whether the Cholesky factor R of W Wᵀ, which is left in ``r``, has lost no digits."""
     if len(w) > w.shape[1]:
-        return None
+        return False
     with np.errstate(over="ignore", invalid="ignore"):
-        gram = w @ w.T
-        norms = np.sqrt(np.diagonal(gram))
+        np.matmul(w, w.T, out=r)
+        norms = np.sqrt(np.diagonal(r))
     if not ((norms > _ROW_NORMS[0]) & (norms < _ROW_NORMS[1])).all():
-        return None
-    r, indefinite = dpotrf(gram.T)
+        return False
+    _, indefinite = dpotrf(r.T, lower=True, overwrite_a=True)  # in place: LAPACK's columns are the rows of r
     if indefinite:
-        return None
-    upper, singular = dpotri(r / norms)  # of H⁻¹ the upper triangle, over zeros
-    squares = upper**2
-    norm = np.sqrt(2.0 * squares.sum() - np.diagonal(squares).sum())
-    return r if not singular and norm <= _GRAM_LIMIT else None
+        return False
+    return _bound_of_inverse(np.diagonal(r) / norms) <= _GRAM_LIMIT or _norm_of_inverse(r / norms) <= _GRAM_LIMIT
+
+
+def _bound_of_inverse(diagonal: NDArray[np.float64]) -> float:
+    """A bound of ‖H⁻¹‖_F, for H of unit diagonal, from the diagonal of its Cholesky factor alone: e √(Σ_k det H^(-2/k)).
+
+    The eigenvalues λ_1 ≤ … ≤ λ_n of H have the sum n. So the n - k largest have a product of at most (n/(n-k))^(n-k),
+    which is less than e^k, and the others one of at least det H / e^k: λ_k ≥ det H^(1/k) / e.
+    """
+    with np.errstate(over="ignore"):
+        powers = np.exp(-4.0 * np.log(diagonal).sum() / np.arange(1, len(diagonal) + 1))
+        return math.e * math.sqrt(powers.sum())
+
+
+def _norm_of_inverse(r: NDArray[np.float64]) -> float:
+    """‖H⁻¹‖_F of H = RᵀR; infinite where R is singular."""
+    lower, singular = dpotri(r.T, lower=True)  # of H⁻¹ the lower triangle, beside zeros
+    squares = lower**2
+    return math.inf if singular else math.sqrt(2.0 * squares.sum() - np.diagonal(squares).sum())

@@ -34,7 +34,7 @@ _CANDIDATES: tuple[tuple[str, str, Callable[[Path], TensorFile]], ...] = (
 _INDEX_ENDING = ".index.json"
 _LARGEST_INDEX = 1 << 26  # bytes; the index of a model with 92 000 tensors takes nine million
 _SHOWN = 3  # names in a note
-_CHUNK = 1 << 22  # elements hashed at a time
+_CHUNK = 1 << 20  # elements hashed at a time, which stay in the cache meanwhile
 # What torch.compile, FSDP and activation checkpointing put into the names, wherever they wrap a module; and what
 # torch.nn.DataParallel with its distributed kin, and PEFT, put in front of all of them.
 _WRAPPERS = re.compile(r"(?<![^.])(_orig_mod|_fsdp_wrapped_module|_checkpoint_wrapped_module)\.")

@@ -213,7 +213,9 @@ class Model(WeightMatrices):
             return self
         stored = {name: self._checkpoint.shape(name) for name in self._checkpoint.names}
         words = proof_of(self._raw, self.config, self.path, stored, self.stored, self._network)
-        return replace(self, notes=(*self.notes, words))
+        proved = replace(self, notes=(*self.notes, words))
+        proved.take_digests(self)
+        return proved
 
     def fold(self, what: Iterable[str] | str) -> Model:
         """The model with biases, or gains of norms, folded into its queries, keys and values: see ``fold_site``.

@@ -6,6 +6,7 @@ import hashlib
 from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import ClassVar
@@ -219,9 +220,32 @@ class WeightMatrices(ABC):
             if len(same) > 1
         )
 
+    def hash_ahead(self) -> None:
+        """Begin to read what :meth:`fingerprint` and :attr:`warnings` are made of, on a thread of its own.
+
+        What goes wrong there is raised by these.
+        """
+        _ = self._hashing
+
+    def take_digests(self, same: WeightMatrices) -> None:
+        """Take what has been hashed of a model of the same weights, or is being."""
+        if "_hashing" in vars(same):
+            vars(self)["_hashing"] = same._hashing
+
     @cached_property
+    def _hashing(self) -> Future[tuple[bytes, ...]]:
+        with_one_thread = ThreadPoolExecutor(1, thread_name_prefix="rmtbase-hash")
+        hashing = with_one_thread.submit(lambda: tuple(map(self.site_digest, range(len(self.sites)))))
+        with_one_thread.shutdown(wait=False)
+        return hashing
+
+    @property
     def _site_digests(self) -> tuple[bytes, ...]:
-        return tuple(map(self.site_digest, range(len(self.sites))))
+        try:
+            return self._hashing.result()
+        except RmtbaseError:
+            del self._hashing  # who asks again reads again
+            raise
 
     def require_matrix(self, layer: int, component: str) -> None:
         """Raise :class:`~rmtbase.errors.ParameterError` unless the model has such a layer and component."""

@@ -1,12 +1,14 @@
 """Reading a model, layer by layer: the spectrum and the scale of every head by every circuit.
 
-A site's factors are read while the heads of the one before are being solved.
+All of it is done by other threads than the caller's. A site's factors are read while the heads of the one before are
+being solved.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import NamedTuple
 
 import numpy as np
@@ -19,7 +21,8 @@ from rmtbase.progress import Progress
 from rmtbase.scoring._matrices import MatrixScorer
 from rmtbase.tables import CIRCUITS, Circuit, Factor
 
-_HEADS_PER_PART = 4
+_HEADS_PER_PART = 4  # at least
+_PARTS_PER_CORE = 2  # of a site, at most: each takes memory anew
 _LEAST = 1e-60  # beyond it, or its inverse, squares of eigenvalues leave float64, whatever the shape
 
 
@@ -82,15 +85,43 @@ def read_factors(
     )
 
 
-def read_sites(
-    model: WeightMatrices, circuits: Sequence[Circuit], scorer: MatrixScorer | None, progress: Progress
-) -> tuple[dict[Circuit, dict[int, SiteSpectra]], dict[str, int]]:
-    """The spectra of all heads, and the scores of all matrices, in one pass through the checkpoint, layer by layer.
+class Spectra(NamedTuple):
+    """The heads of all sites.
 
-    Returns:
-        For each circuit, by the index of a site, what :func:`read_factors` would give there, as spectra. And how many
-        factors were factorised through their Gram matrix, and how many orthogonally: see ``linalg.triangles``.
+    Attributes:
+        by_circuit: for each circuit, by the index of a site, what :func:`read_factors` would give there, as spectra.
+        ways: how many factors were factorised through their Gram matrix, and how many orthogonally: see
+            ``linalg.triangles``.
     """
+
+    by_circuit: dict[Circuit, dict[int, SiteSpectra]]
+    ways: dict[str, int]
+
+
+@contextmanager
+def reading_sites(
+    model: WeightMatrices, circuits: Sequence[Circuit], scorer: MatrixScorer | None, progress: Progress
+) -> Iterator[Future[Spectra]]:
+    """For the length of a ``with`` block, read the spectra of all heads, and give the scorer all matrices of layers.
+
+    In one pass through the checkpoint, while the block does something else. What is not done at its end is given up.
+    """
+    with ThreadPoolExecutor(available_cores()) as pool, ThreadPoolExecutor(1) as reader:
+        reading = reader.submit(_read_sites, model, circuits, scorer, progress, pool)
+        try:
+            yield reading
+        finally:
+            if not reading.done():
+                pool.shutdown(wait=False, cancel_futures=True)  # nor does it take the parts of the next layer
+
+
+def _read_sites(
+    model: WeightMatrices,
+    circuits: Sequence[Circuit],
+    scorer: MatrixScorer | None,
+    progress: Progress,
+    pool: Executor,
+) -> Spectra:
     advance = progress.bar("reading layers", len(model.layers))
     places = {site.place: index for index, site in enumerate(model.sites)}
     has = {circuit: frozenset(sites_of(model, circuit)) for circuit in circuits}
@@ -105,31 +136,30 @@ def read_sites(
         ways["orthogonal"] += int(orthogonal.sum())
         ways["gram_matrix"] += int((~orthogonal).sum())
 
-    with ThreadPoolExecutor(available_cores()) as pool:
-        warned = pool.submit(lambda: model.warnings)  # which the model keeps: its tensors are hashed meanwhile
-        before: tuple[int, list[Future[_Solved]]] | None = None  # the site being solved while the next one is read
-        for layer, place in enumerate(model.layers):
-            site = places.get(place, -1)
-            wanted = [circuit for circuit in circuits if site in has[circuit]]
-            factors = {f"attention_{factor.name}": factor for circuit in wanted for factor in circuit.factors}
-            heads: dict[Factor, Shaped[np.ndarray, "factor_head rank width"]] = {}
-            for component in model.components:
-                if model.has(layer, component) and (scorer is not None or component in factors):
-                    matrix = model.stored_matrix(layer, component)
-                    if component in factors:
-                        heads[factors[component]] = model.by_head(site, factors[component].name, matrix)
-                    if scorer is not None:
-                        scorer.add(MatrixName(place, component), [matrix], matrix.shape, pool.map)
-            if heads:
-                solving = site, _submit(model, layer, wanted, heads, pool)
-                if before is not None:
-                    keep(*before)
-                before = solving
-            advance(1)
-        if before is not None:
-            keep(*before)
-        warned.result()
-    return found, ways
+    warned = pool.submit(lambda: model.warnings)  # which the model keeps: its tensors are hashed meanwhile
+    before: tuple[int, list[Future[_Solved]]] | None = None  # the site being solved while the next one is read
+    for layer, place in enumerate(model.layers):
+        site = places.get(place, -1)
+        wanted = [circuit for circuit in circuits if site in has[circuit]]
+        factors = {f"attention_{factor.name}": factor for circuit in wanted for factor in circuit.factors}
+        heads: dict[Factor, Shaped[np.ndarray, "factor_head rank width"]] = {}
+        for component in model.components:
+            if model.has(layer, component) and (scorer is not None or component in factors):
+                matrix = model.stored_matrix(layer, component)
+                if component in factors:
+                    heads[factors[component]] = model.by_head(site, factors[component].name, matrix)
+                if scorer is not None:
+                    scorer.add(MatrixName(place, component), [matrix], matrix.shape, pool.map)
+        if heads:
+            solving = site, _submit(model, layer, wanted, heads, pool)
+            if before is not None:
+                keep(*before)
+            before = solving
+        advance(1)
+    if before is not None:
+        keep(*before)
+    warned.result()
+    return Spectra(found, ways)
 
 
 def _submit(
@@ -143,7 +173,7 @@ def _submit(
     factors, weights = list(heads), list(heads.values())
     least = [model.least_sigma(layer, f"attention_{factor.name}") for factor in factors]
     groups = min(map(len, weights))
-    n_parts = min(groups, max(1, max(map(len, weights)) // _HEADS_PER_PART))
+    n_parts = min(groups, max(1, max(map(len, weights)) // _HEADS_PER_PART), _PARTS_PER_CORE * available_cores())
     by_group = [one.reshape(groups, -1, *one.shape[1:]) for one in weights]
     return [
         pool.submit(_solve, circuits, dict(zip(factors, zip(part, least, strict=True), strict=True)))
