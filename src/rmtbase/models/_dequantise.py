@@ -129,12 +129,13 @@ def of_blocks(
         ShapeError: there are not as many scales as blocks.
         CheckpointError: their type is none of ``types``.
     """
+    inputs = shape[-1]
     if block is None:
         expected = scales.entry.shape if scales.entry.size == 1 else (1,)
     else:
-        expected = (*shape[:-2], ceil(shape[-2] / block[0]), ceil(shape[-1] / block[1]))
+        expected = (*shape[:-2], ceil(shape[-2] / block[0]), ceil(inputs / block[1]))
     require(scales, expected, types, called)
-    together, inputs = 1 if block is None or len(shape) > 2 else block[0], shape[-1]
+    together = 1 if block is None or len(shape) > 2 else block[0]
 
     def make(start: int, stop: int) -> Float32[np.ndarray, "..."]:
         values = codes(start, stop)
