@@ -152,12 +152,12 @@ class LikeLayers:
     def _keep(
         self, number: int, shows: bool, layer: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any
     ) -> None:
-        given, *others = self._call(number, args, kwargs)
+        given, others, spec = self._call(number, args, kwargs)
         self._before = result[0] if isinstance(result, tuple) else result
         if shows:
             if not isinstance(self._before, Tensor) or self._before.shape != given.shape:
                 raise Unlike("a layer gives something else than activations of the shape that it was given")
-            self._called[number] = result, *others
+            self._called[number] = result, others, spec
 
     def _give(self, number: int, shown_by: int, *args: Any, **kwargs: Any) -> Any:
         given, others, spec = self._call(number, args, kwargs)

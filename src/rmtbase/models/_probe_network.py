@@ -58,10 +58,11 @@ class Part:
                     for layers in alike:
                         left_out.enter_context(layers.left_out())
                     reading = Reading.of(module, inputs, prefix)
-                found = reading.met, reading.unresolved, reading.plain.entered
+                met, unresolved, entered = reading.met, reading.unresolved, reading.plain.entered
                 for layers in alike:
-                    found = tuple(layers.spread(one, prefix) for one in found)
-                return cls(module, prefix, reading.inputs, *found)
+                    met, unresolved = layers.spread(met, prefix), layers.spread(unresolved, prefix)
+                    entered = layers.spread(entered, prefix)
+                return cls(module, prefix, reading.inputs, met, unresolved, entered)
             except Exception:  # whatever a network without some of its layers raises
                 pass
         reading = Reading.of(module, inputs, prefix)
