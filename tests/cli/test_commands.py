@@ -118,6 +118,19 @@ def test_score_writes_scores_and_csv_and_prints_the_summary(run, model_folder, n
     assert ran.err.splitlines()[-2:] == [f"rmtbase: wrote {nc}", f"rmtbase: wrote {table}"]
 
 
+def test_score_writes_the_matrices_as_csv_where_they_are_scored(run, model_folder, null_file, tmp_path):
+    path, options = tmp_path / "matrices.csv", ("score", model_folder, "--baseline", null_file, "--matrices-csv")
+    assert run(*options, path).status == 0
+    rows = list(csv.DictReader(io.StringIO(path.read_text())))
+    matrices = rmtbase.score(model_folder, null_file)["matrices"]
+    assert len(rows) == int(matrices["n_rows"].count())
+    assert {row["component"] for row in rows} == set(matrices["component"].values.tolist())
+    assert run(*options, "-").out == path.read_text()
+    ran = run(*options, path, "--matrices", "none")
+    assert ran.status == 2
+    assert "expected elements or spectra" in ran.err
+
+
 def test_score_against_the_analytic_null_draws_nothing(run, model_folder, tmp_path, monkeypatch):
     monkeypatch.setenv("RMTBASE_CACHE", str(tmp_path / "cache"))
     monkeypatch.chdir(tmp_path)

@@ -11,9 +11,11 @@ from safetensors.torch import save_file
 
 import rmtbase
 from rmtbase.errors import CheckpointError, NonFiniteError, ShapeError
-from rmtbase.models import open_model
+from rmtbase.models import Checkpoint, MatrixName, open_model
+from rmtbase.models._quantised import dequantised
 
 LAYER = "model.layers.{}.self_attn."
+Q = LAYER.format(0) + "q_proj"
 CONFIG = {
     "model_type": "llama",
     "hidden_size": D_IN,
@@ -64,11 +66,64 @@ def test_a_matrix_is_what_its_own_library_makes_of_it(name, tmp_path):
     assert model.least_sigma(0, "attention_query") == plain.least_sigma(0, "attention_query")
 
 
-def test_experts_in_mxfp4_are_read_beside_whole_attention(tmp_path):
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_rows_are_made_without_the_others(name, tmp_path):
+    tensors, _ = made(EXAMPLES[name])
+    folder = written(tmp_path, tensors)
+    config = {"quantization_config": EXAMPLES[name].config}
+    checkpoint = dequantised(Checkpoint.open(folder), config, folder / "config.json")
+    whole = checkpoint.read(f"{Q}.weight")
+    assert not checkpoint.tensor(f"{Q}.weight").is_made_whole
+    for start, stop in ((0, 1), (5, 41), (33, 96), (95, 96)):
+        assert checkpoint.read_rows(f"{Q}.weight", start, stop).tobytes() == whole[start:stop].tobytes()
+
+
+def test_experts_in_fp8_are_made_one_by_one(tmp_path):
+    torch.manual_seed(4)
+    codes, scales = torch.randn(5, 70, 40).to(torch.float8_e4m3fn), torch.rand(5, 3, 2) + 0.5
+    folder = written(tmp_path, {"experts.up": codes, "experts.up_scale_inv": scales})
+    config = {"quantization_config": {"quant_method": "fp8", "weight_block_size": [32, 32]}}
+    checkpoint = dequantised(Checkpoint.open(folder), config, folder / "config.json")
+    spread = scales.repeat_interleave(32, 1).repeat_interleave(32, 2)[:, :70, :40]
+    for expert, reference in enumerate(codes.float() * spread):
+        assert checkpoint.read_rows("experts.up", expert, expert + 1)[0].tobytes() == reference.numpy().tobytes()
+
+
+def test_of_a_stack_of_experts_one_is_held_at_a_time(tmp_path):
+    """64 experts of 512 × 256 and 256 × 256 take 50 MB in float32, one of them half of one."""
     from transformers.integrations.mxfp4 import convert_moe_packed_tensors
 
-    from rmtbase.models import Checkpoint
-    from rmtbase.models._quantised import dequantised
+    torch.manual_seed(6)
+    n_experts, size, experts = 64, 256, "model.layers.0.mlp.experts."
+    tensors = {f"{LAYER.format(0)}{one}_proj.weight": torch.randn(size, size) for one in "qkvo"}
+    tensors |= {"model.layers.0.mlp.router.weight": torch.randn(n_experts, size)}
+    for part, rows in (("gate_up_proj", 2 * size), ("down_proj", size)):
+        codes = torch.randint(0, 256, (n_experts, rows, size // 32, 16), dtype=torch.uint8)
+        scales = torch.randint(110, 130, codes.shape[:3], dtype=torch.uint8)
+        tensors |= {f"{experts}{part}_blocks": codes, f"{experts}{part}_scales": scales}
+    folder = written(tmp_path, tensors)
+    sizes = {"hidden_size": size, "intermediate_size": size, "head_dim": 64, "num_attention_heads": 4}
+    sizes |= {"num_key_value_heads": 4, "num_hidden_layers": 1, "num_local_experts": n_experts}
+    config = CONFIG | sizes | {"model_type": "gpt_oss", "quantization_config": {"quant_method": "mxfp4"}}
+    (folder / "config.json").write_text(json.dumps(config))
+    model = open_model(folder)
+    place, last = model.layers[0], n_experts - 1
+    tracemalloc.start()
+    try:
+        found = {one: [*model.blocks(MatrixName(place, one, last))] for one in ("expert_in", "expert_out")}
+        assert tracemalloc.get_traced_memory()[1] < 10 * 4 * size**2
+    finally:
+        tracemalloc.stop()
+    gate_up, down = (
+        convert_moe_packed_tensors(tensors[f"{experts}{part}_blocks"], tensors[f"{experts}{part}_scales"])[last]
+        for part in ("gate_up_proj", "down_proj")
+    )
+    for component, reference in (("expert_in", gate_up[:, 1::2]), ("expert_out", down)):
+        np.testing.assert_array_equal(np.concatenate(found[component]), reference.float().numpy().T)
+
+
+def test_experts_in_mxfp4_are_read_beside_whole_attention(tmp_path):
+    from transformers.integrations.mxfp4 import convert_moe_packed_tensors
 
     torch.manual_seed(5)
     blocks = torch.randint(0, 256, (3, 8, 2, 16), dtype=torch.uint8)
@@ -163,8 +218,6 @@ def test_one_matrix_is_dequantised_at_a_time_and_a_few_are_held(tmp_path):
 
 
 # What does not fit
-
-Q = LAYER.format(0) + "q_proj"
 
 
 def refused(tmp_path, tensors, quantisation, *fragments, kind=CheckpointError, reading=False):

@@ -1,5 +1,7 @@
 """Embeddings and experts in the scores: what is scored by default stays, and memory stays bounded."""
 
+import csv
+import io
 import json
 import tracemalloc
 
@@ -14,7 +16,7 @@ from rmtbase.linalg import appended_rows, singular_values
 from rmtbase.models import MatrixName, Place, difference, open_model
 from rmtbase.plots import expert_z_heatmap, figures
 from rmtbase.report import render
-from rmtbase.scoring import heads_csv
+from rmtbase.scoring import heads_csv, matrices_csv
 from rmtbase.statistics import element_sums
 from rmtbase.tables import open_scores, to_pandas, write_table
 
@@ -135,6 +137,23 @@ def test_a_file_keeps_them_and_a_frame_shows_them(scored, tmp_path):
     assert len(frame) == N_LAYERS * N_EXPERTS * 3 * 4
     assert frame.columns[:4].tolist() == ["layer", "expert", "component", "statistic"]
     assert len(heads_csv(opened).splitlines()) == 1 + N_LAYERS * N_HEADS
+
+
+def test_every_matrix_has_a_row_of_values(mixture, scored):
+    rows = list(csv.DictReader(io.StringIO(matrices_csv(scored))))
+    matrices, experts = scored["matrices"].to_dataset(), scored["experts"].to_dataset()
+    assert len(rows) == int(matrices["n_rows"].count()) + N_LAYERS * N_EXPERTS * 3
+    assert list(rows[0])[:6] == ["layer", "component", "expert", "n_rows", "n_columns", "sigma"]
+    assert {(row["layer"], row["expert"]) for row in rows if row["component"] == "embedding"} == {("-1", "")}
+    one = next(r for r in rows if (r["layer"], r["component"], r["expert"]) == ("1", "expert_out", "4"))
+    there = experts.sel(layer=1, component="expert_out", expert=4)
+    assert (one["n_rows"], one["n_columns"]) == (str(D_MODEL), str(D_FF))
+    assert float(one["excess_kurtosis.q_value"]) == there["q_value"].sel(statistic="excess_kurtosis")
+    plain = rmtbase.score(mixture[0], "analytic", proof=False)
+    assert matrices_csv(plain).startswith("layer,component,n_rows,n_columns,sigma,mean.observed,")
+    heads = rmtbase.score(mixture[0], "analytic", matrices="none", proof=False)
+    with pytest.raises(ParameterError, match="of which matrices were scored"):
+        matrices_csv(heads)
 
 
 def test_the_page_has_a_row_for_each_layer_and_component_not_for_each_expert(scored):

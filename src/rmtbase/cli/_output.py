@@ -9,7 +9,12 @@ from rmtbase.errors import OutputError
 
 _STDOUT = Path("-")
 
-KINDS = {"netCDF": b"\x89HDF", "CSV of heads": b"layer,head,", "HTML": b"<!DOCTYPE html>"}
+KINDS = {
+    "netCDF": b"\x89HDF",
+    "CSV of heads": b"layer,head,",
+    "CSV of matrices": b"layer,component,",
+    "HTML": b"<!DOCTYPE html>",
+}
 """What a command writes beside pictures, and how each begins."""
 
 

@@ -101,6 +101,13 @@ def score(
     csv: Annotated[
         Path | None, typer.Option(help="Also write the heads as CSV; '-': to stdout, in the summary's place.")
     ] = None,
+    matrices_csv: Annotated[
+        Path | None,
+        typer.Option(
+            help="Also write the matrices as CSV, a row for each that is scored: of layers, of embeddings at layer -1, "
+            "of experts with their number; '-': to stdout."
+        ),
+    ] = None,
     report: Annotated[
         Path | None, typer.Option(help="Also write a self-contained HTML report; '-': to stdout.")
     ] = None,
@@ -115,7 +122,7 @@ def score(
 
     What heads write, and each side by itself: rmtbase score demo --circuits ov,query,key
 
-    Of a mixture, its experts too: rmtbase score MODEL --components layers,experts
+    Of a mixture, its experts too: rmtbase score MODEL --components layers,experts --matrices-csv matrices.csv
 
     What did fine-tuning add? rmtbase score TUNED --minus BASE; rmtbase score ADAPTER --base BASE --adapter merged
     """
@@ -125,10 +132,12 @@ def score(
     from rmtbase.errors import OutputError, ParameterError
     from rmtbase.models import difference, open_model, require_other_files
 
-    printed = [path for path in (csv, report) if is_standard_output(path)]
+    printed = [path for path in (csv, matrices_csv, report) if is_standard_output(path)]
+    if matrices_csv is not None and matrices == "none":
+        raise ParameterError("matrices", matrices, "elements or spectra, where they are written")
     if len(printed) + as_json > 1:
         raise OutputError("-", "stdout takes one output; name files for the others")
-    named = zip((output, csv, report), KINDS, strict=True)
+    named = zip((output, csv, matrices_csv, report), KINDS, strict=True)
     files = {kind: path for path, kind in named if path is not None and (path is output or path not in printed)}
     outputs = list(files.values())
     for kind, path in files.items():
@@ -149,6 +158,7 @@ def score(
 
     from rmtbase.cli._tables import print_summary, summaries_json
     from rmtbase.scoring import ANALYTIC, circuit_scores, circuits_of, heads_csv, summarize_scores
+    from rmtbase.scoring import matrices_csv as csv_of_matrices
     from rmtbase.scoring import score as score_model
     from rmtbase.tables import CIRCUITS, write_table
 
@@ -173,6 +183,8 @@ def score(
         write_table(tree, output)
     if csv is not None:
         write_output(heads_csv(tree).encode(), csv)
+    if matrices_csv is not None:
+        write_output(csv_of_matrices(tree).encode(), matrices_csv)
     if report is not None:
         from rmtbase.report import render
 

@@ -255,7 +255,7 @@ def _is_outside(name: str) -> bool:
 
 
 def _merged(base: Checkpoint, name: str, adapter: Checkpoint, update: Update, turned: bool) -> DerivedTensor:
-    def make() -> Float32[np.ndarray, "d_out d_in"]:
+    def make(*_: int) -> Float32[np.ndarray, "d_out d_in"]:
         a, b = (adapter.read(one).astype(np.float64) for one in (update.a, update.b))
         stored = base.read(name).astype(np.float64)
         total = (stored.T if turned else stored) + update.scale * (b @ a)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from math import ceil, prod
+from math import ceil, gcd, lcm, prod
 
 import numpy as np
 from jaxtyping import Float32
@@ -57,8 +57,9 @@ def _int8() -> Format:
         if layout is not None and (layout.entry.dtype != "U8" or layout.entry.size != 1 or layout.array().any()):
             raise CheckpointError(layout.path, f"tensor {quoted(layout.name)} is not 0; expected codes row by row")
 
-        def make() -> Float32[np.ndarray, "outputs inputs"]:
-            values = times(codes.array().astype(np.float32), factors(largest)[:, None], largest)
+        def make(start: int, stop: int) -> Float32[np.ndarray, "outputs inputs"]:
+            values = codes.array(start, stop).astype(np.float32)
+            times(values, factors(largest, start, stop)[:, None], largest)
             values *= _INT8_STEP
             return values
 
@@ -83,9 +84,10 @@ def _four_bit() -> Format:
         state = _state(parts[states[held[0]]])
         table = _TABLES[state.one_of("quant_type", (held[0],))]
         shape, block = tuple(state.sizes("shape")), state.positive("blocksize")
-        size, n_blocks = prod(shape), ceil(prod(shape) / block)
+        size, width, n_blocks = prod(shape), prod(shape[1:]), ceil(prod(shape) / block)
         dtype = _RESULTS[state.one_of("dtype", tuple(_RESULTS))]
-        n_bytes = codes.entry.size * STORAGE[codes.entry.dtype].itemsize if codes.entry.dtype in STORAGE else 0
+        item_size = STORAGE[codes.entry.dtype].itemsize if codes.entry.dtype in STORAGE else 0
+        n_bytes, in_item = codes.entry.size * item_size, 2 * item_size
         if n_bytes != ceil(size / 2):
             raise CheckpointError(
                 codes.path,
@@ -99,19 +101,21 @@ def _four_bit() -> Format:
         if nested is not None:
             scales = _nested(state, largest, nested, nested_table, called)
 
-        def make() -> Float32[np.ndarray, "..."]:
+        def make(start: int, stop: int) -> Float32[np.ndarray, "..."]:
             if not np.allclose(factors(own_table), table, rtol=0, atol=1e-6):
                 raise CheckpointError(
                     own_table.path, f"tensor {quoted(own_table.name)} is not the table of {held[0]}; expected that"
                 )
-            packed = np.ascontiguousarray(codes.read_bits(0, codes.entry.size)).view(np.uint8)
-            values, each = nibbles(packed, table, low_first=False)[:size], scales()
-            whole = size // block
+            begin, end = start * width, stop * width
+            packed = np.ascontiguousarray(codes.read_bits(begin // in_item, ceil(end / in_item))).view(np.uint8)
+            values = nibbles(packed, table, low_first=False)[: end - begin]
+            whole, each = (end - begin) // block, scales(begin // block, ceil(end / block))
             times(values[: whole * block].reshape(whole, block), each[:whole, None], largest)
             times(values[whole * block :], each[whole:], largest)
             return values
 
-        return derived(dtype, shape, parts, make)
+        together = lcm(block, in_item)
+        return derived(dtype, shape, parts, make, together // gcd(together, width))
 
     optional = (".nested_absmax", ".nested_quant_map", *states.values())
     return Format(called, ".absmax", "", ("", ".absmax", ".quant_map"), derive, optional)
@@ -119,7 +123,7 @@ def _four_bit() -> Format:
 
 def _nested(
     state: Settings, largest: StoredTensor, nested: StoredTensor, table: StoredTensor | None, called: str
-) -> Callable[[], Float32[np.ndarray, " block"]]:
+) -> Callable[[int, int], Float32[np.ndarray, " block"]]:
     """The largest of each block, of codes of a table of 256 and the largest of each block of these."""
     block, offset = state.positive("nested_blocksize"), np.float32(state.number("nested_offset"))
     if table is None:
@@ -129,7 +133,12 @@ def _nested(
     n_blocks = largest.entry.shape[0]
     require(nested, (ceil(n_blocks / block),), ("F32",), called)
     require(table, (256,), ("F32",), called)
-    return lambda: factors(table)[largest.array()] * np.repeat(factors(nested), block)[:n_blocks] + offset
+
+    def scales(start: int, stop: int) -> Float32[np.ndarray, " block"]:
+        of_blocks = factors(nested)[np.arange(start, stop) // block]
+        return factors(table)[largest.array(start, stop)] * of_blocks + offset
+
+    return scales
 
 
 def _state(stored: StoredTensor) -> Settings:

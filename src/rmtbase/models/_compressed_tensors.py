@@ -135,19 +135,26 @@ class _Scheme:
             )
         return outputs, inputs
 
-    def _values(self, codes: StoredTensor, inputs: int) -> Float32[np.ndarray, "outputs inputs"]:
+    def _values(self, codes: StoredTensor, inputs: int, start: int, stop: int) -> Float32[np.ndarray, "outputs inputs"]:
+        rows = codes.array(start, stop)
         if not self.packs:
-            return codes.array().astype(np.float32)
-        return unpacked(codes.array(), self.bits, inputs).astype(np.float32) - np.float32(2 ** (self.bits - 1))
+            return rows.astype(np.float32)
+        return unpacked(rows, self.bits, inputs).astype(np.float32) - np.float32(2 ** (self.bits - 1))
 
     def _offsets(
         self, codes: StoredTensor, zeros: StoredTensor, shape: tuple[int, int], block: tuple[int, int] | None
-    ) -> Callable[[], Float32[np.ndarray, "..."]]:
-        """The zero points: packed along the outputs, where codes are and where there are several, or as they are."""
+    ) -> Callable[[int, int], Float32[np.ndarray, "..."]]:
+        """Rows of the zero points: packed along the outputs, where codes are and there are several, or as they are."""
         if block is None or not self.packs or self.strategy == "block":
             grid = (1,) if block is None else (ceil(shape[0] / block[0]), ceil(shape[1] / block[1]))
             require(zeros, grid, (codes.entry.dtype if not self.packs else "I8",), self.called)
-            return lambda: zeros.array().astype(np.float32)
+            return lambda start, stop: zeros.array(start, stop).astype(np.float32)
         require(zeros, (ceil(shape[0] * self.bits / 32), shape[1] // block[1]), ("I32",), self.called)
-        middle = np.float32(2 ** (self.bits - 1))
-        return lambda: unpacked(zeros.array().T, self.bits, shape[0]).T.astype(np.float32) - middle
+        middle, in_word = np.float32(2 ** (self.bits - 1)), 32 // self.bits
+
+        def offsets(start: int, stop: int) -> Float32[np.ndarray, "outputs group"]:
+            first = start // in_word
+            rows = unpacked(zeros.array(first, ceil(stop / in_word)).T, self.bits, stop - first * in_word).T
+            return rows[start - first * in_word :].astype(np.float32) - middle
+
+        return offsets

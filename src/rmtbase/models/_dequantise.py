@@ -96,15 +96,15 @@ def times(
     return values
 
 
-def factors(scales: StoredTensor) -> Float32[np.ndarray, "..."]:
-    """Scales as numbers: as they are, or two to the power of the exponents that they are.
+def factors(scales: StoredTensor, start: int = 0, stop: int | None = None) -> Float32[np.ndarray, "..."]:
+    """Scales, or rows of them, as numbers: as they are, or two to the power of the exponents that they are.
 
     Raises:
         NonFiniteError: one is no finite number.
     """
     if scales.entry.dtype != "U8":
-        return scales.numbers()
-    values = scales.array().view(NARROW_FLOATS["F8_E8M0"]).astype(np.float32)
+        return scales.numbers(start, stop)
+    values = scales.array(start, stop).view(NARROW_FLOATS["F8_E8M0"]).astype(np.float32)
     require_finite(scales.path, scales.name, values)
     return values
 
@@ -113,9 +113,9 @@ def of_blocks(
     parts: Parts,
     shape: tuple[int, ...],
     block: tuple[int, int] | None,
-    codes: Callable[[], Float32[np.ndarray, "..."]],
+    codes: Callable[[int, int], Float32[np.ndarray, "..."]],
     scales: StoredTensor,
-    zeros: Callable[[], Float32[np.ndarray, "..."]] | None = None,
+    zeros: Callable[[int, int], Float32[np.ndarray, "..."]] | None = None,
     *,
     called: str,
     types: tuple[str, ...] = SCALES,
@@ -123,27 +123,31 @@ def of_blocks(
     """A matrix, or several, in blocks of (outputs, inputs) with a scale each; in one block where that is None.
 
     Blocks at the edges may be smaller. Scales that are numbers give the matrix their type, exponents bfloat16.
+    ``codes`` gives rows of the codes, ``zeros`` those of the zero points, of which there are as many as scales.
 
     Raises:
         ShapeError: there are not as many scales as blocks.
         CheckpointError: their type is none of ``types``.
     """
+    inputs = shape[-1]
     if block is None:
         expected = scales.entry.shape if scales.entry.size == 1 else (1,)
     else:
-        expected = (*shape[:-2], ceil(shape[-2] / block[0]), ceil(shape[-1] / block[1]))
+        expected = (*shape[:-2], ceil(shape[-2] / block[0]), ceil(inputs / block[1]))
     require(scales, expected, types, called)
+    together = 1 if block is None or len(shape) > 2 else block[0]
 
-    def make() -> Float32[np.ndarray, "..."]:
-        values, each = codes(), factors(scales)
+    def make(start: int, stop: int) -> Float32[np.ndarray, "..."]:
+        values = codes(start, stop)
         if block is None:
-            offset = np.float32(0) if zeros is None else zeros().reshape(())
+            offset = np.float32(0) if zeros is None else zeros(0, 1).reshape(())
             values -= offset
-            return times(values, each.reshape(()), scales)
+            return times(values, factors(scales).reshape(()), scales)
         height, width = block
-        offsets = None if zeros is None else zeros()
-        if height == 1 and shape[-1] % width == 0:
-            grouped = values.reshape(*shape[:-1], -1, width)
+        rows = start // together, ceil(stop / together)
+        each, offsets = factors(scales, *rows), None if zeros is None else zeros(*rows)
+        if height == 1 and inputs % width == 0:
+            grouped = values.reshape(*values.shape[:-1], -1, width)
             if offsets is not None:
                 grouped -= offsets[..., None]
             times(grouped, each[..., None], scales)
@@ -151,18 +155,22 @@ def of_blocks(
         for row in range(each.shape[-2]):
             of_row = values[..., row * height : (row + 1) * height, :]
             if offsets is not None:
-                of_row -= np.repeat(offsets[..., row : row + 1, :], width, axis=-1)[..., : shape[-1]]
-            times(of_row, np.repeat(each[..., row : row + 1, :], width, axis=-1)[..., : shape[-1]], scales)
+                of_row -= np.repeat(offsets[..., row : row + 1, :], width, axis=-1)[..., :inputs]
+            times(of_row, np.repeat(each[..., row : row + 1, :], width, axis=-1)[..., :inputs], scales)
         return values
 
-    return derived(scales.entry.dtype if scales.entry.dtype in SCALES else "BF16", shape, parts, make)
+    return derived(scales.entry.dtype if scales.entry.dtype in SCALES else "BF16", shape, parts, make, together)
 
 
 def derived(
-    dtype: str, shape: tuple[int, ...], parts: Parts, make: Callable[[], Float32[np.ndarray, "..."]]
+    dtype: str,
+    shape: tuple[int, ...],
+    parts: Parts,
+    make: Callable[[int, int], Float32[np.ndarray, "..."]],
+    rows_together: int = 1,
 ) -> DerivedTensor:
-    """The matrix that is made of these tensors."""
-    return DerivedTensor(TensorEntry(dtype, shape), tuple(parts.values()), make)
+    """The matrix, or the stack of them, that is made of these tensors."""
+    return DerivedTensor(TensorEntry(dtype, shape), tuple(parts.values()), make, rows_together)
 
 
 def matrix_shape(codes: StoredTensor, dtypes: tuple[str, ...], called: str) -> tuple[int, int]:

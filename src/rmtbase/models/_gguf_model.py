@@ -203,7 +203,7 @@ def _translated(file: GgufFile, stored: str, family: _Family, architecture: str)
 def _rearranged(
     tensor: StoredTensor, shape: tuple[int, ...], arrange: Callable[[np.ndarray], np.ndarray]
 ) -> DerivedTensor:
-    return DerivedTensor(TensorEntry(tensor.entry.dtype, shape), (tensor,), lambda: arrange(tensor.array()))
+    return DerivedTensor(TensorEntry(tensor.entry.dtype, shape), (tensor,), lambda *_: arrange(tensor.array()))
 
 
 def _notes(file: GgufFile) -> tuple[str, ...]:

@@ -276,7 +276,7 @@ class Model(WeightMatrices):
         """A matrix of a part: of an expert as it is; one outside the layers as blocks of rows of what is stored.
 
         Float32. Of a stack of experts one is read at a time, of an embedding a block of 16 MiB, or of d_model rows.
-        What is dequantised is in memory as a whole: the experts of a layer, or the embedding.
+        So too of what is dequantised; what an adapter is merged into is in memory as a whole.
 
         Raises:
             ParameterError: there is no such matrix.

@@ -76,7 +76,7 @@ class ForwardPass(TorchDispatchMode):
         self.softmaxes: dict[str, Softmax] = {}
         self.outputs: dict[str, Contraction] = {}
         self.modules: list[tuple[str, int]] = [("", 0)]
-        self.entered: set[str] = set()
+        self.entered: dict[str, None] = {}
         self.norms = norms or NormOutputs()
         self._names = dict(names)
         self._copies: dict[int, Copy] = {}

@@ -11,7 +11,6 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -21,9 +20,10 @@ import transformers
 from torch import nn
 
 from rmtbase.errors import CheckpointError, UnknownArchitectureError
-from rmtbase.models._expressions import Expression
 from rmtbase.models._probe import Reading
 from rmtbase.models._probe_inputs import possible_inputs
+from rmtbase.models._probe_layers import like_layers
+from rmtbase.models._probe_places import Met
 from rmtbase.shown import quoted
 
 _CHUNK = 16  # tokens
@@ -33,11 +33,43 @@ _COUNTED = re.compile(r".*(layers?|blocks?|experts?|heads?|groups?)|depth")
 
 @dataclass(frozen=True)
 class Part:
-    """A part of a network that can be run by itself: under which name, and what its passes showed."""
+    """A part of a network that can be run by itself.
+
+    Attributes:
+        module: the part.
+        prefix: what its name puts in front of those of its modules.
+        inputs: with which it was run.
+        met: the sites that its passes showed, by the key of their softmax.
+        unresolved: why a module could not be read, by its name.
+        entered: the modules that ran.
+    """
 
     module: nn.Module
     prefix: str
-    reading: Reading
+    inputs: Mapping[str, Any]
+    met: Mapping[str, Met]
+    unresolved: Mapping[str, str]
+    entered: Mapping[str, None]
+
+    @classmethod
+    def read(cls, module: nn.Module, inputs: Mapping[str, Any], prefix: str) -> Part:
+        """Run with its inputs: of layers that are alike a few, if these show what the others do; else all."""
+        alike = [*like_layers(module)]
+        if alike:
+            try:
+                with without_caches(module), ExitStack() as left_out:
+                    for layers in alike:
+                        left_out.enter_context(layers.left_out())
+                    reading = Reading.of(module, inputs, prefix)
+                met, unresolved, entered = reading.met, reading.unresolved, reading.plain.entered
+                for layers in alike:
+                    met, unresolved = layers.spread(met, prefix), layers.spread(unresolved, prefix)
+                    entered = layers.spread(entered, prefix)
+                return cls(module, prefix, reading.inputs, met, unresolved, entered)
+            except Exception:  # whatever a network without some of its layers raises
+                pass
+        reading = Reading.of(module, inputs, prefix)
+        return cls(module, prefix, reading.inputs, reading.met, reading.unresolved, reading.plain.entered)
 
 
 def build(config: Mapping[str, Any], path: Path) -> nn.Module:
@@ -117,15 +149,13 @@ def written_out(network: nn.Module) -> Iterator[None]:
     State-space mixers pad their tokens to chunks, and form arrays of (chunk, chunk, heads, state), gigabytes for a few
     tokens: their chunks are small meanwhile, which changes none of their results.
     """
-    found = [getattr(module, "config", None) for module in network.modules()]
-    configs = {id(one): vars(one) for one in found if hasattr(one, "__dict__")}
-    modules = [vars(module) for module in network.modules()]
+    configs, modules = _configs(network), [vars(module) for module in network.modules()]
     names = ("_attn_implementation_internal", "_experts_implementation_internal")
-    before = [(held, {name: held[name] for name in names if name in held}) for held in configs.values()]
+    before = [(held, {name: held[name] for name in names if name in held}) for held in configs]
     # A forward pass may leave sizes of its inputs behind in its modules, as that of Swin does.
     before += [(held, {name: one for name, one in held.items() if not name.startswith("_")}) for held in modules]
     try:
-        for held in configs.values():
+        for held in configs:
             held.update({name: "eager" for name in names if name in held})
         for held in modules:
             if "A_log" in held["_parameters"] and isinstance(held.get("chunk_size"), int):
@@ -137,47 +167,22 @@ def written_out(network: nn.Module) -> Iterator[None]:
 
 
 @contextmanager
-def only_layers_of(
-    network: nn.Module, parameters: Mapping[str, Expression], sites: Sequence[frozenset[str]]
-) -> Iterator[None]:
-    """Layers that hold no queries or keys of some sites give what they are given, as long as this lasts.
-
-    A stack of layers is a list of modules of which some hold all queries and keys of a site, so that these meet inside
-    of a layer: what is left out stands between such layers, never between a map of a site and its product. A layer that
-    is left out gives its input, and beside it, where layers of its class give more, what the last of them gave.
-
-    Args:
-        network: in which they are.
-        parameters: of the sites, with the stored tensors that each is made of.
-        sites: the stored tensors of the queries and keys of each.
-    """
-    shared = network.named_parameters(remove_duplicate=False)
-    holding = {id(one): frozenset(parameters[name].tensors()) for name, one in shared if name in parameters}
-    with ExitStack() as changed:
-        for stack in [one for one in network.modules() if isinstance(one, nn.ModuleList)]:
-            held = [frozenset().union(*(holding.get(id(one), ()) for one in layer.parameters())) for layer in stack]
-            if any(site <= each for site in sites for each in held):
-                _leave_out(stack, [not each for each in held], changed)
+def without_caches(network: nn.Module) -> Iterator[None]:
+    """Keys and values of earlier tokens are not kept, as long as this lasts: their places go by the layer's number."""
+    before = [(held, held["use_cache"]) for held in _configs(network) if "use_cache" in held]
+    try:
+        for held, _ in before:
+            held["use_cache"] = False
         yield
+    finally:
+        for held, value in before:
+            held["use_cache"] = value
 
 
-def _leave_out(stack: nn.ModuleList, are_left_out: Sequence[bool], changed: ExitStack) -> None:
-    """These layers of a stack give what they are given, until all is undone."""
-    beside: dict[type, tuple[Any, ...]] = {}  # what the last layer of a class gave beside its activations
-
-    def keep(layer: nn.Module, given: Any, result: Any) -> None:
-        beside[type(layer)] = result[1:] if isinstance(result, tuple) else ()
-
-    def give(kind: type, *args: Any, **kwargs: Any) -> Any:
-        given = args[0] if args else next(iter(kwargs.values()))
-        return (given, *beside[kind]) if beside.get(kind) else given
-
-    for layer, is_left_out in zip(stack, are_left_out, strict=True):
-        if is_left_out:
-            layer.forward = partial(give, type(layer))
-            changed.callback(layer.__dict__.pop, "forward")
-        else:
-            changed.callback(layer.register_forward_hook(keep).remove)
+def _configs(network: nn.Module) -> list[dict[str, Any]]:
+    """The configurations of a network and of its parts, each once."""
+    found = [getattr(module, "config", None) for module in network.modules()]
+    return [*{id(one): vars(one) for one in found if hasattr(one, "__dict__")}.values()]
 
 
 def read_parts(network: nn.Module, inputs: Mapping[str, Any] | None = None) -> list[Part]:
@@ -196,12 +201,11 @@ def read_parts(network: nn.Module, inputs: Mapping[str, Any] | None = None) -> l
             prefix = f"{path}." if path else ""
             for given in [inputs] if inputs is not None and not path else possible_inputs(module):
                 try:
-                    reading = Reading.of(module, given, prefix)
+                    parts.append(Part.read(module, given, prefix))
                 except Exception as error:  # other inputs may do
                     first = first or error
                 else:
-                    parts.append(Part(module, prefix, reading))
-                    entered |= reading.plain.entered
+                    entered.update(parts[-1].entered)
                     break
     if not parts:
         raise first or ValueError(f"no inputs are known for {type(network).__name__}")
@@ -210,7 +214,7 @@ def read_parts(network: nn.Module, inputs: Mapping[str, Any] | None = None) -> l
 
 def never_run(network: nn.Module, parts: Sequence[Part]) -> list[str]:
     """Modules that are attention by their name and hold parameters, and that no pass entered."""
-    entered = {path for part in parts for path in part.reading.plain.entered}
+    entered = {path for part in parts for path in part.entered}
     return [
         path
         for path, module in network.named_modules()

@@ -54,7 +54,7 @@ def running(module: nn.Module, taken: ForwardPass, prefix: str = "") -> Iterator
     def enter(one: nn.Module, _: Any) -> None:
         if id(one) in paths:
             taken.modules.append((paths[id(one)], taken._clock))
-            taken.entered.add(paths[id(one)])
+            taken.entered[paths[id(one)]] = None
 
     def leave(one: nn.Module, args: Any, kwargs: Any, result: Any) -> Any:
         if id(one) not in paths:

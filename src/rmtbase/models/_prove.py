@@ -47,7 +47,7 @@ def prove_parts(
     proved: set[frozenset[str]] = set()
     for part in parts:
         by_product: dict[str, tuple[Met, Site]] = {}
-        for met in part.reading.met.values():
+        for met in part.met.values():
             names = frozenset(
                 name for one in met.site.query_key_tensors() if one in stored for name in stored[one].tensors()
             )
@@ -58,7 +58,7 @@ def prove_parts(
             continue
         proof = _Proof(by_product, stored, read, path)
         with written_out(part.module):
-            run(part.module, part.reading.inputs, Numbers(), real=proof, prefix=part.prefix)
+            run(part.module, part.inputs, Numbers(), real=proof, prefix=part.prefix)
         if proof.left:
             met, site = next(iter(proof.left.values()))
             raise Disproved(path, f"{site.place}: {met.site.module} was not run again; expected its proof")

@@ -89,11 +89,11 @@ def gptq(settings: Settings) -> Format:
                 )
             return np.ascontiguousarray(found.T) + less_one
 
-        def make() -> Float32[np.ndarray, "outputs inputs"]:
+        def make(start: int, stop: int) -> Float32[np.ndarray, "outputs inputs"]:
             group = groups()
-            values = unpacked(np.ascontiguousarray(codes.array().T), bits, inputs).astype(np.float32)
-            values -= offsets().take(group, axis=1)
-            return times(values, np.ascontiguousarray(factors(scales).T).take(group, axis=1), scales)
+            values = unpacked(np.ascontiguousarray(codes.array()[:, start:stop].T), bits, inputs).astype(np.float32)
+            values -= offsets()[start:stop].take(group, axis=1)
+            return times(values, np.ascontiguousarray(factors(scales)[:, start:stop].T).take(group, axis=1), scales)
 
         return derived(scales.entry.dtype, (outputs, inputs), parts, make)
 
@@ -115,16 +115,16 @@ def awq(settings: Settings) -> Format:
         require(zeros, (n_groups, words), ("I32",), called)
         require(scales, (n_groups, outputs), SCALES, called)
 
-        def in_order(packed: StoredTensor) -> UInt8[np.ndarray, "row outputs"]:
-            found = unpacked(packed.array(), 4, outputs)
-            return found.reshape(-1, words, 8)[..., _AWQ_PLACES].reshape(-1, outputs)
+        def in_order(packed: StoredTensor, start: int, stop: int) -> UInt8[np.ndarray, "row outputs"]:
+            found = unpacked(packed.array()[:, start // 8 : stop // 8], 4, stop - start)
+            return found.reshape(len(found), -1, 8)[..., _AWQ_PLACES].reshape(-1, stop - start)
 
-        def make() -> Float32[np.ndarray, "outputs inputs"]:
-            values = in_order(codes).astype(np.float32).reshape(n_groups, -1, outputs)
-            values -= in_order(zeros)[:, None]
-            return times(values, factors(scales)[:, None], scales).reshape(inputs, outputs).T
+        def make(start: int, stop: int) -> Float32[np.ndarray, "outputs inputs"]:
+            values = in_order(codes, start, stop).astype(np.float32).reshape(n_groups, -1, stop - start)
+            values -= in_order(zeros, start, stop)[:, None]
+            return times(values, factors(scales)[:, None, start:stop], scales).reshape(inputs, -1).T
 
-        return derived(scales.entry.dtype, (outputs, inputs), parts, make)
+        return derived(scales.entry.dtype, (outputs, inputs), parts, make, 8)
 
     return Format(called, ".qweight", ".weight", (".qweight", ".qzeros", ".scales"), derive)
 
@@ -141,8 +141,8 @@ def fp8(settings: Settings) -> Format:
             matrix_shape(codes, ("F8_E4M3",), "FP8")
         require(codes, shape, ("F8_E4M3",), "FP8")
 
-        def values() -> Float32[np.ndarray, "..."]:
-            return codes.array().astype(np.float32)
+        def values(start: int, stop: int) -> Float32[np.ndarray, "..."]:
+            return codes.array(start, stop).astype(np.float32)
 
         return of_blocks(parts, shape, block, values, scales, called="FP8", types=(*SCALES, *EXPONENTS))
 
@@ -156,7 +156,11 @@ def fbgemm_fp8(settings: Settings) -> Format:
     def derive(parts: Parts) -> DerivedTensor:
         codes, scales = parts[".weight"], parts[".weight_scale"]
         shape = matrix_shape(codes, ("F8_E4M3",), called)
-        return of_blocks(parts, shape, (1, shape[1]), lambda: codes.array().astype(np.float32), scales, called=called)
+
+        def values(start: int, stop: int) -> Float32[np.ndarray, "outputs inputs"]:
+            return codes.array(start, stop).astype(np.float32)
+
+        return of_blocks(parts, shape, (1, shape[1]), values, scales, called=called)
 
     return Format(called, ".weight_scale", ".weight", (".weight", ".weight_scale"), derive)
 
@@ -174,10 +178,10 @@ def mxfp4(settings: Settings) -> Format:
         require(codes, codes.entry.shape, ("U8",), "MXFP4")
         require(scales, (experts, outputs, n_groups), EXPONENTS, "MXFP4")
 
-        def make() -> Float32[np.ndarray, "expert input output"]:
-            values = nibbles(codes.array(), _E2M1, low_first=True)
-            times(values, factors(scales)[..., None], scales)
-            return values.reshape(experts, outputs, -1).transpose(0, 2, 1)
+        def make(start: int, stop: int) -> Float32[np.ndarray, "expert input output"]:
+            values = nibbles(codes.array(start, stop), _E2M1, low_first=True)
+            times(values, factors(scales, start, stop)[..., None], scales)
+            return values.reshape(stop - start, outputs, -1).transpose(0, 2, 1)
 
         return derived("BF16", (experts, n_groups * 32, outputs), parts, make)
 

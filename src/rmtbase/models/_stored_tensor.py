@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import ceil, prod
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -24,6 +25,11 @@ class CheckpointTensor(Protocol):
     @property
     def stored(self) -> tuple[StoredTensor, ...]:
         """The tensors of files that it is made of."""
+        ...
+
+    @property
+    def is_made_whole(self) -> bool:
+        """Whether all of it is made, however little of it is read."""
         ...
 
     def read_bits(self, start: int, stop: int) -> Shaped[np.ndarray, " size"]:
@@ -53,22 +59,32 @@ class StoredTensor:
         """Itself."""
         return (self,)
 
+    @property
+    def is_made_whole(self) -> bool:
+        """No: any part of it can be read."""
+        return False
+
     def read_bits(self, start: int, stop: int) -> Shaped[np.ndarray, " size"]:
         """The elements ``start <= i < stop`` of the flattened tensor, as ``STORAGE`` holds them."""
         return self.file.read_bits(self.name, start, stop)
 
-    def array(self) -> Shaped[np.ndarray, "..."]:
-        """The whole tensor in its own element type, of NumPy or of ml_dtypes."""
-        bits = np.ascontiguousarray(self.read_bits(0, self.entry.size))
-        return numbers_of(bits, self.entry.dtype).reshape(self.entry.shape)
+    def array(self, start: int = 0, stop: int | None = None) -> Shaped[np.ndarray, "..."]:
+        """The tensor, or its rows ``start <= i < stop``, in its own element type, of NumPy or of ml_dtypes."""
+        shape, width = self.entry.shape, 1
+        if stop is None:
+            stop = self.entry.size
+        else:
+            width, shape = prod(shape[1:]), (stop - start, *shape[1:])
+        bits = np.ascontiguousarray(self.read_bits(start * width, stop * width))
+        return numbers_of(bits, self.entry.dtype).reshape(shape)
 
-    def numbers(self) -> Float[np.ndarray, "..."]:
-        """The whole tensor in float32.
+    def numbers(self, start: int = 0, stop: int | None = None) -> Float[np.ndarray, "..."]:
+        """As :meth:`array`, in float32.
 
         Raises:
             NonFiniteError: it holds NaN or infinite values.
         """
-        values = self.array().astype(np.float32)
+        values = self.array(start, stop).astype(np.float32)
         require_finite(self.path, self.name, values)
         return values
 
@@ -77,19 +93,32 @@ class StoredTensor:
 class DerivedTensor:
     """A tensor made of stored ones each time that it is read, and not kept.
 
+    Its rows are the matrices of a stack where it is one.
+
     Attributes:
         entry: the type to which its elements are rounded, and its shape.
         stored: what it is made of; the first gives it its file.
-        make: the elements in their order, in float32 or in the type to which they are rounded.
+        make: its rows ``start <= i < stop``, in float32 or in the type to which they are rounded.
+        rows_together: how many rows can only be made together: those asked of ``make`` begin and end at multiples of
+            it, or with the last. By default all of them.
     """
 
     entry: TensorEntry
     stored: tuple[StoredTensor, ...]
-    make: Callable[[], Shaped[np.ndarray, "..."]]
+    make: Callable[[int, int], Shaped[np.ndarray, "..."]]
+    rows_together: int | None = None
+
+    @property
+    def is_made_whole(self) -> bool:
+        """Whether all of it is made, however little of it is read."""
+        return self.rows_together is None or self.rows_together >= self.entry.shape[0]
 
     def read_bits(self, start: int, stop: int) -> Shaped[np.ndarray, " size"]:
-        """The elements ``start <= i < stop`` of the flattened tensor, as ``STORAGE`` holds them. All are made."""
-        values = self.make().reshape(-1)[start:stop]
+        """The elements ``start <= i < stop`` of the flattened tensor, as ``STORAGE`` holds them; few more are made."""
+        rows = self.entry.shape[0]
+        step, width = self.rows_together or rows, self.entry.size // rows
+        first, last = start // (step * width) * step, min(ceil(stop / (step * width)) * step, rows)
+        values = self.make(first, last).reshape(-1)[start - first * width : stop - first * width]
         with np.errstate(over="ignore"):  # what becomes infinite is found by whoever reads it
             rounded: Any = values.astype(NARROW_FLOATS.get(self.entry.dtype, STORAGE[self.entry.dtype]), copy=False)
         return rounded.view(STORAGE[self.entry.dtype]) if self.entry.dtype in NARROW_FLOATS else rounded

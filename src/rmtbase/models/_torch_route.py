@@ -91,7 +91,7 @@ class Network:
     def _sites(self) -> tuple[Site, ...]:
         from rmtbase.models._probe_places import in_places
 
-        return in_places(met for part in self.parts for met in part.reading.met.values())
+        return in_places(met for part in self.parts for met in part.met.values())
 
     def inventory(self, stored: Mapping[str, tuple[int, ...]] | None = None) -> Inventory:
         """The attention sites, in names of the stored tensors; what could not be read is in the notes, by name.
@@ -106,7 +106,7 @@ class Network:
 
         if stored is not None:
             self._require_stored_size(stored)
-        unresolved = (one for part in self.parts for one in part.reading.unresolved.items())
+        unresolved = (one for part in self.parts for one in part.unresolved.items())
         left = [f"not read: {module}: {reason}" for module, reason in unresolved]
         left += [f"not read: {module}: it did not run" for module in never_run(self.network, self.parts)]
         if not self._sites:
@@ -151,7 +151,8 @@ class Network:
             Disproved: they differ, by more than rounding.
             CheckpointError: the network does not run.
         """
-        from rmtbase.models._probe_network import only_layers_of, read_parts
+        from rmtbase.models._probe_layers import only_layers_of
+        from rmtbase.models._probe_network import read_parts
         from rmtbase.models._prove import prove_parts
         from rmtbase.models._stored_names import parameters_of
 

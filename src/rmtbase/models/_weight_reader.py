@@ -10,7 +10,6 @@ from jaxtyping import Float32, Shaped
 
 from rmtbase.errors import CheckpointError
 from rmtbase.models._checkpoint import Checkpoint
-from rmtbase.models._stored_tensor import StoredTensor
 from rmtbase.models._tensor_file import require_digits, widened
 from rmtbase.shown import quoted
 
@@ -25,17 +24,17 @@ class WeightReader:
         self._last: tuple[str, Shaped[np.ndarray, "..."]] | None = None
 
     def read_one_of(self, name: str) -> Any:
-        """A stack of matrices, of which as one is taken as is read, where a file stores it as it is; or else all."""
+        """A stack of matrices, of which as one is taken as is read; where they can only be made together, all."""
         one = self._checkpoint.tensor(name)
-        if len(one.entry.shape) == 3 and isinstance(one, StoredTensor):
+        if len(one.entry.shape) == 3 and not one.is_made_whole:
             return _Stack(self._checkpoint, name)
         return self.read(name)
 
     def blocks(self, name: str) -> Iterator[Float32[np.ndarray, "row column"]]:
-        """Blocks of rows; only these are read, where a file stores the tensor as it is."""
+        """Blocks of rows; only these are read, where they can be made without the others."""
         rows, width = self._checkpoint.shape(name)
         height = max(width, _BLOCK // width)
-        whole = None if isinstance(self._checkpoint.tensor(name), StoredTensor) else self.read(name)
+        whole = self.read(name) if self._checkpoint.tensor(name).is_made_whole else None
         for start in range(0, rows, height):
             stop = min(start + height, rows)
             yield _rows(self._checkpoint, name, start, stop) if whole is None else widened(whole[start:stop])
@@ -53,7 +52,7 @@ class WeightReader:
 
 
 class _Stack:
-    """A stored stack of matrices, of which one is read when it is asked for."""
+    """A stack of matrices, of which one is read when it is asked for."""
 
     def __init__(self, checkpoint: Checkpoint, name: str) -> None:
         self._checkpoint, self._name, self.shape = checkpoint, name, checkpoint.shape(name)

@@ -1,6 +1,6 @@
 """Scoring: how far each head and each matrix of a model is from random, with calibrated p-values."""
 
-from rmtbase.scoring._csv import heads_csv
+from rmtbase.scoring._csv import heads_csv, matrices_csv
 from rmtbase.scoring._depth_fitter import DepthFitter, depth_fitter
 from rmtbase.scoring._effective_depth import EffectiveDepth, effective_depth
 from rmtbase.scoring._find_null import ANALYTIC, Wanted, draws_for, find_null
@@ -44,6 +44,7 @@ __all__ = [
     "head_sigmas",
     "heads_csv",
     "layer_p_value_floors",
+    "matrices_csv",
     "matrix_p_value_floors",
     "p_value_floors",
     "require_scores",

@@ -1,24 +1,26 @@
-"""The scores of heads as comma-separated values, one row per head."""
+"""The scores of heads, and of matrices, as comma-separated values, one row for each."""
 
 from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 import xarray as xr
 
+from rmtbase.errors import ParameterError
 from rmtbase.scoring._heads import circuit_scores, circuits_of
 from rmtbase.shown import shown
-from rmtbase.tables import heads_present, layer_numbers
+from rmtbase.tables import heads_present, layer_numbers, matrices_present
 
 _BEFORE_SIGMA, _AFTER_SIGMA = (
     ("key_head",),
     ("outliers_above", "outliers_below", "omnibus_p_value", "omnibus_q_value", "farthest_statistic"),
 )
 _PER_STATISTIC = ("observed", "null_mean", "null_std", "z_score", "p_value", "q_value")
+_OF_MATRICES = ("matrices", "experts")
 _FORMULA = ("=", "+", "-", "@", "＝", "＋", "－", "＠")  # how a formula begins, in wide letters too
 _BEFORE = " \"'"  # what spreadsheets take away before they look for one
 
@@ -39,8 +41,54 @@ def heads_csv(tree: xr.DataTree) -> str:
     first, last = rows[0], [title for title in rows[0] if title in _AFTER_SIGMA or "." in title]
     begin = [title for title in first if title not in last and not title.startswith("sigma_")]
     further = {title: None for row in rows for title in row if title not in {*begin, *last}}
-    titles = [*begin, *further, *last]
-    file = io.StringIO()
+    return _written([*begin, *further, *last], rows)
+
+
+def matrices_csv(tree: xr.DataTree) -> str:
+    """One row per matrix: layer, component, its size, σ and outliers, then ``STATISTIC.VARIABLE`` for each statistic.
+
+    Those of the layers, of what lies outside of them (layer −1) and of experts, as far as they were scored; where
+    experts were, a column ``expert`` has their number, and nothing for the others. Otherwise as :func:`heads_csv`.
+
+    Raises:
+        ParameterError: no matrices were scored.
+    """
+    groups = [tree.children[name].to_dataset(inherit=False) for name in _OF_MATRICES if name in tree.children]
+    if not groups:
+        raise ParameterError("tree", "scores of heads alone", "one of which matrices were scored")
+    rows = [row for group in groups for row in _matrix_rows(group, any("expert" in one.dims for one in groups))]
+    return _written(rows[0], rows)
+
+
+def _matrix_rows(matrices: xr.Dataset, with_experts: bool) -> Iterator[dict[str, Any]]:
+    """The cells of each matrix by their titles."""
+    sizes = [name for name in map(str, matrices.coords) if matrices[name].dims == ("layer",)]
+    sizes = [name for name in sizes if name not in ("layer", "stack_layer")]
+    axes = ("layer", *(("expert",) if "expert" in matrices.dims else ()), "component")
+    facts = {
+        name: matrices[name].transpose(*axes).values
+        for name in map(str, matrices.data_vars)
+        if set(matrices[name].dims) == set(axes)
+    }
+    shapes = {name: facts.pop(name) for name in ("n_rows", "n_columns")}
+    facts |= {
+        f"{name}.{field}": matrices[field].sel(statistic=name).transpose(*axes).values
+        for name in matrices["statistic"].values.tolist()
+        for field in _PER_STATISTIC
+    }
+    numbers, components = layer_numbers(matrices), matrices["component"].values.tolist()
+    for place in map(tuple, np.argwhere(matrices_present(matrices)).tolist()):
+        cells = {"layer": numbers[place[0]], "component": components[place[-1]]}
+        if with_experts:
+            cells["expert"] = matrices["expert"].values[place[1]].item() if "expert" in axes else ""
+        cells |= {name: matrices[name].values[place[0]].item() for name in sizes}
+        cells |= {name: int(column[place]) for name, column in shapes.items()}
+        yield cells | {name: column[place].item() for name, column in facts.items()}
+
+
+def _written(titles: Iterable[str], rows: Iterable[Mapping[str, Any]]) -> str:
+    """A line of titles, and one for each row."""
+    titles, file = list(titles), io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(map(_cell, titles))
     writer.writerows([_cell(row.get(title, "")) for title in titles] for row in rows)
