@@ -6,6 +6,7 @@ from rmtbase.montecarlo._cache import (
     cache_folder,
     cached_baseline,
     cached_latent_attention,
+    cached_null,
     cached_spectra,
 )
 from rmtbase.montecarlo._chunks import Chunk, Chunks
@@ -58,6 +59,7 @@ __all__ = [
     "cache_folder",
     "cached_baseline",
     "cached_latent_attention",
+    "cached_null",
     "cached_spectra",
     "case_key",
     "choose_solver",

@@ -28,6 +28,7 @@ from rmtbase.montecarlo._latent_attention import (
 from rmtbase.montecarlo._plan import DRAWS_VERSION, make_plan
 from rmtbase.montecarlo._run import run_in_memory
 from rmtbase.montecarlo._store_files import Arrays, pack, read_rows, require_sound
+from rmtbase.nulls import GaussianNull, head_shape, null_of_file
 from rmtbase.progress import SILENT, Progress
 from rmtbase.statistics import SPECTRAL_STATISTICS
 from rmtbase.tables import SCHEMA_VERSION, baseline_shapes, open_table, write_bytes, write_table
@@ -63,23 +64,7 @@ def cached_baseline(
         seed: of the draws.
         progress: told of the draws finished, and of where the null came from.
     """
-
-    def require_call(table: xr.Dataset, path: Path) -> None:
-        sigmas, of = (table["sigma_q"].values.tolist(), table["sigma_k"].values.tolist()), table.attrs
-        found = (baseline_shapes(table), of["draws"], of["seed"], of["normalization"], *sigmas)
-        expected = ([(d_model, d_head)], draws, seed, "none", [1.0], [1.0])
-        if found != expected or "sample" not in table:
-            what = f"(shapes, draws, seed, normalization, sigmas) = {found}"
-            raise TableError(path, what, f"{expected} with its sample")
-
-    return _cached(
-        f"baseline-v{SCHEMA_VERSION}-{DRAWS_VERSION}-d{d_model}-h{d_head}-n{draws}-seed{seed}.nc",
-        f"null of (d_model, d_head) = ({d_model}, {d_head}), {draws} draws, seed {seed}",
-        "baseline",
-        require_call,
-        lambda: baseline(d_model, d_head, 1.0, draws, seed, "none", progress=progress),
-        progress,
-    )
+    return _baseline_file(d_model, d_head, draws, seed).get(progress)
 
 
 def cached_spectra(
@@ -94,6 +79,117 @@ def cached_spectra(
         seed: of the draws.
         progress: told of the draws finished, and of where the null came from.
     """
+    return _spectra_file(ensemble, parameters, draws, seed).get(progress)
+
+
+def cached_null(dims: tuple[int, ...], draws: int, seed: int = 0, progress: Progress = SILENT) -> GaussianNull:
+    """The simulated null of a shape: of :func:`cached_baseline` if it is that of W_QK, else of :func:`cached_spectra`.
+
+    What is read from the cache is read and checked once in a process, see :func:`rmtbase.nulls.null_of_file`.
+
+    Args:
+        dims: (d_model, d_head, d_model) of W_QK, or those of a chain or of one factor.
+        draws: Monte Carlo draws.
+        seed: of the draws.
+        progress: told of the draws finished, and of where the null came from.
+    """
+    if (shape := head_shape(dims)) is not None:
+        file = _baseline_file(*shape, draws, seed)
+    else:
+        chain = dims if len(dims) > 2 else sorted(dims, reverse=True)  # W and Wᵀ share one
+        file = _spectra_file("gaussian_chain", {"dims": chain}, draws, seed)
+
+    def of(table: xr.Dataset | None) -> GaussianNull | None:
+        if table is None or shape is None:
+            return None if table is None else GaussianNull.from_spectra(table, dims, "simulated")
+        return GaussianNull.from_baseline(table, *shape, "simulated")
+
+    null = null_of_file(file.path, dims, lambda: of(file.read()))
+    if null is not None:
+        file.tell_of_cache(progress)
+        return null
+    null = of(file.make(progress))
+    assert null is not None  # the table was made for this shape
+    return null
+
+
+@dataclass(frozen=True)
+class _TableFile:
+    """A table that the cache keeps in a file of its own.
+
+    Attributes:
+        name: of the file.
+        what: in words.
+        kind: of :data:`rmtbase.tables.KINDS`.
+        require_call: raises a TableError unless the table is what the name says.
+        simulate: makes the table.
+    """
+
+    name: str
+    what: str
+    kind: str
+    require_call: Callable[[xr.Dataset, Path], None]
+    simulate: Callable[[Progress], xr.Dataset]
+
+    @property
+    def path(self) -> Path:
+        return cache_folder() / self.name
+
+    def get(self, progress: Progress) -> xr.Dataset:
+        """From the cache if it is there, else simulated and kept."""
+        if (table := self.read()) is None:
+            return self.make(progress)
+        self.tell_of_cache(progress)
+        return table
+
+    def read(self) -> xr.Dataset | None:
+        """None where it is not there, or is damaged, of which a warning tells."""
+        path = self.path
+        if not path.is_file():
+            return None
+        try:
+            table = cast(xr.Dataset, open_table(path, self.kind))
+            self.require_call(table, path)
+        except TableError as error:
+            _warn_damaged(error)
+            return None
+        return table
+
+    def make(self, progress: Progress) -> xr.Dataset:
+        """Simulated, and kept if it can be."""
+        table, path = self.simulate(progress), self.path
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_table(table, path)
+            progress.note(f"{self.what}: simulated now and kept in the cache, {path}")
+        except OSError as error:
+            _warn_not_kept(path, error)
+            progress.note(f"{self.what}: simulated now")
+        return table
+
+    def tell_of_cache(self, progress: Progress) -> None:
+        progress.note(f"{self.what}: from the cache, {self.path}")
+
+
+def _baseline_file(d_model: int, d_head: int, draws: int, seed: int) -> _TableFile:
+    def require_call(table: xr.Dataset, path: Path) -> None:
+        sigmas, of = (table["sigma_q"].values.tolist(), table["sigma_k"].values.tolist()), table.attrs
+        found = (baseline_shapes(table), of["draws"], of["seed"], of["normalization"], *sigmas)
+        expected = ([(d_model, d_head)], draws, seed, "none", [1.0], [1.0])
+        if found != expected or "sample" not in table:
+            what = f"(shapes, draws, seed, normalization, sigmas) = {found}"
+            raise TableError(path, what, f"{expected} with its sample")
+
+    return _TableFile(
+        f"baseline-v{SCHEMA_VERSION}-{DRAWS_VERSION}-d{d_model}-h{d_head}-n{draws}-seed{seed}.nc",
+        f"null of (d_model, d_head) = ({d_model}, {d_head}), {draws} draws, seed {seed}",
+        "baseline",
+        require_call,
+        lambda progress: baseline(d_model, d_head, 1.0, draws, seed, "none", progress=progress),
+    )
+
+
+def _spectra_file(ensemble: str, parameters: Mapping[str, object], draws: int, seed: int) -> _TableFile:
     plan = make_plan(ensemble, [parameters], draws, seed)
     name = plan.cases[0].ensemble.name
 
@@ -102,13 +198,12 @@ def cached_spectra(
         if found != plan.hash or "scale_estimate" not in table:
             raise TableError(path, f"plan {found}", f"plan {plan.hash}, with each draw's own scale")
 
-    return _cached(
+    return _TableFile(
         f"spectra-v{SCHEMA_VERSION}-{DRAWS_VERSION}-{name.replace(' ', '-')}-n{draws}-seed{seed}.nc",
         f"null of {name}, {draws} draws, seed {seed}",
         "spectra",
         require_call,
-        lambda: run_in_memory(plan, progress, self_normalize=True),
-        progress,
+        lambda progress: run_in_memory(plan, progress, self_normalize=True),
     )
 
 
@@ -184,7 +279,7 @@ class _LatentFiles:
             require_sound(path, self._identity(ratio, draws), layout)
             return {name: read_rows(path, layout, name) for name in layout}
         except (TableError, MissingFileError) as error:
-            warnings.warn(f"damaged cache file, made again: {error}", CacheWarning, stacklevel=3)
+            _warn_damaged(error)
             return None
 
     def write(self, drawn: LatentAttentionSample, draws: range) -> bool:
@@ -210,33 +305,8 @@ class _LatentFiles:
         }
 
 
-def _cached(
-    file: str,
-    what: str,
-    kind: str,
-    require_call: Callable[[xr.Dataset, Path], None],
-    simulate: Callable[[], xr.Dataset],
-    progress: Progress,
-) -> xr.Dataset:
-    path = cache_folder() / file
-    if path.is_file():
-        try:
-            table = cast(xr.Dataset, open_table(path, kind))
-            require_call(table, path)
-        except TableError as error:
-            warnings.warn(f"damaged cache file, made again: {error}", CacheWarning, stacklevel=3)
-        else:
-            progress.note(f"{what}: from the cache, {path}")
-            return table
-    table = simulate()
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_table(table, path)
-        progress.note(f"{what}: simulated now and kept in the cache, {path}")
-    except OSError as error:
-        _warn_not_kept(path, error)
-        progress.note(f"{what}: simulated now")
-    return table
+def _warn_damaged(error: Exception) -> None:
+    warnings.warn(f"damaged cache file, made again: {error}", CacheWarning, stacklevel=4)
 
 
 def _warn_not_kept(path: Path, error: OSError) -> None:
