@@ -1,5 +1,6 @@
 """What all tests share: a cache of their own, JAX on the CPU, no network, checked array shapes, and small models."""
 
+import gc
 import json
 import os
 import subprocess
@@ -33,6 +34,10 @@ SAMPLERS = (
 )
 install_import_hook([f"rmtbase.ensembles._{name}" for name in SAMPLERS], "beartype.beartype")
 
+# Large libraries leave half a million objects as they are imported: to look through them for garbage took a sixth of
+# the time of quick tests, and is done less often.
+gc.set_threshold(700, 10, 200)
+
 
 def pytest_configure(config: pytest.Config) -> None:
     """What JAX compiles it compiles once for a session: for all workers, and for the commands that tests start.
@@ -44,8 +49,9 @@ def pytest_configure(config: pytest.Config) -> None:
             compiled = tempfile.TemporaryDirectory(prefix="rmtbase-compiled-", ignore_cleanup_errors=True)
             config.add_cleanup(compiled.cleanup)
             os.environ["JAX_COMPILATION_CACHE_DIR"] = compiled.name
-        # Two workers on two cores: the threads of BLAS would wait for each other.
+        # Two workers on two cores: the threads of BLAS, and those of torch, would wait for each other.
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+        os.environ.setdefault("OMP_NUM_THREADS", "1")
         os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
         os.environ["JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES"] = "-1"
 

@@ -2,13 +2,24 @@
 
 import errno
 import os
+import subprocess
+import sys
+import time
 
 import netCDF4
+import numpy as np
 import pytest
 import xarray as xr
 
 import rmtbase
-from rmtbase.montecarlo import CacheWarning, cache_folder, cached_baseline
+from rmtbase.ensembles import latent_attention
+from rmtbase.montecarlo import (
+    CacheWarning,
+    cache_folder,
+    cached_baseline,
+    cached_latent_attention,
+    simulate_latent_attention,
+)
 from rmtbase.tables import open_baseline, write_table
 from telling import Told
 
@@ -121,3 +132,103 @@ def test_progress_is_reported_only_where_something_is_drawn(cache):
     for _ in range(2):
         cached_baseline(16, 4, 20, progress=told)
         assert told.steps == {"drawing the null": 20}
+
+
+LATENT = latent_attention(24, 10, 6, 4, 16)
+RATIOS = (0.5, 1.0, 2.0)
+
+
+def assert_same_draws(found, expected):
+    assert found.rope_ratios == expected.rope_ratios
+    np.testing.assert_array_equal(found.sample, expected.sample)
+    np.testing.assert_array_equal(found.eigenvalues, expected.eigenvalues)
+
+
+@pytest.fixture(scope="module")
+def latent():
+    return simulate_latent_attention(LATENT, RATIOS, 5000, 3)
+
+
+def chunks(cache):
+    return sorted(cache.glob("*/*.chunk"))
+
+
+def test_ratios_and_draws_of_latent_attention_that_are_there_are_not_drawn_again(cache, latent):
+    told = Told()
+    assert_same_draws(
+        cached_latent_attention(LATENT, RATIOS[1:2], 4100, 3, told), simulate_latent_attention(LATENT, (1.0,), 4100, 3)
+    )
+    written = {path: path.stat().st_mtime_ns for path in chunks(cache)}
+    assert told.steps["drawing the null"] == 4100
+    assert [path.name for path in written] == [
+        f"rope_ratio=1.0-draws-{draws}.chunk" for draws in ("0-2048", "2048-4096", "4096-4100")
+    ]
+    # The same at more ratios: the one that is there is used, but for the chunk that was not whole.
+    more = Told()
+    assert_same_draws(cached_latent_attention(LATENT, RATIOS, 5000, 3, more), latent)
+    assert "27.3 % of it from the cache" in more.notes[0]
+    assert {path: path.stat().st_mtime_ns for path in written} == written
+    # And all of it: nothing is drawn.
+    all_there = Told()
+    assert_same_draws(cached_latent_attention(LATENT, RATIOS, 5000, 3, all_there), latent)
+    assert not all_there.totals
+    assert all_there.notes == [
+        f"null of latent_attention 24-16x6-10+4 at 3 ratios, 5000 draws, seed 3: from the cache, "
+        f"{chunks(cache)[0].parent}"
+    ]
+
+
+def test_latent_attention_of_another_seed_or_shape_has_its_own_files(cache):
+    for ensemble, seed in ((LATENT, 0), (LATENT, 1), (latent_attention(24, 10, 6, 4), 0)):
+        expected = simulate_latent_attention(ensemble, (1.0,), 20, seed)
+        assert_same_draws(cached_latent_attention(ensemble, (1.0,), 20, seed), expected)
+    assert len(list(cache.iterdir())) == 3
+
+
+@pytest.mark.parametrize("damage", ["a flipped bit", "the end is missing", "another ratio's"])
+def test_damaged_draws_of_latent_attention_are_named_and_made_again(damage, cache, latent):
+    cached_latent_attention(LATENT, RATIOS, 5000, 3)
+    contents = {path: path.read_bytes() for path in chunks(cache)}
+    one, other = list(contents)[1], list(contents)[4]
+    whole = contents[one]
+    one.write_bytes(
+        {
+            "a flipped bit": whole[:-100] + bytes([whole[-100] ^ 1]) + whole[-99:],
+            "the end is missing": whole[:-8],
+            "another ratio's": contents[other],
+        }[damage]
+    )
+    told = Told()
+    with pytest.warns(CacheWarning, match=rf"damaged cache file, made again: .*{one.name}"):
+        assert_same_draws(cached_latent_attention(LATENT, RATIOS, 5000, 3, told), latent)
+    assert told.steps["drawing the null"] == 2048
+    assert {path: path.read_bytes() for path in chunks(cache)} == contents
+
+
+def test_latent_attention_that_cannot_be_kept_is_said_once_and_returned(cache, latent):
+    cache.write_text("a file where the folder should be")
+    told = Told()
+    with pytest.warns(CacheWarning, match="is not kept") as said:
+        assert_same_draws(cached_latent_attention(LATENT, RATIOS, 5000, 3, told), latent)
+    assert len(said) == 1
+    assert told.notes[-1].endswith("simulated now")
+
+
+def test_latent_attention_goes_on_where_a_killed_run_stood(cache, latent):
+    run = subprocess.Popen(
+        [
+            sys.executable,
+            "-c",
+            "from rmtbase.ensembles import latent_attention\n"
+            "from rmtbase.montecarlo import cached_latent_attention\n"
+            f"cached_latent_attention(latent_attention(24, 10, 6, 4, 16), {RATIOS}, 10**6, 3)\n",
+        ]
+    )
+    while len(chunks(cache)) < 3:
+        assert run.poll() is None
+        time.sleep(0.01)
+    run.kill()
+    run.wait()
+    told = Told()
+    assert_same_draws(cached_latent_attention(LATENT, RATIOS, 5000, 3, told), latent)
+    assert told.steps["drawing the null"] < 5000

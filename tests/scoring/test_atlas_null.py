@@ -53,7 +53,7 @@ def nothing_is_simulated(monkeypatch):
     def refuse(*arguments, **options):
         raise AssertionError("a null was simulated")
 
-    monkeypatch.setattr("rmtbase.montecarlo.cached_baseline", refuse)
+    monkeypatch.setattr("rmtbase.montecarlo.cached_null", refuse)
 
 
 @pytest.fixture(scope="module")

@@ -29,6 +29,7 @@ CALLS = {
     "nearest_neighbour_entropy": lambda x: statistics.nearest_neighbour_entropy(x),
     "nearest_neighbour_kl": lambda x: statistics.nearest_neighbour_kl(x),
     "normal_score": lambda x: statistics.normal_score(x, True),
+    "p_value_among_sorted": lambda x: statistics.p_value_among_sorted(x, np.array([0.1, 0.2])),
     "on_distance_scale": lambda x: statistics.on_distance_scale(np.resize(x, 16)),
     "from_distance_scale": lambda x: statistics.from_distance_scale(np.resize(x, 16)),
     "spectral_statistics": lambda x: statistics.spectral_statistics(x),
@@ -97,6 +98,7 @@ def resized(shape):
 
 
 MASKED = CALLS | {
+    "p_value_among_sorted": lambda x: statistics.p_value_among_sorted(x, np.array([0.1, 0.2])),
     "on_distance_scale": lambda x: statistics.on_distance_scale(resized(16)),
     "from_distance_scale": lambda x: statistics.from_distance_scale(resized(16)),
     "summarize_stream": lambda x: statistics.summarize_stream(lambda: [resized((1, 8))], P),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+from functools import cache
 from platform import python_version
 
 import typer
@@ -27,6 +28,7 @@ from rmtbase.cli._terminal import warnings_as_notes
 from rmtbase.errors import ParameterError
 
 _COMPLETION = "_RMTBASE_COMPLETE"  # by which the shell's script asks what a word may become
+_built = cache(typer.main.get_command)
 
 app = typer.Typer(
     name="rmtbase",
@@ -101,7 +103,7 @@ def _command(arguments: list[str]) -> int:
         if "\0" in argument:
             raise ParameterError("argument", argument, "text without NUL characters, which no name holds")
     # Neither of click's own main, which ends lines and prints tracebacks its way when it is interrupted.
-    command = typer.main.get_command(app)
+    command = _built(app)
     if _COMPLETION in os.environ:
         return shell_complete(command, {}, "rmtbase", _COMPLETION, os.environ[_COMPLETION])
     try:

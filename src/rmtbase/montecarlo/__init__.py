@@ -1,7 +1,14 @@
 """Monte Carlo: plans and their runs, the draws of one ensemble, the tables that come of them."""
 
 from rmtbase.montecarlo._baseline import baseline, baseline_plan, element_baseline
-from rmtbase.montecarlo._cache import CacheWarning, cache_folder, cached_baseline, cached_spectra
+from rmtbase.montecarlo._cache import (
+    CacheWarning,
+    cache_folder,
+    cached_baseline,
+    cached_latent_attention,
+    cached_null,
+    cached_spectra,
+)
 from rmtbase.montecarlo._chunks import Chunk, Chunks
 from rmtbase.montecarlo._compiled_sampler import BatchPlan, CompiledSampler, tile_size
 from rmtbase.montecarlo._compute import compute_chunk
@@ -51,6 +58,8 @@ __all__ = [
     "baseline_plan",
     "cache_folder",
     "cached_baseline",
+    "cached_latent_attention",
+    "cached_null",
     "cached_spectra",
     "case_key",
     "choose_solver",

@@ -1,22 +1,39 @@
-"""Nulls already simulated, kept in the user's cache folder: one file for each (shape or ensemble, draws, seed)."""
+"""Nulls already simulated, kept in the user's cache folder: one file for each (shape or ensemble, draws, seed).
+
+Those of latent attention depend on a ratio, too, and take hours: one file for each ratio and some of the draws.
+"""
 
 from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import cast
 
+import numpy as np
 import xarray as xr
 from platformdirs import user_cache_dir
 
-from rmtbase.errors import OutputError, RmtbaseWarning, TableError
+from rmtbase.ensembles import LatentAttention
+from rmtbase.errors import MissingFileError, OutputError, RmtbaseWarning, TableError
 from rmtbase.montecarlo._baseline import baseline
+from rmtbase.montecarlo._latent_attention import (
+    LatentAttentionSample,
+    draw_latent_attention,
+    require_latent_sample,
+    spectra_among,
+)
 from rmtbase.montecarlo._plan import DRAWS_VERSION, make_plan
 from rmtbase.montecarlo._run import run_in_memory
+from rmtbase.montecarlo._store_files import Arrays, pack, read_rows, require_sound
+from rmtbase.nulls import GaussianNull, head_shape, null_of_file
 from rmtbase.progress import SILENT, Progress
-from rmtbase.tables import SCHEMA_VERSION, baseline_shapes, open_table, write_table
+from rmtbase.statistics import SPECTRAL_STATISTICS
+from rmtbase.tables import SCHEMA_VERSION, baseline_shapes, open_table, write_bytes, write_table
+
+_LATENT_DRAWS = 2**11  # of a file: a multiple of every tile, and a minute or two of work at twenty ratios
 
 
 class CacheWarning(RmtbaseWarning):
@@ -47,23 +64,7 @@ def cached_baseline(
         seed: of the draws.
         progress: told of the draws finished, and of where the null came from.
     """
-
-    def require_call(table: xr.Dataset, path: Path) -> None:
-        sigmas, of = (table["sigma_q"].values.tolist(), table["sigma_k"].values.tolist()), table.attrs
-        found = (baseline_shapes(table), of["draws"], of["seed"], of["normalization"], *sigmas)
-        expected = ([(d_model, d_head)], draws, seed, "none", [1.0], [1.0])
-        if found != expected or "sample" not in table:
-            what = f"(shapes, draws, seed, normalization, sigmas) = {found}"
-            raise TableError(path, what, f"{expected} with its sample")
-
-    return _cached(
-        f"baseline-v{SCHEMA_VERSION}-{DRAWS_VERSION}-d{d_model}-h{d_head}-n{draws}-seed{seed}.nc",
-        f"null of (d_model, d_head) = ({d_model}, {d_head}), {draws} draws, seed {seed}",
-        "baseline",
-        require_call,
-        lambda: baseline(d_model, d_head, 1.0, draws, seed, "none", progress=progress),
-        progress,
-    )
+    return _baseline_file(d_model, d_head, draws, seed).get(progress)
 
 
 def cached_spectra(
@@ -78,6 +79,117 @@ def cached_spectra(
         seed: of the draws.
         progress: told of the draws finished, and of where the null came from.
     """
+    return _spectra_file(ensemble, parameters, draws, seed).get(progress)
+
+
+def cached_null(dims: tuple[int, ...], draws: int, seed: int = 0, progress: Progress = SILENT) -> GaussianNull:
+    """The simulated null of a shape: of :func:`cached_baseline` if it is that of W_QK, else of :func:`cached_spectra`.
+
+    What is read from the cache is read and checked once in a process, see :func:`rmtbase.nulls.null_of_file`.
+
+    Args:
+        dims: (d_model, d_head, d_model) of W_QK, or those of a chain or of one factor.
+        draws: Monte Carlo draws.
+        seed: of the draws.
+        progress: told of the draws finished, and of where the null came from.
+    """
+    if (shape := head_shape(dims)) is not None:
+        file = _baseline_file(*shape, draws, seed)
+    else:
+        chain = dims if len(dims) > 2 else sorted(dims, reverse=True)  # W and Wᵀ share one
+        file = _spectra_file("gaussian_chain", {"dims": chain}, draws, seed)
+
+    def of(table: xr.Dataset | None) -> GaussianNull | None:
+        if table is None or shape is None:
+            return None if table is None else GaussianNull.from_spectra(table, dims, "simulated")
+        return GaussianNull.from_baseline(table, *shape, "simulated")
+
+    null = null_of_file(file.path, dims, lambda: of(file.read()))
+    if null is not None:
+        file.tell_of_cache(progress)
+        return null
+    null = of(file.make(progress))
+    assert null is not None  # the table was made for this shape
+    return null
+
+
+@dataclass(frozen=True)
+class _TableFile:
+    """A table that the cache keeps in a file of its own.
+
+    Attributes:
+        name: of the file.
+        what: in words.
+        kind: of :data:`rmtbase.tables.KINDS`.
+        require_call: raises a TableError unless the table is what the name says.
+        simulate: makes the table.
+    """
+
+    name: str
+    what: str
+    kind: str
+    require_call: Callable[[xr.Dataset, Path], None]
+    simulate: Callable[[Progress], xr.Dataset]
+
+    @property
+    def path(self) -> Path:
+        return cache_folder() / self.name
+
+    def get(self, progress: Progress) -> xr.Dataset:
+        """From the cache if it is there, else simulated and kept."""
+        if (table := self.read()) is None:
+            return self.make(progress)
+        self.tell_of_cache(progress)
+        return table
+
+    def read(self) -> xr.Dataset | None:
+        """None where it is not there, or is damaged, of which a warning tells."""
+        path = self.path
+        if not path.is_file():
+            return None
+        try:
+            table = cast(xr.Dataset, open_table(path, self.kind))
+            self.require_call(table, path)
+        except TableError as error:
+            _warn_damaged(error)
+            return None
+        return table
+
+    def make(self, progress: Progress) -> xr.Dataset:
+        """Simulated, and kept if it can be."""
+        table, path = self.simulate(progress), self.path
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_table(table, path)
+            progress.note(f"{self.what}: simulated now and kept in the cache, {path}")
+        except OSError as error:
+            _warn_not_kept(path, error)
+            progress.note(f"{self.what}: simulated now")
+        return table
+
+    def tell_of_cache(self, progress: Progress) -> None:
+        progress.note(f"{self.what}: from the cache, {self.path}")
+
+
+def _baseline_file(d_model: int, d_head: int, draws: int, seed: int) -> _TableFile:
+    def require_call(table: xr.Dataset, path: Path) -> None:
+        sigmas, of = (table["sigma_q"].values.tolist(), table["sigma_k"].values.tolist()), table.attrs
+        found = (baseline_shapes(table), of["draws"], of["seed"], of["normalization"], *sigmas)
+        expected = ([(d_model, d_head)], draws, seed, "none", [1.0], [1.0])
+        if found != expected or "sample" not in table:
+            what = f"(shapes, draws, seed, normalization, sigmas) = {found}"
+            raise TableError(path, what, f"{expected} with its sample")
+
+    return _TableFile(
+        f"baseline-v{SCHEMA_VERSION}-{DRAWS_VERSION}-d{d_model}-h{d_head}-n{draws}-seed{seed}.nc",
+        f"null of (d_model, d_head) = ({d_model}, {d_head}), {draws} draws, seed {seed}",
+        "baseline",
+        require_call,
+        lambda progress: baseline(d_model, d_head, 1.0, draws, seed, "none", progress=progress),
+    )
+
+
+def _spectra_file(ensemble: str, parameters: Mapping[str, object], draws: int, seed: int) -> _TableFile:
     plan = make_plan(ensemble, [parameters], draws, seed)
     name = plan.cases[0].ensemble.name
 
@@ -86,41 +198,117 @@ def cached_spectra(
         if found != plan.hash or "scale_estimate" not in table:
             raise TableError(path, f"plan {found}", f"plan {plan.hash}, with each draw's own scale")
 
-    return _cached(
+    return _TableFile(
         f"spectra-v{SCHEMA_VERSION}-{DRAWS_VERSION}-{name.replace(' ', '-')}-n{draws}-seed{seed}.nc",
         f"null of {name}, {draws} draws, seed {seed}",
         "spectra",
         require_call,
-        lambda: run_in_memory(plan, progress, self_normalize=True),
-        progress,
+        lambda progress: run_in_memory(plan, progress, self_normalize=True),
     )
 
 
-def _cached(
-    file: str,
-    what: str,
-    kind: str,
-    require_call: Callable[[xr.Dataset, Path], None],
-    simulate: Callable[[], xr.Dataset],
-    progress: Progress,
-) -> xr.Dataset:
-    path = cache_folder() / file
-    if path.is_file():
+def cached_latent_attention(
+    ensemble: LatentAttention, rope_ratios: Sequence[float], draws: int, seed: int = 0, progress: Progress = SILENT
+) -> LatentAttentionSample:
+    """:func:`simulate_latent_attention` to the bit, each ratio kept and found by itself, some draws at a time.
+
+    Only what is not there is drawn: a run that was killed goes on where it stood, and one of more draws, or at other
+    ratios, from what it shares with those before. What is damaged or cannot be kept is as :func:`cached_baseline` says.
+
+    Args:
+        ensemble: the shape, as :func:`simulate_latent_attention` takes it and the others; it raises the same.
+        rope_ratios: ascending.
+        draws: how many.
+        seed: of the draws.
+        progress: told of the draws finished, and of where the null came from.
+    """
+    at_one, draws = require_latent_sample(ensemble, len(rope_ratios), draws, seed)
+    sample = np.empty((len(rope_ratios), draws, len(SPECTRAL_STATISTICS)))
+    eigenvalues = np.empty((len(rope_ratios), spectra_among(range(draws)), at_one.rank))
+    files = _LatentFiles.of(at_one, seed)
+    missing: dict[range, list[int]] = {}
+    for first in range(0, draws, _LATENT_DRAWS):
+        chunk = range(first, min(first + _LATENT_DRAWS, draws))
+        for k, ratio in enumerate(rope_ratios):
+            if (found := files.read(ratio, chunk)) is None:
+                missing.setdefault(chunk, []).append(k)
+            else:
+                sample[k, first : chunk.stop], eigenvalues[k, first : chunk.stop] = found.values()
+    what = f"null of {at_one.name.rpartition(' ')[0]} at {len(rope_ratios)} ratios, {draws} draws, seed {seed}"
+    there = 1.0 - sum(len(chunk) * len(which) for chunk, which in missing.items()) / (draws * len(rope_ratios))
+    if there:
+        share = "" if there == 1.0 else f"{100 * there:.3g} % of it "
+        progress.note(f"{what}: {share}from the cache, {files.folder}")
+    if missing:
+        advance, kept = progress.bar("drawing the null", sum(map(len, missing))), True
+        for chunk, which in missing.items():
+            drawn = draw_latent_attention(at_one, [rope_ratios[k] for k in which], chunk, seed, advance)
+            sample[which, chunk.start : chunk.stop] = drawn.sample
+            eigenvalues[which, chunk.start : chunk.stop] = drawn.eigenvalues
+            kept = kept and files.write(drawn, chunk)
+        progress.note(f"{what}: simulated now" + (f" and kept in the cache, {files.folder}" if kept else ""))
+    return LatentAttentionSample(tuple(rope_ratios), sample, eigenvalues)
+
+
+@dataclass(frozen=True)
+class _LatentFiles:
+    """Draws of latent attention, in files as a store has them: checked to the last byte, there as a whole or not."""
+
+    folder: Path
+    at_one: LatentAttention
+    seed: int
+
+    @classmethod
+    def of(cls, at_one: LatentAttention, seed: int) -> _LatentFiles:
+        name = at_one.name.rpartition(" ")[0].replace(" ", "-")
+        return cls(cache_folder() / f"{name}-{DRAWS_VERSION}-seed{seed}", at_one, seed)
+
+    def path(self, ratio: float, draws: range) -> Path:
+        return self.folder / f"rope_ratio={ratio!r}-draws-{draws.start}-{draws.stop}.chunk"
+
+    def read(self, ratio: float, draws: range) -> Arrays | None:
+        """The statistics and the eigenvalues; None where they are not there, or not sound."""
+        path, number = self.path(ratio, draws), np.dtype(float).str
+        layout = {
+            "statistic": (number, (len(draws), len(SPECTRAL_STATISTICS))),
+            "eigenvalue": (number, (spectra_among(draws), self.at_one.rank)),
+        }
+        if not path.is_file():
+            return None
         try:
-            table = cast(xr.Dataset, open_table(path, kind))
-            require_call(table, path)
-        except TableError as error:
-            warnings.warn(f"damaged cache file, made again: {error}", CacheWarning, stacklevel=3)
-        else:
-            progress.note(f"{what}: from the cache, {path}")
-            return table
-    table = simulate()
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_table(table, path)
-        progress.note(f"{what}: simulated now and kept in the cache, {path}")
-    except OSError as error:
-        reason = error.reason if isinstance(error, OutputError) else error
-        warnings.warn(f"the simulated null is not kept: {path}: {reason}", CacheWarning, stacklevel=3)
-        progress.note(f"{what}: simulated now")
-    return table
+            require_sound(path, self._identity(ratio, draws), layout)
+            return {name: read_rows(path, layout, name) for name in layout}
+        except (TableError, MissingFileError) as error:
+            _warn_damaged(error)
+            return None
+
+    def write(self, drawn: LatentAttentionSample, draws: range) -> bool:
+        """Whether they could be kept; a warning says why not."""
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            for ratio, sample, eigenvalues in zip(drawn.rope_ratios, drawn.sample, drawn.eigenvalues, strict=True):
+                contents = pack(self._identity(ratio, draws), {"statistic": sample, "eigenvalue": eigenvalues})
+                write_bytes(contents, self.path(ratio, draws))
+        except OSError as error:
+            _warn_not_kept(self.folder, error)
+            return False
+        return True
+
+    def _identity(self, ratio: float, draws: range) -> dict[str, str | int]:
+        return {
+            "draws_of": replace(self.at_one, rope_ratio=ratio).name,
+            "statistics": " ".join(SPECTRAL_STATISTICS),
+            "draws_version": DRAWS_VERSION,
+            "seed": self.seed,
+            "start": draws.start,
+            "count": len(draws),
+        }
+
+
+def _warn_damaged(error: Exception) -> None:
+    warnings.warn(f"damaged cache file, made again: {error}", CacheWarning, stacklevel=4)
+
+
+def _warn_not_kept(path: Path, error: OSError) -> None:
+    reason = error.reason if isinstance(error, OutputError) else error
+    warnings.warn(f"the simulated null is not kept: {path}: {reason}", CacheWarning, stacklevel=4)

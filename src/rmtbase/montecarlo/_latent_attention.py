@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
@@ -54,22 +55,49 @@ def simulate_latent_attention(
         ParameterError: draws is not an integer of at least 2 or more than memory holds, or the seed is out of range.
         AllocationError: one draw does not fit in memory.
     """
-    at_one = replace(ensemble, rope_ratio=1.0)
-    draws, seed = require_draws(draws), require_seed(seed)
+    at_one, draws = require_latent_sample(ensemble, len(rope_ratios), draws, seed)
+    advance = progress.bar("drawing the null", draws)
+    return draw_latent_attention(at_one, rope_ratios, range(draws), seed, advance)
+
+
+def require_latent_sample(ensemble: LatentAttention, ratios: int, draws: int, seed: int) -> tuple[LatentAttention, int]:
+    """The ensemble at the ratio 1, by which its draws are known, and how many: as many as memory holds.
+
+    Raises:
+        ParameterError, AllocationError: as :func:`simulate_latent_attention`.
+    """
+    at_one, draws = replace(ensemble, rope_ratio=1.0), require_draws(draws)
+    require_seed(seed)
     require_draw_fits(at_one)
-    require_results_fit(draws, 16 * len(rope_ratios) * (len(SPECTRAL_STATISTICS) + at_one.rank), "ask for fewer")
-    sample, eigenvalues, advance = [], [], progress.bar("drawing the null", draws)
-    sizes, drawn = np.array(at_one.factor_sizes, dtype=float), 0
+    eigenvalues = at_one.rank * spectra_among(range(draws)) / draws
+    require_results_fit(draws, math.ceil(16 * ratios * (len(SPECTRAL_STATISTICS) + eigenvalues)), "ask for fewer")
+    return at_one, draws
+
+
+def spectra_among(draws: range) -> int:
+    """Of how many of the draws the eigenvalues are kept, the first of them."""
+    return len(range(draws.start, min(draws.stop, _SPECTRA)))
+
+
+def draw_latent_attention(
+    at_one: LatentAttention, rope_ratios: Sequence[float], draws: range, seed: int, advance: Callable[[int], None]
+) -> LatentAttentionSample:
+    """The draws of these indices, as among all others to the bit where the first is the first of a tile.
+
+    See :func:`tile_size`; the arguments are those that :func:`require_latent_sample` has checked.
+    """
+    tile, shown = tile_size(at_one.matrix_shape), spectra_among(draws)
+    sizes = np.array(at_one.factor_sizes, dtype=float)
+    sample, eigenvalues = [], []
+    tiles = draw_tiles(at_one, LatentAttention.parts, len(draws), seed, tile, draws.start)
     with single_threaded_blas(), ThreadPoolExecutor(available_cores()) as pool:
-        for latent, rotated, norm_squared in draw_tiles(
-            at_one, LatentAttention.parts, draws, seed, tile_size(at_one.matrix_shape)
-        ):
+        for latent, rotated, norm_squared in tiles:
             unit = np.sqrt(np.prod(norm_squared / sizes, axis=1))[:, None, None]
             cores = [(latent + ratio * rotated) / unit for ratio in rope_ratios]
             values = np.stack(list(pool.map(gram_singular_values, cores)))
             sample.append(spectral_statistics(values))
-            eigenvalues.append(values[:, : max(0, _SPECTRA - drawn)] ** 2)
-            drawn += len(latent)
+            eigenvalues.append(values[:, :shown] ** 2)
+            shown -= min(shown, len(latent))
             advance(len(latent))
     return LatentAttentionSample(
         tuple(rope_ratios), np.concatenate(sample, axis=1), np.concatenate(eigenvalues, axis=1)

@@ -207,14 +207,18 @@ def draw_tiles(
     draws: int,
     seed: int,
     tile: int,
+    start: int = 0,
 ) -> Iterator[tuple[Float64[np.ndarray, "draw ..."], ...]]:
-    """The draws that ``sample`` makes of the ensemble, tile by tile: always whole ones, so that none knows how many."""
+    """The draws that ``sample`` makes of the ensemble, tile by tile: always whole ones, so that none knows how many.
+
+    They are ``start``, …, start + draws - 1, ``start`` a multiple of the tile.
+    """
     key = case_key(seed, ensemble.name)
     indices = np.arange(tile, dtype=np.uint32)
-    for start in range(0, draws, tile):
+    for first in range(start, start + draws, tile):
         with reproducible_jax():
-            drawn = _draw_tile(ensemble, key, indices + np.uint32(start), sample=sample)
-        yield tuple(np.asarray(array)[: draws - start] for array in drawn)
+            drawn = _draw_tile(ensemble, key, indices + np.uint32(first), sample=sample)
+        yield tuple(np.asarray(array)[: start + draws - first] for array in drawn)
 
 
 @partial(jax.jit, static_argnames="sample", compiler_options=COMPILER_OPTIONS)

@@ -19,6 +19,7 @@ from rmtbase.nulls._head_null import (
     rank_name,
 )
 from rmtbase.nulls._latent_shape import LatentShape
+from rmtbase.nulls._null_of_file import null_of_file
 from rmtbase.nulls._order_statistics import RATIO, STEP, count_bound, kept_ranks, smallest_kept
 from rmtbase.nulls._resampled_null import ResampledNull, edge_rank, unscored_head
 from rmtbase.nulls._rounding import change_sigma, difference_rounding_variance, spacing
@@ -53,6 +54,7 @@ __all__ = [
     "histogram_edges",
     "kept_ranks",
     "logarithmic_edges",
+    "null_of_file",
     "open_atlas",
     "rank_name",
     "self_normalized_sample",

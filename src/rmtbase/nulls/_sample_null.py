@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Float
 
 from rmtbase.nulls._head_null import HeadNull
-from rmtbase.statistics import monte_carlo_p_value
+from rmtbase.statistics import p_value_among_sorted
 
 
 class SampleNull(HeadNull):
@@ -27,7 +27,7 @@ class SampleNull(HeadNull):
 
     def p_value(self, standard: Float[np.ndarray, "... statistic"]) -> Float[np.ndarray, "... statistic"]:
         """Two-sided Monte Carlo p-values of each statistic by itself."""
-        columns = [monte_carlo_p_value(standard[..., k], self.sample[:, k]) for k in range(self.sample.shape[1])]
+        columns = [p_value_among_sorted(standard[..., k], draws) for k, draws in enumerate(self._sorted)]
         return np.stack(columns, axis=-1)
 
     def omnibus_p_value(self, standard: Float[np.ndarray, "... statistic"]) -> Float[np.ndarray, "..."]:
@@ -41,6 +41,10 @@ class SampleNull(HeadNull):
         observed = self.distance(standard).max(axis=-1)
         at_least = self.draws - np.searchsorted(self._largest_distances, observed, side="left")
         return np.where(np.isnan(observed), np.nan, (at_least + 1) / (self.draws + 1))
+
+    @cached_property
+    def _sorted(self) -> Float[np.ndarray, "statistic draw"]:
+        return np.sort(self.sample.T, axis=1)
 
     @cached_property
     def _largest_distances(self) -> Float[np.ndarray, " draw"]:

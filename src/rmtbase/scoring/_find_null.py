@@ -21,6 +21,7 @@ from rmtbase.nulls import (
     NullModel,
     SharedNull,
     head_shape,
+    null_of_file,
     rank_name,
 )
 from rmtbase.parameters import require_draws, require_seed
@@ -34,6 +35,7 @@ ANALYTIC = "analytic"
 
 DRAWS_PER_TEST = 50  # the smallest q of a lone head is 2 · heads / (draws + 1): 0.04
 _DRAWS, _DRAWS_OF_A_HEAD = 10_000, 1_000
+_TABLES = ("baseline", "atlas")
 
 
 def draws_for(n_heads: int) -> int:
@@ -137,22 +139,35 @@ def _gaussian_null(baseline: xr.Dataset | Path | str | None, wanted: Wanted) -> 
 
 def _given(baseline: xr.Dataset | Path | str, wanted: Wanted) -> SharedNull | None:
     """From the table that the caller named."""
-    kinds, source = ("baseline", "atlas"), "the baseline dataset"
-    if isinstance(baseline, xr.Dataset):
-        table = baseline
-        validate(table, source, *kinds)
-    else:
-        table, source = open_table(baseline, *kinds), str(baseline)
-        assert isinstance(table, xr.Dataset)  # as all but scores
     shape = wanted.shape
-    of_shape = GaussianNull.from_baseline if table.attrs["kind"] == "baseline" else AtlasNull.from_atlas
-    found = None if shape is None else of_shape(table, *shape, source)
+    if isinstance(baseline, xr.Dataset):
+        source = "the baseline dataset"
+        validate(baseline, source, *_TABLES)
+        found, held = _in_table(baseline, shape, source), baseline_shapes(baseline)
+    else:
+        source, held = str(baseline), []
+
+        def read() -> SharedNull | None:
+            table = open_table(baseline, *_TABLES)
+            assert isinstance(table, xr.Dataset)  # as all but scores
+            held.extend(baseline_shapes(table))
+            return _in_table(table, shape, source)
+
+        found = null_of_file(Path(baseline), shape or (), read)
     if found is None:
-        held, needed = ", ".join(f"({d}, {h})" for d, h in sorted(set(baseline_shapes(table)))), shape or wanted.dims
-        wanted.progress.note(f"{source} holds {held} and not {needed}, which is needed: that case is taken separately")
+        there, needed = ", ".join(f"({d}, {h})" for d, h in sorted(set(held))), shape or wanted.dims
+        wanted.progress.note(f"{source} holds {there} and not {needed}, which is needed: that case is taken separately")
     else:
         wanted.note(f"{found.draws} draws from {source}")
     return found
+
+
+def _in_table(table: xr.Dataset, shape: tuple[int, int] | None, source: str) -> GaussianNull | AtlasNull | None:
+    """The null of a shape from a baseline or an atlas that holds it."""
+    if shape is None:
+        return None
+    of_shape = GaussianNull.from_baseline if table.attrs["kind"] == "baseline" else AtlasNull.from_atlas
+    return of_shape(table, *shape, source)
 
 
 def _from_atlas(wanted: Wanted) -> SharedNull | None:
@@ -181,14 +196,7 @@ def _simulated(wanted: Wanted) -> SharedNull | LatentNull:
     if isinstance(wanted.dims, LatentShape):
         wanted.note(f"{draws} draws, made at the ratios of the heads' keys, seed {wanted.seed}")
         return LatentNull(wanted.dims, draws, wanted.seed)
-    if wanted.shape is None:
-        dims = wanted.dims if len(wanted.dims) > 2 else sorted(wanted.dims, reverse=True)  # W and Wᵀ share one
-        table = montecarlo.cached_spectra("gaussian_chain", {"dims": dims}, draws, wanted.seed, wanted.progress)
-        return GaussianNull.from_spectra(table, wanted.dims, "simulated")
-    table = montecarlo.cached_baseline(*wanted.shape, draws, wanted.seed, progress=wanted.progress)
-    null = GaussianNull.from_baseline(table, *wanted.shape, "simulated")
-    assert null is not None  # the table was made for this shape
-    return null
+    return montecarlo.cached_null(wanted.dims, draws, wanted.seed, wanted.progress)
 
 
 def _tell_if_coarse(null: NullModel, enough: int, tests: str, wanted: Wanted) -> None:

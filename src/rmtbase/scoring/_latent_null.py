@@ -112,12 +112,10 @@ class LatentNull:
 
     def _draw(self, nodes: Int[np.ndarray, " node"], progress: Progress) -> LatentAttentionSample:
         from rmtbase.ensembles import latent_attention
-        from rmtbase.montecarlo import simulate_latent_attention
+        from rmtbase.montecarlo import cached_latent_attention
 
         ratios = np.exp(_STEP * nodes).tolist()
-        return simulate_latent_attention(
-            latent_attention(**asdict(self.shape)), ratios, self.draws, self.seed, progress
-        )
+        return cached_latent_attention(latent_attention(**asdict(self.shape)), ratios, self.draws, self.seed, progress)
 
 
 def _cubic(at: float) -> Float[np.ndarray, " point"]:

@@ -22,7 +22,13 @@ from rmtbase.statistics._fitted_laws import (
     fit_normal,
     fit_student_t,
 )
-from rmtbase.statistics._inference import benjamini_hochberg, cauchy_combination, monte_carlo_p_value, normal_score
+from rmtbase.statistics._inference import (
+    benjamini_hochberg,
+    cauchy_combination,
+    monte_carlo_p_value,
+    normal_score,
+    p_value_among_sorted,
+)
 from rmtbase.statistics._magnitudes import MAGNITUDE_BINS, MagnitudeCounts, magnitude_bins
 from rmtbase.statistics._moment_order import (
     ExtremeMoments,
@@ -81,6 +87,7 @@ __all__ = [
     "nearest_neighbour_kl",
     "normal_score",
     "on_distance_scale",
+    "p_value_among_sorted",
     "quantiles_of_stream",
     "spectral_statistics",
     "summarize",

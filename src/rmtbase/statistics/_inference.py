@@ -10,6 +10,8 @@ from scipy.special import ndtri
 from rmtbase.errors import ParameterError
 from rmtbase.parameters import require_real_numbers
 
+_NULL_SAMPLE = "a non-empty one-dimensional array without NaN"
+
 
 def monte_carlo_p_value(observed: ArrayLike, null_sample: ArrayLike) -> Float[np.ndarray, "..."]:
     """Two-sided Monte Carlo p-value p = min(1, 2 min(b_≤ + 1, b_≥ + 1) / (n + 1)).
@@ -31,13 +33,20 @@ def monte_carlo_p_value(observed: ArrayLike, null_sample: ArrayLike) -> Float[np
         ``scipy.stats.monte_carlo_test``, which redraws the null for every observation where this one sorts it once.
     """
     null = require_real_numbers("null_sample", null_sample)
-    if null.ndim != 1 or null.size == 0 or np.isnan(null).any():
-        raise ParameterError("null_sample", null.shape, "a non-empty one-dimensional array without NaN")
-    null = np.sort(null)
+    if null.ndim != 1:
+        raise ParameterError("null_sample", null.shape, _NULL_SAMPLE)
+    return p_value_among_sorted(observed, np.sort(null))
+
+
+def p_value_among_sorted(observed: ArrayLike, null_sample: Float[np.ndarray, " draw"]) -> Float[np.ndarray, "..."]:
+    """:func:`monte_carlo_p_value` where the null draws are ascending, which is not checked."""
+    n = null_sample.size
+    if n == 0 or np.isnan(null_sample[-1]):  # NaN is sorted to the end
+        raise ParameterError("null_sample", null_sample.shape, _NULL_SAMPLE)
     x = require_real_numbers("observed", observed)
-    at_most = np.searchsorted(null, x, side="right")
-    at_least = null.size - np.searchsorted(null, x, side="left")
-    p = np.minimum(1.0, 2.0 * (np.minimum(at_most, at_least) + 1) / (null.size + 1))
+    at_most = np.searchsorted(null_sample, x, side="right")
+    at_least = n - np.searchsorted(null_sample, x, side="left")
+    p = np.minimum(1.0, 2.0 * (np.minimum(at_most, at_least) + 1) / (n + 1))
     return np.where(np.isnan(x), np.nan, p)
 
 
