@@ -180,7 +180,7 @@ def entry(
         raise Refused("the size of a head changes from layer to layer")
     if key and "d_rotary" not in sizes:
         sizes["d_head"] = _with_aliases(model_type, key)
-        if width and seen.measured("d_head", {key: None}) == even:
+        if width and even in (seen.measured("d_head", {key: empty}) for empty in (None, ...)):
             sizes["d_head"] += f" else {width} / {heads}"
     elif ratio:
         sizes["d_head"] = f"{width} / {heads}"

@@ -170,23 +170,15 @@ def _defaults(model_type: str, variants: list[Mapping[str, Any]], shared: Mappin
     """What the class of the configuration says of the keys that the entry reads."""
     cls = tiny_models.config_class(model_type)
     computed = tiny_models.default_config(model_type)
-    default = {key: getattr(cls, key, value) for key, value in computed.items()}  # None where it follows from others
+    default = {key: getattr(cls, key, None) for key in computed}  # None where it follows from others
     words: set[str] = set()
     for one in variants:
         words |= set(one.get("when", {}))
         for stack in (shared[name] for name in one.get("stacks", ())):
             words |= {word for text in stack["sizes"].values() for word in re.findall(r"[A-Za-z_]\w+", text)}
-            words |= (
-                set(stack.get("attends", ()))
-                | set(stack.get("rotates", ()))
-                | set(stack.get("scale_if", ()))
-                | set(re.findall(r"[A-Za-z_]\w+", stack.get("scale") or ""))
-            )
-    return {
-        key: default[key]
-        for key in sorted(words)
-        if default.get(key) is not None and not isinstance(default[key], (list, dict))
-    }
+            words |= {*stack.get("attends", ()), *stack.get("rotates", ()), *stack.get("scale_if", ())}
+            words |= set(re.findall(r"[A-Za-z_]\w+", stack.get("scale") or ""))
+    return {key: default[key] for key in sorted(words) if isinstance(default.get(key), (bool, int, float, str, tuple))}
 
 
 def read_table() -> dict[str, Any]:

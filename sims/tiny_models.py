@@ -189,8 +189,9 @@ def sized(config: Mapping[str, Any], profile: Profile) -> dict[str, Any]:
             new[key] = min(value, 100 + len(new) % 19)
         elif key in ("layer_types", "mlp_layer_types", "layers_block_type", "block_types") and isinstance(value, list):
             kinds = list(dict.fromkeys([*_MORE_KINDS.get(str(config.get("model_type")), ()), *value]))
-            first = kinds[:: -1 if profile.n_layers % 2 else 1]  # so that layer 0 attends in one of two models
-            new[key] = [first[layer % len(first)] for layer in range(profile.n_layers)]
+            if profile.n_layers % 2 and key != "mlp_layer_types":  # so that layer 0 attends in one of two models
+                kinds.reverse()
+            new[key] = [kinds[layer % len(kinds)] for layer in range(profile.n_layers)]
         elif isinstance(value, list) and len(value) > 8 and len(value) == config.get("num_hidden_layers"):
             new[key] = [value[layer % len(value)] for layer in range(profile.n_layers)]
         elif key == "rope_parameters" and isinstance(value, Mapping):
@@ -205,8 +206,12 @@ def _rope(value: Mapping[str, Any], d_head: int) -> dict[str, Any]:
     if any(isinstance(one, Mapping) for one in value.values()):
         return {key: _rope(one, d_head) if isinstance(one, Mapping) else one for key, one in value.items()}
     kept = {key: one for key, one in value.items() if key in ("rope_theta", "partial_rotary_factor")}
-    half = int(d_head * kept.get("partial_rotary_factor", 1.0)) // 2
-    return {"rope_type": "default", "rope_theta": 10000.0, **kept, "mrope_section": [half - 2, 1, 1]}
+    return {"rope_type": "default", "rope_theta": 10000.0, **kept, "mrope_section": _sections(kept, d_head)}
+
+
+def _sections(rotary: Mapping[str, Any], d_head: int) -> list[int]:
+    """Of the pairs of rotated dimensions, how many turn by time, height and width."""
+    return [int(d_head * rotary.get("partial_rotary_factor", 1.0)) // 2 - 2, 1, 1]
 
 
 def config_class(model_type: str) -> type[transformers.PreTrainedConfig]:
@@ -227,6 +232,9 @@ def make_config(model_type: str, profile: Profile, **options: Any) -> transforme
         warnings.simplefilter("ignore")
         values = sized(default_config(model_type), profile)
         values.pop("model_type", None)
+        if type(options.get("head_dim")) is int and "mrope_section" in values.get("rope_parameters", {}):
+            rotary = values["rope_parameters"]
+            values["rope_parameters"] = rotary | {"mrope_section": _sections(rotary, options["head_dim"])}
         decoder = {"is_decoder": True} if options.get("add_cross_attention") else {}
         config = cls(**merged(values, {**decoder, **options}))
     config._attn_implementation = "eager"

@@ -37,9 +37,11 @@ SPREAD = [
     ("gpt_bigcode", {"multi_query": False, "num_key_value_heads": 4}, {""}),
     ("gpt_neox", {}, {""}),
     ("gptj", {}, {""}),
+    ("jamba", {}, {""}),
     ("llama", {}, {""}),
     ("llava", {}, {"text", "vision"}),
     ("mpt", {}, {""}),
+    ("nemotron_h", {}, {""}),
     ("olmo2", {}, {""}),
     ("opt", {}, {""}),
     ("phi3", {}, {""}),
@@ -66,7 +68,7 @@ def test_q_dot_k_is_that_of_the_module(model_type, options, stacks):
 
 def test_the_table_has_the_types_of_old():
     assert {"bert", "gpt2", "gpt_neox", "llama", "mistral", "qwen2", "qwen3"} <= set(known_types())
-    assert len(known_types()) >= 230
+    assert len(known_types()) >= 400
 
 
 def test_decoders_have_as_many_layers_as_encoders_where_nothing_else_is_said():
@@ -100,6 +102,16 @@ OLDER_WORDS = {
         "qwen3_next", {}, lambda config: without(config, "layer_types", full_attention_interval=2),
     ),
     "these layers attend": ("lfm2", {}, lambda config: without(config, "layer_types", full_attn_idxs=[0])),
+    "these layers attend, counted from one": (
+        "kimi_linear", {}, lambda config: without(config, "layer_types", linear_attn_config={"full_attn_layers": [1]}),
+    ),
+    "a letter for each layer": (
+        "nemotron_h", {},
+        lambda config: without(config, "layers_block_type", hybrid_override_pattern="-*", num_hidden_layers=2),
+    ),
+    "kinds of layers as they were called": (
+        "granitemoehybrid", {}, lambda config: config | {"layer_types": ["attention", "mamba"]},
+    ),
     "kinds of layers that come again": (
         "recurrent_gemma", {}, lambda config: config | {"block_types": config["block_types"][:2]},
     ),

@@ -19,16 +19,15 @@ was proved against the queries and keys that the type's own module computes, und
 differ pairwise. Where no entry fits, nothing is read.
 
 ``head_sizes.json`` has what the table lacks, in the same words. Of types whose tensors have no layout it gives the
-sizes *alone*: those that are *usual*, but for some. Of others it says a size in other words *instead*: a class may obey
-keys that are not in its own configuration, or are none there. Layers whose weights are *shared*, which the table counts
-once, it counts one by one. All this was proved against the shapes of the queries and keys that the type's class makes.
+sizes *alone*: those that are *usual*, but for some. Layers whose weights are *shared*, which the table counts once, it
+counts one by one. All this was proved against the shapes of the queries and keys that the type's class makes.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
@@ -193,14 +192,17 @@ def kinds_of_layers(config: Mapping[str, Any], key: str, n_layers: int) -> Any:
 
     ``attn_layer_indices``: of the layers that attend. ``attn_layer_period``: of so many layers one attends, the first
     of them at ``attn_layer_offset``. A list of ``block_types`` comes again and again. Where the key is not there, words
-    that came before it: ``full_attention_interval``, of so many layers the last one attends; ``full_attn_idxs``, those
-    that do; ``hybrid_override_pattern``, a letter for each; ``sliding_window_pattern``, of so many layers the last one
-    attends to all tokens.
+    that came before it: ``full_attention_interval`` or ``layer_group_size``, of so many layers the last one attends;
+    ``full_attn_idxs``, those that do, and ``full_attn_layers``, counted from 1; ``hybrid_override_pattern``, a letter
+    for each; ``sliding_window_pattern``, of so many layers the last one attends to all tokens.
     """
     said, pattern = config.get(key), config.get("hybrid_override_pattern")
-    interval, offset = config.get("full_attention_interval"), config.get("attn_layer_offset")
+    interval = config.get("full_attention_interval", config.get("layer_group_size"))
+    offset, linear = config.get("attn_layer_offset"), config.get("linear_attn_config")
     indices = said if key == "attn_layer_indices" else config.get("full_attn_idxs") if said is None else None
     layers = range(n_layers)
+    if said is None and isinstance(linear, Mapping) and isinstance(linear.get("full_attn_layers"), list):
+        indices = [layer for layer in layers if layer + 1 in linear["full_attn_layers"]]
     if isinstance(indices, list):
         return [_FULL if layer in indices else _OTHER for layer in layers]
     if key == "attn_layer_period" and type(said) is int and said > 0 and type(offset) is int:
@@ -219,10 +221,7 @@ def kinds_of_layers(config: Mapping[str, Any], key: str, n_layers: int) -> Any:
 
 @cache
 def _table() -> Mapping[str, Any]:
-    table = _read("architectures.json")
-    for one in _read("head_sizes.json")["instead"]:
-        _replace(table, one["types"], one["size"], one["text"], one.get("of"))
-    return table
+    return _read("architectures.json")
 
 
 @cache
@@ -238,32 +237,20 @@ def _with_sizes_alone() -> Mapping[str, Any]:
             own = types.setdefault(name, {"variants": [], "defaults": {}})
             own["variants"].append({"when": one.get("when", {}), "stacks": [f"alone {number}"]})
             own["defaults"].update(one.get("defaults", {}))
-    for one in said["instead"]:
-        _replace(table, set(one["types"]) - set(of_table["types"]), one["size"], one["text"], one.get("of"))
-    for name, key in said["shared"].items():
-        _replace(table, [name], "n_layers", key)
+    for name, n_layers in said["shared"].items():
+        variants = []
+        for one in types[name]["variants"]:
+            names = [f"{stack}, shared" for stack in one["stacks"]]
+            for stack in one["stacks"]:
+                whole = stacks[stack]
+                stacks[f"{stack}, shared"] = {**whole, "sizes": {**whole["sizes"], "n_layers": n_layers}}
+            variants.append({**one, "stacks": names})
+        types[name] = {**types[name], "variants": variants}
     return table
 
 
 def _read(name: str) -> dict[str, Any]:
     return json.loads(files("rmtbase.models").joinpath(name).read_text(encoding="utf-8"))
-
-
-def _replace(table: Mapping[str, Any], types: Iterable[str], size: str, text: str, of: str | None = None) -> None:
-    """Give a size of the stacks of types, or of those that have it in the words ``of``, in others."""
-    for model_type in set(types) & set(table["types"]):
-        held = table["types"][model_type]
-        variants = []
-        for one in held["variants"]:
-            names = []
-            for name in one.get("stacks", ()):
-                stack = table["stacks"][name]
-                others = of in (None, stack["sizes"][size])
-                names.append(f"{name}, {size} = {text}" if others else name)
-                table["stacks"][names[-1]] = {**stack, "sizes": {**stack["sizes"], size: text}} if others else stack
-            variants.append({**one, "stacks": names})
-        defaults = {key: value for key, value in held.get("defaults", {}).items() if key not in text.split()}
-        table["types"][model_type] = {**held, "variants": variants, "defaults": defaults}
 
 
 @cache

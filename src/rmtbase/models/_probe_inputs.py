@@ -16,7 +16,7 @@ _GRID = 4  # patches in height and width
 _ENCODED = 9  # tokens of what a decoder reads beside its own
 
 
-def possible_inputs(module: nn.Module) -> Iterator[dict[str, Tensor]]:
+def possible_inputs(module: nn.Module) -> Iterator[dict[str, Any]]:
     """Inputs of a module's forward, the likeliest first. Sizes are those of its configuration."""
     words = signature(module.forward).parameters
     required = {name for name, one in words.items() if one.default is Parameter.empty}
@@ -236,7 +236,7 @@ def _ahead(sizes: _Sizes) -> int:
     return _size(sizes.config, "prediction_length", default=1)
 
 
-_BESIDE: Mapping[str, Callable[[_Sizes, Tensor], Tensor]] = {
+_BESIDE: Mapping[str, Callable[[_Sizes, Tensor], Any]] = {
     "pixel_attention_mask": _ones,
     "input_features_mask": _frames,
     "mask": _ones,
