@@ -234,7 +234,7 @@ def entry(
         found["scale"] = scale
     rotated = observed("rotated")
     if any(value for _, value in rotated):
-        found["rotated"] = next((text for text in _ROTATED if _is_rotated(text, same)), "?")
+        found["rotated"] = rotation(same)
     return found
 
 
@@ -272,6 +272,11 @@ def _is_scale(text: str, same: list[tuple[Mapping[str, Any], Group]], width: str
         if value is None or seen is None or abs(value - seen) > 1e-5 * abs(seen):
             return False
     return True
+
+
+def rotation(same: list[tuple[Mapping[str, Any], Group]]) -> str:
+    """What gives the number of rotated dimensions of a head; ``"?"`` where nothing does."""
+    return next((text for text in _ROTATED if _is_rotated(text, same)), "?")
 
 
 def _is_rotated(text: str, same: list[tuple[Mapping[str, Any], Group]]) -> bool:

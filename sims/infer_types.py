@@ -8,7 +8,7 @@ from typing import Any
 
 import tiny_models
 import torch
-from infer_stacks import infer
+from infer_stacks import infer, rotation
 from observe_attention import Group, Probe, Refused, probe
 from tiny_models import PROFILES, key_head_options, make_config, make_model
 from transformers import PreTrainedModel
@@ -93,7 +93,8 @@ def infer_type(model_type: str) -> dict[str, Any]:
             turning = [other for other, groups in alike_with.items() if _as(group, groups).sizes["rotated"]]
             if 0 < len(turning) < len(alike_with):
                 stack["rotates"] = {key: turning}
-                stack.setdefault("rotated", "?")
+                seen = make_config(model_type, PROFILES[0], **{key: turning[0]}).to_dict()
+                stack.setdefault("rotated", rotation([(seen, _as(group, alike_with[turning[0]]))]))
             if "scale" in stack and not all(_is_scaled_as(group, groups) for groups in alike_with.values()):
                 stack.setdefault("scale_if", {})[key] = value
     base_when = [{"when": guards, **base}] if guards else [base]

@@ -129,6 +129,7 @@ def probe(model: torch.nn.Module, beside: Iterable[str] = ()) -> Probe:
         scales = held.sizes["scale"], group.sizes["scale"]
         if None in scales or abs(scales[0] - scales[1]) > 1e-5 * abs(scales[1]):
             held.sizes["scale"] = None  # it depends on the layer
+        held.sizes["rotated"] = held.sizes["rotated"] or group.sizes["rotated"]  # of the first layer that is
         held.norms |= group.norms
         held.beside = sorted({*held.beside, *group.beside})
     return Probe(found.config, list(by_group.values()), found.unresolved)
