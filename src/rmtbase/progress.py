@@ -7,7 +7,7 @@ from typing import Protocol
 
 
 class Progress(Protocol):
-    """What is told while work goes on. On a terminal, bars with a rate and notes above them; else lines."""
+    """What any thread tells while work goes on. On a terminal, bars with a rate and notes above them; else lines."""
 
     def bar(self, label: str, total: int) -> Callable[[int], None]:
         """Begin a bar of ``total`` steps; call what is returned with the steps since the last."""

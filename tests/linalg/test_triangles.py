@@ -150,3 +150,15 @@ def test_what_is_not_finite_stays_so(bad):
     w = gaussian()
     w[2, 3] = bad
     assert not np.isfinite(triangle(w)).all()
+
+
+@pytest.mark.parametrize(("rows", "columns"), [(8, 64), (32, 64), (48, 64), (60, 64), (64, 64), (128, 1024)])
+def test_the_condition_of_rows_of_unit_norm_decides_whatever_way_it_is_found(rows, columns):
+    # Of wide matrices the determinant shows it to be small; of those nearly square the inverse has to.
+    rng = np.random.default_rng(7)
+    shared = np.geomspace(0.1, 30.0, 12)[:, None, None] * rng.standard_normal((1, columns))
+    stack = shared + rng.standard_normal((12, rows, columns))
+    unit = stack / np.linalg.norm(stack, axis=-1, keepdims=True)
+    norms = np.sqrt((np.linalg.svd(unit, compute_uv=False) ** -4.0).sum(-1))
+    sure = abs(norms / 500.0 - 1.0) > 1e-3
+    np.testing.assert_array_equal(triangles(stack).orthogonal[sure], norms[sure] > 500.0)

@@ -253,6 +253,17 @@ def test_file_that_shrinks_while_in_use(parts, tmp_path):
     refused(CorruptFileError, "changed while in use", opening=lambda: [model.queries(i) for i in range(2)])
 
 
+def test_file_that_shrinks_before_it_is_hashed_is_hashed_when_it_is_whole_again(parts, tmp_path):
+    model, expected = open_model(parts.write(tmp_path)), open_model(tmp_path).fingerprint()
+    path = tmp_path / "model.safetensors"
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-100])
+    model.hash_ahead()
+    refused(CorruptFileError, "changed while in use", opening=model.fingerprint)
+    path.write_bytes(whole)
+    assert model.fingerprint() == expected
+
+
 def header(value, data=b""):
     text = value if isinstance(value, bytes) else json.dumps(value).encode()
     return struct.pack("<Q", len(text)) + text + data

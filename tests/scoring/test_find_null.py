@@ -1,11 +1,13 @@
 """Every shape of a head finds its own null, once simulated it is kept, and what no null is known of is refused."""
 
+import time
+
 import numpy as np
 import pytest
 
 import rmtbase
 from rmtbase.ensembles import permuted_head, permuted_matrix
-from rmtbase.errors import ParameterError
+from rmtbase.errors import MissingFileError, ParameterError
 from rmtbase.montecarlo import cached_baseline, cached_spectra, draw_spectra
 from rmtbase.nulls import AnalyticNull, AtlasNull, GaussianNull, Heads, LatentShape
 from rmtbase.progress import SILENT
@@ -155,3 +157,15 @@ def test_a_permuted_matrix_is_one_factor_of_a_permuted_head_whichever_way_round_
     np.testing.assert_array_equal(*(one.singular_values for one in drawn))
     np.testing.assert_allclose((drawn[0].singular_values ** 2).sum(axis=1), np.sum(w**2))
     assert permuted_matrix(w).name != permuted_head(w, w).name
+
+
+def test_a_null_that_is_not_found_ends_the_reading():
+    layers = []
+
+    def slow(label, total):
+        return lambda count: (layers.append(count), time.sleep(0.02))
+
+    weights = np.random.default_rng(0).standard_normal((200, 2, 2, 4))
+    with pytest.raises(MissingFileError, match="missing"):
+        rmtbase.score_heads(weights, weights, "missing.nc", progress=Told(slow))
+    assert len(layers) < len(weights)

@@ -118,7 +118,7 @@ def _factorise_gram(w: NDArray[np.float64], r: NDArray[np.float64]) -> bool:
 
 
 def _bound_of_inverse(diagonal: NDArray[np.float64]) -> float:
-    """A bound of ‖H⁻¹‖_F, for H of unit diagonal, from the diagonal of its Cholesky factor alone: e √(Σ_k det H^(-2/k)).
+    """‖H⁻¹‖_F ≤ e √(Σ_k det H^(-2/k)), for H of unit diagonal, from the diagonal of its Cholesky factor alone.
 
     The eigenvalues λ_1 ≤ … ≤ λ_n of H have the sum n. So the n - k largest have a product of at most (n/(n-k))^(n-k),
     which is less than e^k, and the others one of at least det H / e^k: λ_k ≥ det H^(1/k) / e.

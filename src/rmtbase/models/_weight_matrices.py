@@ -244,7 +244,7 @@ class WeightMatrices(ABC):
         try:
             return self._hashing.result()
         except RmtbaseError:
-            del self._hashing  # who asks again reads again
+            vars(self).pop("_hashing", None)  # who asks again reads again
             raise
 
     def require_matrix(self, layer: int, component: str) -> None:

@@ -99,7 +99,7 @@ class Spectra(NamedTuple):
 
 
 @contextmanager
-def reading_sites(
+def read_sites(
     model: WeightMatrices, circuits: Sequence[Circuit], scorer: MatrixScorer | None, progress: Progress
 ) -> Iterator[Future[Spectra]]:
     """For the length of a ``with`` block, read the spectra of all heads, and give the scorer all matrices of layers.
@@ -107,15 +107,14 @@ def reading_sites(
     In one pass through the checkpoint, while the block does something else. What is not done at its end is given up.
     """
     with ThreadPoolExecutor(available_cores()) as pool, ThreadPoolExecutor(1) as reader:
-        reading = reader.submit(_read_sites, model, circuits, scorer, progress, pool)
+        reading = reader.submit(_read_layers, model, circuits, scorer, progress, pool)
         try:
             yield reading
         finally:
-            if not reading.done():
-                pool.shutdown(wait=False, cancel_futures=True)  # nor does it take the parts of the next layer
+            pool.shutdown(wait=False, cancel_futures=True)  # so that the reader cannot go on
 
 
-def _read_sites(
+def _read_layers(
     model: WeightMatrices,
     circuits: Sequence[Circuit],
     scorer: MatrixScorer | None,

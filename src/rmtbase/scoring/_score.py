@@ -24,7 +24,7 @@ from rmtbase.scoring._heads import Block, circuit_attributes, heads_dataset, nul
 from rmtbase.scoring._initialization import initialization_note
 from rmtbase.scoring._matrices import MATRIX_MODES
 from rmtbase.scoring._read_matrices import LAYERS, MatrixScores, require_components
-from rmtbase.scoring._read_sites import SiteSpectra, read_factors, reading_sites, require_circuits, sites_of
+from rmtbase.scoring._read_sites import SiteSpectra, read_factors, read_sites, require_circuits, sites_of
 from rmtbase.shown import shown
 from rmtbase.tables import SCHEMA_VERSION, Circuit, provenance, software_version
 
@@ -205,7 +205,7 @@ def _scores_tree(
     n_heads = max(sum(len(sites) * one.n_heads for one, sites in blocks.items()) for blocks in blocks_of.values())
     whole = MatrixScores(model, components, matrices == "spectra", seed)
     with single_threaded_blas():  # with more the last bits would be those of the machine's cores
-        with reading_sites(model, wanted, whole.layers, progress) as reading:
+        with read_sites(model, wanted, whole.layers, progress) as reading:
             nulls = {
                 shape: find_null(null, baseline, Wanted(shape, n_heads, draws, seed, progress))
                 for shape in dict.fromkeys(one.null for blocks in blocks_of.values() for one in blocks)
