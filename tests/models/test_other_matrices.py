@@ -190,7 +190,7 @@ def test_what_stands_in_layers_of_other_widths_under_other_names_is_told():
         sites.append(Site(place=Place("", layer), module=f"{at}attention", query=query, key=key, **sizes))
     found = find_feed_forward(sites, Checkpoint.of_tensors(tensors, "tiny"), {}, (), frozenset())
     assert not found.layers
-    words = "not read: feed.into, feed.out: none of the names of an MLP that are known (layer 0 and 2 more)"
+    words = "no matrices: feed.into, feed.out: none of the names of an MLP that are known (layer 0 and 2 more)"
     assert found.notes == (words,)
     named = {name.replace("into", "fc1").replace("out", "fc2"): one for name, one in tensors.items()}
     found = find_feed_forward(sites, Checkpoint.of_tensors(named, "tiny"), {}, (), frozenset())

@@ -180,7 +180,7 @@ class _Finder:
             self._router(layer, n_experts, plain)
         if layer.in_stages and layer.modules and not any(layer.place in told for told in self._told()):
             names = ", ".join(f"{path}.{word}".lstrip(".") for path, held in layer.modules.items() for word in held)
-            self.left[f"not read: {names}: none of the names of an MLP that are known"].append(layer.place)
+            self.left[f"no matrices: {names}: none of the names of an MLP that are known"].append(layer.place)
 
     def _told(self) -> Iterator[Collection[Place]]:
         """The layers that have a matrix, or a note."""
@@ -199,7 +199,8 @@ class _Finder:
         elif spelled:
             reasons = [one for one in read if isinstance(one, str)]
             why = reasons[0] if reasons else f"{len(spelled)} MLPs in a layer; expected one"
-            self.left[f"not read: {' and '.join(spelled)}: {why}"].append(layer.place)
+            told = "no matrices" if layer.in_stages else "not read"
+            self.left[f"{told}: {' and '.join(spelled)}: {why}"].append(layer.place)
 
     def _experts(self, layer: _Layer, numbered: Mapping[str, Mapping[int, str]], stacks: Sequence[str]) -> int | None:
         """The experts of a layer, and how many they are; None where there are none, or none are read."""
@@ -291,6 +292,7 @@ def _layers(sites: Sequence[Site], checkpoint: Checkpoint, used: Collection[str]
     stacks: dict[str, list[Site]] = defaultdict(list)
     for site in sites:
         stacks[site.place.stack].append(site)
+    every = {found[0] for site in sites if (found := _BLOCK.match(site.module))}
     seen: set[str] = set()
     for stack, of_stack in stacks.items():
         prefix, widths = _prefix(of_stack), {site.d_query for site in of_stack}
@@ -303,7 +305,8 @@ def _layers(sites: Sequence[Site], checkpoint: Checkpoint, used: Collection[str]
                     blocks.setdefault(found[0], site)
             seen.update(blocks)
             for block, site in blocks.items():
-                held = _modules(checkpoint, used, re.escape(block), attention).get("", {})
+                within = [other.removesuffix(".") for other in every if other.startswith(block) and other != block]
+                held = _modules(checkpoint, used, re.escape(block), {*attention, *within}).get("", {})
                 yield _Layer(site.place, site.d_query, held, in_stages=True)
         elif prefix not in seen:
             seen.add(prefix)
@@ -316,9 +319,9 @@ def _layers(sites: Sequence[Site], checkpoint: Checkpoint, used: Collection[str]
 
 
 def _modules(
-    checkpoint: Checkpoint, used: Collection[str], before: str, attention: Collection[str]
+    checkpoint: Checkpoint, used: Collection[str], before: str, others: Collection[str]
 ) -> dict[str, dict[str, dict[str, str]]]:
-    """Matrices that are no attention's and not used, behind what a pattern matches: by layer, module and name."""
+    """Matrices that are not used and of no other module, behind what a pattern matches: by layer, module and name."""
     inside = re.compile(rf"{before}(?P<local>.+)", re.DOTALL)
     modules: dict[str, dict[str, dict[str, str]]] = defaultdict(lambda: defaultdict(dict))
     for name in checkpoint.names:
@@ -329,7 +332,7 @@ def _modules(
         if word.endswith("bias"):  # of a stack of experts, (experts, outputs)
             continue
         whole = f"{name.removesuffix(found['local'])}{module}"
-        if not any(whole == one or whole.startswith(f"{one}.") for one in attention):
+        if not any(whole == one or whole.startswith(f"{one}.") for one in others):
             modules[found.groupdict().get("layer", "")][module][word] = name
     return modules
 
