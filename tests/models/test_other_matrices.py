@@ -8,12 +8,15 @@ import json
 import numpy as np
 import pytest
 import torch
+import transformers
 from safetensors.numpy import load_file, save_file
 from tiny_models import Profile, make_model
 
 from rmtbase.errors import ParameterError
 from rmtbase.models import EXPERT_COMPONENTS, Checkpoint, MatrixName, Place, inspect_model, open_model
+from rmtbase.models._expressions import Tensor
 from rmtbase.models._feed_forward import find_feed_forward
+from rmtbase.models._sites import Site
 
 TINY = Profile(n_layers=2, n_heads=8, n_key_heads=2, d_head=18, d_model=80, d_mlp=52, vocab=130)
 TOKENS = torch.eye(5, 80) + torch.randn(5, 80, generator=torch.Generator().manual_seed(3))
@@ -152,6 +155,47 @@ def test_the_order_of_gate_and_inputs_in_one_tensor_is_never_guessed():
     assert not unknown.experts.matrices
     (note,) = unknown.experts.notes
     assert "in an order that is not known of 'unheard_of' (layer 0 and 1 more)" in note
+
+
+@pytest.mark.parametrize(("family", "names"), [("Segformer", ("fc1", "fc2")), ("Pvt", ("dense1", "dense2"))])
+def test_layers_in_stages_are_each_as_wide_as_their_attention(family, names):
+    sizes = {"depths": [2, 1], "hidden_sizes": [24, 40], "num_attention_heads": [2, 4], "mlp_ratios": [2, 3]}
+    sizes |= {"num_encoder_blocks": 2, "strides": [4, 2], "image_size": 32, "sr_ratios": [1, 1]}
+    patches = {"patch_sizes": [7, 3]} if family == "Segformer" else {"patch_sizes": [4, 2]}
+    if family == "Pvt":
+        sizes["sequence_reduction_ratios"] = sizes.pop("sr_ratios")
+    model = getattr(transformers, f"{family}Model")(getattr(transformers, f"{family}Config")(**sizes, **patches))
+    opened, weights = open_model(model), dict(model.named_parameters())
+    assert [site.d_query for site in opened.sites] == [24, 24, 40]
+    for layer, site in enumerate(opened.sites):
+        block = site.module[: site.module.rindex("attention")]
+        for component, name in zip(("mlp_in", "mlp_out"), names, strict=True):
+            stored = weights[f"{block}mlp.{name}.weight"].detach().numpy()
+            np.testing.assert_array_equal(opened.matrix(layer, component), stored)
+
+
+def test_what_stands_in_layers_of_other_widths_under_other_names_is_told():
+    tensors, sites = {}, []
+    for layer, width in enumerate((8, 8, 12)):
+        at = f"layers.{layer}."
+        shapes = {
+            "attention.q": (4, width),
+            "attention.k": (4, width),
+            "feed.into": (20, width),
+            "feed.out": (width, 20),
+        }
+        tensors |= {f"{at}{name}.weight": np.ones(shape, np.float32) for name, shape in shapes.items()}
+        query, key = Tensor(f"{at}attention.q.weight"), Tensor(f"{at}attention.k.weight")
+        sizes = {"n_heads": 1, "n_key_heads": 1, "d_head": 4, "d_query": width, "d_key": width}
+        sites.append(Site(place=Place("", layer), module=f"{at}attention", query=query, key=key, **sizes))
+    found = find_feed_forward(sites, Checkpoint.of_tensors(tensors, "tiny"), {}, (), frozenset())
+    assert not found.layers
+    words = "no matrices: feed.into, feed.out: none of the names of an MLP that are known (layer 0 and 2 more)"
+    assert found.notes == (words,)
+    named = {name.replace("into", "fc1").replace("out", "fc2"): one for name, one in tensors.items()}
+    found = find_feed_forward(sites, Checkpoint.of_tensors(named, "tiny"), {}, (), frozenset())
+    assert not found.notes
+    assert [set(held) for held in found.layers.values()] == [{"mlp_in", "mlp_out"}] * 3
 
 
 EMBEDDINGS = {

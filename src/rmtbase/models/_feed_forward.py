@@ -34,11 +34,13 @@ _SPELLINGS: tuple[tuple[str | None, str, str], ...] = (  # gate, in, out
     (None, "gate_up_proj", "down_proj"),
     (None, "input_linear", "output_linear"),
     (None, "fc1", "fc2"),
+    (None, "dense1", "dense2"),
     (None, "wi", "wo"),
 )
 _FUSED = ("gate_up_proj", "input_linear", "fc1")  # W_in of these may be W_gate and W_in
 _EXPERT = re.compile(r"(?P<of>(?:.*\.)?experts)\.(?:expert_)?(?P<number>\d{1,6})")
 _SHARED = re.compile(r"shared_experts?|share_expert|shared_mlp|shared_moe")
+_BLOCK = re.compile(r"(?:.*\.)?\d{1,6}\.")  # of an attention's name up to the last number
 _ROUTER = re.compile(r"(?:.*\.)?(?:gate|router)(?:\..+)?")
 _ALTERNATING = frozenset({"gpt_oss"})
 """Types in which the rows of W_gate and W_in alternate where both are in one tensor."""
@@ -58,11 +60,19 @@ _GATE_FIRST = frozenset(
 
 @dataclass(frozen=True)
 class _Layer:
-    """The matrices of one layer, all but its attention's: by module and name, each with its name in the checkpoint."""
+    """The matrices of one layer, all but its attention's: by module and name, each with its name in the checkpoint.
+
+    Attributes:
+        place: of the layer.
+        d_model: its width.
+        modules: the matrices.
+        in_stages: whether its stack's width changes, or its layers are not numbered one after the other.
+    """
 
     place: Place
     d_model: int
     modules: Mapping[str, Mapping[str, str]]
+    in_stages: bool
 
 
 @dataclass(frozen=True)
@@ -168,6 +178,14 @@ class _Finder:
         self._one(layer, plain, "mlp")
         if n_experts is not None:
             self._router(layer, n_experts, plain)
+        if layer.in_stages and layer.modules and not any(layer.place in told for told in self._told()):
+            names = ", ".join(f"{path}.{word}".lstrip(".") for path, held in layer.modules.items() for word in held)
+            self.left[f"no matrices: {names}: none of the names of an MLP that are known"].append(layer.place)
+
+    def _told(self) -> Iterator[Collection[Place]]:
+        """The layers that have a matrix, or a note."""
+        yield self.layers
+        yield from (*self.left.values(), *self.experts_left.values())
 
     def _is_stacked(self, names: Mapping[str, str]) -> bool:
         return all(len(self.checkpoint.shape(name)) == 3 for name in names.values())
@@ -181,7 +199,8 @@ class _Finder:
         elif spelled:
             reasons = [one for one in read if isinstance(one, str)]
             why = reasons[0] if reasons else f"{len(spelled)} MLPs in a layer; expected one"
-            self.left[f"not read: {' and '.join(spelled)}: {why}"].append(layer.place)
+            told = "no matrices" if layer.in_stages else "not read"
+            self.left[f"{told}: {' and '.join(spelled)}: {why}"].append(layer.place)
 
     def _experts(self, layer: _Layer, numbered: Mapping[str, Mapping[int, str]], stacks: Sequence[str]) -> int | None:
         """The experts of a layer, and how many they are; None where there are none, or none are read."""
@@ -265,32 +284,57 @@ def _spelling(held: Mapping[str, str]) -> tuple[str | None, str, str] | None:
 
 
 def _layers(sites: Sequence[Site], checkpoint: Checkpoint, used: Collection[str]) -> Iterator[_Layer]:
-    """The layers that the sites are in, each once, and those between them, without the tensors that are used."""
+    """The layers that the sites are in, each once, and those between them, without the tensors that are used.
+
+    Layers in stages, whose names do not number them one after the other, are what stands in front of the last number in
+    the name of their attention: each is as wide as that reads, and there are none between.
+    """
     stacks: dict[str, list[Site]] = defaultdict(list)
     for site in sites:
         stacks[site.place.stack].append(site)
+    every = {found[0] for site in sites if (found := _BLOCK.match(site.module))}
     seen: set[str] = set()
     for stack, of_stack in stacks.items():
-        prefix = _prefix(of_stack)
-        widths = {site.d_query for site in of_stack}
-        if prefix is None or prefix in seen or len(widths) > 1:
-            continue
-        seen.add(prefix)
+        prefix, widths = _prefix(of_stack), {site.d_query for site in of_stack}
         attention = {site.module for site in of_stack}
-        inside = re.compile(rf"{re.escape(prefix)}(?P<layer>\d{{1,6}})\.(?P<local>.+)", re.DOTALL)
-        modules: dict[int, dict[str, dict[str, str]]] = defaultdict(lambda: defaultdict(dict))
-        for name in checkpoint.names:
-            found = inside.fullmatch(name)
-            if not found or name in used or len(checkpoint.shape(name)) not in (2, 3):
-                continue
-            module, _, word = found["local"].removesuffix(".weight").rpartition(".")
-            if word.endswith("bias"):  # of a stack of experts, (experts, outputs)
-                continue
-            whole = f"{prefix}{found['layer']}.{module}"
-            if not any(whole == one or whole.startswith(f"{one}.") for one in attention):
-                modules[int(found["layer"])][module][word] = name
-        for number, held in sorted(modules.items()):
-            yield _Layer(Place(stack, number), min(widths), held)
+        if prefix is None:
+            blocks: dict[str, Site] = {}
+            for site in of_stack:
+                found = _BLOCK.match(site.module)
+                if found and found[0] not in seen:
+                    blocks.setdefault(found[0], site)
+            seen.update(blocks)
+            for block, site in blocks.items():
+                within = [other.removesuffix(".") for other in every if other.startswith(block) and other != block]
+                held = _modules(checkpoint, used, re.escape(block), {*attention, *within}).get("", {})
+                yield _Layer(site.place, site.d_query, held, in_stages=True)
+        elif prefix not in seen:
+            seen.add(prefix)
+            of_layer = {site.place.layer: site.d_query for site in of_stack}
+            numbered = _modules(checkpoint, used, rf"{re.escape(prefix)}(?P<layer>\d{{1,6}})\.", attention)
+            for number, held in sorted((int(number), held) for number, held in numbered.items()):
+                width = of_layer.get(number, min(widths) if len(widths) == 1 else None)
+                if width is not None:
+                    yield _Layer(Place(stack, number), width, held, in_stages=len(widths) > 1)
+
+
+def _modules(
+    checkpoint: Checkpoint, used: Collection[str], before: str, others: Collection[str]
+) -> dict[str, dict[str, dict[str, str]]]:
+    """Matrices that are not used and of no other module, behind what a pattern matches: by layer, module and name."""
+    inside = re.compile(rf"{before}(?P<local>.+)", re.DOTALL)
+    modules: dict[str, dict[str, dict[str, str]]] = defaultdict(lambda: defaultdict(dict))
+    for name in checkpoint.names:
+        found = inside.fullmatch(name)
+        if not found or name in used or len(checkpoint.shape(name)) not in (2, 3):
+            continue
+        module, _, word = found["local"].removesuffix(".weight").rpartition(".")
+        if word.endswith("bias"):  # of a stack of experts, (experts, outputs)
+            continue
+        whole = f"{name.removesuffix(found['local'])}{module}"
+        if not any(whole == one or whole.startswith(f"{one}.") for one in others):
+            modules[found.groupdict().get("layer", "")][module][word] = name
+    return modules
 
 
 def _prefix(sites: Sequence[Site]) -> str | None:
