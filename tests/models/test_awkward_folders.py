@@ -488,6 +488,11 @@ REFUSED = {
     "quantised otherwise": (
         changed(configured(quantization_config={"quant_method": "hqq", "bits": 4})), "quantised with HQQ (4 bit)"
     ),
+    "MLX": (
+        changed(configured(**dict.fromkeys(("quantization", "quantization_config"), {"group_size": 64, "bits": 4}))),
+        "quantised with MLX (4 bit)",
+    ),
+    "ModelOpt": (replaced("hf_quant_config.json", b"{}"), "hf_quant_config.json: the model is quantised with ModelOpt"),
     "quantised in the text's configuration": (
         changed(configured(text_config={"quantization_config": {"quant_method": "aqlm"}})), "quantised with AQLM"
     ),

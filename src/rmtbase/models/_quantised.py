@@ -21,11 +21,12 @@ from rmtbase.models._quantised_settings import Settings
 from rmtbase.models._stored_tensor import CheckpointTensor
 from rmtbase.shown import quoted, shown
 
-_SETTINGS = ("quantization_config", "compression_config")
-# Where older versions of two libraries wrote it.
-_OLDER_FILES = {"quantize_config.json": "gptq", "quant_config.json": "awq"}
+_MLX = "quantization"  # the key of MLX, which writes the other one besides
+_SETTINGS = (_MLX, "quantization_config", "compression_config")
+# Where older versions of two libraries wrote it, and one that writes both.
+_OTHER_FILES = {"quantize_config.json": "gptq", "quant_config.json": "awq", "hf_quant_config.json": "modelopt"}
 _NAMES = {name: name.upper() for name in ("gptq", "awq", "fp8", "mxfp4", "hqq", "aqlm", "eetq")}
-_NAMES["fbgemm_fp8"] = "FP8"
+_NAMES |= {"fbgemm_fp8": "FP8", "mlx": "MLX", "modelopt": "ModelOpt"}
 _READ = "GPTQ, AWQ, FP8, MXFP4, bitsandbytes, compressed-tensors or GGUF"
 _REPACKED = ("gptq", "awq")
 _DEQUANTISED = "gguf"  # said of a module that transformers made of such a file
@@ -58,7 +59,7 @@ def dequantised(checkpoint: Checkpoint, config: Mapping[str, Any], path: Path) -
             says, or a tensor that belongs to a matrix is missing, or has another type or shape; or a tensor belongs,
             by its name, to a quantisation that the configuration does not say.
     """
-    settings = _settings(config, path) or _older_settings(checkpoint)
+    settings = _settings(config, path) or _settings_beside(checkpoint)
     if settings is not None and _method(settings) == _DEQUANTISED:
         note = "quantised in a GGUF file: transformers dequantised it, and W_QK carries the rounding"
         checkpoint = checkpoint.replaced((), {}, note)
@@ -94,8 +95,8 @@ def _settings(config: Mapping[str, Any], path: Path) -> Settings | None:
     return None
 
 
-def _older_settings(checkpoint: Checkpoint) -> Settings | None:
-    for name, method in _OLDER_FILES.items():
+def _settings_beside(checkpoint: Checkpoint) -> Settings | None:
+    for name, method in _OTHER_FILES.items():
         path = checkpoint.path / name
         if checkpoint.files and os.path.lexists(path):
             return Settings(path, f"quantised with {_NAMES[method]}", read_json_object(path) | {"quant_method": method})
@@ -107,6 +108,8 @@ def _method(settings: Settings) -> str | None:
     method = settings.get("quant_method")
     if isinstance(method, str):
         return str.__str__(method)  # transformers has a kind of text of its own
+    if settings.key == _MLX:
+        return "mlx"
     return "bitsandbytes" if any(settings.get(f"load_in_{width}bit") for width in (4, 8)) else None
 
 
@@ -123,9 +126,10 @@ def _format(settings: Settings) -> Format:
 
 
 def _unknown(path: Path, key: str, method: str) -> CheckpointError:
+    where = f"{key}: " if key in _SETTINGS else ""
     return CheckpointError(
         path,
-        f"{key}: the model is quantised{method}, and what is stored is not the trained weights; {_PASS_SOURCE}, or one "
+        f"{where}the model is quantised{method}, and what is stored is not the trained weights; {_PASS_SOURCE}, or one "
         f"that is quantised with {_READ}",
     )
 
