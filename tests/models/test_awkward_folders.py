@@ -365,6 +365,9 @@ def test_a_folder_within_a_repository_is_fetched_alone(parts, tmp_path, monkeypa
 # Refused by name
 
 
+MLX = {"group_size": 64, "bits": 4}
+
+
 def files(**contents):
     """A folder that holds these files and directories alone."""
 
@@ -489,7 +492,7 @@ REFUSED = {
         changed(configured(quantization_config={"quant_method": "hqq", "bits": 4})), "quantised with HQQ (4 bit)"
     ),
     "MLX": (
-        changed(configured(**dict.fromkeys(("quantization", "quantization_config"), {"group_size": 64, "bits": 4}))),
+        changed(configured(quantization=MLX, quantization_config=MLX)),
         "quantised with MLX (4 bit)",
     ),
     "ModelOpt": (replaced("hf_quant_config.json", b"{}"), "hf_quant_config.json: the model is quantised with ModelOpt"),
