@@ -181,7 +181,8 @@ def test_ratios_and_draws_of_latent_attention_that_are_there_are_not_drawn_again
 def test_latent_attention_of_another_seed_or_shape_has_its_own_files(cache):
     for ensemble, seed in ((LATENT, 0), (LATENT, 1), (latent_attention(24, 10, 6, 4), 0)):
         expected = simulate_latent_attention(ensemble, (1.0,), 20, seed)
-        assert_same_draws(cached_latent_attention(ensemble, (1.0,), 20, seed), expected)
+        found = cached_latent_attention(ensemble, np.array([1.0]), np.int64(20), np.int64(seed))
+        assert_same_draws(found, expected)
     assert len(list(cache.iterdir())) == 3
 
 

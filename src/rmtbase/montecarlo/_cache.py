@@ -29,6 +29,7 @@ from rmtbase.montecarlo._plan import DRAWS_VERSION, make_plan
 from rmtbase.montecarlo._run import run_in_memory
 from rmtbase.montecarlo._store_files import Arrays, pack, read_rows, require_sound
 from rmtbase.nulls import GaussianNull, head_shape, null_of_file
+from rmtbase.parameters import require_seed
 from rmtbase.progress import SILENT, Progress
 from rmtbase.statistics import SPECTRAL_STATISTICS
 from rmtbase.tables import SCHEMA_VERSION, baseline_shapes, open_table, write_bytes, write_table
@@ -99,17 +100,17 @@ def cached_null(dims: tuple[int, ...], draws: int, seed: int = 0, progress: Prog
         chain = dims if len(dims) > 2 else sorted(dims, reverse=True)  # W and Wᵀ share one
         file = _spectra_file("gaussian_chain", {"dims": chain}, draws, seed)
 
-    def of(table: xr.Dataset | None) -> GaussianNull | None:
-        if table is None or shape is None:
-            return None if table is None else GaussianNull.from_spectra(table, dims, "simulated")
-        return GaussianNull.from_baseline(table, *shape, "simulated")
-
-    null = null_of_file(file.path, dims, lambda: of(file.read()))
-    if null is not None:
-        file.tell_of_cache(progress)
+    def of(table: xr.Dataset) -> GaussianNull:
+        if shape is None:
+            return GaussianNull.from_spectra(table, dims, "simulated")
+        null = GaussianNull.from_baseline(table, *shape, "simulated")
+        assert null is not None  # the table was made for this shape
         return null
-    null = of(file.make(progress))
-    assert null is not None  # the table was made for this shape
+
+    null = null_of_file(file.path, dims, lambda: None if (table := file.read()) is None else of(table))
+    if null is None:
+        return of(file.make(progress))
+    file.tell_of_cache(progress)
     return null
 
 
@@ -223,6 +224,7 @@ def cached_latent_attention(
         progress: told of the draws finished, and of where the null came from.
     """
     at_one, draws = require_latent_sample(ensemble, len(rope_ratios), draws, seed)
+    rope_ratios, seed = tuple(map(float, rope_ratios)), require_seed(seed)
     sample = np.empty((len(rope_ratios), draws, len(SPECTRAL_STATISTICS)))
     eigenvalues = np.empty((len(rope_ratios), spectra_among(range(draws)), at_one.rank))
     files = _LatentFiles.of(at_one, seed)
@@ -247,7 +249,7 @@ def cached_latent_attention(
             eigenvalues[which, chunk.start : chunk.stop] = drawn.eigenvalues
             kept = kept and files.write(drawn, chunk)
         progress.note(f"{what}: simulated now" + (f" and kept in the cache, {files.folder}" if kept else ""))
-    return LatentAttentionSample(tuple(rope_ratios), sample, eigenvalues)
+    return LatentAttentionSample(rope_ratios, sample, eigenvalues)
 
 
 @dataclass(frozen=True)
