@@ -12,16 +12,12 @@ over. What can be said in one way alone is written down, read back by the packag
 from __future__ import annotations
 
 import argparse
-import ctypes
-import gc
 import json
 import os
 import re
 import resource
-import signal
 import tempfile
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -33,6 +29,7 @@ from observe_attention import Refused
 from observe_norms import norms_of, with_norms
 from prove_architectures import Disproved, prove, prove_norms
 from tiny_models import PROFILES
+from work_files import kept
 
 from rmtbase.models import _layout_table, open_model
 from rmtbase.models._layout_table import Rows
@@ -43,40 +40,6 @@ PAGE = Path(__file__).parents[1] / "docs/architectures.md"
 
 _TORCH = "the torch route"
 _MOST_MEMORY = 10 << 30  # bytes of address space, beyond which a type is given up
-
-
-class _Slow(BaseException):
-    """A type takes too long, in processor time: what else the machine does changes nothing."""
-
-
-def _too_long(*_: Any) -> None:
-    raise _Slow
-
-
-def kept(types: Iterable[str], work: Path, limit: int, find: Callable[[str], Any], too_slow: Any) -> dict[str, Any]:
-    """What is found of each type, from the file of earlier work, or found now and kept there; so many seconds each."""
-    held = json.loads(work.read_text()) if work.is_file() else {}
-    signal.signal(signal.SIGPROF, _too_long)
-    for model_type in types:
-        if model_type in held:
-            continue
-        signal.setitimer(signal.ITIMER_PROF, limit)
-        try:
-            held[model_type] = find(model_type)
-        except _Slow:
-            held[model_type] = too_slow
-        finally:
-            signal.setitimer(signal.ITIMER_PROF, 0)
-            _give_back()
-        work.write_text(json.dumps(held))
-    return held
-
-
-def _give_back() -> None:
-    """Give the memory of a type back: of modules that hold themselves, and what the C library keeps of it, gigabytes."""
-    gc.collect()
-    with suppress(AttributeError):  # other C libraries keep nothing
-        ctypes.CDLL(None).malloc_trim(0)
 
 
 def results(types: Iterable[str], work: Path, limit: int = 120) -> dict[str, Any]:
