@@ -220,6 +220,8 @@ def _one(
     )
     if {"a", "c"} & {word for text in tensors.values() for word in text.split()}:
         crossed = False
+    if crossed:  # after layers that rotate nothing is as it was
+        sizes["rotated"] = None
     return Group(layer, local, norms, sorted(beside), sizes, [], crossed), index
 
 
