@@ -3,6 +3,8 @@
 import json
 import re
 import struct
+from concurrent.futures import CancelledError
+from threading import Event
 
 import numpy as np
 import pytest
@@ -262,6 +264,27 @@ def test_file_that_shrinks_before_it_is_hashed_is_hashed_when_it_is_whole_again(
     refused(CorruptFileError, "changed while in use", opening=model.fingerprint)
     path.write_bytes(whole)
     assert model.fingerprint() == expected
+
+
+def test_hashing_that_is_given_up_reads_no_more_and_begins_anew(parts, tmp_path, monkeypatch):
+    model = open_model(parts.write(tmp_path))
+    expected, read, under_way, go_on = open_model(tmp_path).fingerprint(), [], Event(), Event()
+    digest = type(model).site_digest
+
+    def slow(self, site):
+        read.append(site)
+        under_way.set()
+        assert go_on.wait(10)
+        return digest(self, site)
+
+    monkeypatch.setattr(type(model), "site_digest", slow)
+    model.hash_ahead()
+    assert under_way.wait(10)
+    begun = model._hashing.digests
+    model.give_up_hashing()
+    go_on.set()
+    assert isinstance(begun.exception(10), CancelledError) and read == [0]
+    assert model.fingerprint() == expected and read == [0, 0, 1]
 
 
 def header(value, data=b""):

@@ -6,16 +6,24 @@ import hashlib
 from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import ClassVar
+from threading import Event
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Shaped
 
 from rmtbase.errors import ParameterError, RmtbaseError
 from rmtbase.models._sites import MatrixName, Place, Site
+
+
+class _Hashing(NamedTuple):
+    """The digests of all sites, which are cancelled, after the site at hand, where they are given up."""
+
+    digests: Future[tuple[bytes, ...]]
+    given_up: Event
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -227,24 +235,39 @@ class WeightMatrices(ABC):
         """
         _ = self._hashing
 
+    def give_up_hashing(self) -> None:
+        """End what :meth:`hash_ahead` began, after the tensors at hand; who asks later reads again."""
+        begun = vars(self).pop("_hashing", None)
+        if begun is not None:
+            begun.given_up.set()
+
     def take_digests(self, same: WeightMatrices) -> None:
         """Take what has been hashed of a model of the same weights, or is being."""
         if "_hashing" in vars(same):
             vars(self)["_hashing"] = same._hashing
 
     @cached_property
-    def _hashing(self) -> Future[tuple[bytes, ...]]:
+    def _hashing(self) -> _Hashing:
+        given_up = Event()
+
+        def digest(site: int) -> bytes:
+            if given_up.is_set():
+                raise CancelledError
+            return self.site_digest(site)
+
         with_one_thread = ThreadPoolExecutor(1, thread_name_prefix="rmtbase-hash")
-        hashing = with_one_thread.submit(lambda: tuple(map(self.site_digest, range(len(self.sites)))))
+        digests = with_one_thread.submit(lambda: tuple(map(digest, range(len(self.sites)))))
         with_one_thread.shutdown(wait=False)
-        return hashing
+        return _Hashing(digests, given_up)
 
     @property
     def _site_digests(self) -> tuple[bytes, ...]:
         try:
-            return self._hashing.result()
+            return self._hashing.digests.result()
+        except CancelledError:
+            return self._site_digests
         except RmtbaseError:
-            vars(self).pop("_hashing", None)  # who asks again reads again
+            self.give_up_hashing()  # who asks again reads again
             raise
 
     def require_matrix(self, layer: int, component: str) -> None:

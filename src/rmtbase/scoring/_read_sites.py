@@ -110,6 +110,9 @@ def read_sites(
         reading = reader.submit(_read_layers, model, circuits, scorer, progress, pool)
         try:
             yield reading
+        except BaseException:
+            model.give_up_hashing()
+            raise
         finally:
             pool.shutdown(wait=False, cancel_futures=True)  # so that the reader cannot go on
 
