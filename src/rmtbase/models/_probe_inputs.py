@@ -20,7 +20,8 @@ def possible_inputs(module: nn.Module) -> Iterator[dict[str, Any]]:
     """Inputs of a module's forward, the likeliest first. Sizes are those of its configuration."""
     words = signature(module.forward).parameters
     required = {name for name, one in words.items() if one.default is Parameter.empty}
-    encoded = {"encoder_hidden_states"} & set(words)  # without it a decoder may run without its cross-attention
+    crossed = getattr(getattr(module, "config", None), "add_cross_attention", True)
+    encoded = {"encoder_hidden_states"} & set(words if crossed else ())  # without it a decoder may leave that out
     for may in dict.fromkeys(frozenset(one) & set(_BESIDE) for one in (required | encoded, required, words)):
         sizes = _Sizes(getattr(module, "config", None))
         for given in _mains(words, sizes):
