@@ -9,12 +9,13 @@ attention do nothing meanwhile.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import tiny_models
 import torch
 from torch.overrides import TorchFunctionMode
 
@@ -242,3 +243,30 @@ def sources(parts: np.ndarray, linears: list[Linear]) -> Source | None:
     if (linear < 0).any():
         return None
     return Source(*(one.reshape(heads, size) for one in (linear, row, factor)))
+
+
+class Refused(Exception):  # noqa: N818
+    """A type, or a variant of one, that the table cannot say, and why."""
+
+
+def run(model: torch.nn.Module) -> tuple[Trace, Trace]:
+    """What the model does with rotations by angle zero, and with its own."""
+
+    def watched(given: Mapping[str, Any], **options: Any) -> Trace:
+        torch.manual_seed(3)  # of models that mask or choose patches at random
+        with watching(model, **options) as trace:
+            model(**given)
+        return trace
+
+    failures = []
+    for given in tiny_models.inputs(model):
+        try:
+            first = watched(given)
+            if not first.attentions:
+                failures.append("no attention")
+                continue
+            still = {one.module for one in first.attentions}
+            return watched(given, still=still), watched(given, still=still, rotate=True)
+        except Exception as error:
+            failures.append(f"{type(error).__name__}: {str(error)[:100]}")
+    raise Refused("its forward pass was not run: " + "; ".join(dict.fromkeys(failures)))

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import tiny_models
-from observe_attention import Group, Probe, Refused, probe
+from attention_trace import Refused
+from observe_attention import Group, Probe, probe
 from tiny_models import PROFILES, key_head_options, make_model
 
 from rmtbase.models._layout_table import kinds_of_layers

@@ -8,8 +8,9 @@ from typing import Any
 
 import tiny_models
 import torch
+from attention_trace import Refused
 from infer_stacks import infer, rotation
-from observe_attention import Group, Probe, Refused, probe
+from observe_attention import Group, Probe, probe
 from tiny_models import PROFILES, key_head_options, make_config, make_model
 from transformers import PreTrainedModel
 

@@ -24,8 +24,8 @@ from typing import Any
 
 import tiny_models
 import transformers
+from attention_trace import Refused
 from infer_types import infer_type
-from observe_attention import Refused
 from observe_norms import norms_of, with_norms
 from prove_architectures import Disproved, prove, prove_norms
 from tiny_models import PROFILES

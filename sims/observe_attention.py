@@ -10,9 +10,8 @@ from math import prod
 from typing import Any
 
 import numpy as np
-import tiny_models
 import torch
-from attention_trace import Attention, Linear, Trace, sources, watching
+from attention_trace import Attention, Linear, Refused, Trace, run, sources
 from transformers.activations import ACT2FN
 from transformers.core_model_loading import revert_weight_conversion
 
@@ -59,33 +58,6 @@ class Probe:
     config: Mapping[str, Any]
     groups: list[Group] = field(default_factory=list)
     unresolved: list[str] = field(default_factory=list)
-
-
-class Refused(Exception):  # noqa: N818
-    """A type, or a variant of one, that the table cannot say, and why."""
-
-
-def run(model: torch.nn.Module) -> tuple[Trace, Trace]:
-    """What the model does with rotations by angle zero, and with its own."""
-
-    def watched(given: Mapping[str, Any], **options: Any) -> Trace:
-        torch.manual_seed(3)  # of models that mask or choose patches at random
-        with watching(model, **options) as trace:
-            model(**given)
-        return trace
-
-    failures = []
-    for given in tiny_models.inputs(model):
-        try:
-            first = watched(given)
-            if not first.attentions:
-                failures.append("no attention")
-                continue
-            still = {one.module for one in first.attentions}
-            return watched(given, still=still), watched(given, still=still, rotate=True)
-        except Exception as error:
-            failures.append(f"{type(error).__name__}: {str(error)[:100]}")
-    raise Refused("its forward pass was not run: " + "; ".join(dict.fromkeys(failures)))
 
 
 def probe(model: torch.nn.Module, beside: Iterable[str] = ()) -> Probe:

@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from attention_trace import Attention, Trace
-from observe_attention import Refused, run
+from attention_trace import Attention, Refused, Trace, run
 from observe_norms import inventories, tensors_of
 from transformers import PreTrainedModel
 from transformers.core_model_loading import revert_weight_conversion
