@@ -24,7 +24,7 @@ from tiny_models import PROFILES
 from torch import nn
 
 from rmtbase.errors import CheckpointError, MissingTensorError, UnknownArchitectureError, UnprovedConfigurationError
-from rmtbase.models import _torch_route, open_model
+from rmtbase.models import _probe_forward, _torch_route, open_model
 from rmtbase.models._expressions import Scaled, Tensor, take_rows
 from rmtbase.models._torch_route import Network, stored_of
 
@@ -444,3 +444,9 @@ def test_a_network_that_cannot_be_the_checkpoints_is_not_run(changed, message, t
     (tmp_path / "config.json").write_text(json.dumps(config))
     with pytest.raises(CheckpointError, match=message):
         open_model(tmp_path)
+
+
+def test_a_pass_that_would_take_all_memory_is_given_up(monkeypatch):
+    monkeypatch.setattr(_probe_forward, "_MOST", 2 * 3 * 5 * 5 - 1)
+    with pytest.raises(CheckpointError, match=r"a product of shape \(6, 5, 5\), too large to be run"):
+        Network.of_module(Layers(20, 20, 20), {"x": torch.randn(2, 5, 20)}).inventory()

@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from math import prod
 from typing import Any
 
 import torch
@@ -45,6 +46,7 @@ from rmtbase.models._probe_events import (
 )
 
 _MASKED = 1e30  # of a score: what is beyond is a mask
+_MOST = 2**28  # numbers of a product of activations, of which some four are there at once
 _COMPLEX = {torch.complex32, torch.complex64, torch.complex128}
 
 
@@ -318,10 +320,11 @@ class ForwardPass(TorchDispatchMode):
         batched = left.ndim == 3
         both = (left if batched else left[None]), (right if batched else right[None]).mT
         shape = (*left.shape[:-1], right.shape[-1])
+        if (count := prod(shape)) > _MOST:
+            raise ValueError(f"a product of shape {tuple(shape)}, too large to be run")
         if any(one.softmax for one in origins):
             key = self._key("output")
             met = Contraction(both[0][:, :KEPT, :KEPT].clone(), both[1][..., :KEPT].clone(), origins)
-            count = left.shape[0] * shape[-1] * shape[-2] if batched else shape[0] * shape[1]
             met.first = self._numbers.of(key, count)
             met.shape = (both[0].shape[0], shape[-2], shape[-1])
             self.outputs[key] = met
