@@ -48,9 +48,8 @@ def find_inventory(config: Mapping[str, Any], checkpoint: Checkpoint, path: Path
         UnknownArchitectureError: there is no entry for the type, or for that of a part.
         MissingTensorError, ShapeError: a tensor is not there, or has another shape than the configuration implies.
         UnprovedConfigurationError: the configuration is none for which the layout was proved.
-        CheckpointError: the configuration does not give a size; several stacks are there
-            where one is expected, or layers beyond those of the configuration, or a tensor in an attention module that
-            is none of its own.
+        CheckpointError: the configuration does not give a size; several stacks are there where one is expected, or
+            layers beyond those of the configuration, or a tensor in an attention module that is none of its own.
     """
     found = list(entries(config, model_type, path))
     words = {word for entry in found for word in entry.inside}
@@ -334,9 +333,7 @@ class _Stack:
             found = inside.fullmatch(name)
             if not found or int(found["layer"]) not in attending or found["name"] in known:
                 continue
-            if _any_number(found["name"]) in of_heads:
-                continue
-            if not _BYSTANDERS.fullmatch(found["own"]):
+            if _any_number(found["name"]) not in of_heads and not _BYSTANDERS.fullmatch(found["own"]):
                 raise CheckpointError(
                     self.checkpoint.file(name),
                     f"tensor {quoted(name)} is none that the attention of a {self.architecture} model has, and may "

@@ -149,6 +149,10 @@ class Checkpoint:
             raise ParameterError("name", name, f"a tensor of the checkpoint {self.path}")
         return self._tensors[name]
 
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """The shape of every tensor, by name."""
+        return {name: self.shape(name) for name in self.names}
+
     def read(self, name: str) -> Float[np.ndarray, "..."]:
         """A whole tensor: float32, or float64 where it is stored so. Half precision is widened exactly.
 

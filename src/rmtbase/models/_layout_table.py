@@ -138,12 +138,8 @@ class Entry:
         inside: the parts of the tensors' names that it is in; none where it is the whole model.
         attends: key that says the kinds of layers -> those that attend; empty where every layer does.
         mixed: whether some layers have something else in the MLP's place, such as experts.
-        return [_FULL if (layer + 1) % interval == 0 else _OTHER for layer in layers]
-    if said is None and isinstance(pattern, str) and set(pattern) <= set(_LETTERS):
-        return [_LETTERS[letter] for letter in pattern]
-    every = config.get("sliding_window_pattern")
-    if said is None and type(every) is int and every > 0:
-        return [_FULL if (layer + 1) % every == 0 else "sliding_attention" for layer in layers]
+        rotated: what gives the number of rotated dimensions, or None where none are.
+        unrotated: key of a list of kinds of layers -> those that are not rotated; empty where all are.
         scale: what gives the logit scale, or None where it is not known.
         norms: by the field of a site the norms of the first layer and of the others, or of all; nothing where the
             configuration is none for which they are known.
@@ -169,7 +165,7 @@ class Entry:
         """
         for key, kinds in self.attends.items():
             said = kinds_of_layers(self.config, key, n_layers)
-            if not isinstance(said, Sequence) or len(said) != n_layers:
+            if not _is_of_each(said, n_layers):
                 raise CheckpointError(path, f"{key} = {quoted(said)}; expected a kind for each of {n_layers} layers")
             return [layer for layer, kind in enumerate(said) if {kind, _OLDER_KINDS.get(kind, kind)} & set(kinds)]
         return list(range(n_layers))
@@ -178,8 +174,12 @@ class Entry:
         """Whether a layer's queries and keys are rotated, where some are; None where the configuration does not say."""
         for key, kinds in self.unrotated.items():
             said = kinds_of_layers(self.config, key, n_layers)
-            return said[layer] not in kinds if isinstance(said, Sequence) and len(said) == n_layers else None
+            return said[layer] not in kinds if _is_of_each(said, n_layers) else None
         return True
+
+
+def _is_of_each(said: Any, n_layers: int) -> bool:
+    return isinstance(said, Sequence) and len(said) == n_layers
 
 
 _FULL, _OTHER = "full_attention", "other"

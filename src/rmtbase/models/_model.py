@@ -211,7 +211,7 @@ class Model(WeightMatrices):
         """
         if not proof_is_wanted() or not self.config:
             return self
-        stored = {name: self._checkpoint.shape(name) for name in self._checkpoint.names}
+        stored = self._checkpoint.shapes()
         words = proof_of(self._raw, self.config, self.path, stored, self.stored, self._network)
         proved = replace(self, notes=(*self.notes, words))
         proved.take_digests(self)
@@ -359,9 +359,8 @@ def _inventory(
     Where the configuration is none of those for which the table was proved, or some layers lack what the table has, its
     network is run, where that can be done. A layer of which the checkpoint holds nothing is missing in any case.
     """
-    shapes = {name: checkpoint.shape(name) for name in checkpoint.names}
     if network is not None:
-        return network.inventory(shapes), network
+        return network.inventory(checkpoint.shapes()), network
     try:
         return find_inventory(config, checkpoint, path, architecture), None
     except (UnprovedConfigurationError, MissingTensorError) as refused:
@@ -369,6 +368,6 @@ def _inventory(
             raise
         try:
             network = Network.of_config(config, path)
-            return network.inventory(shapes), network
+            return network.inventory(checkpoint.shapes()), network
         except (MissingDependencyError, CheckpointError):
             raise refused from None

@@ -89,15 +89,13 @@ def build(config: Mapping[str, Any], path: Path) -> nn.Module:
                 f"transformers {transformers.__version__}: load it yourself and pass the module",
             )
         raise UnknownArchitectureError(path, str(name), tuple(sorted(known.keys())))
+    _require_countable(config, path)
     try:
         own = {key: one for key, one in config.items() if key != "auto_map"}
-        _require_countable(own, path)
         made = known[name].from_dict(transformers.PreTrainedConfig._decode_special_floats(own))
         with torch.device("meta"):
             of_class = _class(config, made)
             network = of_class(made) if of_class else transformers.AutoModel.from_config(made)
-    except CheckpointError:
-        raise
     except Exception as error:  # whatever a class of transformers raises
         raise CheckpointError(path, f"transformers cannot build {quoted(name)}: {error}") from error
     _with_buffers(network)
