@@ -30,7 +30,7 @@ def test_importing_the_command_line_takes_in_nothing_heavy(tmp_path):
 
 
 def test_numpy_rooms_import_no_jax_torch_or_matplotlib(tmp_path):
-    rooms = ("laws", "tables", "statistics", "nulls", "models", "scoring")
+    rooms = ("laws", "tables", "statistics", "nulls", "models", "scoring", "trajectories", "watch")
     code = (
         f"import importlib, sys\nfor room in {rooms}:\n    importlib.import_module('rmtbase.' + room)\n"
         f"    print(room, [m for m in {HEAVY[:4]} if m in sys.modules])"
@@ -62,6 +62,7 @@ def test_the_public_names_are_there():
         assert getattr(rmtbase, name) is not None
     assert set(rmtbase.__all__) <= set(dir(rmtbase))
     assert {"baseline", "open_baseline", "open_scores", "score", "score_heads", "laws", "models"} <= set(dir(rmtbase))
+    assert {"trajectory", "open_trajectory", "trajectories", "watch"} <= set(dir(rmtbase))
 
 
 @pytest.mark.parametrize("room", sorted(set(dir(rmtbase)) - set(rmtbase.__all__)))

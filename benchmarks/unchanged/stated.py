@@ -17,11 +17,21 @@ MEANT: dict[str, str] = {
     "names/constants.Constant": "it knows what its function was called with",
     "names/montecarlo.baseline_plan": "it takes the sigmas of both factors, as the table does",
     "names/scoring.HeadFinding": "the null's median, for where there is no standard deviation",
+    "names/keys of statistics.ELEMENT_STATISTICS": "all that is asked of elements, not only their moments",
+    "names/statistics.ElementSketch*": "signed bins of equal relative width in place of a range given beforehand",
+    "names/statistics.MagnitudeCounts*": "part of the element sketch's signed bins",
+    "names/statistics.element_sketch": "no range need be known",
+    "elements/element_sketch(*": "the same",
     "constant_values/*_moment_?.words/description": "λ² for λ^2",
     "constant_values/as_json/*": "complex matrices are called complex; tidier LaTeX",
     "constant_values/as_latex": "the same, and rounded to the error",
     "scores/*@long_name": "where there is no mean or standard deviation",
-    "scores/score spectra/matrices/*": "the condition number of a square matrix has no mean, and z is that of p",
+    "scores/score spectra/matrices/*": "the condition number of a square matrix has no mean, and z is that of p; all "
+    "statistics of elements, and a closer null of the largest magnitude",
+    "names/scoring.score*": "whose elements are scored, and by which law",
+    "commands/rmtbase score*": "a line or two on elements, and options for them",
+    "commands/rmtbase demo*": "a line or two on elements",
+    "commands/* > */matrices/*": "all statistics of elements, and a closer null of the largest magnitude",
     "scores/summarize_scores*": "the null's median, for where there is no standard deviation",
     "draws/*@long_name": "where there is no mean or standard deviation",
     "commands/rmtbase baseline --help*": "the sigmas of both factors",
@@ -38,6 +48,10 @@ MEANT: dict[str, str] = {
 BOUNDS: dict[str, float] = {
     # Triangles from Gram matrices: eigenvalues differ by 1e-14, and z and quantiles near zero, which cancel, by more.
     "scores/*": 1e-8,
+    # Sums over blocks and about other pivots: the Weibull fit, and what is reckoned from it.
+    "elements/statistics.weibull_fit*": 1e-12,
+    "elements/WeibullNull.z_scores*": 1e-9,
+    "draws/*element*": 1e-12,
     "commands/* > *.nc*": 1e-8,
 }
 """Largest relative difference of the numbers of an entry, by pattern; 0 for all others."""

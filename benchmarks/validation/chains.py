@@ -13,9 +13,9 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from comparison import ASYMPTOTIC, UNJUDGED, FloatArray, Limits, Row, Subject
 from effort import Effort, generator
 
+from comparison import ASYMPTOTIC, UNJUDGED, FloatArray, Limits, Row, Subject
 from rmtbase.laws import (
     GaussianChain,
     LogDeterminant,

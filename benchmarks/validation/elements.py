@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from comparison import ASYMPTOTIC, EXACT, FloatArray, Limits, Row, Subject
 from effort import Effort, generator
 
+from comparison import ASYMPTOTIC, EXACT, FloatArray, Limits, Row, Subject
 from rmtbase import laws, statistics
 from rmtbase.laws import ProductElement
 
@@ -161,7 +161,7 @@ def _normal_samples(effort: Effort) -> Iterator[Row]:
         count = effort.draws(40_000 if size < 1000 else 4000)
         rng = generator(f"normal sample {size}")
         found = [statistics.element_moments(rng.standard_normal(size)) for _ in range(count)]
-        for name in statistics.ELEMENT_STATISTICS:
+        for name in statistics.MOMENT_STATISTICS:
             law = laws.gaussian_sample_statistic(name, size)
             # The largest of n magnitudes takes them as independent, which neglects (ln n)^2 / n.
             exact = name != "largest_magnitude"

@@ -13,9 +13,9 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
-from comparison import ASYMPTOTIC, EXACT, FloatArray, Limits, Row, Subject, count_interval, count_score
 from effort import SEED, Effort
 
+from comparison import ASYMPTOTIC, EXACT, FloatArray, Limits, Row, Subject, count_interval, count_score
 from rmtbase.ensembles import low_rank_product
 from rmtbase.errors import ParameterError
 from rmtbase.laws import TracyWidom, largest_eigenvalue, null, smallest_eigenvalue

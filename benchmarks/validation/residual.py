@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 from chains import kolmogorov_distance
-from comparison import ASYMPTOTIC, FloatArray, Row, Subject
 from effort import Effort, generator
 
+from comparison import ASYMPTOTIC, FloatArray, Row, Subject
 from rmtbase.laws import (
     FreeMultiplicativeBrownian,
     PathLength,

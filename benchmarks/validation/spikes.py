@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from comparison import ASYMPTOTIC, FloatArray, Limits, Row, Subject
 from effort import Effort, generator
 
+from comparison import ASYMPTOTIC, FloatArray, Limits, Row, Subject
 from rmtbase.laws import RankOneSpike, largest_eigenvalue
 
 SECTION = "spikes"

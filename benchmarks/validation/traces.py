@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from comparison import Row, Subject
 from effort import Effort
 from heads import draws_of, shapes
 
+from comparison import Row, Subject
 from rmtbase.laws import trace_covariance, trace_cumulants
 
 SECTION = "traces"

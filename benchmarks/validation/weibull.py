@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
-from comparison import ASYMPTOTIC, FloatArray, Limits, Row, Subject
 from effort import Effort, generator
 from scipy.special import gamma
 
+from comparison import ASYMPTOTIC, FloatArray, Limits, Row, Subject
 from rmtbase.laws import parents, weibull_body_tail_gap, weibull_closure, weibull_null
 from rmtbase.statistics import weibull_fit
 

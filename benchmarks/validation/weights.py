@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from comparison import ASYMPTOTIC, Limits, Row, Subject
 from effort import Effort, generator
 
+from comparison import ASYMPTOTIC, Limits, Row, Subject
 from rmtbase.laws import AdamWNoise, ContaminatedNormal
 
 SECTION = "weights"

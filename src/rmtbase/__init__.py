@@ -1,14 +1,15 @@
 """rmtbase: how would this weight matrix look if it had learned nothing?
 
-The five calls that most users need, loaded on first use so that ``import rmtbase`` costs nothing:
+The calls that most users need, loaded on first use so that ``import rmtbase`` costs nothing:
 
 * :func:`baseline`: the null's table for any (d_model, d_head, sigma), simulated and analytic side by side;
-* :func:`open_baseline`, :func:`open_scores`: such a table, and the scores of a model, from a file, validated;
+* :func:`open_baseline`, :func:`open_scores`, :func:`open_trajectory`: what these make, from a file, validated;
 * :func:`score`: every head and matrix of a checkpoint against the null;
-* :func:`score_heads`: the same for plain arrays.
+* :func:`score_heads`: the same for plain arrays;
+* :func:`trajectory`: the scores of a model's checkpoints, and when each head left the null.
 
-The rooms ``constants``, ``laws``, ``ensembles``, ``statistics``, ``montecarlo``, ``nulls``, ``models``, ``scoring`` and
-``plots`` hold the parts.
+The rooms ``constants``, ``laws``, ``ensembles``, ``statistics``, ``montecarlo``, ``nulls``, ``models``, ``scoring``,
+``comparison``, ``trajectories`` and ``plots`` hold the parts; ``watch`` follows a training run from within.
 """
 
 from __future__ import annotations
@@ -21,21 +22,34 @@ if TYPE_CHECKING:
 
     from rmtbase.montecarlo import baseline
     from rmtbase.scoring import score, score_heads
-    from rmtbase.tables import open_baseline, open_scores
+    from rmtbase.tables import open_baseline, open_scores, open_trajectory
+    from rmtbase.trajectories import trajectory
 
     __version__: str
 
-__all__ = ["__version__", "baseline", "open_baseline", "open_scores", "score", "score_heads"]
+__all__ = [
+    "__version__",
+    "baseline",
+    "open_baseline",
+    "open_scores",
+    "open_trajectory",
+    "score",
+    "score_heads",
+    "trajectory",
+]
 
 _HOME = {
     "baseline": "rmtbase.montecarlo",
     "open_baseline": "rmtbase.tables",
     "open_scores": "rmtbase.tables",
+    "open_trajectory": "rmtbase.tables",
     "score": "rmtbase.scoring",
     "score_heads": "rmtbase.scoring",
+    "trajectory": "rmtbase.trajectories",
 }
 _ROOMS = frozenset(
     {
+        "comparison",
         "constants",
         "ensembles",
         "errors",
@@ -49,6 +63,8 @@ _ROOMS = frozenset(
         "scoring",
         "statistics",
         "tables",
+        "trajectories",
+        "watch",
     }
 )
 

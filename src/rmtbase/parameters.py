@@ -18,6 +18,8 @@ if TYPE_CHECKING:  # the constants, which are checked here too, are had without 
 NORMALIZATIONS = ("none", "sqrt_d")
 """``"none"``: the raw product; ``"sqrt_d"``: the product divided by √d_model."""
 
+INITIALIZATIONS = ("normal", "uniform", "truncated_normal")
+"""How the entries of a matrix can have been drawn: normal, uniform, or normal and cut at two standard deviations."""
 
 _MAX_SEED = 2**63
 _WIDEST = 10**12  # beyond it the laws' own accuracy is no longer that of float64
@@ -145,6 +147,13 @@ def require_normalization(normalization: object) -> str:
     if not isinstance(normalization, str) or normalization not in NORMALIZATIONS:
         raise ParameterError("normalization", normalization, "'none' or 'sqrt_d'")
     return normalization
+
+
+def require_initialization(initialization: object) -> str:
+    """``initialization``, or a :class:`ParameterError` if it is none of :data:`INITIALIZATIONS`."""
+    if not isinstance(initialization, str) or initialization not in INITIALIZATIONS:
+        raise ParameterError("initialization", initialization, f"one of {', '.join(INITIALIZATIONS)}")
+    return initialization
 
 
 def require_real_array(name: str, value: object) -> NDArray[Any]:

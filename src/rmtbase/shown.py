@@ -14,6 +14,11 @@ from typing import Any, TypeVar
 
 Kind = TypeVar("Kind", bound="type[Any]")
 
+_LATEX = {
+    **{sign: f"\\{sign}" for sign in "&%$#_{}"},
+    "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
+    "<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}", '"': r"\textquotedbl{}",
+}  # fmt: skip
 _NAME = 300  # characters of one name: the beginning and the end of a longer one are kept
 _LINE = 2000  # of one message
 _OBJECT = 150  # of one object
@@ -37,6 +42,11 @@ def shown(value: object, longest: int = _NAME) -> str:
     return "".join(
         character if character.isprintable() else character.encode("unicode_escape").decode() for character in text
     )
+
+
+def as_latex(value: object, longest: int = _NAME) -> str:
+    r"""A value as text of a LaTeX document: harmless as :func:`shown`, and every sign of LaTeX's own escaped."""
+    return "".join(_LATEX.get(sign, sign) for sign in shown(value, longest))
 
 
 def quoted(value: object, longest: int = _NAME) -> str:

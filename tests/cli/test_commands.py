@@ -24,7 +24,7 @@ from rmtbase.statistics import SPECTRAL_STATISTICS
 from rmtbase.tables import open_baseline, open_scores
 
 SHAPES = ((768, 64), (64, 64))
-COMMANDS = ("demo", "baseline", "score", "inspect", "plot", "doctor")
+COMMANDS = ("demo", "baseline", "score", "trajectory", "inspect", "plot", "doctor")
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -170,9 +170,9 @@ def test_score_says_warnings_about_the_model(run, weights, null_file, tmp_path):
     weights.queries[0, 1] = 0
     ran = run("score", weights.save(tmp_path / "model"), "--baseline", null_file, "--json")
     assert "layer 0 head 1: W_Q is zeros, or rounding" in ran.err
-    assert strict_json(ran.out)["warnings"] == [
-        "layer 0 head 1: W_Q is zeros, or rounding to them, so the head has no shape and is not scored"
-    ]
+    of_head, of_elements = strict_json(ran.out)["warnings"]
+    assert of_head == "layer 0 head 1: W_Q is zeros, or rounding to them, so the head has no shape and is not scored"
+    assert of_elements.startswith("layer 0 attention_query: 256 of 1024 numbers are zero: no entropy_residual, ")
 
 
 def test_plot_draws_a_baseline_and_scores(run, model_folder, null_file, tmp_path):

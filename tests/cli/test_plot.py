@@ -7,7 +7,7 @@ import pytest
 from rmtbase.cli import main
 
 STYLE = Path(__file__).parents[2] / "examples" / "paper" / "paper.mplstyle"
-NAMES = ["null-spectrum-32x8", "ordered-eigenvalues-32x8"]
+NAMES = ["null-spectrum-32x8", "ordered-eigenvalues-32x8", "baseline"]
 
 
 def test_a_name_with_a_suffix_is_a_file(run, null_file, tmp_path):
@@ -16,7 +16,9 @@ def test_a_name_with_a_suffix_is_a_file(run, null_file, tmp_path):
     assert (ran.status, ran.err) == (0, f"rmtbase: wrote {path}\n")
     assert path.read_bytes().startswith(b"%PDF-")
     ran = run("plot", null_file, "--format", "svg", "-o", tmp_path / "folder")
-    assert [one.name for one in sorted((tmp_path / "folder").iterdir())] == [f"null-{name}.svg" for name in NAMES]
+    assert [one.name for one in sorted((tmp_path / "folder").iterdir())] == [
+        f"null-{name}.svg" for name in sorted(NAMES)
+    ]
 
 
 def test_one_figure_in_the_style_of_a_paper(run, null_file, tmp_path):
@@ -36,7 +38,7 @@ def test_one_figure_in_the_style_of_a_paper(run, null_file, tmp_path):
         (["--figure", "spectrum"], f"one of {', '.join(NAMES)}"),
         (["-o", "fig.jpg"], ".pdf, .svg, .png"),
         (["-o", ".pdf"], "a name before the suffix"),
-        (["-o", "fig.svg"], "--figure"),
+        (["-o", "fig.svg"], "--only"),
         (["-o", "fig.pdf", "--format", "png"], "fig.pdf ends"),
         (["--format", "gif"], "pdf, svg, png"),
         (["--theme", "sepia"], "light, dark, print"),

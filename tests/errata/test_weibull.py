@@ -1,16 +1,17 @@
 """Errata of "A Two-Parameter Weibull Framework for Diagnosing Transformer Weight Distributions" (arXiv:2605.18898v1).
 
-Items 7 and 17 to 19 of docs/errata.md. Each test holds the published value against that of weights that have learned
+Items 7 and 17 to 24 of docs/errata.md. Each test holds the published value against that of weights that have learned
 nothing, or against what follows from the published numbers themselves; code that is not rmtbase's decides.
 """
 
 from __future__ import annotations
 
 import math
+from itertools import permutations
 
 import numpy as np
 import pytest
-from scipy import stats
+from scipy import optimize, special, stats
 
 from rmtbase.laws import (
     parents,
@@ -232,3 +233,105 @@ def test_olmo_1_has_a_gate():
     projections = [name.split(".")[1] for name, weight in layer.named_parameters() if weight.ndim == 2]
     assert len(projections) == 7 and {"gate_proj", "up_proj", "down_proj"} < set(projections)
     assert config.hidden_act == "silu"
+
+
+def test_five_models_in_any_order():
+    # Item 17: how often would five numbers in any order have such an r?
+    x = np.sqrt(RATES / 0.01)
+    r = [abs(np.corrcoef(x, TERMINAL[list(order)])[0, 1]) for order in permutations(range(5))]
+    assert np.count_nonzero(np.array(r) >= np.corrcoef(x, TERMINAL)[0, 1] - 1e-12) == 6
+
+
+POOLED = 14_155_776  # Figure 3: weights of W_o and both feed-forward matrices of Pythia-70m
+
+
+def test_the_body_predicts_too_heavy_a_tail_before_training():
+    # Section 3.3: "At step 1, the right tail beyond q99 matches the Weibull body prediction within sampling noise."
+    def sf(x):
+        return (4 * stats.norm.sf(x / SIGMA_IN[0]) + 5 * stats.norm.sf(x / SIGMA_OUT[0])) * 2 / 9
+
+    p = 0.1 + 0.8 * (np.arange(800) + 0.5) / 800
+    x = [optimize.brentq(lambda x, q=q: 1 - sf(x) - q, 1e-6, 1.0, xtol=1e-14) for q in p]
+    line = stats.linregress(np.log(x), np.log(-np.log1p(-p)))
+    assert line.slope == pytest.approx(1.153, abs=5e-4)
+
+    def predicted_over(probability):
+        quantile = optimize.brentq(lambda x: math.log(sf(x) / probability), 1e-3, 1.0)
+        return math.exp(-math.exp(line.intercept) * quantile**line.slope) / probability
+
+    assert predicted_over(1e-2) * POOLED / 100 == pytest.approx(163_183, rel=3e-4)
+    assert (predicted_over(1e-2) - 1) * POOLED / 100 / math.sqrt(POOLED * 0.01 * 0.99) == pytest.approx(57.8, abs=0.5)
+    assert [predicted_over(q) for q in (1e-4, 1e-6)] == pytest.approx([4.2, 32.3], abs=0.1)
+    of_median = -math.expm1(math.log(0.5) / POOLED)
+    assert predicted_over(of_median) * of_median * POOLED == pytest.approx(105, abs=0.5)
+    assert np.array([-29.9, -44.7]) + math.log10(POOLED) == pytest.approx([-22.7, -37.5], abs=0.06)
+    for q, times in ((1e-2, 2.7), (1e-4, 26), (1e-6, 399)):  # one normal matrix
+        anchor = weibull_anchor()
+        assert math.exp(-((stats.norm.isf(q / 2) / anchor.scale) ** anchor.shape)) / q == pytest.approx(times, rel=0.02)
+
+
+def test_the_band_is_wide_beside_that_of_untrained_models():
+    # Section 3.1: CV 0.51 % over 12 models. The smallest has 6 layers with two matrices of 512 x 2048.
+    rng, law = np.random.default_rng(47), weibull_null().shape
+    for matrices, n, expected in ((12, 512 * 2048, 0.038), (64, 4096 * 11008, 0.0027)):
+        medians = np.median(law.mean(n) + law.std(n) * rng.standard_normal((2_000, 12, matrices)), axis=2)
+        variation = 100 * medians.std(axis=1, ddof=1) / medians.mean(axis=1)
+        assert variation.mean() == pytest.approx(expected, rel=0.06)
+        assert 6 * variation.max() < 0.51
+
+
+MEASURED = np.array([1.900, 3.798, 7.589, 5.053, 8.000])  # Table 5
+
+
+def test_measured_ratios_are_off_by_more_than_sampling():
+    # Each is the mean of two ratios of lambda, of 3 d^2 and d^2, and of 4 d^2 and 4 d^2 weights in L blocks.
+    law = weibull_null().scale
+    error = law.spread / law.limit * np.sqrt((1 / 3 + 1 + 1 / 4 + 1 / 4) / LAYERS) / WIDTHS / 2
+    off = np.maximum(np.abs(MEASURED - SIGMA_IN / SIGMA_OUT) - 5e-4, 0) / (SIGMA_IN / SIGMA_OUT)
+    assert error * 100 == pytest.approx([0.047, 0.022, 0.012, 0.007, 0.0025], rel=0.1)
+    assert off / error == pytest.approx([2.4, 3.4, 0, 17, 0], abs=0.5)
+
+
+def test_bins_of_fixed_width_move_the_ratios():
+    # npm-weibull-py 0.4.0: 1024 bins of log10 |w| from -12 to 2, Y of the cumulated share at the middle of each bin.
+    edges = np.linspace(-12, 2, 1025)
+
+    def scale(sigma):
+        cdf = special.erf(10**edges / (sigma * math.sqrt(2)))
+        share, middle = np.diff(cdf), (cdf[1:] + cdf[:-1]) / 2
+        kept = (middle >= 0.1) & (middle <= 0.9)
+        x = math.log(10) * (edges[1:] + edges[:-1])[kept] / 2
+        slope, intercept = np.polyfit(x, np.log(-np.log1p(-middle[kept])), 1, w=np.sqrt(share[kept]))
+        return math.exp(-intercept / slope)
+
+    reads, writes = ([scale(sigma) for sigma in sigmas] for sigmas in (SIGMA_IN, SIGMA_OUT))
+    over_sigma = np.concatenate([reads / SIGMA_IN, writes / SIGMA_OUT])
+    assert (over_sigma.min(), over_sigma.max()) == pytest.approx((0.8866, 0.8882), abs=1e-4)
+    assert np.divide(reads, writes) == pytest.approx([1.8987, 3.7970, 7.5952, 5.0552, 8.0009], abs=1e-4)
+
+
+def test_a_saturated_model_keeps_much_of_its_initial_weights():
+    # A.5 and Table 3: eta of Table 4, lambda_wd = 0.01, 143 000 steps.
+    steps, budget = 143_000, 143_000 * RATES * 0.01
+    assert budget[:3] == pytest.approx([1.43, 0.858, 0.429])
+    warmup = steps // 100
+    rate = np.concatenate(
+        [np.arange(warmup) / warmup, 0.1 + 0.45 * (1 + np.cos(np.pi * np.arange(steps - warmup) / (steps - warmup)))]
+    )
+    assert rate.mean() == pytest.approx(0.55, abs=1e-3)
+    for eta, constant, scheduled in ((RATES[0], 0.24, 0.46), (RATES[1], 0.42, 0.62)):
+        assert (1 - eta * 0.01) ** steps == pytest.approx(constant, abs=5e-3)
+        assert math.exp(np.log1p(-eta * 0.01 * rate).sum()) == pytest.approx(scheduled, abs=5e-3)
+
+
+def test_a_mean_of_half_a_per_cent_does_not_move_the_shape():
+    p = 0.1 + 0.8 * (np.arange(20_000) + 0.5) / 20_000
+    y = np.log(-np.log1p(-p))
+
+    def shape(mean):
+        x = np.exp(np.linspace(math.log(0.05), math.log(3), 40_000))
+        cdf = stats.norm.cdf(x, mean) - stats.norm.cdf(-x, mean)
+        return stats.linregress(np.interp(p, cdf, np.log(x)), y).slope
+
+    moved = [shape(mean) - shape(0.0) for mean in (0.006, 0.06)]
+    assert abs(moved[0]) < 1e-9 and moved[1] == pytest.approx(1.14e-6, rel=0.05)

@@ -167,6 +167,20 @@ def make_other_tables(root: Path) -> None:
             _place(root, kind, write_table(content, made / f"{kind}.nc"), seed == 0)
 
 
+def make_trajectories(root: Path) -> None:
+    """Trajectories of two steps."""
+    import rmtbase
+
+    for seed in (1, 0):
+        made = root / "made" / f"trajectories-{seed}"
+        for step in (0, 5):
+            write_model(made / "run" / f"step-{step}", 3 + seed + step)
+        rmtbase.trajectory(
+            made / "run", output=made / "trajectory.nc", baseline="analytic", matrices="none", proof=False
+        )
+        _place(root, "trajectory", made / "trajectory.nc", seed == 0)
+
+
 def make_stores(root: Path) -> None:
     """A table of spectra, its plan, and the chunks that it is made of."""
     from rmtbase.montecarlo import read_plan, run_plan
@@ -203,6 +217,7 @@ MAKERS: dict[Callable[[Path], None], frozenset[str]] = {
     ),
     make_stores: frozenset({"spectra", "plan", "chunk", "chunk_drawn_again", "manifest", "manifest_gone_on_with"}),
     make_other_tables: frozenset({"elements", "depth"}),
+    make_trajectories: frozenset({"trajectory"}),
     make_checkpoints: frozenset({"config", "safetensors", "shard", "index"}),
     make_torch_file: frozenset({"bin"}),
 }

@@ -47,6 +47,21 @@ REGISTERED: list[Distribution] = [
         for name in ("trace", "stable_rank", "condition_number")
     ),
     laws.null("participation_ratio", dims=SHAPE).distribution,
+    laws.element_null("weibull_shape", 1000),
+    *(
+        laws.element_null(name, 1000).distribution
+        for name in (
+            "weibull_shape",
+            "weibull_r_squared",
+            "kde_entropy_residual",
+            "max_to_q99",
+            "log10_tail_probability",
+        )
+    ),
+    laws.element_null("log10_tail_probability", 1000).distribution.log_hazard,
+    laws.element_null("largest_magnitude", 1000).distribution,
+    laws.element_null("largest_magnitude", 1000, "uniform").distribution,
+    laws.product_element_null("largest_magnitude", 96, 16, 48).distribution,
     parents.Normal(0.02),
     parents.Uniform(),
     parents.TruncatedNormal(1.0, 2.0),
@@ -59,7 +74,13 @@ REGISTERED: list[Distribution] = [
 CONTINUOUS = [law for law in REGISTERED if not isinstance(law, DiscreteDistribution)]
 SMOOTH = [law for law in CONTINUOUS if not getattr(law, "atom_mass", 0.0)]
 # Whose moments are known otherwise than as the moments of its cdf, and how far the two lie apart.
-FITTED = {"SampleStatisticLaw": 0.05, "NullLaw": 0.01, "EdgeRatio": 0.01, "LogPearson3": 1e-6, "EdgePower": 1e-6}
+FITTED = {
+    "SampleStatisticLaw": 0.05,
+    **dict.fromkeys(("NullLaw", "EdgeRatio", "ElementNull", "OnScale", "TailProbability"), 0.01),
+    **dict.fromkeys(("NormalMaximum", "ProductMaximum"), 3e-5),
+    "LargestMagnitude": 3e-4,
+    **dict.fromkeys(("LogPearson3", "EdgePower"), 1e-6),
+}
 Q = np.array([1e-6, 1e-3, 0.1, 0.4, 0.5, 0.75, 0.9, 0.9999])
 
 

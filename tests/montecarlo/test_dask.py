@@ -16,7 +16,7 @@ import psutil
 import pytest
 
 from rmtbase.errors import MissingDependencyError, WorkerError
-from rmtbase.montecarlo import _dask, make_plan, read_plan, run_in_memory, run_plan
+from rmtbase.montecarlo import _dask, compute_chunk, make_plan, read_plan, run_in_memory, run_plan
 from telling import Told
 
 PLAN = """
@@ -149,7 +149,7 @@ def test_chunk_whose_numbers_were_lost_with_their_worker_is_drawn_again_and_not_
 
     future, losses = SimpleNamespace(result=never), Counter()
     assert [_dask._result(future, plan.chunks[1], losses) for _ in range(3)] == [None, None, None]
-    with pytest.raises(WorkerError, match="draws 10 to 19 of case 0: every worker that drew them was lost"):
+    with pytest.raises(WorkerError, match="draws 10 to 19 of case 0: every worker that was at it was lost"):
         _dask._result(future, plan.chunks[1], losses)
 
 
@@ -205,7 +205,7 @@ def test_workers_without_rmtbase_are_refused():
 
 def test_worker_of_another_kind_that_joins_later_draws_nothing(plan):
     with pytest.raises(WorkerError, match="a worker that joined later: its draws would differ"):
-        _dask._draw(plan, plan.chunks[0], "svd", {"jax": "9.9.9"})
+        _dask._same_machine({"jax": "9.9.9"}, compute_chunk, plan, plan.chunks[0], "svd")
 
 
 @pytest.mark.parametrize("package", ["distributed", "cryptography"])

@@ -35,12 +35,13 @@ def test_what_is_no_table_is_refused():
         compare(z_heatmap, {})
 
 
-def test_a_baseline_has_two_figures_for_each_shape_whatever_the_sigmas(baseline):
+def test_a_baseline_has_two_figures_for_each_shape_whatever_the_sigmas_and_one_of_all(baseline):
     assert list(figures(baseline)) == [
         "null-spectrum-32x8",
         "ordered-eigenvalues-32x8",
         "null-spectrum-24x6",
         "ordered-eigenvalues-24x6",
+        "baseline",
     ]
 
 
@@ -55,6 +56,7 @@ def test_scores_have_their_standard_figures(learned):
         "p-value-qq",
         "null-spectrum",
         "matrix-z-heat-map",
+        "weibull-by-layer",
     ]
     for figure in drawn.values():
         figure.draw_without_rendering()
@@ -230,6 +232,15 @@ def test_the_diverging_colours_match_the_levels_and_grow_stronger_from_the_middl
     assert from_middle[middle:] == sorted(from_middle[middle:])
 
 
+@pytest.mark.parametrize("theme", [LIGHT, DARK, PRINT])
+@pytest.mark.parametrize("deficiency", [np.eye(3), PROTAN, DEUTAN])
+def test_the_sequential_colours_leave_the_page_step_by_step_for_every_reader(theme, deficiency):
+    seen = [lab(np.clip(np.asarray(deficiency) @ linear(to_rgb(colour)), 0, 1))[0] for colour in theme.sequential]
+    page = lab(linear(to_rgb(theme.surface)))[0]
+    away = np.abs(np.array(seen) - page)
+    assert (np.diff(away) > 4).all()
+
+
 def test_nulls_of_the_heads_own_have_figures_of_what_they_do_not_hold_fixed(resampled):
     drawn = figures(resampled)
     assert list(drawn) == [
@@ -240,6 +251,7 @@ def test_nulls_of_the_heads_own_have_figures_of_what_they_do_not_hold_fixed(resa
         "statistics-by-layer",
         "p-value-qq",
         "matrix-z-heat-map",
+        "weibull-by-layer",
     ]
     for figure in drawn.values():
         figure.draw_without_rendering()

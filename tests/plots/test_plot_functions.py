@@ -14,12 +14,16 @@ from rmtbase.plots import (
     LIGHT,
     Q_LEVELS,
     Z_LEVELS,
+    eigenvalues_by_rank,
+    element_laws,
+    figures,
     flagged_by_statistic,
     matrix_z_heatmap,
     null_spectrum,
     omnibus_heatmap,
     ordered_eigenvalues,
     p_value_qq,
+    spectral_densities,
     statistic_by_layer,
     z_heatmap,
 )
@@ -43,7 +47,7 @@ def bands(ax):
 # Bad input first.
 
 
-@pytest.mark.parametrize("plot", OF_SCORES)
+@pytest.mark.parametrize("plot", [*OF_SCORES, element_laws, eigenvalues_by_rank, spectral_densities])
 def test_what_is_no_table_is_refused(plot):
     with pytest.raises(ParameterError, match="expected"):
         plot(xr.Dataset({"temperature": ("day", [1.0])}))
@@ -537,3 +541,22 @@ def test_nulls_of_the_heads_own_have_no_one_spectrum(resampled):
 
 def test_the_floor_of_nulls_of_the_heads_own_is_that_of_their_draws(resampled):
     assert line(p_value_qq(resampled), "floor of one").get_ydata()[0] == pytest.approx(-np.log10(2 / 500))
+
+
+# A baseline's panels.
+
+
+def test_a_baseline_s_panels_show_every_case(baseline):
+    figure = figures(baseline, names=["baseline"])["baseline"]
+    elements, ranks, densities = figure.axes
+    for ax in figure.axes:
+        named = [one for one in ax.lines if not one.get_label().startswith("_")]
+        assert len(named) == baseline.sizes["case"]
+    for case, law_line in enumerate(elements.lines):
+        row = baseline.isel(case=case)
+        facts = {name: row[name].item() for name in ("d_model", "d_head", "sigma_q", "sigma_k")}
+        law = laws.product_element(**facts, normalization=baseline.attrs["normalization"])
+        np.testing.assert_allclose(law_line.get_ydata(), law.pdf(law_line.get_xdata()))
+    np.testing.assert_allclose(ranks.lines[0].get_ydata(), baseline["eigenvalue_mean"].values[0, :D_HEAD])
+    for curve in densities.lines:  # per unit of ln λ, as scales lie far apart
+        assert np.trapezoid(curve.get_ydata(), np.log(curve.get_xdata())) == pytest.approx(1.0, abs=1e-3)

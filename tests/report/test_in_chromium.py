@@ -84,7 +84,7 @@ def test_an_error_would_be_seen_on_the_console_and_the_policy_stops_foreign_scri
 @pytest.mark.parametrize("look", ["light", "dark"])
 def test_every_figure_is_visible(look, request):
     seen = request.getfixturevalue(look)
-    assert len(seen["figures"]) == 8
+    assert len(seen["figures"]) == 9
     for figure in seen["figures"]:
         assert figure["width"] > 300
         assert figure["height"] > 150

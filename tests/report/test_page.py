@@ -181,7 +181,7 @@ def test_a_long_name_is_cut_in_captions(analytic_tree):
     named = analytic_tree.copy()
     named.attrs = analytic_tree.attrs | {"model": "long-" * 40, "revision": "0123456789abcdef" * 4}
     captions = re.findall(r"<figcaption><b>(.*?)</b>", render(named))
-    assert len(captions) == 8
+    assert len(captions) == 9
     assert all(len(words) < 140 and words.startswith("long-long") for words in captions)
 
 
@@ -283,7 +283,7 @@ def test_warnings_and_notes_are_told(tree, outline):
 
 def test_every_figure_has_a_description_and_a_caption(outline):
     figures = outline.of("svg")
-    assert len(figures) == len(outline.of("figure")) == len(outline.of("figcaption")) == 8
+    assert len(figures) == len(outline.of("figure")) == len(outline.of("figcaption")) == 9
     for svg in figures:
         assert svg["role"] == "img"
         assert len(svg["aria-label"]) > 20

@@ -7,13 +7,13 @@ import pytest
 from scipy.stats import truncnorm
 
 import rmtbase
-from rmtbase.scoring._initialization import INITIALIZATIONS, initialization
+from rmtbase.scoring._initialization import KURTOSIS, initialization
 
 RNG = np.random.default_rng(20261122)
 DRAWN = {
     "normal": RNG.normal,
     "uniform": lambda size: RNG.uniform(-0.2, 0.2, size),
-    "truncated normal": lambda size: truncnorm(-2, 2).rvs(size=size, random_state=RNG),
+    "truncated_normal": lambda size: truncnorm(-2, 2).rvs(size=size, random_state=RNG),
     "": lambda size: RNG.laplace(size=size),
 }
 
@@ -31,7 +31,7 @@ def test_initialisation_is_told_by_the_entries(name):
     assert initialization(tree["matrices"].to_dataset()) == name
     notes = [note for note in json.loads(tree.attrs["notes"]) if "excess kurtosis" in note]
     assert len(notes) == bool(name)
-    assert all(f"{INITIALIZATIONS[name]:.2f}" in note for note in notes)
+    assert all(f"{KURTOSIS[name]:.2f}" in note for note in notes)
     assert all(("not calibrated" in note) == (name != "normal") for note in notes)
 
 

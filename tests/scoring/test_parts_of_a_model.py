@@ -17,7 +17,7 @@ from rmtbase.models import MatrixName, Place, difference, open_model
 from rmtbase.plots import expert_z_heatmap, figures
 from rmtbase.report import render
 from rmtbase.scoring import heads_csv, matrices_csv
-from rmtbase.statistics import element_sums
+from rmtbase.statistics import ELEMENT_STATISTICS, MOMENT_STATISTICS, element_sums
 from rmtbase.tables import open_scores, to_pandas, write_table
 
 D_MODEL, N_HEADS, D_HEAD, D_FF, N_EXPERTS, N_LAYERS, TOKENS = 32, 2, 16, 24, 5, 2, 70
@@ -73,12 +73,13 @@ def test_what_is_not_asked_for_changes_nothing(mixture, scored):
 
 def test_experts_have_a_group_with_a_dimension_of_their_own(mixture, scored):
     experts, (_, tensors) = scored["experts"].to_dataset(), mixture
-    assert dict(experts.sizes) == {"layer": 2, "expert": N_EXPERTS, "component": 3, "statistic": 4}
+    axes = {"layer": 2, "expert": N_EXPERTS, "component": 3}
+    assert dict(experts.sizes) == axes | {"statistic": len(ELEMENT_STATISTICS), "bin": 160, "magnitude_bin": 160}
     one = experts.sel(layer=1, expert=2, component="expert_out")
     weights = tensors["model.layers.1.block_sparse_moe.experts.2.w2.weight"].astype(np.float64)
     assert (one["n_rows"], one["n_columns"]) == (D_MODEL, D_FF)
     np.testing.assert_allclose(one["observed"].sel(statistic="excess_kurtosis"), kurtosis(weights, axis=None))
-    flagged = (experts["q_value"] < 0.01).any("statistic")
+    flagged = (experts["q_value"].sel(statistic=list(MOMENT_STATISTICS)) < 0.01).any("statistic")
     assert np.argwhere(flagged.transpose("layer", "expert", "component").values).tolist() == [[1, N_EXPERTS - 1, 2]]
 
 
@@ -134,7 +135,7 @@ def test_a_file_keeps_them_and_a_frame_shows_them(scored, tmp_path):
     opened = open_scores(tmp_path / "scores.nc")
     assert opened["experts"].to_dataset().equals(scored["experts"].to_dataset())
     frame = to_pandas(opened, "experts")
-    assert len(frame) == N_LAYERS * N_EXPERTS * 3 * 4
+    assert len(frame) == N_LAYERS * N_EXPERTS * 3 * len(ELEMENT_STATISTICS)
     assert frame.columns[:4].tolist() == ["layer", "expert", "component", "statistic"]
     assert len(heads_csv(opened).splitlines()) == 1 + N_LAYERS * N_HEADS
 

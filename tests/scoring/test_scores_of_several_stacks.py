@@ -12,7 +12,7 @@ import rmtbase
 from rmtbase.errors import ParameterError
 from rmtbase.nulls import AnalyticNull
 from rmtbase.scoring import circuit_scores, circuits_of, heads_csv, summarize_scores
-from rmtbase.statistics import SPECTRAL_STATISTICS, benjamini_hochberg
+from rmtbase.statistics import ELEMENT_STATISTICS, SPECTRAL_STATISTICS, benjamini_hochberg
 from rmtbase.tables import CIRCUITS, heads_present, layer_names, open_scores, shapes_of, to_pandas, write_table
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "plots"))  # the model is drawn there, scored here
@@ -116,7 +116,7 @@ def test_one_row_of_csv_and_frame_for_each_head_that_is_there(tree):
         frame = to_pandas(tree, "heads" if name == "qk" else name)
         assert len(frame) == count * len(SPECTRAL_STATISTICS)
     assert set(frame["stack"]) == set(STACKS)
-    assert len(to_pandas(tree, "matrices")) == 4 * int(tree["matrices"]["n_rows"].notnull().sum())
+    assert len(to_pandas(tree, "matrices")) == len(ELEMENT_STATISTICS) * int(tree["matrices"]["n_rows"].notnull().sum())
 
 
 def test_what_is_written_is_what_is_read(tree, tmp_path):

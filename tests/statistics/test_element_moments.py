@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from rmtbase.statistics import ELEMENT_STATISTICS, ElementMoments, element_moments
+from rmtbase.statistics import MOMENT_STATISTICS, ElementMoments, element_moments
 
 
 def reference(matrix):
@@ -67,4 +67,4 @@ def test_scale_and_shift_change_mean_and_spread_alone():
 
 
 def test_each_tested_statistic_is_a_moment_by_that_name():
-    assert set(ELEMENT_STATISTICS) <= set(ElementMoments.__dataclass_fields__)
+    assert set(MOMENT_STATISTICS) <= set(ElementMoments.__dataclass_fields__)

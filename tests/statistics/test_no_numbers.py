@@ -9,6 +9,7 @@ from rmtbase import statistics
 from rmtbase.errors import ParameterError
 
 P = (0.25, 0.5)
+SKETCH = statistics.element_sketch([np.linspace(-1.0, 2.0, 100)])
 TRACE = statistics.get_statistic("trace")
 
 CALLS = {
@@ -18,7 +19,9 @@ CALLS = {
     "drawn_moments: std": lambda x: statistics.drawn_moments(1.0, x, 5.0),
     "element_moments": lambda x: statistics.element_moments(x),
     "element_sums": lambda x: statistics.element_sums(x),
-    "element_sketch": lambda x: statistics.element_sketch([x], 4, (0.0, 1.0)),
+    "element_sketch": lambda x: statistics.element_sketch([x]),
+    "ElementSketch.quantile": lambda x: SKETCH.quantile(x),
+    "ElementSketch.histogram": lambda x: SKETCH.histogram(x[::-1] if isinstance(x, np.ndarray) else x),
     "fit_logistic": lambda x: statistics.fit_logistic(x),
     "fit_normal": lambda x: statistics.fit_normal(x),
     "fit_student_t": lambda x: statistics.fit_student_t(x),
@@ -39,6 +42,7 @@ CALLS = {
     "summarize": lambda x: statistics.summarize(x, P),
     "summarize: probabilities": lambda x: statistics.summarize([1.0, 2.0], x),
     "weibull_fit": lambda x: statistics.weibull_fit(x),
+    "weibull_likelihood_fit": lambda x: statistics.weibull_likelihood_fit(x),
     "summarize_stream": lambda x: statistics.summarize_stream(lambda: [np.resize(x, (1, 8))], P),
     "quantiles_of_stream": lambda x: statistics.quantiles_of_stream(lambda: [np.resize(x, (1, 8))], P),
     "score_heads": lambda x: rmtbase.score_heads(np.resize(x, (2, 2, 4)), np.ones((2, 2, 4))),
@@ -46,10 +50,10 @@ CALLS = {
 """Every public call that takes numbers; each is asked with eight of them."""
 
 NO_NUMBERS = (
-    "eigenvalue_moment_orders", "get_statistic", "inverse_moment_order", "magnitude_bins", "missing_moment",
-    "moment_order",
+    "eigenvalue_moment_orders", "element_statistics", "entropy_of_counts", "get_element_statistic", "get_statistic",
+    "inverse_moment_order", "kl_of_counts", "magnitude_bins", "missing_moment", "moment_order", "weibull_fit_of_bins",
 )  # fmt: skip
-"""Calls of a name, of dimensions, and of bits."""
+"""Calls of a name, of dimensions, of bits, and of what has been counted."""
 
 GOOD = np.array([0.9, 0.8, 0.65, 0.5, 0.4, 0.3, 0.2, 0.1])
 BAD = {

@@ -1,7 +1,6 @@
 """A table as a pandas frame: one row for each thing measured."""
 
 import pytest
-import xarray as xr
 
 from rmtbase.errors import ParameterError
 from rmtbase.tables import KINDS, to_pandas
@@ -13,17 +12,21 @@ ROWS = {
     "atlas": ("case", "statistic"),
     "effective_depth": ("layer", "component"),
     "scores": ("layer", "head", "statistic"),
+    "trajectory": ("step", "layer", "head", "statistic"),
+    "comparison": ("model",),
 }
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_row_is_one_thing_measured(kind, stored_tables):
     table = stored_tables[kind]
-    dataset = table["heads"].to_dataset() if isinstance(table, xr.DataTree) else table
+    first = {"scores": "heads", "trajectory": "heads", "comparison": "models"}.get(kind)
+    dataset = table[first].to_dataset() if first else table
     rows = list(ROWS[kind])
     frame = to_pandas(table)
     assert frame.columns[: len(rows)].tolist() == rows
-    assert len(frame) == dataset[rows].sizes[rows[0]] * len(frame.drop_duplicates(rows[1:]))
+    others = frame.drop_duplicates(rows[1:]) if rows[1:] else frame[:1]
+    assert len(frame) == dataset[rows].sizes[rows[0]] * len(others)
     assert not frame.duplicated(rows).any()
     assert not set(frame.columns) & {"sample", "density", "eigenvalue_mean", "symbol", "formula"}
 

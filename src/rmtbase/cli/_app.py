@@ -15,16 +15,20 @@ import rmtbase
 from rmtbase.cli._baseline import baseline
 from rmtbase.cli._cite import cite
 from rmtbase.cli._command_line import SHARED, Command, Commands
+from rmtbase.cli._compare import compare
 from rmtbase.cli._constants import constants
 from rmtbase.cli._demo import demo
 from rmtbase.cli._depth import depth
 from rmtbase.cli._doctor import doctor
 from rmtbase.cli._endings import VERBOSITY, Verbosity, detail, ended_by
+from rmtbase.cli._export import export
 from rmtbase.cli._inspect import inspect
 from rmtbase.cli._law import law
 from rmtbase.cli._plot import plot
+from rmtbase.cli._published import published
 from rmtbase.cli._score import score
 from rmtbase.cli._terminal import warnings_as_notes
+from rmtbase.cli._trajectory import trajectory
 from rmtbase.errors import ParameterError
 
 _COMPLETION = "_RMTBASE_COMPLETE"  # by which the shell's script asks what a word may become
@@ -38,7 +42,11 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (demo, baseline, score, inspect, depth, law, constants, cite, plot, doctor):
+_COMMANDS = (
+    *(demo, baseline, score, trajectory, compare, inspect, depth),
+    *(law, constants, published, cite, plot, export, doctor),
+)
+for command in _COMMANDS:
     app.command(cls=Command)(command)
 
 

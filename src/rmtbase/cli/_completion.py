@@ -34,19 +34,32 @@ def revisions(incomplete: str) -> list[str]:
     return one_of(*demo_revisions())(incomplete)
 
 
+def some_of(*words: str) -> Completion:
+    """The words that a list may hold, after those that it does."""
+
+    def completion(incomplete: str) -> list[str]:
+        held, comma, begun = incomplete.rpartition(",")
+        return [f"{held}{comma}{word}" for word in one_of(*words)(begun) if word not in held.split(",")]
+
+    return completion
+
+
+def revisions_of(incomplete: str) -> list[str]:
+    """Some of those of the bundled model, or all."""
+    from rmtbase.models import demo_revisions
+
+    return some_of("all", *demo_revisions())(incomplete)
+
+
 def circuits(incomplete: str) -> list[str]:
     """Names of circuits, after those that a list holds already."""
     from rmtbase.tables import CIRCUITS
 
-    held, comma, begun = incomplete.rpartition(",")
-    return [f"{held}{comma}{name}" for name in one_of(*CIRCUITS)(begun) if name not in held.split(",")]
+    return some_of(*CIRCUITS)(incomplete)
 
 
-def parts(incomplete: str) -> list[str]:
-    """What of a model's matrices can be scored, after what a list holds already."""
-    held, comma, begun = incomplete.rpartition(",")
-    names = one_of("layers", "embeddings", "experts", "all")(begun)
-    return [f"{held}{comma}{name}" for name in names if name not in held.split(",")]
+nulls = some_of("gaussian", "permutation", "haar")
+parts = some_of("layers", "embeddings", "experts", "all")
 
 
 def components(incomplete: str) -> list[str]:
@@ -61,6 +74,13 @@ def constants(incomplete: str) -> list[str]:
     from rmtbase.constants import groups
 
     return one_of(*(entry.name for entries in groups().values() for entry in entries))(incomplete)
+
+
+def published(incomplete: str) -> list[str]:
+    """Names of published tables."""
+    from rmtbase.comparison import published_tables
+
+    return one_of(*(table.name for table in published_tables()))(incomplete)
 
 
 def plans(incomplete: str) -> list[str]:

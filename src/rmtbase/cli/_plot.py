@@ -1,13 +1,13 @@
-"""``rmtbase plot``: the pictures of any table."""
+"""``rmtbase plot``: the pictures of any table, and a training run as a moving one."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from rmtbase.cli._command_line import NUMBER, Overwrite
+from rmtbase.cli._command_line import NUMBER, Overwrite, words
 from rmtbase.cli._completion import one_of
 
 
@@ -18,19 +18,42 @@ def plot(
         typer.Option(
             "--output",
             "-o",
-            help="A file that ends in .pdf (a page for each figure), .svg or .png; a folder; '-': stdout.",
+            help="A file that ends in .pdf (a page for each figure), .svg or .png; of --animate .gif or .mp4; a "
+            "folder; '-': stdout.",
         ),
     ] = Path(),
-    figure: Annotated[str | None, typer.Option(help="Draw this one alone; an unknown name lists them.")] = None,
+    only: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--only",
+            "--figure",
+            help="Draw these alone: names, parted by commas, in which * stands for any characters ('*': all there "
+            "are); an unknown name lists them.",
+        ),
+    ] = None,
+    animate: Annotated[
+        str | None,
+        typer.Option(
+            help="Of a trajectory a frame for each step: 'spectra', 'weibull-plane', or a statistic's name.",
+            autocompletion=one_of("spectra", "weibull-plane"),
+        ),
+    ] = None,
+    frames: Annotated[
+        bool, typer.Option("--frames", help="With --animate: the frames as figures of their own, for print.")
+    ] = False,
+    rate: Annotated[float, typer.Option(help="With --animate: frames per second.", **NUMBER)] = 6,
     file_format: Annotated[
         str | None,
         typer.Option(
             "--format",
-            help="pdf, svg or png; by the name of the output unless given, else png.",
-            autocompletion=one_of("pdf", "svg", "png"),
+            help="pdf, svg or png, of --animate gif or mp4 (which needs ffmpeg); by the name of the output unless "
+            "given, else png or gif.",
+            autocompletion=one_of("pdf", "svg", "png", "gif", "mp4"),
         ),
     ] = None,
-    dpi: Annotated[float, typer.Option(help="Dots per inch of a PNG.", **NUMBER)] = 150,
+    dpi: Annotated[
+        float | None, typer.Option(help="Dots per inch of a PNG (150) or of a moving picture (100).", **NUMBER)
+    ] = None,
     theme: Annotated[
         str, typer.Option(help="light, dark or print.", autocompletion=one_of("light", "dark", "print"))
     ] = "light",
@@ -42,28 +65,67 @@ def plot(
     ] = None,
     overwrite: Overwrite = False,
 ) -> None:
-    """Draw the pictures of a table: baseline, scores, effective depths, spectra or elements.
+    """Draw the pictures of a table: baseline, scores, trajectory, effective depths, spectra or elements.
 
     Example: rmtbase plot gpt2.nc -o figures
 
-    For a paper: rmtbase plot gpt2.nc --figure null-spectrum-768x64 --theme print --width 3.4 -o spectrum.pdf
+    For a paper: rmtbase plot gpt2.nc --only null-spectrum-768x64 --theme print --width 3.4 -o spectrum.pdf
+
+    A training run: rmtbase plot run.nc --animate spectra -o spectra.gif
     """
     from rmtbase.cli._output import is_standard_output, write_to_standard_output
     from rmtbase.cli._terminal import say_written
-    from rmtbase.errors import ParameterError
-    from rmtbase.plots import as_theme, content, figures, save
+    from rmtbase.errors import OutputError, ParameterError
+    from rmtbase.plots import animation, as_theme, content, save, save_animation
     from rmtbase.tables import open_table
 
+    if animate is not None and only:
+        raise ParameterError("--only", ", ".join(only), "none with --animate, which draws one picture")
+    if animate is None and frames:
+        raise ParameterError("--frames", "given", "none without --animate")
     chosen = as_theme(theme)
     if style is not None:
         chosen = chosen.with_style(style)
-    drawn = figures(open_table(file), theme=chosen, width=width)
-    if figure is not None:
-        if figure not in drawn:
-            raise ParameterError("--figure", figure, f"one of {', '.join(drawn)}")
-        drawn = {figure: drawn[figure]}
+    table: Any = open_table(file)
+    if animate is None:
+        drawn: Any = _figures(table, only, theme=chosen, width=width)
+    else:
+        moving = animation(table, animate, theme=chosen, width=width)
+        if not frames:
+            if is_standard_output(output):
+                raise OutputError("-", "a moving picture cannot be written to stdout; name a file")
+            if output.is_dir():
+                output = output / f"{file.stem}-{animate}.{file_format or 'gif'}"
+            settings: dict[str, Any] = {
+                "format": file_format,
+                "dpi": 100 if dpi is None else dpi,
+                "frames_per_second": rate,
+            }
+            say_written(save_animation(moving, output, **settings, overwrite=overwrite))
+            return
+        drawn = moving.stills()
     if is_standard_output(output):
-        write_to_standard_output(content(drawn, file_format or "png", dpi))
+        write_to_standard_output(content(drawn, file_format or "png", 150 if dpi is None else dpi))
         return
-    for path in save(drawn, output, format=file_format, dpi=dpi, overwrite=overwrite, prefix=f"{file.stem}-"):
+    for path in save(
+        drawn, output, format=file_format, dpi=150 if dpi is None else dpi, overwrite=overwrite, prefix=f"{file.stem}-"
+    ):
         say_written(path)
+
+
+def _figures(table: Any, only: list[str] | None, **look: Any) -> Any:
+    """The figures of a table: the standard ones, or those asked for."""
+    import re
+    from fnmatch import fnmatchcase
+
+    from rmtbase.errors import ParameterError
+    from rmtbase.plots import figure_names, figures
+
+    if only is None:
+        return figures(table, **look)
+    patterns, names = [name for given in only for name in words(given)], figure_names(table)
+    for pattern in patterns:
+        if not any(fnmatchcase(name, pattern) for name in names):
+            kinds = dict.fromkeys(re.sub(r"-\d+(?=-|$)", "-N", name) for name in names)  # one for all layers
+            raise ParameterError("--only", pattern, f"one of {', '.join(kinds)}")
+    return figures(table, names=patterns, **look)

@@ -7,9 +7,19 @@ from typing import Annotated
 
 import typer
 
-from rmtbase.cli._command_line import COUNT, INTEGER, Fold, Overwrite, Subfolder, words
-from rmtbase.cli._completion import circuits as circuit_names
-from rmtbase.cli._completion import models, one_of, parts, revisions
+from rmtbase.cli._command_line import Fold, Overwrite, Subfolder, words
+from rmtbase.cli._completion import models, one_of, revisions
+from rmtbase.cli._scoring_options import (
+    Baseline,
+    Circuits,
+    Components,
+    Draws,
+    Elements,
+    Initialization,
+    Matrices,
+    Proof,
+    Seed,
+)
 
 
 def score(
@@ -19,10 +29,7 @@ def score(
             help="A checkpoint folder, a hub id, a known name (pythia-70m), or 'demo' (bundled).", autocompletion=models
         ),
     ],
-    baseline: Annotated[
-        str | None,
-        typer.Option(help="Baseline table to take the null from, or 'analytic': from the laws, without draws."),
-    ] = None,
+    baseline: Baseline = None,
     null: Annotated[
         str,
         typer.Option(
@@ -36,14 +43,7 @@ def score(
     ] = None,
     subfolder: Subfolder = None,
     fold: Fold = None,
-    circuits: Annotated[
-        str,
-        typer.Option(
-            help="What of each head, names parted by commas: 'qk', W_Q^T W_K, always is; 'ov', W_O^T W_V; 'query', "
-            "'key', 'value', 'output', each of its matrices by itself.",
-            autocompletion=circuit_names,
-        ),
-    ] = "qk",
+    circuits: Circuits = "qk",
     adapter: Annotated[
         str | None,
         typer.Option(
@@ -65,38 +65,13 @@ def score(
     minus_revision: Annotated[
         str | None, typer.Option(help="Revision of that model.", autocompletion=revisions)
     ] = None,
-    matrices: Annotated[
-        str,
-        typer.Option(
-            help="Whole weight matrices: 'none', 'elements', or 'spectra' (a full SVD of each).",
-            autocompletion=one_of("none", "elements", "spectra"),
-        ),
-    ] = "elements",
-    components: Annotated[
-        str,
-        typer.Option(
-            help="Which of them, names parted by commas: 'layers', those of attention, MLPs, shared experts and "
-            "routers; 'embeddings', with position embeddings and unembedding; 'experts', those of each expert; 'all'. "
-            "Embeddings are large, and experts most of a mixture: each takes its time.",
-            autocompletion=parts,
-        ),
-    ] = "layers",
-    draws: Annotated[
-        int | None,
-        typer.Option(
-            help="Null draws, at least: of the shipped atlas, or else simulated. Default all of the atlas; for a shape "
-            "that it lacks max(10000, 50 per head of the model); 1000 for each head's own null.",
-            **COUNT,
-        ),
-    ] = None,
-    seed: Annotated[int, typer.Option(help="Seed of the null draws.", **INTEGER)] = 0,
-    proof: Annotated[
-        bool,
-        typer.Option(
-            "--proof/--no-proof",
-            help="Prove first, with torch and transformers, that q·k of the model's own forward pass is what was read.",
-        ),
-    ] = True,
+    matrices: Matrices = "elements",
+    components: Components = "layers",
+    elements: Elements = "matrices",
+    initialization: Initialization = "normal",
+    draws: Draws = None,
+    seed: Seed = 0,
+    proof: Proof = True,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Scores file to write (netCDF4).")] = None,
     csv: Annotated[
         Path | None, typer.Option(help="Also write the heads as CSV; '-': to stdout, in the summary's place.")
@@ -124,10 +99,12 @@ def score(
 
     Of a mixture, its experts too: rmtbase score MODEL --components layers,experts --matrices-csv matrices.csv
 
+    The elements of every head, W_QK's too: rmtbase score MODEL --elements heads -o scores.nc
+
     What did fine-tuning add? rmtbase score TUNED --minus BASE; rmtbase score ADAPTER --base BASE --adapter merged
     """
     from rmtbase.cli._endings import detail
-    from rmtbase.cli._output import KINDS, is_standard_output, require_output, require_replaceable, write_output
+    from rmtbase.cli._output import is_standard_output, require_output, require_replaceable, write_output
     from rmtbase.cli._terminal import bars, out, print_json, say_written
     from rmtbase.errors import OutputError, ParameterError
     from rmtbase.models import difference, open_model, require_other_files
@@ -137,8 +114,8 @@ def score(
         raise ParameterError("matrices", matrices, "elements or spectra, where they are written")
     if len(printed) + as_json > 1:
         raise OutputError("-", "stdout takes one output; name files for the others")
-    named = zip((output, csv, matrices_csv, report), KINDS, strict=True)
-    files = {kind: path for path, kind in named if path is not None and (path is output or path not in printed)}
+    named = {"netCDF": output, "CSV of heads": csv, "CSV of matrices": matrices_csv, "HTML": report}
+    files = {kind: path for kind, path in named.items() if path is not None and (path is output or path not in printed)}
     outputs = list(files.values())
     for kind, path in files.items():
         require_output(path, kind)
@@ -156,8 +133,8 @@ def score(
         require_replaceable(path, kind, overwrite)
     opened.hash_ahead()  # while what follows is imported, which takes about as long
 
-    from rmtbase.cli._tables import print_summary, summaries_json
-    from rmtbase.scoring import ANALYTIC, circuit_scores, circuits_of, heads_csv, summarize_scores
+    from rmtbase.cli._tables import print_elements, print_summary, summaries_json
+    from rmtbase.scoring import ANALYTIC, circuit_scores, circuits_of, heads_csv, summarize_elements, summarize_scores
     from rmtbase.scoring import matrices_csv as csv_of_matrices
     from rmtbase.scoring import score as score_model
     from rmtbase.tables import CIRCUITS, write_table
@@ -173,12 +150,15 @@ def score(
             matrices=matrices,  # type: ignore[arg-type]  # checked where it is used
             circuits=words(circuits),
             components=words(components),
+            elements=elements,  # type: ignore[arg-type]  # as well
+            initialization=initialization,
             draws=draws,
             seed=seed,
             progress=progress,
             proof=proof,
         )
     summaries = {CIRCUITS[name]: summarize_scores(circuit_scores(tree, name)) for name in circuits_of(tree)}
+    of_elements = summarize_elements(tree)
     if output is not None:
         write_table(tree, output)
     if csv is not None:
@@ -191,10 +171,11 @@ def score(
         write_output(render(tree).encode(), report)
     detail(f"null: {tree.attrs['null']}; {tree.attrs['null_method']}; from {tree.attrs['table']}")
     if as_json:
-        print_json(summaries_json(summaries))
+        print_json(summaries_json(summaries, of_elements))
     elif not printed:
         title = opened.name + (f", revision {opened.revision}" if opened.revision else "")
         for circuit, summary in summaries.items():
             print_summary(summary, f"{title}: {circuit.symbol}" if len(summaries) > 1 else title, out())
+        print_elements(of_elements, out())
     for path in outputs:
         say_written(path)

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from rmtbase.cli._rows import Column, print_rows
 from rmtbase.cli._terminal import cell
-from rmtbase.scoring import HeadFinding, Summary
+from rmtbase.scoring import ElementsSummary, HeadFinding, Summary
 from rmtbase.statistics import SPECTRAL_STATISTICS, missing_moment
 from rmtbase.tables import Circuit
 
@@ -85,11 +85,34 @@ def print_summary(summary: Summary, title: str, console: Console) -> None:
         console.print(f"and {left_out} more {heads}; a scores file and its CSV hold all of them")
 
 
-def summaries_json(summaries: Mapping[Circuit, Summary]) -> dict[str, Any]:
-    """The summary of W_QK as plain data, and under ``circuits`` those of further circuits where there are any."""
+def print_elements(summary: ElementsSummary | None, console: Console) -> None:
+    """The scores of elements in words, where matrices were scored."""
+    for line in () if summary is None else summary.sentences():
+        console.print(cell(line, longest=_LONGEST_LINE))
+
+
+def summaries_json(summaries: Mapping[Circuit, Summary], of_elements: ElementsSummary | None) -> dict[str, Any]:
+    """The summary of W_QK as plain data, under ``circuits`` those of further ones, under ``elements`` of elements."""
     first, *others = summaries
     further = {circuit.name: _summary_json(summaries[circuit]) for circuit in others}
-    return _summary_json(summaries[first]) | ({"circuits": further} if further else {})
+    elements = {} if of_elements is None else {"elements": _elements_json(of_elements)}
+    return _summary_json(summaries[first]) | ({"circuits": further} if further else {}) | elements
+
+
+def _elements_json(summary: ElementsSummary) -> dict[str, Any]:
+    """Numbers that are none, of an element whose matrix has no fit, as null."""
+    extremes = [
+        {name: None if isinstance(value, float) and not math.isfinite(value) else value for name, value in one.items()}
+        for one in summary.super_weights
+    ]
+    return {
+        "n_matrices": summary.n_matrices,
+        "n_differing": summary.n_differing,
+        "initialization": summary.initialization,
+        "flagged": summary.flagged,
+        "super_weights": extremes,
+        "sentences": summary.sentences(),
+    }
 
 
 def _summary_json(summary: Summary) -> dict[str, Any]:

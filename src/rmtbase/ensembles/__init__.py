@@ -8,7 +8,7 @@ from rmtbase.ensembles._full_matrix import IndependentMatrix
 from rmtbase.ensembles._gaussian_chain import gaussian_chain, gaussian_matrix, low_rank_product
 from rmtbase.ensembles._grouped_query_product import GroupedQueryProduct, grouped_query_product
 from rmtbase.ensembles._initialized_matrix import InitializedMatrix, initialized_matrix
-from rmtbase.ensembles._initializers import INITIALIZERS
+from rmtbase.ensembles._initializers import INITIALIZERS, Initializer
 from rmtbase.ensembles._latent_attention import LatentAttention, LatentParts, latent_attention
 from rmtbase.ensembles._orthogonal_matrix import OrthogonalMatrix
 from rmtbase.ensembles._random_subspaces import RandomSubspaces, random_subspaces
@@ -37,6 +37,7 @@ __all__ = [
     "HaarAlignedHead",
     "IndependentMatrix",
     "InitializedMatrix",
+    "Initializer",
     "LatentAttention",
     "LatentParts",
     "LogisticMatrix",

@@ -46,6 +46,7 @@ from rmtbase.laws._exact._trace_polynomials import (
     trace_cumulant_polynomial,
     trace_moment_polynomial,
 )
+from rmtbase.laws._null._element_null import ElementNull, element_null, product_element_null
 from rmtbase.laws._null._null import NULL_STATISTICS, NullLaw, null
 from rmtbase.laws._parameters import ChainKeywords, ProductKeywords
 from rmtbase.laws._residual._free_multiplicative_brownian import FreeMultiplicativeBrownian
@@ -78,6 +79,7 @@ __all__ = [
     "DiscreteDistribution",
     "Distribution",
     "EdgeLaw",
+    "ElementNull",
     "FreeMultiplicativeBrownian",
     "GaussianChain",
     "LargeSampleLaw",
@@ -106,6 +108,7 @@ __all__ = [
     "describe",
     "eigenvalue_response",
     "element_average",
+    "element_null",
     "gaussian_sample_statistic",
     "histogram_entropy",
     "histogram_kl",
@@ -126,6 +129,7 @@ __all__ = [
     "pearson_bound",
     "pearson_distance",
     "product_element",
+    "product_element_null",
     "residual_trace_moment",
     "residual_trace_moments",
     "self_normalization",

@@ -162,6 +162,47 @@ class Distribution(ABC):
         return result[()]
 
 
+class StatedLaw:
+    """What a :class:`Distribution` has from another one that it makes a statement about.
+
+    Attributes:
+        distribution: the law itself.
+    """
+
+    distribution: Distribution
+
+    @property
+    def support(self) -> tuple[float, float]:
+        return self.distribution.support
+
+    def moment(self, k: int) -> float:
+        return self.distribution.moment(k)
+
+    def mean(self) -> float:
+        return self.distribution.mean()
+
+    def var(self) -> float:
+        return self.std() ** 2
+
+    def std(self) -> float:
+        return self.distribution.std()
+
+    def _pdf(self, x: FloatArray) -> FloatArray:
+        return self.distribution._pdf(x)
+
+    def _cdf(self, x: FloatArray) -> FloatArray:
+        return self.distribution._cdf(x)
+
+    def _sf(self, x: FloatArray) -> FloatArray:
+        return self.distribution._sf(x)
+
+    def _ppf(self, q: FloatArray) -> FloatArray:
+        return self.distribution._ppf(q)
+
+    def _isf(self, q: FloatArray) -> FloatArray:
+        return self.distribution._isf(q)
+
+
 class DiscreteDistribution(Distribution):
     """The law of a number that takes finitely many values: a density has no part in it, :meth:`pmf` has."""
 

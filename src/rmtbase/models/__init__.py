@@ -5,15 +5,17 @@ Importing this room imports neither torch nor transformers nor jax.
 
 from rmtbase.models._array_model import ArrayModel
 from rmtbase.models._checkpoint import Checkpoint
+from rmtbase.models._demo import demo_revisions
 from rmtbase.models._difference import Difference, difference
 from rmtbase.models._expressions import Expression, Gained, Product, Rows, Scaled, Stacked, Tensor, take_rows
 from rmtbase.models._head_shape import HeadShape, head_shape
 from rmtbase.models._hub import KnownModel, known_models
 from rmtbase.models._inspection import Alike, Inspection, inspect_model
 from rmtbase.models._layout_table import known_types as supported_architectures
-from rmtbase.models._layouts import COMPONENTS, EXPERT_COMPONENTS, OUTSIDE_COMPONENTS
+from rmtbase.models._layouts import COMPONENTS, EXPERT_COMPONENTS, FUSED_COMPONENTS, OUTSIDE_COMPONENTS
 from rmtbase.models._model import Model
-from rmtbase.models._open import demo_revisions, open_model, require_other_files
+from rmtbase.models._open import open_model, require_other_files
+from rmtbase.models._revisions import Revision, Series, find_series
 from rmtbase.models._sites import MatrixName, Place, Site
 from rmtbase.models._split_qkv import split_qkv
 from rmtbase.models._weight_matrices import WeightMatrices
@@ -21,6 +23,7 @@ from rmtbase.models._weight_matrices import WeightMatrices
 __all__ = [
     "COMPONENTS",
     "EXPERT_COMPONENTS",
+    "FUSED_COMPONENTS",
     "OUTSIDE_COMPONENTS",
     "Alike",
     "ArrayModel",
@@ -35,14 +38,17 @@ __all__ = [
     "Model",
     "Place",
     "Product",
+    "Revision",
     "Rows",
     "Scaled",
+    "Series",
     "Site",
     "Stacked",
     "Tensor",
     "WeightMatrices",
     "demo_revisions",
     "difference",
+    "find_series",
     "head_shape",
     "inspect_model",
     "known_models",

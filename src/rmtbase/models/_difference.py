@@ -88,6 +88,10 @@ class Difference(WeightMatrices):
         for one, other in zip(self.of.blocks(name), self.less.blocks(name), strict=True):
             yield one.astype(np.float64) - other
 
+    def is_transposed(self, name: MatrixName) -> bool:
+        """Whether the blocks of a matrix of a part are rows of its transpose."""
+        return self.of.is_transposed(name)
+
     def digest(self, name: MatrixName) -> bytes:
         """SHA-256 over the digests of both."""
         return hashlib.sha256(self.of.digest(name) + self.less.digest(name)).digest()
@@ -185,9 +189,10 @@ def difference(of: Model, less: Model) -> Difference:
 
 
 def _in_both(of: Model, less: Model, part: str) -> tuple[MatrixName, ...]:
-    """The matrices of a part that both have, of one shape."""
+    """The matrices of a part that both have, of one shape; fused ones only where their rows are in the same order."""
     others = set(less.parts.get(part, ()))
-    return tuple(name for name in of.parts[part] if name in others and of.shape(name) == less.shape(name))
+    both = (name for name in of.parts[part] if name in others and of.shape(name) == less.shape(name))
+    return tuple(name for name in both if part != "fused" or of.is_stored_as(name, less))
 
 
 def _called(model: Model) -> str:

@@ -20,12 +20,13 @@ from rmtbase.errors import (
     ParameterError,
     UnknownArchitectureError,
 )
+from rmtbase.models._demo import demo_checkpoint
 from rmtbase.models._expressions import Expression, Product
 from rmtbase.models._files import read_json_object
 from rmtbase.models._gguf_model import find_gguf, open_gguf
 from rmtbase.models._hub import HUB_ID, fetch_config, find_known, hub_id, names_near
 from rmtbase.models._layout_table import Entry, entries, read_architecture, unread
-from rmtbase.models._open import demo_checkpoint, existing_folder, require_checkpoint
+from rmtbase.models._open import existing_folder, require_checkpoint
 from rmtbase.models._other_formats import refuse_other_formats
 from rmtbase.models._sites import Site
 from rmtbase.models._sizes import Sizes

@@ -11,9 +11,10 @@ from difflib import get_close_matches
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from rmtbase.errors import CheckpointError
+from rmtbase.errors import CheckpointError, MissingDependencyError
+from rmtbase.models._checkpoint import Checkpoint
 from rmtbase.models._torch_file import require_torch
 from rmtbase.shown import quoted
 
@@ -102,11 +103,13 @@ def hub_id(name: str) -> str:
     return name if known is None else known.hub_id
 
 
-def fetch_checkpoint(model: str, revision: str | None = None, subfolder: str | None = None) -> Path:
+def fetch_checkpoint(
+    model: str, revision: str | None = None, subfolder: str | None = None, cache: Path | None = None
+) -> Path:
     """The local folder of a model of the hub, downloaded where the hub's cache does not have it.
 
     With a ``subfolder``, what that folder of the repository holds, and nothing else; the folder of the repository is
-    given all the same.
+    given all the same. With a ``cache``, what the hub's own does not hold as a whole is fetched into that folder.
 
     Only the configuration and the weights are fetched: safetensors, or ``.bin`` files where there are none.
     No code is.
@@ -115,20 +118,22 @@ def fetch_checkpoint(model: str, revision: str | None = None, subfolder: str | N
         CheckpointError: the hub cannot be reached, or has no such model or revision, or refuses access.
         MissingDependencyError: there are only ``.bin`` files, and torch 2.10 or later is not installed.
     """
-    folder = _download(model, revision, _SAFETENSORS, subfolder)
+    if cache is not None and (held := _held(model, revision, subfolder)) is not None:
+        return held
+    folder = _download(model, revision, _SAFETENSORS, subfolder, cache)
     if any((folder / (subfolder or "")).glob("*.safetensors")):
         return folder
     require_torch()
-    return _download(model, revision, _TORCH, subfolder)
+    return _download(model, revision, _TORCH, subfolder, cache)
 
 
-def fetch_file(model: str, name: str, revision: str | None = None) -> Path:
+def fetch_file(model: str, name: str, revision: str | None = None, cache: Path | None = None) -> Path:
     """One file of a model of the hub, downloaded where the hub's cache does not have it.
 
     Raises:
         CheckpointError: as :func:`fetch_checkpoint`.
     """
-    return _download(model, revision, [name]) / name
+    return _download(model, revision, [name], cache=cache) / name
 
 
 def fetch_config(model: str, revision: str | None = None) -> Path:
@@ -140,13 +145,47 @@ def fetch_config(model: str, revision: str | None = None) -> Path:
     return _download(model, revision, ["config.json"])
 
 
-def _download(model: str, revision: str | None, patterns: list[str], subfolder: str | None = None) -> Path:
+def fetch_refs(model: str) -> dict[str, str]:
+    """The branches and tags of a model of the hub, each with the commit that it stands for.
+
+    Raises:
+        CheckpointError: as :func:`fetch_checkpoint`.
+    """
+    from huggingface_hub import HfApi
+
+    try:
+        refs = HfApi().list_repo_refs(model)
+    except Exception as error:
+        raise CheckpointError(model, _explain(error, None)) from error
+    return {ref.name: ref.target_commit for ref in (*refs.branches, *refs.tags)}
+
+
+def _held(model: str, revision: str | None, subfolder: str | None) -> Path | None:
+    """The folder of a model that the hub's own cache holds as a whole."""
+    try:
+        folder = _download(model, revision, _SAFETENSORS, subfolder, local=True)
+        Checkpoint.open(folder / (subfolder or ""))
+    except (CheckpointError, MissingDependencyError):
+        return None
+    return folder
+
+
+def _download(
+    model: str,
+    revision: str | None,
+    patterns: list[str],
+    subfolder: str | None = None,
+    cache: Path | None = None,
+    local: bool = False,
+) -> Path:
     from huggingface_hub import snapshot_download
 
     inside = "" if subfolder is None else f"{subfolder}/"
     allowed, ignored = ([inside + pattern for pattern in some] for some in (patterns, _OTHER_COPIES))
+    options: dict[str, Any] = {"allow_patterns": allowed, "ignore_patterns": ignored}
+    options |= ({"cache_dir": cache} if cache else {}) | ({"local_files_only": True} if local else {})
     try:
-        return Path(snapshot_download(model, revision=revision, allow_patterns=allowed, ignore_patterns=ignored))
+        return Path(snapshot_download(model, revision=revision, **options))
     except Exception as error:  # the client's and its transport's errors have no common base but this
         raise CheckpointError(model, _explain(error, revision)) from error
 

@@ -103,17 +103,18 @@ def inspect_model(model: Model) -> Inspection:
     """
     sites = {site.place: site for site in model.sites}
     groups: dict[tuple[Any, ...], list[Place]] = {}
-    outside: dict[Place, dict[str, Expression]] = {}
+    beside: dict[Place, dict[str, Expression]] = {}
     experts: dict[Place, dict[str, list[Expression]]] = {}
     for name, expression in (item for part in model._parts.values() for item in part.matrices.items()):
         if name.expert is None:
-            outside.setdefault(name.place, {})[name.component] = expression
+            beside.setdefault(name.place, {})[name.component] = expression
         else:
             experts.setdefault(name.place, {}).setdefault(name.component, []).append(expression)
     for place in model.layers:
-        look = _looks(model, place, model._matrices[place], sites.get(place), experts.get(place, {}))
+        held = {**model._matrices[place], **beside.pop(place, {})}
+        look = _looks(model, place, held, sites.get(place), experts.get(place, {}))
         groups.setdefault(look, []).append(place)
-    for place, matrices in outside.items():
+    for place, matrices in beside.items():
         groups.setdefault(_looks(model, place, matrices, None, {}), []).append(place)
     used = {name for matrices in model._matrices.values() for one in matrices.values() for name in one.tensors()}
     used |= {name for part in model._parts.values() for one in part.matrices.values() for name in one.tensors()}

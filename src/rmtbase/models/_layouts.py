@@ -37,6 +37,9 @@ OUTSIDE_COMPONENTS = ("embedding", "position_embedding", "unembedding")
 """The weight matrices outside the layers: W_E (d_model, vocabulary), W_pos (d_model, positions), whose columns are what
 a token or a position puts into the residual stream, and W_U (vocabulary, d_model), which gives the logits."""
 
+FUSED_COMPONENTS = ("attention_query_key_value", "attention_query_key", "attention_key_value")
+"""Queries, keys and values of a layer, or two of these, that are one stored tensor: the rows of others once more."""
+
 ATTENTION_PARTS = COMPONENTS[:3]
 
 

@@ -22,9 +22,10 @@ from rmtbase.models._adapters import Adapter
 from rmtbase.models._architectures import find_inventory
 from rmtbase.models._checkpoint import Checkpoint
 from rmtbase.models._draft_layers import without_draft_layers
-from rmtbase.models._expressions import Expression
+from rmtbase.models._expressions import Expression, Tensor
 from rmtbase.models._files import read_json_object
 from rmtbase.models._folding import fold_site, has_biases, require_folds
+from rmtbase.models._fused import find_fused
 from rmtbase.models._gguf_model import find_gguf, open_gguf
 from rmtbase.models._given_sites import require_sites
 from rmtbase.models._layout_table import read_architecture
@@ -140,8 +141,9 @@ class Model(WeightMatrices):
             CheckpointError: or one of its kinds: a tensor is not there, or has not the shape of its site.
         """
         checkpoint = Checkpoint.of_tensors(tensors, name)
-        inventory = Inventory(sites=tuple(sites), others={})
-        require_sites(inventory.sites, checkpoint)
+        given = tuple(sites)
+        require_sites(given, checkpoint)
+        inventory = Inventory(sites=given, others={}, parts={"fused": find_fused(given, checkpoint.shape)})
         return cls._of_inventory(inventory, checkpoint, {}, "", name, revision)
 
     @classmethod
@@ -236,7 +238,10 @@ class Model(WeightMatrices):
         settled = {NORMS: "norms" in folds, BIASES: "biases" in folds and biased}
         notes = (note for note in self.notes if not settled.get(note))
         words = f"folded into queries, keys and values: {', '.join(folds)}"
-        return replace(self, sites=sites, folded=folds, notes=(*notes, words), _matrices=matrices)
+        parts, held_parts = ({k: v for k, v in each.items() if k != "fused"} for each in (self.parts, self._parts))
+        return replace(
+            self, sites=sites, folded=folds, notes=(*notes, words), parts=parts, _matrices=matrices, _parts=held_parts
+        )
 
     def has(self, layer: int, component: str) -> bool:
         """Whether a layer, by its index in ``layers``, has a component."""
@@ -265,7 +270,7 @@ class Model(WeightMatrices):
         return matrix
 
     def part_notes(self, part: str) -> tuple[str, ...]:
-        """What is to be known of ``"embeddings"`` or ``"experts"``, and which of them are there and not read."""
+        """What is to be known of a part, and which of its matrices are there and not read."""
         return self._parts[part].notes if part in self._parts else ()
 
     def shape(self, name: MatrixName) -> tuple[int, int]:
@@ -273,7 +278,7 @@ class Model(WeightMatrices):
         return self._of_part(name).shape(self._checkpoint.shape)
 
     def blocks(self, name: MatrixName) -> Iterator[Float[np.ndarray, "row column"]]:
-        """A matrix of a part: of an expert as it is; one outside the layers as blocks of rows of what is stored.
+        """A matrix of a part: of an expert as it is; any other as blocks of rows of what is stored.
 
         Float32. Of a stack of experts one is read at a time, of an embedding a block of 16 MiB, or of d_model rows.
         So too of what is dequantised; what an adapter is merged into is in memory as a whole.
@@ -288,6 +293,15 @@ class Model(WeightMatrices):
             yield from self._tensors.blocks(stored)
         else:
             yield widened(expression.evaluate(self._tensors.read_one_of))
+
+    def is_transposed(self, name: MatrixName) -> bool:
+        """Whether the blocks of a matrix of a part are rows of its transpose."""
+        expression = self._of_part(name)
+        return name.expert is None and isinstance(expression, Tensor) and expression.transposed
+
+    def is_stored_as(self, name: MatrixName, other: Model) -> bool:
+        """Whether another model stores a matrix of a part under the same name and in the same orientation."""
+        return self._of_part(name) == other._of_part(name)
 
     def digest(self, name: MatrixName) -> bytes:
         """SHA-256 over what is stored of a matrix of a part."""
@@ -328,6 +342,16 @@ class Model(WeightMatrices):
     def site_digest(self, site: int) -> bytes:
         """SHA-256 over the stored query and key tensors of a site; of those that hold values too, with these."""
         return self._checkpoint.digest(self.sites[site].query_key_tensors())
+
+    def weights_digest(self) -> str:
+        """SHA-256, in hexadecimal, over all stored tensors that the matrices are made of, by name; reads them once.
+
+        Raises:
+            CheckpointError: a tensor cannot be read.
+        """
+        held = [*self._matrices.values(), *(part.matrices for part in self._parts.values())]
+        names = {name for matrices in held for expression in matrices.values() for name in expression.tensors()}
+        return self._checkpoint.digest(sorted(names)).hex()
 
     def _expression(self, layer: int, component: str) -> Expression:
         return self._matrices[self.layers[layer]][component]

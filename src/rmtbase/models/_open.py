@@ -6,13 +6,11 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeGuard, cast
 
 from rmtbase.errors import (
     CheckpointError,
-    CorruptFileError,
     MissingCheckpointFileError,
     MissingTensorError,
     OutputError,
@@ -21,6 +19,7 @@ from rmtbase.errors import (
 )
 from rmtbase.models._adapters import WAYS, Adapter
 from rmtbase.models._checkpoint import Checkpoint
+from rmtbase.models._demo import demo_checkpoint
 from rmtbase.models._files import read_json_object
 from rmtbase.models._hub import HUB_GGUF, HUB_ID, fetch_checkpoint, fetch_file, hub_id
 from rmtbase.models._layout_table import known_types as supported_architectures
@@ -50,6 +49,7 @@ def open_model(
     inputs: Mapping[str, Any] | None = None,
     sites: Sequence[Site] | None = None,
     fold: Iterable[str] | str = (),
+    cache: Path | None = None,
 ) -> Model:
     """Open a trained model. Configuration and headers are read and checked; weights are read when asked for.
 
@@ -79,6 +79,7 @@ def open_model(
         sites: of a state dict of any other names, where its attention is: a :class:`rmtbase.models.Site` for each
             layer, whose matrices are expressions over its tensors, ``Tensor("blocks.0.attn.W_Q", transposed=True)``.
         fold: what to fold into queries, keys and values: some of ``"biases"`` and ``"norms"``; see :meth:`Model.fold`.
+        cache: folder to fetch what is on the hub into, where the hub's own cache does not hold it; by default that.
 
     Raises:
         ParameterError: the name is empty, no such revision is bundled, a folder or an opened model was given one, a
@@ -107,14 +108,15 @@ def open_model(
             "model", found, "a folder, the name of a model on the hub, or 'demo'; or a module of torch or a state dict"
         )
     if adapter is not None or base is not None or _is_adapter(model):
-        return _open_adapter(model, revision, subfolder, adapter, base).fold(fold)
-    return _open_stored(model, revision, subfolder).fold(fold)
+        return _open_adapter(model, revision, subfolder, adapter, base, cache).fold(fold)
+    return _open_stored(model, revision, subfolder, cache).fold(fold)
 
 
 def _open_stored(
     model: str | Path,
     revision: str | None,
     subfolder: str | None,
+    cache: Path | None,
     adapted: Callable[[Checkpoint], Checkpoint] | None = None,
 ) -> Model:
     """The bundled model, one in a folder, or one of the hub; with its tensors as an adapter has them."""
@@ -126,13 +128,13 @@ def _open_stored(
         return _open_folder(folder, revision, subfolder, adapted)
     file = None if isinstance(model, Path) else HUB_GGUF.fullmatch(model)
     if file is not None and subfolder is None:
-        path = fetch_file(file["model"], file["file"], revision)
+        path = fetch_file(file["model"], file["file"], revision, cache)
         commit = (f"hub commit {path.parent.name}",)
         return Model.from_folder(path, str(model), revision or "main", commit, adapted=adapted)
     if isinstance(model, Path) or not HUB_ID.fullmatch(model):
         raise MissingCheckpointFileError(_expand(Path(model)))
     name = hub_id(model)
-    folder = fetch_checkpoint(name, revision, subfolder)
+    folder = fetch_checkpoint(name, revision, subfolder, cache)
     notes = (f"hub commit {folder.name}",)  # the hub's cache names the folder after the commit
     inside, called = (folder, name) if subfolder is None else (folder / subfolder, f"{name}/{subfolder}")
     if is_adapter_alone(inside):
@@ -147,7 +149,12 @@ def _is_adapter(model: str | Path) -> bool:
 
 
 def _open_adapter(
-    model: str | Path, revision: str | None, subfolder: str | None, way: str | None, base: str | Path | None
+    model: str | Path,
+    revision: str | None,
+    subfolder: str | None,
+    way: str | None,
+    base: str | Path | None,
+    cache: Path | None,
 ) -> Model:
     """An adapter's updates, or its base with or without them. Revision and subfolder are those of a base that is given.
 
@@ -162,7 +169,7 @@ def _open_adapter(
     is_fetched = folder is None and isinstance(model, str) and model != "demo" and HUB_ID.fullmatch(model) is not None
     if is_fetched:
         own, inside = (revision, subfolder) if base is None else (None, None)
-        folder, called = fetch_checkpoint(str(model), own, inside) / (inside or ""), str(model)
+        folder, called = fetch_checkpoint(str(model), own, inside, cache) / (inside or ""), str(model)
     if folder is None or not (folder / ADAPTER_CONFIG).is_file():
         raise ParameterError("adapter", way, f"the folder of an adapter, with {ADAPTER_CONFIG}, as the model")
     if way == "delta":
@@ -174,7 +181,7 @@ def _open_adapter(
         base, named = _named_base(folder)
         revision, subfolder = (named, None) if is_fetched else (revision or named, subfolder)
     change = Adapter.open(folder).merged if way == "merged" else _unchanged
-    opened = _open_stored(folder if base is None else base, revision, subfolder, change)
+    opened = _open_stored(folder if base is None else base, revision, subfolder, cache, change)
     return opened if way == "base" or base is None else replace(opened, name=f"{opened.name} + {called}")
 
 
@@ -329,48 +336,6 @@ def _expand(path: Path) -> Path:
         return path.expanduser()
     except RuntimeError:  # ~name, where there is no such user: then it is the name itself
         return path
-
-
-def demo_root() -> Path:
-    """The folder of the bundled model, within the installed package."""
-    return Path(str(files("rmtbase.models").joinpath("demo")))
-
-
-def demo_revisions() -> tuple[str, ...]:
-    """The names of the bundled checkpoints, in the order of training.
-
-    Raises:
-        MissingFileError: the package was installed without them.
-        CorruptFileError: their list is damaged.
-    """
-    return _read_index()[0]
-
-
-def demo_checkpoint(revision: str | None = None) -> tuple[Path, str]:
-    """The folder of a bundled checkpoint, and its name.
-
-    Args:
-        revision: its name; by default the one that the bundle declares to be its default.
-
-    Raises:
-        ParameterError: there is no such checkpoint.
-        MissingFileError: the package was installed without them.
-        CorruptFileError: their list is damaged.
-    """
-    names, default = _read_index()
-    name = default if revision is None else revision
-    if name not in names:
-        raise ParameterError("revision", name, f"one of the bundled checkpoints: {', '.join(names)}")
-    return demo_root() / name, name
-
-
-def _read_index() -> tuple[tuple[str, ...], str]:
-    path = demo_root() / "index.json"
-    index = read_json_object(path)
-    try:
-        return tuple(str(revision["name"]) for revision in index["revisions"]), str(index["default"])
-    except (KeyError, TypeError) as error:
-        raise CorruptFileError(path, "no list of revisions with a default", "one: install again") from error
 
 
 def require_other_files(paths: Iterable[Path], model: Model) -> None:

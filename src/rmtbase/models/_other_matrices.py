@@ -10,13 +10,14 @@ from rmtbase.models._checkpoint import Checkpoint
 from rmtbase.models._embeddings import find_embeddings
 from rmtbase.models._expressions import Expression, Tensor
 from rmtbase.models._feed_forward import find_feed_forward, told_by_place
+from rmtbase.models._fused import find_fused
 from rmtbase.models._sites import Inventory, Place, Site
 
 _OUTPUT = "o_proj"
 
 
 def with_other_matrices(inventory: Inventory, checkpoint: Checkpoint, config: Mapping[str, Any]) -> Inventory:
-    """The inventory of a checkpoint with the MLPs and routers that it lacks, its experts and its embeddings.
+    """The inventory of a checkpoint with the MLPs and routers that it lacks, and its further parts.
 
     What it has already stays as it is. Of names and shapes alone.
     """
@@ -31,7 +32,11 @@ def with_other_matrices(inventory: Inventory, checkpoint: Checkpoint, config: Ma
         inventory,
         others=others,
         notes=(*inventory.notes, *notes, *found.notes),
-        parts={"embeddings": find_embeddings(inventory.sites, checkpoint, config), "experts": found.experts},
+        parts={
+            "fused": find_fused(inventory.sites, checkpoint.shape),
+            "embeddings": find_embeddings(inventory.sites, checkpoint, config),
+            "experts": found.experts,
+        },
     )
 
 

@@ -37,8 +37,9 @@ class WeightMatrices(ABC):
         sites: where queries and keys meet, in order of stack and layer; shapes may differ from site to site.
         layers: every place with a weight matrix: those of the sites, and layers without attention, in the same order.
         components: the weight matrices that layers have, by the names of ``COMPONENTS``; see :meth:`has`.
-        parts: what it has besides, which is looked at where it is asked for: ``"embeddings"``, the matrices outside the
-            layers, and ``"experts"``, those of each expert; see :meth:`blocks`.
+        parts: what it has besides, which is looked at where it is asked for: ``"fused"``, queries, keys and values that
+            are one stored tensor, as it is stored; ``"embeddings"``, the matrices outside the layers; ``"experts"``,
+            those of each expert; see :meth:`blocks`.
         notes: what must be known to read W_QK = W_QᵀW_K of this model rightly.
         heads_have_weights: whether it is known that no head is all zeros.
     """
@@ -175,6 +176,10 @@ class WeightMatrices(ABC):
         Raises:
             CheckpointError: a tensor cannot be read, or is not finite.
         """
+        raise NotImplementedError  # of a model without parts
+
+    def is_transposed(self, name: MatrixName) -> bool:
+        """Whether the blocks of a matrix of a part are rows of its transpose."""
         raise NotImplementedError  # of a model without parts
 
     def digest(self, name: MatrixName) -> bytes:

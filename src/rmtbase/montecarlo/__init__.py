@@ -22,7 +22,7 @@ from rmtbase.montecarlo._hosts import run_on_hosts
 from rmtbase.montecarlo._keys import MAX_DRAWS, case_key, draw_keys
 from rmtbase.montecarlo._latent_attention import LatentAttentionSample, simulate_latent_attention
 from rmtbase.montecarlo._plan import Case, Plan, make_plan, read_plan
-from rmtbase.montecarlo._run import plan_status, run_in_memory, run_plan
+from rmtbase.montecarlo._run import dask_workers, plan_status, run_in_memory, run_plan
 from rmtbase.montecarlo._simulations import (
     GaussianMatrixSample,
     GroupedQuerySample,
@@ -64,6 +64,7 @@ __all__ = [
     "case_key",
     "choose_solver",
     "compute_chunk",
+    "dask_workers",
     "draw_elements",
     "draw_keys",
     "draw_spectra",

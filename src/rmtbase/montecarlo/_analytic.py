@@ -24,7 +24,7 @@ from rmtbase.ensembles import (
 )
 from rmtbase.errors import ParameterError
 from rmtbase.nulls import LatentShape
-from rmtbase.statistics import ELEMENT_STATISTICS, SPECTRAL_STATISTICS, ExtremeMoments, inverse_moment_order
+from rmtbase.statistics import MOMENT_STATISTICS, SPECTRAL_STATISTICS, ExtremeMoments, inverse_moment_order
 
 NONE = "none"
 
@@ -206,7 +206,7 @@ def _normal_values(n: int) -> dict[str, AnalyticValue]:
         "mean": AnalyticValue(0.0, 1.0 / math.sqrt(n), _EXACT),
         "std": AnalyticValue(mean_std, math.sqrt(max(1.0 - mean_std**2, 0.0)), _EXACT),
     }
-    for name in set(ELEMENT_STATISTICS) - {"mean"}:
+    for name in set(MOMENT_STATISTICS) - {"mean"}:
         try:
             law = laws.gaussian_sample_statistic(name, n)
         except ParameterError:  # too few numbers

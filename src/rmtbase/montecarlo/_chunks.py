@@ -20,6 +20,9 @@ class Chunk(NamedTuple):
     start: int
     count: int  # type: ignore[assignment]  # hides the tuple's method, which nobody calls
 
+    def __str__(self) -> str:
+        return f"draws {self.start} to {self.start + self.count - 1} of case {self.case}"
+
 
 @dataclass(frozen=True)
 class Chunks(Sequence[Chunk]):

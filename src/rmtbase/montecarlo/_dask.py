@@ -1,30 +1,31 @@
-"""The chunks of a plan on Dask workers: here, one process a core, or wherever a scheduler has them."""
+"""Dask workers: here, one process a core, or wherever a scheduler has them; and the chunks of a plan on them."""
 
 from __future__ import annotations
 
 import logging
 import os
 import signal
-import threading
 import time
 import warnings
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from itertools import islice
-from multiprocessing import resource_tracker
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, TypeVar
 
 from rmtbase.errors import MissingDependencyError, RmtbaseError, WorkerError
 from rmtbase.linalg import single_threaded_blas
 from rmtbase.montecarlo._chunks import Chunk, Chunks
+from rmtbase.montecarlo._clock import BACK, Clock
 from rmtbase.montecarlo._compute import Arrays, choose_solvers, compute_chunk
 from rmtbase.montecarlo._machine import differences, machine_settings
 from rmtbase.montecarlo._plan import Plan
+from rmtbase.montecarlo._undisturbed import undisturbed
 from rmtbase.progress import Progress
 
 try:
@@ -37,29 +38,32 @@ except ImportError as error:
     missing = "cryptography" if (error.name or "").startswith("cryptography") else "distributed"
     raise MissingDependencyError(missing, "drawing on Dask workers", "dask") from error
 
-_AHEAD = 2  # chunks per worker's thread under way: one being drawn, one waiting, so that none waits for the writer
-_ATTEMPTS = 4  # at one chunk, each after as many lost workers as the scheduler allows
+Task = TypeVar("Task")
+Result = TypeVar("Result")
+
+_AHEAD = 2  # tasks per worker's thread under way: one being done, one waiting, so that none waits for the writer
+_ATTEMPTS = 4  # at one task, each after as many lost workers as the scheduler allows
 _TIMEOUT = 30.0  # seconds to find a scheduler, and for its first worker to appear
-_PATIENCE = 60.0  # seconds without any worker, and for the numbers of one chunk to arrive
-_BACK = 20.0  # seconds that the clock may be set back: so long are messages late
+_PATIENCE = 60.0  # seconds without any worker, and for the numbers of one task to arrive
 
 
 @contextmanager
-def dask_executor(plan: Plan, workers: int, scheduler: str | None, progress: Progress) -> Iterator[DaskExecutor]:
+def dask_workers(workers: int, scheduler: str | None, progress: Progress, work: str) -> Iterator[DaskWorkers]:
     """Dask workers, for the length of a ``with`` block.
 
-    Only chunks travel; the process that asked writes them, so that the workers need no common file system. A worker
-    that is killed costs the chunks it was drawing, which others draw again; one that joins later takes its share.
+    What comes of tasks alone travels; the process that asked writes it, so that the workers need no common file system
+    for it. A worker that is killed costs the tasks it was at, which others do again; one that joins later takes its
+    share.
 
     Local workers speak TLS with keys that exist in the memory of these processes alone, for whoever reaches a scheduler
     may run any code on it. Of a scheduler whose address is ``tls://...`` the keys are those of Dask's own configuration
     (``distributed.comm.tls``); one that speaks plain TCP is as safe as the network that it is on.
 
     Args:
-        plan: what will be drawn.
         workers: that many local processes, each on one core of the CPU.
-        scheduler: the address of a scheduler, whose workers draw instead.
+        scheduler: the address of a scheduler, whose workers are taken instead.
         progress: told of the workers.
+        work: what they do, in a word: ``drawing``.
 
     Raises:
         WorkerError: no scheduler there, or none with a worker; local workers that do not start; workers without
@@ -74,108 +78,86 @@ def dask_executor(plan: Plan, workers: int, scheduler: str | None, progress: Pro
             client = _local(stack, workers, clock) if scheduler is None else _remote(stack, scheduler)
             machine = _common_machine(client)
             count = len(client.nthreads())
-        progress.note(f"drawing on {count} Dask worker{'s' if count != 1 else ''}")
-        yield DaskExecutor(plan, machine, client, where, clock)
+        progress.note(f"{work} on {count} Dask worker{'s' if count != 1 else ''}")
+        yield DaskWorkers(machine, client, where, clock)
     finally:
         with undisturbed():
             stack.close()
 
 
-class Clock:
-    """How far the clock of this machine has been set since it was last asked.
-
-    Dask waits until moments of that clock, not for lengths of time: where it is set on while a connection is made, the
-    attempt is over at once, and where it is set back, messages wait for it to come round again.
-    """
-
-    def __init__(self) -> None:
-        self._highest = self._lowest = self._offset()
-
-    def jump(self) -> float:
-        """Seconds that it was set back, or else on, at most; negative for back."""
-        now = self._offset()
-        self._highest, self._lowest = max(self._highest, now), min(self._lowest, now)
-        back, on = now - self._highest, now - self._lowest
-        return back if back < -_BACK else on
-
-    def words(self) -> str:
-        """That it was set, if it was: of which a suspended machine wakes, too."""
-        jump = self.jump()
-        if abs(jump) <= _BACK:
-            return ""
-        return f"; the clock of this machine was set {'back' if jump < 0 else 'on'} by {abs(jump):,.0f} s meanwhile"
-
-    @staticmethod
-    def _offset() -> float:
-        return time.time() - time.monotonic()
+@contextmanager
+def dask_executor(plan: Plan, workers: int, scheduler: str | None, progress: Progress) -> Iterator[DaskExecutor]:
+    """What draws the chunks of a plan on Dask workers: see :func:`dask_workers`, also for what it raises."""
+    with dask_workers(workers, scheduler, progress, "drawing") as found:
+        yield DaskExecutor(plan, found)
 
 
 @dataclass(frozen=True)
-class DaskExecutor:
-    """The workers of one client; made by :func:`dask_executor`.
+class DaskWorkers:
+    """The workers of one client; made by :func:`dask_workers`.
 
     Attributes:
-        plan: what they draw.
         machine: versions and platform of each of them.
         client: connected to their scheduler.
         where: which workers they are, in words.
         clock: of this machine, by which the client waits.
     """
 
-    plan: Plan
     machine: dict[str, Any]
     client: Any
     where: str
     clock: Clock
 
-    def choose_solvers(self) -> list[str]:
-        """Chosen on one of them.
-
-        Raises:
-            WorkerError: as :meth:`draw`.
-        """
+    def first_of(self, function: Callable[..., Result], *given: Any) -> Result | None:
+        """What a function gives on one of them; None where every worker that was to call it was lost."""
         for _ in range(_ATTEMPTS):
             with _lost(self.where), suppress(KilledWorker, TimeoutError):
-                future = self.client.submit(choose_solvers, self.plan, cores=1, pure=False)
+                future = self.client.submit(function, *given, pure=False)
                 self._first_finished([future])
                 return future.result(timeout=_PATIENCE)
-        raise WorkerError(self.where, "every worker that was to choose the solvers was lost")
+        return None
 
-    def draw(self, chunks: Chunks, solvers: Sequence[str], progress: Progress) -> Iterator[tuple[Chunk, Arrays]]:
-        """The chunks as they are finished, so few under way at a time that results never pile up.
+    def each(
+        self, tasks: Iterable[Task], function: Callable[..., Result], given: Callable[[Task], tuple]
+    ) -> Iterator[tuple[Task, Result]]:
+        """What a function gives of each task, as it is finished; so few are under way that results never pile up.
+
+        Args:
+            tasks: what is to be done, each once; ``str`` of one names it.
+            function: called on a worker, first with ``machine``: a worker may have joined after the others were asked
+                what they are.
+            given: its further arguments for a task.
 
         Raises:
-            WorkerError: the scheduler or every worker is lost, or workers fail at a chunk again and again.
+            WorkerError: the scheduler or every worker is lost, or workers fail at a task again and again.
         """
-        advance = progress.bar("drawing", chunks.total_draws)
-        coming, again = iter(chunks), deque[Chunk]()
-        under_way: dict[Future, Chunk] = {}
-        losses: Counter[Chunk] = Counter()
+        coming, again = iter(tasks), deque[Any]()
+        under_way: dict[Future, Any] = {}
+        losses: Counter[Any] = Counter()
         while True:
             with _lost(self.where):
                 room = _AHEAD * max(1, sum(self.client.nthreads().values())) - len(under_way)
                 retried = [again.popleft() for _ in range(min(room, len(again)))]
-                for chunk in [*retried, *islice(coming, max(0, room - len(retried)))]:
-                    future = self.client.submit(_draw, self.plan, chunk, solvers[chunk.case], self.machine, pure=False)
-                    under_way[future] = chunk
+                for task in [*retried, *islice(coming, max(0, room - len(retried)))]:
+                    future = self.client.submit(_same_machine, self.machine, function, *given(task), pure=False)
+                    under_way[future] = task
                 if not under_way:
                     return
                 finished = self._first_finished(list(under_way))
             for future in finished:
-                chunk = under_way.pop(future)
+                task = under_way.pop(future)
                 with _lost(self.where):
-                    arrays = _result(future, chunk, losses)
-                if arrays is None:
-                    again.append(chunk)
+                    result = _result(future, task, losses)
+                if result is None:
+                    again.append(task)
                 else:
-                    advance(chunk.count)
-                    yield chunk, arrays
+                    yield task, result
 
     def _first_finished(self, futures: list[Future]) -> list[Future]:
         """Those that are finished, once one is. An error if there has been no worker for long, or they are stalled."""
         seen = time.monotonic()
         while True:
-            if self.clock.jump() < -_BACK:
+            if self.clock.jump() < -BACK:
                 raise WorkerError(self.where, f"their messages would wait{self.clock.words()}")
             try:
                 with self.client.as_current():
@@ -185,6 +167,38 @@ class DaskExecutor:
                     seen = time.monotonic()
                 elif time.monotonic() - seen > _PATIENCE:
                     raise WorkerError(self.where, f"no worker has been left for {_PATIENCE:.0f} s") from None
+
+
+@dataclass(frozen=True)
+class DaskExecutor:
+    """The chunks of a plan on workers."""
+
+    plan: Plan
+    workers: DaskWorkers
+
+    @property
+    def machine(self) -> dict[str, Any]:
+        """Of each of them."""
+        return self.workers.machine
+
+    def choose_solvers(self) -> list[str]:
+        """Chosen on one of them.
+
+        Raises:
+            WorkerError: as :meth:`DaskWorkers.each`.
+        """
+        chosen = self.workers.first_of(partial(choose_solvers, self.plan, cores=1))
+        if chosen is None:
+            raise WorkerError(self.workers.where, "every worker that was to choose the solvers was lost")
+        return chosen
+
+    def draw(self, chunks: Chunks, solvers: Sequence[str], progress: Progress) -> Iterator[tuple[Chunk, Arrays]]:
+        """The chunks as they are finished. Raises as :meth:`DaskWorkers.each`."""
+        advance = progress.bar("drawing", chunks.total_draws)
+        draw = partial(compute_chunk, cores=1)
+        for chunk, arrays in self.workers.each(chunks, draw, lambda one: (self.plan, one, solvers[one.case])):
+            advance(chunk.count)
+            yield chunk, arrays
 
 
 class OneCore(WorkerPlugin):
@@ -307,26 +321,25 @@ def _require_same(worker: str, there: Mapping[str, Any], here: Mapping[str, Any]
         raise WorkerError(worker, f"its draws would differ to the bit from those {whose}: {differing}")
 
 
-def _draw(plan: Plan, chunk: Chunk, solver: str, machine: Mapping[str, Any]) -> Arrays:
+def _same_machine(machine: Mapping[str, Any], function: Callable[..., Result], *given: Any) -> Result:
     """Runs on a worker, which may have joined after the others were asked what they are."""
     _require_same("a worker that joined later", machine_settings(), machine, "of the others")
-    return compute_chunk(plan, chunk, solver, cores=1)
+    return function(*given)
 
 
-def _result(future: Future, chunk: Chunk, losses: Counter[Chunk]) -> Arrays | None:
-    """The arrays of a finished chunk; None where a worker was lost with them, and it is to be tried again."""
-    piece = f"draws {chunk.start} to {chunk.start + chunk.count - 1} of case {chunk.case}"
+def _result(future: Future, task: object, losses: Counter[Any]) -> Any:
+    """What came of a finished task; None where a worker was lost with it, and it is to be tried again."""
     try:
         return future.result(timeout=_PATIENCE)  # without end where who held it is lost and nobody is left
     except (KilledWorker, TimeoutError) as error:
-        losses[chunk] += 1
-        if losses[chunk] < _ATTEMPTS:
+        losses[task] += 1
+        if losses[task] < _ATTEMPTS:
             return None
-        raise WorkerError(piece, "every worker that drew them was lost; is there memory for one chunk?") from error
+        raise WorkerError(str(task), "every worker that was at it was lost; is there memory for it?") from error
     except (RmtbaseError, OSError, CancelledError):
         raise
     except Exception as error:
-        raise WorkerError(piece, f"a worker failed ({_words(error)})") from error
+        raise WorkerError(str(task), f"a worker failed ({_words(error)})") from error
 
 
 @contextmanager
@@ -359,35 +372,3 @@ def _quiet() -> Iterator[None]:
 
 
 _NOISY = ("distributed", "tornado", "asyncio")
-
-
-_PUT_OFF = (signal.SIGINT, signal.SIGTERM)
-
-
-@contextmanager
-def undisturbed() -> Iterator[None]:
-    """Ctrl-C and SIGTERM wait until the block is left: processes half started could not be found to be stopped.
-
-    Threads that begin in the block, and the processes that they start, never see Ctrl-C, which a terminal sends to all:
-    who entered the block stops them. Outside the main thread, to which signals do not come, it does nothing.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    came: list[int] = []
-    # The other threads of this process still take the signals, and hand them to these handlers.
-    handlers = {number: signal.signal(number, lambda found, frame: came.append(found)) for number in _PUT_OFF}
-    masked = hasattr(signal, "pthread_sigmask")  # as everywhere but on Windows
-    if masked:
-        # Whatever thread starts it lets the signals through again, so that it must not be one of the block's.
-        resource_tracker.ensure_running()
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT}) if masked else set()
-    try:
-        yield
-    finally:
-        if masked:
-            signal.pthread_sigmask(signal.SIG_SETMASK, before)
-        for number, handler in handlers.items():
-            signal.signal(number, signal.SIG_DFL if handler is None else handler)
-        for number in came:
-            signal.raise_signal(number)

@@ -32,7 +32,15 @@ from rmtbase.montecarlo._memory import (
 from rmtbase.parameters import require_interval, require_positive_integer
 from rmtbase.progress import SILENT, Progress
 from rmtbase.shown import in_one_line
-from rmtbase.statistics import MAGNITUDE_BINS, CentralSums, ElementSketch, MagnitudeCounts, magnitude_bins
+from rmtbase.statistics import (
+    MAGNITUDE_BINS,
+    CentralSums,
+    SignedBins,
+    entropy_of_counts,
+    kl_of_counts,
+    magnitude_bins,
+    weibull_fit_of_bins,
+)
 
 BINS = 120
 _REACH = 6.0  # of the histogram, in standard deviations of one element
@@ -111,7 +119,7 @@ def draw_elements(
     compiled function. The result depends on (seed, case, draw) alone. Against the statistics of the whole matrix:
     counts and extremes are equal (but for an element within rounding of a bin's edge), moments agree to 1e-12 of their
     scale, and the Weibull fit to 1e-6 relatively, usually 1e-8
-    (:meth:`rmtbase.statistics.MagnitudeCounts.weibull_fit`).
+    (:func:`rmtbase.statistics.weibull_fit_of_bins`).
 
     Memory does not grow with the draws: as many matrices as cores are drawn at a time, each of which keeps its factors
     and some 10 MB, and a chunk's results, 8 bytes for each statistic and bin of its draws.
@@ -189,7 +197,7 @@ def _chunks(
     def one(draw: int) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
         with reproducible_jax():
             pivot, sums = _reduce(ensemble, key, np.uint32(draw), edges[0], edges[-1], edges.size - 1, block)
-        return _numbers(_sketch(ensemble, pivot, sums, edges))
+        return _numbers(ensemble, pivot, sums, edges)
 
     indices, advance = range(first, first + draws), progress.bar("drawing", draws)
     with closing(in_order(one, indices, cores, cores, "rmtbase-elements")) as drawn:
@@ -262,29 +270,28 @@ def _rows_at_a_time(rows: int, most: int) -> int:
     return next((count for count in allowed if rows % count == 0), allowed.start)
 
 
-def _sketch(ensemble: ElementEnsemble, pivot: Array, reduced: _Sums, edges: NDArray[np.float64]) -> ElementSketch:
+def _numbers(
+    ensemble: ElementEnsemble, pivot: Array, reduced: _Sums, edges: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    """The statistics of one draw, and its histogram."""
     rows, columns = ensemble.element_shape
-    n = rows * columns
     sums = jax.tree.map(np.asarray, reduced)
     if not np.isfinite(sums.powers).all():
         raise ParameterError("ensemble", ensemble.name, "elements that are finite, with finite fourth powers")
-    central = CentralSums.about(float(pivot), n, sums.powers.tolist(), float(sums.smallest), float(sums.largest))
-    return ElementSketch(central, edges, sums.histogram[:-1], MagnitudeCounts(*sums.magnitudes))
-
-
-def _numbers(sketch: ElementSketch) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """The statistics of one draw, and its histogram."""
-    moments, weibull = sketch.moments(), sketch.weibull_fit()
+    extremes = float(sums.smallest), float(sums.largest)
+    central = CentralSums.about(float(pivot), rows * columns, sums.powers.tolist(), *extremes)
+    moments, counts, spread = central.moments(), sums.histogram[:-1], central.root_mean_square
+    weibull = weibull_fit_of_bins(SignedBins.of_magnitudes(*sums.magnitudes), spread)
     statistics = (
         moments.mean,
         moments.std,
         moments.skewness,
         moments.excess_kurtosis,
         moments.largest_magnitude,
-        sketch.histogram_entropy(),
-        sketch.histogram_kl(),
+        entropy_of_counts(counts, edges),
+        kl_of_counts(counts, edges, spread),
         weibull.shape,
         weibull.scale,
         weibull.r_squared,
     )
-    return np.array(statistics), sketch.counts
+    return np.array(statistics), counts

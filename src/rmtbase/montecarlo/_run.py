@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import xarray as xr
 
@@ -23,6 +23,9 @@ from rmtbase.montecarlo._table import make_table
 from rmtbase.progress import SILENT, Progress
 from rmtbase.shown import shown
 from rmtbase.tables import open_table, require_writable, sweep, write_table
+
+if TYPE_CHECKING:
+    from rmtbase.montecarlo._dask import DaskWorkers
 
 
 class Executor(Protocol):
@@ -248,14 +251,45 @@ def _complete(
 def _executor(
     plan: Plan, workers: int | None, scheduler: str | None, progress: Progress
 ) -> AbstractContextManager[Executor]:
-    if workers is None and scheduler is None:
+    number = _require_one_of(workers, scheduler)
+    if number is None:
         return nullcontext(LocalExecutor(plan))
-    if workers is not None and scheduler is not None:
-        raise ParameterError("workers", workers, f"nothing beside the scheduler {scheduler}, whose workers draw")
-    number = 0 if workers is None else require_workers("workers", workers)
     from rmtbase.montecarlo._dask import dask_executor
 
     return dask_executor(plan, number, scheduler, progress)
+
+
+def dask_workers(
+    workers: int | None, scheduler: str | None, progress: Progress, work: str
+) -> AbstractContextManager[DaskWorkers] | None:
+    """That many local processes through Dask, or the workers of a scheduler; None where neither is asked for.
+
+    Args:
+        workers: how many.
+        scheduler: address of a Dask scheduler instead.
+        progress: told of the workers.
+        work: what they are to do, in a word: ``drawing``.
+
+    Raises:
+        ParameterError: both, or a number of workers that is no positive integer or far more than cores.
+        MissingDependencyError: Dask is asked for and not installed.
+        WorkerError: as the block is entered, there are none, or they are of different kinds.
+    """
+    number = _require_one_of(workers, scheduler)
+    if number is None:
+        return None
+    from rmtbase.montecarlo import _dask
+
+    return _dask.dask_workers(number, scheduler, progress, work)
+
+
+def _require_one_of(workers: int | None, scheduler: str | None) -> int | None:
+    """The number of local workers, 0 beside a scheduler; None where neither is asked for."""
+    if workers is None:
+        return None if scheduler is None else 0
+    if scheduler is not None:
+        raise ParameterError("workers", workers, f"nothing beside the scheduler {scheduler}, whose workers draw")
+    return require_workers("workers", workers)
 
 
 @contextmanager

@@ -10,11 +10,9 @@ goes on in the store, from all chunks but each case's last, where that was short
 
 from __future__ import annotations
 
-import errno
 import itertools
 import os
 import re
-import stat
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -22,7 +20,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from filelock import FileLock, Timeout
 from numpy.typing import NDArray
 
 from rmtbase.errors import MissingFileError, OutputError, StoreError, TableError
@@ -44,9 +41,8 @@ from rmtbase.montecarlo._store_files import (
 )
 from rmtbase.progress import SILENT, Progress
 from rmtbase.shown import shown
-from rmtbase.tables import is_temporary, sweep, write_bytes
+from rmtbase.tables import LOCK, is_temporary, locked_folder, sweep, write_bytes
 
-_LOCK = "lock"
 _DAMAGED = "damaged"
 _CHUNK = re.compile(r"case-(\d{4,})-draw-(\d{10,})\.chunk", re.ASCII)
 
@@ -248,8 +244,6 @@ class Store:
 def open_store(folder: Path | str, plan: Plan, lock: bool = True) -> Iterator[Store]:
     """The store of a plan, made where there is none, and locked against other runs for the length of a ``with`` block.
 
-    The lock is the operating system's: it is gone when its process is, however that ended.
-
     Args:
         folder: the store's folder. Its own folder must be there.
         plan: what the store is for.
@@ -264,11 +258,7 @@ def open_store(folder: Path | str, plan: Plan, lock: bool = True) -> Iterator[St
     if not lock:
         yield Store(folder, plan)
         return
-    try:
-        folder.mkdir(exist_ok=True)
-    except OSError as error:
-        raise OutputError(folder, f"the folder of the chunks cannot be made: {error.strerror or error}") from error
-    with _locked(folder):
+    with locked_folder(folder, "chunks", lambda: not has_manifest(folder)):
         sweep(folder)
         yield Store(folder, plan)
 
@@ -301,25 +291,4 @@ def require_store(folder: Path, plan: Plan) -> None:
 
 
 def _ours(name: str) -> bool:
-    return name in (_LOCK, _DAMAGED) or is_temporary(name)
-
-
-@contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    guard = FileLock(folder / _LOCK, timeout=0)
-    try:
-        if os.path.lexists(folder / _LOCK) and not stat.S_ISREG((folder / _LOCK).lstat().st_mode):
-            raise OSError(errno.EINVAL, f"{_LOCK} is no regular file")
-        guard.acquire()
-    except Timeout as error:
-        raise StoreError(folder, "another run at work on it", "one at a time; wait for it, or stop it") from error
-    except (OSError, NotImplementedError) as error:
-        raise OutputError(folder, f"it cannot be locked: {getattr(error, 'strerror', None) or error}") from error
-    try:
-        yield
-    finally:
-        if not has_manifest(folder):  # nothing was begun, or all of it is finished
-            with suppress(OSError):  # what is not ours, which stays
-                (folder / _LOCK).unlink()
-                folder.rmdir()
-        guard.release()
+    return name in (LOCK, _DAMAGED) or is_temporary(name)

@@ -17,28 +17,28 @@ from matplotlib.cbook import is_math_text
 from matplotlib.font_manager import FontProperties
 from matplotlib.text import Text
 from matplotlib.textpath import text_to_path
-from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter, SymmetricalLogLocator
 from matplotlib.transforms import ScaledTranslation
 
-from rmtbase.errors import ParameterError
 from rmtbase.plots._picture import Picture, PictureAxes
 from rmtbase.plots._theme import Theme
 from rmtbase.shown import shown
-from rmtbase.statistics import SPECTRAL_STATISTICS
+from rmtbase.statistics import ELEMENT_STATISTICS, SPECTRAL_STATISTICS
 from rmtbase.tables import circuit_of, layer_numbers, layer_stacks
 
 LEVEL = 0.05
 """False discovery rate under which a head or a matrix counts as flagged."""
 
+NORMAL_95 = 1.96
+"""Standard deviations of a normal law to either side that hold 95 %."""
+
 MARKERS = ("o", "s", "^", "D", "v")
 """Shapes of marks, so that no two series are told apart by hue alone."""
 
-_ELEMENTS = {
-    "mean": (r"mean $\bar w / s$", "mean"),
-    "skewness": ("skewness", "skewness"),
-    "excess_kurtosis": ("excess kurtosis", "excess kurtosis"),
-    "largest_magnitude": (r"largest magnitude $\max|w - \bar w| / s$", "largest magnitude"),
-}
+LINE_STYLES: tuple[Any, ...] = ("-", (0, (5, 2)), (0, (1, 1.2)), (0, (6, 2, 1, 2)), (0, (3, 1, 1, 1, 1, 1)))
+"""Styles of lines, likewise."""
+
+_FACTS = {"sigma": r"$\sigma$ of the elements", "sigma_q": r"$\sigma_Q$", "sigma_k": r"$\sigma_K$"}
 _LINE = 0.165  # inches of a line of a legend at 10 pt
 _NOTHING = 1e-300  # density, below any that is shown
 _LONGEST_TICK = 20  # characters beside an axis
@@ -260,14 +260,47 @@ def legend_height(ax: Axes, theme: Theme) -> float:
     return lines * _LINE * theme.points("legend.fontsize") / 8.5
 
 
-def log_axis(ax: Axes) -> None:
-    """A logarithmic y axis that names enough numbers to be read even where it spans little more than a decade."""
-    ax.set_yscale("log")
-    low, high = ax.get_ylim()
+def log_axis(ax: Axes, which: str = "y") -> None:
+    """A logarithmic axis that names enough numbers to be read even where it spans little more than a decade."""
+    (ax.set_xscale if which == "x" else ax.set_yscale)("log")
+    axis = ax.xaxis if which == "x" else ax.yaxis
+    low, high = axis.get_view_interval()
     if high < low * 10**_DECADES:
-        ax.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
-        ax.yaxis.set_major_formatter(FuncFormatter(lambda value, position: f"{value:g}"))
-        ax.yaxis.set_minor_formatter(NullFormatter())
+        subs = (1.0, 2.0, 5.0) if high > 6.0 * low else (1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 7.0)
+        axis.set_major_locator(LogLocator(subs=subs))
+        axis.set_major_formatter(FuncFormatter(lambda value, position: f"{value:g}"))
+        axis.set_minor_formatter(NullFormatter())
+
+
+def symmetric_log_axis(ax: Axes, width: float) -> None:
+    """A y axis that is linear up to that distance from zero, and logarithmic beyond."""
+    ax.set_yscale("symlog", linthresh=width)
+    ax.yaxis.set_major_locator(SymmetricalLogLocator(base=10, linthresh=width, subs=(1.0, 3.0)))
+    ax.yaxis.set_major_formatter(FuncFormatter(lambda value, position: f"{value:.3g}".replace("-", "−")))
+
+
+def reach_all(ax: Axes, limits: Sequence[tuple[float, ...]], scales: Sequence[tuple[str, str]]) -> None:
+    """Axes from the least to the largest of what several pictures ask for.
+
+    They are logarithmic where one of these is and none reaches zero, and, beyond the narrowest linear part, on either
+    side of zero where one of these is so.
+
+    Args:
+        ax: the axes.
+        limits: of each picture left, right, low and high.
+        scales: of each picture the names of both scales.
+    """
+    left, right, low, high = (np.array(ends) for ends in zip(*limits, strict=True))
+    x_scales, y_scales = zip(*scales, strict=True)
+    for which, asked, least, largest in (("x", set(x_scales), left, right), ("y", set(y_scales), low, high)):
+        set_scale, set_limits = (ax.set_xscale, ax.set_xlim) if which == "x" else (ax.set_yscale, ax.set_ylim)
+        mixed, positive = len(asked) > 1, bool((least > 0).all())
+        if mixed and "symlog" not in asked:
+            set_scale("log" if positive else "linear")
+        upright = bool((least <= largest).all())
+        set_limits(*((least.min(), largest.max()) if upright else (least.max(), largest.min())))
+        if mixed and positive and "symlog" not in asked:
+            log_axis(ax, which)
 
 
 def literal(text: object, longest: int = 60) -> str:
@@ -278,80 +311,16 @@ def literal(text: object, longest: int = 60) -> str:
 
 def statistic_label(name: str) -> str:
     """A statistic in words with its symbol, for an axis or a panel's title."""
-    if name in SPECTRAL_STATISTICS:
-        one = SPECTRAL_STATISTICS[name]
+    one = SPECTRAL_STATISTICS.get(name) or ELEMENT_STATISTICS.get(name)
+    if one is not None:
         return f"{one.long_name} ${one.symbol}$"
-    return _ELEMENTS[name][0] if name in _ELEMENTS else literal(name.replace("_", " "))
+    return _FACTS[name] if name in _FACTS else literal(name.replace("_", " "))
 
 
 def statistic_words(name: str) -> str:
     """A statistic in words alone."""
-    if name in SPECTRAL_STATISTICS:
-        return SPECTRAL_STATISTICS[name].long_name
-    return _ELEMENTS[name][1] if name in _ELEMENTS else name.replace("_", " ")
-
-
-def heads_of(scores: xr.DataTree | xr.Dataset) -> xr.Dataset:
-    """The /heads dataset, with a layer axis, of a scores tree, of its /heads, or of plain arrays' scores.
-
-    Raises:
-        ParameterError: it holds no scores of heads.
-    """
-    heads = _group(scores, "heads", "z_score", "head", "a scores tree (rmtbase.score) or its /heads dataset")
-    return heads if "layer" in heads.dims else heads.expand_dims(layer=[0])
-
-
-def matrices_of(scores: xr.DataTree | xr.Dataset, group: str = "matrices") -> xr.Dataset:
-    """The /matrices dataset of a scores tree, or its /experts, or the dataset itself.
-
-    Raises:
-        ParameterError: it holds no scores of matrices, or of experts.
-    """
-    dim = "expert" if group == "experts" else "component"
-    return _group(scores, group, "z_score", dim, f"a scores tree with /{group}, or its /{group} dataset")
-
-
-def null_of(scores: xr.DataTree) -> xr.Dataset:
-    """The /null dataset of a scores tree.
-
-    Raises:
-        ParameterError: it has none.
-    """
-    return _group(scores, "null", "eigenvalue_quantile", "probability", "a scores tree with /null")
-
-
-def _group(scores: xr.DataTree | xr.Dataset, name: str, variable: str, dim: str, expected: str) -> xr.Dataset:
-    """The group of a tree, or the dataset itself, if it has that variable and that dimension."""
-    is_tree = isinstance(scores, xr.DataTree)
-    found = (scores[name].to_dataset() if name in scores.children else None) if is_tree else scores
-    if found is None or variable not in found or dim not in found.dims:
-        raise ParameterError("scores", _kind(scores), expected)
-    return found
-
-
-def _kind(table: object) -> str:
-    if isinstance(table, xr.DataTree):
-        return f"a tree with {sorted(table.children)}"
-    if isinstance(table, xr.Dataset):
-        return f"a dataset with {sorted(map(str, table.data_vars))}"
-    return type(table).__name__
-
-
-def require_statistic(table: xr.Dataset, name: str) -> str:
-    """The name, or :class:`~rmtbase.errors.ParameterError` if the table does not hold that statistic."""
-    held = table["statistic"].values.tolist()
-    if name not in held:
-        raise ParameterError("statistic", name, f"one that the table holds: {', '.join(held)}")
-    return name
-
-
-def require_case(table: xr.Dataset, case: int) -> xr.Dataset:
-    """That row of a baseline table, or :class:`~rmtbase.errors.ParameterError` if there is no such row."""
-    if "case" not in table.dims:
-        raise ParameterError("table", _kind(table), "a baseline table or a scores tree")
-    if not 0 <= case < table.sizes["case"]:
-        raise ParameterError("case", case, f"0 to {table.sizes['case'] - 1}")
-    return table.isel(case=case)
+    one = SPECTRAL_STATISTICS.get(name) or ELEMENT_STATISTICS.get(name)
+    return name.replace("_", " ") if one is None else one.long_name
 
 
 def prefer_log(*values: np.ndarray) -> bool:
@@ -391,3 +360,26 @@ def index_axis(ax: Axes, which: str, labels: Sequence[object]) -> None:
     axis = ax.xaxis if which == "x" else ax.yaxis
     axis.set_major_locator(MaxNLocator(nbins=12, integer=True, steps=[1, 2, 4, 5, 10], min_n_ticks=1))
     axis.set_major_formatter(FuncFormatter(name_at))
+
+
+def rows_axis(ax: Axes, layers: Sequence[int], table: xr.Dataset, theme: Theme, null: bool = False) -> None:
+    """A y axis of rows, one for each head, first on top: each layer named at its middle, thin lines between layers.
+
+    A row of the null stands above them, apart from them by a row.
+    """
+    rows, numbers, stacks = np.asarray(layers), layer_numbers(table), layer_stacks(table)
+    held = np.unique(rows)
+    step = next(one for one in _STEPS if len(held) <= _MOST_TICKS * one)
+    names = {
+        float(np.flatnonzero(rows == k).mean()): literal(f"{stacks[k]} {numbers[k]}".lstrip(), _LONGEST_TICK)
+        for k in held[::step].tolist()
+    }
+    names = ({-2.0: "null"} if null else {}) | names
+    ax.set_yticks(list(names), list(names.values()))
+    for place in np.flatnonzero(np.diff(rows)):
+        ax.axhline(place + 0.5, color=theme.surface, linewidth=0.8)
+    ax.set_ylim(len(rows) - 0.5, -2.5 if null else -0.5)
+    ax.tick_params(length=0)
+    ax.grid(False)
+    ax.spines[["left", "bottom"]].set_visible(False)
+    ax.set_ylabel("layer, a row for each head")

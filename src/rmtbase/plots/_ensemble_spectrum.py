@@ -8,7 +8,8 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import LogLocator
 
 from rmtbase.errors import ParameterError
-from rmtbase.plots._axes import add_density, case_name, finished, own_axes, require_case
+from rmtbase.plots._axes import add_density, case_name, finished, own_axes
+from rmtbase.plots._groups import require_case
 from rmtbase.plots._theme import Theme, as_theme
 
 _UNSEEN = 1e-3  # share of the smallest eigenvalues that is left out of the picture

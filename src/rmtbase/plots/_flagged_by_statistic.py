@@ -7,17 +7,8 @@ import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
-from rmtbase.plots._axes import (
-    LEVEL,
-    finished,
-    heads_of,
-    literal,
-    noun_of,
-    own_axes,
-    panel_size,
-    statistic_words,
-    wrapped,
-)
+from rmtbase.plots._axes import LEVEL, finished, literal, noun_of, own_axes, panel_size, statistic_words, wrapped
+from rmtbase.plots._groups import heads_of
 from rmtbase.plots._theme import Theme, as_theme
 
 _NAMES = 0.44  # of the figure's width, what the names of statistics may take

@@ -2,50 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 import xarray as xr
 from jaxtyping import Bool, Float
 from matplotlib.axes import Axes
-from matplotlib.cm import ScalarMappable
-from matplotlib.colorbar import Colorbar
-from matplotlib.colors import BoundaryNorm, Colormap, ListedColormap
 
 from rmtbase.errors import ParameterError
 from rmtbase.plots._axes import (
     LEVEL,
     bound,
     counted,
-    heads_of,
     index_axis,
     layer_axis,
     literal,
-    matrices_of,
     noun_of,
     own_axes,
     panel_size,
-    require_statistic,
     rounded,
     statistic_label,
     titled,
 )
+from rmtbase.plots._color_scales import ColorScale, Q, Z
+from rmtbase.plots._groups import heads_of, matrices_of, require_statistic
 from rmtbase.plots._theme import Theme, as_theme
 from rmtbase.scoring import signed_distance
 from rmtbase.statistics import SPECTRAL_STATISTICS
 from rmtbase.tables import heads_present, matrices_present
 
 _UPRIGHT_BELOW = 0.6  # inches for each component's name
-
-Z_LEVELS = (1.0, 2.0, 3.0, 5.0, 10.0, 30.0, 100.0)
-"""The |z| at which the colour changes. They are the same in every picture, so that colours can be compared across
-statistics and models; whatever lies beyond the last has the last colour."""
-
-Q_LEVELS = (0.05, 0.01, 1e-3, 1e-4)
-"""The q-values at which the colour of the omnibus map changes, the same in every picture."""
-
-_Z_EDGES = (*(-z for z in reversed(Z_LEVELS)), *Z_LEVELS)
-_Q_COLOURS = (7, 9, 11, 12, 14)  # places among a theme's diverging colours, from no evidence on
 
 
 def omnibus_heatmap(
@@ -74,15 +58,13 @@ def omnibus_heatmap(
     heads, theme = heads_of(scores).transpose("layer", "head", ...), as_theme(theme)
     ax = own_axes(ax, theme, scores)
     q = heads["omnibus_q_value"].values
-    with np.errstate(divide="ignore"):
-        strength = -np.log10(q)
     there, noun = heads_present(heads), noun_of(scores)
-    _cells(ax, strength, q < level, there, *_q_colors(theme), heads, "head", level, theme)
+    _cells(ax, q, q < level, there, Q, heads, "head", level, theme)
     ax.set_xlabel(noun)
     found = f"{(q < level).sum()} of {counted(int(np.isfinite(q).sum()), noun)} left the null"
     titled(ax, f"all statistics together\n{found}; {_legend(q[there], level)}", theme)
     if colorbar:
-        q_colorbar(ax, theme)
+        Q.bar(ax, theme)
     return ax
 
 
@@ -172,60 +154,6 @@ def expert_z_heatmap(
     return ax
 
 
-def z_colorbar(axes: Axes | Sequence[Axes], theme: Theme | str = "light") -> Colorbar:
-    """Draw the colour scale of heat maps of z, once for all the axes given.
-
-    Raises:
-        ParameterError: no axes.
-    """
-    theme = as_theme(theme)
-    return _colorbar(axes, *z_colors(theme), "$z$ (null standard deviations)", _Z_EDGES, theme)
-
-
-def q_colorbar(axes: Axes | Sequence[Axes], theme: Theme | str = "light") -> Colorbar:
-    """Draw the colour scale of omnibus maps; axes and errors as in :func:`z_colorbar`."""
-    theme = as_theme(theme)
-    return _colorbar(axes, *_q_colors(theme), "$q$, all statistics together", Q_LEVELS, theme)
-
-
-def _colorbar(
-    axes: Axes | Sequence[Axes],
-    cmap: Colormap,
-    norm: BoundaryNorm,
-    label: str,
-    levels: Sequence[float],
-    theme: Theme,
-) -> Colorbar:
-    """A colour scale beside axes, with a tick at each level."""
-    all_axes = [axes] if isinstance(axes, Axes) else list(axes)
-    if not all_axes:
-        raise ParameterError("axes", axes, "at least one")
-    figure = all_axes[0].get_figure()
-    bar = figure.colorbar(  # type: ignore[union-attr]  # axes always lie in a figure
-        ScalarMappable(norm, cmap), ax=all_axes, spacing="uniform", ticks=norm.boundaries, extendfrac=0.07, aspect=26,
-        pad=0.02,
-    )  # fmt: skip
-    bar.ax.set_yticklabels([f"{level:g}".replace("-", "−") for level in levels])
-    bar.ax.minorticks_off()
-    bar.ax.set_facecolor("none")
-    bar.ax.tick_params(color=theme.muted, labelcolor=theme.muted, labelsize=theme.points("xtick.labelsize"))
-    bar.outline.set_visible(False)  # type: ignore[operator]  # a spine; the stubs do not say so
-    bar.set_label(label, color=theme.text, fontsize=theme.points("axes.labelsize"))
-    return bar
-
-
-def z_colors(theme: Theme) -> tuple[Colormap, BoundaryNorm]:
-    """The colour map and the levels of z: a symmetric scale whose last colours extend beyond the last levels."""
-    colours = list(theme.diverging)
-    cmap = ListedColormap(colours).with_extremes(under=colours[0], over=colours[-1], bad=(0, 0, 0, 0))
-    return cmap, BoundaryNorm(_Z_EDGES, cmap.N, extend="both")
-
-
-def _q_colors(theme: Theme) -> tuple[Colormap, BoundaryNorm]:
-    cmap = ListedColormap([theme.diverging[place] for place in _Q_COLOURS]).with_extremes(bad=(0, 0, 0, 0))
-    return cmap, BoundaryNorm([-np.log10(q) for q in Q_LEVELS], cmap.N, extend="both")
-
-
 def _z_map(
     table: xr.Dataset,
     across: str,
@@ -238,13 +166,13 @@ def _z_map(
 ) -> None:
     one = table.sel(statistic=require_statistic(table, statistic))
     z = signed_distance(one)
-    _cells(ax, z, one["q_value"].values < level, there, *z_colors(theme), table, across, level, theme)
+    _cells(ax, z, one["q_value"].values < level, there, Z, table, across, level, theme)
     known = statistic in SPECTRAL_STATISTICS and SPECTRAL_STATISTICS[statistic].on_log_scale
     of = rf" of $\ln\,{SPECTRAL_STATISTICS[statistic].symbol}$" if known else ""
     largest = f"largest $|z|${of}: {rounded(np.nanmax(np.abs(z)), 3)}; " if not np.isnan(z).all() else ""
     titled(ax, f"{statistic_label(statistic)}\n{largest}{_legend(z[there], level)}", theme)
     if colorbar:
-        z_colorbar(ax, theme)
+        Z.bar(ax, theme)
 
 
 def _legend(values: Float[np.ndarray, " cell"], level: float) -> str:
@@ -258,8 +186,7 @@ def _cells(
     values: Float[np.ndarray, "layer across"],
     flagged: Bool[np.ndarray, "layer across"],
     there: Bool[np.ndarray, "layer across"],
-    cmap: Colormap,
-    norm: BoundaryNorm,
+    scale: ColorScale,
     table: xr.Dataset,
     across: str,
     level: float,
@@ -268,7 +195,10 @@ def _cells(
     """A coloured cell for each value, a dot on each that is flagged, a cross for none that is there, layer 0 on top."""
     n_layers, n_across = values.shape
     places = np.arange(n_across + 1) - 0.5, np.arange(n_layers + 1) - 0.5
-    ax.pcolormesh(*places, np.ma.masked_where(np.isnan(values), values), cmap=cmap, norm=norm, linewidth=0)
+    cmap, norm = scale.of(theme)
+    with np.errstate(divide="ignore"):
+        shown = scale.on_scale(values)
+    ax.pcolormesh(*places, np.ma.masked_where(np.isnan(values), shown), cmap=cmap, norm=norm, linewidth=0)
     size = float(np.clip(60 / max(n_layers, n_across / 2), 1.2, 4.0))
     y, x = np.nonzero(flagged)
     ax.plot(
@@ -287,7 +217,3 @@ def _cells(
     index_axis(ax, "x", table[across].values.tolist())
     layer_axis(ax, "y", table, theme)
     ax.set(xlabel=across, ylabel="layer")
-
-
-SCALES = dict.fromkeys((z_heatmap, matrix_z_heatmap, expert_z_heatmap), z_colorbar) | {omnibus_heatmap: q_colorbar}
-"""The colour scale of each kind of map."""

@@ -12,7 +12,8 @@ from matplotlib.axes import Axes
 
 from rmtbase.errors import ParameterError
 from rmtbase.laws import GaussianChain, low_rank_product, naive_marchenko_pastur
-from rmtbase.plots._axes import add_density, finished, null_of, own_axes, require_case, rounded
+from rmtbase.plots._axes import add_density, finished, own_axes, rounded
+from rmtbase.plots._groups import null_of, require_case
 from rmtbase.plots._theme import Theme, as_theme
 from rmtbase.tables import CIRCUITS, Circuit, circuit_of, null_method, shapes_of
 

@@ -12,18 +12,9 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
 from rmtbase.errors import ParameterError
-from rmtbase.plots._axes import (
-    MARKERS,
-    finished,
-    heads_of,
-    literal,
-    log_axis,
-    noun_of,
-    null_of,
-    own_axes,
-    prefer_log,
-    require_case,
-)
+from rmtbase.plots._axes import MARKERS, finished, literal, log_axis, noun_of, own_axes, prefer_log
+from rmtbase.plots._groups import heads_of, null_of, require_case
+from rmtbase.plots._null_eigenvalues import null_quantiles, null_scales
 from rmtbase.plots._null_spectrum import case_title, chain_title
 from rmtbase.plots._theme import Theme, as_theme
 from rmtbase.scoring import farthest_distance
@@ -67,18 +58,11 @@ def ordered_eigenvalues(
     own_nulls = False
     if isinstance(table, xr.DataTree):
         null, held = null_of(table), heads_of(table)
-        rank = held.sizes["index"]
-        quantile, probability = null["eigenvalue_quantile"].values, null["probability"].values
+        rank, probability = held.sizes["index"], null["probability"].values
         picked = _picked(held, heads, noun_of(table))
         circuit, shapes = circuit_of(table.attrs), shapes_of(table)
-        scale = np.prod([held[factor.sigma].values for factor in circuit.factors], axis=0) ** 2
-        scale = held["null_scale"].values if "null_scale" in held.coords else scale
-        own_nulls = quantile.ndim > 2
-        if "layer_shape" in null:
-            shape = null["layer_shape"].values
-            bands = [quantile[shape[layer]] for layer, _ in picked]
-        else:
-            bands = [quantile[place] for place in picked] if own_nulls else [quantile]
+        scale, own_nulls = null_scales(table, held), null["eigenvalue_quantile"].ndim > 2
+        bands = [null_quantiles(table, *place) for place in picked] if own_nulls else [null_quantiles(table, 0, 0)]
         for k, (place, name) in enumerate(picked.items()):
             own = bands[k if own_nulls else 0]
             lines[name] = _over(held["eigenvalue"].values[place] / scale[place], _at(own, probability, 0.5))
@@ -137,7 +121,7 @@ def _picked(heads: xr.Dataset, chosen: Sequence[tuple[int, int]] | None, noun: s
     layers, places = heads["layer"].values.tolist(), heads["head"].values.tolist()
     names, there = layer_names(heads), heads_present(heads)
     if chosen is None:
-        named = _far_middle_near(heads)
+        named = farthest_middle_nearest(heads)
     else:
         if not 1 <= len(chosen) <= len(MARKERS):
             raise ParameterError("heads", chosen, f"1 to {len(MARKERS)} pairs (layer, head)")
@@ -150,7 +134,8 @@ def _picked(heads: xr.Dataset, chosen: Sequence[tuple[int, int]] | None, noun: s
     return {(i, j): f"{literal(names[i])} {noun} {literal(places[j])}{words}" for (i, j), words in named.items()}
 
 
-def _far_middle_near(heads: xr.Dataset) -> dict[tuple[int, int], str]:
+def farthest_middle_nearest(heads: xr.Dataset) -> dict[tuple[int, int], str]:
+    """Places of the head farthest from the null, the middle one and the nearest, each with words that say which."""
     distance = farthest_distance(heads)
     order = [k for k in np.argsort(-np.abs(distance), axis=None) if not np.isnan(distance.flat[k])]
     if not order:

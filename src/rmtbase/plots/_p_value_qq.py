@@ -11,18 +11,8 @@ import xarray as xr
 from jaxtyping import Float, Int
 from matplotlib.axes import Axes
 
-from rmtbase.plots._axes import (
-    MARKERS,
-    counted,
-    finished,
-    heads_of,
-    literal,
-    noun_of,
-    own_axes,
-    require_statistic,
-    rounded,
-    statistic_words,
-)
+from rmtbase.plots._axes import MARKERS, counted, finished, literal, noun_of, own_axes, rounded, statistic_words
+from rmtbase.plots._groups import heads_of, require_statistic
 from rmtbase.plots._theme import Theme, as_theme
 from rmtbase.scoring import layer_p_value_floors, p_value_floors
 from rmtbase.tables import null_method

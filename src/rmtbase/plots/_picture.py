@@ -103,7 +103,7 @@ def content(figures: Mapping[str, Figure], format: str, dpi: float = 150) -> byt
     if len(figures) != 1 and (format != "pdf" or not figures):
         held = ", ".join(figures) or "none"
         raise ParameterError(
-            "figures", held, f"one figure for a file of format {format}; pick one (--figure), or write a PDF"
+            "figures", held, f"one figure for a file of format {format}; pick one (--only), or write a PDF"
         )
     longest = max(float(side) for figure in figures.values() for side in figure.get_size_inches())
     if not 0 < dpi * longest <= _MOST_PIXELS:

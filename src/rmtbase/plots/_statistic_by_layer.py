@@ -6,21 +6,20 @@ import numpy as np
 import xarray as xr
 from jaxtyping import Bool, Float
 from matplotlib.axes import Axes
-from matplotlib.ticker import FuncFormatter, SymmetricalLogLocator
 
 from rmtbase.plots._axes import (
     LEVEL,
     bound,
     finished,
-    heads_of,
     layer_axis,
     log_axis,
     noun_of,
     own_axes,
     prefer_log,
-    require_statistic,
     statistic_label,
+    symmetric_log_axis,
 )
+from rmtbase.plots._groups import heads_of, require_statistic
 from rmtbase.plots._theme import Theme, as_theme
 from rmtbase.statistics import Statistic, get_statistic
 from rmtbase.tables import heads_present
@@ -67,7 +66,7 @@ def statistic_by_layer(
     one = get_statistic(require_statistic(heads, statistic))
     table = heads.sel(statistic=statistic).transpose("layer", "head", ...)
     mean = table["null_mean"].values
-    value = _relative(one, table["observed"].values, mean)
+    value = relative_to_null(one, table["observed"].values, mean)
     null = _null_levels(one, table, mean)
     flagged = table["q_value"].values < level
     n_layers, n_heads = value.shape
@@ -76,7 +75,7 @@ def statistic_by_layer(
     ax = own_axes(ax, theme, scores)
     x = _places(heads_present(table))
     noun = noun_of(scores)
-    _draw_null(ax, x, null, theme, noun)
+    _draw_null(ax, x, null, theme, noun, _share(table))
     size = float(np.clip(30 / n_layers**0.5 / n_heads**0.25, 2.0, 4.5))
     for chosen, colour, fill, sign in (
         (~flagged, theme.observed, "none", "≥"),
@@ -93,7 +92,7 @@ def statistic_by_layer(
     _scale(ax, value, null)
     ax.set_xlim(-0.6, n_layers - 0.4)
     layer_axis(ax, "x", table, theme)
-    ax.set(xlabel="layer", ylabel=_axis_label(one))
+    ax.set(xlabel="layer", ylabel=relative_label(one))
     return finished(ax, theme, "", legend)
 
 
@@ -104,7 +103,7 @@ def _places(there: Bool[np.ndarray, "layer head"]) -> Float[np.ndarray, "layer h
     return np.where(there, np.arange(len(there))[:, None] + offset, np.nan)
 
 
-def _relative(
+def relative_to_null(
     one: Statistic, value: Float[np.ndarray, "layer head"], null_mean: Float[np.ndarray, "layer head"]
 ) -> Float[np.ndarray, "layer head"]:
     if one.scaling == 0:
@@ -112,11 +111,17 @@ def _relative(
     return value - null_mean if one.scaling == "additive" else value / null_mean
 
 
-def _axis_label(one: Statistic) -> str:
+def relative_label(one: Statistic) -> str:
     name = statistic_label(one.name)
     if one.scaling == 0:
         return name
     return f"{name} {bound('− null mean' if one.scaling == 'additive' else '/ null mean')}"
+
+
+def _share(table: xr.Dataset) -> str:
+    """What share of null heads lies in the band, by the quantiles that the table holds."""
+    low, high = (float(table["probability"].sel(probability=level, method="nearest")) for level in BAND)
+    return f"{100 * (high - low):.3g} %"
 
 
 def _null_levels(
@@ -125,7 +130,7 @@ def _null_levels(
     """The lower end, the median and the upper end of each head's null, on the figure's scale."""
     quantile, probability = table["null_quantile"].values, table["probability"].values
     places = [int(np.argmin(np.abs(probability - level))) for level in (BAND[0], 0.5, BAND[1])]
-    return np.stack([_relative(one, quantile[..., place], null_mean) for place in places])
+    return np.stack([relative_to_null(one, quantile[..., place], null_mean) for place in places])
 
 
 def _draw_null(
@@ -134,13 +139,14 @@ def _draw_null(
     levels: Float[np.ndarray, "level layer head"],
     theme: Theme,
     noun: str,
+    share: str,
 ) -> None:
     """One band where one null is all heads'; a band for each run of layers whose heads share one; else bars."""
     lower, middle, upper = levels
     scored = np.isfinite(lower) & np.isfinite(upper)
     if not scored.any():
         return
-    names = [f"null, 99 % of {noun}s", "null, median"]
+    names = [f"null, {share} of {noun}s", "null, median"]
     if _is_one(levels, scored):
         low, median, high = (float(level[scored][0]) for level in levels)
         ax.axhspan(low, high, color=theme.null, alpha=0.28, linewidth=0, label=names[0])
@@ -159,7 +165,7 @@ def _draw_null(
     width = float(np.clip(240 / x.size, 1.0, 7.0))
     ax.vlines(
         x[scored], lower[scored], upper[scored], color=theme.null, alpha=0.45, linewidth=width,
-        label=f"each {noun}'s null, 99 %",
+        label=f"each {noun}'s null, {share}",
     )  # fmt: skip
     ax.plot(
         x[scored], middle[scored], linestyle="none", marker="_", markersize=width + 1.0, color=theme.null,
@@ -198,9 +204,7 @@ def _scale(ax: Axes, value: Float[np.ndarray, "layer head"], null: Float[np.ndar
         return
     width = float(np.abs(ends).max())
     if width > 0 and np.abs(finite).max() > _HIDDEN * width:
-        ax.set_yscale("symlog", linthresh=width)
-        ax.yaxis.set_major_locator(SymmetricalLogLocator(base=10, linthresh=width, subs=(1.0, 3.0)))
-        ax.yaxis.set_major_formatter(FuncFormatter(lambda value, position: f"{value:.3g}".replace("-", "−")))
+        symmetric_log_axis(ax, width)
 
 
 def _layer_medians(value: Float[np.ndarray, "layer head"]) -> Float[np.ndarray, " layer"]:

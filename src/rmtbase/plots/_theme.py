@@ -28,6 +28,11 @@ BLUE = "#0072b2"
 VERMILLION = "#d55e00"
 REDDISH_PURPLE = "#cc79a7"
 
+_SEQUENTIAL = (
+    "#f3f5e4", "#dcedc2", "#b9dfb9", "#86ccbb", "#4fb3c1", "#2b8fbc", "#245fa3", "#253a86", "#0f1d57",
+)  # fmt: skip
+"""From pale to dark with ever less lightness, after ColorBrewer's YlGnBu (Harrower & Brewer 2003)."""
+
 _SIZES = {
     "axes.titlesize": 1.05,
     "axes.labelsize": 0.95,
@@ -65,6 +70,7 @@ class Theme:
         flagged: what was measured and left the null.
         series: further lines that need telling apart, in order.
         diverging: z from far below the null, through none (the middle one), to far above.
+        sequential: a density, from next to nothing to the highest.
         settings: Matplotlib's settings for text and files, by their names; all others are the caller's.
     """
 
@@ -79,6 +85,7 @@ class Theme:
     flagged: str
     series: tuple[str, ...]
     diverging: tuple[str, ...]
+    sequential: tuple[str, ...] = _SEQUENTIAL
     settings: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
     def points(self, name: str) -> float:
@@ -173,6 +180,9 @@ DARK = Theme(
         "#d9efff", "#b0dcff", "#82c4fb", "#55a6e6", "#3a83c0", "#2c6293", "#26455f",
         "#262b31",
         "#57402a", "#85542a", "#b56d28", "#df8a31", "#f9aa58", "#ffc98d", "#ffe6c8",
+    ),
+    sequential=(
+        "#1d2440", "#253a76", "#275a9c", "#2b82b4", "#3fa5bd", "#6cc3bd", "#9fd9ba", "#cfeac0", "#f6f7dc",
     ),
 )  # fmt: skip
 

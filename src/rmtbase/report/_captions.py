@@ -78,7 +78,14 @@ _CAPTIONS = {
     "matrix-z-heat-map": Caption(
         "How far every weight matrix is from independent Gaussian elements",
         "One cell per matrix, colours as above. Positive excess kurtosis means heavier tails than a Gaussian's.",
-        "Heat maps of z-scores by layer and component, one for each element-wise statistic.",
+        "Heat maps of z-scores by layer and component, one for each of several statistics of their elements.",
+    ),
+    "weibull-by-layer": Caption(
+        "Whether the bodies of weight matrices have kept their shape",
+        "The Weibull shape k and scale λ of the middle 80 % of each matrix's magnitudes, λ over their root mean "
+        "square. Each grey band holds 95 % of random matrices of one size: the larger the matrix, the narrower. "
+        "Matrices below it have more of their weights near zero and far out than random ones.",
+        "Weibull shape and scale of every weight matrix by layer, against the bands of random matrices of their sizes.",
     ),
     "expert-z-heat-map": Caption(
         "How far every expert is from independent Gaussian elements",

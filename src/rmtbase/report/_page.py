@@ -30,6 +30,7 @@ from rmtbase.scoring import (
     farthest_distance,
     layer_p_value_floors,
     require_scores,
+    summarize_elements,
     summarize_scores,
 )
 from rmtbase.shown import shown
@@ -101,6 +102,8 @@ def render(scores: xr.DataTree, *, date: datetime.date | None = None, pictures: 
             score_columns=SCORE_COLUMNS,
             matrices=None if matrices is None else matrices_table(matrices, summary.level, "excess_kurtosis"),
             experts=None if experts is None else experts_table(experts, summary.level, "excess_kurtosis"),
+            elements=summarize_elements(scores),
+            law=str(scores.attrs.get("initialization", "normal")).replace("_", " "),
             with_spectra=matrices is not None and "marchenko_pastur_distance" in matrices,
             statistics=[SPECTRAL_STATISTICS[name] for name in heads["statistic"].values.tolist()],
             **null,

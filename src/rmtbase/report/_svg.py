@@ -27,7 +27,7 @@ _STYLE = re.compile(r' style="([^"]*)"')
 _RECTANGLE = re.compile(r"M (\S+) (\S+) L (\S+) \2 L \3 (\S+) L \1 \4 (?:L \1 \2|z)(?: z)?$")
 _SIZE = re.compile(r'<svg [^>]*?width="([\d.]+)pt"[^>]*?viewBox="([^"]*)"[^>]*>')
 _PIXELS_PER_POINT = 1.45  # at which 8.5 pt labels are as large as the page's small print
-_SEVERAL = {"series": 5, "diverging": 15}  # roles that have several colours
+_SEVERAL = {"series": 5, "diverging": 15, "sequential": 9}  # roles that have several colours
 
 
 def css_values(theme: Theme) -> str:

@@ -3,13 +3,16 @@
 from rmtbase.scoring._csv import heads_csv, matrices_csv
 from rmtbase.scoring._depth_fitter import DepthFitter, depth_fitter
 from rmtbase.scoring._effective_depth import EffectiveDepth, effective_depth
+from rmtbase.scoring._element_summary import ElementsSummary, summarize_elements
 from rmtbase.scoring._find_null import ANALYTIC, Wanted, draws_for, find_null
+from rmtbase.scoring._head_elements import ElementMode
 from rmtbase.scoring._head_factors import head_dims, head_sigmas
 from rmtbase.scoring._heads import circuit_scores, circuits_of, require_scores
 from rmtbase.scoring._latent_null import LatentNull
 from rmtbase.scoring._matrices import matrix_p_value_floors
 from rmtbase.scoring._model_depths import effective_depths
-from rmtbase.scoring._score import score, score_heads
+from rmtbase.scoring._read_matrices import LAYERS
+from rmtbase.scoring._score import MatrixMode, score, score_heads
 from rmtbase.scoring._summary import (
     HeadFinding,
     Summary,
@@ -24,10 +27,14 @@ from rmtbase.scoring._summary import (
 
 __all__ = [
     "ANALYTIC",
+    "LAYERS",
     "DepthFitter",
     "EffectiveDepth",
+    "ElementMode",
+    "ElementsSummary",
     "HeadFinding",
     "LatentNull",
+    "MatrixMode",
     "Summary",
     "Wanted",
     "at_p_value_floor",
@@ -51,5 +58,6 @@ __all__ = [
     "score",
     "score_heads",
     "signed_distance",
+    "summarize_elements",
     "summarize_scores",
 ]

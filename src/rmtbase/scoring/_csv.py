@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import csv
-import io
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -12,8 +10,7 @@ import xarray as xr
 
 from rmtbase.errors import ParameterError
 from rmtbase.scoring._heads import circuit_scores, circuits_of
-from rmtbase.shown import shown
-from rmtbase.tables import heads_present, layer_numbers, matrices_present
+from rmtbase.tables import csv_text, heads_present, layer_numbers, matrices_present
 
 _BEFORE_SIGMA, _AFTER_SIGMA = (
     ("key_head",),
@@ -21,17 +18,14 @@ _BEFORE_SIGMA, _AFTER_SIGMA = (
 )
 _PER_STATISTIC = ("observed", "null_mean", "null_std", "z_score", "p_value", "q_value")
 _OF_MATRICES = ("matrices", "experts")
-_FORMULA = ("=", "+", "-", "@", "＝", "＋", "－", "＠")  # how a formula begins, in wide letters too
-_BEFORE = " \"'"  # what spreadsheets take away before they look for one
 
 
 def heads_csv(tree: xr.DataTree) -> str:
     """One row per head: layer, head, its σ's and outliers, then ``STATISTIC.VARIABLE`` for each statistic.
 
-    Numbers carry all their digits, so that nothing is lost on the way through. A text that a spreadsheet would run as a
-    formula begins with an apostrophe; control characters stand as their escapes. Of a model of several stacks
-    ``layer`` is the number in its ``stack``; sizes in which layers differ have columns, and where further circuits
-    were scored the rows of each follow, told apart by ``circuit``, with nothing where it has no such number.
+    Numbers and texts as :func:`rmtbase.tables.csv_text` writes them. Of a model of several stacks ``layer`` is the
+    number in its ``stack``; sizes in which layers differ have columns, and where further circuits were scored the rows
+    of each follow, told apart by ``circuit``, with nothing where it has no such number.
 
     Raises:
         ParameterError: it is no scores tree.
@@ -41,14 +35,15 @@ def heads_csv(tree: xr.DataTree) -> str:
     first, last = rows[0], [title for title in rows[0] if title in _AFTER_SIGMA or "." in title]
     begin = [title for title in first if title not in last and not title.startswith("sigma_")]
     further = {title: None for row in rows for title in row if title not in {*begin, *last}}
-    return _written([*begin, *further, *last], rows)
+    return csv_text([*begin, *further, *last], rows)
 
 
 def matrices_csv(tree: xr.DataTree) -> str:
     """One row per matrix: layer, component, its size, σ and outliers, then ``STATISTIC.VARIABLE`` for each statistic.
 
-    Those of the layers, of what lies outside of them (layer −1) and of experts, as far as they were scored; where
-    experts were, a column ``expert`` has their number, and nothing for the others. Otherwise as :func:`heads_csv`.
+    Last is the reason why statistics are missing. Those of the layers, of what lies outside of them (layer −1) and of
+    experts, as far as they were scored; where experts were, a column ``expert`` has their number, and nothing for the
+    others. Otherwise as :func:`heads_csv`.
 
     Raises:
         ParameterError: no matrices were scored.
@@ -57,7 +52,7 @@ def matrices_csv(tree: xr.DataTree) -> str:
     if not groups:
         raise ParameterError("tree", "scores of heads alone", "one of which matrices were scored")
     rows = [row for group in groups for row in _matrix_rows(group, any("expert" in one.dims for one in groups))]
-    return _written(rows[0], rows)
+    return csv_text(rows[0], rows)
 
 
 def _matrix_rows(matrices: xr.Dataset, with_experts: bool) -> Iterator[dict[str, Any]]:
@@ -66,16 +61,17 @@ def _matrix_rows(matrices: xr.Dataset, with_experts: bool) -> Iterator[dict[str,
     sizes = [name for name in sizes if name not in ("layer", "stack_layer")]
     axes = ("layer", *(("expert",) if "expert" in matrices.dims else ()), "component")
     facts = {
-        name: matrices[name].transpose(*axes).values
+        name: matrices[name].transpose(*axes).values.astype(object)
         for name in map(str, matrices.data_vars)
         if set(matrices[name].dims) == set(axes)
     }
     shapes = {name: facts.pop(name) for name in ("n_rows", "n_columns")}
+    reason = {name: facts.pop(name) for name in ("reason",) if name in facts}  # which files before schema 1.5 lack
     facts |= {
-        f"{name}.{field}": matrices[field].sel(statistic=name).transpose(*axes).values
+        f"{name}.{field}": matrices[field].sel(statistic=name).transpose(*axes).values.astype(object)
         for name in matrices["statistic"].values.tolist()
         for field in _PER_STATISTIC
-    }
+    } | reason
     numbers, components = layer_numbers(matrices), matrices["component"].values.tolist()
     for place in map(tuple, np.argwhere(matrices_present(matrices)).tolist()):
         cells = {"layer": numbers[place[0]], "component": components[place[-1]]}
@@ -83,16 +79,7 @@ def _matrix_rows(matrices: xr.Dataset, with_experts: bool) -> Iterator[dict[str,
             cells["expert"] = matrices["expert"].values[place[1]].item() if "expert" in axes else ""
         cells |= {name: matrices[name].values[place[0]].item() for name in sizes}
         cells |= {name: int(column[place]) for name, column in shapes.items()}
-        yield cells | {name: column[place].item() for name, column in facts.items()}
-
-
-def _written(titles: Iterable[str], rows: Iterable[Mapping[str, Any]]) -> str:
-    """A line of titles, and one for each row."""
-    titles, file = list(titles), io.StringIO()
-    writer = csv.writer(file, lineterminator="\n")
-    writer.writerow(map(_cell, titles))
-    writer.writerows([_cell(row.get(title, "")) for title in titles] for row in rows)
-    return file.getvalue()
+        yield cells | {name: column[place] for name, column in facts.items()}
 
 
 def _rows(circuit: str, heads: xr.Dataset) -> Iterator[dict[str, Any]]:
@@ -111,11 +98,3 @@ def _rows(circuit: str, heads: xr.Dataset) -> Iterator[dict[str, Any]]:
         cells = {"layer": numbers[i], "head": places[j]} | {name: heads[name].values[i].item() for name in sizes}
         cells |= {"circuit": circuit} if circuit else {}
         yield cells | {name: column[i, j].item() for name, column in facts.items()}
-
-
-def _cell(value: object) -> object:
-    """A number as it is; a text harmless to who opens the file."""
-    if not isinstance(value, str):
-        return value
-    text = shown(value)
-    return f"'{text}" if text.lstrip(_BEFORE).startswith(_FORMULA) else text

@@ -77,6 +77,12 @@ def head_dims(site: Site, names: Sequence[str], shapes: Shapes) -> tuple[int, ..
     return LatentShape(ends[0], kv_rank, latent.rows, rotated.rows, *query_ranks)
 
 
+def holds_product(expression: Expression | None) -> bool:
+    """Whether a matrix is a product, or made of matrices of which one is."""
+    of = getattr(expression, "of", ())
+    return isinstance(expression, Product) or any(map(holds_product, of if isinstance(of, tuple) else (of,)))
+
+
 def head_sigmas(
     site: Site, names: Sequence[str], shapes: Shapes, read: Read
 ) -> tuple[tuple[Float[np.ndarray, " head"], ...], Float[np.ndarray, " head"] | None]:

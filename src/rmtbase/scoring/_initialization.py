@@ -15,15 +15,14 @@ def _truncated_kurtosis(at: float) -> float:
     return (3.0 - (at**3 + 3.0 * at) * density) / (1.0 - at * density) ** 2 - 3.0
 
 
-INITIALIZATIONS = MappingProxyType(
+KURTOSIS = MappingProxyType(
     {
         "normal": 0.0,
         "uniform": -1.2,
-        "truncated normal": _truncated_kurtosis(2.0),
+        "truncated_normal": _truncated_kurtosis(2.0),
     }
 )
-"""Excess kurtosis of the entries by how they were drawn: normal, uniform (``torch.nn.Linear``'s own), or normal and
-truncated at two standard deviations."""
+"""Excess kurtosis of the entries by how they were drawn (``rmtbase.parameters.INITIALIZATIONS``)."""
 
 _WITHIN = 5.0  # standard errors
 _READ = ("attention_query", "attention_key")
@@ -31,7 +30,7 @@ _WORDS = MappingProxyType(
     {
         "normal": "as by normal initialisation, whose null the Gaussian one is",
         "uniform": "as by uniform initialisation (torch.nn.Linear's own)",
-        "truncated normal": "as by normal initialisation truncated at two standard deviations",
+        "truncated_normal": "as by normal initialisation truncated at two standard deviations",
     }
 )
 
@@ -40,7 +39,7 @@ def initialization(matrices: xr.Dataset) -> str:
     """The initialisation that all query and key matrices of a model are compatible with, or "" where none is.
 
     By the excess kurtosis of their entries, each within 5 standard errors √(24 / N) of that of one law of
-    :data:`INITIALIZATIONS`, N entries. Training moves it: a model that has learned something is compatible with none,
+    :data:`KURTOSIS`, N entries. Training moves it: a model that has learned something is compatible with none,
     unless it was trained so little that its entries do not show it.
 
     Args:
@@ -53,7 +52,7 @@ def initialization(matrices: xr.Dataset) -> str:
     scored = kurtosis.notnull()
     if not held or not bool(scored.any()):
         return ""
-    fits = {name: (abs(kurtosis - expected) < _WITHIN * error) | ~scored for name, expected in INITIALIZATIONS.items()}
+    fits = {name: (abs(kurtosis - expected) < _WITHIN * error) | ~scored for name, expected in KURTOSIS.items()}
     compatible = [name for name, each in fits.items() if bool(each.all())]
     return compatible[0] if len(compatible) == 1 else ""  # of tiny matrices several are
 
@@ -63,7 +62,7 @@ def initialization_note(matrices: xr.Dataset) -> str | None:
     name = initialization(matrices)
     if not name:
         return None
-    kurtosis = INITIALIZATIONS[name]
+    kurtosis = KURTOSIS[name]
     line = f"entries of W_Q and W_K are distributed {_WORDS[name]}: excess kurtosis {kurtosis:.2f}"
     if kurtosis == 0:
         return line

@@ -4,24 +4,35 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache
+from typing import Any, NamedTuple
 
 import numpy as np
 import xarray as xr
-from jaxtyping import Float, Shaped
+from jaxtyping import Bool, Float, Shaped
 
-from rmtbase.laws import gaussian_sample_statistic, marchenko_pastur
+from rmtbase.laws import marchenko_pastur
 from rmtbase.linalg import appended_rows, matrix_singular_values
-from rmtbase.models import MatrixName, Place
+from rmtbase.models import FUSED_COMPONENTS, MatrixName, Place
 from rmtbase.nulls import EDGE_LEVEL, SMALLEST_P_VALUE
+from rmtbase.scoring._element_scores import (
+    FIELDS,
+    STATISTICS,
+    Elements,
+    ElementSummary,
+    against_null,
+    bin_coordinates,
+    element_law,
+    elements_of,
+    missing_lines,
+    summarized,
+)
 from rmtbase.scoring._find_null import DRAWS_PER_TEST
 from rmtbase.scoring._heads import layer_coordinates
+from rmtbase.scoring._super_weights import Tail
 from rmtbase.statistics import (
-    ELEMENT_STATISTICS,
-    CentralSums,
     ExtremeMoments,
     benjamini_hochberg,
     drawn_moments,
-    element_sums,
     get_statistic,
     inverse_moment_order,
     moment_order,
@@ -45,41 +56,31 @@ MATRIX_SPECTRAL_STATISTICS = (
 """Statistics of a whole matrix's spectrum, at σ̂ = 1 and on λ / max(m, n); all from the extremes and the traces, so that
 the null costs O(min(m, n)) a draw."""
 
-_FACTS = ("sigma", "n_rows", "n_columns")
 _SPECTRAL_FACTS = ("outliers_above", "outliers_below", "marchenko_pastur_distance")
-_FIELDS = ("observed", "null_mean", "null_std", "z_score", "p_value")
 _NULL_DRAWS = 5_000
 
 
 class MatrixScorer:
     """Scores matrices one at a time, then gives the dataset ``/matrices``, or of experts ``/experts``.
 
-    The null is i.i.d. Gaussian elements with the matrix's own standard deviation. Element-wise statistics have
-    analytic nulls; the spectrum's is simulated once per shape from its exact bidiagonal form.
+    The null is independent elements of one law, with the matrix's own standard deviation: of the elements' statistics
+    that of ``initialization``, known analytically; of the spectrum normal, simulated once per shape from its exact
+    bidiagonal form.
     """
 
-    def __init__(self, names: Sequence[MatrixName], spectra: bool, seed: int) -> None:
-        self.names, self.spectra, self.seed = names, spectra, seed
-        self.draws = _null_draws(len(names))
-        self.statistics = ELEMENT_STATISTICS + (MATRIX_SPECTRAL_STATISTICS if spectra else ())
-        self.constant: list[str] = []
-        self._facts = _FACTS + (_SPECTRAL_FACTS if spectra else ())
-        experts = sorted({name.expert for name in names if name.expert is not None})
-        self._axes = {
-            "layer": _in_order([name.place for name in names]),
-            **({"expert": experts} if experts else {}),
-            "component": list(dict.fromkeys(name.component for name in names)),
-        }
-        shape = tuple(map(len, self._axes.values()))
-        self._score_values = np.full((*shape, len(self.statistics), len(_FIELDS)), np.nan)
-        self._fact_values = np.full((*shape, len(self._facts)), np.nan)
+    def __init__(self, names: Sequence[MatrixName], spectra: bool, seed: int, initialization: str = "normal") -> None:
+        self.names, self.spectra, self.seed, self.initialization = names, spectra, seed, initialization
+        self.draws = _null_draws(sum(not is_fused(name.component) for name in names))
+        self.tails: list[Tail] = []
+        self._found: dict[MatrixName, _Found] = {}
 
     def add(
         self,
         name: MatrixName,
         blocks: Iterable[Shaped[np.ndarray, "row column"]],
         shape: tuple[int, int],
-        map_spans: Callable[..., Iterable[CentralSums]] = map,
+        map_spans: Callable[..., Iterable[ElementSummary]] = map,
+        transposed: bool = False,
     ) -> None:
         """Score one matrix, given in blocks of rows, or of the rows of its transpose. A constant one has no shape: NaN.
 
@@ -89,48 +90,29 @@ class MatrixScorer:
             name: one of the names.
             blocks: all of its elements, in order.
             shape: (outputs, inputs).
-            map_spans: as that of ``element_moments``.
+            map_spans: does what ``map`` does, in order: ``map`` of an executor spreads a large matrix over its workers.
+            transposed: whether the rows are those of its transpose.
         """
-        sums: CentralSums | None = None
+        summary: ElementSummary | None = None
         triangle: Float[np.ndarray, "row column"] | None = None
         for block in blocks:
-            own = element_sums(block, map_spans)
-            sums = own if sums is None else sums.merged(own)
+            own = summarized(block, map_spans)
+            summary = own if summary is None else summary.merged(own)
             if self.spectra:
                 triangle = appended_rows(triangle, block)
-        assert sums is not None
-        moments = sums.moments()
-        if moments.std == 0:
-            self.constant.append(f"{name}: constant, so the matrix has no shape and is not scored")
-        observed = {
-            "mean": moments.mean / moments.std if moments.std > 0 else np.nan,
-            "skewness": moments.skewness,
-            "excess_kurtosis": moments.excess_kurtosis,
-            "largest_magnitude": moments.largest_magnitude,
-        }
-        rows = [self._element(one, observed[one], moments.count) for one in ELEMENT_STATISTICS]
-        facts: tuple[float, ...] = (moments.std, *shape)
-        if triangle is not None:
-            spectrum, outliers = self._spectrum(matrix_singular_values(triangle), shape)
-            rows += spectrum
-            facts += outliers
-        of_name = {"layer": name.place, "expert": name.expert, "component": name.component}
-        place = tuple(held.index(of_name[axis]) for axis, held in self._axes.items())
-        self._score_values[place], self._fact_values[place] = rows, facts
-
-    @staticmethod
-    def _element(name: str, observed: float, count: int) -> tuple[float, ...]:
-        law = gaussian_sample_statistic(name, count)
-        mean, std = law.mean(), law.std()
-        p_value = float(np.maximum(law.p_value(observed), SMALLEST_P_VALUE))
-        return observed, mean, std, (observed - mean) / std, p_value
+        assert summary is not None
+        elements = elements_of(summary.sketch)
+        spectrum = None if triangle is None else self._spectrum(matrix_singular_values(triangle), shape)
+        self._found[name] = _Found(elements, shape, spectrum)
+        if not is_fused(name.component):  # its elements are those of its parts
+            self.tails.append(Tail.of(name, shape, transposed, summary, elements))
 
     def _spectrum(
         self, values: Float[np.ndarray, " rank"], shape: tuple[int, int]
     ) -> tuple[list[tuple[float, ...]], tuple[float, ...]]:
         rank, long = min(shape), max(shape)
         if values[0] == 0:
-            return [(np.nan,) * len(_FIELDS)] * len(MATRIX_SPECTRAL_STATISTICS), (0.0, 0.0, np.nan)
+            return [(np.nan,) * len(FIELDS)] * len(MATRIX_SPECTRAL_STATISTICS), (0.0, 0.0, np.nan)
         # At σ̂ = 1, where Σλ = m n, and per long dimension, so that the bulk lies between (1 ± √(r/N))².
         standard = values / np.sqrt((values**2).sum() / rank)
         observed = spectral_statistics(standard, MATRIX_SPECTRAL_STATISTICS)
@@ -151,20 +133,96 @@ class MatrixScorer:
         distance = np.maximum(np.abs(level - step), np.abs(level - step - 1.0 / rank)).max()
         return rows, (float((eigenvalues > upper).sum()), float((eigenvalues < lower).sum()), float(distance))
 
+    @property
+    def missing(self) -> list[str]:
+        """Lines that say of which matrices statistics are missing, and why."""
+        return missing_lines((str(name), one.elements.reason) for name, one in self._found.items())
+
     def dataset(self) -> xr.Dataset:
         """The scores of all the matrices added, with q-values over all of them, each statistic by itself.
 
         NaN where a layer lacks a component, or an expert.
         """
-        dims, scores = (*self._axes, "statistic"), self._score_values
-        variables: dict[str, tuple] = {name: (dims, scores[..., k]) for k, name in enumerate(_FIELDS)}
-        p_value = np.moveaxis(scores[..., _FIELDS.index("p_value")], -1, 0)
-        variables["q_value"] = dims, np.stack([benjamini_hochberg(one) for one in p_value], axis=-1)
-        variables |= {name: (dims[:-1], self._fact_values[..., k]) for k, name in enumerate(self._facts)}
-        names = {axis: self._axes[axis] for axis in dims[1:-1]} | {"statistic": list(self.statistics)}
-        dataset = xr.Dataset(variables, coords=layer_coordinates(self._axes["layer"]) | names)
+        experts = sorted({name.expert for name in self.names if name.expert is not None})
+        axes: dict[str, list[Any]] = {
+            "layer": _in_order([name.place for name in self.names]),
+            **({"expert": experts} if experts else {}),
+            "component": list(dict.fromkeys(name.component for name in self.names)),
+        }
+        found = list(self._found.values())
+        places = tuple(
+            np.array([axes[axis].index(getattr(name, field)) for name in self._found], dtype=int)
+            for axis, field in zip(
+                axes, ("place", "expert", "component") if experts else ("place", "component"), strict=True
+            )
+        )
+
+        def spread(values: Sequence[Any], dtype: Any = float) -> np.ndarray:
+            rows = np.array(values, dtype=dtype)
+            whole = np.full((*map(len, axes.values()), *rows.shape[1:]), "" if dtype is object else np.nan, dtype=dtype)
+            whole[places] = rows
+            return whole
+
+        scores = spread(list(self._scores(found)))
+        dims, of_matrix = (*axes, "statistic"), tuple(axes)
+        variables: dict[str, tuple] = {name: (dims, scores[..., k]) for k, name in enumerate(FIELDS)}
+        fused = np.array([is_fused(component) for component in axes["component"]])
+        variables["q_value"] = dims, q_values(scores[..., FIELDS.index("p_value")], fused)
+        variables |= {
+            "sigma": (of_matrix, spread([one.elements.sigma for one in found])),
+            "n_rows": (of_matrix, spread([one.shape[0] for one in found])),
+            "n_columns": (of_matrix, spread([one.shape[1] for one in found])),
+            "histogram": ((*axes, "bin"), spread([one.elements.histogram for one in found])),
+            "log_magnitude_histogram": (
+                (*axes, "magnitude_bin"),
+                spread([one.elements.log_magnitude_histogram for one in found]),
+            ),
+            "reason": (of_matrix, spread([one.elements.reason for one in found], object).astype(str)),
+        }
+        if self.spectra:
+            facts = spread([one.spectrum[1] for one in found if one.spectrum is not None])
+            variables |= {name: (of_matrix, facts[..., k]) for k, name in enumerate(_SPECTRAL_FACTS)}
+        statistics = [*STATISTICS, *(MATRIX_SPECTRAL_STATISTICS if self.spectra else ())]
+        names = {axis: axes[axis] for axis in dims[1:-1]} | {"statistic": statistics} | bin_coordinates()
+        dataset = xr.Dataset(variables, coords=layer_coordinates(axes["layer"]) | names)
         of_matrices = SCORES_SCHEMA["matrices"] | (SCORES_SCHEMA["spectra"] if self.spectra else {})
-        return describe(dataset, experts_schema(self.spectra) if "expert" in self._axes else of_matrices)
+        return describe(dataset, experts_schema(self.spectra) if experts else of_matrices)
+
+    def _scores(self, found: Sequence[_Found]) -> Float[np.ndarray, "matrix statistic field"]:
+        """Of matrices in their order: those of one size have one null."""
+        counts = np.array([one.elements.count for one in found])
+        observed = np.array([one.elements.statistics for one in found])
+        scores = np.empty((*observed.shape, len(FIELDS)))
+        for count in np.unique(counts):
+            scores[counts == count] = against_null(
+                observed[counts == count], element_law(self.initialization, int(count))
+            )
+        spectra = [one.spectrum[0] for one in found if one.spectrum is not None]
+        return np.concatenate([scores, np.array(spectra)], axis=1) if spectra else scores
+
+
+class _Found(NamedTuple):
+    """What is known of a matrix: of its elements, and of its spectrum its scores and facts."""
+
+    elements: Elements
+    shape: tuple[int, int]
+    spectrum: tuple[list[tuple[float, ...]], tuple[float, ...]] | None
+
+
+def is_fused(component: str) -> bool:
+    """Whether it is a stored tensor whose rows are those of other components, too."""
+    return component in FUSED_COMPONENTS
+
+
+def q_values(
+    p_value: Float[np.ndarray, "... component statistic"], fused: Bool[np.ndarray, " component"]
+) -> Float[np.ndarray, "... component statistic"]:
+    """Over all matrices, each statistic by itself; those that hold the elements of others are a family of their own."""
+    q_value = np.full(p_value.shape, np.nan)
+    for family in (fused, ~fused):
+        of_family = np.moveaxis(p_value[..., family, :], -1, 0)
+        q_value[..., family, :] = np.stack([benjamini_hochberg(one) for one in of_family], axis=-1)
+    return q_value
 
 
 def _in_order(places: Iterable[Place]) -> list[Place]:
@@ -194,9 +252,10 @@ def matrix_null(long: int, rank: int, draws: int, seed: int) -> dict[str, Float[
 
 def matrix_p_value_floors(matrices: xr.Dataset) -> dict[str, float]:
     """The smallest p-value of each statistic of ``/matrices`` or ``/experts``: of its law, or of its null's draws."""
-    draws = _null_draws(int(matrices_present(matrices).sum()))
+    fused = [is_fused(str(component)) for component in matrices["component"].values]
+    draws = _null_draws(int(matrices_present(matrices)[..., ~np.array(fused)].sum()))
     floors: dict[str, float] = dict.fromkeys(MATRIX_SPECTRAL_STATISTICS, 2 / (draws + 1))
-    return floors | dict.fromkeys(ELEMENT_STATISTICS, SMALLEST_P_VALUE)
+    return floors | dict.fromkeys(STATISTICS, SMALLEST_P_VALUE)
 
 
 def _null_draws(n_matrices: int) -> int:

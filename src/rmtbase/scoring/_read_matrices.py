@@ -12,8 +12,9 @@ from rmtbase.errors import ParameterError
 from rmtbase.models import MatrixName, WeightMatrices
 from rmtbase.progress import Progress
 from rmtbase.scoring._matrices import MatrixScorer
+from rmtbase.scoring._super_weights import super_weights
 
-LAYERS, EMBEDDINGS, EXPERTS = "layers", "embeddings", "experts"
+LAYERS, FUSED, EMBEDDINGS, EXPERTS = "layers", "fused", "embeddings", "experts"
 COMPONENTS = (LAYERS, EMBEDDINGS, EXPERTS)
 ALL = "all"
 
@@ -25,7 +26,7 @@ def require_components(model: WeightMatrices, wanted: Sequence[str] | str) -> tu
         ParameterError: a name that is none, or a part that the model does not have.
     """
     names = [wanted] if isinstance(wanted, str) else list(wanted)
-    held = [LAYERS, *model.parts]
+    held = [LAYERS, *(part for part in model.parts if part in COMPONENTS)]
     for name in names:
         if name not in (*COMPONENTS, ALL):
             raise ParameterError("components", name, f"some of {', '.join(COMPONENTS)}, or {ALL}")
@@ -45,15 +46,17 @@ class MatrixScores:
         notes: what is to be known of the other parts.
     """
 
-    def __init__(self, model: WeightMatrices, parts: Sequence[str], spectra: bool, seed: int) -> None:
+    def __init__(
+        self, model: WeightMatrices, parts: Sequence[str], spectra: bool, seed: int, initialization: str = "normal"
+    ) -> None:
         outside, self.notes = _distinct(model, model.parts[EMBEDDINGS]) if EMBEDDINGS in parts else ((), [])
         of_layers = [*_of_layers(model)] if LAYERS in parts else []
         self._model, self._outside = model, outside
+        self._fused = model.parts.get(FUSED, ()) if LAYERS in parts else ()
         self._experts = model.parts[EXPERTS] if EXPERTS in parts else ()
+        groups = {"/matrices": (*of_layers, *self._fused, *outside), "/experts": self._experts}
         self._scorers = {
-            group: MatrixScorer(names, spectra, seed)
-            for group, names in {"/matrices": (*of_layers, *outside), "/experts": self._experts}.items()
-            if names
+            group: MatrixScorer(names, spectra, seed, initialization) for group, names in groups.items() if names
         }
         self.layers = self._scorers["/matrices"] if of_layers else None
         self.notes += [note for part in parts for note in model.part_notes(part)]
@@ -62,28 +65,34 @@ class MatrixScores:
             self.notes.append(f"{count} experts, {len(model.parts[EXPERTS])} matrices: not scored, unless asked for")
 
     def read(self, progress: Progress) -> None:
-        """Score what lies outside the layers, and the experts: each matrix is read by itself."""
-        if self._outside:
-            advance = progress.bar("reading embeddings", len(self._outside))
-            for name in self._outside:
-                rows = _Rows()
-                self._scorers["/matrices"].add(name, rows.watched(self._model.blocks(name)), self._model.shape(name))
+        """Score what is fused, what lies outside the layers, and the experts: each matrix is read by itself."""
+        for words, group, names in (
+            ("reading fused matrices", "/matrices", self._fused),
+            ("reading embeddings", "/matrices", self._outside),
+            ("reading experts", "/experts", self._experts),
+        ):
+            if not names:
+                continue
+            advance = progress.bar(words, len(names))
+            for name in names:
+                rows, blocks = _Rows(), self._model.blocks(name)
+                watched = rows.watched(blocks) if name in self._outside else blocks
+                self._scorers[group].add(
+                    name, watched, self._model.shape(name), transposed=self._model.is_transposed(name)
+                )
                 self.notes += rows.notes(name)
-                advance(1)
-        if self._experts:
-            advance = progress.bar("reading experts", len(self._experts))
-            for name in self._experts:
-                self._scorers["/experts"].add(name, self._model.blocks(name), self._model.shape(name))
                 advance(1)
 
     @property
-    def constant(self) -> list[str]:
-        """The matrices that have no shape."""
-        return [line for scorer in self._scorers.values() for line in scorer.constant]
+    def missing(self) -> list[str]:
+        """The matrices of which statistics are missing, and why."""
+        return [line for scorer in self._scorers.values() for line in scorer.missing]
 
     def datasets(self) -> dict[str, xr.Dataset]:
-        """``/matrices``, and ``/experts`` where these were scored."""
-        return {group: scorer.dataset() for group, scorer in self._scorers.items()}
+        """``/matrices``, ``/experts`` where these were scored, and ``/super_weights`` of all of them."""
+        groups = {group: scorer.dataset() for group, scorer in self._scorers.items()}
+        tails = [tail for scorer in self._scorers.values() for tail in scorer.tails]
+        return groups | ({"/super_weights": super_weights(tails)} if groups else {})
 
 
 def _of_layers(model: WeightMatrices) -> Iterator[MatrixName]:

@@ -16,11 +16,14 @@ from jaxtyping import Bool, Float, Shaped
 
 from rmtbase.errors import ParameterError
 from rmtbase.linalg import available_cores, core_of_triangles, core_singular_values, triangles
-from rmtbase.models import MatrixName, WeightMatrices
+from rmtbase.models import MatrixName, Site, WeightMatrices
 from rmtbase.progress import Progress
+from rmtbase.scoring._element_scores import Elements
+from rmtbase.scoring._head_elements import HeadElements
 from rmtbase.scoring._matrices import MatrixScorer
 from rmtbase.tables import CIRCUITS, Circuit, Factor
 
+_FACTORS = tuple(CIRCUITS[name].factors[0] for name in ("query", "key", "value", "output"))
 _HEADS_PER_PART = 4  # at least
 _PARTS_PER_CORE = 2  # of a site, at most: each takes memory anew
 _LEAST = 1e-60  # beyond it, or its inverse, squares of eigenvalues leave float64, whatever the shape
@@ -67,12 +70,15 @@ def sites_of(model: WeightMatrices, circuit: Circuit) -> list[int]:
         index
         for index, site in enumerate(model.sites)
         if all(
-            getattr(site, factor.rank) is not None
-            and getattr(site, factor.width) is not None
-            and model.has(model.layers.index(site.place), f"attention_{factor.name}")
+            _is_known(site, factor) and model.has(model.layers.index(site.place), f"attention_{factor.name}")
             for factor in circuit.factors
         )
     ]
+
+
+def _is_known(site: Site, factor: Factor) -> bool:
+    """Whether a site has the sizes of a matrix of its heads."""
+    return getattr(site, factor.rank) is not None and getattr(site, factor.width) is not None
 
 
 def read_factors(
@@ -83,6 +89,14 @@ def read_factors(
     return tuple(
         model.by_head(site, factor.name, model.matrix(layer, f"attention_{factor.name}")) for factor in circuit.factors
     )
+
+
+class _Begun(NamedTuple):
+    """A site whose matrices have been read, and whose heads are being solved."""
+
+    site: int
+    parts: list[Future[_Solved]]
+    elements: Mapping[Circuit, Sequence[Future[Elements]]]
 
 
 class Spectra(NamedTuple):
@@ -100,14 +114,19 @@ class Spectra(NamedTuple):
 
 @contextmanager
 def read_sites(
-    model: WeightMatrices, circuits: Sequence[Circuit], scorer: MatrixScorer | None, progress: Progress
+    model: WeightMatrices,
+    circuits: Sequence[Circuit],
+    scorer: MatrixScorer | None,
+    elements: HeadElements | None,
+    progress: Progress,
 ) -> Iterator[Future[Spectra]]:
     """For the length of a ``with`` block, read the spectra of all heads, and give the scorer all matrices of layers.
 
-    In one pass through the checkpoint, while the block does something else. What is not done at its end is given up.
+    With ``elements`` those of each head, too. In one pass through the checkpoint, while the block does something else.
+    What is not done at its end is given up.
     """
     with ThreadPoolExecutor(available_cores()) as pool, ThreadPoolExecutor(1) as reader:
-        reading = reader.submit(_read_layers, model, circuits, scorer, progress, pool)
+        reading = reader.submit(_read_layers, model, circuits, scorer, elements, progress, pool)
         try:
             yield reading
         except BaseException:
@@ -121,6 +140,7 @@ def _read_layers(
     model: WeightMatrices,
     circuits: Sequence[Circuit],
     scorer: MatrixScorer | None,
+    elements: HeadElements | None,
     progress: Progress,
     pool: Executor,
 ) -> Spectra:
@@ -130,20 +150,25 @@ def _read_layers(
     found: dict[Circuit, dict[int, SiteSpectra]] = {circuit: {} for circuit in circuits}
     ways = {"gram_matrix": 0, "orthogonal": 0}
 
-    def keep(site: int, parts: Sequence[Future[_Solved]]) -> None:
-        spectra, orthogonal = _joined(parts)
+    def keep(begun: _Begun) -> None:
+        site = begun.site
+        spectra, orthogonal = _joined(begun.parts)
         for circuit, one in spectra.items():
             _require_range(model, site, circuit, one)
             found[circuit][site] = one
         ways["orthogonal"] += int(orthogonal.sum())
         ways["gram_matrix"] += int((~orthogonal).sum())
+        if elements is not None:
+            elements.keep(site, begun.elements)
 
     warned = pool.submit(lambda: model.warnings)  # which the model keeps: its tensors are hashed meanwhile
-    before: tuple[int, list[Future[_Solved]]] | None = None  # the site being solved while the next one is read
+    before: _Begun | None = None  # the site being solved while the next one is read
     for layer, place in enumerate(model.layers):
         site = places.get(place, -1)
         wanted = [circuit for circuit in circuits if site in has[circuit]]
-        factors = {f"attention_{factor.name}": factor for circuit in wanted for factor in circuit.factors}
+        solved = {factor for circuit in wanted for factor in circuit.factors}
+        known = _FACTORS if elements is not None and site >= 0 else solved
+        factors = {f"attention_{factor.name}": factor for factor in known if _is_known(model.sites[site], factor)}
         heads: dict[Factor, Shaped[np.ndarray, "factor_head rank width"]] = {}
         for component in model.components:
             if model.has(layer, component) and (scorer is not None or component in factors):
@@ -153,13 +178,18 @@ def _read_layers(
                 if scorer is not None:
                     scorer.add(MatrixName(place, component), [matrix], matrix.shape, pool.map)
         if heads:
-            solving = site, _submit(model, layer, wanted, heads, pool)
+            of_circuits = {factor: heads[factor] for factor in heads if factor in solved}
+            begun = _Begun(
+                site,
+                _submit(model, layer, wanted, of_circuits, pool),
+                {} if elements is None else elements.submit(site, heads, pool),
+            )
             if before is not None:
-                keep(*before)
-            before = solving
+                keep(before)
+            before = begun
         advance(1)
     if before is not None:
-        keep(*before)
+        keep(before)
     warned.result()
     return Spectra(found, ways)
 

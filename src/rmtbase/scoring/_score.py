@@ -14,12 +14,13 @@ from numpy.typing import ArrayLike
 
 from rmtbase.errors import ParameterError
 from rmtbase.linalg import single_threaded_blas
-from rmtbase.models import ArrayModel, Expression, Model, Product, WeightMatrices, open_model
+from rmtbase.models import ArrayModel, Model, WeightMatrices, open_model
 from rmtbase.nulls import Heads, LatentShape, NullModel
 from rmtbase.parameters import require_flag
 from rmtbase.progress import SILENT, Progress
 from rmtbase.scoring._find_null import Wanted, find_null, require_null_name
-from rmtbase.scoring._head_factors import head_dims, head_sigmas
+from rmtbase.scoring._head_elements import ElementMode, ElementOptions
+from rmtbase.scoring._head_factors import head_dims, head_sigmas, holds_product
 from rmtbase.scoring._heads import Block, circuit_attributes, heads_dataset, null_dataset
 from rmtbase.scoring._initialization import initialization_note
 from rmtbase.scoring._matrices import MATRIX_MODES
@@ -46,6 +47,8 @@ def score(
     *,
     circuits: Sequence[str] = ("qk",),
     components: Sequence[str] = (LAYERS,),
+    elements: ElementMode = "matrices",
+    initialization: str = "normal",
     family: str | None = None,
     config: Any = None,
     name: str | None = None,
@@ -66,8 +69,9 @@ def score(
         null: ``"gaussian"``, or ``"permutation"`` or ``"haar"``, each head against a null of its own; see
             :func:`score_heads`. Whole matrices are compared with Gaussian ones whichever it is.
         revision: of the hub id or the bundled model; of a model in memory what it shall be called by.
-        matrices: what to do with whole weight matrices: ``"none"``, ``"elements"`` (element-wise moments), or
-            ``"spectra"`` (also the spectrum against Marchenko–Pastur: a full SVD of each).
+        matrices: what to do with whole weight matrices: ``"none"``, ``"elements"`` (the statistics of
+            ``rmtbase.statistics.ELEMENT_STATISTICS``, histograms and super-weights), or ``"spectra"`` (also the
+            spectrum against Marchenko–Pastur: a full SVD of each).
         draws: null draws, at least; see :func:`score_heads`.
         seed: of the null draws.
         progress: shows the layers read and the draws of a null that is simulated, and is told where the null came from
@@ -79,6 +83,11 @@ def score(
             and routers; ``"embeddings"``, W_E, W_pos and W_U, in ``/matrices`` at layer -1, an unembedding that is the
             embedding once; ``"experts"``, those of each expert of a mixture, in ``/experts``; ``"all"`` that there are.
             Experts are most of a mixture's weights, and embeddings the largest of its matrices: each takes its time.
+        elements: of which matrices the elements are scored: ``"matrices"``, of whole ones, as far as ``matrices`` says;
+            ``"factors"``, also of each head's W_Q, W_K, W_V and W_O, in ``/heads/elements``; ``"heads"``, also of each
+            W_QK, d_query · d_key of them, made in blocks of rows: some ten minutes for a thousand heads of width 4096.
+        initialization: the law of the elements under their null: ``"normal"``, ``"uniform"``, or
+            ``"truncated_normal"``, cut at two standard deviations. The null of spectra is the Gaussian one in any case.
         family: of a model in memory, how its tensors are laid out: ``"gpt2"``, say. A module of transformers says so.
         config: of a model in memory, its number of heads: ``{"n_head": 12}``. A module of transformers says so.
         name: what to call a model in memory.
@@ -91,9 +100,11 @@ def score(
     What the raw matrices lack is folded in by ``open_model(…).fold(("biases", "norms"))``, which is a model to score.
 
     Returns:
-        The tree of a scores file: ``/heads``, ``/matrices`` and ``/null``; see ``rmtbase.tables.SCORES_SCHEMA``. Every
-        further circuit is a group of the same kind, ``/circuits/ov`` say, which ``rmtbase.scoring.circuit_scores``
-        gives by itself. The dimension ``layer`` of heads is over the layers with attention, that of matrices over all.
+        The tree of a scores file: ``/heads``, ``/matrices`` with ``/super_weights``, and ``/null``; see
+        ``rmtbase.tables.SCORES_SCHEMA``. Queries, keys and values that are one stored tensor are scored as such beside
+        their parts. Every further circuit is a group of the same kind, ``/circuits/ov`` say, which
+        ``rmtbase.scoring.circuit_scores`` gives by itself. The dimension ``layer`` of heads is over the layers with
+        attention, that of matrices over all.
 
     Raises:
         ParameterError: a model in memory of no family, an unknown null, mode or revision, d_head < 8 with the analytic
@@ -104,11 +115,14 @@ def score(
         TableError, MissingFileError: ``baseline`` is no baseline table.
     """
     _require_modes(null, matrices)
+    of_heads = ElementOptions.of(elements, initialization)
     if isinstance(model, Model) or not isinstance(model, WeightMatrices):
         model = open_model(model, revision, family=family, config=config, name=name, fold=fold)
         model = model.prove() if require_flag("proof", proof) else model
     wanted = () if matrices == "none" else require_components(model, components)
-    return _scores_tree(model, "rmtbase.score", baseline, null, matrices, circuits, wanted, draws, seed, progress)
+    return _scores_tree(
+        model, "rmtbase.score", baseline, null, matrices, circuits, wanted, of_heads, draws, seed, progress
+    )
 
 
 def score_heads(
@@ -124,6 +138,8 @@ def score_heads(
     revision: str | None = None,
     matrices: MatrixMode = "none",
     circuits: Sequence[str] = ("qk",),
+    elements: ElementMode = "matrices",
+    initialization: str = "normal",
 ) -> xr.DataTree:
     """Score heads given as arrays against the null of their shape, as :func:`score` does those of a checkpoint.
 
@@ -161,6 +177,8 @@ def score_heads(
         revision: of the model, if it has one.
         matrices: as in :func:`score`, of all queries and all keys of a layer as one matrix each.
         circuits: as in :func:`score`, of those that queries and keys make.
+        elements: as in :func:`score`.
+        initialization: as in :func:`score`.
 
     Returns:
         The tree of a scores file, as :func:`score` gives it: ``tree["heads"]`` has dims layer, head, statistic,
@@ -174,10 +192,11 @@ def score_heads(
         TableError, MissingFileError: ``baseline`` is no baseline table.
     """
     _require_modes(null, matrices)
+    of_heads = ElementOptions.of(elements, initialization)
     arrays = ArrayModel.of(w_q, w_k, model, revision)
     wanted = () if matrices == "none" else (LAYERS,)
     return _scores_tree(
-        arrays, "rmtbase.score_heads", baseline, null, matrices, circuits, wanted, draws, seed, progress
+        arrays, "rmtbase.score_heads", baseline, null, matrices, circuits, wanted, of_heads, draws, seed, progress
     )
 
 
@@ -195,6 +214,7 @@ def _scores_tree(
     matrices: str,
     circuits: Sequence[str],
     components: Sequence[str],
+    elements: ElementOptions,
     draws: int | None,
     seed: int,
     progress: Progress,
@@ -203,16 +223,18 @@ def _scores_tree(
     wanted = require_circuits(model, circuits)
     blocks_of = {circuit: _blocks(model, circuit) for circuit in wanted}
     n_heads = max(sum(len(sites) * one.n_heads for one, sites in blocks.items()) for blocks in blocks_of.values())
-    whole = MatrixScores(model, components, matrices == "spectra", seed)
+    whole = MatrixScores(model, components, matrices == "spectra", seed, elements.initialization)
+    of_heads = elements.of_heads(model.sites)
     with single_threaded_blas():  # with more the last bits would be those of the machine's cores
-        with read_sites(model, wanted, whole.layers, progress) as reading:
+        with read_sites(model, wanted, whole.layers, of_heads, progress) as reading:
             nulls = {
                 shape: find_null(null, baseline, Wanted(shape, n_heads, draws, seed, progress))
                 for shape in dict.fromkeys(one.null for blocks in blocks_of.values() for one in blocks)
             }
             spectra, ways = reading.result()
         whole.read(progress)
-        warnings = [*model.warnings, *_zero_heads(model, spectra), *whole.constant]
+        warnings = [*model.warnings, *_zero_heads(model, spectra), *whole.missing]
+        warnings += of_heads.missing() if of_heads is not None else []
         of_matrices = whole.datasets()
         drawn = initialization_note(of_matrices["/matrices"]) if null == "gaussian" and whole.layers else None
         notes = (*model.notes, *whole.notes, *([] if drawn is None else [drawn]))
@@ -230,8 +252,10 @@ def _scores_tree(
         place = "" if circuit.name == "qk" else f"/circuits/{circuit.name}"
         groups[f"{place}/heads"] = heads_dataset(circuit, model.sites, blocks)
         groups[f"{place}/null"] = null_dataset(circuit, model.sites, blocks)
+    if of_heads is not None:
+        groups["/heads/elements"] = of_heads.dataset()
     tree = xr.DataTree.from_dict(groups | of_matrices)
-    tree.attrs = _attributes(model, function, scored, matrices, components, notes, warnings, ways)
+    tree.attrs = _attributes(model, function, scored, matrices, components, elements, notes, warnings, ways)
     for circuit in wanted[1:]:
         facts = circuit_attributes(circuit, model.sites, scored[circuit])
         tree["circuits"][circuit.name].attrs = {"circuit": circuit.name, **facts}
@@ -284,14 +308,9 @@ def _scored(
 def _null_shape(model: WeightMatrices, site: int, circuit: Circuit) -> tuple[int, ...] | LatentShape:
     """What the null of a circuit at a site is wanted for: more than the circuit's sizes where a matrix is a product."""
     at, names = model.sites[site], [factor.name for factor in circuit.factors]
-    if not any(_holds_product(getattr(at, name)) for name in names):
+    if not any(holds_product(getattr(at, name)) for name in names):
         return tuple(getattr(at, name) for name in circuit.dims)
     return head_dims(at, names, model.stored_shape)
-
-
-def _holds_product(expression: Expression | None) -> bool:
-    of = getattr(expression, "of", ())
-    return isinstance(expression, Product) or any(map(_holds_product, of if isinstance(of, tuple) else (of,)))
 
 
 def _at_scales(heads: Heads, model: WeightMatrices, sites: Sequence[int], circuit: Circuit) -> Heads:
@@ -326,6 +345,7 @@ def _attributes(
     scored: Mapping[Circuit, Sequence[Block]],
     matrices: str,
     components: Sequence[str],
+    elements: ElementOptions,
     notes: tuple[str, ...],
     warnings: list[str],
     ways: dict[str, int],
@@ -345,6 +365,10 @@ def _attributes(
     }
     if components and tuple(components) != (LAYERS,):
         call["components"] = list(components)
+    if elements.mode != "matrices":
+        call["elements"] = elements.mode
+    if elements.initialization != "normal":
+        call["initialization"] = elements.initialization
     if further:
         call["circuits"] = [circuit.name for circuit in scored]
     weights = {"architecture": model.architecture, "query_key_sha256": model.fingerprint(), "factorised": ways}
@@ -362,6 +386,7 @@ def _attributes(
         "null": facts["null"],
         "null_method": facts["null_method"],
         "table": shown(facts["table"]),
+        "initialization": elements.initialization,
         "normalization": "none",
         "n_layers": model.n_layers,
         **{name: facts[name] for name in of_heads if name in facts},

@@ -1,16 +1,25 @@
 """Statistics: a spectrum, a matrix's elements, or a sample → numbers. One registry; every name has one meaning."""
 
 from rmtbase.statistics._element_sketch import ElementSketch, element_sketch
-from rmtbase.statistics._elements import (
+from rmtbase.statistics._element_statistics import (
     ELEMENT_STATISTICS,
+    FEWEST_ELEMENTS,
+    MOMENT_STATISTICS,
+    ElementStatistic,
+    element_statistics,
+    get_element_statistic,
+)
+from rmtbase.statistics._elements import (
     CentralSums,
     ElementMoments,
     element_moments,
     element_sums,
 )
 from rmtbase.statistics._entropy import (
+    entropy_of_counts,
     histogram_entropy,
     histogram_kl,
+    kl_of_counts,
     nearest_neighbour_entropy,
     nearest_neighbour_kl,
 )
@@ -29,7 +38,6 @@ from rmtbase.statistics._inference import (
     normal_score,
     p_value_among_sorted,
 )
-from rmtbase.statistics._magnitudes import MAGNITUDE_BINS, MagnitudeCounts, magnitude_bins
 from rmtbase.statistics._moment_order import (
     ExtremeMoments,
     drawn_moments,
@@ -46,39 +54,49 @@ from rmtbase.statistics._registry import (
     on_distance_scale,
     spectral_statistics,
 )
+from rmtbase.statistics._signed_bins import MAGNITUDE_BINS, SignedBins, magnitude_bins
 from rmtbase.statistics._summary import SampleSummary, quantiles_of_stream, summarize, summarize_stream
-from rmtbase.statistics._weibull_fit import WeibullFit, weibull_fit
+from rmtbase.statistics._weibull_fit import WeibullFit, weibull_fit, weibull_fit_of_bins
+from rmtbase.statistics._weibull_likelihood import WeibullLikelihoodFit, weibull_likelihood_fit
 
 __all__ = [
     "ELEMENT_STATISTICS",
+    "FEWEST_ELEMENTS",
     "MAGNITUDE_BINS",
+    "MOMENT_STATISTICS",
     "SPECTRAL_STATISTICS",
     "CentralSums",
     "ElementMoments",
     "ElementSketch",
+    "ElementStatistic",
     "ExtremeMoments",
     "LogisticFit",
-    "MagnitudeCounts",
     "NormalFit",
     "SampleSummary",
+    "SignedBins",
     "Statistic",
     "StudentTFit",
     "WeibullFit",
+    "WeibullLikelihoodFit",
     "benjamini_hochberg",
     "cauchy_combination",
     "drawn_moments",
     "eigenvalue_moment_orders",
     "element_moments",
     "element_sketch",
+    "element_statistics",
     "element_sums",
+    "entropy_of_counts",
     "fit_logistic",
     "fit_normal",
     "fit_student_t",
     "from_distance_scale",
+    "get_element_statistic",
     "get_statistic",
     "histogram_entropy",
     "histogram_kl",
     "inverse_moment_order",
+    "kl_of_counts",
     "magnitude_bins",
     "missing_moment",
     "moment_order",
@@ -93,4 +111,6 @@ __all__ = [
     "summarize",
     "summarize_stream",
     "weibull_fit",
+    "weibull_fit_of_bins",
+    "weibull_likelihood_fit",
 ]

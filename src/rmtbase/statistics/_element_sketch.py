@@ -2,146 +2,258 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import reduce
+from functools import cached_property, reduce
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float, Shaped
 from numpy.typing import ArrayLike
 
 from rmtbase.errors import ParameterError
 from rmtbase.parameters import (
-    require_interval,
-    require_positive_integer,
+    require_finite_number,
     require_positive_number,
     require_real_array,
+    require_real_numbers,
 )
 from rmtbase.shown import in_one_line
-from rmtbase.statistics._elements import CentralSums, ElementMoments, central_sums
-from rmtbase.statistics._entropy import entropy_of_counts, kl_of_counts
-from rmtbase.statistics._magnitudes import MagnitudeCounts, magnitude_counts
-from rmtbase.statistics._weibull_fit import WeibullFit
+from rmtbase.statistics._element_entropy import (
+    cell_divergence,
+    cell_entropy,
+    kernel_entropy,
+    range_histogram_entropy,
+)
+from rmtbase.statistics._element_statistics import reason_against
+from rmtbase.statistics._elements import CentralSums, ElementMoments, span_sums
+from rmtbase.statistics._order_statistics import LMoments, NormalPlot, histogram, l_moments, normal_plot, quantiles
+from rmtbase.statistics._signed_bins import SignedBins, signed_bins
+from rmtbase.statistics._weibull_fit import WeibullFit, weibull_fit_of_bins
+from rmtbase.statistics._weibull_likelihood import WeibullLikelihoodFit, weibull_likelihood_of_bins
 
-_BLOCK = 1 << 20  # numbers that are widened and counted at a time
+_SPAN = 1 << 21  # numbers that are summed and counted at a time
 
 
 @in_one_line
 @dataclass(frozen=True)
 class ElementSketch:
-    """What is kept of a sample of numbers: 2 MB, however many there are. Made by :func:`element_sketch`.
+    """What is kept of a sample of numbers: a few MB, however many there are. Made by :func:`element_sketch`.
 
     Attributes:
         sums: count, mean, central power sums, smallest and largest.
-        edges: of the histogram's equal bins, (bin + 1,).
-        counts: how many lie in each, the last bin with its upper edge, (bin,); what lies outside is in no bin.
-        magnitudes: counts of |w| in bins of equal relative width.
+        bins: counts in signed bins of equal relative width, 1024 an octave.
     """
 
     sums: CentralSums
-    edges: Float[np.ndarray, " edge"]
-    counts: Int[np.ndarray, " bin"]
-    magnitudes: MagnitudeCounts
+    bins: SignedBins
 
     def merged(self, other: ElementSketch) -> ElementSketch:
-        """The sketch of both samples together: counts exactly, sums to rounding.
+        """The sketch of both samples together: counts exactly, sums to rounding."""
+        return ElementSketch(self.sums.merged(other.sums), self.bins.merged(other.bins))
+
+    @property
+    def count(self) -> int:
+        """The number n."""
+        return self.sums.count
+
+    @property
+    def largest_magnitude(self) -> float:
+        """max |w|."""
+        return max(abs(self.sums.smallest), abs(self.sums.largest))
+
+    @cached_property
+    def levels(self) -> int:
+        """How many different values the middle half of the numbers takes, as far as the bins resolve it.
+
+        A bin in which the numbers differ counts for twelve of them at most.
+        """
+        low, high = self.quantile((0.25, 0.75))
+        middle = (self.bins.mean >= low) & (self.bins.mean <= high)
+        return int(np.where(self.bins.tied, 1, np.minimum(self.bins.count, 12))[middle].sum())
+
+    @cached_property
+    def equal(self) -> int:
+        """How many numbers the fullest bin has, of those in which nearly all are equal."""
+        close = self.bins.variance < self.bins.width**2 / 120.0
+        return int(np.max(self.bins.count, where=close, initial=0))
+
+    @cached_property
+    def unexplained_zeros(self) -> bool:
+        """Whether more numbers are zero than rounding makes of those beside them.
+
+        Rounding to multiples of the smallest magnitude m makes one zero for every sixteen numbers up to 8 m.
+        """
+        magnitudes = self.bins.magnitudes
+        if magnitudes.number[0] != 0 or magnitudes.number.size == 1:
+            return self.bins.zeros > 0
+        near = magnitudes.mean[1:] <= 8.0 * magnitudes.mean[1]
+        expected = magnitudes.count[1:][near].sum() / 16.0
+        return bool(magnitudes.count[0] > expected + 5.0 * math.sqrt(expected + 1.0))
+
+    def unsuitable(self, name: str) -> str:
+        """Why these numbers have no element statistic of that name; empty where they have.
 
         Raises:
-            ParameterError: the other's histogram has other bins.
+            ParameterError: there is no statistic of that name.
         """
-        if not np.array_equal(self.edges, other.edges):
-            raise ParameterError(
-                "edges", _interval(other.edges), f"those of the sketch it is merged with, {_interval(self.edges)}"
-            )
-        return ElementSketch(
-            self.sums.merged(other.sums),
-            self.edges,
-            self.counts + other.counts,
-            self.magnitudes.merged(other.magnitudes),
-        )
+        return reason_against(self, name)
 
     def moments(self) -> ElementMoments:
         """As :func:`element_moments` of the whole sample."""
         return self.sums.moments()
 
-    def histogram_entropy(self) -> float:
-        """As :func:`histogram_entropy` of the whole sample, in nats.
+    def quantile(self, probability: ArrayLike) -> Float[np.ndarray, "..."]:
+        """As ``numpy.quantile`` of the whole sample, to 2^-10 of the value or better.
+
+        Numbers of half precision are taken as spread over what is rounded to them.
 
         Raises:
-            ParameterError: no number lies within the range.
+            ParameterError: a probability outside [0, 1].
         """
-        return entropy_of_counts(self.counts, self.edges)
+        return quantiles(self.bins, _probabilities(probability))
 
-    def histogram_kl(self, reference_sigma: float | None = None) -> float:
-        """As :func:`histogram_kl` of the whole sample, in nats.
+    def magnitude_quantile(self, probability: ArrayLike) -> Float[np.ndarray, "..."]:
+        """As :meth:`quantile`, of the magnitudes."""
+        return quantiles(self.bins.magnitudes, _probabilities(probability))
+
+    def histogram(self, edges: ArrayLike) -> Float[np.ndarray, " bin"]:
+        """How many numbers lie between the edges, as ``numpy.histogram`` counts them, fractions among them.
+
+        Of a bin of the sketch that an edge cuts, the numbers are taken as spread evenly about their mean, with their
+        variance; those of half precision over what is rounded to them, so that no comb is seen.
 
         Raises:
-            ParameterError: no number lies within the range; a σ that is not positive and finite; all are zero.
+            ParameterError: edges that are not two or more ascending numbers.
         """
-        if reference_sigma is None:
-            spread = self.sums.root_mean_square
-        else:
-            spread = require_positive_number("reference_sigma", reference_sigma)
-        if spread == 0.0:
-            raise ParameterError("sample", "zeros", "numbers with a spread, to which a normal law can be fitted")
-        return kl_of_counts(self.counts, self.edges, spread)
+        ends = require_real_numbers("edges", edges)
+        if ends.ndim != 1 or ends.size < 2 or not (np.diff(ends) > 0).all():
+            raise ParameterError("edges", edges, "two or more ascending numbers")
+        return histogram(self.bins, ends)
 
     def weibull_fit(self, trim: float | Fraction = 0.1) -> WeibullFit:
-        """As :func:`weibull_fit` of the whole sample: see :meth:`MagnitudeCounts.weibull_fit`."""
-        return self.magnitudes.weibull_fit(self.sums.root_mean_square, trim)
+        """As :func:`weibull_fit` of the whole sample: see :func:`weibull_fit_of_bins`."""
+        return weibull_fit_of_bins(self.bins, self.sums.root_mean_square, trim)
+
+    @cached_property
+    def l_moments(self) -> LMoments:
+        """L-moments of the numbers; a :class:`ParameterError` for fewer than four."""
+        return l_moments(self.bins)
+
+    @cached_property
+    def magnitude_l_moments(self) -> LMoments:
+        """L-moments of the magnitudes."""
+        return l_moments(self.bins.magnitudes)
+
+    @cached_property
+    def core(self) -> NormalPlot:
+        """The normal law of the core: least squares on the normal probability plot of the middle 80 %.
+
+        Raises:
+            ParameterError: fewer than six numbers.
+        """
+        return normal_plot(self.bins)
+
+    @cached_property
+    def body(self) -> WeibullFit:
+        """The Weibull law of the body: trim 0.1, numbers of half precision spread over what is rounded to them."""
+        return self._unrounded_fit(0.1)
+
+    @cached_property
+    def whole(self) -> WeibullFit:
+        """As :attr:`body`, with nothing trimmed."""
+        return self._unrounded_fit(0.0)
+
+    def _unrounded_fit(self, trim: float) -> WeibullFit:
+        return weibull_fit_of_bins(self.bins.positive, self.sums.root_mean_square, trim, unrounded=True)
+
+    @cached_property
+    def weibull_likelihood_fit(self) -> WeibullLikelihoodFit:
+        """As :func:`weibull_likelihood_fit` of the whole sample, zeros as what is rounded to them."""
+        return weibull_likelihood_of_bins(self.bins.positive)
+
+    def entropy(self) -> float:
+        """Differential entropy in nats, corrected for bias; as the next three for numbers that are not all equal."""
+        return cell_entropy(self._spread_sums, self.bins)
+
+    def histogram_entropy(self) -> float:
+        """Differential entropy in nats of a histogram of 100 bins over the sample's range."""
+        return range_histogram_entropy(self._spread_sums, self.bins)
+
+    def kernel_entropy(self) -> float:
+        """Differential entropy in nats of a Gaussian kernel density estimate with Scott's bandwidth."""
+        return kernel_entropy(self._spread_sums, self.bins)
+
+    def kl_to_normal(self, location: float, scale: float) -> float:
+        """D_KL(w ‖ N(location, scale²)) in nats, corrected for the bias of counting.
+
+        Raises:
+            ParameterError: a location that is not finite, a scale that is not positive, or numbers that are all equal.
+        """
+        centre = require_finite_number("location", location)
+        return cell_divergence(self._spread_sums, self.bins, centre, require_positive_number("scale", scale))
+
+    def matched_entropy(self) -> float:
+        """½ ln(2πe s²), the entropy of the normal law of the same standard deviation."""
+        return 0.5 * math.log(2.0 * math.pi * math.e) + math.log(self.moments().std)
+
+    @property
+    def _spread_sums(self) -> CentralSums:
+        if self.moments().std == 0.0:
+            raise ParameterError("sample", "numbers that are all equal", "numbers with a spread")
+        return self.sums
 
 
-def element_sketch(blocks: Iterable[ArrayLike], bins: int, range: tuple[float, float]) -> ElementSketch:
+def element_sketch(blocks: Iterable[ArrayLike]) -> ElementSketch:
     """The sketch of a matrix that comes in blocks of any shape, size and real dtype; a matrix is a block of its rows.
 
-    The numbers are gathered into blocks of 2^20, so that the result does not depend, to the bit, on how they were cut:
-    only on their order, and on that to rounding. Memory: 10 MB beside the block at hand.
+    The numbers are gathered in their own dtype into spans of 2^21, so that the result does not depend, to the bit, on
+    how they were cut: only on their order, and on that to rounding. The moments are those of :func:`element_moments`
+    of the whole to the bit, unless the dtype changes from block to block. Memory: 70 MB beside the block at hand.
 
     Args:
         blocks: the numbers, in order; one pass.
-        bins: number of equal bins of the histogram.
-        range: (low, high) of the histogram.
 
     Raises:
-        ParameterError: no number at all, one that is not finite, masked entries, or a dtype that is not real; a number
-            of bins that is not a positive integer; a range that is not an interval.
+        ParameterError: no number at all, one that is not finite, masked entries, or a dtype that is not real.
     """
-    bins, interval = require_positive_integer("bins", bins), require_interval("range", range)
-    parts = (_sketch(block, bins, interval) for block in _gathered(blocks))
+    parts = (_sketch(span) for span in _spans(blocks))
     first = next(parts, None)
     if first is None:
         raise ParameterError("blocks", "no number", "at least one")
     return reduce(ElementSketch.merged, parts, first)
 
 
-def _sketch(numbers: Float[np.ndarray, " number"], bins: int, interval: tuple[float, float]) -> ElementSketch:
-    counts, edges = np.histogram(numbers, bins, interval)
-    return ElementSketch(central_sums(numbers), edges, counts, magnitude_counts(numbers))
+def _sketch(numbers: Shaped[np.ndarray, " number"]) -> ElementSketch:
+    bins = signed_bins(numbers)
+    if bins.not_finite:
+        raise ParameterError("blocks", f"{bins.not_finite} numbers that are not finite", "finite numbers")
+    return ElementSketch(span_sums(numbers), bins)
 
 
-def _gathered(blocks: Iterable[ArrayLike]) -> Iterator[Float[np.ndarray, " number"]]:
-    """The numbers of all blocks in float64 arrays of one size, the last one shorter; each valid until the next."""
-    gathered, held = np.empty(_BLOCK), 0
+def _spans(blocks: Iterable[ArrayLike]) -> Iterator[Shaped[np.ndarray, " number"]]:
+    """The numbers of all blocks in arrays of one size, the last of each dtype shorter; each valid until the next."""
+    held: list[Shaped[np.ndarray, " number"]] = []
+    size = 0
     for block in blocks:
         numbers = require_real_array("blocks", block).reshape(-1)
-        while numbers.size:
-            taken = min(_BLOCK - held, numbers.size)
-            gathered[held : held + taken] = numbers[:taken]
-            numbers, held = numbers[taken:], held + taken
-            if held == _BLOCK:
-                yield _finite(gathered)
-                held = 0
+        if held and numbers.dtype != held[0].dtype:
+            yield np.concatenate(held)
+            held, size = [], 0
+        while size + numbers.size >= _SPAN:
+            part, numbers = numbers[: _SPAN - size], numbers[_SPAN - size :]
+            yield np.concatenate([*held, part]) if held else part
+            held, size = [], 0
+        if numbers.size:
+            held.append(numbers.copy())  # whoever gives the blocks may use their memory again
+            size += numbers.size
     if held:
-        yield _finite(gathered[:held])
+        yield np.concatenate(held)
 
 
-def _finite(numbers: Float[np.ndarray, " number"]) -> Float[np.ndarray, " number"]:
-    finite = np.isfinite(numbers)
-    if not finite.all():
-        raise ParameterError("blocks", f"{int((~finite).sum())} numbers that are not finite", "finite numbers")
-    return numbers
-
-
-def _interval(edges: Float[np.ndarray, " edge"]) -> str:
-    return f"{edges.size - 1} bins from {edges[0]:g} to {edges[-1]:g}"
+def _probabilities(probability: ArrayLike) -> Float[np.ndarray, "..."]:
+    p = require_real_numbers("probability", probability)
+    if not ((p >= 0.0) & (p <= 1.0)).all():
+        raise ParameterError("probability", probability, "numbers from 0 to 1")
+    return p

@@ -15,9 +15,6 @@ from rmtbase.errors import ParameterError
 from rmtbase.parameters import require_real_array
 from rmtbase.shown import in_one_line
 
-ELEMENT_STATISTICS = ("mean", "skewness", "excess_kurtosis", "largest_magnitude")
-"""The element-wise statistics that have a null: the standard deviation sets the scale and is tested by none."""
-
 _BLOCK = 1 << 17  # elements widened to float64 at a time: they stay in the cache
 _SPAN = 1 << 21  # elements whose sums are one call
 
@@ -159,9 +156,10 @@ def element_sums(matrix: ArrayLike, map_spans: Callable[..., Iterable[CentralSum
     if not flat.size:
         raise ParameterError("matrix", "no element", "at least one")
     spans = [flat[start : start + _SPAN] for start in range(0, flat.size, _SPAN)]
-    return reduce(CentralSums.merged, map_spans(_span_sums, spans))
+    return reduce(CentralSums.merged, map_spans(span_sums, spans))
 
 
-def _span_sums(numbers: Shaped[np.ndarray, " number"]) -> CentralSums:
+def span_sums(numbers: Shaped[np.ndarray, " number"]) -> CentralSums:
+    """The sums of a flat array of any real dtype, widened block by block."""
     blocks = (numbers[start : start + _BLOCK].astype(np.float64) for start in range(0, numbers.size, _BLOCK))
     return reduce(CentralSums.merged, map(central_sums, blocks))

@@ -17,6 +17,8 @@ from rmtbase.parameters import (
     require_real_numbers,
 )
 
+_NARROW = 1e-6  # standard deviations: the density hardly changes within
+
 
 def histogram_entropy(sample: ArrayLike, bins: int, range: tuple[float, float]) -> float:
     """Differential entropy -Σ p_b ln(p_b/width) in nats, p_b the shares in ``bins`` equal bins over ``range``.
@@ -70,7 +72,7 @@ def entropy_of_counts(counts: Int[np.ndarray, " bin"], edges: Float[np.ndarray, 
 def kl_of_counts(counts: Int[np.ndarray, " bin"], edges: Float[np.ndarray, " edge"], sigma: float) -> float:
     """:func:`histogram_kl` from the counts in equal bins."""
     shares = _shares(counts, edges)
-    log_normal = _log_normal_mass(edges / sigma)
+    log_normal = log_normal_mass(edges[:-1] / sigma, edges[1:] / sigma, np.diff(edges) / sigma)
     log_normal = log_normal - np.logaddexp.reduce(log_normal)
     return float(np.sum(special.xlogy(shares, shares) - shares * log_normal))
 
@@ -151,9 +153,17 @@ def _spread(x: Float[np.ndarray, " number"], reference_sigma: float | None) -> f
     return largest * math.sqrt(np.mean((x / largest) ** 2))
 
 
-def _log_normal_mass(edges: Float[np.ndarray, " edge"]) -> Float[np.ndarray, " bin"]:
-    """ln of the mass of N(0, 1) between consecutive edges, finite far into the tails."""
-    flip = edges[:-1] > 0.0
-    low, high = np.where(flip, -edges[1:], edges[:-1]), np.where(flip, -edges[:-1], edges[1:])
+def log_normal_mass(
+    low: Float[np.ndarray, " bin"], high: Float[np.ndarray, " bin"], width: Float[np.ndarray, " bin"]
+) -> Float[np.ndarray, " bin"]:
+    """ln of the mass of N(0, 1) between low and high: finite far into the tails, and of the narrowest bins.
+
+    The width is that of the bin as it was before differences from a far centre took its digits.
+    """
+    flip = low > 0.0
+    low, high = np.where(flip, -high, low), np.where(flip, -low, high)
+    narrow = width < _NARROW
     larger = special.log_ndtr(high)
-    return larger + np.log(-np.expm1(special.log_ndtr(low) - larger))
+    share = np.where(narrow, 1.0, -np.expm1(special.log_ndtr(low) - larger))
+    density = -0.5 * ((0.5 * (low + high)) ** 2 + math.log(2.0 * math.pi))
+    return np.where(narrow, np.log(width) + density, larger + np.log(share))

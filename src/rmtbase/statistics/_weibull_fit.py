@@ -1,17 +1,32 @@
-"""The Weibull fit of a sample of weights, by least squares on the probability plot of its order statistics."""
+"""The Weibull fit of a sample of weights, by least squares on the probability plot of its order statistics.
+
+Of all of them, sorted; or of counts in bins, for samples that are never held.
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from fractions import Fraction
-from typing import NamedTuple
+from functools import lru_cache
+from typing import Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Float
-from numpy.typing import ArrayLike
+from jaxtyping import Float, Int, Shaped
+from numpy.typing import ArrayLike, NDArray
+from scipy import special
 
 from rmtbase.errors import ParameterError
-from rmtbase.parameters import require_real_numbers, require_trim
+from rmtbase.linalg import available_cores
+from rmtbase.parameters import require_real_array, require_trim
+from rmtbase.statistics._signed_bins import SignedBins
+
+_BLOCK = 1 << 17  # numbers widened to float64 at a time: they stay in the cache
+_ALONE = 1 << 21  # so many are sorted without threads
+_NODES = 100
+_OUTER = 16  # ranks at either end of the sample whose plotting positions are summed one by one
 
 
 class WeibullFit(NamedTuple):
@@ -39,7 +54,8 @@ def weibull_fit(sample: ArrayLike, trim: float | Fraction = 0.1) -> WeibullFit:
     X_i = ln |w|_(i) over the i with t ≤ p_i ≤ 1 − t, every order statistic with the same weight and without binning.
 
     Args:
-        sample: weights of any shape and real dtype, with their signs or without; one float64 copy is made.
+        sample: weights of any shape and real dtype, with their signs or without; one copy is made and sorted, in that
+            dtype, in as many parts as the process has cores.
         trim: t, 0 ≤ t < 1/2, the share left out at either end.
 
     Returns:
@@ -50,28 +66,97 @@ def weibull_fit(sample: ArrayLike, trim: float | Fraction = 0.1) -> WeibullFit:
             finite, what is no array of real numbers, or a trim outside [0, 1/2).
     """
     t = require_trim(trim)
-    magnitude = np.abs(require_real_numbers("sample", sample)).reshape(-1)
-    n = magnitude.size
-    if not np.isfinite(magnitude).all():
-        raise ParameterError("sample", f"{int((~np.isfinite(magnitude)).sum())} of {n} not finite", "finite weights")
-    dropped = trimmed_ranks(n, t)
-    magnitude.sort()
-    kept = magnitude[dropped : n - dropped]
-    if kept[0] == 0 or kept[0] == kept[-1]:
+    flat = require_real_array("sample", sample).reshape(-1)
+    n = flat.size
+    with ThreadPoolExecutor(available_cores()) if n > _ALONE else nullcontext() as threads:
+        over = map if threads is None else threads.map
+        magnitude = _ascending_magnitudes(flat, over)
+        if n and not np.isfinite(magnitude[-1]):
+            bad = int((~np.isfinite(magnitude)).sum())
+            raise ParameterError("sample", f"{bad} of {n} not finite", "finite weights")
+        dropped = trimmed_ranks(n, t)
+        kept = magnitude[dropped : n - dropped]
+        if kept[0] == 0 or kept[0] == kept[-1]:
+            raise ParameterError(
+                "sample",
+                f"magnitudes from {float(kept[0])} to {float(kept[-1])} between the trims",
+                "positive magnitudes, two of them different (leave out exact zeros, or raise the trim)",
+            )
+        largest, middle = float(magnitude[-1]), n // 2
+        x_origin, y_origin = math.log(magnitude[middle]), float(plotting_positions(middle, middle + 1, n)[0])
+
+        def plotted(first: int) -> NDArray[np.float64]:
+            last = min(first + _BLOCK, n - dropped)
+            x = np.log(magnitude[first:last].astype(np.float64)) - x_origin
+            y = plotting_positions(first, last, n) - y_origin
+            return np.array([x.sum(), y.sum(), x @ y, x @ x, y @ y])
+
+        def squares(first: int) -> float:
+            relative = magnitude[first : first + _BLOCK].astype(np.float64) / largest
+            return float(relative @ relative)
+
+        square = math.fsum(over(squares, range(0, n, _BLOCK)))
+        sums = np.sum(list(over(plotted, range(dropped, n - dropped, _BLOCK))), axis=0) / kept.size
+    x_mean, y_mean = sums[:2]
+    covariance, x_variance, y_variance = sums[2:] - np.outer(sums[:2], sums[:2])[(0, 0, 1), (1, 0, 1)]
+    shape = float(covariance / x_variance)
+    scale = math.exp(x_origin + x_mean - (y_origin + y_mean) / shape)
+    return WeibullFit(shape, scale, float(shape * covariance / y_variance), largest * math.sqrt(square / n), n)
+
+
+def weibull_fit_of_bins(
+    bins: SignedBins, rms: float, trim: float | Fraction = 0.1, unrounded: bool = False
+) -> WeibullFit:
+    """The fit of :func:`weibull_fit`, ln(-ln(1 - p)) regressed on ln |w| between the trims.
+
+    The mean and the variance of ln |w| in a bin follow from its sums, the mean of the plotting positions of its
+    ranks from their integral. What is left open is how the magnitudes lie within a bin of relative width 2^-10 or
+    less beyond their mean and variance. Measured, k̂ and λ̂ differ from the exact fit by less than 5e-8 relatively
+    for 1000 to 4 million numbers, normal, Cauchy, uniform, quantised, in float64, float32, float16 and bfloat16; by
+    less than 5e-7 for fewer. Only where the middle of the sample lies within a few bins is the fit coarser.
+
+    Args:
+        bins: of the numbers, or of their magnitudes.
+        rms: root mean square of the numbers.
+        trim: t, 0 ≤ t < 1/2, the share left out at either end.
+        unrounded: take numbers of half precision as spread over what is rounded to them, which mends R².
+
+    Raises:
+        ParameterError: a trim outside [0, 1/2); fewer than two different magnitudes between the trims, or one that
+            is zero, or is not finite, there.
+    """
+    bins = bins.magnitudes
+    n = int(bins.end[-1])
+    dropped = trimmed_ranks(n, require_trim(trim))
+    kept = (bins.end > dropped) & (bins.end - bins.count < n - dropped)
+    count, last = bins.count[kept], bins.end[kept]
+    first = last - count
+    low, high = np.maximum(first, dropped), np.minimum(last, n - dropped)  # the ranks that are kept
+    if bins.number[kept][0] == 0 or not np.isfinite(bins.mean[kept][-1]):
         raise ParameterError(
             "sample",
-            f"magnitudes from {kept[0]} to {kept[-1]} between the trims",
-            "positive magnitudes, two of them different (leave out exact zeros, or raise the trim)",
+            f"magnitudes {'of zero' if bins.number[kept][0] == 0 else 'from 2^24 on'} between the trims",
+            "positive, finite magnitudes there (rescale the weights, leave out exact zeros, or raise the trim)",
         )
-    rms = _root_mean_square(magnitude)
-    x = np.log(kept)
-    y = plotting_positions(dropped, n - dropped, n)
-    x_mean, y_mean = x.mean(), y.mean()
-    x -= x_mean
-    y -= y_mean
-    covariance, x_variance = x @ y, x @ x
-    shape = float(covariance / x_variance)
-    r_squared = float(shape * covariance / (y @ y))
+    mean = bins.mantissas[0][kept]
+    # Magnitudes of a bin are taken as equally far apart, those that a trim leaves of it too.
+    spacing = np.ldexp((bins.unrounded_spacing if unrounded else bins.spacing)[kept], -bins.octave[kept])
+    mean = mean + 0.5 * (low + high - first - last) * spacing
+    number = (high - low).astype(float)
+    evenly = (number**2 - 1.0) / 12.0
+    variance = spacing**2 * evenly
+    weight = number / number.sum()
+    x = np.log(mean) - variance / (2.0 * mean**2) + bins.octave[kept] * math.log(2.0)
+    x_variance = variance / mean**2
+    y = np.diff(_plotting_sums(np.append(low, high[-1]), n)) / number
+    y_variance = evenly * _plotting_slope(0.5 * (low + high) / n) ** 2 / n**2
+    x_mean, y_mean = weight @ x, weight @ y
+    covariance = weight @ ((x - x_mean) * (y - y_mean) + np.sqrt(x_variance * y_variance))
+    spread = weight @ ((x - x_mean) ** 2 + x_variance)
+    if spread <= 0.0:
+        raise ParameterError("sample", "one magnitude between the trims", "two different ones there")
+    shape = float(covariance / spread)
+    r_squared = float(shape * covariance / _plotting_variance(n, dropped))
     return WeibullFit(shape, math.exp(x_mean - y_mean / shape), r_squared, rms, n)
 
 
@@ -88,8 +173,61 @@ def plotting_positions(first: int, last: int, n: int) -> Float[np.ndarray, " ran
     return np.log(-np.log1p(-(np.arange(first, last) + 0.5) / n))
 
 
-def _root_mean_square(ascending: np.ndarray) -> float:
-    """Root mean square of ascending magnitudes, the last of which is positive; without overflow."""
-    largest = float(ascending[-1])
-    relative = ascending / largest
-    return largest * math.sqrt(float(relative @ relative) / relative.size)
+def _ascending_magnitudes(flat: Shaped[np.ndarray, " number"], over: Callable[..., Iterable[Any]]) -> NDArray[Any]:
+    """The magnitudes in ascending order: of floats in their own dtype, of all else in float64; what is NaN last."""
+    floats = np.issubdtype(flat.dtype, np.floating) or flat.dtype.kind == "V"
+    if floats and flat.dtype.itemsize == 2 and flat.dtype.isnative:
+        bits = flat.view(np.uint16) & np.uint16(0x7FFF)
+        # Bits of a positive number ascend with it.
+        bits.sort(kind="stable")
+        return bits.view(flat.dtype)
+    magnitude = np.abs(flat if flat.dtype in (np.float32, np.float64) else flat.astype(np.float64))
+    parts = available_cores() if flat.size > _ALONE else 1
+    cuts = [flat.size * part // parts for part in range(1, parts)]
+    if cuts:
+        magnitude.partition(cuts)
+    for _ in over(np.ndarray.sort, np.split(magnitude, cuts)):
+        pass
+    return magnitude
+
+
+def _plotting_slope(p: Float[np.ndarray, " rank"]) -> Float[np.ndarray, " rank"]:
+    """dY/dp."""
+    return 1.0 / ((1.0 - p) * -np.log1p(-p))
+
+
+def _plotting_sums(ranks: Int[np.ndarray, " rank"], n: int) -> Float[np.ndarray, " rank"]:
+    """Σ_{i < rank} Y_i, up to a constant.
+
+    By Euler and Maclaurin from the integral ∫ ln(-ln(1 - p)) dp = -(1 - p) ln u - E₁(u), u = -ln(1 - p); one by one
+    near the ends, where they diverge.
+    """
+    outer = min(_OUTER, n // 2)
+    inner = np.clip(ranks, outer, n - outer)
+    u = -np.log1p(-inner / n)
+    sums = -n * (np.exp(-u) * np.log(u) + special.exp1(u)) - _plotting_slope(inner / n) / (24.0 * n)
+    below = np.append(0.0, np.cumsum(plotting_positions(0, outer, n)[::-1]))  # from rank `outer` downwards
+    above = np.append(0.0, np.cumsum(plotting_positions(n - outer, n, n)))
+    return sums - below[np.maximum(outer - ranks, 0)] + above[np.maximum(ranks - (n - outer), 0)]
+
+
+@lru_cache(maxsize=64)
+def _plotting_variance(n: int, dropped: int) -> float:
+    """Variance of the plotting positions that are kept.
+
+    Of many from ∫ Y dp and ∫ Y² dp, dp = exp(Y - e^Y) dY, by Gauss and Legendre, with Euler and Maclaurin's first term.
+    """
+    if n <= _BLOCK:
+        return float(plotting_positions(dropped, n - dropped, n).var())
+    outer = max(dropped, _OUTER)
+    low, high = outer / n, 1.0 - outer / n
+    start, stop = math.log(-math.log1p(-low)), math.log(-math.log(low))
+    node, weight = np.polynomial.legendre.leggauss(_NODES)
+    y = 0.5 * (start + stop) + 0.5 * (stop - start) * node
+    share = 0.5 * (stop - start) * weight * np.exp(y - np.exp(y))
+    slopes = _plotting_slope(np.array([low, high]))
+    ends = np.append(plotting_positions(dropped, outer, n), plotting_positions(n - outer, n - dropped, n))
+    first = n * float(share @ y) - (slopes[1] - slopes[0]) / (24.0 * n) + ends.sum()
+    second = n * float(share @ y**2) - (stop * slopes[1] - start * slopes[0]) / (12.0 * n) + ends @ ends
+    number = n - 2 * dropped
+    return float(second / number - (first / number) ** 2)

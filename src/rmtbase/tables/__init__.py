@@ -1,9 +1,13 @@
 """Tables: schema, units, provenance and atomic netCDF. The only writer of files that last."""
 
 from rmtbase.tables._circuits import CIRCUITS, Circuit, Factor, circuit_of
+from rmtbase.tables._comparison_schema import COMPARISON_SCHEMA
+from rmtbase.tables._csv import csv_text
 from rmtbase.tables._digest import with_checksums
-from rmtbase.tables._frame import to_pandas
-from rmtbase.tables._kinds import KINDS, Kind, validate
+from rmtbase.tables._export import EXPORT_FORMATS, export
+from rmtbase.tables._folder_lock import LOCK, locked_folder
+from rmtbase.tables._frame import frame_groups, to_pandas
+from rmtbase.tables._kinds import KINDS, Kind, groups_of, tree_of, validate
 from rmtbase.tables._layers import (
     heads_present,
     layer_names,
@@ -18,8 +22,10 @@ from rmtbase.tables._reading import (
     open_atlas_case,
     open_atlas_file,
     open_baseline,
+    open_comparison,
     open_scores,
     open_table,
+    open_trajectory,
 )
 from rmtbase.tables._schema import (
     ATLAS_SCHEMA,
@@ -35,25 +41,57 @@ from rmtbase.tables._schema import (
 )
 from rmtbase.tables._scores_schema import (
     SCORES_SCHEMA,
+    SUPER_WEIGHTS_SCHEMA,
     experts_schema,
+    head_elements_schema,
     heads_schema,
     null_method,
     null_schema,
     own_null_schema,
 )
-from rmtbase.tables._writing import is_temporary, require_same_kind, require_writable, sweep, write_bytes, write_table
+from rmtbase.tables._trajectory_schema import (
+    ALARM_VARIABLES,
+    DEPARTURES_SCHEMA,
+    FOR_GOOD,
+    KEPT_PROBABILITIES,
+    STEP,
+    STEP_COORDINATES,
+    STEP_OF_ENTRY,
+    departure_steps,
+    has_step,
+)
+from rmtbase.tables._writing import (
+    digest_of,
+    is_temporary,
+    require_same_kind,
+    require_writable,
+    sweep,
+    write_bytes,
+    write_table,
+)
 
 __all__ = [
+    "ALARM_VARIABLES",
     "ATLAS_SCHEMA",
     "BASELINE_SCHEMA",
     "CIRCUITS",
+    "COMPARISON_SCHEMA",
+    "DEPARTURES_SCHEMA",
     "EFFECTIVE_DEPTH_SCHEMA",
     "ELEMENTS_SCHEMA",
     "ELEMENT_FORMULAS",
+    "EXPORT_FORMATS",
+    "FOR_GOOD",
+    "KEPT_PROBABILITIES",
     "KINDS",
+    "LOCK",
     "SCHEMA_VERSION",
     "SCORES_SCHEMA",
     "SPECTRA_SCHEMA",
+    "STEP",
+    "STEP_COORDINATES",
+    "STEP_OF_ENTRY",
+    "SUPER_WEIGHTS_SCHEMA",
     "Circuit",
     "Factor",
     "Kind",
@@ -61,22 +99,33 @@ __all__ = [
     "Variable",
     "baseline_shapes",
     "circuit_of",
+    "csv_text",
+    "departure_steps",
     "describe",
+    "digest_of",
     "experts_schema",
+    "export",
+    "frame_groups",
+    "groups_of",
+    "has_step",
+    "head_elements_schema",
     "heads_present",
     "heads_schema",
     "is_temporary",
     "layer_names",
     "layer_numbers",
     "layer_stacks",
+    "locked_folder",
     "matrices_present",
     "null_method",
     "null_schema",
     "open_atlas_case",
     "open_atlas_file",
     "open_baseline",
+    "open_comparison",
     "open_scores",
     "open_table",
+    "open_trajectory",
     "own_null_schema",
     "provenance",
     "require_same_kind",
@@ -86,6 +135,7 @@ __all__ = [
     "software_versions",
     "sweep",
     "to_pandas",
+    "tree_of",
     "validate",
     "with_checksums",
     "write_bytes",

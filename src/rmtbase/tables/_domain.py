@@ -123,6 +123,7 @@ FALLING = Domain(
 RISING = Domain("numbers in rising order", missing=True, infinite=True, order="rising")
 SIZE_OR_NAN = Domain("integers of at least 1, or NaN", least=1, whole=True, missing=True)
 COUNT_OR_NAN = Domain("integers of at least 0, or NaN", least=0, whole=True, missing=True)
+FLAG = Domain("0 or 1", least=0, most=1, whole=True)
 FLAG_OR_NAN = Domain("0, 1 or NaN", least=0, most=1, whole=True, missing=True)
 PROBABILITY = Domain("numbers from 0 to 1, or NaN", least=0, most=1, missing=True)
 LEVELS = Domain("probabilities between 0 and 1, ascending", least=0, most=1, inside=True, order="ascending")

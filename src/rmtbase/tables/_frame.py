@@ -10,29 +10,50 @@ from jaxtyping import Bool
 
 from rmtbase.errors import ParameterError
 from rmtbase.tables._circuits import CIRCUITS
-from rmtbase.tables._layers import heads_present, matrices_present
 
 if TYPE_CHECKING:
     import pandas as pd
 
-_OF_A_ROW = ("case", "layer", "head", "expert", "component", "statistic")
+_OF_A_ROW = (
+    "case", "step", "model", "pair", "contrast", "published_model", "null", "layer", "head", "expert", "super_weight",
+    "component", "measure", "statistic",
+)  # fmt: skip
 _WORDS = ("symbol", "formula", "convention", "scaling")  # of the statistic alone; its name says which
+_GROUPS = {
+    "heads": "heads",
+    "elements": "heads/elements",
+    "matrices": "matrices",
+    "experts": "experts",
+    "super_weights": "super_weights",
+    "departures": "departures",
+    **{name: name for name in ("models", "components", "pairs", "drifts", "groups", "published")},
+}
+"""What frames can be made of in a tree, by the name of each, with its path."""
+
+_ONE_OF_ALL = {"departures": ("null", "layer", "head")}  # dimensions of a row where there are others beside
 
 
-def to_pandas(table: xr.Dataset | xr.DataTree, group: str = "heads") -> pd.DataFrame:
-    """A table or scores tree as a tidy frame.
+def to_pandas(table: xr.Dataset | xr.DataTree, group: str | None = None) -> pd.DataFrame:
+    """A table, or a group of a tree, as a tidy frame.
 
-    A row is one (case, statistic) of a baseline, spectra or elements table; one (layer, head, statistic) of the heads
-    of a scores tree, (layer, component, statistic) of its matrices, (layer, expert, component, statistic) of those of
-    experts; one (layer, component) of effective depths. The columns are those of its place, then every coordinate and
-    variable that has one value of it or of a part of it: ``d_model``, ``stack`` and ``omnibus_p_value`` come again in
-    each row. A quantile is one column for each probability, ``quantile_0.5`` say. Draws, densities and eigenvalues have
-    other dimensions and are left out.
+    A row is one
+
+    * (case, statistic) of a baseline, of spectra, of elements or of the atlas; (layer, component) of effective depths;
+    * of scores: (layer, head, statistic) of ``"heads"``; (layer, head, component, statistic) of their ``"elements"``;
+      (layer, component, statistic) of ``"matrices"``, with the expert of ``"experts"``; one of ``"super_weights"``;
+    * of a trajectory the same at each step, which comes first; (null, layer, head) of its ``"departures"``;
+    * of a comparison: one of ``"models"``; (model, component) of ``"components"``; (pair, statistic) of ``"pairs"``;
+      (pair, component) of ``"drifts"``; (contrast, measure) of ``"groups"``.
+
+    Of further circuits that were scored the heads of each are a group, ``"ov"`` say. The columns are those of its
+    place, then every coordinate and variable that has one value of it or of a part of it: ``d_model``, ``stack`` and
+    ``omnibus_p_value`` come again in each row. A quantile is one column for each probability, ``quantile_0.5`` say.
+    Draws, densities and eigenvalues have other dimensions and are left out, and so are heads and matrices that the
+    model lacks.
 
     Args:
         table: of any kind, as made or opened.
-        group: of a tree: ``"heads"``, ``"matrices"`` or ``"experts"``; or a further circuit that was scored, ``"ov"``
-            say, of whose heads a row then is.
+        group: of a tree, as above; its first one if None.
 
     Raises:
         ParameterError: a tree without that group; a dataset without any of the dimensions of a row.
@@ -40,7 +61,10 @@ def to_pandas(table: xr.Dataset | xr.DataTree, group: str = "heads") -> pd.DataF
     dataset = _group(table, group) if isinstance(table, xr.DataTree) else table
     if not isinstance(dataset, xr.Dataset):
         raise ParameterError("table", type(table).__name__, "a table or a scores tree; open a file by open_table")
-    rows = [dim for dim in _OF_A_ROW if dim in dataset.sizes]
+    if "element_statistic" in dataset.dims:
+        dataset = dataset.rename(element_statistic="statistic")
+    wanted = _ONE_OF_ALL.get(group or "", _OF_A_ROW)
+    rows = [dim for dim in wanted if dim in dataset.sizes]
     if not rows:
         raise ParameterError("table", tuple(dataset.sizes), f"a dimension among {', '.join(_OF_A_ROW)}")
     columns: dict[str, xr.Variable] = {}
@@ -60,21 +84,33 @@ def to_pandas(table: xr.Dataset | xr.DataTree, group: str = "heads") -> pd.DataF
     return frame if there.all() else frame.loc[there].reset_index(drop=True)
 
 
+def frame_groups(table: xr.Dataset | xr.DataTree) -> list[str]:
+    """The groups of a tree that a frame can be made of, the first by default; none of a dataset, which is one."""
+    if not isinstance(table, xr.DataTree):
+        return []
+    held = {path for path, node in table.subtree_with_keys if node.data_vars}
+    circuits = [circuit for circuit in CIRCUITS if f"circuits/{circuit}/heads" in held]
+    return [name for name, path in _GROUPS.items() if path in held] + circuits
+
+
 def _present(dataset: xr.Dataset, rows: list[str]) -> Bool[np.ndarray, " row"]:
     """Which rows are heads or matrices that the model has: where layers differ the others are padding."""
-    there = np.ones([dataset.sizes[dim] for dim in rows], dtype=bool)
-    of_layers = heads_present if rows[:2] == ["layer", "head"] else matrices_present
-    if rows[0] == "layer" and len(rows) > 2:
-        there &= of_layers(dataset)[..., None]
-    return there.ravel()
+    there = xr.DataArray(np.ones([dataset.sizes[dim] for dim in rows], dtype=bool), dims=rows)
+    spreads = [name for name in map(str, dataset.data_vars) if name == "sigma" or name.startswith("sigma_")]
+    known = "n_rows" if "n_rows" in dataset and "layer" in rows else next(iter(spreads), None)
+    if known is not None and "layer" in rows:
+        held = dataset[known].notnull()
+        held = held.any([dim for dim in held.dims if dim not in rows]).drop_vars(list(held.coords))
+        there = (there & held).transpose(*rows)
+    return there.values.ravel()
 
 
-def _group(tree: xr.DataTree, name: str) -> xr.Dataset:
-    there = [group for group in ("heads", "matrices", "experts") if group in tree.children]
-    circuits = tree.children["circuits"].children if "circuits" in tree.children else {}
-    there += [circuit for circuit in CIRCUITS if circuit in circuits]
-    if name in circuits:
-        return circuits[name].children["heads"].to_dataset(inherit=False)
-    if name not in there:
+def _group(tree: xr.DataTree, name: str | None) -> xr.Dataset:
+    there = frame_groups(tree)
+    name = there[0] if name is None and there else name
+    if name is None or name not in there:
         raise ParameterError("group", name, f"one of {', '.join(there) or 'heads and matrices, of a scores tree'}")
-    return tree.children[name].to_dataset(inherit=False)
+    path = _GROUPS.get(name, f"circuits/{name}/heads")
+    dataset = tree[path].to_dataset()
+    held = {dim for variable in dataset.data_vars for dim in dataset[variable].dims}
+    return dataset.drop_vars([one for one in dataset.coords if not set(dataset[one].dims) <= held])

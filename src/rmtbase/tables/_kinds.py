@@ -10,9 +10,10 @@ from typing import Any
 import xarray as xr
 
 from rmtbase.errors import TableError
-from rmtbase.parameters import NORMALIZATIONS
+from rmtbase.parameters import INITIALIZATIONS, NORMALIZATIONS
 from rmtbase.shown import in_one_line, quoted, shown
 from rmtbase.tables._circuits import CIRCUITS
+from rmtbase.tables._comparison_schema import COMPARISON_RELATIONS, COMPARISON_SCHEMA
 from rmtbase.tables._domain import (
     COUNT,
     DRAWS,
@@ -57,17 +58,20 @@ from rmtbase.tables._schema import (
 from rmtbase.tables._scores_relations import circuit_group, circuits_whole, heads_padded, shapes_fit, sizes_known
 from rmtbase.tables._scores_schema import (
     SCORES_SCHEMA,
+    SUPER_WEIGHTS_SCHEMA,
     experts_schema,
+    head_elements_schema,
     heads_schema,
     null_method,
     null_schema,
     own_null_schema,
 )
+from rmtbase.tables._trajectory_schema import DEPARTURES_SCHEMA, TRAJECTORY_RELATIONS, along_steps, at_each_step
 
 _EVERY = {"schema_version": TEXT, "rmtbase_version": TEXT, "kind": TEXT, "provenance": JSON_OBJECT}
 _NORMALIZATION = {"normalization": Domain("'sqrt_d' or 'none'", kinds="OUT", choices=tuple(NORMALIZATIONS))}
 _SIMULATED = {"draws": DRAWS, "seed": INTEGER}
-_LEAST = {"draw": 2, "index": 0, "depth": 0}  # entries of a dimension; 1 of any other
+_LEAST = {"draw": 2, "index": 0, "depth": 0, "super_weight": 0}  # entries of a dimension; 1 of any other
 
 
 @in_one_line
@@ -150,6 +154,8 @@ KINDS: dict[str, Kind] = {
                 **_HEADS,
                 "/matrices": SCORES_SCHEMA["matrices"] | SCORES_SCHEMA["spectra"],
                 "/experts": experts_schema(),
+                "/heads/elements": head_elements_schema(),
+                "/super_weights": SUPER_WEIGHTS_SCHEMA,
             },
             _EVERY | dict.fromkeys(("model", "family", "null", "table"), TEXT),
             {
@@ -158,9 +164,18 @@ KINDS: dict[str, Kind] = {
                 **dict.fromkeys(("notes", "warnings", "folded"), JSON_LIST),
                 "n_layers": SIZE,
                 "revision": TEXT,
+                "initialization": Domain("an initialisation", kinds="OUT", choices=INITIALIZATIONS),
             },
-            frozenset({"/matrices", "/experts", *_HEADS} - {"/heads", "/null"}),
+            frozenset({"/matrices", "/experts", "/heads/elements", "/super_weights", *_HEADS} - {"/heads", "/null"}),
             scores_relations=(circuits_whole, sizes_known, heads_padded, shapes_fit),
+        ),
+        Kind(
+            "comparison",
+            {"": {}, **COMPARISON_SCHEMA},
+            _EVERY,
+            {"warnings": JSON_LIST},
+            frozenset({*COMPARISON_SCHEMA} - {"/models"}),
+            scores_relations=COMPARISON_RELATIONS,
         ),
         Kind(
             "atlas",
@@ -174,6 +189,23 @@ KINDS: dict[str, Kind] = {
     )
 }
 """Every kind of table by name."""
+
+
+def _trajectory(scores: Kind) -> Kind:
+    """The scores of many checkpoints of one model."""
+    groups = {name: along_steps(name, schema) for name, schema in scores.groups.items()}
+    return Kind(
+        "trajectory",
+        groups | {"/departures": DEPARTURES_SCHEMA},
+        {**scores.attributes, "nulls": JSON_LIST, "failed": JSON_LIST},
+        {name: domain for name, domain in scores.may_have.items() if name != "revision"}
+        | {"planned_looks": COUNT, "alarm_level": PROBABILITY},
+        scores.optional,
+        scores_relations=(*TRAJECTORY_RELATIONS, *map(at_each_step, scores.scores_relations)),
+    )
+
+
+KINDS["trajectory"] = _trajectory(KINDS["scores"])
 
 
 def validate(table: xr.Dataset | xr.DataTree, path: Path | str, *kinds: str) -> None:
@@ -191,6 +223,13 @@ def groups_of(table: xr.Dataset | xr.DataTree) -> dict[str, xr.Dataset]:
     if isinstance(table, xr.DataTree):
         return {node.path.rstrip("/"): node.to_dataset(inherit=False) for node in table.subtree}
     return {"": table}
+
+
+def tree_of(groups: Mapping[str, xr.Dataset], attributes: Mapping[Any, Any]) -> xr.DataTree:
+    """The tree of those groups, with attributes of its root; in the order of names, however the groups came to be."""
+    tree: xr.DataTree = xr.DataTree.from_dict({name: groups[name] for name in sorted(groups) if name})
+    tree.attrs = dict(attributes)
+    return tree
 
 
 def require_outline(groups: Mapping[str, Outline], path: Path | str, kinds: tuple[str, ...]) -> Kind:
@@ -249,12 +288,12 @@ def _kind(found: Mapping[Any, Any], path: Path | str, kinds: tuple[str, ...]) ->
 
 
 def _schema(kind: Kind, group: str, groups: Mapping[str, Outline]) -> Schema:
-    if kind.name == "scores" and group.endswith("/null"):
-        circuit = _CIRCUIT_OF[group.removesuffix("/null")]
-        if null_method(groups[""].attrs) == "resampled":
-            return own_null_schema(circuit)
-        return null_schema(circuit, several="shape" in groups[group].sizes)
-    return kind.groups[group]
+    if not group.endswith("/null"):
+        return kind.groups[group]
+    circuit = _CIRCUIT_OF[group.removesuffix("/null")]
+    own = null_method(groups[""].attrs) == "resampled"
+    schema = own_null_schema(circuit) if own else null_schema(circuit, several="shape" in groups[group].sizes)
+    return along_steps(group, schema) if kind.name == "trajectory" else schema
 
 
 def _version(text: object, path: Path | str) -> tuple[int, ...]:

@@ -52,7 +52,7 @@ def open_table(path: Path | str, *kinds: str) -> xr.Dataset | xr.DataTree:
     groups = {name: _as_made_now(group) for name, group in groups.items()}
     if not verified:
         _warn_of_no_digest(path, groups[""].attrs["schema_version"])
-    if kind.name != "scores":
+    if set(kind.groups) == {""}:
         return groups[""]
     tree: xr.DataTree = xr.DataTree.from_dict({name or "/": one for name, one in groups.items()})
     return tree
@@ -66,6 +66,16 @@ def open_baseline(path: Path | str) -> xr.Dataset:
 def open_scores(path: Path | str) -> xr.DataTree:
     """Open a scores file; see :func:`open_table`, also for what it raises and warns of."""
     return cast(xr.DataTree, open_table(path, "scores"))
+
+
+def open_comparison(path: Path | str) -> xr.DataTree:
+    """Open a comparison; see :func:`open_table`, also for what it raises and warns of."""
+    return cast(xr.DataTree, open_table(path, "comparison"))
+
+
+def open_trajectory(path: Path | str) -> xr.DataTree:
+    """Open a trajectory; see :func:`open_table`, also for what it raises and warns of."""
+    return cast(xr.DataTree, open_table(path, "trajectory"))
 
 
 def open_atlas_file(path: Path | str) -> xr.Dataset:

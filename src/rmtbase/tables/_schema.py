@@ -42,7 +42,7 @@ from rmtbase.tables._domain import (
     Domain,
 )
 
-SCHEMA_VERSION = "1.4"
+SCHEMA_VERSION = "1.5"
 
 
 @dataclass(frozen=True)
@@ -326,6 +326,7 @@ COORDINATES: dict[str, Variable] = {
     "statistic": Variable(("statistic",), "statistic", NAMES),
     "probability": Variable(("probability",), "probability of the quantile", LEVELS),
     "component": Variable(("component",), "weight matrix", NAMES),
+    "element_statistic": Variable(("element_statistic",), "statistic of the elements", NAMES),
     "expert": Variable(("expert",), "expert of a mixture", PLACES),
     "depth": Variable(("depth",), "depth of the residual path", RANKS),
     "rank": Variable(("rank",), "rank, counted from the end", RANKS),
@@ -345,6 +346,11 @@ COORDINATES: dict[str, Variable] = {
         "factor of the null's eigenvalues at sigma = 1 where a head's matrices are products; NaN where it has no shape",
         POSITIVE_OR_NAN,
     ),
+    "model": Variable(("model",), "model that is compared, by the name of its file", NAMES),
+    "pair": Variable(("pair",), "two of the models", NAMES),
+    "contrast": Variable(("contrast",), "two groups of models", NAMES),
+    "measure": Variable(("measure",), "what is measured of a model", NAMES),
+    "published_model": Variable(("published_model",), "model of published numbers", NAMES),
     "symbol": Variable(("statistic",), "symbol of the statistic, in LaTeX", TEXT),
     "formula": Variable(("statistic",), "formula of the statistic", TEXT),
     "convention": Variable(("statistic",), "values that the statistic is of", TEXT),
@@ -357,7 +363,12 @@ model of several stacks it counts the layers of all, and ``stack`` and ``stack_l
 PARAMETER = "parameter_"
 """How the names of coordinates begin that are parameters of a table's ensemble."""
 
-REQUIRED_COORDINATES = frozenset({"statistic", "probability", "component", "depth", "rank"})
+_NAMED = (
+    *("statistic", "element_statistic", "component"),
+    *("model", "pair", "contrast", "measure", "published_model"),
+)
+
+REQUIRED_COORDINATES = frozenset({*_NAMED, "probability", "depth", "rank"})
 
 
 def describe(dataset: xr.Dataset, schema: Schema) -> xr.Dataset:
@@ -383,15 +394,14 @@ def describe(dataset: xr.Dataset, schema: Schema) -> xr.Dataset:
             raise ValueError(f"variable {name!r} has dims {dataset[name].dims}; expected {variable.dims}")
         units = {"units": variable.units} if variable.units else {}
         dataset[name].attrs.update(long_name=variable.long_name, **units)
-    for name in map(str, dataset.coords):
-        if name.startswith(PARAMETER):
-            dataset[name].attrs["long_name"] = f"{name.removeprefix(PARAMETER)} of the ensemble"
+    for name in (one for one in map(str, dataset.coords) if one.startswith(PARAMETER)):
+        dataset[name].attrs["long_name"] = f"{name.removeprefix(PARAMETER)} of the ensemble"
     return names_as_objects(dataset)
 
 
 def names_as_objects(dataset: xr.Dataset) -> xr.Dataset:
     """The dataset with names held as objects, of which xarray makes no axis: a line cannot join two statistics."""
-    names = [name for name in ("statistic", "component") if name in dataset.indexes]
+    names = [name for name in _NAMED if name in dataset.indexes]
     return dataset.assign_coords({name: dataset[name].astype(object) for name in names})
 
 

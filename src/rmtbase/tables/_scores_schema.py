@@ -13,7 +13,9 @@ from rmtbase.tables._domain import (
     COUNT_OR_NAN,
     EDGES,
     FALLING,
+    FINITE,
     NON_NEGATIVE_OR_NAN,
+    NUMBERS_OF_LAYERS,
     PROBABILITY,
     RISING,
     SIZE,
@@ -160,6 +162,27 @@ def _raw(circuit: Circuit) -> str:
     return "raw product" if len(circuit.factors) > 1 else "raw matrix"
 
 
+_SINCE = "1.5"
+
+_ELEMENTS: dict[str, Variable] = {
+    "histogram": Variable(
+        (*_MATRIX, "bin"),
+        "density of the elements, less their mean and over their standard deviation; what lies beyond is in no bin",
+        NON_NEGATIVE_OR_NAN,
+        since=_SINCE,
+    ),
+    "log_magnitude_histogram": Variable(
+        (*_MATRIX, "magnitude_bin"),
+        "density of log10 of the elements' magnitudes; what lies beyond, zeros among it, is in no bin",
+        NON_NEGATIVE_OR_NAN,
+        since=_SINCE,
+    ),
+    "bin": Variable(("bin",), "(w - mean) / std, centre of the bin", EDGES, since=_SINCE),
+    "magnitude_bin": Variable(("magnitude_bin",), "log10 |w|, centre of the bin", EDGES, since=_SINCE),
+    "reason": Variable(_MATRIX, "why statistics of the elements are missing; empty where none is", TEXT, since=_SINCE),
+}
+"""What is kept of the elements of each matrix beside their statistics."""
+
 _MATRICES: dict[str, dict[str, Variable]] = {
     "matrices": {
         "observed": Variable(_MATRIX_STATISTIC, "observed value"),
@@ -169,12 +192,14 @@ _MATRICES: dict[str, dict[str, Variable]] = {
         "p_value": Variable(_MATRIX_STATISTIC, "two-sided p-value against the null", PROBABILITY),
         "q_value": Variable(
             _MATRIX_STATISTIC,
-            "Benjamini-Hochberg q-value over all matrices of the model, each statistic by itself",
+            "Benjamini-Hochberg q-value over all matrices of the model, each statistic by itself; over those that hold "
+            "queries, keys and values together by themselves",
             PROBABILITY,
         ),
         "sigma": Variable(_MATRIX, "standard deviation of the elements", NON_NEGATIVE_OR_NAN),
         "n_rows": Variable(_MATRIX, "rows (outputs)", SIZE_OR_NAN),
         "n_columns": Variable(_MATRIX, "columns (inputs)", SIZE_OR_NAN),
+        **_ELEMENTS,
     },
     "spectra": {
         "outliers_above": Variable(
@@ -195,10 +220,61 @@ _MATRICES: dict[str, dict[str, Variable]] = {
 
 def experts_schema(spectra: bool = True) -> dict[str, Variable]:
     """The variables of ``/experts``: those of ``/matrices``, with or without spectra, of each expert of a layer."""
-    of_matrices = _MATRICES["matrices"] | (_MATRICES["spectra"] if spectra else {})
-    of_experts = {name: replace(one, dims=("layer", "expert", *one.dims[1:])) for name, one in of_matrices.items()}
+    of_experts = _with_axes({"layer": ("layer", "expert")}, _MATRICES["matrices"])
+    of_experts |= _with_axes({"layer": ("layer", "expert")}, _MATRICES["spectra"]) if spectra else {}
     words = "Benjamini-Hochberg q-value over all matrices of experts, each statistic by itself"
     return of_experts | {"q_value": replace(of_experts["q_value"], long_name=words)}
+
+
+def _with_axes(axes: Mapping[str, tuple[str, ...]], schema: Mapping[str, Variable]) -> dict[str, Variable]:
+    """The variables with other dimensions in the place of some."""
+    return {
+        name: replace(one, dims=tuple(new for dim in one.dims for new in axes.get(dim, (dim,))))
+        for name, one in schema.items()
+    }
+
+
+def head_elements_schema() -> dict[str, Variable]:
+    """The variables of ``/heads/elements``: those of ``/matrices``, of W_Q, W_K, W_V, W_O and W_QK of each head."""
+    axes = {"layer": _HEAD, "statistic": ("element_statistic",)}
+    of_heads = _with_axes(axes, _MATRICES["matrices"])
+    words = "Benjamini-Hochberg q-value over all heads of the model, each component and statistic by itself"
+    dependent = "two-sided p-value against the null; that of W_QK knows that elements of a row or column are dependent"
+    return of_heads | {
+        "p_value": replace(of_heads["p_value"], long_name=dependent),
+        "q_value": replace(of_heads["q_value"], long_name=words),
+    }
+
+
+_SUPER_WEIGHT = ("super_weight",)
+_of_any = "log10 of the probability that any of the matrix's elements is so large"
+
+SUPER_WEIGHTS_SCHEMA: dict[str, Variable] = {
+    "layer": Variable(_SUPER_WEIGHT, "layer; -1 outside the layers", NUMBERS_OF_LAYERS),
+    "stack": Variable(_SUPER_WEIGHT, "stack of the layer", TEXT),
+    "component": Variable(_SUPER_WEIGHT, "weight matrix", TEXT),
+    "expert": Variable(_SUPER_WEIGHT, "expert of a mixture; -1 where it is of none", NUMBERS_OF_LAYERS),
+    "row": Variable(_SUPER_WEIGHT, "row (output) of the element", COUNT),
+    "column": Variable(_SUPER_WEIGHT, "column (input) of the element", COUNT),
+    "value": Variable(_SUPER_WEIGHT, "the element w", FINITE),
+    "magnitude_over_core": Variable(
+        _SUPER_WEIGHT, "|w| over the standard deviation of the normal law fitted to the matrix's core", SPREAD
+    ),
+    "isolation_p_value": Variable(
+        _SUPER_WEIGHT,
+        "p-value of the gap below it or below a smaller one, in an exponential or a power's tail",
+        PROBABILITY,
+    ),
+    "log10_core_tail_probability": Variable(_SUPER_WEIGHT, f"{_of_any}, under the normal law of the core"),
+    "log10_tail_probability": Variable(_SUPER_WEIGHT, f"{_of_any}, under the Weibull law of the body (trim 0.1)"),
+    "pool": Variable(_SUPER_WEIGHT, "what the matrix is pooled with: components of a kind, in all layers", TEXT),
+    "log10_pooled_tail_probability": Variable(
+        _SUPER_WEIGHT,
+        "log10 of the probability that any element of the pool is so large, under the mixture of its matrices' core "
+        "normal laws",
+    ),
+}
+"""The variables of ``/super_weights``: isolated extremes of the matrices scored, the least probable first."""
 
 
 SCORES_SCHEMA: dict[str, dict[str, Variable]] = {
@@ -206,12 +282,15 @@ SCORES_SCHEMA: dict[str, dict[str, Variable]] = {
     **_MATRICES,
     "null": null_schema(QK),
     "own_null": own_null_schema(QK),
+    "head_elements": head_elements_schema(),
+    "super_weights": SUPER_WEIGHTS_SCHEMA,
 }
 """The variables of each group of a scores file, those of heads as they are of W_QK in a model of one shape: further
 circuits (:data:`rmtbase.tables.CIRCUITS`) have groups of the same kind, ``/circuits/ov/heads`` say. ``spectra`` are
 further variables of ``/matrices``, present where asked for; those of ``/experts``, which is there where experts
 were scored, are of :func:`experts_schema`; ``own_null`` stands in the place of ``null`` where each head has a
-null of its own (``null_method`` is ``"resampled"``); all else is always there."""
+null of its own (``null_method`` is ``"resampled"``); ``head_elements`` is ``/heads/elements``, present where asked for;
+``/super_weights`` is there where matrices were scored; all else is always there."""
 
 
 def null_method(attributes: Mapping[Any, Any]) -> str:

@@ -18,7 +18,7 @@ import xarray as xr
 
 from rmtbase.errors import OutputError
 from rmtbase.regular_files import require_regular
-from rmtbase.tables._digest import digest_attributes, without_digest
+from rmtbase.tables._digest import OF_ALL, digest_attributes, without_digest
 from rmtbase.tables._heaps import largest_content
 from rmtbase.tables._kinds import groups_of
 
@@ -88,6 +88,11 @@ def write_table(table: xr.Dataset | xr.DataTree, path: Path | str) -> Path:
     groups[""] = groups[""].assign_attrs(groups[""].attrs | recorded)
     whole = xr.DataTree.from_dict({name or "/": one for name, one in groups.items()}) if len(groups) > 1 else groups[""]
     return _replace(path, lambda target: _write_netcdf(whole, groups, target))
+
+
+def digest_of(table: xr.Dataset | xr.DataTree) -> str:
+    """SHA-256 of all that a table holds, in hexadecimal, as its file carries it."""
+    return digest_attributes({name: _bare(dataset) for name, dataset in groups_of(table).items()})[OF_ALL]
 
 
 def _bare(dataset: xr.Dataset) -> xr.Dataset:

@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple, Unpack
 
 from rmtbase.errors import ParameterError
-from rmtbase.laws._distribution import Distribution, FloatArray
+from rmtbase.laws._distribution import Distribution, StatedLaw
 from rmtbase.laws._edge._extreme_eigenvalues import NEARLY_HARD, largest_eigenvalue, smallest_eigenvalue
 from rmtbase.laws._exact._log_determinant import LogDeterminant
 from rmtbase.laws._exact._trace_moments import trace_cumulants
@@ -22,7 +22,7 @@ _SMALLEST_RANK = 8
 
 
 @dataclass(frozen=True)
-class NullLaw(Distribution):
+class NullLaw(StatedLaw, Distribution):
     """The distribution of one statistic over independent draws of a Gaussian chain.
 
     Attributes:
@@ -39,37 +39,6 @@ class NullLaw(Distribution):
     distribution: Distribution
     method: str
     accuracy: str
-
-    @property
-    def support(self) -> tuple[float, float]:
-        return self.distribution.support
-
-    def moment(self, k: int) -> float:
-        return self.distribution.moment(k)
-
-    def mean(self) -> float:
-        return self.distribution.mean()
-
-    def var(self) -> float:
-        return self.std() ** 2
-
-    def std(self) -> float:
-        return self.distribution.std()
-
-    def _pdf(self, x: FloatArray) -> FloatArray:
-        return self.distribution._pdf(x)
-
-    def _cdf(self, x: FloatArray) -> FloatArray:
-        return self.distribution._cdf(x)
-
-    def _sf(self, x: FloatArray) -> FloatArray:
-        return self.distribution._sf(x)
-
-    def _ppf(self, q: FloatArray) -> FloatArray:
-        return self.distribution._ppf(q)
-
-    def _isf(self, q: FloatArray) -> FloatArray:
-        return self.distribution._isf(q)
 
 
 class Case(NamedTuple):

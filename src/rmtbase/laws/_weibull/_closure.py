@@ -9,7 +9,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from rmtbase.laws._distribution import FloatArray
+from rmtbase.laws._weibull._expansion import Expansion
 from rmtbase.laws._weibull._null import LargeSampleLaw
 from rmtbase.laws._weibull._plot import WeibullPlot, weibull_plot
 from rmtbase.laws._weibull.parents import Parent, require_parent
@@ -46,34 +46,21 @@ def weibull_closure(trim: float | Fraction = 0.1, distribution: str | Parent = "
 
     The spread of each ratio comes from the joint influence of a weight on k̂, λ̂ and the sample moment. A moment that
     the parent does not have makes the ratio 0 and its spread nan, one whose variance is infinite the spread nan.
-    Numerical to 1e-11; asymptotic in N, without the bias of order 1/N. Arguments and errors as :func:`weibull_anchor`.
+    Numerical to 1e-11; asymptotic in N. Arguments and errors as :func:`weibull_anchor`.
     """
     return _closure(require_trim(trim), require_parent(distribution))
-
-
-@dataclass(frozen=True)
-class _Positive:
-    """A positive statistic and the influence function of its logarithm."""
-
-    value: float
-    log_influence: FloatArray
-
-    def ratio_to(self, other: _Positive, probability: FloatArray) -> LargeSampleLaw:
-        ratio = self.value / other.value
-        difference = self.log_influence - other.log_influence
-        return LargeSampleLaw(ratio, ratio * math.sqrt(probability @ (difference * difference)))
 
 
 @lru_cache(maxsize=64)
 def _closure(trim: Fraction, parent: Parent) -> WeibullClosure:
     plot = weibull_plot(parent, trim)
     whole = WeibullPlot(plot.grid, 0.0, (0.0, math.inf))
-    order, probability = parent.moment_order(), plot.grid.probability
+    order = parent.moment_order()
 
     def compare(window: WeibullPlot) -> list[LargeSampleLaw]:
         fitted, found = _fitted_moments(plot, window), _moments(window)
         pairs = [*zip(fitted, found, strict=True), (fitted[2], found[1])]
-        return [first.ratio_to(second, probability) for first, second in pairs]
+        return [LargeSampleLaw.of(first / second) for first, second in pairs]
 
     with np.errstate(over="ignore", invalid="ignore"):  # of moments that do not exist, replaced below
         ratios = compare(whole)
@@ -83,34 +70,33 @@ def _closure(trim: Fraction, parent: Parent) -> WeibullClosure:
     return WeibullClosure(*ratios, *compare(plot)[:3])
 
 
-def _moments(window: WeibullPlot) -> list[_Positive]:
+def std_closure(parent: Parent) -> Expansion:
+    """:attr:`WeibullClosure.std` − 1 of a sample, at a trim of 0.1."""
+    plot = weibull_plot(parent, Fraction(1, 10))
+    whole = WeibullPlot(plot.grid, 0.0, (0.0, math.inf))
+    return _fitted_moments(plot, whole)[2] / _moments(whole)[2] + -1.0
+
+
+def _moments(window: WeibullPlot) -> list[Expansion]:
     """Mean, root mean square and standard deviation of the weights inside the window's trims."""
-    x = np.exp(window.grid.log_x)
-    first, second = window.average(x), window.average(x * x)
-    return _mean_rms_std(first, second, window.influence(x), window.influence(2 * x * x))
+    first, second = (
+        window.trimmed_mean(lambda x, p=p: np.exp(p * x), lambda x, p=p: p * np.exp(p * x)) for p in (1, 2)
+    )
+    return _mean_rms_std(first, second)
 
 
-def _fitted_moments(plot: WeibullPlot, window: WeibullPlot) -> list[_Positive]:
+def _fitted_moments(plot: WeibullPlot, window: WeibullPlot) -> list[Expansion]:
     """The same of the Weibull law fitted to ``plot``, with quantile function λ exp(Y/k)."""
-    k = plot.shape
-    x = np.exp(window.grid.log_hazard / k) * plot.scale
+    y, stretch = window.grid.log_hazard, plot.sample_shape.power(-1.0)
 
-    def moment(power: int) -> tuple[float, FloatArray]:
-        value = window.average(x**power)
-        by_shape = -power / k**2 * window.average(window.grid.log_hazard * x**power)
-        return value, power * value * plot.log_scale_influence + by_shape * plot.shape_influence
+    def moment(power: int) -> Expansion:
+        relative = np.exp(power * y * stretch.value)
+        derivatives = (window.average((power * y) ** order * relative) for order in range(3))
+        return stretch.map(*derivatives) * (power * plot.sample_log_scale).exp()
 
-    (first, first_influence), (second, second_influence) = moment(1), moment(2)
-    return _mean_rms_std(first, second, first_influence, second_influence)
+    return _mean_rms_std(moment(1), moment(2))
 
 
-def _mean_rms_std(
-    first: float, second: float, first_influence: FloatArray, second_influence: FloatArray
-) -> list[_Positive]:
-    """From the moments of orders 1 and 2 and their influence functions."""
-    variance = second - first * first
-    return [
-        _Positive(first, first_influence / first),
-        _Positive(math.sqrt(second), second_influence / (2 * second)),
-        _Positive(math.sqrt(variance), (second_influence - 2 * first * first_influence) / (2 * variance)),
-    ]
+def _mean_rms_std(first: Expansion, second: Expansion) -> list[Expansion]:
+    """From the moments of orders 1 and 2."""
+    return [first, second.power(0.5), (second - first * first).power(0.5)]

@@ -15,9 +15,10 @@ from scipy.special import ndtr
 
 from rmtbase.errors import ParameterError
 from rmtbase.laws._distribution import FloatArray, Moments
-from rmtbase.laws._element._product_element import chi_square_rule, product_element
+from rmtbase.laws._element._product_element import product_element
 from rmtbase.laws._parameters import ProductKeywords, takes
-from rmtbase.laws._weibull._arithmetic import FLOAT
+from rmtbase.laws._weibull._dependence import SharedNorms
+from rmtbase.laws._weibull._expansion import Expansion, mean_square
 from rmtbase.laws._weibull._plot import WeibullPlot, weibull_plot
 from rmtbase.laws._weibull.parents import Parent, VarianceGamma, require_parent
 from rmtbase.parameters import require_positive_integer, require_trim
@@ -45,6 +46,11 @@ class LargeSampleLaw:
     limit: float
     spread: float
     drift: float = math.nan
+
+    @classmethod
+    def of(cls, statistic: Expansion) -> LargeSampleLaw:
+        """The law of a statistic of independent weights."""
+        return cls(statistic.value, math.sqrt(statistic.variance), statistic.drift)
 
     def mean(self, n: int) -> float:
         """Mean over samples of n weights."""
@@ -112,15 +118,9 @@ class WeibullNull:
 def weibull_null(trim: float | Fraction = 0.1, distribution: str | Parent = "normal") -> WeibullNull:
     """The large-sample law of the fit of :func:`rmtbase.statistics.weibull_fit` to weights that come from a parent law.
 
-    k̂, λ̂ and R² are smooth functionals of the empirical quantile function; their covariances are E[IF IF']/N with the
-    influence functions of :class:`WeibullPlot`. The means carry the bias of order 1/N. With h = p(1−p), dX = dx/x along
-    the parent's quantile function, brackets for means over [t, 1−t] and [·] for the difference of end values,
-
-        N E δCov(X, Y) = ([h (Y − ⟨Y⟩) dX/dp] − ∫ h dY/dp dX) / (2(1−2t)),
-        N E δVar(X)    = [h (X − ⟨X⟩) dX/dp] / (1−2t) − Var IF_⟨X⟩,    N E δ⟨X⟩ = [h dX/dp] / (2(1−2t)),
-
-    for the plotting positions (i − 1/2)/N; they enter k̂ = Cov/Var to second order. At t = 0 the bias is of the order
-    ln N/N and is left out.
+    k̂, λ̂ and R² are smooth functionals of the empirical law (:class:`Expansion`): their covariances are E[IF IF']/N,
+    their biases of order 1/N those of the plotting positions (i − 1/2)/N. At t = 0 the bias is of the order ln N/N and
+    is left out.
 
     For independent weights (the elements of one product matrix are not). Asymptotic: standard deviations to a relative
     O(1/N), means to O(N^(-3/2)) where Nt is an integer and to O(1/N) where the trim rounds. The constants are
@@ -132,14 +132,10 @@ def weibull_null(trim: float | Fraction = 0.1, distribution: str | Parent = "nor
 @lru_cache(maxsize=256)
 def _null(trim: Fraction, parent: Parent) -> WeibullNull:
     plot = weibull_plot(parent, trim)
-    influences = np.stack([plot.shape_influence, plot.scale * plot.log_scale_influence, plot.r_squared_influence])
-    covariance = (influences * plot.grid.probability) @ influences.T
+    fitted = (plot.sample_shape, plot.sample_log_scale.exp(), plot.sample_r_squared)
+    covariance = np.array([[first.covariance(second) for second in fitted] for first in fitted])
     covariance.flags.writeable = False
-    limits = (plot.shape, plot.scale, plot.r_squared)
-    shape, scale, r_squared = (
-        LargeSampleLaw(limit, math.sqrt(variance), drift)
-        for limit, variance, drift in zip(limits, np.diag(covariance), _drifts(plot), strict=True)
-    )
+    shape, scale, r_squared = map(LargeSampleLaw.of, fitted)
     if 1 - r_squared.limit < _STRAIGHT:
         r_squared = replace(r_squared, spread=math.nan)
     return WeibullNull(trim, parent, shape, scale, r_squared, _scale_to_rms(plot), covariance)
@@ -149,42 +145,10 @@ def _scale_to_rms(plot: WeibullPlot) -> LargeSampleLaw:
     order = plot.grid.parent.moment_order()
     if order <= 2:
         return LargeSampleLaw(0.0, math.nan)
-    square = np.exp(2 * plot.grid.log_x)
-    mean_square = float(plot.grid.probability @ square)
-    ratio = plot.scale / math.sqrt(mean_square)
+    square = mean_square(plot.grid)
     if order <= 4:
-        return LargeSampleLaw(ratio, math.nan)
-    influence = plot.log_scale_influence - (square / mean_square - 1) / 2
-    return LargeSampleLaw(ratio, ratio * math.sqrt(plot.product_mean(influence, influence)))
-
-
-def _drifts(plot: WeibullPlot) -> tuple[float, float, float]:
-    """N times the bias of k̂, λ̂ and R²."""
-    if not plot.trim:
-        return math.nan, math.nan, math.nan
-    k, c, v = plot.shape, plot.covariance, plot.x_variance
-    mean_influence = plot.influence(np.ones_like(plot.x))
-    c_influence, v_influence = plot.influence(plot.y), plot.influence(2 * plot.x)
-
-    x_ends = np.log(plot.ends) - plot.x_mean
-    density, cdf, sf = plot.grid.parent.law(np.array(plot.ends), FLOAT)
-    edge = cdf * sf / (density * np.array(plot.ends))  # h dX/dp
-    y_ends = np.log([-math.log1p(-plot.trim), -math.log(plot.trim)]) - plot.y_mean
-    width = 1 - 2 * plot.trim
-    # h dY/dp = p / (−ln S): the integral over dX of what the sampling error of X takes from Cov(X, Y)
-    shared = plot.grid.running_integral(np.where(plot.kept, plot.grid.cdf / np.exp(plot.grid.log_hazard), 0.0))[-1]
-
-    mean_drift = (edge[1] - edge[0]) / (2 * width)
-    c_drift = (edge[1] * y_ends[1] - edge[0] * y_ends[0] - shared) / (2 * width)
-    v_drift = (edge[1] * x_ends[1] - edge[0] * x_ends[0]) / width - plot.product_mean(mean_influence, mean_influence)
-    shape_drift = (c_drift - k * v_drift - plot.product_mean(v_influence, plot.shape_influence)) / v
-    shape_variance = plot.product_mean(plot.shape_influence, plot.shape_influence)
-    log_scale_drift = mean_drift + plot.y_mean * (shape_drift - shape_variance / k) / k**2
-    log_scale_variance = plot.product_mean(plot.log_scale_influence, plot.log_scale_influence)
-    relative = c_influence / c - v_influence / v
-    r_squared_drift = 2 * c_drift / c - v_drift / v + plot.product_mean(relative, relative)
-    scale_drift = plot.scale * (log_scale_drift + log_scale_variance / 2)
-    return float(shape_drift), float(scale_drift), float(plot.r_squared * r_squared_drift)
+        return LargeSampleLaw(plot.scale / math.sqrt(square.value), math.nan)
+    return LargeSampleLaw.of((plot.sample_log_scale - 0.5 * square.log()).exp())
 
 
 def weibull_body_tail_gap(
@@ -208,10 +172,13 @@ def weibull_body_tail_gap(
 
 @lru_cache(maxsize=64)
 def _gap(parent: Parent, inner: Fraction, outer: Fraction) -> LargeSampleLaw:
+    return LargeSampleLaw.of(body_tail_gap(parent, inner, outer))
+
+
+def body_tail_gap(parent: Parent, inner: Fraction, outer: Fraction) -> Expansion:
+    """k̂(inner) − k̂(outer) of a sample."""
     body, full = weibull_plot(parent, inner, [outer]), weibull_plot(parent, outer, [inner])
-    influence = body.shape_influence - full.shape_influence
-    spread = math.sqrt(body.product_mean(influence, influence))
-    return LargeSampleLaw(body.shape - full.shape, spread, _drifts(body)[0] - _drifts(full)[0])
+    return body.sample_shape - full.sample_shape
 
 
 @in_one_line
@@ -256,20 +223,14 @@ def weibull_product_null(
     """
     law = product_element(d_model, d_head, **scale)
     trim, parent, n = require_trim(trim), VarianceGamma(law.std(), law.d_head), d_model**2
-    plot, independent = weibull_plot(parent, trim), weibull_null(trim, parent)
-    # The conditional law of |w| in a row, as weights on the nodes that carry the law of |w| itself.
-    log_variance, weights = chi_square_rule(law.d_head)
-    u = np.exp(plot.grid.log_x - 0.5 * log_variance[:, None]) / law.std()
-    density = np.exp(-0.5 * u * u - 0.5 * log_variance[:, None])
-    conditional = plot.grid.probability * density / (weights @ density)
+    plot = weibull_plot(parent, trim)
+    norms = SharedNorms(plot.grid)
 
-    def moments(influence: np.ndarray, mean: float, spread: float) -> Moments:
-        given_row = conditional @ influence
-        shared = float(weights @ (given_row - weights @ given_row) ** 2)
-        return Moments(mean, math.sqrt((spread**2 + 2.0 * (d_model - 1) * shared) / n), _METHOD)
+    def moments(statistic: Expansion) -> Moments:
+        independent = LargeSampleLaw.of(statistic)
+        variance = independent.spread**2 + 2.0 * (d_model - 1) * norms.shared(statistic.influence, statistic.influence)
+        return Moments(independent.mean(n), math.sqrt(variance / n), _METHOD)
 
     return WeibullProductNull(
-        moments(plot.shape_influence, independent.shape.mean(n), independent.shape.spread),
-        moments(plot.scale * plot.log_scale_influence, independent.scale.mean(n), independent.scale.spread),
-        moments(plot.r_squared_influence, independent.r_squared.mean(n), independent.r_squared.spread),
+        moments(plot.sample_shape), moments(plot.sample_log_scale.exp()), moments(plot.sample_r_squared)
     )

@@ -1,116 +1,31 @@
-"""The Weibull plot of a parent law in double precision: its line, the influence of a weight, the noise along it."""
+"""The Weibull plot of a parent law in double precision: its line, how a sample moves it, the noise along it."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 
 import numpy as np
-from jaxtyping import Float
 from numpy.typing import ArrayLike, NDArray
 
 from rmtbase.laws._distribution import FloatArray
 from rmtbase.laws._weibull._arithmetic import FLOAT, GUARD, decimal
+from rmtbase.laws._weibull._expansion import Expansion, ordered_average
+from rmtbase.laws._weibull._panels import Panels, panels
 from rmtbase.laws._weibull.parents import Parent, require_parent
 from rmtbase.parameters import require_positive_integer
 from rmtbase.shown import in_one_line
-
-_ORDER = 16
-_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(_ORDER)
-_LEGENDRE = np.polynomial.legendre.legvander(_NODES, _ORDER - 1)
-_SPREAD = 1.0  # logits per panel: the nearest singularity is then farther from a panel than its own width
-_TINY = 1e-300
-_FAR = 42.0  # logit of the outermost panels: what lies beyond has the probability 1e-18
-
-
-def _running_integral_matrix() -> FloatArray:
-    """Row i integrates the polynomial through the nodes from −1 to node i."""
-    values_to_coefficients = (np.arange(_ORDER)[:, None] + 0.5) * (_LEGENDRE * _WEIGHTS[:, None]).T
-    coefficients = np.polynomial.legendre.legint(values_to_coefficients, lbnd=-1)
-    return np.polynomial.legendre.legvander(_NODES, _ORDER) @ coefficients
-
-
-_RUNNING = _running_integral_matrix()
-
-
-@dataclass(frozen=True)
-class Panels:
-    """Gauss–Legendre panels in ln x between quantiles of a parent, with running integrals. Double precision.
-
-    Panels end at quantiles a logit apart, which grades them towards an end of the support where ln(−ln S) is singular.
-
-    Attributes:
-        edges: ln x at the ends of the panels, ascending.
-        parent: whose law is integrated over.
-    """
-
-    edges: Float[np.ndarray, " end"]
-    parent: Parent
-
-    @cached_property
-    def log_x(self) -> FloatArray:
-        """Nodes, ascending, shape (panel · node,)."""
-        half = np.diff(self.edges) / 2
-        return ((self.edges[:-1] + half)[:, None] + half[:, None] * _NODES).ravel()
-
-    @cached_property
-    def _law(self) -> tuple[FloatArray, FloatArray, FloatArray]:
-        return self.parent.law(np.exp(self.log_x), FLOAT)
-
-    @cached_property
-    def cdf(self) -> FloatArray:
-        """F at the nodes."""
-        return self._law[1]
-
-    @cached_property
-    def log_hazard(self) -> FloatArray:
-        """Y = ln(−ln S) at the nodes, the ordinate of the Weibull plot."""
-        _, cdf, sf = self._law
-        with np.errstate(divide="ignore"):
-            return np.log(np.where(cdf < 0.5, -np.log1p(-np.minimum(cdf, 0.5)), -np.log(np.clip(sf, _TINY, 0.5))))
-
-    @cached_property
-    def density(self) -> FloatArray:
-        """dF/d ln x at the nodes."""
-        return self._law[0] * np.exp(self.log_x)
-
-    @cached_property
-    def probability(self) -> FloatArray:
-        """The quadrature weights dF of the nodes."""
-        return self.density * (np.diff(self.edges)[:, None] / 2 * _WEIGHTS).ravel()
-
-    def running_integral(self, values: FloatArray) -> FloatArray:
-        """∫ values d ln x from the first edge to each node."""
-        half = np.diff(self.edges)[:, None] / 2
-        panel = values.reshape(-1, _ORDER) * half
-        before = np.concatenate([[0.0], np.cumsum(panel @ _WEIGHTS)[:-1]])
-        return (before[:, None] + panel @ _RUNNING.T).ravel()
-
-
-def panels(parent: Parent, breaks: Sequence[float] = ()) -> Panels:
-    """Panels over the whole support of |w|, with ends at the given magnitudes and at the parent's kinks.
-
-    A parent with power-law tails is followed until its moments have converged as well.
-    """
-    order = parent.moment_order()
-    far = _FAR if math.isinf(order) else max(_FAR, min(650.0, 230.0 * order))
-    ends = parent.landmarks(np.arange(-_FAR, far + _SPREAD / 2, _SPREAD))
-    inner = [x for x in (*breaks, *parent.kinks(FLOAT)) if 0.0 < x < parent.upper(FLOAT)]
-    return Panels(np.log(np.unique(np.concatenate([ends, inner]))), parent)
 
 
 @dataclass(frozen=True)
 class WeibullPlot:
     """Y = ln(−ln(1−F)) against X = ln x(F) over F uniform on [t, 1−t], and its least-squares line Y = k (X − ln λ).
 
-    The influence function of a statistic T is IF(x) = lim (T((1−ε)F + ε δ_x) − T(F))/ε: T of N independent weights is
-    T(F) + (1/N) Σ IF(x_i) + O(1/N), so that N Cov(T, T') → E[IF IF'] (von Mises 1947; Hampel 1974). A change δX(F) of
-    the quantile function changes a smooth functional of it by the mean of a δX over [t, 1−t], and for one weight at x
-    δX = (F − 1{x ≤ x(F)}) dX/dF. Hence IF(x) = (A(x) − E A)/(1−2t), where A(x) = ∫ a dX from x(t) to x is constant
-    beyond the trims: two one-dimensional integrals in place of the double integral of min(p, q) − pq.
+    ``shape``, ``scale`` and ``r_squared`` are those of the parent; the expansions are those of a sample with plotting
+    positions (i − 1/2)/N, without a drift at t = 0, where the bias is of the order ln N/N.
 
     Attributes:
         grid: panels over the whole law, with ends at both trims.
@@ -178,29 +93,62 @@ class WeibullPlot:
         """R² = Cov(X, Y)²/(Var X Var Y)."""
         return self.shape * self.covariance / self.y_variance
 
-    def influence(self, slope: FloatArray) -> FloatArray:
-        """IF at the nodes of the functional whose change is the mean of ``slope`` δX over F in [t, 1−t]."""
-        antiderivative = self.grid.running_integral(np.where(self.kept, slope, 0.0))
-        return (antiderivative - self.grid.probability @ antiderivative) / (1 - 2 * self.trim)
+    def trimmed_mean(
+        self,
+        function: Callable[[FloatArray], FloatArray],
+        slope: Callable[[FloatArray], FloatArray],
+        with_y: bool = False,
+    ) -> Expansion:
+        """The mean of h(X), or of h(X) (Y − mean Y), of a sample between the trims; h and h′ are given."""
+        grid, share = self.grid, np.where(self.kept, 1.0 / (1.0 - 2.0 * self.trim), 0.0)
+        weight, weight_slope = share, np.zeros_like(share)
+        at_ends = np.ones(2)
+        if with_y:
+            weight = share * np.where(self.kept, self.y, 0.0)
+            weight_slope = share * np.where(self.kept, np.exp(-grid.log_hazard) / grid.sf, 0.0)  # dY/dp = 1/(−S ln S)
+            at_ends = self._ends_y
+        jumps: list[tuple[float, float]] = []
+        if self.trim:
+            heights = slope(np.log(self.ends)) * at_ends / (1.0 - 2.0 * self.trim) / self._ends_density
+            jumps = [(self.ends[0], float(heights[0])), (self.ends[1], -float(heights[1]))]
+        return ordered_average(grid, function(grid.log_x), slope(grid.log_x), weight, weight_slope, jumps)
 
     @cached_property
-    def shape_influence(self) -> FloatArray:
-        """IF of k: a = (Y − mean Y − 2k (X − mean X))/Var X."""
-        return self.influence((self.y - 2 * self.shape * self.x) / self.x_variance)
+    def _ends_y(self) -> FloatArray:
+        return np.log([-math.log1p(-self.trim), -math.log(self.trim)]) - self.y_mean if self.trim else np.zeros(2)
 
     @cached_property
-    def log_scale_influence(self) -> FloatArray:
-        """IF of ln λ: that of mean X, plus mean Y/k² times that of k."""
-        return self.influence(np.ones_like(self.x)) + self.y_mean / self.shape**2 * self.shape_influence
+    def _ends_density(self) -> FloatArray:
+        """dF/dX at the ends."""
+        x = np.array(self.ends)
+        return self.grid.parent.law(x, FLOAT)[0] * x
 
     @cached_property
-    def r_squared_influence(self) -> FloatArray:
-        """IF of R²: a = (2k/Var Y)(Y − mean Y − k (X − mean X))."""
-        return self.influence(2 * self.shape / self.y_variance * (self.y - self.shape * self.x))
+    def _sample_mean(self) -> Expansion:
+        """Mean X − the parent's."""
+        mean = self.trimmed_mean(lambda x: x - self.x_mean, np.ones_like)
+        return mean if self.trim else mean.drifting(math.nan)
 
-    def product_mean(self, first: FloatArray, second: FloatArray) -> float:
-        """E[first second] over the whole law: N times the covariance of two statistics."""
-        return float(self.grid.probability @ (first * second))
+    @cached_property
+    def _sample_covariance(self) -> Expansion:
+        covariance = self.trimmed_mean(lambda x: x - self.x_mean, np.ones_like, with_y=True)
+        return covariance if self.trim else covariance.drifting(math.nan)
+
+    @cached_property
+    def sample_shape(self) -> Expansion:
+        """k̂ of a sample."""
+        square = self.trimmed_mean(lambda x: (x - self.x_mean) ** 2, lambda x: 2.0 * (x - self.x_mean))
+        return self._sample_covariance / (square - self._sample_mean * self._sample_mean)
+
+    @cached_property
+    def sample_log_scale(self) -> Expansion:
+        """Ln λ̂ of a sample."""
+        return self._sample_mean + self.x_mean - self.y_mean * self.sample_shape.power(-1.0)
+
+    @cached_property
+    def sample_r_squared(self) -> Expansion:
+        """R² of a sample."""
+        return self.sample_shape * self._sample_covariance / self.y_variance
 
 
 def weibull_plot(parent: Parent, trim: Fraction, other_trims: Sequence[Fraction] = ()) -> WeibullPlot:

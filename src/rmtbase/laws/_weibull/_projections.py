@@ -11,7 +11,7 @@ from scipy.optimize import brentq
 from scipy.special import gammaln
 
 from rmtbase.errors import ParameterError
-from rmtbase.laws._weibull._plot import Panels, panels
+from rmtbase.laws._weibull._panels import Panels, panels
 from rmtbase.laws._weibull.parents import Parent, require_parent
 from rmtbase.shown import in_one_line
 

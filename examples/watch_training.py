@@ -1,0 +1,34 @@
+"""Watch a training run: when do the heads leave the null, and is it safe to say so while it is under way?
+
+A small Llama learns to count. Every ten steps its weights are scored where they are; the trajectory is in run.nc, whole
+after each look, and under rmtbase/ in whatever the Trainer reports to.
+
+    python examples/watch_training.py
+"""
+
+from __future__ import annotations
+
+import torch
+from transformers import LlamaConfig, LlamaForCausalLM, Trainer, TrainingArguments
+
+from rmtbase import open_trajectory
+from rmtbase.trajectories import summarize_trajectory
+from rmtbase.watch import WatchCallback
+
+torch.manual_seed(0)
+model = LlamaForCausalLM(
+    LlamaConfig(
+        vocab_size=64, hidden_size=128, intermediate_size=256, num_hidden_layers=2, num_attention_heads=8,
+        num_key_value_heads=4, head_dim=16, max_position_embeddings=64,
+    )
+)  # fmt: skip
+texts = [{"input_ids": ids, "labels": ids} for ids in (torch.arange(start, start + 32) % 64 for start in range(512))]
+arguments = TrainingArguments("run", max_steps=60, learning_rate=1e-3, logging_steps=10, report_to=[], use_cpu=True)
+trainer = Trainer(model=model, args=arguments, train_dataset=texts)
+watched = WatchCallback(trainer, "run.nc", every=10, budget=None)
+trainer.add_callback(watched)
+trainer.train()
+
+print(f"\nseconds a look: {', '.join(f'{seconds:.2f}' for seconds in watched.watcher.seconds)}")
+for sentence in summarize_trajectory(open_trajectory("run.nc")).sentences():
+    print(sentence)

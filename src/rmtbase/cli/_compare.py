@@ -1,0 +1,293 @@
+"""``rmtbase compare``: scored models beside each other, and beside what was published."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from rmtbase.cli._command_line import COUNT, INTEGER, Overwrite, words
+
+if TYPE_CHECKING:
+    import xarray as xr
+    from rich.console import Console
+
+    from rmtbase.comparison import Training
+
+_BEGINNINGS = {"netCDF": b"\x89HDF", "CSV of a comparison": b"model,component,"}
+_LISTED = 12
+
+
+def compare(
+    files: Annotated[
+        list[Path] | None, typer.Argument(metavar="[FILE]...", help="Scores files, of one model each.")
+    ] = None,
+    group: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=FILE,FILE,...",
+            help="Models of one recipe, several seeds of it; repeat for each: groups are compared with an error bar.",
+        ),
+    ] = None,
+    training: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="FILE=RATE,DECAY,STEPS",
+            help="Peak learning rate, weight decay and steps of a model's training by AdamW; repeat for each.",
+        ),
+    ] = None,
+    initial: Annotated[
+        list[Path] | None,
+        typer.Option(
+            metavar="FILE",
+            help="A model before training; repeat for each. Default those of whose heads none left the null.",
+        ),
+    ] = None,
+    published: Annotated[
+        bool, typer.Option("--published", help="Beside the published models, too; see rmtbase published.")
+    ] = False,
+    permutations: Annotated[int, typer.Option(help="Permutations of each test.", **COUNT)] = 9_999,
+    seed: Annotated[int, typer.Option(help="Seed of the permutations.", **INTEGER)] = 0,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="Comparison to write (netCDF4).")] = None,
+    csv: Annotated[
+        Path | None, typer.Option(help="Also write a row for each model and component as CSV; '-': to stdout.")
+    ] = None,
+    overwrite: Overwrite = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print all of it as JSON.")] = False,
+) -> None:
+    """Set scored models beside each other: the Weibull framework's diagnostics, each with its null, and tests.
+
+    Of every two models: are they copies, or of one initialisation? Do their heads differ? Of one alone its diagnostics.
+
+    Example: rmtbase compare small.nc large.nc --published
+
+    Do two recipes differ? rmtbase compare --group mha=a1.nc,a2.nc,a3.nc,a4.nc --group gqa=b1.nc,b2.nc,b3.nc,b4.nc
+    """
+    from rmtbase.cli._output import is_standard_output, require_output, write_output
+    from rmtbase.cli._terminal import bars, out, print_json, say_written
+    from rmtbase.comparison import compare as compare_models
+    from rmtbase.comparison import comparison_csv
+    from rmtbase.errors import OutputError, ParameterError
+    from rmtbase.tables import open_scores, require_same_kind, write_table
+
+    to_stdout = csv is not None and is_standard_output(csv)
+    if to_stdout and as_json:
+        raise OutputError("-", "stdout takes one output; name a file for the other")
+    members = {name: [Path(one) for one in words(text)] for name, text in _pairs("--group", group or (), "FILE,FILE")}
+    given = {name: _training(text) for name, text in _pairs("--training", training or (), "RATE,DECAY,STEPS")}
+    paths = list(dict.fromkeys([*(files or ()), *(path for group in members.values() for path in group)]))
+    if not paths:
+        raise ParameterError("FILE", "none", "scores files, or groups of them")
+    names = _names(paths)
+    told = {"--training": [Path(one) for one in given], "--initial": initial or []}
+    for option, one in ((option, one) for option, some in told.items() for one in some):
+        if one not in names:
+            raise ParameterError(option, str(one), f"one of {', '.join(map(str, names))}")
+    written = [(output, "netCDF"), (None if to_stdout else csv, "CSV of a comparison")]
+    for path, kind in written:
+        if path is None:
+            continue
+        require_output(path, kind)
+        if path.resolve() in [one.resolve() for one in paths]:
+            raise OutputError(path, "it is a file that is read; expected another name")
+        if not overwrite:
+            require_same_kind(path, kind, _BEGINNINGS[kind])
+    if output is not None and csv is not None and output.resolve() == csv.resolve():
+        raise OutputError(csv, "it is named for two outputs; expected a name for each")
+    with bars() as progress:
+        tree = compare_models(
+            {names[path]: open_scores(path) for path in paths},
+            {name: [names[path] for path in group] for name, group in members.items()},
+            {names[Path(one)]: settings for one, settings in given.items()},
+            [names[one] for one in initial] if initial else None,
+            published=published,
+            permutations=permutations,
+            seed=seed,
+            progress=progress,
+        )
+    if output is not None:
+        write_table(tree, output)
+    if csv is not None:
+        write_output(comparison_csv(tree).encode(), csv)
+    if as_json:
+        print_json(_as_json(tree))
+    elif not to_stdout:
+        _print(tree, out())
+    for path, _ in written:
+        if path is not None:
+            say_written(path)
+
+
+def _pairs(option: str, given: Sequence[str], value: str) -> list[tuple[str, str]]:
+    """NAME=VALUE, each name once."""
+    from rmtbase.errors import ParameterError
+
+    found: dict[str, str] = {}
+    for text in given:
+        name, equals, rest = text.partition("=")
+        if not equals or not name or not rest:
+            raise ParameterError(option, text, f"NAME={value}")
+        if name in found:
+            raise ParameterError(option, name, "a name for each")
+        found[name] = rest
+    return list(found.items())
+
+
+def _training(text: str) -> Training:
+    from rmtbase.cli._command_line import count, number
+    from rmtbase.comparison import Training
+    from rmtbase.errors import ParameterError
+
+    parts = words(text)
+    if len(parts) != 3:
+        raise ParameterError("--training", text, "three numbers: peak learning rate, weight decay, steps")
+    return Training(number(parts[0]), number(parts[1]), count(parts[2]))
+
+
+def _names(paths: Sequence[Path]) -> dict[Path, str]:
+    """What each file is called: its name without ending, or all of it where two have the same."""
+    from rmtbase.shown import shown
+
+    stems = [path.stem for path in paths]
+    each = zip(paths, stems, strict=True)
+    return {path: shown(stem if stems.count(stem) == 1 else path) for path, stem in each}
+
+
+def _as_json(tree: xr.DataTree) -> dict[str, Any]:
+    """Each group as a list of rows, one for each entry of its first dimension; those of none as they are."""
+    from rmtbase.comparison import summarize_comparison
+
+    plain: dict[str, Any] = {}
+    for name, node in tree.children.items():
+        table = node.to_dataset()
+        plain[name] = _rows(table, [str(dim) for dim in table.sizes])
+    return plain | {"sentences": summarize_comparison(tree)}
+
+
+def _rows(table: xr.Dataset, dims: Sequence[str]) -> Any:
+    if not dims:
+        return {str(name): value.item() for name, value in table.data_vars.items()}
+    first, *others = dims
+    rows = []
+    for place, name in enumerate(table[first].values.tolist()):
+        one = table.isel({first: place})
+        own = {str(key): value.item() for key, value in one.data_vars.items() if not value.dims}
+        row = {first: name, **own}
+        if others:
+            inner = one[[key for key, value in one.data_vars.items() if value.dims]]
+            row[f"{others[0]}s"] = _rows(inner, others)
+        rows.append(row)
+    return rows
+
+
+def _print(tree: xr.DataTree, console: Console) -> None:
+    from rmtbase.cli._terminal import cell
+    from rmtbase.comparison import summarize_comparison
+
+    _print_models(tree, console)
+    if "components" in tree.children:
+        _print_components(tree["components"].to_dataset(), console)
+    if "groups" in tree.children:
+        _print_groups(tree["groups"].to_dataset(), console)
+    for line in summarize_comparison(tree):
+        console.print(cell(line, longest=1000))
+
+
+def _print_models(tree: xr.DataTree, console: Console) -> None:
+    """The models, and below them the published ones."""
+    from rmtbase.cli._rows import Column, print_rows
+
+    table = tree["models"].to_dataset()
+    rows = []
+    for place in range(table.sizes["model"]):
+        one = {str(name): value.item() for name, value in table.isel(model=place).data_vars.items()}
+        null = one.get("transmission_shape_null_mean", math.nan), one.get("transmission_shape_null_std", math.nan)
+        rows.append(
+            (
+                table["model"].values[place],
+                " ".join(part for part in (one["name"], one["revision"]) if part),
+                one["attention"],
+                f"{one['n_departed_heads']} of {one['n_scored_heads']}",
+                _number(one.get("transmission_shape", math.nan)),
+                "" if math.isnan(null[0]) else f"{null[0]:.4f} ± {null[1]:.4f}",
+                _number(one.get("transmission_scale", math.nan), 3),
+                one.get("initial_recipe", ""),
+                _number(one["budget"], 3),
+                one["budget_state"],
+            )
+        )
+    if "published" in tree.children:
+        of = tree["published"].to_dataset()
+        for place, name in enumerate(of["published_model"].values.tolist()):
+            one = {str(key): value.item() for key, value in of.isel(published_model=place).data_vars.items()}
+            cells = (_number(one["mean_scale"], 3), "", _number(one["budget"], 3), one["budget_state"])
+            rows.append((name, "published", "", "", "", "", *cells))
+    columns = [Column(name, "left") for name in ("model", "of", "attention")]
+    columns += [Column("heads left null"), Column("k, Transmission"), Column("untrained k"), Column("λ")]
+    columns += [Column("recipe", "left"), Column("T/τ"), Column("state", "left")]
+    print_rows(console, columns, rows)
+
+
+def _print_components(table: xr.Dataset, console: Console) -> None:
+    from rmtbase.cli._rows import Column, print_rows
+
+    rows = []
+    for name in table["model"].values.tolist():
+        for component in table["component"].values.tolist():
+            one = {str(key): value.item() for key, value in table.sel(model=name, component=component).items()}
+            if not one["n_matrices"]:
+                continue
+            untrained = f"{one['shape_null_mean']:.4f} ± {one['shape_null_std']:.4f}"
+            rows.append(
+                (
+                    name,
+                    component,
+                    f"{one['n_departed']} of {one['n_matrices']}",
+                    _number(one["shape"]),
+                    "" if math.isnan(one["shape"]) else untrained,
+                    one["published_class"],
+                    _number(one["r_squared"]),
+                    _number(one["closure"], 2),
+                    _number(one["body_tail_gap"], 3),
+                    _number(one["scale"], 3),
+                    _number(one["sigma"], 3),
+                )
+            )
+    columns = [Column("model", "left"), Column("component", "left"), Column("left anchor"), Column("median k")]
+    columns += [Column("untrained k"), Column("published class of k", "left")]
+    columns += map(Column, ("R²", "closure", "gap", "mean λ", "mean σ"))
+    print_rows(console, columns, rows, named=2, title="By component")
+    null = [float(table[f"{name}_null_mean"].median()) for name in ("r_squared", "closure", "body_tail_gap")]
+    untrained = "of untrained weights R² {:.4f}, closure {:.2g}, gap {:.3g}".format(*null)
+    console.print(f"Medians over layers, means of λ and σ; {untrained}.")
+
+
+def _print_groups(table: xr.Dataset, console: Console) -> None:
+    """Of every two groups the measures with the smallest p-values."""
+    from rmtbase.cli._rows import Column, print_rows
+
+    rows = []
+    for place, contrast in enumerate(table["contrast"].values.tolist()):
+        one = table.isel(contrast=place)
+        order = sorted(range(table.sizes["measure"]), key=lambda k: _order(one["p_value"].values[k]))
+        for k in order[:_LISTED]:
+            values = {str(key): value.values[k].item() for key, value in one.data_vars.items() if value.dims}
+            difference = f"{values['difference']:+.3g} ± {values['standard_error']:.2g}"
+            cells = (_number(values["first_mean"]), _number(values["second_mean"]), difference)
+            cells += (_number(values["seed_std"], 2), _number(values["head_error"], 2))
+            cells += (_number(values["p_value"], 2), _number(values["adjusted_p_value"], 2))
+            rows.append((contrast, table["measure"].values[k], *cells))
+    columns = [Column("groups", "left"), Column("measure", "left"), Column("first"), Column("second")]
+    columns += map(Column, ("difference", "sd of seeds", "error of heads", "p", "adjusted p"))
+    print_rows(console, columns, rows, named=2, title="Groups")
+
+
+def _order(p_value: float) -> float:
+    return math.inf if math.isnan(p_value) else p_value
+
+
+def _number(value: float, digits: int = 4) -> str:
+    return "" if math.isnan(value) else f"{value:.{digits}g}"

@@ -1,0 +1,75 @@
+"""``rmtbase export``: any table as CSV, Parquet or LaTeX."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from rmtbase.cli._command_line import Overwrite, words
+from rmtbase.cli._completion import one_of
+
+_SUFFIXES = {".csv": "csv", ".parquet": "parquet", ".tex": "latex"}
+
+
+def export(
+    file: Annotated[Path, typer.Argument(help="Any file that rmtbase writes, but for an atlas.")],
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="File to write; '-', or none: stdout.")] = None,
+    file_format: Annotated[
+        str | None,
+        typer.Option(
+            "--format",
+            help="csv, parquet (which needs pyarrow) or latex; by the output's name (.csv, .parquet, .tex) unless "
+            "given, else csv.",
+            autocompletion=one_of("csv", "parquet", "latex"),
+        ),
+    ] = None,
+    group: Annotated[
+        str | None,
+        typer.Option(
+            help="What a row is of: heads, elements, matrices, experts, super_weights, departures, models, components, "
+            "pairs, drifts, groups, or a further circuit; an unknown one lists those of the file. The first by default."
+        ),
+    ] = None,
+    statistics: Annotated[
+        str | None,
+        typer.Option("--statistic", help="Rows of these alone: names, parted by commas; * stands for any characters."),
+    ] = None,
+    columns: Annotated[
+        str | None,
+        typer.Option(help="These columns, parted by commas; all by default, of LaTeX those that suit print."),
+    ] = None,
+    overwrite: Overwrite = False,
+) -> None:
+    r"""Write a table for other programs: one row for each thing measured, as CSV, Parquet or LaTeX (booktabs).
+
+    Example: rmtbase export scores.nc --group matrices -o matrices.csv
+
+    For a paper: rmtbase export gpt2.nc -o gpt2.tex; a few rows: rmtbase export scores.nc --statistic effective_rank
+    """
+    from rmtbase.cli._output import is_standard_output, write_output, write_to_standard_output
+    from rmtbase.cli._terminal import say_written
+    from rmtbase.errors import ParameterError
+    from rmtbase.tables import EXPORT_FORMATS, open_table, require_same_kind
+    from rmtbase.tables import export as exported
+
+    named = None if output is None or is_standard_output(output) else output
+    by_name = _SUFFIXES.get(named.suffix.lower()) if named is not None else None
+    if file_format and by_name and file_format != by_name and file_format in EXPORT_FORMATS:
+        raise ParameterError("--format", file_format, f"{by_name}, as {named} ends, or another name")
+    kind = file_format or by_name or "csv"
+    if named is not None and not overwrite and kind in EXPORT_FORMATS and EXPORT_FORMATS[kind]:
+        require_same_kind(named, kind, EXPORT_FORMATS[kind])
+    content = exported(
+        open_table(file),
+        kind,  # type: ignore[arg-type]  # checked where it is used
+        group=group,
+        statistics=None if statistics is None else words(statistics),
+        columns=None if columns is None else words(columns),
+    )
+    if named is None:
+        write_to_standard_output(content)
+    else:
+        write_output(content, named)
+        say_written(named)

@@ -1,0 +1,71 @@
+"""What the commands that score have in common on their command line: how scores are made."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from rmtbase.cli._command_line import COUNT, INTEGER
+from rmtbase.cli._completion import circuits, one_of, parts
+
+Baseline = Annotated[
+    str | None,
+    typer.Option(help="Baseline table to take the null from, or 'analytic': from the laws, without draws."),
+]
+Circuits = Annotated[
+    str,
+    typer.Option(
+        help="What of each head, names parted by commas: 'qk', W_Q^T W_K, always is; 'ov', W_O^T W_V; 'query', "
+        "'key', 'value', 'output', each of its matrices by itself.",
+        autocompletion=circuits,
+    ),
+]
+Matrices = Annotated[
+    str,
+    typer.Option(
+        help="Whole weight matrices: 'none', 'elements', or 'spectra' (a full SVD of each).",
+        autocompletion=one_of("none", "elements", "spectra"),
+    ),
+]
+Components = Annotated[
+    str,
+    typer.Option(
+        help="Which of them, names parted by commas: 'layers', those of attention, MLPs, shared experts and "
+        "routers; 'embeddings', with position embeddings and unembedding; 'experts', those of each expert; 'all'. "
+        "Embeddings are large, and experts most of a mixture: each takes its time.",
+        autocompletion=parts,
+    ),
+]
+Elements = Annotated[
+    str,
+    typer.Option(
+        help="Whose elements: 'matrices', of whole ones alone; 'factors', of each head's W_Q, W_K, W_V and W_O, "
+        "too; 'heads', also of its W_QK, which takes minutes where a model has a thousand heads.",
+        autocompletion=one_of("matrices", "factors", "heads"),
+    ),
+]
+Initialization = Annotated[
+    str,
+    typer.Option(
+        help="The law of the elements under their null: 'normal', 'uniform', or 'truncated_normal', cut at two "
+        "standard deviations.",
+        autocompletion=one_of("normal", "uniform", "truncated_normal"),
+    ),
+]
+Draws = Annotated[
+    int | None,
+    typer.Option(
+        help="Null draws, at least: of the shipped atlas, or else simulated. Default all of the atlas; for a shape "
+        "that it lacks max(10000, 50 per head of the model); 1000 for each head's own null.",
+        **COUNT,
+    ),
+]
+Seed = Annotated[int, typer.Option(help="Seed of the null draws.", **INTEGER)]
+Proof = Annotated[
+    bool,
+    typer.Option(
+        "--proof/--no-proof",
+        help="Prove first, with torch and transformers, that q·k of the model's own forward pass is what was read.",
+    ),
+]

@@ -1,0 +1,119 @@
+"""Classes of weight matrices and of attention: by what they do, by their shape k, by how keys are shared and stored."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import xarray as xr
+
+from rmtbase.errors import ParameterError
+from rmtbase.parameters import require_positive_integer
+from rmtbase.scoring import require_scores
+from rmtbase.tables import layer_names
+
+FUSED = ("attention_query_key_value", "attention_query_key", "attention_key_value")
+"""Components that are several in one matrix, as they are stored."""
+READS = ("attention_query", "attention_key", "attention_value", *FUSED, "mlp_gate", "mlp_in")
+"""Components that read the residual stream, which Pythia's recipes draw at one σ."""
+WRITES = ("attention_output", "mlp_out")
+"""Components that write to it, which they draw at another."""
+TRANSMISSION = ("attention_output", "mlp_gate", "mlp_in", "mlp_out")
+"""The Transmission Class: all of an MLP and attention's output projection (arXiv:2605.18898, 2.2)."""
+SELECTION = ("attention_query", "attention_key", "attention_query_key_value", "attention_query_key")
+"""The Selection Class: queries and keys, and the fused projection as section 2.2 and Fig. 4 count it. Values are in
+neither class in section 2.2 and in the first one in Fig. 4; here in neither."""
+
+
+class _Range(NamedTuple):
+    low: float
+    high: float
+    name: str
+
+
+_PUBLISHED = (
+    _Range(0.76, 0.99, "deep selection"),
+    _Range(1.10, 1.16, "mild selection"),
+    _Range(1.186, 1.204, "transmission"),
+)
+_FUSED = _Range(1.05, 1.18, "transitional")
+
+
+def published_class(shape: float, fused: bool = False) -> str:
+    """The published class of a Weibull shape k, by the ranges that the paper gives of medians of trained models.
+
+    k in [0.76, 0.99] is "deep selection", in [1.10, 1.16] "mild selection", in [1.186, 1.204] "transmission"; of a
+    fused projection in [1.05, 1.18] "transitional". What lies between them or beside has no published class, and is
+    called by those next to it.
+
+    Raises:
+        ParameterError: ``shape`` is no positive number.
+
+    Source: T. Ding, arXiv:2605.18898 (2026), 3.1 and 4.3.
+    """
+    if not shape > 0:
+        raise ParameterError("shape", shape, "a positive number")
+    if fused and _FUSED.low <= shape <= _FUSED.high:
+        return _FUSED.name
+    below = ""
+    for one in _PUBLISHED:
+        if shape < one.low:
+            return f"between {below} and {one.name}" if below else f"below {one.name}"
+        if shape <= one.high:
+            return one.name
+        below = one.name
+    return f"above {below}"
+
+
+def significant_class(z_score: float, q_value: float, level: float = 0.05) -> str:
+    """Where a shape k lies against that of untrained weights at its N: "at", "below" or "above the anchor".
+
+    It is "at the anchor" unless its q-value, of all matrices of the model, is under ``level``.
+    """
+    if not q_value < level:
+        return "at the anchor"
+    return "above the anchor" if z_score > 0 else "below the anchor"
+
+
+def attention_class(n_heads: int, n_key_heads: int, fused: bool = False, latent: bool = False) -> str:
+    """How heads share keys: "MHA", each its own; "GQA", several one; "MQA", all one; "latent", by a shared projection.
+
+    ``fused`` adds that queries, keys and values are stored as one matrix: "MHA, fused".
+
+    Raises:
+        ParameterError: numbers that are no positive integers, or heads that are no multiple of key heads.
+
+    Source: J. Ainslie et al., EMNLP (2023); DeepSeek-AI, arXiv:2405.04434 (2024) for latent attention.
+    """
+    heads, keys = require_positive_integer("n_heads", n_heads), require_positive_integer("n_key_heads", n_key_heads)
+    if heads % keys:
+        raise ParameterError("n_heads", heads, f"a multiple of n_key_heads = {keys}")
+    if latent:
+        kind = "latent"
+    elif keys == heads:
+        kind = "MHA"
+    else:
+        kind = "MQA" if keys == 1 else "GQA"
+    return f"{kind}, fused" if fused else kind
+
+
+def attention_classes(scores: xr.DataTree) -> dict[str, str]:
+    """:func:`attention_class` of each layer that has attention, by the layer's name.
+
+    Fused where ``/matrices`` has the projection as it is stored; latent where the null of the heads is that of latent
+    attention, so that a file scored against each head's own null does not tell.
+
+    Raises:
+        ParameterError: it is no scores tree.
+    """
+    require_scores(scores)
+    heads = scores["heads"].to_dataset()
+    components = scores["matrices"].to_dataset()["component"].values.tolist() if "matrices" in scores.children else []
+    names = layer_names(heads)
+    counts = {
+        size: heads[size].values.tolist() if size in heads.coords else [scores.attrs[size]] * len(names)
+        for size in ("n_heads", "n_key_heads")
+    }
+    latent = "latent attention" in str(scores.attrs["null"])
+    fused = bool({*FUSED} & {*components})
+    each = zip(names, counts["n_heads"], counts["n_key_heads"], strict=True)
+    return {name: attention_class(int(n), int(keys), fused, latent) for name, n, keys in each}

@@ -1,0 +1,113 @@
+"""What a comparison says of every two models, and of every two groups of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+import xarray as xr
+from scipy.special import ndtr
+
+from rmtbase.comparison._common_origin import common_origin
+from rmtbase.comparison._diagnose import matrices_of, of_matrices, shape_drift
+from rmtbase.comparison._each_model import ComparedModel, all_components
+from rmtbase.comparison._two_groups import compare_groups
+from rmtbase.comparison._two_models import compare_two
+from rmtbase.errors import ParameterError
+from rmtbase.progress import Progress
+from rmtbase.statistics import SPECTRAL_STATISTICS, benjamini_hochberg
+from rmtbase.tables import COMPARISON_SCHEMA
+
+_PER_STATISTIC = ("difference", "p_value", "adjusted_p_value")
+
+
+def pairs_table(
+    models: Sequence[ComparedModel], permutations: int, seed: int, progress: Progress, warnings: list[str]
+) -> xr.Dataset:
+    """Whether every two are of common origin, and whether their heads differ; why not told goes into ``warnings``."""
+    pairs, statistics = list(combinations(models, 2)), list(SPECTRAL_STATISTICS)
+    rows, done = [], progress.bar("comparing", len(pairs))
+    for first, second in pairs:
+        origin = common_origin(first.scores, second.scores, permutations, seed)
+        row: dict[str, Any] = {"first": first.name, "second": second.name, "duplicate": int(origin.duplicate)}
+        row |= {"alignment": origin.alignment, "alignment_p_value": origin.p_value}
+        row |= {"paired": 0, "n_units": 0, "omnibus_p_value": np.nan}
+        row |= {name: np.full(len(statistics), np.nan) for name in _PER_STATISTIC}
+        try:
+            found = compare_two(first.scores, second.scores, permutations, seed)
+        except ParameterError as error:
+            warnings.append(f"{first.name} and {second.name}: heads not compared: {error}")
+        else:
+            row |= {"paired": int(found.paired), "n_units": found.n, "omnibus_p_value": found.omnibus_p_value}
+            places = [statistics.index(name) for name in found.statistics]
+            for name in _PER_STATISTIC:
+                row[name][places] = getattr(found, name)
+        rows.append(row)
+        done(1)
+    schema = COMPARISON_SCHEMA["/pairs"]
+    variables: dict[str, Any] = {name: (schema[name].dims, [row[name] for row in rows]) for name in rows[0]}
+    variables["omnibus_q_value"] = ("pair",), benjamini_hochberg([row["omnibus_p_value"] for row in rows])
+    return xr.Dataset(variables, {"pair": _names(pairs), "statistic": statistics})
+
+
+def drifts_table(models: Sequence[ComparedModel]) -> xr.Dataset:
+    """The mean Δk of each component from the first to the second of every two models of the same sizes."""
+    pairs, components = list(combinations(models, 2)), all_components(models)
+    names = ("drift", "standard_error", "p_value")
+    values = np.full((len(names), len(pairs), len(components)), np.nan)
+    for row, (first, second) in enumerate(pairs):
+        if first.diagnosis is None or second.diagnosis is None:
+            continue
+        try:
+            each = shape_drift(first.scores, second.scores)
+        except ParameterError:  # of other sizes: there is no drift from one to the other
+            continue
+        there = np.isfinite(each["drift"].transpose("layer", "component").values)
+        for place, component in enumerate(components):
+            chosen = there & matrices_of(first.scores["matrices"].to_dataset(), (component,))
+            if chosen.any():
+                drift, error = (of_matrices(each[name], chosen) for name in names[:2])
+                mean, spread = drift.mean(), np.sqrt((error**2).sum()) / drift.size
+                values[:, row, place] = mean, spread, 2.0 * ndtr(-abs(mean / spread))
+    variables = {name: (("pair", "component"), value) for name, value in zip(names, values, strict=True)}
+    return xr.Dataset(variables, {"pair": _names(pairs), "component": components})
+
+
+def require_groups(groups: Mapping[str, Sequence[str]]) -> None:
+    """Raise :class:`~rmtbase.errors.ParameterError` if it is a single group, or two share a model."""
+    if len(groups) == 1:
+        raise ParameterError("groups", list(groups), "2 groups at least")
+    for first, second in combinations(groups, 2):
+        if both := sorted(set(groups[first]) & set(groups[second])):
+            raise ParameterError("groups", both, f"models in one of {first} and {second} alone")
+
+
+def groups_table(
+    models: Sequence[ComparedModel], groups: Mapping[str, Sequence[str]], permutations: int, seed: int
+) -> xr.Dataset:
+    """:func:`rmtbase.comparison.compare_groups` of every two groups."""
+    scores, contrasts = {one.name: one.scores for one in models}, list(combinations(groups, 2))
+    members = {group: [scores[name] for name in names] for group, names in groups.items()}
+    found = [compare_groups(members[first], members[second], permutations, seed) for first, second in contrasts]
+    measures = list(dict.fromkeys(name for one in found for name in one.measures))
+    variables: dict[str, Any] = {
+        "first_group": ("contrast", [first for first, _ in contrasts]),
+        "second_group": ("contrast", [second for _, second in contrasts]),
+    }
+    for name, variable in COMPARISON_SCHEMA["/groups"].items():
+        if name in variables:
+            continue
+        each = [getattr(one, name) for one in found]
+        if "measure" in variable.dims:
+            whole = np.full((len(found), len(measures)), np.nan)
+            for row, one, numbers in zip(whole, found, each, strict=True):
+                row[[measures.index(measure) for measure in one.measures]] = numbers
+            each = whole
+        variables[name] = variable.dims, each
+    return xr.Dataset(variables, {"contrast": [" | ".join(pair) for pair in contrasts], "measure": measures})
+
+
+def _names(pairs: Sequence[tuple[ComparedModel, ComparedModel]]) -> list[str]:
+    return [f"{first.name} | {second.name}" for first, second in pairs]

@@ -1,0 +1,121 @@
+"""Does the scale of trained weights follow √(η/λ_wd)? The line through the origin, the exponent, and a null."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import permutations
+from math import factorial
+
+import numpy as np
+from jaxtyping import Float
+from numpy.typing import ArrayLike
+from scipy.special import stdtr
+
+from rmtbase.errors import ParameterError
+from rmtbase.parameters import require_real_numbers
+from rmtbase.shown import in_one_line
+
+_LISTED = 8  # models of which all orders are tried
+_DRAWS = 9_999
+
+
+@in_one_line
+@dataclass(frozen=True)
+class ScaleLaw:
+    """λ of n models against x = √(η/λ_wd).
+
+    Attributes:
+        n: models.
+        slope: of the line through the origin, Σ x λ / Σ x².
+        r_squared: of that line, about the mean of λ: below 0 where a constant fits better.
+        deviations: |line/λ − 1| of each model.
+        correlation: Pearson's r of x and λ, which belongs to the line with an intercept.
+        p_value: of r, two-sided: the share of orders of λ whose |r| is as large (all n! up to n = 8). It assumes that
+            under the null every order of the models' λ is as likely as any.
+        intercept, intercept_error: of the line with one, and its standard error.
+        exponent, exponent_error: b of λ ∝ x^b by least squares of logarithms, and its standard error.
+        p_value_of_one: of b = 1, by Student's t with n − 2 degrees of freedom; NaN of two models.
+    """
+
+    n: int
+    slope: float
+    r_squared: float
+    deviations: tuple[float, ...]
+    correlation: float
+    p_value: float
+    intercept: float
+    intercept_error: float
+    exponent: float
+    exponent_error: float
+    p_value_of_one: float
+
+
+def scale_law(roots: ArrayLike, scales: ArrayLike, seed: int = 0) -> ScaleLaw:
+    """The scale λ of models against x = √(η/λ_wd).
+
+    Args:
+        roots: x of each model, positive, not all equal.
+        scales: λ of each.
+        seed: of the orders that are tried where there are too many for all.
+
+    Raises:
+        ParameterError: not two positive numbers at least for each, all x or all λ equal.
+
+    Source: T. Ding, arXiv:2605.18898 (2026), 5.4, whose function F5 fits the line through the origin.
+    """
+    x, y = (positive_numbers(name, values) for name, values in (("roots", roots), ("scales", scales)))
+    if x.size != y.size or x.size < 2:
+        raise ParameterError("scales", y.size, f"as many as roots, which are {x.size}, and 2 at least")
+    for name, values in (("roots", x), ("scales", y)):
+        if np.ptp(values) == 0:
+            raise ParameterError(name, values.tolist(), "values that are not all the same")
+    slope = float(x @ y / (x @ x))
+    about_mean = float(((y - y.mean()) ** 2).sum())
+    _, intercept, _, intercept_error = _line(x, y)
+    exponent, _, exponent_error, _ = _line(np.log(x), np.log(y))
+    degrees = x.size - 2
+    with np.errstate(divide="ignore", invalid="ignore"):
+        p_value_of_one = 2.0 * stdtr(degrees, -abs((1.0 - exponent) / exponent_error)) if degrees else np.nan
+    return ScaleLaw(
+        n=x.size,
+        slope=slope,
+        r_squared=1.0 - float(((y - slope * x) ** 2).sum()) / about_mean,
+        deviations=tuple(np.abs(slope * x / y - 1.0).tolist()),
+        correlation=float(np.corrcoef(x, y)[0, 1]),
+        p_value=_order_p_value(x, y, seed),
+        intercept=intercept,
+        intercept_error=intercept_error,
+        exponent=exponent,
+        exponent_error=exponent_error,
+        p_value_of_one=float(p_value_of_one),
+    )
+
+
+def positive_numbers(name: str, values: ArrayLike) -> Float[np.ndarray, " number"]:
+    """The numbers as an array; a :class:`ParameterError` unless they are positive and finite, in one dimension."""
+    found = require_real_numbers(name, values)
+    if found.ndim != 1 or not (np.isfinite(found) & (found > 0)).all():
+        raise ParameterError(name, found, "positive numbers in one dimension")
+    return found
+
+
+def _line(x: np.ndarray, y: np.ndarray) -> tuple[float, float, float, float]:
+    """Slope and intercept by least squares, and their standard errors; NaN of two points."""
+    n, dx = x.size, x - x.mean()
+    square = float(dx @ dx)
+    slope = float(dx @ y) / square
+    intercept = float(y.mean()) - slope * float(x.mean())
+    rest = float(((y - intercept - slope * x) ** 2).sum())
+    spread = np.sqrt(rest / (n - 2)) if n > 2 else np.nan
+    return slope, intercept, float(spread / np.sqrt(square)), float(spread * np.sqrt(1 / n + x.mean() ** 2 / square))
+
+
+def _order_p_value(x: np.ndarray, y: np.ndarray, seed: int) -> float:
+    n, dx, dy = x.size, x - x.mean(), y - y.mean()
+    observed = abs(float(dx @ dy)) * (1.0 - 1e-12)  # an order that is as good but for rounding counts
+    if n <= _LISTED:
+        orders = np.array(list(permutations(range(n))))
+        return float((np.abs(dy[orders] @ dx) >= observed).sum()) / factorial(n)
+    rng = np.random.default_rng(seed)
+    orders = rng.permuted(np.tile(np.arange(n), (_DRAWS, 1)), axis=1)
+    return float((np.abs(dy[orders] @ dx) >= observed).sum() + 1) / (_DRAWS + 1)

@@ -1,0 +1,80 @@
+"""How long a model was trained, in time scales of its weight decay: T/τ = T η λ_wd, and its four published states."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from rmtbase.parameters import require_positive_integer, require_positive_number
+from rmtbase.shown import in_one_line
+
+APPROACHING, NEAR_SATURATED = 0.435, 0.855
+"""Up to the first a budget that is no transition is as the published "Approaching" ones (0.43), from the second on as
+"Near-saturated" (0.86), to printed rounding: the source prints no border between them."""
+
+
+@in_one_line
+@dataclass(frozen=True)
+class Training:
+    """The settings of a training run by AdamW.
+
+    Attributes:
+        peak_rate: η > 0, the largest learning rate.
+        weight_decay: λ_wd > 0, decoupled, multiplied by the learning rate.
+        steps: T.
+
+    Source: T. Ding, arXiv:2605.18898 (2026), 4.2 and A.5; X. Wang and L. Aitchison, arXiv:2405.13698 (2024).
+    """
+
+    peak_rate: float
+    weight_decay: float
+    steps: int
+
+    def __post_init__(self) -> None:
+        for name in ("peak_rate", "weight_decay"):
+            object.__setattr__(self, name, require_positive_number(name, getattr(self, name)))
+        object.__setattr__(self, "steps", require_positive_integer("steps", self.steps))
+
+    @property
+    def budget(self) -> float:
+        """T/τ = T η λ_wd: steps in units of τ = 1/(η λ_wd), all at the peak rate."""
+        return self.steps * self.peak_rate * self.weight_decay
+
+    @property
+    def root(self) -> float:
+        """√(η/λ_wd), to which the scale of a weight moved by noise tends to be proportional."""
+        return math.sqrt(self.peak_rate / self.weight_decay)
+
+    @property
+    def state(self) -> str:
+        """The published state of this budget; see :func:`budget_state`."""
+        return budget_state(self.budget)
+
+    def initial_share(self, mean_rate: float = 1.0) -> float:
+        """The share of each initial weight that decay alone has left, exp(−r T/τ).
+
+        ``mean_rate`` is r, the mean learning rate over the peak one: 1 if constant, 0.55 for 1 % of warmup and a cosine
+        to a tenth.
+        """
+        return math.exp(-require_positive_number("mean_rate", mean_rate) * self.budget)
+
+
+def budget_state(budget: float) -> str:
+    """The published state of T/τ: "saturated" above 1, "transition" below 0.2; between them two without a border.
+
+    Of those the source gives examples alone, "near-saturated" at 0.86 and "approaching" at 0.43. A budget between the
+    examples is said to be either.
+
+    Raises:
+        ParameterError: ``budget`` is no positive number.
+
+    Source: T. Ding, arXiv:2605.18898 (2026), 5.2, Table 3 and Fig. 8.
+    """
+    budget = require_positive_number("budget", budget)
+    if budget > 1.0:
+        return "saturated"
+    if budget >= NEAR_SATURATED:
+        return "near-saturated"
+    if budget < 0.2:
+        return "transition"
+    return "approaching" if budget <= APPROACHING else "approaching or near-saturated"

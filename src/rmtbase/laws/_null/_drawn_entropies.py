@@ -1,0 +1,206 @@
+"""Laws of entropies as they are usually drawn, by a histogram and by kernels, of n independent weights."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from scipy import special
+
+from rmtbase.laws._distribution import Distribution, FloatArray
+from rmtbase.laws._null._pearson import ShiftedLogNormal
+from rmtbase.laws._null._poisson_noise import noise, plain
+from rmtbase.laws._null._reference_law import LOG_TWO_PI, ReferenceLaw, reference_law
+from rmtbase.laws._weibull._expansion import Expansion
+from rmtbase.laws._weibull.parents import Parent
+
+_STEP = 1e-4
+_TINY = 1e-300
+_PER_BANDWIDTH = 8  # points of the grid
+
+
+class ResolvedEstimate(NamedTuple):
+    """An estimate at the resolution that n weights have.
+
+    Attributes:
+        statistic: its expansion.
+        own: n² κ₂ and n³ κ₃ of what the curvature and few weights in the tails add.
+    """
+
+    statistic: Expansion
+    own: tuple[float, float]
+
+    def law(self, n: int, drift: float, second: float, third: float) -> Distribution:
+        """With n times the bias, n times the variance and n² times the third cumulant of the expansion."""
+        mean = self.statistic.value + drift / n
+        return ShiftedLogNormal.of(mean, (second + self.own[0] / n) / n, (third + self.own[1] / n) / n**2)
+
+    def of_independent(self, n: int) -> Distribution:
+        """The law of independent weights."""
+        return self.law(n, self.statistic.drift, self.statistic.variance, self.statistic.third)
+
+
+def kernel_residual(parent: Parent, n: int) -> ResolvedEstimate:
+    """Of S − ½ ln(2πe s²), S that of a Gaussian kernel estimate of bandwidth b = s n^(−1/5).
+
+    To second order the noise is −∫ δp²/(2 p_K) dx, of the convolved density p_K = K ∗ p. At a point it is that of a
+    count of mean ν = n p_K²/(K² ∗ p), and where ν is small it is taken as one.
+    """
+    law, bandwidth = reference_law(parent), n**-0.2
+    smoothed = _Smoothed(law, bandwidth)
+    above, below = (_Smoothed(law, bandwidth * (1.0 + step)).entropy for step in (_STEP, -_STEP))
+    log_s = law.log_s * ((above - below) / (2.0 * _STEP) - 1.0)
+    probability = law.grid.probability
+    influence = law.centred(smoothed.surprise(law.x) + log_s.influence)
+    if law.is_normal:  # by invariance: what is left has neither a part along the number nor along the variance
+        influence = np.zeros_like(influence)
+    sparse, square = law.centred(smoothed.sparse(law.x, n)), law.centred(law.x**2)
+    sparse -= square * (probability @ (sparse * square)) / (probability @ square**2)
+    bias, second, third = smoothed.noise(n)
+    # Number, mean and variance are given: of normal weights the Hermite functions up to the second.
+    rho = 1.0 / (1.0 + bandwidth**2)
+    drift = 0.5 - bias + (0.5 * rho**2 if law.is_normal else log_s.drift)
+    own = (
+        second - 0.5 * (rho**2 + rho**4) + n * float(probability @ (sparse * (sparse + 2.0 * influence))),
+        n * float(probability @ sparse**3) - third + rho**3 + rho**6,
+    )
+    statistic = Expansion(
+        law.grid,
+        smoothed.entropy - 0.5 * (LOG_TWO_PI + 1.0),
+        influence,
+        drift,
+        lambda direction: log_s.curvature(direction) - smoothed.squared(law.x, direction),
+    )
+    return ResolvedEstimate(statistic, own)
+
+
+class _Smoothed:
+    """The parent's density p convolved with a normal one K, on a grid.
+
+    Attributes:
+        entropy: −∫ p_K ln p_K.
+    """
+
+    def __init__(self, law: ReferenceLaw, bandwidth: float) -> None:
+        upper = min(law.upper, 12.0)
+        self.bandwidth, self.step = bandwidth, bandwidth / _PER_BANDWIDTH
+        last = math.ceil((upper + 9.0 * bandwidth) / self.step)
+        self.at = self.step * np.arange(-last, last + 1)
+        mass = law.masses(np.append(self.at - 0.5 * self.step, self.at[-1] + 0.5 * self.step))
+        reach = np.arange(-9 * _PER_BANDWIDTH, 9 * _PER_BANDWIDTH + 1) / _PER_BANDWIDTH
+        kernel = np.exp(-0.5 * reach**2) / math.sqrt(2.0 * math.pi) / bandwidth
+        self.mass, self.kernel = mass, kernel
+        self.density = np.maximum(np.convolve(mass, kernel, mode="same"), 1e-300)
+        self.entropy = -float(self.step * self.density @ np.log(self.density))
+        self.square = np.convolve(mass, kernel**2, mode="same")
+        self._surprise = -np.convolve(np.log(self.density), kernel * self.step, mode="same")
+
+    def surprise(self, x: FloatArray) -> FloatArray:
+        """−K ∗ ln p_K."""
+        return np.interp(x, self.at, self._surprise)
+
+    def squared(self, x: FloatArray, direction: FloatArray) -> float:
+        """∫ δp²/p_K along a relative change of p, even and given at ascending x > 0."""
+        change = np.convolve(self.mass * np.interp(np.abs(self.at), x, direction), self.kernel, mode="same")
+        return float(self.step * np.sum(change**2 / np.maximum(self.density, 1e-30)))
+
+    def sparse(self, x: FloatArray, n: int) -> FloatArray:
+        """What the surprise has besides, where the density is so low that n weights leave gaps."""
+        mean = n * self.density**2 / np.maximum(self.square, 1e-300)
+        excess = noise(plain, mean).slope - np.log(np.maximum(mean, 1e-300)) - 1.0
+        return np.interp(x, self.at, -np.convolve(excess, self.kernel * self.step, mode="same"))
+
+    def noise(self, n: int) -> tuple[float, float, float]:
+        """n times the bias, n² times the variance, n³ times the third cumulant, of n weights, with opposite signs."""
+        kept = self.density > 1e-12
+        density, square = self.density[kept], self.square[kept]
+        counts = noise(plain, n * density**2 / square)
+        bias = float(self.step * np.sum(square / density * counts.bias))
+        # The covariance of δp/√p_K at points half a bandwidth apart, less where the counts are few.
+        some = slice(None, None, _PER_BANDWIDTH // 2)
+        at, density = self.at[kept][some], density[some]
+        middle = 0.5 * (at[:, None] + at)
+        joint = np.interp(middle, self.at, self.square) * np.exp(-0.25 * ((at[:, None] - at) / self.bandwidth) ** 2)
+        few = np.sqrt(2.0 * counts.variance[some]) / density
+        form = (joint - density[:, None] * density) * np.sqrt(few[:, None] * few) * self.step * _PER_BANDWIDTH / 2
+        twice = form @ form
+        return bias, 0.5 * float(np.trace(twice)), float(np.sum(twice * form))
+
+
+def histogram_residual(parent: Parent, n: int, bins: int = 100) -> ResolvedEstimate:
+    """Of −Σ p ln(p/width) − ½ ln(2πe s²) with equal bins from the smallest to the largest of the weights.
+
+    Given the largest and the smallest, the others are independent with the parent's law between them. Both are taken
+    at equal distance, of half the range's law.
+    """
+    law = reference_law(parent)
+    nodes, gauss = np.polynomial.legendre.leggauss(24)
+    low, high = -4.5, math.log(12.0)
+    log_rate = 0.5 * (high - low) * nodes + 0.5 * (high + low)
+    rate = np.exp(log_rate)
+    weight = 0.5 * (high - low) * gauss * rate * np.exp(-rate)
+    weight /= weight.sum()
+    ends = law.parent.isf(np.minimum(2.0 * -np.expm1(-rate / n), 0.5)) / law.sigma
+    # The mean of two independent ends, by nodes of both.
+    reach = 0.5 * (ends[:, None] + ends).ravel()
+    joint = np.outer(weight, weight).ravel()
+    order = np.argsort(reach)
+    reach, joint = reach[order], joint[order]
+    groups = np.array_split(np.arange(reach.size), 24)
+    found = []
+    for group in groups:
+        share = joint[group].sum()
+        half = float(joint[group] @ reach[group]) / share
+        found.append((share, *_given_range(law, n, bins, half)))
+    share, mean, second, third = np.array([one[:4] for one in found]).T
+    average = float(share @ mean)
+    apart = mean - average
+    # About the law of ends at their median: what the weights between them have, and besides what the ends add.
+    influence = law.centred(-np.log(np.maximum(law.grid.density / law.x, _TINY)) - law.log_s.influence)
+    curvature = law.log_s.curvature
+    statistic = Expansion(
+        law.grid,
+        average,
+        influence,
+        0.0,
+        lambda direction: -float(law.grid.probability @ direction**2) - curvature(direction),
+    )
+    own = (
+        n**2 * float(share @ (second + apart**2)) - n * statistic.variance,
+        n**3 * float(share @ (third + 3.0 * second * apart + apart**3)) - n * statistic.third,
+    )
+    return ResolvedEstimate(statistic, own)
+
+
+def _given_range(law: ReferenceLaw, n: int, bins: int, half: float) -> tuple[float, float, float]:
+    edges = np.linspace(0.0, half, bins // 2 + 1)
+    mass = law.masses(edges)
+    share = mass / mass.sum()  # of |w| among those within
+    mean = 0.5 * (n - 2) * share
+    counts = noise(plain, mean)
+    total = special.xlogy(mean, mean) + counts.bias
+    total[-1] = _with_one_more(float(mean[-1]))
+    inside = law.x < half
+    probability = np.where(inside, law.grid.probability, 0.0)
+    probability = probability / probability.sum()
+    square, fourth = float(probability @ law.x**2), float(probability @ law.x**4)
+    s2 = ((n - 2) * square + 2.0 * half**2) / (n - 1)
+    entropy = math.log(n) - 2.0 * float(total.sum()) / n + 0.5 / n
+    entropy += math.log(2.0 * half / bins)
+    log_s = 0.5 * math.log(s2) - 0.25 * (fourth - square**2) / (n * s2**2)
+    place = np.minimum(np.searchsorted(edges, law.x, side="right") - 1, share.size - 1)
+    influence = -counts.slope[place] - 0.5 * law.x**2 / s2
+    influence = influence - float(probability @ influence)
+    second = float(probability @ influence**2) / n + 2.0 * float(counts.variance.sum()) / n**2
+    third = float(probability @ influence**3) / n**2 - 2.0 * float(counts.third.sum()) / n**3
+    return entropy - log_s - 0.5 * (LOG_TWO_PI + 1.0), second, third
+
+
+def _with_one_more(mean: float) -> float:
+    """E (N + 1) ln(N + 1) of a Poisson count of this mean, which holds one of the extremes besides."""
+    if mean > 200.0:
+        return float((mean + 1.0) * math.log(mean + 1.0)) + 0.5
+    count = np.arange(math.ceil(mean + 10.0 * math.sqrt(mean)) + 20.0)
+    mass = np.exp(special.xlogy(count, mean) - mean - special.gammaln(count + 1.0))
+    return float(mass @ special.xlogy(count + 1.0, count + 1.0))

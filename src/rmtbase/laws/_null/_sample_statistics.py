@@ -1,0 +1,119 @@
+"""Statistics of the elements of a matrix, as functionals of the law of an element, to second order."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from scipy import special
+
+from rmtbase.laws._distribution import FloatArray
+from rmtbase.laws._weibull._arithmetic import FLOAT
+from rmtbase.laws._weibull._expansion import (
+    Expansion,
+    average,
+    mean_square,
+    ordered_average,
+    root,
+    substituted,
+    variance,
+)
+from rmtbase.laws._weibull._panels import Panels
+from rmtbase.laws._weibull._projections import weibull_maximum_likelihood
+
+_STEP = 1e-4  # in ln x, of the slope of a density
+
+
+def excess_kurtosis(grid: Panels) -> Expansion:
+    """m₄/m₂² − 3 with central moments m_k = Σ(w − w̄)^k/n."""
+    square, fourth = mean_square(grid), average(grid, np.exp(4.0 * grid.log_x))
+    about_mean = fourth.drifting(6.0 * square.value**2 - 4.0 * fourth.value)
+    return about_mean / square.drifting(-square.value).power(2.0) + -3.0
+
+
+def l_moment(grid: Panels, order: int) -> Expansion:
+    """λ₂ = E w P₁(2F − 1) or λ₄ = E w P₃(2F − 1), P Legendre's, of w with both signs; the sample's is unbiased.
+
+    Source: J. R. M. Hosking, J. R. Stat. Soc. B 52, 105 (1990).
+    """
+    legendre = np.polynomial.Legendre.basis(order - 1)
+    x = np.exp(grid.log_x)
+    moment = ordered_average(grid, x, x, legendre(grid.cdf), legendre.deriv()(grid.cdf), signed=True)
+    return moment.drifting(-moment.drift)
+
+
+def l_scale(grid: Panels) -> Expansion:
+    """λ₂/s."""
+    return l_moment(grid, 2) / variance(grid).power(0.5)
+
+
+def l_kurtosis(grid: Panels) -> Expansion:
+    """λ₄/λ₂."""
+    return l_moment(grid, 4) / l_moment(grid, 2)
+
+
+def gini(grid: Panels) -> Expansion:
+    """λ₂/λ₁ of the magnitudes x = |w|, λ₂ = ∫ x (2F − 1) dF; the sample's λ₂ is unbiased."""
+    x = np.exp(grid.log_x)
+    scale = ordered_average(grid, x, x, grid.cdf - grid.sf, np.full(x.shape, 2.0))
+    return scale.drifting(-scale.drift) / average(grid, x)
+
+
+def core_sigma(grid: Panels, trim: float, end: float) -> Expansion:
+    """σ_fit/s, σ_fit = ∫ w Φ⁻¹(p) dp/∫ (Φ⁻¹)² dp over p in [t, 1 − t], with w(1 − t) = ``end``, an end of a panel."""
+    x, kept = np.exp(grid.log_x), grid.log_x < math.log(end)
+    normal = np.where(kept, special.ndtri(0.5 * (1.0 + np.where(kept, grid.cdf, 0.0))), 0.0)
+    slope = np.where(kept, 0.5 * math.sqrt(2.0 * math.pi) * np.exp(0.5 * normal**2), 0.0)
+    last = float(special.ndtri(1.0 - trim))
+    square = 1.0 - 2.0 * trim - 2.0 * last * math.exp(-0.5 * last**2) / math.sqrt(2.0 * math.pi)
+    density = float(grid.parent.law(np.array(end), FLOAT)[0])
+    fitted = ordered_average(
+        grid, x, x, normal / square, slope / square, [(end, -last / square / density)], signed=True
+    )
+    return fitted / variance(grid).power(0.5)
+
+
+def log_quantile(grid: Panels, p: float, x: float, offset: float) -> Expansion:
+    """Ln of the p-quantile x of |w|, an end of a panel, by order statistics with F of mean p + offset/n.
+
+    With g = dF/d ln x, δ ln x = −δF/g, to second order (2 δF δg − δF² g′/g)/g²; at the jump of an influence, which is
+    the quantile itself, δg takes the mean of both sides.
+    """
+    node = int(np.searchsorted(grid.log_x, math.log(x)))
+    around = x * np.exp(_STEP * np.arange(-1, 2))
+    below, density, above = grid.parent.law(around, FLOAT)[0] * around
+    bend = (above - below) / (2.0 * _STEP * density**3)
+
+    def curvature(direction: FloatArray) -> float:
+        mass = float((grid.probability * direction)[:node].sum())
+        return mass * float(direction[node - 1] + direction[node]) / density - mass**2 * bend
+
+    influence = (p - (np.arange(grid.log_x.size) < node)) / density
+    return Expansion(grid, math.log(x), influence, offset / density - 0.5 * p * (1.0 - p) * bend, curvature)
+
+
+def skewness_influence(grid: Panels) -> FloatArray:
+    """IF of m₃/m₂^(3/2) at positive w; odd in w."""
+    z = np.exp(grid.log_x) / math.sqrt(mean_square(grid).value)
+    return z**3 - 3.0 * z
+
+
+def l_skewness_influence(grid: Panels) -> FloatArray:
+    """IF of λ₃/λ₂ at positive w: ∫ P₂(2F − 1) dw/λ₂, odd in w."""
+    x, u = np.exp(grid.log_x), grid.cdf
+    # Both terms of P₂(u) = (3u² − 1)/2, without their cancellation at the first node.
+    return grid.running_integral(x * (1.5 * u * u - 0.5)) / l_moment(grid, 2).value
+
+
+def maximum_likelihood(grid: Panels) -> tuple[Expansion, Expansion]:
+    """k̂ and ln λ̂ of the Weibull law by maximum likelihood."""
+
+    def log_moment(k: float) -> Expansion:
+        return average(grid, np.exp(k * grid.log_x)).log()
+
+    def score(k: float) -> Expansion:
+        powers = np.exp(k * grid.log_x)
+        return average(grid, powers * grid.log_x) / average(grid, powers) - average(grid, grid.log_x) + -1.0 / k
+
+    shape = root(score, weibull_maximum_likelihood(grid.parent).shape)
+    return shape, substituted(lambda k: log_moment(k) / k, shape)

@@ -1,0 +1,166 @@
+"""The largest |w|/s of normal numbers, whose largest and whose s depend on each other: independent ones, or W_QK's."""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from scipy import special
+
+from rmtbase.laws._distribution import FloatArray
+from rmtbase.laws._element._normal_sample import gaussian_sample_statistic
+from rmtbase.laws._null._tabulated import Tabulated, log_rule, normal_rule, score_table
+from rmtbase.laws._null._tail_statistics import beta_rule
+
+_POINTS = 128
+_TINY = 1e-300
+
+
+class SelfNormalisedMaximum(Tabulated):
+    """The law of max |w|/s, from two that are each right in one tail.
+
+    With each |w|/s at its own exact law and taken as independent the upper tail is right. In the lower one it counts
+    that all of them share s: max |w|/σ is the product of max |w|/s and the independent s/σ (Basu 1955), so that ln of
+    the former has the variance of both. There the law is that of max |w|/σ, drawn together in its logarithm. The two
+    are mixed with the weight that the first has at x.
+    """
+
+    @abstractmethod
+    def _log_upper(self, x: FloatArray) -> FloatArray:
+        """ln P(max |w|/s ≤ x), right where it is near 0."""
+
+    @abstractmethod
+    def _log_free(self, x: FloatArray) -> FloatArray:
+        """ln P(max |w|/σ ≤ x)."""
+
+    @abstractmethod
+    def _shared(self, log_x: FloatArray, weight: FloatArray) -> tuple[float, float]:
+        """Var ln(s/σ), and what besides the variance of ln(max |w|/σ) has that is not in max |w|/s, given its law."""
+
+    @property
+    @abstractmethod
+    def _range(self) -> tuple[float, float]:
+        """Between which max |w|/σ and max |w|/s lie, but for a mass of 1e-14."""
+
+    def _points(self) -> FloatArray:
+        return np.geomspace(*self._range, _POINTS)
+
+    @cached_property
+    def _contraction(self) -> tuple[float, float, float]:
+        """Mean of ln(max |w|/σ) and of ln(max |w|/s), and the ratio of their standard deviations."""
+        log_x, weight = log_rule(score_table(self._points(), lambda x: _both(self._log_free(x)), self.furthest))
+        mean = float(weight @ log_x)
+        of_s, besides = self._shared(log_x, weight)
+        ratio = (of_s + besides) / float(weight @ (log_x - mean) ** 2)
+        return mean, mean + of_s, math.sqrt(1.0 - ratio)
+
+    def _tails(self, x: FloatArray) -> tuple[FloatArray, FloatArray]:
+        free_mean, mean, contraction = self._contraction
+        cdf, sf = _both(self._log_upper(x))
+        lower_cdf, lower_sf = _both(self._log_free(np.exp(free_mean + (np.log(x) - mean) / contraction)))
+        return cdf * cdf + sf * lower_cdf, sf * (cdf + lower_sf)
+
+
+def _both(log_cdf: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """The distribution and the survival function."""
+    return np.exp(log_cdf), -np.expm1(np.minimum(log_cdf, 0.0))
+
+
+@dataclass(frozen=True)
+class NormalMaximum(SelfNormalisedMaximum):
+    """Of max |w − w̄|/s of n independent normal numbers; each has Thompson's law.
+
+    The common w̄, which is independent of the deviations, adds its variance to the largest besides.
+
+    Attributes:
+        count: n.
+    """
+
+    count: int
+
+    @property
+    def support(self) -> tuple[float, float]:
+        """(0, (n − 1)/√n)."""
+        return 0.0, (self.count - 1) / math.sqrt(self.count)
+
+    @property
+    def _range(self) -> tuple[float, float]:
+        at = -special.ndtri(np.array([min(50.0 / self.count, 0.4), 1e-32 / self.count]))
+        return 0.9 * float(at[0]), min(1.1 * float(at[1]), 0.999 * self.support[1])
+
+    def _log_upper(self, x: FloatArray) -> FloatArray:
+        law = gaussian_sample_statistic("largest_magnitude", self.count)
+        sf = law.sf(x)
+        return np.where(sf < 0.5, np.log1p(-np.minimum(sf, 0.5)), np.log(np.maximum(law.cdf(x), _TINY)))
+
+    def _log_free(self, x: FloatArray) -> FloatArray:
+        return self.count * np.log1p(-np.minimum(2.0 * special.ndtr(-x), 1.0 - 1e-16))
+
+    def _shared(self, log_x: FloatArray, weight: FloatArray) -> tuple[float, float]:
+        return 0.5 / (self.count - 1), float(weight @ np.exp(-2.0 * log_x)) / self.count
+
+
+@dataclass(frozen=True)
+class ProductMaximum(SelfNormalisedMaximum):
+    """Of max |w|/s over the elements of W_QK.
+
+    With γ a squared norm over the mean of its kind, the elements of a row of norm γ are normal of variance γ s², and
+    independent but for the norms of the columns. So many exceed x that P(|w|/s > x) = E p(γ), p = 2Φ(−x/√γ), counts
+    them, and they come together in rows and columns of large norm:
+
+        −ln P(max ≤ x) = R C/Λ,    R = −d_query ln E e^(−d_key p(γ)),    C = −d_key ln E e^(−d_query p(γ)),
+
+    Λ = d_query d_key E p(γ), right to first order in what R and C are less than Λ. γ/d is of Beta(h/2, (d − 1)h/2) for
+    max |w|/s, and γ of χ²_h/h for max |w|/σ.
+
+    Attributes:
+        d_query, d_head, d_key: of W_QK.
+    """
+
+    d_query: int
+    d_head: int
+    d_key: int
+
+    @property
+    def support(self) -> tuple[float, float]:
+        return 0.0, math.sqrt(self.d_query * self.d_key)
+
+    @property
+    def _range(self) -> tuple[float, float]:
+        furthest = 1.0 + 9.0 * max(float(root.max()) for root, _ in self._of_mean)
+        return 1.0, min(furthest, 0.999 * self.support[1])
+
+    @cached_property
+    def _of_mean(self) -> list[tuple[FloatArray, FloatArray]]:
+        """√γ and weights, of rows and of columns, whose mean γ is 1."""
+        half = 0.5 * self.d_head
+        rules = [(beta_rule(half, half * (number - 1)), number) for number in (self.d_query, self.d_key)]
+        return [(np.sqrt(share * number), weight) for (share, weight), number in rules]
+
+    @cached_property
+    def _free(self) -> list[tuple[FloatArray, FloatArray]]:
+        """The same of independent γ."""
+        score, weight = normal_rule()
+        return [(np.sqrt(special.chdtri(self.d_head, special.ndtr(-score)) / self.d_head), weight)] * 2
+
+    def _log_upper(self, x: FloatArray) -> FloatArray:
+        return self._clustered(x, self._of_mean)
+
+    def _log_free(self, x: FloatArray) -> FloatArray:
+        return self._clustered(x, self._free)
+
+    def _clustered(self, x: FloatArray, norms: list[tuple[FloatArray, FloatArray]]) -> FloatArray:
+        numbers = (self.d_query, self.d_key)
+        expected, together = np.zeros(x.shape), np.ones(x.shape)
+        for (root, weight), number, other in zip(norms, numbers, numbers[::-1], strict=True):
+            beyond = 2.0 * special.ndtr(-x[..., None] / root)
+            expected += 0.5 * number * other * (beyond @ weight)
+            together *= -number * np.log1p(np.maximum(np.expm1(-other * beyond) @ weight, 1e-16 - 1.0))
+        return -together / np.maximum(expected, _TINY)
+
+    def _shared(self, log_x: FloatArray, weight: FloatArray) -> tuple[float, float]:
+        rows, columns = self.d_query, self.d_key
+        return 0.5 / self.d_head * (1.0 / rows + 1.0 / columns) + 0.5 / (rows * columns), 0.0

@@ -1,0 +1,102 @@
+"""A law of a positive number whose distribution function takes long to compute, by a table of its normal scores."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable
+from functools import cache, cached_property
+from typing import ClassVar
+
+import numpy as np
+from scipy import special
+from scipy.interpolate import BSpline, PchipInterpolator, make_interp_spline
+
+from rmtbase.laws._distribution import Distribution, FloatArray
+
+FINE = 192  # nodes for the parts of a mixture
+_REACH = 7.0
+_STEEPER = 1e-9
+_FINEST = 1024
+_TINY = 1e-300
+
+
+@cache
+def normal_rule(count: int = 48) -> tuple[FloatArray, FloatArray]:
+    """Nodes and weights of a mean over a standard normal variable."""
+    nodes, weights = np.polynomial.legendre.leggauss(count)
+    score = _REACH * nodes
+    weight = _REACH * weights * np.exp(-0.5 * score**2)
+    return score, weight / weight.sum()
+
+
+Table = tuple[FloatArray, FloatArray, BSpline, PchipInterpolator]
+"""ln x and score where the score rises, and each as a function of the other."""
+
+
+class Tabulated(Distribution):
+    """A law of X > 0 by the normal score of P(X ≤ x) as a function of ln x: a quintic spline through a table.
+
+    Beyond the table, which ends at a score of ±``furthest``, the score goes on as a line in ln x.
+    """
+
+    furthest: ClassVar[float] = 12.0
+
+    @abstractmethod
+    def _points(self) -> FloatArray:
+        """The x of the table, ascending."""
+
+    @abstractmethod
+    def _tails(self, x: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """P(X ≤ x) and P(X > x)."""
+
+    @cached_property
+    def _table(self) -> Table:
+        return score_table(self._points(), self._tails, self.furthest)
+
+    def _score(self, x: FloatArray) -> FloatArray:
+        log_points, _, forward, _ = self._table
+        log_x = np.log(np.maximum(x, _TINY))
+        inside = np.clip(log_x, log_points[0], log_points[-1])
+        beyond = log_x - inside
+        slope = np.where(beyond < 0.0, forward(log_points[0], 1), forward(log_points[-1], 1))
+        return forward(inside) + slope * beyond
+
+    def _cdf(self, x: FloatArray) -> FloatArray:
+        return special.ndtr(self._score(x))
+
+    def _sf(self, x: FloatArray) -> FloatArray:
+        return special.ndtr(-self._score(x))
+
+    @cached_property
+    def rule(self) -> tuple[FloatArray, FloatArray]:
+        """Nodes ln x and weights of a mean over the law."""
+        return log_rule(self._table)
+
+    def mean(self) -> float:
+        """By quadrature."""
+        log_x, weight = self.rule
+        return float(weight @ np.exp(log_x))
+
+    def var(self) -> float:
+        log_x, weight = self.rule
+        return float(weight @ (np.exp(log_x) - self.mean()) ** 2)
+
+
+def score_table(x: FloatArray, tails: Callable[[FloatArray], tuple[FloatArray, FloatArray]], furthest: float) -> Table:
+    """The normal scores of a law at x."""
+    cdf, sf = (np.clip(tail, _TINY, 1.0) for tail in tails(x))
+    score = np.where(cdf < 0.5, special.ndtri(cdf), -special.ndtri(sf))
+    kept = np.append(True, np.diff(np.maximum.accumulate(score)) > _STEEPER) & (np.abs(score) < furthest)
+    log_x, score = np.log(x[kept]), score[kept]
+    forward = make_interp_spline(log_x, score, k=5)
+    fine = np.linspace(log_x[0], log_x[-1], _FINEST)
+    rising = np.maximum.accumulate(forward(fine))
+    kept = np.append(True, np.diff(rising) > _STEEPER)
+    return log_x, score, forward, PchipInterpolator(rising[kept], fine[kept])
+
+
+def log_rule(table: Table) -> tuple[FloatArray, FloatArray]:
+    """Nodes ln x and weights of a mean over the law of a table."""
+    _, score, _, backward = table
+    nodes, weight = normal_rule(FINE)
+    return backward(np.clip(nodes, score[0], score[-1])), weight

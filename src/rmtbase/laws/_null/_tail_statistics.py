@@ -1,0 +1,250 @@
+"""Two statistics of the largest magnitude: over a quantile of the same sample, and under its own Weibull fit."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property, lru_cache
+
+import numpy as np
+from scipy import special
+from scipy.interpolate import CubicSpline
+
+from rmtbase.laws._distribution import Distribution, FloatArray
+from rmtbase.laws._null._pearson import Pearson3Mixture
+from rmtbase.laws._null._sample_statistics import log_quantile
+from rmtbase.laws._null._smooth_statistic import LOGARITHM, OnScale
+from rmtbase.laws._null._tabulated import FINE, normal_rule
+from rmtbase.laws._weibull._arithmetic import FLOAT
+from rmtbase.laws._weibull._dependence import DependentStatistic, SharedNorms
+from rmtbase.laws._weibull._expansion import Expansion, mean_square
+from rmtbase.laws._weibull._panels import panels
+from rmtbase.laws._weibull._plot import WeibullPlot, weibull_plot
+from rmtbase.laws._weibull.parents import Parent, VarianceGamma
+
+
+@lru_cache(maxsize=64)
+def _log_quantiles(parent: Parent) -> CubicSpline:
+    """ln x as a function of ln(F/S), of |w|."""
+    grid = panels(parent)
+    inside = (grid.sf > 1e-280) & (grid.cdf > 1e-280)
+    logit = np.log(grid.cdf[inside]) - np.log(grid.sf[inside])
+    rising = np.append(True, np.diff(np.maximum.accumulate(logit)) > 1e-6)
+    return CubicSpline(logit[rising], grid.log_x[inside][rising])
+
+
+def _log_quantile(parent: Parent, sf: FloatArray) -> FloatArray:
+    return _log_quantiles(parent)(np.log1p(-sf) - np.log(sf))
+
+
+def beta_rule(a: float, b: float, count: int = 48) -> tuple[FloatArray, FloatArray]:
+    """Nodes and weights of a mean over a beta variable, by its normal score."""
+    score, weight = normal_rule(count)
+    return special.betainccinv(a, b, special.ndtr(-score)), weight
+
+
+@dataclass(frozen=True)
+class LargestToQuantile(Distribution):
+    """The law of max |w|/q of n independent weights, q the 99 % quantile of the magnitudes.
+
+    Given that the largest is m, with P(max ≤ m) = F(m)^n, the others are independent with the parent's law below m, and
+    the r-th smallest of them has F/F(m) of Beta(r, n − r):
+
+        P(max/q ≤ y | max = m) = P(B ≤ S(m/y | m)),    B of Beta(n − r, r),    S(x | m) = (S(x) − S(m))/F(m).
+
+    r = 0.99 (n − 1) + 1 lies between two ranks for most n, and is taken as it is; the quantile is theirs, interpolated.
+
+    Attributes:
+        parent: the law of the weights.
+        count: n.
+    """
+
+    parent: Parent
+    count: int
+
+    @property
+    def support(self) -> tuple[float, float]:
+        return 1.0, math.inf
+
+    @property
+    def _above(self) -> float:
+        """n − r."""
+        return 0.01 * (self.count - 1)
+
+    @cached_property
+    def _given(self) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """S(m), m and weights of the nodes."""
+        sf, weight = beta_rule(1.0, float(self.count))
+        return sf, np.exp(_log_quantile(self.parent, sf)), weight
+
+    def _cdf(self, x: FloatArray) -> FloatArray:
+        sf, largest, weight = self._given
+        share = (self.parent.law(largest[:, None] / x, FLOAT)[2] - sf[:, None]) / (1.0 - sf[:, None])
+        return weight @ special.betainc(self._above, self.count - self._above, np.clip(share, 0.0, 1.0))
+
+    def _sf(self, x: FloatArray) -> FloatArray:
+        sf, largest, weight = self._given
+        share = self.parent.law(largest[:, None] / x, FLOAT)[1] / (1.0 - sf[:, None])
+        return weight @ special.betainc(self.count - self._above, self._above, np.clip(share, 0.0, 1.0))
+
+    @cached_property
+    def _moments(self) -> tuple[float, float]:
+        sf, largest, weight = self._given
+        share, inner = beta_rule(self._above, self.count - self._above)
+        below = np.exp(_log_quantile(self.parent, sf[:, None] + (1.0 - sf[:, None]) * share))
+        ratio = largest[:, None] / below
+        mean = float(weight @ ratio @ inner)
+        return mean, math.sqrt(float(weight @ (ratio - mean) ** 2 @ inner))
+
+    def mean(self) -> float:
+        """By quadrature."""
+        return self._moments[0]
+
+    def std(self) -> float:
+        """By quadrature."""
+        return self._moments[1]
+
+    def var(self) -> float:
+        return self.std() ** 2
+
+
+Polynomials = Callable[[FloatArray], FloatArray]
+
+
+def _hazard_polynomials(
+    plot: WeibullPlot, log_scale: Expansion, numbers: Callable[[Expansion], tuple[float, ...]]
+) -> Polynomials:
+    """ln x ↦ numbers of the expansion of k̂ (ln x − ln λ̂) that are polynomials of degree at most 3 in ln x."""
+    points = np.linspace(-1.0, 3.0, 4) + log_scale.value
+    values = [numbers(plot.sample_shape * (x - log_scale)) for x in points]
+    return lambda log_x: np.stack(
+        [np.polynomial.Polynomial.fit(points, one, 3)(log_x) for one in zip(*values, strict=True)]
+    )
+
+
+@lru_cache(maxsize=64)
+def _log_hazard(parent: Parent) -> Polynomials:
+    """Limit, drift, κ₂, κ₃ of independent weights, and c."""
+    plot = weibull_plot(parent, Fraction(1, 10))
+
+    def numbers(hazard: Expansion) -> tuple[float, ...]:
+        return hazard.value, hazard.drift, hazard.variance, hazard.third, float(hazard.influence[-1])
+
+    return _hazard_polynomials(plot, plot.sample_log_scale, numbers)
+
+
+@dataclass(frozen=True)
+class TailProbability(Distribution):
+    """The law of log₁₀ n − H/ln 10, H = (max |w|/λ̂)^k̂, from that of ln H.
+
+    Attributes:
+        log_hazard: the law of ln H, whose parts are given the largest.
+        count: n.
+    """
+
+    log_hazard: Pearson3Mixture
+    count: int
+
+    @property
+    def support(self) -> tuple[float, float]:
+        """Up to log₁₀ n, where the largest is zero."""
+        return -math.inf, math.log10(self.count)
+
+    def _at(self, y: FloatArray) -> FloatArray:
+        return np.log((math.log10(self.count) - y) * math.log(10.0))
+
+    def _cdf(self, x: FloatArray) -> FloatArray:
+        return self.log_hazard.sf(self._at(x))
+
+    def _sf(self, x: FloatArray) -> FloatArray:
+        return self.log_hazard.cdf(self._at(x))
+
+    def _moment(self, power: int) -> float:
+        """E H^power, each part of ln H taken as normal."""
+        law = self.log_hazard
+        return float(law.weight @ np.exp(power * law.centre + 0.5 * power**2 * np.square(law.spread)))
+
+    def mean(self) -> float:
+        """By quadrature."""
+        return math.log10(self.count) - self._moment(1) / math.log(10.0)
+
+    def std(self) -> float:
+        """By quadrature."""
+        return math.sqrt(self._moment(2) - self._moment(1) ** 2) / math.log(10.0)
+
+    def var(self) -> float:
+        return self.std() ** 2
+
+
+def tail_probability(parent: Parent, n: int) -> TailProbability:
+    """The law of log₁₀ n − H/ln 10 of n independent weights and their Weibull fit.
+
+    Given max |w| = x, with P(max ≤ x) = F(x)^n, ln H = k̂ (ln x − ln λ̂) is Pearson's type III, with the cumulants of its
+    expansion. Above the trim its influence function is a constant c: of n weights one is there at x, and none beyond,
+    where n S(x) would be, so that the mean is moved by c (1/n − S(x)).
+    """
+    sf, weight = beta_rule(1.0, float(n), FINE)
+    limit, drift, second, third, outer = _log_hazard(parent)(_log_quantile(parent, sf))
+    mean = limit + drift / n + outer * (1.0 / n - sf)
+    skewness = third / second**1.5 / math.sqrt(n)
+    return TailProbability(Pearson3Mixture(mean, _overlapping(mean, np.sqrt(second / n)), skewness, weight), n)
+
+
+def _overlapping(centre: FloatArray, spread: FloatArray | float) -> FloatArray:
+    """Spreads with which parts of a mixture at these centres leave no gaps: 3/5 of their distance, or more."""
+    return np.maximum(spread, 0.6 * np.abs(np.gradient(centre)))
+
+
+@lru_cache(maxsize=64)
+def _product_hazard(parent: VarianceGamma) -> tuple[WeibullPlot, SharedNorms, Expansion]:
+    plot = weibull_plot(parent, Fraction(1, 10))
+    return plot, SharedNorms(plot.grid), plot.sample_log_scale - 0.5 * mean_square(plot.grid).log()
+
+
+@lru_cache(maxsize=64)
+def _product_log_hazard(parent: VarianceGamma, rows: int, columns: int) -> Polynomials:
+    plot, norms, relative = _product_hazard(parent)
+    return _hazard_polynomials(plot, relative, lambda hazard: (hazard.value, *norms(hazard).cumulants(rows, columns)))
+
+
+def product_tail_probability(
+    parent: VarianceGamma, rows: int, columns: int, log_largest: FloatArray, weight: FloatArray
+) -> TailProbability:
+    """Of the elements of W_QK, given nodes of ln(max |w|/s): the largest is taken as independent of the body."""
+    n = rows * columns
+    limit, drift, second, third = _product_log_hazard(parent, rows, columns)(log_largest)
+    skewness = np.clip(third / second**1.5 / math.sqrt(n), -1.0, 1.0)
+    mean = limit + drift / n
+    return TailProbability(Pearson3Mixture(mean, _overlapping(mean, np.sqrt(second / n)), skewness, weight), n)
+
+
+@lru_cache(maxsize=64)
+def _product_quantile(parent: VarianceGamma) -> DependentStatistic:
+    """ln(q/s), q the 99 % quantile of the magnitudes."""
+    x = float(parent.ppf(0.99))
+    grid = panels(parent, [x])
+    return SharedNorms(grid)(log_quantile(grid, 0.99, x, 0.0) - 0.5 * mean_square(grid).log())
+
+
+def product_largest_to_quantile(
+    parent: VarianceGamma, rows: int, columns: int, log_largest: FloatArray, weight: FloatArray
+) -> Distribution:
+    """Of the elements of W_QK, given nodes of ln(max |w|/s).
+
+    The largest and the quantile q depend on the same norms. Of the largest that part is as of the quantile x where it
+    mostly is, and q given the largest is had by regression on it.
+    """
+    n, quantile = rows * columns, _product_quantile(parent)
+    drift, second, third = quantile.cumulants(rows, columns)
+    grid, middle = quantile.statistic.grid, float(weight @ log_largest)
+    beyond = (grid.log_x > middle) / float(np.interp(middle, grid.log_x, grid.density)) - 0.5 * np.exp(2.0 * grid.log_x)
+    common = (rows + columns - 2) / n * SharedNorms(grid).shared(beyond, quantile.statistic.influence)
+    spread = float(weight @ (log_largest - middle) ** 2)
+    slope = common / spread
+    left = math.sqrt(second / n - slope * common)
+    centre = log_largest - slope * (log_largest - middle) - quantile.statistic.value - drift / n
+    law = Pearson3Mixture(centre, _overlapping(centre, left), -third / n**2 / left**3, weight)
+    first, square = (float(weight @ np.exp(p * law.centre + 0.5 * p**2 * left**2)) for p in (1, 2))
+    return OnScale(LOGARITHM, law, first, math.sqrt(square - first**2))

@@ -1,0 +1,262 @@
+"""Statistics of a sample to second order about the law that it is drawn from, and the algebra that they obey."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from rmtbase.laws._distribution import FloatArray
+from rmtbase.laws._weibull._panels import Panels
+
+_STEP = 1e-4  # of the parameter of an M-estimator, for differences of functions analytic in it
+
+
+Quadratic = Callable[[FloatArray], float]
+
+
+def _flat(_: FloatArray) -> float:
+    return 0.0
+
+
+@dataclass(frozen=True)
+class Expansion:
+    """A statistic T of n numbers as a functional of their empirical law F_n, expanded about the parent's law F.
+
+        T(F_n) = T(F) + Σ IF(w_i)/n + curvature(F_n/F − 1)/2 + …
+
+    (von Mises 1947; Fernholz 1983). F is symmetric and T the same for w as for −w, so that changes of first order
+    are those of the law of |w|, and only to second order does the sign of w enter. For independent numbers
+
+        n E(T − T(F)) → drift,    n Var T → E IF²,    n² κ₃(T) → E IF³ + 3 curvature(IF).
+
+    Sums, products, quotients and smooth functions of expansions are expansions, by the chain rule. Neglected: O(1/n),
+    relatively.
+
+    Attributes:
+        grid: the parent's law.
+        value: T(F).
+        influence: IF at the nodes of the grid, of mean zero.
+        drift: n times the bias.
+        curvature: φ ↦ d²/dε² T((1 + εφ)F) at ε = 0, φ at the nodes, even in w and of mean zero under F.
+        odd_curvature: the same for a φ that is odd in w, given for w > 0.
+    """
+
+    grid: Panels
+    value: float
+    influence: FloatArray
+    drift: float
+    curvature: Quadratic
+    odd_curvature: Quadratic = _flat
+
+    def along(self, direction: FloatArray) -> float:
+        """The first derivative along φ."""
+        return float(self.grid.probability @ (self.influence * direction))
+
+    def covariance(self, other: Expansion) -> float:
+        """N times the covariance of both, of N independent numbers."""
+        return self.along(other.influence)
+
+    @property
+    def variance(self) -> float:
+        """E IF²."""
+        return self.covariance(self)
+
+    @property
+    def third(self) -> float:
+        """n² κ₃(T), of n independent numbers."""
+        return float(self.grid.probability @ self.influence**3) + 3.0 * self.curvature(self.influence)
+
+    def map(self, value: float, slope: float, curvature: float) -> Expansion:
+        """f(T), from f, f' and f'' at T(F)."""
+        return Expansion(
+            self.grid,
+            value,
+            slope * self.influence,
+            slope * self.drift + 0.5 * curvature * self.variance,
+            lambda direction: slope * self.curvature(direction) + curvature * self.along(direction) ** 2,
+            lambda direction: slope * self.odd_curvature(direction),
+        )
+
+    def power(self, exponent: float) -> Expansion:
+        """T^exponent, T > 0."""
+        value, slope = self.value**exponent, exponent * self.value ** (exponent - 1.0)
+        return self.map(value, slope, (exponent - 1.0) * slope / self.value)
+
+    def log(self) -> Expansion:
+        """Ln T, T > 0."""
+        return self.map(math.log(self.value), 1.0 / self.value, -1.0 / self.value**2)
+
+    def exp(self) -> Expansion:
+        """Exp T."""
+        value = math.exp(self.value)
+        return self.map(value, value, value)
+
+    def drifting(self, drift: float) -> Expansion:
+        """T + drift/n: another finite-sample version of the same functional."""
+        return replace(self, drift=self.drift + drift)
+
+    def __add__(self, other: Expansion | float) -> Expansion:
+        if not isinstance(other, Expansion):
+            return self.map(self.value + other, 1.0, 0.0)
+        return Expansion(
+            self.grid,
+            self.value + other.value,
+            self.influence + other.influence,
+            self.drift + other.drift,
+            lambda direction: self.curvature(direction) + other.curvature(direction),
+            lambda direction: self.odd_curvature(direction) + other.odd_curvature(direction),
+        )
+
+    def __mul__(self, other: Expansion | float) -> Expansion:
+        if not isinstance(other, Expansion):
+            return self.map(self.value * other, other, 0.0)
+        return Expansion(
+            self.grid,
+            self.value * other.value,
+            self.value * other.influence + other.value * self.influence,
+            self.value * other.drift + other.value * self.drift + self.covariance(other),
+            lambda direction: (
+                self.value * other.curvature(direction)
+                + other.value * self.curvature(direction)
+                + 2.0 * self.along(direction) * other.along(direction)
+            ),
+            lambda direction: self.value * other.odd_curvature(direction) + other.value * self.odd_curvature(direction),
+        )
+
+    __radd__, __rmul__ = __add__, __mul__
+
+    def __neg__(self) -> Expansion:
+        return self * -1.0
+
+    def __sub__(self, other: Expansion | float) -> Expansion:
+        return self + -1.0 * other
+
+    def __rsub__(self, other: float) -> Expansion:
+        return -1.0 * self + other
+
+    def __truediv__(self, other: Expansion | float) -> Expansion:
+        return self * (other.power(-1.0) if isinstance(other, Expansion) else 1.0 / other)
+
+
+def average(grid: Panels, values: FloatArray) -> Expansion:
+    """The mean of a function of |w|, given at the nodes."""
+    mean = float(grid.probability @ values)
+    return Expansion(grid, mean, values - mean, 0.0, _flat)
+
+
+def mean_square(grid: Panels) -> Expansion:
+    """The mean of w²."""
+    return average(grid, np.exp(2.0 * grid.log_x))
+
+
+def variance(grid: Panels) -> Expansion:
+    """s² = Σ(w − w̄)²/(n − 1)."""
+    x = np.exp(grid.log_x)
+    return replace(
+        mean_square(grid), odd_curvature=lambda direction: -2.0 * float(grid.probability @ (x * direction)) ** 2
+    )
+
+
+def ordered_average(
+    grid: Panels,
+    values: FloatArray,
+    slope: FloatArray,
+    weight: FloatArray,
+    weight_slope: FloatArray,
+    jumps: Sequence[tuple[float, float]] = (),
+    signed: bool = False,
+) -> Expansion:
+    """∫ h(x(p)) J(p) dp: the average of h of the order statistics with weights J, of the i-th at (i − 1/2)/n.
+
+    A change δF of the law changes it by −∫ J δF dh, and to second order by −∫ J'(F) δF² dh/2, whose mean is the drift,
+    as n E δF² = F(1 − F) (Serfling 1980, section 8.1.1). The order is that of the magnitudes. Or, where ``signed``, it
+    is that of w, h is odd, and the weight at p is J(2p − 1) with an odd J: for even changes that is the same.
+
+    Args:
+        grid: the parent's law.
+        values: h at the nodes.
+        slope: dh/d ln x at the nodes.
+        weight: J at the nodes.
+        weight_slope: dJ/dp at the nodes.
+        jumps: (x, ΔJ dh/dp) where J jumps by ΔJ, at ends of panels.
+        signed: whether the order is that of w.
+    """
+    raised = grid.running_integral(weight * slope)
+    bend = grid.width * weight_slope * slope
+    places = [(int(np.searchsorted(grid.log_x, math.log(x))), height) for x, height in jumps]
+
+    def second(square: FloatArray, at_jumps: Sequence[float]) -> float:
+        heights = (height for _, height in places)
+        return float(bend @ square) + math.fsum(height * at for height, at in zip(heights, at_jumps, strict=True))
+
+    def curvature(direction: FloatArray) -> float:
+        running, mass = grid.running_integral(grid.density * direction), grid.probability * direction
+        return -second(running**2, [float(mass[:node].sum()) ** 2 for node, _ in places])
+
+    def odd_curvature(direction: FloatArray) -> float:
+        mass = grid.probability * direction
+        beyond = mass.sum() - grid.running_integral(grid.density * direction)
+        return -second(beyond**2, [float(mass[node:].sum()) ** 2 for node, _ in places])
+
+    below = [float(grid.probability[:node].sum()) for node, _ in places]
+    noise = grid.cdf * grid.sf + signed * grid.sf
+    jump_noise = [(mass + signed) * (1.0 - mass) for mass in below]
+    return Expansion(
+        grid,
+        float(grid.probability @ (values * weight)),
+        raised - float(grid.probability @ raised),
+        -0.5 * second(noise, jump_noise),
+        curvature,
+        odd_curvature if signed else _flat,
+    )
+
+
+def root(equation: Callable[[float], Expansion], at: float) -> Expansion:
+    """The k with equation(k) = 0, of an equation whose value at k is an expansion; ``at`` is the root of its value."""
+    f, slope, bend = _differences(equation, at)
+    influence = -f.influence / slope.value
+    drift = -(f.drift + float(f.grid.probability @ (slope.influence * influence)))
+    variance = float(f.grid.probability @ influence**2)
+
+    def curvature(direction: FloatArray) -> float:
+        change = float(f.grid.probability @ (influence * direction))
+        return -(f.curvature(direction) + 2.0 * slope.along(direction) * change + bend * change**2) / slope.value
+
+    return Expansion(f.grid, at, influence, (drift - 0.5 * bend * variance) / slope.value, curvature)
+
+
+def substituted(function: Callable[[float], Expansion], k: Expansion) -> Expansion:
+    """function(k) at an expansion k."""
+    f, slope, bend = _differences(function, k.value)
+    change = k + -k.value  # of value 0, so that the product below is of the second order
+    return f + change * slope + 0.5 * bend * change * change
+
+
+def _differences(function: Callable[[float], Expansion], at: float) -> tuple[Expansion, Expansion, float]:
+    """An analytic function of a parameter, its first derivative, and the value of its second."""
+    f, above, below = function(at), function(at + _STEP), function(at - _STEP)
+    return f, (above - below) / (2.0 * _STEP), (above.value + below.value - 2.0 * f.value) / _STEP**2
+
+
+def quadratic_noise(statistic: Expansion, terms: int = 24) -> tuple[float, float]:
+    """tr K²/2 and tr K³, K the curvature as a form in orthonormal directions: n² κ₂ and n³ κ₃ of its own noise.
+
+    What second order alone adds to the law of a statistic of independent numbers, all that there is where the
+    influence function vanishes. The directions are cos(πjF), even in w, and sin(π(j − 1/2)F), odd.
+    """
+    order, p = np.arange(1, terms + 1)[:, None], statistic.grid.cdf
+    second = third = 0.0
+    for curvature, directions in (
+        (statistic.curvature, math.sqrt(2.0) * np.cos(math.pi * order * p)),
+        (statistic.odd_curvature, math.sqrt(2.0) * np.sin(math.pi * (order - 0.5) * p)),
+    ):
+        own = np.array([curvature(one) for one in directions])
+        form = np.diag(own)
+        for i, j in zip(*np.triu_indices(terms, 1), strict=True):
+            form[i, j] = form[j, i] = 0.5 * (curvature(directions[i] + directions[j]) - own[i] - own[j])
+        square = form @ form
+        second, third = second + 0.5 * float(np.trace(square)), third + float(np.sum(square * form))
+    return second, third

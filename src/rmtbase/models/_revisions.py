@@ -1,0 +1,167 @@
+"""The checkpoints of a model along its training: branches and tags on the hub, folders, or those of the bundled one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from pathlib import Path
+from typing import NamedTuple
+
+from rmtbase.errors import CheckpointError, MissingCheckpointFileError, ParameterError
+from rmtbase.models._demo import demo_root, demo_steps
+from rmtbase.models._hub import HUB_ID, fetch_refs, hub_id
+from rmtbase.models._model import Model
+from rmtbase.models._open import existing_folder, open_model
+from rmtbase.shown import in_one_line
+
+ALL = "all"
+_STEP = re.compile(r"(?:^|.*[-_./])(?:global_?step|step|checkpoint|ckpt|iter)[-_]?(\d{1,15})(?!\d)(?:[-_./].*)?", re.I)
+_SHOWN = 6  # names in an error
+
+
+@in_one_line
+class Revision(NamedTuple):
+    """One checkpoint of a series.
+
+    Attributes:
+        step: optimizer steps taken.
+        name: of the branch, tag or folder.
+        identity: another one where the files may be others: of the hub the commit, of a folder its files' sizes and
+            times.
+    """
+
+    step: int
+    name: str
+    identity: str
+
+
+@in_one_line
+@dataclass(frozen=True)
+class Series:
+    """Checkpoints of one model in the order of their steps.
+
+    Attributes:
+        model: what the model is called.
+        revisions: which checkpoints.
+        folder: that holds theirs; None of a model on the hub.
+        subfolder: within each of them, that holds the model.
+    """
+
+    model: str
+    revisions: tuple[Revision, ...]
+    folder: Path | None
+    subfolder: str | None = None
+
+    def open(self, revision: Revision, fold: Iterable[str] | str = (), cache: Path | None = None) -> Model:
+        """One of them, opened: see :func:`open_model`, also for what it raises."""
+        if self.folder is None:
+            return open_model(self.model, revision.name, subfolder=self.subfolder, fold=fold, cache=cache)
+        opened = open_model(self.folder / revision.name, subfolder=self.subfolder, fold=fold)
+        return replace(opened, name=self.model, revision=revision.name)
+
+
+def find_series(model: str | Path, revisions: str | Sequence[str] = ALL, subfolder: str | None = None) -> Series:
+    """The checkpoints of a model along its training. Nothing is fetched but the names of a model on the hub.
+
+    Args:
+        model: a hub id or the name of a known model, whose branches and tags are meant; a folder of checkpoints, as
+            the Trainer of transformers writes it; or ``"demo"``.
+        revisions: ``"all"`` whose names tell a number of steps: ``step512``, ``step-512``, ``checkpoint-512``,
+            ``stage1-step512-tokens2B``. Or some of them, by their names, or their numbers alone; of another name the
+            number goes before it: ``143000:main``.
+        subfolder: within each, that holds the model.
+
+    Raises:
+        ParameterError: no such revision, none at all, or two of one step.
+        CheckpointError: the hub cannot be asked.
+        MissingFileError: there is no such folder.
+    """
+    if not isinstance(model, (str, Path)) or not str(model).strip():
+        raise ParameterError("model", model, "a folder of checkpoints, the name of a model on the hub, or 'demo'")
+    wanted = [revisions] if isinstance(revisions, str) else list(revisions)
+    folder = demo_root() if model == "demo" else existing_folder(model)
+    if folder is not None:
+        name = "demo" if model == "demo" else folder.resolve().name
+        there = demo_steps() if model == "demo" else _steps_in(folder)
+        named = _chosen(wanted, there, f"checkpoints of {name}")
+        return Series(name, tuple(Revision(*one, _identity(folder / one[1])) for one in named), folder, subfolder)
+    if isinstance(model, Path) or not HUB_ID.fullmatch(model):
+        raise MissingCheckpointFileError(Path(model), advice="pass a folder of checkpoints, or the name of a model")
+    name = hub_id(model)
+    commits = _commits(name, wanted)
+    steps = {ref: step for ref in commits if (step := step_of(ref)) is not None}
+    named = _chosen(wanted, steps, f"revisions of {name}")
+    return Series(name, tuple(Revision(*one, commits.get(one[1], one[1])) for one in named), None, subfolder)
+
+
+def step_of(name: str) -> int | None:
+    """The number of steps that the name of a revision tells; None where it tells none."""
+    found = _STEP.fullmatch(name)
+    return int(found[1]) if found else None
+
+
+def _chosen(wanted: Sequence[str], there: Mapping[str, int], what: str) -> list[tuple[int, str]]:
+    """Those that are wanted of those that are there, in the order of their steps."""
+    if not wanted:
+        raise ParameterError("revisions", "nothing", f"'{ALL}', or some of the {what}")
+    by_step = {step: name for name, step in there.items()}
+    found: list[tuple[int, str]] = []
+    for one in wanted:
+        number, colon, name = one.partition(":")
+        if one == ALL:
+            if not there:
+                raise ParameterError("revisions", one, f"{what} whose names tell their steps (step512, checkpoint-512)")
+            found += [(step, name) for name, step in there.items()]
+        elif colon and number.isdecimal() and name:
+            found.append((int(number), name))
+        elif one in there:
+            found.append((there[one], one))
+        elif one.isdecimal() and int(one) in by_step:
+            found.append((int(one), by_step[int(one)]))
+        elif (step := step_of(one)) is not None:
+            found.append((step, one))  # what is not there is told when it is opened
+        else:
+            raise ParameterError("revisions", one, f"{_some(there)}; of another name its steps before it: '5000:{one}'")
+    found = sorted(set(found))
+    for (step, name), (next_step, other) in pairwise(found):
+        if step == next_step:
+            raise ParameterError("revisions", f"{name}, {other}", f"one of step {step}: name those that are meant")
+    return found
+
+
+def _some(there: Mapping[str, int]) -> str:
+    names = sorted(there, key=lambda name: there[name])
+    shown = ", ".join(names[:_SHOWN]) + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")
+    return f"'{ALL}', or some of {shown}" if names else "names that tell a number of steps, as step512 does"
+
+
+def _steps_in(folder: Path) -> dict[str, int]:
+    """The folders in a folder whose names tell a number of steps."""
+    if not folder.is_dir():
+        raise CheckpointError(folder, "is a file; pass the folder that holds the folders of checkpoints")
+    try:
+        names = [path.name for path in folder.iterdir() if path.is_dir()]
+    except OSError as error:
+        raise CheckpointError(folder, f"cannot be read: {error.strerror}") from error
+    return {name: step for name in sorted(names) if (step := step_of(name)) is not None}
+
+
+def _identity(folder: Path) -> str:
+    """The files of a folder with their sizes and times, in words; nothing where there is no folder."""
+    try:
+        facts = [(path, path.stat()) for path in sorted(folder.rglob("*")) if path.is_file()]
+    except OSError:
+        return ""
+    return ";".join(f"{path.relative_to(folder)}:{fact.st_size}:{fact.st_mtime_ns}" for path, fact in facts)
+
+
+def _commits(name: str, wanted: Sequence[str]) -> dict[str, str]:
+    """The commits of branches and tags; none where the hub cannot be asked and all that is wanted has a name."""
+    try:
+        return fetch_refs(name)
+    except CheckpointError:
+        if ALL in wanted:
+            raise
+        return {}

@@ -1,0 +1,162 @@
+"""The figures of the elements of heads and matrices, where a scores tree holds their statistics and histograms."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+import numpy as np
+import xarray as xr
+
+from rmtbase.plots._axes import model_title, new_figure, styled, titled
+from rmtbase.plots._color_scales import DENSITY, MAGNITUDE_DENSITY
+from rmtbase.plots._groups import elements_of, matrices_of
+from rmtbase.plots._head_densities import head_density, head_density_heatmap
+from rmtbase.plots._layout import NARROWEST, Drawing, Look, legend_of_all, panels, single
+from rmtbase.plots._magnitude_heatmap import magnitude_heatmap
+from rmtbase.plots._matrix_statistic_by_layer import matrix_statistic_by_layer
+from rmtbase.plots._picture import Picture, PictureAxes
+from rmtbase.plots._statistic_scatter import moment_corner, statistic_scatter
+from rmtbase.plots._weibull_plane import weibull_plane
+from rmtbase.plots._weibull_plot import tail_counts, weibull_plot, weibull_residuals
+
+_ROW = 0.055  # inches of a head's row
+_LAWS = ("weibull_shape", "weibull_scale")
+
+
+def drawings_of_elements(tree: xr.DataTree, look: Look) -> dict[str, Drawing]:
+    """What draws each picture of elements, by name; none where the file has no such groups."""
+    drawings: dict[str, Drawing] = {}
+    if "matrices" in tree.children:
+        drawings |= _of_matrices(tree, look)
+    if "elements" in tree["heads"].children:
+        drawings |= _of_heads(tree, look)
+    return drawings
+
+
+def _of_matrices(tree: xr.DataTree, look: Look) -> dict[str, Drawing]:
+    matrices, drawings = matrices_of(tree), {}
+    held = matrices["statistic"].values.tolist()
+    if not set(_LAWS) <= set(held):
+        return {}
+    drawings["weibull-by-layer"] = Drawing(partial(_weibull_by_layer, tree, look, False))
+    drawings["weibull-by-layer-published"] = Drawing(partial(_weibull_by_layer, tree, look, True), standard=False)
+    drawings["weibull-plane"] = Drawing(partial(single, weibull_plane, look, tree), standard=False)
+    if "log_magnitude_histogram" not in matrices:
+        return drawings
+    components = [str(one) for one in matrices["component"].values]
+    drawings["magnitude-map"] = Drawing(partial(_magnitude_maps, tree, components, look), standard=False)
+    for component in components:
+        layers = matrices["layer"].values[matrices["n_rows"].sel(component=component).notnull().values].tolist()
+        for layer in layers:
+            draw = partial(_weibull_plots, tree, layer, component, look)
+            drawings[f"weibull-plot-{component}-{layer}"] = Drawing(draw, standard=False)
+            tail = partial(single, tail_counts, look, tree, layer=layer, component=component)
+            drawings[f"tail-{component}-{layer}"] = Drawing(tail, standard=False)
+    return drawings
+
+
+def _of_heads(tree: xr.DataTree, look: Look) -> dict[str, Drawing]:
+    elements = elements_of(tree)
+    components = [str(one) for one in elements["component"].values]
+    held = elements["statistic"].values.tolist()
+    drawings: dict[str, Drawing] = {}
+    for name, unit in (("head-density-map", "spread"), ("head-density-map-weights", "weight")):
+        if "histogram" in elements and (unit == "spread" or "sigma" in elements):
+            drawings[name] = Drawing(partial(_density_maps, tree, components, unit, look), standard=False)
+    if "W_QK" in components and {"mean", "skewness", "excess_kurtosis"} <= set(held):
+        theme, width = look
+        drawings["moment-corner"] = Drawing(partial(moment_corner, tree, theme=theme, width=width), standard=False)
+    pairs = [("skewness", "excess_kurtosis"), ("sigma", "entropy_residual"), ("sigma", "kl_matched_normal")]
+    pairs += [("sigma", "core_sigma")]
+    for x, y in pairs:
+        if y in held and (x in held or x in elements):
+            name = f"scatter-{x}-{y}".replace("_", "-")
+            drawings[name] = Drawing(partial(_scatters, tree, x, y, components, look), standard=False)
+    if "histogram" in elements:
+        for component in components:
+            there = elements["histogram"].sel(component=component).notnull().any("bin")
+            for layer in elements["layer"].values[there.any("head").values].tolist():
+                heads = there["head"].values[there.sel(layer=layer).values].tolist()
+                for ending, scale in (("", "log"), ("-linear", "linear")):
+                    draw = partial(_density_grid, tree, component, layer, heads, scale, look)
+                    drawings[f"head-densities-{component}-{layer}{ending}"] = Drawing(draw, standard=False)
+    return drawings
+
+
+def _weibull_by_layer(tree: xr.DataTree, look: Look, published: bool) -> Picture:
+    options = {
+        name: {"table": tree, "statistic": name, "published": published and name == "weibull_shape"} for name in _LAWS
+    }
+    plain = partial(matrix_statistic_by_layer, legend=False)
+    figure = panels(plain, options, look, 2, share_y=False, height=3.8, title=model_title(tree))
+    legend_of_all(figure, look.theme)
+    return figure
+
+
+def _magnitude_maps(tree: xr.DataTree, components: Sequence[str], look: Look) -> Picture:
+    options = {name: {"table": tree, "component": name} for name in components}
+    plain = partial(magnitude_heatmap, colorbar=False)
+    figure = panels(plain, options, look, 4, share_y=True, height=2.7, title=model_title(tree), panel=3.4)
+    MAGNITUDE_DENSITY.bar(figure.axes, look.theme)
+    return figure
+
+
+def _density_maps(tree: xr.DataTree, components: Sequence[str], unit: str, look: Look) -> Picture:
+    options = {name: {"table": tree, "component": name, "unit": unit} for name in components}
+    first = elements_of(tree)["histogram"].isel(bin=0, component=0)
+    rows = int(np.isfinite(first.values).sum())
+    height = min(max(2.6, 1.2 + _ROW * rows), 8.0)
+    plain = partial(head_density_heatmap, colorbar=False)
+    figure = panels(plain, options, look, 3, share_y=False, height=height, title=model_title(tree), panel=3.6)
+    DENSITY.bar(figure.axes, look.theme)
+    return figure
+
+
+def _scatters(tree: xr.DataTree, x: str, y: str, components: Sequence[str], look: Look) -> Picture:
+    options = {name: {"table": tree, "x": x, "y": y, "component": name} for name in components}
+    plain = partial(statistic_scatter, group="elements", legend=False)
+    figure = panels(plain, options, look, 3, share_y=False, share_x=False, title=model_title(tree), panel=3.6)
+    legend_of_all(figure, look.theme)
+    return figure
+
+
+def _density_grid(
+    tree: xr.DataTree, component: str, layer: int, heads: Sequence[int], scale: str, look: Look
+) -> Picture:
+    options = {
+        str(head): {"table": tree, "layer": layer, "head": head, "component": component, "scale": scale}
+        for head in heads
+    }
+    plain = partial(head_density, legend=False)
+    figure = panels(plain, options, look, 4, share_y=True, height=2.2, title=model_title(tree), panel=2.7)
+    what, _, _ = figure.axes[0].get_title().rpartition(" head ")
+    _entitle(figure, look, model_title(tree), what)
+    for ax, head in zip(figure.axes, options, strict=True):
+        titled(ax, f"head {head}", look.theme)
+        ax.set_ylabel("density" if ax.get_ylabel() else "")
+        ax.set_xlabel(r"$(w - \bar w)/s$" if ax.get_xlabel() else "")
+    legend_of_all(figure, look.theme)
+    return figure
+
+
+def _weibull_plots(tree: xr.DataTree, layer: int, component: str, look: Look) -> Picture:
+    """The probability plot and what is left of its line, side by side or below each other."""
+    width = look.width or 9.6
+    columns = 2 if width >= 2 * NARROWEST else 1
+    figure = new_figure(look.theme, width, 4.0 if columns == 2 else 6.6, model_title(tree))
+    grid = figure.subplots(2 // columns, columns, squeeze=False, subplot_kw={"axes_class": PictureAxes})
+    for ax, plot in zip(grid.flat, (weibull_plot, weibull_residuals), strict=True):
+        plot(tree, layer, component, ax=styled(ax, look.theme), theme=look.theme, legend=False)
+    title, _, fit = grid.flat[0].get_title().partition("\n")
+    _entitle(figure, look, model_title(tree), title)
+    titled(grid.flat[0], fit, look.theme)
+    titled(grid.flat[1], "less the fit", look.theme)
+    legend_of_all(figure, look.theme)
+    return figure
+
+
+def _entitle(figure: Picture, look: Look, *parts: str) -> None:
+    """Give the figure the lines of its title that there are."""
+    size = look.theme.points("axes.titlesize")
+    figure.suptitle("\n".join(part for part in parts if part), fontsize=size, color=look.theme.muted)

@@ -1,0 +1,135 @@
+"""The figures of a scores tree."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+import xarray as xr
+from matplotlib.axes import Axes
+
+from rmtbase.plots._axes import model_title
+from rmtbase.plots._color_scales import Z
+from rmtbase.plots._eigenvalue_heatmap import eigenvalue_heatmap
+from rmtbase.plots._figures_of_elements import drawings_of_elements
+from rmtbase.plots._flagged_by_statistic import flagged_by_statistic
+from rmtbase.plots._groups import matrices_of
+from rmtbase.plots._heatmaps import expert_z_heatmap, matrix_z_heatmap, omnibus_heatmap, z_heatmap
+from rmtbase.plots._layout import Drawing, Look, legend_of_all, legend_of_each, panels, single
+from rmtbase.plots._null_spectrum import null_spectrum
+from rmtbase.plots._ordered_eigenvalues import ordered_eigenvalues
+from rmtbase.plots._p_value_qq import p_value_qq
+from rmtbase.plots._picture import Picture
+from rmtbase.plots._statistic_by_layer import statistic_by_layer
+from rmtbase.scoring import circuit_scores, circuits_of
+from rmtbase.tables import null_method, shapes_of
+
+MAIN_STATISTICS = ("normalized_participation_ratio", "effective_rank", "largest_eigenvalue", "log_determinant")
+"""What the standard figures of a model show: how many directions carry the spectrum (on λ and on s), its largest
+eigenvalue, and all of them together."""
+
+MAIN_ELEMENT_STATISTICS = (
+    "mean", "skewness", "excess_kurtosis", "largest_magnitude", "entropy_residual", "weibull_shape",
+)  # fmt: skip
+"""What they show of the elements of matrices."""
+
+_PANELS = 12  # of one figure of spectra
+_SCALE, _UPRIGHT = 4.2, 0.8  # inches: the least of a colour scale of z and its titles; of upright names
+_ROW = 0.055  # inches of a head's row
+
+
+def drawings_of_scores(tree: xr.DataTree, look: Look) -> dict[str, Drawing]:
+    """What draws each picture of a scores tree, by name."""
+    drawings: dict[str, Drawing] = {}
+    for circuit in circuits_of(tree):
+        of_heads = _of_heads(circuit_scores(tree, circuit), look)
+        drawings |= of_heads if circuit == "qk" else {f"{circuit}-{name}": draw for name, draw in of_heads.items()}
+    if "matrices" in tree.children:
+        matrices = matrices_of(tree)
+        held, layers = matrices["statistic"].values.tolist(), matrices.sizes["layer"]
+        shown = [name for name in MAIN_ELEMENT_STATISTICS if name in held]
+        maps = partial(_heat_maps, matrix_z_heatmap, tree, "statistic")
+        drawings["matrix-z-heat-map"] = Drawing(partial(maps, shown, look, layers))
+        if len(held) > len(shown):
+            drawings["matrix-z-heat-map-all"] = Drawing(partial(maps, held, look, layers), standard=False)
+    if "experts" in tree.children:
+        experts = matrices_of(tree, "experts")
+        held, layers = experts["component"].values.tolist(), experts.sizes["layer"]
+        maps = partial(_heat_maps, expert_z_heatmap, tree, "component", held, look, layers)
+        drawings["expert-z-heat-map"] = Drawing(maps)
+    return drawings | drawings_of_elements(tree, look)
+
+
+def _of_heads(tree: xr.DataTree, look: Look) -> dict[str, Drawing]:
+    """What draws each picture of the heads of one circuit."""
+    layers = tree["heads"].sizes.get("layer", 1)
+    rows = 1.6 + _ROW * layers * tree["heads"].sizes["head"]
+    map_of = partial(single, eigenvalue_heatmap, look, tree, 6.8, height=min(max(3.4, rows), 9.0))
+    drawings = {
+        "omnibus-map": Drawing(partial(single, omnibus_heatmap, look, tree, 6.8, height=_map_height(layers) + 0.3)),
+        "heads-by-statistic": Drawing(partial(_bars, tree, look)),
+        "z-heat-map": Drawing(lambda: _heat_maps(z_heatmap, tree, "statistic", _main_statistics(tree), look, layers)),
+        "ordered-eigenvalues": Drawing(partial(single, ordered_eigenvalues, look, tree, 8.0)),
+        "statistics-by-layer": Drawing(partial(_by_layer, tree, look)),
+        "p-value-qq": Drawing(partial(single, p_value_qq, look, tree, 8.0)),
+    }
+    if null_method(tree.attrs) != "resampled":
+        drawings["null-spectrum"] = Drawing(partial(_null_spectra, tree, look))
+    return drawings | {
+        "eigenvalue-map": Drawing(map_of, standard=False),
+        "eigenvalue-map-over-mean": Drawing(partial(map_of, over="mean"), standard=False),
+    }
+
+
+def _null_spectra(tree: xr.DataTree, look: Look) -> Picture:
+    """The null of each shape that heads have, on axes of its own."""
+    shapes = shapes_of(tree)[:_PANELS]
+    if len(shapes) == 1:
+        return single(null_spectrum, look, tree, 8.0)
+    cases = {str(dims): {"table": tree, "case": case} for case, dims in enumerate(shapes)}
+    title = model_title(tree)
+    figure = panels(partial(null_spectrum, legend=False), cases, look, 2, share_y=False, title=title, share_x=False)
+    legend_of_each(figure, look.theme)
+    return figure
+
+
+def _main_statistics(tree: xr.DataTree) -> tuple[str, ...]:
+    """:data:`MAIN_STATISTICS`, the trace in the place of one that the null holds fixed."""
+    spread = tree["heads"].to_dataset()["null_std"]
+    fixed, unscored = spread == 0, spread.isnull()
+    held = spread["statistic"].values[(fixed.any(("layer", "head")) & (fixed | unscored).all(("layer", "head"))).values]
+    return tuple("trace" if name in held else name for name in MAIN_STATISTICS)
+
+
+def _bars(tree: xr.DataTree, look: Look) -> Picture:
+    """The bars of all statistics, far enough apart for their names."""
+    figure = single(flagged_by_statistic, look, tree)
+    names = [label.get_text() for label in figure.axes[0].get_yticklabels()]
+    lines = 1 + max(name.count("\n") for name in names)
+    figure.set_figheight(1.0 + len(names) * (0.06 + 1.3 * lines * look.theme.points("xtick.labelsize") / 72))
+    return figure
+
+
+def _map_height(layers: int) -> float:
+    return min(3.6, max(2.2, 1.0 + 0.22 * layers))
+
+
+def _heat_maps(
+    plot: Callable[..., Axes], tree: xr.DataTree, option: str, names: Sequence[str], look: Look, layers: int
+) -> Picture:
+    """A panel for each value of one of the plot's options."""
+    options = {name: {"table": tree, option: name} for name in names}
+    plain = partial(plot, colorbar=False)
+    figure = panels(plain, options, look, 2, share_y=True, height=_map_height(layers), title=model_title(tree))
+    upright = any(label.get_rotation() for ax in figure.axes for label in ax.get_xticklabels())
+    figure.set_figheight(max(figure.get_figheight(), _SCALE) + (_UPRIGHT if upright else 0.0))
+    Z.bar(figure.axes, look.theme)
+    return figure
+
+
+def _by_layer(tree: xr.DataTree, look: Look) -> Picture:
+    options = {name: {"table": tree, "statistic": name} for name in _main_statistics(tree)}
+    plain = partial(statistic_by_layer, legend=False)
+    figure = panels(plain, options, look, 2, share_y=False, title=model_title(tree))
+    legend_of_all(figure, look.theme)
+    return figure

@@ -1,0 +1,84 @@
+"""The plane of the Weibull shape and scale: where the matrices of a model are, and the way that training took them."""
+
+from __future__ import annotations
+
+from itertools import cycle
+
+import numpy as np
+import xarray as xr
+from jaxtyping import Float
+from matplotlib.axes import Axes
+
+from rmtbase.errors import ParameterError
+from rmtbase.plots._axes import MARKERS, NORMAL_95, finished, log_axis, own_axes
+from rmtbase.plots._groups import matrices_of
+from rmtbase.plots._head_densities import symbol_of
+from rmtbase.plots._theme import Theme, as_theme
+
+_NEEDED = ("weibull_shape", "weibull_scale", "mean")
+
+
+def weibull_plane(
+    scores: xr.DataTree | xr.Dataset,
+    *,
+    ax: Axes | None = None,
+    theme: Theme | str = "light",
+    legend: bool = True,
+) -> Axes:
+    """Draw λ̂ against k̂ of every matrix, in its component's colour, with 95 % of the null's k̂ at each size.
+
+    Of a trajectory a line leads from the first step to the last through the median of each component's layers, which
+    begins at an open mark; the matrices are those of the last step.
+
+    Args:
+        scores: a scores tree or a trajectory, with /matrices and their Weibull fits.
+        ax: where to draw; new axes if None.
+        theme: colours, or their name.
+        legend: whether to draw one, below the axes.
+
+    Returns:
+        The axes: k̂ against λ̂ (logarithmic), in the units of the weights.
+
+    Raises:
+        ParameterError: no matrices with Weibull fits.
+    """
+    matrices = matrices_of(scores)
+    missing = [name for name in _NEEDED if name not in matrices["statistic"].values]
+    if missing:
+        raise ParameterError("scores", f"matrices without {', '.join(missing)}", "matrices with their Weibull fits")
+    if "step" not in matrices.dims:
+        matrices = matrices.expand_dims("step")
+    shape, scale = shape_and_scale(matrices)
+    theme = as_theme(theme)
+    ax = own_axes(ax, theme, scores)
+    label, bands = "null, 95 % at this size", []
+    null = matrices.isel(step=-1).sel(statistic="weibull_shape")
+    for mean, spread in zip(null["null_mean"].values.ravel(), NORMAL_95 * null["null_std"].values.ravel(), strict=True):
+        if np.isfinite(mean + spread) and not any(np.isclose(spread, one, rtol=1e-9) for one in bands):
+            bands.append(spread)
+            ax.axvspan(mean - spread, mean + spread, color=theme.null, alpha=0.28, linewidth=1.0, label=label)
+            label = ""
+    names = matrices["component"].values.tolist()
+    for k, (name, colour, marker) in enumerate(zip(names, cycle(theme.series), cycle(MARKERS), strict=False)):
+        x, y = shape[..., k], scale[..., k]
+        again = k >= len(theme.series)
+        if len(x) > 1:
+            path = np.nanmedian(x, axis=1), np.nanmedian(y, axis=1)
+            ax.plot(*path, color=colour, linewidth=1.0, linestyle="--" if again else "-")
+            ax.plot(path[0][0], path[1][0], color=colour, marker=marker, markersize=7, markerfacecolor="none")
+        ax.plot(
+            x[-1], y[-1], linestyle="none", marker=marker, markersize=4.0, markeredgecolor=colour,
+            markerfacecolor=theme.surface if again else colour, label=symbol_of(str(name)),
+        )  # fmt: skip
+    log_axis(ax)
+    ax.set(xlabel=r"Weibull shape $\hat k$", ylabel=r"Weibull scale $\hat\lambda$")
+    return finished(ax, theme, "", legend)
+
+
+def shape_and_scale(
+    matrices: xr.Dataset,
+) -> tuple[Float[np.ndarray, "step layer component"], Float[np.ndarray, "step layer component"]]:
+    """k̂ and λ̂ of every matrix, λ̂ in the units of the weights: λ̂ over the root mean square times that of (w̄, s)."""
+    dims = ("step", "layer", "component")
+    shape, ratio, mean = (matrices["observed"].sel(statistic=name).transpose(*dims).values for name in _NEEDED)
+    return shape, ratio * matrices["sigma"].transpose(*dims).values * np.hypot(1.0, mean)

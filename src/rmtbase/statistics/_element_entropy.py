@@ -1,0 +1,149 @@
+"""Entropy of the numbers that a sketch holds, and their divergence from normal laws: by cells, by kernels.
+
+The cells are equal, but for their edges: an edge lies where no number can, on an edge of the sketch's own bins, or, of
+numbers stored in few bits, halfway between two that can be stored. Then each number is in the cell that it was in
+before it was rounded, and the widths are known. Counts in cells are turned into an entropy by Grassberger's estimator.
+Under a normal law the divergence is then too large by less than 2.7/n, three tenths of its standard error.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float, Int
+from scipy import special
+
+from rmtbase.statistics._elements import CentralSums
+from rmtbase.statistics._entropy import entropy_of_counts, log_normal_mass
+from rmtbase.statistics._order_statistics import histogram, quantiles
+from rmtbase.statistics._signed_bins import SignedBins
+
+_NARROWEST = 1.0 / 16.0  # width of a cell, in spreads: several steps of bfloat16
+_SCOTT = 3.49  # of the width of a cell, in spreads, times n^(1/3): D. W. Scott, Biometrika 66, 605 (1979)
+_NORMAL_IQR = 1.3489795003921634
+_MOST_CELLS = 1 << 12  # equal ones, to either side of the mean
+_OUTER = 256  # farther out, to an octave
+_FEW = 16  # of the numbers of a cell
+_HISTOGRAM_BINS = 100
+_PER_BANDWIDTH = 16  # points of the kernel's grid
+_REACH = 9.0  # bandwidths of the kernel
+_LONGEST_GRID = 1 << 22
+
+
+@dataclass(frozen=True)
+class Cells:
+    """Numbers counted in adjoining cells; only those that hold any.
+
+    Attributes:
+        count: (cell,).
+        low, high: their edges, (cell,).
+    """
+
+    count: Int[np.ndarray, " cell"]
+    low: Float[np.ndarray, " cell"]
+    high: Float[np.ndarray, " cell"]
+
+
+def cell_entropy(sums: CentralSums, bins: SignedBins) -> float:
+    """Differential entropy in nats: the cross-entropy with the normal law of the same moments, less the divergence.
+
+    -⟨ln q⟩ − D_KL(w ‖ q), q = N(w̄, s²), of which the first term follows from the moments without any cells. So the
+    cells' width h adds neither the bias h²/(24 s²) nor the noise h/(s √(12 n)) of -Σ p ln(p/h), which exceeds the
+    standard error under the normal law, some 10/n.
+    """
+    n, spread = sums.count, sums.moments().std
+    return (
+        0.5 * math.log(2.0 * math.pi)
+        + math.log(spread)
+        + 0.5 * (n - 1) / n
+        - cell_divergence(sums, bins, sums.mean, spread)
+    )
+
+
+def cell_divergence(sums: CentralSums, bins: SignedBins, location: float, scale: float) -> float:
+    """D_KL(w ‖ N(location, scale²)) in nats, Σ p ln(p/q) over cells, q their normal masses.
+
+    The width h of the cells takes off h²/24 ∫ p (ln(p/q))'², nothing where p is q.
+    """
+    cells = _cells(sums, bins)
+    share = cells.count / cells.count.sum()
+    low, high = (cells.low - location) / scale, (cells.high - location) / scale
+    log_mass = log_normal_mass(low, high, (cells.high - cells.low) / scale)
+    return -_discrete_entropy(cells.count) - float(share @ log_mass)
+
+
+def range_histogram_entropy(sums: CentralSums, bins: SignedBins) -> float:
+    """Differential entropy of a histogram as it is usually drawn, 100 equal bins over the sample's range; uncorrected.
+
+    -Σ p ln(p/width). Biased by about (bin width)²/(24 s²) for a normal law, less (occupied bins − 1)/(2n).
+    """
+    edges = np.linspace(sums.smallest, sums.largest, _HISTOGRAM_BINS + 1)
+    return entropy_of_counts(histogram(bins, edges), edges)
+
+
+def kernel_entropy(sums: CentralSums, bins: SignedBins) -> float:
+    """Differential entropy -∫ p̂ ln p̂ of ``scipy.stats.gaussian_kde`` with its own bandwidth, Scott's: s n^(-1/5).
+
+    The counts are spread over a grid of at most a sixteenth of the bandwidth and convolved by Fourier transform; the
+    variance that this adds is taken from the kernel's. Agrees with the integral over SciPy's density to 1e-6. Biased by
+    about n^(-2/5)/2 for a normal law.
+    """
+    n = sums.count
+    bandwidth = math.sqrt(sums.square / (n - 1)) * n**-0.2
+    low, reach = sums.smallest - _REACH * bandwidth, sums.largest - sums.smallest + 2 * _REACH * bandwidth
+    points = min(1 << math.ceil(math.log2(reach / bandwidth * _PER_BANDWIDTH)), _LONGEST_GRID)
+    step = reach / points
+    place = (bins.mean - low) / step
+    below = np.floor(place).astype(np.int64)
+    above = place - below
+    mass = np.bincount(below, bins.count * (1.0 - above), points) + np.bincount(below + 1, bins.count * above, points)
+    frequency = 2.0 * math.pi * np.arange(points // 2 + 1) / reach
+    kernel = np.exp(-0.5 * max(bandwidth**2 - step**2 / 6.0, 0.0) * frequency**2)
+    share = np.maximum(np.fft.irfft(np.fft.rfft(mass / n) * kernel, points), 0.0)
+    return float(special.entr(share).sum() + math.log(step))
+
+
+def _cells(sums: CentralSums, bins: SignedBins) -> Cells:
+    """Cells of max(3.49 n^(-1/3), 1/16) spreads, the spread min(s, interquartile range/1.349), one about the centre.
+
+    That is the mean, or the median where the mean is not in the middle half of the numbers. The outermost ones end at
+    the sample's extremes where they hold so many numbers that the law must end there.
+    """
+    n, lower, median, upper = sums.count, *quantiles(bins, (0.25, 0.5, 0.75)).tolist()
+    centre = sums.mean if lower <= sums.mean <= upper else median
+    spread = math.sqrt(sums.square / (n - 1))
+    if upper > lower:
+        spread = min(spread, (upper - lower) / _NORMAL_IQR)
+    width = spread * max(_SCOTT * n ** (-1.0 / 3.0), _NARROWEST)
+    first, last = ((end - centre) / width for end in (sums.smallest, sums.largest))
+    places = np.arange(int(max(first, -_MOST_CELLS)) - 1, int(min(last, _MOST_CELLS)) + 3) - 0.5
+    reach = max(last, -first) / _MOST_CELLS
+    if reach > 1.0:
+        outer = (_MOST_CELLS + 3) * 2.0 ** np.arange(0.0, math.log2(reach) + 2.0 / _OUTER, 1.0 / _OUTER)
+        places = np.concatenate([-outer, places, outer])
+    edges = np.unique(bins.between(centre + places * width))
+    count = np.bincount(np.searchsorted(edges[1:-1], bins.mean, side="right"), bins.count, edges.size - 1)
+    held = np.flatnonzero(count)
+    count, low, high = count[held].astype(np.int64), edges[held], edges[held + 1]
+    if count[0] >= _FEW:
+        low[0] = max(low[0], sums.smallest)
+    if count[-1] >= _FEW:
+        high[-1] = min(high[-1], sums.largest)
+    return Cells(count, low, high)
+
+
+def _discrete_entropy(count: Int[np.ndarray, " cell"]) -> float:
+    """-Σ p ln p from counts N: ln n − Σ N G(N)/n, G(N) = ψ(N) + (−1)^N (ψ((N + 1)/2) − ψ(N/2))/2 for N < 16.
+
+    Of a Poisson count of mean μ, ⟨N ψ(N)⟩ = μ (ln μ + E₁(μ)); the second term takes off what E₁ adds where μ is small,
+    and would be ±1/2 of noise where it is not.
+
+    Source: P. Grassberger, arXiv:physics/0307138 (2003).
+    """
+    n = count.sum()
+    few = np.minimum(count, _FEW)
+    parity = np.where(count < _FEW, 0.5 - (few % 2), 0.0)
+    g = special.digamma(count) + parity * (special.digamma((few + 1) / 2) - special.digamma(few / 2))
+    return math.log(n) - float(count @ g) / n

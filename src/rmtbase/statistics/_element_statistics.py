@@ -1,0 +1,235 @@
+"""The registry of element statistics: name, symbol and formula, with the code, each a number of an element sketch.
+
+w are the n elements of a matrix, w̄ their mean, s their standard deviation with n − 1; |w|_(1) ≤ … ≤ |w|_(n) their
+magnitudes in ascending order. k̂ and λ̂ are the Weibull shape and scale by least squares on the probability plot of the
+middle 80 % of the magnitudes (:func:`weibull_fit`, trim 0.1).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from jaxtyping import Float
+from scipy import special
+
+from rmtbase.errors import ParameterError
+from rmtbase.shown import in_one_line
+
+if TYPE_CHECKING:
+    from rmtbase.statistics._element_sketch import ElementSketch
+
+FEWEST_ELEMENTS = 100
+"""Of fewer numbers no element statistic is given: no null of them is known well enough."""
+
+_COARSE, _FINE = 16, 64
+_ENOUGH = 0.8  # of the numbers of the middle half: of few numbers there cannot be more values than numbers
+_MOST_AT_ONCE = 8  # of few numbers, by chance in one place
+_MOST_EQUAL = 0.025  # share of one value: more than any of 64 levels in the middle half has
+
+
+@in_one_line
+@dataclass(frozen=True)
+class ElementStatistic:
+    """One number of a matrix's elements, free of their scale.
+
+    Attributes:
+        name: its one name, in code, files and reports.
+        long_name: in words, for axes and tables.
+        symbol: in LaTeX.
+        formula: in LaTeX, or in words.
+        function: of a sketch.
+        levels: how many different values the middle half of the numbers must take: of fewer the statistic says how
+            they are stored. Those that need 64 need a density, or ln |w|, and so numbers few of which are equal.
+    """
+
+    name: str
+    long_name: str
+    symbol: str
+    formula: str
+    function: Callable[[ElementSketch], float]
+    levels: int = 0
+
+
+def _tail(sketch: ElementSketch) -> float:
+    fit = sketch.body
+    return math.log10(fit.number) - (sketch.largest_magnitude / fit.scale) ** fit.shape / math.log(10.0)
+
+
+def _closure(sketch: ElementSketch) -> float:
+    fit, mean = sketch.body, sketch.magnitude_l_moments.location
+    first, second = special.gamma(1.0 + np.array([1.0, 2.0]) / fit.shape)
+    return fit.scale * math.sqrt((second - first**2) / (fit.rms**2 - mean**2)) - 1.0
+
+
+def _gini(sketch: ElementSketch) -> float:
+    return sketch.magnitude_l_moments.scale / sketch.magnitude_l_moments.location
+
+
+def _decile_ratio(sketch: ElementSketch) -> float:
+    low, high = sketch.magnitude_quantile((0.1, 0.9))
+    return high / low
+
+
+def _kl_matched(sketch: ElementSketch) -> float:
+    # The two fitted parameters take 1/n off on average.
+    return sketch.kl_to_normal(sketch.sums.mean, sketch.moments().std) + 1.0 / sketch.count
+
+
+_ALL = (
+    ElementStatistic(
+        "mean", "mean", r"\bar w / s", r"\bar w / s", lambda x: x.moments().mean / x.moments().std,
+    ),
+    ElementStatistic("skewness", "skewness", r"\gamma_1", r"m_3 / m_2^{3/2}", lambda x: x.moments().skewness),
+    ElementStatistic(
+        "excess_kurtosis", "excess kurtosis", r"\gamma_2", r"m_4 / m_2^2 - 3", lambda x: x.moments().excess_kurtosis,
+    ),
+    ElementStatistic(
+        "largest_magnitude", "largest magnitude", r"\max|w - \bar w| / s", r"\max_i |w_i - \bar w| / s",
+        lambda x: x.moments().largest_magnitude,
+    ),
+    ElementStatistic(
+        "l_scale", "L-scale", r"\lambda_2 / s", r"\lambda_2 / s", lambda x: x.l_moments.scale / x.moments().std,
+        _COARSE,
+    ),
+    ElementStatistic(
+        "l_skewness", "L-skewness", r"\tau_3", r"\lambda_3 / \lambda_2",
+        lambda x: x.l_moments.third / x.l_moments.scale, _COARSE,
+    ),
+    ElementStatistic(
+        "l_kurtosis", "L-kurtosis", r"\tau_4", r"\lambda_4 / \lambda_2",
+        lambda x: x.l_moments.fourth / x.l_moments.scale, _COARSE,
+    ),
+    ElementStatistic(
+        "entropy_residual", "entropy residual", r"\Delta S", r"S - \tfrac12 \ln(2 \pi e s^2)",
+        lambda x: x.entropy() - x.matched_entropy(), _FINE,
+    ),
+    ElementStatistic(
+        "kl_matched_normal", "divergence from the matched normal law", r"D_{\mathrm{KL}}",
+        r"D_{\mathrm{KL}}(w \,\|\, N(\bar w, s^2))", _kl_matched, _FINE,
+    ),
+    ElementStatistic(
+        "core_sigma", "standard deviation of the core", r"\sigma_{\mathrm{fit}} / s",
+        r"\sigma_{\mathrm{fit}} / s, w_{(i)} \approx c + \sigma_{\mathrm{fit}} \Phi^{-1}(p_i)",
+        lambda x: x.core.scale / x.moments().std, _COARSE,
+    ),
+    ElementStatistic(
+        "kl_core_normal", "divergence from the core's normal law", r"D_{\mathrm{KL}}^{\mathrm{core}}",
+        r"D_{\mathrm{KL}}(w \,\|\, N(c, \sigma_{\mathrm{fit}}^2))", lambda x: x.kl_to_normal(*x.core), _FINE,
+    ),
+    ElementStatistic(
+        "histogram_entropy_residual", "entropy residual by a histogram", r"\Delta S_{\mathrm{hist}}",
+        r"S_{\mathrm{hist}} - \tfrac12 \ln(2 \pi e s^2)", lambda x: x.histogram_entropy() - x.matched_entropy(), _FINE,
+    ),
+    ElementStatistic(
+        "kde_entropy_residual", "entropy residual by a kernel estimate", r"\Delta S_{\mathrm{KDE}}",
+        r"S_{\mathrm{KDE}} - \tfrac12 \ln(2 \pi e s^2)", lambda x: x.kernel_entropy() - x.matched_entropy(), _FINE,
+    ),
+    ElementStatistic(
+        "max_to_q99", "largest magnitude over the 99th percentile", r"\max|w| / q_{99}", r"\max|w| / q_{99}(|w|)",
+        lambda x: x.largest_magnitude / float(x.magnitude_quantile(0.99)), _COARSE,
+    ),
+    ElementStatistic("gini", "Gini index of magnitudes", "G", r"\lambda_2(|w|) / \lambda_1(|w|)", _gini, _COARSE),
+    ElementStatistic(
+        "q90_to_q10", "ratio of the outer deciles of magnitudes", r"q_{90} / q_{10}", r"q_{90}(|w|) / q_{10}(|w|)",
+        _decile_ratio, _FINE,
+    ),
+    ElementStatistic(
+        "log10_tail_probability", "log₁₀ of n times the body fit's tail probability of the largest magnitude",
+        r"\log_{10} n P_{\mathrm{tail}}", r"\log_{10} n - (\max|w| / \hat\lambda)^{\hat k} / \ln 10", _tail, _FINE,
+    ),
+    ElementStatistic(
+        "weibull_shape", "Weibull shape", r"\hat k", r"\mathrm{Cov}(X, Y) / \mathrm{Var}(X)", lambda x: x.body.shape,
+        _FINE,
+    ),
+    ElementStatistic(
+        "weibull_scale", "Weibull scale", r"\hat\lambda / \mathrm{rms}",
+        r"\exp(\bar X - \bar Y / \hat k) / \mathrm{rms}", lambda x: x.body.scale / x.body.rms, _FINE,
+    ),
+    ElementStatistic(
+        "weibull_r_squared", "R² of the Weibull plot", "R^2", r"\mathrm{Corr}(X, Y)^2", lambda x: x.body.r_squared,
+        _FINE,
+    ),
+    ElementStatistic(
+        "weibull_closure", "error of the Γ closure", r"\Delta_\Gamma",
+        r"\hat\lambda \sqrt{\Gamma(1 + 2/\hat k) - \Gamma^2(1 + 1/\hat k)} / \mathrm{sd}(|w|) - 1", _closure, _FINE,
+    ),
+    ElementStatistic(
+        "body_tail_gap", "body-tail gap", r"\hat k_{0.1} - \hat k_0", r"\hat k_{0.1} - \hat k_0",
+        lambda x: x.body.shape - x.whole.shape, _FINE,
+    ),
+    ElementStatistic(
+        "weibull_shape_ml", "Weibull shape by maximum likelihood", r"\hat k_{\mathrm{ML}}",
+        r"1/k = \sum |w|^k \ln |w| / \sum |w|^k - \langle \ln |w| \rangle",
+        lambda x: x.weibull_likelihood_fit.shape, _FINE,
+    ),
+    ElementStatistic(
+        "weibull_scale_ml", "Weibull scale by maximum likelihood", r"\hat\lambda_{\mathrm{ML}} / \mathrm{rms}",
+        r"\langle |w|^{\hat k} \rangle^{1/\hat k} / \mathrm{rms}",
+        lambda x: x.weibull_likelihood_fit.scale / x.sums.root_mean_square, _FINE,
+    ),
+)  # fmt: skip
+
+ELEMENT_STATISTICS: dict[str, ElementStatistic] = {statistic.name: statistic for statistic in _ALL}
+"""Every element statistic by name, in the order in which tables list them: the standard deviation sets the scale."""
+
+MOMENT_STATISTICS = tuple(ELEMENT_STATISTICS)[:4]
+"""Those that follow from the moments alone."""
+
+
+def get_element_statistic(name: str) -> ElementStatistic:
+    """The registered statistic of that name.
+
+    Raises:
+        ParameterError: there is none; the message lists those there are.
+    """
+    if not isinstance(name, str) or name not in ELEMENT_STATISTICS:
+        raise ParameterError("statistic", name, f"one of {', '.join(ELEMENT_STATISTICS)}")
+    return ELEMENT_STATISTICS[name]
+
+
+def element_statistics(
+    sketch: ElementSketch, names: Iterable[str] = tuple(ELEMENT_STATISTICS)
+) -> Float[np.ndarray, " statistic"]:
+    """Element statistics of a sketch, in the order of ``names``; NaN where ``sketch.unsuitable(name)`` says why.
+
+    Raises:
+        ParameterError: an unknown name.
+    """
+    return np.array([_value(sketch, get_element_statistic(name))[0] for name in names])
+
+
+def reason_against(sketch: ElementSketch, name: str) -> str:
+    """Why :func:`element_statistics` has no number of that name; empty where it has."""
+    return _value(sketch, get_element_statistic(name))[1]
+
+
+def _value(sketch: ElementSketch, statistic: ElementStatistic) -> tuple[float, str]:
+    reason = _unsuitable(sketch, statistic.levels)
+    value = math.nan if reason else statistic.function(sketch)
+    if reason or math.isfinite(value):
+        return value, reason
+    return math.nan, f"numbers from {sketch.sums.smallest:g} to {sketch.sums.largest:g}: it is not a finite number"
+
+
+def _unsuitable(sketch: ElementSketch, levels: int) -> str:
+    n = sketch.count
+    if n < FEWEST_ELEMENTS:
+        return f"{n} numbers, fewer than {FEWEST_ELEMENTS}"
+    if sketch.moments().std == 0.0:
+        return "all numbers are equal"
+    if sketch.levels < min(levels, _ENOUGH * n / 2):
+        return (
+            f"the middle half of the numbers takes {sketch.levels} different values, fewer than {levels}: "
+            "they are integers, heavily tied, or stored in few bits"
+        )
+    if levels < _FINE:
+        return ""
+    if sketch.unexplained_zeros:
+        return f"{sketch.bins.zeros} of {n} numbers are zero"
+    if sketch.equal > _MOST_EQUAL * n + _MOST_AT_ONCE:
+        return f"{sketch.equal} of {n} numbers are equal"
+    return ""

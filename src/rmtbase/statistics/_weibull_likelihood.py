@@ -1,0 +1,132 @@
+"""The Weibull law that makes a sample of weights likeliest, by Newton's method in the shape."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+from numpy.typing import ArrayLike
+
+from rmtbase.errors import FitError, ParameterError
+from rmtbase.parameters import require_real_array
+from rmtbase.statistics._signed_bins import SignedBins, signed_bins
+
+_BLOCK = 1 << 17  # numbers widened to float64 at a time: they stay in the cache
+_SAMPLE = 1 << 17  # numbers from which the first steps are taken
+_STEPS = 50
+_LAST_STEP = 1e-7  # relative, of k: Newton's step behind it is its square
+
+
+class WeibullLikelihoodFit(NamedTuple):
+    """The Weibull law of maximum likelihood of N weights.
+
+    Attributes:
+        shape: k̂.
+        scale: λ̂, in the units of the weights.
+        log_likelihood: ln of the density of all the magnitudes.
+        number: N.
+    """
+
+    shape: float
+    scale: float
+    log_likelihood: float
+    number: int
+
+
+Sums = Callable[[float], tuple[float, float, float]]
+"""k → the means of e^{ky}, y e^{ky} and y² e^{ky}."""
+
+
+def weibull_likelihood_fit(sample: ArrayLike) -> WeibullLikelihoodFit:
+    """Fit the Weibull law to the magnitudes of a sample of weights by maximum likelihood.
+
+    k̂ solves 1/k = Σ |w|^k ln |w| / Σ |w|^k − mean ln |w|, and λ̂^k̂ = mean |w|^k̂. The left side falls and the right side
+    rises with k: there is one solution. The first steps are taken with the counts of :func:`signed_bins`, the last ones
+    with all numbers, widened block by block: no copy is made.
+
+    Args:
+        sample: weights of any shape and real dtype, with their signs or without.
+
+    Raises:
+        ParameterError: fewer than two different magnitudes, a zero among them, a weight that is not finite, or what is
+            no array of real numbers.
+    """
+    flat = require_real_array("sample", sample).reshape(-1)
+    if flat.size < 2:
+        raise ParameterError("sample", f"{flat.size} weights", "at least two")
+    start = _start(flat)
+    unit, total, low, high = 0.0, 0.0, math.inf, -math.inf
+    for block in _logarithms(flat):
+        total += float(block.sum())
+        low, high = min(low, float(block.min())), max(high, float(block.max()))
+    if not math.isfinite(total) or low == high:
+        raise ParameterError(
+            "sample",
+            f"magnitudes from {math.exp(low):g} to {math.exp(high):g}",
+            "positive, finite magnitudes, two of them different (leave out exact zeros)",
+        )
+    unit = total / flat.size
+
+    def sums(k: float) -> tuple[float, float, float]:
+        found = np.zeros(3)
+        for block in _logarithms(flat):
+            block -= unit
+            power = np.exp(k * block)
+            first = power * block
+            found += power.sum(), first.sum(), first @ block
+        return tuple(found / flat.size)
+
+    return _fitted(sums, start, unit, flat.size)
+
+
+def weibull_likelihood_of_bins(bins: SignedBins) -> WeibullLikelihoodFit:
+    """As :func:`weibull_likelihood_fit`, from the mean and the variance of ln |w| in each bin."""
+    bins = bins.magnitudes
+    n = int(bins.end[-1])
+    mean, variance = bins.mantissas
+    if bins.number[0] == 0 or (len(bins.number) == 1 and bins.count[0] > 1 and bins.tied[0]):
+        raise ParameterError("sample", "zeros, or one magnitude", "positive magnitudes, two of them different")
+    spread = variance / mean**2
+    y = np.log(mean) - spread / 2.0 + bins.octave * math.log(2.0)
+    weight = bins.count / n
+    unit = float(weight @ y)
+    y = y - unit
+
+    def sums(k: float) -> tuple[float, float, float]:
+        power = weight * np.exp(k * y) * (1.0 + k * k * spread / 2.0)
+        first = power * (y + k * spread)
+        return float(power.sum()), float(first.sum()), float(first @ y + power @ spread)
+
+    return _fitted(sums, 1.2, unit, n)
+
+
+def _start(flat: np.ndarray) -> float:
+    step = -(-flat.size // _SAMPLE) | 1
+    return weibull_likelihood_of_bins(signed_bins(np.ascontiguousarray(flat[::step]))).shape
+
+
+def _logarithms(flat: np.ndarray) -> Iterator[Float[np.ndarray, " number"]]:
+    with np.errstate(divide="ignore"):  # of zeros, which are refused by their infinity
+        for start in range(0, flat.size, _BLOCK):
+            yield np.log(np.abs(flat[start : start + _BLOCK].astype(np.float64)))
+
+
+def _fitted(sums: Sums, k: float, unit: float, n: int) -> WeibullLikelihoodFit:
+    """From y = ln |w| − unit with mean 0: the k with 1/k = Σ y e^{ky}/Σ e^{ky}."""
+    for _ in range(_STEPS):
+        zeroth, first, second = sums(k)
+        mean = first / zeroth
+        step = (1.0 / k - mean) / (1.0 / k**2 + second / zeroth - mean**2)
+        k = k + step if step > -k else k / 2.0
+        if abs(step) < _LAST_STEP * k:
+            break
+    else:
+        raise FitError("Weibull", f"no maximum of the likelihood within {_STEPS} steps")
+    # Of ln Σ e^{ky}, second order in the last step.
+    log_power = math.log(zeroth) + mean * step + 0.5 * (second / zeroth - mean**2) * step**2
+    log_scale = unit + log_power / k
+    likelihood = n * (math.log(k) - k * log_scale + (k - 1.0) * unit - 1.0)
+    return WeibullLikelihoodFit(k, math.exp(log_scale), likelihood, n)

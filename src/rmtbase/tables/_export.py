@@ -1,0 +1,95 @@
+"""Tables for other programs: comma-separated values, Parquet, and LaTeX."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Collection
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Literal
+
+import xarray as xr
+
+from rmtbase.errors import ParameterError
+from rmtbase.tables._csv import csv_text
+from rmtbase.tables._frame import frame_groups, to_pandas
+from rmtbase.tables._latex import latex_table
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+EXPORT_FORMATS = {"csv": b"", "parquet": b"PAR1", "latex": b"% rmtbase"}
+"""The formats, with how a file of each begins, as far as all do."""
+
+_PARQUET = "pip install 'rmtbase[parquet]'"
+_KEPT = ("kind", "model", "revision", "family", "null", "table", "normalization", "rmtbase_version", "provenance")
+
+
+def export(
+    table: xr.Dataset | xr.DataTree,
+    format: Literal["csv", "parquet", "latex"] = "csv",
+    *,
+    group: str | None = None,
+    columns: Collection[str] | None = None,
+    statistics: Collection[str] | None = None,
+) -> bytes:
+    """A table, or a group of a tree, as the bytes of a file: the rows and columns of :func:`to_pandas`.
+
+    CSV keeps every digit; texts are made harmless as :func:`csv_text` does. Parquet keeps types and, in its metadata,
+    the attributes that say where the table is from. LaTeX (booktabs; longtable from 40 rows on) is for print: a chosen
+    few columns, each value to the second digit of the standard error that the table holds of it, or to five digits.
+
+    Args:
+        table: of any kind, as made or opened.
+        format: ``"csv"``, ``"parquet"`` (which needs pyarrow) or ``"latex"``.
+        group: of a tree, as :func:`to_pandas` takes it.
+        columns: names, in order; all if None, of LaTeX those that suit print.
+        statistics: keep these rows alone, with ``*`` and ``?`` as wildcards; all if None.
+
+    Raises:
+        ParameterError: another format, no such group, column or statistic, or Parquet without pyarrow.
+    """
+    if format not in EXPORT_FORMATS:
+        raise ParameterError("format", format, ", ".join(EXPORT_FORMATS))
+    frame = to_pandas(table, group)
+    if statistics is not None:
+        frame = _of_statistics(frame, statistics)
+    if columns is not None:
+        unknown = [name for name in columns if name not in frame.columns]
+        if unknown:
+            raise ParameterError("columns", ", ".join(unknown), f"some of {', '.join(frame.columns)}")
+    group = group or next(iter(frame_groups(table)), None)
+    if format == "latex":
+        chosen = None if columns is None else list(columns)
+        return latex_table(frame, chosen, {str(name): value for name, value in table.attrs.items()}, group).encode()
+    frame = frame if columns is None else frame.filter(items=list(columns))
+    if format == "parquet":
+        return _parquet(frame, {name: table.attrs[name] for name in _KEPT if name in table.attrs})
+    titles = list(map(str, frame.columns))
+    rows = (dict(zip(titles, row, strict=True)) for row in frame.itertuples(index=False, name=None))
+    return csv_text(titles, rows).encode()
+
+
+def _of_statistics(frame: pd.DataFrame, patterns: Collection[str]) -> pd.DataFrame:
+    if "statistic" not in frame:
+        raise ParameterError("statistics", ", ".join(patterns), "none of a table without statistics")
+    held = list(dict.fromkeys(frame["statistic"]))
+    for pattern in patterns:
+        if not any(fnmatchcase(name, pattern) for name in held):
+            raise ParameterError("statistics", pattern, f"one of {', '.join(held)}")
+    kept = [name for name in held if any(fnmatchcase(name, pattern) for pattern in patterns)]
+    return frame.loc[frame["statistic"].isin(kept)].reset_index(drop=True)
+
+
+def _parquet(frame: pd.DataFrame, facts: dict) -> bytes:
+    try:
+        import pyarrow as pa  # type: ignore[import-not-found]  # an extra
+        import pyarrow.parquet as pq  # type: ignore[import-not-found]
+    except ImportError as error:
+        raise ParameterError("format", "parquet", f"csv or latex: pyarrow is not installed ({_PARQUET})") from error
+    arrow = pa.Table.from_pandas(frame, preserve_index=False)
+    said = {f"rmtbase.{name}": value if isinstance(value, str) else json.dumps(value) for name, value in facts.items()}
+    arrow = arrow.replace_schema_metadata({**(arrow.schema.metadata or {}), **said})
+    stream = io.BytesIO()
+    pq.write_table(arrow, stream)
+    return stream.getvalue()

@@ -1,0 +1,138 @@
+"""A frame as a LaTeX table for print."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from rmtbase.errors import ParameterError
+from rmtbase.shown import as_latex
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_LONG = 40  # rows from which a table may break across pages
+_DIGITS = 5
+_PLACES = (
+    "case", "step", "d_model", "d_head", "sigma_q", "sigma_k", "name", "model", "pair", "contrast", "first", "second",
+    "first_group", "second_group", "null", "stack", "layer", "head", "expert", "super_weight", "component", "row",
+    "column", "statistic", "measure",
+)  # fmt: skip
+_NUMBERS = (
+    "mean", "std", "analytic_mean", "analytic_std", "observed", "null_mean", "null_std", "z_score", "p_value",
+    "q_value", "effective_depth", "effective_depth_low", "effective_depth_high", "distance", "fits",
+    "value", "magnitude_over_core", "log10_tail_probability", "first_step", "lasting_step",
+    "n_matrices", "n_departed", "shape", "scale", "alignment", "alignment_p_value", "omnibus_p_value",
+    "omnibus_q_value", "drift", "difference", "adjusted_p_value", "n_scored_heads", "n_departed_heads", "budget",
+    "budget_state", "transmission_shape", "transmission_scale",
+)  # fmt: skip
+_OF_A_HEAD = ("sigma_q", "sigma_k", "omnibus_p_value", "omnibus_q_value")  # which come again with each statistic
+_ERRORS = {"mean": "standard_error", "drift": "standard_error", "difference": "standard_error"}
+_HEADINGS = {
+    "d_model": "$d$", "d_head": "$h$", "sigma_q": r"$\sigma_Q$", "sigma_k": r"$\sigma_K$", "z_score": "$z$",
+    "p_value": "$p$", "q_value": "$q$", "omnibus_p_value": "omnibus $p$", "omnibus_q_value": "omnibus $q$",
+    "adjusted_p_value": "adjusted $p$", "alignment_p_value": "its $p$", "std": "sd", "analytic_std": "analytic sd",
+    "null_std": "null sd", "log10_tail_probability": r"$\log_{10} P$", "shape": r"$\hat k$",
+    "scale": r"$\hat\lambda$", "transmission_shape": r"$\hat k$", "transmission_scale": r"$\hat\lambda$",
+}  # fmt: skip
+_NAMES = ("statistic", "component", "measure")
+_TOLD = ("d_model", "d_head", "sigma_q", "sigma_k", "name", "stack", "null")  # once, where it is the same in all rows
+_BRIEF = ("p_value", "q_value", "z_score")  # of which three digits are enough
+
+
+def latex_table(
+    frame: pd.DataFrame, columns: Sequence[str] | None, attributes: Mapping[str, Any], group: str | None
+) -> str:
+    r"""A frame as a ``tabular``, or a ``longtable`` from 40 rows on, with booktabs' rules and escaped names.
+
+    Args:
+        frame: of :func:`to_pandas`.
+        columns: names, in order; those that suit print if None. Of these, what is the same in all rows, a size or a
+            name, is told in a comment instead.
+        attributes: of the table, for that comment.
+        group: of the tree.
+
+    Raises:
+        ParameterError: no column is left, or no row.
+    """
+    held: dict[str, list[Any]] = {str(name): frame[name].tolist() for name in frame.columns}
+    facts = {name: attributes[name] for name in ("model", "revision") if attributes.get(name)}
+    if columns is None:
+        columns, shared = _printed(held)
+        facts |= shared
+    if not columns or frame.empty:
+        raise ParameterError("table", f"{len(frame)} rows of {len(columns)} columns", "at least one of each")
+    cells = [_column(name, held) for name in columns]
+    sides = "".join("l" if any(isinstance(value, str) for value in held[name]) else "r" for name in columns)
+    head = " & ".join(_HEADINGS.get(name, as_latex(name.replace("_", " "))) for name in columns) + r" \\"
+    rows = [" & ".join(row) + r" \\" for row in zip(*cells, strict=True)]
+    of = ", ".join(part for part in (str(attributes.get("kind", "table")), group) if part)
+    lines = [f"% rmtbase {_comment(attributes.get('rmtbase_version', ''))}: {_comment(of)}"]
+    lines += [f"% {_comment(', '.join(f'{name} {value}' for name, value in facts.items()))}"] if facts else []
+    if len(rows) >= _LONG:
+        lines += [r"% \usepackage{booktabs,longtable}", rf"\begin{{longtable}}{{{sides}}}", r"\toprule", head]
+        lines += [r"\midrule", r"\endhead", r"\bottomrule", r"\endlastfoot", *rows, r"\end{longtable}"]
+    else:
+        lines += [r"% \usepackage{booktabs}", rf"\begin{{tabular}}{{{sides}}}", r"\toprule", head]
+        lines += [r"\midrule", *rows, r"\bottomrule", r"\end{tabular}"]
+    return "\n".join(lines) + "\n"
+
+
+def _printed(held: Mapping[str, list[Any]]) -> tuple[list[str], dict[str, Any]]:
+    """The columns that suit print, and what is the same in all rows."""
+    left_out = _OF_A_HEAD if "head" in held else ()
+    names = [name for name in (*_PLACES, *_NUMBERS) if name in held and name not in left_out]
+    names = [name for name in names if any(value == value for value in held[name])]  # which no NaN does
+    if "name" in names or "d_model" in names:
+        names = [name for name in names if name != "case"]  # these say which
+    shared = {}
+    if len(held[names[0]] if names else ()) > 1:
+        shared = {name: held[name][0] for name in names if name in _TOLD and len(set(held[name])) == 1}
+    return [name for name in names if name not in shared], shared
+
+
+def _comment(text: object) -> str:
+    """Text that cannot leave its comment."""
+    return as_latex(text, 2000)
+
+
+def _column(name: str, held: Mapping[str, list[Any]]) -> list[str]:
+    """The cells of a column, each number with its standard error where there is one."""
+    error = next((one for one in (f"{name}_standard_error", _ERRORS.get(name, "")) if one in held), None)
+    errors = [math.nan] * len(held[name]) if error is None else held[error]
+    digits = 3 if name.endswith(_BRIEF) else _DIGITS
+    return [
+        as_latex(value.replace("_", " ") if name in _NAMES and value.islower() else value)
+        if isinstance(value, str)
+        else with_error(value, spread)
+        if spread > 0 and math.isfinite(spread) and math.isfinite(value)
+        else number(value, digits)
+        for value, spread in zip(held[name], errors, strict=True)
+    ]
+
+
+def number(value: float, digits: int) -> str:
+    """A number to so many significant digits, in mathematics; a dash where there is none."""
+    if isinstance(value, bool) or (float(value).is_integer() and abs(value) < 1e7):
+        return f"${int(value)}$"
+    if math.isnan(value):
+        return "--"
+    if math.isinf(value):
+        return r"$\infty$" if value > 0 else r"$-\infty$"
+    if 1e-3 <= abs(value) < 1e6:
+        decimals = max(0, digits - 1 - math.floor(math.log10(abs(value))))
+        return f"${value:.{decimals}f}$"
+    mantissa, exponent = f"{value:.{digits - 1}e}".split("e")
+    return rf"${mantissa} \times 10^{{{int(exponent)}}}$"
+
+
+def with_error(value: float, error: float) -> str:
+    """A number to the second digit of its standard error, and that."""
+    exponent = 0
+    if not (1e-3 <= max(abs(value), error) < 1e6):
+        exponent = math.floor(math.log10(max(abs(value), error)))
+    value, error = value / 10.0**exponent, error / 10.0**exponent
+    decimals = max(0, 1 - math.floor(math.log10(error)))
+    text = rf"{value:.{decimals}f} \pm {error:.{decimals}f}"
+    return rf"$({text}) \times 10^{{{exponent}}}$" if exponent else f"${text}$"

@@ -1,0 +1,36 @@
+"""Trajectories: the scores of many checkpoints of one model, along the steps of its training."""
+
+from rmtbase.trajectories._alarm import (
+    ALARM_LEVEL,
+    alarm_floor,
+    evidence,
+    looks_to_name,
+    raised,
+    with_alarm,
+    without_alarm,
+)
+from rmtbase.trajectories._along_steps import StepName, failures, joined, one_step, until
+from rmtbase.trajectories._checkpoint_scores import Scoring
+from rmtbase.trajectories._summary import Departure, StepSummary, TrajectorySummary, summarize_trajectory
+from rmtbase.trajectories._trajectory import trajectory
+
+__all__ = [
+    "ALARM_LEVEL",
+    "Departure",
+    "Scoring",
+    "StepName",
+    "StepSummary",
+    "TrajectorySummary",
+    "alarm_floor",
+    "evidence",
+    "failures",
+    "joined",
+    "looks_to_name",
+    "one_step",
+    "raised",
+    "summarize_trajectory",
+    "trajectory",
+    "until",
+    "with_alarm",
+    "without_alarm",
+]

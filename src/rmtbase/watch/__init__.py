@@ -1,0 +1,32 @@
+"""Watching a training run from within: the live weights against the null every so many steps, and an alarm.
+
+:class:`Watcher` is for any loop, :class:`WatchCallback` for the ``Trainer`` of transformers, which is imported as that
+name is asked for::
+
+    watcher = Watcher("run.nc", planned_looks=50)
+    for step, batch in enumerate(batches):
+        ...
+        if step % 100 == 0 and watcher.can_afford():
+            print(watcher.look(model, step))
+
+    trainer.add_callback(WatchCallback(trainer, "run.nc", every=100))
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from rmtbase.watch._watcher import BUDGET, Watcher, WatchWarning
+
+if TYPE_CHECKING:
+    from rmtbase.watch._callback import WatchCallback as WatchCallback
+
+__all__ = ["BUDGET", "WatchWarning", "Watcher"]
+
+
+def __getattr__(name: str) -> Any:
+    if name != "WatchCallback":
+        raise AttributeError(f"module 'rmtbase.watch' has no attribute {name!r}")
+    from rmtbase.watch._callback import WatchCallback
+
+    return WatchCallback

@@ -1,0 +1,200 @@
+"""Looking at a model in memory again and again: its scores along the steps, and an alarm."""
+
+from __future__ import annotations
+
+import math
+import sys
+import time
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from rmtbase.errors import MissingFileError, ParameterError, RmtbaseWarning
+from rmtbase.models import open_model
+from rmtbase.tables import STEP, groups_of, heads_present, open_trajectory, require_writable, write_table
+from rmtbase.trajectories import (
+    ALARM_LEVEL,
+    Scoring,
+    StepName,
+    alarm_floor,
+    joined,
+    looks_to_name,
+    one_step,
+    summarize_trajectory,
+    until,
+    with_alarm,
+    without_alarm,
+)
+
+BUDGET = 0.05
+"""The share of a run's time that looks may take unless another is asked for."""
+
+
+class WatchWarning(RmtbaseWarning):
+    """A look at a run failed, or its alarm has become blind to some heads; the run goes on."""
+
+
+class Watcher:
+    """Scores a model in memory again and again, and writes the trajectory after every look.
+
+    A look reads the weights where they are and changes nothing: neither them, nor their device, nor the state of any
+    random generator of torch. The file is whole after each, so that a run that is killed keeps those before; one that
+    goes on from an earlier step goes on in it, and the looks beyond that step are replaced.
+
+    The alarm says which heads have left the null, at a level that holds over all looks: see
+    :func:`rmtbase.trajectories.with_alarm`. Where too little weight is left for a lone head to be named, however far it
+    is from the null, a :class:`WatchWarning` says so.
+
+    Args:
+        output: file of the trajectory. One that is there is gone on with.
+        scoring: how the weights are scored; by default against the Gaussian null of normal initialisation.
+        planned_looks: how many there will be, roughly, which makes the alarm sharper; those beyond are allowed for. Of
+            a file that is gone on with its own.
+        level: probability of any alarm at any look, while no head has left the null.
+        budget: the share of the time since the first look that looks may take, by :meth:`can_afford`; None: any.
+        **opening: of what is looked at, as :func:`rmtbase.models.open_model` takes them: ``family`` and ``config`` of a
+            state dict, ``name``, ``inputs``, ``sites``.
+
+    Attributes:
+        tree: the trajectory so far, or None.
+        seconds: what each look of this process took, the writing of the file included.
+
+    Raises:
+        ParameterError: a level, budget or number of looks out of range.
+        OutputError: the file cannot be written.
+        TableError: something else than a trajectory is there under its name.
+    """
+
+    def __init__(
+        self,
+        output: Path | str,
+        scoring: Scoring | None = None,
+        *,
+        planned_looks: int | None = None,
+        level: float = ALARM_LEVEL,
+        budget: float | None = BUDGET,
+        **opening: Any,
+    ) -> None:
+        if budget is not None and not 0 < budget <= 1:
+            raise ParameterError("budget", budget, "a share of the time above 0 and at most 1, or None")
+        self.output, self.scoring = require_writable(output), scoring or Scoring(proof=False)
+        self.planned_looks, self.level, self.budget = planned_looks, level, budget
+        self.seconds: list[float] = []
+        self.tree: xr.DataTree | None = None
+        self._opening, self._began, self._is_blind = opening, math.nan, False
+        try:
+            found = open_trajectory(output)
+        except MissingFileError:
+            return
+        self.tree = found
+        if "planned_looks" in found.attrs:
+            self.planned_looks = int(found.attrs["planned_looks"]) or None
+
+    @property
+    def steps(self) -> list[int]:
+        """Those that have been looked at."""
+        return [] if self.tree is None else groups_of(self.tree)["/heads"][STEP].values.tolist()
+
+    def can_afford(self) -> bool:
+        """Whether one look more, as long as the last, keeps to the budget. The first always does."""
+        if self.budget is None or not self.seconds:
+            return True
+        elapsed = time.perf_counter() - self._began
+        return sum(self.seconds) + self.seconds[-1] <= self.budget * (elapsed + self.seconds[-1])
+
+    def go_on_from(self, model: Any, step: int) -> bool:
+        """Leave out the looks beyond a step, from which a run goes on; whether the last left is at that step.
+
+        Raises:
+            ParameterError: it is, and the weights were others: the file is of another run.
+        """
+        self.tree = None if self.tree is None else until(self.tree, step)
+        if self.tree is None or self.steps[-1] != step:
+            return False
+        seen = groups_of(self.tree)["/heads"]["fingerprint"].values[-1]
+        if open_model(model, **self._opening).weights_digest() != seen:
+            expected = f"a file of this run, whose weights at step {step} are others: name another, or remove it"
+            raise ParameterError("output", self.output.name, expected)
+        return True
+
+    def look(self, model: Any, step: int) -> dict[str, float]:
+        """Score a model as it is now, and write the trajectory with it.
+
+        Args:
+            model: a module of transformers or of torch, or a state dict: what :func:`rmtbase.models.open_model` takes.
+            step: optimizer steps taken, more than at the last look.
+
+        Returns:
+            ``rmtbase/left_share``: share of the heads that have left the null, at a false discovery rate of 5 % within
+            this look; ``rmtbase/median_participation_ratio``; ``rmtbase/largest_distance``: of all heads and
+            statistics, in standard deviations; ``rmtbase/alarm``: for how many heads the alarm has been raised;
+            ``rmtbase/look_seconds``.
+
+        Raises:
+            ParameterError: a step that is not beyond the last; what is no model.
+            CheckpointError: the weights cannot be scored, as where one is not finite.
+            OutputError: the file cannot be written.
+        """
+        begin = time.perf_counter()
+        self._began = begin if math.isnan(self._began) else self._began
+        before = self.steps
+        if before and step <= before[-1]:
+            raise ParameterError("step", step, f"more than {before[-1]}, that of the last look; see go_on_from")
+        with _generators_as_they_were():
+            opened = open_model(model, f"step-{step}", **self._opening)
+            scores = self.scoring.scores(opened)
+            part = one_step(scores, StepName(step, f"step-{step}", opened.weights_digest()))
+        whole = joined([part] if self.tree is None else [without_alarm(self.tree), part])
+        if groups_of(whole)["/heads"][STEP].values.tolist() != [*before, step]:
+            raise ParameterError("model", opened.name, f"one with the sizes of that in {self.output.name}")
+        self.tree = with_alarm(whole, self.planned_looks, self.level)
+        write_table(self.tree, self.output)
+        self._tell_if_blind()
+        self.seconds.append(time.perf_counter() - begin)
+        return self._scalars()
+
+    def _tell_if_blind(self) -> None:
+        """Warn, once, where a head that left the null from now on by itself would not be named."""
+        if self._is_blind or self.tree is None:
+            return
+        n_heads = int(heads_present(groups_of(self.tree)["/heads"].isel({STEP: 0})).sum())
+        given = (n_heads, alarm_floor(self.tree), self.planned_looks, self.level, len(self.steps))
+        if looks_to_name(*given) is not None:
+            return
+        self._is_blind = True
+        together = next((count for count in range(2, n_heads + 1) if looks_to_name(*given, departed=count)), None)
+        whom = f"{together} or more that leave it together" if together else "none that leave it from then on"
+        warnings.warn(
+            f"from look {len(self.steps) + 1} on the alarm cannot name a lone head of {n_heads} that leaves the null, "
+            f"but {whom}: plan the number of looks, or score against more null draws or baseline='analytic'",
+            WatchWarning,
+            stacklevel=3,
+        )
+
+    def _scalars(self) -> dict[str, float]:
+        assert self.tree is not None
+        last = summarize_trajectory(self.tree).steps[-1]
+        alarm = groups_of(self.tree)["/departures"]["alarm_step"].values
+        return {
+            "rmtbase/left_share": next(iter(last.left.values())) / last.n_heads if last.n_heads else math.nan,
+            "rmtbase/median_participation_ratio": last.median_participation_ratio,
+            "rmtbase/largest_distance": abs(last.distance),
+            "rmtbase/alarm": float(np.isfinite(alarm).sum()),
+            "rmtbase/look_seconds": self.seconds[-1],
+        }
+
+
+@contextmanager
+def _generators_as_they_were() -> Iterator[None]:
+    """Put back what a block has made of the state of torch's random generators, if there is any."""
+    torch = sys.modules.get("torch")
+    if torch is None:
+        yield
+        return
+    with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
+        yield

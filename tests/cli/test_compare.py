@@ -1,0 +1,128 @@
+"""``rmtbase compare`` and ``rmtbase published``."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+
+import numpy as np
+import pytest
+
+import rmtbase
+from rmtbase.comparison import compare, summarize_comparison
+from rmtbase.tables import open_comparison, open_scores, write_table
+
+TENTHS = ["--permutations", 99]
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    """Scores of four small models, the second a copy of the first, the others of heads alone."""
+    folder = tmp_path_factory.mktemp("scores")
+    for name, seed in zip("abcd", (1, 1, 2, 3), strict=True):
+        weights, matrices = np.random.default_rng(seed).standard_normal((2, 2, 3, 8, 32)), seed == 1
+        tree = rmtbase.score_heads(*weights, "analytic", model=name, matrices="elements" if matrices else "none")
+        write_table(tree, folder / f"{name}.nc")
+    return [folder / f"{name}.nc" for name in "abcd"]
+
+
+def strict_json(text):
+    """JSON as its standard has it."""
+    return json.loads(text, parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
+
+
+@pytest.mark.parametrize("command", ["compare", "published"])
+def test_help_has_an_example(command, run):
+    ran = run(command, "--help")
+    assert ran.status == 0
+    assert f"Example: rmtbase {command}" in " ".join(ran.out.split())
+
+
+def test_compare_writes_the_comparison_of_the_python_call(files, run, tmp_path):
+    nc, table = tmp_path / "both.nc", tmp_path / "both.csv"
+    ran = run("compare", *files[:2], *TENTHS, "-o", nc, "--csv", table)
+    assert ran.status == 0
+    expected = compare({path.stem: open_scores(path) for path in files[:2]}, permutations=99)
+    assert open_comparison(nc).identical(expected)
+    assert ran.err.splitlines()[-2:] == [f"rmtbase: wrote {nc}", f"rmtbase: wrote {table}"]
+    assert "a and b: duplicates: the same queries and keys, to the bit." in ran.out
+    rows = list(csv.DictReader(io.StringIO(table.read_text())))
+    assert [row["model"] for row in rows] == ["a", "a", "b", "b"]
+    shape = open_comparison(nc)["components"]["shape"].sel(model="a", component="attention_query").item()
+    assert float(rows[0]["shape"]) == shape
+
+
+def test_compare_as_json_says_what_the_library_says(files, run):
+    printed = strict_json(run("compare", *files, *TENTHS, "--published", "--json").out)
+    assert [row["model"] for row in printed["models"]] == ["a", "b", "c", "d"]
+    assert len(printed["pairs"]) == 6 and len(printed["pairs"][0]["statistics"]) == 16
+    assert printed["pairs"][0]["duplicate"] == 1
+    assert [row["published_model"] for row in printed["published"]][:2] == ["Pythia-70m", "Pythia-160m"]
+    assert [row["transmission_shape"] for row in printed["models"]] == [None] * 4
+    tree = compare({path.stem: open_scores(path) for path in files}, published=True, permutations=99)
+    assert printed["sentences"] == summarize_comparison(tree)
+
+
+def test_one_model_alone_is_diagnosed(files, run):
+    ran = run("compare", files[0])
+    assert ran.status == 0 and "attention_query" in ran.out and "untrained k" in ran.out
+    assert "duplicates" not in ran.out
+
+
+def test_groups_and_training_are_read(files, run):
+    a, b, c, d = files
+    groups = ["--group", f"first={a},{c}", "--group", f"second={b},{d}"]
+    settings = ["--training", f"{a}=1e-3,0.01,143k", "--training", f"{d}=1.2e-4,0.01,143_000", "--initial", c]
+    printed = strict_json(run("compare", *groups, *settings, *TENTHS, "--json").out)
+    (contrast,) = printed["groups"]
+    assert (contrast["first_group"], contrast["n_first"], contrast["smallest_p_value"]) == ("first", 2, 2 / 6)
+    found = {row["model"]: (row["budget"], row["budget_state"], row["untrained"]) for row in printed["models"]}
+    assert found["a"] == (pytest.approx(1.43), "saturated", 0)
+    assert found["d"] == (pytest.approx(0.1716), "transition", 0)
+    assert found["c"] == (None, "", 1)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ([], "FILE = 'none': expected scores files"),
+        (["FILES", "--group", "first"], "--group = 'first': expected NAME=FILE,FILE"),
+        (["FILES", "--group", "x=a.nc,b.nc"], "no such file"),
+        (["FILES", "--training", "e.nc=1,2,3"], "--training = 'e.nc': expected one of"),
+        (["FILES", "--training", "FIRST=1,2"], "expected three numbers"),
+        (["FILES", "--training", "FIRST=0.1,0.1,many"], "'many' is no integer"),
+        (["FILES", "--initial", "e.nc"], "--initial = 'e.nc': expected one of"),
+        (["FILES", "--csv", "-", "--json"], "stdout takes one output"),
+        (["FILES", "-o", "FIRST"], "it is a file that is read"),
+        (["FILES", "-o", "new", "--csv", "new"], "it is named for two outputs"),
+    ],
+)
+def test_what_cannot_be_is_refused_in_one_line(arguments, said, files, run):
+    put = {"FILES": files[:2]}
+    given = [one for word in arguments for one in put.get(word, [word.replace("FIRST", str(files[0]))])]
+    ran = run("compare", *given, *TENTHS)
+    assert ran.status == 2
+    assert said in ran.err.splitlines()[-1]
+
+
+def test_published_lists_all_tables_and_prints_one(run):
+    listed = run("published").out
+    assert all(f"weibull-table-{number}" in listed for number in range(1, 7)) and "post-1-table-1" in listed
+    printed = run("published", "weibull-table-5").out
+    assert "arXiv:2605.18898v1" in printed and "3.79473" in printed
+    assert "shape_band" in run("published", "weibull-table-6").out
+    ran = run("published", "weibull-table-7")
+    assert ran.status == 2 and "expected one of weibull-table-1" in ran.err
+
+
+def test_published_tables_as_json_and_csv(run, tmp_path):
+    (row, *_) = strict_json(run("published", "weibull-text", "--json").out)["first_principles"]
+    assert (row["published"], row["agrees"]) == ("1.2054", True)
+    assert len(strict_json(run("published", "--json").out)) == 8
+    path = tmp_path / "table.csv"
+    assert run("published", "weibull-table-3", "--csv", path).err == f"rmtbase: wrote {path}\n"
+    assert run("published", "weibull-table-3", "--csv", "-").out == path.read_text()
+    assert path.read_text().startswith("table,row,column,unit,published,low,high,agrees,")
+    path.write_text("another")
+    assert run("published", "weibull-table-3", "--csv", path).status == 2

@@ -1,0 +1,128 @@
+"""A comparison as a whole: what is in it, in words, in its file, and beside what it is made of."""
+
+from __future__ import annotations
+
+import csv
+import io
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from rmtbase.comparison import (
+    Training,
+    common_origin,
+    compare,
+    compare_groups,
+    compare_two,
+    comparison_csv,
+    scale_law,
+    shape_drift,
+    summarize_comparison,
+)
+from rmtbase.errors import ParameterError, TableError
+from rmtbase.tables import open_comparison, write_table
+
+STORED = Path(__file__).parents[1] / "data" / "comparison-schema-1.5.nc"
+TRAINING = {"a": Training(1e-3, 0.01, 1_000), "c": Training(1e-4, 0.01, 143_000), "d": Training(3e-4, 0.1, 500)}
+
+
+@pytest.fixture(scope="module")
+def models(scored):
+    """Four models: untrained, a copy of it, one with heavy tails, one whose heads have learned a direction."""
+    made = scored(1), scored(1), scored(2, heavy=("attention_query",)), scored(4, spike=20.0)
+    return dict(zip("abcd", made, strict=True))
+
+
+@pytest.fixture(scope="module")
+def comparison(models):
+    """Theirs, not to be changed."""
+    return compare(models, {"x": "ab", "y": "cd"}, TRAINING, ["a", "b"], published=True, permutations=99)
+
+
+def test_a_comparison_holds_what_its_tests_say(comparison, models):
+    pair = comparison["pairs"].to_dataset().sel(pair="a | d")
+    found = compare_two(models["a"], models["d"], 99)
+    np.testing.assert_array_equal(pair["p_value"].sel(statistic=list(found.statistics)), found.p_value)
+    assert pair["omnibus_p_value"].item() == found.omnibus_p_value
+    assert pair["alignment"].item() == common_origin(models["a"], models["d"], 99).alignment
+    groups = comparison["groups"].to_dataset().isel(contrast=0)
+    between = compare_groups([models[name] for name in "ab"], [models[name] for name in "cd"], 99)
+    np.testing.assert_array_equal(groups["standard_error"].sel(measure=list(between.measures)), between.standard_error)
+    drift = comparison["drifts"].to_dataset().sel(pair="a | c", component="attention_query")
+    each = shape_drift(models["a"], models["c"]).sel(component="attention_query")
+    assert drift["drift"].item() == pytest.approx(each["drift"].mean().item())
+    assert drift["standard_error"].item() == pytest.approx(each["standard_error"].values[0] / np.sqrt(2))
+    assert drift["p_value"].item() < 0.01
+
+
+def test_a_comparison_holds_what_is_said_of_all(comparison):
+    findings, table = comparison["findings"].to_dataset(), comparison["models"].to_dataset().sel(model=[*"acd"])
+    law = scale_law(table["root"].values, table["transmission_scale"].values)
+    assert findings["scale_law_exponent"].item() == law.exponent
+    assert findings["paired_growth_n_initial"].item() == 2
+    assert comparison["models"].to_dataset()["untrained"].values.tolist() == [1, 1, 0, 0]
+    assert comparison["models"].to_dataset()["initial_recipe"].values.tolist() == [""] * 4
+    shapes = comparison["components"].to_dataset()["shape"]
+    assert shapes.sel(model="c", component="attention_query").item() < 1.1
+    assert comparison["components"].to_dataset()["n_departed"].sel(model="c", component="attention_query").item() == 2
+
+
+def test_a_comparison_says_so_in_words(comparison):
+    lines = "\n".join(summarize_comparison(comparison))
+    for said in ("a and b: duplicates", "a and d: their heads differ", "x (2) against y (2): so few models", "CV ",
+                 "λ against √(η/λ_wd)", "is built in by what they share before training"):  # fmt: skip
+        assert said in lines
+
+
+def test_models_of_heads_alone_are_compared_without_fits(scored):
+    tree = compare({"a": scored(1, matrices=False), "b": scored(5, n_layers=3, matrices=False)}, permutations=99)
+    assert set(tree.children) == {"models", "pairs"}
+    assert "no Weibull fits to compare" in tree.attrs["warnings"]
+    assert not tree["pairs"].to_dataset()["paired"].item()
+    assert [row["model"] for row in csv.DictReader(io.StringIO(comparison_csv(tree)))] == ["a", "b"]
+
+
+def test_a_comparison_comes_back_from_its_file(comparison, tmp_path):
+    assert open_comparison(write_table(comparison, tmp_path / "all.nc")).identical(comparison)
+
+
+@pytest.mark.parametrize(
+    ("group", "change", "said"),
+    [
+        ("pairs", lambda table: table.assign(first=("pair", ["e"] * table.sizes["pair"])), "first 'e' in /pairs"),
+        ("pairs", lambda table: table.assign(adjusted_p_value=table["p_value"] / 2), "adjusted_p_value below p_value"),
+        ("models", lambda table: table.drop_vars("attention"), "no variable 'attention'"),
+        ("components", lambda table: table.assign(shape=-table["shape"]), "in variable '/components/shape'"),
+    ],
+)
+def test_a_comparison_that_cannot_be_is_refused(group, change, said, comparison, tmp_path):
+    broken = comparison.copy()
+    broken[group] = type(broken)(change(broken[group].to_dataset()))
+    path = write_table(broken, tmp_path / "broken.nc")
+    with pytest.raises(TableError, match=said):
+        open_comparison(path)
+
+
+def test_a_comparison_of_schema_1_5_opens():
+    stored = open_comparison(STORED)
+    assert stored.attrs["schema_version"] == "1.5"
+    assert stored["models"].sizes["model"] == 4
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"groups": {"x": "ab"}}, "2 groups at least"),
+        ({"groups": {"x": "ab", "y": "bc"}}, "models in one of x and y alone"),
+        ({"groups": {"x": "ae", "y": "bc"}}, r"groups\['x'\] = 'e'"),
+        ({"training": {"e": Training(1.0, 1.0, 1)}}, "training = 'e': expected one of a, b, c, d"),
+        ({"initial": ["e"]}, "initial = 'e': expected one of"),
+        ({"permutations": 0}, "permutations"),
+    ],
+)
+def test_what_cannot_be_compared_is_refused_by_name(options, said, models):
+    with pytest.raises(ParameterError, match=said):
+        compare(models, **{"permutations": 9} | options)
+    with pytest.raises(ParameterError, match="1 at least"):
+        compare({})

@@ -1,0 +1,254 @@
+"""The framework's diagnostics, each beside its null."""
+
+from __future__ import annotations
+
+import math
+from itertools import permutations
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import rmtbase
+from rmtbase.comparison import (
+    Training,
+    attention_class,
+    attention_classes,
+    budget_state,
+    built_in_correlation,
+    diagnose,
+    initial_sigmas,
+    paired_growth,
+    published_class,
+    published_table,
+    scale_law,
+    shape_band,
+    shape_drift,
+    significant_class,
+)
+from rmtbase.errors import ParameterError
+from rmtbase.laws import AdamWNoise, weibull_null
+from rmtbase.models import open_model
+from rmtbase.statistics import weibull_fit
+
+TABLE = published_table("weibull-table-4")
+ROOTS = np.sqrt(np.array(TABLE.numbers("peak_rate", "Pythia")) / np.array(TABLE.numbers("weight_decay", "Pythia")))
+SCALES = np.array(TABLE.numbers("mean_scale", "Pythia"))
+
+
+@pytest.mark.parametrize(
+    ("shape", "name"),
+    [
+        (0.5, "below deep selection"),
+        (0.76, "deep selection"),
+        (1.0, "between deep selection and mild selection"),
+        (1.16, "mild selection"),
+        (1.17, "between mild selection and transmission"),
+        (1.195, "transmission"),
+        (1.2054, "above transmission"),
+    ],
+)
+def test_published_classes_are_the_ranges_that_were_published(shape, name):
+    assert published_class(shape) == name
+
+
+def test_a_fused_projection_has_a_range_of_its_own():
+    assert published_class(1.1, fused=True) == "transitional"
+    assert published_class(0.9, fused=True) == "deep selection"
+    with pytest.raises(ParameterError):
+        published_class(float("nan"))
+
+
+def test_significance_needs_the_error_of_the_fit():
+    law = weibull_null().shape
+    for n, name in ((2_000, "at the anchor"), (4_000_000, "below the anchor")):
+        z, p = float(law.z_score(1.195, n)), float(law.p_value(1.195, n))
+        assert significant_class(z, p) == name
+    assert significant_class(5.0, 1e-6) == "above the anchor"
+    assert significant_class(5.0, float("nan")) == "at the anchor"
+
+
+@pytest.mark.parametrize(
+    ("heads", "keys", "options", "name"),
+    [
+        (8, 8, {}, "MHA"),
+        (8, 2, {}, "GQA"),
+        (8, 1, {}, "MQA"),
+        (1, 1, {}, "MHA"),
+        (8, 8, {"fused": True}, "MHA, fused"),
+        (16, 16, {"latent": True}, "latent"),
+    ],
+)
+def test_attention_is_classed_by_its_heads_and_storage(heads, keys, options, name):
+    assert attention_class(heads, keys, **options) == name
+
+
+def test_heads_that_share_no_key_heads_evenly_are_refused():
+    with pytest.raises(ParameterError, match="a multiple of n_key_heads = 3"):
+        attention_class(8, 3)
+
+
+def test_budgets_and_states_are_the_published_ones():
+    growth = published_table("weibull-table-3")
+    for label, row in zip(growth.labels, growth.rows, strict=True):
+        training = Training(TABLE.number(label, "peak_rate"), TABLE.number(label, "weight_decay"), 143_000)
+        assert growth.interval(label, "budget").low <= training.budget <= growth.interval(label, "budget").high
+        assert training.state == row["state"].lower()
+
+
+def test_a_budget_between_published_examples_is_said_to_be_either():
+    states = [budget_state(x) for x in (0.1, 0.2, 0.4, 0.6, 0.9, 1.0, 1.01)]
+    assert states == [
+        *("transition", "approaching", "approaching", "approaching or near-saturated"),
+        *("near-saturated", "near-saturated", "saturated"),
+    ]
+
+
+def test_the_share_of_the_initial_weights_is_that_of_the_optimiser():
+    training = Training(1e-3, 0.01, 143_000)
+    kept = AdamWNoise(1e-3, 0.01).std_after(143_000, 1.0) ** 2 - AdamWNoise(1e-3, 0.01).std_after(143_000, 0.0) ** 2
+    assert training.initial_share() == pytest.approx(math.sqrt(kept), rel=1e-4)
+    assert training.initial_share(0.55) == pytest.approx(math.exp(-0.55 * 1.43))
+
+
+def test_the_scale_law_of_pythia_is_no_line_through_the_origin():
+    law = scale_law(ROOTS, SCALES)
+    assert (law.slope, law.correlation) == pytest.approx((0.087, 0.94), abs=5e-4)
+    assert law.r_squared == pytest.approx(-2.0, abs=0.05)
+    assert sorted(law.deviations) == pytest.approx([0.07, 0.21, 0.21, 0.23, 0.36], abs=5e-3)
+    line, power = stats.linregress(ROOTS, SCALES), stats.linregress(np.log(ROOTS), np.log(SCALES))
+    assert (law.intercept, law.intercept_error) == pytest.approx((line.intercept, line.intercept_stderr))
+    assert (law.exponent, law.exponent_error) == pytest.approx((power.slope, power.stderr))
+    assert law.p_value_of_one == pytest.approx(2 * stats.t.sf((1 - power.slope) / power.stderr, 3))
+    every = [abs(np.corrcoef(ROOTS, SCALES[list(order)])[0, 1]) for order in permutations(range(5))]
+    assert law.p_value == pytest.approx(np.mean(np.array(every) >= law.correlation - 1e-12))
+    assert law.p_value == 6 / 120
+
+
+def test_the_scale_law_holds_its_level_and_finds_a_law():
+    rng = np.random.default_rng(3)
+    p = [scale_law(x, y).p_value for x, y in np.exp(rng.standard_normal((200, 2, 5)))]
+    assert np.mean(np.array(p) <= 0.05) == pytest.approx(0.05, abs=0.047)  # three errors of 200
+    x = np.exp(rng.standard_normal(30))
+    law = scale_law(x, 0.1 * x)
+    assert (law.exponent, law.slope, law.p_value) == pytest.approx((1.0, 0.1, 1e-4))
+
+
+@pytest.mark.parametrize(
+    ("roots", "scales"), [([1.0], [1.0]), ([1, 1], [1, 2]), ([1, 2], [1, 1]), ([1, 2], [1, -1]), ([1, 2, 3], [1, 2])]
+)
+def test_a_scale_law_needs_two_models_that_differ(roots, scales):
+    with pytest.raises(ParameterError):
+        scale_law(roots, scales)
+
+
+def test_the_paired_growth_knows_what_a_shared_start_builds_in():
+    starts = 0.887487 * np.array([initial_sigmas("A", *sizes).writes for sizes in ((6, 512), (12, 768), (24, 1024))])
+    rng = np.random.default_rng(8)
+    later = 0.02 * np.exp(0.2 * rng.standard_normal((2, 20)))
+    x, y = (np.concatenate([starts, one]) for one in later)
+    initial = np.arange(23) < 3
+    found = paired_growth(x, y, initial)
+    assert found.correlation == pytest.approx(np.corrcoef(np.log(x), np.log(y))[0, 1])
+    assert found.later_correlation == pytest.approx(np.corrcoef(*np.log(later))[0, 1])
+    assert found.built_in > 0.8 and found.p_value > 0.05  # nearly all of r is the start
+    assert found.built_in == pytest.approx(built_in_correlation(starts, later[0], 20), abs=0.03)
+    coupled = paired_growth(x, np.concatenate([starts, later[0] * 1.3]), initial)
+    assert coupled.p_value == 1e-4 and coupled.later_correlation == pytest.approx(1.0)
+
+
+def test_the_paired_growth_holds_its_level():
+    rng = np.random.default_rng(9)
+    points = np.exp(rng.standard_normal((200, 2, 12)))
+    points[:, 1, :3] = points[:, 0, :3]
+    p = [paired_growth(x, y, np.arange(12) < 3, draws=99).p_value for x, y in points]
+    assert np.mean(np.array(p) <= 0.05) == pytest.approx(0.05, abs=0.047)  # three errors of 200
+
+
+def test_the_band_of_untrained_models_is_that_of_its_null():
+    rng, law = np.random.default_rng(6), weibull_null().shape
+    sizes = [np.full(6, 2_000), np.full(12, 5_000), np.full(4, 800)]
+    drawn = [
+        shape_band(
+            [law.mean(int(n[0])) + law.std(int(n[0])) * rng.standard_normal(n.size) for n in sizes], sizes, draws=199
+        )
+        for _ in range(150)
+    ]
+    p = np.array([band.p_value for band in drawn])
+    assert np.mean(p <= 0.05) == pytest.approx(0.05, abs=0.054)  # three errors of 150
+    assert stats.kstest(p, "uniform").pvalue > 1e-4
+    medians = np.array([band.medians for band in drawn])
+    assert medians.std(axis=0) == pytest.approx(drawn[0].null_errors, rel=0.25)
+
+
+def test_a_band_as_wide_as_the_published_one_is_none_of_untrained_matrices():
+    medians = 1.195 + 0.0061 * np.linspace(-1.5, 1.5, 12)
+    band = shape_band([[one] for one in medians], [[4096 * 4096]] * 12, draws=999)
+    assert band.p_value == 1e-3
+    assert band.variation > 10 * band.null_variation_95
+
+
+def test_diagnoses_of_untrained_weights_are_standard_normal_and_their_recipe_is_found(scored):
+    sigmas = initial_sigmas("A", 2, 32)
+    given = tuple(
+        (name, sigmas.writes if name in ("attention_output", "mlp_out") else sigmas.reads)
+        for name in ("attention_query", "attention_key", "attention_value", "attention_output", "mlp_in", "mlp_out")
+    )
+    found = diagnose(scored(21, given), Training(1e-3, 0.1, 1_000))
+    assert found.attrs["initial_recipe"] == "A"
+    assert (found.attrs["budget"], found.attrs["budget_state"]) == (pytest.approx(0.1), "transition")
+    assert found["initial_sigma"].sel(recipe="A", component="mlp_out").item() == pytest.approx(sigmas.writes)
+    z = found["initial_z"].sel(recipe="A").values
+    assert np.abs(z).max() < 4 and np.abs(found["initial_z"].sel(recipe="B").values).max() > 20
+    assert set(np.unique(found["significant_class"].values)) == {"at the anchor"}
+    roles = dict(zip(found["component"].values.tolist(), found["role"].values.tolist(), strict=True))
+    assert roles["mlp_in"] == "transmission" and roles["attention_key"] == "selection" and not roles["attention_value"]
+
+
+def test_the_scale_is_that_of_a_fit_to_the_weights(model_folder):
+    scores, model = rmtbase.score(model_folder, "analytic"), open_model(model_folder)
+    found = diagnose(scores)["scale"]
+    for component in found["component"].values.tolist():
+        assert found.sel(layer=1, component=component).item() == pytest.approx(
+            weibull_fit(model.matrix(1, component)).scale, rel=1e-6
+        )
+
+
+def test_heavy_tails_leave_the_anchor_and_are_a_drift(scored):
+    first, last = scored(22), scored(22, heavy=("attention_query", "mlp_out"))
+    found = diagnose(last)
+    assert found.attrs["initial_recipe"] == ""
+    classes = found["significant_class"].sel(component=["attention_query", "mlp_out"]).values
+    assert set(classes.ravel()) == {"below the anchor"}
+    drift = shape_drift(first, last)
+    moved = drift["q_value"].sel(component=["attention_query", "mlp_out"]).values
+    assert (moved < 0.05).all() and (drift["drift"].sel(component="mlp_out").values < 0).all()
+    n = 32 * 128
+    assert drift["standard_error"].sel(component="mlp_out").values == pytest.approx(
+        math.sqrt(2) * 1.36471 / math.sqrt(n), rel=1e-4
+    )
+
+
+def test_drifts_of_independent_untrained_weights_are_standard_normal():
+    # What the stated error is: two fits to independent weights, by the law of one.
+    law, rng = weibull_null().shape, np.random.default_rng(4)
+    k = law.mean(1_000) + law.std(1_000) * rng.standard_normal((2, 4_000))
+    z = (k[1] - k[0]) / math.hypot(law.std(1_000), law.std(1_000))
+    assert stats.kstest(z, "norm").pvalue > 1e-4
+
+
+def test_scores_without_fits_are_refused_by_name(scored):
+    with pytest.raises(ParameterError, match="scores of heads alone"):
+        diagnose(scored(1, matrices=False))
+    tree = scored(1).copy()
+    few = tree["matrices"].to_dataset().sel(statistic=["mean", "weibull_shape"])
+    tree["matrices"] = type(tree)(few)
+    with pytest.raises(ParameterError, match="matrices without weibull_scale"):
+        diagnose(tree)
+    with pytest.raises(ParameterError, match="the same matrices as model-1"):
+        shape_drift(scored(1), scored(2, n_layers=3))
+
+
+def test_attention_of_scores_is_told_by_layer(scored):
+    assert attention_classes(scored(1, matrices=False)) == {"layer 0": "MHA", "layer 1": "MHA"}
+    assert set(attention_classes(scored(1, n_key_heads=2, matrices=False)).values()) == {"GQA"}

@@ -1,0 +1,201 @@
+"""Do two models, or two recipes, differ? Are two models of common origin? Levels and power of the tests."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import numpy as np
+import pytest
+import xarray as xr
+from scipy import stats
+
+from rmtbase.comparison import common_origin, compare_groups, compare_two
+from rmtbase.errors import ParameterError
+
+NAMES = ["trace", "largest_eigenvalue", "spectral_entropy", "participation_ratio"]
+D_HEAD, LAYERS, HEADS = 6, 2, 4
+
+
+def drawn(rng, n_key_heads=HEADS, n_heads=HEADS, shift=0.0, layers=LAYERS, eigenvalue=None, sigma=None):
+    """Scores of a model whose statistics are correlated normal numbers, as untrained heads' are."""
+    shape = (layers, n_heads)
+    common = rng.standard_normal((*shape, 1))
+    z = shift + (common + rng.standard_normal((*shape, len(NAMES)))) / np.sqrt(2)
+    value = rng.chisquare(30, (*shape, D_HEAD)) if eigenvalue is None else eigenvalue
+    scale = np.exp(0.1 * rng.standard_normal((2, *shape))) if sigma is None else sigma
+    dims = ("layer", "head")
+    observed = np.exp(z)  # so that the distance of a statistic on the log scale is that of z as well
+    heads = xr.Dataset(
+        {
+            **{name: ((*dims, "statistic"), values) for name, values in (("observed", observed), ("z_score", z))},
+            "null_mean": ((*dims, "statistic"), np.full(z.shape, np.nan)),
+            "null_std": ((*dims, "statistic"), np.full(z.shape, np.nan)),
+            "omnibus_q_value": (dims, np.ones(shape)),
+            "key_head": (dims, np.tile(np.arange(n_heads) // (n_heads // n_key_heads), (layers, 1))),
+            **{name: (dims, one) for name, one in zip(("sigma_q", "sigma_k"), scale, strict=True)},
+            "eigenvalue": ((*dims, "index"), -np.sort(-value, axis=-1)),
+        },
+        {"layer": np.arange(layers), "head": np.arange(n_heads), "statistic": NAMES},
+    )
+    tree = xr.DataTree.from_dict({"/heads": heads, "/null": xr.Dataset({"edge_quantile_lower": 0.0})})
+    facts = {"d_model": 8, "d_head": D_HEAD, "n_heads": n_heads, "n_key_heads": n_key_heads}
+    tree.attrs = {"model": "drawn", "null": "gaussian", "provenance": "{}", "family": "", **facts}
+    return tree
+
+
+def levels(p_values):
+    """The shares at most 5 % and 20 %, and three of their standard errors above."""
+    p = np.array(p_values)
+    return [(np.mean(p <= level), level + 3 * np.sqrt(level * (1 - level) / p.size)) for level in (0.05, 0.2)]
+
+
+@pytest.mark.parametrize("keys", [(HEADS, HEADS), (2, 2), (HEADS, 2)], ids=["paired", "shared keys", "pooled"])
+def test_two_untrained_models_differ_no_more_often_than_the_level(keys):
+    rng = np.random.default_rng(sum(keys))
+    found = [compare_two(*(drawn(rng, n) for n in keys), permutations=99) for _ in range(50)]
+    assert found[0].paired == (keys[0] == keys[1])
+    assert found[0].n == (LAYERS * keys[0] if found[0].paired else LAYERS * sum(keys))
+    for p in ([one.omnibus_p_value for one in found], [one.p_value[0] for one in found]):
+        for share, most in levels(p):
+            assert share <= most
+
+
+def test_models_that_differ_are_told_apart_in_every_statistic():
+    rng = np.random.default_rng(1)
+    first, second = drawn(rng, layers=6), drawn(rng, layers=6, shift=2.0)
+    found = compare_two(first, second)
+    assert found.statistics == tuple(sorted(NAMES, key=list(found.statistics).index))
+    assert found.omnibus_p_value < 1e-3 and (found.adjusted_p_value < 0.01).all()
+    assert found.difference == pytest.approx(np.full(4, 2.0), abs=0.8)
+    assert (found.p_value <= found.adjusted_p_value).all()
+
+
+def test_the_paired_test_is_wilcoxons():
+    rng = np.random.default_rng(2)
+    first, second = drawn(rng, layers=5), drawn(rng, layers=5, shift=0.4)
+    found = compare_two(first, second, permutations=9_999)
+    place = found.statistics.index("trace")
+    both = [one["heads"]["z_score"].sel(statistic="trace").values.ravel() for one in (first, second)]
+    exact = stats.wilcoxon(both[1], both[0], method="exact").pvalue
+    assert found.p_value[place] == pytest.approx(exact, abs=4 * np.sqrt(exact * (1 - exact) / 9_999) + 1e-4)
+    assert found.difference[place] == pytest.approx(np.median(both[1] - both[0]))
+
+
+def test_the_pooled_test_is_mann_whitneys():
+    rng = np.random.default_rng(3)
+    first, second = drawn(rng, layers=3), drawn(rng, layers=2, shift=0.8)
+    found = compare_two(first, second, permutations=9_999)
+    assert not found.paired
+    place = found.statistics.index("trace")
+    both = [one["heads"]["z_score"].sel(statistic="trace").values.ravel() for one in (first, second)]
+    exact = stats.mannwhitneyu(both[1], both[0], method="exact").pvalue
+    assert found.p_value[place] == pytest.approx(exact, abs=4 * np.sqrt(exact * (1 - exact) / 9_999) + 2e-4)
+
+
+def test_a_model_beside_itself_does_not_differ():
+    one = drawn(np.random.default_rng(4))
+    found = compare_two(one, one, permutations=99)
+    assert found.omnibus_p_value == 1.0 and not found.difference.any()
+
+
+def test_what_is_not_scored_is_left_out():
+    rng = np.random.default_rng(5)
+    first, second = drawn(rng), drawn(rng)
+    heads = first["heads"].to_dataset()
+    heads["z_score"][0, 0, :] = np.nan
+    heads["z_score"][..., NAMES.index("trace")] = np.nan
+    first["heads"] = xr.DataTree(heads)
+    found = compare_two(first, second, permutations=99)
+    assert found.n == LAYERS * HEADS - 1
+    assert np.isnan(found.p_value[found.statistics.index("trace")])
+    assert np.isfinite(np.delete(found.p_value, found.statistics.index("trace"))).all()
+    heads["z_score"][:] = np.nan
+    first["heads"] = xr.DataTree(heads)
+    with pytest.raises(ParameterError, match="0 scored key heads of drawn"):
+        compare_two(first, second)
+
+
+@pytest.mark.parametrize("n_key_heads", [HEADS, 2])
+def test_independent_models_are_of_common_origin_no_more_often_than_the_level(n_key_heads):
+    rng, layers_share = np.random.default_rng(6), np.exp(np.random.default_rng(7).standard_normal((LAYERS, 1, D_HEAD)))
+
+    def independent():  # with a profile over the layers that all models have
+        groups = np.repeat(rng.chisquare(5, (LAYERS, n_key_heads, 1)), HEADS // n_key_heads, axis=1)
+        return drawn(rng, n_key_heads, eigenvalue=rng.chisquare(9, (LAYERS, HEADS, D_HEAD)) * layers_share * groups)
+
+    p = [common_origin(independent(), independent(), permutations=99).p_value for _ in range(60)]
+    for share, most in levels(p):
+        assert share <= most
+    assert np.mean(p) == pytest.approx(0.5, abs=0.12)
+
+
+def test_a_model_that_was_moved_a_little_is_of_common_origin(scored):
+    first, near, other = scored(1, matrices=False), scored(1, noise=0.1, matrices=False), scored(2, matrices=False)
+    found = common_origin(first, near)
+    assert not found.duplicate and found.alignment > 0.8 and found.p_value < 0.01
+    assert "of common origin" in found.words
+    copied = common_origin(first, first)
+    assert copied.duplicate and copied.alignment == pytest.approx(1.0) and "duplicates" in copied.words
+    assert "no sign" in common_origin(first, other).words
+
+
+def test_models_of_other_sizes_have_no_heads_to_match(scored):
+    found = common_origin(scored(1, matrices=False), scored(1, n_layers=3, matrices=False))
+    assert np.isnan(found.alignment) and np.isnan(found.p_value)
+    assert "no heads to match" in found.words
+    assert np.isnan(common_origin(*(drawn(np.random.default_rng(k), 1, 1) for k in (1, 2))).alignment)
+
+
+def test_heads_that_share_a_key_head_stay_together():
+    # One key head of each layer stands out, with all its heads: two such groups have two places, not six.
+    rng, p = np.random.default_rng(8), []
+    for _ in range(8):
+        strong = np.where(np.arange(HEADS) < 2, 9.0, 1.0)[None, :, None]
+        pair = [drawn(rng, 2, layers=1, eigenvalue=strong * rng.chisquare(500, (1, HEADS, D_HEAD))) for _ in range(2)]
+        p.append(common_origin(*pair, permutations=999).p_value)
+    assert min(p) > 0.1
+
+
+def test_groups_of_untrained_models_differ_no_more_often_than_the_level():
+    rng = np.random.default_rng(9)
+    found = [compare_groups(*([drawn(rng) for _ in range(4)] for _ in range(2))) for _ in range(16)]
+    assert found[0].smallest_p_value == 2 / 70
+    share, most = levels([one.adjusted_p_value[:4].min() for one in found])[1]
+    assert share <= most
+
+
+def test_groups_are_compared_by_every_way_to_divide_them():
+    rng = np.random.default_rng(10)
+    groups = [[drawn(rng, shift=shift) for _ in range(n)] for shift, n in ((0.0, 4), (0.6, 3))]
+    found = compare_groups(*groups)
+    place = found.measures.index("trace")
+    means = np.array(
+        [one["heads"]["z_score"].sel(statistic="trace").mean().item() for group in groups for one in group]
+    )
+
+    def welch(first):
+        second = [k for k in range(7) if k not in first]
+        return abs(stats.ttest_ind(means[list(first)], means[second], equal_var=False).statistic)
+
+    every = [welch(first) for first in combinations(range(7), 4)]
+    assert found.p_value[place] == pytest.approx(np.mean(np.array(every) >= welch(range(4)) - 1e-9))
+    assert found.smallest_p_value == 1 / 35
+    assert found.difference[place] == pytest.approx(means[4:].mean() - means[:4].mean())
+    error = np.sqrt(means[:4].var(ddof=1) / 4 + means[4:].var(ddof=1) / 3)
+    assert found.standard_error[place] == pytest.approx(error)
+
+
+def test_groups_whose_heads_differ_are_told_apart_with_an_error_bar():
+    rng = np.random.default_rng(11)
+    found = compare_groups(*([drawn(rng, shift=shift) for _ in range(5)] for shift in (0.0, 2.0)))
+    place = found.measures.index("trace")
+    assert found.p_value[place] == 2 / 252
+    assert found.difference[place] / found.standard_error[place] > 4
+    # Heads are independent here: seeds are apart as their heads make them.
+    assert found.seed_std[place] == pytest.approx(found.head_error[place], rel=0.6)
+
+
+def test_a_group_needs_two_models():
+    rng = np.random.default_rng(12)
+    with pytest.raises(ParameterError, match="2 models at least"):
+        compare_groups([drawn(rng)], [drawn(rng), drawn(rng)])

@@ -1,0 +1,205 @@
+"""A training run in pictures: along its steps, and moving on axes that stay as they are."""
+
+import os
+import stat
+
+import numpy as np
+import pytest
+from matplotlib.collections import PolyCollection
+from PIL import Image
+from scored_model import D_HEAD, LAYERS
+
+from rmtbase.errors import OutputError, ParameterError
+from rmtbase.plots import (
+    animation,
+    departures,
+    figure_names,
+    figures,
+    save_animation,
+    spectra_along_steps,
+    statistic_along_steps,
+    weibull_plane,
+)
+from rmtbase.tables import write_table
+
+STEPS = [0, 10, 200]
+
+
+def line(ax, label):
+    return next(one for one in ax.lines if one.get_label() == label)
+
+
+@pytest.mark.parametrize("plot", [statistic_along_steps, departures, spectra_along_steps, animation])
+def test_scores_of_one_checkpoint_are_no_training_run(plot, with_elements):
+    with pytest.raises(ParameterError, match="trajectory"):
+        plot(with_elements["learned"])
+
+
+def test_what_a_run_lacks_is_refused_with_what_there_is(training):
+    for plot, options, words in (
+        (statistic_along_steps, {"statistic": "alpha"}, "stable_rank"),
+        (statistic_along_steps, {"group": "layers"}, "matrices"),
+        (statistic_along_steps, {"show": "dots"}, "bands"),
+        (spectra_along_steps, {"layer": LAYERS, "head": 0}, "head"),
+        (animation, {"what": "alpha"}, "spectra, weibull-plane, largest_eigenvalue"),
+        (animation, {"width": 100.0}, "inches"),
+    ):
+        with pytest.raises(ParameterError, match=words):
+            plot(training, **options)
+
+
+def test_a_step_axis_shows_where_the_run_begins(training):
+    ax = statistic_along_steps(training, "stable_rank")
+    assert ax.get_xlim()[0] < 0 < 200 < ax.get_xlim()[1]
+    ax.get_figure().draw_without_rendering()
+    assert {"0", "1", "10", "100"} <= {label.get_text() for label in ax.get_xticklabels()}
+    later = training.isel(step=[1, 2])
+    later.attrs = training.attrs
+    assert statistic_along_steps(later, "stable_rank").get_xscale() == "log"
+
+
+def test_each_head_is_a_line_over_the_band_of_its_null(training):
+    heads = training["heads"].to_dataset().sel(statistic="stable_rank")
+    ax = statistic_along_steps(training, "stable_rank")
+    own = heads["observed"].values.reshape(len(STEPS), -1)
+    np.testing.assert_array_equal([one.get_ydata() for one in ax.lines], own.T)
+    (band,) = [one for one in ax.collections if isinstance(one, PolyCollection)]
+    ends = heads["null_quantile"].sel(probability=[0.025, 0.975])
+    assert band.get_paths()[0].vertices[:, 1].min() == pytest.approx(float(ends.min()))
+    assert band.get_paths()[0].vertices[:, 1].max() == pytest.approx(float(ends.max()))
+    many = statistic_along_steps(training, "stable_rank", show="bands")
+    np.testing.assert_allclose(line(many, "median head").get_ydata(), np.nanmedian(own, axis=1))
+
+
+def test_matrices_and_elements_have_their_own_statistics(training):
+    ax = statistic_along_steps(training, "weibull_shape", "matrices")
+    table = training["matrices"].to_dataset()["observed"].sel(statistic="weibull_shape", component="mlp_in")
+    np.testing.assert_allclose(line(ax, "mlp in").get_ydata(), table.median("layer"))
+    ax = statistic_along_steps(training, "excess_kurtosis", "elements", "W_Q")
+    assert "W_{Q}" in ax.get_title()
+    assert statistic_along_steps(training, "sigma", "matrices", "mlp_in").get_ylabel()
+
+
+def test_heads_depart_where_the_file_says(training):
+    ax = departures(training)
+    (marks,) = [one for one in ax.lines if "null (" in one.get_label()]
+    lasting = training["departures"]["lasting_step"].values[0].ravel()
+    found = np.sort(marks.get_xdata()[marks.get_xdata() <= 200])
+    np.testing.assert_array_equal(found, np.sort(lasting[np.isfinite(lasting)]))
+    out = int(np.isfinite(lasting).sum())
+    assert f"({out} of {marks.get_xdata().size} left)" in marks.get_label()
+    assert [label.get_text() for label in ax.get_xticklabels()][-1] == "never"
+
+
+def test_spectra_are_over_the_null_s_median(training):
+    ax = spectra_along_steps(training, 1, 0)
+    heads, null = training["heads"].to_dataset(), training["null"].to_dataset()
+    scale = (heads["sigma_q"] * heads["sigma_k"]).sel(layer=1, head=0).values ** 2
+    own = heads["eigenvalue"].sel(layer=1, head=0).values / scale[:, None]
+    expected = own / null["eigenvalue_quantile"].sel(probability=0.5).values
+    np.testing.assert_allclose(np.array([one.get_ydata() for one in ax.lines]).T, expected)
+    assert len(ax.lines) == D_HEAD
+    assert spectra_along_steps(training).get_title()
+
+
+def test_the_plane_has_the_way_of_each_component(training):
+    ax = weibull_plane(training)
+    ways = [one for one in ax.lines if len(one.get_xdata()) == len(STEPS) and one.get_linestyle() != "None"]
+    assert len(ways) == training["matrices"].sizes["component"]
+
+
+def test_a_training_run_has_its_figures(training):
+    names = figure_names(training)
+    drawn = figures(training, width=3.4)
+    assert list(drawn) == [name for name, standard in names.items() if standard]
+    assert list(drawn) == [
+        "statistics-along-steps", "departures", "spectra-along-steps", "matrices-along-steps", "weibull-plane",
+    ]  # fmt: skip
+    assert {"along-steps-stable_rank", "matrices-along-steps-sigma", "elements-along-steps"} <= set(names)
+
+
+@pytest.mark.parametrize("what", ["spectra", "weibull-plane", "stable_rank", "weibull_shape"])
+def test_every_frame_has_the_same_axes_and_the_null(what, training):
+    moving = animation(training, what, width=3.4)
+    assert moving.steps == tuple(STEPS)
+    axes = [moving.frame(place).axes[0] for place in range(len(moving))]
+    assert len({(*ax.get_xlim(), *ax.get_ylim(), ax.get_xscale(), ax.get_yscale()) for ax in axes}) == 1
+    assert len({ax.get_position().bounds for ax in axes}) == 1
+    assert len({tuple(ax.get_figure().get_size_inches()) for ax in axes}) == 1
+    for ax, step in zip(axes, STEPS, strict=True):
+        assert "null" in " ".join(ax.get_legend_handles_labels()[1])
+        assert ax.get_figure().get_suptitle().endswith(f"step {step}")
+
+
+def test_a_gif_has_a_frame_for_each_step_and_the_same_bytes_each_time(training, tmp_path):
+    moving, path = animation(training, "stable_rank", width=2.5), tmp_path / "run.gif"
+    assert save_animation(moving, path, dpi=40) == path
+    first = path.read_bytes()
+    with Image.open(path) as image:
+        assert image.n_frames == len(STEPS)
+        assert image.size == tuple(int(side * 40) for side in moving.frame(0).get_size_inches())
+    save_animation(animation(training, "stable_rank", width=2.5), path, dpi=40)
+    assert path.read_bytes() == first
+
+
+def test_what_cannot_be_a_moving_picture_is_refused(training, tmp_path, monkeypatch):
+    moving = animation(training, "stable_rank", width=2.5)
+    for name, options, words in (
+        ("run.avi", {}, "gif or mp4"),
+        ("run", {}, "gif or mp4"),
+        ("run.gif", {"dpi": 1e5}, "dpi"),
+        ("run.gif", {"frames_per_second": 0}, "frames_per_second"),
+    ):
+        with pytest.raises(ParameterError, match=words):
+            save_animation(moving, tmp_path / name, **options)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(ParameterError, match="ffmpeg, which makes an MP4, is not on the PATH"):
+        save_animation(moving, tmp_path / "run.mp4")
+    (tmp_path / "run.gif").write_text("my notes")
+    with pytest.raises(OutputError, match="no GIF"):
+        save_animation(moving, tmp_path / "run.gif")
+    assert [path.name for path in tmp_path.iterdir()] == ["run.gif"]
+
+
+@pytest.mark.skipif(os.name != "posix", reason="a shell script stands for ffmpeg")
+def test_ffmpeg_is_given_every_frame_and_its_failure_is_told(training, tmp_path, monkeypatch):
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    program = folder / "ffmpeg"
+    program.write_text('#!/bin/sh\nls *.png | wc -l > frames.mp4\nfor one; do echo "$one"; done >> frames.mp4\n')
+    program.chmod(program.stat().st_mode | stat.S_IXUSR)
+    monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
+    moving = animation(training, "stable_rank", width=2.5)
+    path = save_animation(moving, tmp_path / "run.mp4", dpi=30, frames_per_second=4)
+    said = path.read_text().split()
+    assert said[0] == str(len(STEPS))
+    assert said[said.index("-framerate") + 1] == "4"
+    assert "yuv420p" in said
+    program.write_text("#!/bin/sh\necho no such codec >&2\nexit 1\n")
+    with pytest.raises(OutputError, match=r"ffmpeg failed \(no such codec\); write a GIF"):
+        save_animation(moving, path, dpi=30, overwrite=True)
+
+
+def test_the_command_draws_a_run_moving_or_as_stills(training, run, tmp_path):
+    whole = training.copy()
+    del whole["heads"]["elements"]
+    file = write_table(whole, tmp_path / "run.nc")
+    small = ("--width", "2.5", "--dpi", "30")
+    assert run("plot", file, "--animate", "stable_rank", *small, "-o", tmp_path).status == 0
+    assert (tmp_path / "run-stable_rank.gif").read_bytes().startswith(b"GIF8")
+    assert run("plot", file, "--animate", "stable_rank", "--frames", *small, "-o", tmp_path / "stills").status == 0
+    names = sorted(path.name for path in (tmp_path / "stills").iterdir())
+    assert names == ["run-step-000.png", "run-step-010.png", "run-step-200.png"]
+    for options, words in (
+        (("--animate", "spectra", "-o", "-"), "cannot be written to stdout"),
+        (("--animate", "spectra", "--only", "departures"), "none with --animate"),
+        (("--frames",), "none without --animate"),
+        (("--only", "along-steps-alpha"), "along-steps-stable_rank"),
+    ):
+        ended = run("plot", file, *options)
+        assert (ended.status, ended.err.count("\n")) == (2, 1)
+        assert words in ended.err
+    ended = run("plot", file, "--only", "departures,along-steps-stable*", *small, "-o", tmp_path / "some")
+    assert ended.status == 0
+    names = sorted(path.stem for path in (tmp_path / "some").iterdir())
+    assert names == ["run-along-steps-stable_rank", "run-along-steps-stable_rank_singular", "run-departures"]

@@ -1,0 +1,341 @@
+"""Elements, magnitudes and eigenvalues of heads and matrices: what is drawn is what the file holds, beside its law."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import xarray as xr
+from matplotlib.collections import PolyCollection, QuadMesh
+from matplotlib.figure import Figure
+from scipy import stats
+from scored_model import D_HEAD, D_MODEL, HEADS, KEY_HEADS, LAYERS
+
+from rmtbase import laws
+from rmtbase.errors import ParameterError
+from rmtbase.plots import (
+    PUBLISHED_BAND,
+    compare,
+    eigenvalue_heatmap,
+    element_property,
+    figure_names,
+    figures,
+    head_density,
+    head_density_heatmap,
+    magnitude_heatmap,
+    matrix_statistic_by_layer,
+    moment_corner,
+    ordered_eigenvalues,
+    overlay,
+    statistic_by_layer,
+    statistic_scatter,
+    tail_counts,
+    weibull_plane,
+    weibull_plot,
+    weibull_residuals,
+    z_heatmap,
+)
+from rmtbase.statistics import element_sketch, weibull_fit
+from rmtbase.tables import TableWarning, open_table
+
+OF_WEIGHTS = [
+    eigenvalue_heatmap, head_density, head_density_heatmap, magnitude_heatmap, matrix_statistic_by_layer,
+    statistic_scatter, tail_counts, weibull_plane, weibull_plot, weibull_residuals,
+]  # fmt: skip
+
+
+@pytest.fixture
+def learned_elements(with_elements):
+    return with_elements["learned"]
+
+
+def line(ax, label):
+    (found,) = [one for one in ax.lines if one.get_label() == label]
+    return found
+
+
+def meshes(ax):
+    return [one for one in ax.collections if isinstance(one, QuadMesh)]
+
+
+def levels(mesh):
+    return list(mesh.norm.boundaries), [mesh.cmap(k) for k in range(mesh.cmap.N)]
+
+
+@pytest.mark.parametrize("plot", OF_WEIGHTS)
+def test_what_is_no_table_is_refused(plot):
+    with pytest.raises(ParameterError, match="expected"):
+        plot(xr.Dataset({"temperature": ("day", [1.0])}))
+
+
+@pytest.mark.parametrize("plot", OF_WEIGHTS)
+def test_the_axes_given_come_back_with_labels(plot, learned_elements):
+    ax = Figure().add_subplot()
+    assert plot(learned_elements, ax=ax) is ax
+    assert ax.get_xlabel()
+    assert ax.get_ylabel()
+
+
+def test_what_a_file_lacks_is_refused_with_what_there_is(learned_elements):
+    for plot, options, words in (
+        (head_density, {"component": "W_X"}, "W_QK"),
+        (head_density, {"head": HEADS}, "head"),
+        (head_density, {"head": KEY_HEADS, "component": "W_K"}, "has W_K"),
+        (head_density, {"scale": "cubic"}, "linear"),
+        (head_density_heatmap, {"unit": "metre"}, "weight"),
+        (eigenvalue_heatmap, {"over": "board"}, "mean"),
+        (magnitude_heatmap, {"component": "mlp"}, "mlp_in"),
+        (matrix_statistic_by_layer, {"statistic": "alpha"}, "weibull_shape"),
+        (statistic_scatter, {"x": "alpha"}, "skewness"),
+        (statistic_scatter, {"group": "layers"}, "matrices"),
+        (weibull_plot, {"layer": LAYERS}, "one of"),
+    ):
+        with pytest.raises(ParameterError, match=words):
+            plot(learned_elements, **options)
+    without = learned_elements.copy()
+    del without["heads"]["elements"]
+    for plot in (head_density, head_density_heatmap, statistic_scatter):
+        with pytest.raises(ParameterError, match="/heads/elements"):
+            plot(without)
+
+
+# Elements of heads.
+
+
+def test_the_density_of_a_head_is_that_of_the_file_beside_its_law(learned_elements):
+    own = learned_elements["heads/elements"].to_dataset().sel(layer=1, head=2, component="W_QK")["histogram"].values
+    for scale in ("linear", "log"):
+        ax = head_density(learned_elements, 1, 2, scale=scale)
+        values, edges, _ = ax.patches[0].get_data()
+        np.testing.assert_allclose(values[own > 0], own[own > 0])
+        assert edges[[0, -1]].tolist() == pytest.approx([-8.0, 8.0])
+        x, y = line(ax, "element of a random product").get_data()
+        np.testing.assert_allclose(y, laws.ProductElement(D_HEAD, D_HEAD**-0.5).pdf(x))
+        assert ax.get_yscale() == scale
+    assert len({head_density(learned_elements, layer, 0).get_ylim() for layer in range(LAYERS)}) == 1
+
+
+def test_a_random_head_lies_in_the_band_of_its_entries(with_elements):
+    """Of 12 heads and about 60 bins each 95 % are expected inside, those of few counts more."""
+    inside = []
+    for layer in range(LAYERS):
+        for head in range(HEADS):
+            ax = head_density(with_elements["random"], layer, head, "W_Q", "linear")
+            (band,) = [one for one in ax.collections if isinstance(one, PolyCollection)]
+            outline = band.get_paths()[0].vertices
+            values, edges, _ = ax.patches[0].get_data()
+            centre = 0.5 * (edges[1:] + edges[:-1])
+            top = np.interp(centre, outline[: len(outline) // 2, 0], stats.norm.pdf(outline[: len(outline) // 2, 0]))
+            spread = 1.96 * np.sqrt(top / (D_HEAD * D_MODEL * 0.1))
+            inside += (np.abs(values - top) <= spread)[np.abs(centre) < 2].tolist()
+            assert outline[:, 1].max() == pytest.approx(stats.norm.pdf(0) + 1.96 * np.sqrt(0.39894228 / 25.6), rel=1e-6)
+    assert np.mean(inside) > 0.93
+
+
+def test_a_map_of_densities_has_a_row_for_each_head_and_the_null_on_top(learned_elements):
+    ax = head_density_heatmap(learned_elements, "W_K")
+    (mesh,) = meshes(ax)
+    cells = np.ma.filled(mesh.get_array(), np.nan).reshape(-1, 160)
+    assert len(cells) == 2 + LAYERS * KEY_HEADS
+    held = np.isfinite(cells[0])
+    x = np.linspace(-7.95, 7.95, 160)
+    np.testing.assert_allclose(np.exp(cells[0][held]), stats.norm.pdf(x[held]), rtol=1e-9)
+    own = learned_elements["heads/elements"].to_dataset().sel(component="W_K")["histogram"].values[0, 1]
+    np.testing.assert_allclose(np.exp(cells[3][own > 0]), own[own > 0])
+    assert [label.get_text() for label in ax.get_yticklabels()] == ["null", "0", "1", "2"]
+
+
+def test_weights_in_their_own_unit_keep_their_share_and_show_their_width(learned_elements):
+    table = learned_elements["heads/elements"].to_dataset().sel(component="W_Q")
+    sigma = table["sigma"].where(table["histogram"].notnull().any("bin")).values.ravel()
+    ax = head_density_heatmap(learned_elements, "W_Q", "weight")
+    cells = np.ma.filled(meshes(ax)[0].get_array(), -np.inf).reshape(-1, 160)[2:]
+    x = np.linspace(-7.95, 7.95, 160)
+    spread = np.sqrt((np.exp(cells) * x**2).sum(axis=1) * 0.1)
+    shown = sigma[np.isfinite(sigma)]
+    wide = shown / np.sqrt(np.mean(shown**2)) < 1.5
+    np.testing.assert_allclose(spread[wide], (shown / np.sqrt(np.mean(shown**2)))[wide], rtol=0.1)
+
+
+def test_colours_of_densities_and_eigenvalues_are_those_of_any_other_file(with_elements):
+    for plot in (head_density_heatmap, magnitude_heatmap, eigenvalue_heatmap):
+        one, other = (levels(meshes(plot(table))[0]) for table in with_elements.values())
+        assert one == other
+        figure = compare(plot, with_elements)
+        assert len(figure.axes) == 3
+        assert len({(*ax.get_xlim(), *ax.get_ylim()) for ax in figure.axes[:2]}) == 1
+
+
+# Eigenvalues and magnitudes.
+
+
+def test_eigenvalues_are_those_of_the_file_over_the_null_s_median(learned_elements):
+    ax = eigenvalue_heatmap(learned_elements)
+    cells = np.exp(np.ma.filled(meshes(ax)[0].get_array(), np.nan)).reshape(-1, D_HEAD)
+    lines = ordered_eigenvalues(learned_elements, heads=[(1, 0)]).lines
+    (own,) = [one for one in lines if one.get_label() == "layer 1 head 0"]
+    np.testing.assert_allclose(cells[HEADS], own.get_ydata())
+    (mesh,) = meshes(eigenvalue_heatmap(learned_elements, "mean"))
+    shown = np.exp(np.ma.filled(mesh.get_array(), np.nan)).reshape(-1, D_HEAD)[2:]
+    values = learned_elements["heads"]["eigenvalue"].values.reshape(-1, D_HEAD)
+    held = values[:, -1] > 0
+    np.testing.assert_allclose(shown[held], values[held] / values[np.isfinite(values)].mean())
+
+
+def test_each_layer_stands_beside_the_half_normal_law_at_its_sigma(learned_elements):
+    ax = magnitude_heatmap(learned_elements, "mlp_in")
+    first = np.ma.filled(meshes(ax)[0].get_array(), -np.inf).reshape(-1, 2)
+    sigma = float(learned_elements["matrices"]["sigma"].sel(layer=0, component="mlp_in"))
+    edges = np.linspace(-12.0, 4.0, 161)
+    expected = np.diff(2 * stats.norm.cdf(10**edges / sigma) - 1) / 0.1
+    np.testing.assert_allclose(np.exp(first[:, 1]), expected, atol=1e-12)
+    own = learned_elements["matrices"]["log_magnitude_histogram"].sel(layer=0, component="mlp_in").values
+    np.testing.assert_allclose(np.exp(first[:, 0]), own)
+    limits = {magnitude_heatmap(learned_elements, name).get_ylim() for name in ("mlp_in", "attention_key")}
+    assert len(limits) == 1
+
+
+# Weibull plots.
+
+
+@pytest.fixture(scope="module")
+def weights():
+    """Of which one is far too large."""
+    drawn = 0.02 * np.random.default_rng(3).standard_normal(40_000)
+    drawn[7] = 0.5
+    return drawn
+
+
+def test_a_weibull_plot_shows_the_share_below_each_magnitude_and_its_fit(weights):
+    ax = weibull_plot(element_sketch([weights]))
+    fit = weibull_fit(weights)
+    x, y = line(ax, "weights").get_data()
+    below = (np.sort(np.abs(weights))[:, None] <= x * fit.rms).mean(axis=0)
+    np.testing.assert_allclose(-np.expm1(-np.exp(y)), below, atol=2e-4)
+    x, y = line(ax, "fit").get_data()
+    assert np.diff(y)[0] / np.diff(np.log(x))[0] == pytest.approx(fit.shape, rel=1e-6)
+    x, y = line(weibull_residuals(element_sketch([weights])), "weights").get_data()
+    body = (x > np.log(-np.log(0.9))) & (x < np.log(-np.log(0.1)))
+    assert np.abs(y[body]).max() < 0.15  # half-normal magnitudes are no Weibull's
+    assert "1.2" in ax.get_title()
+
+
+def test_a_file_s_matrix_gives_the_points_of_its_histogram(learned_elements):
+    matrix = learned_elements["matrices"].to_dataset().sel(layer=2, component="mlp_out")
+    x, y = line(weibull_plot(learned_elements, 2, "mlp_out"), "weights").get_data()
+    share = np.cumsum(matrix["log_magnitude_histogram"].values) * 0.1
+    rms = float(matrix["sigma"]) * np.hypot(1.0, float(matrix["observed"].sel(statistic="mean")))
+    places = np.round((np.log10(x * rms) + 12.0) / 0.1).astype(int)
+    np.testing.assert_allclose(-np.expm1(-np.exp(y)), share[places - 1], atol=1e-12)
+    assert "layer 2, mlp out, 1536 weights" in weibull_plot(learned_elements, 2, "mlp_out").get_title()
+
+
+def test_the_tail_counts_what_is_larger_and_an_outlier_stands_alone(weights):
+    ax = tail_counts(element_sketch([weights]))
+    rms = weibull_fit(weights).rms
+    x, count = line(ax, "weights").get_data()
+    larger = (np.abs(weights)[:, None] > x * rms).sum(axis=0)
+    np.testing.assert_allclose(count, larger, atol=1.0 + 1e-3 * larger.max())
+    (largest,) = line(ax, "largest").get_xdata()
+    assert largest == pytest.approx(0.5 / rms, rel=1e-3)
+    body_x, body = line(ax, "Weibull law of the body").get_data()
+    assert np.interp(largest, body_x, body) < 1e-6 < np.interp(2.0, body_x, body)
+
+
+def test_the_band_of_a_matrix_s_statistic_is_its_null_s(learned_elements):
+    ax = matrix_statistic_by_layer(learned_elements, components=["mlp_in"], published=True)
+    one = learned_elements["matrices"].to_dataset().sel(statistic="weibull_shape", component="mlp_in")
+    bands = {patch.get_label(): patch for patch in ax.patches}
+    held = bands["null, 95 % at this size"]
+    middle, half = float(one["null_mean"][0]), 1.96 * float(one["null_std"][0])
+    assert (held.get_y(), held.get_height()) == pytest.approx((middle - half, 2 * half))
+    published = bands["published band [1.186, 1.204]"]
+    assert (published.get_y(), published.get_y() + published.get_height()) == pytest.approx(PUBLISHED_BAND)
+    np.testing.assert_allclose(line(ax, "mlp in").get_ydata(), one["observed"].values)
+
+
+def test_the_plane_holds_every_matrix_in_the_units_of_its_weights(learned_elements):
+    ax = weibull_plane(learned_elements)
+    matrices = learned_elements["matrices"].to_dataset().sel(component="attention_output")
+    k, ratio, mean = (matrices["observed"].sel(statistic=n).values for n in ("weibull_shape", "weibull_scale", "mean"))
+    x, y = line(ax, "attention output").get_data()
+    np.testing.assert_allclose(x, k)
+    np.testing.assert_allclose(y, ratio * matrices["sigma"].values * np.hypot(1.0, mean))
+
+
+# Scatters.
+
+
+def test_no_head_lies_below_pearson_s_bound_and_each_shape_s_null_is_marked_once(learned_elements):
+    ax = statistic_scatter(learned_elements, component="W_Q")
+    skewness, kurtosis = line(ax, "observed").get_data()
+    table = learned_elements["heads/elements"].to_dataset().sel(component="W_Q")["observed"]
+    np.testing.assert_array_equal(skewness, table.sel(element_statistic="skewness").values.ravel())
+    x, bound = line(ax, "Pearson's bound").get_data()
+    np.testing.assert_allclose(bound, laws.pearson_bound(x) - 3.0)
+    held = np.isfinite(kurtosis)
+    assert (kurtosis[held] >= np.interp(skewness[held], x, bound) - 1e-9).all()
+    assert ax.get_ylim()[0] <= -2.0
+    assert sum(one.get_label() == "null, mean and 95 %" for one in ax.lines) == 1
+    ax = statistic_scatter(learned_elements, "stable_rank", "effective_rank", "heads")
+    assert line(ax, "observed").get_xdata().size == LAYERS * HEADS
+
+
+def test_a_corner_has_a_panel_for_every_two_moments_of_several_models(with_elements):
+    figure = moment_corner(with_elements, width=5.0)
+    assert len(figure.axes) == 10
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["random", "learned"]
+    assert len(moment_corner(with_elements["random"]).legends) == 0
+    with pytest.raises(ParameterError, match="1 to 5"):
+        moment_corner(dict.fromkeys("abcdef", with_elements["random"]))
+
+
+# Several files on one axis.
+
+
+def test_an_overlay_draws_a_shared_null_once_and_each_file_in_its_own_marks(with_elements):
+    ax = overlay(statistic_by_layer, with_elements, statistic="stable_rank")
+    labels = [text.get_text() for text in ax.get_legend().get_texts()]
+    assert sum("null, " in label and "of heads" in label for label in labels) == 1
+    assert {"random: median of the layer", "learned: head, q < 0.05"} <= set(labels)
+    marks = {label: line(ax, label).get_marker() for label in ("random: head, q ≥ 0.05", "learned: head, q ≥ 0.05")}
+    assert len(set(marks.values())) == 2
+    alone = [statistic_by_layer(table, "stable_rank").get_ylim() for table in with_elements.values()]
+    assert ax.get_ylim() == (min(low for low, _ in alone), max(high for _, high in alone))
+    scatter = overlay(statistic_scatter, with_elements, component="W_Q")
+    labels = [text.get_text() for text in scatter.get_legend().get_texts()]
+    assert labels.count("null, mean and 95 %") == 1
+    assert [label for label in labels if "bound" in label] == ["random: Pearson's bound", "learned: Pearson's bound"]
+
+
+def test_an_overlay_of_one_file_twice_hides_neither(learned_elements):
+    ax = overlay(statistic_by_layer, {"one": learned_elements, "other": learned_elements}, statistic="stable_rank")
+    assert (line(ax, "one: head, q < 0.05").get_ydata() == line(ax, "other: head, q < 0.05").get_ydata()).all()
+    for plot, tables in ((z_heatmap, {"one": learned_elements}), (statistic_by_layer, {})):
+        with pytest.raises(ParameterError, match=r"plot|tables"):
+            overlay(plot, tables)
+
+
+# Tables of elements.
+
+
+def test_properties_of_elements_follow_their_size():
+    with pytest.warns(TableWarning, match="digest"):
+        stored = open_table(Path(__file__).parents[1] / "data" / "elements-schema-1.1.nc")
+    table = stored.isel(case=[0, 0]).assign(d_head=("case", [6, 2]), d_model=("case", [24, 24]))
+    ax = element_property(table, "histogram_kl")
+    np.testing.assert_allclose(ax.containers[0].lines[0].get_ydata(), table["mean"].sel(statistic="histogram_kl"))
+    np.testing.assert_array_equal(ax.containers[0].lines[0].get_xdata(), [2, 6])
+    assert list(figures(table, names=["element-properties"])) == ["element-properties"]
+    with pytest.raises(ParameterError, match="differ"):
+        element_property(table, "histogram_kl", "d_model")
+
+
+# Figures by name.
+
+
+def test_heavy_figures_are_drawn_on_request_alone(learned_elements):
+    names = figure_names(learned_elements)
+    assert list(figures(learned_elements)) == [name for name, standard in names.items() if standard]
+    assert "weibull-by-layer" in [name for name, standard in names.items() if standard]
+    drawn = figures(learned_elements, names=["head-densities-W_V-?", "weibull-plane", "no such"], width=3.4)
+    assert list(drawn) == ["weibull-plane", *(f"head-densities-W_V-{layer}" for layer in range(LAYERS))]

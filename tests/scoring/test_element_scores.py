@@ -1,0 +1,269 @@
+"""Elements of matrices and of heads in the scores: what is scored, of which numbers, and why some are missing."""
+
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from element_models import D_MODEL, GPT2_CONFIG, N_HEADS, NEOX_CONFIG, gpt2, gpt_neox
+
+import rmtbase
+from rmtbase.errors import ParameterError
+from rmtbase.models import open_model
+from rmtbase.scoring import matrices_csv, matrix_p_value_floors, summarize_elements
+from rmtbase.statistics import (
+    ELEMENT_STATISTICS,
+    MOMENT_STATISTICS,
+    benjamini_hochberg,
+    element_sketch,
+    element_statistics,
+)
+from rmtbase.tables import open_scores, write_table
+
+D_HEAD = D_MODEL // N_HEADS
+FUSED = "attention_query_key_value"
+
+
+def score(tensors, **options):
+    family, config = ("gpt2", GPT2_CONFIG) if "h.0.attn.c_attn.weight" in tensors else ("gpt_neox", NEOX_CONFIG)
+    return rmtbase.score(tensors, "analytic", family=family, config=config, proof=False, **options)
+
+
+MODELS = {
+    "gpt2": lambda: gpt2(2, np.random.default_rng(1)),
+    "gpt_neox": lambda: gpt_neox(2, 0.02, 0.01, np.random.default_rng(2)),
+}
+
+
+@pytest.fixture(scope="module", params=MODELS)
+def scored(request):
+    """A model with fused queries, keys and values, with the scores of all its elements."""
+    tensors = MODELS[request.param]()
+    return tensors, score(tensors, elements="heads")
+
+
+def stored_in_one(tensors, layer):
+    """Queries, keys and values of a layer as they are stored, rows outputs."""
+    if "h.0.attn.c_attn.weight" in tensors:
+        return tensors[f"h.{layer}.attn.c_attn.weight"].T
+    return tensors[f"gpt_neox.layers.{layer}.attention.query_key_value.weight"]
+
+
+def head_matrices(tensors, layer, head):
+    """W_Q, W_K and W_V of a head."""
+    fused = stored_in_one(tensors, layer)
+    if "h.0.attn.c_attn.weight" in tensors:
+        return fused.reshape(3, N_HEADS, D_HEAD, D_MODEL)[:, head]
+    return fused.reshape(N_HEADS, 3, D_HEAD, D_MODEL)[head]
+
+
+def test_fused_queries_keys_and_values_are_scored_as_they_are_stored_beside_their_parts(scored):
+    tensors, tree = scored
+    matrices = tree["matrices"].to_dataset()
+    assert {FUSED, "attention_query", "attention_key", "attention_value"} < set(matrices["component"].values)
+    for layer in range(2):
+        one = matrices.sel(layer=layer, component=FUSED)
+        assert (one["n_rows"], one["n_columns"]) == (3 * D_MODEL, D_MODEL)
+        expected = element_statistics(element_sketch([stored_in_one(tensors, layer)]))
+        held = one["observed"].sel(statistic=list(ELEMENT_STATISTICS))
+        np.testing.assert_allclose(held, expected, rtol=1e-9, atol=1e-12)
+
+
+def test_what_holds_the_elements_of_others_changes_none_of_their_q_values(scored):
+    matrices = scored[1]["matrices"].to_dataset()
+    kept = [name for name in matrices["component"].values if name != FUSED]
+    for components in (kept, [FUSED]):
+        for name in ELEMENT_STATISTICS:
+            one = matrices.sel(component=components, statistic=name)
+            np.testing.assert_array_equal(one["q_value"].values, benjamini_hochberg(one["p_value"].values))
+    assert summarize_elements(scored[1]).n_matrices == 2 * len(kept)
+    assert set(ELEMENT_STATISTICS) <= set(matrix_p_value_floors(matrices))
+
+
+def test_heads_have_the_elements_of_their_own_matrices_and_of_their_product(scored):
+    tensors, tree = scored
+    elements = tree["heads/elements"].to_dataset()
+    sizes = {"layer": 2, "head": N_HEADS, "component": 5, "element_statistic": len(ELEMENT_STATISTICS)}
+    assert sizes.items() <= dict(elements.sizes).items()
+    w_q, w_k, w_v = head_matrices(tensors, 1, 2)
+    expected = {"W_Q": w_q, "W_K": w_k, "W_V": w_v, "W_QK": w_q.astype(np.float64).T @ w_k.astype(np.float64)}
+    for symbol, matrix in expected.items():
+        one = elements.sel(layer=1, head=2, component=symbol)
+        assert (one["n_rows"], one["n_columns"]) == matrix.shape
+        assert one["sigma"] == pytest.approx(matrix.std(ddof=1), rel=1e-6)
+        observed, error = one["observed"].values, one["null_std"].values
+        of_matrix = element_statistics(element_sketch([matrix]))
+        # What float32 does to a product is far below the statistics' own standard errors.
+        assert np.nanmax(np.abs(observed - of_matrix) / np.where(error > 0, error, np.nan), initial=0.0) < 0.01, symbol
+        np.testing.assert_allclose(observed, of_matrix, rtol=1e-3, atol=1e-4, err_msg=symbol)
+
+
+def test_histograms_are_densities_of_the_elements(scored):
+    tensors, tree = scored
+    matrices = tree["matrices"].to_dataset()
+    one = matrices.sel(layer=0, component=FUSED)
+    w = stored_in_one(tensors, 0).astype(np.float64)
+    for name, numbers, dim in (
+        ("histogram", (w - w.mean()) / w.std(ddof=1), "bin"),
+        ("log_magnitude_histogram", np.log10(np.abs(w)), "magnitude_bin"),
+    ):
+        centre = matrices[dim].values
+        assert (centre.size, centre[0]) == (160, {"bin": -7.95, "magnitude_bin": -11.95}[dim])
+        assert 0.1 * float(one[name].sum()) == pytest.approx(1.0, abs=1e-6)
+        expected, _ = np.histogram(numbers, np.append(centre - 0.05, centre[-1] + 0.05), density=True)
+        np.testing.assert_allclose(one[name], expected, atol=0.02)
+    absent = matrices["n_rows"].isnull()
+    assert bool((matrices["histogram"].isnull().all("bin") == absent).all())
+
+
+def test_a_file_keeps_elements_and_a_csv_shows_them(scored, tmp_path):
+    tree = scored[1]
+    opened = open_scores(write_table(tree, tmp_path / "scores.nc"))
+    assert opened["heads/elements"].to_dataset().identical(tree["heads/elements"].to_dataset())
+    titles = matrices_csv(opened).splitlines()[0].split(",")
+    assert {f"{name}.z_score" for name in ELEMENT_STATISTICS} < set(titles)
+    assert titles[-1] == "reason"
+
+
+def test_what_is_not_asked_for_is_not_there():
+    tensors = MODELS["gpt2"]()
+    whole, factors = score(tensors), score(tensors, elements="factors", matrices="none")
+    assert "elements" not in whole["heads"].children
+    assert {"matrices", "super_weights"}.isdisjoint(factors.children)
+    assert factors["heads/elements"]["component"].values.tolist() == ["W_Q", "W_K", "W_V", "W_O"]
+    assert summarize_elements(factors) is None
+
+
+def test_keys_and_values_are_those_of_key_heads():
+    tree = rmtbase.score("demo", "analytic", revision="step-0", elements="heads", proof=False)
+    sigma = tree["heads/elements"]["sigma"]
+    per_head = sigma.notnull().all("layer").sum("head")
+    assert dict(zip(sigma["component"].values, per_head.values, strict=True)) == {
+        "W_Q": 8,
+        "W_K": 4,
+        "W_V": 4,
+        "W_O": 8,
+        "W_QK": 8,
+    }
+
+
+@pytest.mark.parametrize("revision", ["step-0"])
+def test_the_demo_model_is_random_at_step_0_by_every_statistic(revision):
+    """96 matrices of heads, each a test at level 0.05: more than 15 by chance in one run of 15 000 for a statistic."""
+    tree = rmtbase.score("demo", "analytic", revision=revision, elements="factors", proof=False)
+    p_value = tree["heads/elements"]["p_value"]
+    small = (p_value < 0.05).sum(("layer", "head", "component"))
+    assert int(p_value.notnull().isel(element_statistic=0).sum()) == 96
+    assert small.where(small > 15, drop=True)["element_statistic"].values.tolist() == []
+    assert tree["super_weights"].sizes["super_weight"] == 0
+    assert json.loads(tree.attrs["warnings"]) == []
+
+
+def test_the_trained_demo_model_is_not():
+    summary = summarize_elements(rmtbase.score("demo", "analytic", proof=False))
+    assert summary.n_differing >= 10
+    assert summary.sentences()[0].startswith(f"Elements: {summary.n_differing} of 28 weight matrices cannot")
+
+
+@pytest.mark.parametrize(("law", "right"), [("uniform", "uniform"), ("normal", "normal")])
+def test_the_null_is_that_of_the_initialisation_that_is_named(law, right):
+    rng = np.random.default_rng(3)
+    draw = {"uniform": lambda size: rng.uniform(-1, 1, size), "normal": rng.standard_normal}[law]
+    w_q, w_k = draw((2, 4, 16, 64)), draw((2, 4, 16, 64))
+    for named in ("normal", "uniform"):
+        tree = rmtbase.score_heads(w_q, w_k, "analytic", matrices="elements", elements="heads", initialization=named)
+        assert tree.attrs["initialization"] == named
+        p_value = tree["matrices"]["p_value"].sel(statistic=["excess_kurtosis", "l_kurtosis", "weibull_shape"])
+        assert bool((p_value > 1e-4).all()) == (named == right)
+        assert f"independent {named} elements" in summarize_elements(tree).sentences()[0]
+
+
+def constant(w):
+    w[:] = 0.5
+
+
+def integers(w):
+    w[:] = np.round(w * 100)
+
+
+def zero_rows(w):
+    w[:20] = 0.0
+
+
+def few_levels(w):
+    w[:] = np.sign(w) * 0.02
+
+
+HOSTILE = {
+    constant: "constant",
+    integers: "different values",
+    zero_rows: "numbers are zero",
+    few_levels: "different values",
+}
+
+
+@pytest.mark.parametrize("damage", HOSTILE)
+def test_a_number_that_is_missing_has_its_reason(damage, tmp_path):
+    tensors = MODELS["gpt_neox"]()
+    damage(tensors["gpt_neox.layers.1.mlp.dense_h_to_4h.weight"])
+    tree = open_scores(write_table(score(tensors), tmp_path / "scores.nc"))
+    matrices = tree["matrices"].to_dataset()
+    lacking = matrices["observed"].isnull().any("statistic") & matrices["n_rows"].notnull()
+    np.testing.assert_array_equal(lacking.values, (matrices["reason"] != "").values)
+    assert [str(one) for one in matrices["reason"].values[lacking.values]] == [
+        matrices["reason"].sel(layer=1, component="mlp_in").item()
+    ]
+    (line,) = (one for one in json.loads(tree.attrs["warnings"]) if one.startswith("layer 1 mlp_in: "))
+    assert HOSTILE[damage] in line
+    missing = int(matrices["observed"].sel(layer=1, component="mlp_in").isnull().sum())
+    told = [group.replace(" and ", ", ").split(", ") for group in re.findall(": no ([^;]*)", line)]
+    number = sum(int(one.split()[0]) if one.endswith(" more") else 1 for group in told for one in group)
+    assert (number, missing) == (0, len(ELEMENT_STATISTICS)) if damage is constant else number == missing > 0
+
+
+def test_of_few_numbers_only_moments_are_known_and_of_a_small_product_no_null():
+    w_q, w_k = np.random.default_rng(4).normal(size=(2, 1, 1, 8, 12))
+    tree = rmtbase.score_heads(w_q, w_k, "analytic", matrices="elements", elements="heads")
+    matrices = tree["matrices"].to_dataset()
+    there = matrices["p_value"].notnull().all(("layer", "component"))
+    assert matrices["statistic"].values[there.values].tolist() == list(MOMENT_STATISTICS)
+    assert all("96 numbers, fewer than 100" in one for one in matrices["reason"].values.ravel())
+    product = tree["heads/elements"].to_dataset().sel(component="W_QK")
+    assert bool(product["observed"].notnull().all())
+    assert bool(product["p_value"].isnull().all())
+    assert "d_query = 12: expected at least 32" in product["reason"].item()
+    lines = json.loads(tree.attrs["warnings"])
+    assert [line.partition(":")[0] for line in lines] == [
+        "layer 0 attention_query and 1 more",
+        "layer 0 head 0, W_Q and 1 more",
+        "layer 0 head 0, W_QK",
+    ]
+
+
+def test_fused_matrices_are_a_part_of_their_own():
+    model = open_model(MODELS["gpt2"](), family="gpt2", config=GPT2_CONFIG)
+    assert [str(name) for name in model.parts["fused"]] == [f"layer {layer} {FUSED}" for layer in range(2)]
+    assert FUSED not in model.components
+    (name, _) = model.parts["fused"]
+    assert model.shape(name) == (3 * D_MODEL, D_MODEL)
+    assert model.is_transposed(name)
+    assert "fused" not in model.fold("biases").parts if model.notes else True
+
+
+@pytest.mark.parametrize(("option", "value"), [("elements", "all"), ("elements", None), ("initialization", "laplace")])
+def test_an_unknown_option_is_refused_by_name(option, value):
+    with pytest.raises(ParameterError, match=option):
+        score(MODELS["gpt2"](), **{option: value})
+
+
+def test_a_file_of_schema_1_5_still_says_what_it_said():
+    opened = open_scores(Path(__file__).parents[1] / "data" / "scores-schema-1.5.nc")
+    found = opened["super_weights"].to_dataset().isel(super_weight=0)
+    assert (found["layer"], found["component"], found["row"], found["column"]) == (1, "mlp_out", 7, 200)
+    assert opened["heads/elements"]["component"].values.tolist() == ["W_Q", "W_K", "W_V", "W_O", "W_QK"]
+    assert set(ELEMENT_STATISTICS) <= set(opened["heads/elements"]["element_statistic"].values)
+    assert opened["matrices"]["reason"].sel(layer=0, component="mlp_in").item().startswith("constant")
+    summary = summarize_elements(opened)
+    assert (summary.n_matrices, len(summary.super_weights)) == (11, 1)
+    assert found["log10_pooled_tail_probability"] < -100  # a constant matrix is in no pool

@@ -1,0 +1,135 @@
+"""Elements that stand apart are found where they are, and a heavy tail, ties or pooling do not make any."""
+
+import json
+
+import numpy as np
+import pytest
+from element_models import GPT2_CONFIG, NEOX_CONFIG, gpt2, gpt_neox
+from scipy.special import logsumexp
+from scipy.stats import norm
+
+import rmtbase
+from rmtbase.laws import parents
+from rmtbase.scoring import summarize_elements
+from rmtbase.scoring._largest_elements import LargestElements, largest_elements
+from rmtbase.tables import SUPER_WEIGHTS_SCHEMA, open_scores, write_table
+
+RECIPE_A = {"70m": (6, 512, 1.08), "410m": (24, 1024, 3.47)}
+"""Layers, width, and the excess kurtosis of W_O and MLPs pooled at step 0."""
+
+
+def sigmas_of(n_layers, d_model):
+    """σ of input and of output sides by recipe A."""
+    return (2 / (5 * d_model)) ** 0.5, 2 / (n_layers * d_model**0.5)
+
+
+def score(tensors, **options):
+    family, config = ("gpt2", GPT2_CONFIG) if "h.0.attn.c_attn.weight" in tensors else ("gpt_neox", NEOX_CONFIG)
+    return rmtbase.score(tensors, "analytic", family=family, config=config, proof=False, **options)
+
+
+def test_planted_elements_are_found_where_they_are_in_the_order_of_their_probability(tmp_path):
+    tensors = gpt2(2, np.random.default_rng(1))
+    tensors["h.1.mlp.c_proj.weight"][200, 7] = -1.0  # (inputs, outputs)
+    tensors["h.0.attn.c_attn.weight"][5, 100] = 0.5  # output 100 is key 36
+    tree = score(tensors)
+    found = tree["super_weights"].to_dataset()
+    columns = [found[name].values.tolist() for name in ("layer", "component", "row", "column")]
+    assert list(zip(*columns, strict=True)) == [(1, "mlp_out", 7, 200), (0, "attention_key", 36, 5)]
+    np.testing.assert_allclose(found["value"], [-1.0, 0.5])
+    np.testing.assert_allclose(found["magnitude_over_core"], [50, 25], rtol=0.05)
+    assert (np.diff(found["log10_tail_probability"]) > 0).all()
+    assert (found["isolation_p_value"] < 0.05 / 12).all()
+    opened = open_scores(write_table(tree, tmp_path / "scores.nc"))
+    assert opened["super_weights"].to_dataset().identical(found)
+    assert set(SUPER_WEIGHTS_SCHEMA) == set(found.variables)
+    assert "2 elements stand apart" in summarize_elements(opened).sentences()[-1]
+
+
+@pytest.mark.parametrize("size", RECIPE_A)
+def test_pooling_alone_gives_the_excess_kurtosis_of_step_0_and_no_super_weight(size):
+    """A super-weight by chance in one run of 20; none of this seed."""
+    n_layers, d_model, expected = RECIPE_A[size]
+    sigmas = dict(zip(("in", "out"), sigmas_of(n_layers, d_model), strict=True))
+    mixture = parents.Mixture((parents.Normal(sigmas["in"]), parents.Normal(sigmas["out"])), (4, 5))
+    fourth, second = (4 * s**k + 5 * t**k for k in (4, 2) for s, t in [tuple(sigmas.values())])
+    assert 3 * 9 * fourth / second**2 - 3 == pytest.approx(expected, abs=0.005)
+    tensors = gpt_neox(n_layers=12, sigma_in=sigmas["in"], sigma_out=sigmas["out"], rng=np.random.default_rng(8))
+    tree = score({name: one for name, one in tensors.items() if name.startswith("gpt_neox.layers.0.")})
+    assert tree["super_weights"].sizes["super_weight"] == 0
+    pooled = np.concatenate([one.ravel() for name, one in tensors.items() if "query_key_value" not in name])
+    assert (pooled**4).mean() / (pooled**2).mean() ** 2 - 3 == pytest.approx(expected, abs=0.05)
+    largest = np.abs(pooled).max()
+    assert pooled.size * norm.sf(largest, scale=pooled.std()) * 2 < 0.005  # beyond one normal law's tail
+    assert pooled.size * float(mixture.sf(largest)) > 0.05  # and not beyond that of the mixture
+
+
+def test_what_is_improbable_in_its_own_matrix_can_be_usual_in_its_pool():
+    sigma_in, sigma_out = sigmas_of(24, 1024)
+    tensors = gpt_neox(2, sigma_in, sigma_out, np.random.default_rng(3))
+    tensors["gpt_neox.layers.1.attention.dense.weight"][3, 4] = 3 * sigma_in
+    tree = score(tensors)
+    (found,) = (tree["super_weights"].to_dataset().isel(super_weight=k) for k in range(1))
+    assert (found["component"], found["pool"]) == ("attention_output", "transmission")
+    matrices = tree["matrices"].to_dataset().sel(component=["attention_output", "mlp_in", "mlp_out"])
+    count = matrices["n_rows"] * matrices["n_columns"]
+    core = matrices["observed"].sel(statistic="core_sigma") * matrices["sigma"]
+    own = core.sel(layer=1, component="attention_output").item()
+    expected = np.log(4096) + np.log(2) + norm.logsf(3 * sigma_in / own)
+    assert found["log10_core_tail_probability"].item() == pytest.approx(expected / np.log(10), rel=1e-6)
+    terms = np.log(count / count.sum()) + np.log(2) + norm.logsf(3 * sigma_in / core)
+    any_of_pool = -np.expm1(float(count.sum()) * np.log1p(-np.exp(logsumexp(terms))))
+    assert found["log10_pooled_tail_probability"].item() == pytest.approx(np.log10(any_of_pool), abs=1e-9)
+    assert found["log10_pooled_tail_probability"] > -0.01
+
+
+TAILS = {
+    "normal": lambda rng, size: rng.normal(size=size),
+    "Cauchy": lambda rng, size: rng.standard_cauchy(size),
+    "Student": lambda rng, size: rng.standard_t(3, size),
+    "Laplace": lambda rng, size: rng.laplace(size=size),
+    "rounded": lambda rng, size: np.round(rng.normal(size=size) * 4) / 4,
+    "half precision": lambda rng, size: rng.normal(size=size).astype(np.float16),
+}
+
+
+@pytest.mark.parametrize("tail", TAILS)
+def test_a_tail_of_its_own_is_not_isolated(tail):
+    """300 samples at level 0.05: more than 30 by chance in one run of 300 000."""
+    rng = np.random.default_rng(4)
+    p_value = [largest_elements(TAILS[tail](rng, 5000)).isolation().min(initial=1.0) for _ in range(300)]
+    assert np.mean(np.array(p_value) < 0.05) < 0.1
+
+
+def test_a_group_that_stands_apart_is_found_whole():
+    numbers = np.random.default_rng(5).normal(size=20_000)
+    numbers[[10, 20, 30]] = 60.0, -50.0, 40.0
+    largest = largest_elements(numbers)
+    assert largest.place[:3].tolist() == [10, 20, 30]
+    p_value = largest.isolation()
+    assert np.flatnonzero(p_value < 1e-6).max() == 2
+
+
+def test_the_largest_elements_do_not_depend_on_the_cut():
+    numbers = np.random.default_rng(6).normal(size=30_000).astype(np.float32)
+    numbers[::100] = 3.0  # ties, of which the first count
+    whole = largest_elements(numbers)
+    parts = [largest_elements(numbers[first : first + 7000]) for first in range(0, 30_000, 7000)]
+    merged = parts[0]
+    for part in parts[1:]:
+        merged = merged.merged(part)
+    order = np.argsort(-np.abs(numbers.astype(float)), kind="stable")[:65]
+    for one in (whole, merged):
+        assert isinstance(one, LargestElements)
+        np.testing.assert_array_equal(one.place, order)
+        np.testing.assert_array_equal(one.value, numbers[order])
+
+
+@pytest.mark.parametrize("element", [0.0, 3.4e38, 1e-30])
+def test_one_element_beside_a_constant_does_no_harm(element):
+    tensors = gpt2(2, np.random.default_rng(7))
+    tensors["h.0.mlp.c_fc.weight"][:] = 0.25
+    tensors["h.0.mlp.c_fc.weight"][0, 0] = element
+    tree = score(tensors)
+    assert "mlp_in" not in tree["super_weights"]["component"].values
+    assert any(line.startswith("layer 0 mlp_in") for line in json.loads(tree.attrs["warnings"]))

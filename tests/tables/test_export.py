@@ -1,0 +1,160 @@
+"""Tables for other programs: what is written is what the table holds, whatever its names are."""
+
+import csv
+import io
+import re
+import shutil
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import xarray as xr
+
+from rmtbase.errors import ParameterError
+from rmtbase.shown import as_latex
+from rmtbase.tables import TableWarning, export, frame_groups, open_table, to_pandas, write_table
+
+DATA = Path(__file__).parents[1] / "data"
+HOSTILE = "=cmd|'/C calc'!A1\n\\input{secrets} & 50 % $x_1$ ~^{}#\x1b[31m"
+KINDS_WITH_A_FRAME = ("baseline", "spectra", "elements", "atlas", "effective_depth", "scores")
+
+
+def rows_of(content):
+    return list(csv.DictReader(io.StringIO(content.decode())))
+
+
+@pytest.fixture(scope="module")
+def stored():
+    """Files of each kind, not to be changed in place."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", TableWarning)
+        return {kind: open_table(DATA / f"{kind}-schema-1.1.nc", kind) for kind in KINDS_WITH_A_FRAME}
+
+
+@pytest.fixture
+def hostile(stored):
+    """Scores of components and a model whose names were made to harm."""
+    tree = stored["scores"].copy()
+    matrices = tree["matrices"].to_dataset()
+    names = matrices["component"].values.copy()
+    names[0] = HOSTILE
+    tree["matrices"] = xr.DataTree(matrices.assign_coords(component=names))
+    tree.attrs = tree.attrs | {"model": HOSTILE}
+    return tree
+
+
+@pytest.mark.parametrize("kind", KINDS_WITH_A_FRAME)
+def test_parquet_holds_the_frame_to_the_bit(kind, stored):
+    pytest.importorskip("pyarrow")
+    table = stored[kind]
+    for group in frame_groups(table) or [None]:
+        read = pd.read_parquet(io.BytesIO(export(table, "parquet", group=group)))
+        pd.testing.assert_frame_equal(read, to_pandas(table, group), check_dtype=False)
+
+
+@pytest.mark.parametrize("kind", KINDS_WITH_A_FRAME)
+def test_csv_holds_the_frame_to_the_bit(kind, stored):
+    table = stored[kind]
+    for group in frame_groups(table) or [None]:
+        frame = to_pandas(table, group)
+        rows = rows_of(export(table, "csv", group=group))
+        assert list(rows[0]) == list(frame.columns)
+        for name in frame.columns:
+            if frame[name].dtype.kind == "f":
+                np.testing.assert_array_equal([float(row[name] or "nan") for row in rows], frame[name])
+
+
+def test_parquet_says_where_a_table_is_from(stored):
+    parquet = pytest.importorskip("pyarrow.parquet")
+    facts = parquet.read_schema(io.BytesIO(export(stored["scores"], "parquet"))).metadata
+    assert facts[b"rmtbase.model"].decode() == stored["scores"].attrs["model"]
+    assert b"rmtbase.provenance" in facts
+
+
+def test_parquet_without_pyarrow_says_what_to_install(stored, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(ParameterError, match=r"pyarrow is not installed \(pip install 'rmtbase\[parquet\]'\)"):
+        export(stored["scores"], "parquet")
+
+
+def test_rows_and_columns_can_be_chosen(stored):
+    tree = stored["scores"]
+    chosen = {"statistics": ["stable_rank", "trace*"], "columns": ["head", "statistic", "z_score"]}
+    rows = rows_of(export(tree, "csv", **chosen))
+    assert list(rows[0]) == chosen["columns"]
+    assert {row["statistic"] for row in rows} == {"stable_rank", "trace", "trace_of_square"}
+    for options, words in (
+        ({"columns": ["alpha"]}, "z_score"),
+        ({"statistics": ["alpha"]}, "stable_rank"),
+        ({"group": "alpha"}, "heads, matrices"),
+        ({"format": "xlsx"}, "csv, parquet, latex"),
+    ):
+        with pytest.raises(ParameterError, match=words):
+            export(tree, **options)
+    with pytest.raises(ParameterError, match="without statistics"):
+        export(stored["effective_depth"], statistics=["trace"])
+
+
+def test_names_run_nothing_in_a_spreadsheet_and_nothing_in_latex(hostile):
+    first = rows_of(export(hostile, "csv", group="matrices"))[0]["component"]
+    assert first.startswith("'=cmd")
+    assert "\x1b" not in first
+    text = export(hostile, "latex", group="matrices").decode()
+    assert r"\input" not in text.replace(r"\textbackslash{}input", "")
+    assert all(line.startswith("% ") for line in text.splitlines()[:3])
+    assert text.count("\x1b") == 0
+    assert as_latex("50 % & \\x_1") == r"50 \% \& \textbackslash{}x\_1"
+
+
+def test_latex_shows_values_to_their_errors_and_what_is_shared_once(stored):
+    table = stored["baseline"]
+    text = export(table, "latex", statistics=["trace"]).decode()
+    row = to_pandas(table).query("case == 0 and statistic == 'trace'").iloc[0]
+    value, error = re.search(r"trace & \$([\d.]+) \\pm ([\d.]+)\$", text).groups()
+    assert float(error) == pytest.approx(row["standard_error"], rel=0.06)
+    assert float(value) == pytest.approx(row["mean"], abs=float(error))
+    assert r"\toprule" in text
+    one = export(table.isel(case=[0]), "latex", statistics=["trace*"]).decode()
+    assert r"d\_model" in one.splitlines()[1]
+    assert "$d$" not in one
+
+
+@pytest.mark.skipif(shutil.which("pdflatex") is None, reason="needs pdflatex")
+def test_every_latex_table_compiles_in_one_document(stored, hostile, tmp_path):
+    tables = [export(stored["baseline"], "latex"), export(stored["effective_depth"], "latex")]
+    tables += [export(hostile, "latex", group="matrices"), export(hostile, "latex", statistics=["trace"])]
+    assert any(b"longtable}{" in one for one in tables)
+    body = "\n\n".join(one.decode() for one in tables)
+    rules = r"\let\toprule\hline\let\midrule\hline\let\bottomrule\hline"  # where LaTeX is installed without it
+    rules = rf"\IfFileExists{{booktabs.sty}}{{\usepackage{{booktabs}}}}{{{rules}}}"
+    head = rf"\documentclass{{article}}\usepackage[T1]{{fontenc}}\usepackage{{longtable}}{rules}\begin{{document}}\tiny"
+    (tmp_path / "all.tex").write_text(f"{head}\n{body}\n\\end{{document}}", encoding="utf-8")
+    command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "-no-shell-escape", "all.tex"]
+    ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, errors="replace", check=False)
+    assert ran.returncode == 0, ran.stdout[-2000:]
+
+
+def test_the_command_writes_what_the_call_gives(stored, run, tmp_path):
+    file = write_table(stored["scores"], tmp_path / "scores.nc")
+    tree = open_table(file)
+    for name, kind in (("m.csv", "csv"), ("m.tex", "latex")):
+        ended = run("export", file, "--group", "matrices", "-o", tmp_path / name)
+        assert (ended.status, ended.err) == (0, f"rmtbase: wrote {tmp_path / name}\n")
+        assert (tmp_path / name).read_bytes() == export(tree, kind, group="matrices")
+    ended = run("export", file, "--statistic", "stable_rank", "--columns", "head,z_score")
+    assert ended.out.encode() == export(tree, statistics=["stable_rank"], columns=["head", "z_score"])
+    (tmp_path / "notes.tex").write_text("notes")
+    for options, words in (
+        (("-o", tmp_path / "notes.tex"), "--overwrite"),
+        (("-o", tmp_path / "a.csv", "--format", "latex"), "as"),
+        (("--format", "xlsx"), "csv, parquet, latex"),
+        (("--group", "alpha"), "heads"),
+    ):
+        ended = run("export", file, *options)
+        assert (ended.status, ended.err.count("\n")) == (2, 1)
+        assert words in ended.err
+    assert (tmp_path / "notes.tex").read_text() == "notes"

@@ -1,0 +1,106 @@
+"""A trajectory that is killed and gone on with, or scored elsewhere, is that of one process that nothing interrupts."""
+
+import random
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+import rmtbase
+from telling import Told
+
+MANY = 6
+OPTIONS = {"matrices": "none", "proof": False}
+
+
+@pytest.fixture(scope="module")
+def many(write_step, tmp_path_factory):
+    """A folder of more checkpoints."""
+    folder = tmp_path_factory.mktemp("many") / "run"
+    for step in range(MANY):
+        write_step(folder, 3 * step)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(many, tmp_path_factory):
+    """The file of their trajectory."""
+    path = tmp_path_factory.mktemp("whole") / "traj.nc"
+    rmtbase.trajectory(many, output=path, **OPTIONS)
+    return path
+
+
+def test_run_that_is_killed_and_gone_on_with_gives_the_same_file_to_the_bit(many, uninterrupted, tmp_path):
+    output, kept = tmp_path / "traj.nc", tmp_path / "traj.nc.steps"
+    command = [sys.executable, "-m", "rmtbase", "trajectory", many, "--matrices", "none", "--no-proof", "-o", output]
+    enough = random.Random(3).randrange(2, MANY - 2)
+    with subprocess.Popen(map(str, command), stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL) as running:
+        while running.poll() is None and len(list(kept.glob("*-*.nc"))) < enough:
+            time.sleep(0.002)
+        running.send_signal(signal.SIGKILL)
+    assert running.wait() == -signal.SIGKILL
+    there = len(list(kept.glob("*.nc")))
+    assert enough <= there < MANY
+    damaged = sorted(kept.glob("*.nc"))[0]
+    damaged.write_bytes(damaged.read_bytes()[:-1000])
+    (kept / "rmtbase-fetched-abc").mkdir()
+    told = Told()
+    rmtbase.trajectory(many, output=output, progress=told, **OPTIONS)
+    assert f"resuming: {MANY - there + 1} of {MANY} checkpoints left" in told.notes
+    assert any(note.startswith(f"not sound, scored again: {damaged}") for note in told.notes)
+    assert output.read_bytes() == uninterrupted.read_bytes()
+    assert [path.name for path in tmp_path.iterdir()] == ["traj.nc"]
+
+
+def test_run_that_is_stopped_as_it_writes_the_file_goes_on_to_the_same_one(many, uninterrupted, tmp_path, monkeypatch):
+    def stop(*arguments):
+        raise KeyboardInterrupt
+
+    output = tmp_path / "traj.nc"
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr("rmtbase.trajectories._trajectory.write_table", stop)
+        rmtbase.trajectory(many, output=output, **OPTIONS)
+    told = Told()
+    rmtbase.trajectory(many, output=output, progress=told, **OPTIONS)
+    assert f"resuming: 0 of {MANY} checkpoints left" in told.notes
+    assert output.read_bytes() == uninterrupted.read_bytes()
+
+
+def test_checkpoint_that_was_written_again_since_is_scored_again(many, write_step, tmp_path, monkeypatch):
+    run = tmp_path / "run"
+    for step in (0, 20):
+        write_step(run, step)
+    stopped = iter([None, KeyboardInterrupt])
+    from rmtbase.trajectories import _trajectory
+
+    score = _trajectory.score_checkpoint
+
+    def one_then_interrupt(*arguments):
+        if (stop := next(stopped, None)) is not None:
+            raise stop
+        return score(*arguments)
+
+    monkeypatch.setattr(_trajectory, "score_checkpoint", one_then_interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        rmtbase.trajectory(run, output=tmp_path / "traj.nc", **OPTIONS)
+    write_step(tmp_path / "other", 40)
+    (tmp_path / "other" / "step-40" / "model.safetensors").replace(run / "step-0" / "model.safetensors")
+    told = Told()
+    tree = rmtbase.trajectory(run, output=tmp_path / "traj.nc", progress=told, **OPTIONS)
+    assert not any("resuming" in note for note in told.notes)
+    assert tree.identical(rmtbase.trajectory(run, **OPTIONS))
+
+
+def test_workers_of_a_scheduler_give_the_same_file(many, uninterrupted, tmp_path):
+    from distributed import LocalCluster
+
+    told, output = Told(), tmp_path / "traj.nc"
+    with LocalCluster(
+        n_workers=1, threads_per_worker=1, processes=False, dashboard_address=None, protocol="tcp"
+    ) as cluster:
+        rmtbase.trajectory(many, output=output, scheduler=cluster.scheduler_address, progress=told, **OPTIONS)
+    assert "scoring on 1 Dask worker" in told.notes
+    assert told.steps["scoring checkpoints"] == MANY
+    assert output.read_bytes() == uninterrupted.read_bytes()

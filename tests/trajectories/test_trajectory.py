@@ -1,0 +1,245 @@
+"""The trajectory of a folder of checkpoints is the scores of each of them, and says when each head left each null."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+import xarray as xr
+
+import rmtbase
+from rmtbase.errors import CheckpointError, MissingFileError, ParameterError, StoreError
+from rmtbase.models import find_series
+from rmtbase.tables import open_trajectory, write_table
+from rmtbase.trajectories import StepName, failures, joined, one_step, summarize_trajectory, until
+from telling import Told
+
+STEPS = [0, 10, 20, 40]
+
+
+def test_every_number_is_that_of_the_scores_of_its_checkpoint(tree, whole_run):
+    for step in STEPS:
+        scores = rmtbase.score(whole_run / f"step-{step}", circuits=("qk", "query"))
+        compared = 0
+        for group in ("heads", "matrices", "circuits/query/heads"):
+            there, here = scores[group].to_dataset(), tree[group].to_dataset().sel(step=step)
+            assert set(there.data_vars) <= set(here.data_vars)
+            for name in there.data_vars:
+                expected = there[name]
+                if "probability" in expected.dims:
+                    expected = expected.sel(probability=[0.025, 0.5, 0.975])
+                np.testing.assert_array_equal(here[name].values, expected.values)
+                compared += 1
+        assert compared > 38
+        assert tree["null"].to_dataset().equals(scores["null"].to_dataset())
+
+
+def test_file_is_the_tree_and_holds_every_step(tree, whole_run, tmp_path):
+    path, told = tmp_path / "traj.nc", Told()
+    options = {"circuits": ("qk", "query")}
+    made = rmtbase.trajectory(whole_run, output=path, progress=told, **options)
+    assert made.identical(tree)
+    assert open_trajectory(path).identical(tree)
+    assert tree["heads"]["step"].values.tolist() == STEPS
+    assert tree["heads"]["revision"].values.tolist() == [f"step-{step}" for step in STEPS]
+    assert told.notes[-1] == f"wrote {path}"
+    assert told.steps["scoring checkpoints"] == len(STEPS)
+    assert not path.with_name("traj.nc.steps").exists()
+
+
+def test_heads_have_left_for_good_from_the_first_step_after_which_all_are_flagged(tree):
+    departures = tree["departures"].to_dataset()
+    left = departures["omnibus_q_value"].sel(null="gaussian").values <= 0.05
+    assert not left[0].any()
+    assert left[-1].all()
+    for layer, head in np.ndindex(*left.shape[1:]):
+        flags = left[:, layer, head].tolist()
+        place = len(flags)
+        while place and flags[place - 1]:
+            place -= 1
+        assert departures["lasting_step"].values[0, layer, head] == STEPS[place]
+        assert departures["first_step"].values[0, layer, head] == STEPS[flags.index(True)]
+    summary = summarize_trajectory(tree)
+    assert [one.left["gaussian"] for one in summary.steps] == left.sum(axis=(1, 2)).tolist()
+    assert summary.sentences()[0].startswith("8 of 8 heads left the gaussian null for good: the first from step ")
+
+
+def with_q_values(tree, q_value):
+    groups = {name: tree[name].to_dataset(inherit=False) for name in tree.groups if name != "/"}
+    dims = groups["/departures"]["omnibus_q_value"].dims
+    groups["/departures"] = groups["/departures"].assign(omnibus_q_value=(dims, q_value))
+    changed = xr.DataTree.from_dict(groups)
+    changed.attrs = tree.attrs
+    return changed
+
+
+def test_head_that_comes_back_has_left_at_some_step_and_not_for_good(tree):
+    q_value = np.full((4, 1, 2, 4), 0.5)
+    q_value[1, 0, 0, 0] = 0.01
+    q_value[[0, 2, 3], 0, 1, 1] = 0.05
+    q_value[:, 0, 1, 2] = np.nan
+    back = joined([with_q_values(tree, q_value)])
+    first, lasting = (back["departures"][name].values[0] for name in ("first_step", "lasting_step"))
+    assert (first[0, 0], lasting[0, 0]) == (10, pytest.approx(np.nan, nan_ok=True))
+    assert (first[1, 1], lasting[1, 1]) == (0, 20)
+    assert np.isfinite(first).sum() == 2
+    (departure,) = summarize_trajectory(back).departures
+    assert (departure.left, departure.first, departure.half, departure.came_back) == (1, 20, None, 1)
+
+
+def test_several_nulls_have_departures_each_and_the_first_is_that_of_the_heads(whole_run, tree, tmp_path):
+    options = {"draws": 39, "matrices": "none"}
+    made = rmtbase.trajectory(whole_run, ["0", "40"], tmp_path / "t.nc", nulls=("haar", "gaussian"), **options)
+    assert open_trajectory(tmp_path / "t.nc").identical(made)
+    departures = made["departures"].to_dataset()
+    assert departures["null"].values.tolist() == ["haar", "gaussian"]
+    gaussian = departures.sel(null="gaussian", step=40)
+    there = tree["departures"].to_dataset().sel(null="gaussian", step=40)
+    np.testing.assert_array_equal(gaussian["omnibus_p_value"].values, there["omnibus_p_value"].values)
+    np.testing.assert_array_equal(departures["p_value"].sel(null="haar").values, made["heads"]["p_value"].values)
+    assert made.attrs["null"].startswith("haar")
+    assert made["null"]["eigenvalue_mean"].dims == ("step", "layer", "head", "index")
+
+
+def test_what_cannot_be_scored_is_named_and_the_rest_goes_on(run_folder, write_step, run, tmp_path):
+    weights = run_folder / "step-10" / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-100])
+    write_step(run_folder, 30, n_heads=2)
+    shutil.copytree(run_folder / "step-20", run_folder / "step-21")
+    (run_folder / "step-50").mkdir()
+    path = tmp_path / "traj.nc"
+    ran = run("trajectory", run_folder, "--matrices", "none", "-o", path, "--json")
+    assert ran.status == 1
+    printed = json.loads(ran.out)
+    assert list(printed["failed"]) == ["step-10", "step-50", "step-30"]
+    assert "model.safetensors" in printed["failed"]["step-10"]
+    assert "no such file" in printed["failed"]["step-50"]
+    assert printed["failed"]["step-30"] == "other sizes than most: 2 of head and not 4"
+    assert not any(str(tmp_path) in reason for reason in printed["failed"].values())
+    assert [one["step"] for one in printed["steps"]] == [0, 20, 21, 40]
+    assert [one["duplicate_of"] for one in printed["steps"]] == ["", "", "step-20", ""]
+    assert "rmtbase: step-10 left out: " in ran.err
+    tree = open_trajectory(path)
+    assert failures(tree) == printed["failed"]
+    assert (
+        tree["heads"]
+        .sel(step=20)
+        .to_dataset()
+        .drop_vars(["step", "revision", "duplicate_of"])
+        .equals(tree["heads"].sel(step=21).to_dataset().drop_vars(["step", "revision", "duplicate_of"]))
+    )
+
+
+def test_summary_has_a_line_for_each_checkpoint(whole_run, run, tmp_path):
+    ran = run("trajectory", whole_run, "--matrices", "none", "--no-proof", "-o", tmp_path / "traj.nc")
+    assert ran.status == 0
+    lines = ran.out.splitlines()
+    assert all(any(f" step-{step} " in line for line in lines) for step in STEPS)
+    assert "8 of 8 heads left the gaussian null for good" in ran.out
+    assert ran.err.splitlines()[-1] == f"rmtbase: wrote {tmp_path / 'traj.nc'}"
+
+
+def test_weights_that_are_those_of_an_earlier_step_are_scored_once(run_folder, monkeypatch):
+    shutil.copytree(run_folder / "step-0", run_folder / "step-5")
+    from rmtbase.trajectories import _checkpoint_scores
+
+    scored = []
+    score = _checkpoint_scores.score
+    monkeypatch.setattr(
+        _checkpoint_scores,
+        "score",
+        lambda model, *args, **more: scored.append(model.revision) or score(model, *args, **more),
+    )
+    tree = rmtbase.trajectory(run_folder, ["0", "5", "10"], matrices="none")
+    assert scored == ["step-0", "step-10"]
+    assert tree["heads"]["duplicate_of"].values.tolist() == ["", "step-0", ""]
+
+
+def test_trajectories_are_joined_and_cut(tree, whole_run):
+    rest = rmtbase.trajectory(whole_run, ["40"], circuits=("qk", "query"))
+    early = until(tree, 39)
+    assert early["heads"]["step"].values.tolist() == [0, 10, 20]
+    assert joined([rest, early])["departures"].to_dataset().equals(tree["departures"].to_dataset())
+    assert until(tree, -1) is None
+    with pytest.raises(ParameterError, match="each step is in one"):
+        joined([tree, rest])
+
+
+def test_group_whose_entries_come_and_go_says_of_which_step_each_is(whole_run):
+    def part(step, count):
+        scores = rmtbase.score(whole_run / f"step-{step}", matrices="none")
+        found = xr.Dataset({"layer": ("super_weight", np.arange(count)), "value": ("super_weight", np.ones(count))})
+        groups = {name: scores[name].to_dataset(inherit=False) for name in ("heads", "null")}
+        tree = xr.DataTree.from_dict({**groups, "super_weights": found})
+        tree.attrs = scores.attrs
+        return one_step({"gaussian": tree}, StepName(step, f"step-{step}", str(step)))
+
+    tree = joined([part(0, 2), part(10, 0), part(20, 1)])
+    assert tree["super_weights"]["at_step"].values.tolist() == [0, 0, 20]
+    assert until(tree, 10)["super_weights"]["at_step"].values.tolist() == [0, 0]
+
+
+@pytest.mark.parametrize(
+    ("revisions", "said"),
+    [
+        (["main"], "'all', or some of step-0, step-10"),
+        (["0", "0:step-10"], "one of step 0"),
+        ([], "nothing"),
+    ],
+)
+def test_revision_that_is_none_is_refused(revisions, said, whole_run):
+    with pytest.raises(ParameterError, match=said):
+        rmtbase.trajectory(whole_run, revisions)
+
+
+def test_names_of_revisions_tell_their_steps(tmp_path):
+    names = ["checkpoint-500", "step512", "global_step3", "stage1-step1000-tokens5B", "main", "stepping", "v1.0"]
+    for name in names:
+        (tmp_path / name).mkdir()
+    assert [one.step for one in find_series(tmp_path).revisions] == [3, 500, 512, 1000]
+    assert [one[:2] for one in find_series(tmp_path, ["7:main", "500"]).revisions] == [
+        (7, "main"),
+        (500, "checkpoint-500"),
+    ]
+
+
+def test_where_nothing_can_be_scored_the_first_reason_is_told(tmp_path):
+    (tmp_path / "run" / "step-3").mkdir(parents=True)
+    with pytest.raises(
+        CheckpointError, match=r"none of 1 checkpoints can be scored; step-3: step-3/config.json: no such"
+    ):
+        rmtbase.trajectory(tmp_path / "run")
+    with pytest.raises(ParameterError, match="whose names tell their steps"):
+        rmtbase.trajectory(tmp_path)
+    with pytest.raises(MissingFileError):
+        rmtbase.trajectory(tmp_path / "nowhere")
+
+
+def test_finished_checkpoints_of_other_options_are_refused(whole_run, tmp_path, monkeypatch):
+    output = tmp_path / "traj.nc"
+    monkeypatch.setattr(
+        "rmtbase.trajectories._trajectory.write_table", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt)
+    )
+    with pytest.raises(KeyboardInterrupt) as stopped:
+        rmtbase.trajectory(whole_run, ["0", "10"], output=output, matrices="none")
+    assert stopped.value.__notes__ == [f"2 finished checkpoints are kept in {output}.steps, run again to go on"]
+    with pytest.raises(StoreError, match="scored with other options"):
+        rmtbase.trajectory(whole_run, ["0", "10"], output=output, matrices="none", seed=1)
+
+
+@pytest.mark.parametrize(
+    ("variable", "change", "said"),
+    [
+        ("lasting_step", lambda values: np.where(np.isnan(values), values, values + 10), "lasting_step"),
+        ("step", lambda values: values + 1, "other steps"),
+        ("omnibus_q_value", lambda values: values * 2, "omnibus_q_value"),
+    ],
+)
+def test_departures_that_cannot_be_are_refused(variable, change, said, tree, tmp_path):
+    group = tree["departures"].to_dataset(inherit=False)
+    changed = group.assign({variable: (group[variable].dims, change(group[variable].values))})
+    groups = {name: tree[name].to_dataset(inherit=False) for name in tree.groups if name != "/"}
+    wrong = xr.DataTree.from_dict({**groups, "/departures": changed})
+    wrong.attrs = tree.attrs
+    with pytest.raises(rmtbase.errors.TableError, match=said):
+        open_trajectory(write_table(wrong, tmp_path / "wrong.nc"))

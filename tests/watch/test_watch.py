@@ -1,0 +1,252 @@
+"""Watching a run: cost, file, logs, and weights and random numbers that are as they would be without."""
+
+import json
+import shutil
+import struct
+import warnings
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from scipy.stats import norm
+from tensorboardX.proto.event_pb2 import Event
+
+import rmtbase
+from rmtbase.errors import NonFiniteError, ParameterError
+from rmtbase.tables import open_trajectory
+from rmtbase.trajectories import ALARM_LEVEL, Scoring, evidence, looks_to_name, raised
+from rmtbase.watch import WatchCallback, Watcher, WatchWarning
+
+SETTINGS = {
+    "vocab_size": 32, "hidden_size": 128, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 4,
+    "num_key_value_heads": 2, "head_dim": 16, "max_position_embeddings": 16,
+}  # fmt: skip
+HEADS = Scoring(matrices="none", proof=False)
+STATE = {
+    "scoring": HEADS,
+    "family": "llama",
+    "config": {"num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16},
+}
+
+
+def state_dict(seed, shift=0.0):
+    """Queries and keys of one layer, of a shape that the atlas has."""
+    rng = np.random.default_rng(seed)
+    shared = shift * rng.standard_normal(128)
+    return {
+        f"model.layers.0.self_attn.{name}.weight": (
+            0.02 * rng.standard_normal((rows, 128)) + (shared if name in ("q_proj", "k_proj") else 0.0)
+        ).astype(np.float32)
+        for name, rows in (("q_proj", 64), ("k_proj", 32), ("v_proj", 32))
+    } | {"model.layers.0.self_attn.o_proj.weight": 0.02 * rng.standard_normal((128, 64)).astype(np.float32)}
+
+
+def train(folder, watched, max_steps=6, resume=False):
+    """A short run of the Trainer, watched or not: the Trainer and what it logged to TensorBoard."""
+    from transformers import LlamaConfig, LlamaForCausalLM, Trainer, TrainingArguments
+
+    torch.manual_seed(0)
+    model = LlamaForCausalLM(LlamaConfig(**SETTINGS))
+    data = [{"input_ids": ids, "labels": ids} for ids in (torch.arange(i, i + 8) % 32 for i in range(32))]
+    arguments = TrainingArguments(
+        str(folder / "run"), max_steps=max_steps, save_steps=3, logging_steps=3, per_device_train_batch_size=4,
+        report_to=["tensorboard"], use_cpu=True, learning_rate=0.02, disable_tqdm=True, seed=1, log_level="error",
+    )  # fmt: skip
+    trainer = Trainer(model=model, args=arguments, train_dataset=data)
+    if watched:
+        trainer.add_callback(WatchCallback(trainer, folder / "run.nc", every=2, scoring=HEADS, budget=None))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of torch and transformers
+        trainer.train(resume_from_checkpoint=resume or None)
+    return trainer
+
+
+def logged(folder):
+    """What is in the event files of TensorBoard: (step, value) by tag."""
+    found = {}
+    for path in sorted(folder.rglob("events.out.tfevents.*")):
+        content, place = path.read_bytes(), 0
+        while place < len(content):
+            (length,) = struct.unpack_from("<Q", content, place)
+            event = Event.FromString(content[place + 12 : place + 12 + length])
+            place += 16 + length
+            for value in event.summary.value:
+                found.setdefault(value.tag, []).append((event.step, value.simple_value))
+    return found
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("trained")
+
+
+@pytest.fixture(scope="module")
+def trainer(folder):
+    """A run that was watched."""
+    return train(folder, watched=True)
+
+
+def test_run_of_the_trainer_is_followed_in_a_trajectory_and_in_tensorboard(trainer, folder):
+    tree = open_trajectory(folder / "run.nc")
+    assert tree["heads"]["step"].values.tolist() == [0, 2, 4, 6]
+    (callback,) = (one for one in trainer.callback_handler.callbacks if isinstance(one, WatchCallback))
+    assert callback.skipped == 0
+    assert len(callback.watcher.seconds) == 4
+    assert all(0 < seconds < 60 for seconds in callback.watcher.seconds)
+    assert callback.watcher.planned_looks == tree.attrs["planned_looks"] == 5
+    scalars = logged(folder)
+    q_value = tree["departures"]["omnibus_q_value"].values[:, 0]
+    share = [(step, float((one <= 0.05).mean())) for step, one in zip((0, 2, 4, 6), q_value, strict=True)]
+    assert scalars["train/rmtbase/left_share"] == share
+    alarm = tree["departures"]["alarm_step"].values
+    assert scalars["train/rmtbase/alarm"] == [(step, float((alarm <= step).sum())) for step in (0, 2, 4, 6)]
+    assert [step for step, _ in scalars["train/rmtbase/look_seconds"]] == [0, 2, 4, 6]
+    assert "train/loss" in scalars
+
+
+def test_last_look_is_the_scores_of_what_was_trained(trainer, folder):
+    scores = rmtbase.score(trainer.model, proof=False)
+    last = open_trajectory(folder / "run.nc")["heads"].to_dataset().isel(step=-1)
+    np.testing.assert_array_equal(last["observed"].values, scores["heads"]["observed"].values)
+
+
+def test_checkpoints_that_the_trainer_saved_are_followed_to_the_same_numbers(trainer, folder):
+    saved = rmtbase.trajectory(folder / "run", matrices="none")["heads"].to_dataset()
+    watched = open_trajectory(folder / "run.nc")["heads"].to_dataset()
+    assert saved["revision"].values.tolist() == ["checkpoint-3", "checkpoint-6"]
+    assert saved["fingerprint"].values[-1] == watched["fingerprint"].values[-1]
+    np.testing.assert_array_equal(saved["observed"].values[-1], watched["observed"].values[-1])
+
+
+def test_run_that_is_watched_is_the_run_that_is_not(trainer, tmp_path):
+    alone = train(tmp_path, watched=False)
+    for (name, watched), plain in zip(
+        trainer.model.state_dict().items(), alone.model.state_dict().values(), strict=True
+    ):
+        assert torch.equal(watched, plain), name
+
+
+def test_run_that_goes_on_replaces_the_looks_beyond_where_it_does(trainer, folder, tmp_path):
+    shutil.copytree(folder / "run" / "checkpoint-3", tmp_path / "run" / "checkpoint-3")
+    shutil.copy(folder / "run.nc", tmp_path / "run.nc")
+    before = open_trajectory(folder / "run.nc")
+    train(tmp_path, watched=True, resume=True)
+    after = open_trajectory(tmp_path / "run.nc")
+    assert after["heads"]["step"].values.tolist() == [0, 2, 3, 4, 6]
+    both = [0, 2, 4, 6]
+    for name in ("observed", "sigma_q"):
+        here, there = (tree["heads"][name].sel(step=both).values for tree in (after, before))
+        np.testing.assert_array_equal(here, there)
+    assert after.attrs["planned_looks"] == 5
+
+
+def test_look_leaves_random_numbers_and_weights_alone(tmp_path):
+    weights = {name: torch.from_numpy(one).requires_grad_() for name, one in state_dict(0).items()}
+    torch.manual_seed(3)
+    state, versions = torch.get_rng_state(), [one._version for one in weights.values()]
+    found = Watcher(tmp_path / "run.nc", **STATE).look(weights, 0)
+    assert torch.equal(torch.get_rng_state(), state)
+    assert [one._version for one in weights.values()] == versions
+    assert json.loads(json.dumps(found)) == found
+    assert next(iter(found)) == "rmtbase/left_share"
+
+
+def test_alarm_is_raised_for_a_departure_and_kept_over_a_restart(tmp_path):
+    path = tmp_path / "run.nc"
+    watcher = Watcher(path, planned_looks=4, **STATE)
+    assert watcher.look(state_dict(0), 0)["rmtbase/alarm"] == 0
+    assert watcher.look(state_dict(1, shift=0.02), 5)["rmtbase/alarm"] == 4
+    again = Watcher(path, **STATE)
+    assert (again.planned_looks, again.steps) == (4, [0, 5])
+    assert again.look(state_dict(2), 7)["rmtbase/alarm"] == 4
+    assert (open_trajectory(path)["departures"]["alarm_step"].values == 5).all()
+    with pytest.raises(ParameterError, match="more than 7"):
+        again.look(state_dict(2), 7)
+
+
+def test_look_that_fails_leaves_the_file_and_what_was_seen(tmp_path):
+    watcher = Watcher(tmp_path / "run.nc", **STATE)
+    watcher.look(state_dict(0), 0)
+    before = (tmp_path / "run.nc").read_bytes()
+    broken = state_dict(0)
+    broken["model.layers.0.self_attn.q_proj.weight"][0, 0] = np.nan
+    with pytest.raises(NonFiniteError):
+        watcher.look(broken, 1)
+    assert (tmp_path / "run.nc").read_bytes() == before
+    assert watcher.steps == [0]
+
+
+def test_other_processes_do_not_look_and_a_look_that_fails_is_warned_of(tmp_path):
+    told = []
+    callback = WatchCallback(SimpleNamespace(log=told.append), tmp_path / "run.nc", every=2, **STATE)
+    state = SimpleNamespace(is_world_process_zero=False, global_step=0, max_steps=8)
+    callback.on_train_begin(None, state, None, state_dict(0))
+    assert told == callback.watcher.steps == []
+    state.is_world_process_zero = True
+    callback.on_train_begin(None, state, None, state_dict(0))
+    assert callback.watcher.steps == [0]
+    state.global_step, broken = 8, state_dict(0)
+    broken["model.layers.0.self_attn.k_proj.weight"][:] = np.inf
+    with pytest.warns(WatchWarning, match="the look at step 8 failed: .* infinite values"):
+        callback.on_train_end(None, state, None, broken)
+    assert len(told) == 1
+    state.global_step, again = 0, WatchCallback(callback.trainer, tmp_path / "run.nc", every=2, **STATE)
+    again.on_train_begin(None, state, None, state_dict(0))  # the same run, from its start
+    assert len(told) == 1
+    with pytest.raises(ParameterError, match="a file of this run, whose weights at step 0 are others"):
+        again.on_train_begin(None, state, None, state_dict(1))
+
+
+def test_looks_beyond_the_budget_are_left_out(tmp_path, monkeypatch):
+    now = [100.0]
+    monkeypatch.setattr("rmtbase.watch._watcher.time.perf_counter", lambda: now[0])
+    watcher = Watcher(tmp_path / "run.nc", budget=0.1, **STATE)
+    assert watcher.can_afford()
+    watcher.seconds, watcher._began = [1.0], 100.0
+    now[0] = 118.9
+    assert not watcher.can_afford()
+    now[0] = 119.1
+    assert watcher.can_afford()
+    with pytest.raises(ParameterError, match="budget"):
+        Watcher(tmp_path / "other.nc", budget=0.0)
+
+
+def test_alarm_that_can_name_no_lone_head_any_more_says_so(tmp_path):
+    watcher = Watcher(tmp_path / "run.nc", **STATE)
+    assert looks_to_name(32, 1 / 51201, planned=100) == 17
+    assert looks_to_name(32, 1 / 51201, planned=100, departed=32) == 1
+    assert looks_to_name(32, 1 / 51201, seen=99) is None
+    assert looks_to_name(32, 1e-6, seen=99) is not None
+    watcher.level = 1e-6
+    with pytest.warns(WatchWarning, match="from look 2 on the alarm cannot name a lone head of 4"):
+        watcher.look(state_dict(0), 0)
+    watcher.look(state_dict(0), 1)  # once
+
+
+# 200 runs of 100 looks at 32 heads, of fixed seeds; benchmarks/alarm.py has as many of weights. The bound allows two
+# standard errors, and what is found lies far below it.
+@pytest.mark.parametrize("planned", [100, None])
+@pytest.mark.parametrize("moved", [0.0, 0.2, 1.0])
+def test_runs_that_learn_nothing_raise_no_more_alarms_than_the_level(moved, planned):
+    rng, draws = np.random.default_rng(11), 51_200
+    z, p_value = rng.standard_normal((200, 32)), np.empty((200, 100, 32))
+    for look in range(100):
+        p_value[:, look] = np.ceil(norm.sf(z) * (draws + 1)) / (draws + 1)
+        z = np.sqrt(1.0 - moved**2) * z + moved * rng.standard_normal(z.shape)
+    evidences = np.stack([evidence(one, 1 / (draws + 1), planned)[-1] for one in p_value])
+    alarms = np.mean([raised(one).any() for one in evidences])
+    assert alarms <= ALARM_LEVEL + 2 * np.sqrt(ALARM_LEVEL * (1 - ALARM_LEVEL) / 200)
+    assert evidences.mean() < 1.0 + 4.0 * evidences.std() / np.sqrt(evidences.size)
+
+
+def test_weights_of_looks_and_calibrated_p_values_sum_to_one():
+    from rmtbase.trajectories._alarm import calibrated, look_weights
+
+    grid = (np.arange(2_000_000) + 0.5) / 2_000_000
+    assert calibrated(grid, 1e-3).mean() == pytest.approx(1.0, rel=1e-4)
+    for planned in (None, 7):
+        sums = np.cumsum(look_weights(100_000, planned))
+        assert (np.diff(sums) > 0).all()
+        assert 0.9 < sums[-1] < 1.0
+    assert np.cumsum(look_weights(7, 7))[-1] == pytest.approx(0.9)
