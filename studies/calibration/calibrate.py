@@ -27,7 +27,7 @@ from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausa
 from transformers.utils import logging as transformers_logging
 
 import rmtbase
-from rmtbase.statistics import ELEMENT_STATISTICS, benjamini_hochberg
+from rmtbase.statistics import MOMENT_STATISTICS, benjamini_hochberg
 
 HERE = Path(__file__).parent
 LEVEL = 0.05  # false discovery rate, and so the share of null models with anything flagged
@@ -183,7 +183,7 @@ def summary(scores: Scores) -> dict[str, Any]:
     }
     matrices = {
         name: {
-            **uniformity(matrix_p[:, k], None if name in ELEMENT_STATISTICS else MATRIX_NULL_DRAWS * NULL_SEEDS),
+            **uniformity(matrix_p[:, k], None if name in MOMENT_STATISTICS else MATRIX_NULL_DRAWS * NULL_SEEDS),
             "all_matrices": flagged(scores.matrix_q, k),
         }
         for k, name in enumerate(scores.matrix_statistics)

@@ -12,7 +12,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
 
-from rmtbase.statistics import ELEMENT_STATISTICS
+from rmtbase.statistics import MOMENT_STATISTICS
 
 BLUE, ORANGE, GREEN, GREY = "#0072B2", "#D55E00", "#009E73", "#555555"  # Okabe and Ito's colours
 LIMIT = 0.04  # of every panel's vertical axis
@@ -43,8 +43,8 @@ def _groups(family: dict[str, Any]) -> dict[str, dict[str, Any]]:
     matrices = family["matrices"]
     return {
         "heads, one per key group": family["heads"],
-        "matrices, elements": {name: matrices[name] for name in matrices if name in ELEMENT_STATISTICS},
-        "matrices, spectrum": {name: matrices[name] for name in matrices if name not in ELEMENT_STATISTICS},
+        "matrices, elements": {name: matrices[name] for name in matrices if name in MOMENT_STATISTICS},
+        "matrices, spectrum": {name: matrices[name] for name in matrices if name not in MOMENT_STATISTICS},
     }
 
 

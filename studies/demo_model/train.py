@@ -1,4 +1,4 @@
-"""Train the bundled demo model and write its checkpoints.
+"""Train the bundled demo model, or one of its twins, and write its checkpoints.
 
     python studies/demo_model/train.py --out build/demo_model
 
@@ -24,7 +24,14 @@ import torch
 from corpus import Corpus, load
 from held_out import CONTEXT, bits_per_byte
 from numpy.typing import NDArray
-from transformers import LlamaConfig, LlamaForCausalLM
+from transformers import (
+    AutoModelForCausalLM,
+    GPTNeoXConfig,
+    LlamaConfig,
+    PretrainedConfig,
+    PreTrainedModel,
+    Qwen3Config,
+)
 
 LOG_COLUMNS: tuple[str, ...] = (
     "step",
@@ -36,29 +43,30 @@ LOG_COLUMNS: tuple[str, ...] = (
 )
 
 
-def make_config() -> LlamaConfig:
-    """The architecture: 4 layers, 8 query heads on 4 key heads of size 16, width 128; tokens are bytes."""
-    return LlamaConfig(
-        vocab_size=256,
-        hidden_size=128,
-        intermediate_size=320,
-        num_hidden_layers=4,
-        num_attention_heads=8,
-        num_key_value_heads=4,
-        head_dim=16,
-        max_position_embeddings=CONTEXT,
-        initializer_range=0.02,
-        tie_word_embeddings=True,
-        bos_token_id=None,
-        eos_token_id=None,
-        pad_token_id=None,
-    )
+MODELS = ("demo", "mha", "qk-norm", "neox")
+"""The demo model, and three that differ from it in how attention is made; see :func:`make_config`."""
 
 
-def make_model(seed: int) -> LlamaForCausalLM:
+def make_config(name: str = "demo") -> PretrainedConfig:
+    """The architecture: 4 layers, 8 query heads of size 16, width 128; tokens are bytes.
+
+    ``demo``: Llama with 4 key heads. ``mha``: the same with 8. ``qk-norm``: the demo with a norm of each query and key,
+    as in Qwen3. ``neox``: 8 key heads, queries, keys and values in one tensor, LayerNorm, biases, and an MLP of two
+    matrices with as many weights as the three of the others, one after attention as there; rotary in all positions.
+    """
+    sizes = {"vocab_size": 256, "hidden_size": 128, "num_hidden_layers": 4, "num_attention_heads": 8}
+    common = sizes | {"max_position_embeddings": CONTEXT, "initializer_range": 0.02, "tie_word_embeddings": True}
+    common |= dict.fromkeys(("bos_token_id", "eos_token_id", "pad_token_id"))
+    if name == "neox":
+        return GPTNeoXConfig(**common, intermediate_size=480, rotary_pct=1.0, use_parallel_residual=False)
+    gated = common | {"intermediate_size": 320, "head_dim": 16, "num_key_value_heads": 8 if name == "mha" else 4}
+    return Qwen3Config(**gated, rms_norm_eps=1e-6) if name == "qk-norm" else LlamaConfig(**gated)
+
+
+def make_model(seed: int, name: str = "demo") -> PreTrainedModel:
     """The model at step 0: every projection i.i.d. N(0, 0.02²), drawn by transformers from `seed`."""
     torch.manual_seed(seed)
-    return LlamaForCausalLM(make_config())
+    return AutoModelForCausalLM.from_config(make_config(name))
 
 
 def batch_at(text: NDArray[np.uint8], seed: int, step: int, batch_size: int) -> torch.Tensor:
@@ -91,7 +99,7 @@ def held_out_sample(corpus: Corpus, pieces: int = 32, length: int = 1024) -> lis
     return [text[start : start + length] for start in starts]
 
 
-def save_revision(model: LlamaForCausalLM, folder: Path) -> None:
+def save_revision(model: PreTrainedModel, folder: Path) -> None:
     """Write one checkpoint in Hugging Face's format, weights in float16 (the embedding once: it is tied)."""
     copy.deepcopy(model).half().save_pretrained(folder)
     (folder / "generation_config.json").unlink(missing_ok=True)
@@ -117,11 +125,11 @@ def train(args: argparse.Namespace) -> None:
     corpus = load()
     text = np.concatenate(list(corpus.train.values()))
     sample = held_out_sample(corpus)
-    model = make_model(args.seed)
+    model = make_model(args.seed, args.model)
     optimizer = make_optimizer(model, args.weight_decay)
     state_path = args.out / "state.pt"
-    settings = {key: getattr(args, key) for key in ("seed", "steps", "batch_size", "peak", "warm_up", "weight_decay")}
-    settings["corpus"] = corpus.sha256
+    recipe = ("model", "seed", "steps", "batch_size", "peak", "warm_up", "weight_decay")
+    settings = {key: getattr(args, key) for key in recipe} | {"corpus": corpus.sha256}
     first, wall, cpu, rows = 0, 0.0, 0.0, []
     if state_path.exists():
         state = torch.load(state_path, weights_only=True)
@@ -200,6 +208,7 @@ def train(args: argparse.Namespace) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, required=True, help="folder for checkpoints, log and state")
+    parser.add_argument("--model", choices=MODELS, default="demo")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--steps", type=int, default=3500)
     parser.add_argument("--batch-size", type=int, default=16)
