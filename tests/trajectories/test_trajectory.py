@@ -47,6 +47,16 @@ def test_file_is_the_tree_and_holds_every_step(tree, whole_run, tmp_path):
     assert not path.with_name("traj.nc.steps").exists()
 
 
+def test_elements_of_heads_are_in_the_file_and_their_group_can_be_read_alone(whole_run, tmp_path):
+    path = tmp_path / "traj.nc"
+    made = rmtbase.trajectory(whole_run, ["step-0", "step-40"], path, elements="factors")
+    assert open_trajectory(path).identical(made)
+    scores = rmtbase.score(whole_run / "step-40", elements="factors")["heads/elements"].to_dataset()
+    with xr.open_dataset(path, group="/heads/elements") as alone:
+        assert alone["step"].values.tolist() == [0, 40]
+        np.testing.assert_array_equal(alone["p_value"].sel(step=40).values, scores["p_value"].values)
+
+
 def test_heads_have_left_for_good_from_the_first_step_after_which_all_are_flagged(tree):
     departures = tree["departures"].to_dataset()
     left = departures["omnibus_q_value"].sel(null="gaussian").values <= 0.05

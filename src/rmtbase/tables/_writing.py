@@ -105,12 +105,11 @@ def _bare(dataset: xr.Dataset) -> xr.Dataset:
 def _write_netcdf(whole: xr.Dataset | xr.DataTree, groups: dict[str, xr.Dataset], target: Path) -> None:
     for compress in (True, False):
         encoding = {name or "/": _encoding(dataset, compress) for name, dataset in groups.items()}
-        whole.to_netcdf(
-            target,
-            engine="netcdf4",
-            format="NETCDF4",
-            encoding=encoding if isinstance(whole, xr.DataTree) else encoding["/"],  # type: ignore[arg-type]
-        )
+        how: dict[str, Any] = {"engine": "netcdf4", "format": "NETCDF4"}
+        if isinstance(whole, xr.DataTree):  # whose groups can be read one without the other
+            whole.to_netcdf(target, encoding=encoding, write_inherited_coords=True, **how)
+        else:
+            whole.to_netcdf(target, encoding=encoding["/"], **how)
         if sum(dataset.nbytes for dataset in groups.values()) <= largest_content(target.stat().st_size):
             return  # else so much of it is constant that it would not be read: then it is not compressed
 
