@@ -19,6 +19,7 @@ from rmtbase.tables._layers import (
 from rmtbase.tables._provenance import provenance, software_version, software_versions
 from rmtbase.tables._reading import (
     TableWarning,
+    baseline_shapes,
     open_atlas_case,
     open_atlas_file,
     open_baseline,
@@ -36,7 +37,6 @@ from rmtbase.tables._schema import (
     SCHEMA_VERSION,
     SPECTRA_SCHEMA,
     Variable,
-    baseline_shapes,
     describe,
 )
 from rmtbase.tables._scores_schema import (

@@ -219,7 +219,7 @@ def validate(table: xr.Dataset | xr.DataTree, path: Path | str, *kinds: str) -> 
 
 
 def groups_of(table: xr.Dataset | xr.DataTree) -> dict[str, xr.Dataset]:
-    """The groups of a tree by name, each with all of its coordinates; or a dataset as the root, "", and all there is."""
+    """The groups of a tree by name, each with all its coordinates; or a dataset as the root, "", and all there is."""
     if isinstance(table, xr.DataTree):
         return {node.path.rstrip("/"): node.to_dataset() for node in table.subtree}
     return {"": table}

@@ -143,3 +143,8 @@ def _reading(path: Path | str) -> Iterator[None]:
         raise
     except Exception as error:  # a damaged file can make HDF5, netCDF4 and xarray raise anything
         raise TableError(path, f"no readable netCDF4 file ({error})", "a file written by rmtbase") from error
+
+
+def baseline_shapes(dataset: xr.Dataset) -> list[tuple[int, int]]:
+    """(d_model, d_head) of every case of a baseline table."""
+    return list(zip(dataset["d_model"].values.tolist(), dataset["d_head"].values.tolist(), strict=True))

@@ -321,12 +321,21 @@ _OF_A_LAYER = {
     "d_output": "width of what the heads write to",
 }
 
+_NAMED = {
+    "statistic": "statistic",
+    "element_statistic": "statistic of the elements",
+    "component": "weight matrix",
+    "model": "model that is compared, by the name of its file",
+    "pair": "two of the models",
+    "contrast": "two groups of models",
+    "measure": "what is measured of a model",
+    "published_model": "model of published numbers",
+}
+
 COORDINATES: dict[str, Variable] = {
+    **{name: Variable((name,), words, NAMES) for name, words in _NAMED.items()},
     "case": Variable(("case",), "case of the table", PLACES),
-    "statistic": Variable(("statistic",), "statistic", NAMES),
     "probability": Variable(("probability",), "probability of the quantile", LEVELS),
-    "component": Variable(("component",), "weight matrix", NAMES),
-    "element_statistic": Variable(("element_statistic",), "statistic of the elements", NAMES),
     "expert": Variable(("expert",), "expert of a mixture", PLACES),
     "depth": Variable(("depth",), "depth of the residual path", RANKS),
     "rank": Variable(("rank",), "rank, counted from the end", RANKS),
@@ -346,11 +355,6 @@ COORDINATES: dict[str, Variable] = {
         "factor of the null's eigenvalues at sigma = 1 where a head's matrices are products; NaN where it has no shape",
         POSITIVE_OR_NAN,
     ),
-    "model": Variable(("model",), "model that is compared, by the name of its file", NAMES),
-    "pair": Variable(("pair",), "two of the models", NAMES),
-    "contrast": Variable(("contrast",), "two groups of models", NAMES),
-    "measure": Variable(("measure",), "what is measured of a model", NAMES),
-    "published_model": Variable(("published_model",), "model of published numbers", NAMES),
     "symbol": Variable(("statistic",), "symbol of the statistic, in LaTeX", TEXT),
     "formula": Variable(("statistic",), "formula of the statistic", TEXT),
     "convention": Variable(("statistic",), "values that the statistic is of", TEXT),
@@ -362,11 +366,6 @@ model of several stacks it counts the layers of all, and ``stack`` and ``stack_l
 
 PARAMETER = "parameter_"
 """How the names of coordinates begin that are parameters of a table's ensemble."""
-
-_NAMED = (
-    *("statistic", "element_statistic", "component"),
-    *("model", "pair", "contrast", "measure", "published_model"),
-)
 
 REQUIRED_COORDINATES = frozenset({*_NAMED, "probability", "depth", "rank"})
 
@@ -403,8 +402,3 @@ def names_as_objects(dataset: xr.Dataset) -> xr.Dataset:
     """The dataset with names held as objects, of which xarray makes no axis: a line cannot join two statistics."""
     names = [name for name in _NAMED if name in dataset.indexes]
     return dataset.assign_coords({name: dataset[name].astype(object) for name in names})
-
-
-def baseline_shapes(dataset: xr.Dataset) -> list[tuple[int, int]]:
-    """(d_model, d_head) of every case of a baseline table."""
-    return list(zip(dataset["d_model"].values.tolist(), dataset["d_head"].values.tolist(), strict=True))
