@@ -7,7 +7,8 @@ The command line turns each of them into one line on stderr and exit status 2.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from difflib import get_close_matches
 from pathlib import Path
 
@@ -167,6 +168,30 @@ class WorkerError(RmtbaseError):
     def __init__(self, piece: str, reason: str) -> None:
         self.piece, self.reason = piece, reason
         super().__init__(f"{piece}: {reason}")
+
+
+@contextmanager
+def said_what_is_kept(kept: Callable[[], str]) -> Iterator[None]:
+    """Say in the message of what stops a run what it has finished, and where that is kept to go on with.
+
+    Args:
+        kept: the words, asked for when it stops; "" where there is nothing.
+    """
+
+    def added() -> str:
+        there = kept()
+        return f"; {there}, run again to go on" if there else ""
+
+    try:
+        yield
+    except OutputError as error:
+        raise OutputError(error.path, f"{error.reason}{added()}") from error
+    except WorkerError as error:
+        raise WorkerError(error.piece, f"{error.reason}{added()}") from error
+    except KeyboardInterrupt as stop:  # told by who ends the process on it, once
+        if there := added():
+            stop.add_note(there.removeprefix("; "))
+        raise
 
 
 class ForkedProcessError(RmtbaseError, RuntimeError):

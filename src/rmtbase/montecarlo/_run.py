@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import xarray as xr
 
-from rmtbase.errors import MissingFileError, OutputError, ParameterError, RmtbaseError, StoreError, WorkerError
+from rmtbase.errors import (
+    MissingFileError,
+    OutputError,
+    ParameterError,
+    RmtbaseError,
+    StoreError,
+    said_what_is_kept,
+)
 from rmtbase.montecarlo._chunks import Chunk, Chunks
 from rmtbase.montecarlo._compute import Arrays, choose_solvers, compute_chunk
 from rmtbase.montecarlo._machine import machine_settings
@@ -219,7 +226,7 @@ def _complete(
 ) -> xr.Dataset:
     """Draw what is left, write the table, and remove the store."""
     plan = store.plan
-    with _said_what_is_kept(store):
+    with said_what_is_kept(lambda: _kept(store)):
         sweep(output.resolve().parent, output.name)
         left = store.missing(progress)
         if (fewer := store.extended_from) is not None:
@@ -292,24 +299,10 @@ def _require_one_of(workers: int | None, scheduler: str | None) -> int | None:
     return require_workers("workers", workers)
 
 
-@contextmanager
-def _said_what_is_kept(store: Store) -> Iterator[None]:
-    """Say in the message of what stops a run that its chunks are kept, and how to go on."""
-
-    def kept() -> str:
-        there = store.plan.chunks.only((number, number + 1) for number in store.present())
-        return f"; {_amount(there)} are kept in {shown(store.folder)}, run again to go on" if there.size else ""
-
-    try:
-        yield
-    except OutputError as error:
-        raise OutputError(error.path, f"{error.reason}{kept()}") from error
-    except WorkerError as error:
-        raise WorkerError(error.piece, f"{error.reason}{kept()}") from error
-    except KeyboardInterrupt as stop:  # told by who ends the process on it, once
-        if what_is_kept := kept():
-            stop.add_note(what_is_kept.removeprefix("; "))
-        raise
+def _kept(store: Store) -> str:
+    """Which chunks are kept, and where; "" where none is."""
+    there = store.plan.chunks.only((number, number + 1) for number in store.present())
+    return f"{_amount(there)} are kept in {shown(store.folder)}" if there.size else ""
 
 
 def _tidy(output: Path, plan: Plan, progress: Progress) -> None:

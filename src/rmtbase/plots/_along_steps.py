@@ -26,11 +26,10 @@ from rmtbase.plots._axes import (
     statistic_label,
     symmetric_log_axis,
 )
-from rmtbase.plots._groups import column_of, elements_of, heads_of, matrices_of, require_component
+from rmtbase.plots._groups import Group, column_of, group_of, heads_of
 from rmtbase.plots._head_densities import symbol_of
 from rmtbase.plots._null_eigenvalues import null_quantiles, null_scales
 from rmtbase.plots._statistic_by_layer import relative_label, relative_to_null
-from rmtbase.plots._statistic_scatter import Group
 from rmtbase.plots._theme import Theme, as_theme
 from rmtbase.statistics import SPECTRAL_STATISTICS
 from rmtbase.tables import heads_present
@@ -263,15 +262,8 @@ def require_trajectory(trajectory: xr.DataTree) -> xr.Dataset:
 
 def _stepped(trajectory: xr.DataTree, group: Group, component: str | None) -> xr.Dataset:
     """A group of a trajectory, of one component where one is asked for."""
-    heads = require_trajectory(trajectory)
-    if group == "elements":
-        return require_component(elements_of(trajectory), component or "W_QK")
-    if group == "heads":
-        return heads
-    if group != "matrices":
-        raise ParameterError("group", group, "heads, elements or matrices")
-    matrices = matrices_of(trajectory)
-    return matrices if component is None else require_component(matrices, component)
+    require_trajectory(trajectory)
+    return group_of(trajectory, group, component)
 
 
 def _curves(table: xr.Dataset, statistic: str) -> _Curves:

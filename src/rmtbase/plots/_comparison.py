@@ -13,7 +13,7 @@ from rmtbase.errors import ParameterError
 from rmtbase.plots._axes import LEVEL, LINE_STYLES, MARKERS, NORMAL_95, finished, literal, own_axes, titled
 from rmtbase.plots._color_scales import Q
 from rmtbase.plots._head_densities import symbol_of
-from rmtbase.plots._matrix_statistic_by_layer import PUBLISHED_BAND
+from rmtbase.plots._matrix_statistic_by_layer import draw_published_band
 from rmtbase.plots._theme import Theme, as_theme
 
 _LONGEST = 24  # characters of a model's name on an axis
@@ -31,7 +31,7 @@ def component_shapes(
 
     Args:
         comparison: a comparison tree.
-        published: whether to draw :data:`PUBLISHED_BAND`, too.
+        published: whether to draw the published band of shapes, :data:`rmtbase.plots.PUBLISHED_BAND`, too.
         ax: where to draw; new axes if None.
         theme: colours, or their name.
         legend: whether to draw one, below the axes.
@@ -46,9 +46,7 @@ def component_shapes(
     theme = as_theme(theme)
     ax = own_axes(ax, theme, comparison)
     if published:
-        low, high = PUBLISHED_BAND
-        label = f"published band [{low:g}, {high:g}]"
-        ax.axhspan(low, high, facecolor=theme.naive, edgecolor=theme.naive, alpha=0.4, linestyle="--", label=label)
+        draw_published_band(ax, theme)
     models = table["model"].values.tolist()
     places = np.arange(table.sizes["component"])
     label = "null, 95 % of each median"

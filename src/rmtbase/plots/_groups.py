@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import xarray as xr
 
 from rmtbase.errors import ParameterError
+from rmtbase.tables import without_foreign_coordinates
+
+Group = Literal["heads", "elements", "matrices"]
 
 
 def heads_of(scores: xr.DataTree | xr.Dataset) -> xr.Dataset:
@@ -82,9 +87,23 @@ def elements_of(scores: xr.DataTree | xr.Dataset) -> xr.Dataset:
         found = heads.children["elements"].to_dataset() if heads is not None and "elements" in heads.children else None
     if not isinstance(found, xr.Dataset) or not {"element_statistic", "component", "head"} <= set(found.dims):
         raise ParameterError("scores", _kind(scores), "a scores tree with /heads/elements, or that dataset")
-    held = {dim for name in found.data_vars for dim in found[name].dims}
-    inherited = [name for name in found.coords if not set(found[name].dims) <= held]
-    return found.drop_vars(inherited).rename(element_statistic="statistic")
+    return without_foreign_coordinates(found).rename(element_statistic="statistic")
+
+
+def group_of(scores: xr.DataTree | xr.Dataset, group: Group, component: str | None) -> xr.Dataset:
+    """A group of a scores tree, of one component where that is asked for.
+
+    Raises:
+        ParameterError: no such group or component.
+    """
+    if group == "elements":
+        return require_component(elements_of(scores), component or "W_QK")
+    if group == "heads":
+        return heads_of(scores)
+    if group != "matrices":
+        raise ParameterError("group", group, "heads, elements or matrices")
+    matrices = matrices_of(scores)
+    return matrices if component is None else require_component(matrices, component)
 
 
 def require_component(table: xr.Dataset, name: str) -> xr.Dataset:

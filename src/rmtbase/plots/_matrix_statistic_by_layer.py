@@ -29,6 +29,13 @@ PUBLISHED_BAND = (1.186, 1.204)
 _SAME = 1e-12
 
 
+def draw_published_band(ax: Axes, theme: Theme) -> None:
+    """Draw :data:`PUBLISHED_BAND` across axes whose height is a shape."""
+    low, high = PUBLISHED_BAND
+    label = f"published band [{low:g}, {high:g}]"
+    ax.axhspan(low, high, facecolor=theme.naive, edgecolor=theme.naive, alpha=0.4, linestyle="--", label=label)
+
+
 def matrix_statistic_by_layer(
     scores: xr.DataTree | xr.Dataset,
     statistic: str = "weibull_shape",
@@ -67,9 +74,7 @@ def matrix_statistic_by_layer(
     theme = as_theme(theme)
     ax = own_axes(ax, theme, scores)
     if published:
-        low, high = PUBLISHED_BAND
-        label = f"published band [{low:g}, {high:g}]"
-        ax.axhspan(low, high, facecolor=theme.naive, edgecolor=theme.naive, alpha=0.4, linestyle="--", label=label)
+        draw_published_band(ax, theme)
     label = "null, 95 % at this size"
     bands: list[tuple[float, float]] = []
     if statistic in every["statistic"].values:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import cycle
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import xarray as xr
@@ -27,14 +27,12 @@ from rmtbase.plots._axes import (
     statistic_label,
     styled,
 )
-from rmtbase.plots._groups import column_of, elements_of, heads_of, matrices_of, require_component
+from rmtbase.plots._groups import Group, column_of, group_of
 from rmtbase.plots._head_densities import symbol_of
 from rmtbase.plots._layout import look_of
 from rmtbase.plots._picture import Picture, PictureAxes
 from rmtbase.plots._theme import Theme, as_theme
 from rmtbase.statistics import ELEMENT_STATISTICS
-
-Group = Literal["heads", "elements", "matrices"]
 
 MOMENTS = ("mean", "sigma", "skewness", "excess_kurtosis")
 """What a corner plot shows: w̄/s, s, and the two standardised moments above them."""
@@ -163,22 +161,6 @@ def moment_corner(
 def _symbol(name: str) -> str:
     """A moment's symbol, which panels as small as a corner's have room for."""
     return rf"${ELEMENT_STATISTICS[name].symbol}$" if name in ELEMENT_STATISTICS else r"$\sigma$"
-
-
-def group_of(scores: xr.DataTree | xr.Dataset, group: Group, component: str | None) -> xr.Dataset:
-    """A group of a scores tree, of one component where that is asked for.
-
-    Raises:
-        ParameterError: no such group or component.
-    """
-    if group == "elements":
-        return require_component(elements_of(scores), component or "W_QK")
-    if group == "heads":
-        return heads_of(scores)
-    if group != "matrices":
-        raise ParameterError("group", group, "heads, elements or matrices")
-    matrices = matrices_of(scores)
-    return matrices if component is None else require_component(matrices, component)
 
 
 def _points(table: xr.Dataset, name: str) -> _Points:

@@ -16,8 +16,8 @@ import numpy as np
 from jaxtyping import Float
 from scipy import special
 
-from rmtbase.errors import ParameterError
 from rmtbase.shown import in_one_line
+from rmtbase.statistics._registry import registered
 
 if TYPE_CHECKING:
     from rmtbase.statistics._element_sketch import ElementSketch
@@ -186,9 +186,7 @@ def get_element_statistic(name: str) -> ElementStatistic:
     Raises:
         ParameterError: there is none; the message lists those there are.
     """
-    if not isinstance(name, str) or name not in ELEMENT_STATISTICS:
-        raise ParameterError("statistic", name, f"one of {', '.join(ELEMENT_STATISTICS)}")
-    return ELEMENT_STATISTICS[name]
+    return registered(ELEMENT_STATISTICS, name)
 
 
 def element_statistics(

@@ -8,9 +8,9 @@ structurally nonzero ones count. Both conventions in use are offered under diffe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, TypeVar
 
 import numpy as np
 from jaxtyping import Float
@@ -24,6 +24,7 @@ from rmtbase.shown import in_one_line
 Convention = Literal["eigenvalue", "singular value"]
 Spectra = Float[np.ndarray, "... rank"]
 Numbers = Float[np.ndarray, "..."]
+_Registered = TypeVar("_Registered")
 
 
 @in_one_line
@@ -187,9 +188,14 @@ def get_statistic(name: str) -> Statistic:
     Raises:
         ParameterError: there is none; the message lists those there are.
     """
-    if not isinstance(name, str) or name not in SPECTRAL_STATISTICS:
-        raise ParameterError("statistic", name, f"one of {', '.join(SPECTRAL_STATISTICS)}")
-    return SPECTRAL_STATISTICS[name]
+    return registered(SPECTRAL_STATISTICS, name)
+
+
+def registered(registry: Mapping[str, _Registered], name: str) -> _Registered:
+    """What a registry of statistics holds under a name; raises as :func:`get_statistic`."""
+    if not isinstance(name, str) or name not in registry:
+        raise ParameterError("statistic", name, f"one of {', '.join(registry)}")
+    return registry[name]
 
 
 def spectral_statistics(

@@ -6,7 +6,7 @@ from rmtbase.tables._csv import csv_text
 from rmtbase.tables._digest import with_checksums
 from rmtbase.tables._export import EXPORT_FORMATS, export
 from rmtbase.tables._folder_lock import LOCK, locked_folder
-from rmtbase.tables._frame import frame_groups, to_pandas
+from rmtbase.tables._frame import frame_groups, to_pandas, without_foreign_coordinates
 from rmtbase.tables._kinds import KINDS, Kind, groups_of, tree_of, validate
 from rmtbase.tables._layers import (
     heads_present,
@@ -138,6 +138,7 @@ __all__ = [
     "tree_of",
     "validate",
     "with_checksums",
+    "without_foreign_coordinates",
     "write_bytes",
     "write_table",
 ]

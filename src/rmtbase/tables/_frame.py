@@ -111,6 +111,10 @@ def _group(tree: xr.DataTree, name: str | None) -> xr.Dataset:
     if name is None or name not in there:
         raise ParameterError("group", name, f"one of {', '.join(there) or 'heads and matrices, of a scores tree'}")
     path = _GROUPS.get(name, f"circuits/{name}/heads")
-    dataset = tree[path].to_dataset()
-    held = {dim for variable in dataset.data_vars for dim in dataset[variable].dims}
-    return dataset.drop_vars([one for one in dataset.coords if not set(dataset[one].dims) <= held])
+    return without_foreign_coordinates(tree[path].to_dataset())
+
+
+def without_foreign_coordinates(group: xr.Dataset) -> xr.Dataset:
+    """A group of a tree without the coordinates that it has from the groups around it, and none of its variables."""
+    held = {dim for name in group.data_vars for dim in group[name].dims}
+    return group.drop_vars([name for name in group.coords if not set(group[name].dims) <= held])

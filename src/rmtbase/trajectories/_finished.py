@@ -12,7 +12,7 @@ from pathlib import Path
 
 import xarray as xr
 
-from rmtbase.errors import MissingFileError, OutputError, StoreError, TableError, WorkerError
+from rmtbase.errors import MissingFileError, OutputError, StoreError, TableError, said_what_is_kept
 from rmtbase.models import Revision
 from rmtbase.progress import Progress
 from rmtbase.shown import shown
@@ -56,6 +56,13 @@ class Finished:
         """How many there are."""
         return sum(_STEP_FILE.fullmatch(path.name) is not None for path in self.folder.iterdir())
 
+    def words(self) -> str:
+        """How many are kept, and where; "" where none is."""
+        count = self.count()
+        if not count:
+            return ""
+        return f"{count} finished checkpoint{'s are' if count != 1 else ' is'} kept in {shown(self.folder)}"
+
     def remove(self) -> None:
         """Delete them, once the trajectory is written. What is not ours stays.
 
@@ -94,7 +101,7 @@ def finished_checkpoints(output: Path, key: str) -> Iterator[Finished]:
         sweep(folder)
         for left in folder.glob(f"{FETCHED}*"):  # by a run that was killed as it scored it
             shutil.rmtree(left, ignore_errors=True)
-        with _said_what_is_kept(finished):
+        with said_what_is_kept(finished.words):
             yield finished
 
 
@@ -115,24 +122,3 @@ def _require_ours(folder: Path, key: str) -> None:
                 "checkpoints scored with other options, or by another installation",
                 "those of this command; choose another output name, or remove the folder to begin anew",
             )
-
-
-@contextmanager
-def _said_what_is_kept(finished: Finished) -> Iterator[None]:
-    """Say in the message of what stops a run how many checkpoints are kept, and how to go on."""
-
-    def kept() -> str:
-        count = finished.count()
-        words = f"{count} finished checkpoint{'s are' if count != 1 else ' is'} kept in {shown(finished.folder)}"
-        return f"; {words}, run again to go on" if count else ""
-
-    try:
-        yield
-    except OutputError as error:
-        raise OutputError(error.path, f"{error.reason}{kept()}") from error
-    except WorkerError as error:
-        raise WorkerError(error.piece, f"{error.reason}{kept()}") from error
-    except KeyboardInterrupt as stop:  # told by who ends the process on it, once
-        if what_is_kept := kept():
-            stop.add_note(what_is_kept.removeprefix("; "))
-        raise
