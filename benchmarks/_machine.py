@@ -23,6 +23,12 @@ RESULTS = Path(__file__).parent / "results"
 RMTBASE = [sys.executable, "-m", "rmtbase"]
 """The command `rmtbase`, in this interpreter."""
 
+FREE = 0.25
+"""Cores kept busy by others, at most, for times by the clock to be judged."""
+
+CORES = 2
+"""Of the machine that limits on time are meant for."""
+
 _PACKAGES = ("numpy", "scipy", "jax", "jaxlib", "xarray", "netCDF4")
 
 # The kernel counts what a process had in memory before it became another program, so that a child's peak is never
@@ -90,6 +96,13 @@ def timed(call: Callable[[], Any]) -> Timing:
     seconds = time.perf_counter() - begin
     own = _own() - own
     return Timing(seconds, own, load, max(0.0, _busy() - busy - own) / seconds)
+
+
+def limit_on_time(claim: str, seconds: float, cpu_seconds: float, other_cores: float, at_most: float) -> Check:
+    """A limit on time: by the clock where the machine was free, else the processor time that two cores have in it."""
+    if other_cores < FREE:
+        return Check(f"{claim}, by the clock", seconds, at_most=at_most)
+    return Check(f"{claim}, processor time over {CORES} cores of a busy machine", cpu_seconds / CORES, at_most=at_most)
 
 
 def run_process(command: list[str], environment: Mapping[str, str] | None = None) -> Process:

@@ -33,7 +33,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from _machine import Check, arguments, describe_machine, finish, recorded, run_process, timed
+from _machine import Check, arguments, describe_machine, finish, limit_on_time, recorded, run_process, timed
 from rmtbase.laws import element_null, weibull_anchor, weibull_maximum_likelihood
 from rmtbase.statistics import element_sketch, weibull_fit, weibull_likelihood_fit
 
@@ -47,7 +47,6 @@ QUICK = {49_152: 10}
 QUANTILES, QUICK_QUANTILES = 10_000_000, 100_000
 SCALES = 8  # within one of npm-weibull-py's bins, of 14/1024 decades
 ROUNDS = 3
-FREE = 0.25  # cores kept busy by others, at most, for times by the clock to be judged
 
 LACKS = {
     "exact": "holds and sorts a copy of the weights; refuses zeros between the trims",
@@ -173,18 +172,12 @@ def cost(n: int, rounds: int) -> tuple[list[dict[str, Any]], list[Check]]:
             rows.append(row | {"runs": runs})
             print(f"{name:15s} {n:9d}  {seconds:8.3f} s, {cpu:8.3f} s of processor, {copies:.1f} copies of the weights")
             if name in ("exact", "streaming") and n == max(SIZES):
+                others = max(one["other_cores"] for one in runs)
                 checks += [
-                    *_speed(name, n, runs, seconds, cpu),
+                    limit_on_time(f"{name}: seconds of one fit of {n} float32 weights", seconds, cpu, others, 1.0),
                     Check(f"{name}: copies of {n} float32 weights in memory", copies, at_most=3.0),
                 ]
     return rows, checks
-
-
-def _speed(name: str, n: int, runs: list[dict[str, Any]], seconds: float, cpu: float) -> list[Check]:
-    """A second of two cores: by the clock where they were free, and else by the processor time they have in it."""
-    if max(one["other_cores"] for one in runs) < FREE:
-        return [Check(f"{name}: seconds of one fit of {n} float32 weights", seconds, at_most=1.0)]
-    return [Check(f"{name}: processor seconds of one fit of {n} float32 weights, on a busy machine", cpu, at_most=2.0)]
 
 
 def work(task: str, name: str, path: str) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -81,6 +83,30 @@ def test_groups_and_training_are_read(files, run):
     assert found["a"] == (pytest.approx(1.43), "saturated", 0)
     assert found["d"] == (pytest.approx(0.1716), "transition", 0)
     assert found["c"] == (None, "", 1)
+
+
+def test_groups_of_runs_are_read_at_eighty_columns(run, tmp_path, monkeypatch):
+    stored = Path(__file__).parents[1] / "data" / "trajectory-schema-1.5.nc"
+    paths = [tmp_path / f"{group}{k}.nc" for group in ("a", "b") for k in range(2)]
+    for path in paths:
+        path.write_bytes(stored.read_bytes())
+    groups = [
+        option for k, name in enumerate("ab") for option in ("--group", f"{name}={paths[2 * k]},{paths[2 * k + 1]}")
+    ]
+    with monkeypatch.context() as terminal:
+        terminal.setenv("COLUMNS", "80")
+        terminal.setattr("rich.console.Console.is_terminal", property(lambda console: True))
+        ran = run("compare", *groups, "--permutations", 9, "--paired", "-o", tmp_path / "runs.nc")
+    assert ran.status == 0
+    shown = re.sub(r"\x1b\[[0-9;]*m", "", ran.out)
+    assert max(map(len, shown.splitlines())) <= 80
+    assert "Along " in shown and "departure_step" in shown
+    tree = open_comparison(tmp_path / "runs.nc")
+    assert (tree["between"]["p_value"] == 1.0).all()
+    assert tree["groups"]["paired"].values.tolist() == [1]
+    printed = strict_json(run("compare", *groups, "--permutations", 9, "--json").out)
+    assert printed["between"][0]["groups"][0]["group"] == "a"
+    assert printed["along"]["between"][0]["step"] == tree["along/between"]["step"].values[0]
 
 
 @pytest.mark.parametrize(

@@ -126,3 +126,5 @@ def test_what_cannot_be_compared_is_refused_by_name(options, said, models):
         compare(models, **{"permutations": 9} | options)
     with pytest.raises(ParameterError, match="1 at least"):
         compare({})
+    with pytest.raises(ParameterError, match="UTF-8"):
+        compare({"a\udcff": models["a"]})

@@ -7,17 +7,21 @@ from itertools import permutations
 
 import numpy as np
 import pytest
+import xarray as xr
 from scipy import stats
 
 import rmtbase
+from conftest import SHAPES, matrices_group
 from rmtbase.comparison import (
     Training,
     attention_class,
     attention_classes,
     budget_state,
     built_in_correlation,
+    compare,
     diagnose,
     initial_sigmas,
+    measures_of,
     paired_growth,
     published_class,
     published_table,
@@ -250,5 +254,40 @@ def test_scores_without_fits_are_refused_by_name(scored):
 
 
 def test_attention_of_scores_is_told_by_layer(scored):
-    assert attention_classes(scored(1, matrices=False)) == {"layer 0": "MHA", "layer 1": "MHA"}
+    tree = scored(1, matrices=False).copy()
+    assert attention_classes(tree) == {"layer 0": "MHA", "layer 1": "MHA"}
+    tree.attrs["attention"] = "latent"
+    assert attention_classes(tree) == {"layer 0": "latent", "layer 1": "latent"}
+    del tree.attrs["attention"]  # as in older files
+    assert attention_classes(tree) == {"layer 0": "MHA", "layer 1": "MHA"}
     assert set(attention_classes(scored(1, n_key_heads=2, matrices=False)).values()) == {"GQA"}
+
+
+def test_experts_are_compared_with_what_they_are_experts_of(scored):
+    model, rng = scored(1), np.random.default_rng(30)
+    sigmas = {"mlp_in": 0.02, "mlp_out": 0.05}
+    each = [
+        matrices_group(
+            {name: [sigma * rng.standard_normal((32, 16)) for _ in range(2)] for name, sigma in sigmas.items()}
+        )
+        for _ in range(3)
+    ]
+    mixture = model.copy()
+    mixture["experts"] = xr.DataTree(xr.concat(each, "expert").assign_coords(expert=range(3)))
+    found = diagnose(mixture)
+    assert found["component"].values.tolist() == [*SHAPES, "expert_mlp_in", "expert_mlp_out"]
+    assert found["role"].sel(component="expert_mlp_out").item() == "transmission"
+    one = found.sel(component="expert_mlp_in").isel(layer=found["expert"].values == 2)
+    assert one["layer"].values.tolist() == [0, 1]
+    np.testing.assert_array_equal(
+        one["observed"].sel(statistic="weibull_shape"),
+        each[2]["observed"].sel(statistic="weibull_shape", component="mlp_in"),
+    )
+    own = found.isel(layer=found["expert"].values < 0).sel(component=list(SHAPES))
+    np.testing.assert_array_equal(own["scale"], diagnose(model)["scale"])
+    tree = compare({"dense": model, "mixture": mixture}, permutations=9)
+    components = tree["components"].to_dataset()
+    assert components["n_matrices"].sel(component="expert_mlp_out").values.tolist() == [0, 6]
+    assert components["sigma"].sel(model="mixture", component="expert_mlp_out").item() == pytest.approx(0.05, rel=0.05)
+    assert measures_of(mixture)["expert_mlp_out scale"][0] == pytest.approx(0.0444, rel=0.05)
+    assert "expert_mlp_out scale" not in measures_of(model)

@@ -199,3 +199,28 @@ def test_a_group_needs_two_models():
     rng = np.random.default_rng(12)
     with pytest.raises(ParameterError, match="2 models at least"):
         compare_groups([drawn(rng)], [drawn(rng), drawn(rng)])
+
+
+def test_which_model_is_called_the_first_changes_no_p_value():
+    rng = np.random.default_rng(13)
+    for pair in ([drawn(rng, layers=3), drawn(rng, shift=0.3)], [drawn(rng), drawn(rng, shift=0.3)]):
+        found, swapped = (compare_two(*one, permutations=99) for one in (pair, pair[::-1]))
+        np.testing.assert_array_equal(found.p_value, swapped.p_value)
+        np.testing.assert_array_equal(found.adjusted_p_value, swapped.adjusted_p_value)
+        np.testing.assert_allclose(found.difference, -swapped.difference)
+        origins = [common_origin(*one, permutations=99) for one in (pair, pair[::-1])]
+        np.testing.assert_array_equal(*([one.alignment, one.p_value] for one in origins))
+
+
+def test_a_copy_whose_heads_were_put_in_another_order_is_told():
+    rng = np.random.default_rng(14)
+    value, order = (
+        rng.chisquare(9, (LAYERS, HEADS, D_HEAD)),
+        rng.permuted(np.tile(np.arange(HEADS), (LAYERS, 1)), axis=1),
+    )
+    moved = np.take_along_axis(value, order[..., None], axis=1) * (1 + 1e-4 * rng.standard_normal(value.shape))
+    first, second, other = (drawn(rng, eigenvalue=one) for one in (value, moved, rng.chisquare(9, value.shape)))
+    found = common_origin(first, second, permutations=9)
+    assert found.reordered and "the same heads, in another order" in found.words
+    assert not common_origin(first, other, permutations=9).reordered
+    assert not common_origin(first, drawn(rng, eigenvalue=value), permutations=9).reordered

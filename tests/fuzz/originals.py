@@ -181,6 +181,23 @@ def make_trajectories(root: Path) -> None:
         _place(root, "trajectory", made / "trajectory.nc", seed == 0)
 
 
+def make_comparisons(root: Path) -> None:
+    """Comparisons of four models, two seeds of each of two groups."""
+    import rmtbase
+    from rmtbase.comparison import Training, compare
+    from rmtbase.tables import write_table
+
+    for seed in (1, 0):
+        made = root / "made" / f"comparisons-{seed}"
+        models = {
+            name: rmtbase.score(write_model(made / name, 10 * seed + k), "analytic", matrices="elements", proof=False)
+            for k, name in enumerate("abcd")
+        }
+        training = {"a": Training(1e-3, 0.01, 1_000), "b": Training(3e-4, 0.1, 1_000)}
+        tree = compare(models, {"x": "ab", "y": "cd"}, training, ["c"], published=True, permutations=9)
+        _place(root, "comparison", write_table(tree, made / "comparison.nc"), seed == 0)
+
+
 def make_stores(root: Path) -> None:
     """A table of spectra, its plan, and the chunks that it is made of."""
     from rmtbase.montecarlo import read_plan, run_plan
@@ -218,6 +235,7 @@ MAKERS: dict[Callable[[Path], None], frozenset[str]] = {
     make_stores: frozenset({"spectra", "plan", "chunk", "chunk_drawn_again", "manifest", "manifest_gone_on_with"}),
     make_other_tables: frozenset({"elements", "depth"}),
     make_trajectories: frozenset({"trajectory"}),
+    make_comparisons: frozenset({"comparison"}),
     make_checkpoints: frozenset({"config", "safetensors", "shard", "index"}),
     make_torch_file: frozenset({"bin"}),
 }

@@ -13,6 +13,7 @@ from scipy.special import ndtr
 from rmtbase import laws
 from rmtbase.errors import ParameterError
 from rmtbase.laws import DiscreteDistribution, Distribution, parents
+from rmtbase.laws._weibull._product_sum import ProductSum
 
 SHAPE = (96, 16, 48)
 REGISTERED: list[Distribution] = [
@@ -58,6 +59,7 @@ REGISTERED: list[Distribution] = [
             "log10_tail_probability",
         )
     ),
+    *(laws.element_null(name, 5000).distribution for name in ("weibull_r_squared", "kde_entropy_residual")),
     laws.element_null("log10_tail_probability", 1000).distribution.log_hazard,
     laws.element_null("largest_magnitude", 1000).distribution,
     laws.element_null("largest_magnitude", 1000, "uniform").distribution,
@@ -69,6 +71,7 @@ REGISTERED: list[Distribution] = [
     parents.Logistic(3.0),
     parents.StudentT(1.0, 30.0),
     parents.VarianceGamma(1.0, 64),
+    ProductSum(parents.Uniform(), 16),
     parents.Mixture((parents.Normal(), parents.Laplace(3.0)), (1.0, 2.0)),
 ]
 CONTINUOUS = [law for law in REGISTERED if not isinstance(law, DiscreteDistribution)]
@@ -79,6 +82,7 @@ FITTED = {
     **dict.fromkeys(("NullLaw", "EdgeRatio", "ElementNull", "OnScale", "TailProbability"), 0.01),
     **dict.fromkeys(("NormalMaximum", "ProductMaximum"), 3e-5),
     "LargestMagnitude": 3e-4,
+    "MendedLaw": 1e-4,
     **dict.fromkeys(("LogPearson3", "EdgePower"), 1e-6),
 }
 Q = np.array([1e-6, 1e-3, 0.1, 0.4, 0.5, 0.75, 0.9, 0.9999])

@@ -4,10 +4,21 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import xarray as xr
 from matplotlib.collections import LineCollection, QuadMesh
+from scipy import stats
 
 from rmtbase.errors import ParameterError
-from rmtbase.plots import component_shapes, figure_names, figures, pair_heatmap, scale_law, shape_drifts
+from rmtbase.plots import (
+    component_shapes,
+    figure_names,
+    figures,
+    group_measure,
+    group_measure_by_step,
+    pair_heatmap,
+    scale_law,
+    shape_drifts,
+)
 from rmtbase.tables import open_table
 
 
@@ -59,3 +70,43 @@ def test_the_scale_s_law_is_the_line_of_the_findings(comparison):
 def test_a_comparison_has_its_figures(comparison):
     assert list(figures(comparison, width=3.4)) == ["pairs", "component-shapes", "scale-law"]
     assert set(figure_names(comparison)) > {"shape-drifts", "component-shapes-published"}
+
+
+@pytest.fixture(scope="module")
+def grouped():
+    """Two measures of three seeds of each of two recipes, at two steps, of which groups differ at the second."""
+    value = np.random.default_rng(3).standard_normal((2, 6, 2))
+    models, measures = [f"{group}{k}" for group in "ab" for k in range(3)], ["heads_departed", "trace"]
+    at = {"model": models, "measure": measures}
+    along = xr.Dataset({"value": (("step", "model", "measure"), value)}, {**at, "step": [0, 8]})
+    along["group_of"] = ("model", [*"aaabbb"])
+    p = np.array([[1.0, 1.0], [0.01, 0.5]])
+    between = xr.Dataset(
+        {"adjusted_p_value": (("step", "measure"), p)}, {"group": [*"ab"], "measure": measures, "step": [0, 8]}
+    )
+    between["headline"] = ("measure", [1, 0])
+    groups = {"/members": along.isel(step=1, drop=True), "/between": between.isel(step=1, drop=True)}
+    groups |= {"/along/members": along, "/along/between": between}
+    tree = xr.DataTree.from_dict({"/models": xr.Dataset({"name": ("model", models)}, {"model": models}), **groups})
+    tree.attrs = {"kind": "comparison"}
+    return tree
+
+
+def test_groups_are_drawn_seed_by_seed_with_their_interval(grouped):
+    ax = group_measure(grouped, "trace")
+    values = grouped["members"]["value"].sel(measure="trace").values[3:]
+    dots = [one.get_ydata() for one in ax.lines if len(one.get_ydata()) == 3]
+    np.testing.assert_array_equal(dots[1], values)
+    (bar,) = [one for one in ax.collections if isinstance(one, LineCollection)][1].get_segments()
+    low, high = stats.t.interval(0.95, 2, values.mean(), stats.sem(values))
+    np.testing.assert_allclose(bar[:, 1], [low, high])
+    with pytest.raises(ParameterError, match="one of heads_departed, trace"):
+        group_measure(grouped, "npr")
+
+
+def test_groups_are_drawn_along_steps_with_where_they_differ(grouped):
+    ax = group_measure_by_step(grouped, "heads_departed")
+    values = grouped["along/members"]["value"].sel(measure="heads_departed").values[:, 3:]
+    np.testing.assert_allclose(line(ax, "b").get_ydata(), values.mean(axis=1))
+    assert line(ax, "groups differ, adjusted p < 0.05").get_xdata().tolist() == [8]
+    assert list(figures(grouped, width=5.0)) == ["group-measures", "group-measures-by-step"]

@@ -1,5 +1,6 @@
 """Elements, magnitudes and eigenvalues of heads and matrices: what is drawn is what the file holds, beside its law."""
 
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,9 @@ from rmtbase import laws
 from rmtbase.errors import ParameterError
 from rmtbase.plots import (
     PUBLISHED_BAND,
+    body_and_tail,
     compare,
+    eigenvalue_density_heatmap,
     eigenvalue_heatmap,
     element_property,
     figure_names,
@@ -29,6 +32,7 @@ from rmtbase.plots import (
     statistic_by_layer,
     statistic_scatter,
     tail_counts,
+    trim_noise,
     weibull_plane,
     weibull_plot,
     weibull_residuals,
@@ -38,8 +42,8 @@ from rmtbase.statistics import element_sketch, weibull_fit
 from rmtbase.tables import TableWarning, open_table
 
 OF_WEIGHTS = [
-    eigenvalue_heatmap, head_density, head_density_heatmap, magnitude_heatmap, matrix_statistic_by_layer,
-    statistic_scatter, tail_counts, weibull_plane, weibull_plot, weibull_residuals,
+    eigenvalue_density_heatmap, eigenvalue_heatmap, head_density, head_density_heatmap, magnitude_heatmap,
+    matrix_statistic_by_layer, statistic_scatter, tail_counts, weibull_plane, weibull_plot, weibull_residuals,
 ]  # fmt: skip
 
 
@@ -181,6 +185,15 @@ def test_eigenvalues_are_those_of_the_file_over_the_null_s_median(learned_elemen
     np.testing.assert_allclose(shown[held], values[held] / values[np.isfinite(values)].mean())
 
 
+def test_a_row_of_densities_holds_all_of_a_head_s_eigenvalues(learned_elements):
+    (mesh,) = meshes(eigenvalue_density_heatmap(learned_elements))
+    edges = np.log(mesh.get_coordinates()[0, :, 0])
+    density = np.exp(np.ma.filled(mesh.get_array(), -np.inf)).reshape(-1, len(edges) - 1)
+    share = (density * np.diff(edges)).sum(axis=1)
+    zero = learned_elements["heads"]["eigenvalue"].values[..., 0].ravel() == 0
+    np.testing.assert_allclose(share, [1.0, 0.0, *np.where(zero, 0.0, 1.0)])
+
+
 def test_each_layer_stands_beside_the_half_normal_law_at_its_sigma(learned_elements):
     ax = magnitude_heatmap(learned_elements, "mlp_in")
     first = np.ma.filled(meshes(ax)[0].get_array(), -np.inf).reshape(-1, 2)
@@ -251,6 +264,60 @@ def test_the_band_of_a_matrix_s_statistic_is_its_null_s(learned_elements):
     published = bands["published band [1.186, 1.204]"]
     assert (published.get_y(), published.get_y() + published.get_height()) == pytest.approx(PUBLISHED_BAND)
     np.testing.assert_allclose(line(ax, "mlp in").get_ydata(), one["observed"].values)
+
+
+@pytest.mark.parametrize("statistic", ["kl_matched_normal", "entropy_residual", "weibull_shape"])
+def test_elements_of_heads_stand_by_layer_before_the_band_of_their_null(statistic, learned_elements):
+    ax = statistic_by_layer(learned_elements, statistic, group="elements", component="W_Q")
+    one = learned_elements["heads"]["elements"].to_dataset().sel(element_statistic=statistic, component="W_Q")
+    (band,) = [patch for patch in ax.patches if patch.get_label() == "null, 95 % of heads"]
+    middle, half = float(one["null_mean"][0, 0]), 1.96 * float(one["null_std"][0, 0])
+    assert (band.get_y(), band.get_height()) == pytest.approx((middle - half, 2 * half))
+    drawn = [y for q in ("<", "≥") for y in line(ax, f"head, q {q} 0.05").get_ydata() if np.isfinite(y)]
+    np.testing.assert_allclose(sorted(drawn), np.sort(one["observed"].values[one["observed"].notnull().values]))
+
+
+def test_the_spread_of_a_head_stands_beside_that_of_its_core(learned_elements):
+    ax = statistic_by_layer(learned_elements, "sigma", group="elements")
+    one = learned_elements["heads"]["elements"].to_dataset().sel(component="W_QK")
+    core = (one["sigma"] * one["observed"].sel(element_statistic="core_sigma")).values.ravel()
+    np.testing.assert_allclose(line(ax, r"$\sigma_\mathrm{fit}$ of its core").get_ydata(), core)
+    assert not ax.patches
+    with pytest.raises(ParameterError, match="heads or elements"):
+        statistic_by_layer(learned_elements, group="matrices")
+
+
+def test_the_tail_takes_from_the_shape_what_the_file_says(learned_elements):
+    ax = body_and_tail(learned_elements, published=True)
+    observed = learned_elements["matrices"]["observed"].transpose("statistic", "layer", "component")
+    body, gap = (observed.sel(statistic=name).values.ravel() for name in ("weibull_shape", "body_tail_gap"))
+    np.testing.assert_allclose(line(ax, "body, 80 %").get_ydata(), body)
+    np.testing.assert_allclose(line(ax, "all weights").get_ydata(), body - gap)
+    for trim, words in ((0.1, "body, 80 %"), (0.0, "all weights")):
+        anchor = float(laws.weibull_anchor(trim).shape)
+        assert line(ax, f"random entries, {words}").get_ydata()[0] == pytest.approx(anchor)
+
+
+def test_a_trim_leaves_out_the_noisy_ends(learned_elements):
+    ax = trim_noise(learned_elements)
+    p, noise = line(ax, r"$\ln(-\ln(1 - F))$").get_data()
+    assert p[noise.argmin()] == pytest.approx(0.797, abs=2e-3)  # arXiv:2605.18898, Figure 2
+    assert sorted(patch.get_x() for patch in ax.patches) == pytest.approx([0.0, 0.9])
+    with pytest.raises(ParameterError, match="trim"):
+        trim_noise(trim=0.5)
+
+
+def test_ticks_on_either_side_of_zero_do_not_touch(learned_elements):
+    elements = learned_elements["heads"]["elements"].to_dataset()
+    far = elements.assign(observed=elements["observed"] * 3e4)
+    ax = statistic_by_layer(far, "skewness", group="elements", component="W_Q")
+    assert ax.get_yscale() == "symlog"
+    ax.figure.draw_without_rendering()
+    low, high = ax.get_ylim()
+    names = [one for one in ax.get_yticklabels() if one.get_text() and low <= one.get_position()[1] <= high]
+    boxes = sorted((one.get_window_extent() for one in names), key=lambda box: box.y0)
+    assert len(boxes) >= 3
+    assert all(below.y1 < above.y0 for below, above in pairwise(boxes))
 
 
 def test_the_plane_holds_every_matrix_in_the_units_of_its_weights(learned_elements):

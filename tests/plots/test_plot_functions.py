@@ -560,3 +560,21 @@ def test_a_baseline_s_panels_show_every_case(baseline):
     np.testing.assert_allclose(ranks.lines[0].get_ydata(), baseline["eigenvalue_mean"].values[0, :D_HEAD])
     for curve in densities.lines:  # per unit of ln λ, as scales lie far apart
         assert np.trapezoid(curve.get_ydata(), np.log(curve.get_xdata())) == pytest.approx(1.0, abs=1e-3)
+
+
+def test_a_matrix_of_full_rank_stands_above_the_products(baseline):
+    figure = figures(baseline, names=["baseline-full-rank"])["baseline-full-rank"]
+    elements, ranks, densities = figure.axes[:3]
+    assert len(figure.axes) == 6
+    for case in range(baseline.sizes["case"]):
+        row = baseline.isel(case=case)
+        width, variance = int(row["d_model"]), float(row["sigma_q"] * row["sigma_k"])
+        x, y = elements.lines[case].get_data()
+        np.testing.assert_allclose(y, stats.norm(scale=(variance / width) ** 0.5).pdf(x))
+        x, y = densities.lines[case].get_data()
+        exact = np.sqrt(np.fmax(4 * variance / x - 1, 0)) / (
+            2 * np.pi * variance
+        )  # Marchenko and Pastur (1967), square
+        np.testing.assert_allclose(y[:-1], (x * exact)[:-1], rtol=1e-6, atol=1e-9)
+        values = np.interp(np.arange(1, width + 1), *ranks.lines[case].get_data())
+        assert values.mean() == pytest.approx(variance, rel=0.01)

@@ -3,7 +3,6 @@ import sys
 from pathlib import Path
 
 import pytest
-import xarray as xr
 
 import rmtbase
 from rmtbase.report import render
@@ -30,8 +29,8 @@ def tree(tmp_path_factory, baseline):
     tree = rmtbase.score(folder, baseline, matrices="spectra")
     warnings = json.loads(tree.attrs["warnings"])
     matrices = tree["matrices"].to_dataset()
-    unknown = matrices.isel(statistic=[0]).assign_coords(statistic=[HOSTILE])
-    matrices = xr.concat([matrices, unknown], dim="statistic", data_vars="minimal", compat="override", coords="minimal")
+    names = [*matrices["statistic"].values.tolist(), HOSTILE]
+    matrices = matrices.isel(statistic=[*range(len(names) - 1), 0]).assign_coords(statistic=names)
     tree["matrices"] = matrices.assign_coords(
         {name: [f"{HOSTILE}_{k}" for k in range(matrices.sizes[name])] for name in ("layer", "component")}
     )

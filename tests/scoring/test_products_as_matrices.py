@@ -92,6 +92,25 @@ def test_random_heads_of_latent_attention_are_not_flagged(scores, circuit):
     assert (p < 0.05).sum() < 8
 
 
+def test_attention_is_told_to_be_latent_whatever_the_null(scores):
+    assert scores.attrs["attention"] == "latent"
+    assert rmtbase.score(latent_model(), null="haar", draws=10, matrices="none").attrs["attention"] == "latent"
+
+
+def test_whole_matrices_that_are_products_have_statistics_and_no_null():
+    """Their elements share rows and columns of the factors: against independent ones all are far out."""
+    matrices = rmtbase.score(latent_model(), null="haar", draws=10)["matrices"].to_dataset().isel(layer=0)
+    made, stored = (
+        matrices.sel(component=["attention_query", "attention_key"]),
+        matrices.sel(component="attention_output"),
+    )
+    assert np.isfinite(made["observed"]).all()
+    assert np.isnan(made["p_value"]).all() and np.isnan(made["null_mean"]).all()
+    assert set(made["reason"].values.tolist()) == {"made of a product of matrices, of whose elements no null is known"}
+    assert np.isfinite(stored["p_value"]).all()
+    assert stored["reason"].item() == ""
+
+
 def test_the_same_heads_given_as_plain_arrays_are_flagged():
     model = latent_model()
     queries, keys = (np.stack([read(site) for site in range(2)]) for read in (model.queries, model.keys))

@@ -133,3 +133,15 @@ def test_one_element_beside_a_constant_does_no_harm(element):
     tree = score(tensors)
     assert "mlp_in" not in tree["super_weights"]["component"].values
     assert any(line.startswith("layer 0 mlp_in") for line in json.loads(tree.attrs["warnings"]))
+
+
+def test_an_extreme_as_improbable_as_one_in_ten_to_the_seventeen_is_named():
+    """There 1 - p is 1 in float64, and N p is not so small yet that it is all that is left of 1 - (1 - p)^N."""
+    tensors = gpt2(1, np.random.default_rng(3))
+    tensors["h.0.mlp.c_proj.weight"][5, 7] = 8.5 * 0.02
+    found = rmtbase.score(tensors, "analytic", family="gpt2", config=GPT2_CONFIG)["super_weights"].to_dataset()
+    assert found["component"].values.tolist() == ["mlp_out"]
+    p, n = 2.0 * norm.sf(found["magnitude_over_core"].item()), 64 * 256
+    assert 1.0 - p == 1.0
+    assert n * p > np.exp(-30.0)
+    np.testing.assert_allclose(found["log10_core_tail_probability"], np.log10(n * p), rtol=1e-6)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import pyarrow.parquet
 import pytest
 import xarray as xr
 
@@ -19,7 +20,7 @@ from rmtbase.shown import as_latex
 from rmtbase.tables import TableWarning, export, frame_groups, open_table, to_pandas, write_table
 
 DATA = Path(__file__).parents[1] / "data"
-HOSTILE = "=cmd|'/C calc'!A1\n\\input{secrets} & 50 % $x_1$ ~^{}#\x1b[31m"
+HOSTILE = "=cmd|'/C calc'!A1\n\\input{secrets} & 50 % $x_1$ ~^{}#\x1b[31m\udcff"
 KINDS_WITH_A_FRAME = ("baseline", "spectra", "elements", "atlas", "effective_depth", "scores")
 
 
@@ -40,8 +41,7 @@ def hostile(stored):
     """Scores of components and a model whose names were made to harm."""
     tree = stored["scores"].copy()
     matrices = tree["matrices"].to_dataset()
-    names = matrices["component"].values.copy()
-    names[0] = HOSTILE
+    names = [HOSTILE, *matrices["component"].values.tolist()[1:]]
     tree["matrices"] = xr.DataTree(matrices.assign_coords(component=names))
     tree.attrs = tree.attrs | {"model": HOSTILE}
     return tree
@@ -49,7 +49,6 @@ def hostile(stored):
 
 @pytest.mark.parametrize("kind", KINDS_WITH_A_FRAME)
 def test_parquet_holds_the_frame_to_the_bit(kind, stored):
-    pytest.importorskip("pyarrow")
     table = stored[kind]
     for group in frame_groups(table) or [None]:
         read = pd.read_parquet(io.BytesIO(export(table, "parquet", group=group)))
@@ -69,8 +68,7 @@ def test_csv_holds_the_frame_to_the_bit(kind, stored):
 
 
 def test_parquet_says_where_a_table_is_from(stored):
-    parquet = pytest.importorskip("pyarrow.parquet")
-    facts = parquet.read_schema(io.BytesIO(export(stored["scores"], "parquet"))).metadata
+    facts = pyarrow.parquet.read_schema(io.BytesIO(export(stored["scores"], "parquet"))).metadata
     assert facts[b"rmtbase.model"].decode() == stored["scores"].attrs["model"]
     assert b"rmtbase.provenance" in facts
 
@@ -103,6 +101,8 @@ def test_names_run_nothing_in_a_spreadsheet_and_nothing_in_latex(hostile):
     first = rows_of(export(hostile, "csv", group="matrices"))[0]["component"]
     assert first.startswith("'=cmd")
     assert "\x1b" not in first
+    names = pd.read_parquet(io.BytesIO(export(hostile, "parquet", group="matrices")))["component"]
+    assert names[0] == HOSTILE.replace("\udcff", r"\udcff")
     text = export(hostile, "latex", group="matrices").decode()
     assert r"\input" not in text.replace(r"\textbackslash{}input", "")
     assert all(line.startswith("% ") for line in text.splitlines()[:3])

@@ -1,6 +1,7 @@
 """A trajectory that is killed and gone on with, or scored elsewhere, is that of one process that nothing interrupts."""
 
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -17,10 +18,11 @@ OPTIONS = {"matrices": "none", "proof": False}
 
 @pytest.fixture(scope="module")
 def many(write_step, tmp_path_factory):
-    """A folder of more checkpoints."""
+    """A folder of more checkpoints, two of which have the same weights."""
     folder = tmp_path_factory.mktemp("many") / "run"
-    for step in range(MANY):
+    for step in range(MANY - 1):
         write_step(folder, 3 * step)
+    shutil.copytree(folder / "step-0", folder / "step-1")
     return folder
 
 
@@ -93,14 +95,27 @@ def test_checkpoint_that_was_written_again_since_is_scored_again(many, write_ste
     assert tree.identical(rmtbase.trajectory(run, **OPTIONS))
 
 
-def test_workers_of_a_scheduler_give_the_same_file(many, uninterrupted, tmp_path):
+def test_workers_of_a_scheduler_score_each_set_of_weights_once_and_give_the_same_file(
+    many, uninterrupted, tmp_path, monkeypatch
+):
     from distributed import LocalCluster
 
+    from rmtbase.trajectories import _checkpoint_scores
+
+    scored, score = [], _checkpoint_scores.score
+
+    def slowly(model, *args, **more):
+        scored.append(model.revision)
+        time.sleep(0.2)  # until another worker has begun with the same weights
+        return score(model, *args, **more)
+
+    monkeypatch.setattr(_checkpoint_scores, "score", slowly)
     told, output = Told(), tmp_path / "traj.nc"
     with LocalCluster(
-        n_workers=1, threads_per_worker=1, processes=False, dashboard_address=None, protocol="tcp"
+        n_workers=2, threads_per_worker=1, processes=False, dashboard_address=None, protocol="tcp"
     ) as cluster:
         rmtbase.trajectory(many, output=output, scheduler=cluster.scheduler_address, progress=told, **OPTIONS)
-    assert "scoring on 1 Dask worker" in told.notes
+    assert "scoring on 2 Dask workers" in told.notes
     assert told.steps["scoring checkpoints"] == MANY
+    assert len(scored) == MANY - 1
     assert output.read_bytes() == uninterrupted.read_bytes()

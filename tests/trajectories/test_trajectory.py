@@ -121,7 +121,7 @@ def test_what_cannot_be_scored_is_named_and_the_rest_goes_on(run_folder, write_s
     ran = run("trajectory", run_folder, "--matrices", "none", "-o", path, "--json")
     assert ran.status == 1
     printed = json.loads(ran.out)
-    assert list(printed["failed"]) == ["step-10", "step-50", "step-30"]
+    assert list(printed["failed"]) == ["step-10", "step-30", "step-50"]
     assert "model.safetensors" in printed["failed"]["step-10"]
     assert "no such file" in printed["failed"]["step-50"]
     assert printed["failed"]["step-30"] == "other sizes than most: 2 of head and not 4"
@@ -194,6 +194,7 @@ def test_group_whose_entries_come_and_go_says_of_which_step_each_is(whole_run):
     [
         (["main"], "'all', or some of step-0, step-10"),
         (["0", "0:step-10"], "one of step 0"),
+        (["3:main", "5:main"], "a revision of one step: it is given for several"),
         ([], "nothing"),
     ],
 )
@@ -204,6 +205,7 @@ def test_revision_that_is_none_is_refused(revisions, said, whole_run):
 
 def test_names_of_revisions_tell_their_steps(tmp_path):
     names = ["checkpoint-500", "step512", "global_step3", "stage1-step1000-tokens5B", "main", "stepping", "v1.0"]
+    names += ["tmp-checkpoint-500"]  # as the Trainer writes one
     for name in names:
         (tmp_path / name).mkdir()
     assert [one.step for one in find_series(tmp_path).revisions] == [3, 500, 512, 1000]

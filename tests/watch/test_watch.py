@@ -13,7 +13,7 @@ from scipy.stats import norm
 from tensorboardX.proto.event_pb2 import Event
 
 import rmtbase
-from rmtbase.errors import NonFiniteError, ParameterError
+from rmtbase.errors import NonFiniteError, ParameterError, TableError
 from rmtbase.tables import open_trajectory
 from rmtbase.trajectories import ALARM_LEVEL, Scoring, evidence, looks_to_name, raised
 from rmtbase.watch import WatchCallback, Watcher, WatchWarning
@@ -196,6 +196,47 @@ def test_other_processes_do_not_look_and_a_look_that_fails_is_warned_of(tmp_path
     assert len(told) == 1
     with pytest.raises(ParameterError, match="a file of this run, whose weights at step 0 are others"):
         again.on_train_begin(None, state, None, state_dict(1))
+
+
+def test_look_that_breaks_is_warned_of_and_the_training_goes_on(tmp_path, monkeypatch):
+    callback = WatchCallback(SimpleNamespace(log=lambda found: None), tmp_path / "run.nc", every=2, **STATE)
+    state = SimpleNamespace(is_world_process_zero=True, global_step=2, max_steps=8)
+    monkeypatch.setattr(callback.watcher, "look", lambda *_: {}["nothing"])
+    with pytest.warns(WatchWarning, match="the look at step 2 failed: KeyError: 'nothing'"):
+        callback.on_step_end(None, state, None, state_dict(0))
+
+
+def test_looks_are_not_planned_once_some_have_been_made(tmp_path):
+    Watcher(tmp_path / "run.nc", **STATE).look(state_dict(0), 0)
+    callback = WatchCallback(SimpleNamespace(log=lambda found: None), tmp_path / "run.nc", every=2, **STATE)
+    state = SimpleNamespace(is_world_process_zero=True, global_step=0, max_steps=8)
+    callback.on_train_begin(None, state, None, state_dict(0))
+    assert callback.watcher.planned_looks is None
+
+
+def test_run_that_is_scored_in_another_way_than_its_file_is_refused(tmp_path):
+    Watcher(tmp_path / "run.nc", **STATE).look(state_dict(0), 0)
+    before = (tmp_path / "run.nc").read_bytes()
+    with pytest.raises(TableError, match="seed = 0; expected one with seed = 3"):
+        Watcher(tmp_path / "run.nc", **STATE | {"scoring": Scoring(matrices="none", proof=False, seed=3)})
+    assert (tmp_path / "run.nc").read_bytes() == before
+
+
+@pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing` is deprecated:FutureWarning")  # peft asks for it
+def test_updates_of_adapters_are_part_of_what_is_looked_at(tmp_path):
+    from peft import LoraConfig, get_peft_model
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    torch.manual_seed(0)
+    options = LoraConfig(r=4, target_modules=["q_proj", "k_proj"], modules_to_save=["lm_head"], init_lora_weights=False)
+    model = get_peft_model(LlamaForCausalLM(LlamaConfig(**SETTINGS)), options)
+    before = {name: one.clone() for name, one in model.state_dict().items()}
+    live, merged = (Watcher(tmp_path / name, scoring=HEADS) for name in ("live.nc", "merged.nc"))
+    live.look(torch.nn.DataParallel(model), 0)
+    assert all(torch.equal(one, before[name]) for name, one in model.state_dict().items())
+    merged.look(model.merge_and_unload(), 0)
+    there, here = (watcher.tree["heads"].to_dataset() for watcher in (merged, live))
+    assert here.equals(there)  # with the fingerprint
 
 
 def test_looks_beyond_the_budget_are_left_out(tmp_path, monkeypatch):

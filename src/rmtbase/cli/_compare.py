@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
@@ -19,11 +19,14 @@ if TYPE_CHECKING:
 
 _BEGINNINGS = {"netCDF": b"\x89HDF", "CSV of a comparison": b"model,component,"}
 _LISTED = 12
+_ORDER = (
+    *("step", "model", "pair", "contrast", "published_model", "component", "statistic", "measure", "group"),
+)  # of the rows that are within one another
 
 
 def compare(
     files: Annotated[
-        list[Path] | None, typer.Argument(metavar="[FILE]...", help="Scores files, of one model each.")
+        list[Path] | None, typer.Argument(metavar="[FILE]...", help="Scores files, of one model each, or trajectories.")
     ] = None,
     group: Annotated[
         list[str] | None,
@@ -49,6 +52,12 @@ def compare(
     published: Annotated[
         bool, typer.Option("--published", help="Beside the published models, too; see rmtbase published.")
     ] = False,
+    paired: Annotated[
+        bool,
+        typer.Option(
+            "--paired", help="The k-th files of all groups share a seed (initial weights, order of the data)."
+        ),
+    ] = False,
     permutations: Annotated[int, typer.Option(help="Permutations of each test.", **COUNT)] = 9_999,
     seed: Annotated[int, typer.Option(help="Seed of the permutations.", **INTEGER)] = 0,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Comparison to write (netCDF4).")] = None,
@@ -71,7 +80,7 @@ def compare(
     from rmtbase.comparison import compare as compare_models
     from rmtbase.comparison import comparison_csv
     from rmtbase.errors import OutputError, ParameterError
-    from rmtbase.tables import open_scores, require_same_kind, write_table
+    from rmtbase.tables import open_table, require_same_kind, write_table
 
     to_stdout = csv is not None and is_standard_output(csv)
     if to_stdout and as_json:
@@ -99,7 +108,7 @@ def compare(
         raise OutputError(csv, "it is named for two outputs; expected a name for each")
     with bars() as progress:
         tree = compare_models(
-            {names[path]: open_scores(path) for path in paths},
+            {names[path]: cast("xr.DataTree", open_table(path, "scores", "trajectory")) for path in paths},
             {name: [names[path] for path in group] for name, group in members.items()},
             {names[Path(one)]: settings for one, settings in given.items()},
             [names[one] for one in initial] if initial else None,
@@ -107,6 +116,7 @@ def compare(
             permutations=permutations,
             seed=seed,
             progress=progress,
+            paired=paired,
         )
     if output is not None:
         write_table(tree, output)
@@ -161,9 +171,13 @@ def _as_json(tree: xr.DataTree) -> dict[str, Any]:
     from rmtbase.comparison import summarize_comparison
 
     plain: dict[str, Any] = {}
-    for name, node in tree.children.items():
-        table = node.to_dataset()
-        plain[name] = _rows(table, [str(dim) for dim in table.sizes])
+    for path, node in tree.subtree_with_keys:
+        *above, name = path.split("/")
+        if node.data_vars:
+            table, inside = node.to_dataset(), plain
+            for one in above:
+                inside = inside.setdefault(one, {})
+            inside[name] = _rows(table, [dim for dim in _ORDER if dim in table.sizes])
     return plain | {"sentences": summarize_comparison(tree)}
 
 
@@ -188,10 +202,10 @@ def _print(tree: xr.DataTree, console: Console) -> None:
     from rmtbase.comparison import summarize_comparison
 
     _print_models(tree, console)
-    if "components" in tree.children:
+    if "between" in tree.children:
+        _print_groups(tree, console)
+    elif "components" in tree.children:
         _print_components(tree["components"].to_dataset(), console)
-    if "groups" in tree.children:
-        _print_groups(tree["groups"].to_dataset(), console)
     for line in summarize_comparison(tree):
         console.print(cell(line, longest=1000))
 
@@ -265,28 +279,37 @@ def _print_components(table: xr.Dataset, console: Console) -> None:
     console.print(f"Medians over layers, means of λ and σ; {untrained}.")
 
 
-def _print_groups(table: xr.Dataset, console: Console) -> None:
-    """Of every two groups the measures with the smallest p-values."""
+def _print_groups(tree: xr.DataTree, console: Console) -> None:
+    """The measures that are shown first, then those that differ most: of two groups with the difference's interval."""
     from rmtbase.cli._rows import Column, print_rows
 
+    between = tree["between"].to_dataset()
+    groups, names = between["group"].values.tolist(), between["measure"].values.tolist()
+    two = tree["groups"].to_dataset().isel(contrast=0) if len(groups) == 2 else None
+    tested = between if two is None else two
+    p = dict(zip(names, zip(tested["adjusted_p_value"].values, -between["f_ratio"].values, strict=True), strict=True))
+    first = [name for name, shown in zip(names, between["headline"].values, strict=True) if shown]
+    others = sorted((name for name in names if name not in first and not math.isnan(p[name][0])), key=p.__getitem__)
     rows = []
-    for place, contrast in enumerate(table["contrast"].values.tolist()):
-        one = table.isel(contrast=place)
-        order = sorted(range(table.sizes["measure"]), key=lambda k: _order(one["p_value"].values[k]))
-        for k in order[:_LISTED]:
-            values = {str(key): value.values[k].item() for key, value in one.data_vars.items() if value.dims}
-            difference = f"{values['difference']:+.3g} ± {values['standard_error']:.2g}"
-            cells = (_number(values["first_mean"]), _number(values["second_mean"]), difference)
-            cells += (_number(values["seed_std"], 2), _number(values["head_error"], 2))
-            cells += (_number(values["p_value"], 2), _number(values["adjusted_p_value"], 2))
-            rows.append((contrast, table["measure"].values[k], *cells))
-    columns = [Column("groups", "left"), Column("measure", "left"), Column("first"), Column("second")]
-    columns += map(Column, ("difference", "sd of seeds", "error of heads", "p", "adjusted p"))
-    print_rows(console, columns, rows, named=2, title="Groups")
-
-
-def _order(p_value: float) -> float:
-    return math.inf if math.isnan(p_value) else p_value
+    for name in [*first, *others][: max(_LISTED, len(first))]:
+        own = {str(key): value.item() for key, value in tested.sel(measure=name).data_vars.items() if not value.dims}
+        means = [_number(value) for value in between["mean"].sel(measure=name).values.tolist()]
+        cells: tuple[str, ...] = (_number(own["seed_std"], 2),)
+        if two is None:
+            cells += (_number(own["group_std"], 2), _number(own["f_ratio"], 3))
+        else:
+            half = (own["interval_high"] - own["interval_low"]) / 2
+            interval = "" if math.isnan(half) else f" ± {half:.2g}"
+            cells += (f"{own['difference']:+.3g}{interval}", _number(own["t_p_value"], 2))
+        rows.append((name, *means, *cells, _number(own["adjusted_p_value"], 2)))
+    columns = [Column("measure", "left"), *map(Column, groups), Column("seed sd")]
+    columns += map(Column, ("group sd", "F") if two is None else ("difference ± 95 %", "p by t"))
+    print_rows(console, [*columns, Column("adj. p")], rows, title="Groups")
+    console.print(
+        "Of spectra the mean distance of key heads from the null, in its standard deviations; sd are standard "
+        "deviations, from seed to seed and between groups beyond it; adj. p is exact, adjusted for all measures.",
+        style="dim",
+    )
 
 
 def _number(value: float, digits: int = 4) -> str:

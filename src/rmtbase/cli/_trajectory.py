@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rmtbase.cli._command_line import COUNT, Fold, Overwrite, Subfolder, words
+from rmtbase.cli._command_line import COUNT, Fold, Subfolder, words
 from rmtbase.cli._completion import models, nulls, revisions_of
 from rmtbase.cli._scoring_options import (
     Baseline,
@@ -80,14 +80,17 @@ def trajectory(
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="File to write. Default MODEL-trajectory.nc, here.")
     ] = None,
-    overwrite: Overwrite = False,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Begin anew where a file is there, and replace it, whatever it is.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
 ) -> None:
     """Follow a training run: when did each head leave the null?
 
     Each checkpoint is fetched, scored and discarded. Those that are finished are kept beside the file until it is
-    written: the same command after a kill goes on where it stood. One that is missing, damaged or of another shape is
-    named and left out, and the status is then 1.
+    written: the same command after a kill goes on where it stood, and when the training has written more checkpoints
+    it scores those alone. One that is missing, damaged or of another shape is named and left out, and the status is
+    then 1.
 
     Example: rmtbase trajectory pythia-70m --revisions step0,step512,step4000,step143000 -o traj.nc
 
@@ -121,6 +124,7 @@ def trajectory(
             keep=keep,
             workers=workers,
             scheduler=scheduler,
+            overwrite=overwrite,
             progress=progress,
         )
     summary = summarize_trajectory(tree)
@@ -162,10 +166,10 @@ def _print_summary(summary: TrajectorySummary, console: Console) -> None:
                 one.revision,
                 *(str(one.left[null]) for null in nulls),
                 str(one.n_heads),
-                f"{one.median_participation_ratio:.4f}",
+                f"{one.median_participation_ratio:.4f}" if one.farthest else "",
                 one.farthest,
                 f"{'ln ' if on_log_scale else ''}{one.statistic}",
-                f"{one.distance:+.1f}",
+                f"{one.distance:+.1f}" if one.farthest else "",
                 f"as {one.duplicate_of}" if one.duplicate_of else "",
             )
         )

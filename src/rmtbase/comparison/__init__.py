@@ -16,24 +16,27 @@ from rmtbase.comparison._compare import compare
 from rmtbase.comparison._csv import comparison_csv, published_csv
 from rmtbase.comparison._diagnose import WEIBULL, diagnose, shape_drift
 from rmtbase.comparison._first_principles import Expected, PublishedCheck, checks, our_name
+from rmtbase.comparison._groups import BetweenGroups, TwoGroups, between_groups, compare_groups
 from rmtbase.comparison._initial_recipe import RECIPES, InitialSigmas, initial_sigmas
+from rmtbase.comparison._measures import HEADLINES, measures_of
 from rmtbase.comparison._paired_growth import PairedGrowth, built_in_correlation, paired_growth
 from rmtbase.comparison._published import Interval, PublishedTable, printed_interval, published_table, published_tables
 from rmtbase.comparison._scale_law import ScaleLaw, scale_law
 from rmtbase.comparison._shape_band import ShapeBand, shape_band
 from rmtbase.comparison._summary import summarize_comparison
 from rmtbase.comparison._training_budget import Training, budget_state
-from rmtbase.comparison._two_groups import TwoGroups, compare_groups
 from rmtbase.comparison._two_models import TwoModels, compare_two
 
 __all__ = [
     "FUSED",
+    "HEADLINES",
     "READS",
     "RECIPES",
     "SELECTION",
     "TRANSMISSION",
     "WEIBULL",
     "WRITES",
+    "BetweenGroups",
     "CommonOrigin",
     "Expected",
     "InitialSigmas",
@@ -48,6 +51,7 @@ __all__ = [
     "TwoModels",
     "attention_class",
     "attention_classes",
+    "between_groups",
     "budget_state",
     "built_in_correlation",
     "checks",
@@ -59,6 +63,7 @@ __all__ = [
     "diagnose",
     "fingerprint",
     "initial_sigmas",
+    "measures_of",
     "our_name",
     "paired_growth",
     "printed_interval",

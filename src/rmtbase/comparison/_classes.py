@@ -7,18 +7,27 @@ from typing import NamedTuple
 import xarray as xr
 
 from rmtbase.errors import ParameterError
-from rmtbase.parameters import require_positive_integer
-from rmtbase.scoring import require_scores
+from rmtbase.scoring import attention_class, require_scores
 from rmtbase.tables import layer_names
+
+EXPERT = "expert_"
+"""How the name of a component of experts begins where they stand beside the other matrices."""
+
+
+def with_experts(*components: str) -> tuple[str, ...]:
+    """Components of an MLP, and the same of experts."""
+    return (*components, *(EXPERT + name for name in components))
+
 
 FUSED = ("attention_query_key_value", "attention_query_key", "attention_key_value")
 """Components that are several in one matrix, as they are stored."""
-READS = ("attention_query", "attention_key", "attention_value", *FUSED, "mlp_gate", "mlp_in")
+_MLP_READS, _MLP_WRITES = ("mlp_gate", "mlp_in"), ("mlp_out",)
+READS = ("attention_query", "attention_key", "attention_value", *FUSED, *with_experts(*_MLP_READS))
 """Components that read the residual stream, which Pythia's recipes draw at one σ."""
-WRITES = ("attention_output", "mlp_out")
+WRITES = ("attention_output", *with_experts(*_MLP_WRITES))
 """Components that write to it, which they draw at another."""
-TRANSMISSION = ("attention_output", "mlp_gate", "mlp_in", "mlp_out")
-"""The Transmission Class: all of an MLP and attention's output projection (arXiv:2605.18898, 2.2)."""
+TRANSMISSION = ("attention_output", *with_experts(*_MLP_READS, *_MLP_WRITES))
+"""The Transmission Class: all of an MLP, of experts too, and attention's output projection (arXiv:2605.18898, 2.2)."""
 SELECTION = ("attention_query", "attention_key", "attention_query_key_value", "attention_query_key")
 """The Selection Class: queries and keys, and the fused projection as section 2.2 and Fig. 4 count it. Values are in
 neither class in section 2.2 and in the first one in Fig. 4; here in neither."""
@@ -74,41 +83,23 @@ def significant_class(z_score: float, q_value: float, level: float = 0.05) -> st
     return "above the anchor" if z_score > 0 else "below the anchor"
 
 
-def attention_class(n_heads: int, n_key_heads: int, fused: bool = False, latent: bool = False) -> str:
-    """How heads share keys: "MHA", each its own; "GQA", several one; "MQA", all one; "latent", by a shared projection.
-
-    ``fused`` adds that queries, keys and values are stored as one matrix: "MHA, fused".
-
-    Raises:
-        ParameterError: numbers that are no positive integers, or heads that are no multiple of key heads.
-
-    Source: J. Ainslie et al., EMNLP (2023); DeepSeek-AI, arXiv:2405.04434 (2024) for latent attention.
-    """
-    heads, keys = require_positive_integer("n_heads", n_heads), require_positive_integer("n_key_heads", n_key_heads)
-    if heads % keys:
-        raise ParameterError("n_heads", heads, f"a multiple of n_key_heads = {keys}")
-    if latent:
-        kind = "latent"
-    elif keys == heads:
-        kind = "MHA"
-    else:
-        kind = "MQA" if keys == 1 else "GQA"
-    return f"{kind}, fused" if fused else kind
-
-
 def attention_classes(scores: xr.DataTree) -> dict[str, str]:
     """:func:`attention_class` of each layer that has attention, by the layer's name.
 
-    Fused where ``/matrices`` has the projection as it is stored; latent where the null of the heads is that of latent
-    attention, so that a file scored against each head's own null does not tell.
+    As the scores say it. Of a file that does not, as of rmtbase's first ones: fused where ``/matrices`` has the
+    projection as it is stored; latent where the null of the heads is that of latent attention.
 
     Raises:
         ParameterError: it is no scores tree.
     """
     require_scores(scores)
     heads = scores["heads"].to_dataset()
-    components = scores["matrices"].to_dataset()["component"].values.tolist() if "matrices" in scores.children else []
     names = layer_names(heads)
+    if "attention" in heads.coords:
+        return dict(zip(names, heads["attention"].values.tolist(), strict=True))
+    if "attention" in scores.attrs:
+        return dict.fromkeys(names, str(scores.attrs["attention"]))
+    components = scores["matrices"].to_dataset()["component"].values.tolist() if "matrices" in scores.children else []
     counts = {
         size: heads[size].values.tolist() if size in heads.coords else [scores.attrs[size]] * len(names)
         for size in ("n_heads", "n_key_heads")

@@ -7,13 +7,15 @@ from dataclasses import dataclass
 
 import numpy as np
 import xarray as xr
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 
 from rmtbase.comparison._two_models import PERMUTATIONS, same_places
 from rmtbase.parameters import require_positive_integer
 from rmtbase.scoring import require_scores
 from rmtbase.shown import in_one_line
 from rmtbase.tables import heads_present
+
+_ALIKE = 1e-3  # of the largest eigenvalue of a head: what rounding to float16 moves none by
 
 
 @in_one_line
@@ -27,17 +29,21 @@ class CommonOrigin:
             the layer: 1 of a copy, 0 on average of two seeds. NaN where heads do not match in number and size, or a
             layer has a single head.
         p_value: one-sided, of r among those of heads put in other places; NaN where r is.
+        reordered: whether each layer's heads have the same eigenvalues to a part in a thousand, in another order.
     """
 
     duplicate: bool
     alignment: float
     p_value: float
+    reordered: bool = False
 
     @property
     def words(self) -> str:
         """The finding as a phrase, at the 5 % level."""
         if self.duplicate:
             return "duplicates: the same queries and keys, to the bit"
+        if self.reordered:
+            return "the same heads, in another order: their eigenvalues agree to a part in a thousand"
         if np.isnan(self.alignment):
             return "no heads to match: layers of one head, or other sizes"
         if self.p_value < 0.05:
@@ -67,7 +73,8 @@ def common_origin(
     permutations, rng = require_positive_integer("permutations", permutations), np.random.default_rng(seed)
     prints = [fingerprint(one) for one in (first, second)]
     duplicate = bool(prints[0]) and prints[0] == prints[1]
-    profiles = [_profiles(one) for one in (first, second)]
+    # In an order that is theirs, so that which is called the first does not choose the permutations.
+    profiles = sorted((_profiles(one) for one in (first, second)), key=np.ndarray.tobytes)
     heads = [one["heads"].to_dataset().transpose("layer", "head", ...) for one in (first, second)]
     present = [heads_present(one) for one in heads]
     if not same_places(first, second) or present[0].sum(axis=1).max() < 2:
@@ -83,7 +90,8 @@ def common_origin(
         alike = layer[np.ix_(there, there)]
         observed += float(np.trace(alike))
         null += alike[np.arange(len(alike)), _places(keys[there], permutations, rng)].sum(axis=1)
-    return CommonOrigin(duplicate, observed, float((null >= observed - 1e-9).sum() + 1) / (permutations + 1))
+    p_value = float((null >= observed - 1e-9).sum() + 1) / (permutations + 1)
+    return CommonOrigin(duplicate, observed, p_value, not duplicate and _reordered(heads[0], heads[1], present[0]))
 
 
 def fingerprint(scores: xr.DataTree) -> str:
@@ -103,6 +111,26 @@ def _profiles(scores: xr.DataTree) -> Float[np.ndarray, "layer head feature"]:
     count = np.maximum(scored.sum(axis=1, keepdims=True), 1)
     mean = np.where(scored, logs, 0.0).sum(axis=1, keepdims=True) / count
     return np.where(scored, logs - mean, 0.0)
+
+
+def _reordered(first: xr.Dataset, second: xr.Dataset, present: Bool[np.ndarray, "layer head"]) -> bool:
+    """Whether the heads of each layer have one another's eigenvalues, not all in their own places.
+
+    Eigenvalues of independent heads, all of them and in every layer, do not agree to a part in a thousand by chance.
+    """
+    from scipy.optimize import linear_sum_assignment
+
+    spectra = [one.transpose("layer", "head", "index", ...)["eigenvalue"].values for one in (first, second)]
+    in_place = True
+    for there, *both in zip(present, *spectra, strict=True):
+        x, y = (one[there] for one in both)
+        scale = np.nanmax(np.abs(x), axis=-1, initial=0.0)[:, None]
+        distance = np.nanmax(np.abs(x[:, None] - y) / np.where(scale > 0, scale, 1.0)[..., None], axis=-1, initial=0.0)
+        rows, columns = linear_sum_assignment(distance)
+        if distance[rows, columns].max(initial=0.0) > _ALIKE:
+            return False
+        in_place &= bool((columns == rows).all())
+    return not in_place
 
 
 def _places(

@@ -14,7 +14,8 @@ from rmtbase.comparison._classes import TRANSMISSION
 from rmtbase.comparison._common_origin import fingerprint
 from rmtbase.comparison._diagnose import diagnose
 from rmtbase.comparison._each_model import ComparedModel, components_table, models_table, transmission_table
-from rmtbase.comparison._every_two import drifts_table, groups_table, pairs_table, require_groups
+from rmtbase.comparison._every_two import drifts_table, pairs_table
+from rmtbase.comparison._grouped import grouped_tables, require_groups
 from rmtbase.comparison._paired_growth import paired_growth
 from rmtbase.comparison._published import PublishedTable, published_table
 from rmtbase.comparison._scale_law import scale_law
@@ -25,7 +26,16 @@ from rmtbase.errors import ParameterError
 from rmtbase.parameters import require_positive_integer
 from rmtbase.progress import SILENT, Progress
 from rmtbase.scoring import require_scores
-from rmtbase.tables import COMPARISON_SCHEMA, SCHEMA_VERSION, describe, provenance, software_version
+from rmtbase.tables import (
+    COMPARISON_SCHEMA,
+    SCHEMA_VERSION,
+    STEP,
+    describe,
+    groups_of,
+    provenance,
+    scores_at,
+    software_version,
+)
 
 
 def compare(
@@ -37,23 +47,28 @@ def compare(
     permutations: int = PERMUTATIONS,
     seed: int = 0,
     progress: Progress = SILENT,
+    paired: bool = False,
 ) -> xr.DataTree:
     """Set scored models beside each other, and beside what was published.
 
     Args:
-        models: scores by the name that a model shall have here.
-        groups: names of models by the name of their group, for :func:`rmtbase.comparison.compare_groups` of every two.
+        models: scores by the name that a model shall have here; or trajectories, which stand with their last step, and
+            of groups with every step that all have.
+        groups: names of models by the name of their group, for :func:`rmtbase.comparison.between_groups` of all and
+            :func:`rmtbase.comparison.compare_groups` of every two.
         training: settings of the training, of models where they are known.
         initial: names of the models that are before training; if None, those of whose heads none left the null.
         published: whether to put the published models beside them.
         permutations: of each test.
         seed: of these, and of the band's null.
         progress: shows the pairs compared, and is told what cannot be said and why.
+        paired: whether the k-th models of all groups share what a seed decides.
 
     Returns:
         A comparison, as :func:`rmtbase.tables.open_comparison` opens it; its groups and variables are described in
         ``rmtbase.tables.COMPARISON_SCHEMA``. ``/models`` and ``/components`` are of each model, ``/pairs`` and
-        ``/drifts`` of every two, ``/groups`` of groups of them, ``/findings`` of all: :func:`shape_band` of two models,
+        ``/drifts`` of every two, ``/members``, ``/between`` and ``/groups`` of groups, with ``/along`` of their
+        trajectories, ``/findings`` of all: :func:`shape_band` of two models,
         :func:`scale_law` of two whose training is known, :func:`paired_growth` of three.
 
     Raises:
@@ -61,7 +76,11 @@ def compare(
     """
     if not models:
         raise ParameterError("models", 0, "1 at least")
-    for scores in models.values():
+    runs = {name: tree for name, tree in models.items() if _is_trajectory(tree)}
+    models = {name: _at_the_end(tree) if name in runs else tree for name, tree in models.items()}
+    for name, scores in models.items():
+        if name.encode(errors="ignore").decode() != name:
+            raise ParameterError("models", name, "names that UTF-8 can hold, so that they can be written")
         require_scores(scores)
     groups, training = groups or {}, training or {}
     told = {"training": training, "initial": initial or ()}
@@ -69,14 +88,14 @@ def compare(
         for name in named:
             if name not in models:
                 raise ParameterError(what, name, f"one of {', '.join(models)}")
-    require_groups(groups)
+    require_groups(groups, paired)
     permutations = require_positive_integer("permutations", permutations)
     warnings: list[str] = []
     compared = []
     for name, scores in models.items():
         diagnosis = _diagnosis(name, scores, training.get(name), warnings)
         untrained = None if initial is None else name in initial
-        compared.append(ComparedModel(name, scores, diagnosis, training.get(name), untrained))
+        compared.append(ComparedModel(name, scores, diagnosis, training.get(name), untrained, runs.get(name)))
     tree = {"/models": models_table(compared)}
     if any(one.components for one in compared):
         tree["/models"] = tree["/models"].merge(transmission_table(compared, seed))
@@ -87,7 +106,7 @@ def compare(
         if "/components" in tree:
             tree["/drifts"] = drifts_table(compared)
     if groups:
-        tree["/groups"] = groups_table(compared, groups, permutations, seed)
+        tree |= grouped_tables(compared, groups, paired, permutations, seed, progress, warnings)
     if published:
         tree["/published"] = _published()
     for line in warnings:
@@ -98,6 +117,7 @@ def compare(
         "function": "rmtbase.comparison.compare",
         "models": {name: scores.attrs["model"] for name, scores in models.items()},
         "groups": {name: list(names) for name, names in groups.items()},
+        "paired": paired,
         "training": {name: asdict(one) for name, one in training.items()},
         "initial": None if initial is None else list(initial),
         "permutations": permutations,
@@ -111,6 +131,14 @@ def compare(
         "provenance": provenance(call, weights={name: fingerprint(scores) for name, scores in models.items()}),
     }
     return found
+
+
+def _is_trajectory(tree: xr.DataTree) -> bool:
+    return isinstance(tree, xr.DataTree) and {"heads", "departures"} <= set(tree.children)
+
+
+def _at_the_end(trajectory: xr.DataTree) -> xr.DataTree:
+    return scores_at(trajectory, int(groups_of(trajectory)["/heads"][STEP].values[-1]))
 
 
 def _diagnosis(name: str, scores: xr.DataTree, training: Training | None, warnings: list[str]) -> xr.Dataset | None:

@@ -10,6 +10,7 @@ from jaxtyping import Bool, Float
 from scipy.special import ndtr
 
 from rmtbase.comparison._classes import (
+    EXPERT,
     FUSED,
     READS,
     SELECTION,
@@ -41,12 +42,13 @@ def diagnose(scores: xr.DataTree, training: Training | None = None) -> xr.Datase
         training: its settings, for the budget.
 
     Returns:
-        Dims layer, component, statistic (:data:`WEIBULL`) and recipe: the scores of the fit as in ``/matrices``;
-        ``scale``, λ in the units of the weights; ``published_class`` and ``significant_class`` of each shape k;
-        ``initial_sigma`` by both recipes of Pythia, and ``initial_z``, (σ̂/σ − 1) √(2N) of each matrix, which is
-        standard normal before training by that recipe; ``role`` of each component. Attributes: ``attention``, the
-        classes of its layers; ``initial_recipe``, the one that no matrix contradicts ("" if there is none); with
-        ``training``: ``budget``, ``budget_state`` and ``root``, √(η/λ_wd).
+        Dims layer, component, statistic (:data:`WEIBULL`) and recipe, experts below the layers as
+        :func:`weight_matrices` has them: the scores of the fit as in ``/matrices``; ``scale``, λ in the units of the
+        weights; ``published_class`` and ``significant_class`` of each shape k; ``initial_sigma`` by both recipes of
+        Pythia, and ``initial_z``, (σ̂/σ − 1) √(2N) of each matrix, which is standard normal before training by that
+        recipe; ``role`` of each component. Attributes: ``attention``, the classes of its layers; ``initial_recipe``,
+        the one that no matrix contradicts ("" if there is none); with ``training``: ``budget``, ``budget_state`` and
+        ``root``, √(η/λ_wd).
 
     Raises:
         ParameterError: it is no scores tree, or one without these statistics.
@@ -85,19 +87,43 @@ def diagnose(scores: xr.DataTree, training: Training | None = None) -> xr.Datase
 
 
 def require_weibull(scores: xr.DataTree) -> xr.Dataset:
-    """The group ``/matrices`` of a scores tree that holds the statistics of :data:`WEIBULL`.
+    """:func:`weight_matrices` of a scores tree that holds the statistics of :data:`WEIBULL`.
 
     Raises:
         ParameterError: it is no scores tree, its matrices were not scored, or by a version without these statistics.
     """
     require_scores(scores)
-    if "matrices" not in scores.children:
+    matrices = weight_matrices(scores)
+    if matrices is None:
         raise ParameterError("scores", "scores of heads alone", "one of which matrices were scored")
-    matrices = scores["matrices"].to_dataset()
     missing = [name for name in WEIBULL if name not in matrices["statistic"].values.tolist()]
     if missing:
         raise ParameterError("scores", f"matrices without {missing[0]}", "scores made by this version")
     return matrices
+
+
+def weight_matrices(scores: xr.DataTree) -> xr.Dataset | None:
+    """The scores of all weight matrices: ``/matrices``, and below them ``/experts``; None where there are none.
+
+    An expert's matrix stands in a row of its own, whose ``layer`` comes again for each expert, with the component
+    ``expert_mlp_in`` say; ``expert`` says which one, and is -1 of other rows.
+    """
+    if "matrices" not in scores.children:
+        return None
+    matrices = scores["matrices"].to_dataset()
+    if "experts" not in scores.children:
+        return matrices
+    experts = scores["experts"].to_dataset()
+    kept, names = [*_SCORE, "sigma", "n_rows", "n_columns"], experts["statistic"].values
+    both = [name for name in matrices["statistic"].values if name in names]
+    own, rows = matrices[kept].sel(statistic=both), experts[kept].sel(statistic=both).stack(row=("layer", "expert"))
+    places = {name: ("layer", rows[name].values) for name in ("layer", "expert")}
+    components = [EXPERT + str(name) for name in rows["component"].values]
+    rows = rows.reset_index("row").reset_coords(drop=True).rename(row="layer")
+    rows = rows.assign_coords(places | {"component": components})
+    own = own.reset_coords(drop=True).assign_coords(expert=("layer", np.full(own.sizes["layer"], -1)))
+    found = xr.concat([own, rows], "layer", join="outer", data_vars="all")
+    return found.sel(component=[*own["component"].values, *components])
 
 
 def weibull_scales(matrices: xr.Dataset) -> xr.DataArray:

@@ -13,7 +13,7 @@ from jaxtyping import Float
 
 from rmtbase.comparison._classes import FUSED, TRANSMISSION, attention_classes, published_class
 from rmtbase.comparison._common_origin import fingerprint
-from rmtbase.comparison._diagnose import matrices_of, of_matrices
+from rmtbase.comparison._diagnose import matrices_of, of_matrices, require_weibull
 from rmtbase.comparison._shape_band import ShapeBand, shape_band
 from rmtbase.comparison._training_budget import Training
 from rmtbase.shown import shown
@@ -40,6 +40,7 @@ class ComparedModel:
         diagnosis: :func:`rmtbase.comparison.diagnose` of it; None where its scores have no Weibull fits.
         training: its settings, where they are known.
         untrained: whether it is before training; None where that is not told.
+        trajectory: of which ``scores`` are those of the last step; None where there is none.
     """
 
     name: str
@@ -47,17 +48,23 @@ class ComparedModel:
     diagnosis: xr.Dataset | None
     training: Training | None
     untrained: bool | None = None
+    trajectory: xr.DataTree | None = None
 
     @cached_property
     def components(self) -> tuple[str, ...]:
         """Those that were fitted."""
         return () if self.diagnosis is None else tuple(self.diagnosis["component"].values.tolist())
 
+    @cached_property
+    def matrices(self) -> xr.Dataset:
+        """Its weight matrices, of a model that has a diagnosis."""
+        return require_weibull(self.scores)
+
     def fits(self, *components: str) -> _Fits:
         """Those of some components, inside the layers; empty where there are none."""
         if self.diagnosis is None:
             return _Fits(np.empty(0), np.empty(0), np.empty(0))
-        matrices, fit = self.scores["matrices"].to_dataset(), self.diagnosis.sel(statistic="weibull_shape")
+        matrices, fit = self.matrices, self.diagnosis.sel(statistic="weibull_shape")
         k = fit["observed"].transpose("layer", "component").values
         chosen = matrices_of(matrices, components) & np.isfinite(k)
         number = matrices["n_rows"] * matrices["n_columns"]
@@ -77,7 +84,7 @@ class ComparedModel:
     def _values(self, of: xr.DataArray | None, component: str) -> Float[np.ndarray, " matrix"]:
         if of is None:
             return np.empty(0)
-        values = of_matrices(of, matrices_of(self.scores["matrices"].to_dataset(), (component,)))
+        values = of_matrices(of, matrices_of(self.matrices, (component,)))
         return values[np.isfinite(values)]
 
     def band(self, *components: str, seed: int) -> ShapeBand | None:
@@ -146,7 +153,7 @@ def components_table(models: Sequence[ComparedModel], seed: int) -> xr.Dataset:
         for place, component in enumerate(components):
             if component not in one.components:
                 continue
-            counts[0, row, place] = matrices_of(one.scores["matrices"].to_dataset(), (component,)).sum()
+            counts[0, row, place] = matrices_of(one.matrices, (component,)).sum()
             counts[1, row, place] = (one.fits(component).q_values < LEVEL).sum()
             values[3:, row, place] = one.mean("scale", component), one.mean("sigma", component)
             band = one.band(component, seed=seed)

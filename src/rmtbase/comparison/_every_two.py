@@ -1,8 +1,8 @@
-"""What a comparison says of every two models, and of every two groups of them."""
+"""What a comparison says of every two models."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import combinations
 from typing import Any
 
@@ -13,7 +13,6 @@ from scipy.special import ndtr
 from rmtbase.comparison._common_origin import common_origin
 from rmtbase.comparison._diagnose import matrices_of, of_matrices, shape_drift
 from rmtbase.comparison._each_model import ComparedModel, all_components
-from rmtbase.comparison._two_groups import compare_groups
 from rmtbase.comparison._two_models import compare_two
 from rmtbase.errors import ParameterError
 from rmtbase.progress import Progress
@@ -33,6 +32,7 @@ def pairs_table(
         origin = common_origin(first.scores, second.scores, permutations, seed)
         row: dict[str, Any] = {"first": first.name, "second": second.name, "duplicate": int(origin.duplicate)}
         row |= {"alignment": origin.alignment, "alignment_p_value": origin.p_value}
+        row |= {"reordered": int(origin.reordered)}
         row |= {"paired": 0, "n_units": 0, "omnibus_p_value": np.nan}
         row |= {name: np.full(len(statistics), np.nan) for name in _PER_STATISTIC}
         try:
@@ -66,47 +66,13 @@ def drifts_table(models: Sequence[ComparedModel]) -> xr.Dataset:
             continue
         there = np.isfinite(each["drift"].transpose("layer", "component").values)
         for place, component in enumerate(components):
-            chosen = there & matrices_of(first.scores["matrices"].to_dataset(), (component,))
+            chosen = there & matrices_of(first.matrices, (component,))
             if chosen.any():
                 drift, error = (of_matrices(each[name], chosen) for name in names[:2])
                 mean, spread = drift.mean(), np.sqrt((error**2).sum()) / drift.size
                 values[:, row, place] = mean, spread, 2.0 * ndtr(-abs(mean / spread))
     variables = {name: (("pair", "component"), value) for name, value in zip(names, values, strict=True)}
     return xr.Dataset(variables, {"pair": _names(pairs), "component": components})
-
-
-def require_groups(groups: Mapping[str, Sequence[str]]) -> None:
-    """Raise :class:`~rmtbase.errors.ParameterError` if it is a single group, or two share a model."""
-    if len(groups) == 1:
-        raise ParameterError("groups", list(groups), "2 groups at least")
-    for first, second in combinations(groups, 2):
-        if both := sorted(set(groups[first]) & set(groups[second])):
-            raise ParameterError("groups", both, f"models in one of {first} and {second} alone")
-
-
-def groups_table(
-    models: Sequence[ComparedModel], groups: Mapping[str, Sequence[str]], permutations: int, seed: int
-) -> xr.Dataset:
-    """:func:`rmtbase.comparison.compare_groups` of every two groups."""
-    scores, contrasts = {one.name: one.scores for one in models}, list(combinations(groups, 2))
-    members = {group: [scores[name] for name in names] for group, names in groups.items()}
-    found = [compare_groups(members[first], members[second], permutations, seed) for first, second in contrasts]
-    measures = list(dict.fromkeys(name for one in found for name in one.measures))
-    variables: dict[str, Any] = {
-        "first_group": ("contrast", [first for first, _ in contrasts]),
-        "second_group": ("contrast", [second for _, second in contrasts]),
-    }
-    for name, variable in COMPARISON_SCHEMA["/groups"].items():
-        if name in variables:
-            continue
-        each = [getattr(one, name) for one in found]
-        if "measure" in variable.dims:
-            whole = np.full((len(found), len(measures)), np.nan)
-            for row, one, numbers in zip(whole, found, each, strict=True):
-                row[[measures.index(measure) for measure in one.measures]] = numbers
-            each = whole
-        variables[name] = variable.dims, each
-    return xr.Dataset(variables, {"contrast": [" | ".join(pair) for pair in contrasts], "measure": measures})
 
 
 def _names(pairs: Sequence[tuple[ComparedModel, ComparedModel]]) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import xarray as xr
@@ -11,6 +11,8 @@ from rmtbase.comparison._common_origin import CommonOrigin
 from rmtbase.errors import ParameterError
 
 _LEVEL = 0.05
+_MOST_PAIRS = 10  # of which each is told by itself
+_SHOWN = 8  # measures that are named
 
 
 def summarize_comparison(comparison: xr.DataTree) -> list[str]:
@@ -21,16 +23,18 @@ def summarize_comparison(comparison: xr.DataTree) -> list[str]:
     """
     if "models" not in comparison.children:
         raise ParameterError("comparison", list(comparison.children), "a comparison, with a group models")
-    held = {name: node.to_dataset() for name, node in comparison.children.items()}
+    held = {name: node.to_dataset() for name, node in comparison.subtree_with_keys if node.data_vars}
     return [line for name, of in _SENTENCES.items() if name in held for line in of(held[name])]
 
 
 def _of_pairs(pairs: xr.Dataset) -> Iterator[str]:
-    for place in range(pairs.sizes["pair"]):
-        one = pairs.isel(pair=place)
+    each = [pairs.isel(pair=place) for place in range(pairs.sizes["pair"])]
+    if len(each) > _MOST_PAIRS:
+        yield from _of_many_pairs(each)
+        return
+    for one in each:
         names = f"{one['first'].item()} and {one['second'].item()}"
-        origin = CommonOrigin(bool(one["duplicate"].item()), one["alignment"].item(), one["alignment_p_value"].item())
-        yield f"{names}: {origin.words}."
+        yield f"{names}: {_origin(one).words}."
         p, q = one["omnibus_p_value"].item(), one["omnibus_q_value"].item()
         if np.isnan(p):
             continue
@@ -38,6 +42,31 @@ def _of_pairs(pairs: xr.Dataset) -> Iterator[str]:
         how = "paired by place" if one["paired"].item() else "pooled"
         numbers = f"p = {p:.2g}, q = {q:.2g} over all pairs, {one['n_units'].item()} key heads {how}"
         yield f"{names}: their heads {differ}: {numbers}."
+
+
+def _of_many_pairs(each: Sequence[xr.Dataset]) -> Iterator[str]:
+    """How many there are of each kind, and which are copies or of common origin."""
+    origins = [_origin(one) for one in each]
+    alike = [
+        k
+        for k, origin in enumerate(origins)
+        if origin.duplicate or origin.reordered or origin.p_value < _LEVEL / len(each)
+    ]
+    for k in alike[:_MOST_PAIRS]:
+        yield f"{each[k]['first'].item()} and {each[k]['second'].item()}: {origins[k].words}."
+    if len(alike) > _MOST_PAIRS:
+        yield f"{len(alike) - _MOST_PAIRS} more pairs are copies or of common origin."
+    q = np.array([one["omnibus_q_value"].item() for one in each])
+    yield (
+        f"Of {len(each)} pairs of models {len(alike)} are copies or of common origin (p < {_LEVEL:g}/{len(each)}); the "
+        f"heads of {int((q < _LEVEL).sum())} differ (q < {_LEVEL:g} over all pairs)."
+    )
+
+
+def _origin(pair: xr.Dataset) -> CommonOrigin:
+    reordered = "reordered" in pair and bool(pair["reordered"].item())
+    alignment, p_value = (pair[name].item() for name in ("alignment", "alignment_p_value"))
+    return CommonOrigin(bool(pair["duplicate"].item()), alignment, p_value, reordered)
 
 
 def _farthest(pair: xr.Dataset) -> str:
@@ -49,18 +78,75 @@ def _farthest(pair: xr.Dataset) -> str:
     return f"{pair['statistic'].values[at]} by {difference[at]:+.3g} standard deviations of the null"
 
 
+def _of_all_groups(between: xr.Dataset) -> Iterator[str]:
+    if between.sizes["group"] < 3:
+        return
+    of = " ".join(f"{name} ({n})" for name, n in zip(between["group"].values, between["n_models"].values, strict=True))
+    p = between["adjusted_p_value"].values
+    differ = between["measure"].values[p < _LEVEL].tolist()
+    known = int(np.isfinite(p).sum())
+    begin = (
+        f"Between {between.sizes['group']} groups, {of.replace(') ', '), ')}: {len(differ)} of {known} measures differ"
+    )
+    further = ", …" if len(differ) > _SHOWN else ""
+    names = f" ({', '.join(differ[:_SHOWN])}{further})" if differ else ""
+    yield (
+        f"{begin}{names} by more than seeds do, by F with models put into groups at random, adjusted for all measures "
+        f"(p < {_LEVEL:g}; the smallest that there can be is {between['smallest_p_value'].item():.2g})."
+    )
+
+
 def _of_groups(groups: xr.Dataset) -> Iterator[str]:
+    """Of every two groups which measures differ: by t, whose p is as small as the distance says, if groups has it."""
+    by_t = "t_q_value" in groups
+    few: dict[float, list[str]] = {}
     for place in range(groups.sizes["contrast"]):
         one = groups.isel(contrast=place)
         names = " against ".join(f"{one[name].item()} ({one[size].item()})" for name, size in _GROUPS)
         p, floor = one["adjusted_p_value"].values, one["smallest_p_value"].item()
-        differ = [str(name) for name, value in zip(one["measure"].values, p, strict=True) if value < _LEVEL]
+        measures = one["measure"].values
+        exact = measures[p < _LEVEL].tolist()
+        differ = measures[one["t_q_value"].values < _LEVEL].tolist() if by_t else exact
         if differ:
-            yield f"{names}: they differ in {', '.join(differ)}."
-        elif floor >= _LEVEL:
-            yield f"{names}: so few models cannot differ at 5 %; the smallest p that there can be is {floor:.2g}."
-        else:
-            yield f"{names}: no measure differs, adjusted for all of them (smallest p {np.nanmin(p):.2g})."
+            shown = "; ".join(_difference(one.sel(measure=name)) for name in differ[:3])
+            how = f"by t, q < {_LEVEL:g} over all groups and measures" if by_t else "by permutation"
+            yield f"{names}: {len(differ)} of {int(np.isfinite(p).sum())} measures differ ({how}): {shown}."
+        if floor >= _LEVEL:
+            few.setdefault(floor, []).append(names)
+        elif exact or not differ:
+            found = f"{len(exact)} measures differ" if exact else "no measure differs"
+            least = np.nanmin(p) if np.isfinite(p).any() else float("nan")
+            yield f"{names}: {found} by permutation, adjusted for all of them (smallest p {least:.2g})."
+    for floor, pairs in few.items():
+        yield (
+            f"{', '.join(pairs)}: so few models cannot differ at 5 % whatever the law of their numbers; the smallest p "
+            f"that there can be is {floor:.2g}."
+        )
+
+
+def _difference(one: xr.Dataset) -> str:
+    """A measure with its difference and error."""
+    interval = ""
+    if "interval_low" in one and np.isfinite(one["interval_low"].item()):
+        interval = f" (95 % {one['interval_low'].item():+.3g} to {one['interval_high'].item():+.3g})"
+    return f"{one['measure'].item()} {one['difference'].item():+.3g} ± {one['standard_error'].item():.2g}{interval}"
+
+
+def _of_steps(between: xr.Dataset) -> Iterator[str]:
+    """From which step on groups differ, of the measures that are shown first."""
+    steps, names = between["step"].values.tolist(), between["measure"].values[between["headline"].values == 1].tolist()
+    differ = between["adjusted_p_value"].sel(measure=names).transpose("step", "measure").values < _LEVEL
+    for_good = np.logical_and.accumulate(differ[::-1])[::-1]
+    when = [
+        f"{name} from step {steps[int(np.argmax(column))]} on"
+        for name, column in zip(names, for_good.T, strict=True)
+        if column.any()
+    ]
+    at_start = int((between["adjusted_p_value"].isel(step=0).values < _LEVEL).sum())
+    yield (
+        f"Along {len(steps)} steps, adjusted for all of them and all measures: groups differ to the end in "
+        f"{', '.join(when) if when else 'none of the measures that are shown first'}; at step {steps[0]} in {at_start}."
+    )
 
 
 _GROUPS = (("first_group", "n_first"), ("second_group", "n_second"))
@@ -92,4 +178,10 @@ def _of_all(findings: xr.Dataset) -> Iterator[str]:
         )
 
 
-_SENTENCES = {"pairs": _of_pairs, "groups": _of_groups, "findings": _of_all}
+_SENTENCES = {
+    "pairs": _of_pairs,
+    "between": _of_all_groups,
+    "groups": _of_groups,
+    "along/between": _of_steps,
+    "findings": _of_all,
+}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -88,7 +89,8 @@ def compare_two(first: xr.DataTree, second: xr.DataTree, permutations: int = PER
             raise ParameterError("scores", f"{len(one)} scored key heads of {scores.attrs['model']}", "2 at least")
     difference = np.median(held[1] - held[0], axis=0) if paired else _difference_of_medians(*held)
     known = np.flatnonzero(np.isfinite(np.concatenate(held)).all(axis=0))
-    values = [one[:, known] for one in held]
+    # In an order that is theirs, so that which is called the first does not choose the permutations.
+    values = [one[:, known] for one in (held if paired else sorted(held, key=np.ndarray.tobytes))]
     observed, null = (_signed_rank if paired else _rank_sum)(values[0], values[1], permutations, rng)
     p_value, adjusted = np.full((2, len(names)), np.nan)
     p_value[known], adjusted[known] = permutation_p_values(observed, null)
@@ -104,17 +106,22 @@ def compare_two(first: xr.DataTree, second: xr.DataTree, permutations: int = PER
 
 
 def permutation_p_values(
-    observed: Float[np.ndarray, " test"], null: Float[np.ndarray, "permutation test"], every: bool = False
+    observed: Float[np.ndarray, " test"], null: Iterable[Float[np.ndarray, "permutation test"]], every: bool = False
 ) -> tuple[Float[np.ndarray, " test"], Float[np.ndarray, " test"]]:
     """Two-sided p of each test, and adjusted for all of them by the largest.
 
-    (b + 1)/(B + 1) of B random permutations, or b/B of ``every`` one there is, the observed among them.
+    (b + 1)/(B + 1) of B random permutations, or b/B of ``every`` one there is, the observed among them. ``null`` comes
+    in portions.
     """
-    far, far_null = np.abs(observed) - _TIES, np.abs(null)
-    single = (far_null >= far).sum(axis=0)
-    joint = (far_null.max(axis=1)[:, None] >= far).sum(axis=0)
-    itself = 0 if every else 1
-    return (single + itself) / (len(null) + itself), (joint + itself) / (len(null) + itself)
+    far = np.abs(observed) - _TIES
+    n = itself = 0 if every else 1
+    single, joint = np.full((2, far.size), itself)
+    for portion in null:
+        distance = np.abs(portion)
+        single = single + (distance >= far).sum(axis=0)
+        joint = joint + (distance.max(axis=1, initial=0.0)[:, None] >= far).sum(axis=0)
+        n += len(portion)
+    return single / n, joint / n
 
 
 def head_units(scores: xr.DataTree) -> Float[np.ndarray, "unit statistic"]:
@@ -168,7 +175,7 @@ def _difference_of_medians(
 
 def _signed_rank(
     first: np.ndarray, second: np.ndarray, permutations: int, rng: np.random.Generator
-) -> tuple[Float[np.ndarray, " statistic"], Float[np.ndarray, "permutation statistic"]]:
+) -> tuple[Float[np.ndarray, " statistic"], Iterator[Float[np.ndarray, "permutation statistic"]]]:
     """Σ ± rank |d| over √Σ rank², observed and with random signs."""
     from scipy.stats import rankdata
 
@@ -176,13 +183,14 @@ def _signed_rank(
     ranks = np.sign(d) * rankdata(np.abs(d), axis=0)
     scale = np.sqrt((ranks**2).sum(axis=0))
     ranks = ranks / np.where(scale > 0, scale, 1.0)
-    null = [rng.choice((-1.0, 1.0), (count, len(d))) @ ranks for count in _portions(permutations, len(d))]
-    return ranks.sum(axis=0), np.concatenate(null)
+    return ranks.sum(axis=0), (
+        rng.choice((-1.0, 1.0), (count, len(d))) @ ranks for count in _portions(permutations, len(d))
+    )
 
 
 def _rank_sum(
     first: np.ndarray, second: np.ndarray, permutations: int, rng: np.random.Generator
-) -> tuple[Float[np.ndarray, " statistic"], Float[np.ndarray, "permutation statistic"]]:
+) -> tuple[Float[np.ndarray, " statistic"], Iterator[Float[np.ndarray, "permutation statistic"]]]:
     """The second model's sum of ranks among all, over its standard deviation, observed and with random names."""
     from scipy.stats import rankdata
 
@@ -191,11 +199,10 @@ def _rank_sum(
     n, of_second = len(ranks), np.arange(len(ranks)) >= len(first)
     scale = np.sqrt((ranks**2).sum(axis=0) * len(first) * len(second) / (n * (n - 1)))
     ranks /= np.where(scale > 0, scale, 1.0)
-    null = [
+    return of_second @ ranks, (
         rng.permuted(np.tile(of_second, (count, 1)), axis=1).astype(float) @ ranks
         for count in _portions(permutations, n)
-    ]
-    return of_second @ ranks, np.concatenate(null)
+    )
 
 
 def _portions(permutations: int, n: int) -> list[int]:

@@ -173,11 +173,15 @@ class Checkpoint:
 
     def read_rows(self, name: str, start: int, stop: int) -> Float[np.ndarray, "..."]:
         """The rows ``start <= i < stop`` of a tensor, reading no others. As :meth:`read` otherwise."""
+        return widened(self.read_stored_rows(name, start, stop))
+
+    def read_stored_rows(self, name: str, start: int, stop: int) -> Shaped[np.ndarray, "..."]:
+        """As :meth:`read_rows`, in the precision in which they are stored."""
         shape = self.shape(name)
         if not shape or not 0 <= start < stop <= shape[0]:
             raise ParameterError("rows", (start, stop), f"0 <= start < stop <= rows of the shape {shape}")
         width = self._entry(name).size // shape[0]
-        return widened(self._read(name, start * width, stop * width)).reshape(stop - start, *shape[1:])
+        return self._read(name, start * width, stop * width).reshape(stop - start, *shape[1:])
 
     def digest(self, names: Iterable[str]) -> bytes:
         """SHA-256 over the element type, shape and stored bytes of the tensors, in the order given.

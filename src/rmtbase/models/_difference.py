@@ -86,7 +86,7 @@ class Difference(WeightMatrices):
     def blocks(self, name: MatrixName) -> Iterator[Float64[np.ndarray, "row column"]]:
         """W - W' of a matrix of a part, in blocks of rows. Raises as :meth:`Model.blocks` of both."""
         for one, other in zip(self.of.blocks(name), self.less.blocks(name), strict=True):
-            yield one.astype(np.float64) - other
+            yield one.astype(np.float64) - other.astype(np.float64)
 
     def is_transposed(self, name: MatrixName) -> bool:
         """Whether the blocks of a matrix of a part are rows of its transpose."""

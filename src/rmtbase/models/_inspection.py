@@ -21,6 +21,7 @@ from rmtbase.models._expressions import (
     Tensor,
     to_json,
 )
+from rmtbase.models._leftovers import left_out
 from rmtbase.models._model import Model
 from rmtbase.models._sites import Place, Site
 from rmtbase.shown import in_one_line
@@ -116,13 +117,7 @@ def inspect_model(model: Model) -> Inspection:
         groups.setdefault(look, []).append(place)
     for place, matrices in beside.items():
         groups.setdefault(_looks(model, place, matrices, None, {}), []).append(place)
-    used = {name for matrices in model._matrices.values() for one in matrices.values() for name in one.tensors()}
-    used |= {name for part in model._parts.values() for one in part.matrices.values() for name in one.tensors()}
-    left: dict[str, int] = {}
-    for name in model._checkpoint.names:
-        if name not in used:
-            pattern = _NUMBER.sub("{}", name)
-            left[pattern] = left.get(pattern, 0) + 1
+    used = model.used_tensors()
     return Inspection(
         model=model.name,
         revision=model.revision,
@@ -131,7 +126,7 @@ def inspect_model(model: Model) -> Inspection:
         n_layers=model.n_layers,
         layers=tuple(_alike(look, places) for look, places in groups.items()),
         read=len(used),
-        left_out=left,
+        left_out={pattern: len(names) for pattern, names in left_out(model._checkpoint, used).items()},
         notes=(*model.notes, *(note for part in model._parts.values() for note in part.notes)),
     )
 

@@ -7,7 +7,7 @@ the queries are. None is stepped over.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ _ADAPTERS = re.compile(
 _CUSTOM_CODE = (
     "auto_map: the model has code of its own, which is not run; its weights are read as the plain architecture's"
 )
+_NAMED = 4  # kinds of matrices
 _CROSS_ATTENTION = "cross-attention present: recorded, not scored"
 
 
@@ -56,3 +57,31 @@ def leftover_notes(config: Mapping[str, Any], checkpoint: Checkpoint) -> tuple[s
         _CROSS_ATTENTION: any(".crossattention." in name for name in checkpoint.names),
     }
     return tuple(note for note, holds in found.items() if holds)
+
+
+def left_out(checkpoint: Checkpoint, used: Collection[str]) -> dict[str, list[str]]:
+    """The tensors that no matrix is made of, those together whose names are alike but for numbers, {} in the key."""
+    found: dict[str, list[str]] = {}
+    for name in checkpoint.names:
+        if name not in used:
+            found.setdefault(re.sub(r"\d+", "{}", name), []).append(name)
+    return found
+
+
+def unread_matrices(checkpoint: Checkpoint, used: Collection[str], noted: Collection[str]) -> tuple[str, ...]:
+    """A line that names the matrices and kernels that are none of attention, of an MLP or of embeddings.
+
+    Args:
+        checkpoint: of the model.
+        used: the names of the tensors that are read.
+        noted: lines that name others.
+    """
+    each = []
+    for pattern, names in left_out(checkpoint, used).items():
+        shape, dtype = checkpoint.shape(names[0]), checkpoint.dtype(names[0])
+        if len(shape) > 1 and min(shape[:2]) > 1 and "F" in dtype and not any(names[0] in line for line in noted):
+            each.append(f"{len(names)} {quoted(pattern)} {shape}" if len(names) > 1 else f"{quoted(names[0])} {shape}")
+    if not each:
+        return ()
+    more = f" and of {len(each) - _NAMED} more kinds" if len(each) > _NAMED else ""
+    return (f"not scored, as none of attention, of an MLP or of embeddings: {', '.join(each[:_NAMED])}{more}",)

@@ -29,7 +29,7 @@ from rmtbase.models._fused import find_fused
 from rmtbase.models._gguf_model import find_gguf, open_gguf
 from rmtbase.models._given_sites import require_sites
 from rmtbase.models._layout_table import read_architecture
-from rmtbase.models._leftovers import leftover_notes, require_all_heads, require_plain_tensors
+from rmtbase.models._leftovers import leftover_notes, require_all_heads, require_plain_tensors, unread_matrices
 from rmtbase.models._other_formats import refuse_other_formats
 from rmtbase.models._other_matrices import with_other_matrices
 from rmtbase.models._proof import proof_is_wanted, proof_of
@@ -264,35 +264,37 @@ class Model(WeightMatrices):
         """As :meth:`matrix`, but what is rows of a stored tensor in half precision is not widened."""
         self.require_matrix(layer, component)
         expression = self._expression(layer, component)
-        of_one_type = len({self._checkpoint.dtype(name) for name in expression.tensors()}) == 1
-        matrix = np.ascontiguousarray(expression.evaluate(self._tensors.read if of_one_type else self.stored))
+        read = self._tensors.read if self._is_of_one_type(expression) else self.stored
+        matrix = np.ascontiguousarray(expression.evaluate(read))
         matrix.flags.writeable = False
         return matrix
 
+    def _is_of_one_type(self, expression: Expression) -> bool:
+        return len({self._checkpoint.dtype(name) for name in expression.tensors()}) == 1
+
     def part_notes(self, part: str) -> tuple[str, ...]:
-        """What is to be known of a part, and which of its matrices are there and not read."""
+        """What is to be known of a part, of ``"layers"`` too, and which of its matrices are there and not read."""
+        if part == "layers":
+            noted = (*self.notes, *(note for one in self._parts.values() for note in one.notes))
+            return unread_matrices(self._checkpoint, self.used_tensors(), noted)
         return self._parts[part].notes if part in self._parts else ()
 
     def shape(self, name: MatrixName) -> tuple[int, int]:
         """(d_out, d_in) of a matrix of a part."""
         return self._of_part(name).shape(self._checkpoint.shape)
 
-    def blocks(self, name: MatrixName) -> Iterator[Float[np.ndarray, "row column"]]:
-        """A matrix of a part: of an expert as it is; any other as blocks of rows of what is stored.
+    def blocks(self, name: MatrixName) -> Iterator[Shaped[np.ndarray, "row column"]]:
+        """A matrix of a part as :meth:`stored_matrix`: of an expert as it is; any other as blocks of stored rows.
 
-        Float32. Of a stack of experts one is read at a time, of an embedding a block of 16 MiB, or of d_model rows.
-        So too of what is dequantised; what an adapter is merged into is in memory as a whole.
-
-        Raises:
-            ParameterError: there is no such matrix.
-            CheckpointError: a tensor cannot be read, or is not finite.
+        Of a stack of experts one is read at a time, of an embedding a block of 4 194 304 elements, or of d_model rows.
+        So too of what is dequantised; what an adapter is merged into is in memory as a whole. Raises as :meth:`matrix`.
         """
         expression = self._of_part(name)
         if name.expert is None:
             (stored,) = expression.tensors()
             yield from self._tensors.blocks(stored)
         else:
-            yield widened(expression.evaluate(self._tensors.read_one_of))
+            yield expression.evaluate(self._tensors.read_one_of if self._is_of_one_type(expression) else self.stored)
 
     def is_transposed(self, name: MatrixName) -> bool:
         """Whether the blocks of a matrix of a part are rows of its transpose."""
@@ -344,14 +346,13 @@ class Model(WeightMatrices):
         return self._checkpoint.digest(self.sites[site].query_key_tensors())
 
     def weights_digest(self) -> str:
-        """SHA-256, in hexadecimal, over all stored tensors that the matrices are made of, by name; reads them once.
+        """SHA-256, in hexadecimal, over :meth:`used_tensors`, by name; reads each once, raises as :meth:`stored`."""
+        return self._checkpoint.digest(sorted(self.used_tensors())).hex()
 
-        Raises:
-            CheckpointError: a tensor cannot be read.
-        """
+    def used_tensors(self) -> frozenset[str]:
+        """The names of the stored tensors that its matrices are made of."""
         held = [*self._matrices.values(), *(part.matrices for part in self._parts.values())]
-        names = {name for matrices in held for expression in matrices.values() for name in expression.tensors()}
-        return self._checkpoint.digest(sorted(names)).hex()
+        return frozenset(name for matrices in held for one in matrices.values() for name in one.tensors())
 
     def _expression(self, layer: int, component: str) -> Expression:
         return self._matrices[self.layers[layer]][component]

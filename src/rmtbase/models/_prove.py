@@ -116,7 +116,7 @@ class _Proof:
         nearest = off.argmin(axis=-1)
         size = np.abs(expected).max(axis=(-1, -2))
         wrong = off.min(axis=-1) / np.maximum(size, np.finfo(float).tiny)
-        if np.all(wrong < TOLERANCE) and len(np.unique(nearest)) == 2:
+        if np.all(wrong < TOLERANCE) and (len(np.unique(nearest)) == 2 or not size.any()):  # weights of zeros
             return
         n, token = np.unravel_index(np.argmax(wrong), wrong.shape)
         head = int(met.heads[n, token])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -17,7 +18,9 @@ from rmtbase.models._open import existing_folder, open_model
 from rmtbase.shown import in_one_line
 
 ALL = "all"
-_STEP = re.compile(r"(?:^|.*[-_./])(?:global_?step|step|checkpoint|ckpt|iter)[-_]?(\d{1,15})(?!\d)(?:[-_./].*)?", re.I)
+_STEP = re.compile(
+    r"(?!tmp-)(?:^|.*[-_./])(?:global_?step|step|checkpoint|ckpt|iter)[-_]?(\d{1,15})(?!\d)(?:[-_./].*)?", re.I
+)
 _SHOWN = 6  # names in an error
 
 
@@ -128,6 +131,8 @@ def _chosen(wanted: Sequence[str], there: Mapping[str, int], what: str) -> list[
     for (step, name), (next_step, other) in pairwise(found):
         if step == next_step:
             raise ParameterError("revisions", f"{name}, {other}", f"one of step {step}: name those that are meant")
+    if twice := [name for name, count in Counter(name for _, name in found).items() if count > 1]:
+        raise ParameterError("revisions", twice[0], "a revision of one step: it is given for several")
     return found
 
 

@@ -170,7 +170,7 @@ class WeightMatrices(ABC):
         """(d_out, d_in) of a matrix of a part."""
         raise NotImplementedError  # of a model without parts
 
-    def blocks(self, name: MatrixName) -> Iterator[Float[np.ndarray, "row column"]]:
+    def blocks(self, name: MatrixName) -> Iterator[Shaped[np.ndarray, "row column"]]:
         """A matrix of a part in blocks of rows, or of those of its transpose where it is stored so.
 
         Raises:

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float32, Shaped
+from jaxtyping import Shaped
 
 from rmtbase.errors import CheckpointError
 from rmtbase.models._checkpoint import Checkpoint
-from rmtbase.models._tensor_file import require_digits, widened
+from rmtbase.models._tensor_file import require_digits
 from rmtbase.shown import quoted
 
 _BLOCK = 1 << 22  # elements of a block of rows, 16 MiB in float32, or as many as make it square
@@ -30,14 +30,14 @@ class WeightReader:
             return _Stack(self._checkpoint, name)
         return self.read(name)
 
-    def blocks(self, name: str) -> Iterator[Float32[np.ndarray, "row column"]]:
-        """Blocks of rows; only these are read, where they can be made without the others."""
+    def blocks(self, name: str) -> Iterator[Shaped[np.ndarray, "row column"]]:
+        """Blocks of rows, as :meth:`read`; only these are read, where they can be made without the others."""
         rows, width = self._checkpoint.shape(name)
         height = max(width, _BLOCK // width)
         whole = self.read(name) if self._checkpoint.tensor(name).is_made_whole else None
         for start in range(0, rows, height):
             stop = min(start + height, rows)
-            yield _rows(self._checkpoint, name, start, stop) if whole is None else widened(whole[start:stop])
+            yield _rows(self._checkpoint, name, start, stop) if whole is None else whole[start:stop]
 
     def read(self, name: str) -> Shaped[np.ndarray, "..."]:
         """A whole tensor, in the precision in which it is stored; float64 is rounded to float32."""
@@ -57,12 +57,12 @@ class _Stack:
     def __init__(self, checkpoint: Checkpoint, name: str) -> None:
         self._checkpoint, self._name, self.shape = checkpoint, name, checkpoint.shape(name)
 
-    def __getitem__(self, index: int) -> Float32[np.ndarray, "row column"]:
+    def __getitem__(self, index: int) -> Shaped[np.ndarray, "row column"]:
         return _rows(self._checkpoint, self._name, index, index + 1)[0]
 
 
-def _rows(checkpoint: Checkpoint, name: str, start: int, stop: int) -> Float32[np.ndarray, "..."]:
-    return widened(_weights(checkpoint, name, checkpoint.read_rows(name, start, stop)))
+def _rows(checkpoint: Checkpoint, name: str, start: int, stop: int) -> Shaped[np.ndarray, "..."]:
+    return _weights(checkpoint, name, checkpoint.read_stored_rows(name, start, stop))
 
 
 def _weights(checkpoint: Checkpoint, name: str, values: Shaped[np.ndarray, "..."]) -> Shaped[np.ndarray, "..."]:

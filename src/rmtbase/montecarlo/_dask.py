@@ -17,6 +17,7 @@ from functools import partial
 from itertools import islice
 from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
+from uuid import uuid4
 
 from rmtbase.errors import MissingDependencyError, RmtbaseError, WorkerError
 from rmtbase.linalg import single_threaded_blas
@@ -33,7 +34,8 @@ try:
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes, serialization
     from cryptography.hazmat.primitives.asymmetric import ec
-    from distributed import Client, Future, KilledWorker, LocalCluster, Security, Worker, WorkerPlugin, wait
+    from distributed import Client, Future, KilledWorker, LocalCluster, Security, Worker, WorkerPlugin, get_worker, wait
+    from distributed.utils import sync
 except ImportError as error:
     missing = "cryptography" if (error.name or "").startswith("cryptography") else "distributed"
     raise MissingDependencyError(missing, "drawing on Dask workers", "dask") from error
@@ -153,6 +155,16 @@ class DaskWorkers:
                 else:
                     yield task, result
 
+    @contextmanager
+    def first_come(self) -> Iterator[FirstCome]:
+        """What tells tasks that run on the workers during the block which of them is the first to ask for a thing."""
+        run = f"rmtbase-{uuid4().hex}"
+        try:
+            yield FirstCome(run)
+        finally:
+            with suppress(OSError, TimeoutError, CancelledError):  # the scheduler is lost
+                self.client.set_metadata(run, None)
+
     def _first_finished(self, futures: list[Future]) -> list[Future]:
         """Those that are finished, once one is. An error if there has been no worker for long, or they are stalled."""
         seen = time.monotonic()
@@ -167,6 +179,24 @@ class DaskWorkers:
                     seen = time.monotonic()
                 elif time.monotonic() - seen > _PATIENCE:
                     raise WorkerError(self.where, f"no worker has been left for {_PATIENCE:.0f} s") from None
+
+
+@dataclass(frozen=True)
+class FirstCome:
+    """Which of the tasks of a run was the first to ask for a thing, wherever they run.
+
+    Attributes:
+        run: under whose name the scheduler keeps who has asked, in the order in which they did.
+    """
+
+    run: str
+
+    def __call__(self, thing: str, task: str) -> bool:
+        """Whether it was that task; so it is, too, where it is done again after its worker was lost."""
+        worker = get_worker()
+        sync(worker.loop, worker.scheduler.set_metadata, keys=[self.run, thing, task], value=True)
+        asked: Any = sync(worker.loop, worker.scheduler.get_metadata, keys=[self.run, thing])
+        return next(iter(asked)) == task
 
 
 @dataclass(frozen=True)

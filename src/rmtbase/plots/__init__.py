@@ -5,29 +5,30 @@ from rmtbase.plots._animation import ANIMATION_FORMATS, Animation, animation, sa
 from rmtbase.plots._axes import statistic_label, statistic_words
 from rmtbase.plots._baseline_panels import eigenvalues_by_rank, element_laws, spectral_densities
 from rmtbase.plots._color_scales import Q_LEVELS, Z_LEVELS, q_colorbar, z_colorbar
-from rmtbase.plots._compare import compare, overlay
 from rmtbase.plots._comparison import component_shapes, pair_heatmap, scale_law, shape_drifts
 from rmtbase.plots._effective_depth import DEPTHS_SHOWN, depth_profile, depth_spectrum
-from rmtbase.plots._eigenvalue_heatmap import eigenvalue_heatmap
-from rmtbase.plots._element_density import element_density
-from rmtbase.plots._element_property import element_property
+from rmtbase.plots._eigenvalues import eigenvalue_density_heatmap, eigenvalue_heatmap, ordered_eigenvalues
+from rmtbase.plots._element_histograms import head_density, head_density_heatmap, magnitude_heatmap
+from rmtbase.plots._element_tables import element_density, element_property
 from rmtbase.plots._ensemble_spectrum import ensemble_spectrum
 from rmtbase.plots._figures import figure_names, figures
 from rmtbase.plots._figures_of_scores import MAIN_ELEMENT_STATISTICS, MAIN_STATISTICS
 from rmtbase.plots._flagged_by_statistic import flagged_by_statistic
-from rmtbase.plots._head_densities import head_density, head_density_heatmap
+from rmtbase.plots._group_measures import group_measure, group_measure_by_step
 from rmtbase.plots._heatmaps import expert_z_heatmap, matrix_z_heatmap, omnibus_heatmap, z_heatmap
-from rmtbase.plots._magnitude_heatmap import magnitude_heatmap
-from rmtbase.plots._matrix_statistic_by_layer import PUBLISHED_BAND, matrix_statistic_by_layer
 from rmtbase.plots._null_spectrum import null_spectrum
-from rmtbase.plots._ordered_eigenvalues import ordered_eigenvalues
 from rmtbase.plots._p_value_qq import p_value_qq
 from rmtbase.plots._picture import FORMATS, content, save
-from rmtbase.plots._statistic_by_layer import statistic_by_layer
+from rmtbase.plots._side_by_side import compare, overlay
+from rmtbase.plots._statistic_by_layer import (
+    PUBLISHED_BAND,
+    matrix_statistic_by_layer,
+    statistic_by_layer,
+)
 from rmtbase.plots._statistic_scatter import moment_corner, statistic_scatter
 from rmtbase.plots._theme import DARK, LIGHT, PRINT, THEMES, Theme, as_theme
-from rmtbase.plots._weibull_plane import weibull_plane
-from rmtbase.plots._weibull_plot import tail_counts, weibull_plot, weibull_residuals
+from rmtbase.plots._weibull_plane import body_and_tail, weibull_plane
+from rmtbase.plots._weibull_plot import tail_counts, trim_noise, weibull_plot, weibull_residuals
 
 __all__ = [
     "ANIMATION_FORMATS",
@@ -46,12 +47,14 @@ __all__ = [
     "Theme",
     "animation",
     "as_theme",
+    "body_and_tail",
     "compare",
     "component_shapes",
     "content",
     "departures",
     "depth_profile",
     "depth_spectrum",
+    "eigenvalue_density_heatmap",
     "eigenvalue_heatmap",
     "eigenvalues_by_rank",
     "element_density",
@@ -62,6 +65,8 @@ __all__ = [
     "figure_names",
     "figures",
     "flagged_by_statistic",
+    "group_measure",
+    "group_measure_by_step",
     "head_density",
     "head_density_heatmap",
     "magnitude_heatmap",
@@ -87,6 +92,7 @@ __all__ = [
     "statistic_scatter",
     "statistic_words",
     "tail_counts",
+    "trim_noise",
     "weibull_plane",
     "weibull_plot",
     "weibull_residuals",

@@ -19,16 +19,14 @@ from rmtbase.plots._axes import (
     finished,
     layer_axis,
     literal,
-    log_axis,
     noun_of,
     own_axes,
-    prefer_log,
     statistic_label,
-    symmetric_log_axis,
+    symbol_of,
 )
+from rmtbase.plots._eigenvalues import null_quantiles, null_scales
 from rmtbase.plots._groups import Group, column_of, group_of, heads_of
-from rmtbase.plots._head_densities import symbol_of
-from rmtbase.plots._null_eigenvalues import null_quantiles, null_scales
+from rmtbase.plots._scales import log_axis, prefer_log, symmetric_log_axis
 from rmtbase.plots._statistic_by_layer import relative_label, relative_to_null
 from rmtbase.plots._theme import Theme, as_theme
 from rmtbase.statistics import SPECTRAL_STATISTICS

@@ -19,17 +19,17 @@ from PIL import Image
 
 from rmtbase.errors import OutputError, ParameterError
 from rmtbase.plots._along_steps import require_trajectory
-from rmtbase.plots._axes import fit_texts, legend_height, literal, new_axes, new_figure, reach_all
+from rmtbase.plots._axes import fit_texts, legend_height, literal, new_axes, new_figure
+from rmtbase.plots._eigenvalues import farthest_middle_nearest, ordered_eigenvalues
 from rmtbase.plots._groups import heads_of, matrices_of
 from rmtbase.plots._layout import Look, look_of
-from rmtbase.plots._matrix_statistic_by_layer import matrix_statistic_by_layer
-from rmtbase.plots._ordered_eigenvalues import farthest_middle_nearest, ordered_eigenvalues
 from rmtbase.plots._picture import Picture, Pictures
-from rmtbase.plots._statistic_by_layer import statistic_by_layer
+from rmtbase.plots._scales import reach_all
+from rmtbase.plots._statistic_by_layer import matrix_statistic_by_layer, statistic_by_layer
 from rmtbase.plots._theme import Theme
 from rmtbase.plots._weibull_plane import weibull_plane
 from rmtbase.shown import in_one_line, one_line
-from rmtbase.tables import require_same_kind, require_writable, write_bytes
+from rmtbase.tables import require_same_kind, require_writable, scores_at, write_bytes
 
 ANIMATION_FORMATS = {"gif": b"GIF8", "mp4": b"\x00\x00\x00"}
 """The formats of moving pictures, with how each begins."""
@@ -223,7 +223,7 @@ def _drawing(trajectory: xr.DataTree, what: str, place: int) -> Callable[..., Ax
     """What draws one frame."""
     if what == "weibull-plane":
         return partial(weibull_plane, _up_to(trajectory, place))
-    scores = _scores_at(trajectory, place)
+    scores = scores_at(trajectory, int(heads_of(trajectory)["step"].values[place]))
     if what == "spectra":
         return partial(ordered_eigenvalues, scores, heads=_heads_shown(trajectory))
     of_heads = heads_of(trajectory)["statistic"].values.tolist()
@@ -236,18 +236,6 @@ def _drawing(trajectory: xr.DataTree, what: str, place: int) -> Callable[..., Ax
     raise ParameterError("animate", what, f"one of {', '.join(dict.fromkeys(names))}")
 
 
-def _scores_at(trajectory: xr.DataTree, place: int) -> xr.DataTree:
-    """The scores of one step, as a scores tree has them."""
-    groups = {
-        node.path: node.to_dataset().isel(step=place, drop=True) if "step" in node.dims else node.to_dataset()
-        for node in trajectory.subtree
-        if node.path != "/" and node.name != "departures"
-    }
-    tree: xr.DataTree = xr.DataTree.from_dict(groups)
-    tree.attrs = {**trajectory.attrs, "kind": "scores"}
-    return tree
-
-
 def _up_to(trajectory: xr.DataTree, place: int) -> xr.Dataset:
     """The matrices of a trajectory up to one step."""
     matrices = matrices_of(trajectory)
@@ -256,6 +244,6 @@ def _up_to(trajectory: xr.DataTree, place: int) -> xr.Dataset:
 
 def _heads_shown(trajectory: xr.DataTree) -> list[tuple[int, int]]:
     """Those that are farthest from the null, in the middle and nearest at the last step."""
-    last = heads_of(_scores_at(trajectory, -1))
+    last = heads_of(trajectory).isel(step=-1)
     layers, heads = last["layer"].values.tolist(), last["head"].values.tolist()
     return [(layers[i], heads[j]) for i, j in farthest_middle_nearest(last)]

@@ -17,7 +17,7 @@ from matplotlib.cbook import is_math_text
 from matplotlib.font_manager import FontProperties
 from matplotlib.text import Text
 from matplotlib.textpath import text_to_path
-from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter, SymmetricalLogLocator
+from matplotlib.ticker import FuncFormatter, MaxNLocator
 from matplotlib.transforms import ScaledTranslation
 
 from rmtbase.plots._picture import Picture, PictureAxes
@@ -44,11 +44,9 @@ _NOTHING = 1e-300  # density, below any that is shown
 _LONGEST_TICK = 20  # characters beside an axis
 _STEPS, _MOST_TICKS = (1, 2, 4, 5, 10, 20, 25, 50, 100, 10**9), 12  # of layers between ticks; ticks of all stacks
 _LONGEST_LINE, _MOST_LINES = 44, 6  # of a title, in characters and lines
-_DECADES = 2.5  # up to which a logarithmic axis names 2 and 5 of each decade
 _BESIDE = 0.5  # inches of a panel that tick labels take
 _COLOURBAR = 0.6  # inches beside panels that share one
 _UNDER_TICKS = 3.9  # lines from the axes to a legend below ticks and label
-_LOG_FROM = 30.0  # largest over smallest value from which a linear axis hides the small ones
 
 
 def new_figure(theme: Theme, width: float = 6.4, height: float = 4.2, title: str = "") -> Picture:
@@ -260,49 +258,6 @@ def legend_height(ax: Axes, theme: Theme) -> float:
     return lines * _LINE * theme.points("legend.fontsize") / 8.5
 
 
-def log_axis(ax: Axes, which: str = "y") -> None:
-    """A logarithmic axis that names enough numbers to be read even where it spans little more than a decade."""
-    (ax.set_xscale if which == "x" else ax.set_yscale)("log")
-    axis = ax.xaxis if which == "x" else ax.yaxis
-    low, high = axis.get_view_interval()
-    if high < low * 10**_DECADES:
-        subs = (1.0, 2.0, 5.0) if high > 6.0 * low else (1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 7.0)
-        axis.set_major_locator(LogLocator(subs=subs))
-        axis.set_major_formatter(FuncFormatter(lambda value, position: f"{value:g}"))
-        axis.set_minor_formatter(NullFormatter())
-
-
-def symmetric_log_axis(ax: Axes, width: float) -> None:
-    """A y axis that is linear up to that distance from zero, and logarithmic beyond."""
-    ax.set_yscale("symlog", linthresh=width)
-    ax.yaxis.set_major_locator(SymmetricalLogLocator(base=10, linthresh=width, subs=(1.0, 3.0)))
-    ax.yaxis.set_major_formatter(FuncFormatter(lambda value, position: f"{value:.3g}".replace("-", "−")))
-
-
-def reach_all(ax: Axes, limits: Sequence[tuple[float, ...]], scales: Sequence[tuple[str, str]]) -> None:
-    """Axes from the least to the largest of what several pictures ask for.
-
-    They are logarithmic where one of these is and none reaches zero, and, beyond the narrowest linear part, on either
-    side of zero where one of these is so.
-
-    Args:
-        ax: the axes.
-        limits: of each picture left, right, low and high.
-        scales: of each picture the names of both scales.
-    """
-    left, right, low, high = (np.array(ends) for ends in zip(*limits, strict=True))
-    x_scales, y_scales = zip(*scales, strict=True)
-    for which, asked, least, largest in (("x", set(x_scales), left, right), ("y", set(y_scales), low, high)):
-        set_scale, set_limits = (ax.set_xscale, ax.set_xlim) if which == "x" else (ax.set_yscale, ax.set_ylim)
-        mixed, positive = len(asked) > 1, bool((least > 0).all())
-        if mixed and "symlog" not in asked:
-            set_scale("log" if positive else "linear")
-        upright = bool((least <= largest).all())
-        set_limits(*((least.min(), largest.max()) if upright else (least.max(), largest.min())))
-        if mixed and positive and "symlog" not in asked:
-            log_axis(ax, which)
-
-
 def literal(text: object, longest: int = 60) -> str:
     """Text that comes from outside, for a label or a title: harmless, short, and never read as mathematics."""
     words = shown(text)
@@ -323,10 +278,14 @@ def statistic_words(name: str) -> str:
     return name.replace("_", " ") if one is None else one.long_name
 
 
-def prefer_log(*values: np.ndarray) -> bool:
-    """Whether positive values span so much that a linear axis would hide the small ones."""
-    finite = np.concatenate([np.ravel(one)[np.isfinite(np.ravel(one))] for one in values])
-    return finite.size > 0 and finite.min() > 0 and bool(finite.max() > _LOG_FROM * finite.min())
+def symbol_of(component: str) -> str:
+    """``W_QK`` as a formula; any other name in words."""
+    letters = component.removeprefix("W_")
+    return (
+        f"$W_{{{letters}}}$"
+        if component.startswith("W_") and letters.isalpha()
+        else literal(component.replace("_", " "))
+    )
 
 
 def layer_axis(ax: Axes, which: str, table: xr.Dataset, theme: Theme) -> None:

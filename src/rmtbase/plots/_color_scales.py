@@ -123,6 +123,12 @@ MAGNITUDE_DENSITY = ColorScale(
     lambda theme: theme.sequential,
     np.log,
 )
+LOG_DENSITY = ColorScale(
+    r"density per unit of $\ln\lambda$",
+    (0.03, 0.06, 0.1, 0.2, 0.3, 0.5, 0.8, 1.2),
+    lambda theme: theme.sequential,
+    np.log,
+)
 SHARE = ColorScale(
     "eigenvalue over the model's mean",
     (1e-4, 1e-3, 0.01, 0.1, 0.3, 1.0, 3.0, 10.0),

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import cycle
-from typing import Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import xarray as xr
+from jaxtyping import Float
 from matplotlib.axes import Axes
 
 from rmtbase.errors import ParameterError
-from rmtbase.plots._axes import LEVEL, LINE_STYLES, MARKERS, NORMAL_95, finished, literal, own_axes, titled
+from rmtbase.plots._axes import LEVEL, LINE_STYLES, MARKERS, NORMAL_95, finished, literal, own_axes, symbol_of, titled
 from rmtbase.plots._color_scales import Q
-from rmtbase.plots._head_densities import symbol_of
-from rmtbase.plots._matrix_statistic_by_layer import draw_published_band
+from rmtbase.plots._statistic_by_layer import draw_published_band
 from rmtbase.plots._theme import Theme, as_theme
 
 _LONGEST = 24  # characters of a model's name on an axis
@@ -47,24 +48,13 @@ def component_shapes(
     ax = own_axes(ax, theme, comparison)
     if published:
         draw_published_band(ax, theme)
-    models = table["model"].values.tolist()
-    places = np.arange(table.sizes["component"])
-    label = "null, 95 % of each median"
-    for k, (name, colour, marker) in enumerate(zip(models, cycle(theme.series), cycle(MARKERS), strict=False)):
-        own = table.sel(model=name)
-        x = places + 0.7 * ((k + 0.5) / len(models) - 0.5)
-        mean, spread = own["shape_null_mean"].values, NORMAL_95 * own["shape_null_std"].values
-        there = np.isfinite(own["shape"].values)
-        ax.vlines(
-            x[there], (mean - spread)[there], (mean + spread)[there], color=theme.null, alpha=0.5,
-            linewidth=float(np.clip(60 / table["shape"].size, 1.5, 7.0)), label=label,
-        )  # fmt: skip
+    mean, spread = table["shape_null_mean"], NORMAL_95 * table["shape_null_std"]
+    label, wide = "null, 95 % of each median", float(np.clip(60 / table["shape"].size, 1.5, 7.0))
+    for one in _beside(table, "model", theme):
+        ends = [(mean + sign * spread).sel(model=one.name).values for sign in (-1, 1)]
+        one.bars(ax, table["shape"], ends, color=theme.null, alpha=0.5, linewidth=wide, label=label)
+        one.marks(ax, table["shape"], theme, markersize=5, label=literal(one.name, _LONGEST))
         label = ""
-        again = k >= len(theme.series)  # colours come again: then marks are hollow
-        ax.plot(
-            x[there], own["shape"].values[there], color=colour, linestyle="none", marker=marker, markersize=5,
-            markerfacecolor=theme.surface if again else colour, label=literal(name, _LONGEST),
-        )  # fmt: skip
     _names(ax, [symbol_of(str(one)) for one in table["component"].values])
     ax.set_ylabel(r"median Weibull shape $\hat k$")
     return finished(ax, theme, "", legend)
@@ -90,22 +80,12 @@ def shape_drifts(
     table = comparison_group(comparison, "drifts", "drift")
     theme = as_theme(theme)
     ax = own_axes(ax, theme, comparison)
-    pairs, places = table["pair"].values.tolist(), np.arange(table.sizes["component"])
     ax.axhline(0.0, color=theme.null, linewidth=1.2, label="no change")
-    for k, (name, colour, marker, style) in enumerate(
-        zip(pairs, cycle(theme.series), cycle(MARKERS), cycle(LINE_STYLES), strict=False)
-    ):
-        own = table.sel(pair=name)
-        x = places + 0.7 * ((k + 0.5) / len(pairs) - 0.5)
-        drift, error = own["drift"].values, NORMAL_95 * own["standard_error"].values
-        there = np.isfinite(drift)
-        ax.vlines(
-            x[there], (drift - error)[there], (drift + error)[there], color=colour, linestyle=style, linewidth=1.1
-        )
-        ax.plot(
-            x[there], drift[there], color=colour, linestyle="none", marker=marker, markersize=4.5,
-            markerfacecolor=theme.surface if k >= len(theme.series) else colour, label=literal(name, 2 * _LONGEST),
-        )  # fmt: skip
+    drift, error = table["drift"], NORMAL_95 * table["standard_error"]
+    for one in _beside(table, "pair", theme):
+        ends = [(drift + sign * error).sel(pair=one.name).values for sign in (-1, 1)]
+        one.bars(ax, drift, ends, color=one.colour, linestyle=one.style, linewidth=1.1)
+        one.marks(ax, drift, theme, markersize=4.5, label=literal(one.name, 2 * _LONGEST))
     _names(ax, [symbol_of(str(one)) for one in table["component"].values])
     ax.set_ylabel(r"change of $\hat k$, ± 95 %")
     return finished(ax, theme, "", legend)
@@ -209,11 +189,45 @@ def scale_law(
 
 def comparison_group(comparison: xr.DataTree, name: str, variable: str) -> xr.Dataset:
     """A group of a comparison that has that variable, or :class:`~rmtbase.errors.ParameterError` if there is none."""
-    group = comparison.children.get(name) if isinstance(comparison, xr.DataTree) else None
+    group = dict(comparison.subtree_with_keys).get(name) if isinstance(comparison, xr.DataTree) else None
     if group is None or variable not in group or "models" not in comparison.children:
         found = sorted(comparison.children) if isinstance(comparison, xr.DataTree) else type(comparison).__name__
         raise ParameterError("comparison", found, f"a comparison tree with {variable} in /{name}")
     return group.to_dataset()
+
+
+class _Series(NamedTuple):
+    """What is drawn of one model, or pair, at each component: beside those of the others."""
+
+    along: str
+    name: str
+    x: Float[np.ndarray, " component"]
+    colour: str
+    marker: str
+    style: Any
+    hollow: bool
+
+    def bars(self, ax: Axes, value: xr.DataArray, ends: list[np.ndarray], **drawn: Any) -> None:
+        there = np.isfinite(value.sel({self.along: self.name}).values)
+        ax.vlines(self.x[there], ends[0][there], ends[1][there], **drawn)
+
+    def marks(self, ax: Axes, value: xr.DataArray, theme: Theme, **drawn: Any) -> None:
+        own = value.sel({self.along: self.name}).values
+        there = np.isfinite(own)
+        face = theme.surface if self.hollow else self.colour
+        ax.plot(
+            self.x[there], own[there], color=self.colour, linestyle="none", marker=self.marker, markerfacecolor=face,
+            **drawn,
+        )  # fmt: skip
+
+
+def _beside(table: xr.Dataset, along: str, theme: Theme) -> Iterator[_Series]:
+    """Each model or pair of a table; colours that come again have hollow marks."""
+    names, places = table[along].values.tolist(), np.arange(table.sizes["component"])
+    looks = zip(names, cycle(theme.series), cycle(MARKERS), cycle(LINE_STYLES), strict=False)
+    for k, (name, colour, marker, style) in enumerate(looks):
+        x = places + 0.7 * ((k + 0.5) / len(names) - 0.5)
+        yield _Series(along, name, x, colour, marker, style, k >= len(theme.series))
 
 
 def _names(ax: Axes, names: list[str]) -> None:

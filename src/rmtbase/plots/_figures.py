@@ -34,9 +34,10 @@ def figures(
     of q-values of all statistics together, how many heads leave the null by each, heat maps of z, ordered eigenvalues,
     statistics by layer, p-values, and the null's spectrum; where it has /matrices or /experts, their heat maps too, and
     the Weibull shape by layer; of every further circuit those of heads again, ``"ov-omnibus-map"`` say. On request
-    there are maps of eigenvalues, densities and magnitudes, head by head or layer by layer, scatters, corners and
-    probability plots. A trajectory gives statistics, spectra and the k–λ plane along its steps, a comparison
-    which pairs of models differ, their shapes and scales. Effective depths give
+    there are maps of eigenvalues, densities and magnitudes, head by head or layer by layer, elements of heads by layer,
+    scatters, corners and probability plots; of a baseline the same panels with a matrix of full rank above them. A
+    trajectory gives statistics, spectra and the k–λ plane along its steps, a comparison which pairs of models differ,
+    their shapes and scales. Effective depths give
     one picture of the middle layer: a row for each matrix, with the distance to each depth's law and the laws beside
     its spectrum. A table of spectra of any ensemble gives the spectrum of each case, on shared axes, and one of
     elements their density.

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 
 import numpy as np
 import xarray as xr
+from matplotlib.axes import Axes
 
 from rmtbase.plots._comparison import component_shapes, pair_heatmap, scale_law, shape_drifts
-from rmtbase.plots._layout import Drawing, Look, single
+from rmtbase.plots._group_measures import group_measure, group_measure_by_step
+from rmtbase.plots._layout import Drawing, Look, legend_of_all, panels, single
+from rmtbase.plots._picture import Picture
 
 
 def drawings_of_comparison(tree: xr.DataTree, look: Look) -> dict[str, Drawing]:
     """What draws each picture of a comparison, by name: of each group that it has."""
     drawings: dict[str, Drawing] = {}
-    models = tree["models"].to_dataset()
+    models, held = tree["models"].to_dataset(), dict(tree.subtree_with_keys)
     if tree["pairs"].sizes["pair"] if "pairs" in tree.children else 0:
         height = 2.4 + 0.3 * models.sizes["model"]
         drawings["pairs"] = Drawing(partial(single, pair_heatmap, look, tree, 5.6, height=height))
@@ -26,4 +30,19 @@ def drawings_of_comparison(tree: xr.DataTree, look: Look) -> dict[str, Drawing]:
         drawings["shape-drifts"] = Drawing(partial(single, shape_drifts, look, tree, 8.0), standard=False)
     if "transmission_scale" in models and np.isfinite((models["root"] * models["transmission_scale"]).values).any():
         drawings["scale-law"] = Drawing(partial(single, scale_law, look, tree))
+    if "between" in held:
+        drawings["group-measures"] = Drawing(partial(_measures, tree, held["between"], look, group_measure))
+    if "along/between" in held:
+        by_step = partial(group_measure_by_step, legend=False)
+        drawings["group-measures-by-step"] = Drawing(partial(_measures, tree, held["along/between"], look, by_step))
     return drawings
+
+
+def _measures(tree: xr.DataTree, between: xr.DataTree, look: Look, plot: Callable[..., Axes]) -> Picture:
+    """A panel for each measure that is shown first, or for the first there is."""
+    table = between.to_dataset()
+    names, first = table["measure"].values, table["headline"].values == 1
+    options = {name: {"table": tree, "measure": name} for name in (names[first] if first.any() else names[:1]).tolist()}
+    figure = panels(plot, options, look, 3, share_y=False, share_x=False, panel=3.6)
+    legend_of_all(figure, look.theme)
+    return figure

@@ -8,19 +8,19 @@ from functools import partial
 import numpy as np
 import xarray as xr
 
-from rmtbase.plots._axes import model_title, new_figure, styled, titled
+from rmtbase.plots._axes import model_title, new_figure, styled, symbol_of, titled
 from rmtbase.plots._color_scales import DENSITY, MAGNITUDE_DENSITY
+from rmtbase.plots._element_histograms import head_density, head_density_heatmap, magnitude_heatmap
 from rmtbase.plots._groups import elements_of, matrices_of
-from rmtbase.plots._head_densities import head_density, head_density_heatmap
 from rmtbase.plots._layout import NARROWEST, Drawing, Look, legend_of_all, panels, single
-from rmtbase.plots._magnitude_heatmap import magnitude_heatmap
-from rmtbase.plots._matrix_statistic_by_layer import matrix_statistic_by_layer
 from rmtbase.plots._picture import Picture, PictureAxes
+from rmtbase.plots._statistic_by_layer import matrix_statistic_by_layer, statistic_by_layer
 from rmtbase.plots._statistic_scatter import moment_corner, statistic_scatter
-from rmtbase.plots._weibull_plane import weibull_plane
-from rmtbase.plots._weibull_plot import tail_counts, weibull_plot, weibull_residuals
+from rmtbase.plots._weibull_plane import body_and_tail, weibull_plane
+from rmtbase.plots._weibull_plot import tail_counts, trim_noise, weibull_plot, weibull_residuals
 
 _ROW = 0.055  # inches of a head's row
+_BY_LAYER = ("sigma", "kl_matched_normal", "entropy_residual", "weibull_shape")
 _LAWS = ("weibull_shape", "weibull_scale")
 
 
@@ -42,12 +42,16 @@ def _of_matrices(tree: xr.DataTree, look: Look) -> dict[str, Drawing]:
     drawings["weibull-by-layer"] = Drawing(partial(_weibull_by_layer, tree, look, False))
     drawings["weibull-by-layer-published"] = Drawing(partial(_weibull_by_layer, tree, look, True), standard=False)
     drawings["weibull-plane"] = Drawing(partial(single, weibull_plane, look, tree), standard=False)
+    drawings["trim-noise"] = Drawing(partial(single, trim_noise, look, tree), standard=False)
+    if "body_tail_gap" in held:
+        drawings["body-and-tail"] = Drawing(partial(single, body_and_tail, look, tree, 8.0), standard=False)
     if "log_magnitude_histogram" not in matrices:
         return drawings
     components = [str(one) for one in matrices["component"].values]
     drawings["magnitude-map"] = Drawing(partial(_magnitude_maps, tree, components, look), standard=False)
     for component in components:
-        layers = matrices["layer"].values[matrices["n_rows"].sel(component=component).notnull().values].tolist()
+        fits = matrices["observed"].sel(component=component, statistic=list(_LAWS)).notnull().all("statistic")
+        layers = matrices["layer"].values[fits.values].tolist()
         for layer in layers:
             draw = partial(_weibull_plots, tree, layer, component, look)
             drawings[f"weibull-plot-{component}-{layer}"] = Drawing(draw, standard=False)
@@ -64,6 +68,10 @@ def _of_heads(tree: xr.DataTree, look: Look) -> dict[str, Drawing]:
     for name, unit in (("head-density-map", "spread"), ("head-density-map-weights", "weight")):
         if "histogram" in elements and (unit == "spread" or "sigma" in elements):
             drawings[name] = Drawing(partial(_density_maps, tree, components, unit, look), standard=False)
+    shown = [name for name in _BY_LAYER if name in held or name in elements]
+    for component in components if shown else ():
+        draw = partial(_by_layer, tree, component, shown, look)
+        drawings[f"elements-by-layer-{component}"] = Drawing(draw, standard=False)
     if "W_QK" in components and {"mean", "skewness", "excess_kurtosis"} <= set(held):
         theme, width = look
         drawings["moment-corner"] = Drawing(partial(moment_corner, tree, theme=theme, width=width), standard=False)
@@ -91,6 +99,17 @@ def _weibull_by_layer(tree: xr.DataTree, look: Look, published: bool) -> Picture
     plain = partial(matrix_statistic_by_layer, legend=False)
     figure = panels(plain, options, look, 2, share_y=False, height=3.8, title=model_title(tree))
     legend_of_all(figure, look.theme)
+    return figure
+
+
+def _by_layer(tree: xr.DataTree, component: str, names: Sequence[str], look: Look) -> Picture:
+    options = {name: {"table": tree, "statistic": name, "component": component} for name in names}
+    plain = partial(statistic_by_layer, group="elements", legend=False)
+    title = "\n".join(part for part in (model_title(tree), f"elements of {symbol_of(component)} of each head") if part)
+    figure = panels(plain, options, look, 2, share_y=False, height=3.6, title=title)
+    for ax in figure.axes:
+        titled(ax, "", look.theme)
+    legend_of_all(figure, look.theme, same=True)
     return figure
 
 

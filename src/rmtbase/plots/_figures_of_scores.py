@@ -10,14 +10,13 @@ from matplotlib.axes import Axes
 
 from rmtbase.plots._axes import model_title
 from rmtbase.plots._color_scales import Z
-from rmtbase.plots._eigenvalue_heatmap import eigenvalue_heatmap
+from rmtbase.plots._eigenvalues import eigenvalue_density_heatmap, eigenvalue_heatmap, ordered_eigenvalues
 from rmtbase.plots._figures_of_elements import drawings_of_elements
 from rmtbase.plots._flagged_by_statistic import flagged_by_statistic
 from rmtbase.plots._groups import matrices_of
 from rmtbase.plots._heatmaps import expert_z_heatmap, matrix_z_heatmap, omnibus_heatmap, z_heatmap
 from rmtbase.plots._layout import Drawing, Look, legend_of_all, legend_of_each, panels, single
 from rmtbase.plots._null_spectrum import null_spectrum
-from rmtbase.plots._ordered_eigenvalues import ordered_eigenvalues
 from rmtbase.plots._p_value_qq import p_value_qq
 from rmtbase.plots._picture import Picture
 from rmtbase.plots._statistic_by_layer import statistic_by_layer
@@ -65,6 +64,7 @@ def _of_heads(tree: xr.DataTree, look: Look) -> dict[str, Drawing]:
     layers = tree["heads"].sizes.get("layer", 1)
     rows = 1.6 + _ROW * layers * tree["heads"].sizes["head"]
     map_of = partial(single, eigenvalue_heatmap, look, tree, 6.8, height=min(max(3.4, rows), 9.0))
+    density_of = partial(single, eigenvalue_density_heatmap, look, tree, 6.8, height=min(max(3.4, rows), 9.0))
     drawings = {
         "omnibus-map": Drawing(partial(single, omnibus_heatmap, look, tree, 6.8, height=_map_height(layers) + 0.3)),
         "heads-by-statistic": Drawing(partial(_bars, tree, look)),
@@ -78,6 +78,7 @@ def _of_heads(tree: xr.DataTree, look: Look) -> dict[str, Drawing]:
     return drawings | {
         "eigenvalue-map": Drawing(map_of, standard=False),
         "eigenvalue-map-over-mean": Drawing(partial(map_of, over="mean"), standard=False),
+        "eigenvalue-density-map": Drawing(density_of, standard=False),
     }
 
 

@@ -12,12 +12,11 @@ from rmtbase.errors import ParameterError
 from rmtbase.plots._axes import model_title, new_figure, styled
 from rmtbase.plots._baseline_panels import baseline_panels
 from rmtbase.plots._effective_depth import depth_profile, depth_spectrum
-from rmtbase.plots._element_density import density_limits, element_density
-from rmtbase.plots._element_property import element_property, held_properties
+from rmtbase.plots._eigenvalues import ordered_eigenvalues
+from rmtbase.plots._element_tables import density_limits, element_density, element_property, held_properties
 from rmtbase.plots._ensemble_spectrum import ensemble_spectrum, spectrum_limits
 from rmtbase.plots._layout import NARROWEST, Drawing, Look, legend_of_all, panels, single
 from rmtbase.plots._null_spectrum import null_spectrum
-from rmtbase.plots._ordered_eigenvalues import ordered_eigenvalues
 from rmtbase.plots._picture import Picture
 
 _PANELS = 12  # of one figure of spectra
@@ -45,7 +44,8 @@ def drawings_of_table(table: xr.Dataset, look: Look) -> dict[str, Drawing]:
     for (d_model, d_head), case in first.items():
         for name, plot in (("null-spectrum", null_spectrum), ("ordered-eigenvalues", ordered_eigenvalues)):
             named[f"{name}-{d_model}x{d_head}"] = Drawing(partial(single, plot, look, table, case=case))
-    return {**named, "baseline": Drawing(partial(baseline_panels, table, look))}
+    full_rank = Drawing(partial(baseline_panels, table, look, with_full_rank=True), standard=False)
+    return {**named, "baseline": Drawing(partial(baseline_panels, table, look)), "baseline-full-rank": full_rank}
 
 
 def _of_spectra(table: xr.Dataset, look: Look) -> dict[str, Drawing]:

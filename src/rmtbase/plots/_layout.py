@@ -113,9 +113,14 @@ def panels(
     return figure
 
 
-def legend_of_all(figure: Picture, theme: Theme) -> None:
-    """One legend below panels of which one says what all do; one below each where they differ."""
-    handles, labels = max((ax.get_legend_handles_labels() for ax in figure.axes), key=lambda named: len(named[1]))
+def legend_of_all(figure: Picture, theme: Theme, same: bool = False) -> None:
+    """One legend below panels of which one says what all do, or whose equal names mean the ``same``; else one each."""
+    fullest = max(figure.axes, key=lambda ax: len(ax.get_legend_handles_labels()[1]))
+    named: dict[str, Any] = {}
+    for ax in (fullest, *figure.axes) if same else (fullest,):
+        handles, labels = ax.get_legend_handles_labels()
+        named = dict(zip(labels, handles, strict=True)) | named
+    handles, labels = list(named.values()), list(named)
     if all(set(ax.get_legend_handles_labels()[1]) <= set(labels) for ax in figure.axes):
         place: dict[str, Any] = {"loc": "outside lower center"}
         place["ncols"] = legend_columns(labels, theme, figure.get_figwidth() - 0.3)

@@ -1,31 +1,41 @@
-"""One statistic of every head, layer by layer, against the null's band."""
+"""One statistic of every head, or of every weight matrix, layer by layer, against the bands of its null."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import cycle
+from typing import Literal, NamedTuple
 
 import numpy as np
 import xarray as xr
 from jaxtyping import Bool, Float
 from matplotlib.axes import Axes
 
+from rmtbase.errors import ParameterError
 from rmtbase.plots._axes import (
     LEVEL,
+    LINE_STYLES,
+    MARKERS,
+    NORMAL_95,
     bound,
     finished,
     layer_axis,
-    log_axis,
     noun_of,
     own_axes,
-    prefer_log,
     statistic_label,
-    symmetric_log_axis,
+    symbol_of,
 )
-from rmtbase.plots._groups import heads_of, require_statistic
+from rmtbase.plots._groups import column_of, group_of, matrices_of, require_component, require_statistic
+from rmtbase.plots._scales import log_axis, prefer_log, symmetric_log_axis
 from rmtbase.plots._theme import Theme, as_theme
 from rmtbase.statistics import Statistic, get_statistic
 from rmtbase.tables import heads_present
 
 BAND = (0.005, 0.995)
 """The null band of the figure: 99 % of null heads lie in it."""
+
+PUBLISHED_BAND = (1.186, 1.204)
+"""The Weibull shapes that T. Ding, arXiv:2605.18898 (2026), calls the transmission band: medians of 12 models."""
 
 _HIDDEN = 15.0  # times the null's band, from which a linear axis hides it
 _SAME = 1e-6  # up to which heads' null levels, relative to their means, are those of one null
@@ -35,12 +45,17 @@ def statistic_by_layer(
     scores: xr.DataTree | xr.Dataset,
     statistic: str = "normalized_participation_ratio",
     level: float = LEVEL,
+    group: Literal["heads", "elements"] = "heads",
+    component: str | None = None,
     *,
     ax: Axes | None = None,
     theme: Theme | str = "light",
     legend: bool = True,
 ) -> Axes:
     """Draw every head as a point at its layer, the layers' medians, and the band that holds 99 % of null heads.
+
+    Of the elements of heads, whose null is known by its mean and its spread, the band holds 95 %: their mean ± 1.96
+    standard deviations. Their σ, of which there is no null, has σ_fit, that of the normal law of the core, beside it.
 
     Where heads have several shapes, each layer has the band of its own. Where each head has a null of its own, each has
     its own band, a bar behind its point. Within a layer, heads stand from left to right in their order. A statistic
@@ -52,6 +67,8 @@ def statistic_by_layer(
         scores: a scores tree, or its /heads.
         statistic: its name.
         level: heads with a q-value of this statistic under it are drawn filled.
+        group: ``"heads"``: spectra of heads; ``"elements"``: elements of heads, and of these ``"sigma"``, too.
+        component: of elements; ``"W_QK"`` if None.
         ax: where to draw; new axes if None.
         theme: colours, or their name.
         legend: whether to draw one, below the axes.
@@ -60,30 +77,37 @@ def statistic_by_layer(
         The axes: layer against the statistic.
 
     Raises:
-        ParameterError: no scores of heads, or not of this statistic.
+        ParameterError: no scores of heads, or not of this statistic, or no such group or component.
     """
-    heads = heads_of(scores)
-    one = get_statistic(require_statistic(heads, statistic))
-    table = heads.sel(statistic=statistic).transpose("layer", "head", ...)
-    mean = table["null_mean"].values
-    value = relative_to_null(one, table["observed"].values, mean)
-    null = _null_levels(one, table, mean)
-    flagged = table["q_value"].values < level
+    if group not in ("heads", "elements"):
+        raise ParameterError("group", group, "heads or elements")
+    heads = group_of(scores, group, component).transpose("layer", "head", ...)
+    found = _of_spectra(heads, statistic) if group == "heads" else _of_elements(heads, statistic)
+    value, null = found.value, found.null
+    flagged = found.q_value < level
     n_layers, n_heads = value.shape
 
     theme = as_theme(theme)
     ax = own_axes(ax, theme, scores)
-    x = _places(heads_present(table))
+    x = _places(np.isfinite(value) if group == "elements" else heads_present(heads))
     noun = noun_of(scores)
-    _draw_null(ax, x, null, theme, noun, _share(table))
+    _draw_null(ax, x, null, theme, noun, found.share)
     size = float(np.clip(30 / n_layers**0.5 / n_heads**0.25, 2.0, 4.5))
     for chosen, colour, fill, sign in (
         (~flagged, theme.observed, "none", "≥"),
         (flagged, theme.flagged, theme.flagged, "<"),
     ):
+        label = f"{noun}, q {sign} {level:g}" if found.share else ""
+        if not (found.share or chosen.any()):
+            continue
         ax.plot(
             x[chosen], value[chosen], linestyle="none", marker="o", markersize=size, markeredgecolor=colour,
-            markerfacecolor=fill, markeredgewidth=0.9, label=f"{noun}, q {sign} {level:g}",
+            markerfacecolor=fill, markeredgewidth=0.9, label=label,
+        )  # fmt: skip
+    if found.core is not None:
+        ax.plot(
+            x.ravel(), found.core.ravel(), linestyle="none", marker="x", markersize=size, color=theme.series[2],
+            label=r"$\sigma_\mathrm{fit}$ of its core",
         )  # fmt: skip
     places = np.arange(n_layers)
     ax.hlines(
@@ -91,9 +115,41 @@ def statistic_by_layer(
     )
     _scale(ax, value, null)
     ax.set_xlim(-0.6, n_layers - 0.4)
-    layer_axis(ax, "x", table, theme)
-    ax.set(xlabel="layer", ylabel=relative_label(one))
-    return finished(ax, theme, "", legend)
+    layer_axis(ax, "x", heads, theme)
+    ax.set(xlabel="layer", ylabel=found.label)
+    return finished(ax, theme, symbol_of(component or "W_QK") if group == "elements" else "", legend)
+
+
+class _OfHeads(NamedTuple):
+    """What is drawn of every head: values, lower end, median and upper end of the null, and what the axis says."""
+
+    value: Float[np.ndarray, "layer head"]
+    null: Float[np.ndarray, "level layer head"]
+    q_value: Float[np.ndarray, "layer head"]
+    share: str
+    label: str
+    core: Float[np.ndarray, "layer head"] | None = None
+
+
+def _of_spectra(heads: xr.Dataset, statistic: str) -> _OfHeads:
+    one = get_statistic(require_statistic(heads, statistic))
+    table = heads.sel(statistic=statistic)
+    mean = table["null_mean"].values
+    value = relative_to_null(one, table["observed"].values, mean)
+    return _OfHeads(value, _null_levels(one, table, mean), table["q_value"].values, _share(table), relative_label(one))
+
+
+def _of_elements(elements: xr.Dataset, statistic: str) -> _OfHeads:
+    value = column_of(elements, statistic).transpose("layer", "head").values
+    if statistic not in elements["statistic"].values:
+        nothing, core = np.full(value.shape, np.nan), None
+        if statistic == "sigma" and "core_sigma" in elements["statistic"].values:
+            core = value * elements["observed"].sel(statistic="core_sigma").values
+        return _OfHeads(value, np.stack([nothing] * 3), nothing, "", statistic_label(statistic), core)
+    table = elements.sel(statistic=statistic)
+    mean, spread = table["null_mean"].values, NORMAL_95 * table["null_std"].values
+    null = np.stack([mean - spread, mean, mean + spread])
+    return _OfHeads(value, null, table["q_value"].values, "95 %", statistic_label(statistic))
 
 
 def _places(there: Bool[np.ndarray, "layer head"]) -> Float[np.ndarray, "layer head"]:
@@ -209,3 +265,83 @@ def _scale(ax: Axes, value: Float[np.ndarray, "layer head"], null: Float[np.ndar
 
 def _layer_medians(value: Float[np.ndarray, "layer head"]) -> Float[np.ndarray, " layer"]:
     return np.array([np.median(one[np.isfinite(one)]) if np.isfinite(one).any() else np.nan for one in value])
+
+
+def draw_published_band(ax: Axes, theme: Theme) -> None:
+    """Draw :data:`PUBLISHED_BAND` across axes whose height is a shape."""
+    low, high = PUBLISHED_BAND
+    label = f"published band [{low:g}, {high:g}]"
+    ax.axhspan(low, high, facecolor=theme.naive, edgecolor=theme.naive, alpha=0.4, linestyle="--", label=label)
+
+
+def matrix_statistic_by_layer(
+    scores: xr.DataTree | xr.Dataset,
+    statistic: str = "weibull_shape",
+    components: Sequence[str] | None = None,
+    published: bool = False,
+    *,
+    ax: Axes | None = None,
+    theme: Theme | str = "light",
+    legend: bool = True,
+) -> Axes:
+    """Draw one statistic of every matrix by layer, a line for each component, with 95 % of the null at its own size.
+
+    The band is null_mean ± 1.96 null_std: of the Weibull shape that of the anchor at this number of weights. Where it
+    is narrower than a line, a line it is.
+
+    Args:
+        scores: a scores tree with /matrices, or its /matrices.
+        statistic: its name, or that of another number of matrices, ``"sigma"`` say.
+        components: which; all if None.
+        published: whether to draw :data:`PUBLISHED_BAND`, too.
+        ax: where to draw; new axes if None.
+        theme: colours, or their name.
+        legend: whether to draw one, below the axes.
+
+    Returns:
+        The axes: layer against the statistic.
+
+    Raises:
+        ParameterError: no matrices, or no such statistic or component.
+    """
+    every = matrices_of(scores).transpose("layer", "component", ...)
+    value = column_of(every, statistic)
+    names = [str(one) for one in (every["component"].values if components is None else components)]
+    for name in names:
+        require_component(every, name)
+    theme = as_theme(theme)
+    ax = own_axes(ax, theme, scores)
+    if published:
+        draw_published_band(ax, theme)
+    label = "null, 95 % at this size"
+    bands: list[tuple[float, float]] = []
+    if statistic in every["statistic"].values:
+        one = every.sel(statistic=statistic)
+        for name in names:
+            own = require_component(one, name)
+            mean, spread = own["null_mean"].values, NORMAL_95 * own["null_std"].values
+            for layer in np.flatnonzero(np.isfinite(mean + spread)).tolist():
+                band = (float(mean[layer] - spread[layer]), float(mean[layer] + spread[layer]))
+                if not any(np.allclose(band, other, rtol=1e-12, atol=0.0) for other in bands):
+                    bands.append(band)
+                    ax.axhspan(*band, color=theme.null, alpha=0.28, linewidth=1.0, label=label)
+                    label = ""
+    places = np.arange(every.sizes["layer"])
+    width = 0.5 / max(len(names) - 1, 1) if len(names) > 1 else 0.0
+    for k, (name, colour, marker, style) in enumerate(
+        zip(names, cycle(theme.series), cycle(MARKERS), cycle(LINE_STYLES), strict=False)
+    ):
+        own = value.sel(component=name).values
+        there = np.isfinite(own)
+        again = k >= len(theme.series)  # colours come again: then marks are hollow
+        ax.plot(
+            (places + width * (k - 0.5 * (len(names) - 1)))[there], own[there], color=colour, marker=marker,
+            linestyle=style, linewidth=0.8, markersize=4.0, markerfacecolor=theme.surface if again else colour,
+            label=symbol_of(name),
+        )  # fmt: skip
+    if prefer_log(value.values):
+        ax.set_yscale("log")
+    ax.set_xlim(-0.6, len(places) - 0.4)
+    layer_axis(ax, "x", every, theme)
+    ax.set(xlabel="layer", ylabel=statistic_label(statistic))
+    return finished(ax, theme, "", legend)

@@ -26,9 +26,9 @@ from rmtbase.plots._axes import (
     own_axes,
     statistic_label,
     styled,
+    symbol_of,
 )
 from rmtbase.plots._groups import Group, column_of, group_of
-from rmtbase.plots._head_densities import symbol_of
 from rmtbase.plots._layout import look_of
 from rmtbase.plots._picture import Picture, PictureAxes
 from rmtbase.plots._theme import Theme, as_theme

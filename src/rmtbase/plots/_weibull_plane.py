@@ -1,4 +1,4 @@
-"""The plane of the Weibull shape and scale: where the matrices of a model are, and the way that training took them."""
+"""The Weibull fits of a model's matrices: the plane of shape and scale, and what the tail takes from the shape."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ from jaxtyping import Float
 from matplotlib.axes import Axes
 
 from rmtbase.errors import ParameterError
-from rmtbase.plots._axes import MARKERS, NORMAL_95, finished, log_axis, own_axes
-from rmtbase.plots._groups import matrices_of
-from rmtbase.plots._head_densities import symbol_of
+from rmtbase.laws import weibull_anchor
+from rmtbase.plots._axes import MARKERS, NORMAL_95, finished, own_axes, symbol_of
+from rmtbase.plots._groups import column_of, matrices_of
+from rmtbase.plots._scales import log_axis
+from rmtbase.plots._statistic_by_layer import draw_published_band
 from rmtbase.plots._theme import Theme, as_theme
 
 _NEEDED = ("weibull_shape", "weibull_scale", "mean")
@@ -72,6 +74,58 @@ def weibull_plane(
         )  # fmt: skip
     log_axis(ax)
     ax.set(xlabel=r"Weibull shape $\hat k$", ylabel=r"Weibull scale $\hat\lambda$")
+    return finished(ax, theme, "", legend)
+
+
+def body_and_tail(
+    scores: xr.DataTree | xr.Dataset,
+    published: bool = False,
+    *,
+    ax: Axes | None = None,
+    theme: Theme | str = "light",
+    legend: bool = True,
+) -> Axes:
+    """Draw the Weibull shape of the body beside that of all weights, of every matrix of each component.
+
+    k̂ of the middle 80 % of magnitudes, and k̂ without a trim: what the tail takes from it. The lines are what the law of
+    the initial entries gives to either, the anchors. For several models: ``compare(body_and_tail, {...})``.
+
+    Args:
+        scores: a scores tree with /matrices, or its /matrices.
+        published: whether to draw :data:`PUBLISHED_BAND`, too.
+        ax: where to draw; new axes if None.
+        theme: colours, or their name.
+        legend: whether to draw one, below the axes.
+
+    Returns:
+        The axes: component against k̂.
+
+    Raises:
+        ParameterError: no matrices with their shapes and gaps.
+    """
+    every = matrices_of(scores).transpose("layer", "component", ...)
+    body, gap = (column_of(every, name).values for name in ("weibull_shape", "body_tail_gap"))
+    parent = str(scores.attrs.get("initialization", "normal"))
+    theme = as_theme(theme)
+    ax = own_axes(ax, theme, scores)
+    if published:
+        draw_published_band(ax, theme)
+    names = [str(one) for one in every["component"].values]
+    spread = 0.24 * (np.arange(len(body)) / max(len(body) - 1, 1) - 0.5)
+    for value, trim, colour, marker, left, style in (
+        (body, 0.1, theme.observed, "o", -0.2, "-"), (body - gap, 0.0, theme.flagged, "s", 0.2, "--"),
+    ):  # fmt: skip
+        words = "body, 80 %" if trim else "all weights"
+        anchor = float(weibull_anchor(trim, parent).shape)
+        ax.axhline(anchor, color=theme.null, linewidth=1.3, linestyle=style, label=f"random entries, {words}")
+        x = np.arange(len(names)) + left + spread[:, None]
+        ax.plot(
+            x.ravel(), value.ravel(), color=colour, linestyle="none", marker=marker, markersize=3.5,
+            markerfacecolor=colour if trim else theme.surface, label=words,
+        )  # fmt: skip
+    ax.set_xticks(range(len(names)), [symbol_of(name).replace(" ", "\n", 1) for name in names])
+    ax.set_xlim(-0.5, len(names) - 0.5)
+    ax.set(xlabel="", ylabel=r"Weibull shape $\hat k$")
     return finished(ax, theme, "", legend)
 
 

@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import xarray as xr
 from jaxtyping import Float
 from matplotlib.axes import Axes
 
-from rmtbase.laws import weibull_anchor, weibull_quantile_noise
-from rmtbase.plots._axes import NORMAL_95, finished, log_axis, own_axes
-from rmtbase.plots._magnitudes import TRIM, Magnitudes, magnitudes_of
+from rmtbase.errors import ParameterError
+from rmtbase.laws import parents, weibull_anchor, weibull_quantile_noise
+from rmtbase.parameters import require_trim
+from rmtbase.plots._axes import NORMAL_95, finished, literal, own_axes
+from rmtbase.plots._element_histograms import bin_edges
+from rmtbase.plots._groups import matrices_of, require_component
+from rmtbase.plots._scales import log_axis
 from rmtbase.plots._theme import Theme, as_theme
+from rmtbase.shown import in_one_line
 from rmtbase.statistics import ElementSketch
+from rmtbase.tables import layer_numbers
 
+TRIM = 0.1
+"""The share at either end that the body's fit leaves out."""
+
+_POINTS = 120  # of a sketch's distribution
+_STATISTICS = ("weibull_shape", "weibull_scale", "mean")
 _PERCENT = (0.5, 0.99, 0.1, 0.01, 1e-3, 1e-4, 1e-5, 1e-6, 0.9, 0.9999, 1 - 1e-6)  # those that matter first
 _APART = {"x": 0.11, "y": 0.05}  # of the axis, the least distance of two ticks
 _BODY_ENDS = 0.9  # share of the weights from which on their numbers are shown
@@ -116,6 +129,56 @@ def weibull_residuals(
     return finished(ax, theme, _title(found), legend)
 
 
+def trim_noise(
+    scores: xr.DataTree | None = None,
+    trim: float = TRIM,
+    *,
+    ax: Axes | None = None,
+    theme: Theme | str = "light",
+    legend: bool = True,
+) -> Axes:
+    """Draw how noisy each quantile is on the Weibull plot, which is why a fit of the body leaves its ends out.
+
+    Var ln(−ln(1 − F)) of an order statistic at share p of n is p / ((1 − p) ln²(1 − p)) / n to first order; drawn over
+    its least, at p = 0.797, with what the trims leave out shaded. Beside it the variance of ln |w|, over its least, of
+    the initial entries, whose Weibull plot is no line (:func:`rmtbase.laws.weibull_quantile_noise`).
+
+    Args:
+        scores: a scores tree, whose ``initialization`` names the law of the entries; normal ones if None.
+        trim: the share at either end.
+        ax: where to draw; new axes if None.
+        theme: colours, or their name.
+        legend: whether to draw one, below the axes.
+
+    Returns:
+        The axes: share p of weights below against the variance over its least (logarithmic).
+
+    Raises:
+        ParameterError: a trim that is none.
+    """
+    trim = float(require_trim(trim))
+    parent = parents.require_parent(str(scores.attrs.get("initialization", "normal"))) if scores is not None else None
+    theme = as_theme(theme)
+    ax = own_axes(ax, theme, scores)
+    p = np.linspace(0.0, 1.0, 801)[1:-1]
+    transform = p / ((1.0 - p) * np.log1p(-p) ** 2)
+    magnitude = weibull_quantile_noise(p, parents.Normal() if parent is None else parent)
+    label = f"left out, {100 * trim:g} % at either end"
+    for ends in ((0.0, trim), (1.0 - trim, 1.0)) if trim else ():
+        ax.axvspan(*ends, color=theme.null, alpha=0.28, linewidth=0, label=label)
+        label = ""
+    ax.plot(p, transform / transform.min(), color=theme.observed, linewidth=1.6, label=r"$\ln(-\ln(1 - F))$")
+    ax.plot(
+        p, magnitude / magnitude.min(), color=theme.free_law, linewidth=1.4, linestyle="--",
+        label=r"$\ln |w|$ of random entries",
+    )  # fmt: skip
+    ax.set_yscale("log")
+    ax.set_ylim(0.9, 100.0)
+    ax.set_xlim(0.0, 1.0)
+    ax.set(xlabel="share $p$ of weights below", ylabel="variance of a quantile over its least")
+    return finished(ax, theme, "", legend)
+
+
 def tail_counts(
     weights: xr.DataTree | xr.Dataset | ElementSketch,
     layer: int | None = None,
@@ -198,3 +261,99 @@ def _shares(ax: Axes, which: str) -> None:
 def _title(found: Magnitudes) -> str:
     fit = rf"fit: $\hat k$ = {found.shape:.4g}, $\hat\lambda$ = {found.scale:.4g}"
     return f"{found.title}\n{fit}".lstrip("\n")
+
+
+@in_one_line
+@dataclass(frozen=True)
+class Magnitudes:
+    """The distribution of |w| over N weights, and the Weibull law fitted to its body.
+
+    Attributes:
+        magnitude: ascending |w|.
+        below: the share of the weights below each.
+        number: N.
+        rms: root mean square of the weights.
+        shape, scale: k̂ and λ̂, in the units of the weights, at a trim of 0.1.
+        parent: law of the initial entries.
+        title: what matrix it is.
+        largest: the largest |w| that are known, the very largest first.
+    """
+
+    magnitude: Float[np.ndarray, " point"]
+    below: Float[np.ndarray, " point"]
+    number: int
+    rms: float
+    shape: float
+    scale: float
+    parent: parents.Parent
+    title: str = ""
+    largest: tuple[float, ...] = ()
+
+
+def magnitudes_of(
+    weights: xr.DataTree | xr.Dataset | ElementSketch, layer: int | None = None, component: str | None = None
+) -> Magnitudes:
+    """The magnitudes of a sketch, or of one matrix of a scores file, the first component of the middle layer if None.
+
+    Raises:
+        ParameterError: no such matrix, one without a Weibull fit, or no histograms of magnitudes.
+    """
+    if isinstance(weights, ElementSketch):
+        return _of_sketch(weights)
+    every = matrices_of(weights)
+    held = every["statistic"].values.tolist()
+    if "log_magnitude_histogram" not in every or not set(_STATISTICS) <= set(held):
+        found = sorted(map(str, every.data_vars))
+        raise ParameterError(
+            "weights", found, "/matrices with log_magnitude_histogram and the Weibull fit, or a sketch"
+        )
+    component = str(every["component"].values[0]) if component is None else component
+    one = require_component(every, component)
+    layers = one["layer"].values[np.isfinite(one["n_rows"].values)].tolist()
+    layer = layers[len(layers) // 2] if layer is None else layer
+    if layer not in layers:
+        raise ParameterError("layer", layer, f"one of {layers}")
+    name = layer_numbers(one)[one["layer"].values.tolist().index(layer)]
+    one = one.sel(layer=layer)
+    shape, ratio, mean = (float(one["observed"].sel(statistic=name)) for name in _STATISTICS)
+    number, sigma = int(one["n_rows"]) * int(one["n_columns"]), float(one["sigma"])
+    if not (np.isfinite(shape) and np.isfinite(ratio)):
+        raise ParameterError("component", component, f"one whose Weibull fit is known, in layer {layer}")
+    edges = bin_edges(one["magnitude_bin"].values)
+    share = one["log_magnitude_histogram"].values * np.diff(edges)
+    above = np.append(np.cumsum(share[::-1])[::-1], 0.0)  # a zero lies in no bin, but below all
+    count = number * above
+    known = (count > 0.5) & (count < number - 0.5)
+    rms = sigma * float(np.hypot(1.0, mean))
+    return Magnitudes(
+        10.0 ** edges[known], 1.0 - above[known], number, rms, shape, ratio * rms,
+        parents.require_parent(str(weights.attrs.get("initialization", "normal"))),
+        literal(f"layer {name}, {component.replace('_', ' ')}, {number} weights"),
+        _largest(weights, one, component),
+    )  # fmt: skip
+
+
+def _largest(weights: xr.DataTree | xr.Dataset, one: xr.Dataset, component: str) -> tuple[float, ...]:
+    """The super-weights of a matrix; if it has none, max |w − w̄|, which is max |w| but for the mean."""
+    if isinstance(weights, xr.DataTree) and "super_weights" in weights.children:
+        found = weights["super_weights"].to_dataset()
+        here = (found["layer"].values == one["layer"].item()) & (found["component"].values == component)
+        if here.any() and "stack" not in one.coords:
+            return tuple(np.sort(np.abs(found["value"].values[here]))[::-1].tolist())
+    if "largest_magnitude" not in one["statistic"].values:
+        return ()
+    return (float(one["observed"].sel(statistic="largest_magnitude")) * float(one["sigma"]),)
+
+
+def _of_sketch(sketch: ElementSketch) -> Magnitudes:
+    fit, n = sketch.body, sketch.count
+    low, high = np.log(-np.log1p(-np.array([1.0, n - 1.0]) / n)).tolist()
+    body = -np.expm1(-np.exp(np.linspace(low, high, _POINTS)))  # evenly on the Weibull plot
+    tail = 1.0 - np.geomspace(0.1, 1.0 / n, _POINTS // 2)
+    below = np.union1d(body, tail)
+    magnitude = sketch.magnitude_quantile(below)
+    held = magnitude > 0
+    return Magnitudes(
+        magnitude[held], below[held], n, fit.rms, fit.shape, fit.scale, parents.Normal(), f"{n} weights",
+        (sketch.largest_magnitude,),
+    )  # fmt: skip

@@ -60,6 +60,14 @@ _CAPTIONS = {
         "mean of the head's own null, or, where the axis has a minus, less that mean.",
         "Four statistics of every head by layer, with layer medians, against the band that holds 99 % of null heads.",
     ),
+    "elements-by-layer-W_QK": Caption(
+        "How the elements of each head's W_QK are distributed",
+        "Every head as a point at its layer: the spread of its elements, with that of a normal law fitted to their "
+        "core; how far they are from the normal law of the same spread, by divergence and by entropy; and the Weibull "
+        "shape of their body. In the grey bands lie 95 % of random heads, whose product of two normal matrices is no "
+        "normal law either.",
+        "Spread, divergence, entropy and Weibull shape of every head's elements by layer, against the null's bands.",
+    ),
     "p-value-qq": Caption(
         "Whether all the p-values together look random",
         "The heads' p-values, sorted, against what as many random heads would give. Points along the line and inside "

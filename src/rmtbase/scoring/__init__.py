@@ -1,5 +1,6 @@
 """Scoring: how far each head and each matrix of a model is from random, with calibrated p-values."""
 
+from rmtbase.scoring._attention import attention_class
 from rmtbase.scoring._csv import heads_csv, matrices_csv
 from rmtbase.scoring._depth_fitter import DepthFitter, depth_fitter
 from rmtbase.scoring._effective_depth import EffectiveDepth, effective_depth
@@ -38,6 +39,7 @@ __all__ = [
     "Summary",
     "Wanted",
     "at_p_value_floor",
+    "attention_class",
     "circuit_scores",
     "circuits_of",
     "depth_fitter",

@@ -33,6 +33,9 @@ BINS = np.linspace(-8.0, 8.0, 161)
 MAGNITUDE_BINS = np.linspace(-12.0, 4.0, 161)
 """Edges of the histogram of log₁₀ |w|."""
 
+OF_PRODUCT = "made of a product of matrices, of whose elements no null is known"
+"""Why a matrix that is not stored as it is has statistics and no null of them."""
+
 _SPAN = 1 << 21  # elements that are summarised at a time
 _NAMED = 3  # missing statistics: which they are all is seen in the file
 _FEWEST_OF_MOMENTS = 20  # numbers that the null of moments is known of

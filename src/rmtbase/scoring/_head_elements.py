@@ -17,6 +17,7 @@ from rmtbase.models import Site
 from rmtbase.parameters import require_initialization
 from rmtbase.scoring._element_scores import (
     FIELDS,
+    OF_PRODUCT,
     STATISTICS,
     Elements,
     ElementSummary,
@@ -37,7 +38,6 @@ ElementMode = Literal["matrices", "factors", "heads"]
 ELEMENT_MODES = ("matrices", "factors", "heads")
 
 _BLOCK = 1 << 20  # elements of W_QK that are made at a time
-_OF_PRODUCT = "made of a product of matrices, of whose elements no null is known"
 _CIRCUITS = (*(CIRCUITS[name] for name in ("query", "key", "value", "output")), CIRCUITS["qk"])
 
 
@@ -171,7 +171,7 @@ def _shape(site: Site, circuit: Circuit) -> tuple[int, int]:
 def _law(site: Site, circuit: Circuit, initialization: str) -> tuple[Callable[[str], Law | None], str]:
     """The law of each statistic of a head's matrix, and why there is none, if there is none."""
     if any(holds_product(getattr(site, factor.name)) for factor in circuit.factors):
-        return lambda name: None, _OF_PRODUCT
+        return lambda name: None, OF_PRODUCT
     rows, columns = _shape(site, circuit)
     if len(circuit.factors) == 1:
         return element_law(initialization, rows * columns), ""

@@ -83,6 +83,11 @@ def holds_product(expression: Expression | None) -> bool:
     return isinstance(expression, Product) or any(map(holds_product, of if isinstance(of, tuple) else (of,)))
 
 
+def has_latent_keys(site: Site, shapes: Shapes) -> bool:
+    """Whether keys are rows of a projection of what another one has made of the inputs, all or some of them."""
+    return holds_product(site.key) and any(part.inner for part in _parts(site, "key", shapes))
+
+
 def head_sigmas(
     site: Site, names: Sequence[str], shapes: Shapes, read: Read
 ) -> tuple[tuple[Float[np.ndarray, " head"], ...], Float[np.ndarray, " head"] | None]:

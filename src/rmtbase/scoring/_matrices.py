@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -16,6 +16,7 @@ from rmtbase.models import FUSED_COMPONENTS, MatrixName, Place
 from rmtbase.nulls import EDGE_LEVEL, SMALLEST_P_VALUE
 from rmtbase.scoring._element_scores import (
     FIELDS,
+    OF_PRODUCT,
     STATISTICS,
     Elements,
     ElementSummary,
@@ -65,11 +66,21 @@ class MatrixScorer:
 
     The null is independent elements of one law, with the matrix's own standard deviation: of the elements' statistics
     that of ``initialization``, known analytically; of the spectrum normal, simulated once per shape from its exact
-    bidiagonal form.
+    bidiagonal form. Of ``products``, those that are products of stored matrices, no null is known.
     """
 
-    def __init__(self, names: Sequence[MatrixName], spectra: bool, seed: int, initialization: str = "normal") -> None:
+    def __init__(
+        self,
+        names: Sequence[MatrixName],
+        spectra: bool,
+        seed: int,
+        initialization: str = "normal",
+        products: Collection[MatrixName] = (),
+    ) -> None:
+        if spectra:  # before threads begin: SciPy asks whether arrays are JAX's, and fails while another imports it
+            import rmtbase.montecarlo  # noqa: F401
         self.names, self.spectra, self.seed, self.initialization = names, spectra, seed, initialization
+        self._products = products
         self.draws = _null_draws(sum(not is_fused(name.component) for name in names))
         self.tails: list[Tail] = []
         self._found: dict[MatrixName, _Found] = {}
@@ -136,7 +147,11 @@ class MatrixScorer:
     @property
     def missing(self) -> list[str]:
         """Lines that say of which matrices statistics are missing, and why."""
-        return missing_lines((str(name), one.elements.reason) for name, one in self._found.items())
+        return missing_lines((str(name), self._reason(name)) for name in self._found)
+
+    def _reason(self, name: MatrixName) -> str:
+        """Why statistics of a matrix are missing, or their null."""
+        return "; ".join(filter(None, (self._found[name].elements.reason, OF_PRODUCT * (name in self._products))))
 
     def dataset(self) -> xr.Dataset:
         """The scores of all the matrices added, with q-values over all of them, each statistic by itself.
@@ -177,7 +192,7 @@ class MatrixScorer:
                 (*axes, "magnitude_bin"),
                 spread([one.elements.log_magnitude_histogram for one in found]),
             ),
-            "reason": (of_matrix, spread([one.elements.reason for one in found], object).astype(str)),
+            "reason": (of_matrix, spread([self._reason(name) for name in self._found], object).astype(str)),
         }
         if self.spectra:
             facts = spread([one.spectrum[1] for one in found if one.spectrum is not None])
@@ -198,7 +213,9 @@ class MatrixScorer:
                 observed[counts == count], element_law(self.initialization, int(count))
             )
         spectra = [one.spectrum[0] for one in found if one.spectrum is not None]
-        return np.concatenate([scores, np.array(spectra)], axis=1) if spectra else scores
+        scores = np.concatenate([scores, np.array(spectra)], axis=1) if spectra else scores
+        scores[[name in self._products for name in self._found], :, FIELDS.index("observed") + 1 :] = np.nan
+        return scores
 
 
 class _Found(NamedTuple):

@@ -6,11 +6,12 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 import xarray as xr
-from jaxtyping import Float
+from jaxtyping import Shaped
 
 from rmtbase.errors import ParameterError
 from rmtbase.models import MatrixName, WeightMatrices
 from rmtbase.progress import Progress
+from rmtbase.scoring._head_factors import holds_product
 from rmtbase.scoring._matrices import MatrixScorer
 from rmtbase.scoring._super_weights import super_weights
 
@@ -19,13 +20,19 @@ COMPONENTS = (LAYERS, EMBEDDINGS, EXPERTS)
 ALL = "all"
 
 
-def require_components(model: WeightMatrices, wanted: Sequence[str] | str) -> tuple[str, ...]:
+def require_components(model: WeightMatrices, wanted: Sequence[str] | str, scored: bool = True) -> tuple[str, ...]:
     """The parts of those names in the order of :data:`COMPONENTS`; of ``"all"`` those that the model has.
 
+    None where no matrix is ``scored``.
+
     Raises:
-        ParameterError: a name that is none, or a part that the model does not have.
+        ParameterError: a name that is none, a part that the model does not have, or parts where none is scored.
     """
     names = [wanted] if isinstance(wanted, str) else list(wanted)
+    if not scored:
+        if names != [LAYERS]:
+            raise ParameterError("components", wanted, "none: with matrices = 'none' no whole matrix is scored")
+        return ()
     held = [LAYERS, *(part for part in model.parts if part in COMPONENTS)]
     for name in names:
         if name not in (*COMPONENTS, ALL):
@@ -56,7 +63,9 @@ class MatrixScores:
         self._experts = model.parts[EXPERTS] if EXPERTS in parts else ()
         groups = {"/matrices": (*of_layers, *self._fused, *outside), "/experts": self._experts}
         self._scorers = {
-            group: MatrixScorer(names, spectra, seed, initialization) for group, names in groups.items() if names
+            group: MatrixScorer(names, spectra, seed, initialization, _products(model))
+            for group, names in groups.items()
+            if names
         }
         self.layers = self._scorers["/matrices"] if of_layers else None
         self.notes += [note for part in parts for note in model.part_notes(part)]
@@ -102,6 +111,16 @@ def _of_layers(model: WeightMatrices) -> Iterator[MatrixName]:
                 yield MatrixName(place, component)
 
 
+def _products(model: WeightMatrices) -> frozenset[MatrixName]:
+    """The matrices of heads that are products of stored ones, as those of latent attention are."""
+    return frozenset(
+        MatrixName(site.place, component)
+        for site in model.sites
+        for component, expression in site.expressions().items()
+        if holds_product(expression)
+    )
+
+
 def _distinct(model: WeightMatrices, names: Iterable[MatrixName]) -> tuple[tuple[MatrixName, ...], list[str]]:
     """The matrices without those that are stored a second time, to the byte, and which these are."""
     first: dict[bytes, MatrixName] = {}
@@ -121,7 +140,7 @@ class _Rows:
         self._seen: set[int] = set()
         self._rows = self._zero = self._copies = 0
 
-    def watched(self, blocks: Iterable[Float[np.ndarray, "row column"]]) -> Iterator[Float[np.ndarray, "row column"]]:
+    def watched(self, blocks: Iterable[Shaped[np.ndarray, "row column"]]) -> Iterator[Shaped[np.ndarray, "row column"]]:
         """The same blocks."""
         for block in blocks:
             there = block.any(axis=1)

@@ -18,6 +18,7 @@ from rmtbase.models import ArrayModel, Model, WeightMatrices, open_model
 from rmtbase.nulls import Heads, LatentShape, NullModel
 from rmtbase.parameters import require_flag
 from rmtbase.progress import SILENT, Progress
+from rmtbase.scoring._attention import with_attention
 from rmtbase.scoring._find_null import Wanted, find_null, require_null_name
 from rmtbase.scoring._head_elements import ElementMode, ElementOptions
 from rmtbase.scoring._head_factors import head_dims, head_sigmas, holds_product
@@ -119,7 +120,7 @@ def score(
     if isinstance(model, Model) or not isinstance(model, WeightMatrices):
         model = open_model(model, revision, family=family, config=config, name=name, fold=fold)
         model = model.prove() if require_flag("proof", proof) else model
-    wanted = () if matrices == "none" else require_components(model, components)
+    wanted = require_components(model, components, matrices != "none")
     return _scores_tree(
         model, "rmtbase.score", baseline, null, matrices, circuits, wanted, of_heads, draws, seed, progress
     )
@@ -254,8 +255,9 @@ def _scores_tree(
         groups[f"{place}/null"] = null_dataset(circuit, model.sites, blocks)
     if of_heads is not None:
         groups["/heads/elements"] = of_heads.dataset()
+    groups["/heads"], attention = with_attention(groups["/heads"], model)
     tree = xr.DataTree.from_dict(groups | of_matrices)
-    tree.attrs = _attributes(model, function, scored, matrices, components, elements, notes, warnings, ways)
+    tree.attrs = attention | _attributes(model, function, scored, matrices, components, elements, notes, warnings, ways)
     for circuit in wanted[1:]:
         facts = circuit_attributes(circuit, model.sites, scored[circuit])
         tree["circuits"][circuit.name].attrs = {"circuit": circuit.name, **facts}

@@ -142,9 +142,8 @@ def log10_of_any(log_probability: float, count: float) -> float:
     """log₁₀(1 - (1 - p)^N) of ln p: that any of N independent elements does what one does with probability p."""
     if log_probability + math.log(count) < -30.0:  # N p to rounding
         return (log_probability + math.log(count)) / math.log(10.0)
-    if log_probability >= 0.0:
-        return 0.0
-    return math.log10(-math.expm1(count * math.log(-math.expm1(log_probability))))
+    probability = math.exp(log_probability)
+    return 0.0 if probability >= 1.0 else math.log10(-math.expm1(count * math.log1p(-probability)))
 
 
 def _dtype(kinds: str) -> type:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import reduce
 
 import numpy as np
-from jaxtyping import Float, Shaped
+from jaxtyping import Shaped
 from numpy.typing import ArrayLike
 
 from rmtbase.errors import ParameterError
@@ -121,10 +121,13 @@ class CentralSums:
         return math.hypot(self.mean, math.sqrt(self.square / self.count))
 
 
-def central_sums(numbers: Float[np.ndarray, " number"]) -> CentralSums:
-    """The sums of a flat array of float64, by two passes."""
-    mean = float(numbers.mean())
-    deviation = numbers - mean
+def central_sums(numbers: Shaped[np.ndarray, " number"]) -> CentralSums:
+    """The sums of a flat array of any real dtype, by two passes in float64."""
+    deviation = numbers.astype(np.float64)
+    ends = numbers if numbers.dtype == np.float32 else deviation  # NumPy is slow to find those of half precision
+    smallest, largest = float(ends.min()), float(ends.max())
+    mean = float(deviation.mean())
+    deviation -= mean
     square = deviation * deviation
     return CentralSums(
         count=numbers.size,
@@ -132,8 +135,8 @@ def central_sums(numbers: Float[np.ndarray, " number"]) -> CentralSums:
         square=float(square.sum()),
         cube=float(square @ deviation),
         fourth=float(square @ square),
-        smallest=float(numbers.min()),
-        largest=float(numbers.max()),
+        smallest=smallest,
+        largest=largest,
     )
 
 
@@ -161,5 +164,5 @@ def element_sums(matrix: ArrayLike, map_spans: Callable[..., Iterable[CentralSum
 
 def span_sums(numbers: Shaped[np.ndarray, " number"]) -> CentralSums:
     """The sums of a flat array of any real dtype, widened block by block."""
-    blocks = (numbers[start : start + _BLOCK].astype(np.float64) for start in range(0, numbers.size, _BLOCK))
+    blocks = (numbers[start : start + _BLOCK] for start in range(0, numbers.size, _BLOCK))
     return reduce(CentralSums.merged, map(central_sums, blocks))

@@ -10,6 +10,7 @@ precision have a bin for each of their values.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -24,8 +25,10 @@ _MANTISSA, _EXPONENT_OF_ONE = 52, 1023
 _SINGLE_MANTISSA, _SINGLE_EXPONENT_OF_ONE = 23, 127
 _SPLIT = 10  # bits of the mantissa that number the bins of an octave
 _DISTANCE = 16  # bits of it that measure the distance from the bin's edge
-_IN_CACHE = 1 << 18  # numbers whose patterns, widened to count them, stay in the cache
-_MANY = 1 << 20  # numbers for which the bins of all of float32 are looked through
+_IN_CACHE = 1 << 16  # numbers whose places and distances stay in the cache
+_COUNTED = 1 << 18  # numbers whose patterns, widened to count them, do
+_ONE = 1 << 40  # of a count, where a sum of distances lies below it
+_MANY = 1 << 18  # numbers for which the bins of all of float32 are looked through
 _SUBNORMAL = 1 << _SPLIT  # bins below it are of numbers without a leading one
 
 _LOWEST, _HIGHEST = -40, 24  # octaves that are counted where the bins must be numbered beforehand
@@ -210,22 +213,26 @@ def signed_bins(numbers: Shaped[np.ndarray, " number"]) -> SignedBins:
         counted = _of_single(numbers)
         if counted is not None:
             return counted
-    bits = np.ascontiguousarray(numbers, dtype=np.float64).view(np.int64)
-    place, distance = _leading(bits & np.int64(2**63 - 1))
-    least = int(np.min(place, where=place >= _SUBNORMAL, initial=_INFINITE)) - 1
-    span = max(int(place.max()) - least, 0) + 1
-    place = np.maximum(place - least, 0) + span * (bits < 0)
-    count, *sums = _tally(place, distance, 2 * span)
-    held = np.flatnonzero(count)
-    number = np.where(held % span > 0, held % span + least + 1, 0) * np.where(held < span, 1, -1)
-    return _collected(number, count[held], *(one[held] for one in sums))
+    least, most = _INFINITE, 0
+    for place, _, _ in _double_places(numbers):
+        least = int(np.min(place, where=place >= _SUBNORMAL, initial=least))
+        most = max(most, int(place.max()))
+    span = max(most - least + 1, 0) + 1  # of bins on one side of zero, with that of zeros
+
+    def places() -> Iterator[tuple[Int[np.ndarray, " number"], Int[np.ndarray, " number"]]]:
+        for place, distance, negative in _double_places(numbers):
+            yield np.maximum(place - least + 1, 0) + span * negative, distance
+
+    held, *sums = _tally(places(), 2 * span)
+    number = np.where(held % span > 0, held % span + least, 0) * np.where(held < span, 1, -1)
+    return _collected(number, *sums)
 
 
 def _of_narrow(numbers: Shaped[np.ndarray, " number"]) -> SignedBins:
     """Of numbers of at most 16 bits: every value that there is, with its count."""
     pattern = f"u{numbers.dtype.itemsize}"
     patterns, values = numbers.view(pattern), 1 << (8 * numbers.dtype.itemsize)
-    parts = (patterns[start : start + _IN_CACHE] for start in range(0, numbers.size, _IN_CACHE))
+    parts = (patterns[start : start + _COUNTED] for start in range(0, numbers.size, _COUNTED))
     count = sum((np.bincount(part, minlength=values) for part in parts), start=np.zeros(values, dtype=np.int64))
     held = np.flatnonzero(count)
     bits = held.astype(pattern).view(numbers.dtype).astype(np.float64).view(np.int64)
@@ -234,21 +241,37 @@ def _of_narrow(numbers: Shaped[np.ndarray, " number"]) -> SignedBins:
     return _collected(number, count[held], count[held] * distance, count[held] * distance**2)
 
 
+def _double_places(
+    numbers: Shaped[np.ndarray, " number"],
+) -> Iterator[tuple[Int[np.ndarray, " part"], Int[np.ndarray, " part"], Bool[np.ndarray, " part"]]]:
+    """In parts, the leading bits of each number's magnitude, its distance from their edge, and whether it is negative.
+
+    As float64.
+    """
+    for start in range(0, numbers.size, _IN_CACHE):
+        bits = np.ascontiguousarray(numbers[start : start + _IN_CACHE], dtype=np.float64).view(np.int64)
+        yield *_leading(bits & np.int64(2**63 - 1)), bits < 0
+
+
 def _of_single(numbers: Float[np.ndarray, " number"]) -> SignedBins | None:
     """Of float32, by their own bits; None where some are subnormal, whose leading bits are no mantissa's."""
     dropped = _SINGLE_MANTISSA - _SPLIT
-    bits = numbers.view(np.uint32)
     unit = 1 << (_DISTANCE - dropped)
-    count, first, second = _tally((bits >> dropped).astype(np.intp), bits & ((1 << dropped) - 1), 1 << (32 - dropped))
-    held = np.flatnonzero(count)
+
+    def places() -> Iterator[tuple[Int[np.ndarray, " number"], Int[np.ndarray, " number"]]]:
+        for start in range(0, numbers.size, _IN_CACHE):
+            bits = numbers[start : start + _IN_CACHE].view(np.uint32)
+            yield (bits >> dropped).astype(np.intp), (bits & ((1 << dropped) - 1)).astype(np.int64)
+
+    held, count, first, second = _tally(places(), 1 << (32 - dropped))
     place = held & ((1 << (31 - dropped)) - 1)
     small = place < _SUBNORMAL
-    if first[held[small]].any() or place[small].any():
+    if first[small].any() or place[small].any():
         return None
     infinite = place >= 255 << _SPLIT
     number = np.where(infinite, _INFINITE, place + ((_EXPONENT_OF_ONE - _SINGLE_EXPONENT_OF_ONE) << _SPLIT) + 1)
     number = np.where(small, 0, number) * np.where(held >> (31 - dropped), -1, 1)
-    return _collected(number, count[held], unit * first[held], unit**2 * second[held])
+    return _collected(number, count, unit * first, unit**2 * second)
 
 
 def _leading(bits: Int[np.ndarray, " number"]) -> tuple[Int[np.ndarray, " number"], Int[np.ndarray, " number"]]:
@@ -259,14 +282,19 @@ def _leading(bits: Int[np.ndarray, " number"]) -> tuple[Int[np.ndarray, " number
 
 
 def _tally(
-    place: Int[np.ndarray, " number"], distance: Shaped[np.ndarray, " number"], bins: int
+    parts: Iterable[tuple[Int[np.ndarray, " number"], Int[np.ndarray, " number"]]], bins: int
 ) -> tuple[Int[np.ndarray, " bin"], ...]:
-    """Counts, and sums of distances and of their squares, which stay below 2^53: in float64 they are integers still."""
-    weight = distance.astype(np.float64)
-    count = np.bincount(place, minlength=bins)
-    first = np.bincount(place, weight, bins).astype(np.int64)
-    weight *= weight
-    return count, first, np.bincount(place, weight, bins).astype(np.int64)
+    """Of (place, distance) in parts, 2^21 together: the places there are, counts, Σ distance and Σ distance².
+
+    Σ distance stays below 2^37, and a count is added with each of them, in the bits above.
+    """
+    together, squares = np.zeros((2, bins), dtype=np.int64)
+    for place, distance in parts:
+        np.add.at(squares, place, distance * distance)
+        np.add.at(together, place, distance + _ONE)
+    held = np.flatnonzero(together)
+    together = together[held]
+    return held, together // _ONE, together % _ONE, squares[held]
 
 
 def _collected(number: Int[np.ndarray, " part"], *sums: Int[np.ndarray, " part"]) -> SignedBins:

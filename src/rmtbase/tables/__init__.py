@@ -4,6 +4,14 @@ from rmtbase.tables._circuits import CIRCUITS, Circuit, Factor, circuit_of
 from rmtbase.tables._comparison_schema import COMPARISON_SCHEMA
 from rmtbase.tables._csv import csv_text
 from rmtbase.tables._digest import with_checksums
+from rmtbase.tables._draws_schema import (
+    ATLAS_SCHEMA,
+    BASELINE_SCHEMA,
+    ELEMENT_FORMULAS,
+    ELEMENTS_SCHEMA,
+    SPECTRA_SCHEMA,
+)
+from rmtbase.tables._effective_depth_schema import EFFECTIVE_DEPTH_SCHEMA
 from rmtbase.tables._export import EXPORT_FORMATS, export
 from rmtbase.tables._folder_lock import LOCK, locked_folder
 from rmtbase.tables._frame import frame_groups, to_pandas, without_foreign_coordinates
@@ -28,17 +36,7 @@ from rmtbase.tables._reading import (
     open_table,
     open_trajectory,
 )
-from rmtbase.tables._schema import (
-    ATLAS_SCHEMA,
-    BASELINE_SCHEMA,
-    EFFECTIVE_DEPTH_SCHEMA,
-    ELEMENT_FORMULAS,
-    ELEMENTS_SCHEMA,
-    SCHEMA_VERSION,
-    SPECTRA_SCHEMA,
-    Variable,
-    describe,
-)
+from rmtbase.tables._schema import SCHEMA_VERSION, Variable, describe
 from rmtbase.tables._scores_schema import (
     SCORES_SCHEMA,
     SUPER_WEIGHTS_SCHEMA,
@@ -59,6 +57,7 @@ from rmtbase.tables._trajectory_schema import (
     STEP_OF_ENTRY,
     departure_steps,
     has_step,
+    scores_at,
 )
 from rmtbase.tables._writing import (
     digest_of,
@@ -130,6 +129,7 @@ __all__ = [
     "provenance",
     "require_same_kind",
     "require_writable",
+    "scores_at",
     "shapes_of",
     "software_version",
     "software_versions",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 import xarray as xr
@@ -15,15 +16,77 @@ from rmtbase.tables._domain import (
     POSITIVE_OR_NAN,
     PROBABILITY,
     SIZE,
+    SPREAD,
     TEXT,
 )
 from rmtbase.tables._relations import Fault
 from rmtbase.tables._schema import Schema, Variable
+from rmtbase.tables._trajectory_schema import STEP, STEP_COORDINATES
 
 _MODEL, _PAIR, _CONTRAST = ("model",), ("pair",), ("contrast",)
 _COMPONENT, _PAIR_STATISTIC = ("model", "component"), ("pair", "statistic")
 _MEASURE = ("contrast", "measure")
+_INTERVAL = "interval"  # what comparisons of an older version lack
 _WEIBULL = "weibull"  # what scores without matrices, or of an older version, lack
+
+_GROUPED: dict[str, Schema] = {
+    "/members": {
+        "group_of": Variable(_MODEL, "its group", TEXT),
+        "value": Variable(("model", "measure"), "what was measured of the model", FINITE_OR_NAN),
+        "head_error": Variable(
+            ("model", "measure"), "its standard error by the spread from head to head alone", NON_NEGATIVE_OR_NAN
+        ),
+    },
+    "/between": {
+        "n_models": Variable(("group",), "models in the group", SIZE),
+        "headline": Variable(("measure",), "whether the measure is shown first", FLAG),
+        "mean": Variable(("group", "measure"), "mean over the models of the group", FINITE_OR_NAN),
+        "seed_std": Variable(("measure",), "standard deviation from seed to seed within a group", NON_NEGATIVE_OR_NAN),
+        "group_std": Variable(("measure",), "standard deviation between groups beyond it", NON_NEGATIVE_OR_NAN),
+        "f_ratio": Variable(("measure",), "mean square between groups over that within", SPREAD),
+        "p_value": Variable(("measure",), "p-value of that, of models put into groups at random", PROBABILITY),
+        "adjusted_p_value": Variable(("measure",), "the same, adjusted for all measures", PROBABILITY),
+        "smallest_p_value": Variable((), "smallest p-value that so few models allow", PROBABILITY),
+    },
+    "/groups": {
+        "first_group": Variable(_CONTRAST, "one group", TEXT),
+        "second_group": Variable(_CONTRAST, "the other", TEXT),
+        "n_first": Variable(_CONTRAST, "models in it", SIZE),
+        "n_second": Variable(_CONTRAST, "models in the other", SIZE),
+        "smallest_p_value": Variable(_CONTRAST, "smallest p-value that so few models allow", PROBABILITY),
+        "first_mean": Variable(_MEASURE, "mean over the models of the first group", FINITE_OR_NAN),
+        "second_mean": Variable(_MEASURE, "mean over the models of the second group", FINITE_OR_NAN),
+        "difference": Variable(_MEASURE, "second less first", FINITE_OR_NAN),
+        "standard_error": Variable(_MEASURE, "of the difference, by the spread from seed to seed", NON_NEGATIVE_OR_NAN),
+        "seed_std": Variable(_MEASURE, "standard deviation from seed to seed, pooled", NON_NEGATIVE_OR_NAN),
+        "head_error": Variable(
+            _MEASURE, "standard error of one model by the spread from head to head alone", NON_NEGATIVE_OR_NAN
+        ),
+        "p_value": Variable(_MEASURE, "two-sided p-value, of models put into groups at random", PROBABILITY),
+        "adjusted_p_value": Variable(_MEASURE, "the same, adjusted for all measures", PROBABILITY),
+        "paired": Variable(_CONTRAST, "whether the k-th models of both were compared", FLAG, part=_INTERVAL),
+        **{
+            name: Variable(_MEASURE, words, domain, part=_INTERVAL)
+            for name, words, domain in (
+                ("effect", "difference over seed_std", FINITE_OR_NAN),
+                ("interval_low", "lower end of the 95 % confidence interval of the difference", FINITE_OR_NAN),
+                ("interval_high", "its upper end", FINITE_OR_NAN),
+                ("t_p_value", "two-sided p-value by Student's t", PROBABILITY),
+                ("t_q_value", "Benjamini-Hochberg q-value of it over all contrasts and measures", PROBABILITY),
+            )
+        },
+    },
+}
+
+
+def _along(schema: Schema) -> Schema:
+    """The schema of a group as it is along steps: of every measure."""
+    stepped = {
+        name: replace(one, dims=(STEP, *one.dims)) if "measure" in one.dims and name != "headline" else one
+        for name, one in schema.items()
+    }
+    return {**stepped, STEP: STEP_COORDINATES[STEP]}
+
 
 COMPARISON_SCHEMA: dict[str, Schema] = {
     "/models": {
@@ -81,6 +144,9 @@ COMPARISON_SCHEMA: dict[str, Schema] = {
             _PAIR, "correlation of heads of one place, less the means of layers; NaN where none match", FINITE_OR_NAN
         ),
         "alignment_p_value": Variable(_PAIR, "its one-sided p-value among other places of heads", PROBABILITY),
+        "reordered": Variable(
+            _PAIR, "whether all heads have one another's eigenvalues, in another order", FLAG, part="reordered"
+        ),
         "paired": Variable(_PAIR, "whether heads were compared place by place", FLAG),
         "n_units": Variable(_PAIR, "key heads compared; of both models where they are not paired", COUNT),
         "omnibus_p_value": Variable(_PAIR, "p-value of all statistics together", PROBABILITY),
@@ -100,23 +166,8 @@ COMPARISON_SCHEMA: dict[str, Schema] = {
         ),
         "p_value": Variable(("pair", "component"), "two-sided p-value of no change", PROBABILITY),
     },
-    "/groups": {
-        "first_group": Variable(_CONTRAST, "one group", TEXT),
-        "second_group": Variable(_CONTRAST, "the other", TEXT),
-        "n_first": Variable(_CONTRAST, "models in it", SIZE),
-        "n_second": Variable(_CONTRAST, "models in the other", SIZE),
-        "smallest_p_value": Variable(_CONTRAST, "smallest p-value that so few models allow", PROBABILITY),
-        "first_mean": Variable(_MEASURE, "mean over the models of the first group", FINITE_OR_NAN),
-        "second_mean": Variable(_MEASURE, "mean over the models of the second group", FINITE_OR_NAN),
-        "difference": Variable(_MEASURE, "second less first", FINITE_OR_NAN),
-        "standard_error": Variable(_MEASURE, "of the difference, by the spread from seed to seed", NON_NEGATIVE_OR_NAN),
-        "seed_std": Variable(_MEASURE, "standard deviation from seed to seed, pooled", NON_NEGATIVE_OR_NAN),
-        "head_error": Variable(
-            _MEASURE, "standard error of one model by the spread from head to head alone", NON_NEGATIVE_OR_NAN
-        ),
-        "p_value": Variable(_MEASURE, "two-sided p-value, of models put into groups at random", PROBABILITY),
-        "adjusted_p_value": Variable(_MEASURE, "the same, adjusted for all measures", PROBABILITY),
-    },
+    **_GROUPED,
+    **{f"/along{name}": _along(schema) for name, schema in _GROUPED.items()},
     "/findings": {
         **{
             f"band_{name}": Variable((), words, domain, part="band")
@@ -163,14 +214,14 @@ COMPARISON_SCHEMA: dict[str, Schema] = {
         "max_to_q99": Variable(("published_model",), "median over blocks of max/q99, where printed", POSITIVE_OR_NAN),
     },
 }
-"""The variables of each group of a comparison. ``/drifts``, ``/groups``, ``/components``, ``/published`` and parts of
-``/findings`` are there where there is something to say."""
+"""The variables of each group of a comparison. ``/drifts``, ``/members``, ``/between``, ``/groups``, ``/along``,
+``/components``, ``/published`` and parts of ``/findings`` are there where there is something to say."""
 
 
 def models_named(groups: Mapping[str, xr.Dataset]) -> Fault:
     """Components and pairs are of the models that are compared."""
     models = set(groups["/models"]["model"].values.tolist())
-    for group, names in (("/components", ("model",)), ("/pairs", ("first", "second"))):
+    for group, names in (("/components", ("model",)), ("/members", ("model",)), ("/pairs", ("first", "second"))):
         for name in names if group in groups else ():
             for one in groups[group][name].values.tolist():
                 if one not in models:
@@ -180,8 +231,8 @@ def models_named(groups: Mapping[str, xr.Dataset]) -> Fault:
 
 def adjusted_upwards(groups: Mapping[str, xr.Dataset]) -> Fault:
     """A p-value that is adjusted for several tests is no smaller than the test's own."""
-    for group in ("/pairs", "/groups"):
-        if group in groups:
+    for group in ("/pairs", *_GROUPED, *(f"/along{name}" for name in _GROUPED)):
+        if group in groups and "adjusted_p_value" in groups[group]:
             own, adjusted = (groups[group][name].values for name in ("p_value", "adjusted_p_value"))
             if (adjusted < own - 1e-12).any() or (np.isnan(own) != np.isnan(adjusted)).any():
                 return f"adjusted_p_value below p_value in {group}", "at least p_value, and NaN where that is"

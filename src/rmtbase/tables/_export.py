@@ -89,7 +89,8 @@ def _parquet(frame: pd.DataFrame, facts: dict) -> bytes:
         raise ParameterError("format", "parquet", f"csv or latex: pyarrow is not installed ({_PARQUET})") from error
     arrow = pa.Table.from_pandas(frame, preserve_index=False)
     said = {f"rmtbase.{name}": value if isinstance(value, str) else json.dumps(value) for name, value in facts.items()}
-    arrow = arrow.replace_schema_metadata({**(arrow.schema.metadata or {}), **said})
+    written = {name: value.encode(errors="backslashreplace") for name, value in said.items()}
+    arrow = arrow.replace_schema_metadata({**(arrow.schema.metadata or {}), **written})
     stream = io.BytesIO()
     pq.write_table(arrow, stream)
     return stream.getvalue()

@@ -15,10 +15,11 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _OF_A_ROW = (
-    "case", "step", "model", "pair", "contrast", "published_model", "null", "layer", "head", "expert", "super_weight",
-    "component", "measure", "statistic",
+    "case", "step", "model", "pair", "group", "contrast", "published_model", "null", "layer", "head", "expert",
+    "super_weight", "component", "measure", "statistic",
 )  # fmt: skip
 _WORDS = ("symbol", "formula", "convention", "scaling")  # of the statistic alone; its name says which
+_OF_COMPARISONS = ("models", "components", "pairs", "drifts", "members", "between", "groups", "published")
 _GROUPS = {
     "heads": "heads",
     "elements": "heads/elements",
@@ -26,7 +27,8 @@ _GROUPS = {
     "experts": "experts",
     "super_weights": "super_weights",
     "departures": "departures",
-    **{name: name for name in ("models", "components", "pairs", "drifts", "groups", "published")},
+    **{name: name for name in _OF_COMPARISONS},
+    **{f"{name}_along": f"along/{name}" for name in ("members", "between", "groups")},
 }
 """What frames can be made of in a tree, by the name of each, with its path."""
 
@@ -43,7 +45,8 @@ def to_pandas(table: xr.Dataset | xr.DataTree, group: str | None = None) -> pd.D
       (layer, component, statistic) of ``"matrices"``, with the expert of ``"experts"``; one of ``"super_weights"``;
     * of a trajectory the same at each step, which comes first; (null, layer, head) of its ``"departures"``;
     * of a comparison: one of ``"models"``; (model, component) of ``"components"``; (pair, statistic) of ``"pairs"``;
-      (pair, component) of ``"drifts"``; (contrast, measure) of ``"groups"``.
+      (pair, component) of ``"drifts"``; (model, measure) of ``"members"``, measure of
+      ``"between"`` and (contrast, measure) of ``"groups"``, and along the steps the same of ``"groups_along"`` say.
 
     Of further circuits that were scored the heads of each are a group, ``"ov"`` say. The columns are those of its
     place, then every coordinate and variable that has one value of it or of a part of it: ``d_model``, ``stack`` and
@@ -69,7 +72,7 @@ def to_pandas(table: xr.Dataset | xr.DataTree, group: str | None = None) -> pd.D
         raise ParameterError("table", tuple(dataset.sizes), f"a dimension among {', '.join(_OF_A_ROW)}")
     columns: dict[str, xr.Variable] = {}
     for name in map(str, (*dataset.coords, *dataset.data_vars)):
-        variable = dataset[name].variable
+        variable = _encodable(dataset[name].variable)
         dims = set(variable.dims)
         if name in (*rows, *_WORDS) or not dims <= {*rows, "probability"} or not dims - {"probability"}:
             continue
@@ -78,10 +81,21 @@ def to_pandas(table: xr.Dataset | xr.DataTree, group: str | None = None) -> pd.D
             columns |= {f"{name}_{level:g}": variable.isel(probability=k) for k, level in enumerate(levels)}
         else:
             columns[name] = variable
-    coordinates = {dim: dataset[dim].variable for dim in rows if dim in dataset.variables}
+    coordinates = {dim: _encodable(dataset[dim].variable) for dim in rows if dim in dataset.variables}
     frame = xr.Dataset(columns, coordinates).to_dataframe(dim_order=rows).reset_index()
     there = _present(dataset, rows)
     return frame if there.all() else frame.loc[there].reset_index(drop=True)
+
+
+def _encodable(variable: xr.Variable) -> xr.Variable:
+    r"""A variable whose texts UTF-8 can hold: half of a surrogate pair, which pandas refuses, as its escape."""
+    if variable.dtype.kind not in "OU":
+        return variable
+    texts = [
+        one.encode(errors="backslashreplace").decode() if isinstance(one, str) else one
+        for one in variable.values.ravel().tolist()
+    ]
+    return xr.Variable(variable.dims, np.array(texts, dtype=object).reshape(variable.shape), variable.attrs)
 
 
 def frame_groups(table: xr.Dataset | xr.DataTree) -> list[str]:

@@ -25,6 +25,8 @@ from rmtbase.tables._domain import (
     TEXT,
     Domain,
 )
+from rmtbase.tables._draws_schema import ATLAS_SCHEMA, BASELINE_SCHEMA, ELEMENTS_SCHEMA, SPECTRA_SCHEMA
+from rmtbase.tables._effective_depth_schema import EFFECTIVE_DEPTH_SCHEMA
 from rmtbase.tables._relations import (
     Fault,
     Relation,
@@ -42,19 +44,7 @@ from rmtbase.tables._relations import (
     standard_error_fits,
     trace_fits,
 )
-from rmtbase.tables._schema import (
-    ATLAS_SCHEMA,
-    BASELINE_SCHEMA,
-    COORDINATES,
-    EFFECTIVE_DEPTH_SCHEMA,
-    ELEMENTS_SCHEMA,
-    REQUIRED_COORDINATES,
-    SCHEMA_VERSION,
-    SPECTRA_SCHEMA,
-    Outline,
-    Schema,
-    Variable,
-)
+from rmtbase.tables._schema import COORDINATES, REQUIRED_COORDINATES, SCHEMA_VERSION, Outline, Schema, Variable
 from rmtbase.tables._scores_relations import circuit_group, circuits_whole, heads_padded, shapes_fit, sizes_known
 from rmtbase.tables._scores_schema import (
     SCORES_SCHEMA,

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 _LONG = 40  # rows from which a table may break across pages
 _DIGITS = 5
 _PLACES = (
-    "case", "step", "d_model", "d_head", "sigma_q", "sigma_k", "name", "model", "pair", "contrast", "first", "second",
-    "first_group", "second_group", "null", "stack", "layer", "head", "expert", "super_weight", "component", "row",
-    "column", "statistic", "measure",
+    "case", "step", "d_model", "d_head", "sigma_q", "sigma_k", "name", "model", "pair", "group", "contrast", "first",
+    "second", "first_group", "second_group", "null", "stack", "layer", "head", "expert", "super_weight", "component",
+    "row", "column", "statistic", "measure",
 )  # fmt: skip
 _NUMBERS = (
     "mean", "std", "analytic_mean", "analytic_std", "observed", "null_mean", "null_std", "z_score", "p_value",

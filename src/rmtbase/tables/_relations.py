@@ -16,7 +16,7 @@ from jaxtyping import Int, Real
 from rmtbase.linalg import available_cores
 from rmtbase.shown import quoted
 from rmtbase.tables._digest import case_checksums
-from rmtbase.tables._schema import ELEMENT_FORMULAS
+from rmtbase.tables._draws_schema import ELEMENT_FORMULAS
 
 Fault = tuple[str, str] | None
 Relation = Callable[[xr.Dataset], Fault]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -9,6 +10,7 @@ import numpy as np
 import xarray as xr
 from jaxtyping import Float, Int
 
+from rmtbase.errors import ParameterError
 from rmtbase.tables._circuits import QK
 from rmtbase.tables._domain import COUNT_OR_NAN, NAMES, NON_NEGATIVE_OR_NAN, PLACES, TEXT, Domain
 from rmtbase.tables._relations import Fault
@@ -140,6 +142,29 @@ def _at_step(group: xr.Dataset, step: int) -> xr.Dataset:
         (entry,) = group[STEP_OF_ENTRY].dims
         return group.isel({entry: np.flatnonzero(group[STEP_OF_ENTRY].values == step)})
     return group.isel({STEP: np.flatnonzero(group[STEP].values == step)[0]}) if STEP in group.sizes else group
+
+
+def scores_at(trajectory: xr.DataTree, step: int) -> xr.DataTree:
+    """The scores of one step of a trajectory, as a scores tree has them.
+
+    Raises:
+        ParameterError: there is no such step.
+    """
+    heads = trajectory.children["heads"].to_dataset()
+    steps = heads[STEP].values.tolist()
+    if step not in steps:
+        raise ParameterError("step", step, f"one of {', '.join(map(str, steps))}")
+    groups = {
+        node.path: _at_step(node.to_dataset(), step).drop_vars(STEP_COORDINATES, errors="ignore")
+        for node in trajectory.subtree
+        if node.path != "/" and node.name != "departures"
+    }
+    tree: xr.DataTree = xr.DataTree.from_dict(groups)
+    revision = str(heads["revision"].values[steps.index(step)])
+    record = json.loads(trajectory.attrs["provenance"])
+    record["weights"] = record.get("weights", {}).get(revision, {})
+    tree.attrs = {**trajectory.attrs, "kind": "scores", "revision": revision, "provenance": json.dumps(record)}
+    return tree
 
 
 def steps_agree(groups: Groups) -> Fault:

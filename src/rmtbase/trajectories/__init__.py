@@ -9,8 +9,10 @@ from rmtbase.trajectories._alarm import (
     with_alarm,
     without_alarm,
 )
-from rmtbase.trajectories._along_steps import StepName, failures, joined, one_step, until
+from rmtbase.trajectories._along_steps import joined, one_step, until
+from rmtbase.trajectories._attributes import StepName, failures
 from rmtbase.trajectories._checkpoint_scores import Scoring
+from rmtbase.trajectories._earlier_file import earlier_file
 from rmtbase.trajectories._summary import Departure, StepSummary, TrajectorySummary, summarize_trajectory
 from rmtbase.trajectories._trajectory import trajectory
 
@@ -22,6 +24,7 @@ __all__ = [
     "StepSummary",
     "TrajectorySummary",
     "alarm_floor",
+    "earlier_file",
     "evidence",
     "failures",
     "joined",

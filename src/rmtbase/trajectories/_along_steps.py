@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -25,37 +23,25 @@ from rmtbase.tables import (
     has_step,
     tree_of,
 )
+from rmtbase.trajectories._attributes import (
+    StepName,
+    attributes_of_one,
+    joined_attributes,
+    renamed_attributes,
+    revisions_of,
+)
 
 _OF_NULLS = ("p_value", "omnibus_p_value", "omnibus_q_value")
-COMMIT = "hub commit "
-"""How the note of a model begins that says which commit of the hub it is."""
-_OF_REVISION = frozenset({"revision", "sha256", "sha256_of_variables"})
 
 
-@dataclass(frozen=True)
-class StepName:
-    """What a step of a trajectory is of.
-
-    Attributes:
-        step: optimizer steps taken.
-        revision: of the model, or the name of its folder.
-        fingerprint: SHA-256 of its weights.
-        commit: of the hub, if it is from there.
-    """
-
-    step: int
-    revision: str
-    fingerprint: str
-    commit: str = ""
-
-
-def one_step(scores: Mapping[str, xr.DataTree], at: StepName) -> xr.DataTree:
+def one_step(scores: Mapping[str, xr.DataTree], at: StepName, options: Mapping[str, Any] | None = None) -> xr.DataTree:
     """The trajectory of a single step.
 
     Args:
         scores: of one checkpoint by each null, in the order in which the file is to name them; ``/heads`` is by the
             first.
         at: which checkpoint.
+        options: how it was scored, to be recorded.
     """
     first = next(iter(scores.values()))
     groups: dict[str, xr.Dataset] = {}
@@ -65,11 +51,12 @@ def one_step(scores: Mapping[str, xr.DataTree], at: StepName) -> xr.DataTree:
     fingerprint = {"fingerprint": (STEP, [at.fingerprint]), "duplicate_of": (STEP, [""])}
     groups["/heads"] = groups["/heads"].assign_coords(fingerprint)
     groups["/departures"] = _by_null(scores, at)
-    return _described(groups, _attributes(scores, at))
+    return _described(groups, attributes_of_one(scores, at, options or {}))
 
 
-def renamed(part: xr.DataTree, at: StepName) -> xr.DataTree:
-    """The trajectory of a step as that of another one at which the weights were the same."""
+def renamed(tree: xr.DataTree, at: StepName) -> xr.DataTree:
+    """The step of a trajectory that has the weights of another, as that one."""
+    part = _only(tree, [next(one.step for one in revisions_of(tree).values() if one.fingerprint == at.fingerprint)])
     groups = groups_of(part.copy(deep=True))
     for name, group in groups.items():
         if STEP_OF_ENTRY in group.variables:
@@ -77,68 +64,72 @@ def renamed(part: xr.DataTree, at: StepName) -> xr.DataTree:
         elif STEP in group.dims:
             groups[name] = group.assign_coords(_of_step(at))
     groups["/departures"] = _with_departures(groups["/departures"])
-    record = json.loads(part.attrs["provenance"])
-    (weights,) = record["weights"].values()
-    record["weights"] = {at.revision: weights | _commit(at)}
-    return _described(groups, {**_plain(part.attrs), "provenance": json.dumps(record, sort_keys=True, indent=1)})
+    return _described(groups, renamed_attributes(part, at))
 
 
-def joined(parts: Sequence[xr.DataTree], failed: Mapping[str, str] | None = None) -> xr.DataTree:
+def joined(
+    parts: Sequence[xr.DataTree], failed: Mapping[str, str] | None = None, like: xr.DataTree | None = None
+) -> xr.DataTree:
     """One trajectory of several, in the order of their steps. Those of another shape than most are left out, and named.
 
-    Which checkpoints hold the same weights, and when each head left each null, is found out anew.
+    Which checkpoints hold the same weights, and when each head left each null, is found out anew: the same comes of the
+    same steps, in whatever order and in how many parts they were joined.
 
     Args:
         parts: trajectories of one model by the same nulls, of no common step.
         failed: revisions that could not be scored, and why not.
+        like: that of them whose shape all have to have; by default most of the steps decide.
 
     Raises:
-        ParameterError: there are none, or two of one step.
+        ParameterError: there are none, or two of one step or of one revision.
     """
     if not parts:
         raise ParameterError("parts", "none", "one trajectory at least")
-    shapes = [_shape(part) for part in parts]
-    most = Counter(shapes).most_common(1)[0][1]
-    chosen = next(shape for shape in reversed(shapes) if shapes.count(shape) == most)
-    alike = sorted(
-        (part for part, shape in zip(parts, shapes, strict=True) if shape == chosen), key=lambda part: _steps(part)[0]
-    )
+    shapes: dict[str, list[xr.DataTree]] = {}
+    for part in sorted(parts, key=lambda part: _steps(part)[-1]):
+        shapes.setdefault(_shape(part), []).append(part)
+    most = max(reversed(shapes.values()), key=lambda parts: sum(len(_steps(part)) for part in parts))
+    alike = most if like is None else shapes[_shape(like)]
     other = {
-        revision: f"other sizes than most: {_differing(part, alike[0])}"
-        for part, shape in zip(parts, shapes, strict=True)
-        if shape != chosen
-        for revision in _revisions(part)
+        revision: f"other sizes than {'most' if alike is most else 'before'}: {differing(part, alike[-1])}"
+        for unlike in shapes.values()
+        if unlike is not alike
+        for part in unlike
+        for revision in revisions_of(part)
     }
-    steps = [step for part in alike for step in _steps(part)]
-    if steps != sorted(set(steps)):
+    steps = sorted(at[:2] for part in alike for at in revisions_of(part).values())
+    if any(len({*column}) < len(steps) for column in zip(*steps, strict=True)):
         raise ParameterError("parts", steps, "trajectories of which each step is in one")
     each = [groups_of(part) for part in alike]
     groups = {name: _concatenated([groups[name] for groups in each]) for name in each[-1]}
     groups["/heads"] = _with_duplicates(groups["/heads"])
     groups["/departures"] = _with_departures(groups["/departures"])
-    left_out = {"failed": json.dumps(_failures(alike, {**(failed or {}), **other}))}
-    return _described(groups, _joined_attributes(alike) | left_out)
+    revisions = groups["/heads"]["revision"].values.tolist()
+    return _described(groups, joined_attributes(alike, revisions, {**(failed or {}), **other}))
 
 
 def until(tree: xr.DataTree, step: int) -> xr.DataTree | None:
     """A trajectory without its steps beyond one; None where it has no other."""
-    steps = np.array(_steps(tree))
-    if (steps > step).all():
-        return None
+    kept = [one for one in _steps(tree) if one <= step]
+    return _only(tree, kept) if kept else None
+
+
+def _only(tree: xr.DataTree, steps: Sequence[int]) -> xr.DataTree:
+    """Some steps of a trajectory, as if there were no others."""
     groups = groups_of(tree)
     for name, group in groups.items():
-        if STEP_OF_ENTRY in group.variables:
-            (entry,) = group[STEP_OF_ENTRY].dims
-            groups[name] = group.isel({entry: np.flatnonzero(group[STEP_OF_ENTRY].values <= step)})
-        elif STEP in group.dims:
-            groups[name] = group.isel({STEP: np.flatnonzero(steps <= step)})
+        if along := _along(group):
+            groups[name] = group.isel({along[0]: np.flatnonzero(np.isin(along[1], steps))})
+    groups["/heads"] = _with_duplicates(groups["/heads"])
     groups["/departures"] = _with_departures(groups["/departures"])
-    return _described(groups, tree.attrs)
+    return _described(groups, joined_attributes([tree], groups["/heads"]["revision"].values.tolist()))
 
 
-def failures(tree: xr.DataTree) -> dict[str, str]:
-    """The revisions that could not be scored, and why not."""
-    return {one["revision"]: one["reason"] for one in json.loads(tree.attrs["failed"])}
+def _along(group: xr.Dataset) -> tuple[str, np.ndarray] | None:
+    """The dimension along which a group changes with the step, and the step of each of its places; None where none."""
+    if STEP_OF_ENTRY in group.variables:
+        return str(group[STEP_OF_ENTRY].dims[0]), group[STEP_OF_ENTRY].values
+    return (STEP, group[STEP].values) if STEP in group.dims else None
 
 
 def _stepped(group: str, dataset: xr.Dataset, at: StepName) -> xr.Dataset:
@@ -191,15 +182,14 @@ def _with_duplicates(heads: xr.Dataset) -> xr.Dataset:
 
 
 def _concatenated(datasets: Sequence[xr.Dataset]) -> xr.Dataset:
-    """A group of all parts: along ``step``, or entry after entry; of what is the same at all steps that of the last."""
-    last = datasets[-1]
-    entries = last[STEP_OF_ENTRY].dims[0] if STEP_OF_ENTRY in last.variables else None
-    if entries is None and STEP not in last.dims:
-        return last
-    along = STEP if entries is None else entries
-    return xr.concat(  # type: ignore[return-value]  # of datasets a dataset
-        datasets, dim=along, data_vars="minimal", coords="minimal", compat="override", join="override"
+    """A group of all parts in the order of the steps; of what is the same at all steps that of the last."""
+    if (along := _along(datasets[-1])) is None:
+        return datasets[-1]
+    whole: xr.Dataset = xr.concat(  # type: ignore[assignment]  # of datasets a dataset
+        datasets, dim=along[0], data_vars="minimal", coords="minimal", compat="override", join="override"
     )
+    (dim, steps) = _along(whole) or along
+    return whole if (np.diff(steps) >= 0).all() else whole.isel({dim: np.argsort(steps, kind="stable")})
 
 
 def _described(groups: Mapping[str, xr.Dataset], attributes: Mapping[Any, Any]) -> xr.DataTree:
@@ -210,10 +200,6 @@ def _described(groups: Mapping[str, xr.Dataset], attributes: Mapping[Any, Any]) 
 
 def _steps(part: xr.DataTree) -> list[int]:
     return groups_of(part)["/heads"][STEP].values.tolist()
-
-
-def _revisions(part: xr.DataTree) -> list[str]:
-    return groups_of(part)["/heads"]["revision"].values.tolist()
 
 
 def _shape(part: xr.DataTree) -> str:
@@ -238,8 +224,8 @@ def _sizes(part: xr.DataTree) -> dict[str, list[Any]]:
     return sizes
 
 
-def _differing(part: xr.DataTree, other: xr.DataTree) -> str:
-    """Where two trajectories of different shapes differ, in words."""
+def differing(part: xr.DataTree, other: xr.DataTree) -> str:
+    """Where two trajectories of different shapes differ, in words; "" where their shapes are the same."""
     here, there = _sizes(part), _sizes(other)
     names = [name for name in {**there, **here} if here.get(name) != there.get(name)]
     found, expected = (groups_of(one)["/heads"].sizes for one in (part, other))
@@ -250,82 +236,4 @@ def _differing(part: xr.DataTree, other: xr.DataTree) -> str:
     }
     if lengths:
         return ", ".join(f"{size} of {dim} and not {expected}" for dim, (size, expected) in lengths.items())
-    return f"{quoted(names[0])} is not the same"
-
-
-def _attributes(scores: Mapping[str, xr.DataTree], at: StepName) -> dict[str, Any]:
-    """Of the scores by the first null, with what says how all of them came to be."""
-    first = next(iter(scores.values())).attrs
-    records = {name: json.loads(tree.attrs["provenance"]) for name, tree in scores.items()}
-    whole = next(iter(records.values()))
-    weights = {**whole.pop("weights"), "fingerprint": at.fingerprint, **_commit(at)}
-    null = {name: record["null"] for name, record in records.items()}
-    calls = {name: _without_revision(record["call"]) for name, record in records.items()}
-    provenance = {**whole, "call": calls, "null": null, "weights": {at.revision: weights}}
-    said = {
-        name: json.dumps(list(dict.fromkeys(line for tree in scores.values() for line in _said(tree, name))))
-        for name in ("notes", "warnings")
-    }
-    return {
-        **{str(name): value for name, value in first.items() if name not in _OF_REVISION},
-        "kind": "trajectory",
-        "nulls": json.dumps(list(scores)),
-        "failed": "[]",
-        **said,
-        "provenance": json.dumps(provenance, sort_keys=True, indent=1),
-    }
-
-
-def _commit(at: StepName) -> dict[str, str]:
-    return {"commit": at.commit} if at.commit else {}
-
-
-def _said(tree: xr.DataTree, name: str) -> list[str]:
-    """What was recorded, but for the commit, which the same weights may have several of."""
-    return [line for line in json.loads(tree.attrs[name]) if not line.startswith(COMMIT)]
-
-
-def _without_revision(call: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in call.items() if name != "revision"}
-
-
-def _joined_attributes(parts: Sequence[xr.DataTree]) -> dict[str, Any]:
-    """Those of the last part, with what was said of each, and the weights of all."""
-    records = [json.loads(part.attrs["provenance"]) for part in parts]
-    weights = {revision: one for record in records for revision, one in record["weights"].items()}
-    whole = {**records[-1], "weights": weights}
-    others = [
-        {name: record[name] for name in ("software", "platform")}
-        for record in records
-        if any(record[name] != whole[name] for name in ("software", "platform"))
-    ]
-    if others:
-        whole["earlier"] = [one for k, one in enumerate(others) if one not in others[:k]]
-    said = {name: json.dumps(_lines(parts, name)) for name in ("notes", "warnings")}
-    return {**_plain(parts[-1].attrs), **said, "provenance": json.dumps(whole, sort_keys=True, indent=1)}
-
-
-def _plain(attributes: Mapping[Any, Any]) -> dict[str, Any]:
-    return {str(name): value for name, value in attributes.items()}
-
-
-def _lines(parts: Sequence[xr.DataTree], name: str) -> list[str]:
-    """What was said of every part, then of each alone, with its revision in front."""
-    each = [json.loads(part.attrs[name]) for part in parts]
-    common = [line for line in each[-1] if all(line in lines for lines in each)]
-    alone = [
-        line if len(_steps(part)) > 1 else f"{_revisions(part)[0]}: {line}"
-        for part, lines in zip(parts, each, strict=True)
-        for line in lines
-        if line not in common
-    ]
-    return list(dict.fromkeys((*common, *alone)))
-
-
-def _failures(parts: Sequence[xr.DataTree], failed: Mapping[str, str]) -> list[dict[str, str]]:
-    """Those of before that have not been scored since, and those of now."""
-    before = {name: reason for part in parts for name, reason in failures(part).items()}
-    scored = {name for part in parts for name in _revisions(part)}
-    return [
-        {"revision": name, "reason": reason} for name, reason in (before | dict(failed)).items() if name not in scored
-    ]
+    return f"{quoted(names[0])} is not the same" if names else ""

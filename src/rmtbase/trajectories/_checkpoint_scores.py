@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from functools import cached_property
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import xarray as xr
 
@@ -19,7 +20,10 @@ from rmtbase.progress import SILENT, Progress
 from rmtbase.scoring import ANALYTIC, LAYERS, ElementMode, MatrixMode, score
 from rmtbase.shown import in_one_line
 from rmtbase.tables import SCHEMA_VERSION, digest_of, open_table, provenance
-from rmtbase.trajectories._along_steps import COMMIT, StepName, one_step, renamed
+from rmtbase.trajectories._along_steps import one_step
+from rmtbase.trajectories._attributes import COMMIT, StepName
+
+Result = TypeVar("Result")
 
 FETCHED = "rmtbase-fetched-"
 """How the names of folders begin that what is fetched is in until it is scored."""
@@ -52,19 +56,35 @@ class Scoring:
         if self.baseline is not None and "gaussian" not in self.nulls:
             raise ParameterError("baseline", str(self.baseline), f"none: {self.nulls[0]} is of a head's own matrices")
 
+    @cached_property
+    def options(self) -> dict[str, Any]:
+        """What decides about the scores of given weights, as plain values; of a baseline its digest.
+
+        Raises:
+            TableError, MissingFileError: the baseline is none.
+        """
+        table = self.baseline
+        if table is not None and not (isinstance(table, str) and table == ANALYTIC):
+            table = digest_of(table if isinstance(table, xr.Dataset) else open_table(table, "baseline", "atlas"))
+        options = {field.name: getattr(self, field.name) for field in fields(self)} | {"baseline": table}
+        return json.loads(json.dumps(options))
+
     def key(self) -> str:
         """Another one wherever the scores of the same weights could be others.
 
         Raises:
             TableError, MissingFileError: the baseline is none.
         """
-        table = None
-        if isinstance(self.baseline, xr.Dataset):
-            table = digest_of(self.baseline)
-        elif self.baseline is not None:
-            table = ANALYTIC if self.baseline == ANALYTIC else digest_of(open_table(self.baseline, "baseline", "atlas"))
-        options = {**vars(self), "baseline": table, "schema": SCHEMA_VERSION, "made_by": provenance({})}
-        return hashlib.sha256(json.dumps(options, sort_keys=True).encode()).hexdigest()
+        whole = {**self.options, "schema": SCHEMA_VERSION, "made_by": provenance({})}
+        return hashlib.sha256(json.dumps(whole, sort_keys=True).encode()).hexdigest()
+
+    def step(self, model: Model, at: StepName, progress: Progress = SILENT) -> xr.DataTree:
+        """The trajectory of one step: of a model as it is there.
+
+        Raises:
+            ParameterError, CheckpointError, TableError, MissingFileError: as :func:`rmtbase.score`.
+        """
+        return one_step(self.scores(model, progress), at, self.options)
 
     def scores(self, model: Model, progress: Progress = SILENT) -> dict[str, xr.DataTree]:
         """The scores of a model by each null.
@@ -99,42 +119,61 @@ class Failed(NamedTuple):
     reason: str
 
 
+class Same(NamedTuple):
+    """A checkpoint whose weights are those of another one, which is scored already, or by somebody else just now."""
+
+    at: StepName
+
+
 def score_checkpoint(
     series: Series,
     revision: Revision,
     scoring: Scoring,
+    is_left: Callable[[StepName], bool],
     keep: bool = False,
     folder: Path | None = None,
-    known: Mapping[str, xr.DataTree] | None = None,
     progress: Progress = SILENT,
-) -> xr.DataTree | Failed:
+) -> xr.DataTree | Failed | Same:
     """The trajectory of one step, or why there is none.
 
     Args:
         series: that the checkpoint is of.
         revision: which.
         scoring: how.
+        is_left: whether its weights, once they are known, are still to be scored.
         keep: leave what is fetched in the hub's cache.
         folder: in which it is otherwise, until it is scored; by default the system's for temporary files.
-        known: of other steps by fingerprint, whose scores are taken where the weights are the same.
         progress: told what was recorded about the model.
 
     Raises:
         ParameterError: an option that the model does not have.
         TableError, MissingFileError: the baseline is none.
     """
+
+    def scored(model: Model, at: StepName) -> xr.DataTree | Same:
+        return scoring.step(model, at, progress) if is_left(at) else Same(at)
+
+    return with_checkpoint(series, revision, scored, scoring.fold, keep, folder)
+
+
+def with_checkpoint(
+    series: Series,
+    revision: Revision,
+    use: Callable[[Model, StepName], Result],
+    fold: Iterable[str] = (),
+    keep: bool = False,
+    folder: Path | None = None,
+) -> Result | Failed:
+    """What comes of a checkpoint that is fetched, opened, used and discarded; or why it cannot be read."""
     with _place(series, keep, folder) as cache:
         try:
-            model = series.open(revision, scoring.fold, cache)
+            model = series.open(revision, fold, cache)
             commit = next((note.removeprefix(COMMIT) for note in model.notes if note.startswith(COMMIT)), "")
-            at = StepName(revision.step, revision.name, model.weights_digest(), commit)
-            same = (known or {}).get(at.fingerprint)
-            return one_step(scoring.scores(model, progress), at) if same is None else renamed(same, at)
+            return use(model, StepName(revision.step, revision.name, model.weights_digest(), commit))
         except CheckpointError as error:
-            places = [f"{place}/" for place in (cache, series.folder) if place is not None]
             reason = str(error)
-            for place in places:  # so that the same failure is told in the same words wherever it happens
-                reason = reason.replace(place, "")
+            for place in (f"{place}/" for place in (cache, series.folder) if place is not None):
+                reason = reason.replace(place, "")  # so that the same is told in the same words wherever it happens
             return Failed(reason)
 
 

@@ -13,7 +13,7 @@ from rmtbase.errors import ParameterError
 from rmtbase.scoring import farthest_distance
 from rmtbase.shown import in_one_line
 from rmtbase.tables import FOR_GOOD, STEP, groups_of, layer_names
-from rmtbase.trajectories._along_steps import failures
+from rmtbase.trajectories._attributes import failures
 
 
 @in_one_line

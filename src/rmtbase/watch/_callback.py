@@ -8,6 +8,7 @@ from typing import Any
 
 from rmtbase.errors import MissingDependencyError, RmtbaseError
 from rmtbase.parameters import require_positive_integer
+from rmtbase.shown import one_line
 from rmtbase.watch._watcher import Watcher, WatchWarning
 
 try:
@@ -45,7 +46,7 @@ class WatchCallback(TrainerCallback):
         if not state.is_world_process_zero:
             return
         is_seen = self.watcher.go_on_from(model, state.global_step)
-        if self.watcher.planned_looks is None and state.max_steps > 0:
+        if self.watcher.tree is None and self.watcher.planned_looks is None and state.max_steps > 0:
             self.watcher.planned_looks = 2 + state.max_steps // self.every
         if not is_seen:
             self.trainer.log(self.watcher.look(model, state.global_step))
@@ -66,7 +67,8 @@ class WatchCallback(TrainerCallback):
     def _look(self, model: Any, step: int) -> None:
         try:
             found = self.watcher.look(model, step)
-        except RmtbaseError as error:
-            warnings.warn(f"the look at step {step} failed: {error}", WatchWarning, stacklevel=2)
+        except Exception as error:  # whatever it is, the training is worth more
+            said = str(error) if isinstance(error, RmtbaseError) else f"{type(error).__name__}: {one_line(str(error))}"
+            warnings.warn(f"the look at step {step} failed: {said}", WatchWarning, stacklevel=2)
         else:
             self.trainer.log(found)

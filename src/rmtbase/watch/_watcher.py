@@ -14,22 +14,23 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from rmtbase.errors import MissingFileError, ParameterError, RmtbaseWarning
-from rmtbase.models import open_model
-from rmtbase.tables import STEP, groups_of, heads_present, open_trajectory, require_writable, write_table
+from rmtbase.errors import ParameterError, RmtbaseWarning
+from rmtbase.models import Model, open_model
+from rmtbase.tables import STEP, groups_of, heads_present, require_writable, write_table
 from rmtbase.trajectories import (
     ALARM_LEVEL,
     Scoring,
     StepName,
     alarm_floor,
+    earlier_file,
     joined,
     looks_to_name,
-    one_step,
     summarize_trajectory,
     until,
     with_alarm,
     without_alarm,
 )
+from rmtbase.watch._adapted import adapted_weights
 
 BUDGET = 0.05
 """The share of a run's time that looks may take unless another is asked for."""
@@ -67,7 +68,7 @@ class Watcher:
     Raises:
         ParameterError: a level, budget or number of looks out of range.
         OutputError: the file cannot be written.
-        TableError: something else than a trajectory is there under its name.
+        TableError: something else is there under its name, or a trajectory that was scored in another way.
     """
 
     def __init__(
@@ -87,13 +88,9 @@ class Watcher:
         self.seconds: list[float] = []
         self.tree: xr.DataTree | None = None
         self._opening, self._began, self._is_blind = opening, math.nan, False
-        try:
-            found = open_trajectory(output)
-        except MissingFileError:
-            return
-        self.tree = found
-        if "planned_looks" in found.attrs:
-            self.planned_looks = int(found.attrs["planned_looks"]) or None
+        self.tree = earlier_file(self.output, self.scoring.options)
+        if self.tree is not None and "planned_looks" in self.tree.attrs:
+            self.planned_looks = int(self.tree.attrs["planned_looks"]) or None
 
     @property
     def steps(self) -> list[int]:
@@ -117,7 +114,7 @@ class Watcher:
         if self.tree is None or self.steps[-1] != step:
             return False
         seen = groups_of(self.tree)["/heads"]["fingerprint"].values[-1]
-        if open_model(model, **self._opening).weights_digest() != seen:
+        if self._opened(model).weights_digest() != seen:
             expected = f"a file of this run, whose weights at step {step} are others: name another, or remove it"
             raise ParameterError("output", self.output.name, expected)
         return True
@@ -126,7 +123,8 @@ class Watcher:
         """Score a model as it is now, and write the trajectory with it.
 
         Args:
-            model: a module of transformers or of torch, or a state dict: what :func:`rmtbase.models.open_model` takes.
+            model: a module of transformers or of torch, or a state dict: what :func:`rmtbase.models.open_model` takes;
+                compiled, in parallel, or with the low-rank adapters of peft, whose updates are added.
             step: optimizer steps taken, more than at the last look.
 
         Returns:
@@ -146,9 +144,8 @@ class Watcher:
         if before and step <= before[-1]:
             raise ParameterError("step", step, f"more than {before[-1]}, that of the last look; see go_on_from")
         with _generators_as_they_were():
-            opened = open_model(model, f"step-{step}", **self._opening)
-            scores = self.scoring.scores(opened)
-            part = one_step(scores, StepName(step, f"step-{step}", opened.weights_digest()))
+            opened = self._opened(model, f"step-{step}")
+            part = self.scoring.step(opened, StepName(step, f"step-{step}", opened.weights_digest()))
         whole = joined([part] if self.tree is None else [without_alarm(self.tree), part])
         if groups_of(whole)["/heads"][STEP].values.tolist() != [*before, step]:
             raise ParameterError("model", opened.name, f"one with the sizes of that in {self.output.name}")
@@ -157,6 +154,9 @@ class Watcher:
         self._tell_if_blind()
         self.seconds.append(time.perf_counter() - begin)
         return self._scalars()
+
+    def _opened(self, model: Any, revision: str | None = None) -> Model:
+        return open_model(**{"model": model} | (adapted_weights(model) or {}) | self._opening, revision=revision)
 
     def _tell_if_blind(self) -> None:
         """Warn, once, where a head that left the null from now on by itself would not be named."""

@@ -349,7 +349,7 @@ def _trapezoidal_points(curvature: float, left_slope: float, step: float) -> Flo
 
 
 @lru_cache(maxsize=128)
-def chi_square_rule(d_head: int) -> tuple[FloatArray, FloatArray]:
+def chi_square_rule(d_head: float) -> tuple[FloatArray, FloatArray]:
     """Return v and weights w, of sum 1, with E f(S) = Σ w f(d_head e^v) for S ~ χ² of ``d_head`` degrees of freedom.
 
     Numerical: to rounding (1e-15) for f analytic in ln S in the strip of width π about the real line, as the normal

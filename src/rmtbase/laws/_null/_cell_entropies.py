@@ -39,6 +39,7 @@ class _Cells:
         share: P(w in cell), an even number of cells.
         low, high: their edges; of cells in which the parent ends and many numbers lie, where it ends.
         ends: how many of those the middle node has.
+        jumps: whether any node has one.
         log_width: (node,).
         weight: of the nodes, of sum 1.
         score: of ln spread, in standard deviations, (node,).
@@ -65,6 +66,7 @@ class _Cells:
         self.low, self.high = np.maximum(edges[:, :-1], -reach), np.minimum(edges[:, 1:], reach)
         cut = (self.low > edges[:, :-1]) | (self.high < edges[:, 1:])
         self.ends = int(cut[self.middle].sum())
+        self.jumps = bool(cut.any())
 
     def of_magnitude(self, values: FloatArray, x: FloatArray) -> FloatArray:
         """The mean over both signs of a number of the cells, (cell,), at w = ±x and the middle node."""
@@ -150,6 +152,11 @@ def divergence(parent: Parent, n: int, of_core: bool) -> CountedEstimate:
         own += np.array([2.0 * np.sum(apart**2), 8.0 * np.sum(apart**3)])
     statistic = counted_average(law.grid, float(value[cells.middle]), influence, bias, 1.0, fitted.curvature)
     return CountedEstimate(statistic, own, law, n, cells, value)
+
+
+def ends_with_a_jump(parent: Parent, n: int) -> bool:
+    """Whether so many of n weights can be in the outermost cell that it ends where the parent does."""
+    return _Cells(reference_law(parent), n).jumps
 
 
 def entropy_residual(parent: Parent, n: int) -> CountedEstimate:

@@ -15,7 +15,6 @@ from rmtbase.laws._null._reference_law import LOG_TWO_PI, ReferenceLaw, referenc
 from rmtbase.laws._weibull._expansion import Expansion
 from rmtbase.laws._weibull.parents import Parent
 
-_STEP = 1e-4
 _TINY = 1e-300
 _PER_BANDWIDTH = 8  # points of the grid
 
@@ -49,8 +48,7 @@ def kernel_residual(parent: Parent, n: int) -> ResolvedEstimate:
     """
     law, bandwidth = reference_law(parent), n**-0.2
     smoothed = _Smoothed(law, bandwidth)
-    above, below = (_Smoothed(law, bandwidth * (1.0 + step)).entropy for step in (_STEP, -_STEP))
-    log_s = law.log_s * ((above - below) / (2.0 * _STEP) - 1.0)
+    log_s = law.log_s * (smoothed.stretch - 1.0)
     probability = law.grid.probability
     influence = law.centred(smoothed.surprise(law.x) + log_s.influence)
     if law.is_normal:  # by invariance: what is left has neither a part along the number nor along the variance
@@ -80,6 +78,7 @@ class _Smoothed:
 
     Attributes:
         entropy: −∫ p_K ln p_K.
+        stretch: its derivative by ln b, b² ∫ p_K'²/p_K (de Bruijn's identity).
     """
 
     def __init__(self, law: ReferenceLaw, bandwidth: float) -> None:
@@ -93,6 +92,8 @@ class _Smoothed:
         self.mass, self.kernel = mass, kernel
         self.density = np.maximum(np.convolve(mass, kernel, mode="same"), 1e-300)
         self.entropy = -float(self.step * self.density @ np.log(self.density))
+        slope = np.convolve(mass, kernel * reach, mode="same")  # −b p_K'
+        self.stretch = float(self.step * np.sum(slope**2 / self.density))
         self.square = np.convolve(mass, kernel**2, mode="same")
         self._surprise = -np.convolve(np.log(self.density), kernel * self.step, mode="same")
 

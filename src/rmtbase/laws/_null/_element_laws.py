@@ -4,25 +4,30 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
+from rmtbase.errors import ParameterError
 from rmtbase.laws._distribution import Distribution, FloatArray
 from rmtbase.laws._element._normal_sample import gaussian_sample_statistic
 from rmtbase.laws._element._product_element import ProductElement
-from rmtbase.laws._null._cell_entropies import CountedEstimate
+from rmtbase.laws._null._cell_entropies import CountedEstimate, ends_with_a_jump
 from rmtbase.laws._null._drawn_entropies import ResolvedEstimate
 from rmtbase.laws._null._largest_magnitude import LargestMagnitude
 from rmtbase.laws._null._pearson import BelowEnd, Pearson3
 from rmtbase.laws._null._self_normalised_maximum import NormalMaximum, ProductMaximum
+from rmtbase.laws._null._simulated_law import mended, simulated_quantiles
 from rmtbase.laws._null._smooth_statistic import IDENTITY, Cumulants, OnScale, Scale
 from rmtbase.laws._weibull._arithmetic import FLOAT
 from rmtbase.laws._weibull._dependence import DependentStatistic, SharedNorms
 from rmtbase.laws._weibull._expansion import Expansion, mean_square
 from rmtbase.laws._weibull._panels import Panels, panels
-from rmtbase.laws._weibull.parents import Normal, Parent, VarianceGamma
+from rmtbase.laws._weibull._product_sum import Element
+from rmtbase.laws._weibull.parents import Normal, Parent
+
+_FLAT = 1e-3  # E IF² below which a curvature adds noise of its own
 
 
 class Laws(NamedTuple):
@@ -40,7 +45,7 @@ class ElementLaw(ABC):
         """Of n independent weights, n ↦ law."""
 
     @abstractmethod
-    def product(self, parent: VarianceGamma) -> Laws:
+    def product(self, parent: Element) -> Laws:
         """Of the elements of W_QK, whose law the parent is: (d_query, d_key) ↦ law."""
 
 
@@ -63,7 +68,7 @@ class Smooth(ElementLaw):
         own, scaled = Cumulants.of(statistic, self.corrections), Cumulants.of(self._scaled(statistic), self.corrections)
         return Laws(own.limit, lambda n: self._law(own.at(n), scaled.at(n)))
 
-    def product(self, parent: VarianceGamma) -> Laws:
+    def product(self, parent: Element) -> Laws:
         statistic = self.expand(parent)
         norms = SharedNorms(statistic.grid)
         own, scaled = norms(statistic), norms(self._scaled(statistic))
@@ -96,12 +101,16 @@ class NearlyFlat(ElementLaw):
         own = self._cumulants(self.expand(parent))
         return Laws(own.limit, lambda n: BelowEnd.matched(self.end(n), own.at(n)))
 
-    def product(self, parent: VarianceGamma) -> Laws:
+    def product(self, parent: Element) -> Laws:
         statistic = self.expand(parent)
-        own, dependent = self._cumulants(statistic), SharedNorms(statistic.grid)(statistic)
+        own, norms = self._cumulants(statistic), SharedNorms(statistic.grid)
+        dependent = norms(statistic)
 
         def at(rows: int, columns: int) -> Distribution:
-            law = _at(dependent, rows, columns, (own.second_next, own.third_next))
+            noise = own.second_next, own.third_next
+            if any(noise):
+                noise = _sum(noise, norms.noise(statistic, rows, columns))
+            law = _at(dependent, rows, columns, noise)
             return BelowEnd.matched(self.end(rows * columns), law)
 
         return Laws(own.limit, at)
@@ -127,7 +136,7 @@ class Odd(ElementLaw):
         second = float(grid.probability @ self.influence(grid) ** 2)
         return Laws(0.0, Cumulants(0.0, 0.0, second, 0.0).at)
 
-    def product(self, parent: VarianceGamma) -> Laws:
+    def product(self, parent: Element) -> Laws:
         at = self.independent(parent).at
         return Laws(0.0, lambda rows, columns: at(rows * columns))
 
@@ -149,7 +158,7 @@ class NormalSample(ElementLaw):
             return Laws(0.0, partial(gaussian_sample_statistic, self.name))
         return self.otherwise.independent(parent)
 
-    def product(self, parent: VarianceGamma) -> Laws:
+    def product(self, parent: Element) -> Laws:
         return self.otherwise.product(parent)
 
 
@@ -160,7 +169,7 @@ class Mean(ElementLaw):
     def independent(self, parent: Parent) -> Laws:
         return Laws(0.0, partial(gaussian_sample_statistic, "mean"))
 
-    def product(self, parent: VarianceGamma) -> Laws:
+    def product(self, parent: Element) -> Laws:
         return Laws(0.0, lambda rows, columns: ProductElement(parent.h, 1.0 / math.sqrt(rows * columns * parent.h)))
 
 
@@ -179,11 +188,11 @@ class Counted(ElementLaw):
     def independent(self, parent: Parent) -> Laws:
         return Laws(self.limit(parent), lambda n: self.estimate(parent, n).of_independent())
 
-    def product(self, parent: VarianceGamma) -> Laws:
+    def product(self, parent: Element) -> Laws:
         def at(rows: int, columns: int) -> Distribution:
             found = self.estimate(parent, rows * columns)
-            own = (float(found.own[0]), float(found.own[1]))
-            return _at(SharedNorms(found.statistic.grid)(found.statistic), rows, columns, own)
+            norms = SharedNorms(found.statistic.grid)
+            return _at(norms(found.statistic), rows, columns, _with_shared(found, norms, rows, columns))
 
         return Laws(self.limit(parent), at)
 
@@ -203,13 +212,52 @@ class Resolved(ElementLaw):
     def independent(self, parent: Parent) -> Laws:
         return Laws(self.limit(parent), lambda n: self.estimate(parent, n).of_independent(n))
 
-    def product(self, parent: VarianceGamma) -> Laws:
+    def product(self, parent: Element) -> Laws:
         def at(rows: int, columns: int) -> Distribution:
             found = self.estimate(parent, rows * columns)
-            dependent = SharedNorms(found.statistic.grid)(found.statistic).cumulants(rows, columns)
-            return found.law(rows * columns, *dependent)
+            norms = SharedNorms(found.statistic.grid)
+            own = _with_shared(found, norms, rows, columns)
+            return found._replace(own=own).law(rows * columns, *norms(found.statistic).cumulants(rows, columns))
 
         return Laws(self.limit(parent), at)
+
+
+@dataclass(frozen=True)
+class Mended(ElementLaw):
+    """Of a statistic whose law is not good enough where the weights are few: mended by simulated quantiles.
+
+    Attributes:
+        law: its law.
+        statistic: whose quantiles are held.
+        reflected: n ↦ c, where the statistic is c less that one.
+        fewest: of a parent that was not simulated, but ends with a jump, the fewest weights that the law holds of.
+    """
+
+    law: ElementLaw
+    statistic: str
+    reflected: Callable[[int], float] | None = None
+    fewest: int = 0
+
+    def independent(self, parent: Parent) -> Laws:
+        plain, quantiles = self.law.independent(parent), simulated_quantiles(self.statistic, parent)
+        if quantiles is None:
+            return Laws(plain.limit, lambda n: plain.at(self._enough(parent, n)))
+        if self.reflected is not None:
+            quantiles = {n: self.reflected(n) - values[::-1] for n, values in quantiles.items()}
+        return Laws(plain.limit, lambda n: mended(quantiles, plain.at, n))
+
+    def _enough(self, parent: Parent, n: int) -> int:
+        if n < self.fewest and ends_with_a_jump(parent, n):
+            raise ParameterError(
+                "n",
+                n,
+                f"at least {self.fewest} weights of a law that ends with a jump, as {parent} does, for the "
+                "statistics that are counted in cells; fewer of 'uniform' and 'truncated_normal' ones alone",
+            )
+        return n
+
+    def product(self, parent: Element) -> Laws:
+        return self.law.product(parent)
 
 
 @dataclass(frozen=True)
@@ -222,8 +270,8 @@ class Largest(ElementLaw):
         supremum = float(parent.upper(FLOAT)) / math.sqrt(mean_square(panels(parent)).value)
         return Laws(supremum, partial(LargestMagnitude, parent))
 
-    def product(self, parent: VarianceGamma) -> Laws:
-        return Laws(math.inf, lambda rows, columns: ProductMaximum(rows, parent.h, columns))
+    def product(self, parent: Element) -> Laws:
+        return Laws(math.inf, lambda rows, columns: ProductMaximum(rows, parent, columns))
 
 
 @dataclass(frozen=True)
@@ -236,16 +284,28 @@ class OfLargest(ElementLaw):
     """
 
     make: Callable[[Parent, int], Distribution]
-    given: Callable[[VarianceGamma, int, int, FloatArray, FloatArray], Distribution]
+    given: Callable[[Element, int, int, FloatArray, FloatArray], Distribution]
 
     def independent(self, parent: Parent) -> Laws:
         return Laws(math.nan, partial(self.make, parent))
 
-    def product(self, parent: VarianceGamma) -> Laws:
+    def product(self, parent: Element) -> Laws:
         def at(rows: int, columns: int) -> Distribution:
-            return self.given(parent, rows, columns, *ProductMaximum(rows, parent.h, columns).rule)
+            return self.given(parent, rows, columns, *ProductMaximum(rows, parent, columns).rule)
 
         return Laws(math.nan, at)
+
+
+def _with_shared(
+    found: CountedEstimate | ResolvedEstimate, norms: SharedNorms, rows: int, columns: int
+) -> tuple[float, float]:
+    """The noise of the counts, with that of the shared norms where the influence is so small that it is to be seen."""
+    flat = found.statistic.variance < _FLAT
+    return _sum(found.own, norms.noise(found.statistic, rows, columns) if flat else (0.0, 0.0))
+
+
+def _sum(own: Sequence[float] | FloatArray, besides: tuple[float, float]) -> tuple[float, float]:
+    return float(own[0]) + besides[0], float(own[1]) + besides[1]
 
 
 def _at(statistic: DependentStatistic, rows: int, columns: int, own: tuple[float, float] = (0.0, 0.0)) -> Pearson3:

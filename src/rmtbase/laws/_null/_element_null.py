@@ -13,7 +13,7 @@ import numpy as np
 from rmtbase.errors import ParameterError
 from rmtbase.laws._distribution import Distribution, StatedLaw
 from rmtbase.laws._null import _sample_statistics as smooth
-from rmtbase.laws._null._cell_entropies import divergence, entropy_residual
+from rmtbase.laws._null._cell_entropies import CountedEstimate, divergence, entropy_residual
 from rmtbase.laws._null._drawn_entropies import histogram_residual, kernel_residual
 from rmtbase.laws._null._element_laws import (
     Counted,
@@ -21,6 +21,7 @@ from rmtbase.laws._null._element_laws import (
     Largest,
     Laws,
     Mean,
+    Mended,
     NearlyFlat,
     NormalSample,
     Odd,
@@ -41,11 +42,13 @@ from rmtbase.laws._weibull._expansion import Expansion, mean_square
 from rmtbase.laws._weibull._null import body_tail_gap
 from rmtbase.laws._weibull._panels import Panels, panels
 from rmtbase.laws._weibull._plot import weibull_plot
-from rmtbase.laws._weibull.parents import Normal, Parent, VarianceGamma, require_parent
+from rmtbase.laws._weibull._product_sum import Element, element_of_product
+from rmtbase.laws._weibull.parents import Parent, require_parent
 from rmtbase.parameters import require_positive_integer
 
 FEWEST = 100
 FEWEST_ROWS, FEWEST_TERMS = 32, 3
+_FEWEST_AT_A_JUMP = 1000
 
 
 @dataclass(frozen=True)
@@ -114,6 +117,15 @@ def _negative_divergence(parent: Parent) -> float:
     return -_divergence(parent)
 
 
+def _counted(
+    simulated: str,
+    estimate: Callable[[Parent, int], CountedEstimate],
+    limit: Callable[[Parent], float],
+    reflected: Callable[[int], float] | None = None,
+) -> Mended:
+    return Mended(Counted(estimate, limit), simulated, reflected, _FEWEST_AT_A_JUMP)
+
+
 @dataclass(frozen=True)
 class _Recipe:
     """How the null of one statistic is made, and how well it is known.
@@ -121,91 +133,100 @@ class _Recipe:
     Attributes:
         law: its laws.
         order: moments of the parent must be finite up to this order.
-        accuracy: what was measured, in words.
+        how: it is made, in words.
+        size_of_product: between which the size at 0.05 of all elements of one W_QK was found.
+        size: and that of independent weights.
     """
 
     law: ElementLaw
     order: float
-    accuracy: str
+    how: str
+    size_of_product: tuple[float, float] = (0.035, 0.065)
+    size: tuple[float, float] = (0.04, 0.06)
+
+    def method(self, of_product: bool) -> str:
+        """How the law is made, and how well it is known."""
+        low, high = self.size_of_product if of_product else self.size
+        where = (
+            "of W_QK from (64, 8) on, whose factors' entries are"
+            if of_product
+            else "from n = 100 on, of weights that are"
+        )
+        return (
+            f"{self.how}; measured {where} normal, uniform or normal cut at 2 σ: the size of a test at 0.05 is from "
+            f"{low:g} to {high:g}"
+        )
 
 
-# Measured by studies/element_nulls at n = 100 to 10⁵ and for W_QK from (64, 8) on; corrections by its corrections.py.
-_EXPANSION = (
-    "influence function and curvature about the parent, by quadrature: mean, spread and skewness to O(1/n); "
-    "measured for normal, uniform and truncated normal weights: "
-)
-_GOOD = (
-    "mean within 0.05 and standard deviation within 3 %, sizes within a tenth at 0.05, a third at 0.01 and 0.001 from "
-    "n = 1000 on, and within a fifth, a half and a factor of 3 at n = 100"
-)
-_COUNTED = (
-    "counts in cells: their own noise exactly, the rest to second order; measured: for normal weights mean within 0.05 "
-    "and standard deviation within 7 %, size at 0.05 within 0.04 to 0.07 at n = 100 and within a tenth from 10⁴ on; "
-    "where the parent ends with a jump as good from n = 10⁴ on, and off by up to a factor of 3 below"
-)
-_MAXIMUM = (
-    "the largest by its exact law, what goes with it to second order; measured for normal, uniform and truncated normal"
-    " weights: sizes within a fifth at 0.05 and a third at 0.01 from n = 100 on; of W_QK right in the upper tail and "
-    "conservative in the lower, down to half of the level at (64, 8)"
-)
+# Sizes as studies/element_nulls/results.json has them; corrections by corrections.py.
+_EXPANSION = "influence function and curvature about the parent, by quadrature: mean, spread and skewness to O(1/n)"
+_MENDED = "of fewer than 1000 weights by simulated quantiles, where the parent is one of those measured"
+_COUNTED = f"counts in cells: their own noise exactly, the rest to second order; {_MENDED}"
+_MAXIMUM = "the largest by its exact law, what goes with it to second order"
+_OF_LARGEST = (0.025, 0.07)
 
 _RECIPES: dict[str, _Recipe] = {
-    "mean": _Recipe(
-        Mean(), 4.0, "exact for normal weights and for W_QK but for its norm, which is that of its own sample"
-    ),
+    "mean": _Recipe(Mean(), 4.0, "exact for normal weights and their W_QK but for its norm, that of its own sample"),
     "skewness": _Recipe(
         NormalSample("skewness", Odd(smooth.skewness_influence)),
         6.0,
-        f"of normal weights by D'Agostino's transform, errors vanish as 1/n; of others {_EXPANSION}{_GOOD}",
+        f"of normal weights by D'Agostino's transform; of others {_EXPANSION}",
     ),
     "excess_kurtosis": _Recipe(
         NormalSample("excess_kurtosis", Smooth(_on_panels(smooth.excess_kurtosis), shifted_inverse(-3.0), (4.0, 0.0))),
         8.0,
-        f"of normal weights by Anscombe and Glynn's transform, errors vanish as 1/n; of others {_EXPANSION}{_GOOD}",
+        f"of normal weights by Anscombe and Glynn's transform; of others {_EXPANSION}",
+        (0.03, 0.065),
     ),
-    "largest_magnitude": _Recipe(Largest(), 6.0, _MAXIMUM),
+    "largest_magnitude": _Recipe(Largest(), 6.0, _MAXIMUM, _OF_LARGEST),
     "l_scale": _Recipe(
         NearlyFlat(_on_panels(smooth.l_scale), lambda n: math.sqrt((n + 1.0) / (3.0 * n)), 1e-3),
         4.0,
-        f"{_EXPANSION}{_GOOD}; of uniform weights, which have the largest of all, conservative in the upper tail",
+        f"{_EXPANSION}; of uniform weights, which have the largest of all, conservative in the upper tail",
     ),
-    "l_skewness": _Recipe(Odd(smooth.l_skewness_influence), 2.0, _EXPANSION + _GOOD),
-    "l_kurtosis": _Recipe(Smooth(_on_panels(smooth.l_kurtosis), IDENTITY, (9.5, 0.0)), 2.0, _EXPANSION + _GOOD),
-    "entropy_residual": _Recipe(Counted(entropy_residual, _negative_divergence), 4.0, _COUNTED),
-    "kl_matched_normal": _Recipe(Counted(partial(divergence, of_core=False), _divergence), 4.0, _COUNTED),
-    "core_sigma": _Recipe(Smooth(_core_sigma), 4.0, _EXPANSION + _GOOD),
-    "kl_core_normal": _Recipe(Counted(partial(divergence, of_core=True), _core_divergence), 4.0, _COUNTED),
+    "l_skewness": _Recipe(Odd(smooth.l_skewness_influence), 2.0, _EXPANSION),
+    "l_kurtosis": _Recipe(Smooth(_on_panels(smooth.l_kurtosis), IDENTITY, (9.5, 0.0)), 2.0, _EXPANSION),
+    "entropy_residual": _Recipe(_counted("entropy_residual", entropy_residual, _negative_divergence), 4.0, _COUNTED),
+    "kl_matched_normal": _Recipe(
+        _counted("entropy_residual", partial(divergence, of_core=False), _divergence, lambda n: 0.5 / n), 4.0, _COUNTED
+    ),
+    "core_sigma": _Recipe(Smooth(_core_sigma), 4.0, _EXPANSION),
+    "kl_core_normal": _Recipe(
+        _counted("kl_core_normal", partial(divergence, of_core=True), _core_divergence), 4.0, _COUNTED
+    ),
     "histogram_entropy_residual": _Recipe(
         Resolved(histogram_residual, _negative_divergence),
         4.0,
-        "given the range, counts in its bins and their noise; measured: mean within 0.1, standard deviation within 3 "
-        "%, sizes within a third at 0.05 and a half at 0.01",
+        "given the range, counts in its bins and their noise",
     ),
     "kde_entropy_residual": _Recipe(
-        Resolved(kernel_residual, _negative_divergence),
+        Mended(Resolved(kernel_residual, _negative_divergence), "kde_entropy_residual"),
         4.0,
-        "quadratic form in the convolved noise, log-normal; measured: mean within 0.06, standard deviation within 5 %, "
-        "sizes within a third at 0.05 and a half at 0.01 from n = 1000 on; off by up to a factor of 2 below",
+        f"quadratic form in the convolved noise, log-normal; {_MENDED}",
     ),
-    "max_to_q99": _Recipe(OfLargest(LargestToQuantile, product_largest_to_quantile), 0.0, _MAXIMUM),
-    "gini": _Recipe(Smooth(_on_panels(smooth.gini)), 2.0, _EXPANSION + _GOOD),
-    "q90_to_q10": _Recipe(Smooth(_decile_ratio, LOGARITHM, (-5.0, 0.0)), 0.0, _EXPANSION + _GOOD),
-    "log10_tail_probability": _Recipe(OfLargest(tail_probability, product_tail_probability), 0.0, _MAXIMUM),
-    "weibull_shape": _Recipe(Smooth(partial(_weibull, "shape"), LOGARITHM, (0.8, 0.0)), 0.0, _EXPANSION + _GOOD),
-    "weibull_scale": _Recipe(Smooth(partial(_weibull, "scale"), LOGARITHM), 4.0, _EXPANSION + _GOOD),
+    "max_to_q99": _Recipe(
+        OfLargest(LargestToQuantile, product_largest_to_quantile), 0.0, _MAXIMUM, _OF_LARGEST, (0.03, 0.06)
+    ),
+    "gini": _Recipe(Smooth(_on_panels(smooth.gini)), 2.0, _EXPANSION),
+    "q90_to_q10": _Recipe(Smooth(_decile_ratio, LOGARITHM, (-5.0, 0.0)), 0.0, _EXPANSION),
+    "log10_tail_probability": _Recipe(
+        OfLargest(tail_probability, product_tail_probability), 0.0, _MAXIMUM, _OF_LARGEST
+    ),
+    "weibull_shape": _Recipe(Smooth(partial(_weibull, "shape"), LOGARITHM, (0.8, 0.0)), 0.0, _EXPANSION),
+    "weibull_scale": _Recipe(Smooth(partial(_weibull, "scale"), LOGARITHM), 4.0, _EXPANSION),
     "weibull_r_squared": _Recipe(
-        NearlyFlat(partial(_weibull, "r_squared"), lambda _: 1.0),
+        Mended(NearlyFlat(partial(_weibull, "r_squared"), lambda _: 1.0), "weibull_r_squared"),
         0.0,
-        f"{_EXPANSION}{_GOOD}; below n = 400 conservative in the upper tail",
+        f"{_EXPANSION}; {_MENDED}",
     ),
-    "weibull_closure": _Recipe(Smooth(std_closure, shifted_logarithm(-1.0), (5.3, 0.0)), 4.0, _EXPANSION + _GOOD),
+    "weibull_closure": _Recipe(Smooth(std_closure, shifted_logarithm(-1.0), (5.3, 0.0)), 4.0, _EXPANSION),
     "body_tail_gap": _Recipe(
         Smooth(_gap, IDENTITY, (-10.0, -27.0)),
         0.0,
-        f"{_EXPANSION}{_GOOD}; the bias of order ln n/n, below 0.06 standard deviations, is left out",
+        f"{_EXPANSION}; the bias of order ln n/n, below 0.06 standard deviations, is left out",
     ),
-    "weibull_shape_ml": _Recipe(Smooth(partial(_likelihood, "shape"), LOGARITHM, (1.5, 0.0)), 0.0, _EXPANSION + _GOOD),
-    "weibull_scale_ml": _Recipe(Smooth(partial(_likelihood, "scale")), 4.0, _EXPANSION + _GOOD),
+    "weibull_shape_ml": _Recipe(Smooth(partial(_likelihood, "shape"), LOGARITHM, (1.5, 0.0)), 0.0, _EXPANSION),
+    "weibull_scale_ml": _Recipe(Smooth(partial(_likelihood, "scale")), 4.0, _EXPANSION),
 }
 
 
@@ -237,31 +258,28 @@ def element_null(statistic: str, n: int, distribution: str | Parent = "normal") 
     recipe, n = _require_recipe(statistic, parent), require_positive_integer("n", n)
     if n < FEWEST:
         raise ParameterError("n", n, f"at least {FEWEST} weights")
-    return _element_null(statistic, parent, (n,), recipe.accuracy)
+    return _element_null(statistic, parent, (n,), recipe.method(False))
 
 
 def product_element_null(
     statistic: str, d_query: int, d_head: int, d_key: int, distribution: str | Parent = "normal"
 ) -> ElementNull:
-    """The law of an element statistic of all d_query × d_key elements of one W_QK = W_Qᵀ W_K with normal factors.
+    """The law of an element statistic of all d_query × d_key elements of one W_QK = W_Qᵀ W_K.
 
     Elements that share a row or a column share its norm (:class:`SharedNorms`).
 
     Args:
         statistic: one of ``rmtbase.statistics.ELEMENT_STATISTICS``.
         d_query: number of rows of W_QK, at least 32.
-        d_head: of products in an element, at least 3.
+        d_head: of products in an element, at least 3; 8 where the factors' entries are not normal.
         d_key: of columns, at least 32.
-        distribution: the law of the factors' entries: "normal", at any σ.
+        distribution: the law of the factors' entries, as in :func:`weibull_anchor`; its σ does not matter.
 
     Raises:
-        ParameterError: an unknown statistic; dimensions that are no positive integers, fewer than 32 of
-            d_query or d_key, or a d_head below 3; another distribution, whose fourth cumulant would enter.
+        ParameterError: an unknown statistic or distribution; dimensions that are no positive integers, or smaller; a
+            distribution whose tails fall more slowly than a normal law's.
     """
-    if not isinstance(require_parent(distribution), Normal):
-        raise ParameterError(
-            "distribution", distribution, "'normal', the only law of the factors' entries whose product's null is known"
-        )
+    entry = require_parent(distribution)
     shape = tuple(
         require_positive_integer(name, value)
         for name, value in (("d_query", d_query), ("d_head", d_head), ("d_key", d_key))
@@ -271,15 +289,15 @@ def product_element_null(
     ):
         if value < least:
             raise ParameterError(name, value, f"at least {least} for the null of the elements of W_QK")
-    parent = VarianceGamma(1.0, shape[1])
-    return _element_null(statistic, parent, shape, _require_recipe(statistic, parent).accuracy)
+    parent = element_of_product(entry, shape[1])
+    return _element_null(statistic, parent, shape, _require_recipe(statistic, parent).method(True))
 
 
 @lru_cache(maxsize=512)
 def _laws(statistic: str, parent: Parent, of_product: bool) -> Laws:
     law = _RECIPES[statistic].law
     if of_product:
-        assert isinstance(parent, VarianceGamma)
+        assert isinstance(parent, Element)
         return law.product(parent)
     return law.independent(parent)
 

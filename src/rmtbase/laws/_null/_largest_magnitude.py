@@ -42,7 +42,8 @@ class PartialMoments:
         np.cumsum(np.einsum("pn,pnk->pk", per_panel, powers.reshape(*per_panel.shape, -1)), axis=0, out=running[1:])
         inside = np.minimum(np.exp(grid.edges), np.nextafter(parent.upper(FLOAT), 0.0))
         slope = (parent.law(inside, FLOAT)[0] * inside)[:, None] * x[:, None] ** _POWERS
-        self._spline = CubicHermiteSpline(log_x, running, slope)
+        apart = np.append(True, np.diff(log_x) > 0.0)  # next to the end of a law rounding can join two
+        self._spline = CubicHermiteSpline(log_x[apart], running[apart], slope[apart])
         self._ends = float(log_x[0]), min(float(log_x[-1]), math.log(upper))
         self._parent, self.upper = parent, upper
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Self
 
 import numpy as np
 from scipy.optimize import root
@@ -19,11 +20,8 @@ _SYMMETRIC = 5e-3  # skewness below which gammainc loses its tails, and a cube r
 
 
 @dataclass(frozen=True)
-class Pearson3(Distribution):
-    """The gamma distribution, shifted and perhaps reversed, with these moments (Pearson's type III).
-
-    For d_head/d_model → 0 it is the law itself of the scale-free statistics: they are then those of a traceless matrix
-    of the Gaussian orthogonal ensemble, whose sum of squares is χ² of h(h + 1)/2 - 1 degrees of freedom.
+class ThreeMoments(Distribution):
+    """A law that its first three moments determine.
 
     Attributes:
         centre, spread, skewness: mean, standard deviation, and third central moment over std³.
@@ -34,9 +32,26 @@ class Pearson3(Distribution):
     skewness: float
 
     @classmethod
-    def of(cls, mean: float, variance: float, third: float) -> Pearson3:
+    def of(cls, mean: float, variance: float, third: float) -> Self:
         """The law with these cumulants."""
         return cls(mean, math.sqrt(variance), third / variance**1.5)
+
+    def mean(self) -> float:
+        return self.centre
+
+    def std(self) -> float:
+        return self.spread
+
+    def var(self) -> float:
+        return self.spread**2
+
+
+class Pearson3(ThreeMoments):
+    """The gamma distribution, shifted and perhaps reversed, with these moments (Pearson's type III).
+
+    For d_head/d_model → 0 it is the law itself of the scale-free statistics: they are then those of a traceless matrix
+    of the Gaussian orthogonal ensemble, whose sum of squares is χ² of h(h + 1)/2 - 1 degrees of freedom.
+    """
 
     @property
     def support(self) -> tuple[float, float]:
@@ -45,15 +60,6 @@ class Pearson3(Distribution):
             return -math.inf, math.inf
         end = self.centre - 2.0 * self.spread / self.skewness
         return (end, math.inf) if self.skewness > 0.0 else (-math.inf, end)
-
-    def mean(self) -> float:
-        return self.centre
-
-    def var(self) -> float:
-        return self.spread**2
-
-    def std(self) -> float:
-        return self.spread
 
     def _cdf(self, x: FloatArray) -> FloatArray:
         return self._mass(x, 1.0)
@@ -135,24 +141,11 @@ class Pearson3Mixture(Distribution):
         return 6.0 / skewness * np.expm1(np.log1p(rise) / 3.0) + skewness / 6.0
 
 
-@dataclass(frozen=True)
-class ShiftedLogNormal(Distribution):
+class ShiftedLogNormal(ThreeMoments):
     """±(e^y − c) with a normal y: the law with these moments that has no end where its thin tail is.
 
-    With ω = e^(Var y), |skewness| = (ω + 2)(ω − 1)^(1/2).
-
-    Attributes:
-        centre, spread, skewness: mean, standard deviation, and third central moment over std³; the last not zero.
+    With ω = e^(Var y), |skewness| = (ω + 2)(ω − 1)^(1/2), not zero.
     """
-
-    centre: float
-    spread: float
-    skewness: float
-
-    @classmethod
-    def of(cls, mean: float, variance: float, third: float) -> ShiftedLogNormal:
-        """The law with these cumulants."""
-        return cls(mean, math.sqrt(variance), third / variance**1.5)
 
     @cached_property
     def _shape(self) -> tuple[float, float]:
@@ -167,15 +160,6 @@ class ShiftedLogNormal(Distribution):
         sigma, median = self._shape
         end = self.centre - math.copysign(median * math.exp(0.5 * sigma**2) * self.spread, self.skewness)
         return (end, math.inf) if self.skewness > 0.0 else (-math.inf, end)
-
-    def mean(self) -> float:
-        return self.centre
-
-    def std(self) -> float:
-        return self.spread
-
-    def var(self) -> float:
-        return self.spread**2
 
     def _cdf(self, x: FloatArray) -> FloatArray:
         return ndtr(self._score(x))

@@ -14,6 +14,9 @@ from rmtbase.laws._distribution import FloatArray
 from rmtbase.laws._element._normal_sample import gaussian_sample_statistic
 from rmtbase.laws._null._tabulated import Tabulated, log_rule, normal_rule, score_table
 from rmtbase.laws._null._tail_statistics import beta_rule
+from rmtbase.laws._weibull._arithmetic import FLOAT
+from rmtbase.laws._weibull._product_sum import Element, row_law
+from rmtbase.laws._weibull.parents import VarianceGamma
 
 _POINTS = 128
 _TINY = 1e-300
@@ -114,14 +117,16 @@ class ProductMaximum(SelfNormalisedMaximum):
         −ln P(max ≤ x) = R C/Λ,    R = −d_query ln E e^(−d_key p(γ)),    C = −d_key ln E e^(−d_query p(γ)),
 
     Λ = d_query d_key E p(γ), right to first order in what R and C are less than Λ. γ/d is of Beta(h/2, (d − 1)h/2) for
-    max |w|/s, and γ of χ²_h/h for max |w|/σ.
+    max |w|/s, and γ of χ²_h/h for max |w|/σ. Of factors that are not normal h is the degrees of freedom of their norms
+    (:class:`RowLaw`), and p differs by the factor that makes Λ right.
 
     Attributes:
-        d_query, d_head, d_key: of W_QK.
+        d_query, d_key: of W_QK.
+        element: the law of an element.
     """
 
     d_query: int
-    d_head: int
+    element: Element
     d_key: int
 
     @property
@@ -133,10 +138,14 @@ class ProductMaximum(SelfNormalisedMaximum):
         furthest = 1.0 + 9.0 * max(float(root.max()) for root, _ in self._of_mean)
         return 1.0, min(furthest, 0.999 * self.support[1])
 
+    @property
+    def _degrees(self) -> float:
+        return row_law(self.element).degrees
+
     @cached_property
     def _of_mean(self) -> list[tuple[FloatArray, FloatArray]]:
         """√γ and weights, of rows and of columns, whose mean γ is 1."""
-        half = 0.5 * self.d_head
+        half = 0.5 * self._degrees
         rules = [(beta_rule(half, half * (number - 1)), number) for number in (self.d_query, self.d_key)]
         return [(np.sqrt(share * number), weight) for (share, weight), number in rules]
 
@@ -144,7 +153,7 @@ class ProductMaximum(SelfNormalisedMaximum):
     def _free(self) -> list[tuple[FloatArray, FloatArray]]:
         """The same of independent γ."""
         score, weight = normal_rule()
-        return [(np.sqrt(special.chdtri(self.d_head, special.ndtr(-score)) / self.d_head), weight)] * 2
+        return [(np.sqrt(special.chdtri(self._degrees, special.ndtr(-score)) / self._degrees), weight)] * 2
 
     def _log_upper(self, x: FloatArray) -> FloatArray:
         return self._clustered(x, self._of_mean)
@@ -153,14 +162,21 @@ class ProductMaximum(SelfNormalisedMaximum):
         return self._clustered(x, self._free)
 
     def _clustered(self, x: FloatArray, norms: list[tuple[FloatArray, FloatArray]]) -> FloatArray:
-        numbers = (self.d_query, self.d_key)
+        numbers, factor = (self.d_query, self.d_key), self._factor(x)
         expected, together = np.zeros(x.shape), np.ones(x.shape)
         for (root, weight), number, other in zip(norms, numbers, numbers[::-1], strict=True):
-            beyond = 2.0 * special.ndtr(-x[..., None] / root)
+            beyond = factor * special.ndtr(-x[..., None] / root)
             expected += 0.5 * number * other * (beyond @ weight)
             together *= -number * np.log1p(np.maximum(np.expm1(-other * beyond) @ weight, 1e-16 - 1.0))
         return -together / np.maximum(expected, _TINY)
 
+    def _factor(self, x: FloatArray) -> FloatArray | float:
+        """p over Φ(−x/√γ)."""
+        if isinstance(self.element, VarianceGamma):
+            return 2.0
+        root, weight = self._free[0]
+        return (self.element.law(x, FLOAT)[2] / np.maximum(special.ndtr(-x[:, None] / root) @ weight, _TINY))[:, None]
+
     def _shared(self, log_x: FloatArray, weight: FloatArray) -> tuple[float, float]:
         rows, columns = self.d_query, self.d_key
-        return 0.5 / self.d_head * (1.0 / rows + 1.0 / columns) + 0.5 / (rows * columns), 0.0
+        return 0.5 / self._degrees * (1.0 / rows + 1.0 / columns) + 0.5 / (rows * columns), 0.0

@@ -22,7 +22,8 @@ from rmtbase.laws._weibull._dependence import DependentStatistic, SharedNorms
 from rmtbase.laws._weibull._expansion import Expansion, mean_square
 from rmtbase.laws._weibull._panels import panels
 from rmtbase.laws._weibull._plot import WeibullPlot, weibull_plot
-from rmtbase.laws._weibull.parents import Parent, VarianceGamma
+from rmtbase.laws._weibull._product_sum import Element
+from rmtbase.laws._weibull.parents import Parent
 
 
 @lru_cache(maxsize=64)
@@ -198,19 +199,19 @@ def _overlapping(centre: FloatArray, spread: FloatArray | float) -> FloatArray:
 
 
 @lru_cache(maxsize=64)
-def _product_hazard(parent: VarianceGamma) -> tuple[WeibullPlot, SharedNorms, Expansion]:
+def _product_hazard(parent: Element) -> tuple[WeibullPlot, SharedNorms, Expansion]:
     plot = weibull_plot(parent, Fraction(1, 10))
     return plot, SharedNorms(plot.grid), plot.sample_log_scale - 0.5 * mean_square(plot.grid).log()
 
 
 @lru_cache(maxsize=64)
-def _product_log_hazard(parent: VarianceGamma, rows: int, columns: int) -> Polynomials:
+def _product_log_hazard(parent: Element, rows: int, columns: int) -> Polynomials:
     plot, norms, relative = _product_hazard(parent)
     return _hazard_polynomials(plot, relative, lambda hazard: (hazard.value, *norms(hazard).cumulants(rows, columns)))
 
 
 def product_tail_probability(
-    parent: VarianceGamma, rows: int, columns: int, log_largest: FloatArray, weight: FloatArray
+    parent: Element, rows: int, columns: int, log_largest: FloatArray, weight: FloatArray
 ) -> TailProbability:
     """Of the elements of W_QK, given nodes of ln(max |w|/s): the largest is taken as independent of the body."""
     n = rows * columns
@@ -221,7 +222,7 @@ def product_tail_probability(
 
 
 @lru_cache(maxsize=64)
-def _product_quantile(parent: VarianceGamma) -> DependentStatistic:
+def _product_quantile(parent: Element) -> DependentStatistic:
     """ln(q/s), q the 99 % quantile of the magnitudes."""
     x = float(parent.ppf(0.99))
     grid = panels(parent, [x])
@@ -229,7 +230,7 @@ def _product_quantile(parent: VarianceGamma) -> DependentStatistic:
 
 
 def product_largest_to_quantile(
-    parent: VarianceGamma, rows: int, columns: int, log_largest: FloatArray, weight: FloatArray
+    parent: Element, rows: int, columns: int, log_largest: FloatArray, weight: FloatArray
 ) -> Distribution:
     """Of the elements of W_QK, given nodes of ln(max |w|/s).
 

@@ -9,14 +9,18 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float
 from numpy.typing import NDArray
+from scipy.interpolate import PchipInterpolator
 
 from rmtbase.laws._distribution import FloatArray
 from rmtbase.laws._element._product_element import chi_square_rule
-from rmtbase.laws._weibull._expansion import Expansion
+from rmtbase.laws._weibull._arithmetic import FLOAT
+from rmtbase.laws._weibull._expansion import Expansion, curvature_form, even_directions, quadratic_cumulants
 from rmtbase.laws._weibull._panels import Panels
-from rmtbase.laws._weibull.parents import VarianceGamma
+from rmtbase.laws._weibull._product_sum import Element, RowLaw, row_law
 
 _LIGHT = 1e-12  # a norm of less weight changes no cumulant
+_MOST = 2.0  # of the exponent that a row's fourth cumulant adds far out
+_ROUNDS = 4
 
 
 class DependentCumulants(NamedTuple):
@@ -61,11 +65,12 @@ class DependentStatistic:
 
 @dataclass(frozen=True)
 class SharedNorms:
-    """The d_query × d_key elements w_ij = q_i · k_j of W_QK: given |q_i|², those of row i are independent and normal.
+    """The d_query × d_key elements w_ij = q_i · k_j of W_QK: given q_i, those of row i are independent.
 
-    Elements that share a row or a column share its norm, others nothing. With a = E(IF | |q|²) of an influence function
-    (b for columns, the same function), IF = a + b + c, and φ_g the relative change from the law of an element to that
-    in a row of norm g, a statistic has
+    Of normal factors they are normal then, of variance |q_i|²; of others a :class:`RowLaw` has what they are to the
+    next order in 1/d_head. Elements that share a row or a column share its norm, others nothing. With a = E(IF | |q|²)
+    of an influence function (b for columns, the same function), IF = a + b + c, and φ_g the relative change from the
+    law of an element to that in a row of norm g, a statistic has
 
         N × bias = drift + (d_key + d_query − 2) E curvature(φ_g)/2,
         N Var = E IF² + (d_key + d_query − 2) E a²,
@@ -75,29 +80,47 @@ class SharedNorms:
     1948). Neglected: O(1/d_head) of drift and third cumulant.
 
     Attributes:
-        grid: of a :class:`VarianceGamma` parent.
+        grid: of the law of an element.
     """
 
     grid: Panels
 
     @cached_property
-    def _parent(self) -> VarianceGamma:
+    def _element(self) -> Element:
         parent = self.grid.parent
-        assert isinstance(parent, VarianceGamma)
+        assert isinstance(parent, Element)
         return parent
 
     @cached_property
-    def _rule(self) -> tuple[FloatArray, FloatArray]:
-        """ln(|q|²/h) and weights."""
-        return chi_square_rule(self._parent.h)
+    def _row(self) -> RowLaw:
+        return row_law(self._element)
 
     @cached_property
     def _relative(self) -> Float[np.ndarray, "norm node"]:
         """The density of |w| in a row of given norm, over that of |w|."""
-        log_variance, weights = self._rule
-        u = np.exp(self.grid.log_x - 0.5 * log_variance[:, None]) / float(self._parent.sigma)
-        density = np.exp(-0.5 * u * u - 0.5 * log_variance[:, None])
-        return density / (weights @ density)
+        log_variance, weights = self._row.log_variance[:, None], self._row.weight
+        u = self._in_deviations(log_variance)
+        density = np.exp(-0.5 * u * u - 0.5 * log_variance)
+        if not self._row.excess.any():
+            return density / (weights @ density)
+        density *= np.exp(np.minimum(self._row.excess[:, None] * _fourth_cumulant(u), _MOST))
+        for _ in range(_ROUNDS):  # until each row has the mass 1, and all of them are the law of |w|
+            density /= weights @ density
+            density /= (density @ self.grid.probability)[:, None]
+        return density
+
+    def _in_deviations(self, log_variance: FloatArray | float) -> FloatArray:
+        """|w| in standard deviations of a row."""
+        return np.exp(self.grid.log_x - 0.5 * log_variance) / float(self._element.unit(FLOAT))
+
+    @cached_property
+    def _shape(self) -> FloatArray:
+        """How the density of |w| changes, relatively, with the excess kurtosis of a row, of mean and variance zero."""
+        probability, square = self.grid.probability, self._in_deviations(0.0) ** 2
+        change = _fourth_cumulant(np.sqrt(square))
+        change = change - probability @ change
+        square = square - probability @ square
+        return change - square * (probability @ (change * square)) / (probability @ square**2)
 
     def given_norm(self, values: FloatArray) -> FloatArray:
         """E(values | norm), (norm,)."""
@@ -105,34 +128,57 @@ class SharedNorms:
 
     def shared(self, first: FloatArray, second: FloatArray) -> float:
         """Cov(E(first | norm), E(second | norm))."""
-        a, b, weights = self.given_norm(first), self.given_norm(second), self._rule[1]
+        a, b, weights = self.given_norm(first), self.given_norm(second), self._row.weight
         return float(weights @ ((a - weights @ a) * (b - weights @ b)))
 
     def __call__(self, statistic: Expansion) -> DependentStatistic:
         """A statistic of all elements, whatever their number."""
-        weights, influence = self._rule[1], statistic.influence
+        weights, influence = self._row.weight, statistic.influence
         a = self.given_norm(influence)
         a = a - weights @ a
         heavy = np.flatnonzero(weights > _LIGHT)
         changes = self._relative - 1.0
         curved = float(weights[heavy] @ [statistic.curvature(changes[index]) for index in heavy])
+        a2 = float(weights @ a**2)
+        if self._row.excess_variance:  # rows of one norm differ in shape
+            curved += self._row.excess_variance * statistic.curvature(self._shape)
+            a2 += self._row.excess_variance * statistic.along(self._shape) ** 2
         a3, abc = float(weights @ a**3), self._all_three(influence, a)
         ac2 = float(weights @ (a * self.given_norm(influence**2))) - a3 - 2.0 * abc
         c3 = float(self.grid.probability @ influence**3) - 2.0 * a3 - 6.0 * abc - 6.0 * ac2
         along = (weights * a) @ changes
-        return DependentStatistic(statistic, curved, float(weights @ a**2), a3, abc, ac2, c3, along)
+        return DependentStatistic(statistic, curved, a2, a3, abc, ac2, c3, along)
+
+    def noise(self, statistic: Expansion, d_query: int, d_key: int) -> tuple[float, float]:
+        """What the dependence adds to N² κ₂ and N³ κ₃ of the noise of a curvature K.
+
+        The empirical law of the elements has the covariance (1 + (d_key + d_query − 2) Σ)/N, Σ = E φ_g φ_g, so that
+        zᵀK z/2 is a form in K (1 + …): all that there is where the influence function vanishes.
+        """
+        directions = even_directions(self.grid)
+        form = curvature_form(statistic.curvature, directions)
+        rows = (self._relative - 1.0) @ (self.grid.probability * directions).T
+        shared = (d_query + d_key - 2) * (rows.T * self._row.weight) @ rows
+        second, third = quadratic_cumulants(form + form @ shared) - quadratic_cumulants(form)
+        return float(second), float(third)
 
     def _all_three(self, influence: FloatArray, a: FloatArray) -> float:
         """E abc = E[a(|q|²) b(|k|²) IF(w)]: along q, k has the component w/|q|, and across it h − 1 more."""
-        log_variance, weights = self._rule
-        h = self._parent.h
-        along = np.exp(2.0 * self.grid.log_x - log_variance[:, None]) / float(self._parent.sigma) ** 2
+        h, log_variance, weights = self._row.degrees, self._row.log_variance, self._row.weight
+        of_norm = PchipInterpolator(log_variance, a)
+        along = self._in_deviations(log_variance[:, None]) ** 2
         points = np.geomspace(1e-8, max(60.0, 8.0 * h), 160)
-        if h > 1:
-            rest, share = chi_square_rule(h - 1)
-            across = np.interp(np.log((points[:, None] + (h - 1) * np.exp(rest)) / h), log_variance, a) @ share
+        if h > 1.0:
+            rest, share = chi_square_rule(h - 1.0)
+            squares = (points[:, None] + (h - 1.0) * np.exp(rest)) / h
         else:
-            across = np.interp(np.log(points / h), log_variance, a)
+            squares, share = points[:, None] / h, np.ones(1)
+        across = of_norm(np.clip(np.log(squares), log_variance[0], log_variance[-1])) @ share
         of_column = np.interp(np.log(np.maximum(along, 1e-8)), np.log(points), across)
         joint: NDArray[np.float64] = (self._relative * of_column) @ (self.grid.probability * influence)
         return float(weights @ (a * joint))
+
+
+def _fourth_cumulant(u: FloatArray) -> FloatArray:
+    """He₄/24, by which a normal density changes, relatively, with the fourth cumulant."""
+    return (u**2 * (u**2 - 6.0) + 3.0) / 24.0

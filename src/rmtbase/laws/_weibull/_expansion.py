@@ -12,6 +12,7 @@ from rmtbase.laws._distribution import FloatArray
 from rmtbase.laws._weibull._panels import Panels
 
 _STEP = 1e-4  # of the parameter of an M-estimator, for differences of functions analytic in it
+_TERMS = np.arange(1, 25)  # directions in which a quadratic form is taken
 
 
 Quadratic = Callable[[FloatArray], float]
@@ -241,22 +242,40 @@ def _differences(function: Callable[[float], Expansion], at: float) -> tuple[Exp
     return f, (above - below) / (2.0 * _STEP), (above.value + below.value - 2.0 * f.value) / _STEP**2
 
 
-def quadratic_noise(statistic: Expansion, terms: int = 24) -> tuple[float, float]:
+def quadratic_noise(statistic: Expansion) -> tuple[float, float]:
     """tr K²/2 and tr K³, K the curvature as a form in orthonormal directions: n² κ₂ and n³ κ₃ of its own noise.
 
     What second order alone adds to the law of a statistic of independent numbers, all that there is where the
-    influence function vanishes. The directions are cos(πjF), even in w, and sin(π(j − 1/2)F), odd.
+    influence function vanishes.
     """
-    order, p = np.arange(1, terms + 1)[:, None], statistic.grid.cdf
-    second = third = 0.0
-    for curvature, directions in (
-        (statistic.curvature, math.sqrt(2.0) * np.cos(math.pi * order * p)),
-        (statistic.odd_curvature, math.sqrt(2.0) * np.sin(math.pi * (order - 0.5) * p)),
-    ):
-        own = np.array([curvature(one) for one in directions])
-        form = np.diag(own)
-        for i, j in zip(*np.triu_indices(terms, 1), strict=True):
-            form[i, j] = form[j, i] = 0.5 * (curvature(directions[i] + directions[j]) - own[i] - own[j])
-        square = form @ form
-        second, third = second + 0.5 * float(np.trace(square)), third + float(np.sum(square * form))
-    return second, third
+    forms = (
+        curvature_form(statistic.curvature, even_directions(statistic.grid)),
+        curvature_form(statistic.odd_curvature, _odd_directions(statistic.grid)),
+    )
+    second, third = np.sum([quadratic_cumulants(form) for form in forms], axis=0)
+    return float(second), float(third)
+
+
+def quadratic_cumulants(form: FloatArray) -> FloatArray:
+    """tr K²/2 and tr K³: second and third cumulant of zᵀK z/2, z standard normal."""
+    square = form @ form
+    return np.array([0.5 * np.trace(square), np.sum(square * form.T)])
+
+
+def even_directions(grid: Panels) -> FloatArray:
+    """√2 cos(πjF), orthonormal relative changes of a law that are even in w, (direction, node)."""
+    return math.sqrt(2.0) * np.cos(math.pi * _TERMS[:, None] * grid.cdf)
+
+
+def _odd_directions(grid: Panels) -> FloatArray:
+    """√2 sin(π(j − 1/2)F)."""
+    return math.sqrt(2.0) * np.sin(math.pi * (_TERMS[:, None] - 0.5) * grid.cdf)
+
+
+def curvature_form(curvature: Quadratic, directions: FloatArray) -> FloatArray:
+    """The matrix of a quadratic form in these directions."""
+    own = np.array([curvature(one) for one in directions])
+    form = np.diag(own)
+    for i, j in zip(*np.triu_indices(len(own), 1), strict=True):
+        form[i, j] = form[j, i] = 0.5 * (curvature(directions[i] + directions[j]) - own[i] - own[j])
+    return form

@@ -110,12 +110,12 @@ class Parent(Distribution):
         logit = np.asarray(logit, dtype=np.float64)
         upper, start = float(self.upper(FLOAT)), math.log(self.unit(FLOAT))
         found = np.where(np.isnan(logit), np.nan, np.where(logit > 0, upper, 0.0))
-        inside = np.isfinite(logit)
-        if inside.any():
+        if (inside := np.isfinite(logit)).any():
             bracket = (start - _LOG_RANGE, min(start + _LOG_RANGE, math.log(upper)))
             tolerances = {"xatol": 4e-16, "xrtol": 4e-16, "fatol": 0.0, "frtol": 0.0}
             root = elementwise.find_root(self._logit_misfit, bracket, args=(logit[inside],), tolerances=tolerances)
-            found[inside] = np.exp(root.x)
+            beyond = logit[inside] > self._logit_misfit(np.array(bracket[1]), np.zeros(1))  # of the last double
+            found[inside] = np.where(beyond, upper, np.exp(root.x))
         return found
 
     def _logit_misfit(self, log_x: FloatArray, logit: FloatArray) -> FloatArray:

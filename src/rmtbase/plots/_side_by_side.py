@@ -18,24 +18,14 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from rmtbase.errors import ParameterError
-from rmtbase.plots._axes import (
-    LINE_STYLES,
-    MARKERS,
-    add_legend,
-    fit_texts,
-    literal,
-    new_axes,
-    new_figure,
-    reach_all,
-    titled,
-)
-from rmtbase.plots._color_scales import DENSITY, MAGNITUDE_DENSITY, Q, Z
-from rmtbase.plots._eigenvalue_heatmap import EIGENVALUE_SCALES, eigenvalue_heatmap
+from rmtbase.plots._axes import LINE_STYLES, MARKERS, add_legend, fit_texts, literal, new_axes, new_figure, titled
+from rmtbase.plots._color_scales import DENSITY, LOG_DENSITY, MAGNITUDE_DENSITY, Q, Z
+from rmtbase.plots._eigenvalues import EIGENVALUE_SCALES, eigenvalue_density_heatmap, eigenvalue_heatmap
+from rmtbase.plots._element_histograms import head_density_heatmap, magnitude_heatmap
 from rmtbase.plots._flagged_by_statistic import flagged_by_statistic
-from rmtbase.plots._head_densities import head_density_heatmap
 from rmtbase.plots._heatmaps import expert_z_heatmap, matrix_z_heatmap, omnibus_heatmap, z_heatmap
 from rmtbase.plots._layout import legend_of_all, look_of, panels
-from rmtbase.plots._magnitude_heatmap import magnitude_heatmap
+from rmtbase.plots._scales import reach_all
 from rmtbase.plots._theme import Theme, as_theme
 
 _NULL = "#fe02fe"  # which stands for the null's colour while a table is drawn, so that its artists can be told
@@ -43,6 +33,7 @@ _MOST_COLUMNS = 4
 _SCALES = dict.fromkeys((z_heatmap, matrix_z_heatmap, expert_z_heatmap), Z) | {
     omnibus_heatmap: Q,
     eigenvalue_heatmap: EIGENVALUE_SCALES["null"],
+    eigenvalue_density_heatmap: LOG_DENSITY,
     head_density_heatmap: DENSITY,
     magnitude_heatmap: MAGNITUDE_DENSITY,
 }

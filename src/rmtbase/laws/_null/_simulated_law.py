@@ -1,0 +1,132 @@
+"""Laws of statistics of few weights that no expansion gives well enough: expansions mended by simulated quantiles."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cache, cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy import special
+from scipy.interpolate import CubicSpline, PchipInterpolator
+
+from rmtbase.laws._distribution import Distribution, FloatArray
+from rmtbase.laws._null._tabulated import normal_rule
+from rmtbase.laws._weibull.parents import PARENTS, Parent
+
+_FAR, _RISING, _HALVINGS = 30.0, 1e-3, 60
+_CHECKED = 1_000  # places where a spline's slope is looked at
+
+Quantiles = dict[int, FloatArray]
+"""n ↦ the quantiles of a statistic at the normal scores of the table."""
+
+
+@dataclass(frozen=True)
+class MendedLaw(Distribution):
+    """The law of T whose normal score is a function of that which another law gives, monotone through a table.
+
+    Attributes:
+        law: the other one.
+        given, score: that law's scores of T, ascending, and T's own, (place,).
+    """
+
+    law: Distribution
+    given: FloatArray
+    score: FloatArray
+
+    @property
+    def support(self) -> tuple[float, float]:
+        return self.law.support
+
+    @cached_property
+    def _forward(self) -> Callable[[FloatArray], FloatArray]:
+        return _straight_beyond(self.given, self.score)
+
+    def _cdf(self, x: FloatArray) -> FloatArray:
+        return special.ndtr(self._forward(normal_scores(self.law, x)))
+
+    def _sf(self, x: FloatArray) -> FloatArray:
+        return special.ndtr(-self._forward(normal_scores(self.law, x)))
+
+    @cached_property
+    def _rule(self) -> tuple[FloatArray, FloatArray]:
+        """Nodes of T and weights of a mean over its law."""
+        score, weight = normal_rule()
+        low, high = self.given[[0, -1], None] + np.array([[-2.0 * _FAR], [2.0 * _FAR]]) * np.ones_like(score)
+        for _ in range(_HALVINGS):
+            middle = 0.5 * (low + high)
+            below = self._forward(middle) < score
+            low, high = np.where(below, middle, low), np.where(below, high, middle)
+        given = np.clip(low, -_FAR, _FAR)
+        lower = special.ndtr(-np.abs(given))
+        nodes = np.where(given < 0.0, self.law.ppf(lower), self.law.isf(lower))
+        known = nodes[np.isfinite(nodes)]  # an approximate law may keep some mass for its very end, at infinity
+        return np.clip(nodes, known.min(), known.max()), weight
+
+    def mean(self) -> float:
+        """By quadrature, within 1e-4 standard deviations."""
+        nodes, weight = self._rule
+        return float(weight @ nodes)
+
+    def var(self) -> float:
+        nodes, weight = self._rule
+        return float(weight @ (nodes - self.mean()) ** 2)
+
+    def std(self) -> float:
+        """Likewise."""
+        return float(np.sqrt(self.var()))
+
+
+def normal_scores(law: Distribution, x: FloatArray) -> FloatArray:
+    """Φ⁻¹(P(T ≤ x)), from the smaller tail."""
+    below, above = law.cdf(x), law.sf(x)
+    return np.clip(np.where(below < above, special.ndtri(below), -special.ndtri(above)), -_FAR, _FAR)
+
+
+def _straight_beyond(x: FloatArray, y: FloatArray) -> Callable[[FloatArray], FloatArray]:
+    """A monotone interpolant, straight beyond its ends: the natural spline, or where that falls the monotone cubic."""
+    inner: CubicSpline | PchipInterpolator = CubicSpline(x, y, bc_type="natural")
+    if (inner(np.linspace(x[0], x[-1], _CHECKED), 1) <= 0.0).any():
+        inner = PchipInterpolator(x, y)
+    slopes = inner(x[[0, -1]], 1)
+
+    def interpolated(at: FloatArray) -> FloatArray:
+        beyond = at - np.clip(at, x[0], x[-1])
+        return inner(at - beyond) + beyond * np.where(beyond < 0.0, *slopes)
+
+    return interpolated
+
+
+@cache
+def _table() -> Any:
+    """Made by ``studies/element_nulls/quantiles.py``."""
+    return json.loads(Path(__file__).with_name("simulated_quantiles.json").read_text(encoding="utf-8"))
+
+
+def simulated_quantiles(statistic: str, parent: Parent) -> Quantiles | None:
+    """Those of a statistic of independent weights of one of the parents that were simulated, at any σ."""
+    names = [name for name in _table()["quantile"] if _at_own_sigma(parent, PARENTS[name]) == PARENTS[name]]
+    if not names:
+        return None
+    return {int(n): np.array(values) for n, values in _table()["quantile"][names[0]][statistic].items()}
+
+
+def _at_own_sigma(parent: Parent, other: Parent) -> Parent:
+    return replace(parent, sigma=other.sigma) if type(parent) is type(other) else parent  # type: ignore[call-arg, attr-defined]
+
+
+def mended(quantiles: Quantiles, at: Callable[[int], Distribution], n: int) -> Distribution:
+    """The law at n weights, mended by what the quantiles say at the nearest n of the table, up to its last."""
+    sizes = np.array(list(quantiles))
+    if n > sizes[-1]:
+        return at(n)
+    high = int(np.searchsorted(sizes, n))
+    near = sizes[[max(high - 1, 0), high]].tolist()
+    scores = np.array([normal_scores(at(size), quantiles[size]) for size in near])
+    share = np.log(n / near[0]) / np.log(near[1] / near[0]) if near[1] > near[0] else 0.0
+    given = scores[0] + share * (scores[1] - scores[0])
+    given = np.maximum.accumulate(given) + _RISING * np.arange(given.size)
+    return MendedLaw(at(n), given, np.array(_table()["score"]))

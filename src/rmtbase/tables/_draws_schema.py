@@ -1,0 +1,224 @@
+"""What the tables of draws hold: a baseline, spectra and elements of any ensemble, and the atlas."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+
+from rmtbase.tables._domain import (
+    ANY,
+    COUNT,
+    DRAWS,
+    EDGES,
+    FALLING,
+    FINITE,
+    FINITE_OR_NAN,
+    NAMES,
+    NON_NEGATIVE,
+    NON_NEGATIVE_OR_NAN,
+    ORDER,
+    POSITIVE,
+    POSITIVE_OR_NAN,
+    PROBABILITY,
+    RISING,
+    SIZE,
+    SIZE_OR_NAN,
+    SPREAD,
+    TEXT,
+)
+from rmtbase.tables._schema import BIN_CENTER, Variable
+
+_CASE = ("case",)
+_STATISTIC = ("case", "statistic")
+_INDEX = ("case", "index")
+_BIN = ("case", "bin")
+_density = partial(Variable, _BIN, units="1/lambda")
+_density_of_elements = partial(Variable, _BIN, units="1/w")
+_SAMPLE = "sample"  # what a table made with ``keep_sample = false`` lacks
+
+BASELINE_SCHEMA: dict[str, Variable] = {
+    "d_model": Variable(_CASE, "width of the residual stream d", SIZE),
+    "d_head": Variable(_CASE, "head dimension h, the rank of W_QK", SIZE),
+    "sigma_q": Variable(_CASE, "standard deviation of the elements of W_Q", POSITIVE),
+    "sigma_k": Variable(_CASE, "standard deviation of the elements of W_K", POSITIVE),
+    "mean": Variable(_STATISTIC, "Monte Carlo mean, NaN where there is none", FINITE_OR_NAN),
+    "std": Variable(
+        _STATISTIC, "Monte Carlo standard deviation of one draw, NaN where there is none", NON_NEGATIVE_OR_NAN
+    ),
+    "standard_error": Variable(
+        _STATISTIC, "standard error of the Monte Carlo mean, NaN where std is", NON_NEGATIVE_OR_NAN
+    ),
+    "std_standard_error": Variable(
+        _STATISTIC,
+        "standard error of the Monte Carlo standard deviation, NaN where the fourth moment is infinite",
+        NON_NEGATIVE_OR_NAN,
+    ),
+    "moment_order": Variable(
+        _STATISTIC,
+        "order from which on the moments E|x|^p are infinite, below which they are finite: there is no mean where it "
+        "is at most 1, no std where it is at most 2; of a condition number (g + 1)/2, of singular values g + 1, with "
+        "the two smallest dimensions g apart",
+        ORDER,
+        since="1.3",
+    ),
+    "quantile": Variable((*_STATISTIC, "probability"), "Monte Carlo quantile", replace(FINITE, order="rising")),
+    "analytic_mean": Variable(_STATISTIC, "analytic mean, NaN where no formula is offered"),
+    "analytic_std": Variable(_STATISTIC, "analytic standard deviation, NaN where no formula is offered", SPREAD),
+    "analytic_method": Variable(_STATISTIC, "how the analytic value is known, with its accuracy", TEXT),
+    "sample": Variable((*_STATISTIC, "draw"), "the statistic of each draw", FINITE, part=_SAMPLE),
+    "sigma_q_estimate": Variable(
+        ("case", "draw"), "each draw's own estimate of sigma_Q, sqrt(|W_Q|_F^2 / (d h))", POSITIVE, part=_SAMPLE
+    ),
+    "sigma_k_estimate": Variable(
+        ("case", "draw"), "each draw's own estimate of sigma_K, sqrt(|W_K|_F^2 / (d h))", POSITIVE, part=_SAMPLE
+    ),
+    "eigenvalue_mean": Variable(
+        _INDEX, "mean of the ordered eigenvalue; NaN where infinite, and from d_head on", FALLING
+    ),
+    "eigenvalue_std": Variable(
+        _INDEX, "standard deviation of the ordered eigenvalue; NaN where infinite, and from d_head on", SPREAD
+    ),
+    "eigenvalue_quantile": Variable(
+        (*_INDEX, "probability"), "quantile of the ordered eigenvalue; padded with NaN from d_head on", RISING
+    ),
+    "eigenvalue_quantile_self_normalized": Variable(
+        (*_INDEX, "probability"),
+        "quantile of the ordered eigenvalue after rescaling each draw by sigma^4 over its own estimate of it; "
+        "padded with NaN from d_head on",
+        RISING,
+    ),
+    "bin_edge": Variable(("case", "edge"), "edges of the histogram bins in lambda", EDGES),
+    "bin_center": BIN_CENTER,
+    "density": _density("Monte Carlo density of the nonzero eigenvalues, bin average", NON_NEGATIVE),
+    "density_standard_error": _density("standard error of the density, from the spread between draws", NON_NEGATIVE),
+    "density_marchenko_pastur": _density(
+        "bin average of the Marchenko-Pastur density with edges d sigma^4 (1 +- sqrt(gamma))^2, often quoted for "
+        "W_QK but the law of a single factor: too narrow",
+        NON_NEGATIVE,
+    ),
+    "density_free": _density("bin average of the free-product density, the limit of W_QK's spectrum", NON_NEGATIVE),
+    "edge_lower": Variable(_CASE, "lower edge of the free-product law", NON_NEGATIVE),
+    "edge_upper": Variable(_CASE, "upper edge of the free-product law", POSITIVE),
+    "draws": Variable(_CASE, "number of draws", DRAWS, since="1.1"),
+}
+"""The variables of a baseline file. All dimensionless; an eigenvalue is in units where the elements have the case's
+sigma_q and sigma_k, divided by d_model where the file's ``normalization`` is ``sqrt_d``."""
+
+OF_ANY_ENSEMBLE: dict[str, Variable] = {
+    **{name: BASELINE_SCHEMA[name] for name in ("draws", "analytic_mean", "analytic_std", "analytic_method")},
+    "moment_order": BASELINE_SCHEMA["moment_order"],
+    **{name: replace(BASELINE_SCHEMA[name], domain=ANY) for name in ("mean", "sample")},
+    **{name: replace(BASELINE_SCHEMA[name], domain=SPREAD) for name in ("std", "standard_error", "std_standard_error")},
+    "quantile": replace(BASELINE_SCHEMA["quantile"], domain=RISING),
+}
+"""The statistics of draws of any matrix: some are not numbers, where an eigenvalue is rounding or a power overflows."""
+
+SPECTRA_SCHEMA: dict[str, Variable] = {
+    **OF_ANY_ENSEMBLE,
+    **{name: BASELINE_SCHEMA[name] for name in ("eigenvalue_mean", "eigenvalue_std", "eigenvalue_quantile")},
+    **{name: BASELINE_SCHEMA[name] for name in ("bin_edge", "bin_center", "density", "density_standard_error")},
+    "name": Variable(_CASE, "ensemble with its parameters, as it keys the draws", NAMES),
+    "rank": Variable(_CASE, "number of structurally nonzero eigenvalues", SIZE),
+    "density_law": _density("bin average of the limiting law's density, NaN where none is known", NON_NEGATIVE_OR_NAN),
+    "edge_lower": Variable(_CASE, "lower edge of the limiting law, NaN where none is known", SPREAD),
+    "edge_upper": Variable(_CASE, "upper edge of the limiting law, NaN where none is known", SPREAD),
+    # What a table that was not made for a null lacks.
+    "scale_estimate": Variable(("case", "draw"), "each draw's own estimate of prod sigma^2", POSITIVE, part="null"),
+    "eigenvalue_quantile_self_normalized": replace(BASELINE_SCHEMA["eigenvalue_quantile_self_normalized"], part="null"),
+}
+"""The variables of a table of spectra of any ensemble: λ of the raw matrix, each factor as the ensemble draws it. Each
+parameter of the ensemble is a coordinate of its own, ``parameter_depth(case)`` say."""
+
+_OF_W_QK = "of W_QK; NaN for any other ensemble"
+
+ELEMENTS_SCHEMA: dict[str, Variable] = {
+    **OF_ANY_ENSEMBLE,
+    "name": Variable(_CASE, "ensemble with its parameters, as it keys the draws", NAMES),
+    "n_rows": Variable(_CASE, "rows of the matrix", SIZE),
+    "n_columns": Variable(_CASE, "columns of the matrix", SIZE),
+    "d_model": Variable(_CASE, f"width of the residual stream d, {_OF_W_QK}", SIZE_OR_NAN, since="1.2"),
+    "d_head": Variable(_CASE, f"head dimension h, {_OF_W_QK}", SIZE_OR_NAN, since="1.2"),
+    "sigma_q": Variable(_CASE, f"standard deviation of the elements of W_Q, {_OF_W_QK}", POSITIVE_OR_NAN, since="1.2"),
+    "sigma_k": Variable(_CASE, f"standard deviation of the elements of W_K, {_OF_W_QK}", POSITIVE_OR_NAN, since="1.2"),
+    "bin_edge": Variable(("case", "edge"), "edges of the histogram bins in w", EDGES),
+    "bin_center": Variable(_BIN, "element w, centre of the bin", EDGES, since="1.3"),
+    "density": _density_of_elements("Monte Carlo density of the elements, bin average", NON_NEGATIVE),
+    "density_standard_error": _density_of_elements(
+        "standard error of the density, from the spread between draws", NON_NEGATIVE
+    ),
+    "density_law": _density_of_elements(
+        "bin average of the law of one element, NaN where none is offered", NON_NEGATIVE_OR_NAN
+    ),
+    "share_outside": Variable(_CASE, "share of the elements that lie in no bin", PROBABILITY),
+}
+"""The variables of a table of elements w, as the ensemble draws them: of W_QK the raw product at sigma = 1."""
+
+ELEMENT_FORMULAS: dict[str, str] = {
+    "mean": "m = sum w / N",
+    "std": "s = sqrt(sum (w - m)^2 / (N - 1))",
+    "skewness": "m3 / m2^(3/2), mk = sum (w - m)^k / N",
+    "excess_kurtosis": "m4 / m2^2 - 3",
+    "largest_magnitude": "max |w - m| / s",
+    "histogram_entropy": "-sum p ln(p / width), p the shares of the bins",
+    "histogram_kl": "sum p ln(p / q), q the shares of N(0, sum w^2 / N)",
+    "weibull_shape": "k, slope of ln(-ln(1 - (i - 1/2)/N)) on ln |w|_(i), middle 80 %",
+    "weibull_scale": "exp(mean X - mean Y / k) of the same line",
+    "weibull_r_squared": "R^2 of the same line",
+}
+"""The statistics of the elements w of one matrix, in the order of the tables, with their formulas."""
+
+_SELF = "each draw at its own estimate of sigma"
+
+ATLAS_SCHEMA: dict[str, Variable] = {
+    "d_model": Variable(_CASE, "width of the residual stream d", SIZE),
+    "d_head": Variable(_CASE, "head dimension h, the rank of W_QK", SIZE),
+    "draws": Variable(_CASE, "number n of Monte Carlo draws", DRAWS),
+    "mean": Variable(_STATISTIC, "Monte Carlo mean at sigma = 1", FINITE),
+    "std": Variable(_STATISTIC, "Monte Carlo standard deviation of one draw at sigma = 1", POSITIVE),
+    "standard_error": Variable(_STATISTIC, "standard error of the Monte Carlo mean at sigma = 1", POSITIVE),
+    "quantile": Variable((*_STATISTIC, "probability"), "Monte Carlo quantile at sigma = 1", RISING),
+    "mean_self_normalized": Variable(_STATISTIC, f"Monte Carlo mean, {_SELF}", FINITE),
+    "std_self_normalized": Variable(_STATISTIC, f"Monte Carlo standard deviation of one draw, {_SELF}", POSITIVE),
+    "quantile_self_normalized": Variable((*_STATISTIC, "probability"), f"Monte Carlo quantile, {_SELF}", RISING),
+    "distance_center": Variable(
+        _STATISTIC, f"mean on the distance scale (ln x where x > 0 has no upper bound, else x), {_SELF}", FINITE
+    ),
+    "distance_spread": Variable(_STATISTIC, f"standard deviation on the distance scale, {_SELF}", POSITIVE),
+    "order_statistic_lower": Variable(
+        (*_STATISTIC, "rank"),
+        f"rank-th smallest of the n draws, {_SELF}, on the distance scale less distance_center over distance_spread, "
+        "rounded down by less than 2^-16; NaN beyond the middle",
+        RISING,
+    ),
+    "order_statistic_upper": Variable(
+        (*_STATISTIC, "rank"),
+        "as order_statistic_lower, the rank-th largest, rounded up",
+        replace(RISING, words="numbers in falling order, or NaN", order="falling"),
+    ),
+    "largest_distance": Variable(
+        ("case", "rank"),
+        "rank-th largest, over the n draws, of the largest |x - distance_center| / distance_spread of any statistic, "
+        "rounded up by less than 2^-16; NaN beyond n",
+        FALLING,
+    ),
+    "eigenvalue_mean": Variable(_INDEX, "mean of the ordered eigenvalue at sigma = 1; NaN from d_head on", FALLING),
+    "eigenvalue_quantile_self_normalized": Variable(
+        (*_INDEX, "probability"),
+        f"quantile of the ordered eigenvalue, {_SELF}, to within 1/512 of its standard deviation; NaN from d_head on",
+        RISING,
+    ),
+    "density": _density(
+        "Monte Carlo density of the nonzero eigenvalues at sigma = 1, bin average; the edges are those of "
+        "rmtbase.montecarlo.histogram_edges",
+        NON_NEGATIVE,
+    ),
+    "density_standard_error": _density("standard error of the density, from the spread between draws", NON_NEGATIVE),
+    "checksum": Variable(
+        _CASE,
+        "63 bits of the SHA-256 of all else that the case holds, as rmtbase.tables.with_checksums takes it",
+        COUNT,
+    ),
+}
+"""The variables of the atlas: of the raw product, many shapes, each in a few kilobytes. ``rank`` counts from the end
+that a variable names: one by one at first, then in steps that keep a p-value from the kept ranks within 3 % of the full
+sample's."""

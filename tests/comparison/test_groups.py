@@ -1,0 +1,214 @@
+"""Do recipes differ by more than seeds do? Statistics, exact p-values and intervals of groups of models, and runs."""
+
+from __future__ import annotations
+
+import json
+from itertools import permutations, product
+
+import numpy as np
+import pytest
+import xarray as xr
+from scipy import stats
+from test_two_models import NAMES, drawn, levels
+
+from rmtbase.comparison import between_groups, compare, compare_groups, measures_of, summarize_comparison
+from rmtbase.errors import ParameterError
+from rmtbase.tables import departure_steps, open_comparison, write_table
+
+STEPS = (0, 4, 45, 256)
+
+
+def groups_of(rng, shifts, n=3):
+    """Groups of n untrained models each, whose distances are moved by so much."""
+    return {f"g{k}": [drawn(rng, shift=shift) for _ in range(n)] for k, shift in enumerate(shifts)}
+
+
+def values(groups, measure="trace"):
+    """The measure of each model, group by group."""
+    return [np.array([measures_of(scores)[measure][0] for scores in members]) for members in groups.values()]
+
+
+def run(rng, shift, left_from):
+    """A trajectory whose heads move away in proportion to the step, and leave the null for good at one."""
+    parts = [drawn(rng, shift=shift * step / STEPS[-1]) for step in STEPS]
+    q = np.array([[1.0 if step < left_from else 0.01] * 8 for step in STEPS]).reshape(len(STEPS), 2, 4)
+    heads = [
+        one["heads"].to_dataset().assign(omnibus_q_value=(("layer", "head"), own))
+        for one, own in zip(parts, q, strict=True)
+    ]
+    steps = {"step": list(STEPS), "revision": ("step", [f"step-{step}" for step in STEPS])}
+    stepped = xr.concat([one.drop_vars("key_head") for one in heads], "step").assign_coords(steps)
+    nulls = np.stack([q, np.ones_like(q)], axis=1)
+    first, lasting = departure_steps(nulls, np.array(STEPS))
+    places = ("null", "layer", "head")
+    departures = xr.Dataset(
+        {
+            "omnibus_q_value": (("step", *places), nulls),
+            "first_step": (places, first),
+            "lasting_step": (places, lasting),
+        },
+        {**steps, "null": ["gaussian", "haar"], "layer": stepped["layer"], "head": stepped["head"]},
+    )
+    groups = {"/heads": stepped.assign(key_head=heads[0]["key_head"]), "/departures": departures}
+    tree = xr.DataTree.from_dict({**groups, "/null": parts[0]["null"].to_dataset()})
+    weights = {f"step-{step}": {"query_key_sha256": f"{step}-{rng.integers(1 << 40)}"} for step in STEPS}
+    tree.attrs = {**parts[0].attrs, "provenance": json.dumps({"weights": weights})}
+    return tree
+
+
+@pytest.fixture(scope="module")
+def runs():
+    """Two recipes, four runs of each: the second one's heads move, and leave a null at step 45."""
+    rng = np.random.default_rng(21)
+    return {
+        f"{name}-{k}": run(rng, shift, at) for name, shift, at in (("a", 0.0, 999), ("b", 4.0, 45)) for k in range(4)
+    }
+
+
+@pytest.fixture(scope="module")
+def of_runs(runs):
+    """Their comparison, not to be changed."""
+    return compare(runs, {name: [f"{name}-{k}" for k in range(4)] for name in "ab"}, permutations=99)
+
+
+def test_recipes_are_compared_by_analysis_of_variance_and_every_way_to_divide_models():
+    groups = groups_of(np.random.default_rng(20), (0.0, 0.5, 0.0), n=2)
+    found, each = between_groups(groups), values(groups)
+    place = found.measures.index("trace")
+    assert found.f_ratio[place] == pytest.approx(stats.f_oneway(*each).statistic)
+    whole = np.concatenate(each)
+    ways = {tuple(way) for way in permutations([0, 0, 1, 1, 2, 2])}
+    ratios = [stats.f_oneway(*(whole[np.array(way) == k] for k in range(3))).statistic for way in ways]
+    assert found.p_value[place] == pytest.approx(np.mean(np.array(ratios) >= found.f_ratio[place] * (1 - 1e-9)))
+    assert found.smallest_p_value == 6 / 90
+    within = np.mean([one.var(ddof=1) for one in each])
+    assert found.seed_std[place] == pytest.approx(np.sqrt(within))
+    beyond = (2 * np.var([one.mean() for one in each], ddof=1) - within) / 2
+    assert found.group_std[place] == pytest.approx(np.sqrt(max(0.0, beyond)))
+
+
+def test_models_that_share_seeds_are_compared_seed_by_seed():
+    rng = np.random.default_rng(22)
+    of_seeds = (-3.0, 0.0, 3.0)  # what a seed decides, the same in each group
+    groups = {f"g{k}": [drawn(rng, shift=of + 0.4 * k) for of in of_seeds] for k in range(3)}
+    found, table = between_groups(groups, paired=True), np.stack(values(groups))
+    rest = table - table.mean(axis=0)
+    between = 3 * (rest.mean(axis=1) ** 2).sum() / 2
+    within = ((rest - rest.mean(axis=1, keepdims=True)) ** 2).sum() / 4
+    place = found.measures.index("trace")
+    assert found.f_ratio[place] == pytest.approx(between / within)
+    assert found.seed_std[place] == pytest.approx(np.sqrt(within))
+    assert found.smallest_p_value == 6 / 6**3
+    ratios = []
+    for way in product(permutations(range(3)), repeat=3):
+        moved = np.stack([rest[list(order), k] for k, order in enumerate(way)], axis=1)
+        ratios.append((moved.mean(axis=1) ** 2).sum())
+    assert found.p_value[place] == pytest.approx(np.mean(np.array(ratios) >= 2 * between / 3 * (1 - 1e-9)))
+    assert found.seed_std[place] < between_groups(groups).seed_std[place]
+    one = compare_groups(groups["g0"], groups["g2"], paired=True)
+    d = table[2] - table[0]
+    t = stats.ttest_rel(table[2], table[0])
+    assert one.t_p_value[place] == pytest.approx(t.pvalue)
+    assert (one.interval_low[place], one.interval_high[place]) == pytest.approx(tuple(t.confidence_interval()))
+    signs = np.array(list(product((-1, 1), repeat=3)))
+    assert one.p_value[place] == pytest.approx(np.mean(np.abs(signs @ d) >= abs(d.sum()) * (1 - 1e-9)))
+    assert one.smallest_p_value == 2 / 8 and one.paired
+
+
+def test_a_difference_has_welchs_interval_and_is_told_in_standard_deviations_of_seeds():
+    rng = np.random.default_rng(23)
+    groups = {"a": [drawn(rng) for _ in range(4)], "b": [drawn(rng, shift=0.7) for _ in range(3)]}
+    found, (first, second) = compare_groups(*groups.values()), values(groups)
+    place = found.measures.index("trace")
+    t = stats.ttest_ind(second, first, equal_var=False)
+    assert found.t_p_value[place] == pytest.approx(t.pvalue)
+    assert (found.interval_low[place], found.interval_high[place]) == pytest.approx(tuple(t.confidence_interval()))
+    pooled = np.sqrt((3 * first.var(ddof=1) + 2 * second.var(ddof=1)) / 5)
+    assert found.effect[place] == pytest.approx((second.mean() - first.mean()) / pooled)
+
+
+def test_what_no_two_seeds_differ_in_has_an_exact_p_value_and_no_interval():
+    groups = groups_of(np.random.default_rng(24), (0.0, 0.0), n=4)
+    for scores in groups["g1"]:
+        scores["heads"] = xr.DataTree(
+            scores["heads"].to_dataset().assign(omnibus_q_value=(("layer", "head"), np.zeros((2, 4))))
+        )
+    found = compare_groups(*groups.values())
+    place = found.measures.index("heads_departed")
+    assert found.p_value[place] == found.smallest_p_value == 2 / 70
+    assert np.isnan([found.t_p_value[place], found.interval_low[place], found.effect[place]]).all()
+    same = compare_groups(groups["g0"], groups["g0"])
+    assert (same.p_value == 1.0).all() and (same.t_p_value == 1.0).all() and not same.difference.any()
+
+
+@pytest.mark.parametrize("paired", [False, True])
+def test_recipes_of_untrained_models_differ_no_more_often_than_the_level(paired):
+    rng = np.random.default_rng(25)
+    found = [between_groups(groups_of(rng, (0, 0, 0)), 99, paired=paired) for _ in range(40)]
+    for p in ([one.p_value[0] for one in found], [one.adjusted_p_value[:4].min() for one in found]):
+        for share, most in levels(p):
+            assert share <= most
+    assert all((one.adjusted_p_value[:4] >= one.p_value[:4]).all() for one in found)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "paired", "said"),
+    [
+        ((3,), False, "2 groups at least"),
+        ((3, 1), False, "2 models at least"),
+        ((3, 2), True, r"as many models in each"),
+    ],
+)
+def test_groups_that_cannot_be_compared_are_refused(sizes, paired, said):
+    rng = np.random.default_rng(26)
+    with pytest.raises(ParameterError, match=said):
+        between_groups({f"g{k}": [drawn(rng) for _ in range(n)] for k, n in enumerate(sizes)}, paired=paired)
+
+
+def test_trajectories_are_compared_at_every_step_and_by_when_heads_left(runs, of_runs):
+    along, at_end = of_runs["along/groups"].to_dataset(), of_runs["groups"].to_dataset()
+    assert along["step"].values.tolist() == list(STEPS)
+    for step in (0, STEPS[-1]):
+        one = along.sel(step=step).isel(contrast=0)
+        place = [
+            np.array(
+                [
+                    run["heads"].to_dataset().sel(step=step)["z_score"].sel(statistic="trace").mean().item()
+                    for name, run in runs.items()
+                    if name.startswith(group)
+                ]
+            )
+            for group in "ab"
+        ]
+        assert one["difference"].sel(measure="trace").item() == pytest.approx(place[1].mean() - place[0].mean())
+    assert (along["adjusted_p_value"].sel(step=0).isel(contrast=0).values[:4] > 0.05).all()
+    when = at_end.isel(contrast=0).sel(measure="departure_step gaussian")
+    assert (when["first_mean"].item(), when["second_mean"].item()) == pytest.approx((STEPS[-1], 45))
+    left = along.isel(contrast=0)["second_mean"].sel(measure="heads_departed gaussian").values
+    assert left.tolist() == [0, 0, 1, 1]
+    assert at_end.isel(contrast=0)["difference"].sel(measure="heads_departed haar").item() == 0
+    assert of_runs["models"].to_dataset()["revision"].values.tolist() == ["step-256"] * 8
+    assert len(set(of_runs["models"].to_dataset()["fingerprint"].values.tolist())) == 8
+
+
+def test_p_values_along_steps_are_adjusted_for_all_of_them(of_runs):
+    along, at_end = of_runs["along/between"].to_dataset(), of_runs["between"].to_dataset()
+    last = along.isel(step=-1)["adjusted_p_value"].sel(measure=NAMES).values
+    assert (last >= at_end["adjusted_p_value"].sel(measure=NAMES).values).all()
+    np.testing.assert_array_equal(
+        along.isel(step=-1)["p_value"].sel(measure=NAMES), at_end["p_value"].sel(measure=NAMES)
+    )
+
+
+def test_a_comparison_of_runs_says_from_which_step_on_they_differ(of_runs, tmp_path):
+    (line,) = [one for one in summarize_comparison(of_runs) if one.startswith("Along 4 steps")]
+    assert "heads_departed gaussian from step 45 on" in line and "at step 0 in 0" in line
+    assert open_comparison(write_table(of_runs, tmp_path / "runs.nc")).identical(of_runs)
+
+
+def test_runs_of_other_steps_are_compared_at_common_ones(runs):
+    shorter = {name: one.isel(step=slice(0, 3)) if name == "a-0" else one for name, one in runs.items()}
+    found = compare(shorter, {name: [f"{name}-{k}" for k in range(4)] for name in "ab"}, permutations=9)
+    assert found["along/groups"]["step"].values.tolist() == list(STEPS[:3])
+    assert "the 3 steps that all of their trajectories have" in found.attrs["warnings"]
+    assert "departure_step gaussian" not in found["groups"]["measure"].values

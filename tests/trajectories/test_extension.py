@@ -1,0 +1,150 @@
+"""A trajectory that is there is gone on with: what it lacks is scored, what it has stays, and it is that of one go."""
+
+import json
+import shutil
+
+import pytest
+
+import rmtbase
+from rmtbase.errors import ParameterError, TableError
+from rmtbase.tables import open_trajectory, write_table
+from rmtbase.trajectories import failures, joined, until
+from telling import Told
+
+OPTIONS = {"matrices": "none", "proof": False}
+
+
+@pytest.fixture
+def scored(monkeypatch):
+    """The revisions that are scored, as they are."""
+    from rmtbase.trajectories import _checkpoint_scores
+
+    seen, score = [], _checkpoint_scores.score
+    monkeypatch.setattr(
+        _checkpoint_scores,
+        "score",
+        lambda model, *args, **more: seen.append(model.revision) or score(model, *args, **more),
+    )
+    return seen
+
+
+@pytest.fixture(scope="module")
+def early(whole_run, tmp_path_factory):
+    """The file of some of the run's checkpoints, and what its folder held then; not to be changed."""
+    folder = tmp_path_factory.mktemp("early")
+    for step in (0, 20):
+        shutil.copytree(whole_run / f"step-{step}", folder / "run" / f"step-{step}")
+    (folder / "run" / "step-40").mkdir()  # being written
+    rmtbase.trajectory(folder / "run", output=folder / "traj.nc", **OPTIONS)
+    return folder / "traj.nc"
+
+
+@pytest.fixture
+def output(early, tmp_path):
+    """A copy of that file, to be extended."""
+    return shutil.copy(early, tmp_path / "traj.nc")
+
+
+def test_checkpoints_that_the_file_lacks_are_scored_and_the_file_is_that_of_one_go(run_folder, output, scored, run):
+    assert list(failures(open_trajectory(output))) == ["step-40"]
+    shutil.copytree(run_folder / "step-20", run_folder / "step-30")
+    shutil.copytree(run_folder / "step-0", run_folder / "step-50")
+    ran = run("trajectory", run_folder, "--matrices", "none", "--no-proof", "-o", output, "--json")
+    assert ran.status == 0
+    assert scored == ["step-10", "step-40"]
+    assert [one["step"] for one in json.loads(ran.out)["steps"]] == [0, 10, 20, 30, 40, 50]
+    assert "rmtbase: going on from the 2 checkpoints that are there: 4 to be scored" in ran.err
+    again = output.with_name("again.nc")
+    rmtbase.trajectory(run_folder, output=again, **OPTIONS)
+    assert output.read_bytes() == again.read_bytes()
+    told, before = Told(), output.stat()
+    rmtbase.trajectory(run_folder, output=output, progress=told, **OPTIONS)
+    assert told.notes == [f"{output} is the trajectory of these checkpoints already: nothing is left to score"]
+    assert output.stat() == before
+    assert sorted(path.name for path in output.parent.iterdir()) == ["again.nc", "run", "traj.nc"]
+
+
+def test_checkpoint_that_is_there_no_more_stays_in_the_file(run_folder, output, scored):
+    shutil.rmtree(run_folder / "step-0")
+    (run_folder / "step-20" / "model.safetensors").write_bytes(b"")
+    told = Told()
+    tree = rmtbase.trajectory(run_folder, output=output, progress=told, **OPTIONS)
+    assert tree["heads"]["step"].values.tolist() == [0, 10, 20, 40]
+    assert any(note.startswith("step-20 cannot be read any more, its scores stay: ") for note in told.notes)
+    assert scored == ["step-10", "step-40"]
+
+
+def test_extension_that_is_stopped_leaves_the_old_file_and_goes_on(run_folder, output, scored, monkeypatch):
+    before = output.read_bytes()
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr("rmtbase.trajectories._trajectory.joined", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        rmtbase.trajectory(run_folder, output=output, **OPTIONS)
+    assert output.read_bytes() == before
+    told = Told()
+    rmtbase.trajectory(run_folder, output=output, progress=told, **OPTIONS)
+    assert "resuming: 0 of 2 checkpoints left" in told.notes
+    assert scored == ["step-10", "step-40"]
+    rmtbase.trajectory(run_folder, output=output.with_name("whole.nc"), **OPTIONS)
+    assert output.read_bytes() == output.with_name("whole.nc").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"seed": 1}, r"scored with seed = 0; expected one with seed = 1; name another output, or remove that file"),
+        ({"nulls": ("gaussian", "haar")}, "nulls = gaussian; expected one with nulls = gaussian, haar"),
+        ({"baseline": "analytic"}, "baseline = None; expected one with baseline = analytic"),
+    ],
+)
+def test_file_of_other_options_is_refused_by_name(options, said, run_folder, output):
+    before = output.read_bytes()
+    with pytest.raises(TableError, match=said):
+        rmtbase.trajectory(run_folder, output=output, **OPTIONS | options)
+    assert output.read_bytes() == before
+    assert not output.with_name("traj.nc.steps").exists()
+
+
+def test_file_of_other_weights_or_of_another_model_is_refused_unless_it_is_to_be_replaced(run_folder, output, run):
+    shutil.copytree(run_folder, output.with_name("other"))
+    with pytest.raises(TableError, match="the trajectory of 'run'; expected one of 'other'"):
+        rmtbase.trajectory(output.with_name("other"), output=output, **OPTIONS)
+    shutil.copy(run_folder / "step-40" / "model.safetensors", run_folder / "step-20")
+    command = ("trajectory", run_folder, "--revisions", "20,40", "--matrices", "none", "--no-proof", "-o", output)
+    ran = run(*command)
+    assert ran.status == 2
+    assert "found other weights of step-20" in ran.err
+    assert run(*command, "--overwrite").status == 0
+    assert open_trajectory(output)["heads"]["step"].values.tolist() == [20, 40]
+
+
+def test_step_that_is_another_revisions_in_the_file_is_refused(run_folder, output):
+    shutil.move(run_folder / "step-0", run_folder / "main")
+    with pytest.raises(ParameterError, match=r"'0:main': expected those of traj.nc, in which step 0 is step-0"):
+        rmtbase.trajectory(run_folder, ["0:main"], output, **OPTIONS)
+    with pytest.raises(ParameterError, match=r"'30:step-20': .* step 20 is step-20"):
+        rmtbase.trajectory(run_folder, ["30:step-20"], output, **OPTIONS)
+
+
+def test_file_that_is_no_trajectory_is_refused(whole_run, tmp_path):
+    scores = rmtbase.score(whole_run / "step-0", matrices="none", proof=False)
+    path = write_table(scores, tmp_path / "scores.nc")
+    with pytest.raises(TableError, match=r"kind 'scores'; expected a trajectory file .*; name another output"):
+        rmtbase.trajectory(whole_run, output=path, **OPTIONS)
+
+
+def test_checkpoints_of_another_shape_than_the_file_has_are_left_out(run_folder, write_step, output):
+    for step in (10, 40, 50):
+        shutil.rmtree(run_folder / f"step-{step}", ignore_errors=True)
+        write_step(run_folder, step, n_heads=2)
+    tree = rmtbase.trajectory(run_folder, output=output, **OPTIONS)
+    assert tree["heads"]["step"].values.tolist() == [0, 20]
+    assert failures(tree)["step-50"] == "other sizes than before: 2 of head and not 4"
+
+
+def test_the_same_is_joined_of_the_same_steps_in_whatever_parts(whole_run):
+    parts = [rmtbase.trajectory(whole_run, [step], **OPTIONS) for step in ("0", "10", "20", "40")]
+    whole = rmtbase.trajectory(whole_run, **OPTIONS)
+    assert joined([joined(parts[::2]), joined(parts[1::2])]).identical(whole)
+    assert joined([until(joined(parts[1:]), 20), parts[3], parts[0]]).identical(whole)
+    some = joined([joined(parts[1:], {"b": "later"}), parts[0]], {"a10": "too", "a9": "and"})
+    assert list(failures(some)) == ["a9", "a10", "b"]
