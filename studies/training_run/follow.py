@@ -71,7 +71,8 @@ def main() -> None:
     args = parser.parse_args()
     run = args.work / "demo"
     train(run)
-    trajectory = rmtbase.trajectory(run, [f"step-{step}" for step in STEPS], args.out / "trajectory.nc", nulls=NULLS)
+    revisions, output = [f"step-{step}" for step in STEPS], args.out / "trajectory.nc"
+    trajectory = rmtbase.trajectory(run, revisions, output, nulls=NULLS, overwrite=True)
     report(trajectory, run, args.out)
 
 
