@@ -163,7 +163,7 @@ _EXPANSION = "influence function and curvature about the parent, by quadrature: 
 _MENDED = "of fewer than 1000 weights by simulated quantiles, where the parent is one of those measured"
 _COUNTED = f"counts in cells: their own noise exactly, the rest to second order; {_MENDED}"
 _MAXIMUM = "the largest by its exact law, what goes with it to second order"
-_OF_LARGEST = (0.025, 0.07)
+_OF_LARGEST = (0.025, 0.075)
 
 _RECIPES: dict[str, _Recipe] = {
     "mean": _Recipe(Mean(), 4.0, "exact for normal weights and their W_QK but for its norm, that of its own sample"),
