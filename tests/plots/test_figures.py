@@ -9,6 +9,7 @@ import pytest
 import xarray as xr
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_rgb
+from matplotlib.figure import Figure
 from matplotlib.transforms import Bbox
 
 from rmtbase.errors import ParameterError
@@ -26,6 +27,7 @@ from rmtbase.plots import (
     statistic_by_layer,
     z_heatmap,
 )
+from rmtbase.plots._axes import add_density
 
 
 def test_what_is_no_table_is_refused():
@@ -258,3 +260,13 @@ def test_nulls_of_the_heads_own_have_figures_of_what_they_do_not_hold_fixed(resa
     titles = " ".join(ax.get_title() for ax in drawn["z-heat-map"].axes)
     assert "trace" in titles
     assert "log-determinant" not in titles
+
+
+def test_errors_of_a_density_end_where_its_bars_do():
+    ax = Figure().add_subplot()
+    density, error = np.array([1.0, 1e-6, 0.5, 0.0]), np.full(4, 0.1)
+    add_density(ax, np.arange(5.0), np.arange(4) + 0.5, density, error, LIGHT, lowest=1e-3)
+    (errors,) = ax.containers
+    (bars,) = errors[2]
+    assert [segment[0, 0] for segment in bars.get_segments()] == [0.5, 2.5]
+    assert min(segment[:, 1].min() for segment in bars.get_segments()) >= 1e-3

@@ -204,7 +204,7 @@ def add_density(
     outline: float = 0.0,
     lowest: float = _NOTHING,
 ) -> None:
-    """Draw a simulated density as filled bars, and its standard error at the centres of those that are not empty.
+    """Draw a simulated density as filled bars, and its standard error at the centres of those that are seen.
 
     Bars and errors end at ``lowest``: not at zero, which a logarithmic axis does not have, but below all that is shown.
     """
@@ -219,7 +219,7 @@ def add_density(
         alpha=0.35,
         label="Monte Carlo ± standard error",
     )
-    held = density > 0
+    held = density > lowest
     reach = [np.minimum(error, density - lowest)[held], error[held]]
     ax.errorbar(centre[held], density[held], reach, fmt="none", ecolor=theme.null, elinewidth=1.1, capsize=0)
 

@@ -106,7 +106,7 @@ def _by_layer(tree: xr.DataTree, component: str, names: Sequence[str], look: Loo
     options = {name: {"table": tree, "statistic": name, "component": component} for name in names}
     plain = partial(statistic_by_layer, group="elements", legend=False)
     title = "\n".join(part for part in (model_title(tree), f"elements of {symbol_of(component)} of each head") if part)
-    figure = panels(plain, options, look, 2, share_y=False, height=3.6, title=title)
+    figure = panels(plain, options, look, 2, share_y=False, height=4.4, title=title)
     for ax in figure.axes:
         titled(ax, "", look.theme)
     legend_of_all(figure, look.theme, same=True)
