@@ -111,9 +111,11 @@ def test_workers_of_a_scheduler_score_each_set_of_weights_once_and_give_the_same
 
     monkeypatch.setattr(_checkpoint_scores, "score", slowly)
     told, output = Told(), tmp_path / "traj.nc"
+    quiet = {"dashboard": False, "dashboard_address": "127.0.0.1:0"}  # or it asks for a port that others may have
     with LocalCluster(
-        n_workers=2, threads_per_worker=1, processes=False, dashboard_address=None, protocol="tcp"
-    ) as cluster:
+        n_workers=2, threads_per_worker=1, processes=False, dashboard_address=None, protocol="tcp",
+        scheduler_kwargs=quiet,
+    ) as cluster:  # fmt: skip
         rmtbase.trajectory(many, output=output, scheduler=cluster.scheduler_address, progress=told, **OPTIONS)
     assert "scoring on 2 Dask workers" in told.notes
     assert told.steps["scoring checkpoints"] == MANY
