@@ -47,6 +47,7 @@ _AHEAD = 2  # tasks per worker's thread under way: one being done, one waiting, 
 _ATTEMPTS = 4  # at one task, each after as many lost workers as the scheduler allows
 _TIMEOUT = 30.0  # seconds to find a scheduler, and for its first worker to appear
 _PATIENCE = 60.0  # seconds without any worker, and for the numbers of one task to arrive
+_NOISY = ("distributed", "tornado", "asyncio")  # loggers
 
 
 @contextmanager
@@ -183,11 +184,7 @@ class DaskWorkers:
 
 @dataclass(frozen=True)
 class FirstCome:
-    """Which of the tasks of a run was the first to ask for a thing, wherever they run.
-
-    Attributes:
-        run: under whose name the scheduler keeps who has asked, in the order in which they did.
-    """
+    """Which task was the first to ask for a thing: under a run's name the scheduler keeps who asked, in their order."""
 
     run: str
 
@@ -399,6 +396,3 @@ def _quiet() -> Iterator[None]:
     finally:
         for logger, level in before:
             logger.setLevel(level)
-
-
-_NOISY = ("distributed", "tornado", "asyncio")
