@@ -101,7 +101,7 @@ def _compare(chain: Chain, eigenvalues: FloatArray) -> Iterator[Row]:
     edges = {"largest_eigenvalue": (largest_eigenvalue, -1), "smallest_eigenvalue": (smallest_eigenvalue, 0)}
     for name, (edge_law, index) in edges.items():
         if name == "largest_eigenvalue" or not law.has_hard_edge:
-            edge = edge_law(chain.dims, chain.sigmas)
+            edge = edge_law(dims=chain.dims, sigmas=chain.sigmas, normalization="none")
             yield from subject(name, ASYMPTOTIC, _EDGE).law(eigenvalues[:, index], edge, _QUANTILES, (1e-2, 1e-3))
 
     log_determinant = LogDeterminant(dims=chain.dims, sigmas=chain.sigmas, normalization="none")

@@ -131,9 +131,11 @@ class Subject:
     def law(
         self, sample: FloatArray, law: Law, quantiles: Sequence[float] = (), tails: Sequence[float] = ()
     ) -> Iterator[Row]:
-        """Mean, standard deviation, quantiles, and probabilities of both tails."""
-        yield self.mean(sample, law.mean())
-        yield self.std(sample, law.std())
+        """Mean and standard deviation where there are any, quantiles, and probabilities of both tails."""
+        if math.isfinite(law.mean()):
+            yield self.mean(sample, law.mean())
+        if math.isfinite(law.std()):
+            yield self.std(sample, law.std())
         yield from self.quantiles(sample, quantiles, np.asarray(law.ppf(np.asarray(quantiles))))
         for probability in tails:
             yield self.tail(sample, float(law.isf(probability)), probability, "upper")

@@ -46,16 +46,12 @@ def _both(level: float, bound: float) -> dict[tuple[float, str], float]:
 
 _EDGE = Limits(0.05, 0.03, 0.1, tail={(p, "upper"): 0.2 for p in EDGE_TAILS})
 _CONDITION = Limits(0.1, 0.03, tail=_both(1e-3, 0.2))
-_STABLE = Limits(0.1, 0.03, tail={(1e-2, "upper"): 0.3, (1e-2, "lower"): 0.2, (1e-3, "lower"): 0.2})
-_BULK = Limits(0.1, 0.03, tail=_both(1e-2, 0.3))
-_PARTICIPATION = Limits(0.1, 0.03, tail=_both(1e-3, 0.25))
+_OTHERS = Limits(0.1, 0.03, tail=_both(1e-3, 0.25))
 _EXACT_MOMENTS = Limits(tail=_both(1e-3, 0.2))
 LIMITS = {
     **dict.fromkeys(EDGES, _EDGE),
     **dict.fromkeys(("trace", "trace_of_square"), _EXACT_MOMENTS),
-    **dict.fromkeys(("participation_ratio", "normalized_participation_ratio"), _PARTICIPATION),
     **dict.fromkeys(("condition_number", "condition_number_singular"), _CONDITION),
-    **dict.fromkeys(("stable_rank", "stable_rank_singular"), _STABLE),
 }
 
 
@@ -124,7 +120,7 @@ def _simulate(shape: tuple[int, int], count: int) -> dict[str, FloatArray]:
 
 def _subject(statistic: str, shape: tuple[int, int], own: bool, method: str, group: str) -> Subject:
     parameters = {"d_model": shape[0], "d_head": shape[1], "self_normalized": own}
-    return Subject(SECTION, statistic, parameters, method, LIMITS.get(statistic, _BULK), group)
+    return Subject(SECTION, statistic, parameters, method, LIMITS.get(statistic, _OTHERS), group)
 
 
 def _inside(shape: tuple[int, int], group: str, draws: Draws) -> Iterator[Row]:
@@ -136,19 +132,19 @@ def _inside(shape: tuple[int, int], group: str, draws: Draws) -> Iterator[Row]:
             try:
                 law = null(statistic, dims=dims, self_normalized=own, normalization="none")
             except ParameterError:
-                continue  # a hard edge, where the law is none of these
+                continue  # fewer eigenvalues than the law asks for
             sample = draws.of(statistic, own)
             edge = statistic in EDGES
-            subject = _subject(statistic, shape, own, law.method, group)
+            # Of exact moments mean and standard deviation are judged as exact, the tails as asymptotic.
+            subject = _subject(statistic, shape, own, ASYMPTOTIC if law.method == ASYMPTOTIC else EXACT, group)
             yield from subject.law(sample, law, QUANTILES if edge else (), () if subject.method == EXACT else
                                    EDGE_TAILS if edge else TAILS)  # fmt: skip
             if subject.method == EXACT:
-                # Of the traces only the moments are exact.
-                shaped = subject if statistic == "log_determinant" else replace(subject, method=ASYMPTOTIC)
+                shaped = subject if law.method == EXACT else replace(subject, method=ASYMPTOTIC)
                 for p in TAILS:
                     yield shaped.tail(sample, float(law.isf(p)), p, "upper")
                     yield shaped.tail(sample, float(law.ppf(p)), p, "lower")
-            if edge and not own:
+            if edge and not own and shape[0] > shape[1]:  # at a hard edge there is no scale
                 yield from _first_order(statistic, shape, sample)
 
 

@@ -14,6 +14,7 @@ Record = dict[str, Any]
 RowDict = dict[str, Any]
 
 _EDGES = ("largest_eigenvalue", "smallest_eigenvalue")
+_TAIL_NAMES = ("lower tail 0.01", "upper tail 0.01", "lower tail 0.001", "upper tail 0.001")
 _SHARED = ("quantity", "parameters", "method", "group", "draws")
 _JUDGED = {"z": "z", "deviation": "error/sd", "ratio": "ratio"}
 _ORDERS = {
@@ -348,6 +349,23 @@ def _other_tails(record: Record) -> str:
     return _table(("statistic", *names), lines) + f"\n\nStandard errors of each ratio: {note}."
 
 
+def _chain_tails(record: Record) -> str:
+    """Tails of every statistic of every chain, simulation/law; bold outside the limits."""
+    rows = record["sections"]["tails"]["rows"]
+    lines = []
+    for group in _grouped(rows):
+        found = {row["of"]: row for row in group}
+        lines.append(
+            (
+                "×".join(map(str, group[0]["parameters"]["dims"])), _words(group[0]["quantity"]),
+                _marked(found["mean"], f"{found['mean']['deviation']:+.3f}"),
+                _marked(found["std"], f"{found['std']['ratio']:.3f}"),
+                *_pick(group, _TAIL_NAMES, "ratio", ".2f"), f"{group[0]['draws'] // 1000} 000",
+            )
+        )  # fmt: skip
+    return _table(("dims", "statistic", "mean: error/sd", "sd: ratio", *_TAIL_NAMES, "draws"), lines)
+
+
 def _failures(record: Record) -> str:
     """Every comparison outside its limits."""
     lines = []
@@ -421,6 +439,7 @@ _PARTS: dict[str, Callable[[Record], str]] = {
     "edges": _edges,
     "tails": _tails,
     "other_tails": _other_tails,
+    "chain_tails": _chain_tails,
     "failures": _failures,
     "outside": _outside,
     "quantities": _quantities,

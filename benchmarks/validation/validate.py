@@ -24,6 +24,7 @@ import figures
 import heads
 import residual
 import spikes
+import tails
 import traces
 import weibull
 import weights
@@ -35,7 +36,8 @@ from _machine import describe_machine
 
 HERE = Path(__file__).resolve().parent
 SECTIONS = {
-    module.SECTION: module.run for module in (heads, traces, chains, elements, residual, weibull, spikes, weights)
+    module.SECTION: module.run
+    for module in (heads, traces, chains, tails, elements, residual, weibull, spikes, weights)
 }
 
 

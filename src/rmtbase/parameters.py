@@ -21,6 +21,12 @@ NORMALIZATIONS = ("none", "sqrt_d")
 INITIALIZATIONS = ("normal", "uniform", "truncated_normal")
 """How the entries of a matrix can have been drawn: normal, uniform, or normal and cut at two standard deviations."""
 
+BALANCED = 1e-12
+"""What mean squares of rows of a balanced matrix are off by, at most, relatively; those of columns by rounding."""
+
+MOST_ROUNDS = 1000
+"""Of balancing rows and columns, after which a matrix counts as one that cannot be balanced."""
+
 _MAX_SEED = 2**63
 _WIDEST = 10**12  # beyond it the laws' own accuracy is no longer that of float64
 _SMALLEST_PRODUCT = 1e-35  # of the sigmas; beyond it and its inverse the eigenvalues squared leave the doubles

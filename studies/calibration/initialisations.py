@@ -1,8 +1,8 @@
-"""Score heads that were not initialised from a normal law, and look how many of them the Gaussian null flags.
+"""Score heads that were not initialised from a normal law, and look how many of them each null flags.
 
     python studies/calibration/initialisations.py
 
-writes initialisations.json beside this file (or where ``--out`` says). Everything is seeded; a minute of one core.
+writes initialisations.json beside this file (or where ``--out`` says). Everything is seeded; half an hour of one core.
 """
 
 from __future__ import annotations
@@ -45,13 +45,30 @@ LAWS: dict[str, tuple[Draw, float]] = {
     "uniform": (lambda rng, shape: rng.uniform(-1.0, 1.0, shape), -1.2),
     "normal truncated at 2 sigma": (truncated, float(stats.truncnorm(-2.0, 2.0).stats("k"))),
     "Laplace": (lambda rng, shape: rng.laplace(size=shape), 3.0),
+    "logistic": (lambda rng, shape: rng.logistic(size=shape), 1.2),
 }
-CASES = (
-    *((name, 256, 32) for name in LAWS),
-    ("normal", 768, 64),
-    ("uniform", 768, 64),  # torch.nn.Linear's own initialisation
-    ("normal truncated at 2 sigma", 768, 64),
+SHAPES = ((64, 8), (96, 16), (128, 32), (256, 32), (256, 64), (320, 16), (512, 32), (768, 64))
+
+# Entries, the spread of the gains of their rows and columns, and the null: against that of normal entries, which is
+# wrong for others, and against those that claim to be right.
+_GAUSSIAN, _ANALYTIC, _KURTOSIS = {"null": "gaussian"}, {"baseline": "analytic"}, {"null": "kurtosis"}
+WRONG = (
+    *(((name, 0.0), (256, 32), _GAUSSIAN) for name in LAWS),
+    *(((name, 0.0), (768, 64), _GAUSSIAN) for name in ("normal", "uniform", "normal truncated at 2 sigma")),
+    (("normal", 0.1), (256, 32), _GAUSSIAN),
 )
+_CLAIMS = (
+    (("normal", 0.0), _GAUSSIAN),
+    (("normal", 0.0), _KURTOSIS),
+    (("uniform", 0.0), {"initialization": "uniform"}),
+    (("uniform", 0.0), {"initialization": "uniform", **_ANALYTIC}),
+    (("uniform", 0.0), _KURTOSIS),
+    (("normal truncated at 2 sigma", 0.0), {"initialization": "truncated_normal"}),
+    (("normal truncated at 2 sigma", 0.0), _KURTOSIS),
+    (("logistic", 0.0), _KURTOSIS),
+    (("normal", 0.1), {"null": "gains"}),
+)
+CASES = (*WRONG, *((entries, shape, options) for shape in SHAPES for entries, options in _CLAIMS))
 
 
 class Notes:
@@ -69,14 +86,20 @@ class Notes:
         self.notes.add(line)
 
 
-def scored(name: str, d_model: int, d_head: int, heads: int) -> dict[str, Any]:
-    """What the scores of untrained heads of one law say; the null is that of the shipped atlas."""
+def scored(entries: tuple[str, float], shape: tuple[int, int], options: dict[str, str], heads: int) -> dict[str, Any]:
+    """What the scores of untrained heads of one law, under gains or not, say against one null."""
+    (name, spread_of_gains), (d_model, d_head) = entries, shape
     draw, excess_kurtosis = LAWS[name]
-    rng = np.random.default_rng([SEED, d_model, list(LAWS).index(name)])
+    rng = np.random.default_rng([SEED, d_model, d_head, list(LAWS).index(name), int(100 * spread_of_gains)])
+
+    def gains(*of: int) -> Array:
+        return np.exp(spread_of_gains * rng.standard_normal((2, BATCH, *of)))
+
     parts, told = [], Notes()
     for _ in range(heads // BATCH):
-        w_q, w_k = draw(rng, (2, BATCH, d_head, d_model))
-        parts.append(rmtbase.score_heads(w_q, w_k, progress=told)["heads"].to_dataset().isel(layer=0, drop=True))
+        w_q, w_k = draw(rng, (2, BATCH, d_head, d_model)) * gains(d_head, 1) * gains(1, d_model)
+        tree = rmtbase.score_heads(w_q, w_k, progress=told, **options)  # type: ignore[arg-type]
+        parts.append(tree["heads"].to_dataset().isel(layer=0, drop=True))
     z = {
         str(one): np.concatenate([part["z_score"].sel(statistic=one).values for part in parts])
         for one in parts[0]["statistic"].values
@@ -86,11 +109,13 @@ def scored(name: str, d_model: int, d_head: int, heads: int) -> dict[str, Any]:
     spread = null("log_determinant", (d_model, d_head, d_model), self_normalized=True, normalization="none").std()
     return {
         "law": name,
+        "gains": spread_of_gains,
+        "options": options,
         "excess_kurtosis": excess_kurtosis,
         "d_model": d_model,
         "d_head": d_head,
         "heads": heads,
-        "null": sorted(told.notes),
+        "null": sorted({note.partition(", seed")[0] for note in told.notes if note.startswith("null of")}),
         "log_determinant_shift": {
             "expected": -excess_kurtosis * d_head / d_model / spread,
             "measured": float(z["log_determinant"].mean()),
@@ -109,7 +134,8 @@ def main() -> None:
     cases = []
     for case in CASES:
         cases.append(scored(*case, args.heads))
-        print(f"{len(cases)} of {len(CASES)}: {case}", flush=True)
+        below = cases[-1][f"below_{LEVEL}"]
+        print(f"{len(cases)} of {len(CASES)}: {case} {min(below.values())} to {max(below.values())}", flush=True)
     record = {"versions": {name: version(name) for name in ("numpy", "scipy")}, "level": LEVEL, "cases": cases}
     args.out.write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 

@@ -43,8 +43,8 @@ LOG_COLUMNS: tuple[str, ...] = (
 )
 
 
-MODELS = ("demo", "mha", "qk-norm", "neox")
-"""The demo model, and three that differ from it in how attention is made; see :func:`make_config`."""
+MODELS = ("demo", "mha", "qk-norm", "neox", "wide-heads")
+"""The demo model, and those that differ from it in how attention is made; see :func:`make_config`."""
 
 
 def make_config(name: str = "demo") -> PretrainedConfig:
@@ -53,6 +53,7 @@ def make_config(name: str = "demo") -> PretrainedConfig:
     ``demo``: Llama with 4 key heads. ``mha``: the same with 8. ``qk-norm``: the demo with a norm of each query and key,
     as in Qwen3. ``neox``: 8 key heads, queries, keys and values in one tensor, LayerNorm, biases, and an MLP of two
     matrices with as many weights as the three of the others, one after attention as there; rotary in all positions.
+    ``wide-heads``: the demo with 4 query heads of size 32, each with a key head of its own.
     """
     sizes = {"vocab_size": 256, "hidden_size": 128, "num_hidden_layers": 4, "num_attention_heads": 8}
     common = sizes | {"max_position_embeddings": CONTEXT, "initializer_range": 0.02, "tie_word_embeddings": True}
@@ -60,6 +61,8 @@ def make_config(name: str = "demo") -> PretrainedConfig:
     if name == "neox":
         return GPTNeoXConfig(**common, intermediate_size=480, rotary_pct=1.0, use_parallel_residual=False)
     gated = common | {"intermediate_size": 320, "head_dim": 16, "num_key_value_heads": 8 if name == "mha" else 4}
+    if name == "wide-heads":
+        gated |= {"head_dim": 32, "num_attention_heads": 4}
     return Qwen3Config(**gated, rms_norm_eps=1e-6) if name == "qk-norm" else LlamaConfig(**gated)
 
 

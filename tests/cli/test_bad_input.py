@@ -319,7 +319,7 @@ def test_revision_of_a_folder(model_folder, refused):
 @pytest.mark.parametrize(
     ("options", "fragments"),
     [
-        (["--null", "orthogonal"], ["null = 'orthogonal'", "'gaussian', 'permutation' or 'haar'"]),
+        (["--null", "orthogonal"], ["null = 'orthogonal'", "'gaussian', 'kurtosis', 'gains', 'permutation' or 'haar'"]),
         (["--null", "haar", "--draws", 1], ["draws = 1"]),
         (["--null", "permutation", "--seed", -1], ["seed = -1"]),
         (["--matrices", "all"], ["matrices = 'all'", "none, elements, spectra"]),

@@ -24,7 +24,7 @@ from rmtbase.statistics import SPECTRAL_STATISTICS
 from rmtbase.tables import open_baseline, open_scores
 
 SHAPES = ((768, 64), (64, 64))
-COMMANDS = ("demo", "baseline", "score", "trajectory", "inspect", "plot", "doctor")
+COMMANDS = ("demo", "baseline", "score", "signal", "trajectory", "inspect", "plot", "doctor")
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -96,7 +96,7 @@ def test_baseline_as_json(run, tmp_path, shape):
     assert set(case["statistics"]) == set(table["statistic"].values.tolist())
     trace = case["statistics"]["trace"]
     assert trace["mean"] == table["mean"].sel(statistic="trace").item()
-    assert trace["analytic_method"].startswith("exact: ")
+    assert trace["analytic_method"].startswith("exact moments: ")
     assert printed["file"] == str(path)
 
 

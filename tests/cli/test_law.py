@@ -255,17 +255,21 @@ def test_exact_moments_in_latex(values):
 # Shapes at the ends of the domain
 
 
-def test_at_a_hard_edge_there_is_no_law_of_the_smallest_eigenvalue_and_it_says_why(values, run):
+def test_at_a_hard_edge_the_smallest_eigenvalue_has_a_law_and_the_condition_number_no_mean(values, run):
     found = values("--d-model", 64, "--d-head", 64)
     assert found["spectrum"]["support"] == pytest.approx([0, 432], abs=1e-11)
     assert (found["spectrum"]["hard_edge"], found["spectrum"]["edge_scale"][0]) == (True, None)
     smallest = found["extreme_eigenvalues"]["smallest_eigenvalue"]
-    assert (smallest["mean"], smallest["quantiles"], smallest["singular_value"]) == (None, None, None)
-    assert "the lower edge is hard" in smallest["reason"]
+    assert (smallest["reason"], smallest["mean"]) == (None, laws.smallest_eigenvalue(64, 64).mean())
+    assert smallest["singular_value"]["mean"] < smallest["mean"] ** 0.5
+    assert all(entry["reason"] is None for entry in found["statistics"].values())
     absent = [name for name, entry in found["statistics"].items() if entry["mean"] is None]
-    assert absent == ["smallest_eigenvalue", "condition_number", "condition_number_singular"]
+    assert absent == ["condition_number", "condition_number_singular"]
+    assert found["statistics"]["condition_number"]["quantiles"]["0.5"] > 1e6
     text = " ".join(run("law", "--d-model", 64, "--d-head", 64).out.split())
-    assert "no law of λ_min here: it needs" in text
+    assert (
+        "condition_number has no mean here: E x^p is infinite for p >= 0.5; its quantiles are those of its law" in text
+    )
     assert "lower edge 0 0 hard edge" in text
 
 

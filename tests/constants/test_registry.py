@@ -16,6 +16,7 @@ import rmtbase
 from rmtbase import constants
 from rmtbase.constants import Constant, ConstantFunction
 from rmtbase.errors import ParameterError
+from rmtbase.laws import smallest_eigenvalue
 
 ENTRIES = [*constants.constants(), *constants.functions()]
 TEXTS = ("name", "symbol", "description", "definition", "conditions", "method", "uncertainty")
@@ -196,20 +197,32 @@ def test_a_shape_that_is_none_is_refused(shape, named, words):
         constants.product_upper_edge(*shape, **named)
 
 
-@pytest.mark.parametrize("name", ["product_lower_edge_scale", "smallest_eigenvalue_mean", "smallest_eigenvalue_std"])
-def test_a_hard_edge_has_no_tracy_widom_law(name):
+def test_a_hard_edge_has_no_tracy_widom_scale_and_a_law_of_its_own():
     with pytest.raises(ParameterError, match="hard"):
-        constants.find(name)(64, 64)
+        constants.product_lower_edge_scale(64, 64)
     assert constants.product_lower_edge(64, 64).digits(5) == "0"
+    law = smallest_eigenvalue(64, 64)
+    for name, value in (("smallest_eigenvalue_mean", law.mean()), ("smallest_eigenvalue_std", law.std())):
+        assert constants.find(name)(64, 64).value == pytest.approx(value, rel=1e-9)
+        with pytest.raises(ParameterError, match="a rank of at least 4"):
+            constants.find(name)(3, 3)
 
 
 @pytest.mark.parametrize("function", constants.functions(), ids=lambda function: function.name)
 def test_every_function_has_a_value_at_common_shapes(function):
     assert isinstance(function, ConstantFunction)
-    for shape in ({"d_model": 768, "d_head": 64}, {"d_model": 4096, "d_head": 128}, {"d_model": 2, "d_head": 1}):
+    smallest = 4 if "st_eigenvalue_" in function.name else 1  # laws of single eigenvalues are expansions in the rank
+    shapes = [(768, 64), (4096, 128), (2 * smallest, smallest)]
+    for shape in ({"d_model": d_model, "d_head": d_head} for d_model, d_head in shapes):
         constant = function(**{name: shape[name] for name in function.parameters})
         assert float(constant) == constant.value
         assert constant.uncertainty
+
+
+@pytest.mark.parametrize("name", ["largest_eigenvalue_mean", "smallest_eigenvalue_std"])
+def test_a_single_eigenvalue_of_three_has_no_law(name):
+    with pytest.raises(ParameterError, match="rank of at least 4"):
+        constants.find(name)(64, 3)
 
 
 # The room

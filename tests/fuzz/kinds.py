@@ -86,7 +86,18 @@ _MANIFEST = "small.nc.chunks/store.json"
 def _kinds() -> Iterator[Kind]:
     yield Kind("baseline", "table.nc", (_SCORE, _PLOT), HDF5, table_content)
     of_scores = ("scores", "resampled_scores", "circuit_scores")
-    for name in ("baseline_without_sample", "spectra", "elements", "depth", "trajectory", "comparison", *of_scores):
+    for name in (
+        "baseline_without_sample",
+        "spectra",
+        "elements",
+        "depth",
+        "composition",
+        "changes",
+        "signal",
+        "trajectory",
+        "comparison",
+        *of_scores,
+    ):
         yield Kind(name, "table.nc", (_PLOT,), HDF5, table_content)
     yield Kind("atlas", "table.nc", (_SCORE,), HDF5, atlas_content)
     cache = (("RMTBASE_CACHE", "cache"),)

@@ -149,9 +149,9 @@ def make_nulls(root: Path) -> None:
 
 
 def make_other_tables(root: Path) -> None:
-    """Tables of elements, and of effective depths."""
+    """Tables of elements, of effective depths, of compositions, of changes, and of signal and noise."""
     from rmtbase.montecarlo import make_plan, run_in_memory
-    from rmtbase.scoring import effective_depths
+    from rmtbase.scoring import changes, composition, effective_depths, signal
     from rmtbase.tables import write_table
 
     for seed in (1, 0):
@@ -162,6 +162,9 @@ def make_other_tables(root: Path) -> None:
         files = {
             "elements": run_in_memory(plan),
             "depth": effective_depths(model, depths=[1, 2], draws=19, components=["attention_query"]),
+            "composition": composition(model),
+            "changes": changes(model, write_model(made / "later", 5 + seed)),
+            "signal": signal(model, circuits=("query",), proof=False),
         }
         for kind, content in files.items():
             _place(root, kind, write_table(content, made / f"{kind}.nc"), seed == 0)
@@ -233,7 +236,7 @@ MAKERS: dict[Callable[[Path], None], frozenset[str]] = {
         {"baseline", "baseline_without_sample", "atlas", "scores", "resampled_scores", "circuit_scores", "cache_entry"}
     ),
     make_stores: frozenset({"spectra", "plan", "chunk", "chunk_drawn_again", "manifest", "manifest_gone_on_with"}),
-    make_other_tables: frozenset({"elements", "depth"}),
+    make_other_tables: frozenset({"elements", "depth", "composition", "changes", "signal"}),
     make_trajectories: frozenset({"trajectory"}),
     make_comparisons: frozenset({"comparison"}),
     make_checkpoints: frozenset({"config", "safetensors", "shard", "index"}),

@@ -30,6 +30,9 @@ REGISTERED: list[Distribution] = [
     laws.TracyWidom(2),
     laws.largest_eigenvalue(dims=SHAPE, normalization="none"),
     laws.smallest_eigenvalue(dims=SHAPE, self_normalized=True, normalization="none"),
+    laws.BesselEdge(2),
+    laws.smallest_eigenvalue(dims=(24, 16, 16), normalization="none"),
+    laws.smallest_eigenvalue(dims=(20, 16, 24), self_normalized=True, normalization="none"),
     laws.LogDeterminant(dims=SHAPE, normalization="none"),
     laws.LogDeterminant(dims=SHAPE, self_normalized=True, normalization="none"),
     laws.ProductElement(3),
@@ -47,7 +50,13 @@ REGISTERED: list[Distribution] = [
         laws.null(name, dims=SHAPE, normalization="none").distribution
         for name in ("trace", "stable_rank", "condition_number")
     ),
-    laws.null("participation_ratio", dims=SHAPE).distribution,
+    laws.null("condition_number", dims=(22, 16, 22)).distribution,
+    laws.null("stable_rank", dims=SHAPE, excess_kurtosis=-1.2).distribution,
+    *(
+        laws.null(name, dims=SHAPE).distribution
+        for name in ("participation_ratio", "spectral_entropy", "effective_rank")
+    ),
+    laws.null("condition_number", dims=SHAPE).distribution.numerator,
     laws.element_null("weibull_shape", 1000),
     *(
         laws.element_null(name, 1000).distribution

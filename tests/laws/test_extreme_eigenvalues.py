@@ -45,10 +45,9 @@ def test_bad_parameters_are_named(function, arguments, name):
 
 
 @pytest.mark.parametrize("dims", [(64, 64, 64), (64, 64), (64, 32, 128, 32)])
-def test_a_hard_edge_has_no_law_for_the_smallest(dims):
-    with pytest.raises(ParameterError, match="hard"):
-        smallest_eigenvalue(dims=dims, normalization="none")
+def test_a_hard_edge_leaves_the_largest_its_law(dims):
     assert largest_eigenvalue(dims=dims, normalization="none").mean() > 0.0
+    assert smallest_eigenvalue(dims=dims, normalization="none").mean() > 0.0
 
 
 @pytest.mark.parametrize(("variance", "third"), [(0.0, 0.0), (-1.0, 0.0), (math.nan, 0.0), (1e-4, 1.0), (1e-4, -1.0)])
@@ -86,7 +85,16 @@ def test_an_edge_law_is_one_law(dims, side, own):
     assert -mass[inside] @ np.log(density) == pytest.approx(law.entropy(), abs=1e-5)
 
 
-@pytest.mark.parametrize("dims", [(16, 8, 16), (65, 64, 65), (10**6, 2, 10**6), (10**12, 16, 10**12), (8,) * 5, (9, 8)])
+@pytest.mark.parametrize("function", [largest_eigenvalue, smallest_eigenvalue])
+@pytest.mark.parametrize("dims", [(64, 3, 64), (50, 2), (9, 1, 9), (30, 3, 20, 40)])
+def test_expansions_refuse_three_eigenvalues_or_fewer(function, dims):
+    for own in (False, True):
+        with pytest.raises(ParameterError, match="rank of at least 4"):
+            function(dims=dims, self_normalized=own)
+    assert function(dims=tuple(n + 4 for n in dims)).std() > 0.0
+
+
+@pytest.mark.parametrize("dims", [(16, 8, 16), (65, 64, 65), (10**6, 4, 10**6), (10**12, 16, 10**12), (8,) * 5, (9, 8)])
 def test_extreme_dimensions_stay_one_law(dims):
     for side, function in FUNCTIONS.items():
         if side == "lower" and len(set(dims)) == 1:
@@ -99,15 +107,15 @@ def test_extreme_dimensions_stay_one_law(dims):
 
 
 def test_the_smallest_eigenvalue_is_positive_and_has_a_power_law_tail():
-    law = smallest_eigenvalue((76, 64, 90), normalization="none")
-    x = np.exp(np.array([-100.0, -60.0]))
-    # (n - r)/2 = 6; the factors beside the power differ by Airy's own powers of ln x.
-    assert np.diff(np.log(law.cdf(x)))[0] / 40.0 == pytest.approx(6.0, rel=0.05)
+    law = smallest_eigenvalue((84, 64, 98), normalization="none")
+    x = np.exp(np.array([-60.0, -40.0]))
+    # (n - r)/2 = 10; the factors beside the power differ by Airy's own powers of ln x.
+    assert np.diff(np.log(law.cdf(x)))[0] / 20.0 == pytest.approx(10.0, rel=0.05)
     assert float(law.ppf(1e-200)) > 0.0
-    # E lambda^-p exists for p < 6.
-    assert math.isinf(law.expect_power(-6.0)) and math.isinf(law.expect_power(-7.5))
-    grid = np.linspace(-100.0, math.log(float(law.isf(1e-16))), 20_001)
-    for power in (-1.0, -3.0, -5.0):
+    # E lambda^-p exists for p < 10.
+    assert math.isinf(law.expect_power(-10.0)) and math.isinf(law.expect_power(-12.5))
+    grid = np.linspace(-60.0, math.log(float(law.isf(1e-16))), 20_001)
+    for power in (-1.0, -5.0, -8.0):
         weight = (grid[1] - grid[0]) * law.pdf(np.exp(grid)) * np.exp(grid)
         assert law.expect_power(power) == pytest.approx(weight @ np.exp(power * grid), rel=1e-6)
 

@@ -262,3 +262,77 @@ def test_the_spiked_law_is_increasing_in_both_arguments_and_knows_nan():
     assert (np.diff(cdf, axis=0) > -1e-5).all() and (np.diff(cdf, axis=1) > -1e-5).all()
     assert np.isnan(spiked_tracy_widom_cdf([math.nan, 0.0], [0.0, math.nan])).all()
     np.testing.assert_allclose(spiked_tracy_widom_cdf([-99.0, 99.0], 0.0), [0.0, 1.0], atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("dims", "factor"), [((100, 400), None), (W_QK, None), (W_QK, 0), (W_QK, 1), ((80, 30, 50, 90), 1)]
+)
+def test_shrunken_is_strength_times_both_cosines(dims, factor):
+    # Nadakuditi 2014: the best singular value of û v̂ᵀ for θ u vᵀ is θ cos_u cos_v, here of the spike's image in W.
+    spike = RankOneSpike(dims=dims, factor=factor, normalization="none")
+    theta = spike.threshold * np.array([1.05, 1.5, 3.0, 30.0])
+    left, right = spike.overlaps(theta)
+    expected = spike.gain * theta * np.sqrt(left * right)
+    found = spike.outlier(spike.eigenvalue(theta))
+    np.testing.assert_allclose(found.shrunken, expected, rtol=1e-9)
+    np.testing.assert_allclose(found.strength, theta, rtol=1e-9)
+    np.testing.assert_allclose(found.std, spike.eigenvalue_std(theta), rtol=1e-6)
+    np.testing.assert_array_equal(spike.outlier([0.0, spike.edge]).shrunken, 0.0)
+
+
+def test_shrunken_of_the_product_is_that_of_the_d_transform():
+    spike = RankOneSpike(dims=(300, 700), normalization="none")
+    s, step = 1.3 * math.sqrt(spike.edge), 1e-4
+
+    def log_d(x):  # D = 1/θ²
+        return -2.0 * np.log(spike.strength(x**2))
+
+    slope = (log_d(s + step) - log_d(s - step)) / (2.0 * step)
+    assert spike.outlier(s**2).shrunken == pytest.approx(-2.0 / slope, rel=1e-6)  # -2 D/D'
+
+
+def test_the_image_of_a_spike_on_either_factor_has_the_same_eigenvalue():
+    first, last = (RankOneSpike(dims=(100, 20, 60), factor=factor, normalization="none") for factor in (0, 1))
+    strength = 3.0 * first.gain * first.threshold
+    assert first.eigenvalue(strength / first.gain) == pytest.approx(last.eigenvalue(strength / last.gain), rel=1e-12)
+    assert first.gain == pytest.approx(math.sqrt(60.0))
+    assert RankOneSpike(dims=(100, 20, 60), normalization="none").gain == 1.0
+
+
+def test_a_spike_takes_from_the_other_eigenvalues_what_its_own_is_larger_by():
+    # One matrix, in the limit: λ - θ² = n + m + n m/θ².
+    spike = RankOneSpike(dims=(50, 80), normalization="none")
+    theta = np.array([1.5, 4.0, 1e3]) * spike.threshold
+    np.testing.assert_allclose(spike.outlier(spike.eigenvalue(theta)).excess, -(130 + 4000 / theta**2), rtol=1e-9)
+    assert spike.outlier(0.5 * spike.edge).excess == spike.outlier(spike.edge).excess
+
+
+@pytest.mark.parametrize("dims", [(384, 32, 384), (200, 1000), (60, 20, 30, 70)])
+def test_limits_are_where_the_tail_has_half_the_level(dims):
+    spike = RankOneSpike(dims=dims, factor=0, normalization="none")
+    theta = spike.threshold * np.array([0.8, 0.95, 1.05, 1.4, 3.0, 50.0])
+    for level in (0.05, 0.2):
+        low, _ = spike.strength_limits(spike.eigenvalue_quantile(1.0 - level / 2, theta), level)
+        _, high = spike.strength_limits(spike.eigenvalue_quantile(level / 2, theta), level)
+        np.testing.assert_allclose(low, theta, rtol=1e-9)
+        np.testing.assert_allclose(high, theta, rtol=1e-9)
+    assert spike.strength_limits(0.5 * spike.edge)[0] == 0.0
+
+
+def test_quantiles_far_above_the_threshold_are_normal():
+    for dims in ((384, 32, 384), (200, 1000)):
+        spike = RankOneSpike(dims=dims, factor=0, normalization="none")
+        far = 6.0 * spike.threshold
+        for q, z in ((0.025, -1.96), (0.5, 0.0), (0.975, 1.96)):
+            standard = (spike.eigenvalue_quantile(q, far) - spike.eigenvalue(far)) / spike.eigenvalue_std(far)
+            assert standard == pytest.approx(z, abs=0.15)  # half a step of the edge's lattice, of order r^(-1/3)
+
+
+def test_quantiles_are_those_of_the_power():
+    spike = RankOneSpike(dims=W_QK, factor=0, normalization="none")
+    for theta in spike.threshold * np.array([0.9, 1.3, 2.0]):
+        power = spike.power(theta, 0.05)
+        critical = spike.eigenvalue_quantile(1.0 - power, theta)
+        # The critical value of the shifted edge: within 0.2 of its scale of the second-order law's.
+        law = largest_eigenvalue(dims=W_QK, normalization="none")
+        assert critical == pytest.approx(float(law.isf(0.05)), abs=0.2 * law.std())

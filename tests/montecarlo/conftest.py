@@ -48,16 +48,18 @@ def table(plan: Plan) -> xr.Dataset:
 
 
 class Running:
-    """``rmtbase baseline`` at work in a process group of its own, on a plan of the test."""
+    """``rmtbase baseline`` at work in a process group of its own, on a plan of the test, with code run beforehand."""
 
-    def __init__(self, plan: str, output: Path, *options: object, log: Path | None = None) -> None:
+    def __init__(
+        self, plan: str, output: Path, *options: object, log: Path | None = None, beforehand: str = ""
+    ) -> None:
         self.output, self.chunks = output, output.with_name(f"{output.name}.chunks")
         file = output.with_suffix(".toml")
         file.write_text(plan)
         command = [
             sys.executable,
             "-c",
-            "from rmtbase.cli import main; main()",
+            f"{beforehand}\nfrom rmtbase.cli import main; main()",
             "baseline",
             "--plan",
             file,
@@ -104,8 +106,8 @@ def start() -> Iterator[Callable[..., Running]]:
     """Start ``rmtbase baseline`` on a plan; what is still running when the test ends is killed."""
     running: list[Running] = []
 
-    def start_one(plan: str, output: Path, *options: object, log: Path | None = None) -> Running:
-        running.append(Running(plan, output, *options, log=log))
+    def start_one(plan: str, output: Path, *options: object, log: Path | None = None, beforehand: str = "") -> Running:
+        running.append(Running(plan, output, *options, log=log, beforehand=beforehand))
         return running[-1]
 
     yield start_one

@@ -377,6 +377,11 @@ def test_a_null_of_the_heads_own_is_explained_as_what_it_is(resampled_tree):
 def test_a_page_names_the_statistics_that_have_no_null(make_weights, tmp_path):
     queries, keys = np.random.default_rng(2).standard_normal((2, 2, 3, 16, 20))
     tree = rmtbase.score(make_weights(queries, keys).save(tmp_path / "model"), "analytic")
+    assert "none is known at this shape" not in in_words(tree)
+    record = json.loads(tree.attrs["provenance"])
+    record["null"] |= dict.fromkeys(("condition_number_singular", "smallest_eigenvalue"), "none")
+    tree.attrs["provenance"] = json.dumps(record)
+    tree["null"]["edge_quantile_lower"] = 0.0 * tree["null"]["edge_quantile_lower"]
     words = in_words(tree)
     assert "the lower one is not known at this shape" in words
     assert "condition number of singular values, smallest eigenvalue: none is known at this shape" in words

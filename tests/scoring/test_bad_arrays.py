@@ -80,7 +80,11 @@ def test_one_dimensional_heads_have_nothing_but_a_scale(arrays):
 
 @pytest.mark.parametrize("null", ["permutations", "Haar", "", None, True, 0])
 def test_null_that_is_not_offered(null, arrays, score_arrays):
-    refused("null", [repr(null), "'gaussian', 'permutation' or 'haar'"], lambda: score_arrays(*arrays, null=null))
+    refused(
+        "null",
+        [repr(null), "'gaussian', 'kurtosis', 'gains', 'permutation' or 'haar'"],
+        lambda: score_arrays(*arrays, null=null),
+    )
 
 
 @pytest.mark.parametrize("draws", [0, 1, -5, 2.5, "10"])

@@ -60,11 +60,35 @@ def elements(law: Callable[[np.random.Generator], NDArray[np.float64]]) -> Oracl
     return draw
 
 
+def independent(draw: Callable[..., NDArray[np.float64]], dims: tuple[int, ...]) -> Oracle:
+    """The product of matrices that ``draw`` makes of a generator and a shape."""
+
+    def product(rng):
+        factors = [draw(rng, shape) for shape in pairwise(dims)]
+        return reduce(np.matmul, factors), [np.sum(factor**2) for factor in factors]
+
+    return product
+
+
+def uniform(rng: np.random.Generator, shape: tuple[int, int]) -> NDArray[np.float64]:
+    """Uniform elements of variance one."""
+    return rng.uniform(-(3**0.5), 3**0.5, shape)
+
+
 def truncated_normal(rng: np.random.Generator) -> NDArray[np.float64]:
     """4 × 7 elements of N(0, 0.5²) within ±0.5, drawn again until they are."""
     matrix = rng.normal(0, 0.5, (4, 7))
     while (beyond := np.abs(matrix) > 0.5).any():
         matrix[beyond] = rng.normal(0, 0.5, beyond.sum())
+    return matrix
+
+
+def balanced(rng: np.random.Generator) -> NDArray[np.float64]:
+    """6 × 12 normal elements, rows and columns brought to mean square one in turn, more often than needed."""
+    matrix = rng.standard_normal((6, 12))
+    for _ in range(100):
+        matrix /= np.sqrt(np.mean(matrix**2, axis=1, keepdims=True))
+        matrix /= np.sqrt(np.mean(matrix**2, axis=0))
     return matrix
 
 
@@ -119,6 +143,10 @@ EXAMPLES: dict[str, list[Example]] = {
         Example({"d_model": 4, "depth": 4, "sigma": 0.5, "part": "update"}, residual(4, 4, 0.5, {1, 2, 3, 4})),
         Example({"d_model": 4, "depth": 4, "sigma": 0.5, "part": "order", "order": 2}, residual(4, 4, 0.5, {2})),
         Example({"d_model": 3, "depth": 5, "part": "order", "order": 1}, residual(3, 5, 1.0, {1})),
+    ],
+    "independent_chain": [
+        Example({"dims": (5, 3, 6), "entries": "uniform"}, independent(uniform, (5, 3, 6))),
+        Example({"dims": (12, 6), "entries": "normal", "balanced": True}, elements(lambda rng: balanced(rng).T)),
     ],
     # The spectrum of an orthogonal matrix is rounding around one point, and no law: tests/ensembles has its tests.
     "initialized_matrix": [

@@ -5,7 +5,17 @@ import pytest
 from scipy import stats
 
 from rmtbase.errors import ParameterError
-from rmtbase.statistics import benjamini_hochberg, cauchy_combination, monte_carlo_p_value, normal_score
+from rmtbase.statistics import (
+    benjamini_hochberg,
+    benjamini_yekutieli,
+    cauchy_combination,
+    holm,
+    monte_carlo_p_value,
+    normal_score,
+    upper_p_value_among_sorted,
+)
+
+ADJUSTMENTS = pytest.mark.parametrize("adjusted", [benjamini_hochberg, benjamini_yekutieli, holm])
 
 
 def test_p_value_is_that_of_scipys_monte_carlo_test():
@@ -134,23 +144,43 @@ def test_q_values_are_benjamini_and_hochbergs():
     np.testing.assert_allclose(benjamini_hochberg(p), expected, rtol=1e-14)
 
 
-def test_nan_marks_a_test_that_was_not_made():
+def test_q_values_of_any_dependence_are_benjamini_and_yekutielis():
+    p = np.random.default_rng(7).random(50) ** 3
+    np.testing.assert_allclose(benjamini_yekutieli(p), stats.false_discovery_control(p, method="by"), rtol=1e-13)
+
+
+def test_holms_p_values_are_those_of_his_steps():
+    # At level a, go up from the smallest and stop at the first p_(k) > a / (n + 1 - k): called is what came before.
+    p = np.array([0.01, 0.04, 0.03, 0.005, 0.9, 0.04])
+    for level in np.linspace(0.001, 1.0, 997):
+        ordered, called = np.sort(p), 0
+        while called < 6 and ordered[called] * (6 - called) <= level:
+            called += 1
+        np.testing.assert_array_equal(holm(p) <= level, np.isin(p, ordered[:called]))
+
+
+@ADJUSTMENTS
+def test_nan_marks_a_test_that_was_not_made(adjusted):
     p = np.array([[0.01, np.nan, 0.2], [np.nan, 0.03, 0.04]])
-    q = benjamini_hochberg(p)
+    q = adjusted(p)
     made = ~np.isnan(p)
     assert q.shape == p.shape
     np.testing.assert_array_equal(np.isnan(q), ~made)
-    np.testing.assert_allclose(q[made], stats.false_discovery_control(p[made]))
+    np.testing.assert_allclose(q[made], adjusted(p[made]))
+    if adjusted is benjamini_hochberg:
+        np.testing.assert_allclose(q[made], stats.false_discovery_control(p[made]))
 
 
-def test_no_tests_give_no_q_values():
-    assert np.isnan(benjamini_hochberg([np.nan, np.nan])).all()
-    assert benjamini_hochberg(np.empty((0, 3))).shape == (0, 3)
+@ADJUSTMENTS
+def test_no_tests_give_no_q_values(adjusted):
+    assert np.isnan(adjusted([np.nan, np.nan])).all()
+    assert adjusted(np.empty((0, 3))).shape == (0, 3)
 
 
-def test_one_test_is_its_own_correction():
-    assert benjamini_hochberg(0.03) == 0.03
-    np.testing.assert_array_equal(benjamini_hochberg([0.03]), [0.03])
+@ADJUSTMENTS
+def test_one_test_is_its_own_correction(adjusted):
+    assert adjusted(0.03) == 0.03
+    np.testing.assert_array_equal(adjusted([0.03]), [0.03])
 
 
 def test_any_flag_among_uniform_p_values_has_the_level_itself():
@@ -167,3 +197,9 @@ def test_a_normal_score_is_the_z_of_a_normal_law_with_that_p_value():
     assert normal_score(p, True)[1] == pytest.approx(1.0, rel=1e-12)
     np.testing.assert_array_equal(normal_score(p, False), -normal_score(p, True))
     assert (normal_score(0.0, False), np.signbit(normal_score(1.0, False))) == (-np.inf, False)
+
+
+def test_upper_p_value_counts_draws_that_are_as_large():
+    draws = np.array([0.0, 1.0, 1.0, 2.0])
+    found = upper_p_value_among_sorted([-1.0, 1.0, 1.5, 2.0, 3.0, np.nan], draws)
+    np.testing.assert_array_equal(found, [1.0, 0.8, 0.4, 0.4, 0.2, np.nan])

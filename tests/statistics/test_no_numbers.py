@@ -14,6 +14,8 @@ TRACE = statistics.get_statistic("trace")
 
 CALLS = {
     "benjamini_hochberg": lambda x: statistics.benjamini_hochberg(x),
+    "benjamini_yekutieli": lambda x: statistics.benjamini_yekutieli(x),
+    "holm": lambda x: statistics.holm(x),
     "cauchy_combination": lambda x: statistics.cauchy_combination(x),
     "drawn_moments": lambda x: statistics.drawn_moments(x, 1.0, 5.0),
     "drawn_moments: std": lambda x: statistics.drawn_moments(1.0, x, 5.0),
@@ -25,6 +27,7 @@ CALLS = {
     "fit_logistic": lambda x: statistics.fit_logistic(x),
     "fit_normal": lambda x: statistics.fit_normal(x),
     "fit_student_t": lambda x: statistics.fit_student_t(x),
+    "hill_exponent": lambda x: statistics.hill_exponent(x, 2),
     "histogram_entropy": lambda x: statistics.histogram_entropy(x, 4, (0.0, 1.0)),
     "histogram_kl": lambda x: statistics.histogram_kl(x, 4, (0.0, 1.0)),
     "monte_carlo_p_value": lambda x: statistics.monte_carlo_p_value(x, [0.1, 0.2]),
@@ -33,6 +36,9 @@ CALLS = {
     "nearest_neighbour_kl": lambda x: statistics.nearest_neighbour_kl(x),
     "normal_score": lambda x: statistics.normal_score(x, True),
     "p_value_among_sorted": lambda x: statistics.p_value_among_sorted(x, np.array([0.1, 0.2])),
+    "upper_p_value_among_sorted": lambda x: statistics.upper_p_value_among_sorted(x, np.array([0.1, 0.2])),
+    "power_law_fit": lambda x: statistics.power_law_fit(x),
+    "power_law_p_value": lambda x: statistics.power_law_p_value(x, draws=3),
     "on_distance_scale": lambda x: statistics.on_distance_scale(np.resize(x, 16)),
     "from_distance_scale": lambda x: statistics.from_distance_scale(np.resize(x, 16)),
     "spectral_statistics": lambda x: statistics.spectral_statistics(x),
@@ -103,6 +109,7 @@ def resized(shape):
 
 MASKED = CALLS | {
     "p_value_among_sorted": lambda x: statistics.p_value_among_sorted(x, np.array([0.1, 0.2])),
+    "upper_p_value_among_sorted": lambda x: statistics.upper_p_value_among_sorted(x, np.array([0.1, 0.2])),
     "on_distance_scale": lambda x: statistics.on_distance_scale(resized(16)),
     "from_distance_scale": lambda x: statistics.from_distance_scale(resized(16)),
     "summarize_stream": lambda x: statistics.summarize_stream(lambda: [resized((1, 8))], P),

@@ -61,6 +61,7 @@ def test_flipped_byte_is_seen_or_changes_nothing(a_table, tmp_path):
         ("elements", "/", "bin_edge"),
         ("scores", "/heads", "observed"),
         ("effective_depth", "/", "singular_value"),
+        ("composition", "/", "effective_rank_written"),
         ("atlas", "/", "distance_center"),
     ],
 )

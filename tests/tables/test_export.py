@@ -22,6 +22,7 @@ from rmtbase.tables import TableWarning, export, frame_groups, open_table, to_pa
 DATA = Path(__file__).parents[1] / "data"
 HOSTILE = "=cmd|'/C calc'!A1\n\\input{secrets} & 50 % $x_1$ ~^{}#\x1b[31m\udcff"
 KINDS_WITH_A_FRAME = ("baseline", "spectra", "elements", "atlas", "effective_depth", "scores")
+NEWER = {"composition": "1.5"}
 
 
 def rows_of(content):
@@ -33,7 +34,8 @@ def stored():
     """Files of each kind, not to be changed in place."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", TableWarning)
-        return {kind: open_table(DATA / f"{kind}-schema-1.1.nc", kind) for kind in KINDS_WITH_A_FRAME}
+        versions = dict.fromkeys(KINDS_WITH_A_FRAME, "1.1") | NEWER
+        return {kind: open_table(DATA / f"{kind}-schema-{since}.nc", kind) for kind, since in versions.items()}
 
 
 @pytest.fixture
@@ -47,7 +49,7 @@ def hostile(stored):
     return tree
 
 
-@pytest.mark.parametrize("kind", KINDS_WITH_A_FRAME)
+@pytest.mark.parametrize("kind", [*KINDS_WITH_A_FRAME, *NEWER])
 def test_parquet_holds_the_frame_to_the_bit(kind, stored):
     table = stored[kind]
     for group in frame_groups(table) or [None]:
@@ -55,7 +57,7 @@ def test_parquet_holds_the_frame_to_the_bit(kind, stored):
         pd.testing.assert_frame_equal(read, to_pandas(table, group), check_dtype=False)
 
 
-@pytest.mark.parametrize("kind", KINDS_WITH_A_FRAME)
+@pytest.mark.parametrize("kind", [*KINDS_WITH_A_FRAME, *NEWER])
 def test_csv_holds_the_frame_to_the_bit(kind, stored):
     table = stored[kind]
     for group in frame_groups(table) or [None]:

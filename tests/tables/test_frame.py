@@ -14,13 +14,22 @@ ROWS = {
     "scores": ("layer", "head", "statistic"),
     "trajectory": ("step", "layer", "head", "statistic"),
     "comparison": ("model",),
+    "changes": ("layer", "head", "component"),
+    "composition": ("kind", "earlier", "later"),
+    "signal": ("layer", "component"),
 }
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_row_is_one_thing_measured(kind, stored_tables):
     table = stored_tables[kind]
-    first = {"scores": "heads", "trajectory": "heads", "comparison": "models"}.get(kind)
+    first = {
+        "scores": "heads",
+        "trajectory": "heads",
+        "comparison": "models",
+        "signal": "matrices",
+        "changes": "heads",
+    }.get(kind)
     dataset = table[first].to_dataset() if first else table
     rows = list(ROWS[kind])
     frame = to_pandas(table)

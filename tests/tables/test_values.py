@@ -87,6 +87,13 @@ CANNOT_BE = [
     ("effective_depth", "singular_value", reversed_last, "singular_value"),
     ("effective_depth", "effective_depth", lambda d: 0 * d + 1.5, "the value 1.5 in variable 'effective_depth'"),
     ("effective_depth", "fits", lambda f: 0 * f + 0.5, "0, 1 or NaN"),
+    ("composition", "score", first(1.5), "the value 1.5 in variable 'score'"),
+    ("composition", "q_value", lambda q: 0.5 * q, "q_value below p_value"),
+    ("composition", "overlap", lambda o: np.nan_to_num(o), "overlap of pairs without a score"),
+    ("composition", "kind", first("x"), "another kind of composition"),
+    ("composition", "later_head", lambda h: h + 1, "other heads along later"),
+    ("composition", "earlier", swapped, "other heads along later"),
+    ("composition", "later_layer", lambda h: h - 1, "integers of at least 0"),
     ("atlas", "quantile", reversed_last, "quantile"),
     ("atlas", "distance_spread", first(0.0), "distance_spread"),
     ("atlas", "d_head", lambda h: h + 100, "d_head"),
@@ -143,6 +150,53 @@ def test_scores_that_cannot_be_are_refused(group, name, change, said, stored_tab
     tree[group] = xr.DataTree(with_values(name, change)(tree[group].to_dataset()))
     with pytest.raises(TableError, match=said):
         open_table(write_table(tree, tmp_path / "scores.nc"))
+
+
+def only_where(known, value):
+    """The change of a variable that makes it so where it is a number, or where it is none."""
+    return lambda values: np.where(np.isnan(values) != known, value, values)
+
+
+@pytest.mark.parametrize(
+    ("group", "name", "change", "said"),
+    [
+        ("circuits/qk/heads", "n_directions", first(1.0), "another number of directions than n_directions"),
+        ("circuits/qk/heads", "n_directions", first(99.0), "more n_directions"),
+        ("circuits/qk/heads", "n_directions", first(0.5), "the value 0.5 in variable"),
+        ("circuits/qk/heads", "p_value", only_where(True, 0.4), "p_value above the level"),
+        ("circuits/qk/heads", "next_p_value", first(0.01), "not above the level"),
+        ("circuits/qk/heads", "noise_floor", first(0.5), "0, 1 or NaN"),
+        ("circuits/qk/heads", "overlap_left", first(1.5), "the value 1.5 in variable"),
+        ("circuits/qk/heads", "eigenvalue", reversed_last, "out of order"),
+        ("circuits/qk/heads", "strength_low", only_where(True, 1e9), "outside its limits"),
+        ("circuits/qk/heads", "shrunken", only_where(True, 1e9), "above the strength"),
+        ("matrices", "shrunken", only_where(False, 1.0), "another number of directions"),
+        ("matrices", "noise_scale", first(np.nan), "where n_directions is not, or the reverse"),
+        ("matrices", "n_rows", first(0.0), "n_rows"),
+    ],
+)
+def test_signal_that_cannot_be_is_refused(group, name, change, said, stored_tables, tmp_path):
+    tree = stored_tables["signal"].copy(deep=True)
+    tree[group] = xr.DataTree(with_values(name, change)(tree[group].to_dataset()))
+    with pytest.raises(TableError, match=said):
+        open_table(write_table(tree, tmp_path / "signal.nc"))
+
+
+@pytest.mark.parametrize(
+    ("group", "name", "change", "said"),
+    [
+        ("heads", "n_rows", lambda n: np.nan * n, "a change of a matrix without rows in /heads"),
+        ("heads", "q_value_in", lambda q: 0.0 * q, "q_value_in below p_value_in in /heads"),
+        ("matrices", "old_share_out", first(1.5), "old_share_out"),
+        ("matrices", "cosine", first(-2.0), "cosine"),
+        ("matrices", "nearest_in", first(0.5), "nearest_in"),
+    ],
+)
+def test_changes_that_cannot_be_are_refused(group, name, change, said, stored_tables, tmp_path):
+    tree = stored_tables["changes"].copy(deep=True)
+    tree[group] = xr.DataTree(with_values(name, change)(tree[group].to_dataset()))
+    with pytest.raises(TableError, match=said):
+        open_table(write_table(tree, tmp_path / "changes.nc"))
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -16,9 +16,11 @@ from rmtbase.cli._baseline import baseline
 from rmtbase.cli._cite import cite
 from rmtbase.cli._command_line import SHARED, Command, Commands
 from rmtbase.cli._compare import compare
+from rmtbase.cli._composition import composition
 from rmtbase.cli._constants import constants
 from rmtbase.cli._demo import demo
 from rmtbase.cli._depth import depth
+from rmtbase.cli._diff import diff
 from rmtbase.cli._doctor import doctor
 from rmtbase.cli._endings import VERBOSITY, Verbosity, detail, ended_by
 from rmtbase.cli._export import export
@@ -27,6 +29,7 @@ from rmtbase.cli._law import law
 from rmtbase.cli._plot import plot
 from rmtbase.cli._published import published
 from rmtbase.cli._score import score
+from rmtbase.cli._signal import signal
 from rmtbase.cli._terminal import warnings_as_notes
 from rmtbase.cli._trajectory import trajectory
 from rmtbase.errors import ParameterError
@@ -43,7 +46,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 _COMMANDS = (
-    *(demo, baseline, score, trajectory, compare, inspect, depth),
+    *(demo, baseline, score, signal, trajectory, compare, inspect, depth, composition, diff),
     *(law, constants, published, cite, plot, export, doctor),
 )
 for command in _COMMANDS:

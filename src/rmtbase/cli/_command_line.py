@@ -29,7 +29,10 @@ _MEANT = {
     "published": ("paper", "papers", "literature", "tables", "replicate", "reproduce"),
     "cite": ("reference", "references", "citation", "bibtex", "bib"),
     "inspect": ("describe", "summary", "structure", "architecture", "sites", "layers", "ls", "list"),
+    "signal": ("noise", "spikes", "spike", "directions", "learned", "denoise", "shrink", "rank"),
     "depth": ("depths", "residual", "path"),
+    "composition": ("compose", "composed", "circuits", "circuit", "overlap", "induction"),
+    "diff": ("difference", "delta", "changes", "change", "changed", "finetuning"),
     "demo": ("example", "examples", "tutorial", "quickstart", "try", "start"),
 }
 """Command -> what others call it."""

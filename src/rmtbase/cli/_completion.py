@@ -58,7 +58,16 @@ def circuits(incomplete: str) -> list[str]:
     return some_of(*CIRCUITS)(incomplete)
 
 
-nulls = some_of("gaussian", "permutation", "haar")
+nulls = some_of("gaussian", "kurtosis", "gains", "permutation", "haar")
+
+
+def tests(incomplete: str) -> list[str]:
+    """Names of tests of why heads leave the null."""
+    from rmtbase.scoring import TESTS
+
+    return some_of("quick", "all", *TESTS)(incomplete)
+
+
 parts = some_of("layers", "embeddings", "experts", "all")
 
 

@@ -16,13 +16,13 @@ def demo(
     Example: rmtbase demo --out results
     """
     from rmtbase.cli._output import is_standard_output
-    from rmtbase.cli._tables import print_elements, print_summary
+    from rmtbase.cli._tables import print_elements, print_summary, print_why
     from rmtbase.cli._terminal import bars, out, say_written
     from rmtbase.errors import OutputError
     from rmtbase.models import demo_revisions, open_model
     from rmtbase.montecarlo import baseline
     from rmtbase.report import render
-    from rmtbase.scoring import draws_for, heads_csv, score, summarize_elements, summarize_scores
+    from rmtbase.scoring import draws_for, heads_csv, score, summarize_elements, summarize_scores, summarize_why
     from rmtbase.tables import require_writable, write_bytes, write_table
 
     if is_standard_output(out_folder):
@@ -48,10 +48,20 @@ def demo(
         )
         say_written(write_table(table, table_path))
         for revision in (first, last):
-            tree = score("demo", table_path, revision=revision, matrices="spectra", elements="heads")
+            tree = score(
+                "demo",
+                table_path,
+                revision=revision,
+                matrices="spectra",
+                elements="heads",
+                why="quick",
+                progress=progress,
+            )
             name = f"scores-{revision}"
             say_written(write_table(tree, out_folder / f"{name}.nc"))
             for path, text in ((f"{name}.csv", heads_csv(tree)), (f"report-{revision}.html", render(tree))):
                 say_written(write_bytes(text.encode(), out_folder / path))
-            print_summary(summarize_scores(tree), f"demo, revision {revision}", out())
+            why = summarize_why(tree)
+            print_summary(summarize_scores(tree), f"demo, revision {revision}", out(), why)
+            print_why(why, out())
             print_elements(summarize_elements(tree), out())

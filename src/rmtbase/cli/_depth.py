@@ -12,8 +12,9 @@ import typer
 from rich.console import Console
 
 from rmtbase.cli._command_line import COUNT, INTEGER, NUMBER, Overwrite
-from rmtbase.cli._completion import components, models, one_of, revisions
+from rmtbase.cli._completion import models, one_of, revisions
 from rmtbase.cli._rows import Column, print_rows
+from rmtbase.cli._scoring_options import Component
 from rmtbase.cli._terminal import bars, cell, out, print_json, say_written
 
 if TYPE_CHECKING:
@@ -62,13 +63,7 @@ def depth(
             help="'wasserstein' or 'kolmogorov_smirnov'.", autocompletion=one_of("wasserstein", "kolmogorov_smirnov")
         ),
     ] = "wasserstein",
-    component: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="A weight matrix, 'mlp_in' say, in every layer; repeat for more. Default all.",
-            autocompletion=components,
-        ),
-    ] = None,
+    component: Component = None,
     draws: Annotated[
         int,
         typer.Option(

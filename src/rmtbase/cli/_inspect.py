@@ -7,16 +7,12 @@ from typing import Annotated
 import typer
 
 from rmtbase.cli._command_line import Fold, Subfolder
-from rmtbase.cli._completion import models, revisions
+from rmtbase.cli._completion import revisions
+from rmtbase.cli._scoring_options import ModelArgument
 
 
 def inspect(
-    model: Annotated[
-        str,
-        typer.Argument(
-            help="A checkpoint folder, a hub id, a known name (pythia-70m), or 'demo' (bundled).", autocompletion=models
-        ),
-    ],
+    model: ModelArgument,
     revision: Annotated[
         str | None, typer.Option(help="Revision of a hub id or of 'demo'.", autocompletion=revisions)
     ] = None,

@@ -72,7 +72,7 @@ def _print_law(values: dict[str, Any], console: Console) -> None:
     _print_spectrum(values["spectrum"], console)
     _print_extremes(values["extreme_eigenvalues"], console)
     _print_statistics(values["statistics"], values["self_normalized"], console)
-    _print_missing_moments(values["d_model"], values["d_head"], console)
+    _print_missing_moments(values, console)
     _print_exact_moments(values["exact_moments"], console)
     _print_element(values["element"], console)
     _print_spike(values["spike"], values["sigma_q"] == values["sigma_k"], console)
@@ -134,7 +134,7 @@ def _edges(law: dict[str, Any]) -> list[tuple[Any, ...]]:
 
 
 def _print_extremes(extremes: dict[str, Any], console: Console) -> None:
-    _title("Extreme eigenvalues", "of one draw; Tracy–Widom to second order", console)
+    _title("Extreme eigenvalues", "of one draw; Tracy–Widom or Bessel edge, to second order", console)
     symbols = {"largest_eigenvalue": ("λ_max", "s_max"), "smallest_eigenvalue": ("λ_min", "s_min")}
     known = {name: law for name, law in extremes.items() if law["reason"] is None}
     if known:
@@ -188,8 +188,8 @@ def _print_statistics(statistics: dict[str, Any], self_normalized: bool, console
         _note("rmtbase baseline simulates what has no law here", console)
 
 
-def _print_missing_moments(d_model: int, d_head: int, console: Console) -> None:
-    """Of each statistic that has no mean or no variance: why. Those whose laws are offered have both."""
+def _print_missing_moments(values: dict[str, Any], console: Console) -> None:
+    """Of each statistic that has no mean or no variance: why, and where its quantiles are."""
     from rmtbase.statistics import (
         SPECTRAL_STATISTICS,
         ExtremeMoments,
@@ -198,11 +198,14 @@ def _print_missing_moments(d_model: int, d_head: int, console: Console) -> None:
         moment_order,
     )
 
+    d_model, d_head = values["d_model"], values["d_head"]
     extremes = ExtremeMoments(smallest=inverse_moment_order((d_model, d_head, d_model)))
     for name, statistic in SPECTRAL_STATISTICS.items():
         lacks = missing_moment(name, moment_order(statistic, extremes, d_head))
         if lacks is not None:
-            _note(f"{lacks}; rmtbase baseline has its median and quantiles", console)
+            known = values["statistics"][name]["reason"] is None
+            where = "its quantiles are those of its law" if known else "rmtbase baseline has its median and quantiles"
+            _note(f"{lacks}; {where}", console)
 
 
 def _print_exact_moments(moments: dict[str, Any], console: Console) -> None:

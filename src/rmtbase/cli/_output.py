@@ -13,6 +13,8 @@ KINDS = {
     "netCDF": b"\x89HDF",
     "CSV of heads": b"layer,head,",
     "CSV of matrices": b"layer,component,",
+    "CSV of pairs": b"kind,earlier,later,",
+    "CSV of signal": b"layer,what,",
     "HTML": b"<!DOCTYPE html>",
 }
 """What a command writes beside pictures, and how each begins."""

@@ -65,7 +65,7 @@ def plot(
     ] = None,
     overwrite: Overwrite = False,
 ) -> None:
-    """Draw the pictures of a table: baseline, scores, trajectory, effective depths, spectra or elements.
+    """Draw a table: baseline, scores, trajectory, signal, depth, composition, changes, spectra, elements.
 
     Example: rmtbase plot gpt2.nc -o figures
 

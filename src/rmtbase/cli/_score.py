@@ -8,8 +8,10 @@ from typing import Annotated
 import typer
 
 from rmtbase.cli._command_line import Fold, Overwrite, Subfolder, words
-from rmtbase.cli._completion import models, one_of, revisions
+from rmtbase.cli._completion import one_of, revisions, tests
 from rmtbase.cli._scoring_options import (
+    Adapter,
+    Base,
     Baseline,
     Circuits,
     Components,
@@ -17,25 +19,26 @@ from rmtbase.cli._scoring_options import (
     Elements,
     Initialization,
     Matrices,
+    Minus,
+    MinusRevision,
+    ModelArgument,
     Proof,
     Seed,
+    opened_model,
 )
 
 
 def score(
-    model: Annotated[
-        str,
-        typer.Argument(
-            help="A checkpoint folder, a hub id, a known name (pythia-70m), or 'demo' (bundled).", autocompletion=models
-        ),
-    ],
+    model: ModelArgument,
     baseline: Baseline = None,
     null: Annotated[
         str,
         typer.Option(
-            help="'gaussian': i.i.d. Gaussian weights at each head's own sigma; or each head's own: 'permutation', its "
-            "weights shuffled; 'haar', W_Q and W_K rotated against each other at random.",
-            autocompletion=one_of("gaussian", "permutation", "haar"),
+            help="'gaussian': independent weights at each head's own sigma, as --initialization draws them; "
+            "'kurtosis': of any law with the head's own excess kurtosis; 'gains': with unknown gains of rows and "
+            "columns; or each head's own: 'permutation', its weights shuffled; 'haar', W_Q and W_K rotated against "
+            "each other at random.",
+            autocompletion=one_of("gaussian", "kurtosis", "gains", "permutation", "haar"),
         ),
     ] = "gaussian",
     revision: Annotated[
@@ -44,31 +47,23 @@ def score(
     subfolder: Subfolder = None,
     fold: Fold = None,
     circuits: Circuits = "qk",
-    adapter: Annotated[
-        str | None,
-        typer.Option(
-            help="Of a low-rank adapter: 'delta', its updates alone (the default); 'merged', its base with "
-            "them; 'base', without.",
-            autocompletion=one_of("delta", "merged", "base"),
-        ),
-    ] = None,
-    base: Annotated[
-        str | None,
-        typer.Option(
-            help="Base model of the adapter: a folder, a hub id or a known name; else the one its settings name."
-        ),
-    ] = None,
-    minus: Annotated[
-        str | None,
-        typer.Option(help="Score the difference: each matrix less that of this model, of the same architecture."),
-    ] = None,
-    minus_revision: Annotated[
-        str | None, typer.Option(help="Revision of that model.", autocompletion=revisions)
-    ] = None,
+    adapter: Adapter = None,
+    base: Base = None,
+    minus: Minus = None,
+    minus_revision: MinusRevision = None,
     matrices: Matrices = "elements",
     components: Components = "layers",
     elements: Elements = "matrices",
     initialization: Initialization = "normal",
+    why: Annotated[
+        str | None,
+        typer.Option(
+            help="Also tell why heads leave the null, by several of them, names parted by commas: 'quick', 'all' (with "
+            "'gains' and 'permutation', which draw whole matrices), or 'gaussian', 'kurtosis', 'query', 'key', "
+            "'angles', 'haar', 'joint', 'group'.",
+            autocompletion=tests,
+        ),
+    ] = None,
     draws: Draws = None,
     seed: Seed = 0,
     proof: Proof = True,
@@ -95,6 +90,10 @@ def score(
 
     Are queries and keys aligned with each other? rmtbase score demo --null haar
 
+    Initialised uniformly, as torch.nn.Linear does: rmtbase score MODEL --initialization uniform
+
+    Entries, gains, factors or alignment: why do heads leave the null? rmtbase score demo --why all
+
     What heads write, and each side by itself: rmtbase score demo --circuits ov,query,key
 
     Of a mixture, its experts too: rmtbase score MODEL --components layers,experts --matrices-csv matrices.csv
@@ -107,7 +106,7 @@ def score(
     from rmtbase.cli._output import is_standard_output, require_output, require_replaceable, write_output
     from rmtbase.cli._terminal import bars, out, print_json, say_written
     from rmtbase.errors import OutputError, ParameterError
-    from rmtbase.models import difference, open_model, require_other_files
+    from rmtbase.models import require_other_files
 
     printed = [path for path in (csv, matrices_csv, report) if is_standard_output(path)]
     if matrices_csv is not None and matrices == "none":
@@ -121,20 +120,23 @@ def score(
         require_output(path, kind)
         if [other.resolve() for other in outputs].count(path.resolve()) > 1:
             raise OutputError(path, "it is named for two outputs; expected a name for each")
-    opened = open_model(model, revision, subfolder=subfolder, adapter=adapter, base=base).fold(fold or ())
-    require_other_files(outputs, opened)
-    if minus is None and minus_revision is not None:
-        raise ParameterError("minus_revision", minus_revision, "none without --minus")
-    if minus is not None:
-        less = open_model(minus, minus_revision, fold=fold or ())
-        require_other_files(outputs, less)
-        opened = difference(opened, less)
+    opened, read = opened_model(model, revision, subfolder, fold, adapter, base, minus, minus_revision)
+    for one in read:
+        require_other_files(outputs, one)
     for kind, path in files.items():
         require_replaceable(path, kind, overwrite)
     opened.hash_ahead()  # while what follows is imported, which takes about as long
 
-    from rmtbase.cli._tables import print_elements, print_summary, summaries_json
-    from rmtbase.scoring import ANALYTIC, circuit_scores, circuits_of, heads_csv, summarize_elements, summarize_scores
+    from rmtbase.cli._tables import print_elements, print_summary, print_why, summaries_json
+    from rmtbase.scoring import (
+        ANALYTIC,
+        circuit_scores,
+        circuits_of,
+        heads_csv,
+        summarize_elements,
+        summarize_scores,
+        summarize_why,
+    )
     from rmtbase.scoring import matrices_csv as csv_of_matrices
     from rmtbase.scoring import score as score_model
     from rmtbase.tables import CIRCUITS, write_table
@@ -152,6 +154,7 @@ def score(
             components=words(components),
             elements=elements,  # type: ignore[arg-type]  # as well
             initialization=initialization,
+            why=words(why or ""),
             draws=draws,
             seed=seed,
             progress=progress,
@@ -171,11 +174,13 @@ def score(
         write_output(render(tree).encode(), report)
     detail(f"null: {tree.attrs['null']}; {tree.attrs['null_method']}; from {tree.attrs['table']}")
     if as_json:
-        print_json(summaries_json(summaries, of_elements))
+        print_json(summaries_json(summaries, of_elements, summarize_why(tree)))
     elif not printed:
         title = opened.name + (f", revision {opened.revision}" if opened.revision else "")
         for circuit, summary in summaries.items():
-            print_summary(summary, f"{title}: {circuit.symbol}" if len(summaries) > 1 else title, out())
+            named = f"{title}: {circuit.symbol}" if len(summaries) > 1 else title
+            print_summary(summary, named, out(), summarize_why(tree) if circuit.name == "qk" else None)
+        print_why(summarize_why(tree), out())
         print_elements(of_elements, out())
     for path in outputs:
         say_written(path)

@@ -1,14 +1,48 @@
-"""What the commands that score have in common on their command line: how scores are made."""
+"""What the commands that score have in common on their command line: which model, and how scores are made."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from rmtbase.cli._command_line import COUNT, INTEGER
-from rmtbase.cli._completion import circuits, one_of, parts
+from rmtbase.cli._completion import circuits, components, models, one_of, parts, revisions
+from rmtbase.errors import ParameterError
 
+if TYPE_CHECKING:
+    from rmtbase.models import Difference, Model
+
+ModelArgument = Annotated[
+    str,
+    typer.Argument(
+        help="A checkpoint folder, a hub id, a known name (pythia-70m), or 'demo' (bundled).", autocompletion=models
+    ),
+]
+Component = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="A weight matrix, 'mlp_in' say, in every layer; repeat for more. Default all.",
+        autocompletion=components,
+    ),
+]
+Adapter = Annotated[
+    str | None,
+    typer.Option(
+        help="Of a low-rank adapter: 'delta', its updates alone (the default); 'merged', its base with "
+        "them; 'base', without.",
+        autocompletion=one_of("delta", "merged", "base"),
+    ),
+]
+Base = Annotated[
+    str | None,
+    typer.Option(help="Base model of the adapter: a folder, a hub id or a known name; else the one its settings name."),
+]
+Minus = Annotated[
+    str | None,
+    typer.Option(help="Score the difference: each matrix less that of this model, of the same architecture."),
+]
+MinusRevision = Annotated[str | None, typer.Option(help="Revision of that model.", autocompletion=revisions)]
 Baseline = Annotated[
     str | None,
     typer.Option(help="Baseline table to take the null from, or 'analytic': from the laws, without draws."),
@@ -48,7 +82,7 @@ Elements = Annotated[
 Initialization = Annotated[
     str,
     typer.Option(
-        help="The law of the elements under their null: 'normal', 'uniform', or 'truncated_normal', cut at two "
+        help="The law of the elements of untrained matrices: 'normal', 'uniform', or 'truncated_normal', cut at two "
         "standard deviations.",
         autocompletion=one_of("normal", "uniform", "truncated_normal"),
     ),
@@ -69,3 +103,25 @@ Proof = Annotated[
         help="Prove first, with torch and transformers, that q·k of the model's own forward pass is what was read.",
     ),
 ]
+
+
+def opened_model(
+    model: str,
+    revision: str | None,
+    subfolder: str | None,
+    fold: str | None,
+    adapter: str | None,
+    base: str | None,
+    minus: str | None,
+    minus_revision: str | None,
+) -> tuple[Model | Difference, list[Model]]:
+    """The model that these options name, or the difference, and those that are read for it."""
+    from rmtbase.models import difference, open_model
+
+    if minus is None and minus_revision is not None:
+        raise ParameterError("minus_revision", minus_revision, "none without --minus")
+    opened = open_model(model, revision, subfolder=subfolder, adapter=adapter, base=base).fold(fold or ())
+    if minus is None:
+        return opened, [opened]
+    less = open_model(minus, minus_revision, fold=fold or ())
+    return difference(opened, less), [opened, less]

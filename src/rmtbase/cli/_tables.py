@@ -12,7 +12,7 @@ from rich.console import Console
 
 from rmtbase.cli._rows import Column, print_rows
 from rmtbase.cli._terminal import cell
-from rmtbase.scoring import ElementsSummary, HeadFinding, Summary
+from rmtbase.scoring import ElementsSummary, HeadFinding, Summary, WhySummary
 from rmtbase.statistics import SPECTRAL_STATISTICS, missing_moment
 from rmtbase.tables import Circuit
 
@@ -54,10 +54,13 @@ def print_table(table: xr.Dataset, console: Console) -> None:
             console.print(cell(line))
 
 
-def print_summary(summary: Summary, title: str, console: Console) -> None:
-    """The scores in words, and the farthest heads as a table: z is of the logarithm where the statistic is named so."""
+def print_summary(summary: Summary, title: str, console: Console, why: WhySummary | None = None) -> None:
+    """The scores in words, and the farthest heads as a table: z is of the logarithm where the statistic is named so.
+
+    Why heads left the null comes first, where that was asked.
+    """
     console.print(cell(title, "bold"))
-    for line in summary.overview():
+    for line in [*([] if why is None else why.sentences()), *summary.overview()]:
         console.print(cell(line, longest=_LONGEST_LINE))
     if not summary.findings:
         return
@@ -85,18 +88,36 @@ def print_summary(summary: Summary, title: str, console: Console) -> None:
         console.print(f"and {left_out} more {heads}; a scores file and its CSV hold all of them")
 
 
+def print_why(summary: WhySummary | None, console: Console) -> None:
+    """Which nulls each head left, where that was asked and any did."""
+    if summary is None or not any(summary.left.values()):
+        return
+    columns = [Column("head", "left"), *map(Column, summary.tests)]
+    marks = {1.0: "left", 0.0: "–"}
+    rows = [(name, *(marks.get(each, "?") for each in left)) for name, left, _ in summary.rows[:_LISTED]]
+    print_rows(console, columns, rows, named=1)
+    if len(summary.rows) > _LISTED:
+        console.print(f"and {len(summary.rows) - _LISTED} more heads; a scores file holds all of them")
+
+
 def print_elements(summary: ElementsSummary | None, console: Console) -> None:
     """The scores of elements in words, where matrices were scored."""
     for line in () if summary is None else summary.sentences():
         console.print(cell(line, longest=_LONGEST_LINE))
 
 
-def summaries_json(summaries: Mapping[Circuit, Summary], of_elements: ElementsSummary | None) -> dict[str, Any]:
-    """The summary of W_QK as plain data, under ``circuits`` those of further ones, under ``elements`` of elements."""
+def summaries_json(
+    summaries: Mapping[Circuit, Summary], of_elements: ElementsSummary | None, of_why: WhySummary | None = None
+) -> dict[str, Any]:
+    """The summary of W_QK as plain data, under ``circuits`` those of further ones, under ``elements`` of elements.
+
+    Under ``why`` that of the group ``/why``: how many heads left each null, and the heads of each verdict.
+    """
     first, *others = summaries
     further = {circuit.name: _summary_json(summaries[circuit]) for circuit in others}
     elements = {} if of_elements is None else {"elements": _elements_json(of_elements)}
-    return _summary_json(summaries[first]) | ({"circuits": further} if further else {}) | elements
+    why = {} if of_why is None else {"why": {"left": of_why.left, "verdicts": of_why.verdicts}}
+    return _summary_json(summaries[first]) | ({"circuits": further} if further else {}) | elements | why
 
 
 def _elements_json(summary: ElementsSummary) -> dict[str, Any]:

@@ -49,8 +49,8 @@ def trajectory(
     null: Annotated[
         str,
         typer.Option(
-            help="'gaussian', 'permutation', 'haar', or several parted by commas: every statistic against the first, "
-            "and when each head left each.",
+            help="'gaussian', 'kurtosis', 'gains', 'permutation', 'haar', or several parted by commas: every statistic "
+            "against the first, and when each head left each.",
             autocompletion=nulls,
         ),
     ] = "gaussian",

@@ -83,13 +83,12 @@ def _require_soft_edge(d: int, h: int, side: int) -> None:
 def _extreme_eigenvalue(d: int, h: int, side: int):
     from rmtbase.laws import largest_eigenvalue, smallest_eigenvalue
 
-    _require_soft_edge(d, h, side)
     return (largest_eigenvalue if side > 0 else smallest_eigenvalue)(dims=(d, h, d), normalization="sqrt_d")
 
 
 def _neglected(d: int, h: int, side: int) -> float:
-    """In standard deviations of the extreme eigenvalue; the lower edge is the harder, the nearer h is to d."""
-    return 1 / (h if side > 0 else min(h, d - h))
+    """In standard deviations of the extreme eigenvalue; a soft lower edge is the harder, the nearer h is to d."""
+    return 1 / (h if side > 0 or d - h < 16 else min(h, d - h))
 
 
 def _mean_error(d: int, h: int, side: int) -> float:
@@ -102,7 +101,13 @@ def _sides(side: int) -> tuple[ConstantFunction, ...]:
     which, extreme, sign, index, neglected = (
         ("upper", "largest", "+", r"\max", "1/d_head")
         if side > 0
-        else ("lower", "smallest", "-", r"\min", "1/min(d_head, d_model - d_head)")
+        else (
+            "lower",
+            "smallest",
+            "-",
+            r"\min",
+            "1/min(d_head, d_model - d_head), or 1/d_head where they differ by < 16,",
+        )
     )
     edge = partial(
         ConstantFunction,
@@ -217,8 +222,8 @@ _exact = partial(
 _limiting = partial(ConstantFunction, method="closed form", rescaled=power(1), uncertainty=_LIMIT)
 _ratio = partial(
     ConstantFunction,
-    conditions=_without_scale(_EIGENVALUES, "this size, to third order"),
-    method="third-order delta method on exact moments",
+    conditions=_without_scale(_EIGENVALUES, "this size, to fifth order"),
+    method="exact moments weighted by powers of the trace, extrapolated",
     references=("muirhead_1982",),
     most_digits=_DOUBLE_DIGITS,
 )
@@ -286,7 +291,7 @@ FUNCTIONS = (
         description="mean of the normalized participation ratio of W_QK",
         definition=r"\mathrm{E}\,\frac{(\sum \lambda)^2}{h \sum \lambda^2}",
         compute=lambda d, h: _participation_ratio(d, h).mean,
-        uncertainty=lambda d, h: f"asymptotic: the next order is {_participation_ratio(d, h).error:.1e}",
+        uncertainty=lambda d, h: f"asymptotic: the last order is {_participation_ratio(d, h).error:.1e}",
         relative_error=lambda d, h: _participation_ratio(d, h).error / _participation_ratio(d, h).mean,
     ),
     _ratio(
@@ -295,7 +300,7 @@ FUNCTIONS = (
         description="standard deviation of the normalized participation ratio of W_QK",
         definition=r"\sqrt{\mathrm{Var}\,\frac{(\sum \lambda)^2}{h \sum \lambda^2}}",
         compute=lambda d, h: _participation_ratio(d, h).std,
-        uncertainty=lambda d, h: f"asymptotic: the next order is {_participation_ratio(d, h).std_error:.1e}",
+        uncertainty=lambda d, h: f"asymptotic: the last order is {_participation_ratio(d, h).std_error:.1e}",
         relative_error=lambda d, h: _participation_ratio(d, h).std_error / (_participation_ratio(d, h).std or 1.0),
     ),
     _exact(

@@ -7,6 +7,7 @@ from rmtbase.ensembles._fitted_matrix import LogisticMatrix, StudentTMatrix, log
 from rmtbase.ensembles._full_matrix import IndependentMatrix
 from rmtbase.ensembles._gaussian_chain import gaussian_chain, gaussian_matrix, low_rank_product
 from rmtbase.ensembles._grouped_query_product import GroupedQueryProduct, grouped_query_product
+from rmtbase.ensembles._independent_chain import IndependentChain, independent_chain
 from rmtbase.ensembles._initialized_matrix import InitializedMatrix, initialized_matrix
 from rmtbase.ensembles._initializers import INITIALIZERS, Initializer
 from rmtbase.ensembles._latent_attention import LatentAttention, LatentParts, latent_attention
@@ -35,6 +36,7 @@ __all__ = [
     "Ensemble",
     "GroupedQueryProduct",
     "HaarAlignedHead",
+    "IndependentChain",
     "IndependentMatrix",
     "InitializedMatrix",
     "Initializer",
@@ -53,6 +55,7 @@ __all__ = [
     "gaussian_matrix",
     "grouped_query_product",
     "haar_aligned_head",
+    "independent_chain",
     "initialized_matrix",
     "latent_attention",
     "logistic_matrix",

@@ -64,16 +64,27 @@ class GroupedQueryProduct:
 
     def sample(self, key: Key[Array, ""]) -> Draw:
         """One draw; ``matrix`` holds the cores (group, d_head, d_head), ``norm_squared`` is of W_Q,1, …, W_Q,g, W_K."""
+        diagonals, normals, b = self._parts(key)
+        cores = jax.vmap(lambda *of: times_bidiagonal(upper_triangle(*of), b))(diagonals, normals)
+        of_queries = jax.vmap(sum_of_squares)(jnp.concatenate([diagonals, normals], axis=1))
+        return Draw(cores, jnp.append(of_queries, sum_of_squares(jnp.concatenate(b))))
+
+    def sample_with_factors(self, key: Key[Array, ""]) -> tuple[Array, Array, Array]:
+        """The cores R_i B of the same draw, the R_i, and B: products with their factors' own singular values."""
+        diagonals, normals, b = self._parts(key)
+        triangles = jax.vmap(upper_triangle)(diagonals, normals)
+        bidiagonal = jnp.diag(b.diagonal) + jnp.diag(b.below, -1)
+        return jax.vmap(lambda upper: times_bidiagonal(upper, b))(triangles), triangles, bidiagonal
+
+    def _parts(self, key: Key[Array, ""]) -> tuple[Array, Array, BidiagonalDraw]:
+        """Diagonals of the R_i, what stands above them, and B."""
         h, g = self.d_head, self.group
         key_lengths, key_normals = jax.random.split(key)
         full = self.d_model - jnp.arange(h, dtype=float)
         lengths = chi(key_lengths, jnp.concatenate([jnp.tile(full, g + 1), jnp.arange(h - 1, 0, -1, dtype=float)]))
         diagonals = lengths[: g * h].reshape(g, h)
         b = BidiagonalDraw(lengths[g * h : (g + 1) * h], lengths[(g + 1) * h :])
-        normals = jax.random.normal(key_normals, (g, h * (h - 1) // 2))
-        cores = jax.vmap(lambda *of: times_bidiagonal(upper_triangle(*of), b))(diagonals, normals)
-        of_queries = jax.vmap(sum_of_squares)(jnp.concatenate([diagonals, normals], axis=1))
-        return Draw(cores, jnp.append(of_queries, sum_of_squares(jnp.concatenate(b))))
+        return diagonals, jax.random.normal(key_normals, (g, h * (h - 1) // 2)), b
 
 
 def grouped_query_product(d_model: int, d_head: int, group: int) -> GroupedQueryProduct:

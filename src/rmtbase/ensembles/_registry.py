@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from rmtbase.ensembles._ensemble import Ensemble
 from rmtbase.ensembles._fitted_matrix import logistic_matrix, student_t_matrix
 from rmtbase.ensembles._gaussian_chain import gaussian_chain, gaussian_matrix, low_rank_product
+from rmtbase.ensembles._independent_chain import independent_chain
 from rmtbase.ensembles._initialized_matrix import initialized_matrix
 from rmtbase.ensembles._latent_attention import latent_attention
 from rmtbase.ensembles._random_subspaces import random_subspaces
@@ -19,6 +20,7 @@ ENSEMBLES: dict[str, Callable[..., Ensemble]] = {
     "gaussian_matrix": gaussian_matrix,
     "low_rank_product": low_rank_product,
     "residual_path": residual_path,
+    "independent_chain": independent_chain,
     "initialized_matrix": initialized_matrix,
     "logistic_matrix": logistic_matrix,
     "student_t_matrix": student_t_matrix,

@@ -4,6 +4,7 @@ Every law of a Gaussian chain takes the same keywords, those of :class:`ChainKey
 or ``dims=`` for any chain. NumPy, SciPy and the standard library only: nothing here imports jax.
 """
 
+from rmtbase.laws._chain._fourth_cumulant import eigenvalue_displacement
 from rmtbase.laws._chain._gaussian_chain import (
     GaussianChain,
     low_rank_product,
@@ -13,9 +14,11 @@ from rmtbase.laws._chain._gaussian_chain import (
 from rmtbase.laws._chain._linear_statistics import LinearStatistics, eigenvalue_response, linear_statistics
 from rmtbase.laws._description import describe
 from rmtbase.laws._distribution import DiscreteDistribution, Distribution, Moments
+from rmtbase.laws._edge._bessel_edge import BesselEdge
 from rmtbase.laws._edge._extreme_eigenvalues import EdgeLaw, largest_eigenvalue, smallest_eigenvalue
+from rmtbase.laws._edge._hard_edge_law import HardEdgeLaw
 from rmtbase.laws._edge._ordered_eigenvalues import OrderedEigenvalues, ordered_eigenvalues
-from rmtbase.laws._edge._spike import RankOneSpike
+from rmtbase.laws._edge._spike import Outlier, RankOneSpike
 from rmtbase.laws._edge._spiked_tracy_widom import spiked_tracy_widom_cdf
 from rmtbase.laws._edge._tracy_widom import TracyWidom
 from rmtbase.laws._element._adamw import AdamWNoise
@@ -30,6 +33,7 @@ from rmtbase.laws._element._normal_sample import (
 )
 from rmtbase.laws._element._pearson_bound import TwoPoint, pearson_bound, pearson_distance, unimodal_bound
 from rmtbase.laws._element._product_element import ProductElement, product_element
+from rmtbase.laws._exact._haar_trace import HaarTrace
 from rmtbase.laws._exact._log_determinant import LogDeterminant
 from rmtbase.laws._exact._participation_ratio import (
     normalized_participation_ratio,
@@ -73,6 +77,7 @@ from rmtbase.laws._weibull._projections import WeibullProjection, weibull_maximu
 __all__ = [
     "NULL_STATISTICS",
     "AdamWNoise",
+    "BesselEdge",
     "ChainKeywords",
     "ContaminatedNormal",
     "DimensionPolynomial",
@@ -82,6 +87,8 @@ __all__ = [
     "ElementNull",
     "FreeMultiplicativeBrownian",
     "GaussianChain",
+    "HaarTrace",
+    "HardEdgeLaw",
     "LargeSampleLaw",
     "LinearStatistics",
     "LogDeterminant",
@@ -89,6 +96,7 @@ __all__ = [
     "NoiseOptimum",
     "NullLaw",
     "OrderedEigenvalues",
+    "Outlier",
     "PathLength",
     "ProductElement",
     "ProductKeywords",
@@ -106,6 +114,7 @@ __all__ = [
     "WeibullProjection",
     "WeibullScore",
     "describe",
+    "eigenvalue_displacement",
     "eigenvalue_response",
     "element_average",
     "element_null",

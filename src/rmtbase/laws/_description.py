@@ -180,6 +180,11 @@ def _extreme_eigenvalues(shape: _Shape, statistics: dict[str, Any]) -> dict[str,
     return found
 
 
+def _finite(moment: float) -> float | None:
+    """None where a statistic has no such moment."""
+    return moment if math.isfinite(moment) else None
+
+
 def _statistics(shape: _Shape) -> dict[str, Any]:
     """Every registered null; where the shape is outside its domain, the reason."""
     found = {}
@@ -191,8 +196,8 @@ def _statistics(shape: _Shape) -> dict[str, Any]:
             found[name] = unknown | {"reason": f"it needs {error.expected}"}
             continue
         found[name] = unknown | {
-            "mean": law.mean(),
-            "std": law.std(),
+            "mean": _finite(law.mean()),
+            "std": _finite(law.std()),
             "quantiles": _quantiles(law.ppf, _CENTRAL),
             "method": law.method,
             "accuracy": law.accuracy,

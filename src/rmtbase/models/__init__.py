@@ -18,6 +18,7 @@ from rmtbase.models._open import open_model, require_other_files
 from rmtbase.models._revisions import Revision, Series, find_series
 from rmtbase.models._sites import MatrixName, Place, Site
 from rmtbase.models._split_qkv import split_qkv
+from rmtbase.models._vocabulary import token_names
 from rmtbase.models._weight_matrices import WeightMatrices
 
 __all__ = [
@@ -57,4 +58,5 @@ __all__ = [
     "split_qkv",
     "supported_architectures",
     "take_rows",
+    "token_names",
 ]

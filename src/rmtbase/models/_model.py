@@ -354,6 +354,15 @@ class Model(WeightMatrices):
         held = [*self._matrices.values(), *(part.matrices for part in self._parts.values())]
         return frozenset(name for matrices in held for one in matrices.values() for name in one.tensors())
 
+    def tensors(self, layer: int, component: str) -> tuple[str, ...]:
+        """The names of the stored tensors that a weight matrix of a layer is made of, each once.
+
+        Raises:
+            ParameterError: there is no such layer or component.
+        """
+        self.require_matrix(layer, component)
+        return tuple(dict.fromkeys(self._expression(layer, component).tensors()))
+
     def _expression(self, layer: int, component: str) -> Expression:
         return self._matrices[self.layers[layer]][component]
 

@@ -27,8 +27,10 @@ from rmtbase.montecarlo._simulations import (
     GaussianMatrixSample,
     GroupedQuerySample,
     HeadCorrelation,
+    HeadSample,
     simulate_gaussian_matrix,
     simulate_grouped_query,
+    simulate_heads_with_factors,
 )
 from rmtbase.montecarlo._solver_choice import choose_solver, time_solver
 from rmtbase.montecarlo._spectra import SpectrumChunk, draw_spectra
@@ -50,6 +52,7 @@ __all__ = [
     "GaussianMatrixSample",
     "GroupedQuerySample",
     "HeadCorrelation",
+    "HeadSample",
     "LatentAttentionSample",
     "Plan",
     "SpectrumChunk",
@@ -80,6 +83,7 @@ __all__ = [
     "run_plan",
     "simulate_gaussian_matrix",
     "simulate_grouped_query",
+    "simulate_heads_with_factors",
     "simulate_latent_attention",
     "tile_size",
     "time_solver",

@@ -15,6 +15,7 @@ from rmtbase import laws
 from rmtbase.ensembles import (
     BidiagonalGaussianMatrix,
     DenseGaussianChain,
+    IndependentChain,
     IndependentMatrix,
     LatentAttention,
     RandomSubspaces,
@@ -29,7 +30,7 @@ from rmtbase.statistics import MOMENT_STATISTICS, SPECTRAL_STATISTICS, ExtremeMo
 NONE = "none"
 
 _EXACT = "exact"
-_EXACT_TRACES = "exact: joint moments of traces at finite width"
+_EXACT_TRACES = "exact moments: joint moments of traces at finite width"
 _SECOND = "delta method on exact covariances of powers, of second order in the mean; neglected: a relative 1/(d h)"
 _LARGEST = "numerical; the numbers taken as independent once their mean and deviation are taken off"
 _LARGE_SAMPLE = "large-sample law of independent elements; neglected: N^(-3/2)"
@@ -39,7 +40,7 @@ Elements = Float64[np.ndarray, "..."]
 
 
 class AnalyticValue(NamedTuple):
-    """Mean and standard deviation at σ = 1 for the raw matrix; NaN where no formula is offered."""
+    """Mean and standard deviation at σ = 1 for the raw matrix; NaN where no formula is offered, or there is none."""
 
     mean: float
     std: float
@@ -73,7 +74,8 @@ def _(ensemble: _Chain) -> dict[str, AnalyticValue]:
             null = laws.null(statistic, dims=dims, normalization="none")
         except ParameterError:  # the dimensions lie outside the null's domain
             continue
-        values[statistic] = AnalyticValue(null.mean(), null.std(), f"{null.method}: {null.accuracy}")
+        mean, std = (moment if math.isfinite(moment) else np.nan for moment in (null.mean(), null.std()))
+        values[statistic] = AnalyticValue(mean, std, f"{null.method}: {null.accuracy}")
     return values
 
 
@@ -111,6 +113,11 @@ def _(ensemble: _Chain) -> laws.Distribution:
 
 
 @_spectral_law.register
+def _(ensemble: IndependentChain) -> laws.Distribution:
+    return laws.GaussianChain(dims=ensemble.dims, normalization="none")
+
+
+@_spectral_law.register
 def _(ensemble: IndependentMatrix) -> laws.Distribution | None:
     std = ensemble.element_std
     if not np.isfinite(std):
@@ -133,7 +140,7 @@ def extreme_moments(ensemble: object) -> ExtremeMoments:
 
 
 @extreme_moments.register
-def _(ensemble: _Chain) -> ExtremeMoments:
+def _(ensemble: _Chain | IndependentChain) -> ExtremeMoments:
     return ExtremeMoments(smallest=inverse_moment_order(_dims(ensemble)))
 
 
@@ -175,7 +182,7 @@ def _degrees_of_freedom(ensemble: object) -> float:
     return float(ensemble.df) if isinstance(ensemble, StudentTMatrix) else math.inf
 
 
-def _dims(chain: _Chain) -> tuple[int, ...]:
+def _dims(chain: _Chain | IndependentChain) -> tuple[int, ...]:
     dims = (chain.long, chain.rank) if isinstance(chain, BidiagonalGaussianMatrix) else chain.dims
     return tuple(map(int, dims))
 

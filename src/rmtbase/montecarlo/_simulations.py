@@ -201,6 +201,47 @@ def simulate_grouped_query(
     return GroupedQuerySample(int(ensemble.d_model), ensemble.d_head, np.concatenate(sample), np.concatenate(norms))
 
 
+@in_one_line
+class HeadSample(NamedTuple):
+    """Joint draws of heads of a group and of their factors, each at its own σ̂, in the registry's order.
+
+    Attributes:
+        product: of W_Q,1ᵀ W_K, …, W_Q,gᵀ W_K, raw, (draw, group, statistic).
+        query: of W_Q,1, …, W_Q,g, (draw, group, statistic).
+        key: of W_K, (draw, statistic).
+    """
+
+    product: Float64[np.ndarray, "draw group statistic"]
+    query: Float64[np.ndarray, "draw group statistic"]
+    key: Float64[np.ndarray, "draw statistic"]
+
+
+def simulate_heads_with_factors(
+    d_model: int, d_head: int, group: int, draws: int, seed: int = 0, progress: Progress = SILENT
+) -> HeadSample:
+    """Spectral statistics of products W_QᵀW_K and of their factors by themselves, jointly, exact in law.
+
+    Arguments and errors as :func:`simulate_grouped_query`, whose draws these are.
+    """
+    ensemble = grouped_query_product(d_model, d_head, group)
+    draws = require_draws(draws)
+    require_draw_fits(ensemble)
+    require_results_fit(draws, 16 * (2 * ensemble.group + 1) * len(SPECTRAL_STATISTICS), "ask for fewer")
+    h, size = ensemble.d_head, ensemble.factor_sizes[0]
+    tile = tile_size((ensemble.group * ensemble.rank, ensemble.rank))
+    parts, advance = [], progress.bar("drawing heads and factors", draws)
+    with SpectrumSolver() as solver:
+        for drawn in draw_tiles(ensemble, GroupedQueryProduct.sample_with_factors, draws, seed, tile):
+            of_product, of_query, of_key = (
+                solver.singular_values(one.reshape(-1, h, h)).reshape(one.shape[:-1]) for one in drawn
+            )
+            sigma = [np.sqrt((one**2).sum(axis=-1, keepdims=True) / size) for one in (of_query, of_key[:, None])]
+            own = of_product / (sigma[0] * sigma[1]), of_query / sigma[0], (of_key[:, None] / sigma[1])[:, 0]
+            parts.append([spectral_statistics(one) for one in own])
+            advance(len(of_key))
+    return HeadSample(*(np.concatenate(part) for part in zip(*parts, strict=True)))
+
+
 def draw_tiles(
     ensemble: BidiagonalGaussianMatrix | GroupedQueryProduct | LatentAttention,
     sample: Callable[[Any, Key[Array, ""]], tuple[Array, ...]],

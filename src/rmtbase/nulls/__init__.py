@@ -6,6 +6,7 @@ from rmtbase.nulls._gaussian_null import GaussianNull, self_normalized_sample
 from rmtbase.nulls._grid import BINS, PROBABILITIES, histogram_edges, logarithmic_edges
 from rmtbase.nulls._head_null import (
     EDGE_LEVEL,
+    ENTRIES_IN_WORDS,
     SMALLEST_P_VALUE,
     HeadNull,
     Heads,
@@ -18,15 +19,21 @@ from rmtbase.nulls._head_null import (
     head_shape,
     rank_name,
 )
+from rmtbase.nulls._joint_null import ANGLE_STATISTICS, HeadParts, JointNull, angle_statistics
+from rmtbase.nulls._kurtosis_null import LARGEST_KURTOSIS, KurtosisNull, mean_kurtosis
 from rmtbase.nulls._latent_shape import LatentShape
+from rmtbase.nulls._moved import without_kurtosis
 from rmtbase.nulls._null_of_file import null_of_file
 from rmtbase.nulls._order_statistics import RATIO, STEP, count_bound, kept_ranks, smallest_kept
 from rmtbase.nulls._resampled_null import ResampledNull, edge_rank, unscored_head
 from rmtbase.nulls._rounding import change_sigma, difference_rounding_variance, spacing
 
 __all__ = [
+    "ANGLE_STATISTICS",
     "BINS",
     "EDGE_LEVEL",
+    "ENTRIES_IN_WORDS",
+    "LARGEST_KURTOSIS",
     "PROBABILITIES",
     "RATIO",
     "SMALLEST_P_VALUE",
@@ -35,13 +42,17 @@ __all__ = [
     "AtlasNull",
     "GaussianNull",
     "HeadNull",
+    "HeadParts",
     "HeadScores",
     "Heads",
+    "JointNull",
+    "KurtosisNull",
     "LatentShape",
     "NullModel",
     "ResampledNull",
     "ScoredHeads",
     "SharedNull",
+    "angle_statistics",
     "atlas_case",
     "atlas_path",
     "chain_scale",
@@ -54,6 +65,7 @@ __all__ = [
     "histogram_edges",
     "kept_ranks",
     "logarithmic_edges",
+    "mean_kurtosis",
     "null_of_file",
     "open_atlas",
     "rank_name",
@@ -61,4 +73,5 @@ __all__ = [
     "smallest_kept",
     "spacing",
     "unscored_head",
+    "without_kurtosis",
 ]

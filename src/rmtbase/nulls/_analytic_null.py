@@ -17,6 +17,9 @@ from rmtbase.nulls._grid import PROBABILITIES, histogram_edges
 from rmtbase.nulls._head_null import EDGE_LEVEL, SMALLEST_P_VALUE, SharedNull, distance_from_moments, rank_name
 from rmtbase.statistics import SPECTRAL_STATISTICS, cauchy_combination
 
+_WIDEST = 0.5  # relative spread for which ln x has the moments that x has to second order
+_NORMAL_IQR = 1.3489795003921634
+
 
 @dataclass(frozen=True, init=False)
 class AnalyticNull(SharedNull):
@@ -24,8 +27,8 @@ class AnalyticNull(SharedNull):
 
     Every statistic has its distribution at its own estimate of σ (:func:`rmtbase.laws.null`). p-values are continuous
     down to :data:`SMALLEST_P_VALUE`. Where a statistic has no analytic null at the shape its scores are NaN: the
-    smallest eigenvalue and the condition numbers where the next dimension is larger than the rank by less than 8
-    (d_model - d_head < 8), and the trace of one factor, which its estimate fixes.
+    trace of one factor, which its estimate fixes, and the smallest eigenvalue and the condition numbers where more than
+    five dimensions of a chain are nearly equal.
 
     Args:
         d_model, d_head: the shape of W_QK; or
@@ -71,13 +74,13 @@ class AnalyticNull(SharedNull):
 
     @cached_property
     def mean(self) -> Float[np.ndarray, " statistic"]:
-        """Mean of each law."""
-        return np.array([np.nan if law is None else law.mean() for law in self._laws.values()])
+        """Mean of each law; NaN where it has none."""
+        return _finite([np.nan if law is None else law.mean() for law in self._laws.values()])
 
     @cached_property
     def std(self) -> Float[np.ndarray, " statistic"]:
-        """Standard deviation of each law."""
-        return np.array([np.nan if law is None else law.std() for law in self._laws.values()])
+        """Standard deviation of each law; NaN where it has none."""
+        return _finite([np.nan if law is None else law.std() for law in self._laws.values()])
 
     @cached_property
     def quantile(self) -> Float[np.ndarray, "statistic probability"]:
@@ -93,9 +96,17 @@ class AnalyticNull(SharedNull):
         return 0.0 if smallest is None else float(smallest.ppf(EDGE_LEVEL)), float(largest.isf(EDGE_LEVEL))
 
     def distance(self, standard: Float[np.ndarray, "... statistic"]) -> Float[np.ndarray, "... statistic"]:
-        """|z|, of ln x to second order in its relative spread."""
-        moments = zip(SPECTRAL_STATISTICS.values(), self.mean, self.std, strict=True)
-        columns = [distance_from_moments(one, standard[..., k], *of) for k, (one, *of) in enumerate(moments)]
+        """|z|, of ln x to second order in its relative spread; where that is large, by the law's quartiles."""
+        columns = []
+        for k, (one, law, mean, std) in enumerate(
+            zip(SPECTRAL_STATISTICS.values(), self._laws.values(), self.mean, self.std, strict=True)
+        ):
+            if law is not None and one.on_log_scale and not std < _WIDEST * mean:
+                low, median, high = np.log(law.ppf([0.25, 0.5, 0.75]))
+                with np.errstate(divide="ignore"):  # a zero eigenvalue is infinitely far from the null
+                    columns.append(np.abs(np.log(standard[..., k]) - median) / ((high - low) / _NORMAL_IQR))
+            else:
+                columns.append(distance_from_moments(one, standard[..., k], mean, std))
         return np.stack(columns, axis=-1)
 
     def p_value(self, standard: Float[np.ndarray, "... statistic"]) -> Float[np.ndarray, "... statistic"]:
@@ -106,7 +117,7 @@ class AnalyticNull(SharedNull):
         """The Cauchy combination of the statistics' p-values before their floor, which is its own too.
 
         Size measured on null draws where 16 ≤ d_head ≤ d_model / 2: 0.053 to 0.056 at the level 0.05, 0.010 to 0.012 at
-        0.01; at d_head = 8 or d_head = d_model up to 0.062 and 0.020.
+        0.01; at d_head = 8 or d_head = d_model up to 0.076 and 0.038, at (8, 8).
         """
         return np.maximum(cauchy_combination(self._tail(standard)), SMALLEST_P_VALUE)
 
@@ -158,3 +169,8 @@ class AnalyticNull(SharedNull):
             return laws.null(statistic, dims=self.dims, self_normalized=True, normalization="none")
         except ParameterError:  # the shape lies outside the statistic's domain
             return None
+
+
+def _finite(moments: Sequence[float]) -> Float[np.ndarray, " statistic"]:
+    """NaN in place of infinities."""
+    return np.where(np.isfinite(moments), moments, np.nan)

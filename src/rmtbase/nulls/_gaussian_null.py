@@ -29,12 +29,15 @@ class GaussianNull(SampleNull, SharedNull):
         sample: in the registry's order.
         source: where the draws came from, in words.
         row: the table's row that it came from, for pictures.
+        entries, balanced: see :class:`SharedNull`.
     """
 
     dims: tuple[int, ...]
     sample: Float[np.ndarray, "draw statistic"] = field(repr=False)
     source: str
     row: xr.Dataset = field(repr=False)
+    entries: str = "normal"
+    balanced: bool = False
 
     @classmethod
     def from_baseline(cls, table: xr.Dataset, d_model: int, d_head: int, source: str) -> GaussianNull | None:
@@ -46,12 +49,14 @@ class GaussianNull(SampleNull, SharedNull):
         return cls((d_model, d_head, d_model), sample, source, row.assign_attrs(table.attrs))
 
     @classmethod
-    def from_spectra(cls, table: xr.Dataset, dims: tuple[int, ...], source: str) -> GaussianNull:
+    def from_spectra(
+        cls, table: xr.Dataset, dims: tuple[int, ...], source: str, entries: str = "normal", balanced: bool = False
+    ) -> GaussianNull:
         """The null of a chain from the first case of a table of its spectra, made for a null."""
         row = table.isel(case=0).rename(density_law="density_free").assign_coords(sigma_q=1.0, sigma_k=1.0)
         sample = _sample(_complete(row, source), row["scale_estimate"].values, min(dims))
         constant = np.ptp(sample, axis=0) <= ROUNDING * np.abs(sample[0])
-        return cls(dims, np.where(constant, sample[0], sample), source, row)
+        return cls(dims, np.where(constant, sample[0], sample), source, row, entries, balanced)
 
     @cached_property
     def mean(self) -> Float[np.ndarray, " statistic"]:

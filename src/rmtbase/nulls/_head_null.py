@@ -16,6 +16,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -24,6 +25,7 @@ from jaxtyping import Float, Int
 from numpy.typing import ArrayLike
 
 from rmtbase.nulls._grid import PROBABILITIES
+from rmtbase.nulls._moved import Moved, without_kurtosis
 from rmtbase.progress import Progress
 from rmtbase.shown import in_one_line
 from rmtbase.statistics import (
@@ -45,6 +47,10 @@ SMALLEST_P_VALUE = 1e-16
 """Floor of a p-value that comes from a law. Those beyond 1e-4 are extrapolations of the right order of magnitude; below
 this nothing is claimed."""
 
+ENTRIES_IN_WORDS = MappingProxyType(
+    {"normal": "Gaussian", "uniform": "uniform", "truncated_normal": "truncated normal"}
+)
+
 ROUNDING = 1e-9  # relative; what a null holds fixed comes out of LAPACK equal to far more digits than these
 
 _LARGEST_SINGULAR_VALUE = 1e75  # its fourth power, and that of its inverse, are in float64
@@ -63,12 +69,14 @@ class Heads:
             side): of W_QK W_Q (head, d_head, d_query) and W_K (key head, d_head, d_key), of W_OV W_Oᵀ and W_V. Head i
             reads the i // (heads / its heads)-th of a factor. Of latent attention W_Q and W_K, multiplied out.
         rope_ratio: of latent attention, :meth:`LatentShape.rope_ratio` of each head; None of any other.
+        kurtoses: excess kurtosis κ̂ of the elements of each factor; None where nobody asked.
     """
 
     singular_values: Float[np.ndarray, "layer head rank"]
     sigmas: tuple[Float[np.ndarray, "layer head"], ...]
     factors: Callable[[int], tuple[Float[np.ndarray, "factor_head h d"], ...]]
     rope_ratio: Float[np.ndarray, "layer head"] | None = None
+    kurtoses: tuple[Float[np.ndarray, "layer head"], ...] | None = None
 
 
 @in_one_line
@@ -208,12 +216,17 @@ class HeadNull(ABC):
     def spectrum(self) -> xr.Dataset:
         """What pictures show of the null: the ``/null`` group but for its edge quantiles and coordinates."""
 
-    def score(self, singular_values: Float[np.ndarray, "... d_head"], scale: ArrayLike) -> HeadScores:
+    def score(
+        self, singular_values: Float[np.ndarray, "... d_head"], scale: ArrayLike, kurtosis: ArrayLike = 0.0
+    ) -> HeadScores:
         """Score heads.
 
         Args:
             singular_values: of the raw products, descending.
             scale: each head's Π σ̂², of W_QK σ̂_Q² σ̂_K². NaN where a head cannot be scored.
+            kurtosis: each head's excess kurtosis under the null, where it is not that of the null's draws: every
+                eigenvalue is moved back by :func:`rmtbase.laws.eigenvalue_displacement` before it is compared, and the
+                null's mean and quantiles are moved as far the other way.
 
         Returns:
             The scores. Where the null has no standard deviation, z is the normal score of the p-value. NaN also where
@@ -228,20 +241,27 @@ class HeadNull(ABC):
         with np.errstate(invalid="ignore", divide="ignore"):
             statistics = np.where(np.isnan(scale)[..., None], np.nan, spectral_statistics(singular_values))
             standard = rescaled(statistics, 1.0 / scale, self.rank)
+            by = Moved.nowhere(standard)
+            eigenvalues = singular_values**2 / scale[..., None]
+            if np.any(kurtosis):
+                own, eigenvalues = standard, without_kurtosis(eigenvalues, kurtosis, self.dims)
+                known = ~np.isnan(eigenvalues).any(axis=-1, keepdims=True)
+                standard = np.where(known, spectral_statistics(np.sqrt(np.where(known, eigenvalues, 1.0))), np.nan)
+                by = Moved.between(standard, own)
             fixed = (self.std == 0) & (np.abs(standard - self.mean) <= ROUNDING * np.abs(self.mean))
             standard = np.where(fixed, self.mean, standard)
             moments = zip(SPECTRAL_STATISTICS.values(), self.std, strict=True)
             spreads = [one.rescale_spread(std, scale) for one, std in moments]
-            quantile = rescaled(self.quantile.T, scale[..., None], self.rank)
+            every = Moved(by.times[..., None, :], by.plus[..., None, :])
+            quantile = rescaled(every.of(self.quantile.T), scale[..., None], self.rank)
             lower, upper = self.edge_quantiles
-            eigenvalues = singular_values**2 / scale[..., None]
             p_value = self.p_value(standard)
             z_score = np.where(standard == self.mean, 0.0, (standard - self.mean) / self.std)
             above = standard > self.quantile[:, PROBABILITIES.index(0.5)]
             return HeadScores(
                 observed=statistics,
-                null_mean=rescaled(self.mean, scale, self.rank),
-                null_std=np.stack(spreads, axis=-1),
+                null_mean=rescaled(by.of(self.mean), scale, self.rank),
+                null_std=by.times * np.stack(spreads, axis=-1),
                 null_quantile=np.swapaxes(quantile, -1, -2),
                 z_score=np.where(np.isnan(self.std), normal_score(p_value, above), z_score),
                 p_value=p_value,
@@ -253,16 +273,28 @@ class HeadNull(ABC):
 
 
 class SharedNull(HeadNull):
-    """One Gaussian null for all heads of a shape, each at its own σ: a :class:`NullModel`."""
+    """One null for all heads of a shape, each at its own σ: a :class:`NullModel`.
+
+    Attributes:
+        source: where it came from, in words.
+        entries: the law of the factors' elements, one of :data:`rmtbase.parameters.INITIALIZATIONS`.
+        balanced: whether the factors of every draw are balanced, see :class:`rmtbase.ensembles.IndependentChain`; then
+            so must be those of the heads.
+    """
 
     source: str
+    entries: str = "normal"
+    balanced: bool = False
     edge_level = EDGE_LEVEL
 
     @property
     def description(self) -> str:
         """What the null is, its name first."""
         factors = "factors" if head_shape(self.dims) is None else "W_Q and W_K"
-        return f"gaussian: i.i.d. Gaussian {factors} at the head's own sigma, every null draw at its own estimate"
+        entries = ENTRIES_IN_WORDS[self.entries]
+        if self.balanced:
+            return f"gains: i.i.d. {entries} {factors} under gains of rows and columns, head and draws balanced alike"
+        return f"gaussian: i.i.d. {entries} {factors} at the head's own sigma, every null draw at its own estimate"
 
     @property
     def method(self) -> str:
@@ -280,7 +312,7 @@ class SharedNull(HeadNull):
 
     def score_heads(self, heads: Heads, progress: Progress) -> ScoredHeads:
         """Score heads; those of which a factor is zero have no scale, and no scores."""
-        return ScoredHeads(self.score(heads.singular_values, chain_scale(heads.sigmas)), self._group)
+        return ScoredHeads(self.score(heads.singular_values, chain_scale(heads.sigmas)), self.null_group)
 
     def _told(self, mean: ArrayLike, std: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
         """Mean and standard deviation of the draws, as far as they tell those of the chain."""
@@ -288,7 +320,8 @@ class SharedNull(HeadNull):
         orders = [moment_order(one, extremes, self.rank) for one in SPECTRAL_STATISTICS.values()]
         return drawn_moments(mean, std, orders)
 
-    def _group(self) -> xr.Dataset:
+    def null_group(self) -> xr.Dataset:
+        """The ``/null`` group of a scores file."""
         lower, upper = self.edge_quantiles
         group = self.spectrum().assign(edge_quantile_lower=((), lower), edge_quantile_upper=((), upper))
         group = group.assign_coords(probability=np.array(PROBABILITIES), index=np.arange(self.rank))

@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Float
 
 from rmtbase.nulls._head_null import HeadNull
-from rmtbase.statistics import p_value_among_sorted
+from rmtbase.statistics import p_value_among_sorted, upper_p_value_among_sorted
 
 
 class SampleNull(HeadNull):
@@ -38,9 +38,7 @@ class SampleNull(HeadNull):
 
         Source: P. H. Westfall and S. S. Young, Resampling-Based Multiple Testing (1993), the single-step max-T.
         """
-        observed = self.distance(standard).max(axis=-1)
-        at_least = self.draws - np.searchsorted(self._largest_distances, observed, side="left")
-        return np.where(np.isnan(observed), np.nan, (at_least + 1) / (self.draws + 1))
+        return upper_p_value_among_sorted(self.distance(standard).max(axis=-1), self._largest_distances)
 
     @cached_property
     def _sorted(self) -> Float[np.ndarray, "statistic draw"]:

@@ -4,8 +4,10 @@ from rmtbase.plots._along_steps import departures, spectra_along_steps, statisti
 from rmtbase.plots._animation import ANIMATION_FORMATS, Animation, animation, save_animation
 from rmtbase.plots._axes import statistic_label, statistic_words
 from rmtbase.plots._baseline_panels import eigenvalues_by_rank, element_laws, spectral_densities
+from rmtbase.plots._changes import change_heatmap
 from rmtbase.plots._color_scales import Q_LEVELS, Z_LEVELS, q_colorbar, z_colorbar
 from rmtbase.plots._comparison import component_shapes, pair_heatmap, scale_law, shape_drifts
+from rmtbase.plots._composition import MOST_EDGES, composition_graph, composition_heatmap
 from rmtbase.plots._effective_depth import DEPTHS_SHOWN, depth_profile, depth_spectrum
 from rmtbase.plots._eigenvalues import eigenvalue_density_heatmap, eigenvalue_heatmap, ordered_eigenvalues
 from rmtbase.plots._element_histograms import head_density, head_density_heatmap, magnitude_heatmap
@@ -16,6 +18,7 @@ from rmtbase.plots._figures_of_scores import MAIN_ELEMENT_STATISTICS, MAIN_STATI
 from rmtbase.plots._flagged_by_statistic import flagged_by_statistic
 from rmtbase.plots._group_measures import group_measure, group_measure_by_step
 from rmtbase.plots._heatmaps import expert_z_heatmap, matrix_z_heatmap, omnibus_heatmap, z_heatmap
+from rmtbase.plots._learned_directions import learned_directions
 from rmtbase.plots._null_spectrum import null_spectrum
 from rmtbase.plots._p_value_qq import p_value_qq
 from rmtbase.plots._picture import FORMATS, content, save
@@ -38,6 +41,7 @@ __all__ = [
     "LIGHT",
     "MAIN_ELEMENT_STATISTICS",
     "MAIN_STATISTICS",
+    "MOST_EDGES",
     "PRINT",
     "PUBLISHED_BAND",
     "Q_LEVELS",
@@ -48,8 +52,11 @@ __all__ = [
     "animation",
     "as_theme",
     "body_and_tail",
+    "change_heatmap",
     "compare",
     "component_shapes",
+    "composition_graph",
+    "composition_heatmap",
     "content",
     "departures",
     "depth_profile",
@@ -69,6 +76,7 @@ __all__ = [
     "group_measure_by_step",
     "head_density",
     "head_density_heatmap",
+    "learned_directions",
     "magnitude_heatmap",
     "matrix_statistic_by_layer",
     "matrix_z_heatmap",

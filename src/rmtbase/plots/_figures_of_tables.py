@@ -1,4 +1,4 @@
-"""The figures of tables without a model: baselines, spectra and elements of any ensemble; and of effective depths."""
+"""The figures of tables without a model: baselines, spectra, elements; of effective depths and of compositions."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from matplotlib.axes import Axes
 from rmtbase.errors import ParameterError
 from rmtbase.plots._axes import model_title, new_figure, styled
 from rmtbase.plots._baseline_panels import baseline_panels
+from rmtbase.plots._color_scales import z_colorbar
+from rmtbase.plots._composition import composition_graph, composition_heatmap
 from rmtbase.plots._effective_depth import depth_profile, depth_spectrum
 from rmtbase.plots._eigenvalues import ordered_eigenvalues
 from rmtbase.plots._element_tables import density_limits, element_density, element_property, held_properties
@@ -29,6 +31,8 @@ def drawings_of_table(table: xr.Dataset, look: Look) -> dict[str, Drawing]:
     Raises:
         ParameterError: a dataset that no picture is of.
     """
+    if table.attrs.get("kind") == "composition":
+        return _of_compositions(table, look)
     if "distance_profile" in table:
         return {"effective-depth": Drawing(partial(_of_depths, table, look))}
     if "case" not in table.dims:
@@ -108,6 +112,24 @@ def _page(
     figure = panels(partial(plot, legend=False), options, look, 3, share_y=True)
     share_limits(figure.axes, [table.isel(case=case) for case in cases])
     legend_of_all(figure, look.theme)  # a case without a law has fewer lines
+    return figure
+
+
+def _of_compositions(table: xr.Dataset, look: Look) -> dict[str, Drawing]:
+    rows = len(dict.fromkeys(table["later_layer"].values.tolist()))
+    height = min(max(3.2, 1.6 + 0.62 * rows), 12.0)
+    return {
+        "composition": Drawing(partial(_composition_maps, table, look)),
+        "composition-graph": Drawing(partial(single, composition_graph, look, table, 8.5, height)),
+    }
+
+
+def _composition_maps(table: xr.Dataset, look: Look) -> Picture:
+    """A map for each kind, with one scale of colours."""
+    options = {kind: {"table": table, "kind": kind} for kind in table["kind"].values.tolist()}
+    plot = partial(composition_heatmap, colorbar=False)
+    figure = panels(plot, options, look, len(options), share_y=True, height=4.4, title=model_title(table), panel=4.2)
+    z_colorbar(figure.axes, look.theme)
     return figure
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import xarray as xr
 from jaxtyping import Bool, Float
@@ -59,7 +61,7 @@ def omnibus_heatmap(
     ax = own_axes(ax, theme, scores)
     q = heads["omnibus_q_value"].values
     there, noun = heads_present(heads), noun_of(scores)
-    _cells(ax, q, q < level, there, Q, heads, "head", level, theme)
+    add_cells(ax, q, q < level, there, Q, heads, "head", level, theme)
     ax.set_xlabel(noun)
     found = f"{(q < level).sum()} of {counted(int(np.isfinite(q).sum()), noun)} left the null"
     titled(ax, f"all statistics together\n{found}; {_legend(q[there], level)}", theme)
@@ -119,14 +121,18 @@ def matrix_z_heatmap(
     matrices, theme = matrices_of(scores).transpose("layer", "component", ...), as_theme(theme)
     there, ax = matrices_present(matrices), own_axes(ax, theme, scores)
     _z_map(matrices, "component", there, statistic, level, ax, theme, colorbar)
-    components = [str(one) for one in matrices["component"].values]
+    components_axis(ax, [str(one) for one in matrices["component"].values], theme)
+    return ax
+
+
+def components_axis(ax: Axes, components: Sequence[str], theme: Theme) -> None:
+    """Ticks along x that name components, upright where there is no room for them."""
     upright = panel_size(ax)[0] < _UPRIGHT_BELOW * len(components)
     breaks = " " if upright else "\n"
     parts = [[part.replace("_", " ") for part in one.rsplit("_", 1)] for one in components]
     names = [breaks.join(literal(part, 20) for part in own) for own in parts]
     small = 0.88 * theme.points("xtick.labelsize")
     ax.set_xticks(np.arange(len(names)), names, fontsize=small, rotation=90 if upright else 0)
-    return ax
 
 
 def expert_z_heatmap(
@@ -166,7 +172,7 @@ def _z_map(
 ) -> None:
     one = table.sel(statistic=require_statistic(table, statistic))
     z = signed_distance(one)
-    _cells(ax, z, one["q_value"].values < level, there, Z, table, across, level, theme)
+    add_cells(ax, z, one["q_value"].values < level, there, Z, table, across, level, theme)
     known = statistic in SPECTRAL_STATISTICS and SPECTRAL_STATISTICS[statistic].on_log_scale
     of = rf" of $\ln\,{SPECTRAL_STATISTICS[statistic].symbol}$" if known else ""
     largest = f"largest $|z|${of}: {rounded(np.nanmax(np.abs(z)), 3)}; " if not np.isnan(z).all() else ""
@@ -181,7 +187,7 @@ def _legend(values: Float[np.ndarray, " cell"], level: float) -> str:
     return bound(f"dot: q < {level:g}") + crosses
 
 
-def _cells(
+def add_cells(
     ax: Axes,
     values: Float[np.ndarray, "layer across"],
     flagged: Bool[np.ndarray, "layer across"],

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 import xarray as xr
 
+from rmtbase.nulls import ENTRIES_IN_WORDS
 from rmtbase.scoring import Summary
 from rmtbase.tables import Circuit, heads_present, null_method, shapes_of
 
@@ -200,6 +202,22 @@ def draws_of(scores: xr.DataTree) -> list[int]:
     return sorted({min(each), max(each)})
 
 
+_WEIGHTS = {
+    "normal": "independent, normally distributed numbers as large as its own",
+    "uniform": "independent, uniformly distributed numbers as large as its own",
+    "truncated_normal": "independent, normally distributed numbers as large as its own, none beyond two standard "
+    "deviations",
+    "kurtosis": "independent numbers as large as its own, with tails as heavy",
+    "gains": "independent, normally distributed numbers as large as its own, row by row and column by column",
+}
+
+
+def null_entries(attrs: Mapping[Any, Any]) -> str:
+    """The law of the elements under the null of a scores file, one of :data:`rmtbase.parameters.INITIALIZATIONS`."""
+    said = str(attrs["null"])
+    return next((name for name, words in ENTRIES_IN_WORDS.items() if f"i.i.d. {words} " in said), "normal")
+
+
 def opening(scores: xr.DataTree, summary: Summary, name: str) -> str:
     """Two sentences for a reader who knows no statistics: what was compared with what, and what came of it."""
     attrs = scores.attrs
@@ -209,21 +227,19 @@ def opening(scores: xr.DataTree, summary: Summary, name: str) -> str:
         named = f"d_model {attrs['d_model']}" if "d_model" in attrs else "d_query {}, d_key {}".format(*shapes[0][::2])
         shape = f"of the same shape ({named}, d_head {shapes[0][1]})"
     draws = " to ".join(f"{number:,}".replace(",", " ") for number in draws_of(scores))
+    resampling = str(attrs["null"]).partition(":")[0]
+    weights = _WEIGHTS.get(resampling) or _WEIGHTS[null_entries(attrs)]
     others = {
-        "analytic": f"what is known by theory of random heads {shape}, whose weights are independent, normally "
-        "distributed numbers as large as its own: of heads that have learned nothing",
+        "analytic": f"what is known by theory of random heads {shape}, whose weights are {weights}: of heads that have "
+        "learned nothing",
         "permutation": f"{draws} copies of itself whose weights were put in random order: the same numbers, without "
         "whatever order training gave them",
         "haar": f"{draws} copies of itself whose queries and keys were turned against each other at random: the same "
         "two matrices, without whatever training did to match them",
     }
-    resampling = str(attrs["null"]).partition(":")[0]
-    gaussian = (
-        f"{draws} random heads {shape}, whose weights are independent, normally distributed numbers as large as its "
-        "own: heads that have learned nothing"
-    )
+    independent = f"{draws} random heads {shape}, whose weights are {weights}: heads that have learned nothing"
     method = null_method(attrs)
-    against = others[resampling if method == "resampled" else method] if method != "simulated" else gaussian
+    against = others[resampling if method == "resampled" else method] if method != "simulated" else independent
     one = int(heads_present(scores["heads"].to_dataset()).sum()) == 1
     compared = f"{'The' if one else 'Each'} attention head of {name} was compared with {against}."
     if not summary.n_heads:

@@ -19,12 +19,14 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from rmtbase.errors import ParameterError
+from rmtbase.nulls import ENTRIES_IN_WORDS
 from rmtbase.plots import DARK, LIGHT, MAIN_STATISTICS, figures, statistic_words
-from rmtbase.report._captions import Caption, captions, circuit_words, draws_of, of_circuit, opening
+from rmtbase.report._captions import Caption, captions, circuit_words, draws_of, null_entries, of_circuit, opening
 from rmtbase.report._numbers import formula, number, z_text
 from rmtbase.report._svg import css_values, inline_svg, page_settings
 from rmtbase.report._tables import SCORE_COLUMNS, experts_table, heads_table, matrices_table
 from rmtbase.scoring import (
+    TESTS,
     circuit_scores,
     circuits_of,
     farthest_distance,
@@ -32,6 +34,7 @@ from rmtbase.scoring import (
     require_scores,
     summarize_elements,
     summarize_scores,
+    summarize_why,
 )
 from rmtbase.shown import shown
 from rmtbase.statistics import SPECTRAL_STATISTICS
@@ -41,6 +44,10 @@ _NUMBERS = ("n_layers", "n_heads", "n_key_heads", "d_model", "d_head", "null_dra
 _TEXTS = ("model", "revision", "family", "null", "table", "rmtbase_version", "schema_version", "warnings", "provenance")
 _NULL_METHODS = ("analytic", "simulated", "resampled")  # for each a template null_*.html
 _RESAMPLINGS = ("permutation", "haar")
+_FACTORS = {
+    "kurtosis": "Gaussian factors, moved to first order by the kurtosis of each head's own elements",
+    "gains": "balanced Gaussian factors, and each head is balanced as they are",
+}
 _NO_LAW = "none is known at this shape, so that no head is scored on it"
 _LONGEST = 100_000  # characters of one text
 _MOST_RUNS = 8  # of layers that differ from those before, told one by one
@@ -103,6 +110,8 @@ def render(scores: xr.DataTree, *, date: datetime.date | None = None, pictures: 
             matrices=None if matrices is None else matrices_table(matrices, summary.level, "excess_kurtosis"),
             experts=None if experts is None else experts_table(experts, summary.level, "excess_kurtosis"),
             elements=summarize_elements(scores),
+            why=summarize_why(scores),
+            tests=TESTS,
             law=str(scores.attrs.get("initialization", "normal")).replace("_", " "),
             with_spectra=matrices is not None and "marchenko_pastur_distance" in matrices,
             statistics=[SPECTRAL_STATISTICS[name] for name in heads["statistic"].values.tolist()],
@@ -263,6 +272,7 @@ def _null(scores: xr.DataTree) -> dict[str, Any]:
     return {
         "null_method": method,
         "resampling": resampling,
+        "factors": _FACTORS.get(resampling) or f"{ENTRIES_IN_WORDS[null_entries(attrs)]} factors",
         "draws": " to ".join(map(str, draws_of(scores))),
         "floors": sorted(set(layer_p_value_floors(scores)[0].tolist())),
         "shapes": [
@@ -281,6 +291,8 @@ def _accuracies(provenance: str) -> dict[str, list[str]]:
     of_shapes = list(record.values()) if all(isinstance(one, dict) for one in record.values()) else [record]
     for of_shape in of_shapes:
         for name, accuracy in of_shape.items():
+            if name not in SPECTRAL_STATISTICS:  # what else a record says
+                continue
             names = statistics.setdefault(_NO_LAW if accuracy == "none" else accuracy, [])
             names += [name] if name not in names else []
     return statistics

@@ -14,9 +14,11 @@ import xarray as xr
 from rmtbase import nulls
 from rmtbase.errors import ParameterError, TableError
 from rmtbase.nulls import (
+    ENTRIES_IN_WORDS,
     AnalyticNull,
     AtlasNull,
     GaussianNull,
+    KurtosisNull,
     LatentShape,
     NullModel,
     SharedNull,
@@ -26,6 +28,7 @@ from rmtbase.nulls import (
 )
 from rmtbase.parameters import require_draws, require_seed
 from rmtbase.progress import Progress
+from rmtbase.scoring._initialization import KURTOSIS
 from rmtbase.scoring._latent_null import LatentNull
 from rmtbase.scoring._resampler import RESAMPLINGS, Resampler
 from rmtbase.tables import baseline_shapes, open_table, validate
@@ -34,6 +37,12 @@ ANALYTIC = "analytic"
 """The ``baseline`` that asks for the analytic null; a file of that name is given as ``./analytic``."""
 
 DRAWS_PER_TEST = 50  # the smallest q of a lone head is 2 · heads / (draws + 1): 0.04
+NULLS = ("gaussian", "kurtosis", "gains", *RESAMPLINGS)
+"""What heads can be scored against, by name."""
+
+OF_A_TABLE = ("gaussian", "kurtosis")
+"""Those that can be taken from a baseline table."""
+
 _DRAWS, _DRAWS_OF_A_HEAD = 10_000, 1_000
 _TABLES = ("baseline", "atlas")
 
@@ -45,8 +54,9 @@ def draws_for(n_heads: int) -> int:
 
 def require_null_name(null: object) -> None:
     """Raise unless the null is one that is offered."""
-    if null != "gaussian" and null not in RESAMPLINGS:
-        raise ParameterError("null", null, "'gaussian', 'permutation' or 'haar'")
+    if not isinstance(null, str) or null not in NULLS:
+        *others, last = map(repr, NULLS)
+        raise ParameterError("null", null, f"{', '.join(others)} or {last}")
 
 
 class Wanted(NamedTuple):
@@ -61,6 +71,7 @@ class Wanted(NamedTuple):
         draws: of the null, at least; None for those that the heads need.
         seed: of the draws.
         progress: shows the draws, and is told where the null came from.
+        entries: the law of the factors' elements under the null, one of :data:`rmtbase.parameters.INITIALIZATIONS`.
     """
 
     dims: tuple[int, ...] | LatentShape
@@ -68,6 +79,7 @@ class Wanted(NamedTuple):
     draws: int | None
     seed: int
     progress: Progress
+    entries: str = "normal"
 
     def note(self, line: str) -> None:
         """Tell of the null of this shape."""
@@ -103,8 +115,21 @@ def find_null(null: str, baseline: xr.Dataset | Path | str | None, wanted: Wante
     require_seed(wanted.seed)
     if wanted.draws is not None:
         wanted = wanted._replace(draws=require_draws(wanted.draws))
+    if null in ("kurtosis", "gains") and (isinstance(wanted.dims, LatentShape) or len(dims) > 3):
+        what = "W_Q and W_K are products of matrices, whose elements are not independent"
+        raise ParameterError("null", null, f"'gaussian' or 'haar': {what}")
     if null == "gaussian":
-        return _gaussian_null(baseline, wanted)
+        return _independent_null(baseline, wanted)
+    if null == "kurtosis":
+        if wanted.entries != "normal":
+            raise ParameterError("initialization", wanted.entries, "none with the null of each head's own kurtosis")
+        return KurtosisNull(_gaussian_null(baseline, wanted))  # type: ignore[arg-type]  # of no latent attention
+    if null == "gains":
+        if baseline is not None:
+            raise ParameterError("baseline", baseline, "none: the gains null is drawn of factors that are balanced")
+        found = _simulated(wanted, balanced=True)
+        _tell_if_coarse(found, draws_for(wanted.n_heads), "", wanted)
+        return found
     if baseline is not None:
         raise ParameterError("baseline", baseline, f"none: the {null} null of a head is made of its own matrices")
     found = Resampler(null, draws=wanted.draws or _DRAWS_OF_A_HEAD, seed=require_seed(wanted.seed))
@@ -112,6 +137,25 @@ def find_null(null: str, baseline: xr.Dataset | Path | str | None, wanted: Wante
     both = " by one statistic, nor {:.2g} by all together (k heads: a k-th of it)"
     _tell_if_coarse(found, DRAWS_PER_TEST * wanted.n_heads, both, wanted)
     return found
+
+
+def _independent_null(
+    baseline: xr.Dataset | Path | str | None, wanted: Wanted
+) -> SharedNull | LatentNull | KurtosisNull:
+    """Of independent entries: where their law is not the normal one drawn as what it is, or from a given table by κ."""
+    if isinstance(wanted.dims, LatentShape) and wanted.entries != "normal":
+        wanted.note("of Gaussian entries: latent attention of another initialization has no null of its own")
+    if wanted.entries == "normal" or isinstance(wanted.dims, LatentShape):
+        return _gaussian_null(baseline, wanted)
+    if baseline is None:
+        found = _simulated(wanted)
+        _tell_if_coarse(found, draws_for(wanted.n_heads), "", wanted)
+        return found
+    found = _gaussian_null(baseline, wanted)
+    assert isinstance(found, SharedNull)  # that of latent attention is not asked for here
+    words = ENTRIES_IN_WORDS[wanted.entries]
+    wanted.note(f"of Gaussian entries, and moved by the kurtosis of {words} ones, {KURTOSIS[wanted.entries]:.3g}")
+    return KurtosisNull(found, words, KURTOSIS[wanted.entries])
 
 
 def _gaussian_null(baseline: xr.Dataset | Path | str | None, wanted: Wanted) -> SharedNull | LatentNull:
@@ -189,14 +233,16 @@ def _from_atlas(wanted: Wanted) -> SharedNull | None:
     return found
 
 
-def _simulated(wanted: Wanted) -> SharedNull | LatentNull:
+def _simulated(wanted: Wanted, balanced: bool = False) -> SharedNull | LatentNull:
     from rmtbase import montecarlo
 
     draws = wanted.draws or draws_for(wanted.n_heads)
     if isinstance(wanted.dims, LatentShape):
         wanted.note(f"{draws} draws, made at the ratios of the heads' keys, seed {wanted.seed}")
         return LatentNull(wanted.dims, draws, wanted.seed)
-    return montecarlo.cached_null(wanted.dims, draws, wanted.seed, wanted.progress)
+    return montecarlo.cached_null(
+        wanted.dims, draws, wanted.seed, wanted.progress, entries=wanted.entries, balanced=balanced
+    )
 
 
 def _tell_if_coarse(null: NullModel, enough: int, tests: str, wanted: Wanted) -> None:

@@ -14,8 +14,9 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from rmtbase.errors import ParameterError
-from rmtbase.models import Expression, Gained, Product, Rows, Scaled, Site, Stacked
+from rmtbase.models import Expression, Gained, Product, Rows, Scaled, Site, Stacked, WeightMatrices
 from rmtbase.nulls import LatentShape
+from rmtbase.tables import Circuit
 
 Read = Callable[[str], np.ndarray]
 Shapes = Callable[[str], tuple[int, ...]]
@@ -75,6 +76,14 @@ def head_dims(site: Site, names: Sequence[str], shapes: Shapes) -> tuple[int, ..
     if len(set(ends)) > 1 or len(query_ranks) > 1:
         raise _unknown(site, f"queries and keys of the widths {ends} and the ranks {query_ranks}")
     return LatentShape(ends[0], kv_rank, latent.rows, rotated.rows, *query_ranks)
+
+
+def null_shape(model: WeightMatrices, site: int, circuit: Circuit) -> tuple[int, ...] | LatentShape:
+    """What the null of a circuit at a site is wanted for: more than the circuit's sizes where a matrix is a product."""
+    at, names = model.sites[site], [factor.name for factor in circuit.factors]
+    if not any(holds_product(getattr(at, name)) for name in names):
+        return tuple(getattr(at, name) for name in circuit.dims)
+    return head_dims(at, names, model.stored_shape)
 
 
 def holds_product(expression: Expression | None) -> bool:

@@ -28,7 +28,7 @@ _WITHIN = 5.0  # standard errors
 _READ = ("attention_query", "attention_key")
 _WORDS = MappingProxyType(
     {
-        "normal": "as by normal initialisation, whose null the Gaussian one is",
+        "normal": "as by normal initialisation",
         "uniform": "as by uniform initialisation (torch.nn.Linear's own)",
         "truncated_normal": "as by normal initialisation truncated at two standard deviations",
     }
@@ -57,17 +57,21 @@ def initialization(matrices: xr.Dataset) -> str:
     return compatible[0] if len(compatible) == 1 else ""  # of tiny matrices several are
 
 
-def initialization_note(matrices: xr.Dataset) -> str | None:
-    """What to know of the p-values by the initialisation at hand, in words; None where it is none that is known."""
+def initialization_note(matrices: xr.Dataset, of_null: str = "normal") -> str | None:
+    """What to know of the p-values by the initialisation at hand, in words; None where it is none that is known.
+
+    ``of_null`` is the one that the null is of.
+    """
     name = initialization(matrices)
     if not name:
         return None
     kurtosis = KURTOSIS[name]
     line = f"entries of W_Q and W_K are distributed {_WORDS[name]}: excess kurtosis {kurtosis:.2f}"
-    if kurtosis == 0:
+    if name == of_null:
         return line
-    shift = abs(kurtosis) / math.sqrt(2.0)
+    shift = abs(kurtosis - KURTOSIS[of_null]) / math.sqrt(2.0)
     return (
-        f"{line}, where the Gaussian null is that of normal entries. At any size it moves the log-determinant of an "
-        f"untrained head by {shift:.2f} standard deviations, and with it the p-values: not calibrated for such heads"
+        f"{line}, where the null is that of {of_null.replace('_', ' ')} entries. At any size it moves the log-"
+        f"determinant of an untrained head by {shift:.2f} standard deviations, and with it the p-values: not "
+        f"calibrated for such heads, as they would be with initialization={name!r}"
     )

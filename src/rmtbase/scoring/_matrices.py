@@ -13,7 +13,7 @@ from jaxtyping import Bool, Float, Shaped
 from rmtbase.laws import marchenko_pastur
 from rmtbase.linalg import appended_rows, matrix_singular_values
 from rmtbase.models import FUSED_COMPONENTS, MatrixName, Place
-from rmtbase.nulls import EDGE_LEVEL, SMALLEST_P_VALUE
+from rmtbase.nulls import EDGE_LEVEL, SMALLEST_P_VALUE, without_kurtosis
 from rmtbase.scoring._element_scores import (
     FIELDS,
     OF_PRODUCT,
@@ -29,6 +29,7 @@ from rmtbase.scoring._element_scores import (
 )
 from rmtbase.scoring._find_null import DRAWS_PER_TEST
 from rmtbase.scoring._heads import layer_coordinates
+from rmtbase.scoring._initialization import KURTOSIS
 from rmtbase.scoring._super_weights import Tail
 from rmtbase.statistics import (
     ExtremeMoments,
@@ -64,9 +65,10 @@ _NULL_DRAWS = 5_000
 class MatrixScorer:
     """Scores matrices one at a time, then gives the dataset ``/matrices``, or of experts ``/experts``.
 
-    The null is independent elements of one law, with the matrix's own standard deviation: of the elements' statistics
-    that of ``initialization``, known analytically; of the spectrum normal, simulated once per shape from its exact
-    bidiagonal form. Of ``products``, those that are products of stored matrices, no null is known.
+    The null is independent elements of ``initialization``, with the matrix's own standard deviation: of the elements'
+    statistics known analytically; of the spectrum that of normal ones, simulated once per shape from its exact
+    bidiagonal form, and moved by the kurtosis of others to first order. Of ``products``, those that are products of
+    stored matrices, no null is known.
     """
 
     def __init__(
@@ -127,15 +129,22 @@ class MatrixScorer:
         # At σ̂ = 1, where Σλ = m n, and per long dimension, so that the bulk lies between (1 ± √(r/N))².
         standard = values / np.sqrt((values**2).sum() / rank)
         observed = spectral_statistics(standard, MATRIX_SPECTRAL_STATISTICS)
+        eigenvalues, as_of_normal, kurtosis = standard**2, observed, KURTOSIS[self.initialization]
+        if kurtosis:
+            eigenvalues = without_kurtosis(long * eigenvalues, kurtosis, (rank, long)) / long
+            as_of_normal = spectral_statistics(np.sqrt(eigenvalues), MATRIX_SPECTRAL_STATISTICS)
         null = matrix_null(long, rank, self.draws, self.seed)
         extremes, rows = ExtremeMoments(smallest=inverse_moment_order(shape)), []
-        for name, value in zip(MATRIX_SPECTRAL_STATISTICS, observed, strict=True):
+        for name, own, value in zip(MATRIX_SPECTRAL_STATISTICS, observed, as_of_normal, strict=True):
             sample, order = null[name], moment_order(get_statistic(name), extremes, rank)
             mean, std = drawn_moments(sample.mean(), sample.std(ddof=1), order)
             p_value = monte_carlo_p_value(value, sample)
             z_score = normal_score(p_value, value > np.median(sample)) if np.isnan(std) else (value - mean) / std
-            rows.append(tuple(map(float, (value, mean, std, z_score, p_value))))
-        eigenvalues = standard**2
+            if kurtosis and get_statistic(name).on_log_scale and value > 0:
+                mean, std = mean * own / value, std * own / value
+            elif kurtosis:
+                mean = mean + own - value
+            rows.append(tuple(map(float, (own, mean, std, z_score, p_value))))
         upper = np.quantile(null["largest_eigenvalue"], 1.0 - EDGE_LEVEL)
         lower = np.quantile(null["smallest_eigenvalue"], EDGE_LEVEL)
         law = marchenko_pastur(rank, long, sigma=long**-0.5, normalization="none")

@@ -63,7 +63,7 @@ class MatrixScores:
         self._experts = model.parts[EXPERTS] if EXPERTS in parts else ()
         groups = {"/matrices": (*of_layers, *self._fused, *outside), "/experts": self._experts}
         self._scorers = {
-            group: MatrixScorer(names, spectra, seed, initialization, _products(model))
+            group: MatrixScorer(names, spectra, seed, initialization, products_of(model))
             for group, names in groups.items()
             if names
         }
@@ -111,7 +111,7 @@ def _of_layers(model: WeightMatrices) -> Iterator[MatrixName]:
                 yield MatrixName(place, component)
 
 
-def _products(model: WeightMatrices) -> frozenset[MatrixName]:
+def products_of(model: WeightMatrices) -> frozenset[MatrixName]:
     """The matrices of heads that are products of stored ones, as those of latent attention are."""
     return frozenset(
         MatrixName(site.place, component)

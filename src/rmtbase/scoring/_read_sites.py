@@ -6,21 +6,20 @@ being solved.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from jaxtyping import Bool, Float, Shaped
 
 from rmtbase.errors import ParameterError
-from rmtbase.linalg import available_cores, core_of_triangles, core_singular_values, triangles
+from rmtbase.linalg import available_cores, balanced, core_of_triangles, core_singular_values, triangles
 from rmtbase.models import MatrixName, Site, WeightMatrices
 from rmtbase.progress import Progress
 from rmtbase.scoring._element_scores import Elements
 from rmtbase.scoring._head_elements import HeadElements
-from rmtbase.scoring._matrices import MatrixScorer
 from rmtbase.tables import CIRCUITS, Circuit, Factor
 
 _FACTORS = tuple(CIRCUITS[name].factors[0] for name in ("query", "key", "value", "output"))
@@ -33,12 +32,14 @@ class SiteSpectra(NamedTuple):
     """The heads of one site by one circuit.
 
     Attributes:
-        singular_values: descending; all zero where a factor is.
+        singular_values: descending; all zero where a factor is, and NaN where one cannot be balanced and should be.
         sigmas: σ̂ of each of the circuit's factors.
+        kurtoses: excess kurtosis κ̂ of the elements of each, about zero; None where nobody asked.
     """
 
     singular_values: Float[np.ndarray, "head rank"]
     sigmas: tuple[Float[np.ndarray, " head"], ...]
+    kurtoses: tuple[Float[np.ndarray, " head"], ...] | None = None
 
 
 class _Solved(NamedTuple):
@@ -91,6 +92,20 @@ def read_factors(
     )
 
 
+class MatrixTaker(Protocol):
+    """What is given every matrix of the layers as it is read: a ``MatrixScorer``, say."""
+
+    def add(
+        self,
+        name: MatrixName,
+        blocks: Iterable[Shaped[np.ndarray, "row column"]],
+        shape: tuple[int, int],
+        map_spans: Callable[..., Iterable[Any]] = map,
+    ) -> None:
+        """Take one matrix, in blocks of rows."""
+        ...
+
+
 class _Begun(NamedTuple):
     """A site whose matrices have been read, and whose heads are being solved."""
 
@@ -116,17 +131,19 @@ class Spectra(NamedTuple):
 def read_sites(
     model: WeightMatrices,
     circuits: Sequence[Circuit],
-    scorer: MatrixScorer | None,
+    scorer: MatrixTaker | None,
     elements: HeadElements | None,
     progress: Progress,
+    null: str = "gaussian",
 ) -> Iterator[Future[Spectra]]:
     """For the length of a ``with`` block, read the spectra of all heads, and give the scorer all matrices of layers.
 
-    With ``elements`` those of each head, too. In one pass through the checkpoint, while the block does something else.
+    With ``elements`` those of each head, too; for the null of ``gains`` of balanced factors, for that of ``kurtosis``
+    with the kurtosis of each. In one pass through the checkpoint, while the block does something else.
     What is not done at its end is given up.
     """
     with ThreadPoolExecutor(available_cores()) as pool, ThreadPoolExecutor(1) as reader:
-        reading = reader.submit(_read_layers, model, circuits, scorer, elements, progress, pool)
+        reading = reader.submit(_read_layers, model, circuits, scorer, elements, progress, null, pool)
         try:
             yield reading
         except BaseException:
@@ -139,9 +156,10 @@ def read_sites(
 def _read_layers(
     model: WeightMatrices,
     circuits: Sequence[Circuit],
-    scorer: MatrixScorer | None,
+    scorer: MatrixTaker | None,
     elements: HeadElements | None,
     progress: Progress,
+    null: str,
     pool: Executor,
 ) -> Spectra:
     advance = progress.bar("reading layers", len(model.layers))
@@ -181,7 +199,7 @@ def _read_layers(
             of_circuits = {factor: heads[factor] for factor in heads if factor in solved}
             begun = _Begun(
                 site,
-                _submit(model, layer, wanted, of_circuits, pool),
+                _submit(model, layer, wanted, of_circuits, null, pool),
                 {} if elements is None else elements.submit(site, heads, pool),
             )
             if before is not None:
@@ -199,6 +217,7 @@ def _submit(
     layer: int,
     circuits: Sequence[Circuit],
     heads: Mapping[Factor, Shaped[np.ndarray, "factor_head rank width"]],
+    null: str,
     pool: Executor,
 ) -> list[Future[_Solved]]:
     """A few heads at a time, with their key heads: for one small matrix NumPy does not let go of the interpreter."""
@@ -208,26 +227,44 @@ def _submit(
     n_parts = min(groups, max(1, max(map(len, weights)) // _HEADS_PER_PART), _PARTS_PER_CORE * available_cores())
     by_group = [one.reshape(groups, -1, *one.shape[1:]) for one in weights]
     return [
-        pool.submit(_solve, circuits, dict(zip(factors, zip(part, least, strict=True), strict=True)))
+        pool.submit(_solve, circuits, dict(zip(factors, zip(part, least, strict=True), strict=True)), null)
         for part in zip(*(np.array_split(one, n_parts) for one in by_group), strict=True)
     ]
 
 
 def _solve(
-    circuits: Sequence[Circuit], factors: Mapping[Factor, tuple[Shaped[np.ndarray, "group head rank width"], float]]
+    circuits: Sequence[Circuit],
+    factors: Mapping[Factor, tuple[Shaped[np.ndarray, "group head rank width"], float]],
+    null: str,
 ) -> _Solved:
-    reduced = {factor: triangles(weights) for factor, (weights, _) in factors.items()}
+    prepared = balanced if null == "gains" else np.asarray
+    reduced = {factor: triangles(prepared(weights)) for factor, (weights, _) in factors.items()}
     scales = {
         factor: _sigma(reduced[factor].r, weights.shape[-1], least) for factor, (weights, least) in factors.items()
     }
+    kurtoses = {factor: _kurtosis(weights) for factor, (weights, _) in factors.items()} if null == "kurtosis" else {}
+    lost = {factor: np.zeros(scale.shape, dtype=bool) for factor, scale in scales.items()}
+    if null == "gains":  # what cannot be balanced comes out as zeros
+        for factor, (weights, least) in factors.items():
+            size = np.sqrt(np.mean(np.square(weights, dtype=np.float64), axis=(-1, -2)))
+            lost[factor] = (scales[factor] == 0) & (size > least)
+            scales[factor] = np.where(lost[factor], size, scales[factor])
     spectra = {}
     for circuit in circuits:
         each = [reduced[factor].r for factor in circuit.factors]
         values = core_singular_values(core_of_triangles(*each) if len(each) > 1 else each[0])
-        sigmas = [np.broadcast_to(scales[factor], values.shape[:2]).reshape(-1) for factor in circuit.factors]
-        values = values.reshape(-1, values.shape[-1])
+
+        def of_heads(
+            of: Mapping[Factor, Shaped[np.ndarray, "group head"]],
+            circuit: Circuit = circuit,
+            heads: tuple[int, ...] = values.shape[:2],
+        ) -> tuple[Shaped[np.ndarray, " head"], ...]:
+            return tuple(np.broadcast_to(of[factor], heads).reshape(-1) for factor in circuit.factors)
+
+        sigmas, values = of_heads(scales), values.reshape(-1, values.shape[-1])
         values[np.any([sigma == 0 for sigma in sigmas], axis=0)] = 0.0
-        spectra[circuit] = SiteSpectra(values, tuple(sigmas))
+        values[np.any(of_heads(lost), axis=0)] = np.nan
+        spectra[circuit] = SiteSpectra(values, sigmas, of_heads(kurtoses) if kurtoses else None)
     return _Solved(spectra, np.concatenate([one.orthogonal.reshape(-1) for one in reduced.values()]))
 
 
@@ -240,12 +277,23 @@ def _sigma(r: Float[np.ndarray, "... _ rank"], width: int, least: float) -> Floa
     return np.where(sigma < least, 0.0, sigma)
 
 
+def _kurtosis(weights: Shaped[np.ndarray, "group head rank width"]) -> Float[np.ndarray, "group head"]:
+    """⟨w⁴⟩/⟨w²⟩² - 3 of each; NaN of zeros."""
+    with np.errstate(invalid="ignore"):
+        unit = weights.astype(np.float64) / np.abs(weights).max(axis=(-1, -2), keepdims=True)
+        squares = unit * unit
+        return np.mean(squares * squares, axis=(-1, -2)) / np.mean(squares, axis=(-1, -2)) ** 2 - 3.0
+
+
 def _joined(parts: Sequence[Future[_Solved]]) -> _Solved:
     each = [part.result() for part in parts]
     spectra = {
         circuit: SiteSpectra(
             np.concatenate([one.spectra[circuit].singular_values for one in each]),
             tuple(map(np.concatenate, zip(*(one.spectra[circuit].sigmas for one in each), strict=True))),
+            None
+            if each[0].spectra[circuit].kurtoses is None
+            else tuple(map(np.concatenate, zip(*(one.spectra[circuit].kurtoses or () for one in each), strict=True))),
         )
         for circuit in each[0].spectra
     }

@@ -19,14 +19,16 @@ from rmtbase.nulls import Heads, LatentShape, NullModel
 from rmtbase.parameters import require_flag
 from rmtbase.progress import SILENT, Progress
 from rmtbase.scoring._attention import with_attention
-from rmtbase.scoring._find_null import Wanted, find_null, require_null_name
+from rmtbase.scoring._find_null import OF_A_TABLE, Wanted, find_null, require_null_name
 from rmtbase.scoring._head_elements import ElementMode, ElementOptions
-from rmtbase.scoring._head_factors import head_dims, head_sigmas, holds_product
+from rmtbase.scoring._head_factors import head_sigmas, null_shape
 from rmtbase.scoring._heads import Block, circuit_attributes, heads_dataset, null_dataset
 from rmtbase.scoring._initialization import initialization_note
 from rmtbase.scoring._matrices import MATRIX_MODES
 from rmtbase.scoring._read_matrices import LAYERS, MatrixScores, require_components
 from rmtbase.scoring._read_sites import SiteSpectra, read_factors, read_sites, require_circuits, sites_of
+from rmtbase.scoring._unscored_heads import unscored_heads
+from rmtbase.scoring._why import require_tests, with_why
 from rmtbase.shown import shown
 from rmtbase.tables import SCHEMA_VERSION, Circuit, provenance, software_version
 
@@ -55,10 +57,11 @@ def score(
     name: str | None = None,
     fold: Iterable[str] | str = (),
     proof: bool = True,
+    why: Sequence[str] | str = (),
 ) -> xr.DataTree:
     """Score every head and weight matrix of a checkpoint against the null. One matrix at a time is in memory.
 
-    The Gaussian null is that of normal initialisation: see :func:`score_heads` for what it does to other ones.
+    The Gaussian null is that of normal initialisation, unless ``initialization`` names another.
 
     Args:
         model: a folder, a hub id, the name of a known model (``"pythia-70m"``), ``"demo"`` for the bundled model, a
@@ -67,8 +70,8 @@ def score(
         baseline: a baseline table to take the null from; without one, or where it lacks the model's shape, the null is
             simulated or taken from the cache. ``"analytic"``: from the laws, without draws, for d_head ≥ 8
             (:class:`rmtbase.nulls.AnalyticNull`); spectra of whole matrices are still compared with simulated ones.
-        null: ``"gaussian"``, or ``"permutation"`` or ``"haar"``, each head against a null of its own; see
-            :func:`score_heads`. Whole matrices are compared with Gaussian ones whichever it is.
+        null: ``"gaussian"``, ``"kurtosis"`` or ``"gains"``; or ``"permutation"`` or ``"haar"``, each head against a
+            null of its own; see :func:`score_heads`. Whole matrices are compared with Gaussian ones whichever it is.
         revision: of the hub id or the bundled model; of a model in memory what it shall be called by.
         matrices: what to do with whole weight matrices: ``"none"``, ``"elements"`` (the statistics of
             ``rmtbase.statistics.ELEMENT_STATISTICS``, histograms and super-weights), or ``"spectra"`` (also the
@@ -87,8 +90,8 @@ def score(
         elements: of which matrices the elements are scored: ``"matrices"``, of whole ones, as far as ``matrices`` says;
             ``"factors"``, also of each head's W_Q, W_K, W_V and W_O, in ``/heads/elements``; ``"heads"``, also of each
             W_QK, d_query · d_key of them, made in blocks of rows: some ten minutes for a thousand heads of width 4096.
-        initialization: the law of the elements under their null: ``"normal"``, ``"uniform"``, or
-            ``"truncated_normal"``, cut at two standard deviations. The null of spectra is the Gaussian one in any case.
+        initialization: the law of the elements of untrained matrices: ``"normal"``, ``"uniform"``, or
+            ``"truncated_normal"``, cut at two standard deviations; see :func:`score_heads`.
         family: of a model in memory, how its tensors are laid out: ``"gpt2"``, say. A module of transformers says so.
         config: of a model in memory, its number of heads: ``{"n_head": 12}``. A module of transformers says so.
         name: what to call a model in memory.
@@ -97,6 +100,9 @@ def score(
         proof: whether to prove first that the heads are read rightly, where torch and transformers are installed: q·k
             of the model's own forward pass, with its weights and fresh noise, is xᵀ W_QK x′, to rounding. A note says
             so, or why not. ``RMTBASE_PROOF=0`` in the environment turns it off, too.
+        why: by which tests to tell why heads leave the null, in the group ``/why``: some of
+            :data:`rmtbase.scoring.TESTS`, ``"quick"`` (all but gains and permutation) or ``"all"``. Each is read and
+            scored by itself, with the same ``draws`` and ``seed``.
 
     What the raw matrices lack is folded in by ``open_model(…).fold(("biases", "norms"))``, which is a model to score.
 
@@ -120,10 +126,11 @@ def score(
     if isinstance(model, Model) or not isinstance(model, WeightMatrices):
         model = open_model(model, revision, family=family, config=config, name=name, fold=fold)
         model = model.prove() if require_flag("proof", proof) else model
-    wanted = require_components(model, components, matrices != "none")
-    return _scores_tree(
+    wanted, tests = require_components(model, components, matrices != "none"), require_tests(why)
+    tree = _scores_tree(
         model, "rmtbase.score", baseline, null, matrices, circuits, wanted, of_heads, draws, seed, progress
     )
+    return _with_why(tree, model, tests, baseline, null, of_heads, draws, seed, progress)
 
 
 def score_heads(
@@ -141,17 +148,19 @@ def score_heads(
     circuits: Sequence[str] = ("qk",),
     elements: ElementMode = "matrices",
     initialization: str = "normal",
+    why: Sequence[str] | str = (),
 ) -> xr.DataTree:
     """Score heads given as arrays against the null of their shape, as :func:`score` does those of a checkpoint.
 
     Arrays are taken as they are: of NumPy, of torch (parameters, of any device and of half precision, too) or of JAX.
     One layer at a time is held in float64. Fused weights are cut by :func:`rmtbase.models.split_qkv`.
 
-    The p-values are calibrated for normal initialisation. Independent entries of another law with excess kurtosis κ₄
-    move sums over the spectrum by an amount of the order of their spread at any size, the log-determinant by -κ₄/√2
-    standard deviations: of untrained heads of uniform entries (κ₄ = -1.2, as by ``torch.nn.Linear``) at (768, 64) 13 %
-    have p < 0.05 by the log-determinant and 8 % by the omnibus test, measured in studies/calibration. Nor is it the
-    null of heads whose factors are products with a shared matrix, as in multi-head latent attention: all are flagged.
+    The p-values are calibrated for the ``initialization`` that is named, and for normal entries if none is. Independent
+    entries of another law with excess kurtosis κ move sums over the spectrum by an amount of the order of their spread
+    at any size, the log-determinant by -κ/√2 standard deviations: of untrained heads of uniform entries (κ = -1.2, as
+    by ``torch.nn.Linear``) at (768, 64) 13 % have p < 0.05 by the log-determinant against the null of normal ones,
+    measured in studies/calibration. Nor is it the null of heads whose factors are products with a shared matrix, as in
+    multi-head latent attention: all are flagged.
 
     p-values of heads of one shape are read off one sample; from the shipped atlas they take some 270 values, valid and
     right in size but not uniform (:class:`rmtbase.nulls.AtlasNull`).
@@ -164,10 +173,15 @@ def score_heads(
         baseline: a baseline table or an atlas (a dataset or file) to take the null from. Where it lacks the shape, and
             where there is none, the null is that of the shipped atlas, or of the cache, or simulated. ``"analytic"``:
             from the laws, without draws, for d_head ≥ 8 (:class:`rmtbase.nulls.AnalyticNull`).
-        null: ``"gaussian"``: i.i.d. Gaussian factors, every draw at its own estimate of σ, as the head is. Or each head
-            against its own: ``"permutation"``, the elements of W_Q and of W_K in random order (keeps their
-            distribution, heavy tails too); ``"haar"``, W_Qᵀ O W_K with O a random rotation of the head's space (keeps
-            the singular values of W_Q and W_K, and asks whether they are aligned). These take no ``baseline``.
+        null: ``"gaussian"``: factors of i.i.d. entries, Gaussian unless ``initialization`` says otherwise, every draw
+            at its own estimate of σ, as the head is. ``"kurtosis"``: of i.i.d. entries of any law with the excess
+            kurtosis that the head's own have, up to 3, to first order in it. ``"gains"``: of such entries times unknown
+            gains of each row and each column of W_Q and W_K: head and draws are balanced alike
+            (:func:`rmtbase.linalg.balanced`), which is exact for any gains, and the observed values are those of the
+            balanced head. Or each head against its own: ``"permutation"``, the elements of W_Q and of W_K in random
+            order (keeps their distribution, heavy tails too); ``"haar"``, W_Qᵀ O W_K with O a random rotation of the
+            head's space (keeps the singular values of W_Q and W_K, and asks whether they are aligned). ``baseline`` is
+            for the first two alone.
         draws: null draws, at least: those of the shipped atlas if it holds so many of the shape with this seed, or else
             simulated. If None all of the atlas; for a shape that it lacks ``max(10 000, 50 · heads)``, so that one head
             alone can reach q < 0.05; 1000 of each head where each has a null of its own.
@@ -179,7 +193,10 @@ def score_heads(
         matrices: as in :func:`score`, of all queries and all keys of a layer as one matrix each.
         circuits: as in :func:`score`, of those that queries and keys make.
         elements: as in :func:`score`.
-        initialization: as in :func:`score`.
+        initialization: as in :func:`score`. Heads are then drawn with such entries, which takes some 10 ms a draw at
+            (768, 64); with a ``baseline``, or ``"analytic"``, its draws or laws are moved by the entries' kurtosis to
+            first order (:func:`rmtbase.laws.eigenvalue_displacement`).
+        why: as in :func:`score`.
 
     Returns:
         The tree of a scores file, as :func:`score` gives it: ``tree["heads"]`` has dims layer, head, statistic,
@@ -195,10 +212,32 @@ def score_heads(
     _require_modes(null, matrices)
     of_heads = ElementOptions.of(elements, initialization)
     arrays = ArrayModel.of(w_q, w_k, model, revision)
-    wanted = () if matrices == "none" else (LAYERS,)
-    return _scores_tree(
+    wanted, tests = () if matrices == "none" else (LAYERS,), require_tests(why)
+    tree = _scores_tree(
         arrays, "rmtbase.score_heads", baseline, null, matrices, circuits, wanted, of_heads, draws, seed, progress
     )
+    return _with_why(tree, arrays, tests, baseline, null, of_heads, draws, seed, progress)
+
+
+def _with_why(
+    tree: xr.DataTree,
+    model: WeightMatrices,
+    tests: Sequence[str],
+    baseline: xr.Dataset | Path | str | None,
+    null: str,
+    elements: ElementOptions,
+    draws: int | None,
+    seed: int,
+    progress: Progress,
+) -> xr.DataTree:
+    """The scores with the group ``/why``, where tests are asked for."""
+
+    def scores_by(name: str, told: Progress) -> xr.DataTree:
+        table = baseline if name in OF_A_TABLE else None
+        entries = elements if name != "kurtosis" else ElementOptions.of("matrices", "normal")
+        return _scores_tree(model, "why", table, name, "none", ("qk",), (), entries, draws, seed, told)
+
+    return with_why(tree, null, model, tests, scores_by, draws, seed, progress) if tests else tree
 
 
 def _require_modes(null: str, matrices: str) -> None:
@@ -227,17 +266,18 @@ def _scores_tree(
     whole = MatrixScores(model, components, matrices == "spectra", seed, elements.initialization)
     of_heads = elements.of_heads(model.sites)
     with single_threaded_blas():  # with more the last bits would be those of the machine's cores
-        with read_sites(model, wanted, whole.layers, of_heads, progress) as reading:
+        with read_sites(model, wanted, whole.layers, of_heads, progress, null) as reading:
+            entries = elements.initialization
             nulls = {
-                shape: find_null(null, baseline, Wanted(shape, n_heads, draws, seed, progress))
+                shape: find_null(null, baseline, Wanted(shape, n_heads, draws, seed, progress, entries))
                 for shape in dict.fromkeys(one.null for blocks in blocks_of.values() for one in blocks)
             }
             spectra, ways = reading.result()
         whole.read(progress)
-        warnings = [*model.warnings, *_zero_heads(model, spectra), *whole.missing]
+        warnings = [*model.warnings, *unscored_heads(model, spectra), *whole.missing]
         warnings += of_heads.missing() if of_heads is not None else []
         of_matrices = whole.datasets()
-        drawn = initialization_note(of_matrices["/matrices"]) if null == "gaussian" and whole.layers else None
+        drawn = initialization_note(of_matrices["/matrices"], entries) if null == "gaussian" and whole.layers else None
         notes = (*model.notes, *whole.notes, *([] if drawn is None else [drawn]))
         for line in (*notes, *warnings):
             progress.note(line)
@@ -276,7 +316,7 @@ def _blocks(model: WeightMatrices, circuit: Circuit) -> dict[_Shape, list[int]]:
     """The sites whose heads have one shape and are as many."""
     blocks: dict[_Shape, list[int]] = {}
     for index in sites_of(model, circuit):
-        site, shape = model.sites[index], _null_shape(model, index, circuit)
+        site, shape = model.sites[index], null_shape(model, index, circuit)
         if shape == (site.d_query, site.d_head, site.d_key) and site.d_head > min(site.d_query, site.d_key):
             raise ParameterError("d_head", site.d_head, f"at most d_model = {min(site.d_query, site.d_key)}")
         counts = (getattr(site, factor.heads) for factor in (circuit.factors[0], circuit.factors[-1]))
@@ -296,23 +336,17 @@ def _scored(
     """The heads of a block of sites, scored."""
     each = [spectra[site] for site in sites]
     sigmas = tuple(np.stack(sigma) for sigma in zip(*(one.sigmas for one in each), strict=True))
+    asked = [one.kurtoses for one in each if one.kurtoses is not None]
     heads = Heads(
         np.stack([one.singular_values for one in each]),
         sigmas,
         lambda layer: read_factors(model, sites[layer], circuit),
+        kurtoses=tuple(np.stack(kurtosis) for kurtosis in zip(*asked, strict=True)) if asked else None,
     )
     dims = tuple(getattr(model.sites[sites[0]], name) for name in circuit.dims)
     if shape != dims and null.method != "resampled":
         heads = _at_scales(heads, model, sites, circuit)
     return Block(sites, dims, null, heads, sigmas, *null.score_heads(heads, progress))
-
-
-def _null_shape(model: WeightMatrices, site: int, circuit: Circuit) -> tuple[int, ...] | LatentShape:
-    """What the null of a circuit at a site is wanted for: more than the circuit's sizes where a matrix is a product."""
-    at, names = model.sites[site], [factor.name for factor in circuit.factors]
-    if not any(holds_product(getattr(at, name)) for name in names):
-        return tuple(getattr(at, name) for name in circuit.dims)
-    return head_dims(at, names, model.stored_shape)
 
 
 def _at_scales(heads: Heads, model: WeightMatrices, sites: Sequence[int], circuit: Circuit) -> Heads:
@@ -327,18 +361,6 @@ def _at_scales(heads: Heads, model: WeightMatrices, sites: Sequence[int], circui
         sigmas=tuple(np.where(scored, sigma, 0.0) for sigma in sigmas),
         rope_ratio=np.stack(ratios) if ratios else None,
     )
-
-
-def _zero_heads(model: WeightMatrices, spectra: Mapping[Circuit, Mapping[int, SiteSpectra]]) -> list[str]:
-    found = (
-        f"{model.sites[site].place} {circuit.noun} {head}: {factor.symbol} is zeros, or rounding to them, so "
-        f"{f'the {circuit.noun}' if circuit.name != 'ov' else 'W_OV'} has no shape and is not scored"
-        for circuit, by_site in spectra.items()
-        for k, factor in enumerate(circuit.factors)
-        for site, one in by_site.items()
-        for head in np.flatnonzero(one.sigmas[k] == 0)
-    )
-    return list(dict.fromkeys(found))
 
 
 def _attributes(

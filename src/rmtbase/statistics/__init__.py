@@ -33,10 +33,13 @@ from rmtbase.statistics._fitted_laws import (
 )
 from rmtbase.statistics._inference import (
     benjamini_hochberg,
+    benjamini_yekutieli,
     cauchy_combination,
+    holm,
     monte_carlo_p_value,
     normal_score,
     p_value_among_sorted,
+    upper_p_value_among_sorted,
 )
 from rmtbase.statistics._moment_order import (
     ExtremeMoments,
@@ -46,6 +49,7 @@ from rmtbase.statistics._moment_order import (
     missing_moment,
     moment_order,
 )
+from rmtbase.statistics._power_law import PowerLawFit, hill_exponent, power_law_fit, power_law_p_value
 from rmtbase.statistics._registry import (
     SPECTRAL_STATISTICS,
     Statistic,
@@ -72,6 +76,7 @@ __all__ = [
     "ExtremeMoments",
     "LogisticFit",
     "NormalFit",
+    "PowerLawFit",
     "SampleSummary",
     "SignedBins",
     "Statistic",
@@ -79,6 +84,7 @@ __all__ = [
     "WeibullFit",
     "WeibullLikelihoodFit",
     "benjamini_hochberg",
+    "benjamini_yekutieli",
     "cauchy_combination",
     "drawn_moments",
     "eigenvalue_moment_orders",
@@ -93,8 +99,10 @@ __all__ = [
     "from_distance_scale",
     "get_element_statistic",
     "get_statistic",
+    "hill_exponent",
     "histogram_entropy",
     "histogram_kl",
+    "holm",
     "inverse_moment_order",
     "kl_of_counts",
     "magnitude_bins",
@@ -106,10 +114,13 @@ __all__ = [
     "normal_score",
     "on_distance_scale",
     "p_value_among_sorted",
+    "power_law_fit",
+    "power_law_p_value",
     "quantiles_of_stream",
     "spectral_statistics",
     "summarize",
     "summarize_stream",
+    "upper_p_value_among_sorted",
     "weibull_fit",
     "weibull_fit_of_bins",
     "weibull_likelihood_fit",

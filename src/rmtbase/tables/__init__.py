@@ -1,7 +1,9 @@
 """Tables: schema, units, provenance and atomic netCDF. The only writer of files that last."""
 
+from rmtbase.tables._changes_schema import CHANGES_SCHEMA
 from rmtbase.tables._circuits import CIRCUITS, Circuit, Factor, circuit_of
 from rmtbase.tables._comparison_schema import COMPARISON_SCHEMA
+from rmtbase.tables._composition_schema import COMPOSITION_SCHEMA, KINDS_OF_COMPOSITION
 from rmtbase.tables._csv import csv_text
 from rmtbase.tables._digest import with_checksums
 from rmtbase.tables._draws_schema import (
@@ -32,7 +34,9 @@ from rmtbase.tables._reading import (
     open_atlas_file,
     open_baseline,
     open_comparison,
+    open_composition,
     open_scores,
+    open_signal,
     open_table,
     open_trajectory,
 )
@@ -40,6 +44,7 @@ from rmtbase.tables._schema import SCHEMA_VERSION, Variable, describe
 from rmtbase.tables._scores_schema import (
     SCORES_SCHEMA,
     SUPER_WEIGHTS_SCHEMA,
+    WHY_SCHEMA,
     experts_schema,
     head_elements_schema,
     heads_schema,
@@ -47,6 +52,7 @@ from rmtbase.tables._scores_schema import (
     null_schema,
     own_null_schema,
 )
+from rmtbase.tables._signal_schema import SIGNAL_SCHEMA
 from rmtbase.tables._trajectory_schema import (
     ALARM_VARIABLES,
     DEPARTURES_SCHEMA,
@@ -73,8 +79,10 @@ __all__ = [
     "ALARM_VARIABLES",
     "ATLAS_SCHEMA",
     "BASELINE_SCHEMA",
+    "CHANGES_SCHEMA",
     "CIRCUITS",
     "COMPARISON_SCHEMA",
+    "COMPOSITION_SCHEMA",
     "DEPARTURES_SCHEMA",
     "EFFECTIVE_DEPTH_SCHEMA",
     "ELEMENTS_SCHEMA",
@@ -83,14 +91,17 @@ __all__ = [
     "FOR_GOOD",
     "KEPT_PROBABILITIES",
     "KINDS",
+    "KINDS_OF_COMPOSITION",
     "LOCK",
     "SCHEMA_VERSION",
     "SCORES_SCHEMA",
+    "SIGNAL_SCHEMA",
     "SPECTRA_SCHEMA",
     "STEP",
     "STEP_COORDINATES",
     "STEP_OF_ENTRY",
     "SUPER_WEIGHTS_SCHEMA",
+    "WHY_SCHEMA",
     "Circuit",
     "Factor",
     "Kind",
@@ -122,7 +133,9 @@ __all__ = [
     "open_atlas_file",
     "open_baseline",
     "open_comparison",
+    "open_composition",
     "open_scores",
+    "open_signal",
     "open_table",
     "open_trajectory",
     "own_null_schema",

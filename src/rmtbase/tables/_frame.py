@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 _OF_A_ROW = (
     "case", "step", "model", "pair", "group", "contrast", "published_model", "null", "layer", "head", "expert",
-    "super_weight", "component", "measure", "statistic",
+    "super_weight", "test", "component", "measure", "statistic", "kind", "earlier", "later",
 )  # fmt: skip
 _WORDS = ("symbol", "formula", "convention", "scaling")  # of the statistic alone; its name says which
 _OF_COMPARISONS = ("models", "components", "pairs", "drifts", "members", "between", "groups", "published")
@@ -26,6 +26,7 @@ _GROUPS = {
     "matrices": "matrices",
     "experts": "experts",
     "super_weights": "super_weights",
+    "why": "why",
     "departures": "departures",
     **{name: name for name in _OF_COMPARISONS},
     **{f"{name}_along": f"along/{name}" for name in ("members", "between", "groups")},
@@ -41,8 +42,10 @@ def to_pandas(table: xr.Dataset | xr.DataTree, group: str | None = None) -> pd.D
     A row is one
 
     * (case, statistic) of a baseline, of spectra, of elements or of the atlas; (layer, component) of effective depths;
+    * (kind, earlier, later) of compositions;
     * of scores: (layer, head, statistic) of ``"heads"``; (layer, head, component, statistic) of their ``"elements"``;
       (layer, component, statistic) of ``"matrices"``, with the expert of ``"experts"``; one of ``"super_weights"``;
+      (layer, head, test) of ``"why"``;
     * of a trajectory the same at each step, which comes first; (null, layer, head) of its ``"departures"``;
     * of a comparison: one of ``"models"``; (model, component) of ``"components"``; (pair, statistic) of ``"pairs"``;
       (pair, component) of ``"drifts"``; (model, measure) of ``"members"``, measure of
@@ -108,7 +111,7 @@ def frame_groups(table: xr.Dataset | xr.DataTree) -> list[str]:
 
 
 def _present(dataset: xr.Dataset, rows: list[str]) -> Bool[np.ndarray, " row"]:
-    """Which rows are heads or matrices that the model has: where layers differ the others are padding."""
+    """Which rows are heads, matrices or pairs that the model has: where layers differ the others are padding."""
     there = xr.DataArray(np.ones([dataset.sizes[dim] for dim in rows], dtype=bool), dims=rows)
     spreads = [name for name in map(str, dataset.data_vars) if name == "sigma" or name.startswith("sigma_")]
     known = "n_rows" if "n_rows" in dataset and "layer" in rows else next(iter(spreads), None)
@@ -116,6 +119,8 @@ def _present(dataset: xr.Dataset, rows: list[str]) -> Bool[np.ndarray, " row"]:
         held = dataset[known].notnull()
         held = held.any([dim for dim in held.dims if dim not in rows]).drop_vars(list(held.coords))
         there = (there & held).transpose(*rows)
+    if "earlier" in rows:
+        there = dataset["score"].notnull().transpose(*rows)
     return there.values.ravel()
 
 

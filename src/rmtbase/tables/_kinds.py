@@ -12,8 +12,10 @@ import xarray as xr
 from rmtbase.errors import TableError
 from rmtbase.parameters import INITIALIZATIONS, NORMALIZATIONS
 from rmtbase.shown import in_one_line, quoted, shown
+from rmtbase.tables._changes_schema import CHANGES_SCHEMA, changes_fit
 from rmtbase.tables._circuits import CIRCUITS
 from rmtbase.tables._comparison_schema import COMPARISON_RELATIONS, COMPARISON_SCHEMA
+from rmtbase.tables._composition_schema import COMPOSITION_SCHEMA, pairs_fit
 from rmtbase.tables._domain import (
     COUNT,
     DRAWS,
@@ -49,6 +51,7 @@ from rmtbase.tables._scores_relations import circuit_group, circuits_whole, head
 from rmtbase.tables._scores_schema import (
     SCORES_SCHEMA,
     SUPER_WEIGHTS_SCHEMA,
+    WHY_SCHEMA,
     experts_schema,
     head_elements_schema,
     heads_schema,
@@ -56,12 +59,19 @@ from rmtbase.tables._scores_schema import (
     null_schema,
     own_null_schema,
 )
+from rmtbase.tables._signal_schema import SIGNAL_SCHEMA, directions_fit, floors_fit, signals_whole
 from rmtbase.tables._trajectory_schema import DEPARTURES_SCHEMA, TRAJECTORY_RELATIONS, along_steps, at_each_step
 
 _EVERY = {"schema_version": TEXT, "rmtbase_version": TEXT, "kind": TEXT, "provenance": JSON_OBJECT}
 _NORMALIZATION = {"normalization": Domain("'sqrt_d' or 'none'", kinds="OUT", choices=tuple(NORMALIZATIONS))}
 _SIMULATED = {"draws": DRAWS, "seed": INTEGER}
-_LEAST = {"draw": 2, "index": 0, "depth": 0, "super_weight": 0}  # entries of a dimension; 1 of any other
+_LEAST = {
+    "draw": 2,
+    "index": 0,
+    "depth": 0,
+    "super_weight": 0,
+    "direction": 0,
+}  # entries of a dimension; 1 of any other
 
 
 @in_one_line
@@ -94,6 +104,7 @@ _HEADS = {
     for group, circuit in _CIRCUIT_OF.items()
     for name, schema in (("heads", heads_schema(circuit)), ("null", null_schema(circuit)))
 }
+_OPTIONAL = ("/matrices", "/experts", "/heads/elements", "/super_weights", "/why")
 _OF_HEADS = {
     **dict.fromkeys(("d_model", "d_query", "d_head", "d_key", "d_value", "d_output"), SIZE),
     **dict.fromkeys(("n_heads", "n_key_heads"), SIZE),
@@ -138,6 +149,33 @@ KINDS: dict[str, Kind] = {
             {"revision": TEXT, "family": TEXT, "notes": JSON_LIST, "warnings": JSON_LIST},
         ),
         Kind(
+            "changes",
+            {"": {}, **CHANGES_SCHEMA},
+            _EVERY | {"model": TEXT, "level": PROBABILITY},
+            {"family": TEXT, "notes": JSON_LIST},
+            frozenset({"/heads"}),
+            scores_relations=(changes_fit,),
+        ),
+        Kind(
+            "composition",
+            {"": COMPOSITION_SCHEMA},
+            _EVERY | {"model": TEXT, "null": TEXT},
+            {"revision": TEXT, "family": TEXT} | dict.fromkeys(("notes", "warnings", "folded"), JSON_LIST),
+            relations=(pairs_fit,),
+        ),
+        Kind(
+            "signal",
+            {"": {}, **SIGNAL_SCHEMA},
+            _EVERY | {"model": TEXT, "level": PROBABILITY},
+            {
+                **_OF_HEADS,
+                **dict.fromkeys(("notes", "warnings", "folded"), JSON_LIST),
+                **dict.fromkeys(("revision", "family"), TEXT),
+            },
+            frozenset(SIGNAL_SCHEMA),
+            scores_relations=(signals_whole, directions_fit, floors_fit),
+        ),
+        Kind(
             "scores",
             {
                 "": {},
@@ -146,6 +184,7 @@ KINDS: dict[str, Kind] = {
                 "/experts": experts_schema(),
                 "/heads/elements": head_elements_schema(),
                 "/super_weights": SUPER_WEIGHTS_SCHEMA,
+                "/why": WHY_SCHEMA,
             },
             _EVERY | dict.fromkeys(("model", "family", "null", "table"), TEXT),
             {
@@ -156,7 +195,9 @@ KINDS: dict[str, Kind] = {
                 "revision": TEXT,
                 "initialization": Domain("an initialisation", kinds="OUT", choices=INITIALIZATIONS),
             },
-            frozenset({"/matrices", "/experts", "/heads/elements", "/super_weights", *_HEADS} - {"/heads", "/null"}),
+            frozenset(
+                {"/matrices", "/experts", "/heads/elements", "/super_weights", "/why", *_HEADS} - {"/heads", "/null"}
+            ),
             scores_relations=(circuits_whole, sizes_known, heads_padded, shapes_fit),
         ),
         Kind(

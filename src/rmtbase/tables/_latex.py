@@ -17,18 +17,25 @@ _DIGITS = 5
 _PLACES = (
     "case", "step", "d_model", "d_head", "sigma_q", "sigma_k", "name", "model", "pair", "group", "contrast", "first",
     "second", "first_group", "second_group", "null", "stack", "layer", "head", "expert", "super_weight", "component",
-    "row", "column", "statistic", "measure",
+    "row", "column", "statistic", "measure", "kind", "earlier", "later",
 )  # fmt: skip
 _NUMBERS = (
+    "score", "expected_score",
     "mean", "std", "analytic_mean", "analytic_std", "observed", "null_mean", "null_std", "z_score", "p_value",
     "q_value", "effective_depth", "effective_depth_low", "effective_depth_high", "distance", "fits",
     "value", "magnitude_over_core", "log10_tail_probability", "first_step", "lasting_step",
     "n_matrices", "n_departed", "shape", "scale", "alignment", "alignment_p_value", "omnibus_p_value",
     "omnibus_q_value", "drift", "difference", "adjusted_p_value", "n_scored_heads", "n_departed_heads", "budget",
-    "budget_state", "transmission_shape", "transmission_scale",
+    "budget_state", "transmission_shape", "transmission_scale", "n_directions", "signal_share", "threshold",
+    "noise_scale", "rest_p_value", "first_p_value",
 )  # fmt: skip
 _OF_A_HEAD = ("sigma_q", "sigma_k", "omnibus_p_value", "omnibus_q_value")  # which come again with each statistic
-_ERRORS = {"mean": "standard_error", "drift": "standard_error", "difference": "standard_error"}
+_ERRORS = {
+    "mean": "standard_error",
+    "drift": "standard_error",
+    "difference": "standard_error",
+    "noise_scale": "noise_scale_std",
+}
 _HEADINGS = {
     "d_model": "$d$", "d_head": "$h$", "sigma_q": r"$\sigma_Q$", "sigma_k": r"$\sigma_K$", "z_score": "$z$",
     "p_value": "$p$", "q_value": "$q$", "omnibus_p_value": "omnibus $p$", "omnibus_q_value": "omnibus $q$",

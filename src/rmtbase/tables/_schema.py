@@ -83,10 +83,14 @@ _NAMED = {
     "component": "weight matrix",
     "model": "model that is compared, by the name of its file",
     "pair": "two of the models",
+    "test": "test of heads against one null",
     "group": "group of models, several seeds of one recipe",
     "contrast": "two groups of models",
     "measure": "what is measured of a model",
     "published_model": "model of published numbers",
+    "kind": "kind of composition, by what the later head reads with",
+    "earlier": "earlier head, which writes",
+    "later": "later head, which reads",
 }
 
 COORDINATES: dict[str, Variable] = {
@@ -96,6 +100,7 @@ COORDINATES: dict[str, Variable] = {
     "expert": Variable(("expert",), "expert of a mixture", PLACES),
     "depth": Variable(("depth",), "depth of the residual path", RANKS),
     "rank": Variable(("rank",), "rank, counted from the end", RANKS),
+    "direction": Variable(("direction",), "learned direction, from the strongest, which is 0", PLACES),
     "index": Variable(("index",), "place of the eigenvalue, from the largest, which is 0", PLACES),
     "bin": Variable(("bin",), "bin of the histogram", EDGES),
     "edge": Variable(("edge",), "edge of the histogram", PLACES),
@@ -108,6 +113,7 @@ COORDINATES: dict[str, Variable] = {
     **{name: Variable(("layer",), words, SIZE) for name, words in _OF_A_LAYER.items()},
     "attention": Variable(("layer",), "how the heads of the layer share keys, and whether these are fused", TEXT),
     "head": Variable(("head",), "head", PLACES),
+    **{f"{dim}_stack": Variable((dim,), f"stack of the layer of the {dim} head", TEXT) for dim in ("earlier", "later")},
     "null_scale": Variable(
         ("layer", "head"),
         "factor of the null's eigenvalues at sigma = 1 where a head's matrices are products; NaN where it has no shape",

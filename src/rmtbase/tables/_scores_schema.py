@@ -276,6 +276,25 @@ SUPER_WEIGHTS_SCHEMA: dict[str, Variable] = {
 }
 """The variables of ``/super_weights``: isolated extremes of the matrices scored, the least probable first."""
 
+_TESTED = ("layer", "head", "test")
+
+WHY_SCHEMA: dict[str, Variable] = {
+    "p_value": Variable(_TESTED, "p-value of all statistics of the test together", PROBABILITY),
+    "q_value": Variable(
+        _TESTED, "Benjamini-Hochberg q-value over all heads of the model, each test by itself", PROBABILITY
+    ),
+    "yekutieli_q_value": Variable(
+        _TESTED, "Benjamini-Yekutieli q-value, which holds whatever heads have in common", PROBABILITY
+    ),
+    "holm_p_value": Variable(
+        _TESTED, "Holm's p-value: the chance that any head is flagged wrongly is no larger", PROBABILITY
+    ),
+    "p_value_floor": Variable(("test",), "smallest p-value of the test", PROBABILITY),
+    "verdict": Variable(_HEAD, "what the tests say together, by q_value < 0.05", TEXT),
+    "meaning": Variable(("test",), "what the null says of a head", TEXT),
+}
+"""The variables of ``/why``: which nulls each head leaves, each of which keeps something else of it."""
+
 
 SCORES_SCHEMA: dict[str, dict[str, Variable]] = {
     "heads": heads_schema(QK),
@@ -284,13 +303,14 @@ SCORES_SCHEMA: dict[str, dict[str, Variable]] = {
     "own_null": own_null_schema(QK),
     "head_elements": head_elements_schema(),
     "super_weights": SUPER_WEIGHTS_SCHEMA,
+    "why": WHY_SCHEMA,
 }
 """The variables of each group of a scores file, those of heads as they are of W_QK in a model of one shape: further
 circuits (:data:`rmtbase.tables.CIRCUITS`) have groups of the same kind, ``/circuits/ov/heads`` say. ``spectra`` are
 further variables of ``/matrices``, present where asked for; those of ``/experts``, which is there where experts
 were scored, are of :func:`experts_schema`; ``own_null`` stands in the place of ``null`` where each head has a
 null of its own (``null_method`` is ``"resampled"``); ``head_elements`` is ``/heads/elements``, present where asked for;
-``/super_weights`` is there where matrices were scored; all else is always there."""
+``/super_weights`` is there where matrices were scored, ``/why`` where asked for; all else is always there."""
 
 
 def null_method(attributes: Mapping[Any, Any]) -> str:

@@ -17,7 +17,7 @@ import xarray as xr
 from rmtbase.errors import CheckpointError, ParameterError
 from rmtbase.models import Model, Revision, Series
 from rmtbase.progress import SILENT, Progress
-from rmtbase.scoring import ANALYTIC, LAYERS, ElementMode, MatrixMode, score
+from rmtbase.scoring import ANALYTIC, LAYERS, NULLS, OF_A_TABLE, ElementMode, MatrixMode, score
 from rmtbase.shown import in_one_line
 from rmtbase.tables import SCHEMA_VERSION, digest_of, open_table, provenance
 from rmtbase.trajectories._along_steps import one_step
@@ -52,9 +52,9 @@ class Scoring:
 
     def __post_init__(self) -> None:
         if not self.nulls:
-            raise ParameterError("nulls", "nothing", "'gaussian', 'permutation' or 'haar', or several of them")
-        if self.baseline is not None and "gaussian" not in self.nulls:
-            raise ParameterError("baseline", str(self.baseline), f"none: {self.nulls[0]} is of a head's own matrices")
+            raise ParameterError("nulls", "nothing", f"one or several of {', '.join(NULLS)}")
+        if self.baseline is not None and not set(OF_A_TABLE) & set(self.nulls):
+            raise ParameterError("baseline", str(self.baseline), f"none: no table has the null {self.nulls[0]}")
 
     @cached_property
     def options(self) -> dict[str, Any]:
@@ -97,7 +97,7 @@ class Scoring:
         return {
             null: score(
                 model,
-                self.baseline if null == "gaussian" else None,
+                self.baseline if null in OF_A_TABLE else None,
                 null,
                 matrices=self.matrices if null == self.nulls[0] else "none",
                 circuits=self.circuits if null == self.nulls[0] else ("qk",),

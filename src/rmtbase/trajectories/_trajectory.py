@@ -70,7 +70,7 @@ def trajectory(
             checkpoints ``step-N`` or ``checkpoint-N``; or ``"demo"``.
         revisions: ``"all"`` whose names tell their steps, or some: see :func:`rmtbase.models.find_series`.
         output: file to write.
-        nulls: against which ones, ``"gaussian"``, ``"permutation"``, ``"haar"``; ``/heads``, ``/matrices`` and further
+        nulls: against which ones, those of :func:`rmtbase.score`; ``/heads``, ``/matrices`` and further
             circuits are scored against the first, ``/departures`` has p- and q-values of all.
         baseline: of the Gaussian null, as in :func:`rmtbase.score`.
         matrices: as there.

@@ -32,6 +32,7 @@ from rmtbase.laws._scale import as_float
 
 _BISECTIONS = 64
 _NEWTON_STEPS = 3  # the first from a spline that is within 1e-5 of the root
+_FARTHEST = 750.0  # in ln |y|, beyond the smallest double
 
 
 @dataclass(frozen=True)
@@ -210,6 +211,32 @@ class ChainMap(Cut):
         delta[low] = self._newton(delta[low], self.lower_delta, self.log_span * np.cos(0.5 * chi[low]) ** 2)
         delta[~low] = self._newton(delta[~low], self.upper_delta, -self.log_span * np.sin(0.5 * chi[~low]) ** 2)
         return delta.reshape(shape)
+
+    def real_psi(self, log_x: FloatArray) -> FloatArray:
+        """Return Re ψ at each ln x of a flat array: on the cut, or beyond an edge, where ψ is real; -1 at x = 0."""
+        above, below = log_x >= self.log_upper, log_x <= self.log_lower
+        inside = ~(above | below)
+        psi = np.full(log_x.shape, -1.0)
+        psi[inside] = self.solve(log_x[inside]).real - 1.0
+        psi[above] = self._beyond_edge(log_x[above], self.upper_delta - 1.0)
+        if not self.has_hard_edge:
+            psi[below] = -1.0 + self._beyond_edge(log_x[below], self.lower_delta)
+        return psi
+
+    def _beyond_edge(self, log_x: FloatArray, edge: float) -> FloatArray:
+        """By bisection in ln |y| the y between 0 and ``edge``: ψ above the support, 1 + ψ, which is negative, below."""
+        sign = math.copysign(1.0, edge)
+        near, far = np.full(log_x.shape, math.log(abs(edge))), np.full(log_x.shape, -_FARTHEST)
+        for _ in range(_BISECTIONS):
+            middle = 0.5 * (near + far)
+            y = sign * np.exp(middle)
+            psi, log_delta = (y, np.log1p(y)) if sign > 0 else (y - 1.0, middle)
+            at = self.minimal_count * log_delta - (middle if sign > 0 else np.log(-psi))
+            for c, _, multiplicity in self.wide:
+                at = at + multiplicity * np.log1p(c * psi)
+            farther = sign * (log_x - at) > 0.0  # x falls with y above the support, and grows with |y| below
+            near, far = np.where(farther, middle, near), np.where(farther, far, middle)
+        return sign * np.exp(0.5 * (near + far))
 
     def _newton(self, delta: ComplexArray, edge: float, log_ratio: FloatArray) -> ComplexArray:
         """Improve ψ = δ - 1 at ln(x / x_edge) = ``log_ratio``, the edge at ψ = ``edge`` - 1."""

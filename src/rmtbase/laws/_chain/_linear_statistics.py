@@ -34,6 +34,7 @@ from scipy.optimize import brentq
 
 from rmtbase.errors import ParameterError
 from rmtbase.laws._chain._chain_map import ChainMap, chain_map, chain_scale
+from rmtbase.laws._chain._fourth_cumulant import kurtosis_weight
 from rmtbase.laws._chain._gaussian_chain import GaussianChain
 from rmtbase.laws._distribution import ComplexArray, FloatArray
 from rmtbase.laws._parameters import variance_factor
@@ -64,7 +65,9 @@ class LinearStatistics:
     lower_response: Float[np.ndarray, " function"]
 
 
-def linear_statistics(law: GaussianChain, functions: Sequence[Callable[[FloatArray], ArrayLike]]) -> LinearStatistics:
+def linear_statistics(
+    law: GaussianChain, functions: Sequence[Callable[[FloatArray], ArrayLike]], excess_kurtosis: ArrayLike = 0.0
+) -> LinearStatistics:
     """Return the joint cumulants of sums over the eigenvalues of one draw of a chain, the central limit theorem's.
 
     With ψ on the cut of the chain's law, f(ψ) short for f(λ(ψ)), and contours around the cut,
@@ -74,19 +77,26 @@ def linear_statistics(law: GaussianChain, functions: Sequence[Callable[[FloatArr
         k3(S, T, U)   = 4 Σ_a f_a g_a u_a λ(a) / (r λ''(a)),     f_a = (1/2 π i) ∮ f d ψ / (ψ - a)²
         Cov(ln λ_max, S) = 2 f_a / r  at a = ψ_+, and so for λ_min at a soft lower edge,
 
-    a the zeros of λ'(ψ). No fourth moment of the entries enters because they are Gaussian. Derived at the top of
-    the module; for powers of λ these are the two leading terms of the exact E tr M^k, and the leading ones of the
-    covariances and third cumulants. Numerical, by the trapezoidal rule in a coordinate in which the integrands are
-    periodic and analytic (soft edges): to 1e-10 relative.
+    a the zeros of λ'(ψ). Derived at the top of the module; for powers of λ these are the two leading terms of the exact
+    E tr M^k, and the leading ones of the covariances and third cumulants. Of independent entries with excess kurtosis
+    κ_l, K = Σ_l κ_l / (n_{l-1} n_l), to the same orders
+
+        E[S]      += -K r² (1/2 π i) ∮ f ψ d ψ,
+        Cov(S, T) += K C(f) C(g),    C(f) = -r (1/2 π i) ∮ f d ψ,
+
+    the second a fluctuation of the scale of W alone; the third cumulants stay those of normal entries. Numerical, by
+    the trapezoidal rule in a coordinate in which the integrands are periodic and analytic (soft edges): to 1e-10
+    relative.
 
     Args:
         law: the chain; its atom, if any, is left out.
         functions: each maps an array of eigenvalues to an array of the same shape; analytic on the support. At a
             hard edge f must stay bounded.
+        excess_kurtosis: κ of the entries of all factors, or one for each.
 
     Raises:
         ParameterError: for a law that is no chain, no function, or one that returns anything but one finite number per
-            eigenvalue.
+            eigenvalue, or a kurtosis that no law has.
 
     Warns:
         scipy.integrate.IntegrationWarning: if 1024 nodes do not reach 1e-10, as for a function with a kink.
@@ -94,7 +104,8 @@ def linear_statistics(law: GaussianChain, functions: Sequence[Callable[[FloatArr
     Source: Bai & Silverstein, Ann. Probab. 32, 553 (2004), for one Wishart matrix; Eynard & Orantin, Commun. Number
         Theory Phys. 1, 347 (2007), for the kernels.
     """
-    return linear_statistics_of_map(*_dimensionless(law, functions)[:2])
+    chain, evaluate, _ = _dimensionless(law, functions)
+    return linear_statistics_of_map(chain, evaluate, kurtosis_weight(law.dims, excess_kurtosis))
 
 
 def eigenvalue_response(
@@ -139,8 +150,13 @@ def _dimensionless(
     return chain, evaluate, unit
 
 
-def linear_statistics_of_map(chain: ChainMap, functions: Callable[[FloatArray], FloatArray]) -> LinearStatistics:
-    """The same for a map, whose dimensions need not be integers, and functions of ln x with values (i, len(ln x))."""
+def linear_statistics_of_map(
+    chain: ChainMap, functions: Callable[[FloatArray], FloatArray], kurtosis: float = 0.0
+) -> LinearStatistics:
+    """The same for a map, whose dimensions need not be integers, and functions of ln x with values (i, len(ln x)).
+
+    ``kurtosis`` is K.
+    """
     previous, count = None, _FEWEST
     while True:
         cut = _Cut.of(chain, count)
@@ -165,6 +181,9 @@ def linear_statistics_of_map(chain: ChainMap, functions: Callable[[FloatArray], 
         at_lower, lower = _at_edge(cut, functions, values, chain.log_lower, chain.lower_delta)
         third += _cubed(lower) / (rank * chain.log_curvature(chain.lower_delta))
     mean = cut.mean(values, at_upper, at_lower)
+    if kurtosis:
+        shift, scale = cut.fourth_cumulant(values)
+        mean, covariance = mean + kurtosis * shift, covariance + kurtosis * np.outer(scale, scale)
     return LinearStatistics(mean, covariance, 4.0 * third, 2.0 * upper / rank, 2.0 * lower / rank)
 
 
@@ -258,6 +277,11 @@ class _Cut:
         difference = both[:, ::2, None] - both[:, None, 1::2]
         rows = difference.reshape(len(values), -1)
         return (rows * kernel.real.ravel()) @ rows.T * (self.step / np.pi) ** 2
+
+    def fourth_cumulant(self, values: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """What K adds to E[S], and C, (i,) each: see ``_fourth_cumulant``."""
+        scale = self.chain.rank * self.step / np.pi
+        return self.chain.rank * scale * (values @ (self.psi * self.first).imag), scale * (values @ self.first.imag)
 
     def response(self, values: FloatArray, psi_edge: float, at_edge: FloatArray) -> FloatArray:
         """f_a = (1/2 π i) ∮ (f - f(a)) d ψ / (ψ - a)², (i,), a = ``psi_edge``."""

@@ -132,6 +132,11 @@ class EdgeCoordinate:
         result[beyond] = self._far_out(zeta[beyond])
         return result
 
+    def real_solutions(self, log_x: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """The two real 1 + ψ that meet at the edge, at ln x beyond it, same shape; at a lower edge the larger first."""
+        first, second = self._real_solutions(log_x)
+        return self._delta_at(first), self._delta_at(second)
+
     @property
     def _sign(self) -> float:
         return 1.0 if self.side == "upper" else -1.0
@@ -208,7 +213,7 @@ class EdgeCoordinate:
         inside = self._is_inside(log_x)
         within = inside & (log_x > chain.log_lower) & (log_x < chain.log_upper)
         result[within] = chain_profile(chain).imag_psi(self._position(log_x[within]))
-        first, second = (self._delta_at(u) for u in self._real_solutions(log_x[~inside]))
+        first, second = self.real_solutions(log_x[~inside])
         result[~inside] = 0.5 * np.abs(second - first)
         return result
 

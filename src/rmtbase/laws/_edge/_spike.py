@@ -23,22 +23,42 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Unpack
+from typing import Any, NamedTuple, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.optimize import brentq
-from scipy.optimize.elementwise import find_root
 
 from rmtbase.errors import ParameterError
-from rmtbase.laws._chain._chain_map import ChainMap, chain_map, edge_scale
+from rmtbase.laws._chain._chain_map import chain_map, edge_scale
 from rmtbase.laws._distribution import FloatArray
-from rmtbase.laws._edge._spiked_tracy_widom import spiked_tracy_widom_cdf
+from rmtbase.laws._edge._outlier_map import OutlierMap
+from rmtbase.laws._edge._spiked_tracy_widom import spiked_tracy_widom_cdf, spiked_tracy_widom_score
 from rmtbase.laws._edge._tracy_widom import TracyWidom
 from rmtbase.laws._parameters import ChainKeywords, ChainParameters, takes, variance_factor
 
 _AT_EDGE = 1e-6  # relative distance from ψ_+ below which 0/0 is replaced by its limit
-_LARGEST_PSI = 1e12
+_NODES = 128  # of the curve along which quantiles are tabulated
+_FARTHEST = 40.0  # in ln ψ
+
+
+class Outlier(NamedTuple):
+    """A spike, told by its eigenvalue λ = s²; limits.
+
+    Attributes:
+        strength: θ.
+        std: standard deviation of the eigenvalue at that strength.
+        shrunken: the x that minimises E‖x û v̂ᵀ - S‖_F², û and v̂ the outlier's singular vectors and S the spike's image
+            in W: x = θ gain cos_u cos_v = s (1 - S)/(1 - S_in). For a spike on the product it is -2 D(s)/D'(s)
+            (Nadakuditi 2014), for one on a factor s (1 - S) = -s d ln λ/d ln ψ.
+        excess: (θ gain)² - λ, negative: Σ λ grows by (θ gain)² with the spike, in the mean, of which its own eigenvalue
+            has λ, so that the other eigenvalues make up the difference.
+    """
+
+    strength: FloatArray
+    std: FloatArray
+    shrunken: FloatArray
+    excess: FloatArray
 
 
 @dataclass(frozen=True, init=False)
@@ -101,11 +121,7 @@ class RankOneSpike(ChainParameters):
 
         nan at or below the edge, where the eigenvalue says no more than strength ≤ threshold.
         """
-        values = np.asarray(eigenvalue, dtype=np.float64)
-        out = values > self.edge
-        theta = np.full(values.shape, np.nan)
-        theta[out] = np.exp(self._map.log_strength(self._map.psi_of_eigenvalue(np.log(values[out]))))
-        return theta[()]
+        return self.outlier(eigenvalue).strength
 
     def overlaps(self, strength: ArrayLike) -> tuple[FloatArray, FloatArray]:
         """Squared cosines (left, right) of the outlier's singular vectors with the spike's directions in W; limits.
@@ -127,6 +143,69 @@ class RankOneSpike(ChainParameters):
         return self._of_outlier(
             strength, math.nan, lambda psi: self._map.relative_std(psi) * np.exp(self._map.log_eigenvalue(psi))
         )
+
+    @property
+    def gain(self) -> float:
+        """The singular value, in W, of the image of a spike of strength 1: 1 for a spike on the product.
+
+        A spike on X_l is X_1 ... X_(l-1) u (X_(l+1) ... X_L)ᵀ v in W, of strength θ Π σ_k √n over the other factors;
+        limit.
+        """
+        return math.exp(self._map.log_gain)
+
+    def outlier(self, eigenvalue: ArrayLike) -> Outlier:
+        """What is known of the spike whose outlier is at ``eigenvalue``, each of its shape; see :class:`Outlier`.
+
+        At and below the edge strength and std are nan, shrunken is 0, and excess that of a spike at the threshold.
+        """
+        values = np.asarray(eigenvalue, dtype=np.float64)
+        at_edge = (self.threshold * self.gain) ** 2 - self.edge
+        found = [np.where(np.isnan(values), np.nan, one) for one in (np.nan, np.nan, 0.0, at_edge)]
+        out = values > self.edge
+        psi, own = self._map.psi_of_eigenvalue(np.log(values[out])), values[out]
+        strength = np.exp(self._map.log_strength(psi))
+        of_outlier = (
+            strength,
+            self._map.relative_std(psi) * own,
+            self._map.overlap(psi) * np.sqrt(own),
+            (strength * self.gain) ** 2 - own,
+        )
+        for whole, part in zip(found, of_outlier, strict=True):
+            whole[out] = part
+        return Outlier(*(one[()] for one in found))
+
+    def strength_limits(self, eigenvalue: ArrayLike, level: float = 0.05) -> tuple[FloatArray, FloatArray]:
+        """Confidence limits (lower, upper) of the strength whose outlier is at ``eigenvalue``; each of its shape.
+
+        Each limit is the strength at which an eigenvalue as far up (or down) has the probability level/2, by the law
+        of :meth:`power`: 0 below where the eigenvalue is none that needs a spike. Above the threshold the law tends to
+        the normal one of :meth:`eigenvalue_std`; at and below it that would cover too rarely.
+
+        Raises:
+            ParameterError: for a level outside (0, 1).
+        """
+        half = 0.5 * _require_probability("level", level)
+        with np.errstate(divide="ignore"):
+            log_values = np.log(np.maximum(np.asarray(eigenvalue, dtype=np.float64), 0.0))
+
+        def limit(q: float) -> FloatArray:
+            log_theta, log_quantile = self._quantiles(q)
+            at = np.interp(log_values, log_quantile, log_theta)
+            at = at + 0.5 * np.maximum(log_values - log_quantile[-1], 0.0)
+            return np.where(log_values <= log_quantile[0], 0.0, np.exp(at))[()]
+
+        return limit(1.0 - half), limit(half)
+
+    def eigenvalue_quantile(self, q: float, strength: ArrayLike) -> FloatArray:
+        """The q-quantile of the largest eigenvalue at ``strength``, same shape, by the law of :meth:`power`.
+
+        Raises:
+            ParameterError: for a negative or infinite strength, or q outside (0, 1).
+        """
+        theta = _require_strength(strength)
+        log_theta, log_quantile = self._quantiles(_require_probability("q", q))
+        with np.errstate(divide="ignore"):
+            return np.exp(np.interp(np.log(theta), log_theta, log_quantile))[()]
 
     def power(self, strength: ArrayLike, level: float = 0.05) -> FloatArray:
         """Probability that the λ_max test of size ``level`` finds the spike, same shape as ``strength``.
@@ -181,6 +260,31 @@ class RankOneSpike(ChainParameters):
     def _shifted_map(self) -> OutlierMap:
         return self._outlier_map(0.5)
 
+    def _quantiles(self, q: float) -> tuple[FloatArray, FloatArray]:
+        """(ln θ, ln of the q-quantile of λ_max) along the curve that the outlier takes, both ascending."""
+        spiked = self._shifted_map
+        edge, scale, lattice = self._edge_units
+        below = spiked.psi_edge * np.exp(np.linspace(0.0, math.log(spiked.psi_end / spiked.psi_edge), _NODES))[::-1]
+        w = 2.0 * lattice * (below - spiked.psi_edge) / (below + spiked.psi_edge)
+        near = edge + scale * (2.0 * spiked_tracy_widom_score(q, w) - 0.5 / lattice)
+        above = spiked.psi_edge * np.exp(-np.geomspace(_AT_EDGE, _FARTHEST, 2 * _NODES))
+        depth = lattice * np.log(spiked.psi_edge / above)
+        outlier = np.exp(spiked.log_eigenvalue(above))
+        score = spiked_tracy_widom_score(q, -depth) * np.sqrt(1.0 + 1.0 / depth) - 0.25 / (lattice * np.sqrt(depth))
+        far = outlier * (1.0 + spiked.relative_std(above) * score)
+        log_quantile = np.log(np.maximum(np.concatenate([near, far]), np.finfo(float).tiny))
+        log_theta = spiked.log_strength(np.concatenate([below, above]))
+        return log_theta, np.maximum.accumulate(log_quantile)
+
+    @cached_property
+    def _edge_units(self) -> tuple[float, float, float]:
+        """Edge and scale of the null's λ_max, dimensions shifted, and l: λ - edge = F''/2 (ψ - ψ_+)² = scale w²."""
+        chain = self._shifted_map.chain
+        edge = math.exp(self._shifted_map.log_scale + chain.log_upper)
+        scale = edge_scale(chain, chain.upper_delta, edge)
+        curvature = chain.log_curvature(chain.upper_delta) * edge
+        return edge, scale, self._shifted_map.psi_edge * math.sqrt(curvature / (2.0 * scale))
+
     def _outlier_map(self, shift: float) -> OutlierMap:
         chain = chain_map([n - shift for n in self.dims])
         first, last = (0, len(self.dims) - 1) if self.factor is None else (self.factor, self.factor + 1)
@@ -208,11 +312,7 @@ class RankOneSpike(ChainParameters):
     def _largest_eigenvalue_cdf(self, theta: FloatArray, x: float) -> FloatArray:
         """P(λ_max ≤ edge + scale x) at strengths ``theta``, edge and scale the null's, shifted."""
         spiked = self._shifted_map
-        chain, psi_edge = spiked.chain, spiked.psi_edge
-        edge = math.exp(spiked.log_scale + chain.log_upper)
-        scale = edge_scale(chain, chain.upper_delta, edge)
-        # λ - edge = F''/2 (ψ - ψ_+)² = scale w².
-        lattice = psi_edge * math.sqrt(chain.log_curvature(chain.upper_delta) * edge / (2.0 * scale))
+        psi_edge, (edge, scale, lattice) = spiked.psi_edge, self._edge_units
         with np.errstate(divide="ignore"):
             log_theta = np.log(theta)
         above = log_theta > spiked.log_strength(np.asarray(psi_edge))
@@ -246,114 +346,3 @@ def _require_probability(name: str, value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float | np.number) or not 0.0 < float(value) < 1.0:
         raise ParameterError(name, value, "a number between 0 and 1, both excluded")
     return float(value)
-
-
-@dataclass(frozen=True)
-class OutlierMap:
-    """The maps ψ → λ, θ and the outlier's statistics for one chain and one place of the spike.
-
-    Attributes:
-        chain: the chain's map.
-        log_scale: ln C, the unit of the eigenvalues.
-        log_unit: ln K, the unit of θ².
-        first: a, the index of the spike's left dimension.
-        last: b, the index of its right dimension.
-    """
-
-    chain: ChainMap
-    log_scale: float
-    log_unit: float
-    first: int
-    last: int
-
-    @property
-    def ratios(self) -> FloatArray:
-        """The c_l = r/n_l of the whole chain."""
-        return self.chain.rank / np.asarray(self.chain.dims)
-
-    @property
-    def inner(self) -> FloatArray:
-        """The c_l strictly inside the spike's span."""
-        return self.ratios[self.first + 1 : self.last]
-
-    @property
-    def psi_edge(self) -> float:
-        """ψ_+, where the outlier leaves the bulk."""
-        return self.chain.upper_delta - 1.0
-
-    def log_eigenvalue(self, psi: FloatArray) -> FloatArray:
-        """ln λ."""
-        return self.log_scale + _log_product(self.ratios, psi) - np.log(psi)
-
-    def log_strength(self, psi: FloatArray) -> FloatArray:
-        """ln θ."""
-        return 0.5 * (self.log_unit + _log_product(self.inner, psi) - np.log(psi))
-
-    def psi_of_eigenvalue(self, log_eigenvalue: FloatArray) -> FloatArray:
-        """ψ in (0, ψ_+] at ln λ above the edge."""
-        return self._solve(self.ratios, log_eigenvalue - self.log_scale, 0.0, self.psi_edge)
-
-    def psi_of_strength(self, log_strength: FloatArray) -> FloatArray:
-        """ψ in (0, ψ_+] at ln θ above the threshold."""
-        return self._solve(self.inner, 2.0 * log_strength - self.log_unit, 0.0, self.psi_edge)
-
-    def psi_below_threshold(self, log_strength: FloatArray) -> FloatArray:
-        """ψ > ψ_+ at ln θ below the threshold: the continuation of the outlier; inf where it ends."""
-        end = _LARGEST_PSI
-        if self.inner.size > 1:  # θ has a minimum, S_in = 1
-            low, high = math.log(self.psi_edge), math.log(_LARGEST_PSI)
-            end = math.exp(find_root(lambda t: _slope(self.inner, np.exp(t)) - 1.0, (low, high)).x)
-        target = 2.0 * log_strength - self.log_unit
-        reached = target > _log_product(self.inner, np.asarray(end)) - math.log(end)
-        psi = np.full(target.shape, np.inf)
-        psi[reached] = self._solve(self.inner, target[reached], self.psi_edge, end)
-        return psi
-
-    def overlap(self, psi: FloatArray) -> FloatArray:
-        """(1 - S)/(1 - S_in), the overlap up to the factors of each side."""
-        return (1.0 - _slope(self.ratios, psi)) / (1.0 - _slope(self.inner, psi))
-
-    def overlaps(self, psi: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Squared overlaps of the outlier's left and right singular vectors with the spike's images."""
-        both = self.overlap(psi)
-        left = np.exp(_log_product(self.ratios[: self.first + 1], psi))
-        right = np.exp(_log_product(self.ratios[self.last :], psi))
-        return both * left, both * right
-
-    def relative_std(self, psi: FloatArray) -> FloatArray:
-        """Standard deviation of ln λ_out, leading order.
-
-        Var = (2/r) Q [(S - S_in)/ψ - (c_a + c_b) Q], Q = (1 - S)/(1 - S_in): the fluctuations of uᵀ Aᵀ R A u,
-        vᵀ B R Bᵀ v and the cross term, which are independent, with u and v uniform on their spheres.
-        """
-        both = self.overlap(psi)
-        free = (_slope(self.ratios, psi) - _slope(self.inner, psi)) / psi
-        ends = self.ratios[self.first] + self.ratios[self.last]
-        return np.sqrt(np.maximum(2.0 / self.chain.rank * both * (free - ends * both), 0.0))
-
-    def _solve(self, ratios: FloatArray, target: FloatArray, low: float, high: float) -> FloatArray:
-        """The ψ in [low, high] with sum ln(1 + c ψ) - ln ψ = target, which falls with ψ there."""
-        least = np.maximum(-target, math.log(low) if low else -np.inf)
-        most = np.maximum(least, math.log(high))
-        if not ratios.size:
-            return np.exp(least)
-        root = find_root(
-            lambda t, goal: _log_product(ratios, np.exp(t)) - t - goal,
-            (least, most),
-            args=(target,),
-            tolerances={"xatol": 1e-16, "xrtol": 4e-16},
-        )
-        # At either end rounding may leave no change of sign: the nearer end is the root.
-        at_end = np.where(_log_product(ratios, np.exp(most)) - most >= target, most, least)
-        return np.exp(np.where(root.success, root.x, at_end))
-
-
-def _log_product(ratios: FloatArray, psi: FloatArray) -> FloatArray:
-    """Sum of ln(1 + c ψ)."""
-    return np.log1p(np.multiply.outer(psi, ratios)).sum(axis=-1)
-
-
-def _slope(ratios: FloatArray, psi: FloatArray) -> FloatArray:
-    """Sum of c ψ/(1 + c ψ)."""
-    terms = np.multiply.outer(psi, ratios)
-    return (terms / (1.0 + terms)).sum(axis=-1)

@@ -1,47 +1,55 @@
-"""The participation ratio of a Gaussian chain from the exact cumulants of its traces."""
+"""The participation ratio of a Gaussian chain from exact moments, weighted by powers of the trace."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import replace
-from functools import cache, lru_cache
-from itertools import product
-from typing import Any, Unpack
+from decimal import Decimal, localcontext
+from functools import lru_cache
+from typing import Any, NamedTuple, Unpack
 
-import numpy as np
-
-from rmtbase.laws._distribution import FloatArray, Moments
-from rmtbase.laws._exact._cumulants import classical_cumulants
-from rmtbase.laws._exact._trace_moments import relative_cumulant, unit_trace_moment
+from rmtbase.laws._distribution import Moments
+from rmtbase.laws._exact._continuation import DIGITS, continued, log_of
+from rmtbase.laws._exact._trace_moments import unit_trace_moment
 from rmtbase.laws._parameters import ChainKeywords, ChainParameters, takes
 
-Series = FloatArray  # coefficients of 1, ε, ..., ε³
+_DEGREE = 14
+_TRUSTED = {1: 0.5, 2: 0.5, 3: 0.5, 4: 0.2, 5: 0.02}
+"""Relative change by the last weight up to which a difference of this order counts."""
 
-_ORDER = 3
-_METHOD = "third-order delta method on exact moments"
+
+class _Estimate(NamedTuple):
+    mean: float
+    std: float
+    skewness: float
+    excess_kurtosis: float
 
 
 @takes(ChainKeywords)
 def participation_ratio(*shape: Any, **chain: Unpack[ChainKeywords]) -> Moments:
-    """Return mean, standard deviation and shape of (tr M)² / tr M² = (Σ λ)² / Σ λ², M = Wᵀ W.
+    """Return mean, standard deviation and shape of P = (tr M)² / tr M² = (Σ λ)² / Σ λ², M = Wᵀ W.
 
-    It depends on the dimensions alone. Nor does it change when each factor is divided by its own σ̂, which takes most of
-    the fluctuations out of both traces. With a and b their relative deviations after it, the powers of
-    (1 + a)² / (1 + b) are averaged term by term; cumulants of order n are of order ε^(n-1), ε ~ 1/(number of entries)
-    the parameter of the expansion, so that the exact moments to degree 8 give mean and variance through ε³. Where the
-    last two terms alternate and fall, what is left is summed as a geometric series (Aitken), else the last one is
-    dropped.
+    It depends on the dimensions alone. With T = tr M and Q = tr M², the moments of Y = 1/P = Q/T² are exact in the law
+    of the chain that is weighted by T^n,
 
-    ``error`` and ``std_error`` are the size of the last term, in every case measured more than the error itself. The
-    skewness is that of the two leading orders, the excess kurtosis of the leading one alone. Errors of mean, std and
-    skewness for W_QK, measured against 10^5 to 10^6 draws:
+        E_n Y^s = E[Q^s T^(n - 2s)] / E[T^n],    n = 2s, 2s + 1, ...
 
-        d_head ≥ 8, d_model ≥ 8 d_head        1e-4, 0.5 %, 0.03
-        d_head = 4, d_model ≥ 8 d_head         1e-4, 0.8 %, 0.5
-        d_head ≥ 8 otherwise, d_model ≥ 16    3e-4, 1.2 %, 0.5;  but not (16, 8), and below: the errors say so
+    and depend on n the less the more independent T is of Y: not at all for one factor. The differences of order k in s,
+    at s = 0, of ln E_n Y^s are of order ε^(k-1), ε the relative variance of Y, and are continued from n = 2k..14 to
+    n = 0 by the rational function through them (Thiele's continued fraction): the moments of Y. (1/s) ln E Y^s likewise
+    from s = 1..m to s = -1..-4: the moments of P, neglecting differences of order m + 1. m is 5, or as far as the
+    differences settle with n: 4 and 3 where many factors meet few eigenvalues, 2 (Y log-normal) below rank 4. Where not
+    even the second settles it is that of the smallest n.
 
-    The kurtosis comes out at 0.57 for 0.24 at (64, 8) and 0.14 for 0.11 at (128, 16). Exactly 1 where the rank is 1.
+    ``error`` and ``std_error`` are the change by the last order. Errors of mean (in standard deviations), std, skewness
+    and excess kurtosis, measured against 200 000 to 400 000 draws and beyond their errors:
+
+        one factor, W_QK, rank ≥ 16             0.003, 0.3 %, 0.01, 0.03
+        up to six factors, rank ≥ 16            0.003, 0.4 %, 0.02, 0.05
+        rank 8 or 12, or eight equal factors    0.01, 2 %, 0.1, 0.15
+
+    Exactly 1 where the rank is 1.
 
     Raises:
         ParameterError: as :class:`rmtbase.laws.GaussianChain`.
@@ -62,71 +70,56 @@ def participation_ratio_of(dims: tuple[int, ...]) -> Moments:
     """:func:`participation_ratio` of checked dimensions."""
     if min(dims) == 1:
         return Moments(1.0, 0.0, "exact")
-    ratio = float(unit_trace_moment((1,), dims, True) ** 2 / unit_trace_moment((2,), dims, True))
-    first, second, third, fourth = _cumulants_of_the_ratio(dims)
-    mean, error = _resummed(first)
-    variance, variance_error = _resummed(second)
-    if variance <= 0.0:
-        variance, variance_error = float(second[1]), float(np.abs(second[2:]).sum())
-    skewness, _ = _resummed(third)
-    std = math.sqrt(variance)
-    return Moments(
-        ratio * (1.0 + mean),
-        ratio * std,
-        _METHOD,
-        ratio * error,
-        ratio * variance_error / (2.0 * std),
-        skewness / variance**1.5,
-        float(fourth[-1]) / variance**2,
-    )
+    with localcontext(DIGITS):
+        log_moments = _log_moments_of_the_inverse(dims)
+        estimates = [_of_the_inverse(log_moments[:order]) for order in range(1, len(log_moments) + 1)]
+    order = next(order for order in range(len(estimates), 1, -1) if estimates[order - 1].std > 0.0)
+    lower, best = estimates[order - 2 : order]
+    method = f"exact moments weighted by powers of the trace, extrapolated to order {order}"
+    errors = abs(best.mean - lower.mean), abs(best.std - lower.std)
+    return Moments(best.mean, best.std, method, *errors, best.skewness, best.excess_kurtosis)
 
 
-def _cumulants_of_the_ratio(dims: tuple[int, ...]) -> list[Series]:
-    """The first four cumulants of (1 + a)² / (1 + b) - 1 as series in ε."""
-    mean = _mean_of_monomials(dims)
-    highest = 2 * _ORDER  # a monomial of degree n is of order ε^(n/2)
-    ratio = {
-        (i, j): math.comb(2, i) * (-1.0) ** j for i in range(3) for j in range(highest + 1) if 0 < i + j <= highest
+def _log_moments_of_the_inverse(dims: tuple[int, ...]) -> list[Decimal]:
+    """Ln E Y^s at s = 1, 2, ..., as far as their differences settle."""
+    weighted = {
+        (n, s): log_of(unit_trace_moment((2,) * s + (1,) * (n - 2 * s), dims, False))
+        for n in range(_DEGREE + 1)
+        for s in range(min(n // 2, max(_TRUSTED)) + 1)
     }
-    power, moments = {(0, 0): 1.0}, []
-    for _ in range(4):
-        raised: dict[tuple[int, int], float] = {}
-        for ((i, j), c), ((p, q), e) in product(power.items(), ratio.items()):
-            if i + j + p + q <= highest:
-                raised[i + p, j + q] = raised.get((i + p, j + q), 0.0) + c * e
-        power = raised
-        moments.append(sum((c * mean(i, j) for (i, j), c in power.items()), np.zeros(_ORDER + 1)))
-    return classical_cumulants(moments, _times)
+    differences: list[Decimal] = []
+    for order in range(1, max(_TRUSTED) + 1):
+        weights = range(2 * order, _DEGREE + 1)
+        signed = [(-1) ** (order - s) * math.comb(order, s) for s in range(order + 1)]
+        values = [
+            sum((c * (weighted[n, s] - weighted[n, 0]) for s, c in enumerate(signed)), Decimal(0)) for n in weights
+        ]
+        value, change = continued(weights, values, 0)
+        settled = abs(change) <= Decimal(_TRUSTED[order]) * abs(value)
+        if order > 2:
+            if not settled:
+                break
+            differences.append(value)
+        else:
+            differences.append(value if settled and value * values[0] > 0 else values[0])
+    return [
+        sum((math.comb(s, k) * difference for k, difference in enumerate(differences[:s], 1)), Decimal(0))
+        for s in range(1, len(differences) + 1)
+    ]
 
 
-def _mean_of_monomials(dims: tuple[int, ...]) -> Callable[[int, int], Series]:
-    """Return the function (i, j) → E a^i b^j, a series in ε; cumulants beyond ε³ are not needed."""
-    orders = [(i, j) for i in range(_ORDER + 2) for j in range(_ORDER + 2) if 2 <= i + j <= _ORDER + 1]
-    cumulants = {(i, j): relative_cumulant((2,) * j + (1,) * i, dims, True) for i, j in orders}
-
-    @cache
-    def mean(i: int, j: int) -> Series:
-        total = np.zeros(_ORDER + 1)
-        total[0] = i == j == 0
-        # Over the blocks, of p a's and q b's, of the first variable: an a where there is one.
-        first_a, first_b = (1, 0) if i else (0, 1)
-        for (p, q), cumulant in cumulants.items():
-            if first_a <= p <= i and first_b <= q <= j:
-                ways = math.comb(i - first_a, p - first_a) * math.comb(j - first_b, q - first_b)
-                order = p + q - 1
-                total[order:] += ways * cumulant * mean(i - p, j - q)[: _ORDER + 1 - order]
-        return total
-
-    return mean
-
-
-def _times(left: Series, right: Series) -> Series:
-    return np.convolve(left, right)[: _ORDER + 1]
-
-
-def _resummed(series: Series) -> tuple[float, float]:
-    """Return the sum of an asymptotic series, and the size of its last term where that is not trusted."""
-    *earlier, before, last = (float(term) for term in series)
-    if -1.0 < last / before < 0.0:
-        return math.fsum(earlier) + before / (1.0 - last / before), abs(last)
-    return math.fsum(earlier) + before, abs(before) + abs(last)
+def _of_the_inverse(log_moments: Sequence[Decimal]) -> _Estimate:
+    """Of 1/Y from ln E Y^s, s = 1, 2, ...; std 0 where no law has what comes out."""
+    orders = range(1, len(log_moments) + 1)
+    slopes = [log_moment / s for s, log_moment in zip(orders, log_moments, strict=True)]
+    first, *logs = (-k * continued(orders, slopes, -k)[0] for k in range(1, 5))
+    second, third, fourth = ((log - k * first).exp() for k, log in enumerate(logs, 2))
+    mean, variance = first.exp(), second - 1
+    if not variance > 0:
+        return _Estimate(float(mean), 0.0, math.nan, math.nan)
+    return _Estimate(
+        float(mean),
+        float(mean * variance.sqrt()),
+        float((third - 3 * second + 2) / (variance * variance.sqrt())),
+        float((fourth - 4 * third + 6 * second - 3) / variance**2 - 3),
+    )

@@ -1,10 +1,9 @@
 """Zonal polynomials (Jack polynomials at α = 2) and power sums, in exact rational arithmetic.
 
-Three bases of the symmetric polynomials of degree k, each indexed by the partitions of k: monomial m, power-sum
-p, and Jack P (leading coefficient 1). J = (hook product) P is the integral form, with
-J_kappa(1, ..., 1) = Π over boxes of (n + 2j - i), i the row and j the column from zero, and n ones
-(Macdonald, Symmetric Functions and Hall Polynomials, VI.10; Muirhead 1982, ch. 7). Partitions are tuples of parts in
-descending order.
+Two bases of the symmetric polynomials of degree k, each indexed by the partitions of k: power-sum p, and Jack J in its
+integral form, with J_kappa(1, ..., 1) = Π over boxes of (n + 2j - i), i the row and j the column from zero, and n ones
+(Macdonald, Symmetric Functions and Hall Polynomials, VI.10; Muirhead 1982, ch. 7). C_kappa is J_kappa in the scale in
+which they add up to p_1^k. Partitions are tuples of parts in descending order.
 
 The generalised binomial coefficients are defined by C_kappa(I + X)/C_kappa(I) = Σ_sigma binom(κ, σ)
 C_sigma(X)/C_sigma(I) (Constantine 1966; Muirhead 1982, section 7.5).
@@ -12,11 +11,14 @@ C_sigma(X)/C_sigma(I) (Constantine 1966; Muirhead 1982, section 7.5).
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from collections.abc import Iterator
 from fractions import Fraction
 from functools import cache
 
 Partition = tuple[int, ...]
+Terms = dict[Partition, Fraction]
 
 
 @cache
@@ -39,76 +41,97 @@ def sorted_partition(parts: list[int]) -> Partition:
 
 
 @cache
-def power_sum_in_monomials(mu: Partition) -> dict[Partition, int]:
-    """Return the coefficients of p_mu on the monomial symmetric polynomials."""
+def power_sum_in_zonals(mu: Partition) -> dict[Partition, Fraction]:
+    """Return the coefficients of p_mu on the J_kappa, p_μ one factor after the other from the largest on.
+
+    The first is p_k = 2 k Σ_kappa J_kappa / j_kappa Π over boxes but the first of (2j - i), j_kappa the product of both
+    hook products (Macdonald, VI.10, example 1).
+    """
     if not mu:
-        return {(): 1}
-    part, rest = mu[0], power_sum_in_monomials(mu[1:])
-    result: dict[Partition, int] = {}
-    # The coefficient of m_nu is that of x^ν itself: x_i^part comes from any one of the variables.
-    for nu in partitions(sum(mu)):
-        smaller = [[*nu[:i], n - part, *nu[i + 1 :]] for i, n in enumerate(nu) if n >= part]
-        count = sum(rest.get(sorted_partition(parts), 0) for parts in smaller)
-        if count:
-            result[nu] = count
+        return {(): Fraction(1)}
+    if len(mu) == 1:
+        return {
+            kappa: Fraction(2 * mu[0] * content, zonal_norm(kappa))
+            for kappa in partitions(mu[0])
+            if (content := math.prod(2 * j - i for i, part in enumerate(kappa) for j in range(part) if i or j))
+        }
+    return _times_power_sum(mu[-1], power_sum_in_zonals(mu[:-1]))
+
+
+def _times_power_sum(k: int, terms: Terms) -> Terms:
+    """p_k times a symmetric polynomial: of p_1 by its boxes, of the others by a commutator.
+
+    With D the Laplace-Beltrami operator, [D, p_1] is 2 Σ x_i² d/dx_i plus a multiple of p_1, so that
+    [[D, p_1], p_k] = 2 k p_{k+1}.
+    """
+    if k == 1:
+        return _with_a_box(terms, weighted=False)
+    first = _with_a_box(_times_power_sum(k - 1, terms), weighted=True)
+    second = _times_power_sum(k - 1, _with_a_box(terms, weighted=True))
+    difference = {kappa: first.get(kappa, 0) - second.get(kappa, 0) for kappa in first | second}
+    return {kappa: Fraction(value, 2 * (k - 1)) for kappa, value in difference.items() if value}
+
+
+def _with_a_box(terms: Terms, weighted: bool) -> Terms:
+    """p_1 times a symmetric polynomial, or, ``weighted``, [D, p_1] of it."""
+    result: Terms = {}
+    for kappa, coefficient in terms.items():
+        for above, factor in _one_more_box(kappa):
+            weight = _energy(above) - _energy(kappa) if weighted else 1
+            result[above] = result.get(above, 0) + coefficient * factor * weight
     return result
 
 
+@cache
+def _one_more_box(kappa: Partition) -> tuple[tuple[Partition, Fraction], ...]:
+    """The coefficients of p_1 J_kappa.
+
+    p_1 C_kappa = Σ_i binom(κ^(i), κ) C_{κ^(i)} / (|κ| + 1), which is e^tr's expansion to first order, and
+    C_kappa = 2^k k! J_kappa / j_kappa.
+    """
+    here = zonal_norm(kappa)
+    return tuple(
+        (above, _one_box(above, row) * Fraction(2 * here, zonal_norm(above))) for row, above in _boxes_added(kappa)
+    )
+
+
 def _energy(kappa: Partition) -> int:
-    """Eigenvalue of the Laplace-Beltrami operator on P_kappa, up to a constant of the degree."""
+    """Eigenvalue of the Laplace-Beltrami operator on J_kappa, up to a constant of the degree."""
     return sum(part * (part - 1 - row) for row, part in enumerate(kappa))
 
 
 @cache
-def zonal_in_monomials(kappa: Partition) -> dict[Partition, Fraction]:
-    """Return the coefficients of P_kappa (leading coefficient 1) on the monomials.
-
-    The Laplace-Beltrami operator is triangular on them, which gives James's recursion (1968):
-    u_nu = sum ((ν_i + t) - (ν_j - t)) u_mu / (e_kappa - e_nu) over the μ obtained from ν by moving t boxes from
-    row j up to row i. e_kappa > e_nu wherever ν lies below κ in dominance, so nothing vanishes.
-    """
-    coefficients = {kappa: Fraction(1)}
-    for nu in partitions(sum(kappa)):
-        if nu >= kappa:
-            continue
-        total = Fraction(0)
-        for upper in range(len(nu)):
-            for lower in range(upper + 1, len(nu)):
-                for moved in range(1, nu[lower] + 1):
-                    parts = list(nu)
-                    parts[upper] += moved
-                    parts[lower] -= moved
-                    above = coefficients.get(sorted_partition(parts))
-                    if above is not None:
-                        total += above * (parts[upper] - parts[lower])
-        if total:
-            coefficients[nu] = total / (_energy(kappa) - _energy(nu))
-    return coefficients
+def hook_product(kappa: Partition) -> int:
+    """Return Π over boxes of (2 arm + leg + 1), the leading coefficient of J_kappa."""
+    return _hooks(kappa, 1)
 
 
 @cache
-def power_sum_in_zonals(mu: Partition) -> dict[Partition, Fraction]:
-    """Return the coefficients of p_mu on the J_kappa."""
-    rest: dict[Partition, Fraction] = {nu: Fraction(c) for nu, c in power_sum_in_monomials(mu).items()}
-    result: dict[Partition, Fraction] = {}
-    for kappa in partitions(sum(mu)):
-        leading = rest.get(kappa, Fraction(0))
-        if not leading:
-            continue
-        for nu, coefficient in zonal_in_monomials(kappa).items():
-            rest[nu] = rest.get(nu, Fraction(0)) - leading * coefficient
-        result[kappa] = leading / hook_product(kappa)
-    return result
+def zonal_norm(kappa: Partition) -> int:
+    """Return <J_kappa, J_kappa>, of the product with <p_mu, p_mu> = z_mu 2^(parts of mu): both hook products."""
+    return hook_product(kappa) * _hooks(kappa, 2)
 
 
-def hook_product(kappa: Partition) -> int:
-    """Return J_kappa / P_kappa = Π over boxes of (2 arm + leg + 1)."""
+def _hooks(kappa: Partition, shift: int) -> int:
+    """Π over boxes of (2 arm + leg + shift)."""
     columns = [sum(part > column for part in kappa) for column in range(kappa[0] if kappa else 0)]
-    product = 1
-    for row, part in enumerate(kappa):
-        for column in range(part):
-            product *= 2 * (part - column - 1) + (columns[column] - row - 1) + 1
-    return product
+    return math.prod(
+        2 * (part - column - 1) + (columns[column] - row - 1) + shift
+        for row, part in enumerate(kappa)
+        for column in range(part)
+    )
+
+
+@cache
+def zonal_in_power_sums(kappa: Partition) -> dict[Partition, Fraction]:
+    """Return the coefficients of J_kappa on the power sums: that of p_mu on J_kappa, times the ratio of their norms."""
+    coefficients = {}
+    for mu in partitions(sum(kappa)):
+        on_zonal = power_sum_in_zonals(mu).get(kappa, Fraction(0))
+        if on_zonal:
+            centraliser = math.prod(part**count * math.factorial(count) for part, count in Counter(mu).items())
+            coefficients[mu] = on_zonal * zonal_norm(kappa) / (centraliser * 2 ** len(mu))
+    return coefficients
 
 
 def zonal_at_identity(kappa: Partition, n: int) -> int:

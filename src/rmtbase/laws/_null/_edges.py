@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cache, lru_cache
 
 import numpy as np
 from scipy.interpolate import CubicSpline
@@ -13,13 +13,18 @@ from scipy.special import ndtr, ndtri, ndtri_exp
 from rmtbase.laws._chain._chain_map import chain_map
 from rmtbase.laws._chain._linear_statistics import eigenvalue_response_of_map
 from rmtbase.laws._distribution import Distribution, FloatArray
-from rmtbase.laws._edge._extreme_eigenvalues import EdgeLaw, largest_eigenvalue, smallest_eigenvalue
-from rmtbase.laws._null._linear import summands, sums
+from rmtbase.laws._edge._extreme_eigenvalues import EdgeLaw, Law, largest_eigenvalue, smallest_eigenvalue
+from rmtbase.laws._edge._extreme_law import ExtremeLaw
+from rmtbase.laws._edge._tracy_widom import TracyWidom
+from rmtbase.laws._exact._trace_moments import trace_cumulants
+from rmtbase.laws._null._linear import few_for_the_expansion, summands, sums
+from rmtbase.laws._null._log_pearson import AboveEnd, LogPearson3
+from rmtbase.laws._null._pearson import Pearson3
 from rmtbase.laws._scale import own_variance_log_cumulants
 from rmtbase.parameters import require_order
 
 _NODES = 257
-_REMOTEST = 1e-30  # the tail probability of each eigenvalue up to which the ratio is tabulated
+_REMOTEST = 11.5  # the normal score of each eigenvalue up to which the ratio is tabulated: 1e-30
 _FAR_RIGHT = 40.0  # in TW_1, where nothing above that probability is left
 _NEWTON_STEPS = 30
 
@@ -28,7 +33,7 @@ _NEWTON_STEPS = 30
 class EdgePower(Distribution):
     """The law of λ^power for an extreme eigenvalue λ; power not zero."""
 
-    edge: EdgeLaw
+    edge: ExtremeLaw
     power: float
 
     @property
@@ -78,7 +83,7 @@ class EdgeRatio(Distribution):
     """
 
     upper: EdgeLaw
-    lower: EdgeLaw
+    lower: ExtremeLaw
     power: float
 
     @property
@@ -86,11 +91,13 @@ class EdgeRatio(Distribution):
         return 1.0, math.inf
 
     def mean(self) -> float:
-        """Expectation: the product of those of λ_max^power and λ_min^-power."""
-        return self._numerator.mean() * self._inverse.mean()
+        """Expectation: the product of those of λ_max^power and λ_min^-power; inf where the latter is."""
+        return self.numerator.mean() * self.inverse.mean()
 
     def std(self) -> float:
-        squares = [(one.std() / one.mean()) ** 2 for one in (self._numerator, self._inverse)]
+        if math.isinf(self.inverse.std()):
+            return math.inf
+        squares = [(one.std() / one.mean()) ** 2 for one in (self.numerator, self.inverse)]
         return self.mean() * math.sqrt(math.fsum([*squares, math.prod(squares)]))
 
     def var(self) -> float:
@@ -109,11 +116,13 @@ class EdgeRatio(Distribution):
         return self._quantile(-ndtri(q))
 
     @property
-    def _numerator(self) -> EdgePower:
+    def numerator(self) -> EdgePower:
+        """The law of λ_max^power."""
         return EdgePower(self.upper, self.power)
 
     @property
-    def _inverse(self) -> EdgePower:
+    def inverse(self) -> EdgePower:
+        """The law of λ_min^-power."""
         return EdgePower(self.lower, -self.power)
 
     @property
@@ -144,12 +153,12 @@ class EdgeRatio(Distribution):
 
 
 @lru_cache(maxsize=256)
-def _score_table(upper: EdgeLaw, lower: EdgeLaw) -> CubicSpline:
+def _score_table(upper: EdgeLaw, lower: ExtremeLaw) -> CubicSpline:
     """The normal score of ln(λ_max / λ_min); both conventions share it."""
-    remotest = np.array(_REMOTEST)
-    low = math.log(float(upper.ppf(remotest)) / float(lower.isf(remotest)))
-    high = math.log(float(upper.isf(remotest)) / float(lower.ppf(remotest)))
-    log_ratio = np.linspace(max(low, 0.0), high, _NODES)
+    tail = ndtr(-np.linspace(_REMOTEST, 0.0, _NODES // 2, endpoint=False))
+    ends = (upper.ppf(tail), lower.isf(tail)), (upper.isf(tail[::-1]), lower.ppf(tail[::-1]))
+    log_ratio = np.concatenate([np.log(largest) - np.log(smallest) for largest, smallest in ends])
+    log_ratio = log_ratio[log_ratio > 0.0]
     log_largest, weights = upper.quadrature(_FAR_RIGHT)
     smallest = np.exp(log_largest - log_ratio[:, None])
     with np.errstate(divide="ignore"):  # a mass that rounds to zero
@@ -159,26 +168,47 @@ def _score_table(upper: EdgeLaw, lower: EdgeLaw) -> CubicSpline:
     return CubicSpline(log_ratio[sound], score[sound])
 
 
-def stable_rank(dims: tuple[int, ...], convention: str) -> EdgePower:
-    """The null of Σ λ / λ_max, or of Σ s / s_max: a power of λ_max over the sum's own.
+def stable_rank(dims: tuple[int, ...], convention: str) -> AboveEnd:
+    """The null of R = Σ λ / λ_max, or of Σ s / s_max: of type III in ln(R - 1), by three moments of ln R.
 
-    The logarithm of the sum T is nearly normal: E ln T = ln E T - Var T / (2 E T²), and its covariance with
-    ln λ_max is taken where λ_max lies on average, not at the edge. The third cumulant of the ratio is that
-    of λ_max, reduced like that of a multiple of the self-normalised lambda_max: what remains of T once the
-    factors' own scale is out of both moves along with λ_max, not independently.
+    The logarithm of the sum T is nearly normal: E ln T = ln E T - Var T / (2 E T²). Its covariance with ln λ_max is
+    taken where λ_max lies on average, not at the edge. Of Σ λ the variance of the logarithm is known better (exactly,
+    but for the shape between three exact moments), and the covariance with it: the slope of ln λ_max on ln T stays.
+
+    To leading order the skewness is that of Tracy and Widom, reversed: what T adds to λ_max is wide and hardly skew.
+    That of -ln of the self-normalised λ_max, exact for Σ λ / λ_max of one factor, where T is all scale, agrees with it
+    to that order. Nothing here decides the next one: of Σ λ / λ_max their mean is taken.
     """
     times = 1.0 if convention == "eigenvalue" else 2.0  # λ_max / T, or λ_max / (Σ s)²
     of = sums(dims, convention)
     total = float(of.mean[0])
-    relative = float(of.covariance[0, 0]) / total**2
+    sum_variance = leading = times**2 * float(of.covariance[0, 0]) / total**2
     largest = replace(largest_eigenvalue(dims=dims), log_unit=0.0)  # in the sums' units
     mean, variance, third = largest.log_cumulants()
+    log_mean = times * math.log(total) - 0.5 * leading / times - mean
     response = eigenvalue_response_of_map(chain_map(dims), summands(convention), mean)[0] / total
-    ratio_variance = variance + times**2 * relative - 2.0 * times * float(response)
-    _, own_variance, _ = own_variance_log_cumulants(dims)
-    ratio_third = third * (ratio_variance / (variance - own_variance)) ** 1.5
-    ratio_mean = mean - times * (math.log(total) - 0.5 * relative)
-    return EdgePower(largest.with_log_cumulants(ratio_mean, ratio_variance, ratio_third), -1.0 / times)
+    skewness = -_tracy_widom_skewness()
+    if convention == "eigenvalue":
+        trace = trace_cumulants(1, dims=dims, normalization="none")
+        sum_variance = LogPearson3.matched(trace.mean, trace.std, trace.skewness).exponent.var()
+        own_variance = own_variance_log_cumulants(dims)[1]
+        skewness = 0.5 * (skewness - third / (variance - own_variance) ** 1.5)
+    covariance = times * float(response) * sum_variance / leading
+    log_std = math.sqrt(variance + sum_variance - 2.0 * covariance) / times
+    log_mean /= times
+    # Of ln(R - 1), to leading order.
+    distance = math.expm1(log_mean)
+    slope = (1.0 + distance) / distance
+    start = Pearson3(math.log(distance), slope * log_std, skewness - 3.0 * log_std / distance)
+    with few_for_the_expansion(dims):
+        return AboveEnd(1.0, Pearson3.through(lambda y: np.logaddexp(0.0, y), log_mean, log_std, skewness, start))
+
+
+@cache
+def _tracy_widom_skewness() -> float:
+    law = TracyWidom(1)
+    mean = law.mean()
+    return (law.moment(3) - 3.0 * mean * law.var() - mean**3) / law.var() ** 1.5
 
 
 def condition_number(dims: tuple[int, ...], power: float) -> EdgeRatio:
@@ -187,12 +217,15 @@ def condition_number(dims: tuple[int, ...], power: float) -> EdgeRatio:
     Cov(ln λ_max, ln λ_min) = 2 / (r (ψ_+ - ψ_-))², the covariance kernel between the edges, is taken out
     of both variances, at the same skewness.
     """
-    upper, lower = (law(dims=dims, normalization="none") for law in (largest_eigenvalue, smallest_eigenvalue))
+    upper, lower = (
+        largest_eigenvalue(dims=dims, normalization="none"),
+        smallest_eigenvalue(dims=dims, normalization="none"),
+    )
     covariance = 2.0 / (min(dims) * (upper.coordinate.psi - lower.coordinate.psi)) ** 2
     return EdgeRatio(_narrowed(upper, covariance), _narrowed(lower, covariance), power)
 
 
-def _narrowed(law: EdgeLaw, by: float) -> EdgeLaw:
+def _narrowed(law: Law, by: float) -> Law:
     mean, variance, third = law.log_cumulants()
     left = 1.0 - by / variance
     return law.with_log_cumulants(mean, left * variance, left**1.5 * third)

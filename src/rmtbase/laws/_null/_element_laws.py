@@ -16,7 +16,8 @@ from rmtbase.laws._element._product_element import ProductElement
 from rmtbase.laws._null._cell_entropies import CountedEstimate, ends_with_a_jump
 from rmtbase.laws._null._drawn_entropies import ResolvedEstimate
 from rmtbase.laws._null._largest_magnitude import LargestMagnitude
-from rmtbase.laws._null._pearson import BelowEnd, Pearson3
+from rmtbase.laws._null._log_pearson import BelowEnd
+from rmtbase.laws._null._pearson import Pearson3
 from rmtbase.laws._null._self_normalised_maximum import NormalMaximum, ProductMaximum
 from rmtbase.laws._null._simulated_law import mended, simulated_quantiles
 from rmtbase.laws._null._smooth_statistic import IDENTITY, Cumulants, OnScale, Scale

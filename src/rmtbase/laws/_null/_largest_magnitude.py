@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy.interpolate import CubicHermiteSpline
 
 from rmtbase.laws._distribution import FloatArray
-from rmtbase.laws._null._tabulated import Tabulated
+from rmtbase.laws._tabulated import Tabulated
 from rmtbase.laws._weibull._arithmetic import FLOAT
 from rmtbase.laws._weibull._panels import panels
 from rmtbase.laws._weibull.parents import Parent

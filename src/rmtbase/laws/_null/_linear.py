@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
 
+from rmtbase.errors import ParameterError
 from rmtbase.laws._chain._chain_map import chain_map
 from rmtbase.laws._chain._linear_statistics import LinearStatistics, linear_statistics_of_map
 from rmtbase.laws._distribution import FloatArray
 from rmtbase.laws._exact._participation_ratio import participation_ratio_of
-from rmtbase.laws._null._pearson import Pearson3
-
-_TRUSTED = 0.05  # relative error of the standard deviation
+from rmtbase.laws._null._log_pearson import Logarithm
+from rmtbase.laws._null._pearson import Pearson3, TailedPearson3, log_moments
 
 POWERS = {"eigenvalue": 1.0, "singular": 0.5}
 
@@ -45,50 +46,92 @@ def sums(dims: tuple[float, ...], convention: str) -> LinearStatistics:
     return linear_statistics_of_map(chain_map(dims), summands(convention))
 
 
-def function_of_sums(dims: tuple[int, ...], convention: str, statistic: str) -> Pearson3:
-    """The null of an entropy -sum p ln p or a participation ratio of the r eigenvalues (or singular values).
-
-    Δ method to second order in the mean and to leading order in the skewness, on the cumulants of the sums. The
-    covariance is taken at dimensions raised by one half and widened by 1 + 1/(2r): its next order, exact for
-    d_head/d_model → 0 (where it makes χ² of h²/2 into one of (h + 2)(h - 1)/2 degrees of freedom) and measured
-    beyond.
-    """
-    here = sums(dims, convention)
-    raised = sums(tuple(n + 0.5 for n in dims), convention)
-    chosen = [0, _SECOND[statistic]]
-    both = np.ix_(chosen, chosen)
-    expand = _EXPANSIONS[statistic]
-    value, gradient, hessian = expand(*here.mean[chosen])
-    covariance = here.covariance[both]
-    mean = value + 0.5 * float((hessian * covariance).sum())
-    leading = float(gradient @ covariance @ gradient)
-    slope = covariance @ gradient
-    third = np.einsum("i,j,k,ijk", gradient, gradient, gradient, here.third_cumulant[np.ix_(chosen, chosen, chosen)])
-    skewness = float(third + 3.0 * slope @ hessian @ slope) / leading**1.5
-    steeper = expand(*raised.mean[chosen]).gradient
-    std = math.sqrt(float(steeper @ raised.covariance[both] @ steeper)) * (1.0 + 0.5 / min(dims))
-    if statistic == "participation_ratio":  # it is extensive: to the true number of values
-        std *= min(dims) / (min(dims) + 0.5)
-    return Pearson3(mean, std, skewness)
+def entropy(dims: tuple[int, ...], convention: str) -> Logarithm:
+    """The null of -Σ p ln p, p = y/Σ y."""
+    number = effective_number(dims, convention, "entropy")
+    return Logarithm(number, *log_moments(number)[:2])
 
 
 def effective_rank(dims: tuple[int, ...]) -> Pearson3:
     """The null of the exponential of the entropy of the singular values."""
-    of = function_of_sums(dims, "singular", "entropy")
-    # Of exp(S), S nearly normal: to the same orders.
-    centre = math.exp(of.centre)
-    return Pearson3(centre * (1.0 + 0.5 * of.spread**2), centre * of.spread, of.skewness + 3.0 * of.spread)
+    return effective_number(dims, "singular", "entropy")
 
 
-def participation_ratio(dims: tuple[int, ...], convention: str, per_value: bool) -> Pearson3:
-    """The null of T²/Q, divided by r for ``per_value``: of eigenvalues by exact moments where these serve."""
-    moments = participation_ratio_of(dims) if convention == "eigenvalue" else None
-    if moments is None or moments.std_error > _TRUSTED * moments.std:  # few eigenvalues of a nearly square chain
-        law = function_of_sums(dims, convention, "participation_ratio")
-    else:
-        law = Pearson3(moments.mean, moments.std, moments.skewness)
+def participation_ratio(dims: tuple[int, ...], convention: str, per_value: bool) -> Pearson3 | TailedPearson3:
+    """The null of (Σ y)²/Σ y², divided by r for ``per_value``: of eigenvalues by four exact moments."""
     unit = 1.0 / min(dims) if per_value else 1.0
+    if convention == "eigenvalue":
+        return _of_eigenvalues(dims).scaled(unit)
+    law = effective_number(dims, convention, "participation_ratio")
     return Pearson3(unit * law.centre, unit * law.spread, law.skewness)
+
+
+@lru_cache(maxsize=256)
+def effective_number(dims: tuple[int, ...], convention: str, statistic: str) -> Pearson3:
+    """The null of N, e to the entropy or the participation ratio: of type III in N, by three moments of ln N.
+
+    Mean by the Δ method to second order and skewness to leading order, on the cumulants of the sums. The covariance is
+    taken at dimensions raised by one half and widened by 1 + 1/(2r): its next order, exact for d_head/d_model → 0
+    (where it makes χ² of h²/2 into one of (h + 2)(h - 1)/2 degrees of freedom). What that leaves out is known exactly
+    for ln P, P the participation ratio of the eigenvalues. Relative corrections of standard deviation and skewness are
+    of the order of the variance of the statistic; those of ln N are taken as those of ln P times Var ln N / Var ln P,
+    each to leading order: a closure, not a derivation, within 1.5 % of the standard deviation and 0.03 of the skewness
+    in measurements up to six factors.
+    """
+    of, known = (_leading(dims, *which) for which in ((convention, statistic), ("eigenvalue", "participation_ratio")))
+    _, exact_std, exact_skewness = log_moments(_of_eigenvalues(dims))
+    share = of.variance / known.variance
+    std = of.std * (1.0 + share * (exact_std / known.std - 1.0))
+    skewness = of.skewness * (1.0 + share * (exact_skewness / known.skewness - 1.0))
+    # Of N, to the same orders.
+    number = math.exp(of.mean)
+    start = Pearson3(number * (1.0 + 0.5 * std**2), number * std, skewness + 3.0 * std)
+    with few_for_the_expansion(dims):
+        return Pearson3.through(lambda x: np.log(np.maximum(x, 1.0)), of.mean, std, skewness, start)
+
+
+@contextmanager
+def few_for_the_expansion(dims: tuple[int, ...]) -> Iterator[None]:
+    """Say of which dimensions no law has the moments that an expansion gives."""
+    try:
+        yield
+    except ParameterError as error:
+        raise ParameterError(
+            "dims", dims, "more eigenvalues or fewer factors: no law has the moments of the expansion here"
+        ) from error
+
+
+@lru_cache(maxsize=256)
+def _of_eigenvalues(dims: tuple[int, ...]) -> TailedPearson3:
+    moments = participation_ratio_of(dims)
+    return TailedPearson3.matched(moments.mean, moments.std, moments.skewness, moments.excess_kurtosis)
+
+
+class _Leading(NamedTuple):
+    """Of ln N: mean and skewness, variance to leading order, and the standard deviation with its next order."""
+
+    mean: float
+    variance: float
+    skewness: float
+    std: float
+
+
+def _leading(dims: tuple[int, ...], convention: str, statistic: str) -> _Leading:
+    here, raised = sums(dims, convention), sums(tuple(n + 0.5 for n in dims), convention)
+    chosen = [0, SECOND[statistic]]
+    both, expand = np.ix_(chosen, chosen), EXPANSIONS[statistic]
+    value, gradient, hessian = expand(*here.mean[chosen])
+    covariance = here.covariance[both]
+    slope = covariance @ gradient
+    variance = float(gradient @ slope)
+    third = np.einsum("i,j,k,ijk", gradient, gradient, gradient, here.third_cumulant[np.ix_(chosen, chosen, chosen)])
+    steeper = expand(*raised.mean[chosen]).gradient
+    return _Leading(
+        value + 0.5 * float((hessian * covariance).sum()),
+        variance,
+        float(third + 3.0 * slope @ hessian @ slope) / variance**1.5,
+        math.sqrt(float(steeper @ raised.covariance[both] @ steeper)) * (1.0 + 0.5 / min(dims)),
+    )
 
 
 def _entropy_expansion(total: float, weighted: float) -> Expansion:
@@ -101,14 +144,13 @@ def _entropy_expansion(total: float, weighted: float) -> Expansion:
 
 
 def _participation_expansion(total: float, square: float) -> Expansion:
-    """T²/Q with T = Σ y and Q = sum y²."""
-    ratio = total / square
+    """2 ln T - ln Q with T = Σ y and Q = Σ y²."""
     return Expansion(
-        total * ratio,
-        np.array([2.0 * ratio, -(ratio**2)]),
-        np.array([[2.0 / square, -2.0 * ratio / square], [-2.0 * ratio / square, 2.0 * ratio**2 / square]]),
+        2.0 * math.log(total) - math.log(square),
+        np.array([2.0 / total, -1.0 / square]),
+        np.diag([-2.0 / total**2, 1.0 / square**2]),
     )
 
 
-_EXPANSIONS = {"entropy": _entropy_expansion, "participation_ratio": _participation_expansion}
-_SECOND = {"entropy": 1, "participation_ratio": 2}
+EXPANSIONS = {"entropy": _entropy_expansion, "participation_ratio": _participation_expansion}
+SECOND = {"entropy": 1, "participation_ratio": 2}

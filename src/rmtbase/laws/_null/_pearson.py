@@ -1,22 +1,28 @@
-"""Pearson's type III, and the law whose logarithm it is: by mean, standard deviation and skewness."""
+"""Laws by their first moments: Pearson's type III, with other tails, in mixtures, and a shifted log-normal."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
 from typing import Self
 
 import numpy as np
 from scipy.optimize import root
 from scipy.special import gammainc, gammaincc, gammainccinv, gammaincinv, ndtr, ndtri
 
+from rmtbase.errors import ParameterError
 from rmtbase.laws._distribution import Distribution, FloatArray
 
-_FAITHFUL = 0.6  # relative spread up to which three moments say more than two
-_NARROW = 1e-4  # relative spread below which the leading order of the moments of e^y is all that a double holds
 _LEAST = 1e-6  # skewness that is one, and part of the gamma variable's mean that is left of it at its end
 _SYMMETRIC = 5e-3  # skewness below which gammainc loses its tails, and a cube root of the gamma variable is normal
+_STEPS = 100  # of a fixed point that takes three to twenty
+_SETTLED = 1e-10
+_ROUNDING = 1e-14
+_TURN = 0.5  # of the skewness in one step
+_Z = np.linspace(-7.0, 7.0, 113)
+_WEIGHT = np.exp(-0.5 * _Z * _Z) / np.exp(-0.5 * _Z * _Z).sum()
 
 
 @dataclass(frozen=True)
@@ -73,6 +79,38 @@ class Pearson3(ThreeMoments):
     def _isf(self, q: FloatArray) -> FloatArray:
         return self._quantile(q, -1.0)
 
+    def at_score(self, z: FloatArray) -> FloatArray:
+        """The value x with cdf(x) = Φ(z)."""
+        with np.errstate(over="ignore"):
+            return np.where(z < 0.0, self._ppf(ndtr(z)), self._isf(ndtr(-z)))
+
+    def score(self, x: FloatArray) -> FloatArray:
+        """The z with Φ(z) = cdf(x)."""
+        below, above = self._mass(x, 1.0), self._mass(x, -1.0)
+        return np.where(below < above, ndtri(below), -ndtri(above))
+
+    @classmethod
+    def through(
+        cls, scale: Callable[[FloatArray], FloatArray], mean: float, std: float, skewness: float, start: Self
+    ) -> Self:
+        """The law of x for which an increasing function of x has these moments, from a law that nearly has them.
+
+        Raises:
+            ParameterError: where no law is found.
+        """
+        law, settled = start, _SETTLED + _ROUNDING * abs(mean) / std
+        for _ in range(_STEPS):
+            found = moments_at_scores(scale(law.at_score(_Z)))
+            if max(abs(found[0] - mean) / std, abs(found[1] / std - 1.0), abs(found[2] - skewness)) < settled:
+                return law
+            if not 0.0 < found[1] < math.inf:
+                break
+            stretch = min(max(std / found[1], 0.5), 2.0)
+            shift = (mean - found[0]) * law.spread / found[1]
+            turn = min(max(skewness - found[2], -_TURN), _TURN)
+            law = cls(law.centre + shift, law.spread * stretch, law.skewness + turn)
+        raise ParameterError("skewness", skewness, f"one that a gamma law can have with mean {mean}, std {std}")
+
     # With k = 4/skewness² and G a gamma variable of mean and variance k: x = mean + std (G - k) skewness/2. Below
     # _SYMMETRIC Wilson & Hilferty (1931): (G/k)^(1/3) is normal, to 3e-4 of the tail's mass at eight deviations.
 
@@ -100,6 +138,100 @@ class Pearson3(ThreeMoments):
             root = np.maximum(self.skewness / 6.0 * (sign * ndtri(q) - self.skewness / 6.0), -1.0)
             rise = root * (3.0 + root * (3.0 + root))
         return self.centre + self.spread * 2.0 / self.skewness * rise
+
+
+@dataclass(frozen=True)
+class TailedPearson3(Distribution):
+    """Type III with heavier or lighter tails: at its normal score sinh(tail arsinh z) for a standard normal z.
+
+    Source: M. C. Jones and A. Pewsey, Biometrika 96, 761 (2009), for the transform.
+
+    Attributes:
+        body: the law at tail = 1.
+        tail: above 1 for heavier tails than those of the body, below for lighter ones.
+        first, spread: mean and standard deviation.
+    """
+
+    body: Pearson3
+    tail: float
+    first: float
+    spread: float
+
+    @classmethod
+    def matched(cls, mean: float, std: float, skewness: float, excess_kurtosis: float) -> TailedPearson3:
+        """The member with these moments; with three of them where none has all."""
+        shape, tail = _tailed_shape(skewness, excess_kurtosis)
+        centre, spread, _ = moments_at_scores(Pearson3(0.0, 1.0, shape).at_score(_tailed(_Z, tail)))
+        return cls(Pearson3(mean - std * centre / spread, std / spread, shape), tail, mean, std)
+
+    @property
+    def support(self) -> tuple[float, float]:
+        """That of the body."""
+        return self.body.support
+
+    def mean(self) -> float:
+        return self.first
+
+    def std(self) -> float:
+        return self.spread
+
+    def var(self) -> float:
+        return self.spread**2
+
+    def at_score(self, z: FloatArray) -> FloatArray:
+        """The value x with cdf(x) = Φ(z)."""
+        return self.body.at_score(_tailed(z, self.tail))
+
+    def scaled(self, unit: float) -> TailedPearson3:
+        """The law of a positive multiple."""
+        body = replace(self.body, centre=unit * self.body.centre, spread=unit * self.body.spread)
+        return replace(self, body=body, first=unit * self.first, spread=unit * self.spread)
+
+    def _cdf(self, x: FloatArray) -> FloatArray:
+        return ndtr(_tailed(self.body.score(x), 1.0 / self.tail))
+
+    def _sf(self, x: FloatArray) -> FloatArray:
+        return ndtr(-_tailed(self.body.score(x), 1.0 / self.tail))
+
+    def _ppf(self, q: FloatArray) -> FloatArray:
+        return self.at_score(ndtri(q))
+
+    def _isf(self, q: FloatArray) -> FloatArray:
+        return self.at_score(-ndtri(q))
+
+
+def moments_at_scores(values: FloatArray) -> tuple[float, float, float]:
+    """Mean, standard deviation and skewness of a number that has these values at equidistant normal scores."""
+    mean = float(_WEIGHT @ values)
+    std = math.sqrt(float(_WEIGHT @ (values - mean) ** 2))
+    return mean, std, float(_WEIGHT @ ((values - mean) / std) ** 3)
+
+
+def log_moments(law: Pearson3 | TailedPearson3) -> tuple[float, float, float]:
+    """Those of the logarithm of a number that is never below 1."""
+    return moments_at_scores(np.log(np.maximum(law.at_score(_Z), 1.0)))
+
+
+def _tailed(z: FloatArray, tail: float) -> FloatArray:
+    return np.sinh(tail * np.arcsinh(z))
+
+
+@lru_cache(maxsize=256)
+def _tailed_shape(skewness: float, excess_kurtosis: float) -> tuple[float, float]:
+    """Skewness of the body and tail of the law with this skewness and excess kurtosis."""
+
+    def excess(parameters: FloatArray) -> list[float]:
+        shape, tail = map(float, parameters)
+        if not 0.3 < tail < 2.0 or abs(shape) > 4.0:
+            return [math.inf, math.inf]
+        values = Pearson3(0.0, 1.0, shape).at_score(_tailed(_Z, tail))
+        mean, std, found = moments_at_scores(values)
+        return [found - skewness, float(_WEIGHT @ ((values - mean) / std) ** 4) - 3.0 - excess_kurtosis]
+
+    found = root(excess, [skewness, 1.0], tol=1e-10)
+    if max(map(abs, excess(found.x))) > 1e-6:
+        return skewness, 1.0
+    return float(found.x[0]), float(found.x[1])
 
 
 @dataclass(frozen=True)
@@ -172,124 +304,3 @@ class ShiftedLogNormal(ThreeMoments):
         sign = math.copysign(1.0, self.skewness)
         rise = sign * (x - self.centre) / self.spread + median * math.exp(0.5 * sigma**2)
         return sign * np.log(np.maximum(rise, 1e-300) / median) / sigma
-
-
-@dataclass(frozen=True)
-class LogPearson3(Distribution):
-    """The law of e^y, y Pearson's type III: for a positive statistic of exactly known mean, std and skewness.
-
-    With y = a + b G for a gamma variable G, E e^(py) = e^(pa) (1 - p b)^(-k).
-
-    Attributes:
-        exponent: the law of y.
-        first, spread: mean and standard deviation of e^y.
-    """
-
-    exponent: Pearson3
-    first: float
-    spread: float
-
-    @classmethod
-    def matched(cls, mean: float, std: float, skewness: float, faithful: float = _FAITHFUL) -> LogPearson3:
-        """The member with these three; with the first two only beyond a relative spread of ``faithful``."""
-        relative = std / mean
-
-        def excess(parameters: FloatArray) -> list[float]:
-            sigma, shape = relative * parameters[0], float(parameters[1])
-            second, third = (_log_moment(p, sigma, shape) - p * _log_moment(1, sigma, shape) for p in (2, 3))
-            if max(second, third) > 50.0:
-                return [math.inf, math.inf]
-            variance = math.expm1(second)
-            return [variance / relative**2 - 1.0, (math.expm1(third) - 3.0 * variance) / relative**3 - skewness]
-
-        sigma, shape = math.sqrt(math.log1p(relative**2)), 0.0  # log-normal, where no member has that skewness
-        if relative < _NARROW:
-            shape = skewness - 3.0 * relative
-        elif relative < faithful:
-            found = root(excess, [1.0, skewness - 3.0 * relative], tol=1e-9)
-            if max(map(abs, excess(found.x))) < 1e-5:
-                sigma, shape = relative * float(found.x[0]), float(found.x[1])
-        location = math.log(mean) - _log_moment(1, sigma, shape)
-        return cls(Pearson3(location, sigma, shape), mean, std)
-
-    @property
-    def support(self) -> tuple[float, float]:
-        """(0, ∞), or narrower where y is bounded."""
-        with np.errstate(over="ignore"):
-            lower, upper = np.exp(self.exponent.support)
-        return float(lower), float(upper)
-
-    def mean(self) -> float:
-        return self.first
-
-    def var(self) -> float:
-        return self.spread**2
-
-    def std(self) -> float:
-        return self.spread
-
-    def _cdf(self, x: FloatArray) -> FloatArray:
-        return self.exponent.cdf(np.log(x))
-
-    def _sf(self, x: FloatArray) -> FloatArray:
-        return self.exponent.sf(np.log(x))
-
-    def _ppf(self, q: FloatArray) -> FloatArray:
-        return np.exp(self.exponent.ppf(q))
-
-    def _isf(self, q: FloatArray) -> FloatArray:
-        return np.exp(self.exponent.isf(q))
-
-
-@dataclass(frozen=True)
-class BelowEnd(Distribution):
-    """The law of end − e^y, y Pearson's type III: of a statistic that cannot reach its end.
-
-    Attributes:
-        end: the largest value.
-        distance: the law of e^y.
-    """
-
-    end: float
-    distance: LogPearson3
-
-    @classmethod
-    def matched(cls, end: float, law: Pearson3) -> BelowEnd:
-        """With mean, standard deviation and skewness of another law."""
-        return cls(end, LogPearson3.matched(end - law.centre, law.spread, -law.skewness, faithful=1.0))
-
-    @property
-    def support(self) -> tuple[float, float]:
-        low, high = self.distance.support
-        return self.end - high, self.end - low
-
-    def mean(self) -> float:
-        return self.end - self.distance.mean()
-
-    def var(self) -> float:
-        return self.distance.var()
-
-    def std(self) -> float:
-        return self.distance.std()
-
-    def _cdf(self, x: FloatArray) -> FloatArray:
-        return self.distance.sf(self.end - x)
-
-    def _sf(self, x: FloatArray) -> FloatArray:
-        return self.distance.cdf(self.end - x)
-
-    def _ppf(self, q: FloatArray) -> FloatArray:
-        return self.end - self.distance.isf(q)
-
-    def _isf(self, q: FloatArray) -> FloatArray:
-        return self.end - self.distance.ppf(q)
-
-
-def _log_moment(p: int, sigma: float, skewness: float) -> float:
-    """ln E e^(p y) of type III with mean 0: -k (ln(1 - u) + u), k = 4/skewness², u = p σ skewness/2."""
-    u = 0.5 * p * sigma * skewness
-    if abs(u) < 0.03:  # ln(1 - u) + u loses digits
-        return 0.5 * (p * sigma) ** 2 * math.fsum(2.0 * u**n / (n + 2) for n in range(10))
-    if u >= 1.0:
-        return math.inf
-    return -4.0 / skewness**2 * (math.log1p(-u) + u)

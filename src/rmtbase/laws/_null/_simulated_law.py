@@ -14,7 +14,7 @@ from scipy import special
 from scipy.interpolate import CubicSpline, PchipInterpolator
 
 from rmtbase.laws._distribution import Distribution, FloatArray
-from rmtbase.laws._null._tabulated import normal_rule
+from rmtbase.laws._tabulated import normal_rule
 from rmtbase.laws._weibull.parents import PARENTS, Parent
 
 _FAR, _RISING, _HALVINGS = 30.0, 1e-3, 60

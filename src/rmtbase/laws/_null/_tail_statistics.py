@@ -16,7 +16,7 @@ from rmtbase.laws._distribution import Distribution, FloatArray
 from rmtbase.laws._null._pearson import Pearson3Mixture
 from rmtbase.laws._null._sample_statistics import log_quantile
 from rmtbase.laws._null._smooth_statistic import LOGARITHM, OnScale
-from rmtbase.laws._null._tabulated import FINE, normal_rule
+from rmtbase.laws._tabulated import FINE, normal_rule
 from rmtbase.laws._weibull._arithmetic import FLOAT
 from rmtbase.laws._weibull._dependence import DependentStatistic, SharedNorms
 from rmtbase.laws._weibull._expansion import Expansion, mean_square

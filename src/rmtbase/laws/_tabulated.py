@@ -50,11 +50,12 @@ class Tabulated(Distribution):
         """P(X ≤ x) and P(X > x)."""
 
     @cached_property
-    def _table(self) -> Table:
+    def table(self) -> Table:
+        """ln x, scores, and each as a function of the other."""
         return score_table(self._points(), self._tails, self.furthest)
 
     def _score(self, x: FloatArray) -> FloatArray:
-        log_points, _, forward, _ = self._table
+        log_points, _, forward, _ = self.table
         log_x = np.log(np.maximum(x, _TINY))
         inside = np.clip(log_x, log_points[0], log_points[-1])
         beyond = log_x - inside
@@ -70,7 +71,7 @@ class Tabulated(Distribution):
     @cached_property
     def rule(self) -> tuple[FloatArray, FloatArray]:
         """Nodes ln x and weights of a mean over the law."""
-        return log_rule(self._table)
+        return log_rule(self.table)
 
     def mean(self) -> float:
         """By quadrature."""

@@ -1,0 +1,147 @@
+"""``rmtbase composition``: which heads read what which others write, against chance."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+
+from rmtbase.cli._command_line import COUNT, NUMBER, Fold, Overwrite, Subfolder, words
+from rmtbase.cli._completion import revisions, some_of
+from rmtbase.cli._rows import Column, print_rows
+from rmtbase.cli._scoring_options import ModelArgument
+from rmtbase.cli._terminal import bars, cell, out, print_json, say_written
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+    from rmtbase.scoring import CompositionSummary
+
+_NAMES = {"q": "queries", "k": "keys", "v": "values"}
+
+
+def composition(
+    model: ModelArgument,
+    kinds: Annotated[
+        str,
+        typer.Option(
+            help="By what the later head reads, letters parted by commas: its queries, 'q', keys, 'k', or values, 'v'.",
+            autocompletion=some_of("q", "k", "v"),
+        ),
+    ] = "q,k,v",
+    level: Annotated[
+        float, typer.Option(help="False discovery rate of the pairs that are said to compose.", **NUMBER)
+    ] = 0.05,
+    listed: Annotated[int, typer.Option("--listed", help="Pairs to print, the strongest first.", **COUNT)] = 12,
+    revision: Annotated[
+        str | None, typer.Option(help="Revision of a hub id or of 'demo'.", autocompletion=revisions)
+    ] = None,
+    subfolder: Subfolder = None,
+    fold: Fold = None,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="File to write (netCDF4).")] = None,
+    csv: Annotated[
+        Path | None, typer.Option(help="Also write all pairs as CSV; '-': to stdout, in the summary's place.")
+    ] = None,
+    overwrite: Overwrite = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
+) -> None:
+    """Composition: which heads read what which earlier heads write, more than by chance?
+
+    Of every two heads of different layers the composition score, its p-value under a random rotation of the one against
+    the other, exact mean and variance, and q-values over all pairs that hold though pairs share heads.
+
+    Example: rmtbase composition demo -o composition.nc, then rmtbase plot composition.nc
+
+    Of keys alone, as induction heads have it: rmtbase composition MODEL --kinds k
+    """
+    from rmtbase.cli._output import is_standard_output, require_output, require_replaceable, write_output
+    from rmtbase.errors import OutputError
+    from rmtbase.models import open_model, require_other_files
+    from rmtbase.scoring import composition as compose
+    from rmtbase.scoring import summarize_composition
+    from rmtbase.tables import export, write_table
+
+    to_stdout = is_standard_output(csv)
+    if to_stdout and as_json:
+        raise OutputError("-", "stdout takes one output; name a file for the other")
+    files = {kind: path for kind, path in (("netCDF", output), ("CSV of pairs", csv)) if path is not None}
+    if to_stdout:
+        del files["CSV of pairs"]
+    for kind, path in files.items():
+        require_output(path, kind)
+    if len({path.resolve() for path in files.values()}) < len(files):
+        raise OutputError(next(iter(files.values())), "it is named for two outputs; expected a name for each")
+    opened = open_model(model, revision, subfolder=subfolder, fold=fold or ())
+    require_other_files(list(files.values()), opened)
+    for kind, path in files.items():
+        require_replaceable(path, kind, overwrite)
+    with bars() as progress:
+        table = compose(opened, words(kinds), progress=progress)
+    summary = summarize_composition(table, level)
+    if output is not None:
+        write_table(table, output)
+    if csv is not None:
+        write_output(export(table, "csv"), csv)
+    if as_json:
+        print_json(_as_json(table, summary))
+    elif not to_stdout:
+        _print_summary(table, summary, listed, out())
+    for path in files.values():
+        say_written(path)
+
+
+def _as_json(table: xr.Dataset, summary: CompositionSummary) -> dict[str, Any]:
+    return {
+        **{name: table.attrs[name] for name in ("model", "revision", "null")},
+        "warnings": json.loads(table.attrs["warnings"]),
+        **asdict(summary),
+    }
+
+
+def _print_summary(table: xr.Dataset, summary: CompositionSummary, listed: int, console: Console) -> None:
+    """How many pairs of each kind compose beyond chance, and the strongest of them."""
+    attributes, level = table.attrs, f"{summary.level:g}"
+    title = attributes["model"] + (f", revision {attributes['revision']}" if attributes["revision"] else "")
+    pairs, surviving = sum(one.pairs for one in summary.kinds), len(summary.surviving)
+    console.print(cell(title, "bold"))
+    console.print(
+        f"{surviving} of {pairs} pairs of heads compose beyond chance, at a false discovery rate of {level} whatever "
+        f"their dependence. Of a model whose heads know nothing of each other none would, but for a chance of "
+        f"{level} at most."
+    )
+    columns = [Column("the later head's", "left"), *map(Column, ("pairs", f"p < {level}", "by chance", "survive"))]
+    columns += map(Column, ("if independent", "family-wise", "avoid", "subspaces overlap"))
+    rows = [
+        (
+            _NAMES[one.kind],
+            *map(str, (one.pairs, one.small, round(one.pairs * summary.level), one.surviving)),
+            *map(str, (one.surviving_independent, one.surviving_family, one.avoiding, one.overlapping)),
+        )
+        for one in summary.kinds
+    ]
+    print_rows(console, columns, rows)
+    if not summary.surviving or not listed:
+        return
+    columns = [Column("the later head's", "left"), Column("earlier", "left"), Column("later", "left")]
+    columns += map(Column, ("score", "by chance", "z", "p", "q", "overlap"))
+    rows = [
+        (
+            _NAMES[one.kind],
+            one.earlier,
+            one.later,
+            f"{one.score:.4f}",
+            f"{one.expected_score:.4f}",
+            f"{one.z_score:+.1f}",
+            f"{one.p_value:.1e}",
+            f"{one.q_value:.1e}",
+            f"{one.overlap:.3f}",
+        )
+        for one in summary.surviving[:listed]
+    ]
+    print_rows(console, columns, rows, named=3)
+    if surviving > listed:
+        console.print(f"{surviving - listed} more; --listed {surviving} prints all, --csv FILE writes every pair.")

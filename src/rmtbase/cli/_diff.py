@@ -1,0 +1,136 @@
+"""``rmtbase diff``: what changed from one checkpoint to another, of which rank, and along which directions."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import numpy as np
+import typer
+from rich.console import Console
+
+from rmtbase.cli._command_line import NUMBER, Overwrite
+from rmtbase.cli._completion import models, revisions
+from rmtbase.cli._rows import Column, print_rows
+from rmtbase.cli._scoring_options import Component
+from rmtbase.cli._terminal import bars, cell, out, print_json, say_written
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+_SIDES = ("in", "out")
+
+
+def diff(
+    before: Annotated[
+        str, typer.Argument(help="The earlier checkpoint: a folder, a hub id, or 'demo'.", autocompletion=models)
+    ],
+    after: Annotated[
+        str, typer.Argument(help="The later one, of the same architecture and shape.", autocompletion=models)
+    ],
+    revision_before: Annotated[
+        str | None, typer.Option(help="Revision of the earlier one.", autocompletion=revisions)
+    ] = None,
+    revision_after: Annotated[
+        str | None, typer.Option(help="Revision of the later one.", autocompletion=revisions)
+    ] = None,
+    component: Component = None,
+    level: Annotated[
+        float,
+        typer.Option(help="Of the tests of directions, and the false discovery rate of what is flagged.", **NUMBER),
+    ] = 0.05,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="File to write (netCDF4).")] = None,
+    overwrite: Overwrite = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
+) -> None:
+    """What changed between two checkpoints: how much, of which rank, and along old directions or new ones?
+
+    Of every weight matrix, and of every head's part of it. Old directions are the strongest of the matrix before; a
+    change that does not know them has no more along them than a random rotation of it would.
+
+    Example: rmtbase diff demo demo --revision-before step-200 --revision-after final
+
+    What did fine-tuning change? rmtbase diff BASE TUNED -o changes.nc, then rmtbase plot changes.nc
+    """
+    from rmtbase.cli._output import require_output, require_replaceable
+    from rmtbase.models import open_model, require_other_files
+    from rmtbase.scoring import changes
+    from rmtbase.tables import write_table
+
+    if output is not None:
+        require_output(output, "netCDF")
+    opened = open_model(before, revision_before), open_model(after, revision_after)
+    if output is not None:
+        for one in opened:
+            require_other_files([output], one)
+        require_replaceable(output, "netCDF", overwrite)
+    with bars() as progress:
+        tree = changes(*opened, components=component or None, level=level, progress=progress)
+    if output is not None:
+        write_table(tree, output)
+    summaries = {name: _summaries(tree[name].to_dataset(), level) for name in ("matrices", "heads") if name in tree}
+    if as_json:
+        print_json({"models": tree.attrs["model"], "level": level, **summaries})
+    else:
+        _print(tree, summaries, level, out())
+    if output is not None:
+        say_written(output)
+
+
+def _summaries(group: xr.Dataset, level: float) -> list[dict[str, Any]]:
+    """Of each component what its matrices have in the median, and how many are flagged."""
+    found = []
+    for name in group["component"].values.tolist():
+        one = group.sel(component=name)
+        row: dict[str, Any] = {
+            "component": name,
+            "matrices": int(one["n_rows"].notnull().sum()),
+            "unchanged": int((one["relative_change"] == 0).sum()),
+        }
+        numbers = ("relative_change", "cosine", "effective_rank", "n_directions")
+        for variable in (*numbers, *(f"{word}_{side}" for side in _SIDES for word in ("old_share", "expected_share"))):
+            values = one[variable].values
+            row[variable] = None if np.isnan(values).all() else float(np.nanmedian(values))
+        found.append(row | {f"flagged_{side}": int((one[f"q_value_{side}"] < level).sum()) for side in _SIDES})
+    return found
+
+
+def _print(tree: xr.DataTree, summaries: dict[str, list[dict[str, Any]]], level: float, console: Console) -> None:
+    console.print(cell(tree.attrs["model"], "bold"))
+    console.print(
+        "Medians over layers, or over all heads: the norm of the change over that before; its cosine with the matrix "
+        "before; its effective rank, and its directions beyond noise; its share along the old directions of inputs and "
+        f"outputs, with that of a random rotation, and of how many the share is larger (q < {level:g}). What takes the "
+        "matrix before away, at a negative cosine, is along its directions, too."
+    )
+    columns = [Column("matrix", "left"), *map(Column, ("number", "change", "cosine", "eff. rank", "directions"))]
+    columns += map(Column, ("old inputs", "by chance", "larger", "old outputs", "by chance", "larger"))
+    for group, rows in summaries.items():
+        texts = [
+            (
+                row["component"],
+                str(row["matrices"]),
+                *(_text(row[name], form) for name, form in _FORMS.items()),
+                *(
+                    text
+                    for side in _SIDES
+                    for text in (
+                        _text(row[f"old_share_{side}"], ".3f"),
+                        _text(row[f"expected_share_{side}"], ".3f"),
+                        str(row[f"flagged_{side}"]),
+                    )
+                ),
+            )
+            for row in rows
+        ]
+        print_rows(console, columns, texts, title={"matrices": "whole matrices", "heads": "of each head"}[group])
+    unchanged = sum(row["unchanged"] for row in summaries["matrices"])
+    if unchanged:
+        console.print(f"{unchanged} matrices are the same in both.")
+
+
+_FORMS = {"relative_change": ".3g", "cosine": "+.2f", "effective_rank": ".1f", "n_directions": ".0f"}
+
+
+def _text(value: float | None, form: str) -> str:
+    return "" if value is None else format(value, form)

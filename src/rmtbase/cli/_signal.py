@@ -1,0 +1,300 @@
+"""``rmtbase signal``: what each head and matrix of a checkpoint has learned, and in how much noise."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+
+from rmtbase.cli._command_line import INTEGER, NUMBER, Fold, Overwrite, Subfolder, words
+from rmtbase.cli._completion import circuits as circuit_names
+from rmtbase.cli._completion import one_of, revisions
+from rmtbase.cli._rows import Column, print_rows
+from rmtbase.cli._scoring_options import Adapter, Base, Minus, MinusRevision, ModelArgument, Proof, opened_model
+from rmtbase.cli._terminal import bars, cell, out, print_json, say_written
+from rmtbase.shown import shown
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+    from rmtbase.scoring import DirectionReading, SignalRow
+
+_LISTED = 12
+_LONGEST_TOKEN = 20  # characters
+
+
+def signal(
+    model: ModelArgument,
+    revision: Annotated[
+        str | None, typer.Option(help="Revision of a hub id or of 'demo'.", autocompletion=revisions)
+    ] = None,
+    subfolder: Subfolder = None,
+    fold: Fold = None,
+    circuits: Annotated[
+        str | None,
+        typer.Option(
+            help="What of each head, names parted by commas: 'qk', 'ov', 'query', 'key', 'value', 'output'. Default "
+            "all that the model has.",
+            autocompletion=circuit_names,
+        ),
+    ] = None,
+    adapter: Adapter = None,
+    base: Base = None,
+    minus: Minus = None,
+    minus_revision: MinusRevision = None,
+    matrices: Annotated[
+        str,
+        typer.Option(
+            help="Whole weight matrices: 'spectra' (a full SVD of each), or 'none'.",
+            autocompletion=one_of("none", "spectra"),
+        ),
+    ] = "spectra",
+    level: Annotated[
+        float, typer.Option(help="Of each test, and one minus the confidence of each limit.", **NUMBER)
+    ] = 0.05,
+    directions: Annotated[
+        int,
+        typer.Option(
+            help="Read so many directions of each head and matrix that is listed as tokens, through the model's own "
+            "embedding; 0: none.",
+            **INTEGER,
+        ),
+    ] = 0,
+    proof: Proof = True,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="File to write (netCDF4).")] = None,
+    csv: Annotated[
+        Path | None,
+        typer.Option(help="Also write a row for each head and matrix as CSV; '-': to stdout, in the table's place."),
+    ] = None,
+    overwrite: Overwrite = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print all of it as JSON.")] = False,
+    form: Annotated[
+        str | None,
+        typer.Option(
+            "--format",
+            help="Print decisions in the table's place: 'peft', what peft.LoraConfig takes, with the number of learned "
+            "directions as each module's rank; 'yaml', patterns of parameters to unfreeze, most learned first.",
+            autocompletion=one_of("peft", "yaml"),
+        ),
+    ] = None,
+) -> None:
+    """Signal and noise: how many directions has every head and matrix learned, how strong, and is the rest noise?
+
+    Example: rmtbase signal demo -o signal.nc
+
+    What its directions read and write: rmtbase signal demo --circuits qk,ov --matrices none --directions 2
+
+    Ranks of adapters that hold what fine-tuning changed: rmtbase signal TUNED --minus BASE --format peft
+
+    What an adapter learned: rmtbase signal ADAPTER; what fine-tuning changed: rmtbase signal TUNED --minus BASE
+    """
+    from rmtbase.cli._output import is_standard_output, require_output, require_replaceable, write_output
+    from rmtbase.errors import OutputError, ParameterError
+    from rmtbase.models import require_other_files, token_names
+
+    printed = is_standard_output(csv)
+    if printed + as_json + (form is not None) > 1:
+        raise OutputError("-", "stdout takes one output; name files for the others")
+    files = {"netCDF": output, "CSV of signal": None if printed else csv}
+    outputs = {kind: path for kind, path in files.items() if path is not None}
+    for kind, path in outputs.items():
+        require_output(path, kind)
+    if len({path.resolve() for path in outputs.values()}) < len(outputs):
+        raise OutputError(outputs["netCDF"], "it is named for two outputs; expected a name for each")
+    opened, files_of = opened_model(model, revision, subfolder, fold, adapter, base, minus, minus_revision)
+    for one in files_of:
+        require_other_files(list(outputs.values()), one)
+    for kind, path in outputs.items():
+        require_replaceable(path, kind, overwrite)
+    if directions < 0:
+        raise ParameterError("directions", directions, "0 or more")
+
+    from rmtbase.scoring import (
+        FORMATS,
+        decisions_text,
+        embedding_of,
+        learned_modules,
+        read_directions,
+        signal_csv,
+        signal_rows,
+    )
+    from rmtbase.scoring import signal as signal_of
+    from rmtbase.tables import write_table
+
+    if form is not None and form not in FORMATS:
+        raise ParameterError("format", form, f"one of {', '.join(FORMATS)}")
+    if form is not None and matrices == "none":
+        raise ParameterError("matrices", matrices, "'spectra' with --format, which is of whole matrices")
+    if directions:
+        embedding_of(files_of[0])  # before long work
+    with bars() as progress:
+        tree = signal_of(
+            opened,
+            circuits=None if circuits is None else words(circuits),
+            matrices=matrices,  # type: ignore[arg-type]  # checked where it is used
+            level=level,
+            progress=progress,
+            proof=proof,
+        )
+    if output is not None:
+        write_table(tree, output)
+    if csv is not None:
+        write_output(signal_csv(tree).encode(), csv)
+    rows = signal_rows(tree)
+    strongest = sorted((row for row in rows if row.directions), key=lambda row: -row.numbers["signal_share"])[:_LISTED]
+    readings = []
+    if directions and not printed and form is None:
+        names = token_names(files_of[0].path)
+        readings = list(read_directions(opened, strongest, level, directions, files_of[0], names))
+    if form is not None:
+        print(decisions_text(learned_modules(tree, opened), level, form), end="")
+    elif as_json:
+        print_json(_signal_json(tree, rows, readings))
+    elif not printed:
+        title = opened.name + (f", revision {opened.revision}" if opened.revision else "")
+        _print_signal(rows, strongest, title, level, out())
+        if readings:
+            _print_readings(readings, out())
+    for path in outputs.values():
+        say_written(path)
+
+
+def _signal_json(tree: xr.DataTree, rows: Sequence[SignalRow], readings: Sequence[DirectionReading]) -> dict[str, Any]:
+    """Every head and matrix with its directions; null where there is no number."""
+    attributes = tree.attrs
+    return {
+        **{name: attributes[name] for name in ("model", "revision", "level")},
+        "warnings": json.loads(attributes["warnings"]),
+        "spectra": [
+            ({"stack": row.stack} if row.stack else {})
+            | {"layer": row.layer, "what": row.what, "head": row.head}
+            | {name: _plain(name, value) for name, value in row.numbers.items()}
+            | {"directions": row.directions, "reason": row.reason}
+            for row in rows
+        ],
+        **({"tokens": [_reading_json(one) for one in readings]} if readings else {}),
+    }
+
+
+def _reading_json(reading: DirectionReading) -> dict[str, Any]:
+    row = reading.row
+    return {
+        **({"stack": row.stack} if row.stack else {}),
+        "layer": row.layer,
+        "what": row.what,
+        "head": row.head,
+        "direction": reading.direction,
+        "side": reading.side,
+        "written": reading.written,
+        "p_value": reading.p_value,
+        "above": reading.above,
+        "below": reading.below,
+    }
+
+
+def _plain(name: str, value: float) -> float | int | bool:
+    """A value in its own type; of NaN JSON's null is made where it is printed."""
+    if math.isnan(value) or name not in ("n_directions", "noise_floor"):
+        return value
+    return bool(value) if name == "noise_floor" else int(value)
+
+
+def _print_signal(
+    rows: Sequence[SignalRow], strongest: Sequence[SignalRow], title: str, level: float, console: Console
+) -> None:
+    """A line for each circuit and component, then the spectra in which the most was learned."""
+    from rmtbase.scoring import discoveries, summarize_signal
+
+    console.print(cell(title, "bold"))
+    known = [row for row in rows if not math.isnan(row.numbers["n_directions"])]
+    learned = [row for row in known if row.directions]
+    rate, found = f"{100 * level:g} %", discoveries(rows, level)
+    console.print(
+        f"Something was learned in {found} of {len(rows)} spectra at a false discovery rate of {rate}; "
+        f"{sum(row.numbers['noise_floor'] == 0 for row in rows)} have no noise floor."
+    )
+    console.print(
+        f"Directions are counted in each by itself: a spectrum that learned nothing has one with probability {rate}."
+    )
+    columns = [Column("what", "left"), *map(Column, ("spectra", "nothing learned", "directions, median", "most"))]
+    columns += map(Column, ("learned share of the squared norm", "no noise floor"))
+    texts = [
+        (
+            one.what,
+            str(one.spectra),
+            str(one.without),
+            *("" if math.isnan(value) else f"{value:g}" for value in (one.median, one.most)),
+            "" if math.isnan(one.share) else f"{100 * one.share:.1f} %",
+            str(one.no_floor),
+        )
+        for one in summarize_signal(rows)
+    ]
+    print_rows(console, columns, texts)
+    if strongest:
+        _print_strongest(strongest, level, console)
+    left = len(learned) - len(strongest)
+    if left > 0:
+        console.print(f"and {left} more; the file, its CSV and --json hold all of them")
+    if any(row.numbers["noise_floor"] == 0 for row in known):
+        console.print(
+            "( ): the other eigenvalues are not those of noise, so that the directions stand out of no noise floor."
+        )
+    for reason in dict.fromkeys(row.reason for row in rows if row.reason):
+        count = sum(row.reason == reason for row in rows)
+        console.print(cell(f"{count} {'spectrum' if count == 1 else 'spectra'} without numbers: {reason}"))
+
+
+def _print_strongest(rows: Sequence[SignalRow], level: float, console: Console) -> None:
+    columns = [Column("layer"), Column("what", "left"), Column("head"), Column("directions")]
+    columns += map(Column, ("strongest", f"{100 * (1 - level):g} % limits", "/ threshold", "overlaps"))
+    columns += map(Column, ("learned share", "noise scale", "rest is noise, p"))
+    texts = []
+    for row in rows:
+        of, first = row.numbers, row.directions[0]
+        number = f"{of['n_directions']:g}"
+        texts.append(
+            (
+                f"{row.stack} {row.layer}".lstrip(),
+                row.what,
+                "" if row.head is None else str(row.head),
+                number if of["noise_floor"] else f"({number})",
+                f"{first['strength']:.3g}",
+                f"{first['strength_low']:.3g}–{first['strength_high']:.3g}",
+                f"{first['strength'] / of['threshold']:.3g}",
+                f"{first['overlap_left']:.2f}, {first['overlap_right']:.2f}",
+                f"{100 * of['signal_share']:.1f} %",
+                f"{of['noise_scale']:.3g} ± {of['noise_scale_std']:.1g}",
+                f"{of['rest_p_value']:.2g}",
+            )
+        )
+    print_rows(console, columns, texts, named=3)
+
+
+def _print_readings(readings: Sequence[DirectionReading], console: Console) -> None:
+    columns = [Column("layer"), Column("what", "left"), Column("head"), Column("direction"), Column("side", "left")]
+    columns += [Column("tokens at one end, z", "left"), Column("at the other", "left"), Column("nearest by chance, p")]
+    texts = [
+        (
+            f"{one.row.stack} {one.row.layer}".lstrip(),
+            one.row.what,
+            "" if one.row.head is None else str(one.row.head),
+            str(one.direction),
+            f"{one.side}, {'written' if one.written else 'read'}",
+            *(
+                f"{' '.join(shown(token, _LONGEST_TOKEN) for token, _ in end)} ({end[0][1]:+.1f})"
+                for end in (one.above, one.below)
+            ),
+            f"{one.p_value:.2g}",
+        )
+        for one in readings
+    ]
+    print_rows(console, columns, texts, named=3)
+    console.print(
+        "z of a token: of a random direction through the same embedding 0 ± 1; p: that one token of all is as near. "
+        "A direction and its opposite are the same."
+    )

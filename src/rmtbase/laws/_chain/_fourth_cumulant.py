@@ -1,0 +1,91 @@
+"""What independent entries that are not normal do to the spectrum of a chain, by their fourth cumulant to first order.
+
+Let the entries of X_l have variance σ_l² and excess kurtosis κ_l. Replacing normal entries by these one after the other
+(Lindeberg) changes E ln det(λ - W Wᵀ) by Σ_ij κ_l σ_l⁴ / 4! times its fourth derivative by that entry. To leading order
+that is -12 (p q)², p and q the mean diagonal elements of the resolvents on either side of the entry, and the second
+derivative, -2 p q, adds up to the derivative by σ_l²: σ_l² p q = r ψ / (n_{l-1} n_l) for every factor. So with
+
+    K = Σ_l κ_l / (n_{l-1} n_l)
+
+    Δ E ln det(λ - W Wᵀ)    = -(K/2) (r ψ(λ))²,
+    Δ Cov(ln det, ln det)   = K r ψ(λ_1) r ψ(λ_2),
+
+by contours around the cut
+
+    Δ E Σ f(λ_k)            = K r² ∫ f'(x) x ρ(x) Re ψ(x) dx,
+    Δ Cov(Σ f, Σ g)         = K C(f) C(g),    C(f) = r ∫ f'(x) x ρ(x) dx.
+
+The second is a fluctuation of the scale of W alone, which self-normalisation takes out again; the first is that of a
+spectrum whose eigenvalues, those at the edges too, each lie at λ (1 + K r Re ψ(λ)). Neglected: a relative 1/r.
+
+For one Wishart matrix these are the terms of Z. D. Bai and J. W. Silverstein, Ann. Probab. 32, 553 (2004), extended by
+G. Pan and W. Zhou, Ann. Appl. Probab. 18, 1232 (2008).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any, Unpack
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from rmtbase.errors import ParameterError
+from rmtbase.laws._chain._chain_map import chain_map, chain_scale
+from rmtbase.laws._distribution import FloatArray
+from rmtbase.laws._parameters import ChainKeywords, ChainParameters, takes, variance_factor
+from rmtbase.parameters import require_real_numbers
+
+_LEAST_KURTOSIS = -2.0  # of any law, which two values of equal probability have
+
+
+@takes(ChainKeywords)
+def eigenvalue_displacement(
+    eigenvalue: ArrayLike, excess_kurtosis: ArrayLike, *shape: Any, **chain: Unpack[ChainKeywords]
+) -> FloatArray:
+    """Return by what share entries of that excess kurtosis move an eigenvalue, K r Re ψ(λ), in its shape.
+
+    K = Σ_l κ_l / (n_{l-1} n_l), ψ the moment generating function of :class:`rmtbase.laws.GaussianChain`, real outside
+    the support. Of W_QK it is κ / d_model times 2 Re ψ: from -κ/√2 or so standard deviations of the log-determinant to
+    +κ/5 of those of λ_max at (768, 64).
+
+    Measured with every factor at its own σ̂, in standard deviations of each of the 16 statistics, after uniform entries
+    (κ = -1.2) were moved back: means within 0.07 at (128, 16), 0.025 at (256, 32); with Laplace ones (κ = 3) 0.24 and
+    0.19. What is left is of relative order κ/r. Standard deviations of scale-free statistics are those of normal
+    entries to 4 % for uniform ones, and up to 20 % wider for Laplace ones, whose own κ̂ fluctuates.
+
+    ``eigenvalue`` is λ ≥ 0 of the chain with its σ and normalization, ``excess_kurtosis`` κ of the entries of all
+    factors, or one for each.
+
+    Raises:
+        ParameterError: a negative eigenvalue, a kurtosis below -2 or not finite, and as
+            :class:`rmtbase.laws.GaussianChain`.
+    """
+    of = ChainParameters(*shape, **chain)
+    values = require_real_numbers("eigenvalue", eigenvalue)
+    if (values < 0.0).any():
+        raise ParameterError("eigenvalue", float(values.min()), "no negative number")
+    weight = kurtosis_weight(of.dims, excess_kurtosis)
+    chain_of = chain_map(of.dims)
+    unit = chain_scale(chain_of, variance_factor(of.dims, of.sigmas, of.normalization))
+    with np.errstate(divide="ignore"):
+        log_x = np.log(values.reshape(-1) / unit)
+    known = ~np.isnan(log_x)
+    moved = np.full(log_x.shape, np.nan)
+    moved[known] = weight * of.rank * chain_of.real_psi(log_x[known])
+    return moved.reshape(values.shape)[()]
+
+
+def kurtosis_weight(dims: Sequence[int], excess_kurtosis: ArrayLike) -> float:
+    """K = Σ_l κ_l / (n_{l-1} n_l), of one κ for all factors or one for each."""
+    each = require_real_numbers("excess_kurtosis", excess_kurtosis)
+    if each.shape not in {(), (len(dims) - 1,)}:
+        raise ParameterError(
+            "excess_kurtosis", each.tolist(), f"one number, or one for each of {len(dims) - 1} factors"
+        )
+    if not (np.isfinite(each) & (each >= _LEAST_KURTOSIS)).all():
+        raise ParameterError("excess_kurtosis", excess_kurtosis, f"finite, and at least {_LEAST_KURTOSIS:g}")
+    factors = list(pairwise(dims))
+    return math.fsum(float(k) / (m * n) for k, (m, n) in zip(np.broadcast_to(each, len(factors)), factors, strict=True))

@@ -1,0 +1,137 @@
+"""What the laws of an extreme eigenvalue share, at a soft or a hard edge: powers, logarithms, and derived laws."""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from dataclasses import dataclass, replace
+from typing import Self
+
+import numpy as np
+from scipy.optimize import brentq
+
+from rmtbase.errors import ParameterError
+from rmtbase.laws._distribution import Distribution, FloatArray
+from rmtbase.laws._edge._edge_coordinate import EdgeCoordinate, Side
+from rmtbase.laws._edge._hard_edge_coordinate import HardEdgeCoordinate
+from rmtbase.parameters import require_order
+
+_STRONGEST_BEND = 1.0  # in units of 1/(standard deviation of ln λ)
+_LARGEST_EXPONENT = 200.0  # whose exponential's cube is a double
+
+
+@dataclass(frozen=True)
+class ExtremeLaw(Distribution):
+    """Law of an extreme eigenvalue λ, or of a Box-Cox transform of it, by a coordinate of ln λ.
+
+    A law derived by :meth:`with_log_cumulants` is that of ln value = offset + linear (e^(bend u) - 1)/bend with
+    u = ln λ - centre.
+
+    Attributes:
+        coordinate: of the edge.
+        log_unit: ln of the eigenvalue at which the coordinate's logarithm is 0.
+        centre, offset, linear, bend: of the derived law; 0, 0, 1, 0 for the eigenvalue itself.
+    """
+
+    coordinate: EdgeCoordinate | HardEdgeCoordinate
+    log_unit: float
+    centre: float = 0.0
+    offset: float = 0.0
+    linear: float = 1.0
+    bend: float = 0.0
+
+    @property
+    @abstractmethod
+    def side(self) -> Side:
+        """``"upper"`` for the largest, ``"lower"`` for the smallest eigenvalue."""
+
+    @abstractmethod
+    def own_quadrature(self) -> tuple[FloatArray, FloatArray]:
+        """Nodes ln λ and weights of total mass 1 for expectations over the law of λ itself."""
+
+    @abstractmethod
+    def expect_power(self, power: float) -> float:
+        """E[value^power]."""
+
+    @property
+    def support(self) -> tuple[float, float]:
+        return 0.0, math.inf
+
+    def var(self) -> float:
+        log_values, weights = self.quadrature()
+        centre = float(weights @ log_values)
+        relative = np.exp(log_values - centre)
+        return math.exp(2.0 * centre) * float(weights @ (relative - weights @ relative) ** 2)
+
+    def moment(self, k: int) -> float:
+        """E[λ^k], k = 0, 1, 2, ..., by quadrature."""
+        return self.expect_power(float(require_order(k)))
+
+    def entropy(self) -> float:
+        """Differential entropy -E[ln pdf], by quadrature."""
+        log_values, weights = self.quadrature()
+        density = self.pdf(np.exp(log_values))
+        return -float(weights @ np.log(np.maximum(density, np.finfo(float).tiny)))
+
+    def log_cumulants(self) -> tuple[float, float, float]:
+        """Mean, variance and third cumulant of the logarithm."""
+        log_values, weights = self.quadrature()
+        mean = float(weights @ log_values)
+        return mean, float(weights @ (log_values - mean) ** 2), float(weights @ (log_values - mean) ** 3)
+
+    def with_log_cumulants(self, mean: float, variance: float, third: float) -> Self:
+        """The law whose logarithm has these first three cumulants: that of a Box-Cox transform of the eigenvalue.
+
+        For an eigenvalue divided by something that varies with it. The skewness of the transform grows with ``bend``
+        (van Zwet 1964), so that there is one at most.
+
+        Raises:
+            ParameterError: for a variance that is not positive, or a third cumulant that no ``bend`` reaches whose
+                inverse is more than the standard deviation of ln λ.
+        """
+        if not variance > 0.0:
+            raise ParameterError("variance", variance, "a positive number")
+        log_values, weights = self.own_quadrature()
+        centre = float(weights @ log_values)
+        u = log_values - centre
+        size = math.sqrt(float(weights @ u**2))
+
+        def standardized(bend: float) -> tuple[float, float, float]:
+            """Mean, standard deviation and skewness of the transform at offset 0 and linear 1."""
+            value = bent(u, bend)
+            first = float(weights @ value)
+            spread = math.sqrt(float(weights @ (value - first) ** 2))
+            return first, spread, float(weights @ ((value - first) / spread) ** 3)
+
+        def excess(bend: float) -> float:
+            return standardized(bend)[2] - third / variance**1.5
+
+        strongest = min(_STRONGEST_BEND / size, _LARGEST_EXPONENT / float(np.abs(u).max()))
+        if not excess(-strongest) < 0.0 < excess(strongest):
+            raise ParameterError("third", third, "a third cumulant that a Box-Cox transform of the eigenvalue can have")
+        bend: float = brentq(excess, -strongest, strongest, xtol=1e-15 / size)  # type: ignore[assignment]
+        first, spread, _ = standardized(bend)
+        linear = math.sqrt(variance) / spread
+        return replace(self, centre=centre, offset=mean - linear * first, linear=linear, bend=bend)
+
+    def quadrature(self) -> tuple[FloatArray, FloatArray]:
+        """Nodes ln value and weights of total mass 1 for expectations over the law."""
+        log_values, weights = self.own_quadrature()
+        return self._derived(log_values), weights
+
+    def _derived(self, log_eigenvalue: FloatArray) -> FloatArray:
+        """ln of the derived value."""
+        return self.offset + self.linear * bent(log_eigenvalue - self.centre, self.bend)
+
+    def _own(self, value: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """ln of the eigenvalue itself less ``log_unit``, at a derived value, infinite outside the range; its slope."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            rise = (np.log(np.maximum(value, 0.0)) - self.offset) / self.linear
+            lifted = np.maximum(self.bend * rise, -1.0)
+            u = np.log1p(lifted) / self.bend if self.bend else rise
+            return np.asarray(self.centre + u - self.log_unit), np.asarray(1.0 / (self.linear * (1.0 + lifted)))
+
+
+def bent(u: FloatArray, bend: float) -> FloatArray:
+    """(e^(bend u) - 1) / bend."""
+    return np.expm1(bend * u) / bend if bend else u

@@ -1,0 +1,83 @@
+"""The law of the smallest eigenvalue where the lower edge is hard, or nearly so."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from scipy.special import ndtr, ndtri
+
+from rmtbase.laws._distribution import FloatArray
+from rmtbase.laws._edge._edge_coordinate import Side
+from rmtbase.laws._edge._extreme_law import ExtremeLaw
+from rmtbase.laws._edge._hard_edge_coordinate import HardEdgeCoordinate
+
+_STEP, _REACH = 1.0 / 16.0, 37.0  # of the trapezoidal rule in the normal score: to the smallest double
+
+
+@dataclass(frozen=True)
+class HardEdgeLaw(ExtremeLaw):
+    """Law of the smallest eigenvalue where the second smallest dimension exceeds the smallest by ν < 16.
+
+    That of the Bessel edge (:class:`rmtbase.laws.BesselEdge`) in a coordinate of ln λ to second order, which
+    ``rmtbase/laws/_edge/_hard_edge_coordinate.py`` derives: P(value ≤ λ) = Φ(score(ln λ)). It falls as λ^((ν + 1)/2)
+    towards zero, so that E value^-p is finite for p < (ν + 1)/2 alone.
+    """
+
+    coordinate: HardEdgeCoordinate
+
+    @property
+    def side(self) -> Side:
+        """``"lower"``."""
+        return "lower"
+
+    def expect_power(self, power: float) -> float:
+        """E[value^power], by quadrature; inf for power ≤ -(ν + 1)/2."""
+        if power <= -self.coordinate.order:
+            return math.inf
+        log_values, weights = self.quadrature()
+        return float(weights @ np.exp(power * log_values))
+
+    def own_quadrature(self) -> tuple[FloatArray, FloatArray]:
+        """Nodes ln λ and weights of total mass 1 for expectations over the law of λ itself."""
+        return self._rule
+
+    @cached_property
+    def _rule(self) -> tuple[FloatArray, FloatArray]:
+        score = np.arange(-_REACH + 0.5 * _STEP, _REACH, _STEP)
+        weight = np.exp(-0.5 * score**2)
+        return self.log_unit + self.coordinate.log_eigenvalue(score), weight / weight.sum()
+
+    def _cdf(self, x: FloatArray) -> FloatArray:
+        return ndtr(self._score(x))
+
+    def _sf(self, x: FloatArray) -> FloatArray:
+        return ndtr(-self._score(x))
+
+    def _pdf(self, x: FloatArray) -> FloatArray:
+        log_own, steepness = self._own(x)
+        density = np.zeros(x.shape)
+        inside = np.isfinite(log_own)
+        at = log_own[inside]
+        height = np.exp(-0.5 * self.coordinate.score(at) ** 2) / math.sqrt(2.0 * math.pi)
+        density[inside] = height * self.coordinate.slope(at) * steepness[inside] / x[inside]
+        return density
+
+    def _ppf(self, q: FloatArray) -> FloatArray:
+        return self._at_score(ndtri(q))
+
+    def _isf(self, q: FloatArray) -> FloatArray:
+        return self._at_score(-ndtri(q))
+
+    def _score(self, x: FloatArray) -> FloatArray:
+        """The normal score, infinite outside the range of a derived law."""
+        score = self._own(x)[0].copy()
+        inside = np.isfinite(score)
+        score[inside] = self.coordinate.score(score[inside])
+        return score
+
+    def _at_score(self, score: FloatArray) -> FloatArray:
+        with np.errstate(over="ignore", under="ignore"):
+            return np.exp(self._derived(self.log_unit + self.coordinate.log_eigenvalue(score)))

@@ -1,0 +1,135 @@
+"""The maps between a spike's strength and its outlier, through the chain's ψ; ``_spike`` derives them."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.optimize.elementwise import find_root
+
+from rmtbase.laws._chain._chain_map import ChainMap
+from rmtbase.laws._distribution import FloatArray
+
+_LARGEST_PSI = 1e12
+
+
+@dataclass(frozen=True)
+class OutlierMap:
+    """The maps ψ → λ, θ and the outlier's statistics for one chain and one place of the spike.
+
+    Attributes:
+        chain: the chain's map.
+        log_scale: ln C, the unit of the eigenvalues.
+        log_unit: ln K, the unit of θ².
+        first: a, the index of the spike's left dimension.
+        last: b, the index of its right dimension.
+    """
+
+    chain: ChainMap
+    log_scale: float
+    log_unit: float
+    first: int
+    last: int
+
+    @property
+    def ratios(self) -> FloatArray:
+        """The c_l = r/n_l of the whole chain."""
+        return self.chain.rank / np.asarray(self.chain.dims)
+
+    @property
+    def inner(self) -> FloatArray:
+        """The c_l strictly inside the spike's span."""
+        return self.ratios[self.first + 1 : self.last]
+
+    @property
+    def psi_edge(self) -> float:
+        """ψ_+, where the outlier leaves the bulk."""
+        return self.chain.upper_delta - 1.0
+
+    @property
+    def psi_end(self) -> float:
+        """Where the continuation of the outlier below the threshold ends: θ has a minimum there, S_in = 1."""
+        if self.inner.size < 2:
+            return _LARGEST_PSI
+        low, high = math.log(self.psi_edge), math.log(_LARGEST_PSI)
+        return math.exp(find_root(lambda t: _slope(self.inner, np.exp(t)) - 1.0, (low, high)).x)
+
+    def log_eigenvalue(self, psi: FloatArray) -> FloatArray:
+        """ln λ."""
+        return self.log_scale + _log_product(self.ratios, psi) - np.log(psi)
+
+    def log_strength(self, psi: FloatArray) -> FloatArray:
+        """ln θ."""
+        return 0.5 * (self.log_unit + _log_product(self.inner, psi) - np.log(psi))
+
+    def psi_of_eigenvalue(self, log_eigenvalue: FloatArray) -> FloatArray:
+        """ψ in (0, ψ_+] at ln λ above the edge."""
+        return self._solve(self.ratios, log_eigenvalue - self.log_scale, 0.0, self.psi_edge)
+
+    def psi_of_strength(self, log_strength: FloatArray) -> FloatArray:
+        """ψ in (0, ψ_+] at ln θ above the threshold."""
+        return self._solve(self.inner, 2.0 * log_strength - self.log_unit, 0.0, self.psi_edge)
+
+    def psi_below_threshold(self, log_strength: FloatArray) -> FloatArray:
+        """ψ > ψ_+ at ln θ below the threshold: the continuation of the outlier; inf where it ends."""
+        end = self.psi_end
+        target = 2.0 * log_strength - self.log_unit
+        reached = target > _log_product(self.inner, np.asarray(end)) - math.log(end)
+        psi = np.full(target.shape, np.inf)
+        psi[reached] = self._solve(self.inner, target[reached], self.psi_edge, end)
+        return psi
+
+    @property
+    def log_gain(self) -> float:
+        """ln of the singular value of the spike's image in the product, at θ = 1."""
+        return 0.5 * (self.log_scale - self.log_unit)
+
+    def overlap(self, psi: FloatArray) -> FloatArray:
+        """(1 - S)/(1 - S_in), the overlap up to the factors of each side."""
+        return (1.0 - _slope(self.ratios, psi)) / (1.0 - _slope(self.inner, psi))
+
+    def overlaps(self, psi: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Squared overlaps of the outlier's left and right singular vectors with the spike's images."""
+        both = self.overlap(psi)
+        left = np.exp(_log_product(self.ratios[: self.first + 1], psi))
+        right = np.exp(_log_product(self.ratios[self.last :], psi))
+        return both * left, both * right
+
+    def relative_std(self, psi: FloatArray) -> FloatArray:
+        """Standard deviation of ln λ_out, leading order.
+
+        Var = (2/r) Q [(S - S_in)/ψ - (c_a + c_b) Q], Q = (1 - S)/(1 - S_in): the fluctuations of uᵀ Aᵀ R A u,
+        vᵀ B R Bᵀ v and the cross term, which are independent, with u and v uniform on their spheres.
+        """
+        both = self.overlap(psi)
+        free = (_slope(self.ratios, psi) - _slope(self.inner, psi)) / psi
+        ends = self.ratios[self.first] + self.ratios[self.last]
+        return np.sqrt(np.maximum(2.0 / self.chain.rank * both * (free - ends * both), 0.0))
+
+    def _solve(self, ratios: FloatArray, target: FloatArray, low: float, high: float) -> FloatArray:
+        """The ψ in [low, high] with sum ln(1 + c ψ) - ln ψ = target, which falls with ψ there."""
+        least = np.maximum(-target, math.log(low) if low else -np.inf)
+        most = np.maximum(least, math.log(high))
+        if not ratios.size:
+            return np.exp(least)
+        root = find_root(
+            lambda t, goal: _log_product(ratios, np.exp(t)) - t - goal,
+            (least, most),
+            args=(target,),
+            tolerances={"xatol": 1e-16, "xrtol": 4e-16},
+        )
+        # At either end rounding may leave no change of sign: the nearer end is the root.
+        at_end = np.where(_log_product(ratios, np.exp(most)) - most >= target, most, least)
+        return np.exp(np.where(root.success, root.x, at_end))
+
+
+def _log_product(ratios: FloatArray, psi: FloatArray) -> FloatArray:
+    """Sum of ln(1 + c ψ)."""
+    return np.log1p(np.multiply.outer(psi, ratios)).sum(axis=-1)
+
+
+def _slope(ratios: FloatArray, psi: FloatArray) -> FloatArray:
+    """Sum of c ψ/(1 + c ψ)."""
+    terms = np.multiply.outer(psi, ratios)
+    return (terms / (1.0 + terms)).sum(axis=-1)

@@ -1,0 +1,227 @@
+"""The law of tr(P O Q Oᵀ), O a random rotation: how much two matrices meet by chance."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import cache, cached_property
+from itertools import pairwise
+
+import numpy as np
+from jaxtyping import Float
+from numpy.typing import ArrayLike
+from scipy.special import ndtr
+
+from rmtbase.errors import ParameterError
+from rmtbase.laws._distribution import FloatArray
+from rmtbase.laws._exact._cumulants import classical_cumulants
+from rmtbase.laws._exact._zonal import Partition, partitions, zonal_at_identity, zonal_in_power_sums, zonal_norm
+from rmtbase.parameters import require_positive_integer, require_real_array, require_real_numbers
+from rmtbase.shown import in_one_line
+
+_HIGHEST = 8  # cumulant: beyond it the table of zonal polynomials takes longer than the law
+_CONSTANT = 1e-9  # relative spread below which T is a number, and its spread rounding
+_SKEWED = 0.05  # skewness from which on there is a sum of χ² variables like T
+_ALONE = 8  # of each spectrum so many of the largest count for themselves, others in groups that grow by a half
+_AT_THE_MEAN = 1e-3  # signed root of the deviance below which its limit is taken
+_STEPS = 40
+
+
+@in_one_line
+class HaarTrace:
+    """Laws of T = tr(P O Q Oᵀ), O Haar-distributed on O(d), P and Q positive semidefinite d × d with these eigenvalues.
+
+    With P = AᵀA and Q = BBᵀ it is ‖A O B‖_F²: of a composition score the square, up to the norms, where the later head
+    reads directions that have nothing to do with those the earlier writes. For two projectors it is the sum of the
+    cos² of the principal angles, the trace of a Jacobi matrix.
+
+    Moments are exact: E T^k = Σ_κ C_κ(P) C_κ(Q) / C_κ(I), over the partitions κ of k (James 1964), of the parts of P
+    and Q without trace, as T - tr P tr Q / d has them: central moments without cancellation. The second is
+
+        Var T = 2 / ((d-1)(d+2)) · (tr P² - (tr P)²/d) (tr Q² - (tr Q)²/d).
+
+    Tails are those of c + Σ_ij w_ij χ²_α, w_ij = b P_i Q_j, with α, b and c such that the first three cumulants are
+    T's: without the rotation's constraints, of d far above both ranks, it would be T itself, at α = 1. By the
+    saddlepoint of Lugannani and Rice. Against 2 · 10⁶ direct draws of each of thirteen pairs of spectra (equal ones,
+    Gaussian products, powers, one spike; d from 16 to 256, ranks from 1 to d/2) the upper tail's mass is within 11 %
+    at 0.01; where d ≥ 48 it is within 19 % at 1e-3 and too large by 5 to 56 % at 1e-4, for d = 16 and 32 by up to 1.9
+    and 4.1 times; farther out by more. The lower tail's is within 15 % at 0.1 where d ≥ 48, and too large beyond, the
+    more the fewer eigenvalues dominate. So p-values err upwards. Where the skewness is below 0.05, or negative, as for
+    ranks above d/2: a gamma law with the same three cumulants, by the cube root of its variable.
+
+    Source: A. T. James, Ann. Math. Stat. 35, 475 (1964); R. Lugannani and S. Rice, Adv. Appl. Probab. 12, 475 (1980).
+
+    Attributes:
+        first, second: the spectra of the Ps and Qs, descending, (m, r) and (n, s), zeros left out or not; functions
+            are of all pairs, (m, n).
+        d_model: d.
+
+    Raises:
+        ParameterError: spectra that are not real, finite and non-negative, or of more than d eigenvalues.
+    """
+
+    def __init__(self, first: ArrayLike, second: ArrayLike, d_model: int) -> None:
+        self.d_model = require_positive_integer("d_model", d_model)
+        self.first = _require_spectra("first", first, self.d_model)
+        self.second = _require_spectra("second", second, self.d_model)
+
+    def mean(self) -> Float[np.ndarray, "m n"]:
+        """tr P tr Q / d."""
+        return np.multiply.outer(self.first.sum(axis=1), self.second.sum(axis=1)) / self.d_model
+
+    def var(self) -> Float[np.ndarray, "m n"]:
+        """The exact variance; 0 where it is rounding beside the mean, and T a number."""
+        return self._cumulants[1]
+
+    def std(self) -> Float[np.ndarray, "m n"]:
+        """Standard deviation."""
+        return np.sqrt(self.var())
+
+    def cumulant(self, k: int) -> Float[np.ndarray, "m n"]:
+        """Cumulant of order k from 1 to 8, exact but for rounding.
+
+        Raises:
+            ParameterError: another order.
+        """
+        order = require_positive_integer("k", k)
+        if order > _HIGHEST:
+            raise ParameterError("k", k, f"an integer from 1 to {_HIGHEST}")
+        if order == 1:
+            return self.mean()
+        moments = [_central_moment(i, *self._power_sums, self.d_model) for i in range(2, order + 1)]
+        return classical_cumulants([np.zeros_like(moments[0]), *moments])[-1]
+
+    def cdf(self, x: ArrayLike) -> Float[np.ndarray, "m n"]:
+        """P(T ≤ x), x broadcast against (m, n); NaN where T is a number, or x is NaN."""
+        return ndtr(self._score(x))
+
+    def sf(self, x: ArrayLike) -> Float[np.ndarray, "m n"]:
+        """P(T > x), as :meth:`cdf`."""
+        return ndtr(-self._score(x))
+
+    @cached_property
+    def _power_sums(self) -> tuple[FloatArray, FloatArray]:
+        return _centred_power_sums(self.first, self.d_model), _centred_power_sums(self.second, self.d_model)
+
+    @cached_property
+    def _cumulants(self) -> tuple[FloatArray, FloatArray, FloatArray]:
+        mean, variance, third = self.mean(), *(_central_moment(k, *self._power_sums, self.d_model) for k in (2, 3))
+        constant = variance <= (_CONSTANT * mean) ** 2
+        return mean, np.where(constant, 0.0, variance), np.where(constant, 0.0, third)
+
+    def _score(self, x: ArrayLike) -> FloatArray:
+        """The normal score of x: cdf(x) = Φ(score)."""
+        mean, variance, third = self._cumulants
+        values, _ = np.broadcast_arrays(require_real_numbers("x", x), mean)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            skewness = third / variance**1.5
+            score = _cube_root_score((values - mean) / np.sqrt(variance), skewness)
+        score[~((variance > 0.0) & np.isfinite(values))] = np.nan
+        each = np.nonzero((skewness > _SKEWED) & np.isfinite(score))
+        if each[0].size:
+            (p, p_count), (q, q_count) = _grouped(self.first), _grouped(self.second)
+            pair = one, other = each[-2:]
+            weight = (p[one, :, None] * q[other, None, :]).reshape(one.size, -1)
+            count = np.multiply.outer(p_count, q_count).reshape(-1)
+            law = _WeightedChiSquares.of(weight, count, variance[pair], third[pair])
+            score[each] = law.score((values - mean)[each])
+        return score
+
+
+class _WeightedChiSquares:
+    """Σ_k w_k χ² of α n_k degrees of freedom, less its mean: many of them, (law, k)."""
+
+    def __init__(self, weight: FloatArray, degrees: FloatArray) -> None:
+        self.largest = weight.max(axis=1)
+        self.ratio = weight / self.largest[:, None]
+        self.degrees = degrees
+
+    @classmethod
+    def of(cls, weight: FloatArray, count: FloatArray, variance: FloatArray, third: FloatArray) -> _WeightedChiSquares:
+        """Scale the weights, and α for each law, so that variance and third cumulant are these."""
+        second, cubes = 2.0 * weight**2 @ count, 8.0 * weight**3 @ count
+        scale = third / cubes * second / variance
+        alpha = variance / (second * scale**2)
+        return cls(weight * scale[:, None], alpha[:, None] * count)
+
+    def score(self, x: FloatArray) -> FloatArray:
+        """Lugannani and Rice's normal score of x, r + ln(u/r)/r with its sign turned.
+
+        With θ = (1 - 1/s) / 2w, w the largest weight, K'(θ) is a sum of s / ((1-ρ) s + ρ), ρ = w_k / w: increasing and
+        concave in s, and nearly linear where one weight dominates. Newton's steps from below the root stay there.
+        """
+        goal = x / self.largest + (self.degrees * self.ratio).sum(axis=1)
+        goal = np.maximum(goal, 1e-9 * self.degrees.sum(axis=1))  # T does not reach the law's lower end
+        s = np.where(x > 0.0, 1.0, goal / self.degrees.sum(axis=1))
+        for _ in range(_STEPS):
+            below = (1.0 - self.ratio) * s[:, None] + self.ratio
+            slope = (self.degrees * (self.ratio / below) ** 2).sum(axis=1)
+            step = (goal - (self.degrees * self.ratio * s[:, None] / below).sum(axis=1)) / slope
+            s = s + step
+            if (np.abs(step) <= 1e-13 * s).all():
+                break
+        below = (1.0 - self.ratio) * s[:, None] + self.ratio  # s (1 - 2 θ w_k)
+        tilt = 1.0 - 1.0 / s  # 2 θ w
+        cgf = -0.5 * (self.degrees * np.log(below / s[:, None])).sum(axis=1)
+        spread = 0.5 * (self.degrees * (self.ratio * s[:, None] / below) ** 2).sum(axis=1)  # K'' / 4w²
+        third = (self.degrees * self.ratio**3).sum(axis=1)
+        second = (self.degrees * self.ratio**2).sum(axis=1)
+        root = np.sign(tilt) * np.sqrt(np.maximum(tilt * goal - 2.0 * cgf, 0.0))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            correction = np.log(tilt * np.sqrt(spread) / root) / root
+        limit = math.sqrt(8.0) / 6.0 * third / second**1.5  # skewness / 6
+        return root + np.where(np.abs(root) < _AT_THE_MEAN, limit, correction)
+
+
+def _cube_root_score(z: FloatArray, skewness: FloatArray) -> FloatArray:
+    """The normal score of a gamma law's standardised variable, by its cube root (Wilson & Hilferty 1931)."""
+    skew = np.where(np.abs(skewness) < 1e-8, 1e-8, skewness)
+    return 6.0 / skew * np.expm1(np.log1p(np.maximum(0.5 * skew * z, -1.0 + 1e-12)) / 3.0) + skew / 6.0
+
+
+def _grouped(spectra: Float[np.ndarray, "m r"]) -> tuple[Float[np.ndarray, "m group"], Float[np.ndarray, " group"]]:
+    """Means of neighbouring eigenvalues, and how many each is of: of the largest one."""
+    ends = [*range(min(_ALONE, spectra.shape[1])), spectra.shape[1]]
+    while ends[-1] - ends[-2] > max(1, ends[-2] // 2):
+        ends.insert(-1, ends[-2] + max(1, ends[-2] // 2))
+    counts = np.array([after - before for before, after in pairwise(ends)], dtype=float)
+    return np.add.reduceat(spectra, ends[:-1], axis=1) / counts, counts
+
+
+def _centred_power_sums(spectra: Float[np.ndarray, "m r"], d: int) -> Float[np.ndarray, "order m"]:
+    """tr (P - tr P / d)^k, k = 0 to 8, of d eigenvalues of which those not given are zero."""
+    shift = spectra.sum(axis=1) / d
+    centred = spectra - shift[:, None]
+    zeros = d - spectra.shape[1]
+    sums = [(centred**k).sum(axis=1) + zeros * (-shift) ** k for k in range(_HIGHEST + 1)]
+    return np.stack([sums[0], np.zeros_like(shift), *sums[2:]])
+
+
+def _central_moment(k: int, first: FloatArray, second: FloatArray, d: int) -> Float[np.ndarray, "m n"]:
+    """E (T - E T)^k, from the power sums of the parts without trace."""
+    mus, on_power_sums, weight = _zonal_table(k)
+    at_identity = [zonal_at_identity(kappa, d) for kappa in partitions(k)]
+    each = np.array([w / n if n > 0 else 0.0 for w, n in zip(weight, at_identity, strict=True)])
+    left, right = (
+        np.stack([sums[list(mu)].prod(axis=0) for mu in mus], axis=1) @ on_power_sums for sums in (first, second)
+    )
+    return (left * each) @ right.T
+
+
+@cache
+def _zonal_table(k: int) -> tuple[Sequence[Partition], Float[np.ndarray, "mu kappa"], Sequence[float]]:
+    """The J_κ on the power sums p_μ without parts 1, the others being zero, and C_κ / J_κ = 2^k k! / <J_κ, J_κ>."""
+    mus = [mu for mu in partitions(k) if 1 not in mu]
+    columns = [zonal_in_power_sums(kappa) for kappa in partitions(k)]
+    table = np.array([[float(column.get(mu, 0)) for column in columns] for mu in mus])
+    return mus, table, [2**k * math.factorial(k) / zonal_norm(kappa) for kappa in partitions(k)]
+
+
+def _require_spectra(name: str, value: ArrayLike, d: int) -> Float[np.ndarray, "m r"]:
+    spectra = require_real_array(name, value)
+    if spectra.ndim != 2 or not 0 < spectra.shape[1] <= d:
+        raise ParameterError(name, spectra.shape, f"spectra of up to {d} eigenvalues, one below the other")
+    spectra = -np.sort(-spectra.astype(np.float64), axis=1)
+    if not (np.isfinite(spectra).all() and (spectra >= 0.0).all()):
+        raise ParameterError(name, "a negative or no finite number", "eigenvalues of positive semidefinite matrices")
+    return spectra

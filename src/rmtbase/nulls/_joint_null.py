@@ -1,0 +1,109 @@
+"""The null of a head and its factors together: product, W_Q, W_K and the angles between what they read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+
+from rmtbase.shown import in_one_line
+from rmtbase.statistics import on_distance_scale, upper_p_value_among_sorted
+
+ANGLE_STATISTICS = ("mean_squared_cosine", "mean_fourth_power_of_cosine", "largest_squared_cosine")
+"""Of the principal angles between the row spaces of W_Q and W_K; the last where 2 d_head ≤ d_model: else these meet."""
+
+
+@in_one_line
+class HeadParts(NamedTuple):
+    """Statistics of heads and of what they are made of, each at its own σ̂, in the registry's order.
+
+    Of draws the leading axes are (draw, group) and of ``key`` (draw,); of heads at hand any, the same for all.
+
+    Attributes:
+        product: of W_QᵀW_K, raw.
+        query, key: of W_Q and of W_K.
+        angles: of the cosines of the principal angles, :data:`ANGLE_STATISTICS`.
+    """
+
+    product: Float[np.ndarray, "... statistic"]
+    query: Float[np.ndarray, "... statistic"]
+    key: Float[np.ndarray, "... statistic"]
+    angles: Float[np.ndarray, "... angle_statistic"]
+
+
+@in_one_line
+@dataclass(frozen=True)
+class JointNull:
+    """The joint null of normal heads that share a key head, from draws: p-values of the parts, and of all at once.
+
+    Product and factors depend on each other; the angles between row spaces depend on neither. The test of a part is its
+    largest distance against the draws' own largest, ``joint`` that of all parts, and ``group`` that of all heads which
+    read one key head: each has its level exactly, p = (b + 1)/(n + 1), whatever the parts have in common.
+
+    Attributes:
+        drawn: the draws, of which ``angles`` are (draw, group, angle_statistic), too.
+
+    Source: P. H. Westfall and S. S. Young, Resampling-Based Multiple Testing (1993), the single-step max-T.
+    """
+
+    drawn: HeadParts = field(repr=False)
+
+    def p_values(self, heads: HeadParts) -> dict[str, Float[np.ndarray, "layer head"]]:
+        """Of heads (layer, head) by ``query``, ``key``, ``angles``, ``joint``, ``group``; NaN where one has no shape.
+
+        The heads of a layer that share a key head follow on each other.
+        """
+        each = self._distances(heads)
+        p = {
+            name: upper_p_value_among_sorted(each[name], np.sort(self._largest[name][:, 0]))
+            for name in ("query", "key", "angles", "joint")
+        }
+        group = self.drawn.product.shape[1]
+        if group > 1:
+            layers, n_heads = each["joint"].shape
+            farthest = each["joint"].reshape(layers, n_heads // group, group).max(axis=-1)
+            of_groups = upper_p_value_among_sorted(farthest, np.sort(self._largest["joint"].max(axis=1)))
+            p["group"] = np.repeat(of_groups, group, axis=-1)
+        return p
+
+    @cached_property
+    def _largest(self) -> dict[str, Float[np.ndarray, "draw group"]]:
+        drawn = self.drawn
+        key = np.broadcast_to(drawn.key[:, None], drawn.query.shape)
+        return self._distances(drawn._replace(key=key))
+
+    @cached_property
+    def _scales(self) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+        """Mean and standard deviation of each statistic over the draws, on the scale of distances; inf where fixed."""
+        scales = {}
+        for name, sample in self.drawn._asdict().items():
+            values = _on_scale(name, sample).reshape(-1, sample.shape[-1])
+            spread = values.std(axis=0)
+            fixed = ~(spread > 1e-9 * np.maximum(1.0, np.abs(values.mean(axis=0))))
+            scales[name] = values.mean(axis=0), np.where(fixed, np.inf, spread)
+        return scales
+
+    def _distances(self, heads: HeadParts) -> dict[str, np.ndarray]:
+        """The largest distance of each part, and of all."""
+        found = {}
+        for name, values in heads._asdict().items():
+            center, spread = self._scales[name]
+            distance = np.abs(_on_scale(name, values) - center) / spread
+            found[name] = np.where(np.isnan(values).any(axis=-1), np.nan, np.nan_to_num(distance, posinf=1e300).max(-1))
+        return found | {"joint": np.max(list(found.values()), axis=0)}
+
+
+def angle_statistics(
+    cosines: Float[np.ndarray, "... d_head"], d_model: int
+) -> Float[np.ndarray, "... angle_statistic"]:
+    """:data:`ANGLE_STATISTICS` of cosines, descending; the last is 0 where the largest cosine is 1 in any case."""
+    squares = np.minimum(cosines, 1.0) ** 2
+    largest = squares[..., 0] if 2 * cosines.shape[-1] <= d_model else np.zeros(squares.shape[:-1])
+    return np.stack([squares.mean(axis=-1), (squares**2).mean(axis=-1), largest], axis=-1)
+
+
+def _on_scale(name: str, values: np.ndarray) -> np.ndarray:
+    return values if name == "angles" else on_distance_scale(values)

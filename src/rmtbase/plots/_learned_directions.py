@@ -1,0 +1,100 @@
+"""Signal above noise: the learned directions of every head or matrix, layer by layer."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+import xarray as xr
+from jaxtyping import Float
+from matplotlib.axes import Axes
+
+from rmtbase.errors import ParameterError
+from rmtbase.plots._axes import finished, layer_axis, literal, own_axes
+from rmtbase.plots._layout import Drawing, Look, single
+from rmtbase.plots._theme import Theme, as_theme
+from rmtbase.tables import CIRCUITS
+
+MATRICES = "matrices"
+
+
+def learned_directions(
+    tree: xr.DataTree,
+    what: str = "qk",
+    *,
+    ax: Axes | None = None,
+    theme: Theme | str = "light",
+    legend: bool = True,
+) -> Axes:
+    """Draw the strength of every learned direction with its limits, layer by layer, over the threshold of visibility.
+
+    Args:
+        tree: of signal and noise, as ``rmtbase.scoring.signal`` makes it.
+        what: the name of a circuit, of whose heads each has its place within its layer, or ``"matrices"``.
+        ax: where to draw; new axes if None.
+        theme: colours, or their name.
+        legend: whether to draw one.
+
+    Returns:
+        The axes: layer against strength over threshold. Directions stand grey where the rest is not noise; spectra
+        without a number are told in the title.
+
+    Raises:
+        ParameterError: no signal and noise, or not of that.
+    """
+    held = _held(tree)
+    if what not in held:
+        raise ParameterError("what", what, f"one of {', '.join(held)}, of a tree of signal and noise")
+    group, theme = held[what], as_theme(theme)
+    ax = own_axes(ax, theme, tree)
+    of = "component" if what == MATRICES else "head"
+    unit = group["threshold"].values[..., None]
+    height, low, high = (group[name].values / unit for name in ("strength", "strength_low", "strength_high"))
+    floor = (group["noise_floor"].values == 1)[..., None] & np.isfinite(height)
+    x = _places(group, of)[..., None] + np.zeros(height.shape)
+    for there, colour, words in (
+        (np.isfinite(height) & ~floor, theme.null, "the rest is not noise"),
+        (floor, theme.observed, "above a noise floor"),
+    ):
+        if there.any():
+            ax.vlines(x[there], np.maximum(low[there], 1e-3), high[there], color=colour, linewidth=0.8, alpha=0.6)
+            ax.plot(x[there], height[there], linestyle="none", marker="o", markersize=2.8, color=colour, label=words)
+    ax.axhline(1.0, color=theme.muted, linewidth=0.8, linestyle="--", label="threshold")
+    ax.set_yscale("log")
+    ax.set_ylim(bottom=0.5)
+    layer_axis(ax, "x", group, theme)
+    ax.set_xlim(-0.5, group.sizes["layer"] - 0.5)
+    ax.set_xlabel("layer")
+    ax.set_ylabel("strength of directions / threshold")
+    there = int(group["sigma"].notnull().sum())
+    words = "matrices" if what == MATRICES else f"{CIRCUITS[what].noun}s"
+    found, none = (int((group[name] > 0).sum()) for name in ("n_directions", "noise_floor"))
+    name = "whole matrices" if what == MATRICES else f"${CIRCUITS[what].latex}$"
+    title = f"{name}\nlearned directions in {found} of {there} {words}; {there - none} without a noise floor"
+    if what == MATRICES:
+        title += f"\nof a layer from left to right {', '.join(map(literal, group[of].values.tolist()))}"
+    return finished(ax, theme, title, legend)
+
+
+def drawings_of_signal(tree: xr.DataTree, look: Look) -> dict[str, Drawing]:
+    """What draws each picture of signal and noise: of each circuit, and of whole matrices."""
+    return {
+        f"directions-{what}": Drawing(partial(single, learned_directions, look, tree, what=what))
+        for what in _held(tree)
+    }
+
+
+def _held(tree: xr.DataTree) -> dict[str, xr.Dataset]:
+    """The groups of a tree of signal and noise by circuit, and the matrices."""
+    if not isinstance(tree, xr.DataTree) or tree.attrs.get("kind") != "signal":
+        return {}
+    circuits = tree.children["circuits"].children if "circuits" in tree.children else {}
+    held = {name: circuits[name]["heads"].to_dataset() for name in CIRCUITS if name in circuits}
+    return held | ({MATRICES: tree[MATRICES].to_dataset()} if MATRICES in tree.children else {})
+
+
+def _places(group: xr.Dataset, of: str) -> Float[np.ndarray, "layer _"]:
+    """Where on the axis each spectrum stands: within its layer from left to right."""
+    count = group.sizes[of]
+    offset = np.linspace(-0.3, 0.3, count) if count > 1 else np.zeros(1)
+    return np.arange(group.sizes["layer"])[:, None] + offset

@@ -1,0 +1,126 @@
+"""Which pairs of heads of a model compose beyond chance."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import xarray as xr
+
+from rmtbase.errors import ParameterError
+from rmtbase.shown import in_one_line
+
+
+@in_one_line
+@dataclass(frozen=True)
+class ComposedPair:
+    """Two heads, the later of which reads what the earlier writes.
+
+    Attributes:
+        kind: ``"q"``, ``"k"`` or ``"v"``.
+        earlier, later: the heads by name.
+        score, expected_score, z_score, p_value, q_value, holm_p_value, overlap, overlap_q_value: as the table has them.
+    """
+
+    kind: str
+    earlier: str
+    later: str
+    score: float
+    expected_score: float
+    z_score: float
+    p_value: float
+    q_value: float
+    holm_p_value: float
+    overlap: float
+    overlap_q_value: float
+
+
+@in_one_line
+@dataclass(frozen=True)
+class KindSummary:
+    """What is found of the pairs of one kind.
+
+    Attributes:
+        kind: of composition.
+        pairs: that were compared.
+        small: with a p-value below the level; ``pairs`` times the level of them by chance.
+        surviving: with a Benjamini–Yekutieli q-value below it.
+        surviving_independent: with a Benjamini–Hochberg one below it.
+        surviving_family: with Holm's p-value below it.
+        avoiding: whose score is too small, by the q-value of the lower side.
+        overlapping: whose subspaces overlap beyond chance, by q-value.
+    """
+
+    kind: str
+    pairs: int
+    small: int
+    surviving: int
+    surviving_independent: int
+    surviving_family: int
+    avoiding: int
+    overlapping: int
+
+
+@in_one_line
+@dataclass(frozen=True)
+class CompositionSummary:
+    """What is found of a model's pairs of heads.
+
+    Attributes:
+        level: of the false discovery rate, and of Holm's family-wise error.
+        kinds: of each kind.
+        surviving: the pairs that compose beyond chance, by p-value; of equal ones the farthest first.
+    """
+
+    level: float
+    kinds: tuple[KindSummary, ...]
+    surviving: tuple[ComposedPair, ...]
+
+
+def summarize_composition(table: xr.Dataset, level: float = 0.05) -> CompositionSummary:
+    """Count the pairs of each kind that compose beyond chance, and list them.
+
+    Args:
+        table: of :func:`composition`.
+        level: of false discoveries.
+
+    Raises:
+        ParameterError: another table, or a level that is no probability between 0 and 1.
+    """
+    if not isinstance(table, xr.Dataset) or table.attrs.get("kind") != "composition":
+        raise ParameterError("table", type(table).__name__, "compositions, as rmtbase.scoring.composition makes them")
+    if not 0.0 < level < 1.0:
+        raise ParameterError("level", level, "a number between 0 and 1")
+    below = {name: table[name].values < level for name in _COUNTED.values()}
+    kinds = tuple(
+        KindSummary(
+            kind,
+            int(table["score"].notnull()[k].sum()),
+            **{name: int(below[variable][k].sum()) for name, variable in _COUNTED.items()},
+        )
+        for k, kind in enumerate(table["kind"].values.tolist())
+    )
+    places = np.argwhere(below["q_value"])
+    order = np.lexsort((-table["z_score"].values[tuple(places.T)], table["p_value"].values[tuple(places.T)]))
+    names = [table[dim].values.tolist() for dim in ("kind", "earlier", "later")]
+    surviving = tuple(
+        ComposedPair(
+            *(of[at] for of, at in zip(names, place, strict=True)),
+            **{name: float(table[name].values[place]) for name in _OF_A_PAIR},
+        )
+        for place in map(tuple, places[order].tolist())
+    )
+    return CompositionSummary(level, kinds, surviving)
+
+
+_OF_A_PAIR = (
+    "score", "expected_score", "z_score", "p_value", "q_value", "holm_p_value", "overlap", "overlap_q_value",
+)  # fmt: skip
+_COUNTED = {
+    "small": "p_value",
+    "surviving": "q_value",
+    "surviving_independent": "q_value_independent",
+    "surviving_family": "holm_p_value",
+    "avoiding": "q_value_below",
+    "overlapping": "overlap_q_value",
+}

@@ -1,0 +1,110 @@
+"""The learned part of one matrix or product, factored: its directions, each at the strength that noise has left it."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+from numpy.typing import ArrayLike
+
+from rmtbase.errors import ParameterError
+from rmtbase.linalg import without_noise
+from rmtbase.models import WeightMatrices
+from rmtbase.parameters import require_real_array
+from rmtbase.scoring._head_factors import null_shape
+from rmtbase.scoring._read_sites import read_factors, sites_of
+from rmtbase.scoring._spectral_signal import SpectralSignal, spectral_signal
+from rmtbase.tables import CIRCUITS
+
+
+class LearnedPart(NamedTuple):
+    """Ŝ = left · diag(values) · right, which is nearest to what was learned in ‖·‖_F, of the directions found.
+
+    Attributes:
+        left: orthonormal columns: singular vectors of W on the side of its rows.
+        values: shrunken singular values, as :attr:`SpectralSignal.shrunken`; 0 of a direction at the threshold.
+        right: orthonormal rows.
+        signal: what is known of the directions, and of the noise.
+    """
+
+    left: Float[np.ndarray, "d_left direction"]
+    values: Float[np.ndarray, " direction"]
+    right: Float[np.ndarray, "direction d_right"]
+    signal: SpectralSignal
+
+
+def learned_part(
+    a: ArrayLike, b: ArrayLike | None = None, dims: tuple[int, ...] | None = None, level: float = 0.05
+) -> LearnedPart:
+    """The learned part of W = AᵀB, or of W = A where there is no B; the d × d product is never formed.
+
+    Args:
+        a: (h, d_left), W_Q say; alone the matrix (rows, columns).
+        b: (h, d_right), W_K say.
+        dims: of the chain whose noise is looked for, where the factors are products themselves: see
+            :func:`spectral_signal`; (d_left, h, d_right) or (rows, columns) if None.
+        level: of each test.
+
+    Raises:
+        ParameterError: no matrices, of several numbers of rows, or not finite; and as :func:`spectral_signal`.
+    """
+    factors = [_require_matrix(name, one) for name, one in (("a", a), ("b", b)) if one is not None]
+    if len(factors) == 1:
+        shape, (left, s, right) = factors[0].shape, np.linalg.svd(factors[0], full_matrices=False)
+    else:
+        if len({len(one) for one in factors}) > 1:
+            raise ParameterError("b", factors[1].shape, f"{len(factors[0])} rows, as a has")
+        shape = (factors[0].shape[1], len(factors[0]), factors[1].shape[1])
+        (o_a, r_a), (o_b, r_b) = (np.linalg.qr(one.T) for one in factors)
+        left, s, right = np.linalg.svd(r_a @ r_b.T)
+        left, right = o_a @ left, right @ o_b.T
+    dims = shape if dims is None else dims
+    s = without_noise(s[: min(dims)])
+    found = spectral_signal(s**2, dims, level)
+    k = found.shrunken.shape[-1]
+    return LearnedPart(left[:, :k], found.shrunken, right[:k], found)
+
+
+def learned_part_of(
+    model: WeightMatrices, layer: int, what: str, head: int | None = None, level: float = 0.05
+) -> LearnedPart:
+    """The learned part of a head by a circuit, or of a whole matrix, of an opened model.
+
+    Args:
+        model: an opened model.
+        layer: by its index in ``model.layers``.
+        what: the name of a circuit (``"qk"``), or a component (``"mlp_in"``).
+        head: of a circuit its number; of keys and values by themselves that of a key head.
+        level: of each test.
+
+    Raises:
+        ParameterError: the model has no such head or matrix, keys of which a part is rotated and not compressed; and as
+            :func:`learned_part`.
+    """
+    if what not in CIRCUITS:
+        if head is not None:
+            raise ParameterError("what", what, f"one of {', '.join(CIRCUITS)}, of a head")
+        return learned_part(model.matrix(layer, what), level=level)
+    circuit, sites = (
+        CIRCUITS[what],
+        {model.layers.index(model.sites[one].place): one for one in range(len(model.sites))},
+    )
+    if layer not in sites or sites[layer] not in sites_of(model, circuit):
+        raise ParameterError("layer", layer, f"the index of a layer whose heads have {circuit.symbol}")
+    site = sites[layer]
+    n_heads = getattr(model.sites[site], circuit.heads)
+    if head is None or not 0 <= head < n_heads:
+        raise ParameterError("head", head, f"0 to {n_heads - 1}")
+    dims = null_shape(model, site, circuit)
+    if not isinstance(dims, tuple):
+        raise ParameterError("what", what, "a product whose noise has a law: here a part of the keys is rotated alone")
+    each = [one[head // (n_heads // len(one))] for one in read_factors(model, site, circuit)]
+    return learned_part(*each, dims=dims, level=level)
+
+
+def _require_matrix(name: str, given: ArrayLike) -> Float[np.ndarray, "row column"]:
+    matrix = require_real_array(name, given).astype(np.float64)
+    if matrix.ndim != 2 or not matrix.size or not np.isfinite(matrix).all():
+        raise ParameterError(name, matrix.shape, "a matrix of finite numbers")
+    return matrix

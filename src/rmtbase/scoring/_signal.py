@@ -1,0 +1,260 @@
+"""Signal and noise of every head and matrix of a model."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import fields
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import xarray as xr
+from jaxtyping import Float, Shaped
+
+from rmtbase.errors import ParameterError
+from rmtbase.linalg import appended_rows, matrix_singular_values, single_threaded_blas
+from rmtbase.models import MatrixName, Model, WeightMatrices, open_model
+from rmtbase.parameters import require_flag
+from rmtbase.progress import SILENT, Progress
+from rmtbase.scoring._head_factors import null_shape
+from rmtbase.scoring._heads import layer_coordinates, sizes_of
+from rmtbase.scoring._read_matrices import products_of
+from rmtbase.scoring._read_sites import SiteSpectra, read_sites, require_circuits, sites_of
+from rmtbase.scoring._spectral_signal import (
+    DIRECTION_FIELDS,
+    SpectralSignal,
+    require_level,
+    spectral_signal,
+)
+from rmtbase.shown import shown
+from rmtbase.tables import CIRCUITS, SCHEMA_VERSION, SIGNAL_SCHEMA, Circuit, describe, provenance, software_version
+
+MatrixSpectra = Literal["none", "spectra"]
+
+_NO_FLOOR = "no noise floor: too few eigenvalues are left below the directions"
+
+
+def signal(
+    model: Any,
+    revision: str | None = None,
+    circuits: Sequence[str] | None = None,
+    matrices: MatrixSpectra = "spectra",
+    level: float = 0.05,
+    progress: Progress = SILENT,
+    *,
+    family: str | None = None,
+    config: Mapping[str, Any] | None = None,
+    name: str | None = None,
+    fold: Iterable[str] | str = (),
+    proof: bool = True,
+) -> xr.DataTree:
+    """Find what every head and matrix of a model has learned: how many directions, how strong, in how much noise.
+
+    Each spectrum by itself, as :func:`rmtbase.scoring.spectral_signal` does, which says what the numbers mean and how
+    well they hold: heads that share a key head are not independent. The noise is of independent normal entries: gains
+    and heavy tails are learned directions as far as these numbers go.
+    A low-rank update of rank r is a chain (d_out, r, d_in) and its heads are the modules; a difference of checkpoints
+    (``rmtbase.models.difference``) is a model to look at, too.
+
+    Args:
+        model: as of :func:`rmtbase.score`, or an opened model.
+        revision: of a hub id or the bundled model.
+        circuits: what of each head, as of :func:`rmtbase.score`; all that the model has if None.
+        matrices: ``"spectra"``, also whole weight matrices of the layers (a full SVD of each), or ``"none"``.
+        level: of each test, and one minus the confidence of each limit.
+        progress: shows the layers read, and is told what was recorded about the model.
+        family: of a model in memory; this and the next four as of :func:`rmtbase.score`.
+        config: of a model in memory.
+        name: what to call a model in memory.
+        fold: what to fold into queries, keys and values.
+        proof: whether to prove first that the heads are read rightly.
+
+    Returns:
+        The tree of a file of signal and noise: ``/circuits/qk/heads`` and the like with the dimensions layer, head,
+        direction, index, and ``/matrices`` with layer, component, direction, index; its variables are described in
+        ``rmtbase.tables.SIGNAL_SCHEMA``.
+
+    Raises:
+        ParameterError: an argument outside its domain.
+        CheckpointError: the checkpoint cannot be read as it stands; its subclasses say what is wrong.
+    """
+    if matrices not in ("none", "spectra"):
+        raise ParameterError("matrices", matrices, "'none' or 'spectra'")
+    level = require_level(level)
+    if isinstance(model, Model) or not isinstance(model, WeightMatrices):
+        model = open_model(model, revision, family=family, config=config, name=name, fold=fold)
+        model = model.prove() if require_flag("proof", proof) else model
+    held = [one for one, circuit in CIRCUITS.items() if sites_of(model, circuit)]
+    wanted = require_circuits(model, held if circuits is None else circuits)
+    whole = _MatrixSpectra() if matrices == "spectra" else None
+    with single_threaded_blas(), read_sites(model, wanted, whole, None, progress) as reading:
+        spectra, _ = reading.result()
+    for line in (*model.notes, *model.warnings):
+        progress.note(line)
+    advance = progress.bar("finding directions", len(wanted) + (whole is not None))
+    groups: dict[str, xr.Dataset] = {}
+    for circuit in wanted:
+        groups[f"/circuits/{circuit.name}/heads"] = _of_heads(model, circuit, spectra[circuit], level)
+        advance(1)
+    if whole is not None:
+        groups["/matrices"] = _of_matrices(model, whole.eigenvalues, level)
+        advance(1)
+    tree: xr.DataTree = xr.DataTree.from_dict(groups)
+    tree.attrs = _attributes(model, [circuit.name for circuit in wanted], matrices, level)
+    for circuit in wanted:
+        sizes, _ = sizes_of(circuit, [model.sites[site] for site in spectra[circuit]])
+        tree["circuits"][circuit.name].attrs = {"circuit": circuit.name, **sizes}
+    return tree
+
+
+class _MatrixSpectra:
+    """Takes the matrices of layers, and keeps the eigenvalues of each."""
+
+    def __init__(self) -> None:
+        self.eigenvalues: dict[MatrixName, tuple[tuple[int, int], Float[np.ndarray, " r"]]] = {}
+
+    def add(
+        self,
+        name: MatrixName,
+        blocks: Iterable[Shaped[np.ndarray, "row column"]],
+        shape: tuple[int, int],
+        map_spans: Callable[..., Iterable[Any]] = map,
+    ) -> None:
+        """Take one matrix, in blocks of rows."""
+        triangle: Float[np.ndarray, "row column"] | None = None
+        for block in blocks:
+            triangle = appended_rows(triangle, block)
+        assert triangle is not None
+        self.eigenvalues[name] = shape, matrix_singular_values(triangle) ** 2
+
+
+class _Spectrum(NamedTuple):
+    """One spectrum, its place in a group, and its chain; or why there is no number for it."""
+
+    at: tuple[int, int]
+    eigenvalues: Float[np.ndarray, " r"]
+    dims: tuple[int, ...]
+    reason: str
+
+
+def _of_heads(model: WeightMatrices, circuit: Circuit, spectra: Mapping[int, SiteSpectra], level: float) -> xr.Dataset:
+    """The heads of all sites by one circuit."""
+    sites = sorted(spectra)
+    here = [model.sites[site] for site in sites]
+    n_heads = max(getattr(site, circuit.heads) for site in here)
+    found = []
+    for row, site in enumerate(sites):
+        shape, reason = _chain(model, site, circuit)
+        for head, values in enumerate(spectra[site].singular_values):
+            found.append(_Spectrum((row, head), values**2, shape, reason))
+    coordinates = layer_coordinates([site.place for site in here]) | sizes_of(circuit, here)[1]
+    return _group(
+        found, (len(sites), n_heads), coordinates | {"head": np.arange(n_heads)}, level,
+        f"/circuits/{circuit.name}/heads",
+    )  # fmt: skip
+
+
+def _chain(model: WeightMatrices, site: int, circuit: Circuit) -> tuple[tuple[int, ...], str]:
+    """The dims of the noise of a site's heads; where no law is known those of their matrices, and why."""
+    try:
+        shape = null_shape(model, site, circuit)
+    except ParameterError as error:
+        dims = tuple(getattr(model.sites[site], name) for name in circuit.dims)
+        return dims, f"rows of several matrices, whose noise has no known law; expected {error.expected}"
+    if isinstance(shape, tuple):
+        return shape, ""
+    return shape.dims, "a part of the keys is rotated and not compressed, which has no known law"
+
+
+def _of_matrices(
+    model: WeightMatrices,
+    eigenvalues: Mapping[MatrixName, tuple[tuple[int, int], Float[np.ndarray, " r"]]],
+    level: float,
+) -> xr.Dataset:
+    """The whole matrices of all layers."""
+    components = [one for one in model.components if any(name.component == one for name in eigenvalues)]
+    products = products_of(model)
+    found = [
+        _Spectrum(
+            (model.layers.index(name.place), components.index(name.component)), values, shape,
+            "a product of stored matrices: its heads have a law" if name in products else "",
+        )
+        for name, (shape, values) in eigenvalues.items()
+    ]  # fmt: skip
+    size = len(model.layers), len(components)
+    group = _group(found, size, layer_coordinates(model.layers) | {"component": components}, level, "/matrices")
+    sizes = np.full((*size, 2), np.nan)
+    for one in found:
+        sizes[one.at] = one.dims
+    schema = SIGNAL_SCHEMA["/matrices"]
+    for k, variable in enumerate(("n_rows", "n_columns")):
+        group[variable] = schema[variable].dims, sizes[..., k]
+    return describe(group, schema)
+
+
+def _group(
+    spectra: Sequence[_Spectrum], size: tuple[int, int], coordinates: Mapping[str, Any], level: float, name: str
+) -> xr.Dataset:
+    """All variables of a group but the sizes of matrices; those of one chain are looked at together."""
+    longest = max(one.eigenvalues.size for one in spectra)
+    eigenvalue = np.full((*size, longest), np.nan)
+    sigma, reason = np.full(size, np.nan), np.full(size, "", dtype=object)
+    by_dims: dict[tuple[int, ...], list[_Spectrum]] = {}
+    for one in spectra:
+        eigenvalue[one.at][: one.eigenvalues.size] = one.eigenvalues
+        sigma[one.at] = np.sqrt(one.eigenvalues.sum() / np.prod([float(n) for n in one.dims]))
+        reason[one.at] = one.reason or ("" if one.eigenvalues.any() else "zeros")
+        if not reason[one.at]:
+            by_dims.setdefault(one.dims, []).append(one)
+    found: list[tuple[list[_Spectrum], SpectralSignal]] = []
+    for dims, alike in by_dims.items():
+        try:
+            found.append((alike, spectral_signal(np.stack([one.eigenvalues for one in alike]), dims, level)))
+        except ParameterError as error:
+            if error.name != "dims":
+                raise
+            for one in alike:
+                reason[one.at] = f"dims {dims}: {error.expected} needed"
+    width = max((of.p_value.shape[1] for _, of in found), default=0)
+    values: dict[str, np.ndarray] = {
+        one.name: np.full((*size, width) if one.name in DIRECTION_FIELDS else size, np.nan)
+        for one in fields(SpectralSignal)
+    } | {"expected_error": np.full(size, np.nan)}
+    for alike, of in found:
+        rows = tuple(np.array([one.at for one in alike]).T)
+        for variable, whole in values.items():
+            own = getattr(of, variable)
+            whole[(*rows, slice(own.shape[1])) if variable in DIRECTION_FIELDS else rows] = own
+        without = np.isnan(of.n_directions)
+        values["expected_error"][tuple(part[without] for part in rows)] = np.nan
+        for place in np.flatnonzero(without):
+            reason[alike[place].at] = _NO_FLOOR
+    values |= {"eigenvalue": eigenvalue, "sigma": sigma, "reason": reason.astype(str)}
+    schema = SIGNAL_SCHEMA[name]
+    places = {"direction": np.arange(width), "index": np.arange(longest)}
+    variables = {variable: (schema[variable].dims, whole) for variable, whole in values.items()}
+    return describe(xr.Dataset(variables, coords={**coordinates, **places}), schema)
+
+
+def _attributes(model: WeightMatrices, circuits: list[str], matrices: str, level: float) -> dict[str, object]:
+    call = {
+        "function": "rmtbase.scoring.signal",
+        "model": model.name,
+        "revision": model.revision,
+        "circuits": circuits,
+        "matrices": matrices,
+        "level": level,
+    }
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "rmtbase_version": software_version(),
+        "kind": "signal",
+        "model": shown(model.name),  # netCDF holds no text that is not UTF-8
+        "revision": shown(model.revision or ""),
+        "family": shown(model.architecture),
+        "level": level,
+        **({"folded": json.dumps(folded)} if (folded := getattr(model, "folded", ())) else {}),
+        "notes": json.dumps(model.notes),
+        "warnings": json.dumps(model.warnings),
+        "provenance": provenance(call, weights={"query_key_sha256": model.fingerprint()}),
+    }

@@ -1,0 +1,150 @@
+"""Signal and noise of a model row by row: what printing, JSON and CSV are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import xarray as xr
+
+from rmtbase.errors import ParameterError
+from rmtbase.scoring._spectral_signal import DIRECTION_FIELDS
+from rmtbase.statistics import benjamini_hochberg
+from rmtbase.tables import CIRCUITS, csv_text, layer_numbers, layer_stacks
+
+_NUMBERS = (
+    "n_directions", "first_p_value", "next_p_value", "rest_p_value", "noise_floor", "sigma", "noise_scale",
+    "noise_scale_std", "threshold", "detectable_strength", "signal_share", "raw_share", "expected_error",
+)  # fmt: skip
+
+
+class SignalRow(NamedTuple):
+    """One head by one circuit, or one matrix.
+
+    Attributes:
+        stack, layer: where it is; the stack "" where a model has one alone.
+        what: the circuit's name, or the component's.
+        head: its number, or None of a matrix.
+        numbers: by the names of ``SIGNAL_SCHEMA``, and ``squared_norm``, ‖W‖_F²; NaN where there is none.
+        directions: of each the same, the strongest first.
+        reason: why there are no numbers, or "".
+    """
+
+    stack: str
+    layer: int
+    what: str
+    head: int | None
+    numbers: dict[str, float]
+    directions: list[dict[str, float]]
+    reason: str
+
+
+def signal_rows(tree: xr.DataTree) -> list[SignalRow]:
+    """Every head by every circuit, then every matrix, in the order of the model.
+
+    Raises:
+        ParameterError: it is no tree of signal and noise.
+    """
+    if not isinstance(tree, xr.DataTree) or tree.attrs.get("kind") != "signal":
+        raise ParameterError("tree", type(tree).__name__, "a tree of signal and noise, as rmtbase.scoring.signal makes")
+    held = tree.children["circuits"].children if "circuits" in tree.children else {}
+    groups = [(name, held[name]["heads"].to_dataset()) for name in CIRCUITS if name in held]
+    rows = [row for name, group in groups for row in _rows(group, "head", name)]
+    if "matrices" in tree.children:
+        rows += _rows(tree["matrices"].to_dataset(), "component", "")
+    return rows
+
+
+def _rows(group: xr.Dataset, of: str, circuit: str) -> Iterator[SignalRow]:
+    layers, stacks, names = layer_numbers(group), layer_stacks(group), group[of].values.tolist()
+    numbers = {name: group[name].values for name in _NUMBERS}
+    directions = {name: group[name].values for name in DIRECTION_FIELDS}
+    norms = np.nansum(group["eigenvalue"].values, axis=-1)
+    for i, j in np.argwhere(group["sigma"].notnull().values).tolist():
+        number = numbers["n_directions"][i, j]
+        count = 0 if np.isnan(number) else int(number)
+        yield SignalRow(
+            stacks[i],
+            layers[i],
+            circuit or str(names[j]),
+            names[j] if circuit else None,
+            {name: float(whole[i, j]) for name, whole in numbers.items()} | {"squared_norm": float(norms[i, j])},
+            [{name: float(whole[i, j, k]) for name, whole in directions.items()} for k in range(count)],
+            str(group["reason"].values[i, j]),
+        )
+
+
+def signal_csv(tree: xr.DataTree) -> str:
+    """One row for each head by each circuit, and each matrix: its numbers, and those of its strongest direction.
+
+    These are called ``strongest_p_value`` and so on. ``head`` is empty of a matrix. Otherwise as
+    :func:`rmtbase.scoring.heads_csv`.
+
+    Raises:
+        ParameterError: it is no tree of signal and noise.
+    """
+    rows = signal_rows(tree)
+    stack = ["stack"] if any(row.stack for row in rows) else []
+    titles = ["layer", "what", "head", *stack, *_NUMBERS, "squared_norm"]
+    titles += [f"strongest_{name}" for name in DIRECTION_FIELDS]
+    return csv_text([*titles, "reason"], map(_cells, rows))
+
+
+def _cells(row: SignalRow) -> dict[str, Any]:
+    strongest = {f"strongest_{name}": value for name, value in (row.directions or [{}])[0].items()}
+    head = "" if row.head is None else row.head
+    place = {"layer": row.layer, "stack": row.stack, "what": row.what, "head": head}
+    return place | row.numbers | strongest | {"reason": row.reason}
+
+
+class SignalSummary(NamedTuple):
+    """The spectra of one kind: of one circuit, or one component.
+
+    Attributes:
+        what: the name of the circuit or the component.
+        spectra: how many.
+        without: of how many no direction is known: nothing but noise.
+        no_floor: how many have no noise floor.
+        median, most: of the number of directions, where it is known; NaN where it is nowhere.
+        share: median share of the squared norm that was learned.
+    """
+
+    what: str
+    spectra: int
+    without: int
+    no_floor: int
+    median: float
+    most: float
+    share: float
+
+
+def discoveries(rows: Sequence[SignalRow], level: float) -> int:
+    """In how many of the spectra something was learned, at a false discovery rate of ``level`` over all of them."""
+    q_value = benjamini_hochberg(np.array([row.numbers["first_p_value"] for row in rows]))
+    return int((q_value < level).sum())
+
+
+def summarize_signal(rows: Sequence[SignalRow]) -> list[SignalSummary]:
+    """One line for each circuit and component, in their order."""
+    found = []
+    for what in dict.fromkeys(row.what for row in rows):
+        own = [row for row in rows if row.what == what]
+        number, share = (
+            np.array([row.numbers[name] for row in own if not np.isnan(row.numbers[name])])
+            for name in ("n_directions", "signal_share")
+        )
+        floor = np.array([row.numbers["noise_floor"] for row in own])
+        median, most = (float(of(number)) if number.size else float("nan") for of in (np.median, np.max))
+        found.append(
+            SignalSummary(
+                what,
+                len(own),
+                int((number == 0).sum()),
+                int((floor == 0).sum()),
+                median,
+                most,
+                float(np.median(share)) if share.size else float("nan"),
+            )
+        )
+    return found

@@ -1,0 +1,134 @@
+"""Power laws in the tail of a sample: exponent, where the tail begins, and whether it fits."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float
+from numpy.typing import ArrayLike
+
+from rmtbase.errors import ParameterError
+from rmtbase.parameters import require_positive_integer, require_real_numbers, require_seed
+from rmtbase.shown import in_one_line
+
+Sample = Float[np.ndarray, " value"]
+
+
+@in_one_line
+@dataclass(frozen=True)
+class PowerLawFit:
+    """The density p(x) = (α - 1)/x_min (x/x_min)^-α of the values x ≥ x_min.
+
+    Attributes:
+        exponent: α; infinity where all values of the tail are x_min.
+        x_min: the smallest value of the tail.
+        tail: how many values are x_min or more.
+        distance: the largest difference of the tail's distribution function and the fitted one (Kolmogorov–Smirnov).
+    """
+
+    exponent: float
+    x_min: float
+    tail: int
+    distance: float
+
+    @property
+    def standard_error(self) -> float:
+        """(α - 1)/√n, n the values of the tail: of independent ones, and for a given x_min."""
+        return (self.exponent - 1.0) / math.sqrt(self.tail)
+
+
+def power_law_fit(values: ArrayLike, x_min: float | None = None) -> PowerLawFit:
+    """Fit a power law to the tail of a sample, α = 1 + n / Σ ln(x_i/x_min) over its n values x_i ≥ x_min.
+
+    Without an ``x_min`` the tail begins at the value, of all but the largest, from which on the Kolmogorov–Smirnov
+    distance is smallest. It looks at both sides of each step of the distribution function; the authors' program and
+    the package ``powerlaw`` look at one side, so that they may choose another x_min. α has no upper bound.
+
+    What is fitted is not said to be there: :func:`power_law_p_value` of independent values, and for eigenvalues,
+    which repel each other, :func:`rmtbase.scoring.heavy_tails`.
+
+    Args:
+        values: positive, at least two different ones; any shape.
+        x_min: where the tail begins; at most the second largest value.
+
+    Raises:
+        ParameterError: values that are not finite and positive, or all equal; an ``x_min`` that leaves fewer than two
+            values, or a tail of equal ones.
+
+    Source: A. Clauset, C. R. Shalizi and M. E. J. Newman, SIAM Review 51, 661 (2009).
+    """
+    x = _require_sample(values)
+    if x_min is None:
+        starts = np.flatnonzero(np.diff(x[:-1], prepend=0.0) > 0.0).tolist()
+        fits = [_fit(x, start) for start in starts if x[start] < x[-1]]
+        return min(fits, key=lambda fit: fit.distance)
+    start = int(np.searchsorted(x, float(x_min)))
+    if not 0.0 < float(x_min) < x[-1] or start > x.size - 2:
+        raise ParameterError("x_min", x_min, f"a positive number below the largest value {x[-1]:g}, and one beside it")
+    return _fit(x, start, float(x_min))
+
+
+def hill_exponent(values: ArrayLike, tail: int) -> float:
+    """Hill's estimate of the exponent from the ``tail`` largest values, α = 1 + k / Σ_{i≤k} ln(x_(i)/x_(k+1)).
+
+    The next value, x_(k+1), is where the tail begins.
+
+    Raises:
+        ParameterError: values that are not finite and positive, or all equal; a ``tail`` that is not a positive integer
+            below their number, or of values that all equal the next.
+
+    Source: B. M. Hill, Ann. Statist. 3, 1163 (1975).
+    """
+    x = _require_sample(values)
+    count = require_positive_integer("tail", tail)
+    if count >= x.size or x[-1] == x[-count - 1]:
+        raise ParameterError("tail", tail, f"fewer than the {x.size} values, and not all of it equal to the next")
+    return 1.0 + count / float(np.log(x[-count:] / x[-count - 1]).sum())
+
+
+def power_law_p_value(values: ArrayLike, draws: int = 99, seed: int = 0) -> float:
+    """The p-value of a power law in the tail of a sample of independent values: a small one says that there is none.
+
+    Semi-parametric bootstrap: each draw takes as many values, each from the fitted tail with the tail's share and else
+    one of the values below it, and is fitted anew, x_min included. p = (b + 1)/(draws + 1), b of the draws as far from
+    their fit, by Kolmogorov–Smirnov, as the sample from its own. The authors rule a power law out at p ≤ 0.1.
+
+    Raises:
+        ParameterError: as :func:`power_law_fit`; draws that are no positive integer, a seed out of range.
+
+    Source: as :func:`power_law_fit`, section 4.
+    """
+    x, count = _require_sample(values), require_positive_integer("draws", draws)
+    fit, rng = power_law_fit(x), np.random.default_rng(require_seed(seed))
+    below = x[x < fit.x_min]
+    farther = 0
+    for _ in range(count):
+        in_tail = int(rng.binomial(x.size, fit.tail / x.size))
+        tail = fit.x_min * rng.random(in_tail) ** (-1.0 / (fit.exponent - 1.0))
+        drawn = np.append(rng.choice(below, x.size - in_tail) if below.size else [], tail)
+        farther += drawn.max() > drawn.min() and power_law_fit(drawn).distance >= fit.distance
+    return (farther + 1) / (count + 1)
+
+
+def _fit(x: Sample, start: int, x_min: float | None = None) -> PowerLawFit:
+    """Of the ascending values from one on."""
+    tail = x[start:]
+    lowest = float(tail[0]) if x_min is None else x_min
+    log_ratio = np.log(tail / lowest)
+    n, total = tail.size, float(log_ratio.sum())
+    steps = np.arange(n + 1) / n
+    fitted = -np.expm1(-n / total * log_ratio)
+    distance = max(float((steps[1:] - fitted).max()), float((fitted - steps[:-1]).max()))
+    return PowerLawFit(1.0 + n / total, lowest, n, distance)
+
+
+def _require_sample(values: ArrayLike) -> Sample:
+    """Ascending, positive and not all equal."""
+    x = np.sort(require_real_numbers("values", values), axis=None)
+    if not (np.isfinite(x).all() and (x > 0.0).all()):
+        raise ParameterError("values", f"{x.size} values from {x[0]:g} to {x[-1]:g}", "finite positive numbers")
+    if x.size < 2 or x[0] == x[-1]:
+        raise ParameterError("values", f"{x.size} values", "at least two different ones")
+    return x

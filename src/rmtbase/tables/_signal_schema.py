@@ -1,0 +1,122 @@
+"""What a file of signal and noise holds, and what its variables owe to one another."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+import xarray as xr
+
+from rmtbase.shown import quoted
+from rmtbase.tables._circuits import CIRCUITS
+from rmtbase.tables._domain import (
+    COUNT_OR_NAN,
+    FALLING,
+    FLAG_OR_NAN,
+    NON_NEGATIVE_OR_NAN,
+    POSITIVE_OR_NAN,
+    PROBABILITY,
+    SIZE_OR_NAN,
+    TEXT,
+)
+from rmtbase.tables._relations import Fault
+from rmtbase.tables._schema import Schema, Variable
+
+_SLACK = 1e-9  # relative
+
+
+def signal_schema(*of_spectrum: str) -> Schema:
+    """The variables of spectra that those dimensions place: of heads ``layer, head``, of matrices the component.
+
+    Strengths, scales and singular values are in the units of the product W. NaN where there is no noise floor, or no
+    such direction.
+    """
+
+    def of(name: str, words: str, domain: object, *further: str) -> tuple[str, Variable]:
+        return name, Variable((*of_spectrum, *further), words, domain)  # type: ignore[arg-type]
+
+    return dict(
+        [
+            of("n_directions", "learned directions: at least so many, at confidence 1 - level", COUNT_OR_NAN),
+            of("first_p_value", "p-value of no learned direction at all", PROBABILITY),
+            of("next_p_value", "p-value of no more than these; the last that was tested", PROBABILITY),
+            of("rest_p_value", "p-value of the other eigenvalues being those of noise", PROBABILITY),
+            of("noise_floor", "1 where the rest is noise; 0 where it is not, or too few are left", FLAG_OR_NAN),
+            of("sigma", "product of the standard deviations of factors, if W were all noise", NON_NEGATIVE_OR_NAN),
+            of("noise_scale", "that product of the noise alone", POSITIVE_OR_NAN),
+            of("noise_scale_std", "its standard error", POSITIVE_OR_NAN),
+            of("threshold", "strength beyond which a further direction leaves the bulk", POSITIVE_OR_NAN),
+            of("detectable_strength", "strength found with probability 1 - level", POSITIVE_OR_NAN),
+            of("signal_share", "share of the squared norm that was learned, of the directions found", PROBABILITY),
+            of("raw_share", "share of the squared norm in their singular values, noise included", PROBABILITY),
+            of("expected_error", "expected squared error of the shrunken signal", NON_NEGATIVE_OR_NAN),
+            of("reason", "why there are no numbers; empty where there are", TEXT),
+            of("p_value", "p-value of no more directions than those before it", PROBABILITY, "direction"),
+            of("strength", "singular value of the direction's part of the signal", POSITIVE_OR_NAN, "direction"),
+            of("strength_low", "lower confidence limit of the strength", NON_NEGATIVE_OR_NAN, "direction"),
+            of("strength_high", "upper confidence limit of the strength", POSITIVE_OR_NAN, "direction"),
+            of("overlap_left", "squared cosine with the direction, where written", PROBABILITY, "direction"),
+            of("overlap_right", "squared cosine with the direction, where read", PROBABILITY, "direction"),
+            of("shrunken", "singular value that brings it nearest to the signal", NON_NEGATIVE_OR_NAN, "direction"),
+            of("eigenvalue", "eigenvalues of the product's square, padded with NaN", FALLING, "index"),
+        ]
+    )
+
+
+SIGNAL_SCHEMA: dict[str, Schema] = {
+    **{f"/circuits/{name}/heads": signal_schema("layer", "head") for name in CIRCUITS},
+    "/matrices": {
+        **signal_schema("layer", "component"),
+        "n_rows": Variable(("layer", "component"), "rows (outputs)", SIZE_OR_NAN),
+        "n_columns": Variable(("layer", "component"), "columns (inputs)", SIZE_OR_NAN),
+    },
+}
+"""The groups of a file of signal and noise; each is there where there is something of it."""
+
+
+def signals_whole(groups: Mapping[str, xr.Dataset]) -> Fault:
+    """There are heads or matrices."""
+    return None if any(True for _ in _each(groups)) else ("neither heads nor matrices", "a group of either")
+
+
+def directions_fit(groups: Mapping[str, xr.Dataset]) -> Fault:
+    """Of each spectrum there are as many directions as it says, each with all its numbers; limits enclose strengths."""
+    level = float(groups[""].attrs["level"])
+    for name, group in _each(groups):
+        values = {one: group[one].values for one in group.data_vars if "direction" in group[one].dims}
+        number = group["n_directions"].values
+        expected = np.arange(group.sizes["direction"]) < np.where(np.isnan(number), 0, number)[..., None]
+        if (number > group.sizes["direction"]).any():
+            return f"more n_directions in {quoted(name)} than there is room for", "an entry of direction for each"
+        for variable, found in values.items():
+            if (np.isnan(found) == expected).any():
+                return f"{variable} in {quoted(name)} of another number of directions than n_directions", "one of each"
+        if (values["p_value"] > level).any():
+            return f"a direction in {quoted(name)} with p_value above the level", f"at most {level:g}"
+        if (np.isfinite(number) & ~(group["next_p_value"].values > level)).any():
+            return f"next_p_value in {quoted(name)} that is not above the level", "one that ended the search"
+        low, mid, high = (values[one] for one in ("strength_low", "strength", "strength_high"))
+        with np.errstate(invalid="ignore"):
+            if ((low > mid * (1 + _SLACK)) | (mid > high * (1 + _SLACK))).any():
+                return f"a strength in {quoted(name)} outside its limits", "strength_low <= strength <= strength_high"
+            if (values["shrunken"] > mid * (1 + _SLACK)).any():
+                return f"shrunken in {quoted(name)} above the strength", "at most the strength"
+    return None
+
+
+def floors_fit(groups: Mapping[str, xr.Dataset]) -> Fault:
+    """Where there is a noise floor it has a number of directions and a scale."""
+    for name, group in _each(groups):
+        floor, known = group["noise_floor"].values == 1, np.isfinite(group["n_directions"].values)
+        if (floor & ~known).any():
+            return f"a noise floor in {quoted(name)} without n_directions", "the number of directions above it"
+        for variable in ("rest_p_value", "noise_scale", "signal_share", "raw_share"):
+            if (np.isfinite(group[variable].values) != known).any():
+                return f"{variable} in {quoted(name)} where n_directions is not, or the reverse", "both, or neither"
+    return None
+
+
+def _each(groups: Mapping[str, xr.Dataset]) -> Iterator[tuple[str, xr.Dataset]]:
+    for name in SIGNAL_SCHEMA:
+        if name in groups:
+            yield name, groups[name]

@@ -1,0 +1,61 @@
+"""``rmtbase diff``: what changed between two checkpoints, for the reader, as JSON and as a file."""
+
+import json
+
+import numpy as np
+import pytest
+
+from rmtbase.scoring import changes
+from rmtbase.tables import open_table
+
+STEPS = ("demo", "demo", "--revision-before", "step-0", "--revision-after", "step-200")
+VALUES = ("--component", "attention_value")
+
+
+@pytest.mark.parametrize(
+    ("options", "fragments"),
+    [
+        (["--component", "mlp"], ["components = ", "distinct ones of attention_query"]),
+        (["--level", 2], ["level = 2.0"]),
+        (["-o", "missing/changes.nc"], ["cannot write missing/changes.nc", "does not exist"]),
+    ],
+)
+def test_bad_input_is_one_line_and_status_two(options, fragments, run):
+    ran = run("diff", *STEPS, *options)
+    assert (ran.status, ran.out) == (2, "")
+    line = ran.err.splitlines()[-1]
+    assert line.startswith("rmtbase: error: ")
+    for fragment in fragments:
+        assert fragment in line
+
+
+def test_models_of_other_shapes_are_refused(run, model_folder):
+    ran = run("diff", model_folder, "demo")
+    assert ran.status == 2
+    assert "before = " in ran.err.splitlines()[-1]
+
+
+def test_the_table_is_printed_written_and_drawn(run, weights, tmp_path):
+    before = weights.save(tmp_path / "before")
+    weights.keys[...] += 0.1 * np.random.default_rng(1).standard_normal(weights.keys.shape)
+    after = weights.save(tmp_path / "after")
+    path = tmp_path / "changes.nc"
+    ran = run("diff", before, after, "-o", path)
+    assert ran.status == 0
+    expected = changes(str(before), str(after))
+    assert open_table(path).identical(expected)
+    median = expected["matrices"]["relative_change"].sel(component="attention_key").median().item()
+    assert any("attention_key" in line and f"{median:.3g}" in line for line in ran.out.splitlines())
+    assert "2 matrices are the same in both" in ran.out
+    assert run("plot", path, "-o", tmp_path / "figures").status == 0
+    drawn = {one.name for one in (tmp_path / "figures").iterdir()}
+    assert drawn == {"changes-changes.png", "changes-changes-of-heads.png"}
+
+
+def test_json_has_each_component(run):
+    same = ("demo", "demo", "--revision-before", "step-0", "--revision-after", "step-0")
+    ran = run("diff", *same, *VALUES, "--json")
+    printed = json.loads(ran.out, parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
+    (row,) = printed["matrices"]
+    assert (row["component"], row["matrices"], row["unchanged"]) == ("attention_value", 4, 4)
+    assert row["effective_rank"] is None and row["flagged_in"] == 0

@@ -1,0 +1,92 @@
+"""``rmtbase signal``: a table for the reader, JSON, CSV and a file for machines."""
+
+import csv
+import io
+import json
+
+import pytest
+
+from rmtbase.scoring import discoveries, signal, signal_rows
+from rmtbase.tables import open_signal
+
+
+@pytest.mark.parametrize(
+    ("options", "fragments"),
+    [
+        (["--level", 0], ["level = 0.0", "between 0 and 1/2"]),
+        (["--matrices", "elements"], ["matrices = 'elements'", "'none' or 'spectra'"]),
+        (["--circuits", "qk,ov"], ["circuits = 'ov'"]),
+        (["--minus-revision", "step-0"], ["minus_revision", "none without --minus"]),
+        (["--csv", "-", "--json"], ["stdout takes one output"]),
+        (["-o", "missing/signal.nc"], ["cannot write missing/signal.nc", "does not exist"]),
+        (["-o", "same.nc", "--csv", "same.nc"], ["named for two outputs"]),
+        (["--format", "toml"], ["format = 'toml'", "one of peft, yaml"]),
+        (["--format", "peft", "--matrices", "none"], ["matrices = 'none'", "whole matrices"]),
+        (["--format", "peft", "--json"], ["stdout takes one output"]),
+        (["--directions", -1], ["directions = -1", "0 or more"]),
+    ],
+)
+def test_bad_input_is_one_line_and_status_two(options, fragments, run, model_folder, watch):
+    before = watch(model_folder)
+    ran = run("signal", model_folder, *options)
+    assert (ran.status, ran.out) == (2, "")
+    line = ran.err.splitlines()[-1]
+    assert line.startswith("rmtbase: error: ")
+    for fragment in fragments:
+        assert fragment in line
+    before.assert_untouched()
+
+
+def test_help_has_an_example(run):
+    assert "Example: rmtbase signal" in " ".join(run("signal", "--help").out.split())
+
+
+def test_the_table_is_printed_and_written(run, tmp_path):
+    path = tmp_path / "signal.nc"
+    options = ("--revision", "step-200", "--circuits", "ov", "--matrices", "none")
+    ran = run("signal", "demo", *options, "-o", path)
+    assert ran.status == 0
+    assert ran.err.splitlines()[-1] == f"rmtbase: wrote {path}"
+    found = signal("demo", "step-200", circuits=("ov",), matrices="none")
+    assert open_signal(path).identical(found)
+    rows = signal_rows(found)
+    assert f"Something was learned in {discoveries(rows, 0.05)} of {len(rows)} spectra" in ran.out
+    assert [line.split()[:2] for line in ran.out.splitlines() if "   32   " in line] == [["qk", "32"], ["ov", "32"]]
+    first = max(rows, key=lambda row: row.numbers["signal_share"])
+    assert f"{100 * first.numbers['signal_share']:.1f} %" in ran.out
+
+
+def test_json_and_csv_hold_every_head(run):
+    options = ("demo", "--revision", "step-0", "--matrices", "none", "--circuits", "qk")
+    printed = json.loads(run("signal", *options, "--json").out)
+    assert (printed["revision"], printed["level"], len(printed["spectra"])) == ("step-0", 0.05, 32)
+    rows = list(csv.DictReader(io.StringIO(run("signal", *options, "--csv", "-").out)))
+    assert [float(row["n_directions"]) for row in rows] == [one["n_directions"] for one in printed["spectra"]]
+    assert isinstance(printed["spectra"][0]["n_directions"], int)
+    assert printed["spectra"][0]["noise_floor"] is True
+
+
+def test_a_difference_is_looked_at(run):
+    printed = json.loads(
+        run("signal", "demo", "--minus", "demo", "--minus-revision", "step-0", "--matrices", "none", "--json").out
+    )
+    assert "step-0" in printed["model"]
+
+
+def test_decisions_are_printed(run, model_folder):
+    printed = run("signal", model_folder, "--format", "peft").out
+    assert set(json.loads(printed)) >= {"target_modules", "rank_pattern"}
+    assert "unfrozen_parameters:" in run("signal", model_folder, "--format", "yaml").out
+
+
+def test_directions_are_read_as_tokens(run, model_folder):
+    options = ("demo", "--revision", "step-200", "--circuits", "qk", "--matrices", "none", "--directions", 1)
+    ran = run("signal", *options)
+    assert "left, read" in ran.out
+    assert "A direction and its opposite are the same." in ran.out
+    tokens = json.loads(run("signal", *options, "--json").out)["tokens"]
+    assert [(one["side"], one["direction"]) for one in tokens[:2]] == [("left", 0), ("right", 0)]
+    assert len(tokens) == 24
+    ran = run("signal", model_folder, "--directions", 1)
+    assert ran.status == 2
+    assert "with a known embedding" in ran.err

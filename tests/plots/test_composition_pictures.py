@@ -1,0 +1,73 @@
+"""Pictures of compositions: what they draw is what the table holds."""
+
+import numpy as np
+import pytest
+import xarray as xr
+from matplotlib.collections import LineCollection, QuadMesh
+from matplotlib.colors import to_rgb
+
+from rmtbase.errors import ParameterError
+from rmtbase.plots import THEMES, composition_graph, composition_heatmap, figure_names, figures
+from rmtbase.scoring import composition, summarize_composition
+
+
+@pytest.fixture(scope="module")
+def table():
+    return composition("demo", revision="step-200")
+
+
+@pytest.mark.parametrize("plot", [composition_heatmap, composition_graph])
+def test_what_is_no_table_of_compositions_is_refused(plot, table):
+    for bad in (xr.Dataset({"temperature": ("day", [1.0])}), xr.DataTree(), None):
+        with pytest.raises(ParameterError, match="compositions"):
+            plot(bad)
+    with pytest.raises(ParameterError, match="level"):
+        plot(table, level=0.0)
+
+
+def test_the_map_has_a_cell_for_each_pair_and_a_dot_for_each_that_survives(table):
+    ax = composition_heatmap(table, "k", colorbar=False)
+    (mesh,) = [one for one in ax.collections if isinstance(one, QuadMesh)]
+    drawn = np.ma.filled(mesh.get_array(), np.nan)
+    np.testing.assert_array_equal(drawn, table["z_score"].sel(kind="k").transpose("later", "earlier"))
+    (dots,) = [one for one in ax.lines if one.get_label() == "q < 0.05"]
+    q = table["q_value"].sel(kind="k").values
+    assert {*zip(dots.get_xdata(), dots.get_ydata(), strict=True)} == {*zip(*np.nonzero(q < 0.05), strict=True)}
+    assert f"{(q < 0.05).sum()} of 384 pairs survive" in ax.get_title()
+    with pytest.raises(ParameterError, match="kind = 'x'"):
+        composition_heatmap(table, "x")
+
+
+def test_the_graph_has_a_line_for_each_pair_that_survives(table):
+    ax = composition_graph(table)
+    surviving = summarize_composition(table).surviving
+    lines = [one for one in ax.collections if isinstance(one, LineCollection)]
+    assert [len(one.get_paths()) for one in lines] == [
+        sum(pair.kind == kind for pair in surviving) for kind in ("q", "k", "v")
+    ]
+    ends = [path.vertices[[0, -1]] for path in lines[1].get_paths()]
+    expected = [
+        [[int(end[-1]), int(end[1])] for end in (pair.earlier, pair.later)] for pair in surviving if pair.kind == "k"
+    ]  # of L2H5 the place (5, 2)
+    assert sorted(np.array(ends).tolist()) == sorted(expected)
+    assert len({to_rgb(one.get_color()[0]) for one in lines}) == len({str(one.get_linestyle()) for one in lines}) == 3
+
+
+def test_of_many_pairs_the_farthest_are_drawn(table):
+    ax = composition_graph(table, level=0.5)
+    assert sum(len(one.get_paths()) for one in ax.collections) == 120
+    assert "the 120 farthest of them" in ax.get_title()
+
+
+def test_a_model_without_any_has_nodes_alone():
+    ax = composition_graph(composition("demo", "v", revision="step-0"))
+    assert not any(len(one.get_paths()) for one in ax.collections)
+    assert ax.get_title().startswith("0 of 384 pairs")
+
+
+def test_both_are_figures_of_the_table_in_every_theme(table):
+    assert figure_names(table) == {"composition": True, "composition-graph": True}
+    for figure in figures(table, theme="print", width=3.4).values():
+        figure.draw_without_rendering()
+    for theme in THEMES.values():
+        assert to_rgb(composition_graph(table, theme=theme).lines[0].get_color()) == to_rgb(theme.series[0])

@@ -1,0 +1,139 @@
+"""What changed between two checkpoints: what was planted is found, and a change that knows nothing has uniform p."""
+
+import math
+
+import numpy as np
+import pytest
+from made_models import layers, model_of
+
+from rmtbase.errors import ParameterError
+from rmtbase.models import Tensor
+from rmtbase.scoring import changes
+
+QUERY = ["attention_query"]
+
+
+def pair_of(rng, change, count=1, **sizes):
+    """A model and another, whose query matrices are what ``change`` makes of the first one's."""
+    drawn = [rng.standard_normal((sizes["heads"] * sizes["d_head"], sizes["d_model"])) for _ in range(count)]
+    seed = rng.integers(2**32)
+    return [
+        model_of(
+            np.random.default_rng(seed),
+            layers(count),
+            **sizes,
+            **{f"t{k}_query": each for k, each in enumerate(queries)},
+        )
+        for queries in (drawn, [change(one) for one in drawn])
+    ]
+
+
+def top(matrix):
+    """The first singular directions of a matrix."""
+    u, _, v = np.linalg.svd(matrix, full_matrices=False)
+    return u[:, 0], v[0]
+
+
+def test_a_change_that_knows_nothing_has_uniform_p_values_and_no_directions():
+    # 3 layers of 12 heads and their whole matrices, two sides: 72 tests of heads that share nothing of a side, and 4.5
+    # standard errors, one seed in 100 000; the law's own error at these levels is within 5 %.
+    rng = np.random.default_rng(1)
+    before, after = pair_of(rng, lambda w: w + 0.1 * rng.standard_normal(w.shape), 3, heads=12, d_head=12, d_model=64)
+    tree = changes(before, after, components=QUERY)
+    heads = tree["heads"].to_dataset()
+    for name in ("p_value", "nearest_p_value"):
+        p = np.concatenate([heads[f"{name}_{side}"].values.ravel() for side in ("in", "out")])
+        assert p.size == 72
+        for level in (0.1, 0.5):
+            assert abs((p <= level).mean() - level) < 4.5 * math.sqrt(level * (1 - level) / p.size) + 0.05 * level
+    np.testing.assert_allclose(heads["relative_change"], 0.1, rtol=0.2)  # 5 standard errors of each head
+    assert (heads["n_directions"] > 0).mean() < 0.05 + 4.5 * math.sqrt(0.05 * 0.95 / 36)
+    assert heads["noise_floor"].all()
+    assert (heads["expected_share_in"] == heads["n_old_directions"] / 64).all()
+    assert not (heads["q_value_in"] < 0.01).any()
+
+
+def test_an_old_direction_that_grew_is_an_old_direction():
+    rng = np.random.default_rng(2)
+
+    def grown(w):
+        u, v = top(w)
+        return w + 8.0 * np.outer(u, v) + 0.02 * rng.standard_normal(w.shape)
+
+    before, after = pair_of(rng, grown, heads=1, d_head=48, d_model=96)
+    one = (
+        changes(before, after, components=QUERY)["matrices"].to_dataset().sel(component="attention_query")[{"layer": 0}]
+    )
+    assert one["n_directions"] == 1 and one["noise_floor"] == 1
+    for side in ("in", "out"):
+        assert one[f"old_share_{side}"] > 0.98 and one[f"p_value_{side}"] < 1e-3
+        assert one[f"nearest_{side}"] == 0 and one[f"nearest_cosine_{side}"] > 0.99
+        assert one[f"nearest_p_value_{side}"] < 1e-6
+
+
+def test_new_directions_are_counted_and_are_not_old_ones():
+    rng = np.random.default_rng(3)
+
+    def learned(w):
+        left = np.linalg.qr(rng.standard_normal((w.shape[0], 3)))[0]
+        right = np.linalg.qr(rng.standard_normal((w.shape[1], 3)))[0]
+        return w + left @ np.diag([6.0, 5.0, 4.0]) @ right.T + 0.05 * rng.standard_normal(w.shape)
+
+    before, after = pair_of(rng, learned, heads=1, d_head=40, d_model=120)
+    one = changes(before, after, components=QUERY)["matrices"].to_dataset()
+    assert one["n_directions"].item() == 3 and one["noise_floor"].item() == 1
+    assert one["p_value_in"].item() > 1e-3 and one["nearest_p_value_in"].item() > 1e-3
+    assert 2.5 < one["effective_rank"].item() < 4.0
+
+
+def test_weights_that_shrink_have_cosine_minus_one():
+    before, after = pair_of(np.random.default_rng(4), lambda w: 0.9 * w, heads=2, d_head=6, d_model=24)
+    one = changes(before, after, components=QUERY)["heads"].to_dataset()
+    np.testing.assert_allclose(one["cosine"], -1.0, atol=1e-6)
+    np.testing.assert_allclose(one["relative_change"], 0.1, rtol=1e-5)
+    assert (one["nearest_in"] == 0).all()
+
+
+def test_what_did_not_change_has_no_directions():
+    before, after = pair_of(np.random.default_rng(5), lambda w: w, heads=2, d_head=6, d_model=24)
+    tree = changes(before, after)
+    for name in ("matrices", "heads"):
+        group = tree[name].to_dataset()
+        assert (group["relative_change"] == 0.0).all()
+        assert group["p_value_in"].isnull().all() and group["effective_rank"].isnull().all()
+
+
+def test_a_heads_outputs_are_columns_of_the_whole():
+    sizes = {"heads": 3, "d_head": 4, "d_value": 5, "d_model": 24}
+    rng = np.random.default_rng(6)
+    models = [
+        model_of(np.random.default_rng(7), layers(1), **sizes, t0_output=rng.standard_normal((24, 15)))
+        for _ in range(2)
+    ]
+    heads = changes(*models, components=["attention_output"])["heads"].to_dataset().squeeze()
+    assert (heads["n_rows"] == 24).all() and (heads["n_columns"] == 5).all()
+    old, new = (model.outputs(0)[1].T.astype(float) for model in models)
+    change = new - old
+    basis = np.linalg.svd(old, full_matrices=False)[0][:, : int(heads["n_old_directions"][1])]
+    expected = np.linalg.norm(basis.T @ change) ** 2 / np.linalg.norm(change) ** 2
+    assert heads["old_share_out"][1].item() == pytest.approx(expected, rel=1e-9)
+
+
+def test_the_rounding_of_half_precision_is_told():
+    rng = np.random.default_rng(8)
+    before, after = pair_of(rng, lambda w: w + 1e-7 * rng.standard_normal(w.shape), heads=2, d_head=6, d_model=24)
+    share = changes(before, after, components=QUERY)["matrices"]["rounding_share"].item()
+    assert 0.1 < share < 10.0  # steps of float32 at 1 are 1.2e-7
+
+
+def test_other_models_and_other_components_are_refused():
+    rng = np.random.default_rng(9)
+    one, other = (model_of(rng, layers(1), d_model=width) for width in (24, 20))
+    with pytest.raises(ParameterError, match=r"before = .*d_query = 20.*expected 24"):
+        changes(other, one)
+    for bad in (["mlp_in"], [], ["attention_key", "attention_key"], "attention_key"):
+        with pytest.raises(ParameterError, match="distinct ones of attention_query"):
+            changes(one, one, components=bad)
+    with pytest.raises(ParameterError, match="level"):
+        changes(one, one, level=0.0)
+    assert isinstance(one.sites[0].query, Tensor)

@@ -1,0 +1,152 @@
+"""The learned part of a product, its directions, and these read as tokens."""
+
+import json
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from rmtbase.errors import CorruptFileError, ParameterError
+from rmtbase.models import open_model, token_names
+from rmtbase.scoring import (
+    direction_tokens,
+    learned_part,
+    learned_part_of,
+    read_directions,
+    sides_in_stream,
+    signal,
+    signal_rows,
+    spectral_signal,
+)
+
+HEAD = (16, 120)
+
+
+@pytest.fixture(scope="module")
+def demo():
+    return open_model("demo", "step-200")
+
+
+@pytest.fixture(scope="module")
+def factors():
+    """W_Q and W_K of a head whose W_Q has learned two directions, strong ones."""
+    rng = np.random.default_rng(5)
+    w_q, w_k = rng.standard_normal((2, *HEAD))
+    w_q[0, 0] += 60.0
+    w_q[1, 1] += 40.0
+    return w_q, w_k
+
+
+def test_the_product_is_factored_without_being_formed(factors):
+    w_q, w_k = factors
+    part = learned_part(w_q, w_k)
+    u, s, vt = np.linalg.svd(w_q.T @ w_k)
+    alone = spectral_signal(s[:16] ** 2, (120, 16, 120))
+    assert part.values.size == alone.n_directions == 2
+    np.testing.assert_allclose(part.values, alone.shrunken, rtol=1e-10)
+    dense = (u[:, :2] * alone.shrunken) @ vt[:2]
+    np.testing.assert_allclose((part.left * part.values) @ part.right, dense, atol=1e-8 * s[0])
+    np.testing.assert_allclose(part.left.T @ part.left, np.eye(2), atol=1e-12)
+
+
+def test_the_learned_part_is_near_what_was_planted(factors):
+    w_q, w_k = factors
+    planted = np.zeros((120, 120))
+    planted[0], planted[1] = 60.0 * w_k[0], 40.0 * w_k[1]
+    part = learned_part(w_q, w_k)
+    error = np.sum(((part.left * part.values) @ part.right - planted) ** 2)
+    raw = np.linalg.svd(w_q.T @ w_k)
+    cut = np.sum(((raw[0][:, :2] * raw[1][:2]) @ raw[2][:2] - planted) ** 2)
+    assert error < cut
+    # Its own expectation holds within a factor of two for a single head: the error is of 240 numbers and more.
+    assert 0.5 < error / part.signal.expected_error < 2.0
+    # The computed left vectors lie where they were planted, as nearly as is said.
+    cosines = part.left[[0, 1], [0, 1]] ** 2
+    np.testing.assert_allclose(cosines, part.signal.overlap_left, atol=0.03)
+
+
+def test_of_a_model_it_is_that_of_the_row(demo):
+    rows = signal_rows(signal(demo, circuits=("value",), matrices="none", proof=False))
+    row = next(row for row in rows if row.what == "value" and len(row.directions) > 1)
+    part = learned_part_of(demo, row.layer, "value", row.head)
+    np.testing.assert_allclose(part.values, [one["shrunken"] for one in row.directions], rtol=1e-8)
+    assert part.right.shape == (len(row.directions), 128)
+    matrix = demo.matrix(1, "mlp_in")
+    np.testing.assert_allclose(learned_part_of(demo, 1, "mlp_in").values, learned_part(matrix).values)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "name"),
+    [
+        ((0, "mlp_in", 1), "what"),
+        ((0, "qk", None), "head"),
+        ((0, "qk", 8), "head"),
+        ((0, "key", 4), "head"),
+        ((9, "qk", 0), "layer"),
+    ],
+)
+def test_a_head_that_is_not_there_is_named(arguments, name, demo):
+    with pytest.raises(ParameterError) as caught:
+        learned_part_of(demo, *arguments)
+    assert caught.value.name == name
+
+
+def test_scores_of_tokens_are_standardised(demo):
+    rng = np.random.default_rng(0)
+    directions = rng.standard_normal((400, 128))
+    scores = direction_tokens(demo, directions, count=256)
+    z = np.take_along_axis(scores.z_above, np.argsort(scores.above, axis=1), axis=1)  # by token
+    embedding = np.concatenate(list(demo.blocks(demo.parts["embeddings"][0]))).astype(float)
+    unit = directions / np.linalg.norm(directions, axis=1, keepdims=True)
+    expected = np.sqrt(128) * unit @ embedding.T / np.linalg.norm(embedding, axis=1)
+    np.testing.assert_allclose(z, expected, atol=1e-12)
+    assert (z**2).mean() == pytest.approx(1.0, abs=5 * np.sqrt((z**2).mean(axis=1).var() / 400))
+    np.testing.assert_array_equal(scores.above, scores.below[:, ::-1])
+    # The p-value is a bound: not above a level more often than the level says; P(more than 34 of 400 at 5 %) = 1e-3.
+    assert (scores.p_value < 0.05).sum() <= 34
+    cosine = np.abs(z).max(axis=1) / np.sqrt(128)
+    one = 2 * stats.t.sf(cosine * np.sqrt(127 / (1 - cosine**2)), 127)  # of the correlation of 128 normal numbers
+    np.testing.assert_allclose(scores.p_value, np.minimum(256 * one, 1.0), rtol=1e-9)
+
+
+def test_the_embedding_of_a_token_reads_as_that_token(demo):
+    embedding = np.concatenate(list(demo.blocks(demo.parts["embeddings"][0]))).astype(float)
+    scores = direction_tokens(demo, -3.0 * embedding[[65, 200]], written=True)
+    assert scores.below[:, 0].tolist() == [65, 200]
+    assert (scores.p_value < 1e-100).all()
+
+
+@pytest.mark.parametrize("directions", [np.zeros((1, 128)), np.ones((1, 127)), np.ones(128), np.full((1, 128), np.nan)])
+def test_bad_directions_are_named(directions, demo):
+    with pytest.raises(ParameterError, match="directions"):
+        direction_tokens(demo, directions)
+
+
+def test_readings_are_of_the_sides_in_the_stream(demo):
+    rows = signal_rows(signal(demo, circuits=("ov", "query"), matrices="none", proof=False))
+    chosen = [next(row for row in rows if row.what == what and row.directions) for what in ("qk", "ov", "query")]
+    readings = list(read_directions(demo, chosen, 0.05, 1, names=token_names(demo.path), count=2))
+    sides = [(one.row.what, one.side, one.written) for one in readings]
+    assert sides == [
+        ("qk", "left", False),
+        ("qk", "right", False),
+        ("ov", "right", False),
+        ("ov", "left", True),
+        ("query", "right", False),
+    ]
+    assert all(len(one.above) == len(one.below) == 2 for one in readings)
+    assert sides_in_stream("router") == {}
+
+
+def test_tokens_are_named_by_the_files_of_tokenizers(tmp_path):
+    assert token_names(tmp_path) == {}
+    (tmp_path / "vocab.json").write_text(json.dumps({"a": 0, "Ġb": 1}))
+    assert token_names(tmp_path) == {0: "a", 1: "Ġb"}
+    added = [{"id": 2, "content": "<s>"}]
+    for vocabulary in ({"x": 0, "y": 1}, [["x", -1.0], ["y", -2.0]]):
+        whole = {"model": {"vocab": vocabulary}, "added_tokens": added}
+        (tmp_path / "tokenizer.json").write_text(json.dumps(whole))
+        assert token_names(tmp_path) == {0: "x", 1: "y", 2: "<s>"}
+    (tmp_path / "tokenizer.json").write_text(json.dumps({"model": {"vocab": 3}}))
+    with pytest.raises(CorruptFileError, match="no list of tokens"):
+        token_names(tmp_path)

@@ -1,0 +1,112 @@
+"""Signal and noise of a model: each head and matrix as if it were alone, in a file that opens again."""
+
+import numpy as np
+import pytest
+
+from rmtbase.errors import ParameterError
+from rmtbase.linalg import product_singular_values
+from rmtbase.models import ArrayModel, open_model
+from rmtbase.scoring import discoveries, signal, signal_csv, signal_rows, spectral_signal, summarize_signal
+from rmtbase.tables import CIRCUITS, export, open_signal, write_table
+from telling import Told
+
+
+@pytest.fixture(scope="module")
+def demo():
+    """The bundled model after 200 steps."""
+    return open_model("demo", "step-200")
+
+
+@pytest.fixture(scope="module")
+def tree(demo):
+    return signal(demo, circuits=("ov",), matrices="none", proof=False)
+
+
+@pytest.fixture(scope="module")
+def untrained():
+    """The bundled model before its training, whole matrices too."""
+    return signal("demo", "step-0", proof=False)
+
+
+def test_untrained_heads_have_learned_nothing(untrained):
+    rows = signal_rows(untrained)
+    # 188 at 5 %, of which heads that share a key head go together: more than 24 with probability 1e-4.
+    assert len(rows) == 4 * (4 * 8 + 2 * 4 + 7)
+    assert sum(row.numbers["n_directions"] > 0 for row in rows) <= 24
+    assert all(row.numbers["noise_floor"] == 1 for row in rows)
+    assert discoveries(rows, 0.05) == 0  # but for 5 % of seeds
+
+
+def test_heads_and_matrices_are_those_of_their_own_spectra(demo, tree, untrained):
+    assert list(tree["circuits"].children) == ["qk", "ov"]
+    layer, head = 2, 5
+    w_q, w_k = demo.queries(layer)[head], demo.keys(layer)[demo.key_head(head, layer)]
+    alone = spectral_signal(product_singular_values(w_q, w_k) ** 2, (128, 16, 128))
+    heads = tree["circuits/qk/heads"].to_dataset().isel(layer=layer, head=head)
+    assert heads["n_directions"] == alone.n_directions > 2
+    n = int(alone.n_directions)
+    np.testing.assert_allclose(heads["strength"][:n], alone.strength, rtol=1e-9)
+    assert heads["expected_error"] == pytest.approx(float(alone.expected_error), rel=1e-9)
+    assert (heads["noise_scale"] <= heads["sigma"]).item()
+    matrix = open_model("demo", "step-0").matrix(1, "mlp_in")
+    alone = spectral_signal(np.linalg.svd(matrix.astype(float), compute_uv=False) ** 2, matrix.shape)
+    of_matrix = untrained["matrices"].to_dataset().sel(layer=1, component="mlp_in")
+    assert (of_matrix["n_rows"], of_matrix["n_columns"]) == matrix.shape
+    assert of_matrix["first_p_value"] == pytest.approx(float(alone.first_p_value), rel=1e-6)
+    assert of_matrix["rest_p_value"] == pytest.approx(float(alone.rest_p_value), rel=1e-6)
+
+
+def test_a_file_of_it_is_read_as_it_was_made(tree, untrained, tmp_path):
+    for one in (tree, untrained):
+        assert open_signal(write_table(one, tmp_path / "signal.nc")).identical(one)
+
+
+def test_rows_and_csv_hold_all_of_it(tree, untrained):
+    rows = signal_rows(tree)
+    assert len(rows) == 2 * 32
+    lines = signal_csv(tree).splitlines()
+    assert len(lines) == len(rows) + 1
+    assert lines[0].startswith("layer,what,head,n_directions,first_p_value,next_p_value")
+    first = next(row for row in rows if row.directions)
+    assert len(first.directions) == first.numbers["n_directions"]
+    assert discoveries(rows, 0.05) > 50
+    for one in (*summarize_signal(rows), *summarize_signal(signal_rows(untrained))):
+        assert one.spectra == (16 if one.what in ("key", "value") else 32 if one.what in CIRCUITS else 4)
+    for one in summarize_signal(rows):
+        own = [row for row in rows if row.what == one.what]
+        assert one.no_floor == sum(row.numbers["noise_floor"] == 0 for row in own)
+
+
+def test_a_latex_table_shows_what_was_learned(tree):
+    table = export(tree, "latex", group="ov").decode()
+    assert "layer & head & n directions & signal share & threshold & noise scale &" in table
+    assert r"\pm" in table  # the scale with its error
+
+
+def test_what_has_no_number_says_why(weights, tmp_path):
+    weights.queries[0, 1] = 0.0
+    told = Told()
+    found = signal(str(weights.save(tmp_path / "zeros")), matrices="none", progress=told)
+    assert "matrices" not in found.children
+    rows = [row for row in signal_rows(found) if row.what == "qk"]
+    assert [row.reason for row in rows] == ["", "zeros", *[""] * (len(rows) - 2)]
+    assert np.isnan(rows[1].numbers["n_directions"])
+    assert told.steps == told.totals
+    few = ArrayModel.of([np.ones((1, 4, 30)) + np.eye(4, 30)], [np.eye(4, 30)[None]], "few")
+    (row, *_) = signal_rows(signal(few, matrices="none"))
+    assert "at least 8 eigenvalues" in row.reason
+
+
+@pytest.mark.parametrize(
+    ("options", "name"),
+    [({"matrices": "elements"}, "matrices"), ({"level": 1.0}, "level"), ({"circuits": ("k",)}, "circuits")],
+)
+def test_bad_arguments_are_named(options, name):
+    with pytest.raises(ParameterError) as caught:
+        signal("demo", **options)
+    assert caught.value.name == name
+
+
+def test_rows_are_of_signal_alone():
+    with pytest.raises(ParameterError, match="signal and noise"):
+        signal_rows(None)
