@@ -12,14 +12,9 @@ from jaxtyping import Float, Shaped
 
 from rmtbase.errors import (
     CheckpointError,
-    MissingDependencyError,
-    MissingTensorError,
     ParameterError,
-    UnknownArchitectureError,
-    UnprovedConfigurationError,
 )
 from rmtbase.models._adapters import Adapter
-from rmtbase.models._architectures import find_inventory
 from rmtbase.models._checkpoint import Checkpoint
 from rmtbase.models._draft_layers import without_draft_layers
 from rmtbase.models._expressions import Expression, Tensor
@@ -28,12 +23,12 @@ from rmtbase.models._folding import fold_site, has_biases, require_folds
 from rmtbase.models._fused import find_fused
 from rmtbase.models._gguf_model import find_gguf, open_gguf
 from rmtbase.models._given_sites import require_sites
-from rmtbase.models._layout_table import read_architecture
 from rmtbase.models._leftovers import leftover_notes, require_all_heads, require_plain_tensors, unread_matrices
 from rmtbase.models._other_formats import refuse_other_formats
 from rmtbase.models._other_matrices import with_other_matrices
 from rmtbase.models._proof import proof_is_wanted, proof_of
 from rmtbase.models._quantised import dequantised, require_readable_quantisation
+from rmtbase.models._routes import find_architecture, inventory_by_route
 from rmtbase.models._shown_sizes import with_sizes
 from rmtbase.models._sites import BIASES, NORMS, Inventory, MatrixName, Part, Place, Site
 from rmtbase.models._tensor_file import DIGITS, least_sigma, widened
@@ -160,10 +155,10 @@ class Model(WeightMatrices):
         """Check the configuration, then the headers of its checkpoint against it."""
         require_readable_quantisation(config, config_path)
         require_all_heads(config, config_path)
-        architecture, network = _architecture(config, config_path, network)
+        architecture, network = find_architecture(config, config_path, network)
         checkpoint = open_checkpoint()
         require_plain_tensors(checkpoint)
-        inventory, network = _inventory(config, config_path, architecture, checkpoint, network)
+        inventory, network = inventory_by_route(config, config_path, architecture, checkpoint, network)
         inventory = with_other_matrices(inventory, checkpoint, config)
         more = (*leftover_notes(config, checkpoint), *notes)
         return cls._of_inventory(inventory, checkpoint, config, architecture, name, revision, more, network)
@@ -365,43 +360,3 @@ class Model(WeightMatrices):
 
     def _expression(self, layer: int, component: str) -> Expression:
         return self._matrices[self.layers[layer]][component]
-
-
-def _architecture(config: Mapping[str, Any], path: Path, network: Network | None) -> tuple[str, Network | None]:
-    """The model type, and the network where the model is read by running it: it is given, or the table lacks the type.
-
-    Raises:
-        UnknownArchitectureError: ``transformers`` does not have it either, or is not installed.
-        CheckpointError: the network cannot be built, or not be run.
-    """
-    if network is not None:
-        return str(config.get("model_type")), network
-    try:
-        return read_architecture(config, path), None
-    except UnknownArchitectureError as unknown:
-        try:
-            return unknown.architecture, Network.of_config(config, path)
-        except (MissingDependencyError, UnknownArchitectureError):
-            raise unknown from None
-
-
-def _inventory(
-    config: Mapping[str, Any], path: Path, architecture: str, checkpoint: Checkpoint, network: Network | None
-) -> tuple[Inventory, Network | None]:
-    """What a checkpoint holds, by the table, and the network where it is read by running it.
-
-    Where the configuration is none of those for which the table was proved, or some layers lack what the table has, its
-    network is run, where that can be done. A layer of which the checkpoint holds nothing is missing in any case.
-    """
-    if network is not None:
-        return network.inventory(checkpoint.shapes()), network
-    try:
-        return find_inventory(config, checkpoint, path, architecture), None
-    except (UnprovedConfigurationError, MissingTensorError) as refused:
-        if isinstance(refused, MissingTensorError) and refused.because:
-            raise
-        try:
-            network = Network.of_config(config, path)
-            return network.inventory(checkpoint.shapes()), network
-        except (MissingDependencyError, CheckpointError):
-            raise refused from None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,11 +16,11 @@ from rmtbase.laws import HaarTrace
 from rmtbase.linalg import without_noise
 from rmtbase.models import Difference, Model, Site, difference, open_model
 from rmtbase.progress import SILENT, Progress
+from rmtbase.scoring._file_attributes import file_attributes
 from rmtbase.scoring._heads import layer_coordinates
 from rmtbase.scoring._spectral_signal import LEAST_REST, require_level, spectral_signal
-from rmtbase.shown import shown
 from rmtbase.statistics import benjamini_yekutieli
-from rmtbase.tables import CHANGES_SCHEMA, CIRCUITS, SCHEMA_VERSION, describe, provenance, software_version
+from rmtbase.tables import CHANGES_SCHEMA, CIRCUITS, describe
 
 _TURNED = "attention_output"  # of which heads are columns
 _FACTORS = {f"attention_{name}": CIRCUITS[name].factors[0] for name in ("query", "key", "value", "output")}
@@ -210,13 +209,5 @@ def _attributes(of: Difference, components: Sequence[str], level: float) -> dict
     both = {"before": of.less, "after": of.of}
     call = {"function": "rmtbase.scoring.changes", "components": list(components), "level": level}
     call |= {name: [model.name, model.revision] for name, model in both.items()}
-    return {
-        "schema_version": SCHEMA_VERSION,
-        "rmtbase_version": software_version(),
-        "kind": "changes",
-        "model": shown(of.name),  # netCDF holds no text that is not UTF-8
-        "family": shown(of.architecture),
-        "level": level,
-        "notes": json.dumps(tuple(dict.fromkeys((*of.less.notes, *of.of.notes)))),
-        "provenance": provenance(call),
-    }
+    notes = tuple(dict.fromkeys((*of.less.notes, *of.of.notes)))
+    return file_attributes("changes", of, {"level": level}, notes, of.warnings, call)

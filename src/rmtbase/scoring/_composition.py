@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from pathlib import Path
@@ -17,6 +16,7 @@ from rmtbase.laws import HaarTrace
 from rmtbase.linalg import available_cores, single_threaded_blas, without_noise
 from rmtbase.models import Place, WeightMatrices, open_model
 from rmtbase.progress import SILENT, Progress
+from rmtbase.scoring._file_attributes import file_attributes
 from rmtbase.scoring._read_sites import read_factors
 from rmtbase.scoring._residual_streams import READINGS, earlier_sites, unknown_streams
 from rmtbase.shown import shown
@@ -25,10 +25,7 @@ from rmtbase.tables import (
     CIRCUITS,
     COMPOSITION_SCHEMA,
     KINDS_OF_COMPOSITION,
-    SCHEMA_VERSION,
     describe,
-    provenance,
-    software_version,
 )
 
 _HELD = 2**29  # bytes of earlier heads in memory at a time
@@ -323,18 +320,6 @@ def _orthonormal(
 
 
 def _attributes(model: WeightMatrices, kinds: Sequence[str], warnings: Sequence[str]) -> dict[str, object]:
-    folded: Sequence[str] = getattr(model, "folded", ())
-    call = {"function": "rmtbase.scoring.composition", "model": model.name, "revision": model.revision}
-    return {
-        "schema_version": SCHEMA_VERSION,
-        "rmtbase_version": software_version(),
-        "kind": "composition",
-        "model": shown(model.name),  # netCDF holds no text that is not UTF-8
-        "revision": shown(model.revision or ""),
-        "family": shown(model.architecture),
-        "null": "random rotation of the later head against the earlier one, both spectra kept",
-        **({"folded": json.dumps(folded)} if folded else {}),
-        "notes": json.dumps(model.notes),
-        "warnings": json.dumps(warnings),
-        "provenance": provenance(call | {"kinds": list(kinds)}),
-    }
+    call = {"function": "rmtbase.scoring.composition", "kinds": list(kinds)}
+    null = {"null": "random rotation of the later head against the earlier one, both spectra kept"}
+    return file_attributes("composition", model, null, model.notes, warnings, call)

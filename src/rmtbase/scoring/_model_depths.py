@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,9 +15,9 @@ from rmtbase.models import Model, Place, open_model
 from rmtbase.progress import SILENT, Progress
 from rmtbase.scoring._depth_fitter import Advance, DepthFitter, depth_fitter
 from rmtbase.scoring._effective_depth import DRAWING, EffectiveDepth, depth_of_spectrum
+from rmtbase.scoring._file_attributes import file_attributes
 from rmtbase.scoring._heads import layer_coordinates
-from rmtbase.shown import shown
-from rmtbase.tables import EFFECTIVE_DEPTH_SCHEMA, SCHEMA_VERSION, describe, provenance, software_version
+from rmtbase.tables import EFFECTIVE_DEPTH_SCHEMA, describe
 
 _DISTANCE_WORDS = {
     "wasserstein": "wasserstein: W1 of the singular values over their mean",
@@ -174,17 +173,7 @@ def _entries(found: EffectiveDepth) -> dict[str, object]:
 def _attributes(model: Model, fitter: DepthFitter, warnings: list[str]) -> dict[str, object]:
     settings = {name: getattr(fitter, name) for name in ("part", "distance", "draws", "level", "width", "seed")}
     candidates = {str(laws[0].depth): [law.sigma for law in laws] for laws in fitter.candidates}
-    call = {"function": "rmtbase.scoring.effective_depths", "model": model.name, "revision": model.revision}
-    return {
-        "schema_version": SCHEMA_VERSION,
-        "rmtbase_version": software_version(),
-        "kind": "effective_depth",
-        "model": shown(model.name),  # netCDF holds no text that is not UTF-8
-        "revision": shown(model.revision or ""),
-        "family": shown(model.architecture),
-        **{name: settings[name] for name in ("part", "level", "draws", "seed")},
-        "distance": _DISTANCE_WORDS[fitter.distance],
-        "notes": json.dumps(model.notes),
-        "warnings": json.dumps(warnings),
-        "provenance": provenance(call | settings, candidates=candidates),
-    }
+    call = {"function": "rmtbase.scoring.effective_depths", **settings}
+    asked = {name: settings[name] for name in ("part", "level", "draws", "seed")}
+    asked["distance"] = _DISTANCE_WORDS[fitter.distance]
+    return file_attributes("effective_depth", model, asked, model.notes, warnings, call, candidates=candidates)

@@ -2,35 +2,23 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal
 
-import numpy as np
 import xarray as xr
 from numpy.typing import ArrayLike
 
 from rmtbase.errors import ParameterError
-from rmtbase.linalg import single_threaded_blas
 from rmtbase.models import ArrayModel, Model, WeightMatrices, open_model
-from rmtbase.nulls import Heads, LatentShape, NullModel
 from rmtbase.parameters import require_flag
 from rmtbase.progress import SILENT, Progress
-from rmtbase.scoring._attention import with_attention
-from rmtbase.scoring._find_null import OF_A_TABLE, Wanted, find_null, require_null_name
+from rmtbase.scoring._find_null import OF_A_TABLE, require_null_name
 from rmtbase.scoring._head_elements import ElementMode, ElementOptions
-from rmtbase.scoring._head_factors import head_sigmas, null_shape
-from rmtbase.scoring._heads import Block, circuit_attributes, heads_dataset, null_dataset
-from rmtbase.scoring._initialization import initialization_note
 from rmtbase.scoring._matrices import MATRIX_MODES
-from rmtbase.scoring._read_matrices import LAYERS, MatrixScores, require_components
-from rmtbase.scoring._read_sites import SiteSpectra, read_factors, read_sites, require_circuits, sites_of
-from rmtbase.scoring._unscored_heads import unscored_heads
+from rmtbase.scoring._read_matrices import LAYERS, require_components
+from rmtbase.scoring._scores_tree import scores_tree
 from rmtbase.scoring._why import require_tests, with_why
-from rmtbase.shown import shown
-from rmtbase.tables import SCHEMA_VERSION, Circuit, provenance, software_version
 
 if TYPE_CHECKING:
     import torch
@@ -127,7 +115,7 @@ def score(
         model = open_model(model, revision, family=family, config=config, name=name, fold=fold)
         model = model.prove() if require_flag("proof", proof) else model
     wanted, tests = require_components(model, components, matrices != "none"), require_tests(why)
-    tree = _scores_tree(
+    tree = scores_tree(
         model, "rmtbase.score", baseline, null, matrices, circuits, wanted, of_heads, draws, seed, progress
     )
     return _with_why(tree, model, tests, baseline, null, of_heads, draws, seed, progress)
@@ -213,7 +201,7 @@ def score_heads(
     of_heads = ElementOptions.of(elements, initialization)
     arrays = ArrayModel.of(w_q, w_k, model, revision)
     wanted, tests = () if matrices == "none" else (LAYERS,), require_tests(why)
-    tree = _scores_tree(
+    tree = scores_tree(
         arrays, "rmtbase.score_heads", baseline, null, matrices, circuits, wanted, of_heads, draws, seed, progress
     )
     return _with_why(tree, arrays, tests, baseline, null, of_heads, draws, seed, progress)
@@ -235,7 +223,7 @@ def _with_why(
     def scores_by(name: str, told: Progress) -> xr.DataTree:
         table = baseline if name in OF_A_TABLE else None
         entries = elements if name != "kurtosis" else ElementOptions.of("matrices", "normal")
-        return _scores_tree(model, "why", table, name, "none", ("qk",), (), entries, draws, seed, told)
+        return scores_tree(model, "why", table, name, "none", ("qk",), (), entries, draws, seed, told)
 
     return with_why(tree, null, model, tests, scores_by, draws, seed, progress) if tests else tree
 
@@ -244,179 +232,3 @@ def _require_modes(null: str, matrices: str) -> None:
     require_null_name(null)
     if matrices not in MATRIX_MODES:
         raise ParameterError("matrices", matrices, f"one of {', '.join(MATRIX_MODES)}")
-
-
-def _scores_tree(
-    model: WeightMatrices,
-    function: str,
-    baseline: xr.Dataset | Path | str | None,
-    null: str,
-    matrices: str,
-    circuits: Sequence[str],
-    components: Sequence[str],
-    elements: ElementOptions,
-    draws: int | None,
-    seed: int,
-    progress: Progress,
-) -> xr.DataTree:
-    """The scores of a model; ``function`` is the call that provenance names."""
-    wanted = require_circuits(model, circuits)
-    blocks_of = {circuit: _blocks(model, circuit) for circuit in wanted}
-    n_heads = max(sum(len(sites) * one.n_heads for one, sites in blocks.items()) for blocks in blocks_of.values())
-    whole = MatrixScores(model, components, matrices == "spectra", seed, elements.initialization)
-    of_heads = elements.of_heads(model.sites)
-    with single_threaded_blas():  # with more the last bits would be those of the machine's cores
-        with read_sites(model, wanted, whole.layers, of_heads, progress, null) as reading:
-            entries = elements.initialization
-            nulls = {
-                shape: find_null(null, baseline, Wanted(shape, n_heads, draws, seed, progress, entries))
-                for shape in dict.fromkeys(one.null for blocks in blocks_of.values() for one in blocks)
-            }
-            spectra, ways = reading.result()
-        whole.read(progress)
-        warnings = [*model.warnings, *unscored_heads(model, spectra), *whole.missing]
-        warnings += of_heads.missing() if of_heads is not None else []
-        of_matrices = whole.datasets()
-        drawn = initialization_note(of_matrices["/matrices"], entries) if null == "gaussian" and whole.layers else None
-        notes = (*model.notes, *whole.notes, *([] if drawn is None else [drawn]))
-        for line in (*notes, *warnings):
-            progress.note(line)
-        scored = {
-            circuit: [
-                _scored(model, circuit, sites, shape.null, spectra[circuit], nulls[shape.null], progress)
-                for shape, sites in blocks.items()
-            ]
-            for circuit, blocks in blocks_of.items()
-        }
-    groups: dict[str, xr.Dataset] = {}
-    for circuit, blocks in scored.items():
-        place = "" if circuit.name == "qk" else f"/circuits/{circuit.name}"
-        groups[f"{place}/heads"] = heads_dataset(circuit, model.sites, blocks)
-        groups[f"{place}/null"] = null_dataset(circuit, model.sites, blocks)
-    if of_heads is not None:
-        groups["/heads/elements"] = of_heads.dataset()
-    groups["/heads"], attention = with_attention(groups["/heads"], model)
-    tree = xr.DataTree.from_dict(groups | of_matrices)
-    tree.attrs = attention | _attributes(model, function, scored, matrices, components, elements, notes, warnings, ways)
-    for circuit in wanted[1:]:
-        facts = circuit_attributes(circuit, model.sites, scored[circuit])
-        tree["circuits"][circuit.name].attrs = {"circuit": circuit.name, **facts}
-    return tree
-
-
-class _Shape(NamedTuple):
-    """What the heads of a block of sites have in common: the shape of their null, and how many there are."""
-
-    null: tuple[int, ...] | LatentShape
-    n_heads: int
-    of_last_factor: int
-
-
-def _blocks(model: WeightMatrices, circuit: Circuit) -> dict[_Shape, list[int]]:
-    """The sites whose heads have one shape and are as many."""
-    blocks: dict[_Shape, list[int]] = {}
-    for index in sites_of(model, circuit):
-        site, shape = model.sites[index], null_shape(model, index, circuit)
-        if shape == (site.d_query, site.d_head, site.d_key) and site.d_head > min(site.d_query, site.d_key):
-            raise ParameterError("d_head", site.d_head, f"at most d_model = {min(site.d_query, site.d_key)}")
-        counts = (getattr(site, factor.heads) for factor in (circuit.factors[0], circuit.factors[-1]))
-        blocks.setdefault(_Shape(shape, *counts), []).append(index)
-    return blocks
-
-
-def _scored(
-    model: WeightMatrices,
-    circuit: Circuit,
-    sites: list[int],
-    shape: tuple[int, ...] | LatentShape,
-    spectra: Mapping[int, SiteSpectra],
-    null: NullModel,
-    progress: Progress,
-) -> Block:
-    """The heads of a block of sites, scored."""
-    each = [spectra[site] for site in sites]
-    sigmas = tuple(np.stack(sigma) for sigma in zip(*(one.sigmas for one in each), strict=True))
-    asked = [one.kurtoses for one in each if one.kurtoses is not None]
-    heads = Heads(
-        np.stack([one.singular_values for one in each]),
-        sigmas,
-        lambda layer: read_factors(model, sites[layer], circuit),
-        kurtoses=tuple(np.stack(kurtosis) for kurtosis in zip(*asked, strict=True)) if asked else None,
-    )
-    dims = tuple(getattr(model.sites[sites[0]], name) for name in circuit.dims)
-    if shape != dims and null.method != "resampled":
-        heads = _at_scales(heads, model, sites, circuit)
-    return Block(sites, dims, null, heads, sigmas, *null.score_heads(heads, progress))
-
-
-def _at_scales(heads: Heads, model: WeightMatrices, sites: Sequence[int], circuit: Circuit) -> Heads:
-    """The heads with σ̂ of all the factors that their null is drawn of; 0 where a matrix is zero."""
-    names = [factor.name for factor in circuit.factors]
-    each = [head_sigmas(model.sites[site], names, model.stored_shape, model.stored) for site in sites]
-    scored = np.all([sigma > 0 for sigma in heads.sigmas], axis=0)
-    sigmas = (np.stack(sigma) for sigma in zip(*(sigmas for sigmas, _ in each), strict=True))
-    ratios = [ratio for _, ratio in each if ratio is not None]
-    return replace(
-        heads,
-        sigmas=tuple(np.where(scored, sigma, 0.0) for sigma in sigmas),
-        rope_ratio=np.stack(ratios) if ratios else None,
-    )
-
-
-def _attributes(
-    model: WeightMatrices,
-    function: str,
-    scored: Mapping[Circuit, Sequence[Block]],
-    matrices: str,
-    components: Sequence[str],
-    elements: ElementOptions,
-    notes: tuple[str, ...],
-    warnings: list[str],
-    ways: dict[str, int],
-) -> dict[str, object]:
-    (qk, blocks), *further = scored.items()
-    facts = circuit_attributes(qk, model.sites, blocks)
-    if model.d_model is not None:
-        del facts["d_query"], facts["d_key"]
-        facts["d_model"] = model.d_model
-    call = {
-        "function": function,
-        "model": model.name,
-        "revision": model.revision,
-        "matrices": matrices,
-        "null_draws": facts.get("null_draws"),
-        "null_source": facts["table"],
-    }
-    if components and tuple(components) != (LAYERS,):
-        call["components"] = list(components)
-    if elements.mode != "matrices":
-        call["elements"] = elements.mode
-    if elements.initialization != "normal":
-        call["initialization"] = elements.initialization
-    if further:
-        call["circuits"] = [circuit.name for circuit in scored]
-    weights = {"architecture": model.architecture, "query_key_sha256": model.fingerprint(), "factorised": ways}
-    records = {block.dims: block.null.record() for block in blocks}
-    record = records[blocks[0].dims] if len(records) == 1 else {str(dims): one for dims, one in records.items()}
-    of_heads = ("n_heads", "n_key_heads", "d_model", "d_query", "d_key", "d_head")
-    of_null = ("null_draws", "p_value_floor", "edge_level")
-    return {
-        "schema_version": SCHEMA_VERSION,
-        "rmtbase_version": software_version(),
-        "kind": "scores",
-        "model": shown(model.name),  # netCDF holds no text that is not UTF-8
-        "revision": shown(model.revision or ""),
-        "family": shown(model.architecture),
-        "null": facts["null"],
-        "null_method": facts["null_method"],
-        "table": shown(facts["table"]),
-        "initialization": elements.initialization,
-        "normalization": "none",
-        "n_layers": model.n_layers,
-        **{name: facts[name] for name in of_heads if name in facts},
-        **{name: facts[name] for name in of_null if name in facts},
-        **({"folded": json.dumps(folded)} if (folded := getattr(model, "folded", ())) else {}),
-        "notes": json.dumps(notes),
-        "warnings": json.dumps(warnings),
-        "provenance": provenance(call, weights=weights, null=record),
-    }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields
 from typing import Any, Literal, NamedTuple
@@ -16,6 +15,7 @@ from rmtbase.linalg import appended_rows, matrix_singular_values, single_threade
 from rmtbase.models import MatrixName, Model, WeightMatrices, open_model
 from rmtbase.parameters import require_flag
 from rmtbase.progress import SILENT, Progress
+from rmtbase.scoring._file_attributes import file_attributes
 from rmtbase.scoring._head_factors import null_shape
 from rmtbase.scoring._heads import layer_coordinates, sizes_of
 from rmtbase.scoring._read_matrices import products_of
@@ -26,8 +26,7 @@ from rmtbase.scoring._spectral_signal import (
     require_level,
     spectral_signal,
 )
-from rmtbase.shown import shown
-from rmtbase.tables import CIRCUITS, SCHEMA_VERSION, SIGNAL_SCHEMA, Circuit, describe, provenance, software_version
+from rmtbase.tables import CIRCUITS, SIGNAL_SCHEMA, Circuit, describe
 
 MatrixSpectra = Literal["none", "spectra"]
 
@@ -239,22 +238,9 @@ def _group(
 def _attributes(model: WeightMatrices, circuits: list[str], matrices: str, level: float) -> dict[str, object]:
     call = {
         "function": "rmtbase.scoring.signal",
-        "model": model.name,
-        "revision": model.revision,
         "circuits": circuits,
         "matrices": matrices,
         "level": level,
     }
-    return {
-        "schema_version": SCHEMA_VERSION,
-        "rmtbase_version": software_version(),
-        "kind": "signal",
-        "model": shown(model.name),  # netCDF holds no text that is not UTF-8
-        "revision": shown(model.revision or ""),
-        "family": shown(model.architecture),
-        "level": level,
-        **({"folded": json.dumps(folded)} if (folded := getattr(model, "folded", ())) else {}),
-        "notes": json.dumps(model.notes),
-        "warnings": json.dumps(model.warnings),
-        "provenance": provenance(call, weights={"query_key_sha256": model.fingerprint()}),
-    }
+    weights = {"query_key_sha256": model.fingerprint()}
+    return file_attributes("signal", model, {"level": level}, model.notes, model.warnings, call, weights=weights)

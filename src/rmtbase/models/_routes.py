@@ -1,0 +1,60 @@
+"""Two routes to what a checkpoint holds: by the table of architectures, and by running the network."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from rmtbase.errors import (
+    CheckpointError,
+    MissingDependencyError,
+    MissingTensorError,
+    UnknownArchitectureError,
+    UnprovedConfigurationError,
+)
+from rmtbase.models._architectures import find_inventory
+from rmtbase.models._checkpoint import Checkpoint
+from rmtbase.models._layout_table import read_architecture
+from rmtbase.models._sites import Inventory
+from rmtbase.models._torch_route import Network
+
+
+def find_architecture(config: Mapping[str, Any], path: Path, network: Network | None) -> tuple[str, Network | None]:
+    """The model type, and the network where the model is read by running it: it is given, or the table lacks the type.
+
+    Raises:
+        UnknownArchitectureError: ``transformers`` does not have it either, or is not installed.
+        CheckpointError: the network cannot be built, or not be run.
+    """
+    if network is not None:
+        return str(config.get("model_type")), network
+    try:
+        return read_architecture(config, path), None
+    except UnknownArchitectureError as unknown:
+        try:
+            return unknown.architecture, Network.of_config(config, path)
+        except (MissingDependencyError, UnknownArchitectureError):
+            raise unknown from None
+
+
+def inventory_by_route(
+    config: Mapping[str, Any], path: Path, architecture: str, checkpoint: Checkpoint, network: Network | None
+) -> tuple[Inventory, Network | None]:
+    """What a checkpoint holds, by the table, and the network where it is read by running it.
+
+    Where the configuration is none of those for which the table was proved, or some layers lack what the table has, its
+    network is run, where that can be done. A layer of which the checkpoint holds nothing is missing in any case.
+    """
+    if network is not None:
+        return network.inventory(checkpoint.shapes()), network
+    try:
+        return find_inventory(config, checkpoint, path, architecture), None
+    except (UnprovedConfigurationError, MissingTensorError) as refused:
+        if isinstance(refused, MissingTensorError) and refused.because:
+            raise
+        try:
+            network = Network.of_config(config, path)
+            return network.inventory(checkpoint.shapes()), network
+        except (MissingDependencyError, CheckpointError):
+            raise refused from None

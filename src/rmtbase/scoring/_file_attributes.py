@@ -1,0 +1,41 @@
+"""The attributes that every file about one model has, whatever it tells of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rmtbase.models import WeightMatrices
+from rmtbase.shown import shown
+from rmtbase.tables import SCHEMA_VERSION, provenance, software_version
+
+
+def file_attributes(
+    kind: str,
+    model: WeightMatrices,
+    of_kind: Mapping[str, object],
+    notes: Sequence[str],
+    warnings: Sequence[str],
+    call: Mapping[str, object],
+    **sections: Mapping[str, Any],
+) -> dict[str, object]:
+    """What the file is and of which model, what only its kind has, and the record of how it was made.
+
+    ``call`` has the function and its arguments but for the model, which is added; ``sections`` are those of
+    :func:`rmtbase.tables.provenance`.
+    """
+    folded: Sequence[str] = getattr(model, "folded", ())
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "rmtbase_version": software_version(),
+        "kind": kind,
+        "model": shown(model.name),  # netCDF holds no text that is not UTF-8
+        "revision": shown(model.revision or ""),
+        "family": shown(model.architecture),
+        **of_kind,
+        **({"folded": json.dumps(folded)} if folded else {}),
+        "notes": json.dumps(notes),
+        "warnings": json.dumps(warnings),
+        "provenance": provenance({"model": model.name, "revision": model.revision, **call}, **sections),
+    }
