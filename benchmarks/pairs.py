@@ -10,6 +10,7 @@ large as ours does, with nothing before or after: no way through the singular di
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -27,20 +28,30 @@ SEED = 5
 LIMIT = 60.0  # seconds
 
 
-def model(layers: int) -> Model:
-    """Independent normal weights."""
-    rng = np.random.default_rng(SEED)
-    shapes = {"query": (HEADS * D_HEAD, D_MODEL), "output": (D_MODEL, HEADS * D_HEAD)}
+def opened(layers: Sequence[Mapping[str, np.ndarray]], n_heads: int) -> Model:
+    """A model of these weights of each layer: query, key and value (heads · d_head, d), output (d, heads · d_head)."""
     tensors, sites = {}, []
-    for layer in range(layers):
-        names = {part: f"{layer}.{part}" for part in ("query", "key", "value", "output")}
-        for part, name in names.items():
-            tensors[name] = rng.standard_normal(shapes.get(part, shapes["query"]), dtype=np.float32)
-        sizes = {"n_heads": HEADS, "n_key_heads": HEADS, "d_head": D_HEAD, "d_value": D_HEAD}
-        widths = dict.fromkeys(("d_query", "d_key", "d_output"), D_MODEL)
+    for layer, weights in enumerate(layers):
+        names = {part: f"{layer}.{part}" for part in weights}
+        tensors |= {names[part]: values for part, values in weights.items()}
+        d_model, width = weights["output"].shape
+        d_head = width // n_heads
+        sizes = {"n_heads": n_heads, "n_key_heads": n_heads, "d_head": d_head, "d_value": d_head}
+        widths = dict.fromkeys(("d_query", "d_key", "d_output"), d_model)
         read = {part: Tensor(name) for part, name in names.items()}
         sites.append(Site(place=Place("", layer), **sizes, **widths, **read))
     return open_model(tensors, sites=sites, name="random")
+
+
+def model(layers: int) -> Model:
+    """Independent normal weights."""
+    rng = np.random.default_rng(SEED)
+    shape = HEADS * D_HEAD, D_MODEL
+    shapes = {"query": shape, "key": shape, "value": shape, "output": shape[::-1]}
+    return opened(
+        [{part: rng.standard_normal(size, dtype=np.float32) for part, size in shapes.items()} for _ in range(layers)],
+        HEADS,
+    )
 
 
 def dense_score(of: Model, kind: str, earlier: tuple[int, int], later: tuple[int, int]) -> float:
