@@ -136,7 +136,7 @@ def _inside(shape: tuple[int, int], group: str, draws: Draws) -> Iterator[Row]:
             sample = draws.of(statistic, own)
             edge = statistic in EDGES
             # Of exact moments mean and standard deviation are judged as exact, the tails as asymptotic.
-            subject = _subject(statistic, shape, own, ASYMPTOTIC if law.method == ASYMPTOTIC else EXACT, group)
+            subject = _subject(statistic, shape, own, ASYMPTOTIC if law.method.startswith(ASYMPTOTIC) else EXACT, group)
             yield from subject.law(sample, law, QUANTILES if edge else (), () if subject.method == EXACT else
                                    EDGE_TAILS if edge else TAILS)  # fmt: skip
             if subject.method == EXACT:

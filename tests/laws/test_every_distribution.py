@@ -56,6 +56,10 @@ REGISTERED: list[Distribution] = [
         laws.null(name, dims=SHAPE).distribution
         for name in ("participation_ratio", "spectral_entropy", "effective_rank")
     ),
+    *(
+        laws.null(name, dims=SHAPE).distribution.law
+        for name in ("participation_ratio", "effective_rank", "stable_rank")
+    ),
     laws.null("condition_number", dims=SHAPE).distribution.numerator,
     laws.element_null("weibull_shape", 1000),
     *(

@@ -11,7 +11,15 @@ import pytest
 from scipy import stats
 
 from rmtbase.errors import ParameterError
-from rmtbase.laws import NULL_STATISTICS, LogDeterminant, largest_eigenvalue, null, smallest_eigenvalue, trace_cumulants
+from rmtbase.laws import (
+    NULL_STATISTICS,
+    LogDeterminant,
+    largest_eigenvalue,
+    null,
+    participation_ratio,
+    smallest_eigenvalue,
+    trace_cumulants,
+)
 from rmtbase.statistics import (
     SPECTRAL_STATISTICS,
     ExtremeMoments,
@@ -26,6 +34,10 @@ EXACT = ("trace", "trace_of_square", "log_determinant")
 SCALE_FREE = (
     *("participation_ratio", "spectral_entropy", "stable_rank", "effective_rank"),
     *("participation_ratio_singular", "stable_rank_singular"),
+)
+MENDED = (
+    *SCALE_FREE,
+    *("normalized_participation_ratio", "normalized_participation_ratio_singular", "spectral_entropy_singular"),
 )
 DIMS = (96, 16, 64)
 Q = np.array([1e-6, 0.01, 0.3, 0.5, 0.7, 0.99, 1.0 - 1e-6])
@@ -74,7 +86,8 @@ def test_expansions_refuse_few_eigenvalues(statistic):
         method = "exact" if statistic == "log_determinant" else "exact moments"
         assert null(statistic, (40, 7, 30), normalization="none").method == method
         return
-    assert null(statistic, (40, 8, 30), normalization="none").method == "asymptotic"
+    method = "asymptotic, mended by draws" if statistic in MENDED else "asymptotic"
+    assert null(statistic, (40, 8, 30), normalization="none").method == method
     with pytest.raises(ParameterError, match="rank of at least 8"):
         null(statistic, (40, 7, 30), normalization="none")
 
@@ -305,6 +318,36 @@ def test_the_tails_of_participation_ratios_hold_for_chains(dims):
     for level in (0.01, 0.001):
         for beyond in ((sample > law.isf(level)).mean(), (sample < law.ppf(level)).mean()):
             assert abs(beyond - level) < 0.45 * level + 5 * math.sqrt(level / draws)
+
+
+@pytest.mark.parametrize("dims", [(10**6, 8, 10**6), (8, 8), (4096, 128, 4096), (16, 16, 17, 19, 23), (40,) * 9])
+def test_what_is_mended_by_draws_stays_a_law(dims):
+    q = np.concatenate([np.geomspace(1e-5, 0.5, 40), 1.0 - np.geomspace(0.4, 1e-12, 40)])
+    for statistic in MENDED:
+        law = null(statistic, dims=dims)
+        quantiles = law.ppf(q)
+        assert (np.diff(quantiles) > 0.0).all()
+        np.testing.assert_allclose(law.cdf(quantiles), q, rtol=1e-7)
+
+
+def test_draws_add_the_less_the_larger_the_rank():
+    # Of the participation ratio mean and standard deviation are known without them.
+    for dims, closest in [((64, 16, 64), 0.01), ((512, 128, 512), 1e-3)]:
+        law, moments = null("participation_ratio", dims=dims), participation_ratio(dims=dims)
+        assert law.mean() == pytest.approx(moments.mean, abs=closest * moments.std)
+        assert law.std() == pytest.approx(moments.std, rel=closest)
+
+
+# Within 25 % and five standard errors (of 16 % at 1e-3; false-failure rate 6e-7 each, seeded).
+@pytest.mark.parametrize("dims", [(12, 12, 20, 26)])
+def test_the_tails_of_entropies_and_ranks_hold_for_chains(dims):
+    draws = 40000
+    values = np.sqrt(np.maximum(np.linalg.eigvalsh(_gram(dims, draws)), 1e-300))
+    for statistic, sample in zip(SCALE_FREE, spectral_statistics(values[:, ::-1], SCALE_FREE).T, strict=True):
+        law = null(statistic, dims=dims)
+        for level in (0.01, 0.001):
+            for beyond in ((sample > law.isf(level)).mean(), (sample < law.ppf(level)).mean()):
+                assert abs(beyond - level) < 0.25 * level + 5 * math.sqrt(level / draws), (statistic, level)
 
 
 def test_accuracy_is_that_of_the_chain():

@@ -19,7 +19,9 @@ _TRUSTED = {1: 0.5, 2: 0.5, 3: 0.5, 4: 0.2, 5: 0.02}
 """Relative change by the last weight up to which a difference of this order counts."""
 
 
-class _Estimate(NamedTuple):
+class Estimate(NamedTuple):
+    """Moments of the participation ratio."""
+
     mean: float
     std: float
     skewness: float
@@ -70,14 +72,20 @@ def participation_ratio_of(dims: tuple[int, ...]) -> Moments:
     """:func:`participation_ratio` of checked dimensions."""
     if min(dims) == 1:
         return Moments(1.0, 0.0, "exact")
-    with localcontext(DIGITS):
-        log_moments = _log_moments_of_the_inverse(dims)
-        estimates = [_of_the_inverse(log_moments[:order]) for order in range(1, len(log_moments) + 1)]
+    estimates = estimates_by_order(dims)
     order = next(order for order in range(len(estimates), 1, -1) if estimates[order - 1].std > 0.0)
     lower, best = estimates[order - 2 : order]
     method = f"exact moments weighted by powers of the trace, extrapolated to order {order}"
     errors = abs(best.mean - lower.mean), abs(best.std - lower.std)
     return Moments(best.mean, best.std, method, *errors, best.skewness, best.excess_kurtosis)
+
+
+@lru_cache(maxsize=1024)
+def estimates_by_order(dims: tuple[int, ...]) -> list[Estimate]:
+    """From the moments of the inverse up to the first, to the second, and so on as far as they settle."""
+    with localcontext(DIGITS):
+        log_moments = _log_moments_of_the_inverse(dims)
+        return [_of_the_inverse(log_moments[:order]) for order in range(1, len(log_moments) + 1)]
 
 
 def _log_moments_of_the_inverse(dims: tuple[int, ...]) -> list[Decimal]:
@@ -108,7 +116,7 @@ def _log_moments_of_the_inverse(dims: tuple[int, ...]) -> list[Decimal]:
     ]
 
 
-def _of_the_inverse(log_moments: Sequence[Decimal]) -> _Estimate:
+def _of_the_inverse(log_moments: Sequence[Decimal]) -> Estimate:
     """Of 1/Y from ln E Y^s, s = 1, 2, ...; std 0 where no law has what comes out."""
     orders = range(1, len(log_moments) + 1)
     slopes = [log_moment / s for s, log_moment in zip(orders, log_moments, strict=True)]
@@ -116,8 +124,8 @@ def _of_the_inverse(log_moments: Sequence[Decimal]) -> _Estimate:
     second, third, fourth = ((log - k * first).exp() for k, log in enumerate(logs, 2))
     mean, variance = first.exp(), second - 1
     if not variance > 0:
-        return _Estimate(float(mean), 0.0, math.nan, math.nan)
-    return _Estimate(
+        return Estimate(float(mean), 0.0, math.nan, math.nan)
+    return Estimate(
         float(mean),
         float(mean * variance.sqrt()),
         float((third - 3 * second + 2) / (variance * variance.sqrt())),

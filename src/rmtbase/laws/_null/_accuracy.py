@@ -1,8 +1,9 @@
 """How well the null of each spectral statistic is known, in words, by family of dimensions.
 
 Measured beyond two standard errors of the draws: of W_QK 20 000 to 500 000 for each of 40 shapes, of one factor, three
-to eight factors and square chains 100 000 to 400 000 for each of 20 (``benchmarks/validation``). A tail of 1e-3 has a
-standard error of 10 % at 100 000 draws and of 5 % at 400 000.
+to eight factors and square chains 100 000 to 400 000 for each of 20 (``benchmarks/validation``), of scale-free
+statistics for each of 69 (``studies/spectral_tails``; 56 of them are those that what is mended was fitted on). A tail
+of 1e-3 has a standard error of 10 % at 100 000 draws and of 5 % at 400 000.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ Dims = tuple[int, ...]
 EXACT = "exact"
 EXACT_MOMENTS = "exact moments"
 ASYMPTOTIC = "asymptotic"
+MENDED = "asymptotic, mended by draws"
 
 WIDE = 0.3
 """Relative spread up to which a law of e^y is matched by its third moment, beyond by that of its inverse."""
@@ -93,52 +95,20 @@ def is_nearly_hard(dims: Dims) -> bool:
     return second < smallest + NEARLY_HARD
 
 
-def of_participation_ratio(dims: Dims) -> str:
-    """Of eigenvalues."""
-    if len(dims) <= 3 or _is_moderate(dims):
-        return _measured(dims) + (
-            "mean within 0.005 standard deviations, standard deviation within 0.5 %, tail probabilities within 25 % to "
-            "1e-3"
-        )
-    return _measured(dims) + (
-        "mean within 0.01 standard deviations, standard deviation within 1.5 %, tail probabilities within 40 % at 1e-2 "
-        "and a factor of 2.5 at 1e-3"
-    )
-
-
-def of_bulk(dims: Dims) -> str:
-    """Of entropies, effective rank, and participation ratios of singular values."""
-    factors, hard = len(dims) - 1, _has_hard_edge(dims)
-    if factors > _SEVERAL:
-        mean, std, tails = "0.02", "3 %", "50 % at 1e-2 and a factor of 2.5 at 1e-3"
-    elif factors > 3 or (factors == 3 and min(dims) < _RANK):
-        mean, std, tails = "0.025", "2 %", "30 % at 1e-2 and a factor of 1.7 at 1e-3"
+def of_scale_free(dims: Dims, stable: bool = False) -> str:
+    """Of participation ratios, entropies and ranks, or of ``stable`` ranks."""
+    if len(dims) - 1 > _SEVERAL:
+        mean, std, tails = "0.02", "1.5 %", "25 % at 1e-2 and 50 % at 1e-3"
+        if stable:
+            std, tails = "6 %", "60 % at 1e-2 and a factor of 2.5 at 1e-3"
+    elif min(dims) < _RANK:
+        mean, std, tails = "0.02", "2 %", f"25 % at 1e-2 and {'55' if stable else '40'} % at 1e-3"
     else:
-        mean, std, tails = "0.015", "1.5 %", "30 % at 1e-2 and 45 % at 1e-3" if hard else "25 % to 1e-3"
-    if hard:
-        mean = "0.11 at a rank of 12 to 16, 0.03 at 48,"
+        mean, std, tails = "0.015", "0.7 %", "25 % to 1e-3"
     return (
         f"{_measured(dims)}mean within {mean} standard deviations, standard deviation within {std}, tail probabilities "
         f"within {tails}"
     )
-
-
-def of_stable_rank(dims: Dims, singular: bool) -> str:
-    if len(dims) <= 3 or _is_moderate(dims):
-        tails = "25 %" if len(dims) <= 3 and not singular else "40 %"
-        return _measured(dims) + (
-            "mean within 0.01 standard deviations, standard deviation within 1 %, tail probabilities within 20 % at "
-            f"1e-2 and {tails} at 1e-3"
-        )
-    tails = "30 % at 1e-2 and a factor of 2 at 1e-3" if singular else "a factor of 2.5 at 1e-2 and of 8 at 1e-3"
-    return _measured(dims) + (
-        "mean within 0.03 standard deviations, standard deviation within "
-        f"{'3' if singular else '5'} %, tail probabilities within {tails}"
-    )
-
-
-def _is_moderate(dims: Dims) -> bool:
-    return len(dims) - 1 <= _SEVERAL and min(dims) >= _RANK
 
 
 def _has_hard_edge(dims: Dims) -> bool:
@@ -150,6 +120,6 @@ def _measured(dims: Dims) -> str:
     chains = {1: "one factor", 2: "W_QK and other products of two"}.get(
         factors, "three to six factors" if factors <= _SEVERAL else "eight factors"
     )
-    rank = "a rank of 16 and more" if min(dims) >= _RANK else "a rank of 8 to 12"
+    rank = "a rank of 16 and more" if min(dims) >= _RANK else "a rank of 8 to 15"
     edge = ", the smallest dimension repeated" if _has_hard_edge(dims) else ""
     return f"measured for {chains} at {rank}{edge}: "

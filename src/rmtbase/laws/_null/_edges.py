@@ -17,9 +17,11 @@ from rmtbase.laws._edge._extreme_eigenvalues import EdgeLaw, Law, largest_eigenv
 from rmtbase.laws._edge._extreme_law import ExtremeLaw
 from rmtbase.laws._edge._tracy_widom import TracyWidom
 from rmtbase.laws._exact._trace_moments import trace_cumulants
-from rmtbase.laws._null._linear import few_for_the_expansion, summands, sums
-from rmtbase.laws._null._log_pearson import AboveEnd, LogPearson3
+from rmtbase.laws._null._expansion_rest import edge_sizes, mended_by_draws
+from rmtbase.laws._null._linear import few_for_the_expansion, reference_spread, summands, sums
+from rmtbase.laws._null._log_pearson import LogPearson3
 from rmtbase.laws._null._pearson import Pearson3
+from rmtbase.laws._null._simulated_law import MendedLaw
 from rmtbase.laws._scale import own_variance_log_cumulants
 from rmtbase.parameters import require_order
 
@@ -168,8 +170,13 @@ def _score_table(upper: EdgeLaw, lower: ExtremeLaw) -> CubicSpline:
     return CubicSpline(log_ratio[sound], score[sound])
 
 
-def stable_rank(dims: tuple[int, ...], convention: str) -> AboveEnd:
-    """The null of R = Σ λ / λ_max, or of Σ s / s_max: of type III in ln(R - 1), by three moments of ln R.
+def stable_rank(dims: tuple[int, ...], convention: str) -> MendedLaw:
+    """The null of R = Σ λ / λ_max, or of Σ s / s_max."""
+    return mended_by_draws(f"{convention} stable_rank", *expanded_stable_rank(dims, convention))
+
+
+def expanded_stable_rank(dims: tuple[int, ...], convention: str) -> tuple[LogPearson3, FloatArray]:
+    """That without what draws add, and the sizes that these go by: of type III in ln(R - 1), by three moments of ln R.
 
     The logarithm of the sum T is nearly normal: E ln T = ln E T - Var T / (2 E T²). Its covariance with ln λ_max is
     taken where λ_max lies on average, not at the edge. Of Σ λ the variance of the logarithm is known better (exactly,
@@ -190,7 +197,7 @@ def stable_rank(dims: tuple[int, ...], convention: str) -> AboveEnd:
     skewness = -_tracy_widom_skewness()
     if convention == "eigenvalue":
         trace = trace_cumulants(1, dims=dims, normalization="none")
-        sum_variance = LogPearson3.matched(trace.mean, trace.std, trace.skewness).exponent.var()
+        sum_variance = LogPearson3.matched(trace.mean, trace.std, trace.skewness).law.var()
         own_variance = own_variance_log_cumulants(dims)[1]
         skewness = 0.5 * (skewness - third / (variance - own_variance) ** 1.5)
     covariance = times * float(response) * sum_variance / leading
@@ -201,7 +208,10 @@ def stable_rank(dims: tuple[int, ...], convention: str) -> AboveEnd:
     slope = (1.0 + distance) / distance
     start = Pearson3(math.log(distance), slope * log_std, skewness - 3.0 * log_std / distance)
     with few_for_the_expansion(dims):
-        return AboveEnd(1.0, Pearson3.through(lambda y: np.logaddexp(0.0, y), log_mean, log_std, skewness, start))
+        exponent = Pearson3.through(lambda y: np.logaddexp(0.0, y), log_mean, log_std, skewness, start)
+    spread_of_sum, of_largest = math.sqrt(leading) / times, math.sqrt(variance) / times
+    sizes = edge_sizes(dims, log_std, reference_spread(dims), spread_of_sum, of_largest / log_std - 1.0)
+    return LogPearson3.above(1.0, exponent), sizes
 
 
 @cache

@@ -16,11 +16,12 @@ from rmtbase.laws._element._product_element import ProductElement
 from rmtbase.laws._null._cell_entropies import CountedEstimate, ends_with_a_jump
 from rmtbase.laws._null._drawn_entropies import ResolvedEstimate
 from rmtbase.laws._null._largest_magnitude import LargestMagnitude
-from rmtbase.laws._null._log_pearson import BelowEnd
+from rmtbase.laws._null._log_pearson import LogPearson3
+from rmtbase.laws._null._on_scale import IDENTITY, OnScale, Scale
 from rmtbase.laws._null._pearson import Pearson3
 from rmtbase.laws._null._self_normalised_maximum import NormalMaximum, ProductMaximum
 from rmtbase.laws._null._simulated_law import mended, simulated_quantiles
-from rmtbase.laws._null._smooth_statistic import IDENTITY, Cumulants, OnScale, Scale
+from rmtbase.laws._null._smooth_statistic import Cumulants
 from rmtbase.laws._weibull._arithmetic import FLOAT
 from rmtbase.laws._weibull._dependence import DependentStatistic, SharedNorms
 from rmtbase.laws._weibull._expansion import Expansion, mean_square
@@ -79,7 +80,7 @@ class Smooth(ElementLaw):
         return statistic.map(*self.scale.derivatives(statistic.value))
 
     def _law(self, own: Pearson3, scaled: Pearson3) -> Distribution:
-        return own if self.scale is IDENTITY else OnScale(self.scale, scaled, own.mean(), own.std())
+        return own if self.scale is IDENTITY else OnScale(own.mean(), own.std(), self.scale, scaled)
 
 
 @dataclass(frozen=True)
@@ -100,7 +101,7 @@ class NearlyFlat(ElementLaw):
 
     def independent(self, parent: Parent) -> Laws:
         own = self._cumulants(self.expand(parent))
-        return Laws(own.limit, lambda n: BelowEnd.matched(self.end(n), own.at(n)))
+        return Laws(own.limit, lambda n: LogPearson3.below(self.end(n), own.at(n)))
 
     def product(self, parent: Element) -> Laws:
         statistic = self.expand(parent)
@@ -112,7 +113,7 @@ class NearlyFlat(ElementLaw):
             if any(noise):
                 noise = _sum(noise, norms.noise(statistic, rows, columns))
             law = _at(dependent, rows, columns, noise)
-            return BelowEnd.matched(self.end(rows * columns), law)
+            return LogPearson3.below(self.end(rows * columns), law)
 
         return Laws(own.limit, at)
 

@@ -29,8 +29,8 @@ from rmtbase.laws._null._element_laws import (
     Resolved,
     Smooth,
 )
+from rmtbase.laws._null._on_scale import IDENTITY, Inverse, Logarithm
 from rmtbase.laws._null._reference_law import reference_law
-from rmtbase.laws._null._smooth_statistic import IDENTITY, LOGARITHM, shifted_inverse, shifted_logarithm
 from rmtbase.laws._null._tail_statistics import (
     LargestToQuantile,
     product_largest_to_quantile,
@@ -173,7 +173,7 @@ _RECIPES: dict[str, _Recipe] = {
         f"of normal weights by D'Agostino's transform; of others {_EXPANSION}",
     ),
     "excess_kurtosis": _Recipe(
-        NormalSample("excess_kurtosis", Smooth(_on_panels(smooth.excess_kurtosis), shifted_inverse(-3.0), (4.0, 0.0))),
+        NormalSample("excess_kurtosis", Smooth(_on_panels(smooth.excess_kurtosis), Inverse(-3.0), (4.0, 0.0))),
         8.0,
         f"of normal weights by Anscombe and Glynn's transform; of others {_EXPANSION}",
         (0.03, 0.065),
@@ -208,24 +208,24 @@ _RECIPES: dict[str, _Recipe] = {
         OfLargest(LargestToQuantile, product_largest_to_quantile), 0.0, _MAXIMUM, _OF_LARGEST, (0.03, 0.06)
     ),
     "gini": _Recipe(Smooth(_on_panels(smooth.gini)), 2.0, _EXPANSION),
-    "q90_to_q10": _Recipe(Smooth(_decile_ratio, LOGARITHM, (-5.0, 0.0)), 0.0, _EXPANSION),
+    "q90_to_q10": _Recipe(Smooth(_decile_ratio, Logarithm(), (-5.0, 0.0)), 0.0, _EXPANSION),
     "log10_tail_probability": _Recipe(
         OfLargest(tail_probability, product_tail_probability), 0.0, _MAXIMUM, _OF_LARGEST
     ),
-    "weibull_shape": _Recipe(Smooth(partial(_weibull, "shape"), LOGARITHM, (0.8, 0.0)), 0.0, _EXPANSION),
-    "weibull_scale": _Recipe(Smooth(partial(_weibull, "scale"), LOGARITHM), 4.0, _EXPANSION),
+    "weibull_shape": _Recipe(Smooth(partial(_weibull, "shape"), Logarithm(), (0.8, 0.0)), 0.0, _EXPANSION),
+    "weibull_scale": _Recipe(Smooth(partial(_weibull, "scale"), Logarithm()), 4.0, _EXPANSION),
     "weibull_r_squared": _Recipe(
         Mended(NearlyFlat(partial(_weibull, "r_squared"), lambda _: 1.0), "weibull_r_squared"),
         0.0,
         f"{_EXPANSION}; {_MENDED}",
     ),
-    "weibull_closure": _Recipe(Smooth(std_closure, shifted_logarithm(-1.0), (5.3, 0.0)), 4.0, _EXPANSION),
+    "weibull_closure": _Recipe(Smooth(std_closure, Logarithm(-1.0), (5.3, 0.0)), 4.0, _EXPANSION),
     "body_tail_gap": _Recipe(
         Smooth(_gap, IDENTITY, (-10.0, -27.0)),
         0.0,
         f"{_EXPANSION}; the bias of order ln n/n, below 0.06 standard deviations, is left out",
     ),
-    "weibull_shape_ml": _Recipe(Smooth(partial(_likelihood, "shape"), LOGARITHM, (1.5, 0.0)), 0.0, _EXPANSION),
+    "weibull_shape_ml": _Recipe(Smooth(partial(_likelihood, "shape"), Logarithm(), (1.5, 0.0)), 0.0, _EXPANSION),
     "weibull_scale_ml": _Recipe(Smooth(partial(_likelihood, "scale")), 4.0, _EXPANSION),
 }
 

@@ -14,11 +14,14 @@ from rmtbase.errors import ParameterError
 from rmtbase.laws._chain._chain_map import chain_map
 from rmtbase.laws._chain._linear_statistics import LinearStatistics, linear_statistics_of_map
 from rmtbase.laws._distribution import FloatArray
-from rmtbase.laws._exact._participation_ratio import participation_ratio_of
-from rmtbase.laws._null._log_pearson import Logarithm
+from rmtbase.laws._exact._participation_ratio import estimates_by_order, participation_ratio_of
+from rmtbase.laws._null._expansion_rest import bulk_sizes, mended_by_draws, participation_sizes
+from rmtbase.laws._null._on_scale import Exponential, OnScale
 from rmtbase.laws._null._pearson import Pearson3, TailedPearson3, log_moments
+from rmtbase.laws._null._simulated_law import MendedLaw
 
 POWERS = {"eigenvalue": 1.0, "singular": 0.5}
+_USUALLY = 0.07  # added to the skewness of the participation ratio by the fourth moment of its inverse
 
 
 class Expansion(NamedTuple):
@@ -46,48 +49,73 @@ def sums(dims: tuple[float, ...], convention: str) -> LinearStatistics:
     return linear_statistics_of_map(chain_map(dims), summands(convention))
 
 
-def entropy(dims: tuple[int, ...], convention: str) -> Logarithm:
+def entropy(dims: tuple[int, ...], convention: str) -> OnScale:
     """The null of -Σ p ln p, p = y/Σ y."""
     number = effective_number(dims, convention, "entropy")
-    return Logarithm(number, *log_moments(number)[:2])
+    return OnScale(*log_moments(number.at_score)[:2], Exponential(), number)
 
 
-def effective_rank(dims: tuple[int, ...]) -> Pearson3:
+def effective_rank(dims: tuple[int, ...]) -> MendedLaw:
     """The null of the exponential of the entropy of the singular values."""
     return effective_number(dims, "singular", "entropy")
 
 
-def participation_ratio(dims: tuple[int, ...], convention: str, per_value: bool) -> Pearson3 | TailedPearson3:
-    """The null of (Σ y)²/Σ y², divided by r for ``per_value``: of eigenvalues by four exact moments."""
-    unit = 1.0 / min(dims) if per_value else 1.0
-    if convention == "eigenvalue":
-        return _of_eigenvalues(dims).scaled(unit)
-    law = effective_number(dims, convention, "participation_ratio")
-    return Pearson3(unit * law.centre, unit * law.spread, law.skewness)
+def participation_ratio(dims: tuple[int, ...], convention: str, per_value: bool) -> MendedLaw:
+    """The null of (Σ y)²/Σ y², divided by r for ``per_value``."""
+    law, sizes = expanded_number(dims, convention, "participation_ratio")
+    scaled = law.scaled(1.0 / min(dims)) if per_value else law
+    return mended_by_draws(f"{convention} participation_ratio", scaled, sizes)
 
 
 @lru_cache(maxsize=256)
-def effective_number(dims: tuple[int, ...], convention: str, statistic: str) -> Pearson3:
-    """The null of N, e to the entropy or the participation ratio: of type III in N, by three moments of ln N.
+def effective_number(dims: tuple[int, ...], convention: str, statistic: str) -> MendedLaw:
+    """The null of N, e to the entropy or the participation ratio."""
+    return mended_by_draws(f"{convention} {statistic}", *expanded_number(dims, convention, statistic))
 
-    Mean by the Δ method to second order and skewness to leading order, on the cumulants of the sums. The covariance is
-    taken at dimensions raised by one half and widened by 1 + 1/(2r): its next order, exact for d_head/d_model → 0
-    (where it makes χ² of h²/2 into one of (h + 2)(h - 1)/2 degrees of freedom). What that leaves out is known exactly
-    for ln P, P the participation ratio of the eigenvalues. Relative corrections of standard deviation and skewness are
-    of the order of the variance of the statistic; those of ln N are taken as those of ln P times Var ln N / Var ln P,
-    each to leading order: a closure, not a derivation, within 1.5 % of the standard deviation and 0.03 of the skewness
-    in measurements up to six factors.
+
+@lru_cache(maxsize=256)
+def expanded_number(
+    dims: tuple[int, ...], convention: str, statistic: str
+) -> tuple[Pearson3 | TailedPearson3, FloatArray]:
+    """That without what draws add, and the sizes that these go by.
+
+    Of the participation ratio of eigenvalues by four exact moments. Of others of type III in N, by three moments of
+    ln N: mean by the Δ method to second order and skewness to leading order, on the cumulants of the sums. The
+    covariance is taken at dimensions raised by one half and widened by 1 + 1/(2r): its next order, exact for
+    d_head/d_model → 0 (where it makes χ² of h²/2 into one of (h + 2)(h - 1)/2 degrees of freedom). What that leaves out
+    is known exactly for ln P, P the participation ratio of the eigenvalues. Relative corrections of standard deviation
+    and skewness are of the order of the variance of the statistic; those of ln N are taken as those of ln P times
+    Var ln N / Var ln P, each to leading order: a closure, not a derivation, within 1.5 % of the standard deviation and
+    0.03 of the skewness in measurements up to six factors.
     """
-    of, known = (_leading(dims, *which) for which in ((convention, statistic), ("eigenvalue", "participation_ratio")))
-    _, exact_std, exact_skewness = log_moments(_of_eigenvalues(dims))
+    known, number = _leading(dims, "eigenvalue", "participation_ratio"), _of_eigenvalues(dims)
+    if (convention, statistic) == ("eigenvalue", "participation_ratio"):
+        return number, _participation_sizes(dims, known.std)
+    of = _leading(dims, convention, statistic)
+    _, exact_std, exact_skewness = log_moments(number.at_score)
     share = of.variance / known.variance
     std = of.std * (1.0 + share * (exact_std / known.std - 1.0))
     skewness = of.skewness * (1.0 + share * (exact_skewness / known.skewness - 1.0))
     # Of N, to the same orders.
-    number = math.exp(of.mean)
-    start = Pearson3(number * (1.0 + 0.5 * std**2), number * std, skewness + 3.0 * std)
+    mean = math.exp(of.mean)
+    start = Pearson3(mean * (1.0 + 0.5 * std**2), mean * std, skewness + 3.0 * std)
     with few_for_the_expansion(dims):
-        return Pearson3.through(lambda x: np.log(np.maximum(x, 1.0)), of.mean, std, skewness, start)
+        law = Pearson3.through(lambda x: np.log(np.maximum(x, 1.0)), of.mean, std, skewness, start)
+    return law, bulk_sizes(dims, of.std, known.std)
+
+
+def _participation_sizes(dims: tuple[int, ...], p: float) -> FloatArray:
+    """Zero where fewer than four moments of 1/P are known, of which no chain was drawn; f zero where more are."""
+    estimates = estimates_by_order(dims)
+    if len(estimates) < 4:
+        return 0.0 * participation_sizes(p, 0.0)
+    lacking = _USUALLY - (estimates[3].skewness - estimates[2].skewness)
+    return participation_sizes(p, lacking if len(estimates) == 4 else 0.0)
+
+
+def reference_spread(dims: tuple[int, ...]) -> float:
+    """The standard deviation of ln P to next order."""
+    return _leading(dims, "eigenvalue", "participation_ratio").std
 
 
 @contextmanager
@@ -116,6 +144,7 @@ class _Leading(NamedTuple):
     std: float
 
 
+@lru_cache(maxsize=256)
 def _leading(dims: tuple[int, ...], convention: str, statistic: str) -> _Leading:
     here, raised = sums(dims, convention), sums(tuple(n + 0.5 for n in dims), convention)
     chosen = [0, SECOND[statistic]]

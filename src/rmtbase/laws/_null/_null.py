@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Any, NamedTuple, Unpack
 
 from numpy.typing import ArrayLike
@@ -36,8 +36,9 @@ class NullLaw(StatedLaw, Distribution):
         statistic: its registered name.
         dims: (n_0, ..., n_L) of the chain.
         distribution: the law itself.
-        method: ``"exact"``; ``"exact moments"`` where mean and standard deviation are, and the shape is not; or
-            ``"asymptotic"`` (an expansion in 1/r, r the rank).
+        method: ``"exact"``; ``"exact moments"`` where mean and standard deviation are, and the shape is not;
+            ``"asymptotic"`` (an expansion in 1/r, r the rank); or ``"asymptotic, mended by draws"`` (less what draws of
+            other chains show that it leaves).
         accuracy: what was measured for chains of this kind, in words.
     """
 
@@ -79,13 +80,15 @@ def null(
     excess_kurtosis: ArrayLike = 0.0,
     **chain: Unpack[ChainKeywords],
 ) -> NullLaw:
-    """Return the distribution of a spectral statistic over independent draws of a Gaussian chain. No simulation.
+    """Return the distribution of a spectral statistic over independent draws of a Gaussian chain. Nothing is drawn.
 
     Exact: ``log_determinant``, and the ``trace`` of one factor. Exact moments (rational arithmetic): ``trace``,
     ``trace_of_square``. Moments that are continued from exact ones: participation ratios. Second-order Tracy–Widom
     (:func:`rmtbase.laws.largest_eigenvalue`): the extreme eigenvalues, condition numbers, and with the central limit
     theorem stable ranks. Central limit theorem with corrections (:func:`rmtbase.laws.linear_statistics`): entropies,
-    effective rank, participation ratios of singular values. No number in any of them was fitted.
+    effective rank, participation ratios of singular values. What these expansions leave of the normal score of a
+    participation ratio, entropy or rank was fitted to draws of other chains, as a smooth function of few sizes that
+    vanishes as the rank grows (``studies/spectral_tails``); no other number was.
 
     ``statistic`` is one of NULL_STATISTICS, the names of ``rmtbase.statistics.SPECTRAL_STATISTICS``:
     ``null("normalized_participation_ratio", d_model=768, d_head=64)``. ``self_normalized`` divides each factor by its
@@ -112,7 +115,8 @@ def null(
     if not kurtosis:
         return law
     moved = with_kurtosis(law.distribution, statistic, of.dims, own, kurtosis)
-    return replace(law, distribution=moved, method=accuracy.ASYMPTOTIC, accuracy=accuracy.with_kurtosis(law.accuracy))
+    method = law.method if law.method.startswith(accuracy.ASYMPTOTIC) else accuracy.ASYMPTOTIC
+    return replace(law, distribution=moved, method=method, accuracy=accuracy.with_kurtosis(law.accuracy))
 
 
 @lru_cache(maxsize=1024)
@@ -120,7 +124,7 @@ def _null(statistic: str, case: Case) -> NullLaw:
     recipe, dims = _RECIPES[statistic], case.dims
     method, stated = recipe.known(case)
     rank = min(dims)
-    if method == accuracy.ASYMPTOTIC and rank < _SMALLEST_RANK:
+    if method.startswith(accuracy.ASYMPTOTIC) and rank < _SMALLEST_RANK:
         raise ParameterError(
             "dims",
             dims,
@@ -153,13 +157,12 @@ def _asymptotic(of: Callable[[tuple[int, ...]], str], make: Callable[[Case], Dis
     return _Recipe(make, lambda case: (accuracy.ASYMPTOTIC, of(case.dims)))
 
 
-def _scale_free(of: Callable[[tuple[int, ...]], str], make: Callable[..., Distribution], *arguments: object) -> _Recipe:
+def _mended(make: Callable[..., Distribution], *arguments: object, stable: bool = False) -> _Recipe:
     """Of a statistic that depends on the dimensions alone."""
-    return _asymptotic(of, lambda case: make(case.dims, *arguments))
-
-
-def _stable_rank(convention: str) -> _Recipe:
-    return _scale_free(partial(accuracy.of_stable_rank, singular=convention == "singular"), stable_rank, convention)
+    return _Recipe(
+        lambda case: make(case.dims, *arguments),
+        lambda case: (accuracy.MENDED, accuracy.of_scale_free(case.dims, stable)),
+    )
 
 
 _RECIPES: dict[str, _Recipe] = {
@@ -167,21 +170,21 @@ _RECIPES: dict[str, _Recipe] = {
     "smallest_eigenvalue": _asymptotic(accuracy.of_smallest_eigenvalue, lambda case: case.of(smallest_eigenvalue)),
     "trace": _traces(1),
     "trace_of_square": _traces(2),
-    "participation_ratio": _scale_free(accuracy.of_participation_ratio, participation_ratio, "eigenvalue", False),
-    "normalized_participation_ratio": _scale_free(
-        accuracy.of_participation_ratio, participation_ratio, "eigenvalue", True
-    ),
-    "spectral_entropy": _scale_free(accuracy.of_bulk, entropy, "eigenvalue"),
-    "condition_number": _scale_free(accuracy.of_condition_number, condition_number, 1.0),
-    "stable_rank": _stable_rank("eigenvalue"),
+    "participation_ratio": _mended(participation_ratio, "eigenvalue", False),
+    "normalized_participation_ratio": _mended(participation_ratio, "eigenvalue", True),
+    "spectral_entropy": _mended(entropy, "eigenvalue"),
+    "condition_number": _asymptotic(accuracy.of_condition_number, lambda case: condition_number(case.dims, 1.0)),
+    "stable_rank": _mended(stable_rank, "eigenvalue", stable=True),
     "log_determinant": _Recipe(
         lambda case: case.of(LogDeterminant), lambda case: (accuracy.EXACT, accuracy.of_log_determinant(case.dims))
     ),
-    "effective_rank": _scale_free(accuracy.of_bulk, effective_rank),
-    "participation_ratio_singular": _scale_free(accuracy.of_bulk, participation_ratio, "singular", False),
-    "normalized_participation_ratio_singular": _scale_free(accuracy.of_bulk, participation_ratio, "singular", True),
-    "spectral_entropy_singular": _scale_free(accuracy.of_bulk, entropy, "singular"),
-    "condition_number_singular": _scale_free(accuracy.of_condition_number, condition_number, 0.5),
-    "stable_rank_singular": _stable_rank("singular"),
+    "effective_rank": _mended(effective_rank),
+    "participation_ratio_singular": _mended(participation_ratio, "singular", False),
+    "normalized_participation_ratio_singular": _mended(participation_ratio, "singular", True),
+    "spectral_entropy_singular": _mended(entropy, "singular"),
+    "condition_number_singular": _asymptotic(
+        accuracy.of_condition_number, lambda case: condition_number(case.dims, 0.5)
+    ),
+    "stable_rank_singular": _mended(stable_rank, "singular", stable=True),
 }
 NULL_STATISTICS: tuple[str, ...] = tuple(_RECIPES)

@@ -26,21 +26,15 @@ _WEIGHT = np.exp(-0.5 * _Z * _Z) / np.exp(-0.5 * _Z * _Z).sum()
 
 
 @dataclass(frozen=True)
-class ThreeMoments(Distribution):
-    """A law that its first three moments determine.
+class TwoMoments(Distribution):
+    """A law whose mean and standard deviation are known.
 
     Attributes:
-        centre, spread, skewness: mean, standard deviation, and third central moment over std³.
+        centre, spread: these two.
     """
 
     centre: float
     spread: float
-    skewness: float
-
-    @classmethod
-    def of(cls, mean: float, variance: float, third: float) -> Self:
-        """The law with these cumulants."""
-        return cls(mean, math.sqrt(variance), third / variance**1.5)
 
     def mean(self) -> float:
         return self.centre
@@ -50,6 +44,26 @@ class ThreeMoments(Distribution):
 
     def var(self) -> float:
         return self.spread**2
+
+
+@dataclass(frozen=True)
+class ThreeMoments(TwoMoments):
+    """A law that its first three moments determine.
+
+    Attributes:
+        skewness: third central moment over std³.
+    """
+
+    skewness: float
+
+    @classmethod
+    def of(cls, mean: float, variance: float, third: float) -> Self:
+        """The law with these cumulants."""
+        return cls(mean, math.sqrt(variance), third / variance**1.5)
+
+    def scaled(self, unit: float) -> Self:
+        """The law of a positive multiple."""
+        return replace(self, centre=unit * self.centre, spread=unit * self.spread)
 
 
 class Pearson3(ThreeMoments):
@@ -141,7 +155,7 @@ class Pearson3(ThreeMoments):
 
 
 @dataclass(frozen=True)
-class TailedPearson3(Distribution):
+class TailedPearson3(TwoMoments):
     """Type III with heavier or lighter tails: at its normal score sinh(tail arsinh z) for a standard normal z.
 
     Source: M. C. Jones and A. Pewsey, Biometrika 96, 761 (2009), for the transform.
@@ -149,43 +163,30 @@ class TailedPearson3(Distribution):
     Attributes:
         body: the law at tail = 1.
         tail: above 1 for heavier tails than those of the body, below for lighter ones.
-        first, spread: mean and standard deviation.
     """
 
     body: Pearson3
     tail: float
-    first: float
-    spread: float
 
     @classmethod
     def matched(cls, mean: float, std: float, skewness: float, excess_kurtosis: float) -> TailedPearson3:
         """The member with these moments; with three of them where none has all."""
         shape, tail = _tailed_shape(skewness, excess_kurtosis)
         centre, spread, _ = moments_at_scores(Pearson3(0.0, 1.0, shape).at_score(_tailed(_Z, tail)))
-        return cls(Pearson3(mean - std * centre / spread, std / spread, shape), tail, mean, std)
+        return cls(mean, std, Pearson3(mean - std * centre / spread, std / spread, shape), tail)
 
     @property
     def support(self) -> tuple[float, float]:
         """That of the body."""
         return self.body.support
 
-    def mean(self) -> float:
-        return self.first
-
-    def std(self) -> float:
-        return self.spread
-
-    def var(self) -> float:
-        return self.spread**2
-
     def at_score(self, z: FloatArray) -> FloatArray:
         """The value x with cdf(x) = Φ(z)."""
         return self.body.at_score(_tailed(z, self.tail))
 
-    def scaled(self, unit: float) -> TailedPearson3:
+    def scaled(self, unit: float) -> Self:
         """The law of a positive multiple."""
-        body = replace(self.body, centre=unit * self.body.centre, spread=unit * self.body.spread)
-        return replace(self, body=body, first=unit * self.first, spread=unit * self.spread)
+        return replace(self, centre=unit * self.centre, spread=unit * self.spread, body=self.body.scaled(unit))
 
     def _cdf(self, x: FloatArray) -> FloatArray:
         return ndtr(_tailed(self.body.score(x), 1.0 / self.tail))
@@ -204,12 +205,13 @@ def moments_at_scores(values: FloatArray) -> tuple[float, float, float]:
     """Mean, standard deviation and skewness of a number that has these values at equidistant normal scores."""
     mean = float(_WEIGHT @ values)
     std = math.sqrt(float(_WEIGHT @ (values - mean) ** 2))
-    return mean, std, float(_WEIGHT @ ((values - mean) / std) ** 3)
+    with np.errstate(divide="ignore", invalid="ignore"):  # of values that lie all in one place, which has no law
+        return mean, std, float(_WEIGHT @ ((values - mean) / std) ** 3)
 
 
-def log_moments(law: Pearson3 | TailedPearson3) -> tuple[float, float, float]:
-    """Those of the logarithm of a number that is never below 1."""
-    return moments_at_scores(np.log(np.maximum(law.at_score(_Z), 1.0)))
+def log_moments(at_score: Callable[[FloatArray], FloatArray]) -> tuple[float, float, float]:
+    """Those of the logarithm of a number that is never below 1, from its values at normal scores."""
+    return moments_at_scores(np.log(np.maximum(at_score(_Z), 1.0)))
 
 
 def _tailed(z: FloatArray, tail: float) -> FloatArray:

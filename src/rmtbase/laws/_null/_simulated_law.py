@@ -17,7 +17,8 @@ from rmtbase.laws._distribution import Distribution, FloatArray
 from rmtbase.laws._tabulated import normal_rule
 from rmtbase.laws._weibull.parents import PARENTS, Parent
 
-_FAR, _RISING, _HALVINGS = 30.0, 1e-3, 60
+_FAR, _RISING = 30.0, 1e-3
+_STEPS, _SETTLED = 60, 1e-15
 _CHECKED = 1_000  # places where a spline's slope is looked at
 
 Quantiles = dict[int, FloatArray]
@@ -42,8 +43,8 @@ class MendedLaw(Distribution):
         return self.law.support
 
     @cached_property
-    def _forward(self) -> Callable[[FloatArray], FloatArray]:
-        return _straight_beyond(self.given, self.score)
+    def _forward(self) -> _Monotone:
+        return _Monotone.through(self.given, self.score)
 
     def _cdf(self, x: FloatArray) -> FloatArray:
         return special.ndtr(self._forward(normal_scores(self.law, x)))
@@ -51,18 +52,23 @@ class MendedLaw(Distribution):
     def _sf(self, x: FloatArray) -> FloatArray:
         return special.ndtr(-self._forward(normal_scores(self.law, x)))
 
+    def _ppf(self, q: FloatArray) -> FloatArray:
+        return self.at_score(special.ndtri(q))
+
+    def _isf(self, q: FloatArray) -> FloatArray:
+        return self.at_score(-special.ndtri(q))
+
+    def at_score(self, z: FloatArray) -> FloatArray:
+        """The value x with cdf(x) = Φ(z)."""
+        given = np.clip(self._forward.inverse(z), -_FAR, _FAR)
+        lower = special.ndtr(-np.abs(given))
+        return np.where(given < 0.0, self.law.ppf(lower), self.law.isf(lower))
+
     @cached_property
     def _rule(self) -> tuple[FloatArray, FloatArray]:
         """Nodes of T and weights of a mean over its law."""
         score, weight = normal_rule()
-        low, high = self.given[[0, -1], None] + np.array([[-2.0 * _FAR], [2.0 * _FAR]]) * np.ones_like(score)
-        for _ in range(_HALVINGS):
-            middle = 0.5 * (low + high)
-            below = self._forward(middle) < score
-            low, high = np.where(below, middle, low), np.where(below, high, middle)
-        given = np.clip(low, -_FAR, _FAR)
-        lower = special.ndtr(-np.abs(given))
-        nodes = np.where(given < 0.0, self.law.ppf(lower), self.law.isf(lower))
+        nodes = self.at_score(score)
         known = nodes[np.isfinite(nodes)]  # an approximate law may keep some mass for its very end, at infinity
         return np.clip(nodes, known.min(), known.max()), weight
 
@@ -86,18 +92,47 @@ def normal_scores(law: Distribution, x: FloatArray) -> FloatArray:
     return np.clip(np.where(below < above, special.ndtri(below), -special.ndtri(above)), -_FAR, _FAR)
 
 
-def _straight_beyond(x: FloatArray, y: FloatArray) -> Callable[[FloatArray], FloatArray]:
-    """A monotone interpolant, straight beyond its ends: the natural spline, or where that falls the monotone cubic."""
-    inner: CubicSpline | PchipInterpolator = CubicSpline(x, y, bc_type="natural")
-    if (inner(np.linspace(x[0], x[-1], _CHECKED), 1) <= 0.0).any():
-        inner = PchipInterpolator(x, y)
-    slopes = inner(x[[0, -1]], 1)
+@dataclass(frozen=True)
+class _Monotone:
+    """A monotone interpolant, straight beyond its ends: the natural spline, or where that falls the monotone cubic.
 
-    def interpolated(at: FloatArray) -> FloatArray:
-        beyond = at - np.clip(at, x[0], x[-1])
-        return inner(at - beyond) + beyond * np.where(beyond < 0.0, *slopes)
+    Attributes:
+        x, y: what it goes through, ascending, (place,).
+        inner: within them.
+        slopes: at both ends.
+    """
 
-    return interpolated
+    x: FloatArray
+    y: FloatArray
+    inner: CubicSpline | PchipInterpolator
+    slopes: FloatArray
+
+    @classmethod
+    def through(cls, x: FloatArray, y: FloatArray) -> _Monotone:
+        inner: CubicSpline | PchipInterpolator = CubicSpline(x, y, bc_type="natural")
+        if (inner(np.linspace(x[0], x[-1], _CHECKED), 1) <= 0.0).any():
+            inner = PchipInterpolator(x, y)
+        return cls(x, y, inner, inner(x[[0, -1]], 1))
+
+    def __call__(self, at: FloatArray) -> FloatArray:
+        beyond = at - np.clip(at, *self.x[[0, -1]])
+        return self.inner(at - beyond) + beyond * np.where(beyond < 0.0, *self.slopes)
+
+    def inverse(self, value: FloatArray) -> FloatArray:
+        """By Newton's method, and halving where that leaves the interval."""
+        target = np.clip(value, *self.y[[0, -1]])
+        right = np.clip(np.searchsorted(self.y, target), 1, self.y.size - 1)
+        low, high = self.x[right - 1], self.x[right]
+        at = np.interp(target, self.y, self.x)
+        for _ in range(_STEPS):
+            before, excess, slope = at, self.inner(at) - target, self.inner(at, 1)
+            low, high = np.where(excess < 0.0, at, low), np.where(excess < 0.0, high, at)
+            with np.errstate(divide="ignore", invalid="ignore"):
+                newton = at - excess / slope
+            at = np.where((newton >= low) & (newton <= high), newton, 0.5 * (low + high))
+            if (np.abs(at - before) < _SETTLED).all():
+                break
+        return at + (value - target) / np.where(value < target, *self.slopes)
 
 
 @cache

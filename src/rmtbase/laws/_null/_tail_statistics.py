@@ -13,9 +13,9 @@ from scipy import special
 from scipy.interpolate import CubicSpline
 
 from rmtbase.laws._distribution import Distribution, FloatArray
+from rmtbase.laws._null._on_scale import Logarithm, OnScale
 from rmtbase.laws._null._pearson import Pearson3Mixture
 from rmtbase.laws._null._sample_statistics import log_quantile
-from rmtbase.laws._null._smooth_statistic import LOGARITHM, OnScale
 from rmtbase.laws._tabulated import FINE, normal_rule
 from rmtbase.laws._weibull._arithmetic import FLOAT
 from rmtbase.laws._weibull._dependence import DependentStatistic, SharedNorms
@@ -248,4 +248,4 @@ def product_largest_to_quantile(
     centre = log_largest - slope * (log_largest - middle) - quantile.statistic.value - drift / n
     law = Pearson3Mixture(centre, _overlapping(centre, left), -third / n**2 / left**3, weight)
     first, square = (float(weight @ np.exp(p * law.centre + 0.5 * p**2 * left**2)) for p in (1, 2))
-    return OnScale(LOGARITHM, law, first, math.sqrt(square - first**2))
+    return OnScale(first, math.sqrt(square - first**2), Logarithm(), law)
