@@ -38,8 +38,8 @@ from rmtbase.statistics import (
     get_statistic,
     inverse_moment_order,
     moment_order,
-    monte_carlo_p_value,
     normal_score,
+    p_value_among_sorted,
     spectral_statistics,
 )
 from rmtbase.tables import SCORES_SCHEMA, describe, experts_schema, matrices_present
@@ -138,7 +138,7 @@ class MatrixScorer:
         for name, own, value in zip(MATRIX_SPECTRAL_STATISTICS, observed, as_of_normal, strict=True):
             sample, order = null[name], moment_order(get_statistic(name), extremes, rank)
             mean, std = drawn_moments(sample.mean(), sample.std(ddof=1), order)
-            p_value = monte_carlo_p_value(value, sample)
+            p_value = p_value_among_sorted(value, sample)
             z_score = normal_score(p_value, value > np.median(sample)) if np.isnan(std) else (value - mean) / std
             if kurtosis and get_statistic(name).on_log_scale and value > 0:
                 mean, std = mean * own / value, std * own / value
@@ -258,14 +258,14 @@ def _in_order(places: Iterable[Place]) -> list[Place]:
 
 @cache
 def matrix_null(long: int, rank: int, draws: int, seed: int) -> dict[str, Float[np.ndarray, " draw"]]:
-    """The null of each spectral statistic at σ̂ = 1 on λ / max(m, n), every draw at its own σ̂."""
+    """The null of each spectral statistic at σ̂ = 1 on λ / max(m, n), every draw at its own σ̂. Ascending."""
     from rmtbase.montecarlo import simulate_gaussian_matrix
 
     sample = simulate_gaussian_matrix(long, rank, draws, seed)
     unit = sample.trace / rank  # brings every draw to Σλ = rank
     largest, smallest = sample.largest_eigenvalue / unit, sample.smallest_eigenvalue / unit
     square = sample.trace_of_square / unit**2
-    return {
+    null = {
         "largest_eigenvalue": largest,
         "smallest_eigenvalue": smallest,
         "trace_of_square": square,
@@ -274,6 +274,7 @@ def matrix_null(long: int, rank: int, draws: int, seed: int) -> dict[str, Float[
         "stable_rank": rank / largest,
         "log_determinant": sample.log_determinant - rank * np.log(unit),
     }
+    return {name: np.sort(values) for name, values in null.items()}
 
 
 def matrix_p_value_floors(matrices: xr.Dataset) -> dict[str, float]:
