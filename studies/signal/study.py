@@ -2,21 +2,23 @@
 
     python studies/signal/study.py
 
-writes results.json and signal.png into this folder (or --out); six minutes of one core, everything seeded.
+writes results.json and signal.png into this folder (or --out); ten minutes of one core, everything seeded.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
 from figure import draw
-from planted import aligned_head, chain, head
+from planted import aligned_head, bartlett, chain, head
+from scipy.stats import truncnorm
 
 from rmtbase.laws import RankOneSpike
+from rmtbase.nulls import LARGEST_KURTOSIS
 from rmtbase.scoring import spectral_signal
 
 HERE = Path(__file__).resolve().parent
@@ -30,6 +32,8 @@ OTHER_CHAINS = (
     (64, 8, 64), (128, 16, 128), (16, 16, 16), (64, 64, 64), (30, 10), (64, 64), (200, 64), (60, 30, 20, 50),
     (12, 200, 300), (256, 48, 64, 48, 256), (40, 40, 12, 60, 25),
 )  # fmt: skip
+ENTRIES = ("normal", "uniform", "normal truncated at 2", "logistic", "Laplace", "Student t, 5")
+GROUPS = ((256, 32, 4), (768, 64, 4), (768, 64, 8))
 ALONG = (1.0, 1.1, 1.2, 1.35, 1.5, 1.75, 2.0, 2.5, 3.0, 4.0)
 
 
@@ -155,63 +159,155 @@ def random_chain(dims: tuple[int, ...], seed: int) -> dict[str, object]:
     }
 
 
-def other_entries(dims: tuple[int, int, int], entries: str, seed: int) -> dict[str, object]:
-    """How often heads of independent entries of another law, of unit variance, have a direction."""
-    rng = np.random.default_rng(seed)
-    draws = {
-        "normal": rng.standard_normal,
-        "uniform": lambda size: np.sqrt(3.0) * rng.uniform(-1.0, 1.0, size),
-        "Laplace": lambda size: rng.laplace(scale=np.sqrt(0.5), size=size),
-        "Student t, 5": lambda size: np.sqrt(0.6) * rng.standard_t(5, size),
+def drawn(rng: np.random.Generator, entries: str, size: tuple[int, ...]) -> np.ndarray:
+    """Independent entries of that law, of unit variance."""
+    if entries == "normal truncated at 2":
+        values = rng.standard_normal(size)
+        while (beyond := np.abs(values) > 2.0).any():
+            values[beyond] = rng.standard_normal(int(beyond.sum()))
+        return values / truncnorm.std(-2.0, 2.0)
+    draw: dict[str, Callable[[], np.ndarray]] = {
+        "normal": lambda: rng.standard_normal(size),
+        "uniform": lambda: np.sqrt(3.0) * rng.uniform(-1.0, 1.0, size),
+        "logistic": lambda: rng.logistic(scale=np.sqrt(3.0) / np.pi, size=size),
+        "Laplace": lambda: rng.laplace(scale=np.sqrt(0.5), size=size),
+        "Student t, 5": lambda: np.sqrt(0.6) * rng.standard_t(5, size),
     }
-    factors = draws[entries](size=(TRIALS, 2, dims[1], dims[0]))
-    w_q, w_k = (np.linalg.cholesky(one @ np.swapaxes(one, 1, 2)) for one in np.moveaxis(factors, 1, 0))
-    product = np.linalg.svd(np.swapaxes(w_q, 1, 2) @ w_k, compute_uv=False) ** 2
-    found = spectral_signal(product, dims, LEVEL)
-    own = spectral_signal(np.linalg.svd(w_q, compute_uv=False) ** 2, dims[:2], LEVEL)
-    return {
+    return draw[entries]()
+
+
+def other_entries(dims: tuple[int, int, int], entries: str, multiple: float, seed: int) -> dict[str, object]:
+    """How often heads of independent entries of another law have a direction too many, with and without their kurtosis.
+
+    One is planted on W_Q, a random one, at ``multiple`` thresholds. Heads of κ̂ beyond what is covered are left out.
+    """
+    rng, (d, h, _) = np.random.default_rng(seed), dims
+    product, own, kurtoses = [], [], []
+    strength = multiple * threshold(dims).threshold
+    for _ in range(TRIALS):
+        factors = drawn(rng, entries, (2, h, d))
+        left, right = rng.standard_normal(h), rng.standard_normal(d)
+        factors[0] += strength * np.outer(left / np.linalg.norm(left), right / np.linalg.norm(right))
+        w_q, w_k = (np.linalg.cholesky(one @ one.T) for one in factors)
+        product.append(np.linalg.svd(w_q.T @ w_k, compute_uv=False) ** 2)
+        own.append(np.linalg.svd(w_q, compute_uv=False) ** 2)
+        kurtoses.append([np.mean(one**4) / np.mean(one**2) ** 2 - 3.0 for one in factors])
+    kurtosis = np.array(kurtoses)
+    covered = (kurtosis <= LARGEST_KURTOSIS).all(axis=1)
+    planted = int(multiple > 0.0)
+    result: dict[str, object] = {
         "dims": list(dims),
         "entries": entries,
-        "any_in_w_qk": float((found.n_directions > 0).mean()),
-        "any_in_w_q": float((own.n_directions > 0).mean()),
-        "rest_flagged": float((found.rest_p_value < LEVEL).mean()),
+        "planted": multiple,
+        "excess_kurtosis": float(kurtosis.mean()),
+        "covered": float(covered.mean()),
     }
+    for name, values, shape, each in (
+        ("w_qk", product, dims, kurtosis.mean(axis=1)),
+        ("w_q", own, dims[:2], kurtosis[:, 0]),
+    ):
+        for suffix, rows, of in (("", slice(None), np.zeros(TRIALS)), ("_with_kurtosis", covered, each)):
+            eigenvalues = np.array(values)[rows]
+            if not len(eigenvalues):
+                continue
+            found = spectral_signal(eigenvalues, shape, LEVEL, of[rows])
+            result[f"too_many_in_{name}{suffix}"] = float((found.n_directions > planted).mean())
+            result[f"exact_in_{name}{suffix}"] = float((found.n_directions == planted).mean())
+            result[f"rest_flagged_in_{name}{suffix}"] = float((found.rest_p_value < LEVEL).mean())
+            if planted and name == "w_qk":
+                true = strength * threshold(dims).gain
+                low, high = found.strength_low[:, 0], found.strength_high[:, 0]
+                inside = ((low <= true) & (true <= high))[~np.isnan(low)]
+                result[f"limits_hold{suffix}"] = float(inside.mean())
+    return result
+
+
+def key_groups(dims: tuple[int, int, int], members: int, multiple: float, seed: int) -> dict[str, object]:
+    """Heads that share W_K, as one and each by itself, every W_Q at ``multiple`` of a head's own threshold.
+
+    All have learned to read one direction of the keys, each with another of its queries: θ a u_iᵀ in W_Qi with one a.
+    A head by itself is tested at the level over their number.
+    """
+    rng, (d, h, _), strength = np.random.default_rng(seed), dims, multiple * threshold(dims).threshold
+    together, alone = [], []
+    for _ in range(TRIALS):
+        a, w_k = np.linalg.qr(rng.standard_normal((h, 1)))[0], bartlett(rng, h, dims[2])
+        w_q = [np.hstack([rng.standard_normal((h, 1)) + strength * a, bartlett(rng, h, d - 1)]) for _ in range(members)]
+        sizes = np.array([np.linalg.norm(one) for one in w_q])
+        each = zip(w_q, np.sqrt(np.mean(sizes**2)) / sizes, strict=True)
+        together.append(np.linalg.svd(np.hstack([one * scale for one, scale in each]).T @ w_k, compute_uv=False)[:h])
+        alone.append([np.linalg.svd(one.T @ w_k, compute_uv=False)[:h] for one in w_q])
+    whole = (members * d, h, dims[2])
+    found = spectral_signal(np.array(together) ** 2, whole, LEVEL)
+    own = spectral_signal(np.array(alone) ** 2, dims, LEVEL)
+    planted, spike = int(multiple > 0.0), threshold(whole)
+    result: dict[str, object] = {
+        "dims": list(dims),
+        "members": members,
+        "multiple": multiple,
+        "multiple_of_the_group": float(np.sqrt(members) * strength / spike.threshold),
+        "found_in_the_group": float((found.n_directions > 0).mean()),
+        "too_many_in_the_group": float((found.n_directions > planted).mean()),
+        "rest_flagged": float((found.rest_p_value < LEVEL).mean()),
+        "found_in_a_head": float((own.first_p_value <= LEVEL).mean()),
+        "found_in_any_head": float((own.first_p_value <= LEVEL / members).any(axis=1).mean()),
+    }
+    if planted:
+        true = spike.gain * np.sqrt(members) * strength
+        low, high = found.strength_low[:, 0], found.strength_high[:, 0]
+        seen = ~np.isnan(low)
+        result["limits_hold"] = float(((low <= true) & (true <= high))[seen].mean()) if seen.any() else None
+    return result
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=HERE)
+    parser.add_argument("--part", help="make this part of the results alone, and leave the others as they are")
     args = parser.parse_args()
     gpt2 = (768, 64, 768)
-    results = {
-        "trials": TRIALS,
-        "level": LEVEL,
-        "number_and_strength": [
+    parts: dict[str, Callable[[], list[dict[str, object]]]] = {
+        "number_and_strength": lambda: [
             number_and_strength(dims, planted, 100 * row + column)
             for row, dims in enumerate(SHAPES)
             for column, planted in enumerate(PLANTED)
         ],
-        "other_chains": [random_chain(dims, 50 + row) for row, dims in enumerate(OTHER_CHAINS)],
-        "other_entries": [
-            other_entries((width, head, width), entries, 70)
-            for width, head in ((256, 32), (384, 64))
-            for entries in ("normal", "uniform", "Laplace", "Student t, 5")
+        "other_chains": lambda: [random_chain(dims, 50 + row) for row, dims in enumerate(OTHER_CHAINS)],
+        "other_entries": lambda: [
+            *(
+                other_entries((width, head, width), entries, 0.0, 70)
+                for width, head in ((128, 16), (256, 32), (384, 64), (768, 64))
+                for entries in ENTRIES
+            ),
+            *(
+                other_entries((width, head, width), entries, 2.0, 71)
+                for width, head in ((256, 32), (384, 64))
+                for entries in ("uniform", "logistic", "Laplace")
+            ),
         ],
-        "along": [
+        "key_groups": lambda: [
+            key_groups((width, head, width), members, multiple, 60)
+            for width, head, members in GROUPS
+            for multiple in (0.0, 0.6, 0.7, 0.8, 1.0, 1.2)
+        ],
+        "along": lambda: [
             number_and_strength(gpt2, (multiple,) * k, 1000 * k + round(100 * multiple))
             for k in (1, 2, 4, 8)
             for multiple in ALONG
         ],
-        "one_factor": [one_factor((256, 32, 256), multiple, 7) for multiple in (0.8, 1.0, 1.2)],
-        "both_factors": [both_factors(gpt2, multiple, 8) for multiple in (1.5, 2.0, 3.0)],
-        "shrinkage": [
+        "one_factor": lambda: [one_factor((256, 32, 256), multiple, 7) for multiple in (0.8, 1.0, 1.2)],
+        "both_factors": lambda: [both_factors(gpt2, multiple, 8) for multiple in (1.5, 2.0, 3.0)],
+        "shrinkage": lambda: [
             shrinkage(dims, planted, 9, 100 if dims[1] > 64 else 400)
             for dims in SHAPES
             for planted in ((2.0,), (2.0,) * 4, (3.0,) * 8, (3.0, 2.5, 2.0, 1.5))
         ],
-        "shrinkage_along": [shrinkage(gpt2, (multiple,) * 4, 10, 200) for multiple in ALONG],
+        "shrinkage_along": lambda: [shrinkage(gpt2, (multiple,) * 4, 10, 200) for multiple in ALONG],
     }
-    (args.out / "results.json").write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+    file = args.out / "results.json"
+    results = json.loads(file.read_text(encoding="utf-8")) if args.part else {"trials": TRIALS, "level": LEVEL}
+    results |= {name: make() for name, make in parts.items() if args.part in (None, name)}
+    file.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
     draw(results, args.out / "signal.png")
 
 

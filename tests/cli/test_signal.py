@@ -13,6 +13,8 @@ from rmtbase.tables import open_signal
 @pytest.mark.parametrize(
     ("options", "fragments"),
     [
+        (["--null", "haar"], ["null = 'haar'", "one of gaussian, kurtosis"]),
+        (["--null", "kurtosis", "--initialization", "uniform"], ["initialization = 'uniform'", "own kurtosis"]),
         (["--level", 0], ["level = 0.0", "between 0 and 1/2"]),
         (["--matrices", "elements"], ["matrices = 'elements'", "'none' or 'spectra'"]),
         (["--circuits", "qk,ov"], ["circuits = 'ov'"]),
@@ -52,6 +54,7 @@ def test_the_table_is_printed_and_written(run, tmp_path):
     rows = signal_rows(found)
     assert f"Something was learned in {discoveries(rows, 0.05)} of {len(rows)} spectra" in ran.out
     assert [line.split()[:2] for line in ran.out.splitlines() if "   32   " in line] == [["qk", "32"], ["ov", "32"]]
+    assert "as one: directions in 31 of 32 groups" in ran.out
     first = max(rows, key=lambda row: row.numbers["signal_share"])
     assert f"{100 * first.numbers['signal_share']:.1f} %" in ran.out
 
@@ -64,6 +67,8 @@ def test_json_and_csv_hold_every_head(run):
     assert [float(row["n_directions"]) for row in rows] == [one["n_directions"] for one in printed["spectra"]]
     assert isinstance(printed["spectra"][0]["n_directions"], int)
     assert printed["spectra"][0]["noise_floor"] is True
+    assert [one["key_head"] for one in printed["groups"]] == 4 * list(range(4))
+    assert printed["groups"][0].keys() >= {"n_directions", "directions", "layer", "what"}
 
 
 def test_a_difference_is_looked_at(run):

@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 import pytest
+from scipy.optimize import brentq
 
 from rmtbase.errors import ParameterError
 from rmtbase.laws import GaussianChain, RankOneSpike, TracyWidom, largest_eigenvalue, spiked_tracy_widom_cdf
@@ -105,6 +106,28 @@ def test_the_outlier_solves_the_equation_of_the_d_transform(dims, factor):
     np.testing.assert_allclose(spike.strength(eigenvalue), theta, rtol=1e-11)
     assert spike.eigenvalue(spike.threshold * 1.0001) == pytest.approx(law.support[1], rel=1e-5)
     assert spike.edge == pytest.approx(law.support[1], rel=1e-13)
+
+
+@pytest.mark.parametrize(
+    ("dims", "factor"),
+    [((96, 16, 64), 0), ((96, 16, 64), None), ((50, 20, 70, 30), None), ((50, 20, 70, 30), 1), ((64, 64), 0)],
+)
+def test_an_outlier_is_where_a_slow_solver_finds_it(dims, factor):
+    """By Brent's method in ln ψ, within 1e-9, from near the threshold on."""
+    spike = RankOneSpike(dims=dims, factor=factor, normalization="none")
+    ratios = min(dims) / np.array(dims)
+    first, last = (0, len(dims) - 1) if factor is None else (factor, factor + 1)
+    unit = math.prod(dims) / min(dims), math.prod(dims[first : last + 1]) / min(dims)
+    edge = brentq(lambda t: np.sum(1.0 / (1.0 + np.exp(-t) / ratios)) - 1.0, -30.0, 30.0, xtol=1e-15)
+    for strength in spike.threshold * np.array([1.0001, 1.01, 1.3, 7.0, 1e4]):
+
+        def excess(t, strength=strength):
+            return np.log1p(ratios[first + 1 : last] * np.exp(t)).sum() - t - np.log(strength**2 / unit[1])
+
+        psi = np.exp(brentq(excess, -60.0, edge, xtol=1e-15))
+        eigenvalue = unit[0] * np.prod(1.0 + ratios * psi) / psi
+        assert spike.eigenvalue(strength) == pytest.approx(eigenvalue, rel=1e-9)
+        assert spike.strength(eigenvalue) == pytest.approx(strength, rel=1e-9)
 
 
 def test_below_the_threshold_nothing_is_seen():
@@ -254,6 +277,22 @@ def test_the_critical_complex_law_is_the_square_of_the_real_one():
     # F_2(x; 0) = F_1(x)^2 (Baik, Ben Arous & Peche 2005).
     x = np.linspace(-7.5, 8.5, 65)
     np.testing.assert_allclose(spiked_tracy_widom_cdf(x, 0.0, 2), TracyWidom(1).cdf(x) ** 2, rtol=0, atol=6e-6)
+
+
+@pytest.mark.parametrize("beta", [1, 2])
+def test_the_spiked_law_solves_its_equation(beta):
+    """By fourth-order differences; of β = 1 the law is stored, of others it is made."""
+    x, w, step = np.linspace(-4.0, 3.0, 15)[:, None], np.linspace(-1.5, 2.5, 17)[None], 0.02
+
+    def difference(weights, dx, dw):
+        at = (-2, -1, 0, 1, 2)
+        found = [spiked_tracy_widom_cdf(x + k * step * dx, w + k * step * dw, beta) for k in at]
+        return np.tensordot(weights, found, 1)
+
+    first, second = np.array([1.0, -8.0, 0.0, 8.0, -1.0]) / 12.0, np.array([-1.0, 16.0, -30.0, 16.0, -1.0]) / 12.0
+    by_x, by_w = difference(first, 1, 0) / step, difference(first, 0, 1) / step
+    left = by_x + 2.0 / beta * difference(second, 0, 1) / step**2 + (x - w**2) * by_w
+    assert np.abs(left).max() < 2e-4 * np.abs(by_w).max()
 
 
 def test_the_spiked_law_is_increasing_in_both_arguments_and_knows_nan():

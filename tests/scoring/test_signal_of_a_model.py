@@ -6,7 +6,16 @@ import pytest
 from rmtbase.errors import ParameterError
 from rmtbase.linalg import product_singular_values
 from rmtbase.models import ArrayModel, open_model
-from rmtbase.scoring import discoveries, signal, signal_csv, signal_rows, spectral_signal, summarize_signal
+from rmtbase.scoring import (
+    discoveries,
+    learned_part_of,
+    signal,
+    signal_csv,
+    signal_groups,
+    signal_rows,
+    spectral_signal,
+    summarize_signal,
+)
 from rmtbase.tables import CIRCUITS, export, open_signal, write_table
 from telling import Told
 
@@ -56,9 +65,56 @@ def test_heads_and_matrices_are_those_of_their_own_spectra(demo, tree, untrained
     assert of_matrix["rest_p_value"] == pytest.approx(float(alone.rest_p_value), rel=1e-6)
 
 
+def test_noise_may_have_each_heads_own_kurtosis_or_that_of_an_initialization(tmp_path):
+    model, layer, head = open_model("demo", "step-0"), 1, 3
+    own = signal(model, circuits=("qk",), null="kurtosis", proof=False)
+    w_q, w_k = model.queries(layer)[head], model.keys(layer)[model.key_head(head, layer)]
+    eigenvalues, dims = product_singular_values(w_q, w_k) ** 2, (128, 16, 128)
+    kurtosis = [np.mean(one.astype(float) ** 4) / np.mean(one.astype(float) ** 2) ** 2 - 3.0 for one in (w_q, w_k)]
+    alone = spectral_signal(eigenvalues, dims, excess_kurtosis=np.mean(kurtosis))
+    heads = own["circuits/qk/heads"].to_dataset().isel(layer=layer, head=head)
+    assert heads["first_p_value"] == pytest.approx(float(alone.first_p_value), rel=1e-9)
+    assert heads["rest_p_value"] == pytest.approx(float(alone.rest_p_value), rel=1e-9)
+    part = learned_part_of(model, layer, "mlp_in", null="kurtosis")
+    of_matrix = own["matrices"].to_dataset().isel(layer=layer).sel(component="mlp_in")
+    assert of_matrix["rest_p_value"] == pytest.approx(float(part.signal.rest_p_value), rel=1e-6)
+    assert open_signal(write_table(own, tmp_path / "signal.nc")).attrs["null"] == "kurtosis"
+    uniform = signal(model, matrices="none", circuits=("qk",), initialization="uniform", proof=False)
+    alone = spectral_signal(eigenvalues, dims, excess_kurtosis=-1.2)
+    heads = uniform["circuits/qk/heads"].to_dataset().isel(layer=layer, head=head)
+    assert heads["rest_p_value"] == pytest.approx(float(alone.rest_p_value), rel=1e-9)
+
+
+def test_entries_of_too_heavy_tails_have_no_numbers(weights, tmp_path):
+    weights.queries[0, 1, 0, 0] = 1e3
+    found = signal(str(weights.save(tmp_path / "heavy")), null="kurtosis", matrices="none")
+    reasons = [row.reason for row in signal_rows(found) if row.what == "qk"]
+    assert "excess kurtosis above 3" in reasons[1]
+    assert not any(reasons[:1] + reasons[2:])
+
+
 def test_a_file_of_it_is_read_as_it_was_made(tree, untrained, tmp_path):
     for one in (tree, untrained):
         assert open_signal(write_table(one, tmp_path / "signal.nc")).identical(one)
+
+
+def test_heads_that_share_keys_are_looked_at_as_one(tree, demo):
+    layer, shared, members = 2, 1, 2
+    heads = range(members * shared, members * (shared + 1))
+    w_q, w_k = demo.queries(layer).astype(float), demo.keys(layer)[demo.key_head(heads[0], layer)].astype(float)
+    sizes = [np.linalg.norm(w_q[head]) for head in heads]
+    blocks = [w_q[head] * np.sqrt(np.mean(np.square(sizes))) / size for head, size in zip(heads, sizes, strict=True)]
+    left, s, _ = np.linalg.svd(np.hstack(blocks).T @ w_k, full_matrices=False)
+    found = spectral_signal(s[:16] ** 2, (128 * members, 16, 128))
+    table = tree["circuits/qk/groups"].to_dataset().isel(layer=layer, key_head=shared)
+    number = int(found.n_directions)
+    assert table["n_directions"] == number > 2
+    np.testing.assert_allclose(table["strength"][:number], found.strength, rtol=1e-9)
+    share = np.square(left[:, :number]).reshape(members, 128, number).sum(axis=1)
+    np.testing.assert_allclose(table["head_share"][:number], share.T, rtol=1e-8)
+    (group,) = (one for one in signal_groups(tree) if one.row[1:4] == (layer, "qk", shared))
+    np.testing.assert_allclose(group.head_share, share.T, rtol=1e-8)
+    assert len(signal_groups(tree)) == 2 * 4 * 4
 
 
 def test_rows_and_csv_hold_all_of_it(tree, untrained):
@@ -99,7 +155,14 @@ def test_what_has_no_number_says_why(weights, tmp_path):
 
 @pytest.mark.parametrize(
     ("options", "name"),
-    [({"matrices": "elements"}, "matrices"), ({"level": 1.0}, "level"), ({"circuits": ("k",)}, "circuits")],
+    [
+        ({"matrices": "elements"}, "matrices"),
+        ({"level": 1.0}, "level"),
+        ({"null": "haar"}, "null"),
+        ({"initialization": "unitary"}, "initialization"),
+        ({"null": "kurtosis", "initialization": "uniform"}, "initialization"),
+        ({"circuits": ("k",)}, "circuits"),
+    ],
 )
 def test_bad_arguments_are_named(options, name):
     with pytest.raises(ParameterError) as caught:

@@ -40,6 +40,27 @@ def test_noise_has_a_direction_as_often_as_the_level_says(dims):
     assert abs(scale.mean()) < 4.0 / np.sqrt(none.sum())
 
 
+@pytest.mark.parametrize("dims", [(96, 32, 96), (32, 128)], ids=str)
+def test_noise_of_other_entries_is_known_by_their_kurtosis(dims):
+    rng = np.random.default_rng(4)
+
+    def drawn():
+        factors = [rng.uniform(-1.0, 1.0, (300, *shape)) for shape in pairwise(dims)]
+        kurtosis = [np.mean(one**4, axis=(1, 2)) / np.mean(one**2, axis=(1, 2)) ** 2 - 3.0 for one in factors]
+        product = factors[0] if len(factors) == 1 else factors[0] @ factors[1]
+        return np.linalg.svd(product, compute_uv=False)[:, : min(dims)] ** 2, np.mean(kurtosis, axis=0)
+
+    eigenvalues, kurtosis = drawn()
+    found = spectral_signal(eigenvalues, dims, excess_kurtosis=kurtosis)
+    # Of 300 at 5 % fewer than 5 or more than 29 with probability 1e-3 at either end.
+    assert 5 <= (found.n_directions > 0).sum() <= 29
+    assert 5 <= (found.rest_p_value < 0.05).sum() <= 29
+    as_normal = spectral_signal(eigenvalues, dims)
+    assert (found.first_p_value < as_normal.first_p_value).mean() > 0.99  # whose edge is farther out
+    one = spectral_signal(3.0 * eigenvalues[7], dims, excess_kurtosis=kurtosis[7])
+    np.testing.assert_allclose(one.rest_p_value, found.rest_p_value[7], rtol=1e-6)  # at any scale
+
+
 @pytest.mark.parametrize(("dims", "multiples"), [(W_QK, (2.5,)), (MATRIX, (4.0, 3.0, 2.5)), ((60, 30, 20, 50), (3.0,))])
 def test_strong_directions_are_found_and_measured(dims, multiples):
     strengths = threshold(dims) * np.array(multiples)
@@ -143,6 +164,9 @@ def test_a_rest_that_is_no_noise_is_no_floor():
         ({"level": 0.0}, "level"),
         ({"level": 0.5}, "level"),
         ({"level": True}, "level"),
+        ({"excess_kurtosis": -2.5}, "excess_kurtosis"),
+        ({"excess_kurtosis": 3.5}, "excess_kurtosis"),
+        ({"excess_kurtosis": np.zeros(3)}, "excess_kurtosis"),
     ],
 )
 def test_bad_arguments_are_named(arguments, name):

@@ -35,11 +35,35 @@ def test_too_many_are_found_as_often_as_the_level_says(results):
 
 
 def test_noise_of_any_chain_has_a_direction_as_often_as_the_level_says(results):
-    normal = [row["any_in_w_qk"] for row in results["other_entries"] if row["entries"] == "normal"]
+    untrained = [row for row in results["other_entries"] if not row["planted"]]
+    normal = [row["too_many_in_w_qk"] for row in untrained if row["entries"] == "normal"]
+    assert len(normal) == 4
     for share in [*normal, *(row["any"] for row in results["other_chains"])]:
         assert share <= 0.05 + 2 * np.sqrt(0.05 * 0.95 / results["trials"])
     for row in results["other_chains"]:
         assert row["any_at_1_percent"] <= 0.01 + 2 * np.sqrt(0.01 * 0.99 / results["trials"])
+
+
+def test_noise_of_other_entries_has_a_direction_as_often_where_its_kurtosis_is_known(results):
+    rows = [
+        row
+        for row in results["other_entries"]
+        if not row["planted"] and row["entries"] in ("uniform", "normal truncated at 2", "logistic")
+    ]
+    products = [row["too_many_in_w_qk_with_kurtosis"] for row in rows]
+    matrices = [
+        row["too_many_in_w_q_with_kurtosis"] for row in rows if row["dims"][1] == 64 or row["entries"] == "uniform"
+    ]
+    assert (len(products), len(matrices)) == (12, 8)
+    assert max(products + matrices) <= 0.05 + 2 * np.sqrt(0.05 * 0.95 / results["trials"])
+
+
+def test_heads_that_share_keys_have_the_level_and_more_power_as_one(results):
+    for row in results["key_groups"]:
+        assert row["too_many_in_the_group"] <= 0.05 + 2 * np.sqrt(0.05 * 0.95 / results["trials"])
+        if row["multiple"] == 1.0:
+            assert row["found_in_the_group"] > 1.5 * row["found_in_any_head"]
+            assert row["limits_hold"] > 0.93
 
 
 def test_the_number_is_right_at_twice_the_threshold(results):

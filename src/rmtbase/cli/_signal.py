@@ -15,14 +15,23 @@ from rmtbase.cli._command_line import INTEGER, NUMBER, Fold, Overwrite, Subfolde
 from rmtbase.cli._completion import circuits as circuit_names
 from rmtbase.cli._completion import one_of, revisions
 from rmtbase.cli._rows import Column, print_rows
-from rmtbase.cli._scoring_options import Adapter, Base, Minus, MinusRevision, ModelArgument, Proof, opened_model
+from rmtbase.cli._scoring_options import (
+    Adapter,
+    Base,
+    Initialization,
+    Minus,
+    MinusRevision,
+    ModelArgument,
+    Proof,
+    opened_model,
+)
 from rmtbase.cli._terminal import bars, cell, out, print_json, say_written
 from rmtbase.shown import shown
 
 if TYPE_CHECKING:
     import xarray as xr
 
-    from rmtbase.scoring import DirectionReading, SignalRow
+    from rmtbase.scoring import DirectionReading, GroupRow, SignalRow
 
 _LISTED = 12
 _LONGEST_TOKEN = 20  # characters
@@ -57,6 +66,15 @@ def signal(
     level: Annotated[
         float, typer.Option(help="Of each test, and one minus the confidence of each limit.", **NUMBER)
     ] = 0.05,
+    null: Annotated[
+        str,
+        typer.Option(
+            help="Entries of the noise: 'gaussian', as --initialization draws them; 'kurtosis', of any law with the "
+            "excess kurtosis of each head's or matrix's own.",
+            autocompletion=one_of("gaussian", "kurtosis"),
+        ),
+    ] = "gaussian",
+    initialization: Initialization = "normal",
     directions: Annotated[
         int,
         typer.Option(
@@ -91,6 +109,8 @@ def signal(
 
     Ranks of adapters that hold what fine-tuning changed: rmtbase signal TUNED --minus BASE --format peft
 
+    Initialised uniformly, as torch.nn.Linear does: rmtbase signal MODEL --initialization uniform
+
     What an adapter learned: rmtbase signal ADAPTER; what fine-tuning changed: rmtbase signal TUNED --minus BASE
     """
     from rmtbase.cli._output import is_standard_output, require_output, require_replaceable, write_output
@@ -121,6 +141,7 @@ def signal(
         learned_modules,
         read_directions,
         signal_csv,
+        signal_groups,
         signal_rows,
     )
     from rmtbase.scoring import signal as signal_of
@@ -138,6 +159,8 @@ def signal(
             circuits=None if circuits is None else words(circuits),
             matrices=matrices,  # type: ignore[arg-type]  # checked where it is used
             level=level,
+            null=null,
+            initialization=initialization,
             progress=progress,
             proof=proof,
         )
@@ -145,40 +168,57 @@ def signal(
         write_table(tree, output)
     if csv is not None:
         write_output(signal_csv(tree).encode(), csv)
-    rows = signal_rows(tree)
+    rows, groups = signal_rows(tree), signal_groups(tree)
     strongest = sorted((row for row in rows if row.directions), key=lambda row: -row.numbers["signal_share"])[:_LISTED]
     readings = []
     if directions and not printed and form is None:
         names = token_names(files_of[0].path)
-        readings = list(read_directions(opened, strongest, level, directions, files_of[0], names))
+        read = read_directions(
+            opened, strongest, level, directions, files_of[0], names, null=null, initialization=initialization
+        )
+        readings = list(read)
     if form is not None:
         print(decisions_text(learned_modules(tree, opened), level, form), end="")
     elif as_json:
-        print_json(_signal_json(tree, rows, readings))
+        print_json(_signal_json(tree, rows, groups, readings))
     elif not printed:
         title = opened.name + (f", revision {opened.revision}" if opened.revision else "")
         _print_signal(rows, strongest, title, level, out())
+        if groups:
+            _print_groups(rows, groups, level, out())
         if readings:
             _print_readings(readings, out())
     for path in outputs.values():
         say_written(path)
 
 
-def _signal_json(tree: xr.DataTree, rows: Sequence[SignalRow], readings: Sequence[DirectionReading]) -> dict[str, Any]:
+def _signal_json(
+    tree: xr.DataTree, rows: Sequence[SignalRow], groups: Sequence[GroupRow], readings: Sequence[DirectionReading]
+) -> dict[str, Any]:
     """Every head and matrix with its directions; null where there is no number."""
     attributes = tree.attrs
     return {
         **{name: attributes[name] for name in ("model", "revision", "level")},
         "warnings": json.loads(attributes["warnings"]),
-        "spectra": [
-            ({"stack": row.stack} if row.stack else {})
-            | {"layer": row.layer, "what": row.what, "head": row.head}
-            | {name: _plain(name, value) for name, value in row.numbers.items()}
-            | {"directions": row.directions, "reason": row.reason}
-            for row in rows
-        ],
+        "spectra": [_row_json(row, "head") for row in rows],
+        **({"groups": [_group_json(one) for one in groups]} if groups else {}),
         **({"tokens": [_reading_json(one) for one in readings]} if readings else {}),
     }
+
+
+def _row_json(row: SignalRow, numbered: str) -> dict[str, Any]:
+    return (
+        ({"stack": row.stack} if row.stack else {})
+        | {"layer": row.layer, "what": row.what, numbered: row.head}
+        | {name: _plain(name, value) for name, value in row.numbers.items()}
+        | {"directions": row.directions, "reason": row.reason}
+    )
+
+
+def _group_json(group: GroupRow) -> dict[str, Any]:
+    whole = _row_json(group.row, "key_head")
+    directions = zip(group.row.directions, group.head_share, strict=True)
+    return whole | {"directions": [{**one, "head_share": share} for one, share in directions]}
 
 
 def _reading_json(reading: DirectionReading) -> dict[str, Any]:
@@ -270,6 +310,40 @@ def _print_strongest(rows: Sequence[SignalRow], level: float, console: Console) 
                 f"{100 * of['signal_share']:.1f} %",
                 f"{of['noise_scale']:.3g} ± {of['noise_scale_std']:.1g}",
                 f"{of['rest_p_value']:.2g}",
+            )
+        )
+    print_rows(console, columns, texts, named=3)
+
+
+def _print_groups(rows: Sequence[SignalRow], groups: Sequence[GroupRow], level: float, console: Console) -> None:
+    """Heads that share a key head, or values, as one, beside what each of them shows by itself."""
+    alone = {(row.stack, row.layer, row.what, row.head): row.numbers["n_directions"] for row in rows}
+    learned = sorted((one for one in groups if one.row.directions), key=lambda one: -one.row.numbers["signal_share"])
+    console.print(
+        f"Heads that share a key head or values, as one: directions in {len(learned)} of {len(groups)} groups."
+    )
+    if not learned:
+        return
+    columns = [Column("layer"), Column("what", "left"), Column("shared head"), Column("directions")]
+    columns += map(Column, ("in its heads", "strongest", f"{100 * (1 - level):g} % limits", "/ threshold"))
+    columns.append(Column("of each head"))
+    texts = []
+    for row, shares in learned[:_LISTED]:
+        assert row.head is not None
+        members, first = len(shares[0]), row.directions[0]
+        heads = range(row.head * members, (row.head + 1) * members)
+        number = f"{row.numbers['n_directions']:g}"
+        texts.append(
+            (
+                f"{row.stack} {row.layer}".lstrip(),
+                row.what,
+                str(row.head),
+                number if row.numbers["noise_floor"] else f"({number})",
+                " ".join(f"{alone[row.stack, row.layer, row.what, head]:g}" for head in heads),
+                f"{first['strength']:.3g}",
+                f"{first['strength_low']:.3g}–{first['strength_high']:.3g}",
+                f"{first['strength'] / row.numbers['threshold']:.3g}",
+                " ".join(f"{100 * share:.0f}" for share in shares[0]) + " %",
             )
         )
     print_rows(console, columns, texts, named=3)

@@ -35,10 +35,12 @@ from rmtbase.scoring._read_matrices import LAYERS
 from rmtbase.scoring._score import MatrixMode, score, score_heads
 from rmtbase.scoring._signal import MatrixSpectra, signal
 from rmtbase.scoring._signal_rows import (
+    GroupRow,
     SignalRow,
     SignalSummary,
     discoveries,
     signal_csv,
+    signal_groups,
     signal_rows,
     summarize_signal,
 )
@@ -72,6 +74,7 @@ __all__ = [
     "EffectiveDepth",
     "ElementMode",
     "ElementsSummary",
+    "GroupRow",
     "HeadFinding",
     "HeavyTails",
     "KindSummary",
@@ -122,6 +125,7 @@ __all__ = [
     "sides_in_stream",
     "signal",
     "signal_csv",
+    "signal_groups",
     "signal_rows",
     "signed_distance",
     "spectral_signal",

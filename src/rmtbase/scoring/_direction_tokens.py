@@ -135,6 +135,8 @@ def read_directions(
     embeddings: WeightMatrices | None = None,
     names: Mapping[int, str] | None = None,
     count: int = 5,
+    null: str = "gaussian",
+    initialization: str = "normal",
 ) -> Iterator[DirectionReading]:
     """The strongest directions of each of the rows as tokens; of sides that do not lie in the residual stream nothing.
 
@@ -146,6 +148,8 @@ def read_directions(
         embeddings: the model whose embedding it is; that one if None. Of a difference of models one of the two.
         names: of tokens by number; ``#number`` where there is none.
         count: of tokens, at either end.
+        null: at which they were made; this and the next as of :func:`signal`.
+        initialization: of the noise's entries.
 
     Raises:
         ParameterError, CheckpointError: as :func:`direction_tokens`.
@@ -156,7 +160,7 @@ def read_directions(
         sides = sides_in_stream(row.what)
         if not sides:
             continue
-        part = learned_part_of(model, places[row.stack, row.layer], row.what, row.head, level)
+        part = learned_part_of(model, places[row.stack, row.layer], row.what, row.head, level, null, initialization)
         for side, written in sides.items():
             vectors = (part.left.T if side == "left" else part.right)[:directions]
             scores = direction_tokens(embeddings or model, vectors, written, count)

@@ -8,6 +8,9 @@ from types import MappingProxyType
 import numpy as np
 import xarray as xr
 
+from rmtbase.errors import ParameterError
+from rmtbase.parameters import require_initialization
+
 
 def _truncated_kurtosis(at: float) -> float:
     """Excess kurtosis of N(0, 1) between ±a: m₂ = 1 - 2aφ(a)/P, m₄ = 3 - 2(a³ + 3a)φ(a)/P, P what lies between."""
@@ -24,6 +27,9 @@ KURTOSIS = MappingProxyType(
 )
 """Excess kurtosis of the entries by how they were drawn (``rmtbase.parameters.INITIALIZATIONS``)."""
 
+NOISES = ("gaussian", "kurtosis")
+"""Whose kurtosis the noise of ``scoring.signal`` has: that of the initialisation, or each head's and matrix's own."""
+
 _WITHIN = 5.0  # standard errors
 _READ = ("attention_query", "attention_key")
 _WORDS = MappingProxyType(
@@ -33,6 +39,22 @@ _WORDS = MappingProxyType(
         "truncated_normal": "as by normal initialisation truncated at two standard deviations",
     }
 )
+
+
+def noise_kurtosis(null: str, initialization: str) -> float | None:
+    """The excess kurtosis of the entries of noise; None where it is each spectrum's own.
+
+    Raises:
+        ParameterError: a null that is none of :data:`NOISES`, an unknown initialization, or both at once.
+    """
+    if null not in NOISES:
+        raise ParameterError("null", null, f"one of {', '.join(NOISES)}")
+    kurtosis = KURTOSIS[require_initialization(initialization)]
+    if null == "gaussian":
+        return kurtosis
+    if kurtosis:
+        raise ParameterError("initialization", initialization, "none with the null of each head's own kurtosis")
+    return None
 
 
 def initialization(matrices: xr.Dataset) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -11,9 +12,11 @@ from numpy.typing import ArrayLike
 from rmtbase.errors import ParameterError
 from rmtbase.linalg import without_noise
 from rmtbase.models import WeightMatrices
+from rmtbase.nulls import mean_kurtosis
 from rmtbase.parameters import require_real_array
 from rmtbase.scoring._head_factors import null_shape
-from rmtbase.scoring._read_sites import read_factors, sites_of
+from rmtbase.scoring._initialization import noise_kurtosis
+from rmtbase.scoring._read_sites import own_kurtosis, read_factors, sites_of
 from rmtbase.scoring._spectral_signal import SpectralSignal, spectral_signal
 from rmtbase.tables import CIRCUITS
 
@@ -35,7 +38,11 @@ class LearnedPart(NamedTuple):
 
 
 def learned_part(
-    a: ArrayLike, b: ArrayLike | None = None, dims: tuple[int, ...] | None = None, level: float = 0.05
+    a: ArrayLike,
+    b: ArrayLike | None = None,
+    dims: tuple[int, ...] | None = None,
+    level: float = 0.05,
+    excess_kurtosis: float = 0.0,
 ) -> LearnedPart:
     """The learned part of W = AᵀB, or of W = A where there is no B; the d × d product is never formed.
 
@@ -45,6 +52,7 @@ def learned_part(
         dims: of the chain whose noise is looked for, where the factors are products themselves: see
             :func:`spectral_signal`; (d_left, h, d_right) or (rows, columns) if None.
         level: of each test.
+        excess_kurtosis: of the entries of the noise, as of :func:`spectral_signal`.
 
     Raises:
         ParameterError: no matrices, of several numbers of rows, or not finite; and as :func:`spectral_signal`.
@@ -61,13 +69,19 @@ def learned_part(
         left, right = o_a @ left, right @ o_b.T
     dims = shape if dims is None else dims
     s = without_noise(s[: min(dims)])
-    found = spectral_signal(s**2, dims, level)
+    found = spectral_signal(s**2, dims, level, excess_kurtosis)
     k = found.shrunken.shape[-1]
     return LearnedPart(left[:, :k], found.shrunken, right[:k], found)
 
 
 def learned_part_of(
-    model: WeightMatrices, layer: int, what: str, head: int | None = None, level: float = 0.05
+    model: WeightMatrices,
+    layer: int,
+    what: str,
+    head: int | None = None,
+    level: float = 0.05,
+    null: str = "gaussian",
+    initialization: str = "normal",
 ) -> LearnedPart:
     """The learned part of a head by a circuit, or of a whole matrix, of an opened model.
 
@@ -77,15 +91,19 @@ def learned_part_of(
         what: the name of a circuit (``"qk"``), or a component (``"mlp_in"``).
         head: of a circuit its number; of keys and values by themselves that of a key head.
         level: of each test.
+        null: whose kurtosis the entries of the noise have; this and the next as of :func:`signal`.
+        initialization: of its entries.
 
     Raises:
         ParameterError: the model has no such head or matrix, keys of which a part is rotated and not compressed; and as
             :func:`learned_part`.
     """
+    kurtosis = noise_kurtosis(null, initialization)
     if what not in CIRCUITS:
         if head is not None:
             raise ParameterError("what", what, f"one of {', '.join(CIRCUITS)}, of a head")
-        return learned_part(model.matrix(layer, what), level=level)
+        matrix = model.matrix(layer, what)
+        return learned_part(matrix, level=level, excess_kurtosis=_kurtosis([matrix], matrix.shape, kurtosis))
     circuit, sites = (
         CIRCUITS[what],
         {model.layers.index(model.sites[one].place): one for one in range(len(model.sites))},
@@ -100,7 +118,12 @@ def learned_part_of(
     if not isinstance(dims, tuple):
         raise ParameterError("what", what, "a product whose noise has a law: here a part of the keys is rotated alone")
     each = [one[head // (n_heads // len(one))] for one in read_factors(model, site, circuit)]
-    return learned_part(*each, dims=dims, level=level)
+    return learned_part(*each, dims=dims, level=level, excess_kurtosis=_kurtosis(each, dims, kurtosis))
+
+
+def _kurtosis(factors: Sequence[Float[np.ndarray, "row column"]], dims: tuple[int, ...], known: float | None) -> float:
+    """That of the noise's entries, of the factors themselves where it is not known."""
+    return float(mean_kurtosis(dims, [own_kurtosis(one) for one in factors])) if known is None else known
 
 
 def _require_matrix(name: str, given: ArrayLike) -> Float[np.ndarray, "row column"]:

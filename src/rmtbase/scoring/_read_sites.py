@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Shaped
 
 from rmtbase.errors import ParameterError
-from rmtbase.linalg import available_cores, balanced, core_of_triangles, core_singular_values, triangles
+from rmtbase.linalg import available_cores, balanced, core_of_triangles, core_singular_values, triangles, without_noise
 from rmtbase.models import MatrixName, Site, WeightMatrices
 from rmtbase.progress import Progress
 from rmtbase.scoring._element_scores import Elements
@@ -28,6 +28,20 @@ _PARTS_PER_CORE = 2  # of a site, at most: each takes memory anew
 _LEAST = 1e-60  # beyond it, or its inverse, squares of eigenvalues leave float64, whatever the shape
 
 
+class GroupSpectra(NamedTuple):
+    """The heads of one site that share a matrix, as one: [A_1 ... A_g]ᵀB, each A_i at the σ̂ that they have together.
+
+    Attributes:
+        singular_values: descending; all zero where a factor is.
+        shares: of each head in the square of each of them: ‖block of A_i‖² of its left singular vector.
+        kurtoses: excess kurtosis κ̂ of the elements of the A_i and of B; None where nobody asked.
+    """
+
+    singular_values: Float[np.ndarray, "group rank"]
+    shares: Float[np.ndarray, "group rank member"]
+    kurtoses: tuple[Float[np.ndarray, " group"], ...] | None = None
+
+
 class SiteSpectra(NamedTuple):
     """The heads of one site by one circuit.
 
@@ -35,11 +49,13 @@ class SiteSpectra(NamedTuple):
         singular_values: descending; all zero where a factor is, and NaN where one cannot be balanced and should be.
         sigmas: σ̂ of each of the circuit's factors.
         kurtoses: excess kurtosis κ̂ of the elements of each, about zero; None where nobody asked.
+        groups: of heads that share a matrix; None where none do, or nobody asked.
     """
 
     singular_values: Float[np.ndarray, "head rank"]
     sigmas: tuple[Float[np.ndarray, " head"], ...]
     kurtoses: tuple[Float[np.ndarray, " head"], ...] | None = None
+    groups: GroupSpectra | None = None
 
 
 class _Solved(NamedTuple):
@@ -135,15 +151,16 @@ def read_sites(
     elements: HeadElements | None,
     progress: Progress,
     null: str = "gaussian",
+    joint: bool = False,
 ) -> Iterator[Future[Spectra]]:
     """For the length of a ``with`` block, read the spectra of all heads, and give the scorer all matrices of layers.
 
     With ``elements`` those of each head, too; for the null of ``gains`` of balanced factors, for that of ``kurtosis``
-    with the kurtosis of each. In one pass through the checkpoint, while the block does something else.
-    What is not done at its end is given up.
+    with the kurtosis of each; ``joint``, heads that share a matrix also as one. In one pass through the checkpoint,
+    while the block does something else. What is not done at its end is given up.
     """
     with ThreadPoolExecutor(available_cores()) as pool, ThreadPoolExecutor(1) as reader:
-        reading = reader.submit(_read_layers, model, circuits, scorer, elements, progress, null, pool)
+        reading = reader.submit(_read_layers, model, circuits, scorer, elements, progress, null, joint, pool)
         try:
             yield reading
         except BaseException:
@@ -160,6 +177,7 @@ def _read_layers(
     elements: HeadElements | None,
     progress: Progress,
     null: str,
+    joint: bool,
     pool: Executor,
 ) -> Spectra:
     advance = progress.bar("reading layers", len(model.layers))
@@ -199,7 +217,7 @@ def _read_layers(
             of_circuits = {factor: heads[factor] for factor in heads if factor in solved}
             begun = _Begun(
                 site,
-                _submit(model, layer, wanted, of_circuits, null, pool),
+                _submit(model, layer, wanted, of_circuits, null, joint, pool),
                 {} if elements is None else elements.submit(site, heads, pool),
             )
             if before is not None:
@@ -218,6 +236,7 @@ def _submit(
     circuits: Sequence[Circuit],
     heads: Mapping[Factor, Shaped[np.ndarray, "factor_head rank width"]],
     null: str,
+    joint: bool,
     pool: Executor,
 ) -> list[Future[_Solved]]:
     """A few heads at a time, with their key heads: for one small matrix NumPy does not let go of the interpreter."""
@@ -227,7 +246,7 @@ def _submit(
     n_parts = min(groups, max(1, max(map(len, weights)) // _HEADS_PER_PART), _PARTS_PER_CORE * available_cores())
     by_group = [one.reshape(groups, -1, *one.shape[1:]) for one in weights]
     return [
-        pool.submit(_solve, circuits, dict(zip(factors, zip(part, least, strict=True), strict=True)), null)
+        pool.submit(_solve, circuits, dict(zip(factors, zip(part, least, strict=True), strict=True)), null, joint)
         for part in zip(*(np.array_split(one, n_parts) for one in by_group), strict=True)
     ]
 
@@ -236,13 +255,14 @@ def _solve(
     circuits: Sequence[Circuit],
     factors: Mapping[Factor, tuple[Shaped[np.ndarray, "group head rank width"], float]],
     null: str,
+    joint: bool,
 ) -> _Solved:
     prepared = balanced if null == "gains" else np.asarray
     reduced = {factor: triangles(prepared(weights)) for factor, (weights, _) in factors.items()}
     scales = {
         factor: _sigma(reduced[factor].r, weights.shape[-1], least) for factor, (weights, least) in factors.items()
     }
-    kurtoses = {factor: _kurtosis(weights) for factor, (weights, _) in factors.items()} if null == "kurtosis" else {}
+    kurtoses = {factor: own_kurtosis(weights) for factor, (weights, _) in factors.items()} if null == "kurtosis" else {}
     lost = {factor: np.zeros(scale.shape, dtype=bool) for factor, scale in scales.items()}
     if null == "gains":  # what cannot be balanced comes out as zeros
         for factor, (weights, least) in factors.items():
@@ -264,8 +284,34 @@ def _solve(
         sigmas, values = of_heads(scales), values.reshape(-1, values.shape[-1])
         values[np.any([sigma == 0 for sigma in sigmas], axis=0)] = 0.0
         values[np.any(of_heads(lost), axis=0)] = np.nan
-        spectra[circuit] = SiteSpectra(values, sigmas, of_heads(kurtoses) if kurtoses else None)
+        groups = None
+        if joint and len(each) > 1 and each[0].shape[1] > each[1].shape[1] == 1:
+            groups = _group(each[0], each[1][:, 0], scales[circuit.factors[0]], scales[circuit.factors[1]][:, 0])
+            if kurtoses:
+                both = tuple(kurtoses[factor].mean(axis=1) for factor in circuit.factors)
+                groups = groups._replace(kurtoses=both)
+        spectra[circuit] = SiteSpectra(values, sigmas, of_heads(kurtoses) if kurtoses else None, groups)
     return _Solved(spectra, np.concatenate([one.orthogonal.reshape(-1) for one in reduced.values()]))
+
+
+def _group(
+    each: Float[np.ndarray, "group member rank rows"],
+    shared: Float[np.ndarray, "group rank rows"],
+    sigmas: Float[np.ndarray, "group member"],
+    sigma: Float[np.ndarray, " group"],
+) -> GroupSpectra:
+    """From the triangles of the A_i, RᵀR = A_i A_iᵀ, and of B: ‖A_iᵀ y‖ = ‖R_i y‖, y = B v of a right vector v."""
+    known = (sigmas > 0.0).all(axis=1) & (sigma > 0.0)
+    together = np.sqrt(np.mean(sigmas**2, axis=1, keepdims=True))
+    weights = np.divide(together, sigmas, out=np.zeros(sigmas.shape), where=known[:, None])
+    scaled = weights[..., None, None] * each
+    stacked = np.moveaxis(scaled, -1, 1).reshape(len(scaled), scaled.shape[-1], -1)  # [A_1 ... A_g], rotated
+    _, values, right = np.linalg.svd(core_of_triangles(triangles(stacked).r, shared))
+    read = np.einsum("gji,gkj->gik", shared, right[:, : values.shape[1]])
+    energy = np.sum(np.einsum("gmij,gjk->gmik", scaled, read) ** 2, axis=2).swapaxes(1, 2)
+    whole = energy.sum(axis=-1, keepdims=True)
+    shares = np.divide(energy, whole, out=np.full(energy.shape, np.nan), where=whole > 0.0)
+    return GroupSpectra(without_noise(values) * known[:, None], shares)
 
 
 def _sigma(r: Float[np.ndarray, "... _ rank"], width: int, least: float) -> Float[np.ndarray, "..."]:
@@ -277,7 +323,7 @@ def _sigma(r: Float[np.ndarray, "... _ rank"], width: int, least: float) -> Floa
     return np.where(sigma < least, 0.0, sigma)
 
 
-def _kurtosis(weights: Shaped[np.ndarray, "group head rank width"]) -> Float[np.ndarray, "group head"]:
+def own_kurtosis(weights: Shaped[np.ndarray, "... rank width"]) -> Float[np.ndarray, "..."]:
     """⟨w⁴⟩/⟨w²⟩² - 3 of each; NaN of zeros."""
     with np.errstate(invalid="ignore"):
         unit = weights.astype(np.float64) / np.abs(weights).max(axis=(-1, -2), keepdims=True)
@@ -291,13 +337,28 @@ def _joined(parts: Sequence[Future[_Solved]]) -> _Solved:
         circuit: SiteSpectra(
             np.concatenate([one.spectra[circuit].singular_values for one in each]),
             tuple(map(np.concatenate, zip(*(one.spectra[circuit].sigmas for one in each), strict=True))),
-            None
-            if each[0].spectra[circuit].kurtoses is None
-            else tuple(map(np.concatenate, zip(*(one.spectra[circuit].kurtoses or () for one in each), strict=True))),
+            _kurtoses_of([one.spectra[circuit].kurtoses for one in each]),
+            _groups_of([one.spectra[circuit].groups for one in each]),
         )
         for circuit in each[0].spectra
     }
     return _Solved(spectra, np.concatenate([one.orthogonal for one in each]))
+
+
+def _kurtoses_of(parts: Sequence[tuple[Float[np.ndarray, " head"], ...] | None]) -> tuple[np.ndarray, ...] | None:
+    known = [part for part in parts if part is not None]
+    return tuple(map(np.concatenate, zip(*known, strict=True))) if known else None
+
+
+def _groups_of(parts: Sequence[GroupSpectra | None]) -> GroupSpectra | None:
+    known = [part for part in parts if part is not None]
+    if not known:
+        return None
+    return GroupSpectra(
+        np.concatenate([part.singular_values for part in known]),
+        np.concatenate([part.shares for part in known]),
+        _kurtoses_of([part.kurtoses for part in known]),
+    )
 
 
 def _require_range(model: WeightMatrices, site: int, circuit: Circuit, spectra: SiteSpectra) -> None:

@@ -43,10 +43,15 @@ class RemainingNoise:
         return math.sqrt(float(laws.trace_cumulant((1, 1), dims=self.dims, normalization="none"))) / self.total
 
     @cached_property
+    def either_way(self) -> tuple[int, ...]:
+        """The dims in that direction in which a chain and its transpose are one, and share laws."""
+        return min(self.dims, self.dims[::-1])
+
+    @cached_property
     def ratio(self) -> laws.NullLaw | None:
         """The law of Σλ/λ_max; None where it is not known."""
         try:
-            return laws.null("stable_rank", dims=self.dims)
+            return laws.null("stable_rank", dims=self.either_way)
         except ParameterError:
             return None
 
@@ -87,7 +92,7 @@ class RemainingNoise:
 
     def limits(self, eigenvalue: Values, unrepelled: Values, level: float) -> tuple[Values, Values]:
         """The outermost confidence limits of the strength that belong to one of the two eigenvalues."""
-        low, high = zip(*(self.spike.strength_limits(one, level) for one in (eigenvalue, unrepelled)), strict=True)
+        low, high = self.spike.strength_limits(np.stack([eigenvalue, unrepelled]), level)
         return self.spike.gain * np.fmin(*low), self.spike.gain * np.fmax(*high)
 
     def detectable_strength(self, level: float) -> float:

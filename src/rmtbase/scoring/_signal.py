@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields
 from typing import Any, Literal, NamedTuple
@@ -13,11 +14,13 @@ from jaxtyping import Float, Shaped
 from rmtbase.errors import ParameterError
 from rmtbase.linalg import appended_rows, matrix_singular_values, single_threaded_blas
 from rmtbase.models import MatrixName, Model, WeightMatrices, open_model
+from rmtbase.nulls import LARGEST_KURTOSIS, mean_kurtosis
 from rmtbase.parameters import require_flag
 from rmtbase.progress import SILENT, Progress
 from rmtbase.scoring._file_attributes import file_attributes
 from rmtbase.scoring._head_factors import null_shape
 from rmtbase.scoring._heads import layer_coordinates, sizes_of
+from rmtbase.scoring._initialization import noise_kurtosis
 from rmtbase.scoring._read_matrices import products_of
 from rmtbase.scoring._read_sites import SiteSpectra, read_sites, require_circuits, sites_of
 from rmtbase.scoring._spectral_signal import (
@@ -41,6 +44,8 @@ def signal(
     level: float = 0.05,
     progress: Progress = SILENT,
     *,
+    null: str = "gaussian",
+    initialization: str = "normal",
     family: str | None = None,
     config: Mapping[str, Any] | None = None,
     name: str | None = None,
@@ -50,8 +55,12 @@ def signal(
     """Find what every head and matrix of a model has learned: how many directions, how strong, in how much noise.
 
     Each spectrum by itself, as :func:`rmtbase.scoring.spectral_signal` does, which says what the numbers mean and how
-    well they hold: heads that share a key head are not independent. The noise is of independent normal entries: gains
-    and heavy tails are learned directions as far as these numbers go.
+    well they hold. The noise is of independent entries, normal unless ``null`` or ``initialization`` say otherwise:
+    gains, and tails heavier than a logistic law's, are learned directions as far as these numbers go.
+    Heads that share a key head (of W_OV, values) are not independent. What they have learned together shows in
+    [W_Q1 ... W_Qg]ᵀ W_K, a chain of dims (g d_model, d_head, d_model), with every W_Qi at the σ̂ that they have
+    together: there a direction that all of them read counts once, its strength the root of the sum of their squares,
+    and ``head_share`` is each head's part of it, (1 - ``overlap_left``)/g of which is noise's.
     A low-rank update of rank r is a chain (d_out, r, d_in) and its heads are the modules; a difference of checkpoints
     (``rmtbase.models.difference``) is a model to look at, too.
 
@@ -62,6 +71,9 @@ def signal(
         matrices: ``"spectra"``, also whole weight matrices of the layers (a full SVD of each), or ``"none"``.
         level: of each test, and one minus the confidence of each limit.
         progress: shows the layers read, and is told what was recorded about the model.
+        null: ``"gaussian"``: noise of entries as ``initialization`` draws them; ``"kurtosis"``: of any law with the
+            excess kurtosis that the elements of each head's factors, or of the matrix, have themselves, up to 3.
+        initialization: ``"normal"``, ``"uniform"`` or ``"truncated_normal"``, as of :func:`rmtbase.score`.
         family: of a model in memory; this and the next four as of :func:`rmtbase.score`.
         config: of a model in memory.
         name: what to call a model in memory.
@@ -70,7 +82,8 @@ def signal(
 
     Returns:
         The tree of a file of signal and noise: ``/circuits/qk/heads`` and the like with the dimensions layer, head,
-        direction, index, and ``/matrices`` with layer, component, direction, index; its variables are described in
+        direction, index; where heads share, ``/circuits/qk/groups`` with layer, key_head, direction, member, index; and
+        ``/matrices`` with layer, component, direction, index. Its variables are described in
         ``rmtbase.tables.SIGNAL_SCHEMA``.
 
     Raises:
@@ -79,38 +92,58 @@ def signal(
     """
     if matrices not in ("none", "spectra"):
         raise ParameterError("matrices", matrices, "'none' or 'spectra'")
-    level = require_level(level)
+    level, kurtosis = require_level(level), noise_kurtosis(null, initialization)
     if isinstance(model, Model) or not isinstance(model, WeightMatrices):
         model = open_model(model, revision, family=family, config=config, name=name, fold=fold)
         model = model.prove() if require_flag("proof", proof) else model
     held = [one for one, circuit in CIRCUITS.items() if sites_of(model, circuit)]
     wanted = require_circuits(model, held if circuits is None else circuits)
     whole = _MatrixSpectra() if matrices == "spectra" else None
-    with single_threaded_blas(), read_sites(model, wanted, whole, None, progress) as reading:
+    with single_threaded_blas(), read_sites(model, wanted, whole, None, progress, null, joint=True) as reading:
         spectra, _ = reading.result()
     for line in (*model.notes, *model.warnings):
         progress.note(line)
     advance = progress.bar("finding directions", len(wanted) + (whole is not None))
     groups: dict[str, xr.Dataset] = {}
     for circuit in wanted:
-        groups[f"/circuits/{circuit.name}/heads"] = _of_heads(model, circuit, spectra[circuit], level)
+        groups[f"/circuits/{circuit.name}/heads"] = _of_heads(model, circuit, spectra[circuit], level, kurtosis)
+        if any(one.groups is not None for one in spectra[circuit].values()):
+            groups[f"/circuits/{circuit.name}/groups"] = _of_groups(model, circuit, spectra[circuit], level, kurtosis)
         advance(1)
     if whole is not None:
-        groups["/matrices"] = _of_matrices(model, whole.eigenvalues, level)
+        groups["/matrices"] = _of_matrices(model, whole.spectra, level, kurtosis)
         advance(1)
     tree: xr.DataTree = xr.DataTree.from_dict(groups)
-    tree.attrs = _attributes(model, [circuit.name for circuit in wanted], matrices, level)
+    tree.attrs = _attributes(model, [circuit.name for circuit in wanted], matrices, level, null, initialization)
     for circuit in wanted:
         sizes, _ = sizes_of(circuit, [model.sites[site] for site in spectra[circuit]])
         tree["circuits"][circuit.name].attrs = {"circuit": circuit.name, **sizes}
     return tree
 
 
+class _Spectrum(NamedTuple):
+    """One spectrum, its place in a group, its chain, and the kurtosis of its noise; or why it has no numbers."""
+
+    at: tuple[int, int]
+    eigenvalues: Float[np.ndarray, " r"]
+    dims: tuple[int, ...]
+    kurtosis: float
+    reason: str
+
+
+class _Matrix(NamedTuple):
+    """A whole matrix: its shape, eigenvalues, and the excess kurtosis of its elements."""
+
+    shape: tuple[int, int]
+    eigenvalues: Float[np.ndarray, " r"]
+    kurtosis: float
+
+
 class _MatrixSpectra:
-    """Takes the matrices of layers, and keeps the eigenvalues of each."""
+    """Takes the matrices of layers, and keeps what there is to say of each."""
 
     def __init__(self) -> None:
-        self.eigenvalues: dict[MatrixName, tuple[tuple[int, int], Float[np.ndarray, " r"]]] = {}
+        self.spectra: dict[MatrixName, _Matrix] = {}
 
     def add(
         self,
@@ -121,22 +154,23 @@ class _MatrixSpectra:
     ) -> None:
         """Take one matrix, in blocks of rows."""
         triangle: Float[np.ndarray, "row column"] | None = None
+        squares = fourths = 0.0
         for block in blocks:
             triangle = appended_rows(triangle, block)
+            square = np.square(block, dtype=np.float64)
+            squares, fourths = squares + float(square.sum()), fourths + float(np.vdot(square, square))
         assert triangle is not None
-        self.eigenvalues[name] = shape, matrix_singular_values(triangle) ** 2
+        kurtosis = math.prod(shape) * fourths / squares**2 - 3.0 if squares**2 > 0.0 else math.nan
+        self.spectra[name] = _Matrix(shape, matrix_singular_values(triangle) ** 2, kurtosis)
 
 
-class _Spectrum(NamedTuple):
-    """One spectrum, its place in a group, and its chain; or why there is no number for it."""
-
-    at: tuple[int, int]
-    eigenvalues: Float[np.ndarray, " r"]
-    dims: tuple[int, ...]
-    reason: str
-
-
-def _of_heads(model: WeightMatrices, circuit: Circuit, spectra: Mapping[int, SiteSpectra], level: float) -> xr.Dataset:
+def _of_heads(
+    model: WeightMatrices,
+    circuit: Circuit,
+    spectra: Mapping[int, SiteSpectra],
+    level: float,
+    known: float | None,
+) -> xr.Dataset:
     """The heads of all sites by one circuit."""
     sites = sorted(spectra)
     here = [model.sites[site] for site in sites]
@@ -144,13 +178,53 @@ def _of_heads(model: WeightMatrices, circuit: Circuit, spectra: Mapping[int, Sit
     found = []
     for row, site in enumerate(sites):
         shape, reason = _chain(model, site, circuit)
-        for head, values in enumerate(spectra[site].singular_values):
-            found.append(_Spectrum((row, head), values**2, shape, reason))
+        one = spectra[site]
+        kurtosis = np.full(len(one.singular_values), np.nan if known is None else known)
+        if one.kurtoses is not None and len(shape) == len(one.kurtoses) + 1:
+            kurtosis = mean_kurtosis(shape, one.kurtoses)
+        elif known is None and not reason:
+            reason = "a product of several matrices, whose elements have no kurtosis of their own"
+        for head, values in enumerate(one.singular_values):
+            found.append(_Spectrum((row, head), values**2, shape, float(kurtosis[head]), reason))
     coordinates = layer_coordinates([site.place for site in here]) | sizes_of(circuit, here)[1]
     return _group(
         found, (len(sites), n_heads), coordinates | {"head": np.arange(n_heads)}, level,
         f"/circuits/{circuit.name}/heads",
     )  # fmt: skip
+
+
+def _of_groups(
+    model: WeightMatrices,
+    circuit: Circuit,
+    spectra: Mapping[int, SiteSpectra],
+    level: float,
+    known: float | None,
+) -> xr.Dataset:
+    """The heads that share a matrix, of all sites that have such, by one circuit: of dims (g n_0, n_1, n_2)."""
+    held = {site: one.groups for site, one in sorted(spectra.items()) if one.groups is not None}
+    found = []
+    for row, (site, one) in enumerate(held.items()):
+        (first, *others), reason = _chain(model, site, circuit)
+        shape = (one.shares.shape[-1] * first, *others)
+        if len(shape) != len(circuit.factors) + 1:
+            reason = reason or "a product of several matrices, of which the heads share more than one"
+        kurtosis = np.full(len(one.singular_values), np.nan if known is None else known)
+        if one.kurtoses is not None and not reason:
+            kurtosis = mean_kurtosis(shape, one.kurtoses)
+        for group, values in enumerate(one.singular_values):
+            found.append(_Spectrum((row, group), values**2, shape, float(kurtosis[group]), reason))
+    size = len(held), max(len(one.shares) for one in held.values())
+    places = layer_coordinates([model.sites[site].place for site in held])
+    name = f"/circuits/{circuit.name}/groups"
+    table = _group(found, size, places | {"key_head": np.arange(size[1])}, level, name)
+    share = np.full((*size, table.sizes["direction"], max(one.shares.shape[-1] for one in held.values())), np.nan)
+    for row, one in enumerate(held.values()):
+        whole = one.shares[:, : share.shape[2]]
+        share[row, : len(whole), : whole.shape[1], : whole.shape[2]] = whole
+    share[np.isnan(table["strength"].values)] = np.nan
+    schema = SIGNAL_SCHEMA[name]
+    table["head_share"] = schema["head_share"].dims, share
+    return describe(table.assign_coords(member=np.arange(share.shape[3])), schema)
 
 
 def _chain(model: WeightMatrices, site: int, circuit: Circuit) -> tuple[tuple[int, ...], str]:
@@ -167,18 +241,20 @@ def _chain(model: WeightMatrices, site: int, circuit: Circuit) -> tuple[tuple[in
 
 def _of_matrices(
     model: WeightMatrices,
-    eigenvalues: Mapping[MatrixName, tuple[tuple[int, int], Float[np.ndarray, " r"]]],
+    spectra: Mapping[MatrixName, _Matrix],
     level: float,
+    known: float | None,
 ) -> xr.Dataset:
     """The whole matrices of all layers."""
-    components = [one for one in model.components if any(name.component == one for name in eigenvalues)]
+    components = [one for one in model.components if any(name.component == one for name in spectra)]
     products = products_of(model)
     found = [
         _Spectrum(
-            (model.layers.index(name.place), components.index(name.component)), values, shape,
+            (model.layers.index(name.place), components.index(name.component)), one.eigenvalues, one.shape,
+            one.kurtosis if known is None else known,
             "a product of stored matrices: its heads have a law" if name in products else "",
         )
-        for name, (shape, values) in eigenvalues.items()
+        for name, one in spectra.items()
     ]  # fmt: skip
     size = len(model.layers), len(components)
     group = _group(found, size, layer_coordinates(model.layers) | {"component": components}, level, "/matrices")
@@ -202,13 +278,16 @@ def _group(
     for one in spectra:
         eigenvalue[one.at][: one.eigenvalues.size] = one.eigenvalues
         sigma[one.at] = np.sqrt(one.eigenvalues.sum() / np.prod([float(n) for n in one.dims]))
-        reason[one.at] = one.reason or ("" if one.eigenvalues.any() else "zeros")
+        reason[one.at] = one.reason or ("" if one.eigenvalues.any() else "zeros") or _too_heavy(one.kurtosis)
         if not reason[one.at]:
             by_dims.setdefault(one.dims, []).append(one)
     found: list[tuple[list[_Spectrum], SpectralSignal]] = []
     for dims, alike in by_dims.items():
         try:
-            found.append((alike, spectral_signal(np.stack([one.eigenvalues for one in alike]), dims, level)))
+            eigenvalues, kurtosis = (
+                np.array(each) for each in zip(*((one.eigenvalues, one.kurtosis) for one in alike), strict=True)
+            )
+            found.append((alike, spectral_signal(eigenvalues, dims, level, kurtosis)))
         except ParameterError as error:
             if error.name != "dims":
                 raise
@@ -235,12 +314,24 @@ def _group(
     return describe(xr.Dataset(variables, coords={**coordinates, **places}), schema)
 
 
-def _attributes(model: WeightMatrices, circuits: list[str], matrices: str, level: float) -> dict[str, object]:
+def _too_heavy(kurtosis: float) -> str:
+    """Why entries of that kurtosis have no numbers, or ""."""
+    if kurtosis <= LARGEST_KURTOSIS:
+        return ""
+    return f"elements of excess kurtosis above {LARGEST_KURTOSIS:g}, for which no law is known"
+
+
+def _attributes(
+    model: WeightMatrices, circuits: list[str], matrices: str, level: float, null: str, initialization: str
+) -> dict[str, object]:
     call = {
         "function": "rmtbase.scoring.signal",
         "circuits": circuits,
         "matrices": matrices,
         "level": level,
+        "null": null,
+        "initialization": initialization,
     }
+    of_kind = {"level": level, "null": null, "initialization": initialization}
     weights = {"query_key_sha256": model.fingerprint()}
-    return file_attributes("signal", model, {"level": level}, model.notes, model.warnings, call, weights=weights)
+    return file_attributes("signal", model, of_kind, model.notes, model.warnings, call, weights=weights)

@@ -41,19 +41,46 @@ class SignalRow(NamedTuple):
 
 
 def signal_rows(tree: xr.DataTree) -> list[SignalRow]:
-    """Every head by every circuit, then every matrix, in the order of the model.
+    """Every head by every circuit, then every matrix, in the order of the model; no groups, whose heads these are.
 
     Raises:
         ParameterError: it is no tree of signal and noise.
     """
     if not isinstance(tree, xr.DataTree) or tree.attrs.get("kind") != "signal":
         raise ParameterError("tree", type(tree).__name__, "a tree of signal and noise, as rmtbase.scoring.signal makes")
-    held = tree.children["circuits"].children if "circuits" in tree.children else {}
-    groups = [(name, held[name]["heads"].to_dataset()) for name in CIRCUITS if name in held]
-    rows = [row for name, group in groups for row in _rows(group, "head", name)]
+    rows = [row for name, group in _held(tree, "heads") for row in _rows(group, "head", name)]
     if "matrices" in tree.children:
         rows += _rows(tree["matrices"].to_dataset(), "component", "")
     return rows
+
+
+class GroupRow(NamedTuple):
+    """Heads that share a key head, or values, by one circuit.
+
+    Attributes:
+        row: what they have learned as one; its ``head`` is the number of what they share.
+        head_share: of each direction, the share of each head.
+    """
+
+    row: SignalRow
+    head_share: list[list[float]]
+
+
+def signal_groups(tree: xr.DataTree) -> list[GroupRow]:
+    """Every group of heads by every circuit, in the order of the model; none where heads do not share."""
+    found = []
+    for name, group in _held(tree, "groups"):
+        share = group["head_share"].values[group["sigma"].notnull().values]
+        for row, of in zip(_rows(group, "key_head", name), share, strict=True):
+            own = of[: len(row.directions)]
+            found.append(GroupRow(row, [one[~np.isnan(one)].tolist() for one in own]))
+    return found
+
+
+def _held(tree: xr.DataTree, what: str) -> list[tuple[str, xr.Dataset]]:
+    """By every circuit, what there is of its heads, or their groups."""
+    held = tree.children["circuits"].children if "circuits" in tree.children else {}
+    return [(name, held[name][what].to_dataset()) for name in CIRCUITS if name in held and what in held[name].children]
 
 
 def _rows(group: xr.Dataset, of: str, circuit: str) -> Iterator[SignalRow]:
@@ -78,7 +105,7 @@ def _rows(group: xr.Dataset, of: str, circuit: str) -> Iterator[SignalRow]:
 def signal_csv(tree: xr.DataTree) -> str:
     """One row for each head by each circuit, and each matrix: its numbers, and those of its strongest direction.
 
-    These are called ``strongest_p_value`` and so on. ``head`` is empty of a matrix. Otherwise as
+    These are called ``strongest_p_value`` and so on. ``head`` is empty of a matrix; groups have no rows. Otherwise as
     :func:`rmtbase.scoring.heads_csv`.
 
     Raises:

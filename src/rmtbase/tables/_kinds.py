@@ -170,7 +170,7 @@ KINDS: dict[str, Kind] = {
             {
                 **_OF_HEADS,
                 **dict.fromkeys(("notes", "warnings", "folded"), JSON_LIST),
-                **dict.fromkeys(("revision", "family"), TEXT),
+                **dict.fromkeys(("revision", "family", "initialization"), TEXT),
             },
             frozenset(SIGNAL_SCHEMA),
             scores_relations=(signals_whole, directions_fit, floors_fit),

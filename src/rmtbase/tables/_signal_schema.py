@@ -65,13 +65,28 @@ def signal_schema(*of_spectrum: str) -> Schema:
 
 SIGNAL_SCHEMA: dict[str, Schema] = {
     **{f"/circuits/{name}/heads": signal_schema("layer", "head") for name in CIRCUITS},
+    **{
+        f"/circuits/{name}/groups": {
+            **signal_schema("layer", "key_head"),
+            "head_share": Variable(
+                ("layer", "key_head", "direction", "member"),
+                "share of each head of the group in the square of the singular value",
+                PROBABILITY,
+            ),
+        }
+        for name in ("qk", "ov")
+    },
     "/matrices": {
         **signal_schema("layer", "component"),
         "n_rows": Variable(("layer", "component"), "rows (outputs)", SIZE_OR_NAN),
         "n_columns": Variable(("layer", "component"), "columns (inputs)", SIZE_OR_NAN),
     },
 }
-"""The groups of a file of signal and noise; each is there where there is something of it."""
+"""The groups of a file of signal and noise; each is there where there is something of it.
+
+``/circuits/qk/groups`` is of heads that share a key head, as one: of [W_Q1 ... W_Qg]ᵀ W_K, every W_Qi at the σ̂ that
+they have together; ``ov`` likewise of heads that share values.
+"""
 
 
 def signals_whole(groups: Mapping[str, xr.Dataset]) -> Fault:
@@ -83,7 +98,7 @@ def directions_fit(groups: Mapping[str, xr.Dataset]) -> Fault:
     """Of each spectrum there are as many directions as it says, each with all its numbers; limits enclose strengths."""
     level = float(groups[""].attrs["level"])
     for name, group in _each(groups):
-        values = {one: group[one].values for one in group.data_vars if "direction" in group[one].dims}
+        values = {one: group[one].values for one in group.data_vars if group[one].dims[-1:] == ("direction",)}
         number = group["n_directions"].values
         expected = np.arange(group.sizes["direction"]) < np.where(np.isnan(number), 0, number)[..., None]
         if (number > group.sizes["direction"]).any():

@@ -24,6 +24,7 @@ import math
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import pairwise
 
 import numpy as np
@@ -238,6 +239,7 @@ class _Cut:
     second: ComplexArray
 
     @classmethod
+    @lru_cache(maxsize=16)  # of the functions in turn that one chain has
     def of(cls, chain: ChainMap, count: int) -> _Cut:
         # At a hard edge ψ + 1 falls as exp(-χ² / k), k the number of minimal n_l.
         end = math.sqrt(40.0 * chain.minimal_count) if chain.has_hard_edge else math.pi

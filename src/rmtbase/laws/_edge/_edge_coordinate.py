@@ -290,17 +290,32 @@ class EdgeCoordinate:
         target = np.minimum(log_x, self.edge + _FARTHEST * self.chain.factors)
         at_edge = self.psi if self.side == "upper" else -self._delta / (self._width + self._delta)
         edge = np.full(target.shape, math.log(at_edge))
+        first, second = self._outer_parameters(target)
+        return self._solution(target, edge, first), self._solution(target, edge, second)
 
-        def excess(u: FloatArray, target: FloatArray) -> FloatArray:
-            return self._height(u) - target
-
-        solutions = []
-        for outer in self._outer_parameters(target):
+    def _solution(self, target: FloatArray, edge: FloatArray, outer: FloatArray) -> FloatArray:
+        """The parameter between two at which the height is ``target``; the edge's where rounding leaves none."""
+        if self.side == "lower":
             ends = np.minimum(edge, outer), np.maximum(edge, outer)
-            found = find_root(excess, ends, args=(target,), tolerances=_TOLERANCES)
-            # Within rounding of the edge both ends lie on one side of the root.
-            solutions.append(np.where(found.success, found.x, edge))
-        return solutions[0], solutions[1]
+            found = find_root(lambda u, target: self._height(u) - target, ends, args=(target,), tolerances=_TOLERANCES)
+            return np.where(found.success, found.x, edge)
+        # ln x is convex in ln ψ: Newton's steps from outside never pass the root.
+        u, least, most = outer, np.minimum(edge, outer), np.maximum(edge, outer)
+        for _ in range(_NEWTON_STEPS):
+            psi = np.exp(u)
+            slope = sum(m * (c * psi) / (1.0 + c * psi) for c, m in self._ratios) - 1.0
+            excess = self._height(u) - target
+            with np.errstate(invalid="ignore", divide="ignore"):
+                step = np.where(excess > 0.0, excess / slope, 0.0)
+            u, before = np.clip(u - np.where(np.isfinite(step), step, u - edge), least, most), u
+            if (np.abs(u - before) <= 4e-16 * np.maximum(np.abs(u), 1.0)).all():
+                break
+        return u
+
+    @property
+    def _ratios(self) -> list[tuple[float, int]]:
+        """(c, multiplicity) of all dimensions."""
+        return [(1.0, self.chain.minimal_count), *((c, m) for c, _, m in self.chain.wide)]
 
     def _outer_parameters(self, log_x: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Parameters beyond the two solutions: from the map's asymptotes, which bound it on both sides."""

@@ -12,6 +12,8 @@ from rmtbase.laws._chain._chain_map import ChainMap
 from rmtbase.laws._distribution import FloatArray
 
 _LARGEST_PSI = 1e12
+_NEWTON_STEPS = 64  # half as far each to a root at the edge, where the slope is none
+_ROUNDING = 4e-16
 
 
 @dataclass(frozen=True)
@@ -108,20 +110,25 @@ class OutlierMap:
         return np.sqrt(np.maximum(2.0 / self.chain.rank * both * (free - ends * both), 0.0))
 
     def _solve(self, ratios: FloatArray, target: FloatArray, low: float, high: float) -> FloatArray:
-        """The ψ in [low, high] with sum ln(1 + c ψ) - ln ψ = target, which falls with ψ there."""
+        """The ψ in [low, high] with sum ln(1 + c ψ) - ln ψ = target, which falls with ψ there.
+
+        It is convex in ln ψ, so that Newton's steps from the left end never pass the root.
+        """
         least = np.maximum(-target, math.log(low) if low else -np.inf)
-        most = np.maximum(least, math.log(high))
         if not ratios.size:
             return np.exp(least)
-        root = find_root(
-            lambda t, goal: _log_product(ratios, np.exp(t)) - t - goal,
-            (least, most),
-            args=(target,),
-            tolerances={"xatol": 1e-16, "xrtol": 4e-16},
-        )
-        # At either end rounding may leave no change of sign: the nearer end is the root.
-        at_end = np.where(_log_product(ratios, np.exp(most)) - most >= target, most, least)
-        return np.exp(np.where(root.success, root.x, at_end))
+        most = np.maximum(least, math.log(high))
+        t = least
+        for _ in range(_NEWTON_STEPS):
+            psi = np.exp(t)
+            left = _log_product(ratios, psi) - t - target
+            with np.errstate(invalid="ignore", divide="ignore"):
+                step = left / (1.0 - _slope(ratios, psi))
+            # Where the slope is none but for rounding, at the edge, the end is the root.
+            t, before = np.where(left > 0.0, np.where(step > 0.0, np.minimum(t + step, most), most), t), t
+            if (t - before <= _ROUNDING * np.maximum(np.abs(t), 1.0)).all():
+                break
+        return np.exp(t)
 
 
 def _log_product(ratios: FloatArray, psi: FloatArray) -> FloatArray:

@@ -247,10 +247,15 @@ class RankOneSpike(ChainParameters):
         goal = _require_probability("power", power)
         if goal <= size:
             raise ParameterError("power", power, f"more than level = {level}: no spike is needed for that")
+        critical = float(TracyWidom(1).isf(size))
+
+        def beyond(theta: float) -> float:
+            return 1.0 - goal - float(self._largest_eigenvalue_cdf(np.array([theta]), critical)[0])
+
         low, high = 0.0, self.threshold
-        while self.power(high, size) < goal:
+        while beyond(high) < 0.0:
             low, high = high, 2.0 * high
-        return float(brentq(lambda theta: float(self.power(theta, size)) - goal, low, high, xtol=1e-10 * high))  # type: ignore[arg-type]
+        return float(brentq(beyond, low, high, xtol=1e-10 * high))  # type: ignore[arg-type]
 
     @cached_property
     def _map(self) -> OutlierMap:

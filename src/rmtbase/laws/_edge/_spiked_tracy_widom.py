@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from functools import cache
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.interpolate import CubicSpline
+from scipy.optimize.elementwise import find_root
 from scipy.special import ndtr, roots_jacobi
 
 from rmtbase.laws._distribution import FloatArray
 
 _LEFT, _RIGHT, _START = -8.0, 9.0, 12.0
 _ANGLES, _STAGES, _STEP = 128, 4, 0.5
+_FARTHEST_SCORE = 12.0
+_STORED = Path(__file__).with_name("spiked_tracy_widom.npy")
 
 
 def spiked_tracy_widom_cdf(x: ArrayLike, w: ArrayLike, beta: int = 1) -> FloatArray:
@@ -26,9 +31,10 @@ def spiked_tracy_widom_cdf(x: ArrayLike, w: ArrayLike, beta: int = 1) -> FloatAr
         dF/dx + (2/β) d²F/dw² + (x - w²) dF/dw = 0,    F → 0 at w → -∞
 
     (Bloemendal & Virág 2013). Numerical: Chebyshev collocation in arccot w, Radau steps in x from
-    F = Φ((w + √x) β^(1/2) x^(1/4)) at large x, where the start is forgotten; built once per
-    process and β on first use (0.25 s). Measured on a finer grid, absolute error for x in [-8, 9]: below 2e-6 for
-    β = 1 and 5e-6 for β = 2; beyond 9 the start itself stands in, within 0.015.
+    F = Φ((w + √x) β^(1/2) x^(1/4)) at large x, where the start is forgotten; of β = 1 as
+    ``python -m rmtbase.laws._edge._spiked_tracy_widom`` stored it, of others made on first use (0.25 s).
+    Measured on a finer grid, absolute error for x in [-8, 9]: below 2e-6 for β = 1 and 5e-6 for β = 2;
+    beyond 9 the start itself stands in, within 0.015.
     """
     spline, angles, weights = _table(beta)
     x, w = np.broadcast_arrays(np.asarray(x, dtype=np.float64), np.asarray(w, dtype=np.float64))
@@ -54,17 +60,21 @@ def spiked_tracy_widom_score(q: float, w: FloatArray) -> FloatArray:
 
 @cache
 def _score_table(q: float) -> CubicSpline:
-    """The scores at even distances of arcsinh w, by bisection."""
+    """The scores at even distances of arcsinh w."""
     nodes = np.linspace(np.arcsinh(-60.0), np.arcsinh(40.0), 241)
     w = np.sinh(nodes)
     depth = np.maximum(-w, 0.0)
     spread = 2.0 * np.sqrt(1.0 + depth)
-    low, high = np.full(w.shape, -12.0), np.full(w.shape, 12.0)
-    for _ in range(50):
-        middle = 0.5 * (low + high)
-        below = spiked_tracy_widom_cdf(depth**2 + spread * middle, w) < q
-        low, high = np.where(below, middle, low), np.where(below, high, middle)
-    return CubicSpline(nodes, 0.5 * (low + high))
+    ends = np.full(w.shape, -_FARTHEST_SCORE), np.full(w.shape, _FARTHEST_SCORE)
+    found = find_root(
+        lambda z, w, centre, spread: spiked_tracy_widom_cdf(centre + spread * z, w) - q,
+        ends,
+        args=(w, depth**2, spread),
+        tolerances={"xatol": 1e-14, "xrtol": 0.0},
+    )
+    # Where the whole of the law is on one side, the end stands in.
+    scores = np.where(found.success, found.x, np.where(found.f_bracket[0] >= 0.0, *ends))
+    return CubicSpline(nodes, scores)
 
 
 def _far_right(x: FloatArray, w: FloatArray, beta: int) -> FloatArray:
@@ -75,15 +85,21 @@ def _far_right(x: FloatArray, w: FloatArray, beta: int) -> FloatArray:
 
 @cache
 def _table(beta: int) -> tuple[CubicSpline, FloatArray, FloatArray]:
-    """F at the Chebyshev angles as a spline in x; the angles; their barycentric weights.
+    """F at the Chebyshev angles as a spline in x; the angles; their barycentric weights."""
+    angles, weights = _chebyshev()
+    values = np.load(_STORED, allow_pickle=False) if beta == 1 else collocated(beta)
+    steps = range((len(values) - 1) // _STAGES)
+    xs = [_START, *(_START - _STEP * (step + node) for step in steps for node in _radau(_STAGES)[0].tolist())]
+    return CubicSpline(xs[::-1], values[::-1]), angles, weights
+
+
+def collocated(beta: int) -> FloatArray:
+    """F at the Chebyshev angles, shape (x, angle), x falling.
 
     With w = cot(φ) the equation is dF/dx + (2/β) sin⁴ F'' + (cos² - x sin² + (4/β) sin³ cos) F' = 0 on
     (0, π); F = 0 at π, and at 0, where the diffusion enters, the equation is its own boundary condition.
     """
-    index = np.arange(_ANGLES + 1)
-    angles = 0.5 * np.pi * (1.0 - np.cos(np.pi * index / _ANGLES))
-    weights = np.where(index % 2, -1.0, 1.0)
-    weights[[0, -1]] *= 0.5
+    angles, weights = _chebyshev()
     derivative = _differentiation(angles, weights)
     inner = slice(0, _ANGLES)
     sine, cosine = np.sin(angles[inner, None]), np.cos(angles[inner, None])
@@ -94,17 +110,20 @@ def _table(beta: int) -> tuple[CubicSpline, FloatArray, FloatArray]:
     nodes, radau = _radau(_STAGES)
     identity = np.eye(_STAGES * _ANGLES)
     with np.errstate(divide="ignore"):
-        state = _far_right(np.full(_ANGLES, _START), cosine[:, 0] / sine[:, 0], beta)
-    xs, states = [_START], [state]
-    while xs[-1] > _LEFT:
-        stages = xs[-1] - _STEP * nodes
-        operators = [constant + x * linear for x in stages]
+        states = [_far_right(np.full(_ANGLES, _START), cosine[:, 0] / sine[:, 0], beta)]
+    for step in range(math.ceil((_START - _LEFT) / _STEP)):
+        operators = [constant + x * linear for x in _START - _STEP * (step + nodes)]
         system = identity - _STEP * np.block([[a * op for a, op in zip(row, operators, strict=True)] for row in radau])
-        solved = np.linalg.solve(system, np.tile(states[-1], _STAGES)).reshape(_STAGES, _ANGLES)
-        xs.extend(stages)
-        states.extend(solved)
-    values = np.column_stack([np.array(states), np.zeros(len(xs))])
-    return CubicSpline(xs[::-1], values[::-1]), angles, weights
+        states.extend(np.linalg.solve(system, np.tile(states[-1], _STAGES)).reshape(_STAGES, _ANGLES))
+    return np.column_stack([np.array(states), np.zeros(len(states))])
+
+
+def _chebyshev() -> tuple[FloatArray, FloatArray]:
+    """The angles from 0 to π, and their barycentric weights."""
+    index = np.arange(_ANGLES + 1)
+    weights = np.where(index % 2, -1.0, 1.0)
+    weights[[0, -1]] *= 0.5
+    return 0.5 * np.pi * (1.0 - np.cos(np.pi * index / _ANGLES)), weights
 
 
 def _differentiation(nodes: FloatArray, weights: FloatArray) -> FloatArray:
@@ -122,3 +141,7 @@ def _radau(stages: int) -> tuple[FloatArray, FloatArray]:
     powers = np.arange(stages)
     integrals = nodes[:, None] ** (powers + 1) / (powers + 1)
     return nodes, integrals @ np.linalg.inv(nodes[:, None] ** powers)
+
+
+if __name__ == "__main__":
+    np.save(_STORED, collocated(1))

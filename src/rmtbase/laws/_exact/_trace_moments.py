@@ -11,7 +11,7 @@ from typing import Any, Unpack
 from rmtbase.errors import ParameterError
 from rmtbase.laws._distribution import Moments
 from rmtbase.laws._exact._cumulants import Powers, joint_cumulant
-from rmtbase.laws._exact._zonal import Partition, partitions, power_sum_in_zonals, sorted_partition, zonal_at_identity
+from rmtbase.laws._exact._zonal import Partition, partitions, power_sum_in_zonals, sorted_partition
 from rmtbase.laws._parameters import ChainKeywords, ChainParameters, takes, variance_factor
 from rmtbase.laws._scale import as_float, own_variance_moment
 from rmtbase.parameters import require_flag, require_positive_integer
@@ -125,14 +125,30 @@ def require_powers(name: str, powers: object) -> Partition:
 def unit_trace_moment(mu: Partition, dims: tuple[int, ...], self_normalized: bool) -> Fraction:
     """:func:`trace_moment` of the raw product at σ = 1, for checked arguments, μ in descending order."""
     degree = sum(mu)
-    raw = sum(a * _zonals_at_identities(degree, dims)[kappa] for kappa, a in power_sum_in_zonals(mu).items())
-    return raw / own_variance_moment(degree, dims) if self_normalized else Fraction(raw)
+    zonals, (numerators, denominator) = _zonals_at_identities(degree, dims), _over_one_denominator(mu)
+    raw = Fraction(sum(a * zonals[kappa] for kappa, a in numerators), denominator)
+    return raw / own_variance_moment(degree, dims) if self_normalized else raw
+
+
+@lru_cache(maxsize=4096)
+def _over_one_denominator(mu: Partition) -> tuple[tuple[tuple[Partition, int], ...], int]:
+    """The coefficients of p_mu on the zonals as integers, and what they are all to be divided by."""
+    terms = power_sum_in_zonals(mu)
+    denominator = math.lcm(*(a.denominator for a in terms.values()))
+    return tuple((kappa, a.numerator * (denominator // a.denominator)) for kappa, a in terms.items()), denominator
 
 
 @lru_cache(maxsize=256)
 def _zonals_at_identities(degree: int, dims: tuple[int, ...]) -> dict[Partition, int]:
-    """The product over l of J_kappa(1^{n_l}) for each partition of the degree."""
-    return {kappa: math.prod(zonal_at_identity(kappa, n) for n in dims) for kappa in partitions(degree)}
+    """The product over l of J_kappa(1^{n_l}) for each partition of the degree: each box brings a factor n + 2j - i."""
+    if not degree:
+        return {(): 1}
+    smaller, products = _zonals_at_identities(degree - 1, dims), {}
+    for kappa in partitions(degree):
+        *rows, last = kappa
+        box = 2 * (last - 1) - len(rows)
+        products[kappa] = smaller[(*rows, last - 1) if last > 1 else tuple(rows)] * math.prod(n + box for n in dims)
+    return products
 
 
 @lru_cache(maxsize=4096)

@@ -183,9 +183,9 @@ def _boxes_added(sigma: Partition) -> Iterator[tuple[int, Partition]]:
 def _one_box(kappa: Partition, row: int) -> Fraction:
     """Binomial of κ over κ less one box of ``row`` (Lassalle 1990, at α = 2)."""
     rows = len(kappa)
-    result = kappa[row] + Fraction(rows - 1 - row, 2)
+    above, below = 2 * kappa[row] + rows - 1 - row, 2
     for other in range(rows):
         if other != row:
-            apart = kappa[row] - kappa[other] + Fraction(other - row, 2)
-            result *= (apart - Fraction(1, 2)) / apart
-    return Fraction(result)
+            twice_apart = 2 * (kappa[row] - kappa[other]) + other - row
+            above, below = above * (twice_apart - 1), below * twice_apart
+    return Fraction(above, below)

@@ -190,8 +190,7 @@ def expanded_stable_rank(dims: tuple[int, ...], convention: str) -> tuple[LogPea
     of = sums(dims, convention)
     total = float(of.mean[0])
     sum_variance = leading = times**2 * float(of.covariance[0, 0]) / total**2
-    largest = replace(largest_eigenvalue(dims=dims), log_unit=0.0)  # in the sums' units
-    mean, variance, third = largest.log_cumulants()
+    mean, variance, third = _largest_log_cumulants(dims)
     log_mean = times * math.log(total) - 0.5 * leading / times - mean
     response = eigenvalue_response_of_map(chain_map(dims), summands(convention), mean)[0] / total
     skewness = -_tracy_widom_skewness()
@@ -212,6 +211,12 @@ def expanded_stable_rank(dims: tuple[int, ...], convention: str) -> tuple[LogPea
     spread_of_sum, of_largest = math.sqrt(leading) / times, math.sqrt(variance) / times
     sizes = edge_sizes(dims, log_std, reference_spread(dims), spread_of_sum, of_largest / log_std - 1.0)
     return LogPearson3.above(1.0, exponent), sizes
+
+
+@lru_cache(maxsize=256)
+def _largest_log_cumulants(dims: tuple[int, ...]) -> tuple[float, float, float]:
+    """Of λ_max in the sums' units, for either convention."""
+    return replace(largest_eigenvalue(dims=dims), log_unit=0.0).log_cumulants()
 
 
 @cache
