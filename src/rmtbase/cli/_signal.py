@@ -83,6 +83,14 @@ def signal(
             **INTEGER,
         ),
     ] = 0,
+    heavy_tails: Annotated[
+        bool,
+        typer.Option(
+            "--heavy-tails",
+            help="Also fit a power law to every spectrum, beside those of noise, and say whether it is noise, spikes "
+            "on a bulk, a power law or a residual path. Seconds for a spectrum of 1000, a minute for one of 4096.",
+        ),
+    ] = False,
     proof: Proof = True,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="File to write (netCDF4).")] = None,
     csv: Annotated[
@@ -110,6 +118,8 @@ def signal(
     Ranks of adapters that hold what fine-tuning changed: rmtbase signal TUNED --minus BASE --format peft
 
     Initialised uniformly, as torch.nn.Linear does: rmtbase signal MODEL --initialization uniform
+
+    Is it a power law? rmtbase signal demo --heavy-tails
 
     What an adapter learned: rmtbase signal ADAPTER; what fine-tuning changed: rmtbase signal TUNED --minus BASE
     """
@@ -163,6 +173,7 @@ def signal(
             initialization=initialization,
             progress=progress,
             proof=proof,
+            heavy_tails=heavy_tails,
         )
     if output is not None:
         write_table(tree, output)
@@ -212,6 +223,7 @@ def _row_json(row: SignalRow, numbered: str) -> dict[str, Any]:
         | {"layer": row.layer, "what": row.what, numbered: row.head}
         | {name: _plain(name, value) for name, value in row.numbers.items()}
         | {"directions": row.directions, "reason": row.reason}
+        | ({"heavy_tails": row.tails} if row.tails else {})
     )
 
 
@@ -277,6 +289,8 @@ def _print_signal(
     print_rows(console, columns, texts)
     if strongest:
         _print_strongest(strongest, level, console)
+    if any(row.tails for row in rows):
+        _print_tails(rows, level, console)
     left = len(learned) - len(strongest)
     if left > 0:
         console.print(f"and {left} more; the file, its CSV and --json hold all of them")
@@ -347,6 +361,39 @@ def _print_groups(rows: Sequence[SignalRow], groups: Sequence[GroupRow], level: 
             )
         )
     print_rows(console, columns, texts, named=3)
+
+
+def _print_tails(rows: Sequence[SignalRow], level: float, console: Console) -> None:
+    """A line for each circuit and component: exponents, and what its spectra are."""
+    from rmtbase.scoring import summarize_tails
+
+    found = summarize_tails(rows, level)
+    if found:
+        columns = [
+            Column("what", "left"),
+            *map(Column, ("spectra", "exponent, median", "95 % of noise", "heavier tail")),
+        ]
+        columns += map(Column, found[0].verdicts)
+        texts = [
+            (
+                one.what,
+                str(one.spectra),
+                f"{one.exponent:.3g}",
+                f"{one.null_low:.3g}–{one.null_high:.3g}",
+                str(one.heavier),
+                *map(str, one.verdicts.values()),
+            )
+            for one in found
+        ]
+        print_rows(console, columns, texts)
+        console.print(
+            "Exponents of a power law fitted to the eigenvalues, beside those of matrices that learned nothing; a "
+            f"heavier tail: smaller by more than chance makes it, at {level:g}. What a spectrum is: the one "
+            "candidate that the likelihood of all its eigenvalues leaves standing."
+        )
+    for reason in dict.fromkeys(row.tails["tail_reason"] for row in rows if row.tails and row.tails["tail_reason"]):
+        count = sum(bool(row.tails) and row.tails["tail_reason"] == reason for row in rows)
+        console.print(cell(f"{count} {'spectrum' if count == 1 else 'spectra'} without tails: {reason}"))
 
 
 def _print_readings(readings: Sequence[DirectionReading], console: Console) -> None:

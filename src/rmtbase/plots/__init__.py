@@ -29,6 +29,7 @@ from rmtbase.plots._statistic_by_layer import (
     statistic_by_layer,
 )
 from rmtbase.plots._statistic_scatter import moment_corner, statistic_scatter
+from rmtbase.plots._tail_exponents import tail_exponents
 from rmtbase.plots._theme import DARK, LIGHT, PRINT, THEMES, Theme, as_theme
 from rmtbase.plots._weibull_plane import body_and_tail, weibull_plane
 from rmtbase.plots._weibull_plot import tail_counts, trim_noise, weibull_plot, weibull_residuals
@@ -100,6 +101,7 @@ __all__ = [
     "statistic_scatter",
     "statistic_words",
     "tail_counts",
+    "tail_exponents",
     "trim_noise",
     "weibull_plane",
     "weibull_plot",

@@ -13,10 +13,10 @@ from rmtbase.plots._axes import fit_texts
 from rmtbase.plots._changes import drawings_of_changes
 from rmtbase.plots._figures_of_comparison import drawings_of_comparison
 from rmtbase.plots._figures_of_scores import drawings_of_scores
+from rmtbase.plots._figures_of_signal import drawings_of_signal
 from rmtbase.plots._figures_of_tables import drawings_of_table
 from rmtbase.plots._figures_of_trajectory import drawings_of_trajectory
 from rmtbase.plots._layout import Drawing, Look, look_of
-from rmtbase.plots._learned_directions import drawings_of_signal
 from rmtbase.plots._picture import Pictures
 from rmtbase.plots._theme import Theme
 from rmtbase.scoring import require_scores
@@ -39,7 +39,8 @@ def figures(
     there are maps of eigenvalues, densities and magnitudes, head by head or layer by layer, elements of heads by layer,
     scatters, corners and probability plots; of a baseline the same panels with a matrix of full rank above them. A
     trajectory gives statistics, spectra and the k–λ plane along its steps, a comparison which pairs of models differ,
-    their shapes and scales. Signal and noise gives the learned directions of each circuit and of whole matrices.
+    their shapes and scales. Signal and noise gives the learned directions of each circuit and of whole matrices,
+    and the exponents of their tails where these were looked at.
     Effective depths give one picture of the middle layer: a row for each matrix, with the distance to each depth's law
     and the laws beside its spectrum. Compositions give the map of all pairs of heads, and the graph of those that
     survive. Changes give the maps of their shares along old directions. A table of spectra of any ensemble gives the

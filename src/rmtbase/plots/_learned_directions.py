@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 import numpy as np
 import xarray as xr
 from jaxtyping import Float
@@ -11,7 +9,6 @@ from matplotlib.axes import Axes
 
 from rmtbase.errors import ParameterError
 from rmtbase.plots._axes import finished, layer_axis, literal, own_axes
-from rmtbase.plots._layout import Drawing, Look, single
 from rmtbase.plots._theme import Theme, as_theme
 from rmtbase.tables import CIRCUITS
 
@@ -42,7 +39,7 @@ def learned_directions(
     Raises:
         ParameterError: no signal and noise, or not of that.
     """
-    held = _held(tree)
+    held = groups_of_signal(tree)
     if what not in held:
         raise ParameterError("what", what, f"one of {', '.join(held)}, of a tree of signal and noise")
     group, theme = held[what], as_theme(theme)
@@ -51,7 +48,7 @@ def learned_directions(
     unit = group["threshold"].values[..., None]
     height, low, high = (group[name].values / unit for name in ("strength", "strength_low", "strength_high"))
     floor = (group["noise_floor"].values == 1)[..., None] & np.isfinite(height)
-    x = _places(group, of)[..., None] + np.zeros(height.shape)
+    x = places_in_layers(group, of)[..., None] + np.zeros(height.shape)
     for there, colour, words in (
         (np.isfinite(height) & ~floor, theme.null, "the rest is not noise"),
         (floor, theme.observed, "above a noise floor"),
@@ -76,15 +73,7 @@ def learned_directions(
     return finished(ax, theme, title, legend)
 
 
-def drawings_of_signal(tree: xr.DataTree, look: Look) -> dict[str, Drawing]:
-    """What draws each picture of signal and noise: of each circuit, and of whole matrices."""
-    return {
-        f"directions-{what}": Drawing(partial(single, learned_directions, look, tree, what=what))
-        for what in _held(tree)
-    }
-
-
-def _held(tree: xr.DataTree) -> dict[str, xr.Dataset]:
+def groups_of_signal(tree: xr.DataTree) -> dict[str, xr.Dataset]:
     """The groups of a tree of signal and noise by circuit, and the matrices."""
     if not isinstance(tree, xr.DataTree) or tree.attrs.get("kind") != "signal":
         return {}
@@ -93,7 +82,7 @@ def _held(tree: xr.DataTree) -> dict[str, xr.Dataset]:
     return held | ({MATRICES: tree[MATRICES].to_dataset()} if MATRICES in tree.children else {})
 
 
-def _places(group: xr.Dataset, of: str) -> Float[np.ndarray, "layer _"]:
+def places_in_layers(group: xr.Dataset, of: str) -> Float[np.ndarray, "layer _"]:
     """Where on the axis each spectrum stands: within its layer from left to right."""
     count = group.sizes[of]
     offset = np.linspace(-0.3, 0.3, count) if count > 1 else np.zeros(1)

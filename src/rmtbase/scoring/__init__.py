@@ -44,6 +44,8 @@ from rmtbase.scoring._signal_rows import (
     signal_rows,
     summarize_signal,
 )
+from rmtbase.scoring._signal_tails import TailSummary, summarize_tails
+from rmtbase.scoring._spectral_comparison import SpectralComparison
 from rmtbase.scoring._spectral_signal import SpectralSignal, spectral_signal
 from rmtbase.scoring._summary import (
     HeadFinding,
@@ -85,8 +87,10 @@ __all__ = [
     "Module",
     "SignalRow",
     "SignalSummary",
+    "SpectralComparison",
     "SpectralSignal",
     "Summary",
+    "TailSummary",
     "TokenScores",
     "Wanted",
     "WhySummary",
@@ -133,6 +137,7 @@ __all__ = [
     "summarize_elements",
     "summarize_scores",
     "summarize_signal",
+    "summarize_tails",
     "summarize_why",
     "verdict",
 ]

@@ -1,4 +1,4 @@
-"""Heavy tails, tested: the power law in a matrix's eigenvalues beside that in matrices that learned nothing."""
+"""Heavy tails, tested: the power law in a matrix's eigenvalues beside that in noise, and beside what else it may be."""
 
 from __future__ import annotations
 
@@ -12,33 +12,47 @@ from numpy.typing import ArrayLike
 
 from rmtbase.errors import ParameterError
 from rmtbase.linalg import matrix_singular_values
-from rmtbase.parameters import require_positive_integer, require_positive_number, require_real_array, require_seed
+from rmtbase.parameters import require_dims, require_positive_integer, require_real_array, require_seed
 from rmtbase.progress import SILENT, Progress
+from rmtbase.scoring._remaining_noise import noise_left
+from rmtbase.scoring._spectral_comparison import (
+    Setting,
+    SpectralComparison,
+    compare_spectrum,
+    noise_spectra,
+    undirected,
+)
+from rmtbase.scoring._spectral_signal import require_level
 from rmtbase.shown import in_one_line
 from rmtbase.statistics import PowerLawFit, hill_exponent, power_law_fit, power_law_p_value
 
-DRAWING_SPECTRA = "drawing Gaussian spectra"
+FEWEST = 16
+"""Eigenvalues that a spectrum must have: half of them a power law's tail of as few as that may be."""
 
-_FEWEST = 20  # eigenvalues: of fewer the largest tenth is one
 _HILL_SHARE = 0.1
+_EQUAL = 1e-9  # relative
+
+
+Values = Float[np.ndarray, " r"]
 
 
 @in_one_line
 @dataclass(frozen=True, eq=False)
 class HeavyTails:
-    """The power law that is fitted to the eigenvalues λ = s² of one matrix, and how it stands to chance.
+    """The power law that is fitted to the eigenvalues λ = s² of one spectrum, and how it stands to chance.
 
     Attributes:
         fit: by maximum likelihood with its own x_min (:func:`rmtbase.statistics.power_law_fit`).
         hill: Hill's exponent of the largest tenth of the eigenvalues.
-        p_value: of a tail as heavy, by the fitted exponent, in a Gaussian matrix of the shape: (b + 1)/(draws + 1), b
-            of the draws with an exponent as small.
+        p_value: of a tail as heavy, by the fitted exponent, in noise: (b + 1)/(draws + 1), b of the draws with an
+            exponent as small.
         hill_p_value: the same by Hill's exponent.
         goodness: the p-value of the power law itself (:func:`rmtbase.statistics.power_law_p_value`), of independent
             values: eigenvalues repel each other and lie closer to any smooth law, so that a small one rules the power
             law out and a large one says little.
-        null_exponent, null_hill: the exponents of the draws.
-        shape, draws, level: of the matrix, and as asked for.
+        comparison: noise, spikes on a bulk, a power law and effective depth by one likelihood.
+        null_exponent, null_hill: the exponents of the draws of noise.
+        shape, draws, level: of the matrix (the dims of a chain), and as asked for.
     """
 
     fit: PowerLawFit
@@ -46,9 +60,10 @@ class HeavyTails:
     p_value: float
     hill_p_value: float
     goodness: float
+    comparison: SpectralComparison
     null_exponent: Float[np.ndarray, " draw"] = field(repr=False)
     null_hill: Float[np.ndarray, " draw"] = field(repr=False)
-    shape: tuple[int, int]
+    shape: tuple[int, ...]
     draws: int
     level: float
 
@@ -65,90 +80,110 @@ class HeavyTails:
         low, middle, high = np.quantile(self.null_exponent, (0.025, 0.5, 0.975))
         found = (
             f"The {self.fit.tail} largest eigenvalues have the exponent {self.fit.exponent:.3g} "
-            f"(Gaussian matrices of this shape: {middle:.3g}, 95 % from {low:.3g} to {high:.3g}; "
+            f"(noise of this shape: {middle:.3g}, 95 % from {low:.3g} to {high:.3g}; "
             f"p = {self.p_value:.2g})."
         )
         if self.p_value > self.level:
-            return f"{found} No heavier a tail than chance makes."
+            return f"{found} No heavier a tail than chance makes. {self.comparison.summary()}"
         verdict = "and a power law is not ruled out" if self.is_power_law else "but no power law"
-        return f"{found} A heavier tail than chance makes, {verdict} (p = {self.goodness:.2g})."
+        tail = f"A heavier tail than chance makes, {verdict} (p = {self.goodness:.2g})."
+        return f"{found} {tail} {self.comparison.summary()}"
 
 
 def heavy_tails(
-    matrix: ArrayLike, draws: int = 99, level: float = 0.05, seed: int = 0, progress: Progress = SILENT
+    matrix: ArrayLike,
+    draws: int = 99,
+    level: float = 0.05,
+    seed: int = 0,
+    progress: Progress = SILENT,
+    *,
+    dims: tuple[int, ...] | None = None,
 ) -> HeavyTails:
-    """Fit a power law to the eigenvalues λ = s² of a matrix, and test it against Gaussian matrices of its shape.
+    """Test the power law in the eigenvalues λ = s² of a matrix against noise, and ask what else they may be.
 
     The exponent is that of heavy-tailed self-regularisation (Martin and Mahoney), which a fit gives of any matrix: of
     95 % of Gaussian ones of 60 × 90 one between 2.4 and 9.0. It does not change when the matrix is rescaled or
     transposed, so that no σ enters. The null is simulated once for each shape, number of draws and seed; what matrices
     of one shape share of it makes their p-values dependent, each valid.
 
+    What the spectrum is, noise, spikes on a bulk, a power law's tail on a bulk or a residual path, is asked of all
+    eigenvalues by one likelihood,
+
+        ℓ = Σ_i ln f(ln λ_i) - (p/2) ln r,    f the candidate's density, p what was fitted of it,
+
+    and its differences are judged by draws of each candidate, fitted anew by all: a candidate is ruled out where the
+    best of the others is farther ahead of it than in all but ``level`` of its own draws. ``comparison.verdict`` is
+    noise wherever that is not ruled out; several candidates may stand, or none. Measured in studies/heavy_tails.
+
     Args:
-        matrix: of at least 20 singular values.
-        draws: of Gaussian matrices, and of the power law; at least 1/level - 1.
-        level: of the tests.
+        matrix: of at least :data:`FEWEST` singular values, or, with ``dims``, those of a
+            product.
+        draws: of each candidate; at least 1/level - 1.
+        level: of the tests, and of the count of spikes; below 1/2.
         seed: of the draws.
         progress: shows the draws.
+        dims: of the chain that the noise is, with singular values: (d_model, d_head, d_model) of a W_QK.
 
     Raises:
         ParameterError: an argument outside its domain; a matrix that is not finite, or of less than full rank.
 
-    Source: C. H. Martin and M. W. Mahoney, J. Mach. Learn. Res. 22, 165 (2021), for the exponent.
+    Source: C. H. Martin and M. W. Mahoney, J. Mach. Learn. Res. 22, 165 (2021), for the exponent; A. Clauset, C. R.
+        Shalizi and M. E. J. Newman, SIAM Review 51, 661 (2009), for its fit; Q. H. Vuong, Econometrica 57, 307 (1989),
+        for ratios of likelihoods.
     """
-    array = require_real_array("matrix", matrix).astype(np.float64)
-    if array.ndim != 2 or min(array.shape) < _FEWEST:
-        raise ParameterError("matrix", array.shape, f"a matrix of at least {_FEWEST} rows and columns")
-    if not np.isfinite(array).all():
-        raise ParameterError("matrix", "NaN or infinity", "finite numbers")
-    count, share = require_positive_integer("draws", draws), require_positive_number("level", level)
-    if not 1.0 / (count + 1) <= share < 1.0:
-        raise ParameterError("level", level, f"a number below 1, and one that {count} draws can reach: 1/{count + 1}")
-    values = matrix_singular_values(array)
-    rank = int((values > values[0] * max(array.shape) * np.finfo(float).eps).sum())
-    if rank < values.size:
-        raise ParameterError("matrix", f"rank {rank}", f"{values.size}: no eigenvalue that is zero")
-    rows, columns = array.shape
-    null = _null_exponents(_Draws(max(rows, columns), min(rows, columns), count, require_seed(seed), progress))
-    exponent, hill = _exponents(values)
+    values, shape = _require_values(matrix, dims)
+    count, share = require_positive_integer("draws", draws), require_level(level)
+    if not 1.0 / (count + 1) <= share:
+        raise ParameterError("level", level, f"one that {count} draws can reach: at least 1/{count + 1}")
+    of = Setting(undirected(shape), count, require_seed(seed), share, progress)
+    null = _null_exponents(of)
+    exponent, hill = _exponents(values**2)
     return HeavyTails(
         fit=power_law_fit(values**2),
         hill=hill,
         p_value=float((null[0] <= exponent).sum() + 1) / (count + 1),
         hill_p_value=float((null[1] <= hill).sum() + 1) / (count + 1),
         goodness=power_law_p_value(values**2, count, seed),
+        comparison=compare_spectrum(values**2, of),
         null_exponent=null[0],
         null_hill=null[1],
-        shape=(rows, columns),
+        shape=shape,
         draws=count,
         level=share,
     )
 
 
-def _exponents(values: Float[np.ndarray, " value"]) -> tuple[float, float]:
-    """The fitted exponent and Hill's, of singular values."""
-    eigenvalues = values**2
-    return power_law_fit(eigenvalues).exponent, hill_exponent(eigenvalues, math.ceil(_HILL_SHARE * values.size))
+def _require_values(given: ArrayLike, dims: tuple[int, ...] | None) -> tuple[Values, tuple[int, ...]]:
+    """Singular values, descending, and the dims of their noise."""
+    name = "matrix"
+    array = require_real_array(name, given).astype(np.float64)
+    if not np.isfinite(array).all():
+        raise ParameterError(name, "NaN or infinity", "finite numbers")
+    if dims is None:
+        if array.ndim != 2 or min(array.shape) < FEWEST:
+            raise ParameterError(name, array.shape, f"a matrix of at least {FEWEST} rows and columns (or dims with it)")
+        values, shape = matrix_singular_values(array), array.shape
+    else:
+        shape = require_dims(dims)
+        if min(shape) < FEWEST or noise_left(shape, 0).ratio is None:
+            raise ParameterError("dims", shape, f"at least {FEWEST} each, of a chain with a known law")
+        if array.shape != (min(shape),) or (array < 0.0).any():
+            raise ParameterError(name, array.shape, f"{min(shape)} singular values, the rank of dims = {shape}")
+        values = np.sort(array)[::-1]
+    rank = int((values > values[0] * max(shape) * np.finfo(float).eps).sum())
+    if rank < values.size:
+        raise ParameterError(name, f"rank {rank}", f"{values.size}: no eigenvalue that is zero")
+    if values[-1] >= values[0] * (1.0 - _EQUAL):
+        raise ParameterError(name, "singular values all equal", "some larger than others")
+    return values, shape
 
 
-@dataclass(frozen=True)
-class _Draws:
-    """Which draws; how their progress is told makes no other ones."""
-
-    long: int
-    short: int
-    draws: int
-    seed: int
-    progress: Progress = field(compare=False)
+def _exponents(eigenvalues: Values) -> tuple[float, float]:
+    """The fitted exponent and Hill's."""
+    tail = math.ceil(_HILL_SHARE * eigenvalues.size)
+    return power_law_fit(eigenvalues).exponent, hill_exponent(eigenvalues, tail)
 
 
 @lru_cache(maxsize=64)
-def _null_exponents(of: _Draws) -> Float[np.ndarray, "exponent draw"]:
-    from rmtbase.ensembles import gaussian_matrix
-    from rmtbase.montecarlo import draw_spectra
-
-    found, advance = [], of.progress.bar(DRAWING_SPECTRA, of.draws)
-    for chunk in draw_spectra(gaussian_matrix(of.long, of.short), of.draws, of.seed, f"{of.long}x{of.short}"):
-        found += [_exponents(one) for one in chunk.singular_values]
-        advance(len(chunk.singular_values))
-    return np.array(found).T
+def _null_exponents(of: Setting) -> Float[np.ndarray, "exponent draw"]:
+    return np.array([_exponents(one) for one in np.exp(noise_spectra(of))]).T

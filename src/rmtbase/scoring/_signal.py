@@ -23,6 +23,7 @@ from rmtbase.scoring._heads import layer_coordinates, sizes_of
 from rmtbase.scoring._initialization import noise_kurtosis
 from rmtbase.scoring._read_matrices import products_of
 from rmtbase.scoring._read_sites import SiteSpectra, read_sites, require_circuits, sites_of
+from rmtbase.scoring._signal_tails import tail_variables
 from rmtbase.scoring._spectral_signal import (
     DIRECTION_FIELDS,
     SpectralSignal,
@@ -51,6 +52,7 @@ def signal(
     name: str | None = None,
     fold: Iterable[str] | str = (),
     proof: bool = True,
+    heavy_tails: bool = False,
 ) -> xr.DataTree:
     """Find what every head and matrix of a model has learned: how many directions, how strong, in how much noise.
 
@@ -79,6 +81,8 @@ def signal(
         name: what to call a model in memory.
         fold: what to fold into queries, keys and values.
         proof: whether to prove first that the heads are read rightly.
+        heavy_tails: whether to fit a power law to every spectrum, too, and to say whether it is noise, spikes on a
+            bulk, a power law or a residual path (:func:`rmtbase.scoring.heavy_tails`).
 
     Returns:
         The tree of a file of signal and noise: ``/circuits/qk/heads`` and the like with the dimensions layer, head,
@@ -98,6 +102,7 @@ def signal(
         model = model.prove() if require_flag("proof", proof) else model
     held = [one for one, circuit in CIRCUITS.items() if sites_of(model, circuit)]
     wanted = require_circuits(model, held if circuits is None else circuits)
+    tails = progress if require_flag("heavy_tails", heavy_tails) else None
     whole = _MatrixSpectra() if matrices == "spectra" else None
     with single_threaded_blas(), read_sites(model, wanted, whole, None, progress, null, joint=True) as reading:
         spectra, _ = reading.result()
@@ -106,15 +111,18 @@ def signal(
     advance = progress.bar("finding directions", len(wanted) + (whole is not None))
     groups: dict[str, xr.Dataset] = {}
     for circuit in wanted:
-        groups[f"/circuits/{circuit.name}/heads"] = _of_heads(model, circuit, spectra[circuit], level, kurtosis)
-        if any(one.groups is not None for one in spectra[circuit].values()):
-            groups[f"/circuits/{circuit.name}/groups"] = _of_groups(model, circuit, spectra[circuit], level, kurtosis)
+        heads = spectra[circuit]
+        groups[f"/circuits/{circuit.name}/heads"] = _of_heads(model, circuit, heads, level, kurtosis, tails)
+        if any(one.groups is not None for one in heads.values()):
+            groups[f"/circuits/{circuit.name}/groups"] = _of_groups(model, circuit, heads, level, kurtosis)
         advance(1)
     if whole is not None:
-        groups["/matrices"] = _of_matrices(model, whole.spectra, level, kurtosis)
+        groups["/matrices"] = _of_matrices(model, whole.spectra, level, kurtosis, tails)
         advance(1)
     tree: xr.DataTree = xr.DataTree.from_dict(groups)
-    tree.attrs = _attributes(model, [circuit.name for circuit in wanted], matrices, level, null, initialization)
+    tree.attrs = _attributes(
+        model, [circuit.name for circuit in wanted], matrices, level, null, initialization, tails is not None
+    )
     for circuit in wanted:
         sizes, _ = sizes_of(circuit, [model.sites[site] for site in spectra[circuit]])
         tree["circuits"][circuit.name].attrs = {"circuit": circuit.name, **sizes}
@@ -170,6 +178,7 @@ def _of_heads(
     spectra: Mapping[int, SiteSpectra],
     level: float,
     known: float | None,
+    tails: Progress | None,
 ) -> xr.Dataset:
     """The heads of all sites by one circuit."""
     sites = sorted(spectra)
@@ -189,7 +198,7 @@ def _of_heads(
     coordinates = layer_coordinates([site.place for site in here]) | sizes_of(circuit, here)[1]
     return _group(
         found, (len(sites), n_heads), coordinates | {"head": np.arange(n_heads)}, level,
-        f"/circuits/{circuit.name}/heads",
+        f"/circuits/{circuit.name}/heads", tails,
     )  # fmt: skip
 
 
@@ -216,7 +225,7 @@ def _of_groups(
     size = len(held), max(len(one.shares) for one in held.values())
     places = layer_coordinates([model.sites[site].place for site in held])
     name = f"/circuits/{circuit.name}/groups"
-    table = _group(found, size, places | {"key_head": np.arange(size[1])}, level, name)
+    table = _group(found, size, places | {"key_head": np.arange(size[1])}, level, name, None)
     share = np.full((*size, table.sizes["direction"], max(one.shares.shape[-1] for one in held.values())), np.nan)
     for row, one in enumerate(held.values()):
         whole = one.shares[:, : share.shape[2]]
@@ -244,6 +253,7 @@ def _of_matrices(
     spectra: Mapping[MatrixName, _Matrix],
     level: float,
     known: float | None,
+    tails: Progress | None,
 ) -> xr.Dataset:
     """The whole matrices of all layers."""
     components = [one for one in model.components if any(name.component == one for name in spectra)]
@@ -257,7 +267,8 @@ def _of_matrices(
         for name, one in spectra.items()
     ]  # fmt: skip
     size = len(model.layers), len(components)
-    group = _group(found, size, layer_coordinates(model.layers) | {"component": components}, level, "/matrices")
+    coordinates = layer_coordinates(model.layers) | {"component": components}
+    group = _group(found, size, coordinates, level, "/matrices", tails)
     sizes = np.full((*size, 2), np.nan)
     for one in found:
         sizes[one.at] = one.dims
@@ -268,7 +279,12 @@ def _of_matrices(
 
 
 def _group(
-    spectra: Sequence[_Spectrum], size: tuple[int, int], coordinates: Mapping[str, Any], level: float, name: str
+    spectra: Sequence[_Spectrum],
+    size: tuple[int, int],
+    coordinates: Mapping[str, Any],
+    level: float,
+    name: str,
+    tails: Progress | None,
 ) -> xr.Dataset:
     """All variables of a group but the sizes of matrices; those of one chain are looked at together."""
     longest = max(one.eigenvalues.size for one in spectra)
@@ -278,7 +294,7 @@ def _group(
     for one in spectra:
         eigenvalue[one.at][: one.eigenvalues.size] = one.eigenvalues
         sigma[one.at] = np.sqrt(one.eigenvalues.sum() / np.prod([float(n) for n in one.dims]))
-        reason[one.at] = one.reason or ("" if one.eigenvalues.any() else "zeros") or _too_heavy(one.kurtosis)
+        reason[one.at] = one.reason or _zeros(one) or _too_heavy(one.kurtosis)
         if not reason[one.at]:
             by_dims.setdefault(one.dims, []).append(one)
     found: list[tuple[list[_Spectrum], SpectralSignal]] = []
@@ -307,11 +323,18 @@ def _group(
         values["expected_error"][tuple(part[without] for part in rows)] = np.nan
         for place in np.flatnonzero(without):
             reason[alike[place].at] = _NO_FLOOR
+    if tails is not None:
+        each = ((one.at, one.eigenvalues, one.dims, one.reason or _zeros(one)) for one in spectra)
+        values |= tail_variables(each, size, level, tails.bar("comparing tails", len(spectra)))
     values |= {"eigenvalue": eigenvalue, "sigma": sigma, "reason": reason.astype(str)}
     schema = SIGNAL_SCHEMA[name]
     places = {"direction": np.arange(width), "index": np.arange(longest)}
     variables = {variable: (schema[variable].dims, whole) for variable, whole in values.items()}
     return describe(xr.Dataset(variables, coords={**coordinates, **places}), schema)
+
+
+def _zeros(spectrum: _Spectrum) -> str:
+    return "" if spectrum.eigenvalues.any() else "zeros"
 
 
 def _too_heavy(kurtosis: float) -> str:
@@ -322,7 +345,13 @@ def _too_heavy(kurtosis: float) -> str:
 
 
 def _attributes(
-    model: WeightMatrices, circuits: list[str], matrices: str, level: float, null: str, initialization: str
+    model: WeightMatrices,
+    circuits: list[str],
+    matrices: str,
+    level: float,
+    null: str,
+    initialization: str,
+    heavy_tails: bool,
 ) -> dict[str, object]:
     call = {
         "function": "rmtbase.scoring.signal",
@@ -331,6 +360,7 @@ def _attributes(
         "level": level,
         "null": null,
         "initialization": initialization,
+        **({"heavy_tails": True} if heavy_tails else {}),
     }
     of_kind = {"level": level, "null": null, "initialization": initialization}
     weights = {"query_key_sha256": model.fingerprint()}

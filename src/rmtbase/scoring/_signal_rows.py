@@ -9,6 +9,7 @@ import numpy as np
 import xarray as xr
 
 from rmtbase.errors import ParameterError
+from rmtbase.scoring._signal_tails import TAIL_NUMBERS, TAIL_TEXTS
 from rmtbase.scoring._spectral_signal import DIRECTION_FIELDS
 from rmtbase.statistics import benjamini_hochberg
 from rmtbase.tables import CIRCUITS, csv_text, layer_numbers, layer_stacks
@@ -29,6 +30,7 @@ class SignalRow(NamedTuple):
         numbers: by the names of ``SIGNAL_SCHEMA``, and ``squared_norm``, ‖W‖_F²; NaN where there is none.
         directions: of each the same, the strongest first.
         reason: why there are no numbers, or "".
+        tails: of heavy tails, by the names of ``SIGNAL_SCHEMA``; empty where they were not looked at.
     """
 
     stack: str
@@ -38,6 +40,7 @@ class SignalRow(NamedTuple):
     numbers: dict[str, float]
     directions: list[dict[str, float]]
     reason: str
+    tails: dict[str, Any]
 
 
 def signal_rows(tree: xr.DataTree) -> list[SignalRow]:
@@ -87,6 +90,8 @@ def _rows(group: xr.Dataset, of: str, circuit: str) -> Iterator[SignalRow]:
     layers, stacks, names = layer_numbers(group), layer_stacks(group), group[of].values.tolist()
     numbers = {name: group[name].values for name in _NUMBERS}
     directions = {name: group[name].values for name in DIRECTION_FIELDS}
+    looked = "tail_verdict" in group
+    tails = {name: group[name].values for name in (*TAIL_NUMBERS, *TAIL_TEXTS) if looked}
     norms = np.nansum(group["eigenvalue"].values, axis=-1)
     for i, j in np.argwhere(group["sigma"].notnull().values).tolist():
         number = numbers["n_directions"][i, j]
@@ -99,13 +104,15 @@ def _rows(group: xr.Dataset, of: str, circuit: str) -> Iterator[SignalRow]:
             {name: float(whole[i, j]) for name, whole in numbers.items()} | {"squared_norm": float(norms[i, j])},
             [{name: float(whole[i, j, k]) for name, whole in directions.items()} for k in range(count)],
             str(group["reason"].values[i, j]),
+            {name: str(whole[i, j]) if name in TAIL_TEXTS else float(whole[i, j]) for name, whole in tails.items()},
         )
 
 
 def signal_csv(tree: xr.DataTree) -> str:
     """One row for each head by each circuit, and each matrix: its numbers, and those of its strongest direction.
 
-    These are called ``strongest_p_value`` and so on. ``head`` is empty of a matrix; groups have no rows. Otherwise as
+    These are called ``strongest_p_value`` and so on; numbers of tails follow where they were looked at. ``head`` is
+    empty of a matrix; groups have no rows. Otherwise as
     :func:`rmtbase.scoring.heads_csv`.
 
     Raises:
@@ -115,14 +122,15 @@ def signal_csv(tree: xr.DataTree) -> str:
     stack = ["stack"] if any(row.stack for row in rows) else []
     titles = ["layer", "what", "head", *stack, *_NUMBERS, "squared_norm"]
     titles += [f"strongest_{name}" for name in DIRECTION_FIELDS]
-    return csv_text([*titles, "reason"], map(_cells, rows))
+    tails = [*TAIL_NUMBERS, *TAIL_TEXTS] if any(row.tails for row in rows) else []
+    return csv_text([*titles, "reason", *tails], map(_cells, rows))
 
 
 def _cells(row: SignalRow) -> dict[str, Any]:
     strongest = {f"strongest_{name}": value for name, value in (row.directions or [{}])[0].items()}
     head = "" if row.head is None else row.head
     place = {"layer": row.layer, "stack": row.stack, "what": row.what, "head": head}
-    return place | row.numbers | strongest | {"reason": row.reason}
+    return place | row.numbers | strongest | {"reason": row.reason} | row.tails
 
 
 class SignalSummary(NamedTuple):

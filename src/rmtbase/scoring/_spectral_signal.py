@@ -155,10 +155,10 @@ def spectral_signal(
         raise ParameterError("dims", shape, few)
     flat = values.reshape(-1, values.shape[-1])
     kurtosis = _require_kurtosis(excess_kurtosis, values.shape[:-1]).reshape(-1)
-    found = _tested(flat, shape, level)
+    found = count_directions(flat, shape, level)
     if kurtosis.any():
         flat = _as_of_normal(flat, shape, kurtosis, found.scale)
-        found = _tested(flat, shape, level)
+        found = count_directions(flat, shape, level)
     each = _described(flat, shape, level, found)
     return SpectralSignal(**{name: one.reshape((*values.shape[:-1], *one.shape[1:])) for name, one in each.items()})
 
@@ -195,7 +195,7 @@ def _as_of_normal(
     return found
 
 
-class _Tested(NamedTuple):
+class CountedDirections(NamedTuple):
     """What the tests leave of spectra.
 
     Attributes:
@@ -213,7 +213,8 @@ class _Tested(NamedTuple):
     deflation: Float[np.ndarray, " spectrum"]
 
 
-def _tested(values: Float[np.ndarray, "spectrum r"], dims: tuple[int, ...], level: float) -> _Tested:
+def count_directions(values: Float[np.ndarray, "spectrum r"], dims: tuple[int, ...], level: float) -> CountedDirections:
+    """The sequential test of :func:`spectral_signal`, of eigenvalues (spectrum, r) that are known to be good."""
     sums = np.cumsum(values[:, ::-1], axis=1)[:, ::-1]  # of λ_k and all below
     number, kept = np.zeros(len(values), dtype=np.int64), np.zeros(len(values), dtype=bool)
     deflation = np.zeros(len(values))
@@ -243,7 +244,7 @@ def _tested(values: Float[np.ndarray, "spectrum r"], dims: tuple[int, ...], leve
     scale = _scales(sums, dims, kept, number, deflation)
     kept &= scale > 0.0
     columns = np.stack(p_values, axis=1) if p_values else np.empty((len(values), 0))
-    return _Tested(number, kept, columns, np.where(kept, scale, np.nan), deflation)
+    return CountedDirections(number, kept, columns, np.where(kept, scale, np.nan), deflation)
 
 
 def _scales(
@@ -275,7 +276,7 @@ def _scale(
 
 
 def _described(
-    values: Float[np.ndarray, "spectrum r"], dims: tuple[int, ...], level: float, found: _Tested
+    values: Float[np.ndarray, "spectrum r"], dims: tuple[int, ...], level: float, found: CountedDirections
 ) -> dict[str, np.ndarray]:
     number, kept = found.number, found.kept
     longest = int(number[kept].max(initial=0))

@@ -52,7 +52,7 @@ from rmtbase.tables._scores_schema import (
     null_schema,
     own_null_schema,
 )
-from rmtbase.tables._signal_schema import SIGNAL_SCHEMA
+from rmtbase.tables._signal_schema import SIGNAL_SCHEMA, TAIL_VERDICTS
 from rmtbase.tables._trajectory_schema import (
     ALARM_VARIABLES,
     DEPARTURES_SCHEMA,
@@ -101,6 +101,7 @@ __all__ = [
     "STEP_COORDINATES",
     "STEP_OF_ENTRY",
     "SUPER_WEIGHTS_SCHEMA",
+    "TAIL_VERDICTS",
     "WHY_SCHEMA",
     "Circuit",
     "Factor",

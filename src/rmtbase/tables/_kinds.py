@@ -59,7 +59,7 @@ from rmtbase.tables._scores_schema import (
     null_schema,
     own_null_schema,
 )
-from rmtbase.tables._signal_schema import SIGNAL_SCHEMA, directions_fit, floors_fit, signals_whole
+from rmtbase.tables._signal_schema import SIGNAL_SCHEMA, directions_fit, floors_fit, signals_whole, tails_fit
 from rmtbase.tables._trajectory_schema import DEPARTURES_SCHEMA, TRAJECTORY_RELATIONS, along_steps, at_each_step
 
 _EVERY = {"schema_version": TEXT, "rmtbase_version": TEXT, "kind": TEXT, "provenance": JSON_OBJECT}
@@ -173,7 +173,7 @@ KINDS: dict[str, Kind] = {
                 **dict.fromkeys(("revision", "family", "initialization"), TEXT),
             },
             frozenset(SIGNAL_SCHEMA),
-            scores_relations=(signals_whole, directions_fit, floors_fit),
+            scores_relations=(signals_whole, directions_fit, floors_fit, tails_fit),
         ),
         Kind(
             "scores",

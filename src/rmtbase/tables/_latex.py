@@ -27,7 +27,7 @@ _NUMBERS = (
     "n_matrices", "n_departed", "shape", "scale", "alignment", "alignment_p_value", "omnibus_p_value",
     "omnibus_q_value", "drift", "difference", "adjusted_p_value", "n_scored_heads", "n_departed_heads", "budget",
     "budget_state", "transmission_shape", "transmission_scale", "n_directions", "signal_share", "threshold",
-    "noise_scale", "rest_p_value", "first_p_value",
+    "noise_scale", "rest_p_value", "first_p_value", "power_law_exponent", "exponent_p_value", "tail_verdict",
 )  # fmt: skip
 _OF_A_HEAD = ("sigma_q", "sigma_k", "omnibus_p_value", "omnibus_q_value")  # which come again with each statistic
 _ERRORS = {

@@ -10,6 +10,7 @@ import xarray as xr
 from rmtbase.shown import quoted
 from rmtbase.tables._circuits import CIRCUITS
 from rmtbase.tables._domain import (
+    ANY,
     COUNT_OR_NAN,
     FALLING,
     FLAG_OR_NAN,
@@ -18,11 +19,45 @@ from rmtbase.tables._domain import (
     PROBABILITY,
     SIZE_OR_NAN,
     TEXT,
+    Domain,
 )
 from rmtbase.tables._relations import Fault
 from rmtbase.tables._schema import Schema, Variable
 
 _SLACK = 1e-9  # relative
+
+TAIL_VERDICTS = ("noise", "spikes", "power law", "effective depth", "not told apart", "none of them")
+"""What a spectrum may be found to be: one of the four candidates, several of them, or none."""
+
+_TAILS = "heavy_tails"
+_VERDICT = Domain("a verdict, or empty", kinds="OUT", choices=("", *TAIL_VERDICTS))
+
+
+_OF_TAILS = (
+    ("power_law_exponent", "exponent of the power law fitted to the eigenvalues, its x_min the best", POSITIVE_OR_NAN),
+    ("power_law_tail", "eigenvalues from its x_min on", SIZE_OR_NAN),
+    ("exponent_p_value", "p-value of an exponent as small in noise", PROBABILITY),
+    ("exponent_goodness", "p-value of the power law, of independent values", PROBABILITY),
+    ("hill_exponent", "Hill's exponent of the largest tenth of the eigenvalues", POSITIVE_OR_NAN),
+    ("hill_p_value", "p-value of a Hill's exponent as small in noise", PROBABILITY),
+    ("null_exponent", "median of the fitted exponents of noise", POSITIVE_OR_NAN),
+    ("null_exponent_low", "their 2.5 % quantile", POSITIVE_OR_NAN),
+    ("null_exponent_high", "their 97.5 % quantile", POSITIVE_OR_NAN),
+    ("tail_verdict", "what the spectrum is by one likelihood of all its eigenvalues", _VERDICT),
+    ("path_depth", "depth of the likeliest residual path", SIZE_OR_NAN),
+    *(
+        (f"{name}_{what}", f"{words} {of}", domain)
+        for name, of in (
+            ("noise", "noise"), ("spikes", "spikes on a bulk"), ("power_law", "a power law"), ("depth", "that path")
+        )
+        for what, words, domain in (
+            ("p_value", "p-value, by draws of it, of", PROBABILITY),
+            ("log_likelihood", "log-likelihood, with Schwarz's price, of", ANY),
+        )
+    ),
+    ("tail_reason", "why there are no numbers of tails; empty where there are", TEXT),
+)  # fmt: skip
+"""What is there of spectra whose tails were looked at."""
 
 
 def signal_schema(*of_spectrum: str) -> Schema:
@@ -32,8 +67,8 @@ def signal_schema(*of_spectrum: str) -> Schema:
     such direction.
     """
 
-    def of(name: str, words: str, domain: object, *further: str) -> tuple[str, Variable]:
-        return name, Variable((*of_spectrum, *further), words, domain)  # type: ignore[arg-type]
+    def of(name: str, words: str, domain: object, *further: str, part: str = "") -> tuple[str, Variable]:
+        return name, Variable((*of_spectrum, *further), words, domain, part=part)  # type: ignore[arg-type]
 
     return dict(
         [
@@ -59,6 +94,7 @@ def signal_schema(*of_spectrum: str) -> Schema:
             of("overlap_right", "squared cosine with the direction, where read", PROBABILITY, "direction"),
             of("shrunken", "singular value that brings it nearest to the signal", NON_NEGATIVE_OR_NAN, "direction"),
             of("eigenvalue", "eigenvalues of the product's square, padded with NaN", FALLING, "index"),
+            *(of(name, words, domain, part=_TAILS) for name, words, domain in _OF_TAILS),
         ]
     )
 
@@ -128,6 +164,21 @@ def floors_fit(groups: Mapping[str, xr.Dataset]) -> Fault:
         for variable in ("rest_p_value", "noise_scale", "signal_share", "raw_share"):
             if (np.isfinite(group[variable].values) != known).any():
                 return f"{variable} in {quoted(name)} where n_directions is not, or the reverse", "both, or neither"
+    return None
+
+
+def tails_fit(groups: Mapping[str, xr.Dataset]) -> Fault:
+    """Where there is a verdict there are an exponent and the p-value of noise, and else a reason; bands are ordered."""
+    for name, group in _each(groups):
+        if "tail_verdict" not in group:
+            continue
+        known = group["tail_verdict"].values != ""
+        for variable in ("power_law_exponent", "exponent_p_value", "noise_p_value", "null_exponent"):
+            if (np.isfinite(group[variable].values) != known).any():
+                return f"{variable} in {quoted(name)} where tail_verdict is not, or the reverse", "both, or neither"
+        low, mid, high = (group[f"null_exponent{end}"].values[known] for end in ("_low", "", "_high"))
+        if ((low > mid) | (mid > high)).any():
+            return f"null_exponent in {quoted(name)} outside its band", "null_exponent_low <= it <= null_exponent_high"
     return None
 
 

@@ -1,0 +1,35 @@
+"""What the heads of the bundled model are called before, during and after its training.
+
+    python studies/heavy_tails/demo.py
+
+writes demo.json into this folder (or --out); a minute of one core, everything seeded. The command
+``rmtbase signal demo --heavy-tails`` prints the same of every circuit and matrix.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+
+from rmtbase.scoring import signal, signal_rows, summarize_tails
+
+HERE = Path(__file__).resolve().parent
+STEPS, LEVEL = ("step-0", "step-200", "final"), 0.05
+
+
+def main() -> None:
+    """Look at W_QK of each revision."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, default=HERE)
+    found = {}
+    for step in STEPS:
+        tree = signal("demo", step, circuits=("qk",), matrices="none", level=LEVEL, heavy_tails=True, proof=False)
+        (line,) = summarize_tails(signal_rows(tree), LEVEL)
+        found[step] = line._asdict()
+    text = json.dumps({"level": LEVEL, "steps": found}, indent=1)
+    (parser.parse_args().out / "demo.json").write_text(text + "\n")
+
+
+if __name__ == "__main__":
+    main()
