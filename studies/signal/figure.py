@@ -17,7 +17,7 @@ WAYS = {
     "oracle": "oracle",
     "shrunken": "shrunken, number found",
     "true_rank": "cut at the true rank",
-    "hard_threshold": r"cut at $4/\sqrt{3}$ medians",
+    "hard_threshold": r"cut at $4/\sqrt{3}\ \sqrt{d}\,\sigma$",
     "energy_90": "cut at 90 % of the energy",
 }
 

@@ -17,7 +17,7 @@ from figure import draw
 from planted import aligned_head, bartlett, chain, head
 from scipy.stats import truncnorm
 
-from rmtbase.laws import RankOneSpike
+from rmtbase.laws import RankOneSpike, marchenko_pastur
 from rmtbase.nulls import LARGEST_KURTOSIS
 from rmtbase.scoring import spectral_signal
 
@@ -86,12 +86,13 @@ def shrinkage(dims: Sequence[int], multiples: Sequence[float], seed: int, trials
         n = int(found.n_directions)
         best = np.einsum("ij,ik,kj->j", left, signal, right.T)  # û_jᵀ S v̂_j
         energy = int(np.searchsorted(np.cumsum(s**2) / (s**2).sum(), 0.9)) + 1
-        hard = int((s > 4.0 / np.sqrt(3.0) * np.median(s)).sum())
+        known, unknown = ((s > cut).sum() for cut in hard_thresholds(dims, float(np.median(s))))
         guesses = {
             "shrunken": found.shrunken[:n],
             "oracle": best[:k],
             "true_rank": s[:k],
-            "hard_threshold": s[:hard],
+            "hard_threshold": s[:known],
+            "hard_threshold_unknown": s[:unknown],
             "energy_90": s[:energy],
         }
         size = (signal**2).sum()
@@ -105,6 +106,19 @@ def shrinkage(dims: Sequence[int], multiples: Sequence[float], seed: int, trials
         "trials": trials,
         **{name: float(np.mean(each)) for name, each in errors.items()},
     }
+
+
+def hard_thresholds(dims: Sequence[int], median: float) -> tuple[float, float]:
+    """Those of Gavish and Donoho (2014) for noise of known scale, 4/√3 √n σ of a square matrix, and of unknown scale.
+
+    σ = √h is that of the elements of W_QK; the median is that of the singular values that are not zero by structure.
+    """
+    d_query, d_head, d_key = dims
+    short, long = sorted((d_query, d_key))
+    beta = short / long
+    known = np.sqrt(2.0 * (beta + 1.0) + 8.0 * beta / (beta + 1.0 + np.sqrt(beta**2 + 14.0 * beta + 1.0)))
+    middle = float(marchenko_pastur(short, long, normalization="none").ppf(0.5))
+    return known * np.sqrt(long * d_head), known * np.sqrt(long / middle) * median
 
 
 def one_factor(dims: Sequence[int], multiple: float, seed: int) -> dict[str, object]:
