@@ -9,12 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
 
 from rmtbase.cli._command_line import INTEGER, NUMBER, Fold, Overwrite, Subfolder, words
 from rmtbase.cli._completion import circuits as circuit_names
 from rmtbase.cli._completion import one_of, revisions
-from rmtbase.cli._rows import Column, print_rows
 from rmtbase.cli._scoring_options import (
     Adapter,
     Base,
@@ -25,16 +23,13 @@ from rmtbase.cli._scoring_options import (
     Proof,
     opened_model,
 )
-from rmtbase.cli._terminal import bars, cell, out, print_json, say_written
-from rmtbase.shown import shown
+from rmtbase.cli._signal_tables import LISTED, print_groups, print_readings, print_signal
+from rmtbase.cli._terminal import bars, out, print_json, say_written
 
 if TYPE_CHECKING:
     import xarray as xr
 
     from rmtbase.scoring import DirectionReading, GroupRow, SignalRow
-
-_LISTED = 12
-_LONGEST_TOKEN = 20  # characters
 
 
 def signal(
@@ -180,7 +175,7 @@ def signal(
     if csv is not None:
         write_output(signal_csv(tree).encode(), csv)
     rows, groups = signal_rows(tree), signal_groups(tree)
-    strongest = sorted((row for row in rows if row.directions), key=lambda row: -row.numbers["signal_share"])[:_LISTED]
+    strongest = sorted((row for row in rows if row.directions), key=lambda row: -row.numbers["signal_share"])[:LISTED]
     readings = []
     if directions and not printed and form is None:
         names = token_names(files_of[0].path)
@@ -194,11 +189,11 @@ def signal(
         print_json(_signal_json(tree, rows, groups, readings))
     elif not printed:
         title = opened.name + (f", revision {opened.revision}" if opened.revision else "")
-        _print_signal(rows, strongest, title, level, out())
+        print_signal(rows, strongest, title, level, out())
         if groups:
-            _print_groups(rows, groups, level, out())
+            print_groups(rows, groups, level, out())
         if readings:
-            _print_readings(readings, out())
+            print_readings(readings, out())
     for path in outputs.values():
         say_written(path)
 
@@ -211,16 +206,19 @@ def _signal_json(
     return {
         **{name: attributes[name] for name in ("model", "revision", "level")},
         "warnings": json.loads(attributes["warnings"]),
-        "spectra": [_row_json(row, "head") for row in rows],
+        "spectra": [_row_json(row) for row in rows],
         **({"groups": [_group_json(one) for one in groups]} if groups else {}),
         **({"tokens": [_reading_json(one) for one in readings]} if readings else {}),
     }
 
 
-def _row_json(row: SignalRow, numbered: str) -> dict[str, Any]:
+def _place_json(row: SignalRow, numbered: str = "head") -> dict[str, Any]:
+    return ({"stack": row.stack} if row.stack else {}) | {"layer": row.layer, "what": row.what, numbered: row.head}
+
+
+def _row_json(row: SignalRow, numbered: str = "head") -> dict[str, Any]:
     return (
-        ({"stack": row.stack} if row.stack else {})
-        | {"layer": row.layer, "what": row.what, numbered: row.head}
+        _place_json(row, numbered)
         | {name: _plain(name, value) for name, value in row.numbers.items()}
         | {"directions": row.directions, "reason": row.reason}
         | ({"heavy_tails": row.tails} if row.tails else {})
@@ -234,19 +232,8 @@ def _group_json(group: GroupRow) -> dict[str, Any]:
 
 
 def _reading_json(reading: DirectionReading) -> dict[str, Any]:
-    row = reading.row
-    return {
-        **({"stack": row.stack} if row.stack else {}),
-        "layer": row.layer,
-        "what": row.what,
-        "head": row.head,
-        "direction": reading.direction,
-        "side": reading.side,
-        "written": reading.written,
-        "p_value": reading.p_value,
-        "above": reading.above,
-        "below": reading.below,
-    }
+    told = ("direction", "side", "written", "p_value", "above", "below")
+    return _place_json(reading.row) | {name: getattr(reading, name) for name in told}
 
 
 def _plain(name: str, value: float) -> float | int | bool:
@@ -254,168 +241,3 @@ def _plain(name: str, value: float) -> float | int | bool:
     if math.isnan(value) or name not in ("n_directions", "noise_floor"):
         return value
     return bool(value) if name == "noise_floor" else int(value)
-
-
-def _print_signal(
-    rows: Sequence[SignalRow], strongest: Sequence[SignalRow], title: str, level: float, console: Console
-) -> None:
-    """A line for each circuit and component, then the spectra in which the most was learned."""
-    from rmtbase.scoring import discoveries, summarize_signal
-
-    console.print(cell(title, "bold"))
-    known = [row for row in rows if not math.isnan(row.numbers["n_directions"])]
-    learned = [row for row in known if row.directions]
-    rate, found = f"{100 * level:g} %", discoveries(rows, level)
-    console.print(
-        f"Something was learned in {found} of {len(rows)} spectra at a false discovery rate of {rate}; "
-        f"{sum(row.numbers['noise_floor'] == 0 for row in rows)} have no noise floor."
-    )
-    console.print(
-        f"Directions are counted in each by itself: a spectrum that learned nothing has one with probability {rate}."
-    )
-    columns = [Column("what", "left"), *map(Column, ("spectra", "nothing learned", "directions, median", "most"))]
-    columns += map(Column, ("learned share of the squared norm", "no noise floor"))
-    texts = [
-        (
-            one.what,
-            str(one.spectra),
-            str(one.without),
-            *("" if math.isnan(value) else f"{value:g}" for value in (one.median, one.most)),
-            "" if math.isnan(one.share) else f"{100 * one.share:.1f} %",
-            str(one.no_floor),
-        )
-        for one in summarize_signal(rows)
-    ]
-    print_rows(console, columns, texts)
-    if strongest:
-        _print_strongest(strongest, level, console)
-    if any(row.tails for row in rows):
-        _print_tails(rows, level, console)
-    left = len(learned) - len(strongest)
-    if left > 0:
-        console.print(f"and {left} more; the file, its CSV and --json hold all of them")
-    if any(row.numbers["noise_floor"] == 0 for row in known):
-        console.print(
-            "( ): the other eigenvalues are not those of noise, so that the directions stand out of no noise floor."
-        )
-    for reason in dict.fromkeys(row.reason for row in rows if row.reason):
-        count = sum(row.reason == reason for row in rows)
-        console.print(cell(f"{count} {'spectrum' if count == 1 else 'spectra'} without numbers: {reason}"))
-
-
-def _print_strongest(rows: Sequence[SignalRow], level: float, console: Console) -> None:
-    columns = [Column("layer"), Column("what", "left"), Column("head"), Column("directions")]
-    columns += map(Column, ("strongest", f"{100 * (1 - level):g} % limits", "/ threshold", "overlaps"))
-    columns += map(Column, ("learned share", "noise scale", "rest is noise, p"))
-    texts = []
-    for row in rows:
-        of, first = row.numbers, row.directions[0]
-        number = f"{of['n_directions']:g}"
-        texts.append(
-            (
-                f"{row.stack} {row.layer}".lstrip(),
-                row.what,
-                "" if row.head is None else str(row.head),
-                number if of["noise_floor"] else f"({number})",
-                f"{first['strength']:.3g}",
-                f"{first['strength_low']:.3g}–{first['strength_high']:.3g}",
-                f"{first['strength'] / of['threshold']:.3g}",
-                f"{first['overlap_left']:.2f}, {first['overlap_right']:.2f}",
-                f"{100 * of['signal_share']:.1f} %",
-                f"{of['noise_scale']:.3g} ± {of['noise_scale_std']:.1g}",
-                f"{of['rest_p_value']:.2g}",
-            )
-        )
-    print_rows(console, columns, texts, named=3)
-
-
-def _print_groups(rows: Sequence[SignalRow], groups: Sequence[GroupRow], level: float, console: Console) -> None:
-    """Heads that share a key head, or values, as one, beside what each of them shows by itself."""
-    alone = {(row.stack, row.layer, row.what, row.head): row.numbers["n_directions"] for row in rows}
-    learned = sorted((one for one in groups if one.row.directions), key=lambda one: -one.row.numbers["signal_share"])
-    console.print(
-        f"Heads that share a key head or values, as one: directions in {len(learned)} of {len(groups)} groups."
-    )
-    if not learned:
-        return
-    columns = [Column("layer"), Column("what", "left"), Column("shared head"), Column("directions")]
-    columns += map(Column, ("in its heads", "strongest", f"{100 * (1 - level):g} % limits", "/ threshold"))
-    columns.append(Column("of each head"))
-    texts = []
-    for row, shares in learned[:_LISTED]:
-        assert row.head is not None
-        members, first = len(shares[0]), row.directions[0]
-        heads = range(row.head * members, (row.head + 1) * members)
-        number = f"{row.numbers['n_directions']:g}"
-        texts.append(
-            (
-                f"{row.stack} {row.layer}".lstrip(),
-                row.what,
-                str(row.head),
-                number if row.numbers["noise_floor"] else f"({number})",
-                " ".join(f"{alone[row.stack, row.layer, row.what, head]:g}" for head in heads),
-                f"{first['strength']:.3g}",
-                f"{first['strength_low']:.3g}–{first['strength_high']:.3g}",
-                f"{first['strength'] / row.numbers['threshold']:.3g}",
-                " ".join(f"{100 * share:.0f}" for share in shares[0]) + " %",
-            )
-        )
-    print_rows(console, columns, texts, named=3)
-
-
-def _print_tails(rows: Sequence[SignalRow], level: float, console: Console) -> None:
-    """A line for each circuit and component: exponents, and what its spectra are."""
-    from rmtbase.scoring import summarize_tails
-
-    found = summarize_tails(rows, level)
-    if found:
-        columns = [
-            Column("what", "left"),
-            *map(Column, ("spectra", "exponent, median", "95 % of noise", "heavier tail")),
-        ]
-        columns += map(Column, found[0].verdicts)
-        texts = [
-            (
-                one.what,
-                str(one.spectra),
-                f"{one.exponent:.3g}",
-                f"{one.null_low:.3g}–{one.null_high:.3g}",
-                str(one.heavier),
-                *map(str, one.verdicts.values()),
-            )
-            for one in found
-        ]
-        print_rows(console, columns, texts)
-        console.print(
-            "Exponents of a power law fitted to the eigenvalues, beside those of matrices that learned nothing; a "
-            f"heavier tail: smaller by more than chance makes it, at {level:g}. What a spectrum is: the one "
-            "candidate that the likelihood of all its eigenvalues leaves standing."
-        )
-    for reason in dict.fromkeys(row.tails["tail_reason"] for row in rows if row.tails and row.tails["tail_reason"]):
-        count = sum(bool(row.tails) and row.tails["tail_reason"] == reason for row in rows)
-        console.print(cell(f"{count} {'spectrum' if count == 1 else 'spectra'} without tails: {reason}"))
-
-
-def _print_readings(readings: Sequence[DirectionReading], console: Console) -> None:
-    columns = [Column("layer"), Column("what", "left"), Column("head"), Column("direction"), Column("side", "left")]
-    columns += [Column("tokens at one end, z", "left"), Column("at the other", "left"), Column("nearest by chance, p")]
-    texts = [
-        (
-            f"{one.row.stack} {one.row.layer}".lstrip(),
-            one.row.what,
-            "" if one.row.head is None else str(one.row.head),
-            str(one.direction),
-            f"{one.side}, {'written' if one.written else 'read'}",
-            *(
-                f"{' '.join(shown(token, _LONGEST_TOKEN) for token, _ in end)} ({end[0][1]:+.1f})"
-                for end in (one.above, one.below)
-            ),
-            f"{one.p_value:.2g}",
-        )
-        for one in readings
-    ]
-    print_rows(console, columns, texts, named=3)
-    console.print(
-        "z of a token: of a random direction through the same embedding 0 ± 1; p: that one token of all is as near. "
-        "A direction and its opposite are the same."
-    )

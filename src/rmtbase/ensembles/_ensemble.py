@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import fields
+from itertools import pairwise
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 import jax
@@ -96,3 +97,24 @@ def chain_name(dims: Sequence[object]) -> str:
     if len(dims) == 3 and dims[1] <= dims[0] == dims[2]:  # type: ignore[operator]
         return f"low_rank_product {dims[0]}x{dims[1]}"
     return "gaussian_chain " + "x".join(map(str, dims))
+
+
+class DrawnByItsCore:
+    """What ensembles of a product of matrices, of ``dims``, share whose draws are its core, (rank, rank)."""
+
+    dims: Any
+
+    @property
+    def rank(self) -> int:
+        """The smallest dimension."""
+        return min(self.dims)
+
+    @property
+    def matrix_shape(self) -> tuple[int, int]:
+        """Shape of a draw's ``matrix``."""
+        return (self.rank, self.rank)
+
+    @property
+    def factor_sizes(self) -> tuple[int, ...]:
+        """n_{l-1} n_l of each factor."""
+        return tuple(int(m) * int(n) for m, n in pairwise(self.dims))

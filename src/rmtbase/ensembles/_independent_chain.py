@@ -15,7 +15,7 @@ from jaxtyping import Float, Key
 
 from rmtbase.ensembles import _element_laws as laws
 from rmtbase.ensembles._dense_gaussian_chain import DenseGaussianChain
-from rmtbase.ensembles._ensemble import Draw, as_pytree
+from rmtbase.ensembles._ensemble import Draw, DrawnByItsCore, as_pytree
 from rmtbase.ensembles._gaussian_chain import gaussian_chain
 from rmtbase.ensembles._sum_of_squares import sum_of_squares
 from rmtbase.parameters import BALANCED, MOST_ROUNDS, require_flag, require_initialization
@@ -30,7 +30,7 @@ _LAWS: dict[str, laws.ElementLaw] = {  # of unit variance
 
 @partial(as_pytree, data_fields=[], meta_fields=["dims", "entries", "balanced"])
 @dataclass(frozen=True)
-class IndependentChain:
+class IndependentChain(DrawnByItsCore):
     """The product X_1 X_2 … X_L of X_l, (n_{l-1}, n_l), with independent elements of unit variance, through its core.
 
     ``balanced``: each X_l is multiplied by positive numbers from the left and the right, one for each row and column,
@@ -56,21 +56,6 @@ class IndependentChain:
     def name(self) -> str:
         """``independent_chain {n_0}x…x{n_L} {entries}``, and ``balanced`` where it is."""
         return f"independent_chain {'x'.join(map(str, self.dims))} {self.entries}{' balanced' * self.balanced}"
-
-    @property
-    def rank(self) -> int:
-        """The smallest n_l."""
-        return min(self.dims)
-
-    @property
-    def matrix_shape(self) -> tuple[int, int]:
-        """Shape of a draw's ``matrix``."""
-        return (self.rank, self.rank)
-
-    @property
-    def factor_sizes(self) -> tuple[int, ...]:
-        """n_{l-1} n_l of each factor."""
-        return tuple(m * n for m, n in pairwise(self.dims))
 
     def sample(self, key: Key[Array, ""]) -> Draw:
         """One draw; ``matrix`` is the core, of shape (rank, rank)."""

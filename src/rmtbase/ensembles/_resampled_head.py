@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any, ClassVar
 
 import jax
@@ -16,7 +15,7 @@ from jax.custom_batching import sequential_vmap
 from jaxtyping import Float, Key
 from numpy.typing import ArrayLike, NDArray
 
-from rmtbase.ensembles._ensemble import Draw, as_pytree
+from rmtbase.ensembles._ensemble import Draw, DrawnByItsCore, as_pytree
 from rmtbase.ensembles._orthogonal_matrix import orthonormal_columns
 from rmtbase.ensembles._sum_of_squares import sum_of_squares
 from rmtbase.errors import ParameterError
@@ -27,7 +26,7 @@ Matrix = NDArray[np.floating]  # (d_head, d_model)
 _DIGEST_BYTES = 8
 
 
-class _ResampledHead(ABC):
+class _ResampledHead(DrawnByItsCore, ABC):
     """What the ensembles share that are made of a given head."""
 
     digest: Any
@@ -44,21 +43,6 @@ class _ResampledHead(ABC):
         dims = self.dims[:2] if self.dims[0] == self.dims[-1] else self.dims
         shape = "x".join(map(str, dims))
         return f"{self._factory} {shape} sha256:{np.asarray(self.digest).tobytes().hex()}"
-
-    @property
-    def rank(self) -> int:
-        """The smallest dimension: d_head, where it is."""
-        return min(self.dims)
-
-    @property
-    def matrix_shape(self) -> tuple[int, int]:
-        """Shape of a draw's ``matrix``."""
-        return (self.rank, self.rank)
-
-    @property
-    def factor_sizes(self) -> tuple[int, ...]:
-        """n_{l-1} n_l, of W_Q and of W_K d_model d_head."""
-        return tuple(int(m) * int(n) for m, n in pairwise(self.dims))
 
 
 @in_one_line

@@ -59,18 +59,11 @@ def learned_directions(
     ax.axhline(1.0, color=theme.muted, linewidth=0.8, linestyle="--", label="threshold")
     ax.set_yscale("log")
     ax.set_ylim(bottom=0.5)
-    layer_axis(ax, "x", group, theme)
-    ax.set_xlim(-0.5, group.sizes["layer"] - 0.5)
-    ax.set_xlabel("layer")
     ax.set_ylabel("strength of directions / threshold")
     there = int(group["sigma"].notnull().sum())
-    words = "matrices" if what == MATRICES else f"{CIRCUITS[what].noun}s"
-    found, none = (int((group[name] > 0).sum()) for name in ("n_directions", "noise_floor"))
-    name = "whole matrices" if what == MATRICES else f"${CIRCUITS[what].latex}$"
-    title = f"{name}\nlearned directions in {found} of {there} {words}; {there - none} without a noise floor"
-    if what == MATRICES:
-        title += f"\nof a layer from left to right {', '.join(map(literal, group[of].values.tolist()))}"
-    return finished(ax, theme, title, legend)
+    found, floors = (int((group[name] > 0).sum()) for name in ("n_directions", "noise_floor"))
+    said = f"learned directions in {found} of {there} {spectra_of(what)}; {there - floors} without a noise floor"
+    return finished_by_layer(ax, group, what, said, theme, legend)
 
 
 def groups_of_signal(tree: xr.DataTree) -> dict[str, xr.Dataset]:
@@ -87,3 +80,19 @@ def places_in_layers(group: xr.Dataset, of: str) -> Float[np.ndarray, "layer _"]
     count = group.sizes[of]
     offset = np.linspace(-0.3, 0.3, count) if count > 1 else np.zeros(1)
     return np.arange(group.sizes["layer"])[:, None] + offset
+
+
+def spectra_of(what: str) -> str:
+    """What the spectra of a group are, in a word."""
+    return "matrices" if what == MATRICES else f"{CIRCUITS[what].noun}s"
+
+
+def finished_by_layer(ax: Axes, group: xr.Dataset, what: str, said: str, theme: Theme, legend: bool) -> Axes:
+    """The axes of spectra that stand in their layers from left to right, and what is said of them."""
+    layer_axis(ax, "x", group, theme)
+    ax.set_xlim(-0.5, group.sizes["layer"] - 0.5)
+    ax.set_xlabel("layer")
+    title = f"whole matrices\n{said}" if what == MATRICES else f"${CIRCUITS[what].latex}$\n{said}"
+    if what == MATRICES:
+        title += f"\nof a layer from left to right {', '.join(map(literal, group['component'].values.tolist()))}"
+    return finished(ax, theme, title, legend)

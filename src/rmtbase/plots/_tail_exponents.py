@@ -8,10 +8,16 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
 from rmtbase.errors import ParameterError
-from rmtbase.plots._axes import MARKERS, finished, layer_axis, literal, own_axes
-from rmtbase.plots._learned_directions import MATRICES, groups_of_signal, places_in_layers
+from rmtbase.plots._axes import MARKERS, own_axes
+from rmtbase.plots._learned_directions import (
+    MATRICES,
+    finished_by_layer,
+    groups_of_signal,
+    places_in_layers,
+    spectra_of,
+)
 from rmtbase.plots._theme import Theme, as_theme
-from rmtbase.tables import CIRCUITS, TAIL_VERDICTS
+from rmtbase.tables import TAIL_VERDICTS
 
 _BAND = 0.6  # of a layer, which all its spectra share
 
@@ -47,7 +53,9 @@ def tail_exponents(
     ax = own_axes(ax, theme, tree)
     of = "component" if what == MATRICES else "head"
     x, verdict = places_in_layers(group, of), group["tail_verdict"].values
-    exponent, low, high = (group[name].values for name in _DRAWN)
+    exponent, low, high = (
+        group[name].values for name in ("power_law_exponent", "null_exponent_low", "null_exponent_high")
+    )
     there = np.isfinite(exponent)
     half = 0.5 * _BAND / max(group.sizes[of], 1)
     for k, at in enumerate(np.argwhere(there)):
@@ -68,17 +76,7 @@ def tail_exponents(
     ax.yaxis.set_major_locator(LogLocator(subs=(1.0, 1.5, 2.0, 3.0, 5.0, 7.0)))
     ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     ax.yaxis.set_minor_locator(NullLocator())
-    layer_axis(ax, "x", group, theme)
-    ax.set_xlim(-0.5, group.sizes["layer"] - 0.5)
-    ax.set_xlabel("layer")
     ax.set_ylabel("exponent of the power law fitted")
-    words = "matrices" if what == MATRICES else f"{CIRCUITS[what].noun}s"
-    name = "whole matrices" if what == MATRICES else f"${CIRCUITS[what].latex}$"
     heavier = int((group["exponent_p_value"].values[there] <= float(tree.attrs["level"])).sum())
-    title = f"{name}\nheavier tails than chance makes in {heavier} of {int(there.sum())} {words}"
-    if what == MATRICES:
-        title += f"\nof a layer from left to right {', '.join(map(literal, group[of].values.tolist()))}"
-    return finished(ax, theme, title, legend)
-
-
-_DRAWN = ("power_law_exponent", "null_exponent_low", "null_exponent_high")
+    said = f"heavier tails than chance makes in {heavier} of {int(there.sum())} {spectra_of(what)}"
+    return finished_by_layer(ax, group, what, said, theme, legend)

@@ -32,7 +32,6 @@ FEWEST = 16
 _HILL_SHARE = 0.1
 _EQUAL = 1e-9  # relative
 
-
 Values = Float[np.ndarray, " r"]
 
 
@@ -116,8 +115,7 @@ def heavy_tails(
     noise wherever that is not ruled out; several candidates may stand, or none. Measured in studies/heavy_tails.
 
     Args:
-        matrix: of at least :data:`FEWEST` singular values, or, with ``dims``, those of a
-            product.
+        matrix: of at least :data:`FEWEST` singular values, or, with ``dims``, those of a product.
         draws: of each candidate; at least 1/level - 1.
         level: of the tests, and of the count of spikes; below 1/2.
         seed: of the draws.
@@ -136,15 +134,15 @@ def heavy_tails(
     if not 1.0 / (count + 1) <= share:
         raise ParameterError("level", level, f"one that {count} draws can reach: at least 1/{count + 1}")
     of = Setting(undirected(shape), count, require_seed(seed), share, progress)
-    null = _null_exponents(of)
-    exponent, hill = _exponents(values**2)
+    null, eigenvalues = _null_exponents(of), values**2
+    fit, hill = _fits(eigenvalues)
     return HeavyTails(
-        fit=power_law_fit(values**2),
+        fit=fit,
         hill=hill,
-        p_value=float((null[0] <= exponent).sum() + 1) / (count + 1),
+        p_value=float((null[0] <= fit.exponent).sum() + 1) / (count + 1),
         hill_p_value=float((null[1] <= hill).sum() + 1) / (count + 1),
-        goodness=power_law_p_value(values**2, count, seed),
-        comparison=compare_spectrum(values**2, of),
+        goodness=power_law_p_value(eigenvalues, count, seed),
+        comparison=compare_spectrum(eigenvalues, of),
         null_exponent=null[0],
         null_hill=null[1],
         shape=shape,
@@ -178,12 +176,12 @@ def _require_values(given: ArrayLike, dims: tuple[int, ...] | None) -> tuple[Val
     return values, shape
 
 
-def _exponents(eigenvalues: Values) -> tuple[float, float]:
-    """The fitted exponent and Hill's."""
-    tail = math.ceil(_HILL_SHARE * eigenvalues.size)
-    return power_law_fit(eigenvalues).exponent, hill_exponent(eigenvalues, tail)
+def _fits(eigenvalues: Values) -> tuple[PowerLawFit, float]:
+    """The fit and Hill's exponent."""
+    return power_law_fit(eigenvalues), hill_exponent(eigenvalues, math.ceil(_HILL_SHARE * eigenvalues.size))
 
 
 @lru_cache(maxsize=64)
 def _null_exponents(of: Setting) -> Float[np.ndarray, "exponent draw"]:
-    return np.array([_exponents(one) for one in np.exp(noise_spectra(of))]).T
+    fits = map(_fits, np.exp(noise_spectra(of)))
+    return np.array([(fit.exponent, hill) for fit, hill in fits]).T

@@ -1,0 +1,193 @@
+"""The tables that ``rmtbase signal`` prints."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+
+from rmtbase.cli._rows import Column, print_rows
+from rmtbase.cli._terminal import cell
+from rmtbase.shown import shown
+
+if TYPE_CHECKING:
+    from rmtbase.scoring import DirectionReading, GroupRow, SignalRow
+
+LISTED = 12
+"""Spectra, and groups, that are told by themselves."""
+
+_LONGEST_TOKEN = 20  # characters
+
+
+def print_signal(
+    rows: Sequence[SignalRow], strongest: Sequence[SignalRow], title: str, level: float, console: Console
+) -> None:
+    """A line for each circuit and component, then the spectra in which the most was learned."""
+    from rmtbase.scoring import discoveries, summarize_signal
+
+    console.print(cell(title, "bold"))
+    known = [row for row in rows if not math.isnan(row.numbers["n_directions"])]
+    learned = [row for row in known if row.directions]
+    rate, found = f"{100 * level:g} %", discoveries(rows, level)
+    console.print(
+        f"Something was learned in {found} of {len(rows)} spectra at a false discovery rate of {rate}; "
+        f"{sum(row.numbers['noise_floor'] == 0 for row in rows)} have no noise floor."
+    )
+    console.print(
+        f"Directions are counted in each by itself: a spectrum that learned nothing has one with probability {rate}."
+    )
+    columns = [Column("what", "left"), *map(Column, ("spectra", "nothing learned", "directions, median", "most"))]
+    columns += map(Column, ("learned share of the squared norm", "no noise floor"))
+    texts = [
+        (
+            one.what,
+            str(one.spectra),
+            str(one.without),
+            *("" if math.isnan(value) else f"{value:g}" for value in (one.median, one.most)),
+            "" if math.isnan(one.share) else f"{100 * one.share:.1f} %",
+            str(one.no_floor),
+        )
+        for one in summarize_signal(rows)
+    ]
+    print_rows(console, columns, texts)
+    if strongest:
+        _print_strongest(strongest, level, console)
+    if any(row.tails for row in rows):
+        _print_tails(rows, level, console)
+    left = len(learned) - len(strongest)
+    if left > 0:
+        console.print(f"and {left} more; the file, its CSV and --json hold all of them")
+    if any(row.numbers["noise_floor"] == 0 for row in known):
+        console.print(
+            "( ): the other eigenvalues are not those of noise, so that the directions stand out of no noise floor."
+        )
+    _print_reasons("numbers", [row.reason for row in rows], console)
+
+
+def _print_strongest(rows: Sequence[SignalRow], level: float, console: Console) -> None:
+    columns = [Column("layer"), Column("what", "left"), Column("head"), Column("directions")]
+    columns += map(Column, ("strongest", f"{100 * (1 - level):g} % limits", "/ threshold", "overlaps"))
+    columns += map(Column, ("learned share", "noise scale", "rest is noise, p"))
+    texts = []
+    for row in rows:
+        of, first = row.numbers, row.directions[0]
+        texts.append(
+            (
+                *_number(row),
+                *_strongest(row),
+                f"{first['overlap_left']:.2f}, {first['overlap_right']:.2f}",
+                f"{100 * of['signal_share']:.1f} %",
+                f"{of['noise_scale']:.3g} ± {of['noise_scale_std']:.1g}",
+                f"{of['rest_p_value']:.2g}",
+            )
+        )
+    print_rows(console, columns, texts, named=3)
+
+
+def _number(row: SignalRow) -> tuple[str, ...]:
+    """Where a spectrum is, and how many directions it has, in brackets where they stand out of no noise floor."""
+    number = f"{row.numbers['n_directions']:g}"
+    return *_place(row), number if row.numbers["noise_floor"] else f"({number})"
+
+
+def _place(row: SignalRow) -> tuple[str, str, str]:
+    return f"{row.stack} {row.layer}".lstrip(), row.what, "" if row.head is None else str(row.head)
+
+
+def _strongest(row: SignalRow) -> tuple[str, str, str]:
+    """The strength of its first direction, with its limits and over the threshold."""
+    first = row.directions[0]
+    limits = f"{first['strength_low']:.3g}–{first['strength_high']:.3g}"
+    return f"{first['strength']:.3g}", limits, f"{first['strength'] / row.numbers['threshold']:.3g}"
+
+
+def print_groups(rows: Sequence[SignalRow], groups: Sequence[GroupRow], level: float, console: Console) -> None:
+    """Heads that share a key head, or values, as one, beside what each of them shows by itself."""
+    alone = {(row.stack, row.layer, row.what, row.head): row.numbers["n_directions"] for row in rows}
+    learned = sorted((one for one in groups if one.row.directions), key=lambda one: -one.row.numbers["signal_share"])
+    console.print(
+        f"Heads that share a key head or values, as one: directions in {len(learned)} of {len(groups)} groups."
+    )
+    if not learned:
+        return
+    columns = [Column("layer"), Column("what", "left"), Column("shared head"), Column("directions")]
+    columns += map(Column, ("in its heads", "strongest", f"{100 * (1 - level):g} % limits", "/ threshold"))
+    columns.append(Column("of each head"))
+    texts = []
+    for row, shares in learned[:LISTED]:
+        assert row.head is not None
+        members = len(shares[0])
+        heads = range(row.head * members, (row.head + 1) * members)
+        texts.append(
+            (
+                *_number(row),
+                " ".join(f"{alone[row.stack, row.layer, row.what, head]:g}" for head in heads),
+                *_strongest(row),
+                " ".join(f"{100 * share:.0f}" for share in shares[0]) + " %",
+            )
+        )
+    print_rows(console, columns, texts, named=3)
+
+
+def _print_tails(rows: Sequence[SignalRow], level: float, console: Console) -> None:
+    """A line for each circuit and component: exponents, and what its spectra are."""
+    from rmtbase.scoring import summarize_tails
+
+    found = summarize_tails(rows, level)
+    if found:
+        columns = [
+            Column("what", "left"),
+            *map(Column, ("spectra", "exponent, median", "95 % of noise", "heavier tail")),
+        ]
+        columns += map(Column, found[0].verdicts)
+        texts = [
+            (
+                one.what,
+                str(one.spectra),
+                f"{one.exponent:.3g}",
+                f"{one.null_low:.3g}–{one.null_high:.3g}",
+                str(one.heavier),
+                *map(str, one.verdicts.values()),
+            )
+            for one in found
+        ]
+        print_rows(console, columns, texts)
+        console.print(
+            "Exponents of a power law fitted to the eigenvalues, beside those of matrices that learned nothing; a "
+            f"heavier tail: smaller by more than chance makes it, at {level:g}. What a spectrum is: the one "
+            "candidate that the likelihood of all its eigenvalues leaves standing."
+        )
+    _print_reasons("tails", [row.tails["tail_reason"] for row in rows if row.tails], console)
+
+
+def _print_reasons(lacking: str, reasons: Sequence[str], console: Console) -> None:
+    """How many spectra lack something, by each reason; "" is none."""
+    for reason, count in Counter(filter(None, reasons)).items():
+        console.print(cell(f"{count} {'spectrum' if count == 1 else 'spectra'} without {lacking}: {reason}"))
+
+
+def print_readings(readings: Sequence[DirectionReading], console: Console) -> None:
+    """Each direction as the tokens nearest to it."""
+    columns = [Column("layer"), Column("what", "left"), Column("head"), Column("direction"), Column("side", "left")]
+    columns += [Column("tokens at one end, z", "left"), Column("at the other", "left"), Column("nearest by chance, p")]
+    texts = [
+        (
+            *_place(one.row),
+            str(one.direction),
+            f"{one.side}, {'written' if one.written else 'read'}",
+            *(
+                f"{' '.join(shown(token, _LONGEST_TOKEN) for token, _ in end)} ({end[0][1]:+.1f})"
+                for end in (one.above, one.below)
+            ),
+            f"{one.p_value:.2g}",
+        )
+        for one in readings
+    ]
+    print_rows(console, columns, texts, named=3)
+    console.print(
+        "z of a token: of a random direction through the same embedding 0 ± 1; p: that one token of all is as near. "
+        "A direction and its opposite are the same."
+    )
