@@ -19,6 +19,8 @@ ATLAS_METADATA: Mapping[str, Any] = {
     "publisher": "The rmtbase developers",
     "publication_year": 2026,
     "version": "1.0",
+    "resource_type": "Monte Carlo null distributions",
+    "formats": ["application/x-netcdf"],
     "license": "BSD-3-Clause",
     "language": "en",
     "keywords": (
@@ -67,12 +69,11 @@ def atlas_attributes() -> dict[str, str]:
     }
 
 
-def datacite() -> str:
-    """The metadata as DataCite JSON: all that its schema 4 demands but the DOI, which a deposit of the atlas gets."""
-    one = ATLAS_METADATA
+def datacite(one: Mapping[str, Any] = ATLAS_METADATA) -> str:
+    """Metadata of a data set as DataCite JSON: all that its schema 4 demands but the DOI, which a deposit gets."""
     record = {
         "schemaVersion": "http://datacite.org/schema/kernel-4",
-        "types": {"resourceTypeGeneral": "Dataset", "resourceType": "Monte Carlo null distributions"},
+        "types": {"resourceTypeGeneral": "Dataset", "resourceType": one["resource_type"]},
         "creators": [{"name": one["creator"], "nameType": "Organizational"}],
         "titles": [{"title": one["title"]}],
         "publisher": {"name": one["publisher"]},
@@ -80,7 +81,7 @@ def datacite() -> str:
         "subjects": [{"subject": word} for word in one["keywords"]],
         "language": one["language"],
         "version": one["version"],
-        "formats": ["application/x-netcdf"],
+        "formats": one["formats"],
         "rightsList": [
             {
                 "rights": 'BSD 3-Clause "New" or "Revised" License',
@@ -92,4 +93,6 @@ def datacite() -> str:
         "descriptions": [{"description": one["description"], "descriptionType": "Abstract"}],
         "relatedIdentifiers": list(one["related_identifiers"]),
     }
+    if "issued" in one:
+        record["dates"] = [{"date": one["issued"], "dateType": "Issued"}]
     return json.dumps(record, indent=2) + "\n"

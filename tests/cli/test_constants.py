@@ -206,6 +206,43 @@ def test_a_sentence_is_ready_for_a_paper_and_its_keys_are_those_of_the_bibtex(ru
     assert f"[1, 2], computed with rmtbase {rmtbase.__version__} [3]." in text
 
 
+def test_a_constant_is_found_by_its_identifier_and_shows_it(run):
+    one = constants.half_normal_moment_shape
+    ran = run("constants", one.id)
+    assert ran.out == run("constants", one.name).out == run("constants", one.name, "--set", "v1").out
+    assert f"{one.id}, released 2026-11-23" in ran.out
+    assert "0: a closed form gives any digits" in ran.out
+    low, high = re.search(r"enclosed +\[(\S+), (\S+)\]", ran.out).groups()
+    assert low[:-1] == high[:-1] == constants.as_json(one, 31)[0]["value"][: len(low) - 1]
+    shown = run("constants", "zeta_prime_minus_one").out
+    assert re.search(r"OEIS +A084448", shown)
+    assert "relative 1.0e-100: a bound" in run("constants", "tracy_widom_1_mean").out
+    assert keys(run("cite", one.id).out) == ["weibull_1951", "rmtbase"]
+
+
+def test_identifiers_are_listed_with_their_dates(run):
+    lines = run("constants", "--id", "--set", "v1").out.splitlines()
+    assert lines == [f"{entry.id}  2026-11-23" for entry in ENTRIES]
+    assert run("constants", "--id", "trace_mean").out == f"{constants.trace_mean.id}  2026-11-23\n"
+
+
+@pytest.mark.parametrize("output", FORMATS)
+def test_every_format_carries_identifier_and_date(output, run):
+    ran = run("constants", "body_tail_gap", "--format", output)
+    said = ran.out.replace("v1/NAME", "v1/body_tail_gap") if output == "latex-rows" else ran.out
+    assert "rmtbase:constants.v1/body_tail_gap" in said
+    assert "2026-11-23" in said
+    if output == "json":
+        page = json.loads(ran.out)
+        assert page["set"] == {"name": "v1", "date": "2026-11-23", "sha256": constants.v1.sha256}
+        (entry,) = page["constants"]
+        assert (entry["id"], entry["set"], entry["date"]) == (constants.body_tail_gap.id, "v1", "2026-11-23")
+        assert tuple(entry["enclosure"]) == constants.body_tail_gap.enclosure
+        assert (entry["error_kind"], entry["relative_error"]) == ("numerical", 1e-100)
+    elif output != "latex-rows":
+        assert "[0.0543677282991962301597328936841, 0.0543677282991962301597328936842]" in said
+
+
 def test_people_are_shown_no_digit_beyond_the_error(run):
     ran = run("constants", "largest_eigenvalue_mean", "--d-model", 768, "--d-head", 64)
     assert re.search(r"value +1516\.0 ± 0\.7 *$", ran.out, re.MULTILINE)
@@ -268,6 +305,8 @@ def test_cite_refuses_in_one_line(command, fragments, run):
     [
         (["tracy_widom_1_maen"], ["name = 'tracy_widom_1_maen'", "perhaps tracy_widom_1_mean"]),
         (["anchor"], ["half_normal_anchor_shape"]),
+        (["--set", "v9"], ["set = 'v9'", "one of v1"]),
+        (["rmtbase:constants.v1/trace_maen"], ["perhaps rmtbase:constants.v1/trace_mean"]),
         (["zzzzzz"], ["`rmtbase constants` lists them"]),
         (["body_tail_gap", "--format", "yaml"], ["format = 'yaml'", "text, json, latex, latex-rows, bibtex"]),
         (["body_tail_gap", "--digits", 0], ["digits = 0", "a positive integer"]),

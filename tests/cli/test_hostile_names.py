@@ -141,7 +141,9 @@ def test_a_working_directory_that_is_gone_is_one_line(run, shape, tmp_path, monk
 
 
 def test_a_fault_of_our_own_is_one_line_and_status_70(run_process, tmp_path):
-    broken = "import rmtbase.constants\nrmtbase.constants.groups = lambda: 1 / 0\nfrom rmtbase.cli import main\nmain("
+    broken = (
+        "import rmtbase.constants\nrmtbase.constants.current_set = lambda: 1 / 0\nfrom rmtbase.cli import main\nmain("
+    )
     (tmp_path / "quiet.py").write_text(f"{broken}['constants'])")
     (tmp_path / "loud.py").write_text(f"{broken}['constants', '--debug'])")
     (tmp_path / "memory.py").write_text(broken.replace("1 / 0", "bytearray(2**62)") + "['constants'])")

@@ -12,9 +12,11 @@ from scored_model import D_HEAD, LAYERS
 from rmtbase.errors import OutputError, ParameterError
 from rmtbase.plots import (
     animation,
+    animation_of,
     departures,
     figure_names,
     figures,
+    magnitudes_along_steps,
     save_animation,
     spectra_along_steps,
     statistic_along_steps,
@@ -29,7 +31,9 @@ def line(ax, label):
     return next(one for one in ax.lines if one.get_label() == label)
 
 
-@pytest.mark.parametrize("plot", [statistic_along_steps, departures, spectra_along_steps, animation])
+@pytest.mark.parametrize(
+    "plot", [statistic_along_steps, departures, spectra_along_steps, animation, magnitudes_along_steps]
+)
 def test_scores_of_one_checkpoint_are_no_training_run(plot, with_elements):
     with pytest.raises(ParameterError, match="trajectory"):
         plot(with_elements["learned"])
@@ -41,6 +45,8 @@ def test_what_a_run_lacks_is_refused_with_what_there_is(training):
         (statistic_along_steps, {"group": "layers"}, "matrices"),
         (statistic_along_steps, {"show": "dots"}, "bands"),
         (spectra_along_steps, {"layer": LAYERS, "head": 0}, "head"),
+        (magnitudes_along_steps, {"component": "mlp"}, "mlp_in"),
+        (magnitudes_along_steps, {"layer": LAYERS}, "layer"),
         (animation, {"what": "alpha"}, "spectra, weibull-plane, largest_eigenvalue"),
         (animation, {"width": 100.0}, "inches"),
     ):
@@ -78,6 +84,34 @@ def test_matrices_and_elements_have_their_own_statistics(training):
     ax = statistic_along_steps(training, "excess_kurtosis", "elements", "W_Q")
     assert "W_{Q}" in ax.get_title()
     assert statistic_along_steps(training, "sigma", "matrices", "mlp_in").get_ylabel()
+
+
+def test_magnitudes_along_steps_lie_between_the_null_s_quantiles_before_training(training):
+    ax = magnitudes_along_steps(training, "mlp_in", 0)
+    low, _, high = (10.0 ** float(one.get_ydata()[0]) for one in ax.lines)
+    one = training["matrices"].to_dataset().sel(layer=0, component="mlp_in").isel(step=0)
+    share = one["log_magnitude_histogram"].values * 0.1
+    ends = 10.0 ** (one["magnitude_bin"].values[:, None] + [-0.05, 0.05])
+    assert share[ends[:, 1] < low].sum() < 0.01
+    assert share[ends[:, 0] > high].sum() < 0.01
+    assert share[(ends[:, 1] > low) & (ends[:, 0] < high)].sum() > 0.99
+    assert [label.get_text() for label in ax.get_xticklabels()] == ["0", "10", "200"]
+
+
+def test_frames_of_one_s_own_keep_the_axes_of_all(tmp_path):
+    def frame(top, *, ax, theme):
+        ax.plot([0, top], [0, top], color=theme.observed)
+        return ax
+
+    moving = animation_of([0, 5], [lambda **axes: frame(1.0, **axes), lambda **axes: frame(9.0, **axes)], "own")
+    limits = {moving.frame(place).axes[0].get_xlim() for place in range(2)}
+    assert len(limits) == 1
+    assert limits.pop()[1] >= 9.0
+    path = save_animation(moving, tmp_path / "own.gif", dpi=40)
+    with Image.open(path) as image:
+        assert image.n_frames == len(moving) == 2
+    with pytest.raises(ParameterError, match="2 steps"):
+        animation_of([0, 5], moving.draws[:1])
 
 
 def test_heads_depart_where_the_file_says(training):

@@ -85,6 +85,13 @@ def constants(incomplete: str) -> list[str]:
     return one_of(*(entry.name for entries in groups().values() for entry in entries))(incomplete)
 
 
+def constant_sets(incomplete: str) -> list[str]:
+    """Names of released sets of constants."""
+    from rmtbase.constants import sets
+
+    return one_of(*sets())(incomplete)
+
+
 def published(incomplete: str) -> list[str]:
     """Names of published tables."""
     from rmtbase.comparison import published_tables

@@ -27,7 +27,11 @@ _WIDE = 130  # columns from which a description stands beside its value, not bel
 def constants(
     names: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[NAME]...", help="Which ones; without, all.", autocompletion=_completion.constants),
+        typer.Argument(
+            metavar="[NAME]...",
+            help="Which ones, by name or identifier; without, all.",
+            autocompletion=_completion.constants,
+        ),
     ] = None,
     digits: Annotated[
         int | None,
@@ -45,6 +49,15 @@ def constants(
             autocompletion=_completion.one_of(*FORMATS),
         ),
     ] = "text",
+    of_set: Annotated[
+        str | None,
+        typer.Option(
+            "--set", help="Those of one released set, as v1; else the newest.", autocompletion=_completion.constant_sets
+        ),
+    ] = None,
+    ids: Annotated[
+        bool, typer.Option("--id", help="Print the identifiers alone, for good those of these numbers, with the dates.")
+    ] = False,
     d_model: Annotated[int | None, typer.Option(help="Width, for the functions of the shape.", **INTEGER)] = None,
     d_head: Annotated[int | None, typer.Option(help="Head dimension, likewise.", **INTEGER)] = None,
     sigma: Annotated[
@@ -66,7 +79,7 @@ def constants(
     """
     import rmtbase
     from rmtbase.cli._terminal import out, print_json
-    from rmtbase.constants import as_json, as_latex, bibliography, bibtex, find, groups, software
+    from rmtbase.constants import as_json, as_latex, bibliography, bibtex, current_set, find, set_named, software
     from rmtbase.errors import ParameterError
     from rmtbase.parameters import require_head_shape, require_positive_integer
 
@@ -80,7 +93,9 @@ def constants(
         require_head_shape(**shape)
     elif scale and not names:
         raise ParameterError(next(iter(scale)), next(iter(scale.values())), "--d-model and --d-head beside it")
-    found = {"": tuple(find(name) for name in names)} if names else groups()
+    chosen = current_set() if of_set is None else set_named(of_set)
+    find_one = find if of_set is None else chosen.find
+    found = {"": tuple(find_one(name) for name in names)} if names else chosen.groups()
     if names:
         _refuse_unused(found[""], shape, scale)
     sections = {
@@ -90,7 +105,9 @@ def constants(
     for entry in entries if names and digits is not None else ():
         entry.require_digits(count)
     keys = {key for entry in entries for key in entry.references}
-    if output == "bibtex":
+    if ids:
+        print("\n".join(f"{one.id}  {one.released.date}" for one in entries if one.released))
+    elif output == "bibtex":
         print("\n".join(f"% {line}" for line in _conditions(entries)))
         print(f"\n{bibtex(keys)}\n\n{software().bibtex}")
     elif output == "latex":
@@ -99,7 +116,13 @@ def constants(
         print(as_latex(entries, count))
     elif output == "json":
         references = {key: reference.bibtex for key, reference in bibliography().items() if key in keys}
-        page = {"rmtbase_version": rmtbase.__version__, **shape, **scale, "constants": as_json(entries, count)}
+        page = {
+            "rmtbase_version": rmtbase.__version__,
+            "set": {"name": chosen.name, "date": chosen.date, "sha256": chosen.sha256},
+            **shape,
+            **scale,
+            "constants": as_json(entries, count),
+        }
         print_json(page | {"references": references, "citation": software().bibtex})
     elif names:
         for place, entry in enumerate(entries):
@@ -148,7 +171,9 @@ def _refuse_unused(
 
 
 def _conditions(entries: list[Constant | ConstantFunction]) -> list[str]:
-    return [f"{entry.name}: {entry.description}; {entry.conditions}" for entry in entries]
+    from rmtbase.constants import as_identified
+
+    return [f"{as_identified(entry)}: {entry.description}; {entry.conditions}" for entry in entries]
 
 
 def _latex(entry: Constant | ConstantFunction, digits: int) -> str:
@@ -192,14 +217,25 @@ def _print_all(
     )
 
 
+def _errors(entry: Constant, digits: int) -> list[tuple[str, str]]:
+    """Its uncertainty as numbers, with what they are, and its bounds."""
+    from rmtbase.constants import KINDS_OF_ERROR, shown_enclosure
+
+    numbers = f"absolute {entry.error:.1e}, relative {entry.relative_error:.1e}" if entry.relative_error else "0"
+    return [("error", f"{numbers}: {KINDS_OF_ERROR[entry.error_kind]}"), ("enclosed", shown_enclosure(entry, digits))]
+
+
 def _print_one(entry: Constant | ConstantFunction, digits: int, sentence_digits: int, console: Console) -> None:
     """Everything that is known of one."""
     from rmtbase.constants import Constant, as_sentence, bibliography, software
 
     uncertainty = entry.uncertainty if isinstance(entry.uncertainty, str) else "depends on the shape"
     rows = [
+        ("id", f"{entry.id}, released {entry.released.date}" if entry.released else "not released"),
         ("value", _value(entry, digits)),
         ("uncertainty", uncertainty),
+        *(_errors(entry, digits) if isinstance(entry, Constant) else ()),
+        ("OEIS", entry.oeis),
         *entry.conditions.stated().items(),
         ("symbol", entry.symbol),
         ("definition", entry.definition),

@@ -15,6 +15,7 @@ from pathlib import Path
 from rmtbase.cli._signals import raise_no_more, received
 from rmtbase.errors import RmtbaseError
 from rmtbase.shown import one_line, shown
+from rmtbase.systems import is_broken_pipe
 
 REFUSED = 2
 INTERNAL = 70  # EX_SOFTWARE of sysexits.h
@@ -54,7 +55,7 @@ def ended_by(error: BaseException, debug: bool = False) -> int:
     # Whatever a library has made of an interrupt, an interrupt it was.
     if received() is not None or isinstance(error, KeyboardInterrupt):
         return _stopped("".join(f"; {note}" for note in _notes(error)))
-    if isinstance(error, BrokenPipeError):
+    if is_broken_pipe(error):
         return _unread()
     if not isinstance(error, Exception):
         raise error

@@ -56,11 +56,18 @@ def write_to_standard_output(content: bytes) -> None:
             raise OutputError(
                 "-", "stdout is a terminal, which shows no such file; name a file, or pipe it on"
             ) from error
-        stream.flush()
-        stream.buffer.write(content)
-        stream.buffer.flush()
+        _write_as_it_is(content)
     else:
-        stream.write(text)
+        if stream.isatty() or not hasattr(stream, "buffer"):
+            stream.write(text)
+        else:  # lest the system's encoding and ends of lines, those of Windows say, make another file of it
+            _write_as_it_is(content)
+
+
+def _write_as_it_is(content: bytes) -> None:
+    sys.stdout.flush()
+    sys.stdout.buffer.write(content)
+    sys.stdout.buffer.flush()
 
 
 def write_output(content: bytes, path: Path) -> None:

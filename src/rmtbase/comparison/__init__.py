@@ -14,7 +14,7 @@ from rmtbase.comparison._classes import (
 from rmtbase.comparison._common_origin import CommonOrigin, common_origin, fingerprint
 from rmtbase.comparison._compare import compare
 from rmtbase.comparison._csv import comparison_csv, published_csv
-from rmtbase.comparison._diagnose import WEIBULL, diagnose, shape_drift
+from rmtbase.comparison._diagnose import WEIBULL, diagnose, shape_drift, weibull_scales
 from rmtbase.comparison._first_principles import Expected, PublishedCheck, checks, our_name
 from rmtbase.comparison._groups import BetweenGroups, TwoGroups, between_groups, compare_groups
 from rmtbase.comparison._initial_recipe import RECIPES, InitialSigmas, initial_sigmas
@@ -76,4 +76,5 @@ __all__ = [
     "shape_drift",
     "significant_class",
     "summarize_comparison",
+    "weibull_scales",
 ]

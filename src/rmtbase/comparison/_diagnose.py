@@ -127,7 +127,10 @@ def weight_matrices(scores: xr.DataTree) -> xr.Dataset | None:
 
 
 def weibull_scales(matrices: xr.Dataset) -> xr.DataArray:
-    """λ of each matrix in the units of its weights: λ/rms times rms = σ̂ √(1 − 1/N + (w̄/σ̂)²)."""
+    """λ of each matrix in the units of its weights: λ/rms times rms = σ̂ √(1 − 1/N + (w̄/σ̂)²).
+
+    ``matrices`` is ``/matrices`` of scores, or of a trajectory; dims as of ``sigma`` there.
+    """
     of = {name: matrices["observed"].sel(statistic=name, drop=True) for name in ("weibull_scale", "mean")}
     inverse_number = 1.0 / (matrices["n_rows"] * matrices["n_columns"])
     return of["weibull_scale"] * matrices["sigma"] * np.sqrt(1.0 - inverse_number + of["mean"] ** 2)

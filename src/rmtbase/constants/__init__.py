@@ -10,45 +10,71 @@
     >>> constants.product_upper_edge(d_model=2048, d_head=128, sigma=0.02, normalization="sqrt_d") * 1000
     0.6131453...
 
+They come in dated sets: the newest is this module, and each stays a module of its own, ``rmtbase.constants.v1``.
+Each constant has an identifier for good, ``product_upper_edge.id``, by which :func:`find` finds it in its set.
+
 A pure number is a :class:`Constant`, which is a number in every expression; one that depends on the shape is a
 :class:`ConstantFunction`. All are attributes of this module; :func:`constants`, :func:`functions` and :func:`find` go
 through them. Nothing here imports jax.
 """
 
+from importlib import import_module
 from typing import Any
 
 from rmtbase.constants._bibliography import Reference, bibliography, bibtex
 from rmtbase.constants._conditions import Conditions
-from rmtbase.constants._constant import Constant, ConstantFunction
+from rmtbase.constants._constant import KINDS_OF_ERROR, Constant, ConstantFunction, Release, released_digits
 from rmtbase.constants._digits import PrecisionError
-from rmtbase.constants._export import as_json, as_latex, as_latex_sentence, as_sentence, shown_digits
-from rmtbase.constants._registry import constants, find, functions, groups
-from rmtbase.constants._software import citation_file, software
+from rmtbase.constants._export import (
+    as_identified,
+    as_json,
+    as_latex,
+    as_latex_sentence,
+    as_sentence,
+    shown_digits,
+    shown_enclosure,
+)
+from rmtbase.constants._registry import constants, current_set, find, functions, groups, set_named, sets
+from rmtbase.constants._release import ConstantSet, constant_set
+from rmtbase.constants._software import citation_fields, citation_file, software
 from rmtbase.errors import ParameterError
 
 __all__ = [
+    "KINDS_OF_ERROR",
     "Conditions",
     "Constant",
     "ConstantFunction",
+    "ConstantSet",
     "PrecisionError",
     "Reference",
+    "Release",
+    "as_identified",
     "as_json",
     "as_latex",
     "as_latex_sentence",
     "as_sentence",
     "bibliography",
     "bibtex",
+    "citation_fields",
     "citation_file",
+    "constant_set",
     "constants",
+    "current_set",
     "find",
     "functions",
     "groups",
+    "released_digits",
+    "set_named",
+    "sets",
     "shown_digits",
+    "shown_enclosure",
     "software",
 ]
 
 
 def __getattr__(name: str) -> Any:
+    if name in sets():
+        return import_module(f"rmtbase.constants.{name}")
     try:
         return find(name)
     except ParameterError as error:
@@ -56,4 +82,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*__all__, *(entry.name for entry in (*constants(), *functions()))})
+    return sorted({*__all__, *sets(), *(entry.name for entry in (*constants(), *functions()))})

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from decimal import Context, Decimal
 from difflib import get_close_matches
-from functools import cache
 from html import escape
-from importlib.resources import files
 from typing import Any
 
 from mpmath import mp
@@ -17,10 +14,14 @@ from mpmath import mp
 from rmtbase.constants._bibliography import bibtex
 from rmtbase.constants._conditions import Conditions, Scale
 from rmtbase.constants._digits import Computation, Number, agreed_digits, significant
+from rmtbase.constants._oeis import OEIS
 from rmtbase.constants._real import NamedReal
 from rmtbase.constants._software import software
 from rmtbase.errors import ParameterError
 from rmtbase.parameters import require_head_shape, require_positive_integer
+
+IDENTIFIER = "rmtbase:constants."
+"""What every identifier begins with."""
 
 DEFAULT_DIGITS = 30
 PUBLISHED_DIGITS = 100
@@ -41,6 +42,28 @@ NUMERICAL: dict[str, Any] = {
 """What is said of a constant that has no closed form."""
 
 
+KINDS_OF_ERROR = {
+    "exact": "a closed form gives any digits",
+    "numerical": "a bound on what was computed",
+    "asymptotic": "the size of what an expansion neglects, not a bound",
+    "statistical": "one standard error of an estimate",
+}
+"""What :attr:`Constant.error` is, by the word that ``uncertainty`` begins with."""
+
+
+@dataclass(frozen=True)
+class Release:
+    """The set that a constant came with.
+
+    Attributes:
+        name: as v1.
+        date: of its release, or "" while it is being prepared.
+    """
+
+    name: str
+    date: str
+
+
 @dataclass(frozen=True, kw_only=True)
 class _Entry:
     """What a constant and a function of the shape both state; see :class:`Constant`."""
@@ -57,11 +80,22 @@ class _Entry:
     relative_error: float | Callable[..., float] = 0.0
     parents: tuple[str, ...] = ()
     most_digits: int = 1000
+    released: Release | None = None
 
     def __post_init__(self) -> None:
         for field in _NEVER_WITHOUT:
             if not getattr(self, field):
                 raise ParameterError(field, getattr(self, field), f"something: no constant goes without its {field}")
+
+    @property
+    def id(self) -> str:
+        """Its identifier, as ``rmtbase:constants.v1/product_upper_edge``: of this number, for good."""
+        return f"{IDENTIFIER}{self.released.name}/{self.name}" if self.released else ""
+
+    @property
+    def oeis(self) -> str:
+        """The sequence of its digits in the On-Line Encyclopedia of Integer Sequences, or "" where that has none."""
+        return OEIS.get(self.id, "")
 
     @property
     def reference(self) -> str:
@@ -102,7 +136,9 @@ class Constant(NamedReal, _Entry):
         relative_error: the same as a number; 0 where it is exact.
         parents: names of the constants that this one is computed from.
         most_digits: how many digits can be had.
-        published: its digits in the shipped table, or "" where each call computes.
+        released: the set that it came with.
+        published: its digits in the record of that set, or "" where each call computes.
+        enclosure: a lower and an upper bound in decimal, proved in ball arithmetic; None of what was not enclosed.
         arguments: what its :class:`ConstantFunction` was called with; None of a pure number.
 
     Raises:
@@ -113,15 +149,16 @@ class Constant(NamedReal, _Entry):
     uncertainty: str = "exact"
     relative_error: float = 0.0
     published: str = ""
+    enclosure: tuple[str, str] | None = None
     arguments: Mapping[str, Any] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if name != "compute"}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        arguments = state["arguments"]
-        entry = _found(state["name"])
-        vars(self).update(state, compute=(entry if arguments is None else entry(**arguments)).compute)
+        vars(self).update(state)
+        entry = _found(self.id or self.name)
+        vars(self)["compute"] = (entry if self.arguments is None else entry(**self.arguments)).compute
 
     @property
     def value(self) -> float:
@@ -140,6 +177,11 @@ class Constant(NamedReal, _Entry):
         if self.published and count <= len(Decimal(self.published).as_tuple().digits):
             return significant(Decimal(self.published), count)
         return agreed_digits(self.compute, count)
+
+    @property
+    def error_kind(self) -> str:
+        """What the error is: a key of ``KINDS_OF_ERROR``."""
+        return self.uncertainty.replace(":", " ").split()[0]
 
     @property
     def error(self) -> float:
@@ -297,7 +339,7 @@ class ConstantFunction(_Entry):
         return f"<{self.name}({', '.join(self.parameters)}, *, sigma, normalization): {self.description}>"
 
     def __reduce__(self) -> tuple[Callable[[str], Any], tuple[str]]:
-        return _found, (self.name,)
+        return _found, (self.id or self.name,)
 
     def _checked(self, takes: tuple[str, ...], shape: tuple[int, ...], named: dict[str, int]) -> dict[str, int]:
         given, said = dict(zip(takes, shape, strict=False)), " and ".join(takes)
@@ -328,10 +370,10 @@ def constant(
     method: str = "closed form",
     **stated: Any,
 ) -> Constant:
-    """A :class:`Constant` whose digits are in the shipped table, ``digits.json``.
+    """A :class:`Constant`, computed from others; its digits come of the record of its set.
 
     Args:
-        name: of the constant, also in the table.
+        name: of the constant.
         compute: the values of the parents ↦ its own.
         parents: the constants that it is computed from.
         method: how.
@@ -342,17 +384,16 @@ def constant(
         compute=lambda: compute(*(parent.compute() for parent in parents)),
         parents=tuple(parent.name for parent in parents),
         method=method,
-        published=_table().get(name, ""),
         **stated,
     )
 
 
-def _found(name: str) -> Any:
+def released_digits(entry: Constant) -> str:
+    """The digits with which a constant is released, computed anew: 100, or as many as there are."""
+    return agreed_digits(entry.compute, min(PUBLISHED_DIGITS, entry.most_digits))
+
+
+def _found(key: str) -> Any:
     from rmtbase.constants._registry import find
 
-    return find(name)
-
-
-@cache
-def _table() -> dict[str, str]:
-    return json.loads(files("rmtbase.constants").joinpath("digits.json").read_text(encoding="utf-8"))
+    return find(key)

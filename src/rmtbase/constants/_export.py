@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from decimal import Decimal
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from typing import Any
 
-from rmtbase.constants._constant import DEFAULT_DIGITS, Constant, ConstantFunction
+from rmtbase.constants._constant import DEFAULT_DIGITS, IDENTIFIER, Constant, ConstantFunction
 from rmtbase.constants._software import KEY, software_version
 from rmtbase.constants._typeset import mathematics_as_latex, mathematics_as_text, prose_as_latex, shown_number
 from rmtbase.errors import ParameterError
@@ -76,7 +76,11 @@ def _number(constant: Constant, digits: int) -> str:
 
 
 def as_json(entries: _Entry | Iterable[_Entry], digits: int = DEFAULT_DIGITS) -> list[dict[str, Any]]:
-    """Plain data, digits as a string; a function that was given no shape has parameters in place of a value."""
+    """Plain data, digits as a string; a function that was given no shape has parameters in place of a value.
+
+    "error" and "relative_error" are numbers, of the kind "error_kind" (:data:`KINDS_OF_ERROR`); "enclosure" is a lower
+    and an upper bound in decimal that are proved, or None.
+    """
     return [_plain(entry, digits) for entry in _each(entries)]
 
 
@@ -85,12 +89,21 @@ def _each(entries: _Entry | Iterable[_Entry]) -> Iterable[_Entry]:
 
 
 def _plain(entry: _Entry, digits: int) -> dict[str, Any]:
-    fields: dict[str, Any] = {field: getattr(entry, field) for field in _TEXTS}
+    release = entry.released
+    fields: dict[str, Any] = {
+        "id": entry.id,
+        "set": release.name if release else None,
+        "date": release.date if release else None,
+    }
+    fields |= {field: getattr(entry, field) for field in _TEXTS}
     if isinstance(entry, Constant):
         fields |= {
             "value": entry.significant_digits(digits),
             "error": entry.error,
+            "relative_error": entry.relative_error,
+            "error_kind": entry.error_kind,
             "uncertainty": entry.uncertainty,
+            "enclosure": list(entry.enclosure) if entry.enclosure else None,
             "sentence": as_sentence(entry),
             "latex": as_latex_sentence(entry),
         }
@@ -98,15 +111,16 @@ def _plain(entry: _Entry, digits: int) -> dict[str, Any]:
         fields |= {"value": None, "parameters": list(entry.parameters)}
         fields["uncertainty"] = entry.uncertainty if isinstance(entry.uncertainty, str) else "given with the value"
     fields["conditions"] = entry.conditions.stated()
-    return fields | {"parents": list(entry.parents), "references": list(entry.references)}
+    return fields | {"oeis": entry.oeis, "parents": list(entry.parents), "references": list(entry.references)}
 
 
 def as_latex(entries: _Entry | Iterable[_Entry], digits: int = DEFAULT_DIGITS) -> str:
-    r"""Rows of a table, name & symbol & value & definition & conditions & \cite{...} \\, after a comment.
+    r"""Rows of a table, name & symbol & value & definition & conditions & \cite{...} \\, after a comment with the sets.
 
     A value has ``digits`` digits, but none beyond its error, which then stands beside it.
     """
-    rows = (
+    every = tuple(_each(entries))
+    rows = [
         " & ".join(
             (
                 rf"\texttt{{{_escaped(entry.name)}}}",
@@ -117,9 +131,28 @@ def as_latex(entries: _Entry | Iterable[_Entry], digits: int = DEFAULT_DIGITS) -
                 rf"\cite{{{','.join(entry.references)}}} \\",
             )
         )
-        for entry in _each(entries)
-    )
-    return "\n".join(["% name & symbol & value & definition & conditions & references", *rows])
+        for entry in every
+    ]
+    sets = dict.fromkeys(f"{IDENTIFIER}{one.name}/NAME ({one.date})" for one in (e.released for e in every) if one)
+    head = "% name & symbol & value & definition & conditions & references"
+    return "\n".join(["; ".join((head, *sets)), *rows])
+
+
+def as_identified(entry: Constant | ConstantFunction) -> str:
+    """Name, identifier, date and, for a number that is enclosed, its bounds to 30 digits, in one line of plain text."""
+    said = f"{entry.name} ({entry.id}, {entry.released.date})" if entry.released else f"{entry.name} (not released)"
+    enclosure = shown_enclosure(entry) if isinstance(entry, Constant) else ""
+    return f"{said}, in {enclosure}" if enclosure else said
+
+
+def shown_enclosure(constant: Constant, digits: int = DEFAULT_DIGITS) -> str:
+    """[lower, upper] of its enclosure, rounded outward to ``digits`` digits; "" without one."""
+    if constant.enclosure is None:
+        return ""
+    ways = (ROUND_FLOOR, ROUND_CEILING)
+    outward = (Context(prec=digits, rounding=way).normalize for way in ways)
+    low, high = (rounded(Decimal(end)) for rounded, end in zip(outward, constant.enclosure, strict=True))
+    return f"[{low:f}, {high:f}]"
 
 
 def shown_digits(constant: Constant, digits: int) -> str:

@@ -45,7 +45,7 @@ def initialized_matrix(
     initializer       law of an element                                       options
     ================  ======================================================  =================================
     normal            N(mean, std²)                                           mean = 0, std = 1
-    truncated_normal  N(0, std²) given |w| ≤ bound · std, std that of the      std = 1, bound = 2,
+    truncated_normal  N(0, std²) cut off at ±bound · std, std that of the     std = 1, bound = 2,
                       normal law (``parent``) or of the ``elements``          std_of = "parent"
     uniform           U(−bound, bound)                                        bound
     xavier_uniform    U(−b, b), b = gain √(6/(fan_in + fan_out))              gain = 1

@@ -30,9 +30,10 @@ DEFAULT_NORMALIZATION = "sqrt_d"
 class ProductKeywords(TypedDict, total=False):
     """Scale of W_QK = W_Qᵀ W_K, W_Q and W_K of shape (d_head, d_model).
 
-    sigma_q, sigma_k: standard deviations of the elements of W_Q and of W_K; 1 for each left out.
-    sigma: that of both, in place of the two.
-    normalization: ``"sqrt_d"``, W_QK divided by √d_model, or ``"none"``, the raw product.
+    Args:
+        sigma_q, sigma_k: standard deviations of the elements of W_Q and of W_K; 1 for each left out.
+        sigma: that of both, in place of the two.
+        normalization: ``"sqrt_d"``, W_QK divided by √d_model, or ``"none"``, the raw product.
     """
 
     sigma_q: float | None
@@ -44,12 +45,13 @@ class ProductKeywords(TypedDict, total=False):
 class ChainKeywords(ProductKeywords, total=False):
     """The chain W = X_1 ... X_L, X_l of shape (n_{l-1}, n_l) with entries N(0, σ_l²), given in one of two ways.
 
-    d_model, d_head: W_QK = W_Qᵀ W_K, the chain (d_model, d_head, d_model); also as two numbers by position.
-        sigma_q, sigma_k: standard deviations of W_Q and of W_K; 1 for each left out.
-    dims: (n_0, ..., n_L) of any chain; also by position, a pair excepted, which could be either of the two.
-        sigmas: its L standard deviations; 1 for each if left out.
-    sigma: in either, the standard deviation of every factor.
-    normalization: in either, ``"sqrt_d"``, W divided by √n_0 (√d_model), or ``"none"``, the raw product.
+    Args:
+        d_model, d_head: W_QK = W_Qᵀ W_K, the chain (d_model, d_head, d_model); also as two numbers by position.
+        sigma_q, sigma_k: of W_QK, standard deviations of W_Q and of W_K; 1 for each left out.
+        dims: (n_0, ..., n_L) of any chain; also by position, a pair excepted, which could be either of the two.
+        sigmas: of any chain, its L standard deviations; 1 for each if left out.
+        sigma: in either, the standard deviation of every factor.
+        normalization: in either, ``"sqrt_d"``, W divided by √n_0 (√d_model), or ``"none"``, the raw product.
     """
 
     d_model: int | None

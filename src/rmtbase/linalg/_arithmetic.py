@@ -29,9 +29,9 @@ def arithmetic() -> dict[str, str]:
 
 
 def _processor() -> dict[str, str]:
-    found = np.show_config(mode="dicts")["SIMD Extensions"].get("found", [])
+    found = np.show_config(mode="dicts").get("SIMD Extensions", {}).get("found", [])
     try:
-        first = _CPUINFO.read_text(errors="replace").split("\n\n")[0]
+        first = _CPUINFO.read_text(encoding="utf-8", errors="replace").split("\n\n")[0]
     except OSError:
         first = ""
     fields = {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in first.splitlines())}

@@ -52,7 +52,7 @@ class ElementEnsemble(Protocol):
 
     @property
     def name(self) -> str:
-        """As :attr:`Ensemble.name <rmtbase.ensembles.Ensemble>`."""
+        """As that of an :class:`~rmtbase.ensembles.Ensemble`."""
         ...
 
     @property

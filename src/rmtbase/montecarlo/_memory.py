@@ -7,7 +7,6 @@ can be refused in words.
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from rmtbase.linalg import available_cores, reproducible_jax
 from rmtbase.montecarlo._keys import case_key
 from rmtbase.montecarlo._machine import Device, is_cpu
 from rmtbase.parameters import require_positive_integer
+from rmtbase.systems import available_memory
 
 ELEMENTS_AT_ONCE = 1 << 18  # 2 MiB, which stay in a core's cache from the product to the last count
 
@@ -30,7 +30,6 @@ _COPIES_ON_DEVICE = 2  # random bits and what is made of them
 _COPIES_OF_BLOCK = 3  # of a block of rows
 _FEWEST_WORKERS, _WORKERS_PER_CORE = 8, 4
 
-_MEMINFO = Path("/proc/meminfo")
 _GROUPS = (
     (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory.current")),
     (Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"), Path("/sys/fs/cgroup/memory/memory.usage_in_bytes")),
@@ -48,25 +47,14 @@ def device_memory(device: Device) -> int:
 
 def host_memory() -> int:
     """Bytes of memory that are available to this process, by the system and by the limits of its control group."""
-    return min([_available(), *(_left(*group) for group in _GROUPS)])
-
-
-def _available() -> int:
-    try:
-        lines = dict(line.split(":", 1) for line in _MEMINFO.read_text().splitlines())
-        return 1024 * int(lines["MemAvailable"].split()[0])
-    except (OSError, KeyError, ValueError):
-        pass
-    try:
-        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (AttributeError, OSError, ValueError):
-        return _UNKNOWN
+    there = available_memory()
+    return min([_UNKNOWN if there is None else there, *(_left(*group) for group in _GROUPS)])
 
 
 def _left(limit: Path, usage: Path) -> int:
     """What a control group has left; 2^63 where there is no such file or no limit (the word ``max``)."""
     try:
-        return max(0, int(limit.read_text()) - int(usage.read_text()))
+        return max(0, int(limit.read_text(encoding="utf-8")) - int(usage.read_text(encoding="utf-8")))
     except (OSError, ValueError):
         return 2**63
 

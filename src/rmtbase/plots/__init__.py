@@ -1,7 +1,7 @@
 """Plots: xarray in, Axes out. No function here touches pyplot or Matplotlib's settings."""
 
 from rmtbase.plots._along_steps import departures, spectra_along_steps, statistic_along_steps
-from rmtbase.plots._animation import ANIMATION_FORMATS, Animation, animation, save_animation
+from rmtbase.plots._animation import ANIMATION_FORMATS, Animation, animation, animation_of, save_animation
 from rmtbase.plots._axes import statistic_label, statistic_words
 from rmtbase.plots._baseline_panels import eigenvalues_by_rank, element_laws, spectral_densities
 from rmtbase.plots._changes import change_heatmap
@@ -10,19 +10,26 @@ from rmtbase.plots._comparison import component_shapes, pair_heatmap, scale_law,
 from rmtbase.plots._composition import MOST_EDGES, composition_graph, composition_heatmap
 from rmtbase.plots._effective_depth import DEPTHS_SHOWN, depth_profile, depth_spectrum
 from rmtbase.plots._eigenvalues import eigenvalue_density_heatmap, eigenvalue_heatmap, ordered_eigenvalues
-from rmtbase.plots._element_histograms import head_density, head_density_heatmap, magnitude_heatmap
+from rmtbase.plots._element_histograms import (
+    head_density,
+    head_density_heatmap,
+    magnitude_heatmap,
+    magnitudes_along_steps,
+)
 from rmtbase.plots._element_tables import element_density, element_property
 from rmtbase.plots._ensemble_spectrum import ensemble_spectrum
 from rmtbase.plots._figures import figure_names, figures
 from rmtbase.plots._figures_of_scores import MAIN_ELEMENT_STATISTICS, MAIN_STATISTICS
 from rmtbase.plots._flagged_by_statistic import flagged_by_statistic
 from rmtbase.plots._group_measures import group_measure, group_measure_by_step
+from rmtbase.plots._head_spectra import head_eigenvalue_density, head_eigenvalues, head_spectra
 from rmtbase.plots._heatmaps import expert_z_heatmap, matrix_z_heatmap, omnibus_heatmap, z_heatmap
 from rmtbase.plots._learned_directions import learned_directions
 from rmtbase.plots._null_spectrum import null_spectrum
 from rmtbase.plots._p_value_qq import p_value_qq
 from rmtbase.plots._picture import FORMATS, content, save
 from rmtbase.plots._side_by_side import compare, overlay
+from rmtbase.plots._spectrum_and_width import spectrum_and_width
 from rmtbase.plots._statistic_by_layer import (
     PUBLISHED_BAND,
     matrix_statistic_by_layer,
@@ -33,6 +40,7 @@ from rmtbase.plots._tail_exponents import tail_exponents
 from rmtbase.plots._theme import DARK, LIGHT, PRINT, THEMES, Theme, as_theme
 from rmtbase.plots._weibull_plane import body_and_tail, weibull_plane
 from rmtbase.plots._weibull_plot import tail_counts, trim_noise, weibull_plot, weibull_residuals
+from rmtbase.plots._width_by_layer import width_by_layer
 
 __all__ = [
     "ANIMATION_FORMATS",
@@ -51,6 +59,7 @@ __all__ = [
     "Animation",
     "Theme",
     "animation",
+    "animation_of",
     "as_theme",
     "body_and_tail",
     "change_heatmap",
@@ -77,8 +86,12 @@ __all__ = [
     "group_measure_by_step",
     "head_density",
     "head_density_heatmap",
+    "head_eigenvalue_density",
+    "head_eigenvalues",
+    "head_spectra",
     "learned_directions",
     "magnitude_heatmap",
+    "magnitudes_along_steps",
     "matrix_statistic_by_layer",
     "matrix_z_heatmap",
     "moment_corner",
@@ -95,6 +108,7 @@ __all__ = [
     "shape_drifts",
     "spectra_along_steps",
     "spectral_densities",
+    "spectrum_and_width",
     "statistic_along_steps",
     "statistic_by_layer",
     "statistic_label",
@@ -106,6 +120,7 @@ __all__ = [
     "weibull_plane",
     "weibull_plot",
     "weibull_residuals",
+    "width_by_layer",
     "z_colorbar",
     "z_heatmap",
 ]

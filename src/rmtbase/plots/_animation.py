@@ -6,7 +6,7 @@ import io
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
@@ -139,6 +139,31 @@ def animation(
     )
 
 
+def animation_of(
+    steps: Sequence[int],
+    draws: Sequence[Callable[..., Axes]],
+    title: str = "",
+    *,
+    theme: Theme | str = "light",
+    width: float | None = None,
+) -> Animation:
+    """The moving picture of frames of one's own, whose axes have the place and the limits of all of them.
+
+    Args:
+        steps: that of each frame.
+        draws: what draws each, called with ``ax=`` and ``theme=`` as the functions of this room are.
+        title: above every frame, before its step.
+        theme: colours, or their name.
+        width: of the frames in inches.
+
+    Raises:
+        ParameterError: not one frame for each step, none, or no such theme or width.
+    """
+    if not steps or len(steps) != len(draws):
+        raise ParameterError("draws", len(draws), f"one for each of the {len(steps)} steps, and one at least")
+    return Animation(tuple(map(int, steps)), tuple(draws), literal(title), look_of(theme, width))
+
+
 def save_animation(
     moving: Animation,
     path: Path | str,
@@ -213,7 +238,7 @@ def _mp4(moving: Animation, dpi: float, frames_per_second: float, path: Path) ->
             _image(moving.frame(place), dpi).save(Path(folder) / f"{place:04d}.png")
         read = ("-framerate", f"{frames_per_second:g}", "-i", "%04d.png")
         command = ("ffmpeg", "-nostdin", "-loglevel", "error", *read, *_ENCODED, "frames.mp4")
-        ran = subprocess.run(command, cwd=folder, capture_output=True, text=True, errors="replace", check=False)
+        ran = subprocess.run(command, cwd=folder, capture_output=True, encoding="utf-8", errors="replace", check=False)
         if ran.returncode:
             raise OutputError(path, f"ffmpeg failed ({one_line(ran.stderr) or ran.returncode}); write a GIF")
         return (Path(folder) / "frames.mp4").read_bytes()

@@ -38,7 +38,12 @@ MARKERS = ("o", "s", "^", "D", "v")
 LINE_STYLES: tuple[Any, ...] = ("-", (0, (5, 2)), (0, (1, 1.2)), (0, (6, 2, 1, 2)), (0, (3, 1, 1, 1, 1, 1)))
 """Styles of lines, likewise."""
 
-_FACTS = {"sigma": r"$\sigma$ of the elements", "sigma_q": r"$\sigma_Q$", "sigma_k": r"$\sigma_K$"}
+_FACTS = {
+    "sigma": r"$\sigma$ of the elements",
+    "sigma_q": r"$\sigma_Q$",
+    "sigma_k": r"$\sigma_K$",
+    "entropy": "differential entropy $S$ (nats)",
+}
 _LINE = 0.165  # inches of a line of a legend at 10 pt
 _NOTHING = 1e-300  # density, below any that is shown
 _LONGEST_TICK = 20  # characters beside an axis

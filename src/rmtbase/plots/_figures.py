@@ -36,8 +36,10 @@ def figures(
     of q-values of all statistics together, how many heads leave the null by each, heat maps of z, ordered eigenvalues,
     statistics by layer, p-values, and the null's spectrum; where it has /matrices or /experts, their heat maps too, and
     the Weibull shape by layer; of every further circuit those of heads again, ``"ov-omnibus-map"`` say. On request
-    there are maps of eigenvalues, densities and magnitudes, head by head or layer by layer, elements of heads by layer,
-    scatters, corners and probability plots; of a baseline the same panels with a matrix of full rank above them. A
+    there are each statistic by layer, of eigenvalues and of singular values, spectra of a layer's heads, statistics
+    against the elements' width, widths by layer with entropy or divergence, and maps of eigenvalues, densities and
+    magnitudes, head by head or layer by layer, elements of heads by layer, scatters, corners and probability plots; of
+    a baseline the same panels with a matrix of full rank above them. A
     trajectory gives statistics, spectra and the k–λ plane along its steps, a comparison which pairs of models differ,
     their shapes and scales. Signal and noise gives the learned directions of each circuit and of whole matrices,
     and the exponents of their tails where these were looked at.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
+from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -18,10 +19,19 @@ from rmtbase.plots._statistic_by_layer import matrix_statistic_by_layer, statist
 from rmtbase.plots._statistic_scatter import moment_corner, statistic_scatter
 from rmtbase.plots._weibull_plane import body_and_tail, weibull_plane
 from rmtbase.plots._weibull_plot import tail_counts, trim_noise, weibull_plot, weibull_residuals
+from rmtbase.plots._width_by_layer import width_by_layer
 
 _ROW = 0.055  # inches of a head's row
 _BY_LAYER = ("sigma", "kl_matched_normal", "entropy_residual", "weibull_shape")
+_WIDTHS = (
+    ("width-and-entropy", ("entropy_residual",), "entropy"),
+    ("width-and-divergence", ("core_sigma", "kl_matched_normal"), "kl_matched_normal"),
+)
 _LAWS = ("weibull_shape", "weibull_scale")
+
+
+_GRIDS = (("", "log", "spread"), ("-linear", "linear", "spread"), ("-weights", "linear", "weight"))
+"""How a layer's heads are drawn, by the ending of the name: the scale of densities, and in which unit elements are."""
 
 
 def drawings_of_elements(tree: xr.DataTree, look: Look) -> dict[str, Drawing]:
@@ -72,13 +82,18 @@ def _of_heads(tree: xr.DataTree, look: Look) -> dict[str, Drawing]:
     for component in components if shown else ():
         draw = partial(_by_layer, tree, component, shown, look)
         drawings[f"elements-by-layer-{component}"] = Drawing(draw, standard=False)
+    for name, needed, beside in _WIDTHS:
+        for component in components if set(needed) <= set(held) and "sigma" in elements else ():
+            draw = partial(_widths, tree, beside, component, look)
+            drawings[f"{name}-{component}"] = Drawing(draw, standard=False)
     if "W_QK" in components and {"mean", "skewness", "excess_kurtosis"} <= set(held):
         theme, width = look
         drawings["moment-corner"] = Drawing(partial(moment_corner, tree, theme=theme, width=width), standard=False)
     pairs = [("skewness", "excess_kurtosis"), ("sigma", "entropy_residual"), ("sigma", "kl_matched_normal")]
     pairs += [("sigma", "core_sigma")]
+    pairs += [("sigma", "entropy")] if "entropy_residual" in held else []
     for x, y in pairs:
-        if y in held and (x in held or x in elements):
+        if (y in held or y == "entropy") and (x in held or x in elements):
             name = f"scatter-{x}-{y}".replace("_", "-")
             drawings[name] = Drawing(partial(_scatters, tree, x, y, components, look), standard=False)
     if "histogram" in elements:
@@ -86,8 +101,11 @@ def _of_heads(tree: xr.DataTree, look: Look) -> dict[str, Drawing]:
             there = elements["histogram"].sel(component=component).notnull().any("bin")
             for layer in elements["layer"].values[there.any("head").values].tolist():
                 heads = there["head"].values[there.sel(layer=layer).values].tolist()
-                for ending, scale in (("", "log"), ("-linear", "linear")):
-                    draw = partial(_density_grid, tree, component, layer, heads, scale, look)
+                for ending, scale, unit in _GRIDS:
+                    if unit == "weight" and not ("sigma" in elements and "mean" in held):
+                        continue
+                    of = {"scale": scale, "unit": unit}
+                    draw = partial(_density_grid, tree, component, layer, heads, of, look)
                     drawings[f"head-densities-{component}-{layer}{ending}"] = Drawing(draw, standard=False)
     return drawings
 
@@ -110,6 +128,12 @@ def _by_layer(tree: xr.DataTree, component: str, names: Sequence[str], look: Loo
     for ax in figure.axes:
         titled(ax, "", look.theme)
     legend_of_all(figure, look.theme, same=True)
+    return figure
+
+
+def _widths(tree: xr.DataTree, beside: str, component: str, look: Look) -> Picture:
+    figure = single(width_by_layer, look, tree, 8.0, beside=beside, component=component, legend=False)
+    legend_of_all(figure, look.theme)
     return figure
 
 
@@ -141,20 +165,17 @@ def _scatters(tree: xr.DataTree, x: str, y: str, components: Sequence[str], look
 
 
 def _density_grid(
-    tree: xr.DataTree, component: str, layer: int, heads: Sequence[int], scale: str, look: Look
+    tree: xr.DataTree, component: str, layer: int, heads: Sequence[int], of: dict[str, Any], look: Look
 ) -> Picture:
-    options = {
-        str(head): {"table": tree, "layer": layer, "head": head, "component": component, "scale": scale}
-        for head in heads
-    }
-    plain = partial(head_density, legend=False)
+    options = {str(head): {"table": tree, "layer": layer, "head": head, "component": component} for head in heads}
+    plain = partial(head_density, legend=False, **of)
     figure = panels(plain, options, look, 4, share_y=True, height=2.2, title=model_title(tree), panel=2.7)
     what, _, _ = figure.axes[0].get_title().rpartition(" head ")
     _entitle(figure, look, model_title(tree), what)
     for ax, head in zip(figure.axes, options, strict=True):
         titled(ax, f"head {head}", look.theme)
         ax.set_ylabel("density" if ax.get_ylabel() else "")
-        ax.set_xlabel(r"$(w - \bar w)/s$" if ax.get_xlabel() else "")
+        ax.set_xlabel(("element $w$" if of["unit"] == "weight" else r"$(w - \bar w)/s$") if ax.get_xlabel() else "")
     legend_of_all(figure, look.theme)
     return figure
 

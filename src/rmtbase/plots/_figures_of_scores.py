@@ -5,23 +5,28 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 
+import numpy as np
 import xarray as xr
 from matplotlib.axes import Axes
 
-from rmtbase.plots._axes import model_title
+from rmtbase.plots._axes import model_title, noun_of, titled
 from rmtbase.plots._color_scales import Z
 from rmtbase.plots._eigenvalues import eigenvalue_density_heatmap, eigenvalue_heatmap, ordered_eigenvalues
 from rmtbase.plots._figures_of_elements import drawings_of_elements
 from rmtbase.plots._flagged_by_statistic import flagged_by_statistic
-from rmtbase.plots._groups import matrices_of
+from rmtbase.plots._groups import heads_of, matrices_of
+from rmtbase.plots._head_spectra import head_eigenvalue_density, head_eigenvalues, head_spectra
 from rmtbase.plots._heatmaps import expert_z_heatmap, matrix_z_heatmap, omnibus_heatmap, z_heatmap
 from rmtbase.plots._layout import Drawing, Look, legend_of_all, legend_of_each, panels, single
 from rmtbase.plots._null_spectrum import null_spectrum
 from rmtbase.plots._p_value_qq import p_value_qq
 from rmtbase.plots._picture import Picture
+from rmtbase.plots._spectrum_and_width import spectrum_and_width
 from rmtbase.plots._statistic_by_layer import statistic_by_layer
+from rmtbase.plots._statistic_scatter import layer_bar, statistic_scatter
 from rmtbase.scoring import circuit_scores, circuits_of
-from rmtbase.tables import null_method, shapes_of
+from rmtbase.statistics import SPECTRAL_STATISTICS
+from rmtbase.tables import heads_present, null_method, shapes_of
 
 MAIN_STATISTICS = ("normalized_participation_ratio", "effective_rank", "largest_eigenvalue", "log_determinant")
 """What the standard figures of a model show: how many directions carry the spectrum (on λ and on s), its largest
@@ -32,6 +37,7 @@ MAIN_ELEMENT_STATISTICS = (
 )  # fmt: skip
 """What they show of the elements of matrices."""
 
+_SINGULAR = "_singular"  # the end of the name of a statistic of singular values
 _PANELS = 12  # of one figure of spectra
 _SCALE, _UPRIGHT = 4.2, 0.8  # inches: the least of a colour scale of z and its titles; of upright names
 _ROW = 0.055  # inches of a head's row
@@ -75,11 +81,88 @@ def _of_heads(tree: xr.DataTree, look: Look) -> dict[str, Drawing]:
     }
     if null_method(tree.attrs) != "resampled":
         drawings["null-spectrum"] = Drawing(partial(_null_spectra, tree, look))
-    return drawings | {
-        "eigenvalue-map": Drawing(map_of, standard=False),
-        "eigenvalue-map-over-mean": Drawing(partial(map_of, over="mean"), standard=False),
-        "eigenvalue-density-map": Drawing(density_of, standard=False),
-    }
+    theme, width = look
+    widths = partial(spectrum_and_width, tree, theme=theme, width=width)
+    return (
+        drawings
+        | {
+            "eigenvalue-map": Drawing(map_of, standard=False),
+            "eigenvalue-map-over-mean": Drawing(partial(map_of, over="mean"), standard=False),
+            "eigenvalue-density-map": Drawing(density_of, standard=False),
+            "head-spectra": Drawing(partial(head_spectra, tree, theme=theme, width=width), standard=False),
+        }
+        | {
+            "spectrum-and-width": Drawing(partial(widths, "eigenvalue"), standard=False),
+            "spectrum-and-width-singular": Drawing(partial(widths, "singular value"), standard=False),
+        }
+        | _of_layers(tree, look)
+        | _of_statistics(tree, look)
+    )
+
+
+def _of_layers(tree: xr.DataTree, look: Look) -> dict[str, Drawing]:
+    """Of each layer the spectra of all its heads, a panel for each."""
+    heads = heads_of(tree).transpose("layer", "head", ...)
+    there, drawings = heads_present(heads), {}
+    for place in np.flatnonzero(there.any(axis=1)).tolist():
+        layer, own = int(heads["layer"].values[place]), [int(head) for head in heads["head"].values[there[place]]]
+        for name, plot in (
+            ("head-eigenvalues", head_eigenvalues),
+            ("head-eigenvalue-densities", head_eigenvalue_density),
+        ):
+            drawings[f"{name}-{layer}"] = Drawing(partial(_head_grid, plot, tree, layer, own, look), standard=False)
+    return drawings
+
+
+def _head_grid(plot: Callable[..., Axes], tree: xr.DataTree, layer: int, heads: Sequence[int], look: Look) -> Picture:
+    options = {str(head): {"table": tree, "layer": layer, "head": head} for head in heads}
+    many = len(options) > _PANELS
+    size = {"columns": 6, "height": 1.9, "panel": 2.2} if many else {"columns": 4, "height": 2.2, "panel": 2.7}
+    figure = panels(partial(plot, legend=False), options, look, share_y=True, **size)
+    what = figure.axes[0].get_title().rpartition(" ")[0].rpartition(" ")[0]
+    parts = [part for part in (model_title(tree), what) if part]
+    figure.suptitle("\n".join(parts), fontsize=look.theme.points("axes.titlesize"), color=look.theme.muted)
+    for ax, head in zip(figure.axes, heads, strict=True):
+        titled(ax, f"{noun_of(tree)} {head}", look.theme)
+    legend_of_all(figure, look.theme)
+    return figure
+
+
+def _of_statistics(tree: xr.DataTree, look: Look) -> dict[str, Drawing]:
+    """Of each statistic a figure by layer: of eigenvalues and of singular values, or as it is and over its null."""
+    held, drawings = heads_of(tree)["statistic"].values.tolist(), {}
+    for name in held:
+        if name.removesuffix(_SINGULAR) in held and name.endswith(_SINGULAR):
+            continue
+        options = [{"statistic": name, "over": "nothing"}]
+        if f"{name}{_SINGULAR}" in held:
+            options.append({"statistic": f"{name}{_SINGULAR}"})
+        elif name in SPECTRAL_STATISTICS and SPECTRAL_STATISTICS[name].scaling != 0:
+            options.append({"statistic": name})
+        drawings[f"by-layer-{name.replace('_', '-')}"] = Drawing(partial(_side_by_side, tree, options, look), False)
+    if "normalized_participation_ratio_singular" in held:
+        drawings["scatter-participation-entropy"] = Drawing(partial(_shapes, tree, look), standard=False)
+    return drawings
+
+
+def _side_by_side(tree: xr.DataTree, options: Sequence[dict], look: Look) -> Picture:
+    named = {str(place): {"table": tree, **one} for place, one in enumerate(options)}
+    plain = partial(statistic_by_layer, legend=False)
+    figure = panels(plain, named, look, 2, share_y=False, height=5.0, title=model_title(tree))
+    legend_of_all(figure, look.theme, same=True)
+    return figure
+
+
+def _shapes(tree: xr.DataTree, look: Look) -> Picture:
+    """Entropy against participation of spectra, of eigenvalues and of singular values, layers by colour."""
+    names = [f"{{}}{ending}" for ending in ("", _SINGULAR)]
+    of = {"x": "normalized_participation_ratio", "y": "spectral_entropy"}
+    options = {one: {"table": tree, **{axis: one.format(name) for axis, name in of.items()}} for one in names}
+    plain = partial(statistic_scatter, group="heads", by_layer=True, legend=False)
+    figure = panels(plain, options, look, 2, share_y=False, share_x=False, height=3.8, title=model_title(tree))
+    legend_of_all(figure, look.theme)
+    layer_bar(figure.axes, heads_of(tree), look.theme)
+    return figure
 
 
 def _null_spectra(tree: xr.DataTree, look: Look) -> Picture:

@@ -9,6 +9,7 @@ import xarray as xr
 
 from rmtbase.plots._along_steps import departures, spectra_along_steps, statistic_along_steps
 from rmtbase.plots._axes import model_title
+from rmtbase.plots._element_histograms import magnitudes_along_steps
 from rmtbase.plots._figures_of_scores import MAIN_ELEMENT_STATISTICS, MAIN_STATISTICS
 from rmtbase.plots._groups import elements_of, heads_of, matrices_of
 from rmtbase.plots._layout import Drawing, Look, legend_of_all, panels, single
@@ -38,6 +39,10 @@ def drawings_of_trajectory(tree: xr.DataTree, look: Look) -> dict[str, Drawing]:
         drawings["matrices-along-steps"] = Drawing(partial(_several, tree, main, "matrices", look))
         if "weibull_shape" in of_matrices:
             drawings["weibull-plane"] = Drawing(partial(single, weibull_plane, look, tree))
+        if "log_magnitude_histogram" in matrices_of(tree):
+            for name in matrices_of(tree)["component"].values.tolist():
+                draw = partial(single, magnitudes_along_steps, look, tree, component=name)
+                drawings[f"magnitudes-along-steps-{name}"] = Drawing(draw, standard=False)
         for name in [*of_matrices, "sigma"]:
             draw = partial(single, statistic_along_steps, look, tree, statistic=name, group="matrices")
             drawings[f"matrices-along-steps-{name}"] = Drawing(draw, standard=False)

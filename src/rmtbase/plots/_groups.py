@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
+import numpy as np
 import xarray as xr
 
 from rmtbase.errors import ParameterError
@@ -115,7 +116,9 @@ def require_component(table: xr.Dataset, name: str) -> xr.Dataset:
 
 
 def column_of(table: xr.Dataset, name: str) -> xr.DataArray:
-    """A statistic that the table observed, or one of its other numbers, ``sigma`` say.
+    """A statistic that the table observed, or one of its other numbers, ``sigma`` say, or ``entropy``, in nats.
+
+    The differential entropy is ½ ln(2πe σ²) + ΔS, of the elements' σ and entropy residual.
 
     Raises:
         ParameterError: it holds neither.
@@ -123,6 +126,9 @@ def column_of(table: xr.Dataset, name: str) -> xr.DataArray:
     held = table["statistic"].values.tolist()
     if name in held:
         return table["observed"].sel(statistic=name)
+    if name == "entropy" and "entropy_residual" in held and "sigma" in table:
+        residual, unit = table["observed"].sel(statistic="entropy_residual", drop=True), 2 * np.pi * np.e
+        return residual + 0.5 * xr.apply_ufunc(np.log, unit * table["sigma"].where(table["sigma"] > 0) ** 2)
     facts = [str(one) for one in table.data_vars if "statistic" not in table[one].dims]
     places = set(table["observed"].dims) - {"statistic"}
     facts = [one for one in facts if set(table[one].dims) <= places and table[one].dtype.kind in "fiu"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import cycle
 from typing import Literal, NamedTuple
 
@@ -47,6 +48,7 @@ def statistic_by_layer(
     level: float = LEVEL,
     group: Literal["heads", "elements"] = "heads",
     component: str | None = None,
+    over: Literal["null", "nothing"] = "null",
     *,
     ax: Axes | None = None,
     theme: Theme | str = "light",
@@ -69,6 +71,8 @@ def statistic_by_layer(
         level: heads with a q-value of this statistic under it are drawn filled.
         group: ``"heads"``: spectra of heads; ``"elements"``: elements of heads, and of these ``"sigma"``, too.
         component: of elements; ``"W_QK"`` if None.
+        over: ``"null"``: a statistic that scales over its null mean; ``"nothing"``: every one as it is, where each head
+            has a band at its own scale.
         ax: where to draw; new axes if None.
         theme: colours, or their name.
         legend: whether to draw one, below the axes.
@@ -77,19 +81,21 @@ def statistic_by_layer(
         The axes: layer against the statistic.
 
     Raises:
-        ParameterError: no scores of heads, or not of this statistic, or no such group or component.
+        ParameterError: no scores of heads, or not of this statistic, or no such group, component or ``over``.
     """
     if group not in ("heads", "elements"):
         raise ParameterError("group", group, "heads or elements")
+    if over not in ("null", "nothing"):
+        raise ParameterError("over", over, "'null' or 'nothing'")
     heads = group_of(scores, group, component).transpose("layer", "head", ...)
-    found = _of_spectra(heads, statistic) if group == "heads" else _of_elements(heads, statistic)
+    found = _of_spectra(heads, statistic, over == "null") if group == "heads" else _of_elements(heads, statistic)
     value, null = found.value, found.null
     flagged = found.q_value < level
     n_layers, n_heads = value.shape
 
     theme = as_theme(theme)
     ax = own_axes(ax, theme, scores)
-    x = _places(np.isfinite(value) if group == "elements" else heads_present(heads))
+    x = places_in_layer(np.isfinite(value) if group == "elements" else heads_present(heads))
     noun = noun_of(scores)
     _draw_null(ax, x, null, theme, noun, found.share)
     size = float(np.clip(30 / n_layers**0.5 / n_heads**0.25, 2.0, 4.5))
@@ -131,8 +137,9 @@ class _OfHeads(NamedTuple):
     core: Float[np.ndarray, "layer head"] | None = None
 
 
-def _of_spectra(heads: xr.Dataset, statistic: str) -> _OfHeads:
+def _of_spectra(heads: xr.Dataset, statistic: str, over_null: bool) -> _OfHeads:
     one = get_statistic(require_statistic(heads, statistic))
+    one = one if over_null else replace(one, scaling=0)
     table = heads.sel(statistic=statistic)
     mean = table["null_mean"].values
     value = relative_to_null(one, table["observed"].values, mean)
@@ -152,7 +159,7 @@ def _of_elements(elements: xr.Dataset, statistic: str) -> _OfHeads:
     return _OfHeads(value, null, table["q_value"].values, "95 %", statistic_label(statistic))
 
 
-def _places(there: Bool[np.ndarray, "layer head"]) -> Float[np.ndarray, "layer head"]:
+def places_in_layer(there: Bool[np.ndarray, "layer head"]) -> Float[np.ndarray, "layer head"]:
     """Where on the axis each head stands: within its layer from left to right; NaN where there is none."""
     count, place = there.sum(axis=1, keepdims=True), np.cumsum(there, axis=1) - 1
     offset = np.where(count > 1, -0.3 + 0.6 * place / np.maximum(count - 1, 1), 0.0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import cycle
 from typing import NamedTuple
 
@@ -10,6 +10,8 @@ import numpy as np
 import xarray as xr
 from jaxtyping import Float
 from matplotlib.axes import Axes
+from matplotlib.cm import ScalarMappable
+from matplotlib.colors import LinearSegmentedColormap, Normalize
 from matplotlib.ticker import MaxNLocator
 
 from rmtbase.errors import ParameterError
@@ -20,6 +22,7 @@ from rmtbase.plots._axes import (
     NORMAL_95,
     finished,
     fit_texts,
+    layer_axis,
     legend_columns,
     literal,
     new_figure,
@@ -56,6 +59,7 @@ def statistic_scatter(
     y: str = "excess_kurtosis",
     group: Group = "elements",
     component: str | None = None,
+    by_layer: bool = False,
     *,
     ax: Axes | None = None,
     theme: Theme | str = "light",
@@ -72,9 +76,10 @@ def statistic_scatter(
         y: the same, of the other axis.
         group: ``"heads"``: spectra of heads; ``"elements"``: elements of heads; ``"matrices"``: whole matrices.
         component: of elements ``"W_QK"`` if None; of matrices all if None.
+        by_layer: whether marks have the colour of their layer, the first one the strongest.
         ax: where to draw; new axes if None.
         theme: colours, or their name.
-        legend: whether to draw one, below the axes.
+        legend: whether to draw one, below the axes, and with ``by_layer`` a scale of layers beside them.
 
     Returns:
         The axes: x against y.
@@ -87,6 +92,12 @@ def statistic_scatter(
     theme = as_theme(theme)
     ax = own_axes(ax, theme, scores)
     _scatter(ax, points[x], points[y], theme)
+    if by_layer:
+        (marks,) = [one for one in ax.lines if one.get_label() == "observed"]
+        marks.remove()
+        _colour_layers(ax, points[x], points[y], table, _layers(table, x), theme)
+        if legend:
+            layer_bar([ax], table, theme)
     _bounds(ax, x, y, points[x].value, theme)
     ax.xaxis.set_major_locator(MaxNLocator(5))
     ax.set(xlabel=statistic_label(x), ylabel=statistic_label(y))
@@ -203,6 +214,42 @@ def _scatter(
     )  # fmt: skip
 
 
+def _layers(table: xr.Dataset, name: str) -> Float[np.ndarray, " head"]:
+    """The place of the layer of each of the points."""
+    value = column_of(table, name)
+    places = xr.DataArray(np.arange(float(table.sizes["layer"])), dims="layer")
+    return (
+        (xr.zeros_like(value, dtype=float).drop_vars("layer", errors="ignore") + places)
+        .transpose(*value.dims)
+        .values.ravel()
+    )
+
+
+def _colours_of_layers(table: xr.Dataset, theme: Theme) -> ScalarMappable:
+    colours = LinearSegmentedColormap.from_list("layers", [*reversed(theme.sequential[2:])])
+    return ScalarMappable(Normalize(0.0, max(table.sizes["layer"] - 1, 1)), colours)
+
+
+def _colour_layers(
+    ax: Axes, x: _Points, y: _Points, table: xr.Dataset, layers: Float[np.ndarray, " head"], theme: Theme
+) -> None:
+    size = float(np.clip(40 / max(x.value.size, 1) ** 0.4, 2.4, 6.0))
+    colours = _colours_of_layers(table, theme).to_rgba(layers)
+    ax.scatter(
+        x.value, y.value, s=size**2, c=colours, edgecolors=theme.muted, linewidths=0.3, zorder=2.5, label="observed"
+    )
+
+
+def layer_bar(axes: Sequence[Axes], table: xr.Dataset, theme: Theme) -> None:
+    """Draw the scale of layers beside axes, once for all of them."""
+    bar = axes[0].get_figure().colorbar(_colours_of_layers(table, theme), ax=axes, shrink=0.8)  # type: ignore[union-attr]  # axes always lie in a figure
+    layer_axis(bar.ax, "y", table, theme)
+    bar.ax.invert_yaxis()
+    bar.set_label("layer", color=theme.text, fontsize=theme.points("axes.labelsize"))
+    bar.ax.tick_params(labelsize=theme.points("xtick.labelsize"), labelcolor=theme.muted, length=0)
+    bar.outline.set_visible(False)  # type: ignore[operator]
+
+
 def _bounds(ax: Axes, x: str, y: str, values: Float[np.ndarray, " head"], theme: Theme) -> None:
     """The curve that two statistics cannot cross, or that a normal law lies on."""
     if (x, y) == ("skewness", "excess_kurtosis"):
@@ -215,7 +262,7 @@ def _bounds(ax: Axes, x: str, y: str, values: Float[np.ndarray, " head"], theme:
         ax.autoscale_view(scalex=False)
         ax.set_xlim(left, right)
     elif (x, y) == ("sigma", "entropy"):
-        low, high = _range(values)
+        low, high = _range(values[values > 0])
         at = np.linspace(max(low - 0.05 * (high - low), 0.1 * low), high + 0.05 * (high - low), 200)
         ax.plot(at, 0.5 * np.log(2 * np.pi * np.e * at**2), color=theme.free_law, linewidth=1.3, label="normal law")
 

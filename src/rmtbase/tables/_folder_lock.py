@@ -46,8 +46,17 @@ def locked_folder(folder: Path, what: str, is_done: Callable[[], bool]) -> Itera
     try:
         yield
     finally:
-        if is_done():
-            with suppress(OSError):  # what is not ours, which stays
+        done, held = is_done(), False
+        if done:
+            try:
                 (folder / LOCK).unlink()
                 folder.rmdir()
+            except PermissionError:  # on Windows no file goes that is open, as the lock is
+                held = True
+            except OSError:  # what is not ours, which stays
+                pass
         guard.release()
+        if held:
+            with suppress(OSError):
+                (folder / LOCK).unlink(missing_ok=True)
+                folder.rmdir()

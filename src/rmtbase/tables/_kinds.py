@@ -306,11 +306,19 @@ def _kind(found: Mapping[Any, Any], path: Path | str, kinds: tuple[str, ...]) ->
     want = f"a {kinds[0]} file{others} written by rmtbase (schema {SCHEMA_VERSION})"
     if "schema_version" not in found or "rmtbase_version" not in found:
         raise TableError(path, "a netCDF file that rmtbase did not write (no schema_version)", want)
+    version, here = _version(found["schema_version"], path)[:2], _version(SCHEMA_VERSION, path)
+    if version > here:
+        raise TableError(
+            path,
+            f"schema version {shown(found['schema_version'])}, later than this version of rmtbase reads",
+            f"schema {SCHEMA_VERSION} or earlier; update rmtbase (pip install --upgrade rmtbase), or make the file "
+            "anew with this version",
+        )
     if not isinstance(found.get("kind"), str) or found["kind"] not in kinds:
         raise TableError(path, f"a file of kind {quoted(str(found.get('kind')))}", want)
-    if str(found["schema_version"]).split(".")[0] != SCHEMA_VERSION.split(".")[0]:
-        version = shown(found["schema_version"])
-        raise TableError(path, f"schema version {version}", f"{want}; make the table again with this version")
+    if version[0] != here[0]:
+        said = shown(found["schema_version"])
+        raise TableError(path, f"schema version {said}", f"{want}; make the table again with this version")
     kind = KINDS[found["kind"]]
     missing = [name for name in kind.attributes if name not in found]
     if missing:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import platform
 import secrets
 import shutil
 import stat
 import zlib
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,14 @@ import xarray as xr
 
 from rmtbase.errors import OutputError
 from rmtbase.regular_files import require_regular
+from rmtbase.systems import (
+    is_alive,
+    process_namespace,
+    replace_file,
+    sync_folder,
+    utf8_path,
+    where_there_is_such_a_thing,
+)
 from rmtbase.tables._digest import OF_ALL, digest_attributes, without_digest
 from rmtbase.tables._heaps import largest_content
 from rmtbase.tables._kinds import groups_of
@@ -25,11 +32,6 @@ from rmtbase.tables._kinds import groups_of
 _LARGE = 4096  # values from which compression pays for its header
 _BULKY = ("order_statistic_lower", "order_statistic_upper", "largest_distance", "eigenvalue_quantile_self_normalized")
 _PREFIX, _SUFFIX = ".rmtbase-", ".part"  # of the temporary files
-_OPEN_FOLDERS = Path("/proc/self/fd")
-_CANNOT = frozenset(
-    {errno.EINVAL, errno.EBADF, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EPERM, errno.EACCES}
-)
-"""What file systems answer that have no such thing as a folder on the disk, or modes of files."""
 
 
 def require_writable(path: Path | str) -> Path:
@@ -152,13 +154,13 @@ def _replace(path: Path | str, write: Callable[[Path], object], swept: bool = Fa
     temporary = _temporary(target.parent, path.name)  # named before it is there: whenever an interrupt comes, it goes
     try:
         _create(temporary)
-        with _utf8_name(temporary) as writable:
+        with utf8_path(temporary) as writable:
             write(writable)
         with temporary.open("rb+") as file:
             os.fsync(file.fileno())
         _keep_mode(target, temporary)
-        temporary.replace(target)
-        _sync_folder(target.parent)
+        replace_file(temporary, target)
+        sync_folder(target.parent)
     except OSError as error:
         raise OutputError(path, error.strerror or str(error)) from error
     except RuntimeError as error:  # what netCDF4 makes of a full disk
@@ -176,10 +178,7 @@ def _prefix(name: str) -> str:
 
 def _here() -> str:
     """Which processes can tell whether one of this number is alive: those of this machine, in the same namespace."""
-    space = ""
-    with suppress(OSError):
-        space = str(Path("/proc/self/ns/pid").readlink())
-    return f"{zlib.crc32(f'{platform.node()} {space}'.encode()):08x}-"
+    return f"{zlib.crc32(f'{platform.node()} {process_namespace()}'.encode()):08x}-"
 
 
 def _temporary(folder: Path, name: str) -> Path:
@@ -206,27 +205,8 @@ def _keep_mode(there: Path, new: Path) -> None:
     except FileNotFoundError:
         return
     if mode != stat.S_IMODE(new.stat().st_mode):
-        with _where_there_is_such_a_thing():
+        with where_there_is_such_a_thing():
             new.chmod(mode)
-
-
-def _sync_folder(folder: Path) -> None:
-    with _where_there_is_such_a_thing():
-        descriptor = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
-
-
-@contextmanager
-def _where_there_is_such_a_thing() -> Iterator[None]:
-    """Go on where the file system answers that it does not know what it is asked for."""
-    try:
-        yield
-    except OSError as error:
-        if error.errno not in _CANNOT:
-            raise
 
 
 def is_temporary(name: str) -> bool:
@@ -250,38 +230,5 @@ def _sweep_dead(folder: Path, name: str) -> None:
         for entry in entries:
             if entry.name.startswith(prefix) and entry.name.endswith(_SUFFIX):
                 writer = entry.name.removeprefix(prefix).partition("-")[0]
-                if writer.isdecimal() and not _is_alive(int(writer)):
+                if writer.isdecimal() and not is_alive(int(writer)):
                     Path(entry.path).unlink()
-
-
-def _is_alive(process: int) -> bool:
-    if os.name != "posix":
-        return True  # where no signal asks without harm
-    try:
-        os.kill(process, 0)
-    except (ProcessLookupError, OverflowError):
-        return False
-    except PermissionError:
-        pass
-    return True
-
-
-@contextmanager
-def _utf8_name(path: Path) -> Iterator[Path]:
-    """The path, or where its folder is not named in UTF-8, which netCDF wants, another name of the file for the block.
-
-    Raises:
-        OSError: the folder cannot be opened.
-        UnicodeEncodeError: the file's own name is not UTF-8.
-    """
-    try:
-        os.fspath(path).encode()
-    except UnicodeEncodeError:
-        path.name.encode()
-        folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            yield _OPEN_FOLDERS / str(folder) / path.name
-        finally:
-            os.close(folder)
-    else:
-        yield path

@@ -1,0 +1,109 @@
+"""Make the record of a set of constants, with which it is released; once it is, only enclosures may be added.
+
+    python sims/release_constants.py v1 --date 2026-11-23
+    python sims/release_constants.py v1 --check
+
+All digits are computed anew at two precisions, and enclosed in ball arithmetic where :mod:`enclosures` has the
+definition; digits that do not agree with the enclosure are an error. ``docs/constants-releases.md`` has the rules.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Mapping
+from datetime import date
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from enclosures import ENCLOSURES, decimal_bounds
+
+from rmtbase.constants import Constant, ConstantFunction, ConstantSet, released_digits, set_named
+from rmtbase.tables import write_bytes
+
+ENCLOSED_DIGITS = 110
+SHAPES = ((768, 64), (4096, 128))
+"""Of which the values of the functions are recorded."""
+
+
+def record(of_set: ConstantSet, day: str) -> dict[str, Any]:
+    """What is stored of the constants that came with a set."""
+    own = [one for one in (*of_set.constants(), *of_set.functions()) if one.released == of_set.release]
+    return {
+        "set": of_set.name,
+        "date": day,
+        "constants": {one.name: _constant(one) for one in own if isinstance(one, Constant)},
+        "functions": {one.name: _function(one) for one in own if isinstance(one, ConstantFunction)},
+    }
+
+
+def _constant(one: Constant) -> dict[str, Any]:
+    stored = _words(one) | {"digits": released_digits(one), "uncertainty": _uncertainty(one)}
+    if one.name in ENCLOSURES:
+        stored["enclosure"] = list(decimal_bounds(ENCLOSURES[one.name], ENCLOSED_DIGITS))
+    return stored
+
+
+def _function(one: ConstantFunction) -> dict[str, Any]:
+    return _words(one) | {"parameters": list(one.parameters), "values": [_value(one, *shape) for shape in SHAPES]}
+
+
+def _value(one: ConstantFunction, d_model: int, d_head: int) -> dict[str, Any]:
+    """To the digits that its error leaves."""
+    arguments = {name: {"d_model": d_model, "d_head": d_head}[name] for name in one.parameters}
+    here = one(**arguments)
+    return arguments | {"digits": here.rounded()[0], "uncertainty": _uncertainty(here)}
+
+
+def _words(one: Constant | ConstantFunction) -> dict[str, Any]:
+    return {"id": one.id, "definition": one.definition, "conditions": one.conditions.stated()}
+
+
+def _uncertainty(one: Constant) -> dict[str, Any]:
+    """As numbers, to two digits."""
+    return {
+        "kind": one.error_kind,
+        "absolute": float(f"{one.error:.1e}"),
+        "relative": float(f"{one.relative_error:.1e}"),
+    }
+
+
+def changed(stored: Mapping[str, Any], made: Mapping[str, Any]) -> list[str]:
+    """Names of constants and functions that two records tell differently, enclosures apart."""
+    names = []
+    for part in ("constants", "functions"):
+        before, after = stored.get(part, {}), made.get(part, {})
+        names += [
+            name
+            for name in sorted({*before, *after})
+            if _without_enclosure(before.get(name)) != _without_enclosure(after.get(name))
+        ]
+    return names
+
+
+def _without_enclosure(entry: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    return None if entry is None else {field: value for field, value in entry.items() if field != "enclosure"}
+
+
+def main() -> None:
+    """Parse the command line; write or check the record."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("set", help="as v1")
+    parser.add_argument("--date", help="of its release; today if not given", default=date.today().isoformat())
+    parser.add_argument("--check", action="store_true", help="compute all anew and write nothing")
+    options = parser.parse_args()
+    of_set = set_named(options.set)
+    made = record(of_set, of_set.date or options.date)
+    if of_set.date and (names := changed(of_set.record, made)):
+        raise SystemExit(f"{of_set.name} is released and would change: {', '.join(names)}; they come with a new set")
+    if not options.check:
+        path = Path(str(files("rmtbase.constants") / f"{of_set.name}.json"))
+        write_bytes((json.dumps(made, indent=1, ensure_ascii=False) + "\n").encode(), path)
+    enclosed = sum("enclosure" in one for one in made["constants"].values())
+    print(f"{of_set.name}, {made['date']}: {len(made['constants'])} numbers, {enclosed} of them enclosed; ", end="")
+    print(f"{len(made['functions'])} functions of the shape; {'checked' if options.check else 'written'}")
+
+
+if __name__ == "__main__":
+    main()

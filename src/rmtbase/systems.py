@@ -1,0 +1,172 @@
+"""What Linux, macOS and Windows do differently, each difference in one function: files, processes, memory.
+
+What one system lacks is asked for by what Python has of it, so that any other system does what it can. Signals are
+beside the command that takes them (``cli/_signals.py``), forks beside what they would break (``forks.py``), cores
+beside the threads (``linalg/_threads.py``).
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import struct
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+_MEMINFO = Path("/proc/meminfo")
+_PID_NAMESPACE = Path("/proc/self/ns/pid")
+_OPEN_FOLDERS = Path("/proc/self/fd")
+_VM_STAT = Path("/usr/bin/vm_stat")
+_SPARE = ("free", "inactive", "speculative", "purgeable")  # pages that macOS gives to whoever asks
+_IN_USE_FOR = 1.0  # seconds after which a file that another process holds on Windows is not waited for any more
+_CANNOT = frozenset(
+    {errno.EINVAL, errno.EBADF, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EPERM, errno.EACCES}
+)
+"""What file systems answer that have no such thing as a folder on the disk, or modes of files."""
+
+
+@contextmanager
+def where_there_is_such_a_thing() -> Iterator[None]:
+    """Go on where the file system answers that it does not know what it is asked for."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in _CANNOT:
+            raise
+
+
+def sync_folder(folder: Path) -> None:
+    """Have the names in a folder written to the disk; Windows, which opens no folder as a file, does so by itself.
+
+    Raises:
+        OSError: the disk failed.
+    """
+    with where_there_is_such_a_thing():
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def replace_file(new: Path, there: Path) -> None:
+    """Put a file in the place of another, at once.
+
+    On Windows that is refused while any process has the other open, be it to look for viruses: it is asked for again
+    during a second.
+
+    Raises:
+        PermissionError: the other is still open, or the folder cannot be written.
+        OSError: as :func:`os.replace`.
+    """
+    until = time.monotonic() + (_IN_USE_FOR if sys.platform == "win32" else 0.0)
+    while True:
+        try:
+            new.replace(there)
+        except PermissionError as error:
+            if sys.platform != "win32":
+                raise
+            if time.monotonic() > until:
+                raise PermissionError(error.errno, "it is open in a program; close it there", str(there)) from error
+            time.sleep(0.02)
+        else:
+            return
+
+
+@contextmanager
+def utf8_path(path: Path) -> Iterator[Path]:
+    """The path, or where its folder is not named in UTF-8 another name of the file, for the length of the block.
+
+    Linux alone has one. macOS has no names but in UTF-8.
+
+    Raises:
+        OSError: the folder cannot be opened, or there is no other name.
+        UnicodeEncodeError: the file's own name is not UTF-8.
+    """
+    try:
+        os.fspath(path).encode()
+    except UnicodeEncodeError:
+        path.name.encode()
+        if not _OPEN_FOLDERS.is_dir():
+            raise OSError(errno.EINVAL, "the name of its folder is not Unicode: use another", str(path)) from None
+        folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            yield _OPEN_FOLDERS / str(folder) / path.name
+        finally:
+            os.close(folder)
+    else:
+        yield path
+
+
+def process_namespace() -> str:
+    """What tells apart processes of the same number on one machine; empty but on Linux."""
+    with suppress(OSError):
+        return str(_PID_NAMESPACE.readlink())
+    return ""
+
+
+def is_alive(process: int) -> bool:
+    """Whether there is a process of that number; True on Windows, where no signal asks without harm."""
+    if sys.platform == "win32":
+        return True
+    try:
+        os.kill(process, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:
+        pass
+    return True
+
+
+def is_broken_pipe(error: BaseException) -> bool:
+    """Whether nobody reads any more what is written: on Windows an invalid argument, of no file."""
+    if isinstance(error, BrokenPipeError):
+        return True
+    unnamed = isinstance(error, OSError) and error.errno == errno.EINVAL and error.filename is None
+    return sys.platform == "win32" and unnamed
+
+
+def available_memory() -> int | None:
+    """Bytes of memory that the system has to give; None where it does not tell."""
+    for ask in (_meminfo, _memory_status, _vm_stat, _free_pages):
+        with suppress(OSError, KeyError, ValueError, AttributeError):
+            return ask()
+    return None
+
+
+def _meminfo() -> int:
+    """Of Linux."""
+    lines = dict(line.split(":", 1) for line in _MEMINFO.read_text(encoding="utf-8").splitlines())
+    return 1024 * int(lines["MemAvailable"].split()[0])
+
+
+def _memory_status() -> int:
+    """Of Windows: the physical bytes available of MEMORYSTATUSEX, two numbers of four bytes and seven of eight."""
+    import ctypes
+
+    status = ctypes.create_string_buffer(struct.pack("<II7Q", 64, *[0] * 8), 64)
+    windows = getattr(ctypes, "windll")  # noqa: B009  # which other systems' ctypes lacks
+    if not windows.kernel32.GlobalMemoryStatusEx(ctypes.byref(status)):
+        raise OSError(errno.EINVAL, "GlobalMemoryStatusEx failed")
+    return struct.unpack("<II7Q", status.raw)[3]
+
+
+def _vm_stat() -> int:
+    """Of macOS, whose program says it in pages."""
+    import subprocess
+
+    said = subprocess.run([os.fspath(_VM_STAT)], capture_output=True, encoding="utf-8", check=False).stdout
+    size = re.search(r"page size of (\d+) bytes", said)
+    pages = dict(re.findall(r"^Pages (\w+): +(\d+)\.$", said, flags=re.MULTILINE))
+    if size is None:
+        raise ValueError(said)
+    return int(size[1]) * (int(pages["free"]) + sum(int(pages.get(name, 0)) for name in _SPARE[1:]))
+
+
+def _free_pages() -> int:
+    """Of other systems."""
+    return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")

@@ -1,0 +1,198 @@
+"""What was released stays: sets side by side, identifiers, digits, bounds."""
+
+from __future__ import annotations
+
+import copy
+import json
+import pickle
+import re
+from dataclasses import replace
+from decimal import Context, Decimal
+from pathlib import Path
+
+import pytest
+from enclosures import ENCLOSURES, decimal_bounds
+from mpmath import mp
+from release_constants import changed, record
+
+from rmtbase import constants
+from rmtbase.constants import KINDS_OF_ERROR, Constant, constant_set, v1
+from rmtbase.errors import ParameterError
+
+RELEASED = json.loads((Path(__file__).parents[1] / "data" / "constants-v1.json").read_text(encoding="utf-8"))
+SHA256 = {"v1": "8cc966b1527d41ca38c778e111912297731c03a83481a83759b3b9081247ba95"}
+"""Of each released set, of all but its enclosures: these never change, and a new set comes with a line of its own."""
+EVERY = (*v1.constants(), *v1.functions())
+ENCLOSED = [one for one in v1.constants() if one.enclosure]
+
+
+# Sets
+
+
+def test_every_released_set_is_what_it_was():
+    assert changed(RELEASED, v1.record) == []
+    assert {name: one.sha256 for name, one in constants.sets().items()} == SHA256
+    assert constants.constant_set(RELEASED, {"": EVERY}).sha256 == SHA256["v1"]
+
+
+def test_a_change_names_its_constant():
+    other = copy.deepcopy(RELEASED)
+    other["constants"]["body_tail_gap"]["digits"] = other["constants"]["body_tail_gap"]["digits"][:-1] + "5"
+    other["functions"]["trace_std"]["values"][0]["digits"] = "452.68"
+    del other["constants"]["tracy_widom_1_mean"]["conditions"]
+    assert changed(RELEASED, other) == ["body_tail_gap", "tracy_widom_1_mean", "trace_std"]
+    assert constants.constant_set(other, {"": EVERY}).sha256 != SHA256["v1"]
+
+
+@pytest.mark.parametrize("one", EVERY, ids=lambda one: one.name)
+def test_what_was_released_of_a_constant_still_holds(one):
+    stored = {**RELEASED["constants"], **RELEASED["functions"]}[one.name]
+    assert (one.id, one.released.date) == (stored["id"], RELEASED["date"])
+    assert (one.definition, one.conditions.stated()) == (stored["definition"], stored["conditions"])
+    if isinstance(one, Constant):
+        assert (one.digits(one.known_digits if one.most_digits <= 100 else 100), one.published) == (
+            stored["digits"],
+        ) * 2
+        values = [(one, stored)]
+    else:
+        assert list(one.parameters) == stored["parameters"]
+        values = [(one(**{name: value[name] for name in one.parameters}), value) for value in stored["values"]]
+        assert [here.rounded()[0] for here, _ in values] == [value["digits"] for _, value in values]
+    for here, value in values:
+        assert here.error_kind == value["uncertainty"]["kind"]
+        assert here.error == pytest.approx(value["uncertainty"]["absolute"], rel=0.06)
+        assert here.relative_error == pytest.approx(value["uncertainty"]["relative"], rel=0.06)
+
+
+def made_up_v2(date="2031-01-01"):
+    """Revises one number of v1, adds one, withdraws one."""
+    revised = replace(v1.square_product_upper_edge, compute=lambda: mp.mpf(7), published="", enclosure=None)
+    added = replace(v1.square_product_upper_edge, name="made_up", compute=lambda: mp.mpf(8), published="")
+    stored = {"square_product_upper_edge": {"digits": "7.000"}, "made_up": {"digits": "8.000", "enclosure": ["8", "8"]}}
+    made = {"set": "v2", "date": date, "constants": stored if date else {}, "withdrawn": ["body_tail_gap"]}
+    headings = list(v1.groups())
+    return constant_set(made, {headings[1]: (revised,), "New": (added,)}, before=constants.sets()["v1"])
+
+
+def test_a_later_set_revises_adds_and_withdraws_beside_the_first():
+    v2 = made_up_v2()
+    assert (v2.name, v2.date, v2.square_product_upper_edge.digits(4), v2.made_up.digits(4)) == (
+        "v2",
+        "2031-01-01",
+        "7.000",
+        "8.000",
+    )
+    assert v2.square_product_upper_edge.id == "rmtbase:constants.v2/square_product_upper_edge"
+    assert v2.made_up.enclosure == ("8", "8")
+    assert v2.tracy_widom_1_mean is v1.tracy_widom_1_mean, "what is not revised keeps its identifier"
+    with pytest.raises(AttributeError, match="the set v2 has no 'body_tail_gap'"):
+        _ = v2.body_tail_gap
+    assert set(v2.groups()) == {*v1.groups(), "New"}
+    assert len(v2.constants()) == len(v1.constants())
+    assert v1.square_product_upper_edge.digits(4) == constants.square_product_upper_edge.digits(4) == "6.750"
+    assert v1.body_tail_gap.id == "rmtbase:constants.v1/body_tail_gap"
+    assert {name: one.sha256 for name, one in constants.sets().items()} == SHA256
+
+
+def test_a_set_that_is_prepared_computes_what_is_not_recorded_yet():
+    v2 = made_up_v2(date="")
+    assert (v2.made_up.published, v2.made_up.digits(3)) == ("", "8.00")
+    assert "not released" in repr(v2)
+    own = record(v2, "2031-01-01")["constants"]
+    assert {name: Decimal(one["digits"]) for name, one in own.items()} == {"square_product_upper_edge": 7, "made_up": 8}
+
+
+def test_a_released_set_takes_in_nothing_new_and_loses_nothing():
+    with pytest.raises(ParameterError, match=r"constants = 'new': .* v1: it is released; new ones come with a new set"):
+        constant_set(RELEASED, {"": (*EVERY, replace(EVERY[0], name="new"))})
+    with pytest.raises(ParameterError, match=f"constants = '{EVERY[0].name}'"):
+        constant_set(RELEASED, {"": EVERY[1:]})
+
+
+def test_the_namespace_of_a_set_cannot_be_changed():
+    import rmtbase.constants.v1 as again
+
+    assert again is v1 is constants.v1
+    assert {one.name for one in EVERY} <= set(dir(v1))
+    for change in (lambda: setattr(v1, "body_tail_gap", 1), lambda: delattr(v1, "date")):
+        with pytest.raises(AttributeError, match="v1 is released, and does not change"):
+            change()
+    with pytest.raises(AttributeError, match="perhaps tracy_widom_1_mean"):
+        _ = v1.tracy_widom_1_maen
+    with pytest.raises(TypeError):
+        v1.record["date"] = "2000-01-01"
+
+
+# Identifiers
+
+
+def test_identifiers_are_unique_and_find_what_they_name():
+    assert len({one.id for one in EVERY}) == len(EVERY)
+    for one in EVERY:
+        assert re.fullmatch(r"rmtbase:constants\.v1/[a-z][a-z0-9_]+", one.id)
+        assert constants.find(one.id) is v1.find(one.id) is v1.find(one.name) is one
+        assert pickle.loads(pickle.dumps(one)).id == one.id
+    at_shape = constants.product_upper_edge(768, 64, sigma=0.02)
+    assert at_shape.id == constants.product_upper_edge.id
+
+
+@pytest.mark.parametrize(
+    ("identifier", "words"),
+    [
+        ("rmtbase:constants.v1/tracy_widom_1_maen", "perhaps rmtbase:constants.v1/tracy_widom_1_mean"),
+        ("rmtbase:constants.v9/tracy_widom_1_mean", "set = 'v9': expected one of v1"),
+        ("other:constants.v1/tracy_widom_1_mean", "the identifier of a constant; perhaps rmtbase:constants.v1"),
+    ],
+)
+def test_an_unknown_identifier_is_refused(identifier, words):
+    with pytest.raises(ParameterError, match=re.escape(words)):
+        constants.find(identifier)
+
+
+# Uncertainty and bounds
+
+
+def test_errors_are_numbers_of_a_named_kind():
+    at = {"d_model": 768, "d_head": 64}
+    here = [one(**{name: at[name] for name in one.parameters}) for one in v1.functions()]
+    for one in (*v1.constants(), *here):
+        assert one.error_kind in KINDS_OF_ERROR
+        assert (one.error == 0) == (one.relative_error == 0) == (one.error_kind == "exact"), one.name
+    assert {one.error_kind for one in (*v1.constants(), *here)} == {"exact", "numerical", "asymptotic"}
+
+
+def test_released_digits_are_those_of_both_ends_of_the_enclosure():
+    assert len(ENCLOSED) == len(ENCLOSURES) >= 72
+    for one in ENCLOSED:
+        low, high = (Decimal(end) for end in one.enclosure)
+        assert low <= high
+        assert high - low <= abs(high) * Decimal("1e-108")
+        released = Decimal(one.published)
+        rounded = Context(prec=len(released.as_tuple().digits)).plus
+        assert rounded(low) == released == rounded(high), one.name
+
+
+@pytest.mark.parametrize("name", ENCLOSURES)
+def test_ball_arithmetic_encloses_released_digits_and_stored_bounds(name):
+    low, high = (Decimal(end) for end in decimal_bounds(ENCLOSURES[name], 20))
+    one = v1.find(name)
+    assert low <= Decimal(one.enclosure[0]) <= Decimal(one.enclosure[1]) <= high
+    assert low <= Decimal(one.published) <= high
+    assert high - low <= abs(high) * Decimal("1e-18")
+
+
+# Digits as printed in the On-Line Encyclopedia of Integer Sequences.
+PRINTED = {
+    "A002194": "1.732050807568877293527446341505872366942805253810380628055806979451933016908800037081146186757248575",
+    "A010503": "0.707106781186547524400844362104849039284835937688474036588339868995366239231053519425193767163820786",
+    "A084448": "0.165421143700450929213919660242780642764036380335201783666522306357359699666577172759525100332508755",
+    "A104956": "2.598076211353315940291169512258808550414207880715570942083710469177899525363200055621719280135872863",
+}
+
+
+def test_oeis_has_the_same_digits():
+    told = {one.oeis: one for one in EVERY if one.oeis}
+    assert set(told) == set(PRINTED)
+    for number, one in told.items():
+        ours, printed = one.published.lstrip("-"), PRINTED[number]
+        assert ours[:-1] == printed[: len(ours) - 1], number  # theirs are cut, ours rounded
