@@ -1,0 +1,111 @@
+"""One entry to all recipes.
+
+    python -m studies.sources RECIPE --model MODEL [--model MODEL ...] [--quick] [--out DIR] [--store DIR]
+    python -m studies.sources list
+    python -m studies.sources pages [--model MODEL] [--out DIR]
+
+RECIPE is one of those below, or ``all``; ``list`` prints the checkpoints of the sources, with what each takes;
+``pages`` writes the pages again of what results.json of each recipe has, without a model. MODEL is
+``demo``, a folder, or a model of the hub, with ``@REVISION`` after it where that is meant. Scores are kept in the
+store, weights that were fetched are deleted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import sys
+import time
+from collections.abc import Sequence
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+
+from rmtbase.errors import RmtbaseError
+from studies.sources.coverage import page as coverage_page
+from studies.sources.manifests import checkpoints_of, listing
+from studies.sources.recipe import Fetched, Run
+from studies.sources.writing import index, page, write
+
+HERE = Path(__file__).resolve().parent
+STORE = Path("build/sources")
+RECIPES = {
+    "first": "what a reader of the posts asks first: one null for one convention; κ; which heads, and why",
+    "null": "post 1, figures 1-4; post 2, figure 1",
+    "post1": "post 1, figures 5-11 and 14-20, table 1",
+    "post2": "post 2, figures 2-12",
+    "cross": "post 1, figures 12-15 and 18-20; post 2, figures 12-16",
+    "weibull": "the Weibull paper's tables and figures 2-14",
+    "training": "the follow-up's pictures and animations",
+    "claims": "every headline claim, its null, and our verdict",
+}
+"""The recipes, each a module of its name with ``make(run) -> Result`` and ``COVERS``, a status for each place."""
+
+
+def recipe(name: str) -> ModuleType:
+    """The module of a recipe."""
+    return import_module(f"studies.sources.{name}")
+
+
+def results_of(models: Sequence[str]) -> Path:
+    """Where the results of a model, or of several, go by default: those of the demo are part of the tree."""
+    return HERE / "results" / (re.sub(r"[^\w.@-]+", "--", models[0].strip("/")) if len(models) == 1 else "several")
+
+
+def run_recipe(name: str, models: Sequence[str], quick: bool, out: Path, store: Path, fetched: Fetched) -> Path:
+    """Run one recipe and write its files into a folder of its name; returns that."""
+    run = Run(models[0], quick, out / name, store, tuple(models), fetched=fetched)
+    module = recipe(name)
+    command = " ".join(["python -m studies.sources", name, *(f"--model {one}" for one in models)])
+    return write(name, module.make(run), module.COVERS, run, command + (" --quick" if quick else ""))
+
+
+def write_pages(results: Path) -> None:
+    """Write every page of a folder of results: of each recipe, of all, and the table of coverage."""
+    for path in sorted(results.glob("*/results.json")):
+        held = json.loads(path.read_text(encoding="utf-8"))
+        (path.parent / "README.md").write_text(page(held), encoding="utf-8")
+    (results / "README.md").write_text(index(results, RECIPES), encoding="utf-8")
+    (results / "COVERAGE.md").write_text(coverage_page(RECIPES, results), encoding="utf-8")
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m studies.sources", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.epilog = "\n".join(f"{name:10}{what}" for name, what in RECIPES.items())
+    parser.add_argument("recipe", choices=(*RECIPES, "all", "list", "pages"), metavar="RECIPE")
+    parser.add_argument("--model", action="append", help="may be given several times, or several with commas")
+    parser.add_argument("--quick", action="store_true", help="fewer draws")
+    parser.add_argument("--out", type=Path, help="folder of the results; a folder within it for each recipe")
+    parser.add_argument("--store", type=Path, default=STORE, help=f"folder of scores that are kept ({STORE})")
+    args = parser.parse_args(arguments)
+    if args.recipe == "list":
+        print(listing())
+        return 0
+    models = [one for given in args.model or ["demo"] for one in given.split(",") if one]
+    if not models:
+        parser.error("--model: nothing is named; expected demo, a folder, or a model of the hub")
+    results = results_of(models) if args.out is None else args.out
+    if args.recipe == "pages" and not any(results.glob("*/results.json")):
+        parser.error(f"{results} has no results of a recipe; run one first")
+    named = {"all": list(RECIPES), "pages": []}.get(args.recipe, [args.recipe])
+    fetched, name = Fetched(), args.recipe
+    try:
+        for name in named:
+            begun = time.perf_counter()
+            folder = run_recipe(name, models, args.quick, results, args.store, fetched)
+            print(f"{name}: {folder} ({time.perf_counter() - begun:.0f} s)")
+    except RmtbaseError as error:
+        notes = [f"{one.known.hub_id}: {one.licence}" for one in checkpoints_of(models) if one.gated != "no"]
+        print("\n".join([f"{name}: {error}", *dict.fromkeys(notes)]), file=sys.stderr)
+        return 2
+    finally:
+        fetched.discard()
+    write_pages(results)
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,126 @@
+"""Recipe ``claims``: every headline claim of the sources, its null, and what is to be said of it.
+
+``claims.json`` has the claims: place, words, the quantity, what null it must be compared with, and what decides it:
+
+* ``erratum``: its number in ``docs/errata.md``, whose tests fail if we are wrong, ``test`` among them: *corrected*;
+* ``check``: a function of :mod:`studies.sources.claims_checks`; ``printed``: a number of the Weibull paper's text that
+  follows from first principles: *agrees* or *differs*;
+* ``row``: recipe, place and quantity of what another recipe found of the same model;
+* ``models`` and ``command``: a claim about checkpoints, which stays *open* until the command was run on one of them;
+  what the run's model shows stands beside it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from rmtbase.comparison import checks, published_table
+from rmtbase.errors import ParameterError
+from studies.sources.claims_checks import CHECKS, Evidence, Found
+from studies.sources.recipe import Null, Result, Row, Run, Table
+
+COVERS: dict[str, str] = {}
+HERE = Path(__file__).resolve().parent
+CLAIMS = HERE / "claims.json"
+ROOT = HERE.parents[1]
+SOURCES = ("draft", "post 1", "post 2", "Weibull paper", "follow-up")
+Claim = Mapping[str, Any]
+
+
+def claims() -> list[Claim]:
+    """All claims, in the order of the sources."""
+    return json.loads(CLAIMS.read_text(encoding="utf-8"))
+
+
+def make(run: Run) -> Result:
+    evidence = Evidence(run)
+    rows = tuple(_row(claim, evidence) for claim in claims())
+    return Result(rows=rows, tables=(_counts(rows),))
+
+
+def erratum_tests(number: int) -> dict[str, tuple[str, ...]]:
+    """The tests of an erratum by their file; the file's own name alone where the erratum means all of it.
+
+    Raises:
+        ParameterError: the page has no such erratum, or it names no test.
+    """
+    page = (ROOT / "docs" / "errata.md").read_text(encoding="utf-8")
+    section = re.search(rf"^### {number}\. .*?(?=^### |\Z)", page, flags=re.MULTILINE | re.DOTALL)
+    tests = section and re.search(r"^\| Test \| (.*) \|$", section[0], flags=re.MULTILINE)
+    if not tests:
+        raise ParameterError("erratum", number, "one of docs/errata.md, with its tests")
+    file, *names = re.findall(r"`(test_\w+(?:\.py)?)`", tests[1])
+    return {file: tuple(names)}
+
+
+def verdict(claim: Claim, found: Found, run: Run) -> str:
+    """What is to be said of a claim, from what was found of it."""
+    if "erratum" in claim:
+        return f"corrected: errata, {claim['erratum']}"
+    if "models" in claim and not any(run.is_of(one) for one in claim["models"]):
+        return f"open: `{claim['command']}`"
+    if found.holds is None:
+        return f"open: `{claim['command']}`" if "command" in claim else "open"
+    return "agrees: reproduced" if found.holds else "differs"
+
+
+def _row(claim: Claim, evidence: Evidence) -> Row:
+    found = _found(claim, evidence)
+    said, note = verdict(claim, found, evidence.run), found.note
+    if said.startswith("open") and found.holds is not None:
+        seen = "so it is" if found.holds else "not so"
+        note = f"{seen} in {evidence.run.model}" + (f"; {note}" if note else "")
+    null = found.null or Null(of=claim["null"])
+    return Row(claim["place"], claim["quantity"], f"“{claim['words']}”", found.observed, null, said,
+               claim.get("convention", ""), note)  # fmt: skip
+
+
+def _found(claim: Claim, evidence: Evidence) -> Found:
+    if "erratum" in claim:
+        ((file, names),) = erratum_tests(claim["erratum"]).items()
+        name = claim.get("test", names[0] if names else "")
+        return Found(note=f"tests/errata/{file}{': ' + name if name else ''}")
+    if "check" in claim:
+        return CHECKS[claim["check"]](evidence)
+    if "printed" in claim:
+        one = next(one for one in checks(published_table("weibull-text")) if one.row == claim["printed"])
+        expected = one.expected.interval
+        return Found(one.printed, Null(expected.middle, of="exact"), one.agrees, one.expected.basis)
+    if "row" not in claim:
+        return Found()
+    recipe, place, quantity = claim["row"]
+    return _found_by_recipe(recipe, place, quantity, evidence.run)
+
+
+def _found_by_recipe(recipe: str, place: str, quantity: str, run: Run) -> Found:
+    """What another recipe of the same model has written beside this one's folder."""
+    path = run.out.parent / recipe / "results.json"
+    if not path.is_file():
+        return Found(None, note=f"run the recipe {recipe} first")
+    rows = json.loads(path.read_text(encoding="utf-8"))["rows"]
+    row = next((one for one in rows if (one["place"], one["quantity"]) == (place, quantity)), None)
+    if row is None:
+        return Found(None, note=f"the recipe {recipe} did not find it")
+    null = None if row["null"] is None else Null(**row["null"])
+    beyond = null is not None and null.high is not None and row["observed"] > null.high
+    return Found(row["observed"], null, beyond, f"recipe {recipe}")
+
+
+def _counts(rows: tuple[Row, ...]) -> Table:
+    """How many claims of each source have each verdict."""
+    verdicts = ("agrees", "differs", "corrected", "open")
+    counts = {source: [0] * len(verdicts) for source in SOURCES}
+    for row in rows:
+        source = next(one for one in SOURCES if row.place.startswith(one))
+        counts[source][next(k for k, one in enumerate(verdicts) if row.verdict.startswith(one))] += 1
+    total = [sum(column) for column in zip(*counts.values(), strict=True)]
+    cells = [(source, *values, sum(values)) for source, values in counts.items()]
+    return Table(
+        "claims", ("source", *verdicts, "all"), (*cells, ("all", *total, sum(total))),
+        "*Agrees*: reproduced. *Differs*: the computation beside it says otherwise. *Corrected*: an erratum whose test "
+        "fails if we are wrong. *Open*: about checkpoints that are not here; the command decides it.", "all sources",
+    )  # fmt: skip

@@ -1,0 +1,225 @@
+"""The course of a model's training, the Transmission Class of its checkpoints, and models to set beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import reduce
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import xarray as xr
+from jaxtyping import Float
+
+import rmtbase
+from rmtbase.comparison import TRANSMISSION, Training, compare
+from rmtbase.laws import parents
+from rmtbase.models import Model, find_series, known_models
+from rmtbase.statistics import ElementSketch, element_sketch
+from rmtbase.tables import open_comparison
+from studies.sources.recipe import Run
+
+STUDIES = Path(__file__).resolve().parents[1]
+DEMO_RUN = STUDIES / "training_run" / "trajectory.nc"
+TWINS = STUDIES / "attention_twins" / "comparison.nc"
+DEMO_TRAINING = Training(peak_rate=3e-3, weight_decay=0.1, steps=3500)
+"""As ``studies/demo_model/training.json`` has it, which a test compares."""
+PYTHIA_STEPS = (1, 4, 16, 64, 256, 512, 1000, 2000, 4000, 8000, 16000, 32000, 64000, 143000)
+"""Fourteen of them, among them those of the peaks that the paper names."""
+PYTHIA_SHOWN = (1, 1000, 5000, 143000)
+"""The four of the paper's figures 3 and 8."""
+TRIMS = (0.1, 0.05, 0.0)
+"""At either end: of the middle 80 %, the middle 90 %, and all."""
+_REACH, _BINS = 4.5, 90  # of |w| over its root mean square
+_TAIL_BINS = 60
+
+
+def is_pythia(model: str) -> bool:
+    """Whether the model is one of Pythia, by its name."""
+    return "pythia" in model.lower()
+
+
+def training_of(run: Run) -> Training | None:
+    """η, λ_wd and T, of the demo and of the Pythia models of the paper's Table 4; None of others."""
+    if run.model == "demo":
+        return DEMO_TRAINING
+    table = rmtbase.comparison.published_table("weibull-table-4")
+    label = next((one for one in table.labels if one.startswith("Pythia") and run.is_of(one.lower())), None)
+    if label is None:
+        return None
+    return Training(table.number(label, "peak_rate"), table.number(label, "weight_decay"), PYTHIA_STEPS[-1])
+
+
+def course(run: Run) -> xr.DataTree | None:
+    """The scores along the training of the run's model; None of a model of which one checkpoint is known.
+
+    Of the demo they are those of ``studies/training_run``: 41 steps.
+    """
+    if run.model == "demo":
+        return rmtbase.open_trajectory(DEMO_RUN)
+    if is_pythia(run.model):
+        return run.trajectory(revisions=tuple(f"step{step}" for step in (0, *PYTHIA_STEPS)))
+    if not _is_series(run.model):
+        return None
+    folder = Path(run.model).expanduser().resolve()
+    run.store.mkdir(parents=True, exist_ok=True)
+    return rmtbase.trajectory(folder, "all", run.store / f"{folder.name}-all-steps.nc", progress=run.progress)
+
+
+def steps_of(along: xr.DataTree) -> list[int]:
+    """The steps of a trajectory."""
+    return [int(step) for step in along["matrices"].to_dataset()["step"].values.tolist()]
+
+
+class Checkpoint(NamedTuple):
+    """Where the weights of one step are.
+
+    Attributes:
+        model: as :class:`~studies.sources.recipe.Run` names it; None for the run's own.
+        revision: of it; None for its usual one.
+        step: None where it is not known.
+    """
+
+    model: str | None = None
+    revision: str | None = None
+    step: int | None = None
+
+
+def checkpoints_shown(run: Run) -> tuple[Checkpoint, ...]:
+    """Four checkpoints, as the paper shows them; the one that there is if there is no other."""
+    if run.model == "demo":
+        steps = {"step-0": 0, "step-200": 200, "step-1000": 1000, "final": DEMO_TRAINING.steps}
+        return tuple(Checkpoint(None, name, step) for name, step in steps.items())
+    if is_pythia(run.model):
+        return tuple(Checkpoint(None, f"step{step}", step) for step in PYTHIA_SHOWN)
+    if not _is_series(run.model):
+        return (Checkpoint(),)
+    found = find_series(run.model)
+    places = np.unique(np.linspace(0, len(found.revisions) - 1, 4).round().astype(int)).tolist()
+    chosen = [found.revisions[place] for place in places]
+    return tuple(Checkpoint(str(Path(run.model).expanduser() / one.name), None, one.step) for one in chosen)
+
+
+def cohort(run: Run) -> xr.DataTree:
+    """Models to stand beside each other: those of the run, if it is given several; else the seventeen twins.
+
+    The twins (``studies/attention_twins``) are five groups of three or four seeds, by attention, layout and weight
+    decay, trained on the same bytes.
+    """
+    if len(run.models) < 2:
+        return open_comparison(TWINS)
+    settings = {model: training_of(replace(run, model=model, models=(model,))) for model in run.models}
+    known = {model: one for model, one in settings.items() if one is not None}
+    return compare({model: run.scores(model) for model in run.models}, training=known or None)
+
+
+@dataclass(frozen=True)
+class Transmission:
+    """The Transmission Class of one checkpoint: W_O and the MLP's matrices, one by one, by block, and pooled.
+
+    Attributes:
+        components: names of the matrices of a block.
+        number: weights of each, (layer, component), 0 where there is none.
+        sigma: root mean square of each.
+        shape: k̂ of each at each of :data:`TRIMS`, (layer, component, trim).
+        block: of all matrices of a layer together, (layer, value): k̂ at each trim, λ̂, max/q99, excess kurtosis.
+        whole: of all layers together: k̂, λ̂ and R² of the body, root mean square, q99 and max of |w|.
+        body: density of |w|/rms, all layers together, in equal bins up to :data:`REACH`.
+        tail: numbers of weights beyond q99, between ``tail_edges``.
+        tail_edges: of |w|.
+    """
+
+    components: tuple[str, ...]
+    number: Float[np.ndarray, "layer component"]
+    sigma: Float[np.ndarray, "layer component"]
+    shape: Float[np.ndarray, "layer component trim"]
+    block: Float[np.ndarray, "layer value"]
+    whole: Float[np.ndarray, " value"]
+    body: Float[np.ndarray, " bin"]
+    tail: Float[np.ndarray, " tail_bin"]
+    tail_edges: Float[np.ndarray, " tail_edge"]
+
+    def mixture(self, layer: int | None = None) -> parents.Mixture:
+        """Normal weights with the σ of each matrix, of one layer or of all: the null of what is pooled."""
+        layers = slice(None) if layer is None else slice(layer, layer + 1)
+        number, sigma = self.number[layers].ravel(), self.sigma[layers].ravel()
+        there = number > 0
+        grouped: dict[float, float] = {}
+        for one, n in zip(sigma[there].tolist(), number[there].tolist(), strict=True):
+            grouped[float(f"{one:.4g}")] = grouped.get(float(f"{one:.4g}"), 0.0) + n
+        total = sum(grouped.values())
+        return parents.Mixture(tuple(map(parents.Normal, grouped)), tuple(n / total for n in grouped.values()))
+
+
+def body_edges() -> Float[np.ndarray, " edge"]:
+    """The bins of :attr:`Transmission.body`."""
+    return np.linspace(0.0, _REACH, _BINS + 1)
+
+
+def transmission(run: Run, at: Checkpoint) -> Transmission:
+    """The Transmission Class of a checkpoint."""
+    held = run.arrays("transmission", _measured, at.model, at.revision)
+    components = tuple(str(one) for one in held.pop("components"))
+    return Transmission(components, **held)
+
+
+def _measured(model: Model) -> dict[str, np.ndarray]:
+    names = [name for name in TRANSMISSION if name in model.components]
+    size = (model.n_layers, len(names))
+    number, sigma, shape = np.zeros(size), np.full(size, np.nan), np.full((*size, len(TRIMS)), np.nan)
+    blocks = []
+    for layer in range(model.n_layers):
+        own: list[ElementSketch] = []
+        for place, name in enumerate(names):
+            if not model.has(layer, name):
+                continue
+            sketch = element_sketch([model.matrix(layer, name)])
+            own.append(sketch)
+            number[layer, place] = sketch.count
+            shape[layer, place] = list(_shapes(sketch))
+            sigma[layer, place] = sketch.body.rms
+        if own:
+            blocks.append(reduce(ElementSketch.merged, own))
+    whole = reduce(ElementSketch.merged, blocks)
+    fit, q99 = whole.body, float(whole.magnitude_quantile(0.99))
+    edges = body_edges() * fit.rms
+    tail_edges = np.geomspace(q99, 1.02 * whole.largest_magnitude, _TAIL_BINS + 1)
+    return {
+        "components": np.array(names),
+        "number": number,
+        "sigma": sigma,
+        "shape": shape,
+        "block": np.array([list(_of_block(block)) for block in blocks]),
+        "whole": np.array([fit.shape, fit.scale, fit.r_squared, fit.rms, q99, whole.largest_magnitude]),
+        "body": _folded(whole, edges) / (whole.count * np.diff(body_edges())),
+        "tail": _folded(whole, tail_edges),
+        "tail_edges": tail_edges,
+    }
+
+
+def _shapes(sketch: ElementSketch) -> Iterator[float]:
+    """k̂ at each of :data:`TRIMS`; zeros, which rounding makes of small weights, are left out of all of them."""
+    yield from (sketch.body.shape, sketch.weibull_fit(TRIMS[1]).shape, sketch.whole.shape)
+
+
+def _of_block(block: ElementSketch) -> Iterator[float]:
+    yield from _shapes(block)
+    yield block.body.scale
+    yield block.largest_magnitude / float(block.magnitude_quantile(0.99))
+    yield block.moments().excess_kurtosis
+
+
+def _folded(sketch: ElementSketch, edges: Float[np.ndarray, " edge"]) -> Float[np.ndarray, " bin"]:
+    """How many magnitudes lie between the edges."""
+    both = np.concatenate([-edges[::-1], edges]) if edges[0] > 0 else np.concatenate([-edges[:0:-1], edges])
+    counts = sketch.histogram(both)
+    n = edges.size - 1
+    return counts[:n][::-1] + counts[-n:]
+
+
+def _is_series(model: str) -> bool:
+    folder = Path(model).expanduser()
+    if not folder.is_dir() or any(one.name in (model, one.hub_id) for one in known_models()):
+        return False
+    return not (folder / "config.json").exists() and len(find_series(folder).revisions) > 1

@@ -1,0 +1,84 @@
+"""Figures of several panels in the house's light theme, for what ``rmtbase.plots`` has no picture of."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import cycle
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.axis import Axis
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+from rmtbase.plots import LIGHT
+
+MARKERS = ("o", "s", "^", "D", "v")
+STYLES: tuple[Any, ...] = ("-", (0, (5, 2)), (0, (1, 1.2)), (0, (6, 2, 1, 2)))
+
+
+def canvas(
+    rows: int, columns: int, width: float = 11.0, height: float = 3.4, **shared: Any
+) -> tuple[Figure, np.ndarray]:
+    """A figure with a grid of quiet axes; ``height`` is of a row, in inches."""
+    figure = Figure(figsize=(width, height * rows), layout="constrained", facecolor=LIGHT.surface)
+    grid = figure.subplots(rows, columns, squeeze=False, **shared)
+    for ax in grid.flat:
+        styled(ax)
+    return figure, grid
+
+
+def styled(ax: Axes) -> Axes:
+    """Two spines, small ticks, a faint grid behind the data."""
+    ax.spines[["top", "right"]].set_visible(False)
+    ax.spines[["left", "bottom"]].set_color(LIGHT.muted)
+    ax.tick_params(which="both", color=LIGHT.muted, labelcolor=LIGHT.muted, labelsize=8.5)
+    ax.grid(color=LIGHT.grid, linewidth=0.6)
+    ax.set_axisbelow(True)
+    return ax
+
+
+def titled(ax: Axes, title: str, xlabel: str = "", ylabel: str = "") -> None:
+    """Name the axes and what is on them."""
+    ax.set_title(title, fontsize=10.5, color=LIGHT.text)
+    ax.set_xlabel(xlabel, fontsize=9.5, color=LIGHT.text)
+    ax.set_ylabel(ylabel, fontsize=9.5, color=LIGHT.text)
+
+
+def log_ticks(axis: Axis) -> None:
+    """A logarithmic axis with few labels: 1, 2 and 5 where it spans less than two decades, else powers of ten."""
+    low, high = axis.get_view_interval()
+    subs = (1.0, 2.0, 5.0) if high < 100 * low else (1.0,)
+    axis.set_major_locator(LogLocator(subs=subs, numticks=12))
+    axis.set_minor_formatter(NullFormatter())
+    if high < 100 * low:
+        axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+
+
+def looks(count: int) -> list[dict[str, Any]]:
+    """Colours and marks that tell so many series apart, never by hue alone: the theme's own, or a scale's beyond."""
+    few = count <= len(LIGHT.series)
+    colours = LIGHT.series if few else mpl.colormaps["turbo"](np.linspace(0.03, 0.95, count))
+    return [
+        {"color": tuple(colour) if not isinstance(colour, str) else colour, "marker": marker, "style": style}
+        for colour, marker, style, _ in zip(colours, cycle(MARKERS), cycle(STYLES), range(count), strict=False)
+    ]
+
+
+def legend_below(figure: Figure, axes: Sequence[Axes], columns: int = 5) -> None:
+    """One legend below all panels, each name once."""
+    named: dict[str, Any] = {}
+    for ax in axes:
+        handles, labels = ax.get_legend_handles_labels()
+        named = dict(zip(labels, handles, strict=True)) | named
+    figure.legend(
+        list(named.values()),
+        list(named),
+        loc="outside lower center",
+        ncols=min(columns, len(named)),
+        fontsize=8.5,
+        frameon=False,
+        labelcolor=LIGHT.text,
+    )

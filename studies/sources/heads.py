@@ -1,0 +1,87 @@
+"""The heads of one model, as the recipes over several models read them off its scores."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import xarray as xr
+
+from rmtbase.models import demo_revisions
+from studies.sources.recipe import Run
+
+OPTIONS = {"elements": "heads", "matrices": "none"}
+"""Of the scores: the elements of W_Q, W_K and W_QK of each head."""
+
+
+class Measured(NamedTuple):
+    """A statistic of every head, (layer, head), with the mean and the standard deviation of its null."""
+
+    value: np.ndarray
+    mean: np.ndarray
+    sd: np.ndarray
+
+    def by_layer(self) -> Measured:
+        """Means over the heads of each layer, with the standard deviation of such a mean."""
+        count = np.maximum(np.isfinite(self.value).sum(axis=1), 1)
+        return Measured(_mean(self.value), _mean(self.mean), np.sqrt(_mean(self.sd**2) / count))
+
+
+@dataclass(frozen=True)
+class Heads:
+    """Of one model, under a short name."""
+
+    label: str
+    tree: xr.DataTree
+
+    def spectral(self, statistic: str) -> Measured:
+        """A statistic of ``rmtbase.statistics.SPECTRAL_STATISTICS``."""
+        heads = self.tree["heads"].dataset.sel(statistic=statistic)
+        return Measured(*(heads[name].values for name in ("observed", "null_mean", "null_std")))
+
+    def element(self, component: str, statistic: str) -> Measured:
+        """A statistic of ``rmtbase.statistics.ELEMENT_STATISTICS`` of W_Q, W_K or W_QK."""
+        one = self._elements(component).sel(element_statistic=statistic)
+        return Measured(*(one[name].values for name in ("observed", "null_mean", "null_std")))
+
+    def sigma(self, component: str) -> np.ndarray:
+        """The standard deviation of the elements of W_Q, W_K or W_QK, (layer, head)."""
+        return self._elements(component)["sigma"].values
+
+    def numbers(self, component: str) -> int:
+        """How many elements a head's matrix has."""
+        one = self._elements(component)
+        return int(np.nanmax(one["n_rows"].values * one["n_columns"].values))
+
+    @property
+    def eigenvalues(self) -> np.ndarray:
+        """λ of W_QK, (layer, head, index)."""
+        return self.tree["heads"].dataset["eigenvalue"].values
+
+    @property
+    def d_head(self) -> int:
+        """The largest number of eigenvalues of a head."""
+        return int(self.eigenvalues.shape[-1])
+
+    def _elements(self, component: str) -> xr.Dataset:
+        return self.tree["heads/elements"].dataset.sel(component=component)
+
+
+def heads_of(run: Run) -> list[Heads]:
+    """Those of the models of a run; of the demo at each step of its training that is bundled, unless one is named."""
+    steps = [f"demo@{revision}" for revision in demo_revisions()]
+    models = [one for model in run.models or (run.model,) for one in (steps if model == "demo" else [model])]
+    return [Heads(_label(model), run.scores(model, **OPTIONS)) for model in models]
+
+
+def _label(model: str) -> str:
+    name, _, revision = model.partition("@")
+    return f"{Path(name).name}{f' {revision}' if revision else ''}"
+
+
+def _mean(values: np.ndarray) -> np.ndarray:
+    """Over heads; NaN of a layer that has none."""
+    known = np.isfinite(values)
+    return np.where(known, values, 0.0).sum(axis=1) / np.where(known.any(axis=1), known.sum(axis=1), np.nan)

@@ -1,0 +1,101 @@
+"""The checkpoints that the sources use: hub id, revisions, an estimate of what is fetched, licence, conventions."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from rmtbase.models import KnownModel, known_models
+
+FILE = Path(__file__).resolve().parent / "manifests.json"
+
+
+class Checkpoint(NamedTuple):
+    """A model of a source, with its revisions.
+
+    Attributes:
+        source: ``posts``, ``Weibull paper`` or ``follow-up``.
+        known: the model with the sizes of its heads.
+        revisions: branches or tags of the hub.
+        recipes: that use it.
+        convention: which matrices, and how they are scaled.
+        parameters: estimated: the sum of the sizes of its matrices; biases and norms are left out.
+        bytes_each: estimated, to be fetched for one revision; one is on the disk at a time.
+        gated: ``no``, ``yes``, or ``at times``.
+        licence: and what to do where it must be agreed to.
+    """
+
+    source: str
+    known: KnownModel
+    revisions: tuple[str, ...]
+    recipes: tuple[str, ...]
+    convention: str
+    parameters: int
+    bytes_each: int
+    gated: str
+    licence: str
+
+    @property
+    def commands(self) -> tuple[str, ...]:
+        """What to type for it."""
+        return tuple(f"python -m studies.sources {recipe} --model {self.known.hub_id}" for recipe in self.recipes)
+
+
+@cache
+def checkpoints() -> tuple[Checkpoint, ...]:
+    """All of them, in the order of the sources."""
+    manifest = json.loads(FILE.read_text(encoding="utf-8"))
+    by_name = {known.name: known for known in known_models()}
+    found = []
+    for entry in manifest["entries"]:
+        known, facts = by_name[entry["model"]], manifest["models"][entry["model"]]
+        number = parameters(known, facts)
+        size = number * facts["bytes_per_number"] + known.n_layers * facts["buffer_bytes"]
+        texts = (entry["convention"], number, size, facts["gated"], facts["licence"])
+        found.append(Checkpoint(entry["source"], known, tuple(entry["revisions"]), tuple(entry["recipes"]), *texts))
+    return tuple(found)
+
+
+def checkpoints_of(models: Iterable[str]) -> tuple[Checkpoint, ...]:
+    """Those of the models that are named, by their short names or by the hub's, with or without a revision."""
+    asked = {name.partition("@")[0].lower() for name in models}
+    return tuple(one for one in checkpoints() if asked & {one.known.name, one.known.hub_id.lower()})
+
+
+def parameters(known: KnownModel, facts: dict[str, Any]) -> int:
+    """Numbers in the matrices: L (2 d n_q h + 2 d n_k h + m d d_mlp) + (1 or 2) V d + positions d."""
+    attention = 2 * known.d_model * known.d_head * (known.n_heads + known.n_key_heads)
+    mlp = facts["mlp_matrices"] * known.d_model * facts["d_mlp"]
+    outside = (facts["vocabulary"] * (1 if facts["tied"] else 2) + facts["positions"]) * known.d_model
+    return known.n_layers * (attention + mlp) + outside
+
+
+def listing() -> str:
+    """The checkpoints as a table to be printed: what each takes, whether it must be asked for, and the command."""
+    heads = ("source", "model", "revisions", "GB each*", "GB in all*", "gated", "command")
+    rows = [
+        (
+            one.source,
+            one.known.hub_id,
+            one.revisions[0] if len(one.revisions) == 1 else f"{len(one.revisions)}",
+            f"{one.bytes_each / 1e9:.2f}",
+            f"{one.bytes_each * len(one.revisions) / 1e9:.1f}",
+            one.gated,
+            one.commands[0] + (f" (also {', '.join(one.recipes[1:])})" if one.recipes[1:] else ""),
+        )
+        for one in checkpoints()
+    ]
+    widths = [max(len(row[column]) for row in (heads, *rows)) for column in range(len(heads))]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in (heads, *rows)]
+    notes = {one.known.hub_id: one.licence for one in checkpoints() if one.gated != "no"}
+    return "\n".join(
+        [
+            *(line.rstrip() for line in lines),
+            "",
+            "* estimated from the sizes of the matrices. One revision is on the disk at a time, then deleted.",
+            *(f"{model}: {licence}" for model, licence in notes.items()),
+        ]
+    )

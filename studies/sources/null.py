@@ -1,0 +1,374 @@
+"""Recipe ``null``: matrices that learned nothing, at the posts' own sizes: post 1, figures 1-4; post 2, figure 1."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import xarray as xr
+from matplotlib.figure import Figure as Drawing
+from scipy import stats
+
+from rmtbase import laws, plots
+from rmtbase.ensembles import Ensemble, gaussian_matrix, low_rank_product
+from rmtbase.laws import GaussianChain, naive_marchenko_pastur, product_element
+from rmtbase.montecarlo import baseline, draw_spectra, element_baseline
+from rmtbase.plots import LIGHT
+from studies.sources.drawing import canvas, legend_below, looks, titled
+from studies.sources.recipe import Figure, Null, Result, Row, Run
+
+COVERS = {
+    "post 1, figure 1": "done",
+    "post 1, figure 2": "done",
+    "post 1, figure 3": "done",
+    "post 1, figure 4": "done",
+    "post 2, figure 1": "done",
+}
+D_MODEL, D_HEAD = 1000, 500
+SIGMAS = (0.5, 1.0, 2.0)
+RANKS = (100, 250, 500, 750, 1000)
+ELEMENT_RANKS = (10, 25, 50, 100, 200, 500, 1000)
+GPT2 = (768, 64)
+DRAWS = {"square": (3, 20), "product": (10, 100), "ranks": (4, 20), "elements": (2, 10), "gpt2": (1000, 10_000)}
+"""Of each simulation: quick, and else."""
+BAND = (0.025, 0.5, 0.975)
+BINS = 40
+
+
+@dataclass(frozen=True)
+class Case:
+    """One kind of random matrix, simulated at σ = 1 and scaled, with its laws.
+
+    Attributes:
+        label: in the legend.
+        singular_values: of every draw, descending: (draw, rank).
+        elements: its row of a table of elements, at σ = 1.
+        law: of its nonzero eigenvalues λ.
+        element_law: of one element.
+        scale: by which elements are larger than in the table of elements.
+    """
+
+    label: str
+    singular_values: np.ndarray
+    elements: xr.Dataset
+    law: GaussianChain
+    element_law: Any
+    scale: float = 1.0
+
+    def ordered(self) -> np.ndarray:
+        """Of each index: what 2.5 %, half and 97.5 % of the draws are below: (3, rank)."""
+        return np.quantile(self.singular_values, BAND, axis=0)
+
+    def distance(self) -> float:
+        """The largest difference of the median spectrum's distribution from the law's; the same of λ and of s."""
+        median = self.ordered()[1]
+        expected = 1.0 - (np.arange(median.size) + 0.5) / median.size
+        return float(np.abs(self.law.cdf(median**2) - expected).max())
+
+
+def make(run: Run) -> Result:
+    draws = {name: both[0] if run.quick else both[1] for name, both in DRAWS.items()}
+    ranks = {h: _singular_values(low_rank_product(D_MODEL, h), draws["ranks"]) / np.sqrt(D_MODEL) for h in RANKS}
+    half = _singular_values(low_rank_product(D_MODEL, D_HEAD), draws["product"]) / np.sqrt(D_MODEL)
+    square = _singular_values(gaussian_matrix(D_MODEL, D_MODEL), draws["square"])
+    elements = element_baseline(
+        [gaussian_matrix(D_MODEL, D_MODEL, method="dense"), *((D_MODEL, h) for h in sorted({*RANKS, *ELEMENT_RANKS}))],
+        draws=draws["elements"],
+    )
+    gpt2 = baseline(*GPT2, draws=draws["gpt2"])
+    full = [_full_rank(square, elements.isel(case=0), sigma) for sigma in SIGMAS]
+    scaled = [_product(half, _of_rank(elements, D_HEAD), D_HEAD, sigma) for sigma in SIGMAS]
+    products = [_product(ranks[h], _of_rank(elements, h), h, label=f"$h = {h}$") for h in RANKS]
+    figures = (
+        Figure(
+            "post1-figure-01",
+            three_panels(full, "W", D_MODEL),
+            f"Full-rank matrices, d = {D_MODEL}, elements N(0, σ), {draws['square']} draws: simulated (bars, bands) on "
+            "the laws (lines): normal, quantiles of Marchenko–Pastur, its density per unit of ln λ.",
+            "post 1, figure 1",
+        ),
+        Figure(
+            "post1-figure-02",
+            three_panels(scaled, "W_{QK}", D_MODEL),
+            f"W_QK/√d at d = {D_MODEL}, h = {D_HEAD}, σ of both factors, {draws['product']} draws. Lines: the exact "
+            "law of an element, the free product's spectrum, which ends at index h. Triangles: the post's λ₊, the edge "
+            "of one factor, which is too low.",
+            "post 1, figure 2",
+        ),
+        Figure(
+            "post1-figure-03",
+            three_panels(products, "W_{QK}", D_MODEL),
+            f"W_QK/√d at d = {D_MODEL}, σ = 1, several h, {draws['ranks']} draws each; as figure 2.",
+            "post 1, figure 3",
+        ),
+        Figure(
+            "post1-figure-04",
+            properties(elements),
+            f"Elements of W_QK/√d at d = {D_MODEL}, σ = 1, against h. Right: D_KL as a histogram of 120 bins reads it "
+            "(points), its own bias (dotted), and the law's exact divergence (dashed).",
+            "post 1, figure 4",
+        ),
+        Figure(
+            "post2-figure-01",
+            gpt2_spectrum(gpt2, draws["gpt2"]),
+            f"Eigenvalues of W_QK/√d at (768, 64), σ = 1, {draws['gpt2']} draws; right: the upper edge.",
+            "post 2, figure 1",
+        ),
+    )
+    rows = [*_rows_of_square(full[1]), *_rows_of_products(scaled[1], products), *_rows_of_elements(elements)]
+    return Result(figures, (*rows, *_rows_of_gpt2(gpt2)))
+
+
+def three_panels(cases: Sequence[Case], matrix: str, d_model: int) -> Drawing:
+    """Elements, singular values by index, spectral density: as post 1 has them, simulated and by their laws."""
+    figure, ((left, middle, right),) = canvas(1, 3, 12.0, 3.8)
+    for case, look in zip(cases, looks(len(cases)), strict=True):
+        line = {"color": look["color"], "ls": look["style"], "lw": 1.4}
+        edges = case.elements["bin_edge"].values * case.scale
+        left.stairs(case.elements["density"].values / case.scale, edges, fill=True, color=look["color"], alpha=0.25)
+        reach = 4.0 * float(case.element_law.std())
+        x = np.linspace(-reach, reach, 401)
+        left.plot(x, case.element_law.pdf(x), label=case.label, **line)
+        low, median, high = case.ordered()
+        index = np.arange(1, median.size + 1)
+        middle.fill_between(index, low, high, color=look["color"], alpha=0.3, lw=0)
+        middle.plot(index, np.sqrt(case.law.ppf(1.0 - (index - 0.5) / index.size)), **line)
+        if matrix != "W":
+            middle.plot([median.size, median.size], [median[-1], 0.0], color=look["color"], lw=0.8)
+            published = published_edges(d_model, median.size)[1] * case.scale
+            middle.plot(1, published, "<", color=look["color"], mec=LIGHT.surface, ms=8, zorder=4)
+        lower, upper = case.law.support
+        begin = max(0.7 * lower, 1e-4 * upper)
+        edges = np.geomspace(begin, 1.2 * upper, BINS + 1)
+        counts, _ = np.histogram(case.singular_values**2, edges)
+        share = counts / case.singular_values.size / np.diff(np.log(edges))
+        right.stairs(share, edges, fill=True, color=look["color"], alpha=0.25)
+        x = np.geomspace(max(lower, begin), upper, 600)
+        right.plot(x, np.asarray(case.law.pdf(x)) * x, **line)
+    spreads = [float(case.element_law.std()) for case in cases]
+    left.set_xlim(-3.2 * max(spreads), 3.2 * max(spreads))
+    middle.set_ylim(bottom=0.0)
+    right.set_xscale("log")
+    right.set_ylim(bottom=0.0)
+    over = r"/\sqrt{d}" if matrix != "W" else ""
+    titled(left, "elements", rf"element $w$ of ${matrix}{over}$", "$P(w)$")
+    titled(middle, "singular values, 95 % and law", "index $k$", "$s_k$")
+    titled(right, "spectral density", r"eigenvalue $\lambda = s^2$", r"density per unit of $\ln\lambda$")
+    legend_below(figure, [left])
+    return figure
+
+
+def properties(elements: xr.Dataset) -> Drawing:
+    """Width and entropy, and the divergence from a normal law, against h."""
+    figure, ((left, middle, right),) = canvas(1, 3, 12.0, 3.6)
+    cases = [_of_rank(elements, h) for h in ELEMENT_RANKS]
+    h = np.array(ELEMENT_RANKS, dtype=float)
+    grid = np.geomspace(h[0], h[-1], 200)
+    simulated = {"color": LIGHT.observed, "marker": "o", "ls": "none", "ms": 5, "label": "simulated"}
+    analytic = {"color": LIGHT.free_law, "ls": "--", "lw": 1.4, "label": "law"}
+    left.plot(h, [_mean(one, "std") / np.sqrt(D_MODEL) for one in cases], **simulated)
+    left.plot(grid, np.sqrt(grid / D_MODEL), **analytic)
+    middle.plot(h, [_entropy(one) for one in cases], **simulated)
+    middle.plot(grid, 0.5 * np.log(2 * np.pi * np.e * grid / D_MODEL), **analytic)
+    right.plot(h, [_mean(one, "histogram_kl") for one in cases], **simulated)
+    right.plot(h, [product_element(D_MODEL, int(one)).kl_to_normal() for one in h], **analytic)
+    right.plot(h, [_histogram_bias(one) for one in cases], color=LIGHT.null, ls=":", label="bias of the histogram")
+    right.axhline(1e-3, color=LIGHT.flagged, lw=0.9, label="published: at most $10^{-3}$")
+    for ax in (left, middle, right):
+        ax.set_xscale("log")
+    left.set_yscale("log")
+    right.set_yscale("log")
+    titled(left, r"width: $\sqrt{h/d}$", "$h$", r"$\sigma$ of $W_{QK}/\sqrt{d}$")
+    titled(middle, r"entropy: $\frac{1}{2}\ln(2\pi e\,h/d)$", "$h$", "$S$ (nats)")
+    titled(right, "divergence from a normal law", "$h$", r"$D_{KL}$ (nats)")
+    legend_below(figure, [right])
+    return figure
+
+
+def gpt2_spectrum(table: xr.Dataset, draws: int) -> Drawing:
+    """The density of the null of GPT-2's heads, whole and at its upper edge."""
+    figure, ((left, right),) = canvas(1, 2, 11.0, 4.2)
+    for ax in (left, right):
+        plots.null_spectrum(table, ax=ax, legend=False)
+    lower, upper = laws.low_rank_product(d_model=GPT2[0], d_head=GPT2[1]).support
+    naive = naive_marchenko_pastur(d_model=GPT2[0], d_head=GPT2[1]).support[1]
+    right.set_xlim(naive - 0.08 * (upper - lower), upper + 0.06 * (upper - lower))
+    right.set_yscale("log")
+    right.set_ylim(1e-6, 5e-4)
+    left.set_title(f"all, {draws} draws", fontsize=10.5)
+    right.set_title("upper edge, logarithmic", fontsize=10.5)
+    legend_below(figure, [left], columns=4)
+    return figure
+
+
+def _singular_values(ensemble: Ensemble, draws: int) -> np.ndarray:
+    """Of every draw, descending: (draw, rank)."""
+    return np.concatenate([chunk.singular_values for chunk in draw_spectra(ensemble, draws, 0)])
+
+
+def _full_rank(singular_values: np.ndarray, elements: xr.Dataset, sigma: float) -> Case:
+    law = GaussianChain(dims=(D_MODEL, D_MODEL), sigmas=(sigma,), normalization="none")
+    return Case(rf"$\sigma = {sigma:g}$", sigma * singular_values, elements, law, stats.norm(scale=sigma), sigma)
+
+
+def _product(singular_values: np.ndarray, elements: xr.Dataset, h: int, sigma: float = 1.0, label: str = "") -> Case:
+    """Of W_QK/√d; the table of elements is of the raw product."""
+    keywords = {"d_model": D_MODEL, "d_head": h, "sigma_q": sigma, "sigma_k": sigma}
+    over = elements.assign(
+        bin_edge=elements["bin_edge"] / np.sqrt(D_MODEL), density=elements["density"] * np.sqrt(D_MODEL)
+    )
+    law, element = laws.low_rank_product(**keywords), product_element(**keywords)
+    return Case(label or rf"$\sigma = {sigma:g}$", sigma**2 * singular_values, over, law, element, sigma**2)
+
+
+def _of_rank(elements: xr.Dataset, h: int) -> xr.Dataset:
+    return elements.isel(case=int(np.flatnonzero(elements["d_head"].values == h)[0]))
+
+
+def _mean(table: xr.Dataset, statistic: str) -> float:
+    return float(table["mean"].sel(statistic=statistic))
+
+
+def _entropy(table: xr.Dataset) -> float:
+    return _mean(table, "histogram_entropy") - 0.5 * np.log(D_MODEL)
+
+
+def _histogram_bias(table: xr.Dataset) -> float:
+    """(occupied bins - 1)/(2 d²)."""
+    return float((np.count_nonzero(table["density"].values) - 1) / (2 * D_MODEL**2))
+
+
+def published_edges(d_model: int, h: int) -> tuple[float, float]:
+    """Return √h |1 ± √(d/h)|, which post 1 has for the edges of W_QK at σ = 1."""
+    lower, upper = (float(np.sqrt(h) * abs(1.0 + sign * np.sqrt(d_model / h))) for sign in (-1.0, 1.0))
+    return lower, upper
+
+
+def nearer(observed: float, published: float, law: float) -> str:
+    """The verdict of a formula that the law replaces: on which side the observed value is."""
+    if abs(published - law) <= 1e-9 * max(1.0, abs(law)):
+        return "agrees"
+    return "corrected" if abs(observed - law) < abs(observed - published) else "differs"
+
+
+def _rows_of_square(case: Case) -> list[Row]:
+    place, distance = "post 1, figure 1", case.distance()
+    words = "largest difference of the distribution of singular values from Marchenko–Pastur's, σ = 1"
+    reach = np.log(D_MODEL) / D_MODEL
+    found = Null(low=0.0, high=reach, of="ln(d)/d, how far eigenvalues stray")
+    verdict = "agrees" if distance < reach else "differs"
+    rows = [Row(place, words, "follows", distance, found, verdict, one, "the same on both") for one in ("λ", "s")]
+    law = laws.null("largest_eigenvalue", dims=(D_MODEL, D_MODEL), normalization="none")
+    draws = case.singular_values.shape[0]
+    for convention, power in (("s", 1), ("λ", 2)):
+        observed = float((case.singular_values[:, 0] ** power).mean())
+        mean, sd = law.mean() ** (power / 2), 0.5 * power * law.std() * law.mean() ** (power / 2 - 1)
+        within = "agrees" if abs(observed - mean) < 4 * sd / np.sqrt(draws) else "differs"
+        rows.append(
+            Row(
+                place,
+                f"largest of W, σ = 1, mean of {draws}",
+                f"the law's edge {(2 * np.sqrt(D_MODEL)) ** power:.5g}",
+                observed,
+                Null(mean, sd, of="one draw"),
+                within,
+                convention,
+                "the law's edge is the limit, not the mean",
+            )
+        )
+    return rows
+
+
+def _rows_of_products(half: Case, products: Sequence[Case]) -> list[Row]:
+    median = half.ordered()[1]
+    lower, upper = half.law.support
+    rows = [
+        Row(
+            "post 1, figure 2",
+            f"the {D_HEAD}th, the last that is not zero, over the largest",
+            "sharp cutoff at d_h",
+            float((median[-1] / median[0]) ** power),
+            Null(float((lower / upper) ** (power / 2)), of="the law's edges"),
+            "agrees" if abs(median[-1] ** 2 / lower - 1.0) < 0.1 else "differs",
+            convention,
+            "beyond it all are zero",
+        )
+        for convention, power in (("s", 1), ("λ", 2))
+    ]
+    for case, h in zip(products, RANKS, strict=True):
+        edges = np.sqrt(case.law.support)
+        ends = zip(("lower", "upper"), published_edges(D_MODEL, h), edges, case.ordered()[1, [-1, 0]], strict=True)
+        for name, published, law, observed in ends:
+            verdict = nearer(observed, published, law)
+            note = "" if verdict == "agrees" else "the formula is that of one factor"
+            words = f"{name} edge of W_QK/√d, h = {h}, σ = 1"
+            rows += [
+                Row("post 1, figure 3", words, published**power, observed**power,
+                    Null(law**power, of="edge of the free product"), verdict, convention, note)
+                for convention, power in (("s", 1), ("λ", 2))
+            ]  # fmt: skip
+    return rows
+
+
+def _rows_of_elements(elements: xr.Dataset) -> list[Row]:
+    place, rows = "post 1, figure 4", []
+    for h in ELEMENT_RANKS:
+        one, law = _of_rank(elements, h), product_element(D_MODEL, h)
+        width, entropy = _mean(one, "std") / np.sqrt(D_MODEL), _entropy(one)
+        read, exact = _mean(one, "histogram_kl"), law.kl_to_normal()
+        rows += [
+            _near(place, f"σ of W_QK/√d, h = {h}", np.sqrt(h / D_MODEL), width, 0.01, law.std()),
+            _near(
+                place, f"entropy, h = {h}", 0.5 * np.log(2 * np.pi * np.e * h / D_MODEL), entropy, 0.02, law.entropy()
+            ),
+            Row(
+                place,
+                f"D_KL from a normal law, h = {h}",
+                "at most ~10⁻³",
+                read,
+                Null(exact, of="exact, of the law"),
+                "agrees" if exact < 1.5e-3 else "corrected",
+                "",
+                f"a histogram adds {_histogram_bias(one):.1e}",
+            ),
+        ]
+    return rows
+
+
+def _near(place: str, quantity: str, published: float, observed: float, within: float, law: float) -> Row:
+    """A formula that holds to some share of what it says."""
+    verdict = "agrees" if abs(observed - published) <= within * max(1.0, abs(published)) else "differs"
+    return Row(place, quantity, float(published), float(observed), Null(float(law), of="law of one element"), verdict)
+
+
+def _rows_of_gpt2(table: xr.Dataset) -> list[Row]:
+    place, (d_model, h) = "post 2, figure 1", GPT2
+    law, naive = laws.low_rank_product(d_model=d_model, d_head=h), naive_marchenko_pastur(d_model=d_model, d_head=h)
+    largest = laws.null("largest_eigenvalue", d_model=d_model, d_head=h)
+    row = table.isel(case=0)
+    beyond = float((row["sample"].sel(statistic="largest_eigenvalue").values > naive.support[1]).mean())
+    draws, rows = int(row["draws"]), []
+    for convention, power in (("λ", 1.0), ("s", 0.5)):
+        of_spectrum = row["sample"].sel(statistic="largest_eigenvalue").values ** power
+        mean, sd = largest.mean() ** power, power * largest.std() * largest.mean() ** (power - 1.0)
+        published = f"beyond Marchenko–Pastur's {naive.support[1] ** power:.4g}"
+        note = f"the product's own edge is {law.support[1] ** power:.4g}"
+        rows += [
+            Row(place, f"largest, mean of {draws}", published, float(of_spectrum.mean()), Null(mean, sd, of="one head"),
+                "agrees" if of_spectrum.mean() > naive.support[1] ** power else "differs", convention, note),
+            Row(place, "share of heads whose largest is beyond the Marchenko–Pastur edge", None, beyond,
+                Null(float(largest.sf(naive.support[1])), of="law"), "corrected", convention,
+                "the edge of one factor: to be beyond it says nothing of learning"),
+        ]  # fmt: skip
+        for statistic in ("normalized_participation_ratio", "condition_number"):
+            name = statistic if convention == "λ" else f"{statistic}_singular"
+            null = laws.null(name, d_model=d_model, d_head=h)
+            found, error = (float(row[one].sel(statistic=name)) for one in ("mean", "standard_error"))
+            verdict = "agrees" if abs(found - null.mean()) < 4 * error else "differs"
+            words = f"{statistic.replace('_', ' ')}, mean of {draws}"
+            rows.append(
+                Row(place, words, None, found, Null(null.mean(), null.std(), of="one head, law"), verdict, convention)
+            )
+    return rows

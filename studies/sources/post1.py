@@ -1,0 +1,181 @@
+"""Recipe ``post1``: the elements of one model's heads, post 1's figures 5-11 and 14-20, and table 1."""
+
+from __future__ import annotations
+
+import numpy as np
+import xarray as xr
+from matplotlib.figure import Figure as Drawing
+from matplotlib.ticker import MaxNLocator
+
+from rmtbase import plots
+from rmtbase.models import known_models
+from rmtbase.plots import LIGHT
+from studies.sources.drawing import MARKERS, canvas, legend_below, titled
+from studies.sources.post1_rows import BOTH, fitted_by_histogram, rows
+from studies.sources.recipe import Figure, Result, Run, Table
+from studies.sources.statements import by_place, of_elements, scored
+
+MODELS = {
+    **dict.fromkeys((5, 6, 7, 8, 10, 11, 16, 17), "gpt2"),
+    9: "gpt2-xl",
+    **dict.fromkeys((14, 15, 18, 19), "all models: recipe cross"),
+    20: "llama-3.1-8b",
+}
+"""The model that a figure of the post is of, by its number."""
+_COMMAND = "python -m studies.sources post1 --model openai-community/"
+COVERS = {
+    **{f"post 1, figure {number}": f"needs {one}: {_COMMAND}{one}" for number, one in MODELS.items() if "gpt2" in one},
+    **{f"post 1, figure {number}": f"needs {one}" for number, one in MODELS.items() if "all" in one},
+    "post 1, figure 20": "needs Meta's LLaMA 3.1 8B and Mistral 7B v0.3: recipe cross",
+    "post 1, table 1": "done",
+}
+PUBLISHED_TABLE = {
+    "gpt2": (768, 12, 64, 12), "gpt2-medium": (1024, 16, 64, 24), "gpt2-large": (1280, 20, 64, 36),
+    "gpt2-xl": (1600, 25, 64, 48), "llama-3.1-8b": (4096, 32, 128, 32), "mistral-7b-v0.3": (4096, 32, 128, 32),
+    "pythia-70m": (512, 8, 64, 6), "pythia-160m": (768, 12, 64, 12), "pythia-410m": (1024, 16, 64, 24),
+    "pythia-1b": (2048, 8, 256, 16), "pythia-1.4b": (2048, 16, 128, 24), "pythia-2.8b": (2560, 32, 80, 32),
+    "pythia-6.9b": (4096, 32, 128, 32), "pythia-12b": (5120, 40, 128, 36),
+}  # fmt: skip
+"""Table 1: d, n_h, d_h and layers, as printed."""
+_ROW = 0.05  # inches of a head's row in a map
+
+
+def make(run: Run) -> Result:
+    tree = scored(run)
+    return Result(_figures(tree), by_place(rows(run, tree)), (table_1(),))
+
+
+def table_1() -> Table:
+    """The sizes that table 1 prints, and those of the house's known models."""
+    known = {one.name: one for one in known_models()}
+    lines = []
+    for name, printed in PUBLISHED_TABLE.items():
+        one = known.get(name)
+        found = None if one is None else (one.d_model, one.n_heads, one.d_head, one.n_layers)
+        said = "not among the known models" if found is None else "agrees" if found == printed else "differs"
+        heads = None if one is None else one.n_key_heads
+        lines.append((name, *printed, heads, said))
+    return Table(
+        "post1-table-1",
+        ("model", "d", "n_h", "d_h", "layers", "key heads (ours)", "against ours"),
+        tuple(lines),
+        "Sizes as printed. Key heads are of the published configurations; the last column compares the four sizes.",
+        "post 1, table 1",
+    )
+
+
+def _figures(tree: xr.DataTree) -> tuple[Figure, ...]:
+    layer = int(tree["heads"].to_dataset()["layer"].values[0])
+    names = (
+        f"head-densities-W_Q-{layer}-weights", f"head-densities-W_Q-{layer}", "width-and-entropy-W_Q",
+        f"head-densities-W_QK-{layer}", "width-and-divergence-W_Q", "width-and-divergence-W_QK", "moment-corner",
+    )  # fmt: skip
+    drawn = plots.figures(tree, names=names)
+    weights, query, entropy, product, *divergence, corner = (drawn[name] for name in names)
+    top = max(figure.axes[-1].get_ylim()[1] for figure in divergence)
+    for figure in divergence:
+        figure.axes[-1].set_ylim(top=top)
+    whole = "Left: over the spread of all heads, so that widths show; right: over its own, so that shapes do."
+    beside = (
+        "σ of each head, of the normal law fitted to its core, and the divergence from the normal law of its σ, with "
+        "95 % of random heads. The estimate has no bias, so may be below zero. One right axis in figures 16 and 17."
+    )
+    made = (
+        (5, weights, "W_Q of every head of the first layer on the same axes; dashed: the normal law of each head's σ, "
+         "and what holds 95 % of random heads of that σ in each bin."),
+        (6, query, "The same in units of each head's σ, logarithmic: the normal law is one curve in all panels."),
+        (7, _map(tree, "W_Q"), f"W_Q of all heads, a row for each, the null on top. {whole}"),
+        (8, entropy, "σ and differential entropy of W_Q. The right axis is the entropy of a normal law of the σ to "
+         "its left: where the marks lie on each other the elements are normal."),
+        (9, _smooth(tree), "The same averaged over each layer, with the standard deviation of its heads (bars): "
+         "whether both rise again towards the output."),
+        (10, product, "W_QK of every head of the first layer in units of its σ, with the exact law of an element of a "
+         "random product, which is not normal."),
+        (11, _map(tree, "W_QK"), f"W_QK of all heads, a row for each, the null on top. {whole}"),
+        (14, _pair(tree, "entropy"), "Differential entropy against σ of every head, with the normal law's."),
+        (15, _pair(tree, "entropy_residual"), "Entropy less the normal law's of the same σ, with 95 % of random heads. "
+         "It is never positive but for the error of the estimate. Both panels have one axis."),
+        (16, divergence[0], f"W_Q: {beside}"),
+        (17, divergence[1], f"W_QK: {beside}"),
+        (18, widths(tree), "Three fitted widths of each head. Maximum likelihood is σ itself; least squares on a "
+         "histogram; the core, by the middle of the normal plot, with 95 % of random heads. Below: squares over σ², "
+         "less 1, where the null is free of scale."),
+        (19, _pair(tree, "kl_matched_normal"), "Divergence from the normal law of the same σ against σ, with 95 % of "
+         "random heads."),
+        (20, corner, "First four moments of W_QK of every head, with Pearson's bound; the null's mean and 95 %."),
+    )  # fmt: skip
+    return tuple(
+        Figure(f"post1-figure-{number:02}", figure, caption, f"post 1, figure {number}")
+        for number, figure, caption in made
+    )
+
+
+def _map(tree: xr.DataTree, component: str) -> Drawing:
+    """The density of the elements of every head, in both units."""
+    number = of_elements(tree, "sigma", component).value.size
+    figure, ((left, right),) = canvas(1, 2, 10.0, float(np.clip(1.6 + _ROW * number, 3.4, 9.0)))
+    plots.head_density_heatmap(tree, component, "weight", ax=left, colorbar=False)
+    plots.head_density_heatmap(tree, component, "spread", ax=right)
+    return figure
+
+
+def _pair(tree: xr.DataTree, statistic: str) -> Drawing:
+    """One statistic against σ, of W_Q and of W_QK."""
+    figure, (axes,) = canvas(1, 2, 10.0, 3.8, sharey=statistic != "entropy")
+    for ax, component in zip(axes, BOTH, strict=True):
+        plots.statistic_scatter(tree, "sigma", statistic, "elements", component, ax=ax, legend=False)
+    if statistic != "entropy":
+        axes[1].set_ylabel("")
+    legend_below(figure, list(axes))
+    return figure
+
+
+def _smooth(tree: xr.DataTree) -> Drawing:
+    """σ and entropy of W_Q averaged over each layer."""
+    figure, (axes,) = canvas(1, 2, 10.0, 3.4)
+    sigma = of_elements(tree, "sigma", "W_Q")
+    entropy = of_elements(tree, "entropy", "W_Q")
+    for ax, one, name, colour in (
+        (axes[0], sigma, r"$\sigma$ of $W_Q$", LIGHT.observed),
+        (axes[1], entropy, "entropy $S$ (nats)", LIGHT.flagged),
+    ):
+        layers = np.unique(one.layer)
+        spread = [one.value[one.layer == layer].std() for layer in layers]
+        label = "mean and standard deviation of a layer's heads"
+        ax.errorbar(layers, one.by_layer(), spread, color=colour, marker="o", ms=4, lw=1.2, elinewidth=0.8, label=label)
+        if one is entropy:
+            normal = 0.5 * np.log(2 * np.pi * np.e * sigma.by_layer() ** 2)
+            ax.plot(layers, normal, color=LIGHT.null, ls="--", label="normal law of the mean σ")
+        ax.xaxis.set_major_locator(MaxNLocator(integer=True))
+        titled(ax, "", "layer", name)
+    legend_below(figure, list(axes))
+    return figure
+
+
+def widths(tree: xr.DataTree) -> Drawing:
+    """The three fitted widths against σ, and what is left of them."""
+    figure, grid = canvas(2, 2, 10.0, 3.3, sharex="col", sharey="row")
+    for column, component in enumerate(BOTH):
+        sigma, core = (of_elements(tree, name, component) for name in ("sigma", "core_sigma"))
+        kinds: tuple[tuple[str, np.ndarray, str], ...] = (
+            ("maximum likelihood", np.ones_like(sigma.value), LIGHT.null),
+            ("histogram", fitted_by_histogram(tree, component).value, LIGHT.series[1]),
+            ("core", core.value, LIGHT.series[2]),
+        )
+        top, bottom = grid[0, column], grid[1, column]
+        ends = np.array([sigma.value.min(), sigma.value.max()])
+        top.plot(ends, ends, color=LIGHT.muted, lw=1.0, label=r"$\sigma_\mathrm{fit} = \sigma$")
+        null = core.null()
+        if null is not None and null.low is not None and null.high is not None:
+            bottom.axhspan(null.low**2 - 1.0, null.high**2 - 1.0, color=LIGHT.null, alpha=0.28, lw=0,
+                           label="null of the core, 95 %")  # fmt: skip
+        for (name, ratio, colour), marker in zip(kinds, MARKERS, strict=False):
+            style = {"ls": "none", "marker": marker, "ms": 4, "color": colour, "mfc": "none", "label": name}
+            top.plot(sigma.value, ratio * sigma.value, **style)
+            bottom.plot(sigma.value, ratio**2 - 1.0, **style)
+        titled(top, f"${component[0]}_{{{component[2:]}}}$", "", r"$\sigma_\mathrm{fit}$" if not column else "")
+        words = r"$\sigma_\mathrm{fit}^2/\sigma^2 - 1$" if not column else ""
+        titled(bottom, "", r"$\sigma$ of the elements", words)
+        bottom.xaxis.set_major_locator(MaxNLocator(5))
+    legend_below(figure, list(grid.flat))
+    return figure

@@ -1,0 +1,278 @@
+"""What a recipe is given, a :class:`Run`, and what it gives back, a :class:`Result`: figures, rows and tables."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, NamedTuple
+
+import numpy as np
+import xarray as xr
+from matplotlib.figure import Figure as Drawing
+
+import rmtbase
+from rmtbase.errors import ParameterError
+from rmtbase.models import Model, known_models, open_model
+from rmtbase.plots import Animation
+from rmtbase.progress import SILENT, Progress
+from rmtbase.tables import SCHEMA_VERSION, software_version, write_table
+
+VERDICTS = ("agrees", "differs", "corrected", "open", "needs")
+"""How a verdict begins: *agrees* within what was printed or the null; *differs*, with the numbers beside it;
+*corrected*, with the reason in the note; *open*, nothing decides it; *needs CHECKPOINT*, of another model than this."""
+
+CONVENTIONS = ("λ", "s", "")
+"""Of a spectral quantity: of eigenvalues λ = s², or of singular values s; none of what has no spectrum."""
+
+
+class Null(NamedTuple):
+    """What a quantity is of weights that learned nothing: mean and standard deviation, or an interval, or both.
+
+    Attributes:
+        mean: None where only the interval is known.
+        sd: of one head, matrix or model, whichever the quantity is of.
+        low: end of the interval.
+        high: its other end.
+        of: in a few words what null, and what share of it is in the interval: ``"Gaussian (768, 64), 95 %"``.
+    """
+
+    mean: float | None = None
+    sd: float | None = None
+    low: float | None = None
+    high: float | None = None
+    of: str = ""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One published value beside the one observed, its null and a verdict.
+
+    Attributes:
+        place: where it is published: ``"post 1, figure 5"``, ``"Weibull paper, table 2"``, ``"follow-up, figure 1"``.
+        quantity: of what, in words.
+        published: the value as printed, a number or words; None where it is only to be read off a picture.
+        observed: of the model of this run; None where there is none.
+        null: of weights that learned nothing; None where the quantity has none.
+        verdict: begins with one of :data:`VERDICTS`.
+        convention: one of :data:`CONVENTIONS`; a spectral quantity has a row in each.
+        note: a sentence at most.
+    """
+
+    place: str
+    quantity: str
+    published: float | str | None
+    observed: float | str | None
+    null: Null | None
+    verdict: str
+    convention: str = ""
+    note: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.verdict.startswith(VERDICTS):
+            raise ParameterError("verdict", self.verdict, f"words that begin with one of {', '.join(VERDICTS)}")
+        if self.convention not in CONVENTIONS:
+            raise ParameterError("convention", self.convention, "λ, s, or nothing")
+
+
+class Figure(NamedTuple):
+    """A figure, or an animation, of a place in the sources.
+
+    Attributes:
+        name: of its file: ``post1-figure-05``, ``post2-figure-11``, ``weibull-figure-03``, ``followup-figure-1``.
+        figure: drawn, not yet written.
+        caption: what is seen, with its null.
+        place: as in :class:`Row`.
+    """
+
+    name: str
+    figure: Drawing | Animation
+    caption: str
+    place: str
+
+
+class Table(NamedTuple):
+    """A table of a place in the sources: ``weibull-table-2``.
+
+    Attributes:
+        name: as of a figure.
+        columns: their headings.
+        rows: cells, numbers or words; None where there is nothing.
+        caption: what the rows are.
+        place: as in :class:`Row`.
+    """
+
+    name: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[float | str | None, ...], ...]
+    caption: str
+    place: str
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a recipe gives.
+
+    Attributes:
+        figures: in the order of the sources.
+        rows: published values beside the observed.
+        tables: in the order of the sources.
+        summary: paragraphs that begin the page, with what was found.
+    """
+
+    figures: tuple[Figure, ...] = ()
+    rows: tuple[Row, ...] = ()
+    tables: tuple[Table, ...] = ()
+    summary: tuple[str, ...] = ()
+
+
+class Fetched:
+    """The folder into which checkpoints of the hub are fetched: one at a time is held, and none at the end."""
+
+    def __init__(self) -> None:
+        self._held: tuple[str, str | None] | None = None
+        self._place: TemporaryDirectory[str] | None = None
+
+    def place(self, model: str, revision: str | None) -> Path:
+        """The folder for a checkpoint; what is held of another one is deleted."""
+        if self._held != (model, revision):
+            self.discard()
+        if self._place is None:
+            self._place = TemporaryDirectory(prefix="rmtbase-fetched-", ignore_cleanup_errors=True)
+            self._held = (model, revision)
+        return Path(self._place.name)
+
+    def discard(self) -> None:
+        """Delete what is held."""
+        if self._place is not None:
+            self._place.cleanup()
+        self._place = self._held = None
+
+
+@dataclass(frozen=True)
+class Run:
+    """One call of a recipe: for which model, where files go, what is kept.
+
+    A model is named as :func:`rmtbase.models.open_model` takes it, ``demo``, a folder, or one of the hub, with
+    ``@REVISION`` after it where another than its usual one is meant.
+
+    Attributes:
+        model: the one asked for.
+        quick: with fewer draws.
+        out: folder of the recipe's outputs.
+        store: folder in which scores are kept.
+        models: those asked for, of a recipe that compares several; the first is ``model``.
+        progress: told what was recorded.
+        scored: of each model and revision whose scores were used, the hub's commit and the digest of its weights.
+        fetched: the folder for what is fetched, of this recipe and of those that run with it.
+    """
+
+    model: str
+    quick: bool
+    out: Path
+    store: Path
+    models: tuple[str, ...] = ()
+    progress: Progress = SILENT
+    scored: dict[str, dict[str, str]] = field(default_factory=dict, compare=False, repr=False)
+    fetched: Fetched = field(default_factory=Fetched, compare=False, repr=False)
+
+    def scores(self, model: str | None = None, revision: str | None = None, **options: Any) -> xr.DataTree:
+        """The scores of a model by :func:`rmtbase.score` with its options; kept, and read again when asked for again.
+
+        Raises:
+            CheckpointError, ParameterError, TableError: as :func:`rmtbase.score`.
+        """
+        path = self._kept(model, revision, "scores", options, ".nc")
+        if not path.exists():
+            with self.open_model(model, revision) as opened:
+                tree = rmtbase.score(opened, progress=self.progress, **options)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_table(tree, path)
+        tree = rmtbase.open_scores(path)
+        weights = json.loads(tree.attrs["provenance"]).get("weights", {})
+        commits = [one for one in json.loads(tree.attrs["notes"]) if one.startswith("hub commit ")]
+        self.scored[f"{tree.attrs['model']}@{tree.attrs['revision']}"] = {
+            **({"commit": commits[0].removeprefix("hub commit ")} if commits else {}),
+            **{name: weights[name] for name in ("query_key_sha256",) if name in weights},
+        }
+        return tree
+
+    def arrays(
+        self,
+        what: str,
+        measure: Callable[[Model], Mapping[str, Any]],
+        model: str | None = None,
+        revision: str | None = None,
+        **options: Any,
+    ) -> dict[str, np.ndarray]:
+        """Arrays that a function makes of the weights, for what scores do not hold; kept as they are.
+
+        Args:
+            what: their name, another one wherever the function makes something else.
+            measure: of the opened model, and ``options`` by name.
+            model: as in :meth:`scores`.
+            revision: as there.
+            options: given to the function.
+
+        Raises:
+            CheckpointError: the model cannot be read.
+        """
+        path = self._kept(model, revision, what, options, ".npz")
+        if not path.exists():
+            with self.open_model(model, revision) as opened:
+                made = {name: np.asarray(one) for name, one in measure(opened, **options).items()}
+            path.parent.mkdir(parents=True, exist_ok=True)
+            partial = path.with_suffix(".partial.npz")
+            np.savez_compressed(partial, allow_pickle=False, **made)
+            partial.replace(path)
+        with np.load(path, allow_pickle=False) as kept:
+            return {name: kept[name] for name in kept.files}
+
+    @contextmanager
+    def open_model(self, model: str | None = None, revision: str | None = None) -> Iterator[Model]:
+        """The opened model. What is fetched of it is deleted when another one is opened, and at the end of the run.
+
+        What the hub's own cache held before is read there, and stays.
+        """
+        name, at = self._named(model, revision)
+        is_here = name == "demo" or Path(name).expanduser().exists()
+        yield open_model(name, at, cache=None if is_here else self.fetched.place(name, at))
+
+    def trajectory(
+        self, model: str | None = None, revisions: str | tuple[str, ...] = "all", **options: Any
+    ) -> xr.DataTree:
+        """The scores along the steps of a model, by :func:`rmtbase.trajectory`, which goes on with what it has kept."""
+        name, _ = self._named(model, None)
+        path = self._kept(name, None, "trajectory", {"revisions": revisions, **options}, ".nc")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return rmtbase.trajectory(name, revisions, path, progress=self.progress, **options)
+
+    def is_of(self, model: str) -> bool:
+        """Whether this run is of that published model, by whichever of its names."""
+        return _hub_id(self._named(None, None)[0]) == _hub_id(model)
+
+    def _named(self, model: str | None, revision: str | None) -> tuple[str, str | None]:
+        name, _, at = (self.model if model is None else model).partition("@")
+        return name, revision or at or None
+
+    def _kept(self, model: str | None, revision: str | None, what: str, options: Mapping[str, Any], end: str) -> Path:
+        """The file of what is kept; another one wherever it could be another."""
+        name, at = self._named(model, revision)
+        folder = Path(name).expanduser()
+        weights = open_model(name, at).weights_digest() if name != "demo" and folder.exists() else ""
+        whole = [name, at, weights, what, options, SCHEMA_VERSION, software_version()]
+        key = hashlib.sha256(json.dumps(whole, sort_keys=True, default=str).encode()).hexdigest()[:12]
+        called = re.sub(r"[^\w.-]+", "--", folder.name if weights else name)
+        return self.store / f"{called}{f'@{at}' if at else ''}-{what}-{key}{end}"
+
+
+def _hub_id(name: str) -> str:
+    """The hub id, in lower case, of a known model by any of its names; or the name itself."""
+    asked = name.lower()
+    ids = ((one.name, one.hub_id.lower()) for one in known_models())
+    return next((hub_id for short, hub_id in ids if asked in (short, hub_id, hub_id.partition("/")[2])), asked)

@@ -1,0 +1,158 @@
+"""Recipe ``training``: the follow-up's pictures and animations, beside simulated matrices and the exact laws.
+
+Of the demo the four checkpoints that are shipped are shown, and, moving, two runs of its recipe of 400 steps with two
+seeds (:mod:`studies.sources.two_seeds`), which stand for the models trained on deduplicated and other data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+from scipy.stats import wasserstein_distance
+
+from studies.sources import training_figures as figures
+from studies.sources.course import PYTHIA_STEPS, Checkpoint, checkpoints_shown, is_pythia
+from studies.sources.recipe import Null, Result, Row, Run
+from studies.sources.spectra import COMPONENTS, all_spectra, independent_near_zero
+from studies.sources.training_figures import NAMES, SOURCE, Course
+from studies.sources.two_seeds import HELD, SEEDS
+
+_NEEDS = "needs {}; here of the demo's recipe: python -m studies.sources training --model MODEL,MODEL"
+COVERS = {
+    **{f"{SOURCE}, figure {number}": _NEEDS.format("EleutherAI/pythia-1b") for number in (1, 2, 3, 4)},
+    f"{SOURCE}, figure 5": "done",
+    f"{SOURCE}, figure 6": _NEEDS.format("EleutherAI/pythia-1.4b"),
+    f"{SOURCE}, figure 7": _NEEDS.format("EleutherAI/pythia-1b and EleutherAI/pythia-1b-deduped"),
+    **{
+        f"{SOURCE}, figure {number}": _NEEDS.format("EleutherAI/pythia-1.4b and its deduped twin")
+        for number in (8, 9, 10)
+    },
+}
+
+
+def make(run: Run) -> Result:
+    runs = courses(run)
+    shown = {_named(run, at): spectra_of(run, at) for at in checkpoints_shown(run)}
+    last = list(shown.values())[-1]
+    drawn = [
+        *figures.moving(runs[0], run.quick),
+        figures.toy_model(run.quick),
+        figures.checkpoints(shown),
+        figures.by_layer(last),
+    ]
+    if len(runs) > 1:
+        drawn += [figures.two_moving(runs[0], runs[1]), *figures.norms(runs)]
+    return Result(
+        tuple(drawn), tuple([*_of_last(last), *_references(last, run.quick), *_early(runs[0]), *_of_two(runs)])
+    )
+
+
+def _named(run: Run, at: Checkpoint) -> str:
+    return run.model if at.step is None else f"step {at.step}"
+
+
+def spectra_of(run: Run, at: Checkpoint) -> dict[str, np.ndarray]:
+    """The singular values of all layers of a checkpoint."""
+    return run.arrays("spectra", all_spectra, at.model, at.revision)
+
+
+def courses(run: Run) -> list[Course]:
+    """Spectra along training: of each of the run's models; of the demo, of two seeds of its recipe."""
+    if run.model == "demo":
+        with np.load(HELD) as held:
+            steps = [int(step) for step in held["steps"]]
+            return [
+                Course(f"seed {seed}", tuple(steps), tuple(_of_step(held, f"{seed} {step} ") for step in steps))
+                for seed in SEEDS
+            ]
+    found = []
+    for model in run.models or (run.model,):
+        own = replace(run, model=model, models=(model,))
+        steps = PYTHIA_STEPS if is_pythia(model) else ()
+        points = [Checkpoint(None, f"step{step}", step) for step in steps] or checkpoints_shown(own)
+        spectra = tuple(spectra_of(own, at) for at in points)
+        found.append(Course(model, tuple(at.step or 0 for at in points), spectra))
+    return found
+
+
+def _of_step(held: Mapping[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:
+    return {name.removeprefix(prefix): held[name].astype(float) for name in held if name.startswith(prefix)}
+
+
+def _of_last(spectra: Mapping[str, np.ndarray]) -> Iterator[Row]:
+    """Singular values near zero, and the largest, of the middle layer at the end."""
+    for number, name in enumerate(COMPONENTS, 1):
+        one = figures.middle(spectra, name)
+        if one is None:
+            continue
+        place, expected = f"{SOURCE}, figure {number}", independent_near_zero(one.rows, one.columns)
+        own = one.near_zero()
+        spread = float(np.sqrt(expected * (1 - expected) / one.values.size))
+        of = f"independent elements, {one.rows} × {one.columns}"
+        yield Row(
+            place, f"{NAMES[name]}: share of singular values below a tenth of their root mean square",
+            "much higher than a Gaussian", own, Null(expected, of=of),
+            "agrees: more than independent elements" if own > expected + 2 * spread else "differs", "s",
+            "" if one.rows == one.columns else "a matrix that is not square has a gap there",
+        )  # fmt: skip
+        edge = figures.independent_edge(one.rows, one.columns)
+        yield Row(
+            place, f"{NAMES[name]}: largest singular value over their root mean square", "an extremely long tail",
+            one.largest(), Null(None, None, 0.0, edge, of=f"{of}: up to the edge"),
+            "agrees: beyond the edge" if one.largest() > 1.05 * edge else "differs", "s",
+        )  # fmt: skip
+
+
+def _references(spectra: Mapping[str, np.ndarray], quick: bool) -> Iterator[Row]:
+    """That the two references of the source are one."""
+    one = figures.middle(spectra, "attention_output")
+    if one is None:
+        return
+    gaussian, logistic = figures.references(one.rows, one.columns, 4 if quick else 16)
+    apart = float(wasserstein_distance(gaussian.ravel(), logistic.ravel()))
+    same = float(wasserstein_distance(*np.array_split(gaussian.ravel(), 2)))
+    trained = float(wasserstein_distance(one.values, gaussian.ravel()))
+    yield Row(
+        f"{SOURCE}, figure 2", "distance of Gaussian from logistic matrices' singular values", "two comparisons",
+        apart, Null(same, of="two halves of the Gaussian draws"), "corrected", "s",
+        f"errata, 9: one law for both; the trained matrix is {trained:.2g} from either",
+    )  # fmt: skip
+
+
+def _early(course: Course) -> Iterator[Row]:
+    """How much of the way the spectrum has gone by a tenth of the steps, and by half."""
+    number = 1 + COMPONENTS.index("mlp_in")
+    spectra = [figures.middle(one, "mlp_in") for one in course.spectra]
+    values = [one.values for one in spectra if one is not None]
+    if len(values) < max(3, len(course.steps)):
+        return
+    distance = np.array([wasserstein_distance(one, values[-1]) for one in values])
+    for share in (0.1, 0.5):
+        gone = 1.0 - float(np.interp(share * course.steps[-1], course.steps, distance)) / distance[0]
+        yield Row(
+            f"{SOURCE}, figure {number}", f"{course.name}: way of MLP in's spectrum to its end by "
+            f"{100 * share:g} % of the steps", "forms rapidly at the beginning", gone, Null(share, of="evenly"),
+            "agrees" if gone > share else "differs", "s", "of Wasserstein's distance, shapes alone",
+        )  # fmt: skip
+
+
+def _of_two(runs: Sequence[Course]) -> Iterator[Row]:
+    """How far two runs end from each other, beside two untrained matrices."""
+    if len(runs) < 2:
+        return
+    for name in COMPONENTS:
+        ends = [figures.middle(course.spectra[-1], name) for course in runs[:2]]
+        if ends[0] is None or ends[1] is None:
+            continue
+        start = figures.middle(runs[0].spectra[0], name)
+        assert start is not None
+        apart = float(wasserstein_distance(ends[0].values, ends[1].values))
+        moved = float(wasserstein_distance(ends[0].values, start.values))
+        pair = figures.references(start.rows, start.columns, 2)[0]
+        null = Null(float(wasserstein_distance(pair[0], pair[1])), of="two untrained matrices")
+        yield Row(
+            f"{SOURCE}, figure 7", f"{NAMES[name]}: distance of two runs at the end", "extremely similar", apart,
+            null, "agrees" if apart < 0.25 * moved else "differs", "s", f"training moved them by {moved:.2g}",
+        )  # fmt: skip

@@ -1,0 +1,289 @@
+"""Figures 10 to 14 of the Weibull paper: scales along training, by block, and by learning rate and weight decay."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import xarray as xr
+from jaxtyping import Float
+from matplotlib.axes import Axes
+from matplotlib.axis import Axis
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+from rmtbase.comparison import TRANSMISSION, ScaleLaw, Training, published_table, scale_law, weibull_scales
+from rmtbase.laws import weibull_anchor, weibull_null
+from rmtbase.plots import LIGHT, PUBLISHED_BAND
+from studies.sources.course import Transmission
+from studies.sources.drawing import canvas, legend_below, looks, titled
+from studies.sources.recipe import Figure
+from studies.sources.weibull_shapes import NORMAL_95, SHORT, figure_of
+
+KINDS = {
+    "reads: queries, keys, values": (
+        "attention_query",
+        "attention_key",
+        "attention_value",
+        "attention_query_key_value",
+    ),
+    "attention output": ("attention_output",),
+    "into the MLP": ("mlp_in", "mlp_gate"),
+    "out of the MLP": ("mlp_out",),
+}
+"""The four kinds of figure 10, in its order."""
+
+
+class Line(NamedTuple):
+    """λ̂ along the steps of one model, of each component the median over layers."""
+
+    name: str
+    group: str
+    steps: Float[np.ndarray, " step"]
+    scale: dict[str, Float[np.ndarray, " step"]]
+
+    def mean(self, components: Sequence[str]) -> Float[np.ndarray, " step"]:
+        """Over the components of these that the model has; NaN if it has none."""
+        held = [self.scale[name] for name in components if name in self.scale]
+        return np.mean(held, axis=0) if held else np.full(len(self.steps), np.nan)
+
+
+def line_of(course: xr.DataTree, name: str) -> Line:
+    """That of a trajectory."""
+    matrices = course["matrices"].to_dataset()
+    own = weibull_scales(matrices).median("layer")
+    held = {str(one): own.sel(component=one).values for one in matrices["component"].values}
+    return Line(name, name, matrices["step"].values.astype(float), held)
+
+
+def lines_of(twins: xr.DataTree) -> list[Line]:
+    """Those of every twin."""
+    members = twins["along/members"].to_dataset()
+    measures = [one for one in members["measure"].values.tolist() if one.endswith(" scale")]
+    lines = []
+    for model, group in zip(members["model"].values, members["group_of"].values.tolist(), strict=True):
+        own = members["value"].sel(model=model)
+        held = {one.removesuffix(" scale"): own.sel(measure=one).values for one in measures}
+        held = {name: values for name, values in held.items() if np.isfinite(values).all() and name != "transmission"}
+        held.pop("selection", None)
+        lines.append(Line(str(model), group, members["step"].values.astype(float), held))
+    return lines
+
+
+def kinds_along(lines: Sequence[Line]) -> Figure:
+    """Figure 10: λ̂ of the four kinds along the steps, with what untrained weights stay at."""
+    figure, grid = canvas(2, 2, width=10.0, height=3.1, sharex=True, sharey=True)
+    for ax, (title, components) in zip(grid.flat, KINDS.items(), strict=True):
+        _along(ax, lines, components)
+        titled(ax, title, "", "")
+    for ax in grid[:, 0]:
+        ax.set_ylabel(r"median $\hat\lambda$")
+    for ax in grid[-1]:
+        ax.set_xlabel("step")
+    legend_below(figure, [grid[0, 0]], 4)
+    own = lines[0].mean(KINDS["attention output"])
+    at = int(np.argmax(own))
+    caption = (
+        f"Medians over layers; a line for each seed. Dashed, where all begin, {weibull_anchor().scale:.4f} σ "
+        "of the initial "
+        "entries; weights that learn nothing and do not decay stay there. "
+        f"λ̂ of W_O of {lines[0].name} is largest at step {lines[0].steps[at]:g} and ends "
+        f"{100 * (1 - own[-1] / own[at]):.0f} % "
+        "below. The twins differ in weight decay, too: T/τ is 9, and 0.3 with little decay."
+    )
+    return figure_of(10, figure, caption)
+
+
+def mean_along(lines: Sequence[Line]) -> Figure:
+    """Figure 11: λ̂ averaged over the four kinds, and over the three without queries, keys and values."""
+    figure, ((left, right),) = canvas(1, 2, width=10.0, height=3.8, sharey=True)
+    every = tuple(name for kind in KINDS.values() for name in kind)
+    for ax, components, title in (
+        (left, every, "all four kinds, as in figure 11"), (right, TRANSMISSION, "three kinds, as in tables 3 and 4"),
+    ):  # fmt: skip
+        _along(ax, lines, components)
+        titled(ax, title, "step", r"mean $\hat\lambda$" if ax is left else "")
+    legend_below(figure, [left], 4)
+    first, last = (np.mean(lines[0].mean(every)[at] / lines[0].mean(TRANSMISSION)[at]) for at in (0, -1))
+    caption = (
+        "The mean over kinds of median λ̂. The paper averages four kinds in the figure and three in its tables "
+        f"(errata, 19); of this run the former is {first:.3f} times the latter at the start and {last:.3f} "
+        "times at the end."
+    )
+    return figure_of(11, figure, caption)
+
+
+def _along(ax: Axes, lines: Sequence[Line], components: Sequence[str]) -> None:
+    groups = list(dict.fromkeys(line.group for line in lines))
+    first = {"color": LIGHT.text, "style": "-"}
+    look = {groups[0]: first} | dict(zip(groups[1:], looks(len(groups) - 1), strict=True))
+    named = set()
+    for line in lines:
+        own = line.mean(components)
+        label = "" if line.group in named else line.group
+        named.add(line.group)
+        ax.plot(line.steps, own, color=look[line.group]["color"], linestyle=look[line.group]["style"], linewidth=1.3,
+                label=label)  # fmt: skip
+    start = float(np.nanmedian([line.mean(components)[0] for line in lines]))
+    ax.axhline(start, color=LIGHT.null, linewidth=1.2, linestyle="--", label="at the start: λ₀")
+    ax.set_yscale("log")
+    ax.set_xscale("symlog", linthresh=10, linscale=0.6)
+    ticks = [0, *(10.0**power for power in range(1, 7) if 10.0**power <= max(line.steps[-1] for line in lines))]
+    ax.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+    ax.set_xlim(0, 1.05 * max(line.steps[-1] for line in lines))
+    ax.minorticks_off()
+    _named_powers(ax.yaxis)
+
+
+def _named_powers(axis: Axis) -> None:
+    """A logarithmic axis that names 1, 2 and 5 of each decade in plain numbers."""
+    axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axis.set_minor_formatter(NullFormatter())
+
+
+def blocks(state: Transmission) -> Figure:
+    """Figure 12: k̂ and λ̂ of each block, its matrices pooled, beside normal weights of their σ."""
+    figure, (left, right) = (found := canvas(1, 2, width=10.0, height=3.6))[0], found[1][0]
+    layers = np.arange(len(state.block))
+    nulls = [weibull_null(0.1, state.mixture(layer)) for layer in range(len(layers))]
+    number = state.number.sum(axis=1).astype(int).tolist()
+    for ax, value, law, label in (
+        (left, state.block[:, 3], "scale", r"$\hat\lambda$"), (right, state.block[:, 0], "shape", r"$\hat k$"),
+    ):  # fmt: skip
+        means = np.array([getattr(null, law).mean(n) for null, n in zip(nulls, number, strict=True)])
+        half = NORMAL_95 * np.array([getattr(null, law).std(n) for null, n in zip(nulls, number, strict=True)])
+        ax.fill_between(layers, means - half, means + half, color=LIGHT.null, alpha=0.4, linewidth=0,
+                        label="normal weights, each matrix's σ: 95 %")  # fmt: skip
+        ax.plot(layers, value, "o-", color=LIGHT.observed, markersize=5, label="block, pooled")
+        titled(ax, "", "layer", label)
+        ax.set_xticks(layers[:: max(1, len(layers) // 12)])
+    right.axhspan(*PUBLISHED_BAND, color="#f2d46b", alpha=0.5, linewidth=0, zorder=0, label="published band")
+    legend_below(figure, [right], 3)
+    scale = state.block[:, 3]
+    caption = (
+        f"λ̂ by layer: max/min {scale.max() / scale.min():.2f}, coefficient of variation "
+        f"{100 * scale.std() / scale.mean():.1f} % "
+        "(the paper: 1.22 and 6.5 % over 24 blocks of Pythia-410m). Grey, the fit of normal weights with the "
+        "same σ's: what "
+        "of λ̂ and k̂ is not in the σ's alone lies outside it."
+    )
+    return figure_of(12, figure, caption)
+
+
+class Model(NamedTuple):
+    """A point of figure 13: √(η/λ_wd) and the mean λ̂ of the Transmission Class."""
+
+    name: str
+    root: float
+    scale: float
+
+
+def published_models(prefix: str = "") -> list[Model]:
+    """Those of the paper's Table 4 whose names begin so."""
+    table = published_table("weibull-table-4")
+    return [
+        Model(label, Training(table.number(label, "peak_rate"), table.number(label, "weight_decay"), 1).root,
+              table.number(label, "mean_scale"))
+        for label in table.labels if label.startswith(prefix)
+    ]  # fmt: skip
+
+
+def law_of(models: Sequence[Model]) -> ScaleLaw:
+    """:func:`rmtbase.comparison.scale_law` of these."""
+    return scale_law([one.root for one in models], [one.scale for one in models])
+
+
+def cohort_models(cohort: xr.DataTree) -> list[Model]:
+    """The models of a comparison whose learning rate and weight decay are known."""
+    table = cohort["models"].to_dataset()
+    names = table["model"].values.tolist()
+    if "root" not in table or "transmission_scale" not in table:
+        return []
+    found = zip(names, table["root"].values.tolist(), table["transmission_scale"].values.tolist(), strict=True)
+    return [Model(*one) for one in found if np.isfinite(one[1]) and np.isfinite(one[2])]
+
+
+def scaling(own: Sequence[Model]) -> Figure:
+    """Figure 13: λ̂ against √(η/λ_wd), with the published line, that with an intercept, and the power law."""
+    figure, (left, right) = (found := canvas(1, 2, width=10.5, height=4.0))[0], found[1][0]
+    pythia, every = published_models("Pythia"), published_models()
+    law = law_of(pythia)
+    x = np.linspace(0.0, 0.34, 100)
+    left.plot(x, law.slope * x, color=LIGHT.flagged, linewidth=1.3,
+              label=f"through the origin: {law.slope:.3f} x, R² = {law.r_squared:.1f}")  # fmt: skip
+    roots, scale = np.array([one.root for one in pythia]), np.array([one.scale for one in pythia])
+    slope = float(np.polyfit(roots, scale, 1)[0])
+    left.plot(x, law.intercept + slope * x, color=LIGHT.free_law, linewidth=1.3, linestyle="--",
+              label=f"from {law.intercept:.4f} ± {law.intercept_error:.4f}, r = {law.correlation:.2f}")  # fmt: skip
+    power = np.exp(np.mean(np.log(scale) - law.exponent * np.log(roots)))
+    left.plot(x[1:], power * x[1:] ** law.exponent, color=LIGHT.naive, linewidth=1.3, linestyle=":",
+              label=f"power {law.exponent:.2f} ± {law.exponent_error:.2f}")  # fmt: skip
+    left.axhline(scale.mean(), color=LIGHT.null, linewidth=1.0, label="a constant")
+    left.plot(roots, scale, "o", color=LIGHT.observed, label="Pythia, published")
+    left.set(xlim=(0, 0.34), ylim=(0, 0.032))
+    titled(
+        left,
+        f"five Pythia sizes; p of r over orders = {law.p_value:.2f}",
+        r"$\sqrt{\eta/\lambda_{wd}}$",
+        r"$\hat\lambda$",
+    )
+    left.legend(frameon=False, fontsize=8, loc="lower right")
+    others = [one for one in every if one not in pythia]
+    for models, colour, marker, label in (
+        (pythia, LIGHT.observed, "o", "Pythia, published"), (others, LIGHT.naive, "s", "seven others, published"),
+        (own, LIGHT.text, "D", "models of this run"),
+    ):  # fmt: skip
+        right.plot([one.root for one in models], [one.scale for one in models], marker, color=colour, markersize=4.5,
+                   markerfacecolor="none", label=label)  # fmt: skip
+    wide = np.geomspace(0.02, 0.5, 50)
+    right.plot(wide, law.slope * wide, color=LIGHT.flagged, linewidth=1.1, label="published line")
+    right.set_xscale("log")
+    right.set_yscale("log")
+    _named_powers(right.xaxis)
+    _named_powers(right.yaxis)
+    titled(right, "all models", r"$\sqrt{\eta/\lambda_{wd}}$", r"$\hat\lambda$")
+    right.legend(frameon=False, fontsize=8)
+    caption = (
+        "The published line through the origin fits the five worse than a constant; r belongs to the line with an "
+        "intercept (errata, 17). Right, the other published models and those of this run, trained for other times from "
+        "other σ."
+    )
+    return figure_of(13, figure, caption)
+
+
+def shape_and_scale_along(course: xr.DataTree, states: Sequence[tuple[int, Transmission]]) -> Figure:
+    """Figure 14: k̂ and λ̂ of the Transmission Class along all steps, of single matrices and pooled."""
+    figure, (left, right) = (found := canvas(1, 2, width=10.0, height=3.8))[0], found[1][0]
+    matrices = course["matrices"].to_dataset()
+    names = [name for name in TRANSMISSION if name in matrices["component"].values]
+    own = matrices.sel(component=names)
+    steps = own["step"].values
+    shape = own.sel(statistic="weibull_shape")
+    single = shape["observed"].transpose("step", "layer", "component").values.reshape(len(steps), -1)
+    scale = weibull_scales(own).transpose("step", "layer", "component").values.reshape(len(steps), -1)
+    for ax, values, label in ((left, single, r"$\hat k$"), (right, scale, r"$\hat\lambda$")):
+        ax.fill_between(steps, np.nanmin(values, axis=1), np.nanmax(values, axis=1), color=LIGHT.observed, alpha=0.15,
+                        linewidth=0, label="all matrices")  # fmt: skip
+        ax.plot(steps, np.nanmedian(values, axis=1), color=LIGHT.observed, linewidth=1.5, label="their median")
+        ax.set_xscale("symlog", linthresh=1, linscale=0.4)
+        ax.minorticks_off()
+        titled(ax, "", "step", label)
+    at = [step for step, _ in states]
+    left.plot(at, [state.whole[0] for _, state in states], "D", color=LIGHT.flagged, label="pooled, as in the paper")
+    right.plot(at, [state.whole[1] for _, state in states], "D", color=LIGHT.flagged)
+    nulls = [weibull_anchor(0.1, state.mixture()) for _, state in states]
+    left.plot(at, [one.shape for one in nulls], "_", color=LIGHT.text, markersize=14, label="normal, same σ's, pooled")
+    right.plot(at, [one.scale for one in nulls], "_", color=LIGHT.text, markersize=14)
+    half = NORMAL_95 * float(shape["null_std"].max())
+    centre = float(shape["null_mean"].mean())
+    left.fill_between(steps, centre - half, centre + half, color=LIGHT.null, alpha=0.22, linewidth=0,
+                      label="untrained, 95 % of one matrix")  # fmt: skip
+    left.axhspan(*PUBLISHED_BAND, color="#f2d46b", alpha=0.4, linewidth=0, zorder=0, label="published band")
+    legend_below(figure, [left], 3)
+    caption = (
+        "Pooling matrices of unequal σ lowers k̂ by itself, before training and after (dashes: normal weights "
+        "with the same "
+        f"σ's). Components: {', '.join(SHORT[name] for name in names)}."
+    )
+    return figure_of(14, figure, caption)

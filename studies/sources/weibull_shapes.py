@@ -1,0 +1,331 @@
+"""Figures 2 to 9 of the Weibull paper: the fit, its tail, and the shapes of matrices, each beside untrained weights."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import xarray as xr
+from matplotlib.axes import Axes
+
+from rmtbase import plots
+from rmtbase.comparison import SELECTION
+from rmtbase.laws import parents, weibull_anchor, weibull_body_tail_gap, weibull_null
+from rmtbase.plots import LIGHT, PUBLISHED_BAND
+from rmtbase.tables import scores_at
+from studies.sources.course import TRIMS, Transmission, body_edges
+from studies.sources.drawing import canvas, legend_below, looks, titled
+from studies.sources.recipe import Figure
+
+PAPER = "Weibull paper"
+NORMAL_95 = 1.96
+SHORT = {
+    "attention_query": r"$W_q$", "attention_key": r"$W_k$", "attention_value": r"$W_v$", "attention_output": r"$W_o$",
+    "attention_query_key_value": r"$W_{qkv}$", "mlp_in": "FFN in", "mlp_gate": "FFN gate", "mlp_out": "FFN out",
+}  # fmt: skip
+
+
+def place(number: int) -> str:
+    """A figure's place in the sources."""
+    return f"{PAPER}, figure {number}"
+
+
+def figure_of(number: int, drawn: object, caption: str) -> Figure:
+    """A figure of the paper."""
+    return Figure(f"weibull-figure-{number:02d}", drawn, caption, place(number))  # pyright: ignore[reportArgumentType]
+
+
+def noise() -> Figure:
+    """Figure 2: how noisy one point of the plot is, and how noisy the slope is."""
+    figure, ((left, right),) = canvas(1, 2, width=10.0, height=3.9)
+    plots.trim_noise(ax=left, legend=False)
+    titled(left, "one point of the plot: the paper's curve", "share $p$ of weights below", "variance over its least")
+    left.legend(frameon=False, fontsize=8)
+    trims = np.linspace(0.002, 0.25, 60)
+    spread = np.array([weibull_null(round(float(trim), 4)).shape.spread for trim in trims])
+    least = float(min(np.arange(0.02, 0.06, 0.001), key=lambda trim: weibull_null(round(trim, 3)).shape.spread))
+    best = weibull_null(least).shape.spread
+    right.plot(trims, spread / best, color=LIGHT.free_law, linewidth=1.8, label=r"$\hat k$ of half-normal weights")
+    for trim, colour, label in ((0.1, LIGHT.observed, "the paper's trim"), (least, LIGHT.flagged, "least noisy")):
+        own = weibull_null(trim).shape.spread / best
+        right.plot(trim, own, "o", color=colour, label=f"{label}: {100 * trim:.3g} %, {own:.3f}")
+    titled(right, "the slope, which is what is fitted", "left out at either end", "standard deviation over its least")
+    right.legend(frameon=False, fontsize=8)
+    caption = (
+        "Left, the noise of one point of the Weibull plot, least at p = 0.797, as the paper draws it, and "
+        "that of ln |w| "
+        f"of half-normal weights (dashed). Right, the noise of the fitted slope by trim: least at {100 * least:.1f} %, "
+        f"{100 * (weibull_null(0.1).shape.spread / best - 1):.1f} % larger at the paper's 10 %. All of it is of "
+        "weights that learned nothing."
+    )
+    return figure_of(2, figure, caption)
+
+
+def body_and_tail(states: Sequence[tuple[str, Transmission]]) -> Figure:
+    """Figure 3: histogram and body fit of the pooled Transmission Class, and its tail, at each checkpoint."""
+    figure, grid = canvas(len(states), 2, width=9.5, height=2.5)
+    edges = body_edges()
+    x = np.linspace(1e-3, edges[-1], 400)
+    for (left, right), (name, state) in zip(grid, states, strict=True):
+        shape, scale, _, rms, q99, largest = state.whole.tolist()
+        null, unit, number = state.mixture(), scale / rms, state.number.sum()
+        left.stairs(state.body, edges, fill=True, color=LIGHT.observed, alpha=0.35, label="weights")
+        fitted = shape / unit * (x / unit) ** (shape - 1) * np.exp(-((x / unit) ** shape))
+        left.plot(x, fitted, color=LIGHT.flagged, linewidth=1.5, label="Weibull law of the body")
+        left.plot(x, rms * np.asarray(null.pdf(x * rms)), color=LIGHT.null, linestyle="--", label="normal, same σ's")
+        titled(left, rf"{name}: $\hat k$ = {shape:.3f}, $\hat\lambda$ = {scale:.4f}", "$|w|$ / rms", "density")
+        left.set_xlim(0, edges[-1])
+        ends = state.tail_edges / rms
+        right.stairs(state.tail, ends, fill=True, color=LIGHT.observed, alpha=0.35)
+        body = number * -np.diff(np.exp(-((ends / unit) ** shape)))
+        untrained = number * -np.diff(np.asarray(null.sf(ends * rms)))
+        right.stairs(body, ends, color=LIGHT.flagged, linewidth=1.4)
+        high = untrained + NORMAL_95 * np.sqrt(untrained)
+        low = np.fmax(untrained - NORMAL_95 * np.sqrt(untrained), 1e-2)
+        right.fill_between(ends, np.append(low, low[-1]), np.append(high, high[-1]), step="post", color=LIGHT.null,
+                           alpha=0.4, linewidth=0, label="normal, same σ's: 95 % of each bin")  # fmt: skip
+        right.set_yscale("log")
+        right.set_ylim(0.3, None)
+        right.axvline(largest / rms, color=LIGHT.text, linewidth=0.8, linestyle=":")
+        titled(right, f"beyond q99: max/q99 = {largest / q99:.2f}", "$|w|$ / rms", "weights")
+    limits = [ax.get_xlim() for ax in grid[:, 1]]
+    for ax in grid[:, 1]:
+        ax.set_xlim(min(low for low, _ in limits), max(high for _, high in limits))
+    legend_below(figure, [*grid[0]])
+    caption = (
+        "W_O and the MLP's matrices of all layers, pooled. Left, density, Weibull law of the middle 80 %, and normal "
+        "weights with each matrix's own σ. Right, numbers of weights beyond q99, what the body predicts, and what such "
+        "normal weights give (95 % of each bin): the body's prediction is too heavy before any training (errata, 20)."
+    )
+    return figure_of(3, figure, caption)
+
+
+def drift(course: xr.DataTree, twins: xr.DataTree | None) -> Figure:
+    """Figure 4: change of k̂ from the first checkpoint to the last, and where it ends."""
+    figure, (above, below) = (found := canvas(2, 1, width=9.5, height=3.2, sharex=True))[0], found[1][:, 0]
+    matrices = course["matrices"].to_dataset().sel(statistic="weibull_shape")
+    names = [str(one) for one in matrices["component"].values]
+    first, last = matrices.isel(step=0), matrices.isel(step=-1)
+    error = NORMAL_95 * np.hypot(
+        *(one["null_std"].transpose("layer", "component").values for one in (first, last))
+    ).max(axis=0)
+    spread = NORMAL_95 * last["null_std"].max("layer").values
+    middle = last["null_mean"].mean("layer").values
+    for x in range(len(names)):
+        label = "untrained, 95 % of one matrix" if x == 0 else ""
+        for ax, centre, half in ((above, 0.0, error[x]), (below, middle[x], spread[x])):
+            ax.fill_between([x - 0.42, x + 0.42], centre - half, centre + half, color=LIGHT.null, alpha=0.3,
+                            linewidth=0, label=label)  # fmt: skip
+        own = last["observed"].isel(component=x).values
+        change = own - first["observed"].isel(component=x).values
+        aside = x - 0.3 + 0.05 * np.arange(own.size) / max(own.size / 4, 1)
+        for ax, y in ((above, change), (below, own)):
+            ax.plot(aside, y, "o", color=LIGHT.text, markersize=4, label="each layer, this run" if x == 0 else "")
+    if twins is not None:
+        _twins(twins, names, above, below)
+    below.axhspan(*PUBLISHED_BAND, color="#f2d46b", alpha=0.55, linewidth=0, label="published band", zorder=0)
+    above.axhline(0.0, color=LIGHT.muted, linewidth=0.8)
+    below.set_xticks(range(len(names)), [_class_of(name) for name in names])
+    titled(above, "A: from the first checkpoint to the last", "", r"change of $\hat k$")
+    titled(below, "B: at the last", "", r"$\hat k$")
+    legend_below(figure, [above, below], 5)
+    caption = (
+        "Dots are the matrices of this run, marks at the right the medians over layers of each twin (seeds of five "
+        "groups, trained on the same bytes). Grey holds 95 % of single untrained matrices of the same size: what is in "
+        "it has no class. S and T are the paper's Selection and Transmission; it counts values in neither and in T."
+    )
+    return figure_of(4, figure, caption)
+
+
+def _twins(twins: xr.DataTree, names: list[str], above: Axes, below: Axes) -> None:
+    members = twins["along/members"].to_dataset()
+    group_of = members["group_of"].values
+    groups = list(dict.fromkeys(group_of.tolist()))
+    for k, (group, look) in enumerate(zip(groups, looks(len(groups)), strict=True)):
+        for x, name in enumerate(names):
+            measure = f"{name} weibull_shape"
+            if measure not in members["measure"].values:
+                continue
+            values = members["value"].sel(measure=measure).transpose("model", "step").values[group_of == group]
+            at = np.full(len(values), x - 0.02 + 0.08 * k)
+            for ax, y in ((above, values[:, -1] - values[:, 0]), (below, values[:, -1])):
+                ax.plot(at, y, linestyle="none", marker=look["marker"], color=look["color"], markersize=3.6,
+                        markerfacecolor="none", label=f"twins: {group}" if x == 0 else "")  # fmt: skip
+
+
+def _class_of(name: str) -> str:
+    kind = "S" if name in SELECTION else "–" if name == "attention_value" else "T"
+    return f"{SHORT.get(name, name)}\n{kind}"
+
+
+def ablation(states: Sequence[tuple[str, Transmission]], twins: xr.DataTree | None) -> Figure:
+    """Figure 5: the shape by three trims, of every checkpoint and twin, beside the anchors."""
+    figure, ((ax,),) = canvas(1, 1, width=9.5, height=4.4)
+    colours = (LIGHT.observed, LIGHT.naive, LIGHT.flagged)
+    width = len(states)
+    members = None if twins is None else twins["along/members"].to_dataset().isel(step=-1)
+    labels = [name for name, _ in states]
+    if members is not None:
+        groups = list(dict.fromkeys(members["group_of"].values.tolist()))
+        labels += [f"twins:\n{group}" for group in groups]
+        width += len(groups)
+    for t, (trim, colour) in enumerate(zip(TRIMS, colours, strict=True)):
+        anchor = weibull_anchor(trim).shape
+        ax.axhline(anchor, color=colour, linestyle="--", linewidth=1.0, label=f"anchor, {100 - 200 * trim:g} %")
+        for x, (_, state) in enumerate(states):
+            own = state.shape[..., t].ravel()
+            ax.plot(np.full(own.size, x - 0.06), own, "o", color=colour, alpha=0.35, markersize=3, markeredgewidth=0)
+            ax.plot(x + 0.06, np.nanmedian(own), "D", color=colour, markersize=6,
+                    label=f"median, middle {100 - 200 * trim:g} %" if x == 0 else "")  # fmt: skip
+    if members is not None:
+        shape = members["value"].sel(measure="transmission weibull_shape").values
+        gap = members["value"].sel(measure="transmission body_tail_gap").values
+        for x, group in enumerate(dict.fromkeys(members["group_of"].values.tolist()), len(states)):
+            here = members["group_of"].values == group
+            ax.plot(np.full(here.sum(), x), shape[here], "s", color=colours[0], markersize=4, markerfacecolor="none")
+            ax.plot(np.full(here.sum(), x), (shape - gap)[here], "s", color=colours[2], markersize=4,
+                    markerfacecolor="none")  # fmt: skip
+    ax.axhspan(*PUBLISHED_BAND, color="#f2d46b", alpha=0.5, linewidth=0, zorder=0, label="published band")
+    ax.set_xticks(range(width), labels, fontsize=8.5)
+    ax.set_xlim(-0.6, width - 0.4)
+    low = min(np.nanmin(state.shape) for _, state in states)
+    ax.set_ylim(min(low, 1.1) - 0.02, 1.24)
+    titled(ax, "Transmission Class by what is fitted", "", r"Weibull shape $\hat k$")
+    legend_below(figure, [ax], 4)
+    caption = (
+        "Diamonds are medians over the Transmission Class of each checkpoint, dots its matrices, squares the "
+        "twins (all "
+        "and the middle 80 %; those below the axis left out). Dashed, the same fits of half-normal weights, which have "
+        f"no heavy tail and a gap of {weibull_body_tail_gap().limit:.4f} too: it is a property of the fit (errata, 7)."
+    )
+    return figure_of(5, figure, caption)
+
+
+def magnitudes(scores: xr.DataTree) -> Figure:
+    """Figure 6: heat maps of log₁₀|w| by layer, a panel for each component."""
+    (drawn,) = plots.figures(scores, names=["magnitude-map"]).values()
+    caption = (
+        "Density of log₁₀|w| of every matrix; right of each layer that of normal weights at its σ̂. The left tail "
+        "that the paper reads as specialisation is there without training: one normal weight in "
+        f"{1 / float(parents.Normal().cdf(1e-3)):.0f} is below 10⁻³ σ, one in "
+        f"{1 / float(parents.Normal().cdf(1e-4)):.0f} below 10⁻⁴ σ."
+    )
+    return figure_of(6, drawn, caption)
+
+
+def norm_contrast(twins: xr.DataTree, groups: tuple[str, str] = ("gqa", "qk-norm")) -> Figure:
+    """Figure 7: queries and keys with and without a norm of either, in models that differ in nothing else."""
+    members = twins["along/members"].to_dataset()
+    figure, ((left, right),) = canvas(1, 2, width=10.0, height=3.8, sharey=True)
+    steps, group_of = members["step"].values, members["group_of"].values
+    for ax, component, rows in ((left, "attention_query", 128), (right, "attention_key", 64)):
+        null = weibull_null(0.1).shape
+        half = NORMAL_95 * null.std(rows * 128) * _MEDIAN_OF_FOUR
+        ax.axhspan(null.limit - half, null.limit + half, color=LIGHT.null, alpha=0.3, linewidth=0,
+                   label="untrained, 95 % of medians over four layers")  # fmt: skip
+        for group, look in zip(groups, looks(len(groups)), strict=True):
+            own = members["value"].sel(measure=f"{component} weibull_shape").transpose("model", "step").values
+            for k, line in enumerate(own[group_of == group]):
+                ax.plot(steps, line, color=look["color"], linestyle=look["style"], linewidth=1.3,
+                        label=f"{group}, each seed" if k == 0 else "")  # fmt: skip
+        ax.set_xscale("symlog", linthresh=10, linscale=0.6)
+        ax.set_xticks([0, 10, 100, 1000], ["0", "10", "100", "1000"])
+        titled(ax, SHORT[component], "step", r"median $\hat k$ over layers" if ax is left else "")
+    legend_below(figure, [left])
+    caption = (
+        "The paper compares two checkpoints that differ in size, data and recipe. Here seven models differ in the norm "
+        "of queries and keys alone (and in seeds): with it k̂ of keys ends higher by "
+        f"{difference(twins, groups, 'attention_key')} "
+        "(studies/attention_twins). Heat maps of other models: --model A --model B."
+    )
+    return figure_of(7, figure, caption)
+
+
+_MEDIAN_OF_FOUR = 0.546
+"""Standard deviation of the median of four independent normal numbers, the mean of the middle two, over that of one."""
+
+
+def difference(twins: xr.DataTree, groups: tuple[str, str], component: str) -> str:
+    """How k̂ of a component changes from one group of twins to another at the last step, with its interval."""
+    one = twins["groups"].to_dataset().sel(contrast=" | ".join(groups), measure=f"{component} weibull_shape")
+    change, low, high = (float(one[name]) for name in ("difference", "interval_low", "interval_high"))
+    return f"{change:+.3f} (95 %: {low:+.3f} to {high:+.3f})"
+
+
+def maps_of(scores: dict[str, xr.DataTree], components: Sequence[str]) -> tuple[object, tuple[str, ...]]:
+    """Heat maps of log₁₀|w|: a row for each component, a column for each set of scores."""
+    held = [name for name in components if all(name in _components(one) for one in scores.values())]
+    figure, grid = canvas(len(held), len(scores), width=2.9 * len(scores), height=2.7, sharey=True)
+    for row, component in zip(grid, held, strict=True):
+        for ax, (name, one) in zip(row, scores.items(), strict=True):
+            plots.magnitude_heatmap(one, component, ax=ax, colorbar=False)
+            titled(ax, f"{SHORT.get(component, component)}, {name}", "", r"$\log_{10}|w|$" if ax is row[0] else "")
+    for ax in grid[-1]:
+        ax.set_xlabel("layer; right of each the null", fontsize=8.5)
+    return figure, tuple(held)
+
+
+def maps_of_models(scores: dict[str, xr.DataTree]) -> Figure:
+    """Figure 7 of models that are given: heat maps of queries and keys of each, beside normal weights of their σ̂."""
+    drawn, held = maps_of(scores, SELECTION)
+    caption = f"{', '.join(held).replace('_', ' ')} of each model; right of each layer normal weights of its σ̂."
+    return figure_of(7, drawn, caption)
+
+
+def by_step(course: xr.DataTree, steps: Sequence[int]) -> Figure:
+    """Figure 8: heat maps of log₁₀|w| of what queries and keys are made by, at four steps."""
+    scores = {f"step {step}": scores_at(course, step) for step in steps}
+    drawn, held = maps_of(scores, SELECTION)
+    caption = (
+        f"{', '.join(held).replace('_', ' ')}: density of log₁₀|w| by layer, at {len(scores)} steps; right of "
+        "each layer normal weights of its σ̂. `magnitudes-along-steps-COMPONENT` among the figures of a "
+        "trajectory has all "
+        "steps of one matrix."
+    )
+    return figure_of(8, drawn, caption)
+
+
+def _components(scores: xr.DataTree) -> list[str]:
+    return [str(one) for one in scores["matrices"].to_dataset()["component"].values]
+
+
+def attention(cohort: xr.DataTree) -> Figure:
+    """Figure 9: k̂ of queries and keys of every model, by how its attention is made."""
+    table = cohort["components"].to_dataset()
+    grouped = "members" in cohort.children
+    kinds = cohort["members" if grouped else "models"].to_dataset()["group_of" if grouped else "attention"]
+    groups = dict(zip(table["model"].values.tolist(), kinds.values.tolist(), strict=True))
+    figure, ((ax,),) = canvas(1, 1, width=9.5, height=4.2)
+    names = list(dict.fromkeys(groups.values()))
+    styles = (("attention_query", "o", LIGHT.observed), ("attention_key", "s", LIGHT.flagged),
+              ("attention_query_key_value", "D", LIGHT.free_law))  # fmt: skip
+    for aside, (component, marker, colour) in zip((-0.2, 0.0, 0.2), styles, strict=True):
+        if component not in table["component"].values:
+            continue
+        one = table.sel(component=component)
+        for k, group in enumerate(names):
+            here = [model for model in groups if groups[model] == group]
+            own = one.sel(model=here)
+            x = k + aside + 0.03 * (np.arange(len(here)) - (len(here) - 1) / 2)
+            half = NORMAL_95 * own["shape_null_std"].values
+            ax.vlines(x, own["shape_null_mean"] - half, own["shape_null_mean"] + half, color=LIGHT.null, alpha=0.45,
+                      linewidth=4, label="untrained, 95 % of each median")  # fmt: skip
+            ax.plot(x, own["shape"], linestyle="none", marker=marker, color=colour, markersize=4.5,
+                    label=SHORT[component])  # fmt: skip
+    for low, high, label in ((0.76, 0.99, "published: separate MHA"), (1.10, 1.16, "published: GQA")):
+        ax.axhspan(low, high, color="#f2d46b", alpha=0.35 if low > 1 else 0.18, linewidth=0, label=label, zorder=0)
+    ax.set_xticks(range(len(names)), names)
+    titled(ax, "queries and keys of every model", "", r"median $\hat k$")
+    legend_below(figure, [ax], 4)
+    caption = (
+        "Medians over layers of each model, groups by attention and recipe; grey, 95 % of such medians of untrained "
+        "models."
+    )
+    if {"gqa", "mha"} <= set(names):
+        caption += (
+            " From GQA to MHA the keys of the twins change by "
+            f"{difference(cohort, ('gqa', 'mha'), 'attention_key')}; the "
+            f"published ranges are at least {1.10 - 0.99:.2f} apart. From much weight decay to little it is "
+            f"{difference(cohort, ('gqa', 'gqa, little decay'), 'attention_key')}."
+        )
+    return figure_of(9, figure, caption)

@@ -1,0 +1,165 @@
+"""The files of a recipe: its figures, ``results.json`` with every row, and ``README.md`` made of it."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from rmtbase.plots import Animation, save, save_animation
+from rmtbase.tables import software_versions
+from studies.sources.recipe import VERDICTS, Figure, Null, Result, Row, Run, Table
+
+DPI = 80
+DIGITS = 6
+"""Significant digits of numbers in results.json: enough to compare, few enough to be the same on other machines."""
+PACKAGES = ("rmtbase", "numpy", "scipy", "jax", "matplotlib")
+
+
+def write(recipe: str, result: Result, covers: Mapping[str, str], run: Run, command: str) -> Path:
+    """Write all files of a recipe into the folder of the run; returns it."""
+    run.out.mkdir(parents=True, exist_ok=True)
+    files = {figure.name: _write_figure(figure, run.out) for figure in result.figures}
+    results = as_json(recipe, result, covers, run, command, files)
+    text = json.dumps(results, indent=1, ensure_ascii=False, allow_nan=False)
+    (run.out / "results.json").write_text(text + "\n", encoding="utf-8")
+    (run.out / "README.md").write_text(page(results), encoding="utf-8")
+    return run.out
+
+
+def as_json(
+    recipe: str, result: Result, covers: Mapping[str, str], run: Run, command: str, files: Mapping[str, str]
+) -> dict[str, Any]:
+    """Everything that a recipe found, as plain values."""
+    return {
+        "recipe": recipe,
+        "command": command,
+        "model": list(run.models or (run.model,)),
+        **({"weights": dict(sorted(run.scored.items()))} if run.scored else {}),
+        "quick": run.quick,
+        "conventions": {"λ": "eigenvalues λ = s² of W_QKᵀ W_QK", "s": "singular values of W_QK"},
+        "software": software_versions(*PACKAGES),
+        "covers": dict(covers),
+        **({"summary": list(result.summary)} if result.summary else {}),
+        "rows": [_row(row) for row in result.rows],
+        "figures": [
+            {"name": one.name, "file": files[one.name], "place": one.place, "caption": one.caption}
+            for one in result.figures
+        ],
+        "tables": [_table(one) for one in result.tables],
+    }
+
+
+def page(results: Mapping[str, Any]) -> str:
+    """The page of a recipe in Markdown, of what is in its ``results.json`` alone."""
+    lines = [f"# {results['recipe']}: {', '.join(results['model'])}", "", "Written by"]
+    lines += ["", f"    {results['command']}", ""]
+    lines += [line for paragraph in results.get("summary", ()) for line in (paragraph, "")]
+    if results["rows"]:
+        lines += ["## Published, observed, null", ""]
+        lines += ["λ: of eigenvalues λ = s². s: of singular values. A null is of weights that learned nothing.", ""]
+        heads = ("place", "quantity", "", "published", "observed", "null", "verdict")
+        lines += _markdown(heads, [_cells(row) for row in results["rows"]])
+    for table in results["tables"]:
+        lines += ["", f"## {table['place']}", "", table["caption"], ""]
+        lines += _markdown(table["columns"], [[_shown(cell) for cell in row] for row in table["rows"]])
+    if results["figures"]:
+        lines += ["", "## Figures"]
+        for figure in results["figures"]:
+            lines += ["", f"**{figure['place']}.** {figure['caption']}", "", f"![{figure['place']}]({figure['file']})"]
+    return "\n".join(lines) + "\n"
+
+
+def index(folder: Path, recipes: Mapping[str, str]) -> str:
+    """The page of all results of a model in Markdown: what a reader asks first, and each recipe with its verdicts."""
+    held = {
+        name: json.loads((folder / name / "results.json").read_text(encoding="utf-8"))
+        for name in recipes
+        if (folder / name / "results.json").is_file()
+    }
+    lines = ["# The sources made again: results", ""]
+    for paragraph in held.get("first", {}).get("summary", ()):
+        lines += [paragraph, ""]
+    heads = ("recipe", "what", "model", "figures", "tables", *VERDICTS)
+    rows = []
+    for name, results in held.items():
+        words = [next(word for word in VERDICTS if row["verdict"].startswith(word)) for row in results["rows"]]
+        counts = [
+            str(len(results["figures"])),
+            str(len(results["tables"])),
+            *(str(words.count(one)) for one in VERDICTS),
+        ]
+        rows.append([f"[{name}]({name}/README.md)", recipes[name], ", ".join(results["model"]), *counts])
+    return "\n".join([*lines, *_markdown(heads, rows)]) + "\n"
+
+
+def _write_figure(figure: Figure, folder: Path) -> str:
+    name = f"{figure.name}{'.gif' if isinstance(figure.figure, Animation) else '.png'}"
+    if isinstance(figure.figure, Animation):
+        save_animation(figure.figure, folder / name, overwrite=True)
+    else:
+        save(figure.figure, folder / name, dpi=DPI)
+    return name
+
+
+def _row(row: Row) -> dict[str, Any]:
+    return {
+        "place": row.place,
+        "quantity": row.quantity,
+        "convention": row.convention,
+        "published": _plain(row.published),
+        "observed": _plain(row.observed),
+        "null": None if row.null is None else _null(row.null),
+        "verdict": row.verdict,
+        "note": row.note,
+    }
+
+
+def _null(null: Null) -> dict[str, Any]:
+    return {name: _plain(value) for name, value in null._asdict().items() if value not in (None, "")}
+
+
+def _table(table: Table) -> dict[str, Any]:
+    rows = [[_plain(cell) for cell in row] for row in table.rows]
+    return table._asdict() | {"columns": list(table.columns), "rows": rows}
+
+
+def _plain(value: Any) -> float | int | str | None:
+    """A number to its digits, a word as it is; None of what is no number."""
+    if value is None or isinstance(value, (str, bool)):
+        return value
+    number = float(value)
+    if not math.isfinite(number):
+        return None
+    return int(number) if number == int(number) and abs(number) < 1e15 else float(f"{number:.{DIGITS}g}")
+
+
+def _cells(row: Mapping[str, Any]) -> list[str]:
+    note = f": {row['note']}" if row["note"] else ""
+    null = "–" if row["null"] is None else _null_words(row["null"])
+    values = [_shown(row[name]) for name in ("published", "observed")]
+    return [row["place"], row["quantity"], row["convention"], *values, null, f"**{row['verdict']}**{note}"]
+
+
+def _null_words(null: Mapping[str, Any]) -> str:
+    words = _shown(null["mean"]) if "mean" in null else ""
+    words += f" ± {_shown(null['sd'], 2)}" if "sd" in null else ""
+    if "low" in null and "high" in null:
+        words += f" [{_shown(null['low'])}, {_shown(null['high'])}]"
+    return f"{words} ({null['of']})".strip() if "of" in null else words.strip()
+
+
+def _shown(value: Any, digits: int = 4) -> str:
+    if value is None:
+        return "–"
+    if isinstance(value, str):
+        return value
+    return f"{value:.{digits}g}" if isinstance(value, float) or abs(value) >= 10**7 else str(value)
+
+
+def _markdown(heads: Iterable[str], rows: Iterable[Iterable[str]]) -> list[str]:
+    heads = list(heads)
+    lines = [f"| {' | '.join(heads)} |", f"|{'---|' * len(heads)}"]
+    return lines + ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows]

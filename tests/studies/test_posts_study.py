@@ -1,0 +1,111 @@
+"""The recipes of the two posts: what lies in the tree is what the demo's scores give, and each place has its figure."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import rmtbase
+from studies.sources import post1, post2
+from studies.sources.post1_rows import fitted_by_histogram, histogram_width
+from studies.sources.post2_rows import exponents
+from studies.sources.recipe import Result, Run
+from studies.sources.statements import by_place, exponent, of_elements, trend
+from studies.sources.writing import as_json
+
+RESULTS = Path(post1.__file__).parent / "results" / "demo"
+POSTS = {"post1": post1, "post2": post2}
+MOST_BYTES = 150_000
+
+
+@pytest.fixture(scope="module")
+def demo():
+    return rmtbase.score("demo", elements="heads", matrices="none", proof=False)
+
+
+def results(name):
+    return json.loads((RESULTS / name / "results.json").read_text(encoding="utf-8"))
+
+
+def rows_of(name, tree, model="demo"):
+    run = Run(model, False, Path(), Path())
+    return as_json(name, Result(rows=by_place(POSTS[name].rows(run, tree))), {}, run, "", {})["rows"]
+
+
+def is_same(found, kept):
+    if isinstance(kept, dict):
+        return found.keys() == kept.keys() and all(is_same(found[name], kept[name]) for name in kept)
+    if isinstance(kept, int | float):
+        return found == pytest.approx(kept, rel=1e-4, abs=1e-6)
+    return found == kept
+
+
+@pytest.mark.parametrize("name", POSTS)
+def test_the_rows_in_the_tree_are_those_of_the_demos_scores(name, demo):
+    found, kept = rows_of(name, demo), results(name)["rows"]
+    assert len(found) == len(kept) > 20
+    for one, other in zip(found, kept, strict=True):
+        assert is_same(one, other), (one, other)
+
+
+@pytest.mark.parametrize("name", POSTS)
+def test_every_place_has_a_figure_or_a_table_that_is_small(name):
+    held = results(name)
+    assert {one["place"] for one in held["figures"] + held["tables"]} == set(POSTS[name].COVERS)
+    for one in held["figures"]:
+        assert 1_000 < (RESULTS / name / one["file"]).stat().st_size <= MOST_BYTES
+
+
+@pytest.mark.parametrize("name", POSTS)
+def test_of_its_own_model_a_statement_is_decided(name, demo):
+    of_gpt2 = [row for row in rows_of(name, demo, "gpt2") if "openai-community/gpt2 " in row["verdict"]]
+    assert of_gpt2 == []
+    here = [row for row in rows_of(name, demo) if row["verdict"].startswith("needs openai-community/gpt2 ")]
+    assert len(here) > 10
+    assert all(row["verdict"].endswith(("it holds", "it does not hold")) for row in here)
+
+
+def test_a_spectral_statement_has_a_row_on_either_convention():
+    rows = results("post2")["rows"]
+    count = {one: sum(row["convention"] == one for row in rows) for one in ("λ", "s")}
+    assert count["λ"] == count["s"] == len(rows) / 2
+
+
+def test_table_1_is_that_of_the_known_models():
+    assert [row[-1] for row in post1.table_1().rows] == ["agrees"] * 14
+
+
+def test_a_histogram_is_fitted_as_the_errata_say():
+    edges = np.linspace(-8.0, 8.0, 161)
+    centre, widths = 0.5 * (edges[1:] + edges[:-1]), {}
+    for name, law in {"normal": stats.norm(), "laplace": stats.laplace(scale=0.5**0.5)}.items():
+        widths[name] = histogram_width(np.diff(law.cdf(edges)) / np.diff(edges), centre)
+    assert widths["normal"] == pytest.approx(1.0, abs=1e-3)
+    assert widths["laplace"] == pytest.approx(0.72, abs=0.015)
+
+
+def test_heads_are_the_same_whatever_is_asked_of_them(demo):
+    of = [of_elements(demo, name, "W_QK").layer for name in ("sigma", "core_sigma", "entropy")]
+    of.append(fitted_by_histogram(demo, "W_QK").layer)
+    assert all(np.array_equal(of[0], one) for one in of[1:])
+
+
+def test_the_sum_of_eigenvalues_is_quadratic_in_the_width(demo):
+    of_eigenvalues, of_values = (dict((name, fit) for name, fit, _ in exponents(demo, one)) for one in ("λ", "s"))
+    assert of_eigenvalues["Σλ"].value == of_values["Σs²"].value == pytest.approx(2.0, abs=1e-9)
+    assert of_eigenvalues["λ₁"].value == pytest.approx(2 * of_values["s₁"].value)
+
+
+def test_an_exponent_is_found_with_its_error():
+    x = np.geomspace(1.0, 10.0, 400)
+    noise = 0.1 * np.random.default_rng(5).standard_normal(x.size)
+    fit = exponent(x, 3.0 * x**1.5 * np.exp(noise))
+    assert abs(fit.value - 1.5) < 4 * fit.error  # fails by chance once in 15 000 seeds
+    assert fit.error == pytest.approx(0.1 / np.sqrt(np.sum(np.log(x / np.exp(np.log(x).mean())) ** 2)), rel=0.1)
+
+
+def test_a_trend_of_two_layers_is_none():
+    assert trend(np.arange(2), np.arange(2.0), "layers").null is None
+    assert trend(np.arange(5), -np.arange(5.0), "layers").value == pytest.approx(-1.0)

@@ -1,0 +1,174 @@
+"""The sources made again: every place once, what is said to be done is there, and its numbers are those of today."""
+
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from rmtbase import laws
+from rmtbase.comparison import published_table
+from rmtbase.errors import ParameterError
+from rmtbase.models import open_model
+from studies.sources import first, null
+from studies.sources.__main__ import HERE, RECIPES, main
+from studies.sources.coverage import PLACES, STATUSES, covered, files_of, page
+from studies.sources.manifests import checkpoints, checkpoints_of, listing
+from studies.sources.recipe import VERDICTS, Row, Run
+from studies.sources.writing import index
+from studies.sources.writing import page as recipe_page
+
+DEMO = HERE / "results" / "demo"
+THERE = [name for name in RECIPES if (HERE / f"{name}.py").is_file()]
+LARGEST = 150_000  # bytes of a picture; animations are larger
+
+
+def results(recipe):
+    return json.loads((DEMO / recipe / "results.json").read_text(encoding="utf-8"))
+
+
+def numbered(kind, source):
+    return {int(place.rpartition(" ")[2]) for place in PLACES if place.startswith(f"{source}, {kind}")}
+
+
+def test_the_places_are_those_of_the_sources():
+    assert numbered("figure", "post 1") == {*range(1, 21)}
+    assert numbered("figure", "post 2") == {*range(1, 17)}
+    assert numbered("figure", "Weibull paper") == {*range(1, 15)}
+    assert numbered("table", "Weibull paper") == {*range(1, 7)}
+    assert "post 1, table 1" in PLACES
+
+
+def test_every_place_is_covered_once_and_by_a_known_word():
+    found = [one.place for one in covered(RECIPES)]
+    assert len(found) == len(set(found))
+    assert set(found) <= set(PLACES)
+    assert all(one.status.startswith(STATUSES) for one in covered(RECIPES))
+    if [*RECIPES] == THERE:
+        assert found == [*PLACES]
+
+
+def test_what_is_done_or_drawn_of_the_demo_has_a_file():
+    for one in covered(RECIPES):
+        if not one.status.startswith("superseded"):
+            files = [file for recipe in one.recipes for file in files_of(one.place, recipe, DEMO)]
+            assert files and all((DEMO / file).is_file() for file in files), one.place
+
+
+def test_the_table_of_coverage_is_that_of_today():
+    written = (DEMO / "COVERAGE.md").read_text(encoding="utf-8")
+    assert written == page(RECIPES, DEMO)
+    for place in PLACES:
+        assert len(re.findall(rf"^\| {re.escape(place)} \|", written, flags=re.MULTILINE)) == 1
+
+
+def test_the_index_is_made_of_the_results():
+    assert (DEMO / "README.md").read_text(encoding="utf-8") == index(DEMO, RECIPES)
+
+
+@pytest.mark.parametrize("recipe", THERE)
+def test_a_page_is_made_of_its_results_and_its_pictures_are_small(recipe):
+    held = results(recipe)
+    assert (DEMO / recipe / "README.md").read_text(encoding="utf-8") == recipe_page(held)
+    pictures = {path.name for path in (DEMO / recipe).iterdir() if path.suffix in (".png", ".gif")}
+    assert pictures == {figure["file"] for figure in held["figures"]}
+    assert all(path.stat().st_size < LARGEST for path in (DEMO / recipe).glob("*.png"))
+    assert all(row["verdict"].startswith(VERDICTS) for row in held["rows"])
+
+
+def test_estimates_of_what_is_fetched_are_of_the_published_numbers_of_parameters():
+    units = {"M": 1e6, "B": 1e9}
+    printed = {row["model"]: row["parameters"] for row in published_table("post-1-table-1").rows}
+    posts = {one.known.name: one for one in checkpoints() if one.source == "posts"}
+    assert len(posts) == len(printed) == 14
+    for one, text in zip(sorted(posts.values(), key=_size), sorted(map(_number(units), printed.values())), strict=True):
+        assert one.parameters == pytest.approx(text, rel=0.06)
+        assert one.bytes_each >= 2 * one.parameters
+    assert len([one for one in checkpoints() if one.source == "Weibull paper"]) == 12
+
+
+def _size(one):
+    return one.parameters
+
+
+def _number(units):
+    return lambda text: float(text[:-1]) * units[text[-1]]
+
+
+def test_checkpoints_are_listed_with_what_they_take(capsys):
+    assert main(["list"]) == 0
+    said = capsys.readouterr().out
+    assert said.strip() == listing()
+    assert all(one.known.hub_id in said for one in checkpoints())
+    (llama,) = checkpoints_of(["meta-llama/Llama-3.1-8B@main"])
+    assert llama.gated == "yes" and "accept it on the model's page" in llama.licence
+
+
+def test_pages_of_nothing_are_refused(tmp_path, capsys):
+    for arguments, said in (
+        (["pages", "--out", str(tmp_path)], "run one first"),
+        (["null", "--model", ","], "nothing"),
+    ):
+        with pytest.raises(SystemExit, match="2"):
+            main(arguments)
+        assert said in capsys.readouterr().err
+
+
+def test_a_verdict_and_a_convention_are_words_that_are_known():
+    with pytest.raises(ParameterError, match="agrees"):
+        Row("post 1, figure 1", "σ", 1.0, 1.0, None, "fine")
+    with pytest.raises(ParameterError, match="λ, s"):
+        Row("post 1, figure 1", "σ", 1.0, 1.0, None, "agrees", "eigenvalues")
+
+
+def test_numbers_of_the_nulls_are_those_of_the_laws_today():
+    rows = {(row["place"], row["quantity"], row["convention"]): row for row in results("null")["rows"]}
+    for h in null.RANKS:
+        row = rows["post 1, figure 3", f"upper edge of W_QK/√d, h = {h}, σ = 1", "λ"]
+        assert row["null"]["mean"] == pytest.approx(laws.low_rank_product(d_model=1000, d_head=h).support[1], rel=1e-5)
+        assert row["published"] == pytest.approx(null.published_edges(1000, h)[1] ** 2, rel=1e-5)
+    for h in null.ELEMENT_RANKS:
+        found = rows["post 1, figure 4", f"D_KL from a normal law, h = {h}", ""]["null"]["mean"]
+        assert found == pytest.approx(laws.product_element(1000, h).kl_to_normal(), rel=1e-5)
+
+
+def test_numbers_of_the_first_page_are_those_of_the_weights_today():
+    model = open_model("demo")
+    values = np.concatenate([first.thin_of(model, site) for site in range(len(model.sites))])
+    ratios = {"λ": values**2, "s": values}
+    held = {(row["quantity"], row["convention"]): row["observed"] for row in results("first")["rows"]}
+    for convention, x in ratios.items():
+        participation = x.sum(axis=1) ** 2 / (x**2).sum(axis=1) / x.shape[1]
+        assert held["NPR of demo, median head", convention] == pytest.approx(np.median(participation), rel=1e-5)
+    largest = [row for (name, convention), row in held.items() if "largest κ" in name and convention == "s"]
+    assert largest == [pytest.approx((values[:, 0] / values[:, -1]).max(), rel=1e-5)]
+
+
+def test_dense_spectra_in_float32_count_rounding_as_values():
+    spectra = first.random_spectra(128, 16)
+    thin, dense = (spectra.condition(method) for method in first.METHODS[:2])
+    assert thin[0] == 16 and thin[1] < 5
+    assert dense[0] > 80 and dense[1] > 1e6
+    assert spectra.floor < 1e-6
+
+
+def test_kept_arrays_are_made_once(tmp_path):
+    made = []
+
+    def measure(model, times):
+        made.append(model.name)
+        return {"n": np.array(times * model.n_layers)}
+
+    run = Run("demo", True, tmp_path / "out", tmp_path / "store")
+    for _ in range(2):
+        assert run.arrays("layers", measure, times=3)["n"] == 12
+    run.arrays("layers", measure, revision="step-0", times=3)
+    run.arrays("layers", measure, times=4)
+    assert len(made) == 3
+
+
+def test_a_run_knows_a_model_by_all_of_its_names():
+    for name in ("gpt2", "openai-community/gpt2", "openai-community/GPT2@main"):
+        assert Run(name, True, Path("out"), Path("store")).is_of("gpt2")
+    assert not Run("demo", True, Path("out"), Path("store")).is_of("gpt2")
