@@ -1,4 +1,4 @@
-"""What the README shows runs as it is written there."""
+"""What the README and the users' guide show runs as it is written there."""
 
 from __future__ import annotations
 
@@ -12,32 +12,42 @@ import pytest
 import rmtbase
 from rmtbase.tables import write_table
 
-README = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
-BLOCKS = re.findall(r"^```(\w*)\n(.*?)^```$", README, flags=re.MULTILINE | re.DOTALL)
-SNIPPETS = [text for language, text in BLOCKS if language == "python"]
-COMMANDS = [
-    line.rpartition("&& ")[2]
-    for language, text in BLOCKS
-    if not language
-    for line in text.splitlines()
-    if "rmtbase " in line
+ROOT = Path(__file__).parents[1]
+PAGES = [
+    ROOT / "README.md",
+    *(path for path in sorted((ROOT / "docs").rglob("*.md")) if "generated" not in path.parts),
 ]
+BLOCKS = [
+    (page.relative_to(ROOT).as_posix(), language, text)
+    for page in PAGES
+    for language, text in re.findall(r"^```(\w*)\n(.*?)^```$", page.read_text("utf-8"), flags=re.MULTILINE | re.DOTALL)
+]
+SNIPPETS = {text: page for page, language, text in reversed(BLOCKS) if language == "python"}
+COMMANDS = sorted(
+    {
+        line.rpartition("&& ")[2].partition(" > ")[0]
+        for _, language, text in BLOCKS
+        if not language
+        for line in text.splitlines()
+        if "rmtbase " in line
+    }
+)
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """A folder with what the README's first commands make, the table of another shape and fewer draws."""
+    """A folder with what the first commands make, the table of another shape and fewer draws."""
     folder = tmp_path_factory.mktemp("readme")
     write_table(rmtbase.baseline(32, 8, draws=200), folder / "gpt2.nc")
     write_table(rmtbase.score("demo", matrices="elements"), folder / "scores.nc")
     return folder
 
 
-@pytest.mark.parametrize("snippet", SNIPPETS, ids=lambda snippet: snippet.split("\n")[0])
+@pytest.mark.parametrize("snippet", SNIPPETS, ids=SNIPPETS.get)
 def test_snippets_run(snippet, folder, monkeypatch, capsys):
     monkeypatch.chdir(folder)
     names: dict[str, object] = {}
-    exec(snippet, names)  # the README's own text
+    exec(snippet, names)  # the page's own text
     assert capsys.readouterr().out
     if "scores" in names:  # "head 3, and only head 3, has left the null"
         q_value = names["scores"]["heads"]["omnibus_q_value"].values  # type: ignore[index]
@@ -58,3 +68,10 @@ def test_commands_and_their_options_exist(run):
 def test_commands_that_are_quick_run(command, run):
     ran = run(*shlex.split(command)[1:])
     assert (ran.status, ran.err) == (0, "")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_links_lead_to_files_that_are_there(page):
+    prose = re.sub(r"```.*?```|`[^`\n]+`", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+    links = re.findall(r"\]\((?!https?:)([^)#\s]+)", prose)
+    assert [link for link in links if not (page.parent / link).exists()] == []

@@ -1,0 +1,30 @@
+"""What Sphinx is told: the pages to make before it reads any, and how docstrings are read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from _generate import HERE, write_page
+from _generate._api import as_restructured_text, resolve_by_full_name, write_api
+from _generate._commands import write_commands
+from _generate._constants import write_constants
+from _generate._gallery import write_gallery
+from _generate._outside import link_to_copies, write_outside
+from _generate._schemas import write_schemas
+
+
+def _write_pages(app: Any) -> None:
+    for write in (write_api, write_commands, write_schemas, write_constants, write_gallery, write_outside):
+        write()
+    for notebook in (HERE.parent / "examples").glob("*.ipynb"):
+        write_page(f"tutorials/{notebook.name}", notebook.read_text(encoding="utf-8"))
+
+
+def setup(app: Any) -> dict[str, bool]:
+    """Called by Sphinx."""
+    app.setup_extension("sphinx.ext.autodoc")
+    app.connect("builder-inited", _write_pages)
+    app.connect("doctree-read", resolve_by_full_name)
+    app.connect("autodoc-process-docstring", as_restructured_text, priority=400)  # before napoleon
+    app.connect("source-read", link_to_copies)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}
