@@ -10,7 +10,7 @@ import pytest
 from kinds import KINDS
 
 SUITE = Path(__file__).with_name("run.py")
-SHORT = ("--mutations", "4", "--points", "10", "--command", "finish a run")
+SHORT = ("--mutations", "2", "--points", "6", "--command", "finish a run")
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,4 @@
-"""What the null of a head does not cover, and what its p-values are not: each limit that the README states, shown."""
+"""What the null of a head does not cover, and what its p-values are not: each limit that is stated, shown."""
 
 from __future__ import annotations
 
