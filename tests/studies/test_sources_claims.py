@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-import rmtbase
 from studies.sources import weibull_tables
 from studies.sources.__main__ import HERE, RECIPES
 from studies.sources.claims import CLAIMS, SOURCES, Found, claims, erratum_tests, make, verdict
@@ -19,7 +18,7 @@ from studies.sources.training import COVERS as TRAINING
 from studies.sources.training import _early, _of_last, courses, spectra_of
 from studies.sources.weibull import COVERS as WEIBULL
 
-ROOT = Path(rmtbase.__file__).parents[2]
+ROOT = Path(__file__).resolve().parents[2]
 RESULTS = HERE / "results" / "demo"
 DECIDED_BY = ("erratum", "check", "printed", "row")
 FINAL = Checkpoint(None, "final")
