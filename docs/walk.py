@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import re
 import shutil
 import subprocess
 import sys
@@ -22,6 +21,11 @@ import rmtbase
 from rmtbase.tables import write_table
 
 ROOT = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tests/studies")]
+from tiny_gpt2 import write_tiny_gpt2  # noqa: E402
+
+from markdown_pages import PAGES, commands  # noqa: E402
+
 FIRST = ("README.md", "docs/newcomer.md", "docs/guide/baseline.md", "docs/guide/score.md")
 ELSEWHERE = {
     "--scheduler": "tests/montecarlo/test_dask.py",
@@ -32,15 +36,11 @@ ELSEWHERE = {
 
 def shown() -> dict[str, str]:
     """Each command of the pages, and the page that has it first."""
-    pages = [path for path in sorted((ROOT / "docs").rglob("*.md")) if "generated" not in path.parts]
-    pages = [*(ROOT / name for name in FIRST), *(page for page in pages if page not in {ROOT / name for name in FIRST})]
+    first = [ROOT / name for name in FIRST]
     found: dict[str, str] = {}
-    for page in pages:
-        blocks = re.findall(r"^```(\w*)\n(.*?)^```$", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
-        for line in (line for language, block in blocks if not language for line in block.splitlines()):
-            command = line.rpartition("&& ")[2].partition("  #")[0].strip()
-            if command.startswith("rmtbase "):
-                found.setdefault(command, page.relative_to(ROOT).as_posix())
+    for page in [*first, *(page for page in PAGES if page not in first)]:
+        for command in commands(page):
+            found.setdefault(command, page.relative_to(ROOT).as_posix())
     return found
 
 
@@ -48,9 +48,6 @@ def prepare(folder: Path) -> None:
     """What the commands take as there."""
     shutil.copytree(ROOT / "sims", folder / "sims", ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(ROOT / "examples/paper/paper.mplstyle", folder)
-    sys.path.insert(0, str(ROOT / "tests/studies"))
-    from tiny_gpt2 import write_tiny_gpt2
-
     for seed, name in enumerate(("BASE", "TUNED")):
         write_tiny_gpt2(folder / name, seed)
     rng = np.random.default_rng(0)

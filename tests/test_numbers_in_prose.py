@@ -7,22 +7,17 @@ import math
 import re
 import tomllib
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 import rmtbase
-from prose_numbers import numerals
+from markdown_pages import PAGES as ALL_PAGES
+from markdown_pages import ROOT, numerals
 
-ROOT = Path(__file__).parents[1]
 SAID = tomllib.loads((ROOT / "docs" / "numbers.toml").read_text(encoding="utf-8"))
 ELSEWHERE = {"docs/errata.md", "docs/architectures.md"}  # see docs/numbers.toml
-PAGES = [
-    path.relative_to(ROOT).as_posix()
-    for path in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-    if path.relative_to(ROOT).as_posix() not in ELSEWHERE and "generated" not in path.parts
-]
+PAGES = [name for name in (path.relative_to(ROOT).as_posix() for path in ALL_PAGES) if name not in ELSEWHERE]
 POWERS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 ENTRIES = [(kind, entry) for kind in ("number", "held", "given") for entry in SAID[kind]]
 

@@ -4,34 +4,17 @@ from __future__ import annotations
 
 import re
 import shlex
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 import rmtbase
+from markdown_pages import PAGES, ROOT, blocks, commands
 from rmtbase.tables import write_table
 
-ROOT = Path(__file__).parents[1]
-PAGES = [
-    ROOT / "README.md",
-    *(path for path in sorted((ROOT / "docs").rglob("*.md")) if "generated" not in path.parts),
-]
-BLOCKS = [
-    (page.relative_to(ROOT).as_posix(), language, text)
-    for page in PAGES
-    for language, text in re.findall(r"^```(\w*)\n(.*?)^```$", page.read_text("utf-8"), flags=re.MULTILINE | re.DOTALL)
-]
+BLOCKS = [(page.relative_to(ROOT).as_posix(), language, text) for page in PAGES for language, text in blocks(page)]
 SNIPPETS = {text: page for page, language, text in reversed(BLOCKS) if language == "python"}
-COMMANDS = sorted(
-    {
-        line.rpartition("&& ")[2].partition(" > ")[0]
-        for _, language, text in BLOCKS
-        if not language
-        for line in text.splitlines()
-        if "rmtbase " in line
-    }
-)
+COMMANDS = sorted({command.partition(" > ")[0] for page in PAGES for command in commands(page)})
 
 
 @pytest.fixture(scope="module")

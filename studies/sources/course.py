@@ -62,9 +62,7 @@ def course(run: Run) -> xr.DataTree | None:
         return run.trajectory(revisions=tuple(f"step{step}" for step in (0, *PYTHIA_STEPS)))
     if not _is_series(run.model):
         return None
-    folder = Path(run.model).expanduser().resolve()
-    run.store.mkdir(parents=True, exist_ok=True)
-    return rmtbase.trajectory(folder, "all", run.store / f"{folder.name}-all-steps.nc", progress=run.progress)
+    return run.trajectory()
 
 
 def steps_of(along: xr.DataTree) -> list[int]:

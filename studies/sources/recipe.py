@@ -170,6 +170,7 @@ class Run:
         progress: told what was recorded.
         scored: of each model and revision whose scores were used, the hub's commit and the digest of its weights.
         fetched: the folder for what is fetched, of this recipe and of those that run with it.
+        digests: of the weights of each folder and revision that was asked for, each read once.
     """
 
     model: str
@@ -180,6 +181,7 @@ class Run:
     progress: Progress = SILENT
     scored: dict[str, dict[str, str]] = field(default_factory=dict, compare=False, repr=False)
     fetched: Fetched = field(default_factory=Fetched, compare=False, repr=False)
+    digests: dict[tuple[str, str | None], str] = field(default_factory=dict, compare=False, repr=False)
 
     def scores(self, model: str | None = None, revision: str | None = None, **options: Any) -> xr.DataTree:
         """The scores of a model by :func:`rmtbase.score` with its options; kept, and read again when asked for again.
@@ -246,9 +248,15 @@ class Run:
     def trajectory(
         self, model: str | None = None, revisions: str | tuple[str, ...] = "all", **options: Any
     ) -> xr.DataTree:
-        """The scores along the steps of a model, by :func:`rmtbase.trajectory`, which goes on with what it has kept."""
+        """The scores along the steps of a model, by :func:`rmtbase.trajectory`, which goes on with what it has kept.
+
+        The model is one of the hub, or a folder of checkpoints.
+        """
         name, _ = self._named(model, None)
-        path = self._kept(name, None, "trajectory", {"revisions": revisions, **options}, ".nc")
+        folder = Path(name).expanduser()
+        if folder.exists():
+            name = str(folder.resolve())
+        path = self._file(name, None, "", "trajectory", {"revisions": revisions, **options}, ".nc")
         path.parent.mkdir(parents=True, exist_ok=True)
         return rmtbase.trajectory(name, revisions, path, progress=self.progress, **options)
 
@@ -261,13 +269,17 @@ class Run:
         return name, revision or at or None
 
     def _kept(self, model: str | None, revision: str | None, what: str, options: Mapping[str, Any], end: str) -> Path:
-        """The file of what is kept; another one wherever it could be another."""
+        """The file of what is kept of one checkpoint; another one wherever it could be another."""
         name, at = self._named(model, revision)
-        folder = Path(name).expanduser()
-        weights = open_model(name, at).weights_digest() if name != "demo" and folder.exists() else ""
+        if name != "demo" and Path(name).expanduser().exists() and (name, at) not in self.digests:
+            self.digests[name, at] = open_model(name, at).weights_digest()
+        return self._file(name, at, self.digests.get((name, at), ""), what, options, end)
+
+    def _file(self, name: str, at: str | None, weights: str, what: str, options: Mapping[str, Any], end: str) -> Path:
         whole = [name, at, weights, what, options, SCHEMA_VERSION, software_version()]
         key = hashlib.sha256(json.dumps(whole, sort_keys=True, default=str).encode()).hexdigest()[:12]
-        called = re.sub(r"[^\w.-]+", "--", folder.name if weights else name)
+        folder = Path(name).expanduser()
+        called = re.sub(r"[^\w.-]+", "--", folder.name if folder.exists() else name)
         return self.store / f"{called}{f'@{at}' if at else ''}-{what}-{key}{end}"
 
 

@@ -1,9 +1,29 @@
-"""The numerals in the prose of a Markdown page: what is not code, mathematics, link, heading, shape or name."""
+"""The pages of README and docs: their blocks of code, the commands that they show, the numerals in their prose."""
 
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import NamedTuple
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGES = [
+    ROOT / "README.md",
+    *(path for path in sorted((ROOT / "docs").rglob("*.md")) if "generated" not in path.parts),
+]
+
+
+def blocks(page: Path) -> list[tuple[str, str]]:
+    """Each block of code: its language, "" where none is named, and its text."""
+    return re.findall(r"^```(\w*)\n(.*?)^```$", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+
+
+def commands(page: Path) -> list[str]:
+    """Each line that runs rmtbase, without what is run before it and without its comment."""
+    lines = (line for language, text in blocks(page) if not language for line in text.splitlines())
+    run = (line.rpartition("&& ")[2].partition("  #")[0].strip() for line in lines)
+    return [command for command in run if command.startswith("rmtbase ")]
+
 
 _NOT_PROSE = (
     r"^\s*\d+\. ",  # numbered lists
@@ -39,7 +59,7 @@ class Numeral(NamedTuple):
 
 
 def numerals(page: str) -> list[Numeral]:
-    """Those of a page, in its order."""
+    """Those of a page's prose, in its order: of what is not code, mathematics, link, heading, shape or name."""
     prose = page
     for pattern in _NOT_PROSE:
         prose = re.sub(pattern, lambda found: "\x00" * len(found[0]), prose, flags=re.MULTILINE)
