@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
-from scipy.stats import beta
+from scipy.special import betaincc
 
 from rmtbase.errors import ParameterError
 from rmtbase.models import MatrixName, WeightMatrices
@@ -81,7 +81,7 @@ def direction_tokens(model: WeightMatrices, directions: object, written: bool = 
     order = np.argsort(-cosine, axis=1, kind="stable")
     above, below = order[:, :count], order[:, ::-1][:, :count]
     nearest = np.abs(cosine).max(axis=1)
-    tail = beta.sf(np.minimum(nearest, 1.0) ** 2, 0.5, 0.5 * (width - 1))
+    tail = betaincc(0.5, 0.5 * (width - 1), np.minimum(nearest, 1.0) ** 2)
     z = np.sqrt(width) * cosine
     return TokenScores(
         above,
