@@ -13,10 +13,11 @@ from collections.abc import Callable
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from functools import partial
 
+import tracy_widom_enclosures as tracy_widom
 import weibull_enclosures as weibull
 import weibull_sampling_enclosures as weibull_sampling
 from balls import bounded, half_line, integral, log, rational, reach, tiny_end
-from flint import acb, arb, arb_poly, ctx
+from flint import acb, arb, arb_poly, arb_series, ctx
 
 Enclosure = Callable[[], arb]
 
@@ -146,6 +147,68 @@ def _element_divergence(h: int) -> arb:
     return _against_normal(integral(integrand, arb(0), high) + bounded(rest), h)
 
 
+def _product_divergence() -> arb:
+    """h = 1: p = K_0/π, on panels x = c + t w, |t| ≤ 1, which double up to a width of 2.
+
+    With |t| ≤ 5/2 still Re x > 0, where |K_0(x)| ≤ K_0(Re x) and K_0 has no zero: with most = K_0(c - 5w/2) Taylor's
+    coefficients in t are at most most (2/5)^n (Cauchy), and those of ln K_0 twice ln(most/K_0(c)) (2/5)^n (Borel and
+    Carathéodory). Below ε 0 ≤ p ln p ≤ ln² x; beyond T ≥ 10 0 ≤ -p ln p ≤ 2x exp(-x).
+    """
+    terms = int(0.76 * ctx.prec) + 10
+    beyond = rational(5, 3) * rational(2, 5) ** terms  # Σ (2/5)^n over n ≥ N
+    low = end = arb(2) ** (-ctx.prec - 30)
+    total = bounded(low * (low.log() ** 2 - 2 * low.log() + 2))
+    cap = ctx.cap
+    ctx.cap = terms
+    try:
+        while end < reach() + 20:
+            width = (end / 2).min(arb(1))
+            centre = end + width
+            density = _bessel_k0_series(centre, width, terms)
+            most, _ = _bessel_k0(centre - 5 * width / 2)
+            series = arb_series(density, prec=terms).log()
+            log_density = [series[n] for n in range(terms)]
+            log_density[0] += bounded(2 * (most / density[0]).log() * beyond) - arb.pi().log()
+            density[0] += bounded(most * beyond)
+            primitive = (arb_poly(density) * arb_poly(log_density)).integral()
+            total += width / arb.pi() * (primitive(1) - primitive(-1))
+            end = centre + width
+    finally:
+        ctx.cap = cap
+    return _against_normal(total + bounded(2 * (end + 1) * (-end).exp()), 1)
+
+
+def _bessel_k0_series(centre: arb, width: arb, terms: int) -> list[arb]:
+    """Taylor coefficients of K_0(centre + t width) in t, by x K_0'' + K_0' = x K_0."""
+    value, slope = _bessel_k0(centre)
+    c, ratio = [value, width * slope], centre / width
+    for n in range(terms - 2):
+        dividend = width**2 * (ratio * c[n] + (c[n - 1] if n else 0)) - (n + 1) ** 2 * c[n + 1]
+        c.append(dividend / (ratio * ((n + 1) * (n + 2))))
+    return c
+
+
+def _bessel_k0(x: arb) -> tuple[arb, arb]:
+    """K_0 = Σ (H_k - ln(x/2) - γ) u_k, u_k = (x²/4)^k / k!², and its derivative, at x > 0.
+
+    The sum cancels from exp(x) to exp(-x), which as many bits more make good.
+    Once x² < k², Σ_{j>k} j² u_j = (x²/4) Σ_{j≥k} u_j ≤ 4/3 (x²/4) u_k; and 2 j H_j + 1 ≤ 2j² for j ≥ 2.
+    """
+    with ctx.workprec(ctx.prec + int(3 * float(x)) + 20):
+        quarter, least = x * x / 4, arb(2) ** -ctx.prec
+        log = (x / 2).log() + arb.const_euler()
+        term, harmonic, k = arb(1), -log, 0
+        value, slope = harmonic, arb(-1)
+        while not (4 * quarter < k * k and quarter * term < least):
+            k += 1
+            term *= quarter / k**2
+            harmonic += rational(1, k)
+            value += harmonic * term
+            slope += (2 * k * harmonic - 1) * term
+        rest = rational(8, 3) * quarter * term * (1 + abs(log))
+        return value + bounded(rest), (slope + bounded(rest)) / x
+
+
 def _residual_edge(side: int) -> arb:
     root = side * arb(3).sqrt()
     return (2 + root) * root.exp()
@@ -157,6 +220,7 @@ def _zeta_prime() -> arb:
 
 
 ENCLOSURES: dict[str, Enclosure] = {
+    **tracy_widom.ENCLOSURES,
     "zeta_prime_minus_one": _zeta_prime,
     "tracy_widom_1_left_tail": lambda: (rational(-11, 48) * arb(2).log() + _zeta_prime() / 2).exp(),
     "tracy_widom_2_left_tail": lambda: (arb(2).log() / 24 + _zeta_prime()).exp(),
@@ -167,6 +231,7 @@ ENCLOSURES: dict[str, Enclosure] = {
     "square_smallest_eigenvalue_mean": lambda: 2 * (1 - _smallest_mean()),
     "square_log_condition_number": _log_condition_number,
     "square_log_condition_number_complex": lambda: arb(2).log() + arb.const_euler() / 2,
+    "element_divergence_1": _product_divergence,
     "element_divergence_64": lambda: _element_divergence(64),
     "element_divergence_128": lambda: _element_divergence(128),
     "element_divergence_slope": lambda: rational(36, 48),

@@ -12,6 +12,7 @@ from rmtbase.constants._painleve import tracy_widom_moments, tracy_widom_quantil
 
 _METHOD = "Taylor series of the Hastings-McLeod solution of Painlevé II in integer arithmetic"
 _LAW = {1: "tracy_widom_1996", 2: "tracy_widom_1994"}
+_ENCLOSED = ("hastings_mcleod_1980", "ferrari_spohn_2005")  # what the proved bounds rest on
 _LEFT_TAIL = "baik_buckingham_difranco_2008"
 _CONDITIONS = {
     beta: Conditions(
@@ -36,7 +37,7 @@ def _law(beta: int) -> tuple[Constant, ...]:
             description=f"{description} of the Tracy-Widom law TW_{beta}",
             definition=definition,
             conditions=_CONDITIONS[beta],
-            **{"method": _METHOD, "references": (_LAW[beta], "bornemann_2010")} | stated,
+            **{"method": _METHOD, "references": (_LAW[beta], "bornemann_2010", *_ENCLOSED)} | stated,
             **NUMERICAL,
         )
 
@@ -46,7 +47,7 @@ def _law(beta: int) -> tuple[Constant, ...]:
             symbol,
             kind,
             definition,
-            references=(_LAW[beta], "bornemann_2010", "praehofer_spohn_2004"),
+            references=(_LAW[beta], "bornemann_2010", "praehofer_spohn_2004", *_ENCLOSED),
             compute=lambda: tracy_widom_moments(beta)[place],
         )
 
