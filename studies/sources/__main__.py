@@ -25,7 +25,7 @@ from types import ModuleType
 from rmtbase.errors import RmtbaseError
 from studies.sources.coverage import page as coverage_page
 from studies.sources.manifests import checkpoints_of, listing
-from studies.sources.recipe import Fetched, Run
+from studies.sources.recipe import Fetched, Run, label
 from studies.sources.writing import index, page, write
 
 HERE = Path(__file__).resolve().parent
@@ -50,14 +50,14 @@ def recipe(name: str) -> ModuleType:
 
 def results_of(models: Sequence[str]) -> Path:
     """Where the results of a model, or of several, go by default: those of the demo are part of the tree."""
-    return HERE / "results" / (re.sub(r"[^\w.@-]+", "--", models[0].strip("/")) if len(models) == 1 else "several")
+    return HERE / "results" / (re.sub(r"[^\w.@-]+", "--", label(models[0])) if len(models) == 1 else "several")
 
 
 def run_recipe(name: str, models: Sequence[str], quick: bool, out: Path, store: Path, fetched: Fetched) -> Path:
     """Run one recipe and write its files into a folder of its name; returns that."""
     run = Run(models[0], quick, out / name, store, tuple(models), fetched=fetched)
     module = recipe(name)
-    command = " ".join(["python -m studies.sources", name, *(f"--model {one}" for one in models)])
+    command = " ".join(["python -m studies.sources", name, *(f"--model {label(one)}" for one in models)])
     return write(name, module.make(run), module.COVERS, run, command + (" --quick" if quick else ""))
 
 

@@ -73,7 +73,7 @@ def _row(claim: Claim, evidence: Evidence) -> Row:
     said, note = verdict(claim, found, evidence.run), found.note
     if said.startswith("open") and found.holds is not None:
         seen = "so it is" if found.holds else "not so"
-        note = f"{seen} in {evidence.run.model}" + (f"; {note}" if note else "")
+        note = f"{seen} in {evidence.run.label}" + (f"; {note}" if note else "")
     null = found.null or Null(of=claim["null"])
     return Row(claim["place"], claim["quantity"], f"“{claim['words']}”", found.observed, null, said,
                claim.get("convention", ""), note)  # fmt: skip

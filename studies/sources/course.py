@@ -18,7 +18,7 @@ from rmtbase.laws import parents
 from rmtbase.models import Model, find_series, known_models
 from rmtbase.statistics import ElementSketch, element_sketch
 from rmtbase.tables import open_comparison
-from studies.sources.recipe import Run
+from studies.sources.recipe import Run, label
 
 STUDIES = Path(__file__).resolve().parents[1]
 DEMO_RUN = STUDIES / "training_run" / "trajectory.nc"
@@ -107,9 +107,9 @@ def cohort(run: Run) -> xr.DataTree:
     """
     if len(run.models) < 2:
         return open_comparison(TWINS)
-    settings = {model: training_of(replace(run, model=model, models=(model,))) for model in run.models}
+    settings = {label(model): training_of(replace(run, model=model, models=(model,))) for model in run.models}
     known = {model: one for model, one in settings.items() if one is not None}
-    return compare({model: run.scores(model) for model in run.models}, training=known or None)
+    return compare({label(model): run.scores(model) for model in run.models}, training=known or None)
 
 
 @dataclass(frozen=True)

@@ -101,12 +101,13 @@ def page(recipes: Iterable[str], results: Path) -> str:
     """The coverage table in Markdown, with paths from the folder of results."""
     found = covered(recipes)
     counts = ", ".join(f"{sum(one.status.startswith(word) for one in found)} {word}" for word in STATUSES)
+    whose = "the demo" if results.name == "demo" else results.name
     lines = ["# What of the sources is made again", "", f"{len(PLACES)} places: {counts}.", ""]
     lines += [
-        "Done: made as it is published, or of the demo model where any model serves. Needs: made here of the demo, and",
+        f"Done: made as it is published, or of the demo model where any model serves. Needs: made here of {whose}, and",
         "of the published model by the command. Superseded: by what the status says.",
         "",
-        "| place | shows | status | command | of the demo |",
+        f"| place | shows | status | command | of {whose} |",
         "|---|---|---|---|---|",
     ]
     for one in found:

@@ -108,7 +108,7 @@ def condition_spectra(run: Run) -> list[Spectra]:
     spectra = [random_spectra(*one) for one in dict.fromkeys((GPT2, shape))]
     for name in ("median", "largest"):
         site, head = held[f"{name}_at"].tolist()
-        label = f"{run.model}, {name} κ: layer {site}, head {head}"
+        label = f"{run.label}, {name} κ: layer {site}, head {head}"
         spectra.append(Spectra(label, held[f"{name}_dense"].size, held[f"{name}_thin"], held[f"{name}_dense"]))
     return spectra
 
@@ -168,14 +168,14 @@ def rows_of_convention(run: Run, heads: xr.Dataset) -> list[Row]:
         verdict = ("agrees" if share > 0.5 else "differs") if run.is_of("gpt2") else "needs gpt2"
         null = Null(float(np.nanmedian(centre)), float(np.nanmedian(spread)), of="one head")
         rows.append(
-            Row(place, f"NPR of {run.model}, median head", "near the null for most heads of GPT-2",
+            Row(place, f"NPR of {run.label}, median head", "near the null for most heads of GPT-2",
                 float(np.nanmedian(value)), null, verdict, convention, f"{100 * share:.0f} % of heads within 95 %")
         )  # fmt: skip
     mixed = Null(float(np.nanmedian(mean)), float(np.nanmedian(sd)), of="one head, of λ")
     above = float(np.nanmean(of_values > mean))
     note = f"{100 * within(Column(of_values, mean, sd)):.0f} % within 95 %, {100 * above:.0f} % above"
     rows.append(
-        Row(place, f"NPR of s of {run.model} on the null of λ", "the mix that errata 4 describes",
+        Row(place, f"NPR of s of {run.label} on the null of λ", "the mix that errata 4 describes",
             float(np.nanmedian(of_values)), mixed, "corrected", "s", note)
     )  # fmt: skip
     null, null_s = (laws.null(name, d_model=GPT2[0], d_head=GPT2[1]) for name in (NPR, f"{NPR}_singular"))
@@ -251,10 +251,10 @@ def answers(run: Run, tree: xr.DataTree, spectra: Sequence[Spectra], found: dict
     """The three answers in sentences."""
     return [
         "**Does the NPR survive when the null has the same convention?** Here, "
-        + survival(run.model, tree["heads"].dataset)
+        + survival(run.label, tree["heads"].dataset)
         + " The control, a model that learned nothing: "
         + survival(CONTROL, run.scores(CONTROL, matrices="none")["heads"].dataset),
-        "**Are condition numbers in the millions real?** " + rounding(run.model, spectra),
+        "**Are condition numbers in the millions real?** " + rounding(run.label, spectra),
         "**Which heads, and why?** " + reasons(tree, found["n_directions"]),
     ]
 

@@ -260,6 +260,11 @@ class Run:
         path.parent.mkdir(parents=True, exist_ok=True)
         return rmtbase.trajectory(name, revisions, path, progress=self.progress, **options)
 
+    @property
+    def label(self) -> str:
+        """The model as texts and pictures call it."""
+        return label(self.model)
+
     def is_of(self, model: str) -> bool:
         """Whether this run is of that published model, by whichever of its names."""
         return _hub_id(self._named(None, None)[0]) == _hub_id(model)
@@ -281,6 +286,14 @@ class Run:
         folder = Path(name).expanduser()
         called = re.sub(r"[^\w.-]+", "--", folder.name if folder.exists() else name)
         return self.store / f"{called}{f'@{at}' if at else ''}-{what}-{key}{end}"
+
+
+def label(model: str) -> str:
+    """A model as texts and pictures call it: a folder or file by its name alone, whichever place it has here."""
+    name, _, revision = model.partition("@")
+    path = Path(name).expanduser()
+    called = path.resolve().name if name != "demo" and path.exists() else name
+    return f"{called}@{revision}" if revision else called
 
 
 def _hub_id(name: str) -> str:

@@ -37,7 +37,7 @@ def make(run: Run) -> Result:
     shown = {_named(run, at): spectra_of(run, at) for at in checkpoints_shown(run)}
     last = list(shown.values())[-1]
     drawn = [
-        *figures.moving(runs[0], run.quick),
+        *(figures.moving(runs[0], run.quick) if len(runs[0].steps) > 1 else ()),
         figures.toy_model(run.quick),
         figures.checkpoints(shown),
         figures.by_layer(last),
@@ -50,7 +50,7 @@ def make(run: Run) -> Result:
 
 
 def _named(run: Run, at: Checkpoint) -> str:
-    return run.model if at.step is None else f"step {at.step}"
+    return run.label if at.step is None else f"step {at.step}"
 
 
 def spectra_of(run: Run, at: Checkpoint) -> dict[str, np.ndarray]:
@@ -73,7 +73,7 @@ def courses(run: Run) -> list[Course]:
         steps = PYTHIA_STEPS if is_pythia(model) else ()
         points = [Checkpoint(None, f"step{step}", step) for step in steps] or checkpoints_shown(own)
         spectra = tuple(spectra_of(own, at) for at in points)
-        found.append(Course(model, tuple(at.step or 0 for at in points), spectra))
+        found.append(Course(own.label, tuple(at.step or 0 for at in points), spectra))
     return found
 
 

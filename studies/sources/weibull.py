@@ -11,7 +11,7 @@ from studies.sources import weibull_scales as scales
 from studies.sources import weibull_shapes as shapes
 from studies.sources import weibull_tables as tables
 from studies.sources.course import Transmission, checkpoints_shown, cohort, course, steps_of, training_of, transmission
-from studies.sources.recipe import Figure, Result, Run
+from studies.sources.recipe import Figure, Result, Run, label
 from studies.sources.weibull_shapes import PAPER
 
 _COMMAND = "python -m studies.sources weibull --model"
@@ -40,7 +40,7 @@ COVERS = {
 def make(run: Run) -> Result:
     along, beside = course(run), cohort(run)
     shown = [(at.step, transmission(run, at)) for at in checkpoints_shown(run)]
-    named = [(f"step {step}" if step is not None else run.model, state) for step, state in shown]
+    named = [(f"step {step}" if step is not None else run.label, state) for step, state in shown]
     last = shown[-1][1]
     scores = run.scores() if along is None else scores_at(along, steps_of(along)[-1])
     return Result(
@@ -68,7 +68,7 @@ def _figures(
     yield (
         shapes.norm_contrast(twins)
         if twins is not None
-        else shapes.maps_of_models({model: run.scores(model) for model in run.models})
+        else shapes.maps_of_models({label(model): run.scores(model) for model in run.models})
     )
     if along is not None:
         steps = steps_of(along)
@@ -76,7 +76,7 @@ def _figures(
         yield shapes.by_step(along, [min(steps, key=lambda own, to=step: abs(own - to)) for step in wanted])
     yield shapes.attention(beside)
     lines = [
-        *([scales.line_of(along, run.model)] if along is not None else []),
+        *([scales.line_of(along, run.label)] if along is not None else []),
         *(scales.lines_of(twins) if twins is not None else []),
     ]
     if lines:
@@ -86,7 +86,7 @@ def _figures(
     training = training_of(run)
     own = scales.cohort_models(beside)
     if training is not None:
-        own.append(scales.Model(run.model, training.root, tables.mean_scale(scores)))
+        own.append(scales.Model(run.label, training.root, tables.mean_scale(scores)))
     yield scales.scaling(own)
     if along is not None:
         yield scales.shape_and_scale_along(along, states)

@@ -85,7 +85,7 @@ def body_and_tail(states: Sequence[tuple[str, Transmission]]) -> Figure:
         right.fill_between(ends, np.append(low, low[-1]), np.append(high, high[-1]), step="post", color=LIGHT.null,
                            alpha=0.4, linewidth=0, label="normal, same σ's: 95 % of each bin")  # fmt: skip
         right.set_yscale("log")
-        right.set_ylim(0.3, None)
+        right.set_ylim(0.3, 3.0 * max(state.tail.max(), body.max(), high.max()))
         right.axvline(largest / rms, color=LIGHT.text, linewidth=0.8, linestyle=":")
         titled(right, f"beyond q99: max/q99 = {largest / q99:.2f}", "$|w|$ / rms", "weights")
     limits = [ax.get_xlim() for ax in grid[:, 1]]

@@ -10,7 +10,7 @@ from typing import Any
 
 from rmtbase.plots import Animation, save, save_animation
 from rmtbase.tables import software_versions
-from studies.sources.recipe import VERDICTS, Figure, Null, Result, Row, Run, Table
+from studies.sources.recipe import VERDICTS, Figure, Null, Result, Row, Run, Table, label
 
 DPI = 80
 DIGITS = 6
@@ -36,7 +36,7 @@ def as_json(
     return {
         "recipe": recipe,
         "command": command,
-        "model": list(run.models or (run.model,)),
+        "model": [label(model) for model in run.models or (run.model,)],
         **({"weights": dict(sorted(run.scored.items()))} if run.scored else {}),
         "quick": run.quick,
         "conventions": {"λ": "eigenvalues λ = s² of W_QKᵀ W_QK", "s": "singular values of W_QK"},

@@ -159,6 +159,30 @@ def test_transformers_reads_the_same_weights_of_it(architecture, tmp_path):
             assert np.array_equal(model.matrix(layer, component), reference.matrix(layer, component))
 
 
+@pytest.mark.parametrize(
+    ("architecture", "also", "meaning"),
+    [
+        ("llama", "output", "unembedding"), ("qwen2", None, None), ("bert", "position_embd", "position_embedding"),
+        ("gpt2", "position_embd", "position_embedding"),
+    ],
+)  # fmt: skip
+def test_embeddings_are_read_under_llama_cpp_s_names(architecture, also, meaning, tmp_path):
+    stored = {name: np.full((8, D_MODEL), len(name), np.float32) for name in ("token_embd", also) if name}
+
+    def change(words, tensors):
+        words["context_length"] = 8
+        tensors |= {f"{name}.weight": (values, Type.F32) for name, values in stored.items()}
+
+    model = open_model(converted(tmp_path / "m.gguf", architecture, change=change)[0])
+    found = {name.component: np.concatenate([*model.blocks(name)]) for name in model.parts["embeddings"]}
+    expected = {"embedding": "token_embd"} | ({meaning: also} if also else {})
+    assert found.keys() == expected.keys()
+    assert all(np.array_equal(found[name], stored[own]) for name, own in expected.items())
+    assert all(model.is_transposed(name) == (name.component != "unembedding") for name in model.parts["embeddings"])
+    said = [note for note in model.part_notes("embeddings") if "the embedding itself" in note]
+    assert bool(said) == (architecture in ("qwen2", "gpt2"))
+
+
 @pytest.mark.parametrize("architecture", FAMILIES)
 def test_names_are_those_of_the_gguf_package(architecture):
     names, layer, _ = FAMILIES[architecture]

@@ -12,10 +12,10 @@ from rmtbase.comparison import published_table
 from rmtbase.errors import ParameterError
 from rmtbase.models import open_model
 from studies.sources import first, null
-from studies.sources.__main__ import HERE, RECIPES, main
+from studies.sources.__main__ import HERE, RECIPES, main, results_of
 from studies.sources.coverage import PLACES, STATUSES, covered, files_of, page
 from studies.sources.manifests import checkpoints, checkpoints_of, listing
-from studies.sources.recipe import VERDICTS, Row, Run
+from studies.sources.recipe import VERDICTS, Row, Run, label
 from studies.sources.writing import index
 from studies.sources.writing import page as recipe_page
 
@@ -168,7 +168,29 @@ def test_kept_arrays_are_made_once(tmp_path):
     assert len(made) == 3
 
 
+def test_texts_name_a_folder_without_its_place(tmp_path):
+    folder = tmp_path / "all-MiniLM-L6-v2"
+    folder.mkdir()
+    run = Run(str(folder), True, Path("out"), Path("store"))
+    assert run.label == label(f"{tmp_path}/./all-MiniLM-L6-v2/") == "all-MiniLM-L6-v2"
+    assert label(f"{folder}@main") == "all-MiniLM-L6-v2@main"
+    assert label("openai-community/gpt2@main") == "openai-community/gpt2@main"
+    assert results_of([str(folder)]).name == "all-MiniLM-L6-v2"
+
+
 def test_a_run_knows_a_model_by_all_of_its_names():
     for name in ("gpt2", "openai-community/gpt2", "openai-community/GPT2@main"):
         assert Run(name, True, Path("out"), Path("store")).is_of("gpt2")
     assert not Run("demo", True, Path("out"), Path("store")).is_of("gpt2")
+
+
+@pytest.mark.parametrize("folder", ["all-MiniLM-L6-v2", "AntiBERTy", "SmolLM2-135M-Instruct"])
+def test_pages_of_published_models_are_made_of_their_results_and_name_no_place(folder):
+    whole = HERE / "results" / folder
+    assert (whole / "README.md").read_text(encoding="utf-8") == index(whole, RECIPES)
+    assert (whole / "COVERAGE.md").read_text(encoding="utf-8") == page(RECIPES, whole)
+    for path in whole.glob("*/results.json"):
+        held = json.loads(path.read_text(encoding="utf-8"))
+        assert held["model"] == [folder]
+        assert (path.parent / "README.md").read_text(encoding="utf-8") == recipe_page(held)
+        assert {one["file"] for one in held["figures"]} == {one.name for one in path.parent.glob("*.png")}

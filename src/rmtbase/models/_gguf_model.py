@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from types import MappingProxyType
@@ -28,6 +28,7 @@ from rmtbase.shown import quoted, shown
 _SUFFIX = ".gguf"
 _MOST_FILES = 10_000  # looked at
 _LISTED = 4
+_EMBEDDING = "token_embd.weight"
 _BLOCK = re.compile(r"blk\.(\d+)\.(.+)\.(weight|bias)")
 _WHOLE = ("F64", "F32", "F16", "BF16")
 
@@ -43,6 +44,7 @@ class _Family:
         sizes: the words of a config.json for ``embedding_length`` and so on.
         permuted: what has its rows permuted within heads.
         turned: what is stored by outputs, and by inputs in transformers.
+        outside: names of what lies outside the layers.
     """
 
     model_type: str
@@ -51,13 +53,23 @@ class _Family:
     sizes: Mapping[str, str]
     permuted: tuple[str, ...] = ()
     turned: tuple[str, ...] = ()
+    outside: Mapping[str, str] = field(default_factory=dict)
 
 
+_LLAMA_OUTSIDE = {"token_embd": "model.embed_tokens", "output_norm": "model.norm", "output": "lm_head"}
+_BERT_OUTSIDE = {
+    "token_embd": "embeddings.word_embeddings",
+    "position_embd": "embeddings.position_embeddings",
+    "token_types": "embeddings.token_type_embeddings",
+    "token_embd_norm": "embeddings.LayerNorm",
+}
+_GPT2_OUTSIDE = {"token_embd": "wte", "position_embd": "wpe", "output_norm": "ln_f", "output": "lm_head"}
 _SIZES = {
     "block_count": "num_hidden_layers",
     "embedding_length": "hidden_size",
     "feed_forward_length": "intermediate_size",
     "attention.head_count": "num_attention_heads",
+    "context_length": "max_position_embeddings",
 }
 _LLAMA_SIZES = _SIZES | {"attention.head_count_kv": "num_key_value_heads", "attention.key_length": "head_dim"}
 _LLAMA_NAMES = {
@@ -96,14 +108,22 @@ _GPT2_SIZES = {
     "embedding_length": "n_embd",
     "feed_forward_length": "n_inner",
     "attention.head_count": "n_head",
+    "context_length": "n_positions",
 }
 _HEADS = {"attn_q": "attention.head_count", "attn_k": "attention.head_count_kv"}
 _FAMILIES = {
-    "llama": _Family("llama", "model.layers.", _LLAMA_NAMES, _LLAMA_SIZES, tuple(_HEADS)),
-    "qwen2": _Family("qwen2", "model.layers.", _LLAMA_NAMES, _LLAMA_SIZES),
-    "qwen3": _Family("qwen3", "model.layers.", _LLAMA_NAMES, _LLAMA_SIZES),
-    "bert": _Family("bert", "encoder.layer.", _BERT_NAMES, _SIZES),
-    "gpt2": _Family("gpt2", "h.", _GPT2_NAMES, _GPT2_SIZES, turned=("attn_qkv", "attn_output", "ffn_up", "ffn_down")),
+    "llama": _Family("llama", "model.layers.", _LLAMA_NAMES, _LLAMA_SIZES, tuple(_HEADS), outside=_LLAMA_OUTSIDE),
+    "qwen2": _Family("qwen2", "model.layers.", _LLAMA_NAMES, _LLAMA_SIZES, outside=_LLAMA_OUTSIDE),
+    "qwen3": _Family("qwen3", "model.layers.", _LLAMA_NAMES, _LLAMA_SIZES, outside=_LLAMA_OUTSIDE),
+    "bert": _Family("bert", "encoder.layer.", _BERT_NAMES, _SIZES, outside=_BERT_OUTSIDE),
+    "gpt2": _Family(
+        "gpt2",
+        "h.",
+        _GPT2_NAMES,
+        _GPT2_SIZES,
+        turned=("attn_qkv", "attn_output", "ffn_up", "ffn_down"),
+        outside=_GPT2_OUTSIDE,
+    ),
 }
 
 
@@ -155,6 +175,10 @@ def open_gguf(path: Path) -> tuple[dict[str, Any], Checkpoint]:
         )
     said = {word: file.words.get(f"{architecture}.{name}") for name, word in family.sizes.items()}
     config = {"model_type": family.model_type} | {word: value for word, value in said.items() if value is not None}
+    if _EMBEDDING in file.entries:  # the vocabulary itself is a long list, which is not kept
+        config["vocab_size"] = file.entries[_EMBEDDING].shape[0]
+        if "output" in family.outside and "output.weight" not in file.entries:  # llama.cpp then takes the embedding
+            config["tie_word_embeddings"] = True
     tensors = {}
     for stored in file.entries:
         name, tensor = _translated(file, stored, family, str(architecture))
@@ -165,11 +189,12 @@ def open_gguf(path: Path) -> tuple[dict[str, Any], Checkpoint]:
 
 
 def _translated(file: GgufFile, stored: str, family: _Family, architecture: str) -> tuple[str, CheckpointTensor]:
-    """A tensor by the name, and in the order, that it has in transformers; outside of layers under its own name."""
+    """A tensor by the name, and in the order, that it has in transformers; one that is not known under its own."""
     tensor = StoredTensor(file, stored)
     found = _BLOCK.fullmatch(stored)
     if found is None:
-        return stored, tensor
+        outside, _, ending = stored.rpartition(".")
+        return (f"{family.outside[outside]}.{ending}" if outside in family.outside else stored), tensor
     layer, name, ending = found.groups()
     if name not in family.names:
         if name.startswith("attn"):
