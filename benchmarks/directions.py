@@ -22,13 +22,14 @@ import json
 import sys
 import tempfile
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from safetensors.numpy import save_file
 
+from _checkpoints import SIGMA, Stack, write_config
 from _machine import RMTBASE, Check, arguments, describe_machine, finish, recorded, run_process
 
 ROUNDS = 3  # of which the best counts
@@ -36,45 +37,24 @@ LIMIT = 0.3
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "RMTBASE_PROOF": "0"}
 
 
-@dataclass(frozen=True)
-class Stack:
-    """The attention stack to look at."""
-
-    n_layers: int
-    n_heads: int
-    d_model: int
-    d_head: int
+STACKS = {"(768, 64)": Stack(12, 12, 12, 768, 64), "(2048, 128)": Stack(4, 32, 32, 2048, 128)}
+QUICK = {"(128, 16)": Stack(2, 4, 4, 128, 16)}
 
 
-STACKS = {"(768, 64)": Stack(12, 12, 768, 64), "(2048, 128)": Stack(4, 32, 2048, 128)}
-QUICK = {"(128, 16)": Stack(2, 4, 128, 16)}
-
-
-def write_stack(stack: Stack, planted: bool, folder: Path) -> None:
-    """Write the checkpoint."""
+def write_planted(stack: Stack, planted: bool, folder: Path) -> None:
+    """Write the checkpoint in float32, of noise alone or with directions planted in the queries."""
     rng = np.random.default_rng(0)
-    config = {
-        "model_type": "llama",
-        "architectures": ["LlamaForCausalLM"],
-        "num_hidden_layers": stack.n_layers,
-        "num_attention_heads": stack.n_heads,
-        "num_key_value_heads": stack.n_heads,
-        "hidden_size": stack.d_model,
-        "head_dim": stack.d_head,
-        "torch_dtype": "float32",
-    }
     folder.mkdir()
-    (folder / "config.json").write_text(json.dumps(config))
+    write_config(stack, folder, "float32")
     tensors = {}
     for layer in range(stack.n_layers):
-        for part in ("q", "k"):
+        for part, (name, shape) in zip("qk", stack.tensors(layer).items(), strict=True):
             weights = rng.standard_normal((stack.n_heads, stack.d_head, stack.d_model), dtype=np.float32)
             for number in range(stack.n_heads if planted and part == "q" else 0):
                 count = (layer * stack.n_heads + number) % 12
                 left, right = (np.linalg.qr(rng.standard_normal((n, count)))[0] for n in (stack.d_head, stack.d_model))
                 weights[number] += np.sqrt(stack.d_model) * (left * np.linspace(0.8, 4.0, count)) @ right.T
-            name = f"model.layers.{layer}.self_attn.{part}_proj.weight"
-            tensors[name] = 0.02 * weights.reshape(-1, stack.d_model)
+            tensors[name] = SIGMA * weights.reshape(shape)
     save_file(tensors, folder / "model.safetensors")
 
 
@@ -120,10 +100,8 @@ def main() -> None:
         for shape, stack in (QUICK if options.quick else STACKS).items():
             for planted in (False, True):
                 folder = Path(temporary) / f"{shape}, {planted}"
-                write_stack(stack, planted, folder)
-                rows.append(
-                    {"shape": shape, "heads": stack.n_layers * stack.n_heads, "planted": planted, **measured(folder)}
-                )
+                write_planted(stack, planted, folder)
+                rows.append({"shape": shape, "heads": stack.heads, "planted": planted, **measured(folder)})
                 print(json.dumps({name: one for name, one in rows[-1].items() if name != "runs"}))
     checks = [
         Check(

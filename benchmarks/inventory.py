@@ -19,7 +19,6 @@ float64, in standard errors of the null.
 
 from __future__ import annotations
 
-import json
 import tempfile
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -27,6 +26,7 @@ from typing import Any
 
 import numpy as np
 
+from _checkpoints import SIGMA, Stack, write_config, write_safetensors
 from _machine import (
     RMTBASE,
     Check,
@@ -40,7 +40,7 @@ from _machine import (
 )
 from rmtbase.laws import element_null
 from rmtbase.statistics import ELEMENT_STATISTICS, element_sketch, element_statistics
-from scoring import ROUNDS, SIGMA, UNPROVED, best, source_of, write_safetensors
+from scoring import ROUNDS, UNPROVED, best, source_of
 
 BEFORE = "955c9c3"  # the last commit with four statistics of a matrix's elements
 MEASURED = (1, 4)  # layers
@@ -83,20 +83,9 @@ QUICK = Shape(n_layers=6, n_heads=4, d_model=256, d_head=64, d_mlp=512, tokens=1
 def write_checkpoint(shape: Shape, layers: int, folder: Path) -> Path:
     """Some layers of the shape as a checkpoint."""
     folder.mkdir()
-    config = {
-        "model_type": "llama",
-        "architectures": ["LlamaForCausalLM"],
-        "num_hidden_layers": layers,
-        "num_attention_heads": shape.n_heads,
-        "num_key_value_heads": shape.n_heads,
-        "hidden_size": shape.d_model,
-        "head_dim": shape.d_head,
-        "intermediate_size": shape.d_mlp,
-        "vocab_size": shape.tokens,
-        "tie_word_embeddings": False,
-        "torch_dtype": "bfloat16",
-    }
-    (folder / "config.json").write_text(json.dumps(config))
+    stack = Stack(layers, shape.n_heads, shape.n_heads, shape.d_model, shape.d_head)
+    more = {"intermediate_size": shape.d_mlp, "vocab_size": shape.tokens, "tie_word_embeddings": False}
+    write_config(stack, folder, "bfloat16", **more)
     write_safetensors(folder / "model.safetensors", shape.tensors(layers), np.random.default_rng(layers))
     return folder
 

@@ -29,31 +29,29 @@ import hashlib
 import io
 import json
 import statistics
-import struct
 import subprocess
 import sys
 import tarfile
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import ml_dtypes
 import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 from scipy.stats import kstest
 
+from _checkpoints import SIGMA, Stack, write_stack
 from _machine import RMTBASE, Check, Process, arguments, describe_machine, finish, recorded, run_process, timed
 from rmtbase.statistics import spectral_statistics
 
 if TYPE_CHECKING:
     from rmtbase.models import Model
 
-SIGMA = 0.02
 ROUNDS = 3  # of which the best counts
 BEFORE = "ae76517"  # the last commit before factors were taken through their Gram matrices
 UNPROVED = {"RMTBASE_PROOF": "0"}
@@ -62,75 +60,8 @@ Seconds = NDArray[np.float64]
 """[wall, processor]."""
 
 
-@dataclass(frozen=True)
-class Stack:
-    """The attention stack to score."""
-
-    n_layers: int = 32
-    n_heads: int = 32
-    n_key_heads: int = 8
-    d_model: int = 4096
-    d_head: int = 128
-    layers_per_shard: int = 8
-
-    @property
-    def heads(self) -> int:
-        """Heads of the whole stack."""
-        return self.n_layers * self.n_heads
-
-    def tensors(self, layer: int) -> dict[str, tuple[int, int]]:
-        """Names and shapes of a layer's tensors."""
-        name = f"model.layers.{layer}.self_attn.{{}}_proj.weight"
-        return {
-            name.format("q"): (self.n_heads * self.d_head, self.d_model),
-            name.format("k"): (self.n_key_heads * self.d_head, self.d_model),
-        }
-
-
-QUICK = Stack(n_layers=4, n_heads=8, n_key_heads=2, d_model=1024, layers_per_shard=2)
-
-
-def write_stack(stack: Stack, folder: Path) -> int:
-    """Write the checkpoint, a tensor at a time; returns its size in bytes."""
-    rng = np.random.default_rng(0)
-    config = {
-        "model_type": "llama",
-        "architectures": ["LlamaForCausalLM"],
-        "num_hidden_layers": stack.n_layers,
-        "num_attention_heads": stack.n_heads,
-        "num_key_value_heads": stack.n_key_heads,
-        "hidden_size": stack.d_model,
-        "head_dim": stack.d_head,
-        "torch_dtype": "bfloat16",
-    }
-    (folder / "config.json").write_text(json.dumps(config))
-    starts = range(0, stack.n_layers, stack.layers_per_shard)
-    shards = [range(stack.n_layers)[start : start + stack.layers_per_shard] for start in starts]
-    weight_map: dict[str, str] = {}
-    size = 0
-    for number, layers in enumerate(shards, 1):
-        name = f"model-{number:05d}-of-{len(shards):05d}.safetensors"
-        tensors = {tensor: shape for layer in layers for tensor, shape in stack.tensors(layer).items()}
-        size += write_safetensors(folder / name, tensors, rng)
-        weight_map |= dict.fromkeys(tensors, name)
-    index = {"metadata": {"total_size": size}, "weight_map": weight_map}
-    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
-    return size
-
-
-def write_safetensors(path: Path, tensors: Mapping[str, tuple[int, int]], rng: np.random.Generator) -> int:
-    """Write N(0, σ²) tensors in bfloat16: the header's length, the header, the numbers."""
-    header, end = {}, 0
-    for name, shape in tensors.items():
-        begin, end = end, end + 2 * shape[0] * shape[1]
-        header[name] = {"dtype": "BF16", "shape": shape, "data_offsets": [begin, end]}
-    text = json.dumps(header).encode()
-    with path.open("wb") as file:
-        file.write(struct.pack("<Q", len(text)) + text)
-        for shape in tensors.values():
-            weights = np.float32(SIGMA) * rng.standard_normal(shape, dtype=np.float32)
-            file.write(weights.astype(ml_dtypes.bfloat16).view(np.uint16).tobytes())
-    return end
+FULL = Stack(n_layers=32, n_heads=32, n_key_heads=8, d_model=4096, d_head=128)
+QUICK = Stack(n_layers=4, n_heads=8, n_key_heads=2, d_model=1024, d_head=128, layers_per_shard=2)
 
 
 def steps(folder: str) -> None:
@@ -330,7 +261,7 @@ def best(runs: list[dict[str, Any]], clock: str) -> float:
 
 def main() -> None:
     options = arguments("Scoring a Llama-3-8B-shaped stack.", "scoring.json", before=BEFORE)
-    stack = QUICK if options.quick else Stack()
+    stack = QUICK if options.quick else FULL
     nulls: dict[str, list[str]] = {
         "atlas": [],
         "simulated": ["--seed", "1"],  # the atlas is of seed 0

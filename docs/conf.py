@@ -24,6 +24,7 @@ def _mathjax() -> Path:
 
 project = "rmtbase"
 author = "The rmtbase developers"
+project_copyright = "the rmtbase developers, BSD-3-Clause"
 release = version = rmtbase.__version__
 extensions = [
     "_generate._site",
@@ -34,7 +35,6 @@ extensions = [
     "sphinxcontrib.bibtex",
 ]
 exclude_patterns = ["_*"]
-suppress_warnings = ["myst.header"]
 
 myst_enable_extensions = ["amsmath", "attrs_inline", "colon_fence", "deflist", "dollarmath"]
 nb_execution_mode = "force"

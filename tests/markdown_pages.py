@@ -40,7 +40,7 @@ _NOT_PROSE = (
     r"\b(?:19|20)\d\d(?=\))",  # the year of a reference
     r"(?:[\wσβγλ]|√λ) [=≥≤<] \d[\d.]*(?![\d.eE])(?! [%\d])",  # conditions: σ = 1, p < 0.05
     r"\d/√\d|\d/\w_?\w*|√\d",  # formulas: 1/d_model, √2
-    r"(?:Python|step|depth|version|theorem) \d[\d.]*",
+    r"(?:Python|step|depth|version|schema|theorem) \d[\d.]*",
 )
 _NUMERAL = re.compile(
     r"(?<![\w.{}^/])(?<![A-Za-z]-)"  # no part of a name: float64, GPT-2, n_0, W_QK
@@ -48,6 +48,16 @@ _NUMERAL = re.compile(
     r"(?:e-?\d+)?[⁰¹²³⁴⁵⁶⁷⁸⁹]*"
     r"(?![\w])"
 )
+_UNITS = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
+_TEENS = ("thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen")
+_TENS = ("twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety")
+WORDS = {word: 13 + place for place, word in enumerate(_TEENS)}
+WORDS |= {ten: 20 + 10 * place for place, ten in enumerate(_TENS)}
+WORDS |= {f"{ten}-{unit}": WORDS[ten] + 1 + place for ten in _TENS for place, unit in enumerate(_UNITS)}
+WORDS |= {f"{unit} hundred": 100 + 100 * place for place, unit in enumerate(_UNITS)} | {"a hundred": 100}
+"""Numbers in words from thirteen on: those below are words of the language more often than results."""
+WORD = "(?:" + "|".join(sorted(WORDS, key=len, reverse=True)).replace(" ", r"\s+") + ")"
+_NUMBER = re.compile(rf"{_NUMERAL.pattern}|(?<![\w-])(?i:{WORD})(?![\w-])")
 
 
 class Numeral(NamedTuple):
@@ -63,4 +73,4 @@ def numerals(page: str) -> list[Numeral]:
     prose = page
     for pattern in _NOT_PROSE:
         prose = re.sub(pattern, lambda found: "\x00" * len(found[0]), prose, flags=re.MULTILINE)
-    return [Numeral(found[0], *found.span()) for found in _NUMERAL.finditer(prose)]
+    return [Numeral(found[0], *found.span()) for found in _NUMBER.finditer(prose)]

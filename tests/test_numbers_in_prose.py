@@ -1,4 +1,8 @@
-"""Every number in the prose of README and docs comes from a file that a script writes, and is still the file's."""
+"""Every number in the prose of README and docs comes from a file that a script writes, and is still the file's.
+
+Those of three digits and more in the README of a study are among its results, or in docs/numbers.toml; so many results
+that most numbers are near one prove nothing, and of such studies nothing is asked.
+"""
 
 from __future__ import annotations
 
@@ -6,19 +10,30 @@ import json
 import math
 import re
 import tomllib
+from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
+import numpy as np
 import pytest
 
 import rmtbase
 from markdown_pages import PAGES as ALL_PAGES
-from markdown_pages import ROOT, numerals
+from markdown_pages import ROOT, WORD, WORDS, numerals
 
 SAID = tomllib.loads((ROOT / "docs" / "numbers.toml").read_text(encoding="utf-8"))
 ELSEWHERE = {"docs/errata.md", "docs/architectures.md"}  # see docs/numbers.toml
 PAGES = [name for name in (path.relative_to(ROOT).as_posix() for path in ALL_PAGES) if name not in ELSEWHERE]
 POWERS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
+STUDIES = (
+    "calibration",
+    "demo_model",
+    "element_nulls",
+    "hard_edge",
+    "heavy_tails",
+    "residual_depth",
+    "what_was_learned",
+)
 ENTRIES = [(kind, entry) for kind in ("number", "held", "given") for entry in SAID[kind]]
 
 
@@ -33,7 +48,10 @@ def content(source: str) -> Any:
 
 
 def plain(numeral: str) -> float:
-    """The number of a numeral: 24 200, 10⁷, 1e-3."""
+    """The number of a numeral: 24 200, 10⁷, 1e-3, sixteen."""
+    word = " ".join(numeral.lower().split())
+    if word in WORDS:
+        return WORDS[word]
     if numeral.startswith("10") and numeral[2:] and numeral[2:].translate(POWERS) == numeral[2:].strip("0123456789"):
         return 10.0 ** int("".join(str("⁰¹²³⁴⁵⁶⁷⁸⁹".index(digit)) for digit in numeral[2:]))
     return float(re.sub(r"\s", "", numeral).replace("−", "-"))
@@ -56,7 +74,7 @@ def written(value: float, form: str) -> str:
 def places(page: str, text: str) -> list[re.Match[str]]:
     """Where a text stands in a page, each {} a numeral, however its lines are broken."""
     parts = [r"\s+".join(map(re.escape, re.split(r"\s+", part))) for part in text.split("{}")]
-    numeral = r"([-−]?\d+(?:[\s  ]\d{3})*(?:\.\d+)?(?:e-?\d+)?[⁰¹²³⁴⁵⁶⁷⁸⁹]*)"
+    numeral = r"([-−]?\d+(?:[\s  ]\d{3})*(?:\.\d+)?(?:e-?\d+)?[⁰¹²³⁴⁵⁶⁷⁸⁹]*|(?i:" + WORD + "))"
     return list(re.finditer(numeral.join(parts), read(page)))
 
 
@@ -66,22 +84,26 @@ def test_a_text_stands_in_its_page_with_the_numbers_of_its_source(kind, entry):
     if kind == "given":
         assert entry["why"]
     elif kind == "held":
-        source = read(entry["by"])
+        source = re.sub(r'"\s+f?"', "", read(entry["by"]))  # a sentence of several strings of Python
+        source = re.sub(r"\s+", " ", source)
+        assert [sentence for sentence in entry["says"] if sentence not in source] == []
         for numeral in re.findall(r"\d+(?:\.\d+)?(?:e-?\d+)?", found[0]):
-            assert re.search(rf"(?<![\w.]){re.escape(numeral)}(?![\w.]*\d)", source), numeral
+            assert any(re.search(rf"(?<![\w.]){re.escape(numeral)}(?![\w.]*\d)", one) for one in entry["says"]), numeral
     else:
         assert len(found.groups()) == len(entry["values"])
         for numeral, (source, expression, form) in zip(found.groups(), entry["values"], strict=True):
             value = eval(expression, {"d": content(source)})
             if form == "<":
                 assert value <= plain(numeral)
+            elif form == "word":
+                assert plain(numeral) == (value // 100 * 100 if "hundred" in numeral else value)
             else:
                 assert re.sub(r"\s", " ", numeral) == written(value, form), expression
 
 
-@pytest.mark.parametrize("page", PAGES)
-def test_every_number_of_a_page_has_its_source(page):
-    covered = [
+def covered(page: str) -> list[tuple[int, int]]:
+    """The parts of a page that entries of docs/numbers.toml speak of."""
+    return [
         span
         for kind, entry in ENTRIES
         if entry["page"] == page
@@ -92,15 +114,62 @@ def test_every_number_of_a_page_has_its_source(page):
             else [found.span()]
         )
     ]
-    text = read(page)
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_number_of_a_page_has_its_source(page):
+    text, known = read(page), covered(page)
     unknown = [
         text[max(0, numeral.start - 30) : numeral.end + 20]
         for numeral in numerals(text)
-        if not any(start <= numeral.start and numeral.end <= end for start, end in covered)
+        if not any(start <= numeral.start and numeral.end <= end for start, end in known)
     ]
     assert unknown == [], "neither in docs/numbers.toml nor code, mathematics or a condition"
 
 
+def results(content: Any) -> Iterator[float]:
+    """Every number of a JSON file, those in its keys and texts among them."""
+    if isinstance(content, dict):
+        for key, value in content.items():
+            yield from results(key)
+            yield from results(value)
+    elif isinstance(content, list):
+        for value in content:
+            yield from results(value)
+    elif isinstance(content, str):
+        yield from map(float, re.findall(r"\d+(?:\.\d+)?", content))
+    elif isinstance(content, int | float) and math.isfinite(content):
+        yield abs(float(content))
+
+
+def is_among(value: float, step: float, known: np.ndarray) -> bool:
+    """Whether a value, written to that step, is a known one as it is, in per cent or in millions."""
+    spans = [((value - 0.501 * step) / unit, (value + 0.501 * step) / unit) for unit in (1.0, 100.0, 1e-6)]
+    return any(known.searchsorted(low) < known.searchsorted(high, "right") for low, high in spans)
+
+
+@pytest.mark.parametrize("study", STUDIES)
+def test_a_number_of_a_study_is_among_its_results(study):
+    page = f"studies/{study}/README.md"
+    files = (ROOT / "studies" / study).glob("*.json")
+    known = np.unique([value for file in files for value in results(json.loads(file.read_text(encoding="utf-8")))])
+    unknown, by_chance, text = [], [], read(page)
+    for numeral in numerals(text):
+        mantissa, _, exponent = re.sub(r"\s", "", numeral.text).partition("e")
+        decimals = len(mantissa.partition(".")[2])
+        if not re.fullmatch(r"[0-9.]+", mantissa) or len(mantissa.replace(".", "").lstrip("0")) < 3:
+            continue
+        value, step = plain(numeral.text), 10.0 ** (int(exponent or 0) - decimals)
+        by_chance.append(is_among(value + 7 * step, step, known))
+        if not is_among(value, step, known) and not any(
+            start <= numeral.start and numeral.end <= end for start, end in covered(page)
+        ):
+            unknown.append(text[max(0, numeral.start - 30) : numeral.end + 20])
+    assert unknown == [], "neither a result of the study nor in docs/numbers.toml"
+    assert np.mean(by_chance) < 0.5, "a wrong number would hardly be noticed"
+
+
 def test_a_number_that_no_source_has_is_found():
+    assert not is_among(0.124, 0.001, np.array([0.1224, 0.1246]))
     page = "# 7 rooms\n\nIn 12 % of `34` heads, of shape (768, 64), σ = 1 and $5$, 24 200 draws.\n"
     assert [numeral.text for numeral in numerals(page)] == ["12", "24 200"]

@@ -13,8 +13,8 @@ _INTRODUCTION = f"""# Kinds of file
 
 Every file that rmtbase writes is netCDF-4, of schema {SCHEMA_VERSION}, with a SHA-256 of its content;
 whatever reads netCDF or HDF5 opens it. These are the tables that a file is checked against when rmtbase writes or opens
-it. A file of another major version is refused by name; variables of a later minor version are missing from older files,
-which open all the same. NaN stands only where the values say so."""
+it. A file of another major version is refused by name. Older files of this one open without the variables that came
+since. Variables have no units unless some are named, and NaN stands only where the values say so."""
 
 
 def write_schemas() -> None:
@@ -49,11 +49,16 @@ def _variables(schema: Mapping[str, Variable]) -> str:
         (
             f"`{name}`",
             ", ".join(f"`{dim}`" for dim in variable.dims) or "–",
-            as_plain(variable.long_name),
-            as_plain(variable.units) or "–",
+            as_plain(_meaning(variable)),
             as_plain(variable.domain.words),
-            variable.since,
         )
         for name, variable in schema.items()
     ]
-    return table(("variable", "dimensions", "long name", "units", "values", "since"), rows)
+    return table(("variable", "dimensions", "meaning", "values"), rows)
+
+
+def _meaning(variable: Variable) -> str:
+    """The long name, with the units where there are some, and the schema that it came with where not the first."""
+    units = f", in {variable.units}" * bool(variable.units)
+    since = f" (since schema {variable.since})" * (variable.since != Variable((), "").since)
+    return variable.long_name + units + since

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
+
+from docutils import nodes
 
 from _generate import HERE, write_page
 from _generate._api import as_restructured_text, resolve_by_full_name, write_api
@@ -20,11 +23,22 @@ def _write_pages(app: Any) -> None:
         write_page(f"tutorials/{notebook.name}", notebook.read_text(encoding="utf-8"))
 
 
+def _set_symbols(app: Any, doctree: nodes.document, docname: str) -> None:
+    """The symbols that titles in the bibliography have between dollar signs are set as such."""
+    for citation in doctree.findall(nodes.citation):
+        for text in list(citation.findall(nodes.Text)):
+            parts = re.split(r"\$(\w+)\$", text)
+            if len(parts) > 1 and text.parent is not None:
+                new = [nodes.emphasis("", one) if place % 2 else nodes.Text(one) for place, one in enumerate(parts)]
+                text.parent.replace(text, new)
+
+
 def setup(app: Any) -> dict[str, bool]:
     """Called by Sphinx."""
     app.setup_extension("sphinx.ext.autodoc")
     app.connect("builder-inited", _write_pages)
     app.connect("doctree-read", resolve_by_full_name)
+    app.connect("doctree-resolved", _set_symbols)
     app.connect("autodoc-process-docstring", as_restructured_text, priority=400)  # before napoleon
     app.connect("source-read", link_to_copies)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -250,9 +250,9 @@ def _count(number: float) -> int | None:
 def answers(run: Run, tree: xr.DataTree, spectra: Sequence[Spectra], found: dict[str, np.ndarray]) -> list[str]:
     """The three answers in sentences."""
     return [
-        "**Does the NPR survive when the null has the same convention?** Here, "
+        "**Does the NPR survive when the null has the same convention?** "
         + survival(run.label, tree["heads"].dataset)
-        + " The control, a model that learned nothing: "
+        + " For comparison, a control that has learned nothing. "
         + survival(CONTROL, run.scores(CONTROL, matrices="none")["heads"].dataset),
         "**Are condition numbers in the millions real?** " + rounding(run.label, spectra),
         "**Which heads, and why?** " + reasons(tree, found["n_directions"]),
@@ -265,10 +265,10 @@ def survival(name: str, heads: xr.Dataset) -> str:
     middles = [float(np.nanmedian(each)) for each in (one.value, one.mean, two.value, two.mean)]
     mixed, above = within(Column(two.value, one.mean, one.sd)), float(np.nanmean(two.value > one.mean))
     return (
-        f"of {int(np.isfinite(one.value).sum())} heads of {name} {100 * within(one):.0f} % are within 95 % of the null "
-        f"on λ and {100 * within(two):.0f} % on s: the median NPR is {middles[0]:.3f} where the null has "
-        f"{middles[1]:.3f} (λ), and {middles[2]:.3f} where it has {middles[3]:.3f} (s). "
-        f"With the NPR of s on the null of λ {100 * mixed:.0f} % would be, and {100 * above:.0f} % above its mean."
+        f"Of {int(np.isfinite(one.value).sum())} heads of {name}, {100 * within(one):.0f} % lie within the central "
+        f"95 % of the null on λ, and {100 * within(two):.0f} % on s: the median NPR is {middles[0]:.3f} where the null "
+        f"has {middles[1]:.3f} (λ), and {middles[2]:.3f} where it has {middles[3]:.3f} (s). If the NPR of s is "
+        f"compared with the null of λ, {100 * mixed:.0f} % lie within it, and {100 * above:.0f} % above its mean."
     )
 
 
@@ -279,10 +279,11 @@ def rounding(name: str, spectra: Sequence[Spectra]) -> str:
         one.condition(method) for one in (random, largest) for method in METHODS[:2]
     )
     return (
-        f"A random head {GPT2} has κ = {thin:.2f} (of s) by thin factors in float64; a dense float32 spectrum cut at "
-        f"{CUTOFF:g} keeps {kept} values where there are {random.thin.size}, and says {dense:.0e}. The largest κ of "
-        f"{name} is {most:.4g} of s, {most**2:.4g} of λ; its dense float32 spectrum says {said:.0e} of s. A cutoff of "
-        "d ε s₁ keeps the right values here; a κ beyond some 10⁶ it could not tell from rounding, thin factors can."
+        f"A random head {GPT2} has a condition number κ of {thin:.2f} (of s) by thin factors in float64; a dense "
+        f"float32 spectrum cut at {CUTOFF:g} keeps {kept} values where there are {random.thin.size}, and gives "
+        f"{dense:.0e}. The largest κ of {name} is {most:.4g} of s, {most**2:.4g} of λ; its dense float32 spectrum "
+        f"gives {said:.0e} of s. A cutoff of d ε s₁ keeps the right values here, but could not tell a κ beyond some "
+        "10⁶ from rounding; thin factors can."
     )
 
 
@@ -293,8 +294,9 @@ def reasons(tree: xr.DataTree, n_directions: np.ndarray) -> str:
     most = int(np.argmax(counts))
     return (
         f"{int((q_value <= 0.05).sum())} of {int(np.isfinite(q_value).sum())} heads leave the Gaussian null (q ≤ 0.05, "
-        f"all statistics together). Said of {counts[most]}, more than of any other: {verdicts[most]}. In "
-        f"{int(np.isfinite(n_directions).sum())} heads enough is left that is like noise to count learned directions."
+        f"all statistics together). The commonest verdict, of {counts[most]}: {verdicts[most]}. In "
+        f"{int(np.isfinite(n_directions).sum())} heads enough of the spectrum is like noise to count learned "
+        "directions."
     )
 
 

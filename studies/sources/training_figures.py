@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 
@@ -158,6 +158,12 @@ def two_moving(first: Course, second: Course) -> Figure:
     )
 
 
+def label_singular_values(axes: Iterable[Axes]) -> None:
+    """Name what the lowest panels of a grid have along them."""
+    for ax in axes:
+        ax.set_xlabel("singular value / rms", fontsize=9)
+
+
 def checkpoints(shown: Mapping[str, Spectra]) -> Figure:
     """Figures 1 to 4 as stills: four matrices at each checkpoint."""
     figure, grid = canvas(len(COMPONENTS), len(shown), width=11.0, height=2.2, sharex=True, sharey=True)
@@ -169,8 +175,7 @@ def checkpoints(shown: Mapping[str, Spectra]) -> Figure:
                 continue
             draw_spectrum(one, ax)
             titled(ax, f"{NAMES[name]}, {step}", "", "density" if ax is row[0] else "")
-    for ax in grid[-1]:
-        ax.set_xlabel("singular value / rms", fontsize=9)
+    label_singular_values(grid[-1])
     legend_below(figure, [grid[0, 0]], 4)
     caption = (
         "The middle layer's four matrices at each checkpoint: singular values over their root mean square, simulated "
@@ -223,8 +228,7 @@ def toy_model(quick: bool) -> Figure:
         ax.set_ylim(3e-3, 30.0)
         ax.set_xlim(0, _WIDEST_TOY)
     grid.flat[-1].set_axis_off()
-    for ax in (*grid[-1, :3], grid[0, -1]):
-        ax.set_xlabel("singular value / rms", fontsize=9)
+    label_singular_values((*grid[-1, :3], grid[0, -1]))
     legend_below(figure, [grid[0, 0]], 5)
     caption = (
         f"P = Π (I + G/√d) at σ = 1, d = {width}, {draws} draws, on one pair of axes. At depth 1 it is P − I that is "
@@ -265,8 +269,7 @@ def by_layer(spectra: Spectra) -> Figure:
         ax.set_yscale("log")
         ax.set_ylim(LOWEST, HIGHEST)
         ax.set_xlim(0, WIDEST)
-    for ax in grid[-1]:
-        ax.set_xlabel("singular value / rms", fontsize=9)
+    label_singular_values(grid[-1])
     legend_below(figure, [grid[0, 0]], 6)
     caption = (
         "Every layer's matrices at the last checkpoint. The source's idea, that later layers have less depth to go and "

@@ -9,7 +9,7 @@ import pytest
 
 HERE = Path(__file__).parent
 PAGE = (HERE.parents[1] / "docs" / "errata.md").read_text(encoding="utf-8")
-POINTS = re.split(r"^### ", PAGE, flags=re.MULTILINE)[1:]
+POINTS = re.split(r"^## ", PAGE, flags=re.MULTILINE)[1:]
 ROWS = ("Written", "Right", "Difference", "Function", "Test")
 
 
