@@ -1,11 +1,16 @@
-"""What a release is made of: built twice, compared, looked into, and installed alone; and where it installs.
+"""What a release is made of: built twice, compared, looked into, installed alone; where it installs, where it works.
 
     python benchmarks/release.py
+    python benchmarks/release.py --lowest
+    python benchmarks/release.py --tests --python python3.14
+    python benchmarks/release.py --tests tests/cli tests/tables --lowest
 
 wants the programs ``build``, ``twine`` and ``uv`` in the environment, and a package index. It writes
 ``results/release.json``: sizes, times of the commands in an environment that holds the wheel and its
 dependencies alone, and for each Python and system whether wheels of all dependencies are there. With ``--lowest`` that
-environment has the least versions that ``pyproject.toml`` allows.
+environment has the least versions that ``pyproject.toml`` allows. With ``--tests`` the wheel is installed alone, and
+then with the extra ``test``, for the Python that is named, and the file says, beside what it said before, what became
+of the demo and of the tests: of all, or of those named.
 """
 
 from __future__ import annotations
@@ -19,15 +24,21 @@ import sys
 import tarfile
 import tempfile
 import time
+import tomllib
 import zipfile
+from collections import Counter
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 ROOT = Path(__file__).resolve().parents[1]
+PYPROJECT = ROOT / "pyproject.toml"
 RESULTS = ROOT / "benchmarks" / "results" / "release.json"
 EPOCH = "1577836800"
 PYTHONS = ("3.11", "3.12", "3.13", "3.14")
 SYSTEMS = {"linux": "x86_64-manylinux_2_28", "macos": "aarch64-apple-darwin", "windows": "x86_64-pc-windows-msvc"}
+# Transformers asks for later versions of others than rmtbase does.
+WITH_TORCH = ("rmtbase[", "bitsandbytes", "compressed-tensors", "peft")
 COMMANDS = (
     ("--version",),
     ("doctor",),
@@ -43,14 +54,19 @@ COMMANDS = (
 
 def run(*command: str | Path, **how: Any) -> subprocess.CompletedProcess[str]:
     """One command to its end, with what it said."""
-    return subprocess.run([str(one) for one in command], capture_output=True, encoding="utf-8", check=False, **how)
+    how = {"capture_output": True} | how
+    return subprocess.run([str(one) for one in command], encoding="utf-8", check=False, **how)
 
 
 def must(*command: str | Path, **how: Any) -> str:
     """What a command says that must not fail."""
-    ended = run(*command, **how)
+    return succeeded(run(*command, **how))
+
+
+def succeeded(ended: subprocess.CompletedProcess[str]) -> str:
+    """What a command said that must not have failed."""
     if ended.returncode:
-        sys.exit(f"{' '.join(map(str, command))}: {ended.stdout}{ended.stderr}")
+        sys.exit(f"{' '.join(ended.args)}: {ended.stdout}{ended.stderr}")
     return ended.stdout
 
 
@@ -98,25 +114,104 @@ def built(folder: Path) -> tuple[Path, dict[str, Any]]:
     }
 
 
-def alone(wheel: Path, folder: Path, lowest: bool) -> dict[str, Any]:
+class Installed:
+    """An environment with a wheel and its dependencies: the newest versions, or the least that are allowed."""
+
+    def __init__(self, wheel: Path, folder: Path, python: str, lowest: bool) -> None:
+        self._folder = folder
+        self._python = folder / "alone" / ("Scripts" if os.name == "nt" else "bin") / "python"
+        must("uv", "venv", folder / "alone", "--python", python)
+        if lowest:
+            self._install("--resolution", "lowest-direct", "--only-binary", ":all:", "-r", PYPROJECT)
+            self._install("--no-deps", wheel)
+        else:
+            self._install(wheel)
+
+    def _install(self, *what: str | Path) -> None:
+        must("uv", "pip", "install", "--python", self._python, *what)
+
+    def add_tests(self, wheel: Path) -> None:
+        """All that the tests ask for."""
+        self._install(f"{wheel}[test]")
+
+    def add_tests_without_torch(self) -> None:
+        """What the tests ask for that wants no torch, with no change to what is there."""
+        extras = tomllib.loads(PYPROJECT.read_text(encoding="utf-8"))["project"]["optional-dependencies"]
+        wanted = [
+            one for extra in ("test", "dask", "parquet") for one in extras[extra] if not one.startswith(WITH_TORCH)
+        ]
+        constraints = self._folder / "constraints.txt"
+        constraints.write_text("".join(f"{name}=={version}\n" for name, version in self.packages().items()))
+        self._install("--only-binary", ":all:", "--constraint", constraints, *wanted)
+
+    def run(self, program: str, *arguments: str, **how: Any) -> subprocess.CompletedProcess[str]:
+        """One of its programs to its end, with the wheel's modules rather than the tree's."""
+        environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+        environment |= {"RMTBASE_CACHE": str(self._folder / "cache"), "VIRTUAL_ENV": str(self._folder / "alone")}
+        environment["PATH"] = os.pathsep.join((str(self._python.parent), environment["PATH"]))
+        return run(self._python.with_name(program), *arguments, **{"cwd": self._folder, "env": environment} | how)
+
+    def packages(self) -> dict[str, str]:
+        """Package -> its version."""
+        lines = must("uv", "pip", "freeze", "--python", self._python).split()
+        return dict(line.split("==") for line in lines if "==" in line)
+
+    def system(self) -> dict[str, str]:
+        """Which Python, on which system."""
+        ask = "import platform as p; print(p.python_version(), p.system(), p.machine(), *p.libc_ver())"
+        python, system, processor, *libc = succeeded(self.run("python", "-c", ask)).split()
+        return {"python": python, "system": system, "processor": processor, "libc": " ".join(libc)}
+
+
+def alone(wheel: Path, folder: Path, python: str, lowest: bool) -> dict[str, Any]:
     """What the commands take in an environment with the wheel and its dependencies alone."""
-    python = folder / "alone" / ("Scripts" if os.name == "nt" else "bin") / "python"
-    must("uv", "venv", folder / "alone", "--python", sys.executable)
-    least = ("--resolution", "lowest-direct", "--only-binary", ":all:", "-r", ROOT / "pyproject.toml") if lowest else ()
-    must("uv", "pip", "install", "--python", python, *(least or (wheel,)))
-    if lowest:
-        must("uv", "pip", "install", "--python", python, "--no-deps", wheel)
-    installed = dict(
-        line.split("==") for line in must("uv", "pip", "freeze", "--python", python).split() if "==" in line
-    )
-    environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
-    environment["RMTBASE_CACHE"] = str(folder / "cache")
+    installed = Installed(wheel, folder, python, lowest)
     times = {}
     for command in COMMANDS:
         begin = time.perf_counter()
-        must(python.with_name("rmtbase"), *command, cwd=folder, env=environment)
+        succeeded(installed.run("rmtbase", *command))
         times[f"rmtbase {' '.join(command)}"] = round(time.perf_counter() - begin, 1)
-    return {"torch": "torch" in installed, "seconds": times, "installed": installed}
+    packages = installed.packages()
+    return {"torch": "torch" in packages, "seconds": times, "installed": packages}
+
+
+def tested(wheel: Path, folder: Path, python: str, lowest: bool, part: list[str]) -> dict[str, Any]:
+    """What became of the demo with the wheel alone, and of the tests with what they want."""
+    installed = Installed(wheel, folder, python, lowest)
+    succeeded(installed.run("rmtbase", "demo", "--out", "demo"))
+    installed.add_tests_without_torch() if lowest else installed.add_tests(wheel)
+    report = folder / "tests.xml"
+    # Of the least versions some are older than what they ask for, which warns of them.
+    warnings = ("-o", "filterwarnings=default") if lowest else ()
+    begin = time.perf_counter()
+    options = ("-q", "-p", "no:cacheprovider", f"--junitxml={report}", *warnings)
+    installed.run("python", "-m", "pytest", *options, *part, cwd=ROOT, capture_output=False)
+    seconds = round(time.perf_counter() - begin)
+    if not report.exists():
+        sys.exit("pytest wrote no report")
+    counts, failed = outcomes(report)
+    return {
+        **installed.system(),
+        "versions": "least" if lowest else "newest",
+        "rmtbase demo": "ended well",
+        **counts,
+        "those that failed": failed,
+        "seconds": seconds,
+        "installed": installed.packages(),
+    }
+
+
+def outcomes(report: Path) -> tuple[dict[str, int], list[str]]:
+    """How many tests passed, failed and were left out, by pytest's report, and the names of those that failed."""
+    counts = Counter({"passed": 0, "failed": 0, "skipped": 0})
+    failed = []
+    for case in ElementTree.parse(report).iter("testcase"):
+        said = {one.tag for one in case}
+        outcome = "failed" if said & {"failure", "error"} else "skipped" if "skipped" in said else "passed"
+        counts[outcome] += 1
+        if outcome == "failed":
+            failed.append(f"{case.get('classname')}::{case.get('name')}")
+    return dict(counts), sorted(failed)
 
 
 def installable() -> dict[str, dict[str, str]]:
@@ -127,7 +222,7 @@ def installable() -> dict[str, dict[str, str]]:
         for python in PYTHONS:
             for what, extra in (("core", ()), ("tests", ("--extra", "test"))):
                 wanted = ("--python-version", python, "--python-platform", triple, "--only-binary", ":all:", *extra)
-                ended = run("uv", "pip", "compile", "-q", *wanted, ROOT / "pyproject.toml", env=environment)
+                ended = run("uv", "pip", "compile", "-q", *wanted, PYPROJECT, env=environment)
                 cause = " ".join(ended.stderr.partition("cause:")[2].split("hint:")[0].split())
                 found.setdefault(f"{system} {python}", {})[what] = cause[:300] if ended.returncode else "wheels of all"
     return found
@@ -136,12 +231,24 @@ def installable() -> dict[str, dict[str, str]]:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--lowest", action="store_true", help="the least versions of the dependencies instead")
-    lowest = parser.parse_args().lowest
+    parser.add_argument("--python", default=sys.executable, help="the one to install for; this one unless told")
+    parser.add_argument("--tests", nargs="*", metavar="PART", help="run the demo and the tests, all or those of a part")
+    given = parser.parse_args()
     results = json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else {}
     with tempfile.TemporaryDirectory() as place:
-        the_wheel, of_builds = built(Path(place))
-        results |= {"machine": machine(), "built": of_builds}
-        results["alone, least versions" if lowest else "alone"] = alone(the_wheel, Path(place), lowest)
-    if not lowest:
-        results["installable"] = installable()
+        folder = Path(place)
+        if given.tests is None:
+            the_wheel, of_builds = built(folder)
+            results |= {"machine": machine(), "built": of_builds}
+            which = "alone, least versions" if given.lowest else "alone"
+            results[which] = alone(the_wheel, folder, given.python, given.lowest)
+            if not given.lowest:
+                results["installable"] = installable()
+        else:
+            the_wheel = next(one for one in build(folder / "built") if one.suffix == ".whl")
+            found = tested(the_wheel, folder, given.python, given.lowest, given.tests)
+            runs = results.setdefault("tested", {}).setdefault(f"{found['python']}, {found['versions']} versions", {})
+            if not given.tests:
+                runs.clear()
+            runs[" ".join(given.tests) or "all"] = found
     RESULTS.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8", newline="\n")

@@ -38,7 +38,7 @@ in_child(draw)
 import jax
 jax.numpy.ones(3)  # the user's own
 in_child(draw)
-print(said(draw))
+print(said(draw), flush=True)  # or the child would print it again
 in_child(score, law)
 with multiprocessing.get_context("fork").Pool(1) as pool:
     print(said(lambda: pool.apply(draw)))

@@ -204,6 +204,7 @@ for name in {UNIX_ONLY}:
     sys.modules[name] = None
 for name in {NO_SUCH_CALLS}:
     if hasattr(os, name): delattr(os, name)
+os.process_cpu_count = os.cpu_count  # as os itself has it there, from Python 3.13 on
 for name in ("setitimer", "SIGALRM", "ITIMER_REAL", "pthread_sigmask", "SIG_BLOCK", "SIGHUP", "SIGKILL", "SIGPIPE"):
     if hasattr(signal, name): delattr(signal, name)
 from rmtbase.__main__ import main

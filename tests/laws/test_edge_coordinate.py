@@ -9,6 +9,7 @@ from itertools import combinations, pairwise
 import mpmath
 import numpy as np
 import pytest
+from polynomial_roots import polynomial_roots
 
 from rmtbase.laws import GaussianChain, TracyWidom, largest_eigenvalue, smallest_eigenvalue
 
@@ -84,7 +85,7 @@ def _real_gap(ratios, x, side):
     for c in ratios:
         polynomial = [a + c * b for a, b in zip([*polynomial, 0], [0, *polynomial], strict=True)]
     polynomial[1] -= x
-    roots = [root.real for root in mpmath.polyroots(polynomial[::-1], maxsteps=200, extraprec=80)]
+    roots = [root.real for root in polynomial_roots(polynomial[::-1], maxsteps=200, extraprec=80)]
     if side == "upper":
         near = sorted(root for root in roots if root > 0)
     else:

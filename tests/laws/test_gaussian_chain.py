@@ -9,6 +9,7 @@ import sys
 import mpmath
 import numpy as np
 import pytest
+from polynomial_roots import polynomial_roots
 from scipy.integrate import IntegrationWarning
 from scipy.special import entr, gamma
 
@@ -216,7 +217,7 @@ def test_pdf_agrees_with_the_cubic_in_40_digits(d_model, d_head):
         ratio = mpmath.mpf(d_head) / d_model
         for x in law.ppf([1e-4, 0.01, 0.5, 0.99, 0.9999]):
             # (1 + psi)(1 + ratio psi)^2 - psi x/d = 0, from the highest power down
-            roots = mpmath.polyroots(
+            roots = polynomial_roots(
                 [ratio**2, 2 * ratio + ratio**2, 1 + 2 * ratio - mpmath.mpf(float(x)) / d_model, 1],
                 maxsteps=500,
                 extraprec=400,
@@ -235,7 +236,7 @@ def _exactly(law, x):
         for ratio in ratios:
             polynomial = [a + ratio * b for a, b in zip([*polynomial, 0], [0, *polynomial], strict=True)]
         polynomial[1] -= x * rank / math.prod(law.dims)
-        roots = mpmath.polyroots(polynomial[::-1], maxsteps=4000, extraprec=300)
+        roots = polynomial_roots(polynomial[::-1], maxsteps=4000, extraprec=300)
         # On the physical branch sum arg(1 + c psi) = arg psi; the other roots miss it by multiples of 2 pi.
         (psi,) = (
             root

@@ -53,7 +53,8 @@ def even_polynomials(h: int) -> tuple[list[mpmath.mpf], list[mpmath.mpf]]:
 
 def exact(h: int, x: float, which: int) -> mpmath.mpf:
     with mpmath.workdps(40):
-        return mpmath.polyval(even_polynomials(h)[which][::-1], mpmath.mpf(x)) * mpmath.exp(-mpmath.mpf(x))
+        x = mpmath.mpf(x)
+        return mpmath.fsum(c * x**power for power, c in enumerate(even_polynomials(h)[which])) * mpmath.exp(-x)
 
 
 @pytest.mark.parametrize("d_head", [0, -1, 2.5, "8", None, True, math.nan])

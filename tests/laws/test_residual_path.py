@@ -8,6 +8,7 @@ import time
 import mpmath
 import numpy as np
 import pytest
+from polynomial_roots import polynomial_roots
 from scipy.integrate import IntegrationWarning
 
 from rmtbase.errors import ParameterError
@@ -91,7 +92,7 @@ def test_edges_are_critical_values_in_40_digits(depth, sigma):
         variance = mpmath.mpf(sigma) ** 2
         # The numerator of d ln lambda / dp, a cubic.
         a, b, c = 2 * depth, (depth + 1) * variance, variance
-        roots = mpmath.polyroots([a, a + b + a * c - c, (a + b) * c - c * (2 + variance), -c * (1 + variance)])
+        roots = polynomial_roots([a, a + b + a * c - c, (a + b) * c - c * (2 + variance), -c * (1 + variance)])
         values = []
         for root in roots:
             p = mpmath.re(root)
@@ -186,7 +187,7 @@ def test_pdf_agrees_with_the_polynomial_in_60_digits(depth, sigma):
             product = [a + constant * b for a, b in zip([*product, 0], [0, *product], strict=True)]
         for x in law.ppf([1e-3, 0.2, 0.5, 0.9, 0.999]):
             polynomial = [*product[:-2], product[-2] - mpmath.mpf(float(x)), product[-1]]
-            roots = mpmath.polyroots(polynomial, maxsteps=2000, extraprec=800)
+            roots = polynomial_roots(polynomial, maxsteps=2000, extraprec=800)
             # The one on the curve where the arguments of the factors add up to that of p.
             on_curve = [
                 p

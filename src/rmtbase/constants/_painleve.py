@@ -63,14 +63,23 @@ def tracy_widom_quantile(beta: int, probability: Number) -> Number:
         falling = [mp.ldexp(coefficient, -bits) for coefficient in reversed(step.series[beta - 1])]
         tau, tolerance = mp.mpf(1) / 2, mp.mpf(10) ** (-mp.dps // 2)
         while True:
-            value, slope = mp.polyval(falling, tau, derivative=True)
+            value, slope = _value_and_slope(falling, tau)
             change = (value - probability) / slope
             tau -= change
             if abs(change) < tolerance:  # the next step of Newton's squares it
                 break
-        value, slope = mp.polyval(falling, tau, derivative=True)
+        value, slope = _value_and_slope(falling, tau)
         found = (step.start - tau + (value - probability) / slope) / 2
     return +found
+
+
+def _value_and_slope(falling: list[Number], x: Number) -> tuple[Number, Number]:
+    """A polynomial and its derivative at x, by Horner; the coefficient of the highest power comes first."""
+    value = slope = mp.zero
+    for coefficient in falling:
+        slope = value + x * slope
+        value = coefficient + x * value
+    return value, slope
 
 
 @lru_cache(maxsize=8)
