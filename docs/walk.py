@@ -1,8 +1,8 @@
 """Every command that README and docs show, run as it stands there: ``python docs/walk.py [--json FILE]``.
 
 In the order of the pages, each once, in one new folder, which is given what the commands take as there: a plan, a style
-file, two models and scores of several seeds. The plan of residual paths makes a fiftieth of its draws, which else take a
-quarter of an hour. What needs a cluster is named, with the test that runs it.
+file, two models and scores of several seeds. The plan of residual paths makes a fiftieth of its draws, which would take
+a quarter of an hour. What needs a cluster is named, with the test that runs it.
 """
 
 from __future__ import annotations
