@@ -13,9 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import netCDF4
 import xarray as xr
-from xarray.backends import NetCDF4DataStore
 
 from rmtbase.errors import OutputError
 from rmtbase.regular_files import require_regular
@@ -90,7 +88,8 @@ def write_table(table: xr.Dataset | xr.DataTree, path: Path | str) -> Path:
     groups = {name: _bare(dataset) for name, dataset in groups_of(table).items()}
     recorded = digest_attributes(groups)
     groups[""] = groups[""].assign_attrs(groups[""].attrs | recorded)
-    return _replace(path, lambda target: _write_netcdf(groups, target))
+    whole = xr.DataTree.from_dict({name or "/": one for name, one in groups.items()}) if len(groups) > 1 else groups[""]
+    return _replace(path, lambda target: _write_netcdf(whole, groups, target))
 
 
 def digest_of(table: xr.Dataset | xr.DataTree) -> str:
@@ -105,16 +104,14 @@ def _bare(dataset: xr.Dataset) -> xr.Dataset:
     return bare
 
 
-def _write_netcdf(groups: dict[str, xr.Dataset], target: Path) -> None:
-    """Write each dataset as a group that can be read without the others.
-
-    ``to_netcdf`` does the same after a look for a Dask scheduler, which imports all of Dask where it is installed.
-    """
+def _write_netcdf(whole: xr.Dataset | xr.DataTree, groups: dict[str, xr.Dataset], target: Path) -> None:
     for compress in (True, False):
-        with netCDF4.Dataset(os.fspath(target), "w", format="NETCDF4") as file:
-            for name, dataset in groups.items():
-                store = NetCDF4DataStore(file.createGroup(name) if name else file)
-                dataset.dump_to_store(store, encoding=_encoding(dataset, compress))
+        encoding = {name or "/": _encoding(dataset, compress) for name, dataset in groups.items()}
+        how: dict[str, Any] = {"engine": "netcdf4", "format": "NETCDF4"}
+        if isinstance(whole, xr.DataTree):  # whose groups can be read one without the other
+            whole.to_netcdf(target, encoding=encoding, write_inherited_coords=True, **how)
+        else:
+            whole.to_netcdf(target, encoding=encoding["/"], **how)
         if sum(dataset.nbytes for dataset in groups.values()) <= largest_content(target.stat().st_size):
             return  # else so much of it is constant that it would not be read: then it is not compressed
 
