@@ -60,5 +60,5 @@ def _variables(schema: Mapping[str, Variable]) -> str:
 def _meaning(variable: Variable) -> str:
     """The long name, with the units where there are some, and the schema that it came with where not the first."""
     units = f", in {variable.units}" * bool(variable.units)
-    since = f" (since schema {variable.since})" * (variable.since != Variable((), "").since)
+    since = f" (since schema {variable.since})" * (variable.since != Variable.since)
     return variable.long_name + units + since

@@ -242,7 +242,7 @@ class Run:
         What the hub's own cache held before is read there, and stays.
         """
         name, at = self._named(model, revision)
-        is_here = name == "demo" or Path(name).expanduser().exists()
+        is_here = name == "demo" or _place(name) is not None
         yield open_model(name, at, cache=None if is_here else self.fetched.place(name, at))
 
     def trajectory(
@@ -253,9 +253,8 @@ class Run:
         The model is one of the hub, or a folder of checkpoints.
         """
         name, _ = self._named(model, None)
-        folder = Path(name).expanduser()
-        if folder.exists():
-            name = str(folder.resolve())
+        folder = _place(name)
+        name = name if folder is None else str(folder)
         path = self._file(name, None, "", "trajectory", {"revisions": revisions, **options}, ".nc")
         path.parent.mkdir(parents=True, exist_ok=True)
         return rmtbase.trajectory(name, revisions, path, progress=self.progress, **options)
@@ -276,24 +275,32 @@ class Run:
     def _kept(self, model: str | None, revision: str | None, what: str, options: Mapping[str, Any], end: str) -> Path:
         """The file of what is kept of one checkpoint; another one wherever it could be another."""
         name, at = self._named(model, revision)
-        if name != "demo" and Path(name).expanduser().exists() and (name, at) not in self.digests:
+        if _place(name) is not None and (name, at) not in self.digests:
             self.digests[name, at] = open_model(name, at).weights_digest()
         return self._file(name, at, self.digests.get((name, at), ""), what, options, end)
 
     def _file(self, name: str, at: str | None, weights: str, what: str, options: Mapping[str, Any], end: str) -> Path:
         whole = [name, at, weights, what, options, SCHEMA_VERSION, software_version()]
         key = hashlib.sha256(json.dumps(whole, sort_keys=True, default=str).encode()).hexdigest()[:12]
-        folder = Path(name).expanduser()
-        called = re.sub(r"[^\w.-]+", "--", folder.name if folder.exists() else name)
+        called = re.sub(r"[^\w.-]+", "--", _called(name))
         return self.store / f"{called}{f'@{at}' if at else ''}-{what}-{key}{end}"
 
 
 def label(model: str) -> str:
     """A model as texts and pictures call it: a folder or file by its name alone, whichever place it has here."""
     name, _, revision = model.partition("@")
+    return f"{_called(name)}@{revision}" if revision else _called(name)
+
+
+def _called(name: str) -> str:
+    place = _place(name)
+    return name if place is None else place.name
+
+
+def _place(name: str) -> Path | None:
+    """The folder or file that a model's name means here; None of the demo, and of one of the hub."""
     path = Path(name).expanduser()
-    called = path.resolve().name if name != "demo" and path.exists() else name
-    return f"{called}@{revision}" if revision else called
+    return path.resolve() if name != "demo" and path.exists() else None
 
 
 def _hub_id(name: str) -> str:

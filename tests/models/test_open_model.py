@@ -80,7 +80,7 @@ def test_a_folder_has_no_revisions(parts, tmp_path):
 
 
 def test_a_path_too_long_for_the_system(no_hub):
-    with pytest.raises(CheckpointError, match=r"cannot be read|no such file"):  # from Python 3.14 on it is not there
+    with pytest.raises(CheckpointError, match="cannot be read"):
         open_model("./" + "a" * 5000)
 
 

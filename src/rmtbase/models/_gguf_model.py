@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from types import MappingProxyType
@@ -41,19 +41,19 @@ class _Family:
         model_type: what transformers calls it.
         layer: how the names of a layer begin there.
         names: of what a layer holds, without ``.weight`` and ``.bias``.
+        outside: of what lies outside the layers.
         sizes: the words of a config.json for ``embedding_length`` and so on.
         permuted: what has its rows permuted within heads.
         turned: what is stored by outputs, and by inputs in transformers.
-        outside: names of what lies outside the layers.
     """
 
     model_type: str
     layer: str
     names: Mapping[str, str]
+    outside: Mapping[str, str]
     sizes: Mapping[str, str]
     permuted: tuple[str, ...] = ()
     turned: tuple[str, ...] = ()
-    outside: Mapping[str, str] = field(default_factory=dict)
 
 
 _LLAMA_OUTSIDE = {"token_embd": "model.embed_tokens", "output_norm": "model.norm", "output": "lm_head"}
@@ -112,17 +112,12 @@ _GPT2_SIZES = {
 }
 _HEADS = {"attn_q": "attention.head_count", "attn_k": "attention.head_count_kv"}
 _FAMILIES = {
-    "llama": _Family("llama", "model.layers.", _LLAMA_NAMES, _LLAMA_SIZES, tuple(_HEADS), outside=_LLAMA_OUTSIDE),
-    "qwen2": _Family("qwen2", "model.layers.", _LLAMA_NAMES, _LLAMA_SIZES, outside=_LLAMA_OUTSIDE),
-    "qwen3": _Family("qwen3", "model.layers.", _LLAMA_NAMES, _LLAMA_SIZES, outside=_LLAMA_OUTSIDE),
-    "bert": _Family("bert", "encoder.layer.", _BERT_NAMES, _SIZES, outside=_BERT_OUTSIDE),
+    "llama": _Family("llama", "model.layers.", _LLAMA_NAMES, _LLAMA_OUTSIDE, _LLAMA_SIZES, tuple(_HEADS)),
+    "qwen2": _Family("qwen2", "model.layers.", _LLAMA_NAMES, _LLAMA_OUTSIDE, _LLAMA_SIZES),
+    "qwen3": _Family("qwen3", "model.layers.", _LLAMA_NAMES, _LLAMA_OUTSIDE, _LLAMA_SIZES),
+    "bert": _Family("bert", "encoder.layer.", _BERT_NAMES, _BERT_OUTSIDE, _SIZES),
     "gpt2": _Family(
-        "gpt2",
-        "h.",
-        _GPT2_NAMES,
-        _GPT2_SIZES,
-        turned=("attn_qkv", "attn_output", "ffn_up", "ffn_down"),
-        outside=_GPT2_OUTSIDE,
+        "gpt2", "h.", _GPT2_NAMES, _GPT2_OUTSIDE, _GPT2_SIZES, turned=("attn_qkv", "attn_output", "ffn_up", "ffn_down")
     ),
 }
 

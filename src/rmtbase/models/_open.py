@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
 
 _SUBFOLDER = re.compile(r"[\w.-]+(/[\w.-]+)*", re.ASCII)
 _SHARD = re.compile(r"-\d+-of-\d+\.")
+_NOT_THERE = (errno.ENOENT, errno.ENOTDIR, errno.EBADF, errno.ELOOP)
+_NOT_THERE_ON_WINDOWS = (21, 123, 1921)  # no medium, no name of a file, a link to nothing
 
 
 def open_model(
@@ -280,9 +283,14 @@ def existing_folder(model: str | Path) -> Path | None:
     """
     folder = _expand(Path(model))
     try:
-        return folder if folder.exists() else None
+        folder.stat()  # Path.exists says no, from Python 3.14 on, where it is not allowed to look
+    except ValueError:  # a null character
+        return None
     except OSError as error:
+        if error.errno in _NOT_THERE or getattr(error, "winerror", None) in _NOT_THERE_ON_WINDOWS:
+            return None
         raise CheckpointError(folder, f"cannot be read: {error.strerror}") from error
+    return folder
 
 
 def require_checkpoint(folder: Path, revision: str | None) -> None:
