@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import sys
 from importlib.metadata import files
@@ -11,7 +10,6 @@ from typing import Any
 
 import rmtbase
 
-gc.set_threshold(200_000, 50, 100)  # the trees of all pages are kept: looking through them took a fifth of the time
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))
 
