@@ -139,11 +139,13 @@ def _with_width(tree: xr.DataTree, convention: str, ending: str) -> list[Row]:
     place, rows = "post 2, figure 12", []
     published = (("approximately linear", 1.0), ("linear", 1.0), ("quadratic, tightest", 2.0))
     for (name, fit, law), (words, claimed) in zip(exponents(tree, convention), published, strict=True):
+        identity = name in ("Σλ", "Σs²")  # what is left of its logarithm is rounding, which no two machines share
         note = f"fitted ± {fit.error:.2g}; what is left of ln {name}: {fit.scatter:.2g}"
+        note = f"an identity: {name} = d² σ²" if identity else note
         if convention == "λ":
             said, note = "corrected", f"{note}. The published exponents are those of s: errata 4"
-        elif name == "Σs²":
-            said, note = "agrees", "an identity: Σs² = d² σ²"
+        elif identity:
+            said = "agrees"
         else:
             said = of_many(abs(fit.value - claimed) < 0.5)
         null = Null(law, of="random heads that differ in σ")

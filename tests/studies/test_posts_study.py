@@ -96,6 +96,8 @@ def test_the_sum_of_eigenvalues_is_quadratic_in_the_width(demo):
     of_eigenvalues, of_values = (dict((name, fit) for name, fit, _ in exponents(demo, one)) for one in ("λ", "s"))
     assert of_eigenvalues["Σλ"].value == of_values["Σs²"].value == pytest.approx(2.0, abs=1e-9)
     assert of_eigenvalues["λ₁"].value == pytest.approx(2 * of_values["s₁"].value)
+    rows = [row for row in rows_of("post2", demo) if row["quantity"] in ("exponent of σ in Σλ", "exponent of σ in Σs²")]
+    assert len(rows) == 2 and all(row["note"].startswith("an identity: ") for row in rows)
 
 
 def test_an_exponent_is_found_with_its_error():

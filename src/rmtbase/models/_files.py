@@ -29,15 +29,15 @@ _DEEPEST = 64  # levels of lists and objects
 
 
 @contextmanager
-def reading(path: Path, needed_by: str | None = None) -> Iterator[BinaryIO]:
-    """A checkpoint's regular file, open for as long as the context lasts.
+def reading(path: Path, needed_by: str | None = None, *, buffered: bool = True) -> Iterator[BinaryIO]:
+    """A checkpoint's regular file, open for as long as the context lasts; ``buffered`` as in ``open_regular``.
 
     Raises:
         MissingFileError: nothing is there.
         CheckpointError: it is no regular file, or cannot be read.
     """
     try:
-        with open_regular(path) as stream:
+        with open_regular(path, buffered=buffered) as stream:
             yield stream
     except FileNotFoundError as error:
         raise MissingCheckpointFileError(path, needed_by) from error

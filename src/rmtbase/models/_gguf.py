@@ -139,7 +139,8 @@ class GgufFile:
         return values[start - first * block.weights : stop - first * block.weights]
 
     def _read(self, name: str, begin: int, end: int) -> Shaped[np.ndarray, " size"]:
-        with reading(self.path) as stream:
+        # NumPy reads past Python's buffer, which would be 128 KiB for nothing from Python 3.14 on.
+        with reading(self.path, buffered=False) as stream:
             stream.seek(self._begins[name] + begin)
             found = np.fromfile(stream, np.uint8, end - begin)
         if found.size != end - begin:

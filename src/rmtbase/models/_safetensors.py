@@ -87,7 +87,8 @@ class SafetensorsFile:
             CheckpointError: the file cannot be read, or is no regular file any more.
         """
         storage = STORAGE[self.entries[name].dtype]
-        with reading(self.path) as stream:
+        # NumPy reads past Python's buffer, which would be 128 KiB for nothing from Python 3.14 on.
+        with reading(self.path, buffered=False) as stream:
             stream.seek(self.begins[name] + start * storage.itemsize)
             bits = np.fromfile(stream, storage, stop - start)
         if bits.size != stop - start:
