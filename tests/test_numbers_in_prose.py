@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 import re
+import runpy
 import tomllib
 from collections.abc import Iterator
 from functools import cache
@@ -23,7 +24,19 @@ from markdown_pages import ROOT, WORD, WORDS, numerals
 
 SAID = tomllib.loads((ROOT / "docs" / "numbers.toml").read_text(encoding="utf-8"))
 ELSEWHERE = {"docs/errata.md", "docs/architectures.md"}  # see docs/numbers.toml
-PAGES = [name for name in (path.relative_to(ROOT).as_posix() for path in ALL_PAGES) if name not in ELSEWHERE]
+BY_SCRIPTS = {
+    "benchmarks/validation/README.md": (
+        "benchmarks/validation/tables.py",
+        "benchmarks/validation/results/validation.json",
+    ),
+    "studies/signal/README.md": ("studies/signal/tables.py", "studies/signal/results.json"),
+}
+"""Pages of more than those, whose tables a script writes between marks; see also tests/studies/test_spectral_tails.py."""
+PAGES = [
+    *(name for name in (path.relative_to(ROOT).as_posix() for path in ALL_PAGES) if name not in ELSEWHERE),
+    *BY_SCRIPTS,
+    "studies/spectral_tails/README.md",
+]
 POWERS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 STUDIES = (
     "calibration",
@@ -118,13 +131,22 @@ def covered(page: str) -> list[tuple[int, int]]:
 
 @pytest.mark.parametrize("page", PAGES)
 def test_every_number_of_a_page_has_its_source(page):
-    text, known = read(page), covered(page)
+    text = read(page)
+    known = covered(page) + [mark.span() for mark in re.finditer(r"<!-- begin (\w+) -->[\s\S]*?<!-- end \1 -->", text)]
     unknown = [
         text[max(0, numeral.start - 30) : numeral.end + 20]
         for numeral in numerals(text)
         if not any(start <= numeral.start and numeral.end <= end for start, end in known)
     ]
     assert unknown == [], "neither in docs/numbers.toml nor code, mathematics or a condition"
+
+
+@pytest.mark.parametrize("page", BY_SCRIPTS)
+def test_the_tables_of_a_page_are_those_of_its_script(page):
+    script, found = BY_SCRIPTS[page]
+    tables = runpy.run_path(str(ROOT / script))
+    assert "<!-- begin" in read(page)
+    assert tables["filled"](read(page), tables.get("from_json", json.loads)(read(found))) == read(page)
 
 
 def results(content: Any) -> Iterator[float]:

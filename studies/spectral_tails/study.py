@@ -100,8 +100,7 @@ def main() -> None:
             results[name][statistic] = {"expansion": plain, "mended": mended}
             print(name.ljust(24), statistic.ljust(32), *(f"{plain[key]:+.3f} {mended[key]:+.3f}|" for key in mended))
     RESULTS.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
-    write("tails", tails_of(results))
-    write("worst", worst_of(results))
+    README.write_text(filled(README.read_text(encoding="utf-8"), results), encoding="utf-8")
 
 
 def tails_of(results: dict[str, Any]) -> list[str]:
@@ -130,11 +129,13 @@ def worst_of(results: dict[str, Any]) -> list[str]:
     return lines
 
 
-def write(name: str, lines: list[str]) -> None:
-    """A table of the README."""
-    begin, end = f"<!-- begin {name} -->", f"<!-- end {name} -->"
-    before, after = README.read_text(encoding="utf-8").split(begin)
-    README.write_text("\n".join([before + begin, *lines, end + after.split(end)[1]]), encoding="utf-8")
+def filled(page: str, results: dict[str, Any]) -> str:
+    """The README with its tables made anew."""
+    for name, lines in (("tails", tails_of(results)), ("worst", worst_of(results))):
+        begin, end = f"<!-- begin {name} -->", f"<!-- end {name} -->"
+        before, after = page.split(begin)
+        page = "\n".join([before + begin, *lines, end + after.split(end)[1]])
+    return page
 
 
 if __name__ == "__main__":

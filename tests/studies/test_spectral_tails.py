@@ -74,3 +74,9 @@ def test_the_results_are_those_of_the_laws(study, record):
     for statistic in ("singular entropy", "eigenvalue stable_rank"):
         law = study.mended_by_draws(statistic, *study.expanded(statistic, tuple(map(int, name.split(",")))))
         assert study.errors(law, record["tried"][name][statistic]) == results[name][statistic]["mended"]
+
+
+def test_the_tables_of_the_page_are_those_of_the_results(study):
+    page, results = study.README.read_text(encoding="utf-8"), json.loads(study.RESULTS.read_text(encoding="utf-8"))
+    assert study.filled(page, results) == page
+    assert study.filled(page.replace("| 768, 64, 768 | 1.00", "| 768, 64, 768 | 1.01"), results) == page
