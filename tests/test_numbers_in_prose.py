@@ -31,7 +31,7 @@ BY_SCRIPTS = {
     ),
     "studies/signal/README.md": ("studies/signal/tables.py", "studies/signal/results.json"),
 }
-"""Pages of more than those, whose tables a script writes between marks; see also tests/studies/test_spectral_tails.py."""
+"""Pages beside those, whose tables a script writes between marks; see also tests/studies/test_spectral_tails.py."""
 PAGES = [
     *(name for name in (path.relative_to(ROOT).as_posix() for path in ALL_PAGES) if name not in ELSEWHERE),
     *BY_SCRIPTS,
