@@ -3,6 +3,7 @@
 ``claims.json`` has the claims: place, words, the quantity, what null it must be compared with, and what decides it:
 
 * ``erratum``: its number in ``docs/errata.md``, whose tests fail if we are wrong, ``test`` among them: *corrected*;
+  ``largest``: recipe, place and quantity whose value of the run's model stands beside it;
 * ``check``: a function of :mod:`studies.sources.claims_checks`; ``printed``: a number of the Weibull paper's text that
   follows from first principles: *agrees* or *differs*;
 * ``row``: recipe, place and quantity of what another recipe found of the same model;
@@ -83,7 +84,8 @@ def _found(claim: Claim, evidence: Evidence) -> Found:
     if "erratum" in claim:
         ((file, names),) = erratum_tests(claim["erratum"]).items()
         name = claim.get("test", names[0] if names else "")
-        return Found(note=f"tests/errata/{file}{': ' + name if name else ''}")
+        seen = _largest(*claim["largest"], evidence.run) if "largest" in claim else ""
+        return Found(note=f"tests/errata/{file}{': ' + name if name else ''}{seen}")
     if "check" in claim:
         return CHECKS[claim["check"]](evidence)
     if "printed" in claim:
@@ -96,12 +98,27 @@ def _found(claim: Claim, evidence: Evidence) -> Found:
     return _found_by_recipe(recipe, place, quantity, evidence.run)
 
 
+def _largest(recipe: str, place: str, quantity: str, run: Run) -> str:
+    """What the other recipe says of the run's own model, where it was run: of the largest, on each convention."""
+    rows = _rows_of(recipe, run)
+    found = [one for one in rows or () if one["place"] == place and quantity in one["quantity"]]
+    if not found:
+        return ""
+    return f"; {quantity} of {run.label}: " + ", ".join(
+        f"{one['observed']:.4g} of {one['convention']}" for one in found
+    )
+
+
+def _rows_of(recipe: str, run: Run) -> list[dict[str, Any]] | None:
+    path = run.out.parent / recipe / "results.json"
+    return json.loads(path.read_text(encoding="utf-8"))["rows"] if path.is_file() else None
+
+
 def _found_by_recipe(recipe: str, place: str, quantity: str, run: Run) -> Found:
     """What another recipe of the same model has written beside this one's folder."""
-    path = run.out.parent / recipe / "results.json"
-    if not path.is_file():
+    rows = _rows_of(recipe, run)
+    if rows is None:
         return Found(None, note=f"run the recipe {recipe} first")
-    rows = json.loads(path.read_text(encoding="utf-8"))["rows"]
     row = next((one for one in rows if (one["place"], one["quantity"]) == (place, quantity)), None)
     if row is None:
         return Found(None, note=f"the recipe {recipe} did not find it")

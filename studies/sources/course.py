@@ -14,6 +14,7 @@ from jaxtyping import Float
 
 import rmtbase
 from rmtbase.comparison import TRANSMISSION, Training, compare
+from rmtbase.errors import ParameterError
 from rmtbase.laws import parents
 from rmtbase.models import Model, find_series, known_models
 from rmtbase.statistics import ElementSketch, element_sketch
@@ -220,4 +221,9 @@ def _is_series(model: str) -> bool:
     folder = Path(model).expanduser()
     if not folder.is_dir() or any(one.name in (model, one.hub_id) for one in known_models()):
         return False
-    return not (folder / "config.json").exists() and len(find_series(folder).revisions) > 1
+    if (folder / "config.json").exists():
+        return False
+    try:
+        return len(find_series(folder).revisions) > 1
+    except ParameterError:  # no name tells its steps: one model, such as a GGUF file, which needs no config.json
+        return False

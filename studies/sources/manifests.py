@@ -1,4 +1,7 @@
-"""The checkpoints that the sources use, and those that come inside Python packages: hub id, revisions, an estimate of what is fetched, licence, conventions."""
+"""The checkpoints that the sources use: hub id, revisions, an estimate of what is fetched, licence, conventions.
+
+Beside them the published models inside Python packages that were scored here too.
+"""
 
 from __future__ import annotations
 
