@@ -104,9 +104,8 @@ def _largest(recipe: str, place: str, quantity: str, run: Run) -> str:
     found = [one for one in rows or () if one["place"] == place and quantity in one["quantity"]]
     if not found:
         return ""
-    return f"; {quantity} of {run.label}: " + ", ".join(
-        f"{one['observed']:.4g} of {one['convention']}" for one in found
-    )
+    observed = (f"{one['observed']:.4g} of {one['convention']}" for one in found)
+    return f"; {quantity} of {run.label}: {', '.join(observed)}"
 
 
 def _rows_of(recipe: str, run: Run) -> list[dict[str, Any]] | None:

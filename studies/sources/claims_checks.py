@@ -351,6 +351,8 @@ def order_of_five(_: Evidence) -> Found:
 
 def depth_of_selection(evidence: Evidence) -> Found:
     shape = evidence.queries_and_keys("weibull_shape", "observed").mean(axis=1)
+    if np.isnan(shape).all():
+        return Found(None, note=f"no shape is fitted to {evidence.run.label}: too many of its weights are zero")
     return Found(
         float((np.nanargmin(shape) + 0.5) / shape.size), Null(0.5, of="any layer"), None, f"{shape.size} layers"
     )
