@@ -310,9 +310,18 @@ def band_of_the_twins(evidence: Evidence) -> Found:
     return Found(inside, Null(laws.weibull_anchor().shape, of="k of half-normal weights"), inside == 1.0, note)
 
 
+def unfitted(evidence: Evidence) -> Found:
+    """Where every matrix of queries, or of keys, has exact zeros, as quantised ones may, no k is fitted."""
+    return Found(
+        None, note=f"no k of queries and keys is fitted to {evidence.run.label}, whose weights have exact zeros"
+    )
+
+
 def queries_and_keys_below(evidence: Evidence) -> Found:
     z = evidence.queries_and_keys("weibull_shape", "z_score")
     z = z[np.isfinite(z)]
+    if not z.size:
+        return unfitted(evidence)
     below = int(np.sum(z < -1.96))
     p = float(binom.sf(below - 1, z.size, 0.025))
     return Found(below / z.size, Null(0.025, of="untrained"), p < 0.01, f"{below} of {z.size}, p = {p:.1g}")
@@ -352,7 +361,7 @@ def order_of_five(_: Evidence) -> Found:
 def depth_of_selection(evidence: Evidence) -> Found:
     shape = evidence.queries_and_keys("weibull_shape", "observed").mean(axis=1)
     if np.isnan(shape).all():
-        return Found(None, note=f"no shape is fitted to {evidence.run.label}: too many of its weights are zero")
+        return unfitted(evidence)
     return Found(
         float((np.nanargmin(shape) + 0.5) / shape.size), Null(0.5, of="any layer"), None, f"{shape.size} layers"
     )
