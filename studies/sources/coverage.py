@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
+from string import ascii_uppercase
 from typing import Any, NamedTuple
 
 STATUSES = ("done", "needs", "superseded")
@@ -105,7 +106,18 @@ def page(recipes: Iterable[str], results: Path) -> str:
     lines = ["# What of the sources is made again", "", f"{len(PLACES)} places: {counts}.", ""]
     lines += [
         f"Done: made as it is published, or of the demo model where any model serves. Needs: made here of {whose}, and",
-        "of the published model by the command. Superseded: by what the status says.",
+        "of the published model by the command of its letter. Superseded: by what the status says.",
+        "",
+    ]
+    needed = dict.fromkeys(one.status for one in found if one.status.startswith("needs"))
+    letters = dict(zip(needed, ascii_uppercase, strict=False))  # of more than these the whole text stands in its rows
+    for status, letter in letters.items():
+        what, _, command = status.removeprefix("needs ").partition(f": {COMMAND}")
+        command, _, further = command.partition(", and ")
+        lines.append(
+            f"* **{letter}**: {what}" + f": `{COMMAND}{command}`" * bool(command) + f", and {further}" * bool(further)
+        )
+    lines += [
         "",
         f"| place | shows | status | command | of {whose} |",
         "|---|---|---|---|---|",
@@ -114,7 +126,8 @@ def page(recipes: Iterable[str], results: Path) -> str:
         files = [file for recipe in one.recipes for file in files_of(one.place, recipe, results)]
         links = ", ".join(f"[{Path(file).name}]({file})" for file in dict.fromkeys(files))
         commands = ", ".join(f"`{COMMAND} {recipe}`" for recipe in one.recipes)
-        lines.append(f"| {one.place} | {PLACES.get(one.place, '?')} | {one.status} | {commands} | {links or '–'} |")
+        status = f"needs {letters[one.status]}" if one.status in letters else one.status
+        lines.append(f"| {one.place} | {PLACES.get(one.place, '?')} | {status} | {commands} | {links or '–'} |")
     missing = [place for place in PLACES if place not in {one.place for one in found}]
     lines += [f"| {place} | {PLACES[place]} | not yet | – | – |" for place in missing]
     return "\n".join(lines) + "\n"

@@ -287,7 +287,7 @@ def rounding(name: str, spectra: Sequence[Spectra]) -> str:
     return (
         f"A random head {GPT2} has a condition number κ of {thin:.2f} (of s) by thin factors in float64; a dense "
         f"float32 spectrum cut at {CUTOFF:g} keeps {kept} values where there are {random.thin.size}, and gives "
-        f"{dense:.0e}. The largest κ of {name} is {most:.4g} of s, {most**2:.4g} of λ by thin factors: {real}. "
+        f"{dense:.0e}. The largest κ of {name} is {most:.4g} of s, {most**2:.3g} of λ by thin factors: {real}. "
         f"Its dense float32 spectrum gives {said:.0e} of s, {said**2:.0e} of λ. "
         f"A cutoff of d ε s₁ keeps {'the right values' if right else 'too many values or too few'} here, but could not "
         f"tell a κ of s beyond 1/(d ε) = {1.0 / (largest.d_model * np.finfo(np.float32).eps):.1g} from rounding; thin "

@@ -61,6 +61,13 @@ def test_the_table_of_coverage_is_that_of_today():
     assert written == page(RECIPES, DEMO)
     for place in PLACES:
         assert len(re.findall(rf"^\| {re.escape(place)} \|", written, flags=re.MULTILINE)) == 1
+    needed = {one.status for one in covered(RECIPES) if one.status.startswith("needs")}
+    said = dict(re.findall(r"^\* \*\*([A-Z])\*\*: (.*)$", written, flags=re.MULTILINE))
+    assert sorted("needs " + text.replace("`", "") for text in said.values()) == sorted(needed)  # each of them once
+    rows = {one.place: one.status for one in covered(RECIPES)}
+    for place, letter in re.findall(r"^\| (.*?) \| .*? \| needs (\w) \|", written, flags=re.MULTILINE):
+        assert rows.pop(place) == "needs " + said[letter].replace("`", "")
+    assert not [status for status in rows.values() if status.startswith("needs")]
 
 
 def test_the_index_is_made_of_the_results():
