@@ -11,7 +11,7 @@ from rmtbase import laws
 from rmtbase.comparison import published_table
 from rmtbase.errors import ParameterError
 from rmtbase.models import open_model
-from studies.sources import first, null
+from studies.sources import course, first, null
 from studies.sources.__main__ import HERE, RECIPES, main, results_of
 from studies.sources.coverage import PLACES, STATUSES, covered, files_of, page
 from studies.sources.manifests import FILE, checkpoints, checkpoints_of, listing, packaged
@@ -176,6 +176,31 @@ def test_dense_spectra_in_float32_count_rounding_as_values():
     assert thin[0] == 16 and thin[1] < 5
     assert dense[0] > 80 and dense[1] > 1e6
     assert spectra.floor < 1e-6
+
+
+def test_a_condition_number_in_the_millions_is_told_from_rounding():
+    thin = np.geomspace(1.0, 1.0 / 3738.0, 16)
+    dense = np.concatenate([thin, np.full(112, 1e-9)])
+    random = first.random_spectra(128, 16)
+    own = first.Spectra("one, largest κ", 128, thin, dense)
+    verdicts = {
+        (row.quantity, row.convention): row
+        for row in first.rows_of_condition(Run("demo", True, Path(), Path()), [random, own])
+    }
+    real = verdicts["κ of one, largest κ, thin float64", "λ"]
+    assert real.verdict == "agrees" and real.observed == pytest.approx(3738.0**2) and "real" in real.note
+    assert verdicts["κ of one, largest κ, thin float64", "s"].verdict == "corrected"
+    assert "1.4e+07 of λ by thin factors: millions are real here of λ." in first.rounding("one", [random, own])
+    assert "no κ here reaches a million" in first.rounding("one", [random, random])
+
+
+def test_a_folder_whose_names_tell_no_steps_is_one_model(tmp_path):
+    (tmp_path / "one.gguf").write_bytes(b"GGUF")
+    assert not course._is_series(str(tmp_path))
+    for step in (1, 2):
+        (tmp_path / "series" / f"step-{step}").mkdir(parents=True)
+        (tmp_path / "series" / f"step-{step}" / "config.json").write_text("{}")
+    assert course._is_series(str(tmp_path / "series"))
 
 
 def test_kept_arrays_are_made_once(tmp_path):
