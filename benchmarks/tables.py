@@ -63,6 +63,39 @@ def directions() -> Rows:
         yield where, weights, *seconds[:3], share, seconds[3]
 
 
+LACKS = {
+    "exact": ("`weibull_fit`", "a copy of the weights is held and sorted"),
+    "streaming": ("`element_sketch`, with all else that is asked of elements", "k̂ to the last digit"),
+    "likelihood": ("`weibull_likelihood_fit`", "a trim"),
+    "scipy": ("`scipy.stats.weibull_min.fit`", "a trim, a standard error, a null"),
+    "npm-weibull-py": ("npm-weibull-py", "a standard error, a null, a grid that fits the sample"),
+}
+
+
+def weibull() -> Rows:
+    """Weibull fits beside others: costs, and the bias of k̂ in standard errors of one fit of the most weights."""
+    found = result("weibull_peers")
+    most = max(one["n"] for one in found["cost"])
+    exact = {one["contender"]: one for one in found["quantiles"]}
+    errors = {one["contender"]: one["law_std"] * (one["n"] / most) ** 0.5 for one in found["accuracy"]}
+    yield "", "processor seconds", "copies", "bias of k̂", "what it lacks"
+    for name, (shown, lacks) in LACKS.items():
+        cost = next(one for one in found["cost"] if (one["contender"], one["n"]) == (name, most))
+        seconds, bias = cost["cpu_seconds"], "not run"
+        if name in exact:
+            low, high = (pick(exact[name]["shape_error"]) / errors[name] for pick in (min, max))
+            bias = re.sub(r"e-0*", "e-", f"{max(-low, high):.0e}")
+            if len(exact[name]["shape_error"]) > 1:
+                bias = f"−{-low:.1f} to +{high:.1f}, by the unit of the weights"
+        yield (
+            shown,
+            f"{seconds:.{2 if seconds < 1 else 1 if seconds < 10 else 0}f}",
+            f"{cost['copies']:.1f}",
+            bias,
+            lacks,
+        )
+
+
 def spectrum(found: Results, rule: str, of: str, dims: tuple[int, ...], entries: str, planted: list[float]) -> Any:
     """What a rule said of a case; None where it was not run."""
     key = (rule, of, list(dims), entries, planted)
@@ -186,7 +219,7 @@ def _milliseconds(value: float | None) -> str:
 
 
 TABLES: dict[str, Callable[[], Rows]] = {
-    one.__name__: one for one in (directions, false_alarms, power, layers, pairs, gpu)
+    one.__name__: one for one in (directions, weibull, false_alarms, power, layers, pairs, gpu)
 }
 
 
