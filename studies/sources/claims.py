@@ -84,7 +84,7 @@ def _found(claim: Claim, evidence: Evidence) -> Found:
     if "erratum" in claim:
         ((file, names),) = erratum_tests(claim["erratum"]).items()
         name = claim.get("test", names[0] if names else "")
-        seen = _largest(*claim["largest"], evidence.run) if "largest" in claim else ""
+        seen = _largest(claim["largest"], evidence.run) if "largest" in claim else ""
         return Found(note=f"tests/errata/{file}{': ' + name if name else ''}{seen}")
     if "check" in claim:
         return CHECKS[claim["check"]](evidence)
@@ -98,8 +98,9 @@ def _found(claim: Claim, evidence: Evidence) -> Found:
     return _found_by_recipe(recipe, place, quantity, evidence.run)
 
 
-def _largest(recipe: str, place: str, quantity: str, run: Run) -> str:
+def _largest(where: tuple[str, str, str], run: Run) -> str:
     """What the other recipe says of the run's own model, where it was run: of the largest, on each convention."""
+    recipe, place, quantity = where
     rows = _rows_of(recipe, run)
     found = [one for one in rows or () if one["place"] == place and quantity in one["quantity"]]
     if not found:
