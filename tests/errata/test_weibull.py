@@ -1,12 +1,13 @@
 """Errata of "A Two-Parameter Weibull Framework for Diagnosing Transformer Weight Distributions" (arXiv:2605.18898v1).
 
-Items 7 and 17 to 24 of docs/errata.md. Each test holds the published value against that of weights that have learned
+Items 7 and 17 to 26 of docs/errata.md. Each test holds the published value against that of weights that have learned
 nothing, or against what follows from the published numbers themselves; code that is not rmtbase's decides.
 """
 
 from __future__ import annotations
 
 import math
+import re
 from itertools import permutations
 
 import numpy as np
@@ -235,6 +236,13 @@ def test_olmo_1_has_a_gate():
     assert config.hidden_act == "silu"
 
 
+def test_the_pooled_weights_of_pythia_70m_have_no_gate():
+    # Figs. 3 and 14 pool "W_o + W_gate + W_up + W_down"; the number that Fig. 3 prints is that of W_o and two more.
+    d, layers = int(WIDTHS[0]), int(LAYERS[0])
+    assert layers * (d * d + 2 * 4 * d * d) == POOLED
+    assert layers * (d * d + 3 * 4 * d * d) == 20_447_232
+
+
 def test_five_models_in_any_order():
     # Item 17: how often would five numbers in any order have such an r?
     x = np.sqrt(RATES / 0.01)
@@ -335,3 +343,40 @@ def test_a_mean_of_half_a_per_cent_does_not_move_the_shape():
 
     moved = [shape(mean) - shape(0.0) for mean in (0.006, 0.06)]
     assert abs(moved[0]) < 1e-9 and moved[1] == pytest.approx(1.14e-6, rel=0.05)
+
+
+# models/{70M,160M,410M,1B,6.9B}/*.yml of EleutherAI/pythia: "lr", "weight-decay", "warmup" and "train-iters".
+CONFIGURED_RATES = np.array([1.0e-3, 6.0e-4, 3.0e-4, 2.5e-4, 1.2e-4])
+CONFIGURED_DECAY, WARMUP, STEPS = 0.1, 0.01, 143_000
+
+
+def test_pythia_was_trained_with_ten_times_the_weight_decay():
+    printed, configured = STEPS * RATES * 0.01, STEPS * CONFIGURED_RATES * CONFIGURED_DECAY
+    assert printed == pytest.approx([1.43, 0.86, 0.43, 0.43, 0.17], abs=5e-3)  # Table 3
+    assert configured == pytest.approx([14.3, 8.6, 4.3, 3.6, 1.7], abs=0.05)
+    assert configured.min() > 1.0  # "Models with T/tau > 1 (Pythia-70m, [...] Saturated)", 5.2
+    root = np.sqrt(CONFIGURED_RATES / CONFIGURED_DECAY)
+    assert TERMINAL / root == pytest.approx([0.224, 0.258, 0.347, 0.382, 0.430], abs=5e-4)
+    assert (root @ TERMINAL) / (root @ root) == pytest.approx(0.28, abs=5e-3)
+    assert stats.pearsonr(root, TERMINAL).statistic == pytest.approx(0.92, abs=5e-3)
+    assert np.exp(-0.55 * configured)[[0, -1]] == pytest.approx([0.0004, 0.39], rel=0.05)
+
+
+# The caption of Fig. 6, and that of Fig. 7, of the same checkpoint.
+FIGURE_6 = "extending to log10 |w| ~ -5 in mid-to-deep blocks (blocks 8-17 and 23-27)"
+FIGURE_7 = (
+    "Both NO-QK-Norm models show pronounced specialization tail extending to log10 |w| ~ -5 in shallow-to-mid blocks"
+)
+
+
+def test_two_figures_place_one_tail_in_different_layers():
+    places = [re.findall(r"in (\S+)-to-(\S+) blocks", caption) for caption in (FIGURE_6, FIGURE_7)]
+    assert places == [[("mid", "deep")], [("shallow", "mid")]]
+    blocks = np.r_[8:18, 23:28]
+    assert (blocks >= 16).mean() > 0.4  # of 32
+
+
+def test_warmup_is_over_before_either_peak():
+    assert pytest.approx(1430) == STEPS * WARMUP
+    gone = (np.array([10_000, 32_000]) - STEPS * WARMUP) / (STEPS * (1 - WARMUP))
+    assert 0.1 + 0.45 * (1 + np.cos(np.pi * gone)) == pytest.approx([0.99, 0.90], abs=5e-3)
