@@ -20,7 +20,7 @@ from rmtbase.comparison import (
     shape_drift,
     weibull_scales,
 )
-from rmtbase.laws import weibull_body_tail_gap, weibull_closure, weibull_null
+from rmtbase.laws import weibull_anchor, weibull_body_tail_gap, weibull_closure, weibull_null
 from rmtbase.tables import scores_at
 from studies.sources import weibull_scales as scales
 from studies.sources.course import TRIMS, Transmission, steps_of, training_of
@@ -323,7 +323,7 @@ def _of_functions(
     found = {
         "F1_extract_weights": f"{int((state.number > 0).sum())} matrices of the Transmission Class, {number} weights",
         "F2_fit_weibull": f"pooled k̂ {state.whole[0]:.4f}, λ̂ {state.whole[1]:.5f}; half-normal "
-        "{weibull_anchor().shape:.4f}",
+        f"{weibull_anchor().shape:.4f}",
         "F7_attention_arch_classify": "; ".join(dict.fromkeys(attention_classes(scores).values())),
     }
     closure = matrices["observed"].sel(statistic="weibull_closure")
