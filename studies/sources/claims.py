@@ -3,12 +3,13 @@
 ``claims.json`` has the claims: place, words, the quantity, what null it must be compared with, and what decides it:
 
 * ``erratum``: its number in ``docs/errata.md``, whose tests fail if we are wrong, ``test`` among them: *corrected*;
-  ``largest``: recipe, place and quantity whose value of the run's model stands beside it;
+  ``largest``: recipe, place and quantity whose value of the run's model stands beside it; ``reported``: the words are
+  not a quotation, for it is not in the text;
 * ``check``: a function of :mod:`studies.sources.claims_checks`; ``printed``: a number of the Weibull paper's text that
   follows from first principles: *agrees* or *differs*;
 * ``row``: recipe, place and quantity of what another recipe found of the same model;
 * ``models`` and ``command``: a claim about checkpoints, which stays *open* until the command was run on one of them;
-  what the run's model shows stands beside it.
+  what the run's model shows, or the erratum that tells what it would take, stands beside it.
 """
 
 from __future__ import annotations
@@ -60,10 +61,10 @@ def erratum_tests(number: int) -> dict[str, tuple[str, ...]]:
 
 def verdict(claim: Claim, found: Found, run: Run) -> str:
     """What is to be said of a claim, from what was found of it."""
-    if "erratum" in claim:
-        return f"corrected: errata, {claim['erratum']}"
     if "models" in claim and not any(run.is_of(one) for one in claim["models"]):
         return f"open: `{claim['command']}`"
+    if "erratum" in claim:
+        return f"corrected: errata, {claim['erratum']}"
     if found.holds is None:
         return f"open: `{claim['command']}`" if "command" in claim else "open"
     return "agrees: reproduced" if found.holds else "differs"
@@ -76,7 +77,8 @@ def _row(claim: Claim, evidence: Evidence) -> Row:
         seen = "so it is" if found.holds else "not so"
         note = f"{seen} in {evidence.run.label}" + (f"; {note}" if note else "")
     null = found.null or Null(of=claim["null"])
-    return Row(claim["place"], claim["quantity"], f"“{claim['words']}”", found.observed, null, said,
+    words = f"({claim['words']})" if "reported" in claim else f"“{claim['words']}”"
+    return Row(claim["place"], claim["quantity"], words, found.observed, null, said,
                claim.get("convention", ""), note)  # fmt: skip
 
 
@@ -85,7 +87,8 @@ def _found(claim: Claim, evidence: Evidence) -> Found:
         ((file, names),) = erratum_tests(claim["erratum"]).items()
         name = claim.get("test", names[0] if names else "")
         seen = _largest(claim["largest"], evidence.run) if "largest" in claim else ""
-        return Found(note=f"tests/errata/{file}{': ' + name if name else ''}{seen}")
+        whose = f"errata, {claim['erratum']}: " if "models" in claim else ""
+        return Found(note=f"{whose}tests/errata/{file}{': ' + name if name else ''}{seen}")
     if "check" in claim:
         return CHECKS[claim["check"]](evidence)
     if "printed" in claim:

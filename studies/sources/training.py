@@ -32,6 +32,12 @@ COVERS = {
 }
 
 
+RAPID = 0.5
+"""What forms rapidly at the beginning has gone more than this share of its way by a tenth of the steps."""
+SETTLED = 0.9
+"""And more than this by half of them, where it is largely consistent from then on."""
+
+
 def make(run: Run) -> Result:
     runs = courses(run)
     shown = {_named(run, at): spectra_of(run, at) for at in checkpoints_shown(run)}
@@ -124,18 +130,28 @@ def _references(spectra: Mapping[str, np.ndarray], quick: bool) -> Iterator[Row]
 def _early(course: Course) -> Iterator[Row]:
     """How much of the way the spectrum has gone by a tenth of the steps, and by half."""
     number = 1 + COMPONENTS.index("mlp_in")
+    for share, enough, words in (
+        (0.1, RAPID, "forms rapidly at the beginning"), (0.5, SETTLED, "then is largely consistent"),
+    ):  # fmt: skip
+        gone = way_gone(course, share)
+        if gone is None:
+            return
+        yield Row(
+            f"{SOURCE}, figure {number}", f"{course.name}: way of MLP in's spectrum to its end by "
+            f"{100 * share:g} % of the steps", words, gone, Null(share, of="evenly"),
+            "agrees" if gone > enough else "differs", "s",
+            f"of Wasserstein's distance, shapes alone; {enough:g} or more would be",
+        )  # fmt: skip
+
+
+def way_gone(course: Course, share: float) -> float | None:
+    """How much of its way to the end MLP in's spectrum has gone by a share of the steps; None of too few steps."""
     spectra = [figures.middle(one, "mlp_in") for one in course.spectra]
     values = [one.values for one in spectra if one is not None]
     if len(values) < max(3, len(course.steps)):
-        return
+        return None
     distance = np.array([wasserstein_distance(one, values[-1]) for one in values])
-    for share in (0.1, 0.5):
-        gone = 1.0 - float(np.interp(share * course.steps[-1], course.steps, distance)) / distance[0]
-        yield Row(
-            f"{SOURCE}, figure {number}", f"{course.name}: way of MLP in's spectrum to its end by "
-            f"{100 * share:g} % of the steps", "forms rapidly at the beginning", gone, Null(share, of="evenly"),
-            "agrees" if gone > share else "differs", "s", "of Wasserstein's distance, shapes alone",
-        )  # fmt: skip
+    return 1.0 - float(np.interp(share * course.steps[-1], course.steps, distance)) / distance[0]
 
 
 def _of_two(runs: Sequence[Course]) -> Iterator[Row]:
