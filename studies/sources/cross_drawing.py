@@ -56,6 +56,7 @@ def against_sigma(
     value: Callable[[Heads, str], np.ndarray],
     ylabel: str,
     curve: Callable[[np.ndarray], np.ndarray] | None = None,
+    product: Callable[[np.ndarray], np.ndarray] | None = None,
     null: Callable[[Heads, str], Measured] | None = None,
     scale: str = "linear",
     threshold: float = 1e-3,
@@ -67,6 +68,7 @@ def against_sigma(
         value: the statistic, (layer, head).
         ylabel: its name.
         curve: what it is of a normal law of that σ.
+        product: what it is of an element of a random product of that σ, drawn beside W_QK.
         null: the same statistic with its null, drawn as a band of 95 % of one head.
         scale: of the statistic.
         threshold: below which a symmetric logarithmic scale is linear.
@@ -82,6 +84,8 @@ def against_sigma(
         x = np.geomspace(left, right, 200)
         if curve is not None:
             ax.plot(x, curve(x), color=LIGHT.text, lw=1.0, zorder=1, label="normal law")
+        if product is not None and component == "W_QK":
+            ax.plot(x, product(x), color=LIGHT.flagged, ls="--", lw=1.2, zorder=2, label="random product (768, 64)")
         ax.set_xscale("log")
         ax.set_xlim(left, right)
         log_ticks(ax.xaxis)

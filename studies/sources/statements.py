@@ -8,6 +8,7 @@ import numpy as np
 import xarray as xr
 from scipy import stats
 
+from rmtbase.laws import product_element
 from rmtbase.models import known_models
 from rmtbase.plots import statistic_words
 from rmtbase.tables import heads_present
@@ -25,6 +26,12 @@ def scored(run: Run) -> xr.DataTree:
     """The scores of all heads of a run's model, with the elements of each; both posts read the same file."""
     options: dict[str, Any] = {"draws": DRAWS} if run.quick else {}
     return run.scores(elements="heads", matrices="none", **options)
+
+
+def entropy_of_product(sigma: np.ndarray, d_model: int = 768, d_head: int = 64) -> np.ndarray:
+    """S of an element of a random W_QK that has this σ, at the shape of post 1's figure 14."""
+    law = product_element(d_model, d_head)
+    return 0.5 * np.log(2 * np.pi * np.e * sigma**2) - float(law.kl_to_normal())
 
 
 class Heads(NamedTuple):

@@ -229,10 +229,13 @@ def toy_model(quick: bool) -> Figure:
         ax.set_xlim(0, _WIDEST_TOY)
     grid.flat[-1].set_axis_off()
     label_singular_values((*grid[-1, :3], grid[0, -1]))
+    for ax in grid[:, 0]:
+        ax.set_ylabel("density", fontsize=9)
     legend_below(figure, [grid[0, 0]], 5)
     caption = (
         f"P = Π (I + G/√d) at σ = 1, d = {width}, {draws} draws, on one pair of axes. At depth 1 it is P − I that is "
-        "the quarter circle, not P (errata, 10). The tail ends at every depth (errata, 11)."
+        "the quarter circle, not P (errata, 10). The tail ends at every depth (errata, 11). The law of P − I is drawn "
+        "to depth 16, where it is that of P to the eye."
     )
     return Figure("followup-figure-5", figure, caption, f"{SOURCE}, figure 5")
 

@@ -258,7 +258,7 @@ def maps_of(scores: dict[str, xr.DataTree], components: Sequence[str]) -> tuple[
     figure, grid = canvas(len(held), len(scores), width=2.9 * len(scores), height=2.7, sharey=True)
     for row, component in zip(grid, held, strict=True):
         for ax, (name, one) in zip(row, scores.items(), strict=True):
-            plots.magnitude_heatmap(one, component, ax=ax, colorbar=False)
+            plots.magnitude_heatmap(one, component, ax=ax, colorbar=ax is row[-1])
             titled(ax, f"{SHORT.get(component, component)}, {name}", "", r"$\log_{10}|w|$" if ax is row[0] else "")
     for ax in grid[-1]:
         ax.set_xlabel("layer; right of each the null", fontsize=8.5)
@@ -314,6 +314,8 @@ def attention(cohort: xr.DataTree) -> Figure:
                     label=SHORT[component])  # fmt: skip
     for low, high, label in ((0.76, 0.99, "published: separate MHA"), (1.10, 1.16, "published: GQA")):
         ax.axhspan(low, high, color="#f2d46b", alpha=0.35 if low > 1 else 0.18, linewidth=0, label=label, zorder=0)
+    for end, label in zip((1.05, 1.18), ("published: fused, 1.05 to 1.18", ""), strict=True):
+        ax.axhline(end, color=LIGHT.free_law, linewidth=1.0, linestyle=":", label=label)
     ax.set_xticks(range(len(names)), names)
     titled(ax, "queries and keys of every model", "", r"median $\hat k$")
     legend_below(figure, [ax], 4)
