@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 from zlib import crc32
 
 import numpy as np
@@ -207,6 +207,17 @@ def row_values(key: str, count: int) -> Tensor:
 def tokens(count: int) -> Tensor:
     """u[t], the same for every map. Not to be written to."""
     return 1 + torch.rand(count, generator=_generator("tokens"), dtype=torch.float64)
+
+
+def tensors_in(given: Any) -> list[Tensor]:
+    """Of an operation's arguments or results: tensors alone, in lists and by keyword, as ATen's schemas have them."""
+    if isinstance(given, Tensor):
+        return [given]
+    if isinstance(given, dict):
+        given = given.values()
+    elif not isinstance(given, (list, tuple)):
+        return []
+    return [tensor for one in given for tensor in tensors_in(one)]
 
 
 def contiguous(tensor: Tensor) -> Tensor:

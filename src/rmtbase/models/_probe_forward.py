@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves, tree_map
+from torch.utils._pytree import tree_map
 
 from rmtbase.models._probe_events import (
     KEPT,
@@ -42,6 +42,7 @@ from rmtbase.models._probe_events import (
     noise,
     row_values,
     sampled,
+    tensors_in,
     tokens,
 )
 
@@ -93,7 +94,9 @@ class ForwardPass(TorchDispatchMode):
 
     def origin(self, *tensors: Tensor) -> Origin:
         """Of what is made of these."""
-        each = [self._origins.get(_storage(tensor), _NOWHERE) for tensor in tensors]
+        each = {id(one): one for one in (self._origins.get(_storage(tensor), _NOWHERE) for tensor in tensors)}.values()
+        if len(each) == 1:
+            return next(iter(each))
         return Origin(
             content=any(one.content for one in each),
             linear=any(one.linear for one in each),
@@ -117,14 +120,12 @@ class ForwardPass(TorchDispatchMode):
     def _inherit(self, result: Any, given: list[Tensor], marks: frozenset[Mark]) -> None:
         origin = self.origin(*given)
         before = {_storage(tensor) for tensor in given}
-        for tensor in tree_leaves(result):
-            if isinstance(tensor, Tensor):
-                same = _storage(tensor) in before
-                born = self._origins.get(_storage(tensor), _NOWHERE).born if same else self._clock
-                carried = replace(origin, marks=origin.marks | marks, born=born)
-                if not (tensor.is_floating_point() or tensor.is_complex()):  # a mask, or where to look
-                    carried = Origin(origin.content, born=born)
-                self.declare(tensor, carried)
+        for tensor in tensors_in(result):
+            born = self._origins.get(_storage(tensor), _NOWHERE).born if _storage(tensor) in before else self._clock
+            carried = replace(origin, marks=origin.marks | marks, born=born)
+            if not (tensor.is_floating_point() or tensor.is_complex()):  # a mask, or where to look
+                carried = Origin(origin.content, born=born)
+            self.declare(tensor, carried)
 
     def _key(self, what: str) -> str:
         key = f"{self.modules[-1][0]}|{what}"
@@ -139,11 +140,11 @@ class ForwardPass(TorchDispatchMode):
             kwargs["device"] = torch.device("cpu")
         if isinstance(dtype := kwargs.get("dtype"), torch.dtype):
             kwargs["dtype"] = _widened(dtype)
-        given = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
-        if func._schema.name.removeprefix("aten::") in _ROTATION:  # of learned angles too
+        name = func._schema.name.removeprefix("aten::")
+        given = tensors_in((args, kwargs))
+        if name in _ROTATION:  # of learned angles too
             args = given = [self._made_up(tensor) for tensor in given]
         stored = [tensor.is_meta for tensor in given]
-        name = func._schema.name.removeprefix("aten::")
         if name in _MULTIPLY and self._operands(name, args)[0].is_floating_point():
             return self._multiply(name, args, kwargs)
         marks: frozenset[Mark] = frozenset()
@@ -188,9 +189,8 @@ class ForwardPass(TorchDispatchMode):
             if stored.ndim == 1:  # a gain or a bias, a norm's perhaps
                 result = self.norms.of(self._names.get(_storage(stored), ""), result, "")
             return args[0].copy_(result) if name.endswith("_") else contiguous(result)
-        if name not in ("embedding", "_grouped_mm") and all(
-            leaf.numel() <= 2**22 for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)
-        ):
+        small = all(tensor.numel() <= 2**22 for tensor in tensors_in((args, kwargs)))
+        if small and name not in ("embedding", "_grouped_mm"):
             real_args, real_kwargs = tree_map(self._made_up, (args, kwargs))
             return func(*real_args, **real_kwargs)
         meta_args, meta_kwargs = tree_map(_to_meta, (args, kwargs))
