@@ -77,6 +77,8 @@ def main() -> int:
     parser.add_argument("tag", nargs="?")
     parser.add_argument("--notes", action="store_true")
     arguments = parser.parse_args()
+    if arguments.notes and arguments.tag is None:
+        parser.error("--notes are of a tag: name it")
     found = faults(arguments.tag)
     for fault in found:
         print(f"release_check: {fault}", file=sys.stderr)
