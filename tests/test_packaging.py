@@ -61,6 +61,7 @@ def test_release_of_a_tag_is_let_through_and_tells_its_changes(tree):
         ("CITATION.cff", "\nversion: ", "\nversion: 9", "CITATION.cff says 9"),
         ("conda/recipe/recipe.yaml", '  version: "', '  version: "9', "recipe.yaml says 9"),
         ("pyproject.toml", '\nversion = "', '\nversion = "9', "CHANGELOG.md has no heading ## [9"),
+        ("CHANGELOG.md", "## [Unreleased]", "## [Unreleased]\n\n## [0.1.0] - 2026-01-31", "has ## [0.1.0] 2 times"),
         ("CHANGELOG.md", "## [Unreleased]", "## Unreleased", "does not begin with ## [Unreleased]"),
     ],
 )
