@@ -48,6 +48,8 @@ def faults(tag: str | None = None, root: Path = ROOT) -> list[str]:
     found = [f"{name} says {other}, pyproject.toml {version}" for name, other in said.items() if other != version]
     if version not in logged:
         found.append(f"CHANGELOG.md has no heading ## [{version}]")
+    headed = [heading[1] for heading in _HEADING.finditer(_text(root, "CHANGELOG.md"))]
+    found += [f"CHANGELOG.md has ## [{one}] {headed.count(one)} times" for one in logged if headed.count(one) > 1]
     if list(logged) != list(dict.fromkeys(["Unreleased", *logged])):
         found.append("CHANGELOG.md does not begin with ## [Unreleased]")
     if tag is None:
@@ -77,6 +79,8 @@ def main() -> int:
     parser.add_argument("tag", nargs="?")
     parser.add_argument("--notes", action="store_true")
     arguments = parser.parse_args()
+    if arguments.notes and arguments.tag is None:
+        parser.error("--notes are of a tag: name it")
     found = faults(arguments.tag)
     for fault in found:
         print(f"release_check: {fault}", file=sys.stderr)

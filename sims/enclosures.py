@@ -1,6 +1,6 @@
 """Lower and upper bounds of the constants in ball arithmetic (Arb, by python-flint), from their definitions alone.
 
-    ENCLOSURES["square_log_condition_number"]()
+    ENCLOSURES["rmtbase:constants.v1/square_log_condition_number"]()
 
 is a ball that contains the number, as narrow as the working precision of :func:`flint.ctx` lets it be. Nothing here
 uses rmtbase's own values: integrals are cut at ends beyond which the rest is bounded by hand, roots lie between two
@@ -219,7 +219,7 @@ def _zeta_prime() -> arb:
     return rational(1, 12) - arb.const_glaisher().log()
 
 
-ENCLOSURES: dict[str, Enclosure] = {
+_V1: dict[str, Enclosure] = {
     **tracy_widom.ENCLOSURES,
     "zeta_prime_minus_one": _zeta_prime,
     "tracy_widom_1_left_tail": lambda: (rational(-11, 48) * arb(2).log() + _zeta_prime() / 2).exp(),
@@ -242,3 +242,5 @@ ENCLOSURES: dict[str, Enclosure] = {
     "residual_path_continuum_lower_edge": lambda: _residual_edge(-1),
     "residual_path_continuum_participation_ratio": lambda: rational(1, 3),
 }
+ENCLOSURES = {f"rmtbase:constants.v1/{name}": enclosure for name, enclosure in _V1.items()}
+"""By identifier, for a later set may define a name anew."""

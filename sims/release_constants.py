@@ -19,7 +19,7 @@ from typing import Any
 
 from enclosures import ENCLOSURES, decimal_bounds
 
-from rmtbase.constants import Constant, ConstantFunction, ConstantSet, released_digits, set_named
+from rmtbase.constants import Constant, ConstantFunction, ConstantSet, encloses, released_digits, set_named
 from rmtbase.tables import write_bytes
 
 ENCLOSED_DIGITS = 110
@@ -30,9 +30,11 @@ SHAPES = ((768, 64), (4096, 128))
 def record(of_set: ConstantSet, day: str) -> dict[str, Any]:
     """What is stored of the constants that came with a set."""
     own = [one for one in (*of_set.constants(), *of_set.functions()) if one.released == of_set.release]
+    withdrawn = {name: of_set.record[name] for name in ("withdrawn",) if name in of_set.record}
     return {
         "set": of_set.name,
         "date": day,
+        **withdrawn,
         "constants": {one.name: _constant(one) for one in own if isinstance(one, Constant)},
         "functions": {one.name: _function(one) for one in own if isinstance(one, ConstantFunction)},
     }
@@ -40,8 +42,10 @@ def record(of_set: ConstantSet, day: str) -> dict[str, Any]:
 
 def _constant(one: Constant) -> dict[str, Any]:
     stored = _words(one) | {"digits": released_digits(one), "uncertainty": _uncertainty(one)}
-    if one.name in ENCLOSURES:
-        stored["enclosure"] = list(decimal_bounds(ENCLOSURES[one.name], ENCLOSED_DIGITS))
+    if one.id in ENCLOSURES:
+        stored["enclosure"] = list(decimal_bounds(ENCLOSURES[one.id], ENCLOSED_DIGITS))
+        if not encloses(stored["enclosure"], stored["digits"]):
+            raise SystemExit(f"{one.id}: {stored['digits']} does not lie in {stored['enclosure']}")
     return stored
 
 
@@ -90,11 +94,16 @@ def main() -> None:
     """Parse the command line; write or check the record."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("set", help="as v1")
-    parser.add_argument("--date", help="of its release; today if not given", default=date.today().isoformat())
+    parser.add_argument(
+        "--date",
+        help="of its release, as 2026-11-23; today if not given",
+        type=date.fromisoformat,
+        default=date.today(),
+    )
     parser.add_argument("--check", action="store_true", help="compute all anew and write nothing")
     options = parser.parse_args()
     of_set = set_named(options.set)
-    made = record(of_set, of_set.date or options.date)
+    made = record(of_set, of_set.date or options.date.isoformat())
     if of_set.date and (names := changed(of_set.record, made)):
         raise SystemExit(f"{of_set.name} is released and would change: {', '.join(names)}; they come with a new set")
     if not options.check:

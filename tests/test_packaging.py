@@ -3,6 +3,8 @@
 import re
 import runpy
 import shutil
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -59,6 +61,7 @@ def test_release_of_a_tag_is_let_through_and_tells_its_changes(tree):
         ("CITATION.cff", "\nversion: ", "\nversion: 9", "CITATION.cff says 9"),
         ("conda/recipe/recipe.yaml", '  version: "', '  version: "9', "recipe.yaml says 9"),
         ("pyproject.toml", '\nversion = "', '\nversion = "9', "CHANGELOG.md has no heading ## [9"),
+        ("CHANGELOG.md", "## [Unreleased]", "## [Unreleased]\n\n## [0.1.0] - 2026-01-31", "has ## [0.1.0] 2 times"),
         ("CHANGELOG.md", "## [Unreleased]", "## Unreleased", "does not begin with ## [Unreleased]"),
     ],
 )
@@ -75,6 +78,17 @@ def test_tag_that_does_not_fit_is_refused(tag, said, tree):
     edit(tree / "CHANGELOG.md", ("## [Unreleased]", f"## [Unreleased]\n\n- More.\n\n## [{PROJECT['version']}]\n\nAll."))
     assert any(said in fault for fault in CHECK["faults"](tag, tree))
     assert any("under Unreleased still" in fault for fault in CHECK["faults"](f"v{PROJECT['version']}", tree))
+
+
+def test_notes_are_of_a_tag():
+    ended = subprocess.run(
+        [sys.executable, ROOT / ".ci" / "release_check.py", "--notes"],
+        capture_output=True,
+        encoding="utf-8",
+        check=False,
+    )
+    assert ended.returncode == 2
+    assert "--notes are of a tag: name it" in ended.stderr
 
 
 def test_long_description_has_no_link_or_figure_that_an_index_cannot_follow():
@@ -128,3 +142,10 @@ def test_classifiers_and_workflows_are_of_the_same_pythons():
                 for path in re.findall(r"(?:tests|\.ci|benchmarks)/[\w./]+", step.get("run", "")):
                     assert (ROOT / path).exists(), path
                 assert "secrets." not in str(step)
+
+
+def test_actions_are_pinned_by_commit():
+    floating = {"pypa/gh-action-pypi-publish@release/v1"}  # has to know the metadata that the build writes
+    for path in ROOT.glob(".github/workflows/*.yml"):
+        for action in re.findall(r"uses: (.+)$", path.read_text(encoding="utf-8"), flags=re.MULTILINE):
+            assert action in floating or re.fullmatch(r"[\w.-]+/[\w.-]+@[0-9a-f]{40} # v[\d.]+", action), action

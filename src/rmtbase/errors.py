@@ -135,6 +135,10 @@ class TableError(_ContentError):
     """A file is not a table of the kind and version that was expected."""
 
 
+class RecordError(_ContentError):
+    """What rmtbase was installed with is damaged: the record of a set of constants is not the one that was released."""
+
+
 class MissingFileError(RmtbaseError, FileNotFoundError):
     """A file that is to be read is not there.
 

@@ -11,27 +11,41 @@ from decimal import Context, Decimal
 from pathlib import Path
 
 import pytest
+import release_constants
 from enclosures import ENCLOSURES, decimal_bounds
 from mpmath import mp
 from release_constants import changed, record
 
 from rmtbase import constants
-from rmtbase.constants import KINDS_OF_ERROR, Constant, constant_set, v1
-from rmtbase.errors import ParameterError
+from rmtbase.constants import KINDS_OF_ERROR, Constant, _release, constant_set, v1
+from rmtbase.errors import ParameterError, RecordError
 
-RELEASED = json.loads((Path(__file__).parents[1] / "data" / "constants-v1.json").read_text(encoding="utf-8"))
+DATA = Path(__file__).parents[1] / "data"
+SETS = {path.stem[10:]: json.loads(path.read_text(encoding="utf-8")) for path in DATA.glob("constants-v*.json")}
+RELEASED = SETS["v1"]
 SHA256 = {"v1": "8cc966b1527d41ca38c778e111912297731c03a83481a83759b3b9081247ba95"}
 """Of each released set, of all but its enclosures: these never change, and a new set comes with a line of its own."""
 EVERY = (*v1.constants(), *v1.functions())
-ENCLOSED = [one for one in v1.constants() if one.enclosure]
+OWN = [
+    one
+    for of_set in constants.sets().values()
+    for one in (*of_set.constants(), *of_set.functions())
+    if one.released == of_set.release and of_set.date
+]
+"""What came with each set that is released, not what it took over."""
+NUMBERS = [one for one in OWN if isinstance(one, Constant)]
+ENCLOSED = [one for one in NUMBERS if one.enclosure]
 
 
 # Sets
 
 
 def test_every_released_set_is_what_it_was():
-    assert changed(RELEASED, v1.record) == []
-    assert {name: one.sha256 for name, one in constants.sets().items()} == SHA256
+    released = {name: one for name, one in constants.sets().items() if one.date}
+    assert set(released) == set(SETS) == set(SHA256)
+    for name, one in released.items():
+        assert changed(SETS[name], one.record) == []
+    assert {name: one.sha256 for name, one in released.items()} == SHA256
     assert constants.constant_set(RELEASED, {"": EVERY}).sha256 == SHA256["v1"]
 
 
@@ -44,10 +58,11 @@ def test_a_change_names_its_constant():
     assert constants.constant_set(other, {"": EVERY}).sha256 != SHA256["v1"]
 
 
-@pytest.mark.parametrize("one", EVERY, ids=lambda one: one.name)
+@pytest.mark.parametrize("one", OWN, ids=lambda one: one.id.partition(".")[2])
 def test_what_was_released_of_a_constant_still_holds(one):
-    stored = {**RELEASED["constants"], **RELEASED["functions"]}[one.name]
-    assert (one.id, one.released.date) == (stored["id"], RELEASED["date"])
+    record = SETS[one.released.name]
+    stored = {**record["constants"], **record["functions"]}[one.name]
+    assert (one.id, one.released.date) == (stored["id"], record["date"])
     assert (one.definition, one.conditions.stated()) == (stored["definition"], stored["conditions"])
     if isinstance(one, Constant):
         assert (one.digits(one.known_digits if one.most_digits <= 100 else 100), one.published) == (
@@ -91,7 +106,7 @@ def test_a_later_set_revises_adds_and_withdraws_beside_the_first():
     assert len(v2.constants()) == len(v1.constants())
     assert v1.square_product_upper_edge.digits(4) == constants.square_product_upper_edge.digits(4) == "6.750"
     assert v1.body_tail_gap.id == "rmtbase:constants.v1/body_tail_gap"
-    assert {name: one.sha256 for name, one in constants.sets().items()} == SHA256
+    assert constants.sets()["v1"].sha256 == SHA256["v1"]
 
 
 def test_a_set_that_is_prepared_computes_what_is_not_recorded_yet():
@@ -100,6 +115,49 @@ def test_a_set_that_is_prepared_computes_what_is_not_recorded_yet():
     assert "not released" in repr(v2)
     own = record(v2, "2031-01-01")["constants"]
     assert {name: Decimal(one["digits"]) for name, one in own.items()} == {"square_product_upper_edge": 7, "made_up": 8}
+
+
+def test_the_record_keeps_what_its_set_withdraws():
+    made = record(made_up_v2(date=""), "2031-01-01")
+    assert made["withdrawn"] == ["body_tail_gap"]
+    assert "withdrawn" not in record(constants.sets()["v1"], RELEASED["date"])
+    with pytest.raises(ParameterError, match="withdrawn = 'body_tail_gpa': expected constants of v1"):
+        constant_set({"set": "v2", "date": "", "withdrawn": ["body_tail_gpa"]}, {}, before=constants.sets()["v1"])
+
+
+def test_a_revised_number_is_not_enclosed_by_the_definition_before_it(monkeypatch):
+    v2 = made_up_v2(date="")
+    assert "enclosure" not in record(v2, "2031-01-01")["constants"]["square_product_upper_edge"]
+    monkeypatch.setitem(
+        release_constants.ENCLOSURES,
+        v2.square_product_upper_edge.id,
+        ENCLOSURES["rmtbase:constants.v1/square_product_upper_edge"],
+    )
+    with pytest.raises(SystemExit, match=r"v2/square_product_upper_edge: 7\.0+ does not lie in \['6\.75', '6\.75'\]"):
+        record(v2, "2031-01-01")
+
+
+TEXT = json.dumps(dict(v1.record))
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        (TEXT[:50_000], "no record (JSONDecodeError)"),
+        ("[]", "no record"),
+        ('{"set": "v1", "date": "2026-11-23", "constants": []}', "no record (AttributeError)"),
+        (TEXT.replace('"-1.20653357458202481442', '"-1.20653357458202481443', 1), "a record with the digest"),
+        (TEXT.replace('["-1.2065335745820', '["-1.2065335745821', 1), "bounds of tracy_widom_1_mean"),
+        (TEXT.replace('["-1.2065335745820', '["x-1.206533574582', 1), "no record (InvalidOperation)"),
+    ],
+)
+def test_a_damaged_record_is_refused(text, found, tmp_path, monkeypatch):
+    (tmp_path / "v1.json").write_text(text, encoding="utf-8")
+    monkeypatch.setattr(_release, "files", lambda package: tmp_path)
+    with pytest.raises(RecordError) as told:
+        _release.read_record("v1", SHA256["v1"])
+    assert str(told.value).startswith(f"{tmp_path / 'v1.json'}: found {found}")
+    assert str(told.value).endswith("expected constants.v1 as released; install rmtbase again")
 
 
 def test_a_released_set_takes_in_nothing_new_and_loses_nothing():
@@ -142,6 +200,7 @@ def test_identifiers_are_unique_and_find_what_they_name():
         ("rmtbase:constants.v1/tracy_widom_1_maen", "perhaps rmtbase:constants.v1/tracy_widom_1_mean"),
         ("rmtbase:constants.v9/tracy_widom_1_mean", "set = 'v9': expected one of v1"),
         ("other:constants.v1/tracy_widom_1_mean", "the identifier of a constant; perhaps rmtbase:constants.v1"),
+        ("rmtbase:constants.v1/", "the identifier of a constant; `rmtbase constants` lists them"),
     ],
 )
 def test_an_unknown_identifier_is_refused(identifier, words):
@@ -162,7 +221,8 @@ def test_errors_are_numbers_of_a_named_kind():
 
 
 def test_released_digits_are_those_of_both_ends_of_the_enclosure():
-    assert {one.name for one in ENCLOSED} == set(ENCLOSURES) == {one.name for one in v1.constants()}
+    assert {one.name for one in v1.constants()} <= {one.name for one in ENCLOSED}
+    assert {one.id for one in ENCLOSED} == {one.id for one in NUMBERS if one.id in ENCLOSURES}
     for one in ENCLOSED:
         low, high = (Decimal(end) for end in one.enclosure)
         assert low <= high
@@ -172,10 +232,9 @@ def test_released_digits_are_those_of_both_ends_of_the_enclosure():
         assert rounded(low) == released == rounded(high), one.name
 
 
-@pytest.mark.parametrize("name", ENCLOSURES)
-def test_ball_arithmetic_encloses_released_digits_and_stored_bounds(name):
-    low, high = (Decimal(end) for end in decimal_bounds(ENCLOSURES[name], 20))
-    one = v1.find(name)
+@pytest.mark.parametrize("one", ENCLOSED, ids=lambda one: one.id.partition(".")[2])
+def test_ball_arithmetic_encloses_released_digits_and_stored_bounds(one):
+    low, high = (Decimal(end) for end in decimal_bounds(ENCLOSURES[one.id], 20))
     assert low <= Decimal(one.enclosure[0]) <= Decimal(one.enclosure[1]) <= high
     assert low <= Decimal(one.published) <= high
     assert high - low <= abs(high) * Decimal("1e-18")

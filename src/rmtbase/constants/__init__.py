@@ -35,7 +35,7 @@ from rmtbase.constants._export import (
     shown_enclosure,
 )
 from rmtbase.constants._registry import constants, current_set, find, functions, groups, set_named, sets
-from rmtbase.constants._release import ConstantSet, constant_set
+from rmtbase.constants._release import ConstantSet, constant_set, encloses
 from rmtbase.constants._software import citation_fields, citation_file, software
 from rmtbase.errors import ParameterError
 
@@ -60,6 +60,7 @@ __all__ = [
     "constant_set",
     "constants",
     "current_set",
+    "encloses",
     "find",
     "functions",
     "groups",

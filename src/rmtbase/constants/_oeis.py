@@ -1,6 +1,6 @@
 """Constants whose decimal digits stand in the On-Line Encyclopedia of Integer Sequences, by their identifiers.
 
-The digits that are printed there were compared with ours: ``tests/constants/test_oeis.py``.
+The digits that are printed there were compared with ours: ``tests/constants/test_release.py``.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from rmtbase.constants._release import ConstantSet, constant_set, read_record
 from rmtbase.errors import ParameterError
 
 V1 = constant_set(
-    read_record("v1"),
+    read_record("v1", "8cc966b1527d41ca38c778e111912297731c03a83481a83759b3b9081247ba95"),
     {
         "Edge fluctuations: the Tracy-Widom laws": _tracy_widom.CONSTANTS,
         "Square shapes, in units of d σ² (factor) and d σ_Q²σ_K² (product, divided by √d)": _square.BULK,

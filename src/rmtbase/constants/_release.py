@@ -10,25 +10,63 @@ from __future__ import annotations
 import difflib
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from decimal import Context, Decimal, InvalidOperation
 from functools import cached_property
 from importlib.resources import files
 from types import MappingProxyType, ModuleType
 from typing import Any
 
 from rmtbase.constants._constant import Constant, ConstantFunction, Release
-from rmtbase.errors import ParameterError
+from rmtbase.errors import ParameterError, RecordError
 
 Entry = Constant | ConstantFunction
 Groups = Mapping[str, tuple[Entry, ...]]
 
 _CLOSE = 0.5  # of difflib's similarity
+_LETTERS = 3  # of part of a name, by which names are proposed
 
 
-def read_record(name: str) -> dict[str, Any]:
-    """The record of a released set, as it stands in its file."""
-    return json.loads(files("rmtbase.constants").joinpath(f"{name}.json").read_text(encoding="utf-8"))
+def read_record(name: str, sha256: str = "") -> dict[str, Any]:
+    """The record of a set, as it stands in its file.
+
+    Args:
+        name: of the set.
+        sha256: the :func:`digest` with which it was released; "" while it is being prepared.
+
+    Raises:
+        RecordError: if the file was damaged: no digit of it is given out then.
+    """
+    file = files("rmtbase.constants").joinpath(f"{name}.json")
+    expected = f"constants.{name} as released; install rmtbase again"
+    try:
+        record = json.loads(file.read_text(encoding="utf-8"))
+        if not isinstance(record, dict):
+            raise RecordError(str(file), "no record", expected)
+        damaged = _damaged(record, sha256)
+    except (ValueError, TypeError, AttributeError, KeyError, InvalidOperation) as error:
+        raise RecordError(str(file), f"no record ({type(error).__name__})", expected) from error
+    if damaged:
+        raise RecordError(str(file), damaged, expected)
+    return record
+
+
+def _damaged(record: Mapping[str, Any], sha256: str) -> str:
+    """What of a record is not as it was released, in words; of bounds that they enclose the digits is known alone."""
+    if sha256 and digest(record) != sha256:
+        return f"a record with the digest {digest(record)[:12]}…"
+    for name, one in record.get("constants", {}).items():
+        if "enclosure" in one and not encloses(one["enclosure"], one["digits"]):
+            return f"bounds of {name} that do not enclose its digits"
+    return ""
+
+
+def encloses(bounds: Sequence[str], digits: str) -> bool:
+    """Whether both bounds, in their order, round to the digits."""
+    low, high = map(Decimal, bounds)
+    rounded = Context(prec=len(Decimal(digits).as_tuple().digits)).plus
+    return low <= high and rounded(low) == Decimal(digits) == rounded(high)
 
 
 def digest(record: Mapping[str, Any]) -> str:
@@ -95,7 +133,7 @@ class ConstantSet:
         if self._entries.get(bare) and self._entries[bare].id == name:
             return self._entries[bare]
         near = difflib.get_close_matches(bare, self._entries, cutoff=_CLOSE)
-        near = near or [known for known in self._entries if bare in known]
+        near = near or [known for known in self._entries if len(bare) >= _LETTERS and bare in known]
         if bare != name:
             near = [self._entries[known].id for known in near]
         advice = f"perhaps {', '.join(near)}" if name and near else "`rmtbase constants` lists them"
@@ -149,7 +187,10 @@ def constant_set(record: Mapping[str, Any], groups: Groups, before: ConstantSet 
     }
     if before is None:
         return ConstantSet(release, MappingProxyType(dict(record)), MappingProxyType(own))
-    gone = {*record.get("withdrawn", ()), *made}
+    withdrawn = record.get("withdrawn", ())
+    if unknown := sorted(set(withdrawn) - {one.name for one in (*before.constants(), *before.functions())}):
+        raise ParameterError("withdrawn", ", ".join(unknown), f"constants of {before.name}")
+    gone = {*withdrawn, *made}
     kept = {
         heading: tuple(one for one in entries if one.name not in gone) for heading, entries in before.groups().items()
     }
