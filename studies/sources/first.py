@@ -321,14 +321,17 @@ def conventions(heads: xr.Dataset) -> Drawing:
     figure, (axes,) = canvas(1, 3, 12.0, 3.8, sharey=True)
     one, two = columns(heads, NPR), columns(heads, f"{NPR}_singular")
     n_heads = heads.sizes["head"]
-    layer = np.arange(one[0].size) // n_heads + 0.6 * (np.arange(one[0].size) % n_heads / max(n_heads - 1, 1) - 0.5)
+    across = np.linspace(-0.3, 0.3, n_heads) if n_heads > 1 else np.zeros(1)
+    layer = np.add.outer(np.arange(heads.sizes["layer"]), across).ravel()
+    band = layer if layer.size > 1 else np.array([-0.3, 0.3])  # of one head too there is a band to be seen
     panels = (
         ("λ on the null of λ", one[0], one[1], one[2], LIGHT.observed),
         ("s on the null of s", two[0], two[1], two[2], LIGHT.observed),
         ("mixed: s on the null of λ", two[0], one[1], one[2], LIGHT.flagged),
     )
     for ax, (title, value, mean, sd, colour) in zip(axes, panels, strict=True):
-        ax.fill_between(layer, mean - TWO_SIDED * sd, mean + TWO_SIDED * sd, color=LIGHT.null, alpha=0.35, lw=0,
+        low, high = (np.broadcast_to(mean + side * TWO_SIDED * sd, band.shape) for side in (-1, 1))
+        ax.fill_between(band, low, high, color=LIGHT.null, alpha=0.35, lw=0,
                         label="null, 95 % of heads")  # fmt: skip
         ax.plot(layer, mean, color=LIGHT.null, lw=1.0)
         ax.plot(layer, value, "o", color=colour, ms=3.5, label="heads")
