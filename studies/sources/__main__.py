@@ -13,6 +13,7 @@ store, weights that were fetched are deleted.
 from __future__ import annotations
 
 import argparse
+import os
 import re
 import shlex
 import signal
@@ -26,7 +27,7 @@ from types import ModuleType
 from rmtbase.errors import CheckpointError, RmtbaseError, TableError
 from studies.sources.coverage import page as coverage_page
 from studies.sources.manifests import checkpoints_of, listing
-from studies.sources.recipe import Fetched, Run, label, read_results
+from studies.sources.recipe import Fetched, Run, discard_left, label, read_results
 from studies.sources.writing import index, page, write
 
 HERE = Path(__file__).resolve().parent
@@ -128,8 +129,9 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _stop(number: int, _: object) -> None:
-    """End as by Ctrl-C, so that what is fetched is deleted."""
-    raise SystemExit(128 + number)
+    """Delete what is fetched and end at once: a download in another thread would be waited for."""
+    discard_left(os.getpid())
+    os._exit(128 + number)
 
 
 if __name__ == "__main__":

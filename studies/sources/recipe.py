@@ -152,7 +152,7 @@ class Fetched:
         if self._held != (model, revision):
             self.discard()
         if self._place is None:
-            _discard_left()
+            discard_left()
             self._place = TemporaryDirectory(prefix=f"{_FETCHED}{os.getpid()}-", ignore_cleanup_errors=True)
             self._held = (model, revision)
         return Path(self._place.name)
@@ -315,11 +315,11 @@ class Run:
         return self.store / f"{called}{f'@{at}' if at else ''}-{what}-{key}{end}"
 
 
-def _discard_left() -> None:
-    """Delete what runs have fetched that were killed, so could not: no process of their number is there any more."""
+def discard_left(own: int | None = None) -> None:
+    """Delete what killed runs have fetched, of which no process is there any more; and what this one has."""
     for left in Path(gettempdir()).glob(f"{_FETCHED}*-*"):
         process = left.name.removeprefix(_FETCHED).partition("-")[0]
-        if process.isdecimal() and not is_alive(int(process)):
+        if process.isdecimal() and (int(process) == own or not is_alive(int(process))):
             shutil.rmtree(left, ignore_errors=True)
 
 
