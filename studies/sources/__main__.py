@@ -13,8 +13,10 @@ store, weights that were fetched are deleted.
 from __future__ import annotations
 
 import argparse
-import json
+import os
 import re
+import shlex
+import signal
 import sys
 import time
 from collections.abc import Sequence
@@ -22,10 +24,10 @@ from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 
-from rmtbase.errors import RmtbaseError
+from rmtbase.errors import CheckpointError, RmtbaseError, TableError
 from studies.sources.coverage import page as coverage_page
 from studies.sources.manifests import checkpoints_of, listing
-from studies.sources.recipe import Fetched, Run, label
+from studies.sources.recipe import Fetched, Run, discard_left, label, read_results
 from studies.sources.writing import index, page, write
 
 HERE = Path(__file__).resolve().parent
@@ -50,21 +52,25 @@ def recipe(name: str) -> ModuleType:
 
 def results_of(models: Sequence[str]) -> Path:
     """Where the results of a model, or of several, go by default: those of the demo are part of the tree."""
-    return HERE / "results" / (re.sub(r"[^\w.@-]+", "--", label(models[0])) if len(models) == 1 else "several")
+    if len(models) > 1:
+        return HERE / "results" / "several"
+    name = re.sub(r"[^\w.@-]+", "--", label(models[0]))
+    taken = name in ("", ".", "..", "several") or (name == "demo" and models[0] != "demo")
+    return HERE / "results" / (f"folder-{name}" if taken else name)
 
 
 def run_recipe(name: str, models: Sequence[str], quick: bool, out: Path, store: Path, fetched: Fetched) -> Path:
     """Run one recipe and write its files into a folder of its name; returns that."""
     run = Run(models[0], quick, out / name, store, tuple(models), fetched=fetched)
     module = recipe(name)
-    command = " ".join(["python -m studies.sources", name, *(f"--model {label(one)}" for one in models)])
+    command = " ".join(["python -m studies.sources", name, *(f"--model {shlex.quote(label(one))}" for one in models)])
     return write(name, module.make(run), module.COVERS, run, command + (" --quick" if quick else ""))
 
 
 def write_pages(results: Path) -> None:
     """Write every page of a folder of results: of each recipe, of all, and the table of coverage."""
     for path in sorted(results.glob("*/results.json")):
-        held = json.loads(path.read_text(encoding="utf-8"))
+        held = read_results(path)
         (path.parent / "README.md").write_text(page(held), encoding="utf-8")
     (results / "README.md").write_text(index(results, RECIPES), encoding="utf-8")
     (results / "COVERAGE.md").write_text(coverage_page(RECIPES, results), encoding="utf-8")
@@ -84,28 +90,50 @@ def main(arguments: list[str] | None = None) -> int:
     if args.recipe == "list":
         print(listing())
         return 0
-    models = [one for given in args.model or ["demo"] for one in given.split(",") if one]
+    models = [one.strip() for given in args.model or ["demo"] for one in given.split(",") if one.strip()]
     if not models:
         parser.error("--model: nothing is named; expected demo, a folder, or a model of the hub")
+    called = [label(one) for one in models]
+    if twice := sorted({one for one in called if called.count(one) > 1}):
+        parser.error(f"--model: two are called {', '.join(twice)}; name each once, folders by different names")
     results = results_of(models) if args.out is None else args.out
     if args.recipe == "pages" and not any(results.glob("*/results.json")):
         parser.error(f"{results} has no results of a recipe; run one first")
     named = {"all": list(RECIPES), "pages": []}.get(args.recipe, [args.recipe])
     fetched, name = Fetched(), args.recipe
+    refused = []
     try:
         for name in named:
             begun = time.perf_counter()
-            folder = run_recipe(name, models, args.quick, results, args.store, fetched)
+            try:
+                folder = run_recipe(name, models, args.quick, results, args.store, fetched)
+            except (CheckpointError, TableError, OSError):
+                raise
+            except RmtbaseError as error:  # of this recipe alone: the others go on
+                refused.append(f"{name}: {error}")
+                continue
             print(f"{name}: {folder} ({time.perf_counter() - begun:.0f} s)")
-    except RmtbaseError as error:
+        if any(results.glob("*/results.json")):
+            write_pages(results)
+    except KeyboardInterrupt:
+        print(f"{name}: stopped; what was scored is kept in {args.store}", file=sys.stderr)
+        return 130
+    except (RmtbaseError, OSError) as error:
         notes = [f"{one.known.hub_id}: {one.licence}" for one in checkpoints_of(models) if one.gated != "no"]
         print("\n".join([f"{name}: {error}", *dict.fromkeys(notes)]), file=sys.stderr)
         return 2
     finally:
         fetched.discard()
-    write_pages(results)
-    return 0
+    print("\n".join(refused), end="\n" * bool(refused), file=sys.stderr)
+    return 2 if refused else 0
+
+
+def _stop(number: int, _: object) -> None:
+    """Delete what is fetched and end at once: a download in another thread would be waited for."""
+    discard_left(os.getpid())
+    os._exit(128 + number)
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, _stop)
     raise SystemExit(main())

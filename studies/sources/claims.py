@@ -23,7 +23,7 @@ from typing import Any
 from rmtbase.comparison import checks, published_table
 from rmtbase.errors import ParameterError
 from studies.sources.claims_checks import CHECKS, Evidence, Found
-from studies.sources.recipe import Null, Result, Row, Run, Table
+from studies.sources.recipe import Null, Result, Row, Run, Table, read_results
 
 COVERS: dict[str, str] = {}
 HERE = Path(__file__).resolve().parent
@@ -114,7 +114,7 @@ def _largest(where: tuple[str, str, str], run: Run) -> str:
 
 def _rows_of(recipe: str, run: Run) -> list[dict[str, Any]] | None:
     path = run.out.parent / recipe / "results.json"
-    return json.loads(path.read_text(encoding="utf-8"))["rows"] if path.is_file() else None
+    return read_results(path)["rows"] if path.is_file() else None
 
 
 def _found_by_recipe(recipe: str, place: str, quantity: str, run: Run) -> Found:

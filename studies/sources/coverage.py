@@ -6,13 +6,14 @@ or ``superseded: why``.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from string import ascii_uppercase
-from typing import Any, NamedTuple
+from typing import NamedTuple
+
+from studies.sources.recipe import read_results
 
 STATUSES = ("done", "needs", "superseded")
 COMMAND = "python -m studies.sources"
@@ -92,7 +93,7 @@ def files_of(place: str, recipe: str, results: Path) -> list[str]:
     path = results / recipe / "results.json"
     if not path.is_file():
         return []
-    held: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    held = read_results(path)
     files = [f"{recipe}/{one['file']}" for one in held["figures"] if one["place"] == place]
     tables = [one for one in (*held["tables"], *held["rows"]) if one["place"] == place]
     return files or ([f"{recipe}/README.md"] if tables else [])

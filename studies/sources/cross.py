@@ -21,7 +21,7 @@ from studies.sources.cross_drawing import (
 )
 from studies.sources.heads import Heads, Measured, heads_of
 from studies.sources.recipe import Figure, Null, Result, Row, Run
-from studies.sources.statements import entropy_of_product
+from studies.sources.statements import entropy_of_product, exponent
 
 SOURCE_MODELS = "the 14 models of post 1's table 1"
 NEEDS = (
@@ -216,8 +216,8 @@ def _exponents(models: Sequence[Heads]) -> list[Row]:
         sums = [eigenvalue_sums(model, power) for model in models]
         for place, (words, expected) in published.items():
             value = np.concatenate([one[place].ravel() for one in sums])
-            known = np.isfinite(sigma) & np.isfinite(value) & (value > 0)
-            slope = float(np.polyfit(np.log(sigma[known]), np.log(value[known]), 1)[0])
+            known = np.isfinite(sigma) & np.isfinite(value) & (value > 0) & (sigma > 0)
+            slope = exponent(sigma[known], value[known]).value
             low, high = (share * expected * factor for share in (0.75, 1.25))
             null = Null(expected * factor, low=low, high=high, of="± a quarter")
             near = low <= slope <= high

@@ -217,6 +217,7 @@ def _layers(ax: Axes, models: Sequence[Heads]) -> None:
 
 def _reach(models: Sequence[Heads], component: str) -> tuple[float, float]:
     every = np.concatenate([model.sigma(component).ravel() for model in models])
+    every = every[every > 0]  # heads of zeros alone have no place on a logarithmic axis
     return 0.8 * float(np.nanmin(every)), 1.25 * float(np.nanmax(every))
 
 

@@ -14,6 +14,7 @@ import xarray as xr
 from matplotlib.figure import Figure as Drawing
 
 from rmtbase import laws
+from rmtbase.errors import ParameterError
 from rmtbase.linalg import product_singular_values
 from rmtbase.models import Model
 from rmtbase.plots import LIGHT
@@ -57,8 +58,8 @@ class Spectra(NamedTuple):
 
     @property
     def floor(self) -> float:
-        """The largest value that rounding alone makes, over s_1."""
-        return float(self.dense[self.thin.size] / self.dense[0])
+        """The largest value that rounding alone makes, over s_1; NaN of a square head, which has no rank to exceed."""
+        return float(self.dense[self.thin.size] / self.dense[0]) if self.dense.size > self.thin.size else float("nan")
 
 
 METHODS = ("thin float64", f"dense float32, s > {CUTOFF:g}", "dense float32, s > d ε s₁", "dense float32, first h")
@@ -191,19 +192,26 @@ def rows_of_condition(run: Run, spectra: Sequence[Spectra]) -> list[Row]:
     """κ by thin factors and as a dense float32 spectrum has it, in s and in λ."""
     rows = []
     for one in spectra:
-        law = laws.null("condition_number_singular", d_model=one.d_model, d_head=one.thin.size)
-        law_squared = laws.null("condition_number", d_model=one.d_model, d_head=one.thin.size)
+        law, law_squared = (null_of(name, one) for name in ("condition_number_singular", "condition_number"))
         kept, dense = one.condition(METHODS[1])
         thin = one.condition(METHODS[0])[1]
         for convention, power, null in (("s", 1, law), ("λ", 2, law_squared)):
             note = f"dense float32 keeps {kept} of {one.thin.size} and has κ = {dense**power:.0e}"
-            found = Null(null.mean(), null.std(), of="one head")
             real = thin**power >= MILLION
             verdict = "agrees" if real or dense <= 10 * thin else "corrected"
             note = f"a κ in the millions that is real; {note}" if real else note
             rows.append(Row("post 2, figure 16", f"κ of {one.label}, thin float64", "into the millions", thin**power,
-                            found, verdict, convention, note))  # fmt: skip
+                            null, verdict, convention, note))  # fmt: skip
     return rows
+
+
+def null_of(statistic: str, one: Spectra) -> Null | None:
+    """The null of a statistic of a head of this shape; None where the law has none, as of very few dimensions."""
+    try:
+        law = laws.null(statistic, d_model=one.d_model, d_head=one.thin.size)
+        return Null(law.mean(), law.std(), of="one head")
+    except ParameterError:
+        return None
 
 
 def condition_table(spectra: Sequence[Spectra]) -> Table:
@@ -313,14 +321,17 @@ def conventions(heads: xr.Dataset) -> Drawing:
     figure, (axes,) = canvas(1, 3, 12.0, 3.8, sharey=True)
     one, two = columns(heads, NPR), columns(heads, f"{NPR}_singular")
     n_heads = heads.sizes["head"]
-    layer = np.arange(one[0].size) // n_heads + 0.6 * (np.arange(one[0].size) % n_heads / max(n_heads - 1, 1) - 0.5)
+    across = np.linspace(-0.3, 0.3, n_heads) if n_heads > 1 else np.zeros(1)
+    layer = np.add.outer(np.arange(heads.sizes["layer"]), across).ravel()
+    band = layer if layer.size > 1 else np.array([-0.3, 0.3])  # of one head too there is a band to be seen
     panels = (
         ("λ on the null of λ", one[0], one[1], one[2], LIGHT.observed),
         ("s on the null of s", two[0], two[1], two[2], LIGHT.observed),
         ("mixed: s on the null of λ", two[0], one[1], one[2], LIGHT.flagged),
     )
     for ax, (title, value, mean, sd, colour) in zip(axes, panels, strict=True):
-        ax.fill_between(layer, mean - TWO_SIDED * sd, mean + TWO_SIDED * sd, color=LIGHT.null, alpha=0.35, lw=0,
+        low, high = (np.broadcast_to(mean + side * TWO_SIDED * sd, band.shape) for side in (-1, 1))
+        ax.fill_between(band, low, high, color=LIGHT.null, alpha=0.35, lw=0,
                         label="null, 95 % of heads")  # fmt: skip
         ax.plot(layer, mean, color=LIGHT.null, lw=1.0)
         ax.plot(layer, value, "o", color=colour, ms=3.5, label="heads")

@@ -13,7 +13,7 @@ from rmtbase.plots import LIGHT
 from studies.sources.drawing import MARKERS, canvas, legend_below, titled
 from studies.sources.post1_rows import BOTH, fitted_by_histogram, rows
 from studies.sources.recipe import Figure, Result, Run, Table
-from studies.sources.statements import by_place, entropy_of_product, of_elements, scored
+from studies.sources.statements import by_place, entropy_of_product, measured, of_elements, scored
 
 MODELS = {
     **dict.fromkeys((5, 6, 7, 8, 10, 11, 16, 17), "gpt2"),
@@ -37,11 +37,16 @@ PUBLISHED_TABLE = {
     "pythia-6.9b": (4096, 32, 128, 32), "pythia-12b": (5120, 40, 128, 36),
 }  # fmt: skip
 """Table 1: d, n_h, d_h and layers, as printed."""
+NOTHING = (
+    "Of no head of {} do the elements have all statistics of post 1: there are too few, or too few values of them."
+)
 _ROW = 0.05  # inches of a head's row in a map
 
 
 def make(run: Run) -> Result:
     tree = scored(run)
+    if not all(measured(tree, component)[1].any() for component in BOTH):
+        return Result(tables=(table_1(),), summary=(NOTHING.format(run.label),))
     return Result(_figures(tree), by_place(rows(run, tree)), (table_1(),))
 
 
@@ -65,7 +70,8 @@ def table_1() -> Table:
 
 
 def _figures(tree: xr.DataTree) -> tuple[Figure, ...]:
-    layer = int(tree["heads"].to_dataset()["layer"].values[0])
+    there = of_elements(tree, "sigma", "W_Q").layer.min()  # the first layer whose heads are not all zeros
+    layer = int(tree["heads"].to_dataset()["layer"].values[there])
     names = (
         f"head-densities-W_Q-{layer}-weights", f"head-densities-W_Q-{layer}", "width-and-entropy-W_Q",
         f"head-densities-W_QK-{layer}", "width-and-divergence-W_Q", "width-and-divergence-W_QK", "moment-corner",

@@ -4,23 +4,28 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
+import shutil
+import zlib
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import TemporaryDirectory, gettempdir
 from typing import Any, NamedTuple
+from zipfile import BadZipFile
 
 import numpy as np
 import xarray as xr
 from matplotlib.figure import Figure as Drawing
 
 import rmtbase
-from rmtbase.errors import ParameterError
-from rmtbase.models import Model, known_models, open_model
+from rmtbase.errors import ParameterError, TableError
+from rmtbase.models import Model, find_series, known_models, open_model
 from rmtbase.plots import Animation
 from rmtbase.progress import SILENT, Progress
+from rmtbase.systems import is_alive
 from rmtbase.tables import SCHEMA_VERSION, software_version, write_table
 
 VERDICTS = ("agrees", "differs", "corrected", "open", "needs")
@@ -29,6 +34,10 @@ VERDICTS = ("agrees", "differs", "corrected", "open", "needs")
 
 CONVENTIONS = ("λ", "s", "")
 """Of a spectral quantity: of eigenvalues λ = s², or of singular values s; none of what has no spectrum."""
+
+
+_SPECIAL = re.compile(r"[^\w .,@/+()~=-]")
+_FETCHED = "rmtbase-fetched-"
 
 
 class Null(NamedTuple):
@@ -143,7 +152,8 @@ class Fetched:
         if self._held != (model, revision):
             self.discard()
         if self._place is None:
-            self._place = TemporaryDirectory(prefix="rmtbase-fetched-", ignore_cleanup_errors=True)
+            discard_left()
+            self._place = TemporaryDirectory(prefix=f"{_FETCHED}{os.getpid()}-", ignore_cleanup_errors=True)
             self._held = (model, revision)
         return Path(self._place.name)
 
@@ -229,11 +239,17 @@ class Run:
             with self.open_model(model, revision) as opened:
                 made = {name: np.asarray(one) for name, one in measure(opened, **options).items()}
             path.parent.mkdir(parents=True, exist_ok=True)
-            partial = path.with_suffix(".partial.npz")
-            np.savez_compressed(partial, allow_pickle=False, **made)
-            partial.replace(path)
-        with np.load(path, allow_pickle=False) as kept:
-            return {name: kept[name] for name in kept.files}
+            partial = path.with_suffix(f".{os.getpid()}.partial.npz")  # of this run alone: two may share a store
+            try:
+                np.savez_compressed(partial, allow_pickle=False, **made)
+                partial.replace(path)
+            finally:
+                partial.unlink(missing_ok=True)
+        try:
+            with path.open("rb") as stream, np.load(stream, allow_pickle=False) as kept:
+                return {name: kept[name] for name in kept.files}
+        except (ValueError, EOFError, KeyError, BadZipFile, zlib.error) as error:
+            raise TableError(path, "a damaged file", "arrays as they were kept; delete it, and run again") from error
 
     @contextmanager
     def open_model(self, model: str | None = None, revision: str | None = None) -> Iterator[Model]:
@@ -241,7 +257,7 @@ class Run:
 
         What the hub's own cache held before is read there, and stays.
         """
-        name, at = self._named(model, revision)
+        name, at = self._checkpoint(model, revision)
         is_here = name == "demo" or _place(name) is not None
         yield open_model(name, at, cache=None if is_here else self.fetched.place(name, at))
 
@@ -272,9 +288,22 @@ class Run:
         name, _, at = (self.model if model is None else model).partition("@")
         return name, revision or at or None
 
+    def _checkpoint(self, model: str | None, revision: str | None) -> tuple[str, str | None]:
+        """As :meth:`_named`; of a folder of checkpoints the one that is named, or the last, as a folder of its own."""
+        name, at = self._named(model, revision)
+        place = _place(name)
+        if place is None or not place.is_dir() or (place / "config.json").exists():
+            return name, at
+        try:
+            return str(place / find_series(place, at or "all").revisions[-1].name), None
+        except ParameterError:
+            if at is not None and (place / at / "config.json").is_file():
+                return str(place / at), None
+            return name, at  # one model, such as a GGUF file, which needs no config.json
+
     def _kept(self, model: str | None, revision: str | None, what: str, options: Mapping[str, Any], end: str) -> Path:
         """The file of what is kept of one checkpoint; another one wherever it could be another."""
-        name, at = self._named(model, revision)
+        name, at = self._checkpoint(model, revision)
         if _place(name) is not None and (name, at) not in self.digests:
             self.digests[name, at] = open_model(name, at).weights_digest()
         return self._file(name, at, self.digests.get((name, at), ""), what, options, end)
@@ -286,21 +315,49 @@ class Run:
         return self.store / f"{called}{f'@{at}' if at else ''}-{what}-{key}{end}"
 
 
+def discard_left(own: int | None = None) -> None:
+    """Delete what killed runs have fetched, of which no process is there any more; and what this one has."""
+    for left in Path(gettempdir()).glob(f"{_FETCHED}*-*"):
+        process = left.name.removeprefix(_FETCHED).partition("-")[0]
+        if process.isdecimal() and (int(process) == own or not is_alive(int(process))):
+            shutil.rmtree(left, ignore_errors=True)
+
+
+def read_results(path: Path) -> dict[str, Any]:
+    """A ``results.json``.
+
+    Raises:
+        TableError: it is damaged.
+    """
+    try:
+        held = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise TableError(path, "no JSON", "the results of a recipe; delete it, and run the recipe again") from error
+    if not isinstance(held, dict) or not {"recipe", "model", "rows", "figures", "tables"} <= held.keys():
+        raise TableError(path, "something else", "the results of a recipe; delete it, and run the recipe again")
+    return held
+
+
 def label(model: str) -> str:
-    """A model as texts and pictures call it: a folder or file by its name alone, whichever place it has here."""
+    """A model as texts and pictures call it: a folder or file by its name alone, whichever place it has here.
+
+    What Markdown, HTML or a picture's formulae would take for their own is an underscore.
+    """
     name, _, revision = model.partition("@")
-    return f"{_called(name)}@{revision}" if revision else _called(name)
+    return f"{_called(name)}@{_SPECIAL.sub('_', revision)}" if revision else _called(name)
 
 
 def _called(name: str) -> str:
     place = _place(name)
-    return name if place is None else place.name
+    return _SPECIAL.sub("_", name if place is None else place.name)
 
 
 def _place(name: str) -> Path | None:
     """The folder or file that a model's name means here; None of the demo, and of one of the hub."""
     path = Path(name).expanduser()
-    return path.resolve() if name != "demo" and path.exists() else None
+    with suppress(OSError):  # of what is too long for a name
+        return path.resolve() if name not in ("demo", "") and path.exists() else None
+    return None
 
 
 def _hub_id(name: str) -> str:

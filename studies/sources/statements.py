@@ -129,7 +129,9 @@ class Exponent(NamedTuple):
 
 
 def exponent(x: np.ndarray, y: np.ndarray) -> Exponent:
-    """Least squares of ln y on ln x."""
+    """Least squares of ln y on ln x; NaN where x does not differ, as of one head."""
+    if np.unique(x).size < 2:
+        return Exponent(float("nan"), float("nan"), float("nan"))
     (slope, intercept), covariance = np.polyfit(np.log(x), np.log(y), 1, cov="unscaled")
     rest = np.log(y) - intercept - slope * np.log(x)
     error = np.sqrt(covariance[0, 0] * (rest**2).sum() / max(x.size - 2, 1))

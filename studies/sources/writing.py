@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from rmtbase.plots import Animation, save, save_animation
 from rmtbase.tables import software_versions
-from studies.sources.recipe import VERDICTS, Figure, Null, Result, Row, Run, Table, label
+from studies.sources.recipe import VERDICTS, Figure, Null, Result, Row, Run, Table, label, read_results
 
 DPI = 80
 DIGITS = 6
 """Significant digits of numbers in results.json: enough to compare, few enough to be the same on other machines."""
+_NAN = re.compile(r"\bnan\b")
 PACKAGES = ("rmtbase", "numpy", "scipy", "jax", "matplotlib")
 
 
@@ -75,7 +77,7 @@ def page(results: Mapping[str, Any]) -> str:
 def index(folder: Path, recipes: Mapping[str, str]) -> str:
     """The page of all results of a model in Markdown: what a reader asks first, and each recipe with its verdicts."""
     held = {
-        name: json.loads((folder / name / "results.json").read_text(encoding="utf-8"))
+        name: read_results(folder / name / "results.json")
         for name in recipes
         if (folder / name / "results.json").is_file()
     }
@@ -105,6 +107,9 @@ def _write_figure(figure: Figure, folder: Path) -> str:
 
 
 def _row(row: Row) -> dict[str, Any]:
+    """A row as plain values; where nothing could be computed nothing is said to agree or to differ."""
+    unknown = row.observed is not None and _plain(row.observed) is None
+    decided = row.verdict.startswith(("agrees", "differs", "corrected"))
     return {
         "place": row.place,
         "quantity": row.quantity,
@@ -112,8 +117,8 @@ def _row(row: Row) -> dict[str, Any]:
         "published": _plain(row.published),
         "observed": _plain(row.observed),
         "null": None if row.null is None else _null(row.null),
-        "verdict": row.verdict,
-        "note": row.note,
+        "verdict": "open: not to be computed of this model" if unknown and decided else row.verdict,
+        "note": _NAN.sub("–", row.note),
     }
 
 
@@ -128,7 +133,9 @@ def _table(table: Table) -> dict[str, Any]:
 
 def _plain(value: Any) -> float | int | str | None:
     """A number to its digits, a word as it is; None of what is no number."""
-    if value is None or isinstance(value, (str, bool)):
+    if isinstance(value, str):
+        return None if _NAN.search(value) else value
+    if value is None or isinstance(value, bool):
         return value
     number = float(value)
     if not math.isfinite(number):

@@ -1,21 +1,25 @@
 """The sources made again: every place once, what is said to be done is there, and its numbers are those of today."""
 
 import json
+import os
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from rmtbase import laws
 from rmtbase.comparison import published_table
-from rmtbase.errors import ParameterError
+from rmtbase.errors import ParameterError, TableError
 from rmtbase.models import open_model
-from studies.sources import course, first, null
+from studies.sources import __main__ as entry
+from studies.sources import course, first, null, writing
 from studies.sources.__main__ import HERE, RECIPES, main, results_of
 from studies.sources.coverage import PLACES, STATUSES, covered, files_of, page
 from studies.sources.manifests import FILE, checkpoints, checkpoints_of, listing, packaged
-from studies.sources.recipe import VERDICTS, Row, Run, label
+from studies.sources.recipe import VERDICTS, Fetched, Result, Row, Run, label
+from studies.sources.statements import exponent
 from studies.sources.writing import index
 from studies.sources.writing import page as recipe_page
 
@@ -244,3 +248,90 @@ def test_pages_of_published_models_are_made_of_their_results_and_name_no_place(f
         assert held["model"] == [folder]
         assert (path.parent / "README.md").read_text(encoding="utf-8") == recipe_page(held)
         assert {one["file"] for one in held["figures"]} == {one.name for one in path.parent.glob("*.png")}
+
+
+def test_a_square_head_has_no_noise_floor_and_one_of_few_dimensions_no_null():
+    square = first.Spectra("square", 16, np.ones(16), np.ones(16))
+    assert np.isnan(square.floor)
+    assert first.null_of("condition_number", square) is not None
+    assert first.null_of("condition_number", square._replace(thin=np.ones(2))) is None
+
+
+def test_heads_of_one_width_have_no_exponent():
+    assert np.isnan(exponent(np.ones(1), np.ones(1)).value)
+
+
+def test_what_cannot_be_computed_is_open_and_no_word_of_it_is_nan():
+    for observed in (float("nan"), "nan, 1"):
+        row = writing._row(Row("post 1, figure 1", "σ", 1.0, observed, None, "agrees", note="nulls nan and 1"))
+        assert row["observed"] is None and row["verdict"].startswith("open") and row["note"] == "nulls – and 1"
+
+
+def test_names_of_models_are_no_markup_and_no_results_of_others(tmp_path):
+    folder = tmp_path / "a|b `c` <script> $x$\n"
+    folder.mkdir()
+    assert label(str(folder)) == "a_b _c_ _script_ _x__"
+    (tmp_path / "demo").mkdir()
+    assert results_of([str(tmp_path / "demo")]) == HERE / "results" / "folder-demo"
+    assert results_of(["/"]).parent == HERE / "results"
+
+
+def test_two_models_of_one_name_are_refused(tmp_path, capsys):
+    for one in ("a", "b"):
+        (tmp_path / one / "same").mkdir(parents=True)
+    with pytest.raises(SystemExit, match="2"):
+        main(["cross", "--model", f"{tmp_path}/a/same, {tmp_path}/b/same"])
+    assert "two are called same" in capsys.readouterr().err
+
+
+def test_of_a_folder_of_checkpoints_the_last_is_meant_or_the_one_that_is_named(tmp_path):
+    for step in (8, 64):
+        (tmp_path / f"step{step}").mkdir()
+        (tmp_path / f"step{step}" / "config.json").write_text("{}")
+    run = Run(str(tmp_path), True, Path("out"), Path("store"))
+    assert run._checkpoint(None, None) == (str(tmp_path / "step64"), None)
+    assert run._checkpoint(None, "step8") == (str(tmp_path / "step8"), None)
+
+
+def test_what_is_damaged_is_named_and_not_believed(tmp_path, capsys):
+    run = Run("demo", True, tmp_path / "out", tmp_path / "store")
+    run.arrays("n", lambda model: {"n": np.zeros(9)})
+    (kept,) = (tmp_path / "store").iterdir()
+    kept.write_bytes(kept.read_bytes()[:50])
+    with pytest.raises(TableError, match=r"damaged.*delete it"):
+        run.arrays("n", lambda model: {"n": np.zeros(9)})
+    (tmp_path / "out/null").mkdir(parents=True)
+    (tmp_path / "out/null/results.json").write_text('{"recipe": ')
+    assert main(["pages", "--out", str(tmp_path / "out")]) == 2
+    assert "null/results.json: found no JSON" in capsys.readouterr().err
+
+
+def test_all_goes_on_where_one_recipe_refuses(tmp_path, monkeypatch, capsys):
+    def make(run):
+        if run.out.name == "null":
+            raise ParameterError("rank", 2, "eight")
+        return Result()
+
+    monkeypatch.setattr(entry, "recipe", lambda name: SimpleNamespace(make=make, COVERS={}))
+    monkeypatch.setattr(entry, "write_pages", lambda results: None)
+    assert main(["all", "--out", str(tmp_path)]) == 2
+    assert (tmp_path / "claims/results.json").is_file() and not (tmp_path / "null").exists()
+    assert "null: rank = 2" in capsys.readouterr().err
+
+
+def test_a_folder_that_cannot_be_written_is_said(tmp_path, monkeypatch, capsys):
+    (tmp_path / "out").write_text("")
+    monkeypatch.setattr(entry, "recipe", lambda name: SimpleNamespace(make=lambda run: Result(), COVERS={}))
+    assert main(["null", "--out", str(tmp_path / "out")]) == 2
+    assert "null: " in capsys.readouterr().err
+
+
+def test_what_a_killed_run_has_fetched_is_deleted_by_the_next(tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    dead, alive = (tmp_path / f"rmtbase-fetched-{number}-x" for number in (2**31 - 1, os.getpid()))
+    dead.mkdir()
+    alive.mkdir()
+    fetched = Fetched()
+    fetched.place("one", None)
+    assert not dead.exists() and alive.exists()
+    fetched.discard()
