@@ -100,6 +100,10 @@ def test_a_claim_about_checkpoints_stays_open_for_other_models(run):
     assert verdict(claim, Found(1.0, None, True), own).startswith("agrees")
     assert verdict(claim, Found(1.0, None, False), own) == "differs"
     assert verdict({"erratum": 7}, Found(), own) == "corrected: errata, 7"
+    (millions,) = (one for one in claims() if "largest" in one)
+    medium = Run(millions["models"][0], True, run.out, run.store)
+    said = [verdict(millions, Found(holds=one), medium).partition(":")[0] for one in (True, False, None)]
+    assert said == ["agrees", "corrected", "open"]  # where thin factors have it in the millions it is in the weights
 
 
 def test_the_claims_page_is_what_the_checks_find(run):
