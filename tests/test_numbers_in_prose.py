@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import xarray as xr
 
 import rmtbase
 from markdown_pages import PAGES as ALL_PAGES
@@ -37,8 +38,15 @@ BY_SCRIPTS: dict[str, tuple[str, str | None]] = {
 PAGES = [
     *(name for name in (path.relative_to(ROOT).as_posix() for path in ALL_PAGES) if name not in ELSEWHERE),
     *BY_SCRIPTS,
+    "studies/attention_twins/README.md",
     "studies/spectral_tails/README.md",
+    "studies/training_run/README.md",
 ]
+HELD_ROWS = {
+    "studies/attention_twins/README.md": r"^\| (?:queries|keys|values|attention output|MLP, \w+|NPR .*|.* → .*) \|.*$",
+    "studies/training_run/README.md": r"^\| \d+ \|.*$",
+}
+"""Rows of tables that tests/studies hold to the file they were made of."""
 POWERS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 STUDIES = (
     "calibration",
@@ -49,7 +57,7 @@ STUDIES = (
     "residual_depth",
     "what_was_learned",
 )
-ENTRIES = [(kind, entry) for kind in ("number", "held", "given") for entry in SAID[kind]]
+ENTRIES = [(kind, entry) for kind in ("number", "claim", "held", "given") for entry in SAID[kind]]
 
 
 @cache
@@ -59,7 +67,10 @@ def read(page: str) -> str:
 
 @cache
 def content(source: str) -> Any:
-    return rmtbase if source == "rmtbase" else json.loads(read(SAID["sources"][source]))
+    if source == "rmtbase":
+        return rmtbase
+    file = SAID["sources"][source]
+    return xr.open_datatree(ROOT / file) if file.endswith(".nc") else json.loads(read(file))
 
 
 def plain(numeral: str) -> float:
@@ -68,7 +79,8 @@ def plain(numeral: str) -> float:
     if word in WORDS:
         return WORDS[word]
     if numeral.startswith("10") and numeral[2:] and numeral[2:].translate(POWERS) == numeral[2:].strip("0123456789"):
-        return 10.0 ** int("".join(str("⁰¹²³⁴⁵⁶⁷⁸⁹".index(digit)) for digit in numeral[2:]))
+        sign = -1 if numeral[2] == "⁻" else 1
+        return 10.0 ** (sign * int("".join(str("⁰¹²³⁴⁵⁶⁷⁸⁹".index(digit)) for digit in numeral[2:].lstrip("⁻"))))
     return float(re.sub(r"\s", "", numeral).replace("−", "-"))
 
 
@@ -98,18 +110,22 @@ def test_a_text_stands_in_its_page_with_the_numbers_of_its_source(kind, entry):
     (found,) = places(entry["page"], entry["text"])
     if kind == "given":
         assert entry["why"]
+    elif kind == "claim":
+        assert entry["holds"]
+        for source, expression in entry["holds"]:
+            assert eval(expression, {"d": content(source)}) is True, expression
     elif kind == "held":
         source = re.sub(r'"\s+f?"', "", read(entry["by"]))  # a sentence of several strings of Python
         source = re.sub(r"\s+", " ", source)
         assert [sentence for sentence in entry["says"] if sentence not in source] == []
-        for numeral in re.findall(r"\d+(?:\.\d+)?(?:e-?\d+)?", found[0]):
+        for numeral in re.findall(r"\d+(?:\.\d+)*(?:e-?\d+)?", found[0]):
             assert any(re.search(rf"(?<![\w.]){re.escape(numeral)}(?![\w.]*\d)", one) for one in entry["says"]), numeral
     else:
         assert len(found.groups()) == len(entry["values"])
         for numeral, (source, expression, form) in zip(found.groups(), entry["values"], strict=True):
             value = eval(expression, {"d": content(source)})
             if form == "<":
-                assert value <= plain(numeral)
+                assert value <= plain(numeral) <= 3 * value, expression  # a limit, and not one that anything keeps
             elif form == "word":
                 assert plain(numeral) == (value // 100 * 100 if "hundred" in numeral else value)
             else:
@@ -121,7 +137,7 @@ def covered(page: str) -> list[tuple[int, int]]:
     return [
         span
         for kind, entry in ENTRIES
-        if entry["page"] == page
+        if entry["page"] == page and kind != "claim"
         for found in places(page, entry["text"])
         for span in (
             map(found.span, range(1, len(found.groups()) + 1))
@@ -135,7 +151,8 @@ def covered(page: str) -> list[tuple[int, int]]:
 def test_every_number_of_a_page_has_its_source(page):
     text = read(page)
     known = covered(page) + [mark.span() for mark in re.finditer(r"<!-- begin (\w+) -->[\s\S]*?<!-- end \1 -->", text)]
-    known += [command.span() for command in re.finditer(r"^ {4}python .*$", text, flags=re.MULTILINE)]
+    elsewhere = HELD_ROWS[page] + r"|^ {4}python .*$" if page in HELD_ROWS else r"^ {4}python .*$"
+    known += [line.span() for line in re.finditer(elsewhere, text, flags=re.MULTILINE)]
     unknown = [
         text[max(0, numeral.start - 30) : numeral.end + 20]
         for numeral in numerals(text)
@@ -151,6 +168,12 @@ def test_the_tables_of_a_page_are_those_of_its_script(page):
     assert "<!-- begin" in read(page)
     given = () if found is None else (tables.get("from_json", json.loads)(read(found)),)
     assert tables["filled"](read(page), *given) == read(page)
+
+
+def test_the_whole_table_of_the_validation_is_that_of_its_results():
+    tables = runpy.run_path(str(ROOT / "benchmarks/validation/tables.py"))
+    record = tables.get("from_json", json.loads)(read("benchmarks/validation/results/validation.json"))
+    assert tables["full"](record) == read("benchmarks/validation/TABLE.md")
 
 
 def results(content: Any) -> Iterator[float]:
@@ -193,6 +216,28 @@ def test_a_number_of_a_study_is_among_its_results(study):
             unknown.append(text[max(0, numeral.start - 30) : numeral.end + 20])
     assert unknown == [], "neither a result of the study nor in docs/numbers.toml"
     assert np.mean(by_chance) < 0.5, "a wrong number would hardly be noticed"
+
+
+def test_a_difference_of_the_errata_is_among_the_numbers_of_its_tests():
+    page = read("docs/errata.md")
+    unknown, by_chance, known_spans = [], [], covered("docs/errata.md")
+    for point in re.finditer(r"^## [\s\S]*?(?=^## |\Z)", page, flags=re.MULTILINE):
+        tests = "".join(read(f"tests/errata/{file}") for file in set(re.findall(r"`(test_\w+\.py)`", point[0])))
+        known = np.unique([float(one) for one in re.findall(r"(?<![\w.])\d[\d_]*(?:\.\d+)?(?:e-?\d+)?", tests)])
+        row = re.search(r"^\| Difference \| .*$", point[0], flags=re.MULTILINE)
+        assert row is not None
+        for numeral in numerals(row[0]):
+            digits, start = re.sub(r"\s", "", numeral.text), point.start() + row.start() + numeral.start
+            if not re.fullmatch(r"[0-9.]+", digits) or len(digits.replace(".", "").lstrip("0")) < 2:
+                continue
+            power = re.match(r"·(10[⁻⁰¹²³⁴⁵⁶⁷⁸⁹]+)", row[0][numeral.end :])
+            scale = plain(power[1]) if power else 1.0
+            value, step = scale * float(digits), scale * 10.0 ** -len(digits.partition(".")[2])
+            by_chance.append(is_among(value + 7 * step, step, known))
+            if not is_among(value, step, known) and not any(low <= start < high for low, high in known_spans):
+                unknown.append(row[0][max(0, numeral.start - 30) : numeral.end + 20])
+    assert unknown == [], "neither in the tests of the point nor in docs/numbers.toml"
+    assert np.mean(by_chance) < 0.3, "a wrong number would hardly be noticed"
 
 
 def test_a_number_that_no_source_has_is_found():

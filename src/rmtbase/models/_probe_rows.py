@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from itertools import groupby
 from math import prod
 from typing import NamedTuple
@@ -128,19 +129,24 @@ def factors_of(operand: Heads, rows: np.ndarray) -> tuple[float, np.ndarray]:
 
 
 def token_factor(found: Float[np.ndarray, " n"]) -> float | None:
-    """The f of which all values are f · u[t], with tokens t; None where there is none."""
-    of_tokens = tokens(1 << 16).numpy()
-    known = np.sort(of_tokens)
-
-    def far(factors: np.ndarray) -> np.ndarray:
-        """How far from any u[t]."""
-        at = np.clip(np.searchsorted(known, factors), 1, len(known) - 1)
-        return np.minimum(np.abs(known[at] - factors), np.abs(known[at - 1] - factors))
-
-    candidates = np.array([1.0, *found[0] / of_tokens])
+    """The f of which all values are f · u[t], with tokens t; None where there is none, the first of several."""
+    order, known = _sorted_tokens()
+    # In the order of u, for a search among sorted numbers is quick for numbers that are sorted, too.
+    candidates, turns = np.append(found[0] / known, 1.0), np.append(order, -1)
     for factor in found:
-        candidates = candidates[far(factor / candidates) < 1e-11]
-    return float(candidates[0]) if len(candidates) else None
+        sought = factor / candidates
+        at = np.clip(np.searchsorted(known, sought), 1, len(known) - 1)
+        near = np.minimum(np.abs(known[at] - sought), np.abs(known[at - 1] - sought)) < 1e-11
+        candidates, turns = candidates[near], turns[near]
+    return float(candidates[turns.argmin()]) if len(candidates) else None
+
+
+@cache
+def _sorted_tokens() -> tuple[Int[np.ndarray, " t"], Float[np.ndarray, " t"]]:
+    """The tokens t in the order of u[t], and u[t] of these."""
+    of_tokens = tokens(1 << 16).numpy()
+    order = np.argsort(of_tokens)
+    return order, of_tokens[order]
 
 
 def stored_rows(
