@@ -162,7 +162,7 @@ def _by_layer(values: np.ndarray, falls: bool = True) -> Found:
     known = np.isfinite(values)
     found = spearmanr(np.flatnonzero(known), values[known])
     r, p = float(found.statistic), float(found.pvalue)  # pyright: ignore[reportAttributeAccessIssue]
-    note = f"{int(known.sum())} layers, p = {p:.2g}"
+    note = f"{int(known.sum())} layers" + (f", p = {p:.2g}" if np.isfinite(p) else "")
     holds = bool((r < 0) == falls and p < 0.05) if known.sum() >= _LAYERS_TO_TELL else None
     return Found(r, Null(0.0, of="untrained"), holds, note + ("" if holds is not None else ": too few to tell"))
 
