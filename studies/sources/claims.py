@@ -4,10 +4,11 @@
 
 * ``erratum``: its number in ``docs/errata.md``, whose tests fail if we are wrong, ``test`` among them: *corrected*;
   ``largest``: recipe, place and quantity whose value of the run's model stands beside it; ``reported``: the words are
-  not a quotation, for it is not in the text;
+  not a quotation, for it is not in the text; ``untested``: what the erratum rests on where no test can show it;
 * ``check``: a function of :mod:`studies.sources.claims_checks`; ``printed``: a number of the Weibull paper's text that
   follows from first principles: *agrees* or *differs*;
-* ``row``: recipe, place and quantity of what another recipe found of the same model;
+* ``row``: recipe, place and quantity of what another recipe found of the same model, which has whether it holds, or
+  is beyond its null;
 * ``models`` and ``command``: a claim about checkpoints, which stays *open* until the command was run on one of them;
   what the run's model shows, or the erratum that tells what it would take, stands beside it.
 """
@@ -23,6 +24,7 @@ from typing import Any
 from rmtbase.comparison import checks, published_table
 from rmtbase.errors import ParameterError
 from studies.sources.claims_checks import CHECKS, Evidence, Found
+from studies.sources.first import MILLION
 from studies.sources.recipe import Null, Result, Row, Run, Table, read_results
 
 COVERS: dict[str, str] = {}
@@ -63,6 +65,8 @@ def verdict(claim: Claim, found: Found, run: Run) -> str:
     """What is to be said of a claim, from what was found of it."""
     if "models" in claim and not any(run.is_of(one) for one in claim["models"]):
         return f"open: `{claim['command']}`"
+    if "largest" in claim and found.holds is not False:
+        return f"open: `{claim['command']}`" if found.holds is None else "agrees: reproduced"
     if "erratum" in claim:
         return f"corrected: errata, {claim['erratum']}"
     if found.holds is None:
@@ -86,9 +90,11 @@ def _found(claim: Claim, evidence: Evidence) -> Found:
     if "erratum" in claim:
         ((file, names),) = erratum_tests(claim["erratum"]).items()
         name = claim.get("test", names[0] if names else "")
-        seen = _largest(claim["largest"], evidence.run) if "largest" in claim else ""
+        seen, holds = _largest(claim["largest"], evidence.run) if "largest" in claim else ("", None)
         whose = f"errata, {claim['erratum']}: " if "models" in claim else ""
-        return Found(note=f"{whose}tests/errata/{file}{': ' + name if name else ''}{seen}")
+        if "untested" in claim:
+            return Found(note=f"{whose}{claim['untested']}, which no test shows")
+        return Found(holds=holds, note=f"{whose}tests/errata/{file}{': ' + name if name else ''}{seen}")
     if "check" in claim:
         return CHECKS[claim["check"]](evidence)
     if "printed" in claim:
@@ -101,15 +107,18 @@ def _found(claim: Claim, evidence: Evidence) -> Found:
     return _found_by_recipe(recipe, place, quantity, evidence.run)
 
 
-def _largest(where: tuple[str, str, str], run: Run) -> str:
-    """What the other recipe says of the run's own model, where it was run: of the largest, on each convention."""
+def _largest(where: tuple[str, str, str], run: Run) -> tuple[str, bool | None]:
+    """What the other recipe says of the run's own model, where it was run: of the largest, on each convention.
+
+    With it whether one is a million or more; None where the recipe was not run.
+    """
     recipe, place, quantity = where
     rows = _rows_of(recipe, run)
     found = [one for one in rows or () if one["place"] == place and quantity in one["quantity"]]
     if not found:
-        return ""
+        return "", None
     observed = (f"{one['observed']:.4g} of {one['convention']}" for one in found)
-    return f"; {quantity} of {run.label}: {', '.join(observed)}"
+    return f"; {quantity} of {run.label}: {', '.join(observed)}", any(one["observed"] >= MILLION for one in found)
 
 
 def _rows_of(recipe: str, run: Run) -> list[dict[str, Any]] | None:
@@ -126,8 +135,12 @@ def _found_by_recipe(recipe: str, place: str, quantity: str, run: Run) -> Found:
     if row is None:
         return Found(None, note=f"the recipe {recipe} did not find it")
     null = None if row["null"] is None else Null(**row["null"])
-    beyond = null is not None and null.high is not None and row["observed"] > null.high
-    return Found(row["observed"], null, beyond, f"recipe {recipe}")
+    said, holds = row["verdict"], None
+    if null is not None and null.high is not None and row["observed"] is not None:
+        holds = row["observed"] > null.high
+    elif said.startswith(("agrees", "differs")) or said.endswith(("it holds", "it does not hold")):
+        holds = said.startswith("agrees") or said.endswith("it holds")
+    return Found(row["observed"], null, holds, f"recipe {recipe}")
 
 
 def _counts(rows: tuple[Row, ...]) -> Table:
@@ -142,5 +155,6 @@ def _counts(rows: tuple[Row, ...]) -> Table:
     return Table(
         "claims", ("source", *verdicts, "all"), (*cells, ("all", *total, sum(total))),
         "*Agrees*: reproduced. *Differs*: the computation beside it says otherwise. *Corrected*: an erratum whose test "
-        "fails if we are wrong. *Open*: about checkpoints that are not here; the command decides it.", "all sources",
+        "fails if we are wrong, but where it is said that none shows it. *Open*: about checkpoints that are not here; "
+        "the command decides it.", "all sources",
     )  # fmt: skip

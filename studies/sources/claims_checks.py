@@ -11,16 +11,21 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import xarray as xr
-from scipy.stats import binom, spearmanr, ttest_ind
+from scipy.stats import binom, spearmanr, ttest_ind, wasserstein_distance
 
 from rmtbase import laws
-from rmtbase.comparison import published_table, weibull_scales
+from rmtbase.comparison import TRANSMISSION, published_table, weibull_scales
 from rmtbase.laws import low_rank_product, naive_marchenko_pastur, null, product_element
+from rmtbase.linalg import product_singular_values
+from rmtbase.models import Model
 from rmtbase.plots import PUBLISHED_BAND
 from rmtbase.tables import open_comparison, scores_at
 from studies.sources.course import STUDIES, TWINS, course, steps_of
+from studies.sources.first import thin_of
 from studies.sources.recipe import Null, Run
+from studies.sources.spectra import COMPONENTS
 from studies.sources.training import RAPID, courses, way_gone
+from studies.sources.training_figures import NAMES, middle, references
 
 GPT2 = (768, 64)
 POST_1 = (1000, 500)
@@ -157,7 +162,7 @@ def _by_layer(values: np.ndarray, falls: bool = True) -> Found:
     known = np.isfinite(values)
     found = spearmanr(np.flatnonzero(known), values[known])
     r, p = float(found.statistic), float(found.pvalue)  # pyright: ignore[reportAttributeAccessIssue]
-    note = f"{int(known.sum())} layers, p = {p:.2g}"
+    note = f"{int(known.sum())} layers" + (f", p = {p:.2g}" if np.isfinite(p) else "")
     holds = bool((r < 0) == falls and p < 0.05) if known.sum() >= _LAYERS_TO_TELL else None
     return Found(r, Null(0.0, of="untrained"), holds, note + ("" if holds is not None else ": too few to tell"))
 
@@ -287,22 +292,31 @@ def _by_size(statistic: str) -> Found:
     return Found(None, Null(None, None, min(small, large), max(small, large), "untrained, by size"), None, note)
 
 
-def means_before_training(_: Evidence) -> Found:
+def means_before_training(evidence: Evidence) -> Found:
+    """Of the run's matrices at step 0, or of Pythia-70m's sizes where that is not known."""
     table = published_table("weibull-table-5")
     d, layers = (int(table.number("Pythia-70m", name)) for name in ("width", "layers"))
-    sizes = np.tile([3 * d * d, d * d, 4 * d * d, 4 * d * d], layers)
+    sizes, observed = np.tile([3 * d * d, d * d, 4 * d * d, 4 * d * d], layers), None
+    if evidence.along is not None and steps_of(evidence.along)[0] == 0:
+        held = evidence.along["matrices"].to_dataset().isel(step=0)
+        sizes = (held["n_rows"] * held["n_columns"]).values.ravel()
+        sizes = sizes[sizes > 0]
+        observed = 100 * float(np.abs(held["observed"].sel(statistic="mean")).max())
     drawn = np.abs(np.random.default_rng(_SEED).standard_normal((4000, sizes.size)) / np.sqrt(sizes)).max(axis=1)
     low, high = (100 * float(one) for one in np.quantile(drawn, [0.025, 0.975]))
     null_ = Null(None, None, low, high, "% of σ, 95 % of untrained models")
     chance = float(np.mean(drawn < 0.003))
-    return Found(None, null_, chance > 0.025, f"chance of less than 0.3 %: {chance:.2f}")
+    holds = None if observed is None else observed < 0.3
+    return Found(observed, null_, holds, f"chance of less than 0.3 % in {sizes.size} matrices: {chance:.2g}")
 
 
-def r_squared_of_the_null(_: Evidence) -> Found:
+def r_squared_of_the_null(evidence: Evidence) -> Found:
     value = laws.weibull_anchor().r_squared
-    return Found(
-        None, Null(value, of="half-normal weights"), value >= 0.99, "no test of anything: untrained weights pass"
-    )
+    own = evidence.matrices["observed"].sel(statistic="weibull_r_squared")
+    own = own.sel(component=[name for name in TRANSMISSION if name in own["component"].values])
+    found = float(own.min())
+    note = "no test of anything: untrained weights pass"
+    return Found(found, Null(value, of="half-normal weights"), found >= 0.99, note)
 
 
 def band_of_the_twins(evidence: Evidence) -> Found:
@@ -466,6 +480,116 @@ def spread_of_seeds(evidence: Evidence) -> Found:
     return Found(ratio, None, ratio < 0.05, f"{len(own)} seeds of one recipe (twins, little decay)")
 
 
+def between_noise_and_one_value(evidence: Evidence) -> Found:
+    """Heads that the null does not hold, and that have more than two modes."""
+    heads = evidence.heads
+    beyond = heads["p_value"].sel(statistic=NPR).values < 0.05
+    modes = heads["observed"].sel(statistic="participation_ratio").values
+    known = np.isfinite(modes)
+    share = float(np.mean((beyond & (modes > 2.0))[known]))
+    return Found(
+        share, Null(0.05, of="random heads"), share > 0.5, f"NPR outside 95 %, PR of λ above 2, {known.sum()} heads"
+    )
+
+
+def moments_of_the_product(_: Evidence) -> Found:
+    """Pooled over the eigenvalues of drawn heads: the variance that two moments give, beside the exact law's."""
+    d, h = GPT2
+    q, k = np.random.default_rng(_SEED).standard_normal((2, 50, h, d))
+    values = (product_singular_values(q, k) ** 2).ravel()
+    law = low_rank_product(d, h)
+    ratio = float(values.var() / values.mean() ** 2 / (law.var() / law.mean() ** 2))
+    return Found(
+        ratio, Null(1.0, of="law of the product"), abs(ratio - 1.0) < 0.02, "relative variance of λ, 50 heads drawn"
+    )
+
+
+def low_npr_and_heavy_tails(evidence: Evidence) -> Found:
+    found = evidence.run.arrays("npr-and-kurtosis", _npr_and_kurtosis)
+    r = float(np.asarray(spearmanr(found["npr"], found["kurtosis"]).statistic))  # pyright: ignore[reportAttributeAccessIssue]
+    error = float(1.0 / np.sqrt(found["npr"].size - 1))
+    note = f"{found['npr'].size} heads; NPR of λ, excess kurtosis of W_QK's elements"
+    return Found(r, Null(0.0, error, of="random heads"), r < -1.96 * error, note)
+
+
+def _npr_and_kurtosis(model: Model) -> dict[str, np.ndarray]:
+    npr, kurtosis = [], []
+    for site in range(len(model.sites)):
+        values = thin_of(model, site) ** 2
+        npr += (values.sum(axis=1) ** 2 / (values**2).sum(axis=1) / values.shape[1]).tolist()
+        queries, keys = np.asarray(model.queries(site)), np.asarray(model.keys(site))
+        for head, query in enumerate(queries):
+            one = query.T @ keys[head // (len(queries) // len(keys))]
+            kurtosis.append(float(np.mean((one - one.mean()) ** 4) / one.var() ** 2) - 3.0)
+    return {"npr": np.array(npr), "kurtosis": np.array(kurtosis)}
+
+
+def full_data_underestimates(evidence: Evidence) -> Found:
+    whole, body = laws.weibull_anchor(0.0).shape, laws.weibull_anchor().shape
+    held = evidence.matrices["observed"]
+    held = held.sel(component=[name for name in TRANSMISSION if name in held["component"].values])
+    share = 100 * float((held.sel(statistic="body_tail_gap") / held.sel(statistic="weibull_shape")).median())
+    null_ = Null(100 * (1.0 - whole / body), of="half-normal weights, which have no tail")
+    return Found(share, null_, 3.0 <= share <= 7.0, "median matrix of the Transmission Class")
+
+
+def drift_of_the_classes(evidence: Evidence) -> Found:
+    if evidence.along is None:
+        return Found(None)
+    shape = evidence.along["matrices"].to_dataset()["observed"].sel(statistic="weibull_shape")
+    change = (shape.isel(step=-1) - shape.isel(step=0)).transpose("layer", "component")
+    held = change["component"].values.tolist()
+    classes = (TRANSMISSION, ("attention_query", "attention_key", "attention_query_key_value"))
+    both = [float(np.nanmedian(change.sel(component=[name for name in one if name in held]))) for one in classes]
+    words = f"Transmission {both[0]:+.3f}, Selection {both[1]:+.3f}"
+    return Found(words, Null(0.0, of="untrained"), None, "of one model; the published ones are of twelve")
+
+
+def ratio_at_the_end(evidence: Evidence) -> Found:
+    if evidence.along is None:
+        return Found(None)
+    scale = weibull_scales(evidence.along["matrices"].to_dataset()).mean("layer")
+    fused = "attention_query_key_value" in scale["component"].values
+    reads = "attention_query_key_value" if fused else "attention_query"
+    pairs = ((reads, "attention_output"), ("mlp_in", "mlp_out"))
+    ratios = [(scale.sel(component=into) / scale.sel(component=out)).values for into, out in pairs]
+    first, last = (float(np.mean([one[at] for one in ratios])) for at in (0, -1))
+    return Found(last, Null(first, of="the same before training"), abs(last - 1.2) < 0.1, "mean of both pairs")
+
+
+def spectra_and_elements(_: Evidence) -> Found:
+    w = np.random.default_rng(_SEED).standard_t(4, (64, 48))
+    ratio = float((np.linalg.svd(w, compute_uv=False) ** 2).sum() / (w**2).sum())
+    return Found(
+        round(ratio, 9), Null(1.0, of="an identity"), False, "Σλ over Σw²: the scale of either is that of the other"
+    )
+
+
+def resurgence(evidence: Evidence) -> Found:
+    """Whether σ of W_Q rises again over the last half of the layers."""
+    sigma = evidence.heads["sigma_q"].mean("head").values
+    return _by_layer(sigma[len(sigma) // 2 :], falls=False)
+
+
+def output_nearest_to_gaussian(evidence: Evidence) -> Found:
+    """Distance of the middle layer's singular values from those of Gaussian ones; much nearer: half as far."""
+    course_ = courses(evidence.run)[0]
+    distances = {}
+    for name in COMPONENTS:
+        one = middle(course_.spectra[-1], name)
+        if one is not None:
+            gaussian = references(one.rows, one.columns, 4)[0]
+            distances[NAMES[name]] = float(wasserstein_distance(one.values, gaussian.ravel()))
+    output = distances.pop(NAMES["attention_output"], None)
+    if output is None or not distances:
+        return Found(None)
+    others = ", ".join(f"{name} {value:.2g}" for name, value in distances.items())
+    null_ = Null(0.0, of="independent elements")
+    return Found(
+        output, null_, output < 0.5 * min(distances.values()), f"{others}; {course_.name} of the recipe training"
+    )
+
+
 CHECKS: dict[str, Callable[[Evidence], Found]] = {
     one.__name__: one
     for one in (
@@ -477,7 +601,9 @@ CHECKS: dict[str, Callable[[Evidence], Found]] = {
         condition_by_size, means_before_training, r_squared_of_the_null, band_of_the_twins, queries_and_keys_below,
         mha_against_gqa, fused_against_separate, with_qk_norm, with_less_budget, order_of_five, depth_of_selection,
         shape_and_scale_of_the_twins, retreat_of_the_scale, near_zero_of_square_matrices, formed_by_a_tenth,
-        norm_of_a_path, depth_of_trained_matrices, depth_by_layer, spread_of_seeds,
+        norm_of_a_path, depth_of_trained_matrices, depth_by_layer, spread_of_seeds, between_noise_and_one_value,
+        moments_of_the_product, low_npr_and_heavy_tails, full_data_underestimates, drift_of_the_classes,
+        ratio_at_the_end, spectra_and_elements, resurgence, output_nearest_to_gaussian,
     )
 }  # fmt: skip
 """By the names that ``claims.json`` uses."""

@@ -26,10 +26,15 @@ DEMO_RUN = STUDIES / "training_run" / "trajectory.nc"
 TWINS = STUDIES / "attention_twins" / "comparison.nc"
 DEMO_TRAINING = Training(peak_rate=3e-3, weight_decay=0.1, steps=3500)
 """As ``studies/demo_model/training.json`` has it, which a test compares."""
-PYTHIA_STEPS = (1, 4, 16, 64, 256, 512, 1000, 2000, 4000, 8000, 16000, 32000, 64000, 143000)
+PYTHIA_STEPS = (1, 4, 16, 64, 256, 1000, 2000, 4000, 8000, 10000, 16000, 32000, 64000, 143000)
 """Fourteen of them, among them those of the peaks that the paper names."""
+PYTHIA_RATES = {"70m": 1.0e-3, "160m": 6.0e-4, "410m": 3.0e-4, "1B": 2.5e-4, "6.9B": 1.2e-4}
+PYTHIA_DECAY = 0.1
+"""By the training configurations published with the models; the paper prints others (errata, 25)."""
 PYTHIA_SHOWN = (1, 1000, 5000, 143000)
 """The four of the paper's figures 3 and 8."""
+PYTHIA_REVISIONS = tuple(f"step{step}" for step in sorted({0, *PYTHIA_STEPS, *PYTHIA_SHOWN}))
+"""What is fetched of a Pythia model along its training."""
 TRIMS = (0.1, 0.05, 0.0)
 """At either end: of the middle 80 %, the middle 90 %, and all."""
 _REACH, _BINS = 4.5, 90  # of |w| over its root mean square
@@ -42,14 +47,11 @@ def is_pythia(model: str) -> bool:
 
 
 def training_of(run: Run) -> Training | None:
-    """η, λ_wd and T, of the demo and of the Pythia models of the paper's Table 4; None of others."""
+    """η, λ_wd and T, of the demo and of the Pythia models of the paper's Table 4, as configured; None of others."""
     if run.model == "demo":
         return DEMO_TRAINING
-    table = rmtbase.comparison.published_table("weibull-table-4")
-    label = next((one for one in table.labels if one.startswith("Pythia") and run.is_of(one.lower())), None)
-    if label is None:
-        return None
-    return Training(table.number(label, "peak_rate"), table.number(label, "weight_decay"), PYTHIA_STEPS[-1])
+    size = next((one for one in PYTHIA_RATES if run.is_of(f"pythia-{one.lower()}")), None)
+    return None if size is None else Training(PYTHIA_RATES[size], PYTHIA_DECAY, PYTHIA_STEPS[-1])
 
 
 def course(run: Run) -> xr.DataTree | None:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from rmtbase.models import known_models
 from rmtbase.plots import moment_corner
 from studies.sources.cross_drawing import (
     SPECTRAL,
@@ -20,8 +21,9 @@ from studies.sources.cross_drawing import (
     statistic_by_layer,
 )
 from studies.sources.heads import Heads, Measured, heads_of
+from studies.sources.post1 import PUBLISHED_TABLE
 from studies.sources.recipe import Figure, Null, Result, Row, Run
-from studies.sources.statements import entropy_of_product, exponent
+from studies.sources.statements import entropy_of_product, exponent, here, of_many
 
 SOURCE_MODELS = "the 14 models of post 1's table 1"
 NEEDS = (
@@ -176,31 +178,59 @@ def _of_elements(model: Heads) -> list[Row]:
         if share is not None:
             words = f"{model.label}: σ_Q σ_K √h / σ of W_QK, median head"
             null = Null(1.0, low=0.9, high=1.1, of="independent factors, within 10 %")
-            verdict = "agrees" if abs(share - 1.0) < 0.1 else "differs"
-            rows.append(Row("post 1, figure 13", words, "σ_QK ∝ σ²", share, null, verdict))
+            rows.append(Row("post 1, figure 13", words, "σ_QK ∝ σ²", share, null, _said(model, abs(share - 1.0) < 0.1)))
         rows += [
-            _median("post 1, figure 15", model, component, RESIDUAL, "ΔS", "negative: sub-Gaussian"),
-            _median("post 1, figure 18", model, component, "core_sigma", "σ_fit/σ", "slightly below 1: sub-Gaussian"),
-            _median("post 1, figure 19", model, component, DIVERGENCE, "D_KL", "larger for W_QK"),
+            _narrower("post 1, figure 15", model, component, RESIDUAL, "ΔS", "negative: sub-Gaussian"),
+            _narrower("post 1, figure 18", model, component, "core_sigma", "σ_fit/σ", "slightly below 1: sub-Gaussian"),
         ]
-    return rows
+    return [*rows, _divergences(model)]
 
 
-def _median(place: str, model: Heads, component: str, statistic: str, symbol: str, published: str) -> Row:
+def _said(model: Heads, holds: bool) -> str:
+    """Of a statement about the posts' models, of one of them or of another model."""
+    return here(holds) if _is_published(model) else of_many(holds)
+
+
+def _is_published(model: Heads) -> bool:
+    """Whether it is one of the models of post 1's table 1."""
+    ids = (one.hub_id.lower() for one in known_models() if one.name in PUBLISHED_TABLE)
+    return model.label.partition(" ")[0].lower() in {one.rpartition("/")[2] for one in ids}
+
+
+def _narrower(place: str, model: Heads, component: str, statistic: str, symbol: str, published: str) -> Row:
+    """What the post says is below that of a normal law, less what estimator and product do by themselves: the null."""
     one, kurtosis = model.element(component, statistic), model.element(component, "excess_kurtosis")
-    beyond = float(np.nanmean(np.abs(one.value - one.mean) > TWO_SIDED * one.sd))
-    heavy = float(np.nanmedian(kurtosis.value - kurtosis.mean))
-    tails = "heavier" if heavy > 0 else "lighter"
+    heavy, below = (float(np.nanmedian(each.value - each.mean)) for each in (kurtosis, one))
     words = f"{model.label}: {symbol} of {component}, median head"
-    null = _null(one)
-    note = f"{100 * beyond:.0f} % of heads outside 95 % of the null"
-    if beyond <= 0.1:
+    note = f"{_outside(one)}; {below:+.2g} from the null"
+    if statistic == RESIDUAL:
+        note += ", which has the same bias of the estimate"
+    verdict = _said(model, below < 0)
+    if _beyond(one) <= 0.1:
         verdict = "open: no more than the null"
-    elif statistic == DIVERGENCE or heavy < 0:
-        verdict = "agrees"
-    else:
-        verdict, note = "corrected", f"{note}; tails {tails} than normal (excess kurtosis {heavy:+.2g} over the null's)"
-    return Row(place, words, published, float(np.nanmedian(one.value)), null, verdict, note=note)
+    elif below < 0 < heavy:
+        verdict, note = "corrected", f"{note}; tails heavier than normal (excess kurtosis {heavy:+.2g} over the null's)"
+    return Row(place, words, published, float(np.nanmedian(one.value)), _null(one), verdict, note=note)
+
+
+def _divergences(model: Heads) -> Row:
+    """That of W_QK against those of its factors, each less its null."""
+    each = {component: model.element(component, DIVERGENCE) for component in ("W_QK", "W_Q", "W_K")}
+    over = {component: float(np.nanmedian(one.value - one.mean)) for component, one in each.items()}
+    observed = ", ".join(f"{one:.2g}" for one in over.values())
+    words = f"{model.label}: D_KL beyond the null's, median head (nats): W_QK, W_Q, W_K"
+    holds = over["W_QK"] > max(over["W_Q"], over["W_K"])
+    verdict = _said(model, holds) if _beyond(each["W_QK"]) > 0.1 else "open: no more than the null"
+    null = Null(0.0, of="random heads")
+    return Row("post 1, figure 19", words, "larger for W_QK", observed, null, verdict, note=_outside(each["W_QK"]))
+
+
+def _beyond(one: Measured) -> float:
+    return float(np.nanmean(np.abs(one.value - one.mean) > TWO_SIDED * one.sd))
+
+
+def _outside(one: Measured) -> str:
+    return f"{100 * _beyond(one):.0f} % of heads outside 95 % of the null"
 
 
 def _null(one: Measured) -> Null:
@@ -221,8 +251,11 @@ def _exponents(models: Sequence[Heads]) -> list[Row]:
             low, high = (share * expected * factor for share in (0.75, 1.25))
             null = Null(expected * factor, low=low, high=high, of="± a quarter")
             near = low <= slope <= high
-            verdict = ("agrees" if convention == "s" else "corrected") if near else "differs"
-            note = "the printed exponent is that of s" if convention == "λ" else "all heads together"
+            identity = (convention, place) in (("λ", 1), ("s", 2))
+            verdict = "agrees" if identity else here(near) if all(map(_is_published, models)) else of_many(near)
+            note = "an identity: d² σ²" if identity else "all heads together"
+            if convention == "λ":
+                verdict, note = "corrected", f"the printed exponent is that of s; {note}"
             quantity = f"exponent of σ of W_QK: {words}"
             rows.append(Row("post 2, figure 12", quantity, expected, slope, null, verdict, convention, note))
     return rows
@@ -239,11 +272,10 @@ def _of_spectra(model: Heads) -> list[Row]:
     for statistic, (number, words) in published.items():
         for convention, singular in (("λ", False), ("s", True)):
             one = by_convention(model, statistic, singular)
-            beyond = float(np.nanmean(np.abs(one.value - one.mean) > TWO_SIDED * one.sd))
-            inside = "agrees with the null" if beyond <= 0.1 else "differs from the null"
-            note = f"{100 * beyond:.0f} % of heads outside 95 % of the null"
+            which = "open: of one of them" if _is_published(model) else f"needs {SOURCE_MODELS}; here"
+            said = f"{which} {'at' if _beyond(one) <= 0.1 else 'off'} the null"
             name = statistic.replace("_", " ")
             quantity, observed = f"{model.label}: {name}, median head", float(np.nanmedian(one.value))
             place = f"post 2, figure {number}"
-            rows.append(Row(place, quantity, words, observed, _null(one), inside, convention, note))
+            rows.append(Row(place, quantity, words, observed, _null(one), said, convention, _outside(one)))
     return rows

@@ -120,6 +120,9 @@ def fit_against_sigma(models: Sequence[Heads]) -> Figure:
         below.axhline(0.0, color=LIGHT.text, lw=1.0)
         titled(above, SYMBOLS[component], "", r"$\sigma_{fit}$ of the core")
         titled(below, "", rf"$\sigma$ of {SYMBOLS[component]}", r"$\sigma_{fit}^2/\sigma^2 - 1$")
+    ends = np.array([below.get_ylim() for below in axes[1]])
+    for below in axes[1]:
+        below.set_ylim(ends[:, 0].min(), ends[:, 1].max())
     axes[0, 0].plot([], [], color=LIGHT.null, lw=5, alpha=0.5, label="null, 95 % of heads")
     legend_below(figure, [axes[0, 0]])
     return figure
@@ -139,8 +142,12 @@ def eigenvalue_statistics(models: Sequence[Heads]) -> Figure:
                 ax.plot(sigma, value.ravel(), **_dots(look), label=model.label)
             order, trace = np.argsort(sigma), model.spectral("trace")
             largest = model.spectral("largest_eigenvalue").mean / trace.mean * trace.value
-            entropy = by_convention(model, "spectral_entropy", power != 1.0).mean
-            for ax, null in zip(axes[row, [0, 3]], (largest**power, entropy), strict=True):
+            ratio, entropy = (
+                by_convention(model, one, power != 1.0).mean for one in ("participation_ratio", "spectral_entropy")
+            )
+            second = trace.value**2 / ratio if power == 1.0 else np.sqrt(trace.value * ratio)  # Σλ², or Σs
+            places = [0, 2 if power == 1.0 else 1, 3]  # the sum that is left is Σλ = Σs² itself
+            for ax, null in zip(axes[row, places], (largest**power, second, entropy), strict=True):
                 ax.plot(sigma[order], null.ravel()[order], color=look["color"], ls="--", lw=0.9)
         for ax, label in zip(axes[row], labels, strict=True):
             ax.set_xscale("log")
@@ -151,7 +158,7 @@ def eigenvalue_statistics(models: Sequence[Heads]) -> Figure:
             ax.set_yscale("log")
             log_ticks(ax.yaxis)
         axes[row, 3].set_ylim(bottom=0.0)
-    axes[0, 0].plot([], [], color=LIGHT.muted, ls="--", lw=0.9, label=r"null of the same $\Sigma\lambda$, mean")
+    axes[0, 0].plot([], [], color=LIGHT.muted, ls="--", lw=0.9, label=r"null of the same $\Sigma\lambda$")
     legend_below(figure, [axes[0, 0]])
     return figure
 
@@ -202,7 +209,7 @@ def by_convention(model: Heads, statistic: str, singular: bool) -> Measured:
 
 
 def _line(look: dict[str, Any]) -> dict[str, Any]:
-    return {"color": look["color"], "marker": look["marker"], "ls": look["style"], "ms": 4, "lw": 1.3}
+    return {"color": look["color"], "marker": look["marker"], "ls": "-", "ms": 4, "lw": 1.3}  # dashes are nulls
 
 
 def _dots(look: dict[str, Any]) -> dict[str, Any]:

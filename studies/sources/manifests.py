@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from rmtbase.models import KnownModel, known_models
+from studies.sources.course import PYTHIA_REVISIONS
 
 FILE = Path(__file__).resolve().parent / "manifests.json"
 
@@ -22,7 +23,7 @@ class Checkpoint(NamedTuple):
     Attributes:
         source: ``posts``, ``Weibull paper`` or ``follow-up``.
         known: the model with the sizes of its heads.
-        revisions: branches or tags of the hub.
+        revisions: branches or tags of the hub; in the file "along training" for those of :mod:`studies.sources.course`.
         recipes: that use it.
         convention: which matrices, and how they are scaled.
         parameters: estimated: the sum of the sizes of its matrices; biases and norms are left out.
@@ -84,7 +85,8 @@ def checkpoints() -> tuple[Checkpoint, ...]:
         number = parameters(known, facts)
         size = number * facts["bytes_per_number"] + known.n_layers * facts["buffer_bytes"]
         texts = (entry["convention"], number, size, facts["gated"], facts["licence"])
-        found.append(Checkpoint(entry["source"], known, tuple(entry["revisions"]), tuple(entry["recipes"]), *texts))
+        revisions = PYTHIA_REVISIONS if entry["revisions"] == "along training" else tuple(entry["revisions"])
+        found.append(Checkpoint(entry["source"], known, revisions, tuple(entry["recipes"]), *texts))
     return tuple(found)
 
 

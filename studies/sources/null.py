@@ -93,14 +93,16 @@ def make(run: Run) -> Result:
             "post1-figure-02",
             three_panels(scaled, "W_{QK}", D_MODEL),
             f"W_QK/√d at d = {D_MODEL}, h = {D_HEAD}, σ of both factors, {draws['product']} draws. Lines: the exact "
-            "law of an element, the free product's spectrum, which ends at index h. Triangles: the post's λ₊, the edge "
-            "of one factor, which is too low.",
+            "law of an element, the free product's spectrum, which ends at index h; the d − h zeros are left out of "
+            "the density, which is of the others alone. Triangles: the post's λ₊, the edge of one factor, which is too "
+            "low.",
             "post 1, figure 2",
         ),
         Figure(
             "post1-figure-03",
             three_panels(products, "W_{QK}", D_MODEL),
-            f"W_QK/√d at d = {D_MODEL}, σ = 1, several h, {draws['ranks']} draws each; as figure 2.",
+            f"W_QK/√d at d = {D_MODEL}, σ = 1, several h, {draws['ranks']} draws each; as figure 2, the d − h zeros "
+            "left out.",
             "post 1, figure 3",
         ),
         Figure(
@@ -194,9 +196,9 @@ def gpt2_spectrum(table: xr.Dataset, draws: int) -> Drawing:
         plots.null_spectrum(table, ax=ax, legend=False)
     lower, upper = laws.low_rank_product(d_model=GPT2[0], d_head=GPT2[1]).support
     naive = naive_marchenko_pastur(d_model=GPT2[0], d_head=GPT2[1]).support[1]
-    right.set_xlim(naive - 0.08 * (upper - lower), upper + 0.06 * (upper - lower))
+    right.set_xlim(naive - 0.08 * (upper - lower), left.get_xlim()[1])
     right.set_yscale("log")
-    right.set_ylim(1e-6, 5e-4)
+    right.set_ylim(1e-3 / draws, 5e-4)  # down to one eigenvalue in a bin
     left.set_title(f"all, {draws} draws", fontsize=10.5)
     right.set_title("upper edge, logarithmic", fontsize=10.5)
     legend_below(figure, [left], columns=4)

@@ -72,8 +72,8 @@ def _leading(run: Run, tree: xr.DataTree, convention: str) -> list[Row]:
     mean = float(largest.mean[at] ** power)
     spread = float(power * largest.spread[at] * largest.mean[at] ** (power - 1.0))
     words = f"largest of all heads, of the raw product, in layer {largest.layer[at]}"
-    published = f"at most about {PUBLISHED_LARGEST**power:.3g}, in layer 0"
-    holds = bool(largest.value[at] < 1.2 * PUBLISHED_LARGEST and largest.layer[at] == 0)
+    published = f"reaching about {PUBLISHED_LARGEST**power:.3g}, in layer 0"
+    holds = bool(0.5 < largest.value[at] / PUBLISHED_LARGEST < 1.2 and largest.layer[at] == 0)
     null, note = Null(mean, spread, of="a random head of its σ"), "the post does not say whether W_QK was scaled"
     rows.append(Row(place, words, published, float(value[at]), null, verdict(run, holds), convention, note))
     low = medians(smallest, (smallest.value / smallest.mean) ** power)

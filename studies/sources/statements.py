@@ -138,11 +138,15 @@ def exponent(x: np.ndarray, y: np.ndarray) -> Exponent:
     return Exponent(float(slope), float(error), float(rest.std()))
 
 
-def verdict(run: Run, holds: bool, model: str = "gpt2") -> str:
-    """Of a statement about a published model: what it is there, or that it is needed and what this one shows."""
-    if run.is_of(model):
+def verdict(run: Run, holds: bool, *models: str) -> str:
+    """Of a statement about a published model: what it is there, or that it is needed and what this one shows.
+
+    Without a name the model is GPT-2; of several, each will do.
+    """
+    models = models or ("gpt2",)
+    if any(run.is_of(one) for one in models):
         return here(holds)
-    hub_id = next(one.hub_id for one in known_models() if one.name == model)
+    hub_id = next(one.hub_id for one in known_models() if one.name == models[0])
     return f"needs {hub_id} (`--model {hub_id}`); here it {_holds(holds)}"
 
 

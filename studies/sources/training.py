@@ -16,6 +16,7 @@ from studies.sources import training_figures as figures
 from studies.sources.course import PYTHIA_STEPS, Checkpoint, checkpoints_shown, is_pythia
 from studies.sources.recipe import Null, Result, Row, Run
 from studies.sources.spectra import COMPONENTS, all_spectra, independent_near_zero
+from studies.sources.statements import verdict
 from studies.sources.training_figures import NAMES, SOURCE, Course
 from studies.sources.two_seeds import HELD, SEEDS
 
@@ -32,6 +33,8 @@ COVERS = {
 }
 
 
+MODELS = ("pythia-1b", "pythia-1b-deduped")
+"""The follow-up's model of 800m, on either data."""
 RAPID = 0.5
 """What forms rapidly at the beginning has gone more than this share of its way by a tenth of the steps."""
 SETTLED = 0.9
@@ -50,9 +53,8 @@ def make(run: Run) -> Result:
     ]
     if len(runs) > 1:
         drawn += [figures.two_moving(runs[0], runs[1]), *figures.norms(runs)]
-    return Result(
-        tuple(drawn), tuple([*_of_last(last), *_references(last, run.quick), *_early(runs[0]), *_of_two(runs)])
-    )
+    rows = [*_of_last(run, last), *_references(last, run.quick), *_early(run, runs[0]), *_of_two(run, runs)]
+    return Result(tuple(drawn), tuple(rows))
 
 
 def _named(run: Run, at: Checkpoint) -> str:
@@ -76,7 +78,7 @@ def courses(run: Run) -> list[Course]:
     found = []
     for model in run.models or (run.model,):
         own = replace(run, model=model, models=(model,))
-        steps = PYTHIA_STEPS if is_pythia(model) else ()
+        steps = (0, *PYTHIA_STEPS) if is_pythia(model) else ()
         points = [Checkpoint(None, f"step{step}", step) for step in steps] or checkpoints_shown(own)
         spectra = tuple(spectra_of(own, at) for at in points)
         found.append(Course(own.label, tuple(at.step or 0 for at in points), spectra))
@@ -87,7 +89,7 @@ def _of_step(held: Mapping[str, np.ndarray], prefix: str) -> dict[str, np.ndarra
     return {name.removeprefix(prefix): held[name].astype(float) for name in held if name.startswith(prefix)}
 
 
-def _of_last(spectra: Mapping[str, np.ndarray]) -> Iterator[Row]:
+def _of_last(run: Run, spectra: Mapping[str, np.ndarray]) -> Iterator[Row]:
     """Singular values near zero, and the largest, of the middle layer at the end."""
     for number, name in enumerate(COMPONENTS, 1):
         one = figures.middle(spectra, name)
@@ -100,14 +102,14 @@ def _of_last(spectra: Mapping[str, np.ndarray]) -> Iterator[Row]:
         yield Row(
             place, f"{NAMES[name]}: share of singular values below a tenth of their root mean square",
             "much higher than a Gaussian", own, Null(expected, of=of),
-            "agrees: more than independent elements" if own > expected + 2 * spread else "differs", "s",
+            verdict(run, own > expected + 2 * spread, *MODELS), "s",
             "" if one.rows == one.columns else "a matrix that is not square has a gap there",
         )  # fmt: skip
         edge = figures.independent_edge(one.rows, one.columns)
         yield Row(
             place, f"{NAMES[name]}: largest singular value over their root mean square", "an extremely long tail",
             one.largest(), Null(None, None, 0.0, edge, of=f"{of}: up to the edge"),
-            "agrees: beyond the edge" if one.largest() > 1.05 * edge else "differs", "s",
+            verdict(run, one.largest() > 1.05 * edge, *MODELS), "s",
         )  # fmt: skip
 
 
@@ -127,7 +129,7 @@ def _references(spectra: Mapping[str, np.ndarray], quick: bool) -> Iterator[Row]
     )  # fmt: skip
 
 
-def _early(course: Course) -> Iterator[Row]:
+def _early(run: Run, course: Course) -> Iterator[Row]:
     """How much of the way the spectrum has gone by a tenth of the steps, and by half."""
     number = 1 + COMPONENTS.index("mlp_in")
     for share, enough, words in (
@@ -139,7 +141,7 @@ def _early(course: Course) -> Iterator[Row]:
         yield Row(
             f"{SOURCE}, figure {number}", f"{course.name}: way of MLP in's spectrum to its end by "
             f"{100 * share:g} % of the steps", words, gone, Null(share, of="evenly"),
-            "agrees" if gone > enough else "differs", "s",
+            verdict(run, gone > enough, *MODELS), "s",
             f"of Wasserstein's distance, shapes alone; {enough:g} or more would be",
         )  # fmt: skip
 
@@ -154,7 +156,7 @@ def way_gone(course: Course, share: float) -> float | None:
     return 1.0 - float(np.interp(share * course.steps[-1], course.steps, distance)) / distance[0]
 
 
-def _of_two(runs: Sequence[Course]) -> Iterator[Row]:
+def _of_two(run: Run, runs: Sequence[Course]) -> Iterator[Row]:
     """How far two runs end from each other, beside two untrained matrices."""
     if len(runs) < 2:
         return
@@ -170,5 +172,5 @@ def _of_two(runs: Sequence[Course]) -> Iterator[Row]:
         null = Null(float(wasserstein_distance(pair[0], pair[1])), of="two untrained matrices")
         yield Row(
             f"{SOURCE}, figure 7", f"{NAMES[name]}: distance of two runs at the end", "extremely similar", apart,
-            null, "agrees" if apart < 0.25 * moved else "differs", "s", f"training moved them by {moved:.2g}",
+            null, verdict(run, apart < 0.25 * moved, *MODELS), "s", f"training moved them by {moved:.2g}",
         )  # fmt: skip

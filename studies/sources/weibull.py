@@ -17,23 +17,23 @@ from studies.sources.weibull_shapes import PAPER
 _COMMAND = "python -m studies.sources weibull --model"
 _TWELVE = f"needs the twelve models of its table 4; here of the demo and the twins: {_COMMAND} MODEL,MODEL"
 _PYTHIA = "needs EleutherAI/pythia-{0}; here of the demo's training: " + _COMMAND + " EleutherAI/pythia-{0}"
+_OF_FIVE = ("figure 10", "figure 11", "table 3", "table 5")
 COVERS = {
     f"{PAPER}, figure 1": "superseded: a diagram of the framework; docs/architecture.md draws the rooms",
     f"{PAPER}, figure 2": "done",
     f"{PAPER}, figure 13": "done",
-    **{
-        f"{PAPER}, figure {number}": _PYTHIA.format(size)
-        for number, size in ((3, "70m"), (8, "70m"), (12, "410m"), (14, "70m"))
-    },
+    **{f"{PAPER}, figure {number}": _PYTHIA.format(size) for number, size in ((3, "70m"), (12, "410m"), (14, "70m"))},
     **{f"{PAPER}, figure {number}": _TWELVE for number in (4, 5, 9)},
-    **{f"{PAPER}, figure {number}": _PYTHIA.format("70m") + ", and four larger ones" for number in (10, 11)},
+    f"{PAPER}, figure 8": _PYTHIA.format("70m") + ", and 160m, 410m and 6.9b",
+    **{f"{PAPER}, {place}": _PYTHIA.format("70m") + ", and four larger ones" for place in _OF_FIVE},
     f"{PAPER}, figure 6": f"needs allenai/OLMo-7B-hf; here of the demo: {_COMMAND} allenai/OLMo-7B-hf",
     f"{PAPER}, figure 7": "needs OLMo-1 7B, Qwen2.5 14B and Qwen3 8B; here of the twins, which differ in nothing else: "
     f"{_COMMAND} allenai/OLMo-7B-hf,Qwen/Qwen2.5-14B,Qwen/Qwen3-8B",
-    **{f"{PAPER}, table {number}": _TWELVE for number in (1, 2, 3, 4)},
-    f"{PAPER}, table 5": "done",
+    **{f"{PAPER}, table {number}": _TWELVE for number in (1, 4)},
+    f"{PAPER}, table 2": f"needs the eight models of its table 2; here of the demo: {_COMMAND} MODEL",
     f"{PAPER}, table 6": "done",
-    f"{PAPER}, text": "done",
+    f"{PAPER}, text": "needs the models of its tables; here what follows from first principles: "
+    f"{_COMMAND} MODEL,MODEL",
 }
 
 

@@ -15,7 +15,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 from rmtbase.comparison import TRANSMISSION, ScaleLaw, Training, published_table, scale_law, weibull_scales
 from rmtbase.laws import weibull_anchor, weibull_null
 from rmtbase.plots import LIGHT, PUBLISHED_BAND
-from studies.sources.course import Transmission
+from studies.sources.course import PYTHIA_DECAY, PYTHIA_RATES, Transmission
 from studies.sources.drawing import canvas, legend_below, looks, titled
 from studies.sources.recipe import Figure
 from studies.sources.weibull_shapes import NORMAL_95, SHORT, figure_of
@@ -230,8 +230,12 @@ def scaling(own: Sequence[Model]) -> Figure:
     )
     left.legend(frameon=False, fontsize=8, loc="lower right")
     others = [one for one in every if one not in pythia]
+    settings = {f"Pythia-{size}": Training(rate, PYTHIA_DECAY, 1) for size, rate in PYTHIA_RATES.items()}
+    configured = [Model(one.name, settings[one.name].root, one.scale) for one in pythia]
     for models, colour, marker, label in (
-        (pythia, LIGHT.observed, "o", "Pythia, published"), (others, LIGHT.naive, "s", "seven others, published"),
+        (pythia, LIGHT.observed, "o", "Pythia, published"),
+        (configured, LIGHT.free_law, "^", "the same, η and decay as configured"),
+        (others, LIGHT.naive, "s", "seven others, published"),
         (own, LIGHT.text, "D", "models of this run"),
     ):  # fmt: skip
         right.plot([one.root for one in models], [one.scale for one in models], marker, color=colour, markersize=4.5,
@@ -246,8 +250,9 @@ def scaling(own: Sequence[Model]) -> Figure:
     right.legend(frameon=False, fontsize=8)
     caption = (
         "The published line through the origin fits the five worse than a constant; r belongs to the line with an "
-        "intercept (errata, 17). Right, the other published models and those of this run, trained for other times from "
-        "other σ."
+        "intercept (errata, 17). Right, the five by the learning rates and the weight decay that they were trained "
+        "with, not those printed (errata, 25), the other published models and those of this run, trained for other "
+        "times from other σ."
     )
     return figure_of(13, figure, caption)
 

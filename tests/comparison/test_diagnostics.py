@@ -97,7 +97,7 @@ def test_budgets_and_states_are_the_published_ones():
     for label, row in zip(growth.labels, growth.rows, strict=True):
         training = Training(TABLE.number(label, "peak_rate"), TABLE.number(label, "weight_decay"), 143_000)
         assert growth.interval(label, "budget").low <= training.budget <= growth.interval(label, "budget").high
-        assert training.state == row["state"].lower()
+        assert training.state.startswith(row["state"].lower().rstrip("."))  # "Near-sat." is printed
 
 
 def test_a_budget_between_published_examples_is_said_to_be_either():

@@ -7,13 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from rmtbase.comparison import published_table
 from studies.sources import weibull_tables
 from studies.sources.__main__ import HERE, RECIPES
 from studies.sources.claims import CLAIMS, SOURCES, Found, claims, erratum_tests, make, verdict
 from studies.sources.claims_checks import CHECKS
-from studies.sources.course import DEMO_TRAINING, Checkpoint, course, transmission
+from studies.sources.course import DEMO_TRAINING, Checkpoint, course, training_of, transmission
 from studies.sources.coverage import PLACES
-from studies.sources.recipe import Run
+from studies.sources.recipe import Null, Run
 from studies.sources.training import COVERS as TRAINING
 from studies.sources.training import _early, _of_last, courses, spectra_of
 from studies.sources.weibull import COVERS as WEIBULL
@@ -99,6 +100,10 @@ def test_a_claim_about_checkpoints_stays_open_for_other_models(run):
     assert verdict(claim, Found(1.0, None, True), own).startswith("agrees")
     assert verdict(claim, Found(1.0, None, False), own) == "differs"
     assert verdict({"erratum": 7}, Found(), own) == "corrected: errata, 7"
+    (millions,) = (one for one in claims() if "largest" in one)
+    medium = Run(millions["models"][0], True, run.out, run.store)
+    said = [verdict(millions, Found(holds=one), medium).partition(":")[0] for one in (True, False, None)]
+    assert said == ["agrees", "corrected", "open"]  # where thin factors have it in the millions it is in the weights
 
 
 def test_the_claims_page_is_what_the_checks_find(run):
@@ -114,7 +119,21 @@ def test_the_weibull_paper_s_rows_are_those_of_the_demo(run):
 
 
 def test_the_follow_up_s_rows_are_those_of_the_demo_and_its_two_seeds(run):
-    same([*_of_last(spectra_of(run, FINAL)), *_early(courses(run)[0])], "training")
+    same([*_of_last(run, spectra_of(run, FINAL)), *_early(run, courses(run)[0])], "training")
+
+
+def test_a_run_of_a_printed_model_has_its_own_row_and_the_settings_that_it_was_trained_with(tmp_path):
+    table = published_table("weibull-table-3")
+    printed = {label: table.number(label, "growth") for label in table.labels}
+    for label, budget in zip(printed, (14.3, 8.6, 4.3, 3.6, 1.7), strict=True):
+        run = Run(weibull_tables.HUB[label], True, tmp_path, tmp_path)
+        assert training_of(run).budget == pytest.approx(budget, abs=0.05)  # errata, 25
+        assert weibull_tables.own_row(run, table) == label
+        null = Null(0.0, None, -1.0, 1.0)
+        assert weibull_tables._verdict(run, table, printed[label], null, "growth") == "agrees"
+        assert weibull_tables._verdict(run, table, 0.5, null, "growth") == "differs: as untrained weights are"
+    for row in written("weibull")["rows"]:
+        assert not row["verdict"].startswith(("agrees", "differs")), row["quantity"]  # the demo is none of them
 
 
 def test_recipes_cover_their_sources_and_wrote_a_file_for_every_figure():

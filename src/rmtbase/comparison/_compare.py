@@ -20,7 +20,7 @@ from rmtbase.comparison._paired_growth import paired_growth
 from rmtbase.comparison._published import PublishedTable, published_table
 from rmtbase.comparison._scale_law import scale_law
 from rmtbase.comparison._shape_band import shape_band
-from rmtbase.comparison._training_budget import Training
+from rmtbase.comparison._training_budget import Training, budget_state
 from rmtbase.comparison._two_models import PERMUTATIONS
 from rmtbase.errors import ParameterError
 from rmtbase.parameters import require_positive_integer
@@ -183,7 +183,7 @@ def _published() -> xr.Dataset:
     def column(table: PublishedTable, name: str) -> list[float]:
         return [table.number(label, name) if label in table.labels else np.nan for label in scales.labels]
 
-    states = {label: row["state"].lower() for label, row in zip(growth.labels, growth.rows, strict=True)}
+    states = {label: budget_state(growth.number(label, "budget")) for label in growth.labels}
     ratio = np.array(column(scales, "peak_rate")) / np.array(column(scales, "weight_decay"))
     dim = "published_model"
     return xr.Dataset(

@@ -157,7 +157,9 @@ def _growth(table: PublishedTable) -> Expectations:
     anchor = weibull_anchor().scale
     for label in table.labels:
         training = Training(rates.number(label, "peak_rate"), rates.number(label, "weight_decay"), _STEPS)
-        expected[label, "budget"] = _law(training.budget, "T η λ_wd, T = 143,000, η and λ_wd of weibull-table-4")
+        expected[label, "budget"] = _law(
+            training.budget, "T η λ_wd, T = 143,000, η and λ_wd as weibull-table-4 prints them"
+        )
         start, end = anchor * _sigmas(label).writes, table.interval(label, "scale_end")
         expected[label, "scale_start"] = _law(start, f"{anchor:.6f} σ of what writes, by the recipe of weibull-table-5")
         growth = Interval(100 * (end.low / start - 1), 100 * (end.high / start - 1))
@@ -251,10 +253,11 @@ def _of_pythia_70m(table: PublishedTable) -> dict[str, Expected]:
         f"λ {name}, at the start": _law(pooled.scale, of_mixture),
         f"weights pooled of {size}": _law(layers * 9 * width**2, "L (d² + 4 d² + 4 d²)"),
     }
-    for step in ("step 5000", "step 143000"):
-        ratio, shape = (table.interval(f"{what} {name}, {step}", "value") for what in ("max/q99", "k"))
+    for step, nearest in (("step 5000", "near step 4000"), ("step 143000", "step 143000")):
+        ratio = table.interval(f"max/q99 {name}, {step}", "value")
+        shape = table.interval(f"k {name}, {nearest}", "value")
         values[f"log10 of tail probability, {step}"] = Expected(
-            log10_tail_probability(ratio, shape), "-2 (max/q99)^k, as printed, if q99 is on the body"
+            log10_tail_probability(ratio, shape), f"-2 (max/q99)^k, k as printed of {nearest}, if q99 is on the body"
         )
     return values
 

@@ -53,7 +53,7 @@ class PublishedTable:
         place: where in the source it stands.
         title: what it is of.
         columns: by name; the first says what a row is.
-        rows: the cells, text for text as printed.
+        rows: the cells, text for text as printed; but a size has the name of its family, and 10⁻³ is e-3.
     """
 
     name: str

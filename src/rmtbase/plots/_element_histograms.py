@@ -100,9 +100,11 @@ def head_density(
             alpha=0.35, linewidth=0, label="random entries, 95 % of each bin",
         )  # fmt: skip
     shown = np.where(entries > 0, entries, np.nan) / by
-    ax.plot(at + by * x, shown, color=theme.null, linewidth=1.2, linestyle="--", label="entries")
+    normal = _parent(scores) == parents.Normal()
+    name = "normal law" if normal else "law of initial entries"
+    ax.plot(at + by * x, shown, color=theme.null, linewidth=1.2, linestyle="--", label=name)
     rank = _d_head(scores, layer)
-    if component == "W_QK" and rank is not None and _parent(scores) == parents.Normal():
+    if component == "W_QK" and rank is not None and normal:
         law = ProductElement(rank, rank**-0.5)
         ax.plot(at + by * x, law.pdf(x) / by, color=theme.free_law, linewidth=1.4, label="element of a random product")
     top = max(float(np.nanmax(density)), 0.4 / float(np.nanmin(spread)))

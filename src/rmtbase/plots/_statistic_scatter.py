@@ -91,6 +91,7 @@ def statistic_scatter(
     points = {name: _points(table, name) for name in (x, y)}
     theme = as_theme(theme)
     ax = own_axes(ax, theme, scores)
+    _nulls(ax, [(points[x], points[y])], theme)
     _scatter(ax, points[x], points[y], theme)
     if by_layer:
         (marks,) = [one for one in ax.lines if one.get_label() == "observed"]
@@ -141,6 +142,8 @@ def moment_corner(
                 ax.remove()
                 continue
             every = np.concatenate([_points(one, x).value for one in held.values()])
+            if row != column:
+                _nulls(ax, [(_points(one, x), _points(one, y)) for one in held.values()], look.theme)
             for table, colour, marker, style in zip(
                 held.values(), cycle(look.theme.series), MARKERS, LINE_STYLES, strict=False
             ):
@@ -156,6 +159,9 @@ def moment_corner(
             ax.set_ylabel(("heads" if row == column else _symbol(y)) if column == 0 else "")
             ax.xaxis.set_major_locator(MaxNLocator(2 if narrow else 4))
             ax.tick_params(labelleft=column == 0 or row == column, labelbottom=row == len(names) - 1)
+        ends = np.array([ax.get_ylim() for ax in grid[row, :row]])
+        for ax in grid[row, :row]:
+            ax.set_ylim(ends[:, 0].min(), ends[:, 1].max())
     if len(held) > 1:
         marks = [
             grid[0, 0].plot([], [], color=colour, marker=marker, linestyle=style, label=literal(title))[0]
@@ -188,9 +194,18 @@ def _scatter(
     ax: Axes, x: _Points, y: _Points, theme: Theme, colour: str | None = None, marker: str = MARKERS[0]
 ) -> None:
     size = float(np.clip(40 / max(x.value.size, 1) ** 0.4, 1.6, 5.0))
-    own = np.column_stack([x.mean, x.spread, y.mean, y.spread])
-    own = own[np.isfinite(x.value) & np.isfinite(y.value)]
-    # The nulls of one shape are the same: each is marked once.
+    ax.plot(
+        x.value, y.value, linestyle="none", marker=marker, markersize=size, markerfacecolor="none",
+        markeredgecolor=colour or theme.observed, markeredgewidth=0.9, label="observed",
+    )  # fmt: skip
+
+
+def _nulls(ax: Axes, pairs: Sequence[tuple[_Points, _Points]], theme: Theme) -> None:
+    """Those of all tables together: the nulls of one shape are the same, and each is marked once."""
+    own = np.concatenate([
+        np.column_stack([x.mean, x.spread, y.mean, y.spread])[np.isfinite(x.value) & np.isfinite(y.value)]
+        for x, y in pairs
+    ])  # fmt: skip
     _, first = np.unique(np.round(np.nan_to_num(own, nan=-1e9), 12), axis=0, return_index=True)
     label = "null, mean and 95 %"
     for x_mean, x_spread, y_mean, y_spread in own[np.sort(first)[:_NULLS]].tolist():
@@ -208,10 +223,6 @@ def _scatter(
                 linewidth=0.8, label=label and "null, 95 %",
             )  # fmt: skip
             label = ""
-    ax.plot(
-        x.value, y.value, linestyle="none", marker=marker, markersize=size, markerfacecolor="none",
-        markeredgecolor=colour or theme.observed, markeredgewidth=0.9, label="observed",
-    )  # fmt: skip
 
 
 def _layers(table: xr.Dataset, name: str) -> Float[np.ndarray, " head"]:
