@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from rmtbase.plots import Animation, save, save_animation
-from rmtbase.tables import software_versions
+from rmtbase.tables import software_versions, write_bytes
 from studies.sources.recipe import VERDICTS, Figure, Null, Result, Row, Run, Table, label, read_results
 
 DPI = 80
@@ -26,7 +26,7 @@ def write(recipe: str, result: Result, covers: Mapping[str, str], run: Run, comm
     files = {figure.name: _write_figure(figure, run.out) for figure in result.figures}
     results = as_json(recipe, result, covers, run, command, files)
     text = json.dumps(results, indent=1, ensure_ascii=False, allow_nan=False)
-    (run.out / "results.json").write_text(text + "\n", encoding="utf-8")
+    write_bytes(f"{text}\n".encode(), run.out / "results.json")
     (run.out / "README.md").write_text(page(results), encoding="utf-8")
     return run.out
 
