@@ -63,7 +63,7 @@ def noise() -> Figure:
 
 def body_and_tail(states: Sequence[tuple[str, Transmission]]) -> Figure:
     """Figure 3: histogram and body fit of the pooled Transmission Class, and its tail, at each checkpoint."""
-    figure, grid = canvas(len(states), 2, width=9.5, height=2.5)
+    figure, grid = canvas(len(states), 2, width=9.5, height=2.3, sharex="col", sharey="col")
     edges = body_edges()
     x = np.linspace(1e-3, edges[-1], 400)
     for (left, right), (name, state) in zip(grid, states, strict=True):
@@ -73,8 +73,7 @@ def body_and_tail(states: Sequence[tuple[str, Transmission]]) -> Figure:
         fitted = shape / unit * (x / unit) ** (shape - 1) * np.exp(-((x / unit) ** shape))
         left.plot(x, fitted, color=LIGHT.flagged, linewidth=1.5, label="Weibull law of the body")
         left.plot(x, rms * np.asarray(null.pdf(x * rms)), color=LIGHT.null, linestyle="--", label="normal, same σ's")
-        titled(left, rf"{name}: $\hat k$ = {shape:.3f}, $\hat\lambda$ = {scale:.4f}", "$|w|$ / rms", "density")
-        left.set_xlim(0, edges[-1])
+        titled(left, rf"{name}: $\hat k$ = {shape:.3f}, $\hat\lambda$ = {scale:.4f}", "", "density")
         ends = state.tail_edges / rms
         right.stairs(state.tail, ends, fill=True, color=LIGHT.observed, alpha=0.35)
         body = number * -np.diff(np.exp(-((ends / unit) ** shape)))
@@ -84,13 +83,12 @@ def body_and_tail(states: Sequence[tuple[str, Transmission]]) -> Figure:
         low = np.fmax(untrained - NORMAL_95 * np.sqrt(untrained), 1e-2)
         right.fill_between(ends, np.append(low, low[-1]), np.append(high, high[-1]), step="post", color=LIGHT.null,
                            alpha=0.4, linewidth=0, label="normal, same σ's: 95 % of each bin")  # fmt: skip
-        right.set_yscale("log")
-        right.set_ylim(0.3, 3.0 * max(state.tail.max(), body.max(), high.max()))
         right.axvline(largest / rms, color=LIGHT.text, linewidth=0.8, linestyle=":")
-        titled(right, f"beyond q99: max/q99 = {largest / q99:.2f}", "$|w|$ / rms", "weights")
-    limits = [ax.get_xlim() for ax in grid[:, 1]]
-    for ax in grid[:, 1]:
-        ax.set_xlim(min(low for low, _ in limits), max(high for _, high in limits))
+        titled(right, f"beyond q99: max/q99 = {largest / q99:.2f}", "", "weights")
+    left.set_xlim(0, edges[-1])
+    right.set(yscale="log", ylim=(0.3, None))
+    for ax in grid[-1]:
+        ax.set_xlabel("$|w|$ / rms", fontsize=9.5, color=LIGHT.text)
     legend_below(figure, [*grid[0]])
     caption = (
         "W_O and the MLP's matrices of all layers, pooled. Left, density, Weibull law of the middle 80 %, and normal "
