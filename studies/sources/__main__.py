@@ -115,9 +115,6 @@ def main(arguments: list[str] | None = None) -> int:
             print(f"{name}: {folder} ({time.perf_counter() - begun:.0f} s)")
         if any(results.glob("*/results.json")):
             write_pages(results)
-    except KeyboardInterrupt:
-        print(f"{name}: stopped; what was scored is kept in {args.store}", file=sys.stderr)
-        return 130
     except (RmtbaseError, OSError) as error:
         notes = [f"{one.known.hub_id}: {one.licence}" for one in checkpoints_of(models) if one.gated != "no"]
         print("\n".join([f"{name}: {error}", *dict.fromkeys(notes)]), file=sys.stderr)
@@ -131,9 +128,11 @@ def main(arguments: list[str] | None = None) -> int:
 def _stop(number: int, _: object) -> None:
     """Delete what is fetched and end at once: a download in another thread would be waited for."""
     discard_left(os.getpid())
+    print("stopped; what was scored is kept", file=sys.stderr, flush=True)
     os._exit(128 + number)
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGTERM, _stop)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _stop)
     raise SystemExit(main())

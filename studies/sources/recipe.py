@@ -320,7 +320,10 @@ def discard_left(own: int | None = None) -> None:
     for left in Path(gettempdir()).glob(f"{_FETCHED}*-*"):
         process = left.name.removeprefix(_FETCHED).partition("-")[0]
         if process.isdecimal() and (int(process) == own or not is_alive(int(process))):
-            shutil.rmtree(left, ignore_errors=True)
+            for _ in range(20):  # a thread of this process may be writing into it
+                shutil.rmtree(left, ignore_errors=True)
+                if not left.exists():
+                    break
 
 
 def read_results(path: Path) -> dict[str, Any]:

@@ -17,6 +17,7 @@ class LocalHub(ThreadingHTTPServer):
 
     Attributes:
         fetched: names of the files that were sent, one for each time.
+        slow: name of a file of which half is sent, and then nothing until :attr:`closed`.
     """
 
     daemon_threads = True
@@ -24,6 +25,7 @@ class LocalHub(ThreadingHTTPServer):
     def __init__(self, folder: Path, gated: frozenset[str] = frozenset()) -> None:
         super().__init__(("127.0.0.1", 0), _Answer)
         self.folder, self.gated, self.fetched = folder, gated, list[str]()
+        self.slow, self.closed = "", threading.Event()
 
     @property
     def endpoint(self) -> str:
@@ -58,7 +60,7 @@ class _Answer(BaseHTTPRequestHandler):
         headers = {"ETag": f'"{_oid(path)}"', "X-Repo-Commit": COMMIT, "Content-Type": "application/octet-stream"}
         if self.command == "GET":
             self.server.fetched.append(path.name)
-        return self._send(200, path.read_bytes(), headers)
+        return self._send(200, path.read_bytes(), headers, slow=path.name == self.server.slow)
 
     def _json(self, value: object) -> None:
         self._send(200, json.dumps(value).encode(), {"Content-Type": "application/json", "X-Repo-Commit": COMMIT})
@@ -66,13 +68,15 @@ class _Answer(BaseHTTPRequestHandler):
     def _refuse(self, status: int, code: str, message: str) -> None:
         self._send(status, b"{}", {"X-Error-Code": code, "X-Error-Message": message})
 
-    def _send(self, status: int, body: bytes, headers: dict[str, str]) -> None:
+    def _send(self, status: int, body: bytes, headers: dict[str, str], slow: bool = False) -> None:
         self.send_response(status)
         for name, value in {**headers, "Content-Length": str(len(body))}.items():
             self.send_header(name, value)
         self.end_headers()
         if self.command == "GET":
-            self.wfile.write(body)
+            self.wfile.write(body[: len(body) // 2 if slow else None])
+            if slow:
+                self.server.closed.wait()
 
     def log_message(self, format: str, *args: object) -> None:
         """Nothing on stderr."""
@@ -91,5 +95,6 @@ def local_hub(folder: Path, gated: frozenset[str] = frozenset()) -> Iterator[Loc
         try:
             yield hub
         finally:
+            hub.closed.set()
             hub.shutdown()
             thread.join()

@@ -1,6 +1,12 @@
 """The entry to the sources' figures where there is a hub: it fetches, scores, keeps the scores, deletes the weights."""
 
 import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
 from types import SimpleNamespace
 
 import huggingface_hub
@@ -80,3 +86,25 @@ def test_what_is_refused_is_said_with_what_to_do(hub, recipe, tmp_path, capsys):
 def test_without_a_network_that_is_said(recipe, tmp_path, capsys):
     assert run(tmp_path, "some-org/tiny-gpt2") == 2
     assert "cannot be fetched from the hub" in capsys.readouterr().err
+
+
+def test_a_download_that_is_stopped_ends_at_once_and_leaves_no_weights(tmp_path):
+    write_tiny_gpt2(tmp_path / "models" / "some-org" / "tiny-gpt2")
+    (tmp_path / "fetched").mkdir()
+    with local_hub(tmp_path / "models") as server:
+        server.slow = "model.safetensors"
+        settings = {"HF_ENDPOINT": server.endpoint, "HF_HUB_OFFLINE": "0", "HF_HUB_CACHE": str(tmp_path / "cache"),
+                    "NO_PROXY": "127.0.0.1", "TMPDIR": str(tmp_path / "fetched")}  # fmt: skip
+        folders = ("--out", str(tmp_path / "out"), "--store", str(tmp_path / "store"))
+        command = (sys.executable, "-m", "studies.sources", "post2", "--model", "some-org/tiny-gpt2", *folders)
+        here = Path(entry.__file__).parents[2]
+        with subprocess.Popen(command, cwd=here, env=os.environ | settings, stderr=subprocess.PIPE) as running:
+            end = time.monotonic() + 60
+            while not any((tmp_path / "fetched").rglob("*.incomplete")):
+                assert running.poll() is None and time.monotonic() < end
+                time.sleep(0.05)
+            running.send_signal(signal.SIGINT)
+            said = running.communicate(timeout=20)[1].decode()
+    assert running.returncode == 128 + signal.SIGINT
+    assert "stopped; what was scored is kept" in said
+    assert [*(tmp_path / "fetched").iterdir()] == []
