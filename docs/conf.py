@@ -38,6 +38,7 @@ myst_enable_extensions = ["amsmath", "attrs_inline", "colon_fence", "deflist", "
 nb_execution_mode = "force"
 nb_execution_in_temp = True
 myst_heading_anchors = 4
+myst_mathjax_classes = "tex2jax_process|mathjax_process|math|output_area|text_html"
 nb_execution_raise_on_error = True
 nb_execution_timeout = 120
 nb_merge_streams = True
@@ -46,6 +47,7 @@ os.environ["RMTBASE_PROOF"] = "0"  # which would load torch, of the bundled mode
 os.environ["PYTHONWARNINGS"] = "ignore:IProgress not found"  # of what draws bars in notebooks, and has nothing to draw
 
 smartquotes = False
+highlight_language = "text"  # of blocks that name none: commands and drawings, no Python
 autodoc_type_aliases = {name: name for name in ("ArrayLike", "FloatArray")}
 napoleon_numpy_docstring = False
 napoleon_custom_sections = [("Attributes", "params_style"), "Source", "Sources", "Reference", "Accuracy"]
@@ -66,10 +68,12 @@ html_theme = "furo"
 html_title = f"rmtbase {release}"
 html_static_path = ["_static", str(_mathjax())]
 html_css_files = ["site.css"]
+html_js_files = ["drawers.js"]
 html_favicon = "_static/icon.svg"
 html_copy_source = False
 html_show_sphinx = False
 mathjax_path = "tex-svg.js"
 mathjax3_config: dict[str, Any] = {
-    "options": {"enableMenu": False}  # it would make each formula a stop of the Tab key
+    "options": {"enableMenu": False},  # it would make each formula a stop of the Tab key
+    "tex": {"inlineMath": [["\\(", "\\)"], ["$", "$"]]},  # as notebooks have it, in what their cells show
 }
