@@ -27,6 +27,7 @@ _FLAGS = (
     *("--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run", "--disable-sync"),
     *("--disable-background-networking", "--disable-component-update", "--remote-debugging-port=0"),
 )
+_DRAWN, _DRAWERS = "concepts.html", (("__navigation", ".sidebar-drawer"), ("__toc", ".toc-drawer"))
 _PROBES = (Path(__file__).parent / "_browser.js").read_text(encoding="utf-8")
 
 
@@ -80,10 +81,11 @@ class Tab:
             raise RuntimeError(str(told["exceptionDetails"]))
         return told["result"].get("value")
 
-    async def press_tab(self) -> None:
-        """The Tab key, once."""
+    async def press(self, key: str) -> None:
+        """Tab, Enter or Escape, once."""
+        number = {"Tab": 9, "Enter": 13, "Escape": 27}[key]
         for kind in ("keyDown", "keyUp"):
-            await self.send("Input.dispatchKeyEvent", type=kind, key="Tab", code="Tab", windowsVirtualKeyCode=9)
+            await self.send("Input.dispatchKeyEvent", type=kind, key=key, code=key, windowsVirtualKeyCode=number)
 
     async def resize(self, width: int) -> None:
         """The width of the window, in pixels of CSS."""
@@ -139,11 +141,32 @@ async def examine(site: Path, pages: list[str]) -> dict[str, Any]:
     with _served(site) as address:
         async with _tab() as tab:
             seen = {name: await _examined(tab, address, name) for name in pages}
+            seen[_DRAWN]["faults"] += [fault for drawer in _DRAWERS for fault in await _shut_in(tab, address, *drawer)]
     sums = {what: sum(page[what] for page in seen.values()) for what in ("formulas", "requests")}
     sums["stops of the Tab key"] = sum(len(page["stops"]) for page in seen.values())
     least = min(ratio for page in seen.values() for ratio in page["least_contrast"].values())
     summary = f"{len(seen)} pages, {', '.join(f'{n} {what}' for what, n in sums.items())}; least contrast {least:.2f}"
     return {"summary": summary, "pages": seen}
+
+
+async def _shut_in(tab: Tab, address: str, box: str, drawer: str) -> list[str]:
+    """What keeps the keyboard from a drawer of a narrow page: Tab leads to it, Enter into it, Escape out again."""
+    inside = f"document.activeElement.closest('{drawer}') !== null"
+    opened = f"document.getElementById('{box}').checked"
+    await tab.resize(NARROW)
+    await tab.open(f"{address}/{_DRAWN}")
+    for _ in range(STOPS):
+        await tab.press("Tab")
+        if await tab.value(inside):
+            return [f"{_DRAWN}: Tab enters {drawer}, which is shut"]
+        if await tab.value(f"document.activeElement.htmlFor === '{box}'"):
+            break
+    else:
+        return [f"{_DRAWN}: Tab does not lead to what opens {drawer}"]
+    await tab.press("Enter")
+    faults = [] if await tab.value(f"{opened} && {inside}") else [f"{_DRAWN}: Enter does not lead into {drawer}"]
+    await tab.press("Escape")
+    return faults + ([f"{_DRAWN}: Escape leaves {drawer} open"] if await tab.value(f"{opened} || {inside}") else [])
 
 
 async def _examined(tab: Tab, address: str, name: str) -> dict[str, Any]:
@@ -169,7 +192,7 @@ async def _examined(tab: Tab, address: str, name: str) -> dict[str, Any]:
     await tab.scheme("light")
     stops = []
     for _ in range(STOPS):
-        await tab.press_tab()
+        await tab.press("Tab")
         stops.append(await tab.value("site.focus()"))
     faults += [f"hides the focus: {stop['what']}" for stop in stops if not stop["seen"]]
     faults += [f"has its focus go up the page: {stop['what']}" for stop in stops if stop["back"]]

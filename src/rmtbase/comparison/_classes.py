@@ -77,6 +77,11 @@ def significant_class(z_score: float, q_value: float, level: float = 0.05) -> st
     """Where a shape k lies against that of untrained weights at its N: "at", "below" or "above the anchor".
 
     It is "at the anchor" unless its q-value, of all matrices of the model, is under ``level``.
+
+    Args:
+        z_score: of k̂ against the null.
+        q_value: of k̂; NaN is not under any level.
+        level: of false discoveries.
     """
     if not q_value < level:
         return "at the anchor"

@@ -63,7 +63,15 @@ def _damaged(record: Mapping[str, Any], sha256: str) -> str:
 
 
 def encloses(bounds: Sequence[str], digits: str) -> bool:
-    """Whether both bounds, in their order, round to the digits."""
+    """Whether both bounds, in their order, round to the digits.
+
+    Args:
+        bounds: lower and upper, as decimals.
+        digits: a decimal; to as many digits as it has both bounds are rounded.
+
+    Raises:
+        decimal.InvalidOperation: if one of them is no decimal.
+    """
     low, high = map(Decimal, bounds)
     rounded = Context(prec=len(Decimal(digits).as_tuple().digits)).plus
     return low <= high and rounded(low) == Decimal(digits) == rounded(high)

@@ -55,7 +55,7 @@ def core_singular_values(core: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def without_noise(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Singular values (..., h) of h × h matrices, descending, with those up to h ε s_1 set to zero."""
+    """Singular values (..., h) of h × h matrices, descending; those up to h ε s_1 are zero; ε = 2⁻⁵² of float64."""
     noise = values[..., :1] * (values.shape[-1] * np.finfo(np.float64).eps)
     return np.where(values > noise, values, 0.0)
 

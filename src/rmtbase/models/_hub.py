@@ -66,7 +66,7 @@ class KnownModel(NamedTuple):
 
 @cache
 def known_models() -> tuple[KnownModel, ...]:
-    """Every known model, family by family."""
+    """Every model of the hub that ``--model`` knows by a short name: its hub id and its sizes, family by family."""
     text = files("rmtbase.models").joinpath("known_models.csv").read_text(encoding="utf-8")
     lines = csv.DictReader(text.splitlines())
     return tuple(

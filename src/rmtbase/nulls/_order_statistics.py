@@ -32,8 +32,14 @@ def smallest_kept(
     """The order statistics of those ranks, from the smallest, along the first axis; each rounded down.
 
     Args:
-        values: sorted along the first axis.
-        ranks: rank 1 is the smallest draw.
+        values: sorted along the first axis, (draw, ...).
+        ranks: rank 1 is the smallest draw; from 1 to the number of draws.
+
+    Returns:
+        In float32, (rank, ...): never above the draw, and less than 2⁻¹⁶ below it, or a step of float32.
+
+    Raises:
+        IndexError: if a rank is beyond the draws.
     """
     exact = values[ranks - 1]
     kept = (np.floor(exact / STEP) * STEP).astype(np.float32)

@@ -273,7 +273,15 @@ def layer_p_value_floors(tree: xr.DataTree) -> tuple[Float[np.ndarray, " layer"]
 
 
 def at_p_value_floor(p_value: Float[np.ndarray, "..."], floor: ArrayLike) -> Bool[np.ndarray, "..."]:
-    """Which p-values are the floor, and so only bounds."""
+    """Which p-values are the floor, and so only bounds.
+
+    Args:
+        p_value: of any shape.
+        floor: the least that so many null draws can give, 2 / (n + 1); one, or of a shape that broadcasts with them.
+
+    Returns:
+        In the shape of both.
+    """
     return p_value <= np.asarray(floor) * (1 + 1e-9)
 
 

@@ -109,7 +109,15 @@ def joined(
 
 
 def until(tree: xr.DataTree, step: int) -> xr.DataTree | None:
-    """A trajectory without its steps beyond one; None where it has no other."""
+    """A trajectory without its steps beyond one; None where it has no other.
+
+    Args:
+        tree: a trajectory.
+        step: of training, the last that stays.
+
+    Returns:
+        A trajectory whose departures and duplicates are those of its own steps.
+    """
     kept = [one for one in _steps(tree) if one <= step]
     return _only(tree, kept) if kept else None
 

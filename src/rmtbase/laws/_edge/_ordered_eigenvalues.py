@@ -27,11 +27,11 @@ _RIGIDITY = np.euler_gamma + 1.0 - math.pi**2 / 8.0
 @in_one_line
 @dataclass(frozen=True)
 class OrderedEigenvalues:
-    """Mean and standard deviation of the eigenvalues λ_1 ≥ ... ≥ λ_r of one draw.
+    """Mean and standard deviation of the eigenvalues λ_1 ≥ ... ≥ λ_r of one draw, at its chain's σ and normalization.
 
     Attributes:
-        mean: descending.
-        std: of each.
+        mean: of each, descending, (r,).
+        std: of each over draws, (r,).
     """
 
     mean: Float[np.ndarray, " eigenvalue"]
