@@ -157,11 +157,21 @@ def width_by_layer(evidence: Evidence) -> Found:
     return _by_layer(sigma)
 
 
+def _rank_correlation(x: np.ndarray, y: np.ndarray) -> tuple[float, float]:
+    """Spearman's, and its p-value."""
+    found = spearmanr(x, y)
+    return float(found.statistic), float(found.pvalue)  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def _of_transmission(values: xr.DataArray) -> xr.DataArray:
+    """Of the components of the Transmission Class that the model has."""
+    return values.sel(component=[name for name in TRANSMISSION if name in values["component"].values])
+
+
 def _by_layer(values: np.ndarray, falls: bool = True) -> Found:
     """Rank correlation with the layer; whether it falls, beyond chance."""
     known = np.isfinite(values)
-    found = spearmanr(np.flatnonzero(known), values[known])
-    r, p = float(found.statistic), float(found.pvalue)  # pyright: ignore[reportAttributeAccessIssue]
+    r, p = _rank_correlation(np.flatnonzero(known), values[known])
     note = f"{int(known.sum())} layers" + (f", p = {p:.2g}" if np.isfinite(p) else "")
     holds = bool((r < 0) == falls and p < 0.05) if known.sum() >= _LAYERS_TO_TELL else None
     return Found(r, Null(0.0, of="untrained"), holds, note + ("" if holds is not None else ": too few to tell"))
@@ -234,7 +244,7 @@ def entropy_against_width(evidence: Evidence) -> Found:
     heads = evidence.heads["observed"]
     trace, entropy = (heads.sel(statistic=name).values.ravel() for name in ("trace", "spectral_entropy"))
     known = np.isfinite(trace) & np.isfinite(entropy)
-    r = float(np.asarray(spearmanr(trace[known], entropy[known]).statistic))  # pyright: ignore[reportAttributeAccessIssue]
+    r, _ = _rank_correlation(trace[known], entropy[known])
     return Found(r, Null(0.0, float(1.0 / np.sqrt(known.sum() - 1)), of="random heads"), abs(r) < 0.5,
                  f"{int(known.sum())} heads; Σλ, which is d² σ², for σ")  # fmt: skip
 
@@ -312,9 +322,7 @@ def means_before_training(evidence: Evidence) -> Found:
 
 def r_squared_of_the_null(evidence: Evidence) -> Found:
     value = laws.weibull_anchor().r_squared
-    own = evidence.matrices["observed"].sel(statistic="weibull_r_squared")
-    own = own.sel(component=[name for name in TRANSMISSION if name in own["component"].values])
-    found = float(own.min())
+    found = float(_of_transmission(evidence.matrices["observed"]).sel(statistic="weibull_r_squared").min())
     note = "no test of anything: untrained weights pass"
     return Found(found, Null(value, of="half-normal weights"), found >= 0.99, note)
 
@@ -401,8 +409,7 @@ def depth_of_selection(evidence: Evidence) -> Found:
 def shape_and_scale_of_the_twins(evidence: Evidence) -> Found:
     members = evidence.twins["members"].to_dataset()["value"]
     shape, scale = (members.sel(measure=f"transmission {one}").values for one in ("weibull_shape", "scale"))
-    found = spearmanr(shape, scale)
-    r, p = float(found.statistic), float(found.pvalue)  # pyright: ignore[reportAttributeAccessIssue]
+    r, p = _rank_correlation(shape, scale)
     by_sampling = Null(laws.weibull_null().correlation, of="of k̂ and λ̂ by sampling")
     return Found(r, by_sampling, p > 0.05, f"{shape.size} small twins of five recipes, p = {p:.1g}")
 
@@ -506,7 +513,7 @@ def moments_of_the_product(_: Evidence) -> Found:
 
 def low_npr_and_heavy_tails(evidence: Evidence) -> Found:
     found = evidence.run.arrays("npr-and-kurtosis", _npr_and_kurtosis)
-    r = float(np.asarray(spearmanr(found["npr"], found["kurtosis"]).statistic))  # pyright: ignore[reportAttributeAccessIssue]
+    r, _ = _rank_correlation(found["npr"], found["kurtosis"])
     error = float(1.0 / np.sqrt(found["npr"].size - 1))
     note = f"{found['npr'].size} heads; NPR of λ, excess kurtosis of W_QK's elements"
     return Found(r, Null(0.0, error, of="random heads"), r < -1.96 * error, note)
@@ -526,8 +533,7 @@ def _npr_and_kurtosis(model: Model) -> dict[str, np.ndarray]:
 
 def full_data_underestimates(evidence: Evidence) -> Found:
     whole, body = laws.weibull_anchor(0.0).shape, laws.weibull_anchor().shape
-    held = evidence.matrices["observed"]
-    held = held.sel(component=[name for name in TRANSMISSION if name in held["component"].values])
+    held = _of_transmission(evidence.matrices["observed"])
     share = 100 * float((held.sel(statistic="body_tail_gap") / held.sel(statistic="weibull_shape")).median())
     null_ = Null(100 * (1.0 - whole / body), of="half-normal weights, which have no tail")
     return Found(share, null_, 3.0 <= share <= 7.0, "median matrix of the Transmission Class")
