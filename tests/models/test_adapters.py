@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 
 import huggingface_hub
 import numpy as np
@@ -12,7 +13,7 @@ import transformers
 from safetensors.numpy import load_file, save_file
 
 import rmtbase
-from rmtbase.errors import CheckpointError, ParameterError
+from rmtbase.errors import CheckpointError, MissingFileError, ParameterError
 from rmtbase.models import open_model
 
 D_MODEL, N_HEADS, N_KEY_HEADS, D_HEAD, N_LAYERS = 32, 4, 2, 6, 2
@@ -34,7 +35,7 @@ def module(layer, part):
 
 
 def write(folder, tensors, config, weights="model.safetensors", name="config.json"):
-    folder.mkdir(exist_ok=True)
+    folder.mkdir(exist_ok=True, parents=True)
     save_file({key: np.ascontiguousarray(value) for key, value in tensors.items()}, folder / weights)
     (folder / name).write_text(json.dumps(config))
     return folder
@@ -119,6 +120,69 @@ def test_ranks_may_differ_as_the_settings_say(tmp_path):
     assert [site.d_head for site in open_model(folder).sites] == [4, 4, 2, 2]
     with pytest.raises(CheckpointError, match=r"lora_A.weight' has shape \(2, 32\); expected \(4, 32\)"):
         open_model(adapter_in(tmp_path / "other", tensors))
+
+
+@pytest.mark.parametrize(
+    "choice",
+    [
+        {"target_modules": r".*\.layers\.\d+\.self_attn\.(q|k)_proj"},
+        {"target_modules": r"^model\.layers\.[01]{1,2}\.self_attn\.(?:k_proj|q_proj)$"},
+        {"target_modules": "all-linear", "exclude_modules": r".*mlp.*"},
+        {"target_modules": ["q_proj", "k_proj"], "exclude_modules": ["layers.1.self_attn.k_proj"]},
+        {"target_modules": ["q_proj", "k_proj"], "layers_to_transform": [1], "layers_pattern": "layers"},
+        {"target_modules": ["q_proj", "k_proj"], "layers_to_transform": 0},
+    ],
+)
+@pytest.mark.parametrize(
+    "patterns",
+    [
+        {"rank_pattern": {r".*\.\d+\.self_attn\.q_proj": 2}, "alpha_pattern": {"k_proj|q_proj": 5}},
+        {
+            "rank_pattern": {"^model.layers.[1-9]*.self_attn.+": 2},
+            "alpha_pattern": {r"(?!model\.layers\.0).*q_proj": 5},
+        },
+    ],
+)
+@pytest.mark.filterwarnings("ignore")  # of peft, of patterns that match nothing
+def test_whatever_peft_lets_one_choose_is_merged_as_peft_merges_it(choice, patterns, tmp_path):
+    torch.manual_seed(4)
+    sizes = {key: value for key, value in LLAMA.items() if key != "model_type"}
+    model = transformers.LlamaForCausalLM(transformers.LlamaConfig(**sizes, vocab_size=11))
+    model.save_pretrained(tmp_path / "base")
+    adapted = peft.get_peft_model(model, peft.LoraConfig(r=3, lora_alpha=7, **choice, **patterns))
+    trained(adapted).save_pretrained(tmp_path / "adapter")
+    path = tmp_path / "adapter" / "adapter_config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"target_modules": choice["target_modules"]}))
+    found = open_model(tmp_path / "adapter", base=tmp_path / "base")
+    for name, one in adapted.merge_and_unload().state_dict().items():
+        if name.endswith(("q_proj.weight", "k_proj.weight")):
+            np.testing.assert_allclose(found.stored(name), one.numpy(), rtol=1e-5, atol=2e-6)
+
+
+def test_an_update_that_the_settings_leave_out_is_noted_and_not_merged(base, tmp_path):
+    folder = adapter_in(
+        tmp_path / "adapter", target_modules=["q_proj", "k_proj"], exclude_modules=r".*layers\.1\..*k_proj"
+    )
+    note = "read, though the settings do not target it and PEFT leaves it out: 'model.layers.0.self_attn.v_proj', "
+    assert any(one.startswith(note) for one in open_model(folder).notes)
+    with pytest.raises(
+        CheckpointError, match=r"leave out 'model.layers.0.self_attn.v_proj', .*PEFT does not load these"
+    ):
+        open_model(folder, base=base)
+
+
+def test_of_several_adapters_in_a_folder_the_paths_are_named(base, tmp_path):
+    for name in ("other", "second"):
+        adapter_in(tmp_path / "several" / name)
+    paths = " or ".join(re.escape(str(tmp_path / "several" / name)) for name in ("other", "second"))
+    with pytest.raises(MissingFileError, match=f"adapters in folders within it: pass {paths}"):
+        open_model(tmp_path / "several")
+    with pytest.raises(ParameterError, match=f"expected the folder of an adapter, .*: pass {paths}"):
+        open_model(tmp_path / "several", base=base)
+    folder = adapter_in(tmp_path / "several")
+    note = "not read: other adapters within the folder, each opened by its own path: 'other', 'second'"
+    assert note in open_model(folder).notes
+    assert any(one.endswith(note) for one in open_model(folder, base=base).notes)
 
 
 @pytest.mark.parametrize("options", [{}, {"use_dora": True}, {"use_rslora": True}, {"modules_to_save": ["k_proj"]}])
@@ -256,8 +320,10 @@ def test_updates_at_initialisation_are_zero_and_said_to_be(tmp_path):
         ({"use_qalora": True}, "use_qalora is set"),
         ({"a_new_setting": 3}, "a_new_setting is set"),
         ({"init_lora_weights": "pissa_niter_4"}, "init_lora_weights is pissa_niter_4, which changes the base as well"),
-        ({"alpha_pattern": {"(a+)+b": 3}}, "alpha_pattern is no table of names"),
-        ({"alpha_pattern": {"(": 3}}, "alpha_pattern holds no pattern"),
+        ({"alpha_pattern": ["q_proj"]}, "alpha_pattern is no table of names"),
+        ({"alpha_pattern": {"(": 3}}, "alpha_pattern: pattern = .* expected a regular expression"),
+        ({"alpha_pattern": {r"(q)_proj\1": 3}}, "alpha_pattern: pattern = .* expected one without"),
+        ({"target_modules": "("}, "target_modules, or what restricts them: pattern = .* expected a regular expression"),
         ({"lora_alpha": "much"}, "lora_alpha is much; expected a positive number"),
         ({"use_dora": True}, "expected lora_A and lora_B, and a lora_magnitude_vector"),
         ({"r": 5}, r"has shape \(4, 32\); expected \(5, 32\)"),

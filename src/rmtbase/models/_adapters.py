@@ -21,11 +21,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float32
 
-from rmtbase.errors import CheckpointError, ShapeError
+from rmtbase.errors import CheckpointError, ParameterError, ShapeError
 from rmtbase.models._checkpoint import Checkpoint
 from rmtbase.models._expressions import Scaled, Tensor
 from rmtbase.models._files import read_json_object
-from rmtbase.models._other_formats import ADAPTER_CONFIG, ADAPTER_WEIGHTS, MERGED, adapter_in_words
+from rmtbase.models._module_patterns import first_match, is_targeted
+from rmtbase.models._other_formats import ADAPTER_CONFIG, ADAPTER_WEIGHTS, MERGED, adapter_in_words, adapters_within
 from rmtbase.models._sites import Place, Site
 from rmtbase.models._stored_tensor import CheckpointTensor, DerivedTensor
 from rmtbase.models._tensor_file import TensorEntry
@@ -48,7 +49,6 @@ _KNOWN = {
     *("ensure_weight_tying",),
 }
 _INITIALISED = (True, False, None, "gaussian", "eva")  # those that leave the base as it is
-_PATTERN = re.compile(r"[\w.\\^$|()-]{1,500}")  # without repetitions, so that no pattern takes long
 _EMBEDDINGS = ("embed_tokens", "lm_head")  # those of which PEFT saves the whole weight where it is changed
 _SHOWN = 3
 
@@ -81,6 +81,8 @@ class Adapter:
         saved: tensors that replace those of the base altogether (``modules_to_save``, biases, embeddings), by the
             base's name.
         transposed: whether its settings say that modules store (d_in, d_out).
+        untargeted: the modules with an update that the settings do not target: PEFT leaves these updates out.
+        beside: the names of the folders within that hold further adapters.
     """
 
     folder: Path
@@ -88,6 +90,8 @@ class Adapter:
     updates: Mapping[str, Update] = field(repr=False)
     saved: Mapping[str, str] = field(repr=False)
     transposed: bool
+    untargeted: tuple[str, ...] = ()
+    beside: tuple[str, ...] = ()
 
     @classmethod
     def open(cls, folder: Path) -> Adapter:
@@ -127,7 +131,12 @@ class Adapter:
         if not modules:
             raise CheckpointError(weights, f"holds no tensor lora_A.weight; expected some, or {MERGED}")
         updates = {module: _update(module, parts, checkpoint, config, path) for module, parts in modules.items()}
-        return cls(folder, checkpoint, updates, saved, config.get("fan_in_fan_out") is True)
+        try:
+            untargeted = tuple(module for module in updates if not is_targeted(config, module))
+        except ParameterError as error:
+            raise CheckpointError(path, f"target_modules, or what restricts them: {error}, or {MERGED}") from error
+        turned = config.get("fan_in_fan_out") is True
+        return cls(folder, checkpoint, updates, saved, turned, untargeted, tuple(adapters_within(folder)))
 
     @property
     def is_dora(self) -> bool:
@@ -178,6 +187,9 @@ class Adapter:
             notes.append(f"updates of embeddings, which are no maps: {_some(embeddings)}")
         if self.saved:
             notes.append(f"trained besides, and no low-rank updates: {_some(self.saved)}")
+        if self.untargeted:
+            notes.append(f"read, though the settings do not target it and PEFT leaves it out: {_some(self.untargeted)}")
+        notes += self._notes_beside()
         return tuple(sites), tuple(notes)
 
     def merged(self, base: Checkpoint) -> Checkpoint:
@@ -186,6 +198,12 @@ class Adapter:
         Raises:
             CheckpointError: the base has no such tensor, or not of that shape.
         """
+        if self.untargeted:
+            raise CheckpointError(
+                self.folder / ADAPTER_CONFIG,
+                f"target_modules, with what restricts them, leave out {_some(self.untargeted)}, of which the weights "
+                f"hold updates: PEFT does not load these; expected settings that target them, or {MERGED}",
+            )
         saved: dict[str, CheckpointTensor] = {}
         left = {one for one in (*self.saved, *self.updates) if self._is_tied(base, one)}
         for name, own in self.saved.items():
@@ -216,7 +234,15 @@ class Adapter:
         )
         if left:
             note += f"; not {_some(sorted(left))}, which the base does not store: queries and keys do not depend on it"
-        return base.replaced((), {**saved, **changed}, note)
+        return base.replaced((), {**saved, **changed}, "; ".join([note, *self._notes_beside()]))
+
+    def _notes_beside(self) -> list[str]:
+        """A note that names the adapters in folders within this one, which are not read."""
+        if not self.beside:
+            return []
+        each = ", ".join(quoted(name) for name in self.beside[:_SHOWN])
+        more = f" and {len(self.beside) - _SHOWN} more" if len(self.beside) > _SHOWN else ""
+        return [f"not read: other adapters within the folder, each opened by its own path: {each}{more}"]
 
     def _is_tied(self, base: Checkpoint, name: str) -> bool:
         """Whether it is an output embedding that the base does not store, being the other one."""
@@ -333,14 +359,13 @@ def _update(
 def _of_pattern(config: Mapping[str, Any], pattern: str, otherwise: str, module: str, path: Path) -> float:
     """What the first of the patterns that the end of the module's name matches says, or else the setting for all."""
     patterns = config.get(pattern) or {}
-    if not isinstance(patterns, Mapping) or not all(_PATTERN.fullmatch(one) for one in patterns):
+    if not isinstance(patterns, Mapping):
         raise CheckpointError(path, f"{pattern} is no table of names of modules; expected one, or {MERGED}")
     try:
-        value = next(
-            (one for key, one in patterns.items() if re.match(rf"(.*\.)?({key})$", module)), config.get(otherwise)
-        )
-    except re.error as error:
-        raise CheckpointError(path, f"{pattern} holds no pattern: {error}") from error
+        key = first_match(patterns, module)
+    except ParameterError as error:
+        raise CheckpointError(path, f"{pattern}: {error}, or {MERGED}") from error
+    value = config.get(otherwise) if key is None else patterns[key]
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < 1e9:
         raise CheckpointError(path, f"{otherwise} is {shown(value, 60)}; expected a positive number")
     return value

@@ -25,7 +25,7 @@ from rmtbase.models._files import read_json_object
 from rmtbase.models._hub import HUB_GGUF, HUB_ID, fetch_checkpoint, fetch_file, hub_id
 from rmtbase.models._layout_table import known_types as supported_architectures
 from rmtbase.models._model import Model
-from rmtbase.models._other_formats import ADAPTER_CONFIG, format_of, is_adapter_alone
+from rmtbase.models._other_formats import ADAPTER_CONFIG, format_of, is_adapter_alone, which_adapter
 from rmtbase.models._sites import Site
 from rmtbase.models._torch_route import Network
 from rmtbase.parameters import require_text
@@ -174,7 +174,9 @@ def _open_adapter(
         own, inside = (revision, subfolder) if base is None else (None, None)
         folder, called = fetch_checkpoint(str(model), own, inside, cache) / (inside or ""), str(model)
     if folder is None or not (folder / ADAPTER_CONFIG).is_file():
-        raise ParameterError("adapter", way, f"the folder of an adapter, with {ADAPTER_CONFIG}, as the model")
+        advice = which_adapter(folder) if folder is not None else None
+        more = f"; {advice}" if advice else ""
+        raise ParameterError("adapter", way, f"the folder of an adapter, with {ADAPTER_CONFIG}, as the model{more}")
     if way == "delta":
         for name, value in {"revision": revision, "subfolder": subfolder}.items():
             if value is not None and not is_fetched:

@@ -196,6 +196,27 @@ def is_adapter_alone(folder: Path) -> bool:
     return os.path.lexists(folder / ADAPTER_CONFIG) and not any(os.path.lexists(folder / name) for name in beside)
 
 
+def adapters_within(folder: Path) -> list[str]:
+    """The names of the folders within a folder that hold adapters, as PEFT saves several of them."""
+    try:
+        with os.scandir(folder) as entries:
+            held = [entry.name for entry in islice(entries, _MOST_FILES) if entry.is_dir()]
+    except OSError:
+        return []
+    return sorted(name for name in held if os.path.lexists(folder / name / ADAPTER_CONFIG))
+
+
+def which_adapter(folder: Path) -> str | None:
+    """Advice to pass one of the adapters within a folder that holds none itself; None where there are none."""
+    each = adapters_within(folder)
+    if not each:
+        return None
+    what = (
+        "the folder holds adapters in folders within it" if len(each) > 1 else "the folder holds an adapter within it"
+    )
+    return f"{what}: pass {' or '.join(shown(str(folder / name), 200) for name in each[:_LISTED])}"
+
+
 def missing_file(folder: Path, name: str) -> MissingCheckpointFileError:
     """The error that a file of a checkpoint is not there, with what is there in its place."""
     try:
@@ -205,6 +226,8 @@ def missing_file(folder: Path, name: str) -> MissingCheckpointFileError:
         inner = sorted(entry.name for entry in held if entry.is_dir() and (folder / entry.name / name).is_file())
     except OSError:
         return MissingCheckpointFileError(folder / name)
+    if name == "config.json" and not inner and (advice := which_adapter(folder)):
+        return MissingCheckpointFileError(folder / name, advice=advice)
     if name == "config.json" and inner:
         advice = f"pass one of its folders that has it, or its name by --subfolder: {_listed(inner)}"
         return MissingCheckpointFileError(folder / name, advice=advice)
