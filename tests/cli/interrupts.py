@@ -3,19 +3,27 @@
     python tests/cli/interrupts.py --runs 100 --seed 0
 
 Each run starts one command in a folder of its own, waits until its signal handlers stand, and sends SIGINT (sometimes
-SIGTERM, sometimes twice, to the process alone or to its whole group as a terminal does) at a moment drawn uniformly
-over the time that the command takes. Then it must end with status 130 (143), with one last line ``rmtbase:
-interrupted`` (``terminated``) on stderr, without a traceback, a temporary file or a process left behind; every table
-that is there is whole, and the interrupted ``baseline`` run again gives the table of an uninterrupted run, to the bit.
+SIGTERM, sometimes twice, to the process alone or to its whole group as a terminal does) at a moment drawn over the time
+that the command takes, its first seconds above all. Then it must end with status 130 (143), with one last line
+``rmtbase: interrupted`` (``terminated``) on stderr, without a traceback, a temporary file or a process left behind;
+every table that is there is whole, and the interrupted ``baseline`` run again gives the table of an uninterrupted run,
+to the bit.
+
+The time from the first signal to the end is recorded (``--record FILE``, one JSON object a line). Of a command that is
+there ``SLOW`` seconds after the signal the stacks are printed, by py-spy where it is installed and by faulthandler.
+With ``--look P``, py-spy tells in a fraction P of the runs what the main thread was doing just before the signal.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
+import math
 import os
 import pty
 import random
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -52,9 +60,20 @@ COMMANDS = {
     "depth": ("depth", "demo", "--draws", "20", "-o", "depth.nc"),
     "doctor": ("doctor",),
     "baseline --workers 2": (*BASELINE, "--workers", "2"),
+    "signal": ("signal", "demo", "-o", "signal.nc"),
+    "composition": ("composition", "demo", "-o", "composition.nc"),
+    "diff": ("diff", "demo", "demo", "--revision-before", "step-200", "--revision-after", "final", "-o", "diff.nc"),
+    "trajectory": ("trajectory", "demo", "-o", "trajectory.nc"),
+    "inspect": ("inspect", "demo"),
+    "compare": ("compare", "given.nc", "given.nc", "-o", "compare.nc"),
+    "export": ("export", "given.nc", "-o", "given.csv"),
 }
+WEIGHTS = {"demo": 8, "score": 8, "baseline": 3, "signal": 3, "trajectory": 3, "depth": 2, "baseline --workers 2": 2}
+"""How often a command is drawn; 1 for those that are not named."""
 ENDING = {signal.SIGINT: (130, "rmtbase: interrupted"), signal.SIGTERM: (143, "rmtbase: terminated")}
 TOO_LATE = 0.05  # seconds: a command that ends of itself so soon after the signal was ending when it came
+EARLY = 12.0  # seconds: most interrupts come before, where there is most to import, to compile and to start
+SLOW = 10.0  # seconds after the signal: of what is still there the stacks are printed
 LONGEST = 300.0
 
 
@@ -94,7 +113,7 @@ class Moment:
     @classmethod
     def drawn(cls, seconds: float, chance: random.Random) -> Moment:
         return cls(
-            after=chance.uniform(0.0, 0.3 if chance.random() < 0.15 else seconds),
+            after=chance.uniform(0.0, chance.choices((0.3, min(seconds, EARLY), seconds), (0.15, 0.6, 0.25))[0]),
             signal=signal.SIGTERM if chance.random() < 0.15 else signal.SIGINT,
             again=chance.uniform(0.0, 0.3) if chance.random() < 0.25 else None,
             group=chance.random() < 0.5,
@@ -112,6 +131,8 @@ class Run:
     err: bytes = b""
     status: int = 0
     ended: float = 0.0
+    took: float = 0.0  # seconds from the first signal to the end
+    doing: str = ""  # what the main thread did just before it, where somebody looked
     wrong: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -123,6 +144,7 @@ class Run:
         places = {"TMPDIR": self.folder / "tmp", "RMTBASE_CACHE": self.folder / "cache"}
         environment = os.environ | {name: str(place) for name, place in places.items()}
         environment |= {"HF_HUB_OFFLINE": "1", "JAX_PLATFORMS": "cpu", "TERM": "xterm", "COLUMNS": "120"}
+        environment |= {"PYTHONFAULTHANDLER": "1"}  # which prints the stacks of all threads at SIGABRT
         self._ours, theirs = pty.openpty() if self.terminal else os.pipe()
         with (self.folder / "stdout").open("wb") as out:
             self.process = subprocess.Popen(
@@ -166,7 +188,7 @@ class Run:
             self.status = self.process.wait(LONGEST)
         except subprocess.TimeoutExpired:
             self.wrong.append(f"still running after {LONGEST:.0f} s")
-            self.process.kill()
+            self.process.send_signal(signal.SIGABRT)
             self.status = self.process.wait()
         self.ended = time.monotonic()
         left = self._left_behind(10.0)
@@ -175,6 +197,33 @@ class Run:
             os.killpg(self.process.pid, signal.SIGKILL)
         self._reader.join()
         os.close(self._ours)
+
+    def stop(self, moment: Moment) -> None:
+        """Send the signals of a moment, wait for the end, and look at the stacks where that takes long."""
+        sent = time.monotonic()
+        self.send(moment.signal, moment.group)
+        if moment.again is not None:
+            time.sleep(moment.again)
+            self.send(moment.signal, moment.group)
+        with suppress(subprocess.TimeoutExpired):
+            self.process.wait(SLOW)
+        if self.process.poll() is None:
+            print(f"still there after {SLOW:.0f} s:\n{self.stacks()}", flush=True)
+        self.finish()
+        self.took = self.ended - sent
+
+    def stacks(self) -> str:
+        """The stacks of all threads, with those of native code, as py-spy sees them; "" without it."""
+        if (spy := shutil.which("py-spy")) is None or self.process.poll() is not None:
+            return ""
+        command = [spy, "dump", "--native", "--pid", str(self.process.pid)]
+        return subprocess.run(command, capture_output=True, text=True, check=False).stdout
+
+    def look(self) -> None:
+        """Note the innermost frames of the main thread: those of native code above the first of Python."""
+        lines = self.stacks().partition('"MainThread"')[2].splitlines()[1:]
+        until = next((index for index, line in enumerate(lines) if ".py:" in line), len(lines))
+        self.doing = " < ".join(line.strip() for line in lines[: until + 1][:6])
 
     def _left_behind(self, patience: float) -> list[str]:
         """Command lines of the processes of its session that are there after so many seconds."""
@@ -221,17 +270,16 @@ def uninterrupted(folder: Path, arguments: tuple[str, ...]) -> Whole:
     return Whole(run.ended - run.began, run.files(), run.table())
 
 
-def interrupted(folder: Path, arguments: tuple[str, ...], moment: Moment, whole: Whole) -> Run | None:
+def interrupted(
+    folder: Path, arguments: tuple[str, ...], moment: Moment, whole: Whole, look: bool = False
+) -> Run | None:
     """A command after an interrupt, with all that is wrong with its end; None if it had ended before."""
     run = Run(folder, arguments, moment.terminal)
     time.sleep(max(0.0, run.began + moment.after - time.monotonic()))
-    sent = time.monotonic()
-    run.send(moment.signal, moment.group)
-    if moment.again is not None:
-        time.sleep(moment.again)
-        run.send(moment.signal, moment.group)
-    run.finish()
-    if run.status == 0 and run.ended - sent < TOO_LATE + (moment.again or 0.0):
+    if look:
+        run.look()
+    run.stop(moment)
+    if run.status == 0 and run.took < TOO_LATE + (moment.again or 0.0):
         return None
     status, words = ENDING[moment.signal]
     if run.status != status:
@@ -275,11 +323,20 @@ def _differences(table: xr.Dataset | None, whole: Whole) -> str:
 
 def prepare(folder: Path, name: str) -> None:
     """What a command reads."""
-    if name == "plot":
+    if name in ("plot", "export", "compare"):
         import rmtbase
 
         folder.mkdir(parents=True, exist_ok=True)
         write_table(rmtbase.baseline(32, 8, draws=200), folder / "given.nc")
+
+
+def spread(seconds: list[float]) -> str:
+    """Median, 99 % quantile and maximum of times to end."""
+    ordered = sorted(seconds)
+    return (
+        f"{len(ordered)} ended, median {ordered[len(ordered) // 2]:.2f} s, 99 % within "
+        f"{ordered[max(0, math.ceil(0.99 * len(ordered)) - 1)]:.2f} s, longest {ordered[-1]:.2f} s"
+    )
 
 
 def main() -> int:
@@ -287,34 +344,50 @@ def main() -> int:
     parser.add_argument("--runs", type=int, default=100)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", choices=COMMANDS, action="append", help="these commands; default all")
+    parser.add_argument("--minutes", type=float, default=math.inf, help="end after so long, whatever is left")
+    parser.add_argument("--look", type=float, default=0.0, help="fraction of runs in which py-spy looks before")
+    parser.add_argument("--record", type=Path, help="file to add a line of JSON to for each interrupt")
     options = parser.parse_args()
     chance, names = random.Random(options.seed), options.only or list(COMMANDS)
+    weights = [WEIGHTS.get(name, 1) for name in names]
     ends: Counter[str] = Counter()
+    took: dict[str, list[float]] = {}
     wrong = done = 0
+    until = time.monotonic() + 60.0 * options.minutes
     with tempfile.TemporaryDirectory(prefix="rmtbase-interrupts-") as root:
-        whole = {}
-        for name in names:
-            prepare(Path(root, "whole", name), name)
-            whole[name] = uninterrupted(Path(root, "whole", name), COMMANDS[name])
-            print(f"{name}: {whole[name].seconds:.1f} s uninterrupted", flush=True)
-        while done < options.runs:
-            name = names[done % len(names)]
+        whole: dict[str, Whole] = {}
+        while done < options.runs and time.monotonic() < until:
+            name = chance.choices(names, weights)[0]
+            if name not in whole:
+                prepare(Path(root, "whole", name), name)
+                whole[name] = uninterrupted(Path(root, "whole", name), COMMANDS[name])
+                print(f"{name}: {whole[name].seconds:.1f} s uninterrupted", flush=True)
             moment = Moment.drawn(whole[name].seconds, chance)
             folder = Path(root, f"{done}-{chance.random()}")
             prepare(folder, name)
-            run = interrupted(folder, COMMANDS[name], moment, whole[name])
+            run = interrupted(folder, COMMANDS[name], moment, whole[name], chance.random() < options.look)
             if run is None:
                 ends["too late, drawn again"] += 1
                 continue
-            if whole[name].table is not None and not run.wrong:
+            if whole[name].table is not None and not run.wrong and chance.random() < 0.25:
                 run.wrong += run_again(folder, COMMANDS[name], whole[name])
             done += 1
             wrong += bool(run.wrong)
             ends[f"status {run.status}"] += 1
-            print(f"{done} {name} {moment}: {'; '.join(run.wrong) or 'as it should'} {run.lines[-1:]}", flush=True)
+            took.setdefault(name, []).append(run.took)
+            said = "; ".join(run.wrong) or "as it should"
+            print(f"{done} {name} {moment}: {run.took:.2f} s, {said} {run.lines[-1:]} {run.doing}", flush=True)
             if run.wrong:
-                print(run.err.decode(errors="replace")[-3000:], flush=True)
-    print(f"{done} interrupts, {wrong} wrong: {dict(ends)}")
+                print(run.err.decode(errors="replace")[-6000:], flush=True)
+            if options.record:
+                one = {"command": name, "after": round(moment.after, 3), "signal": moment.signal.name}
+                one |= {"twice": moment.again is not None, "took": round(run.took, 3), "status": run.status}
+                with options.record.open("a") as file:
+                    file.write(json.dumps(one | {"doing": run.doing, "wrong": run.wrong}) + "\n")
+            shutil.rmtree(folder)
+    for name, seconds in took.items():
+        print(f"{name}: {spread(seconds)}")
+    print(f"{done} interrupts, {wrong} wrong: {dict(ends)}; {spread([one for each in took.values() for one in each])}")
     return min(wrong, 1)
 
 

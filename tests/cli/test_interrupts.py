@@ -129,6 +129,30 @@ def there():
         time.sleep(60)
 """,
 }
+NEVER_STOPS = {
+    "native code that Python cannot interrupt": """
+def there():
+    import hashlib
+    threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
+    hashlib.pbkdf2_hmac("sha256", b"", b"", 2**30)
+""",
+    "code that catches every interrupt": """
+came = []
+def there():
+    while True:
+        try:
+            os.kill(os.getpid(), signal.SIGINT) if not came else time.sleep(60)
+        except BaseException:
+            came.append(1)
+""",
+    "an undoing that waits for a thread which never ends": """
+def there():
+    try:
+        interrupt()
+    finally:
+        threading.Event().wait()
+""",
+}
 UNDONE = """
 def there():
     try:
@@ -149,6 +173,28 @@ def there():
 def test_no_interrupt_is_lost_or_told_twice(how):
     ran = hooked(SWALLOWED[how])
     assert (ran.returncode, ran.stderr) == (130, "rmtbase: interrupted\n")
+
+
+@pytest.mark.parametrize("how", NEVER_STOPS)
+def test_every_command_ends_within_a_bounded_time(how):
+    patience = "import threading\nimport rmtbase.cli._signals as signals\nsignals._PATIENCE = 0.5\n"
+    ran = hooked(patience + NEVER_STOPS[how])
+    assert (ran.returncode, ran.stderr) == (130, "rmtbase: interrupted; what it was doing did not stop within 0.5 s\n")
+
+
+def test_third_interrupt_ends_native_code_at_once():
+    code = """
+import threading
+def there():
+    import hashlib
+    for after in (0.3, 0.35, 0.4):
+        threading.Timer(after, os.kill, (os.getpid(), signal.SIGINT)).start()
+    hashlib.pbkdf2_hmac("sha256", b"", b"", 2**30)
+"""
+    begin = time.monotonic()
+    ran = hooked(code)
+    assert (ran.returncode, ran.stderr) == (130, "rmtbase: interrupted\n")
+    assert time.monotonic() - begin < 8.0  # of which most is the start; without it, ten seconds of patience
 
 
 def test_what_an_interrupt_undoes_is_undone_to_its_end():

@@ -12,7 +12,7 @@ from contextvars import ContextVar
 from enum import IntEnum
 from pathlib import Path
 
-from rmtbase.cli._signals import raise_no_more, received
+from rmtbase.cli._signals import raise_no_more, received, words_of
 from rmtbase.errors import RmtbaseError
 from rmtbase.shown import one_line, shown
 from rmtbase.systems import is_broken_pipe
@@ -35,8 +35,6 @@ class Verbosity(IntEnum):
 
 VERBOSITY = ContextVar("verbosity", default=Verbosity.NORMAL)
 """That of the command that runs."""
-
-_WORDS = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}
 
 
 def ended_by(error: BaseException, debug: bool = False) -> int:
@@ -90,7 +88,7 @@ def say(line: str) -> None:
 
 def _stopped(what_else: str) -> int:
     number = received() or signal.SIGINT
-    say(f"{_WORDS[signal.Signals(number)]}{what_else}")
+    say(f"{words_of(number)}{what_else}")
     return 128 + number
 
 

@@ -1,10 +1,14 @@
-"""Ctrl-C and SIGTERM: raised once, where the command stands, and remembered for good.
+"""Ctrl-C and SIGTERM: raised where the command stands, and the end of the process within a bounded time.
 
 Python raises KeyboardInterrupt at any place of the main thread. Where something swallows it (a library that catches all
 errors, a finaliser or a callback from C, which have nobody to hand it to), a timer finds that nothing is on its way up
 and raises it again; where there is no such timer, the next step of a progress bar does. A second signal changes
-nothing, so that what the first one undoes (temporary files, worker processes) is undone to its end; the third ends the
-process on the spot.
+nothing, so that what the first one undoes (temporary files, worker processes) is undone to its end.
+
+Python raises nothing while the main thread is in native code. So a thread is told of each signal by the C handler, and
+ends the process at the third signal, or ``_PATIENCE`` seconds after the first. A file is replaced in one step when it
+is whole, so that none is cut; temporary files that are left then are removed by the next run. Only native code that
+keeps the interpreter lock can hold this thread up.
 """
 
 from __future__ import annotations
@@ -15,11 +19,14 @@ import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from socket import socket
     from types import FrameType
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_WORDS = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}
 _IMPATIENT = 3
 _AGAIN = 0.05  # seconds after which an interrupt that has been swallowed is raised again
+_PATIENCE = 30.0  # seconds from the first signal to the end
 
 _received: list[int] = []
 _ended: list[int] = []  # not empty once the command has come to its end: from then on nothing is raised
@@ -33,6 +40,18 @@ def catch_signals() -> None:
     if hasattr(signal, "setitimer"):  # as everywhere but on Windows
         signal.signal(signal.SIGALRM, _on_alarm)
         sys.unraisablehook = _on_unraisable
+    import _thread
+    import socket
+
+    told, teller = socket.socketpair()
+    teller.setblocking(False)
+    signal.set_wakeup_fd(teller.detach(), warn_on_full_buffer=False)
+    _thread.start_new_thread(_end_in_time, (told,))
+
+
+def words_of(number: int) -> str:
+    """How a signal ended the command, in a word."""
+    return _WORDS[signal.Signals(number)]
 
 
 def received() -> int | None:
@@ -57,13 +76,33 @@ def raise_no_more() -> None:
 
 def _on_signal(number: int, frame: FrameType | None) -> None:
     _received.append(number)
-    if len(_received) >= _IMPATIENT:
-        os.write(2, b"rmtbase: interrupted\n")
-        os._exit(128 + _received[0])
     if len(_received) == 1 and not _ended:
         if hasattr(signal, "setitimer"):
             signal.setitimer(signal.ITIMER_REAL, _AGAIN, _AGAIN)
         raise KeyboardInterrupt
+
+
+def _end_in_time(told: socket) -> None:
+    """End the process at the third signal, or some seconds after the first, whatever the main thread does."""
+    import time
+
+    came: list[int] = []
+    end = 0.0
+    while len(came) < _IMPATIENT:
+        try:
+            came += [number for number in told.recv(64) if number in _SIGNALS]
+        except TimeoutError:
+            break
+        if came:
+            end = end or time.monotonic() + _PATIENCE
+            told.settimeout(max(end - time.monotonic(), 1e-3))
+    why = "" if len(came) >= _IMPATIENT else f"; what it was doing did not stop within {_PATIENCE:g} s"
+    os.write(2, f"rmtbase: {words_of(came[0])}{why}\n".encode())
+    if "--debug" in sys.argv:
+        import faulthandler
+
+        faulthandler.dump_traceback()
+    os._exit(128 + came[0])
 
 
 def _on_alarm(number: int, frame: FrameType | None) -> None:
