@@ -286,8 +286,10 @@ class ShapeError(CheckpointError):
         self, path: Path | str, tensor: str, found: Sequence[int], expected: Sequence[int], because: str
     ) -> None:
         self.tensor, self.found, self.expected = tensor, tuple(found), tuple(expected)
+        turned = len(self.found) == 2 and self.found == self.expected[::-1]
+        advice = "; transpose it: it is stored as (inputs, outputs), or the other way about" if turned else ""
         super().__init__(
-            path, f"tensor {quoted(tensor)} has shape {shown(self.found)}; expected {self.expected} ({because})"
+            path, f"tensor {quoted(tensor)} has shape {shown(self.found)}; expected {self.expected} ({because}){advice}"
         )
 
 

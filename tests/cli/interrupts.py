@@ -32,7 +32,8 @@ import threading
 import time
 from collections import Counter
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
 
 import xarray as xr
@@ -65,7 +66,7 @@ COMMANDS = {
     "diff": ("diff", "demo", "demo", "--revision-before", "step-200", "--revision-after", "final", "-o", "diff.nc"),
     "trajectory": ("trajectory", "demo", "-o", "trajectory.nc"),
     "inspect": ("inspect", "demo"),
-    "compare": ("compare", "given.nc", "given.nc", "-o", "compare.nc"),
+    "compare": ("compare", "first.nc", "last.nc", "-o", "compare.nc"),
     "export": ("export", "given.nc", "-o", "given.csv"),
 }
 WEIGHTS = {"demo": 8, "score": 8, "baseline": 3, "signal": 3, "trajectory": 3, "depth": 2, "baseline --workers 2": 2}
@@ -321,13 +322,26 @@ def _differences(table: xr.Dataset | None, whole: Whole) -> str:
     return f"other values of {values}, other attributes {[one for one, (a, b) in attributes.items() if a != b]}"
 
 
-def prepare(folder: Path, name: str) -> None:
-    """What a command reads."""
-    if name in ("plot", "export", "compare"):
-        import rmtbase
+@cache
+def given(name: str) -> dict[str, bytes]:
+    """The files that a command reads, by name."""
+    import rmtbase
 
-        folder.mkdir(parents=True, exist_ok=True)
-        write_table(rmtbase.baseline(32, 8, draws=200), folder / "given.nc")
+    tables = {}
+    if name in ("plot", "export"):
+        tables = {"given.nc": rmtbase.baseline(32, 8, draws=200)}
+    if name == "compare":
+        revisions = {"first.nc": "step-0", "last.nc": "final"}
+        tables = {file: rmtbase.score("demo", revision=one, draws=200, proof=False) for file, one in revisions.items()}
+    with tempfile.TemporaryDirectory() as folder:
+        return {file: write_table(table, Path(folder, file)).read_bytes() for file, table in tables.items()}
+
+
+def prepare(folder: Path, name: str) -> None:
+    """Write what a command reads."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for file, content in given(name).items():
+        (folder / file).write_bytes(content)
 
 
 def spread(seconds: list[float]) -> str:
@@ -345,6 +359,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", choices=COMMANDS, action="append", help="these commands; default all")
     parser.add_argument("--minutes", type=float, default=math.inf, help="end after so long, whatever is left")
+    parser.add_argument("--seconds", type=float, help="of every command but baseline, in place of running it once")
     parser.add_argument("--look", type=float, default=0.0, help="fraction of runs in which py-spy looks before")
     parser.add_argument("--record", type=Path, help="file to add a line of JSON to for each interrupt")
     options = parser.parse_args()
@@ -358,6 +373,8 @@ def main() -> int:
         whole: dict[str, Whole] = {}
         while done < options.runs and time.monotonic() < until:
             name = chance.choices(names, weights)[0]
+            if name not in whole and options.seconds and COMMANDS[name][0] != "baseline":
+                whole[name] = Whole(options.seconds, frozenset(), None)
             if name not in whole:
                 prepare(Path(root, "whole", name), name)
                 whole[name] = uninterrupted(Path(root, "whole", name), COMMANDS[name])
@@ -368,6 +385,7 @@ def main() -> int:
             run = interrupted(folder, COMMANDS[name], moment, whole[name], chance.random() < options.look)
             if run is None:
                 ends["too late, drawn again"] += 1
+                whole[name] = replace(whole[name], seconds=0.9 * min(whole[name].seconds, moment.after))
                 continue
             if whole[name].table is not None and not run.wrong and chance.random() < 0.25:
                 run.wrong += run_again(folder, COMMANDS[name], whole[name])

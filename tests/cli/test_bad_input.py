@@ -299,7 +299,7 @@ def test_model_that_is_not_there(unscorable):
 def test_file_given_as_model(model_folder, unscorable):
     (model_folder / "model.safetensors").rename(model_folder / "weights.pt")
     unscorable(
-        model_folder / "weights.pt", "is a PyTorch file that is no Hugging Face checkpoint", "or pass its queries"
+        model_folder / "weights.pt", "is a safetensors file; no attention is recognised", "say where the queries"
     )
 
 

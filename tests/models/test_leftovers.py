@@ -207,7 +207,7 @@ def test_custom_code_and_cross_attention_are_noted(parts, tmp_path):
         (["last.ckpt"], ["a PyTorch file that is no Hugging Face checkpoint", "last.ckpt"]),
         (
             ["model.pt"],
-            ["a PyTorch file that is no Hugging Face checkpoint", "safetensors.torch.save_file", "score_heads"],
+            ["a PyTorch file that is no Hugging Face checkpoint", "safetensors.torch.save_file", "sites=[Site("],
         ),
         (["model.pth"], ["a PyTorch file that is no Hugging Face checkpoint", "model.pth"]),
         (["weights.pkl"], ["a pickle, which can run code", "model.safetensors"]),
@@ -258,7 +258,11 @@ def test_a_folder_without_weights_is_told_what_it_holds(parts, tmp_path):
 def test_weights_without_their_configuration_are_told_so(opening, parts, tmp_path):
     (parts.write(tmp_path) / "config.json").unlink()
     message = refused(
-        tmp_path, "config.json: no such file", "the folder holds weights alone", "score_heads", opening=opening
+        tmp_path,
+        "config.json: no such file",
+        "put the model's config.json beside them",
+        "Python below",
+        opening=opening,
     )
     assert "another name" not in message
 
@@ -278,7 +282,7 @@ def test_an_empty_folder_is_told_so(tmp_path):
         ("m.nc", "is a netCDF file, such as rmtbase writes; draw it by rmtbase plot"),
         ("m.h5", "is a file of TensorFlow weights"),
         ("model.safetensors", "is a file; pass the folder that holds it"),
-        ("model-00001-of-00002.safetensors", "is a file; pass the folder that holds it"),
+        ("model-00001-of-00002.safetensors", "is one of several files of a checkpoint; pass the folder that holds it"),
     ],
 )
 def test_a_file_in_place_of_a_folder_is_told_what_it_is(name, what, tmp_path):

@@ -67,11 +67,13 @@ def test_what_cannot_name_a_model(model):
         open_model(model)
 
 
-@pytest.mark.parametrize("name", ["model-00001-of-00002.safetensors", "weights.bin", "config.json"])
-def test_a_file_is_not_a_folder(name, parts, tmp_path):
-    (parts.write(tmp_path) / "model.safetensors").rename(tmp_path / name)
+def test_a_file_is_not_a_folder(parts, tmp_path):
+    shard = tmp_path / "model-00001-of-00002.safetensors"
+    (parts.write(tmp_path) / "model.safetensors").rename(shard)
+    with pytest.raises(CheckpointError, match="is one of several files of a checkpoint; pass the folder that holds it"):
+        open_model(shard)
     with pytest.raises(CheckpointError, match="is a file; pass the folder that holds it"):
-        open_model(tmp_path / name)
+        open_model(tmp_path / "config.json")
 
 
 def test_a_folder_has_no_revisions(parts, tmp_path):
@@ -118,7 +120,7 @@ def test_only_configuration_and_safetensors_are_fetched(parts, tmp_path, hub):
     (request,) = requests
     assert (request["model"], request["revision"]) == ("org/name", "step1000")
     assert set(request["allow_patterns"]) == {
-        "config.json", "adapter_config.json", "*.safetensors", "*.safetensors.index.json",
+        "config.json", "model_index.json", "adapter_config.json", "*.safetensors", "*.safetensors.index.json",
         "quantize_config.json", "quant_config.json",
     }  # fmt: skip
 

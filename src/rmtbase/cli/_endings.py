@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 import traceback
+from collections.abc import Iterable
 from contextlib import suppress
 from contextvars import ContextVar
 from enum import IntEnum
@@ -60,6 +61,8 @@ def ended_by(error: BaseException, debug: bool = False) -> int:
     status, line = _explained(error)
     if line:
         say(line)
+    if isinstance(error, RmtbaseError):
+        _show_code(getattr(error, "__notes__", ()))
     return status
 
 
@@ -84,6 +87,13 @@ def say(line: str) -> None:
     """One line of the command on stderr, where somebody may have stopped reading."""
     with suppress(OSError):
         print(f"rmtbase: {one_line(line)}", file=sys.stderr)
+
+
+def _show_code(notes: Iterable[str]) -> None:
+    """The lines of Python that an error has as its notes, as they are to be copied."""
+    with suppress(OSError):
+        for line in "\n".join(notes).splitlines():
+            print(f"    {shown(line, _LONGEST)}".rstrip(), file=sys.stderr)
 
 
 def _stopped(what_else: str) -> int:

@@ -249,17 +249,22 @@ def _without_wrappers(tensors: Mapping[str, StoredTensor]) -> dict[str, Checkpoi
     Raises:
         CorruptFileError: two names are one there.
     """
-    names = {name: _WRAPPERS.sub("", name) for name in tensors}
-    for in_front in _IN_FRONT:
-        if all(own.startswith(in_front) for own in names.values()):
-            names = {name: own.removeprefix(in_front) for name, own in names.items()}
     unwrapped: dict[str, CheckpointTensor] = {}
-    for name, own in names.items():
+    for name, own in own_names(tensors).items():
         if own in unwrapped:
             both = f"both {quoted(unwrapped[own].stored[0].name)} and {quoted(name)}"
             raise CorruptFileError(tensors[name].path, both, f"one tensor {quoted(own)}, wrapped or not")
         unwrapped[own] = tensors[name]
     return unwrapped
+
+
+def own_names(names: Iterable[str]) -> dict[str, str]:
+    """The name that each tensor has in the model itself, without what wrappers put into it, by the stored name."""
+    own = {name: _WRAPPERS.sub("", name) for name in names}
+    for in_front in _IN_FRONT:
+        if all(name.startswith(in_front) for name in own.values()):
+            own = {name: inner.removeprefix(in_front) for name, inner in own.items()}
+    return own
 
 
 def _require_agreement(index: Path, file: TensorFile, names: list[str], before: Mapping[str, TensorFile]) -> None:

@@ -21,9 +21,10 @@ from rmtbase.shown import quoted
 HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?", re.ASCII)
 HUB_GGUF = re.compile(rf"(?P<model>{HUB_ID.pattern.removesuffix('?')})/(?P<file>[\w.-]+\.gguf)", re.ASCII)
 """A GGUF file of a model on the hub, whose repositories hold many."""
-# adapter_config.json, by which an adapter is told.
+# adapter_config.json, by which an adapter is told; model_index.json, by which a pipeline of diffusers is.
 _SAFETENSORS = [
     "config.json",
+    "model_index.json",
     "adapter_config.json",
     "quantize_config.json",
     "quant_config.json",

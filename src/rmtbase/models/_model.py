@@ -12,7 +12,9 @@ from jaxtyping import Float, Shaped
 
 from rmtbase.errors import (
     CheckpointError,
+    MissingTensorError,
     ParameterError,
+    ShapeError,
 )
 from rmtbase.models._adapters import Adapter
 from rmtbase.models._checkpoint import Checkpoint
@@ -26,6 +28,7 @@ from rmtbase.models._given_sites import require_sites
 from rmtbase.models._leftovers import leftover_notes, require_all_heads, require_plain_tensors, unread_matrices
 from rmtbase.models._other_formats import refuse_other_formats
 from rmtbase.models._other_matrices import with_other_matrices
+from rmtbase.models._other_programs import advise_on_names, refuse_other_programs
 from rmtbase.models._proof import proof_is_wanted, proof_of
 from rmtbase.models._quantised import dequantised, require_readable_quantisation
 from rmtbase.models._routes import find_architecture, inventory_by_route
@@ -90,6 +93,7 @@ class Model(WeightMatrices):
         config_path = (folder if folder.is_dir() else folder.parent) / "config.json"
         refuse_other_formats(config_path.parent, beside_adapter=adapted is not None)
         config = read_json_object(config_path)
+        refuse_other_programs(config, config_path, folder)
 
         def open_checkpoint() -> Checkpoint:
             stored = without_draft_layers(dequantised(Checkpoint.open(folder), config, config_path), config)
@@ -128,14 +132,13 @@ class Model(WeightMatrices):
         return cls._checked(lambda: checkpoint, sized, checkpoint.config_path, name, revision, network=network)
 
     @classmethod
-    def of_sites(cls, tensors: Mapping[Any, Any], sites: Iterable[Site], name: str, revision: str | None) -> Model:
-        """The tensors of a state dict under whatever names, with the sites that say what their queries and keys are.
+    def of_sites(cls, checkpoint: Checkpoint, sites: Iterable[Site], name: str, revision: str | None) -> Model:
+        """The tensors of a checkpoint under whatever names, with the sites that say what their queries and keys are.
 
         Raises:
-            ParameterError: it is no state dict, or no site is given, or one without queries or keys.
+            ParameterError: no site is given, or one without queries or keys.
             CheckpointError: or one of its kinds: a tensor is not there, or has not the shape of its site.
         """
-        checkpoint = Checkpoint.of_tensors(tensors, name)
         given = tuple(sites)
         require_sites(given, checkpoint)
         inventory = Inventory(sites=given, others={}, parts={"fused": find_fused(given, checkpoint.shape)})
@@ -158,7 +161,11 @@ class Model(WeightMatrices):
         architecture, network = find_architecture(config, config_path, network)
         checkpoint = open_checkpoint()
         require_plain_tensors(checkpoint)
-        inventory, network = inventory_by_route(config, config_path, architecture, checkpoint, network)
+        try:
+            inventory, network = inventory_by_route(config, config_path, architecture, checkpoint, network)
+        except (MissingTensorError, ShapeError) as error:
+            advise_on_names(error, checkpoint.shapes(), checkpoint.files, config, architecture)
+            raise
         inventory = with_other_matrices(inventory, checkpoint, config)
         more = (*leftover_notes(config, checkpoint), *notes)
         return cls._of_inventory(inventory, checkpoint, config, architecture, name, revision, more, network)

@@ -26,6 +26,7 @@ from rmtbase.models._hub import HUB_GGUF, HUB_ID, fetch_checkpoint, fetch_file, 
 from rmtbase.models._layout_table import known_types as supported_architectures
 from rmtbase.models._model import Model
 from rmtbase.models._other_formats import ADAPTER_CONFIG, format_of, is_adapter_alone, which_adapter
+from rmtbase.models._other_programs import advise_in_memory, refusal_of_file
 from rmtbase.models._sites import Site
 from rmtbase.models._torch_route import Network
 from rmtbase.parameters import require_text
@@ -57,12 +58,13 @@ def open_model(
     """Open a trained model. Configuration and headers are read and checked; weights are read when asked for.
 
     Args:
-        model: the folder of a checkpoint in Hugging Face format; or one file, ``.gguf``, or ``.safetensors`` with its
-            config.json beside it; or ``"demo"``, the bundled model (write ``"./demo"`` for a folder of that name); or
-            the name of a model on the hub, such as ``"EleutherAI/pythia-70m"``, of a known one without its owner,
-            ``"pythia-70m"``, or of a GGUF file there, ``"org/name/FILE.gguf"``. A folder comes before a model of the
-            hub with the same name. Or a model in memory: a ``torch.nn.Module`` of transformers, on any device and of
-            any head, or a state dict, whose tensors may be of torch, NumPy or JAX. An opened model is given back.
+        model: the folder of a checkpoint in Hugging Face format; or one file, ``.gguf``, or ``.safetensors`` or
+            ``.bin`` with its config.json beside it; or ``"demo"``, the bundled model (write ``"./demo"`` for a folder
+            of that name); or the name of a model on the hub, such as ``"EleutherAI/pythia-70m"``, of a known one
+            without its owner, ``"pythia-70m"``, or of a GGUF file there, ``"org/name/FILE.gguf"``. A folder comes
+            before a model of the hub with the same name. Or a model in memory: a ``torch.nn.Module`` of transformers,
+            on any device and of any head, or a state dict, whose tensors may be of torch, NumPy or JAX. An opened model
+            is given back.
         revision: the checkpoint of the bundled model, or the branch, tag or commit on the hub; of a model in memory
             whatever it shall be called by.
         subfolder: the folder, within that of the checkpoint or within the repository on the hub, that holds the model:
@@ -79,8 +81,10 @@ def open_model(
         inputs: of the forward of a module of one's own, by name, of two tokens or more, ``{"x": tokens}`` say. Its
             attention is then found by running it on noise in place of its weights, and left as it is. A module of
             transformers whose type is none of ``supported_architectures`` is read in this way without any.
-        sites: of a state dict of any other names, where its attention is: a :class:`rmtbase.models.Site` for each
-            layer, whose matrices are expressions over its tensors, ``Tensor("blocks.0.attn.W_Q", transposed=True)``.
+        sites: of a state dict of any other names, or of one file of it (``.safetensors``, ``.bin``) or the folder that
+            it is in, where its attention is: a :class:`rmtbase.models.Site` for each layer, whose matrices are
+            expressions over its tensors, ``Tensor("layers.0.attn.q.weight")``. Weights under names that are known, as
+            TransformerLens', are refused with the lines of Python that make the sites.
         fold: what to fold into queries, keys and values: some of ``"biases"`` and ``"norms"``; see :meth:`Model.fold`.
         cache: folder to fetch what is on the hub into, where the hub's own cache does not hold it; by default that.
 
@@ -95,6 +99,12 @@ def open_model(
         _require_subfolder(model, subfolder)
     if _is_in_memory(model):
         return _from_memory(model, revision, family, config, name, inputs, sites).fold(fold)
+    if sites is not None and isinstance(model, (str, Path)) and (stored := existing_folder(model)) is not None:
+        for keyword, value in {"revision": revision, "adapter": adapter, "base": base}.items():
+            if value is not None:
+                raise ParameterError(keyword, str(value), "none beside sites")
+        stored = stored / (subfolder or "")
+        return Model.of_sites(Checkpoint.open(stored), sites, name or stored.resolve().stem, None).fold(fold)
     in_memory = {"family": family, "config": config, "name": name, "inputs": inputs, "sites": sites}
     for keyword, value in in_memory.items():
         if value is not None:
@@ -231,13 +241,18 @@ def _from_memory(
         if family is None and (inputs is not None or of_transformers not in (None, *supported_architectures())):
             network, tensors = Network.of_module(wrapped, inputs), wrapped.state_dict()
             config = config or {"model_type": what}
-    settings = {} if sites is not None else _settings(config, what, family)
+    try:
+        settings = {} if sites is not None else _settings(config, what, family)
+    except ParameterError as error:
+        if error.name == "family" and family is None:
+            advise_in_memory(error, model, tensors, config)
+        raise
     for argument, text in (("name", name), ("revision", revision)):
         if text is not None:
             require_text(argument, text)
     called = name or (own_name if isinstance(own_name, str) else None) or what
     if sites is not None:
-        return Model.of_sites(tensors, sites, called, revision)
+        return Model.of_sites(Checkpoint.of_tensors(tensors, called), sites, called, revision)
     try:
         return Model.from_state_dict(tensors, settings, called, revision, network)
     except MissingTensorError:
@@ -262,8 +277,8 @@ def _settings(config: Any, what: str, family: str | None) -> dict[str, Any]:
             "family",
             None,
             f"the family of the {what}, such as {near_architectures('', known)}, with the number of heads, as "
-            "family='gpt2', config={'n_head': 12}; or of a module inputs={…}, those of its forward. The heads of any "
-            "other model go into rmtbase.score_heads(w_q, w_k) as arrays; "
+            "family='gpt2', config={'n_head': 12}; or sites=[Site(…)], where its queries and keys are; or of a module "
+            "inputs={…}, those of its forward. Heads as arrays go into rmtbase.score_heads(w_q, w_k); "
             "rmtbase.models.split_qkv cuts them out of fused weights",
         )
     if family is not None and family not in known:
@@ -308,9 +323,10 @@ def require_checkpoint(folder: Path, revision: str | None) -> None:
         return
     if not folder.is_dir():
         kind = format_of(folder.name)
-        what = "is a file" if kind is None else f"is {kind.found}"
         advice = "pass the folder that holds it and its config.json" if kind is None else kind.advice
-        raise CheckpointError(folder, f"{what}; {advice}")
+        if _SHARD.search(folder.name):
+            raise CheckpointError(folder, f"is one of several files of a checkpoint; {advice}")
+        raise refusal_of_file(folder, "" if kind is None else kind.found, advice)
     if revision is not None:
         raise ParameterError("revision", revision, "none for a folder: pass the folder of that revision")
 
@@ -336,9 +352,14 @@ def _open_folder(
 
 def _is_whole_model(path: Path) -> bool:
     """Whether a file, by its name, holds all the weights of a model, and their configuration is there."""
-    if path.suffix == ".safetensors":
+    if path.suffix == ".safetensors" or (path.suffix == ".bin" and _is_model(path)):
         return _SHARD.search(path.name) is None and (path.parent / "config.json").exists()
     return path.suffix.lower() == ".gguf"
+
+
+def _is_model(path: Path) -> bool:
+    """Whether a ``.bin`` file is a model's weights by its name, and no training state or another program's."""
+    return path.name.startswith(("pytorch_model", "model")) or format_of(path.name) is None
 
 
 def _expand(path: Path) -> Path:

@@ -17,6 +17,7 @@ ADAPTER_CONFIG = "adapter_config.json"
 ADAPTER_WEIGHTS = ("adapter_model.safetensors", "adapter_model.bin")
 _MOST_FILES = 10_000  # looked at
 _LISTED, _LONGEST_NAME = 6, 60
+_ALONE = "the folder holds weights alone"
 
 
 class Format(NamedTuple):
@@ -36,6 +37,7 @@ MERGED = "the merged checkpoint (peft: merge_and_unload, then save_pretrained)"
 
 _MADE_FROM = "pass the checkpoint it was made from"
 _ARRAYS = "pass its queries and keys as arrays to rmtbase.score_heads(w_q, w_k)"
+_SITES = "say where its queries and keys are: open_model(state, sites=[Site(…)])"
 _FORMATS = tuple(
     (re.compile(pattern, re.IGNORECASE), Format(found, advice))
     for pattern, found, advice in (
@@ -59,9 +61,14 @@ _FORMATS = tuple(
         (
             r"model_index\.json",
             "a pipeline of diffusers",
-            "name the part that is a transformer, as --subfolder text_encoder",
+            "name the part that is a model of transformers, as --subfolder text_encoder",
         ),
-        (r"diffusion_pytorch_model.*", "the weights of a diffusers model", "pass the folder of a transformer"),
+        (r"diffusion_pytorch_model.*", "the weights of a diffusers model", _SITES),
+        (
+            r"_METADATA|_CHECKPOINT_METADATA|manifest\.ocdbt|ocdbt\.process_\d+|.*orbax-checkpoint.*",
+            "a checkpoint of Orbax (JAX)",
+            f"restore it by orbax.checkpoint, and {_SITES}",
+        ),
         (r"openvino_.*\.(xml|bin)", "a model of OpenVINO", _MADE_FROM),
         (
             r"\.metadata|.+\.distcp",
@@ -70,12 +77,12 @@ _FORMATS = tuple(
             "dictionary in it as model.safetensors beside the model's config.json",
         ),
         (
-            r"global_step\d+|zero_to_fp32\.py",
+            r"global_step\d+|zero_to_fp32\.py|.*mp_rank_\d+_(model|optim)_states\.pt|(bf16_)?zero_pp_rank_.+",
             "a training state of DeepSpeed",
             "write its weights by the zero_to_fp32.py beside it, as model.safetensors or pytorch_model.bin",
         ),
         (
-            r"iter_\d+|mp_rank_\d+.*|latest_checkpointed_iteration\.txt",
+            r"iter_\d+|mp_rank_\d+(_\d+)*|model_optim_rng\.pt|latest_checkpointed_iteration\.txt",
             "a training state of Megatron",
             "convert it to the Hugging Face format by the scripts of its project",
         ),
@@ -93,7 +100,7 @@ _FORMATS = tuple(
             r".+\.(pt|pth|ckpt)",
             "a PyTorch file that is no Hugging Face checkpoint (a training state, perhaps)",
             "write its state dictionary as model.safetensors (safetensors.torch.save_file) beside the model's "
-            f"config.json, or {_ARRAYS}",
+            f"config.json, or {_SITES}",
         ),
         (
             r".+\.(pkl|pickle|joblib)",
@@ -111,7 +118,12 @@ _FORMATS = tuple(
             "a file of TensorFlow weights, or Keras's",
             f"pass the same model's model.safetensors, or {_ARRAYS}",
         ),
-        (r".+\.msgpack", "a file of Flax weights", "pass the same model's model.safetensors"),
+        (
+            r".+\.msgpack",
+            "a file of Flax weights",
+            "pass the same model's model.safetensors, or restore it by flax.serialization.msgpack_restore, and "
+            + _SITES,
+        ),
         (r".+\.nc", "a netCDF file, such as rmtbase writes", "draw it by rmtbase plot, or pass the folder of a model"),
         (r".+\.(ot|tflite|mlmodel|mlpackage|engine|nemo)", "a file of another program's weights", _MADE_FROM),
     )
@@ -219,6 +231,12 @@ def which_adapter(folder: Path) -> str | None:
 
 def missing_file(folder: Path, name: str) -> MissingCheckpointFileError:
     """The error that a file of a checkpoint is not there, with what is there in its place."""
+    from rmtbase.models._other_programs import (  # which knows the formats of this file
+        advised,
+        look_into_folder,
+        why_not,
+    )
+
     try:
         with os.scandir(folder) as entries:
             held = list(islice(entries, _MOST_FILES))
@@ -228,24 +246,54 @@ def missing_file(folder: Path, name: str) -> MissingCheckpointFileError:
         return MissingCheckpointFileError(folder / name)
     if name == "config.json" and not inner and (advice := which_adapter(folder)):
         return MissingCheckpointFileError(folder / name, advice=advice)
-    if name == "config.json" and inner:
+    parts = _parts_of_pipeline(folder) if "model_index.json" in names else {}
+    own = [part for part in inner if parts.get(part) == "transformers"]
+    if name == "config.json" and inner and not parts:
         advice = f"pass one of its folders that has it, or its name by --subfolder: {_listed(inner)}"
         return MissingCheckpointFileError(folder / name, advice=advice)
+    found, advice = _held_instead(names, name)
+    if parts:
+        ways = [f"--subfolder {part}" for part in (own or [one for one in parts if parts[one] == "transformers"])[:2]]
+        read = f"of its parts {' and '.join(ways)} can be read as it is" if ways else "none of its parts is known"
+        found, advice = f"the folder holds a pipeline of diffusers: {_listed(sorted(parts))}", read
+    look = look_into_folder(folder)
+    if look is None:
+        return MissingCheckpointFileError(folder / name, advice=f"{found}; {advice}")
+    alone = "; put the model's config.json beside them" if found.startswith(_ALONE) else ""
+    error = MissingCheckpointFileError(folder / name, advice=f"{found}{alone}")
+    if advised(error, look, folder.resolve().name):
+        if parts:
+            error.args = (f"{error}; {advice}",)
+        return error
+    return MissingCheckpointFileError(folder / name, advice=f"{found}; {why_not(look, advice)}")
+
+
+def _held_instead(names: list[str], name: str) -> tuple[str, str]:
+    """What a folder holds, by the names in it, and what to do."""
     if name == "config.json" and (held := [weights for weights in _WEIGHTS if weights in names]):
-        advice = (
-            f"the folder holds weights alone, {_listed(held)}: put the model's config.json beside them, or {_ARRAYS}"
+        return (
+            f"the folder holds weights alone, {_listed(held)}",
+            f"put the model's config.json beside them, or {_SITES}",
         )
-        return MissingCheckpointFileError(folder / name, advice=advice)
     for pattern, kind in (*_FORMATS, _SHARDS, _OTHER_NAME):
         held = [file for file in names if pattern.fullmatch(file)]
         if held:
-            return MissingCheckpointFileError(
-                folder / name, advice=f"the folder holds {kind.found}: {_listed(held)}; {kind.advice}"
-            )
+            return f"the folder holds {kind.found}: {_listed(held)}", kind.advice
     holds = f"the folder holds {_listed(names)} alone" if names else "the folder is empty"
-    return MissingCheckpointFileError(
-        folder / name, advice=f"{holds}; download the checkpoint again, or pass its folder"
-    )
+    return holds, "download the checkpoint again, or pass its folder"
+
+
+def _parts_of_pipeline(folder: Path) -> dict[str, str]:
+    """The parts of a pipeline of diffusers that are there as folders, each with the library that it is of."""
+    try:
+        index = read_json_object(folder / "model_index.json")
+    except CheckpointError:
+        return {}
+    return {
+        part: str(value[0])
+        for part, value in index.items()
+        if isinstance(value, list) and value and not part.startswith("_") and (folder / part).is_dir()
+    }
 
 
 def _listed(names: list[str]) -> str:

@@ -9,6 +9,8 @@ Reference: the format's specification, APPNOTE.TXT (PKWARE), and the writer in t
 
 from __future__ import annotations
 
+import io
+import pickletools
 import struct
 import zlib
 from collections.abc import Mapping
@@ -100,6 +102,30 @@ class TorchArchive:
             if name.startswith(STORAGE_FOLDER)
         }
         return cls(pickle, MappingProxyType(sizes), size)
+
+
+def pickle_of(path: Path) -> BinaryIO:
+    """The pickle of a file of torch.save, of the old format too, without the checksums: to be described, never made.
+
+    Raises:
+        CorruptFileError: it is no such file.
+        CheckpointError: it cannot be read.
+    """
+    with reading(path) as stream:
+        size = stream.seek(0, 2)
+        stream.seek(0)
+        if stream.read(len(_LEGACY)) == _LEGACY:  # then a version and a record of the system, each a pickle
+            program = io.BytesIO(stream.read(_LONGEST_PICKLE))
+            for _ in range(2):
+                for _ in pickletools.genops(program):
+                    pass
+            return program
+        stream.seek(0)
+        if stream.read(4) != b"PK\x03\x04":
+            stream.seek(0)
+            return io.BytesIO(stream.read(_LONGEST_PICKLE))
+        records = _records(path, stream, *_directory(path, stream, size))
+        return io.BytesIO(_content(stream, records[PICKLE]))
 
 
 def _require_zip(path: Path, stream: BinaryIO, size: int) -> None:

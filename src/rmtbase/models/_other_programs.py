@@ -1,0 +1,189 @@
+"""Weights of other programs: which program's they are, told by their content, and the lines of Python that read them.
+
+What cannot be looked into is named by what it is called (:mod:`rmtbase.models._other_formats`). The lines are a note of
+the error (``error.add_note``), which Python prints behind a traceback and the command below its one line.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from contextlib import suppress
+from inspect import signature
+from pathlib import Path
+from typing import Any, cast
+
+from rmtbase.errors import CheckpointError, MissingTensorError, ParameterError, RmtbaseError, ShapeError
+from rmtbase.models._attention_names import Attention, Shape, why_no_attention
+from rmtbase.models._files import reading
+from rmtbase.models._first_look import SLICED, Look, look_at, look_into, look_into_folder
+from rmtbase.shown import one_line, quoted, shown
+
+_IMPORTS = "from rmtbase.models import Place, Site, Stacked, Tensor, open_model, take_rows"
+
+
+def advised(error: RmtbaseError, look: Look | None, called: str) -> bool:
+    """Add to an error which attention was seen, and as a note the lines of Python that open it; whether any was.
+
+    Args:
+        error: what is about to be raised.
+        look: what was seen.
+        called: the name that the model shall have.
+    """
+    if look is not None and look.load and not look.shapes:  # its names cannot be seen before it is loaded
+        error.args = (one_line(f"{error}; load it by the Python below, whose last line says how it is opened"),)
+        error.add_note("\n".join((_IMPORTS, *look.load, "open_model(state)")))
+        return True
+    attention = None if look is None else look.attention()
+    if look is None or attention is None:
+        return False
+    error.args = (one_line(f"{error}; {_seen(attention)}"),)
+    error.add_note("\n".join(_code(look, attention, called)))
+    return True
+
+
+def refusal_of_file(path: Path, kind: str, advice: str) -> CheckpointError:
+    """The error that a file, which is no model by itself, is given as one: what is in it, and what to do.
+
+    Args:
+        path: the file.
+        kind: what it is by its name, or "".
+        advice: what to do where nothing is seen in it.
+    """
+    look = look_into(path)
+    found = kind or "a file"
+    if look is None:
+        return CheckpointError(path, f"is {found}; {advice}")
+    if look.found == SLICED:
+        return CheckpointError(path, f"is {found}; {why_not(look, advice)}")
+    error = CheckpointError(path, f"is {look.found}")
+    if not advised(error, look, path.stem):
+        error = CheckpointError(path, f"is {look.found}; {why_not(look, advice)}")
+    return error
+
+
+def refuse_other_programs(config: Mapping[str, Any], path: Path, given: Path) -> None:
+    """Raise where a configuration names no type of transformers, and it or the weights beside it are another program's.
+
+    Args:
+        config: what stands in the file.
+        path: the file.
+        given: the folder, or the file of weights, that was to be opened.
+
+    Raises:
+        CheckpointError: with whose it is, and the lines of Python that open the weights.
+    """
+    if config.get("model_type") or config.get("architectures"):
+        return
+    program = program_of_config(config, path.parent)
+    look = look_into(given, config) if given.is_file() else look_into_folder(path.parent, config)
+    attention = None if look is None else look.attention()
+    if not program and attention is None:
+        return  # which is refused as a type that is not known
+    error = CheckpointError(
+        path, f"the configuration of {program}" if program else "a configuration without model_type"
+    )
+    if not advised(error, look, path.parent.resolve().name):
+        advice = "pass the checkpoint in Hugging Face format that it was made from"
+        error = CheckpointError(
+            path, f"the configuration of {program}; {advice if look is None else why_not(look, advice)}"
+        )
+    raise error
+
+
+def advise_on_names(
+    error: MissingTensorError | ShapeError,
+    shapes: Mapping[str, Shape],
+    files: tuple[Path, ...],
+    config: Mapping[str, Any],
+    architecture: str,
+) -> None:
+    """Add to an error of names or shapes that are not those of the type whose the tensors are, and how to open them."""
+    look = look_at(shapes, config)
+    if len(files) == 1 and files[0].suffix in (".safetensors", ".bin"):
+        look = look._replace(load=("PATH", str(files[0])))
+    elif files:
+        look = look._replace(load=("PATH", str(files[0].parent)))
+    attention = look.attention()
+    if isinstance(error, ShapeError):
+        if attention is None or not attention.names.startswith("nanoGPT") or architecture != "gpt2":
+            return
+        error.args = (one_line(f"{error}; nanoGPT's linear layers are the transpose of {architecture}'s"),)
+    advised(error, look, "state")
+
+
+def advise_in_memory(error: ParameterError, model: object, tensors: Mapping[Any, Any], config: Any) -> None:
+    """Say of what nobody has named what is seen in it, and how it is opened."""
+    if isinstance(model, Mapping):
+        inner = [key for key, one in tensors.items() if isinstance(one, Mapping) and any(map(_is_tensor, one.values()))]
+        if inner:
+            error.args = (one_line(f"{error}; this mapping holds others: pass one of them, state[{quoted(inner[0])}]"),)
+            return
+    shapes = {key: tuple(one.shape) for key, one in tensors.items() if isinstance(key, str) and _is_tensor(one)}
+    load = () if isinstance(model, Mapping) else ("state = module.state_dict()",)
+    look = look_at(shapes, config if isinstance(config, Mapping) else {})._replace(load=load)
+    if not isinstance(model, Mapping):
+        forward = [name for name in signature(cast(Any, model).forward).parameters if name.isidentifier()]
+        first = forward[0] if forward else "x"
+        error.args = (one_line(f"{error}; a module is best read by running it, on a batch of two tokens or more"),)
+        error.add_note(f'model = open_model(module, inputs={{"{first}": {first}}})')
+        return
+    if not advised(error, look, "state") and (why := why_no_attention(shapes)):
+        error.args = (one_line(f"{error}; its names are those of {why}"),)
+
+
+def why_not(look: Look, advice: str) -> str:
+    """What to do with tensors among which no attention was recognised."""
+    no_attention = why_no_attention(look.shapes)
+    if no_attention:
+        return no_attention
+    if not look.shapes:
+        return f"it is {SLICED}; {advice}" if look.found == SLICED else advice
+    names = [name for name, shape in look.shapes.items() if len(shape) > 1] or list(look.shapes)
+    few = ", ".join(quoted(name, 80) for name in names[:3])
+    return (
+        f"no attention is recognised among its {len(look.shapes)} tensors ({few}): load the state dict and say where "
+        "the queries and keys are, open_model(state, sites=[Site(…)]), or give the module that it belongs to and a "
+        "batch, open_model(module, inputs={…}); " + advice
+    )
+
+
+def program_of_config(config: Mapping[str, Any], folder: Path) -> str:
+    """Whose a configuration is that names no type of transformers, in words; "" where that is not known."""
+    if isinstance(config.get("_class_name"), str) and "_diffusers_version" in config:
+        return f"a {shown(config['_class_name'], 60)} of diffusers"
+    if isinstance(config.get("architecture"), str) and {"pretrained_cfg", "num_features"} & config.keys():
+        return f"a {shown(config['architecture'], 60)} of timm"
+    if _is_ctranslate(folder / "model.bin"):
+        return "a model of CTranslate2, whose weights are converted for its own program"
+    return ""
+
+
+def _seen(attention: Attention) -> str:
+    heads = f" of {attention.n_heads} heads" if attention.n_heads else ""
+    modules = "one module" if attention.count == 1 else f"{attention.count} modules"
+    seen = f"attention{heads} in {modules}, under the names of {attention.names}"
+    if attention.has_blank:
+        return f"{seen}; how many heads is not stored: put that into the Python below, which opens it"
+    return f"{seen}: open it by the Python below"
+
+
+def _code(look: Look, attention: Attention, called: str) -> tuple[str, ...]:
+    is_path = look.load[:1] == ("PATH",)
+    given = repr(look.load[1]) if is_path else "state"
+    load = () if is_path else look.load
+    named = f", name={called!r}" if re.fullmatch(r"[\w.-]+", called, re.ASCII) and not is_path else ""
+    return (_IMPORTS, *load, *attention.lines, f"model = open_model({given}, sites=sites{named})")
+
+
+def _is_ctranslate(path: Path) -> bool:
+    """Whether a file begins as those of CTranslate2: a version, then the name of a specification."""
+    with suppress(RmtbaseError), reading(path) as stream:
+        first = stream.read(80)
+        length = int.from_bytes(first[4:6], "little")
+        return int.from_bytes(first[:4], "little") < 32 and first[6 : 6 + length].rstrip(b"\0").endswith(b"Spec")
+    return False
+
+
+def _is_tensor(value: object) -> bool:
+    return hasattr(value, "shape") and hasattr(value, "dtype")
