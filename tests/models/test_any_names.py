@@ -61,7 +61,7 @@ def test_module_of_ones_own_is_read_by_running_it(monkeypatch):
         np.testing.assert_array_equal(
             model.values(layer), block.tell.weight.detach()[KEY_HEADS * D_HEAD :].reshape(shape)
         )
-    assert model.prove().notes[-1].startswith("proved against")
+    assert model.prove().notes[-1] == "proved by running the Own that was given: all of 2 sites"
     tree = rmtbase.score(model, draws=200, circuits=("ov",))
     assert tree["heads"].sizes["head"] == HEADS
 
@@ -78,12 +78,19 @@ def llama():
     return transformers.LlamaModel(transformers.LlamaConfig(**sizes, intermediate_size=80, vocab_size=32))
 
 
+def test_stored_weights_are_proved_with_the_network_of_their_configuration(monkeypatch, tmp_path):
+    monkeypatch.setenv("RMTBASE_PROOF", "1")
+    llama().save_pretrained(tmp_path)
+    proof = open_model(tmp_path).prove().notes[-1]
+    assert proof.startswith(f"proved against transformers' own forward pass (transformers {transformers.__version__})")
+    assert proof.endswith("2 of 3 sites, the first and the last of each kind")
+
+
 def test_a_model_is_proved_before_it_is_scored(monkeypatch):
     monkeypatch.setenv("RMTBASE_PROOF", "1")
     notes = json.loads(rmtbase.score(llama(), draws=200).attrs["notes"])
     (proof,) = (note for note in notes if note.startswith("proved"))
-    assert proof.startswith(f"proved against transformers' own forward pass (transformers {transformers.__version__})")
-    assert "2 of 3 sites, the first and the last of each kind" in proof
+    assert proof == "proved by running the LlamaModel that was given: all of 3 sites"
     assert not any(
         "proved" in note for note in json.loads(rmtbase.score(llama(), draws=200, proof=False).attrs["notes"])
     )
@@ -107,7 +114,7 @@ def test_without_torch_the_note_says_so(monkeypatch):
         raise PackageNotFoundError(package)
 
     monkeypatch.setattr("rmtbase.models._torch_route.version", not_installed)
-    assert model.prove().notes[-1] == "proved in CI, not here"
+    assert model.prove().notes[-1].startswith("not proved: a proof needs the package 'torch'")
 
 
 def test_module_that_does_not_run_is_refused():

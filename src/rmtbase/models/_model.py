@@ -35,7 +35,7 @@ from rmtbase.models._routes import find_architecture, inventory_by_route
 from rmtbase.models._shown_sizes import with_sizes
 from rmtbase.models._sites import BIASES, NORMS, Inventory, MatrixName, Part, Place, Site
 from rmtbase.models._tensor_file import DIGITS, least_sigma, widened
-from rmtbase.models._torch_route import Network
+from rmtbase.models._torch_route import NOT_PROVED, Network
 from rmtbase.models._weight_matrices import WeightMatrices
 from rmtbase.models._weight_reader import WeightReader
 from rmtbase.shown import in_one_line
@@ -60,6 +60,7 @@ class Model(WeightMatrices):
     folded: tuple[str, ...] = ()
     _raw: tuple[Site, ...] = field(repr=False, compare=False)
     _network: Network | None = field(repr=False, compare=False)
+    _not_run: str | None = field(default=None, repr=False, compare=False)
     _matrices: Mapping[Place, Mapping[str, Expression]] = field(repr=False, compare=False)
     _parts: Mapping[str, Part] = field(repr=False, compare=False)
     _checkpoint: Checkpoint = field(repr=False, compare=False)
@@ -106,7 +107,8 @@ class Model(WeightMatrices):
         """The low-rank updates of an adapter, without its base: see :meth:`Adapter.delta`."""
         sites, notes = adapter.delta()
         inventory = Inventory(sites=sites, others={}, notes=notes)
-        return cls._of_inventory(inventory, adapter.checkpoint, {}, "", name, None)
+        opened = cls._of_inventory(inventory, adapter.checkpoint, {}, "", name, None)
+        return opened.without_proof("updates of weights have no forward pass by themselves")
 
     @classmethod
     def from_state_dict(
@@ -116,10 +118,12 @@ class Model(WeightMatrices):
         name: str,
         revision: str | None = None,
         network: Network | None = None,
+        given: Network | None = None,
     ) -> Model:
         """Check the tensors of a state dict, by name, against a configuration. They stay where they are.
 
-        Sizes that the configuration leaves out are those of the tensors; the number of heads no tensor shows.
+        Sizes that the configuration leaves out are those of the tensors; the number of heads no tensor shows. With
+        ``network`` it is read by running that; ``given``, the module whose tensors they are, is run for the proof.
 
         Raises:
             ParameterError: it is no state dict.
@@ -129,20 +133,31 @@ class Model(WeightMatrices):
         require_plain_tensors(stored)  # before any is looked for by its name
         checkpoint = without_draft_layers(dequantised(stored, config, stored.config_path), config)
         sized = dict(config) if network is not None else with_sizes(config, checkpoint)
-        return cls._checked(lambda: checkpoint, sized, checkpoint.config_path, name, revision, network=network)
+        opened = cls._checked(lambda: checkpoint, sized, checkpoint.config_path, name, revision, network=network)
+        return opened if given is None else replace(opened, _network=given)
 
     @classmethod
-    def of_sites(cls, checkpoint: Checkpoint, sites: Iterable[Site], name: str, revision: str | None) -> Model:
+    def of_sites(
+        cls,
+        checkpoint: Checkpoint,
+        sites: Iterable[Site],
+        name: str,
+        revision: str | None,
+        given: Network | None = None,
+    ) -> Model:
         """The tensors of a checkpoint under whatever names, with the sites that say what their queries and keys are.
+
+        Where they are those of a module, ``given`` is run for the proof.
 
         Raises:
             ParameterError: no site is given, or one without queries or keys.
             CheckpointError: or one of its kinds: a tensor is not there, or has not the shape of its site.
         """
-        given = tuple(sites)
-        require_sites(given, checkpoint)
-        inventory = Inventory(sites=given, others={}, parts={"fused": find_fused(given, checkpoint.shape)})
-        return cls._of_inventory(inventory, checkpoint, {}, "", name, revision)
+        held = tuple(sites)
+        require_sites(held, checkpoint)
+        inventory = Inventory(sites=held, others={}, parts={"fused": find_fused(held, checkpoint.shape)})
+        opened = cls._of_inventory(inventory, checkpoint, {}, "", name, revision, network=given)
+        return opened if given else opened.without_proof("its sites were given with tensors, and no module to run")
 
     @classmethod
     def _checked(
@@ -213,13 +228,21 @@ class Model(WeightMatrices):
         Raises:
             CheckpointError: q·k of the model's own forward pass is not what a site's W_QK gives.
         """
-        if not proof_is_wanted() or not self.config:
+        if not proof_is_wanted():
             return self
-        stored = self._checkpoint.shapes()
-        words = proof_of(self._raw, self.config, self.path, stored, self.stored, self._network)
+        if self._not_run is None:
+            stored = self._checkpoint.shapes()
+            noted = (*self.notes, *((NORMS,) if "norms" in self.folded else ()))
+            words = proof_of(self._raw, self.config, self.path, stored, self.stored, self._network, noted)
+        else:
+            words = f"{NOT_PROVED}: {self._not_run}"
         proved = replace(self, notes=(*self.notes, words))
         proved.take_digests(self)
         return proved
+
+    def without_proof(self, reason: str) -> Model:
+        """The model, which cannot be proved for a reason that :meth:`prove` then notes."""
+        return replace(self, _not_run=reason)
 
     def fold(self, what: Iterable[str] | str) -> Model:
         """The model with biases, or gains of norms, folded into its queries, keys and values: see ``fold_site``.

@@ -28,6 +28,7 @@ from rmtbase.models._model import Model
 from rmtbase.models._other_formats import ADAPTER_CONFIG, format_of, is_adapter_alone, which_adapter
 from rmtbase.models._other_programs import advise_in_memory, refusal_of_file
 from rmtbase.models._sites import Site
+from rmtbase.models._state_dict import weights_in_effect
 from rmtbase.models._torch_route import Network
 from rmtbase.parameters import require_text
 
@@ -79,7 +80,7 @@ def open_model(
         base: the base of an adapter, a folder or a name, whose revision and subfolder are then meant; by default the
             model in the adapter's own folder, or else that of the hub that the adapter's settings name.
         inputs: of the forward of a module of one's own, by name, of two tokens or more, ``{"x": tokens}`` say. Its
-            attention is then found by running it on noise in place of its weights, and left as it is. A module of
+            attention is then found by running it, hooks included, on noise, and left as it is. A module of
             transformers whose type is none of ``supported_architectures`` is read in this way without any.
         sites: of a state dict of any other names, or of one file of it (``.safetensors``, ``.bin``) or the folder that
             it is in, where its attention is: a :class:`rmtbase.models.Site` for each layer, whose matrices are
@@ -228,18 +229,20 @@ def _from_memory(
     sites: Sequence[Site] | None,
 ) -> Model:
     """A module, or a state dict, of the family that is named, here or by its configuration; or a module that is run."""
-    network, wrapped, of_transformers = None, cast(Any, None), None
+    network, given, wrapped, of_transformers = None, None, cast(Any, None), None
     if isinstance(model, Mapping):
         what, own_name, tensors = "state dict", None, model
     else:
-        what, own_name, tensors = type(model).__name__, getattr(model, "name_or_path", None), model.state_dict()
+        what, own_name = type(model).__name__, getattr(model, "name_or_path", None)
         wrapped = getattr(model, "module", model)  # by torch.nn.DataParallel, or its distributed kin
+        tensors = weights_in_effect(wrapped)
+        given = Network(wrapped, Path(type(wrapped).__name__), inputs, model)
         own_config = getattr(model, "config", getattr(wrapped, "config", None))
         if config is None and hasattr(own_config, "to_dict"):  # any other is not one of transformers
             config = own_config
         of_transformers = getattr(config, "model_type", None)
         if family is None and (inputs is not None or of_transformers not in (None, *supported_architectures())):
-            network, tensors = Network.of_module(wrapped, inputs), wrapped.state_dict()
+            network = Network.of_module(wrapped, inputs, model)
             config = config or {"model_type": what}
     try:
         settings = {} if sites is not None else _settings(config, what, family)
@@ -252,15 +255,15 @@ def _from_memory(
             require_text(argument, text)
     called = name or (own_name if isinstance(own_name, str) else None) or what
     if sites is not None:
-        return Model.of_sites(Checkpoint.of_tensors(tensors, called), sites, called, revision)
+        return Model.of_sites(Checkpoint.of_tensors(tensors, called), sites, called, revision, given)
     try:
-        return Model.from_state_dict(tensors, settings, called, revision, network)
+        return Model.from_state_dict(tensors, settings, called, revision, network, network or given)
     except MissingTensorError:
         if network is not None or isinstance(model, Mapping) or of_transformers is None:
             raise
     # Some types are stored under other names than those of their modules, and it is these that the table knows.
-    network = Network.of_module(wrapped)
-    return Model.from_state_dict(wrapped.state_dict(), settings, called, revision, network)
+    network = Network.of_module(wrapped, given=model)
+    return Model.from_state_dict(tensors, settings, called, revision, network)
 
 
 def _settings(config: Any, what: str, family: str | None) -> dict[str, Any]:

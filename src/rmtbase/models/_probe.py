@@ -136,6 +136,9 @@ class Reading:
         scale, keys_right = scale_of(softmax, self.tagged.softmaxes.get(key))
         q_side, k_side = ("left", "right") if keys_right else ("right", "left")
         queries, key_heads = self._operand(product, q_side), self._operand(product, k_side)
+        for mark in sorted((queries.marks | key_heads.marks), key=str):
+            if mark.kind in ("tanh", "sigmoid"):  # neutral in gates and caps alone
+                raise NoReading(f"queries or keys go through {mark.kind}")
         heads = pairs(queries.numbers, key_heads.numbers)
         query_rows = np.array([query for query, _ in heads])
         served = [one for _, one in heads]

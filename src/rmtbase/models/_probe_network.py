@@ -7,7 +7,9 @@ know, is refused.
 
 from __future__ import annotations
 
+import random
 import re
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -15,6 +17,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 import transformers
 from torch import nn
@@ -27,6 +30,8 @@ from rmtbase.models._probe_places import Met
 from rmtbase.shown import quoted
 
 _CHUNK = 16  # tokens
+_HELD_BY_MODULES = {"_parameters", "_buffers", "_modules"}
+_ONE_AT_A_TIME = threading.RLock()
 _MOST_MODULES = 10_000  # layers, experts, heads: no network has more, and building them has no end
 _COUNTED = re.compile(r".*(layers?|blocks?|experts?|heads?|groups?)|depth")
 
@@ -146,22 +151,33 @@ def written_out(network: nn.Module) -> Iterator[None]:
 
     State-space mixers pad their tokens to chunks, and form arrays of (chunk, chunk, heads, state), gigabytes for a few
     tokens: their chunks are small meanwhile, which changes none of their results.
+
+    What forward passes leave behind in the network's modules and configurations is taken back, and so are the states
+    of the random generators of torch, NumPy and Python. One thread at a time is in here: the types of new tensors and
+    the hooks of all modules are the process's own.
     """
-    configs, modules = _configs(network), [vars(module) for module in network.modules()]
     names = ("_attn_implementation_internal", "_experts_implementation_internal")
-    before = [(held, {name: held[name] for name in names if name in held}) for held in configs]
-    # A forward pass may leave sizes of its inputs behind in its modules, as that of Swin does.
-    before += [(held, {name: one for name, one in held.items() if not name.startswith("_")}) for held in modules]
-    try:
+    with _ONE_AT_A_TIME, torch.random.fork_rng(devices=[]), ExitStack() as undone:
+        undone.callback(random.setstate, random.getstate())
+        undone.callback(np.random.set_state, np.random.get_state())  # noqa: NPY002, what a network may draw from
+        configs, modules = _configs(network), [vars(module) for module in network.modules()]
+        for held in (*configs, *modules):  # a forward pass may leave sizes of its inputs behind, as that of Swin does
+            undone.callback(_put_back, held, dict(held))
+            for name in _HELD_BY_MODULES & held.keys():
+                undone.callback(_put_back, held[name], dict(held[name]))
         for held in configs:
             held.update({name: "eager" for name in names if name in held})
         for held in modules:
             if "A_log" in held["_parameters"] and isinstance(held.get("chunk_size"), int):
                 held["chunk_size"] = _CHUNK
         yield
-    finally:
-        for held, values in before:
-            held.update(values)
+
+
+def _put_back(held: dict[str, Any], before: Mapping[str, Any]) -> None:
+    """What a dictionary held before, in place."""
+    for name in held.keys() - before.keys():
+        del held[name]
+    held.update(before)
 
 
 @contextmanager

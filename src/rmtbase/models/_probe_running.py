@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -50,14 +51,15 @@ def _attention(
 def running(module: nn.Module, taken: ForwardPass, prefix: str = "") -> Iterator[None]:
     """A forward pass of a module under way: its norms are neutral, and the pass knows in which module it is."""
     paths = {id(one): (prefix + path).rstrip(".") for path, one in module.named_modules()}
+    thread = threading.get_ident()  # others may run the same module meanwhile
 
     def enter(one: nn.Module, _: Any) -> None:
-        if id(one) in paths:
+        if id(one) in paths and threading.get_ident() == thread:
             taken.modules.append((paths[id(one)], taken._clock))
             taken.entered[paths[id(one)]] = None
 
     def leave(one: nn.Module, args: Any, kwargs: Any, result: Any) -> Any:
-        if id(one) not in paths:
+        if id(one) not in paths or threading.get_ident() != thread:
             return None
         taken.modules.pop()
         given = args[0] if args else next(iter(kwargs.values()), None)
@@ -108,15 +110,21 @@ def run(
 ) -> ForwardPass:
     """One pass with meta tensors in place of the parameters; the module is as it was afterwards, whatever happens.
 
-    Names of parameters and modules are given with the prefix.
+    Names of parameters and modules are given with the prefix. Buffers are copies, which a pass may write to.
     """
-    stand_ins, names = {}, {}
+    stand_ins: dict[str, Tensor] = {
+        name: one.detach().clone() if one.is_meta else one.detach().to("cpu", copy=True)
+        for name, one in module.named_buffers()
+    }
+    names: dict[int, str] = {}
     for name, parameter in module.named_parameters():
         dtype = torch.float64 if parameter.is_floating_point() else parameter.dtype
         stand_ins[name] = nn.Parameter(torch.empty(parameter.shape, dtype=dtype, device="meta"), False)
         names[stand_ins[name].untyped_storage()._cdata] = prefix + name
     taken = ForwardPass(names, numbers, tagged=tagged, neutral=neutral, real=real, norms=norms)
-    given = {name: one.clone() if isinstance(one, Tensor) else one for name, one in inputs.items()}
+    given = {
+        name: one.detach().to("cpu", copy=True) if isinstance(one, Tensor) else one for name, one in inputs.items()
+    }
     for tensor in given.values():
         if isinstance(tensor, Tensor):
             taken.declare_input(tensor)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from importlib.metadata import version as package_version
 from pathlib import Path
 from typing import Any
@@ -29,12 +29,14 @@ def proof_of(
     stored: Mapping[str, tuple[int, ...]],
     read: Read,
     network: Network | None = None,
+    noted: Collection[str] = (),
 ) -> str:
-    """Prove one site of each kind, and the last of it, and say so.
+    """Prove sites by a forward pass, and say so.
 
-    Sites are of one kind if the names of their tensors differ in numbers alone, so that the layers of a stack are one.
-    Each is compared with the model's own forward pass, its real weights and fresh noise: q·k of the module is
-    xᵀ W_QK x′ of every head, to rounding.
+    A module in memory is run itself, and all of its sites are proved or none. Of stored weights the network of their
+    configuration is built, and of each kind of sites the first and the last are proved: those are of one kind whose
+    names of tensors differ only in numbers, so that the layers of a stack are one. Each is compared with the forward
+    pass, its real weights and fresh noise: q·k of the module is xᵀ W_QK x′ of every head, to rounding.
 
     Args:
         sites: of raw matrices.
@@ -43,9 +45,10 @@ def proof_of(
         stored: the shapes of its stored tensors by name.
         read: gives one.
         network: of the model, where it is at hand.
+        noted: what is noted of the model already.
 
     Returns:
-        What to note: that and by what they were proved, or why they were not.
+        What to note: that and by what they were proved, or "not proved" and why.
 
     Raises:
         CheckpointError: they differ.
@@ -55,13 +58,15 @@ def proof_of(
         kinds.setdefault(re.sub(r"\d+", "#", " ".join(sorted(site.query_key_tensors()))), []).append(site)
     chosen = [site for each in kinds.values() for site in dict.fromkeys((each[0], each[-1]))]
     try:
+        if network is not None and network.given is not None:
+            reason = network.reason_not_proved(sites, stored, read, noted)
+            ran = f"proved by running the {network.path} that was given: all of {len(sites)} sites"
+            return ran if reason is None else f"{NOT_PROVED}: {reason}"
         network = network or Network.of_config(config, path)
         proved = network.prove(chosen, stored, read)
-    except MissingDependencyError:
-        return NOT_PROVED
     except Disproved:
         raise
-    except CheckpointError as error:  # of the network: it cannot be built or run
+    except (MissingDependencyError, CheckpointError) as error:  # of the network: it cannot be built or run
         return f"{NOT_PROVED}: {error}"
     if not proved:
         names = ", ".join(sorted(chosen[0].query_key_tensors()))

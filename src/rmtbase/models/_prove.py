@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import torch
 from jaxtyping import Float
-from torch import Tensor
+from torch import Tensor, nn
 
 from rmtbase.models._expressions import Expression, Product, Read, Rows, Scaled, Stacked
 from rmtbase.models._probe_events import Numbers, Origin
@@ -23,7 +23,12 @@ TOLERANCE = 1e-9
 
 
 def prove_parts(
-    sites: Sequence[Site], parts: Sequence[Part], stored: Mapping[str, Expression], read: Read, path: Path
+    sites: Sequence[Site],
+    parts: Sequence[Part],
+    stored: Mapping[str, Expression],
+    read: Read,
+    path: Path,
+    own: Mapping[str, nn.Parameter] | None = None,
 ) -> tuple[Site, ...]:
     """Compare the products of the queries and keys of each site's module with its expressions.
 
@@ -36,6 +41,7 @@ def prove_parts(
         stored: what each of its parameters is of the stored tensors.
         read: gives a stored tensor.
         path: what messages call the checkpoint.
+        own: the parameters of the network by name, where it has its weights; else they are made of what is stored.
 
     Returns:
         The sites whose queries and keys meet in these parts: they are proved.
@@ -56,13 +62,13 @@ def prove_parts(
                 by_product[met.product] = met, wanted[names]
         if not by_product:
             continue
-        proof = _Proof(by_product, stored, read, path)
+        proof = _Proof(by_product, stored, read, path, own)
         with written_out(part.module):
             run(part.module, part.inputs, Numbers(), real=proof, prefix=part.prefix)
         if proof.left:
             met, site = next(iter(proof.left.values()))
             raise Disproved(path, f"{site.place}: {met.site.module} was not run again; expected its proof")
-    return tuple(site for names, site in wanted.items() if names in proved)
+    return tuple(site for site in sites if frozenset(site.query_key_tensors()) in proved)
 
 
 class _Proof:
@@ -74,9 +80,10 @@ class _Proof:
         stored: Mapping[str, Expression],
         read: Read,
         path: Path,
+        own: Mapping[str, nn.Parameter] | None,
     ) -> None:
         self.left = dict(by_product)
-        self._stored, self._read, self._path = stored, read, path
+        self._stored, self._read, self._path, self._own = stored, read, path, own
         self._of_site: dict[str, frozenset[str]] = {}
         for met, _ in by_product.values():
             names = frozenset(met.site.query_key_tensors())
@@ -95,9 +102,14 @@ class _Proof:
             noise = torch.randn(2, width, generator=torch.Generator().manual_seed(width), dtype=torch.float64)
             self._leaves[name] = noise.numpy()
             given = noise[torch.arange(given.shape[-2]) % 2].expand(given.shape)
+        return given @ laid(self._values(name).flatten())
+
+    def _values(self, name: str) -> Tensor:
+        """The weights of a map, as float32 holds them."""
+        if self._own is not None:
+            return self._own[name].detach().cpu().float().double()
         matrix = self._stored[name].evaluate(self._read)  # as it is stored, or rows of what is
-        values = np.ascontiguousarray(matrix, dtype=np.float64)
-        return given @ laid(torch.from_numpy(values).flatten())
+        return torch.from_numpy(np.ascontiguousarray(matrix, dtype=np.float64))
 
     def met(self, product: str, left: Tensor, right: Tensor) -> None:
         """Compare the site whose product it is."""

@@ -63,6 +63,8 @@ def with_sizes(config: Mapping[str, Any], checkpoint: Checkpoint) -> dict[str, A
         return held if type(held) is int and held > 0 else None
 
     query_rows, d_model = linear("q")
+    if first in layout.holding("k"):
+        query_rows = 0  # those of the keys are among them
     size("n_layers", len({match["layer"] for match in matches}))
     size("d_model", d_model)
     size("d_mlp", linear("up")[0])

@@ -74,3 +74,16 @@ class StateDict:
 
 def _dtype(tensor: Any) -> str:
     return element_type(str(tensor.dtype).removeprefix("torch."))
+
+
+def weights_in_effect(module: Any) -> dict[str, Any]:
+    """The state dict of a module of torch; of what ``torch.nn.utils.parametrize`` computes, what comes of it."""
+    tensors = dict(module.state_dict())
+    for path, one in module.named_modules():
+        if getattr(one, "parametrizations", None) is None:
+            continue
+        stem = f"{path}." if path else ""
+        for name in one.parametrizations:
+            tensors[f"{stem}{name}"] = getattr(one, name).detach()
+        tensors = {name: held for name, held in tensors.items() if not name.startswith(f"{stem}parametrizations.")}
+    return tensors

@@ -6,7 +6,7 @@ and run a few times on noise (:mod:`rmtbase.models._probe_forward`): seconds, an
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from importlib.metadata import PackageNotFoundError, version
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
 _SMALL, _TIMES_LARGER = 10**8, 4  # parameters of a network that is run in any case, and of how many stored at most
 
-NOT_PROVED = "proved in CI, not here"
-"""Of a model that is read where torch and ``transformers`` are not installed."""
+NOT_PROVED = "not proved"
+"""Begins the note of a model that was not run, or whose products were not seen; a reason follows."""
 
 
 class Disproved(CheckpointError):  # noqa: N818
@@ -43,11 +43,13 @@ class Network:
         network: the module.
         path: what messages call it.
         inputs: of its forward, by name; None where they are to be found.
+        given: the object of the user that it is, or is wrapped in; None of a network that was built here.
     """
 
     network: nn.Module
     path: Path
     inputs: Mapping[str, Any] | None = None
+    given: nn.Module | None = None
 
     @classmethod
     def of_config(cls, config: Mapping[str, Any], path: Path) -> Network:
@@ -64,15 +66,21 @@ class Network:
         return cls(build(config, path), path)
 
     @classmethod
-    def of_module(cls, module: nn.Module, inputs: Mapping[str, Any] | None = None) -> Network:
+    def of_module(
+        cls, module: nn.Module, inputs: Mapping[str, Any] | None = None, given: nn.Module | None = None
+    ) -> Network:
         """Of a live module on any device and of any dtype, which stays as it is.
 
         Args:
             module: of ``transformers``, or one's own; its class may come from anywhere.
             inputs: of its forward, by name, of at least two tokens; those of ``transformers`` mostly need none.
+            given: what it is wrapped in.
+
+        Raises:
+            MissingDependencyError: torch or ``transformers`` is not installed.
         """
         _require_torch("reading a module")
-        return cls(module, Path(type(module).__name__), inputs)
+        return cls(module, Path(type(module).__name__), inputs, module if given is None else given)
 
     @cached_property
     def parts(self) -> tuple[Part, ...]:
@@ -132,6 +140,15 @@ class Network:
         needed |= {name for site in sites for norm in site.norms() for name in norm.tensors()}
         parameters = stored_parameters(self.network, stored, sorted(needed))
         return [as_stored(site, parameters, self.path) for site in sites]
+
+    def reason_not_proved(
+        self, sites: Sequence[Site], stored: Mapping[str, tuple[int, ...]], read: Read, noted: Collection[str]
+    ) -> str | None:
+        """Prove all sites of a module that was given; in words why that cannot be done: see ``reason_not_proved``."""
+        _require_torch("a proof")
+        from rmtbase.models._given_module import reason_not_proved
+
+        return reason_not_proved(self, sites, stored, read, noted)
 
     def prove(self, sites: Sequence[Site], stored: Mapping[str, tuple[int, ...]], read: Read) -> tuple[Site, ...]:
         """Compare q·k of the network's own modules, with the real weights, with xᵀ W_QK x′ of each site and head.

@@ -35,6 +35,8 @@ from rmtbase.watch._adapted import adapted_weights
 BUDGET = 0.05
 """The share of a run's time that looks may take unless another is asked for."""
 
+_OF_ADAPTERS = "the updates of its adapters were added to its weights, and the module itself was not run"
+
 
 class WatchWarning(RmtbaseWarning):
     """A look at a run failed, or its alarm has become blind to some heads; the run goes on."""
@@ -156,7 +158,9 @@ class Watcher:
         return self._scalars()
 
     def _opened(self, model: Any, revision: str | None = None) -> Model:
-        return open_model(**{"model": model} | (adapted_weights(model) or {}) | self._opening, revision=revision)
+        adapted = adapted_weights(model)
+        opened = open_model(**{"model": model} | (adapted or {}) | self._opening, revision=revision)
+        return opened.without_proof(_OF_ADAPTERS) if adapted else opened
 
     def _tell_if_blind(self) -> None:
         """Warn, once, where a head that left the null from now on by itself would not be named."""
