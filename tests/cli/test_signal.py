@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import re
 
 import pytest
 
@@ -52,9 +53,10 @@ def test_the_table_is_printed_and_written(run, tmp_path):
     found = signal("demo", "step-200", circuits=("ov",), matrices="none")
     assert open_signal(path).identical(found)
     rows = signal_rows(found)
-    assert f"Something was learned in {discoveries(rows, 0.05)} of {len(rows)} spectra" in ran.out
+    have = f"{discoveries(rows, 0.05)} of {len(rows)} spectra have a learned direction"
+    assert have in ran.out
     assert [line.split()[:2] for line in ran.out.splitlines() if "   32   " in line] == [["qk", "32"], ["ov", "32"]]
-    assert "as one: directions in 31 of 32 groups" in ran.out
+    assert re.search(r"as one: 3[12] of 32 groups have a direction\.", ran.out)
     first = max(rows, key=lambda row: row.numbers["signal_share"])
     assert f"{100 * first.numbers['signal_share']:.1f} %" in ran.out
 
@@ -87,9 +89,15 @@ def test_decisions_are_printed(run, model_folder):
 def test_directions_are_read_as_tokens(run, model_folder):
     options = ("demo", "--revision", "step-200", "--circuits", "qk", "--matrices", "none", "--directions", 1)
     ran = run("signal", *options)
-    assert "left, read" in ran.out
-    assert "A direction and its opposite are the same." in ran.out
-    tokens = json.loads(run("signal", *options, "--json").out)["tokens"]
+    none = "None of 24 directions points at tokens beyond chance, at a false discovery rate of 5 %"
+    assert none in ran.out
+    assert "left, read" not in ran.out and "nearest by chance" not in ran.out
+    every = run("--verbose", "signal", *options)
+    assert none in every.out and every.out.count(", read ") == 24
+    assert "A direction and its opposite are the same." in every.out
+    printed = json.loads(run("signal", *options, "--json").out)
+    assert printed["sentences"][1].startswith(none)
+    tokens = printed["tokens"]
     assert [(one["side"], one["direction"]) for one in tokens[:2]] == [("left", 0), ("right", 0)]
     assert len(tokens) == 24
     ran = run("signal", model_folder, "--directions", 1)

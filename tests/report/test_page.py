@@ -164,8 +164,9 @@ def test_a_model_without_a_head_that_can_be_scored_has_a_page(baseline):
     state = {"h.0.attn.c_attn.weight": np.zeros((32, 96)), "h.0.attn.c_proj.weight": np.eye(32)}
     text = words_of(in_words(rmtbase.score(state, baseline, family="gpt2", config={"n_head": 4})))
     assert "Each attention head of this state dict was compared" in text
-    assert "No head could be compared: each has a factor that is all zeros." in text
-    assert "0 of 0" in text
+    assert "There is no result: 4 of 4 heads cannot be tested: W_Q and W_K are zeros, or rounding to them." in text
+    assert "heads that left the null? (4 not testable)" in text
+    assert "None of the" not in text and "does not differ" not in text
     assert "null standard deviations of the farthest head–" in text
 
 

@@ -31,7 +31,8 @@ def test_zero_head_is_recorded_and_the_rest_is_scored(mode, weights, score_model
     weights.queries[1, 2] = 0
     notes = Told()
     tree = score_model(weights, matrices=mode, progress=notes)
-    line = "layer 1 head 2: W_Q is zeros, or rounding to them, so the head has no shape and is not scored"
+    why = "W_Q is zeros, or rounding to them"
+    line = f"layer 1 head 2: {why}; not tested by W_QK"
     assert warnings_of_heads(tree) == [line]
     assert line in notes
     of_elements = json.loads(tree.attrs["warnings"])[1:]
@@ -44,8 +45,12 @@ def test_zero_head_is_recorded_and_the_rest_is_scored(mode, weights, score_model
     rest[1, 2] = False
     np.testing.assert_array_equal(heads["p_value"].values[rest], usual["heads"]["p_value"].values[rest])
     assert heads["farthest_statistic"].values[1, 2] not in heads["statistic"].values
+    assert np.argwhere(heads["reason"].values != "").tolist() == [[1, 2]]
+    assert np.isnan(heads["outliers_above"].values[1, 2])
     summary = summarize_scores(tree)
     assert summary.n_heads == 7
+    assert summary.not_testable == (("layer 1 head 2", why),)
+    assert f"; 1 of 8 heads cannot be tested: {why}" in summary.sentences()[0]
     assert summary.warnings == (line, *of_elements)
 
 

@@ -36,6 +36,8 @@ def test_every_variable_of_every_circuit_has_its_dims_and_its_long_name(stored):
             ("null", null_schema(CIRCUITS[name], several=True)),
         ):
             for variable, known in schema.items():
+                if known.part and variable not in groups[group]:
+                    continue
                 found = groups[group][variable]
                 assert (found.dims, found.attrs["long_name"]) == (known.dims, known.long_name), (name, group, variable)
             for coordinate in groups[group].coords.values():

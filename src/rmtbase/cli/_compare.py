@@ -178,7 +178,14 @@ def _as_json(tree: xr.DataTree) -> dict[str, Any]:
             for one in above:
                 inside = inside.setdefault(one, {})
             inside[name] = _rows(table, [dim for dim in _ORDER if dim in table.sizes])
-    return plain | {"sentences": summarize_comparison(tree)}
+    return plain | {"not_testable": _not_testable(tree), "sentences": summarize_comparison(tree)}
+
+
+def _not_testable(tree: xr.DataTree) -> list[dict[str, str]]:
+    """The tests of models, pairs, groups and measures that could not be made, each with its reason."""
+    from rmtbase.comparison import not_testable_of
+
+    return [one._asdict() for one in not_testable_of(tree)]
 
 
 def _rows(table: xr.Dataset, dims: Sequence[str]) -> Any:
@@ -224,7 +231,7 @@ def _print_models(tree: xr.DataTree, console: Console) -> None:
                 table["model"].values[place],
                 " ".join(part for part in (one["name"], one["revision"]) if part),
                 one["attention"],
-                f"{one['n_departed_heads']} of {one['n_scored_heads']}",
+                _left(one["n_departed_heads"], one["n_scored_heads"], one.get("n_untested_heads", 0)),
                 _number(one.get("transmission_shape", math.nan)),
                 "" if math.isnan(null[0]) else f"{null[0]:.4f} ± {null[1]:.4f}",
                 _number(one.get("transmission_scale", math.nan), 3),
@@ -254,12 +261,13 @@ def _print_components(table: xr.Dataset, console: Console) -> None:
             one = {str(key): value.item() for key, value in table.sel(model=name, component=component).items()}
             if not one["n_matrices"]:
                 continue
+            tested = one.get("n_tested", one["n_matrices"])
             untrained = f"{one['shape_null_mean']:.4f} ± {one['shape_null_std']:.4f}"
             rows.append(
                 (
                     name,
                     component,
-                    f"{one['n_departed']} of {one['n_matrices']}",
+                    _left(one["n_departed"], tested, one["n_matrices"] - tested),
                     _number(one["shape"]),
                     "" if math.isnan(one["shape"]) else untrained,
                     one["published_class"],
@@ -281,7 +289,7 @@ def _print_components(table: xr.Dataset, console: Console) -> None:
 
 def _print_groups(tree: xr.DataTree, console: Console) -> None:
     """The measures that are shown first, then those that differ most: of two groups with the difference's interval."""
-    from rmtbase.cli._rows import Column, print_rows
+    from rmtbase.cli._rows import UNTESTED, Column, print_rows
 
     between = tree["between"].to_dataset()
     groups, names = between["group"].values.tolist(), between["measure"].values.tolist()
@@ -300,8 +308,11 @@ def _print_groups(tree: xr.DataTree, console: Console) -> None:
         else:
             half = (own["interval_high"] - own["interval_low"]) / 2
             interval = "" if math.isnan(half) else f" ± {half:.2g}"
-            cells += (f"{own['difference']:+.3g}{interval}", _number(own["t_p_value"], 2))
-        rows.append((name, *means, *cells, _number(own["adjusted_p_value"], 2)))
+            difference = "" if math.isnan(own["difference"]) else f"{own['difference']:+.3g}{interval}"
+            cells += (difference, _number(own["t_p_value"], 2))
+        untested = math.isnan(own["adjusted_p_value"])
+        texts = (*means, *cells, _number(own["adjusted_p_value"], 2))
+        rows.append((name, *(text or (UNTESTED if untested else "") for text in texts)))
     columns = [Column("measure", "left"), *map(Column, groups), Column("seed sd")]
     columns += map(Column, ("group sd", "F") if two is None else ("difference ± 95 %", "p by t"))
     print_rows(console, [*columns, Column("adj. p")], rows, title="Groups")
@@ -310,6 +321,14 @@ def _print_groups(tree: xr.DataTree, console: Console) -> None:
         "deviations, from seed to seed and between groups beyond it; adj. p is exact, adjusted for all measures.",
         style="dim",
     )
+
+
+def _left(found: int, tested: int, untested: int) -> str:
+    """A count of those that could be tested, and how many could not."""
+    from rmtbase.cli._rows import UNTESTED
+
+    words = f"{found} of {tested}" if tested else UNTESTED
+    return f"{words} ({untested} not testable)" if untested else words
 
 
 def _number(value: float, digits: int = 4) -> str:

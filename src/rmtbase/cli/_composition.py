@@ -12,15 +12,16 @@ from rich.console import Console
 
 from rmtbase.cli._command_line import COUNT, NUMBER, Fold, Overwrite, Subfolder, words
 from rmtbase.cli._completion import revisions, some_of
-from rmtbase.cli._rows import Column, print_rows
+from rmtbase.cli._rows import UNTESTED, Column, print_rows
 from rmtbase.cli._scoring_options import ModelArgument
 from rmtbase.cli._terminal import bars, cell, out, print_json, say_written
 
 if TYPE_CHECKING:
     import xarray as xr
 
-    from rmtbase.scoring import CompositionSummary
+    from rmtbase.scoring import CompositionSummary, KindSummary
 
+_LONGEST_LINE = 10_000
 _NAMES = {"q": "queries", "k": "keys", "v": "values"}
 
 
@@ -95,35 +96,66 @@ def composition(
 
 
 def _as_json(table: xr.Dataset, summary: CompositionSummary) -> dict[str, Any]:
+    from rmtbase.scoring import not_testable_json
+
+    lists = ("not_testable", "overlaps_not_testable")
     return {
         **{name: table.attrs[name] for name in ("model", "revision", "null")},
         "warnings": json.loads(table.attrs["warnings"]),
-        **asdict(summary),
+        **{name: not_testable_json(getattr(summary, name)) for name in lists},
+        "sentences": [f"{summary.headline()}."],
+        "level": summary.level,
+        "kinds": [_kind_json(one) for one in summary.kinds],
+        "surviving": [asdict(one) for one in summary.surviving],
+    }
+
+
+def _kind_json(kind: KindSummary) -> dict[str, Any]:
+    """The counts of a kind; null where no pair of it could be tested."""
+    sizes = ("kind", "pairs", "not_testable", "overlaps")
+    return {
+        name: value if name in sizes or (kind.overlaps if name == "overlapping" else kind.pairs) else None
+        for name, value in asdict(kind).items()
     }
 
 
 def _print_summary(table: xr.Dataset, summary: CompositionSummary, listed: int, console: Console) -> None:
     """How many pairs of each kind compose beyond chance, and the strongest of them."""
+    from rmtbase.scoring import not_testable_words
+
     attributes, level = table.attrs, f"{summary.level:g}"
     title = attributes["model"] + (f", revision {attributes['revision']}" if attributes["revision"] else "")
     pairs, surviving = sum(one.pairs for one in summary.kinds), len(summary.surviving)
+    untested = bool(summary.not_testable)
     console.print(cell(title, "bold"))
-    console.print(
-        f"{surviving} of {pairs} pairs of heads compose beyond chance, at a false discovery rate of {level} whatever "
-        f"their dependence. Of a model whose heads know nothing of each other none would, but for a chance of "
-        f"{level} at most."
-    )
-    columns = [Column("the later head's", "left"), *map(Column, ("pairs", f"p < {level}", "by chance", "survive"))]
+    chance = f" Of a model whose heads know nothing of each other none would, but for a chance of {level} at most."
+    console.print(cell(f"{summary.headline()}.{chance if pairs else ''}", longest=_LONGEST_LINE))
+    columns = [Column("the later head's", "left"), *map(Column, ("testable pairs",) if untested else ("pairs",))]
+    columns += map(Column, ("not testable",) if untested else ())
+    columns += map(Column, (f"p < {level}", "by chance", "survive"))
     columns += map(Column, ("if independent", "family-wise", "avoid", "subspaces overlap"))
     rows = [
         (
             _NAMES[one.kind],
-            *map(str, (one.pairs, one.small, round(one.pairs * summary.level), one.surviving)),
-            *map(str, (one.surviving_independent, one.surviving_family, one.avoiding, one.overlapping)),
+            str(one.pairs),
+            *((str(one.not_testable),) if untested else ()),
+            *(
+                str(number) if one.pairs else UNTESTED
+                for number in (one.small, round(one.pairs * summary.level), one.surviving, one.surviving_independent)
+            ),
+            *(str(number) if one.pairs else UNTESTED for number in (one.surviving_family, one.avoiding)),
+            f"{one.overlapping}{f' of {one.overlaps}' if one.overlaps != one.pairs else ''}"
+            if one.overlaps
+            else UNTESTED,
         )
         for one in summary.kinds
     ]
     print_rows(console, columns, rows)
+    overlaps = summary.overlaps_not_testable
+    if overlaps and [one.place for one in overlaps] != [one.place for one in summary.not_testable]:
+        total = sum(one.overlaps for one in summary.kinds) + len(overlaps)
+        words = not_testable_words(overlaps, total, "overlap of subspaces")
+        console.print(cell(f"{words}.", longest=_LONGEST_LINE))
     if not summary.surviving or not listed:
         return
     columns = [Column("the later head's", "left"), Column("earlier", "left"), Column("later", "left")]

@@ -13,12 +13,14 @@ from rich.console import Console
 
 from rmtbase.cli._command_line import COUNT, INTEGER, NUMBER, Overwrite
 from rmtbase.cli._completion import models, one_of, revisions
-from rmtbase.cli._rows import Column, print_rows
+from rmtbase.cli._rows import UNTESTED, Column, print_rows
 from rmtbase.cli._scoring_options import Component
 from rmtbase.cli._terminal import bars, cell, out, print_json, say_written
 
 if TYPE_CHECKING:
     import xarray as xr
+
+    from rmtbase.scoring import NotTestable
 
 _FIELDS = (
     "n_rows",
@@ -31,6 +33,7 @@ _FIELDS = (
     "distance",
     "p_value",
     "fits",
+    "reason",
 )
 
 _INTERVAL = "where no depth fits a matrix, its interval is that of draws of the nearest path: no confidence interval"
@@ -128,29 +131,30 @@ def depth(
 
 def _depth_json(table: xr.Dataset) -> dict[str, Any]:
     """What was asked, and every matrix in the order of the model; null where a matrix was not fitted."""
+    from rmtbase.scoring import not_testable_json
+
+    rows = _matrices(table)
     asked = ("model", "revision", "part", "distance", "level", "draws", "seed")
     return {
         **{name: table.attrs[name] for name in asked},
         "depths": table["depth"].values.tolist(),
         "interval": _INTERVAL,
+        "not_testable": not_testable_json(_not_testable(rows)),
+        "sentences": [_headline(table, rows)],
         "warnings": json.loads(table.attrs["warnings"]),
-        "matrices": _matrices(table),
+        "matrices": rows,
     }
 
 
 def _print_depths(table: xr.Dataset, components: Sequence[str], console: Console) -> None:
     """Each matrix with its nearest depth and whether it fits; ``components`` are all that the model has."""
-    attributes, depths = table.attrs, table["depth"].values
+    attributes = table.attrs
     title = attributes["model"] + (f", revision {attributes['revision']}" if attributes["revision"] else "")
     rows = _matrices(table)
     fitted = [row for row in rows if row["effective_depth"] is not None]
     fitting = sum(row["fits"] for row in fitted)
     console.print(cell(title, "bold"))
-    what = {"path": "residual path P", "update": "residual path without its direct term, P - I,"}[attributes["part"]]
-    console.print(
-        f"A {what} of some depth from {depths[0]} to {depths[-1]} fits {fitting} of {len(fitted)} weight matrices at "
-        f"the {100 * attributes['level']:g} % level ({attributes['draws']} draws each)."
-    )
+    console.print(cell(_headline(table, rows), longest=10_000))
     console.print(cell(_scope(table, components)))
     columns = [Column("layer"), Column("matrix", "left")]
     columns += map(Column, ("shape", "nearest depth", "interval", "sigma", "scale", "distance", "p"))
@@ -175,6 +179,34 @@ def _print_depths(table: xr.Dataset, components: Sequence[str], console: Console
         )
 
 
+def _headline(table: xr.Dataset, rows: Sequence[dict[str, Any]]) -> str:
+    """How many of the matrices that could be tested are like a path of some depth, and why others could not."""
+    from rmtbase.scoring import headline
+
+    attributes, depths = table.attrs, table["depth"].values
+    what = {"path": "residual path P", "update": "residual path without its direct term, P - I,"}[attributes["part"]]
+    fitted = [row for row in rows if row["effective_depth"] is not None]
+    fits = (
+        f"cannot be told from a {what} of some depth from {depths[0]} to {depths[-1]} at the "
+        f"{100 * attributes['level']:g} % level ({attributes['draws']} draws each)"
+    )
+    fitting = sum(row["fits"] for row in fitted)
+    return f"{headline(fitting, len(fitted), _not_testable(rows), 'weight matrix', fits)}."
+
+
+def _not_testable(rows: Sequence[dict[str, Any]]) -> list[NotTestable]:
+    """The matrices that were not compared with any path, each with its reason."""
+    from rmtbase.scoring import NotTestable, recorded
+
+    return [
+        NotTestable(
+            f"{row.get('stack', '')} layer {row['layer']} {row['component']}".lstrip(), recorded(row.get("reason", ""))
+        )
+        for row in rows
+        if row["effective_depth"] is None
+    ]
+
+
 def _scope(table: xr.Dataset, components: Sequence[str]) -> str:
     """Which layers and matrices were looked at, and how to get others."""
     layers, chosen = table.sizes["layer"], table["component"].values.tolist()
@@ -194,7 +226,7 @@ def _cells(row: dict[str, Any], floor: float) -> tuple[str, ...]:
     from rmtbase.scoring import at_p_value_floor
 
     if row["effective_depth"] is None:
-        return ("",) * 7
+        return (*(UNTESTED,) * 6, "not testable")
     interval = f"{row['effective_depth_low']}–{row['effective_depth_high']}"
     return (
         str(row["effective_depth"]),
@@ -216,15 +248,17 @@ def _matrices(table: xr.Dataset) -> list[dict[str, Any]]:
         {"layer": numbers[row]}
         | ({"stack": stacks[row]} if stacks[row] else {})
         | {"component": component}
-        | {name: _plain(name, table[name].sel(component=component)[row].item()) for name in _FIELDS}
+        | {name: _plain(name, table[name].sel(component=component)[row].item()) for name in _FIELDS if name in table}
         for row in range(table.sizes["layer"])
         for component in table["component"].values.tolist()
         if not math.isnan(table["n_rows"].sel(component=component)[row].item())
     ]
 
 
-def _plain(name: str, value: float) -> float | int | bool | None:
+def _plain(name: str, value: Any) -> float | int | bool | str | None:
     """A value in its own type: NaN, which JSON lacks, as None."""
+    if isinstance(value, str):
+        return value
     if math.isnan(value):
         return None
     if name == "fits":

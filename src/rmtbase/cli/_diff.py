@@ -11,12 +11,14 @@ from rich.console import Console
 
 from rmtbase.cli._command_line import NUMBER, Overwrite
 from rmtbase.cli._completion import models, revisions
-from rmtbase.cli._rows import Column, print_rows
+from rmtbase.cli._rows import UNTESTED, Column, print_rows
 from rmtbase.cli._scoring_options import Component
 from rmtbase.cli._terminal import bars, cell, out, print_json, say_written
 
 if TYPE_CHECKING:
     import xarray as xr
+
+    from rmtbase.scoring import NotTestable
 
 _SIDES = ("in", "out")
 
@@ -69,10 +71,17 @@ def diff(
     if output is not None:
         write_table(tree, output)
     summaries = {name: _summaries(tree[name].to_dataset(), level) for name in ("matrices", "heads") if name in tree}
+    untested = {name: _not_testable(tree[name].to_dataset()) for name in summaries}
     if as_json:
-        print_json({"models": tree.attrs["model"], "level": level, **summaries})
+        lists = [
+            {"test": test, **one._asdict()}
+            for tests in untested.values()
+            for test, each in tests.items()
+            for one in each
+        ]
+        print_json({"models": tree.attrs["model"], "level": level, **summaries, "not_testable": lists})
     else:
-        _print(tree, summaries, level, out())
+        _print(tree, summaries, untested, level, out())
     if output is not None:
         say_written(output)
 
@@ -86,16 +95,55 @@ def _summaries(group: xr.Dataset, level: float) -> list[dict[str, Any]]:
             "component": name,
             "matrices": int(one["n_rows"].notnull().sum()),
             "unchanged": int((one["relative_change"] == 0).sum()),
+            "directions_tested": int(one["noise_floor"].notnull().sum()),
         }
         numbers = ("relative_change", "cosine", "effective_rank", "n_directions")
         for variable in (*numbers, *(f"{word}_{side}" for side in _SIDES for word in ("old_share", "expected_share"))):
             values = one[variable].values
             row[variable] = None if np.isnan(values).all() else float(np.nanmedian(values))
-        found.append(row | {f"flagged_{side}": int((one[f"q_value_{side}"] < level).sum()) for side in _SIDES})
+        for side in _SIDES:
+            row[f"tested_{side}"] = int(one[f"p_value_{side}"].notnull().sum())
+            flagged = int((one[f"q_value_{side}"] < level).sum())
+            row[f"flagged_{side}"] = flagged if row[f"tested_{side}"] else None
+        found.append(row)
     return found
 
 
-def _print(tree: xr.DataTree, summaries: dict[str, list[dict[str, Any]]], level: float, console: Console) -> None:
+_OF = {
+    "reason": "directions",
+    "reason_in": "old directions of the inputs",
+    "reason_out": "old directions of the outputs",
+}
+
+
+def _not_testable(group: xr.Dataset) -> dict[str, list[NotTestable]]:
+    """By test, the matrices of a group that it could not be made of, each with its reason."""
+    from rmtbase.scoring import NotTestable
+    from rmtbase.tables import layer_names
+
+    found = {}
+    for variable, what in _OF.items():
+        if variable not in group:
+            continue
+        layers, dims = layer_names(group), [str(dim) for dim in group[variable].dims]
+        found[what] = []
+        for place in np.argwhere(group[variable].values != "").tolist():
+            at = dict(zip(dims, place, strict=True))
+            head = f" head {group['head'].values[at['head']]}" if "head" in at else ""
+            name = f"{layers[at['layer']]}{head} {group['component'].values[at['component']]}"
+            found[what].append(NotTestable(name, str(group[variable].values[tuple(place)])))
+    return found
+
+
+def _print(
+    tree: xr.DataTree,
+    summaries: dict[str, list[dict[str, Any]]],
+    untested: dict[str, dict[str, list[NotTestable]]],
+    level: float,
+    console: Console,
+) -> None:
+    from rmtbase.scoring import not_testable_words
+
     console.print(cell(tree.attrs["model"], "bold"))
     console.print(
         "Medians over layers, or over all heads: the norm of the change over that before; its cosine with the matrix "
@@ -117,13 +165,18 @@ def _print(tree: xr.DataTree, summaries: dict[str, list[dict[str, Any]]], level:
                     for text in (
                         _text(row[f"old_share_{side}"], ".3f"),
                         _text(row[f"expected_share_{side}"], ".3f"),
-                        str(row[f"flagged_{side}"]),
+                        _of_tested(row[f"flagged_{side}"], row[f"tested_{side}"], row["matrices"]),
                     )
                 ),
             )
             for row in rows
         ]
         print_rows(console, columns, texts, title={"matrices": "whole matrices", "heads": "of each head"}[group])
+        total = sum(row["matrices"] for row in rows)
+        noun = {"matrices": "matrix", "heads": "part of a head"}[group]
+        for what, each in _alike(untested[group]).items():
+            if each:
+                console.print(cell(f"{what}: {not_testable_words(each, total, noun)}.", longest=10_000))
     unchanged = sum(row["unchanged"] for row in summaries["matrices"])
     if unchanged:
         console.print(f"{unchanged} matrices are the same in both.")
@@ -132,5 +185,20 @@ def _print(tree: xr.DataTree, summaries: dict[str, list[dict[str, Any]]], level:
 _FORMS = {"relative_change": ".3g", "cosine": "+.2f", "effective_rank": ".1f", "n_directions": ".0f"}
 
 
+def _alike(untested: dict[str, list[NotTestable]]) -> dict[str, list[NotTestable]]:
+    """Tests that could not be made of the same matrices for the same reasons, under one name."""
+    names: dict[tuple[NotTestable, ...], list[str]] = {}
+    for what, each in untested.items():
+        names.setdefault(tuple(each), []).append(what)
+    return {", ".join(whats): list(each) for each, whats in names.items()}
+
+
+def _of_tested(flagged: int | None, tested: int, all_of_them: int) -> str:
+    """How many are flagged, and of how many where some could not be tested."""
+    if flagged is None:
+        return UNTESTED
+    return str(flagged) if tested == all_of_them else f"{flagged} of {tested}"
+
+
 def _text(value: float | None, form: str) -> str:
-    return "" if value is None else format(value, form)
+    return UNTESTED if value is None else format(value, form)

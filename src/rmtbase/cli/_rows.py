@@ -12,6 +12,9 @@ from rich.text import Text
 
 from rmtbase.cli._terminal import cell
 
+UNTESTED = "?"
+"""A cell whose number is not known, as there is no test: never 0, and not empty."""
+
 _ANY_WIDTH = 10_000
 
 

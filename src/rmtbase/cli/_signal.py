@@ -13,6 +13,7 @@ import typer
 from rmtbase.cli._command_line import INTEGER, NUMBER, Fold, Overwrite, Subfolder, words
 from rmtbase.cli._completion import circuits as circuit_names
 from rmtbase.cli._completion import one_of, revisions
+from rmtbase.cli._endings import note
 from rmtbase.cli._scoring_options import (
     Adapter,
     Base,
@@ -144,6 +145,7 @@ def signal(
         decisions_text,
         embedding_of,
         learned_modules,
+        left_out_of,
         read_directions,
         signal_csv,
         signal_groups,
@@ -176,7 +178,7 @@ def signal(
         write_output(signal_csv(tree).encode(), csv)
     rows, groups = signal_rows(tree), signal_groups(tree)
     strongest = sorted((row for row in rows if row.directions), key=lambda row: -row.numbers["signal_share"])[:LISTED]
-    readings = []
+    readings: list[DirectionReading] | None = [] if directions else None
     if directions and not printed and form is None:
         names = token_names(files_of[0].path)
         read = read_directions(
@@ -184,7 +186,10 @@ def signal(
         )
         readings = list(read)
     if form is not None:
-        print(decisions_text(learned_modules(tree, opened), level, form), end="")
+        modules = learned_modules(tree, opened)
+        print(decisions_text(modules, level, form), end="")
+        for line in left_out_of(modules, level, form):
+            note(line)
     elif as_json:
         print_json(_signal_json(tree, rows, groups, readings))
     elif not printed:
@@ -192,23 +197,42 @@ def signal(
         print_signal(rows, strongest, title, level, out())
         if groups:
             print_groups(rows, groups, level, out())
-        if readings:
-            print_readings(readings, out())
+        if readings is not None:
+            print_readings(readings, level, out())
     for path in outputs.values():
         say_written(path)
 
 
 def _signal_json(
-    tree: xr.DataTree, rows: Sequence[SignalRow], groups: Sequence[GroupRow], readings: Sequence[DirectionReading]
+    tree: xr.DataTree,
+    rows: Sequence[SignalRow],
+    groups: Sequence[GroupRow],
+    readings: Sequence[DirectionReading] | None,
 ) -> dict[str, Any]:
     """Every head and matrix with its directions; null where there is no number."""
-    attributes = tree.attrs
+    from rmtbase.scoring import (
+        discoveries,
+        groups_not_testable,
+        not_testable_json,
+        readings_headline,
+        signal_headline,
+        signal_not_testable,
+    )
+
+    attributes, level = tree.attrs, float(tree.attrs["level"])
     return {
         **{name: attributes[name] for name in ("model", "revision", "level")},
+        "n_testable": sum(row.testable for row in rows),
+        "n_learned": discoveries(rows, level) if any(row.testable for row in rows) else None,
+        "not_testable": not_testable_json([*signal_not_testable(rows), *groups_not_testable(groups)]),
+        "sentences": [
+            signal_headline(rows, level),
+            *([] if readings is None else [readings_headline(readings, level)]),
+        ],
         "warnings": json.loads(attributes["warnings"]),
         "spectra": [_row_json(row) for row in rows],
         **({"groups": [_group_json(one) for one in groups]} if groups else {}),
-        **({"tokens": [_reading_json(one) for one in readings]} if readings else {}),
+        **({} if readings is None else {"tokens": [_reading_json(one) for one in readings]}),
     }
 
 

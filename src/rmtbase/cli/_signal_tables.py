@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from rmtbase.cli._rows import Column, print_rows
+from rmtbase.cli._endings import VERBOSITY, Verbosity
+from rmtbase.cli._rows import UNTESTED, Column, print_rows
 from rmtbase.cli._terminal import cell
 from rmtbase.shown import shown
 
@@ -20,35 +21,36 @@ LISTED = 12
 """Spectra, and groups, that are told by themselves."""
 
 _LONGEST_TOKEN = 20  # characters
+_LONGEST_LINE = 10_000
 
 
 def print_signal(
     rows: Sequence[SignalRow], strongest: Sequence[SignalRow], title: str, level: float, console: Console
 ) -> None:
     """A line for each circuit and component, then the spectra in which the most was learned."""
-    from rmtbase.scoring import discoveries, summarize_signal
+    from rmtbase.scoring import signal_headline, summarize_signal
 
     console.print(cell(title, "bold"))
     known = [row for row in rows if not math.isnan(row.numbers["n_directions"])]
     learned = [row for row in known if row.directions]
-    rate, found = f"{100 * level:g} %", discoveries(rows, level)
-    console.print(
-        f"Something was learned in {found} of {len(rows)} spectra at a false discovery rate of {rate}; "
-        f"{sum(row.numbers['noise_floor'] == 0 for row in rows)} have no noise floor."
-    )
-    console.print(
-        f"Directions are counted in each by itself: a spectrum that learned nothing has one with probability {rate}."
-    )
-    columns = [Column("what", "left"), *map(Column, ("spectra", "nothing learned", "directions, median", "most"))]
-    columns += map(Column, ("learned share of the squared norm", "no noise floor"))
+    console.print(cell(signal_headline(rows, level), longest=_LONGEST_LINE))
+    if any(row.testable for row in rows):
+        console.print(
+            "Directions are counted in each by itself: a spectrum that learned nothing has one with probability "
+            f"{100 * level:g} %."
+        )
+    columns = [Column("what", "left"), *map(Column, ("spectra", "testable", "none found", "directions, median"))]
+    columns += map(Column, ("most", "learned share of the squared norm", "no noise floor"))
     texts = [
         (
             one.what,
             str(one.spectra),
-            str(one.without),
-            *("" if math.isnan(value) else f"{value:g}" for value in (one.median, one.most)),
-            "" if math.isnan(one.share) else f"{100 * one.share:.1f} %",
-            str(one.no_floor),
+            str(one.testable),
+            str(one.without) if one.testable else UNTESTED,
+            _count(one.median),
+            f"{'≥ ' if one.unknown else ''}{_count(one.most)}",
+            UNTESTED if math.isnan(one.share) else f"{100 * one.share:.1f} %",
+            str(one.no_floor) if one.testable else UNTESTED,
         )
         for one in summarize_signal(rows)
     ]
@@ -64,7 +66,7 @@ def print_signal(
         console.print(
             "( ): the other eigenvalues are not those of noise, so that the directions stand out of no noise floor."
         )
-    _print_reasons("numbers", [row.reason for row in rows], console)
+    _print_reasons("a number of directions", [row.reason for row in rows if row.testable], console)
 
 
 def _print_strongest(rows: Sequence[SignalRow], level: float, console: Console) -> None:
@@ -106,11 +108,12 @@ def _strongest(row: SignalRow) -> tuple[str, str, str]:
 
 def print_groups(rows: Sequence[SignalRow], groups: Sequence[GroupRow], level: float, console: Console) -> None:
     """Heads that share a key head, or values, as one, beside what each of them shows by itself."""
+    from rmtbase.scoring import groups_headline
+
     alone = {(row.stack, row.layer, row.what, row.head): row.numbers["n_directions"] for row in rows}
     learned = sorted((one for one in groups if one.row.directions), key=lambda one: -one.row.numbers["signal_share"])
-    console.print(
-        f"Heads that share a key head or values, as one: directions in {len(learned)} of {len(groups)} groups."
-    )
+    found = groups_headline(groups)
+    console.print(cell(f"Heads that share a key head or values, as one: {found}.", longest=_LONGEST_LINE))
     if not learned:
         return
     columns = [Column("layer"), Column("what", "left"), Column("shared head"), Column("directions")]
@@ -124,12 +127,16 @@ def print_groups(rows: Sequence[SignalRow], groups: Sequence[GroupRow], level: f
         texts.append(
             (
                 *_number(row),
-                " ".join(f"{alone[row.stack, row.layer, row.what, head]:g}" for head in heads),
+                " ".join(_count(alone[row.stack, row.layer, row.what, head]) for head in heads),
                 *_strongest(row),
                 " ".join(f"{100 * share:.0f}" for share in shares[0]) + " %",
             )
         )
     print_rows(console, columns, texts, named=3)
+
+
+def _count(number: float) -> str:
+    return UNTESTED if math.isnan(number) else f"{number:g}"
 
 
 def _print_tails(rows: Sequence[SignalRow], level: float, console: Console) -> None:
@@ -169,8 +176,16 @@ def _print_reasons(lacking: str, reasons: Sequence[str], console: Console) -> No
         console.print(cell(f"{count} {'spectrum' if count == 1 else 'spectra'} without {lacking}: {reason}"))
 
 
-def print_readings(readings: Sequence[DirectionReading], console: Console) -> None:
-    """Each direction as the tokens nearest to it."""
+def print_readings(readings: Sequence[DirectionReading], level: float, console: Console) -> None:
+    """Say how many directions point at tokens beyond chance, and list these; with ``--verbose`` all directions."""
+    from rmtbase.scoring import nearer_than_chance, readings_headline
+
+    console.print(cell(readings_headline(readings, level)))
+    listed = readings if VERBOSITY.get() >= Verbosity.VERBOSE else nearer_than_chance(readings, level)
+    if not listed:
+        if readings:
+            console.print("rmtbase --verbose signal ... lists all of them, and --json holds them.")
+        return
     columns = [Column("layer"), Column("what", "left"), Column("head"), Column("direction"), Column("side", "left")]
     columns += [Column("tokens at one end, z", "left"), Column("at the other", "left"), Column("nearest by chance, p")]
     texts = [
@@ -184,10 +199,12 @@ def print_readings(readings: Sequence[DirectionReading], console: Console) -> No
             ),
             f"{one.p_value:.2g}",
         )
-        for one in readings
+        for one in listed
     ]
     print_rows(console, columns, texts, named=3)
     console.print(
         "z of a token: of a random direction through the same embedding 0 ± 1; p: that one token of all is as near. "
         "A direction and its opposite are the same."
     )
+    if len(listed) < len(readings):
+        console.print(f"The other {len(readings) - len(listed)} are listed with --verbose, and --json holds them.")

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from rmtbase.cli._rows import Column, print_rows
 from rmtbase.cli._terminal import cell
-from rmtbase.scoring import ElementsSummary, HeadFinding, Summary, WhySummary
+from rmtbase.scoring import ElementsSummary, HeadFinding, Summary, WhySummary, not_testable_json
 from rmtbase.statistics import SPECTRAL_STATISTICS, missing_moment
 from rmtbase.tables import Circuit
 
@@ -128,10 +128,12 @@ def _elements_json(summary: ElementsSummary) -> dict[str, Any]:
     ]
     return {
         "n_matrices": summary.n_matrices,
-        "n_differing": summary.n_differing,
+        "n_differing": summary.n_differing if summary.n_matrices else None,
+        "not_testable": not_testable_json(summary.not_testable),
         "initialization": summary.initialization,
         "flagged": summary.flagged,
         "super_weights": extremes,
+        "without_tail": not_testable_json(summary.without_tail),
         "sentences": summary.sentences(),
     }
 
@@ -141,6 +143,8 @@ def _summary_json(summary: Summary) -> dict[str, Any]:
         "n_heads": summary.n_heads,
         "false_discovery_rate": summary.level,
         "flagged": summary.flagged,
+        "not_tested_by": summary.unscored,
+        "not_testable": not_testable_json(summary.not_testable),
         "findings": [_finding_json(finding) for finding in summary.findings],
         "warnings": list(summary.warnings),
         "sentences": summary.sentences(),

@@ -24,7 +24,7 @@ from rmtbase.cli._scoring_options import (
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from rmtbase.trajectories import TrajectorySummary
+    from rmtbase.trajectories import StepSummary, TrajectorySummary
 
 LEFT_OUT = 1
 """The status where the file is written and some checkpoints are not in it."""
@@ -137,11 +137,16 @@ def trajectory(
 
 
 def _summary_json(summary: TrajectorySummary, path: Path) -> dict[str, Any]:
+    from rmtbase.scoring import not_testable_json
+
     return {
         "file": str(path),
         "model": summary.model,
         "steps": [step._asdict() for step in summary.steps],
-        "departures": [departure._asdict() for departure in summary.departures],
+        "departures": [
+            departure._asdict() | {"not_testable": not_testable_json(departure.not_testable)}
+            for departure in summary.departures
+        ],
         "failed": summary.failed,
         "sentences": summary.sentences(),
     }
@@ -149,13 +154,18 @@ def _summary_json(summary: TrajectorySummary, path: Path) -> dict[str, Any]:
 
 def _print_summary(summary: TrajectorySummary, console: Console) -> None:
     """A line for each checkpoint, then when heads left each null."""
-    from rmtbase.cli._rows import Column, print_rows
+    from rmtbase.cli._rows import UNTESTED, Column, print_rows
     from rmtbase.cli._terminal import cell
     from rmtbase.statistics import SPECTRAL_STATISTICS
 
     nulls = [departure.null for departure in summary.departures]
     columns = [Column("step"), Column("revision", "left"), *(Column(f"left {null}") for null in nulls)]
-    columns += [Column("of heads"), Column("median NPR"), Column("farthest head", "left"), Column("by", "left")]
+    columns += [
+        Column("of testable heads"),
+        Column("median NPR"),
+        Column("farthest head", "left"),
+        Column("by", "left"),
+    ]
     columns += [Column("z"), Column("", "left")]
     rows = []
     for one in summary.steps:
@@ -164,10 +174,10 @@ def _print_summary(summary: TrajectorySummary, console: Console) -> None:
             (
                 str(one.step),
                 one.revision,
-                *(str(one.left[null]) for null in nulls),
+                *(_left(one, null) for null in nulls),
                 str(one.n_heads),
-                f"{one.median_participation_ratio:.4f}" if one.farthest else "",
-                one.farthest,
+                f"{one.median_participation_ratio:.4f}" if one.farthest else UNTESTED,
+                one.farthest or UNTESTED,
                 f"{'ln ' if on_log_scale else ''}{one.statistic}",
                 f"{one.distance:+.1f}" if one.farthest else "",
                 f"as {one.duplicate_of}" if one.duplicate_of else "",
@@ -176,3 +186,13 @@ def _print_summary(summary: TrajectorySummary, console: Console) -> None:
     print_rows(console, columns, rows, named=2, title=summary.model)
     for line in summary.sentences():
         console.print(cell(line, longest=10_000))
+
+
+def _left(step: StepSummary, null: str) -> str:
+    """How many heads have left a null, and of how many where these are others than against the first null."""
+    from rmtbase.cli._rows import UNTESTED
+
+    number, tested = step.left[null], step.tested[null]
+    if number is None:
+        return UNTESTED
+    return str(number) if tested == step.n_heads else f"{number} of {tested}"

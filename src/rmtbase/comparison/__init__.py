@@ -23,7 +23,7 @@ from rmtbase.comparison._paired_growth import PairedGrowth, built_in_correlation
 from rmtbase.comparison._published import Interval, PublishedTable, printed_interval, published_table, published_tables
 from rmtbase.comparison._scale_law import ScaleLaw, scale_law
 from rmtbase.comparison._shape_band import ShapeBand, shape_band
-from rmtbase.comparison._summary import summarize_comparison
+from rmtbase.comparison._summary import not_testable_of, summarize_comparison
 from rmtbase.comparison._training_budget import Training, budget_state
 from rmtbase.comparison._two_models import TwoModels, compare_two
 
@@ -64,6 +64,7 @@ __all__ = [
     "fingerprint",
     "initial_sigmas",
     "measures_of",
+    "not_testable_of",
     "our_name",
     "paired_growth",
     "printed_interval",

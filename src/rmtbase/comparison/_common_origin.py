@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from math import factorial, prod
 
 import numpy as np
 import xarray as xr
@@ -14,6 +15,9 @@ from rmtbase.parameters import require_positive_integer
 from rmtbase.scoring import require_scores
 from rmtbase.shown import in_one_line
 from rmtbase.tables import heads_present
+
+LEVEL = 0.05
+"""Of the tests of two models."""
 
 _ALIKE = 1e-3  # of the largest eigenvalue of a head: what rounding to float16 moves none by
 
@@ -30,12 +34,14 @@ class CommonOrigin:
             layer has a single head.
         p_value: one-sided, of r among those of heads put in other places; NaN where r is.
         reordered: whether each layer's heads have the same eigenvalues to a part in a thousand, in another order.
+        reason: why a common origin cannot be tested by r; "" where it can.
     """
 
     duplicate: bool
     alignment: float
     p_value: float
     reordered: bool = False
+    reason: str = ""
 
     @property
     def words(self) -> str:
@@ -44,11 +50,11 @@ class CommonOrigin:
             return "duplicates: the same queries and keys, to the bit"
         if self.reordered:
             return "the same heads, in another order: their eigenvalues agree to a part in a thousand"
-        if np.isnan(self.alignment):
-            return "no heads to match: layers of one head, or other sizes"
+        if self.reason:
+            return f"a common origin cannot be tested: {self.reason}"
         if self.p_value < 0.05:
             return f"of common origin: heads of one place are alike, r = {self.alignment:.3f} (p = {self.p_value:.2g})"
-        return f"no sign of a common origin: r = {self.alignment:.3f} (p = {self.p_value:.2g})"
+        return f"a common origin is not shown: r = {self.alignment:.3f} (p = {self.p_value:.2g})"
 
 
 def common_origin(
@@ -77,21 +83,42 @@ def common_origin(
     profiles = sorted((_profiles(one) for one in (first, second)), key=np.ndarray.tobytes)
     heads = [one["heads"].to_dataset().transpose("layer", "head", ...) for one in (first, second)]
     present = [heads_present(one) for one in heads]
-    if not same_places(first, second) or present[0].sum(axis=1).max() < 2:
-        return CommonOrigin(duplicate, float("nan"), float("nan"))
+    if not same_places(first, second):
+        return CommonOrigin(duplicate, np.nan, np.nan, reason="the models differ in layers, heads or their sizes")
+    if present[0].sum(axis=1).max() < 2:
+        return CommonOrigin(duplicate, np.nan, np.nan, reason="layers of one head, which has no other place")
     scales = [np.sqrt((one**2).sum(axis=(0, 1))) for one in profiles]
     x, y = (one / np.where(scale > 0, scale, 1.0) for one, scale in zip(profiles, scales, strict=True))
     features = np.count_nonzero((scales[0] > 0) & (scales[1] > 0))
     if not features:
-        return CommonOrigin(duplicate, float("nan"), float("nan"))
+        return CommonOrigin(
+            duplicate, np.nan, np.nan, reason="no head of both that differs from the others of its layer"
+        )
     similarity = np.einsum("lhf,lgf->lhg", x, y) / features  # of head h of one model and head g of the other
-    observed, null = 0.0, np.zeros(permutations)
+    observed, null, places = 0.0, np.zeros(permutations), 1
     for layer, keys, there in zip(similarity, heads[0]["key_head"].values, present[0], strict=True):
         alike = layer[np.ix_(there, there)]
         observed += float(np.trace(alike))
+        places *= _number_of_places(keys[there])
         null += alike[np.arange(len(alike)), _places(keys[there], permutations, rng)].sum(axis=1)
     p_value = float((null >= observed - 1e-9).sum() + 1) / (permutations + 1)
-    return CommonOrigin(duplicate, observed, p_value, not duplicate and _reordered(heads[0], heads[1], present[0]))
+    reordered = not duplicate and _reordered(heads[0], heads[1], present[0])
+    return CommonOrigin(duplicate, observed, p_value, reordered, too_few_ways(places, permutations))
+
+
+def too_few_ways(ways: int, permutations: int) -> str:
+    """Why a permutation test cannot give p < 0.05: there are too few ways to permute, or too few were drawn; or ""."""
+    if ways * LEVEL <= 1:
+        return f"{ways} ways to permute the heads give no p-value below {1 / ways:.2g}"
+    if (permutations + 1) * LEVEL <= 1:
+        return f"{permutations} permutations give no p-value below {1 / (permutations + 1):.2g}"
+    return ""
+
+
+def _number_of_places(key_heads: Int[np.ndarray, " head"]) -> int:
+    """In how many ways the heads of a layer can be put in each other's places."""
+    sizes = np.unique(key_heads, return_counts=True)[1].tolist()
+    return factorial(len(sizes)) * prod(map(factorial, sizes))
 
 
 def fingerprint(scores: xr.DataTree) -> str:

@@ -17,6 +17,7 @@ from rmtbase.comparison._diagnose import matrices_of, of_matrices, require_weibu
 from rmtbase.comparison._shape_band import ShapeBand, shape_band
 from rmtbase.comparison._training_budget import Training
 from rmtbase.shown import shown
+from rmtbase.tables import heads_present
 
 LEVEL = 0.05
 _FURTHER = {"weibull_r_squared": "r_squared", "weibull_closure": "closure", "body_tail_gap": "body_tail_gap"}
@@ -107,7 +108,10 @@ def models_table(models: Sequence[ComparedModel]) -> xr.Dataset:
 
     omnibus = [one.scores["heads"].to_dataset()["omnibus_q_value"].values for one in models]
     departed = [int((q < LEVEL).sum()) for q in omnibus]
-    told_or_seen = zip(models, departed, strict=True)
+    tested = [int(np.isfinite(q).sum()) for q in omnibus]
+    there = [int(heads_present(one.scores["heads"].to_dataset()).sum()) for one in models]
+    seen = [int(of > 0 and not n) for of, n in zip(tested, departed, strict=True)]
+    told_or_seen = zip(models, seen, strict=True)
     return xr.Dataset(
         {
             "name": attribute("model"),
@@ -116,9 +120,10 @@ def models_table(models: Sequence[ComparedModel]) -> xr.Dataset:
             "attention": each(lambda one: "; ".join(dict.fromkeys(attention_classes(one.scores).values()))),
             "fingerprint": each(lambda one: fingerprint(one.scores)),
             "null": attribute("null"),
-            "n_scored_heads": ("model", [int(np.isfinite(q).sum()) for q in omnibus]),
+            "n_scored_heads": ("model", tested),
+            "n_untested_heads": ("model", [n - of for n, of in zip(there, tested, strict=True)]),
             "n_departed_heads": ("model", departed),
-            "untrained": ("model", [int(not n if one.untrained is None else one.untrained) for one, n in told_or_seen]),
+            "untrained": ("model", [n if one.untrained is None else int(one.untrained) for one, n in told_or_seen]),
             "budget": told("budget", np.nan),
             "budget_state": told("state", ""),
             "root": told("root", np.nan),
@@ -147,14 +152,15 @@ def components_table(models: Sequence[ComparedModel], seed: int) -> xr.Dataset:
     components = all_components(models)
     names = ("shape", "shape_null_mean", "shape_null_std", "scale", "sigma")
     values = np.full((len(names), len(models), len(components)), np.nan)
-    counts = np.zeros((2, len(models), len(components)), dtype=int)
+    counts = np.zeros((3, len(models), len(components)), dtype=int)
     classes = np.full(counts.shape[1:], "", dtype=object)
     for row, one in enumerate(models):
         for place, component in enumerate(components):
             if component not in one.components:
                 continue
             counts[0, row, place] = matrices_of(one.matrices, (component,)).sum()
-            counts[1, row, place] = (one.fits(component).q_values < LEVEL).sum()
+            q_values = one.fits(component).q_values
+            counts[1:, row, place] = (q_values < LEVEL).sum(), np.isfinite(q_values).sum()
             values[3:, row, place] = one.mean("scale", component), one.mean("sigma", component)
             band = one.band(component, seed=seed)
             if band is not None:
@@ -166,7 +172,9 @@ def components_table(models: Sequence[ComparedModel], seed: int) -> xr.Dataset:
         for variable, ending in (("observed", ""), ("null_mean", "_null_mean")):
             medians = [[one.median(variable, statistic, component) for component in components] for one in models]
             variables[f"{name}{ending}"] = dims, np.array(medians)
-    variables |= {name: (dims, count) for name, count in zip(("n_matrices", "n_departed"), counts, strict=True)}
+    variables |= {
+        name: (dims, count) for name, count in zip(("n_matrices", "n_departed", "n_tested"), counts, strict=True)
+    }
     coordinates = {"model": [one.name for one in models], "component": components}
     return xr.Dataset(variables | {"published_class": (dims, classes)}, coordinates)
 

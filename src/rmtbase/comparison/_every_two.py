@@ -10,7 +10,7 @@ import numpy as np
 import xarray as xr
 from scipy.special import ndtr
 
-from rmtbase.comparison._common_origin import common_origin
+from rmtbase.comparison._common_origin import common_origin, too_few_ways
 from rmtbase.comparison._diagnose import matrices_of, of_matrices, shape_drift
 from rmtbase.comparison._each_model import ComparedModel, all_components
 from rmtbase.comparison._two_models import compare_two
@@ -33,22 +33,30 @@ def pairs_table(
         row: dict[str, Any] = {"first": first.name, "second": second.name, "duplicate": int(origin.duplicate)}
         row |= {"alignment": origin.alignment, "alignment_p_value": origin.p_value}
         row |= {"reordered": int(origin.reordered)}
+        row |= {"alignment_reason": origin.reason, "reason": ""}
         row |= {"paired": 0, "n_units": 0, "omnibus_p_value": np.nan}
         row |= {name: np.full(len(statistics), np.nan) for name in _PER_STATISTIC}
         try:
             found = compare_two(first.scores, second.scores, permutations, seed)
         except ParameterError as error:
-            warnings.append(f"{first.name} and {second.name}: heads not compared: {error}")
+            row["reason"] = f"{error.found}, {error.expected} needed"
+            warnings.append(f"{first.name} and {second.name}: heads cannot be compared: {row['reason']}")
         else:
             row |= {"paired": int(found.paired), "n_units": found.n, "omnibus_p_value": found.omnibus_p_value}
             places = [statistics.index(name) for name in found.statistics]
             for name in _PER_STATISTIC:
                 row[name][places] = getattr(found, name)
+            row["reason"] = too_few_ways(found.ways, permutations)
+            if not row["reason"] and np.isnan(found.omnibus_p_value):
+                row["reason"] = "no statistic that all their heads were tested by"
         rows.append(row)
         done(1)
     schema = COMPARISON_SCHEMA["/pairs"]
     variables: dict[str, Any] = {name: (schema[name].dims, [row[name] for row in rows]) for name in rows[0]}
-    variables["omnibus_q_value"] = ("pair",), benjamini_hochberg([row["omnibus_p_value"] for row in rows])
+    variables["omnibus_q_value"] = (
+        ("pair",),
+        benjamini_hochberg([np.nan if row["reason"] else row["omnibus_p_value"] for row in rows]),
+    )
     return xr.Dataset(variables, {"pair": _names(pairs), "statistic": statistics})
 
 

@@ -44,8 +44,12 @@ def measures_of(scores: xr.DataTree) -> dict[str, tuple[float, float]]:
     units = head_units(scores)
     heads = scores["heads"].to_dataset()
     count = np.isfinite(units).sum(axis=0)
+    mean, error = np.full((2, units.shape[1]), np.nan)
     with np.errstate(invalid="ignore", divide="ignore"):
-        mean, error = units.mean(axis=0), units.std(axis=0, ddof=1) / np.sqrt(count)
+        if len(units):
+            mean = units.mean(axis=0)
+        if len(units) > 1:
+            error = units.std(axis=0, ddof=1) / np.sqrt(count)
     names = heads["statistic"].values.tolist()
     found = {name: (float(mean[k]), float(error[k])) for k, name in enumerate(names)}
     if MEDIAN_NPR.split()[1] in names:

@@ -9,6 +9,7 @@ import xarray as xr
 
 from rmtbase.comparison._common_origin import CommonOrigin
 from rmtbase.errors import ParameterError
+from rmtbase.scoring import NotTestable, headline, recorded
 
 _LEVEL = 0.05
 _MOST_PAIRS = 10  # of which each is told by itself
@@ -36,7 +37,8 @@ def _of_pairs(pairs: xr.Dataset) -> Iterator[str]:
         names = f"{one['first'].item()} and {one['second'].item()}"
         yield f"{names}: {_origin(one).words}."
         p, q = one["omnibus_p_value"].item(), one["omnibus_q_value"].item()
-        if np.isnan(p):
+        if np.isnan(q):
+            yield f"{names}: whether their heads differ cannot be tested: {_reason(one, 'reason')}."
             continue
         differ = f"differ ({_farthest(one)})" if q < _LEVEL else "cannot be told apart by their distances from the null"
         how = "paired by place" if one["paired"].item() else "pooled"
@@ -50,23 +52,39 @@ def _of_many_pairs(each: Sequence[xr.Dataset]) -> Iterator[str]:
     alike = [
         k
         for k, origin in enumerate(origins)
-        if origin.duplicate or origin.reordered or origin.p_value < _LEVEL / len(each)
+        if origin.duplicate or origin.reordered or (not origin.reason and origin.p_value < _LEVEL / len(each))
     ]
     for k in alike[:_MOST_PAIRS]:
         yield f"{each[k]['first'].item()} and {each[k]['second'].item()}: {origins[k].words}."
     if len(alike) > _MOST_PAIRS:
         yield f"{len(alike) - _MOST_PAIRS} more pairs are copies or of common origin."
     q = np.array([one["omnibus_q_value"].item() for one in each])
-    yield (
-        f"Of {len(each)} pairs of models {len(alike)} are copies or of common origin (p < {_LEVEL:g}/{len(each)}); the "
-        f"heads of {int((q < _LEVEL).sum())} differ (q < {_LEVEL:g} over all pairs)."
-    )
+    tests = {
+        f"are copies or of common origin (p < {_LEVEL:g}/{len(each)})": (
+            len(alike),
+            [(k, origins[k].reason) for k in range(len(each)) if k not in alike and origins[k].reason],
+        ),
+        f"have heads that differ (q < {_LEVEL:g} over all pairs)": (
+            int((q < _LEVEL).sum()),
+            [(int(k), _reason(each[k], "reason")) for k in np.flatnonzero(np.isnan(q))],
+        ),
+    }
+    for words, (found, untested) in tests.items():
+        left_out = [NotTestable(str(each[k]["pair"].item()), reason) for k, reason in untested]
+        yield f"{headline(found, len(each) - len(left_out), left_out, 'pair of models', words)}."
+
+
+def _reason(pair: xr.Dataset, name: str) -> str:
+    return recorded(pair[name].item() if name in pair else "")
 
 
 def _origin(pair: xr.Dataset) -> CommonOrigin:
     reordered = "reordered" in pair and bool(pair["reordered"].item())
     alignment, p_value = (pair[name].item() for name in ("alignment", "alignment_p_value"))
-    return CommonOrigin(bool(pair["duplicate"].item()), alignment, p_value, reordered)
+    reason = str(pair["alignment_reason"].item()) if "alignment_reason" in pair else ""
+    if np.isnan(alignment):
+        reason = recorded(reason)
+    return CommonOrigin(bool(pair["duplicate"].item()), alignment, p_value, reordered, reason)
 
 
 def _farthest(pair: xr.Dataset) -> str:
@@ -88,12 +106,25 @@ def _of_all_groups(between: xr.Dataset) -> Iterator[str]:
     begin = (
         f"Between {between.sizes['group']} groups, {of.replace(') ', '), ')}: {len(differ)} of {known} measures differ"
     )
+    smallest = between["smallest_p_value"].item()
+    if smallest >= _LEVEL:
+        yield (
+            f"Between {between.sizes['group']} groups, {of.replace(') ', '), ')}: so few models cannot differ at 5 %; "
+            f"the smallest p that there can be is {smallest:.2g}."
+        )
+        return
     further = ", …" if len(differ) > _SHOWN else ""
     names = f" ({', '.join(differ[:_SHOWN])}{further})" if differ else ""
     yield (
         f"{begin}{names} by more than seeds do, by F with models put into groups at random, adjusted for all measures "
-        f"(p < {_LEVEL:g}; the smallest that there can be is {between['smallest_p_value'].item():.2g})."
+        f"(p < {_LEVEL:g}; the smallest that there can be is {smallest:.2g}).{_without_values(between, known)}"
     )
+
+
+def _without_values(between: xr.Dataset, known: int) -> str:
+    """How many measures some model lacks."""
+    lacking = between.sizes["measure"] - known
+    return f" {lacking} more cannot be tested: not all models have a value." if lacking else ""
 
 
 def _of_groups(groups: xr.Dataset) -> Iterator[str]:
@@ -105,6 +136,9 @@ def _of_groups(groups: xr.Dataset) -> Iterator[str]:
         names = " against ".join(f"{one[name].item()} ({one[size].item()})" for name, size in _GROUPS)
         p, floor = one["adjusted_p_value"].values, one["smallest_p_value"].item()
         measures = one["measure"].values
+        if not np.isfinite(p).any():
+            yield f"{names}: no measure can be tested: of none have all models a value."
+            continue
         exact = measures[p < _LEVEL].tolist()
         differ = measures[one["t_q_value"].values < _LEVEL].tolist() if by_t else exact
         if differ:
@@ -134,6 +168,13 @@ def _difference(one: xr.Dataset) -> str:
 
 def _of_steps(between: xr.Dataset) -> Iterator[str]:
     """From which step on groups differ, of the measures that are shown first."""
+    smallest = between["smallest_p_value"].item()
+    if smallest >= _LEVEL:
+        yield (
+            f"Along {between.sizes['step']} steps: so few models cannot differ at 5 %; the smallest p that there can "
+            f"be is {smallest:.2g}."
+        )
+        return
     steps, names = between["step"].values.tolist(), between["measure"].values[between["headline"].values == 1].tolist()
     differ = between["adjusted_p_value"].sel(measure=names).transpose("step", "measure").values < _LEVEL
     for_good = np.logical_and.accumulate(differ[::-1])[::-1]
@@ -184,4 +225,59 @@ _SENTENCES = {
     "groups": _of_groups,
     "along/between": _of_steps,
     "findings": _of_all,
+}
+
+
+def not_testable_of(comparison: xr.DataTree) -> list[NotTestable]:
+    """The tests of a comparison that could not be made, each with its reason."""
+    held = {name: node.to_dataset() for name, node in comparison.subtree_with_keys if node.data_vars}
+    return [one for name, of in _NOT_TESTABLE.items() if name in held for one in of(held[name])]
+
+
+def _heads_left_out(models: xr.Dataset) -> Iterator[NotTestable]:
+    for name, count in zip(models["model"].values.tolist(), _counts(models, "n_untested_heads"), strict=True):
+        if count:
+            yield NotTestable(f"{name}: {count} heads", "their scores have no p-value; the scores file says why")
+
+
+def _matrices_left_out(components: xr.Dataset) -> Iterator[NotTestable]:
+    if "n_tested" not in components:
+        return
+    lacking = (components["n_matrices"] - components["n_tested"]).transpose("model", "component")
+    for row, column in np.argwhere(lacking.values > 0).tolist():
+        model, component = components["model"].values[row], components["component"].values[column]
+        yield NotTestable(
+            f"{model}: {int(lacking[row, column])} {component}",
+            "no Weibull law can be fitted; the scores file says why",
+        )
+
+
+def _pairs_left_out(pairs: xr.Dataset) -> Iterator[NotTestable]:
+    for what, variable in (("common origin", "alignment_reason"), ("heads", "reason")):
+        if variable in pairs:
+            for name, reason in zip(pairs["pair"].values.tolist(), pairs[variable].values.tolist(), strict=True):
+                if reason:
+                    yield NotTestable(f"{name}: {what}", str(reason))
+
+
+def _measures_left_out(groups: xr.Dataset) -> Iterator[NotTestable]:
+    for contrast in groups["contrast"].values.tolist():
+        one = groups.sel(contrast=contrast)
+        smallest = one["smallest_p_value"].item()
+        if smallest >= _LEVEL:
+            reason = f"so few models give no p-value below {smallest:.2g}"
+            yield NotTestable(f"{contrast}: every measure by permutation", reason)
+        for name in one["measure"].values[np.isnan(one["adjusted_p_value"].values)].tolist():
+            yield NotTestable(f"{contrast}: {name}", "not all models have a value")
+
+
+def _counts(table: xr.Dataset, name: str) -> list[int]:
+    return table[name].values.tolist() if name in table else [0] * table.sizes["model"]
+
+
+_NOT_TESTABLE = {
+    "models": _heads_left_out,
+    "components": _matrices_left_out,
+    "pairs": _pairs_left_out,
+    "groups": _measures_left_out,
 }

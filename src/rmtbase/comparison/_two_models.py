@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from math import comb
 
 import numpy as np
 import xarray as xr
@@ -12,7 +13,7 @@ from jaxtyping import Float
 from rmtbase.errors import ParameterError
 from rmtbase.parameters import require_positive_integer
 from rmtbase.scoring import require_scores, signed_distance
-from rmtbase.shown import in_one_line
+from rmtbase.shown import in_one_line, shown
 from rmtbase.statistics import SPECTRAL_STATISTICS
 from rmtbase.tables import heads_present, shapes_of
 
@@ -36,6 +37,8 @@ class TwoModels:
         adjusted_p_value: the same, adjusted for the number of statistics (the largest of all, as correlated as they
             are): the probability that any of them is so far.
         omnibus_p_value: of all together: the smallest of these.
+        ways: in how many ways their heads can be permuted, of two that are as far on either side one: no p-value is
+            below 1 / ``ways``.
     """
 
     statistics: tuple[str, ...]
@@ -45,6 +48,7 @@ class TwoModels:
     p_value: Float[np.ndarray, " statistic"]
     adjusted_p_value: Float[np.ndarray, " statistic"]
     omnibus_p_value: float
+    ways: int = 0
 
 
 def compare_two(first: xr.DataTree, second: xr.DataTree, permutations: int = PERMUTATIONS, seed: int = 0) -> TwoModels:
@@ -86,7 +90,8 @@ def compare_two(first: xr.DataTree, second: xr.DataTree, permutations: int = PER
         held = [one[np.isfinite(one).any(axis=-1)] for one in units]
     for one, scores in zip(held, (first, second), strict=True):
         if len(one) < 2:
-            raise ParameterError("scores", f"{len(one)} scored key heads of {scores.attrs['model']}", "2 at least")
+            of = "both models" if paired else shown(scores.attrs["model"])
+            raise ParameterError("scores", f"{len(one)} key heads of {of} that were tested", "2 or more")
     difference = np.median(held[1] - held[0], axis=0) if paired else _difference_of_medians(*held)
     known = np.flatnonzero(np.isfinite(np.concatenate(held)).all(axis=0))
     # In an order that is theirs, so that which is called the first does not choose the permutations.
@@ -102,6 +107,8 @@ def compare_two(first: xr.DataTree, second: xr.DataTree, permutations: int = PER
         p_value=p_value,
         adjusted_p_value=adjusted,
         omnibus_p_value=float(adjusted[known].min()) if known.size else float("nan"),
+        # A test is two-sided: of every permutation its reverse is as far.
+        ways=(2 ** len(held[0]) if paired else comb(len(held[0]) + len(held[1]), len(held[0]))) // 2,
     )
 
 

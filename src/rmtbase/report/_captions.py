@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import xarray as xr
 
 from rmtbase.nulls import ENTRIES_IN_WORDS
-from rmtbase.scoring import Summary
+from rmtbase.scoring import Summary, not_testable_words
 from rmtbase.tables import Circuit, heads_present, null_method, shapes_of
 
 
@@ -30,8 +30,8 @@ _CAPTIONS = {
     "omnibus-map": Caption(
         "Which heads look unlike random ones",
         "One cell per head, by one test of all its statistics together. Grey heads could be random; the stronger "
-        "its colour, the smaller its q-value. A dot marks q < 0.05: of all heads with a dot, at most one in twenty is "
-        "expected to have it by chance.",
+        "its colour, the smaller its q-value; hatched heads could not be tested. A dot marks q < 0.05: of all heads "
+        "with a dot, at most one in twenty is expected to have it by chance.",
         "A map of the q-values of all statistics together, by layer and head.",
     ),
     "heads-by-statistic": Caption(
@@ -42,10 +42,10 @@ _CAPTIONS = {
     ),
     "z-heat-map": Caption(
         "How far every head is from random",
-        "One cell per head. Grey heads look random; blue ones lie below the null's mean and orange ones above, the "
-        "stronger the farther: z is counted in null standard deviations, of the logarithm where the title says ln. A "
-        "dot marks q < 0.05. The colours change at the same z in every report, so that two models can be laid side by "
-        "side.",
+        "One cell per head. Grey heads look random, hatched ones could not be tested; blue ones lie below the null's "
+        "mean and orange ones above, the stronger the farther: z is counted in null standard deviations, of the "
+        "logarithm where the title says ln. A dot marks q < 0.05. The colours change at the same z in every report, so "
+        "that two models can be laid side by side.",
         "Heat maps of z-scores by layer and head, one for each of four statistics.",
     ),
     "ordered-eigenvalues": Caption(
@@ -242,15 +242,18 @@ def opening(scores: xr.DataTree, summary: Summary, name: str) -> str:
     against = others[resampling if method == "resampled" else method] if method != "simulated" else independent
     one = int(heads_present(scores["heads"].to_dataset()).sum()) == 1
     compared = f"{'The' if one else 'Each'} attention head of {name} was compared with {against}."
+    left_out = summary.not_testable
+    words = not_testable_words(left_out, summary.n_heads + len(left_out), summary.noun)
+    also = f" {words}." if words else ""
     if not summary.n_heads:
-        return f"{compared} No head could be compared: each has a factor that is all zeros."
+        return f"{compared} There is no result:{also}"
     found = len(summary.findings)
     if one:
         return f"{compared} It {'differs' if found else 'does not differ'} from them by more than chance explains."
-    heads = f"{summary.n_heads} head{'s' * (summary.n_heads != 1)}"
+    heads = f"{summary.n_heads} {'testable ' if words else ''}head{'s' * (summary.n_heads != 1)}"
     if not found:
-        return f"{compared} None of the {heads} differs from them by more than chance explains."
+        return f"{compared} None of the {heads} differs from them by more than chance explains.{also}"
     return (
         f"{compared} {found} of {heads} differ{'s' * (found == 1)} from them by more than chance explains; at most "
-        f"{summary.level:.0%} of those named are expected to be chance."
+        f"{summary.level:.0%} of those named are expected to be chance.{also}"
     )

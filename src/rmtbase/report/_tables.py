@@ -40,6 +40,10 @@ SCORE_COLUMNS = {
 """The five columns of a statistic, with what they mean."""
 
 
+UNKNOWN = -1
+"""The place of the colour of a z-score that is not known: hatched, on no place of the scale."""
+
+
 class ZScore(NamedTuple):
     """A z-score as text, and the place of its colour on the heat maps' scale."""
 
@@ -159,6 +163,7 @@ def _bounded(values: Float[np.ndarray, " row"], p_value: Float[np.ndarray, " row
 def _z_scores(z: Float[np.ndarray, " row"]) -> list[ZScore]:
     edges = np.array([*(-level for level in reversed(Z_LEVELS)), *Z_LEVELS])
     colours = np.searchsorted(edges, np.nan_to_num(z, nan=0.0, posinf=np.inf, neginf=-np.inf), side="right")
+    colours = np.where(np.isnan(z), UNKNOWN, colours)
     return [ZScore(z_text(one), int(colour)) for one, colour in zip(z, colours, strict=True)]
 
 
@@ -177,8 +182,8 @@ def heads_table(scores: xr.DataTree, level: float, first: str, statistics: Seque
             _bounded(flat["omnibus_q_value"].values, flat["omnibus_p_value"].values, joint),
             tip="q-value of one test of all statistics together",
         ),
-        Column("λ above", flat["outliers_above"].values.astype(int).tolist(), tip=_ABOVE),
-        Column("λ below", flat["outliers_below"].values.astype(int).tolist(), tip=_BELOW),
+        Column("λ above", _numbers(flat["outliers_above"]), tip=_ABOVE),
+        Column("λ below", _numbers(flat["outliers_below"]), tip=_BELOW),
         Column(
             "farthest statistic",
             [SPECTRAL_STATISTICS.get(str(one)) for one in flat["farthest_statistic"].values],

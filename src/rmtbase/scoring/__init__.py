@@ -10,14 +10,16 @@ from rmtbase.scoring._composition_summary import (
     summarize_composition,
 )
 from rmtbase.scoring._csv import heads_csv, matrices_csv
-from rmtbase.scoring._decisions import FORMATS, Module, decisions_text, learned_modules
+from rmtbase.scoring._decisions import FORMATS, Module, decisions_text, learned_modules, left_out_of
 from rmtbase.scoring._depth_fitter import DepthFitter, depth_fitter
 from rmtbase.scoring._direction_tokens import (
     DirectionReading,
     TokenScores,
     direction_tokens,
     embedding_of,
+    nearer_than_chance,
     read_directions,
+    readings_headline,
     sides_in_stream,
 )
 from rmtbase.scoring._effective_depth import EffectiveDepth, effective_depth
@@ -31,6 +33,15 @@ from rmtbase.scoring._latent_null import LatentNull
 from rmtbase.scoring._learned_part import LearnedPart, learned_part, learned_part_of
 from rmtbase.scoring._matrices import matrix_p_value_floors
 from rmtbase.scoring._model_depths import effective_depths
+from rmtbase.scoring._not_testable import (
+    NotTestable,
+    headline,
+    not_testable_json,
+    not_testable_words,
+    plural,
+    reasons_of,
+    recorded,
+)
 from rmtbase.scoring._read_matrices import LAYERS
 from rmtbase.scoring._score import MatrixMode, score, score_heads
 from rmtbase.scoring._signal import MatrixSpectra, signal
@@ -39,8 +50,12 @@ from rmtbase.scoring._signal_rows import (
     SignalRow,
     SignalSummary,
     discoveries,
+    groups_headline,
+    groups_not_testable,
     signal_csv,
     signal_groups,
+    signal_headline,
+    signal_not_testable,
     signal_rows,
     summarize_signal,
 )
@@ -85,6 +100,7 @@ __all__ = [
     "MatrixMode",
     "MatrixSpectra",
     "Module",
+    "NotTestable",
     "SignalRow",
     "SignalSummary",
     "SpectralComparison",
@@ -111,18 +127,29 @@ __all__ = [
     "farthest_distance",
     "farthest_z",
     "find_null",
+    "groups_headline",
+    "groups_not_testable",
     "head_dims",
     "head_sigmas",
+    "headline",
     "heads_csv",
     "heavy_tails",
     "layer_p_value_floors",
     "learned_modules",
     "learned_part",
     "learned_part_of",
+    "left_out_of",
     "matrices_csv",
     "matrix_p_value_floors",
+    "nearer_than_chance",
+    "not_testable_json",
+    "not_testable_words",
     "p_value_floors",
+    "plural",
     "read_directions",
+    "readings_headline",
+    "reasons_of",
+    "recorded",
     "require_scores",
     "score",
     "score_heads",
@@ -130,6 +157,8 @@ __all__ = [
     "signal",
     "signal_csv",
     "signal_groups",
+    "signal_headline",
+    "signal_not_testable",
     "signal_rows",
     "signed_distance",
     "spectral_signal",

@@ -18,10 +18,12 @@ from rmtbase.models import Difference, Model, Site, difference, open_model
 from rmtbase.progress import SILENT, Progress
 from rmtbase.scoring._file_attributes import file_attributes
 from rmtbase.scoring._heads import layer_coordinates
-from rmtbase.scoring._spectral_signal import LEAST_REST, require_level, spectral_signal
+from rmtbase.scoring._spectral_signal import no_law_at, require_level, spectral_signal
 from rmtbase.statistics import benjamini_yekutieli
 from rmtbase.tables import CHANGES_SCHEMA, CIRCUITS, describe
 
+_SIDES = ("in", "out")
+_FILLED = "old directions or the change fill all {} dimensions, so that every rotation has the same share"
 _TURNED = "attention_output"  # of which heads are columns
 _FACTORS = {f"attention_{name}": CIRCUITS[name].factors[0] for name in ("query", "key", "value", "output")}
 
@@ -121,7 +123,10 @@ class _Filled:
 
     def __init__(self, group: str, shape: tuple[int, ...]) -> None:
         self.schema = CHANGES_SCHEMA[group]
-        self.values = {name: np.full(shape, np.nan) for name in self.schema}
+        self.values: dict[str, np.ndarray] = {
+            name: np.full(shape, "", dtype=object) if name.startswith("reason") else np.full(shape, np.nan)
+            for name in self.schema
+        }
         self.spectra: dict[tuple[int, int], list[tuple[tuple[int, ...], Float64[np.ndarray, " r"]]]] = {}
 
     def put(
@@ -135,7 +140,12 @@ class _Filled:
         found, eigenvalues = _of_matrix(old, change, rounding)
         for name, value in found.items():
             self.values[name][place] = value
-        if eigenvalues.size > LEAST_REST:
+        nothing = _nothing_to_test(old, change)
+        self.values["reason"][place] = nothing or no_law_at(change.shape)
+        for side, width in zip(_SIDES, (change.shape[1], change.shape[0]), strict=True):
+            untested = np.isnan(self.values[f"p_value_{side}"][place])
+            self.values[f"reason_{side}"][place] = (nothing or _FILLED.format(width)) if untested else ""
+        if not self.values["reason"][place]:
             self.spectra.setdefault((change.shape[0], change.shape[1]), []).append((place, eigenvalues))
 
     def dataset(self, coords: dict[str, object], level: float) -> xr.Dataset:
@@ -145,10 +155,20 @@ class _Filled:
             places = tuple(np.array([place for place, _ in each]).T)
             self.values["n_directions"][places] = found.n_directions
             self.values["noise_floor"][places] = found.noise_floor
-        for side in ("in", "out"):
+        for name in self.schema:
+            if name.startswith("reason"):
+                self.values[name] = self.values[name].astype(str)
+        for side in _SIDES:
             self.values[f"q_value_{side}"] = benjamini_yekutieli(self.values[f"p_value_{side}"])
         variables = {name: (variable.dims, self.values[name]) for name, variable in self.schema.items()}
         return describe(xr.Dataset(variables, coords), self.schema)
+
+
+def _nothing_to_test(old: Float64[np.ndarray, "row column"], change: Float64[np.ndarray, "row column"]) -> str:
+    """Why a change has no test at all, or ""."""
+    if not old.any():
+        return "all zeros before, which have no directions"
+    return "" if change.any() else "the same in both, so there is no change to test"
 
 
 def _of_matrix(

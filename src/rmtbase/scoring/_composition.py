@@ -29,6 +29,7 @@ from rmtbase.tables import (
 )
 
 _HELD = 2**29  # bytes of earlier heads in memory at a time
+_WRITES_NOTHING, _READS_NOTHING, _SAME = 1, 2, 3  # of NOT_TESTABLE_PAIRS
 _AT_ONCE = 2**25  # numbers of a product of the directions of two sites
 
 
@@ -141,7 +142,11 @@ class _Pairs:
         firsts = np.cumsum([0, *counts])
         self.heads = [slice(first, first + count) for first, count in zip(firsts, counts, strict=False)]
         self.values = {
-            name: np.full([len(kinds) if dim == "kind" else firsts[-1] for dim in variable.dims], np.nan)
+            name: np.full(
+                [len(kinds) if dim == "kind" else firsts[-1] for dim in variable.dims],
+                0 if name.endswith("not_testable") else np.nan,
+                dtype=np.int8 if name.endswith("not_testable") else np.float64,
+            )
             for name, variable in COMPOSITION_SCHEMA.items()
             if name.removeprefix("earlier_").removeprefix("later_") not in ("layer", "head")
         }
@@ -240,6 +245,7 @@ class _Pairs:
         there = law.mean() > 0.0  # both heads have weights
         for name, values in found.items():
             self.values[name][place] = np.where(there, values, np.nan)
+        self._say_why(place, "p_value", "not_testable", law.first.sum(axis=1) > 0, law.second.sum(axis=1) > 0)
 
     def _judge_overlaps(
         self, place: tuple[int, slice, slice], written: np.ndarray, read: np.ndarray, width: int
@@ -256,6 +262,14 @@ class _Pairs:
             }
         for name, values in found.items():
             self.values[name][place] = np.where(smaller > 0, values, np.nan)
+        self._say_why(place, "overlap_p_value", "overlap_not_testable", written.any(axis=1), read.any(axis=1))
+
+    def _say_why(
+        self, place: tuple[int, slice, slice], p: str, code: str, writes: np.ndarray, reads: np.ndarray
+    ) -> None:
+        """Give each pair without a p-value the code of its reason (``NOT_TESTABLE_PAIRS``)."""
+        reason = np.where(writes[:, None], np.where(reads, _SAME, _READS_NOTHING), _WRITES_NOTHING)
+        self.values[code][place] = np.where(np.isnan(self.values[p][place]), reason, 0)
 
     def dataset(self) -> xr.Dataset:
         """All of it, by the names of heads."""

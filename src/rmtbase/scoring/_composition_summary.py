@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import xarray as xr
+from jaxtyping import Int
 
 from rmtbase.errors import ParameterError
+from rmtbase.scoring._not_testable import NotTestable, headline
 from rmtbase.shown import in_one_line
+from rmtbase.tables import NOT_TESTABLE_PAIRS
 
 
 @in_one_line
@@ -42,7 +46,9 @@ class KindSummary:
 
     Attributes:
         kind: of composition.
-        pairs: that were compared.
+        pairs: that could be tested.
+        not_testable: that could not.
+        overlaps: whose overlap could be tested.
         small: with a p-value below the level; ``pairs`` times the level of them by chance.
         surviving: with a Benjamini–Yekutieli q-value below it.
         surviving_independent: with a Benjamini–Hochberg one below it.
@@ -53,6 +59,8 @@ class KindSummary:
 
     kind: str
     pairs: int
+    not_testable: int
+    overlaps: int
     small: int
     surviving: int
     surviving_independent: int
@@ -70,11 +78,21 @@ class CompositionSummary:
         level: of the false discovery rate, and of Holm's family-wise error.
         kinds: of each kind.
         surviving: the pairs that compose beyond chance, by p-value; of equal ones the farthest first.
+        not_testable: the pairs whose score could not be tested, each with its reason.
+        overlaps_not_testable: those whose overlap could not.
     """
 
     level: float
     kinds: tuple[KindSummary, ...]
     surviving: tuple[ComposedPair, ...]
+    not_testable: tuple[NotTestable, ...] = ()
+    overlaps_not_testable: tuple[NotTestable, ...] = ()
+
+    def headline(self) -> str:
+        """How many of the pairs that could be tested compose beyond chance, and why others could not be tested."""
+        tested = sum(one.pairs for one in self.kinds)
+        found = f"of heads compose beyond chance, at a false discovery rate of {self.level:g} whatever their dependence"
+        return headline(len(self.surviving), tested, self.not_testable, "pair", found)
 
 
 def summarize_composition(table: xr.Dataset, level: float = 0.05) -> CompositionSummary:
@@ -92,10 +110,16 @@ def summarize_composition(table: xr.Dataset, level: float = 0.05) -> Composition
     if not 0.0 < level < 1.0:
         raise ParameterError("level", level, "a number between 0 and 1")
     below = {name: table[name].values < level for name in _COUNTED.values()}
+    untested = {
+        name: table[name].values if name in table else np.zeros(table["score"].shape, dtype=int)
+        for name in ("not_testable", "overlap_not_testable")
+    }
     kinds = tuple(
         KindSummary(
             kind,
-            int(table["score"].notnull()[k].sum()),
+            int(table["p_value"].notnull()[k].sum()),
+            int((untested["not_testable"][k] > 0).sum()),
+            int(table["overlap_p_value"].notnull()[k].sum()),
             **{name: int(below[variable][k].sum()) for name, variable in _COUNTED.items()},
         )
         for k, kind in enumerate(table["kind"].values.tolist())
@@ -110,7 +134,17 @@ def summarize_composition(table: xr.Dataset, level: float = 0.05) -> Composition
         )
         for place in map(tuple, places[order].tolist())
     )
-    return CompositionSummary(level, kinds, surviving)
+    lists = (_pairs_of(names, codes) for codes in untested.values())
+    return CompositionSummary(level, kinds, surviving, *lists)
+
+
+def _pairs_of(names: Sequence[Sequence[str]], codes: Int[np.ndarray, "kind earlier later"]) -> tuple[NotTestable, ...]:
+    """The pairs that have a code, in words."""
+    kinds, earlier, later = names
+    return tuple(
+        NotTestable(f"{kinds[k]}: {earlier[i]} to {later[j]}", NOT_TESTABLE_PAIRS[codes[k, i, j]])
+        for k, i, j in np.argwhere(codes > 0).tolist()
+    )
 
 
 _OF_A_PAIR = (

@@ -14,7 +14,7 @@ from rmtbase.tables import csv_text, heads_present, layer_numbers, matrices_pres
 
 _BEFORE_SIGMA, _AFTER_SIGMA = (
     ("key_head",),
-    ("outliers_above", "outliers_below", "omnibus_p_value", "omnibus_q_value", "farthest_statistic"),
+    ("outliers_above", "outliers_below", "omnibus_p_value", "omnibus_q_value", "farthest_statistic", "reason"),
 )
 _PER_STATISTIC = ("observed", "null_mean", "null_std", "z_score", "p_value", "q_value")
 _OF_MATRICES = ("matrices", "experts")
@@ -97,4 +97,9 @@ def _rows(circuit: str, heads: xr.Dataset) -> Iterator[dict[str, Any]]:
     for i, j in np.argwhere(heads_present(heads)).tolist():
         cells = {"layer": numbers[i], "head": places[j]} | {name: heads[name].values[i].item() for name in sizes}
         cells |= {"circuit": circuit} if circuit else {}
-        yield cells | {name: column[i, j].item() for name, column in facts.items()}
+        yield cells | {name: _whole(name, column[i, j].item()) for name, column in facts.items()}
+
+
+def _whole(name: str, value: Any) -> Any:
+    """A count as an integer, where it is known."""
+    return int(value) if name.startswith("outliers_") and value == value else value

@@ -12,6 +12,7 @@ import xarray as xr
 
 from rmtbase.errors import ParameterError
 from rmtbase.models import Difference, Model
+from rmtbase.scoring._not_testable import NotTestable, headline, not_testable_words, plural, recorded
 from rmtbase.scoring._signal_rows import SignalRow, signal_rows
 from rmtbase.shown import shown
 from rmtbase.statistics import benjamini_hochberg
@@ -30,7 +31,8 @@ class Module(NamedTuple):
         n_directions: learned directions; where the tensor is several matrices, of all of them; NaN without a floor.
         share: of the squared norm that was learned; NaN without a floor.
         p_value: of no directions at all; of several matrices the smallest times their number.
-        q_value: over all modules (Benjamini & Hochberg).
+        q_value: over all modules that could be tested (Benjamini & Hochberg).
+        reason: why it could not be tested, or ""; then no number is known.
     """
 
     name: str
@@ -38,10 +40,11 @@ class Module(NamedTuple):
     share: float
     p_value: float
     q_value: float
+    reason: str = ""
 
 
 def learned_modules(tree: xr.DataTree, model: Model | Difference) -> list[Module]:
-    """The modules of a model with what was learned in each, the largest learned share first.
+    """The modules of a model with what was learned in each, the largest learned share first; untested ones last.
 
     Args:
         tree: of signal and noise of that model, its whole matrices among it; of an adapter W_QK, which is an update.
@@ -55,7 +58,7 @@ def learned_modules(tree: xr.DataTree, model: Model | Difference) -> list[Module
     rows: dict[str, list[SignalRow]] = {}
     for row in signal_rows(tree):
         component = {"qk": "attention_query"}.get(row.what, row.what)  # a module of an adapter is a head
-        if np.isnan(row.numbers["first_p_value"]) or component in CIRCUITS:
+        if component in CIRCUITS:
             continue
         tensor = of.tensors(places[row.stack, row.layer], component)[0]
         update = _OF_ADAPTER.search(tensor)
@@ -63,13 +66,23 @@ def learned_modules(tree: xr.DataTree, model: Model | Difference) -> list[Module
             module = tensor[: update.start()].removeprefix(_WRAPPED) if update else tensor.removesuffix(".weight")
             rows.setdefault(module, []).append(row)
     if not rows:
-        raise ParameterError("tree", "no whole matrices with numbers", "those of a model: matrices='spectra'")
-    p_value = np.array([min(1.0, len(own) * min(row.numbers["first_p_value"] for row in own)) for own in rows.values()])
+        raise ParameterError("tree", "no whole matrices", "those of a model: matrices='spectra'")
+    p_values = []
+    for own in rows.values():
+        tested = [row.numbers["first_p_value"] for row in own if row.testable]
+        p_values.append(min(1.0, len(tested) * min(tested)) if tested else np.nan)
     modules = [
-        Module(name, sum(row.numbers["n_directions"] for row in own), _share(own), float(p), float(q))
-        for (name, own), p, q in zip(rows.items(), p_value, benjamini_hochberg(p_value), strict=True)
-    ]
-    return sorted(modules, key=lambda one: -np.nan_to_num(one.share, nan=2.0))
+        Module(
+            name, sum(row.numbers["n_directions"] for row in own), _share(own), float(p), float(q),
+            recorded(own[0].reason) if np.isnan(p) else "",
+        )
+        for (name, own), p, q in zip(rows.items(), p_values, benjamini_hochberg(np.array(p_values)), strict=True)
+    ]  # fmt: skip
+    if np.isnan(p_values).all():
+        left_out = [NotTestable(one.name, one.reason) for one in modules]
+        words = not_testable_words(left_out, len(modules), "module")
+        raise ParameterError("tree", words, "modules that can be tested, to decide by")
+    return sorted(modules, key=lambda one: (bool(one.reason), -np.nan_to_num(one.share, nan=2.0)))
 
 
 def decisions_text(modules: Sequence[Module], level: float, form: str) -> str:
@@ -92,7 +105,11 @@ def decisions_text(modules: Sequence[Module], level: float, form: str) -> str:
         settings = {} if common is None else {"r": common}
         return json.dumps(settings | {"target_modules": list(ranks), "rank_pattern": ranks}, indent=1) + "\n"
     random = f"of a model that learned nothing none, but for {100 * level:g} % of such models"
-    lines = [f"# {len(learned)} of {len(modules)} modules have learned directions (q < {level:g}); {random}"]
+    tested, left_out = [one for one in modules if not one.reason], modules_not_testable(modules)
+    found = headline(
+        len(learned), len(tested), left_out, "module", f"have learned directions (q < {level:g}; {random})"
+    )
+    lines = [f"# {shown(found, 10_000)}"]
     lines.append("unfrozen_parameters:" if learned else "unfrozen_parameters: []")
     for one in learned:
         pattern = json.dumps(f"^{re.escape(one.name)}\\.weight$")
@@ -100,6 +117,29 @@ def decisions_text(modules: Sequence[Module], level: float, form: str) -> str:
         words = f"{one.n_directions:g} directions, {100 * one.share:.1f} %" if known else "no noise floor"
         lines.append(f"  - {shown(pattern, 10_000)}  # {words}")
     return "\n".join(lines) + "\n"
+
+
+def modules_not_testable(modules: Sequence[Module]) -> list[NotTestable]:
+    """The modules that could not be tested, each with its reason."""
+    return [NotTestable(one.name, one.reason) for one in modules if one.reason]
+
+
+def left_out_of(modules: Sequence[Module], level: float, form: str) -> list[str]:
+    """Say of which modules the text of :func:`decisions_text` says nothing: they are no finding of nothing.
+
+    That of ``"yaml"`` says so itself.
+    """
+    if form != "peft":
+        return []
+    words = not_testable_words(modules_not_testable(modules), len(modules), "module")
+    unknown = [one for one in modules if one.q_value < level and np.isnan(one.n_directions)]
+    lines = [f"{words}: left out"] if words else []
+    if unknown:
+        lines.append(
+            f"{len(unknown)} {plural(len(unknown), 'module')} with learned directions, whose number is not known for "
+            "lack of a noise floor: left out"
+        )
+    return lines
 
 
 def _share(rows: Sequence[SignalRow]) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -14,6 +14,7 @@ from rmtbase.models import MatrixName, WeightMatrices
 from rmtbase.parameters import require_positive_integer, require_real_array
 from rmtbase.scoring._learned_part import learned_part_of
 from rmtbase.scoring._signal_rows import SignalRow
+from rmtbase.statistics import benjamini_hochberg
 
 _READ = {"qk": ("left", "right"), "ov": ("right",), **dict.fromkeys(("query", "key", "value"), ("right",))}
 _WRITTEN = {"ov": ("left",), "output": ("right",), "attention_output": ("left",), "mlp_out": ("left",)}
@@ -173,3 +174,20 @@ def read_directions(
                     )
                 )
                 yield DirectionReading(row, k, side, written, above, below, float(scores.p_value[k]))
+
+
+def nearer_than_chance(readings: Sequence[DirectionReading], level: float) -> list[DirectionReading]:
+    """The readings with a token nearer than chance, at a false discovery rate of ``level`` over all of them."""
+    q_value = benjamini_hochberg(np.array([one.p_value for one in readings]))
+    return [one for one, q in zip(readings, q_value.tolist(), strict=True) if q < level]
+
+
+def readings_headline(readings: Sequence[DirectionReading], level: float) -> str:
+    """How many of the directions point at tokens beyond chance, in one sentence."""
+    found, total = len(nearer_than_chance(readings, level)), len(readings)
+    if not total:
+        return "No direction was read as tokens: none that was found lies in the residual stream."
+    rate = f"at a false discovery rate of {100 * level:g} %, a side that is read or written counted by itself"
+    if not found:
+        return f"None of {total} directions points at tokens beyond chance, {rate}."
+    return f"{found} of {total} directions {'point' if found != 1 else 'points'} at tokens beyond chance, {rate}."

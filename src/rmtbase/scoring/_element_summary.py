@@ -8,15 +8,17 @@ from typing import Any
 
 import numpy as np
 import xarray as xr
+from jaxtyping import Bool
 
 from rmtbase.models import MatrixName, Place
 from rmtbase.scoring._element_scores import STATISTICS
 from rmtbase.scoring._heads import require_scores
 from rmtbase.scoring._matrices import is_fused
+from rmtbase.scoring._not_testable import NotTestable, headline, not_testable_words, plural, recorded
 from rmtbase.scoring._summary import FALSE_DISCOVERY_RATE
 from rmtbase.shown import in_one_line
 from rmtbase.statistics import ELEMENT_STATISTICS, benjamini_hochberg, cauchy_combination
-from rmtbase.tables import matrices_present
+from rmtbase.tables import layer_numbers, layer_stacks, matrices_present
 
 _NAMED = 3  # statistics, and super-weights, that have words of their own
 
@@ -27,13 +29,15 @@ class ElementsSummary:
     """What the elements of a model's matrices say.
 
     Attributes:
-        n_matrices: how many were scored, of layers, outside of them, and of experts; fused ones are their parts.
+        n_matrices: how many could be tested, of layers, outside of them, and of experts; fused ones are their parts.
         n_differing: how many differ from the null by all statistics of their elements together, at ``level``.
-        flagged: by statistic, how many have a q-value under ``level``.
+        flagged: by statistic, how many have a q-value under ``level``; without those that no matrix was tested by.
         super_weights: the isolated extremes by the names of ``rmtbase.tables.SUPER_WEIGHTS_SCHEMA``, with the name of
             their matrix as ``place``.
         initialization: the law of the elements under the null.
         level: false discovery rate.
+        not_testable: the matrices that could not be tested, each with its reason.
+        without_tail: those whose largest elements could not be compared with a tail, each with its reason.
     """
 
     n_matrices: int
@@ -42,25 +46,35 @@ class ElementsSummary:
     super_weights: tuple[dict[str, Any], ...]
     initialization: str
     level: float
+    not_testable: tuple[NotTestable, ...] = ()
+    without_tail: tuple[NotTestable, ...] = ()
 
     def sentences(self) -> list[str]:
         """How many matrices differ, by which statistics most, and which elements stand apart."""
-        if not self.n_matrices:
-            return ["Elements: no matrix has enough of them that differ to be scored."]
         law = self.initialization.replace("_", " ")
-        many = f"{self.n_differing} of {self.n_matrices} weight matri{'ces' if self.n_matrices != 1 else 'x'}"
-        line = f"Elements: {many} cannot have independent {law} elements (false discovery rate {self.level:.0%})"
+        cannot = f"cannot have independent {law} elements (false discovery rate {self.level:.0%})"
+        line = f"Elements: {headline(self.n_differing, self.n_matrices, self.not_testable, 'weight matrix', cannot)}"
         most = sorted(self.flagged.items(), key=lambda item: -item[1])[: _NAMED if self.n_differing else 0]
         named = ", ".join(f"{ELEMENT_STATISTICS[name].long_name} ({count})" for name, count in most if count)
         return [f"{line}{f', most by {named}' if named else ''}.", self._extremes()]
 
     def _extremes(self) -> str:
-        number = len(self.super_weights)
+        number, total = len(self.super_weights), self.n_matrices + len(self.not_testable)
+        words = not_testable_words(self.without_tail, total, "weight matrix")
         if not number:
-            return "No element stands apart from the tail of its matrix."
+            searched = total - len(self.without_tail)
+            if not searched:
+                return f"Super-weights: 0 of 0 testable; {words}."
+            of = (
+                f"in {searched} testable weight {plural(searched, 'matrix')}"
+                if words
+                else "from the tail of its matrix"
+            )
+            return f"No element stands apart {of}{f'; {words}' if words else ''}."
         of = "; ".join(map(_in_words, self.super_weights[:_NAMED]))
         stand = f"{number} elements stand" if number != 1 else "1 element stands"
-        return f"Super-weights: {stand} apart from the tail of the matrix: {of}{'; …' if number > _NAMED else ''}."
+        more = "; …" if number > _NAMED else ""
+        return f"Super-weights: {stand} apart from the tail of the matrix: {of}{more}{f'. {words}' if words else ''}."
 
 
 def _in_words(one: dict[str, Any]) -> str:
@@ -81,15 +95,24 @@ def summarize_elements(tree: xr.DataTree, level: float = FALSE_DISCOVERY_RATE) -
     groups = [tree[name].to_dataset() for name in ("matrices", "experts") if name in tree.children]
     if not groups:
         return None
-    together, flagged = [], dict.fromkeys(STATISTICS, 0)
+    together, flagged = [], dict[str, int]()
+    left_out: dict[str, list[NotTestable]] = {"reason": [], "tail_reason": []}
     for group in groups:
         names = [name for name in group["statistic"].values.tolist() if name in STATISTICS]
         kept = [not is_fused(str(component)) for component in group["component"].values]
         held = group.sel(statistic=names).isel(component=np.flatnonzero(kept)).transpose(..., "statistic")
-        p_value = held["p_value"].values[matrices_present(held)]
-        together.append(cauchy_combination(p_value))
+        there = matrices_present(held)
+        joint = cauchy_combination(held["p_value"].values[there])
+        together.append(joint)
+        of_matrices = list(_names(held, there))
+        for variable, lacking in left_out.items():
+            reasons = held[variable].values[there] if variable in held else np.full(joint.shape, "")
+            untested = np.isnan(joint) if variable == "reason" else reasons != ""
+            lacking += [NotTestable(of_matrices[k], recorded(reasons[k])) for k in np.flatnonzero(untested)]
         for name in names:
-            flagged[name] += int((held["q_value"].sel(statistic=name).values < level).sum())
+            q_value = held["q_value"].sel(statistic=name).values
+            if not np.isnan(q_value).all():
+                flagged[name] = flagged.get(name, 0) + int((q_value < level).sum())
     joint = np.concatenate(together)
     joint = joint[~np.isnan(joint)]
     return ElementsSummary(
@@ -99,7 +122,21 @@ def summarize_elements(tree: xr.DataTree, level: float = FALSE_DISCOVERY_RATE) -
         super_weights=tuple(_super_weights(tree)),
         initialization=str(tree.attrs.get("initialization", "normal")),
         level=level,
+        not_testable=tuple(left_out["reason"]),
+        without_tail=tuple(left_out["tail_reason"]),
     )
+
+
+def _names(group: xr.Dataset, there: Bool[np.ndarray, "..."]) -> Iterator[str]:
+    """The names of the matrices that are there, in their order."""
+    axes = [str(dim) for dim in group["n_rows"].dims]
+    stacks, numbers = layer_stacks(group), layer_numbers(group)
+    for place in np.argwhere(there).tolist():
+        at = dict(zip(axes, place, strict=True))
+        expert = f"expert {group['expert'].values[at['expert']]} " if "expert" in at else ""
+        number = numbers[at["layer"]]
+        layer = "" if number == -1 else f"{stacks[at['layer']]} layer {number} ".lstrip()
+        yield f"{layer}{expert}{group['component'].values[at['component']]}"
 
 
 def _super_weights(tree: xr.DataTree) -> Iterator[dict[str, Any]]:

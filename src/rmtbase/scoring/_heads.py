@@ -16,6 +16,8 @@ from rmtbase.nulls import PROBABILITIES, Heads, HeadScores, NullModel, chain_sca
 from rmtbase.statistics import SPECTRAL_STATISTICS, benjamini_hochberg
 from rmtbase.tables import CIRCUITS, Circuit, describe, heads_schema, null_schema, own_null_schema
 
+_NO_LAW = "no statistic has a null that is known for its spectrum"
+
 
 def require_scores(scores: xr.DataTree) -> None:
     """Raise :class:`~rmtbase.errors.ParameterError` unless it is a scores tree."""
@@ -50,8 +52,13 @@ class Block:
     null_group: Callable[[], xr.Dataset]
 
 
-def heads_dataset(circuit: Circuit, sites: Sequence[Site], blocks: Sequence[Block]) -> xr.Dataset:
-    """The scores of all heads of the sites as the ``heads`` group of a scores file, with q-values over all of them."""
+def heads_dataset(
+    circuit: Circuit, sites: Sequence[Site], blocks: Sequence[Block], reasons: Mapping[tuple[int, int], str]
+) -> xr.Dataset:
+    """The scores of all heads of the sites as the ``heads`` group of a scores file.
+
+    q-values are over all heads that could be tested; ``reasons`` says by site and head why others could not.
+    """
     places = np.concatenate([block.sites for block in blocks])
     rows = {int(site): row for row, site in enumerate(np.sort(places))}
     names = list(SPECTRAL_STATISTICS)
@@ -69,6 +76,13 @@ def heads_dataset(circuit: Circuit, sites: Sequence[Site], blocks: Sequence[Bloc
         "farthest_statistic": np.where(np.isnan(omnibus), "", np.array(names)[farthest]),
         "eigenvalue": joined(lambda block: block.heads.singular_values**2),
     }
+    reason = np.where(np.isnan(omnibus), _NO_LAW, "").astype(object)
+    reason[np.isnan(joined(lambda block: block.sigmas[0]))] = ""  # a layer that has fewer heads
+    for (site, head), why in reasons.items():
+        reason[rows[site], head] = why
+    for name in ("outliers_above", "outliers_below"):
+        values[name] = np.where(np.isnan(omnibus), np.nan, values[name])
+    values["reason"] = np.where(np.isnan(omnibus), reason, "").astype(str)
     for k, factor in enumerate(circuit.factors):
         values[factor.sigma] = joined(lambda block, k=k: block.sigmas[k])
     if len(circuit.factors) > 1:

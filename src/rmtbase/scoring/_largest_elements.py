@@ -55,9 +55,8 @@ class LargestElements:
         Source: A. Rényi, Acta Math. Acad. Sci. Hung. 4, 191 (1953); V. F. Pisarenko and D. Sornette, Eur. Phys. J.
             Spec. Top. 205, 95 (2012).
         """
-        m = min(_TAIL, self.count // _SHARE, len(self.value) - 1)
-        magnitude = np.abs(self.value[: m + 1])
-        if len(np.unique(magnitude[magnitude > 0])) <= _FEWEST or not magnitude[-1] > 0:
+        m, magnitude = self._tail()
+        if self.without_tail():
             return np.empty(0)
         rank, gap = np.arange(1, m + 1), -np.diff(np.log(magnitude))
         below = np.cumsum((rank * gap)[::-1])[::-1] - rank * gap
@@ -67,6 +66,20 @@ class LargestElements:
         with np.errstate(divide="ignore"):
             log_p = np.where(wide > 0, -left * (np.log(below + wide) - np.log(below)), 0.0)
         return np.minimum(1.0, len(left) * np.exp(log_p))
+
+    def without_tail(self) -> str:
+        """Why there is no tail that the largest could stand apart from, or ""."""
+        _, magnitude = self._tail()
+        if self.count < _FEWEST * _SHARE:
+            return f"{self.count} elements are too few to have a tail ({_FEWEST * _SHARE} needed)"
+        if len(np.unique(magnitude[magnitude > 0])) <= _FEWEST or not magnitude[-1] > 0:
+            return "the largest elements are ties or zeros, so that their tail has no spacings"
+        return ""
+
+    def _tail(self) -> tuple[int, Float[np.ndarray, " element"]]:
+        """How many spacings the tail has, and the magnitudes between which they lie."""
+        m = min(_TAIL, self.count // _SHARE, len(self.value) - 1)
+        return m, np.abs(self.value[: m + 1])
 
 
 def largest_elements(numbers: Shaped[np.ndarray, " number"]) -> LargestElements:

@@ -116,8 +116,9 @@ class MatrixScorer:
         assert summary is not None
         elements = elements_of(summary.sketch)
         spectrum = None if triangle is None else self._spectrum(matrix_singular_values(triangle), shape)
-        self._found[name] = _Found(elements, shape, spectrum)
-        if not is_fused(name.component):  # its elements are those of its parts
+        fused = is_fused(name.component)  # its elements are those of its parts
+        self._found[name] = _Found(elements, shape, spectrum, "" if fused else summary.largest.without_tail())
+        if not fused:
             self.tails.append(Tail.of(name, shape, transposed, summary, elements))
 
     def _spectrum(
@@ -202,6 +203,7 @@ class MatrixScorer:
                 spread([one.elements.log_magnitude_histogram for one in found]),
             ),
             "reason": (of_matrix, spread([self._reason(name) for name in self._found], object).astype(str)),
+            "tail_reason": (of_matrix, spread([one.without_tail for one in found], object).astype(str)),
         }
         if self.spectra:
             facts = spread([one.spectrum[1] for one in found if one.spectrum is not None])
@@ -228,11 +230,12 @@ class MatrixScorer:
 
 
 class _Found(NamedTuple):
-    """What is known of a matrix: of its elements, and of its spectrum its scores and facts."""
+    """What is known of a matrix: of its elements, of its spectrum its scores and facts, and why it has no tail."""
 
     elements: Elements
     shape: tuple[int, int]
     spectrum: tuple[list[tuple[float, ...]], tuple[float, ...]] | None
+    without_tail: str
 
 
 def is_fused(component: str) -> bool:

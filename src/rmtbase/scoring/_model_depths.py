@@ -19,6 +19,8 @@ from rmtbase.scoring._file_attributes import file_attributes
 from rmtbase.scoring._heads import layer_coordinates
 from rmtbase.tables import EFFECTIVE_DEPTH_SCHEMA, describe
 
+_ZEROS = "all zeros, which have no shape to compare"
+_SINGLE = "a single row or column, which has one singular value and no shape to compare"
 _DISTANCE_WORDS = {
     "wasserstein": "wasserstein: W1 of the singular values over their mean",
     "kolmogorov_smirnov": "kolmogorov_smirnov: largest difference of the distribution functions",
@@ -76,7 +78,8 @@ def effective_depths(
     fitted = progress.bar("fitting", model.n_layers * len(names))
     drawn = progress.bar(DRAWING, model.n_layers * len(names) * fitter.draws)
     found: dict[tuple[int, str], EffectiveDepth] = {}
-    shapes, warnings = {}, []
+    shapes: dict[tuple[int, str], tuple[int, ...]] = {}
+    reasons: dict[tuple[int, str], str] = {}
     for layer, place in enumerate(model.layers):
         for component in names:
             if not model.has(layer, component):
@@ -91,10 +94,11 @@ def effective_depths(
                     found[layer, component] = depth_of_spectrum(fitter, values, matrix.shape, advance)
             else:
                 drawn(fitter.draws)
-                warnings.append(f"{place} {component}: zeros, or a single row or column: no shape to compare")
-                progress.note(warnings[-1])
+                reasons[layer, component] = _ZEROS if min(matrix.shape) > 1 else _SINGLE
+                progress.note(f"{place} {component}: {reasons[layer, component]}")
             fitted(1)
-    table = _table(model.layers, names, fitter.depths, found, shapes)
+    warnings = [f"{model.layers[layer]} {component}: {reason}" for (layer, component), reason in reasons.items()]
+    table = _table(model.layers, names, fitter.depths, found, shapes, reasons)
     return table.assign_attrs(_attributes(model, fitter, warnings))
 
 
@@ -130,6 +134,7 @@ def _table(
     depths: tuple[int, ...],
     found: dict[tuple[int, str], EffectiveDepth],
     shapes: dict[tuple[int, str], tuple[int, ...]],
+    reasons: dict[tuple[int, str], str],
 ) -> xr.Dataset:
     longest = max((one.singular_values.size for one in found.values()), default=0)
     coords = layer_coordinates(layers) | {
@@ -139,12 +144,16 @@ def _table(
     }
     table = xr.Dataset(coords=coords)
     for name, variable in EFFECTIVE_DEPTH_SCHEMA.items():
-        table[name] = variable.dims, np.full([table.sizes[dim] for dim in variable.dims], np.nan)
+        size = [table.sizes[dim] for dim in variable.dims]
+        table[name] = variable.dims, np.full(size, "", dtype=object) if name == "reason" else np.full(size, np.nan)
     for (layer, component), one in found.items():
         place = {"layer": layer, "component": names.index(component)}
         for name, value in _entries(one).items():
             table[name][place] = value
         table["singular_value"][place | {"index": slice(0, one.singular_values.size)}] = one.singular_values
+    for (layer, component), reason in reasons.items():
+        table["reason"][{"layer": layer, "component": names.index(component)}] = reason
+    table["reason"] = table["reason"].astype(str)
     for (layer, component), shape in shapes.items():
         for name, size in zip(("n_rows", "n_columns"), shape, strict=True):
             table[name][{"layer": layer, "component": names.index(component)}] = size

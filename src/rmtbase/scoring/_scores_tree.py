@@ -24,7 +24,7 @@ from rmtbase.scoring._heads import Block, circuit_attributes, heads_dataset, nul
 from rmtbase.scoring._initialization import initialization_note
 from rmtbase.scoring._read_matrices import LAYERS, MatrixScores
 from rmtbase.scoring._read_sites import SiteSpectra, read_factors, read_sites, require_circuits, sites_of
-from rmtbase.scoring._unscored_heads import unscored_heads
+from rmtbase.scoring._unscored_heads import unscored_heads, unscored_lines
 from rmtbase.shown import shown
 from rmtbase.tables import Circuit
 
@@ -57,7 +57,8 @@ def scores_tree(
             }
             spectra, ways = reading.result()
         whole.read(progress)
-        warnings = [*model.warnings, *unscored_heads(model, spectra), *whole.missing]
+        unscored = unscored_heads(model, spectra)
+        warnings = [*model.warnings, *unscored_lines(model, unscored), *whole.missing]
         warnings += of_heads.missing() if of_heads is not None else []
         of_matrices = whole.datasets()
         drawn = initialization_note(of_matrices["/matrices"], entries) if null == "gaussian" and whole.layers else None
@@ -74,7 +75,7 @@ def scores_tree(
     groups: dict[str, xr.Dataset] = {}
     for circuit, blocks in scored.items():
         place = "" if circuit.name == "qk" else f"/circuits/{circuit.name}"
-        groups[f"{place}/heads"] = heads_dataset(circuit, model.sites, blocks)
+        groups[f"{place}/heads"] = heads_dataset(circuit, model.sites, blocks, unscored[circuit])
         groups[f"{place}/null"] = null_dataset(circuit, model.sites, blocks)
     if of_heads is not None:
         groups["/heads/elements"] = of_heads.dataset()

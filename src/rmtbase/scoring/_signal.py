@@ -27,6 +27,7 @@ from rmtbase.scoring._signal_tails import tail_variables
 from rmtbase.scoring._spectral_signal import (
     DIRECTION_FIELDS,
     SpectralSignal,
+    no_law_at,
     require_level,
     spectral_signal,
 )
@@ -34,7 +35,8 @@ from rmtbase.tables import CIRCUITS, SIGNAL_SCHEMA, Circuit, describe
 
 MatrixSpectra = Literal["none", "spectra"]
 
-_NO_FLOOR = "no noise floor: too few eigenvalues are left below the directions"
+_NO_FLOOR = "no noise floor, so the number is not known: too few eigenvalues are left below the directions"
+_NO_SHAPE = "all zeros, which have no shape to test"
 
 
 def signal(
@@ -294,21 +296,15 @@ def _group(
     for one in spectra:
         eigenvalue[one.at][: one.eigenvalues.size] = one.eigenvalues
         sigma[one.at] = np.sqrt(one.eigenvalues.sum() / np.prod([float(n) for n in one.dims]))
-        reason[one.at] = one.reason or _zeros(one) or _too_heavy(one.kurtosis)
+        reason[one.at] = one.reason or _zeros(one) or no_law_at(one.dims) or _too_heavy(one.kurtosis)
         if not reason[one.at]:
             by_dims.setdefault(one.dims, []).append(one)
     found: list[tuple[list[_Spectrum], SpectralSignal]] = []
     for dims, alike in by_dims.items():
-        try:
-            eigenvalues, kurtosis = (
-                np.array(each) for each in zip(*((one.eigenvalues, one.kurtosis) for one in alike), strict=True)
-            )
-            found.append((alike, spectral_signal(eigenvalues, dims, level, kurtosis)))
-        except ParameterError as error:
-            if error.name != "dims":
-                raise
-            for one in alike:
-                reason[one.at] = f"dims {dims}: {error.expected} needed"
+        eigenvalues, kurtosis = (
+            np.array(each) for each in zip(*((one.eigenvalues, one.kurtosis) for one in alike), strict=True)
+        )
+        found.append((alike, spectral_signal(eigenvalues, dims, level, kurtosis)))
     width = max((of.p_value.shape[1] for _, of in found), default=0)
     values: dict[str, np.ndarray] = {
         one.name: np.full((*size, width) if one.name in DIRECTION_FIELDS else size, np.nan)
@@ -334,7 +330,7 @@ def _group(
 
 
 def _zeros(spectrum: _Spectrum) -> str:
-    return "" if spectrum.eigenvalues.any() else "zeros"
+    return "" if spectrum.eigenvalues.any() else _NO_SHAPE
 
 
 def _too_heavy(kurtosis: float) -> str:

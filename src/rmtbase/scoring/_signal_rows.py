@@ -7,8 +7,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import xarray as xr
+from jaxtyping import Float
 
 from rmtbase.errors import ParameterError
+from rmtbase.scoring._not_testable import NotTestable, headline, recorded
 from rmtbase.scoring._signal_tails import TAIL_NUMBERS, TAIL_TEXTS
 from rmtbase.scoring._spectral_signal import DIRECTION_FIELDS
 from rmtbase.statistics import benjamini_hochberg
@@ -31,6 +33,9 @@ class SignalRow(NamedTuple):
         directions: of each the same, the strongest first.
         reason: why there are no numbers, or "".
         tails: of heavy tails, by the names of ``SIGNAL_SCHEMA``; empty where they were not looked at.
+
+    ``testable`` is whether the hypothesis of no direction could be tested; a spectrum without a noise floor was tested,
+    and only the number of its directions is unknown.
     """
 
     stack: str
@@ -41,6 +46,17 @@ class SignalRow(NamedTuple):
     directions: list[dict[str, float]]
     reason: str
     tails: dict[str, Any]
+
+    @property
+    def place(self) -> str:
+        """Name of the spectrum: ``layer 3 qk head 2``, ``layer 3 mlp_in``."""
+        head = "" if self.head is None else f" head {self.head}"
+        return f"{self.stack} layer {self.layer} {self.what}{head}".lstrip()
+
+    @property
+    def testable(self) -> bool:
+        """Whether it could be tested at all."""
+        return not np.isnan(self.numbers["first_p_value"])
 
 
 def signal_rows(tree: xr.DataTree) -> list[SignalRow]:
@@ -139,25 +155,60 @@ class SignalSummary(NamedTuple):
     Attributes:
         what: the name of the circuit or the component.
         spectra: how many.
-        without: of how many no direction is known: nothing but noise.
+        testable: how many of them could be tested; all further numbers are of these.
+        without: in how many no direction was found.
         no_floor: how many have no noise floor.
-        median, most: of the number of directions, where it is known; NaN where it is nowhere.
-        share: median share of the squared norm that was learned.
+        unknown: in how many the number of directions is not known, but that it is at least 1.
+        median: of the number of directions; NaN where it is one that is not known.
+        most: the largest number of directions, where some are unknown the least that it can be; NaN of none.
+        share: median share of the squared norm that was learned; NaN where it is one that is not known.
     """
 
     what: str
     spectra: int
+    testable: int
     without: int
     no_floor: int
+    unknown: int
     median: float
     most: float
     share: float
 
 
 def discoveries(rows: Sequence[SignalRow], level: float) -> int:
-    """In how many of the spectra something was learned, at a false discovery rate of ``level`` over all of them."""
+    """In how many of the testable spectra something was learned, at a false discovery rate of ``level`` over these."""
     q_value = benjamini_hochberg(np.array([row.numbers["first_p_value"] for row in rows]))
     return int((q_value < level).sum())
+
+
+def signal_not_testable(rows: Sequence[SignalRow]) -> list[NotTestable]:
+    """The spectra that could not be tested, each with its reason."""
+    return [NotTestable(row.place, recorded(row.reason)) for row in rows if not row.testable]
+
+
+def signal_headline(rows: Sequence[SignalRow], level: float) -> str:
+    """In how many spectra a learned direction was found, of how many that could be tested, and why others could not."""
+    left_out, tested = signal_not_testable(rows), [row for row in rows if row.testable]
+    floors = sum(row.numbers["noise_floor"] == 0 for row in tested)
+    without = f" ({floors} have no noise floor)" if floors else ""
+    found = f"have a learned direction at a false discovery rate of {100 * level:g} %{without}"
+    return f"{headline(discoveries(rows, level), len(tested), left_out, 'spectrum', found)}."
+
+
+def groups_not_testable(groups: Sequence[GroupRow]) -> list[NotTestable]:
+    """The groups of heads that could not be tested as one, each with its reason."""
+    return [
+        NotTestable(one.row.place.replace(" head ", " heads of key head "), recorded(one.row.reason))
+        for one in groups
+        if not one.row.testable
+    ]
+
+
+def groups_headline(groups: Sequence[GroupRow]) -> str:
+    """In how many groups of heads, as one, a direction was found, of how many that could be tested."""
+    tested = [one.row for one in groups if one.row.testable]
+    found = sum(bool(row.directions) or np.isnan(row.numbers["n_directions"]) for row in tested)
+    return headline(found, len(tested), groups_not_testable(groups), "group", "have a direction")
 
 
 def summarize_signal(rows: Sequence[SignalRow]) -> list[SignalSummary]:
@@ -165,21 +216,28 @@ def summarize_signal(rows: Sequence[SignalRow]) -> list[SignalSummary]:
     found = []
     for what in dict.fromkeys(row.what for row in rows):
         own = [row for row in rows if row.what == what]
-        number, share = (
-            np.array([row.numbers[name] for row in own if not np.isnan(row.numbers[name])])
-            for name in ("n_directions", "signal_share")
+        tested = [row for row in own if row.testable]
+        number, share, floor = (
+            np.array([row.numbers[name] for row in tested]) for name in ("n_directions", "signal_share", "noise_floor")
         )
-        floor = np.array([row.numbers["noise_floor"] for row in own])
-        median, most = (float(of(number)) if number.size else float("nan") for of in (np.median, np.max))
+        unknown = int(np.isnan(number).sum())
         found.append(
             SignalSummary(
                 what,
                 len(own),
+                len(tested),
                 int((number == 0).sum()),
                 int((floor == 0).sum()),
-                median,
-                most,
-                float(np.median(share)) if share.size else float("nan"),
+                unknown,
+                _median(number),
+                max(float(np.nanmax(number, initial=0.0)), float(unknown > 0)) if tested else float("nan"),
+                _median(share),
             )
         )
     return found
+
+
+def _median(values: Float[np.ndarray, " spectrum"]) -> float:
+    """The median of values of which the unknown ones are larger than all others; NaN where it is one of these."""
+    median = float(np.median(np.nan_to_num(values, nan=np.inf))) if values.size else np.nan
+    return median if np.isfinite(median) else float("nan")

@@ -150,7 +150,7 @@ def spectral_signal(
     shape = require_dims(dims)
     values = _require_spectra(eigenvalues, shape)
     level = require_level(level)
-    if min(shape) < LEAST_REST or noise_left(shape, 0).ratio is None:
+    if no_law_at(shape):
         few = f"at least {LEAST_REST} eigenvalues, and a chain whose largest eigenvalue has a known law"
         raise ParameterError("dims", shape, few)
     flat = values.reshape(-1, values.shape[-1])
@@ -161,6 +161,16 @@ def spectral_signal(
         found = count_directions(flat, shape, level)
     each = _described(flat, shape, level, found)
     return SpectralSignal(**{name: one.reshape((*values.shape[:-1], *one.shape[1:])) for name, one in each.items()})
+
+
+def no_law_at(dims: tuple[int, ...]) -> str:
+    """Why a spectrum of noise of these dims has no test, or ""."""
+    if min(dims) < LEAST_REST:
+        values = "1 value" if min(dims) == 1 else f"{min(dims)} values"
+        return f"a spectrum of {values} is too short for any law ({LEAST_REST} needed)"
+    if noise_left(dims, 0).ratio is None:
+        return f"the law of the largest eigenvalue is not known for a product of dims {' × '.join(map(str, dims))}"
+    return ""
 
 
 def require_level(level: object) -> float:

@@ -15,9 +15,10 @@ from numpy.typing import ArrayLike
 
 from rmtbase.nulls import distance_from_moments
 from rmtbase.scoring._heads import require_scores
+from rmtbase.scoring._not_testable import NotTestable, not_testable_words, plural, recorded
 from rmtbase.shown import in_one_line
 from rmtbase.statistics import SPECTRAL_STATISTICS
-from rmtbase.tables import circuit_of, layer_names, layer_numbers, layer_stacks, null_method
+from rmtbase.tables import circuit_of, heads_present, layer_names, layer_numbers, layer_stacks, null_method
 
 FALSE_DISCOVERY_RATE = 0.05
 _NAMED = 5  # heads that have a sentence of their own
@@ -99,24 +100,28 @@ class Summary:
     """What the scores of a model say.
 
     Attributes:
-        n_heads: heads scored.
+        n_heads: heads that could be tested at ``level``.
         findings: heads with an omnibus q-value under ``level``, the smallest first and of equal ones the farthest.
-        flagged: by statistic, how many heads have a q-value under ``level``; without those that no head was scored on.
-        unscored: those statistics: the null has no law for them at the shape, or no head has a shape.
+        flagged: by statistic, how many heads have a q-value under ``level``; without those that no head was tested by.
+        unscored: by statistic that no head was tested by, why not.
         level: false discovery rate.
         warnings: what was recorded about the checkpoint.
         layers: the names of the layers, in their order.
         noun: what was scored: ``head``, or of some circuits ``key head``.
+        not_testable: the heads that could not be tested, each with its reason.
+        fewest: how many heads at the smallest p-value that the null's draws give it takes for any to be found.
     """
 
     n_heads: int
     findings: tuple[HeadFinding, ...]
     flagged: dict[str, int]
-    unscored: tuple[str, ...]
+    unscored: dict[str, str]
     level: float
     warnings: tuple[str, ...]
     layers: tuple[str, ...] = ()
     noun: str = "head"
+    not_testable: tuple[NotTestable, ...] = ()
+    fewest: int = 1
 
     def sentences(self) -> list[str]:
         """Plain sentences: which heads left the null, by which statistics, and the farthest of them one by one."""
@@ -135,18 +140,29 @@ class Summary:
 
     def verdict(self) -> list[str]:
         """How many heads left the null, and which."""
-        noun = self.noun
+        noun, many = self.noun, plural(self.n_heads, self.noun)
+        untested = not_testable_words(self.not_testable, self.n_heads + len(self.not_testable), noun)
         if not self.n_heads:
-            return [f"No {noun} could be scored: each has a factor that is all zeros."]
+            return [f"0 of 0 testable; {untested}."]
+        also = f"; {untested}" if untested else ""
         if not self.findings:
-            none = f"The one {noun} cannot" if self.n_heads == 1 else f"None of the {self.n_heads} {noun}s can"
+            testable = "testable " if untested else ""
+            none = (
+                f"The one {testable}{noun} cannot"
+                if self.n_heads == 1
+                else f"None of the {self.n_heads} {testable}{many} can"
+            )
+            few = (
+                f" So few draws find none unless {self.fewest} or more {plural(self.fewest, noun)} leave the null "
+                "together."
+            )
             return [
                 f"{none} be told from random: no {noun} leaves the null at a false discovery rate of {self.level:.0%}, "
-                "all statistics taken together."
+                f"all statistics taken together{also}.{few if self.fewest > 1 else ''}"
             ]
         return [
-            f"{len(self.findings)} of {self.n_heads} {noun}{'s' * (self.n_heads != 1)} left the null at a false "
-            f"discovery rate of {self.level:.0%}, all statistics taken together.",
+            f"{len(self.findings)} of {self.n_heads} {'testable ' if untested else ''}{many} left the null at a false "
+            f"discovery rate of {self.level:.0%}, all statistics taken together{also}.",
             f"They are, by layer: {self._heads_by_layer()}.",
         ]
 
@@ -165,11 +181,13 @@ class Summary:
         return [f"{self.noun.capitalize()}s flagged by one statistic alone (q < {self.level:g}): {parts}."]
 
     def left_out(self) -> list[str]:
-        """The statistics that no head was scored on, where there are any."""
-        if not self.unscored or not self.n_heads:
+        """The statistics that no head was tested by, where there are any."""
+        if not self.n_heads:
             return []
-        names = ", ".join(SPECTRAL_STATISTICS[name].long_name for name in self.unscored)
-        return [f"Not scored, as their null is not known at this shape: {names}."]
+        by_reason: dict[str, list[str]] = {}
+        for name, reason in self.unscored.items():
+            by_reason.setdefault(reason, []).append(SPECTRAL_STATISTICS[name].long_name)
+        return [f"Not tested by {', '.join(names)}: {reason}." for reason, names in by_reason.items()]
 
     def _heads_by_layer(self) -> str:
         layers: dict[str, list[int]] = {}
@@ -206,10 +224,12 @@ def summarize_scores(tree: xr.DataTree, level: float = FALSE_DISCOVERY_RATE) -> 
     heads = tree["heads"].to_dataset()
     names = heads["statistic"].values.tolist()
     omnibus = heads["omnibus_q_value"].values
-    floors = layer_p_value_floors(tree)[1]
-    at_floor = at_p_value_floor(heads["omnibus_p_value"].values, floors[:, None])
+    single, floors = (np.broadcast_to(floor[:, None], omnibus.shape) for floor in layer_p_value_floors(tree))
+    at_floor = at_p_value_floor(heads["omnibus_p_value"].values, floors)
+    n_heads = int((np.isfinite(omnibus) & (floors < level)).sum())
     z, median = heads["z_score"].values, heads["null_quantile"].sel(probability=0.5).values
     numbers, stacks, noun = layer_numbers(heads), layer_stacks(heads), circuit_of(tree.attrs).noun
+    left_out = _not_testable(heads, noun, floors, level)
     findings = []
     for layer, head in zip(*np.nonzero(omnibus < level), strict=True):
         k = names.index(str(heads["farthest_statistic"].values[layer, head]))
@@ -233,17 +253,53 @@ def summarize_scores(tree: xr.DataTree, level: float = FALSE_DISCOVERY_RATE) -> 
         )
     findings.sort(key=lambda finding: (finding.omnibus_q_value, -finding.distance))
     q_value = heads["q_value"].transpose("statistic", ...).values.reshape(len(names), -1)
-    scored = [bool(np.isfinite(q).any()) for q in q_value]
+    known = [np.isfinite(q) for q in q_value]
+    scored = [bool((one & (single.ravel() < level)).any()) for one in known]
     return Summary(
-        n_heads=int(np.isfinite(omnibus).sum()),
+        n_heads=n_heads,
         findings=tuple(findings),
         flagged={name: int((q < level).sum()) for name, q, made in zip(names, q_value, scored, strict=True) if made},
-        unscored=tuple(name for name, made in zip(names, scored, strict=True) if not made),
+        unscored={
+            name: _too_few_draws(float(single.max()), level, 2) if one.any() else "no null is known at this shape"
+            for name, one, made in zip(names, known, scored, strict=True)
+            if not made
+        },
         level=level,
         warnings=tuple(json.loads(tree.attrs["warnings"])),
         layers=tuple(layer_names(heads)),
         noun=noun,
+        not_testable=tuple(left_out),
+        fewest=_fewest(omnibus, floors, level),
     )
+
+
+def _not_testable(
+    heads: xr.Dataset, noun: str, floors: Float[np.ndarray, "layer head"], level: float
+) -> list[NotTestable]:
+    """The heads that have no p-value, or none that could be small enough, each with its reason."""
+    names = layer_names(heads)
+    omnibus = heads["omnibus_p_value"].values
+    reasons = heads["reason"].values if "reason" in heads else np.full(omnibus.shape, "")
+    found = []
+    for layer, head in np.argwhere(heads_present(heads) & (np.isnan(omnibus) | (floors >= level))).tolist():
+        untested = np.isnan(omnibus[layer, head])
+        why = recorded(reasons[layer, head]) if untested else _too_few_draws(float(floors[layer, head]), level, 1)
+        found.append(NotTestable(f"{names[layer]} {noun} {heads['head'].values[head]}", why))
+    return found
+
+
+def _too_few_draws(floor: float, level: float, times: int) -> str:
+    """Why a p-value that is ``times`` / (draws + 1) at least cannot be below a level."""
+    needed = int(times / level - 1 + 1e-9) + 1
+    return f"{round(times / floor) - 1} draws of the null give no p-value below {floor:.2g} ({needed} needed)"
+
+
+def _fewest(omnibus: Float[np.ndarray, "layer head"], floors: Float[np.ndarray, "layer head"], level: float) -> int:
+    """How many heads at the smallest p-value the Benjamini–Hochberg correction takes to find any."""
+    tested = np.isfinite(omnibus) & (floors < level)
+    if not tested.any():
+        return 1
+    return int(np.isfinite(omnibus).sum() * floors[tested].min() / level * (1 + 1e-9)) + 1
 
 
 def p_value_floors(attributes: Mapping[Any, Any]) -> tuple[float, float]:

@@ -79,8 +79,8 @@ def super_weights(tails: Sequence[Tail], level: float = LEVEL) -> xr.Dataset:
     """The isolated extremes of all matrices, the least probable under their matrix's Weibull body first.
 
     Isolated are the elements above a gap with a p-value (:meth:`LargestElements.isolation`) of at most ``level`` over
-    the number of matrices: at most 32 of each. Their tail probabilities are those that any of N independent elements
-    is so large, 1 - (1 - P(|w| ≥ x))^N, as log₁₀:
+    the number of matrices that have a tail: at most 32 of each. Their tail probabilities are those that any of N
+    independent elements is so large, 1 - (1 - P(|w| ≥ x))^N, as log₁₀:
 
     * under the normal law of the matrix's own core, P = 2 Φ(-x/σ_core), and N its number of elements;
     * under the Weibull law of its body, P = exp(-(x/λ)^k), extrapolated as the source does;
@@ -92,10 +92,10 @@ def super_weights(tails: Sequence[Tail], level: float = LEVEL) -> xr.Dataset:
         tails: of all matrices scored.
         level: the probability to name any element where none stands apart.
     """
-    found = []
-    for tail in tails:
+    found, searched = [], [tail for tail in tails if not tail.largest.without_tail()]
+    for tail in searched:
         p_value = tail.largest.isolation()
-        beyond = np.flatnonzero(p_value * len(tails) <= level)
+        beyond = np.flatnonzero(p_value * len(searched) <= level)
         pool = [one for one in tails if one.pool == tail.pool and one.core_sigma > 0]
         found += [
             _described(tail, rank, float(p_value[rank:].min()), pool) for rank in range(beyond.max(initial=-1) + 1)

@@ -3,7 +3,7 @@
 from rmtbase.tables._changes_schema import CHANGES_SCHEMA
 from rmtbase.tables._circuits import CIRCUITS, Circuit, Factor, circuit_of
 from rmtbase.tables._comparison_schema import COMPARISON_SCHEMA
-from rmtbase.tables._composition_schema import COMPOSITION_SCHEMA, KINDS_OF_COMPOSITION
+from rmtbase.tables._composition_schema import COMPOSITION_SCHEMA, KINDS_OF_COMPOSITION, NOT_TESTABLE_PAIRS
 from rmtbase.tables._csv import csv_text
 from rmtbase.tables._digest import with_checksums
 from rmtbase.tables._draws_schema import (
@@ -93,6 +93,7 @@ __all__ = [
     "KINDS",
     "KINDS_OF_COMPOSITION",
     "LOCK",
+    "NOT_TESTABLE_PAIRS",
     "SCHEMA_VERSION",
     "SCORES_SCHEMA",
     "SIGNAL_SCHEMA",

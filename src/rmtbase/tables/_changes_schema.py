@@ -13,6 +13,7 @@ from rmtbase.tables._domain import (
     NON_NEGATIVE_OR_NAN,
     PROBABILITY,
     SIZE_OR_NAN,
+    TEXT,
     Domain,
 )
 from rmtbase.tables._relations import Fault
@@ -37,6 +38,9 @@ def _schema(dims: tuple[str, ...]) -> Schema:
             dims, "directions of the change beyond noise; NaN where no noise floor was reached", COUNT_OR_NAN
         ),
         "noise_floor": Variable(dims, "1 where the rest of the change is like noise", FLAG_OR_NAN),
+        "reason": Variable(
+            dims, "why the directions of the change cannot be tested; empty where they were", TEXT, part="not_testable"
+        ),
         "n_old_directions": Variable(dims, "effective rank before, up to the next integer: its old directions", ANY),
         **{
             f"{name}_{side}": Variable(dims, words.format(what), domain)
@@ -51,6 +55,15 @@ def _schema(dims: tuple[str, ...]) -> Schema:
                 ("nearest", "place of that direction before, from the strongest, which is 0", COUNT_OR_NAN),
                 ("nearest_p_value", "probability of so large a cosine of a random direction of {}", PROBABILITY),
             )
+        },
+        **{
+            f"reason_{side}": Variable(
+                dims,
+                f"why the old share of the {what} cannot be tested; empty where it was",
+                TEXT,
+                part="not_testable",
+            )
+            for side, what in _SIDES.items()
         },
     }
 
@@ -71,6 +84,9 @@ def changes_fit(groups: Mapping[str, xr.Dataset]) -> Fault:
         if (group["relative_change"].notnull() & group["n_rows"].isnull()).any():
             return f"a change of a matrix without rows in {name}", "NaN there"
         for side in _SIDES:
+            untested = group["n_rows"].notnull() & group[f"p_value_{side}"].isnull()
+            if "reason" in group and ((group[f"reason_{side}"] != "") != untested).any():
+                return f"reason_{side} of changes with a p-value in {name}, or none of one without", "one of the two"
             if (group[f"q_value_{side}"] < group[f"p_value_{side}"] * (1 - 1e-9)).any():
                 return f"q_value_{side} below p_value_{side} in {name}", "an adjusted p-value of at least the p-value"
     return None

@@ -14,8 +14,19 @@ from rmtbase.tables._schema import Variable
 KINDS_OF_COMPOSITION: Mapping[str, str] = {"q": "W_QK^T W_OV", "k": "W_QK W_OV", "v": "W_OV W_OV"}
 """What is multiplied: of the later head, and from the right W_OV of the earlier one."""
 
+NOT_TESTABLE_PAIRS = (
+    "",
+    "the earlier head writes nothing: its W_OV is zeros, or rounding to them",
+    "the later head reads nothing: its product is zeros, or rounding to them",
+    "every rotation gives the same number: the directions of one of the two fill the whole space",
+)
+"""Why a pair has no test, by its code; 0 of pairs that have one, and of those that share no stream."""
+
 _PAIR = ("kind", "earlier", "later")
 _SHARE = Domain("numbers from 0 to 1, or NaN", least=0, most=1 + 1e-9, missing=True)
+
+_CODE = Domain("a code from 0 to 3", kinds="iu", least=0, most=len(NOT_TESTABLE_PAIRS) - 1)
+_CODES = "; ".join(f"{code} {words}" for code, words in enumerate(NOT_TESTABLE_PAIRS) if words)
 
 COMPOSITION_SCHEMA: dict[str, Variable] = {
     "score": Variable(
@@ -38,6 +49,10 @@ COMPOSITION_SCHEMA: dict[str, Variable] = {
     "overlap_z_score": Variable(_PAIR, "overlap less that, over its exact standard deviation", ANY),
     "overlap_p_value": Variable(_PAIR, "probability under random rotations of an overlap as large", PROBABILITY),
     "overlap_q_value": Variable(_PAIR, "Benjamini-Yekutieli q-value of overlap_p_value", PROBABILITY),
+    "not_testable": Variable(_PAIR, f"why the score has no test: 0 it has; {_CODES}", _CODE, part="not_testable"),
+    "overlap_not_testable": Variable(
+        _PAIR, f"why the overlap has no test: 0 it has; {_CODES}", _CODE, part="not_testable"
+    ),
     **{
         f"{dim}_{of}": Variable((dim,), f"{words} of the {dim} head", COUNT)
         for dim in ("earlier", "later")
@@ -67,6 +82,9 @@ def pairs_fit(table: xr.Dataset) -> Fault:
     for name in ("expected_score", "z_score", "p_value", "overlap"):
         if (table[name].notnull().values & ~there).any():
             return f"{name} of pairs without a score", "NaN there"
+    for p, code in (("p_value", "not_testable"), ("overlap_p_value", "overlap_not_testable")):
+        if code in table and (there & (table[p].isnull().values != (table[code].values > 0))).any():
+            return f"{code} of pairs that have a p-value, or 0 of some that have none", "a code where there is no test"
     for p, q in (("p_value", "q_value"), ("p_value", "holm_p_value"), ("p_value_below", "q_value_below")):
         with np.errstate(invalid="ignore"):
             if (table[q].values < table[p].values * (1 - 1e-9)).any():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import xarray as xr
+
 from rmtbase.tables._domain import (
     FALLING,
     FLAG_OR_NAN,
@@ -10,7 +12,9 @@ from rmtbase.tables._domain import (
     PROBABILITY,
     SIZE_OR_NAN,
     SPREAD,
+    TEXT,
 )
+from rmtbase.tables._relations import Fault
 from rmtbase.tables._schema import Variable
 
 _MATRIX = ("layer", "component")
@@ -38,6 +42,7 @@ EFFECTIVE_DEPTH_SCHEMA: dict[str, Variable] = {
     "fits": Variable(
         _MATRIX, "1 where the nearest depth fits: p_value above the attribute level; 0 where none does", FLAG_OR_NAN
     ),
+    "reason": Variable(_MATRIX, "why the matrix cannot be tested; empty where it was", TEXT, part="not_testable"),
     "n_rows": Variable(_MATRIX, "rows (outputs)", SIZE_OR_NAN),
     "n_columns": Variable(_MATRIX, "columns (inputs)", SIZE_OR_NAN),
     "distance_profile": Variable((*_MATRIX, "depth"), "smallest distance to the law of each depth", SPREAD),
@@ -46,3 +51,13 @@ EFFECTIVE_DEPTH_SCHEMA: dict[str, Variable] = {
     "singular_value": Variable((*_MATRIX, "index"), "singular values, descending; padded with NaN", FALLING),
 }
 """The variables of a file of effective depths, one entry for each weight matrix of a model."""
+
+
+def untested_matrices_have_reasons(table: xr.Dataset) -> Fault:
+    """A matrix that is there was tested, or says why not."""
+    if "reason" not in table:
+        return None
+    untested = table["n_rows"].notnull() & table["p_value"].isnull()
+    if ((table["reason"] != "") != untested).any():
+        return "a reason of matrices that were tested, or none of one that was not", "one of the two"
+    return None

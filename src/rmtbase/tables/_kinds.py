@@ -28,7 +28,7 @@ from rmtbase.tables._domain import (
     Domain,
 )
 from rmtbase.tables._draws_schema import ATLAS_SCHEMA, BASELINE_SCHEMA, ELEMENTS_SCHEMA, SPECTRA_SCHEMA
-from rmtbase.tables._effective_depth_schema import EFFECTIVE_DEPTH_SCHEMA
+from rmtbase.tables._effective_depth_schema import EFFECTIVE_DEPTH_SCHEMA, untested_matrices_have_reasons
 from rmtbase.tables._relations import (
     Fault,
     Relation,
@@ -47,7 +47,14 @@ from rmtbase.tables._relations import (
     trace_fits,
 )
 from rmtbase.tables._schema import COORDINATES, REQUIRED_COORDINATES, SCHEMA_VERSION, Outline, Schema, Variable
-from rmtbase.tables._scores_relations import circuit_group, circuits_whole, heads_padded, shapes_fit, sizes_known
+from rmtbase.tables._scores_relations import (
+    circuit_group,
+    circuits_whole,
+    heads_padded,
+    shapes_fit,
+    sizes_known,
+    untested_heads_have_reasons,
+)
 from rmtbase.tables._scores_schema import (
     SCORES_SCHEMA,
     SUPER_WEIGHTS_SCHEMA,
@@ -59,7 +66,14 @@ from rmtbase.tables._scores_schema import (
     null_schema,
     own_null_schema,
 )
-from rmtbase.tables._signal_schema import SIGNAL_SCHEMA, directions_fit, floors_fit, signals_whole, tails_fit
+from rmtbase.tables._signal_schema import (
+    SIGNAL_SCHEMA,
+    directions_fit,
+    floors_fit,
+    signals_whole,
+    tails_fit,
+    untested_have_reasons,
+)
 from rmtbase.tables._trajectory_schema import DEPARTURES_SCHEMA, TRAJECTORY_RELATIONS, along_steps, at_each_step
 
 _EVERY = {"schema_version": TEXT, "rmtbase_version": TEXT, "kind": TEXT, "provenance": JSON_OBJECT}
@@ -147,6 +161,7 @@ KINDS: dict[str, Kind] = {
             | {"model": TEXT, "distance": TEXT, "level": PROBABILITY, "draws": SIZE, "seed": INTEGER}
             | {"part": Domain("'path' or 'update'", kinds="OUT", choices=("path", "update"))},
             {"revision": TEXT, "family": TEXT, "notes": JSON_LIST, "warnings": JSON_LIST},
+            relations=(untested_matrices_have_reasons,),
         ),
         Kind(
             "changes",
@@ -173,7 +188,7 @@ KINDS: dict[str, Kind] = {
                 **dict.fromkeys(("revision", "family", "initialization"), TEXT),
             },
             frozenset(SIGNAL_SCHEMA),
-            scores_relations=(signals_whole, directions_fit, floors_fit, tails_fit),
+            scores_relations=(signals_whole, directions_fit, floors_fit, untested_have_reasons, tails_fit),
         ),
         Kind(
             "scores",
@@ -198,7 +213,7 @@ KINDS: dict[str, Kind] = {
             frozenset(
                 {"/matrices", "/experts", "/heads/elements", "/super_weights", "/why", *_HEADS} - {"/heads", "/null"}
             ),
-            scores_relations=(circuits_whole, sizes_known, heads_padded, shapes_fit),
+            scores_relations=(circuits_whole, sizes_known, heads_padded, shapes_fit, untested_heads_have_reasons),
         ),
         Kind(
             "comparison",

@@ -64,6 +64,18 @@ def heads_padded(groups: Groups) -> Fault:
     return None
 
 
+def untested_heads_have_reasons(groups: Groups) -> Fault:
+    """A head is tested, or says why it is not."""
+    for circuit, heads, _, _ in _scored(groups):
+        if "reason" not in heads:
+            continue
+        there = heads[circuit.factors[0].sigma].notnull().values
+        untested = there & heads["omnibus_p_value"].isnull().values
+        if ((heads["reason"].values != "") != untested).any():
+            return f"a reason of {circuit.noun}s that were tested, or none of one that was not", "one of the two"
+    return None
+
+
 def shapes_fit(groups: Groups) -> Fault:
     """Where heads have several shapes, each layer of them has one that there is a null for."""
     for _, heads, null, _ in _scored(groups):

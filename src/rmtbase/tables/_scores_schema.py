@@ -37,7 +37,7 @@ _Z = "(observed - null_mean) / null_std; without a null_std the z of a normal la
 def heads_schema(circuit: Circuit) -> dict[str, Variable]:
     """The variables of the scores of all heads by one circuit, ``/heads`` say.
 
-    A layer that has fewer heads or a smaller rank than some other is padded: by NaN, of counts by 0, of names by "".
+    A layer that has fewer heads or a smaller rank than some other is padded: by NaN, of key_head by 0, of names by "".
     """
     sigma = {
         one.sigma: Variable(
@@ -82,8 +82,11 @@ def heads_schema(circuit: Circuit) -> dict[str, Variable]:
         ),
         "omnibus_q_value": Variable(_HEAD, "Benjamini-Hochberg q-value of omnibus_p_value over all heads", PROBABILITY),
         **sigma,
-        "outliers_above": Variable(_HEAD, "eigenvalues above the null's upper edge quantile", COUNT),
-        "outliers_below": Variable(_HEAD, "eigenvalues below the null's lower edge quantile", COUNT),
+        "outliers_above": Variable(_HEAD, "eigenvalues above the null's upper edge quantile", COUNT_OR_NAN),
+        "outliers_below": Variable(_HEAD, "eigenvalues below the null's lower edge quantile", COUNT_OR_NAN),
+        "reason": Variable(
+            _HEAD, "why the head cannot be tested; empty where it was tested", TEXT, part="not_testable"
+        ),
         **key_head,
         "eigenvalue": Variable(
             (*_HEAD, "index"),
@@ -200,6 +203,12 @@ _MATRICES: dict[str, dict[str, Variable]] = {
         "n_rows": Variable(_MATRIX, "rows (outputs)", SIZE_OR_NAN),
         "n_columns": Variable(_MATRIX, "columns (inputs)", SIZE_OR_NAN),
         **_ELEMENTS,
+        "tail_reason": Variable(
+            _MATRIX,
+            "why the largest elements cannot be compared with a tail; empty where they were, or the matrix is of parts",
+            TEXT,
+            part="not_testable",
+        ),
     },
     "spectra": {
         "outliers_above": Variable(
@@ -237,7 +246,7 @@ def _with_axes(axes: Mapping[str, tuple[str, ...]], schema: Mapping[str, Variabl
 def head_elements_schema() -> dict[str, Variable]:
     """The variables of ``/heads/elements``: those of ``/matrices``, of W_Q, W_K, W_V, W_O and W_QK of each head."""
     axes = {"layer": _HEAD, "statistic": ("element_statistic",)}
-    of_heads = _with_axes(axes, _MATRICES["matrices"])
+    of_heads = _with_axes(axes, {name: one for name, one in _MATRICES["matrices"].items() if name != "tail_reason"})
     words = "Benjamini-Hochberg q-value over all heads of the model, each component and statistic by itself"
     dependent = "two-sided p-value against the null; that of W_QK knows that elements of a row or column are dependent"
     return of_heads | {

@@ -167,6 +167,15 @@ def floors_fit(groups: Mapping[str, xr.Dataset]) -> Fault:
     return None
 
 
+def untested_have_reasons(groups: Mapping[str, xr.Dataset]) -> Fault:
+    """A spectrum that was not tested says why."""
+    for name, group in _each(groups):
+        untested = group["sigma"].notnull().values & group["first_p_value"].isnull().values
+        if (untested & (group["reason"].values == "")).any():
+            return f"a spectrum in {quoted(name)} without a p-value and without a reason", "one of the two"
+    return None
+
+
 def tails_fit(groups: Mapping[str, xr.Dataset]) -> Fault:
     """Where there is a verdict there are an exponent and the p-value of noise, and else a reason; bands are ordered."""
     for name, group in _each(groups):

@@ -112,12 +112,13 @@ def departure_steps(
 ) -> tuple[Float[np.ndarray, "null layer head"], Float[np.ndarray, "null layer head"]]:
     """The first step at which each head has left the null, and the first from which on it has for good.
 
-    A head has left it where q ≤ :data:`FOR_GOOD`; where it was not scored, it has not. Heads that have left for good
-    are those flagged at the last step, so that their false discovery rate is that of one step. To have left at some
+    A head has left it where q ≤ :data:`FOR_GOOD`. A step at which it could not be tested says nothing of it, unless it
+    is the last: heads that have left for good are those flagged there, so that their false discovery rate is that of
+    one step. To have left at some
     step is said without a correction over steps: of heads that are at the null, the more do the more steps there are.
     """
-    left = np.nan_to_num(q_value, nan=1.0) <= FOR_GOOD
-    for_good = np.logical_and.accumulate(left[::-1])[::-1]
+    untested, left = np.isnan(q_value), np.nan_to_num(q_value, nan=1.0) <= FOR_GOOD
+    for_good = left & left[-1] & np.logical_and.accumulate((left | untested)[::-1])[::-1]
 
     def first(where: np.ndarray) -> np.ndarray:
         return np.where(where.any(axis=0), step[np.argmax(where, axis=0)].astype(float), np.nan)

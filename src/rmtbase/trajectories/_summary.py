@@ -10,9 +10,9 @@ import numpy as np
 import xarray as xr
 
 from rmtbase.errors import ParameterError
-from rmtbase.scoring import farthest_distance
+from rmtbase.scoring import NotTestable, farthest_distance, not_testable_words, plural
 from rmtbase.shown import in_one_line
-from rmtbase.tables import FOR_GOOD, STEP, groups_of, layer_names
+from rmtbase.tables import FOR_GOOD, STEP, groups_of, heads_present, layer_names
 from rmtbase.trajectories._attributes import failures
 
 
@@ -22,8 +22,9 @@ class StepSummary(NamedTuple):
 
     Attributes:
         step, revision: which.
-        n_heads: heads scored.
-        left: by null, how many of them have left it at this step.
+        n_heads: heads that could be tested against the first null.
+        left: by null, how many heads have left it at this step; None where none could be tested against it.
+        tested: by null, how many could be.
         median_participation_ratio: median over the heads of the normalised participation ratio.
         farthest: the head farthest from the first null, in words; "" where none was scored.
         statistic: by which it is.
@@ -34,7 +35,8 @@ class StepSummary(NamedTuple):
     step: int
     revision: str
     n_heads: int
-    left: dict[str, int]
+    left: dict[str, int | None]
+    tested: dict[str, int]
     median_participation_ratio: float
     farthest: str
     statistic: str
@@ -48,11 +50,12 @@ class Departure(NamedTuple):
 
     Attributes:
         null: which.
-        n_heads: heads scored.
+        n_heads: heads that could be tested against it at the last step: the others cannot have left it for good.
         left: heads that have left it for good.
         first, half, last: steps by which the first of these had, half of all heads, and all of them; None where that
             has not come about.
         came_back: heads that had left it at some step, and are not beyond it at the last.
+        not_testable: the heads that could not be tested at the last step, each with its reason.
     """
 
     null: str
@@ -62,21 +65,26 @@ class Departure(NamedTuple):
     half: int | None
     last: int | None
     came_back: int
+    not_testable: tuple[NotTestable, ...] = ()
 
     def sentence(self) -> str:
         """In words."""
-        heads = f"{self.n_heads} head{'s' * (self.n_heads != 1)}"
-        back = ""
+        found = f"left the {self.null} null for good"
+        words = not_testable_words(self.not_testable, self.n_heads + len(self.not_testable), "head")
+        if not self.n_heads:
+            return f"Against the {self.null} null: 0 of 0 testable; {words}."
+        heads = f"{self.n_heads} {'testable ' if words else ''}{plural(self.n_heads, 'head')}"
+        back, also = "", f"; {words}" if words else ""
         if self.came_back:
             back = f" {self.came_back} had left it at some step, and had not at the last."
         if not self.left:
-            return f"None of {heads} left the {self.null} null for good.{back}"
+            return f"None of {heads} {found}{also}.{back}"
         when = f"the first from step {self.first} on"
         if self.half is not None:
             when += f", half of all by step {self.half}"
         if self.last is not None:
             when += f", all by step {self.last}"
-        return f"{self.left} of {heads} left the {self.null} null for good: {when}.{back}"
+        return f"{self.left} of {heads} {found}: {when}{also}.{back}"
 
 
 @in_one_line
@@ -116,10 +124,11 @@ def summarize_trajectory(tree: xr.DataTree) -> TrajectorySummary:
         raise ParameterError("tree", type(tree).__name__, "a trajectory, as rmtbase.trajectory makes it")
     groups = groups_of(tree)
     departures = groups["/departures"]
+    nulls, last = json.loads(tree.attrs["nulls"]), groups["/heads"].isel({STEP: -1})
     return TrajectorySummary(
         model=str(tree.attrs["model"]),
         steps=tuple(_step(groups["/heads"], departures, k) for k in range(departures.sizes[STEP])),
-        departures=tuple(_departure(departures.sel(null=null)) for null in json.loads(tree.attrs["nulls"])),
+        departures=tuple(_departure(departures.sel(null=null), last, nulls[0]) for null in nulls),
         failed=failures(tree),
     )
 
@@ -127,6 +136,7 @@ def summarize_trajectory(tree: xr.DataTree) -> TrajectorySummary:
 def _step(of_heads: xr.Dataset, departures: xr.Dataset, k: int) -> StepSummary:
     heads = of_heads.isel({STEP: k})
     q_value = departures["omnibus_q_value"].isel({STEP: k})
+    by_null = {str(null): q_value.sel(null=null).values for null in q_value["null"].values}
     distance = farthest_distance(heads)
     far, statistic, how_far = "", "", np.nan
     if np.isfinite(distance).any():
@@ -137,7 +147,8 @@ def _step(of_heads: xr.Dataset, departures: xr.Dataset, k: int) -> StepSummary:
         step=int(heads[STEP]),
         revision=str(heads["revision"].item()),
         n_heads=int(np.isfinite(heads["omnibus_p_value"].values).sum()),
-        left={str(null): int((q_value.sel(null=null).values <= FOR_GOOD).sum()) for null in q_value["null"].values},
+        left={null: int((q <= FOR_GOOD).sum()) if np.isfinite(q).any() else None for null, q in by_null.items()},
+        tested={null: int(np.isfinite(q).sum()) for null, q in by_null.items()},
         median_participation_ratio=float(
             heads["observed"].sel(statistic="normalized_participation_ratio").median(skipna=True)
         ),
@@ -148,20 +159,29 @@ def _step(of_heads: xr.Dataset, departures: xr.Dataset, k: int) -> StepSummary:
     )
 
 
-def _departure(of_null: xr.Dataset) -> Departure:
-    scored = np.isfinite(of_null["omnibus_p_value"].values).any(axis=0)
+def _departure(of_null: xr.Dataset, heads: xr.Dataset, first_null: str) -> Departure:
+    last = of_null.isel({STEP: -1})
+    scored = np.isfinite(last["omnibus_p_value"].values)
     first, lasting = of_null["first_step"].values[scored], np.sort(of_null["lasting_step"].values[scored])
-    left, n_heads = int(np.isfinite(lasting).sum()), int(scored.sum())  # NaN are sorted to the end
+    left, n_heads, null = int(np.isfinite(lasting).sum()), int(scored.sum()), str(of_null["null"].item())
+    there = heads_present(heads)
+    reasons = heads["reason"].values if "reason" in heads and null == first_null else np.full(there.shape, "")
+    lacking = f"no p-value against the {null} null at step {int(last[STEP])}"
+    names = layer_names(heads)
 
     def by(count: int) -> int | None:
         return int(lasting[count - 1]) if 0 < count <= left else None
 
     return Departure(
-        null=str(of_null["null"].item()),
+        null=null,
         n_heads=n_heads,
         left=left,
         first=by(1),
         half=by((n_heads + 1) // 2),
         last=by(n_heads),
         came_back=int(np.isfinite(first).sum()) - left,
+        not_testable=tuple(
+            NotTestable(f"{names[layer]} head {heads['head'].values[head]}", str(reasons[layer, head]) or lacking)
+            for layer, head in np.argwhere(there & ~scored).tolist()
+        ),
     )

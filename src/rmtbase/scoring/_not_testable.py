@@ -1,0 +1,96 @@
+"""Tests that cannot be made: where, and why.
+
+A test has three outcomes: the null is rejected, it is not rejected, or there is no test. The third is part of neither
+of the others. Counts read "k of n" with n the tests that were made, and what could not be tested stands beside them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import xarray as xr
+from jaxtyping import Shaped
+
+from rmtbase.shown import in_one_line
+
+_NO_REASON = "no reason is recorded in this file"
+_REASONS = 4  # that one sentence lists
+
+
+@in_one_line
+class NotTestable(NamedTuple):
+    """A head, matrix, pair or measure for which there is no test.
+
+    Attributes:
+        place: its name, ``layer 3 head 2``.
+        reason: why there is no test.
+    """
+
+    place: str
+    reason: str
+
+
+def plural(count: int, noun: str) -> str:
+    """A noun of so many: ``heads``, ``spectra``, ``matrices``."""
+    if count == 1:
+        return noun
+    return _PLURALS.get(noun.rsplit(" ", 1)[-1], lambda word: f"{word}s")(noun)
+
+
+_PLURALS = {
+    "subspaces": lambda noun: noun.replace(" of ", "s of ", 1),
+    "models": lambda noun: noun.replace("pair ", "pairs ", 1),
+    "head": lambda noun: noun.replace("part of a head", "parts of heads") if " of " in noun else f"{noun}s",
+    "spectrum": lambda noun: f"{noun[:-2]}a",
+    "matrix": lambda noun: f"{noun[:-2]}ices",
+}
+
+
+def not_testable_words(left_out: Sequence[NotTestable], total: int, noun: str) -> str:
+    """Say how many of ``total`` cannot be tested, and why; "" where all can.
+
+    Reasons that differ only in their numbers count as one, worded as the first of them.
+    """
+    if not left_out:
+        return ""
+    counts: dict[str, list[str]] = {}
+    for one in left_out:
+        counts.setdefault(re.sub(r"\d[\d.e+-]*", "#", one.reason), []).append(one.reason)
+    reasons = sorted(counts.values(), key=len, reverse=True)
+    begin = f"{len(left_out)} of {total} {plural(total, noun)} cannot be tested"
+    if len(reasons) == 1:
+        return f"{begin}: {reasons[0][0]}"
+    told = "; ".join(f"{same[0]} ({len(same)})" for same in reasons[:_REASONS])
+    more = sum(map(len, reasons[_REASONS:]))
+    return f"{begin}: {told}{f'; other reasons ({more})' if more else ''}"
+
+
+def headline(found: int, tested: int, left_out: Sequence[NotTestable], noun: str, predicate: str) -> str:
+    """State a count of findings: "3 of 18 testable heads <predicate>; 2 of 20 heads cannot be tested: <why>".
+
+    Where all can be tested the word "testable" is left out; where none can, the predicate is.
+    """
+    words = not_testable_words(left_out, tested + len(left_out), noun)
+    if not words:
+        return f"{found} of {tested} {plural(tested, noun)} {predicate}"
+    if not tested:
+        return f"0 of 0 testable; {words}"
+    return f"{found} of {tested} testable {plural(tested, noun)} {predicate}; {words}"
+
+
+def not_testable_json(left_out: Sequence[NotTestable]) -> list[dict[str, str]]:
+    """The list that JSON has under ``not_testable``."""
+    return [one._asdict() for one in left_out]
+
+
+def reasons_of(table: xr.Dataset, name: str = "reason") -> Shaped[np.ndarray, "..."]:
+    """The reasons that a group of a file holds, as texts of its variable's shape."""
+    return table[name].values.astype(object)
+
+
+def recorded(reason: Any) -> str:
+    """A reason as a file has it, or a word that it has none."""
+    return str(reason) or _NO_REASON
