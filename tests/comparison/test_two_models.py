@@ -111,7 +111,7 @@ def test_what_is_not_scored_is_left_out():
     assert np.isfinite(np.delete(found.p_value, found.statistics.index("trace"))).all()
     heads["z_score"][:] = np.nan
     first["heads"] = xr.DataTree(heads)
-    with pytest.raises(ParameterError, match="0 scored key heads of drawn"):
+    with pytest.raises(ParameterError, match="0 key heads of both models that were tested"):
         compare_two(first, second)
 
 
@@ -136,13 +136,13 @@ def test_a_model_that_was_moved_a_little_is_of_common_origin(scored):
     assert "of common origin" in found.words
     copied = common_origin(first, first)
     assert copied.duplicate and copied.alignment == pytest.approx(1.0) and "duplicates" in copied.words
-    assert "no sign" in common_origin(first, other).words
+    assert "not shown" in common_origin(first, other).words
 
 
 def test_models_of_other_sizes_have_no_heads_to_match(scored):
     found = common_origin(scored(1, matrices=False), scored(1, n_layers=3, matrices=False))
     assert np.isnan(found.alignment) and np.isnan(found.p_value)
-    assert "no heads to match" in found.words
+    assert "cannot be tested: the models differ in layers, heads or their sizes" in found.words
     assert np.isnan(common_origin(*(drawn(np.random.default_rng(k), 1, 1) for k in (1, 2))).alignment)
 
 

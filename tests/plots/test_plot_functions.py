@@ -370,13 +370,15 @@ def test_dots_mark_the_flagged_heads(learned):
 
 
 @pytest.mark.parametrize("plot", [omnibus_heatmap, z_heatmap])
-def test_a_head_that_was_not_scored_has_a_cross_and_the_title_says_so(plot, learned, scores):
+def test_a_head_that_cannot_be_tested_is_hatched_and_the_title_says_so(plot, learned, scores):
     ax = plot(learned)
-    crosses = line(ax, "not scored")
-    assert list(zip(crosses.get_ydata(), crosses.get_xdata(), strict=True)) == [ZERO]
-    assert "cross: not scored" in " ".join(ax.get_title().split())
+    (hatch,) = (one for one in ax.collections if one.get_label() == "not testable")
+    assert {tuple(np.round(of.mean(axis=0)).astype(int)[::-1].tolist()) for of in hatch.get_segments()} == {ZERO}
+    cells = np.ma.getmaskarray(ax.collections[0].get_array()).reshape(learned["heads"]["omnibus_p_value"].shape)
+    assert np.argwhere(cells).tolist() == [[*ZERO]]  # and no colour of the scale
+    assert "hatched: not testable" in " ".join(ax.get_title().split())
     bare = learned["heads"].to_dataset().drop_isel(layer=ZERO[0])
-    assert "cross" not in plot(bare).get_title()
+    assert "hatched" not in plot(bare).get_title()
 
 
 def test_a_map_without_a_score_names_no_largest(learned):

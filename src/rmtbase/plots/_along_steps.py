@@ -26,6 +26,7 @@ from rmtbase.plots._axes import (
 )
 from rmtbase.plots._eigenvalues import null_quantiles, null_scales
 from rmtbase.plots._groups import Group, column_of, group_of, heads_of
+from rmtbase.plots._not_testable import NOT_TESTABLE
 from rmtbase.plots._scales import log_axis, prefer_log, symmetric_log_axis
 from rmtbase.plots._statistic_by_layer import relative_label, relative_to_null
 from rmtbase.plots._theme import Theme, as_theme
@@ -167,7 +168,8 @@ def departures(
 ) -> Axes:
     """Draw from which step on each head has left each null for good: a mark for each head and null, layer by layer.
 
-    Heads that have not left by the last step stand beyond it, at "never".
+    Heads that have not left by the last step stand beyond it, at "never", and those that could not be tested there
+    further on.
 
     Args:
         trajectory: a trajectory tree with /departures.
@@ -194,22 +196,31 @@ def departures(
     count = there.sum(axis=1)
     y = layer - 0.4 + 0.8 * (head + 0.5) / np.maximum(count[layer], 1)
     lasting = group["lasting_step"].transpose("null", "layer", "head").values
+    q_value = group["omnibus_q_value"].isel(step=-1).transpose("null", "layer", "head").values
+    lacking, beyond = np.isnan(q_value).any(axis=0)[layer, head], 2.5 * never
     size = float(np.clip(80 / y.size**0.6, 1.6, 5.5))
-    for name, own, colour, marker in zip(
-        group["null"].values.tolist(), lasting, cycle(theme.series), cycle(MARKERS), strict=False
+    for name, own, q, colour, marker in zip(
+        group["null"].values.tolist(), lasting, q_value, cycle(theme.series), cycle(MARKERS), strict=False
     ):
-        when = own[layer, head]
+        tested = np.isfinite(q[layer, head])
+        when = own[layer, head][tested]
         out = int(np.isfinite(when).sum())
         ax.plot(
-            np.where(np.isfinite(when), when, never), y, linestyle="none", marker=marker, markersize=size,
+            np.where(np.isfinite(when), when, never), y[tested], linestyle="none", marker=marker, markersize=size,
             markerfacecolor="none", markeredgecolor=colour, markeredgewidth=1.0,
-            label=f"{literal(name)} null ({out} of {when.size} left)",
+            label=f"{literal(name)} null ({out} of {when.size}{' testable' * (when.size < y.size)} left)",
+        )  # fmt: skip
+    if lacking.any():
+        ax.plot(
+            np.full(lacking.sum(), beyond), y[lacking], linestyle="none", marker="x", markersize=size,
+            color=theme.muted, label=NOT_TESTABLE,
         )  # fmt: skip
     step_axis(ax, np.append(steps, never))
     ax.axvline(float(max(steps[-1], 1)) * 1.6, color=theme.muted, linewidth=0.9, linestyle=":")
     ticks = [tick for tick in ax.get_xticks() if tick <= steps[-1]]
-    ax.set_xticks([*ticks, never], [*(step_name(tick) for tick in ticks), "never"])
-    ax.set_xlim(-0.3, never * 1.5)
+    ends = [never, beyond] if lacking.any() else [never]
+    ax.set_xticks([*ticks, *ends], [*(step_name(tick) for tick in ticks), *("never", "not\ntestable")[: len(ends)]])
+    ax.set_xlim(-0.3, ends[-1] * 1.5)
     ax.set_ylim(len(count) - 0.5, -0.5)
     layer_axis(ax, "y", heads, theme)
     ax.set(xlabel="step from which on it has left", ylabel="layer")

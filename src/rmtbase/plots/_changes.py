@@ -14,6 +14,7 @@ from rmtbase.plots._axes import LEVEL, bound, literal, model_title, own_axes, ti
 from rmtbase.plots._color_scales import Z, z_colorbar
 from rmtbase.plots._heatmaps import add_cells, components_axis
 from rmtbase.plots._layout import Drawing, Look, panels
+from rmtbase.plots._not_testable import NOT_TESTABLE
 from rmtbase.plots._picture import Picture
 from rmtbase.plots._theme import Theme, as_theme
 from rmtbase.tables import matrices_present
@@ -68,7 +69,7 @@ def change_heatmap(
     if component is None:
         components_axis(ax, [str(one) for one in table["component"].values], theme)
     what = "" if component is None else f"{literal(component.replace('_', ' '))}, "
-    unchanged = f"; {bound('cross: no change, or no test')}" if np.isnan(z[there]).any() else ""
+    unchanged = f"; {bound(f'hatched: {NOT_TESTABLE}')}" if np.isnan(z[there]).any() else ""
     titled(ax, f"{what}old directions of the {_SIDES[side]}\n{bound(f'dot: q < {level:g}')}{unchanged}", theme)
     if colorbar:
         Z.bar(ax, theme)

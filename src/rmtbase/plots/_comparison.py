@@ -14,6 +14,7 @@ from matplotlib.axes import Axes
 from rmtbase.errors import ParameterError
 from rmtbase.plots._axes import LEVEL, LINE_STYLES, MARKERS, NORMAL_95, finished, literal, own_axes, symbol_of, titled
 from rmtbase.plots._color_scales import Q
+from rmtbase.plots._not_testable import NOT_TESTABLE, hatch_cells
 from rmtbase.plots._statistic_by_layer import draw_published_band
 from rmtbase.plots._theme import Theme, as_theme
 
@@ -127,6 +128,8 @@ def pair_heatmap(
         cells = np.ma.masked_where(np.isnan(q), Q.on_scale(q))
     edges = np.arange(len(models) + 1) - 0.5
     ax.pcolormesh(edges, edges, cells, cmap=cmap, norm=norm, linewidth=0)
+    untested = np.isnan(q) & ~np.eye(len(models), dtype=bool)
+    hatch_cells(ax, untested, theme)
     y, x = np.nonzero(q < LEVEL)
     ax.plot(x, y, linestyle="none", marker="o", markersize=4, markerfacecolor=theme.surface, markeredgecolor=theme.text)
     y, x = np.nonzero(duplicate)
@@ -139,6 +142,7 @@ def pair_heatmap(
     ax.set_yticks(range(len(models)), names)
     ax.set(xlim=(-0.5, len(models) - 0.5), ylim=(len(models) - 0.5, -0.5), xlabel="model", ylabel="model")
     crosses = "; cross: the same weights" if duplicate.any() else ""
+    crosses += f"; hatched: {NOT_TESTABLE}" if untested.any() else ""
     titled(ax, f"heads of two models, all statistics together\ndot: q < {LEVEL:g}{crosses}", theme)
     if colorbar:
         Q.bar(ax, theme)

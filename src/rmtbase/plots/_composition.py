@@ -14,6 +14,7 @@ from matplotlib.lines import Line2D
 from rmtbase.errors import ParameterError
 from rmtbase.plots._axes import LEVEL, LINE_STYLES, add_legend, bound, literal, own_axes, titled
 from rmtbase.plots._color_scales import MOST_CELLS, Z
+from rmtbase.plots._not_testable import NOT_TESTABLE, hatch_cells
 from rmtbase.plots._theme import Theme, as_theme
 from rmtbase.scoring import ComposedPair, summarize_composition
 
@@ -66,6 +67,10 @@ def composition_heatmap(
     ax.pcolormesh(
         edges, edges, np.ma.masked_invalid(z), cmap=cmap, norm=norm, linewidth=0, rasterized=z.size > MOST_CELLS
     )
+    untested = (
+        np.isnan(z) & (chosen["not_testable"].values > 0) if "not_testable" in chosen else np.zeros(z.shape, bool)
+    )
+    hatch_cells(ax, untested, theme)
     later, earlier = np.nonzero(q < level)
     ax.plot(
         earlier, later, linestyle="none", marker="o", markersize=float(np.clip(90 / len(z), 1.0, 3.5)),
@@ -77,8 +82,10 @@ def composition_heatmap(
     for which in ("x", "y"):
         _layers_along(ax, which, table, theme)
     ax.set(xlabel="earlier head, by layer", ylabel="later head, by layer", xlim=edges[[0, -1]], ylim=edges[[0, -1]])
-    found = f"{len(later)} of {np.isfinite(chosen['score']).sum().item()} pairs survive"
-    titled(ax, f"the later head's {_READS[kind]}\n{found}; {bound(f'dot: q < {level:g}')}", theme)
+    tested = int(chosen["p_value"].notnull().sum())
+    found = f"{len(later)} of {tested} pairs survive" if tested else "no pair can be tested"
+    hatched = f"; {bound(f'hatched: {NOT_TESTABLE}')}" if untested.any() else ""
+    titled(ax, f"the later head's {_READS[kind]}\n{found}; {bound(f'dot: q < {level:g}')}{hatched}", theme)
     if colorbar:
         Z.bar(ax, theme)
     return ax
@@ -154,6 +161,8 @@ def composition_graph(
     ax.tick_params(length=0)
     all_pairs = sum(one.pairs for one in summary.kinds)
     said = f"{len(summary.surviving)} of {all_pairs} pairs of heads compose beyond chance, q < {level:g}"
+    if summary.not_testable:
+        said += f"; {len(summary.not_testable)} more {NOT_TESTABLE}"
     titled(ax, said + (f"\nthe {len(drawn)} farthest of them" if len(drawn) < len(summary.surviving) else ""), theme)
     if legend:
         add_legend(ax, theme)

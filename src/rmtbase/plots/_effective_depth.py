@@ -13,6 +13,7 @@ from matplotlib.ticker import MaxNLocator
 from rmtbase.errors import ParameterError
 from rmtbase.laws import ResidualPath, ResidualUpdate
 from rmtbase.plots._axes import finished, literal, own_axes
+from rmtbase.plots._not_testable import NOT_TESTABLE, cross_at_foot
 from rmtbase.plots._theme import Theme, as_theme
 
 DEPTHS_SHOWN = (1, 4, 10, 20)
@@ -43,7 +44,8 @@ def depth_profile(
         legend: whether to draw one.
 
     Returns:
-        The axes: depth against distance. The mark is filled where the depth fits.
+        The axes: depth against distance. The mark is filled where the depth fits. A matrix that cannot be tested has a
+        grey cross and its reason in the title.
 
     Raises:
         ParameterError: no effective depths, or no such matrix.
@@ -52,6 +54,10 @@ def depth_profile(
     nearest = float(matrix["effective_depth"])
     theme = as_theme(theme)
     ax = own_axes(ax, theme, table)
+    if not np.isfinite(nearest):
+        ax.set_xlim(float(matrix["depth"].min()), float(matrix["depth"].max()) + 1.0)
+        cross_at_foot(ax, np.array([float(matrix["depth"].mean())]), theme)
+        return finished(ax, theme, f"{_title(matrix)}\n{NOT_TESTABLE}{_reason(matrix)}", legend, "lower right")
     ax.plot(
         matrix["depth"], matrix["distance_profile"], color=theme.null, linewidth=1.2, marker="o", markersize=2.6,
         label="law of each depth",
@@ -108,6 +114,10 @@ def depth_spectrum(
     ax = own_axes(ax, theme, table)
     edges = np.linspace(0.0, widest, _BINS + 1)
     density = np.histogram(values, edges)[0] / (max(values.size, 1) * np.diff(edges))
+    if not values.size:
+        ax.set_xlim(0.0, widest)
+        cross_at_foot(ax, np.array([0.5 * widest]), theme)
+        return finished(ax, theme, f"{_title(matrix)}\n{NOT_TESTABLE}{_reason(matrix)}", legend, "upper right")
     ax.stairs(density, edges, fill=True, color=theme.observed, alpha=0.3, label="singular values")
     x = np.geomspace(1e-3 * widest, widest, 800)
     nearest = matrix["effective_depth"].item()
@@ -150,9 +160,17 @@ def _matrix(table: xr.Dataset, layer: int | None, component: str | None) -> xr.D
 def _units(table: xr.Dataset) -> tuple[xr.DataArray, float, int]:
     """Root mean square of each matrix's singular values, the largest of all in it, and the largest number of them."""
     values = table["singular_value"]
+    if not values.sizes["index"]:  # no matrix could be tested
+        return xr.full_like(table["n_rows"], 1.0, dtype=float), 1.0, 0
     unit: xr.DataArray = (values**2).mean("index") ** 0.5
     largest = float((values.max("index") / unit).max())
     return unit, 1.05 * largest if np.isfinite(largest) else 1.0, values.sizes["index"]
+
+
+def _reason(matrix: xr.Dataset) -> str:
+    """Why a matrix was not compared with any law, as a title ends."""
+    reason = str(matrix["reason"].item()) if "reason" in matrix else ""
+    return f": {literal(reason, 120)}" if reason else ""
 
 
 def _title(matrix: xr.Dataset) -> str:

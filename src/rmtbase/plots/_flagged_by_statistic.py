@@ -9,7 +9,9 @@ from matplotlib.ticker import MaxNLocator
 
 from rmtbase.plots._axes import LEVEL, finished, literal, noun_of, own_axes, panel_size, statistic_words, wrapped
 from rmtbase.plots._groups import heads_of
+from rmtbase.plots._not_testable import NOT_TESTABLE
 from rmtbase.plots._theme import Theme, as_theme
+from rmtbase.tables import heads_present
 
 _NAMES = 0.44  # of the figure's width, what the names of statistics may take
 
@@ -30,7 +32,7 @@ def flagged_by_statistic(
         theme: colours, or their name.
 
     Returns:
-        The axes: number of heads against statistics; "not scored" where the null of one is not known.
+        The axes: number of heads against statistics; "not testable" where no head has a p-value by one.
 
     Raises:
         ParameterError: no scores of heads.
@@ -46,7 +48,7 @@ def flagged_by_statistic(
     ax.barh(place, count[order], color=theme.flagged, height=0.72, linewidth=0)
     size = theme.points("xtick.labelsize")
     for y, (heads_flagged, is_known) in enumerate(zip(count[order].tolist(), known[order].tolist(), strict=True)):
-        words = f" {heads_flagged}" if is_known else " not scored"
+        words = f" {heads_flagged}" if is_known else f" {NOT_TESTABLE}"
         ax.text(heads_flagged, y, words, va="center", ha="left", fontsize=size, color=theme.text)
     names = [statistic_words(name) for name in heads["statistic"].values[order].tolist()]
     ax.set_yticks(place, [wrapped(literal(name), size, _NAMES * panel_size(ax)[0]) for name in names])
@@ -55,5 +57,6 @@ def flagged_by_statistic(
     ax.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=6))
     ax.grid(visible=False)
     ax.tick_params(axis="y", length=0)
-    ax.set(xlabel=f"{noun_of(scores)}s with q < {level:g}, of {total}", ylabel="")
+    of = f", of {total}" if total == int(heads_present(heads).sum()) else f", of {total} testable"
+    ax.set(xlabel=f"{noun_of(scores)}s with q < {level:g}{of}", ylabel="")
     return finished(ax, theme, "", legend=False)

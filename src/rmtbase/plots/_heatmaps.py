@@ -26,6 +26,7 @@ from rmtbase.plots._axes import (
 )
 from rmtbase.plots._color_scales import ColorScale, Q, Z
 from rmtbase.plots._groups import heads_of, matrices_of, require_statistic
+from rmtbase.plots._not_testable import NOT_TESTABLE, hatch_cells
 from rmtbase.plots._theme import Theme, as_theme
 from rmtbase.scoring import signed_distance
 from rmtbase.statistics import SPECTRAL_STATISTICS
@@ -63,7 +64,9 @@ def omnibus_heatmap(
     there, noun = heads_present(heads), noun_of(scores)
     add_cells(ax, q, q < level, there, Q, heads, "head", level, theme)
     ax.set_xlabel(noun)
-    found = f"{(q < level).sum()} of {counted(int(np.isfinite(q).sum()), noun)} left the null"
+    untested = int((np.isnan(q) & there).sum())
+    tested = counted(int(np.isfinite(q).sum()), f"testable {noun}" if untested else noun)
+    found = f"{(q < level).sum()} of {tested} left the null" if np.isfinite(q).any() else f"no {noun} can be tested"
     titled(ax, f"all statistics together\n{found}; {_legend(q[there], level)}", theme)
     if colorbar:
         Q.bar(ax, theme)
@@ -183,8 +186,8 @@ def _z_map(
 
 def _legend(values: Float[np.ndarray, " cell"], level: float) -> str:
     """What the marks of a map mean, for its title."""
-    crosses = f"; {bound('cross: not scored')}" if np.isnan(values).any() else ""
-    return bound(f"dot: q < {level:g}") + crosses
+    hatched = f"; {bound(f'hatched: {NOT_TESTABLE}')}" if np.isnan(values).any() else ""
+    return bound(f"dot: q < {level:g}") + hatched
 
 
 def add_cells(
@@ -198,7 +201,7 @@ def add_cells(
     level: float,
     theme: Theme,
 ) -> None:
-    """A coloured cell for each value, a dot on each that is flagged, a cross for none that is there, layer 0 on top."""
+    """A coloured cell for each value, a dot on each that is flagged, hatched where there is none, layer 0 on top."""
     n_layers, n_across = values.shape
     places = np.arange(n_across + 1) - 0.5, np.arange(n_layers + 1) - 0.5
     cmap, norm = scale.of(theme)
@@ -211,10 +214,7 @@ def add_cells(
         x, y, linestyle="none", marker="o", markersize=size, markerfacecolor=theme.surface,
         markeredgecolor=theme.text, markeredgewidth=0.5, label=f"q < {level:g}",
     )  # fmt: skip
-    y, x = np.nonzero(np.isnan(values) & there)
-    ax.plot(
-        x, y, linestyle="none", marker="x", markersize=size, color=theme.muted, markeredgewidth=0.8, label="not scored"
-    )
+    hatch_cells(ax, np.isnan(values) & there, theme)
     ax.grid(False)
     ax.spines[["left", "bottom"]].set_visible(False)
     ax.tick_params(length=0)

@@ -9,6 +9,7 @@ from matplotlib.axes import Axes
 
 from rmtbase.errors import ParameterError
 from rmtbase.plots._axes import finished, layer_axis, literal, own_axes
+from rmtbase.plots._not_testable import NOT_TESTABLE, cross_at_foot
 from rmtbase.plots._theme import Theme, as_theme
 from rmtbase.tables import CIRCUITS
 
@@ -33,8 +34,8 @@ def learned_directions(
         legend: whether to draw one.
 
     Returns:
-        The axes: layer against strength over threshold. Directions stand grey where the rest is not noise; spectra
-        without a number are told in the title.
+        The axes: layer against strength over threshold. Directions stand grey where the rest is not noise; spectra that
+        cannot be tested have a cross at the foot, and those without a number are told in the title.
 
     Raises:
         ParameterError: no signal and noise, or not of that.
@@ -60,9 +61,18 @@ def learned_directions(
     ax.set_yscale("log")
     ax.set_ylim(bottom=0.5)
     ax.set_ylabel("strength of directions / threshold")
-    there = int(group["sigma"].notnull().sum())
+    tested, known = group["first_p_value"].notnull().values, group["n_directions"].notnull().values
+    untested = group["sigma"].notnull().values & ~tested
+    cross_at_foot(ax, x[..., 0][untested] if x.shape[-1] else places_in_layers(group, of)[untested], theme)
     found, floors = (int((group[name] > 0).sum()) for name in ("n_directions", "noise_floor"))
-    said = f"learned directions in {found} of {there} {spectra_of(what)}; {there - floors} without a noise floor"
+    found += int((tested & ~known).sum())  # at least one, whose strength is not known
+    there = int(tested.sum())
+    said = f"learned directions in {found} of {there} {'testable ' if untested.any() else ''}{spectra_of(what)}"
+    said += f"; {there - floors} without a noise floor"
+    if untested.any():
+        none = f"none of {untested.sum()} {spectra_of(what)} can be tested"
+        said = f"{said}; {untested.sum()} {NOT_TESTABLE}" if there else none
+        ax.set_ylim(top=max(ax.get_ylim()[1], 2.0))
     return finished_by_layer(ax, group, what, said, theme, legend)
 
 

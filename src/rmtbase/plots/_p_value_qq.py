@@ -13,9 +13,10 @@ from matplotlib.axes import Axes
 
 from rmtbase.plots._axes import MARKERS, counted, finished, literal, noun_of, own_axes, rounded, statistic_words
 from rmtbase.plots._groups import heads_of, require_statistic
+from rmtbase.plots._not_testable import NOT_TESTABLE
 from rmtbase.plots._theme import Theme, as_theme
 from rmtbase.scoring import layer_p_value_floors, p_value_floors
-from rmtbase.tables import null_method
+from rmtbase.tables import heads_present, null_method
 
 OMNIBUS = "omnibus"
 QQ_STATISTICS = (OMNIBUS, "normalized_participation_ratio", "largest_eigenvalue", "smallest_eigenvalue")
@@ -84,7 +85,9 @@ def p_value_qq(
     ax.set_xlim(left=0.0)
     ax.set_ylim(bottom=0.0)
     ax.set(xlabel=rf"expected $-\log_{{10}} p$ of null {noun_of(scores)}s", ylabel=r"observed $-\log_{10} p$")
-    return finished(ax, theme, f"p-values of {counted(n, noun_of(scores))}", legend and bool(columns))
+    left_out = heads_present(heads).sum() - n
+    title = f"p-values of {counted(n, noun_of(scores))}" + (f"; {left_out} {NOT_TESTABLE}" if left_out > 0 else "")
+    return finished(ax, theme, title, legend and bool(columns))
 
 
 def _floors(

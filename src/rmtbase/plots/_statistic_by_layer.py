@@ -27,6 +27,7 @@ from rmtbase.plots._axes import (
     symbol_of,
 )
 from rmtbase.plots._groups import column_of, group_of, matrices_of, require_component, require_statistic
+from rmtbase.plots._not_testable import NOT_TESTABLE, cross_at_foot
 from rmtbase.plots._scales import log_axis, prefer_log, symmetric_log_axis
 from rmtbase.plots._theme import Theme, as_theme
 from rmtbase.statistics import Statistic, get_statistic
@@ -90,7 +91,7 @@ def statistic_by_layer(
     heads = group_of(scores, group, component).transpose("layer", "head", ...)
     found = _of_spectra(heads, statistic, over == "null") if group == "heads" else _of_elements(heads, statistic)
     value, null = found.value, found.null
-    flagged = found.q_value < level
+    flagged, untested = found.q_value < level, np.isnan(found.q_value)
     n_layers, n_heads = value.shape
 
     theme = as_theme(theme)
@@ -100,7 +101,7 @@ def statistic_by_layer(
     _draw_null(ax, x, null, theme, noun, found.share)
     size = float(np.clip(30 / n_layers**0.5 / n_heads**0.25, 2.0, 4.5))
     for chosen, colour, fill, sign in (
-        (~flagged, theme.observed, "none", "≥"),
+        (~flagged & (~untested if found.share else True), theme.observed, "none", "≥"),
         (flagged, theme.flagged, theme.flagged, "<"),
     ):
         label = f"{noun}, q {sign} {level:g}" if found.share else ""
@@ -110,6 +111,15 @@ def statistic_by_layer(
             x[chosen], value[chosen], linestyle="none", marker="o", markersize=size, markeredgecolor=colour,
             markerfacecolor=fill, markeredgewidth=0.9, label=label,
         )  # fmt: skip
+    if found.share:
+        measured = untested & np.isfinite(value)
+        if measured.any():
+            ax.plot(
+                x[measured], value[measured], linestyle="none", marker="x", markersize=size, color=theme.muted,
+                label=NOT_TESTABLE,
+            )  # fmt: skip
+        lacking = untested & ~np.isfinite(value) & heads_present(heads)
+        cross_at_foot(ax, x[lacking], theme, size)
     if found.core is not None:
         ax.plot(
             x.ravel(), found.core.ravel(), linestyle="none", marker="x", markersize=size, color=theme.series[2],

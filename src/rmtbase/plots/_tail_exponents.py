@@ -16,6 +16,7 @@ from rmtbase.plots._learned_directions import (
     places_in_layers,
     spectra_of,
 )
+from rmtbase.plots._not_testable import NOT_TESTABLE, cross_at_foot
 from rmtbase.plots._theme import Theme, as_theme
 from rmtbase.tables import TAIL_VERDICTS
 
@@ -77,6 +78,14 @@ def tail_exponents(
     ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     ax.yaxis.set_minor_locator(NullLocator())
     ax.set_ylabel("exponent of the power law fitted")
+    untested = group["sigma"].notnull().values & ~there
+    cross_at_foot(ax, x[untested], theme)
     heavier = int((group["exponent_p_value"].values[there] <= float(tree.attrs["level"])).sum())
     said = f"heavier tails than chance makes in {heavier} of {int(there.sum())} {spectra_of(what)}"
+    if untested.any():
+        said = (
+            f"{said}; {int(untested.sum())} {NOT_TESTABLE}"
+            if there.any()
+            else f"none of {untested.sum()} can be tested"
+        )
     return finished_by_layer(ax, group, what, said, theme, legend)
