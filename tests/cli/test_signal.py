@@ -7,7 +7,10 @@ import re
 
 import pytest
 
-from rmtbase.scoring import discoveries, signal, signal_rows
+from rmtbase.cli._endings import VERBOSITY, Verbosity
+from rmtbase.cli._signal_tables import print_readings
+from rmtbase.cli._terminal import out
+from rmtbase.scoring import DirectionReading, SignalRow, discoveries, signal, signal_rows
 from rmtbase.tables import open_signal
 
 
@@ -89,17 +92,37 @@ def test_decisions_are_printed(run, model_folder):
 def test_directions_are_read_as_tokens(run, model_folder):
     options = ("demo", "--revision", "step-200", "--circuits", "qk", "--matrices", "none", "--directions", 1)
     ran = run("signal", *options)
-    none = "None of 24 directions points at tokens beyond chance, at a false discovery rate of 5 %"
-    assert none in ran.out
-    assert "left, read" not in ran.out and "nearest by chance" not in ran.out
-    every = run("--verbose", "signal", *options)
-    assert none in every.out and every.out.count(", read ") == 24
-    assert "A direction and its opposite are the same." in every.out
+    found = "24 of 24 directions point at tokens beyond chance, at a false discovery rate of 5 %"
+    assert found in ran.out and ran.out.count(", read ") == 24
+    assert "A direction and its opposite are the same." in ran.out
     printed = json.loads(run("signal", *options, "--json").out)
-    assert printed["sentences"][1].startswith(none)
+    assert printed["sentences"][1].startswith(found)
     tokens = printed["tokens"]
     assert [(one["side"], one["direction"]) for one in tokens[:2]] == [("left", 0), ("right", 0)]
     assert len(tokens) == 24
     ran = run("signal", model_folder, "--directions", 1)
     assert ran.status == 2
     assert "with a known embedding" in ran.err
+
+
+def test_directions_that_point_at_no_tokens_are_told_in_one_line_and_listed_on_request(capsys):
+    row = SignalRow("", 0, "qk", 0, {}, [], "", {})
+    ends = [("a", 1.0)], [("b", -1.0)]
+    readings = [DirectionReading(row, k, "left", False, *ends, p_value=1.0) for k in range(75)]
+
+    def printed(found):
+        print_readings(found, 0.05, out())
+        return capsys.readouterr().out
+
+    said = printed(readings)
+    assert said.startswith("None of 75 directions points at tokens beyond chance")
+    assert len(said.splitlines()) == 2 and "left, read" not in said
+    before = VERBOSITY.set(Verbosity.VERBOSE)
+    try:
+        assert printed(readings).count("left, read") == 75
+    finally:
+        VERBOSITY.reset(before)
+    said = printed([readings[0]._replace(p_value=1e-9), *readings[1:]])
+    assert said.startswith("1 of 75 directions points at tokens beyond chance") and said.count("left, read") == 1
+    assert "The other 74 are listed with --verbose" in said
+    assert printed([]).startswith("No direction was read as tokens")

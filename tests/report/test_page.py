@@ -141,7 +141,7 @@ def test_the_first_two_sentences_say_what_was_compared_with_what(tree, analytic_
         lead = text.index("Each attention head of ")
         assert text.index(f"was compared with {against} of the same shape (d_model 32, d_head 8)") > lead
         heads = len(summarize_scores(scores).findings)
-        assert f"{heads} of 11 heads differ from them by more than chance explains" in text
+        assert f"{heads} of 11 testable heads differ from them by more than chance explains" in text
         assert "null" not in text[lead : text.index("expected to be chance")].replace(shown(scores.attrs["model"]), "")
 
 

@@ -29,7 +29,7 @@ def table_json(table: xr.Dataset, path: Path) -> dict[str, Any]:
     for place in range(table.sizes["case"]):
         case = table.isel(case=place)
         statistics = {
-            name: {field: case[field].sel(statistic=name).item() for field in fields}
+            name: {field: _known(case[field].sel(statistic=name).item()) for field in fields}
             | {f"quantile_{p:g}": case["quantile"].sel(statistic=name, probability=p).item() for p in _QUANTILES}
             for name in table["statistic"].values.tolist()
         }
@@ -191,6 +191,13 @@ def _number(value: float, digits: int) -> str:
     return "" if math.isnan(value) else f"{value:.{digits}g}"
 
 
+def _known(value: Any) -> Any:
+    """A value of a table, or how it is known: None where there is no way."""
+    return None if value == "none" else value
+
+
 def _short(method: str) -> str:
     """How a value is known, without its accuracy, which is in the file."""
+    if method == "none":
+        return "not known at this shape"
     return method.partition(";")[0].partition(":")[0]

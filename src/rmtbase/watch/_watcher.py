@@ -89,7 +89,7 @@ class Watcher:
         self.planned_looks, self.level, self.budget = planned_looks, level, budget
         self.seconds: list[float] = []
         self.tree: xr.DataTree | None = None
-        self._opening, self._began, self._is_blind = opening, math.nan, False
+        self._opening, self._began, self._is_blind, self._can_name = opening, math.nan, False, True
         self.tree = earlier_file(self.output, self.scoring.options)
         if self.tree is not None and "planned_looks" in self.tree.attrs:
             self.planned_looks = int(self.tree.attrs["planned_looks"]) or None
@@ -132,7 +132,8 @@ class Watcher:
         Returns:
             ``rmtbase/left_share``: share of the heads that have left the null, at a false discovery rate of 5 % within
             this look; ``rmtbase/median_participation_ratio``; ``rmtbase/largest_distance``: of all heads and
-            statistics, in standard deviations; ``rmtbase/alarm``: for how many heads the alarm has been raised;
+            statistics, in standard deviations; ``rmtbase/alarm``: for how many heads the alarm has been raised,
+            NaN where it is for none and could not be for any;
             ``rmtbase/look_seconds``.
 
         Raises:
@@ -172,6 +173,7 @@ class Watcher:
             return
         self._is_blind = True
         together = next((count for count in range(2, n_heads + 1) if looks_to_name(*given, departed=count)), None)
+        self._can_name = together is not None
         whom = f"{together} or more that leave it together" if together else "none that leave it from then on"
         warnings.warn(
             f"from look {len(self.steps) + 1} on the alarm cannot name a lone head of {n_heads} that leaves the null, "
@@ -183,12 +185,13 @@ class Watcher:
     def _scalars(self) -> dict[str, float]:
         assert self.tree is not None
         last = summarize_trajectory(self.tree).steps[-1]
-        alarm = groups_of(self.tree)["/departures"]["alarm_step"].values
+        raised = int(np.isfinite(groups_of(self.tree)["/departures"]["alarm_step"].values).sum())
+        first = next(iter(last.left.values()))
         return {
-            "rmtbase/left_share": next(iter(last.left.values())) / last.n_heads if last.n_heads else math.nan,
+            "rmtbase/left_share": math.nan if first is None else first / last.n_heads,
             "rmtbase/median_participation_ratio": last.median_participation_ratio,
             "rmtbase/largest_distance": abs(last.distance),
-            "rmtbase/alarm": float(np.isfinite(alarm).sum()),
+            "rmtbase/alarm": float(raised) if raised or (self._can_name and last.n_heads) else math.nan,
             "rmtbase/look_seconds": self.seconds[-1],
         }
 
