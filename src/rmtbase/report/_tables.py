@@ -252,19 +252,30 @@ def experts_table(experts: xr.Dataset, level: float, first: str) -> ScoreTable:
     farthest = experts.isel(expert=xr.DataArray(distance.argmax(axis=1), dims=("layer", "component")))
     counts = matrices_present(experts).sum(axis=1)
     differing = (experts["q_value"].values < level).any(axis=-1).sum(axis=1)
+    tested = np.isfinite(experts["q_value"].values).any(axis=-1).sum(axis=1)
     there = counts > 0
     flat = _rows(farthest, "component", there)
     columns = _of_matrices(farthest, flat, there)
     place = [column.title for column in columns].index("component") + 1
     columns[place:place] = [
         Column("experts", counts[there].tolist()),
-        Column("differ", differing[there].tolist(), tip=f"experts with q < {level:g} on some statistic"),
+        Column(
+            "differ",
+            _of_tested(differing[there], tested[there], counts[there]),
+            tip=f"experts with q < {level:g} on some statistic",
+        ),
         Column("farthest", flat["expert"].values.tolist(), tip="the expert with the largest |z| of all statistics"),
     ]
     texts = _score_texts(flat, matrix_p_value_floors(experts))
     caption = "The experts of every layer: how many differ from independent Gaussian elements, and the farthest of them"
     label = "only layers with an expert that differs"
     return ScoreTable("experts-table", caption, columns, texts, (differing[there] > 0).tolist(), label, first)
+
+
+def _of_tested(found: np.ndarray, tested: np.ndarray, all_of_them: np.ndarray) -> list[Any]:
+    """Counts, with how many could be tested where these are not all; ? where none could."""
+    each = zip(found.tolist(), tested.tolist(), all_of_them.tolist(), strict=True)
+    return ["?" if not n else k if n == total else f"{k} of {n}" for k, n, total in each]
 
 
 def _of_matrices(matrices: xr.Dataset, flat: xr.Dataset, there: Bool[np.ndarray, "layer component"]) -> list[Column]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -77,6 +78,8 @@ def latex_table(
     of = ", ".join(part for part in (str(attributes.get("kind", "table")), group) if part)
     lines = [f"% rmtbase {_comment(attributes.get('rmtbase_version', ''))}: {_comment(of)}"]
     lines += [f"% {_comment(', '.join(f'{name} {value}' for name, value in facts.items()))}"] if facts else []
+    reasons = Counter(filter(None, held.get("reason", ())))
+    lines += [f"% {count} of {len(rows)} rows lack numbers: {_comment(why)}" for why, count in reasons.items()]
     if len(rows) >= _LONG:
         lines += [r"% \usepackage{booktabs,longtable}", rf"\begin{{longtable}}{{{sides}}}", r"\toprule", head]
         lines += [r"\midrule", r"\endhead", r"\bottomrule", r"\endlastfoot", *rows, r"\end{longtable}"]
