@@ -405,6 +405,7 @@ def test_a_distributed_checkpoint_of_torch(tmp_path, monkeypatch):
 
     module, attention = made("nanoGPT")
     state = {"model": module.state_dict(), "optimizer": {"state": {"0": {"exp_avg": torch.ones(3, 3)}}}}
+    state["ema"] = {name: torch.zeros_like(one) for name, one in module.state_dict().items()}
     dcp.save(state, checkpoint_id=tmp_path / "step", no_dist=True)
     lines = advice(tmp_path / "step", "a distributed checkpoint of torch", kind=CheckpointError)
     monkeypatch.chdir(tmp_path)

@@ -54,14 +54,14 @@ class Attention(NamedTuple):
 
     Attributes:
         names: whose names they have, in words.
-        count: how many modules.
+        n_modules: how many.
         lines: Python that makes ``sites`` of them.
         n_heads: of each, or None where they differ or nothing tells it.
         has_blank: whether the number of heads is to be filled in.
     """
 
     names: str
-    count: int
+    n_modules: int
     lines: tuple[str, ...]
     n_heads: int | None
     has_blank: bool
@@ -201,9 +201,9 @@ def _separate(name: str, shapes: Mapping[str, Shape]) -> _Module | None:
         return _Module(module, "separate", names, True, rows, (width, key_width, d_output), heads, key_heads, True)
     if any(len(shape) != 2 for shape in known[:2]):
         return None
-    turned = [one[::-1] if transposed else one for one in (*known, stored)]
-    (rows_q, width), (rows_k, key_width) = turned[:2]
-    (rows_v, _), (d_output, inputs) = (one if len(one) == 2 else (0, 0) for one in turned[2:])
+    held = [one if len(one) == 2 else (0, 0) for one in (*known, stored)]
+    turned = [one[::-1] if transposed else one for one in held]
+    (rows_q, width), (rows_k, key_width), (rows_v, _), (d_output, inputs) = turned
     has_output = rows_v > 0 and inputs == rows_q
     names = (*each[:2], each[2] if rows_v else "", output if has_output else "")
     widths = width, key_width, d_output if has_output else 0

@@ -215,7 +215,8 @@ def _torch(
 
 def _tensors_in(made: Any, settings: Mapping[str, int]) -> tuple[tuple[str, ...], dict[str, Shape]] | None:
     """The first dictionary with attention in it, by the keys that lead to it; else the first with matrices."""
-    first, left, seen = None, deque([((), made)]), 0
+    first, seen = None, 0
+    left: deque[tuple[tuple[str, ...], Any]] = deque([((), made)])
     while left and seen < _MOST_DICTIONARIES:
         keys, held = left.popleft()
         seen += 1
@@ -256,18 +257,17 @@ def _distributed(path: Path, settings: Mapping[str, int]) -> Look:
             raise ValueError("too large")
         held = flat(described(stream))
     keys_of = flat(held.get("planner_data"))
-    shapes: dict[str, Shape] = {}
-    fronts = set()
+    held_by: dict[tuple[str, ...], dict[str, Shape]] = {}  # the keys of each dictionary: model, ema
     for name, stored in flat(held.get("state_dict_metadata")).items():
-        size = flat(stored).get("size")
-        if isinstance(size, tuple) and all(type(one) is int for one in size):
-            keys = keys_of.get(name)
-            named = isinstance(keys, tuple) and keys and all(isinstance(one, str) for one in keys)
-            *front, last = keys if named else (name,)
-            if not any(_STATES.search(one) for one in front):
-                fronts.add(tuple(front))
-                shapes[last] = size
-    inner = "".join(f"[{key!r}]" for key in (fronts.pop() if len(fronts) == 1 else ()))
+        size, keys = flat(stored).get("size"), keys_of.get(name)
+        if not isinstance(keys, tuple) or not keys or not all(isinstance(one, str) for one in keys):
+            keys = (name,)
+        if not isinstance(size, tuple) or not all(type(one) is int for one in size):
+            continue
+        if not any(_STATES.search(one) for one in keys[:-1]):
+            held_by.setdefault(keys[:-1], {})[keys[-1]] = size
+    front = max(held_by, key=lambda keys: len(held_by[keys]), default=())  # the first of the largest
+    shapes, inner = held_by.get(front, {}), "".join(f"[{key!r}]" for key in front)
     folder = str(path.parent)
     load = (
         "import torch",
@@ -283,7 +283,8 @@ def _orbax(path: Path, settings: Mapping[str, int]) -> Look:
     shapes: dict[str, Shape] = {}
     tree = read_json_object(path, _LARGEST_METADATA).get("tree_metadata")
     for leaf in flat(tree).values():
-        keys = [flat(key).get("key") for key in flat(leaf).get("key_metadata") or () if isinstance(key, dict)]
+        each = flat(leaf).get("key_metadata")
+        keys = [flat(key).get("key") for key in each] if isinstance(each, list) else []
         size = flat(flat(leaf).get("value_metadata")).get("write_shape")
         if keys and isinstance(size, list) and all(type(one) is int for one in size):
             shapes["/".join(map(str, keys))] = tuple(size)

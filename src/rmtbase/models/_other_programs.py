@@ -161,7 +161,7 @@ def program_of_config(config: Mapping[str, Any], folder: Path) -> str:
 
 def _seen(attention: Attention) -> str:
     heads = f" of {attention.n_heads} heads" if attention.n_heads else ""
-    modules = "one module" if attention.count == 1 else f"{attention.count} modules"
+    modules = "one module" if attention.n_modules == 1 else f"{attention.n_modules} modules"
     seen = f"attention{heads} in {modules}, under the names of {attention.names}"
     if attention.has_blank:
         return f"{seen}; how many heads is not stored: put that into the Python below, which opens it"
