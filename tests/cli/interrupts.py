@@ -3,11 +3,11 @@
     python tests/cli/interrupts.py --runs 100 --seed 0
 
 Each run starts one command in a folder of its own, waits until its signal handlers stand, and sends SIGINT (sometimes
-SIGTERM, sometimes twice, to the process alone or to its whole group as a terminal does) at a moment drawn over the time
-that the command takes, its first seconds above all. Then it must end with status 130 (143), with one last line
-``rmtbase: interrupted`` (``terminated``) on stderr, without a traceback, a temporary file or a process left behind;
-every table that is there is whole, and the interrupted ``baseline`` run again gives the table of an uninterrupted run,
-to the bit.
+SIGTERM, sometimes twice, to the process alone or to its whole group as a terminal does) at a moment drawn over the
+processor time that the command takes (which is the same however busy the machine is), its first seconds above all.
+Then it must end with status 130 (143), with one last line ``rmtbase: interrupted`` (``terminated``) on stderr, without
+a traceback, a temporary file or a process left behind; every table that is there is whole, and the interrupted
+``baseline`` run again gives the table of an uninterrupted run, to the bit.
 
 The time from the first signal to the end is recorded (``--record FILE``, one JSON object a line). Of a command that is
 there ``SLOW`` seconds after the signal the stacks are printed, by py-spy where it is installed and by faulthandler.
@@ -73,7 +73,7 @@ WEIGHTS = {"demo": 8, "score": 8, "baseline": 3, "signal": 3, "trajectory": 3, "
 """How often a command is drawn; 1 for those that are not named."""
 ENDING = {signal.SIGINT: (130, "rmtbase: interrupted"), signal.SIGTERM: (143, "rmtbase: terminated")}
 TOO_LATE = 0.05  # seconds: a command that ends of itself so soon after the signal was ending when it came
-EARLY = 12.0  # seconds: most interrupts come before, where there is most to import, to compile and to start
+EARLY = 6.0  # seconds: most interrupts come before, where there is most to import, to compile and to start
 SLOW = 10.0  # seconds after the signal: of what is still there the stacks are printed
 LONGEST = 300.0
 
@@ -83,7 +83,7 @@ class Whole:
     """A command that nothing interrupted.
 
     Attributes:
-        seconds: from the moment that its handlers stood.
+        seconds: of processor time from the moment that its handlers stood.
         files: what it left, by name.
         table: its ``table.nc``, if it writes one.
     """
@@ -98,7 +98,7 @@ class Moment:
     """When and how a command is interrupted.
 
     Attributes:
-        after: seconds from the moment that its handlers stand.
+        after: seconds of processor time of all its threads.
         signal: which.
         again: seconds until the second signal, or None for one alone.
         group: whether the command's workers get it too, as from a terminal.
@@ -199,6 +199,19 @@ class Run:
         self._reader.join()
         os.close(self._ours)
 
+    def wait_for(self, seconds: float) -> None:
+        """Wait until the process has used so much processor time since its handlers stood, or has ended."""
+        until = self.used() + seconds
+        while self.process.poll() is None and self.used() < until:
+            time.sleep(0.02)
+
+    def used(self) -> float:
+        """Processor time of the process, in seconds."""
+        with suppress(OSError, IndexError):
+            fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
+            return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        return math.inf
+
     def stop(self, moment: Moment) -> None:
         """Send the signals of a moment, wait for the end, and look at the stacks where that takes long."""
         sent = time.monotonic()
@@ -265,10 +278,14 @@ class Run:
 def uninterrupted(folder: Path, arguments: tuple[str, ...]) -> Whole:
     """What a command does when nothing interrupts it."""
     run = Run(folder, arguments)
+    begin = end = run.used()
+    while run.process.poll() is None:
+        time.sleep(0.02)
+        end = used if (used := run.used()) < math.inf else end
     run.finish()
     assert run.status == 0, run.err.decode(errors="replace")
     assert not run.wrong, run.wrong
-    return Whole(run.ended - run.began, run.files(), run.table())
+    return Whole(end - begin, run.files(), run.table())
 
 
 def interrupted(
@@ -276,7 +293,7 @@ def interrupted(
 ) -> Run | None:
     """A command after an interrupt, with all that is wrong with its end; None if it had ended before."""
     run = Run(folder, arguments, moment.terminal)
-    time.sleep(max(0.0, run.began + moment.after - time.monotonic()))
+    run.wait_for(moment.after)
     if look:
         run.look()
     run.stop(moment)

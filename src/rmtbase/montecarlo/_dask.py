@@ -250,7 +250,8 @@ def _local(stack: ExitStack, workers: int, clock: Clock) -> Any:
         stack.enter_context(dask.config.set({"temporary-directory": folder}))
         cluster = stack.enter_context(_again(lambda: _cluster(workers), clock))
         client = stack.enter_context(_again(lambda: Client(cluster, timeout=_TIMEOUT, set_as_default=False), clock))
-        _again(lambda: client.register_plugin(OneCore()), clock)
+    # Here the workers import what they need, which takes long on a busy machine: they can be found, and be stopped.
+    _again(lambda: client.register_plugin(OneCore()), clock)
     return client
 
 
