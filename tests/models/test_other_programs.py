@@ -315,7 +315,7 @@ def deepspeed(module):
 TRAININGS = {
     "Lightning": (lightning, "nanoGPT", "a checkpoint of PyTorch Lightning", 4),
     "nanoGPT": (nano, "nanoGPT", "a checkpoint of nanoGPT's training", 4),
-    "DeepSpeed": (deepspeed, "torch", "the model states of DeepSpeed", None),
+    "DeepSpeed": (deepspeed, "torch", "a file of model states (DeepSpeed)", None),
     "of one's own": (
         lambda module: {"epoch": 3, "nets": {"student": module.state_dict()}, "args": {"n_heads": HEADS}},
         "Meta",
@@ -536,6 +536,59 @@ def test_gpt2_of_transformers_in_another_file(tmp_path):
         assert_scores(opened, layer, scores(heads(q, 4), heads(k, 4)), x)
 
 
+SIZES = {
+    "vocab_size": 7, "hidden_size": 24, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 8,
+    "pad_token_id": 0, "bos_token_id": 0, "eos_token_id": 0,
+}  # fmt: skip
+GROUPED = SIZES | {"num_key_value_heads": 2, "head_dim": 10}
+TYPES = {
+    "gpt_neox": SIZES,
+    "bloom": {"vocab_size": 7, "hidden_size": 24, "n_layer": 2, "n_head": 4},
+    "falcon": {**SIZES, "multi_query": True, "new_decoder_architecture": False},
+    "mpt": {"vocab_size": 7, "d_model": 24, "n_layers": 2, "n_heads": 4},
+    "gpt_bigcode": {"vocab_size": 7, "n_embd": 24, "n_layer": 2, "n_head": 4, "n_positions": 8, "multi_query": True},
+    "persimmon": SIZES,
+    "llama": GROUPED,
+    "qwen3": GROUPED,
+    "olmo2": SIZES,
+    "opt": {**SIZES, "ffn_dim": 8, "word_embed_proj_dim": 24, "max_position_embeddings": 8},
+    "vit": {**SIZES, "image_size": 8, "patch_size": 4},
+    "distilbert": {"vocab_size": 7, "dim": 24, "n_layers": 2, "n_heads": 4, "hidden_dim": 8},
+    "modernbert": {**SIZES, "cls_token_id": 1, "sep_token_id": 1},
+    "whisper": {
+        "vocab_size": 7, "d_model": 24, "encoder_layers": 2, "decoder_layers": 2, "encoder_attention_heads": 4,
+        "decoder_attention_heads": 4, "encoder_ffn_dim": 8, "decoder_ffn_dim": 8, "pad_token_id": 0,
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("model_type", TYPES)
+def test_names_of_transformers_without_their_configuration(model_type):
+    """As the state dict of a training state has them: read as the table, which is proved, reads them."""
+    torch.manual_seed(7)
+    config = transformers.AutoConfig.for_model(model_type, **TYPES[model_type])
+    module = transformers.AutoModel.from_config(config)
+    known, state = open_model(module), module.state_dict()
+    lines = advice(state, "under the names of")
+    opened = run(lines, 4 if "n_heads = ..." in lines else None, state=state)
+    assert len(opened.sites) == len(known.sites)
+    for site in opened.sites:
+        same = [one for one in known.sites if set(one.query_key_tensors()) == set(site.query_key_tensors())]
+        (layer,) = (known.layers.index(one.place) for one in same)
+        for component in ("attention_query", "attention_key"):
+            found = opened.matrix(opened.layers.index(site.place), component)
+            np.testing.assert_array_equal(found, known.matrix(layer, component))
+        assert (site.n_heads, site.n_key_heads) == (same[0].n_heads, same[0].n_key_heads)
+
+
+def test_queries_beside_a_gate_are_not_taken_for_heads():
+    state = {
+        f"layers.0.attn.{name}.weight": torch.randn(size)
+        for name, size in {"q_proj": (48, 24), "k_proj": (24, 24), "v_proj": (24, 24), "o_proj": (24, 24)}.items()
+    }
+    assert advice(state, "expected the family") == ""
+
+
 def test_stacks_of_an_encoder_and_a_decoder_are_kept_apart():
     torch.manual_seed(2)
     sizes = {"d_model": 24, "d_kv": D_HEAD, "num_heads": HEADS, "num_layers": 2, "d_ff": 8, "vocab_size": 7}
@@ -580,7 +633,7 @@ def test_slices_of_tensors_are_not_taken_for_a_model(tmp_path):
     ("names", "words"),
     [
         (["layers.0.mixer.A_log", "layers.0.mixer.in_proj.weight"], "state-space model"),
-        (["blocks.0.att.receptance.weight", "blocks.0.att.key.weight"], "RWKV's names: its layers have no queries"),
+        (["blocks.0.att.receptance.weight", "blocks.0.att.key.weight"], "those of RWKV, whose layers have no queries"),
         (["a.weight", "b.weight"], "no attention is recognised among its 2 tensors ('a.weight', 'b.weight')"),
         (["blocks.0.attn.qkv.weight", "b.weight"], "no attention is recognised"),  # whose rows may run in any order
     ],

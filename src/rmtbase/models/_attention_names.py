@@ -117,9 +117,9 @@ def find_attention(
 def why_no_attention(shapes: Mapping[str, Shape]) -> str:
     """What the tensors are where that says that there are no queries and keys; "" where it is not known."""
     if any(name.endswith(("A_log", "mixer.D")) for name in shapes):
-        return "a state-space model (Mamba's names): it has no queries and keys, and no W_QK"
+        return "the names are those of Mamba, a state-space model: it has no queries and keys, and no W_QK"
     if any(re.search(r"\.att\.(receptance|time_\w+)|time_mix", name) for name in shapes):
-        return "RWKV's names: its layers have no queries, and no W_QK"
+        return "the names are those of RWKV, whose layers have no queries, and no W_QK"
     return ""
 
 
@@ -167,6 +167,8 @@ def _fused(name: str, shapes: Mapping[str, Shape]) -> _Module | None:
 
 def _is_known_order(name: str, shapes: Mapping[str, Shape]) -> bool:
     """Whether a fused weight is of a program that is known: ``qkv`` by itself does not tell how its rows run."""
+    if name.endswith(".query_key_value.weight"):  # ChatGLM's run in another order than those of the others
+        return "transformer.encoder.layers." not in name
     if name.endswith(".qkv.weight"):
         return _is_litgpt(name, shapes) or _is_timm(name, shapes)
     return not name.endswith(".attn.weight") or _is_litgpt(name, shapes)
@@ -205,6 +207,8 @@ def _separate(name: str, shapes: Mapping[str, Shape]) -> _Module | None:
     turned = [one[::-1] if transposed else one for one in held]
     (rows_q, width), (rows_k, key_width), (rows_v, _), (d_output, inputs) = turned
     has_output = rows_v > 0 and inputs == rows_q
+    if output and not has_output:  # there is more among the rows than the queries of heads: a gate, say
+        return None
     names = (*each[:2], each[2] if rows_v else "", output if has_output else "")
     widths = width, key_width, d_output if has_output else 0
     return _Module(module, "separate", names, transposed, (rows_q, rows_k, rows_v), widths)

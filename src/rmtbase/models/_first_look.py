@@ -39,8 +39,8 @@ _FIRST = re.compile(
 _CONTAINERS = (
     ({"pytorch-lightning_version"}, "a checkpoint of PyTorch Lightning"),
     ({"model_args", "iter_num"}, "a checkpoint of nanoGPT's training"),
-    ({"module", "ds_version"}, "the model states of DeepSpeed"),
-    ({"optimizer_state_dict", "ds_version"}, "the optimiser states of DeepSpeed ZeRO"),
+    ({"module", "ds_version"}, "a file of model states (DeepSpeed)"),
+    ({"optimizer_state_dict", "ds_version"}, "a file of optimiser states (DeepSpeed ZeRO)"),
     ({"model", "checkpoint_version"}, "a checkpoint of Megatron"),
     ({"arch", "state_dict", "epoch"}, "a checkpoint of timm's training"),
 )

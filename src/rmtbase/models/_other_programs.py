@@ -129,7 +129,7 @@ def advise_in_memory(error: ParameterError, model: object, tensors: Mapping[Any,
         error.add_note(f'model = open_model(module, inputs={{"{first}": {first}}})')
         return
     if not advised(error, look, "state") and (why := why_no_attention(shapes)):
-        error.args = (one_line(f"{error}; its names are those of {why}"),)
+        error.args = (one_line(f"{error}; {why}"),)
 
 
 def why_not(look: Look, advice: str) -> str:
