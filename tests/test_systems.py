@@ -75,7 +75,7 @@ def like_windows(tmp_path, monkeypatch):  # pytest asks who the user is to make 
 
 
 def test_table_is_written_over_the_one_that_was_opened(like_windows, tmp_path):
-    stored = open_table(DATA / "elements-schema-1.5.nc")
+    stored = open_table(DATA / "elements.nc")
     path = write_table(stored, tmp_path / "table.nc")
     again = open_table(path)
     assert write_table(again, path) == path
@@ -208,7 +208,7 @@ os.process_cpu_count = os.cpu_count  # as os itself has it there, from Python 3.
 for name in ("setitimer", "SIGALRM", "ITIMER_REAL", "pthread_sigmask", "SIG_BLOCK", "SIGHUP", "SIGKILL", "SIGPIPE"):
     if hasattr(signal, name): delattr(signal, name)
 from rmtbase.__main__ import main
-sys.argv = ["rmtbase", "export", {os.fspath(DATA / "elements-schema-1.5.nc")!r}, "-o", "table.csv"]
+sys.argv = ["rmtbase", "export", {os.fspath(DATA / "elements.nc")!r}, "-o", "table.csv"]
 main()
 """
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, check=False)
@@ -217,7 +217,7 @@ main()
 
 
 def test_names_of_files_are_those_of_every_system(tmp_path):
-    names = [name for kind in ("elements",) for name in figures(open_table(DATA / f"{kind}-schema-1.5.nc"))]
+    names = [name for kind in ("elements",) for name in figures(open_table(DATA / f"{kind}.nc"))]
     assert names
     assert len({name.lower() for name in names}) == len(set(names))
     for name in names:

@@ -13,8 +13,8 @@ _INTRODUCTION = f"""# Kinds of file
 
 Every file that rmtbase writes is netCDF-4, of schema {SCHEMA_VERSION}, with a SHA-256 of its content;
 whatever reads netCDF or HDF5 opens it. These are the tables that a file is checked against when rmtbase writes or opens
-it. A file of another major version is refused by name. Older files of this one open without the variables that came
-since. Variables have no units unless some are named, and NaN stands only where the values say so."""
+it. A file of another schema version is refused by name. Texts are arrays of characters of a fixed width. Variables have
+no units unless some are named, and NaN stands only where the values say so."""
 
 
 def write_schemas() -> None:
@@ -58,7 +58,5 @@ def _variables(schema: Mapping[str, Variable]) -> str:
 
 
 def _meaning(variable: Variable) -> str:
-    """The long name, with the units where there are some, and the schema that it came with where not the first."""
-    units = f", in {variable.units}" * bool(variable.units)
-    since = f" (since schema {variable.since})" * (variable.since != Variable.since)
-    return variable.long_name + units + since
+    """The long name, with the units where there are some."""
+    return variable.long_name + f", in {variable.units}" * bool(variable.units)

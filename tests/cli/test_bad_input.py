@@ -367,7 +367,7 @@ def test_baseline_beside_a_null_of_the_heads_own(null, baseline, model_folder, r
 
 def test_old_schema_as_baseline(model_folder, refused, null_file, tmp_path):
     write_table(open_baseline(null_file).assign_attrs(schema_version="0.3"), tmp_path / "old.nc")
-    refused("old.nc", "0.3", "make the table again", command=given_as_baseline("old.nc", model_folder))
+    refused("old.nc", "0.3", "make the file anew", command=given_as_baseline("old.nc", model_folder))
 
 
 def test_truncated_baseline(model_folder, refused, null_file, tmp_path):

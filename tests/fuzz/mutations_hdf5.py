@@ -96,19 +96,21 @@ def _change_sample(rng: Random, file: h5py.File) -> None:
 
 def _exchange_names(rng: Random, file: h5py.File) -> None:
     """Two labels of a coordinate of words (``statistic``, ``component``) exchanged, or one of them anew."""
-    labels = [one for one in _datasets(file) if one.dtype.kind == "O" and one.ndim == 1 and one.size > 1]
+    labels = [one for one in _datasets(file) if one.dtype.kind == "S" and one.ndim == 2 and len(one) > 1]
     if not labels:
         _change_values(rng, file)
         return
     one = rng.choice(labels)
-    words = one[...]
-    first, second = rng.sample(range(one.size), 2)
+    words = one[...]  # of a letter each
+    first, second = rng.sample(range(len(words)), 2)
     if rng.random() < 0.6:
         words[[first, second]] = words[[second, first]]
     else:
-        words[first] = rng.choice(
-            (words[second], b"", b"unknown", b"\x1b[31mred", b"x" * 100_000, b"\xff\xfe", b"a\x00b")
+        width = words.shape[1]
+        anew = rng.choice(
+            (words[second].tobytes(), b"", b"unknown", b"\x1b[31mred", b"x" * width, b"\xff\xfe", b"a\x00b")
         )
+        words[first] = np.frombuffer(anew[:width].ljust(width, b"\0"), "S1")
     one[...] = words
 
 

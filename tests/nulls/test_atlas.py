@@ -198,7 +198,7 @@ def test_flipped_bytes_are_seen_or_change_nothing(atlas, path, tmp_path):
 )
 def test_contents_that_are_no_atlas_are_refused(change, said, atlas, tmp_path):
     damaged = tmp_path / "atlas.nc"
-    change(atlas).to_netcdf(damaged, engine="netcdf4")
+    write_table(change(atlas), damaged)
     with pytest.raises(TableError, match=said):
         open_atlas(damaged)
 

@@ -24,7 +24,7 @@ from rmtbase.tables import open_table
 
 @pytest.fixture(scope="module")
 def comparison():
-    return open_table(Path(__file__).parents[1] / "data" / "comparison-schema-1.5.nc", "comparison")
+    return open_table(Path(__file__).parents[1] / "data" / "comparison.nc", "comparison")
 
 
 def line(ax, label):

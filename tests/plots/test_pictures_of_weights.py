@@ -39,7 +39,7 @@ from rmtbase.plots import (
     z_heatmap,
 )
 from rmtbase.statistics import element_sketch, weibull_fit
-from rmtbase.tables import TableWarning, open_table
+from rmtbase.tables import open_table
 
 OF_WEIGHTS = [
     eigenvalue_density_heatmap, eigenvalue_heatmap, head_density, head_density_heatmap, magnitude_heatmap,
@@ -386,8 +386,7 @@ def test_an_overlay_of_one_file_twice_hides_neither(learned_elements):
 
 
 def test_properties_of_elements_follow_their_size():
-    with pytest.warns(TableWarning, match="digest"):
-        stored = open_table(Path(__file__).parents[1] / "data" / "elements-schema-1.1.nc")
+    stored = open_table(Path(__file__).parents[1] / "data" / "elements.nc")
     table = stored.isel(case=[0, 0]).assign(d_head=("case", [6, 2]), d_model=("case", [24, 24]))
     ax = element_property(table, "histogram_kl")
     np.testing.assert_allclose(ax.containers[0].lines[0].get_ydata(), table["mean"].sel(statistic="histogram_kl"))

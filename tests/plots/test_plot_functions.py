@@ -490,13 +490,6 @@ def test_an_analytic_null_has_a_floor_where_a_head_lies_on_it(analytic):
     assert all(np.isfinite(one.get_ydata()).all() for one in lines)
 
 
-def test_a_file_that_does_not_say_how_its_null_is_known_has_a_simulated_one(learned):
-    old = learned.copy()
-    old.attrs = {name: value for name, value in learned.attrs.items() if name not in ("null_method", "p_value_floor")}
-    assert line(p_value_qq(old), "floor of one").get_ydata()[0] == pytest.approx(-np.log10(2 / 2001))
-    assert any("Monte Carlo" in one.get_label() for one in null_spectrum(old).patches)
-
-
 @pytest.mark.parametrize("plot", [statistic_by_layer, z_heatmap, p_value_qq])
 def test_a_statistic_without_a_null_leaves_an_empty_picture(plot):
     rng = np.random.default_rng(1)

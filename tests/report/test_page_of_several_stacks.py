@@ -13,7 +13,7 @@ from rmtbase.tables import heads_present, open_scores
 
 @pytest.fixture(scope="module")
 def tree():
-    return open_scores(Path(__file__).parents[1] / "data" / "scores-schema-1.4.nc")
+    return open_scores(Path(__file__).parents[1] / "data" / "scores-of-several-stacks.nc")
 
 
 @pytest.fixture(scope="module")

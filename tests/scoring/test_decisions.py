@@ -20,11 +20,11 @@ def demo():
 
 @pytest.fixture(scope="module")
 def modules(demo, request):
-    return learned_modules(open_signal(request.config.rootpath / "tests/data/signal-schema-1.5.nc"), demo)
+    return learned_modules(open_signal(request.config.rootpath / "tests/data/signal.nc"), demo)
 
 
 def test_each_module_has_the_numbers_of_its_matrix(demo, modules, request):
-    matrices = open_signal(request.config.rootpath / "tests/data/signal-schema-1.5.nc")["matrices"].to_dataset()
+    matrices = open_signal(request.config.rootpath / "tests/data/signal.nc")["matrices"].to_dataset()
     found = {one.name: one for one in modules}
     assert len(found) == 28
     row = matrices.sel(layer=2, component="mlp_out")

@@ -257,8 +257,8 @@ def test_an_unknown_option_is_refused_by_name(option, value):
         score(MODELS["gpt2"](), **{option: value})
 
 
-def test_a_file_of_schema_1_5_still_says_what_it_said():
-    opened = open_scores(Path(__file__).parents[1] / "data" / "scores-schema-1.5.nc")
+def test_a_stored_file_says_what_it_said():
+    opened = open_scores(Path(__file__).parents[1] / "data" / "scores.nc")
     found = opened["super_weights"].to_dataset().isel(super_weight=0)
     assert (found["layer"], found["component"], found["row"], found["column"]) == (1, "mlp_out", 7, 200)
     assert opened["heads/elements"]["component"].values.tolist() == ["W_Q", "W_K", "W_V", "W_O", "W_QK"]

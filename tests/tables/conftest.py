@@ -1,19 +1,17 @@
 """Small tables and scores files to write, open and damage."""
 
 import shutil
-import warnings
 from pathlib import Path
 
 import pytest
 import xarray as xr
 
 import rmtbase
-from rmtbase.tables import KINDS, TableWarning, open_table, write_table
+from rmtbase.tables import KINDS, open_table, write_table
 
 DATA = Path(__file__).parents[1] / "data"
-OLD = {kind: DATA / f"{kind}-schema-1.1.nc" for kind in KINDS}
-STORED = {kind: old if old.exists() else min(DATA.glob(f"{kind}-schema-*.nc")) for kind, old in OLD.items()}
-"""A file of each kind: of schema 1.1, or the oldest of a kind that came later."""
+STORED = {kind: DATA / f"{kind}.nc" for kind in KINDS}
+"""A file of each kind."""
 
 
 @pytest.fixture(scope="session")
@@ -43,9 +41,7 @@ def scores(model_folder) -> xr.DataTree:
 @pytest.fixture(scope="session")
 def stored_tables() -> dict[str, xr.Dataset | xr.DataTree]:
     """A table of each kind, not to be changed in place."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", TableWarning)
-        return {kind: open_table(path, kind) for kind, path in STORED.items()}
+    return {kind: open_table(path, kind) for kind, path in STORED.items()}
 
 
 @pytest.fixture
@@ -55,6 +51,6 @@ def a_table(request, stored_tables):
 
 
 @pytest.fixture
-def old_file(tmp_path):
-    """Copies of files without a digest, to be damaged."""
-    return lambda kind: Path(shutil.copy(DATA / f"{kind}-schema-1.1.nc", tmp_path / f"{kind}.nc"))
+def stored_file(tmp_path):
+    """Copies of stored files, to be damaged."""
+    return lambda kind: Path(shutil.copy(STORED[kind], tmp_path / f"{kind}.nc"))

@@ -65,9 +65,9 @@ def test_scores_given_as_baseline_and_baseline_given_as_scores(scores, table_fil
     refused(open_scores, table_file, "kind 'baseline'", "a scores file")
 
 
-def test_an_earlier_major_version_is_refused_with_the_way_out(table, tmp_path):
+def test_another_schema_version_is_refused_with_the_way_out(table, tmp_path):
     write_table(table.assign_attrs(schema_version="0.9"), tmp_path / "old.nc")
-    refused(open_baseline, tmp_path / "old.nc", "schema version 0.9", "make the table again")
+    refused(open_baseline, tmp_path / "old.nc", "schema version 0.9", "make the file anew")
 
 
 @pytest.mark.parametrize("lost", ["provenance", "normalization", "draws", "seed"])

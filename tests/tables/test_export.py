@@ -6,7 +6,6 @@ import re
 import shutil
 import subprocess
 import sys
-import warnings
 from pathlib import Path
 
 import numpy as np
@@ -17,12 +16,11 @@ import xarray as xr
 
 from rmtbase.errors import ParameterError
 from rmtbase.shown import as_latex
-from rmtbase.tables import TableWarning, export, frame_groups, open_table, to_pandas, write_table
+from rmtbase.tables import export, frame_groups, open_table, to_pandas, write_table
 
 DATA = Path(__file__).parents[1] / "data"
 HOSTILE = "=cmd|'/C calc'!A1\n\\input{secrets} & 50 % $x_1$ ~^{}#\x1b[31m\udcff"
 KINDS_WITH_A_FRAME = ("baseline", "spectra", "elements", "atlas", "effective_depth", "scores")
-NEWER = {"composition": "1.5"}
 
 
 def rows_of(content):
@@ -32,10 +30,7 @@ def rows_of(content):
 @pytest.fixture(scope="module")
 def stored():
     """Files of each kind, not to be changed in place."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", TableWarning)
-        versions = dict.fromkeys(KINDS_WITH_A_FRAME, "1.1") | NEWER
-        return {kind: open_table(DATA / f"{kind}-schema-{since}.nc", kind) for kind, since in versions.items()}
+    return {kind: open_table(DATA / f"{kind}.nc", kind) for kind in KINDS_WITH_A_FRAME}
 
 
 @pytest.fixture
@@ -49,7 +44,7 @@ def hostile(stored):
     return tree
 
 
-@pytest.mark.parametrize("kind", [*KINDS_WITH_A_FRAME, *NEWER])
+@pytest.mark.parametrize("kind", KINDS_WITH_A_FRAME)
 def test_parquet_holds_the_frame_to_the_bit(kind, stored):
     table = stored[kind]
     for group in frame_groups(table) or [None]:
@@ -57,7 +52,7 @@ def test_parquet_holds_the_frame_to_the_bit(kind, stored):
         pd.testing.assert_frame_equal(read, to_pandas(table, group), check_dtype=False)
 
 
-@pytest.mark.parametrize("kind", [*KINDS_WITH_A_FRAME, *NEWER])
+@pytest.mark.parametrize("kind", KINDS_WITH_A_FRAME)
 def test_csv_holds_the_frame_to_the_bit(kind, stored):
     table = stored[kind]
     for group in frame_groups(table) or [None]:
@@ -90,7 +85,7 @@ def test_rows_and_columns_can_be_chosen(stored):
     for options, words in (
         ({"columns": ["alpha"]}, "z_score"),
         ({"statistics": ["alpha"]}, "stable_rank"),
-        ({"group": "alpha"}, "heads, matrices"),
+        ({"group": "alpha"}, "heads, elements, matrices"),
         ({"format": "xlsx"}, "csv, parquet, latex"),
     ):
         with pytest.raises(ParameterError, match=words):

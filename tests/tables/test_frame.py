@@ -59,8 +59,16 @@ def test_scores_frame_has_heads_or_matrices(stored_tables):
     assert one["p_value"] == there["p_value"].sel(statistic="trace").item()
     assert one["omnibus_q_value"] == there["omnibus_q_value"].item()
     assert matrices.columns[:3].tolist() == ["layer", "component", "statistic"]
-    with pytest.raises(ParameterError, match=r"group = 'head'.*heads, matrices"):
+    with pytest.raises(ParameterError, match=r"group = 'head'.*heads, elements, matrices"):
         to_pandas(tree, "head")
+
+
+def test_variables_that_share_their_dimensions_are_a_frame_as_the_file_itself_says(table):
+    said = "table[['eigenvalue_mean', 'eigenvalue_std']].to_dataframe()"
+    assert said in table.attrs["comment"]
+    frame = eval(said, {"table": table})  # the line that the attribute gives
+    assert len(frame) == table.sizes["case"] * table.sizes["index"]
+    assert len(to_pandas(table)) == table.sizes["case"] * table.sizes["statistic"]
 
 
 def test_dataset_without_rows_is_refused(stored_tables):

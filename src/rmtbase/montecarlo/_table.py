@@ -51,6 +51,11 @@ Columns = Mapping[str, NDArray[Any]]
 Variables = dict[str, Any]
 ByStatistic = Float64[np.ndarray, "statistic ..."]
 
+_DATA_FRAME = (
+    "for a data frame use rmtbase.tables.to_pandas(table), or choose variables that share their dimensions: "
+    "table[['eigenvalue_mean', 'eigenvalue_std']].to_dataframe(); without a choice all dimensions are crossed"
+)
+
 
 def make_table(source: DrawSource, numerics: Mapping[str, Any], self_normalize: bool = False) -> xr.Dataset:
     """The table of a plan whose every chunk is there.
@@ -317,6 +322,7 @@ def _joined(
         "draws": max(plan.draws),
         "seed": plan.seed,
         "rmtbase_version": software_version(),
+        "comment": _DATA_FRAME,
         **shared,
     }
     return describe(table, schema)

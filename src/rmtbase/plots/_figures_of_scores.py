@@ -26,7 +26,7 @@ from rmtbase.plots._statistic_by_layer import statistic_by_layer
 from rmtbase.plots._statistic_scatter import layer_bar, statistic_scatter
 from rmtbase.scoring import circuit_scores, circuits_of
 from rmtbase.statistics import SPECTRAL_STATISTICS
-from rmtbase.tables import heads_present, null_method, shapes_of
+from rmtbase.tables import heads_present, shapes_of
 
 MAIN_STATISTICS = ("normalized_participation_ratio", "effective_rank", "largest_eigenvalue", "log_determinant")
 """What the standard figures of a model show: how many directions carry the spectrum (on λ and on s), its largest
@@ -79,7 +79,7 @@ def _of_heads(tree: xr.DataTree, look: Look) -> dict[str, Drawing]:
         "statistics-by-layer": Drawing(partial(_by_layer, tree, look)),
         "p-value-qq": Drawing(partial(single, p_value_qq, look, tree, 8.0)),
     }
-    if null_method(tree.attrs) != "resampled":
+    if str(tree.attrs["null_method"]) != "resampled":
         drawings["null-spectrum"] = Drawing(partial(_null_spectra, tree, look))
     theme, width = look
     widths = partial(spectrum_and_width, tree, theme=theme, width=width)

@@ -15,7 +15,6 @@ from rmtbase.plots._groups import elements_of, heads_of, matrices_of
 from rmtbase.plots._layout import Drawing, Look, legend_of_all, panels, single
 from rmtbase.plots._picture import Picture
 from rmtbase.plots._weibull_plane import weibull_plane
-from rmtbase.tables import null_method
 
 
 def drawings_of_trajectory(tree: xr.DataTree, look: Look) -> dict[str, Drawing]:
@@ -28,7 +27,7 @@ def drawings_of_trajectory(tree: xr.DataTree, look: Look) -> dict[str, Drawing]:
         layers = heads.sizes.get("layer", 1)
         draw = partial(single, departures, look, tree, height=min(1.6 + 0.5 * layers, 8.0))
         drawings["departures"] = Drawing(draw)
-    if null_method(tree.attrs) != "resampled":
+    if str(tree.attrs["null_method"]) != "resampled":
         drawings["spectra-along-steps"] = Drawing(partial(single, spectra_along_steps, look, tree))
     for name in held:
         draw = partial(single, statistic_along_steps, look, tree, statistic=name)

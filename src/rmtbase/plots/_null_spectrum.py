@@ -15,7 +15,7 @@ from rmtbase.laws import GaussianChain, low_rank_product, naive_marchenko_pastur
 from rmtbase.plots._axes import add_density, finished, own_axes, rounded
 from rmtbase.plots._groups import null_of, require_case
 from rmtbase.plots._theme import Theme, as_theme
-from rmtbase.tables import CIRCUITS, Circuit, circuit_of, null_method, shapes_of
+from rmtbase.tables import CIRCUITS, Circuit, circuit_of, shapes_of
 
 _POINTS = 500  # at which a law's density is drawn
 _SEEN = 1e-5  # of the highest density, the least that a logarithmic axis shows
@@ -164,7 +164,7 @@ def _of_tree(tree: xr.DataTree, place: int) -> _Spectrum:
     shapes, circuit = shapes_of(tree), circuit_of(tree.attrs)
     if not 0 <= place < len(shapes):
         raise ParameterError("case", place, f"0 to {len(shapes) - 1}, a shape of the heads")
-    dims, simulated = shapes[place], null_method(tree.attrs) == "simulated"
+    dims, simulated = shapes[place], str(tree.attrs["null_method"]) == "simulated"
     null = null.isel(shape=place) if "shape" in null.dims else null
     products = "null_scale" in tree["heads"].coords  # of more factors than the sizes tell
     is_square = len(dims) == 3 and dims[0] == dims[2] and not products

@@ -16,7 +16,7 @@ from rmtbase.plots._groups import heads_of, require_statistic
 from rmtbase.plots._not_testable import NOT_TESTABLE
 from rmtbase.plots._theme import Theme, as_theme
 from rmtbase.scoring import layer_p_value_floors, p_value_floors
-from rmtbase.tables import heads_present, null_method
+from rmtbase.tables import heads_present
 
 OMNIBUS = "omnibus"
 QQ_STATISTICS = (OMNIBUS, "normalized_participation_ratio", "largest_eigenvalue", "smallest_eigenvalue")
@@ -102,7 +102,7 @@ def _floors(
         single, joint = (sorted(set(each.tolist())) for each in layer_p_value_floors(scores))
     else:
         single, joint = ([floor] for floor in p_value_floors({} if draws is None else {"null_draws": draws}))
-    if draws is None and null_method(scores.attrs) == "analytic":
+    if draws is None and scores.attrs.get("null_method") == "analytic":
         if any(column[0] <= single[0] for column in columns.values()):
             yield single[0], f"floor {rounded(single[0], 1)}", "--"
         return

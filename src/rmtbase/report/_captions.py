@@ -9,7 +9,7 @@ import xarray as xr
 
 from rmtbase.nulls import ENTRIES_IN_WORDS
 from rmtbase.scoring import Summary, not_testable_words
-from rmtbase.tables import Circuit, heads_present, null_method, shapes_of
+from rmtbase.tables import Circuit, heads_present, shapes_of
 
 
 class Caption(NamedTuple):
@@ -162,7 +162,7 @@ def captions(scores: xr.DataTree, by_statistic: str) -> dict[str, Caption]:
         by_statistic: what the bars of the statistics show, in words.
     """
     of = {"analytic": _ANALYTIC_CAPTIONS, "resampled": _OWN_NULL_CAPTIONS}
-    named = of.get(null_method(scores.attrs), _CAPTIONS)
+    named = of.get(scores.attrs["null_method"], _CAPTIONS)
     described = named["heads-by-statistic"]
     return named | {"heads-by-statistic": described._replace(description=by_statistic or described.description)}
 
@@ -238,7 +238,7 @@ def opening(scores: xr.DataTree, summary: Summary, name: str) -> str:
         "two matrices, without whatever training did to match them",
     }
     independent = f"{draws} random heads {shape}, whose weights are {weights}: heads that have learned nothing"
-    method = null_method(attrs)
+    method = attrs["null_method"]
     against = others[resampling if method == "resampled" else method] if method != "simulated" else independent
     one = int(heads_present(scores["heads"].to_dataset()).sum()) == 1
     compared = f"{'The' if one else 'Each'} attention head of {name} was compared with {against}."

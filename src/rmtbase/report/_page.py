@@ -38,7 +38,7 @@ from rmtbase.scoring import (
 )
 from rmtbase.shown import shown
 from rmtbase.statistics import SPECTRAL_STATISTICS
-from rmtbase.tables import CIRCUITS, layer_names, layer_stacks, null_method, shapes_of
+from rmtbase.tables import CIRCUITS, layer_names, layer_stacks, shapes_of
 
 _NUMBERS = ("n_layers", "n_heads", "n_key_heads", "d_model", "d_head", "null_draws", "edge_level")
 _TEXTS = ("model", "revision", "family", "null", "table", "rmtbase_version", "schema_version", "warnings", "provenance")
@@ -265,7 +265,7 @@ def _sections(
 def _null(scores: xr.DataTree) -> dict[str, Any]:
     """What the templates say of the null."""
     attrs = scores.attrs
-    method, resampling = null_method(attrs), str(attrs["null"]).partition(":")[0]
+    method, resampling = attrs.get("null_method"), str(attrs["null"]).partition(":")[0]
     if method not in _NULL_METHODS or (method == "resampled" and resampling not in _RESAMPLINGS):
         raise ParameterError(
             "null", attrs["null"], f"one of {', '.join(_NULL_METHODS)}; resampled by {' or '.join(_RESAMPLINGS)}"
@@ -309,11 +309,10 @@ def _require_renderable(scores: xr.DataTree) -> None:
     for name in {*heads["statistic"].values.tolist(), *heads["farthest_statistic"].values.ravel().tolist()} - {""}:
         if name not in SPECTRAL_STATISTICS:
             raise ParameterError("scores, statistic of /heads", name, f"some of {', '.join(SPECTRAL_STATISTICS)}")
-    floor = ("p_value_floor",) if null_method(scores.attrs) == "analytic" else ()  # which files of schema 1.0 lack
     told = {*map(str, heads.coords), *map(str, scores["null"].to_dataset().data_vars)}
     if "d_query" in {*told, *scores.attrs}:
         told.add("d_model")
-    for name in (*_NUMBERS, *floor):
+    for name in (*_NUMBERS, "p_value_floor"):
         if name in told and name not in scores.attrs:
             continue
         if not isinstance(scores.attrs.get(name), Real):

@@ -66,7 +66,7 @@ def _matrix_rows(matrices: xr.Dataset, with_experts: bool) -> Iterator[dict[str,
         if set(matrices[name].dims) == set(axes)
     }
     shapes = {name: facts.pop(name) for name in ("n_rows", "n_columns")}
-    reason = {name: facts.pop(name) for name in ("reason",) if name in facts}  # which files before schema 1.5 lack
+    reason = {"reason": facts.pop("reason")}
     facts |= {
         f"{name}.{field}": matrices[field].sel(statistic=name).transpose(*axes).values.astype(object)
         for name in matrices["statistic"].values.tolist()

@@ -140,7 +140,7 @@ def _names(group: xr.Dataset, there: Bool[np.ndarray, "..."]) -> Iterator[str]:
 
 
 def _super_weights(tree: xr.DataTree) -> Iterator[dict[str, Any]]:
-    """Each by the names of its variables; none of a file before schema 1.5."""
+    """Each by the names of its variables; none of scores without matrices."""
     found = tree["super_weights"].to_dataset() if "super_weights" in tree.children else xr.Dataset()
     columns = {str(name): found[name].values.tolist() for name in found.data_vars}
     for row in zip(*columns.values(), strict=True):

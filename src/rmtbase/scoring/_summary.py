@@ -18,7 +18,7 @@ from rmtbase.scoring._heads import require_scores
 from rmtbase.scoring._not_testable import NotTestable, not_testable_words, plural, recorded
 from rmtbase.shown import in_one_line
 from rmtbase.statistics import SPECTRAL_STATISTICS
-from rmtbase.tables import circuit_of, heads_present, layer_names, layer_numbers, layer_stacks, null_method
+from rmtbase.tables import circuit_of, heads_present, layer_names, layer_numbers, layer_stacks
 
 FALSE_DISCOVERY_RATE = 0.05
 _NAMED = 5  # heads that have a sentence of their own
@@ -307,7 +307,7 @@ def p_value_floors(attributes: Mapping[Any, Any]) -> tuple[float, float]:
 
     2 / (n + 1) and 1 / (n + 1) of n draws; of an analytic null where its p-values end. 0 where the file does not say.
     """
-    if null_method(attributes) == "analytic":
+    if attributes.get("null_method") == "analytic":
         floor = float(attributes.get("p_value_floor", 0.0))
         return floor, floor
     draws = attributes.get("null_draws")
@@ -321,7 +321,7 @@ def layer_p_value_floors(tree: xr.DataTree) -> tuple[Float[np.ndarray, " layer"]
     if "layer_shape" not in null:
         single, joint = p_value_floors(tree.attrs)
         return np.full(n_layers, single), np.full(n_layers, joint)
-    method = {"null_method": null_method(tree.attrs)}
+    method = {"null_method": str(tree.attrs["null_method"])}
     each = zip(null["null_draws"].values.tolist(), null["p_value_floor"].values.tolist(), strict=True)
     of_shape = [p_value_floors(method | {"null_draws": draws, "p_value_floor": floor}) for draws, floor in each]
     single, joint = np.array(of_shape)[null["layer_shape"].values].T

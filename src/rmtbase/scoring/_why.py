@@ -23,7 +23,7 @@ from rmtbase.scoring._find_null import NULLS
 from rmtbase.scoring._heads import layer_coordinates
 from rmtbase.scoring._read_sites import read_factors, sites_of
 from rmtbase.statistics import SPECTRAL_STATISTICS, benjamini_hochberg, benjamini_yekutieli, holm, spectral_statistics
-from rmtbase.tables import CIRCUITS, WHY_SCHEMA, describe, layer_names, null_method
+from rmtbase.tables import CIRCUITS, WHY_SCHEMA, describe, layer_names
 
 TESTS: Mapping[str, str] = MappingProxyType(
     {
@@ -96,7 +96,9 @@ def with_why(
             group["p_value_floor"].values if "p_value_floor" in group else scored.attrs.get("p_value_floor", np.nan)
         )
         smallest = float(np.max(floors))
-        return scored["heads"].to_dataset(), smallest if null_method(scored.attrs) == "analytic" else smallest / 2.0
+        return scored["heads"].to_dataset(), smallest if str(
+            scored.attrs["null_method"]
+        ) == "analytic" else smallest / 2.0
 
     tree["why"], notes = why(model, tests, heads_by, draws, seed, progress)
     for note in notes:

@@ -28,7 +28,6 @@ from rmtbase.tables._layers import (
 )
 from rmtbase.tables._provenance import provenance, software_version, software_versions
 from rmtbase.tables._reading import (
-    TableWarning,
     baseline_shapes,
     open_atlas_case,
     open_atlas_file,
@@ -48,7 +47,6 @@ from rmtbase.tables._scores_schema import (
     experts_schema,
     head_elements_schema,
     heads_schema,
-    null_method,
     null_schema,
     own_null_schema,
 )
@@ -107,7 +105,6 @@ __all__ = [
     "Circuit",
     "Factor",
     "Kind",
-    "TableWarning",
     "Variable",
     "baseline_shapes",
     "circuit_of",
@@ -129,7 +126,6 @@ __all__ = [
     "layer_stacks",
     "locked_folder",
     "matrices_present",
-    "null_method",
     "null_schema",
     "open_atlas_case",
     "open_atlas_file",

@@ -58,8 +58,8 @@ def without_digest(attributes: Mapping[Any, Any]) -> dict[Any, Any]:
     return {name: value for name, value in attributes.items() if name not in (OF_ALL, OF_VARIABLES)}
 
 
-def verify(groups: Mapping[str, Outline], read: Mapping[str, xr.Dataset], path: Path | str) -> bool:
-    """Whether a file has a digest at all, which then fits what was read of it: of its variables all or some.
+def verify(groups: Mapping[str, Outline], read: Mapping[str, xr.Dataset], path: Path | str) -> None:
+    """Compare what was read of a file, all of its variables or some, with the digest in its root.
 
     Args:
         groups: of the file, the root with the digest in its attributes.
@@ -67,11 +67,15 @@ def verify(groups: Mapping[str, Outline], read: Mapping[str, xr.Dataset], path: 
         path: of the file.
 
     Raises:
-        TableError: something is not as it was written; the message names the variable.
+        TableError: something is not as it was written, and the message names the variable; or there is no digest.
     """
     recorded = groups[""].attrs
     if OF_ALL not in recorded and OF_VARIABLES not in recorded:  # of a digest, what a flipped byte has left may be half
-        return False
+        raise TableError(
+            path,
+            "no digest, so that damage could not be told: it was written by other software",
+            "a file written by rmtbase: open it with xarray, and write it with rmtbase.tables.write_table",
+        )
     try:
         of_variables = json.loads(str(recorded.get(OF_VARIABLES)))
     except (ValueError, RecursionError):
@@ -85,7 +89,6 @@ def verify(groups: Mapping[str, Outline], read: Mapping[str, xr.Dataset], path: 
                 raise TableError(path, f"variable {quoted(f'{group}/{name}')} that does not fit its digest", _CHANGED)
     if recorded.get(OF_ALL) != _digest_of_all(groups, of_variables):
         raise TableError(path, "attributes that do not fit the digest", _CHANGED)
-    return True
 
 
 def case_checksums(atlas: xr.Dataset) -> list[int]:

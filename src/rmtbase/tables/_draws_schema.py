@@ -59,7 +59,6 @@ BASELINE_SCHEMA: dict[str, Variable] = {
         "is at most 1, no std where it is at most 2; of a condition number (g + 1)/2, of singular values g + 1, with "
         "the two smallest dimensions g apart",
         ORDER,
-        since="1.3",
     ),
     "quantile": Variable((*_STATISTIC, "probability"), "Monte Carlo quantile", replace(FINITE, order="rising")),
     "analytic_mean": Variable(_STATISTIC, "analytic mean, NaN where no formula is offered"),
@@ -99,7 +98,7 @@ BASELINE_SCHEMA: dict[str, Variable] = {
     "density_free": _density("bin average of the free-product density, the limit of W_QK's spectrum", NON_NEGATIVE),
     "edge_lower": Variable(_CASE, "lower edge of the free-product law", NON_NEGATIVE),
     "edge_upper": Variable(_CASE, "upper edge of the free-product law", POSITIVE),
-    "draws": Variable(_CASE, "number of draws", DRAWS, since="1.1"),
+    "draws": Variable(_CASE, "number of draws", DRAWS),
 }
 """The variables of a baseline file. All dimensionless; an eigenvalue is in units where the elements have the case's
 sigma_q and sigma_k, divided by d_model where the file's ``normalization`` is ``sqrt_d``."""
@@ -136,12 +135,12 @@ ELEMENTS_SCHEMA: dict[str, Variable] = {
     "name": Variable(_CASE, "ensemble with its parameters, as it keys the draws", NAMES),
     "n_rows": Variable(_CASE, "rows of the matrix", SIZE),
     "n_columns": Variable(_CASE, "columns of the matrix", SIZE),
-    "d_model": Variable(_CASE, f"width of the residual stream d, {_OF_W_QK}", SIZE_OR_NAN, since="1.2"),
-    "d_head": Variable(_CASE, f"head dimension h, {_OF_W_QK}", SIZE_OR_NAN, since="1.2"),
-    "sigma_q": Variable(_CASE, f"standard deviation of the elements of W_Q, {_OF_W_QK}", POSITIVE_OR_NAN, since="1.2"),
-    "sigma_k": Variable(_CASE, f"standard deviation of the elements of W_K, {_OF_W_QK}", POSITIVE_OR_NAN, since="1.2"),
+    "d_model": Variable(_CASE, f"width of the residual stream d, {_OF_W_QK}", SIZE_OR_NAN),
+    "d_head": Variable(_CASE, f"head dimension h, {_OF_W_QK}", SIZE_OR_NAN),
+    "sigma_q": Variable(_CASE, f"standard deviation of the elements of W_Q, {_OF_W_QK}", POSITIVE_OR_NAN),
+    "sigma_k": Variable(_CASE, f"standard deviation of the elements of W_K, {_OF_W_QK}", POSITIVE_OR_NAN),
     "bin_edge": Variable(("case", "edge"), "edges of the histogram bins in w", EDGES),
-    "bin_center": Variable(_BIN, "element w, centre of the bin", EDGES, since="1.3"),
+    "bin_center": Variable(_BIN, "element w, centre of the bin", EDGES),
     "density": _density_of_elements("Monte Carlo density of the elements, bin average", NON_NEGATIVE),
     "density_standard_error": _density_of_elements(
         "standard error of the density, from the spread between draws", NON_NEGATIVE

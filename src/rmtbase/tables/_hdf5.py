@@ -24,19 +24,18 @@ from jaxtyping import Shaped
 from rmtbase.errors import TableError
 from rmtbase.shown import quoted
 from rmtbase.tables._heaps import heap_fault, largest_content, stored_bytes
+from rmtbase.tables._schema import require_version
 
 _MOST_OBJECTS = 1000
 _MOST_ATTRIBUTES = 100
 _MOST_DIMENSIONS = 8
 _DEEPEST = 3  # groups one in the other: /circuits/ov/heads
 _LARGEST_ATTRIBUTE = 16 << 20
-_TEXTS_AT_ONCE = 64  # each at most as long as the file: together within what its content may take
-_TEXT = 16  # bytes that the place of a text takes in the file
 
 _NETCDF_ONLY = frozenset(
     {
         *("CLASS", "NAME", "REFERENCE_LIST", "DIMENSION_LIST"),
-        *("_Netcdf4Dimid", "_Netcdf4Coordinates", "_nc3_strict", "_NCProperties"),
+        *("_Netcdf4Dimid", "_Netcdf4Coordinates", "_nc3_strict", "_NCProperties", "_Encoding"),
     }
 )
 """Attributes by which netCDF describes its own structure."""
@@ -55,7 +54,7 @@ class Stored:
 
     Attributes:
         dims: its dimensions.
-        dtype: native; ``object`` for text.
+        dtype: native; ``object`` for text, which is stored as characters along a further, last dimension.
         attrs: its attributes, less those that only say how it is stored.
         fill: what stands for missing numbers, or None.
         values: where its values are.
@@ -117,7 +116,7 @@ class TableFile:
 
     def _values(self, stored: Stored, place: tuple[slice, ...]) -> Shaped[np.ndarray, "..."]:
         if stored.dtype.kind == "O":
-            return self._texts(stored.values)[place]
+            return self._texts(stored.values[place])
         values = np.asarray(stored.values[place], dtype=stored.dtype)
         if stored.fill is None or stored.fill != stored.fill:
             return values
@@ -128,20 +127,14 @@ class TableFile:
             raise self._refuse(f"values of {quoted(stored.values.name)} that were never written")
         return np.where(absent, stored.dtype.type(np.nan), values)
 
-    def _texts(self, values: h5py.Dataset) -> Shaped[np.ndarray, "..."]:
-        """Texts, a few at a time: all may be the same long one."""
-        texts: list[str] = []
-        *outer, last = values.shape or (1,)
-        for place in np.ndindex(*outer):
-            for start in range(0, last, _TEXTS_AT_ONCE):
-                where = (*place, slice(start, start + _TEXTS_AT_ONCE)) if values.shape else ()
-                block = np.atleast_1d(np.asarray(values[where], dtype=object)).tolist()
-                self._take(sum(map(len, block)), values.name)
-                texts += [one.decode() if isinstance(one, bytes) else one for one in block]
-        self._take(4 * len(texts) * max(map(len, texts), default=0), values.name)
-        return np.array(texts, dtype=str).reshape(values.shape)
+    @staticmethod
+    def _texts(characters: Shaped[np.ndarray, "... character"]) -> Shaped[np.ndarray, "..."]:
+        """Join the characters along the last axis, and decode them."""
+        width = characters.shape[-1]
+        return np.char.decode(np.ascontiguousarray(characters).view(f"S{width}")[..., 0], "utf-8")
 
     def _look(self, file: h5py.File) -> dict[str, Group]:
+        require_version(self._attributes(file), self.path)
         scales: dict[int, tuple[str, int]] = {}
         listed: dict[str, tuple[h5py.Group, dict[str, h5py.Dataset]]] = {}
         ahead: dict[str, h5py.Group] = {"": file}
@@ -157,7 +150,7 @@ class TableFile:
         for _, members in listed.values():
             for name, member in members.items():
                 if h5ds.is_scale(member.id):
-                    if len(member.shape) != 1:
+                    if len(member.shape) != 1 + _is_text(member):
                         raise self._refuse(f"a dimension {quoted(name)} of shape {member.shape}")
                     scales[_address(member.id)] = (name, member.shape[0])
         return {name: self._group(group, members, scales) for name, (group, members) in listed.items()}
@@ -191,10 +184,11 @@ class TableFile:
             fill = attrs.pop("_FillValue", None)
             if recoding := sorted(_RECODING & set(attrs)):
                 raise self._refuse(f"attribute {recoding[0]} of variable {quoted(member.name)}", "values as they are")
+            dtype = self._dtype(member)
             dims = self._dims(name, member, scales)
-            variables[name] = Stored(dims, self._dtype(member), attrs, fill, member)
+            variables[name] = Stored(dims, dtype, attrs, fill, member)
             self._require_storage(member)
-            for dim, size in zip(dims, member.shape, strict=True):
+            for dim, size in zip(dims, member.shape[: len(dims)], strict=True):
                 if sizes.setdefault(dim, size) != size:
                     raise self._refuse(f"variable {quoted(member.name)} of {size} {dim}", f"{sizes[dim]}, as others")
             if dims == (name,):
@@ -208,6 +202,7 @@ class TableFile:
             return (name,)
         if not member.shape:
             return ()
+        is_text = _is_text(member)
         references = member.attrs.get("DIMENSION_LIST")
         if references is None or np.shape(references) != (len(member.shape),):
             raise self._refuse(f"variable {quoted(member.name)} without named dimensions")
@@ -219,14 +214,22 @@ class TableFile:
             if scale[1] != length:
                 raise self._refuse(f"variable {quoted(member.name)} with {length} {quoted(scale[0])}", f"{scale[1]}")
             dims.append(scale[0])
+        dims = dims[: len(dims) - is_text]
         if len(set(dims)) < len(dims):
             raise self._refuse(f"variable {quoted(member.name)} with dimensions {quoted(tuple(dims))}", "each once")
         return tuple(dims)
 
     def _dtype(self, member: h5py.Dataset) -> np.dtype:
         kind = member.id.get_type()
-        if isinstance(kind, h5py.h5t.TypeStringID) and kind.is_variable_str():
+        if _is_text(member):
+            if not member.shape or not member.shape[-1]:
+                raise self._refuse(f"variable {quoted(member.name)} of characters that are no texts")
             return np.dtype(object)
+        if isinstance(kind, h5py.h5t.TypeStringID):
+            raise self._refuse(
+                f"variable {quoted(member.name)} with texts of variable length",
+                "texts of a fixed width, as rmtbase.tables.write_table writes them",
+            )
         if isinstance(kind, h5py.h5t.TypeIntegerID | h5py.h5t.TypeFloatID) and kind.get_size() in (1, 2, 4, 8):
             return kind.dtype.newbyteorder("=")
         raise self._refuse(f"variable {quoted(member.name)} of type {quoted(member.dtype)}", "numbers or text")
@@ -241,13 +244,10 @@ class TableFile:
         known = (h5py.h5z.FILTER_DEFLATE, h5py.h5z.FILTER_SHUFFLE, h5py.h5z.FILTER_FLETCHER32)
         if any(layout.get_filter(number)[0] not in known for number in range(layout.get_nfilters())):
             raise self._refuse(f"variable {quoted(name)}, stored by an unknown filter", _FILTERS)
-        is_text = member.id.get_type().get_class() == h5py.h5t.STRING
-        width = _TEXT if is_text else member.id.get_type().get_size()
+        width = member.id.get_type().get_size()
         needed = prod(member.shape) * width
-        if is_text and needed > self._size:
-            raise self._refuse(
-                f"{prod(member.shape)} texts in variable {quoted(name)}", "no more than the file can hold"
-            )
+        if _is_text(member):
+            self._take(4 * needed, name)  # as NumPy holds what is decoded
         if layout.get_layout() == h5py.h5d.CHUNKED:
             # A chunk is read whole, however little of it lies within the variable.
             pieces = [-(-length // chunk) for length, chunk in zip(member.shape, layout.get_chunk(), strict=True)]
@@ -305,6 +305,12 @@ def looked_into(path: Path | str) -> Iterator[TableFile]:
         raise TableError(path, fault, _WHOLE)
     with h5py.File(os.fsencode(path), "r", locking="best-effort") as file:
         yield TableFile(path, file)
+
+
+def _is_text(member: h5py.Dataset) -> bool:
+    """Tell whether a variable holds single characters, as texts of a fixed width are stored."""
+    kind = member.id.get_type()
+    return isinstance(kind, h5py.h5t.TypeStringID) and not kind.is_variable_str() and kind.get_size() == 1
 
 
 def _address(identifier: Any) -> int:

@@ -1,4 +1,4 @@
-r"""The global heaps of an HDF5 file, where its texts lie, looked at byte by byte.
+r"""The global heaps of an HDF5 file, which hold the references to dimensions, looked at byte by byte.
 
 HDF5 walks a heap from object to object by their sizes. At an object of size zero it never comes to an end, whoever
 reads the file: one damaged byte is enough. So every heap of a file is walked here first.
@@ -55,14 +55,14 @@ def heap_fault(path: Path | str) -> str | None:
             header = file.read(_HEADER)
             length = int.from_bytes(header[8:], "little")
             if len(header) < _HEADER or not _HEADER <= length <= size:
-                return "a heap of texts that does not lie in the file"
+                return "a heap that does not lie in the file"
             heap, place = file.read(length - _HEADER), 0
             while place + _OBJECT <= len(heap):
                 index, content = struct.unpack_from("<HxxxxxxQ", heap, place)
                 taken = _OBJECT + -(-content // 8) * 8 if index else content
                 objects_left -= 1
                 if taken < _OBJECT or place + taken > len(heap) or objects_left < 0:
-                    return "a heap of texts that has no end"
+                    return "a heap that has no end"
                 place += taken
     return None
 

@@ -46,7 +46,15 @@ from rmtbase.tables._relations import (
     standard_error_fits,
     trace_fits,
 )
-from rmtbase.tables._schema import COORDINATES, REQUIRED_COORDINATES, SCHEMA_VERSION, Outline, Schema, Variable
+from rmtbase.tables._schema import (
+    COORDINATES,
+    REQUIRED_COORDINATES,
+    SCHEMA_VERSION,
+    Outline,
+    Schema,
+    Variable,
+    require_version,
+)
 from rmtbase.tables._scores_relations import (
     circuit_group,
     circuits_whole,
@@ -62,7 +70,6 @@ from rmtbase.tables._scores_schema import (
     experts_schema,
     head_elements_schema,
     heads_schema,
-    null_method,
     null_schema,
     own_null_schema,
 )
@@ -201,7 +208,9 @@ KINDS: dict[str, Kind] = {
                 "/super_weights": SUPER_WEIGHTS_SCHEMA,
                 "/why": WHY_SCHEMA,
             },
-            _EVERY | dict.fromkeys(("model", "family", "null", "table"), TEXT),
+            _EVERY
+            | dict.fromkeys(("model", "family", "null", "table"), TEXT)
+            | {"null_method": _OF_HEADS["null_method"]},
             {
                 **_NORMALIZATION,
                 **_OF_HEADS,
@@ -257,7 +266,7 @@ KINDS["trajectory"] = _trajectory(KINDS["scores"])
 def validate(table: xr.Dataset | xr.DataTree, path: Path | str, *kinds: str) -> None:
     """Raise :class:`~rmtbase.errors.TableError` unless this is a table of one of those kinds, and can be.
 
-    That is: of this schema's major version, with every attribute and variable that the schema names, of the type, the
+    That is: of this schema's version, with every attribute and variable that the schema names, of the type, the
     range and the dimensions that it says, and such that the variables fit one another.
     """
     groups = groups_of(table)
@@ -282,11 +291,10 @@ def require_outline(groups: Mapping[str, Outline], path: Path | str, kinds: tupl
     """The kind of a table, told without a value of its variables.
 
     Raises:
-        TableError: it is none of those kinds, of another major version, or its attributes, variables and dimensions
+        TableError: it is none of those kinds, of another schema version, or its attributes, variables and dimensions
             are not the schema's.
     """
     kind = _kind(groups[""].attrs, path, kinds)
-    version = _version(groups[""].attrs["schema_version"], path)
     for group in ("", *(name for name in groups if name in _CIRCUIT_OF)):
         for name, domain in {**kind.attributes, **kind.may_have}.items():
             if name in groups[group].attrs and (fault := domain.fault(groups[group].attrs[name])) is not None:
@@ -294,7 +302,7 @@ def require_outline(groups: Mapping[str, Outline], path: Path | str, kinds: tupl
                 raise TableError(path, f"attribute {name} = {value}: {fault}", domain.words)
     for name in kind.groups:
         if name in groups:
-            _check_group(groups[name], name, _schema(kind, name, groups), version, path)
+            _check_group(groups[name], name, _schema(kind, name, groups), path)
         elif name not in kind.optional:
             raise TableError(path, f"no group {name}", f"the groups of a {kind.name} file, {name} among them")
     return kind
@@ -319,21 +327,9 @@ def require_values(groups: Mapping[str, xr.Dataset], kind: Kind, path: Path | st
 def _kind(found: Mapping[Any, Any], path: Path | str, kinds: tuple[str, ...]) -> Kind:
     others = f" (or {', '.join(kinds[1:])})" if kinds[1:] else ""
     want = f"a {kinds[0]} file{others} written by rmtbase (schema {SCHEMA_VERSION})"
-    if "schema_version" not in found or "rmtbase_version" not in found:
-        raise TableError(path, "a netCDF file that rmtbase did not write (no schema_version)", want)
-    version, here = _version(found["schema_version"], path)[:2], _version(SCHEMA_VERSION, path)
-    if version > here:
-        raise TableError(
-            path,
-            f"schema version {shown(found['schema_version'])}, later than this version of rmtbase reads",
-            f"schema {SCHEMA_VERSION} or earlier; update rmtbase (pip install --upgrade rmtbase), or make the file "
-            "anew with this version",
-        )
+    require_version(found, path)
     if not isinstance(found.get("kind"), str) or found["kind"] not in kinds:
         raise TableError(path, f"a file of kind {quoted(str(found.get('kind')))}", want)
-    if version[0] != here[0]:
-        said = shown(found["schema_version"])
-        raise TableError(path, f"schema version {said}", f"{want}; make the table again with this version")
     kind = KINDS[found["kind"]]
     missing = [name for name in kind.attributes if name not in found]
     if missing:
@@ -345,26 +341,19 @@ def _schema(kind: Kind, group: str, groups: Mapping[str, Outline]) -> Schema:
     if not group.endswith("/null"):
         return kind.groups[group]
     circuit = _CIRCUIT_OF[group.removesuffix("/null")]
-    own = null_method(groups[""].attrs) == "resampled"
+    own = groups[""].attrs.get("null_method") == "resampled"
     schema = own_null_schema(circuit) if own else null_schema(circuit, several="shape" in groups[group].sizes)
     return along_steps(group, schema) if kind.name == "trajectory" else schema
 
 
-def _version(text: object, path: Path | str) -> tuple[int, ...]:
-    try:
-        return tuple(int(part) for part in str(text).split("."))
-    except ValueError:
-        raise TableError(path, f"schema version {quoted(text)}", f"one like {SCHEMA_VERSION}") from None
-
-
-def _check_group(group: Outline, name: str, schema: Schema, version: tuple[int, ...], path: Path | str) -> None:
+def _check_group(group: Outline, name: str, schema: Schema, path: Path | str) -> None:
     dims = {dim for known in schema.values() for dim in known.dims}
     for dim in dims & set(group.sizes):
         if group.sizes[dim] < _LEAST.get(dim, 1):
             raise TableError(path, f"{group.sizes[dim]} entries of {dim}", f"at least {_LEAST.get(dim, 1)}")
     there = {schema[variable].part for variable in group.variables if variable in schema}
     for variable, known in schema.items():
-        if variable not in group.variables and known.part in {*there, ""} and version >= _version(known.since, path):
+        if variable not in group.variables and known.part in {*there, ""}:
             raise TableError(path, f"no variable '{variable}'", f"{variable}{known.dims}")
     for dim in sorted(dims & REQUIRED_COORDINATES & set(group.sizes) - set(group.variables)):
         raise TableError(path, f"no coordinate '{dim}'", f"{dim}{COORDINATES[dim].dims}")

@@ -32,8 +32,6 @@ _FEW = 1 << 18  # numbers below which threads cost more than they save
 
 def heads_fit(table: xr.Dataset) -> Fault:
     """d_head ≤ d_model; of elements W_QK is d_model × d_model, and both are NaN for other matrices."""
-    if "d_head" not in table:  # as tables of elements before schema 1.2
-        return None
     if "n_rows" in table:
         known = table["d_model"].notnull()
         if bool((known & ((table["n_rows"] != table["d_model"]) | (table["n_columns"] != table["d_model"]))).any()):
@@ -63,7 +61,7 @@ def moments_fit(table: xr.Dataset) -> Fault:
 
     Of a table of W_QK there is one wherever the moment is finite.
     """
-    order = _moment_order(table)
+    order = table["moment_order"].values
     for name, needed in (("mean", 1), ("std", 2), ("standard_error", 2), ("std_standard_error", 4)):
         known = np.isfinite(table[name].values)
         if (known & (order <= needed)).any():
@@ -71,11 +69,6 @@ def moments_fit(table: xr.Dataset) -> Fault:
         if table.attrs["kind"] == "baseline" and (~known & (order > needed)).any():
             return f"NaN in variable '{name}'", "a number, by moment_order"
     return None
-
-
-def _moment_order(table: xr.Dataset) -> Real[np.ndarray, "case statistic"]:
-    """That of the table; infinity before schema 1.3, where it is not told."""
-    return table["moment_order"].values if "moment_order" in table else np.full(table["mean"].shape, np.inf)
 
 
 def padded_from(rank: str) -> Relation:
@@ -172,9 +165,7 @@ def scales_fit(table: xr.Dataset) -> Fault:
 
 
 def checksums_fit(atlas: xr.Dataset) -> Fault:
-    """Every case of an atlas has the checksum of its contents; those of another schema are of another kind."""
-    if str(atlas.attrs["schema_version"]) in ("1.0", "1.1"):
-        return None
+    """Every case of an atlas has the checksum of its contents."""
     wrong = atlas["checksum"].values != case_checksums(atlas)
     return ("contents that do not fit their checksum", "an atlas as it was written") if wrong.any() else None
 
@@ -191,7 +182,7 @@ def sample_fits(table: xr.Dataset) -> Fault:
         return None
     values, levels = table["sample"].values, table["probability"].values
     summaries = [table[name].values for name in ("mean", "std", "quantile")]
-    places, order = list(np.ndindex(*values.shape[:2])), _moment_order(table)
+    places, order = list(np.ndindex(*values.shape[:2])), table["moment_order"].values
 
     def row(place: tuple[int, ...]) -> str | None:
         mean, std, quantile = (summary[place] for summary in summaries)

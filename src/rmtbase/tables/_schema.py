@@ -8,10 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, Protocol
 
 import xarray as xr
 
+from rmtbase.errors import TableError
+from rmtbase.shown import shown
 from rmtbase.tables._domain import (
     ANY,
     EDGES,
@@ -27,7 +30,8 @@ from rmtbase.tables._domain import (
     Domain,
 )
 
-SCHEMA_VERSION = "1.5"
+SCHEMA_VERSION = "1"
+"""The one version of the layout of all kinds of file."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +43,6 @@ class Variable:
         long_name: in words.
         domain: what its values can be.
         units: "" where none, and then the variable has no such attribute.
-        since: the first schema version that has it.
         part: the part of a table that it belongs to, where that may be left out, as a whole; "" for what must be there.
     """
 
@@ -47,7 +50,6 @@ class Variable:
     long_name: str
     domain: Domain = ANY
     units: str = ""
-    since: str = "1.0"
     part: str = ""
 
 
@@ -134,7 +136,25 @@ PARAMETER = "parameter_"
 REQUIRED_COORDINATES = frozenset({*_NAMED, "probability", "depth", "rank"})
 
 
-BIN_CENTER = Variable(("case", "bin"), "eigenvalue lambda, centre of the bin", EDGES, since="1.3")
+BIN_CENTER = Variable(("case", "bin"), "eigenvalue lambda, centre of the bin", EDGES)
+
+
+def require_version(attributes: Mapping[Any, Any], path: Path | str) -> None:
+    """Raise :class:`~rmtbase.errors.TableError` unless these are the root attributes of a file of this schema."""
+    if "schema_version" not in attributes or "rmtbase_version" not in attributes:
+        raise TableError(
+            path,
+            "a netCDF file that rmtbase did not write (no schema_version)",
+            f"a file written by rmtbase (schema {SCHEMA_VERSION})",
+        )
+    if attributes["schema_version"] != SCHEMA_VERSION:
+        raise TableError(
+            path,
+            f"schema version {shown(attributes['schema_version'], 80)}, written by rmtbase "
+            f"{shown(attributes['rmtbase_version'], 80)}",
+            f"schema version {SCHEMA_VERSION}, the only one that this version of rmtbase reads; make the file anew, or "
+            "read it with the version that wrote it",
+        )
 
 
 def describe(dataset: xr.Dataset, schema: Schema) -> xr.Dataset:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 from rmtbase.tables._circuits import QK, Circuit
 from rmtbase.tables._domain import (
@@ -165,24 +164,20 @@ def _raw(circuit: Circuit) -> str:
     return "raw product" if len(circuit.factors) > 1 else "raw matrix"
 
 
-_SINCE = "1.5"
-
 _ELEMENTS: dict[str, Variable] = {
     "histogram": Variable(
         (*_MATRIX, "bin"),
         "density of the elements, less their mean and over their standard deviation; what lies beyond is in no bin",
         NON_NEGATIVE_OR_NAN,
-        since=_SINCE,
     ),
     "log_magnitude_histogram": Variable(
         (*_MATRIX, "magnitude_bin"),
         "density of log10 of the elements' magnitudes; what lies beyond, zeros among it, is in no bin",
         NON_NEGATIVE_OR_NAN,
-        since=_SINCE,
     ),
-    "bin": Variable(("bin",), "(w - mean) / std, centre of the bin", EDGES, since=_SINCE),
-    "magnitude_bin": Variable(("magnitude_bin",), "log10 |w|, centre of the bin", EDGES, since=_SINCE),
-    "reason": Variable(_MATRIX, "why statistics of the elements are missing; empty where none is", TEXT, since=_SINCE),
+    "bin": Variable(("bin",), "(w - mean) / std, centre of the bin", EDGES),
+    "magnitude_bin": Variable(("magnitude_bin",), "log10 |w|, centre of the bin", EDGES),
+    "reason": Variable(_MATRIX, "why statistics of the elements are missing; empty where none is", TEXT),
 }
 """What is kept of the elements of each matrix beside their statistics."""
 
@@ -320,11 +315,3 @@ further variables of ``/matrices``, present where asked for; those of ``/experts
 were scored, are of :func:`experts_schema`; ``own_null`` stands in the place of ``null`` where each head has a
 null of its own (``null_method`` is ``"resampled"``); ``head_elements`` is ``/heads/elements``, present where asked for;
 ``/super_weights`` is there where matrices were scored, ``/why`` where asked for; all else is always there."""
-
-
-def null_method(attributes: Mapping[Any, Any]) -> str:
-    """How the null of a scores file is known: ``"analytic"``, ``"simulated"`` or ``"resampled"``, each head's its own.
-
-    ``"simulated"`` where the file does not say.
-    """
-    return str(attributes.get("null_method", "simulated"))

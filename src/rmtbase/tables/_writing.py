@@ -31,6 +31,7 @@ from rmtbase.tables._kinds import groups_of
 
 _LARGE = 4096  # values from which compression pays for its header
 _BULKY = ("order_statistic_lower", "order_statistic_upper", "largest_distance", "eigenvalue_quantile_self_normalized")
+_TEXTS = "OUT"  # kinds of dtypes
 _PREFIX, _SUFFIX = ".rmtbase-", ".part"  # of the temporary files
 
 
@@ -88,7 +89,8 @@ def write_table(table: xr.Dataset | xr.DataTree, path: Path | str) -> Path:
     groups = {name: _bare(dataset) for name, dataset in groups_of(table).items()}
     recorded = digest_attributes(groups)
     groups[""] = groups[""].assign_attrs(groups[""].attrs | recorded)
-    whole = xr.DataTree.from_dict({name or "/": one for name, one in groups.items()}) if len(groups) > 1 else groups[""]
+    fixed = {name or "/": _fixed_width(dataset) for name, dataset in groups.items()}
+    whole = xr.DataTree.from_dict(fixed) if len(fixed) > 1 else fixed["/"]
     return _replace(path, lambda target: _write_netcdf(whole, groups, target))
 
 
@@ -104,6 +106,20 @@ def _bare(dataset: xr.Dataset) -> xr.Dataset:
     return bare
 
 
+def _fixed_width(dataset: xr.Dataset) -> xr.Dataset:
+    """The dataset with its texts as netCDF stores them at a fixed width.
+
+    netCDF-C ends in a segmentation fault when many files with texts of variable length are open and are then released,
+    so none is written. :func:`_encoding` stores variables as arrays of characters; attributes are given as bytes, for
+    netCDF4 stores a ``str`` that is not ASCII with variable length.
+    """
+    empty = [name for name, one in dataset.variables.items() if one.dtype.kind == "O" and not one.size]
+    fixed = dataset.assign({name: dataset[name].astype(str) for name in empty})  # xarray takes them for numbers
+    for one in (fixed, *fixed.variables.values()):
+        one.attrs = {name: value.encode() if isinstance(value, str) else value for name, value in one.attrs.items()}
+    return fixed
+
+
 def _write_netcdf(whole: xr.Dataset | xr.DataTree, groups: dict[str, xr.Dataset], target: Path) -> None:
     for compress in (True, False):
         encoding = {name or "/": _encoding(dataset, compress) for name, dataset in groups.items()}
@@ -112,18 +128,31 @@ def _write_netcdf(whole: xr.Dataset | xr.DataTree, groups: dict[str, xr.Dataset]
             whole.to_netcdf(target, encoding=encoding, write_inherited_coords=True, **how)
         else:
             whole.to_netcdf(target, encoding=encoding["/"], **how)
-        if sum(dataset.nbytes for dataset in groups.values()) <= largest_content(target.stat().st_size):
+        if sum(map(_content, groups.values())) <= largest_content(target.stat().st_size):
             return  # else so much of it is constant that it would not be read: then it is not compressed
 
 
+def _content(dataset: xr.Dataset) -> int:
+    """Bytes that reading the values takes: of a text its characters as they are stored, and as NumPy holds them."""
+    return sum(5 * _characters(one) if one.dtype.kind in _TEXTS else one.nbytes for one in dataset.variables.values())
+
+
+def _characters(texts: xr.Variable) -> int:
+    """Bytes of an array of texts, each as long as the longest."""
+    return texts.size * max((len(str(text).encode()) for text in texts.values.ravel().tolist()), default=0)
+
+
 def _encoding(dataset: xr.Dataset, compress: bool) -> dict[str, dict]:
-    """How the numbers are stored: checksummed, and packed where it pays.
+    """How the values are stored: numbers checksummed, texts as characters, and packed where it pays.
 
     Of an atlas, what is bulky is stored case by case, so that one is read without the others.
     """
     atlas = dataset.attrs.get("kind") == "atlas"
     encoding = {}
     for name, variable in dataset.variables.items():
+        if variable.dtype.kind in _TEXTS:
+            packed = compress and variable.ndim and _characters(variable) >= _LARGE
+            encoding[str(name)] = {"dtype": "S1"} | ({"zlib": True, "complevel": 4} if packed else {})
         if not variable.ndim or variable.dtype.kind not in "fiu":
             continue
         stored: dict[str, Any] = {"fletcher32": True}

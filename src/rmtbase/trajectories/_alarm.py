@@ -34,7 +34,6 @@ from rmtbase.tables import (
     describe,
     groups_of,
     heads_present,
-    null_method,
     tree_of,
 )
 
@@ -141,7 +140,7 @@ def without_alarm(tree: xr.DataTree) -> xr.DataTree:
 
 def alarm_floor(tree: xr.DataTree) -> float:
     """f of the first null of a trajectory: of the omnibus test, of several shapes of heads the largest."""
-    if null_method(tree.attrs) == "analytic":
+    if str(tree.attrs["null_method"]) == "analytic":
         return ANALYTIC_FLOOR
     null = groups_of(tree)["/null"]
     draws = null["null_draws"].values if "null_draws" in null else np.array([tree.attrs["null_draws"]])
