@@ -95,7 +95,7 @@ def _summaries(group: xr.Dataset, level: float) -> list[dict[str, Any]]:
             "component": name,
             "matrices": int(one["n_rows"].notnull().sum()),
             "unchanged": int((one["relative_change"] == 0).sum()),
-            "directions_tested": int(one["noise_floor"].notnull().sum()),
+            "directions_tested": int(one["first_p_value"].notnull().sum()),
         }
         numbers = ("relative_change", "cosine", "effective_rank", "n_directions")
         for variable in (*numbers, *(f"{word}_{side}" for side in _SIDES for word in ("old_share", "expected_share"))):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rmtbase.cli._command_line import INTEGER, NUMBER, Fold, Overwrite, Subfolder, words
+from rmtbase.cli._command_line import COUNT, INTEGER, NUMBER, Fold, Overwrite, Subfolder, words
 from rmtbase.cli._completion import circuits as circuit_names
 from rmtbase.cli._completion import one_of, revisions
 from rmtbase.cli._endings import note
@@ -63,13 +63,21 @@ def signal(
         float, typer.Option(help="Of each test, and one minus the confidence of each limit.", **NUMBER)
     ] = 0.05,
     null: Annotated[
-        str,
+        str | None,
         typer.Option(
-            help="Entries of the noise: 'gaussian', as --initialization draws them; 'kurtosis', of any law with the "
-            "excess kurtosis of each head's or matrix's own.",
-            autocompletion=one_of("gaussian", "kurtosis"),
+            help="The noise: 'gaussian', entries as --initialization draws them; 'kurtosis', of any law with the "
+            "excess kurtosis of each head's or matrix's own; 'signs', random sign flips of each head and matrix, exact "
+            "for any symmetric entries, rounded ones too. Default 'signs' with --minus, else 'gaussian'.",
+            autocompletion=one_of("gaussian", "kurtosis", "signs"),
         ),
-    ] = "gaussian",
+    ] = None,
+    draws: Annotated[
+        int | None,
+        typer.Option(
+            help="Sign flips of each test, at most; no p-value is below 1/(draws + 1). Default 10/level - 1.", **COUNT
+        ),
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Seed of the sign flips.", **INTEGER)] = 0,
     initialization: Initialization = "normal",
     directions: Annotated[
         int,
@@ -167,6 +175,8 @@ def signal(
             matrices=matrices,  # type: ignore[arg-type]  # checked where it is used
             level=level,
             null=null,
+            draws=draws,
+            seed=seed,
             initialization=initialization,
             progress=progress,
             proof=proof,
@@ -182,7 +192,14 @@ def signal(
     if directions and not printed and form is None:
         names = token_names(files_of[0].path)
         read = read_directions(
-            opened, strongest, level, directions, files_of[0], names, null=null, initialization=initialization
+            opened,
+            strongest,
+            level,
+            directions,
+            files_of[0],
+            names,
+            null=tree.attrs["null"],
+            initialization=initialization,
         )
         readings = list(read)
     if form is not None:

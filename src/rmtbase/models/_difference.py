@@ -37,8 +37,10 @@ class Difference(WeightMatrices):
 
     Weights in half precision were rounded, each by a step that goes with its size. The scale of this noise, see
     :meth:`rounding`, is in each head's own σ̂, which the nulls are brought to; but its elements are not Gaussian, since
-    large weights carry more of it. So warnings name the matrices in which it counts: there the null of permuted
-    elements, which keeps them as they are, is the one that has the rounding in it.
+    large weights carry more of it, and small changes leave most of them as they were. So warnings name the matrices in
+    which it counts: there random sign flips, which keep the size of every element, are the null that has it in it. They
+    are exact where rounding is symmetric about 0 (to nearest, or towards zero) and the weights that were rounded have
+    signs of their own: a weight at a power of two is rounded off sooner towards zero than away from it.
 
     Attributes:
         of: the minuend.
@@ -129,7 +131,8 @@ class Difference(WeightMatrices):
             if parts:
                 lines.append(
                     f"{component} of {', '.join(parts)}: the rounding of the stored weights makes up to "
-                    f"{min(max(parts.values()), 1.0):.0%} of the difference's variance; null = permutation has it in it"
+                    f"{min(max(parts.values()), 1.0):.0%} of the difference's variance; null = signs "
+                    "has it in it"
                 )
         return (*super().warnings, *lines)
 

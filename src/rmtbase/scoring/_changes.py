@@ -18,13 +18,18 @@ from rmtbase.models import Difference, Model, Site, difference, open_model
 from rmtbase.progress import SILENT, Progress
 from rmtbase.scoring._file_attributes import file_attributes
 from rmtbase.scoring._heads import layer_coordinates
-from rmtbase.scoring._spectral_signal import no_law_at, require_level, spectral_signal
+from rmtbase.scoring._sign_flips import SignFlips, sign_flips
+from rmtbase.scoring._spectral_signal import require_level
 from rmtbase.statistics import benjamini_yekutieli
 from rmtbase.tables import CHANGES_SCHEMA, CIRCUITS, describe
 
 _SIDES = ("in", "out")
 _FILLED = "old directions or the change fill all {} dimensions, so that every rotation has the same share"
 _TURNED = "attention_output"  # of which heads are columns
+_NOTE = (
+    "directions of the changes are counted against up to {} random sign flips of each, which have the rounding of the "
+    "stored weights in them"
+)
 _FACTORS = {f"attention_{name}": CIRCUITS[name].factors[0] for name in ("query", "key", "value", "output")}
 
 
@@ -40,7 +45,9 @@ def changes(
     """Compare every weight matrix of two checkpoints of one model, and the parts of it that are each head's.
 
     Of the change ΔW = W' - W: its norm over W's; the cosine of both, negative where weights have shrunk; its effective
-    rank, and how many of its directions stand out of noise (:func:`rmtbase.scoring.spectral_signal`, at ``level``).
+    rank, and how many of its directions stand out of noise, at ``level``. That is counted against random sign flips of
+    the change, as :func:`rmtbase.scoring.signal` does with ``null="signs"``: of weights that were rounded the noise is
+    not normal, and without directions their change has one in a share ``level`` all the same.
 
     Then whether its directions are old ones, on the side of inputs (rows of W) and of outputs. The old directions are
     W's k strongest, k its effective rank (ΣS²)²/ΣS⁴ up to the next integer. The share of ‖ΔW‖_F² along them is compared
@@ -77,13 +84,15 @@ def changes(
     except ParameterError as error:  # of another architecture or shape: there it is what is subtracted
         raise ParameterError("before", error.found, error.expected) from None
     names = _require_components(of, components)
-    for line in dict.fromkeys((*of.less.notes, *of.of.notes)):
+    signs = sign_flips(level)
+    notes = (*dict.fromkeys((*of.less.notes, *of.of.notes)), _NOTE.format(signs.draws))
+    for line in notes:
         progress.note(line)
     advance = progress.bar("comparing matrices", of.n_layers * len(names))
     factors = [name for name in names if name in _FACTORS and any(_has_heads(site, name) for site in of.sites)]
     n_heads = max((max(site.n_heads, site.n_key_heads) for site in of.sites), default=0)
-    whole = _Filled("/matrices", (of.n_layers, len(names)))
-    parts = _Filled("/heads", (len(of.sites), n_heads, len(factors)))
+    whole = _Filled("/matrices", (of.n_layers, len(names)), signs)
+    parts = _Filled("/heads", (len(of.sites), n_heads, len(factors)), signs)
     for layer, place in enumerate(of.layers):
         for k, name in enumerate(names):
             if of.has(layer, name):
@@ -97,12 +106,12 @@ def changes(
                             own, own_change = (one.T for one in each) if name == _TURNED else each
                             parts.put((at, head, factors.index(name)), own, own_change, rounding)
             advance(1)
-    groups = {"/matrices": whole.dataset({**layer_coordinates(of.layers), "component": names}, level)}
+    groups = {"/matrices": whole.dataset({**layer_coordinates(of.layers), "component": names})}
     if factors:
         coords = {**layer_coordinates([site.place for site in of.sites]), "head": np.arange(n_heads)}
-        groups["/heads"] = parts.dataset({**coords, "component": factors}, level)
+        groups["/heads"] = parts.dataset({**coords, "component": factors})
     tree: xr.DataTree = xr.DataTree.from_dict(groups)
-    tree.attrs = _attributes(of, names, level)
+    tree.attrs = _attributes(of, names, level, notes)
     return tree
 
 
@@ -121,13 +130,13 @@ def _has_heads(site: Site, name: str) -> bool:
 class _Filled:
     """The variables of a group, being filled."""
 
-    def __init__(self, group: str, shape: tuple[int, ...]) -> None:
+    def __init__(self, group: str, shape: tuple[int, ...], signs: SignFlips) -> None:
         self.schema = CHANGES_SCHEMA[group]
         self.values: dict[str, np.ndarray] = {
             name: np.full(shape, "", dtype=object) if name.startswith("reason") else np.full(shape, np.nan)
             for name in self.schema
         }
-        self.spectra: dict[tuple[int, int], list[tuple[tuple[int, ...], Float64[np.ndarray, " r"]]]] = {}
+        self.signs = signs
 
     def put(
         self,
@@ -136,25 +145,25 @@ class _Filled:
         change: Float64[np.ndarray, "row column"],
         rounding: float,
     ) -> None:
-        """Fill in one matrix, but for the number of its change's directions."""
-        found, eigenvalues = _of_matrix(old, change, rounding)
-        for name, value in found.items():
+        """Fill in one matrix."""
+        for name, value in _of_matrix(old, change, rounding).items():
             self.values[name][place] = value
         nothing = _nothing_to_test(old, change)
-        self.values["reason"][place] = nothing or no_law_at(change.shape)
         for side, width in zip(_SIDES, (change.shape[1], change.shape[0]), strict=True):
             untested = np.isnan(self.values[f"p_value_{side}"][place])
             self.values[f"reason_{side}"][place] = (nothing or _FILLED.format(width)) if untested else ""
-        if not self.values["reason"][place]:
-            self.spectra.setdefault((change.shape[0], change.shape[1]), []).append((place, eigenvalues))
+        self.values["reason"][place] = nothing
+        if nothing:
+            return
+        counted = self.signs.count(change)
+        self.values["n_directions"][place] = counted.number
+        if counted.p_value.size:
+            self.values["first_p_value"][place] = counted.p_value[0]
+        else:
+            self.values["reason"][place] = counted.reason
 
-    def dataset(self, coords: dict[str, object], level: float) -> xr.Dataset:
-        """All of them, with the directions of each change and the q-values."""
-        for shape, each in self.spectra.items():
-            found = spectral_signal(np.stack([eigenvalues for _, eigenvalues in each]), shape, level)
-            places = tuple(np.array([place for place, _ in each]).T)
-            self.values["n_directions"][places] = found.n_directions
-            self.values["noise_floor"][places] = found.noise_floor
+    def dataset(self, coords: dict[str, object]) -> xr.Dataset:
+        """All of them, with the q-values."""
         for name in self.schema:
             if name.startswith("reason"):
                 self.values[name] = self.values[name].astype(str)
@@ -173,15 +182,15 @@ def _nothing_to_test(old: Float64[np.ndarray, "row column"], change: Float64[np.
 
 def _of_matrix(
     old: Float64[np.ndarray, "row column"], change: Float64[np.ndarray, "row column"], rounding: float
-) -> tuple[dict[str, float], Float64[np.ndarray, " r"]]:
-    """What is known of one change, of none its norm alone; and its squared singular values over their sum."""
+) -> dict[str, float]:
+    """What is known of one change but its directions beyond noise; of none its norm alone."""
     norms = [float(np.linalg.norm(one)) for one in (old, change)]
     found: dict[str, float] = {"n_rows": old.shape[0], "n_columns": old.shape[1]}
     if norms[0] == 0.0:
-        return found, np.zeros(0)
+        return found
     found["relative_change"] = norms[1] / norms[0]
     if norms[1] == 0.0:
-        return found, np.zeros(0)
+        return found
     found["cosine"] = float(np.vdot(old / norms[0], change / norms[1]))
     found["rounding_share"] = rounding**2 * change.size / norms[1] ** 2
     (u_old, s_old, v_old), (u, s, v) = (
@@ -194,7 +203,7 @@ def _of_matrix(
     rank = int((s_old > 0.0).sum())
     for side, (new, before) in {"in": (v, v_old), "out": (u.T, u_old.T)}.items():
         found |= {f"{name}_{side}": value for name, value in _of_side(new, s, before[:rank], k).items()}
-    return found, s**2
+    return found
 
 
 def _of_side(
@@ -225,9 +234,8 @@ def _participation(s: Float[np.ndarray, " r"]) -> float:
     return float(squares.sum() ** 2 / (squares**2).sum())
 
 
-def _attributes(of: Difference, components: Sequence[str], level: float) -> dict[str, object]:
+def _attributes(of: Difference, components: Sequence[str], level: float, notes: Sequence[str]) -> dict[str, object]:
     both = {"before": of.less, "after": of.of}
     call = {"function": "rmtbase.scoring.changes", "components": list(components), "level": level}
     call |= {name: [model.name, model.revision] for name, model in both.items()}
-    notes = tuple(dict.fromkeys((*of.less.notes, *of.of.notes)))
     return file_attributes("changes", of, {"level": level}, notes, of.warnings, call)

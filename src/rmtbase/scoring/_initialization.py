@@ -27,8 +27,9 @@ KURTOSIS = MappingProxyType(
 )
 """Excess kurtosis of the entries by how they were drawn (``rmtbase.parameters.INITIALIZATIONS``)."""
 
-NOISES = ("gaussian", "kurtosis")
-"""Whose kurtosis the noise of ``scoring.signal`` has: that of the initialisation, or each head's and matrix's own."""
+NOISES = ("gaussian", "kurtosis", "signs")
+"""The noise of ``scoring.signal``: entries of the initialisation, entries with the excess kurtosis that those of each
+head and matrix have, or random sign flips of each head and matrix."""
 
 _WITHIN = 5.0  # standard errors
 _READ = ("attention_query", "attention_key")
@@ -42,7 +43,7 @@ _WORDS = MappingProxyType(
 
 
 def noise_kurtosis(null: str, initialization: str) -> float | None:
-    """The excess kurtosis of the entries of noise; None where it is each spectrum's own.
+    """The excess kurtosis of the entries of noise; None where it is each spectrum's own, 0 where nothing depends on it.
 
     Raises:
         ParameterError: a null that is none of :data:`NOISES`, an unknown initialization, or both at once.
@@ -53,8 +54,8 @@ def noise_kurtosis(null: str, initialization: str) -> float | None:
     if null == "gaussian":
         return kurtosis
     if kurtosis:
-        raise ParameterError("initialization", initialization, "none with the null of each head's own kurtosis")
-    return None
+        raise ParameterError("initialization", initialization, f"none with the null {null}")
+    return None if null == "kurtosis" else 0.0
 
 
 def initialization(matrices: xr.Dataset) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import fields
 from typing import NamedTuple
 
 import numpy as np
@@ -17,7 +18,8 @@ from rmtbase.parameters import require_real_array
 from rmtbase.scoring._head_factors import null_shape
 from rmtbase.scoring._initialization import noise_kurtosis
 from rmtbase.scoring._read_sites import own_kurtosis, read_factors, sites_of
-from rmtbase.scoring._spectral_signal import SpectralSignal, spectral_signal
+from rmtbase.scoring._sign_flips import sign_flips, signal_of_counts
+from rmtbase.scoring._spectral_signal import SpectralSignal, require_level, spectral_signal
 from rmtbase.tables import CIRCUITS
 
 
@@ -43,6 +45,7 @@ def learned_part(
     dims: tuple[int, ...] | None = None,
     level: float = 0.05,
     excess_kurtosis: float = 0.0,
+    signs: bool = False,
 ) -> LearnedPart:
     """The learned part of W = AᵀB, or of W = A where there is no B; the d × d product is never formed.
 
@@ -53,6 +56,8 @@ def learned_part(
             :func:`spectral_signal`; (d_left, h, d_right) or (rows, columns) if None.
         level: of each test.
         excess_kurtosis: of the entries of the noise, as of :func:`spectral_signal`.
+        signs: whether directions are counted against random sign flips of the factors, as with ``null="signs"`` of
+            :func:`signal`.
 
     Raises:
         ParameterError: no matrices, of several numbers of rows, or not finite; and as :func:`spectral_signal`.
@@ -69,7 +74,11 @@ def learned_part(
         left, right = o_a @ left, right @ o_b.T
     dims = shape if dims is None else dims
     s = without_noise(s[: min(dims)])
-    found = spectral_signal(s**2, dims, level, excess_kurtosis)
+    if signs:
+        one = signal_of_counts(s[None] ** 2, dims, [sign_flips(require_level(level)).count(*factors)])
+        found = SpectralSignal(**{field.name: getattr(one, field.name)[0] for field in fields(one)})
+    else:
+        found = spectral_signal(s**2, dims, level, excess_kurtosis)
     k = found.shrunken.shape[-1]
     return LearnedPart(left[:, :k], found.shrunken, right[:k], found)
 
@@ -91,7 +100,7 @@ def learned_part_of(
         what: the name of a circuit (``"qk"``), or a component (``"mlp_in"``).
         head: of a circuit its number; of keys and values by themselves that of a key head.
         level: of each test.
-        null: whose kurtosis the entries of the noise have; this and the next as of :func:`signal`.
+        null: the noise, ``"gaussian"``, ``"kurtosis"`` or ``"signs"``; this and the next as of :func:`signal`.
         initialization: of its entries.
 
     Raises:
@@ -103,7 +112,8 @@ def learned_part_of(
         if head is not None:
             raise ParameterError("what", what, f"one of {', '.join(CIRCUITS)}, of a head")
         matrix = model.matrix(layer, what)
-        return learned_part(matrix, level=level, excess_kurtosis=_kurtosis([matrix], matrix.shape, kurtosis))
+        kurtosis = _kurtosis([matrix], matrix.shape, kurtosis)
+        return learned_part(matrix, level=level, excess_kurtosis=kurtosis, signs=null == "signs")
     circuit, sites = (
         CIRCUITS[what],
         {model.layers.index(model.sites[one].place): one for one in range(len(model.sites))},
@@ -118,7 +128,8 @@ def learned_part_of(
     if not isinstance(dims, tuple):
         raise ParameterError("what", what, "a product whose noise has a law: here a part of the keys is rotated alone")
     each = [one[head // (n_heads // len(one))] for one in read_factors(model, site, circuit)]
-    return learned_part(*each, dims=dims, level=level, excess_kurtosis=_kurtosis(each, dims, kurtosis))
+    kurtosis = _kurtosis(each, dims, kurtosis)
+    return learned_part(*each, dims=dims, level=level, excess_kurtosis=kurtosis, signs=null == "signs")
 
 
 def _kurtosis(factors: Sequence[Float[np.ndarray, "row column"]], dims: tuple[int, ...], known: float | None) -> float:

@@ -20,42 +20,14 @@ from rmtbase.models import MatrixName, Site, WeightMatrices
 from rmtbase.progress import Progress
 from rmtbase.scoring._element_scores import Elements
 from rmtbase.scoring._head_elements import HeadElements
+from rmtbase.scoring._sign_flips import SignFlips
+from rmtbase.scoring._site_spectra import GroupSpectra, SiteSpectra, joined_spectra
 from rmtbase.tables import CIRCUITS, Circuit, Factor
 
 _FACTORS = tuple(CIRCUITS[name].factors[0] for name in ("query", "key", "value", "output"))
 _HEADS_PER_PART = 4  # at least
 _PARTS_PER_CORE = 2  # of a site, at most: each takes memory anew
 _LEAST = 1e-60  # beyond it, or its inverse, squares of eigenvalues leave float64, whatever the shape
-
-
-class GroupSpectra(NamedTuple):
-    """The heads of one site that share a matrix, as one: [A_1 ... A_g]ᵀB, each A_i at the σ̂ that they have together.
-
-    Attributes:
-        singular_values: descending; all zero where a factor is.
-        shares: of each head in the square of each of them: ‖block of A_i‖² of its left singular vector.
-        kurtoses: excess kurtosis κ̂ of the elements of the A_i and of B; None where nobody asked.
-    """
-
-    singular_values: Float[np.ndarray, "group rank"]
-    shares: Float[np.ndarray, "group rank member"]
-    kurtoses: tuple[Float[np.ndarray, " group"], ...] | None = None
-
-
-class SiteSpectra(NamedTuple):
-    """The heads of one site by one circuit.
-
-    Attributes:
-        singular_values: descending; all zero where a factor is, and NaN where one cannot be balanced and should be.
-        sigmas: σ̂ of each of the circuit's factors.
-        kurtoses: excess kurtosis κ̂ of the elements of each, about zero; None where nobody asked.
-        groups: of heads that share a matrix; None where none do, or nobody asked.
-    """
-
-    singular_values: Float[np.ndarray, "head rank"]
-    sigmas: tuple[Float[np.ndarray, " head"], ...]
-    kurtoses: tuple[Float[np.ndarray, " head"], ...] | None = None
-    groups: GroupSpectra | None = None
 
 
 class _Solved(NamedTuple):
@@ -152,15 +124,17 @@ def read_sites(
     progress: Progress,
     null: str = "gaussian",
     joint: bool = False,
+    signs: SignFlips | None = None,
 ) -> Iterator[Future[Spectra]]:
     """For the length of a ``with`` block, read the spectra of all heads, and give the scorer all matrices of layers.
 
     With ``elements`` those of each head, too; for the null of ``gains`` of balanced factors, for that of ``kurtosis``
-    with the kurtosis of each; ``joint``, heads that share a matrix also as one. In one pass through the checkpoint,
+    with the kurtosis of each; ``joint``, heads that share a matrix also as one; with ``signs`` the directions of all
+    are counted by these. In one pass through the checkpoint,
     while the block does something else. What is not done at its end is given up.
     """
     with ThreadPoolExecutor(available_cores()) as pool, ThreadPoolExecutor(1) as reader:
-        reading = reader.submit(_read_layers, model, circuits, scorer, elements, progress, null, joint, pool)
+        reading = reader.submit(_read_layers, model, circuits, scorer, elements, progress, null, joint, signs, pool)
         try:
             yield reading
         except BaseException:
@@ -178,6 +152,7 @@ def _read_layers(
     progress: Progress,
     null: str,
     joint: bool,
+    signs: SignFlips | None,
     pool: Executor,
 ) -> Spectra:
     advance = progress.bar("reading layers", len(model.layers))
@@ -217,7 +192,7 @@ def _read_layers(
             of_circuits = {factor: heads[factor] for factor in heads if factor in solved}
             begun = _Begun(
                 site,
-                _submit(model, layer, wanted, of_circuits, null, joint, pool),
+                _submit(model, layer, wanted, of_circuits, null, joint, signs, pool),
                 {} if elements is None else elements.submit(site, heads, pool),
             )
             if before is not None:
@@ -237,6 +212,7 @@ def _submit(
     heads: Mapping[Factor, Shaped[np.ndarray, "factor_head rank width"]],
     null: str,
     joint: bool,
+    signs: SignFlips | None,
     pool: Executor,
 ) -> list[Future[_Solved]]:
     """A few heads at a time, with their key heads: for one small matrix NumPy does not let go of the interpreter."""
@@ -246,7 +222,9 @@ def _submit(
     n_parts = min(groups, max(1, max(map(len, weights)) // _HEADS_PER_PART), _PARTS_PER_CORE * available_cores())
     by_group = [one.reshape(groups, -1, *one.shape[1:]) for one in weights]
     return [
-        pool.submit(_solve, circuits, dict(zip(factors, zip(part, least, strict=True), strict=True)), null, joint)
+        pool.submit(
+            _solve, circuits, dict(zip(factors, zip(part, least, strict=True), strict=True)), null, joint, signs
+        )
         for part in zip(*(np.array_split(one, n_parts) for one in by_group), strict=True)
     ]
 
@@ -256,6 +234,7 @@ def _solve(
     factors: Mapping[Factor, tuple[Shaped[np.ndarray, "group head rank width"], float]],
     null: str,
     joint: bool,
+    signs: SignFlips | None,
 ) -> _Solved:
     prepared = balanced if null == "gains" else np.asarray
     reduced = {factor: triangles(prepared(weights)) for factor, (weights, _) in factors.items()}
@@ -290,7 +269,11 @@ def _solve(
             if kurtoses:
                 both = tuple(kurtoses[factor].mean(axis=1) for factor in circuit.factors)
                 groups = groups._replace(kurtoses=both)
-        spectra[circuit] = SiteSpectra(values, sigmas, of_heads(kurtoses) if kurtoses else None, groups)
+        weights = [factors[factor][0] for factor in circuit.factors]
+        counts = None if signs is None else signs.count_heads(weights)
+        if signs is not None and groups is not None:
+            groups = groups._replace(counts=signs.count_groups(*weights, sigmas=scales[circuit.factors[0]]))
+        spectra[circuit] = SiteSpectra(values, sigmas, of_heads(kurtoses) if kurtoses else None, groups, counts)
     return _Solved(spectra, np.concatenate([one.orthogonal.reshape(-1) for one in reduced.values()]))
 
 
@@ -333,32 +316,8 @@ def own_kurtosis(weights: Shaped[np.ndarray, "... rank width"]) -> Float[np.ndar
 
 def _joined(parts: Sequence[Future[_Solved]]) -> _Solved:
     each = [part.result() for part in parts]
-    spectra = {
-        circuit: SiteSpectra(
-            np.concatenate([one.spectra[circuit].singular_values for one in each]),
-            tuple(map(np.concatenate, zip(*(one.spectra[circuit].sigmas for one in each), strict=True))),
-            _kurtoses_of([one.spectra[circuit].kurtoses for one in each]),
-            _groups_of([one.spectra[circuit].groups for one in each]),
-        )
-        for circuit in each[0].spectra
-    }
+    spectra = {circuit: joined_spectra([one.spectra[circuit] for one in each]) for circuit in each[0].spectra}
     return _Solved(spectra, np.concatenate([one.orthogonal for one in each]))
-
-
-def _kurtoses_of(parts: Sequence[tuple[Float[np.ndarray, " head"], ...] | None]) -> tuple[np.ndarray, ...] | None:
-    known = [part for part in parts if part is not None]
-    return tuple(map(np.concatenate, zip(*known, strict=True))) if known else None
-
-
-def _groups_of(parts: Sequence[GroupSpectra | None]) -> GroupSpectra | None:
-    known = [part for part in parts if part is not None]
-    if not known:
-        return None
-    return GroupSpectra(
-        np.concatenate([part.singular_values for part in known]),
-        np.concatenate([part.shares for part in known]),
-        _kurtoses_of([part.kurtoses for part in known]),
-    )
 
 
 def _require_range(model: WeightMatrices, site: int, circuit: Circuit, spectra: SiteSpectra) -> None:

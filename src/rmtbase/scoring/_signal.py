@@ -2,27 +2,28 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import xarray as xr
-from jaxtyping import Float, Shaped
+from jaxtyping import Float
 
 from rmtbase.errors import ParameterError
-from rmtbase.linalg import appended_rows, matrix_singular_values, single_threaded_blas
-from rmtbase.models import MatrixName, Model, WeightMatrices, open_model
+from rmtbase.linalg import single_threaded_blas
+from rmtbase.models import Difference, MatrixName, Model, WeightMatrices, open_model
 from rmtbase.nulls import LARGEST_KURTOSIS, mean_kurtosis
-from rmtbase.parameters import require_flag
+from rmtbase.parameters import require_flag, require_seed
 from rmtbase.progress import SILENT, Progress
 from rmtbase.scoring._file_attributes import file_attributes
 from rmtbase.scoring._head_factors import null_shape
 from rmtbase.scoring._heads import layer_coordinates, sizes_of
 from rmtbase.scoring._initialization import noise_kurtosis
+from rmtbase.scoring._matrix_spectra import MatrixSpectrum, MatrixSpectrumTaker
 from rmtbase.scoring._read_matrices import products_of
 from rmtbase.scoring._read_sites import SiteSpectra, read_sites, require_circuits, sites_of
+from rmtbase.scoring._sign_flips import NO_FLOOR, SignCount, SignFlips, sign_flips, signal_of_counts
 from rmtbase.scoring._signal_tails import tail_variables
 from rmtbase.scoring._spectral_signal import (
     DIRECTION_FIELDS,
@@ -35,7 +36,6 @@ from rmtbase.tables import CIRCUITS, SIGNAL_SCHEMA, Circuit, describe
 
 MatrixSpectra = Literal["none", "spectra"]
 
-_NO_FLOOR = "no noise floor, so the number is not known: too few eigenvalues are left below the directions"
 _NO_SHAPE = "all zeros, which have no shape to test"
 
 
@@ -47,7 +47,9 @@ def signal(
     level: float = 0.05,
     progress: Progress = SILENT,
     *,
-    null: str = "gaussian",
+    null: str | None = None,
+    draws: int | None = None,
+    seed: int = 0,
     initialization: str = "normal",
     family: str | None = None,
     config: Mapping[str, Any] | None = None,
@@ -76,7 +78,14 @@ def signal(
         level: of each test, and one minus the confidence of each limit.
         progress: shows the layers read, and is told what was recorded about the model.
         null: ``"gaussian"``: noise of entries as ``initialization`` draws them; ``"kurtosis"``: of any law with the
-            excess kurtosis that the elements of each head's factors, or of the matrix, have themselves, up to 3.
+            excess kurtosis that the elements of each head's factors, or of the matrix, have themselves, up to 3;
+            ``"signs"``: random sign flips of each head's factors, or of the matrix, for independent entries of any
+            laws that are symmetric about 0. None: signs of a difference of models, whose entries rounding has made
+            other than normal, and gaussian of any other model. With signs there are no limits of a strength, no error
+            of the noise's scale, and no test of whether the rest is noise (``rmtbase.tables.NEED_A_LAW``).
+        draws: sign flips that each number of directions is tested against, at most; 10/level - 1 if None. No p-value is
+            below 1/(draws + 1).
+        seed: of the sign flips.
         initialization: ``"normal"``, ``"uniform"`` or ``"truncated_normal"``, as of :func:`rmtbase.score`.
         family: of a model in memory; this and the next four as of :func:`rmtbase.score`.
         config: of a model in memory.
@@ -98,17 +107,21 @@ def signal(
     """
     if matrices not in ("none", "spectra"):
         raise ParameterError("matrices", matrices, "'none' or 'spectra'")
-    level, kurtosis = require_level(level), noise_kurtosis(null, initialization)
+    level, seed = require_level(level), require_seed(seed)
     if isinstance(model, Model) or not isinstance(model, WeightMatrices):
         model = open_model(model, revision, family=family, config=config, name=name, fold=fold)
         model = model.prove() if require_flag("proof", proof) else model
+    null = null if null is not None else "signs" if isinstance(model, Difference) else "gaussian"
+    kurtosis = noise_kurtosis(null, initialization)
+    signs = sign_flips(level, draws, seed) if null == "signs" else None
     held = [one for one, circuit in CIRCUITS.items() if sites_of(model, circuit)]
     wanted = require_circuits(model, held if circuits is None else circuits)
     tails = progress if require_flag("heavy_tails", heavy_tails) else None
-    whole = _MatrixSpectra() if matrices == "spectra" else None
-    with single_threaded_blas(), read_sites(model, wanted, whole, None, progress, null, joint=True) as reading:
+    whole = MatrixSpectrumTaker(signs) if matrices == "spectra" else None
+    with single_threaded_blas(), read_sites(model, wanted, whole, None, progress, null, True, signs) as reading:
         spectra, _ = reading.result()
-    for line in (*model.notes, *model.warnings):
+    notes = (*model.notes, *([] if signs is None else [signs.note]))
+    for line in (*notes, *model.warnings):
         progress.note(line)
     advance = progress.bar("finding directions", len(wanted) + (whole is not None))
     groups: dict[str, xr.Dataset] = {}
@@ -123,7 +136,15 @@ def signal(
         advance(1)
     tree: xr.DataTree = xr.DataTree.from_dict(groups)
     tree.attrs = _attributes(
-        model, [circuit.name for circuit in wanted], matrices, level, null, initialization, tails is not None
+        model,
+        [circuit.name for circuit in wanted],
+        matrices,
+        level,
+        null,
+        signs,
+        initialization,
+        tails is not None,
+        notes,
     )
     for circuit in wanted:
         sizes, _ = sizes_of(circuit, [model.sites[site] for site in spectra[circuit]])
@@ -132,46 +153,17 @@ def signal(
 
 
 class _Spectrum(NamedTuple):
-    """One spectrum, its place in a group, its chain, and the kurtosis of its noise; or why it has no numbers."""
+    """One spectrum, its place in a group, its chain, and the kurtosis of its noise; or why it has no numbers.
+
+    With the null of sign flips its directions by these.
+    """
 
     at: tuple[int, int]
     eigenvalues: Float[np.ndarray, " r"]
     dims: tuple[int, ...]
     kurtosis: float
     reason: str
-
-
-class _Matrix(NamedTuple):
-    """A whole matrix: its shape, eigenvalues, and the excess kurtosis of its elements."""
-
-    shape: tuple[int, int]
-    eigenvalues: Float[np.ndarray, " r"]
-    kurtosis: float
-
-
-class _MatrixSpectra:
-    """Takes the matrices of layers, and keeps what there is to say of each."""
-
-    def __init__(self) -> None:
-        self.spectra: dict[MatrixName, _Matrix] = {}
-
-    def add(
-        self,
-        name: MatrixName,
-        blocks: Iterable[Shaped[np.ndarray, "row column"]],
-        shape: tuple[int, int],
-        map_spans: Callable[..., Iterable[Any]] = map,
-    ) -> None:
-        """Take one matrix, in blocks of rows."""
-        triangle: Float[np.ndarray, "row column"] | None = None
-        squares = fourths = 0.0
-        for block in blocks:
-            triangle = appended_rows(triangle, block)
-            square = np.square(block, dtype=np.float64)
-            squares, fourths = squares + float(square.sum()), fourths + float(np.vdot(square, square))
-        assert triangle is not None
-        kurtosis = math.prod(shape) * fourths / squares**2 - 3.0 if squares**2 > 0.0 else math.nan
-        self.spectra[name] = _Matrix(shape, matrix_singular_values(triangle) ** 2, kurtosis)
+    count: SignCount | None = None
 
 
 def _of_heads(
@@ -193,10 +185,11 @@ def _of_heads(
         kurtosis = np.full(len(one.singular_values), np.nan if known is None else known)
         if one.kurtoses is not None and len(shape) == len(one.kurtoses) + 1:
             kurtosis = mean_kurtosis(shape, one.kurtoses)
-        elif known is None and not reason:
-            reason = "a product of several matrices, whose elements have no kurtosis of their own"
+        elif (known is None or one.counts is not None) and len(shape) != len(circuit.factors) + 1:
+            reason = reason or "a product of several matrices, whose elements are not independent"
         for head, values in enumerate(one.singular_values):
-            found.append(_Spectrum((row, head), values**2, shape, float(kurtosis[head]), reason))
+            count = None if one.counts is None else one.counts[head]
+            found.append(_Spectrum((row, head), values**2, shape, float(kurtosis[head]), reason, count))
     coordinates = layer_coordinates([site.place for site in here]) | sizes_of(circuit, here)[1]
     return _group(
         found, (len(sites), n_heads), coordinates | {"head": np.arange(n_heads)}, level,
@@ -223,7 +216,8 @@ def _of_groups(
         if one.kurtoses is not None and not reason:
             kurtosis = mean_kurtosis(shape, one.kurtoses)
         for group, values in enumerate(one.singular_values):
-            found.append(_Spectrum((row, group), values**2, shape, float(kurtosis[group]), reason))
+            count = None if one.counts is None else one.counts[group]
+            found.append(_Spectrum((row, group), values**2, shape, float(kurtosis[group]), reason, count))
     size = len(held), max(len(one.shares) for one in held.values())
     places = layer_coordinates([model.sites[site].place for site in held])
     name = f"/circuits/{circuit.name}/groups"
@@ -252,7 +246,7 @@ def _chain(model: WeightMatrices, site: int, circuit: Circuit) -> tuple[tuple[in
 
 def _of_matrices(
     model: WeightMatrices,
-    spectra: Mapping[MatrixName, _Matrix],
+    spectra: Mapping[MatrixName, MatrixSpectrum],
     level: float,
     known: float | None,
     tails: Progress | None,
@@ -264,7 +258,7 @@ def _of_matrices(
         _Spectrum(
             (model.layers.index(name.place), components.index(name.component)), one.eigenvalues, one.shape,
             one.kurtosis if known is None else known,
-            "a product of stored matrices: its heads have a law" if name in products else "",
+            "a product of stored matrices: its heads have a law" if name in products else "", one.count,
         )
         for name, one in spectra.items()
     ]  # fmt: skip
@@ -296,15 +290,13 @@ def _group(
     for one in spectra:
         eigenvalue[one.at][: one.eigenvalues.size] = one.eigenvalues
         sigma[one.at] = np.sqrt(one.eigenvalues.sum() / np.prod([float(n) for n in one.dims]))
-        reason[one.at] = one.reason or _zeros(one) or no_law_at(one.dims) or _too_heavy(one.kurtosis)
+        no_law = no_law_at(one.dims) if one.count is None else _untold(one.count)
+        reason[one.at] = one.reason or _zeros(one) or no_law or _too_heavy(one.kurtosis)
         if not reason[one.at]:
             by_dims.setdefault(one.dims, []).append(one)
     found: list[tuple[list[_Spectrum], SpectralSignal]] = []
     for dims, alike in by_dims.items():
-        eigenvalues, kurtosis = (
-            np.array(each) for each in zip(*((one.eigenvalues, one.kurtosis) for one in alike), strict=True)
-        )
-        found.append((alike, spectral_signal(eigenvalues, dims, level, kurtosis)))
+        found.append((alike, _signal_of(alike, dims, level)))
     width = max((of.p_value.shape[1] for _, of in found), default=0)
     values: dict[str, np.ndarray] = {
         one.name: np.full((*size, width) if one.name in DIRECTION_FIELDS else size, np.nan)
@@ -318,7 +310,7 @@ def _group(
         without = np.isnan(of.n_directions)
         values["expected_error"][tuple(part[without] for part in rows)] = np.nan
         for place in np.flatnonzero(without):
-            reason[alike[place].at] = _NO_FLOOR
+            reason[alike[place].at] = NO_FLOOR
     if tails is not None:
         each = ((one.at, one.eigenvalues, one.dims, one.reason or _zeros(one)) for one in spectra)
         values |= tail_variables(each, size, level, tails.bar("comparing tails", len(spectra)))
@@ -327,6 +319,20 @@ def _group(
     places = {"direction": np.arange(width), "index": np.arange(longest)}
     variables = {variable: (schema[variable].dims, whole) for variable, whole in values.items()}
     return describe(xr.Dataset(variables, coords={**coordinates, **places}), schema)
+
+
+def _signal_of(alike: Sequence[_Spectrum], dims: tuple[int, ...], level: float) -> SpectralSignal:
+    """Signal and noise of spectra of one chain."""
+    eigenvalues = np.array([one.eigenvalues for one in alike])
+    counts = [one.count for one in alike if one.count is not None]
+    if counts:
+        return signal_of_counts(eigenvalues, dims, counts)
+    return spectral_signal(eigenvalues, dims, level, np.array([one.kurtosis for one in alike]))
+
+
+def _untold(count: SignCount) -> str:
+    """Why sign flips tell nothing of a spectrum, or ""."""
+    return "" if count.p_value.size else count.reason
 
 
 def _zeros(spectrum: _Spectrum) -> str:
@@ -346,8 +352,10 @@ def _attributes(
     matrices: str,
     level: float,
     null: str,
+    signs: SignFlips | None,
     initialization: str,
     heavy_tails: bool,
+    notes: Sequence[str],
 ) -> dict[str, object]:
     call = {
         "function": "rmtbase.scoring.signal",
@@ -355,9 +363,10 @@ def _attributes(
         "matrices": matrices,
         "level": level,
         "null": null,
+        **({} if signs is None else {"draws": signs.draws, "seed": signs.seed}),
         "initialization": initialization,
         **({"heavy_tails": True} if heavy_tails else {}),
     }
     of_kind = {"level": level, "null": null, "initialization": initialization}
     weights = {"query_key_sha256": model.fingerprint()}
-    return file_attributes("signal", model, of_kind, model.notes, model.warnings, call, weights=weights)
+    return file_attributes("signal", model, of_kind, notes, model.warnings, call, weights=weights)

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float, Int, Shaped
 from numpy.typing import ArrayLike
 
 from rmtbase import laws
@@ -89,7 +89,7 @@ class SpectralSignal:
     first_p_value: Float[np.ndarray, "..."]
     next_p_value: Float[np.ndarray, "..."]
     rest_p_value: Float[np.ndarray, "..."]
-    noise_floor: Bool[np.ndarray, "..."]
+    noise_floor: Shaped[np.ndarray, "..."]
     noise_scale: Float[np.ndarray, "..."]
     noise_scale_std: Float[np.ndarray, "..."]
     threshold: Float[np.ndarray, "..."]
@@ -159,7 +159,7 @@ def spectral_signal(
     if kurtosis.any():
         flat = _as_of_normal(flat, shape, kurtosis, found.scale)
         found = count_directions(flat, shape, level)
-    each = _described(flat, shape, level, found)
+    each = described(flat, shape, level, found)
     return SpectralSignal(**{name: one.reshape((*values.shape[:-1], *one.shape[1:])) for name, one in each.items()})
 
 
@@ -246,15 +246,27 @@ def count_directions(values: Float[np.ndarray, "spectrum r"], dims: tuple[int, .
         scale = _scale(sums, dims, rows, k + 1, deflation)
         rows, scale = rows[scale > 0.0], scale[scale > 0.0]
         deflation[rows] += noise.deflation(noise.spike.outlier(values[rows, k] / scale).excess)
+    columns = np.stack(p_values, axis=1) if p_values else np.empty((len(values), 0))
+    return at_last_scale(values, sums, dims, kept, number, deflation)._replace(p_value=columns)
+
+
+def at_last_scale(
+    values: Float[np.ndarray, "spectrum r"],
+    sums: Float[np.ndarray, "spectrum r"],
+    dims: tuple[int, ...],
+    kept: Bool[np.ndarray, " spectrum"],
+    number: Int[np.ndarray, " spectrum"],
+    deflation: Float[np.ndarray, " spectrum"],
+) -> CountedDirections:
+    """All directions at the scale that is left by all of them; without p-values."""
     scale = _scales(sums, dims, kept, number, deflation)
-    deflation = np.zeros(len(values))  # once more, all at the scale that is left by all
+    deflation = np.zeros(len(values))
     for k in range(int(number[kept].max(initial=0))):
         rows, noise = np.flatnonzero(kept & (number > k)), noise_left(dims, k)
         deflation[rows] += noise.deflation(noise.spike.outlier(values[rows, k] / scale[rows]).excess)
     scale = _scales(sums, dims, kept, number, deflation)
-    kept &= scale > 0.0
-    columns = np.stack(p_values, axis=1) if p_values else np.empty((len(values), 0))
-    return CountedDirections(number, kept, columns, np.where(kept, scale, np.nan), deflation)
+    kept = kept & (scale > 0.0)
+    return CountedDirections(number, kept, np.empty((len(values), 0)), np.where(kept, scale, np.nan), deflation)
 
 
 def _scales(
@@ -285,9 +297,14 @@ def _scale(
     return sums[rows, k] / (math.prod(n - k for n in dims) - deflation[rows])
 
 
-def _described(
-    values: Float[np.ndarray, "spectrum r"], dims: tuple[int, ...], level: float, found: CountedDirections
+def described(
+    values: Float[np.ndarray, "spectrum r"],
+    dims: tuple[int, ...],
+    level: float,
+    found: CountedDirections,
+    normal: bool = True,
 ) -> dict[str, np.ndarray]:
+    """The numbers of :class:`SpectralSignal` by name; without ``normal`` those that need the law of entries are NaN."""
     number, kept = found.number, found.kept
     longest = int(number[kept].max(initial=0))
     each = {name: np.full((len(values), longest), np.nan) for name in DIRECTION_FIELDS}
@@ -301,7 +318,7 @@ def _described(
         for name, value in named.items():
             each[name][rows, j] = value
     unrepelled = units - _repulsion(units, std)
-    for j in range(longest):
+    for j in range(longest if normal else 0):
         rows, noise = np.flatnonzero(kept & (number > j)), noise_left(dims, j)
         low, high = noise.limits(units[rows, j], unrepelled[rows, j], level)
         each["strength_low"][rows, j] = np.fmin(low, each["strength"][rows, j])
@@ -325,11 +342,14 @@ def _described(
     for k in np.unique(number[kept]).tolist():
         rows, noise = np.flatnonzero(kept & (number == k)), noise_left(dims, k)
         scale = of_spectrum["noise_scale"][rows]
+        of_spectrum["threshold"][rows] = noise.spike.gain * noise.spike.threshold * scale
+        if not normal:
+            continue
         of_spectrum["rest_p_value"][rows] = _rest_p_value(values[rows, k:], noise.either_way)
         of_spectrum["noise_scale_std"][rows] = 0.5 * noise.relative_std * scale
-        of_spectrum["threshold"][rows] = noise.spike.gain * noise.spike.threshold * scale
         of_spectrum["detectable_strength"][rows] = noise.detectable_strength(level) * scale
-    of_spectrum["noise_floor"] = of_spectrum["rest_p_value"] >= FLOOR_LEVEL
+    floor = of_spectrum["rest_p_value"] >= FLOOR_LEVEL
+    of_spectrum["noise_floor"] = floor if normal else np.full(len(values), np.nan)
     return of_spectrum | each
 
 

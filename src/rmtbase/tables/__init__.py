@@ -50,7 +50,7 @@ from rmtbase.tables._scores_schema import (
     null_schema,
     own_null_schema,
 )
-from rmtbase.tables._signal_schema import SIGNAL_SCHEMA, TAIL_VERDICTS
+from rmtbase.tables._signal_schema import NEED_A_LAW, SIGNAL_SCHEMA, TAIL_VERDICTS
 from rmtbase.tables._trajectory_schema import (
     ALARM_VARIABLES,
     DEPARTURES_SCHEMA,
@@ -91,6 +91,7 @@ __all__ = [
     "KINDS",
     "KINDS_OF_COMPOSITION",
     "LOCK",
+    "NEED_A_LAW",
     "NOT_TESTABLE_PAIRS",
     "SCHEMA_VERSION",
     "SCORES_SCHEMA",

@@ -9,7 +9,6 @@ import xarray as xr
 from rmtbase.tables._domain import (
     ANY,
     COUNT_OR_NAN,
-    FLAG_OR_NAN,
     NON_NEGATIVE_OR_NAN,
     PROBABILITY,
     SIZE_OR_NAN,
@@ -35,9 +34,11 @@ def _schema(dims: tuple[str, ...]) -> Schema:
         ),
         "effective_rank": Variable(dims, "participation ratio of the change's squared singular values", ANY),
         "n_directions": Variable(
-            dims, "directions of the change beyond noise; NaN where no noise floor was reached", COUNT_OR_NAN
+            dims,
+            "directions of the change beyond noise, by random sign flips; NaN where it is not known",
+            COUNT_OR_NAN,
         ),
-        "noise_floor": Variable(dims, "1 where the rest of the change is like noise", FLAG_OR_NAN),
+        "first_p_value": Variable(dims, "p-value of no direction of the change at all", PROBABILITY),
         "reason": Variable(
             dims, "why the directions of the change cannot be tested; empty where they were", TEXT, part="not_testable"
         ),

@@ -29,6 +29,11 @@ _SLACK = 1e-9  # relative
 TAIL_VERDICTS = ("noise", "spikes", "power law", "effective depth", "not told apart", "none of them")
 """What a spectrum may be found to be: one of the four candidates, several of them, or none."""
 
+NEED_A_LAW = (
+    "strength_low", "strength_high", "rest_p_value", "noise_floor", "noise_scale_std", "detectable_strength"
+)  # fmt: skip
+"""What is NaN with the null of sign flips: how far eigenvalues scatter, and which rest is noise, needs a law of it."""
+
 _TAILS = "heavy_tails"
 _VERDICT = Domain("a verdict, or empty", kinds="OUT", choices=("", *TAIL_VERDICTS))
 
@@ -132,7 +137,7 @@ def signals_whole(groups: Mapping[str, xr.Dataset]) -> Fault:
 
 def directions_fit(groups: Mapping[str, xr.Dataset]) -> Fault:
     """Of each spectrum there are as many directions as it says, each with all its numbers; limits enclose strengths."""
-    level = float(groups[""].attrs["level"])
+    level, without = float(groups[""].attrs["level"]), _without_law(groups)
     for name, group in _each(groups):
         values = {one: group[one].values for one in group.data_vars if group[one].dims[-1:] == ("direction",)}
         number = group["n_directions"].values
@@ -140,7 +145,7 @@ def directions_fit(groups: Mapping[str, xr.Dataset]) -> Fault:
         if (number > group.sizes["direction"]).any():
             return f"more n_directions in {quoted(name)} than there is room for", "an entry of direction for each"
         for variable, found in values.items():
-            if (np.isnan(found) == expected).any():
+            if (np.isnan(found) == (expected & (variable not in without))).any():
                 return f"{variable} in {quoted(name)} of another number of directions than n_directions", "one of each"
         if (values["p_value"] > level).any():
             return f"a direction in {quoted(name)} with p_value above the level", f"at most {level:g}"
@@ -157,13 +162,17 @@ def directions_fit(groups: Mapping[str, xr.Dataset]) -> Fault:
 
 def floors_fit(groups: Mapping[str, xr.Dataset]) -> Fault:
     """Where there is a noise floor it has a number of directions and a scale."""
+    without = _without_law(groups)
     for name, group in _each(groups):
         floor, known = group["noise_floor"].values == 1, np.isfinite(group["n_directions"].values)
         if (floor & ~known).any():
             return f"a noise floor in {quoted(name)} without n_directions", "the number of directions above it"
         for variable in ("rest_p_value", "noise_scale", "signal_share", "raw_share"):
-            if (np.isfinite(group[variable].values) != known).any():
+            if (np.isfinite(group[variable].values) != (known & (variable not in without))).any():
                 return f"{variable} in {quoted(name)} where n_directions is not, or the reverse", "both, or neither"
+        for variable in without:
+            if group[variable].notnull().any():
+                return f"{variable} in {quoted(name)} with the null of sign flips", "NaN: it needs a law of the noise"
     return None
 
 
@@ -189,6 +198,11 @@ def tails_fit(groups: Mapping[str, xr.Dataset]) -> Fault:
         if ((low > mid) | (mid > high)).any():
             return f"null_exponent in {quoted(name)} outside its band", "null_exponent_low <= it <= null_exponent_high"
     return None
+
+
+def _without_law(groups: Mapping[str, xr.Dataset]) -> tuple[str, ...]:
+    """What no spectrum of the file has."""
+    return NEED_A_LAW if groups[""].attrs.get("null") == "signs" else ()
 
 
 def _each(groups: Mapping[str, xr.Dataset]) -> Iterator[tuple[str, xr.Dataset]]:

@@ -1,0 +1,195 @@
+"""Random sign flips of what directions leave of a matrix, or of a product of two, and their largest singular value."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from typing import Protocol
+
+import numpy as np
+from jaxtyping import Float, Float64, Int
+from scipy.linalg import eigh
+
+PRECISION = 1e-5
+"""Relative, of the largest eigenvalue of a flip, which is computed in float32: values nearer to each other are ties."""
+
+_SMALL = 256  # rows up to which all eigenvalues of a Gram matrix are computed, to have the largest
+_RESIDUAL = 3e-4  # relative, at which Lanczos' iteration ends: the eigenvalue is off by its square over the gap
+_STEPS = 200  # of it, at most; noise of 4096 rows takes about 60
+
+Matrix = Float[np.ndarray, "rank width"]
+
+
+class Flippable(Protocol):
+    """A matrix, or a product, whose rest can be flipped.
+
+    Attributes:
+        rank: how many singular values it has.
+    """
+
+    rank: int
+
+    def eigenvalues(self) -> Float64[np.ndarray, " rank"]:
+        """Squared singular values, descending."""
+        ...
+
+    def flipped(self, k: int, seed: int, draws: int) -> Iterator[float]:
+        """λ_1/Σλ of each flip of what the first k singular components leave."""
+        ...
+
+
+def flippable(*factors: Matrix) -> Flippable:
+    """F_0, or F_0ᵀF_1, of factors (rank, width) that are finite."""
+    return _One(*factors) if len(factors) == 1 else _Two(*factors)
+
+
+class _One:
+    """One matrix.
+
+    A flip of the rest spreads over all n m dimensions what lies in (n - k)(m - k): it is projected to the complements
+    of the k pairs of singular vectors. λ_1/Σλ has no scale.
+    """
+
+    def __init__(self, matrix: Matrix) -> None:
+        unit = _unit(matrix)
+        self._matrix = unit if len(unit) <= unit.shape[1] else np.ascontiguousarray(unit.T)
+        self._digest = _digest(self._matrix)
+        self._gram = self._matrix @ self._matrix.T
+        self.rank = len(self._matrix)
+
+    def eigenvalues(self) -> Float64[np.ndarray, " r"]:
+        return np.maximum(np.linalg.eigvalsh(self._gram)[::-1], 0.0)
+
+    def flipped(self, k: int, seed: int, draws: int) -> Iterator[float]:
+        left = _leading(self._gram, k)
+        right = self._matrix.T @ left
+        right /= np.linalg.norm(right, axis=0)
+        rest = (self._matrix - left @ (left.T @ self._matrix)).astype(np.float32)
+        left, right = left.astype(np.float32), right.astype(np.float32)
+        for draw in range(draws):
+            flipped = _flipped(rest, _bits(seed, self._digest, k, 0, draw))
+            yield _largest_share(flipped, left, right)
+
+
+class _Two:
+    """F_0ᵀF_1, of which both factors are flipped.
+
+    Without k singular components it is F_0'ᵀF_1', F' = F (1 - V Vᵀ) with the singular vectors V on its side. A flip of
+    these is projected to the complement of V again, and between them to that of the k directions which the components
+    pass through: it is of dims n_l - k.
+    """
+
+    def __init__(self, *factors: Matrix) -> None:
+        self._factors = [_unit(one) for one in factors]
+        self._digests = [_digest(one) for one in self._factors]
+        self._roots = [_root(one @ one.T) for one in self._factors]
+        self.rank = min(len(self._factors[0]), *(one.shape[1] for one in self._factors))
+
+    def eigenvalues(self) -> Float64[np.ndarray, " r"]:
+        return np.linalg.svd(self._roots[0] @ self._roots[1].T, compute_uv=False)[: self.rank] ** 2
+
+    def flipped(self, k: int, seed: int, draws: int) -> Iterator[float]:
+        x, _, yt = np.linalg.svd(self._roots[0] @ self._roots[1].T)
+        rests, vectors, passed = [], [], np.zeros((len(x), k))
+        for factor, root, side in zip(self._factors, self._roots, (x[:, :k], yt[:k].T), strict=True):
+            own = factor.T @ np.linalg.lstsq(root, side, rcond=None)[0]
+            image = root.T @ side  # F V
+            passed += image / np.linalg.norm(image, axis=0)
+            rests.append((factor - image @ own.T).astype(np.float32))
+            vectors.append(own.astype(np.float32))
+        left = np.linalg.qr(passed, mode="complete")[0][:, k:]
+        for draw in range(draws):
+            grams = []
+            for place, (rest, own) in enumerate(zip(rests, vectors, strict=True)):
+                flipped = _flipped(rest, _bits(seed, self._digests[place], k, place, draw))
+                image = flipped @ own
+                gram = (flipped @ flipped.T - image @ image.T).astype(np.float64)
+                grams.append(left.T @ gram @ left if k else gram)
+            root = _root(grams[0])
+            product = root @ grams[1] @ root.T
+            whole = float(np.trace(product))
+            yield float(np.linalg.eigvalsh(product)[-1]) / whole if whole > 0.0 else 1.0
+
+
+def _largest_share(
+    flipped: Float[np.ndarray, "row column"], left: Float[np.ndarray, "row k"], right: Float[np.ndarray, "column k"]
+) -> float:
+    """λ_1/Σλ of a flip between the complements of two sets of directions."""
+    k = left.shape[1]
+    gram = flipped @ flipped.T
+    if k:
+        image = flipped @ right
+        gram -= image @ image.T
+        gram -= left @ (left.T @ gram)
+        gram -= (gram @ left) @ left.T
+    whole = float(np.trace(gram, dtype=np.float64))
+    if whole <= 0.0:
+        return 1.0
+    if len(gram) <= _SMALL:
+        return float(np.linalg.eigvalsh(gram)[-1]) / whole
+    return _lanczos(gram) / whole
+
+
+def _lanczos(gram: Float[np.ndarray, "n n"]) -> float:
+    """The largest eigenvalue of a Gram matrix, by Lanczos' iteration with full orthogonalisation."""
+    n = len(gram)
+    steps = min(n, _STEPS)
+    basis = np.empty((steps + 1, n), dtype=gram.dtype)
+    start = 1.0 + np.random.Philox(n).random_raw(n) / 2.0**64  # any that has a part along every direction
+    start *= 1.0 - 2.0 * (np.random.Philox(n + 1).random_raw(n) % 2)
+    basis[0] = start / np.linalg.norm(start)
+    diagonal, beside = np.zeros(steps), np.zeros(steps)
+    largest = 0.0
+    for step in range(steps):
+        image = gram @ basis[step]
+        diagonal[step] = image @ basis[step]
+        for _ in range(2):
+            image -= basis[: step + 1].T @ (basis[: step + 1] @ image)
+        beside[step] = np.linalg.norm(image)
+        if step % 5 == 4 or step == steps - 1 or beside[step] == 0.0:
+            tri = np.diag(diagonal[: step + 1]) + np.diag(beside[:step], 1) + np.diag(beside[:step], -1)
+            values, vectors = np.linalg.eigh(tri)
+            largest = float(values[-1])
+            if beside[step] * abs(vectors[-1, -1]) <= _RESIDUAL * largest:
+                break
+        basis[step + 1] = image / beside[step]
+    return largest
+
+
+def _leading(gram: Float64[np.ndarray, "n n"], k: int) -> Float64[np.ndarray, "n k"]:
+    """Eigenvectors of the k largest eigenvalues."""
+    n = len(gram)
+    if not k:
+        return np.empty((n, 0))
+    return eigh(gram, subset_by_index=(n - k, n - 1))[1][:, ::-1]
+
+
+def _root(gram: Float64[np.ndarray, "n n"]) -> Float64[np.ndarray, "n n"]:
+    """H with HᵀH = G."""
+    values, vectors = np.linalg.eigh(gram)
+    return np.sqrt(np.maximum(values, 0.0))[:, None] * vectors.T
+
+
+def _unit(matrix: Matrix) -> Float64[np.ndarray, "rank width"]:
+    """The matrix with a largest element of 1, as its squares may leave float32."""
+    largest = float(np.abs(matrix).max(initial=0.0))
+    return np.asarray(matrix, dtype=np.float64) / (largest or 1.0)
+
+
+def _digest(matrix: Float64[np.ndarray, "row column"]) -> Int[np.ndarray, " word"]:
+    content = hashlib.sha256(repr(matrix.shape).encode())
+    content.update(np.ascontiguousarray(matrix, dtype="<f8").data)
+    return np.frombuffer(content.digest()[:16], dtype="<u4")
+
+
+def _bits(seed: int, digest: Int[np.ndarray, " word"], k: int, place: int, draw: int) -> np.random.Philox:
+    """The random bits of one flip: a function of the seed, the matrix, the rest, the factor and the draw alone."""
+    entropy = [seed & 0xFFFFFFFF, seed >> 32, *digest.tolist(), k, place, draw]
+    return np.random.Philox(np.random.SeedSequence(entropy))
+
+
+def _flipped(matrix: Float[np.ndarray, "row column"], bits: np.random.Philox) -> Float[np.ndarray, "row column"]:
+    """The matrix with signs of its elements by random bits."""
+    words = bits.random_raw(-(-matrix.size // 64)).astype("<u8", copy=False)
+    signs = np.unpackbits(words.view(np.uint8), count=matrix.size, bitorder="little").astype(np.uint32) << 31
+    return (matrix.reshape(-1).view(np.uint32) ^ signs).view(np.float32).reshape(matrix.shape)

@@ -1,0 +1,209 @@
+"""Directions of a matrix, or of a product of two, counted against random sign flips of what is left without them.
+
+If the elements of W are independent and symmetric about 0, of whatever laws, then W ∘ R with random signs R has the law
+of W: an exact null, for any tails, any gains of rows and columns, any zeros, and for the difference of two rounded
+checkpoints. A direction u vᵀ that is spread over many elements is destroyed; a giant element is kept.
+
+Source: D. Hong, Y. Sheng and E. Dobriban, arXiv:2012.02985.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float, Float64, Shaped
+
+from rmtbase.errors import ParameterError
+from rmtbase.parameters import require_draws
+from rmtbase.scoring._flipped_rest import PRECISION, Flippable, Matrix, flippable
+from rmtbase.scoring._spectral_signal import LEAST_REST, SpectralSignal, at_last_scale, described
+
+_SPARSE = 4  # elements that are not zero, for each row and column: with fewer, flips have ties
+_MOST_TIED = 0.5  # of the flips drawn with the largest value: beyond it all are drawn, and their ties looked at
+_ATTAINED = 0.6  # of the level: what a test must be able to reach beside ties
+
+TIED = (
+    "sign flips leave the largest singular value as it is, so that they cannot tell a direction from chance: too few "
+    "elements are not zero, or one is too large"
+)
+
+
+class SignCount(NamedTuple):
+    """Directions of one spectrum by sign flips.
+
+    Attributes:
+        number: of directions; NaN where there is a ``reason``.
+        p_value: of H_0, H_1, ..., as far as they were tested; the last is that of the hypothesis that was kept.
+        reason: why there is no number, or "".
+    """
+
+    number: float
+    p_value: Float64[np.ndarray, " hypothesis"]
+    reason: str
+
+
+@dataclass(frozen=True)
+class SignFlips:
+    """Counts directions against sign flips.
+
+    H_k, "no more than k directions", is tested by λ_(k+1), the (k+1)-th squared singular value, against the largest of
+    flips of the rest, W without its first k singular components. A flip of the rest spreads over all dimensions what
+    is in n_l - k of them: it is projected to where the rest lies, and brought to its sum of squares. So p is (b + 1)/
+    (n + 1) by b of n flips that have one as large; drawing ends at the b with which p > ``level`` is certain, and then
+    p is b over the flips drawn (Besag & Clifford 1991).
+
+    Flips of one rest are an upper bound for those of every later one, which has less in it. So all hypotheses that one
+    set of flips rejects are rejected at once, and the next set is drawn from what all of these leave.
+
+    Attributes:
+        level: of each test.
+        draws: flips of each rest.
+        seed: of the signs, which are a function of it, the matrix, the rest and the draw's index alone.
+    """
+
+    level: float
+    draws: int
+    seed: int = 0
+
+    @property
+    def note(self) -> str:
+        """What is to be known of numbers that were had by them."""
+        return (
+            f"null = signs: the noise is up to {self.draws} random sign flips of each head and matrix, exact for "
+            "independent entries of any laws symmetric about 0; no p-value is below "
+            f"{1.0 / (self.draws + 1):.2g}; limits of strengths, and whether the rest is noise, need a law of the "
+            "entries and are not given"
+        )
+
+    def count(self, *factors: Matrix) -> SignCount:
+        """The directions of F_0, or of F_0ᵀF_1: factors (rank, width)."""
+        chain = flippable(*factors)
+        values = chain.eigenvalues()
+        if not values[0] > 0.0:
+            return SignCount(math.nan, np.empty(0), "zeros")
+        most = chain.rank - LEAST_REST
+        if most < 0:
+            return SignCount(math.nan, np.empty(0), f"fewer than {LEAST_REST} eigenvalues")
+        number, p_values = 0, np.empty(0)
+        sparse = any(np.count_nonzero(one) < _SPARSE * sum(one.shape) for one in factors)
+        while number <= most:
+            largest = self._largest(chain, number, values, sparse and not number)
+            if not number and not self._tells(largest, values[0]):
+                return SignCount(math.nan, np.empty(0), TIED)
+            found = self._p_values(values[number:], largest)
+            rejected = int(np.argmax(np.append(found > self.level, True)))
+            rejected = min(rejected, most + 1 - number)
+            p_values = np.append(p_values, found[:rejected])
+            if not rejected:
+                return SignCount(float(number), np.append(p_values, found[0]), "")
+            number += rejected
+        return SignCount(math.nan, p_values, "no noise floor: too few eigenvalues are left below the directions")
+
+    def count_heads(self, factors: Sequence[Shaped[np.ndarray, "group member rank width"]]) -> tuple[SignCount, ...]:
+        """The directions of each head: all members of the first group, then of the next; a shared factor has one."""
+        groups, members = len(factors[0]), max(one.shape[1] for one in factors)
+        return tuple(
+            self.count(*(one[group, member % one.shape[1]] for one in factors))
+            for group in range(groups)
+            for member in range(members)
+        )
+
+    def count_groups(
+        self,
+        each: Shaped[np.ndarray, "group member rank width"],
+        shared: Shaped[np.ndarray, "group one rank other_width"],
+        *,
+        sigmas: Float[np.ndarray, "group member"],
+    ) -> tuple[SignCount, ...]:
+        """The directions of [A_1 ... A_g]ᵀB of each group, every A_i at one σ̂."""
+        scaled = each / np.where(sigmas > 0.0, sigmas, np.inf)[..., None, None]
+        return tuple(
+            self.count(np.concatenate(list(own), axis=-1), one[0]) for own, one in zip(scaled, shared, strict=True)
+        )
+
+    @property
+    def _enough(self) -> int:
+        """Flips with as large a value with which p is above the level, whatever the others have."""
+        return math.floor(self.level * (self.draws + 1) * (1 + 1e-12))
+
+    def _tells(self, largest: Float64[np.ndarray, " draw"], observed: float) -> bool:
+        """Whether the test could reject nearly as often as the level says: of one set of signs no more are tied."""
+        if largest.size < self.draws:
+            return True
+        order = np.sort(np.append(largest, observed))[::-1]
+        apart = order[:-1] * (1.0 - PRECISION) > order[1:]  # the first so many are beyond all others
+        attained = 1 + np.flatnonzero(apart[: self._enough])
+        return attained.size > 0 and attained[-1] >= _ATTAINED * self._enough
+
+    def _largest(
+        self, chain: Flippable, k: int, values: Float64[np.ndarray, " r"], whole: bool
+    ) -> Float64[np.ndarray, " draw"]:
+        """The largest squared singular value of each flip, up to that at which H_k is certain to be kept."""
+        enough = self._enough
+        found, exceeded = [], 0
+        for share in chain.flipped(k, self.seed, self.draws):
+            found.append(share * values[k:].sum())
+            exceeded += found[-1] >= values[k] * (1.0 - PRECISION)
+            if exceeded >= enough and not whole:
+                if k or _tied(np.append(found, values[0])) <= _MOST_TIED * len(found):
+                    break
+                whole = True
+        return np.array(found)
+
+    def _p_values(
+        self, values: Float64[np.ndarray, " r"], largest: Float64[np.ndarray, " draw"]
+    ) -> Float64[np.ndarray, " r"]:
+        """Of each value, by flips that it should be above."""
+        order = np.sort(largest)
+        exceeded = largest.size - np.searchsorted(order, values * (1.0 - PRECISION), side="left")
+        if largest.size < self.draws:
+            return exceeded / largest.size
+        return (exceeded + 1) / (self.draws + 1)
+
+
+def sign_flips(level: float, draws: int | None = None, seed: int = 0) -> SignFlips:
+    """Sign flips of a level; 10/level - 1 draws, of which p = ``level`` takes nine with as large a value, if None.
+
+    Raises:
+        ParameterError: so few draws that no p-value is as small as the level.
+    """
+    if draws is None:
+        return SignFlips(level, math.ceil(10.0 / level - 1e-9) - 1, seed)
+    if (require_draws(draws) + 1) * level < 1.0 - 1e-12:
+        raise ParameterError(
+            "draws", draws, f"at least {math.ceil(1.0 / level - 1e-9) - 1}, for a p-value of {level:g}"
+        )
+    return SignFlips(level, draws, seed)
+
+
+def _tied(values: Float64[np.ndarray, " draw"]) -> int:
+    """How many are the largest of all, but for their precision."""
+    return int((values >= values.max() * (1.0 - PRECISION)).sum())
+
+
+def signal_of_counts(
+    values: Float[np.ndarray, "spectrum r"], dims: tuple[int, ...], counts: Sequence[SignCount]
+) -> SpectralSignal:
+    """Describe directions that were counted by sign flips.
+
+    Strengths, overlaps and shrunken values, the noise's scale and its threshold are those of independent entries of one
+    variance: where outliers lie depends on no more of their law. How far they scatter does, so that
+    :data:`rmtbase.tables.NEED_A_LAW` are NaN.
+
+    Args:
+        values: eigenvalues (spectrum, r), descending.
+        dims: of the chain.
+        counts: of each spectrum.
+    """
+    number = np.array([one.number for one in counts])
+    p_value = np.full((len(counts), max(one.p_value.size for one in counts)), np.nan)
+    for row, one in zip(p_value, counts, strict=True):
+        row[: one.p_value.size] = one.p_value
+    kept = ~np.isnan(number)
+    sums = np.cumsum(values[:, ::-1], axis=1)[:, ::-1]
+    found = at_last_scale(values, sums, dims, kept, np.where(kept, number, 0).astype(np.int64), np.zeros(len(values)))
+    return SpectralSignal(**described(values, dims, math.nan, found._replace(p_value=p_value), normal=False))

@@ -1,0 +1,191 @@
+"""Differences of rounded checkpoints: how often noise has a learned direction, and how often planted ones are found.
+
+    python studies/rounded_differences/study.py
+
+writes results.json into this folder (or --out); about twenty minutes of one core, everything seeded.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+from collections.abc import Iterator
+from pathlib import Path
+
+import ml_dtypes
+import numpy as np
+
+from rmtbase.linalg import product_singular_values
+from rmtbase.scoring import SignFlips, spectral_signal
+
+HERE = Path(__file__).resolve().parent
+LEVEL, SIGMA, RANK, THRESHOLDS = 0.05, 0.02, 4, 2.0
+SHAPES = ((48, 192), (64, 64))
+CHANGES = (1e-6, 1e-5, 1e-4, 1e-3)
+FORMATS = {
+    "bf16": ml_dtypes.bfloat16,
+    "fp16": np.float16,
+    "fp8 e4m3": ml_dtypes.float8_e4m3fn,
+    "fp8 e5m2": ml_dtypes.float8_e5m2,
+    "fp8 e4m3, scaled": ml_dtypes.float8_e4m3fn,
+}
+BASES = {
+    "stored": "the change is added to the stored weights, and the sum rounded",
+    "kept": "the change is added to weights in full precision, and both rounded",
+}
+FEWEST = 0.5  # share of draws that must be testable for a planted update to be looked for
+
+
+def rounded(weights: np.ndarray, form: str) -> np.ndarray:
+    """Weights as they are stored; scaled ones with the factor that brings 0.1 to 448, the largest number of e4m3."""
+    factor = 448.0 / 0.1 if form.endswith("scaled") else 1.0
+    return (weights * factor).astype(np.float32).astype(FORMATS[form]).astype(np.float64) / factor
+
+
+def learned(rng: np.random.Generator, shape: tuple[int, int], strength: float, rank: int) -> np.ndarray:
+    """Directions of one strength."""
+    left, right = (np.linalg.qr(rng.standard_normal((n, rank)))[0] for n in shape)
+    return strength * left @ right.T
+
+
+def differences(
+    shape: tuple[int, int], form: str, base: str, change: float, strength: float, seed: int, trained: bool = False
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Differences of two rounded matrices, and the noise that was added between them, without end."""
+    rng = np.random.default_rng(seed)
+    while True:
+        weights = SIGMA * rng.standard_normal(shape)
+        if trained:  # the base has learned eight directions at five thresholds
+            weights += learned(rng, shape, 5.0 * SIGMA * math.prod(shape) ** 0.25, 8)
+        if base == "stored":
+            weights = rounded(weights, form)
+        noise = change * rng.standard_normal(shape)
+        signal = learned(rng, shape, strength, RANK) if strength else 0.0
+        yield rounded(weights + noise + signal, form) - rounded(weights, form), noise
+
+
+def share(flags: list[bool]) -> list[float]:
+    """A share and its standard error."""
+    if not flags:
+        return []
+    p = float(np.mean(flags))
+    return [round(p, 4), round(math.sqrt(max(p * (1 - p), 1 / len(flags) ** 2) / len(flags)), 4)]
+
+
+def size(shape: tuple[int, int], form: str, base: str, change: float, trials: int, seed: int, trained: bool) -> dict:
+    """Noise alone: how often there is a direction by signs, and by the law of normal entries."""
+    flips, found, normal, nonzero = SignFlips(LEVEL, 199), [], [], []
+    slope = square = 0.0
+    drawn = differences(shape, form, base, change, 0.0, seed, trained)
+    for _ in range(trials):
+        delta, noise = next(drawn)
+        slope += np.vdot(delta, noise) / noise.size / change**2 / trials
+        square += np.mean(delta**2) / trials
+        nonzero.append(np.count_nonzero(delta) / delta.size)
+        found.append(flips.count(delta))
+        if delta.any():
+            of = spectral_signal(np.linalg.svd(delta, compute_uv=False) ** 2, shape, LEVEL)
+            normal.append(bool(of.first_p_value <= LEVEL))
+    known = [one.number for one in found if not one.reason]
+    return {
+        "shape": shape, "format": form, "base": base, "trained": trained, "change": change, "trials": trials,
+        "elements_that_change": float(np.mean(nonzero)),
+        "not_testable": share([bool(one.reason) for one in found]),
+        "directions_in_noise": share([number > 0 for number in known]),
+        "by_normal_entries": share(normal),
+        "std": math.sqrt(square), "response": float(slope),
+    }  # fmt: skip
+
+
+def power(cell: dict, trials: int, seed: int) -> dict | None:
+    """Four directions at twice the threshold in the difference: how many are found."""
+    if cell["not_testable"][0] > FEWEST or cell["response"] <= 0.01:
+        return None
+    strength = THRESHOLDS * cell["std"] * math.prod(cell["shape"]) ** 0.25 / cell["response"]
+    flips, number = SignFlips(LEVEL, 199), []
+    drawn = differences(cell["shape"], cell["format"], cell["base"], cell["change"], strength, seed)
+    for _ in range(trials):
+        found = flips.count(next(drawn)[0])
+        number.append(-1.0 if found.reason else found.number)
+    return {
+        **{name: cell[name] for name in ("shape", "format", "base", "change")}, "trials": trials,
+        "any": share([one >= 1 for one in number]),
+        "all_four": share([one >= RANK for one in number]),
+        "exactly_four": share([one == RANK for one in number]),
+        "too_many": share([one > RANK for one in number]),
+    }  # fmt: skip
+
+
+def products(form: str, change: float, trials: int, seed: int) -> dict:
+    """W_QK of two differences, (128, 32, 128)."""
+    flips, shape, found, normal = SignFlips(LEVEL, 199), (32, 128), [], []
+    drawn = differences(shape, form, "stored", change, 0.0, seed)
+    for _ in range(trials):
+        both = [next(drawn)[0] for _ in range(2)]
+        found.append(flips.count(*both))
+        of = spectral_signal(product_singular_values(*both) ** 2, (128, 32, 128), LEVEL)
+        normal.append(bool(of.first_p_value <= LEVEL))
+    known = [one.number for one in found if not one.reason]
+    return {
+        "dims": (128, 32, 128), "format": form, "base": "stored", "change": change, "trials": trials,
+        "not_testable": share([bool(one.reason) for one in found]),
+        "directions_in_noise": share([number > 0 for number in known]),
+        "by_normal_entries": share(normal),
+    }  # fmt: skip
+
+
+def sequential(shape: tuple[int, ...], planted: int, multiple: float, trials: int, seed: int) -> dict:
+    """Normal noise with so many directions: how often the count is too large, and right."""
+    rng, number, flips = np.random.default_rng(seed), [], SignFlips(LEVEL, 199)
+    for _ in range(trials):
+        noise = [rng.standard_normal((shape[1], n)) for n in (shape[0], *shape[2:])]
+        own = noise[0].shape
+        if planted:
+            noise[0] += learned(rng, own, multiple * math.prod(own) ** 0.25, planted)
+        number.append(flips.count(*noise).number)
+    return {
+        "dims": shape, "planted": planted, "multiple": multiple, "trials": trials,
+        "too_many": share([one > planted for one in number]), "exact": share([one == planted for one in number]),
+    }  # fmt: skip
+
+
+def main() -> None:
+    """Run all, or the parts that are named, and write what was found after each."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--out", type=Path, default=HERE)
+    parser.add_argument("--scale", type=float, default=1.0, help="of the numbers of trials")
+    given = parser.parse_args()
+    results: dict = {"level": LEVEL, "sigma": SIGMA, "size": [], "power": [], "products": [], "sequential": []}
+
+    def put(part: str, found: dict | None) -> None:
+        if found is not None:
+            results[part].append(found)
+            print(part, json.dumps(found), flush=True)
+            (given.out / "results.json").write_text(json.dumps(results, indent=1) + "\n")
+
+    def times(trials: int) -> int:
+        return max(2, round(given.scale * trials))
+
+    seed = 0
+    for form in FORMATS:
+        for base in BASES:
+            for change in CHANGES:
+                for shape in SHAPES:
+                    seed += 1
+                    cell = size(shape, form, base, change, times(200), seed, False)
+                    put("size", cell)
+                    put("power", power(cell, times(40), 1000 + seed))
+    for form in ("bf16", "fp16"):
+        for change in (1e-5, 1e-4):
+            seed += 1
+            put("size", size(SHAPES[0], form, "stored", change, times(200), seed, True))
+            put("products", products(form, change, times(200), seed))
+    for shape in ((64, 64), (32, 128), (128, 32, 128)):
+        for planted, multiple in ((1, 1.5), (2, 2.0), (4, 2.0), (8, 3.0)):
+            seed += 1
+            put("sequential", sequential(shape, planted, multiple, times(100), seed))
+
+
+if __name__ == "__main__":
+    main()
