@@ -8,16 +8,19 @@ writes results.json into this folder (or --out); about twenty minutes of one cor
 from __future__ import annotations
 
 import argparse
+import functools
+import hashlib
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import ml_dtypes
 import numpy as np
 
 from rmtbase.linalg import product_singular_values
-from rmtbase.scoring import SignFlips, spectral_signal
+from rmtbase.scoring import spectral_signal
+from rmtbase.scoring._sign_flips import SignFlips
 
 HERE = Path(__file__).resolve().parent
 LEVEL, SIGMA, RANK, THRESHOLDS = 0.05, 0.02, 4, 2.0
@@ -73,11 +76,11 @@ def share(flags: list[bool]) -> list[float]:
     return [round(p, 4), round(math.sqrt(max(p * (1 - p), 1 / len(flags) ** 2) / len(flags)), 4)]
 
 
-def size(shape: tuple[int, int], form: str, base: str, change: float, trials: int, seed: int, trained: bool) -> dict:
+def size(shape: tuple[int, int], format: str, base: str, change: float, trained: bool, trials: int, seed: int) -> dict:
     """Noise alone: how often there is a direction by signs, and by the law of normal entries."""
     flips, found, normal, nonzero = SignFlips(LEVEL, 199), [], [], []
     slope = square = 0.0
-    drawn = differences(shape, form, base, change, 0.0, seed, trained)
+    drawn = differences(shape, format, base, change, 0.0, seed, trained)
     for _ in range(trials):
         delta, noise = next(drawn)
         slope += np.vdot(delta, noise) / noise.size / change**2 / trials
@@ -89,7 +92,7 @@ def size(shape: tuple[int, int], form: str, base: str, change: float, trials: in
             normal.append(bool(of.first_p_value <= LEVEL))
     known = [one.number for one in found if not one.reason]
     return {
-        "shape": shape, "format": form, "base": base, "trained": trained, "change": change, "trials": trials,
+        "shape": shape, "format": format, "base": base, "trained": trained, "change": change, "trials": trials,
         "elements_that_change": float(np.mean(nonzero)),
         "not_testable": share([bool(one.reason) for one in found]),
         "directions_in_noise": share([number > 0 for number in known]),
@@ -98,18 +101,28 @@ def size(shape: tuple[int, int], form: str, base: str, change: float, trials: in
     }  # fmt: skip
 
 
-def power(cell: dict, trials: int, seed: int) -> dict | None:
-    """Four directions at twice the threshold in the difference: how many are found."""
-    if cell["not_testable"][0] > FEWEST or cell["response"] <= 0.01:
-        return None
-    strength = THRESHOLDS * cell["std"] * math.prod(cell["shape"]) ** 0.25 / cell["response"]
+def power(
+    shape: tuple[int, int],
+    format: str,
+    base: str,
+    change: float,
+    std: float,
+    response: float,
+    trials: int,
+    seed: int,
+) -> dict:
+    """Four directions at twice the threshold in the difference: how many are found.
+
+    ``response`` is what of a small change arrives in the difference in the mean: so much more is planted.
+    """
+    strength = THRESHOLDS * std * math.prod(shape) ** 0.25 / response
     flips, number = SignFlips(LEVEL, 199), []
-    drawn = differences(cell["shape"], cell["format"], cell["base"], cell["change"], strength, seed)
+    drawn = differences(shape, format, base, change, strength, seed)
     for _ in range(trials):
         found = flips.count(next(drawn)[0])
         number.append(-1.0 if found.reason else found.number)
     return {
-        **{name: cell[name] for name in ("shape", "format", "base", "change")}, "trials": trials,
+        "shape": shape, "format": format, "base": base, "change": change, "trials": trials,
         "any": share([one >= 1 for one in number]),
         "all_four": share([one >= RANK for one in number]),
         "exactly_four": share([one == RANK for one in number]),
@@ -117,10 +130,10 @@ def power(cell: dict, trials: int, seed: int) -> dict | None:
     }  # fmt: skip
 
 
-def products(form: str, change: float, trials: int, seed: int) -> dict:
+def products(format: str, change: float, trials: int, seed: int) -> dict:
     """W_QK of two differences, (128, 32, 128)."""
     flips, shape, found, normal = SignFlips(LEVEL, 199), (32, 128), [], []
-    drawn = differences(shape, form, "stored", change, 0.0, seed)
+    drawn = differences(shape, format, "stored", change, 0.0, seed)
     for _ in range(trials):
         both = [next(drawn)[0] for _ in range(2)]
         found.append(flips.count(*both))
@@ -128,63 +141,73 @@ def products(form: str, change: float, trials: int, seed: int) -> dict:
         normal.append(bool(of.first_p_value <= LEVEL))
     known = [one.number for one in found if not one.reason]
     return {
-        "dims": (128, 32, 128), "format": form, "base": "stored", "change": change, "trials": trials,
+        "dims": (128, 32, 128), "format": format, "base": "stored", "change": change, "trials": trials,
         "not_testable": share([bool(one.reason) for one in found]),
         "directions_in_noise": share([number > 0 for number in known]),
         "by_normal_entries": share(normal),
     }  # fmt: skip
 
 
-def sequential(shape: tuple[int, ...], planted: int, multiple: float, trials: int, seed: int) -> dict:
+def sequential(dims: tuple[int, ...], planted: int, multiple: float, trials: int, seed: int) -> dict:
     """Normal noise with so many directions: how often the count is too large, and right."""
     rng, number, flips = np.random.default_rng(seed), [], SignFlips(LEVEL, 199)
     for _ in range(trials):
-        noise = [rng.standard_normal((shape[1], n)) for n in (shape[0], *shape[2:])]
+        noise = [rng.standard_normal((dims[1], n)) for n in (dims[0], *dims[2:])]
         own = noise[0].shape
         if planted:
             noise[0] += learned(rng, own, multiple * math.prod(own) ** 0.25, planted)
         number.append(flips.count(*noise).number)
     return {
-        "dims": shape, "planted": planted, "multiple": multiple, "trials": trials,
+        "dims": dims, "planted": planted, "multiple": multiple, "trials": trials,
         "too_many": share([one > planted for one in number]), "exact": share([one == planted for one in number]),
     }  # fmt: skip
 
 
 def main() -> None:
-    """Run all, or the parts that are named, and write what was found after each."""
+    """Make what results.json lacks, and write it after each cell."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, default=HERE)
     parser.add_argument("--scale", type=float, default=1.0, help="of the numbers of trials")
     given = parser.parse_args()
-    results: dict = {"level": LEVEL, "sigma": SIGMA, "size": [], "power": [], "products": [], "sequential": []}
+    path = given.out / "results.json"
+    parts = ("size", "power", "products", "sequential")
+    results: dict = json.loads(path.read_text()) if path.exists() else {part: [] for part in parts}
 
-    def put(part: str, found: dict | None) -> None:
-        if found is not None:
-            results[part].append(found)
-            print(part, json.dumps(found), flush=True)
-            (given.out / "results.json").write_text(json.dumps(results, indent=1) + "\n")
+    def cell(part: str, make: Callable[..., dict | None], trials: int, **what: object) -> dict | None:
+        """One cell, of the file or made."""
+        wanted = json.loads(json.dumps(what))
+        for found in results[part]:
+            if all(found[name] == value for name, value in wanted.items()):
+                return found
+        seed = int.from_bytes(hashlib.sha256(json.dumps([part, wanted]).encode()).digest()[:4], "little")
+        made = make(**what, trials=max(2, round(given.scale * trials)), seed=seed)
+        if made is not None:
+            results[part].append(made)
+            print(part, json.dumps(made), flush=True)
+            path.write_text(json.dumps(results, indent=1) + "\n")
+        return made
 
-    def times(trials: int) -> int:
-        return max(2, round(given.scale * trials))
-
-    seed = 0
-    for form in FORMATS:
-        for base in BASES:
-            for change in CHANGES:
-                for shape in SHAPES:
-                    seed += 1
-                    cell = size(shape, form, base, change, times(200), seed, False)
-                    put("size", cell)
-                    put("power", power(cell, times(40), 1000 + seed))
+    of_noise = [
+        {"shape": shape, "format": form, "base": base, "change": change, "trained": False}
+        for base in BASES for form in FORMATS for change in CHANGES for shape in SHAPES
+    ]  # fmt: skip
+    of_noise += [
+        {"shape": SHAPES[0], "format": form, "base": "stored", "change": change, "trained": True}
+        for form in ("bf16", "fp16") for change in (1e-5, 1e-4)
+    ]  # fmt: skip
+    for what in of_noise:
+        cell("size", size, 200, **what)
+    for shape in ((64, 64), (32, 128), (128, 32, 128)):
+        for planted, multiple in ((1, 1.5), (4, 2.0), (8, 3.0)):
+            cell("sequential", sequential, 100, dims=shape, planted=planted, multiple=multiple)
     for form in ("bf16", "fp16"):
         for change in (1e-5, 1e-4):
-            seed += 1
-            put("size", size(SHAPES[0], form, "stored", change, times(200), seed, True))
-            put("products", products(form, change, times(200), seed))
-    for shape in ((64, 64), (32, 128), (128, 32, 128)):
-        for planted, multiple in ((1, 1.5), (2, 2.0), (4, 2.0), (8, 3.0)):
-            seed += 1
-            put("sequential", sequential(shape, planted, multiple, times(100), seed))
+            cell("products", products, 200, format=form, change=change)
+    for what in of_noise[:-4]:
+        of = cell("size", size, 200, **what)
+        if of is not None and of["not_testable"][0] <= FEWEST and of["response"] > 0.01:
+            where = {name: what[name] for name in ("shape", "format", "base", "change")}
+            cell("power", functools.partial(power, std=of["std"], response=of["response"]), 40, **where)
 
 
 if __name__ == "__main__":

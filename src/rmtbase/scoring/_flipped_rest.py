@@ -24,10 +24,10 @@ class Flippable(Protocol):
     """A matrix, or a product, whose rest can be flipped.
 
     Attributes:
-        rank: how many singular values it has.
+        dims: (rows, columns), or (columns, rows, columns) of a product.
     """
 
-    rank: int
+    dims: tuple[int, ...]
 
     def eigenvalues(self) -> Float64[np.ndarray, " rank"]:
         """Squared singular values, descending."""
@@ -44,90 +44,63 @@ def flippable(*factors: Matrix) -> Flippable:
 
 
 class _One:
-    """One matrix.
-
-    A flip of the rest spreads over all n m dimensions what lies in (n - k)(m - k): it is projected to the complements
-    of the k pairs of singular vectors. λ_1/Σλ has no scale.
-    """
+    """One matrix."""
 
     def __init__(self, matrix: Matrix) -> None:
         unit = _unit(matrix)
         self._matrix = unit if len(unit) <= unit.shape[1] else np.ascontiguousarray(unit.T)
         self._digest = _digest(self._matrix)
         self._gram = self._matrix @ self._matrix.T
-        self.rank = len(self._matrix)
+        self.dims = self._matrix.shape
 
     def eigenvalues(self) -> Float64[np.ndarray, " r"]:
         return np.maximum(np.linalg.eigvalsh(self._gram)[::-1], 0.0)
 
     def flipped(self, k: int, seed: int, draws: int) -> Iterator[float]:
         left = _leading(self._gram, k)
-        right = self._matrix.T @ left
-        right /= np.linalg.norm(right, axis=0)
         rest = (self._matrix - left @ (left.T @ self._matrix)).astype(np.float32)
-        left, right = left.astype(np.float32), right.astype(np.float32)
         for draw in range(draws):
             flipped = _flipped(rest, _bits(seed, self._digest, k, 0, draw))
-            yield _largest_share(flipped, left, right)
+            yield _largest_share(flipped @ flipped.T)
 
 
 class _Two:
     """F_0ᵀF_1, of which both factors are flipped.
 
-    Without k singular components it is F_0'ᵀF_1', F' = F (1 - V Vᵀ) with the singular vectors V on its side. A flip of
-    these is projected to the complement of V again, and between them to that of the k directions which the components
-    pass through: it is of dims n_l - k.
+    Without k singular components it is F_0'ᵀF_1', F' = F (1 - V Vᵀ) with the singular vectors V on its side.
     """
 
     def __init__(self, *factors: Matrix) -> None:
         self._factors = [_unit(one) for one in factors]
         self._digests = [_digest(one) for one in self._factors]
         self._roots = [_root(one @ one.T) for one in self._factors]
-        self.rank = min(len(self._factors[0]), *(one.shape[1] for one in self._factors))
+        self.dims = self._factors[0].shape[1], len(self._factors[0]), self._factors[1].shape[1]
 
     def eigenvalues(self) -> Float64[np.ndarray, " r"]:
-        return np.linalg.svd(self._roots[0] @ self._roots[1].T, compute_uv=False)[: self.rank] ** 2
+        return np.linalg.svd(self._roots[0] @ self._roots[1].T, compute_uv=False)[: min(self.dims)] ** 2
 
     def flipped(self, k: int, seed: int, draws: int) -> Iterator[float]:
         x, _, yt = np.linalg.svd(self._roots[0] @ self._roots[1].T)
-        rests, vectors, passed = [], [], np.zeros((len(x), k))
+        rests = []
         for factor, root, side in zip(self._factors, self._roots, (x[:, :k], yt[:k].T), strict=True):
-            own = factor.T @ np.linalg.lstsq(root, side, rcond=None)[0]
-            image = root.T @ side  # F V
-            passed += image / np.linalg.norm(image, axis=0)
-            rests.append((factor - image @ own.T).astype(np.float32))
-            vectors.append(own.astype(np.float32))
-        left = np.linalg.qr(passed, mode="complete")[0][:, k:]
+            vectors = factor.T @ np.linalg.lstsq(root, side, rcond=None)[0]
+            rests.append((factor - (root.T @ side) @ vectors.T).astype(np.float32))
         for draw in range(draws):
-            grams = []
-            for place, (rest, own) in enumerate(zip(rests, vectors, strict=True)):
-                flipped = _flipped(rest, _bits(seed, self._digests[place], k, place, draw))
-                image = flipped @ own
-                gram = (flipped @ flipped.T - image @ image.T).astype(np.float64)
-                grams.append(left.T @ gram @ left if k else gram)
-            root = _root(grams[0])
-            product = root @ grams[1] @ root.T
-            whole = float(np.trace(product))
-            yield float(np.linalg.eigvalsh(product)[-1]) / whole if whole > 0.0 else 1.0
+            each = (
+                _flipped(rest, _bits(seed, digest, k, place, draw))
+                for place, (rest, digest) in enumerate(zip(rests, self._digests, strict=True))
+            )
+            first, second = ((one @ one.T).astype(np.float64) for one in each)
+            root = _root(first)
+            yield _largest_share(root @ second @ root.T)
 
 
-def _largest_share(
-    flipped: Float[np.ndarray, "row column"], left: Float[np.ndarray, "row k"], right: Float[np.ndarray, "column k"]
-) -> float:
-    """λ_1/Σλ of a flip between the complements of two sets of directions."""
-    k = left.shape[1]
-    gram = flipped @ flipped.T
-    if k:
-        image = flipped @ right
-        gram -= image @ image.T
-        gram -= left @ (left.T @ gram)
-        gram -= (gram @ left) @ left.T
+def _largest_share(gram: Float[np.ndarray, "n n"]) -> float:
+    """λ_1/Σλ of a Gram matrix; 1 of zeros."""
     whole = float(np.trace(gram, dtype=np.float64))
-    if whole <= 0.0:
+    if not whole > 0.0:
         return 1.0
-    if len(gram) <= _SMALL:
-        return float(np.linalg.eigvalsh(gram)[-1]) / whole
-    return _lanczos(gram) / whole
+    return (float(np.linalg.eigvalsh(gram)[-1]) if len(gram) <= _SMALL else _lanczos(gram)) / whole
 
 
 def _lanczos(gram: Float[np.ndarray, "n n"]) -> float:

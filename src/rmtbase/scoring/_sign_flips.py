@@ -24,7 +24,10 @@ from rmtbase.scoring._spectral_signal import LEAST_REST, SpectralSignal, at_last
 
 _SPARSE = 4  # elements that are not zero, for each row and column: with fewer, flips have ties
 _MOST_TIED = 0.5  # of the flips drawn with the largest value: beyond it all are drawn, and their ties looked at
+_LATER = 3  # flips with as large a value that keep H_1 and those after it
 _ATTAINED = 0.6  # of the level: what a test must be able to reach beside ties
+
+NO_FLOOR = "no noise floor, so the number is not known: too few eigenvalues are left below the directions"
 
 TIED = (
     "sign flips leave the largest singular value as it is, so that they cannot tell a direction from chance: too few "
@@ -51,17 +54,20 @@ class SignFlips:
     """Counts directions against sign flips.
 
     H_k, "no more than k directions", is tested by λ_(k+1), the (k+1)-th squared singular value, against the largest of
-    flips of the rest, W without its first k singular components. A flip of the rest spreads over all dimensions what
-    is in n_l - k of them: it is projected to where the rest lies, and brought to its sum of squares. So p is (b + 1)/
-    (n + 1) by b of n flips that have one as large; drawing ends at the b with which p > ``level`` is certain, and then
-    p is b over the flips drawn (Besag & Clifford 1991).
+    random flips of the rest, W without its first k singular components. By Weyl λ_(k+1)(N + S) ≤ λ_1(N) for any S of
+    rank k; flips of the rest stand for N, brought to its sum of squares, which is Π n_l/Π (n_l - k) of the rest's. So p
+    is (b + 1)/(n + 1) by b of n flips that have one as large; drawing ends at the b with which p > ``level`` is
+    certain, and then p is b over the flips drawn (Besag & Clifford 1991). Hypotheses after H_0 have fewer flips, 59 at
+    a level of 0.05.
 
     Flips of one rest are an upper bound for those of every later one, which has less in it. So all hypotheses that one
     set of flips rejects are rejected at once, and the next set is drawn from what all of these leave.
 
+    H_0 is exact. _MEASURED_
+
     Attributes:
         level: of each test.
-        draws: flips of each rest.
+        draws: flips of W itself.
         seed: of the signs, which are a function of it, the matrix, the rest and the draw's index alone.
     """
 
@@ -82,26 +88,25 @@ class SignFlips:
     def count(self, *factors: Matrix) -> SignCount:
         """The directions of F_0, or of F_0ᵀF_1: factors (rank, width)."""
         chain = flippable(*factors)
-        values = chain.eigenvalues()
+        values, most = chain.eigenvalues(), max(min(chain.dims) - LEAST_REST, 0)
         if not values[0] > 0.0:
-            return SignCount(math.nan, np.empty(0), "zeros")
-        most = chain.rank - LEAST_REST
-        if most < 0:
-            return SignCount(math.nan, np.empty(0), f"fewer than {LEAST_REST} eigenvalues")
+            return SignCount(math.nan, np.empty(0), "all zeros, which have no shape to test")
+        if values.size < 2:
+            return SignCount(math.nan, np.empty(0), "a spectrum of 1 value, which sign flips leave as it is")
         number, p_values = 0, np.empty(0)
         sparse = any(np.count_nonzero(one) < _SPARSE * sum(one.shape) for one in factors)
         while number <= most:
-            largest = self._largest(chain, number, values, sparse and not number)
+            draws = self.draws if not number else min(self.draws, _allowing(_LATER, self.level))
+            largest = self._largest(chain, number, values, draws, sparse and not number)
             if not number and not self._tells(largest, values[0]):
                 return SignCount(math.nan, np.empty(0), TIED)
-            found = self._p_values(values[number:], largest)
-            rejected = int(np.argmax(np.append(found > self.level, True)))
-            rejected = min(rejected, most + 1 - number)
-            p_values = np.append(p_values, found[:rejected])
+            found = _p_values(values[number:], largest, draws)
+            rejected = min(int(np.argmax(np.append(found > self.level, True))), most + 1 - number)
+            p_values = np.append(p_values, found[: max(rejected, 1)])
             if not rejected:
-                return SignCount(float(number), np.append(p_values, found[0]), "")
+                return SignCount(float(number), p_values, "")
             number += rejected
-        return SignCount(math.nan, p_values, "no noise floor: too few eigenvalues are left below the directions")
+        return SignCount(math.nan, p_values, NO_FLOOR)
 
     def count_heads(self, factors: Sequence[Shaped[np.ndarray, "group member rank width"]]) -> tuple[SignCount, ...]:
         """The directions of each head: all members of the first group, then of the next; a shared factor has one."""
@@ -125,44 +130,51 @@ class SignFlips:
             self.count(np.concatenate(list(own), axis=-1), one[0]) for own, one in zip(scaled, shared, strict=True)
         )
 
-    @property
-    def _enough(self) -> int:
+    def _enough(self, draws: int) -> int:
         """Flips with as large a value with which p is above the level, whatever the others have."""
-        return math.floor(self.level * (self.draws + 1) * (1 + 1e-12))
+        return math.floor(self.level * (draws + 1) * (1.0 + 1e-12))
 
     def _tells(self, largest: Float64[np.ndarray, " draw"], observed: float) -> bool:
-        """Whether the test could reject nearly as often as the level says: of one set of signs no more are tied."""
+        """Whether the test could reject nearly as often as the level says, of values of which some are tied."""
         if largest.size < self.draws:
             return True
         order = np.sort(np.append(largest, observed))[::-1]
-        apart = order[:-1] * (1.0 - PRECISION) > order[1:]  # the first so many are beyond all others
-        attained = 1 + np.flatnonzero(apart[: self._enough])
-        return attained.size > 0 and attained[-1] >= _ATTAINED * self._enough
+        enough = self._enough(self.draws)
+        beyond = 1 + np.flatnonzero(order[:-1] * (1.0 - PRECISION) > order[1:])[:enough]  # numbers above all others
+        return bool((beyond[beyond <= enough] >= _ATTAINED * enough).any())
 
     def _largest(
-        self, chain: Flippable, k: int, values: Float64[np.ndarray, " r"], whole: bool
+        self, chain: Flippable, k: int, values: Float64[np.ndarray, " r"], draws: int, whole: bool
     ) -> Float64[np.ndarray, " draw"]:
-        """The largest squared singular value of each flip, up to that at which H_k is certain to be kept."""
-        enough = self._enough
-        found, exceeded = [], 0
-        for share in chain.flipped(k, self.seed, self.draws):
-            found.append(share * values[k:].sum())
+        """The largest squared singular value of each flip, up to that at which H_k is certain to be kept.
+
+        All of them with ``whole``, and where most of those of H_0 are tied.
+        """
+        total = values[k:].sum() / math.prod(1.0 - k / n for n in chain.dims)
+        found: list[float] = []
+        exceeded = 0
+        for share in chain.flipped(k, self.seed, draws):
+            found.append(share * total)
             exceeded += found[-1] >= values[k] * (1.0 - PRECISION)
-            if exceeded >= enough and not whole:
-                if k or _tied(np.append(found, values[0])) <= _MOST_TIED * len(found):
+            if exceeded >= self._enough(draws) and not whole:
+                tied = np.array([*found, values[0]]) >= max(*found, values[0]) * (1.0 - PRECISION)
+                if k or tied.sum() <= _MOST_TIED * len(found):
                     break
                 whole = True
         return np.array(found)
 
-    def _p_values(
-        self, values: Float64[np.ndarray, " r"], largest: Float64[np.ndarray, " draw"]
-    ) -> Float64[np.ndarray, " r"]:
-        """Of each value, by flips that it should be above."""
-        order = np.sort(largest)
-        exceeded = largest.size - np.searchsorted(order, values * (1.0 - PRECISION), side="left")
-        if largest.size < self.draws:
-            return exceeded / largest.size
-        return (exceeded + 1) / (self.draws + 1)
+
+def _p_values(
+    values: Float64[np.ndarray, " r"], largest: Float64[np.ndarray, " draw"], draws: int
+) -> Float64[np.ndarray, " r"]:
+    """Of each value, by flips that it should be above."""
+    exceeded = largest.size - np.searchsorted(np.sort(largest), values * (1.0 - PRECISION), side="left")
+    return exceeded / largest.size if largest.size < draws else (exceeded + 1) / (draws + 1)
+
+
+def _allowing(exceeded: int, level: float) -> int:
+    """The draws with which p ≤ ``level`` with fewer than so many that have as large a value."""
+    return math.ceil(exceeded / level - 1e-9) - 1
 
 
 def sign_flips(level: float, draws: int | None = None, seed: int = 0) -> SignFlips:
@@ -172,17 +184,12 @@ def sign_flips(level: float, draws: int | None = None, seed: int = 0) -> SignFli
         ParameterError: so few draws that no p-value is as small as the level.
     """
     if draws is None:
-        return SignFlips(level, math.ceil(10.0 / level - 1e-9) - 1, seed)
+        return SignFlips(level, _allowing(10, level), seed)
     if (require_draws(draws) + 1) * level < 1.0 - 1e-12:
         raise ParameterError(
             "draws", draws, f"at least {math.ceil(1.0 / level - 1e-9) - 1}, for a p-value of {level:g}"
         )
     return SignFlips(level, draws, seed)
-
-
-def _tied(values: Float64[np.ndarray, " draw"]) -> int:
-    """How many are the largest of all, but for their precision."""
-    return int((values >= values.max() * (1.0 - PRECISION)).sum())
 
 
 def signal_of_counts(
