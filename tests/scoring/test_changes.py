@@ -48,7 +48,7 @@ def test_a_change_that_knows_nothing_has_uniform_p_values_and_no_directions():
             assert abs((p <= level).mean() - level) < 4.5 * math.sqrt(level * (1 - level) / p.size) + 0.05 * level
     np.testing.assert_allclose(heads["relative_change"], 0.1, rtol=0.2)  # 5 standard errors of each head
     assert (heads["n_directions"] > 0).mean() < 0.05 + 4.5 * math.sqrt(0.05 * 0.95 / 36)
-    assert heads["noise_floor"].all()
+    assert (heads["reason"] == "").all()
     assert (heads["expected_share_in"] == heads["n_old_directions"] / 64).all()
     assert not (heads["q_value_in"] < 0.01).any()
 
@@ -64,7 +64,7 @@ def test_an_old_direction_that_grew_is_an_old_direction():
     one = (
         changes(before, after, components=QUERY)["matrices"].to_dataset().sel(component="attention_query")[{"layer": 0}]
     )
-    assert one["n_directions"] == 1 and one["noise_floor"] == 1
+    assert one["n_directions"] == 1 and one["first_p_value"] == 1 / 200
     for side in ("in", "out"):
         assert one[f"old_share_{side}"] > 0.98 and one[f"p_value_{side}"] < 1e-3
         assert one[f"nearest_{side}"] == 0 and one[f"nearest_cosine_{side}"] > 0.99
@@ -81,7 +81,7 @@ def test_new_directions_are_counted_and_are_not_old_ones():
 
     before, after = pair_of(rng, learned, heads=1, d_head=40, d_model=120)
     one = changes(before, after, components=QUERY)["matrices"].to_dataset()
-    assert one["n_directions"].item() == 3 and one["noise_floor"].item() == 1
+    assert one["n_directions"].item() == 3 and one["first_p_value"].item() == 1 / 200
     assert one["p_value_in"].item() > 1e-3 and one["nearest_p_value_in"].item() > 1e-3
     assert 2.5 < one["effective_rank"].item() < 4.0
 
