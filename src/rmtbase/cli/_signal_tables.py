@@ -50,7 +50,7 @@ def print_signal(
             _count(one.median),
             f"{'≥ ' if one.unknown else ''}{_count(one.most)}",
             UNTESTED if math.isnan(one.share) else f"{100 * one.share:.1f} %",
-            str(one.no_floor) if one.testable else UNTESTED,
+            _count(one.no_floor),
         )
         for one in summarize_signal(rows)
     ]
@@ -82,8 +82,8 @@ def _print_strongest(rows: Sequence[SignalRow], level: float, console: Console) 
                 *_strongest(row),
                 f"{first['overlap_left']:.2f}, {first['overlap_right']:.2f}",
                 f"{100 * of['signal_share']:.1f} %",
-                f"{of['noise_scale']:.3g} ± {of['noise_scale_std']:.1g}",
-                f"{of['rest_p_value']:.2g}",
+                f"{of['noise_scale']:.3g}" + _known(of["noise_scale_std"], " ± {:.1g}", ""),
+                _known(of["rest_p_value"], "{:.2g}", UNTESTED),
             )
         )
     print_rows(console, columns, texts, named=3)
@@ -102,7 +102,7 @@ def _place(row: SignalRow) -> tuple[str, str, str]:
 def _strongest(row: SignalRow) -> tuple[str, str, str]:
     """The strength of its first direction, with its limits and over the threshold."""
     first = row.directions[0]
-    limits = f"{first['strength_low']:.3g}–{first['strength_high']:.3g}"
+    limits = _known(first["strength_low"], f"{{:.3g}}–{first['strength_high']:.3g}", UNTESTED)
     return f"{first['strength']:.3g}", limits, f"{first['strength'] / row.numbers['threshold']:.3g}"
 
 
@@ -133,6 +133,10 @@ def print_groups(rows: Sequence[SignalRow], groups: Sequence[GroupRow], level: f
             )
         )
     print_rows(console, columns, texts, named=3)
+
+
+def _known(value: float, form: str, otherwise: str) -> str:
+    return otherwise if math.isnan(value) else form.format(value)
 
 
 def _count(number: float) -> str:

@@ -48,11 +48,12 @@ def learned_directions(
     of = "component" if what == MATRICES else "head"
     unit = group["threshold"].values[..., None]
     height, low, high = (group[name].values / unit for name in ("strength", "strength_low", "strength_high"))
-    floor = (group["noise_floor"].values == 1)[..., None] & np.isfinite(height)
+    floor = (group["noise_floor"].values != 0)[..., None] & np.isfinite(height)
+    by_law = bool(group["noise_floor"].notnull().any())  # with the null of sign flips nobody asked
     x = places_in_layers(group, of)[..., None] + np.zeros(height.shape)
     for there, colour, words in (
         (np.isfinite(height) & ~floor, theme.null, "the rest is not noise"),
-        (floor, theme.observed, "above a noise floor"),
+        (floor, theme.observed, "above a noise floor" if by_law else "learned directions"),
     ):
         if there.any():
             ax.vlines(x[there], np.maximum(low[there], 1e-3), high[there], color=colour, linewidth=0.8, alpha=0.6)
@@ -68,7 +69,7 @@ def learned_directions(
     found += int((tested & ~known).sum())  # at least one, whose strength is not known
     there = int(tested.sum())
     said = f"learned directions in {found} of {there} {'testable ' if untested.any() else ''}{spectra_of(what)}"
-    said += f"; {there - floors} without a noise floor"
+    said += f"; {there - floors} without a noise floor" if by_law else ""
     if untested.any():
         none = f"none of {untested.sum()} {spectra_of(what)} can be tested"
         said = f"{said}; {untested.sum()} {NOT_TESTABLE}" if there else none

@@ -18,6 +18,7 @@ import numpy as np
 from jaxtyping import Float, Float64, Shaped
 
 from rmtbase.errors import ParameterError
+from rmtbase.linalg import single_threaded_blas
 from rmtbase.parameters import require_draws
 from rmtbase.scoring._flipped_rest import PRECISION, Flippable, Matrix, flippable
 from rmtbase.scoring._spectral_signal import LEAST_REST, SpectralSignal, at_last_scale, described
@@ -87,6 +88,10 @@ class SignFlips:
 
     def count(self, *factors: Matrix) -> SignCount:
         """The directions of F_0, or of F_0ᵀF_1: factors (rank, width)."""
+        with single_threaded_blas():  # which gives the same bits on any number of cores
+            return self._count(factors)
+
+    def _count(self, factors: Sequence[Matrix]) -> SignCount:
         chain = flippable(*factors)
         values, most = chain.eigenvalues(), max(min(chain.dims) - LEAST_REST, 0)
         if not values[0] > 0.0:

@@ -157,7 +157,7 @@ class SignalSummary(NamedTuple):
         spectra: how many.
         testable: how many of them could be tested; all further numbers are of these.
         without: in how many no direction was found.
-        no_floor: how many have no noise floor.
+        no_floor: how many have no noise floor; NaN where that was tested of none.
         unknown: in how many the number of directions is not known, but that it is at least 1.
         median: of the number of directions; NaN where it is one that is not known.
         most: the largest number of directions, where some are unknown the least that it can be; NaN of none.
@@ -168,7 +168,7 @@ class SignalSummary(NamedTuple):
     spectra: int
     testable: int
     without: int
-    no_floor: int
+    no_floor: float
     unknown: int
     median: float
     most: float
@@ -191,8 +191,13 @@ def signal_headline(rows: Sequence[SignalRow], level: float) -> str:
     left_out, tested = signal_not_testable(rows), [row for row in rows if row.testable]
     floors = sum(row.numbers["noise_floor"] == 0 for row in tested)
     without = f" ({floors} have no noise floor)" if floors else ""
-    found = f"have a learned direction at a false discovery rate of {100 * level:g} %{without}"
-    return f"{headline(discoveries(rows, level), len(tested), left_out, 'spectrum', found)}."
+    found, words = discoveries(rows, level), f"have a learned direction at a false discovery rate of {100 * level:g} %"
+    alone = sum(row.numbers["first_p_value"] <= level for row in tested)
+    if alone and not found:
+        without += (
+            f" ({alone} have one at {100 * level:g} % by themselves, where chance gives {level * len(tested):.0f})"
+        )
+    return f"{headline(found, len(tested), left_out, 'spectrum', words + without)}."
 
 
 def groups_not_testable(groups: Sequence[GroupRow]) -> list[NotTestable]:
@@ -227,7 +232,7 @@ def summarize_signal(rows: Sequence[SignalRow]) -> list[SignalSummary]:
                 len(own),
                 len(tested),
                 int((number == 0).sum()),
-                int((floor == 0).sum()),
+                float("nan") if np.isnan(floor).all() else float((floor == 0).sum()),
                 unknown,
                 _median(number),
                 max(float(np.nanmax(number, initial=0.0)), float(unknown > 0)) if tested else float("nan"),
