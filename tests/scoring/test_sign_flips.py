@@ -121,7 +121,7 @@ def test_the_largest_value_of_a_flip_is_that_of_its_own_spectrum():
 def test_few_flips_are_refused_and_seeds_are_all_that_changes_a_count():
     with pytest.raises(ParameterError, match="at least 19"):
         signal("demo", "step-0", null="signs", draws=18, proof=False)
-    with pytest.raises(ParameterError, match="none with the null signs"):
+    with pytest.raises(ParameterError, match="none with the null of sign flips"):
         signal("demo", "step-0", null="signs", initialization="uniform", proof=False)
     matrix = np.random.default_rng(8).standard_normal((16, 16))
     p = {seed: SignFlips(LEVEL, 199, seed).count(matrix).p_value[0] for seed in (0, 0, 1)}

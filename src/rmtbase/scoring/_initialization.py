@@ -31,6 +31,12 @@ NOISES = ("gaussian", "kurtosis", "signs")
 """The noise of ``scoring.signal``: entries of the initialisation, entries with the excess kurtosis that those of each
 head and matrix have, or random sign flips of each head and matrix."""
 
+_INSTEAD = MappingProxyType(
+    {
+        "kurtosis": "none with the null of each head's own kurtosis",
+        "signs": "none with the null of sign flips, which needs no law of the entries",
+    }
+)
 _WITHIN = 5.0  # standard errors
 _READ = ("attention_query", "attention_key")
 _WORDS = MappingProxyType(
@@ -54,7 +60,7 @@ def noise_kurtosis(null: str, initialization: str) -> float | None:
     if null == "gaussian":
         return kurtosis
     if kurtosis:
-        raise ParameterError("initialization", initialization, f"none with the null {null}")
+        raise ParameterError("initialization", initialization, _INSTEAD[null])
     return None if null == "kurtosis" else 0.0
 
 

@@ -38,7 +38,9 @@ def _schema(dims: tuple[str, ...]) -> Schema:
             "directions of the change beyond noise, by random sign flips; NaN where it is not known",
             COUNT_OR_NAN,
         ),
-        "first_p_value": Variable(dims, "p-value of no direction of the change at all", PROBABILITY),
+        "first_p_value": Variable(
+            dims, "p-value of no direction of the change at all", PROBABILITY, part="not_testable"
+        ),
         "reason": Variable(
             dims, "why the directions of the change cannot be tested; empty where they were", TEXT, part="not_testable"
         ),
