@@ -2,7 +2,8 @@
 
     python studies/rounded_differences/study.py
 
-writes results.json into this folder (or --out); about twenty minutes of one core, everything seeded.
+adds to results.json of this folder (or --out) what it lacks; twenty minutes of one core in all, everything seeded.
+``--tables`` prints the tables of the README.
 """
 
 from __future__ import annotations
@@ -163,12 +164,62 @@ def sequential(dims: tuple[int, ...], planted: int, multiple: float, trials: int
     }  # fmt: skip
 
 
+def tables(results: dict) -> str:
+    """The tables of the README, in per cent."""
+
+    def percent(found: list[float]) -> str:
+        return f"{100 * found[0]:.1f} ± {100 * found[1]:.1f}" if found else "–"
+
+    def tested(one: dict) -> bool:
+        return one["not_testable"][0] < 1.0
+
+    lines = [
+        "| format | base | change | shape | elements that change | cannot be tested | by signs | by normal entries |"
+    ]
+    lines.append("|---|---|---|---|---|---|---|---|")
+    for one in results["size"]:
+        base = "stored, learned" if one["trained"] else one["base"]
+        lines.append(
+            f"| {one['format']} | {base} | {one['change']:g} | {one['shape'][0]} × {one['shape'][1]} | "
+            f"{100 * one['elements_that_change']:.1f} | {100 * one['not_testable'][0]:.1f} | "
+            f"{percent(one['directions_in_noise']) if tested(one) else '–'} | {percent(one['by_normal_entries'])} |"
+        )
+    lines += ["", "| dims | planted | too many | exactly so many |", "|---|---|---|---|"]
+    for one in results["sequential"]:
+        dims = " × ".join(map(str, one["dims"]))
+        planted = f"{one['planted']} at {one['multiple']:g}"
+        lines.append(f"| {dims} | {planted} | {percent(one['too_many'])} | {percent(one['exact'])} |")
+    lines += [
+        "",
+        "| W_QK of two differences, dims | format | change | by signs | by normal entries |",
+        "|---|---|---|---|---|",
+    ]
+    for one in results["products"]:
+        dims = " × ".join(map(str, one["dims"]))
+        found = f"{percent(one['directions_in_noise'])} | {percent(one['by_normal_entries'])}"
+        lines.append(f"| {dims} | {one['format']} | {one['change']:g} | {found} |")
+    lines += [
+        "",
+        "| format | base | change | shape | any found | all four | more than four |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for one in results["power"]:
+        found = " | ".join(percent(one[name]) for name in ("any", "all_four", "too_many"))
+        where = f"{one['change']:g} | {one['shape'][0]} × {one['shape'][1]}"
+        lines.append(f"| {one['format']} | {one['base']} | {where} | {found} |")
+    return "\n".join(lines)
+
+
 def main() -> None:
     """Make what results.json lacks, and write it after each cell."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, default=HERE)
     parser.add_argument("--scale", type=float, default=1.0, help="of the numbers of trials")
+    parser.add_argument("--tables", action="store_true", help="print the README's tables of results.json")
     given = parser.parse_args()
+    if given.tables:
+        print(tables(json.loads((given.out / "results.json").read_text())))
+        return
     path = given.out / "results.json"
     parts = ("size", "power", "products", "sequential")
     results: dict = json.loads(path.read_text()) if path.exists() else {part: [] for part in parts}

@@ -64,7 +64,7 @@ class SignFlips:
     Flips of one rest are an upper bound for those of every later one, which has less in it. So all hypotheses that one
     set of flips rejects are rejected at once, and the next set is drawn from what all of these leave.
 
-    H_0 is exact. _MEASURED_
+    H_0 is exact; of the count studies/rounded_differences measures how often it is too large.
 
     Attributes:
         level: of each test.
