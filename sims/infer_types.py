@@ -29,6 +29,7 @@ _FLAGS = {
     "position_embeddings_type": ("relative", "rotary", "relative_key", None),
     "q_lora_rank": (None,),
     "qk_layernorm_type": ("rms", None),
+    "inner_group_num": (2,),
     "hidden_act_moe": (),
 }
 """Options of a configuration, besides its flags, that may change the attention: the values that are tried."""
@@ -86,10 +87,10 @@ def infer_type(model_type: str) -> dict[str, Any]:
                         layout["norms"] = dict(sorted((alike.norms | layout["norms"]).items()))
                         layout["beside"] = sorted({*layout["beside"], *alike.beside})
                     continue
-                guards[key] = "any" if type(value) is int else value
+                guards[key] = _guard(key, value)
                 variants.append({"when": {key: other}, "stacks": infer(model_type, **{key: other})})
             except Exception:
-                guards[key] = "any" if type(value) is int else value
+                guards[key] = _guard(key, value)
         for stack, group in zip(stacks, reference, strict=True):
             turning = [other for other, groups in alike_with.items() if _as(group, groups).sizes["rotated"]]
             if 0 < len(turning) < len(alike_with):
@@ -105,6 +106,11 @@ def infer_type(model_type: str) -> dict[str, Any]:
         one["stacks"] = [deciding.get(stack["stack"], of_first) | stack for stack in one["stacks"]]
         one["when"] = {**guards, **one["when"]}
     return {"variants": base_when + variants}
+
+
+def _guard(key: str, value: Any) -> Any:
+    """The value at which a layout holds: any size, where that there is none was the other way."""
+    return "any" if type(value) is int and None in _FLAGS.get(key, ()) else value
 
 
 def _groups(model_type: str, **options: Any) -> list[Group]:

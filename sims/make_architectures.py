@@ -5,7 +5,7 @@ tensors its queries, keys and values are, under several sets of sizes and with e
 over. What can be said in one way alone is written down, read back by the package, and proved again.
 
     python sims/make_architectures.py                 probe all types and write the table and the page
-    python sims/make_architectures.py --only bert t5  these anew, the others as they stand in --work
+    python sims/make_architectures.py --only bert t5  these anew, the others as they stand in the table
     python sims/make_architectures.py --check         prove every entry of the table; with --norms the norms in it
 """
 
@@ -17,18 +17,21 @@ import os
 import re
 import resource
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from copy import deepcopy
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import tiny_models
+import torch
 import transformers
 from attention_trace import Refused
 from infer_types import infer_type
+from observe_biases import biases_of, with_biases
 from observe_norms import norms_of, with_norms
-from prove_architectures import Disproved, prove, prove_norms
-from tiny_models import PROFILES
+from prove_architectures import Disproved, contradictions, prove_norms, prove_type
+from tiny_models import PROFILES, saved_classes
 from work_files import kept
 
 from rmtbase.models import _layout_table, open_model
@@ -60,12 +63,15 @@ def results(types: Iterable[str], work: Path, limit: int = 120) -> dict[str, Any
         resource.setrlimit(resource.RLIMIT_AS, before)
 
 
-def table(found: Mapping[str, Any]) -> dict[str, Any]:
-    """The table, of what was found: what types share is written once, parts that have no entry are left out."""
-    layouts: dict[str, Any] = {}
-    shared: dict[str, Any] = {}
-    named: dict[str, str] = {}
-    types: dict[str, Any] = {}
+def table(found: Mapping[str, Any], before: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """The table, of what was found: what types share is written once, parts that have no entry are left out.
+
+    Types that were not looked at are as they were ``before``.
+    """
+    earlier = before or {"layouts": {}, "stacks": {}, "norms": {}, "types": {}}
+    layouts, shared = dict(earlier["layouts"]), dict(earlier["stacks"])
+    named = {json.dumps(one, sort_keys=True): name for each in (layouts, shared) for name, one in each.items()}
+    types: dict[str, Any] = {name: deepcopy(one) for name, one in earlier["types"].items() if name not in found}
     plain = {name: one for name, one in found.items() if "variants" in one}
     for name in sorted(plain):
         variants = []
@@ -85,6 +91,7 @@ def table(found: Mapping[str, Any]) -> dict[str, Any]:
             )
         types[name] = {"class": _class_prefix(name), "variants": variants}
         types[name]["defaults"] = _defaults(name, variants, shared)
+    types = dict(sorted(types.items()))
     readable = {name for name, one in types.items() if any("stacks" in each for each in one["variants"])}
     while True:  # parts of parts
         kept = {name for name, one in types.items() if name in readable or _parts(one, readable)}
@@ -104,13 +111,16 @@ def table(found: Mapping[str, Any]) -> dict[str, Any]:
                 one["parts"] = held
                 if gone or one.get("unread"):
                     one["unread"] = sorted({*one.get("unread", ()), *gone})
-        if not types[name]["class"]:
-            del types[name]["class"]
+        if not types[name].get("class"):
+            types[name].pop("class", None)
+    used = {name for one in types.values() for each in one["variants"] for name in each.get("stacks", ())}
+    shared = {name: one for name, one in shared.items() if name in used}
+    laid_out = {one["layout"] for one in shared.values()}
     return {
         "transformers": transformers.__version__,
-        "layouts": layouts,
+        "layouts": {name: one for name, one in layouts.items() if name in laid_out},
         "stacks": shared,
-        "norms": {},
+        "norms": dict(earlier["norms"]),
         "types": types,
     }
 
@@ -181,27 +191,34 @@ WIDEST = tuple(_WIDEST.split())
 
 
 def torch_route(model_type: str) -> str:
-    """How the type is read, as a user's checkpoint of a tiny model is: what of it is proved, or why it is refused."""
+    """How the type is read, as a user's folder of a tiny model is: what of it is proved, or why it is refused."""
     os.environ["RMTBASE_PROOF"] = "1"
     first: Exception | None = None
-    for more in tiny_models.key_head_options(model_type, PROFILES[0]):
-        try:
-            model = tiny_models.make_model(model_type, **more)
-            break
-        except Exception as error:
-            first = first or error
-    else:
-        return f"refused: no tiny model of it can be built ({type(first).__name__}: {first})"
+    for of in saved_classes(model_type)[::-1] or [None]:  # the one with a head, if it can be built
+        for more in tiny_models.key_head_options(model_type, PROFILES[0]):
+            try:
+                model = tiny_models.make_model(model_type, of=of, **more)
+            except Exception as error:
+                first = error
+                continue
+            return _route_of(model)
+    return f"refused: no tiny model of it can be built ({type(first).__name__}: {first})"
+
+
+def _route_of(model: torch.nn.Module) -> str:
     with tempfile.TemporaryDirectory() as folder:
         try:
             model.save_pretrained(folder)
             opened = open_model(folder).prove()
         except Exception as error:
             return f"refused: {str(error).replace(folder, '')}"
+        wrong = contradictions(opened)
     (*_, proof) = opened.notes
-    if not proof.startswith("proved against"):
-        return f"refused: {proof}"
-    left = [note.removeprefix("not read: ").partition(":")[0] for note in opened.notes if note.startswith("not read")]
+    if wrong or not proof.startswith("proved against"):
+        return f"refused: {'; '.join(wrong) or proof}"
+    words = ("not read", "read in part")
+    left = [note.partition(": ")[2].partition(":")[0] for note in opened.notes if note.startswith(words)]
+    left += [note for note in opened.notes if note.startswith("attention that is not read") and not left]
     return _TORCH + (f"; not read: {', '.join(left[:2])}{', …' if len(left) > 2 else ''}" if left else "")
 
 
@@ -210,9 +227,31 @@ def routes(types: Iterable[str], work: Path, limit: int = 60) -> dict[str, str]:
     return kept(types, work, limit, torch_route, f"refused: running it takes more than {limit} s")
 
 
-def norms(content: dict[str, Any], work: Path, stride: slice = slice(None), limit: int = 60) -> dict[str, Any]:
-    """The table with the norms of its types."""
-    return with_norms(content, kept([*content["types"]][stride], work, limit, partial(norms_of, content), []))
+def norms(content: dict[str, Any], work: Path, only: Collection[str] = (), limit: int = 60) -> dict[str, Any]:
+    """The table with the norms of its types; those of types that were not looked at are as it has them."""
+    before = {} if not only else {name: _norms_held(content, one) for name, one in content["types"].items()}
+    types = [name for name in content["types"] if not only or name in only]
+    return with_norms(content, before | kept(types, work, limit, partial(norms_of, content), []))
+
+
+def biases(content: dict[str, Any], work: Path, only: Collection[str] = (), limit: int = 60) -> dict[str, Any]:
+    """The table with which maps have a bias, or the key of the configuration that says so."""
+    types = [name for name in content["types"] if not only or name in only]
+    return with_biases(content, kept(types, work, limit, partial(biases_of, content), []))
+
+
+def _norms_held(content: Mapping[str, Any], one: Mapping[str, Any]) -> list[dict[str, Any] | None]:
+    """What the table has of the norms of each variant of a type, as it was found."""
+    return [
+        {
+            "stacks": [content["norms"][name] for name in variant["norms"]["of"]],
+            "when": variant["norms"].get("when", {}),
+            "unrotated": variant.get("unrotated", {}),
+        }
+        if "norms" in variant
+        else None
+        for variant in one["variants"]
+    ]
 
 
 def prove_all_norms(content: Mapping[str, Any], stride: slice = slice(None)) -> dict[str, str]:
@@ -241,7 +280,7 @@ def prove_all(content: Mapping[str, Any], stride: slice = slice(None)) -> dict[s
             error: str | None = None
             for more in tiny_models.key_head_options(model_type, PROFILES[1]):
                 try:
-                    prove(tiny_models.make_model(model_type, PROFILES[1], **{**more, **said}))
+                    prove_type(model_type, PROFILES[1], **{**more, **said})
                     error = None
                     break
                 except Exception as caught:
@@ -352,15 +391,18 @@ def main() -> None:
             held = json.loads(work.read_text())
             work.write_text(json.dumps({name: one for name, one in held.items() if name not in options.only}))
     options.work.parent.mkdir(parents=True, exist_ok=True)
-    found = results(tiny_models.all_types()[stride], options.work)
-    write_table(table(found), TABLE)
+    before = read_table() if options.only else None
+    found = results(options.only or tiny_models.all_types()[stride], options.work)
+    found = {name: one for name, one in found.items() if not options.only or name in options.only}
+    write_table(table(found, before), TABLE)
     while failures := prove_all(read_table()):  # without one type, those that it is a part of may be others
         found |= {name: {"refused": reason} for name, reason in failures.items()}
-        write_table(table(found), TABLE)
-    write_table(norms(read_table(), beside), TABLE)
+        write_table(table(found, before), TABLE)
+    write_table(norms(read_table(), beside, options.only), TABLE)
     for model_type in prove_all_norms(read_table()):
         beside.write_text(json.dumps(json.loads(beside.read_text()) | {model_type: []}))
-    write_table(norms(read_table(), beside), TABLE)
+    write_table(norms(read_table(), beside, options.only), TABLE)
+    write_table(biases(read_table(), options.work.with_suffix(".biases.json"), options.only), TABLE)
     make_page(options.work.with_suffix(".routes.json"), slice(None))
     print(f"{len(read_table()['types'])} types by the table, {TABLE.stat().st_size} bytes")
 

@@ -1,21 +1,21 @@
-"""Proof of an entry of the table: q·k as the package reads it is q·k as the tiny model computes it."""
+"""Proof of an entry of the table: q·k as the package reads it from a folder is q·k as the tiny model computes it."""
 
 from __future__ import annotations
 
-import json
+import re
 from collections.abc import Iterator
-from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 import torch
 from attention_trace import Attention, Refused, Trace, run
 from observe_norms import inventories, tensors_of
+from tiny_models import Profile, make_model, saved_classes
 from transformers import PreTrainedModel
 from transformers.core_model_loading import revert_weight_conversion
 
-from rmtbase.models import Checkpoint
-from rmtbase.models._architectures import find_inventory
+from rmtbase.models import Model, open_model
 from rmtbase.models._sites import NORM_FIELDS, Place, Site
 
 TOLERANCE = 1e-5
@@ -26,38 +26,117 @@ class Disproved(Exception):  # noqa: N818
     """An entry reads something else than the module computes, and what."""
 
 
-def prove(model: torch.nn.Module) -> dict[str, float]:
-    """The largest relative difference between q·k of the module and xᵀ W_QK x′, by stack.
+def reopened(model: torch.nn.Module) -> Model:
+    """The model as a user has it: saved to a folder, and opened from there; read as a whole before the folder is gone.
 
     Raises:
-        Disproved: a site of the table was not seen, or a softmax is of no site.
-        Refused: the model was not run.
+        CheckpointError: it is refused.
+        Disproved: its notes contradict what is read, or a matrix that is read is none of the module's.
+    """
+    with TemporaryDirectory() as folder:
+        model.save_pretrained(folder)
+        opened = open_model(folder)
+        values = {name: opened.stored(name) for site in opened.sites for name in site.query_key_tensors()}
+        wrong = contradictions(opened)
+    if wrong:
+        raise Disproved("; ".join(wrong))
+    disk = revert_weight_conversion(model, dict(model.state_dict()))
+    for name, value in values.items():
+        if name not in disk or not np.array_equal(value, disk[name].float().numpy()):
+            raise Disproved(f"{name} is not what the module has")
+    return opened
+
+
+def contradictions(opened: Model) -> list[str]:
+    """Where the notes of a model say otherwise than what is read of it."""
+    notes = (*opened.notes, *opened.part_notes("layers"))
+    left = [note.removeprefix("not read: ").partition(":")[0] for note in opened.notes if note.startswith("not read: ")]
+    used = {name for site in opened.sites for name in site.query_key_tensors()}
+    found = [
+        f"{name} is read, and {module} is said not to be"
+        for module in left
+        for name in sorted(used)
+        if name.startswith(f"{module}.")
+    ]
+    found += [f"{name} is read, and said not to be" for name in sorted(used) for note in notes if f"'{name}'" in note]
+    elsewhere = [
+        name for note in notes if note.startswith("not scored, as no part") for name in re.findall("'(.+?)'", note)
+    ]
+    return found + [f"{name} is of attention, and said not to be" for name in elsewhere if _ATTENTION.search(name)]
+
+
+_ATTENTION = re.compile(r"att(n|ention)|\.(q|k|v|query|key|value)_?(proj)?\.weight")
+
+
+def prove_type(model_type: str, profile: Profile, **options: Any) -> dict[str, float]:
+    """As :func:`prove`, of the class with a head of a type in the table; of the one without it, the sites alone.
+
+    The class without a head is proved where there is no other. A class that has fewer layers than the type, such as the
+    images' classifier of a type with texts, may be read by the torch route, which proves it.
+
+    Raises:
+        Disproved: both were saved, and one is read otherwise than the other, or not by the table.
+    """
+    classes = saved_classes(model_type) or [None]
+    base = make_model(model_type, profile, of=classes[0], **options)
+    for of in classes[1:]:
+        try:
+            headed = make_model(model_type, profile, of=of, **options)
+        except Exception:
+            continue  # it cannot be built with these sizes
+        plain, whole = reopened(base), reopened(headed)
+        if plain._network is not None:
+            raise Disproved("the table does not read its folder, but the torch route does")
+        places = [
+            [(site.place, site.query_key_tensors()[0].rpartition(".")[2]) for site in one.sites]
+            for one in (plain, whole)
+        ]
+        if whole._network is not None and len(whole.sites) < len(plain.sites):
+            return prove(base)
+        if whole._network is not None or places[0] != places[1]:
+            raise Disproved(f"{of.__name__} has other sites in its folder than {type(base).__name__}")
+        try:
+            return prove(headed, whole)
+        except Refused:  # what its head reads shows less
+            return prove(base, plain)
+    return prove(base)
+
+
+def prove(model: torch.nn.Module, opened: Model | None = None) -> dict[str, float]:
+    """The largest relative difference between q·k of the module and xᵀ W_QK x′, by stack.
+
+    The sites are those of its folder, saved and opened; each of its tensors is, to the bit, what the module has.
+
+    Raises:
+        Disproved: q·k differs, or a softmax is of no site and no note says so.
+        Refused: the model was not run, or a site of the table was not seen.
         CheckpointError: the table refuses the model.
     """
+    opened = opened or reopened(model)
+    if opened._network is not None:
+        raise Disproved("the table does not read its folder, but the torch route does")
     stored = model.state_dict()
     disk = revert_weight_conversion(model, dict(stored))
     at = {tensor.untyped_storage().data_ptr(): name for name, tensor in disk.items()}
     on_disk = {name: at.get(tensor.untyped_storage().data_ptr(), "") for name, tensor in stored.items()}
-    config = json.loads(model.config.to_json_string(use_diff=False))
     tensors = {name: tensor for name, tensor in disk.items() if tensor.is_floating_point()}
-    inventory = find_inventory(
-        config, Checkpoint.of_tensors(tensors, "tiny"), Path("config.json"), config["model_type"]
-    )
-    sites = {(site.place, site.module): site for site in inventory.sites}
+    sites = {(site.place, site.module): site for site in opened.sites}
     left = set(sites)
     worst: dict[str, float] = {}
     for prefix, trace in runs(model):
         for seen in trace.attentions:
             site = _site_of(seen, trace, sites, prefix, on_disk)
             if site is None:
-                if not inventory.notes or not any(note.startswith("parts that are not") for note in inventory.notes):
+                if not any(
+                    note.startswith(("attention that is not read", "beside the heads")) for note in opened.notes
+                ):
                     raise Disproved(f"{prefix}{seen.module} is of no site")
                 continue
             error = difference(site, seen, trace, prefix, on_disk, tensors)
             worst[site.place.stack] = max(worst.get(site.place.stack, 0.0), error)
             left.discard((site.place, site.module))
     if left:
-        raise Disproved(f"{min(left)[1]} was not seen to attend")
+        raise Refused(f"{min(left)[1]} was not seen to attend")
     return worst
 
 

@@ -19,10 +19,12 @@ from typing import Any
 import torch
 import transformers
 from tiny_options import own_options
+from transformers.models.auto import modeling_auto
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING, CONFIG_MAPPING_NAMES, model_type_to_module_name
-from transformers.models.auto.modeling_auto import MODEL_FOR_PRETRAINING_MAPPING_NAMES, MODEL_MAPPING_NAMES
+from transformers.models.auto.modeling_auto import MODEL_MAPPING_NAMES
 
 transformers.logging.set_verbosity_error()
+transformers.logging.disable_progress_bar()
 
 POSITIONS = 12
 """Tokens of a text that a tiny model reads."""
@@ -257,11 +259,36 @@ def key_head_options(model_type: str, profile: Profile) -> list[dict[str, int]]:
     return [{}, dict.fromkeys(held, profile.n_heads)] if held else [{}]
 
 
+_HEADS = (
+    *("PRETRAINING", "SEQ_TO_SEQ_CAUSAL_LM", "SPEECH_SEQ_2_SEQ", "IMAGE_TEXT_TO_TEXT", "MULTIMODAL_LM", "CAUSAL_LM"),
+    *("MASKED_LM", "CTC", "OBJECT_DETECTION", "UNIVERSAL_SEGMENTATION", "IMAGE_CLASSIFICATION", "AUDIO_CLASSIFICATION"),
+)
+"""Kinds of heads, those first with which most checkpoints of a type are saved."""
+
+
+@cache
+def _by_head() -> list[Mapping[str, Any]]:
+    named = {
+        name: one for name, one in vars(modeling_auto).items() if re.fullmatch(r"MODEL_FOR_\w+_MAPPING_NAMES", name)
+    }
+    first = [f"MODEL_FOR_{head}_MAPPING_NAMES" for head in _HEADS]
+    return [named[name] for name in (*first, *sorted({*named} - {*first}))]
+
+
+def saved_classes(model_type: str) -> list[type]:
+    """The classes whose folders users have: that of AutoModel, and the first with a head; none for a mere part."""
+    named: dict[str, None] = {}
+    for mapping in ([MODEL_MAPPING_NAMES], _by_head()):
+        held = next((one[model_type] for one in mapping if model_type in one), ())
+        named |= dict.fromkeys([held] if isinstance(held, str) else held[:1])
+    return [getattr(transformers, name) for name in named if hasattr(transformers, name)]
+
+
 def model_classes(model_type: str) -> list[type]:
-    """The classes that a configuration of the type makes: what AutoModel takes first, then those of its module."""
-    named = MODEL_MAPPING_NAMES.get(model_type) or MODEL_FOR_PRETRAINING_MAPPING_NAMES.get(model_type)
-    first = [named] if isinstance(named, str) else list(named or ())
-    found = [getattr(transformers, name) for name in first if hasattr(transformers, name)]
+    """The classes that a configuration of the type makes: those that are saved, or of a part those of its module."""
+    found = saved_classes(model_type)
+    if found:
+        return found
     config_class = CONFIG_MAPPING[model_type]
     module = importlib.import_module(config_class.__module__.replace("configuration_", "modeling_"))
     for _, one in inspect.getmembers(module, inspect.isclass):
@@ -271,10 +298,15 @@ def model_classes(model_type: str) -> list[type]:
     return found
 
 
-def make_model(model_type: str, profile: Profile = PROFILES[0], **options: Any) -> torch.nn.Module:
-    """A tiny model of the type in float64 with random weights; biases, also those of relative positions, are zero."""
+def make_model(
+    model_type: str, profile: Profile = PROFILES[0], of: type | None = None, **options: Any
+) -> torch.nn.Module:
+    """A tiny model of the type in float64 with random weights; biases, also those of relative positions, are zero.
+
+    Of the class, or else of the first that can be built of those of its type.
+    """
     config = make_config(model_type, profile, **options)
-    classes = model_classes(model_type)
+    classes = [of] if of is not None else model_classes(model_type)
     if not classes:
         raise LookupError("no model class")
     error: Exception | None = None

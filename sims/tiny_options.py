@@ -33,6 +33,18 @@ def _hybrid_by_period(profile: Profile) -> Options:
     return {"attn_layer_period": period, "attn_layer_offset": (profile.n_layers - 1) % period}
 
 
+_CONVOLUTIONS: Options = {
+    "use_timm_backbone": False,
+    "backbone": None,
+    "backbone_config": {
+        "model_type": "resnet",
+        "embedding_size": 16,
+        "hidden_sizes": [16, 24, 32, 40],
+        "depths": [1, 1, 1, 1],
+        "out_features": ["stage4"],
+    },
+}
+"""In the place of a backbone of timm."""
 _THREE_STAGES: Options = {"out_features": ["stage2", "stage3", "stage4"]}
 _SHIFTED_WINDOWS: Options = {
     "image_size": 64,
@@ -80,7 +92,9 @@ _OWN: Mapping[str, Options | Callable[[Profile], Options]] = {
             **{kind: {"rope_type": "default", "rope_theta": 1e4} for kind in ("full_attention", "sliding_attention")},
         },
     },
+    "conditional_detr": _CONVOLUTIONS,
     "d_fine": {"backbone_config": _THREE_STAGES, "head_dim": ...},
+    "dab-detr": _CONVOLUTIONS,
     "dbrx": lambda profile: {
         "attn_config": {"rope_theta": 1e4, "kv_n_heads": profile.n_key_heads, "clip_qkv": 8.0},
         "num_key_value_heads": profile.n_heads,  # the class does not read it
@@ -93,7 +107,9 @@ _OWN: Mapping[str, Options | Callable[[Profile], Options]] = {
         "topk_group": 1,
     },
     "deepseek_v2": {"num_experts_per_tok": 2, "n_routed_experts": 4, "n_group": 1, "topk_group": 1},
+    "deformable_detr": {**_CONVOLUTIONS, "num_feature_levels": 1},
     "deimv2": {"backbone_config": _THREE_STAGES, "head_dim": ...},
+    "detr": _CONVOLUTIONS,
     "diffusion_gemma_text": lambda profile: {
         "global_head_dim": profile.d_head + 8,
         "rope_parameters": {"full_attention": {"rope_type": "proportional"}},

@@ -35,8 +35,15 @@ def kept(types: Iterable[str], work: Path, limit: int, find: Callable[[str], Any
         finally:
             signal.setitimer(signal.ITIMER_PROF, 0)
             _give_memory_back()
-        work.write_text(json.dumps(held))
+        _replace(work, json.dumps(held))
     return held
+
+
+def _replace(work: Path, text: str) -> None:
+    """Write a file whole or not at all: what was found before is there whenever the script is stopped."""
+    beside = work.with_name(f"{work.name}.new")
+    beside.write_text(text)
+    beside.replace(work)
 
 
 def _give_memory_back() -> None:

@@ -22,6 +22,7 @@ from rmtbase.errors import (
     UnknownArchitectureError,
 )
 from rmtbase.models import Checkpoint, open_model, supported_architectures
+from rmtbase.models._stack_prefixes import SeveralStacks
 
 QUERY = "model.layers.{}.self_attn.q_proj.weight"
 KEY = "model.layers.{}.self_attn.k_proj.weight"
@@ -170,7 +171,7 @@ def test_more_layers_than_the_configuration_says(parts, tmp_path):
 
 def test_two_stacks_of_layers(parts, tmp_path):
     parts.tensors |= {f"draft.{name}": weight for name, weight in parts.tensors.items()}
-    refused(CheckpointError, "expected one stack of layers", opening=lambda: open_model(parts.write(tmp_path)))
+    refused(SeveralStacks, "expected one stack of layers", opening=lambda: open_model(parts.write(tmp_path)))
 
 
 # Values

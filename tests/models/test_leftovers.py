@@ -193,7 +193,8 @@ def test_custom_code_and_cross_attention_are_noted(parts, tmp_path):
     parts.tensors["model.layers.0.crossattention.q_proj.weight"] = np.ones((12, 12), np.float32)
     notes = open_model(parts.write(tmp_path)).notes
     assert any(note.startswith("auto_map: the model has code of its own") for note in notes)
-    assert any(note.startswith("cross-attention present") for note in notes)
+    expected = "attention that is not read, by the names of its matrices: 'model.layers.0.crossattention.q_proj.weight'"
+    assert any(note.startswith(expected) for note in notes)
 
 
 # Other formats

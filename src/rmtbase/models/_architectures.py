@@ -12,10 +12,12 @@ from typing import Any
 
 from rmtbase.errors import CheckpointError, MissingTensorError, ShapeError
 from rmtbase.models._checkpoint import Checkpoint
+from rmtbase.models._declared_biases import bias_notes
 from rmtbase.models._expressions import Expression, Product, Stacked, Tensor, take_rows
 from rmtbase.models._layout_table import MLP, Entry, Rows, entries, known_types, unread
 from rmtbase.models._sites import BIASES, CONTENT_PART, NORMS, PLAIN, Inventory, Norm, Place, Site
 from rmtbase.models._sizes import Sizes
+from rmtbase.models._stack_prefixes import SeveralStacks, own_prefixes
 from rmtbase.shown import quoted, shown
 
 __all__ = ["find_inventory", "find_sites", "known_types"]
@@ -48,18 +50,20 @@ def find_inventory(config: Mapping[str, Any], checkpoint: Checkpoint, path: Path
         UnknownArchitectureError: there is no entry for the type, or for that of a part.
         MissingTensorError, ShapeError: a tensor is not there, or has another shape than the configuration implies.
         UnprovedConfigurationError: the configuration is none for which the layout was proved.
-        CheckpointError: the configuration does not give a size; several stacks are there where one is expected, or
-            layers beyond those of the configuration, or a tensor in an attention module that is none of its own.
+        SeveralStacks: several stacks are there where one is expected.
+        CheckpointError: the configuration does not give a size; layers beyond those of the configuration are there,
+            or a tensor in an attention module that is none of its own.
     """
     found = list(entries(config, model_type, path))
     words = {word for entry in found for word in entry.inside}
+    left = unread(config, model_type, path)
     sites: list[Site] = []
     others: dict[Place, dict[str, Expression]] = {}
     held: set[Expression] = set()
     notes: dict[str, None] = {}
     for entry in found:
         stack = _Stack(checkpoint, model_type, entry, Sizes(entry, path), path)
-        stack.find(words - set(entry.inside))
+        stack.find(words - set(entry.inside), left)
         sites += stack.sites()
         of_stack = stack.others()
         for place, matrices in of_stack.items():
@@ -69,7 +73,6 @@ def find_inventory(config: Mapping[str, Any], checkpoint: Checkpoint, path: Path
         held.update(matrix for matrices in of_stack.values() for matrix in matrices.values())
         stack.require_known_attention()
         notes |= dict.fromkeys(stack.notes())
-    left = unread(config, model_type, path)
     if left:
         notes[f"parts that are not read: {', '.join(left)}"] = None
     return Inventory(
@@ -92,28 +95,25 @@ class _Stack:
     def __post_init__(self) -> None:
         self.layout, self.rows = self.entry.layout, self.given.rows()
 
-    def find(self, others: set[str]) -> None:
+    def find(self, others: set[str], left: Sequence[str]) -> None:
         """Find what stands in front of the layers' names, and check that each layer is there, and no other.
 
         Args:
             others: the parts of the names that other stacks are in.
+            left: the parts of the model that are not read, by the keys of their configurations.
         """
         (first, *_) = self.layout.holding("q")
         query = self.layout.layer + first
         of_any = _any_layer(r"(?P<prefix>|.*\.)", query)
         matches = (of_any.fullmatch(name) for name in self.checkpoint.names)
         stacks = {match["prefix"]: match[0] for match in matches if match}
-        if self.entry.inside:
-            inside = {prefix for prefix in stacks if set(self.entry.inside) <= set(prefix.split("."))}
-            outside = {prefix for prefix in stacks if not others & set(prefix.split("."))}
-            stacks = {prefix: name for prefix, name in stacks.items() if prefix in (inside or outside)}
+        stacks = {prefix: stacks[prefix] for prefix in own_prefixes(stacks, self.entry.inside, others, left)}
         if not stacks:
             raise MissingTensorError(self.checkpoint.path, query.format(0), self.architecture)
         if len(stacks) > 1:
             each = ", ".join(map(quoted, list(stacks.values())[:_SHOWN]))
-            raise CheckpointError(
-                self.checkpoint.path, f"tensors {each}; expected one stack of layers, not {len(stacks)}"
-            )
+            what = f"tensors {each}; expected one stack of layers, not {len(stacks)}"
+            raise SeveralStacks(self.checkpoint.path, what, tuple(stacks.values()))
         self.prefix = next(iter(stacks))
         self._require_layers()
 
@@ -137,7 +137,7 @@ class _Stack:
         }
 
     def notes(self) -> tuple[str, ...]:
-        """What is there besides the matrices of the heads, in words."""
+        """What is there besides the matrices of the heads, in words. Raises where a declared bias is not stored."""
         held, layers = self.checkpoint, self._attending()
         names = [
             self._tensor(layer, symbol) for layer in layers for symbol in ("q", "k", "n") if self.layout.holding(symbol)
@@ -155,7 +155,14 @@ class _Stack:
             ROUNDED: any(held.dtype(name) == "F64" for name in names),
             HEADS_UNSEEN: not self._shows_head_size(),
         }
-        return tuple(note for note, holds in found.items() if holds)
+        maps = [symbol for symbol in self.entry.biases if self.layout.holding(symbol)]
+        tensors = {symbol: [self._tensor(layer, symbol) for layer in layers] for symbol in maps}
+        biases = bias_notes(self.entry.biases, tensors, held, self._no_bias)
+        return (*(note for note, holds in found.items() if holds), *biases)
+
+    def _no_bias(self, name: str, why: str) -> MissingTensorError:
+        because = f"{self.checkpoint.config_path.name}: {why}"
+        return MissingTensorError(self.checkpoint.path, name, self.architecture, because)
 
     def _shows_head_size(self) -> bool:
         """Whether the shape of a tensor shows how many outputs a head has.

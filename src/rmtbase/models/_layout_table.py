@@ -16,7 +16,8 @@ what gives the sizes of such layers. A *type* says by the ``model_type`` of the 
 which they go through themselves: their names, with ``{}`` for the number of the layer and ``{-1}`` for the one before,
 of the first layer and of the others where these differ; of what is not said the norm is not known. Each entry
 was proved against the queries and keys that the type's own module computes, under several configurations whose sizes
-differ pairwise. Where no entry fits, nothing is read.
+differ pairwise. Where no entry fits, nothing is read. *Biases* say of the maps of each stack whether every model of the
+type has one, or which key of the configuration says so.
 
 ``head_sizes.json`` has what the table lacks, in the same words. Of types whose tensors have no layout it gives the
 sizes *alone*: those that are *usual*, but for some. Layers whose weights are *shared*, which the table counts once, it
@@ -35,6 +36,7 @@ from pathlib import Path
 from typing import Any
 
 from rmtbase.errors import CheckpointError, UnknownArchitectureError, UnprovedConfigurationError
+from rmtbase.models._declared_biases import Declared, declared
 from rmtbase.shown import quoted
 
 _ANY = "any"  # of a size in ``when``: whichever it is, if there is one
@@ -143,6 +145,7 @@ class Entry:
         scale: what gives the logit scale, or None where it is not known.
         norms: by the field of a site the norms of the first layer and of the others, or of all; nothing where the
             configuration is none for which they are known.
+        biases: by symbol whether its maps have a bias, where that is known.
     """
 
     stack: str
@@ -156,6 +159,7 @@ class Entry:
     unrotated: Mapping[str, Sequence]
     scale: str | None
     norms: Mapping[str, Sequence[Mapping[str, Any]]]
+    biases: Mapping[str, Declared]
 
     def attending(self, n_layers: int, path: Path) -> list[int]:
         """The layers that attend.
@@ -332,6 +336,7 @@ def entries(
             variant.get("unrotated", {}).get(one["stack"], {}),
             one.get("scale") if all(said.get(key) == value for key, value in one.get("scale_if", {}).items()) else None,
             _table()["norms"][held["of"][number]] if held and known else {},
+            declared(variant.get("biases", {}).get(one["stack"], {}), config, of_class),
         )
     for one in variant.get("parts", ()):
         part = config.get(one["config"])

@@ -7,13 +7,14 @@ the queries are. None is stepped over.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from rmtbase.errors import CheckpointError
 from rmtbase.models._checkpoint import Checkpoint
 from rmtbase.models._other_formats import MERGED
+from rmtbase.models._sites import Inventory, Site
 from rmtbase.shown import quoted
 
 # Parts of a tensor's name, between dots.
@@ -24,7 +25,14 @@ _CUSTOM_CODE = (
     "auto_map: the model has code of its own, which is not run; its weights are read as the plain architecture's"
 )
 _NAMED = 4  # kinds of matrices
-_CROSS_ATTENTION = "cross-attention present: recorded, not scored"
+_ATTENTION = re.compile(r".*att(n|ention|_|\d|$).*", re.IGNORECASE)
+"""A part of a matrix's name that says attention."""
+_MAPS = re.compile(
+    r"(to_|lin_?|linear_|proj_)?(q|k|v|qk|kv|qkv|w?q_?k_?v|query|key|value|query_key_value)(_proj|_lin|_layer|_protein|_\w)?|"
+    r"w_?[qkv]|in_proj_weight|.*latent_query",
+    re.IGNORECASE,
+)
+"""What its map is called: queries, keys, values, or these in one; its module is then attention."""
 
 
 def require_all_heads(config: Mapping[str, Any], path: Path) -> None:
@@ -50,13 +58,42 @@ def require_plain_tensors(checkpoint: Checkpoint) -> None:
             )
 
 
-def leftover_notes(config: Mapping[str, Any], checkpoint: Checkpoint) -> tuple[str, ...]:
+def leftover_notes(config: Mapping[str, Any], checkpoint: Checkpoint, inventory: Inventory) -> tuple[str, ...]:
     """What is there besides and leaves the scores as they are, in words."""
-    found = {
-        _CUSTOM_CODE: bool(config.get("auto_map")),
-        _CROSS_ATTENTION: any(".crossattention." in name for name in checkpoint.names),
+    notes = (_CUSTOM_CODE,) if config.get("auto_map") else ()
+    return (*notes, *_unread_attention(checkpoint, inventory.sites, inventory.used_tensors()))
+
+
+def _unread_attention(checkpoint: Checkpoint, sites: Sequence[Site], used: Collection[str]) -> tuple[str, ...]:
+    """Lines that name the matrices of attention that is not read, and those beside the heads' in attention that is."""
+    read = {_block(site.module) for site in sites}
+    beside: dict[str, list[str]] = {}
+    unread: dict[str, list[str]] = {}
+    for name in _of_attention(_matrices(checkpoint, used)):
+        inside = any(name.startswith(f"{block}.") for block in read if block)
+        (beside if inside else unread).setdefault(_pattern(name), []).append(name)
+    lines = {
+        "attention that is not read, by the names of its matrices": unread,
+        "beside the heads of attention that is read, not scored": beside,
     }
-    return tuple(note for note, holds in found.items() if holds)
+    return tuple(f"{words}: {_listed(checkpoint, found)}" for words, found in lines.items() if found)
+
+
+def _block(module: str) -> str:
+    """The attention that a module is in, by its name: the first part that says so, with all before it."""
+    parts = module.split(".")
+    return ".".join(parts[: next((at for at, part in enumerate(parts, 1) if "att" in part.lower()), len(parts))])
+
+
+def _of_attention(names: Iterable[str]) -> list[str]:
+    """Those of the matrices that are of attention, by their names: a part says so, or a map of the module does."""
+    each = {name: name.removesuffix(".weight").split(".") for name in names}
+    modules = {tuple(parts[:-1]) for parts in each.values() if _MAPS.fullmatch(parts[-1])}
+    return [
+        name
+        for name, parts in each.items()
+        if any(map(_ATTENTION.fullmatch, parts)) or (len(parts) > 1 and tuple(parts[:-1]) in modules)
+    ]
 
 
 def left_out(checkpoint: Checkpoint, used: Collection[str]) -> dict[str, list[str]]:
@@ -64,24 +101,49 @@ def left_out(checkpoint: Checkpoint, used: Collection[str]) -> dict[str, list[st
     found: dict[str, list[str]] = {}
     for name in checkpoint.names:
         if name not in used:
-            found.setdefault(re.sub(r"\d+", "{}", name), []).append(name)
+            found.setdefault(_pattern(name), []).append(name)
     return found
 
 
 def unread_matrices(checkpoint: Checkpoint, used: Collection[str], noted: Collection[str]) -> tuple[str, ...]:
-    """A line that names the matrices and kernels that are none of attention, of an MLP or of embeddings.
+    """A line that names the matrices and kernels, but those of attention, of which nothing that is scored is made.
 
     Args:
         checkpoint: of the model.
         used: the names of the tensors that are read.
         noted: lines that name others.
     """
-    each = []
-    for pattern, names in left_out(checkpoint, used).items():
-        shape, dtype = checkpoint.shape(names[0]), checkpoint.dtype(names[0])
-        if len(shape) > 1 and min(shape[:2]) > 1 and "F" in dtype and not any(names[0] in line for line in noted):
-            each.append(f"{len(names)} {quoted(pattern)} {shape}" if len(names) > 1 else f"{quoted(names[0])} {shape}")
-    if not each:
+    names = list(_matrices(checkpoint, used))
+    of_attention = set(_of_attention(names))
+    found: dict[str, list[str]] = {}
+    for name in names:
+        if name not in of_attention:
+            found.setdefault(_pattern(name), []).append(name)
+    found = {key: names for key, names in found.items() if not any(names[0] in line for line in noted)}
+    if not found:
         return ()
-    more = f" and of {len(each) - _NAMED} more kinds" if len(each) > _NAMED else ""
-    return (f"not scored, as none of attention, of an MLP or of embeddings: {', '.join(each[:_NAMED])}{more}",)
+    return (f"not scored, as no part of attention, MLPs or embeddings that are read: {_listed(checkpoint, found)}",)
+
+
+def _pattern(name: str) -> str:
+    return re.sub(r"\d+", "{}", name)
+
+
+def _matrices(checkpoint: Checkpoint, used: Collection[str]) -> Iterator[str]:
+    """The names of stored matrices and kernels of floating-point numbers that are not used."""
+    for name in checkpoint.names:
+        if name not in used:
+            shape = checkpoint.shape(name)
+            if len(shape) > 1 and min(shape[:2]) > 1 and "F" in checkpoint.dtype(name):
+                yield name
+
+
+def _listed(checkpoint: Checkpoint, found: Mapping[str, list[str]]) -> str:
+    """The matrices by the pattern of their names, with the shape of the first of each."""
+    each = [
+        f"{len(names)} {quoted(pattern)} {checkpoint.shape(names[0])}"
+        if len(names) > 1
+        else f"{quoted(names[0])} {checkpoint.shape(names[0])}"
+        for pattern, names in found.items()
+    ]
+    return ", ".join(each[:_NAMED]) + (f" and of {len(each) - _NAMED} more kinds" if len(each) > _NAMED else "")

@@ -18,6 +18,7 @@ from rmtbase.errors import (
 )
 from rmtbase.models._adapters import Adapter
 from rmtbase.models._checkpoint import Checkpoint
+from rmtbase.models._declared_biases import UNUSED_BIASES
 from rmtbase.models._draft_layers import without_draft_layers
 from rmtbase.models._expressions import Expression, Tensor
 from rmtbase.models._files import read_json_object
@@ -182,7 +183,7 @@ class Model(WeightMatrices):
             advise_on_names(error, checkpoint.shapes(), checkpoint.files, config, architecture)
             raise
         inventory = with_other_matrices(inventory, checkpoint, config)
-        more = (*leftover_notes(config, checkpoint), *notes)
+        more = (*leftover_notes(config, checkpoint, inventory), *notes)
         return cls._of_inventory(inventory, checkpoint, config, architecture, name, revision, more, network)
 
     @classmethod
@@ -256,6 +257,9 @@ class Model(WeightMatrices):
         folds = require_folds(what)
         if not folds:
             return self
+        unused = [note for note in self.notes if note.startswith(UNUSED_BIASES)]
+        if "biases" in folds and unused:
+            raise ParameterError("fold", "biases", f"none here: {unused[0]}")
         sites = tuple(fold_site(site, folds, self._checkpoint) for site in self._raw)
         held = Inventory(sites=sites, others={}).matrices
         matrices = {place: {**each, **held.get(place, {})} for place, each in self._matrices.items()}

@@ -8,6 +8,7 @@ and attention modules without a softmax. State-space and linear-attention layers
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -25,7 +26,7 @@ from rmtbase.models._expressions import Expression, Scaled, Stacked, take_rows
 from rmtbase.models._probe_events import Contraction, Linear, Mark, NormOutputs, Numbers, Softmax
 from rmtbase.models._probe_forward import ForwardPass
 from rmtbase.models._probe_norms import Norms
-from rmtbase.models._probe_places import NORM_KINDS, Met, common_module, notes_of
+from rmtbase.models._probe_places import NORM_KINDS, Met, module_of, notes_of
 from rmtbase.models._probe_rows import (
     Heads,
     NoReading,
@@ -42,6 +43,9 @@ from rmtbase.models._probe_rows import (
 )
 from rmtbase.models._probe_running import run
 from rmtbase.models._sites import PLAIN, Norm, Place, Site
+
+_CROSSED = re.compile(r"(cross|encoder|enc_dec)_?att", re.IGNORECASE)
+"""In the name of a module that reads its keys from elsewhere, where positions are added to them within it."""
 
 
 class _Leaf(NamedTuple):
@@ -158,17 +162,18 @@ class Reading:
             raise NoReading("query heads share rows")
         head = np.vectorize(by_first.get, otypes=[int])(queries.numbers[..., 0])
         value, v_norm, output, d_value = self._values(key, module, [one for _, one in heads], head, scale)
-        crossed = q_leaf.values != k_leaf.values and k_leaf.born <= entered
+        from_elsewhere = k_leaf.born <= entered or _CROSSED.search(module.rpartition(".")[2]) is not None
+        crossed = q_leaf.values != k_leaf.values and from_elsewhere
         k_norm = k_leaf.norm if value is None or v_norm == k_leaf.norm else None
         if crossed and k_norm == PLAIN:
             k_norm = None  # what comes from elsewhere may have gone through a norm there
         d_key = key_matrix.shape(shape_of)[1]
         if value is not None and value.shape(shape_of)[1] != d_key:
             value = None
-        tensors = [name for one in (query, key_matrix, value, output) if one is not None for name in one.tensors()]
+        others = [name for one in (value, output) if one is not None for name in one.tensors()]
         site = Site(
             place=Place("", 0),
-            module=common_module(tensors),
+            module=module_of(query.tensors(), key_matrix.tensors(), others),
             n_heads=n_heads,
             n_key_heads=n_key_heads,
             d_head=d_head,

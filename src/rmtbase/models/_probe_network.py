@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from importlib import import_module
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -73,7 +74,12 @@ class Part:
                 return cls(module, prefix, reading.inputs, met, unresolved, entered)
             except Exception:  # whatever a network without some of its layers raises
                 pass
-        reading = Reading.of(module, inputs, prefix)
+        try:
+            reading = Reading.of(module, inputs, prefix)
+        except Exception:  # its cache may have fewer places than its layers take
+            if not _keeps_cache(module) or "use_cache" in inputs:
+                raise
+            reading = Reading.of(module, {**inputs, "use_cache": False}, prefix)
         return cls(module, prefix, reading.inputs, reading.met, reading.unresolved, reading.plain.entered)
 
 
@@ -101,10 +107,19 @@ def build(config: Mapping[str, Any], path: Path) -> nn.Module:
         with torch.device("meta"):
             of_class = _class(config, made)
             network = of_class(made) if of_class else transformers.AutoModel.from_config(made)
+            _attend_fully(network)
     except Exception as error:  # whatever a class of transformers raises
         raise CheckpointError(path, f"transformers cannot build {quoted(name)}: {error}") from error
     _with_buffers(network)
     return network.eval()
+
+
+def _attend_fully(network: nn.Module) -> None:
+    """Put full attention in the place of sparse, as BigBird does itself in the midst of its pass over a short text."""
+    for module in [*network.modules()]:
+        change: Any = getattr(module, "set_attention_type", None)
+        if change is not None and getattr(module, "attention_type", None) == "block_sparse":
+            change("original_full")
 
 
 def _require_countable(config: Mapping[str, Any], path: Path) -> None:
@@ -191,6 +206,13 @@ def without_caches(network: nn.Module) -> Iterator[None]:
     finally:
         for held, value in before:
             held["use_cache"] = value
+
+
+def _keeps_cache(module: nn.Module) -> bool:
+    """Whether a module keeps keys and values of earlier tokens, and can be told not to."""
+    return bool(getattr(getattr(module, "config", None), "use_cache", False)) and (
+        "use_cache" in signature(module.forward).parameters
+    )
 
 
 def _configs(network: nn.Module) -> list[dict[str, Any]]:

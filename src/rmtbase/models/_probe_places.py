@@ -57,6 +57,20 @@ def common_module(names: Iterable[str]) -> str:
     return ".".join(same)
 
 
+def module_of(queries: Iterable[str], keys: Iterable[str], others: Iterable[str]) -> str:
+    """The module of a site, by the names of its tensors: that of its queries, where its keys are another layer's."""
+    q_names, k_names = [*queries], [*keys]
+    return common_module(q_names if other_layer(q_names, k_names) else [*q_names, *k_names, *others])
+
+
+def other_layer(queries: Iterable[str], keys: Iterable[str]) -> str | None:
+    """The module of the keys, where the names of queries and keys part at the number of a layer; None where not."""
+    of_queries, of_keys = common_module(queries), common_module(keys)
+    each = zip(of_queries.split("."), of_keys.split("."), strict=False)
+    parted = next(((one, other) for one, other in each if one != other), ("", ""))
+    return of_keys if all(part.isdigit() for part in parted) else None
+
+
 def notes_of(
     operands: frozenset[Mark], maps: frozenset[Mark], scores: frozenset[Mark], summed: bool, rotated: bool
 ) -> tuple[str, ...]:

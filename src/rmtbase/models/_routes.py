@@ -17,6 +17,7 @@ from rmtbase.models._architectures import find_inventory
 from rmtbase.models._checkpoint import Checkpoint
 from rmtbase.models._layout_table import read_architecture
 from rmtbase.models._sites import Inventory
+from rmtbase.models._stack_prefixes import SeveralStacks
 from rmtbase.models._torch_route import Network
 
 
@@ -43,18 +44,22 @@ def inventory_by_route(
 ) -> tuple[Inventory, Network | None]:
     """What a checkpoint holds, by the table, and the network where it is read by running it.
 
-    Where the configuration is none of those for which the table was proved, or some layers lack what the table has, its
-    network is run, where that can be done. A layer of which the checkpoint holds nothing is missing in any case.
+    Where the configuration is none of those for which the table was proved, some layers lack what the table has, or
+    there are several stacks in place of one, its network is run, where that can be done. A layer of which the
+    checkpoint holds nothing is missing in any case, and a stack that the network does not have is refused.
     """
     if network is not None:
         return network.inventory(checkpoint.shapes()), network
     try:
         return find_inventory(config, checkpoint, path, architecture), None
-    except (UnprovedConfigurationError, MissingTensorError) as refused:
+    except (UnprovedConfigurationError, MissingTensorError, SeveralStacks) as refused:
         if isinstance(refused, MissingTensorError) and refused.because:
             raise
         try:
             network = Network.of_config(config, path)
-            return network.inventory(checkpoint.shapes()), network
+            inventory = network.inventory(checkpoint.shapes())
         except (MissingDependencyError, CheckpointError):
             raise refused from None
+        if isinstance(refused, SeveralStacks) and not inventory.used_tensors().issuperset(refused.tensors):
+            raise
+        return inventory, network

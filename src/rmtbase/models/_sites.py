@@ -177,3 +177,8 @@ class Inventory:
             found.setdefault(place, {}).update(components)
         order = list(dict.fromkeys(place.stack for place in found))
         return dict(sorted(found.items(), key=lambda item: (order.index(item[0].stack), item[0].layer)))
+
+    def used_tensors(self) -> frozenset[str]:
+        """The names of the stored tensors that its matrices, and those of its parts, are made of."""
+        held = [*self.matrices.values(), *(part.matrices for part in self.parts.values())]
+        return frozenset(name for matrices in held for one in matrices.values() for name in one.tensors())

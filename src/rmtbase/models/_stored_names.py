@@ -23,7 +23,7 @@ from transformers.core_model_loading import WeightConverter, WeightRenaming, dot
 
 from rmtbase.errors import CheckpointError
 from rmtbase.models._expressions import Expression, Stacked, Tensor, take_rows
-from rmtbase.models._probe_places import common_module
+from rmtbase.models._probe_places import common_module, module_of
 from rmtbase.models._sites import NORM_FIELDS, Norm, Site
 from rmtbase.shown import quoted
 
@@ -138,9 +138,10 @@ def as_stored(site: Site, parameters: Mapping[str, Expression], path: Path) -> S
         return value
 
     matrices = {name: of(getattr(site, name)) for name in ("query", "key", "value", "output")}
-    names = [name for one in matrices.values() if one is not None for name in one.tensors()]
+    names = {which: () if one is None else one.tensors() for which, one in matrices.items()}
+    module = module_of(names["query"], names["key"], (*names["value"], *names["output"]))
     norms = {name: _norm(getattr(site, name), parameters) for name in NORM_FIELDS}
-    return replace(site, **matrices, **norms, module=common_module(names))
+    return replace(site, **matrices, **norms, module=module)
 
 
 def _norm(norm: Norm | None, parameters: Mapping[str, Expression]) -> Norm | None:

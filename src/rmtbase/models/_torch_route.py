@@ -6,7 +6,7 @@ and run a few times on noise (:mod:`rmtbase.models._probe_forward`): seconds, an
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from importlib.metadata import PackageNotFoundError, version
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rmtbase.errors import CheckpointError, MissingDependencyError
+from rmtbase.models._declared_biases import Declared, bias_notes
 from rmtbase.models._expressions import Read
 from rmtbase.models._sites import Inventory, Site
 
@@ -115,12 +116,19 @@ class Network:
         if stored is not None:
             self._require_stored_size(stored)
         unresolved = (one for part in self.parts for one in part.unresolved.items())
-        left = [f"not read: {module}: {reason}" for module, reason in unresolved]
+        left = [
+            f"read in part: {module}: another softmax in it is not read: {reason}"
+            if any(_is_within(site.module, module) for site in self._sites)
+            else f"not read: {module}: {reason}"
+            for module, reason in unresolved
+        ]
         left += [f"not read: {module}: it did not run" for module in never_run(self.network, self.parts)]
         if not self._sites:
             why = "; ".join(left[:3]) or "no softmax of a product of queries and keys"
             raise CheckpointError(self.path, f"{type(self.network).__name__}: {why}; expected attention")
-        return Inventory(sites=tuple(self._as_stored(self._sites, stored)), others={}, notes=tuple(left))
+        sites = tuple(self._as_stored(self._sites, stored))
+        notes = (*_of_two_layers(sites), *left, *self._bias_notes(stored))
+        return Inventory(sites=sites, others={}, notes=notes)
 
     def _require_stored_size(self, stored: Mapping[str, tuple[int, ...]]) -> None:
         """A network that is far larger than what is stored is another one's, and may be too large to run."""
@@ -149,6 +157,21 @@ class Network:
         from rmtbase.models._given_module import reason_not_proved
 
         return reason_not_proved(self, sites, stored, read, noted)
+
+    def _bias_notes(self, stored: Mapping[str, tuple[int, ...]] | None) -> Iterator[str]:
+        """What the stored biases of the sites' maps are otherwise than the network has them."""
+        from rmtbase.models._stored_names import stored_parameters
+
+        if stored is None:
+            return
+        maps = {name for site in self._sites for one in site.expressions().values() for name in one.tensors()}
+        own = {name for name, _ in self.network.named_parameters(remove_duplicate=False)}
+        held = stored_parameters(self.network, stored, sorted(maps))
+        tensors: dict[str, list[str]] = {"with": [], "without": []}
+        for name, one in held.items():
+            which = "with" if name.removesuffix("weight") + "bias" in own else "without"
+            tensors[which] += one.tensors()
+        yield from bias_notes({"with": Declared(True), "without": Declared(False)}, tensors, stored)
 
     def prove(self, sites: Sequence[Site], stored: Mapping[str, tuple[int, ...]], read: Read) -> tuple[Site, ...]:
         """Compare q·k of the network's own modules, with the real weights, with xᵀ W_QK x′ of each site and head.
@@ -192,6 +215,26 @@ class Network:
                     self.path, f"{name} does not run with its own queries and keys ({what})"
                 ) from error
         return proved
+
+
+def _is_within(module: str, other: str) -> bool:
+    """Whether one of two modules is the other, or is in it."""
+    return f"{module}.".startswith(f"{other}.") or f"{other}.".startswith(f"{module}.")
+
+
+def _of_two_layers(sites: Sequence[Site]) -> Iterator[str]:
+    """A note that names the sites whose queries meet keys that another layer makes of its own input."""
+    from rmtbase.models._probe_places import other_layer
+
+    shared: dict[str, list[str]] = {}
+    for site in sites:
+        assert site.query is not None and site.key is not None
+        keys = other_layer(site.query.tensors(), site.key.tensors())
+        if keys is not None:
+            shared.setdefault(keys, []).append(str(site.place))
+    for keys, places in shared.items():
+        each = ", ".join(places)
+        yield f"{each}: the keys are those of {keys}, which reads the input of its own layer: W_QK joins two inputs"
 
 
 def stored_of(module: nn.Module) -> tuple[dict[str, tuple[int, ...]], Read]:

@@ -1,0 +1,51 @@
+"""Which of the stacks that a checkpoint holds is the one of an entry of the table, by what stands before its layers."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from pathlib import Path
+
+from rmtbase.errors import CheckpointError
+
+_WORDS: Mapping[str, tuple[str, ...]] = {
+    "vision": ("vision", "visual", "vit", "image", "img"),
+    "image": ("vision", "visual", "vit", "image", "img"),
+    "audio": ("audio", "speech", "sound"),
+    "text": ("text", "language"),
+}
+"""How the names of a part's tensors may begin, by the first word of its key in the configuration."""
+
+
+class SeveralStacks(CheckpointError):  # noqa: N818
+    """Several stacks of layers are stored where the table has one.
+
+    Attributes:
+        tensors: the queries of a layer of each, by name.
+    """
+
+    def __init__(self, path: Path | str, what: str, tensors: tuple[str, ...]) -> None:
+        self.tensors = tensors
+        super().__init__(path, what)
+
+
+def own_prefixes(
+    found: Collection[str], inside: Collection[str], others: Collection[str], unread: Collection[str]
+) -> list[str]:
+    """Those of the prefixes that may be a stack's own: those that name its part, or else those that name no other.
+
+    Args:
+        found: what stands before the layers of each stack in the checkpoint.
+        inside: the parts of the names that the stack is in; none where it is the whole model.
+        others: the parts of the names that other stacks are in.
+        unread: the keys of the configurations of parts that the table does not read.
+    """
+    if not inside:
+        return list(found)
+    each = {prefix: prefix.split(".") for prefix in found}
+    named = [prefix for prefix, parts in each.items() if set(inside) <= set(parts)]
+    stems = tuple(word for key in unread for word in _WORDS.get(key.split("_")[0], (key.split("_")[0],)))
+    return named or [
+        prefix
+        for prefix, parts in each.items()
+        if not set(others) & set(parts) and not any(part.startswith(stems) for part in parts if stems)
+    ]

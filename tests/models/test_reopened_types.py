@@ -1,0 +1,152 @@
+"""Tiny models of unusual types, saved and opened as a user does: what is read is proved, and the notes say the rest."""
+
+import json
+
+import pytest
+import transformers
+from prove_architectures import contradictions, prove_type, reopened
+from safetensors.torch import load_file, save_file
+from tiny_models import PROFILES, config_class, make_model, saved_classes
+
+from rmtbase.errors import MissingDependencyError, MissingTensorError, ParameterError
+from rmtbase.models import open_model
+from rmtbase.models._torch_route import Network
+
+
+def saved(model, folder):
+    model.save_pretrained(folder)
+    return open_model(folder)
+
+
+def notes_with(model, beginning):
+    return [note for note in model.notes if note.startswith(beginning)]
+
+
+@pytest.mark.parametrize(
+    ("model_type", "stacks"),
+    [("detr", {"encoder": 2, "decoder": 3, "cross": 3}), ("hunyuan_vl", {"text": 3}), ("conditional_detr", {"": 2})],
+)
+def test_a_type_is_read_from_the_folder_of_its_class_with_a_head(model_type, stacks, monkeypatch):
+    monkeypatch.setenv("RMTBASE_PROOF", "1")
+    model = reopened(make_model(model_type, of=saved_classes(model_type)[-1]))
+    found = [site.place.stack for site in model.sites]
+    assert {stack: found.count(stack) for stack in found} == stacks
+
+
+def test_a_type_of_the_table_is_the_same_with_and_without_its_head():
+    assert max(prove_type("hunyuan_vl", PROFILES[0]).values()) < 1e-6
+    assert set(prove_type("bart", PROFILES[0])) == {"encoder", "decoder", "cross"}
+
+
+def test_layers_of_a_part_that_is_not_read_are_not_taken_for_those_of_another(tmp_path, monkeypatch):
+    model = make_model("siglip2", of=transformers.Siglip2ForImageClassification)
+    found = saved(model, tmp_path)  # the table knows the text, of which there is none here
+    assert {site.place.stack for site in found.sites} == {"vision", "cross"}
+    monkeypatch.setattr(Network, "of_config", without_torch)
+    with pytest.raises(MissingTensorError, match=r"which a siglip2 model has, is not in this checkpoint"):
+        open_model(tmp_path)
+
+
+def without_torch(*_):
+    raise MissingDependencyError("torch", "running it", "hf")
+
+
+CROSSED = "attention that is not read, by the names of its matrices: "
+PARTLY = "another softmax in it is not read: "
+
+
+@pytest.mark.parametrize(
+    ("model_type", "options", "beginning", "named"),
+    [
+        ("pegasus_x", {}, "read in part: encoder.layers.0.self_attn", PARTLY),
+        ("convbert", {}, "read in part: encoder.layer.0.attention.self", PARTLY),
+        ("kosmos-2", {}, CROSSED, "'image_to_text_projection.x_attn.k_proj.weight'"),
+        ("mllama", {}, CROSSED, "cross_attn.q_proj.weight'"),
+        ("aria", {}, CROSSED, "multi_modal_projector.cross_attn"),
+        ("umt5", {}, "beside the heads of attention that is read, not scored: ", "relative_attention_bias"),
+        (
+            "gemma3n_text",
+            {},
+            "layer 1: the keys are those of ",
+            "layers.0.self_attn.k_proj, which reads the input of its own",
+        ),
+    ],
+)
+def test_no_note_says_otherwise_than_what_is_read(model_type, options, beginning, named):
+    model = reopened(make_model(model_type, **options))
+    assert contradictions(model) == []
+    assert any(named in note for note in notes_with(model, beginning))
+
+
+def test_every_attention_of_an_inner_group_is_read(tmp_path, monkeypatch):
+    monkeypatch.setenv("RMTBASE_PROOF", "1")
+    found = saved(make_model("albert", inner_group_num=2), tmp_path).prove()
+    assert [site.module.rpartition("albert_layers.")[2] for site in found.sites] == ["0.attention", "1.attention"]
+    assert "2 of 2 sites" in found.notes[-1] and not notes_with(found, CROSSED)
+
+
+def test_layers_that_run_oftener_than_a_cache_has_places_are_read(tmp_path, monkeypatch):
+    monkeypatch.setenv("RMTBASE_PROOF", "1")
+    sizes = {"hidden_size": 64, "num_attention_heads": 4, "intermediate_size": 96, "vocab_size": 120}
+    config = config_class("hrm_text")(**sizes, num_layers_per_stack=4, num_hidden_layers=4)
+    found = saved(transformers.HrmTextForCausalLM(config), tmp_path).prove()
+    assert len(found.sites) == 8 and found.notes[-1].startswith("proved against")
+
+
+def test_attention_that_is_sparse_in_long_texts_alone_is_proved(tmp_path, monkeypatch):
+    monkeypatch.setenv("RMTBASE_PROOF", "1")
+    model = make_model("big_bird")
+    assert model.config.attention_type == "block_sparse"
+    assert "2 of 2 sites" in saved(model, tmp_path).prove().notes[-1]
+
+
+@pytest.fixture
+def llama(tmp_path):
+    return saved(make_model("llama", attention_bias=True), tmp_path / "biased").path
+
+
+def edited(folder, biases, **config):
+    """The folder with other words in its configuration, with or without the biases of its queries and keys."""
+    path = folder / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | config))
+    tensors = load_file(folder / "model.safetensors")
+    kept = {name: one for name, one in tensors.items() if biases or not name.endswith("_proj.bias")}
+    save_file(kept, folder / "model.safetensors", {"format": "pt"})
+    return folder
+
+
+def test_biases_that_the_configuration_says_must_be_stored(llama):
+    with pytest.raises(
+        MissingTensorError, match=r"self_attn.q_proj.bias'.*config.json: attention_bias = true; correct"
+    ):
+        open_model(edited(llama, biases=False))
+    assert not notes_with(open_model(edited(llama, biases=False, attention_bias=False)), "biases")
+
+
+def test_biases_that_the_configuration_denies_are_noted_and_not_folded_in(llama):
+    found = open_model(edited(llama, biases=True, attention_bias=False))
+    (note,) = notes_with(found, "biases that are stored and that the model does not have (attention_bias = false): ")
+    assert "self_attn.q_proj.bias" in note and "(8 of them)" in note
+    with pytest.raises(ParameterError, match="biases that are stored and that the model does not have"):
+        found.fold("biases")
+    assert "folded into queries, keys and values: norms" in found.fold("norms").notes
+
+
+def test_biases_that_every_model_of_a_type_has_are_missed(tmp_path):
+    model = make_model("qwen2")
+    state = {name: one for name, one in model.state_dict().items() if not name.endswith("_proj.bias")}
+    found = open_model(state, config=model.config)
+    (note,) = notes_with(found, "biases that the model has and that are not stored (the model's class): ")
+    assert "layers.0.self_attn.q_proj.bias" in note
+
+
+def test_biases_are_compared_with_those_of_the_network_where_the_table_lacks_the_type(tmp_path):
+    path = saved(make_model("gemma3n_text", attention_bias=True), tmp_path).path
+    assert not notes_with(open_model(path), "biases that")
+    (note,) = notes_with(open_model(edited(path, biases=False)), "biases that the model has and that are not stored")
+    assert "layers.0.self_attn" in note
+    denied = saved(make_model("gemma3n_text", attention_bias=True), tmp_path / "denied").path
+    (note,) = notes_with(
+        open_model(edited(denied, biases=True, attention_bias=False)), "biases that are stored and that"
+    )
+    assert "layers.0.self_attn" in note
