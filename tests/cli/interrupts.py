@@ -11,12 +11,15 @@ a traceback, a temporary file or a process left behind; every table that is ther
 
 The time from the first signal to the end is recorded (``--record FILE``, one JSON object a line). Of a command that is
 there ``SLOW`` seconds after the signal the stacks are printed, by py-spy where it is installed and by faulthandler.
-With ``--look P``, py-spy tells in a fraction P of the runs what the main thread was doing just before the signal.
+With ``--warm`` commands are forked from a process that has imported all that they import, so that more interrupts come
+to the work itself. With ``--look P``, py-spy tells in a fraction P of the runs what the main thread was doing just
+before the signal.
 """
 
 from __future__ import annotations
 
 import argparse
+import faulthandler
 import json
 import math
 import os
@@ -30,6 +33,7 @@ import sys
 import tempfile
 import threading
 import time
+import traceback
 from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -38,6 +42,7 @@ from pathlib import Path
 
 import xarray as xr
 
+from rmtbase.__main__ import main as main_of_rmtbase
 from rmtbase.tables import open_table, write_table
 
 COMMAND = (sys.executable, "-m", "rmtbase")
@@ -76,6 +81,7 @@ TOO_LATE = 0.05  # seconds: a command that ends of itself so soon after the sign
 EARLY = 6.0  # seconds: most interrupts come before, where there is most to import, to compile and to start
 SLOW = 10.0  # seconds after the signal: of what is still there the stacks are printed
 LONGEST = 300.0
+WARM: list[bool] = []  # not empty where commands are forked
 
 
 @dataclass(frozen=True)
@@ -122,6 +128,60 @@ class Moment:
         )
 
 
+class Forked:
+    """A command in a fork of this process, which has imported its libraries and used none; with the ways of Popen."""
+
+    def __init__(self, arguments: tuple[str, ...], out: int, err: int, folder: Path, environment: dict[str, str]):
+        self.returncode: int | None = None
+        self.pid = os.fork()
+        if self.pid:
+            return
+        try:
+            os.setsid()
+            for descriptor, place in ((os.open(os.devnull, os.O_RDONLY), 0), (out, 1), (err, 2)):
+                os.dup2(descriptor, place)
+            sys.stdout, sys.stderr = (os.fdopen(descriptor, "w", encoding="utf-8") for descriptor in (1, 2))
+            os.chdir(folder)
+            os.environ.update(environment)
+            tempfile.tempdir = None  # it is looked up again
+            faulthandler.enable()
+            sys.argv = ["rmtbase", *arguments]
+            main_of_rmtbase()
+        finally:
+            traceback.print_exc()
+            os._exit(99)
+
+    def poll(self) -> int | None:
+        with suppress(subprocess.TimeoutExpired):
+            self.wait(0.0)
+        return self.returncode
+
+    def wait(self, timeout: float = math.inf) -> int:
+        end = time.monotonic() + timeout
+        while self.returncode is None:
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            if pid:
+                self.returncode = os.waitstatus_to_exitcode(status)
+            elif time.monotonic() > end:
+                raise subprocess.TimeoutExpired("rmtbase", timeout)
+            else:
+                time.sleep(0.005)
+        return self.returncode
+
+    def send_signal(self, number: int) -> None:
+        os.kill(self.pid, number)
+
+
+def warm_up() -> None:
+    """Import what commands import, and use none of it: threads do not survive a fork."""
+    import importlib
+
+    for name in ("montecarlo", "scoring", "report", "plots", "trajectories", "comparison", "diagnosis", "models"):
+        importlib.import_module(f"rmtbase.{name}")
+    for name in ("cli._app", "montecarlo._run", "tables", "laws", "constants"):
+        importlib.import_module(f"rmtbase.{name}")
+
+
 @dataclass
 class Run:
     """One command in a folder, as it goes and as it ended."""
@@ -148,11 +208,14 @@ class Run:
         environment |= {"PYTHONFAULTHANDLER": "1"}  # which prints the stacks of all threads at SIGABRT
         self._ours, theirs = pty.openpty() if self.terminal else os.pipe()
         with (self.folder / "stdout").open("wb") as out:
-            self.process = subprocess.Popen(
-                [*COMMAND, *self.arguments],
-                stdin=subprocess.DEVNULL, stdout=out, stderr=theirs,
-                cwd=self.folder, env=environment, start_new_session=True,
-            )  # fmt: skip
+            if WARM and "--workers" not in self.arguments:  # which start by this file's name
+                self.process = Forked(self.arguments, out.fileno(), theirs, self.folder, environment)
+            else:
+                self.process = subprocess.Popen(
+                    [*COMMAND, *self.arguments],
+                    stdin=subprocess.DEVNULL, stdout=out, stderr=theirs,
+                    cwd=self.folder, env=environment, start_new_session=True,
+                )  # fmt: skip
         os.close(theirs)
         self._reader = threading.Thread(target=self._read)
         self._reader.start()
@@ -310,7 +373,8 @@ def interrupted(
     files = run.files()
     if temporary := [name for name in files if name.endswith(".part")]:
         run.wrong.append(f"temporary files: {temporary}")
-    if in_tmp := [name for name in files - whole.files if name.startswith("tmp/")]:
+    # torch keeps a folder there, too.
+    if in_tmp := [one for one in files - whole.files if one.startswith("tmp/") and "torchinductor" not in one]:
         run.wrong.append(f"in the folder of temporary files: {in_tmp}")
     for name in files:
         if name.endswith(".nc"):
@@ -379,7 +443,11 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, help="of every command but baseline, in place of running it once")
     parser.add_argument("--look", type=float, default=0.0, help="fraction of runs in which py-spy looks before")
     parser.add_argument("--record", type=Path, help="file to add a line of JSON to for each interrupt")
+    parser.add_argument("--warm", action="store_true", help="fork commands from a process that has imported libraries")
     options = parser.parse_args()
+    if options.warm:
+        warm_up()
+        WARM.append(True)
     chance, names = random.Random(options.seed), options.only or list(COMMANDS)
     weights = [WEIGHTS.get(name, 1) for name in names]
     ends: Counter[str] = Counter()
@@ -416,10 +484,15 @@ def main() -> int:
                 print(run.err.decode(errors="replace")[-6000:], flush=True)
             if options.record:
                 one = {"command": name, "after": round(moment.after, 3), "signal": moment.signal.name}
-                one |= {"twice": moment.again is not None, "took": round(run.took, 3), "status": run.status}
+                one |= {
+                    "warm": bool(WARM),
+                    "twice": moment.again is not None,
+                    "took": round(run.took, 3),
+                    "status": run.status,
+                }
                 with options.record.open("a") as file:
                     file.write(json.dumps(one | {"doing": run.doing, "wrong": run.wrong}) + "\n")
-            shutil.rmtree(folder)
+            shutil.rmtree(folder, ignore_errors=True)
     for name, seconds in took.items():
         print(f"{name}: {spread(seconds)}")
     print(f"{done} interrupts, {wrong} wrong: {dict(ends)}; {spread([one for each in took.values() for one in each])}")

@@ -4,12 +4,16 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 import pytest
 from interrupts import BASELINE, COMMANDS, Moment, Run, Whole, interrupted
 
+from rmtbase.models import open_model
 from rmtbase.montecarlo import read_plan, run_in_memory
+from rmtbase.progress import SILENT
+from rmtbase.scoring._read_sites import read_sites, require_circuits
 from rmtbase.tables import open_baseline
 
 NOTHING_YET = Whole(seconds=60.0, files=frozenset(), table=None)
@@ -215,6 +219,23 @@ def test_interrupt_that_the_process_was_started_to_ignore_is_ignored(tmp_path):
     ran = hooked(code)
     assert (ran.returncode, ran.stderr) == (0, "")
     assert "upper_edge" in ran.stdout
+
+
+def test_interrupt_does_not_wait_for_what_other_threads_are_doing():
+    """The null of a matrix is drawn by a thread that reads the model: its draws and their compilation take long."""
+    begun, released = threading.Event(), threading.Event()
+
+    class Slow:
+        def add(self, *matrix):
+            begun.set()
+            released.wait(60)
+
+    model, begin = open_model("demo"), time.monotonic()
+    with pytest.raises(KeyboardInterrupt), read_sites(model, require_circuits(model, "qk"), Slow(), None, SILENT):
+        assert begun.wait(30)
+        raise KeyboardInterrupt
+    assert time.monotonic() - begin < 45
+    released.set()
 
 
 # The other ways in which a process can end early.

@@ -130,18 +130,21 @@ def read_sites(
 
     With ``elements`` those of each head, too; for the null of ``gains`` of balanced factors, for that of ``kurtosis``
     with the kurtosis of each; ``joint``, heads that share a matrix also as one; with ``signs`` the directions of all
-    are counted by these. In one pass through the checkpoint,
-    while the block does something else. What is not done at its end is given up.
+    are counted by these. In one pass through the checkpoint, while the block does something else. What is not done at
+    its end is given up; a KeyboardInterrupt does not wait for what the threads are doing, which may be the draws of a
+    null and their compilation, and end by themselves.
     """
-    with ThreadPoolExecutor(available_cores()) as pool, ThreadPoolExecutor(1) as reader:
-        reading = reader.submit(_read_layers, model, circuits, scorer, elements, progress, null, joint, signs, pool)
-        try:
-            yield reading
-        except BaseException:
-            model.give_up_hashing()
-            raise
-        finally:
-            pool.shutdown(wait=False, cancel_futures=True)  # so that the reader cannot go on
+    pool, reader, waits = ThreadPoolExecutor(available_cores()), ThreadPoolExecutor(1), True
+    try:
+        yield reader.submit(_read_layers, model, circuits, scorer, elements, progress, null, joint, signs, pool)
+    except BaseException as error:
+        waits = isinstance(error, Exception)
+        model.give_up_hashing()
+        raise
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)  # so that the reader cannot go on
+        for threads in (reader, pool):
+            threads.shutdown(wait=waits)
 
 
 def _read_layers(
