@@ -43,7 +43,7 @@ from pathlib import Path
 import xarray as xr
 
 from rmtbase.__main__ import main as main_of_rmtbase
-from rmtbase.tables import open_table, write_table
+from rmtbase.tables import open_table
 
 COMMAND = (sys.executable, "-m", "rmtbase")
 PLAN = """ensemble = "low_rank_product"
@@ -405,17 +405,17 @@ def _differences(table: xr.Dataset | None, whole: Whole) -> str:
 
 @cache
 def given(name: str) -> dict[str, bytes]:
-    """The files that a command reads, by name."""
-    import rmtbase
-
-    tables = {}
+    """The files that a command reads, by name; made by other processes, so that this one uses no thread of JAX."""
+    scored = ("score", "demo", "--draws", "200", "--no-proof", "--matrices", "elements", "--revision")
+    commands = {}
     if name in ("plot", "export"):
-        tables = {"given.nc": rmtbase.baseline(32, 8, draws=200)}
+        commands["given.nc"] = ("baseline", "--d-model", "32", "--d-head", "8", "--draws", "200")
     if name == "compare":
-        revisions = {"first.nc": "step-0", "last.nc": "final"}
-        tables = {file: rmtbase.score("demo", revision=one, draws=200, proof=False) for file, one in revisions.items()}
+        commands |= {"first.nc": (*scored, "step-0"), "last.nc": (*scored, "final")}
     with tempfile.TemporaryDirectory() as folder:
-        return {file: write_table(table, Path(folder, file)).read_bytes() for file, table in tables.items()}
+        for file, command in commands.items():
+            subprocess.run([*COMMAND, *command, "-o", file], cwd=folder, check=True, capture_output=True)
+        return {file: Path(folder, file).read_bytes() for file in commands}
 
 
 def prepare(folder: Path, name: str) -> None:
