@@ -18,8 +18,12 @@ if TYPE_CHECKING:  # the constants, which are checked here too, are had without 
 NORMALIZATIONS = ("none", "sqrt_d")
 """``"none"``: the raw product; ``"sqrt_d"``: the product divided by √d_model."""
 
-INITIALIZATIONS = ("normal", "uniform", "truncated_normal")
-"""How the entries of a matrix can have been drawn: normal, uniform, or normal and cut at two standard deviations."""
+INITIALIZATIONS = ("normal", "uniform", "truncated_normal", "orthogonal")
+"""How a matrix can have been drawn: with normal or uniform entries, with normal ones cut at two standard deviations, or
+with orthonormal rows or columns.
+
+``trunc_normal_`` of PyTorch and transformers cuts at the absolute limits -2 and 2: at σ = 0.02 its entries are normal.
+"""
 
 BALANCED = 1e-12
 """What mean squares of rows of a balanced matrix are off by, at most, relatively; those of columns by rounding."""
@@ -153,6 +157,15 @@ def require_normalization(normalization: object) -> str:
     if not isinstance(normalization, str) or normalization not in NORMALIZATIONS:
         raise ParameterError("normalization", normalization, "'none' or 'sqrt_d'")
     return normalization
+
+
+def require_independent_entries(initialization: object, what: str) -> str:
+    """As :func:`require_initialization`, of independent entries only, which ``what`` needs."""
+    if require_initialization(initialization) == "orthogonal":
+        others = ", ".join(repr(one) for one in INITIALIZATIONS if one != "orthogonal")
+        expected = f"one of {others}: {what} needs independent entries, and those of an orthogonal matrix are not"
+        raise ParameterError("initialization", initialization, expected)
+    return str(initialization)
 
 
 def require_initialization(initialization: object) -> str:

@@ -102,6 +102,34 @@ def subspaces(d_model: int, d_head: int) -> Oracle:
     return draw
 
 
+def orthogonal(rng: np.random.Generator, rows: int, columns: int) -> NDArray[np.float64]:
+    """Haar-distributed with orthonormal columns, from the eigenvectors of GᵀG: G (GᵀG)^(-1/2)."""
+    gaussian = rng.standard_normal((rows, columns))
+    values, vectors = np.linalg.eigh(gaussian.T @ gaussian)
+    return gaussian @ (vectors / np.sqrt(values)) @ vectors.T
+
+
+def blocks(h: int, *stored: tuple[int, int]) -> Oracle:
+    """The first h rows of an orthogonal matrix, or the product of those of two, the first transposed."""
+
+    def draw(rng):
+        heads = [orthogonal(rng, *shape)[:h] for shape in stored]
+        matrix = heads[0] if len(heads) == 1 else heads[0].T @ heads[1]
+        return matrix, [np.sum(head**2) for head in heads]
+
+    return draw
+
+
+def fused_blocks(h: int, rows: int, columns: int) -> Oracle:
+    """The product of two blocks of h rows of one orthogonal matrix."""
+
+    def draw(rng):
+        matrix = orthogonal(rng, rows, columns)
+        return matrix[:h].T @ matrix[-h:], [np.sum(head**2) for head in (matrix[:h], matrix[-h:])]
+
+    return draw
+
+
 def latent(d_model: int, q_rank: int | None, kv_rank: int, d_nope: int, d_rope: int, rope_ratio: float) -> Oracle:
     """W_Qᵀ W_K with W_Q = W_UQ W_DQ, or one matrix, and W_K = [W_UK W_DKV; W_KR], W_KR of the ratio's size."""
     d_head = d_nope + d_rope
@@ -190,6 +218,13 @@ EXAMPLES: dict[str, list[Example]] = {
         Example({"d_model": 12, "kv_rank": 2, "d_nope": 4, "d_rope": 3}, latent(12, None, 2, 4, 3, 1.0)),
         Example({"d_model": 12, "q_rank": 3, "kv_rank": 8, "d_nope": 4, "d_rope": 3}, latent(12, 3, 8, 4, 3, 1.0)),
         Example({"d_model": 5, "q_rank": 8, "kv_rank": 7, "d_nope": 4, "d_rope": 3}, latent(5, 8, 7, 4, 3, 1.0)),
+    ],
+    "orthogonal_blocks": [
+        Example({"dims": (3, 7), "rows": (12,)}, blocks(3, (12, 7))),
+        Example({"dims": (4, 9), "rows": (11,)}, blocks(4, (11, 9))),  # with two singular values of one
+        Example({"dims": (7, 3, 8), "rows": (12, 10)}, blocks(3, (12, 7), (10, 8))),
+        Example({"dims": (7, 3, 7), "rows": (21, 21), "fused": True}, fused_blocks(3, 21, 7)),
+        Example({"dims": (5, 3, 5), "rows": (9, 9), "fused": True}, fused_blocks(3, 9, 5)),
     ],
     "random_subspaces": [
         Example({"d_model": 11, "d_head": 4}, subspaces(11, 4), same_program={"d_model": 6, "d_head": 4}),

@@ -82,9 +82,10 @@ Elements = Annotated[
 Initialization = Annotated[
     str,
     typer.Option(
-        help="The law of the elements of untrained matrices: 'normal', 'uniform', or 'truncated_normal', cut at two "
-        "standard deviations.",
-        autocompletion=one_of("normal", "uniform", "truncated_normal"),
+        help="How untrained matrices are drawn: with elements 'normal', 'uniform' or 'truncated_normal', cut at two "
+        "standard deviations (trunc_normal_ of torch and transformers cuts at -2 and 2 instead: with std 0.02 that is "
+        "'normal'); or 'orthogonal', as torch.nn.init.orthogonal_ does.",
+        autocompletion=one_of("normal", "uniform", "truncated_normal", "orthogonal"),
     ),
 ]
 Draws = Annotated[

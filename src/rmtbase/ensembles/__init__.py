@@ -11,6 +11,7 @@ from rmtbase.ensembles._independent_chain import IndependentChain, independent_c
 from rmtbase.ensembles._initialized_matrix import InitializedMatrix, initialized_matrix
 from rmtbase.ensembles._initializers import INITIALIZERS, Initializer
 from rmtbase.ensembles._latent_attention import LatentAttention, LatentParts, latent_attention
+from rmtbase.ensembles._orthogonal_blocks import OrthogonalBlocks, orthogonal_blocks
 from rmtbase.ensembles._orthogonal_matrix import OrthogonalMatrix
 from rmtbase.ensembles._random_subspaces import RandomSubspaces, random_subspaces
 from rmtbase.ensembles._registry import ENSEMBLES, make_ensemble
@@ -43,6 +44,7 @@ __all__ = [
     "LatentAttention",
     "LatentParts",
     "LogisticMatrix",
+    "OrthogonalBlocks",
     "OrthogonalMatrix",
     "PermutedHead",
     "PermutedMatrix",
@@ -61,6 +63,7 @@ __all__ = [
     "logistic_matrix",
     "low_rank_product",
     "make_ensemble",
+    "orthogonal_blocks",
     "permuted_head",
     "permuted_matrix",
     "random_subspaces",

@@ -18,7 +18,7 @@ from rmtbase.ensembles._dense_gaussian_chain import DenseGaussianChain
 from rmtbase.ensembles._ensemble import Draw, DrawnByItsCore, as_pytree
 from rmtbase.ensembles._gaussian_chain import gaussian_chain
 from rmtbase.ensembles._sum_of_squares import sum_of_squares
-from rmtbase.parameters import BALANCED, MOST_ROUNDS, require_flag, require_initialization
+from rmtbase.parameters import BALANCED, MOST_ROUNDS, require_flag, require_independent_entries
 
 _TRUNCATED_AT = 2.0
 _LAWS: dict[str, laws.ElementLaw] = {  # of unit variance
@@ -76,7 +76,9 @@ def independent_chain(dims: Sequence[int], entries: str = "normal", balanced: bo
     """
     checked = gaussian_chain(dims, "dense")
     assert isinstance(checked, DenseGaussianChain)
-    return IndependentChain(checked.dims, require_initialization(entries), require_flag("balanced", balanced))
+    return IndependentChain(
+        checked.dims, require_independent_entries(entries, "independent_chain"), require_flag("balanced", balanced)
+    )
 
 
 @sequential_vmap  # draw after draw: a chunk of draws holds the factors of one

@@ -11,6 +11,7 @@ from rmtbase.ensembles._gaussian_chain import gaussian_chain, gaussian_matrix, l
 from rmtbase.ensembles._independent_chain import independent_chain
 from rmtbase.ensembles._initialized_matrix import initialized_matrix
 from rmtbase.ensembles._latent_attention import latent_attention
+from rmtbase.ensembles._orthogonal_blocks import orthogonal_blocks
 from rmtbase.ensembles._random_subspaces import random_subspaces
 from rmtbase.ensembles._residual_path import residual_path
 from rmtbase.errors import ParameterError
@@ -25,6 +26,7 @@ ENSEMBLES: dict[str, Callable[..., Ensemble]] = {
     "logistic_matrix": logistic_matrix,
     "student_t_matrix": student_t_matrix,
     "random_subspaces": random_subspaces,
+    "orthogonal_blocks": orthogonal_blocks,
     "latent_attention": latent_attention,
 }
 """Name in a plan → the factory, whose keyword arguments are the plan's parameters."""

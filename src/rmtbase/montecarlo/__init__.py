@@ -7,6 +7,7 @@ from rmtbase.montecarlo._cache import (
     cached_baseline,
     cached_latent_attention,
     cached_null,
+    cached_orthogonal_null,
     cached_spectra,
 )
 from rmtbase.montecarlo._chunks import Chunk, Chunks
@@ -63,6 +64,7 @@ __all__ = [
     "cached_baseline",
     "cached_latent_attention",
     "cached_null",
+    "cached_orthogonal_null",
     "cached_spectra",
     "case_key",
     "choose_solver",

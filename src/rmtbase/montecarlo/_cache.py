@@ -28,7 +28,7 @@ from rmtbase.montecarlo._latent_attention import (
 from rmtbase.montecarlo._plan import DRAWS_VERSION, make_plan
 from rmtbase.montecarlo._run import run_in_memory
 from rmtbase.montecarlo._store_files import Arrays, pack, read_rows, require_sound
-from rmtbase.nulls import GaussianNull, head_shape, null_of_file
+from rmtbase.nulls import GaussianNull, OrthogonalNull, head_shape, null_of_file
 from rmtbase.parameters import require_seed
 from rmtbase.progress import SILENT, Progress
 from rmtbase.statistics import SPECTRAL_STATISTICS
@@ -122,6 +122,38 @@ def cached_null(
         null = GaussianNull.from_baseline(table, *shape, "simulated")
         assert null is not None  # the table was made for this shape
         return null
+
+    null = null_of_file(file.path, dims, lambda: None if (table := file.read()) is None else of(table))
+    if null is None:
+        return of(file.make(progress))
+    file.tell_of_cache(progress)
+    return null
+
+
+def cached_orthogonal_null(
+    dims: tuple[int, ...],
+    rows: tuple[int, ...],
+    fused: bool,
+    draws: int,
+    seed: int = 0,
+    progress: Progress = SILENT,
+) -> OrthogonalNull:
+    """The simulated null of heads of orthogonally initialised matrices, kept and found as :func:`cached_null` does.
+
+    Args:
+        dims: (h, n) of one factor, or (n_0, h, n_2).
+        rows: see :func:`rmtbase.ensembles.orthogonal_blocks`.
+        fused: likewise.
+        draws: Monte Carlo draws.
+        seed: of the draws.
+        progress: told of the draws finished, and of where the null came from.
+    """
+    file = _spectra_file("orthogonal_blocks", {"dims": dims, "rows": rows, "fused": fused}, draws, seed)
+
+    def of(table: xr.Dataset) -> OrthogonalNull:
+        found = OrthogonalNull.from_spectra(table, dims, "simulated", "orthogonal")
+        assert isinstance(found, OrthogonalNull)
+        return found
 
     null = null_of_file(file.path, dims, lambda: None if (table := file.read()) is None else of(table))
     if null is None:

@@ -2,6 +2,7 @@
 
 from rmtbase.nulls._analytic_null import AnalyticNull
 from rmtbase.nulls._atlas_null import AtlasNull, atlas_case, atlas_path, open_atlas
+from rmtbase.nulls._fixed_spectrum import FixedSpectrum, OrthogonalNull
 from rmtbase.nulls._gaussian_null import GaussianNull, self_normalized_sample
 from rmtbase.nulls._grid import BINS, PROBABILITIES, histogram_edges, logarithmic_edges
 from rmtbase.nulls._head_null import (
@@ -20,7 +21,7 @@ from rmtbase.nulls._head_null import (
     rank_name,
 )
 from rmtbase.nulls._joint_null import ANGLE_STATISTICS, HeadParts, JointNull, angle_statistics
-from rmtbase.nulls._kurtosis_null import LARGEST_KURTOSIS, KurtosisNull, mean_kurtosis
+from rmtbase.nulls._kurtosis_null import LARGEST_KURTOSIS, KurtosisNull, kurtosis_range, mean_kurtosis
 from rmtbase.nulls._latent_shape import LatentShape
 from rmtbase.nulls._moved import without_kurtosis
 from rmtbase.nulls._null_of_file import null_of_file
@@ -40,6 +41,7 @@ __all__ = [
     "STEP",
     "AnalyticNull",
     "AtlasNull",
+    "FixedSpectrum",
     "GaussianNull",
     "HeadNull",
     "HeadParts",
@@ -49,6 +51,7 @@ __all__ = [
     "KurtosisNull",
     "LatentShape",
     "NullModel",
+    "OrthogonalNull",
     "ResampledNull",
     "ScoredHeads",
     "SharedNull",
@@ -64,6 +67,7 @@ __all__ = [
     "head_shape",
     "histogram_edges",
     "kept_ranks",
+    "kurtosis_range",
     "logarithmic_edges",
     "mean_kurtosis",
     "null_of_file",

@@ -48,7 +48,7 @@ SMALLEST_P_VALUE = 1e-16
 this nothing is claimed."""
 
 ENTRIES_IN_WORDS = MappingProxyType(
-    {"normal": "Gaussian", "uniform": "uniform", "truncated_normal": "truncated normal"}
+    {"normal": "Gaussian", "uniform": "uniform", "truncated_normal": "truncated normal", "orthogonal": "orthogonal"}
 )
 
 ROUNDING = 1e-9  # relative; what a null holds fixed comes out of LAPACK equal to far more digits than these
@@ -292,6 +292,10 @@ class SharedNull(HeadNull):
         """What the null is, its name first."""
         factors = "factors" if head_shape(self.dims) is None else "W_Q and W_K"
         entries = ENTRIES_IN_WORDS[self.entries]
+        if self.entries == "orthogonal":
+            return (
+                f"orthogonal: {factors} rows of Haar-distributed matrices, every null draw at its own estimate of scale"
+            )
         if self.balanced:
             return f"gains: i.i.d. {entries} {factors} under gains of rows and columns, head and draws balanced alike"
         return f"gaussian: i.i.d. {entries} {factors} at the head's own sigma, every null draw at its own estimate"

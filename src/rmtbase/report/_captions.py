@@ -208,6 +208,7 @@ _WEIGHTS = {
     "truncated_normal": "independent, normally distributed numbers as large as its own, none beyond two standard "
     "deviations",
     "kurtosis": "independent numbers as large as its own, with tails as heavy",
+    "orthogonal": "rows of a matrix of random orthonormal rows or columns, as large as its own",
     "gains": "independent, normally distributed numbers as large as its own, row by row and column by column",
 }
 

@@ -46,6 +46,7 @@ _NULL_METHODS = ("analytic", "simulated", "resampled")  # for each a template nu
 _RESAMPLINGS = ("permutation", "haar")
 _FACTORS = {
     "kurtosis": "Gaussian factors, moved to first order by the kurtosis of each head's own elements",
+    "orthogonal": "rows of orthogonal matrices",
     "gains": "balanced Gaussian factors, and each head is balanced as they are",
 }
 _NO_LAW = "none is known at this shape, so that no head is scored on it"

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Shaped
 
-from rmtbase.laws import element_null, gaussian_sample_statistic
+from rmtbase.laws import element_null
 from rmtbase.nulls import SMALLEST_P_VALUE
 from rmtbase.scoring._largest_elements import LargestElements, largest_elements
 from rmtbase.statistics import (
@@ -35,6 +35,9 @@ MAGNITUDE_BINS = np.linspace(-12.0, 4.0, 161)
 
 OF_PRODUCT = "made of a product of matrices, of whose elements no null is known"
 """Why a matrix that is not stored as it is has statistics and no null of them."""
+
+OF_ORTHOGONAL = "drawn with orthonormal rows or columns, whose elements depend on each other: no null of them is known"
+"""Why a matrix of orthogonal initialisation has statistics and no null of them."""
 
 _SPAN = 1 << 21  # elements that are summarised at a time
 _NAMED = 3  # missing statistics: which they are all is seen in the file
@@ -137,11 +140,10 @@ def element_law(initialization: str, count: int) -> Callable[[str], Law | None]:
     """The law of each statistic of ``count`` independent elements; None where there are too few."""
 
     def law(name: str) -> Law | None:
-        if count >= FEWEST_ELEMENTS:
-            return element_null(name, count, initialization)
-        if name in MOMENT_STATISTICS and initialization == "normal" and count >= _FEWEST_OF_MOMENTS:
-            return gaussian_sample_statistic(name, count)
-        return None
+        of_moments = name in MOMENT_STATISTICS and initialization == "normal"
+        if count < (_FEWEST_OF_MOMENTS if of_moments else FEWEST_ELEMENTS):
+            return None
+        return element_null(name, count, initialization)
 
     return law
 

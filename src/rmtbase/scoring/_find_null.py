@@ -17,6 +17,7 @@ from rmtbase.nulls import (
     ENTRIES_IN_WORDS,
     AnalyticNull,
     AtlasNull,
+    FixedSpectrum,
     GaussianNull,
     KurtosisNull,
     LatentShape,
@@ -31,6 +32,7 @@ from rmtbase.progress import Progress
 from rmtbase.scoring._initialization import KURTOSIS
 from rmtbase.scoring._latent_null import LatentNull
 from rmtbase.scoring._resampler import RESAMPLINGS, Resampler
+from rmtbase.scoring._stored_rows import StoredRows
 from rmtbase.tables import baseline_shapes, open_table, validate
 
 ANALYTIC = "analytic"
@@ -72,6 +74,7 @@ class Wanted(NamedTuple):
         seed: of the draws.
         progress: shows the draws, and is told where the null came from.
         entries: the law of the factors' elements under the null, one of :data:`rmtbase.parameters.INITIALIZATIONS`.
+        stored: of orthogonal factors, the matrices that they are rows of.
     """
 
     dims: tuple[int, ...] | LatentShape
@@ -80,6 +83,7 @@ class Wanted(NamedTuple):
     seed: int
     progress: Progress
     entries: str = "normal"
+    stored: StoredRows | None = None
 
     def note(self, line: str) -> None:
         """Tell of the null of this shape."""
@@ -113,6 +117,8 @@ def find_null(null: str, baseline: xr.Dataset | Path | str | None, wanted: Wante
         what = "W_Q and W_K are products of matrices, and their elements no weights to shuffle"
         raise ParameterError("null", null, f"'gaussian' or 'haar': {what}")
     require_seed(wanted.seed)
+    if wanted.entries == "orthogonal":
+        return _orthogonal_null(null, baseline, wanted)
     if wanted.draws is not None:
         wanted = wanted._replace(draws=require_draws(wanted.draws))
     if null in ("kurtosis", "gains") and (isinstance(wanted.dims, LatentShape) or len(dims) > 3):
@@ -136,6 +142,33 @@ def find_null(null: str, baseline: xr.Dataset | Path | str | None, wanted: Wante
     wanted.progress.note(f"null of each head: {found.draws} draws from its own matrices ({null}), seed {found.seed}")
     both = " by one statistic, nor {:.2g} by all together (k heads: a k-th of it)"
     _tell_if_coarse(found, DRAWS_PER_TEST * wanted.n_heads, both, wanted)
+    return found
+
+
+def _orthogonal_null(null: str, baseline: xr.Dataset | Path | str | None, wanted: Wanted) -> SharedNull:
+    """Of rows of orthogonal matrices: fixed where all rows are orthonormal, else drawn as what they are."""
+    if null != "gaussian":
+        raise ParameterError(
+            "initialization", wanted.entries, f"none with the {null} null, which keeps parts of the head"
+        )
+    if baseline is not None:
+        expected = "none: heads of orthogonal matrices have a law of their own, which no table holds"
+        raise ParameterError("baseline", baseline, expected)
+    if isinstance(wanted.dims, LatentShape) or len(wanted.dims) > 3:
+        expected = "another: W_Q and W_K are products of matrices, whose rows are not orthonormal where these' are"
+        raise ParameterError("initialization", wanted.entries, expected)
+    assert wanted.stored is not None  # which is found where this initialization is asked for
+    dims = wanted.dims if len(wanted.dims) == 3 else (min(wanted.dims), max(wanted.dims))
+    widths = dims[::2] if len(dims) == 3 else dims[1:]
+    rows, fused = wanted.stored
+    if all(count <= width for count, width in zip(rows, widths, strict=True)):
+        wanted.note("fixed by orthonormal rows, no draws: no statistic of the spectrum can be tested")
+        return FixedSpectrum(dims)
+    from rmtbase import montecarlo
+
+    draws = draws_for(wanted.n_heads) if wanted.draws is None else require_draws(wanted.draws)
+    found = montecarlo.cached_orthogonal_null(dims, rows, fused, draws, wanted.seed, wanted.progress)
+    _tell_if_coarse(found, draws_for(wanted.n_heads), "", wanted)
     return found
 
 

@@ -14,7 +14,7 @@ from jaxtyping import Shaped
 from rmtbase.errors import ParameterError
 from rmtbase.laws import product_element_null
 from rmtbase.models import Site
-from rmtbase.parameters import require_initialization
+from rmtbase.parameters import require_independent_entries, require_initialization
 from rmtbase.scoring._element_scores import (
     FIELDS,
     OF_PRODUCT,
@@ -56,6 +56,8 @@ class ElementOptions(NamedTuple):
         """
         if elements not in ELEMENT_MODES:
             raise ParameterError("elements", elements, f"one of {', '.join(ELEMENT_MODES)}")
+        if elements != "matrices":
+            require_independent_entries(initialization, f"elements={elements!r}")
         return cls(str(elements), require_initialization(initialization))
 
     def of_heads(self, sites: Sequence[Site]) -> HeadElements | None:

@@ -9,7 +9,7 @@ import numpy as np
 import xarray as xr
 
 from rmtbase.errors import ParameterError
-from rmtbase.parameters import require_initialization
+from rmtbase.parameters import require_independent_entries
 
 
 def _truncated_kurtosis(at: float) -> float:
@@ -25,7 +25,7 @@ KURTOSIS = MappingProxyType(
         "truncated_normal": _truncated_kurtosis(2.0),
     }
 )
-"""Excess kurtosis of the entries by how they were drawn (``rmtbase.parameters.INITIALIZATIONS``)."""
+"""Excess kurtosis of independent entries by how they were drawn (``rmtbase.parameters.INITIALIZATIONS``)."""
 
 NOISES = ("gaussian", "kurtosis", "signs")
 """The noise of ``scoring.signal``: entries of the initialisation, entries with the excess kurtosis that those of each
@@ -56,7 +56,7 @@ def noise_kurtosis(null: str, initialization: str) -> float | None:
     """
     if null not in NOISES:
         raise ParameterError("null", null, f"one of {', '.join(NOISES)}")
-    kurtosis = KURTOSIS[require_initialization(initialization)]
+    kurtosis = KURTOSIS[require_independent_entries(initialization, "the noise")]
     if null == "gaussian":
         return kurtosis
     if kurtosis:

@@ -16,6 +16,7 @@ from rmtbase.models import FUSED_COMPONENTS, MatrixName, Place
 from rmtbase.nulls import EDGE_LEVEL, SMALLEST_P_VALUE, without_kurtosis
 from rmtbase.scoring._element_scores import (
     FIELDS,
+    OF_ORTHOGONAL,
     OF_PRODUCT,
     STATISTICS,
     Elements,
@@ -82,7 +83,7 @@ class MatrixScorer:
         if spectra:  # before threads begin: SciPy asks whether arrays are JAX's, and fails while another imports it
             import rmtbase.montecarlo  # noqa: F401
         self.names, self.spectra, self.seed, self.initialization = names, spectra, seed, initialization
-        self._products = products
+        self._products, self._orthogonal = products, initialization == "orthogonal"
         self.draws = _null_draws(sum(not is_fused(name.component) for name in names))
         self.tails: list[Tail] = []
         self._found: dict[MatrixName, _Found] = {}
@@ -130,7 +131,7 @@ class MatrixScorer:
         # At σ̂ = 1, where Σλ = m n, and per long dimension, so that the bulk lies between (1 ± √(r/N))².
         standard = values / np.sqrt((values**2).sum() / rank)
         observed = spectral_statistics(standard, MATRIX_SPECTRAL_STATISTICS)
-        eigenvalues, as_of_normal, kurtosis = standard**2, observed, KURTOSIS[self.initialization]
+        eigenvalues, as_of_normal, kurtosis = standard**2, observed, KURTOSIS.get(self.initialization, 0.0)
         if kurtosis:
             eigenvalues = without_kurtosis(long * eigenvalues, kurtosis, (rank, long)) / long
             as_of_normal = spectral_statistics(np.sqrt(eigenvalues), MATRIX_SPECTRAL_STATISTICS)
@@ -161,7 +162,8 @@ class MatrixScorer:
 
     def _reason(self, name: MatrixName) -> str:
         """Why statistics of a matrix are missing, or their null."""
-        return "; ".join(filter(None, (self._found[name].elements.reason, OF_PRODUCT * (name in self._products))))
+        reasons = OF_PRODUCT * (name in self._products), OF_ORTHOGONAL * self._orthogonal
+        return "; ".join(filter(None, (self._found[name].elements.reason, *reasons)))
 
     def dataset(self) -> xr.Dataset:
         """The scores of all the matrices added, with q-values over all of them, each statistic by itself.
@@ -220,12 +222,12 @@ class MatrixScorer:
         observed = np.array([one.elements.statistics for one in found])
         scores = np.empty((*observed.shape, len(FIELDS)))
         for count in np.unique(counts):
-            scores[counts == count] = against_null(
-                observed[counts == count], element_law(self.initialization, int(count))
-            )
+            law = (lambda _: None) if self._orthogonal else element_law(self.initialization, int(count))
+            scores[counts == count] = against_null(observed[counts == count], law)
         spectra = [one.spectrum[0] for one in found if one.spectrum is not None]
         scores = np.concatenate([scores, np.array(spectra)], axis=1) if spectra else scores
-        scores[[name in self._products for name in self._found], :, FIELDS.index("observed") + 1 :] = np.nan
+        without_null = [self._orthogonal or name in self._products for name in self._found]
+        scores[without_null, :, FIELDS.index("observed") + 1 :] = np.nan
         return scores
 
 

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from rmtbase.errors import ParameterError
 from rmtbase.models import ArrayModel, Model, WeightMatrices, open_model
-from rmtbase.parameters import require_flag
+from rmtbase.parameters import require_flag, require_independent_entries
 from rmtbase.progress import SILENT, Progress
 from rmtbase.scoring._find_null import OF_A_TABLE, require_null_name
 from rmtbase.scoring._head_elements import ElementMode, ElementOptions
@@ -79,7 +79,9 @@ def score(
             ``"factors"``, also of each head's W_Q, W_K, W_V and W_O, in ``/heads/elements``; ``"heads"``, also of each
             W_QK, d_query · d_key of them, made in blocks of rows: some ten minutes for a thousand heads of width 4096.
         initialization: the law of the elements of untrained matrices: ``"normal"``, ``"uniform"``, or
-            ``"truncated_normal"``, cut at two standard deviations; see :func:`score_heads`.
+            ``"truncated_normal"``, cut at two standard deviations (``trunc_normal_`` of torch and transformers cuts at
+            -2 and 2 instead, and with std 0.02 its elements are normal), or ``"orthogonal"`` for orthonormal rows or
+            columns; see :func:`score_heads`.
         family: of a model in memory, how its tensors are laid out: ``"gpt2"``, say. A module of transformers says so.
         config: of a model in memory, its number of heads: ``{"n_head": 12}``. A module of transformers says so.
         name: what to call a model in memory.
@@ -163,11 +165,12 @@ def score_heads(
             from the laws, without draws, for d_head ≥ 8 (:class:`rmtbase.nulls.AnalyticNull`).
         null: ``"gaussian"``: factors of i.i.d. entries, Gaussian unless ``initialization`` says otherwise, every draw
             at its own estimate of σ, as the head is. ``"kurtosis"``: of i.i.d. entries of any law with the excess
-            kurtosis that the head's own have, up to 3, to first order in it. ``"gains"``: of such entries times unknown
-            gains of each row and each column of W_Q and W_K: head and draws are balanced alike
-            (:func:`rmtbase.linalg.balanced`), which is exact for any gains, and the observed values are those of the
-            balanced head. Or each head against its own: ``"permutation"``, the elements of W_Q and of W_K in random
-            order (keeps their distribution, heavy tails too); ``"haar"``, W_Qᵀ O W_K with O a random rotation of the
+            kurtosis that the head's own have, to first order in it; heads whose kurtosis is outside the range where the
+            level holds (:func:`rmtbase.nulls.kurtosis_range`, at most 1) have no scores; ``"signs"`` is exact
+            for those. ``"gains"``: of such entries times unknown gains of each row and each column of W_Q and W_K: head
+            and draws are balanced alike (:func:`rmtbase.linalg.balanced`), which is exact for any gains, and the
+            observed values are those of the balanced head. Or each head against its own: ``"permutation"``, the
+            elements of W_Q and of W_K in random order (keeps their distribution, heavy tails too); ``"haar"``, W_Qᵀ O W_K with O a random rotation of the
             head's space (keeps the singular values of W_Q and W_K, and asks whether they are aligned). ``baseline`` is
             for the first two alone.
         draws: null draws, at least: those of the shipped atlas if it holds so many of the shape with this seed, or else
@@ -183,7 +186,11 @@ def score_heads(
         elements: as in :func:`score`.
         initialization: as in :func:`score`. Heads are then drawn with such entries, which takes some 10 ms a draw at
             (768, 64); with a ``baseline``, or ``"analytic"``, its draws or laws are moved by the entries' kurtosis to
-            first order (:func:`rmtbase.laws.eigenvalue_displacement`).
+            first order (:func:`rmtbase.laws.eigenvalue_displacement`). ``"orthogonal"``: the heads of a layer fill a
+            stored matrix of orthonormal rows, or where it has more rows than columns of orthonormal columns, as
+            ``torch.nn.init.orthogonal_`` draws it (:func:`rmtbase.ensembles.orthogonal_blocks`). Orthonormal rows of
+            W_Q and of W_K fix the spectrum of W_QK: then nothing of it can be tested, and ``warnings`` say so;
+            heads with another spectrum are rejected.
         why: as in :func:`score`.
 
     Returns:
@@ -219,6 +226,8 @@ def _with_why(
     progress: Progress,
 ) -> xr.DataTree:
     """The scores with the group ``/why``, where tests are asked for."""
+    if tests:
+        require_independent_entries(elements.initialization, "why")
 
     def scores_by(name: str, told: Progress) -> xr.DataTree:
         table = baseline if name in OF_A_TABLE else None

@@ -24,7 +24,8 @@ from rmtbase.scoring._heads import Block, circuit_attributes, heads_dataset, nul
 from rmtbase.scoring._initialization import initialization_note
 from rmtbase.scoring._read_matrices import LAYERS, MatrixScores
 from rmtbase.scoring._read_sites import SiteSpectra, read_factors, read_sites, require_circuits, sites_of
-from rmtbase.scoring._unscored_heads import unscored_heads, unscored_lines
+from rmtbase.scoring._stored_rows import StoredRows, stored_rows
+from rmtbase.scoring._unscored_heads import fixed_spectra, unscored_heads, unscored_lines
 from rmtbase.shown import shown
 from rmtbase.tables import Circuit
 
@@ -44,16 +45,19 @@ def scores_tree(
 ) -> xr.DataTree:
     """The scores of a model; ``function`` is the call that provenance names."""
     wanted = require_circuits(model, circuits)
-    blocks_of = {circuit: _blocks(model, circuit) for circuit in wanted}
+    entries = elements.initialization
+    blocks_of = {circuit: _blocks(model, circuit, entries == "orthogonal") for circuit in wanted}
     n_heads = max(sum(len(sites) * one.n_heads for one, sites in blocks.items()) for blocks in blocks_of.values())
     whole = MatrixScores(model, components, matrices == "spectra", seed, elements.initialization)
     of_heads = elements.of_heads(model.sites)
     with single_threaded_blas():  # with more the last bits would be those of the machine's cores
         with read_sites(model, wanted, whole.layers, of_heads, progress, null) as reading:
-            entries = elements.initialization
+            shapes = dict.fromkeys((one.null, one.stored) for blocks in blocks_of.values() for one in blocks)
             nulls = {
-                shape: find_null(null, baseline, Wanted(shape, n_heads, draws, seed, progress, entries))
-                for shape in dict.fromkeys(one.null for blocks in blocks_of.values() for one in blocks)
+                (shape, stored): find_null(
+                    null, baseline, Wanted(shape, n_heads, draws, seed, progress, entries, stored)
+                )
+                for shape, stored in shapes
             }
             spectra, ways = reading.result()
         whole.read(progress)
@@ -61,21 +65,26 @@ def scores_tree(
         warnings = [*model.warnings, *unscored_lines(model, unscored), *whole.missing]
         warnings += of_heads.missing() if of_heads is not None else []
         of_matrices = whole.datasets()
-        drawn = initialization_note(of_matrices["/matrices"], entries) if null == "gaussian" and whole.layers else None
+        told = null == "gaussian" and entries != "orthogonal" and whole.layers
+        drawn = initialization_note(of_matrices["/matrices"], entries) if told else None
         notes = (*model.notes, *whole.notes, *([] if drawn is None else [drawn]))
         for line in (*notes, *warnings):
             progress.note(line)
         scored = {
             circuit: [
-                _scored(model, circuit, sites, shape.null, spectra[circuit], nulls[shape.null], progress)
+                _scored(model, circuit, sites, shape.null, spectra[circuit], nulls[shape.null, shape.stored], progress)
                 for shape, sites in blocks.items()
             ]
             for circuit, blocks in blocks_of.items()
         }
+    fixed, lines = fixed_spectra(model, scored)
+    warnings += (lines := [*unscored_lines(model, fixed), *lines])
+    for line in lines:
+        progress.note(line)
     groups: dict[str, xr.Dataset] = {}
     for circuit, blocks in scored.items():
         place = "" if circuit.name == "qk" else f"/circuits/{circuit.name}"
-        groups[f"{place}/heads"] = heads_dataset(circuit, model.sites, blocks, unscored[circuit])
+        groups[f"{place}/heads"] = heads_dataset(circuit, model.sites, blocks, fixed[circuit] | unscored[circuit])
         groups[f"{place}/null"] = null_dataset(circuit, model.sites, blocks)
     if of_heads is not None:
         groups["/heads/elements"] = of_heads.dataset()
@@ -94,17 +103,19 @@ class _Shape(NamedTuple):
     null: tuple[int, ...] | LatentShape
     n_heads: int
     of_last_factor: int
+    stored: StoredRows | None
 
 
-def _blocks(model: WeightMatrices, circuit: Circuit) -> dict[_Shape, list[int]]:
-    """The sites whose heads have one shape and are as many."""
+def _blocks(model: WeightMatrices, circuit: Circuit, orthogonal: bool) -> dict[_Shape, list[int]]:
+    """The sites whose heads have one shape and are as many; of orthogonal ones, rows of matrices of one shape."""
     blocks: dict[_Shape, list[int]] = {}
     for index in sites_of(model, circuit):
         site, shape = model.sites[index], null_shape(model, index, circuit)
         if shape == (site.d_query, site.d_head, site.d_key) and site.d_head > min(site.d_query, site.d_key):
             raise ParameterError("d_head", site.d_head, f"at most d_model = {min(site.d_query, site.d_key)}")
-        counts = (getattr(site, factor.heads) for factor in (circuit.factors[0], circuit.factors[-1]))
-        blocks.setdefault(_Shape(shape, *counts), []).append(index)
+        first, last = (getattr(site, factor.heads) for factor in (circuit.factors[0], circuit.factors[-1]))
+        stored = stored_rows(model, index, circuit) if orthogonal else None
+        blocks.setdefault(_Shape(shape, first, last, stored), []).append(index)
     return blocks
 
 

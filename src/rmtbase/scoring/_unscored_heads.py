@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
 from rmtbase.models import WeightMatrices
-from rmtbase.nulls import LARGEST_KURTOSIS, mean_kurtosis
+from rmtbase.nulls import FixedSpectrum, OrthogonalNull, chain_scale, kurtosis_range, mean_kurtosis
+from rmtbase.scoring._heads import Block
 from rmtbase.scoring._read_sites import SiteSpectra
 from rmtbase.tables import Circuit
+
+_NAMED = 8  # heads that one line names: the file has all of them
 
 Reasons = Mapping[tuple[int, int], str]
 """Why heads of a circuit cannot be tested, by site and head."""
@@ -18,26 +22,75 @@ Reasons = Mapping[tuple[int, int], str]
 def unscored_heads(
     model: WeightMatrices, spectra: Mapping[Circuit, Mapping[int, SiteSpectra]]
 ) -> dict[Circuit, dict[tuple[int, int], str]]:
-    """A factor of zeros, one that cannot be balanced, or a kurtosis that the null is not known for."""
+    """A factor of zeros, one that cannot be balanced, or a kurtosis outside the null's range."""
     found: dict[Circuit, dict[tuple[int, int], str]] = {}
     for circuit, by_site in spectra.items():
         reasons: dict[tuple[int, int], list[str]] = {}
         for site, one in by_site.items():
             dims = tuple(getattr(model.sites[site], name) for name in circuit.dims)
-            for head, reason in (*_zeros(circuit, one), *_unbalanced(one), *_heavy(dims, one)):
+            for head, reason in (*_zeros(circuit, one), *_unbalanced(one), *_outside_kurtosis(dims, one)):
                 reasons.setdefault((site, head), []).append(reason)
         found[circuit] = {place: "; ".join(each) for place, each in reasons.items()}
     return found
 
 
 def unscored_lines(model: WeightMatrices, found: Mapping[Circuit, Reasons]) -> list[str]:
-    """The warnings of a file: a line for each head and reason."""
-    lines = (
-        f"{model.sites[site].place} {circuit.noun} {head}: {reason}; not tested by {circuit.symbol}"
-        for circuit, reasons in found.items()
-        for (site, head), reason in reasons.items()
-    )
+    """The warnings of a file: a line for each circuit and reason, which names at most eight heads and counts all.
+
+    Reasons that differ only in their numbers are one, worded as the first of them.
+    """
+    lines = []
+    for circuit, reasons in found.items():
+        alike: dict[str, list[tuple[str, str]]] = {}
+        for (site, head), reason in reasons.items():
+            name = f"{model.sites[site].place} {circuit.noun} {head}"
+            alike.setdefault(re.sub(r"\d[\d.e+-]*", "#", reason), []).append((name, reason))
+        for same in alike.values():
+            names = [name for name, _ in same]
+            lines.append(f"{_listed(names)}: {same[0][1]}; not tested by {circuit.symbol}")
     return list(dict.fromkeys(lines))
+
+
+def fixed_spectra(
+    model: WeightMatrices, scored: Mapping[Circuit, Sequence[Block]]
+) -> tuple[dict[Circuit, dict[tuple[int, int], str]], list[str]]:
+    """Heads whose spectrum an orthogonal initialisation fixes: why those that agree with it cannot be tested, and lines.
+
+    The lines name the heads that cannot have been drawn so, and the statistics that are the same in every draw.
+    """
+    agree: dict[Circuit, dict[tuple[int, int], str]] = {circuit: {} for circuit in scored}
+    lines = []
+    for circuit, blocks in scored.items():
+        differ = []
+        for block in blocks:
+            if isinstance(block.null, OrthogonalNull) and block.null.fixed:
+                names = ", ".join(block.null.fixed)
+                lines.append(
+                    f"{circuit.noun}s of {block.dims}: not tested by {names}, the same in every draw of the null"
+                )
+            if not isinstance(block.null, FixedSpectrum):
+                continue
+            scale = chain_scale(block.heads.sigmas)
+            agrees = block.null.agrees(block.heads.singular_values**2 / scale[..., None])
+            for row, head in np.argwhere(~np.isnan(scale)).tolist():
+                if agrees[row, head]:
+                    agree[circuit][block.sites[row], head] = _FIXED
+                else:
+                    differ.append(f"{model.sites[block.sites[row]].place} {circuit.noun} {head}")
+        if differ:
+            lines.append(
+                f"{_listed(differ)}: not as by orthogonal initialisation, by which all singular values of {circuit.symbol} "
+                "would be equal: rejected with certainty, whatever changed them"
+            )
+    return agree, lines
+
+
+_FIXED = "orthonormal rows fix its spectrum: all singular values are equal, as here to 1 %, and nothing is left to test"
+
+
+def _listed(heads: list[str]) -> str:
+    more = len(heads) - _NAMED
+    return ", ".join(heads[:_NAMED]) + (f" and {more} more ({len(heads)} in all)" if more > 0 else "")
 
 
 def _zeros(circuit: Circuit, one: SiteSpectra) -> Iterator[tuple[int, str]]:
@@ -52,15 +105,16 @@ def _unbalanced(one: SiteSpectra) -> Iterator[tuple[int, str]]:
         yield head, "rows or columns of zeros, which cannot be balanced as the null of gains asks"
 
 
-def _heavy(dims: tuple[int, ...], one: SiteSpectra) -> Iterator[tuple[int, str]]:
+def _outside_kurtosis(dims: tuple[int, ...], one: SiteSpectra) -> Iterator[tuple[int, str]]:
     if one.kurtoses is None:
         return
-    kurtosis = mean_kurtosis(dims, one.kurtoses)
-    for head in np.flatnonzero(np.abs(kurtosis) > LARGEST_KURTOSIS).tolist():
+    kurtosis, (low, high) = mean_kurtosis(dims, one.kurtoses), kurtosis_range(dims)
+    for head in np.flatnonzero((kurtosis < low) | (kurtosis > high)).tolist():
         yield (
             head,
             (
-                f"elements of excess kurtosis {kurtosis[head]:.3g}, more than {LARGEST_KURTOSIS:g}, which the null of "
-                "independent elements is not known for; --null permutation is"
+                f"elements of excess kurtosis {kurtosis[head]:.3g}, outside {low:.3g} to {high:.3g}, where p-values of the "
+                f"kurtosis null hold their level at {'x'.join(map(str, dims))}; use --null signs, which is exact for "
+                "independent elements of any symmetric law"
             ),
         )

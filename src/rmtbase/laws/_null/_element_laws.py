@@ -233,12 +233,14 @@ class Mended(ElementLaw):
         statistic: whose quantiles are held.
         reflected: n ↦ c, where the statistic is c less that one.
         fewest: of a parent that was not simulated, but ends with a jump, the fewest weights that the law holds of.
+        exact_moments: whether the law's mean and standard deviation are exact.
     """
 
     law: ElementLaw
     statistic: str
     reflected: Callable[[int], float] | None = None
     fewest: int = 0
+    exact_moments: bool = False
 
     def independent(self, parent: Parent) -> Laws:
         plain, quantiles = self.law.independent(parent), simulated_quantiles(self.statistic, parent)
@@ -246,7 +248,7 @@ class Mended(ElementLaw):
             return Laws(plain.limit, lambda n: plain.at(self._enough(parent, n)))
         if self.reflected is not None:
             quantiles = {n: self.reflected(n) - values[::-1] for n, values in quantiles.items()}
-        return Laws(plain.limit, lambda n: mended(quantiles, plain.at, n))
+        return Laws(plain.limit, lambda n: mended(quantiles, plain.at, n, self.exact_moments))
 
     def _enough(self, parent: Parent, n: int) -> int:
         if n < self.fewest and ends_with_a_jump(parent, n):

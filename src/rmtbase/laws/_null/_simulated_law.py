@@ -32,11 +32,13 @@ class MendedLaw(Distribution):
     Attributes:
         law: the other one.
         given, score: that law's scores of T, ascending, and T's own, (place,).
+        moments: mean and standard deviation of T where they are known exactly; else they follow by quadrature.
     """
 
     law: Distribution
     given: FloatArray
     score: FloatArray
+    moments: tuple[float, float] | None = None
 
     @property
     def support(self) -> tuple[float, float]:
@@ -73,11 +75,15 @@ class MendedLaw(Distribution):
         return np.clip(nodes, known.min(), known.max()), weight
 
     def mean(self) -> float:
-        """By quadrature, within 1e-4 standard deviations."""
+        """Exact, or by quadrature within 1e-4 standard deviations."""
+        if self.moments is not None:
+            return self.moments[0]
         nodes, weight = self._rule
         return float(weight @ nodes)
 
     def var(self) -> float:
+        if self.moments is not None:
+            return self.moments[1] ** 2
         nodes, weight = self._rule
         return float(weight @ (nodes - self.mean()) ** 2)
 
@@ -142,19 +148,23 @@ def _table() -> Any:
 
 
 def simulated_quantiles(statistic: str, parent: Parent) -> Quantiles | None:
-    """Those of a statistic of independent weights of one of the parents that were simulated, at any σ."""
+    """Those of a statistic of independent weights of a parent, at any σ; None where they were not simulated."""
     names = [name for name in _table()["quantile"] if _at_own_sigma(parent, PARENTS[name]) == PARENTS[name]]
-    if not names:
-        return None
-    return {int(n): np.array(values) for n, values in _table()["quantile"][names[0]][statistic].items()}
+    held = _table()["quantile"][names[0]].get(statistic) if names else None
+    return None if held is None else {int(n): np.array(values) for n, values in held.items()}
 
 
 def _at_own_sigma(parent: Parent, other: Parent) -> Parent:
     return replace(parent, sigma=other.sigma) if type(parent) is type(other) else parent  # type: ignore[call-arg, attr-defined]
 
 
-def mended(quantiles: Quantiles, at: Callable[[int], Distribution], n: int) -> Distribution:
-    """The law at n weights, mended by what the quantiles say at the nearest n of the table, up to its last."""
+def mended(
+    quantiles: Quantiles, at: Callable[[int], Distribution], n: int, exact_moments: bool = False
+) -> Distribution:
+    """The law at n weights, mended by what the quantiles say at the nearest n of the table, up to its last.
+
+    ``exact_moments``: the law has the statistic's own mean and standard deviation, which are kept.
+    """
     sizes = np.array(list(quantiles))
     if n > sizes[-1]:
         return at(n)
@@ -164,4 +174,6 @@ def mended(quantiles: Quantiles, at: Callable[[int], Distribution], n: int) -> D
     share = np.log(n / near[0]) / np.log(near[1] / near[0]) if near[1] > near[0] else 0.0
     given = scores[0] + share * (scores[1] - scores[0])
     given = np.maximum.accumulate(given) + _RISING * np.arange(given.size)
-    return MendedLaw(at(n), given, np.array(_table()["score"]))
+    law = at(n)
+    moments = (law.mean(), law.std()) if exact_moments else None
+    return MendedLaw(law, given, np.array(_table()["score"]), moments)

@@ -1,0 +1,157 @@
+"""Heads of orthogonally initialised matrices: where their spectrum is fixed, and where it has a law.
+
+False failures: p-values of a few hundred heads must not be less uniform than a correct null makes them once in 10⁵
+runs, each of the few statistics that are looked at.
+"""
+
+import json
+import sys
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+import torch
+from scipy import special, stats
+
+import rmtbase
+from rmtbase.ensembles import orthogonal_blocks
+from rmtbase.errors import ParameterError
+from rmtbase.linalg import reproducible_jax
+from rmtbase.models import open_model
+from rmtbase.scoring._stored_rows import stored_rows
+from rmtbase.tables import CIRCUITS
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "statistical"))
+from harness import uniform
+
+LEVEL = 1e-5
+LOOKED_AT = ["log_determinant", "normalized_participation_ratio", "largest_eigenvalue", "trace"]
+
+
+def drawn(*shape, seed, dtype=torch.float32):
+    """torch's own: (layers, heads, d_head, d_model), each layer one stored matrix."""
+    generator = torch.Generator().manual_seed(seed)
+    layers, heads, d_head, d_model = shape
+    stored = [
+        torch.nn.init.orthogonal_(torch.empty(heads * d_head, d_model), generator=generator) for _ in range(layers)
+    ]
+    return torch.stack(stored).to(dtype).float().numpy().reshape(shape)
+
+
+def score(w_q, w_k, **options):
+    return rmtbase.score_heads(w_q, w_k, initialization="orthogonal", **options)
+
+
+def warnings_of(tree):
+    return json.loads(tree.attrs["warnings"])
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("shape", [(2, 4, 16, 64), (2, 3, 8, 64)])
+def test_orthonormal_rows_leave_nothing_to_test(shape, dtype):
+    """Square and wide stored matrices: all singular values of W_QK are equal, whatever its scale, to rounding."""
+    w_q, w_k = (gain * drawn(*shape, seed=seed, dtype=dtype) for gain, seed in ((0.3, 1), (5.0, 2)))
+    tree = score(w_q, w_k, circuits=("query",), matrices="spectra")
+    for heads in (tree["heads"], tree["circuits/query/heads"]):
+        assert np.isfinite(heads["observed"].values).all()
+        for name in ("p_value", "q_value", "z_score", "omnibus_p_value"):
+            assert np.isnan(heads[name].values).all(), name
+    assert np.isnan(tree["matrices"]["p_value"].values).all()
+    lines = [line for line in warnings_of(tree) if "not testable: orthonormal rows fix the spectrum of W_Q" in line]
+    assert len(lines) == 2 and all(len(line) < 600 for line in lines)
+    assert any("no null of them is known" in line for line in warnings_of(tree))
+
+
+def test_a_head_of_another_spectrum_is_rejected_and_named():
+    w_q, w_k = drawn(1, 4, 16, 64, seed=3), drawn(1, 4, 16, 64, seed=4)
+    w_k[0, 2, :, :] += (
+        0.1 * np.outer(w_k[0, 2, 0], w_q[0, 2, 0] @ w_q[0, 2, 0].T * w_k[0, 2, 1])[:16, :64].mean() + 0.02
+    )
+    tree = score(w_q, w_k)
+    assert (tree["heads"]["omnibus_p_value"].values[0] < 1e-10).tolist() == [False, False, True, False]
+    assert any(line.startswith("layer 0 head 2: not as by orthogonal initialisation") for line in warnings_of(tree))
+
+
+@pytest.mark.parametrize(("shape", "key_heads"), [((12, 20, 8, 64), 20), ((30, 8, 12, 32), 2)])
+def test_p_values_of_rows_of_tall_matrices_are_uniform(shape, key_heads):
+    """More rows than columns of W_Q; of the second shape the grouped keys have fewer, and theirs are orthonormal."""
+    layers, _, d_head, d_model = shape
+    w_q, w_k = drawn(*shape, seed=5), drawn(layers, key_heads, d_head, d_model, seed=6)
+    heads = score(w_q, w_k, draws=4000)["heads"].to_dataset().isel(head=slice(None, None, shape[1] // key_heads))
+    for name in LOOKED_AT[: 3 if key_heads < shape[1] else 4]:
+        assert uniform(heads["p_value"].sel(statistic=name).values, 4000) > LEVEL, name
+    if key_heads < shape[1]:  # then the trace is that of W_Q, which the estimate of its scale fixes
+        assert np.isnan(heads["p_value"].sel(statistic="trace")).all()
+    assert uniform(heads["omnibus_p_value"].values, 4000) > LEVEL
+
+
+def spectra(ensemble, draws):
+    with reproducible_jax():
+        keys = jax.random.split(jax.random.key(7), draws)
+        return np.linalg.svd(np.asarray(jax.jit(jax.vmap(lambda key: ensemble.sample(key).matrix))(keys)), False, False)
+
+
+@pytest.mark.parametrize(("h", "n", "rows"), [(1, 6, 10), (3, 6, 10), (5, 6, 9)])
+def test_the_log_determinant_of_a_block_has_its_closed_form(h, n, rows):
+    """|X Xᵀ| is a product of h independent beta variables, (n - i)/2 and (N - n)/2: mean and variance within 5 se."""
+    a, b = 0.5 * (n - np.arange(h)), 0.5 * (rows - n)
+    found = 2.0 * np.log(spectra(orthogonal_blocks((h, n), (rows,)), 4000)).sum(axis=1)
+    variance = np.sum(special.polygamma(1, a) - special.polygamma(1, a + b))
+    assert found.mean() == pytest.approx(
+        np.sum(special.digamma(a) - special.digamma(a + b)), abs=5 * (variance / 4000) ** 0.5
+    )
+    assert found.var() == pytest.approx(variance, rel=5 * (stats.kurtosis(found) + 2.0) ** 0.5 / 4000**0.5)
+    if h == 1:
+        assert stats.kstest(np.exp(found), stats.beta(a[0], b).cdf).pvalue > LEVEL
+
+
+def test_a_product_with_orthonormal_rows_has_the_spectrum_of_the_other_factor():
+    single, product = orthogonal_blocks((3, 8), (12,)), orthogonal_blocks((8, 3, 8), (12, 8))
+    assert stats.ks_2samp(spectra(single, 2000)[:, 0], spectra(product, 2000)[:, 0]).pvalue > LEVEL
+
+
+def test_stored_matrices_are_those_of_the_model():
+    from transformers import GPT2Config, GPT2Model, LlamaConfig, LlamaModel
+
+    fused = open_model(GPT2Model(GPT2Config(n_layer=1, n_head=4, n_embd=32, vocab_size=50)))
+    parted = LlamaConfig(
+        num_hidden_layers=1,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        hidden_size=32,
+        intermediate_size=32,
+        vocab_size=50,
+    )
+    apart = open_model(LlamaModel(parted))
+    assert stored_rows(fused, 0, CIRCUITS["qk"]) == ((96, 96), True)
+    assert stored_rows(fused, 0, CIRCUITS["ov"]) == ((32, 96), False)
+    assert stored_rows(apart, 0, CIRCUITS["qk"]) == ((32, 16), False)
+
+
+def test_a_fused_matrix_has_the_null_of_its_own_rows():
+    """GPT-2's c_attn, drawn by torch.nn.init.orthogonal_: 96 columns of 32 rows, orthonormal rows as stored."""
+    from transformers import GPT2Config, GPT2Model
+
+    module = GPT2Model(GPT2Config(n_layer=40, n_head=4, n_embd=32, vocab_size=50))
+    torch.manual_seed(8)
+    for block in module.h:
+        torch.nn.init.orthogonal_(block.attn.c_attn.weight)
+    tree = rmtbase.score(module, initialization="orthogonal", matrices="none", draws=4000, proof=False)
+    for name in LOOKED_AT:
+        assert uniform(tree["heads"]["p_value"].sel(statistic=name).values, 4000) > LEVEL, name
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        ({"baseline": "analytic"}, "baseline"),
+        ({"null": "kurtosis"}, "initialization"),
+        ({"null": "haar"}, "initialization"),
+        ({"why": "quick"}, "initialization"),
+        ({"elements": "factors"}, "initialization"),
+    ],
+)
+def test_what_has_no_law_is_refused(options, named):
+    with pytest.raises(ParameterError, match=named):
+        score(drawn(1, 2, 8, 24, seed=9), drawn(1, 2, 8, 24, seed=10), **options)
