@@ -144,7 +144,7 @@ class FixedSpectrum(SharedNull):
 
     def record(self) -> dict[str, object]:
         """How each statistic's null is known."""
-        return dict.fromkeys(SPECTRAL_STATISTICS, "exact: fixed by orthonormal rows") | {"tolerance": FLAT}
+        return {**dict.fromkeys(SPECTRAL_STATISTICS, "exact: fixed by orthonormal rows"), "tolerance": FLAT}
 
     def _differs(self, standard: Float[np.ndarray, "... statistic"]) -> Bool[np.ndarray, "..."]:
         """By the extreme eigenvalues; False of a head without scores."""
