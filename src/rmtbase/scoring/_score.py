@@ -171,8 +171,8 @@ def score_heads(
             and draws are balanced alike (:func:`rmtbase.linalg.balanced`), which is exact for any gains, and the
             observed values are those of the balanced head. Or each head against its own: ``"permutation"``, the
             elements of W_Q and of W_K in random order (keeps their distribution, heavy tails too); ``"haar"``,
-            W_Qᵀ O W_K with O a random rotation of the head's space (keeps the singular values of W_Q and W_K, and asks whether
-            they are aligned). ``baseline`` is for the first two alone.
+            W_Qᵀ O W_K with O a random rotation of the head's space (keeps the singular values of W_Q and W_K, and
+            asks whether they are aligned). ``baseline`` is for the first two alone.
         draws: null draws, at least: those of the shipped atlas if it holds so many of the shape with this seed, or else
             simulated. If None all of the atlas; for a shape that it lacks ``max(10 000, 50 · heads)``, so that one head
             alone can reach q < 0.05; 1000 of each head where each has a null of its own.
