@@ -105,15 +105,15 @@ def level(law: str, shape: tuple[int, int]) -> dict[str, Any]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=HERE / "kurtosis.json")
-    cases = []
     args = parser.parse_args()
+    cases: list[dict[str, Any]] = []
+    record = {"versions": {name: version(name) for name in ("numpy", "scipy")}, "heads": HEADS, "cases": cases}
     for shape in SHAPES:
         for law in LAWS:
             cases.append(level(law, shape))
             at = cases[-1].get("at_0.01", {})
             print(shape, law, cases[-1]["admitted"], at.get("omnibus"), at.get("worst"), flush=True)
-    record = {"versions": {name: version(name) for name in ("numpy", "scipy")}, "heads": HEADS, "cases": cases}
-    args.out.write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+            args.out.write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

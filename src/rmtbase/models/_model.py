@@ -26,6 +26,7 @@ from rmtbase.models._folding import fold_site, has_biases, require_folds
 from rmtbase.models._fused import find_fused
 from rmtbase.models._gguf_model import find_gguf, open_gguf
 from rmtbase.models._given_sites import require_sites
+from rmtbase.models._initializer_notes import initializer_notes
 from rmtbase.models._leftovers import leftover_notes, require_all_heads, require_plain_tensors, unread_matrices
 from rmtbase.models._other_formats import refuse_other_formats
 from rmtbase.models._other_matrices import with_other_matrices
@@ -183,7 +184,7 @@ class Model(WeightMatrices):
             advise_on_names(error, checkpoint.shapes(), checkpoint.files, config, architecture)
             raise
         inventory = with_other_matrices(inventory, checkpoint, config)
-        more = (*leftover_notes(config, checkpoint, inventory), *notes)
+        more = (*leftover_notes(config, checkpoint, inventory), *initializer_notes(config), *notes)
         return cls._of_inventory(inventory, checkpoint, config, architecture, name, revision, more, network)
 
     @classmethod
