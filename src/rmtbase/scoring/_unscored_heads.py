@@ -54,7 +54,7 @@ def unscored_lines(model: WeightMatrices, found: Mapping[Circuit, Reasons]) -> l
 def fixed_spectra(
     model: WeightMatrices, scored: Mapping[Circuit, Sequence[Block]]
 ) -> tuple[dict[Circuit, dict[tuple[int, int], str]], list[str]]:
-    """Heads whose spectrum an orthogonal initialisation fixes: why those that agree with it cannot be tested, and lines.
+    """Heads whose spectrum orthogonal initialisation fixes: why those that agree with it cannot be tested, and lines.
 
     The lines name the heads that cannot have been drawn so, and the statistics that are the same in every draw.
     """
@@ -66,7 +66,7 @@ def fixed_spectra(
             if isinstance(block.null, OrthogonalNull) and block.null.fixed:
                 names = ", ".join(block.null.fixed)
                 lines.append(
-                    f"{circuit.noun}s of {block.dims}: not tested by {names}, the same in every draw of the null"
+                    f"{circuit.noun}s of {block.dims}: not tested by {names}, the same in all draws of the null"
                 )
             if not isinstance(block.null, FixedSpectrum):
                 continue
@@ -79,8 +79,8 @@ def fixed_spectra(
                     differ.append(f"{model.sites[block.sites[row]].place} {circuit.noun} {head}")
         if differ:
             lines.append(
-                f"{_listed(differ)}: not as by orthogonal initialisation, by which all singular values of {circuit.symbol} "
-                "would be equal: rejected with certainty, whatever changed them"
+                f"{_listed(differ)}: not as by orthogonal initialisation, by which all singular values of "
+                f"{circuit.symbol} would be equal: rejected with certainty, whatever changed them"
             )
     return agree, lines
 
@@ -113,8 +113,8 @@ def _outside_kurtosis(dims: tuple[int, ...], one: SiteSpectra) -> Iterator[tuple
         yield (
             head,
             (
-                f"elements of excess kurtosis {kurtosis[head]:.3g}, outside {low:.3g} to {high:.3g}, where p-values of the "
-                f"kurtosis null hold their level at {'x'.join(map(str, dims))}; use --null signs, which is exact for "
+                f"elements of excess kurtosis {kurtosis[head]:.3g}, outside {low:.3g} to {high:.3g}, where p-values of "
+                f"the kurtosis null hold their level at {'x'.join(map(str, dims))}; use --null signs, exact for "
                 "independent elements of any symmetric law"
             ),
         )
