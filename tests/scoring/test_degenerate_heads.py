@@ -57,7 +57,7 @@ def test_zero_head_is_recorded_and_the_rest_is_scored(mode, weights, score_model
 def test_zero_key_head_takes_its_whole_group(weights, score_model):
     weights.keys[0, 1] = 0
     tree = score_model(weights)
-    assert [line.partition(":")[0] for line in warnings_of_heads(tree)] == ["layer 0 head 2", "layer 0 head 3"]
+    assert [line.partition(":")[0] for line in warnings_of_heads(tree)] == ["layer 0 head 2, layer 0 head 3"]
     assert np.isnan(tree["heads"]["omnibus_p_value"].values).sum() == 2
 
 
