@@ -7,7 +7,7 @@ import operator
 import sys
 from collections.abc import Iterable
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, SupportsFloat, SupportsIndex
+from typing import TYPE_CHECKING, Any, SupportsFloat
 
 from rmtbase.errors import ParameterError
 
@@ -33,6 +33,7 @@ MOST_ROUNDS = 1000
 
 _MAX_SEED = 2**63
 _WIDEST = 10**12  # beyond it the laws' own accuracy is no longer that of float64
+_ROUNDED_P = 1e-12  # by which the rounding of a law may take a p-value beyond 0 or 1
 _SMALLEST_PRODUCT = 1e-35  # of the sigmas; beyond it and its inverse the eigenvalues squared leave the doubles
 
 
@@ -42,9 +43,13 @@ def require_positive_integer(name: str, value: object) -> int:
 
 
 def _integer(name: str, value: object, least: int, expected: str) -> int:
-    if isinstance(value, bool) or not isinstance(value, SupportsIndex) or operator.index(value) < least:
+    try:
+        number = None if isinstance(value, bool) else operator.index(value)  # type: ignore[arg-type]
+    except TypeError:  # what is no integer, and arrays of several
+        number = None
+    if number is None or number < least:
         raise ParameterError(name, value, expected)
-    return operator.index(value)
+    return number
 
 
 def require_positive_number(name: str, value: object) -> float:
@@ -58,9 +63,13 @@ def require_finite_number(name: str, value: object) -> float:
 
 
 def _number(name: str, value: object, above: float, expected: str) -> float:
-    if isinstance(value, bool) or not isinstance(value, SupportsFloat) or not above < float(value) < math.inf:
+    try:
+        number = float(value) if isinstance(value, SupportsFloat) and not isinstance(value, bool) else math.nan
+    except (TypeError, ValueError, OverflowError):  # arrays of several numbers, integers beyond float64
+        number = math.nan
+    if not above < number < math.inf:
         raise ParameterError(name, value, expected)
-    return float(value)
+    return number
 
 
 def require_draws(value: object) -> int:
@@ -147,9 +156,9 @@ def require_moderate_sigmas(sigmas: object, count: int) -> tuple[float, ...]:
 def require_trim(trim: object) -> Fraction:
     """``trim`` as the rational it is written as, 0.1 as 1/10; a :class:`ParameterError` unless 0 ≤ trim < 1/2."""
     expected = "a number t with 0 <= t < 1/2, the share left out at either end"
-    if isinstance(trim, bool) or not isinstance(trim, SupportsFloat) or not 0 <= float(trim) < 0.5:
+    if not 0 <= _number("trim", trim, -math.inf, expected) < 0.5:
         raise ParameterError("trim", trim, expected)
-    return trim if isinstance(trim, Fraction) else Fraction(repr(float(trim)))
+    return trim if isinstance(trim, Fraction) else Fraction(repr(float(trim)))  # type: ignore[arg-type]
 
 
 def require_normalization(normalization: object) -> str:
@@ -225,6 +234,54 @@ def require_real_numbers(name: str, value: object) -> NDArray[np.float64]:
     return np.asarray(require_real_array(name, value), dtype=np.float64)
 
 
+def require_finite_numbers(name: str, value: object) -> NDArray[np.float64]:
+    """As :func:`require_real_numbers`; a :class:`ParameterError` also where one of them is NaN or infinite."""
+    import numpy as np
+
+    array = require_real_numbers(name, value)
+    if not np.isfinite(array).all():
+        raise ParameterError(name, _not_finite(array), "finite numbers")
+    return array
+
+
+def require_matrices(name: str, value: object) -> NDArray[np.float64]:
+    """Finite matrices ``(..., rows, columns)`` in float64, or a :class:`ParameterError`."""
+    array = require_finite_numbers(name, value)
+    if array.ndim < 2:
+        raise ParameterError(name, f"shape {array.shape}", "matrices (..., rows, columns)")
+    return array
+
+
+def require_p_values(name: str, value: object) -> NDArray[np.float64]:
+    """P-values in float64, NaN where a test was not made; a :class:`ParameterError` where one is outside [0, 1].
+
+    What rounding takes beyond the ends by 1e-12 or less is put back on them.
+    """
+    import numpy as np
+
+    p = require_real_numbers(name, value)
+    outside = (p < -_ROUNDED_P) | (p > 1.0 + _ROUNDED_P)
+    if outside.any():
+        found = f"{np.count_nonzero(outside)} of {p.size} outside [0, 1], such as {p[outside].flat[0]:g}"
+        raise ParameterError(name, found, "p-values from 0 to 1, NaN where a test was not made")
+    return np.clip(p, 0.0, 1.0)
+
+
+def require_probabilities(name: str, value: object) -> NDArray[np.float64]:
+    """Probabilities in float64, or a :class:`ParameterError` unless each lies between 0 and 1."""
+    p = require_real_numbers(name, value)
+    if not ((p >= 0.0) & (p <= 1.0)).all():
+        raise ParameterError(name, value, "numbers from 0 to 1")
+    return p
+
+
+def _not_finite(array: NDArray[np.float64]) -> str:
+    import numpy as np
+
+    nan, infinite = (int(np.count_nonzero(one(array))) for one in (np.isnan, np.isinf))
+    return f"{nan} NaN and {infinite} infinite values among {array.size}"
+
+
 def _masked(value: object) -> int:
     import numpy as np
 
@@ -238,7 +295,7 @@ def require_interval(name: str, value: object) -> tuple[float, float]:
     expected = "two finite numbers (low, high) with low < high"
     try:
         low, high = (float(end) for end in value)  # type: ignore[attr-defined]
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise ParameterError(name, value, expected) from None
     if not (math.isfinite(low) and math.isfinite(high) and low < high):
         raise ParameterError(name, value, expected)

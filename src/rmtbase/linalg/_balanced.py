@@ -6,7 +6,8 @@ import numpy as np
 from jaxtyping import Float
 from numpy.typing import ArrayLike, NDArray
 
-from rmtbase.parameters import BALANCED, MOST_ROUNDS
+from rmtbase.errors import ParameterError
+from rmtbase.parameters import BALANCED, MOST_ROUNDS, require_finite_numbers, require_real_array
 
 
 def balanced(matrices: ArrayLike) -> Float[NDArray[np.float64], "... m n"]:
@@ -15,12 +16,17 @@ def balanced(matrices: ArrayLike) -> Float[NDArray[np.float64], "... m n"]:
     Where no element is zero there is one such matrix, the same for G X G′ but for its size, whatever the gains G and G′
     (Sinkhorn's theorem). Of matrices with zeros there may be none, of a row or column of zeros there is none: zeros.
 
+    Raises:
+        ParameterError: what is no array of finite real matrices.
+
     Source: R. Sinkhorn and P. Knopp, Pacific J. Math. 21, 343 (1967).
     """
-    stack = np.asarray(matrices)
+    stack = require_real_array("matrices", matrices)
+    if stack.ndim < 2:
+        raise ParameterError("matrices", f"shape {stack.shape}", "matrices (..., m, n)")
     found = np.empty(stack.shape)
     for place in np.ndindex(*stack.shape[:-2]):
-        found[place] = _balanced(stack[place].astype(np.float64))
+        found[place] = _balanced(require_finite_numbers("matrices", stack[place]))
     return found
 
 

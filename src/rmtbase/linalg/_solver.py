@@ -14,8 +14,17 @@ from scipy.linalg import eigvalsh_tridiagonal, get_lapack_funcs
 
 from rmtbase.errors import ParameterError
 from rmtbase.linalg._threads import available_cores, blas_threads, single_threaded_blas
+from rmtbase.parameters import (
+    require_matrices,
+    require_positive_integer,
+    require_real_array,
+    require_real_numbers,
+)
 
 _STACKED_BELOW = 512  # up to this size LAPACK on one core per matrix beats a threaded LAPACK on one matrix
+
+_SQUARED = 400  # power of two of elements whose squares are doubles
+_SMALLEST_GRAM = 1e-140  # largest singular value below which a Gram matrix has lost digits to the smallest doubles
 
 GRAM_CONDITION = {"float64": 1e4, "float32": 1e2}
 """λ_1/λ_r up to which a Gram matrix of that precision is trusted: λ_r is good to 1e-12, or to 1e-5 in float32."""
@@ -36,9 +45,17 @@ def singular_values(stack: NDArray[np.floating], rank: int | None = None) -> NDA
     Args:
         stack: the matrices.
         rank: how many to return, the largest; all if None.
+
+    Raises:
+        ParameterError: what is no array of finite real matrices, a rank that is no positive integer, or matrices whose
+            singular values are beyond float64.
     """
-    wide = np.asarray(stack, dtype=np.float64)
-    return np.asarray(np.linalg.svd(wide, compute_uv=False)[..., :rank], dtype=np.float64)
+    wide = require_matrices("stack", stack)  # of NaN or infinity LAPACK writes lines of its own to the screen
+    most = None if rank is None else require_positive_integer("rank", rank)
+    values = np.asarray(np.linalg.svd(wide, compute_uv=False)[..., :most], dtype=np.float64)
+    if not np.isfinite(values).all():
+        raise ParameterError("stack", f"elements up to {np.abs(wide).max():.3g}", "singular values that are doubles")
+    return values
 
 
 def gram_singular_values(stack: NDArray[np.floating], rank: int | None = None) -> NDArray[np.float64]:
@@ -51,13 +68,20 @@ def gram_singular_values(stack: NDArray[np.floating], rank: int | None = None) -
     Args:
         stack: matrices ``(n, p, q)``.
         rank: structural rank of the matrices, and how many values to return; min(p, q) if None.
+
+    Raises:
+        ParameterError: as :func:`singular_values`, or no matrices (n, p, q).
     """
-    if stack.shape[0] == 0:
-        return singular_values(stack, rank)
-    wide = np.asarray(stack, dtype=np.float64)
-    eigenvalues = np.linalg.eigvalsh(_smaller_gram(wide))[..., ::-1][..., :rank]
-    values = np.sqrt(np.maximum(eigenvalues, 0.0))
-    lost = loses_digits(values, "float64")
+    wide = require_real_numbers("stack", stack)
+    if wide.ndim != 3:
+        raise ParameterError("stack", f"shape {wide.shape}", "matrices (n, p, q)")
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+        gram = _smaller_gram(wide)
+    if not (wide.size and np.isfinite(gram).all()):
+        return singular_values(wide, rank)
+    most = None if rank is None else require_positive_integer("rank", rank)
+    values = np.sqrt(np.maximum(np.linalg.eigvalsh(gram)[..., ::-1][..., :most], 0.0))
+    lost = loses_digits(values, "float64") | (values[:, 0] < _SMALLEST_GRAM)
     if lost.any():
         values[lost] = singular_values(wide[lost], rank)
     return values
@@ -75,8 +99,15 @@ def loses_digits(
     """Which spectra ``(n, r)``, descending, a Gram matrix of that precision cannot be trusted with, ``(n,)``.
 
     Or another solver, ``trusted`` up to other λ_1/λ_r.
+
+    Raises:
+        ParameterError: what is no array (n, r) of real numbers.
     """
-    return ~(values[:, 0] ** 2 <= trusted[precision] * values[:, -1] ** 2)  # so that NaN is not trusted either
+    values = require_real_numbers("values", values)
+    if values.ndim != 2 or values.shape[1] == 0:
+        raise ParameterError("values", f"shape {values.shape}", "spectra (n, r)")
+    condition = np.sqrt(trusted[precision])  # λ_1/λ_r as s_1/s_r, whose squares may leave float64
+    return ~(values[:, 0] <= condition * values[:, -1])  # so that NaN is not trusted either
 
 
 HOST_SOLVERS: dict[str, Callable[[NDArray[np.floating], int | None], NDArray[np.float64]]] = {
@@ -105,10 +136,16 @@ def device_singular_values(stack: Any, solver: str) -> Any:
     the other once they are larger than 32 × 32, while eigenvalues are had of all at once: there it is
     :func:`symmetric_singular_values`. ``"device_gram"`` takes the eigenvalues of the smaller Gram matrix; what of it
     :func:`loses_digits` is the caller's to solve again.
+
+    Raises:
+        ParameterError: another solver, or as :func:`symmetric_singular_values`.
     """
     import jax
     import jax.numpy as jnp
 
+    if solver not in DEVICE_SOLVERS:
+        raise ParameterError("solver", solver, f"one of {', '.join(DEVICE_SOLVERS)}")
+    stack = _finite_on_device(stack)
     if solver == "device_svd":
         return jax.lax.platform_dependent(
             stack, cpu=lambda matrices: jnp.linalg.svd(matrices, compute_uv=False), default=symmetric_singular_values
@@ -121,9 +158,13 @@ def symmetric_singular_values(stack: Any) -> Any:
 
     Absolute error of order ε s_1, as of the SVD itself (Golub and Van Loan, Matrix Computations, 4th ed., §8.6). Of a
     matrix that is not square the triangular factor is taken, which has the same singular values.
+
+    Raises:
+        ParameterError: as :func:`singular_values`; inside ``jax.jit``, where no value is known, NaN gives NaN.
     """
     import jax.numpy as jnp
 
+    stack = _finite_on_device(stack)
     rows, columns = stack.shape[-2:]
     if rows != columns:
         stack = jnp.linalg.qr(stack if rows > columns else stack.swapaxes(-1, -2), mode="r")
@@ -134,8 +175,32 @@ def symmetric_singular_values(stack: Any) -> Any:
     return ((eigenvalues - eigenvalues[..., ::-1]) / 2)[..., : stack.shape[-1]]
 
 
+def _finite_on_device(stack: Any) -> Any:
+    """The matrices as a JAX array, or a ParameterError; inside ``jax.jit``, where no value is known, as they are."""
+    import jax
+    import jax.numpy as jnp
+
+    if isinstance(stack, jax.core.Tracer):
+        return stack
+    largest = np.abs(require_matrices("stack", stack)).max(initial=0.0)
+    with np.errstate(over="ignore"):
+        held = jnp.asarray(stack)
+    if held.dtype not in (jnp.float32, jnp.float64):
+        held = held.astype(float)
+    if not jnp.isfinite(held).all():
+        raise ParameterError("stack", f"elements up to {largest:.3g}", f"elements that {held.dtype} can hold")
+    return held
+
+
 def matrix_singular_values(matrix: NDArray[np.float64], cores: int | None = None) -> NDArray[np.float64]:
-    """Singular values of one matrix, descending: on all cores where it is large enough to gain by it."""
+    """Singular values of one matrix, descending: on all cores where it is large enough to gain by it.
+
+    Raises:
+        ParameterError: as :func:`singular_values`.
+    """
+    matrix = require_real_array("matrix", matrix)
+    if matrix.ndim != 2:
+        raise ParameterError("matrix", f"shape {matrix.shape}", "one matrix (rows, columns)")
     if max(matrix.shape) <= _STACKED_BELOW:
         return singular_values(matrix)
     with blas_threads(available_cores() if cores is None else cores):
@@ -149,13 +214,20 @@ def appended_rows(triangle: NDArray[np.float64] | None, rows: NDArray[np.floatin
     small singular values keep the digits that a Gram matrix would square away. Blocks of n rows take some 4 n² numbers.
     On one core: LAPACK's own threads wait for each other at every column.
 
+    Raises:
+        ParameterError: rows that are no finite real matrix, or not as wide as the triangle.
+
     Source: J. Demmel, L. Grigori, M. Hoemmen and J. Langou, SIAM J. Sci. Comput. 34, A206 (2012), sequential QR.
     """
+    below = require_matrices("rows", rows)
+    if below.ndim != 2 or (triangle is not None and below.shape[1] != triangle.shape[1]):
+        width = "" if triangle is None else f" of {triangle.shape[1]} columns"
+        raise ParameterError("rows", f"shape {below.shape}", f"a matrix{width}")
     if triangle is None:
-        return rows.astype(np.float64)
-    height, width = len(triangle), rows.shape[1]
-    both = np.empty((height + len(rows), width), order="F")
-    both[:height], both[height:] = triangle, rows
+        return below.copy() if below is rows else below
+    height, width = len(triangle), below.shape[1]
+    both = np.empty((height + len(below), width), order="F")
+    both[:height], both[height:] = triangle, below
     factor, workspace = get_lapack_funcs(("geqrf", "geqrf_lwork"), (both,))
     with single_threaded_blas():
         factored = factor(both, lwork=int(workspace(*both.shape)[0]), overwrite_a=True)[0]
@@ -193,9 +265,16 @@ class SpectrumSolver:
                 self._pool.shutdown(wait=True, cancel_futures=True)
 
     def singular_values(self, stack: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Singular values ``(n, min(p, q))`` of a stack ``(n, p, q)``, descending along the last axis."""
+        """Singular values ``(n, min(p, q))`` of a stack ``(n, p, q)``, descending along the last axis.
+
+        Raises:
+            ParameterError: as :func:`singular_values`.
+        """
         if self._pool is None:
             raise RuntimeError("SpectrumSolver is used outside its `with` block")
+        stack = require_real_array("stack", stack)
+        if stack.ndim != 3:
+            raise ParameterError("stack", f"shape {stack.shape}", "matrices (n, p, q)")
         if stack.shape[0] == 0:
             return np.empty((0, min(stack.shape[1:])))
         # More parts than cores: the last part of an uneven split is then a short one.
@@ -214,12 +293,22 @@ def extreme_eigenvalues(
 
     Returns:
         Two arrays of shape (n,). Absolute accuracy is that of the largest eigenvalue times the float64 precision.
+
+    Raises:
+        ParameterError: diagonals that are not finite real numbers, or not of these shapes.
     """
+    main, off = require_matrices("main", main), require_matrices("off", off)
+    if main.ndim != 2 or off.shape != (len(main), main.shape[1] - 1):
+        raise ParameterError("off", f"shape {off.shape} beside {main.shape}", "(n, size - 1) beside (n, size)")
     size = main.shape[1]
     if size == 1:
         return main[:, 0], main[:, 0]
+    # Exactly, by powers of two: the bisection squares the off-diagonal.
+    exponent = np.frexp(np.maximum(np.abs(main).max(axis=1), np.abs(off).max(axis=1)))[1]
+    exponent = np.where(np.abs(exponent) > _SQUARED, exponent, 0)
+    main, off = (np.ldexp(one, -exponent[:, None]) for one in (main, off))
     ends = [
         [eigvalsh_tridiagonal(m, o, select="i", select_range=(place, place))[0] for m, o in zip(main, off, strict=True)]
         for place in (size - 1, 0)
     ]
-    return np.array(ends[0]), np.array(ends[1])
+    return np.ldexp(ends[0], exponent), np.ldexp(ends[1], exponent)

@@ -8,6 +8,8 @@ import numpy as np
 from jaxtyping import Float
 
 from rmtbase import laws
+from rmtbase.errors import ParameterError
+from rmtbase.parameters import require_real_numbers
 
 PROBABILITIES = (
     0.001, 0.005, 0.01, 0.025, 0.05, 0.16, 0.25, 0.5, 0.75, 0.84, 0.95, 0.975, 0.99, 0.995, 0.999,
@@ -33,9 +35,16 @@ def histogram_edges(
 def logarithmic_edges(eigenvalues: Float[np.ndarray, "..."]) -> Float[np.ndarray, " edge"]:
     """Equal bins in ln λ from the smallest eigenvalue at hand to the largest, widened by a tenth of that on each side.
 
-    For spectra that reach over many powers of ten, as those of deep residual paths do. A zero eigenvalue is in no bin.
+    For spectra that reach over many powers of ten, as those of deep residual paths do. A zero eigenvalue is in no bin,
+    nor NaN, which is not known.
+
+    Raises:
+        ParameterError: what is no real numbers; a negative or an infinite eigenvalue.
     """
-    positive = np.log(eigenvalues[eigenvalues > 0.0])
+    values = require_real_numbers("eigenvalues", eigenvalues)
+    if (values < 0.0).any() or np.isinf(values).any():
+        raise ParameterError("eigenvalues", "negative or infinite ones", "finite ones that are not negative")
+    positive = np.log(values[values > 0.0])
     low, high = (positive.min(), positive.max()) if positive.size else (0.0, 0.0)
     margin = max(0.1 * (high - low), 0.1)
     return np.exp(np.linspace(low - margin, high + margin, BINS + 1))

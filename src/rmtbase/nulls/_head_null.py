@@ -24,8 +24,10 @@ import xarray as xr
 from jaxtyping import Float, Int
 from numpy.typing import ArrayLike
 
+from rmtbase.errors import ParameterError
 from rmtbase.nulls._grid import PROBABILITIES
 from rmtbase.nulls._moved import Moved, without_kurtosis
+from rmtbase.parameters import require_real_numbers
 from rmtbase.progress import Progress
 from rmtbase.shown import in_one_line
 from rmtbase.statistics import (
@@ -53,6 +55,7 @@ ENTRIES_IN_WORDS = MappingProxyType(
 
 ROUNDING = 1e-9  # relative; what a null holds fixed comes out of LAPACK equal to far more digits than these
 
+_OF_ZEROS = np.array([{0: np.nan, "additive": -np.inf}.get(one.scaling, 0.0) for one in SPECTRAL_STATISTICS.values()])
 _LARGEST_SINGULAR_VALUE = 1e75  # its fourth power, and that of its inverse, are in float64
 
 
@@ -233,20 +236,23 @@ class HeadNull(ABC):
             the largest singular value is so small or so large that trace_of_square leaves float64. What an infinity or
             a zero of overflow would score is no finding.
         """
-        scale = np.asarray(scale, dtype=float)
+        scale = require_real_numbers("scale", scale)
+        singular_values = require_real_numbers("singular_values", singular_values)
+        if singular_values.ndim == 0 or singular_values.shape[-1] != self.rank:
+            raise ParameterError("singular_values", f"shape {singular_values.shape}", f"(..., {self.rank})")
         top = singular_values[..., 0]
         lost = (top > 0) & ~((top > 1.0 / _LARGEST_SINGULAR_VALUE) & (top < _LARGEST_SINGULAR_VALUE))
-        scale = np.where(lost, np.nan, scale)
+        scale = np.where(lost | ~((scale > 0.0) & (scale < np.inf)), np.nan, scale)
         # A head of zeros has no shape, and a statistic may be the same in every null draw: NaN, or infinitely far.
-        with np.errstate(invalid="ignore", divide="ignore"):
-            statistics = np.where(np.isnan(scale)[..., None], np.nan, spectral_statistics(singular_values))
+        with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+            statistics = np.where(np.isnan(scale)[..., None], np.nan, statistics_of(singular_values))
             standard = rescaled(statistics, 1.0 / scale, self.rank)
             by = Moved.nowhere(standard)
             eigenvalues = singular_values**2 / scale[..., None]
             if np.any(kurtosis):
                 own, eigenvalues = standard, without_kurtosis(eigenvalues, kurtosis, self.dims)
                 known = ~np.isnan(eigenvalues).any(axis=-1, keepdims=True)
-                standard = np.where(known, spectral_statistics(np.sqrt(np.where(known, eigenvalues, 1.0))), np.nan)
+                standard = np.where(known, statistics_of(np.sqrt(np.where(known, eigenvalues, 1.0))), np.nan)
                 by = Moved.between(standard, own)
             fixed = (self.std == 0) & (np.abs(standard - self.mean) <= ROUNDING * np.abs(self.mean))
             standard = np.where(fixed, self.mean, standard)
@@ -343,9 +349,30 @@ def rank_name(dims: tuple[int, ...]) -> str:
 
 
 def chain_scale(sigmas: Sequence[Float[np.ndarray, "..."]]) -> Float[np.ndarray, "..."]:
-    """Π σ̂_l², by which the eigenvalues of a product of those factors are larger than at σ = 1; NaN where one is 0."""
-    sigma = math.prod(sigmas[1:], start=sigmas[0])
-    return np.where(sigma > 0, sigma**2, np.nan)
+    """Π σ̂_l², by which the eigenvalues of a product of those factors are larger than at σ = 1.
+
+    NaN where one is 0, or where it leaves float64.
+
+    Raises:
+        ParameterError: standard deviations that are negative, infinite or no real numbers.
+    """
+    checked = [require_real_numbers(f"sigmas[{place}]", one) for place, one in enumerate(sigmas)]
+    for place, one in enumerate(checked):
+        if (one < 0.0).any() or np.isinf(one).any():
+            raise ParameterError(f"sigmas[{place}]", "negative or infinite ones", "finite σ, NaN if unknown")
+    with np.errstate(over="ignore", under="ignore"):
+        scale = math.prod(checked[1:], start=checked[0]) ** 2
+    return np.where((scale > 0) & (scale < np.inf), scale, np.nan)
+
+
+def statistics_of(singular_values: Float[np.ndarray, "... rank"]) -> Float[np.ndarray, "... statistic"]:
+    """Spectral statistics where some spectra may be zeros, which have no shape: NaN; or not known: NaN."""
+    top = singular_values[..., :1]
+    some = np.isfinite(top) & (top > 0.0)
+    if some.all():
+        return spectral_statistics(singular_values)
+    found = spectral_statistics(np.where(some, singular_values, 1.0))
+    return np.where(some, found, np.where(top == 0.0, _OF_ZEROS, np.nan))
 
 
 def rescaled(
@@ -367,11 +394,19 @@ def distance_from_moments(
 ) -> Float[np.ndarray, "..."]:
     """:meth:`HeadNull.distance` of one statistic from its null's moments alone.
 
-    To second order in c = std / mean, ln x has the mean ln(mean) - c²/2 and the standard deviation c.
+    To second order in c = std / mean, ln x has the mean ln(mean) - c²/2 and the standard deviation c. NaN, of what is
+    not known, gives NaN.
+
+    Raises:
+        ParameterError: what is no real numbers; a negative spread, or value of a statistic that is positive.
     """
-    value, mean, std = (np.asarray(part, dtype=np.float64) for part in (value, mean, std))
-    if not one.on_log_scale:
-        return np.abs(value - mean) / std
-    relative = std / mean
-    with np.errstate(divide="ignore"):  # a zero eigenvalue is infinitely far from the null, and reported so
+    given = {"value": value, "mean": mean, "std": std}
+    value, mean, std = (require_real_numbers(name, part) for name, part in given.items())
+    if (std < 0.0).any() or (one.on_log_scale and (value < 0.0).any()):
+        raise ParameterError("value, std", "negative ones", "spreads that are not negative, and such values")
+    # A zero eigenvalue is infinitely far from the null, and reported so; NaN at the mean itself where nothing spreads.
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        if not one.on_log_scale:
+            return np.abs(value - mean) / std
+        relative = std / mean
         return np.abs(np.log(value / mean) / relative + 0.5 * relative)

@@ -9,6 +9,8 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float
 
+from rmtbase.errors import ParameterError
+from rmtbase.parameters import require_real_numbers
 from rmtbase.shown import in_one_line
 from rmtbase.statistics import on_distance_scale, upper_p_value_among_sorted
 
@@ -99,8 +101,15 @@ class JointNull:
 def angle_statistics(
     cosines: Float[np.ndarray, "... d_head"], d_model: int
 ) -> Float[np.ndarray, "... angle_statistic"]:
-    """:data:`ANGLE_STATISTICS` of cosines, descending; the last is 0 where the largest cosine is 1 in any case."""
-    squares = np.minimum(cosines, 1.0) ** 2
+    """:data:`ANGLE_STATISTICS` of cosines, descending; the last is 0 where the largest cosine is 1 in any case.
+
+    Raises:
+        ParameterError: what is no array of such cosines.
+    """
+    values = require_real_numbers("cosines", cosines)
+    if values.ndim == 0 or values.shape[-1] == 0 or (values < 0.0).any() or np.isinf(values).any():
+        raise ParameterError("cosines", f"shape {values.shape}", "cosines (..., d_head), NaN where not known")
+    squares = np.minimum(values, 1.0) ** 2
     largest = squares[..., 0] if 2 * cosines.shape[-1] <= d_model else np.zeros(squares.shape[:-1])
     return np.stack([squares.mean(axis=-1), (squares**2).mean(axis=-1), largest], axis=-1)
 

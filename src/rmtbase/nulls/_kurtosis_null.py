@@ -10,7 +10,9 @@ from itertools import pairwise
 import numpy as np
 from jaxtyping import Float
 
+from rmtbase.errors import ParameterError
 from rmtbase.nulls._head_null import Heads, ScoredHeads, SharedNull, chain_scale
+from rmtbase.parameters import require_dims, require_real_numbers
 from rmtbase.progress import Progress
 
 LARGEST_KURTOSIS = 3.0
@@ -101,6 +103,13 @@ class KurtosisNull:
 
 
 def mean_kurtosis(dims: Sequence[int], kurtoses: Sequence[Float[np.ndarray, "..."]]) -> Float[np.ndarray, "..."]:
-    """That of all factors which moves the spectrum as much as one for each: their mean with weights 1/(n_{l-1} n_l)."""
-    weights = [1.0 / (m * n) for m, n in pairwise(dims)]
-    return sum(w * each for w, each in zip(weights, kurtoses, strict=True)) / sum(weights)  # type: ignore[return-value]
+    """That of all factors which moves the spectrum as much as one for each: their mean with weights 1/(n_{l-1} n_l).
+
+    Raises:
+        ParameterError: not one for each factor; what is no real numbers, or infinite. NaN, of zeros, gives NaN.
+    """
+    weights = [1.0 / (m * n) for m, n in pairwise(require_dims(dims))]
+    each = [require_real_numbers(f"kurtoses[{place}]", one) for place, one in enumerate(kurtoses)]
+    if len(each) != len(weights) or any(np.isinf(one).any() for one in each):
+        raise ParameterError("kurtoses", f"{len(each)} arrays", f"{len(weights)}, one for each factor, none infinite")
+    return sum(w * one for w, one in zip(weights, each, strict=True)) / sum(weights)  # type: ignore[return-value]

@@ -9,7 +9,9 @@ import numpy as np
 from jaxtyping import Float
 from numpy.typing import ArrayLike
 
+from rmtbase.errors import ParameterError
 from rmtbase.laws import eigenvalue_displacement
+from rmtbase.parameters import require_real_numbers
 from rmtbase.statistics import SPECTRAL_STATISTICS
 
 
@@ -22,9 +24,15 @@ def without_kurtosis(
         eigenvalues: of the raw product, descending.
         kurtosis: of the elements, (...): see :func:`mean_kurtosis` where those of the factors differ.
         dims: of the chain.
+
+    Raises:
+        ParameterError: what is no real numbers, or an infinite excess kurtosis; NaN, of what is not known, gives NaN.
     """
+    eigenvalues, kurtosis = require_real_numbers("eigenvalues", eigenvalues), require_real_numbers("kurtosis", kurtosis)
+    if np.isinf(kurtosis).any():
+        raise ParameterError("kurtosis", "infinite", "finite excess kurtosis, NaN where not known")
     share = eigenvalue_displacement(eigenvalues, 1.0, dims=dims, normalization="none")
-    back = -np.sort(-eigenvalues * np.exp(-np.asarray(kurtosis)[..., None] * share), axis=-1)
+    back = -np.sort(-eigenvalues * np.exp(-kurtosis[..., None] * share), axis=-1)
     if len(dims) == 2:  # whose own σ̂ fixes the sum
         back *= eigenvalues.sum(axis=-1, keepdims=True) / back.sum(axis=-1, keepdims=True)
     return back

@@ -11,6 +11,9 @@ import numpy as np
 from jaxtyping import Float, Float32, Int
 from numpy.typing import ArrayLike
 
+from rmtbase.errors import ParameterError
+from rmtbase.parameters import require_real_numbers
+
 RATIO = 1.03
 """A p-value from the kept ranks is at most this many times that of the full sample, but for rounding."""
 
@@ -39,10 +42,16 @@ def smallest_kept(
         In float32, (rank, ...): never above the draw, and less than 2⁻¹⁶ below it, or a step of float32.
 
     Raises:
-        IndexError: if a rank is beyond the draws.
+        ParameterError: values that are no real numbers, or do not ascend; a rank beyond the draws.
     """
-    exact = values[ranks - 1]
-    kept = (np.floor(exact / STEP) * STEP).astype(np.float32)
+    ordered = require_real_numbers("values", values)
+    if ordered.ndim == 0 or not (ordered[1:] >= ordered[:-1]).all():
+        raise ParameterError("values", f"shape {ordered.shape}", "draws (draw, ...), ascending along the first axis")
+    if np.size(ranks) and not (np.min(ranks) >= 1 and np.max(ranks) <= len(ordered)):
+        raise ParameterError("ranks", f"{np.min(ranks)} to {np.max(ranks)}", f"ranks from 1 to {len(ordered)}")
+    exact = ordered[ranks - 1]
+    with np.errstate(over="ignore"):  # of float32: its largest number is then below the draw
+        kept = (np.floor(exact / STEP) * STEP).astype(np.float32)
     return np.where(kept > exact, np.nextafter(kept, np.float32(-np.inf)), kept)
 
 
@@ -56,6 +65,12 @@ def count_bound(
         kept: order statistics of the ranks, from the smallest, one-dimensional.
         ranks: their ranks.
         draws: number of draws.
+
+    Raises:
+        ParameterError: NaN, or order statistics that do not ascend.
     """
-    place = np.searchsorted(np.asarray(kept, dtype=np.float64), np.asarray(observed, dtype=np.float64), side="right")
+    values, sample = require_real_numbers("observed", observed), require_real_numbers("kept", kept)
+    if np.isnan(values).any() or sample.ndim != 1 or not (sample[1:] >= sample[:-1]).all() or np.isnan(sample).any():
+        raise ParameterError("observed, kept", "NaN, or values out of order", "numbers, and ascending order statistics")
+    place = np.searchsorted(sample, values, side="right")
     return np.append(ranks - 1, draws)[place]

@@ -26,14 +26,23 @@ from jaxtyping import Float
 from numpy.typing import ArrayLike, DTypeLike
 from scipy.optimize import brentq
 
+from rmtbase.errors import ParameterError
+from rmtbase.parameters import require_finite_numbers
+
 _TERMS = np.arange(1, 21)
 _SMALL = 0.2  # s/u, below which |δ| > u for one change in a million
 
 
 def spacing(values: ArrayLike, dtype: DTypeLike) -> Float[np.ndarray, "..."]:
-    """The distance u between neighbouring numbers of a floating-point type where the values lie."""
+    """The distance u between neighbouring numbers of a floating-point type where the values lie.
+
+    Raises:
+        ParameterError: values that are not finite real numbers.
+    """
     kind = ml_dtypes.finfo(np.dtype(dtype))
-    x = np.abs(np.asarray(values, dtype=np.float64))
+    x = np.abs(require_finite_numbers("values", values))
+    if (x > float(kind.max)).any():
+        raise ParameterError("values", f"magnitudes up to {x.max():.3g}", f"numbers that {np.dtype(dtype)} can hold")
     _, exponent = np.frexp(np.maximum(x, float(kind.smallest_normal)))
     return np.ldexp(1.0, exponent - (kind.nmant + 1))
 
@@ -67,9 +76,18 @@ def change_sigma(first: ArrayLike, second: ArrayLike, dtype: DTypeLike) -> float
 
     Returns:
         s, 0 where they are equal. s² over the mean square difference is the share of it that is not rounding.
+
+    Raises:
+        ParameterError: matrices that are not finite, not of one shape, or empty.
     """
-    one, other = (np.asarray(matrix, dtype=np.float64) for matrix in (first, second))
-    square = float(np.mean((other - one) ** 2))
+    one, other = require_finite_numbers("first", first), require_finite_numbers("second", second)
+    if one.shape != other.shape or not one.size:
+        raise ParameterError("second", f"shape {other.shape}", f"elements in the shape of the first, {one.shape}")
+    spacing(one, dtype), spacing(other, dtype)  # refuses what cannot be stored so
+    with np.errstate(over="ignore"):
+        square = float(np.mean((other - one) ** 2))
+    if not np.isfinite(square):
+        raise ParameterError("second", "squares of differences beyond float64", "a smaller change: rescale both")
     if square == 0.0:
         return 0.0
 

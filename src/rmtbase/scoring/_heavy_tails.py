@@ -31,6 +31,7 @@ FEWEST = 16
 
 _HILL_SHARE = 0.1
 _EQUAL = 1e-9  # relative
+_LEAST = 1e-150  # of the largest singular value: its square and that of its inverse are doubles
 
 Values = Float[np.ndarray, " r"]
 
@@ -168,6 +169,9 @@ def _require_values(given: ArrayLike, dims: tuple[int, ...] | None) -> tuple[Val
         if array.shape != (min(shape),) or (array < 0.0).any():
             raise ParameterError(name, array.shape, f"{min(shape)} singular values, the rank of dims = {shape}")
         values = np.sort(array)[::-1]
+    if not (_LEAST < values[0] < 1.0 / _LEAST or values[0] == 0.0):
+        found, expected = f"a largest singular value of {values[0]:.3g}", f"one from {_LEAST:g} to {1.0 / _LEAST:g}"
+        raise ParameterError(name, found, f"{expected} (rescale the matrix)")
     rank = int((values > values[0] * max(shape) * np.finfo(float).eps).sum())
     if rank < values.size:
         raise ParameterError(name, f"rank {rank}", f"{values.size}: no eigenvalue that is zero")

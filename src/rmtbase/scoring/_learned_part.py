@@ -11,7 +11,7 @@ from jaxtyping import Float
 from numpy.typing import ArrayLike
 
 from rmtbase.errors import ParameterError
-from rmtbase.linalg import without_noise
+from rmtbase.linalg import core_of_triangles, without_noise
 from rmtbase.models import WeightMatrices
 from rmtbase.nulls import mean_kurtosis
 from rmtbase.parameters import require_real_array
@@ -21,6 +21,8 @@ from rmtbase.scoring._read_sites import own_kurtosis, read_factors, sites_of
 from rmtbase.scoring._sign_flips import sign_flips, signal_of_counts
 from rmtbase.scoring._spectral_signal import SpectralSignal, require_level, spectral_signal
 from rmtbase.tables import CIRCUITS
+
+_LEAST = 1e-75  # of the largest singular value: its fourth power, and that of its inverse, are doubles
 
 
 class LearnedPart(NamedTuple):
@@ -60,9 +62,10 @@ def learned_part(
             :func:`signal`.
 
     Raises:
-        ParameterError: no matrices, of several numbers of rows, or not finite; and as :func:`spectral_signal`.
+        ParameterError: no matrices, of several numbers of rows, not finite, zeros, or so large or small that
+            eigenvalues leave float64; and as :func:`spectral_signal`.
     """
-    factors = [_require_matrix(name, one) for name, one in (("a", a), ("b", b)) if one is not None]
+    factors = [_require_matrix("a", a)] + ([] if b is None else [_require_matrix("b", b)])
     if len(factors) == 1:
         shape, (left, s, right) = factors[0].shape, np.linalg.svd(factors[0], full_matrices=False)
     else:
@@ -70,9 +73,13 @@ def learned_part(
             raise ParameterError("b", factors[1].shape, f"{len(factors[0])} rows, as a has")
         shape = (factors[0].shape[1], len(factors[0]), factors[1].shape[1])
         (o_a, r_a), (o_b, r_b) = (np.linalg.qr(one.T) for one in factors)
-        left, s, right = np.linalg.svd(r_a @ r_b.T)
+        left, s, right = np.linalg.svd(core_of_triangles(r_a, r_b))
         left, right = o_a @ left, right @ o_b.T
     dims = shape if dims is None else dims
+    if not _LEAST < s[0] < 1.0 / _LEAST:
+        of = "a" if b is None else "aᵀb"
+        found = "zeros, of which nothing can be said" if s[0] == 0.0 else f"a largest singular value of {s[0]:.3g}"
+        raise ParameterError(of, found, f"one between {_LEAST:g} and {1.0 / _LEAST:g} (rescale the weights)")
     s = without_noise(s[: min(dims)])
     if signs:
         one = signal_of_counts(s[None] ** 2, dims, [sign_flips(require_level(level)).count(*factors)])

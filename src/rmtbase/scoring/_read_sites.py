@@ -254,7 +254,7 @@ def _solve(
     spectra = {}
     for circuit in circuits:
         each = [reduced[factor].r for factor in circuit.factors]
-        values = core_singular_values(core_of_triangles(*each) if len(each) > 1 else each[0])
+        values = core_singular_values(_core(*each) if len(each) > 1 else each[0])
 
         def of_heads(
             of: Mapping[Factor, Shaped[np.ndarray, "group head"]],
@@ -300,12 +300,26 @@ def _group(
     return GroupSpectra(without_noise(values) * known[:, None], shares)
 
 
+def _core(
+    r_q: Float[np.ndarray, "group member rank rows"], r_k: Float[np.ndarray, "group member rank rows"]
+) -> Float[np.ndarray, "group member rank rank"]:
+    """The cores R_Q R_Kᵀ, zeros where one leaves float64: such heads are refused by their norms."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        core = r_q @ np.swapaxes(r_k, -1, -2)
+    beyond = ~np.isfinite(core).all(axis=(-1, -2))
+    if beyond.any():
+        core[beyond] = 0.0
+    return core
+
+
 def _sigma(r: Float[np.ndarray, "... _ rank"], width: int, least: float) -> Float[np.ndarray, "..."]:
     """σ̂ = √(‖W‖_F² / (rank · width)) of factors from their triangles, which have their norms.
 
     0 where weights are so small that what is stored of them is rounding, and not their shape.
     """
-    sigma = np.sqrt(np.einsum("...ij,...ij->...", r, r) / (r.shape[-1] * width))
+    exponent = np.frexp(np.abs(r).max(axis=(-1, -2)))[1]  # a power of two changes no bit, and lets no square overflow
+    unit = np.ldexp(r, -exponent[..., None, None])
+    sigma = np.ldexp(np.sqrt(np.einsum("...ij,...ij->...", unit, unit) / (r.shape[-1] * width)), exponent)
     return np.where(sigma < least, 0.0, sigma)
 
 
@@ -340,7 +354,8 @@ def _require_range(model: WeightMatrices, site: int, circuit: Circuit, spectra: 
         what = " ".join(f"‖{factor.symbol}‖" for factor in circuit.factors)
         norm = "product of norms" if len(circuit.factors) > 1 else "norm"
         expected = f"a {norm} between {_LEAST:g} and {1.0 / _LEAST:g}: rescale the weights"
-        raise model.refused(site, head, f"{what} = {norms[head]:.2g}", expected)
+        beyond = {0.0: "under 1e-308", np.inf: "over 1e308"}.get(float(norms[head]))
+        raise model.refused(site, head, f"{what} {beyond or f'= {norms[head]:.2g}'}", expected)
 
 
 def first_out_of_range(norms: Float[np.ndarray, " head"], present: Bool[np.ndarray, " head"] | bool) -> int | None:

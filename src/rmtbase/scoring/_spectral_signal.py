@@ -391,6 +391,10 @@ def _require_spectra(eigenvalues: ArrayLike, dims: tuple[int, ...]) -> Float[np.
     if array.ndim == 0 or array.shape[-1] != rank:
         raise ParameterError("eigenvalues", array.shape, f"shape (..., {rank}), as many as dims = {dims} has rank")
     array = array.astype(np.float64)
-    if not np.isfinite(array).all() or (array < 0.0).any() or (np.diff(array, axis=-1) > 0.0).any():
-        raise ParameterError("eigenvalues", "others", "finite numbers that are not negative, in descending order")
+    nan, infinite, negative = (int(np.count_nonzero(one)) for one in (np.isnan(array), np.isinf(array), array < 0.0))
+    rising = not (nan or infinite) and bool((np.diff(array, axis=-1) > 0.0).any())
+    if nan or infinite or negative or rising:
+        order = "not descending" if rising else "in order"
+        found = f"{nan} NaN, {infinite} infinite and {negative} negative values, {order}"
+        raise ParameterError("eigenvalues", found, "finite numbers that are not negative, in descending order")
     return array

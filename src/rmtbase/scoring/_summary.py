@@ -14,6 +14,7 @@ from jaxtyping import Bool, Float
 from numpy.typing import ArrayLike
 
 from rmtbase.nulls import distance_from_moments
+from rmtbase.parameters import require_p_values
 from rmtbase.scoring._heads import require_scores
 from rmtbase.scoring._not_testable import NotTestable, not_testable_words, plural, recorded
 from rmtbase.shown import in_one_line
@@ -337,8 +338,11 @@ def at_p_value_floor(p_value: Float[np.ndarray, "..."], floor: ArrayLike) -> Boo
 
     Returns:
         In the shape of both.
+
+    Raises:
+        ParameterError: p-values outside [0, 1]; NaN, where no test was made, is no floor.
     """
-    return p_value <= np.asarray(floor) * (1 + 1e-9)
+    return require_p_values("p_value", p_value) <= np.asarray(floor) * (1 + 1e-9)
 
 
 def signed_distance(scores: xr.Dataset) -> Float[np.ndarray, "..."]:

@@ -15,9 +15,10 @@ from numpy.typing import ArrayLike
 from rmtbase.errors import ParameterError
 from rmtbase.parameters import (
     require_finite_number,
+    require_finite_numbers,
     require_positive_number,
+    require_probabilities,
     require_real_array,
-    require_real_numbers,
 )
 from rmtbase.shown import in_one_line
 from rmtbase.statistics._element_entropy import (
@@ -112,11 +113,11 @@ class ElementSketch:
         Raises:
             ParameterError: a probability outside [0, 1].
         """
-        return quantiles(self.bins, _probabilities(probability))
+        return quantiles(self.bins, require_probabilities("probability", probability))
 
     def magnitude_quantile(self, probability: ArrayLike) -> Float[np.ndarray, "..."]:
         """As :meth:`quantile`, of the magnitudes."""
-        return quantiles(self.bins.magnitudes, _probabilities(probability))
+        return quantiles(self.bins.magnitudes, require_probabilities("probability", probability))
 
     def histogram(self, edges: ArrayLike) -> Float[np.ndarray, " bin"]:
         """How many numbers lie between the edges, as ``numpy.histogram`` counts them, fractions among them.
@@ -127,7 +128,7 @@ class ElementSketch:
         Raises:
             ParameterError: edges that are not two or more ascending numbers.
         """
-        ends = require_real_numbers("edges", edges)
+        ends = require_finite_numbers("edges", edges)
         if ends.ndim != 1 or ends.size < 2 or not (np.diff(ends) > 0).all():
             raise ParameterError("edges", edges, "two or more ascending numbers")
         return histogram(self.bins, ends)
@@ -216,20 +217,25 @@ def element_sketch(blocks: Iterable[ArrayLike]) -> ElementSketch:
         blocks: the numbers, in order; one pass.
 
     Raises:
-        ParameterError: no number at all, one that is not finite, masked entries, or a dtype that is not real.
+        ParameterError: no number at all, one that is not finite, masked entries, a dtype that is not real, or numbers
+            whose fourth powers are beyond float64.
     """
     parts = (_sketch(span) for span in _spans(blocks))
     first = next(parts, None)
     if first is None:
         raise ParameterError("blocks", "no number", "at least one")
-    return reduce(ElementSketch.merged, parts, first)
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+        sketch = reduce(ElementSketch.merged, parts, first)
+    sketch.sums.require_sound_powers("blocks")
+    return sketch
 
 
 def _sketch(numbers: Shaped[np.ndarray, " number"]) -> ElementSketch:
     bins = signed_bins(numbers)
     if bins.not_finite:
         raise ParameterError("blocks", f"{bins.not_finite} numbers that are not finite", "finite numbers")
-    return ElementSketch(span_sums(numbers), bins)
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+        return ElementSketch(span_sums(numbers), bins)
 
 
 def _spans(blocks: Iterable[ArrayLike]) -> Iterator[Shaped[np.ndarray, " number"]]:
@@ -250,10 +256,3 @@ def _spans(blocks: Iterable[ArrayLike]) -> Iterator[Shaped[np.ndarray, " number"
             size += numbers.size
     if held:
         yield np.concatenate(held)
-
-
-def _probabilities(probability: ArrayLike) -> Float[np.ndarray, "..."]:
-    p = require_real_numbers("probability", probability)
-    if not ((p >= 0.0) & (p <= 1.0)).all():
-        raise ParameterError("probability", probability, "numbers from 0 to 1")
-    return p

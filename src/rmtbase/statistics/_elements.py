@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 
 import numpy as np
@@ -12,11 +12,12 @@ from jaxtyping import Shaped
 from numpy.typing import ArrayLike
 
 from rmtbase.errors import ParameterError
-from rmtbase.parameters import require_real_array
+from rmtbase.parameters import require_finite_numbers, require_real_array
 from rmtbase.shown import in_one_line
 
 _BLOCK = 1 << 17  # elements widened to float64 at a time: they stay in the cache
 _SPAN = 1 << 21  # elements whose sums are one call
+_LEAST_POWER = 1e-290  # a sum of fourth powers that still has all its digits
 
 
 @in_one_line
@@ -105,6 +106,17 @@ class CentralSums:
             largest=max(self.largest, other.largest),
         )
 
+    @property
+    def has_sound_powers(self) -> bool:
+        """Whether the sums of fourth powers are doubles with all their digits."""
+        return self.smallest == self.largest or _LEAST_POWER < self.fourth < 1.0 / _LEAST_POWER
+
+    def require_sound_powers(self, name: str) -> None:
+        """Raise a ParameterError that names the numbers unless :attr:`has_sound_powers`."""
+        if not self.has_sound_powers:
+            found = f"numbers from {self.smallest:g} to {self.largest:g}"
+            raise ParameterError(name, found, "numbers whose fourth powers float64 can hold: rescale them")
+
     def moments(self) -> ElementMoments:
         """The moments of the numbers."""
         n, mean = self.count, self.mean
@@ -143,23 +155,46 @@ def central_sums(numbers: Shaped[np.ndarray, " number"]) -> CentralSums:
 def element_moments(matrix: ArrayLike, map_spans: Callable[..., Iterable[CentralSums]] = map) -> ElementMoments:
     """Moments of a matrix of any real dtype, widened block by block: no float64 copy of it is made.
 
+    The last three do not depend on the scale of the elements, however large or small it is.
+
     Args:
         matrix: of any shape.
         map_spans: does what ``map`` does, in order: ``map`` of an executor spreads a large matrix over its workers.
 
     Raises:
-        ParameterError: no element at all, masked ones, or a dtype that is not real.
+        ParameterError: no element at all, masked ones, one that is not finite, or a dtype that is not real.
     """
-    return element_sums(matrix, map_spans).moments()
+    flat, sums = _summed(matrix, map_spans)
+    if sums.has_sound_powers:
+        return sums.moments()
+    exponent = math.frexp(max(abs(sums.smallest), abs(sums.largest)))[1]
+    moments = _summed(np.ldexp(flat.astype(np.float64), -exponent), map_spans)[1].moments()
+    return replace(moments, mean=math.ldexp(moments.mean, exponent), std=math.ldexp(moments.std, exponent))
 
 
 def element_sums(matrix: ArrayLike, map_spans: Callable[..., Iterable[CentralSums]] = map) -> CentralSums:
-    """What :func:`element_moments` needs of a matrix, so that it can be merged with that of others. Raises as that."""
+    """What :func:`element_moments` needs of a matrix, so that it can be merged with that of others.
+
+    Raises:
+        ParameterError: as :func:`element_moments`; elements whose fourth powers are beyond float64.
+    """
+    _, sums = _summed(matrix, map_spans)
+    sums.require_sound_powers("matrix")
+    return sums
+
+
+def _summed(
+    matrix: ArrayLike, map_spans: Callable[..., Iterable[CentralSums]]
+) -> tuple[Shaped[np.ndarray, " number"], CentralSums]:
     flat = require_real_array("matrix", matrix).reshape(-1)
     if not flat.size:
         raise ParameterError("matrix", "no element", "at least one")
     spans = [flat[start : start + _SPAN] for start in range(0, flat.size, _SPAN)]
-    return reduce(CentralSums.merged, map_spans(span_sums, spans))
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+        sums = reduce(CentralSums.merged, map_spans(span_sums, spans))
+    if not (math.isfinite(sums.smallest) and math.isfinite(sums.largest)):
+        require_finite_numbers("matrix", flat)  # says how many
+    return flat, sums
 
 
 def span_sums(numbers: Shaped[np.ndarray, " number"]) -> CentralSums:

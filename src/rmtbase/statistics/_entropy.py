@@ -74,7 +74,8 @@ def kl_of_counts(counts: Int[np.ndarray, " bin"], edges: Float[np.ndarray, " edg
     shares = _shares(counts, edges)
     log_normal = log_normal_mass(edges[:-1] / sigma, edges[1:] / sigma, np.diff(edges) / sigma)
     log_normal = log_normal - np.logaddexp.reduce(log_normal)
-    return float(np.sum(special.xlogy(shares, shares) - shares * log_normal))
+    held = shares > 0.0  # where the normal law has no mass that is a double, an empty bin is no difference
+    return float(np.sum(special.xlogy(shares, shares)[held] - shares[held] * log_normal[held]))
 
 
 def nearest_neighbour_entropy(sample: ArrayLike, k: int = 1) -> float:
@@ -164,6 +165,8 @@ def log_normal_mass(
     low, high = np.where(flip, -high, low), np.where(flip, -low, high)
     narrow = width < _NARROW
     larger = special.log_ndtr(high)
-    share = np.where(narrow, 1.0, -np.expm1(special.log_ndtr(low) - larger))
-    density = -0.5 * ((0.5 * (low + high)) ** 2 + math.log(2.0 * math.pi))
+    beyond = larger == -np.inf  # so far out that no double is its logarithm
+    share = np.where(narrow | beyond, 1.0, -np.expm1(special.log_ndtr(low) - np.where(beyond, 0.0, larger)))
+    with np.errstate(over="ignore"):
+        density = -0.5 * ((0.5 * (low + high)) ** 2 + math.log(2.0 * math.pi))
     return np.where(narrow, np.log(width) + density, larger + np.log(share))

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from scipy.special import ndtri
 
 from rmtbase.errors import ParameterError
-from rmtbase.parameters import require_real_numbers
+from rmtbase.parameters import require_p_values, require_real_numbers
 
 _NULL_SAMPLE = "a non-empty one-dimensional array without NaN"
 
@@ -41,10 +41,9 @@ def monte_carlo_p_value(observed: ArrayLike, null_sample: ArrayLike) -> Float[np
 
 
 def p_value_among_sorted(observed: ArrayLike, null_sample: Float[np.ndarray, " draw"]) -> Float[np.ndarray, "..."]:
-    """:func:`monte_carlo_p_value` where the null draws are ascending, which is not checked."""
+    """:func:`monte_carlo_p_value` where the null draws are ascending; a ParameterError where they are not."""
+    null_sample = _require_ascending(null_sample)
     n = null_sample.size
-    if n == 0 or np.isnan(null_sample[-1]):  # NaN is sorted to the end
-        raise ParameterError("null_sample", null_sample.shape, _NULL_SAMPLE)
     x = require_real_numbers("observed", observed)
     at_most = np.searchsorted(null_sample, x, side="right")
     at_least = n - np.searchsorted(null_sample, x, side="left")
@@ -55,10 +54,24 @@ def p_value_among_sorted(observed: ArrayLike, null_sample: Float[np.ndarray, " d
 def upper_p_value_among_sorted(
     observed: ArrayLike, null_sample: Float[np.ndarray, " draw"]
 ) -> Float[np.ndarray, "..."]:
-    """One-sided (b_≥ + 1) / (n + 1), b_≥ the ascending null draws not below the observed value; NaN gives NaN."""
+    """One-sided (b_≥ + 1) / (n + 1), b_≥ the ascending null draws not below the observed value; NaN gives NaN.
+
+    Raises:
+        ParameterError: as :func:`p_value_among_sorted`.
+    """
+    null_sample = _require_ascending(null_sample)
     x = require_real_numbers("observed", observed)
     at_least = null_sample.size - np.searchsorted(null_sample, x, side="left")
     return np.where(np.isnan(x), np.nan, (at_least + 1) / (null_sample.size + 1))
+
+
+def _require_ascending(null_sample: ArrayLike) -> Float[np.ndarray, " draw"]:
+    null = require_real_numbers("null_sample", null_sample)
+    if null.ndim != 1 or null.size == 0 or np.isnan(null[-1]):  # NaN is sorted to the end
+        raise ParameterError("null_sample", null.shape, _NULL_SAMPLE)
+    if not (null[1:] >= null[:-1]).all():
+        raise ParameterError("null_sample", "draws that do not ascend", f"{_NULL_SAMPLE}, ascending (numpy.sort)")
+    return null
 
 
 def normal_score(p_value: ArrayLike, above: ArrayLike) -> Float[np.ndarray, "..."]:
@@ -69,9 +82,9 @@ def normal_score(p_value: ArrayLike, above: ArrayLike) -> Float[np.ndarray, "...
         above: whether the value lies above the median of its law, which is the sign.
 
     Raises:
-        ParameterError: p-values that are masked or no real numbers.
+        ParameterError: p-values that are masked, no real numbers or outside [0, 1].
     """
-    p = require_real_numbers("p_value", p_value)
+    p = require_p_values("p_value", p_value)
     return np.where(above, -1.0, 1.0) * ndtri(0.5 * p) + 0.0  # no negative zero
 
 
@@ -79,14 +92,14 @@ def cauchy_combination(p_values: ArrayLike, axis: int = -1) -> Float[np.ndarray,
     """One p-value for several tests, whatever their dependence: 1/2 - arctan(T)/π, T the mean of tan(π/2 - π p).
 
     Asymptotically exact for small p; no correlations are needed because the tail of a sum of Cauchy variables does not
-    depend on them. NaN marks a test that was not made and does not count; all NaN gives NaN.
+    depend on them. NaN marks a test that was not made and does not count; no test at all gives NaN.
 
     Raises:
-        ParameterError: p-values that are masked or no real numbers.
+        ParameterError: p-values that are masked, no real numbers or outside [0, 1].
 
     Source: Y. Liu and J. Xie, J. Am. Stat. Assoc. 115, 393 (2020).
     """
-    p = require_real_numbers("p_values", p_values)
+    p = require_p_values("p_values", p_values)
     made = ~np.isnan(p)
     # Below 1e-15 the tangent is 1/(π p) to double precision, and π/2 - π p would have lost p.
     smallest = np.clip(np.where(made, p, 0.5), np.finfo(float).tiny, 1.0 - 1e-15)
@@ -105,7 +118,7 @@ def benjamini_hochberg(p_values: ArrayLike) -> Float[np.ndarray, "..."]:
     made; it stays NaN and does not count.
 
     Raises:
-        ParameterError: p-values that are masked or no real numbers.
+        ParameterError: p-values that are masked, no real numbers or outside [0, 1].
 
     Of the k-th smallest of n p-values it is min over j ≥ k of p_(j) n / j, and at most 1. As
     ``scipy.stats.false_discovery_control`` gives it, whose room takes a third of a second to import. It holds for tests
@@ -139,7 +152,7 @@ def holm(p_values: ArrayLike) -> Float[np.ndarray, "..."]:
 
 def _adjusted(p_values: ArrayLike, adjust: Callable[[Float[np.ndarray, " n"]], np.ndarray]) -> np.ndarray:
     """What ``adjust`` makes of the ascending p-values of the tests that were made, each in its place."""
-    p = require_real_numbers("p_values", p_values)
+    p = require_p_values("p_values", p_values)
     adjusted = np.full(p.shape, np.nan)
     made = ~np.isnan(p)
     if made.any():

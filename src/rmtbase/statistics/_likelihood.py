@@ -82,7 +82,7 @@ def require_elements(matrix: ArrayLike) -> Elements:
     if spread == 0:  # half of the sample or more is one value
         spread = np.sqrt(np.mean([np.mean(((block - centre) / (high - low)) ** 2) for block in _blocks(flat)]))
         spread *= high - low
-    if max(high - centre, centre - low) > _WIDEST * spread:
+    if not 0.0 < spread < np.inf or max(high - centre, centre - low) / spread > _WIDEST:
         raise ParameterError(
             "matrix", f"elements from {low:g} to {high:g}", f"none beyond {_WIDEST:g} times their spread"
         )

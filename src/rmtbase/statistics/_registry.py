@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Literal, TypeVar
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from numpy.typing import ArrayLike
 from scipy.special import entr
 
@@ -25,6 +25,8 @@ Convention = Literal["eigenvalue", "singular value"]
 Spectra = Float[np.ndarray, "... rank"]
 Numbers = Float[np.ndarray, "..."]
 _Registered = TypeVar("_Registered")
+
+_LEAST = 2.0**-250  # of singular values: their fourth powers, summed, and those of their inverses are doubles
 
 
 @in_one_line
@@ -67,8 +69,12 @@ class Statistic:
             value: the statistic of the spectrum at hand.
             scale: factor on the eigenvalues, σ_Q² σ_K² say.
             rank: number h of eigenvalues.
+
+        Raises:
+            ParameterError: values or scales that are masked or no real numbers; a scale that is not positive and
+                finite. NaN, of what is not known, gives NaN.
         """
-        value, scale = require_real_numbers("value", value), require_real_numbers("scale", scale)
+        value, scale = require_real_numbers("value", value), _require_scale(scale)
         if self.scaling == "additive":
             return value + rank * np.log(scale)
         if self.scaling == 0:
@@ -76,11 +82,23 @@ class Statistic:
         return value * scale**self.scaling
 
     def rescale_spread(self, spread: ArrayLike, scale: ArrayLike) -> Numbers:
-        """The statistic's standard deviation when the eigenvalues are ``scale`` times larger; no shift moves it."""
-        spread, scale = require_real_numbers("spread", spread), require_real_numbers("scale", scale)
+        """The statistic's standard deviation when the eigenvalues are ``scale`` times larger; no shift moves it.
+
+        Raises:
+            ParameterError: as :meth:`rescale`.
+        """
+        spread, scale = require_real_numbers("spread", spread), _require_scale(scale)
         if self.scaling == "additive":
             return spread + 0.0 * scale  # NaN for a head whose scale is not known
         return spread * scale**self.scaling
+
+
+def _require_scale(scale: ArrayLike) -> Numbers:
+    checked = require_real_numbers("scale", scale)
+    bad = (checked <= 0.0) | np.isinf(checked)
+    if bad.any():
+        raise ParameterError("scale", float(checked[bad].flat[0]), "finite positive numbers, NaN where not known")
+    return checked
 
 
 def _first(x: Spectra) -> Numbers:
@@ -203,8 +221,11 @@ def spectral_statistics(
 ) -> Float[np.ndarray, "... statistic"]:
     """Spectral statistics of many spectra at once.
 
+    Statistics of the shape of a spectrum do not depend on its scale, as long as its values are doubles. One in units
+    of λ that is beyond the doubles is rounded as IEEE 754 has it: to infinity, or to zero.
+
     Args:
-        singular_values: shape ``(..., h)``, descending, structural zeros left out.
+        singular_values: shape ``(..., h)``, finite, not negative, descending, structural zeros left out.
         names: which statistics; all by default.
 
     Returns:
@@ -212,38 +233,88 @@ def spectral_statistics(
         condition number and a log-determinant of -inf.
 
     Raises:
-        ParameterError: an unknown name; singular values that are masked, no real numbers, or none at all.
+        ParameterError: an unknown name; singular values that are masked, no real numbers, NaN, infinite, negative or
+            not in descending order, or none at all; where a statistic of shape is asked for, a spectrum of zeros.
     """
     s = require_real_numbers("singular_values", singular_values)
     if s.ndim == 0 or s.shape[-1] == 0:
         raise ParameterError("singular_values", s.shape, "shape (..., h) with at least one of them")
-    on = {"eigenvalue": s**2, "singular value": s}
     chosen = [get_statistic(name) for name in names]
-    with np.errstate(divide="ignore"):  # λ_h = 0 is a fact about the matrix, reported as an infinity
-        return np.stack([statistic.function(on[statistic.convention]) for statistic in chosen], axis=-1)
+    _require_spectra(s, any(one.scaling == 0 for one in chosen))
+    unit = _at_unit_scale(s)
+    ordinary = unit is s
+    with np.errstate(divide="ignore", over="ignore", under="ignore"):  # infinities and zeros that are reported as such
+        of_all = {"eigenvalue": s**2, "singular value": s}
+        of_shape = of_all if ordinary else {"eigenvalue": unit**2, "singular value": unit}
+        found = []
+        for one in chosen:
+            if one.scaling == "additive" and not ordinary:
+                found.append(2.0 * one.function(s))
+            else:
+                found.append(one.function((of_shape if one.scaling == 0 else of_all)[one.convention]))
+        return np.stack(found, axis=-1) if found else np.empty((*s.shape[:-1], 0))
+
+
+def _require_spectra(s: Spectra, of_shape: bool) -> None:
+    expected = "finite singular values that are not negative, in descending order"
+    first, last = s[..., 0], s[..., -1]
+    # Of what descends from a finite number to one that is not negative nothing is NaN, infinite or negative.
+    if (np.isfinite(first) & (last >= 0.0)).all() and (s[..., 1:] <= s[..., :-1]).all():
+        if of_shape and not (first > 0.0).all():
+            count = f"{int((first == 0.0).sum())} of {first.size} spectra" if first.ndim else "a spectrum"
+            raise ParameterError("singular_values", f"{count} of zeros", "no spectrum of zeros, which has no shape")
+        return
+    nan, infinite, negative = (int(np.count_nonzero(one)) for one in (np.isnan(s), np.isinf(s), s < 0.0))
+    if nan or infinite or negative:
+        found = f"{nan} NaN, {infinite} infinite and {negative} negative values among {s.size}"
+    else:
+        found = "values that do not descend"
+        expected += ": sort them (numpy.sort(s)[..., ::-1])"
+    raise ParameterError("singular_values", found, expected)
+
+
+def _at_unit_scale(s: Spectra) -> Spectra:
+    """The spectra themselves, or where a fourth power would leave float64 divided by a power of two that is near s_1.
+
+    Such a division is exact; where the fourth powers are doubles it would change no bit of any statistic.
+    """
+    first, last = s[..., :1], s[..., -1:]
+    if ((first > _LEAST) & (first < 1.0 / _LEAST) & ((last > _LEAST) | (last == 0.0))).all():
+        return s
+    return np.ldexp(s, -np.frexp(first)[1])
 
 
 def from_distance_scale(values: ArrayLike) -> Float[np.ndarray, "... statistic"]:
     """The values (..., statistic) that :func:`on_distance_scale` has brought to the scale of distances.
 
     Raises:
-        ParameterError: values that are masked or no real numbers.
+        ParameterError: values that are masked or no real numbers, or not one of each statistic.
     """
-    x = require_real_numbers("values", values)
-    on_log = np.array([one.on_log_scale for one in SPECTRAL_STATISTICS.values()])
-    return np.where(on_log, np.exp(np.where(on_log, x, 0.0)), x)
+    x, on_log = _require_values(values)
+    with np.errstate(over="ignore"):  # infinitely far
+        return np.where(on_log, np.exp(np.where(on_log, x, 0.0)), x)
 
 
 def on_distance_scale(values: ArrayLike) -> Float[np.ndarray, "... statistic"]:
     """Values (..., statistic), in the registry's order, on the scale on which distances from a null are taken.
 
     ln x of a statistic that is positive and has no upper bound, x of any other: on a linear scale a condition number,
-    whose null is long-tailed, would always be the farthest.
+    whose null is long-tailed, would always be the farthest. NaN, of what is not known, stays NaN.
 
     Raises:
-        ParameterError: values that are masked or no real numbers.
+        ParameterError: values that are masked or no real numbers, not one of each statistic, or negative where the
+            statistic is positive.
     """
-    x = require_real_numbers("values", values)
-    on_log = np.array([one.on_log_scale for one in SPECTRAL_STATISTICS.values()])
+    x, on_log = _require_values(values)
+    if (x < 0.0)[..., on_log].any():
+        raise ParameterError("values", "negative ones", "none that is negative of a statistic that is positive")
     with np.errstate(divide="ignore"):  # a zero eigenvalue is infinitely far from any null
         return np.where(on_log, np.log(np.where(on_log, x, 1.0)), x)
+
+
+def _require_values(values: ArrayLike) -> tuple[Float[np.ndarray, "... statistic"], Bool[np.ndarray, " statistic"]]:
+    """The values, one of each statistic, and which statistics are on a logarithmic scale."""
+    x = require_real_numbers("values", values)
+    if x.ndim == 0 or x.shape[-1] != len(SPECTRAL_STATISTICS):
+        raise ParameterError("values", f"shape {x.shape}", f"shape (..., {len(SPECTRAL_STATISTICS)})")
+    return x, np.array([one.on_log_scale for one in SPECTRAL_STATISTICS.values()])

@@ -10,7 +10,7 @@ from jaxtyping import Float
 from numpy.typing import ArrayLike
 
 from rmtbase.errors import ParameterError
-from rmtbase.parameters import require_real_numbers
+from rmtbase.parameters import require_probabilities, require_real_numbers
 from rmtbase.shown import in_one_line
 
 Blocks = Callable[[], Iterable[Float[np.ndarray, "row draw"]]]
@@ -53,17 +53,23 @@ class SampleSummary(NamedTuple):
 def summarize(sample: ArrayLike, probabilities: ArrayLike) -> SampleSummary:
     """Summarise a sample of shape ``(draw, ...)``; at least two draws.
 
+    NaN and infinities among the draws are in what is made of them, as in NumPy's own mean and quantiles.
+
     Raises:
-        ParameterError: fewer than two draws; a sample or probabilities that are masked or no real numbers.
+        ParameterError: fewer than two draws; a sample or probabilities that are masked or no real numbers;
+            probabilities outside [0, 1].
     """
     x = require_real_numbers("sample", sample)
-    levels = require_real_numbers("probabilities", probabilities)
+    levels = _require_levels(probabilities)
     n = x.shape[0] if x.ndim else 1
     _require_spread(n)
-    mean = x.mean(axis=0)
-    deviation = x - mean
-    variance = (deviation**2).sum(axis=0) / (n - 1)
-    std = np.sqrt(variance)
+    with np.errstate(invalid="ignore", over="ignore"):
+        mean = x.mean(axis=0)
+        deviation = x - mean
+        # Lest squares leave the doubles, by a power of two, which changes no bit.
+        exponent = np.frexp(np.abs(deviation).max(axis=0))[1]
+        variance = (np.ldexp(deviation, -exponent) ** 2).sum(axis=0) / (n - 1)
+        std = np.ldexp(np.sqrt(variance), exponent)
     with np.errstate(invalid="ignore", divide="ignore"):
         kurtosis = ((deviation / std) ** 4).mean(axis=0)  # of the standardised sample: fourth powers overflow early
     quantile = np.moveaxis(np.quantile(x, levels, axis=0), 0, -1)
@@ -90,10 +96,12 @@ def summarize_stream(blocks: Blocks, probabilities: ArrayLike) -> SampleSummary:
     n, sums = 0, np.zeros((4, 0))
     origin = unit = np.zeros(0)
     for part in blocks():
-        block = require_real_numbers("blocks", part)
+        block = _require_block(part)
         with np.errstate(invalid="ignore", over="ignore"):
             if not sums.size:
-                origin, unit = block.mean(axis=1), block.std(axis=1)
+                exponent = np.frexp(np.abs(block).max(axis=1))[1]  # lest squares leave the doubles; it changes no bit
+                origin = block.mean(axis=1)
+                unit = np.ldexp(np.ldexp(block, -exponent[:, None]).std(axis=1), exponent)
                 origin = np.where(np.isfinite(origin), origin, 0.0)
                 unit = np.where(np.isfinite(unit) & (unit > 0), unit, 1.0)
                 sums = np.zeros((4, len(block)))
@@ -128,14 +136,14 @@ def quantiles_of_stream(blocks: Blocks, probabilities: ArrayLike) -> Float[np.nd
     """
     rows, draws = 0, 0
     for part in blocks():
-        rows, more = require_real_numbers("blocks", part).shape
+        rows, more = _require_block(part).shape
         draws += more
     _require_spread(draws)
     return _quantiles(blocks, probabilities, rows, draws)
 
 
 def _quantiles(blocks: Blocks, probabilities: ArrayLike, rows: int, draws: int) -> Float[np.ndarray, "row probability"]:
-    levels = require_real_numbers("probabilities", probabilities)
+    levels = _require_levels(probabilities)
     together = max(_HELD // draws, 1)
     found = np.empty((rows, levels.size))
     for first in range(0, rows if levels.size else 0, together):
@@ -148,6 +156,20 @@ def _quantiles(blocks: Blocks, probabilities: ArrayLike, rows: int, draws: int) 
         with np.errstate(invalid="ignore"):
             found[part] = np.quantile(held, levels, axis=1, overwrite_input=True).T
     return found
+
+
+def _require_levels(probabilities: ArrayLike) -> Float[np.ndarray, " probability"]:
+    levels = require_probabilities("probabilities", probabilities)
+    if levels.ndim != 1:
+        raise ParameterError("probabilities", f"shape {levels.shape}", "a one-dimensional array")
+    return levels
+
+
+def _require_block(part: ArrayLike) -> Float[np.ndarray, "row draw"]:
+    block = require_real_numbers("blocks", part)
+    if block.ndim != 2 or not block.size:
+        raise ParameterError("blocks", f"shape {block.shape}", "blocks (row, draw) of at least one of each")
+    return block
 
 
 def _require_spread(draws: int) -> None:

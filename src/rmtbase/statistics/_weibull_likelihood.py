@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import NamedTuple
 
 import numpy as np
@@ -16,6 +17,7 @@ from rmtbase.statistics._signed_bins import SignedBins, signed_bins
 
 _BLOCK = 1 << 17  # numbers widened to float64 at a time: they stay in the cache
 _SAMPLE = 1 << 17  # numbers from which the first steps are taken
+_CLOSE = 1e-3  # relative: magnitudes within it are told apart by their differences
 _STEPS = 50
 _LAST_STEP = 1e-7  # relative, of k: Newton's step behind it is its square
 
@@ -57,29 +59,28 @@ def weibull_likelihood_fit(sample: ArrayLike) -> WeibullLikelihoodFit:
     flat = require_real_array("sample", sample).reshape(-1)
     if flat.size < 2:
         raise ParameterError("sample", f"{flat.size} weights", "at least two")
-    start = _start(flat)
-    unit, total, low, high = 0.0, 0.0, math.inf, -math.inf
-    for block in _logarithms(flat):
-        total += float(block.sum())
-        low, high = min(low, float(block.min())), max(high, float(block.max()))
-    if not math.isfinite(total) or low == high:
+    smallest, largest = _ends(flat)
+    if smallest == 0.0 or smallest == largest:
         raise ParameterError(
             "sample",
-            f"magnitudes from {math.exp(low):g} to {math.exp(high):g}",
-            "positive, finite magnitudes, two of them different (leave out exact zeros)",
+            f"magnitudes from {smallest:g} to {largest:g}",
+            "positive magnitudes, two of them different (leave out exact zeros)",
         )
-    unit = total / flat.size
+    # Of nearly equal magnitudes the logarithms themselves would lose what they differ by.
+    origin = smallest if largest - smallest < _CLOSE * smallest else None
+    unit = sum(float(block.sum()) for block in _logarithms(flat, origin)) / flat.size
+    start = _start(flat, origin, unit)
 
     def sums(k: float) -> tuple[float, float, float]:
         found = np.zeros(3)
-        for block in _logarithms(flat):
+        for block in _logarithms(flat, origin):
             block -= unit
             power = np.exp(k * block)
             first = power * block
             found += power.sum(), first.sum(), first @ block
         return tuple(found / flat.size)
 
-    return _fitted(sums, start, unit, flat.size)
+    return _fitted(sums, start, (math.log(origin) if origin else 0.0) + unit, flat.size)
 
 
 def weibull_likelihood_of_bins(bins: SignedBins) -> WeibullLikelihoodFit:
@@ -103,15 +104,33 @@ def weibull_likelihood_of_bins(bins: SignedBins) -> WeibullLikelihoodFit:
     return _fitted(sums, 1.2, unit, n)
 
 
-def _start(flat: np.ndarray) -> float:
+def _ends(flat: np.ndarray) -> tuple[float, float]:
+    """The smallest and the largest magnitude, or a ParameterError where some are not finite."""
+    smallest, largest, finite = math.inf, 0.0, 0
+    for start in range(0, flat.size, _BLOCK):
+        block = np.abs(flat[start : start + _BLOCK].astype(np.float64))
+        finite += int(np.count_nonzero(np.isfinite(block)))
+        smallest, largest = min(smallest, float(block.min())), max(largest, float(block.max()))
+    if finite < flat.size:
+        raise ParameterError("sample", f"{flat.size - finite} of {flat.size} weights not finite", "finite weights")
+    return smallest, largest
+
+
+def _start(flat: np.ndarray, origin: float | None, unit: float) -> float:
+    """A shape to begin with: that of counts, or, where they do not tell the magnitudes apart, π/√6 over sd(ln |w|)."""
     step = -(-flat.size // _SAMPLE) | 1
-    return weibull_likelihood_of_bins(signed_bins(np.ascontiguousarray(flat[::step]))).shape
+    with suppress(ParameterError, FitError):
+        if origin is None:
+            return weibull_likelihood_of_bins(signed_bins(np.ascontiguousarray(flat[::step]))).shape
+    square = sum(float(np.square(block - unit).sum()) for block in _logarithms(flat, origin))
+    return math.pi / math.sqrt(6.0 * square / flat.size)
 
 
-def _logarithms(flat: np.ndarray) -> Iterator[Float[np.ndarray, " number"]]:
-    with np.errstate(divide="ignore"):  # of zeros, which are refused by their infinity
-        for start in range(0, flat.size, _BLOCK):
-            yield np.log(np.abs(flat[start : start + _BLOCK].astype(np.float64)))
+def _logarithms(flat: np.ndarray, origin: float | None) -> Iterator[Float[np.ndarray, " number"]]:
+    """ln |w| less ln ``origin``, in blocks."""
+    for start in range(0, flat.size, _BLOCK):
+        magnitude = np.abs(flat[start : start + _BLOCK].astype(np.float64))
+        yield np.log(magnitude) if origin is None else np.log1p((magnitude - origin) / origin)
 
 
 def _fitted(sums: Sums, k: float, unit: float, n: int) -> WeibullLikelihoodFit:
@@ -128,5 +147,5 @@ def _fitted(sums: Sums, k: float, unit: float, n: int) -> WeibullLikelihoodFit:
     # Of ln Σ e^{ky}, second order in the last step.
     log_power = math.log(zeroth) + mean * step + 0.5 * (second / zeroth - mean**2) * step**2
     log_scale = unit + log_power / k
-    likelihood = n * (math.log(k) - k * log_scale + (k - 1.0) * unit - 1.0)
-    return WeibullLikelihoodFit(k, math.exp(log_scale), likelihood, n)
+    likelihood = n * (math.log(k) - log_power - unit - 1.0)  # k ln λ̂ less k times the mean of ln |w| is log_power
+    return WeibullLikelihoodFit(float(k), math.exp(log_scale), float(likelihood), n)

@@ -36,7 +36,9 @@ from rmtbase.laws._edge._outlier_map import OutlierMap
 from rmtbase.laws._edge._spiked_tracy_widom import spiked_tracy_widom_cdf, spiked_tracy_widom_score
 from rmtbase.laws._edge._tracy_widom import TracyWidom
 from rmtbase.laws._parameters import ChainKeywords, ChainParameters, takes, variance_factor
+from rmtbase.parameters import require_real_numbers
 
+_STRONGEST = 1e150
 _AT_EDGE = 1e-6  # relative distance from ψ_+ below which 0/0 is replaced by its limit
 _NODES = 128  # of the curve along which quantiles are tabulated
 _FARTHEST = 40.0  # in ln ψ
@@ -157,8 +159,13 @@ class RankOneSpike(ChainParameters):
         """What is known of the spike whose outlier is at ``eigenvalue``, each of its shape; see :class:`Outlier`.
 
         At and below the edge strength and std are nan, shrunken is 0, and excess that of a spike at the threshold.
+
+        Raises:
+            ParameterError: infinite eigenvalues, or what is no real numbers.
         """
-        values = np.asarray(eigenvalue, dtype=np.float64)
+        values = require_real_numbers("eigenvalue", eigenvalue)
+        if np.isinf(values).any():
+            raise ParameterError("eigenvalue", eigenvalue, "finite numbers, NaN where one is not known")
         at_edge = (self.threshold * self.gain) ** 2 - self.edge
         found = [np.where(np.isnan(values), np.nan, one) for one in (np.nan, np.nan, 0.0, at_edge)]
         out = values > self.edge
@@ -186,7 +193,7 @@ class RankOneSpike(ChainParameters):
         """
         half = 0.5 * _require_probability("level", level)
         with np.errstate(divide="ignore"):
-            log_values = np.log(np.maximum(np.asarray(eigenvalue, dtype=np.float64), 0.0))
+            log_values = np.log(np.maximum(require_real_numbers("eigenvalue", eigenvalue), 0.0))
 
         def limit(q: float) -> FloatArray:
             log_theta, log_quantile = self._quantiles(q)
@@ -308,7 +315,8 @@ class RankOneSpike(ChainParameters):
         """``function`` of the ψ of the outlier where there is one, shape (..., *strength); nan in → nan out."""
         theta = _require_strength(strength)
         above = theta > self.threshold
-        found = function(self._map.psi_of_strength(np.log(theta[above])))
+        with np.errstate(over="ignore"):  # of an eigenvalue beyond float64
+            found = function(self._map.psi_of_strength(np.log(theta[above])))
         result = np.empty((*found.shape[:-1], *theta.shape))
         result[...] = np.where(np.isnan(theta), np.nan, otherwise)
         result[..., above] = found
@@ -341,9 +349,9 @@ class RankOneSpike(ChainParameters):
 
 
 def _require_strength(strength: ArrayLike) -> FloatArray:
-    theta = np.asarray(strength, dtype=np.float64)
-    if (theta < 0.0).any() or np.isinf(theta).any():
-        raise ParameterError("strength", strength, "finite numbers, none of them negative")
+    theta = require_real_numbers("strength", strength)
+    if (theta < 0.0).any() or (theta > _STRONGEST).any():
+        raise ParameterError("strength", strength, f"numbers from 0 to {_STRONGEST:g}, whose squares are doubles")
     return theta
 
 

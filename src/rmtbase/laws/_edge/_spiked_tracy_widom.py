@@ -13,6 +13,7 @@ from scipy.optimize.elementwise import find_root
 from scipy.special import ndtr, roots_jacobi
 
 from rmtbase.laws._distribution import FloatArray
+from rmtbase.parameters import require_real_numbers
 
 _LEFT, _RIGHT, _START = -8.0, 9.0, 12.0
 _ANGLES, _STAGES, _STEP = 128, 4, 0.5
@@ -37,7 +38,7 @@ def spiked_tracy_widom_cdf(x: ArrayLike, w: ArrayLike, beta: int = 1) -> FloatAr
     beyond 9 the start itself stands in, within 0.015.
     """
     spline, angles, weights = _table(beta)
-    x, w = np.broadcast_arrays(np.asarray(x, dtype=np.float64), np.asarray(w, dtype=np.float64))
+    x, w = np.broadcast_arrays(require_real_numbers("x", x), require_real_numbers("w", w))
     values = spline(np.clip(x.ravel(), _LEFT, _RIGHT))
     # Barycentric interpolation in the angle; a coincidence with a node would divide by zero.
     gap = np.arctan2(1.0, w.ravel())[:, None] - angles

@@ -12,6 +12,7 @@ from scipy import special
 
 from rmtbase.errors import ParameterError
 from rmtbase.laws._distribution import Distribution, FloatArray
+from rmtbase.parameters import require_finite_numbers
 
 _SERIES_TERMS = 9  # of 2 atanh(s), |s| < 0.1: the first one left out is below 1e-18 of the sum
 _SMALLEST = 20  # the fourth moment's null has no useful normal transform below
@@ -41,9 +42,12 @@ def normal_kl(sigma: ArrayLike, sigma0: ArrayLike, mean: ArrayLike = 0.0, mean0:
         ParameterError: for a σ that is not positive and finite, or a mean that is not finite.
     """
     width, reference = _positive("sigma", sigma), _positive("sigma0", sigma0)
-    shift = (_finite("mean", mean) - _finite("mean0", mean0)) / reference
-    excess = (width - reference) / reference * (width / reference + 1.0)  # σ²/sigma0² - 1
-    return 0.5 * (_minus_log1p(excess, width / reference) + shift**2)
+    shift = (require_finite_numbers("mean", mean) - require_finite_numbers("mean0", mean0)) / reference
+    with np.errstate(over="ignore"):  # infinite as a double
+        excess = (width - reference) / reference * (width / reference + 1.0)  # σ²/sigma0² - 1
+        far = np.isinf(excess)
+        near = _minus_log1p(np.where(far, 0.0, excess), np.where(far, 1.0, width / reference))
+        return np.where(far, np.inf, 0.5 * (near + shift**2))[()]
 
 
 def _minus_log1p(x: FloatArray, root: FloatArray) -> FloatArray:
@@ -56,17 +60,10 @@ def _minus_log1p(x: FloatArray, root: FloatArray) -> FloatArray:
 
 
 def _positive(name: str, value: ArrayLike) -> FloatArray:
-    array = _finite(name, value)
+    array = require_finite_numbers(name, value)
     if not (array > 0.0).all():
         raise ParameterError(name, value, "finite positive numbers")
     return array
-
-
-def _finite(name: str, value: ArrayLike) -> FloatArray:
-    raw = np.asarray(value)
-    if raw.dtype.kind not in "iuf" or not np.isfinite(raw).all():
-        raise ParameterError(name, value, "finite numbers")
-    return raw.astype(np.float64)
 
 
 @dataclass(frozen=True)

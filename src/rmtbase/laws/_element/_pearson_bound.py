@@ -14,7 +14,13 @@ from numpy.typing import ArrayLike
 
 from rmtbase.errors import ParameterError
 from rmtbase.laws._distribution import DiscreteDistribution, FloatArray
-from rmtbase.parameters import require_finite_number, require_order, require_positive_number, require_real_numbers
+from rmtbase.parameters import (
+    require_finite_number,
+    require_finite_numbers,
+    require_order,
+    require_positive_number,
+    require_real_numbers,
+)
 
 _ROUNDING = 1e-9
 
@@ -24,8 +30,12 @@ def pearson_bound(skewness: ArrayLike) -> FloatArray:
 
     Reached by two-point laws and no others (Pearson 1916), see :class:`TwoPoint`. It holds for samples as well, when
     both statistics are the plain moments with 1/n.
+
+    Raises:
+        ParameterError: for what is not finite real numbers.
     """
-    return np.asarray(skewness, dtype=np.float64) ** 2 + 1.0
+    with np.errstate(over="ignore"):
+        return require_finite_numbers("skewness", skewness) ** 2 + 1.0
 
 
 def unimodal_bound(skewness: ArrayLike) -> FloatArray:
@@ -33,8 +43,12 @@ def unimodal_bound(skewness: ArrayLike) -> FloatArray:
 
     Reached by the uniform law with half of the mass in an atom at one of its ends (Klaassen, Mokveld & van Es 2000). A
     histogram with a single peak is therefore never nearer to Pearson's bound than 64/125.
+
+    Raises:
+        ParameterError: for what is not finite real numbers.
     """
-    return np.asarray(skewness, dtype=np.float64) ** 2 + 189.0 / 125.0
+    with np.errstate(over="ignore"):
+        return require_finite_numbers("skewness", skewness) ** 2 + 189.0 / 125.0
 
 
 def pearson_distance(skewness: ArrayLike, kurtosis: ArrayLike) -> FloatArray:
@@ -46,8 +60,8 @@ def pearson_distance(skewness: ArrayLike, kurtosis: ArrayLike) -> FloatArray:
     Raises:
         ParameterError: for a pair that no law has, by more than 1e-9 of the kurtosis.
     """
-    observed = np.asarray(kurtosis, dtype=np.float64)
-    distance = observed - pearson_bound(skewness)
+    observed = require_real_numbers("kurtosis", kurtosis)
+    distance = observed - (require_real_numbers("skewness", skewness) ** 2 + 1.0)
     if (distance < -_ROUNDING * np.abs(observed)).any():
         raise ParameterError("kurtosis", kurtosis, "at least skewness^2 + 1 (3 for a normal law: not the excess)")
     return np.maximum(distance, 0.0)

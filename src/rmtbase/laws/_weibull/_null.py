@@ -21,7 +21,7 @@ from rmtbase.laws._weibull._dependence import SharedNorms
 from rmtbase.laws._weibull._expansion import Expansion, mean_square
 from rmtbase.laws._weibull._plot import WeibullPlot, weibull_plot
 from rmtbase.laws._weibull.parents import Parent, VarianceGamma, require_parent
-from rmtbase.parameters import require_positive_integer, require_trim
+from rmtbase.parameters import require_positive_integer, require_real_numbers, require_trim
 from rmtbase.shown import in_one_line
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ class LargeSampleLaw:
 
     def z_score(self, observed: ArrayLike, n: int) -> FloatArray:
         """(observed − mean)/std, same shape as ``observed``."""
-        return (np.asarray(observed, dtype=np.float64) - self.mean(n)) / self.std(n)
+        return (require_real_numbers("observed", observed) - self.mean(n)) / self.std(n)
 
     def p_value(self, observed: ArrayLike, n: int) -> FloatArray:
         """Two-sided P(|Z| ≥ |z|), same shape as ``observed``."""

@@ -16,7 +16,7 @@ from rmtbase.laws._weibull._arithmetic import FLOAT, GUARD, decimal
 from rmtbase.laws._weibull._expansion import Expansion, ordered_average
 from rmtbase.laws._weibull._panels import Panels, panels
 from rmtbase.laws._weibull.parents import Parent, require_parent
-from rmtbase.parameters import require_positive_integer
+from rmtbase.parameters import require_positive_integer, require_real_numbers
 from rmtbase.shown import in_one_line
 
 
@@ -172,7 +172,7 @@ def weibull_plot_noise(p: ArrayLike) -> FloatArray:
     It is the noise of k X as well where the parent is Weibull; :func:`weibull_quantile_noise` is that of X for any
     parent. Same shape as ``p``; inf at 0 and 1, nan outside [0, 1]. Asymptotic: 1 + O(1/N).
     """
-    p = np.asarray(p, dtype=np.float64)
+    p = require_real_numbers("p", p)
     with np.errstate(divide="ignore", invalid="ignore"):
         noise = p / ((1 - p) * np.log1p(-p) ** 2)
     return np.where((p == 0) | (p == 1), np.inf, np.where((p > 0) & (p < 1), noise, np.nan))
@@ -183,7 +183,7 @@ def weibull_quantile_noise(p: ArrayLike, distribution: str | Parent = "normal") 
 
     Same shape as ``p``; nan outside (0, 1). Asymptotic: 1 + O(1/N). ``distribution`` as in :func:`weibull_anchor`.
     """
-    p, parent = np.asarray(p, dtype=np.float64), require_parent(distribution)
+    p, parent = require_real_numbers("p", p), require_parent(distribution)
     inside = (p > 0) & (p < 1)
     x = parent.ppf(np.where(inside, p, 0.5))
     density, cdf, sf = parent.law(x, FLOAT)
