@@ -178,7 +178,7 @@ def _known_coefficient(beta: float) -> float:
 
 @lru_cache
 def _unknown_coefficient(shape: tuple[int, int]) -> float:
-    median = marchenko_pastur(*shape, normalization="none").ppf(0.5)
+    median = marchenko_pastur(*shape).ppf(0.5)
     return _known_coefficient(min(shape) / max(shape)) * math.sqrt(max(shape) / float(median))
 
 

@@ -45,7 +45,7 @@ def _chains(entries: Entries) -> None:
         entries.law("laws.low_rank_product", *shape, 0.02, 0.5, normalization, more=more)
         entries.law("laws.naive_marchenko_pastur", *shape, 0.02, 0.5, normalization, more=more)
     for shape in ((768, 64), (64, 768), (50, 50)):
-        entries.law("laws.marchenko_pastur", *shape, atom=True, more=more, **RAW)
+        entries.law("laws.GaussianChain", dims=shape, atom=True, more=more, **RAW)
 
 
 def _edges(entries: Entries) -> None:

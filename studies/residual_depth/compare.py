@@ -52,7 +52,7 @@ def gaussian_and_logistic() -> dict[str, Any]:
         draws = [law.rvs(size=(WIDTH, WIDTH), random_state=rng) for _ in range(TOY_DRAWS)]
         values = np.stack([np.linalg.svd(draw, compute_uv=False) for draw in draws])
         shapes[name] = {**_shape(values), "density": _density(values)}
-    law = marchenko_pastur(WIDTH, WIDTH, WIDTH**-0.5, normalization="none")
+    law = marchenko_pastur(WIDTH, WIDTH, WIDTH**-0.5)
     shapes["quarter_circle"] = {"near_zero": float(law.cdf(NEAR_ZERO**2)), "largest": float(np.sqrt(law.support[1]))}
     return shapes
 

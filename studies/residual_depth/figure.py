@@ -84,7 +84,7 @@ def draw_trained(trained: dict[str, Any], path: Path) -> None:
         rows, columns = matrix["shape"]
         _spectrum(ax, matrix["singular_values"])
         x = np.linspace(1e-3, WIDEST, 1500)
-        law = marchenko_pastur(min(rows, columns), max(rows, columns), max(rows, columns) ** -0.5, normalization="none")
+        law = marchenko_pastur(min(rows, columns), max(rows, columns), max(rows, columns) ** -0.5)
         ax.plot(x, law.pdf_singular_values(x), color=LIGHT.free_law, lw=1.4, linestyle="--", label="Gaussian, logistic")
         fit = matrix["fits"][RULE]
         unit = fit["scale"] / matrix["root_mean_square"]

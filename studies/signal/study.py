@@ -117,7 +117,7 @@ def hard_thresholds(dims: Sequence[int], median: float) -> tuple[float, float]:
     short, long = sorted((d_query, d_key))
     beta = short / long
     known = np.sqrt(2.0 * (beta + 1.0) + 8.0 * beta / (beta + 1.0 + np.sqrt(beta**2 + 14.0 * beta + 1.0)))
-    middle = float(marchenko_pastur(short, long, normalization="none").ppf(0.5))
+    middle = float(marchenko_pastur(short, long).ppf(0.5))
     return known * np.sqrt(long * d_head), known * np.sqrt(long / middle) * median
 
 

@@ -108,7 +108,7 @@ def rank_of_a_product(_: Evidence) -> Found:
 
 def spectrum_of_one_matrix(_: Evidence) -> Found:
     values = np.linalg.svd(np.random.default_rng(_SEED).standard_normal((300, 300)), compute_uv=False)
-    law = laws.marchenko_pastur(300, 300, normalization="none")
+    law = laws.marchenko_pastur(300, 300)
     below = (np.arange(300) + 0.5) / 300
     distance = float(np.abs(law.cdf(np.sort(values**2)) - below).max())
     return Found(distance, None, distance < 0.02, "largest distance of the distribution functions, one draw, d = 300")
@@ -425,7 +425,7 @@ def retreat_of_the_scale(evidence: Evidence) -> Found:
 
 
 def near_zero_of_square_matrices(evidence: Evidence) -> Found:
-    expected = float(laws.marchenko_pastur(128, 128, 128**-0.5, normalization="none").cdf(0.01))
+    expected = float(laws.marchenko_pastur(128, 128, 128**-0.5).cdf(0.01))
     found = _residual_depth(evidence)
     if found is None:
         return Found(None, Null(expected, of="Gaussian square matrix"))

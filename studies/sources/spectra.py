@@ -63,7 +63,7 @@ def edges() -> Float[np.ndarray, " edge"]:
 def independent_density(rows: int, columns: int, x: Float[np.ndarray, " point"]) -> Float[np.ndarray, " point"]:
     """The limiting density of singular values over their root mean square, of any independent elements: one law."""
     small, large = min(rows, columns), max(rows, columns)
-    law = marchenko_pastur(small, large, large**-0.5, normalization="none")
+    law = marchenko_pastur(small, large, large**-0.5)
     unit = float(np.sqrt(law.mean()))
     return unit * law.pdf_singular_values(unit * x)
 
@@ -71,7 +71,7 @@ def independent_density(rows: int, columns: int, x: Float[np.ndarray, " point"])
 def independent_near_zero(rows: int, columns: int) -> float:
     """The share below a tenth of the root mean square, of independent elements."""
     small, large = min(rows, columns), max(rows, columns)
-    law = marchenko_pastur(small, large, large**-0.5, normalization="none")
+    law = marchenko_pastur(small, large, large**-0.5)
     return float(law.cdf(0.01 * law.mean()))
 
 

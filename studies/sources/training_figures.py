@@ -58,7 +58,7 @@ def middle(spectra: Spectra, component: str) -> Spectrum | None:
 def independent_edge(rows: int, columns: int) -> float:
     """The largest singular value of independent elements over their root mean square, in the limit."""
     small, large = min(rows, columns), max(rows, columns)
-    law = marchenko_pastur(small, large, large**-0.5, normalization="none")
+    law = marchenko_pastur(small, large, large**-0.5)
     return float(np.sqrt(law.support[1] / law.mean()))
 
 

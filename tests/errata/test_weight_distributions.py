@@ -67,7 +67,7 @@ def published_edges(d_model, d_head):
 
 @pytest.mark.parametrize(("d_model", "d_head"), [(768, 64), (1000, 500), (300, 300)])
 def test_the_published_edges_are_those_of_one_factor(d_model, d_head):
-    low, high = marchenko_pastur(d_head, d_model, normalization="none").support
+    low, high = marchenko_pastur(d_head, d_model).support
     lower, upper = published_edges(d_model, d_head)
     assert upper == pytest.approx(math.sqrt(high), rel=1e-12)
     assert -lower == pytest.approx(math.sqrt(low), rel=1e-12, abs=1e-6)

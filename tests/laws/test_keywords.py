@@ -201,11 +201,19 @@ def test_a_table_takes_the_sigmas_of_both_factors():
         rmtbase.baseline(**HEAD, sigma_k=-1)
 
 
-def test_one_matrix_is_divided_by_its_rows():
-    law = laws.marchenko_pastur(400, 100)
-    assert law == laws.GaussianChain(dims=(400, 100))
-    assert law.support == pytest.approx((0.25, 2.25), rel=1e-14)
-    assert laws.marchenko_pastur(400, 100, normalization="none").support == pytest.approx((100.0, 900.0), rel=1e-14)
+def test_one_matrix_is_taken_as_it_is_and_its_transpose_has_the_same_law():
+    law, transposed = laws.marchenko_pastur(3072, 768), laws.marchenko_pastur(768, 3072)
+    assert law == laws.GaussianChain(dims=(3072, 768)) == laws.GaussianChain(dims=(3072, 768), normalization="none")
+    assert law.support == transposed.support == pytest.approx((768.0, 6912.0), rel=1e-14)
+    for shape in ((3072, 768), (768, 3072)):
+        assert laws.marchenko_pastur(*shape, 3072**-0.5).support == pytest.approx((0.25, 2.25), rel=1e-14)
+
+
+def test_no_law_of_one_matrix_is_divided_by_its_rows(values):
+    one = values(dims=(48, 12))
+    np.testing.assert_array_equal(one, values(dims=(48, 12), normalization="none"))
+    with pytest.raises(ParameterError, match="normalization = 'sqrt_d': expected none for one 48×12 matrix.*sigma"):
+        values(dims=(48, 12), normalization="sqrt_d")
 
 
 def test_the_participation_ratio_of_a_head_and_of_one_matrix():

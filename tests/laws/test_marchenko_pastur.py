@@ -17,7 +17,6 @@ from rmtbase.laws import low_rank_product, marchenko_pastur, naive_marchenko_pas
         (marchenko_pastur, {"n_rows": 0, "n_columns": 3}, "n_rows"),
         (marchenko_pastur, {"n_rows": 3, "n_columns": 2.5}, "n_columns"),
         (marchenko_pastur, {"n_rows": 3, "n_columns": 3, "sigma": -1.0}, "sigma"),
-        (marchenko_pastur, {"n_rows": 3, "n_columns": 3, "normalization": "d"}, "normalization"),
         (low_rank_product, {"d_model": 64, "d_head": 65}, "d_head"),
         (low_rank_product, {"d_model": 64, "d_head": 0}, "d_head"),
         (low_rank_product, {"d_model": 64, "d_head": 8, "sigma_q": 0.0}, "sigma_q"),
@@ -36,7 +35,7 @@ def test_bad_parameters_are_named(function, arguments, name):
     ("rows", "columns", "sigma"), [(768, 64, 1.0), (64, 768, 0.3), (10_000, 1, 2.0), (50, 50, 1.0)]
 )
 def test_pdf_has_its_closed_form(rows, columns, sigma):
-    law = marchenko_pastur(rows, columns, sigma, normalization="none")
+    law = marchenko_pastur(rows, columns, sigma)
     low, high = (sigma * (math.sqrt(rows) + sign * math.sqrt(columns)) for sign in (-1, 1))
     low, high = low**2, high**2
     np.testing.assert_allclose(law.support, (low, high), rtol=1e-12, atol=1e-12)

@@ -48,7 +48,7 @@ def singular_values(ensemble, seed=0):
     return np.linalg.svd(matrix_of(ensemble, seed), compute_uv=False)
 
 
-LAW = marchenko_pastur(N_ROWS, N_COLUMNS, normalization="none")
+LAW = marchenko_pastur(N_ROWS, N_COLUMNS)
 EDGE = largest_eigenvalue(dims=(N_ROWS, N_COLUMNS), normalization="none")
 BEYOND = math.sqrt(EDGE.mean() + 6 * EDGE.std())  # six standard deviations above the edge, as a singular value
 

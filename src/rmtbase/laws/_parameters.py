@@ -51,7 +51,8 @@ class ChainKeywords(ProductKeywords, total=False):
         dims: (n_0, ..., n_L) of any chain; also by position, a pair excepted, which could be either of the two.
         sigmas: of any chain, its L standard deviations; 1 for each if left out.
         sigma: in either, the standard deviation of every factor.
-        normalization: in either, ``"sqrt_d"``, W divided by √n_0 (√d_model), or ``"none"``, the raw product.
+        normalization: in either, ``"sqrt_d"``, W divided by √n_0 (√d_model), or ``"none"``, the raw product; of one
+            matrix, dims=(n, m), always that of the raw matrix.
     """
 
     d_model: int | None
@@ -155,18 +156,21 @@ def _with_keywords(signature: inspect.Signature, keywords: type) -> inspect.Sign
 def _read(shape: tuple[Any, ...], keywords: Mapping[str, Any]) -> tuple[tuple[int, ...], tuple[float, ...], str]:
     """The dimensions, sigmas and normalization of the chain of these arguments."""
     given = {name: value for name, value in keywords.items() if value is not None}
-    normalization = require_normalization(keywords.get("normalization", DEFAULT_NORMALIZATION))
+    asked = require_normalization(keywords.get("normalization", DEFAULT_NORMALIZATION))
     given |= _by_position(shape, given)
     _refuse_mixtures(given)
     sigma = require_positive_number("sigma", given["sigma"]) if "sigma" in given else None
     if "dims" in given:
         dims = require_dims(given["dims"])
         count = len(dims) - 1
-        return dims, require_sigmas(given.get("sigmas"), count) if sigma is None else (sigma,) * count, normalization
+        if count == 1:
+            _refuse_division(dims, keywords)
+            asked = "none"
+        return dims, require_sigmas(given.get("sigmas"), count) if sigma is None else (sigma,) * count, asked
     width, head = require_head_shape(given["d_model"], given["d_head"])
     one = 1.0 if sigma is None else sigma
     sigmas = tuple(require_positive_number(name, given.get(name, one)) for name in ("sigma_q", "sigma_k"))
-    return (width, head, width), sigmas, normalization
+    return (width, head, width), sigmas, asked
 
 
 def _by_position(shape: tuple[Any, ...], given: Mapping[str, Any]) -> dict[str, Any]:
@@ -195,6 +199,17 @@ def _refuse_pair(n: int, m: int) -> None:
         f"d_model={width}, d_head={head} for W_QK = W_QᵀW_K (the chain ({width}, {head}, {width})), or dims=({n}, {m}) "
         f"for one {n}×{m} matrix",
     )
+
+
+def _refuse_division(dims: tuple[int, ...], keywords: Mapping[str, Any]) -> None:
+    """Refuse √n_0 for one matrix: X and Xᵀ have the same eigenvalues, and would be divided by different numbers."""
+    if keywords.get("normalization", "none") == "sqrt_d":
+        n, m = dims
+        raise ParameterError(
+            "normalization",
+            "sqrt_d",
+            f"none for one {n}×{m} matrix, which has no d_model: divide sigma, by √{max(n, m)} for a bulk of order 1",
+        )
 
 
 def _refuse_mixtures(given: Mapping[str, Any]) -> None:

@@ -149,7 +149,7 @@ class MatrixScorer:
             rows.append(tuple(map(float, (own, mean, std, z_score, p_value))))
         upper = np.quantile(null["largest_eigenvalue"], 1.0 - EDGE_LEVEL)
         lower = np.quantile(null["smallest_eigenvalue"], EDGE_LEVEL)
-        law = marchenko_pastur(rank, long, sigma=long**-0.5, normalization="none")
+        law = marchenko_pastur(rank, long, sigma=long**-0.5)
         level = law.cdf(eigenvalues[::-1])
         step = np.arange(rank) / rank
         distance = np.maximum(np.abs(level - step), np.abs(level - step - 1.0 / rank)).max()

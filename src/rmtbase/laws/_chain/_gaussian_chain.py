@@ -344,19 +344,19 @@ def low_rank_product(
     )
 
 
-def marchenko_pastur(
-    n_rows: int, n_columns: int, sigma: float = 1.0, normalization: str = "sqrt_d", atom: bool = False
-) -> GaussianChain:
+def marchenko_pastur(n_rows: int, n_columns: int, sigma: float = 1.0, atom: bool = False) -> GaussianChain:
     """Return the limiting law of the eigenvalues of Xᵀ X, X of shape (n_rows, n_columns) with entries N(0, σ²).
 
-    Support σ² (√n_rows ± √n_columns)² for the raw Xᵀ X, divided by n_rows for ``sqrt_d``, which is the sample
-    covariance Xᵀ X / n_rows. Without the atom, the law of the min(n_rows, n_columns) nonzero eigenvalues; with it, of
-    all n_columns (Marchenko & Pastur 1967). Errors as :class:`GaussianChain`.
+    Support σ² (√n_rows ± √n_columns)², the squared singular values of X as it is, the same for X and Xᵀ. The sample
+    covariance Xᵀ X/n_rows, with support (1 ± √(n_columns/n_rows))², has σ = 1/√n_rows; σ = 1/√max(n_rows, n_columns)
+    gives the support (1 ± √γ)², γ ≤ 1, of either. Without the atom, the law of the min(n_rows, n_columns) nonzero
+    eigenvalues; with it, of all n_columns (Marchenko & Pastur 1967).
+
+    Raises:
+        ParameterError: for dimensions that are not positive integers, or a σ that is not positive and finite.
     """
     dims = (require_positive_integer("n_rows", n_rows), require_positive_integer("n_columns", n_columns))
-    return GaussianChain(
-        dims=dims, sigma=require_positive_number("sigma", sigma), normalization=normalization, atom=atom
-    )
+    return GaussianChain(dims=dims, sigma=require_positive_number("sigma", sigma), atom=atom)
 
 
 def naive_marchenko_pastur(
