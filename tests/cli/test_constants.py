@@ -271,7 +271,7 @@ def test_cite_prints_rmtbase_and_the_literature_of_what_is_named(names, run):
     assert f"note      = {{Version {rmtbase.__version__}}}" in ran.out
     lines = [line for line in run("cite", *names, "--format", "apa").out.splitlines() if line]
     assert len(lines) == len(cited) + 1
-    assert lines[-1].startswith("The rmtbase developers. (n.d.). rmtbase: exact random-matrix baselines")
+    assert lines[-1].startswith("The rmtbase developers. (2026). rmtbase: exact random-matrix baselines")
 
 
 @pytest.mark.parametrize("command", ["constants", "cite"])

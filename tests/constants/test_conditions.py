@@ -167,7 +167,8 @@ def test_values_are_rounded_to_their_error():
 def test_the_sentence_of_an_edge():
     edge = constants.product_upper_edge(d_model=2048, d_head=128, sigma=0.02, normalization="sqrt_d")
     assert as_sentence(edge, 2) == (
-        "The upper edge of the eigenvalues of W_QK is λ₊ = 6.1×10⁻⁴ for W_QK = W_QᵀW_K of independent normal entries, "
+        "The upper edge of the squared singular values of W_QK is λ₊ = 6.1×10⁻⁴ for W_QK = W_QᵀW_K of independent "
+        "normal entries, "
         "divided by √d_model, σ_Q = σ_K = 0.02, d_model = 2048, d_head = 128 (λ: eigenvalues of W_QKᵀW_QK, the d_head "
         "that are not zero; limit of large matrices at this d_head/d_model) [1, 2], computed with rmtbase "
         f"{rmtbase.__version__} [3]."
@@ -188,6 +189,14 @@ def test_every_sentence_has_value_conditions_and_keys(constant):
     assert not re.search(r"(?<!\\)[%&#]", tex)
 
 
+@pytest.mark.parametrize("one", EVERY, ids=lambda one: one.name)
+def test_what_is_called_an_eigenvalue_is_one_of_the_matrix_that_is_named(one):
+    # Of XᵀX, X†X, PPᵀ and W_QKᵀW_QK, or complex ones; W_QK itself and a factor have singular values.
+    for what in re.findall(r"[^ ]+ eigenvalues? of [^ ,;]+", f"{one.description} {one.conditions}"):
+        assert re.search(r"(XᵀX|X†X|PPᵀ|W_QKᵀW_QK)$|^complex", what), what
+    assert not re.search(r"eigenvalues?( of one| $|$)", one.description), one.description
+
+
 @pytest.mark.skipif(shutil.which("pdflatex") is None or shutil.which("bibtex") is None, reason="needs pdflatex, bibtex")
 def test_all_sentences_compile_in_one_document_without_packages(tmp_path):
     body = "\n\n".join(f"{as_latex_sentence(one)}\n\n$\\displaystyle {one.definition}$" for one in EVERY)
@@ -201,6 +210,12 @@ def test_all_sentences_compile_in_one_document_without_packages(tmp_path):
         ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, errors="replace", check=False)
         assert ran.returncode == 0, ran.stdout[-2000:]
     assert "undefined" not in (tmp_path / "all.log").read_text(errors="replace")
+    assert "Warning" not in (tmp_path / "all.blg").read_text(errors="replace")
+    printed = " ".join((tmp_path / "all.bbl").read_text(errors="replace").split())
+    for reference in constants.bibliography().values():
+        if reference.kind == "misc":
+            assert f"arXiv:{reference.fields['eprint']}, {reference.fields['year']}" in printed
+    assert f"{constants.software().fields['year']}. \\newblock Version" in printed
 
 
 # rmtbase as a reference
@@ -213,6 +228,7 @@ def test_the_software_is_cited_as_the_citation_file_says():
     assert software.title == citation["title"]
     assert [author["name"] for author in citation["authors"]] == [software.fields["author"].strip("{}")]
     assert software.fields["note"] == f"Version {citation['version']}"
+    assert software.fields["year"] == str(citation.get("date-released", constants.current_set().date))[:4]
 
 
 def test_the_citation_file_is_the_repository_s_in_the_installed_version():

@@ -88,6 +88,9 @@ def test_every_bibliography_entry_has_what_its_kind_requires():
         assert re.fullmatch(r"1[89]\d\d|20\d\d", reference.fields["year"])
         assert re.fullmatch(r"10\.\d{4,}/\S+", reference.fields.get("doi", "10.1000/x"))
         assert re.fullmatch(r"([a-z-]+/\d{7}|\d{4}\.\d{4,5})", reference.fields.get("eprint", "1234.5678"))
+        if "eprint" in reference.fields:
+            assert reference.fields["archivePrefix"] == "arXiv"
+            assert reference.fields["url"] == f"https://arxiv.org/abs/{reference.fields['eprint']}"
         assert not re.search(r"[{}$\\]", reference.title)
     assert [reference.key for reference in references] == sorted(reference.key for reference in references)
 

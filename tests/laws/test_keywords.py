@@ -212,7 +212,7 @@ def test_one_matrix_is_taken_as_it_is_and_its_transpose_has_the_same_law():
 def test_no_law_of_one_matrix_is_divided_by_its_rows(values):
     one = values(dims=(48, 12))
     np.testing.assert_array_equal(one, values(dims=(48, 12), normalization="none"))
-    with pytest.raises(ParameterError, match="normalization = 'sqrt_d': expected none for one 48×12 matrix.*sigma"):
+    with pytest.raises(ParameterError, match=r"normalization = 'sqrt_d': expected none for one 48×12 matrix.*sigma"):
         values(dims=(48, 12), normalization="sqrt_d")
 
 

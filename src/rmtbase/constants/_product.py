@@ -130,7 +130,7 @@ def _sides(side: int) -> tuple[ConstantFunction, ...]:
         edge(
             name=f"product_{which}_edge",
             symbol=rf"\lambda_{sign}",
-            description=f"{which} edge of the eigenvalues of W_QK",
+            description=f"{which} edge of the squared singular values of W_QK",
             definition=rf"F(\psi_{sign}), \quad {_EDGES}",
             compute=lambda d, h: _edge(d, h, side),
         ),
@@ -156,7 +156,7 @@ def _sides(side: int) -> tuple[ConstantFunction, ...]:
         eigenvalue(
             name=f"{extreme}_eigenvalue_mean",
             symbol=rf"\mathrm{{E}}\,\lambda_{{{index}}}",
-            description=f"mean of the {extreme} eigenvalue of W_QK",
+            description=f"mean of the {extreme} squared singular value of W_QK",
             definition=rf"\lambda_{sign} {sign} \delta_{sign}\, \mu_{{\mathrm{{TW}}_1}} + \ldots",
             compute=lambda d, h: _extreme_eigenvalue(d, h, side).mean(),
             relative_error=lambda d, h: _mean_error(d, h, side),
@@ -164,7 +164,7 @@ def _sides(side: int) -> tuple[ConstantFunction, ...]:
         eigenvalue(
             name=f"{extreme}_eigenvalue_std",
             symbol=rf"\sigma_{{\lambda_{{{index}}}}}",
-            description=f"standard deviation of the {extreme} eigenvalue of W_QK",
+            description=f"standard deviation of the {extreme} squared singular value of W_QK",
             definition=rf"\delta_{sign}\, \sigma_{{\mathrm{{TW}}_1}} + \ldots",
             compute=lambda d, h: _extreme_eigenvalue(d, h, side).std(),
             relative_error=lambda d, h: _neglected(d, h, side),
@@ -243,7 +243,7 @@ FUNCTIONS = (
     _exact(
         name="trace_mean",
         symbol=r"\mathrm{E} \textstyle\sum \lambda",
-        description="mean of the sum of the eigenvalues of W_QK, its squared Frobenius norm",
+        description="mean of the sum of the squared singular values of W_QK, its squared Frobenius norm",
         definition=rf"g^2 d h, \quad {GAIN}",
         rescaled=power(2),
         compute=lambda d, h: _mpf(_trace((1,), d, h)),
@@ -251,7 +251,7 @@ FUNCTIONS = (
     _exact(
         name="trace_std",
         symbol=r"\sigma_{\sum \lambda}",
-        description="standard deviation of the sum of the eigenvalues of W_QK",
+        description="standard deviation of the sum of the squared singular values of W_QK",
         definition=r"\sqrt{\mathrm{E}\,(\mathrm{tr}\,M)^2 - (\mathrm{E}\,\mathrm{tr}\,M)^2}, "
         r"\quad M = W_{QK}^\top W_{QK}",
         rescaled=power(2),
@@ -261,7 +261,7 @@ FUNCTIONS = (
     _exact(
         name="trace_of_square_mean",
         symbol=r"\mathrm{E} \textstyle\sum \lambda^2",
-        description="mean of the sum of the squared eigenvalues of W_QK",
+        description="mean of the sum of the fourth powers of the singular values of W_QK",
         definition=rf"g^4 h\,(d^2 + 2dh + 2d + h + 3), \quad {GAIN}",
         rescaled=power(4),
         method="zonal polynomials in exact rational arithmetic",
@@ -270,7 +270,7 @@ FUNCTIONS = (
     _exact(
         name="trace_of_square_std",
         symbol=r"\sigma_{\sum \lambda^2}",
-        description="standard deviation of the sum of the squared eigenvalues of W_QK",
+        description="standard deviation of the sum of the fourth powers of the singular values of W_QK",
         definition=r"\sqrt{\mathrm{E}\,(\mathrm{tr}\,M^2)^2 - (\mathrm{E}\,\mathrm{tr}\,M^2)^2}, "
         r"\quad M = W_{QK}^\top W_{QK}",
         rescaled=power(4),

@@ -48,14 +48,20 @@ def software() -> Reference:
         "author": " and ".join(map(_author, _people(entries["authors"]))),
         "title": _tex(" ".join(entries["title"])).replace(KEY, f"{{{KEY}}}", 1),
     }
-    if "date-released" in entries:
-        fields["year"] = entries["date-released"][0][:4]
+    fields["year"] = _released(entries)[:4]
     for name in ("doi", "url"):
         if name in entries:
             fields[name] = entries[name][0]
     fields["note"] = f"Version {_tex(entries['version'][0])}"
     lines = "".join(f"  {name:<9} = {{{value}}},\n" for name, value in fields.items())
     return Reference(KEY, "misc", fields, f"@misc{{{KEY},\n{lines}}}")
+
+
+def _released(entries: dict[str, list[str]]) -> str:
+    """The date of the release; of a version before it that of its constants."""
+    from rmtbase.constants._registry import current_set
+
+    return entries["date-released"][0] if "date-released" in entries else current_set().date
 
 
 def _top_level(cff: str) -> dict[str, list[str]]:

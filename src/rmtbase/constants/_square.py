@@ -87,7 +87,7 @@ def _bulk(factors: int) -> tuple[Constant, ...]:
     upper_edge = of(
         "upper_edge",
         rf"\lambda_+^{{{index}}}",
-        "largest eigenvalue",
+        "largest squared singular value",
         rf"\lim_{{k \to \infty}} m_k^{{1/k}} = {steps}^{{{steps}}}" + (r" / 2^2" if factors == 2 else ""),
         compute=lambda: mp.mpf(steps**steps) / factors**factors,
     )
@@ -125,7 +125,7 @@ def _bulk(factors: int) -> tuple[Constant, ...]:
         of(
             "normalized_participation_ratio",
             rf"\mathrm{{NPR}}_\lambda^{{{index}}}",
-            "normalized participation ratio of the eigenvalues",
+            "normalized participation ratio of the squared singular values",
             rf"m_1^2 / m_2 = 1 / m_2^{{{index}}}",
             method="from the second moment",
             compute=lambda m2: 1 / m2,
@@ -141,7 +141,7 @@ def _bulk(factors: int) -> tuple[Constant, ...]:
         of(
             "entropy_deficit",
             rf"\Delta S_\lambda^{{{index}}}",
-            "spectral entropy deficit, ln d minus the entropy, of the eigenvalues",
+            "spectral entropy deficit, ln d minus the entropy, of the squared singular values",
             rf"\frac{{\mathrm{{E}}\,\lambda \ln \lambda}}{{m_1}} - \ln m_1 = (\ln m)'(1), \quad {moment}",
             references=(source, "page_1993"),
             compute=partial(_log_slope, factors, 1),
