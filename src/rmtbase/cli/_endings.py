@@ -136,6 +136,11 @@ def _explained(error: Exception) -> tuple[int, str]:
         return REFUSED, f"error: text that is not {error.encoding} cannot be used here ({said}): use other names"
     if isinstance(error, OSError):
         return REFUSED, f"error: {_of_the_system(error)}"
+    from rmtbase.cli._environment import settings_to_blame
+
+    blamed = settings_to_blame(error)
+    if blamed:
+        return REFUSED, f"error: {blamed}"
     kind = type(error).__name__
     return INTERNAL, f"internal error: {kind}: {said} (rmtbase --debug shows where; please report it)"
 

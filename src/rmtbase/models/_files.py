@@ -71,7 +71,7 @@ def read_json_object(path: Path, largest: int = _LARGEST) -> dict[str, Any]:
 def parse_json_object(
     path: Path, text: bytes, what: str, expected: str, integer: Callable[[str], int] = int
 ) -> dict[str, Any]:
-    """The JSON object that a text in UTF-8 is.
+    """The JSON object that a text in UTF-8 is, with the mark of its byte order or without.
 
     Args:
         path: the file it is from, for messages.
@@ -91,7 +91,10 @@ def parse_json_object(
         )
     try:
         parsed = json.loads(
-            text.decode(), object_pairs_hook=_members, parse_int=_bounded(integer), parse_float=_bounded(float)
+            text.decode("utf-8-sig"),
+            object_pairs_hook=_members,
+            parse_int=_bounded(integer),
+            parse_float=_bounded(float),
         )
     except (ValueError, RecursionError) as error:
         reason = error if isinstance(error, ValueError) else f"more than {_DEEPEST} levels"

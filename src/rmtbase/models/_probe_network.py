@@ -108,9 +108,10 @@ def build(config: Mapping[str, Any], path: Path) -> nn.Module:
             of_class = _class(config, made)
             network = of_class(made) if of_class else transformers.AutoModel.from_config(made)
             _attend_fully(network)
-    except Exception as error:  # whatever a class of transformers raises
-        raise CheckpointError(path, f"transformers cannot build {quoted(name)}: {error}") from error
-    _with_buffers(network)
+        _with_buffers(network)
+    except Exception as error:  # whatever a class of transformers raises, or its own initialisation
+        said = str(error) or type(error).__name__
+        raise CheckpointError(path, f"transformers cannot build {quoted(name)}: {said}") from error
     return network.eval()
 
 

@@ -46,6 +46,9 @@ class StateDict:
         for key, value in tensors.items():
             if not isinstance(key, str):
                 raise ParameterError("model", f"a mapping with a key of type {type(key).__name__}", expected)
+            if getattr(value, "is_nested", False) is True:
+                found = f"a mapping with a nested tensor under {quoted(key)}, which has no one shape"
+                raise ParameterError("model", found, f"{expected}; take it apart (tensor.unbind()), or leave it out")
             if hasattr(value, "shape") and hasattr(value, "dtype"):
                 held[key] = value
             elif value is not None and not isinstance(value, (bool, int, float, str, bytes)):

@@ -23,7 +23,7 @@ from rmtbase.plots._axes import fit_texts, legend_height, literal, new_axes, new
 from rmtbase.plots._eigenvalues import farthest_middle_nearest, ordered_eigenvalues
 from rmtbase.plots._groups import heads_of, matrices_of
 from rmtbase.plots._layout import Look, look_of
-from rmtbase.plots._picture import Picture, Pictures
+from rmtbase.plots._picture import FEWEST_DPI, Picture, Pictures
 from rmtbase.plots._scales import reach_all
 from rmtbase.plots._statistic_by_layer import matrix_statistic_by_layer, statistic_by_layer
 from rmtbase.plots._theme import Theme
@@ -203,8 +203,8 @@ def save_animation(
         require_same_kind(path, kind.upper(), ANIMATION_FORMATS[kind])
     width, height = moving.frame(0).get_size_inches()
     most = (_MOST_PIXELS / float(width * height)) ** 0.5
-    if not 0 < dpi <= most:
-        raise ParameterError("dpi", dpi, f"a positive number up to {most:.0f} for frames of this size")
+    if not FEWEST_DPI <= dpi <= most:
+        raise ParameterError("dpi", dpi, f"a number from {FEWEST_DPI} to {most:.0f} for frames of this size")
     made = _gif(moving, dpi, frames_per_second) if kind == "gif" else _mp4(moving, dpi, frames_per_second, path)
     return write_bytes(made, path)
 

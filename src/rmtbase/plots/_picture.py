@@ -22,6 +22,7 @@ from rmtbase.tables import require_same_kind, require_writable, write_bytes
 FORMATS = {"pdf": b"%PDF-", "svg": b"<?xml", "png": b"\x89PNG"}
 """The formats of files, with how each begins."""
 
+FEWEST_DPI = 10
 _MOST_PIXELS = 30_000  # along one side, which is what can be drawn
 _SHOWN_DPI = 144  # twice the points of a figure, for screens of either kind
 _UNDATED: dict[str, dict[str, Any]] = {
@@ -106,8 +107,9 @@ def content(figures: Mapping[str, Figure], format: str, dpi: float = 150) -> byt
             "figures", held, f"one figure for a file of format {format}; pick one (--only), or write a PDF"
         )
     longest = max(float(side) for figure in figures.values() for side in figure.get_size_inches())
-    if not 0 < dpi * longest <= _MOST_PIXELS:
-        raise ParameterError("dpi", dpi, f"a positive number up to {_MOST_PIXELS / longest:.0f} for so large a figure")
+    if not FEWEST_DPI <= dpi <= _MOST_PIXELS / longest:
+        most = f"{_MOST_PIXELS / longest:.0f} for so large a figure"
+        raise ParameterError("dpi", dpi, f"a number from {FEWEST_DPI}, below which no text can be drawn, to {most}")
     stream = io.BytesIO()
     # TrueType, so that text in a PDF can be selected and set in journals; salted, so that a file is the same each time.
     with matplotlib.rc_context({"pdf.fonttype": 42, "svg.hashsalt": "rmtbase"}):

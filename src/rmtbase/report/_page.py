@@ -132,8 +132,13 @@ def render(scores: xr.DataTree, *, date: datetime.date | None = None, pictures: 
 def _today() -> datetime.date:
     """Today in UTC, or the day that a reproducible build asks for."""
     epoch = os.environ.get("SOURCE_DATE_EPOCH", "")
-    now = datetime.datetime.now(datetime.UTC)
-    return (datetime.datetime.fromtimestamp(int(epoch), datetime.UTC) if epoch.isdecimal() else now).date()
+    if not epoch:
+        return datetime.datetime.now(datetime.UTC).date()
+    try:
+        return datetime.datetime.fromtimestamp(int(epoch), datetime.UTC).date()
+    except (ValueError, OverflowError, OSError):
+        expected = "seconds since 1970 as an integer, or none in the environment"
+        raise ParameterError("SOURCE_DATE_EPOCH", epoch, expected) from None
 
 
 def _farthest(heads: xr.Dataset) -> dict[str, Any] | None:

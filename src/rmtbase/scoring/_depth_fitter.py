@@ -146,9 +146,9 @@ def depth_fitter(
     if level >= 1.0:
         raise ParameterError("level", level, "a number between 0 and 1")
     draws = require_positive_integer("draws", draws)
-    least = math.ceil(1.0 / level - 1e-9) - 1
-    if draws < least:
-        raise ParameterError("draws", draws, f"at least {least}: fewer cannot give a p-value of {level:g}")
+    if level * (draws + 1) < 1.0 - 1e-9:
+        least = max(1.0 / level - 1.0, 1.0)  # infinite below the normal doubles
+        raise ParameterError("draws", draws, f"at least {least:.10g}: fewer cannot give a p-value of {level:g}")
     width = None if width is None else require_positive_integer("width", width)
     if width is not None and width < 4:
         raise ParameterError("width", width, "at least 4, or None")

@@ -28,6 +28,7 @@ TAIL_NUMBERS = (
 TAIL_TEXTS = ("tail_verdict", "tail_reason")
 
 _FEWEST_DRAWS = 99
+_LEAST_LEVEL = 1e-4
 
 At = tuple[int, int]
 
@@ -41,6 +42,10 @@ def tail_variables(
     """The variables of a group whose spectra (place, eigenvalues, dims, why there are none) are looked at."""
     values: dict[str, np.ndarray] = {name: np.full(size, np.nan) for name in TAIL_NUMBERS}
     texts = {name: np.full(size, "", dtype=object) for name in TAIL_TEXTS}
+    if level < _LEAST_LEVEL:
+        raise ParameterError(
+            "level", level, f"at least {_LEAST_LEVEL:g} for tails, whose tests take 1/level draws each"
+        )
     draws = max(_FEWEST_DRAWS, math.ceil(1.0 / level - 1e-9) - 1)
     for at, eigenvalues, dims, reason in spectra:
         if not reason:

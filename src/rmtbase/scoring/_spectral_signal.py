@@ -31,6 +31,7 @@ from rmtbase.scoring._remaining_noise import Values, noise_left
 from rmtbase.shown import in_one_line
 from rmtbase.statistics import cauchy_combination, spectral_statistics
 
+_LEAST_LEVEL = 1e-12
 _REPULSION, _SOFTENED = 1.25, 0.5  # see spectral_signal
 
 FLOOR_LEVEL = 1e-3
@@ -174,9 +175,11 @@ def no_law_at(dims: tuple[int, ...]) -> str:
 
 
 def require_level(level: object) -> float:
-    """Return a level of a test between 0 and 1/2, both excluded."""
+    """Return a level of a test between 0 and 1/2, both excluded; below 1e-12 no power is a double."""
     if isinstance(level, bool) or not isinstance(level, int | float | np.number) or not 0.0 < float(level) < 0.5:
         raise ParameterError("level", level, "a number between 0 and 1/2, both excluded")
+    if float(level) < _LEAST_LEVEL:
+        raise ParameterError("level", level, f"at least {_LEAST_LEVEL:g}, to which the laws of noise are known")
     return float(level)
 
 

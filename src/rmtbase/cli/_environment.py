@@ -1,0 +1,66 @@
+"""Settings of other libraries in the environment with which they do not start, in one line."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from types import TracebackType
+
+from rmtbase.errors import ParameterError
+from rmtbase.shown import quoted, shown
+
+_SETTINGS = {
+    "jax": ("JAX_", "XLA_", "CUDA_", "TPU_", "LIBTPU_", "ROCR_", "HIP_"),
+    "matplotlib": ("MPL", "MATPLOTLIB"),
+    "torch": ("TORCH", "PYTORCH", "CUDA_"),
+    "transformers": ("TRANSFORMERS_", "HF_"),
+    "huggingface_hub": ("HF_", "HUGGINGFACE_"),
+    "platformdirs": ("XDG_", "HOME"),
+}
+"""Package -> how the names begin of what it reads from the environment as it starts."""
+
+_STARTS = ("xla_bridge.py", "config.py", "rcsetup.py")  # beside what runs when a package is imported
+_KNOWN = re.compile(r"(\s*--xla_force_host_platform_device_count=\d+)+\s*")
+_LONGEST = 300  # characters of what a library says
+
+
+def require_settings_of_xla() -> None:
+    """Raise a ParameterError where XLA does not know its options: it would end the process with pages of text.
+
+    JAX is started in a process of its own, where XLA_FLAGS holds more than a number of devices.
+    """
+    given = os.environ.get("XLA_FLAGS", "")
+    if not given.strip() or _KNOWN.fullmatch(given):
+        return
+    start = [sys.executable, "-c", "import jax; jax.devices()"]
+    ended = subprocess.run(start, capture_output=True, text=True, errors="replace", check=False)
+    said = next((line for line in ended.stderr.splitlines() if "XLA_FLAGS" in line), "")
+    if ended.returncode != 0 and said:
+        reason = said.rpartition("] ")[2]
+        raise ParameterError("XLA_FLAGS", given, f"options that this XLA knows ({shown(reason, _LONGEST)}), or none")
+
+
+def settings_to_blame(error: BaseException) -> str:
+    """What to say where a library did not start with the settings that the environment has for it; "" elsewhere."""
+    for package, path, function in reversed(_frames(error.__traceback__)):
+        if package not in _SETTINGS or not (function == "<module>" or os.path.basename(path) in _STARTS):
+            continue
+        names = sorted(name for name in os.environ if name.startswith(_SETTINGS[package]))
+        if names:
+            given = ", ".join(f"{name}={quoted(os.environ[name])}" for name in names)
+            said = shown(str(error).partition("\n")[0], _LONGEST) or type(error).__name__
+            return f"{package} does not start ({said}) with {given} in the environment: correct or unset what is wrong"
+    return ""
+
+
+def _frames(traceback: TracebackType | None) -> list[tuple[str, str, str]]:
+    """The package, the file and the function of each call, the innermost last."""
+    found = []
+    while traceback is not None:
+        frame = traceback.tb_frame
+        package = str(frame.f_globals.get("__name__", "")).partition(".")[0]
+        found.append((package, frame.f_code.co_filename, frame.f_code.co_name))
+        traceback = traceback.tb_next
+    return found
