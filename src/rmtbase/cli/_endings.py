@@ -153,6 +153,8 @@ def _of_the_system(error: OSError) -> str:
         Path.cwd()
     except OSError:
         return f"the working directory cannot be used ({reason}): change to one that is there"
+    if error.errno == errno.EBADF:
+        return "stdout is closed: what was to be written there is lost"
     if error.errno in _FULL:
         return f"the output cannot be written: {reason}"
     return shown(reason, _LONGEST)

@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+from pathlib import Path
 from types import TracebackType
 
 from rmtbase.errors import ParameterError
@@ -45,7 +46,7 @@ def require_settings_of_xla() -> None:
 def settings_to_blame(error: BaseException) -> str:
     """What to say where a library did not start with the settings that the environment has for it; "" elsewhere."""
     for package, path, function in reversed(_frames(error.__traceback__)):
-        if package not in _SETTINGS or not (function == "<module>" or os.path.basename(path) in _STARTS):
+        if package not in _SETTINGS or not (function == "<module>" or Path(path).name in _STARTS):
             continue
         names = sorted(name for name in os.environ if name.startswith(_SETTINGS[package]))
         if names:

@@ -1,0 +1,126 @@
+"""Values that once ended in an internal error, each refused in one line that says what was found and expected."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from rmtbase.errors import CheckpointError, ParameterError
+from rmtbase.models import open_model
+
+LLAMA = {
+    "model_type": "llama", "architectures": ["LlamaModel"], "hidden_size": 16, "num_hidden_layers": 1, "vocab_size": 32,
+    "num_attention_heads": 2, "num_key_value_heads": 2, "intermediate_size": 16,
+}  # fmt: skip
+GEMMA2 = LLAMA | {"model_type": "gemma2", "architectures": ["Gemma2Model"], "head_dim": 8, "query_pre_attn_scalar": 8}
+T5 = {"model_type": "t5", "d_model": 16, "d_kv": 8, "d_ff": 16, "num_layers": 1, "num_heads": 2, "vocab_size": 32}
+
+
+@pytest.mark.parametrize("dpi", ["5", "0", "1e-320", "nan", "-3", "1e9"])
+def test_dots_per_inch_that_nothing_can_be_drawn_with(dpi, null_file, run):
+    ran = run("plot", null_file, "-o", "figures", "--dpi", dpi)
+    assert ran.status == 2
+    assert "dpi = " in ran.err and "a number from 10" in ran.err
+
+
+@pytest.mark.parametrize("level", ["1e-320", "1e-17", "0", "nan", "0.7"])
+@pytest.mark.parametrize("command", [("diff", "demo", "demo"), ("signal", "demo"), ("depth", "demo")])
+def test_level_that_no_test_has(command, level, run):
+    if command[0] == "depth" and level == "0.7":
+        return  # of one test, not of a confidence limit
+    ran = run(*command, "--level", level)
+    assert ran.status == 2
+    assert "power" not in ran.err and ("level = " in ran.err or "fewer cannot give a p-value of" in ran.err)
+
+
+def test_configuration_with_a_byte_order_mark_is_read(tmp_path):
+    torch = pytest.importorskip("torch")
+    transformers = pytest.importorskip("transformers")
+    torch.manual_seed(0)
+    transformers.AutoModel.from_config(transformers.LlamaConfig(**LLAMA)).save_pretrained(tmp_path)
+    before = open_model(tmp_path).matrix(0, "attention_query")
+    file = tmp_path / "config.json"
+    file.write_bytes(b"\xef\xbb\xbf" + file.read_bytes())
+    np.testing.assert_array_equal(open_model(tmp_path).matrix(0, "attention_query"), before)
+
+
+@pytest.mark.parametrize(
+    ("config", "name", "values"),
+    [
+        (LLAMA, "initializer_range", (-1.0, float("nan"), None, "x")),
+        (GEMMA2, "query_pre_attn_scalar", (0, float("nan"), -4, None)),
+        (T5, "initializer_factor", (None, float("nan"))),
+    ],
+    ids=["llama", "gemma2", "t5"],
+)
+def test_configuration_whose_network_cannot_be_built_is_read_or_refused(config, name, values, tmp_path, monkeypatch):
+    torch = pytest.importorskip("torch")
+    transformers = pytest.importorskip("transformers")
+    monkeypatch.delenv("RMTBASE_PROOF", raising=False)
+    torch.manual_seed(0)
+    made = transformers.AutoConfig.for_model(**config)
+    transformers.AutoModel.from_config(made).save_pretrained(tmp_path / "model")
+    file = tmp_path / "model" / "config.json"
+    stored = json.loads(file.read_text())
+    for value in values:
+        file.write_text(json.dumps(stored | {name: value}))
+        try:
+            open_model(tmp_path / "model").prove()
+        except (CheckpointError, ParameterError) as error:
+            assert str(error)
+
+
+def test_nested_tensors_are_named():
+    torch = pytest.importorskip("torch")
+    nested = torch.nested.nested_tensor([torch.ones(2, 3), torch.ones(1, 3)], layout=torch.jagged)
+    with pytest.raises(ParameterError, match=r"a nested tensor under 'w'.*unbind"):
+        open_model({"w": nested})
+
+
+@pytest.mark.parametrize("epoch", ["abc", "-1e9", "99999999999999999999", "½"])
+def test_date_of_a_page_that_is_none(epoch, monkeypatch):
+    from rmtbase.report._page import _today
+
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", epoch)
+    with pytest.raises(ParameterError, match=r"SOURCE_DATE_EPOCH = .*seconds since 1970"):
+        _today()
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("JAX_PLATFORMS", "cuda", "jax does not start"),
+        ("JAX_ENABLE_X64", "maybe", "jax does not start"),
+        ("XLA_FLAGS", "--bogus", "XLA_FLAGS = '--bogus': expected options that this XLA knows"),
+        ("MPLBACKEND", "nonsense", "matplotlib does not start"),
+    ],
+)
+def test_environment_with_which_a_library_does_not_start_is_named(name, value, said, tmp_path, null_file):
+    command = ["plot", str(null_file), "-o", "figures"] if name == "MPLBACKEND" else ["doctor"]
+    environment = {key: one for key, one in os.environ.items() if key not in ("JAX_PLATFORMS", "MPLBACKEND")}
+    ran = subprocess.run(
+        [sys.executable, "-m", "rmtbase", *command],
+        env=environment | {name: value},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.returncode == 2, ran.stderr
+    assert said in ran.stderr and value in ran.stderr
+    assert len(ran.stderr.splitlines()) == 1
+
+
+@pytest.mark.skipif(shutil.which("sh") is None, reason="needs a shell")
+@pytest.mark.parametrize("command", ["law --d-model 16 --d-head 4", "constants"])
+def test_result_that_is_written_to_a_closed_stdout_is_an_error(command):
+    line = f"{sys.executable} -m rmtbase {command} >&-"
+    ran = subprocess.run(["sh", "-c", line], capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stderr) == (
+        2,
+        "rmtbase: error: stdout is closed: what was to be written there is lost\n",
+    )

@@ -1,0 +1,25 @@
+"""Nonsense in options, configurations and the environment ends with status 0 or 2: a small share of ``values.py``."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+SUITE = Path(__file__).with_name("values.py")
+SHORT = ("--cases", "120", "--seed", "0")
+
+
+def test_nonsense_ends_with_status_0_or_2(tmp_path: Path) -> None:
+    record = tmp_path / "record.json"
+    ended = subprocess.run(
+        [sys.executable, str(SUITE), *SHORT, "--json", str(record)],
+        capture_output=True,
+        text=True,
+        env=os.environ | {"HF_HUB_OFFLINE": "1"},
+        check=False,
+    )
+    assert ended.returncode in (0, 1), ended.stderr
+    cases = json.loads(record.read_text())
+    assert len(cases) == 120
+    assert [case for case, status, said, _ in cases if status not in (0, 2) or "Traceback" in said] == [], ended.stdout
