@@ -177,6 +177,7 @@ UNKNOWN = {
     *(f"laws.Distribution.{name}" for name in ("cdf", "isf", "p_value")),
     *(f"laws.RankOneSpike.{name}" for name in ("outlier", "eigenvalue", "strength_limits")),
     *("laws.eigenvalue_displacement", "laws.pearson_distance", "laws.spiked_tracy_widom_cdf"),
+    *("laws.pearson_bound", "laws.unimodal_bound"),
     *("laws.weibull_plot_noise", "laws.weibull_quantile_noise", "scoring.at_p_value_floor"),
 }
 """Calls whose documentation says what NaN stands for: a test that was not made, or a number that is not known."""

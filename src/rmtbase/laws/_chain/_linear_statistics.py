@@ -39,7 +39,6 @@ from rmtbase.laws._chain._fourth_cumulant import kurtosis_weight
 from rmtbase.laws._chain._gaussian_chain import GaussianChain
 from rmtbase.laws._distribution import ComplexArray, FloatArray
 from rmtbase.laws._parameters import variance_factor
-from rmtbase.parameters import require_finite_number
 from rmtbase.shown import in_one_line
 
 _FEWEST, _MOST = 64, 1024
@@ -125,9 +124,8 @@ def eigenvalue_response(
         ParameterError: also for an eigenvalue that is not inside the support.
     """
     chain, evaluate, unit = _dimensionless(law, functions)
-    eigenvalue = require_finite_number("eigenvalue", eigenvalue)
     lower, upper = law.support
-    if not lower < eigenvalue < upper:
+    if np.ndim(eigenvalue) != 0 or not lower < eigenvalue < upper:
         raise ParameterError("eigenvalue", eigenvalue, f"a number inside the support, from {lower:g} to {upper:g}")
     return eigenvalue_response_of_map(chain, evaluate, math.log(eigenvalue / unit))
 

@@ -16,7 +16,6 @@ from rmtbase.errors import ParameterError
 from rmtbase.laws._distribution import DiscreteDistribution, FloatArray
 from rmtbase.parameters import (
     require_finite_number,
-    require_finite_numbers,
     require_order,
     require_positive_number,
     require_real_numbers,
@@ -32,10 +31,10 @@ def pearson_bound(skewness: ArrayLike) -> FloatArray:
     both statistics are the plain moments with 1/n.
 
     Raises:
-        ParameterError: for what is not finite real numbers.
+        ParameterError: for what is no real numbers, or infinite; nan in → nan out.
     """
     with np.errstate(over="ignore"):
-        return require_finite_numbers("skewness", skewness) ** 2 + 1.0
+        return _require_skewness(skewness) ** 2 + 1.0
 
 
 def unimodal_bound(skewness: ArrayLike) -> FloatArray:
@@ -45,10 +44,10 @@ def unimodal_bound(skewness: ArrayLike) -> FloatArray:
     histogram with a single peak is therefore never nearer to Pearson's bound than 64/125.
 
     Raises:
-        ParameterError: for what is not finite real numbers.
+        ParameterError: for what is no real numbers, or infinite; nan in → nan out.
     """
     with np.errstate(over="ignore"):
-        return require_finite_numbers("skewness", skewness) ** 2 + 189.0 / 125.0
+        return _require_skewness(skewness) ** 2 + 189.0 / 125.0
 
 
 def pearson_distance(skewness: ArrayLike, kurtosis: ArrayLike) -> FloatArray:
@@ -61,10 +60,17 @@ def pearson_distance(skewness: ArrayLike, kurtosis: ArrayLike) -> FloatArray:
         ParameterError: for a pair that no law has, by more than 1e-9 of the kurtosis.
     """
     observed = require_real_numbers("kurtosis", kurtosis)
-    distance = observed - (require_real_numbers("skewness", skewness) ** 2 + 1.0)
+    distance = observed - (_require_skewness(skewness) ** 2 + 1.0)
     if (distance < -_ROUNDING * np.abs(observed)).any():
         raise ParameterError("kurtosis", kurtosis, "at least skewness^2 + 1 (3 for a normal law: not the excess)")
     return np.maximum(distance, 0.0)
+
+
+def _require_skewness(skewness: ArrayLike) -> FloatArray:
+    values = require_real_numbers("skewness", skewness)
+    if np.isinf(values).any():
+        raise ParameterError("skewness", skewness, "finite numbers, NaN where not known")
+    return values
 
 
 @dataclass(frozen=True)
