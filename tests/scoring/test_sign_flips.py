@@ -1,5 +1,7 @@
 """Directions by random sign flips: noise of rounded checkpoints has none, what was planted is found."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -107,15 +109,21 @@ def test_the_largest_value_of_a_flip_is_that_of_its_own_spectrum():
     rng = np.random.default_rng(7)
     for shape in ((20, 30), (300, 320)):  # all eigenvalues, and Lanczos' iteration
         matrix = rng.standard_normal(shape)
-        chain = flippable(matrix)
         for k in (0, 3):
-            (share,) = chain.flipped(k, 1, 1)
-            assert 0.0 < share < 0.2
-            assert [share] == list(chain.flipped(k, 1, 1)) != list(chain.flipped(k, 2, 1))
-            assert share == next(flippable(matrix.T).flipped(k, 1, 3))
+            share = flippable(matrix).flipped(k, 1)
+            assert 0.0 < share(0) < 0.2
+            assert share(0) == flippable(matrix.T).flipped(k, 1)(0)
+            assert share(0) != share(1) != flippable(matrix).flipped(k, 2)(1)
     gram = rng.standard_normal((300, 500))
     gram = (gram @ gram.T).astype(np.float32)
-    assert _lanczos(gram) == pytest.approx(np.linalg.eigvalsh(gram)[-1], rel=1e-5)
+    assert _lanczos(gram.dot, 300) == pytest.approx(np.linalg.eigvalsh(gram)[-1], rel=1e-5)
+
+
+def test_threads_and_the_order_of_draws_change_nothing():
+    matrix = np.random.default_rng(12).standard_normal((64, 2100))
+    with ThreadPoolExecutor(3) as pool:
+        spread = FLIPS.count(matrix, map_draws=pool.map)
+    np.testing.assert_array_equal(spread.p_value, FLIPS.count(matrix).p_value)
 
 
 def test_few_flips_are_refused_and_seeds_are_all_that_changes_a_count():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,7 @@ from scipy.special import betaincc
 
 from rmtbase.errors import ParameterError
 from rmtbase.laws import HaarTrace
-from rmtbase.linalg import without_noise
+from rmtbase.linalg import available_cores, without_noise
 from rmtbase.models import Difference, Model, Site, difference, open_model
 from rmtbase.progress import SILENT, Progress
 from rmtbase.scoring._file_attributes import file_attributes
@@ -155,7 +156,8 @@ class _Filled:
         self.values["reason"][place] = nothing
         if nothing:
             return
-        counted = self.signs.count(change)
+        with ThreadPoolExecutor(available_cores()) as pool:
+            counted = self.signs.count(change, map_draws=pool.map)
         self.values["n_directions"][place] = counted.number
         if counted.p_value.size:
             self.values["first_p_value"][place] = counted.p_value[0]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Callable
 from typing import Protocol
 
 import numpy as np
@@ -14,10 +14,12 @@ PRECISION = 1e-5
 """Relative, of the largest eigenvalue of a flip, which is computed in float32: values nearer to each other are ties."""
 
 _SMALL = 256  # rows up to which all eigenvalues of a Gram matrix are computed, to have the largest
+_LARGE = 1024  # rows beyond which the Gram matrix is not formed
 _RESIDUAL = 3e-4  # relative, at which Lanczos' iteration ends: the eigenvalue is off by its square over the gap
 _STEPS = 200  # of it, at most; noise of 4096 rows takes about 60
 
 Matrix = Float[np.ndarray, "rank width"]
+Vector = Float[np.ndarray, " n"]
 
 
 class Flippable(Protocol):
@@ -33,8 +35,8 @@ class Flippable(Protocol):
         """Squared singular values, descending."""
         ...
 
-    def flipped(self, k: int, seed: int, draws: int) -> Iterator[float]:
-        """λ_1/Σλ of each flip of what the first k singular components leave."""
+    def flipped(self, k: int, seed: int) -> Callable[[int], float]:
+        """The function of a draw's index that gives λ_1/Σλ of a flip of what k singular components leave."""
         ...
 
 
@@ -56,12 +58,18 @@ class _One:
     def eigenvalues(self) -> Float64[np.ndarray, " r"]:
         return np.maximum(np.linalg.eigvalsh(self._gram)[::-1], 0.0)
 
-    def flipped(self, k: int, seed: int, draws: int) -> Iterator[float]:
+    def flipped(self, k: int, seed: int) -> Callable[[int], float]:
         left = _leading(self._gram, k)
         rest = (self._matrix - left @ (left.T @ self._matrix)).astype(np.float32)
-        for draw in range(draws):
+
+        def share(draw: int) -> float:
             flipped = _flipped(rest, _bits(seed, self._digest, k, 0, draw))
-            yield _largest_share(flipped @ flipped.T)
+            if len(rest) <= _LARGE:
+                return _largest_share(flipped @ flipped.T)
+            whole = float(np.vdot(flipped, flipped))
+            return _lanczos(lambda vector: flipped @ (vector @ flipped), len(rest)) / whole if whole > 0.0 else 1.0
+
+        return share
 
 
 class _Two:
@@ -79,20 +87,23 @@ class _Two:
     def eigenvalues(self) -> Float64[np.ndarray, " r"]:
         return np.linalg.svd(self._roots[0] @ self._roots[1].T, compute_uv=False)[: min(self.dims)] ** 2
 
-    def flipped(self, k: int, seed: int, draws: int) -> Iterator[float]:
+    def flipped(self, k: int, seed: int) -> Callable[[int], float]:
         x, _, yt = np.linalg.svd(self._roots[0] @ self._roots[1].T)
         rests = []
         for factor, root, side in zip(self._factors, self._roots, (x[:, :k], yt[:k].T), strict=True):
             vectors = factor.T @ np.linalg.lstsq(root, side, rcond=None)[0]
             rests.append((factor - (root.T @ side) @ vectors.T).astype(np.float32))
-        for draw in range(draws):
+
+        def share(draw: int) -> float:
             each = (
                 _flipped(rest, _bits(seed, digest, k, place, draw))
                 for place, (rest, digest) in enumerate(zip(rests, self._digests, strict=True))
             )
             first, second = ((one @ one.T).astype(np.float64) for one in each)
             root = _root(first)
-            yield _largest_share(root @ second @ root.T)
+            return _largest_share(root @ second @ root.T)
+
+        return share
 
 
 def _largest_share(gram: Float[np.ndarray, "n n"]) -> float:
@@ -100,21 +111,20 @@ def _largest_share(gram: Float[np.ndarray, "n n"]) -> float:
     whole = float(np.trace(gram, dtype=np.float64))
     if not whole > 0.0:
         return 1.0
-    return (float(np.linalg.eigvalsh(gram)[-1]) if len(gram) <= _SMALL else _lanczos(gram)) / whole
+    return (float(np.linalg.eigvalsh(gram)[-1]) if len(gram) <= _SMALL else _lanczos(gram.dot, len(gram))) / whole
 
 
-def _lanczos(gram: Float[np.ndarray, "n n"]) -> float:
-    """The largest eigenvalue of a Gram matrix, by Lanczos' iteration with full orthogonalisation."""
-    n = len(gram)
+def _lanczos(apply: Callable[[Vector], Vector], n: int) -> float:
+    """The largest eigenvalue of a symmetric n × n matrix, by Lanczos' iteration with full orthogonalisation."""
     steps = min(n, _STEPS)
-    basis = np.empty((steps + 1, n), dtype=gram.dtype)
+    basis = np.empty((steps + 1, n), dtype=np.float32)
     start = 1.0 + np.random.Philox(n).random_raw(n) / 2.0**64  # any that has a part along every direction
     start *= 1.0 - 2.0 * (np.random.Philox(n + 1).random_raw(n) % 2)
     basis[0] = start / np.linalg.norm(start)
     diagonal, beside = np.zeros(steps), np.zeros(steps)
     largest = 0.0
     for step in range(steps):
-        image = gram @ basis[step]
+        image = apply(basis[step])
         diagonal[step] = image @ basis[step]
         for _ in range(2):
             image -= basis[: step + 1].T @ (basis[: step + 1] @ image)

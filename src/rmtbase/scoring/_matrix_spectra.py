@@ -47,5 +47,5 @@ class MatrixSpectrumTaker:
             squares, fourths = squares + float(square.sum()), fourths + float(np.vdot(square, square))
         assert triangle is not None
         kurtosis = math.prod(shape) * fourths / squares**2 - 3.0 if squares**2 > 0.0 else math.nan
-        count = None if self._signs is None else self._signs.count(np.concatenate(list(blocks)))
+        count = None if self._signs is None else self._signs.count(np.concatenate(list(blocks)), map_draws=map_spans)
         self.spectra[name] = MatrixSpectrum(shape, matrix_singular_values(triangle) ** 2, kurtosis, count)

@@ -10,9 +10,9 @@ Source: D. Hong, Y. Sheng and E. Dobriban, arXiv:2012.02985.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Float64, Shaped
@@ -23,6 +23,10 @@ from rmtbase.parameters import require_draws
 from rmtbase.scoring._flipped_rest import PRECISION, Flippable, Matrix, flippable
 from rmtbase.scoring._spectral_signal import LEAST_REST, SpectralSignal, at_last_scale, described
 
+MapDraws = Callable[..., Iterable[Any]]
+
+_SPREAD = 2**17  # elements beyond which flips are spread over threads
+_AT_ONCE = 8
 _SPARSE = 4  # elements that are not zero, for each row and column: with fewer, flips have ties
 _MOST_TIED = 0.5  # of the flips drawn with the largest value: beyond it all are drawn, and their ties looked at
 _LATER = 3  # flips with as large a value that keep H_1 and those after it
@@ -86,12 +90,15 @@ class SignFlips:
             "entries and are not given"
         )
 
-    def count(self, *factors: Matrix) -> SignCount:
-        """The directions of F_0, or of F_0ᵀF_1: factors (rank, width)."""
-        with single_threaded_blas():  # which gives the same bits on any number of cores
-            return self._count(factors)
+    def count(self, *factors: Matrix, map_draws: MapDraws = map) -> SignCount:
+        """The directions of F_0, or of F_0ᵀF_1: factors (rank, width).
 
-    def _count(self, factors: Sequence[Matrix]) -> SignCount:
+        ``map_draws`` may spread the flips of large matrices over threads, as an executor's ``map`` does.
+        """
+        with single_threaded_blas():  # which gives the same bits on any number of cores
+            return self._count(factors, map_draws if sum(one.size for one in factors) > _SPREAD else map)
+
+    def _count(self, factors: Sequence[Matrix], map_draws: MapDraws) -> SignCount:
         chain = flippable(*factors)
         values, most = chain.eigenvalues(), max(min(chain.dims) - LEAST_REST, 0)
         if not values[0] > 0.0:
@@ -102,7 +109,7 @@ class SignFlips:
         sparse = any(np.count_nonzero(one) < _SPARSE * sum(one.shape) for one in factors)
         while number <= most:
             draws = self.draws if not number else min(self.draws, _allowing(_LATER, self.level))
-            largest = self._largest(chain, number, values, draws, sparse and not number)
+            largest = self._largest(chain, number, values, draws, sparse and not number, map_draws)
             if not number and not self._tells(largest, values[0]):
                 return SignCount(math.nan, np.empty(0), TIED)
             found = _p_values(values[number:], largest, draws)
@@ -149,7 +156,7 @@ class SignFlips:
         return bool((beyond[beyond <= enough] >= _ATTAINED * enough).any())
 
     def _largest(
-        self, chain: Flippable, k: int, values: Float64[np.ndarray, " r"], draws: int, whole: bool
+        self, chain: Flippable, k: int, values: Float64[np.ndarray, " r"], draws: int, whole: bool, map_draws: MapDraws
     ) -> Float64[np.ndarray, " draw"]:
         """The largest squared singular value of each flip, up to that at which H_k is certain to be kept.
 
@@ -158,7 +165,7 @@ class SignFlips:
         total = values[k:].sum() / math.prod(1.0 - k / n for n in chain.dims)
         found: list[float] = []
         exceeded = 0
-        for share in chain.flipped(k, self.seed, draws):
+        for share in _in_order(map_draws, chain.flipped(k, self.seed), draws):
             found.append(share * total)
             exceeded += found[-1] >= values[k] * (1.0 - PRECISION)
             if exceeded >= self._enough(draws) and not whole:
@@ -167,6 +174,12 @@ class SignFlips:
                     break
                 whole = True
         return np.array(found)
+
+
+def _in_order(map_draws: MapDraws, share: Callable[[int], float], draws: int) -> Iterator[float]:
+    """The shares of all draws, a few at a time, as the later ones may not be wanted."""
+    for first in range(0, draws, _AT_ONCE):
+        yield from map_draws(share, range(first, min(first + _AT_ONCE, draws)))
 
 
 def _p_values(

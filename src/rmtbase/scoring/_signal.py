@@ -343,7 +343,7 @@ def _too_heavy(kurtosis: float) -> str:
     """Why entries of that kurtosis have no numbers, or ""."""
     if kurtosis <= LARGEST_KURTOSIS:
         return ""
-    return f"elements of excess kurtosis above {LARGEST_KURTOSIS:g}, for which no law is known"
+    return f"elements of excess kurtosis above {LARGEST_KURTOSIS:g}, for which no law is known; null = signs is"
 
 
 def _attributes(
