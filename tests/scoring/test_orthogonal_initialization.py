@@ -74,6 +74,14 @@ def test_a_head_of_another_spectrum_is_rejected_and_named():
     assert any(line.startswith("layer 0 head 2: not as by orthogonal initialisation") for line in warnings_of(tree))
 
 
+def test_orthogonal_heads_are_told_under_another_null():
+    w_q, w_k = drawn(1, 3, 8, 24, seed=11), drawn(1, 3, 8, 24, seed=12)
+    w_q[0, 0] = np.random.default_rng(13).standard_normal((8, 24))
+    notes = json.loads(rmtbase.score_heads(w_q, w_k, baseline="analytic").attrs["notes"])
+    assert any(note.startswith("2 of 3 heads have equal singular values of W_QK") for note in notes)
+    assert not any("equal singular" in note for note in json.loads(score(w_q, w_k).attrs["notes"]))
+
+
 @pytest.mark.parametrize(("shape", "key_heads"), [((12, 20, 8, 64), 20), ((30, 8, 12, 32), 2)])
 def test_p_values_of_rows_of_tall_matrices_are_uniform(shape, key_heads):
     """More rows than columns of W_Q; of the second shape the grouped keys have fewer, and theirs are orthonormal."""

@@ -2,7 +2,7 @@
 
 from rmtbase.nulls._analytic_null import AnalyticNull
 from rmtbase.nulls._atlas_null import AtlasNull, atlas_case, atlas_path, open_atlas
-from rmtbase.nulls._fixed_spectrum import FixedSpectrum, OrthogonalNull
+from rmtbase.nulls._fixed_spectrum import FLAT, FixedSpectrum, OrthogonalNull
 from rmtbase.nulls._gaussian_null import GaussianNull, self_normalized_sample
 from rmtbase.nulls._grid import BINS, PROBABILITIES, histogram_edges, logarithmic_edges
 from rmtbase.nulls._head_null import (
@@ -34,6 +34,7 @@ __all__ = [
     "BINS",
     "EDGE_LEVEL",
     "ENTRIES_IN_WORDS",
+    "FLAT",
     "LARGEST_KURTOSIS",
     "PROBABILITIES",
     "RATIO",

@@ -25,7 +25,7 @@ from rmtbase.scoring._initialization import initialization_note
 from rmtbase.scoring._read_matrices import LAYERS, MatrixScores
 from rmtbase.scoring._read_sites import SiteSpectra, read_factors, read_sites, require_circuits, sites_of
 from rmtbase.scoring._stored_rows import StoredRows, stored_rows
-from rmtbase.scoring._unscored_heads import fixed_spectra, unscored_heads, unscored_lines
+from rmtbase.scoring._unscored_heads import equal_values_note, fixed_spectra, unscored_heads, unscored_lines
 from rmtbase.shown import shown
 from rmtbase.tables import Circuit
 
@@ -67,7 +67,8 @@ def scores_tree(
         of_matrices = whole.datasets()
         told = null == "gaussian" and entries != "orthogonal" and whole.layers
         drawn = initialization_note(of_matrices["/matrices"], entries) if told else None
-        notes = (*model.notes, *whole.notes, *([] if drawn is None else [drawn]))
+        flat = equal_values_note(spectra[wanted[0]]) if entries != "orthogonal" else None
+        notes = (*model.notes, *whole.notes, *filter(None, (drawn, flat)))
         for line in (*notes, *warnings):
             progress.note(line)
         scored = {

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from rmtbase.models import WeightMatrices
-from rmtbase.nulls import FixedSpectrum, OrthogonalNull, chain_scale, kurtosis_range, mean_kurtosis
+from rmtbase.nulls import FLAT, FixedSpectrum, OrthogonalNull, chain_scale, kurtosis_range, mean_kurtosis
 from rmtbase.scoring._heads import Block
 from rmtbase.scoring._read_sites import SiteSpectra
 from rmtbase.tables import Circuit
@@ -83,6 +83,18 @@ def fixed_spectra(
                 f"{circuit.symbol} would be equal: rejected with certainty, whatever changed them"
             )
     return agree, lines
+
+
+def equal_values_note(spectra: Mapping[int, SiteSpectra]) -> str | None:
+    """Words on heads all of whose singular values of W_QK are equal to 1 %, as orthogonal initialisation makes them."""
+    values = [one for site in spectra.values() for one in site.singular_values if one[-1] > 0.0]
+    flat = sum(one[0] <= (1.0 + 0.5 * FLAT) * one[-1] for one in values)
+    if not flat:
+        return None
+    return (
+        f"{flat} of {len(values)} heads have equal singular values of W_QK, as orthogonal initialisation makes them: "
+        "against a null of independent entries they are rejected for that; --initialization orthogonal has their own"
+    )
 
 
 _FIXED = "orthonormal rows fix its spectrum: all singular values are equal, as here to 1 %, and nothing is left to test"
