@@ -245,18 +245,22 @@ def main() -> None:
         {"shape": SHAPES[0], "format": form, "base": "stored", "change": change, "trained": True}
         for form in ("bf16", "fp16") for change in (1e-5, 1e-4)
     ]  # fmt: skip
-    for dims in ((64, 64), (32, 128), (128, 32, 128)):
-        for planted, multiple in ((1, 1.5), (4, 2.0), (8, 3.0)):
-            cell("sequential", sequential, 100, dims=dims, planted=planted, multiple=multiple)
-    for form in ("bf16", "fp16"):
-        for change in (1e-5, 1e-4):
-            cell("products", products, 200, format=form, change=change)
-    for what in of_noise:
+
+    def of_power(what: dict) -> None:
         of = cell("size", size, 200, **what)
         untold = of["not_testable"][0] > FEWEST or of["response"] < 0.01
         if not (untold or what["trained"]):
             where = {name: what[name] for name in ("shape", "format", "base", "change")}
-            cell("power", functools.partial(power, std=of["std"], response=of["response"]), 40, **where)
+            cell("power", functools.partial(power, std=of["std"], response=of["response"]), 20, **where)
+
+    for dims in ((64, 64), (32, 128), (128, 32, 128)):
+        for planted, multiple in ((1, 1.5), (4, 2.0), (8, 3.0)):
+            cell("sequential", sequential, 50, dims=dims, planted=planted, multiple=multiple)
+    for what in of_noise:
+        of_power(what)
+    for form in ("bf16", "fp16"):
+        for change in (1e-5, 1e-4):
+            cell("products", products, 100, format=form, change=change)
 
 
 if __name__ == "__main__":
