@@ -11,7 +11,7 @@ from scipy.stats import binom
 from rmtbase import laws
 from rmtbase.errors import ParameterError
 from rmtbase.models import difference
-from rmtbase.scoring import changes, discoveries, learned_part_of, signal, signal_groups, signal_rows
+from rmtbase.scoring import changes, discoveries, learned_part_of, signal, signal_groups, signal_headline, signal_rows
 from rmtbase.scoring._flipped_rest import _lanczos, flippable
 from rmtbase.scoring._sign_flips import NO_FLOOR, TIED, SignFlips
 from rmtbase.tables import NEED_A_LAW, export, open_signal, write_table
@@ -90,7 +90,7 @@ def test_too_few_elements_or_one_too_large_cannot_be_tested():
     few.flat[rng.choice(few.size, 30, replace=False)] = rng.standard_normal(30)
     one = rng.standard_normal((32, 48))
     one[3, 5] = 1e5
-    for matrix in (few, one, few[:, :1] + 1.0):
+    for matrix in (few, one, one.astype(ml_dtypes.bfloat16), 1e-200 * few, few[:, :1] + 1.0):
         assert np.isnan(FLIPS.count(matrix).number)
     assert FLIPS.count(few).reason == FLIPS.count(one).reason == TIED
     assert "1 value" in FLIPS.count(np.ones((1, 9))).reason
@@ -160,6 +160,7 @@ def test_the_rounding_of_a_difference_is_not_reported_as_learning(rounded, tmp_p
     rows = signal_rows(tree)
     assert all(row.testable for row in rows)
     assert discoveries(rows, LEVEL) == 0
+    assert signal_headline(rows, LEVEL).startswith(f"0 of {len(rows)} spectra have a learned direction")
     # Of 64 heads' and matrices' spectra, which share factors, more than 10 with probability 1e-3.
     assert sum(bool(row.directions) for row in rows) <= 10
     assert len(signal_groups(tree)) == 2 * 2 * 2

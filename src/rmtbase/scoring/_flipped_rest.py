@@ -155,8 +155,8 @@ def _root(gram: Float64[np.ndarray, "n n"]) -> Float64[np.ndarray, "n n"]:
 
 def _unit(matrix: Matrix) -> Float64[np.ndarray, "rank width"]:
     """The matrix with a largest element of 1, as its squares may leave float32."""
-    largest = float(np.abs(matrix).max(initial=0.0))
-    return np.asarray(matrix, dtype=np.float64) / (largest or 1.0)
+    wide = np.asarray(matrix, dtype=np.float64)
+    return wide / (float(np.abs(wide).max(initial=0.0)) or 1.0)
 
 
 def _digest(matrix: Float64[np.ndarray, "row column"]) -> Int[np.ndarray, " word"]:
