@@ -50,7 +50,7 @@ def catch_signals() -> None:
 
 
 def words_of(number: int) -> str:
-    """How a signal ended the command, in a word."""
+    """The word for a command that a signal ended."""
     return _WORDS[signal.Signals(number)]
 
 
@@ -111,7 +111,7 @@ def _on_alarm(number: int, frame: FrameType | None) -> None:
 
 
 def _on_its_way() -> bool:
-    """Whether what the main thread runs just now is the handling of the interrupt, or of what was made of it."""
+    """True while the main thread handles the interrupt, or an error that was made of it."""
     error = sys.exc_info()[1]
     while error is not None and not isinstance(error, KeyboardInterrupt):
         error = error.__context__

@@ -68,7 +68,7 @@ class Attention(NamedTuple):
 
 
 class _Module(NamedTuple):
-    """One attention module.
+    """An attention module.
 
     Attributes:
         name: what stands in front of the leaves.
@@ -115,7 +115,7 @@ def find_attention(
 
 
 def why_no_attention(shapes: Mapping[str, Shape]) -> str:
-    """What the tensors are where that says that there are no queries and keys; "" where it is not known."""
+    """The reason why tensors of these names have no queries and keys; "" where none is known."""
     if any(name.endswith(("A_log", "mixer.D")) for name in shapes):
         return "the names are those of Mamba, a state-space model: it has no queries and keys, and no W_QK"
     if any(re.search(r"\.att\.(receptance|time_\w+)|time_mix", name) for name in shapes):
@@ -166,7 +166,7 @@ def _fused(name: str, shapes: Mapping[str, Shape]) -> _Module | None:
 
 
 def _is_known_order(name: str, shapes: Mapping[str, Shape]) -> bool:
-    """Whether a fused weight is of a program that is known: ``qkv`` by itself does not tell how its rows run."""
+    """True where a fused weight is of a known program: ``qkv`` by itself does not tell how its rows run."""
     if name.endswith(".query_key_value.weight"):  # ChatGLM's run in another order than those of the others
         return "transformer.encoder.layers." not in name
     if name.endswith(".qkv.weight"):
@@ -232,7 +232,7 @@ def _heads(module: _Module, shapes: Mapping[str, Shape], settings: Mapping[str, 
 
 
 def _names(module: _Module, shapes: Mapping[str, Shape]) -> str:
-    """Whose names these are, in words."""
+    """The program that the names belong to, in words."""
     leaf = module.leaves[0]
     name = module.name + leaf
     if leaf == ".W_Q":

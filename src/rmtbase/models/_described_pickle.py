@@ -1,4 +1,4 @@
-"""What a pickle of any program would make, described without making it.
+"""Description of the value that a pickle of any program would make, without making it.
 
 Training states hold more than tensors: arguments, paths, random states. Nothing is imported or called here: an object
 that the program would make is noted by its class and its arguments. What is described is for messages only; weights are
@@ -120,7 +120,7 @@ def _any_other(code: pickletools.OpcodeInfo, stack: list[Any]) -> None:
 
 
 def _items(stack: list[Any]) -> list[Any]:
-    """What lies above the last mark, which goes too."""
+    """The values above the last mark, which goes too."""
     place = len(stack) - 1
     while stack[place] is not _MARK:
         place -= 1

@@ -47,7 +47,7 @@ _CONTAINERS = (
 
 
 class Look(NamedTuple):
-    """What was seen of a file or folder of weights.
+    """Content of a file or folder of weights, as far as it was looked at.
 
     Attributes:
         found: what it is, in words.
@@ -132,7 +132,7 @@ def _candidates(folder: Path) -> Iterable[Path]:
 
 
 def _settings_beside(folder: Path) -> dict[str, Any]:
-    """What the files beside weights say of a model: JSON of transformers, Meta and others, YAML of litgpt."""
+    """The settings of a model that files beside its weights hold: JSON of transformers, Meta and others, YAML of litgpt."""
     settings: dict[str, Any] = {}
     for name in ("config.json", "params.json", "lit_config.json"):
         with suppress(RmtbaseError):
@@ -144,7 +144,7 @@ def _settings_beside(folder: Path) -> dict[str, Any]:
 
 
 def _is_sliced(path: Path) -> bool:
-    """Whether a file holds slices of tensors, the rest of which another file beside it has."""
+    """True where a file holds slices of tensors, the rest of which another file beside it has."""
     if re.fullmatch(r"consolidated\.\d+\.pth", path.name):
         return (path.parent / "consolidated.01.pth").exists()
     ranks = (path.name, path.parent.name)

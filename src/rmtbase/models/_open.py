@@ -361,7 +361,7 @@ def _is_whole_model(path: Path) -> bool:
 
 
 def _is_model(path: Path) -> bool:
-    """Whether a ``.bin`` file is a model's weights by its name, and no training state or another program's."""
+    """True where a ``.bin`` file is a model's weights by its name, and no training state."""
     return path.name.startswith(("pytorch_model", "model")) or format_of(path.name) is None
 
 

@@ -269,7 +269,7 @@ def missing_file(folder: Path, name: str) -> MissingCheckpointFileError:
 
 
 def _held_instead(names: list[str], name: str) -> tuple[str, str]:
-    """What a folder holds, by the names in it, and what to do."""
+    """The content of a folder by the names in it, and advice."""
     if name == "config.json" and (held := [weights for weights in _WEIGHTS if weights in names]):
         return (
             f"the folder holds weights alone, {_listed(held)}",

@@ -133,7 +133,7 @@ def advise_in_memory(error: ParameterError, model: object, tensors: Mapping[Any,
 
 
 def why_not(look: Look, advice: str) -> str:
-    """What to do with tensors among which no attention was recognised."""
+    """Advice for tensors among which no attention was recognised."""
     no_attention = why_no_attention(look.shapes)
     if no_attention:
         return no_attention
@@ -149,7 +149,7 @@ def why_not(look: Look, advice: str) -> str:
 
 
 def program_of_config(config: Mapping[str, Any], folder: Path) -> str:
-    """Whose a configuration is that names no type of transformers, in words; "" where that is not known."""
+    """The program of a configuration that names no type of transformers, in words; "" where it is not known."""
     if isinstance(config.get("_class_name"), str) and "_diffusers_version" in config:
         return f"a {shown(config['_class_name'], 60)} of diffusers"
     if isinstance(config.get("architecture"), str) and {"pretrained_cfg", "num_features"} & config.keys():
@@ -177,7 +177,7 @@ def _code(look: Look, attention: Attention, called: str) -> tuple[str, ...]:
 
 
 def _is_ctranslate(path: Path) -> bool:
-    """Whether a file begins as those of CTranslate2: a version, then the name of a specification."""
+    """True where a file begins as those of CTranslate2: a version, then the name of a specification."""
     with suppress(RmtbaseError), reading(path) as stream:
         first = stream.read(80)
         length = int.from_bytes(first[4:6], "little")
