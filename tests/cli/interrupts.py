@@ -77,7 +77,7 @@ COMMANDS = {
 WEIGHTS = {"demo": 8, "score": 8, "baseline": 3, "signal": 3, "trajectory": 3, "depth": 2, "baseline --workers 2": 2}
 """How often a command is drawn; 1 for those that are not named."""
 ENDING = {signal.SIGINT: (130, "rmtbase: interrupted"), signal.SIGTERM: (143, "rmtbase: terminated")}
-TOO_LATE = 0.05  # seconds: a command that ends of itself so soon after the signal was ending when it came
+TOO_LATE = 0.2  # seconds: a command that ends of itself so soon after the signal was ending when it came
 EARLY = 6.0  # seconds: most interrupts come before, where there is most to import, to compile and to start
 SLOW = 10.0  # seconds after the signal: of what is still there the stacks are printed
 LONGEST = 300.0

@@ -132,7 +132,7 @@ def _candidates(folder: Path) -> Iterable[Path]:
 
 
 def _settings_beside(folder: Path) -> dict[str, Any]:
-    """The settings of a model that files beside its weights hold: JSON of transformers, Meta and others, YAML of litgpt."""
+    """The settings of a model in files beside its weights: JSON of transformers, Meta and others, YAML of litgpt."""
     settings: dict[str, Any] = {}
     for name in ("config.json", "params.json", "lit_config.json"):
         with suppress(RmtbaseError):
