@@ -7,7 +7,7 @@ against the atlas's null of that shape, and its omnibus p-values go into :func:`
 looks planned and with none planned.
 
 Departures are planted: from some look on so many heads have the smallest p-value that the null can give, the others
-those of ``walk``.
+those of ``walk``. The smallest effect is the largest p-value at which a head that stays there is named at all.
 
     python benchmarks/alarm.py [--quick] [--output FILE]
 """
@@ -23,7 +23,7 @@ import numpy as np
 from _machine import Check, arguments, describe_machine, finish
 from rmtbase.linalg import single_threaded_blas
 from rmtbase.nulls import AtlasNull, atlas_case
-from rmtbase.trajectories import ALARM_LEVEL, evidence, raised
+from rmtbase.trajectories import ALARM_LEVEL, Spending, evidence, raised
 
 D_MODEL, D_HEAD, HEADS, KEY_HEADS = 128, 16, 32, 16
 LOOKS, RUNS, QUICK_RUNS = 100, 200, 4
@@ -70,7 +70,11 @@ def p_values(way: str, rng: np.random.Generator, of: AtlasNull) -> np.ndarray:
 
 def alarms(p_value: np.ndarray, floor: float, planned: int | None) -> np.ndarray:
     """For which heads the alarm is raised, after each look."""
-    return np.array([raised(one, ALARM_LEVEL) for one in evidence(p_value, floor, planned)])
+    return np.array([raised(one, ALARM_LEVEL) for one in evidence(p_value, _spending(floor, planned))])
+
+
+def _spending(floor: float, planned: int | None) -> Spending:
+    return Spending.of(HEADS, floor, planned)
 
 
 def looks_until(p_value: np.ndarray, begin: int, planted: list[int], floor: float, planned: int | None) -> int | None:
@@ -94,6 +98,11 @@ def main() -> None:
         "level": ALARM_LEVEL,
         "p_value_floor": floor,
         "alarms": {},
+        "smallest_effect": {
+            words: {"p_value": least, "looks": _spending(floor, planned).looks_to_name(least or 0.0)}
+            for words, planned in PLANS.items()
+            for least in [_spending(floor, planned).largest_p_value_named()]
+        },
         "power": [],
     }
     checks = []
@@ -107,7 +116,7 @@ def main() -> None:
             naive = float(np.mean([(one.min(axis=1) * HEADS <= ALARM_LEVEL).any() for one in each]))
             for words, planned in PLANS.items():
                 ever = float(np.mean([alarms(one, floor, planned)[-1].any() for one in each]))
-                mean = float(np.mean([evidence(one, floor, planned)[-1].mean() for one in each]))
+                mean = float(np.mean([evidence(one, _spending(floor, planned))[-1].mean() for one in each]))
                 found = {"share_of_runs": ever, "mean_evidence": mean, "bonferroni_at_each_look": naive}
                 results["alarms"][f"{way}, {words}"] = found
                 checks.append(Check(f"{way}, {words}: share of {runs} null runs with an alarm", ever, at_most=limit))

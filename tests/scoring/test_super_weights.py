@@ -10,8 +10,11 @@ from scipy.stats import norm
 
 import rmtbase
 from rmtbase.laws import parents
+from rmtbase.models import MatrixName, Place
 from rmtbase.scoring import summarize_elements
+from rmtbase.scoring._element_scores import elements_of, summarized
 from rmtbase.scoring._largest_elements import LargestElements, largest_elements
+from rmtbase.scoring._super_weights import Tail, cannot_tell, super_weights
 from rmtbase.tables import SUPER_WEIGHTS_SCHEMA, open_scores, write_table
 
 RECIPE_A = {"70m": (6, 512, 1.08), "410m": (24, 1024, 3.47)}
@@ -81,6 +84,55 @@ def test_what_is_improbable_in_its_own_matrix_can_be_usual_in_its_pool():
     any_of_pool = -np.expm1(float(count.sum()) * np.log1p(-np.exp(logsumexp(terms))))
     assert found["log10_pooled_tail_probability"].item() == pytest.approx(np.log10(any_of_pool), abs=1e-9)
     assert found["log10_pooled_tail_probability"] > -0.01
+
+
+@pytest.mark.parametrize("far", [7, 9, 12])
+def test_an_element_that_is_improbable_under_its_body_is_listed(far):
+    """15 models of 16 384 elements and one of 7 to 12 σ: a gap tells of 1 to 13 of them, its probability of all."""
+    for seed in range(15):
+        tensors = {"h.0.attn.c_proj.weight": np.random.default_rng(seed).normal(size=(128, 128))}
+        tensors["h.0.attn.c_proj.weight"][7, 100] = -far
+        (tail,) = tails_of(tensors)
+        found = super_weights([tail])
+        assert [found[name].values.tolist() for name in ("row", "column", "value")] == [[7], [100], [-far]]
+        assert not cannot_tell([tail])
+
+
+def tails_of(tensors):
+    for number, matrix in enumerate(tensors.values()):
+        summary = summarized(matrix.astype(np.float32))
+        name = MatrixName(Place("", number), "attention_output", None)
+        yield Tail.of(name, matrix.shape, False, summary, elements_of(summary.sketch))
+
+
+BODIES = {
+    "normal": (lambda rng, size: rng.normal(size=size), 0.0, 0.1),
+    "uniform": (lambda rng, size: rng.uniform(-1, 1, size), 0.0, 0.0),
+    "Laplace": (lambda rng, size: rng.laplace(size=size), 1.0, 1.0),
+    "Student": (lambda rng, size: rng.standard_t(3, size), 1.0, 1.0),
+}
+
+
+@pytest.mark.parametrize("body", BODIES)
+def test_of_a_heavy_tail_it_cannot_be_told_by_probability_and_of_others_none_is_listed(body):
+    """60 matrices at level 0.05: of normal ones more than 10 listed by chance in one run of 1 000."""
+    make, least, most = BODIES[body]
+    rng, listed, untold = np.random.default_rng(3), 0, 0
+    for _ in range(60):
+        tails = list(tails_of({"one": make(rng, (64, 64))}))
+        listed += super_weights(tails).sizes["super_weight"] > 0
+        untold += bool(cannot_tell(tails))
+    assert listed <= 10
+    assert least <= untold / 60 <= most
+
+
+def test_where_it_cannot_be_told_the_summary_says_so():
+    tensors = gpt2(2, np.random.default_rng(1))
+    tensors["h.1.mlp.c_proj.weight"] = np.random.default_rng(2).laplace(size=(256, 64)).astype(np.float32)
+    tree = score(tensors)
+    (note,) = (one for one in json.loads(tree.attrs["notes"]) if "super-weights" in one)
+    assert note.startswith("super-weights: cannot tell by probability in 1 of 12 matrices")
+    assert "cannot tell by probability in 1 of 12 matrices" in summarize_elements(tree).sentences()[-1]
 
 
 TAILS = {

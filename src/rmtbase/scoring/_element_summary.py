@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +17,7 @@ from rmtbase.scoring._heads import require_scores
 from rmtbase.scoring._matrices import is_fused
 from rmtbase.scoring._not_testable import NotTestable, headline, not_testable_words, plural, recorded
 from rmtbase.scoring._summary import FALSE_DISCOVERY_RATE
+from rmtbase.scoring._super_weights import CANNOT_TELL
 from rmtbase.shown import in_one_line
 from rmtbase.statistics import ELEMENT_STATISTICS, benjamini_hochberg, cauchy_combination
 from rmtbase.tables import layer_numbers, layer_stacks, matrices_present
@@ -43,6 +45,7 @@ class ElementsSummary:
         level: false discovery rate.
         not_testable: the matrices that could not be tested, each with its reason.
         without_tail: those whose largest elements could not be compared with a tail, each with its reason.
+        untold: in how many matrices it cannot be told by probability, and why; "" where it can in all.
     """
 
     n_matrices: int
@@ -53,6 +56,7 @@ class ElementsSummary:
     level: float
     not_testable: tuple[NotTestable, ...] = ()
     without_tail: tuple[NotTestable, ...] = ()
+    untold: str = ""
 
     def sentences(self) -> list[str]:
         """How many matrices differ, by which statistics most, and which elements stand apart."""
@@ -66,6 +70,7 @@ class ElementsSummary:
     def _extremes(self) -> str:
         number, total = len(self.super_weights), self.n_matrices + len(self.not_testable)
         words = not_testable_words(self.without_tail, total, "weight matrix")
+        untold = f"; {self.untold}" if self.untold else ""
         if not number:
             searched = total - len(self.without_tail)
             if not searched:
@@ -75,11 +80,16 @@ class ElementsSummary:
                 if words
                 else "from the tail of its matrix"
             )
-            return f"No element stands apart {of}{f'; {words}' if words else ''}."
+            return (
+                f"No element stands apart {of}, or is improbable under its body{f'; {words}' if words else ''}{untold}."
+            )
         of = "; ".join(map(_in_words, self.super_weights[:_NAMED]))
         stand = f"{number} elements stand" if number != 1 else "1 element stands"
         more = "; …" if number > _NAMED else ""
-        return f"Super-weights: {stand} apart from the tail of the matrix: {of}{more}{f'. {words}' if words else ''}."
+        return (
+            f"Super-weights: {stand} apart from the tail of the matrix, or improbable under its body: "
+            f"{of}{more}{f'. {words}' if words else ''}{untold}."
+        )
 
 
 def _in_words(one: dict[str, Any]) -> str:
@@ -130,7 +140,14 @@ def summarize_elements(tree: xr.DataTree, level: float = FALSE_DISCOVERY_RATE) -
         level=level,
         not_testable=tuple(left_out["reason"]),
         without_tail=tuple(left_out["tail_reason"]),
+        untold=_untold(tree),
     )
+
+
+def _untold(tree: xr.DataTree) -> str:
+    """Of the notes that which says in which matrices nothing is told by probability."""
+    notes = (one for one in json.loads(tree.attrs.get("notes", "[]")) if one.startswith(CANNOT_TELL))
+    return next((one.removeprefix("super-weights: ") for one in notes), "")
 
 
 def _names(group: xr.Dataset, there: Bool[np.ndarray, "..."]) -> Iterator[str]:

@@ -13,7 +13,7 @@ from rmtbase.models import MatrixName, WeightMatrices
 from rmtbase.progress import Progress
 from rmtbase.scoring._head_factors import holds_product
 from rmtbase.scoring._matrices import MatrixScorer
-from rmtbase.scoring._super_weights import super_weights
+from rmtbase.scoring._super_weights import cannot_tell, super_weights
 
 LAYERS, FUSED, EMBEDDINGS, EXPERTS = "layers", "fused", "embeddings", "experts"
 COMPONENTS = (LAYERS, EMBEDDINGS, EXPERTS)
@@ -101,6 +101,7 @@ class MatrixScores:
         """``/matrices``, ``/experts`` where these were scored, and ``/super_weights`` of all of them."""
         groups = {group: scorer.dataset() for group, scorer in self._scorers.items()}
         tails = [tail for scorer in self._scorers.values() for tail in scorer.tails]
+        self.notes += cannot_tell(tails)
         return groups | ({"/super_weights": super_weights(tails)} if groups else {})
 
 

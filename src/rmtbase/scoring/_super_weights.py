@@ -1,4 +1,4 @@
-"""Super-weights: elements that stand apart from the tail of their own matrix, and how improbable they are."""
+"""Super-weights: elements that stand apart from the tail of their own matrix, or are improbable under its body."""
 
 from __future__ import annotations
 
@@ -14,11 +14,17 @@ from scipy.special import log_ndtr, logsumexp
 
 from rmtbase.models import MatrixName
 from rmtbase.scoring._element_scores import STATISTICS, Elements, ElementSummary
+from rmtbase.scoring._improbable_elements import Improbable, improbable
 from rmtbase.scoring._largest_elements import LargestElements
 from rmtbase.tables import SUPER_WEIGHTS_SCHEMA, describe
 
 LEVEL = 0.05
 """Probability that any element at all of a model is called a super-weight where none stands apart."""
+
+CANNOT_TELL = "super-weights: cannot tell by probability"
+"""Begins the note of matrices whose tails are heavier than their cores."""
+
+_NAMED = 3  # matrices
 
 _POOLS = {
     **dict.fromkeys(("attention_query", "attention_key"), "selection"),
@@ -64,6 +70,10 @@ class Tail:
             statistics["weibull_scale"] * summary.sketch.sums.root_mean_square,
         )
 
+    def improbable(self, level: float) -> Improbable:
+        """Its elements that are improbable under its body."""
+        return improbable(self.largest, self.core_sigma, level)
+
     @property
     def pool(self) -> str:
         """What the matrix is pooled with."""
@@ -76,11 +86,12 @@ class Tail:
 
 
 def super_weights(tails: Sequence[Tail], level: float = LEVEL) -> xr.Dataset:
-    """The isolated extremes of all matrices, the least probable under their matrix's Weibull body first.
+    """The extremes of all matrices, the least probable under their matrix's Weibull body first.
 
-    Isolated are the elements above a gap with a p-value (:meth:`LargestElements.isolation`) of at most ``level`` over
-    the number of matrices that have a tail: at most 32 of each. Their tail probabilities are those that any of N
-    independent elements is so large, 1 - (1 - P(|w| ≥ x))^N, as log₁₀:
+    Two tests have half of ``level`` over the number of matrices that have a tail each, and list at most 32 elements of
+    a matrix: those above a gap (:meth:`LargestElements.isolation`), whatever the tail; and those that are improbable
+    under the body (:func:`improbable`), where the tail is a normal one's. Of other matrices :func:`cannot_tell` speaks.
+    Their tail probabilities are those that any of N independent elements is so large, 1 - (1 - P(|w| ≥ x))^N, as log₁₀:
 
     * under the normal law of the matrix's own core, P = 2 Φ(-x/σ_core), and N its number of elements;
     * under the Weibull law of its body, P = exp(-(x/λ)^k), extrapolated as the source does;
@@ -93,19 +104,34 @@ def super_weights(tails: Sequence[Tail], level: float = LEVEL) -> xr.Dataset:
         level: the probability to name any element where none stands apart.
     """
     found, searched = [], [tail for tail in tails if not tail.largest.without_tail()]
+    each = 0.5 * level / max(len(searched), 1)
     for tail in searched:
-        p_value = tail.largest.isolation()
-        beyond = np.flatnonzero(p_value * len(searched) <= level)
+        p_value, of_body = tail.largest.isolation(), tail.improbable(each)
+        listed = max(
+            np.flatnonzero(p_value <= each).max(initial=-1) + 1, 0 if of_body.is_heavy else of_body.p_value.size
+        )
         pool = [one for one in tails if one.pool == tail.pool and one.core_sigma > 0]
-        found += [
-            _described(tail, rank, float(p_value[rank:].min()), pool) for rank in range(beyond.max(initial=-1) + 1)
-        ]
+        found += [_described(tail, rank, float(p_value[rank:].min(initial=1.0)), pool) for rank in range(listed)]
     found.sort(key=lambda one: (math.isnan(one["log10_tail_probability"]), one["log10_tail_probability"]))
     variables = {
         name: (variable.dims, np.array([one[name] for one in found], dtype=_dtype(variable.domain.kinds)))
         for name, variable in SUPER_WEIGHTS_SCHEMA.items()
     }
     return describe(xr.Dataset(variables), SUPER_WEIGHTS_SCHEMA)
+
+
+def cannot_tell(tails: Sequence[Tail], level: float = LEVEL) -> list[str]:
+    """A line of the matrices whose largest elements are improbable under their core, as is the whole of their tail."""
+    searched = [tail for tail in tails if not tail.largest.without_tail()]
+    each = 0.5 * level / max(len(searched), 1)
+    heavy = [str(tail.name) for tail in searched if tail.improbable(each).is_heavy]
+    if not heavy:
+        return []
+    named = ", ".join(heavy[:_NAMED]) + (", …" if len(heavy) > _NAMED else "")
+    return [
+        f"{CANNOT_TELL} in {len(heavy)} of {len(searched)} matrices, whose tails are heavier than a normal law's "
+        f"({named}): listed there is only what stands above a gap"
+    ]
 
 
 def _described(tail: Tail, rank: int, p_value: float, pool: Sequence[Tail]) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from rmtbase.errors import ParameterError
 from rmtbase.scoring import NotTestable, farthest_distance, not_testable_words, plural
 from rmtbase.shown import in_one_line
 from rmtbase.tables import FOR_GOOD, STEP, groups_of, heads_present, layer_names
+from rmtbase.trajectories._alarm import alarm_sentence
 from rmtbase.trajectories._attributes import failures
 
 
@@ -97,12 +98,14 @@ class TrajectorySummary:
         steps: each checkpoint, in the order of training.
         departures: of each null.
         failed: revisions that could not be scored, and why not.
+        alarm: what the alarm of a watched run says, and what it can see; "" of a run that was not watched.
     """
 
     model: str
     steps: tuple[StepSummary, ...]
     departures: tuple[Departure, ...]
     failed: dict[str, str]
+    alarm: str = ""
 
     def sentences(self) -> list[str]:
         """When heads left each null, and what could not be scored."""
@@ -111,7 +114,8 @@ class TrajectorySummary:
             f"most {FOR_GOOD:g}; for good, where it is from then on at every step scored."
         )
         failed = [f"{name} could not be scored: {reason}" for name, reason in self.failed.items()]
-        return [*(departure.sentence() for departure in self.departures), level, *failed]
+        alarm = [self.alarm] if self.alarm else []
+        return [*(departure.sentence() for departure in self.departures), level, *alarm, *failed]
 
 
 def summarize_trajectory(tree: xr.DataTree) -> TrajectorySummary:
@@ -130,6 +134,7 @@ def summarize_trajectory(tree: xr.DataTree) -> TrajectorySummary:
         steps=tuple(_step(groups["/heads"], departures, k) for k in range(departures.sizes[STEP])),
         departures=tuple(_departure(departures.sel(null=null), last, nulls[0]) for null in nulls),
         failed=failures(tree),
+        alarm=alarm_sentence(tree),
     )
 
 

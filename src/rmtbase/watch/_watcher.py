@@ -16,15 +16,14 @@ import xarray as xr
 
 from rmtbase.errors import ParameterError, RmtbaseWarning
 from rmtbase.models import Model, open_model
-from rmtbase.tables import STEP, groups_of, heads_present, require_writable, write_table
+from rmtbase.tables import STEP, groups_of, require_writable, write_table
 from rmtbase.trajectories import (
     ALARM_LEVEL,
     Scoring,
     StepName,
-    alarm_floor,
     earlier_file,
     joined,
-    looks_to_name,
+    spending_of,
     summarize_trajectory,
     until,
     with_alarm,
@@ -134,6 +133,8 @@ class Watcher:
             this look; ``rmtbase/median_participation_ratio``; ``rmtbase/largest_distance``: of all heads and
             statistics, in standard deviations; ``rmtbase/alarm``: for how many heads the alarm has been raised,
             NaN where it is for none and could not be for any;
+            ``rmtbase/alarm_detectable_p_value``: the smallest effect that it can see from now on, the largest p-value
+            at which one head that stays there is named by the last look planned (NaN: none);
             ``rmtbase/look_seconds``.
 
         Raises:
@@ -167,12 +168,12 @@ class Watcher:
         """Warn, once, where a head that left the null from now on by itself would not be named."""
         if self._is_blind or self.tree is None:
             return
-        n_heads = int(heads_present(groups_of(self.tree)["/heads"].isel({STEP: 0})).sum())
-        given = (n_heads, alarm_floor(self.tree), self.planned_looks, self.level, len(self.steps))
-        if looks_to_name(*given) is not None:
+        spending, seen = spending_of(self.tree), len(self.steps)
+        if spending is None or spending.looks_to_name(seen=seen) is not None:
             return
-        self._is_blind = True
-        together = next((count for count in range(2, n_heads + 1) if looks_to_name(*given, departed=count)), None)
+        self._is_blind, n_heads = True, spending.n_heads
+        counts = range(2, n_heads + 1)
+        together = next((count for count in counts if spending.looks_to_name(seen=seen, departed=count)), None)
         self._can_name = together is not None
         whom = f"{together} or more that leave it together" if together else "none that leave it from then on"
         warnings.warn(
@@ -187,11 +188,14 @@ class Watcher:
         last = summarize_trajectory(self.tree).steps[-1]
         raised = int(np.isfinite(groups_of(self.tree)["/departures"]["alarm_step"].values).sum())
         first = next(iter(last.left.values()))
+        spending = spending_of(self.tree)
+        least = None if spending is None else spending.largest_p_value_named(seen=len(self.steps))
         return {
             "rmtbase/left_share": math.nan if first is None else first / last.n_heads,
             "rmtbase/median_participation_ratio": last.median_participation_ratio,
             "rmtbase/largest_distance": abs(last.distance),
             "rmtbase/alarm": float(raised) if raised or (self._can_name and last.n_heads) else math.nan,
+            "rmtbase/alarm_detectable_p_value": math.nan if least is None else least,
             "rmtbase/look_seconds": self.seconds[-1],
         }
 
