@@ -81,7 +81,10 @@ class SpectralSignal:
         raw_share: Σs²/‖W‖_F² of their singular values as they are, which noise has inflated.
         p_value: of each direction: of the hypothesis that there are none but those before it.
         strength: θ, the singular value of its part of S.
-        strength_low, strength_high: confidence limits of θ, at 1 - level for each direction by itself.
+        strength_low, strength_high: confidence limits at 1 - level, for each direction by itself, of the *mean*
+            strength: the root mean square of θ over the noise of the other factors, θ_Q σ_K √d of θ_Q a uᵀ in W_Q. What
+            that noise does to θ is in them. The realised θ, ‖θ_Q W_Kᵀ a‖, is within them more often than 1 - level, in
+            98 to 100 % at 95 %: they are too wide for it. Of one matrix both are the same.
         overlap_left, overlap_right: squared cosine of W's singular vector with the direction, learned on that side.
         shrunken: θ cos_u cos_v, the singular value that brings it nearest to its part of S in ‖·‖_F.
     """

@@ -34,6 +34,7 @@ NEED_A_LAW = (
 )  # fmt: skip
 """What is NaN with the null of sign flips: how far eigenvalues scatter, and which rest is noise, needs a law of it."""
 
+_LIMIT = "confidence limit of the mean strength, over the noise of the other factors"
 _TAILS = "heavy_tails"
 _VERDICT = Domain("a verdict, or empty", kinds="OUT", choices=("", *TAIL_VERDICTS))
 
@@ -93,8 +94,18 @@ def signal_schema(*of_spectrum: str) -> Schema:
             of("reason", "why there are no numbers; empty where there are", TEXT),
             of("p_value", "p-value of no more directions than those before it", PROBABILITY, "direction"),
             of("strength", "singular value of the direction's part of the signal", POSITIVE_OR_NAN, "direction"),
-            of("strength_low", "lower confidence limit of the strength", NON_NEGATIVE_OR_NAN, "direction"),
-            of("strength_high", "upper confidence limit of the strength", POSITIVE_OR_NAN, "direction"),
+            of(
+                "strength_low",
+                "lower confidence limit of the mean strength, over the noise of the other factors",
+                NON_NEGATIVE_OR_NAN,
+                "direction",
+            ),
+            of(
+                "strength_high",
+                "upper confidence limit of the mean strength, over the noise of the other factors",
+                POSITIVE_OR_NAN,
+                "direction",
+            ),
             of("overlap_left", "squared cosine with the direction, where written", PROBABILITY, "direction"),
             of("overlap_right", "squared cosine with the direction, where read", PROBABILITY, "direction"),
             of("shrunken", "singular value that brings it nearest to the signal", NON_NEGATIVE_OR_NAN, "direction"),
