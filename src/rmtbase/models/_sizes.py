@@ -191,8 +191,10 @@ class Sizes:
             value = (float(otherwise or keys) if value is None else value) if (otherwise or _is_number(keys)) else value
             if value is None and optional:
                 return None
-            if isinstance(value, bool) or not isinstance(value, (int, float)) or value < 0:
-                raise CheckpointError(self._path, f"{keys} = {quoted(value)}; expected a number")
+            number = isinstance(value, (int, float)) and not isinstance(value, bool)
+            if not number or not (value > 0 if root else value >= 0) or not value < float("inf"):
+                expected = "a finite positive number" if root else "a finite number that is not negative"
+                raise CheckpointError(self._path, f"{keys} = {quoted(value)}; expected {expected}")
             total *= value**-0.5 if root else value
         return total
 
