@@ -10,7 +10,7 @@ from scipy.stats import binom
 
 from rmtbase import laws
 from rmtbase.errors import ParameterError
-from rmtbase.models import difference
+from rmtbase.models import ONE_WAY, difference
 from rmtbase.scoring import changes, discoveries, learned_part_of, signal, signal_groups, signal_headline, signal_rows
 from rmtbase.scoring._flipped_rest import _lanczos, flippable
 from rmtbase.scoring._sign_flips import NO_FLOOR, TIED, SignFlips
@@ -192,3 +192,28 @@ def test_heads_and_matrices_are_counted_as_they_are_by_themselves():
     assert matrix["first_p_value"] == FLIPS.count(model.matrix(0, "attention_value")).p_value[0]
     group = tree["circuits/qk/groups"].to_dataset().isel(layer=0, key_head=0)
     assert group["n_directions"] > 0
+
+
+@pytest.mark.parametrize("way", ["nearest", "towards zero", "down"])
+def test_rounding_to_one_side_has_directions_that_cannot_be_told(way):
+    rng, sizes = np.random.default_rng(13), {"heads": 2, "d_head": 16, "d_model": 48}
+
+    def stored(weights):
+        if way == "nearest":
+            return bf16(weights).astype(np.float64)
+        bits = weights.astype(np.float32).view(np.uint32) & np.uint32(0xFFFF0000)
+        chopped = bits.view(np.float32).astype(np.float64)
+        unit = np.ldexp(1.0, np.frexp(chopped)[1] - 8)
+        return np.where(chopped > weights, chopped - unit, chopped) if way == "down" else chopped
+
+    before = {f"t0_{part}": stored(SIGMA * rng.standard_normal(shape)) for part, shape in (
+        ("query", (32, 48)), ("key", (32, 48)), ("value", (32, 48)), ("output", (48, 32)))}  # fmt: skip
+    after = {name: stored(one + 1e-6 * rng.standard_normal(one.shape)) for name, one in before.items()}
+    models = [
+        model_of(rng, layers(1), **sizes, **{name: bf16(one) for name, one in each.items()}) for each in (before, after)
+    ]
+    rows = signal_rows(signal(difference(models[1], models[0]), proof=False))
+    told = [row.reason == ONE_WAY for row in rows]
+    assert all(told) if way != "nearest" else not any(told)
+    reasons = changes(*models)["matrices"]["reason"].values
+    assert (reasons == ONE_WAY).all() == (way != "nearest")

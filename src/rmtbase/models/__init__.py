@@ -6,7 +6,7 @@ Importing this room imports neither torch nor transformers nor jax.
 from rmtbase.models._array_model import ArrayModel
 from rmtbase.models._checkpoint import Checkpoint
 from rmtbase.models._demo import demo_revisions
-from rmtbase.models._difference import Difference, difference
+from rmtbase.models._difference import ONE_WAY, Difference, difference
 from rmtbase.models._expressions import Expression, Gained, Product, Rows, Scaled, Stacked, Tensor, take_rows
 from rmtbase.models._head_shape import HeadShape, head_shape
 from rmtbase.models._hub import KnownModel, known_models
@@ -25,6 +25,7 @@ __all__ = [
     "COMPONENTS",
     "EXPERT_COMPONENTS",
     "FUSED_COMPONENTS",
+    "ONE_WAY",
     "OUTSIDE_COMPONENTS",
     "Alike",
     "ArrayModel",

@@ -22,6 +22,13 @@ _FACTORS = (
     "difference of the two W_QK"
 )
 _COUNTS = 0.01  # of the variance of a difference
+_OF_HALF, _ERRORS = 0.1, 5.0  # units in the last place, standard errors
+ONE_WAY = (
+    "the weights moved by half a unit in their last place in the mean, as where rounding is not to nearest: that has "
+    "directions of its own"
+)
+"""Why directions of a difference cannot be told from its rounding."""
+
 _SIZES = ("place", "n_heads", "n_key_heads", "d_head", "d_query", "d_key", "d_value", "d_output")
 
 
@@ -39,8 +46,8 @@ class Difference(WeightMatrices):
     :meth:`rounding`, is in each head's own σ̂, which the nulls are brought to; but its elements are not Gaussian, since
     large weights carry more of it, and small changes leave most of them as they were. So warnings name the matrices in
     which it counts: there random sign flips, which keep the size of every element, are the null that has it in it. They
-    are exact where rounding is symmetric about 0 (to nearest, or towards zero) and the weights that were rounded have
-    signs of their own: a weight at a power of two is rounded off sooner towards zero than away from it.
+    are exact where rounding is to nearest, but for weights at a power of two, which are rounded off sooner towards zero
+    than away from it; for rounding to one side see :meth:`rounds_one_way`.
 
     Attributes:
         of: the minuend.
@@ -111,6 +118,30 @@ class Difference(WeightMatrices):
             units = np.ldexp(1.0, exponents - model.digits(layer, component))
             squares += float(np.mean(np.where(magnitudes > 0, units, 0.0) ** 2)) / 12.0
         return float(np.sqrt(squares))
+
+    def rounds_one_way(self, layer: int, component: str) -> bool:
+        """Whether weights of a matrix moved by half a unit in the last place in the mean: to one side, or towards zero.
+
+        That is what rounding down, up or towards zero does to weights that were stored and are changed a little: it
+        adds to the difference a matrix of one sign, or one with the directions of the weights' own signs. The mean is
+        over the larger half of the weights, whose units are of one scale, and counts within a tenth of a unit.
+        """
+        if (layer, component) not in self._one_way:
+            before = self.less.matrix(layer, component).astype(np.float64)
+            magnitudes = np.abs(before)
+            large = magnitudes >= max(float(np.median(magnitudes)), np.finfo(np.float64).tiny)
+            _, exponents = np.frexp(magnitudes[large])
+            steps = self.matrix(layer, component)[large] / np.ldexp(1.0, exponents - self.less.digits(layer, component))
+            error = float(steps.std()) / max(steps.size, 1) ** 0.5 if steps.size else 0.0
+            means = (float(each.mean()) if each.size else 0.0 for each in (steps, steps * np.sign(before[large])))
+            self._one_way[layer, component] = any(
+                abs(abs(mean) - 0.5) < _OF_HALF and abs(mean) > _ERRORS * error for mean in means
+            )
+        return self._one_way[layer, component]
+
+    @cached_property
+    def _one_way(self) -> dict[tuple[int, str], bool]:
+        return {}
 
     @cached_property
     def warnings(self) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ from scipy.special import betaincc
 from rmtbase.errors import ParameterError
 from rmtbase.laws import HaarTrace
 from rmtbase.linalg import available_cores, without_noise
-from rmtbase.models import Difference, Model, Site, difference, open_model
+from rmtbase.models import ONE_WAY, Difference, Model, Site, difference, open_model
 from rmtbase.progress import SILENT, Progress
 from rmtbase.scoring._file_attributes import file_attributes
 from rmtbase.scoring._heads import layer_coordinates
@@ -98,14 +98,14 @@ def changes(
         for k, name in enumerate(names):
             if of.has(layer, name):
                 old, change = of.less.matrix(layer, name).astype(np.float64), of.matrix(layer, name)
-                rounding = of.rounding(layer, name)
-                whole.put((layer, k), old, change, rounding)
+                rounding, reason = of.rounding(layer, name), ONE_WAY if of.rounds_one_way(layer, name) else ""
+                whole.put((layer, k), old, change, rounding, reason)
                 for at, site in enumerate(of.sites):
                     if site.place == place and name in factors and _has_heads(site, name):
                         by_head = (of.by_head(at, _FACTORS[name].name, matrix) for matrix in (old, change))
                         for head, each in enumerate(zip(*by_head, strict=True)):
                             own, own_change = (one.T for one in each) if name == _TURNED else each
-                            parts.put((at, head, factors.index(name)), own, own_change, rounding)
+                            parts.put((at, head, factors.index(name)), own, own_change, rounding, reason)
             advance(1)
     groups = {"/matrices": whole.dataset({**layer_coordinates(of.layers), "component": names})}
     if factors:
@@ -145,16 +145,17 @@ class _Filled:
         old: Float64[np.ndarray, "row column"],
         change: Float64[np.ndarray, "row column"],
         rounding: float,
+        reason: str,
     ) -> None:
-        """Fill in one matrix."""
+        """Fill in one matrix; with a ``reason`` why its directions cannot be counted."""
         for name, value in _of_matrix(old, change, rounding).items():
             self.values[name][place] = value
         nothing = _nothing_to_test(old, change)
         for side, width in zip(_SIDES, (change.shape[1], change.shape[0]), strict=True):
             untested = np.isnan(self.values[f"p_value_{side}"][place])
             self.values[f"reason_{side}"][place] = (nothing or _FILLED.format(width)) if untested else ""
-        self.values["reason"][place] = nothing
-        if nothing:
+        self.values["reason"][place] = nothing or reason
+        if nothing or reason:
             return
         with ThreadPoolExecutor(available_cores()) as pool:
             counted = self.signs.count(change, map_draws=pool.map)

@@ -12,7 +12,7 @@ from jaxtyping import Float
 
 from rmtbase.errors import ParameterError
 from rmtbase.linalg import single_threaded_blas
-from rmtbase.models import Difference, MatrixName, Model, WeightMatrices, open_model
+from rmtbase.models import ONE_WAY, Difference, MatrixName, Model, WeightMatrices, open_model
 from rmtbase.nulls import LARGEST_KURTOSIS, mean_kurtosis
 from rmtbase.parameters import require_flag, require_seed
 from rmtbase.progress import SILENT, Progress
@@ -240,8 +240,15 @@ def _chain(model: WeightMatrices, site: int, circuit: Circuit) -> tuple[tuple[in
         dims = tuple(getattr(model.sites[site], name) for name in circuit.dims)
         return dims, f"rows of several matrices, whose noise has no known law; expected {error.expected}"
     if isinstance(shape, tuple):
-        return shape, ""
+        layer = model.layers.index(model.sites[site].place)
+        return shape, _one_way(model, layer, *(f"attention_{factor.name}" for factor in circuit.factors))
     return shape.dims, "a part of the keys is rotated and not compressed, which has no known law"
+
+
+def _one_way(model: WeightMatrices, layer: int, *components: str) -> str:
+    """Why the rounding of a difference has directions of its own, or ""."""
+    of = isinstance(model, Difference) and any(model.rounds_one_way(layer, one) for one in components)
+    return ONE_WAY if of else ""
 
 
 def _of_matrices(
@@ -258,7 +265,8 @@ def _of_matrices(
         _Spectrum(
             (model.layers.index(name.place), components.index(name.component)), one.eigenvalues, one.shape,
             one.kurtosis if known is None else known,
-            "a product of stored matrices: its heads have a law" if name in products else "", one.count,
+            "a product of stored matrices: its heads have a law" if name in products
+            else _one_way(model, model.layers.index(name.place), name.component), one.count,
         )
         for name, one in spectra.items()
     ]  # fmt: skip
