@@ -177,10 +177,10 @@ def symmetric_singular_values(stack: Any) -> Any:
 
 def _finite_on_device(stack: Any) -> Any:
     """The matrices as a JAX array, or a ParameterError; inside ``jax.jit``, where no value is known, as they are."""
-    import jax
     import jax.numpy as jnp
+    from jax.core import Tracer
 
-    if isinstance(stack, jax.core.Tracer):
+    if isinstance(stack, Tracer):
         return stack
     largest = np.abs(require_matrices("stack", stack)).max(initial=0.0)
     with np.errstate(over="ignore"):

@@ -83,7 +83,8 @@ def change_sigma(first: ArrayLike, second: ArrayLike, dtype: DTypeLike) -> float
     one, other = require_finite_numbers("first", first), require_finite_numbers("second", second)
     if one.shape != other.shape or not one.size:
         raise ParameterError("second", f"shape {other.shape}", f"elements in the shape of the first, {one.shape}")
-    spacing(one, dtype), spacing(other, dtype)  # refuses what cannot be stored so
+    for stored in (one, other):
+        spacing(stored, dtype)  # refuses what cannot be stored so
     with np.errstate(over="ignore"):
         square = float(np.mean((other - one) ** 2))
     if not np.isfinite(square):
