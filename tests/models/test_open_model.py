@@ -179,6 +179,15 @@ def test_bin_files_are_not_fetched_without_torch(parts, tmp_path, hub, monkeypat
     assert len(requests) == 1
 
 
+def test_a_model_of_the_hub_without_known_weights_is_told_so(tmp_path, hub):
+    (tmp_path / "config.json").write_text("{}")
+    hub(lambda patterns: str(tmp_path))
+    with pytest.raises(
+        CheckpointError, match=r"org/name: .* neither safetensors nor pytorch_model.bin .* pass its path"
+    ):
+        open_model("org/name")
+
+
 class TransportError(Exception):
     """What the client's transport may raise: of no family that rmtbase knows."""
 

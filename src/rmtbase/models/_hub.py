@@ -125,7 +125,15 @@ def fetch_checkpoint(
     if any((folder / (subfolder or "")).glob("*.safetensors")):
         return folder
     require_torch()
-    return _download(model, revision, _TORCH, subfolder, cache)
+    folder = _download(model, revision, _TORCH, subfolder, cache)
+    inside = folder / (subfolder or "")
+    if not any(inside.glob("*.bin")) and not (inside / "model_index.json").exists():
+        raise CheckpointError(
+            model,
+            "the hub has this model, but neither safetensors nor pytorch_model.bin in it: download the file of its "
+            "weights and pass its path, which says what it is and how it is opened; of GGUF pass ORG/NAME/FILE.gguf",
+        )
+    return folder
 
 
 def fetch_file(model: str, name: str, revision: str | None = None, cache: Path | None = None) -> Path:
