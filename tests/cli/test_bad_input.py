@@ -222,7 +222,7 @@ def unscorable(refused, null_file, tmp_path):
     def check(folder, *fragments):
         for name, start in (("scores.nc", b"\x89HDF"), ("scores.csv", b"layer,head,")):
             (tmp_path / name).write_bytes(start + b"what was there")
-        outputs = ["-o", tmp_path / "scores.nc", "--csv", tmp_path / "scores.csv"]
+        outputs = ["-o", tmp_path / "scores.nc", "--csv", tmp_path / "scores.csv", "--overwrite"]
         refused(*fragments, command=["score", folder, "--baseline", null_file, *outputs])
 
     return check

@@ -193,12 +193,12 @@ def test_settings_of_jax_that_change_bits_do_not_mix(plan, output, stopped, tabl
         assert run_plan(plan, output).identical(table)  # what is set for the draws themselves changes nothing
 
 
-def test_another_seed_offset_is_another_setting(plan, output, stopped):
-    jax.config.update("jax_random_seed_offset", 1)
+def test_another_setting_of_the_compiler_is_another_setting(plan, output, stopped):
+    jax.config.update("jax_exec_time_optimization_effort", 0.5)
     try:
-        assert "jax_random_seed_offset: 0 there, 1 here" in resume(plan, output)
+        assert "jax_exec_time_optimization_effort: 0.0 there, 0.5 here" in resume(plan, output)
     finally:
-        jax.config.update("jax_random_seed_offset", 0)
+        jax.config.update("jax_exec_time_optimization_effort", 0.0)
 
 
 def test_run_killed_and_resumed_under_another_kernel_of_blas_is_refused(start, tmp_path, monkeypatch):
@@ -221,7 +221,7 @@ def test_provenance_of_every_table_names_the_processor_and_its_blas(plan, table)
     record = json.loads(table.attrs["provenance"])
     for name, value in arithmetic().items():
         assert record["platform"][name] == record["numerics"][name] == value
-    assert record["numerics"]["jax_random_seed_offset"] == "0"
+    assert record["numerics"]["jax_disable_jit"] == "False"
     elements = json.loads(element_baseline((8, 2), 2).attrs["provenance"])
     assert elements["numerics"]["blas_numpy" if "blas_numpy" in arithmetic() else "blas"]
 

@@ -135,7 +135,8 @@ def baseline(
     chosen = _plan(plan, {name: value for name, value in contents.items() if value is not None})
     path = output or Path(f"{chosen.name}.nc")
     require_output(path, "netCDF")
-    require_replaceable(path, "netCDF", overwrite or status)
+    inputs = [Path(one) for one in (plan, model) if one is not None]
+    require_replaceable(path, "netCDF", overwrite or status, "baseline,spectra", inputs)
     if status:
         print("\n".join(map(one_line, plan_status(chosen, path))))
         return

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
     from rmtbase.comparison import Training
 
-_BEGINNINGS = {"netCDF": b"\x89HDF", "CSV of a comparison": b"model,component,"}
 _LISTED = 12
 _ORDER = (
     *("step", "model", "pair", "contrast", "published_model", "component", "statistic", "measure", "group"),
@@ -75,12 +74,12 @@ def compare(
 
     Do two recipes differ? rmtbase compare --group mha=a1.nc,a2.nc,a3.nc,a4.nc --group gqa=b1.nc,b2.nc,b3.nc,b4.nc
     """
-    from rmtbase.cli._output import is_standard_output, require_output, write_output
+    from rmtbase.cli._output import is_standard_output, require_output, require_replaceable, write_output
     from rmtbase.cli._terminal import bars, out, print_json, say_written
     from rmtbase.comparison import compare as compare_models
     from rmtbase.comparison import comparison_csv
     from rmtbase.errors import OutputError, ParameterError
-    from rmtbase.tables import open_table, require_same_kind, write_table
+    from rmtbase.tables import open_table, write_table
 
     to_stdout = csv is not None and is_standard_output(csv)
     if to_stdout and as_json:
@@ -100,10 +99,7 @@ def compare(
         if path is None:
             continue
         require_output(path, kind)
-        if path.resolve() in [one.resolve() for one in paths]:
-            raise OutputError(path, "it is a file that is read; expected another name")
-        if not overwrite:
-            require_same_kind(path, kind, _BEGINNINGS[kind])
+        require_replaceable(path, kind, overwrite, "comparison", paths)
     if output is not None and csv is not None and output.resolve() == csv.resolve():
         raise OutputError(csv, "it is named for two outputs; expected a name for each")
     with bars() as progress:

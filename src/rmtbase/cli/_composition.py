@@ -79,7 +79,7 @@ def composition(
     opened = open_model(model, revision, subfolder=subfolder, fold=fold or ())
     require_other_files(list(files.values()), opened)
     for kind, path in files.items():
-        require_replaceable(path, kind, overwrite)
+        require_replaceable(path, kind, overwrite, "composition", [opened.path])
     with bars() as progress:
         table = compose(opened, words(kinds), progress=progress)
     summary = summarize_composition(table, level)

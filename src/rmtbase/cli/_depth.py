@@ -104,7 +104,7 @@ def depth(
     opened = open_model(model, revision)
     if output is not None:
         require_other_files([output], opened)
-        require_replaceable(output, "netCDF", overwrite)
+        require_replaceable(output, "netCDF", overwrite, "effective_depth", [opened.path])
     with bars() as progress:
         table = effective_depths(
             opened,

@@ -65,7 +65,7 @@ def diff(
     if output is not None:
         for one in opened:
             require_other_files([output], one)
-        require_replaceable(output, "netCDF", overwrite)
+        require_replaceable(output, "netCDF", overwrite, "changes", [one.path for one in opened])
     with bars() as progress:
         tree = changes(*opened, components=component or None, level=level, progress=progress)
     if output is not None:

@@ -51,7 +51,7 @@ def export(
     from rmtbase.cli._output import is_standard_output, write_output, write_to_standard_output
     from rmtbase.cli._terminal import say_written
     from rmtbase.errors import ParameterError
-    from rmtbase.tables import EXPORT_FORMATS, open_table, require_same_kind
+    from rmtbase.tables import EXPORT_FORMATS, open_table, require_replaceable, require_writable
     from rmtbase.tables import export as exported
 
     named = None if output is None or is_standard_output(output) else output
@@ -59,10 +59,11 @@ def export(
     if file_format and by_name and file_format != by_name and file_format in EXPORT_FORMATS:
         raise ParameterError("--format", file_format, f"{by_name}, as {named} ends, or another name")
     kind = file_format or by_name or "csv"
-    if named is not None and not overwrite and kind in EXPORT_FORMATS and EXPORT_FORMATS[kind]:
-        require_same_kind(named, kind, EXPORT_FORMATS[kind])
+    if named is not None:
+        require_writable(named)
+    table = open_table(file)
     content = exported(
-        open_table(file),
+        table,
         kind,  # type: ignore[arg-type]  # checked where it is used
         group=group,
         statistics=None if statistics is None else words(statistics),
@@ -71,5 +72,8 @@ def export(
     if named is None:
         write_to_standard_output(content)
     else:
+        titles = content.partition(b"\n")[0].decode(errors="replace")
+        told = {"csv": f"line {titles}", "parquet": f"parquet {table.attrs['kind']}"}
+        require_replaceable(named, told.get(kind, kind), overwrite, [file])
         write_output(content, named)
         say_written(named)

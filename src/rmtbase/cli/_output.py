@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 from rmtbase.errors import OutputError
 
 _STDOUT = Path("-")
 
-KINDS = {
-    "netCDF": b"\x89HDF",
-    "CSV of heads": b"layer,head,",
-    "CSV of matrices": b"layer,component,",
-    "CSV of pairs": b"kind,earlier,later,",
-    "CSV of signal": b"layer,what,",
-    "HTML": b"<!DOCTYPE html>",
+_KINDS = {
+    "CSV of heads": "titles layer,head,outliers_above,omnibus_p_value,farthest_statistic",
+    "CSV of matrices": "titles layer,component,n_rows,n_columns,reason",
+    "CSV of pairs": "titles kind,earlier,later,score,p_value",
+    "CSV of signal": "titles layer,what,head,squared_norm,strongest_p_value",
+    "CSV of a comparison": "titles model,component,family,revision",
+    "CSV of published tables": "line table,row,column,unit,published,low,high,agrees,untrained,basis",
+    "HTML": "html",
 }
-"""What a command writes beside pictures, and how each begins."""
+"""What a command writes beside pictures and netCDF, as :func:`rmtbase.tables.require_replaceable` tells it."""
 
 
 def is_standard_output(path: Path | None) -> bool:
@@ -34,12 +36,14 @@ def require_output(path: Path, kind: str) -> None:
     require_writable(path)
 
 
-def require_replaceable(path: Path, kind: str, overwrite: bool) -> None:
-    """Raise :class:`~rmtbase.errors.OutputError` if a file of another kind is there that may not be overwritten."""
-    from rmtbase.tables import require_same_kind
+def require_replaceable(path: Path, kind: str, overwrite: bool, table: str = "", inputs: Iterable[Path] = ()) -> None:
+    """Raise :class:`~rmtbase.errors.OutputError` if what is there must not be replaced.
 
-    if not overwrite:
-        require_same_kind(path, kind, KINDS[kind])
+    A netCDF file is of the same kind where it is a ``table`` of that kind, or of one of several after commas.
+    """
+    from rmtbase.tables import require_replaceable as require
+
+    require(path, f"table {table}" if kind == "netCDF" else _KINDS[kind], overwrite, inputs)
 
 
 def write_to_standard_output(content: bytes) -> None:

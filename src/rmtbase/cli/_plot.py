@@ -101,14 +101,20 @@ def plot(
                 "dpi": 100 if dpi is None else dpi,
                 "frames_per_second": rate,
             }
-            say_written(save_animation(moving, output, **settings, overwrite=overwrite))
+            say_written(save_animation(moving, output, **settings, overwrite=overwrite, inputs=[file]))
             return
         drawn = moving.stills()
     if is_standard_output(output):
         write_to_standard_output(content(drawn, file_format or "png", 150 if dpi is None else dpi))
         return
     for path in save(
-        drawn, output, format=file_format, dpi=150 if dpi is None else dpi, overwrite=overwrite, prefix=f"{file.stem}-"
+        drawn,
+        output,
+        format=file_format,
+        dpi=150 if dpi is None else dpi,
+        overwrite=overwrite,
+        prefix=f"{file.stem}-",
+        inputs=[file],
     ):
         say_written(path)
 

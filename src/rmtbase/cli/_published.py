@@ -34,18 +34,17 @@ def published(
 
     Example: rmtbase published weibull-table-5
     """
-    from rmtbase.cli._output import is_standard_output, write_output
+    from rmtbase.cli._output import is_standard_output, require_replaceable, write_output
     from rmtbase.cli._terminal import out, print_json, say_written
     from rmtbase.comparison import checks, published_csv, published_table, published_tables
     from rmtbase.errors import OutputError
-    from rmtbase.tables import require_same_kind
 
     tables = published_tables() if name is None else (published_table(name),)
     if csv is not None and is_standard_output(csv) and as_json:
         raise OutputError("-", "stdout takes one output; name a file for the other")
     if csv is not None:
-        if not is_standard_output(csv) and not overwrite:
-            require_same_kind(csv, "CSV of published tables", b"table,row,column,")
+        if not is_standard_output(csv):
+            require_replaceable(csv, "CSV of published tables", overwrite)
         write_output(published_csv(tables).encode(), csv)
     if as_json:
         page = [_table_json(table, checks(table)) for table in tables]

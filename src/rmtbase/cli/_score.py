@@ -123,13 +123,13 @@ def score(
     opened, read = opened_model(model, revision, subfolder, fold, adapter, base, minus, minus_revision)
     for one in read:
         require_other_files(outputs, one)
+    read_from = [*(one.path for one in read), *([Path(baseline)] if isinstance(baseline, str | Path) else [])]
     for kind, path in files.items():
-        require_replaceable(path, kind, overwrite)
+        require_replaceable(path, kind, overwrite, "scores", read_from)
     opened.hash_ahead()  # while what follows is imported, which takes about as long
 
     from rmtbase.cli._tables import print_elements, print_summary, print_why, summaries_json
     from rmtbase.scoring import (
-        ANALYTIC,
         circuit_scores,
         circuits_of,
         heads_csv,
@@ -141,9 +141,6 @@ def score(
     from rmtbase.scoring import score as score_model
     from rmtbase.tables import CIRCUITS, write_table
 
-    for path in outputs:
-        if baseline not in (None, ANALYTIC) and path.resolve() == Path(baseline).resolve():
-            raise OutputError(path, "it is the baseline that is read; expected another name")
     with bars() as progress:
         tree = score_model(
             opened,

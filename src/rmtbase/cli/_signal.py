@@ -144,7 +144,7 @@ def signal(
     for one in files_of:
         require_other_files(list(outputs.values()), one)
     for kind, path in outputs.items():
-        require_replaceable(path, kind, overwrite)
+        require_replaceable(path, kind, overwrite, "signal", [one.path for one in files_of])
     if directions < 0:
         raise ParameterError("directions", directions, "0 or more")
 

@@ -103,7 +103,7 @@ def trajectory(
 
     path = output or Path(f"{Path(model).name}-trajectory.nc")
     require_output(path, "netCDF")
-    require_replaceable(path, "netCDF", overwrite)
+    require_replaceable(path, "netCDF", overwrite, "trajectory", [Path(one) for one in (model, baseline) if one])
     with bars() as progress:
         tree = follow(
             model,

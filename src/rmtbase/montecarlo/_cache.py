@@ -1,6 +1,7 @@
 """Nulls already simulated, kept in the user's cache folder: one file for each (shape or ensemble, draws, seed).
 
-Those of latent attention depend on a ratio, too, and take hours: one file for each ratio and some of the draws.
+The name of a file has the settings of JAX and XLA that change bits as well, as eight hexadecimal digits. Those of
+latent attention depend on a ratio, too, and take hours: one file for each ratio and some of the draws.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from rmtbase.montecarlo._latent_attention import (
     require_latent_sample,
     spectra_among,
 )
+from rmtbase.montecarlo._machine import compiler_settings_digest
 from rmtbase.montecarlo._plan import DRAWS_VERSION, make_plan
 from rmtbase.montecarlo._run import run_in_memory
 from rmtbase.montecarlo._store_files import Arrays, pack, read_rows, require_sound
@@ -230,7 +232,7 @@ def _baseline_file(d_model: int, d_head: int, draws: int, seed: int) -> _TableFi
             raise TableError(path, what, f"{expected} with its sample")
 
     return _TableFile(
-        f"baseline-v{SCHEMA_VERSION}-{DRAWS_VERSION}-d{d_model}-h{d_head}-n{draws}-seed{seed}.nc",
+        f"baseline-v{SCHEMA_VERSION}-{DRAWS_VERSION}-d{d_model}-h{d_head}-n{draws}-seed{seed}-{compiler_settings_digest()}.nc",
         f"null of (d_model, d_head) = ({d_model}, {d_head}), {draws} draws, seed {seed}",
         "baseline",
         require_call,
@@ -248,7 +250,8 @@ def _spectra_file(ensemble: str, parameters: Mapping[str, object], draws: int, s
             raise TableError(path, f"plan {found}", f"plan {plan.hash}, with each draw's own scale")
 
     return _TableFile(
-        f"spectra-v{SCHEMA_VERSION}-{DRAWS_VERSION}-{name.replace(' ', '-')}-n{draws}-seed{seed}.nc",
+        f"spectra-v{SCHEMA_VERSION}-{DRAWS_VERSION}-{name.replace(' ', '-')}-n{draws}-seed{seed}"
+        f"-{compiler_settings_digest()}.nc",
         f"null of {name}, {draws} draws, seed {seed}",
         "spectra",
         require_call,
@@ -311,7 +314,7 @@ class _LatentFiles:
     @classmethod
     def of(cls, at_one: LatentAttention, seed: int) -> _LatentFiles:
         name = at_one.name.rpartition(" ")[0].replace(" ", "-")
-        return cls(cache_folder() / f"{name}-{DRAWS_VERSION}-seed{seed}", at_one, seed)
+        return cls(cache_folder() / f"{name}-{DRAWS_VERSION}-seed{seed}-{compiler_settings_digest()}", at_one, seed)
 
     def path(self, ratio: float, draws: range) -> Path:
         return self.folder / f"rope_ratio={ratio!r}-draws-{draws.start}-{draws.stop}.chunk"

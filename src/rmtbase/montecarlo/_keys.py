@@ -7,6 +7,7 @@ import zlib
 from typing import SupportsIndex
 
 import jax
+import numpy as np
 from jax import Array
 from jaxtyping import Key, UInt32
 
@@ -21,14 +22,16 @@ MAX_DRAWS = 2**32 - 2**16
 def case_key(seed: int, case: str) -> Key[Array, ""]:
     """The key of one case: the seed's key with the case's name folded in.
 
-    The name, and not the place in a list, so that a case draws the same numbers in whatever table it stands.
+    The name, and not the place in a list, so that a case draws the same numbers in whatever table it stands. The seed's
+    key is made of its 64 bits, as ``jax.random.key`` makes it, but without ``jax_random_seed_offset``.
 
     Raises:
         ParameterError: the seed is not an integer in [0, 2^63).
     """
     seed = require_seed(seed)
-    with reproducible_jax():  # for float32, too: a seed has more bits than JAX's integers then have
-        return jax.random.fold_in(jax.random.key(seed, impl=PRNG_IMPLEMENTATION), zlib.crc32(case.encode()))
+    bits = np.array([seed >> 32, seed & 0xFFFFFFFF], dtype=np.uint32)
+    with reproducible_jax():
+        return jax.random.fold_in(jax.random.wrap_key_data(bits, impl=PRNG_IMPLEMENTATION), zlib.crc32(case.encode()))
 
 
 def require_indices(start: object, draws: object) -> tuple[int, int]:

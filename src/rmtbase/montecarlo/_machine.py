@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import platform
 import re
@@ -28,7 +29,6 @@ Result = TypeVar("Result")
 
 _DRAWING = ("ensembles", "linalg", "montecarlo", "statistics")
 _COMPILED = (
-    "jax_random_seed_offset",  # added to every seed: other random bits
     "jax_default_device",  # another kind of device where there are two
     "jax_disable_jit",  # each operation by itself: other sums
     "jax_disable_most_optimizations",  # this and what follows reaches the compiler, which then orders sums otherwise
@@ -102,9 +102,27 @@ def machine_settings() -> dict[str, Any]:
         "source": _source(),
         "machine": platform.machine(),
         **arithmetic(),
-        "backend": jax.default_backend(),
         "device": jax.local_devices()[0].device_kind,
-        **{name: str(getattr(jax.config, name, None)) for name in _COMPILED},
+        **_compiler_settings(),
+    }
+
+
+def compiler_settings_digest() -> str:
+    """Eight hexadecimal digits of the settings of JAX and XLA that change bits, for the key of a cache.
+
+    Raises:
+        ForkedProcessError: this process was forked from one that had used JAX.
+    """
+    require_jax_threads()
+    return hashlib.sha256(json.dumps(_compiler_settings(), sort_keys=True).encode()).hexdigest()[:8]
+
+
+def _compiler_settings() -> dict[str, str]:
+    return {
+        "backend": jax.default_backend(),
+        **{
+            name: str(getattr(jax.config, name, jax.config.values.get(name))) for name in _COMPILED
+        },  # some are flags only
         "xla_flags": " ".join(flag for flag in _xla_flags() if not _HARMLESS.match(flag)),
     }
 

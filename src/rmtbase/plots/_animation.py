@@ -6,7 +6,7 @@ import io
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
@@ -29,10 +29,10 @@ from rmtbase.plots._statistic_by_layer import matrix_statistic_by_layer, statist
 from rmtbase.plots._theme import Theme
 from rmtbase.plots._weibull_plane import weibull_plane
 from rmtbase.shown import in_one_line, one_line
-from rmtbase.tables import require_same_kind, require_writable, scores_at, write_bytes
+from rmtbase.tables import require_replaceable, require_writable, scores_at, write_bytes
 
-ANIMATION_FORMATS = {"gif": b"GIF8", "mp4": b"\x00\x00\x00"}
-"""The formats of moving pictures, with how each begins."""
+ANIMATION_FORMATS = ("gif", "mp4")
+"""The formats of moving pictures."""
 
 _MOST_FRAMES = 240
 _MOST_PIXELS = 4_000_000  # of a frame
@@ -40,6 +40,7 @@ _LAST = 2.0  # seconds that the last frame of a GIF stays
 _ENCODED = (
     "-vf", "pad=ceil(iw/2)*2:ceil(ih/2)*2", "-pix_fmt", "yuv420p",  # as players ask
     "-fflags", "+bitexact", "-flags:v", "+bitexact", "-map_metadata", "-1",  # the same bytes each time
+    "-metadata", "comment=rmtbase",
 )  # fmt: skip
 
 
@@ -172,6 +173,7 @@ def save_animation(
     dpi: float = 100,
     frames_per_second: float = 6.0,
     overwrite: bool = False,
+    inputs: Iterable[Path] = (),
 ) -> Path:
     """Write a moving picture: a GIF, or an MP4 where ffmpeg is installed. The same frames give the same bytes.
 
@@ -181,7 +183,8 @@ def save_animation(
         format: ``"gif"`` or ``"mp4"``; by the path's suffix if None.
         dpi: dots per inch.
         frames_per_second: of which the last stays two seconds in a GIF.
-        overwrite: whether to replace a file that is none of that format.
+        overwrite: whether to replace a file that is none of that format by rmtbase.
+        inputs: files that are never replaced.
 
     Returns:
         The path.
@@ -199,8 +202,7 @@ def save_animation(
     if kind == "mp4" and shutil.which("ffmpeg") is None:
         raise ParameterError("format", "mp4", "gif: the program ffmpeg, which makes an MP4, is not on the PATH")
     require_writable(path)
-    if not overwrite:
-        require_same_kind(path, kind.upper(), ANIMATION_FORMATS[kind])
+    require_replaceable(path, kind, overwrite, inputs)
     width, height = moving.frame(0).get_size_inches()
     most = (_MOST_PIXELS / float(width * height)) ** 0.5
     if not FEWEST_DPI <= dpi <= most:
@@ -220,7 +222,14 @@ def _gif(moving: Animation, dpi: float, frames_per_second: float) -> bytes:
     durations = [round(1000 / frames_per_second)] * (len(frames) - 1) + [round(1000 * _LAST)]
     stream = io.BytesIO()
     frames[0].save(
-        stream, format="GIF", save_all=True, append_images=frames[1:], duration=durations, loop=0, optimize=False
+        stream,
+        format="GIF",
+        save_all=True,
+        append_images=frames[1:],
+        duration=durations,
+        loop=0,
+        optimize=False,
+        comment=b"rmtbase",
     )
     return stream.getvalue()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import io
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -17,10 +17,9 @@ from matplotlib.text import Text
 
 from rmtbase.errors import OutputError, ParameterError
 from rmtbase.plots._theme import Theme
-from rmtbase.tables import require_same_kind, require_writable, write_bytes
+from rmtbase.tables import require_replaceable, require_writable, write_bytes
 
-FORMATS = {"pdf": b"%PDF-", "svg": b"<?xml", "png": b"\x89PNG"}
-"""The formats of files, with how each begins."""
+FORMATS = ("pdf", "svg", "png")
 
 FEWEST_DPI = 10
 _MOST_PIXELS = 30_000  # along one side, which is what can be drawn
@@ -131,6 +130,7 @@ def save(
     dpi: float = 150,
     overwrite: bool = False,
     prefix: str = "",
+    inputs: Iterable[Path] = (),
 ) -> list[Path]:
     """Write a figure, or several: into the file that the path names, or one by one into a folder.
 
@@ -142,8 +142,9 @@ def save(
         path: of the file or the folder.
         format: ``"pdf"``, ``"svg"`` or ``"png"``; by the path's suffix if None, PNG in a folder.
         dpi: dots per inch of a PNG.
-        overwrite: whether to replace files that are no pictures of that format.
+        overwrite: whether to replace files that are no pictures of that format by rmtbase.
         prefix: begins the names of files in a folder.
+        inputs: files that are never replaced.
 
     Returns:
         The paths written.
@@ -177,8 +178,7 @@ def save(
         kind, targets = suffix, {path: named}
     for target in targets:
         require_writable(target)
-        if not overwrite:
-            require_same_kind(target, kind.upper(), FORMATS[kind])
+        require_replaceable(target, kind, overwrite, inputs)
     return [write_bytes(content(held, kind, dpi), target) for target, held in targets.items()]
 
 

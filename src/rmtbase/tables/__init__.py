@@ -39,6 +39,7 @@ from rmtbase.tables._reading import (
     open_table,
     open_trajectory,
 )
+from rmtbase.tables._replacing import require_replaceable
 from rmtbase.tables._schema import SCHEMA_VERSION, Variable, describe
 from rmtbase.tables._scores_schema import (
     SCORES_SCHEMA,
@@ -66,7 +67,6 @@ from rmtbase.tables._trajectory_schema import (
 from rmtbase.tables._writing import (
     digest_of,
     is_temporary,
-    require_same_kind,
     require_writable,
     sweep,
     write_bytes,
@@ -139,7 +139,7 @@ __all__ = [
     "open_trajectory",
     "own_null_schema",
     "provenance",
-    "require_same_kind",
+    "require_replaceable",
     "require_writable",
     "scores_at",
     "shapes_of",

@@ -18,8 +18,7 @@ from rmtbase.tables._latex import latex_table
 if TYPE_CHECKING:
     import pandas as pd
 
-EXPORT_FORMATS = {"csv": b"", "parquet": b"PAR1", "latex": b"% rmtbase"}
-"""The formats, with how a file of each begins, as far as all do."""
+EXPORT_FORMATS = ("csv", "parquet", "latex")
 
 _PARQUET = "pip install 'rmtbase[parquet]'"
 _KEPT = ("kind", "model", "revision", "family", "null", "table", "normalization", "rmtbase_version", "provenance")

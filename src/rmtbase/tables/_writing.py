@@ -46,7 +46,8 @@ def require_writable(path: Path | str) -> Path:
     try:
         folder = path.resolve().parent
         if not folder.is_dir():
-            raise OutputError(path, f"the folder {path.parent} does not exist; make it first")
+            link = f"it is a link to {path.resolve()}: " if path.is_symlink() else ""
+            raise OutputError(path, f"{link}the folder {folder if link else path.parent} does not exist; make it first")
         probe = _temporary(folder, path.name)
         try:
             _create(probe)
@@ -57,20 +58,6 @@ def require_writable(path: Path | str) -> Path:
     except OSError as error:
         raise OutputError(path, f"{error.strerror or error} (folder {path.parent})") from error
     return path
-
-
-def require_same_kind(path: Path | str, kind: str, start: bytes) -> None:
-    """Raise :class:`~rmtbase.errors.OutputError` if a file is there that does not begin as those of its kind do."""
-    path = Path(path)
-    try:
-        with path.open("rb") as stream:
-            found = stream.read(len(start))
-    except FileNotFoundError:
-        return
-    except OSError as error:
-        raise OutputError(path, error.strerror or str(error)) from error
-    if found and found != start:
-        raise OutputError(path, f"a file that is no {kind} is there; name another, or overwrite it (--overwrite)")
 
 
 def write_table(table: xr.Dataset | xr.DataTree, path: Path | str) -> Path:

@@ -1,0 +1,137 @@
+"""Which files may be replaced: unasked only one of the same kind, told by its content; an input never.
+
+A file's content says that rmtbase wrote it: a table by its attribute ``kind`` and its digest, a picture and a page by
+the program that they name, text by its first line, which holds the titles of its columns.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from rmtbase.errors import OutputError
+from rmtbase.regular_files import open_regular
+from rmtbase.tables._digest import OF_ALL, OF_VARIABLES
+
+_LOOKED_AT = 1 << 16  # bytes at the start, of PDF and MP4 at the end too, in which a file says what it is
+
+
+def require_replaceable(
+    path: Path | str, kind: str, overwrite: bool = False, inputs: Iterable[Path | str] = ()
+) -> None:
+    """Raise :class:`~rmtbase.errors.OutputError` if a file is there that may not be replaced.
+
+    Args:
+        path: to be written.
+        kind: ``"table scores"`` for a file of rmtbase of that kind, with others after commas; ``"titles a,b"`` for
+            comma-separated values whose first line has these titles among others, ``"line a,b"`` for those that begin
+            with this line; ``"parquet scores"``; ``"latex"``, ``"html"``, ``"pdf"``, ``"svg"``, ``"png"``, ``"gif"`` or
+            ``"mp4"``.
+        overwrite: whether files of another kind may be replaced, too.
+        inputs: files, and folders with all in them, that are read. Of a folder a file of the same kind may be replaced.
+
+    Raises:
+        OutputError: it is an input, or another kind of file and ``overwrite`` is false, or it cannot be read.
+    """
+    path = Path(path)
+    identity = _identity(path)
+    if identity is None:
+        return
+    if identity in {_identity(Path(one)) for one in inputs}:
+        raise OutputError(path, "it is a file that is read; expected another name")
+    within = any(_is_within(path, Path(one)) for one in inputs)
+    if overwrite and not within:
+        return
+    what, _, which = kind.partition(" ")
+    try:
+        with open_regular(path) as stream:
+            start = stream.read(_LOOKED_AT)
+    except OSError as error:
+        raise OutputError(path, error.strerror or str(error)) from error
+    if not start or _KINDS[what](path, start, which):
+        return
+    if within:
+        raise OutputError(path, "it is in a folder that is read, and no earlier output; expected another name")
+    said = _SAID[what].format(which.replace(",", " or ") if what != "titles" else "")
+    raise OutputError(path, f"a file that is no {said} is there; name another, or overwrite it (--overwrite)")
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    """What tells a file from any other, links followed; None where there is none."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def _is_within(path: Path, folder: Path) -> bool:
+    return folder.is_dir() and path.resolve().is_relative_to(folder.resolve())
+
+
+def _is_table(path: Path, start: bytes, kinds: str) -> bool:
+    import h5py
+
+    if not start.startswith(b"\x89HDF"):
+        return False
+    try:
+        with h5py.File(os.fsencode(path), "r", locking="best-effort") as file:
+            held = {name: file.attrs[name] for name in ("kind", OF_ALL, OF_VARIABLES)}
+    except (OSError, KeyError, RuntimeError, ValueError, TypeError):
+        return False
+    kind, digest = (one.decode(errors="replace") if isinstance(one, bytes) else one for one in list(held.values())[:2])
+    return kind in kinds.split(",") and isinstance(digest, str) and re.fullmatch("[0-9a-f]{64}", digest) is not None
+
+
+def _has_titles(path: Path, start: bytes, titles: str) -> bool:
+    first = start.split(b"\n", 1)[0].decode(errors="replace").rstrip("\r").split(",")
+    return set(titles.split(",")) <= set(first)
+
+
+def _has_line(path: Path, start: bytes, line: str) -> bool:
+    return start.startswith(line.encode() + b"\n")
+
+
+def _is_parquet(path: Path, start: bytes, kind: str) -> bool:
+    if not start.startswith(b"PAR1"):
+        return False
+    try:
+        import pyarrow.parquet as pq  # type: ignore[import-not-found]
+
+        return (pq.read_schema(path).metadata or {}).get(b"rmtbase.kind") == kind.encode()
+    except Exception:  # pyarrow raises errors of its own at what is no such file
+        return False
+
+
+def _with_end(path: Path, start: bytes) -> bytes:
+    with open_regular(path) as stream:
+        stream.seek(max(path.stat().st_size - _LOOKED_AT, 0))
+        return start + stream.read(_LOOKED_AT)
+
+
+_KINDS: dict[str, Callable[[Path, bytes, str], bool]] = {
+    "table": _is_table,
+    "titles": _has_titles,
+    "line": _has_line,
+    "parquet": _is_parquet,
+    "latex": lambda path, start, _: start.startswith(b"% rmtbase "),
+    "html": lambda path, start, _: (
+        start.startswith(b"<!DOCTYPE html>") and b'<meta name="generator" content="rmtbase ' in start
+    ),
+    "pdf": lambda path, start, _: start.startswith(b"%PDF-") and b"/Creator (rmtbase)" in _with_end(path, start),
+    "svg": lambda path, start, _: start.startswith(b"<?xml") and b"<dc:title>rmtbase</dc:title>" in start,
+    "png": lambda path, start, _: start.startswith(b"\x89PNG\r\n") and b"tEXtSoftware\0rmtbase" in start,
+    "gif": lambda path, start, _: start.startswith(b"GIF8") and b"rmtbase" in start,
+    "mp4": lambda path, start, _: start[4:8] == b"ftyp" and b"rmtbase" in _with_end(path, start),
+}
+_SAID = {
+    "table": "{} file of rmtbase",
+    "titles": "CSV of these columns",
+    "line": "CSV of these columns",
+    "parquet": "Parquet file of {} by rmtbase",
+    "latex": "LaTeX table of rmtbase",
+    "html": "HTML page of rmtbase",
+    **{one: f"{one.upper()} of rmtbase" for one in ("pdf", "svg", "png", "gif", "mp4")},
+}

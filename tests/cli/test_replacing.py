@@ -1,0 +1,160 @@
+"""A file is replaced unasked only by the same kind, told by its content; what is read is never replaced."""
+
+import os
+import shutil
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+from matplotlib.figure import Figure
+from PIL import Image
+
+from rmtbase.errors import OutputError
+from rmtbase.tables import require_replaceable
+
+DATA = Path(__file__).parents[1] / "data"
+NOTES = "my notes\n"
+
+
+@pytest.fixture
+def file(tmp_path):
+    """A scores file that is read."""
+    return Path(shutil.copy(DATA / "scores.nc", tmp_path / "read.nc"))
+
+
+def foreign_hdf5(path):
+    with h5py.File(path, "w") as made:
+        made["measurements"] = np.arange(3.0)
+
+
+def half_a_table(path):
+    with h5py.File(path, "w") as made:
+        made.attrs["kind"] = "comparison"
+
+
+OTHERS = {
+    "text": lambda path: path.write_text(NOTES),
+    "weights": lambda path: path.write_bytes(b"\x08\0\0\0\0\0\0\0{}      "),
+    "CSV of another program": lambda path: path.write_text("layer,head,loss\n0,0,1.5\n"),
+    "HDF5 of another program": foreign_hdf5,
+    "a table without a digest": half_a_table,
+    "a table of another kind": lambda path: shutil.copy(DATA / "scores.nc", path),
+    "a page": lambda path: path.write_text("<!DOCTYPE html>\n<html><p>mine</p></html>\n"),
+    "a picture": lambda path: Image.new("RGB", (2, 2)).save(path, format="PNG"),
+    "a PDF": lambda path: Figure().savefig(path, format="pdf"),
+    "an SVG": lambda path: Figure().savefig(path, format="svg"),
+    "LaTeX": lambda path: path.write_text("% rmt\n\\documentclass{article}\n"),
+    "Parquet": lambda path: _parquet(path),
+}
+
+
+def _parquet(path):
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    pq.write_table(pa.table({"head": [1, 2]}), path)
+
+
+KINDS = ("table comparison,baseline", "line head,z_score", "titles layer,head,farthest_statistic", "parquet scores",
+         "latex", "html", "pdf", "svg", "png", "gif", "mp4")  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("other", OTHERS)
+def test_what_rmtbase_did_not_write_as_that_kind_stays(kind, other, tmp_path):
+    path = tmp_path / "there"
+    OTHERS[other](path)
+    with pytest.raises(OutputError, match=r"a file that is no .* is there; name another, or overwrite it"):
+        require_replaceable(path, kind)
+    require_replaceable(path, kind, overwrite=True)
+
+
+EXPORTS = (("a.csv",), ("a.tex",), ("a.parquet",), ("a.csv", "--columns", "head,z_score"))
+
+
+@pytest.mark.parametrize("options", EXPORTS, ids=" ".join)
+def test_export_replaces_its_own_and_no_other(options, file, run, tmp_path):
+    name, *rest = options
+    path = tmp_path / name
+    path.write_text(NOTES)
+    command = ("export", file, *rest, "-o", path)
+    ended = run(*command)
+    assert (ended.status, path.read_text()) == (2, NOTES)
+    assert "--overwrite" in ended.err
+    for again in (["--overwrite"], []):
+        assert run(*command, *again).status == 0
+    assert path.read_bytes()[:4] != NOTES.encode()[:4]
+
+
+def same(path, file):
+    return file
+
+
+def symbolic_link(path, file):
+    path.symlink_to(file)
+    return path
+
+
+def hard_link(path, file):
+    os.link(file, path)
+    return path
+
+
+@pytest.mark.parametrize("link", [same, symbolic_link, hard_link])
+@pytest.mark.parametrize("command", ["export", "plot", "compare"])
+def test_no_command_replaces_what_it_reads(link, command, file, run, tmp_path):
+    path = link(tmp_path / "other.png", file)
+    if command == "plot" and path == file:
+        path = file.rename(tmp_path / "read.png")
+        file = path
+    whole = file.read_bytes()
+    for overwrite in ([], ["--overwrite"]):
+        ended = run(command, file, "-o", path, *overwrite)
+        assert ended.status == 2
+        assert "it is a file that is read" in ended.err
+        assert file.read_bytes() == whole
+
+
+def test_files_of_a_model_that_is_read_stay(run, model_folder):
+    before = {path.name: path.read_bytes() for path in model_folder.iterdir()}
+    for name in before:
+        for command in (("depth", model_folder), ("composition", model_folder), ("diff", model_folder, model_folder)):
+            assert run(*command, "-o", model_folder / name, "--overwrite").status == 2
+    assert {path.name: path.read_bytes() for path in model_folder.iterdir()} == before
+
+
+def test_of_a_folder_that_is_read_an_earlier_output_may_be_replaced_and_nothing_else(tmp_path):
+    folder = tmp_path / "model"
+    (folder / "deeper").mkdir(parents=True)
+    shutil.copy(DATA / "scores.nc", folder / "scores.nc")
+    require_replaceable(folder / "scores.nc", "table scores", inputs=[folder])
+    require_replaceable(folder / "new.nc", "table scores", inputs=[folder])
+    (folder / "deeper" / "weights").write_text(NOTES)
+    with pytest.raises(OutputError, match="in a folder that is read, and no earlier output"):
+        require_replaceable(folder / "deeper" / "weights", "table scores", overwrite=True, inputs=[folder])
+
+
+@pytest.mark.parametrize("command", [("baseline", "--d-model", 8, "--d-head", 2, "--draws", 5), ("compare", "read.nc")])
+def test_a_scores_file_and_foreign_hdf5_are_no_baseline_and_no_comparison(command, file, run, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for make in (lambda path: shutil.copy(DATA / "scores.nc", path), foreign_hdf5):
+        path = tmp_path / "there.nc"
+        make(path)
+        before = path.read_bytes()
+        ended = run(*command, "-o", path)
+        assert (ended.status, path.read_bytes()) == (2, before)
+        assert "--overwrite" in ended.err
+
+
+def test_a_dangling_link_says_where_it_leads(file, run, tmp_path):
+    path = tmp_path / "out.csv"
+    path.symlink_to(tmp_path / "gone" / "there.csv")
+    ended = run("export", file, "-o", path)
+    assert ended.status == 2
+    assert (
+        f"it is a link to {tmp_path / 'gone' / 'there.csv'}: the folder {tmp_path / 'gone'} does not exist" in ended.err
+    )
+    (tmp_path / "gone").mkdir()
+    assert run("export", file, "-o", path).status == 0
+    assert (tmp_path / "gone" / "there.csv").stat().st_size
