@@ -26,6 +26,7 @@ from typing import Any
 import tiny_models
 import torch
 import transformers
+from architectures_page import EARLIER, TORCH, page
 from attention_trace import Refused
 from infer_types import infer_type
 from observe_biases import biases_of, with_biases
@@ -41,7 +42,6 @@ TABLE = Path(__file__).parents[1] / "src/rmtbase/models/architectures.json"
 PAGE = Path(__file__).parents[1] / "docs/architectures.md"
 
 
-_TORCH = "the torch route"
 _MOST_MEMORY = 10 << 30  # bytes of address space, beyond which a type is given up
 
 
@@ -179,17 +179,6 @@ def write_table(content: Mapping[str, Any], path: Path) -> None:
         held.cache_clear()  # of the table that was there before
 
 
-_WIDEST = (
-    "llama mistral mixtral qwen2 qwen3 qwen2_moe qwen3_moe gemma gemma2 gemma3 gemma3_text phi phi3 gpt2 gpt_neo "
-    "gpt_neox gptj gpt_bigcode opt bloom falcon mpt codegen starcoder2 stablelm cohere cohere2 olmo olmo2 granite "
-    "deepseek_v2 deepseek_v3 gpt_oss llama4 qwen3_next glm4 smollm3 bert roberta distilbert albert electra "
-    "deberta-v2 xlm-roberta mpnet modernbert camembert esm longformer t5 mt5 bart mbart pegasus marian m2m_100 "
-    "whisper wav2vec2 hubert vit deit dinov2 beit swin clip siglip llava qwen2_vl qwen2_5_vl blip "
-)
-WIDEST = tuple(_WIDEST.split())
-"""The 70 model types in widest use: those of the hub's most downloaded models of text, images and speech."""
-
-
 def torch_route(model_type: str) -> str:
     """How the type is read, as a user's folder of a tiny model is: what of it is proved, or why it is refused."""
     os.environ["RMTBASE_PROOF"] = "1"
@@ -218,8 +207,9 @@ def _route_of(model: torch.nn.Module) -> str:
         return f"refused: {'; '.join(wrong) or proof}"
     words = ("not read", "read in part")
     left = [note.partition(": ")[2].partition(":")[0] for note in opened.notes if note.startswith(words)]
-    left += [note for note in opened.notes if note.startswith("attention that is not read") and not left]
-    return _TORCH + (f"; not read: {', '.join(left[:2])}{', …' if len(left) > 2 else ''}" if left else "")
+    unread = [note for note in opened.notes if note.startswith("attention that is not read")]
+    left = left or [name for note in unread for name in re.findall(r"'(.+?)'", note)]
+    return TORCH + (f"; not read: {', '.join(left[:2])}{', …' if len(left) > 2 else ''}" if left else "")
 
 
 def routes(types: Iterable[str], work: Path, limit: int = 60) -> dict[str, str]:
@@ -273,99 +263,42 @@ def prove_all_norms(content: Mapping[str, Any], stride: slice = slice(None)) -> 
 
 def prove_all(content: Mapping[str, Any], stride: slice = slice(None)) -> dict[str, str]:
     """What the table reads wrongly, or not at all, of the types that it has: the type -> what is wrong."""
-    failures = {}
-    for model_type in list(content["types"])[stride]:
-        for variant in content["types"][model_type]["variants"]:
-            said = {key: value for key, value in variant.get("when", {}).items() if value != "any"}
-            error: str | None = None
-            for more in tiny_models.key_head_options(model_type, PROFILES[1]):
-                try:
-                    prove_type(model_type, PROFILES[1], **{**more, **said})
-                    error = None
-                    break
-                except Exception as caught:
-                    error = error or f"{type(caught).__name__}: {caught}"
-            if error:
-                failures[model_type] = f"{said or ''} {' '.join(error.split())[:300]}".strip()
-    return failures
+    found = {name: failure(content, name) for name in list(content["types"])[stride]}
+    return {name: reason for name, reason in found.items() if reason}
 
 
-def page(content: Mapping[str, Any], others: Mapping[str, str]) -> str:
-    """The page of the docs.
-
-    Args:
-        content: the table.
-        others: the types that it does not have -> how they are read, or that and why they are refused.
-    """
-    entries = content["types"]
-    by_torch = [name for name, how in others.items() if how.startswith(_TORCH)]
-    wholly = [name for name in by_torch if others[name] == _TORCH]
-    own = ([one for one in held["variants"] if one.get("stacks")] for held in entries.values())
-    known = [[_norms_known(one, content["norms"]) for one in variants] for variants in own if variants]
-    widest = sum(name in entries or name in by_torch for name in WIDEST)
-    lines = [
-        "# Architectures",
-        "",
-        f"Every model type of `transformers` {content['transformers']}: {len(entries)} are read by the table that "
-        f"rmtbase ships, without torch, and {len(by_torch)} more by the torch route, {len(wholly)} of them wholly and "
-        "the others but for the modules named. Of each a tiny random model was built whose sizes differ pairwise. "
-        "Those of the table were compared with q·k of their own modules for every head and pair of positions, by a "
-        "script that shares no code with the torch route; those of the torch route were saved, opened and proved as a "
-        "user's checkpoint is: q·k of the forward pass is xᵀ W_QK x′, to rounding. What is not proved is refused.",
-        "",
-        f"For {sum(map(all, known))} of the {len(known)} types of the table that have attention of their own "
-        "the norms in front of queries and keys and behind them are known too, with what they store (a gain, or what "
-        "differs from one) and what stands in front of the first layer: they were told apart by forward passes with "
-        "other gains, and `--fold norms` takes them in. Of the others it is refused.",
-        "",
-        "Made by `python sims/make_architectures.py`; `--check` proves every entry of the table again, `--page` makes "
-        "this page alone, and `--check --norms` proves the norms.",
-        "",
-        f"## The {len(WIDEST)} in widest use",
-        "",
-        f"{widest} of {len(WIDEST)} are read.",
-        "",
-        "| type | read by |",
-        "|---|---|",
-        *(f"| `{name}` | {_read_by(name, entries, others)} |" for name in WIDEST),
-        "",
-        "## All",
-        "",
-        "| type | read by |",
-        "|---|---|",
-        *(f"| `{name}` | {_read_by(name, entries, others)} |" for name in sorted({*entries, *others})),
-    ]
-    return "\n".join(lines) + "\n"
+def failure(content: Mapping[str, Any], model_type: str) -> str:
+    """What the table reads wrongly of a type, or not at all; nothing where each of its variants is proved."""
+    failed = ""
+    for variant in content["types"][model_type]["variants"]:
+        said = {key: value for key, value in variant.get("when", {}).items() if value != "any"}
+        error: str | None = None
+        for more in tiny_models.key_head_options(model_type, PROFILES[1]):
+            try:
+                prove_type(model_type, PROFILES[1], **{**more, **said})
+                error = None
+                break
+            except Exception as caught:
+                error = error or f"{type(caught).__name__}: {caught}"
+        if error:
+            failed = f"{said or ''} {' '.join(error.split())[:300]}".strip()
+    return failed
 
 
-def _norms_known(variant: Mapping[str, Any], norms: Mapping[str, Any]) -> bool:
-    """Whether each stack of a variant has the norms in front of queries and keys, and those behind them."""
-    needed = {"query_input_norm", "key_input_norm", "query_norm", "key_norm"}
-    return "norms" in variant and all(needed <= set(norms[name]) for name in variant["norms"]["of"])
-
-
-def _read_by(name: str, entries: Mapping[str, Any], others: Mapping[str, str]) -> str:
-    if name in entries:
-        stacks = {part["stack"] for one in entries[name]["variants"] for part in one.get("parts", ())}
-        left = {key for one in entries[name]["variants"] for key in one.get("unread", ())}
-        parts = f": {', '.join(sorted(stacks))}" if stacks else ""
-        return f"the table{parts}" + (f"; not read: {', '.join(sorted(left))}" if left else "")
-    return _harmless(others[name])
-
-
-def _harmless(reason: str) -> str:
-    """One line of a table, without paths."""
-    text = re.sub(r"(/[\w.\-]+){2,}", "…", " ".join(reason.split())).replace("|", "/")
-    return re.sub(r"/config.json: |You can install it.*|Please note.*", "", text)[:160].strip()
-
-
-def make_page(work: Path, stride: slice) -> None:
-    """Write the page, if how every type is read is known or is found now."""
+def make_page(work: Path, stride: slice, proved: Collection[str]) -> None:
+    """Write the page; types that were not run now are as the page has them, with the version that found them."""
     content = read_table()
     others = [name for name in tiny_models.all_types() if name not in content["types"]]
     held = routes(others[stride], work)
-    if all(name in held for name in others):
-        PAGE.write_text(page(content, {name: held[name] for name in others}), encoding="utf-8")
+    before = PAGE.read_text(encoding="utf-8")
+    version = re.search(r"`transformers` ([\d.]+)", before)
+    assert version is not None
+    rows = dict(re.findall(r"^\| `([^`]+)` \| (.*) \|$", before, re.MULTILINE))
+    for name in others:
+        if name not in held and name in rows and not rows[name].startswith("the table"):
+            held[name] = rows[name] if EARLIER.search(rows[name]) else f"{rows[name]} (transformers {version[1]})"
+    found = {name: held.get(name, "refused: not tried yet") for name in others}
+    PAGE.write_text(page(content, found, proved), encoding="utf-8")
 
 
 def main() -> None:
@@ -375,15 +308,27 @@ def main() -> None:
     parser.add_argument("--only", nargs="+", default=(), help="types to probe anew")
     parser.add_argument("--part", type=int, nargs=2, metavar=("I", "N"), default=(0, 1), help="every N-th type from I")
     parser.add_argument("--check", action="store_true", help="prove every entry of the table, and make nothing")
+    parser.add_argument(
+        "--keep", action="store_true", help="with --check: go on from --work, and keep what is found there"
+    )
     parser.add_argument("--norms", action="store_true", help="with --check: its norms instead")
     parser.add_argument("--page", action="store_true", help="make the page alone, of the table as it is")
     options = parser.parse_args()
     stride = slice(options.part[0], None, options.part[1])
     if options.check:
-        failures = (prove_all_norms if options.norms else prove_all)(read_table(), stride)
+        content = read_table()
+        if options.keep:
+            types = [*content["types"]][stride]
+            checked = options.work.with_suffix(".checked.json")
+            held = kept(types, checked, 120, partial(failure, content), "proving it takes more than 120 s")
+            failures = {name: held[name] for name in types if held[name]}
+        else:
+            failures = (prove_all_norms if options.norms else prove_all)(content, stride)
         raise SystemExit("\n".join(f"{name}: {reason}" for name, reason in failures.items()) or None)
+    checked = options.work.with_suffix(".checked.json")
     if options.page:
-        make_page(options.work, stride)
+        held = json.loads(checked.read_text()) if checked.is_file() else {}
+        make_page(options.work, stride, [name for name, reason in held.items() if not reason])
         return
     beside = options.work.with_suffix(".norms.json")
     for work in (options.work, beside) if options.only else ():
@@ -403,7 +348,7 @@ def main() -> None:
         beside.write_text(json.dumps(json.loads(beside.read_text()) | {model_type: []}))
     write_table(norms(read_table(), beside, options.only), TABLE)
     write_table(biases(read_table(), options.work.with_suffix(".biases.json"), options.only), TABLE)
-    make_page(options.work.with_suffix(".routes.json"), slice(None))
+    make_page(options.work.with_suffix(".routes.json"), slice(None), read_table()["types"])
     print(f"{len(read_table()['types'])} types by the table, {TABLE.stat().st_size} bytes")
 
 

@@ -59,6 +59,7 @@ def contradictions(opened: Model) -> list[str]:
         if name.startswith(f"{module}.")
     ]
     found += [f"{name} is read, and said not to be" for name in sorted(used) for note in notes if f"'{name}'" in note]
+    found += [note for note in notes if note.startswith("biases that")]  # its own class has saved it
     elsewhere = [
         name for note in notes if note.startswith("not scored, as no part") for name in re.findall("'(.+?)'", note)
     ]
@@ -71,8 +72,8 @@ _ATTENTION = re.compile(r"att(n|ention)|\.(q|k|v|query|key|value)_?(proj)?\.weig
 def prove_type(model_type: str, profile: Profile, **options: Any) -> dict[str, float]:
     """As :func:`prove`, of the class with a head of a type in the table; of the one without it, the sites alone.
 
-    The class without a head is proved where there is no other. A class that has fewer layers than the type, such as the
-    images' classifier of a type with texts, may be read by the torch route, which proves it.
+    The class without a head is proved where there is no other. A class that lacks a stack of the type, such as the
+    classifier of images of a type with texts, may be read by the torch route, which proves it.
 
     Raises:
         Disproved: both were saved, and one is read otherwise than the other, or not by the table.
@@ -91,8 +92,9 @@ def prove_type(model_type: str, profile: Profile, **options: Any) -> dict[str, f
             [(site.place, site.query_key_tensors()[0].rpartition(".")[2]) for site in one.sites]
             for one in (plain, whole)
         ]
-        if whole._network is not None and len(whole.sites) < len(plain.sites):
-            return prove(base)
+        stacks = [{site.place.stack for site in one.sites} for one in (plain, whole)]
+        if whole._network is not None and stacks[0] - stacks[1]:
+            return prove(base, plain)
         if whole._network is not None or places[0] != places[1]:
             raise Disproved(f"{of.__name__} has other sites in its folder than {type(base).__name__}")
         try:
