@@ -1,0 +1,149 @@
+"""Three outcomes of a test: counts are of what was tested, and what could not be is beside them, with its reason."""
+
+import json
+
+import numpy as np
+import pytest
+import xarray as xr
+
+import rmtbase
+from rmtbase.scoring import (
+    Module,
+    NotTestable,
+    decisions_text,
+    headline,
+    left_out_of,
+    not_testable_words,
+    plural,
+    signal,
+    signal_headline,
+    signal_rows,
+    summarize_scores,
+    summarize_signal,
+)
+from rmtbase.tables import departure_steps
+
+SHORT = [NotTestable(f"layer {k}", f"a spectrum of {k} values is too short") for k in range(1, 4)]
+ZEROS = [NotTestable("layer 9", "all zeros")]
+
+
+@pytest.mark.parametrize(
+    ("noun", "many"),
+    [("head", "heads"), ("key head", "key heads"), ("spectrum", "spectra"), ("weight matrix", "weight matrices"),
+     ("pair of models", "pairs of models"), ("overlap of subspaces", "overlaps of subspaces"),
+     ("part of a head", "parts of heads"), ("module", "modules"), ("group", "groups")],
+)  # fmt: skip
+def test_nouns_have_their_plurals(noun, many):
+    assert plural(2, noun) == many and plural(1, noun) == noun and plural(0, noun) == many
+
+
+def test_a_headline_counts_what_was_tested_and_names_the_rest():
+    assert headline(2, 5, [], "head", "differ") == "2 of 5 heads differ"
+    alone = headline(0, 0, SHORT, "spectrum", "have a direction")
+    assert alone == "0 of 0 testable; 3 of 3 spectra cannot be tested: a spectrum of 1 values is too short"
+    both = headline(1, 6, SHORT + ZEROS, "spectrum", "have a direction")
+    assert both.startswith("1 of 6 testable spectra have a direction; 4 of 10 spectra cannot be tested: ")
+    assert both.endswith("a spectrum of 1 values is too short (3); all zeros (1)")
+    assert not_testable_words([], 7, "head") == ""
+
+
+def test_many_reasons_are_counted_and_the_commonest_named():
+    several = [NotTestable("a", word) for word in ("one", "two", "three", "four", "five", "six", "one")]
+    assert not_testable_words(several, 9, "head").endswith("one (2); two (1); three (1); four (1); other reasons (2)")
+
+
+@pytest.fixture(scope="module")
+def null():
+    return rmtbase.baseline(32, 8, draws=60)
+
+
+def random_heads(layers=1, heads=4, seed=0):
+    return np.random.default_rng(seed).standard_normal((2, layers, heads, 8, 32))
+
+
+def test_with_few_draws_a_lone_head_cannot_be_found_and_the_sentence_says_how_many_could(null):
+    summary = summarize_scores(rmtbase.score_heads(*random_heads(), baseline=null))
+    # The smallest p-value of 60 draws is 1/61, and k of 4 heads at it have q = 4/(61 k): below 5 % from k = 2 on.
+    assert (summary.n_heads, summary.fewest, summary.not_testable) == (4, 2, ())
+    assert "So few draws find none unless 2 or more heads leave the null together." in summary.sentences()[0]
+
+
+def test_draws_that_reach_the_level_by_no_statistic_leave_the_statistics_untested():
+    few = rmtbase.baseline(32, 8, draws=30)  # 2/31 > 5 % of one statistic, 1/31 < 5 % of all together
+    summary = summarize_scores(rmtbase.score_heads(*random_heads(), baseline=few))
+    assert summary.n_heads == 4 and summary.flagged == {}
+    assert set(summary.unscored.values()) == {"30 draws of the null give no p-value below 0.065 (40 needed)"}
+
+
+def test_levels_are_met_by_the_number_of_draws_that_is_named():
+    few = rmtbase.baseline(32, 8, draws=19)
+    summary = summarize_scores(rmtbase.score_heads(*random_heads(), baseline=few))
+    assert summary.n_heads == 0 and len(summary.not_testable) == 4
+    assert {one.reason for one in summary.not_testable} == {
+        "19 draws of the null give no p-value below 0.05 (20 needed)"
+    }
+    enough = rmtbase.baseline(32, 8, draws=20)
+    assert summarize_scores(rmtbase.score_heads(*random_heads(), baseline=enough)).n_heads == 4
+
+
+def scored(null, zeros=0, heads=4):
+    """A GPT-2 layer of which the queries of the first heads are zeros."""
+    attention = np.random.default_rng(1).standard_normal((32, 3 * 8 * heads))
+    attention[:, : 8 * zeros] = 0.0
+    state = {"h.0.attn.c_attn.weight": attention, "h.0.attn.c_proj.weight": np.eye(32)}
+    return rmtbase.score(state, null, family="gpt2", config={"n_head": heads}, matrices="none")
+
+
+def test_fdr_is_over_the_heads_that_were_tested(null):
+    every, half = (scored(null, zeros)["heads"].to_dataset() for zeros in (0, 2))
+    p_value = every["omnibus_p_value"].values[0, 2:]
+    np.testing.assert_array_equal(half["omnibus_p_value"].values[0, 2:], p_value)
+    np.testing.assert_array_equal(half["omnibus_q_value"].values[0, 2:], rmtbase.statistics.benjamini_hochberg(p_value))
+    assert np.isnan(half["omnibus_q_value"].values[0, :2]).all()
+    assert np.isnan(half["outliers_above"].values[0, :2]).all()
+    assert half["reason"].values.tolist() == [["W_Q is zeros, or rounding to them"] * 2 + [""] * 2]
+
+
+def test_numbers_that_are_not_known_are_no_zeros_in_the_summary_of_a_kind():
+    w_q, w_k = np.random.default_rng(4).standard_normal((2, 1, 3, 8, 40))
+    w_q[0, 0] += 9.0 * np.outer(np.ones(8), np.ones(40))  # one direction, and too few values left below it
+    tree = signal(rmtbase.models.ArrayModel.of(w_q, w_k, "made"), circuits=("qk",), matrices="none")
+    rows = signal_rows(tree)
+    (one,) = summarize_signal(rows)
+    assert (one.spectra, one.testable, one.unknown, one.most) == (3, 3, 1, 1.0)
+    assert one.median == 0.0
+    assert "(1 have no noise floor)" in signal_headline(rows, 0.05) or "no noise floor" in signal_headline(rows, 0.05)
+
+
+def test_modules_that_cannot_be_tested_are_told_beside_the_decisions():
+    nan = float("nan")
+    modules = [
+        Module("found", 2, 0.4, 1e-6, 1e-5),
+        Module("no floor", nan, nan, 1e-6, 1e-5),
+        Module("not found", 0, 0.0, 0.5, 0.5),
+        Module("short", nan, nan, nan, nan, "a spectrum of 4 values is too short"),
+    ]
+    text = decisions_text(modules, 0.05, "yaml")
+    assert text.startswith("# 2 of 3 testable modules have learned directions (q < 0.05; ")
+    assert "1 of 4 modules cannot be tested: a spectrum of 4 values is too short" in text.splitlines()[0]
+    assert "short" not in "".join(text.splitlines()[1:]) and "no noise floor" in text
+    assert json.loads(decisions_text(modules, 0.05, "peft"))["target_modules"] == ["found"]
+    told = left_out_of(modules, 0.05, "peft")
+    assert told[0] == "1 of 4 modules cannot be tested: a spectrum of 4 values is too short: left out"
+    assert told[1].startswith("1 module with learned directions, whose number is not known")
+    assert left_out_of(modules, 0.05, "yaml") == []
+
+
+def test_a_step_without_a_test_does_not_end_a_departure_and_the_last_one_cannot_be_without():
+    nan, steps = np.nan, np.array([0, 10, 20, 30])
+    q_value = np.array([[0.9, 0.01, nan, 0.01], [0.01, 0.01, 0.01, nan], [nan, nan, 0.9, 0.01]]).T[:, None, None]
+    first, lasting = departure_steps(q_value, steps)
+    np.testing.assert_array_equal(first[0, 0], [10, 0, 30])
+    np.testing.assert_array_equal(lasting[0, 0], [10, nan, 30])
+
+
+def test_a_file_without_reasons_says_that_it_has_none(null):
+    tree = scored(null, zeros=1)
+    tree["heads"] = xr.DataTree(tree["heads"].to_dataset().drop_vars("reason"))
+    (one,) = summarize_scores(tree).not_testable
+    assert one == ("layer 0 head 0", "no reason is recorded in this file")
