@@ -25,6 +25,19 @@ def test_what_is_no_table_of_compositions_is_refused(plot, table):
         plot(table, level=0.0)
 
 
+def test_pairs_that_cannot_be_tested_are_hatched(table):
+    changed = table.sel(kind=["k"]).copy(deep=True)
+    for name in ("z_score", "p_value", "q_value"):
+        changed[name].values[0, 3, 10] = np.nan
+    changed["not_testable"].values[0, 3, 10] = 1
+    ax = composition_heatmap(changed, "k", colorbar=False)
+    (hatch,) = [one for one in ax.collections if one.get_label() == "not testable"]
+    assert {tuple(np.round(of.mean(axis=0)).astype(int).tolist()) for of in hatch.get_segments()} == {(3, 10)}
+    assert "of 383 pairs survive" in ax.get_title() and "hatched: not testable" in " ".join(ax.get_title().split())
+    assert "1 more not testable" in " ".join(composition_graph(changed).get_title().split())
+    assert "hatched" not in composition_heatmap(table, "k", colorbar=False).get_title()
+
+
 def test_the_map_has_a_cell_for_each_pair_and_a_dot_for_each_that_survives(table):
     ax = composition_heatmap(table, "k", colorbar=False)
     (mesh,) = [one for one in ax.collections if isinstance(one, QuadMesh)]

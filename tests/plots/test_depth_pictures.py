@@ -29,6 +29,18 @@ def line(ax, label):
 
 
 @pytest.mark.parametrize("plot", [depth_profile, depth_spectrum])
+def test_a_matrix_that_cannot_be_tested_fits_no_depth_and_says_why(plot, table):
+    changed = table.copy(deep=True)
+    for name in ("effective_depth", "fits", "p_value", "distance", "singular_value", "distance_profile"):
+        changed[name].values[0, 0] = np.nan
+    changed["reason"] = changed["reason"].astype(object)
+    changed["reason"].values[0, 0] = "all zeros"
+    ax = plot(changed, layer=0, component="attention_query")
+    assert "not testable: all zeros" in ax.get_title()
+    assert [one.get_label() for one in ax.lines] == ["not testable"]
+
+
+@pytest.mark.parametrize("plot", [depth_profile, depth_spectrum])
 def test_what_is_no_table_of_depths_is_refused(plot, table):
     for bad in (xr.Dataset({"temperature": ("day", [1.0])}), xr.DataTree(), None):
         with pytest.raises(ParameterError, match="effective_depths"):

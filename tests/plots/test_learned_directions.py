@@ -20,9 +20,24 @@ def test_each_direction_is_a_mark_at_its_strength(tree):
     height = (group["strength"] / group["threshold"]).values
     drawn = np.concatenate([line.get_ydata() for line in ax.lines if line.get_marker() == "o"])
     np.testing.assert_allclose(np.sort(drawn), np.sort(height[np.isfinite(height)]))
-    found = int((group["n_directions"] > 0).sum())
+    found = int((group["n_directions"] != 0).sum())  # where the number is not known it is at least one
     assert f"learned directions in {found} of 16 key heads" in ax.get_title()
     assert ax.get_xlim() == (-0.5, 3.5)
+
+
+def test_spectra_that_cannot_be_tested_have_a_cross_and_are_not_counted(tree):
+    changed = tree.copy(deep=True)
+    group = changed["circuits/value/heads"]
+    for name in ("first_p_value", "n_directions", "strength", "noise_floor"):
+        group[name].values[1, 2] = np.nan
+    ax = learned_directions(changed, "value")
+    (cross,) = [line for line in ax.lines if line.get_label() == "not testable"]
+    assert cross.get_xdata() == pytest.approx([1.1])  # the third of four key heads of layer 1
+    assert "of 15 testable key heads" in ax.get_title() and "1 not testable" in ax.get_title()
+    assert "not testable" in [text.get_text() for text in ax.get_legend().get_texts()]
+    for name in ("first_p_value", "n_directions", "strength", "noise_floor"):
+        group[name].values[:] = np.nan
+    assert "none of 16 key heads can be tested" in learned_directions(changed, "value").get_title()
 
 
 def test_what_it_is_not_of_is_named(tree):

@@ -170,6 +170,19 @@ def test_a_model_without_a_head_that_can_be_scored_has_a_page(baseline):
     assert "null standard deviations of the farthest head–" in text
 
 
+def test_a_head_without_a_score_has_the_hatched_mark_and_no_zeros_in_the_table(baseline):
+    attention = np.random.default_rng(1).standard_normal((32, 96))
+    attention[:, :8] = 0.0
+    state = {"h.0.attn.c_attn.weight": attention, "h.0.attn.c_proj.weight": np.eye(32)}
+    page = in_words(rmtbase.score(state, baseline, family="gpt2", config={"n_head": 4}, matrices="none"))
+    rows = re.findall(r"<tr(?: data-flagged)?><td>.*?</tr>", page)
+    (untested,) = [row for row in rows if '<i class="z-1"></i>–' in row]
+    assert re.findall(r"<td[^>]*>(?:<[^>]*>)*([^<]*)", untested)[:5] == ["0", "0", "–", "–", "–"]
+    assert "Heads that cannot be tested" in words_of(page)
+    assert "layer 0 head 0: W_Q is zeros, or rounding to them" in words_of(page)
+    assert "of 3 (1 not testable)" in words_of(page)
+
+
 def test_a_page_without_pictures_is_the_same_but_for_them(tree, page):
     without = re.sub(r"<figure .*?</figure>", "", page, flags=re.DOTALL)
     for part in (r'<li><a href="#figures">.*?</a></li>', r'<section id="figures".*?</section>'):

@@ -21,6 +21,8 @@ _GREY = 0.4  # opacity of cells that are too many for lines
 def hatch_cells(ax: Axes, untested: Bool[np.ndarray, "row column"], theme: Theme) -> None:
     """Hatch the cells of a map, whose centres lie at whole numbers."""
     rows, columns = np.nonzero(untested)
+    if not rows.size:
+        return
     if rows.size > MOST_CELLS:
         edges = (np.arange(size + 1) - 0.5 for size in untested.shape[::-1])
         grey = ListedColormap([theme.muted])
