@@ -227,7 +227,7 @@ def _print_models(tree: xr.DataTree, console: Console) -> None:
                 table["model"].values[place],
                 " ".join(part for part in (one["name"], one["revision"]) if part),
                 one["attention"],
-                _left(one["n_departed_heads"], one["n_scored_heads"], one.get("n_untested_heads", 0)),
+                _left(one["n_departed_heads"], one["n_scored_heads"], one["n_untested_heads"]),
                 _number(one.get("transmission_shape", math.nan)),
                 "" if math.isnan(null[0]) else f"{null[0]:.4f} ± {null[1]:.4f}",
                 _number(one.get("transmission_scale", math.nan), 3),
@@ -257,7 +257,7 @@ def _print_components(table: xr.Dataset, console: Console) -> None:
             one = {str(key): value.item() for key, value in table.sel(model=name, component=component).items()}
             if not one["n_matrices"]:
                 continue
-            tested = one.get("n_tested", one["n_matrices"])
+            tested = one["n_tested"]
             untrained = f"{one['shape_null_mean']:.4f} ± {one['shape_null_std']:.4f}"
             rows.append(
                 (

@@ -75,13 +75,13 @@ def _of_many_pairs(each: Sequence[xr.Dataset]) -> Iterator[str]:
 
 
 def _reason(pair: xr.Dataset, name: str) -> str:
-    return recorded(pair[name].item() if name in pair else "")
+    return recorded(pair[name].item())
 
 
 def _origin(pair: xr.Dataset) -> CommonOrigin:
     reordered = "reordered" in pair and bool(pair["reordered"].item())
     alignment, p_value = (pair[name].item() for name in ("alignment", "alignment_p_value"))
-    reason = str(pair["alignment_reason"].item()) if "alignment_reason" in pair else ""
+    reason = str(pair["alignment_reason"].item())
     if np.isnan(alignment):
         reason = recorded(reason)
     return CommonOrigin(bool(pair["duplicate"].item()), alignment, p_value, reordered, reason)
@@ -235,14 +235,12 @@ def not_testable_of(comparison: xr.DataTree) -> list[NotTestable]:
 
 
 def _heads_left_out(models: xr.Dataset) -> Iterator[NotTestable]:
-    for name, count in zip(models["model"].values.tolist(), _counts(models, "n_untested_heads"), strict=True):
+    for name, count in zip(models["model"].values.tolist(), models["n_untested_heads"].values.tolist(), strict=True):
         if count:
             yield NotTestable(f"{name}: {count} heads", "their scores have no p-value; the scores file says why")
 
 
 def _matrices_left_out(components: xr.Dataset) -> Iterator[NotTestable]:
-    if "n_tested" not in components:
-        return
     lacking = (components["n_matrices"] - components["n_tested"]).transpose("model", "component")
     for row, column in np.argwhere(lacking.values > 0).tolist():
         model, component = components["model"].values[row], components["component"].values[column]
@@ -254,10 +252,9 @@ def _matrices_left_out(components: xr.Dataset) -> Iterator[NotTestable]:
 
 def _pairs_left_out(pairs: xr.Dataset) -> Iterator[NotTestable]:
     for what, variable in (("common origin", "alignment_reason"), ("heads", "reason")):
-        if variable in pairs:
-            for name, reason in zip(pairs["pair"].values.tolist(), pairs[variable].values.tolist(), strict=True):
-                if reason:
-                    yield NotTestable(f"{name}: {what}", str(reason))
+        for name, reason in zip(pairs["pair"].values.tolist(), pairs[variable].values.tolist(), strict=True):
+            if reason:
+                yield NotTestable(f"{name}: {what}", str(reason))
 
 
 def _measures_left_out(groups: xr.Dataset) -> Iterator[NotTestable]:
@@ -269,10 +266,6 @@ def _measures_left_out(groups: xr.Dataset) -> Iterator[NotTestable]:
             yield NotTestable(f"{contrast}: every measure by permutation", reason)
         for name in one["measure"].values[np.isnan(one["adjusted_p_value"].values)].tolist():
             yield NotTestable(f"{contrast}: {name}", "not all models have a value")
-
-
-def _counts(table: xr.Dataset, name: str) -> list[int]:
-    return table[name].values.tolist() if name in table else [0] * table.sizes["model"]
 
 
 _NOT_TESTABLE = {

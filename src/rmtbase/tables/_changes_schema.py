@@ -38,12 +38,8 @@ def _schema(dims: tuple[str, ...]) -> Schema:
             "directions of the change beyond noise, by random sign flips; NaN where it is not known",
             COUNT_OR_NAN,
         ),
-        "first_p_value": Variable(
-            dims, "p-value of no direction of the change at all", PROBABILITY, part="not_testable"
-        ),
-        "reason": Variable(
-            dims, "why the directions of the change cannot be tested; empty where they were", TEXT, part="not_testable"
-        ),
+        "first_p_value": Variable(dims, "p-value of no direction of the change at all", PROBABILITY),
+        "reason": Variable(dims, "why the directions of the change cannot be tested; empty where they were", TEXT),
         "n_old_directions": Variable(dims, "effective rank before, up to the next integer: its old directions", ANY),
         **{
             f"{name}_{side}": Variable(dims, words.format(what), domain)
@@ -61,10 +57,7 @@ def _schema(dims: tuple[str, ...]) -> Schema:
         },
         **{
             f"reason_{side}": Variable(
-                dims,
-                f"why the old share of the {what} cannot be tested; empty where it was",
-                TEXT,
-                part="not_testable",
+                dims, f"why the old share of the {what} cannot be tested; empty where it was", TEXT
             )
             for side, what in _SIDES.items()
         },
@@ -88,7 +81,7 @@ def changes_fit(groups: Mapping[str, xr.Dataset]) -> Fault:
             return f"a change of a matrix without rows in {name}", "NaN there"
         for side in _SIDES:
             untested = group["n_rows"].notnull() & group[f"p_value_{side}"].isnull()
-            if "reason" in group and ((group[f"reason_{side}"] != "") != untested).any():
+            if ((group[f"reason_{side}"] != "") != untested).any():
                 return f"reason_{side} of changes with a p-value in {name}, or none of one without", "one of the two"
             if (group[f"q_value_{side}"] < group[f"p_value_{side}"] * (1 - 1e-9)).any():
                 return f"q_value_{side} below p_value_{side} in {name}", "an adjusted p-value of at least the p-value"

@@ -26,7 +26,6 @@ from rmtbase.tables._trajectory_schema import STEP, STEP_COORDINATES
 _MODEL, _PAIR, _CONTRAST = ("model",), ("pair",), ("contrast",)
 _COMPONENT, _PAIR_STATISTIC = ("model", "component"), ("pair", "statistic")
 _MEASURE = ("contrast", "measure")
-_NOT_TESTABLE = "not_testable"  # what comparisons of an older version lack
 _INTERVAL = "interval"  # what comparisons of an older version lack
 _WEIBULL = "weibull"  # what scores without matrices, or of an older version, lack
 
@@ -98,7 +97,7 @@ COMPARISON_SCHEMA: dict[str, Schema] = {
         "fingerprint": Variable(_MODEL, "SHA-256 of its queries and keys", TEXT),
         "null": Variable(_MODEL, "what its heads were scored against", TEXT),
         "n_scored_heads": Variable(_MODEL, "heads scored", COUNT),
-        "n_untested_heads": Variable(_MODEL, "heads that could not be tested", COUNT, part=_NOT_TESTABLE),
+        "n_untested_heads": Variable(_MODEL, "heads that could not be tested", COUNT),
         "n_departed_heads": Variable(_MODEL, "heads that left the null: omnibus q-value under 0.05", COUNT),
         "budget": Variable(_MODEL, "training budget T eta lambda_wd, NaN where not told", POSITIVE_OR_NAN),
         "budget_state": Variable(_MODEL, "published state of the budget", TEXT),
@@ -123,7 +122,7 @@ COMPARISON_SCHEMA: dict[str, Schema] = {
     },
     "/components": {
         "n_matrices": Variable(_COMPONENT, "matrices inside the layers", COUNT),
-        "n_tested": Variable(_COMPONENT, "those whose Weibull shape could be tested", COUNT, part=_NOT_TESTABLE),
+        "n_tested": Variable(_COMPONENT, "those whose Weibull shape could be tested", COUNT),
         "n_departed": Variable(_COMPONENT, "those whose Weibull shape left the anchor: q-value under 0.05", COUNT),
         "shape": Variable(_COMPONENT, "median Weibull shape", POSITIVE_OR_NAN),
         "shape_null_mean": Variable(_COMPONENT, "mean of that median of untrained matrices", POSITIVE_OR_NAN),
@@ -156,10 +155,8 @@ COMPARISON_SCHEMA: dict[str, Schema] = {
         "n_units": Variable(_PAIR, "key heads compared; of both models where they are not paired", COUNT),
         "omnibus_p_value": Variable(_PAIR, "p-value of all statistics together", PROBABILITY),
         "omnibus_q_value": Variable(_PAIR, "Benjamini-Hochberg q-value of omnibus_p_value over all pairs", PROBABILITY),
-        "reason": Variable(_PAIR, "why their heads cannot be compared; empty where they can", TEXT, part=_NOT_TESTABLE),
-        "alignment_reason": Variable(
-            _PAIR, "why a common origin cannot be tested; empty where it can", TEXT, part=_NOT_TESTABLE
-        ),
+        "reason": Variable(_PAIR, "why their heads cannot be compared; empty where they can", TEXT),
+        "alignment_reason": Variable(_PAIR, "why a common origin cannot be tested; empty where it can", TEXT),
         "difference": Variable(
             _PAIR_STATISTIC, "median difference of the distances from the null, second less first", FINITE_OR_NAN
         ),

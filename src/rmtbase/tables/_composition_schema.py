@@ -49,10 +49,8 @@ COMPOSITION_SCHEMA: dict[str, Variable] = {
     "overlap_z_score": Variable(_PAIR, "overlap less that, over its exact standard deviation", ANY),
     "overlap_p_value": Variable(_PAIR, "probability under random rotations of an overlap as large", PROBABILITY),
     "overlap_q_value": Variable(_PAIR, "Benjamini-Yekutieli q-value of overlap_p_value", PROBABILITY),
-    "not_testable": Variable(_PAIR, f"why the score has no test: 0 it has; {_CODES}", _CODE, part="not_testable"),
-    "overlap_not_testable": Variable(
-        _PAIR, f"why the overlap has no test: 0 it has; {_CODES}", _CODE, part="not_testable"
-    ),
+    "not_testable": Variable(_PAIR, f"why the score has no test: 0 it has; {_CODES}", _CODE),
+    "overlap_not_testable": Variable(_PAIR, f"why the overlap has no test: 0 it has; {_CODES}", _CODE),
     **{
         f"{dim}_{of}": Variable((dim,), f"{words} of the {dim} head", COUNT)
         for dim in ("earlier", "later")
@@ -83,7 +81,7 @@ def pairs_fit(table: xr.Dataset) -> Fault:
         if (table[name].notnull().values & ~there).any():
             return f"{name} of pairs without a score", "NaN there"
     for p, code in (("p_value", "not_testable"), ("overlap_p_value", "overlap_not_testable")):
-        if code in table and (there & (table[p].isnull().values != (table[code].values > 0))).any():
+        if (there & (table[p].isnull().values != (table[code].values > 0))).any():
             return f"{code} of pairs that have a p-value, or 0 of some that have none", "a code where there is no test"
     for p, q in (("p_value", "q_value"), ("p_value", "holm_p_value"), ("p_value_below", "q_value_below")):
         with np.errstate(invalid="ignore"):

@@ -42,7 +42,7 @@ EFFECTIVE_DEPTH_SCHEMA: dict[str, Variable] = {
     "fits": Variable(
         _MATRIX, "1 where the nearest depth fits: p_value above the attribute level; 0 where none does", FLAG_OR_NAN
     ),
-    "reason": Variable(_MATRIX, "why the matrix cannot be tested; empty where it was", TEXT, part="not_testable"),
+    "reason": Variable(_MATRIX, "why the matrix cannot be tested; empty where it was", TEXT),
     "n_rows": Variable(_MATRIX, "rows (outputs)", SIZE_OR_NAN),
     "n_columns": Variable(_MATRIX, "columns (inputs)", SIZE_OR_NAN),
     "distance_profile": Variable((*_MATRIX, "depth"), "smallest distance to the law of each depth", SPREAD),
@@ -55,8 +55,6 @@ EFFECTIVE_DEPTH_SCHEMA: dict[str, Variable] = {
 
 def untested_matrices_have_reasons(table: xr.Dataset) -> Fault:
     """A matrix that is there was tested, or says why not."""
-    if "reason" not in table:
-        return None
     untested = table["n_rows"].notnull() & table["p_value"].isnull()
     if ((table["reason"] != "") != untested).any():
         return "a reason of matrices that were tested, or none of one that was not", "one of the two"

@@ -67,8 +67,6 @@ def heads_padded(groups: Groups) -> Fault:
 def untested_heads_have_reasons(groups: Groups) -> Fault:
     """A head is tested, or says why it is not."""
     for circuit, heads, _, _ in _scored(groups):
-        if "reason" not in heads:
-            continue
         there = heads[circuit.factors[0].sigma].notnull().values
         untested = there & heads["omnibus_p_value"].isnull().values
         if ((heads["reason"].values != "") != untested).any():

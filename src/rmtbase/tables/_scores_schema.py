@@ -83,9 +83,7 @@ def heads_schema(circuit: Circuit) -> dict[str, Variable]:
         **sigma,
         "outliers_above": Variable(_HEAD, "eigenvalues above the null's upper edge quantile", COUNT_OR_NAN),
         "outliers_below": Variable(_HEAD, "eigenvalues below the null's lower edge quantile", COUNT_OR_NAN),
-        "reason": Variable(
-            _HEAD, "why the head cannot be tested; empty where it was tested", TEXT, part="not_testable"
-        ),
+        "reason": Variable(_HEAD, "why the head cannot be tested; empty where it was tested", TEXT),
         **key_head,
         "eigenvalue": Variable(
             (*_HEAD, "index"),
@@ -202,7 +200,6 @@ _MATRICES: dict[str, dict[str, Variable]] = {
             _MATRIX,
             "why the largest elements cannot be compared with a tail; empty where they were, or the matrix is of parts",
             TEXT,
-            part="not_testable",
         ),
     },
     "spectra": {
