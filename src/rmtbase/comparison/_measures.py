@@ -78,12 +78,13 @@ def measures_along(trajectory: xr.DataTree, steps: Sequence[int]) -> list[dict[s
 def departure_measures(trajectory: xr.DataTree) -> dict[str, tuple[float, float]]:
     """When heads left each null for good: exp ⟨ln(1 + step)⟩ − 1 over them, the geometric mean of 1 + step less 1.
 
-    A head that has not stands with the last step scored: the mean is restricted to that time.
+    A head that has not stands with the last step scored: the mean is restricted to that time, and to heads that could
+    be tested at that step.
     """
     departures = groups_of(trajectory)["/departures"]
     last, found = float(departures[STEP].values[-1]), {}
     q_value = departures["omnibus_q_value"].transpose(STEP, "null", "layer", "head").values
-    scored = np.asarray(np.isfinite(q_value).any(axis=0))
+    scored = np.isfinite(q_value[-1])
     step = departures["lasting_step"].transpose("null", "layer", "head").values
     for null, own, there in zip(departures["null"].values.tolist(), step, scored, strict=True):
         logs = np.log1p(np.where(np.isnan(own), last, own))[there]
