@@ -63,7 +63,7 @@ def test_every_shape_has_its_null_drawn_over_the_law_of_its_own_sizes(tree):
 
 
 def test_p_values_are_counted_over_what_is_there(tree):
-    assert p_value_qq(tree).get_title() == "p-values of 27 heads"
+    assert p_value_qq(tree).get_title() == "p-values of 27 heads; 1 not testable"
     assert p_value_qq(circuit_scores(tree, "key")).get_title() == "p-values of 20 key heads"
 
 
