@@ -82,12 +82,14 @@ def test_nested_tensors_are_named():
 
 
 @pytest.mark.parametrize("epoch", ["abc", "-1e9", "99999999999999999999", "½"])
-def test_date_of_a_page_that_is_none(epoch, monkeypatch):
+def test_date_of_a_page_that_is_none(epoch, monkeypatch, run):
     from rmtbase.report._page import _today
 
     monkeypatch.setenv("SOURCE_DATE_EPOCH", epoch)
     with pytest.raises(ParameterError, match=r"SOURCE_DATE_EPOCH = .*seconds since 1970"):
         _today()
+    ran = run("law", "--d-model", 16, "--d-head", 4)
+    assert ran.status == 2 and "seconds since 1970" in ran.err
 
 
 @pytest.mark.parametrize(

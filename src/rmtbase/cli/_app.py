@@ -23,7 +23,7 @@ from rmtbase.cli._depth import depth
 from rmtbase.cli._diff import diff
 from rmtbase.cli._doctor import doctor
 from rmtbase.cli._endings import VERBOSITY, Verbosity, detail, ended_by
-from rmtbase.cli._environment import require_settings_of_xla
+from rmtbase.cli._environment import require_settings
 from rmtbase.cli._export import export
 from rmtbase.cli._inspect import inspect
 from rmtbase.cli._law import law
@@ -114,7 +114,7 @@ def _command(arguments: list[str]) -> int:
     for argument in arguments:
         if "\0" in argument:
             raise ParameterError("argument", argument, "text without NUL characters, which no name holds")
-    require_settings_of_xla()
+    require_settings()
     # Neither of click's own main, which ends lines and prints tracebacks its way when it is interrupted.
     command = _built(app)
     if _COMPLETION in os.environ:

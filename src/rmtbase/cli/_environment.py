@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import os
 import re
 import subprocess
@@ -25,6 +26,21 @@ _SETTINGS = {
 _STARTS = ("xla_bridge.py", "config.py", "rcsetup.py")  # beside what runs when a package is imported
 _KNOWN = re.compile(r"(\s*--xla_force_host_platform_device_count=\d+)+\s*")
 _LONGEST = 300  # characters of what a library says
+
+
+def require_settings() -> None:
+    """Raise a ParameterError for a setting that libraries read in the midst of their work and do not check.
+
+    The date of a reproducible build, which Matplotlib reads, and the options of XLA.
+    """
+    epoch = os.environ.get("SOURCE_DATE_EPOCH")
+    if epoch:
+        try:
+            datetime.datetime.fromtimestamp(int(epoch), datetime.UTC)
+        except (ValueError, OverflowError, OSError):
+            expected = "seconds since 1970 as an integer, or none in the environment"
+            raise ParameterError("SOURCE_DATE_EPOCH", epoch, expected) from None
+    require_settings_of_xla()
 
 
 def require_settings_of_xla() -> None:
