@@ -31,7 +31,8 @@ def kurtosis_range(dims: Sequence[int]) -> tuple[float, float]:
     of the log-determinant is that share of it. Moving the eigenvalues corrects their mean, not their variance. The
     smallest is -1.75: elements of nearly one size, ±w, are outside.
 
-    Measured in studies/calibration (``kurtosis.json``), 4 000 heads each of 16 laws of entries at five shapes.
+    Measured in studies/calibration (``kurtosis.json``), 4 000 heads of each law of entries, 16 of them at (64, 12) and
+    12 at (256, 32): of those admitted the omnibus test rejects 0.6 to 1.3 % at 1 %.
     """
     return _RANGE[0], min(_RANGE[1], 2.0 * (math.sqrt(1.0 + _ADDED_VARIANCE * min(dims)) - 1.0))
 
