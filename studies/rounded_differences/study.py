@@ -231,7 +231,7 @@ def main() -> None:
             if all(found[name] == value for name, value in wanted.items()):
                 return found
         seed = int.from_bytes(hashlib.sha256(json.dumps([part, wanted]).encode()).digest()[:4], "little")
-        made = make(**what, trials=max(2, round(given.scale * trials)), seed=seed)
+        made = json.loads(json.dumps(make(**what, trials=max(2, round(given.scale * trials)), seed=seed)))
         results[part].append(made)
         print(part, json.dumps(made), flush=True)
         path.write_text(json.dumps(results, indent=1) + "\n")

@@ -68,7 +68,10 @@ class SignFlips:
     Flips of one rest are an upper bound for those of every later one, which has less in it. So all hypotheses that one
     set of flips rejects are rejected at once, and the next set is drawn from what all of these leave.
 
-    H_0 is exact; of the count studies/rounded_differences measures how often it is too large.
+    H_0 is exact: noise alone has a direction in 5.2 ± 0.3 % of differences of rounded matrices at a level of 0.05. With
+    directions in normal noise the count is too large in 0 to 4 % (100 or 50 draws each of (64, 64) and (32, 128), 1 at
+    1.5, 4 at 2 and 8 at 3 thresholds of one factor; studies/rounded_differences). In noise of heavy tails flips of the
+    rest are not exact: it was too large in up to 10 ± 7 % of differences of which a tenth of the elements changed.
 
     Attributes:
         level: of each test.
