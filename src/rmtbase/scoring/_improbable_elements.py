@@ -11,12 +11,12 @@ from the tail by their probability; a gap may still tell them (:meth:`LargestEle
 σ is no less than what brings the m-th largest element to its expected place, so that a tail slightly heavier than the
 core's makes none improbable. Lighter ones (uniform, truncated) make u too large: fewer are listed.
 
-Measured by studies/element_nulls/improbable.py, 150 matrices of 4 096 elements at a level of 2.5 %: an element is listed
-in 1.3 ± 0.9 % of normal ones, in none of uniform, logistic, Laplace's and Student's t₃ and t₁₀ (of the last four nothing
-can be told in 97 to 100 %), and in 5 to 6 ± 2 % where the tail is only a little heavier (t₂₀, t₅₀, two scales of which
-one is 1.2 times the other): so far the level is exceeded. One element of 7 to 12 σ among 16 384 normal ones is listed in
-94 to 100 % of 50 matrices, at the level that a model of twelve matrices leaves; of the others it is said that nothing
-can be told.
+Measured by studies/element_nulls/improbable.py, 150 matrices of 4 096 elements at a level of 2.5 %: an element is
+listed in 1.3 ± 0.9 % of normal ones; in none of uniform, logistic, Laplace's and Student's t₃ and t₁₀ (of the last four
+nothing can be told in 97 to 100 %); and in 5 to 6 ± 2 % where the tail is only a little heavier (t₂₀, t₅₀, two scales
+of which one is 1.2 times the other): there the level is exceeded. One element of 7 to 12 σ among 16 384 normal ones is
+listed in 94 to 100 % of 50 matrices, at the level that a model of twelve matrices leaves; of the others it is said that
+nothing can be told.
 """
 
 from __future__ import annotations
