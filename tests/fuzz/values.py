@@ -33,6 +33,7 @@ SHARES = {"environment": 0.03, "options": 0.89, "config": 0.08}
 TOGETHER = 40  # cases of one child
 CPU = 60  # seconds that a case may take
 RIGHT = (0, 2)
+_SAID_EVERY = 250  # cases
 
 TEXTS = (
     "", " ", "nan", "NaN", "inf", "-inf", "0", "-0", "-1", "1", "2", "3", "7", "1.5", "0.5", "-0.5", "1e-320",
@@ -404,6 +405,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         ]
         for one in run_all(root, cases or cases_of(kinds, given.cases, given.seed, configs)):
             ended.append(one)
+            if len(ended) % _SAID_EVERY == 0:
+                print(f"{len(ended)} cases, {sum(each.wrong for each in ended)} wrong", file=sys.stderr, flush=True)
             if one.wrong:
                 print(f"wrong [{one.status}, {one.cpu:.0f} s] {one.case}\n    {one.said.strip()[-500:]}", flush=True)
     for kind in dict.fromkeys(one.case.kind for one in ended):
