@@ -20,7 +20,7 @@ class MatrixSpectrum(NamedTuple):
     shape: tuple[int, int]
     eigenvalues: Float[np.ndarray, " r"]
     kurtosis: float
-    count: SignCount | None
+    counted: SignCount | None
 
 
 class MatrixSpectrumTaker:

@@ -163,7 +163,7 @@ class _Spectrum(NamedTuple):
     dims: tuple[int, ...]
     kurtosis: float
     reason: str
-    count: SignCount | None = None
+    counted: SignCount | None = None
 
 
 def _of_heads(
@@ -266,7 +266,7 @@ def _of_matrices(
             (model.layers.index(name.place), components.index(name.component)), one.eigenvalues, one.shape,
             one.kurtosis if known is None else known,
             "a product of stored matrices: its heads have a law" if name in products
-            else _one_way(model, model.layers.index(name.place), name.component), one.count,
+            else _one_way(model, model.layers.index(name.place), name.component), one.counted,
         )
         for name, one in spectra.items()
     ]  # fmt: skip
@@ -298,7 +298,7 @@ def _group(
     for one in spectra:
         eigenvalue[one.at][: one.eigenvalues.size] = one.eigenvalues
         sigma[one.at] = np.sqrt(one.eigenvalues.sum() / np.prod([float(n) for n in one.dims]))
-        no_law = no_law_at(one.dims) if one.count is None else _untold(one.count)
+        no_law = no_law_at(one.dims) if one.counted is None else _untold(one.counted)
         reason[one.at] = one.reason or _zeros(one) or no_law or _too_heavy(one.kurtosis)
         if not reason[one.at]:
             by_dims.setdefault(one.dims, []).append(one)
@@ -332,7 +332,7 @@ def _group(
 def _signal_of(alike: Sequence[_Spectrum], dims: tuple[int, ...], level: float) -> SpectralSignal:
     """Signal and noise of spectra of one chain."""
     eigenvalues = np.array([one.eigenvalues for one in alike])
-    counts = [one.count for one in alike if one.count is not None]
+    counts = [one.counted for one in alike if one.counted is not None]
     if counts:
         return signal_of_counts(eigenvalues, dims, counts)
     return spectral_signal(eigenvalues, dims, level, np.array([one.kurtosis for one in alike]))
