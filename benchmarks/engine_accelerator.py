@@ -38,8 +38,8 @@ from engine import CORES, Case, chain, dense, dense_elements, residual
 from null_tables import side_by_side
 from rmtbase.ensembles import (
     Ensemble,
+    axis_permuted_head,
     gaussian_chain,
-    haar_aligned_head,
     initialized_matrix,
     low_rank_product,
     random_subspaces,
@@ -68,7 +68,7 @@ ENSEMBLES: dict[str, Ensemble] = {
     "initialized_matrix orthogonal (64, 32)": initialized_matrix(64, 32, "orthogonal"),
     "student_t_matrix (96, 32)": student_t_matrix(96, 32, 3.0, 1.0),
     "random_subspaces (128, 16)": random_subspaces(128, 16),
-    "haar_aligned_head (128, 16)": haar_aligned_head(*np.random.default_rng(0).standard_normal((2, 16, 128))),
+    "axis_permuted_head (128, 16)": axis_permuted_head(*np.random.default_rng(0).standard_normal((2, 16, 128))),
     "residual_path (64, 4)": residual_path(64, 4),
 }
 IN_SINGLE = ("low_rank_product (768, 64)", "initialized_matrix xavier_uniform (128, 48)", "residual_path (64, 4)")

@@ -87,8 +87,8 @@ def _ensembles(entries: Entries) -> None:
     _spectra(entries, "from draw 7, in batches of 4", chain, start=7, batch=4)
     rng = np.random.default_rng(8)
     w_q, w_k = rng.standard_normal((2, 4, 12))
-    _spectra(entries, "permuted_head", public("ensembles.permuted_head")(w_q, w_k))
-    _spectra(entries, "haar_aligned_head", public("ensembles.haar_aligned_head")(w_q, w_k))
+    _spectra(entries, "sign_flipped_head", public("ensembles.sign_flipped_head")(w_q, w_k))
+    _spectra(entries, "axis_permuted_head", public("ensembles.axis_permuted_head")(w_q, w_k))
     entries.take("choose_solver", lambda: public("montecarlo.choose_solver")(chain))
 
 

@@ -9,8 +9,8 @@ NULLS = {
     "gaussian": {},
     "analytic": {"baseline": "analytic"},
     "simulated": {"draws": 400, "seed": 3},
-    "permutation": {"null": "permutation", "draws": 99},
-    "haar": {"null": "haar", "draws": 99},
+    "signs": {"null": "signs", "draws": 99},
+    "axes": {"null": "axes", "draws": 99},
 }
 
 

@@ -25,12 +25,6 @@ with orthonormal rows or columns.
 ``trunc_normal_`` of PyTorch and transformers cuts at the absolute limits -2 and 2: at σ = 0.02 its entries are normal.
 """
 
-BALANCED = 1e-12
-"""What mean squares of rows of a balanced matrix are off by, at most, relatively; those of columns by rounding."""
-
-MOST_ROUNDS = 1000
-"""Of balancing rows and columns, after which a matrix counts as one that cannot be balanced."""
-
 _MAX_SEED = 2**63
 _WIDEST = 10**12  # beyond it the laws' own accuracy is no longer that of float64
 _ROUNDED_P = 1e-12  # by which the rounding of a law may take a p-value beyond 0 or 1

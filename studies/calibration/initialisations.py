@@ -66,7 +66,6 @@ _CLAIMS = (
     (("normal truncated at 2 sigma", 0.0), {"initialization": "truncated_normal"}),
     (("normal truncated at 2 sigma", 0.0), _KURTOSIS),
     (("logistic", 0.0), _KURTOSIS),
-    (("normal", 0.1), {"null": "gains"}),
 )
 CASES = (*WRONG, *((entries, shape, options) for shape in SHAPES for entries, options in _CLAIMS))
 

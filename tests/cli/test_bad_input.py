@@ -319,9 +319,9 @@ def test_revision_of_a_folder(model_folder, refused):
 @pytest.mark.parametrize(
     ("options", "fragments"),
     [
-        (["--null", "orthogonal"], ["null = 'orthogonal'", "'gaussian', 'kurtosis', 'gains', 'permutation' or 'haar'"]),
-        (["--null", "haar", "--draws", 1], ["draws = 1"]),
-        (["--null", "permutation", "--seed", -1], ["seed = -1"]),
+        (["--null", "orthogonal"], ["null = 'orthogonal'", "'gaussian', 'kurtosis', 'gains', 'permutation' or 'axes'"]),
+        (["--null", "axes", "--draws", 1], ["draws = 1"]),
+        (["--null", "signs", "--seed", -1], ["seed = -1"]),
         (["--matrices", "all"], ["matrices = 'all'", "none, elements, spectra"]),
         (["--draws", 0], ["draws = 0"]),
         (["--draws", 1], ["draws = 1"]),
@@ -357,7 +357,7 @@ def test_text_as_baseline(model_folder, refused, tmp_path):
     refused("notes.txt", "netCDF", command=given_as_baseline("notes.txt", model_folder))
 
 
-@pytest.mark.parametrize("null", ["permutation", "haar"])
+@pytest.mark.parametrize("null", ["signs", "axes"])
 @pytest.mark.parametrize("baseline", ["a file", "analytic"])
 def test_baseline_beside_a_null_of_the_heads_own(null, baseline, model_folder, refused, null_file):
     given = null_file if baseline == "a file" else baseline

@@ -60,7 +60,7 @@ def test_whole_numbers_are_read_as_people_write_them(run):
     ("command", "said"),
     [
         (["baseline", "--draws", "10", "--draws", "20"], "--draws is given 2 times (10, 20): expected one value"),
-        (["score", "demo", "--null", "haar", "--null=haar"], "--null is given 2 times (haar, haar)"),
+        (["score", "demo", "--null", "axes", "--null=axes"], "--null is given 2 times (axes, axes)"),
         (["baseline", "-o", "a.nc", "--output", "b.nc"], "--output is given 2 times (a.nc, b.nc)"),
         (["baseline", "--sample", "--no-sample"], "--sample and --no-sample exclude each other"),
     ],
@@ -213,7 +213,7 @@ def completed(run, monkeypatch):
         ("rmtbase ba", {"baseline"}),
         ("rmtbase score pythia-7", {"pythia-70m"}),
         ("rmtbase score dem", {"demo"}),
-        ("rmtbase score demo --null h", {"haar"}),
+        ("rmtbase score demo --null a", {"axes"}),
         ("rmtbase score demo --rev", {"--revision"}),
         ("rmtbase score demo --revision ", set(demo_revisions())),
         ("rmtbase depth demo --component mlp_i", {"mlp_in"}),

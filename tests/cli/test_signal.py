@@ -17,7 +17,7 @@ from rmtbase.tables import open_signal
 @pytest.mark.parametrize(
     ("options", "fragments"),
     [
-        (["--null", "haar"], ["null = 'haar'", "one of gaussian, kurtosis"]),
+        (["--null", "axes"], ["null = 'axes'", "one of gaussian, kurtosis"]),
         (["--null", "kurtosis", "--initialization", "uniform"], ["initialization = 'uniform'", "own kurtosis"]),
         (["--level", 0], ["level = 0.0", "between 0 and 1/2"]),
         (["--matrices", "elements"], ["matrices = 'elements'", "'none' or 'spectra'"]),

@@ -47,7 +47,7 @@ def run(rng, shift, left_from):
             "first_step": (places, first),
             "lasting_step": (places, lasting),
         },
-        {**steps, "null": ["gaussian", "haar"], "layer": stepped["layer"], "head": stepped["head"]},
+        {**steps, "null": ["gaussian", "axes"], "layer": stepped["layer"], "head": stepped["head"]},
     )
     groups = {"/heads": stepped.assign(key_head=heads[0]["key_head"]), "/departures": departures}
     tree = xr.DataTree.from_dict({**groups, "/null": parts[0]["null"].to_dataset()})
@@ -186,7 +186,7 @@ def test_trajectories_are_compared_at_every_step_and_by_when_heads_left(runs, of
     assert (when["first_mean"].item(), when["second_mean"].item()) == pytest.approx((STEPS[-1], 45))
     left = along.isel(contrast=0)["second_mean"].sel(measure="heads_departed gaussian").values
     assert left.tolist() == [0, 0, 1, 1]
-    assert at_end.isel(contrast=0)["difference"].sel(measure="heads_departed haar").item() == 0
+    assert at_end.isel(contrast=0)["difference"].sel(measure="heads_departed axes").item() == 0
     assert of_runs["models"].to_dataset()["revision"].values.tolist() == ["step-256"] * 8
     assert len(set(of_runs["models"].to_dataset()["fingerprint"].values.tolist())) == 8
 

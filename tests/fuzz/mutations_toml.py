@@ -33,7 +33,7 @@ _VALUES = (
     "{ a = 1 }",
     "6",
     "7",
-    "'haar'",
+    "'axes'",
     "'elements'",
     "'float32'",
 )

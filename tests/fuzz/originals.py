@@ -135,7 +135,7 @@ def make_nulls(root: Path) -> None:
             "baseline_without_sample": run_in_memory(plan),
             "atlas": compact_baseline(table),
             "scores": rmtbase.score(model, table),
-            "resampled_scores": rmtbase.score(model, null="haar", draws=19, matrices="none"),
+            "resampled_scores": rmtbase.score(model, null="axes", draws=19, matrices="none"),
             "circuit_scores": rmtbase.score(model, "analytic", matrices="none", circuits=("output",)),
         }
         for kind, content in files.items():

@@ -39,7 +39,7 @@ def analytic(tmp_path_factory):
 def resampled(tmp_path_factory):
     """Scores of the learned model against its heads, rotated at random."""
     folder = write_checkpoint(tmp_path_factory.mktemp("models") / "learned", learned=True)
-    return rmtbase.score(folder, null="haar", draws=499)
+    return rmtbase.score(folder, null="axes", draws=499)
 
 
 @pytest.fixture(scope="session")

@@ -67,7 +67,7 @@ def analytic_tree(tmp_path_factory):
     return rmtbase.score(write_checkpoint(tmp_path_factory.mktemp("models") / "learned", learned=True), "analytic")
 
 
-@pytest.fixture(scope="session", params=["permutation", "haar"])
+@pytest.fixture(scope="session", params=["signs", "axes"])
 def resampled_tree(request, tmp_path_factory):
     """Scores of the same model against nulls made of the heads' own matrices."""
     folder = write_checkpoint(tmp_path_factory.mktemp("models") / "learned", learned=True)

@@ -70,7 +70,7 @@ def test_what_is_no_scores_tree_is_refused(scores):
         (lambda tree: tree.attrs.update(edge_level=[0.1, 0.2]), "attribute edge_level"),
         (lambda tree: tree.attrs.update(model=3), "attribute model = 3"),
         (lambda tree: tree.attrs.update(null_method="<b>"), "analytic, simulated, resampled"),
-        (lambda tree: tree.attrs.update(null_method="resampled"), "permutation or haar"),
+        (lambda tree: tree.attrs.update(null_method="resampled"), "signs or axes"),
     ],
 )
 def test_what_is_counted_or_looked_up_must_be_what_it_is_said_to_be(change, words, tree):
@@ -200,7 +200,7 @@ def test_a_long_name_is_cut_in_captions(analytic_tree):
 
 
 def test_a_null_of_copies_is_told_as_one(resampled_tree):
-    words = {"permutation": "put in random order", "haar": "turned against each other at random"}
+    words = {"signs": "given random signs", "axes": "meet the key axes in random order"}
     text = words_of(in_words(resampled_tree))
     assert "499 copies of itself" in text
     assert words[resampled_tree.attrs["null"].partition(":")[0]] in text
@@ -382,7 +382,7 @@ def test_a_null_of_the_heads_own_is_explained_as_what_it_is(resampled_tree):
         "499 for each head from its own matrices",
         "never below 2 / (499 + 1) = 0.004",
         "Every draw has the norms of the head's own matrices",
-        {"permutation": "heavy tails", "haar": "keep all their singular values"}[name],
+        {"signs": "heavy tails", "axes": "stay what they are"}[name],
         "A null head's largest (smallest) eigenvalue passes",
     ):
         assert words in text, words

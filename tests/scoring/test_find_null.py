@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import rmtbase
-from rmtbase.ensembles import permuted_head, permuted_matrix
+from rmtbase.ensembles import sign_flipped_head, sign_flipped_matrix
 from rmtbase.errors import MissingFileError, ParameterError
 from rmtbase.montecarlo import cached_baseline, cached_spectra, draw_spectra
 from rmtbase.nulls import AnalyticNull, AtlasNull, GaussianNull, Heads, LatentShape
@@ -118,9 +118,9 @@ def test_latent_attention_has_a_null_of_its_own():
     ("null", "baseline", "dims", "name", "expected"),
     [
         ("gaussian", "analytic", LATENT, "baseline", "has no law"),
-        ("permutation", None, LATENT, "null", "products of matrices"),
-        ("permutation", None, (12, 9, 5, 6, 12), "null", "products of matrices"),
-        ("haar", None, (6, 10), "null", "no rotation changes the singular values of one factor"),
+        ("signs", None, LATENT, "null", "products of matrices"),
+        ("signs", None, (12, 9, 5, 6, 12), "null", "products of matrices"),
+        ("axes", None, (6, 10), "null", "no permutation of its rows changes the singular values of one factor"),
         ("gaussian", None, (1, 10), "rank", "the scale is all there is"),
         ("gaussian", None, (16, 1, 16), "d_head", "the scale is all there is"),
         ("gaussian", "analytic", (16, 7, 12), "baseline", "at rank = 7"),
@@ -139,7 +139,7 @@ def heads_of(factors, rank):
     return Heads(values[None], sigmas, lambda layer: factors)
 
 
-@pytest.mark.parametrize(("null", "widths"), [("permutation", (11, 7)), ("haar", (11, 7)), ("permutation", (11,))])
+@pytest.mark.parametrize(("null", "widths"), [("signs", (11, 7)), ("axes", (11, 7)), ("signs", (11,))])
 def test_heads_of_any_widths_are_scored_against_their_own_matrices(null, widths):
     rng = np.random.default_rng(0)
     factors = tuple(rng.standard_normal((3, 4, width)) for width in widths)
@@ -147,16 +147,16 @@ def test_heads_of_any_widths_are_scored_against_their_own_matrices(null, widths)
     scores = find_null(null, None, wanted(dims, draws=99)).score_heads(heads_of(factors, 4), SILENT).scores
     assert scores.p_value.shape == (1, 3, len(NAMES))
     assert (scores.omnibus_p_value > 0).all()
-    if len(widths) == 1:  # the elements are all there, in whatever order
+    if len(widths) == 1:  # the elements keep their sizes
         assert (scores.p_value[..., NAMES.index("trace")] == 1).all()
 
 
-def test_a_permuted_matrix_is_one_factor_of_a_permuted_head_whichever_way_round_it_is():
+def test_a_matrix_with_signs_is_one_factor_of_a_head_with_signs_whichever_way_round_it_is():
     w = np.random.default_rng(1).standard_normal((4, 11))
-    drawn = [next(iter(draw_spectra(permuted_matrix(one), 50, 0))) for one in (w, w.T)]
+    drawn = [next(iter(draw_spectra(sign_flipped_matrix(one), 50, 0))) for one in (w, w.T)]
     np.testing.assert_array_equal(*(one.singular_values for one in drawn))
     np.testing.assert_allclose((drawn[0].singular_values ** 2).sum(axis=1), np.sum(w**2))
-    assert permuted_matrix(w).name != permuted_head(w, w).name
+    assert sign_flipped_matrix(w).name != sign_flipped_head(w, w).name
 
 
 def test_a_null_that_is_not_found_ends_the_reading():

@@ -14,7 +14,6 @@ from scipy import stats
 
 import rmtbase
 from rmtbase.errors import ParameterError
-from rmtbase.linalg import balanced
 from rmtbase.nulls import kurtosis_range
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "statistical"))
@@ -62,53 +61,6 @@ def test_against_normal_entries_they_are_not():
     """The log-determinant lies 0.8 standard deviations off on average, 16 standard errors."""
     tree = score(DRAWN["uniform"](HEADS), DRAWN["uniform"](HEADS), baseline="analytic")
     assert 0.5 < tree["heads"]["z_score"].sel(statistic="log_determinant").mean() < 1.1
-
-
-@pytest.fixture(scope="module")
-def with_gains():
-    """Normal heads, and the same with every row and every column multiplied by a number of its own."""
-    plain = RNG.standard_normal((2, *HEADS))
-    gains = [np.exp(0.4 * RNG.standard_normal((2, *shape))) for shape in ((30, 10, 16, 1), (30, 10, 1, 64))]
-    return [score(*w, null="gains", draws=2000) for w in (plain, plain * gains[0] * gains[1])]
-
-
-def test_gains_change_nothing(with_gains):
-    plain, gained = (tree["heads"].to_dataset() for tree in with_gains)
-    assert gained["p_value"].values == pytest.approx(plain["p_value"].values, rel=1e-3)
-    assert gained["z_score"].values == pytest.approx(plain["z_score"].values, abs=1e-6)
-    assert (gained["sigma_q"] / plain["sigma_q"]).mean() > 1.1
-    assert with_gains[1].attrs["null"].startswith("gains: i.i.d. Gaussian W_Q and W_K")
-
-
-def test_p_values_under_gains_are_uniform(with_gains):
-    for name, each in p_values(with_gains[1]).items():
-        assert uniform(each, 2000) > LEVEL, name
-
-
-def test_structure_is_seen_through_gains():
-    w_q, w_k = RNG.standard_normal((2, 4, 16, 64))
-    direction = RNG.standard_normal((4, 16, 1)) * RNG.standard_normal((4, 1, 64))
-    gains = np.exp(0.4 * RNG.standard_normal((4, 16, 1)))
-    tree = score((w_q + 1.5 * direction) * gains, w_k, null="gains", draws=2000)
-    assert (tree["heads"]["omnibus_p_value"] < 0.01).all()
-
-
-def test_balanced_matrices_have_rows_and_columns_of_one_size():
-    matrices = RNG.standard_normal((3, 5, 7)).astype(np.float32) * np.float32(1e-20)
-    found = balanced(matrices)
-    size = np.mean(np.float64(matrices) ** 2, axis=(1, 2))
-    for axis in (1, 2):
-        squares = np.mean(found**2, axis=axis)
-        assert squares == pytest.approx(np.broadcast_to(size[:, None], squares.shape), rel=1e-9)
-    assert np.linalg.matrix_rank(np.log(np.abs(found / matrices))[0], tol=1e-4) <= 2  # D X D′
-
-
-def test_what_cannot_be_balanced_is_named_and_the_rest_is_scored():
-    w_q, w_k = RNG.standard_normal((2, 3, 8, 24))
-    w_q[1, :, 5] = 0.0  # a pruned input
-    tree = score(w_q, w_k, null="gains", draws=200)
-    assert np.isnan(tree["heads"]["omnibus_p_value"].values[0]).tolist() == [False, True, False]
-    assert any("head 1" in line and "cannot be balanced" in line for line in json.loads(tree.attrs["warnings"]))
 
 
 def test_heads_of_tails_too_heavy_for_the_kurtosis_null_are_named():
@@ -160,9 +112,9 @@ def test_observed_values_are_the_heads_own_and_agree_with_z(options):
 @pytest.mark.parametrize(
     ("options", "named"),
     [
-        ({"null": "gains", "baseline": "analytic"}, "baseline"),
+        ({"null": "signs", "baseline": "analytic"}, "baseline"),
         ({"null": "kurtosis", "initialization": "uniform"}, "initialization"),
-        ({"null": "gain"}, "'gaussian', 'kurtosis', 'gains', 'permutation' or 'haar'"),
+        ({"null": "gain"}, "'gaussian', 'kurtosis', 'signs' or 'axes'"),
     ],
 )
 def test_what_does_not_go_together_is_refused(options, named):
@@ -176,7 +128,6 @@ def test_what_does_not_go_together_is_refused(options, named):
     [
         ({"initialization": "uniform", "baseline": "analytic"}, "independent, uniformly distributed numbers"),
         ({"null": "kurtosis"}, "with tails as heavy"),
-        ({"null": "gains", "draws": 200}, "row by row and column by column"),
     ],
 )
 def test_report_says_what_heads_were_compared_with(options, said):

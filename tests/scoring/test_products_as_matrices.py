@@ -94,12 +94,12 @@ def test_random_heads_of_latent_attention_are_not_flagged(scores, circuit):
 
 def test_attention_is_told_to_be_latent_whatever_the_null(scores):
     assert scores.attrs["attention"] == "latent"
-    assert rmtbase.score(latent_model(), null="haar", draws=10, matrices="none").attrs["attention"] == "latent"
+    assert rmtbase.score(latent_model(), null="axes", draws=10, matrices="none").attrs["attention"] == "latent"
 
 
 def test_whole_matrices_that_are_products_have_statistics_and_no_null():
     """Their elements share rows and columns of the factors: against independent ones all are far out."""
-    matrices = rmtbase.score(latent_model(), null="haar", draws=10)["matrices"].to_dataset().isel(layer=0)
+    matrices = rmtbase.score(latent_model(), null="axes", draws=10)["matrices"].to_dataset().isel(layer=0)
     made, stored = (
         matrices.sel(component=["attention_query", "attention_key"]),
         matrices.sel(component="attention_output"),

@@ -52,9 +52,9 @@ def test_the_tree_is_that_of_a_scores_file(tree, weights, model_folder, null_tab
     xr.testing.assert_identical(open_scores(write_table(tree, tmp_path / "scores.nc")), tree)
 
 
-@pytest.mark.parametrize("null", ["gaussian", "analytic", "haar"])
+@pytest.mark.parametrize("null", ["gaussian", "analytic", "axes"])
 def test_page_pictures_table_and_words_are_made_of_it(null, layers, null_table):
-    of_own = null == "haar"
+    of_own = null == "axes"
     options = {"null": null, "draws": 99} if of_own else {"baseline": null_table if null == "gaussian" else null}
     tree = rmtbase.score_heads(*layers, **options, model="<my> model")
     page = render(tree, pictures=False)

@@ -149,7 +149,7 @@ def test_each_shape_has_its_own_simulated_null(two_stacks):
 
 
 def test_heads_with_a_null_each_may_differ_in_number_and_shape(two_stacks):
-    heads = rmtbase.score(two_stacks, null="haar", draws=19, matrices="none", circuits=("ov",))
+    heads = rmtbase.score(two_stacks, null="axes", draws=19, matrices="none", circuits=("ov",))
     for circuit in ("qk", "ov"):
         scores = circuit_scores(heads, circuit)
         known = scores["null"]["eigenvalue_mean"].notnull().any("index").values

@@ -158,7 +158,7 @@ def test_what_has_no_number_says_why(weights, tmp_path):
     [
         ({"matrices": "elements"}, "matrices"),
         ({"level": 1.0}, "level"),
-        ({"null": "haar"}, "null"),
+        ({"null": "axes"}, "null"),
         ({"initialization": "unitary"}, "initialization"),
         ({"null": "kurtosis", "initialization": "uniform"}, "initialization"),
         ({"circuits": ("k",)}, "circuits"),

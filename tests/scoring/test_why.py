@@ -1,4 +1,9 @@
-"""Why heads leave the null: each test at its level on random heads, and each kind of head told for what it is."""
+"""Causes of a head's difference: each test has its level on random heads, and no planted cause is taken for another.
+
+False failures: levels by Kolmogorov–Smirnov at 1e-6 each. Every test has a false discovery rate of 5 %, so that now and
+then a wrong cause is named for one head of a case; the seeds are fixed, and two such heads are allowed. The rates over
+many heads are those of studies/causes.
+"""
 
 import json
 import sys
@@ -9,134 +14,201 @@ import pytest
 
 import rmtbase
 from rmtbase.errors import ParameterError
-from rmtbase.scoring import TESTS, summarize_why, verdict
+from rmtbase.scoring import QUESTIONS, TESTS, summarize_why, verdict
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "statistical"))
 from harness import uniform
 
-D_MODEL, D_HEAD = 64, 16
-DRAWS = 2000
+D_MODEL, D_HEAD, HEADS, DRAWS = 64, 12, 24, 499
+OPTIONS = {"draws": DRAWS, "baseline": "analytic"}
 
 
-def heads(seed, *shape):
-    return np.random.default_rng(seed).standard_normal((2, *shape, D_HEAD, D_MODEL))
+def random_heads(seed, heads=HEADS):
+    return np.random.default_rng(seed).standard_normal((2, heads, D_HEAD, D_MODEL))
 
 
-def why(w_q, w_k, tests, **options):
-    return rmtbase.score_heads(w_q, w_k, why=tests, draws=DRAWS, **options)["why"].to_dataset()
+def directions(seed, thresholds, heads=HEADS):
+    """A random direction for each head, so many times the threshold (d h)^(1/4) of a spike in the spectrum of W_Q."""
+    rng = np.random.default_rng(seed)
+    u, v = rng.standard_normal((heads, D_HEAD, 1)), rng.standard_normal((heads, 1, D_MODEL))
+    strength = thresholds * (D_MODEL * D_HEAD) ** 0.25
+    return strength * u * v / np.linalg.norm(u, axis=1, keepdims=True) / np.linalg.norm(v, axis=2, keepdims=True)
+
+
+def why(w_q, w_k, questions="all", **options):
+    return rmtbase.score_heads(w_q, w_k, why=questions, **(OPTIONS | options))
+
+
+def verdicts(w_q, w_k, **options):
+    """Verdict of each head."""
+    return why(w_q, w_k, **options)["why"]["verdict"].values.ravel().tolist()
+
+
+def others(found, *expected):
+    """Number of heads with another verdict than the expected ones."""
+    return sum(each not in expected for each in found)
 
 
 @pytest.fixture(scope="module")
-def random_heads():
-    """60 layers of two groups: two query heads read each key head."""
-    rng = np.random.default_rng(41)
-    return why(
-        rng.standard_normal((60, 4, D_HEAD, D_MODEL)),
-        rng.standard_normal((60, 2, D_HEAD, D_MODEL)),
-        ("query", "key", "angles", "joint", "group"),
-    )
+def null():
+    return why(*random_heads(41, 100), draws=199)["why"].to_dataset()
 
 
-@pytest.mark.parametrize(("test", "step"), [("query", 1), ("key", 2), ("angles", 2), ("joint", 2), ("group", 2)])
-def test_p_values_of_random_heads_are_uniform(random_heads, test, step):
-    """Of one head for each key head. A correct null fails once in 10⁶ runs."""
-    p_value = random_heads["p_value"].sel(test=test).values[:, ::step]
-    assert uniform(p_value, DRAWS) > 1e-6
+@pytest.mark.parametrize("test", TESTS)
+def test_p_values_of_random_heads_are_uniform(null, test):
+    p_value = null["p_value"].sel(test=test).values.ravel()
+    assert np.isfinite(p_value).all()
+    assert uniform(p_value, 199) > 1e-6
 
 
-def test_one_factor_is_found_in_its_own_spectrum():
-    w_q, w_k = heads(42, 6)
-    u, v = np.linalg.qr(np.random.default_rng(1).standard_normal((D_HEAD, 1)))[0][:, 0], np.eye(D_MODEL)[3]
-    group = why(w_q + 12.0 * np.outer(u, v), w_k, ("gaussian", "query", "key", "haar", "joint"))
-    left = (group["q_value"] < 0.05).sum(["layer", "head"])
-    assert left.sel(test="query") == 6
-    assert left.sel(test="key") == 0
-    assert left.sel(test="joint") == 6
-    assert left.sel(test="haar") <= 1
+def test_random_heads_have_no_cause():
+    assert others(verdicts(*random_heads(42)), "no difference found") <= 2
 
 
-def test_subspaces_in_common_are_found_by_angles_alone():
-    """W_K in half of the directions that W_Q reads, both Gaussian in these: spectra of product and factors are null."""
-    rng = np.random.default_rng(43)
-    frame = np.linalg.qr(rng.standard_normal((4, D_MODEL, D_MODEL)))[0]
-    shared = np.linalg.qr(rng.standard_normal((4, D_MODEL, D_HEAD)))[0]
-    shared[..., : D_HEAD // 2] = frame[..., : D_HEAD // 2]
-    shared = np.linalg.qr(shared)[0]
+@pytest.mark.parametrize("thresholds", [1.2, 1.5, 3.0])
+def test_a_direction_in_one_factor_is_no_matter_of_its_elements(thresholds):
+    w_q, w_k = random_heads(43)
+    found = verdicts(w_q + directions(1, thresholds), w_k)
+    unresolved = ("W_Q differs, cause unresolved", "the head differs, cause unresolved", "no difference found")
+    assert others(found, "directions in W_Q", *unresolved) <= 2
+    if thresholds == 3.0:
+        assert others(found, "directions in W_Q") <= 2
 
-    def factor(basis):
-        lengths = np.linalg.qr(rng.standard_normal((4, D_MODEL, D_HEAD)))[1]
-        return np.swapaxes(basis @ lengths, -1, -2)
 
-    group = why(factor(frame[..., :D_HEAD]), factor(shared), ("query", "key", "angles"))
-    left = (group["q_value"] < 0.05).sum(["layer", "head"])
-    assert left.sel(test="angles") == 4
-    assert left.sel(test=["query", "key"]).sum() == 0
+def gains(seed, spread=0.5, of=(D_HEAD, 1)):
+    return np.exp(spread * np.random.default_rng(seed).standard_normal((HEADS, *of)))
 
 
 @pytest.mark.parametrize(
-    ("left", "words"),
+    ("name", "change"),
     [
-        ({"gaussian": 0, "kurtosis": 0, "query": 0, "haar": 0}, "like a head that has learned nothing"),
-        ({"gaussian": 1, "kurtosis": 0, "query": 1, "haar": 0}, "its entries are not normal, no more"),
-        ({"gaussian": 1, "kurtosis": 1, "permutation": 0, "haar": 0}, "its entries are not normal, no more"),
-        ({"gaussian": 1, "kurtosis": 1, "gains": 0, "haar": 0}, "its rows and columns have gains, no more"),
-        (
-            {"gaussian": 1, "kurtosis": 1, "query": 1, "key": 0, "haar": 0},
-            "W_Q has learned directions; queries and keys are not aligned",
-        ),
-        (
-            {"permutation": 1, "query": 1, "key": 1, "angles": 1, "haar": 1},
-            "W_Q and W_K have learned directions; queries and keys are aligned; what they read is related",
-        ),
-        ({"gaussian": 1, "kurtosis": 1, "query": 0, "key": 0}, "it leaves the null, by none of its parts alone"),
-        ({"gaussian": 1, "query": 1, "haar": np.nan}, "W_Q has learned directions"),
-        ({"gaussian": np.nan}, ""),
+        ("gains of rows", lambda w, seed: w * gains(seed)),
+        ("gains of columns", lambda w, seed: w * gains(seed, of=(1, D_MODEL))),
+        ("heavy tails", lambda w, seed: np.random.default_rng(seed).standard_t(3, w.shape)),
+        ("pruned", lambda w, seed: w * (np.random.default_rng(seed).random(w.shape) < 0.05)),
+        ("ternary", lambda w, seed: np.sign(w) * (np.abs(w) > 0.7)),
+        ("uniform", lambda w, seed: np.random.default_rng(seed).uniform(-1.0, 1.0, w.shape)),
     ],
 )
-def test_verdicts(left, words):
-    assert verdict({name: float(each) for name, each in left.items()}) == words
+def test_elements_of_another_law_are_neither_directions_nor_a_relation(name, change):
+    found = verdicts(*(change(w, seed) for seed, w in enumerate(random_heads(44), 5)))
+    elements = "elements of W_Q and W_K are not independent draws of the initial law"
+    assert sum(each == elements for each in found) >= HEADS - 2
+    assert sum("directions" in each or "related" in each for each in found) <= 2
+
+
+def test_one_giant_weight_is_no_direction():
+    w_q, w_k = random_heads(45)
+    w_q[:, 3, 5] = 30.0
+    assert others(verdicts(w_q, w_k), "elements of W_Q are not independent draws of the initial law") <= 2
+
+
+def test_orthogonal_rows_are_neither_directions_nor_a_relation():
+    w_q, w_k = (np.swapaxes(np.linalg.qr(np.swapaxes(w, -1, -2))[0], -1, -2) for w in random_heads(46))
+    elements = "elements of W_Q and W_K are not independent draws of the initial law"
+    tree = why(w_q, w_k)
+    assert others(tree["why"]["verdict"].values.ravel(), elements) <= 2
+    assert np.isnan(tree["why"]["p_value"].sel(test="axes")).all()  # permutations change nothing: not testable
+    assert summarize_why(tree).testable["axes"] == 0
+
+
+def test_axes_in_common_are_a_relation_and_equal_gains_are_one():
+    rng = np.random.default_rng(47)
+    w_q, w_k = random_heads(48)
+    turned = np.linalg.qr(rng.standard_normal((HEADS, D_HEAD, D_HEAD)))[0]
+    parts = [np.linalg.svd(w, full_matrices=False) for w in (w_q, w_k)]
+    aligned = [turned * values[:, None] @ right for _, values, right in parts]
+    assert all("W_Q and W_K are related along the head axes" in each for each in verdicts(*aligned))
+    both = gains(9)
+    assert all("W_Q and W_K are related along the head axes" in each for each in verdicts(w_q * both, w_k * both))
+
+
+def test_what_both_read_in_common_is_a_relation():
+    w_q, w_k = random_heads(49)
+    assert all("in what they read" in each for each in verdicts(w_q, w_q + 0.5 * w_k))
+
+
+@pytest.mark.parametrize(
+    ("rejected", "words"),
+    [
+        ({"gaussian": 0, "query": 0, "query_signs": 0}, "no difference found"),
+        ({"gaussian": 0, "query": 0, "axes": np.nan}, "no difference found, not all tests can tell"),
+        ({"gaussian": 1, "query": 1, "query_signs": 0, "query_entries": 0}, "W_Q differs, cause unresolved"),
+        ({"gaussian": 1, "query": 0}, "the head differs, cause unresolved"),
+        ({"query": 1, "query_signs": 1, "query_entries": 1}, "directions in W_Q"),
+        (
+            {"signs": 1, "query_signs": 0, "key_signs": 0},
+            "W_QK has a direction; whether of W_Q, of W_K or of their relation is unresolved",
+        ),
+        ({"signs": 1, "axes": 1}, "W_Q and W_K are related along the head axes"),
+        ({"gaussian": np.nan}, "not testable"),
+    ],
+)
+def test_verdicts(rejected, words):
+    assert verdict({name: float(each) for name, each in rejected.items()}) == words
 
 
 def test_demo_model_is_told_at_its_start_and_at_its_end(tmp_path):
-    """Haar is what tells alignment: few heads at the end, and none at the start."""
-    tests = ("gaussian", "query", "key", "angles", "joint", "haar")
-    options = {"matrices": "none", "proof": False, "baseline": "analytic", "draws": 1000}
-    start = summarize_why(rmtbase.score("demo", revision="step-0", why=("gaussian", "query", "joint"), **options))
-    assert list(start.verdicts) == ["like a head that has learned nothing"]
-    tree = rmtbase.score("demo", why=tests, **options)
+    options = {"matrices": "none", "proof": False, "baseline": "analytic", "draws": 199, "why": "all"}
+    start = summarize_why(rmtbase.score("demo", revision="step-0", **options))
+    assert len(start.verdicts["no difference found"]) >= 30
+    tree = rmtbase.score("demo", **options)
     rmtbase.tables.write_table(tree, tmp_path / "scores.nc")
     end = summarize_why(rmtbase.open_scores(tmp_path / "scores.nc"))
-    assert end.left["query"] == end.left["key"] == end.n_heads == 32
-    assert 5 <= end.left["haar"] <= 20
+    assert end.rejected["query_signs"] == end.rejected["key_signs"] == end.n_heads == 32
     assert sum(map(len, end.verdicts.values())) == 32
     page = rmtbase.report.render(tree, pictures=False)
-    assert page.index("queries and keys are aligned") < page.index("was compared with")
+    assert page.index("directions in W_Q and W_K") < page.index("was compared with")
     frame = rmtbase.tables.to_pandas(tree, "why")
-    assert len(frame) == 32 * len(tests)
+    assert len(frame) == 32 * len(TESTS)
     assert {"p_value", "q_value", "yekutieli_q_value", "holm_p_value", "verdict"} <= set(frame)
 
 
-def test_adjusted_p_values_are_in_their_order(random_heads):
-    p, q, by, holm = (random_heads[name].values for name in ("p_value", "q_value", "yekutieli_q_value", "holm_p_value"))
+def test_adjusted_p_values_are_in_their_order(null):
+    p, q, by, holm = (null[name].values for name in ("p_value", "q_value", "yekutieli_q_value", "holm_p_value"))
     assert (p <= q).all()
     assert (q <= by).all()
     assert (p <= holm).all()
 
 
-def test_what_so_few_draws_cannot_tell_is_not_denied():
-    w_q, w_k = heads(44, 30)
+def test_a_head_that_so_few_draws_cannot_tell_is_not_denied():
+    w_q, w_k = random_heads(50)
     w_k[0] = w_q[0]
-    summary = summarize_why(rmtbase.score_heads(w_q, w_k, why=("haar",), draws=100))
-    assert "layer 0 head 0" in summary.verdicts["not told by so few draws"]
-    (_, (left,), words), *_ = summary.rows
-    assert np.isnan(left)
-    assert words == ""
+    summary = summarize_why(why(w_q, w_k, "relation", draws=19))
+    assert "layer 0 head 0" in summary.verdicts["cannot tell with so few draws"]
+    assert summary.testable["axes"] < HEADS
 
 
-def test_tests_that_a_model_does_not_allow_are_noted():
-    tree = rmtbase.score_heads(*heads(45, 3), why=("group", "query"), draws=100)
-    assert tree["why"]["test"].values.tolist() == ["query"]
-    assert any("every head has a key head of its own" in note for note in json.loads(tree.attrs["notes"]))
+def test_a_factor_that_signs_leave_as_it_is_is_not_testable_and_the_others_are():
+    w_q, w_k = random_heads(51)
+    w_q[2, 1:] = 0.0  # one row: every sign pattern has the same singular value
+    tree = why(w_q, w_k, "directions", draws=99)
+    assert np.isnan(tree["why"]["p_value"].sel(test=["query_signs", "signs"], head=2)).all()
+    assert summarize_why(tree).testable["query_signs"] == HEADS - 1
+    assert "not all tests can tell" in tree["why"]["verdict"].values[0, 2]
+
+
+def test_two_axes_have_too_few_permutations_to_tell():
+    rng = np.random.default_rng(52)
+    tree = why(*rng.standard_normal((2, 3, 2, 16)), "relation", draws=99, baseline=None)
+    assert tree["why"]["p_value_floor"].sel(test="axes").item() == 0.25
+
+
+def test_grouped_queries_share_the_tests_of_their_key_head():
+    rng = np.random.default_rng(53)
+    group = why(rng.standard_normal((4, 12, 64)), rng.standard_normal((2, 12, 64)), "directions", draws=99)["why"]
+    p_value = group["p_value"].sel(test="key_signs").values[0]
+    assert p_value[0] == p_value[1] != p_value[2] == p_value[3]
+
+
+def test_the_other_law_of_an_initialisation_is_the_null_of_elements():
+    rng = np.random.default_rng(54)
+    tree = rmtbase.score_heads(
+        *rng.uniform(-1.0, 1.0, (2, HEADS, D_HEAD, D_MODEL)), why="all", initialization="uniform", **OPTIONS
+    )
+    assert others(tree["why"]["verdict"].values.ravel(), "no difference found") <= 2
+    assert "query" not in tree["why"]["test"]
+    assert any("not testable by query, key, joint" in note for note in json.loads(tree.attrs["notes"]))
 
 
 class Told(list):
@@ -149,12 +221,14 @@ class Told(list):
         self.append(line)
 
 
-def test_whom_the_draws_are_told_does_not_matter():
-    first, second = (why(*heads(47, 2), ("query",), progress=Told()) for _ in range(2))
-    assert (first["p_value"] == second["p_value"]).all()
+def test_draws_do_not_depend_on_the_progress_nor_on_other_heads():
+    w_q, w_k = random_heads(55, 3)
+    first = why(w_q, w_k, progress=Told())["why"]["p_value"].values
+    alone = why(w_q[2:], w_k[2:], progress=Told())["why"]["p_value"].values
+    assert (first[:, 2:] == alone).all()
 
 
-def test_unknown_tests_are_refused_by_name():
+def test_unknown_questions_are_refused_by_name():
     with pytest.raises(ParameterError, match="why = 'alignment'"):
-        rmtbase.score_heads(*heads(46, 2), why=("alignment",))
-    assert set(TESTS) >= {"gaussian", "kurtosis", "gains", "permutation", "query", "key", "angles", "haar", "joint"}
+        why(*random_heads(56, 2), "alignment")
+    assert {name for names in QUESTIONS.values() for name in names} == set(TESTS)

@@ -83,15 +83,6 @@ def truncated_normal(rng: np.random.Generator) -> NDArray[np.float64]:
     return matrix
 
 
-def balanced(rng: np.random.Generator) -> NDArray[np.float64]:
-    """6 × 12 normal elements, rows and columns brought to mean square one in turn, more often than needed."""
-    matrix = rng.standard_normal((6, 12))
-    for _ in range(100):
-        matrix /= np.sqrt(np.mean(matrix**2, axis=1, keepdims=True))
-        matrix /= np.sqrt(np.mean(matrix**2, axis=0))
-    return matrix
-
-
 def subspaces(d_model: int, d_head: int) -> Oracle:
     """V_Qᵀ V_K with the orthonormal bases of two Gaussian matrices' columns."""
 
@@ -174,7 +165,6 @@ EXAMPLES: dict[str, list[Example]] = {
     ],
     "independent_chain": [
         Example({"dims": (5, 3, 6), "entries": "uniform"}, independent(uniform, (5, 3, 6))),
-        Example({"dims": (12, 6), "entries": "normal", "balanced": True}, elements(lambda rng: balanced(rng).T)),
     ],
     # The spectrum of an orthogonal matrix is rounding around one point, and no law: tests/ensembles has its tests.
     "initialized_matrix": [

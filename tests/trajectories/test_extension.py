@@ -92,7 +92,7 @@ def test_extension_that_is_stopped_leaves_the_old_file_and_goes_on(run_folder, o
     ("options", "said"),
     [
         ({"seed": 1}, r"scored with seed = 0; expected one with seed = 1; name another output, or remove that file"),
-        ({"nulls": ("gaussian", "haar")}, "nulls = gaussian; expected one with nulls = gaussian, haar"),
+        ({"nulls": ("gaussian", "axes")}, "nulls = gaussian; expected one with nulls = gaussian, axes"),
         ({"baseline": "analytic"}, "baseline = None; expected one with baseline = analytic"),
     ],
 )

@@ -99,15 +99,15 @@ def test_head_that_comes_back_has_left_at_some_step_and_not_for_good(tree):
 
 def test_several_nulls_have_departures_each_and_the_first_is_that_of_the_heads(whole_run, tree, tmp_path):
     options = {"draws": 39, "matrices": "none"}
-    made = rmtbase.trajectory(whole_run, ["0", "40"], tmp_path / "t.nc", nulls=("haar", "gaussian"), **options)
+    made = rmtbase.trajectory(whole_run, ["0", "40"], tmp_path / "t.nc", nulls=("axes", "gaussian"), **options)
     assert open_trajectory(tmp_path / "t.nc").identical(made)
     departures = made["departures"].to_dataset()
-    assert departures["null"].values.tolist() == ["haar", "gaussian"]
+    assert departures["null"].values.tolist() == ["axes", "gaussian"]
     gaussian = departures.sel(null="gaussian", step=40)
     there = tree["departures"].to_dataset().sel(null="gaussian", step=40)
     np.testing.assert_array_equal(gaussian["omnibus_p_value"].values, there["omnibus_p_value"].values)
-    np.testing.assert_array_equal(departures["p_value"].sel(null="haar").values, made["heads"]["p_value"].values)
-    assert made.attrs["null"].startswith("haar")
+    np.testing.assert_array_equal(departures["p_value"].sel(null="axes").values, made["heads"]["p_value"].values)
+    assert made.attrs["null"].startswith("axes")
     assert made["null"]["eigenvalue_mean"].dims == ("step", "layer", "head", "index")
 
 

@@ -58,14 +58,10 @@ def circuits(incomplete: str) -> list[str]:
     return some_of(*CIRCUITS)(incomplete)
 
 
-nulls = some_of("gaussian", "kurtosis", "gains", "permutation", "haar")
+nulls = some_of("gaussian", "kurtosis", "signs", "axes")
 
 
-def tests(incomplete: str) -> list[str]:
-    """Names of tests of why heads leave the null."""
-    from rmtbase.scoring import TESTS
-
-    return some_of("quick", "all", *TESTS)(incomplete)
+questions = some_of("all", "spectrum", "entries", "directions", "relation")
 
 
 parts = some_of("layers", "embeddings", "experts", "all")

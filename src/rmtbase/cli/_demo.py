@@ -54,7 +54,7 @@ def demo(
                 revision=revision,
                 matrices="spectra",
                 elements="heads",
-                why="quick",
+                why="all",
                 progress=progress,
             )
             name = f"scores-{revision}"

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from rmtbase.cli._command_line import Fold, Overwrite, Subfolder, words
-from rmtbase.cli._completion import one_of, revisions, tests
+from rmtbase.cli._completion import one_of, questions, revisions
 from rmtbase.cli._scoring_options import (
     Adapter,
     Base,
@@ -35,10 +35,9 @@ def score(
         str,
         typer.Option(
             help="'gaussian': independent weights at each head's own sigma, as --initialization draws them; "
-            "'kurtosis': of any law with the head's own excess kurtosis; 'gains': with unknown gains of rows and "
-            "columns; or each head's own: 'permutation', its weights shuffled; 'haar', W_Q and W_K rotated against "
-            "each other at random.",
-            autocompletion=one_of("gaussian", "kurtosis", "gains", "permutation", "haar"),
+            "'kurtosis': of any law with the head's own excess kurtosis; or each head's own: 'signs', random signs for "
+            "its weights; 'axes', its query axes meet its key axes in random order and sign.",
+            autocompletion=one_of("gaussian", "kurtosis", "signs", "axes"),
         ),
     ] = "gaussian",
     revision: Annotated[
@@ -58,10 +57,9 @@ def score(
     why: Annotated[
         str | None,
         typer.Option(
-            help="Also tell why heads leave the null, by several of them, names parted by commas: 'quick', 'all' (with "
-            "'gains' and 'permutation', which draw whole matrices), or 'gaussian', 'kurtosis', 'query', 'key', "
-            "'angles', 'haar', 'joint', 'group'.",
-            autocompletion=tests,
+            help="Also look for the causes of each head's difference: 'all', or some questions, separated by commas: "
+            "'spectrum', 'entries', 'directions', 'relation'.",
+            autocompletion=questions,
         ),
     ] = None,
     draws: Draws = None,
@@ -88,11 +86,11 @@ def score(
 
     Example: rmtbase score demo -o scores.nc --report report.html
 
-    Are queries and keys aligned with each other? rmtbase score demo --null haar
+    Are queries and keys related along the head axes? rmtbase score demo --null axes
 
     Initialised uniformly, as torch.nn.Linear does: rmtbase score MODEL --initialization uniform
 
-    Entries, gains, factors or alignment: why do heads leave the null? rmtbase score demo --why all
+    Entries, directions or a relation of W_Q and W_K: which cause? rmtbase score demo --why all
 
     What heads write, and each side by itself: rmtbase score demo --circuits ov,query,key
 

@@ -89,12 +89,12 @@ def print_summary(summary: Summary, title: str, console: Console, why: WhySummar
 
 
 def print_why(summary: WhySummary | None, console: Console) -> None:
-    """Which nulls each head left, where that was asked and any did."""
-    if summary is None or not any(summary.left.values()):
+    """Print the causes of each head, where that was asked and any test rejected."""
+    if summary is None or not any(summary.rejected.values()):
         return
-    columns = [Column("head", "left"), *map(Column, summary.tests)]
-    marks = {1.0: "left", 0.0: "–"}
-    rows = [(name, *(marks.get(each, "?") for each in left)) for name, left, _ in summary.rows[:_LISTED]]
+    columns = [Column("head", "left"), *(Column(name.replace("_", " ")) for name in summary.tests)]
+    marks = {1.0: "rejected", 0.0: "–"}
+    rows = [(name, *(marks.get(each, "?") for each in rejected)) for name, rejected, _ in summary.rows[:_LISTED]]
     print_rows(console, columns, rows, named=1)
     if len(summary.rows) > _LISTED:
         console.print(f"and {len(summary.rows) - _LISTED} more heads; a scores file holds all of them")
@@ -111,13 +111,23 @@ def summaries_json(
 ) -> dict[str, Any]:
     """The summary of W_QK as plain data, under ``circuits`` those of further ones, under ``elements`` of elements.
 
-    Under ``why`` that of the group ``/why``: how many heads left each null, and the heads of each verdict.
+    Under ``why`` that of the group ``/why``: how many heads each test rejects, of how many that it can tell about, the
+    heads of each verdict, and the smallest effects that the tests find.
     """
     first, *others = summaries
     further = {circuit.name: _summary_json(summaries[circuit]) for circuit in others}
     elements = {} if of_elements is None else {"elements": _elements_json(of_elements)}
-    why = {} if of_why is None else {"why": {"left": of_why.left, "verdicts": of_why.verdicts}}
+    why = {} if of_why is None else {"why": _why_json(of_why)}
     return _summary_json(summaries[first]) | ({"circuits": further} if further else {}) | elements | why
+
+
+def _why_json(summary: WhySummary) -> dict[str, Any]:
+    return {
+        "rejected": summary.rejected,
+        "testable": summary.testable,
+        "verdicts": summary.verdicts,
+        "detectable": dict(summary.missed),
+    }
 
 
 def _elements_json(summary: ElementsSummary) -> dict[str, Any]:

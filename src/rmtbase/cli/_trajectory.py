@@ -49,7 +49,7 @@ def trajectory(
     null: Annotated[
         str,
         typer.Option(
-            help="'gaussian', 'kurtosis', 'gains', 'permutation', 'haar', or several parted by commas: every statistic "
+            help="'gaussian', 'kurtosis', 'signs', 'axes', or several separated by commas: every statistic "
             "against the first, and when each head left each.",
             autocompletion=nulls,
         ),
@@ -94,7 +94,7 @@ def trajectory(
 
     Example: rmtbase trajectory pythia-70m --revisions step0,step512,step4000,step143000 -o traj.nc
 
-    A run of the Trainer: rmtbase trajectory runs/my-model --null gaussian,permutation,haar -o traj.nc
+    A run of the Trainer: rmtbase trajectory runs/my-model --null gaussian,signs,axes -o traj.nc
     """
     from rmtbase.cli._output import require_output, require_replaceable
     from rmtbase.cli._terminal import bars, out, print_json

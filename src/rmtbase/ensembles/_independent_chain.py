@@ -1,4 +1,4 @@
-"""Products of matrices with independent elements of any law that they can be initialised with, balanced or not."""
+"""Products of matrices with independent elements of any law that they can be initialised with."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from rmtbase.ensembles._dense_gaussian_chain import DenseGaussianChain
 from rmtbase.ensembles._ensemble import Draw, DrawnByItsCore, as_pytree
 from rmtbase.ensembles._gaussian_chain import gaussian_chain
 from rmtbase.ensembles._sum_of_squares import sum_of_squares
-from rmtbase.parameters import BALANCED, MOST_ROUNDS, require_flag, require_independent_entries
+from rmtbase.parameters import require_independent_entries
 
 _TRUNCATED_AT = 2.0
 _LAWS: dict[str, laws.ElementLaw] = {  # of unit variance
@@ -28,14 +28,10 @@ _LAWS: dict[str, laws.ElementLaw] = {  # of unit variance
 }
 
 
-@partial(as_pytree, data_fields=[], meta_fields=["dims", "entries", "balanced"])
+@partial(as_pytree, data_fields=[], meta_fields=["dims", "entries"])
 @dataclass(frozen=True)
 class IndependentChain(DrawnByItsCore):
     """The product X_1 X_2 … X_L of X_l, (n_{l-1}, n_l), with independent elements of unit variance, through its core.
-
-    ``balanced``: each X_l is multiplied by positive numbers from the left and the right, one for each row and column,
-    so that the mean square of every row and every column is one (Sinkhorn's theorem: there is one such matrix). It is
-    the same for D X_l D′ as for X_l, whatever the diagonal D and D′: what gains of rows and columns there were is gone.
 
     The core has the nonzero singular values of the product: left of the smallest n_l, (R_1 X_2) = O_2 R_2 and so on,
     right of it likewise. There is no shorter way for other laws than the normal one: O(Σ n_{l-1} n_l r) a draw.
@@ -43,56 +39,54 @@ class IndependentChain(DrawnByItsCore):
     Attributes:
         dims: (n_0, …, n_L).
         entries: the law of the elements, one of :data:`rmtbase.parameters.INITIALIZATIONS`.
-        balanced: whether each factor is.
-
-    Source: R. Sinkhorn and P. Knopp, Pacific J. Math. 21, 343 (1967).
     """
 
     dims: tuple[int, ...]
     entries: str
-    balanced: bool
 
     @property
     def name(self) -> str:
-        """``independent_chain {n_0}x…x{n_L} {entries}``, and ``balanced`` where it is."""
-        return f"independent_chain {'x'.join(map(str, self.dims))} {self.entries}{' balanced' * self.balanced}"
+        """``independent_chain {n_0}x…x{n_L} {entries}``."""
+        return f"independent_chain {'x'.join(map(str, self.dims))} {self.entries}"
+
+    def factors(self, key: Key[Array, ""]) -> list[Float[Array, "n_before n_after"]]:
+        """X_1, …, X_L of one draw; those right of the smallest n_l as they are drawn, transposed back."""
+        meeting = self.dims.index(self.rank)
+        return [x if at < meeting else x.T for at, x in enumerate(_factors(key, self))]
 
     def sample(self, key: Key[Array, ""]) -> Draw:
         """One draw; ``matrix`` is the core, of shape (rank, rank)."""
         return Draw(*_drawn(key, self))
 
 
-def independent_chain(dims: Sequence[int], entries: str = "normal", balanced: bool = False) -> IndependentChain:
+def independent_chain(dims: Sequence[int], entries: str = "normal") -> IndependentChain:
     """The ensemble W = X_1 X_2 … X_L of matrices with independent elements of unit variance, of any of three laws.
 
     Args:
         dims: (n_0, …, n_L), 1 ≤ L ≤ 16.
         entries: ``"normal"`` (which :func:`gaussian_chain` draws a thousand times faster), ``"uniform"``, or
             ``"truncated_normal"``, cut at two standard deviations.
-        balanced: whether each factor has its rows and its columns brought to mean square one.
 
     Raises:
-        ParameterError: as :func:`gaussian_chain`, an unknown law, or a flag that is none.
+        ParameterError: as :func:`gaussian_chain`, and an unknown law.
     """
     checked = gaussian_chain(dims, "dense")
     assert isinstance(checked, DenseGaussianChain)
-    return IndependentChain(
-        checked.dims, require_independent_entries(entries, "independent_chain"), require_flag("balanced", balanced)
-    )
+    return IndependentChain(checked.dims, require_independent_entries(entries, "independent_chain"))
+
+
+def _factors(key: Key[Array, ""], of: IndependentChain) -> list[Float[Array, "m n"]]:
+    """The factors of one draw, those right of the smallest n_l as X_lᵀ."""
+    law, shapes, meeting = _LAWS[of.entries], list(pairwise(of.dims)), of.dims.index(of.rank)
+    shapes[meeting:] = [(n, m) for m, n in shapes[meeting:]]
+    keys = jax.random.split(key, len(shapes))
+    return [law.sample(one, m * n).reshape(m, n) for one, (m, n) in zip(keys, shapes, strict=True)]
 
 
 @sequential_vmap  # draw after draw: a chunk of draws holds the factors of one
 def _drawn(key: Key[Array, ""], of: IndependentChain) -> tuple[Float[Array, "rank rank"], Float[Array, " factor"]]:
-    law, shapes, meeting = _LAWS[of.entries], list(pairwise(of.dims)), of.dims.index(of.rank)
-    shapes[meeting:] = [(n, m) for m, n in shapes[meeting:]]  # those right of the smallest n_l as X_lᵀ
-    factors = [
-        law.sample(one, m * n).reshape(m, n)
-        for one, (m, n) in zip(jax.random.split(key, len(shapes)), shapes, strict=True)
-    ]
     # The barrier keeps XLA from drawing the elements anew wherever they are used.
-    factors = jax.lax.optimization_barrier(factors)
-    if of.balanced:
-        factors = jax.lax.optimization_barrier([balance(factor) for factor in factors])
+    factors, meeting = jax.lax.optimization_barrier(_factors(key, of)), of.dims.index(of.rank)
     norms = jnp.stack([sum_of_squares(factor) for factor in factors])
     left, right = factors[:meeting], factors[meeting:][::-1]
     if not left or not right:
@@ -115,26 +109,3 @@ def _triangle(matrix: Float[Array, "m n"]) -> Float[Array, "n n"]:
     """R of X = O R: the Cholesky factor of XᵀX, which has digits enough for rows no more alike than by chance."""
     r = jnp.linalg.cholesky(matrix.T @ matrix).T
     return jax.lax.cond(jnp.isfinite(r).all(), lambda: r, lambda: jnp.linalg.qr(matrix, mode="r"))
-
-
-def balance(matrix: Float[Array, "m n"]) -> Float[Array, "m n"]:
-    """D X D′ with all rows and columns of mean square one, as :func:`rmtbase.linalg.balanced` makes it."""
-    m, n = matrix.shape
-    squares = matrix * matrix
-
-    def columns_of(rows: Float[Array, " m"]) -> Float[Array, " n"]:
-        return m / (rows @ squares)
-
-    def off(state: tuple[Array, Array, Array]) -> Array:
-        rows, columns, rounds = state
-        error = jnp.abs(rows * (squares @ columns) / n - 1.0).max()
-        return (error > BALANCED) & (rounds < MOST_ROUNDS)
-
-    def once_more(state: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
-        _, columns, rounds = state
-        rows = n / (squares @ columns)
-        return rows, columns_of(rows), rounds + 1
-
-    ones = jnp.ones(m, matrix.dtype)
-    rows, columns, _ = jax.lax.while_loop(off, once_more, (ones, columns_of(ones), jnp.zeros((), jnp.int32)))
-    return jnp.sqrt(rows)[:, None] * matrix * jnp.sqrt(columns)

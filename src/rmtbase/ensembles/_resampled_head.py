@@ -1,4 +1,4 @@
-"""A given head with one thing about it left to chance: the order of its elements, or how queries meet keys."""
+"""Ensembles made of a given head: random signs for its elements, or its head axes in random order and sign."""
 
 from __future__ import annotations
 
@@ -12,11 +12,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from jax.custom_batching import sequential_vmap
-from jaxtyping import Float, Key
+from jaxtyping import Bool, Float, Key
 from numpy.typing import ArrayLike, NDArray
 
 from rmtbase.ensembles._ensemble import Draw, DrawnByItsCore, as_pytree
-from rmtbase.ensembles._orthogonal_matrix import orthonormal_columns
 from rmtbase.ensembles._sum_of_squares import sum_of_squares
 from rmtbase.errors import ParameterError
 from rmtbase.shown import in_one_line
@@ -24,10 +23,12 @@ from rmtbase.shown import in_one_line
 Matrix = NDArray[np.floating]  # (d_head, d_model)
 
 _DIGEST_BYTES = 8
+_INDEPENDENT = 1e-5  # part of a row that is no combination of the others; its error is the rounding of a square over it
+_WORD = 32  # random bits of a word, each the sign of one element
 
 
 class _ResampledHead(DrawnByItsCore, ABC):
-    """What the ensembles share that are made of a given head."""
+    """Name and dims of an ensemble made of given matrices."""
 
     digest: Any
     _factory: ClassVar[str]
@@ -48,19 +49,24 @@ class _ResampledHead(DrawnByItsCore, ABC):
 @in_one_line
 @as_pytree
 @dataclass(frozen=True)
-class PermutedHead(_ResampledHead):
-    """W_QK of a head whose W_Q and W_K keep their elements, each set in uniformly random order.
+class SignFlippedHead(_ResampledHead):
+    """(W_Q ∘ R)ᵀ(W_K ∘ R′) of a head, R and R′ matrices of independent random signs.
 
-    The distribution of the elements stays what it is, heavy tails and all; whatever structure they formed is gone. With
-    W Wᵀ = L Lᵀ the core L_Qᵀ L_K of the shuffled matrices has the nonzero singular values of W_QK; where a shuffled
-    matrix has lost its full rank, orthogonal triangles take the place of L. O(d h log(d h) + d h²) a draw.
+    Every |w_ij| stays where it is. If the elements of W_Q and W_K are independent and symmetric about 0, each of any
+    law, the flipped head has the law of the head: an exact null under any tails, sparsity, and gains of rows and
+    columns. A direction spread over many elements is destroyed; one giant element is kept.
+
+    With W Wᵀ = L Lᵀ the core L_Qᵀ L_K of the flipped matrices has the nonzero singular values of the product; where a
+    flipped matrix lacks full rank, orthogonal triangles take the place of L. O(d h²) a draw.
 
     Attributes:
         w_q, w_k: (d_head, d_query) and (d_head, d_key), in any floating-point dtype.
-        digest: what identifies them.
+        digest: identifies them.
+
+    Source: D. Hong, Y. Sheng and E. Dobriban, arXiv:2012.02985.
     """
 
-    _factory = "permuted_head"
+    _factory = "sign_flipped_head"
 
     w_q: Any
     w_k: Any
@@ -71,19 +77,19 @@ class PermutedHead(_ResampledHead):
         """(d_query, d_head, d_key)."""
         return self.w_q.shape[1], self.w_q.shape[0], self.w_k.shape[1]
 
-    def permuted(self, key: Key[Array, ""]) -> tuple[Array, Array]:
-        """The shuffled W_Q and W_K of one draw, in the dtype of the given ones."""
+    def flipped(self, key: Key[Array, ""]) -> tuple[Array, Array]:
+        """W_Q ∘ R and W_K ∘ R′ of one draw, in the dtype of the given ones."""
         key_q, key_k = jax.random.split(key)
-        return _shuffled(key_q, jnp.asarray(self.w_q)), _shuffled(key_k, jnp.asarray(self.w_k))
+        return flipped(key_q, jnp.asarray(self.w_q)), flipped(key_k, jnp.asarray(self.w_k))
 
     def sample(self, key: Key[Array, ""]) -> Draw:
         """One draw; ``matrix`` is the core, of shape (d_head, d_head). ``norm_squared`` is the given head's."""
         norms = [sum_of_squares(jnp.asarray(w, dtype=float)) for w in (self.w_q, self.w_k)]
-        return Draw(_permuted_core(key, self), jnp.stack(norms))
+        return Draw(_flipped_core(key, self), jnp.stack(norms))
 
 
-def permuted_head(w_q: ArrayLike, w_k: ArrayLike) -> PermutedHead:
-    """The permutation null of a head: its W_QK with the elements of W_Q, and those of W_K, in random order.
+def sign_flipped_head(w_q: ArrayLike, w_k: ArrayLike) -> SignFlippedHead:
+    """Null of random signs for a head: its W_QK with every element's sign drawn anew.
 
     Matrices of zeros are allowed: so are all their draws.
 
@@ -95,23 +101,21 @@ def permuted_head(w_q: ArrayLike, w_k: ArrayLike) -> PermutedHead:
         ParameterError: not two floating-point matrices of as many rows, no more than either has columns, or a value in
             them is not finite.
     """
-    return PermutedHead(*_given_head(w_q, w_k))
+    return SignFlippedHead(*_given_head(w_q, w_k))
 
 
 @in_one_line
 @as_pytree
 @dataclass(frozen=True)
-class PermutedMatrix(_ResampledHead):
-    """A matrix that keeps its elements, in uniformly random order: one factor of a head by itself.
-
-    The core is that of a :class:`PermutedHead` with this factor alone. O(d h log(d h) + d h²) a draw.
+class SignFlippedMatrix(_ResampledHead):
+    """W ∘ R of one matrix, R a matrix of independent random signs; see :class:`SignFlippedHead`.
 
     Attributes:
         w: (short side, long side), in any floating-point dtype.
-        digest: what identifies it.
+        digest: identifies it.
     """
 
-    _factory = "permuted_matrix"
+    _factory = "sign_flipped_matrix"
 
     w: Any
     digest: Any
@@ -123,11 +127,11 @@ class PermutedMatrix(_ResampledHead):
 
     def sample(self, key: Key[Array, ""]) -> Draw:
         """One draw; ``matrix`` is the core, of shape (rank, rank). ``norm_squared`` is the given matrix's."""
-        return Draw(_permuted_triangle(key, self), sum_of_squares(jnp.asarray(self.w, dtype=float))[None])
+        return Draw(_flipped_triangle(key, self), sum_of_squares(jnp.asarray(self.w, dtype=float))[None])
 
 
-def permuted_matrix(w: ArrayLike) -> PermutedMatrix:
-    """The permutation null of one matrix: its elements in random order.
+def sign_flipped_matrix(w: ArrayLike) -> SignFlippedMatrix:
+    """Null of random signs for one matrix.
 
     Args:
         w: in any floating-point dtype, of any two sizes.
@@ -137,73 +141,69 @@ def permuted_matrix(w: ArrayLike) -> PermutedMatrix:
     """
     matrix = _matrix("w", w)
     matrix = matrix if matrix.shape[0] <= matrix.shape[1] else matrix.T
-    return PermutedMatrix(matrix, _digest(matrix))
+    return SignFlippedMatrix(matrix, _digest(matrix))
+
+
+def flipped(key: Key[Array, ""], matrix: Array) -> Array:
+    """The matrix with independent random signs, one bit of a random word for each element."""
+    n = matrix.size
+    words = jax.random.bits(key, (-(-n // _WORD),), dtype=jnp.uint32)
+    bits = (words[:, None] >> jnp.arange(_WORD, dtype=jnp.uint32)) & 1
+    return jnp.where(bits.ravel()[:n].reshape(matrix.shape) == 1, matrix, -matrix)
 
 
 @sequential_vmap  # as below
-def _permuted_triangle(key: Key[Array, ""], of: PermutedMatrix) -> Float[Array, "rank rank"]:
-    w = _shuffled(key, jnp.asarray(of.w)).astype(float)
-    core = jnp.linalg.cholesky(w @ w.T)
-    return jax.lax.cond(jnp.isfinite(core).all(), lambda: core, lambda: _triangle(w))
+def _flipped_triangle(key: Key[Array, ""], of: SignFlippedMatrix) -> Float[Array, "rank rank"]:
+    w = flipped(key, jnp.asarray(of.w)).astype(float)
+    core, has_digits = _cholesky(w)
+    return jax.lax.cond(has_digits, lambda: core, lambda: _triangle(w))
 
 
 @sequential_vmap  # draw after draw: a chunk of draws holds the matrices of one, and cond is a branch and not a select
-def _permuted_core(key: Key[Array, ""], head: PermutedHead) -> Float[Array, "d_head d_head"]:
-    w_q, w_k = (w.astype(float) for w in head.permuted(key))
-    # Cholesky's error is that of W with rows of one length: elements of any tail keep their digits. NaN: no full rank.
-    l_q, l_k = (jnp.linalg.cholesky(w @ w.T) for w in (w_q, w_k))
-    core = l_q.T @ l_k
-    return jax.lax.cond(jnp.isfinite(core).all(), lambda: core, lambda: _triangle(w_q) @ _triangle(w_k).T)
+def _flipped_core(key: Key[Array, ""], head: SignFlippedHead) -> Float[Array, "d_head d_head"]:
+    w_q, w_k = (w.astype(float) for w in head.flipped(key))
+    (l_q, good_q), (l_k, good_k) = _cholesky(w_q), _cholesky(w_k)
+    return jax.lax.cond(good_q & good_k, lambda: l_q.T @ l_k, lambda: _triangle(w_q) @ _triangle(w_k).T)
+
+
+def _cholesky(w: Float[Array, "h d"]) -> tuple[Float[Array, "h h"], Bool[Array, ""]]:
+    """L of W Wᵀ = L Lᵀ, and whether it has all digits: no row is nearly a combination of those before it.
+
+    Cholesky's error is that of W with rows of one length, so that elements of any tail keep their digits.
+    """
+    gram = w @ w.T
+    lower = jnp.linalg.cholesky(gram)
+    return lower, jnp.all(jnp.diagonal(lower) > _INDEPENDENT * jnp.sqrt(jnp.diagonal(gram)))  # False where NaN
 
 
 def _triangle(w: Float[Array, "d_head d_model"]) -> Float[Array, "d_head d_head"]:
     return jnp.linalg.qr(w.T, mode="r")
 
 
-def _shuffled(key: Key[Array, ""], matrix: Array) -> Array:
-    """The elements in uniformly random order: sorted by random numbers of 64 - b bits, with b < log2(n) + 1.
-
-    Each number carries its element's place in its low b bits, so that one array is sorted and not two, which is three
-    times faster. The places are flipped by a random mask: two elements with the same number come in either order with
-    probability 1/2. What is left of the ties, three or more elements in two of them, has a probability under
-    n⁴ / 2^(2 (65 - b)): 1e-5 at n = 2^19.
-    """
-    n = matrix.size
-    b = max(1, (n - 1).bit_length())
-    key_numbers, key_mask = jax.random.split(key)
-    mask = jax.random.bits(key_mask, (), dtype=jnp.uint64) >> (64 - b)
-    numbers = jax.random.bits(key_numbers, (n,), dtype=jnp.uint64) >> b << b
-    ordered = jnp.sort(numbers | (jnp.arange(n, dtype=jnp.uint64) ^ mask), stable=False)
-    place = (ordered & ((1 << b) - 1)) ^ mask
-    return matrix.ravel()[place.astype(jnp.int32)].reshape(matrix.shape)
-
-
 @in_one_line
 @as_pytree
 @dataclass(frozen=True)
-class HaarAlignedHead(_ResampledHead):
-    """W_Qᵀ O W_K of a head, O uniform (Haar) on the orthogonal group of the head's space R^h.
+class AxisPermutedHead(_ResampledHead):
+    """W_Qᵀ P W_K of a head, P a uniformly random signed permutation of its d_head axes.
 
-    W_Q = U_Q S_Q V_Qᵀ and W_K = U_K S_K V_Kᵀ keep their singular values; which directions of the queries meet which of
-    the keys is left to chance: U_Qᵀ O U_K is Haar again, so that W_Qᵀ O W_K has the nonzero singular values of
-    S_Q O S_K. O(h³) a draw.
+    W_Q and W_K stay what they are, each row with its length; only which axis of the queries meets which axis of the
+    keys is left to chance. If the rows of W_Q, or those of W_K, are exchangeable and symmetric about 0, and the two
+    matrices are independent, the permuted head has the law of the head, whatever the gains of the rows. Random
+    rotations in the place of P would be no null there: gains put the left singular vectors of both matrices on the
+    same axes. O(h³) a draw.
 
-    A rotation of the residual stream, W_Qᵀ W_K O with O in R^d, would leave every singular value of W_QK where it is:
-    V_Qᵀ V_K does not enter them. It moves the principal angles between the row spaces of W_Q and W_K, whose law is that
-    of ``random_subspaces``.
+    A permutation of the residual stream, W_Qᵀ W_K P, would leave every singular value where it is.
 
     Attributes:
-        s_q, s_k: singular values of W_Q and of W_K, (d_head,).
+        r_q, r_k: triangles R of the QR decompositions of W_Qᵀ and W_Kᵀ, (d_head, d_head).
         widths: (d_query, d_key).
-        digest: what identifies the matrices.
-
-    Source: F. Mezzadri, Notices AMS 54, 592 (2007), for the Haar measure by QR with signs.
+        digest: identifies the matrices.
     """
 
-    _factory = "haar_aligned_head"
+    _factory = "axis_permuted_head"
 
-    s_q: Any
-    s_k: Any
+    r_q: Any
+    r_k: Any
     widths: Any
     digest: Any
 
@@ -216,19 +216,18 @@ class HaarAlignedHead(_ResampledHead):
     @property
     def rank(self) -> int:
         """d_head."""
-        return self.s_q.shape[0]
+        return self.r_q.shape[-1]
 
     def sample(self, key: Key[Array, ""]) -> Draw:
-        """One draw; ``matrix`` is S_Q O S_K, of shape (d_head, d_head). ``norm_squared`` is the given head's."""
-        s_q, s_k = (jnp.asarray(s, dtype=float) for s in (self.s_q, self.s_k))
-        rotation = orthonormal_columns(jax.random.normal(key, self.matrix_shape))
-        return Draw(s_q[:, None] * rotation * s_k, jnp.stack([sum_of_squares(s_q), sum_of_squares(s_k)]))
+        """One draw; ``matrix`` is R_Q P R_Kᵀ, of shape (d_head, d_head). ``norm_squared`` is the given head's."""
+        r_q, r_k = (jnp.asarray(r, dtype=float) for r in (self.r_q, self.r_k))
+        order, signs = signed_permutation(key, self.rank)
+        core = r_q @ (signs[:, None] * r_k.T[order])
+        return Draw(core, jnp.stack([sum_of_squares(r_q), sum_of_squares(r_k)]))
 
 
-def haar_aligned_head(w_q: ArrayLike, w_k: ArrayLike) -> HaarAlignedHead:
-    """The alignment null of a head: W_Qᵀ O W_K with O a random rotation of the head's space.
-
-    Singular values below their own rounding error are zeros: a draw has at most the rank of the head's matrices.
+def axis_permuted_head(w_q: ArrayLike, w_k: ArrayLike) -> AxisPermutedHead:
+    """Null of signed permutations for a head: W_Qᵀ P W_K, P of its d_head axes.
 
     Args:
         w_q: query matrix (d_head, d_query), in any floating-point dtype.
@@ -239,17 +238,18 @@ def haar_aligned_head(w_q: ArrayLike, w_k: ArrayLike) -> HaarAlignedHead:
             them is not finite.
     """
     q, k, digest = _given_head(w_q, w_k)
-    return HaarAlignedHead(_singular_values(q), _singular_values(k), (q.shape[1], k.shape[1]), digest)
+    r_q, r_k = (np.linalg.qr(np.asarray(w, dtype=np.float64).T, mode="r") for w in (q, k))
+    return AxisPermutedHead(r_q, r_k, (q.shape[1], k.shape[1]), digest)
 
 
-def _singular_values(w: Matrix) -> NDArray[np.float64]:
-    triangle = np.linalg.qr(np.asarray(w, dtype=np.float64).T, mode="r")
-    values = np.linalg.svd(triangle, compute_uv=False)
-    return np.where(values > values[0] * values.size * np.finfo(np.float64).eps, values, 0.0)
+def signed_permutation(key: Key[Array, ""], n: int) -> tuple[Array, Array]:
+    """Order and signs of a uniformly random signed permutation of n axes: (P x)_i = signs_i x_order(i)."""
+    key_order, key_signs = jax.random.split(key)
+    return jax.random.permutation(key_order, n), flipped(key_signs, jnp.ones(n))
 
 
 def _given_head(w_q: ArrayLike, w_k: ArrayLike) -> tuple[Matrix, Matrix, NDArray[np.uint8]]:
-    """The two matrices, checked, and what identifies their values, whatever the dtype they are stored in."""
+    """The two matrices, checked, and a digest of their values, whatever the dtype they are stored in."""
     q, k = _factor("w_q", w_q), _factor("w_k", w_k)
     if len(k) != len(q):
         raise ParameterError("w_k", k.shape, f"as many rows as w_q of shape {q.shape}")

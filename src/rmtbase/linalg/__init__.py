@@ -1,7 +1,6 @@
 """Factored matrices and their spectra through the small core, in double precision."""
 
 from rmtbase.linalg._arithmetic import arithmetic
-from rmtbase.linalg._balanced import balanced
 from rmtbase.linalg._factored import (
     Triangles,
     core_of_triangles,
@@ -57,7 +56,6 @@ __all__ = [
     "appended_rows",
     "arithmetic",
     "available_cores",
-    "balanced",
     "blas_threads",
     "core_of_triangles",
     "core_singular_values",

@@ -19,9 +19,16 @@ from rmtbase.montecarlo._elements import (
     draw_elements,
     element_edges,
 )
+from rmtbase.montecarlo._head_resamples import (
+    entry_statistics,
+    flip_statistics,
+    permutation_statistics,
+    simulated_entry_statistics,
+)
 from rmtbase.montecarlo._hosts import run_on_hosts
 from rmtbase.montecarlo._keys import MAX_DRAWS, case_key, draw_keys
 from rmtbase.montecarlo._latent_attention import LatentAttentionSample, simulate_latent_attention
+from rmtbase.montecarlo._machine import in_order
 from rmtbase.montecarlo._plan import Case, Plan, make_plan, read_plan
 from rmtbase.montecarlo._run import dask_workers, plan_status, run_in_memory, run_plan
 from rmtbase.montecarlo._simulations import (
@@ -75,9 +82,13 @@ __all__ = [
     "draw_spectra",
     "element_baseline",
     "element_edges",
+    "entry_statistics",
+    "flip_statistics",
     "histogram_edges",
+    "in_order",
     "make_plan",
     "open_store",
+    "permutation_statistics",
     "plan_status",
     "read_plan",
     "run_in_memory",
@@ -87,6 +98,7 @@ __all__ = [
     "simulate_grouped_query",
     "simulate_heads_with_factors",
     "simulate_latent_attention",
+    "simulated_entry_statistics",
     "tile_size",
     "time_solver",
 ]

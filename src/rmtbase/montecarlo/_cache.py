@@ -92,11 +92,10 @@ def cached_null(
     progress: Progress = SILENT,
     *,
     entries: str = "normal",
-    balanced: bool = False,
 ) -> GaussianNull:
     """The simulated null of a shape: of :func:`cached_baseline` if it is that of W_QK, else of :func:`cached_spectra`.
 
-    That of other than normal entries, and that of balanced factors, is drawn as what it is, element by element.
+    That of other than normal entries is drawn element by element.
 
     What is read from the cache is read and checked once in a process, see :func:`rmtbase.nulls.null_of_file`.
 
@@ -106,21 +105,20 @@ def cached_null(
         seed: of the draws.
         progress: told of the draws finished, and of where the null came from.
         entries: see :func:`rmtbase.ensembles.independent_chain`.
-        balanced: likewise.
     """
-    gaussian = entries == "normal" and not balanced
+    gaussian = entries == "normal"
     shape = head_shape(dims) if gaussian else None
     if shape is not None:
         file = _baseline_file(*shape, draws, seed)
     else:
         chain = dims if len(dims) > 2 else sorted(dims, reverse=True)  # W and Wᵀ share one
-        of_law = {} if gaussian else {"entries": entries, "balanced": balanced}
+        of_law = {} if gaussian else {"entries": entries}
         name = "gaussian_chain" if gaussian else "independent_chain"
         file = _spectra_file(name, {"dims": chain, **of_law}, draws, seed)
 
     def of(table: xr.Dataset) -> GaussianNull:
         if shape is None:
-            return GaussianNull.from_spectra(table, dims, "simulated", entries, balanced)
+            return GaussianNull.from_spectra(table, dims, "simulated", entries)
         null = GaussianNull.from_baseline(table, *shape, "simulated")
         assert null is not None  # the table was made for this shape
         return null

@@ -29,7 +29,7 @@ class GaussianNull(SampleNull, SharedNull):
         sample: in the registry's order.
         source: where the draws came from, in words.
         row: the table's row that it came from, for pictures.
-        entries, balanced: see :class:`SharedNull`.
+        entries: see :class:`SharedNull`.
     """
 
     dims: tuple[int, ...]
@@ -37,7 +37,6 @@ class GaussianNull(SampleNull, SharedNull):
     source: str
     row: xr.Dataset = field(repr=False)
     entries: str = "normal"
-    balanced: bool = False
 
     @classmethod
     def from_baseline(cls, table: xr.Dataset, d_model: int, d_head: int, source: str) -> GaussianNull | None:
@@ -50,13 +49,13 @@ class GaussianNull(SampleNull, SharedNull):
 
     @classmethod
     def from_spectra(
-        cls, table: xr.Dataset, dims: tuple[int, ...], source: str, entries: str = "normal", balanced: bool = False
+        cls, table: xr.Dataset, dims: tuple[int, ...], source: str, entries: str = "normal"
     ) -> GaussianNull:
         """The null of a chain from the first case of a table of its spectra, made for a null."""
         row = table.isel(case=0).rename(density_law="density_free").assign_coords(sigma_q=1.0, sigma_k=1.0)
         sample = _sample(_complete(row, source), row["scale_estimate"].values, min(dims))
         constant = np.ptp(sample, axis=0) <= ROUNDING * np.abs(sample[0])
-        return cls(dims, np.where(constant, sample[0], sample), source, row, entries, balanced)
+        return cls(dims, np.where(constant, sample[0], sample), source, row, entries)
 
     @cached_property
     def mean(self) -> Float[np.ndarray, " statistic"]:

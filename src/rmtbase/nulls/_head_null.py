@@ -284,13 +284,10 @@ class SharedNull(HeadNull):
     Attributes:
         source: where it came from, in words.
         entries: the law of the factors' elements, one of :data:`rmtbase.parameters.INITIALIZATIONS`.
-        balanced: whether the factors of every draw are balanced, see :class:`rmtbase.ensembles.IndependentChain`; then
-            so must be those of the heads.
     """
 
     source: str
     entries: str = "normal"
-    balanced: bool = False
     edge_level = EDGE_LEVEL
 
     @property
@@ -302,8 +299,6 @@ class SharedNull(HeadNull):
             return (
                 f"orthogonal: {factors} rows of Haar-distributed matrices, every null draw at its own estimate of scale"
             )
-        if self.balanced:
-            return f"gains: i.i.d. {entries} {factors} under gains of rows and columns, head and draws balanced alike"
         return f"gaussian: i.i.d. {entries} {factors} at the head's own sigma, every null draw at its own estimate"
 
     @property

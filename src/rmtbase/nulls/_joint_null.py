@@ -22,7 +22,7 @@ ANGLE_STATISTICS = ("mean_squared_cosine", "mean_fourth_power_of_cosine", "large
 class HeadParts(NamedTuple):
     """Statistics of heads and of what they are made of, each at its own σ̂, in the registry's order.
 
-    Of draws the leading axes are (draw, group) and of ``key`` (draw,); of heads at hand any, the same for all.
+    The leading axes are those of draws or of heads, the same for all.
 
     Attributes:
         product: of W_QᵀW_K, raw.
@@ -39,14 +39,14 @@ class HeadParts(NamedTuple):
 @in_one_line
 @dataclass(frozen=True)
 class JointNull:
-    """The joint null of normal heads that share a key head, from draws: p-values of the parts, and of all at once.
+    """Joint null of normal heads, from draws: p-values of W_Q, of W_K, and of all parts at once.
 
     Product and factors depend on each other; the angles between row spaces depend on neither. The test of a part is its
-    largest distance against the draws' own largest, ``joint`` that of all parts, and ``group`` that of all heads which
-    read one key head: each has its level exactly, p = (b + 1)/(n + 1), whatever the parts have in common.
+    largest distance against the draws' own largest, ``joint`` that of all parts: each has its level exactly,
+    p = (b + 1)/(n + 1), whatever the parts have in common.
 
     Attributes:
-        drawn: the draws, of which ``angles`` are (draw, group, angle_statistic), too.
+        drawn: the draws.
 
     Source: P. H. Westfall and S. S. Young, Resampling-Based Multiple Testing (1993), the single-step max-T.
     """
@@ -54,28 +54,13 @@ class JointNull:
     drawn: HeadParts = field(repr=False)
 
     def p_values(self, heads: HeadParts) -> dict[str, Float[np.ndarray, "layer head"]]:
-        """Of heads (layer, head) by ``query``, ``key``, ``angles``, ``joint``, ``group``; NaN where one has no shape.
-
-        The heads of a layer that share a key head follow on each other.
-        """
+        """Give the p-values of heads by ``query``, ``key`` and ``joint``; NaN where a head is not testable."""
         each = self._distances(heads)
-        p = {
-            name: upper_p_value_among_sorted(each[name], np.sort(self._largest[name][:, 0]))
-            for name in ("query", "key", "angles", "joint")
-        }
-        group = self.drawn.product.shape[1]
-        if group > 1:
-            layers, n_heads = each["joint"].shape
-            farthest = each["joint"].reshape(layers, n_heads // group, group).max(axis=-1)
-            of_groups = upper_p_value_among_sorted(farthest, np.sort(self._largest["joint"].max(axis=1)))
-            p["group"] = np.repeat(of_groups, group, axis=-1)
-        return p
+        return {name: upper_p_value_among_sorted(each[name], self._largest[name]) for name in ("query", "key", "joint")}
 
     @cached_property
-    def _largest(self) -> dict[str, Float[np.ndarray, "draw group"]]:
-        drawn = self.drawn
-        key = np.broadcast_to(drawn.key[:, None], drawn.query.shape)
-        return self._distances(drawn._replace(key=key))
+    def _largest(self) -> dict[str, Float[np.ndarray, " draw"]]:
+        return {name: np.sort(each) for name, each in self._distances(self.drawn).items()}
 
     @cached_property
     def _scales(self) -> dict[str, tuple[np.ndarray, np.ndarray]]:

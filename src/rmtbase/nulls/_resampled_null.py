@@ -26,8 +26,8 @@ class ResampledNull(SampleNull):
     """The null of one head, from draws that resample its own matrices.
 
     Draws within rounding of the observed value count as equal to it: where the null holds a statistic fixed, z is 0 and
-    p is 1, not a rank among rounding errors. ``"haar"`` does so with the log-determinant, ln det² S_Q S_K, and with all
-    statistics if a factor is orthogonal.
+    p is 1, not a rank among rounding errors. Signed permutations of the head axes do so with the log-determinant,
+    ln det W_Q W_Qᵀ + ln det W_K W_Kᵀ, and with all statistics if a factor has orthogonal rows of one length.
 
     Attributes:
         dims: the shape, (d_model, d_head, d_model) of W_QK.

@@ -209,7 +209,6 @@ _WEIGHTS = {
     "deviations",
     "kurtosis": "independent numbers as large as its own, with tails as heavy",
     "orthogonal": "rows of a matrix of random orthonormal rows or columns, as large as its own",
-    "gains": "independent, normally distributed numbers as large as its own, row by row and column by column",
 }
 
 
@@ -233,10 +232,10 @@ def opening(scores: xr.DataTree, summary: Summary, name: str) -> str:
     others = {
         "analytic": f"what is known by theory of random heads {shape}, whose weights are {weights}: of heads that have "
         "learned nothing",
-        "permutation": f"{draws} copies of itself whose weights were put in random order: the same numbers, without "
-        "whatever order training gave them",
-        "haar": f"{draws} copies of itself whose queries and keys were turned against each other at random: the same "
-        "two matrices, without whatever training did to match them",
+        "signs": f"{draws} copies of itself whose weights were given random signs: each as large as it was, without "
+        "any direction that training gave them",
+        "axes": f"{draws} copies of itself whose query axes meet the key axes in random order and sign: the same two "
+        "matrices, without any relation that training gave them",
     }
     independent = f"{draws} random heads {shape}, whose weights are {weights}: heads that have learned nothing"
     method = attrs["null_method"]

@@ -43,11 +43,10 @@ from rmtbase.tables import CIRCUITS, layer_names, layer_stacks, shapes_of
 _NUMBERS = ("n_layers", "n_heads", "n_key_heads", "d_model", "d_head", "null_draws", "edge_level")
 _TEXTS = ("model", "revision", "family", "null", "table", "rmtbase_version", "schema_version", "warnings", "provenance")
 _NULL_METHODS = ("analytic", "simulated", "resampled")  # for each a template null_*.html
-_RESAMPLINGS = ("permutation", "haar")
+_RESAMPLINGS = ("signs", "axes")
 _FACTORS = {
     "kurtosis": "Gaussian factors, moved to first order by the kurtosis of each head's own elements",
     "orthogonal": "rows of orthogonal matrices",
-    "gains": "balanced Gaussian factors, and each head is balanced as they are",
 }
 _NO_LAW = "none is known at this shape, so that no head is scored on it"
 _LONGEST = 100_000  # characters of one text

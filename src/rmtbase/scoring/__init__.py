@@ -73,7 +73,7 @@ from rmtbase.scoring._summary import (
     signed_distance,
     summarize_scores,
 )
-from rmtbase.scoring._why import LEVEL, QUICK, TESTS, WhySummary, summarize_why, verdict
+from rmtbase.scoring._why import LEVEL, QUESTIONS, TESTS, WhySummary, summarize_why, verdict
 
 __all__ = [
     "ANALYTIC",
@@ -82,7 +82,7 @@ __all__ = [
     "LEVEL",
     "NULLS",
     "OF_A_TABLE",
-    "QUICK",
+    "QUESTIONS",
     "TESTS",
     "ComposedPair",
     "CompositionSummary",

@@ -39,7 +39,7 @@ ANALYTIC = "analytic"
 """The ``baseline`` that asks for the analytic null; a file of that name is given as ``./analytic``."""
 
 DRAWS_PER_TEST = 50  # the smallest q of a lone head is 2 · heads / (draws + 1): 0.04
-NULLS = ("gaussian", "kurtosis", "gains", *RESAMPLINGS)
+NULLS = ("gaussian", "kurtosis", *RESAMPLINGS)
 """What heads can be scored against, by name."""
 
 OF_A_TABLE = ("gaussian", "kurtosis")
@@ -101,7 +101,7 @@ def find_null(null: str, baseline: xr.Dataset | Path | str | None, wanted: Wante
     A note says where it came from, and another where a model has more heads than it has draws for.
 
     Raises:
-        ParameterError: d_head = 1, ``"haar"`` of one factor or ``"permutation"`` of more than two, or another argument
+        ParameterError: d_head = 1, ``"axes"`` of one factor or ``"signs"`` of more than two, or another argument
             outside its domain.
         TableError, MissingFileError: ``baseline`` is no baseline table.
     """
@@ -110,32 +110,26 @@ def find_null(null: str, baseline: xr.Dataset | Path | str | None, wanted: Wante
     if rank < 2:
         scale = "estimated" if null == "gaussian" else "kept"
         raise ParameterError(name, rank, f"at least 2: at {name} = 1 the scale is all there is, and it is {scale}")
-    if null == "haar" and len(dims) == 2:
-        what = "no rotation changes the singular values of one factor"
-        raise ParameterError("null", null, f"'gaussian' or 'permutation': {what}")
-    if null == "permutation" and len(dims) > 3:
-        what = "W_Q and W_K are products of matrices, and their elements no weights to shuffle"
-        raise ParameterError("null", null, f"'gaussian' or 'haar': {what}")
+    if null == "axes" and len(dims) == 2:
+        what = "no permutation of its rows changes the singular values of one factor"
+        raise ParameterError("null", null, f"'gaussian' or 'signs': {what}")
+    if null == "signs" and len(dims) > 3:
+        what = "W_Q and W_K are products of matrices, whose elements have no independent signs"
+        raise ParameterError("null", null, f"'gaussian' or 'axes': {what}")
     require_seed(wanted.seed)
     if wanted.entries == "orthogonal":
         return _orthogonal_null(null, baseline, wanted)
     if wanted.draws is not None:
         wanted = wanted._replace(draws=require_draws(wanted.draws))
-    if null in ("kurtosis", "gains") and (isinstance(wanted.dims, LatentShape) or len(dims) > 3):
+    if null == "kurtosis" and (isinstance(wanted.dims, LatentShape) or len(dims) > 3):
         what = "W_Q and W_K are products of matrices, whose elements are not independent"
-        raise ParameterError("null", null, f"'gaussian' or 'haar': {what}")
+        raise ParameterError("null", null, f"'gaussian' or 'axes': {what}")
     if null == "gaussian":
         return _independent_null(baseline, wanted)
     if null == "kurtosis":
         if wanted.entries != "normal":
             raise ParameterError("initialization", wanted.entries, "none with the null of each head's own kurtosis")
         return KurtosisNull(_gaussian_null(baseline, wanted))  # type: ignore[arg-type]  # of no latent attention
-    if null == "gains":
-        if baseline is not None:
-            raise ParameterError("baseline", baseline, "none: the gains null is drawn of factors that are balanced")
-        found = _simulated(wanted, balanced=True)
-        _tell_if_coarse(found, draws_for(wanted.n_heads), "", wanted)
-        return found
     if baseline is not None:
         raise ParameterError("baseline", baseline, f"none: the {null} null of a head is made of its own matrices")
     found = Resampler(null, draws=wanted.draws or _DRAWS_OF_A_HEAD, seed=require_seed(wanted.seed))
@@ -266,16 +260,14 @@ def _from_atlas(wanted: Wanted) -> SharedNull | None:
     return found
 
 
-def _simulated(wanted: Wanted, balanced: bool = False) -> SharedNull | LatentNull:
+def _simulated(wanted: Wanted) -> SharedNull | LatentNull:
     from rmtbase import montecarlo
 
     draws = wanted.draws or draws_for(wanted.n_heads)
     if isinstance(wanted.dims, LatentShape):
         wanted.note(f"{draws} draws, made at the ratios of the heads' keys, seed {wanted.seed}")
         return LatentNull(wanted.dims, draws, wanted.seed)
-    return montecarlo.cached_null(
-        wanted.dims, draws, wanted.seed, wanted.progress, entries=wanted.entries, balanced=balanced
-    )
+    return montecarlo.cached_null(wanted.dims, draws, wanted.seed, wanted.progress, entries=wanted.entries)
 
 
 def _tell_if_coarse(null: NullModel, enough: int, tests: str, wanted: Wanted) -> None:

@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Shaped
 
 from rmtbase.errors import ParameterError
-from rmtbase.linalg import available_cores, balanced, core_of_triangles, core_singular_values, triangles, without_noise
+from rmtbase.linalg import available_cores, core_of_triangles, core_singular_values, triangles, without_noise
 from rmtbase.models import MatrixName, Site, WeightMatrices
 from rmtbase.progress import Progress
 from rmtbase.scoring._element_scores import Elements
@@ -128,11 +128,11 @@ def read_sites(
 ) -> Iterator[Future[Spectra]]:
     """For the length of a ``with`` block, read the spectra of all heads, and give the scorer all matrices of layers.
 
-    With ``elements`` those of each head, too; for the null of ``gains`` of balanced factors, for that of ``kurtosis``
-    with the kurtosis of each; ``joint``, heads that share a matrix also as one; with ``signs`` the directions of all
-    are counted by these. In one pass through the checkpoint, while the block does something else. What is not done at
-    its end is given up; a KeyboardInterrupt does not wait for what the threads are doing, which may be the draws of a
-    null and their compilation, and end by themselves.
+    With ``elements`` those of each head, too; for the null of ``kurtosis`` with the kurtosis of each; ``joint``, heads
+    that share a matrix also as one; with ``signs`` the directions of all are counted by these. In one pass through the
+    checkpoint, while the block does something else. What is not done at its end is given up; a KeyboardInterrupt does
+    not wait for what the threads are doing, which may be the draws of a null and their compilation, and end by
+    themselves.
     """
     pool, reader, waits = ThreadPoolExecutor(available_cores()), ThreadPoolExecutor(1), True
     try:
@@ -239,18 +239,11 @@ def _solve(
     joint: bool,
     signs: SignFlips | None,
 ) -> _Solved:
-    prepared = balanced if null == "gains" else np.asarray
-    reduced = {factor: triangles(prepared(weights)) for factor, (weights, _) in factors.items()}
+    reduced = {factor: triangles(np.asarray(weights)) for factor, (weights, _) in factors.items()}
     scales = {
         factor: _sigma(reduced[factor].r, weights.shape[-1], least) for factor, (weights, least) in factors.items()
     }
     kurtoses = {factor: own_kurtosis(weights) for factor, (weights, _) in factors.items()} if null == "kurtosis" else {}
-    lost = {factor: np.zeros(scale.shape, dtype=bool) for factor, scale in scales.items()}
-    if null == "gains":  # what cannot be balanced comes out as zeros
-        for factor, (weights, least) in factors.items():
-            size = np.sqrt(np.mean(np.square(weights, dtype=np.float64), axis=(-1, -2)))
-            lost[factor] = (scales[factor] == 0) & (size > least)
-            scales[factor] = np.where(lost[factor], size, scales[factor])
     spectra = {}
     for circuit in circuits:
         each = [reduced[factor].r for factor in circuit.factors]
@@ -265,7 +258,6 @@ def _solve(
 
         sigmas, values = of_heads(scales), values.reshape(-1, values.shape[-1])
         values[np.any([sigma == 0 for sigma in sigmas], axis=0)] = 0.0
-        values[np.any(of_heads(lost), axis=0)] = np.nan
         groups = None
         if joint and len(each) > 1 and each[0].shape[1] > each[1].shape[1] == 1:
             groups = _group(each[0], each[1][:, 0], scales[circuit.factors[0]], scales[circuit.factors[1]][:, 0])

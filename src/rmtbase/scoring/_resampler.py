@@ -1,4 +1,4 @@
-"""Nulls made of each head's own matrices: their elements shuffled, or their directions rotated against each other."""
+"""Nulls made of each head's own matrices: random signs of their elements, or signed permutations of the head axes."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from rmtbase.progress import Progress
 from rmtbase.tables import SCORES_SCHEMA, describe
 
 RESAMPLINGS = {
-    "permutation": (
-        "the head's own W_Q and W_K, the elements of each in random order",
-        {1: "permuted_matrix", 2: "permuted_head"},
+    "signs": (
+        "the head's own W_Q and W_K, each element with a random sign",
+        {1: "sign_flipped_matrix", 2: "sign_flipped_head"},
     ),
-    "haar": (
-        "the head's own W_Q and W_K, rotated against each other at random in the head's space",
-        {2: "haar_aligned_head"},
+    "axes": (
+        "the head's own W_Q and W_K, the head axes of one in random order and sign",
+        {2: "axis_permuted_head"},
     ),
 }
 """By name: how other heads are drawn from a head's own matrices, in words, and by the number of its factors the name in
@@ -114,7 +114,7 @@ class Resampler:
 
         ensemble = getattr(ensembles, RESAMPLINGS[self.name][1][len(own)])(*own)
         spectra = []
-        # All digits of the smallest singular values: those of a trained head, rotated, span decades.
+        # All digits of the smallest singular values: those of a trained head span decades.
         for chunk in draw_spectra(ensemble, self.draws, self.seed, solver="svd"):
             spectra.append(chunk.singular_values)
             advance(len(chunk.singular_values))

@@ -58,8 +58,8 @@ def score(
         baseline: a baseline table to take the null from; without one, or where it lacks the model's shape, the null is
             simulated or taken from the cache. ``"analytic"``: from the laws, without draws, for d_head ≥ 8
             (:class:`rmtbase.nulls.AnalyticNull`); spectra of whole matrices are still compared with simulated ones.
-        null: ``"gaussian"``, ``"kurtosis"`` or ``"gains"``; or ``"permutation"`` or ``"haar"``, each head against a
-            null of its own; see :func:`score_heads`. Whole matrices are compared with Gaussian ones whichever it is.
+        null: ``"gaussian"`` or ``"kurtosis"``; or ``"signs"`` or ``"axes"``, each head against a null of its own; see
+            :func:`score_heads`. Whole matrices are compared with Gaussian ones whichever it is.
         revision: of the hub id or the bundled model; of a model in memory what it shall be called by.
         matrices: what to do with whole weight matrices: ``"none"``, ``"elements"`` (the statistics of
             ``rmtbase.statistics.ELEMENT_STATISTICS``, histograms and super-weights), or ``"spectra"`` (also the
@@ -90,9 +90,9 @@ def score(
         proof: whether to prove first that the heads are read rightly, where torch and transformers are installed: q·k
             of the model's own forward pass, with its weights and fresh noise, is xᵀ W_QK x′, to rounding. A note says
             so, or why not. ``RMTBASE_PROOF=0`` in the environment turns it off, too.
-        why: by which tests to tell why heads leave the null, in the group ``/why``: some of
-            :data:`rmtbase.scoring.TESTS`, ``"quick"`` (all but gains and permutation) or ``"all"``. Each is read and
-            scored by itself, with the same ``draws`` and ``seed``.
+        why: which questions to ask about the cause of a difference, in the group ``/why``: some of
+            :data:`rmtbase.scoring.QUESTIONS` (``"spectrum"``, ``"entries"``, ``"directions"``, ``"relation"``), or
+            ``"all"``, with the same ``draws`` and ``seed``.
 
     What the raw matrices lack is folded in by ``open_model(…).fold(("biases", "norms"))``, which is a model to score.
 
@@ -167,12 +167,11 @@ def score_heads(
             at its own estimate of σ, as the head is. ``"kurtosis"``: of i.i.d. entries of any law with the excess
             kurtosis that the head's own have, to first order in it; heads whose kurtosis is outside the range where the
             level holds (:func:`rmtbase.nulls.kurtosis_range`, at most 1) have no scores; ``"signs"`` is exact
-            for those. ``"gains"``: of such entries times unknown gains of each row and each column of W_Q and W_K: head
-            and draws are balanced alike (:func:`rmtbase.linalg.balanced`), which is exact for any gains, and the
-            observed values are those of the balanced head. Or each head against its own: ``"permutation"``, the
-            elements of W_Q and of W_K in random order (keeps their distribution, heavy tails too); ``"haar"``,
-            W_Qᵀ O W_K with O a random rotation of the head's space (keeps the singular values of W_Q and W_K, and
-            asks whether they are aligned). ``baseline`` is for the first two alone.
+            for those. Or each head against its own: ``"signs"``, every element of W_Q and W_K with a random sign
+            (exact for independent elements symmetric about 0, of any law, with any gains of rows and columns);
+            ``"axes"``, W_Qᵀ P W_K with P a random signed permutation of the head axes (keeps W_Q and W_K, and asks
+            whether they are related; exact where the rows of one are exchangeable, whatever their gains). ``baseline``
+            is for the first two only.
         draws: null draws, at least: those of the shipped atlas if it holds so many of the shape with this seed, or else
             simulated. If None all of the atlas; for a shape that it lacks ``max(10 000, 50 · heads)``, so that one head
             alone can reach q < 0.05; 1000 of each head where each has a null of its own.
@@ -230,11 +229,11 @@ def _with_why(
         require_independent_entries(elements.initialization, "why")
 
     def scores_by(name: str, told: Progress) -> xr.DataTree:
-        table = baseline if name in OF_A_TABLE else None
-        entries = elements if name != "kurtosis" else ElementOptions.of("matrices", "normal")
-        return scores_tree(model, "why", table, name, "none", ("qk",), (), entries, draws, seed, told)
+        table = baseline if null in OF_A_TABLE else None
+        return scores_tree(model, "why", table, name, "none", ("qk",), (), elements, draws, seed, told)
 
-    return with_why(tree, null, model, tests, scores_by, draws, seed, progress) if tests else tree
+    entries = elements.initialization
+    return with_why(tree, null, model, tests, scores_by, entries, draws, seed, progress) if tests else tree
 
 
 def _require_modes(null: str, matrices: str) -> None:

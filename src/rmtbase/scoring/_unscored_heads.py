@@ -22,13 +22,13 @@ Reasons = Mapping[tuple[int, int], str]
 def unscored_heads(
     model: WeightMatrices, spectra: Mapping[Circuit, Mapping[int, SiteSpectra]]
 ) -> dict[Circuit, dict[tuple[int, int], str]]:
-    """A factor of zeros, one that cannot be balanced, or a kurtosis outside the null's range."""
+    """A factor of zeros, or a kurtosis outside the null's range."""
     found: dict[Circuit, dict[tuple[int, int], str]] = {}
     for circuit, by_site in spectra.items():
         reasons: dict[tuple[int, int], list[str]] = {}
         for site, one in by_site.items():
             dims = tuple(getattr(model.sites[site], name) for name in circuit.dims)
-            for head, reason in (*_zeros(circuit, one), *_unbalanced(one), *_outside_kurtosis(dims, one)):
+            for head, reason in (*_zeros(circuit, one), *_outside_kurtosis(dims, one)):
                 reasons.setdefault((site, head), []).append(reason)
         found[circuit] = {place: "; ".join(each) for place, each in reasons.items()}
     return found
@@ -110,11 +110,6 @@ def _zeros(circuit: Circuit, one: SiteSpectra) -> Iterator[tuple[int, str]]:
         zero = [factor.symbol for factor, sigma in zip(circuit.factors, one.sigmas, strict=True) if sigma[head] == 0]
         if zero:
             yield head, f"{' and '.join(zero)} {'is' if len(zero) == 1 else 'are'} zeros, or rounding to them"
-
-
-def _unbalanced(one: SiteSpectra) -> Iterator[tuple[int, str]]:
-    for head in np.flatnonzero(np.isnan(one.singular_values).any(axis=-1)).tolist():
-        yield head, "rows or columns of zeros, which cannot be balanced as the null of gains asks"
 
 
 def _outside_kurtosis(dims: tuple[int, ...], one: SiteSpectra) -> Iterator[tuple[int, str]]:

@@ -1,78 +1,90 @@
-"""Why heads leave the null: several nulls, each of which keeps something else, and what their answers say together."""
+"""Causes of a head's difference from random heads: tests of three questions, and the verdict of their answers.
+
+Is the spectrum that of independent entries of the initial law (*spectrum*, *entries*)? Is there anything beyond the
+sizes of single weights (*directions*)? Are W_Q and W_K related (*relation*)? A cause is named only where the test whose
+null excludes it rejects; a test that does not reject names nothing, and ``detectable`` says what it would have missed.
+"""
 
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import lru_cache
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
 import xarray as xr
 from jaxtyping import Float
-from scipy.linalg import solve_triangular
 
 from rmtbase.errors import ParameterError
-from rmtbase.linalg import core_of_triangles, core_singular_values, triangles
 from rmtbase.models import WeightMatrices
-from rmtbase.nulls import ANGLE_STATISTICS, HeadParts, JointNull, angle_statistics
 from rmtbase.progress import Progress
-from rmtbase.scoring._find_null import NULLS
+from rmtbase.scoring._head_tests import Found, of_resampled_heads, of_spectra
 from rmtbase.scoring._heads import layer_coordinates
-from rmtbase.scoring._read_sites import read_factors, sites_of
-from rmtbase.statistics import SPECTRAL_STATISTICS, benjamini_hochberg, benjamini_yekutieli, holm, spectral_statistics
+from rmtbase.scoring._read_sites import sites_of
+from rmtbase.statistics import benjamini_hochberg, benjamini_yekutieli, holm
 from rmtbase.tables import CIRCUITS, WHY_SCHEMA, describe, layer_names
 
 TESTS: Mapping[str, str] = MappingProxyType(
     {
-        "gaussian": "W_QK of independent entries",
-        "kurtosis": "W_QK of independent entries with its own excess kurtosis",
-        "gains": "W_QK of independent entries, under gains of rows and columns",
-        "permutation": "W_QK of its own entries in random order",
-        "query": "W_Q of independent entries",
-        "key": "W_K of independent entries",
-        "angles": "W_Q and W_K read independent subspaces",
-        "haar": "W_Q and W_K are turned against each other at random",
-        "joint": "W_QK, W_Q, W_K of independent entries and the subspaces that they read, all at once",
-        "group": "the same of all heads that read one key head",
+        "gaussian": "the spectrum of W_QK is that of independent entries of the initial law",
+        "query": "the spectrum of W_Q is that of independent normal entries",
+        "key": "the spectrum of W_K is that of independent normal entries",
+        "joint": "the spectra of W_QK, W_Q and W_K and the angles between what they read, all at once, are those of "
+        "independent normal entries",
+        "query_entries": "the elements of W_Q are independent, of one variance and of the initial law",
+        "key_entries": "the elements of W_K are independent, of one variance and of the initial law",
+        "query_signs": "W_Q has no direction beyond the sizes of its weights: random signs make as large an eigenvalue",
+        "key_signs": "W_K has no direction beyond the sizes of its weights: random signs make as large an eigenvalue",
+        "signs": "W_QK has no direction beyond the sizes of the weights of W_Q and W_K",
+        "axes": "W_Q and W_K are unrelated along the head axes: signed permutations of the axes change nothing",
+        "subspaces": "W_Q and W_K read unrelated subspaces: random signs of W_K change no angles",
     }
 )
-"""What each null says of a head, by the name of the test, in the order in which they are told."""
+"""Null hypothesis of each test, in the order in which they are told."""
 
-QUICK = ("gaussian", "kurtosis", "query", "key", "angles", "haar", "joint", "group")
-"""Those that ``"quick"`` stands for: without the drawing of whole matrices that gains and permutations take."""
+QUESTIONS: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "spectrum": ("gaussian", "query", "key", "joint"),
+        "entries": ("query_entries", "key_entries"),
+        "directions": ("query_signs", "key_signs", "signs"),
+        "relation": ("axes", "subspaces"),
+    }
+)
+"""Tests of each question that ``why`` can ask."""
+
+EFFECTS: Mapping[str, str] = MappingProxyType(
+    {
+        "query_entries": "excess kurtosis of the elements of W_Q",
+        "key_entries": "excess kurtosis of the elements of W_K",
+        "query_signs": "share of ‖W_Q‖²_F in one direction",
+        "key_signs": "share of ‖W_K‖²_F in one direction",
+        "signs": "share of ‖W_QK‖²_F in one direction",
+        "axes": "relative excess of ‖W_QK‖²_F over permuted axes",
+        "subspaces": "excess of the mean cos² of the angles between what W_Q and W_K read",
+    }
+)
+"""Effect whose smallest size a test finds is told, by test."""
 
 LEVEL = 0.05
-_NOT_TOLD = "not told by so few draws"
-_JOINT = ("query", "key", "angles", "joint", "group")
-_DRAWS = 10_000
-
-
-class Found(NamedTuple):
-    """What became of one test of every head.
-
-    Attributes:
-        p_value: (layer, head); NaN where a head has no shape, or no such test.
-        floor: the smallest that it can be.
-    """
-
-    p_value: Float[np.ndarray, "layer head"]
-    floor: float
+NOTHING = "no difference found"
+NOT_TESTABLE = "not testable"
+TOO_FEW_DRAWS = "cannot tell with so few draws"
 
 
 def require_tests(names: Sequence[str] | str) -> tuple[str, ...]:
-    """The tests of those names, in the order of :data:`TESTS`; of ``"quick"`` and ``"all"`` those they stand for.
+    """Give the tests of those questions, in the order of :data:`TESTS`; ``"all"`` stands for all questions.
 
     Raises:
-        ParameterError: a name that is none.
+        ParameterError: a name that is none of :data:`QUESTIONS`.
     """
     wanted: set[str] = set()
     for name in [names] if isinstance(names, str) else names:
-        if name not in (*TESTS, "quick", "all"):
-            raise ParameterError("why", name, f"some of {', '.join(TESTS)}, or quick, or all")
-        wanted |= set(QUICK) if name == "quick" else set(TESTS) if name == "all" else {name}
+        if name not in (*QUESTIONS, "all"):
+            raise ParameterError("why", name, f"some of {', '.join(QUESTIONS)}, or all")
+        wanted |= set(TESTS) if name == "all" else set(QUESTIONS[name])
     return tuple(name for name in TESTS if name in wanted)
 
 
@@ -82,25 +94,25 @@ def with_why(
     model: WeightMatrices,
     tests: Sequence[str],
     scores_by: Callable[[str, Progress], xr.DataTree],
+    entries: str,
     draws: int | None,
     seed: int,
     progress: Progress,
 ) -> xr.DataTree:
-    """The scores of a model, by a null, with the group ``/why``: ``scores_by`` makes them by another null."""
+    """Add the group ``/why`` to the scores of a model; ``scores_by`` makes them by another null than ``null``."""
     told = _NewNotes(progress, {line for name in ("notes", "warnings") for line in json.loads(tree.attrs[name])})
 
-    def heads_by(name: str) -> tuple[xr.Dataset, float]:
-        scored = tree if name == null else scores_by(name, told)
+    def of_product() -> Found:
+        scored = tree if null == "gaussian" else scores_by("gaussian", told)
         group = scored["null"].to_dataset()
         floors = (
             group["p_value_floor"].values if "p_value_floor" in group else scored.attrs.get("p_value_floor", np.nan)
         )
         smallest = float(np.max(floors))
-        return scored["heads"].to_dataset(), smallest if str(
-            scored.attrs["null_method"]
-        ) == "analytic" else smallest / 2.0
+        p_value = scored["heads"].to_dataset()["omnibus_p_value"].values
+        return Found(p_value, smallest if str(scored.attrs["null_method"]) == "analytic" else smallest / 2.0)
 
-    tree["why"], notes = why(model, tests, heads_by, draws, seed, progress)
+    tree["why"], notes = why(model, tests, of_product, entries, draws, seed, progress)
     for note in notes:
         progress.note(note)
     tree.attrs["notes"] = json.dumps([*json.loads(tree.attrs["notes"]), *notes])
@@ -125,49 +137,54 @@ class _NewNotes(NamedTuple):
 def why(
     model: WeightMatrices,
     tests: Sequence[str],
-    heads_by: Callable[[str], tuple[xr.Dataset, float]],
+    of_product: Callable[[], Found],
+    entries: str,
     draws: int | None,
     seed: int,
     progress: Progress,
 ) -> tuple[xr.Dataset, list[str]]:
-    """The group ``/why`` of a scores file, and notes of tests that the model does not allow.
+    """Make the group ``/why`` of a scores file, and notes of tests that the model does not allow.
 
     Args:
         model: whose heads were scored.
         tests: some of :data:`TESTS`.
-        heads_by: scores all heads by a null of that name: its ``/heads``, and the smallest omnibus p-value.
-        draws: of the joint null; 10 000 if None.
+        of_product: scores W_QK against independent entries.
+        entries: the initial law of the elements, one of ``rmtbase.parameters.INITIALIZATIONS``.
+        draws: of each test; 10 000 of spectra and 999 of resampled heads if None.
         seed: of these.
         progress: shows the draws.
     """
     found: dict[str, Found] = {}
     notes = []
-    for name in tests:
+    for names, make in (
+        (("gaussian",), lambda wanted: {"gaussian": of_product()}),
+        (("query", "key", "joint"), lambda wanted: of_spectra(model, wanted, entries, draws, seed, progress)),
+        (tuple(EFFECTS), lambda wanted: of_resampled_heads(model, wanted, entries, draws, seed, progress)),
+    ):
+        wanted = [name for name in tests if name in names]
         try:
-            if name in NULLS:
-                heads, floor = heads_by(name)
-                found[name] = Found(heads["omnibus_p_value"].values, floor)
-            elif name in _JOINT and name not in found:
-                found |= _joint(model, tests, draws or _DRAWS, seed, progress)
-                if name not in found:
-                    notes.append(f"why: no test by {name}: every head has a key head of its own")
+            found |= make(wanted) if wanted else {}
         except ParameterError as error:
-            notes.append(f"why: no test by {name}: {error}")
+            notes.append(f"why: not testable by {', '.join(wanted)}: {error}")
     order = [name for name in tests if name in found]
     sites = [model.sites[index] for index in sites_of(model, CIRCUITS["qk"])]
     if not order:
         raise ParameterError("why", list(tests), f"a test that the model allows ({'; '.join(notes)})")
     p_value = np.stack([found[name].p_value for name in order], axis=-1)
+    detectable = np.stack([np.broadcast_to(found[name].detectable, p_value.shape[:2]) for name in order], axis=-1)
 
     def adjusted(by: Callable[[np.ndarray], np.ndarray]) -> Float[np.ndarray, "layer head test"]:
         return np.stack([by(p_value[..., k]) for k in range(len(order))], axis=-1)
 
     q_value = adjusted(benjamini_hochberg)
     floors = np.array([found[name].floor for name in order])
-    left = _left(p_value, q_value, floors)
-    verdicts = np.empty(left.shape[:2], dtype=object)
-    for place in np.ndindex(*verdicts.shape):
-        verdicts[place] = verdict(dict(zip(order, left[place], strict=True)))
+    rejected = _rejected(p_value, q_value, floors)
+    verdicts = np.empty(rejected.shape[:2], dtype=object)
+    for layer, head in np.ndindex(*verdicts.shape):
+        there = head < sites[layer].n_heads
+        verdicts[layer, head] = verdict(dict(zip(order, rejected[layer, head], strict=True))) if there else ""
+        if verdicts[layer, head] == NOT_TESTABLE and not np.isnan(p_value[layer, head]).all():
+            verdicts[layer, head] = TOO_FEW_DRAWS
     dims = ("layer", "head", "test")
     dataset = xr.Dataset(
         {
@@ -175,6 +192,7 @@ def why(
             "q_value": (dims, q_value),
             "yekutieli_q_value": (dims, adjusted(benjamini_yekutieli)),
             "holm_p_value": (dims, adjusted(holm)),
+            "detectable": (dims, detectable),
             "p_value_floor": (("test",), floors),
             "verdict": (dims[:2], verdicts.astype(str)),
         },
@@ -183,6 +201,7 @@ def why(
             "head": np.arange(p_value.shape[1]),
             "test": order,
             "meaning": ("test", [TESTS[name] for name in order]),
+            "effect": ("test", [EFFECTS.get(name, "") for name in order]),
         },
     )
     return describe(dataset, WHY_SCHEMA), notes
@@ -190,156 +209,107 @@ def why(
 
 @dataclass(frozen=True)
 class WhySummary:
-    """What the group ``/why`` of a scores file says.
+    """Summary of the group ``/why`` of a scores file.
 
     Attributes:
         tests: their names.
-        left: how many heads left the null of each, of ``n_heads``.
-        verdicts: every verdict with the heads it is of, the most frequent first.
-        rows: of each head its name, for each test 1 (left its null), 0 (did not) or NaN (not told), and the verdict.
+        rejected: how many heads each test rejects at a false discovery rate of 5 %.
+        testable: how many heads each test could tell about.
+        n_heads: how many there are.
+        verdicts: every verdict with the heads that have it, the most frequent first.
+        rows: each head's name, 1 (rejected), 0 (not rejected) or NaN (cannot tell) for each test, and the verdict.
+        missed: effects, and the smallest size that is found with probability 0.95, the median over heads.
     """
 
     tests: tuple[str, ...]
-    left: dict[str, int]
+    rejected: dict[str, int]
+    testable: dict[str, int]
     n_heads: int
     verdicts: dict[str, tuple[str, ...]]
     rows: tuple[tuple[str, tuple[float, ...], str], ...]
+    missed: tuple[tuple[str, float], ...]
 
     def sentences(self) -> list[str]:
-        """How many heads have each verdict, and how many left each null."""
+        """Tell how many heads have each verdict, what each test found, and which effects it would have missed."""
         heads = f"{self.n_heads} head{'s' * (self.n_heads != 1)}"
         lines = [f"{len(names)} of {heads}: {words}." for words, names in self.verdicts.items()]
-        return [*lines, "Left, by null: " + ", ".join(f"{name} {self.left[name]}" for name in self.tests) + "."]
+        each = ", ".join(f"{name} {self.rejected[name]} of {self.testable[name]}" for name in self.tests)
+        lines.append(
+            f"Heads that each test rejects at a false discovery rate of 5 %, of those it can tell about: {each}."
+        )
+        if self.missed:
+            sizes = "; ".join(f"{effect} below {size:.2g}" for effect, size in self.missed)
+            lines.append(f"Smaller effects are missed in more than 5 % of heads: {sizes}.")
+        return lines
 
 
 def summarize_why(scores: xr.DataTree) -> WhySummary | None:
-    """The summary of the group ``/why``; None where a scores tree has none."""
+    """Summarise the group ``/why``; None where a scores tree has none."""
     if "why" not in scores.children:
         return None
     group = scores["why"].to_dataset().transpose("layer", "head", "test", ...)
     tests = tuple(map(str, group["test"].values))
-    left = _left(group["p_value"].values, group["q_value"].values, group["p_value_floor"].values)
+    rejected = _rejected(group["p_value"].values, group["q_value"].values, group["p_value_floor"].values)
     names, verdicts, rows = layer_names(group), dict[str, list[str]](), []
     for (layer, head), words in np.ndenumerate(group["verdict"].values):
-        if not np.isnan(group["p_value"].values[layer, head]).all():
+        if words:  # there is such a head
             name = f"{names[layer]} head {group['head'].values[head]}"
-            verdicts.setdefault(str(words) or _NOT_TOLD, []).append(name)
-            rows.append((name, tuple(left[layer, head].tolist()), str(words)))
+            verdicts.setdefault(str(words), []).append(name)
+            rows.append((name, tuple(rejected[layer, head].tolist()), str(words)))
     ordered = sorted(verdicts.items(), key=lambda each: -len(each[1]))
-    return WhySummary(
-        tests,
-        dict(zip(tests, (left == 1.0).sum(axis=(0, 1)).tolist(), strict=True)),
-        len(rows),
-        {words: tuple(of) for words, of in ordered},
-        tuple(rows),
-    )
+    sizes = group["detectable"].values.reshape(-1, len(tests))
+    missed = [
+        (str(group["effect"].values[k]), float(np.nanmedian(sizes[:, k])))
+        for k in range(len(tests))
+        if not np.isnan(sizes[:, k]).all()
+    ]
+    counts = (each.sum(axis=(0, 1)).tolist() for each in (rejected == 1.0, ~np.isnan(rejected)))
+    of_tests, testable = (dict(zip(tests, each, strict=True)) for each in counts)
+    of_verdicts = {words: tuple(of) for words, of in ordered}
+    return WhySummary(tests, of_tests, testable, len(rows), of_verdicts, tuple(rows), tuple(missed))
 
 
-def _left(p_value: np.ndarray, q_value: np.ndarray, floors: np.ndarray) -> Float[np.ndarray, "layer head test"]:
-    """1 where a head left a null, 0 where not; NaN where it has no shape, or where so few draws cannot tell."""
-    left = np.where(q_value < LEVEL, 1.0, np.where(p_value <= floors, np.nan, 0.0))
-    return np.where(np.isnan(p_value), np.nan, left)
+def _rejected(p_value: np.ndarray, q_value: np.ndarray, floors: np.ndarray) -> Float[np.ndarray, "layer head test"]:
+    """1 where a test rejects, 0 where not; NaN where a head is not testable, or where so few draws cannot tell."""
+    rejected = np.where(q_value < LEVEL, 1.0, np.where(p_value <= floors * (1.0 + 1e-9), np.nan, 0.0))
+    return np.where(np.isnan(p_value), np.nan, rejected)
 
 
-def verdict(left: Mapping[str, float]) -> str:
-    """What the answers of one head say together, in words; "" where there are none.
+def verdict(rejected: Mapping[str, float]) -> str:
+    """Tell what the tests of one head say together.
+
+    A direction in a factor, or a relation, also moves spectra and elements: elements are blamed only in a factor where
+    no direction was found, and a spectrum that differs without a cause found is unresolved.
 
     Args:
-        left: by the name of a test 1 where the head left its null, 0 where not, NaN where that is not told.
+        rejected: by the name of a test 1 where it rejects, 0 where not, NaN where it cannot tell.
     """
 
-    def yes(*names: str) -> bool:
-        return any(left.get(name, np.nan) == 1.0 for name in names)
+    def yes(name: str) -> bool:
+        return rejected.get(name, math.nan) == 1.0
 
-    def no(name: str) -> bool:
-        return left.get(name, np.nan) == 0.0
-
-    if all(np.isnan(each) for each in left.values()):
-        return ""
-    if not yes(*left):
-        return "like a head that has learned nothing"
-    aligned, entries_only = yes("haar", "angles"), no("permutation") or ("permutation" not in left and no("kurtosis"))
-    if entries_only and not aligned:
-        return "its entries are not normal, no more"
-    if no("gains") and not aligned:
-        return "its rows and columns have gains, no more"
-    factors = " and ".join(symbol for name, symbol in (("query", "W_Q"), ("key", "W_K")) if yes(name))
-    parts = [f"{factors} {'have' if ' and ' in factors else 'has'} learned directions"] if factors else []
-    if yes("haar"):
-        parts.append("queries and keys are aligned")
-    elif factors and no("haar"):
-        parts.append("queries and keys are not aligned")
-    if yes("angles"):
-        parts.append("what they read is related")
-    return "; ".join(parts) if parts else "it leaves the null, by none of its parts alone"
-
-
-def _joint(model: WeightMatrices, tests: Sequence[str], draws: int, seed: int, progress: Progress) -> dict[str, Found]:
-    """The tests of a head with its factors, against joint draws."""
-    sites = sites_of(model, CIRCUITS["qk"])
-    each = [model.sites[site] for site in sites]
-    shapes = {(one.d_query, one.d_key, one.d_head, one.n_heads, one.n_key_heads) for one in each}
-    if len(shapes) > 1:
-        raise ParameterError("sites", sorted(shapes), "heads of one shape, as many in every layer")
-    ((d_query, d_key, d_head, n_heads, n_key_heads),) = shapes
-    if d_query != d_key or d_head > d_query:
-        raise ParameterError("d_query, d_key, d_head", (d_query, d_key, d_head), "queries and keys of one stream")
-    group = n_heads // n_key_heads
-    advance = progress.bar("reading factors", len(sites))
-    parts = []
-    for site in sites:
-        w_q, w_k = read_factors(model, site, CIRCUITS["qk"])
-        parts.append(_parts(w_q, w_k, d_query))
-        advance(1)
-    heads = HeadParts(*map(np.stack, zip(*parts, strict=True)))
-    p_values = _joint_null(_JointDraws(d_query, d_head, group, draws, seed, progress)).p_values(heads)
-    return {name: Found(p_values[name], 1.0 / (draws + 1)) for name in tests if name in p_values}
+    if all(np.isnan(each) for each in rejected.values()):
+        return NOT_TESTABLE
+    factors = {"query": "W_Q", "key": "W_K"}
+    directions = [factor for name, factor in factors.items() if yes(f"{name}_signs")]
+    entries = [factor for name, factor in factors.items() if yes(f"{name}_entries") and factor not in directions]
+    unresolved = [factor for name, factor in factors.items() if yes(name) and factor not in directions + entries]
+    related = [words for name, words in _RELATIONS.items() if yes(name)]
+    parts = [f"directions in {' and '.join(directions)}"] if directions else []
+    if related:
+        parts.append(f"W_Q and W_K are related {' and '.join(related)}")
+    if entries:
+        parts.append(f"elements of {' and '.join(entries)} are not independent draws of the initial law")
+    if not parts and yes("signs"):
+        return "W_QK has a direction; whether of W_Q, of W_K or of their relation is unresolved"
+    if unresolved:
+        differ = "differ" if len(unresolved) > 1 else "differs"
+        parts.append(f"{' and '.join(unresolved)} {differ}, cause unresolved")
+    if not parts and (yes("gaussian") or yes("joint")):
+        parts.append("the head differs, cause unresolved")
+    if parts:
+        return "; ".join(parts)
+    return NOTHING if not any(np.isnan(each) for each in rejected.values()) else f"{NOTHING}, not all tests can tell"
 
 
-def _parts(
-    w_q: Float[np.ndarray, "head rank width"], w_k: Float[np.ndarray, "key_head rank width"], d_model: int
-) -> HeadParts:
-    """The statistics of the heads of a layer, and of their factors; NaN where one has no full rank."""
-    (n_heads, rank, _), group = w_q.shape, len(w_q) // len(w_k)
-    r_q, r_k = triangles(w_q).r, triangles(w_k).r
-    sizes = [len(SPECTRAL_STATISTICS)] * 3 + [len(ANGLE_STATISTICS)]
-    whole = HeadParts(*(np.full((n_heads, size), np.nan) for size in sizes))
-    for head in range(n_heads):
-        key = head // group
-        one_q, one_k = r_q[head], r_k[key]
-        sigmas = [np.linalg.norm(one) / np.sqrt(rank * d_model) for one in (one_q, one_k)]
-        values = [core_singular_values(one) for one in (core_of_triangles(one_q, one_k), one_q, one_k)]
-        if min(each[-1] for each in values) <= 0.0:
-            continue
-        crossed = w_q[head].astype(np.float64) @ w_k[key].astype(np.float64).T
-        crossed = solve_triangular(one_q, crossed, trans=1)
-        cosines = core_singular_values(solve_triangular(one_k, crossed.T, trans=1))
-        for at, each, scale in zip(whole[:3], values, (sigmas[0] * sigmas[1], *sigmas), strict=True):
-            at[head] = spectral_statistics(each / scale)
-        whole.angles[head] = angle_statistics(cosines, d_model)
-    return whole
-
-
-@dataclass(frozen=True)
-class _JointDraws:
-    """What a joint null is drawn by; whom the drawing is told is no part of it."""
-
-    d_model: int
-    d_head: int
-    group: int
-    draws: int
-    seed: int
-    progress: Progress = field(compare=False)
-
-
-@lru_cache(maxsize=8)
-def _joint_null(of: _JointDraws) -> JointNull:
-    """The joint null of normal heads of a shape, ``group`` of which read one key head."""
-    from rmtbase.ensembles import random_subspaces
-    from rmtbase.montecarlo import draw_spectra, simulate_heads_with_factors
-
-    sample = simulate_heads_with_factors(of.d_model, of.d_head, of.group, of.draws, of.seed, of.progress)
-    of_angles = draw_spectra(random_subspaces(of.d_model, of.d_head), of.draws * of.group, of.seed, solver="svd")
-    cosines = np.concatenate([chunk.singular_values for chunk in of_angles])
-    angles = angle_statistics(cosines, of.d_model).reshape(of.draws, of.group, -1)
-    return JointNull(HeadParts(sample.product, sample.query, sample.key, angles))
+_RELATIONS = {"axes": "along the head axes", "subspaces": "in what they read"}

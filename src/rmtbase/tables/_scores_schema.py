@@ -290,11 +290,13 @@ WHY_SCHEMA: dict[str, Variable] = {
     "holm_p_value": Variable(
         _TESTED, "Holm's p-value: the chance that any head is flagged wrongly is no larger", PROBABILITY
     ),
+    "detectable": Variable(_TESTED, "smallest effect that a test at level 0.05 finds with probability 0.95"),
     "p_value_floor": Variable(("test",), "smallest p-value of the test", PROBABILITY),
-    "verdict": Variable(_HEAD, "what the tests say together, by q_value < 0.05", TEXT),
-    "meaning": Variable(("test",), "what the null says of a head", TEXT),
+    "verdict": Variable(_HEAD, "causes found, or unresolved, or not testable, by q_value < 0.05", TEXT),
+    "meaning": Variable(("test",), "null hypothesis of the test", TEXT),
+    "effect": Variable(("test",), "effect that detectable is the size of", TEXT),
 }
-"""The variables of ``/why``: which nulls each head leaves, each of which keeps something else of it."""
+"""The variables of ``/why``: tests of the causes of each head's difference from random heads."""
 
 
 SCORES_SCHEMA: dict[str, dict[str, Variable]] = {

@@ -1,0 +1,195 @@
+"""Statistics of a head and of heads resampled from it: random signs of its elements, signed permutations of its axes.
+
+Each function gives (1 + draws, statistic): the head itself first, then the draws, all by the same compiled code. A
+head whose elements (axes) meet the assumption is exchangeable with its draws, so that its rank among them is exact.
+
+Largest eigenvalues are taken softly, ln (Σ p_k^32)/32 of the parts p_k = λ_k/Σλ: five squarings of a Gram matrix in the
+place of an eigenvalue problem, as good as λ_1/Σλ for a test, since head and draws are treated alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jaxtyping import Float, Float64, Key
+from scipy.stats import rankdata
+
+from rmtbase.ensembles import (
+    IndependentChain,
+    axis_permuted_head,
+    flipped,
+    sign_flipped_matrix,
+    signed_permutation,
+)
+from rmtbase.linalg import reproducible_jax
+from rmtbase.montecarlo._compiled_sampler import COMPILER_OPTIONS
+from rmtbase.montecarlo._keys import case_key, draw_keys
+
+FLIPPED = ("query_top", "key_top", "product_top", "mean_squared_cosine", "cosine_top")
+"""Statistics under random signs: the largest part of Σλ of W_Q, W_K and W_QK, logarithms; mean cos² of the principal
+angles between the row spaces of W_Q and W_K, and the largest part of Σcos²."""
+
+PERMUTED = ("norm", "participation", "product_top", "norm_correlation")
+"""Statistics under signed permutations of the head axes: ln ‖W_QK‖_F², ln Σλ²/(Σλ)², the largest part of Σλ as its
+logarithm, and the rank correlation of the row norms of W_Q and W_K."""
+
+ENTRIES = ("kurtosis", "largest_element", "row_norms", "column_norms", "participation")
+"""Statistics of the elements of one matrix: ln ⟨w⁴⟩/⟨w²⟩²; ln max w²/⟨w²⟩; ln of the relative variance of the squared
+norms of rows, and of columns, of what its first singular component leaves; and ln Σλ²/(Σλ)²."""
+
+_SQUARINGS = 5
+_RIDGE = 1e-13  # of the mean eigenvalue: a flipped matrix may have rows of zeros
+_CHUNK = 250  # draws of one call, for the progress
+
+
+def flip_statistics(
+    w_q: Float[np.ndarray, "d_head d_query"],
+    w_k: Float[np.ndarray, "d_head d_key"],
+    draws: int,
+    seed: int,
+) -> Float64[np.ndarray, "one_and_draws statistic"]:
+    """Give :data:`FLIPPED` of a head and of heads with random signs.
+
+    The signs of a matrix are a function of its elements, the seed and the draw's index, and differ for the two.
+    The angles are those of W_Q as it is with W_K flipped; NaN where d_query ≠ d_key, which share no space.
+    """
+    keys = [case_key(seed, f"{role} {sign_flipped_matrix(w).name}") for role, w in (("query", w_q), ("key", w_k))]
+    return _of_draws(_flips, (np.asarray(w_q, dtype=np.float64), np.asarray(w_k, dtype=np.float64)), keys, draws)
+
+
+def permutation_statistics(
+    w_q: Float[np.ndarray, "d_head d_query"],
+    w_k: Float[np.ndarray, "d_head d_key"],
+    draws: int,
+    seed: int,
+) -> Float64[np.ndarray, "one_and_draws statistic"]:
+    """Give :data:`PERMUTED` of a head and of heads W_Qᵀ P W_K."""
+    head = axis_permuted_head(w_q, w_k)
+    squares = [(r**2).sum(axis=0) for r in (head.r_q, head.r_k)]
+    # Norms that are equal but for rounding are ties: of orthogonal rows there is no order.
+    norms = np.stack([rankdata(np.round(one / max(one.max(), 1e-300), 9)) for one in squares])
+    grams = [r.T @ r for r in (head.r_q, head.r_k)]
+    return _of_draws(_permutations, (*grams, norms), [case_key(seed, head.name)], draws)
+
+
+def entry_statistics(matrices: Float[np.ndarray, "matrix m n"]) -> Float64[np.ndarray, "matrix statistic"]:
+    """Give :data:`ENTRIES` of matrices."""
+    with reproducible_jax():
+        return np.asarray(_entries_of(np.asarray(matrices, dtype=np.float64)))
+
+
+def simulated_entry_statistics(law: IndependentChain, draws: int, seed: int) -> Float64[np.ndarray, "draw statistic"]:
+    """Give :data:`ENTRIES` of random matrices with independent elements of a law."""
+    key, found = case_key(seed, f"entries {law.name}"), []
+    for start in range(0, draws, _CHUNK):
+        with reproducible_jax():
+            indices = jnp.arange(start, start + _CHUNK, dtype=jnp.uint32)
+            found.append(np.asarray(_entries_drawn(law, draw_keys(key, indices)))[: draws - start])
+    return np.concatenate(found)
+
+
+def _of_draws(
+    function: Callable[..., Array], matrices: tuple[np.ndarray, ...], keys: list[Key[Array, ""]], draws: int
+) -> Float64[np.ndarray, "one_and_draws statistic"]:
+    with reproducible_jax():
+        found = [np.asarray(function(*matrices, None))[None]]
+        for start in range(0, draws, _CHUNK):
+            indices = jnp.arange(start, start + _CHUNK, dtype=jnp.uint32)
+            of_draws = tuple(draw_keys(key, indices) for key in keys)
+            found.append(np.asarray(function(*matrices, of_draws))[: draws - start])
+    return np.concatenate(found)
+
+
+def _jitted(function: Callable[..., Array]) -> Callable[..., Array]:
+    """Compile a function of matrices and the keys of one draw, or None for no draw, for many draws."""
+
+    def of_all(*arguments: object) -> Array:
+        *matrices, keys = arguments
+        if keys is None:
+            return function(*matrices, None)
+        return jax.lax.map(lambda one: function(*matrices, one), keys)
+
+    return jax.jit(of_all, compiler_options=COMPILER_OPTIONS)
+
+
+@_jitted
+def _flips(w_q: Array, w_k: Array, keys: tuple[Key[Array, ""], ...] | None) -> Float[Array, " statistic"]:
+    own = w_q
+    if keys is not None:
+        # The barrier keeps XLA from drawing the signs anew wherever they are used.
+        w_q, w_k = jax.lax.optimization_barrier((flipped(keys[0], w_q), flipped(keys[1], w_k)))
+    gram_q, gram_k = w_q @ w_q.T, w_k @ w_k.T
+    tops = [_log_top(gram_q), _log_top(gram_k), _log_top(gram_q @ gram_k)]
+    if own.shape[1] != w_k.shape[1]:
+        return jnp.stack([*tops, jnp.nan, jnp.nan])
+    # cos² are the eigenvalues of C G_K⁻¹ Cᵀ, C = L_Q⁻¹ W_Q W_Kᵀ.
+    crossed = jax.scipy.linalg.solve_triangular(_cholesky(own @ own.T), own @ w_k.T, lower=True)
+    half = jax.scipy.linalg.solve_triangular(_cholesky(gram_k), crossed.T, lower=True)
+    squares = half @ half.T
+    return jnp.stack([*tops, jnp.trace(squares) / len(squares), _log_top(squares)])
+
+
+@_jitted
+def _permutations(
+    gram_q: Array, gram_k: Array, norms: Array, keys: tuple[Key[Array, ""], ...] | None
+) -> Float[Array, " statistic"]:
+    query, key = norms - norms.mean(axis=1, keepdims=True)
+    if keys is not None:
+        order, signs = signed_permutation(keys[0], len(gram_q))
+        gram_k = signs[:, None] * gram_k[order][:, order] * signs
+        key = key[order]
+    product = gram_q @ gram_k
+    trace = jnp.trace(product)
+    participation = jnp.log(jnp.vdot(product, product.T) / trace**2)
+    correlation = jnp.vdot(query, key) / jnp.maximum(jnp.sqrt(jnp.vdot(query, query) * jnp.vdot(key, key)), 1e-300)
+    return jnp.stack([jnp.log(trace), participation, _log_top(product), correlation])
+
+
+def _entries(w: Float[Array, "m n"]) -> Float[Array, " statistic"]:
+    w = w / jnp.sqrt((w * w).mean())
+    squares, gram = w * w, w @ w.T
+    power = gram / jnp.trace(gram)
+    participation = jnp.log(jnp.vdot(power, power))
+    for _ in range(_SQUARINGS):
+        power = power @ power
+        power = power / jnp.trace(power)
+    first = power[jnp.argmax(jnp.diagonal(power))]  # the first left singular vector, nearly
+    first = first / jnp.linalg.norm(first)
+    rest = (w - jnp.outer(first, first @ w)) ** 2
+
+    def spread(sums: Float[Array, " n"]) -> Float[Array, ""]:
+        return jnp.log(jnp.maximum(sums.var() / sums.mean() ** 2, 1e-300))
+
+    return jnp.stack(
+        [
+            jnp.log((squares**2).mean()),
+            jnp.log(squares.max()),
+            spread(rest.sum(axis=1)),
+            spread(rest.sum(axis=0)),
+            participation,
+        ]
+    )
+
+
+_entries_of = jax.jit(lambda matrices: jax.lax.map(_entries, matrices), compiler_options=COMPILER_OPTIONS)
+
+
+_entries_drawn = jax.jit(
+    lambda law, keys: jax.lax.map(lambda key: _entries(jax.lax.optimization_barrier(law.factors(key))[0]), keys),
+    compiler_options=COMPILER_OPTIONS,
+)
+
+
+def _log_top(gram: Float[Array, "h h"]) -> Float[Array, ""]:
+    power = gram / jnp.trace(gram)
+    for _ in range(_SQUARINGS):
+        power = power @ power
+    return jnp.log(jnp.trace(power)) / 2**_SQUARINGS
+
+
+def _cholesky(gram: Float[Array, "h h"]) -> Float[Array, "h h"]:
+    return jnp.linalg.cholesky(gram + _RIDGE * jnp.trace(gram) / len(gram) * jnp.eye(len(gram)))
