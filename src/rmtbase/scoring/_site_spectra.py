@@ -31,7 +31,7 @@ class SiteSpectra(NamedTuple):
     """The heads of one site by one circuit.
 
     Attributes:
-        singular_values: descending; all zero where a factor is, and NaN where one cannot be balanced and should be.
+        singular_values: descending; all zero where a factor is.
         sigmas: σ̂ of each of the circuit's factors.
         kurtoses: excess kurtosis κ̂ of the elements of each, about zero; None where nobody asked.
         groups: of heads that share a matrix; None where none do, or nobody asked.
