@@ -160,7 +160,8 @@ class AtlasNull(SharedNull):
 
     def _count(self, observed: Float[np.ndarray, "..."], kept: Float32[np.ndarray, " rank"]) -> Int[np.ndarray, "..."]:
         there = ~np.isnan(kept)
-        return count_bound(observed, kept[there], self.case["rank"].values[there], self.draws)
+        ranked = np.where(np.isnan(observed), np.inf, observed)  # a head that is not testable has no p-value anyway
+        return count_bound(ranked, kept[there], self.case["rank"].values[there], self.draws)
 
 
 def atlas_path() -> Path:
