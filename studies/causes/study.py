@@ -48,7 +48,8 @@ def case(cause: str, d_model: int, d_head: int) -> dict[str, Any]:
     rng = np.random.default_rng([SEED, zlib.crc32(cause.encode()), d_model, d_head])
     w_q, w_k = CAUSES[cause].make(rng, *rng.standard_normal((2, HEADS, d_head, d_model)))
     w_q, w_k = (w.reshape(LAYERS, -1, *w.shape[1:]) for w in (w_q, w_k))
-    why = rmtbase.score_heads(w_q, w_k, baseline="analytic", why="all", draws=SHAPES[d_model, d_head])["why"].to_dataset()
+    tree = rmtbase.score_heads(w_q, w_k, baseline="analytic", why="all", draws=SHAPES[d_model, d_head])
+    why = tree["why"].to_dataset()
     verdicts = [str(words) for words in why["verdict"].values.ravel()]
     sets = [named(words) for words in verdicts]
     p_value = why["p_value"].values.reshape(-1, why.sizes["test"])
