@@ -33,7 +33,7 @@ from studies.sources.writing import index, page, write
 HERE = Path(__file__).resolve().parent
 STORE = Path("build/sources")
 RECIPES = {
-    "first": "what a reader of the posts asks first: one null for one convention; κ; which heads, and why",
+    "first": "what a reader of the posts asks first: one null for one convention; κ; which heads",
     "null": "post 1, figures 1-4; post 2, figure 1",
     "post1": "post 1, figures 5-11 and 14-20, table 1",
     "post2": "post 2, figures 2-12",

@@ -18,7 +18,7 @@ from rmtbase.errors import ParameterError
 from rmtbase.linalg import product_singular_values
 from rmtbase.models import Model
 from rmtbase.plots import LIGHT
-from rmtbase.scoring import QUICK, signal
+from rmtbase.scoring import signal
 from studies.sources.drawing import canvas, legend_below, titled
 from studies.sources.recipe import Figure, Null, Result, Row, Run, Table
 
@@ -33,7 +33,7 @@ SIGMA = 0.02
 MOST_HEADS = 40
 """Rows of the table of heads, those with the smallest NPR of λ over its null."""
 CONTROL = "demo@step-0"
-OPTIONS: dict[str, Any] = {"matrices": "none", "why": QUICK}
+OPTIONS: dict[str, Any] = {"matrices": "none"}
 
 
 class Spectra(NamedTuple):
@@ -228,8 +228,8 @@ def condition_table(spectra: Sequence[Spectra]) -> Table:
 
 
 def table_of_heads(tree: xr.DataTree, found: dict[str, np.ndarray]) -> Table:
-    """Each head: its NPR on both nulls, what was learned, and why."""
-    heads, why = tree["heads"].dataset, tree["why"].dataset
+    """Each head: its NPR on both nulls, and what was learned."""
+    heads = tree["heads"].dataset
     value, mean, sd = columns(heads, NPR)
     of_values, mean_s, sd_s = columns(heads, f"{NPR}_singular")
     layers, n_heads = heads["layer"].values, heads.sizes["head"]
@@ -241,16 +241,16 @@ def table_of_heads(tree: xr.DataTree, found: dict[str, np.ndarray]) -> Table:
             float(value[place]), float(z[place]), float(of_values[place]),
             float(z_s[place]),
             float(heads["omnibus_q_value"].values.ravel()[place]),
-            _count(float(found["n_directions"].ravel()[place])), str(why["verdict"].values.ravel()[place]),
+            _count(float(found["n_directions"].ravel()[place])),
         )
         for place in order.tolist()
         if np.isfinite(value[place])
     )  # fmt: skip
     caption = (
         "Heads by their NPR over its null, the most concentrated first: z on each convention, q of all statistics "
-        "together, learned directions (– where nothing is left that is like noise), and what the nulls say together."
+        "together, and learned directions (– where nothing is left that is like noise)."
     )
-    columns_ = ("layer", "head", "NPR of λ", "z", "NPR of s", "z of s", "q", "directions", "why")
+    columns_ = ("layer", "head", "NPR of λ", "z", "NPR of s", "z of s", "q", "directions")
     return Table("first-table-2", columns_, rows, caption, "first page, table 2")
 
 
@@ -266,7 +266,7 @@ def answers(run: Run, tree: xr.DataTree, spectra: Sequence[Spectra], found: dict
         + " For comparison, a control that has learned nothing. "
         + survival(CONTROL, run.scores(CONTROL, matrices="none")["heads"].dataset),
         "**Are condition numbers in the millions real?** " + rounding(run.label, spectra),
-        "**Which heads, and why?** " + reasons(tree, found["n_directions"]),
+        "**Which heads?** " + which_heads(tree, found["n_directions"]),
     ]
 
 
@@ -303,16 +303,13 @@ def rounding(name: str, spectra: Sequence[Spectra]) -> str:
     )
 
 
-def reasons(tree: xr.DataTree, n_directions: np.ndarray) -> str:
-    """How many heads left the null, and what is said of most."""
+def which_heads(tree: xr.DataTree, n_directions: np.ndarray) -> str:
+    """How many heads differ from random ones, and in how many directions can be counted."""
     q_value = tree["heads"].dataset["omnibus_q_value"].values
-    verdicts, counts = np.unique(tree["why"].dataset["verdict"].values.astype(str), return_counts=True)
-    most = int(np.argmax(counts))
     return (
-        f"{int((q_value <= 0.05).sum())} of {int(np.isfinite(q_value).sum())} heads leave the Gaussian null (q ≤ 0.05, "
-        f"all statistics together). The commonest verdict, of {counts[most]}: {verdicts[most]}. In "
-        f"{int(np.isfinite(n_directions).sum())} heads enough of the spectrum is like noise to count learned "
-        "directions."
+        f"{int((q_value <= 0.05).sum())} of {int(np.isfinite(q_value).sum())} heads differ from random heads (q ≤ 0.05, "
+        f"all statistics together). In {int(np.isfinite(n_directions).sum())} heads enough of the spectrum is like "
+        "noise to count learned directions."
     )
 
 

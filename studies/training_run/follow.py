@@ -26,7 +26,6 @@ from rmtbase.trajectories import summarize_trajectory
 HERE = Path(__file__).resolve().parent
 RECIPE = HERE.parent / "demo_model" / "train.py"
 SHIPPED = HERE.parents[1] / "src" / "rmtbase" / "models" / "demo"
-NULLS = ("gaussian", "permutation", "haar")
 STEPS = (
     *(0, 1, 2, 3, 4, 6, 8, 11, 16, 22, 32, 45, 64, 76, 90, 105, 128, 150, 181, 200, 228, 256, 300, 362),
     *(430, 512, 600, 724, 860, 1000, 1150, 1300, 1448, 1600, 1800, 2048, 2300, 2600, 2896, 3200, 3500),
@@ -72,7 +71,7 @@ def main() -> None:
     run = args.work / "demo"
     train(run)
     revisions, output = [f"step-{step}" for step in STEPS], args.out / "trajectory.nc"
-    trajectory = rmtbase.trajectory(run, revisions, output, nulls=NULLS, overwrite=True)
+    trajectory = rmtbase.trajectory(run, revisions, output, overwrite=True)
     report(trajectory, run, args.out)
 
 
