@@ -1,7 +1,7 @@
 """Recipe ``first``: what a reader of the posts asks first of a model.
 
-Does its NPR survive when the null has the same convention? Are condition numbers in the millions real? Which heads have
-learned, and why do we say so?
+Does its NPR survive when the null has the same convention? Are condition numbers in the millions real? Which heads
+differ from random ones?
 """
 
 from __future__ import annotations
@@ -307,7 +307,7 @@ def which_heads(tree: xr.DataTree, n_directions: np.ndarray) -> str:
     """How many heads differ from random ones, and in how many directions can be counted."""
     q_value = tree["heads"].dataset["omnibus_q_value"].values
     return (
-        f"{int((q_value <= 0.05).sum())} of {int(np.isfinite(q_value).sum())} heads differ from random heads (q ≤ 0.05, "
+        f"{int((q_value <= 0.05).sum())} of {int(np.isfinite(q_value).sum())} heads differ from random ones (q ≤ 0.05, "
         f"all statistics together). In {int(np.isfinite(n_directions).sum())} heads enough of the spectrum is like "
         "noise to count learned directions."
     )
