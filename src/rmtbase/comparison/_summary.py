@@ -66,7 +66,7 @@ def _of_many_pairs(each: Sequence[xr.Dataset]) -> Iterator[str]:
         ),
         f"have heads that differ (q < {_LEVEL:g} over all pairs)": (
             int((q < _LEVEL).sum()),
-            [(int(k), _reason(each[k], "reason")) for k in np.flatnonzero(np.isnan(q))],
+            [(k, _reason(each[k], "reason")) for k in np.flatnonzero(np.isnan(q)).tolist()],
         ),
     }
     for words, (found, untested) in tests.items():

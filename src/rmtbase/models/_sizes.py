@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -191,11 +192,11 @@ class Sizes:
             value = (float(otherwise or keys) if value is None else value) if (otherwise or _is_number(keys)) else value
             if value is None and optional:
                 return None
-            number = isinstance(value, (int, float)) and not isinstance(value, bool)
-            if not number or not (value > 0 if root else value >= 0) or not value < float("inf"):
+            number = float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else math.nan
+            if not (number > 0 if root else number >= 0) or not number < math.inf:
                 expected = "a finite positive number" if root else "a finite number that is not negative"
                 raise CheckpointError(self._path, f"{keys} = {quoted(value)}; expected {expected}")
-            total *= value**-0.5 if root else value
+            total *= number**-0.5 if root else number
         return total
 
 

@@ -7,6 +7,7 @@ import zlib
 from typing import SupportsIndex
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from jaxtyping import Key, UInt32
@@ -31,7 +32,8 @@ def case_key(seed: int, case: str) -> Key[Array, ""]:
     seed = require_seed(seed)
     bits = np.array([seed >> 32, seed & 0xFFFFFFFF], dtype=np.uint32)
     with reproducible_jax():
-        return jax.random.fold_in(jax.random.wrap_key_data(bits, impl=PRNG_IMPLEMENTATION), zlib.crc32(case.encode()))
+        key = jax.random.wrap_key_data(jnp.asarray(bits), impl=PRNG_IMPLEMENTATION)
+        return jax.random.fold_in(key, zlib.crc32(case.encode()))
 
 
 def require_indices(start: object, draws: object) -> tuple[int, int]:

@@ -197,7 +197,7 @@ def departures(
     y = layer - 0.4 + 0.8 * (head + 0.5) / np.maximum(count[layer], 1)
     lasting = group["lasting_step"].transpose("null", "layer", "head").values
     q_value = group["omnibus_q_value"].isel(step=-1).transpose("null", "layer", "head").values
-    lacking, beyond = np.isnan(q_value).any(axis=0)[layer, head], 2.5 * never
+    lacking, beyond = np.any(np.isnan(q_value), axis=0)[layer, head], 2.5 * never
     size = float(np.clip(80 / y.size**0.6, 1.6, 5.5))
     for name, own, q, colour, marker in zip(
         group["null"].values.tolist(), lasting, q_value, cycle(theme.series), cycle(MARKERS), strict=False

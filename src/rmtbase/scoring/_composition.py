@@ -262,7 +262,7 @@ class _Pairs:
             }
         for name, values in found.items():
             self.values[name][place] = np.where(smaller > 0, values, np.nan)
-        self._say_why(place, "overlap_p_value", "overlap_not_testable", written.any(axis=1), read.any(axis=1))
+        self._say_why(place, "overlap_p_value", "overlap_not_testable", np.any(written, axis=1), np.any(read, axis=1))
 
     def _say_why(
         self, place: tuple[int, slice, slice], p: str, code: str, writes: np.ndarray, reads: np.ndarray
