@@ -122,7 +122,8 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     setting = "1" if quick else "0"
     if os.environ.get(QUICK, "0") == setting:
         return
-    os.environ |= {QUICK: setting, "XLA_FLAGS": PLAIN_LOOPS if quick else ""}  # for the commands that tests start
+    flags = PLAIN_LOOPS if quick else ""  # for the commands that tests start, which need not try them
+    os.environ |= {QUICK: setting, "XLA_FLAGS": flags, "RMTBASE_XLA_FLAGS_TRIED": flags}
     if jax is not None:
         jax.config.update("jax_disable_most_optimizations", quick)
         jax.clear_caches()

@@ -25,6 +25,9 @@ _SETTINGS = {
 
 _STARTS = ("xla_bridge.py", "config.py", "rcsetup.py")  # beside what runs when a package is imported
 _KNOWN = re.compile(r"(\s*--xla_force_host_platform_device_count=\d+)+\s*")
+TRIED = "RMTBASE_XLA_FLAGS_TRIED"
+"""Environment variable with the XLA_FLAGS that JAX was seen to start with."""
+
 _LONGEST = 300  # characters of what a library says
 
 
@@ -46,10 +49,11 @@ def require_settings() -> None:
 def require_settings_of_xla() -> None:
     """Raise a ParameterError where XLA does not know its options: it would end the process with pages of text.
 
-    JAX is started in a process of its own, where XLA_FLAGS holds more than a number of devices.
+    JAX is started in a process of its own, where XLA_FLAGS holds more than a number of devices, once for this process
+    and those that it starts.
     """
     given = os.environ.get("XLA_FLAGS", "")
-    if not given.strip() or _KNOWN.fullmatch(given):
+    if not given.strip() or _KNOWN.fullmatch(given) or os.environ.get(TRIED) == given:
         return
     start = [sys.executable, "-c", "import jax; jax.devices()"]
     ended = subprocess.run(start, capture_output=True, text=True, errors="replace", check=False)
@@ -57,6 +61,7 @@ def require_settings_of_xla() -> None:
     if ended.returncode != 0 and said:
         reason = said.rpartition("] ")[2]
         raise ParameterError("XLA_FLAGS", given, f"options that this XLA knows ({shown(reason, _LONGEST)}), or none")
+    os.environ[TRIED] = given
 
 
 def settings_to_blame(error: BaseException) -> str:
