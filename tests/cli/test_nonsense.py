@@ -92,6 +92,15 @@ def test_date_of_a_page_that_is_none(epoch, monkeypatch, run):
     assert ran.status == 2 and "seconds since 1970" in ran.err
 
 
+@pytest.mark.parametrize("value", ["x", "", "bash_source", "complete_bash"])
+def test_nonsense_where_a_shell_asks_for_completion_is_named(value, monkeypatch):
+    monkeypatch.setenv("_RMTBASE_COMPLETE", value)
+    monkeypatch.delenv("COMP_WORDS", raising=False)
+    ran = run("law", "--d-model", 8, "--d-head", 2)
+    assert ran.status == 2
+    assert "_RMTBASE_COMPLETE" in ran.err
+
+
 @pytest.mark.parametrize(
     ("name", "value", "said"),
     [

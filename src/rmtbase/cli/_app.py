@@ -34,6 +34,7 @@ from rmtbase.cli._signal import signal
 from rmtbase.cli._terminal import warnings_as_notes
 from rmtbase.cli._trajectory import trajectory
 from rmtbase.errors import ParameterError
+from rmtbase.shown import shown
 
 _COMPLETION = "_RMTBASE_COMPLETE"  # by which the shell's script asks what a word may become
 _built = cache(typer.main.get_command)
@@ -118,7 +119,14 @@ def _command(arguments: list[str]) -> int:
     # Neither of click's own main, which ends lines and prints tracebacks its way when it is interrupted.
     command = _built(app)
     if _COMPLETION in os.environ:
-        return shell_complete(command, {}, "rmtbase", _COMPLETION, os.environ[_COMPLETION])
+        asked, expected = os.environ[_COMPLETION], "what rmtbase --show-completion puts there; unset it"
+        try:
+            status = shell_complete(command, {}, "rmtbase", _COMPLETION, asked)
+        except (KeyError, ValueError) as error:  # the words so far, which the shell gives in other variables
+            raise ParameterError(_COMPLETION, asked, f"{expected} ({shown(str(error))})") from error
+        if status:
+            raise ParameterError(_COMPLETION, asked, expected)
+        return status
     try:
         with command.make_context("rmtbase", arguments) as context:
             command.invoke(context)
