@@ -93,7 +93,7 @@ def test_date_of_a_page_that_is_none(epoch, monkeypatch, run):
 
 
 @pytest.mark.parametrize("value", ["x", "", "bash_source", "complete_bash"])
-def test_nonsense_where_a_shell_asks_for_completion_is_named(value, monkeypatch):
+def test_nonsense_where_a_shell_asks_for_completion_is_named(value, run, monkeypatch):
     monkeypatch.setenv("_RMTBASE_COMPLETE", value)
     monkeypatch.delenv("COMP_WORDS", raising=False)
     ran = run("law", "--d-model", 8, "--d-head", 2)
