@@ -25,12 +25,13 @@ def refused(run, tmp_path, watch, monkeypatch):
         before = watch(tmp_path)
         ran = run(*command)
         assert ran.status == 2, ran.err
-        *notes, line = ran.err.splitlines()
-        assert line.startswith("rmtbase: error: ")
-        assert all(note.startswith("rmtbase: ") for note in notes)
+        lines = ran.err.splitlines()
+        (at,) = (k for k, line in enumerate(lines) if line.startswith("rmtbase: error: "))
+        assert all(note.startswith("rmtbase: ") for note in lines[:at])
+        assert all(not line or line.startswith("    ") for line in lines[at + 1 :])  # Python that opens such weights
         assert "Traceback" not in ran.err
         for fragment in fragments:
-            assert str(fragment) in line
+            assert str(fragment) in lines[at]
         assert ran.out == ""
         before.assert_untouched()
 
@@ -298,9 +299,7 @@ def test_model_that_is_not_there(unscorable):
 
 def test_file_given_as_model(model_folder, unscorable):
     (model_folder / "model.safetensors").rename(model_folder / "weights.pt")
-    unscorable(
-        model_folder / "weights.pt", "is a safetensors file; no attention is recognised", "say where the queries"
-    )
+    unscorable(model_folder / "weights.pt", "is a safetensors file")
 
 
 def test_hub_id_while_offline(unscorable):

@@ -328,7 +328,7 @@ def test_what_comes_after_copes_with_statistics_that_are_not_scored(squarish, tm
     assert (1, 2) in [(finding.layer, finding.head) for finding in summary.findings]
     assert tuple(summary.unscored) == tuple(AT_THE_LOWER_EDGE)
     assert set(summary.flagged) == set(scored)
-    assert any(line.startswith("Not scored") and "condition number" in line for line in summary.sentences())
+    assert any(line.startswith("Not tested by") and "condition number" in line for line in summary.sentences())
     header, first, *_ = heads_csv(tree).splitlines()
     column = dict(zip(header.split(","), first.split(","), strict=True))
     assert column["condition_number.p_value"] == "nan"

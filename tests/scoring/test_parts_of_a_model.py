@@ -151,7 +151,7 @@ def test_every_matrix_has_a_row_of_values(mixture, scored):
     assert (one["n_rows"], one["n_columns"]) == (str(D_MODEL), str(D_FF))
     assert float(one["excess_kurtosis.q_value"]) == there["q_value"].sel(statistic="excess_kurtosis")
     plain = rmtbase.score(mixture[0], "analytic", proof=False)
-    assert matrices_csv(plain).startswith("layer,component,n_rows,n_columns,sigma,mean.observed,")
+    assert matrices_csv(plain).startswith("layer,component,n_rows,n_columns,sigma,tail_reason,mean.observed,")
     heads = rmtbase.score(mixture[0], "analytic", matrices="none", proof=False)
     with pytest.raises(ParameterError, match="of which matrices were scored"):
         matrices_csv(heads)
