@@ -141,7 +141,6 @@ OF_MATRIX = {
     "linalg.triangles": lambda x: linalg.triangles(x).r,
     "linalg.appended_rows": lambda x: linalg.appended_rows(None, x),
     "linalg.appended_rows: below": lambda x: linalg.appended_rows(np.eye(6), x),
-    "linalg.balanced": linalg.balanced,
     "linalg.extreme_eigenvalues": lambda x: linalg.extreme_eigenvalues(x, MATRIX[:, :5]),
     "linalg.extreme_eigenvalues: off": lambda x: linalg.extreme_eigenvalues(np.ones((4, 7)), x),
 }

@@ -318,7 +318,7 @@ def test_revision_of_a_folder(model_folder, refused):
 @pytest.mark.parametrize(
     ("options", "fragments"),
     [
-        (["--null", "orthogonal"], ["null = 'orthogonal'", "'gaussian', 'kurtosis', 'gains', 'permutation' or 'axes'"]),
+        (["--null", "orthogonal"], ["null = 'orthogonal'", "'gaussian', 'kurtosis', 'signs' or 'axes'"]),
         (["--null", "axes", "--draws", 1], ["draws = 1"]),
         (["--null", "signs", "--seed", -1], ["seed = -1"]),
         (["--matrices", "all"], ["matrices = 'all'", "none, elements, spectra"]),

@@ -15,6 +15,7 @@ from scipy.linalg import eigvalsh_tridiagonal, get_lapack_funcs
 from rmtbase.errors import ParameterError
 from rmtbase.linalg._threads import available_cores, blas_threads, single_threaded_blas
 from rmtbase.parameters import (
+    require_finite_numbers,
     require_matrices,
     require_positive_integer,
     require_real_array,
@@ -219,15 +220,16 @@ def appended_rows(triangle: NDArray[np.float64] | None, rows: NDArray[np.floatin
 
     Source: J. Demmel, L. Grigori, M. Hoemmen and J. Langou, SIAM J. Sci. Comput. 34, A206 (2012), sequential QR.
     """
-    below = require_matrices("rows", rows)
+    below = require_real_array("rows", rows)  # no copy in float64 beside that for LAPACK
     if below.ndim != 2 or (triangle is not None and below.shape[1] != triangle.shape[1]):
         width = "" if triangle is None else f" of {triangle.shape[1]} columns"
         raise ParameterError("rows", f"shape {below.shape}", f"a matrix{width}")
     if triangle is None:
-        return below.copy() if below is rows else below
+        return require_matrices("rows", below.astype(np.float64))
     height, width = len(triangle), below.shape[1]
     both = np.empty((height + len(below), width), order="F")
     both[:height], both[height:] = triangle, below
+    require_finite_numbers("rows", both[height:])
     factor, workspace = get_lapack_funcs(("geqrf", "geqrf_lwork"), (both,))
     with single_threaded_blas():
         factored = factor(both, lwork=int(workspace(*both.shape)[0]), overwrite_a=True)[0]
