@@ -44,7 +44,7 @@ def test_one_figure_in_the_style_of_a_paper(run, null_file, tmp_path):
         (["--theme", "sepia"], "light, dark, print"),
         (["--style", "none.mplstyle"], "no such file"),
         (["--style", __file__], "a Matplotlib style file (Missing colon"),
-        (["--dpi", "0"], "a positive number up to"),
+        (["--dpi", "0"], "a number from 10"),
         (["--width", "-1"], "inches"),
     ],
 )

@@ -94,7 +94,6 @@ def test_padding_of_a_header_is_no_part_of_what_is_bounded(parts, tmp_path):
         (b'{"a": ' + b"[" * 100_000 + b"]" * 100_000 + b"}", "more than 64 levels"),
         (b'{"a": "\\ud800"}', "half of a surrogate pair"),
         (b'{"\\udc00": 1}', "half of a surrogate pair"),
-        ("{}".encode("utf-8-sig"), "text that is not JSON"),
         ("{}".encode("utf-16"), "text that is not JSON"),
         ("{}".encode("utf-32"), "text that is not JSON"),
         (b'{"hidden_size": NaN}', "hidden_size = nan"),

@@ -156,8 +156,8 @@ def test_a_fused_matrix_has_the_null_of_its_own_rows():
     [
         ({"baseline": "analytic"}, "baseline"),
         ({"null": "kurtosis"}, "initialization"),
-        ({"null": "haar"}, "initialization"),
-        ({"why": "quick"}, "initialization"),
+        ({"null": "axes"}, "initialization"),
+        ({"why": "all"}, "initialization"),
         ({"elements": "factors"}, "initialization"),
     ],
 )

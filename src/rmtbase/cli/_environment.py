@@ -56,7 +56,7 @@ def require_settings_of_xla() -> None:
     if not given.strip() or _KNOWN.fullmatch(given) or os.environ.get(TRIED) == given:
         return
     start = [sys.executable, "-c", "import jax; jax.devices()"]
-    ended = subprocess.run(start, capture_output=True, text=True, errors="replace", check=False)
+    ended = subprocess.run(start, capture_output=True, encoding="utf-8", errors="replace", check=False)
     said = next((line for line in ended.stderr.splitlines() if "XLA_FLAGS" in line), "")
     if ended.returncode != 0 and said:
         reason = said.rpartition("] ")[2]

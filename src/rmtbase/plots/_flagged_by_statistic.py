@@ -57,6 +57,6 @@ def flagged_by_statistic(
     ax.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=6))
     ax.grid(visible=False)
     ax.tick_params(axis="y", length=0)
-    of = f", of {total}" if total == int(heads_present(heads).sum()) else f", of {total} testable"
+    of = f", of {total}" if total == int(heads_present(heads).sum()) else f",\nof {total} testable"
     ax.set(xlabel=f"{noun_of(scores)}s with q < {level:g}{of}", ylabel="")
     return finished(ax, theme, "", legend=False)

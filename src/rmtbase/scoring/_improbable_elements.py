@@ -68,9 +68,9 @@ def improbable(largest: LargestElements, core_sigma: float, level: float) -> Imp
     if listed > m // 2:
         return Improbable(p_value[:listed], True)
     left = m - listed
-    u = np.exp(_log_tail(magnitude, core_sigma))
-    place = gamma.cdf(count * u[m - 1], left)
-    course = beta.cdf(u[listed + _INNER - 1] / u[m - 1], _INNER, left - _INNER)
+    log_u = _log_tail(magnitude, core_sigma)
+    place = gamma.cdf(count * np.exp(log_u[m - 1]), left)
+    course = beta.cdf(np.exp(log_u[listed + _INNER - 1] - log_u[m - 1]), _INNER, left - _INNER)
     is_heavy = bool(min(place, course) < _HEAVY)
     return Improbable(p_value[: max(listed, int(is_heavy))], is_heavy)
 

@@ -127,7 +127,7 @@ def cannot_tell(tails: Sequence[Tail], level: float = LEVEL) -> list[str]:
     heavy = [str(tail.name) for tail in searched if tail.improbable(each).is_heavy]
     if not heavy:
         return []
-    named = ", ".join(heavy[:_NAMED]) + (", …" if len(heavy) > _NAMED else "")
+    named = ", ".join(heavy[:_NAMED]) + (f" and {len(heavy) - _NAMED} more" if len(heavy) > _NAMED else "")
     return [
         f"{CANNOT_TELL} in {len(heavy)} of {len(searched)} matrices, whose tails are heavier than a normal law's "
         f"({named}): listed there is only what stands above a gap"
