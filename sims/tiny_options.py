@@ -171,6 +171,17 @@ _OWN: Mapping[str, Options | Callable[[Profile], Options]] = {
     "mask2former": {"feature_size": 64, "mask_feature_size": 64, "hidden_dim": 64},
     "maskformer-swin": _SHIFTED_WINDOWS,
     "mimi": lambda profile: {"upsample_groups": profile.d_model},
+    "vits": lambda profile: {  # of the vocoder, which takes nearly all of its time, the least
+        "upsample_initial_channel": 16,
+        "upsample_rates": [2, 2],
+        "upsample_kernel_sizes": [4, 4],
+        "resblock_kernel_sizes": [3],
+        "resblock_dilation_sizes": [[1]],
+        "spectrogram_bins": 9,
+        "posterior_encoder_num_wavenet_layers": 1,
+        "prior_encoder_num_flows": 1,
+        "prior_encoder_num_wavenet_layers": 1,
+    },
     "ministral3": {"rope_parameters": {"llama_4_scaling_beta": 0.1, "original_max_position_embeddings": 16}},
     "mistral4": {
         "head_dim": 6,
