@@ -58,3 +58,12 @@ def _require_regular(path: Path, found: os.stat_result) -> None:
     if not stat.S_ISREG(found.st_mode):
         kind = next((name for is_kind, name in _KINDS if is_kind(found.st_mode)), "something else")
         raise OSError(errno.EINVAL, f"it is {kind}; expected a regular file", str(path))
+
+
+def identity(path: Path) -> tuple[int, int] | None:
+    """Device and inode of a file, links followed: the same for all names of one file; None where there is none."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino

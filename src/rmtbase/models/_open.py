@@ -31,6 +31,7 @@ from rmtbase.models._sites import Site
 from rmtbase.models._state_dict import weights_in_effect
 from rmtbase.models._torch_route import Network
 from rmtbase.parameters import require_text
+from rmtbase.regular_files import identity
 
 if TYPE_CHECKING:
     import torch
@@ -379,16 +380,7 @@ def require_other_files(paths: Iterable[Path], model: Model) -> None:
     file that it points to, may be the path.
     """
     beside = model.path.iterdir() if model.files else ()  # of a model in memory there are none
-    own = {_identity(file) for file in (*beside, *model.files)} - {None}
+    own = {identity(file) for file in (*beside, *model.files)} - {None}
     for path in paths:
-        if _identity(path) in own:
+        if identity(path) in own:
             raise OutputError(path, "it is a file of the model that is read; expected another name")
-
-
-def _identity(path: Path) -> tuple[int, int] | None:
-    """What tells a file from any other, links followed; None where there is none."""
-    try:
-        found = path.stat()
-    except OSError:
-        return None
-    return found.st_dev, found.st_ino

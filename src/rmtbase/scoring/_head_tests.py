@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -63,7 +63,8 @@ def of_spectra(
     Raises:
         ParameterError: heads of several shapes, of other sizes, or of other than normal entries.
     """
-    sites, shapes = _sites(model), {(one.d_query, one.d_key, one.d_head) for one in _sites(model)}
+    sites = _sites(model)
+    shapes = {(one.d_query, one.d_key, one.d_head) for one in sites}
     if entries != "normal":
         raise ParameterError("initialization", entries, "normal, whose joint law of a head and its factors is drawn")
     if len(shapes) > 1:
@@ -110,7 +111,10 @@ def of_resampled_heads(
             def of_head(head: int, w_q=w_q, w_k=w_k, group=group) -> dict[str, tuple[float, float]]:  # type: ignore[no-untyped-def]
                 return _of_head(w_q[head], w_k[head // group], tests, entries, draws, seed)
 
-            cores = 1 if layer == 0 and len(w_q) == 1 else available_cores()
+            for name, w in (("query_entries", w_q), ("key_entries", w_k)):
+                if name in tests:
+                    _entry_null(*w.shape[1:], entries, draws, seed)  # once, before threads ask for it at the same time
+            cores = available_cores()
             with closing(in_order(of_head, range(len(w_q)), cores, 2 * cores, "rmtbase-why")) as heads:
                 for head, each in enumerate(heads):
                     for name, (p, smallest) in each.result().items():
@@ -188,7 +192,7 @@ class _EntryNull:
     def p_value(self, observed: Float[np.ndarray, " statistic"]) -> float:
         return _rank(np.concatenate([observed[None], self.drawn]), _SIDES)[0]
 
-    @property
+    @cached_property
     def detectable(self) -> float:
         """Excess kurtosis: of ln ⟨w⁴⟩ the critical distance and as many deviations more, brought to ⟨w⁴⟩."""
         critical = _rank(self.drawn, _SIDES)[1]

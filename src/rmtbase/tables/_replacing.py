@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from rmtbase.errors import OutputError
-from rmtbase.regular_files import open_regular
+from rmtbase.regular_files import identity, open_regular
 from rmtbase.tables._digest import OF_ALL, OF_VARIABLES
 
 _LOOKED_AT = 1 << 16  # bytes at the start, of PDF and MP4 at the end too, in which a file says what it is
@@ -36,10 +36,10 @@ def require_replaceable(
         OutputError: it is an input, or another kind of file and ``overwrite`` is false, or it cannot be read.
     """
     path = Path(path)
-    identity = _identity(path)
-    if identity is None:
+    there = identity(path)
+    if there is None:
         return
-    if identity in {_identity(Path(one)) for one in inputs}:
+    if there in {identity(Path(one)) for one in inputs}:
         raise OutputError(path, "it is a file that is read; expected another name")
     within = any(_is_within(path, Path(one)) for one in inputs)
     if overwrite and not within:
@@ -56,15 +56,6 @@ def require_replaceable(
         raise OutputError(path, "it is in a folder that is read, and no earlier output; expected another name")
     said = _SAID[what].format(which.replace(",", " or ") if what != "titles" else "")
     raise OutputError(path, f"a file that is no {said} is there; name another, or overwrite it (--overwrite)")
-
-
-def _identity(path: Path) -> tuple[int, int] | None:
-    """What tells a file from any other, links followed; None where there is none."""
-    try:
-        found = path.stat()
-    except OSError:
-        return None
-    return found.st_dev, found.st_ino
 
 
 def _is_within(path: Path, folder: Path) -> bool:
