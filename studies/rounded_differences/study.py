@@ -42,9 +42,15 @@ FEWEST = 0.5  # share of draws that must be testable for a planted update to be 
 
 
 def rounded(weights: np.ndarray, form: str) -> np.ndarray:
-    """Weights as they are stored; scaled ones with the factor that brings 0.1 to 448, the largest number of e4m3."""
-    factor = 448.0 / 0.1 if form.endswith("scaled") else 1.0
-    return (weights * factor).astype(np.float32).astype(FORMATS[form]).astype(np.float64) / factor
+    """Weights as they are stored; scaled ones with the factor that brings 0.1 to 448, and cut there.
+
+    448 is the largest number of e4m3, which has no infinity: what is larger would be stored as NaN.
+    """
+    if not form.endswith("scaled"):
+        return weights.astype(np.float32).astype(FORMATS[form]).astype(np.float64)
+    factor = 448.0 / 0.1
+    scaled = np.clip(weights * factor, -448.0, 448.0)
+    return scaled.astype(np.float32).astype(FORMATS[form]).astype(np.float64) / factor
 
 
 def learned(rng: np.random.Generator, shape: tuple[int, int], strength: float, rank: int) -> np.ndarray:

@@ -34,6 +34,17 @@ def test_demo_leaves_table_scores_and_reports_and_nothing_else(demo):
     assert [path.name for path in folder.parent.iterdir()] == ["results"]
 
 
+@pytest.mark.parametrize("name", ["baseline.nc", "scores-step-0.nc", "scores-final.csv", "report-final.html"])
+def test_demo_replaces_no_file_of_another_kind(tmp_path, name, capsys):
+    assert name.split("-", 1)[-1].rsplit(".", 1)[0] in {"baseline", *demo_revisions()}
+    (tmp_path / name).write_text("notes of a user")
+    with pytest.raises(SystemExit) as ended:
+        main(["demo", "--out", str(tmp_path)])
+    assert ended.value.code == 2
+    assert "expected another folder (--out)" in " ".join(capsys.readouterr().err.split())
+    assert [(one.name, one.read_text()) for one in tmp_path.iterdir()] == [(name, "notes of a user")]
+
+
 def test_demo_says_each_file_that_it_wrote(demo):
     notes, folder = demo
     for path in folder.iterdir():

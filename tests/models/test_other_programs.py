@@ -17,7 +17,7 @@ import transformers
 from safetensors.torch import save_file
 from torch import nn
 
-from rmtbase.errors import CheckpointError, ParameterError, RmtbaseError, ShapeError
+from rmtbase.errors import CheckpointError, MissingTensorError, ParameterError, RmtbaseError, ShapeError
 from rmtbase.models import open_model
 
 HEADS, KEY_HEADS, D_HEAD, D_MODEL, LAYERS, TOKENS = 6, 2, 5, 24, 3, 4
@@ -522,6 +522,18 @@ def test_nanogpt_as_gpt2_is_told_to_transpose(tmp_path):
     save_file(state, tmp_path / "model.safetensors")
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "gpt2", "n_head": 4, "n_layer": 3, "n_embd": 24}))
     assert_right(run(advice(tmp_path, "transpose it", kind=ShapeError)), attention)
+
+
+def test_a_missing_layer_of_a_known_type_prints_no_code(tmp_path):
+    """Its names are those of the type, so the lines for another program's weights would not help."""
+    sizes = {"n_embd": D_MODEL, "n_layer": LAYERS, "n_head": 4, "n_positions": 8, "vocab_size": 7}
+    model = transformers.GPT2Model(transformers.GPT2Config(**sizes, bos_token_id=0, eos_token_id=0))
+    model.save_pretrained(tmp_path)
+    state = {name: one.clone() for name, one in model.state_dict().items() if not name.startswith("h.1.")}
+    save_file(state, tmp_path / "model.safetensors")
+    with pytest.raises(MissingTensorError, match=r"h\.1\.attn\.c_attn\.weight") as raised:
+        open_model(tmp_path)
+    assert not getattr(raised.value, "__notes__", [])
 
 
 def test_gpt2_of_transformers_in_another_file(tmp_path):

@@ -15,7 +15,7 @@ def demo(
 
     Example: rmtbase demo --out results
     """
-    from rmtbase.cli._output import is_standard_output
+    from rmtbase.cli._output import is_standard_output, require_replaceable
     from rmtbase.cli._tables import print_elements, print_summary, print_why
     from rmtbase.cli._terminal import bars, out, say_written
     from rmtbase.errors import OutputError
@@ -34,6 +34,17 @@ def demo(
     table_path = require_writable(out_folder / "baseline.nc")
     revisions = demo_revisions()
     first, last = revisions[0], revisions[-1]
+    written = [(table_path, "netCDF", "baseline")]
+    for revision in (first, last):
+        written.append((out_folder / f"scores-{revision}.nc", "netCDF", "scores"))
+        written.append((out_folder / f"scores-{revision}.csv", "CSV of heads", ""))
+        written.append((out_folder / f"report-{revision}.html", "HTML", ""))
+    for path, kind, table_kind in written:
+        try:
+            require_replaceable(path, kind, False, table_kind)
+        except OutputError as error:
+            reason = "a file that the demo did not write is there; expected another folder (--out)"
+            raise OutputError(path, reason) from error
     final = open_model("demo", last)
     site = final.sites[0]  # as all the others
     with bars() as progress:

@@ -99,6 +99,8 @@ def advise_on_names(
     architecture: str,
 ) -> None:
     """Add to an error of names or shapes that are not those of the type whose the tensors are, and how to open them."""
+    if isinstance(error, MissingTensorError) and any(re.fullmatch(_any_layer(error.tensor), name) for name in shapes):
+        return  # the names are those of the type: the file lacks a layer
     look = look_at(shapes, config)
     if len(files) == 1 and files[0].suffix in (".safetensors", ".bin"):
         look = look._replace(load=("PATH", str(files[0])))
@@ -110,6 +112,11 @@ def advise_on_names(
             return
         error.args = (one_line(f"{error}; nanoGPT's linear layers are the transpose of {architecture}'s"),)
     advised(error, look, "state")
+
+
+def _any_layer(name: str) -> str:
+    """Pattern of the names that differ from this one in numbers only, of layers and experts."""
+    return re.sub(r"\d+", r"\\d+", re.escape(name))
 
 
 def advise_in_memory(error: ParameterError, model: object, tensors: Mapping[Any, Any], config: Any) -> None:
