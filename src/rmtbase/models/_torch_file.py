@@ -20,6 +20,7 @@ import numpy as np
 from jaxtyping import Shaped
 
 from rmtbase.errors import CheckpointError, CorruptFileError, MissingDependencyError
+from rmtbase.interrupts import interrupts_held
 from rmtbase.models._tensor_file import TensorEntry, element_type
 from rmtbase.models._torch_archive import TorchArchive
 from rmtbase.models._torch_pickle import pickled_tensors
@@ -90,7 +91,8 @@ def require_torch() -> None:
     """Raise MissingDependencyError unless a torch is installed that reads files of others safely: 2.10 or later."""
     if importlib.util.find_spec("torch") is None:
         raise MissingDependencyError("torch", _PURPOSE, "hf")
-    import torch
+    with interrupts_held():
+        import torch
 
     release = re.match(r"(\d+)\.(\d+)", torch.__version__)
     if release is None or (int(release[1]), int(release[2])) < _OLDEST:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from math import prod
 from pathlib import Path
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rmtbase.errors import CheckpointError, MissingDependencyError
+from rmtbase.interrupts import interrupts_held
 from rmtbase.models._declared_biases import Declared, bias_notes
 from rmtbase.models._expressions import Read
 from rmtbase.models._sites import Inventory, Site
@@ -253,3 +255,5 @@ def _require_torch(purpose: str) -> None:
             version(package)
         except PackageNotFoundError:
             raise MissingDependencyError(package, purpose, "hf") from None
+    with interrupts_held():
+        import_module("torch")

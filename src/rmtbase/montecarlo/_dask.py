@@ -20,13 +20,13 @@ from typing import Any, TypeVar
 from uuid import uuid4
 
 from rmtbase.errors import MissingDependencyError, RmtbaseError, WorkerError
+from rmtbase.interrupts import undisturbed
 from rmtbase.linalg import single_threaded_blas
 from rmtbase.montecarlo._chunks import Chunk, Chunks
 from rmtbase.montecarlo._clock import BACK, Clock
 from rmtbase.montecarlo._compute import Arrays, choose_solvers, compute_chunk
 from rmtbase.montecarlo._machine import differences, machine_settings
 from rmtbase.montecarlo._plan import Plan
-from rmtbase.montecarlo._undisturbed import undisturbed
 from rmtbase.progress import Progress
 
 try:

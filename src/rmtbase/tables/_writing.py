@@ -16,6 +16,7 @@ from typing import Any
 import xarray as xr
 
 from rmtbase.errors import OutputError
+from rmtbase.interrupts import interrupts_held
 from rmtbase.regular_files import require_regular
 from rmtbase.systems import (
     is_alive,
@@ -111,10 +112,11 @@ def _write_netcdf(whole: xr.Dataset | xr.DataTree, groups: dict[str, xr.Dataset]
     for compress in (True, False):
         encoding = {name or "/": _encoding(dataset, compress) for name, dataset in groups.items()}
         how: dict[str, Any] = {"engine": "netcdf4", "format": "NETCDF4"}
-        if isinstance(whole, xr.DataTree):  # whose groups can be read one without the other
-            whole.to_netcdf(target, encoding=encoding, write_inherited_coords=True, **how)
-        else:
-            whole.to_netcdf(target, encoding=encoding["/"], **how)
+        with interrupts_held():
+            if isinstance(whole, xr.DataTree):  # whose groups can be read one without the other
+                whole.to_netcdf(target, encoding=encoding, write_inherited_coords=True, **how)
+            else:
+                whole.to_netcdf(target, encoding=encoding["/"], **how)
         if sum(map(_content, groups.values())) <= largest_content(target.stat().st_size):
             return  # else so much of it is constant that it would not be read: then it is not compressed
 

@@ -1,0 +1,44 @@
+"""Blocks that signals do not cut."""
+
+import os
+import signal
+import threading
+
+import pytest
+
+from rmtbase.interrupts import interrupts_held
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_in_the_block_is_raised_at_its_end(number):
+    before = signal.signal(number, lambda found, frame: seen.append(found))
+    seen: list[int] = []
+    try:
+        with interrupts_held():
+            os.kill(os.getpid(), number)
+            assert seen == []
+        assert seen == [number]
+    finally:
+        signal.signal(number, before)
+
+
+def test_ctrl_c_in_the_block_interrupts_after_it():
+    done = []
+    with pytest.raises(KeyboardInterrupt), interrupts_held():
+        os.kill(os.getpid(), signal.SIGINT)
+        done.append("to the end of the block")
+    assert done
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_another_thread_enters_without_touching_handlers():
+    found = []
+
+    def enter():
+        with interrupts_held():
+            found.append(signal.getsignal(signal.SIGINT))
+
+    thread = threading.Thread(target=enter)
+    thread.start()
+    thread.join()
+    assert found == [signal.getsignal(signal.SIGINT)]
