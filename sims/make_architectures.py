@@ -183,8 +183,12 @@ def torch_route(model_type: str) -> str:
     """How the type is read, as a user's folder of a tiny model is: what of it is proved, or why it is refused."""
     os.environ["RMTBASE_PROOF"] = "1"
     first: Exception | None = None
+    try:
+        options = tiny_models.key_head_options(model_type, PROFILES[0])
+    except Exception as error:  # of a type whose own defaults it refuses
+        return f"refused: its default configuration cannot be built ({type(error).__name__}: {error})"
     for of in saved_classes(model_type)[::-1] or [None]:  # the one with a head, if it can be built
-        for more in tiny_models.key_head_options(model_type, PROFILES[0]):
+        for more in options:
             try:
                 model = tiny_models.make_model(model_type, of=of, **more)
             except Exception as error:
